@@ -1,0 +1,3 @@
+"""Salt Virt, rebuilt: a private-cloud controller for KVM and libvirt inside Salt."""
+
+__version__ = "1.0.0.dev1"

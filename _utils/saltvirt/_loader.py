@@ -1,0 +1,11 @@
+"""Tell Salt's loader where the installed faces are (entry point ``salt.loader``)."""
+
+from importlib.util import find_spec
+
+KINDS = ("modules", "runners", "grains", "output")
+
+
+def dirs():
+    """Return ``{kind: [folder]}`` for every kind of face that is installed."""
+    specs = {kind: find_spec(f"saltvirt.{kind}") for kind in KINDS}
+    return {kind: list(spec.submodule_search_locations) for kind, spec in specs.items() if spec}

@@ -1,0 +1,119 @@
+"""Check what a user typed, before anything else happens."""
+
+import difflib
+import re
+
+from saltvirt.errors import BadArgument
+from saltvirt.units import size_mib
+
+_NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
+MAX_NAME = 63
+
+
+def vm_name(name):
+    """Return the name if it can be a domain, a host name, a minion id and a file name."""
+    if not isinstance(name, str):
+        raise BadArgument("name", f"{name!r} is no text; quote it")
+    if not _NAME.match(name) or ".." in name or name.endswith("."):
+        raise BadArgument(
+            "name",
+            f"{_short(name)!r} cannot name a VM: use letters, digits, '.', '_' and '-', "
+            "beginning with a letter or digit",
+        )
+    if len(name) > MAX_NAME:
+        raise BadArgument("name", f"{len(name)} characters; at most {MAX_NAME} can name a VM")
+    return name
+
+
+def _short(text):
+    return text if len(text) <= 40 else f"{text[:37]}..."
+
+
+def whole(argument, value, least=1, most=None):
+    """Return a whole number within bounds."""
+    try:
+        if isinstance(value, bool) or int(value) != float(value):
+            raise ValueError
+        number = int(value)
+    except (TypeError, ValueError, OverflowError):
+        raise BadArgument(argument, f"{value!r} is not a whole number") from None
+    if number < least or (most is not None and number > most):
+        limit = f"at least {least}" if most is None else f"between {least} and {most}"
+        raise BadArgument(argument, f"{value} is out of range; give {limit}")
+    return number
+
+
+def vcpus(cpu):
+    """Return the most virtual CPUs the VM can have, from a number or the ``cpu`` mapping."""
+    if isinstance(cpu, dict):
+        if "maximum" not in cpu:
+            raise BadArgument("cpu", "the mapping has no 'maximum' (the number of virtual CPUs)")
+        return whole("cpu:maximum", cpu["maximum"], most=4096)
+    return whole("cpu", cpu, most=4096)
+
+
+def memory_mib(mem):
+    """Return the most memory in MiB the VM can have, from MiB or the ``mem`` mapping."""
+    if isinstance(mem, dict):
+        sizes = [size_mib(mem[key], f"mem:{key}") for key in ("max", "boot", "current")
+                 if mem.get(key) is not None]
+        if not sizes:
+            raise BadArgument("mem", "the mapping has none of 'boot', 'current', 'max'")
+        return whole("mem", max(sizes))
+    if isinstance(mem, str) and not mem.strip().lstrip("-").isdigit():
+        return whole("mem", size_mib(mem, "mem"))
+    return whole("mem", mem, most=64 * 1024 * 1024)
+
+
+def boolean(argument, value):
+    """Return True or False; refuse everything else."""
+    if not isinstance(value, bool):
+        raise BadArgument(argument, f"{value!r} is neither True nor False")
+    return value
+
+
+def names(argument, value):
+    """Return a tuple of names from a list or a comma-separated text."""
+    if value is None:
+        return ()
+    if isinstance(value, str):
+        value = value.split(",")
+    if not isinstance(value, (list, tuple)):
+        raise BadArgument(argument, f"{value!r} is no list of names")
+    return tuple(str(item).strip() for item in value if str(item).strip())
+
+
+def mapping(argument, value):
+    """Return the value if it is a mapping or None."""
+    if value is not None and not isinstance(value, dict):
+        raise BadArgument(argument, f"{value!r} is no mapping")
+    return value
+
+
+def mappings(argument, value):
+    """Return a tuple of mappings, or None if nothing was given."""
+    if value is None:
+        return None
+    if not isinstance(value, (list, tuple)) or not all(isinstance(item, dict) for item in value):
+        raise BadArgument(argument, f"{value!r} is no list of mappings")
+    return tuple(value)
+
+
+def refuse_unknown(given, known, what):
+    """Raise a BadArgument that names the first keyword that is not known, and a near one."""
+    for keyword in sorted(given):
+        if keyword.startswith("__"):
+            continue
+        near = difflib.get_close_matches(keyword, known, n=1)
+        hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(sorted(known))}"
+        raise BadArgument(f"{what} has no argument {keyword!r}", hint)
+
+
+def is_image(text):
+    """Return whether a text is an image source, not the name of a profile."""
+    return isinstance(text, str) and "/" in text
+
+
+def refuse_unknown_keys(argument, value, known):
+    """Refuse a mapping with a key that nothing would look at."""
+    refuse_unknown([key for key in map(str, value) if key not in known], known, argument)

@@ -1,0 +1,107 @@
+"""The ``virt:`` options of a minion and of a master, read once and checked."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from saltvirt.errors import BadConfig
+
+DEFAULT_NIC = [{"name": "eth0", "type": "bridge", "source": "br0", "model": "virtio"}]
+DEFAULT_DISK = [{"name": "system", "size": 8192}]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostSettings:
+    """Options of a hypervisor (minion configuration, grains or pillar, below ``virt:``)."""
+
+    uri: str = "qemu:///system"
+    username: str | None = None
+    password: str | None = field(default=None, repr=False)
+    images: str = "/srv/salt-images"
+    storagepool: str | None = None
+    hypervisor: str | None = None
+    nic: dict = field(default_factory=dict)
+    disk: dict = field(default_factory=dict)
+    cpu_ratio: float = 4.0
+    memory_ratio: float = 1.0
+    reserve_mib: int = 512
+    disk_ratio: float = 1.0
+    disk_reserve_mib: int = 1024
+    capacity: dict = field(default_factory=dict)
+    vnc: dict = field(default_factory=dict)
+    console_log: bool = True
+    seed: dict = field(default_factory=dict)
+    state_dir: str = "/var/lib/salt-virt"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MasterSettings:
+    """Options of the runner (master configuration, below ``virt:``)."""
+
+    hypervisors: str | None = None
+    timeout_s: int = 5
+    deploy_timeout_s: int = 1800
+    wait_s: int = 300
+    weights: dict = field(default_factory=dict)
+
+
+def option(sources, name):
+    """Return the first of ``virt:name`` and ``virt.name`` that a source has, else None."""
+    for source in sources:
+        nested = source.get("virt")
+        if isinstance(nested, Mapping) and nested.get(name) is not None:
+            return nested[name]
+        if source.get(f"virt.{name}") is not None:
+            return source[f"virt.{name}"]
+    return None
+
+
+def _number(name, value, kind):
+    try:
+        number = kind(value)
+    except (TypeError, ValueError):
+        raise BadConfig(f"option virt:{name}: {value!r} is no number") from None
+    if number < 0:
+        raise BadConfig(f"option virt:{name}: {value!r} is negative")
+    return number
+
+
+def _checked(kind, values):
+    out = {}
+    for name, default in ((f.name, f.type) for f in kind.__dataclass_fields__.values()):
+        value = values.get(name)
+        if value is None:
+            continue
+        if default in (int, float):
+            value = _number(name, value, default)
+        elif default is dict and not isinstance(value, Mapping):
+            raise BadConfig(f"option virt:{name}: expected a mapping, found {value!r}")
+        elif default is bool and not isinstance(value, bool):
+            raise BadConfig(f"option virt:{name}: expected True or False, found {value!r}")
+        out[name] = value
+    return kind(**out)
+
+
+def host_settings(opts, pillar=None, grains=None, **override):
+    """
+    Return the options of this hypervisor.
+
+    Minion configuration wins over grains, grains over pillar, as with Salt's own
+    ``config.get``; ``override`` (``connection``, ``username``, ``password``) wins over all.
+    """
+    sources = [source for source in (opts, grains, pillar) if source]
+    values = {name: option(sources, name) for name in HostSettings.__dataclass_fields__}
+    connection = option(sources, "connection") or {}
+    auth = connection.get("auth") or {}
+    values["uri"] = override.get("connection") or connection.get("uri")
+    values["username"] = override.get("username") or auth.get("username")
+    values["password"] = override.get("password") or auth.get("password")
+    settings = _checked(HostSettings, values)
+    if not settings.images.startswith("/"):
+        raise BadConfig(f"option virt:images: {settings.images!r} is not an absolute path")
+    return settings
+
+
+def master_settings(opts):
+    """Return the options of the runner."""
+    values = {name: option([opts], name) for name in MasterSettings.__dataclass_fields__}
+    return _checked(MasterSettings, values)

@@ -1,0 +1,78 @@
+"""What can go wrong, as types: callers match on the type, never on the text."""
+
+from salt.exceptions import CommandExecutionError, SaltInvocationError
+
+
+class VirtError(CommandExecutionError):
+    """The base of all our errors; Salt prints it as one line and exits non-zero."""
+
+    def to_dict(self):
+        """Return the error as plain data for the wire."""
+        return {"error": str(self), "kind": type(self).__name__, "retcode": 1}
+
+
+class BadArgument(VirtError, SaltInvocationError):
+    """An argument cannot be used; the message names it, the value and what is accepted."""
+
+    def __init__(self, argument, why=None):
+        super().__init__(f"{argument}: {why}" if why else argument)
+
+
+class BadConfig(VirtError):
+    """A ``virt:`` option cannot be used; the message names it."""
+
+
+class HostUnreachable(VirtError):
+    """libvirt on this host does not answer."""
+
+    def __init__(self, uri, cause):
+        super().__init__(
+            f"libvirt does not answer at {uri}: {cause}; is libvirtd running on this host?"
+        )
+
+
+class LibvirtRefused(VirtError):
+    """libvirt refused an operation; the message carries its own words."""
+
+
+class NoSuchVm(VirtError):
+    """The host does not know the VM."""
+
+    def __init__(self, name, where="on this host"):
+        super().__init__(f"no VM called {name!r} {where}; see virt.list_domains for those it has")
+
+
+class NameTaken(VirtError):
+    """A VM of that name exists already, or is being made at this moment."""
+
+
+class NoHostFits(VirtError):
+    """No host can take the VM; ``reasons`` maps each host to why."""
+
+    def __init__(self, need, reasons):
+        self.reasons = reasons
+        listed = "; ".join(f"{host}: {reason}" for host, reason in sorted(reasons.items()))
+        super().__init__(f"no host fits {need}: {listed or 'no hypervisor answers'}")
+
+
+class ClaimRefused(VirtError):
+    """This host has no room for the VM, so another one may be tried."""
+
+    def __init__(self, name, reasons):
+        super().__init__(f"this host cannot take {name!r}: {'; '.join(reasons)}")
+
+
+class ImageError(VirtError):
+    """An image cannot be had or cannot be trusted; the message says which and why."""
+
+
+class StorageError(VirtError):
+    """A disk cannot be made; the message names the file."""
+
+
+class SeedError(VirtError):
+    """The guest cannot be given its identity; the message says why."""
+
+
+class MasterError(VirtError):
+    """The Salt master cannot be asked, or its keys cannot be read."""

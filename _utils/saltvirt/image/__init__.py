@@ -1,0 +1,1 @@
+"""The edge to disk images: fetch, judge, cache by digest, clone."""

@@ -1,0 +1,132 @@
+"""
+Judge an image before anything opens it.
+
+The file may come from anywhere. Its header is read by our own code first: an image that
+names another file (backing file, external data file) is refused, because following it
+would hand the guest any file of the host. Formats are never guessed by QEMU.
+"""
+
+import struct
+from dataclasses import dataclass
+from pathlib import Path
+
+from saltvirt.errors import ImageError
+from saltvirt.image import qcow2, tool
+
+_FOREIGN = {
+    b"KDMV": "VMDK",
+    b"# Disk DescriptorFile": "VMDK",
+    b"vhdxfile": "VHDX",
+    b"conectix": "VPC/VHD",
+    b"<<< Oracle VM": "VDI",
+    b"<<< Sun": "VDI",
+    b"\x1f\x8b": "gzip",
+    b"\xfd7zXZ": "xz",
+    b"BZh": "bzip2",
+    b"\x28\xb5\x2f\xfd": "zstd",
+    b"PK\x03\x04": "zip",
+}
+_FILESYSTEMS = (
+    ("ext2/3/4", 0x438, b"\x53\xef"),
+    ("XFS", 0, b"XFSB"),
+    ("Btrfs", 0x10040, b"_BHRfS_M"),
+    ("LVM", 0x218, b"LVM2"),
+    ("ISO 9660", 0x8001, b"CD001"),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judged:
+    """An image that may be used."""
+
+    path: str
+    format: str
+    size_bytes: int
+
+
+def judge(path, *, allow_backing=False):
+    """
+    Return what an image is, or raise ImageError with the reason why it cannot be used.
+
+    allow_backing
+        Let a qcow2 image name a backing file: only for disks that the operator made.
+    """
+    file = Path(path)
+    if not file.exists():
+        raise ImageError(f"image {path} does not exist on this host")
+    if not file.is_file():
+        raise ImageError(f"image {path} is no regular file")
+    header = qcow2.read(path)
+    if header is None:
+        return _raw(file)
+    _refuse_references(path, header, allow_backing)
+    end = tool.check(path) if header.backing_file is None else 0
+    if end > file.stat().st_size:
+        raise ImageError(
+            f"image {path} is truncated: its data ends at byte {end}, the file at "
+            f"{file.stat().st_size}; fetch or build it again"
+        )
+    return Judged(path=str(path), format="qcow2", size_bytes=header.size_bytes)
+
+
+def _refuse_references(path, header, allow_backing):
+    if header.backing_file is not None and not allow_backing:
+        raise ImageError(
+            f"image {path} names a backing file ({header.backing_file!r}), which is never "
+            "followed; make it self-contained with qemu-img convert"
+        )
+    if header.has_data_file:
+        raise ImageError(
+            f"image {path} names an external data file, which is never followed; "
+            "make it self-contained with qemu-img convert"
+        )
+    if header.is_encrypted:
+        raise ImageError(f"image {path} is encrypted; decrypt it with qemu-img convert")
+    if header.is_corrupt:
+        raise ImageError(f"image {path} is marked corrupt; repair it with qemu-img check -r all")
+    if header.size_bytes == 0:
+        raise ImageError(f"image {path} is a qcow2 image of zero bytes")
+
+
+def _raw(file):
+    size = file.stat().st_size
+    with file.open("rb") as handle:
+        head = handle.read(0x10200)
+    for magic, name in _FOREIGN.items():
+        if head.startswith(magic):
+            raise ImageError(
+                f"image {file} is {name}, neither qcow2 nor raw; convert it with "
+                "qemu-img convert -O qcow2"
+            )
+    if size < 512 or not _looks_like_disk(head):
+        raise ImageError(
+            f"image {file} is not a disk image: neither qcow2 nor a raw disk with a partition "
+            "table or a file system"
+        )
+    _refuse_short_raw(file, head, size)
+    return Judged(path=str(file), format="raw", size_bytes=-(-size // 512) * 512)
+
+
+def _looks_like_disk(head):
+    if head[510:512] == b"\x55\xaa":
+        return True
+    return any(head[at : at + len(magic)] == magic for _name, at, magic in _FILESYSTEMS)
+
+
+def _refuse_short_raw(file, head, size):
+    """Refuse a raw disk whose MBR or GPT reaches past the end of the file."""
+    if head[510:512] != b"\x55\xaa":
+        return
+    if head[512:520] == b"EFI PART":
+        (last_lba,) = struct.unpack_from("<Q", head, 512 + 32)
+        end = (last_lba + 1) * 512
+    else:
+        rows = [struct.unpack_from("<II", head, 446 + 16 * n + 8) for n in range(4)]
+        end = max(start + count for start, count in rows) * 512
+        if any(head[446 + 16 * n] not in (0, 0x80) for n in range(4)):
+            return  # a boot sector without a partition table
+    if end > size:
+        raise ImageError(
+            f"image {file} is truncated: its partitions end at byte {end}, the file at {size}; "
+            "fetch or build it again"
+        )

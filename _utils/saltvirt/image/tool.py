@@ -1,0 +1,68 @@
+"""qemu-img: the one place that runs it, with limits and without a shell."""
+
+import json
+import resource
+import subprocess
+
+from saltvirt.errors import ImageError, StorageError
+
+_TIMEOUT_S = 600
+_MEMORY_BYTES = 2 << 30
+
+
+def _limits():
+    # An image made to hurt must not eat the host.
+    resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_BYTES, _MEMORY_BYTES))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+def _run(argv, error):
+    try:
+        return subprocess.run(
+            argv,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=_TIMEOUT_S,
+            check=False,
+            preexec_fn=_limits,
+        )
+    except FileNotFoundError as exc:
+        raise StorageError("qemu-img is missing on this host; install qemu-utils/qemu-img") from exc
+    except subprocess.TimeoutExpired as exc:
+        raise error(f"qemu-img {argv[1]} did not end within {_TIMEOUT_S} s") from exc
+
+
+def _why(done):
+    lines = [line for line in done.stderr.strip().splitlines() if line]
+    return lines[-1].removeprefix("qemu-img: ") if lines else f"exit code {done.returncode}"
+
+
+def check(path):
+    """Return the end of a qcow2 image's data in bytes; raise ImageError if it is damaged."""
+    argv = ["qemu-img", "check", "--output=json", "-f", "qcow2", str(path)]
+    done = _run(argv, ImageError)
+    # qemu-img check: 0 clean, 3 leaked clusters only (harmless), 2 corrupt, 1 not checked.
+    if done.returncode not in (0, 3):
+        why = "its tables are damaged" if done.returncode == 2 else _why(done)
+        raise ImageError(f"image {path} cannot be used: {why}")
+    return int(json.loads(done.stdout).get("image-end-offset", 0))
+
+
+def create(path, size_bytes, fmt, backing=None, backing_format=None):
+    """Create a disk, over a backing file if one is given."""
+    argv = ["qemu-img", "create", "-q", "-f", fmt]
+    if backing:
+        argv += ["-b", str(backing), "-F", backing_format]
+    done = _run([*argv, str(path), str(size_bytes)], StorageError)
+    if done.returncode:
+        raise StorageError(f"cannot create disk {path}: {_why(done)}")
+
+
+def resize(path, size_bytes, fmt):
+    """Grow a disk."""
+    argv = ["qemu-img", "resize", "-q", "-f", fmt, str(path), str(size_bytes)]
+    done = _run(argv, StorageError)
+    if done.returncode:
+        raise StorageError(f"cannot resize disk {path}: {_why(done)}")

@@ -1,0 +1,73 @@
+"""Connections to libvirt, opened in one place."""
+
+from contextlib import contextmanager
+
+from saltvirt.errors import HostUnreachable, LibvirtRefused, NoSuchVm
+
+try:
+    import libvirt
+except ImportError:
+    libvirt = None
+
+MISSING = (
+    "virt: the Python module 'libvirt' is missing on this minion; install it with "
+    "'salt-pip install libvirt-python' or the distribution's python3-libvirt"
+)
+
+if libvirt is not None:
+    # libvirt prints every error to standard error unless told otherwise.
+    libvirt.registerErrorHandler(lambda _context, _error: None, None)
+
+
+def why_missing():
+    """Return why libvirt cannot be used here, or None if it can."""
+    return MISSING if libvirt is None else None
+
+
+@contextmanager
+def opened(settings, *, readonly=True):
+    """
+    Yield an open libvirt connection; raise HostUnreachable if there is none.
+
+    Errors of libvirt inside the block come out as :class:`LibvirtRefused` with its own words.
+    """
+    try:
+        conn = _open(settings, readonly)
+    except libvirt.libvirtError as exc:
+        raise HostUnreachable(settings.uri, exc) from exc
+    try:
+        yield conn
+    except libvirt.libvirtError as exc:
+        raise LibvirtRefused(str(exc)) from exc
+    finally:
+        conn.close()
+
+
+def _open(settings, readonly):
+    if settings.username:
+        wanted = [libvirt.VIR_CRED_AUTHNAME, libvirt.VIR_CRED_PASSPHRASE]
+
+        def answer(credentials, _data):
+            for credential in credentials:
+                is_name = credential[0] == libvirt.VIR_CRED_AUTHNAME
+                credential[4] = settings.username if is_name else settings.password
+            return 0
+
+        flags = libvirt.VIR_CONNECT_RO if readonly else 0
+        return libvirt.openAuth(settings.uri, [wanted, answer, None], flags)
+    return libvirt.openReadOnly(settings.uri) if readonly else libvirt.open(settings.uri)
+
+
+def domain(conn, name):
+    """Return a domain by name; raise NoSuchVm if the host has none."""
+    try:
+        return conn.lookupByName(name)
+    except libvirt.libvirtError as exc:
+        if exc.get_error_code() == libvirt.VIR_ERR_NO_DOMAIN:
+            raise NoSuchVm(name) from exc
+        raise
+
+
+def is_gone(exc):
+    """Return whether an error says that a domain vanished while it was being read."""
+    return exc.get_error_code() in (libvirt.VIR_ERR_NO_DOMAIN, libvirt.VIR_ERR_OPERATION_INVALID)

@@ -1,0 +1,62 @@
+"""Facts about a host that libvirt knows: versions, capabilities, pools, networks."""
+
+from saltvirt.kvm.connect import is_gone, libvirt
+from saltvirt.units import MIB
+from saltvirt.xml import parse, read
+
+
+def versions(conn):
+    """Return ``{"libvirt": "9.0.0", "qemu": "7.2.22"}``."""
+    return {"libvirt": _dotted(conn.getLibVersion()), "qemu": _dotted(conn.getVersion())}
+
+
+def _dotted(number):
+    return f"{number // 1000000}.{number // 1000 % 1000}.{number % 1000}"
+
+
+def capabilities(conn):
+    """Return the host's capabilities as plain data; see :func:`saltvirt.xml.read.capabilities`."""
+    return read.capabilities(conn.getCapabilities())
+
+
+def pools(conn):
+    """Return ``{pool: {path, type, free_mib, capacity_mib, active}}``."""
+    out = {}
+    for pool in conn.listAllStoragePools(0):
+        try:
+            state, capacity, _allocation, free = pool.info()
+            root = parse(pool.XMLDesc(0))
+        except libvirt.libvirtError as exc:
+            if is_gone(exc) or exc.get_error_code() == libvirt.VIR_ERR_NO_STORAGE_POOL:
+                continue
+            raise
+        out[pool.name()] = {
+            "type": root.get("type"),
+            "path": root.findtext("target/path"),
+            "active": state == libvirt.VIR_STORAGE_POOL_RUNNING,
+            "capacity_mib": capacity // MIB,
+            "free_mib": free // MIB,
+        }
+    return out
+
+
+def networks(conn):
+    """Return ``{network: {active, bridge}}``."""
+    out = {}
+    for network in conn.listAllNetworks(0):
+        bridge = parse(network.XMLDesc(0)).find("bridge")
+        out[network.name()] = {
+            "active": bool(network.isActive()),
+            "bridge": bridge.get("name") if bridge is not None else None,
+        }
+    return out
+
+
+def refresh_pool(conn, name):
+    """Let libvirt see what was made or removed in a pool's folder."""
+    conn.storagePoolLookupByName(name).refresh(0)
+
+
+def hostname(conn):
+    """Return the host's name as libvirt has it."""
+    return conn.getHostname()

@@ -1,0 +1,124 @@
+"""Change the state of one domain: start, stop, define, undefine, resize."""
+
+import time
+
+from saltvirt.errors import BadArgument, LibvirtRefused
+from saltvirt.kvm.connect import domain, is_gone, libvirt
+from saltvirt.xml import read
+
+
+def is_defined(conn, name):
+    """Return whether the host knows a domain of that name."""
+    return name in {dom.name() for dom in conn.listAllDomains()}
+
+
+def define(conn, xml):
+    """Define a domain and return its name."""
+    return conn.defineXML(xml).name()
+
+
+def create_transient(conn, xml):
+    """Start a domain that is forgotten when it stops, and return its name."""
+    return conn.createXML(xml, 0).name()
+
+
+def undefine(conn, name):
+    """Remove a domain's definition with all that libvirt keeps for it."""
+    flags = (
+        libvirt.VIR_DOMAIN_UNDEFINE_MANAGED_SAVE
+        | libvirt.VIR_DOMAIN_UNDEFINE_SNAPSHOTS_METADATA
+        | libvirt.VIR_DOMAIN_UNDEFINE_CHECKPOINTS_METADATA
+        | libvirt.VIR_DOMAIN_UNDEFINE_NVRAM
+    )
+    domain(conn, name).undefineFlags(flags)
+
+
+def destroy(conn, name):
+    """Stop a domain at once if it runs."""
+    dom = domain(conn, name)
+    if dom.isActive():
+        dom.destroy()
+
+
+def start(conn, name):
+    """Start a domain; do nothing if it runs."""
+    dom = domain(conn, name)
+    if not dom.isActive():
+        dom.create()
+
+
+def act(conn, name, action):
+    """Call one libvirt method of a domain: ``shutdown``, ``suspend``, ``resume``, ..."""
+    dom = domain(conn, name)
+    if not dom.isActive():
+        raise LibvirtRefused(f"VM {name!r} is not running; start it with virt.start {name}")
+    if action == "reset":
+        dom.reset(0)
+    elif action == "reboot":
+        dom.reboot(libvirt.VIR_DOMAIN_REBOOT_DEFAULT)
+    elif action == "ctrl_alt_del":
+        keys = [29, 56, 111]  # Linux key codes: left control, left alt, delete
+        dom.sendKey(libvirt.VIR_KEYCODE_SET_LINUX, 0, keys, len(keys), 0)
+    else:
+        getattr(dom, action)()
+
+
+def set_autostart(conn, name, state):
+    """Start the domain with the host, or not."""
+    if state not in ("on", "off", True, False):
+        raise BadArgument("state", f"{state!r}; 'on' or 'off'")
+    domain(conn, name).setAutostart(1 if state in ("on", True) else 0)
+
+
+def set_memory(conn, name, memory_mib, *, config):
+    """Set the memory of a stopped domain, or of the definition too with ``config``."""
+    dom = domain(conn, name)
+    if dom.isActive() and not config:
+        raise LibvirtRefused(f"VM {name!r} runs; stop it first, or give config=True")
+    size_kib = memory_mib * 1024
+    flags = libvirt.VIR_DOMAIN_AFFECT_CONFIG
+    dom.setMemoryFlags(size_kib, flags | libvirt.VIR_DOMAIN_MEM_MAXIMUM)
+    dom.setMemoryFlags(size_kib, flags)
+
+
+def set_vcpus(conn, name, vcpus, *, config):
+    """Set the virtual CPUs of a stopped domain, or of the definition too with ``config``."""
+    dom = domain(conn, name)
+    if dom.isActive() and not config:
+        raise LibvirtRefused(f"VM {name!r} runs; stop it first, or give config=True")
+    flags = libvirt.VIR_DOMAIN_AFFECT_CONFIG
+    dom.setVcpusFlags(vcpus, flags | libvirt.VIR_DOMAIN_VCPU_MAXIMUM)
+    dom.setVcpusFlags(vcpus, flags)
+
+
+def xml(conn, name):
+    """Return a domain's XML; secrets such as a VNC password are left out."""
+    return domain(conn, name).XMLDesc(0)
+
+
+def disks_in_use(conn, but=None):
+    """Return the paths of every disk, and what it is backed by, of all domains but one."""
+    used = set()
+    for dom in conn.listAllDomains():
+        if dom.name() == but:
+            continue
+        try:
+            root = read.domain(dom.XMLDesc(0))
+        except libvirt.libvirtError as exc:
+            if not is_gone(exc):
+                raise
+            continue
+        for disk in read.disk_sources(root):
+            used.update(p for p in (disk["path"], (disk["backing"] or {}).get("path")) if p)
+    return used
+
+
+def wait_until_off(conn, name, timeout_s):
+    """Return whether a domain is off within ``timeout_s`` seconds."""
+    deadline = time.monotonic() + timeout_s
+    dom = domain(conn, name)
+    while dom.isActive():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.1)
+    return True

@@ -1,0 +1,107 @@
+"""The nouns of the project as plain, frozen data."""
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Nic:
+    """One network interface of a VM."""
+
+    name: str
+    type: str = "bridge"
+    source: str | None = "br0"
+    mac: str = ""
+    model: str = "virtio"
+    extra: dict = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Disk:
+    """One disk of a VM: what was asked for (``image``, ``size_mib``) and where it will be."""
+
+    name: str
+    target: str
+    size_mib: int | None = None
+    format: str | None = None
+    model: str = "virtio"
+    device: str = "disk"
+    image: str | None = None
+    overlay: bool | None = None
+    pool: str | None = None
+    source_file: str | None = None
+    backing_path: str | None = None
+    backing_format: str | None = None
+    io: str | None = None
+    iothread_id: int | None = None
+    path: str | None = None
+    is_sized_by_user: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Vm:
+    """Everything that decides a VM's domain XML."""
+
+    name: str
+    cpu: int | dict
+    vcpus: int
+    memory: int | dict
+    memory_mib: int
+    nics: tuple[Nic, ...] = ()
+    disks: tuple[Disk, ...] = ()
+    domain_type: str | None = None
+    os_type: str | None = None
+    arch: str | None = None
+    graphics: dict | None = None
+    boot: dict | None = None
+    boot_dev: tuple[str, ...] = ("hd",)
+    numatune: dict | None = None
+    hypervisor_features: dict | None = None
+    clock: dict | None = None
+    serials: tuple[dict, ...] | None = None
+    consoles: tuple[dict, ...] | None = None
+    stop_on_reboot: bool = False
+    host_devices: tuple[str, ...] = ()
+    affinity: tuple[str, ...] = ()
+    anti_affinity: tuple[str, ...] = ()
+    seed_path: str | None = None
+    console_log: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Need:
+    """What a VM needs of a host; unknown things are ``None`` and are not asked for."""
+
+    name: str
+    vcpus: int
+    memory_mib: int
+    disk_mib: int = 0
+    bridges: tuple[str, ...] = ()
+    networks: tuple[str, ...] = ()
+    nic_profile: str | None = None
+    disk_profile: str | None = None
+    domain_type: str | None = None
+    arch: str | None = None
+    cpu_features: tuple[str, ...] = ()
+    affinity: tuple[str, ...] = ()
+    anti_affinity: tuple[str, ...] = ()
+
+    def __str__(self):
+        return f"{self.name!r} ({self.vcpus} CPUs, {self.memory_mib} MiB)"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """Whether one host can take a VM, why not, and how well it would."""
+
+    host: str
+    reasons: tuple[str, ...] = ()
+    score: float = 0.0
+
+    @property
+    def fits(self):
+        """Whether the host can take it."""
+        return not self.reasons
+
+    def to_dict(self):
+        """Return the row that ``dry_run=True`` shows."""
+        return {"fits": self.fits, "score": round(self.score, 3), "reasons": list(self.reasons)}

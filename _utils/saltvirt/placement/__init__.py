@@ -1,0 +1,1 @@
+"""Where a VM goes: pure functions over what ``virt.host_info`` says."""

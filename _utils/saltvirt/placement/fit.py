@@ -1,0 +1,93 @@
+"""Why a host cannot take a VM."""
+
+
+def free(host):
+    """
+    Return what a host still has to give: ``{"vcpus", "memory_mib", "disk_mib"}``.
+
+    host
+        One answer of ``virt.host_info``.
+    """
+    return {
+        "vcpus": int(host["cpu"]["vcpus_limit"] - host["cpu"]["vcpus_committed"]),
+        "memory_mib": host["memory"]["limit_mib"] - host["memory"]["committed_mib"],
+        "disk_mib": host["storage"]["limit_mib"] - host["storage"]["committed_mib"],
+    }
+
+
+def reasons(host, need):
+    """Return every reason why a host cannot take a VM; empty if it can."""
+    return [
+        *_state(host, need),
+        *_room(host, need),
+        *_machine(host, need),
+        *_links(host, need),
+        *_groups(host, need),
+    ]
+
+
+def _state(host, need):
+    if host.get("maintenance"):
+        yield "in maintenance"
+    if need.name in host["vms"]:
+        yield f"it already has a VM called {need.name}"
+
+
+def _room(host, need):
+    have = free(host)
+    if need.vcpus > have["vcpus"]:
+        yield f"{need.vcpus} CPUs wanted, {max(0, have['vcpus'])} of {_limit(host)} free"
+    if need.vcpus > host["cpu"]["threads"]:
+        yield f"{need.vcpus} CPUs wanted, the host has {host['cpu']['threads']}"
+    if need.memory_mib > have["memory_mib"]:
+        free_mib = max(0, have["memory_mib"])
+        yield f"{need.memory_mib} MiB of memory wanted, {free_mib} MiB free"
+    if _disk_mib(host, need) > have["disk_mib"]:
+        free_mib = max(0, have["disk_mib"])
+        yield f"{_disk_mib(host, need)} MiB of disk wanted, {free_mib} MiB free"
+
+
+def _limit(host):
+    return int(host["cpu"]["vcpus_limit"])
+
+
+def _disk_mib(host, need):
+    profile = host["profiles"]["disk"].get(need.disk_profile) if need.disk_profile else None
+    return max(need.disk_mib, profile or 0)
+
+
+def _machine(host, need):
+    usable = host["domain_types"]["usable"]
+    if need.domain_type and need.domain_type not in usable:
+        yield f"no {need.domain_type} guests there ({', '.join(usable) or 'none at all'})"
+    if need.arch and need.arch not in host["archs"]:
+        yield f"no {need.arch} guests there ({', '.join(host['archs'])})"
+    lacking = sorted(set(need.cpu_features) - set(host["cpu"]["features"]))
+    if lacking:
+        yield f"its CPU lacks {', '.join(lacking)}"
+
+
+def _links(host, need):
+    bridges, networks = set(need.bridges), set(need.networks)
+    if need.nic_profile:
+        profile = host["profiles"]["nic"].get(need.nic_profile)
+        if profile is None:
+            yield f"no NIC profile {need.nic_profile!r} there"
+        else:
+            bridges |= set(profile["bridges"])
+            networks |= set(profile["networks"])
+    if need.disk_profile and need.disk_profile not in host["profiles"]["disk"]:
+        yield f"no disk profile {need.disk_profile!r} there"
+    for bridge in sorted(bridges - set(host["bridges"])):
+        yield f"no bridge {bridge} there"
+    active = {name for name, state in host["networks"].items() if state["active"]}
+    for network in sorted(networks - active):
+        yield f"no active network {network} there"
+
+
+def _groups(host, need):
+    for name, vm in sorted(host["vms"].items()):
+        clash = set(vm["anti_affinity"]) & set(need.anti_affinity)
+        if clash:
+            yield f"{name} of the anti-affinity group {sorted(clash)[0]} is there"
+            return

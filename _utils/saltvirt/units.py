@@ -1,0 +1,55 @@
+"""Sizes: what users write, turned into bytes."""
+
+import re
+
+from saltvirt.errors import BadArgument
+
+MIB = 1024 * 1024
+_FACTORS = {
+    "": MIB,
+    "b": 1,
+    "byte": 1,
+    "bytes": 1,
+    "k": 1024,
+    "kib": 1024,
+    "kb": 1000,
+    "m": MIB,
+    "mib": MIB,
+    "mb": 1000**2,
+    "g": 1024**3,
+    "gib": 1024**3,
+    "gb": 1000**3,
+    "t": 1024**4,
+    "tib": 1024**4,
+    "tb": 1000**4,
+}
+_SIZE = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*([a-zA-Z]*)\s*$")
+
+
+def size_bytes(value, name="size"):
+    """Return a size in bytes: ``512`` is MiB, ``4g``/``4GiB`` binary, ``4GB`` decimal."""
+    found = None if isinstance(value, bool) else _SIZE.match(str(value))
+    factor = _FACTORS.get(found.group(2).lower()) if found else None
+    if factor is None:
+        raise BadArgument(name, f"{value!r} is no size: write 512 (MiB), 4g, '512 MiB' or 4GB")
+    return int(float(found.group(1)) * factor)
+
+
+def size_mib(value, name="size"):
+    """Return a size in whole MiB, rounded up; a bare number is MiB."""
+    return -(-size_bytes(value, name) // MIB)
+
+
+def size_kib(value, name="size"):
+    """Return a size in whole KiB, rounded up; a bare number is MiB."""
+    return -(-size_bytes(value, name) // 1024)
+
+
+def human(size):
+    """Return bytes as people read them: ``512.0M``, ``2.0G``."""
+    amount = float(size)
+    for unit in ("B", "K", "M", "G", "T"):
+        if amount < 1024 or unit == "T":
+            return f"{amount:.1f}{unit}" if unit != "B" else f"{int(amount)}B"
+        amount /= 1024
+    raise AssertionError("unreachable")

@@ -1,0 +1,139 @@
+"""From domain XML to the plain data of ``virt.vm_info`` and its parts."""
+
+from saltvirt.xml import METADATA_NS, parse
+
+
+def domain(text):
+    """Return the parsed domain."""
+    return parse(text)
+
+
+def nics(root):
+    """Return ``{mac: {type, mac, source, model, ...}}``."""
+    out = {}
+    for interface in root.iterfind("devices/interface"):
+        nic = {"type": interface.get("type")}
+        for child in interface:
+            if child.tag == "mac":
+                nic["mac"] = child.get("address")
+            elif child.tag == "model":
+                nic["model"] = child.get("type")
+            elif child.tag == "target":
+                nic["target"] = child.get("dev")
+            elif child.attrib:
+                nic[child.tag] = dict(child.attrib)
+        if "mac" in nic:
+            out[nic["mac"]] = nic
+    return out
+
+
+def macs(root):
+    """Return the MAC addresses of a VM's NICs."""
+    found = (mac.get("address") for mac in root.iterfind("devices/interface/mac"))
+    return [mac for mac in found if mac]
+
+
+def graphics(root):
+    """Return the attributes of the VM's first display, ``"None"`` for those it lacks."""
+    keys = ("autoport", "keymap", "listen", "port", "type")
+    element = root.find("devices/graphics")
+    if element is None:
+        return dict.fromkeys(keys, "None")
+    out = {key: element.get(key, "None") for key in keys}
+    if out["listen"] == "None":
+        listen = element.find("listen")
+        out["listen"] = listen.get("address", "None") if listen is not None else "None"
+    return out
+
+
+def loader(root):
+    """Return ``{path: ...}`` of the VM's firmware, with its attributes."""
+    element = root.find("os/loader")
+    if element is None:
+        return {"path": "None"}
+    return {"path": element.text or "None", **element.attrib}
+
+
+def disk_sources(root):
+    """Return ``[{target, device, type, path, format}]`` of a VM's disks."""
+    out = []
+    for disk in root.iterfind("devices/disk"):
+        target, source, driver = disk.find("target"), disk.find("source"), disk.find("driver")
+        if target is None:
+            continue
+        out.append(
+            {
+                "target": target.get("dev"),
+                "device": disk.get("device", "disk"),
+                "type": disk.get("type"),
+                "path": _disk_path(source),
+                "format": driver.get("type", "raw") if driver is not None else "raw",
+                "backing": _backing(disk.find("backingStore")),
+            }
+        )
+    return out
+
+
+def _disk_path(source):
+    if source is None:
+        return None
+    if source.get("pool"):
+        return f"{source.get('pool')}/{source.get('volume')}"
+    if source.get("protocol"):
+        return f"{source.get('protocol')}:{source.get('name')}"
+    return source.get("file") or source.get("dev") or source.get("dir")
+
+
+def _backing(store):
+    if store is None or store.find("source") is None:
+        return None
+    kind = store.find("format")
+    return {"path": _disk_path(store.find("source")),
+            "format": kind.get("type") if kind is not None else None}  # fmt: skip
+
+
+def after(root):
+    """Return what happens when the guest powers off, reboots or crashes."""
+    return {
+        key: root.findtext(key, "")
+        for key in ("on_crash", "on_reboot", "on_poweroff")
+    }
+
+
+def ours(root):
+    """Return what this project noted in the VM's metadata: groups, promised disk, seed."""
+    element = root.find(f"metadata/{{{METADATA_NS}}}vm")
+    if element is None:
+        return {"affinity": [], "anti_affinity": [], "disk_mib": 0, "seed": None}
+    return {
+        "affinity": [e.text for e in element.iterfind(f"{{{METADATA_NS}}}affinity")],
+        "anti_affinity": [e.text for e in element.iterfind(f"{{{METADATA_NS}}}anti_affinity")],
+        "disk_mib": int(element.get("disk_mib", 0)),
+        "seed": element.get("seed"),
+    }
+
+
+def capabilities(text):
+    """Return ``{arch, model, vendor, features, guests: [{arch, domain_types}]}`` of a host."""
+    root = parse(text)
+    cpu = root.find("host/cpu")
+    guests = [
+        {
+            "os_type": guest.findtext("os_type", "hvm"),
+            "arch": guest.find("arch").get("name"),
+            "domain_types": [d.get("type") for d in guest.iterfind("arch/domain")],
+        }
+        for guest in root.iterfind("guest")
+    ]
+    return {
+        "arch": cpu.findtext("arch") if cpu is not None else None,
+        "model": cpu.findtext("model") if cpu is not None else None,
+        "vendor": cpu.findtext("vendor") if cpu is not None else None,
+        "features": sorted(f.get("name") for f in root.iterfind("host/cpu/feature")),
+        "guests": guests,
+    }
+
+
+def volume_backing(text):
+    """Return the path of a volume's or disk's backing file, if its XML names one."""
+    return parse(text).findtext("backingStore/path")
