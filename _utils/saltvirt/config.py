@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from saltvirt.arguments import refuse_unknown
 from saltvirt.errors import BadConfig
 
 DEFAULT_NIC = [{"name": "eth0", "type": "bridge", "source": "br0", "model": "virtio"}]
@@ -38,7 +39,7 @@ class MasterSettings:
     """Options of the runner (master configuration, below ``virt:``)."""
 
     hypervisors: str | None = None
-    timeout_s: int = 5
+    timeout_s: int = 10
     deploy_timeout_s: int = 1800
     wait_s: int = 300
     weights: dict = field(default_factory=dict)
@@ -79,6 +80,13 @@ def _checked(kind, values):
             raise BadConfig(f"option virt:{name}: expected True or False, found {value!r}")
         out[name] = value
     return kind(**out)
+
+
+def connection(function, given):
+    """Return the ``connection``, ``username`` and ``password`` of a call; refuse the rest."""
+    known = ("connection", "username", "password")
+    refuse_unknown([key for key in given if key not in known], known, function)
+    return {key: given[key] for key in known if key in given}
 
 
 def host_settings(opts, pillar=None, grains=None, **override):

@@ -174,3 +174,25 @@ def disks(profiles, profile, extra, image):
     if image and not any(disk.image == image for disk in out):
         raise BadArgument("image", "no disk of the profile can take it; use disk='default'")
     return tuple(out)
+
+
+def describe(nic_profiles, disk_profiles):
+    """Return ``{"nic": {name: [...]}, "disk": {name: [...]}}`` as ``virt.get_profiles`` shows."""
+    listed_nics = {
+        name: [
+            {"name": n.name, "type": n.type, "source": n.source, "model": n.model}
+            for n in nics("probe", nic_profiles, name, None)
+        ]
+        for name in {"default", *nic_profiles}
+    }
+    listed_disks = {
+        name: [_described_disk(d) for d in disks(disk_profiles, name, None, None)]
+        for name in {"default", *disk_profiles}
+    }
+    return {"nic": listed_nics, "disk": listed_disks}
+
+
+def _described_disk(disk):
+    out = {"name": disk.name, "size": disk.size_mib, "device": disk.device, "model": disk.model}
+    more = {"format": disk.format, "image": disk.image, "pool": disk.pool}
+    return {**out, **{key: value for key, value in more.items() if value}}

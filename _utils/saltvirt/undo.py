@@ -3,8 +3,6 @@
 import logging
 from contextlib import contextmanager
 
-from saltvirt.errors import VirtError
-
 log = logging.getLogger(__name__)
 
 
@@ -24,7 +22,7 @@ class Steps:
             action, args = self._actions.pop()
             try:
                 action(*args)
-            except (VirtError, OSError) as exc:
+            except Exception as exc:  # whatever it is, the other steps must still run
                 log.error("undo step %s%r failed: %s", action.__name__, args, exc)
 
 

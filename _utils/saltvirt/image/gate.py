@@ -69,6 +69,14 @@ def judge(path, *, allow_backing=False):
     return Judged(path=str(path), format="qcow2", size_bytes=header.size_bytes)
 
 
+def accept_any(path):
+    """Return a file that is no disk (a kernel, an initial RAM disk) as it is."""
+    size = Path(path).stat().st_size
+    if size == 0:
+        raise ImageError(f"file {path} is empty")
+    return Judged(path=str(path), format="bin", size_bytes=size)
+
+
 def _refuse_references(path, header, allow_backing):
     if header.backing_file is not None and not allow_backing:
         raise ImageError(

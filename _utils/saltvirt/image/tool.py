@@ -60,6 +60,14 @@ def create(path, size_bytes, fmt, backing=None, backing_format=None):
         raise StorageError(f"cannot create disk {path}: {_why(done)}")
 
 
+def convert(source, source_format, target, target_format):
+    """Copy an image's content into another format."""
+    argv = ["qemu-img", "convert", "-q", "-f", source_format, "-O", target_format]
+    done = _run([*argv, str(source), str(target)], StorageError)
+    if done.returncode:
+        raise StorageError(f"cannot write disk {target}: {_why(done)}")
+
+
 def resize(path, size_bytes, fmt):
     """Grow a disk."""
     argv = ["qemu-img", "resize", "-q", "-f", fmt, str(path), str(size_bytes)]

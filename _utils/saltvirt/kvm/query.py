@@ -39,7 +39,7 @@ def rows(conn, name=None, *, with_xml=True, with_blocks=True):
     """
     Return one row per domain, or only that of ``name``.
 
-    A row has ``name``, ``state``, ``vcpus``, ``memory_kib``, ``max_memory_kib``,
+    A row has ``name``, ``state``, ``vcpus``, ``max_vcpus``, ``memory_kib``, ``max_memory_kib``,
     ``cputime_ns``, ``blocks`` (``{target: {capacity, allocation, physical}}`` in bytes) and
     ``xml``. A domain that vanishes while it is read is left out.
     """
@@ -67,6 +67,7 @@ def _row(name, values, xml):
         "name": name,
         "state": STATES.get(values.get("state.state"), "unknown"),
         "vcpus": int(values.get("vcpu.current") or 0),
+        "max_vcpus": int(values.get("vcpu.maximum") or values.get("vcpu.current") or 0),
         "memory_kib": int(values.get("balloon.current") or 0),
         "max_memory_kib": int(values.get("balloon.maximum") or 0),
         "cputime_ns": int(values.get("cpu.time") or 0),
@@ -86,6 +87,11 @@ def _blocks(values):
     return out
 
 
+def state(conn, name):
+    """Return the state of one domain; raise NoSuchVm if the host has none of that name."""
+    return STATES.get(domain(conn, name).state()[0], "unknown")
+
+
 def states(conn):
     """Return ``{name: state}`` of every domain with one bulk call."""
     kinds = libvirt.VIR_DOMAIN_STATS_STATE
@@ -95,8 +101,14 @@ def states(conn):
 
 
 def node(conn):
-    """Return libvirt's node information under the old names; ``phymemory`` is MiB."""
+    """
+    Return libvirt's node information under the old names; ``phymemory`` is MiB.
+
+    The memory is that of the statistics: virNodeGetInfo sums up NUMA cells, which shows less
+    than there is on machines whose memory was grown while they ran.
+    """
     info = conn.getInfo()
+    memory = conn.getMemoryStats(libvirt.VIR_NODE_MEMORY_STATS_ALL_CELLS, 0)
     return {
         "cpucores": info[6],
         "cpumhz": info[3],
@@ -104,7 +116,7 @@ def node(conn):
         "cpus": info[2],
         "cputhreads": info[7],
         "numanodes": info[4],
-        "phymemory": info[1],
+        "phymemory": memory["total"] // 1024,
         "sockets": info[5],
     }
 

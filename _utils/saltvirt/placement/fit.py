@@ -31,14 +31,14 @@ def _state(host, need):
         yield "in maintenance"
     if need.name in host["vms"]:
         yield f"it already has a VM called {need.name}"
+    elif need.name in host["building"]:
+        yield f"a VM called {need.name} is being built there"
 
 
 def _room(host, need):
     have = free(host)
     if need.vcpus > have["vcpus"]:
         yield f"{need.vcpus} CPUs wanted, {max(0, have['vcpus'])} of {_limit(host)} free"
-    if need.vcpus > host["cpu"]["threads"]:
-        yield f"{need.vcpus} CPUs wanted, the host has {host['cpu']['threads']}"
     if need.memory_mib > have["memory_mib"]:
         free_mib = max(0, have["memory_mib"])
         yield f"{need.memory_mib} MiB of memory wanted, {free_mib} MiB free"
@@ -52,8 +52,8 @@ def _limit(host):
 
 
 def _disk_mib(host, need):
-    profile = host["profiles"]["disk"].get(need.disk_profile) if need.disk_profile else None
-    return max(need.disk_mib, profile or 0)
+    profile = host["profiles"]["disk"].get(need.disk_profile, {})
+    return max(need.disk_mib, profile.get("size_mib", 0))
 
 
 def _machine(host, need):
@@ -69,20 +69,24 @@ def _machine(host, need):
 
 def _links(host, need):
     bridges, networks = set(need.bridges), set(need.networks)
-    if need.nic_profile:
-        profile = host["profiles"]["nic"].get(need.nic_profile)
-        if profile is None:
-            yield f"no NIC profile {need.nic_profile!r} there"
-        else:
-            bridges |= set(profile["bridges"])
-            networks |= set(profile["networks"])
-    if need.disk_profile and need.disk_profile not in host["profiles"]["disk"]:
-        yield f"no disk profile {need.disk_profile!r} there"
+    yield from _profiles(host, need)
+    profile = host["profiles"]["nic"].get(need.nic_profile, {})
+    bridges |= set(profile.get("bridges", ()))
+    networks |= set(profile.get("networks", ()))
     for bridge in sorted(bridges - set(host["bridges"])):
         yield f"no bridge {bridge} there"
     active = {name for name, state in host["networks"].items() if state["active"]}
     for network in sorted(networks - active):
         yield f"no active network {network} there"
+
+
+def _profiles(host, need):
+    for kind, wanted in (("nic", need.nic_profile), ("disk", need.disk_profile)):
+        profile = host["profiles"][kind].get(wanted)
+        if wanted and profile is None:
+            yield f"no {kind} profile {wanted!r} there"
+        elif wanted and "error" in profile:
+            yield profile["error"]
 
 
 def _groups(host, need):

@@ -73,6 +73,8 @@ def prepare(lab, name, pid):
         f"hostname {name}",
         "mount -t tmpfs -o mode=755,size=256m tmpfs /run",
         "mkdir -p /run/lock /run/libvirt",
+        # The machine's /sys shows the machine's links, not those of this node.
+        "mount -t sysfs sysfs /sys",
         *binds,
         *files,
     ]

@@ -5,7 +5,7 @@ import subprocess
 
 from labkit import node
 from labkit.run import run, wait_for
-from labkit.settings import CHECKOUT
+from labkit.settings import CHECKOUT, LabError
 
 MASTER = """\
 interface: {ip}
@@ -21,6 +21,7 @@ log_level_logfile: info
 key_logfile: {dir}/keylog
 worker_threads: 4
 fileserver_list_cache_time: 1
+virt: {{timeout_s: 20}}
 file_roots:
   base: [{dir}/srv, {checkout}, {fileroot}]
 pillar_roots:
@@ -99,8 +100,9 @@ def write_minion(lab, host, capacity_mib):
     (folder / "etc/minion.d").mkdir(parents=True, exist_ok=True)
     text = MINION.format(name=host, ip=lab.master_ip, dir=folder)
     (folder / "etc/minion").write_text(text)
-    # The hosts share one machine's memory: each may hand out its own part of it.
-    virt = {"virt": {"capacity": {"memory_mib": capacity_mib}, "reserve_mib": 0}}
+    # The hosts share one machine's memory and disk: each may hand out its own part of it.
+    capacity = {"memory_mib": capacity_mib, "disk_mib": 100 * 1024}
+    virt = {"virt": {"capacity": capacity, "reserve_mib": 0}}
     (folder / "etc/minion.d/virt.conf").write_text(json.dumps(virt) + "\n")
 
 
@@ -147,4 +149,4 @@ def sync(lab, pids, hosts):
     ):
         done = salt(lab, pids, program, args, capture_output=True, text=True)
         if done.returncode:
-            raise RuntimeError(f"{program} {args}: {done.stdout}{done.stderr}")
+            raise LabError(f"{program} {args}: {done.stdout}{done.stderr}")

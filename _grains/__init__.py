@@ -1,0 +1,1 @@
+"""Grains of Salt Virt: how the master finds its hypervisors."""

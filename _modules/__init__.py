@@ -1,0 +1,1 @@
+"""Execution modules of Salt Virt: what a minion on a hypervisor can do."""

@@ -1,0 +1,350 @@
+"""
+Deploy VMs on this hypervisor and change their state.
+
+.. versionadded:: 1.0.0
+
+Sizes are MiB where nothing else is said. ``connection``, ``username`` and ``password`` of every
+function override ``virt:connection:uri`` and ``virt:connection:auth``.
+"""
+
+from saltvirt import config, errors, spec
+from saltvirt.kvm import connect, lifecycle
+from saltvirt.ops import create, purge as removal
+from saltvirt.ops.context import Context
+
+__virtualname__ = "virt"
+__func_alias__ = {"purge_": "purge"}
+
+
+def __virtual__():
+    """Load only where libvirt's Python module is; say what is missing otherwise."""
+    missing = connect.why_missing()
+    return (False, missing) if missing else __virtualname__
+
+
+def _settings(function, given):
+    override = config.connection(function, given)
+    return config.host_settings(__opts__, __pillar__, __grains__, **override)
+
+
+def _writing(function, given):
+    return connect.opened(_settings(function, given), readonly=False)
+
+
+def _say(name):
+    def say(stage, **figures):
+        __salt__["event.fire_master"]({"name": name, "stage": stage, **figures}, "salt/virt/init")
+
+    return say
+
+
+def init(
+    name,
+    cpu,
+    mem,
+    nic="default",
+    interfaces=None,
+    hypervisor=None,
+    start=True,
+    disk="default",
+    disks=None,
+    saltenv="base",
+    seed=True,
+    install=True,
+    pub_key=None,
+    priv_key=None,
+    seed_cmd="seed.apply",
+    graphics=None,
+    os_type=None,
+    arch=None,
+    boot=None,
+    boot_dev=None,
+    numatune=None,
+    hypervisor_features=None,
+    clock=None,
+    serials=None,
+    consoles=None,
+    stop_on_reboot=False,
+    host_devices=None,
+    **kwargs,
+):
+    """
+    Create a VM on this host, seed it with a minion's identity and start it.
+
+    name
+        The VM's name, its minion id and its host name.
+    cpu
+        Number of virtual CPUs, or a mapping (``maximum``, ``topology``, ``model``, ...).
+    mem
+        Memory in MiB, or a mapping (``boot``, ``current``, ``max``, ...) of sizes like ``4g``.
+    nic
+        NIC profile of ``virt:nic``. Defaults to ``default``: one virtio NIC on ``br0``.
+        A value with a slash is the image: ``virt.init NAME CPU MEM salt://centos.img``.
+    interfaces
+        NICs that override the profile's by ``name``, or come beside them.
+    hypervisor
+        ``kvm`` or ``qemu``. Defaults to ``virt:hypervisor``, else to KVM where it really works.
+    start
+        Start the VM once its seeding is over. Defaults to True.
+    disk
+        Disk profile of ``virt:disk``. Defaults to ``default``: one disk of 8192 MiB.
+    disks
+        Disks that override the profile's by ``name``, or come beside them; sizes in MiB.
+    saltenv
+        Where ``salt://`` images are looked for. Defaults to ``base``.
+    seed, install, config
+        Give the guest a minion's identity; let it install a minion if it has none; more options
+        for its minion configuration. Default to True, True and none.
+    pub_key, priv_key
+        The minion's key pair: PEM text or absolute paths on this host.
+    seed_cmd
+        Another function that seeds the first disk. Defaults to ours.
+    graphics, enable_vnc
+        A ``graphics`` mapping, or True for VNC under the ``virt:vnc`` options (127.0.0.1 if they
+        say nothing). Default to no display.
+    image, enable_qcow
+        ``salt://``, ``http(s)://``, ``file://`` or absolute path of the first disk's content; clone
+        it as a qcow2 overlay (the default for qcow2 images) or not.
+    os_type, arch, boot, boot_dev, numatune, hypervisor_features, clock
+        As libvirt has them; ``boot`` is ``{kernel, initrd, cmdline}``, ``{loader, nvram}`` or
+        ``{efi: True}``; kernel and initrd may be URLs. ``boot_dev`` is like ``"network hd"``.
+    serials, consoles
+        Lists of ``{type, path, host, port, ...}``. Default to one serial console, which is logged.
+    stop_on_reboot, host_devices
+        Stop instead of reboot; names of host devices to pass through.
+    affinity, anti_affinity
+        Names of groups; VMs of one anti-affinity group never share a host.
+    report
+        Return an error as ``{"error", "kind", "retcode"}`` and fire progress events: for the runner.
+
+    Returns True. Fails with one line and leaves nothing behind: a bad argument, an image that
+    cannot be had or trusted, no room, a missing bridge, a name that is taken. Undo: virt.purge.
+
+    CLI Example:
+
+    .. code-block:: bash
+
+        salt hyper1 virt.init centos1 2 512 salt://images/tiny.qcow2
+        salt hyper1 virt.purge centos1
+    """
+    given = dict(locals())
+    more = given.pop("kwargs")
+    report = more.pop("report", False)
+    override = {key: more.pop(key) for key in spec.CONNECTION if key in more}
+    given |= {key: value for key, value in more.items() if not key.startswith("__")}
+    vm = [given.pop(key) for key in ("name", "cpu", "mem")]
+    try:
+        settings = config.host_settings(__opts__, __pillar__, __grains__, **override)
+        deployment = spec.deployment(settings, *vm, given)
+        context = Context(settings=settings, opts=__opts__, functions=__salt__)
+        return create.create(context.reporting(_say(name)) if report else context, deployment)
+    except errors.VirtError as error:
+        if not report:
+            raise
+        __context__["retcode"] = 1
+        return error.to_dict()
+
+
+def purge_(vm_, dirs=False, removables=False, **kwargs):
+    """
+    Remove a VM with its disks, its seed and its console log.
+
+    vm_
+        The VM's name.
+    dirs
+        Also remove the folders of its disks that are empty afterwards. Defaults to False.
+    removables
+        Also remove cdrom and floppy images. Defaults to False.
+
+    A disk that another VM uses, the base of another VM's overlay and cached images stay.
+    Returns True; fails if there is no such VM. There is no undo.
+
+    CLI Example:
+
+    .. code-block:: bash
+
+        salt hyper1 virt.purge centos1
+    """
+    settings = _settings("virt.purge", kwargs)
+    with connect.opened(settings, readonly=False) as host:
+        removal.purge(host, settings, vm_, dirs=dirs, removables=removables)
+    return True
+
+
+def start(name, **kwargs):
+    """
+    Start a defined VM; one that runs is left alone.
+
+    name
+        The VM's name.
+
+    Returns True; fails if there is no such VM or libvirt refuses. Undo: virt.stop.
+
+    CLI Example:
+
+    .. code-block:: bash
+
+        salt hyper1 virt.start centos1
+    """
+    with _writing("virt.start", kwargs) as host:
+        lifecycle.start(host, name)
+    return True
+
+
+def stop(name, **kwargs):
+    """
+    Stop a running VM at once, as pulling its plug would.
+
+    name
+        The VM's name.
+
+    Returns True; fails if there is no such VM or it does not run. Undo: virt.start.
+
+    CLI Example:
+
+    .. code-block:: bash
+
+        salt hyper1 virt.stop centos1
+    """
+    with _writing("virt.stop", kwargs) as host:
+        lifecycle.act(host, name, "destroy")
+    return True
+
+
+def shutdown(vm_, **kwargs):
+    """
+    Ask a running VM's guest to shut down; the guest may take its time or ignore it.
+
+    vm_
+        The VM's name.
+
+    Returns True once it was asked; fails if it does not run. Undo: virt.start.
+
+    CLI Example:
+
+    .. code-block:: bash
+
+        salt hyper1 virt.shutdown centos1
+    """
+    with _writing("virt.shutdown", kwargs) as host:
+        lifecycle.act(host, vm_, "shutdown")
+    return True
+
+
+def reboot(name, **kwargs):
+    """
+    Ask a running VM's guest to reboot.
+
+    name
+        The VM's name.
+
+    Returns True once it was asked; fails if it does not run.
+
+    CLI Example:
+
+    .. code-block:: bash
+
+        salt hyper1 virt.reboot centos1
+    """
+    with _writing("virt.reboot", kwargs) as host:
+        lifecycle.act(host, name, "reboot")
+    return True
+
+
+def reset(vm_, **kwargs):
+    """
+    Reset a running VM at once, as its reset button would.
+
+    vm_
+        The VM's name.
+
+    Returns True; fails if it does not run.
+
+    CLI Example:
+
+    .. code-block:: bash
+
+        salt hyper1 virt.reset centos1
+    """
+    with _writing("virt.reset", kwargs) as host:
+        lifecycle.act(host, vm_, "reset")
+    return True
+
+
+def pause(vm_, **kwargs):
+    """
+    Pause a running VM: it keeps its memory and gets no CPU.
+
+    vm_
+        The VM's name.
+
+    Returns True; fails if it does not run. Undo: virt.resume.
+
+    CLI Example:
+
+    .. code-block:: bash
+
+        salt hyper1 virt.pause centos1
+    """
+    with _writing("virt.pause", kwargs) as host:
+        lifecycle.act(host, vm_, "suspend")
+    return True
+
+
+def resume(vm_, **kwargs):
+    """
+    Let a paused VM go on.
+
+    vm_
+        The VM's name.
+
+    Returns True; fails if it does not run. Undo: virt.pause.
+
+    CLI Example:
+
+    .. code-block:: bash
+
+        salt hyper1 virt.resume centos1
+    """
+    with _writing("virt.resume", kwargs) as host:
+        lifecycle.act(host, vm_, "resume")
+    return True
+
+
+def ctrl_alt_del(vm_, **kwargs):
+    """
+    Press Ctrl-Alt-Del on a running VM's keyboard.
+
+    vm_
+        The VM's name.
+
+    Returns True; fails if it does not run.
+
+    CLI Example:
+
+    .. code-block:: bash
+
+        salt hyper1 virt.ctrl_alt_del centos1
+    """
+    with _writing("virt.ctrl_alt_del", kwargs) as host:
+        lifecycle.act(host, vm_, "ctrl_alt_del")
+    return True
+
+
+def maintenance(state="on"):
+    """
+    Keep new VMs away from this host, or let them come again; running VMs stay.
+
+    state
+        ``on`` (default) or ``off``.
+
+    Returns the new state as a bool. Undo: the other state.
+
+    CLI Example:
+
+    .. code-block:: bash
+
+        salt hyper1 virt.maintenance on
+        salt hyper1 virt.maintenance off
+    """
+    return removal.set_maintenance(_settings("virt.maintenance", {}), state)

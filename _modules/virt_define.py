@@ -1,0 +1,131 @@
+"""
+Define and start VMs from libvirt's own XML.
+
+.. versionadded:: 1.0.0
+"""
+
+from pathlib import Path
+
+from saltvirt import config, errors
+from saltvirt.kvm import connect, lifecycle
+
+__virtualname__ = "virt"
+
+
+def __virtual__():
+    """Load only where libvirt's Python module is; say what is missing otherwise."""
+    missing = connect.why_missing()
+    return (False, missing) if missing else __virtualname__
+
+
+def _writing(function, given):
+    override = config.connection(function, given)
+    settings = config.host_settings(__opts__, __pillar__, __grains__, **override)
+    return connect.opened(settings, readonly=False)
+
+
+def undefine(vm_, **kwargs):
+    """
+    Forget a VM's definition; its disks stay.
+
+    vm_
+        The VM's name.
+
+    Returns True; fails if there is no such VM. Undo: virt.define_xml_str with its virt.get_xml.
+
+    CLI Example:
+
+    .. code-block:: bash
+
+        salt hyper1 virt.undefine centos1
+    """
+    with _writing("virt.undefine", kwargs) as host:
+        lifecycle.undefine(host, vm_)
+    return True
+
+
+def define_xml_str(xml, **kwargs):
+    """
+    Define a VM from libvirt's domain XML.
+
+    xml
+        The XML text.
+
+    Returns True; fails with libvirt's words. Undo: virt.undefine.
+
+    CLI Example:
+
+    .. code-block:: bash
+
+        salt hyper1 virt.define_xml_str "<domain type='qemu'><name>d9</name><memory>65536</memory>\
+<os><type>hvm</type></os></domain>"
+        salt hyper1 virt.undefine d9
+    """
+    with _writing("virt.define_xml_str", kwargs) as host:
+        lifecycle.define(host, xml)
+    return True
+
+
+def define_xml_path(path, **kwargs):
+    """
+    Define a VM from a file with libvirt's domain XML.
+
+    path
+        Absolute path on this host.
+
+    Returns True; fails if the file cannot be read or libvirt refuses. Undo: virt.undefine.
+
+    CLI Example:
+
+    .. code-block:: bash
+
+        salt hyper1 virt.define_xml_path /srv/d9.xml
+    """
+    return define_xml_str(_text(path), **kwargs)
+
+
+def create_xml_str(xml, **kwargs):
+    """
+    Start a VM from libvirt's domain XML that is forgotten when it stops.
+
+    xml
+        The XML text.
+
+    Returns True; fails with libvirt's words. Undo: virt.stop.
+
+    CLI Example:
+
+    .. code-block:: bash
+
+        salt hyper1 virt.create_xml_str "<domain type='qemu'><name>d8</name><memory>65536</memory>\
+<os><type>hvm</type></os></domain>"
+        salt hyper1 virt.stop d8
+    """
+    with _writing("virt.create_xml_str", kwargs) as host:
+        lifecycle.create_transient(host, xml)
+    return True
+
+
+def create_xml_path(path, **kwargs):
+    """
+    Start a VM from a file with libvirt's domain XML; it is forgotten when it stops.
+
+    path
+        Absolute path on this host.
+
+    Returns True; fails if the file cannot be read or libvirt refuses. Undo: virt.stop.
+
+    CLI Example:
+
+    .. code-block:: bash
+
+        salt hyper1 virt.create_xml_path /srv/d8.xml
+    """
+    return create_xml_str(_text(path), **kwargs)
+
+
+def _text(path):
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as exc:
+        raise errors.BadArgument("path", f"{path}: {exc}") from exc

@@ -1,0 +1,423 @@
+"""
+Look at this hypervisor and its VMs; nothing is changed.
+
+.. versionadded:: 1.0.0
+
+``connection``, ``username`` and ``password`` of every function override
+``virt:connection:uri`` and ``virt:connection:auth``.
+"""
+
+from saltvirt import arguments, config, profiles
+from saltvirt.errors import HostUnreachable
+from saltvirt.kvm import connect, host, lifecycle, query
+from saltvirt.ops import inspect
+from saltvirt.xml import read
+
+__virtualname__ = "virt"
+
+
+def __virtual__():
+    """Load only where libvirt's Python module is; say what is missing otherwise."""
+    missing = connect.why_missing()
+    return (False, missing) if missing else __virtualname__
+
+
+def _settings(function, given):
+    override = config.connection(function, given)
+    return config.host_settings(__opts__, __pillar__, __grains__, **override)
+
+
+def _reading(function, given):
+    return connect.opened(_settings(function, given))
+
+
+def host_info(**kwargs):
+    """
+    Return everything placement needs to know of this host, in one compact answer.
+
+    Returns ``{maintenance, vms, building, unfinished, cpu, memory, storage, bridges, networks,
+    profiles, domain_types, archs, versions}``. ``vms`` is ``{name: {state, vcpus, memory_mib,
+    affinity, anti_affinity}}``; ``cpu``, ``memory`` and ``storage`` have what can be handed out
+    (``..._limit``/``limit_mib``) and what is promised (``..._committed``/``committed_mib``), sizes
+    in MiB; ``domain_types`` says which kinds of guests run here and why.
+
+    CLI Example:
+
+    .. code-block:: bash
+
+        salt hyper1 virt.host_info
+    """
+    settings = _settings("virt.host_info", kwargs)
+    # The proof of KVM starts a guest, which a read-only connection may not.
+    with connect.opened(settings, readonly=False) as conn:
+        return inspect.host_info(conn, settings)
+
+
+def presence(name, **kwargs):
+    """
+    Return whether this host has a VM, without looking at any other.
+
+    name
+        The VM's name.
+
+    Returns ``{"state": str or None, "building": bool, "unfinished": bool}``; ``unfinished`` means
+    that its ``virt.init`` was interrupted and the next one, or a purge, cleans up.
+
+    CLI Example:
+
+    .. code-block:: bash
+
+        salt hyper1 virt.presence centos1
+    """
+    settings = _settings("virt.presence", kwargs)
+    with connect.opened(settings) as conn:
+        return inspect.presence(conn, settings, name)
+
+
+def list_domains(**kwargs):
+    """
+    Return the names of all VMs, running or not, sorted.
+
+    Returns a list of names.
+
+    CLI Example:
+
+    .. code-block:: bash
+
+        salt hyper1 virt.list_domains
+    """
+    with _reading("virt.list_domains", kwargs) as conn:
+        return query.names(conn)
+
+
+def list_active_vms(**kwargs):
+    """
+    Return the names of the running VMs, sorted.
+
+    Returns a list of names.
+
+    CLI Example:
+
+    .. code-block:: bash
+
+        salt hyper1 virt.list_active_vms
+    """
+    with _reading("virt.list_active_vms", kwargs) as conn:
+        return query.names(conn, active=True)
+
+
+def list_inactive_vms(**kwargs):
+    """
+    Return the names of the VMs that are off, sorted.
+
+    Returns a list of names.
+
+    CLI Example:
+
+    .. code-block:: bash
+
+        salt hyper1 virt.list_inactive_vms
+    """
+    with _reading("virt.list_inactive_vms", kwargs) as conn:
+        return query.names(conn, active=False)
+
+
+def vm_info(vm_=None, **kwargs):
+    """
+    Return what libvirt knows of one VM, or of all.
+
+    vm_
+        The VM's name. Defaults to all.
+
+    Returns ``{name: {cpu, cputime, disks, graphics, nics, uuid, loader, on_crash, on_reboot,
+    on_poweroff, maxMem, mem, state}}``; ``mem`` and ``maxMem`` in KiB, disk sizes in bytes,
+    ``cputime`` in nanoseconds.
+
+    CLI Example:
+
+    .. code-block:: bash
+
+        salt hyper1 virt.vm_info centos1
+    """
+    with _reading("virt.vm_info", kwargs) as conn:
+        return inspect.vm_info(conn, vm_)
+
+
+def vm_state(vm_=None, **kwargs):
+    """
+    Return the state of one VM, or of all.
+
+    vm_
+        The VM's name. Defaults to all.
+
+    Returns ``{name: "running" | "paused" | "shutdown" | "crashed"}``.
+
+    CLI Example:
+
+    .. code-block:: bash
+
+        salt hyper1 virt.vm_state centos1
+    """
+    with _reading("virt.vm_state", kwargs) as conn:
+        return query.states(conn) if vm_ is None else {vm_: query.state(conn, vm_)}
+
+
+def full_info(**kwargs):
+    """
+    Return the host's node information with all its VMs.
+
+    Returns ``{freecpu, freemem, node_info, vm_info}``; ``freemem`` in MiB, ``vm_info`` as
+    ``virt.vm_info`` has it.
+
+    CLI Example:
+
+    .. code-block:: bash
+
+        salt hyper1 virt.full_info
+    """
+    with _reading("virt.full_info", kwargs) as conn:
+        return inspect.full_info(conn)
+
+
+def node_info(**kwargs):
+    """
+    Return the host's processors and memory.
+
+    Returns ``{cpucores, cpumhz, cpumodel, cpus, cputhreads, numanodes, phymemory, sockets}``;
+    ``phymemory`` in MiB.
+
+    CLI Example:
+
+    .. code-block:: bash
+
+        salt hyper1 virt.node_info
+    """
+    with _reading("virt.node_info", kwargs) as conn:
+        return query.node(conn)
+
+
+def freecpu(**kwargs):
+    """
+    Return the host's CPUs minus those given to running VMs; below zero if overcommitted.
+
+    CLI Example:
+
+    .. code-block:: bash
+
+        salt hyper1 virt.freecpu
+    """
+    return full_info(**kwargs)["freecpu"]
+
+
+def freemem(**kwargs):
+    """
+    Return the host's memory minus that of running VMs, in MiB.
+
+    CLI Example:
+
+    .. code-block:: bash
+
+        salt hyper1 virt.freemem
+    """
+    return full_info(**kwargs)["freemem"]
+
+
+def _root(conn, name):
+    return read.domain(lifecycle.xml(conn, name))
+
+
+def get_xml(vm_, **kwargs):
+    """
+    Return a VM's XML as libvirt has it, without secrets.
+
+    vm_
+        The VM's name.
+
+    CLI Example:
+
+    .. code-block:: bash
+
+        salt hyper1 virt.get_xml centos1
+    """
+    with _reading("virt.get_xml", kwargs) as conn:
+        return lifecycle.xml(conn, vm_)
+
+
+def get_disks(vm_, **kwargs):
+    """
+    Return a VM's disks.
+
+    vm_
+        The VM's name.
+
+    Returns ``{target: {file, type, "file format", "virtual size", "disk size", "backing file"}}``;
+    sizes in bytes.
+
+    CLI Example:
+
+    .. code-block:: bash
+
+        salt hyper1 virt.get_disks centos1
+    """
+    return vm_info(vm_, **kwargs)[vm_]["disks"]
+
+
+def get_nics(vm_, **kwargs):
+    """
+    Return a VM's network interfaces.
+
+    vm_
+        The VM's name.
+
+    Returns ``{mac: {type, mac, source, model, address}}``.
+
+    CLI Example:
+
+    .. code-block:: bash
+
+        salt hyper1 virt.get_nics centos1
+    """
+    with _reading("virt.get_nics", kwargs) as conn:
+        return read.nics(_root(conn, vm_))
+
+
+def get_macs(vm_, **kwargs):
+    """
+    Return the MAC addresses of a VM.
+
+    vm_
+        The VM's name.
+
+    Returns a list of addresses.
+
+    CLI Example:
+
+    .. code-block:: bash
+
+        salt hyper1 virt.get_macs centos1
+    """
+    with _reading("virt.get_macs", kwargs) as conn:
+        return read.macs(_root(conn, vm_))
+
+
+def get_graphics(vm_, **kwargs):
+    """
+    Return a VM's display.
+
+    vm_
+        The VM's name.
+
+    Returns ``{autoport, keymap, listen, port, type}``, each ``"None"`` if there is none.
+
+    CLI Example:
+
+    .. code-block:: bash
+
+        salt hyper1 virt.get_graphics centos1
+    """
+    with _reading("virt.get_graphics", kwargs) as conn:
+        return read.graphics(_root(conn, vm_))
+
+
+def get_loader(vm_, **kwargs):
+    """
+    Return a VM's firmware.
+
+    vm_
+        The VM's name.
+
+    Returns ``{path: str}`` with the loader's attributes; ``"None"`` for the built-in BIOS.
+
+    CLI Example:
+
+    .. code-block:: bash
+
+        salt hyper1 virt.get_loader centos1
+    """
+    with _reading("virt.get_loader", kwargs) as conn:
+        return read.loader(_root(conn, vm_))
+
+
+def get_profiles(hypervisor=None, **kwargs):
+    """
+    Return the NIC and disk profiles of this host, the built-in ones included.
+
+    hypervisor
+        Accepted for old calls; the profiles do not depend on it.
+
+    Returns ``{"nic": {name: [...]}, "disk": {name: [...]}}``; disk sizes in MiB.
+
+    CLI Example:
+
+    .. code-block:: bash
+
+        salt hyper1 virt.get_profiles
+    """
+    settings = _settings("virt.get_profiles", kwargs)
+    return profiles.describe(settings.nic, settings.disk)
+
+
+def is_hyper():
+    """
+    Return whether libvirt answers on this host.
+
+    CLI Example:
+
+    .. code-block:: bash
+
+        salt hyper1 virt.is_hyper
+    """
+    try:
+        with _reading("virt.is_hyper", {}):
+            return True
+    except HostUnreachable:
+        return False
+
+
+def virt_type():
+    """
+    Return the grain ``virtual``: what this host itself runs in.
+
+    CLI Example:
+
+    .. code-block:: bash
+
+        salt hyper1 virt.virt_type
+    """
+    return __grains__["virtual"]
+
+
+def get_hypervisor():
+    """
+    Return the domain type that new VMs get here: ``kvm`` or ``qemu``.
+
+    CLI Example:
+
+    .. code-block:: bash
+
+        salt hyper1 virt.get_hypervisor
+    """
+    settings = _settings("virt.get_hypervisor", {})
+    with connect.opened(settings, readonly=False) as conn:
+        return inspect.domain_types(conn, settings, host.capabilities(conn))["default"]
+
+
+def console_log(vm_, lines=20):
+    """
+    Return the end of a VM's serial console.
+
+    vm_
+        The VM's name.
+    lines
+        How many lines at most. Defaults to 20.
+
+    Returns the text. Fails if the VM's console is not logged (``virt:console_log``).
+
+    CLI Example:
+
+    .. code-block:: bash
+
+        salt hyper1 virt.console_log centos1
+    """
+    name, count = arguments.vm_name(vm_), arguments.whole("lines", lines, most=10000)
+    return inspect.console_tail(name, count)

@@ -1,0 +1,92 @@
+"""
+Change what a VM has.
+
+.. versionadded:: 1.0.0
+"""
+
+from saltvirt import arguments, config
+from saltvirt.kvm import connect, lifecycle
+
+__virtualname__ = "virt"
+
+
+def __virtual__():
+    """Load only where libvirt's Python module is; say what is missing otherwise."""
+    missing = connect.why_missing()
+    return (False, missing) if missing else __virtualname__
+
+
+def _writing(function, given):
+    override = config.connection(function, given)
+    settings = config.host_settings(__opts__, __pillar__, __grains__, **override)
+    return connect.opened(settings, readonly=False)
+
+
+def setmem(vm_, memory, config=False, **kwargs):
+    """
+    Set the memory of a stopped VM.
+
+    vm_
+        The VM's name.
+    memory
+        MiB, or a size like ``2g``.
+    config
+        Of a running VM, change the definition for its next start. Defaults to False.
+
+    Returns True; fails if the VM runs and ``config`` is not given.
+
+    CLI Example:
+
+    .. code-block:: bash
+
+        salt hyper1 virt.setmem centos1 768 config=True
+    """
+    with _writing("virt.setmem", kwargs) as host:
+        lifecycle.set_memory(host, vm_, arguments.memory_mib(memory), config=config)
+    return True
+
+
+def setvcpus(vm_, vcpus, config=False, **kwargs):
+    """
+    Set the number of virtual CPUs of a stopped VM.
+
+    vm_
+        The VM's name.
+    vcpus
+        How many.
+    config
+        Of a running VM, change the definition for its next start. Defaults to False.
+
+    Returns True; fails if the VM runs and ``config`` is not given.
+
+    CLI Example:
+
+    .. code-block:: bash
+
+        salt hyper1 virt.setvcpus centos1 1 config=True
+    """
+    with _writing("virt.setvcpus", kwargs) as host:
+        lifecycle.set_vcpus(host, vm_, arguments.whole("vcpus", vcpus), config=config)
+    return True
+
+
+def set_autostart(vm_, state="on", **kwargs):
+    """
+    Start a VM together with its host, or no longer.
+
+    vm_
+        The VM's name.
+    state
+        ``on`` (default) or ``off``.
+
+    Returns True; fails if there is no such VM. Undo: the other state.
+
+    CLI Example:
+
+    .. code-block:: bash
+
+        salt hyper1 virt.set_autostart centos1 off
+    """
+    with _writing("virt.set_autostart", kwargs) as host:
+        lifecycle.set_autostart(host, vm_, state)
+    return True

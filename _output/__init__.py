@@ -1,0 +1,1 @@
+"""Outputters of Salt Virt: how answers read in a terminal."""

@@ -1,0 +1,1 @@
+"""Runners of Salt Virt: what the master can do with all hypervisors."""

@@ -1,0 +1,138 @@
+"""The image cache of a host: each content is kept once, judged, and never written again."""
+
+import contextlib
+import errno
+import hashlib
+import json
+import os
+import time
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+
+from saltvirt import locks
+from saltvirt.errors import ImageError, StorageError
+from saltvirt.image import clone, gate, source
+
+
+def folder(settings):
+    """Return the folder of the cached images, made if it is missing."""
+    base = Path(settings.images) / "base"
+    try:
+        # QEMU's user must reach the files below; nobody else needs to list them.
+        base.mkdir(mode=0o711, parents=True, exist_ok=True)
+    except OSError as exc:
+        raise StorageError(f"cannot make the image folder {base}: {exc.strerror}") from exc
+    return base
+
+
+def obtain(image, *, saltenv, settings, opts, say, judge=gate.judge):
+    """
+    Return the cached, judged copy of an image, fetched if its content is not here yet.
+
+    say
+        Called with ``(done_bytes, total_bytes)`` while bytes arrive.
+    judge
+        Decides whether a fetched file may be used, and as what.
+    """
+    base = folder(settings)
+    index = source.Index(base / "index.json")
+    lock_dir = Path(settings.state_dir) / "locks"
+    name = hashlib.sha256(image.encode()).hexdigest()
+    with locks.held(lock_dir / f"source-{name}.lock"):
+        known = source.known_digest(image, saltenv, opts, index)
+        if known["digest"] is None:
+            return _obtain_http(image, base, index, lock_dir, say, judge)
+        with locks.held(lock_dir / f"image-{known['digest']}.lock"):
+            found = _cached(base, known["digest"])
+            if found:
+                return found
+            with _part(base, image) as part:
+                _bring(image, saltenv, opts, part, known["size_bytes"], say)
+                return _admit(part, base, image, known["digest"], judge)
+
+
+def _bring(image, saltenv, opts, part, size_bytes, say):
+    if source.kind(image) == "salt":
+        source.fetch_salt(image, saltenv, opts, part, size_bytes, say)
+    else:
+        clone.copy(source.local_path(image), part)
+
+
+def _obtain_http(url, base, index, lock_dir, say, judge):
+    known = index.get(url)
+    found = _cached(base, known["digest"]) if known else None
+    with _part(base, url) as part:
+        version = source.fetch_http(url, part, say, known if found else None)
+        if version is None:
+            return found
+        digest = source.file_digest(part)
+        with locks.held(lock_dir / f"image-{digest}.lock"):
+            judged = _cached(base, digest) or _admit(part, base, url, digest, judge)
+        index.put(url, {"digest": digest, **version})
+        return judged
+
+
+@contextmanager
+def _part(base, image):
+    """Yield the path of a file that is gone afterwards unless it was admitted."""
+    part = base / f".{os.getpid()}-{time.monotonic_ns()}.part"
+    try:
+        yield part
+    except OSError as exc:
+        if exc.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise StorageError(f"no space left in {base} for image {image}") from exc
+        raise StorageError(f"image {image} cannot be stored in {base}: {exc}") from exc
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def _admit(part, base, image, digest, judge):
+    """Judge a fetched file and give it its place."""
+    got = source.file_digest(part)
+    if got != digest:
+        raise ImageError(
+            f"image {image} changed while it was fetched, or arrived damaged "
+            f"(SHA-256 {got[:16]}..., expected {digest[:16]}...); try again"
+        )
+    try:
+        judged = judge(part)
+    except ImageError as exc:
+        raise ImageError(str(exc).replace(str(part), image)) from exc
+    path = base / f"{digest}.{judged.format}"
+    part.chmod(0o644)
+    part.rename(path)
+    note = {**asdict(judged), "path": str(path), "source": image, "stat": _stat(path)}
+    note_part = base / f".{digest}.json.part"
+    note_part.write_text(json.dumps(note))
+    note_part.rename(base / f"{digest}.json")
+    return gate.Judged(path=str(path), format=judged.format, size_bytes=judged.size_bytes)
+
+
+def _stat(path):
+    stat = os.stat(path)
+    return [stat.st_size, stat.st_mtime_ns]
+
+
+def _cached(base, digest):
+    try:
+        note = json.loads((base / f"{digest}.json").read_text())
+        stat = _stat(note["path"])
+    except (FileNotFoundError, ValueError):
+        return None
+    if stat != note["stat"]:
+        raise ImageError(
+            f"the cached image {note['path']} was changed after it was fetched; every disk "
+            "over it may be damaged. If no VM uses it, remove it and its .json and try again"
+        )
+    return gate.Judged(path=note["path"], format=note["format"], size_bytes=note["size_bytes"])
+
+
+def sweep_parts(settings):
+    """Remove what fetches that were killed left behind; those that live are left alone."""
+    base = Path(settings.images) / "base"
+    for part in base.glob(".*.part") if base.is_dir() else ():
+        owner = part.name.lstrip(".").split("-")[0]
+        if not (owner.isdigit() and Path(f"/proc/{owner}").exists()):
+            with contextlib.suppress(FileNotFoundError):
+                part.unlink()

@@ -1,0 +1,187 @@
+"""Where an image comes from, and how its bytes are brought to this host."""
+
+import hashlib
+import json
+import os
+import threading
+import urllib.error
+import urllib.request
+from contextlib import contextmanager
+from pathlib import Path
+
+import salt.fileclient
+from salt.exceptions import SaltException
+
+from saltvirt.errors import BadArgument, ImageError
+
+_CHUNK = 1 << 20
+_HTTP_TIMEOUT_S = 30
+
+
+def kind(source):
+    """Return ``salt``, ``http`` or ``file`` of an image source; refuse anything else."""
+    if source.startswith("salt://"):
+        return "salt"
+    if source.startswith(("http://", "https://")):
+        return "http"
+    if source.startswith("file:///") or source.startswith("/"):
+        return "file"
+    raise BadArgument(
+        "image",
+        f"{source!r} is no image: write salt://path, http(s)://..., file:///path or /path",
+    )
+
+
+def known_digest(source, saltenv, opts, index):
+    """
+    Return what is known of the content without fetching it: ``{"digest", "size_bytes"}``.
+
+    ``digest`` is None if only a fetch can tell. ``index`` is this host's :class:`Index`.
+    """
+    found = kind(source)
+    if found == "salt":
+        return _salt_digest(source, saltenv, opts)
+    if found == "file":
+        return _file_digest(local_path(source), index)
+    return {"digest": None, "size_bytes": None}
+
+
+def local_path(source):
+    """Return the path of a ``file://`` URL or an absolute path."""
+    return source.removeprefix("file://")
+
+
+class Index:
+    """Digests already computed, by what identifies the source at this moment."""
+
+    def __init__(self, path):
+        self._path = Path(path)
+
+    def _read(self):
+        try:
+            return json.loads(self._path.read_text())
+        except FileNotFoundError:
+            return {}
+        except ValueError:
+            # Cut off by a crash: everything in it can be computed again.
+            return {}
+
+    def get(self, key):
+        """Return what was noted under a key, or None."""
+        return self._read().get(key)
+
+    def put(self, key, value):
+        """Note a value; the file is replaced in one step."""
+        entries = {**self._read(), key: value}
+        part = self._path.with_name(f"{self._path.name}.{os.getpid()}.part")
+        part.write_text(json.dumps(entries))
+        part.rename(self._path)
+
+
+def _salt_digest(source, saltenv, opts):
+    try:
+        with salt.fileclient.get_file_client(opts) as client:
+            hashed, stat = client.hash_and_stat_file(source, saltenv)
+    except SaltException as exc:
+        raise ImageError(f"image {source} cannot be asked for: {exc}") from exc
+    if not isinstance(hashed, dict) or not hashed.get("hsum"):
+        raise ImageError(
+            f"image {source} is not on the Salt file server (saltenv {saltenv}); "
+            "see it with: salt-run fileserver.file_list"
+        )
+    if hashed.get("hash_type") != "sha256":
+        raise ImageError(f"image {source}: the file server hashes with {hashed.get('hash_type')}; "
+                         "set 'hash_type: sha256' on master and minion")  # fmt: skip
+    size = stat[6] if isinstance(stat, (list, tuple)) and len(stat) > 6 else None
+    return {"digest": hashed["hsum"], "size_bytes": size}
+
+
+def _file_digest(path, index):
+    try:
+        stat = os.stat(path)
+    except OSError as exc:
+        raise ImageError(f"image {path} cannot be read on this host: {exc.strerror}") from exc
+    if not os.path.isfile(path):
+        raise ImageError(f"image {path} is no regular file")
+    key = f"{path} {stat.st_dev} {stat.st_ino} {stat.st_size} {stat.st_mtime_ns}"
+    digest = index.get(key)
+    if digest is None:
+        digest = file_digest(path)
+        index.put(key, digest)
+    return {"digest": digest, "size_bytes": stat.st_size}
+
+
+def file_digest(path):
+    """Return the SHA-256 of a file as hexadecimal text."""
+    digest = hashlib.sha256()
+    with open(path, "rb") as handle:
+        while chunk := handle.read(_CHUNK):
+            digest.update(chunk)
+    return digest.hexdigest()
+
+
+@contextmanager
+def _watched(path, total, say):
+    """Report the growth of a file that somebody else writes."""
+    done = threading.Event()
+
+    def watch():
+        while not done.wait(0.5):
+            if os.path.exists(path):
+                say(os.path.getsize(path), total)
+
+    thread = threading.Thread(target=watch, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
+
+
+def fetch_salt(source, saltenv, opts, part, total, say):
+    """Fetch a file of the Salt file server into ``part``."""
+    try:
+        with _watched(part, total, say), salt.fileclient.get_file_client(opts) as client:
+            fetched = client.get_file(source, dest=str(part), saltenv=saltenv)
+    except SaltException as exc:
+        raise ImageError(f"image {source} cannot be fetched: {exc}") from exc
+    if not fetched or not os.path.exists(part):
+        raise ImageError(f"image {source} cannot be fetched from the Salt file server")
+
+
+def fetch_http(url, part, say, known=None):
+    """
+    Fetch a URL into ``part``; return what identifies this version of it.
+
+    known
+        What an earlier call returned; if the server says that nothing changed, None is
+        returned and nothing is written.
+    """
+    request = urllib.request.Request(url, headers={"User-Agent": "salt-virt"})
+    for header, key in (("If-None-Match", "etag"), ("If-Modified-Since", "modified")):
+        if known and known.get(key):
+            request.add_header(header, known[key])
+    try:
+        with urllib.request.urlopen(request, timeout=_HTTP_TIMEOUT_S) as answer:
+            return _receive(url, answer, part, say)
+    except urllib.error.HTTPError as exc:
+        if exc.code == 304:
+            return None
+        raise ImageError(f"image {url} cannot be fetched: HTTP {exc.code} {exc.reason}") from exc
+    except (urllib.error.URLError, TimeoutError, ConnectionError) as exc:
+        reason = getattr(exc, "reason", exc)
+        raise ImageError(f"image {url} cannot be fetched: {reason}") from exc
+
+
+def _receive(url, answer, part, say):
+    total = int(answer.headers.get("Content-Length") or 0)
+    done = 0
+    with open(part, "wb") as handle:
+        while chunk := answer.read(_CHUNK):
+            handle.write(chunk)
+            done += len(chunk)
+            say(done, total)
+    if total and done != total:
+        raise ImageError(f"image {url} was cut off: {done} of {total} bytes arrived")
+    return {"etag": answer.headers.get("ETag"), "modified": answer.headers.get("Last-Modified")}

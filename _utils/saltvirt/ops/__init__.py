@@ -1,0 +1,1 @@
+"""Workflows on one host: check everything, then act, and undo on failure."""

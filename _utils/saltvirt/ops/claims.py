@@ -1,0 +1,126 @@
+"""
+Claims: what is being built on this host, and what a builder that died has left.
+
+A claim is a file, locked by the process that builds the VM. While the lock is held it
+counts against the host's capacity; when the process dies the lock goes with it, and the
+file says what to clean up. Nothing outside the host is needed.
+"""
+
+import json
+import os
+from contextlib import contextmanager
+from pathlib import Path
+
+from saltvirt import locks
+from saltvirt.errors import NameTaken, StorageError
+
+
+def folder(settings):
+    """Return the folder of the claims."""
+    return Path(settings.state_dir) / "claims"
+
+
+def _path(settings, name):
+    return folder(settings) / f"{name}.json"
+
+
+class Claim:
+    """A live claim; what is about to be made is written down first."""
+
+    def __init__(self, handle, content):
+        self._handle, self._content = handle, content
+        self._write()
+
+    def will_make(self, path):
+        """Note a file that is about to be made."""
+        self._content["paths"].append(str(path))
+        self._write()
+
+    def will_define(self):
+        """Note that the domain is about to be defined."""
+        self._content["defines"] = True
+        self._write()
+
+    def _write(self):
+        self._handle.seek(0)
+        self._handle.truncate()
+        json.dump(self._content, self._handle)
+        self._handle.flush()
+        os.fsync(self._handle.fileno())
+
+
+def _read(path):
+    try:
+        return json.loads(path.read_text())
+    except FileNotFoundError:
+        return None
+    except ValueError:
+        # The builder died before it had written, so before it had made anything.
+        return {"name": path.stem, "paths": [], "defines": False}
+
+
+def _all(settings):
+    for path in sorted(folder(settings).glob("*.json")):
+        content = _read(path)
+        if content is not None:
+            yield path, content
+
+
+def live(settings):
+    """Return ``{name: claim}`` of the VMs being built at this moment."""
+    return {c["name"]: c for path, c in _all(settings) if locks.is_held(path)}
+
+
+def stale(settings):
+    """Return ``{name: claim}`` of the VMs whose builder died."""
+    return {c["name"]: c for path, c in _all(settings) if not locks.is_held(path)}
+
+
+def drop(settings, name):
+    """Forget a stale claim."""
+    _path(settings, name).unlink(missing_ok=True)
+
+
+def gate(settings):
+    """Return the lock under which claims are checked and made."""
+    return locks.held(Path(settings.state_dir) / "claims.lock")
+
+
+@contextmanager
+def claimed(settings, need, disk_mib, check):
+    """
+    Yield a :class:`Claim` on this host's room for a VM; it ends with the block.
+
+    check
+        Called under the host's lock with the live claims; it raises if the VM cannot be here.
+    """
+    path = _path(settings, need.name)
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as exc:
+        raise StorageError(f"cannot make the folder {path.parent}: {exc.strerror}") from exc
+    with gate(settings):
+        others = live(settings)
+        if need.name in others:
+            raise NameTaken(f"VM {need.name!r} is being built on this host at this moment")
+        check(others)
+        holding = locks.held(path, wait=False)
+        handle = holding.__enter__()
+        claim = Claim(handle, _content(need, disk_mib))
+    try:
+        yield claim
+    finally:
+        holding.__exit__(None, None, None)
+
+
+def _content(need, disk_mib):
+    return {
+        "name": need.name,
+        "vcpus": need.vcpus,
+        "memory_mib": need.memory_mib,
+        "disk_mib": disk_mib,
+        "affinity": list(need.affinity),
+        "anti_affinity": list(need.anti_affinity),
+        "paths": [],
+        "defines": False,
+    }

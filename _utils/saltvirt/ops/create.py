@@ -1,0 +1,191 @@
+"""Create a VM on this host; leave nothing behind if a step fails."""
+
+import uuid
+from dataclasses import replace
+from pathlib import Path
+
+from saltvirt import spec, undo
+from saltvirt.errors import BadArgument, ClaimRefused, NameTaken, StorageError
+from saltvirt.image import cache, clone, gate
+from saltvirt.kvm import connect, host, lifecycle, query
+from saltvirt.ops import claims, inspect, purge, seeding, storage
+from saltvirt.placement import fit
+from saltvirt.units import MIB
+from saltvirt.xml import domain
+
+_BOOT_FILES = ("kernel", "initrd")
+
+
+def create(context, deployment):
+    """Create the VM that a :class:`saltvirt.spec.Deployment` describes; return its UUID."""
+    identity = seeding.prepare(context, deployment)
+    settings = context.settings
+    with connect.opened(settings, readonly=False) as conn:
+        vm, devices = _decide(conn, settings, deployment.vm)
+        need = spec.need(vm)
+        purge.clean_unfinished(conn, settings)
+        cache.sweep_parts(settings)
+
+        def check(_others):
+            _refuse(inspect.host_info(conn, settings), need)
+
+        with claims.claimed(settings, need, need.disk_mib, check) as claim:
+            _build(conn, context, replace(deployment, vm=vm), identity, devices, claim)
+    return True
+
+
+def _refuse(info, need):
+    if need.name in info["vms"]:
+        raise NameTaken(
+            f"a VM called {need.name!r} exists on this host ({info['vms'][need.name]['state']}); "
+            f"choose another name, or remove it first with virt.purge {need.name}"
+        )
+    why = fit.reasons(info, need)
+    if why:
+        raise ClaimRefused(need.name, why)
+
+
+def _decide(conn, settings, vm):
+    """Fill in what the host decides: domain type, architecture, devices."""
+    capabilities = host.capabilities(conn)
+    types = inspect.domain_types(conn, settings, capabilities)
+    if vm.domain_type and vm.domain_type not in types["usable"]:
+        raise ClaimRefused(
+            vm.name, [f"no {vm.domain_type} guests can run on this host: {types['why']}"]
+        )
+    devices = []
+    for name in vm.host_devices:
+        device = query.host_device(conn, name)
+        if device is None:
+            raise BadArgument("host_devices", f"{name!r} is no device of this host; see them "
+                              "with virt.node_devices")  # fmt: skip
+        devices.append(device)
+    arch = vm.arch or capabilities["arch"]
+    return replace(vm, domain_type=vm.domain_type or types["default"], arch=arch), devices
+
+
+def _build(conn, context, deployment, identity, devices, claim):
+    vm = deployment.vm
+    fetched = _fetch(context, deployment)
+    with undo.on_failure() as steps:
+        disks = [
+            _make_disk(conn, context, deployment, disk, fetched.get(disk.image), claim, steps)
+            for disk in vm.disks
+        ]
+        vm = replace(vm, disks=tuple(disks), boot=_boot_files(context, deployment))
+        if identity is not None:
+            vm = _seed(context, deployment, vm, identity, claim, steps)
+        claim.will_define()
+        steps.then(purge.remove_log, vm.name)
+        lifecycle.define(conn, domain.build(vm, devices))
+        steps.then(lifecycle.undefine, conn, vm.name)
+        if deployment.start:
+            context.say("Starting")
+            steps.then(lifecycle.destroy, conn, vm.name)
+            lifecycle.start(conn, vm.name)
+
+
+def _fetch(context, deployment):
+    """Return ``{image: judged cached copy}`` of every image the disks are made of."""
+    out = {}
+    for disk in deployment.vm.disks:
+        if disk.image and disk.image not in out:
+            out[disk.image] = _obtain(context, deployment.saltenv, disk.image)
+    return out
+
+
+def _obtain(context, saltenv, image, judge=gate.judge):
+    def say(done_bytes, total_bytes):
+        context.say("Fetching", done_bytes=done_bytes, total_bytes=total_bytes, image=image)
+
+    return cache.obtain(
+        image, saltenv=saltenv, settings=context.settings, opts=context.opts, say=say, judge=judge
+    )
+
+
+def _boot_files(context, deployment):
+    """Return the ``boot`` mapping with kernel and initrd as local files."""
+    boot = dict(deployment.vm.boot or {})
+    for key in _BOOT_FILES:
+        if "://" in str(boot.get(key, "")):
+            found = _obtain(context, deployment.saltenv, boot[key], gate.accept_any)
+            boot[key] = found.path
+    for key in (*_BOOT_FILES, "loader"):
+        if boot.get(key) and not Path(boot[key]).is_file():
+            raise BadArgument(f"boot:{key}", f"there is no file {boot[key]} on this host")
+    return boot or None
+
+
+def _make_disk(conn, context, deployment, disk, base, claim, steps):
+    """Return the disk with its path and format, made if it is to be made."""
+    if disk.device in ("cdrom", "floppy") and not disk.source_file and base is None:
+        return disk
+    if disk.source_file:
+        return _existing(conn, context.settings, disk)
+    place = storage.place(conn, context.settings, disk)
+    if base is None and disk.backing_path:
+        base = gate.judge(disk.backing_path, allow_backing=True)
+        disk = replace(disk, overlay=True)
+    how = _how(disk, base, deployment.enable_qcow)
+    path = place.folder / f"{deployment.vm.name}_{disk.name}.{how['format']}"
+    if path.exists():
+        raise StorageError(f"disk {path} exists already, and no VM of this name; look what it is, "
+                           "then remove it or choose another name")  # fmt: skip
+    claim.will_make(path)
+    steps.then(storage.remove, path)
+    if base is None:
+        clone.empty(path, how["size_bytes"], how["format"])
+    else:
+        clone.make(base, path, how)
+    if place.pool:
+        host.refresh_pool(conn, place.pool)
+        steps.then(host.refresh_pool, conn, place.pool)
+    size_mib = how["size_bytes"] // MIB
+    return replace(disk, path=str(path), format=how["format"], size_mib=size_mib)
+
+
+def _how(disk, base, enable_qcow):
+    if base is not None:
+        return clone.plan(disk, base, enable_qcow)
+    fmt = disk.format or "qcow2"
+    if fmt not in ("qcow2", "raw"):
+        raise BadArgument(f"disk {disk.name!r}", f"format {fmt!r}; qcow2 or raw")
+    if not disk.size_mib:
+        raise BadArgument(f"disk {disk.name!r}", "has neither a size nor an image")
+    return {"format": fmt, "size_bytes": disk.size_mib * MIB, "is_overlay": False}
+
+
+def _existing(conn, settings, disk):
+    """Return a disk that the user made: the file is used as it is, and judged first."""
+    path = Path(disk.source_file)
+    if not path.is_absolute():
+        path = storage.place(conn, settings, disk).folder / path
+    if str(path).startswith("/dev/"):
+        if not path.is_block_device():
+            raise StorageError(f"disk {disk.name!r}: {path} is no block device on this host")
+        return replace(disk, path=str(path), format=disk.format or "raw")
+    if not path.is_file():
+        raise StorageError(f"disk {disk.name!r}: there is no file {path} on this host")
+    if disk.device != "disk":
+        return replace(disk, path=str(path), format=disk.format or "raw")
+    if disk.format == "raw":
+        return replace(disk, path=str(path))
+    judged = gate.judge(path, allow_backing=True)
+    if disk.format and disk.format != judged.format:
+        raise StorageError(f"disk {disk.name!r}: {path} is {judged.format}, not {disk.format}")
+    return replace(disk, path=str(path), format=judged.format)
+
+
+def _seed(context, deployment, vm, identity, claim, steps):
+    context.say("Seeding")
+    if deployment.seed_cmd != seeding.OWN:
+        first = next(disk for disk in vm.disks if disk.image)
+        seeding.run_command(context, deployment, identity, first.path)
+        return vm
+    path = seeding.path_for(context.settings, vm.name)
+    if path.exists():
+        raise StorageError(f"seed {path} exists already, and no VM of this name; remove it")
+    claim.will_make(path)
+    steps.then(storage.remove, path)
+    seeding.write(path, identity, str(uuid.uuid4()), install=deployment.install)
+    return replace(vm, seed_path=str(path))

@@ -1,0 +1,109 @@
+"""Give a new VM's disk its identity: our own seed, or a function the user named."""
+
+import os
+import tempfile
+from contextlib import contextmanager
+from pathlib import Path
+
+from salt.exceptions import SaltException
+
+from saltvirt.errors import BadArgument, SeedError
+from saltvirt.seed import keys, nocloud
+
+OWN = "seed.apply"
+_LOOPBACK = ("localhost", "127.0.0.1", "::1")
+
+
+def prepare(context, deployment):
+    """
+    Return the guest's identity, or None if it gets none; refuse what cannot work.
+
+    Nothing is written here: everything that can be refused is refused before a VM exists.
+    """
+    given = deployment.pub_key or deployment.priv_key
+    if not deployment.is_seeded:
+        if given:
+            raise BadArgument("pub_key", "there is nothing to seed: give an image and seed=True")
+        return None
+    if deployment.seed_cmd != OWN and deployment.seed_cmd not in context.functions:
+        raise BadArgument("seed_cmd", f"this minion has no function {deployment.seed_cmd!r}")
+    if deployment.seed_cmd == OWN:
+        nocloud.refuse_if_impossible()
+    pki = context.opts.get("pki_dir", "/etc/salt/pki/minion")
+    public, private = keys.read(deployment.pub_key, deployment.priv_key, pki)
+    config = _config(context, deployment)
+    return {
+        "id": config["id"],
+        "config": config,
+        "public_key": public,
+        "private_key": private,
+        "master_key": _master_key(context, config, pki),
+    }
+
+
+def _config(context, deployment):
+    seed, opts = context.settings.seed, context.opts
+    master = deployment.config.get("master") or seed.get("master") or opts.get("master")
+    if not master or (isinstance(master, str) and master in _LOOPBACK):
+        raise SeedError(
+            f"the guest cannot reach a master called {master!r}; set virt:seed:master to an "
+            "address that guests can reach, or give config='{master: ...}'"
+        )
+    own = {"master": master, "id": deployment.vm.name}
+    for port, usual in (("master_port", 4506), ("publish_port", 4505)):
+        if opts.get(port, usual) != usual:
+            own[port] = opts[port]
+    return {**own, **(seed.get("config") or {}), **deployment.config}
+
+
+def _master_key(context, config, pki):
+    """Return the master's public key, so that the guest trusts this master and no other."""
+    if config["master"] != context.opts.get("master") or not isinstance(config["master"], str):
+        return None
+    path = Path(pki) / "minion_master.pub"
+    return path.read_text() if path.exists() else None
+
+
+def path_for(settings, name):
+    """Return where a VM's seed lies."""
+    return Path(settings.images) / f"{name}_seed.iso"
+
+
+def write(path, identity, uuid, *, install):
+    """Write the seed of our own method."""
+    nocloud.build(path, {**identity, "instance": uuid}, install=install)
+
+
+@contextmanager
+def _key_files(identity):
+    """Yield the paths of the key pair for a function that wants files; None without keys."""
+    if not identity["private_key"]:
+        yield None, None
+        return
+    with tempfile.TemporaryDirectory(prefix="salt-virt-keys-") as folder:
+        paths = []
+        for name, text in (("minion.pub", identity["public_key"]),
+                           ("minion.pem", identity["private_key"])):  # fmt: skip
+            path = Path(folder) / name
+            path.touch(mode=0o600)
+            path.write_text(text)
+            paths.append(str(path))
+        yield tuple(paths)
+
+
+def run_command(context, deployment, identity, disk_path):
+    """Seed with the function the user named; it must not return False."""
+    with _key_files(identity) as (public, private):
+        try:
+            done = context.functions[deployment.seed_cmd](
+                os.fspath(disk_path),
+                id_=identity["id"],
+                config=identity["config"],
+                install=deployment.install,
+                pub_key=public,
+                priv_key=private,
+            )
+        except (SaltException, OSError, TypeError) as exc:
+            raise SeedError(f"{deployment.seed_cmd} failed on {disk_path}: {exc}") from exc
+    if done is False:
+        raise SeedError(f"{deployment.seed_cmd} could not seed {disk_path}")

@@ -1,0 +1,50 @@
+"""
+A secret on its way to one minion, sealed with that minion's own public key.
+
+What the master publishes lands in the job cache and on the event bus; sealed, it can be
+read there by nobody but the hypervisor it is for.
+"""
+
+import base64
+import json
+import os
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import padding
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+from saltvirt.errors import SeedError
+
+_MARK = "salt-virt-sealed:1:"
+_OAEP = padding.OAEP(padding.MGF1(hashes.SHA256()), hashes.SHA256(), label=None)
+
+
+def is_sealed(text):
+    """Return whether a text was made by :func:`seal`."""
+    return isinstance(text, str) and text.startswith(_MARK)
+
+
+def seal(secret, public_pem):
+    """Return ``secret`` (text) so that only the holder of the private key can read it."""
+    public = serialization.load_pem_public_key(public_pem.encode())
+    key, nonce = AESGCM.generate_key(256), os.urandom(12)
+    box = {
+        "key": public.encrypt(key, _OAEP),
+        "nonce": nonce,
+        "data": AESGCM(key).encrypt(nonce, secret.encode(), _MARK.encode()),
+    }
+    plain = {name: base64.b64encode(value).decode() for name, value in box.items()}
+    return _MARK + base64.b64encode(json.dumps(plain).encode()).decode()
+
+
+def unseal(text, private_pem):
+    """Return what was sealed; raise SeedError if it was not sealed for this key."""
+    private = serialization.load_pem_private_key(private_pem.encode(), password=None)
+    try:
+        box = json.loads(base64.b64decode(text.removeprefix(_MARK)))
+        parts = {name: base64.b64decode(value) for name, value in box.items()}
+        key = private.decrypt(parts["key"], _OAEP)
+        return AESGCM(key).decrypt(parts["nonce"], parts["data"], _MARK.encode()).decode()
+    except (ValueError, KeyError, InvalidTag) as exc:
+        raise SeedError("priv_key: it was sealed for another minion, or arrived damaged") from exc

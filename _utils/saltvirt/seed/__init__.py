@@ -1,0 +1,1 @@
+"""Seeding: give a guest its identity before it boots for the first time."""

@@ -1,0 +1,83 @@
+"""What runs inside the guest, once, at its first boot: plain POSIX shell."""
+
+import shlex
+
+SECRET_BYTES = 64 * 1024
+BLOCK = 2048
+
+# The private key lies behind the ISO's last block. It is read, then wiped from the disk,
+# so that it is gone from the hypervisor too.
+_TAKE_KEY = """\
+dev=$(blkid -L {label} 2>/dev/null || findfs LABEL={label})
+pki=/etc/salt/pki/minion
+umask 077
+mkdir -p $pki /etc/salt/minion.d
+dd if=$dev bs={block} skip={first} count={count} 2>/dev/null | tr -d '\\000' >$pki/minion.pem.new
+if [ -s $pki/minion.pem.new ]; then
+    chmod 400 $pki/minion.pem.new
+    mv -f $pki/minion.pem.new $pki/minion.pem
+    sync
+    dd if=/dev/zero of=$dev bs={block} seek={first} count={count} conv=notrunc,fsync 2>/dev/null
+else
+    rm -f $pki/minion.pem.new
+fi
+"""
+_IDENTITY = """\
+umask 022
+mkdir -p /etc/salt/minion.d
+rm -f /etc/salt/minion_id
+printf '%s\\n' {id} >/etc/salt/minion_id
+printf '%s' {config} >/etc/salt/minion.d/99-salt-virt.conf
+chmod 640 /etc/salt/minion.d/99-salt-virt.conf
+"""
+_START = """\
+if command -v salt-minion >/dev/null 2>&1 && command -v systemctl >/dev/null 2>&1; then
+    systemctl enable --no-reload salt-minion >/dev/null 2>&1 || true
+    systemctl restart --no-block salt-minion
+fi
+"""
+_INSTALL = """\
+if ! command -v salt-minion >/dev/null 2>&1; then
+    if command -v apt-get >/dev/null 2>&1; then
+        apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -qy salt-minion
+    elif command -v dnf >/dev/null 2>&1; then dnf -qy install salt-minion
+    elif command -v zypper >/dev/null 2>&1; then zypper -nq install salt-minion
+    elif command -v pacman >/dev/null 2>&1; then pacman -Sy --noconfirm salt
+    fi
+    if command -v salt-minion >/dev/null 2>&1; then
+        systemctl enable --now salt-minion
+    else
+        echo 'salt-virt: there is no salt-minion in this image, and the package manager' \\
+             'could not install one; use an image that has it' >/dev/console
+    fi
+fi
+"""
+
+
+def _write(path, text, mode):
+    quoted = shlex.quote(text)
+    return f"printf '%s' {quoted} >{path}\nchmod {mode} {path}\n"
+
+
+def first_boot(minion_id, config_text, public_key, master_key, label, first_block):
+    """Return the script that takes the identity over; it must run before the minion starts."""
+    parts = [
+        "set -eu\n",
+        _TAKE_KEY.format(
+            label=label, block=BLOCK, first=first_block, count=SECRET_BYTES // BLOCK
+        ),
+    ]
+    if public_key:
+        parts.append(_write("$pki/minion.pub", public_key, "644"))
+    if master_key:
+        parts.append(_write("$pki/minion_master.pub", master_key, "644"))
+    parts.append(
+        _IDENTITY.format(id=shlex.quote(minion_id), config=shlex.quote(config_text))
+    )
+    parts.append(_START)
+    return "".join(parts)
+
+
+def install():
+    """Return the script that installs a minion with the guest's own package manager."""
+    return "set -u\n" + _INSTALL

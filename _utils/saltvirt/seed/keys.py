@@ -1,0 +1,54 @@
+"""The key pair a guest's minion gets: from text, a file of the host, or sealed by the master."""
+
+import os
+from pathlib import Path
+
+from cryptography.hazmat.primitives import serialization
+
+from saltvirt import sealed
+from saltvirt.errors import SeedError
+
+
+def _text(argument, value):
+    if value is None:
+        return None
+    if value.startswith("/"):
+        try:
+            return Path(value).read_text()
+        except OSError as exc:
+            raise SeedError(f"{argument} {value}: {exc.strerror} on this host") from exc
+        except UnicodeDecodeError:
+            raise SeedError(f"{argument} {value} is no PEM file") from None
+    return value
+
+
+def read(pub_key, priv_key, minion_pki):
+    """
+    Return ``(public, private)`` PEM texts, both None if none was given.
+
+    pub_key, priv_key
+        PEM text, an absolute path on this host, or (private only) text sealed for this minion.
+    minion_pki
+        The folder with this minion's own ``minion.pem``.
+    """
+    if bool(pub_key) != bool(priv_key):
+        raise SeedError("pub_key and priv_key go together: give both or neither")
+    if not pub_key:
+        return None, None
+    if sealed.is_sealed(priv_key):
+        own = _text("this minion's key", os.path.join(minion_pki, "minion.pem"))
+        priv_key = sealed.unseal(priv_key, own)
+    public, private = _text("pub_key", pub_key), _text("priv_key", priv_key)
+    _refuse_mismatch(public, private)
+    return public, private
+
+
+def _refuse_mismatch(public, private):
+    try:
+        given = serialization.load_pem_public_key(public.strip().encode())
+        derived = serialization.load_pem_private_key(private.encode(), password=None).public_key()
+    except (ValueError, TypeError):
+        raise SeedError("pub_key or priv_key is no PEM key without a passphrase") from None
+    plain = (serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)
+    if given.public_bytes(*plain) != derived.public_bytes(*plain):
+        raise SeedError("pub_key is not the public half of priv_key")

@@ -1,0 +1,110 @@
+"""
+A NoCloud seed: an ISO that cloud-init reads, made without mounting anything.
+
+The private key is not in the user data, which stays readable for every program of the
+guest for ever; it lies behind the file system, and the guest wipes it after reading.
+Source: cloud-init, NoCloud data source; ECMA-119 (the volume size is in the descriptor).
+"""
+
+import io
+import json
+import os
+from pathlib import Path
+
+import yaml
+
+from saltvirt.errors import SeedError
+from saltvirt.seed import guest
+
+try:
+    import pycdlib
+except ImportError:
+    pycdlib = None
+
+LABEL = "cidata"
+MISSING = (
+    "the Python module 'pycdlib', which writes the seed, is missing on this host; "
+    "install it with 'salt-pip install pycdlib', or give seed=False"
+)
+
+
+def refuse_if_impossible():
+    """Raise SeedError if this host cannot write a seed."""
+    if pycdlib is None:
+        raise SeedError(MISSING)
+
+
+def _iso(files):
+    iso = pycdlib.PyCdlib()
+    iso.new(interchange_level=3, joliet=3, rock_ridge="1.09", vol_ident=LABEL)
+    for name, text in files.items():
+        data = text.encode()
+        short = name.upper().replace("-", "_")
+        plain = f"/{short}.;1"
+        iso.add_fp(io.BytesIO(data), len(data), plain, rr_name=name, joliet_path=f"/{name}")
+    out = io.BytesIO()
+    iso.write_fp(out)
+    iso.close()
+    data = out.getvalue()
+    return data + bytes(-len(data) % guest.BLOCK)
+
+
+def _files(identity, first_block, install):
+    script = guest.first_boot(
+        identity["id"],
+        yaml.safe_dump(identity["config"], default_flow_style=False),
+        identity.get("public_key"),
+        identity.get("master_key"),
+        LABEL,
+        first_block,
+    )
+    user = {
+        "preserve_hostname": False,
+        "hostname": identity["id"].split(".")[0],
+        "fqdn": identity["id"],
+        "bootcmd": [["cloud-init-per", "instance", "salt-virt", "sh", "-c", script]],
+    }
+    if install:
+        user["runcmd"] = [["sh", "-c", guest.install()]]
+    meta = {
+        "instance-id": identity["instance"],
+        "local-hostname": identity["id"],
+        # Local: the identity must be there before the network is up and the minion starts.
+        "dsmode": "local",
+    }
+    # JSON is YAML; it needs no quoting rules of its own.
+    return {
+        "meta-data": json.dumps(meta, indent=1),
+        "user-data": "#cloud-config\n" + json.dumps(user, indent=1),
+    }
+
+
+def build(path, identity, *, install):
+    """
+    Write a seed, readable by its owner only.
+
+    path
+        Where; it must not exist.
+    identity
+        ``{"id", "instance", "config": {...}, "public_key", "private_key", "master_key"}``; keys
+        are PEM text or None.
+    install
+        Let the guest install a minion if it has none.
+    """
+    refuse_if_impossible()
+    secret = (identity.get("private_key") or "").encode()
+    if len(secret) > guest.SECRET_BYTES:
+        raise SeedError(f"priv_key: {len(secret)} bytes are too many for a key")
+    # The script says where the key begins, and its length moves that: two passes settle it.
+    first_block = len(_iso(_files(identity, 999999, install))) // guest.BLOCK
+    image = _iso(_files(identity, first_block, install))
+    image = image.ljust(first_block * guest.BLOCK, b"\0")
+    if len(image) != first_block * guest.BLOCK:
+        raise SeedError("the seed's size did not settle")
+    try:
+        with open(path, "xb", opener=lambda p, flags: os.open(p, flags, 0o600)) as handle:
+            handle.write(image + secret.ljust(guest.SECRET_BYTES, b"\0"))
+    except OSError as exc:
+        if not isinstance(exc, FileExistsError):
+            Path(path).unlink(missing_ok=True)
+        raise SeedError(f"cannot write seed {path}: {exc.strerror}") from exc

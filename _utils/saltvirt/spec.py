@@ -1,0 +1,200 @@
+"""From what a user typed to the VM that is meant: every argument is looked at here."""
+
+from dataclasses import dataclass
+
+from saltvirt import arguments, profiles
+from saltvirt.errors import BadArgument
+from saltvirt.model import Need, Vm
+from saltvirt.xml import graphics, osboot
+
+OPTIONS = {
+    "nic": "default",
+    "interfaces": None,
+    "hypervisor": None,
+    "start": True,
+    "disk": "default",
+    "disks": None,
+    "saltenv": "base",
+    "seed": True,
+    "install": True,
+    "pub_key": None,
+    "priv_key": None,
+    "seed_cmd": "seed.apply",
+    "graphics": None,
+    "os_type": None,
+    "arch": None,
+    "boot": None,
+    "boot_dev": None,
+    "numatune": None,
+    "hypervisor_features": None,
+    "clock": None,
+    "serials": None,
+    "consoles": None,
+    "stop_on_reboot": False,
+    "host_devices": None,
+    "image": None,
+    "enable_qcow": None,
+    "enable_vnc": False,
+    "config": None,
+    "affinity": None,
+    "anti_affinity": None,
+}
+CONNECTION = ("connection", "username", "password")
+_HYPERVISORS = ("kvm", "qemu")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deployment:
+    """A VM and how it is brought to life."""
+
+    vm: Vm
+    start: bool
+    saltenv: str
+    seed: bool
+    seed_cmd: str
+    install: bool
+    config: dict
+    enable_qcow: bool | None
+    pub_key: str | None
+    priv_key: str | None
+
+    @property
+    def is_seeded(self):
+        """Whether a seed is made: there is an image that could read it, and it is wanted."""
+        return self.seed and any(disk.image for disk in self.vm.disks)
+
+
+def _options(given):
+    arguments.refuse_unknown(
+        [key for key in given if key not in OPTIONS],
+        [*OPTIONS, *CONNECTION, "name", "cpu", "mem"],
+        "virt.init",
+    )
+    options = {**OPTIONS, **given}
+    # The seeds' call form: virt.init NAME CPU MEM IMAGE.
+    if arguments.is_image(options["nic"]):
+        if options["image"]:
+            raise BadArgument("image", f"given twice: {options['nic']!r} and {options['image']!r}")
+        options.update(image=options["nic"], nic="default")
+    image = options["image"]
+    if image is not None and not arguments.is_image(image):
+        raise BadArgument("image", f"{image!r} is no image: write salt://path, http(s)://... "
+                          "or an absolute path")  # fmt: skip
+    for flag in ("start", "seed", "install", "enable_vnc", "stop_on_reboot"):
+        arguments.boolean(flag, options[flag])
+    if options["enable_qcow"] is not None:
+        arguments.boolean("enable_qcow", options["enable_qcow"])
+    return options
+
+
+def deployment(settings, name, cpu, mem, given):
+    """
+    Return the :class:`Deployment` that a call of ``virt.init`` means.
+
+    settings
+        The host's :class:`saltvirt.config.HostSettings`.
+    given
+        The keyword arguments that were given; unknown ones are refused by name.
+    """
+    arguments.vm_name(name)
+    vcpus, memory_mib = arguments.vcpus(cpu), arguments.memory_mib(mem)
+    options = _options(given)
+    osboot.check(arguments.mapping("boot", options["boot"]))
+    disks = profiles.disks(settings.disk, options["disk"], options["disks"], options["image"])
+    vm = Vm(
+        name=name,
+        cpu=cpu if isinstance(cpu, dict) else vcpus,
+        vcpus=vcpus,
+        memory=mem if isinstance(mem, dict) else memory_mib,
+        memory_mib=memory_mib,
+        nics=profiles.nics(name, settings.nic, options["nic"], options["interfaces"]),
+        disks=disks,
+        domain_type=_hypervisor(options["hypervisor"]),
+        graphics=_graphics(settings, options),
+        boot_dev=osboot.devices(options["boot_dev"]),
+        host_devices=arguments.names("host_devices", options["host_devices"]),
+        affinity=arguments.names("affinity", options["affinity"]),
+        anti_affinity=arguments.names("anti_affinity", options["anti_affinity"]),
+        stop_on_reboot=options["stop_on_reboot"],
+        console_log=console_log(name) if settings.console_log else None,
+        **{key: arguments.mapping(key, options[key])
+           for key in ("boot", "numatune", "hypervisor_features", "clock")},
+        **{key: arguments.mappings(key, options[key]) for key in ("serials", "consoles")},
+        **{key: options[key] for key in ("os_type", "arch")},
+    )  # fmt: skip
+    return Deployment(
+        vm=vm,
+        config=arguments.mapping("config", options["config"]) or {},
+        **{key: options[key] for key in ("start", "saltenv", "seed", "seed_cmd", "install",
+                                         "enable_qcow", "pub_key", "priv_key")},
+    )  # fmt: skip
+
+
+def console_log(name):
+    """Return where a VM's serial console is logged; virtlogd writes and rotates it."""
+    return f"/var/log/libvirt/qemu/{name}-console.log"
+
+
+def _hypervisor(wanted):
+    if wanted is not None and wanted not in _HYPERVISORS:
+        raise BadArgument("hypervisor", f"{wanted!r}; one of {', '.join(_HYPERVISORS)}")
+    return wanted
+
+
+def _graphics(settings, options):
+    if options["graphics"] is not None:
+        return arguments.mapping("graphics", options["graphics"])
+    return graphics.vnc(settings.vnc) if options["enable_vnc"] else None
+
+
+def need(vm):
+    """Return what a VM needs of its host, for the host's own check."""
+    required = [name for name, policy in _features(vm).items() if policy in ("require", "force")]
+    return Need(
+        name=vm.name,
+        vcpus=vm.vcpus,
+        memory_mib=vm.memory_mib,
+        disk_mib=sum(disk.size_mib or 0 for disk in vm.disks),
+        bridges=tuple(nic.source for nic in vm.nics if nic.type == "bridge"),
+        networks=tuple(nic.source for nic in vm.nics if nic.type == "network"),
+        domain_type=vm.domain_type,
+        arch=vm.arch,
+        cpu_features=tuple(sorted(required)),
+        affinity=vm.affinity,
+        anti_affinity=vm.anti_affinity,
+    )
+
+
+def _features(vm):
+    return (vm.cpu.get("features") or {}) if isinstance(vm.cpu, dict) else {}
+
+
+def need_from_master(name, cpu, mem, given):
+    """
+    Return what a VM needs of a host, as far as the master can know it.
+
+    Profiles live with the hosts, so here they are only named.
+    """
+    arguments.vm_name(name)
+    options = _options(given)
+    osboot.check(arguments.mapping("boot", options["boot"]))
+    osboot.devices(options["boot_dev"])
+    listed = profiles.entries(options["disks"] or [], "disks")
+    added = profiles.nics(name, {}, None, options["interfaces"])
+    features = (cpu.get("features") or {}) if isinstance(cpu, dict) else {}
+    return Need(
+        name=name,
+        vcpus=arguments.vcpus(cpu),
+        memory_mib=arguments.memory_mib(mem),
+        disk_mib=sum(profiles.size_mib(disk["size"], "size") for disk in listed
+                     if disk.get("size") is not None),
+        bridges=tuple(nic.source for nic in added if nic.type == "bridge"),
+        networks=tuple(nic.source for nic in added if nic.type == "network"),
+        nic_profile=options["nic"],
+        disk_profile=options["disk"],
+        domain_type=_hypervisor(options["hypervisor"]),
+        arch=options["arch"],
+        cpu_features=tuple(sorted(n for n, p in features.items() if p in ("require", "force"))),
+        affinity=arguments.names("affinity", options["affinity"]),
+        anti_affinity=arguments.names("anti_affinity", options["anti_affinity"]),
+    )  # fmt: skip
