@@ -1,0 +1,40 @@
+"""Outputter ``virt_hosts``: one line for each hypervisor."""
+
+_ROW = "{:<16} {:>9} {:>15} {:>15} {:>4}  {:<5} {}"
+
+
+def output(data, **_kwargs):
+    """
+    Return the table of an answer of ``salt-run virt.host_info``.
+
+    CLI Example:
+
+    .. code-block:: bash
+
+        salt-run virt.host_info --out=virt_hosts
+    """
+    if not isinstance(data, dict) or "error" in data:
+        return f"error: {data['error']}" if isinstance(data, dict) else str(data)
+    titles = ("HYPERVISOR", "CPUS", "MEMORY MiB", "DISK MiB", "VMS", "TYPE", "STATE")
+    lines = [_ROW.format(*titles), _ROW.format("", *("free/all",) * 3, "", "", "").rstrip()]
+    for host in sorted(set(data) - {"unreachable", "failed"}):
+        lines.append(_row(host, data[host]))
+    lines += [f"{host:<16} does not answer" for host in data.get("unreachable", ())]
+    lines += [f"{host:<16} {why}" for host, why in sorted(data.get("failed", {}).items())]
+    return "\n".join(lines)
+
+
+def _row(host, info):
+    cpu, memory, storage = info["cpu"], info["memory"], info["storage"]
+    cells = (
+        _share(cpu["vcpus_limit"], cpu["vcpus_committed"]),
+        _share(memory["limit_mib"], memory["committed_mib"]),
+        _share(storage["limit_mib"], storage["committed_mib"]),
+    )
+    state = "maintenance" if info["maintenance"] else "up"
+    kind = info["domain_types"]["default"] or "none"
+    return _ROW.format(host, *cells, len(info["vms"]), kind, state)
+
+
+def _share(limit, committed):
+    return f"{limit - committed}/{limit}"

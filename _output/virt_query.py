@@ -1,0 +1,77 @@
+"""Outputter ``virt_query``: hypervisors and their VMs as people read them."""
+
+_UNITS = ("B", "K", "M", "G", "T")
+
+
+def output(data, **_kwargs):
+    """
+    Return the text of an answer of ``salt-run virt.query``.
+
+    CLI Example:
+
+    .. code-block:: bash
+
+        salt-run virt.query --out=virt_query
+    """
+    if not isinstance(data, dict) or "error" in data:
+        return _error(data)
+    beside = ("unreachable", "failed")
+    lines = [line for host in sorted(set(data) - set(beside)) for line in _host(host, data[host])]
+    lines += [f"{host}: does not answer" for host in data.get("unreachable", ())]
+    lines += [f"{host}: {why}" for host, why in sorted(data.get("failed", {}).items())]
+    return "\n".join(lines)
+
+
+def _error(data):
+    return f"error: {data['error']}" if isinstance(data, dict) else str(data)
+
+
+def _host(host, info):
+    node = info["node_info"]
+    yield host
+    yield (f"  CPUs: {node['cpus']} ({info['freecpu']} free)  "
+           f"Memory: {node['phymemory']} MiB ({info['freemem']:.0f} MiB free)")  # fmt: skip
+    if not info["vm_info"]:
+        yield "  no VMs"
+    for name, vm in sorted(info["vm_info"].items()):
+        yield f"  {name}"
+        for line in _vm(host, vm):
+            yield f"    {line}"
+
+
+def _vm(host, vm):
+    yield f"CPU: {vm['cpu']}"
+    yield f"Memory: {vm['mem']}"
+    yield f"State: {vm['state']}"
+    display = vm["graphics"]
+    if display.get("type", "None") != "None":
+        yield f"Graphics: {display['type']} - {_console(host, display)}"
+    for target, disk in sorted(vm["disks"].items()):
+        yield f"Disk - {target}:"
+        if "virtual size" in disk:
+            yield f"  Size: {_human(disk['virtual size'])}"
+        yield f"  File: {disk['file']}"
+        yield f"  File Format: {disk['file format']}"
+        if "error" in disk:
+            yield f"  Error: {disk['error']}"
+    for mac, nic in sorted(vm["nics"].items()):
+        yield f"Nic - {mac}:"
+        source = nic.get("source") or {}
+        yield f"  Source: {next(iter(source.values()), 'none')}"
+        yield f"  Type: {nic['type']}"
+
+
+def _console(host, display):
+    if display["port"] in ("-1", "None"):
+        return "no port while it is off"
+    local = display["listen"] in ("127.0.0.1", "::1")
+    return f"{host}:{display['port']}" + (" (on the host itself only)" if local else "")
+
+
+def _human(size):
+    amount = float(size)
+    for unit in _UNITS:
+        if amount < 1024 or unit == _UNITS[-1]:
+            return f"{amount:.1f}{unit}"
+        amount /= 1024
+    return ""

@@ -1,0 +1,436 @@
+"""
+The private cloud from the master: look at all hypervisors, deploy, control and remove VMs.
+
+.. versionadded:: 1.0.0
+
+Everything is asked live of the hypervisors (minions with the grain ``virt_hypervisor``, or
+``virt:hypervisors`` of the master's configuration); there is no database. What did not answer
+within ``virt:timeout_s`` is listed under ``unreachable``, what answered with an error under
+``failed``. A failure is one line and exit code 1.
+"""
+
+from saltvirt import config
+from saltvirt.errors import BadArgument
+from saltvirt.fleet import deploy, find, progress
+from saltvirt.fleet.report import reported
+from saltvirt.model import Need
+from saltvirt.placement import choose
+
+__virtualname__ = "virt"
+__func_alias__ = {"list_": "list"}
+
+_SERIALS = {"None": None, "pty": [{"type": "pty"}], "tcp": [{"type": "tcp"}]}
+
+
+def __virtual__():
+    """Always load: a master needs no libvirt."""
+    return __virtualname__
+
+
+def _settings():
+    return config.master_settings(__opts__)
+
+
+def _say(name, quiet=False):
+    # With --out=json the data alone is wanted.
+    is_silent = quiet or bool(__opts__.get("output"))
+
+    def say(stage, **figures):
+        if not is_silent:
+            message = progress.text(name, stage, figures)
+            __jid_event__.fire_event(
+                {"message": message, "outputter": "virt_progress"}, "progress"
+            )
+
+    return say
+
+
+def _survey(fun, host=None):
+    settings = _settings()
+    targets = find.hosts(__opts__, settings, host=host)
+    found = find.survey(__opts__, settings, targets, fun)
+    if not found.answers:
+        __context__["retcode"] = 1
+    return found
+
+
+def _shown(outputter, answers, found):
+    return {"outputter": outputter, "data": {**answers, **found.beside()}}
+
+
+def _act(fun, name, done):
+    settings = _settings()
+    host = find.locate(__opts__, settings, name)
+    deploy.act(__opts__, settings, host, fun, name)
+    return {host: {name: done}}
+
+
+@reported
+def query(host=None, quiet=False):
+    """
+    Show every hypervisor with all its VMs.
+
+    host
+        Only this hypervisor.
+    quiet
+        Accepted for old calls.
+
+    Returns ``{host: {freecpu, freemem, node_info, vm_info}}``, ``freemem`` in MiB, with
+    ``unreachable`` and ``failed`` where there are such hosts.
+
+    CLI Example:
+
+    .. code-block:: bash
+
+        salt-run virt.query
+        salt-run virt.query hyper1 --out=json
+    """
+    found = _survey("virt.full_info", host)
+    return _shown("virt_query", found.answers, found)
+
+
+@reported
+def list_(host=None, quiet=False, hyper=None):
+    """
+    List the VMs of every hypervisor by their state.
+
+    host, hyper
+        Only this hypervisor.
+    quiet
+        Accepted for old calls.
+
+    Returns ``{host: {state: [name]}}``.
+
+    CLI Example:
+
+    .. code-block:: bash
+
+        salt-run virt.list
+    """
+    found = _survey("virt.vm_state", host or hyper)
+    return {**{one: _by_state(vms) for one, vms in found.answers.items()}, **found.beside()}
+
+
+def _by_state(vms):
+    return {state: sorted(n for n, s in vms.items() if s == state) for state in set(vms.values())}
+
+
+@reported
+def host_info(host=None):
+    """
+    Show what every hypervisor has and has promised.
+
+    host
+        Only this hypervisor.
+
+    Returns ``{host: answer of the module's virt.host_info}``; sizes in MiB.
+
+    CLI Example:
+
+    .. code-block:: bash
+
+        salt-run virt.host_info
+        salt-run virt.host_info hyper1 --out=json
+    """
+    found = _survey("virt.host_info", host)
+    return _shown("virt_hosts", found.answers, found)
+
+
+def hyper_info(host=None):
+    """
+    Show what every hypervisor has and has promised: the old name of ``virt.host_info``.
+
+    host
+        Only this hypervisor.
+
+    CLI Example:
+
+    .. code-block:: bash
+
+        salt-run virt.hyper_info
+    """
+    return host_info(host)
+
+
+@reported
+def next_host():
+    """
+    Return the hypervisor that has most room, which the next VM would go to.
+
+    Returns its minion id; fails if no hypervisor takes VMs.
+
+    CLI Example:
+
+    .. code-block:: bash
+
+        salt-run virt.next_host
+    """
+    found = _survey("virt.host_info")
+    need = Need(name="the next VM", vcpus=1, memory_mib=1)
+    return choose.choose(found.answers, need, _settings().weights)[0].host
+
+
+def next_hyper():
+    """
+    Return the hypervisor that has most room: the old name of ``virt.next_host``.
+
+    CLI Example:
+
+    .. code-block:: bash
+
+        salt-run virt.next_hyper
+    """
+    return next_host()
+
+
+@reported
+def vm_info(name, quiet=False):
+    """
+    Show one VM.
+
+    name
+        The VM's name.
+    quiet
+        Accepted for old calls.
+
+    Returns ``{host: {name: {...}}}`` as the module's ``virt.vm_info``; fails if no host has it.
+
+    CLI Example:
+
+    .. code-block:: bash
+
+        salt-run virt.vm_info centos1
+    """
+    settings = _settings()
+    host = find.locate(__opts__, settings, name)
+    return {host: deploy.act(__opts__, settings, host, "virt.vm_info", name)}
+
+
+@reported
+def init(
+    name,
+    cpu,
+    mem,
+    image=None,
+    hypervisor=None,
+    host=None,
+    seed=True,
+    nic="default",
+    install=True,
+    start=True,
+    disk="default",
+    saltenv="base",
+    enable_vnc=False,
+    seed_cmd="seed.apply",
+    enable_qcow=None,
+    serial_type="None",
+    where=None,
+    dry_run=False,
+    wait=True,
+    quiet=False,
+    **kwargs,
+):
+    """
+    Deploy a VM on the hypervisor that suits it best, and wait until its own minion answers.
+
+    name
+        The VM's name, its minion id and its host name; once in the whole cloud.
+    cpu
+        Number of virtual CPUs, or a mapping as in the module's ``virt.init``.
+    mem
+        Memory in MiB, or a mapping.
+    image
+        ``salt://``, ``http(s)://``, ``file://`` or absolute path on the hypervisor.
+    hypervisor
+        ``kvm`` or ``qemu``. Defaults to what the chosen host can really run.
+    host, where
+        Deploy on this hypervisor; or on one that matches this compound Salt target.
+    seed, install, saltenv, seed_cmd, nic, disk, start, enable_vnc, enable_qcow
+        As in the module's ``virt.init``.
+    serial_type
+        ``pty``, ``tcp`` or ``None`` (default: a console that is logged).
+    dry_run
+        Return which hosts fit, their scores, and why the others do not; nothing is made.
+    wait
+        Wait for the VM's minion, at most ``virt:wait_s`` seconds. Defaults to True.
+    quiet
+        Show no progress. Defaults to False.
+
+    Every other keyword argument of the module's ``virt.init`` is passed on; an unknown one is
+    refused by name. Returns ``{"name", "host", "minion", "seconds"}``. Fails with one line, and
+    leaves nothing behind; if no host fits, with the table of reasons. Undo: virt.purge.
+
+    CLI Example:
+
+    .. code-block:: bash
+
+        salt-run virt.init centos1 2 512 salt://images/tiny.qcow2 dry_run=True
+        salt-run virt.init centos1 2 512 salt://images/tiny.qcow2 wait=False
+        salt-run virt.purge centos1
+    """
+    if serial_type not in (None, *_SERIALS):
+        raise BadArgument("serial_type", f"{serial_type!r}; one of {', '.join(_SERIALS)}")
+    given = {
+        **kwargs, "image": image, "hypervisor": hypervisor, "seed": seed, "nic": nic,
+        "install": install, "start": start, "disk": disk, "saltenv": saltenv,
+        "enable_vnc": enable_vnc, "seed_cmd": seed_cmd, "enable_qcow": enable_qcow,
+    }  # fmt: skip
+    if _SERIALS.get(serial_type):
+        given["serials"] = _SERIALS[serial_type]
+    settings, placing, say = _settings(), {"host": host, "where": where}, _say(name, quiet)
+    if dry_run:
+        table = deploy.dry_run(__opts__, settings, name, cpu, mem, given, placing, say)
+        return {"outputter": "virt_plan", "data": table}
+    return deploy.deploy(__opts__, settings, name, cpu, mem, given, placing, say, wait)
+
+
+@reported
+def start(name):
+    """
+    Start a VM wherever it is.
+
+    name
+        The VM's name.
+
+    Returns ``{host: {name: "started"}}``. Undo: virt.stop.
+
+    CLI Example:
+
+    .. code-block:: bash
+
+        salt-run virt.start centos1
+    """
+    return _act("virt.start", name, "started")
+
+
+@reported
+def stop(name):
+    """
+    Stop a VM at once, as pulling its plug would.
+
+    name
+        The VM's name.
+
+    Returns ``{host: {name: "stopped"}}``. Undo: virt.start.
+
+    CLI Example:
+
+    .. code-block:: bash
+
+        salt-run virt.stop centos1
+    """
+    return _act("virt.stop", name, "stopped")
+
+
+def force_off(name):
+    """
+    Stop a VM at once: the old name of ``virt.stop``.
+
+    name
+        The VM's name.
+
+    CLI Example:
+
+    .. code-block:: bash
+
+        salt-run virt.force_off centos1
+    """
+    return stop(name)
+
+
+@reported
+def shutdown(name):
+    """
+    Ask a VM's guest to shut down.
+
+    name
+        The VM's name.
+
+    Returns ``{host: {name: "asked to shut down"}}``. Undo: virt.start.
+
+    CLI Example:
+
+    .. code-block:: bash
+
+        salt-run virt.shutdown centos1
+    """
+    return _act("virt.shutdown", name, "asked to shut down")
+
+
+@reported
+def reset(name):
+    """
+    Reset a VM at once, as its reset button would.
+
+    name
+        The VM's name.
+
+    Returns ``{host: {name: "reset"}}``.
+
+    CLI Example:
+
+    .. code-block:: bash
+
+        salt-run virt.reset centos1
+    """
+    return _act("virt.reset", name, "reset")
+
+
+@reported
+def pause(name):
+    """
+    Pause a VM.
+
+    name
+        The VM's name.
+
+    Returns ``{host: {name: "paused"}}``. Undo: virt.resume.
+
+    CLI Example:
+
+    .. code-block:: bash
+
+        salt-run virt.pause centos1
+    """
+    return _act("virt.pause", name, "paused")
+
+
+@reported
+def resume(name):
+    """
+    Let a paused VM go on.
+
+    name
+        The VM's name.
+
+    Returns ``{host: {name: "resumed"}}``. Undo: virt.pause.
+
+    CLI Example:
+
+    .. code-block:: bash
+
+        salt-run virt.resume centos1
+    """
+    return _act("virt.resume", name, "resumed")
+
+
+@reported
+def purge(name, delete_key=True):
+    """
+    Remove a VM with its disks, its seed and its minion key.
+
+    name
+        The VM's name.
+    delete_key
+        Delete the minion key of that id too. Defaults to True.
+
+    Cached images, and disks that another VM uses, stay. Returns ``{host: {name: "purged"}}``;
+    fails if no host has the VM. There is no undo.
+
+    CLI Example:
+
+    .. code-block:: bash
+
+        salt-run virt.purge centos1
+    """
+    return deploy.purge(__opts__, _settings(), name, delete_key)

@@ -1,0 +1,1 @@
+"""The master's side: ask minions, find hosts, deploy. The only user of salt.client."""

@@ -1,0 +1,193 @@
+"""Deploy a VM somewhere in the cloud: place it, give it a key, have it built, wait for it."""
+
+from saltvirt import arguments, spec, undo
+from saltvirt.errors import BadArgument, NameTaken, NoHostFits, VirtError
+from saltvirt.fleet import find, journal, keys, minions
+from saltvirt.model import Verdict
+from saltvirt.placement import choose
+
+_REFUSED = "ClaimRefused"
+
+
+class DeployError(VirtError):
+    """A host could not build the VM; the message is the host's own, with its name."""
+
+
+def plan(opts, settings, need, *, host=None, where=None, say):
+    """
+    Return the verdict on every hypervisor, the best first; each has its reasons.
+
+    Raises NameTaken if any host has a VM of that name.
+    """
+    every = find.hosts(opts, settings)
+    wanted = set(find.hosts(opts, settings, where, host))
+    say("Searching", detail=f"{len(every)} hypervisors")
+    found = find.survey(opts, settings, every, "virt.host_info")
+    _refuse_known(found.answers, need.name)
+    judged = choose.judge(found.answers, need, settings.weights)
+    verdicts = [_narrowed(verdict, wanted, host, where) for verdict in judged]
+    silent = [_silent(name, why) for name, why in sorted(found.reasons().items())]
+    return sorted([*verdicts, *silent], key=lambda v: (not v.fits, -v.score, v.host))
+
+
+def _silent(name, why):
+    return Verdict(host=name, reasons=(why,) if isinstance(why, str) else tuple(why))
+
+
+def _narrowed(verdict, wanted, host, where):
+    if verdict.host in wanted:
+        return verdict
+    why = f"not the host asked for ({host})" if host else f"not in where={where}"
+    return Verdict(host=verdict.host, reasons=(why,))
+
+
+def _refuse_known(answers, name):
+    for host, info in sorted(answers.items()):
+        if name in info["vms"]:
+            state = info["vms"][name]["state"]
+            raise NameTaken(f"VM {name!r} is on {host} already ({state}); choose another name, "
+                            f"or remove it first: salt-run virt.purge {name}")  # fmt: skip
+        if name in info["building"]:
+            raise NameTaken(f"VM {name!r} is being built on {host} at this moment")
+
+
+def table(verdicts):
+    """Return ``{host: {"fits", "score", "reasons"}}``, what ``dry_run=True`` shows."""
+    return {verdict.host: verdict.to_dict() for verdict in verdicts}
+
+
+def dry_run(opts, settings, name, cpu, mem, given, placing, say):
+    """Return the table of a deployment that is not made."""
+    need = spec.need_from_master(name, cpu, mem, given)
+    return table(plan(opts, settings, need, **placing, say=say))
+
+
+def deploy(opts, settings, name, cpu, mem, given, placing, say, wait=True):
+    """
+    Deploy a VM and return ``{"name", "host", "minion", "seconds"}``.
+
+    given
+        Keyword arguments of ``virt.init``.
+    placing
+        ``{"host": ..., "where": ...}``.
+    wait
+        Wait until the VM's own minion answers.
+    """
+    need = spec.need_from_master(name, cpu, mem, given)
+    for keyword in ("pub_key", "priv_key"):
+        if given.get(keyword) is not None:
+            raise BadArgument(keyword, "the runner makes the keys itself; to use your own, call "
+                              f"salt HOST virt.init {name} ...")  # fmt: skip
+    is_seeded = _is_seeded(given)
+    with journal.opened(opts, name) as entry, undo.on_failure() as steps:
+        if is_seeded:
+            keys.refuse_taken(opts, name)
+        verdicts = plan(opts, settings, need, **placing, say=say)
+        fitting = [verdict for verdict in verdicts if verdict.fits]
+        if not fitting:
+            raise _none_fits(need, verdicts)
+        pair = _accepted_pair(opts, name, entry, steps) if is_seeded else None
+        host = _build(opts, settings, need, verdicts, (cpu, mem, given), pair, say)
+    return _answer(opts, settings, name, host, wait and is_seeded and given.get("start", True), say)
+
+
+def _is_seeded(given):
+    has_image = given.get("image") or any(
+        "image" in str(disk) for disk in given.get("disks") or ()
+    )
+    return bool(given.get("seed", True) and has_image)
+
+
+def _accepted_pair(opts, name, entry, steps):
+    public, private = keys.generate()
+    entry.note({"name": name, "public_key": public})
+    steps.then(keys.discard, opts, name, public)
+    keys.accept(opts, name, public)
+    return public, private
+
+
+def _none_fits(need, verdicts):
+    error = NoHostFits(need, {v.host: "; ".join(v.reasons) for v in verdicts})
+    error.table = {"hosts": table(verdicts)}
+    return error
+
+
+def _build(opts, settings, need, verdicts, call, pair, say):
+    """Have the best host build the VM; one that has no room any more makes way for the next."""
+    refused = {}
+    fitting = [verdict for verdict in verdicts if verdict.fits]
+    for verdict in fitting:
+        say("Placing", detail=f"on {verdict.host}, {len(fitting)} of {len(verdicts)} hosts fit")
+        reply = _order(opts, settings, need.name, verdict.host, call, pair, say)
+        if reply.missing:
+            raise DeployError(
+                f"{verdict.host} stopped answering while it built {need.name!r}; when it is back, "
+                f"run virt.init again, or salt-run virt.purge {need.name}"
+            )
+        if reply.ok:
+            return verdict.host
+        error = reply.value if isinstance(reply.value, dict) else {"error": reply.error}
+        if error.get("kind") != _REFUSED:
+            raise DeployError(f"{verdict.host}: {error['error']}")
+        refused[verdict.host] = error["error"]
+        say("Placing", detail=f"{verdict.host} refused: {error['error']}")
+    late = [Verdict(host=v.host, reasons=(refused[v.host],)) if v.host in refused else v
+            for v in verdicts]  # fmt: skip
+    raise _none_fits(need, late)
+
+
+def _order(opts, settings, name, host, call, pair, say):
+    cpu, mem, given = call
+    kwarg = {**given, "report": True}
+    if pair:
+        kwarg |= {"pub_key": pair[0], "priv_key": keys.seal_for(opts, host, pair[1])}
+
+    def watch(tag, event):
+        # Any minion may fire any tag: it is shown, and nothing is decided by it.
+        data = event.get("data") or {}
+        if tag == "salt/virt/init" and event.get("id") == host and data.get("name") == name:
+            say(str(data.get("stage")), **{k: v for k, v in data.items() if k != "stage"})
+
+    return minions.order(
+        opts, host, "virt.init", [name, cpu, mem], kwarg,
+        timeout_s=settings.timeout_s, limit_s=settings.deploy_timeout_s, watch=watch,
+    )  # fmt: skip
+
+
+def _answer(opts, settings, name, host, wait, say):
+    out = {"name": name, "host": host}
+    if not wait:
+        return out
+    say("Waiting", detail=f"for its minion, at most {settings.wait_s} s")
+    seconds = minions.wait_for_start(opts, name, wait_s=settings.wait_s)
+    if seconds is None:
+        raise DeployError(
+            f"VM {name!r} runs on {host}, but its minion does not answer after {settings.wait_s} "
+            f"s; look at its console: salt {host} virt.console_log {name}, and remove it with "
+            f"salt-run virt.purge {name}"
+        )
+    return {**out, "minion": "answers", "seconds": seconds}
+
+
+def purge(opts, settings, name, delete_key):
+    """Remove a VM, its disks, its seed and its key; return ``{host: {name: "purged"}}``."""
+    arguments.vm_name(name)
+    with journal.opened(opts, name):
+        host = find.locate(opts, settings, name)
+        act(opts, settings, host, "virt.purge", name)
+        if delete_key:
+            keys.delete(opts, name)
+    return {host: {name: "purged"}}
+
+
+def act(opts, settings, host, fun, name):
+    """Have a host do something with a VM, or raise with the host's own words."""
+    reply = minions.order(
+        opts, host, fun, [name], None,
+        timeout_s=settings.timeout_s, limit_s=settings.deploy_timeout_s, watch=None,
+    )  # fmt: skip
+    if reply.missing:
+        raise DeployError(f"{host} does not answer; see: salt {host} test.ping")
+    if not reply.ok:
+        raise DeployError(f"{host}: {reply.error}")
+    return reply.value

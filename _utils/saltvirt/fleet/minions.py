@@ -1,0 +1,159 @@
+"""Ask minions, and wait no longer than agreed for those that are silent."""
+
+import contextlib
+import time
+from dataclasses import dataclass
+
+import salt.client
+import salt.utils.args
+from salt.exceptions import SaltClientError, SaltException
+
+from saltvirt.errors import MasterError
+
+_FIND_JOB_S = 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reply:
+    """What one minion answered; ``missing`` if it did not."""
+
+    minion: str
+    value: object = None
+    error: str | None = None
+    missing: bool = False
+
+    @property
+    def ok(self):
+        """Whether the minion did what it was asked."""
+        return not self.missing and self.error is None
+
+
+@contextlib.contextmanager
+def client(opts):
+    """Yield an open LocalClient; Salt's own errors come out as MasterError."""
+    try:
+        with salt.client.get_local_client(mopts=dict(opts)) as local:
+            yield local
+    except SaltException as exc:
+        raise MasterError(f"the Salt master does not answer: {exc}") from exc
+
+
+def _publish(local, targets, fun, arg, kwarg, timeout_s):
+    conditioned = salt.utils.args.condition_input(list(arg), kwarg)
+    published = local.pub(
+        list(targets), fun, conditioned, tgt_type="list", timeout=timeout_s, listen=True
+    )
+    if not published or "jid" not in published:
+        why = (published or {}).get("error", "it refused the job")
+        raise MasterError(f"the Salt master did not send {fun}: {why}")
+    local.event.subscribe(f"salt/job/{published['jid']}/ret/")
+    return published["jid"], set(published.get("minions") or ())
+
+
+def _reply(data):
+    value, code = data.get("return"), data.get("retcode", 0)
+    if code == 0 and data.get("success", True):
+        return Reply(minion=data["id"], value=value)
+    error = value if isinstance(value, str) else None
+    return Reply(minion=data["id"], value=value, error=_short(error or f"exit code {code}"))
+
+
+def _short(error):
+    """Return what went wrong without the words that Salt puts before it."""
+    lines = [line for line in error.strip().splitlines() if line.strip()]
+    text = lines[-1] if lines and lines[0].startswith("Traceback") else " ".join(lines)
+    if text.startswith("Error running '"):
+        text = text.split("': ", 1)[-1]
+    return text.removeprefix("ERROR: ")
+
+
+def ask(opts, targets, fun, arg=(), kwarg=None, *, timeout_s):
+    """
+    Return ``{minion: Reply}`` of every target; one that is silent has ``Reply.missing``.
+
+    timeout_s
+        How long a silent minion is waited for.
+    """
+    targets = sorted(set(targets))
+    if not targets:
+        return {}
+    with client(opts) as local:
+        jid, matched = _publish(local, targets, fun, arg, kwarg, timeout_s)
+        replies = {}
+        collect(local, jid, matched, replies, time.monotonic() + timeout_s)
+    return {t: replies.get(t) or Reply(minion=t, missing=True) for t in targets}
+
+
+def collect(local, jid, wanted, replies, deadline, watch=None):
+    """Take in answers until all wanted ones are there or the deadline has come."""
+    prefix = f"salt/job/{jid}/ret/"
+    tag = "salt/" if watch else prefix
+    while set(wanted) - set(replies):
+        left = deadline - time.monotonic()
+        if left <= 0:
+            return
+        event = local.event.get_event(wait=min(left, 5), tag=tag, full=True)
+        if event is None:
+            continue
+        if event["tag"].startswith(prefix):
+            reply = _reply(event["data"])
+            replies[reply.minion] = reply
+        elif watch:
+            watch(event["tag"], event["data"])
+
+
+def order(opts, minion, fun, arg, kwarg, *, timeout_s, limit_s, watch):
+    """
+    Let one minion do something long, for as long as it says that it is at it.
+
+    watch
+        Called with the tag and data of every other event meanwhile.
+
+    If the block is left by an exception the minion is told to end the job.
+    """
+    with client(opts) as local:
+        local.event.subscribe("salt/virt/")
+        jid, matched = _publish(local, [minion], fun, arg, kwarg, timeout_s)
+        replies, end = {}, time.monotonic() + limit_s
+        try:
+            while matched and time.monotonic() < end:
+                collect(local, jid, matched, replies, time.monotonic() + timeout_s, watch)
+                if replies or not _is_running(opts, minion, jid):
+                    break
+            if not replies:
+                collect(local, jid, matched, replies, time.monotonic() + 1, watch)
+        except BaseException:
+            _end_job(local, minion, jid)
+            raise
+        if not replies and time.monotonic() >= end:
+            _end_job(local, minion, jid)
+    return replies.get(minion) or Reply(minion=minion, missing=True)
+
+
+def _is_running(opts, minion, jid):
+    found = ask(opts, [minion], "saltutil.find_job", [jid], timeout_s=_FIND_JOB_S)[minion]
+    return bool(found.ok and found.value)
+
+
+def _end_job(local, minion, jid):
+    # The master may be what failed; then nobody is left to be told.
+    with contextlib.suppress(SaltClientError):
+        arg = salt.utils.args.condition_input([jid], None)
+        local.pub([minion], "saltutil.term_job", arg, tgt_type="list")
+
+
+def wait_for_start(opts, minion, *, wait_s, every_s=5):
+    """
+    Return after how many seconds a new minion answers, or None if it does not within ``wait_s``.
+
+    It is asked when it says that it started, and every few seconds in case that was missed.
+    """
+    begin = time.monotonic()
+    with client(opts) as local:
+        while time.monotonic() - begin < wait_s:
+            tag = f"salt/minion/{minion}/start"
+            local.event.get_event(wait=every_s, tag=tag, full=True)
+            reply = ask(opts, [minion], "test.ping", timeout_s=every_s)[minion]
+            if reply.ok:
+                return round(time.monotonic() - begin, 1)
+    return None
