@@ -9,7 +9,8 @@ function override ``virt:connection:uri`` and ``virt:connection:auth``.
 
 from saltvirt import config, errors, spec
 from saltvirt.kvm import connect, lifecycle
-from saltvirt.ops import create, purge as removal
+from saltvirt.ops import create
+from saltvirt.ops import purge as removal
 from saltvirt.ops.context import Context
 
 __virtualname__ = "virt"
@@ -115,7 +116,7 @@ def init(
     affinity, anti_affinity
         Names of groups; VMs of one anti-affinity group never share a host.
     report
-        Return an error as ``{"error", "kind", "retcode"}`` and fire progress events: for the runner.
+        Return errors as ``{"error", "kind", "retcode"}`` and fire progress events: for the runner.
 
     Returns True. Fails with one line and leaves nothing behind: a bad argument, an image that
     cannot be had or trusted, no room, a missing bridge, a name that is taken. Undo: virt.purge.

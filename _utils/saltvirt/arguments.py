@@ -78,7 +78,7 @@ def names(argument, value):
         return ()
     if isinstance(value, str):
         value = value.split(",")
-    if not isinstance(value, (list, tuple)):
+    if not isinstance(value, list | tuple):
         raise BadArgument(argument, f"{value!r} is no list of names")
     return tuple(str(item).strip() for item in value if str(item).strip())
 
@@ -94,7 +94,7 @@ def mappings(argument, value):
     """Return a tuple of mappings, or None if nothing was given."""
     if value is None:
         return None
-    if not isinstance(value, (list, tuple)) or not all(isinstance(item, dict) for item in value):
+    if not isinstance(value, list | tuple) or not all(isinstance(item, dict) for item in value):
         raise BadArgument(argument, f"{value!r} is no list of mappings")
     return tuple(value)
 

@@ -56,7 +56,7 @@ class NoHostFits(VirtError):
 
 
 class ClaimRefused(VirtError):
-    """This host has no room for the VM, so another one may be tried."""
+    """The host has no room for the VM, so another one may be tried."""
 
     def __init__(self, name, reasons):
         super().__init__(f"this host cannot take {name!r}: {'; '.join(reasons)}")

@@ -18,7 +18,7 @@ def _is_still_there(handle, path):
 def _take(path, wait):
     """Return the open, locked file, or None if another process holds it."""
     while True:
-        handle = open(path, "a+", encoding="utf-8", opener=_private)
+        handle = open(path, "a+", encoding="utf-8", opener=_private)  # noqa: SIM115 (it is returned)
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
         except BlockingIOError:

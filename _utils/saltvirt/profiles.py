@@ -23,14 +23,14 @@ def entries(profile, what):
     """Return a profile as a list of ``{name: ..., ...}``, whichever way it was written."""
     if isinstance(profile, dict):
         profile = [{name: values} for name, values in profile.items()]
-    if not isinstance(profile, (list, tuple)):
+    if not isinstance(profile, list | tuple):
         raise BadArgument(what, f"a profile is a list or a mapping, not {profile!r}")
     out = []
     for entry in profile:
         if not isinstance(entry, dict):
             raise BadArgument(what, f"{entry!r} is no mapping")
         only = next(iter(entry.values())) if len(entry) == 1 else None
-        if "name" not in entry and isinstance(only, (dict, type(None))) and len(entry) == 1:
+        if "name" not in entry and isinstance(only, dict | None) and len(entry) == 1:
             out.append({"name": str(next(iter(entry))), **(only or {})})
         elif "name" in entry:
             out.append(dict(entry))

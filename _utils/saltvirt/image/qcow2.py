@@ -37,7 +37,7 @@ def _parse(raw, handle, path):
         raise ImageError(f"image {path} is truncated inside its qcow2 header")
     version, backing_at, backing_size, _bits, size, crypt = struct.unpack(">IQIIQI", raw[4:36])
     if version not in (2, 3):
-        raise ImageError(f"image {path} is qcow version {version}; convert it with qemu-img convert")
+        raise ImageError(f"image {path} is qcow version {version}; use qemu-img convert")
     features = 0
     if version == 3:
         if len(raw) < 104:

@@ -1,5 +1,6 @@
 """Where an image comes from, and how its bytes are brought to this host."""
 
+import contextvars
 import hashlib
 import json
 import os
@@ -92,7 +93,7 @@ def _salt_digest(source, saltenv, opts):
     if hashed.get("hash_type") != "sha256":
         raise ImageError(f"image {source}: the file server hashes with {hashed.get('hash_type')}; "
                          "set 'hash_type: sha256' on master and minion")  # fmt: skip
-    size = stat[6] if isinstance(stat, (list, tuple)) and len(stat) > 6 else None
+    size = stat[6] if isinstance(stat, list | tuple) and len(stat) > 6 else None
     return {"digest": hashed["hsum"], "size_bytes": size}
 
 
@@ -126,11 +127,12 @@ def _watched(path, total, say):
     done = threading.Event()
 
     def watch():
-        while not done.wait(0.5):
+        while not done.wait(0.3):
             if os.path.exists(path):
                 say(os.path.getsize(path), total)
 
-    thread = threading.Thread(target=watch, daemon=True)
+    # Salt's functions find their loader through context variables, which threads do not inherit.
+    thread = threading.Thread(target=contextvars.copy_context().run, args=(watch,), daemon=True)
     thread.start()
     try:
         yield

@@ -10,7 +10,6 @@ there after some seconds, KVM is not usable here.
 import contextlib
 import fcntl
 import json
-import os
 import tempfile
 import time
 from pathlib import Path
@@ -32,7 +31,7 @@ _CODE = bytes.fromhex(
 BOOT_SECTOR = _CODE + bytes(510 - len(_CODE)) + b"\x55\xaa"
 _TIMEOUT_S = 5
 _DOMAIN = """
-<domain type='kvm'><name>{name}</name><memory unit='MiB'>16</memory><vcpu>1</vcpu>
+<domain type='kvm'><name>salt-virt-kvm-proof</name><memory unit='MiB'>16</memory><vcpu>1</vcpu>
  <os><type arch='{arch}' machine='pc'>hvm</type><boot dev='hd'/></os><features><acpi/></features>
  <on_poweroff>destroy</on_poweroff><on_reboot>destroy</on_reboot><on_crash>destroy</on_crash>
  <devices><disk type='file' device='disk'><driver name='qemu' type='raw'/>
@@ -82,8 +81,7 @@ def _try(conn, arch):
         Path(folder).chmod(0o755)
         disk = Path(folder) / "boot-sector.raw"
         disk.write_bytes(BOOT_SECTOR)
-        name = f"salt-virt-kvm-proof-{os.getpid()}"
-        xml = _DOMAIN.format(name=name, arch=arch, disk=disk)
+        xml = _DOMAIN.format(arch=arch, disk=disk)
         flags = libvirt.VIR_DOMAIN_START_AUTODESTROY
         try:
             dom = conn.createXML(xml, flags)

@@ -95,12 +95,29 @@ def _fetch(context, deployment):
 
 
 def _obtain(context, saltenv, image, judge=gate.judge):
-    def say(done_bytes, total_bytes):
-        context.say("Fetching", done_bytes=done_bytes, total_bytes=total_bytes, image=image)
-
     return cache.obtain(
-        image, saltenv=saltenv, settings=context.settings, opts=context.opts, say=say, judge=judge
+        image,
+        saltenv=saltenv,
+        settings=context.settings,
+        opts=context.opts,
+        say=_Steps(context, image),
+        judge=judge,
     )
+
+
+class _Steps:
+    """Report a fetch at every tenth of it, or every 64 MiB if its size is not known."""
+
+    def __init__(self, context, image):
+        self._context, self._image, self._last = context, image, 0
+
+    def __call__(self, done_bytes, total_bytes):
+        step = 10 * done_bytes // total_bytes if total_bytes else done_bytes // (64 * MIB)
+        if step > self._last:
+            self._last = step
+            self._context.say(
+                "Fetching", done_bytes=done_bytes, total_bytes=total_bytes, image=self._image
+            )
 
 
 def _boot_files(context, deployment):

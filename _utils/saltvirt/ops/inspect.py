@@ -242,5 +242,5 @@ def console_tail(name, lines):
             handle.seek(max(0, path.stat().st_size - MIB))
             text = handle.read().decode(errors="replace")
     except OSError as exc:
-        raise VirtError(f"no console log of {name!r} on this host: {exc.strerror} ({path})") from exc
+        raise VirtError(f"no console log of {name!r}: {exc.strerror} ({path})") from exc
     return "\n".join(text.splitlines()[-lines:])

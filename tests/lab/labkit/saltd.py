@@ -16,7 +16,7 @@ cachedir: {dir}/cache
 sock_dir: {dir}/run
 pidfile: {dir}/master.pid
 log_file: {dir}/log
-log_level: warning
+log_level: error
 log_level_logfile: info
 key_logfile: {dir}/keylog
 worker_threads: 4
@@ -37,7 +37,7 @@ cachedir: {dir}/cache
 sock_dir: {dir}/run
 pidfile: {dir}/minion.pid
 log_file: {dir}/log
-log_level: warning
+log_level: error
 log_level_logfile: info
 acceptance_wait_time: 1
 random_reauth_delay: 1

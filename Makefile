@@ -1,0 +1,29 @@
+# Everything a newcomer types. Packages and Python environments are installed when missing.
+SALT ?= 3008
+NOX = tests/env nox -s
+
+demo:      ## a cloud of 3 hypervisors on this machine: deploy, show, remove
+	tests/demo
+
+test:      ## the whole test suite, fast tests first
+	tests/env pytest tests/unit tests/faces
+	tests/env pytest tests/loading
+	SALTVIRT_LAB_SALT=3008 tests/env pytest tests/cloud
+	SALTVIRT_LAB_SALT=3006 tests/env pytest tests/cloud -m both_salts
+
+unit:      ## no root, no daemon; under a minute
+	tests/env pytest tests/unit tests/faces
+
+lint:      ## style
+	tests/env ruff check .
+
+lab:       ## bring the lab up and leave it up
+	tests/lab/lab up --hosts 3
+
+bench:     ## figures beside named rivals, in one run
+	tests/env python tests/bench/run.py
+
+docs:      ## every page's links and options are checked; the pages are plain Markdown
+	tests/env pytest tests/faces -k docs
+
+.PHONY: demo test unit lint lab bench docs

@@ -1,0 +1,95 @@
+"""What users type is checked before anything else happens."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from saltvirt import arguments, units
+from saltvirt.errors import BadArgument
+
+
+@pytest.mark.parametrize(
+    "name", ["../x", "", " ", "a b", "x" * 300, "-x", ".x", "x/y", "a..b", "x.", "é", "a\nb", "x\0"]
+)
+def test_a_name_that_could_leave_its_folder_or_confuse_anyone_is_refused(name):
+    with pytest.raises(BadArgument) as refused:
+        arguments.vm_name(name)
+
+    assert str(refused.value).startswith("name: ")
+    assert "\n" not in str(refused.value)
+    assert len(str(refused.value)) < 200
+
+
+@pytest.mark.parametrize("name", [None, 7, ["x"], True])
+def test_a_name_that_is_no_text_is_refused(name):
+    with pytest.raises(BadArgument, match="is no text"):
+        arguments.vm_name(name)
+
+
+@pytest.mark.parametrize("name", ["a", "centos1", "web-1.example.org", "A_b", "9", "x" * 63])
+def test_usual_names_are_taken(name):
+    assert arguments.vm_name(name) == name
+
+
+@given(st.text(max_size=80))
+def test_no_name_that_is_taken_can_be_a_path(name):
+    try:
+        arguments.vm_name(name)
+    except BadArgument:
+        return
+
+    assert "/" not in name and "\0" not in name and ".." not in name and name.isascii()
+
+
+@pytest.mark.parametrize("cpu", [0, -1, "two", 1.5, None, True, "", "1e400", float("nan"), [1]])
+def test_a_number_of_cpus_that_is_none_is_refused_by_name(cpu):
+    with pytest.raises(BadArgument, match="^cpu: "):
+        arguments.vcpus(cpu)
+
+
+@pytest.mark.parametrize("mem", [0, -512, "lots", None, True, "", "12x", [], "0", "-1g"])
+def test_an_amount_of_memory_that_is_none_is_refused_by_name(mem):
+    with pytest.raises(BadArgument, match="^mem: "):
+        arguments.memory_mib(mem)
+
+
+@pytest.mark.parametrize(
+    ("mem", "mib"),
+    [(512, 512), ("512", 512), ("2g", 2048), ("512 MiB", 512), ({"boot": "1g"}, 1024),
+     ({"boot": 512, "max": "4g"}, 4096), (1024.0, 1024)],
+)  # fmt: skip
+def test_memory_is_mib_unless_a_unit_says_otherwise(mem, mib):
+    assert arguments.memory_mib(mem) == mib
+
+
+def test_a_mapping_of_cpus_counts_with_its_maximum():
+    assert arguments.vcpus({"maximum": 4, "current": 2}) == 4
+    with pytest.raises(BadArgument, match="maximum"):
+        arguments.vcpus({"current": 2})
+
+
+def test_an_unknown_keyword_is_named_with_the_nearest_known_one():
+    with pytest.raises(BadArgument, match="'enable_qcw'.*did you mean 'enable_qcow'"):
+        arguments.refuse_unknown(["enable_qcw"], ["enable_qcow", "image"], "virt.init")
+
+
+def test_what_salt_adds_to_a_call_is_no_unknown_keyword():
+    arguments.refuse_unknown(["__pub_jid"], ["image"], "virt.init")
+
+
+@pytest.mark.parametrize(
+    ("size", "expected"),
+    [(1, 2**20), ("1 MiB", 2**20), ("4g", 4 * 2**30), ("4GB", 4 * 10**9), ("1k", 1024),
+     ("1.5g", 3 * 2**29), ("10b", 10), ("2TiB", 2 * 2**40)],
+)  # fmt: skip
+def test_sizes_with_and_without_units(size, expected):
+    assert units.size_bytes(size) == expected
+
+
+@pytest.mark.parametrize("size", ["", "g", "-1", "1 parsec", True, None, {}, "1g1"])
+def test_what_is_no_size_is_refused(size):
+    with pytest.raises(BadArgument, match="is no size"):
+        units.size_bytes(size, "disk")
+
+
+def test_sizes_read_as_people_write_them():
+    assert [units.human(n) for n in (0, 1023, 2**20, 2 * 2**30)] == ["0B", "1023B", "1.0M", "2.0G"]

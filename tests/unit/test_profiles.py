@@ -1,0 +1,119 @@
+"""NIC and disk profiles in all their spellings."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from saltvirt import profiles
+from saltvirt.errors import BadArgument
+
+SPELLINGS = {
+    "list of names": [{"eth0": {"bridge": "br1", "model": "e1000"}}],
+    "list with name": [{"name": "eth0", "bridge": "br1", "model": "e1000"}],
+    "mapping": {"eth0": {"bridge": "br1", "model": "e1000"}},
+    "type and source": [{"name": "eth0", "type": "bridge", "source": "br1", "model": "e1000"}],
+}
+
+
+@pytest.mark.parametrize("profile", SPELLINGS.values(), ids=SPELLINGS)
+def test_the_four_spellings_of_a_nic_profile_mean_the_same(profile):
+    (nic,) = profiles.nics("vm", {"lan": profile}, "lan", None)
+
+    assert (nic.name, nic.type, nic.source, nic.model) == ("eth0", "bridge", "br1", "e1000")
+
+
+def test_without_configuration_there_is_one_virtio_nic_on_br0():
+    (nic,) = profiles.nics("vm", {}, "default", None)
+
+    assert (nic.name, nic.type, nic.source, nic.model) == ("eth0", "bridge", "br0", "virtio")
+
+
+def test_interfaces_override_the_profile_by_name_and_add_to_it():
+    nics = profiles.nics("vm", {}, "default", [{"name": "eth0", "source": "br9"},
+                                               {"name": "eth1", "network": "net0"}])  # fmt: skip
+
+    assert [(n.name, n.type, n.source) for n in nics] == [
+        ("eth0", "bridge", "br9"), ("eth1", "network", "net0")]  # fmt: skip
+
+
+@given(st.text(min_size=1), st.text(min_size=1))
+def test_macs_are_stable_unicast_and_locally_administered(vm, nic):
+    mac = profiles.mac_for(vm, nic)
+
+    first = int(mac[:2], 16)
+    assert mac == profiles.mac_for(vm, nic)
+    assert first & 2 and not first & 1
+
+
+def test_macs_of_a_thousand_vms_differ():
+    assert len({profiles.mac_for(f"vm{n}", "eth0") for n in range(1000)}) == 1000
+
+
+@pytest.mark.parametrize(
+    ("entry", "why"),
+    [
+        ({"name": "eth0", "type": "carrier-pigeon"}, "carrier-pigeon"),
+        ({"name": "eth0", "mac": "01:00:00:00:00:01"}, "no unicast MAC"),
+        ({"name": "eth0", "mac": "nonsense"}, "no unicast MAC"),
+        ({"name": "eth0", "bandwith": 7}, "bandwith"),
+        ({"name": "eth1", "type": "network"}, "no source"),
+        ({"bridge": "br0", "model": "virtio"}, "no 'name'"),
+    ],
+)
+def test_a_bad_interface_is_refused_with_its_name(entry, why):
+    with pytest.raises(BadArgument, match=why):
+        profiles.nics("vm", {}, "default", [entry])
+
+
+def test_an_unknown_profile_is_refused_with_those_there_are():
+    with pytest.raises(BadArgument, match="no profile 'dmz'.*default, lan"):
+        profiles.nics("vm", {"lan": []}, "dmz", None)
+
+
+def test_the_image_becomes_the_first_disk_that_is_empty():
+    extra = [{"name": "iso", "device": "cdrom", "source_file": "/x.iso"},
+             {"name": "data", "size": 100}]  # fmt: skip
+
+    system, iso, data = profiles.disks({}, "default", extra, "salt://a.img")
+
+    assert (system.image, system.size_mib, system.target) == ("salt://a.img", 8192, "vda")
+    assert (iso.image, iso.device, iso.target) == (None, "cdrom", "hda")
+    assert (data.image, data.size_mib, data.target) == (None, 100, "vdb")
+
+
+def test_an_image_no_disk_can_take_is_an_error_and_never_ignored():
+    with pytest.raises(BadArgument, match="^image: "):
+        profiles.disks({}, None, None, "salt://a.img")
+
+
+def test_only_a_size_somebody_asked_for_can_be_too_small_for_an_image():
+    (implied,) = profiles.disks({}, "default", None, "salt://a")
+    (asked,) = profiles.disks({}, "default", [{"name": "system", "size": 10}], "salt://a")
+
+    assert (implied.is_sized_by_user, asked.is_sized_by_user) == (False, True)
+
+
+@pytest.mark.parametrize(
+    ("entry", "why"),
+    [
+        ({"name": "../../etc/x", "size": 1}, "use letters"),
+        ({"name": "d", "size": 0}, "at least 1 MiB"),
+        ({"name": "d", "size": "big"}, "is no size"),
+        ({"name": "d", "size": 1, "model": "punchcard"}, "punchcard"),
+        ({"name": "d", "size": 1, "device": "tape"}, "tape"),
+        ({"name": "d", "size": 1, "sparse_volume": True}, "bhyve"),
+        ({"name": "d", "source_file": "relative.qcow2"}, "no absolute path"),
+        ({"name": "d", "sise": 1}, "did you mean 'size'"),
+    ],
+)
+def test_a_bad_disk_is_refused(entry, why):
+    with pytest.raises(BadArgument, match=why):
+        profiles.disks({}, "default", [entry], None)
+
+
+def test_profiles_are_shown_in_the_old_shape():
+    shown = profiles.describe({}, {})
+
+    assert shown["nic"]["default"] == [
+        {"name": "eth0", "type": "bridge", "source": "br0", "model": "virtio"}]  # fmt: skip
+    assert shown["disk"]["default"] == [
+        {"name": "system", "size": 8192, "device": "disk", "model": "virtio"}]  # fmt: skip

@@ -1,0 +1,131 @@
+"""A call of virt.init means one VM, and every keyword of it is looked at."""
+
+import pytest
+from saltvirt import config, spec
+from saltvirt.errors import BadArgument, BadConfig
+from saltvirt.xml import graphics
+
+HOST = config.HostSettings()
+
+
+def meant(*args, **given):
+    """Return what a call means."""
+    name, cpu, mem, *rest = args or ("vm", 1, 128)
+    if rest:
+        given["nic"] = rest[0]
+    return spec.deployment(HOST, name, cpu, mem, given)
+
+
+def test_the_seeds_positional_image_is_an_image():
+    deployment = meant("centos1", 2, 512, "salt://centos.img")
+
+    assert deployment.vm.disks[0].image == "salt://centos.img"
+    assert deployment.vm.nics[0].source == "br0"
+    assert deployment.is_seeded
+
+
+def test_the_old_positional_nic_profile_is_still_one():
+    with pytest.raises(BadArgument, match="no profile 'dmz'"):
+        meant("centos1", 2, 512, "dmz")
+
+
+def test_an_image_given_twice_is_refused():
+    with pytest.raises(BadArgument, match="given twice"):
+        meant("vm", 1, 128, "salt://a", image="salt://b")
+
+
+@pytest.mark.parametrize("image", ["centos.img", 7, ""])
+def test_an_image_that_is_no_source_is_refused(image):
+    with pytest.raises(BadArgument, match="^image"):
+        meant(image=image)
+
+
+@pytest.mark.parametrize("keyword", ["imaeg", "enable_qcow2", "ram", "vnc"])
+def test_an_unknown_keyword_is_never_swallowed(keyword):
+    with pytest.raises(BadArgument, match=f"no argument '{keyword}'"):
+        meant(**{keyword: True})
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        ({"start": "yes"}, "start"),
+        ({"seed": 1}, "seed"),
+        ({"boot": "efi"}, "boot"),
+        ({"boot": {"cmdline": "quiet"}}, "needs 'kernel'"),
+        ({"boot": {"loader": "/x"}}, "go together"),
+        ({"boot": {"efi": True, "loader": "/x", "nvram": "/y"}}, "finds its own"),
+        ({"boot_dev": "floppynet"}, "boot_dev"),
+        ({"graphics": "vnc"}, "graphics"),
+        ({"hypervisor": "xen"}, "hypervisor"),
+        ({"serials": "pty"}, "serials"),
+        ({"numatune": []}, "numatune"),
+        ({"enable_qcow": "maybe"}, "enable_qcow"),
+        ({"config": "master"}, "config"),
+    ],
+)
+def test_a_bad_value_is_refused_by_the_name_of_its_keyword(given, why):
+    with pytest.raises(BadArgument, match=why):
+        meant(**given)
+
+
+def test_vnc_listens_on_loopback_unless_the_open_port_is_asked_for():
+    asked = config.HostSettings(vnc={"listen": "0.0.0.0"})
+
+    closed = meant(enable_vnc=True).vm.graphics
+    opened = spec.deployment(asked, "vm", 1, 128, {"enable_vnc": True}).vm.graphics
+
+    assert closed["listen"]["address"] == "127.0.0.1"
+    assert opened["listen"]["address"] == "0.0.0.0"
+    assert meant().vm.graphics is None
+
+
+def test_a_vnc_password_that_the_protocol_would_cut_is_refused():
+    with pytest.raises(BadArgument, match="8 characters"):
+        graphics.elements(graphics.vnc({"password": "correct horse"}))
+
+
+def test_what_a_host_must_have_follows_from_the_vm():
+    vm = meant(interfaces=[{"name": "eth1", "network": "n"}], anti_affinity="db,web").vm
+
+    need = spec.need(vm)
+
+    assert (need.bridges, need.networks) == (("br0",), ("n",))
+    assert (need.vcpus, need.memory_mib, need.disk_mib) == (1, 128, 8192)
+    assert need.anti_affinity == ("db", "web")
+
+
+def test_the_master_names_profiles_and_leaves_their_meaning_to_the_hosts():
+    given = {"nic": "dmz", "disk": "big", "image": "salt://x",
+             "disks": [{"name": "data", "size": "1g"}]}  # fmt: skip
+
+    need = spec.need_from_master("vm", {"maximum": 2, "features": {"avx": "require"}}, "1g", given)
+
+    assert (need.nic_profile, need.disk_profile, need.disk_mib) == ("dmz", "big", 1024)
+    assert (need.vcpus, need.memory_mib, need.cpu_features) == (2, 1024, ("avx",))
+
+
+def test_configuration_wins_over_grains_and_grains_over_pillar():
+    opts, grains, pillar = ({"virt": {"images": "/a"}}, {"virt": {"images": "/b", "cpu_ratio": 2}},
+                            {"virt.cpu_ratio": 3, "virt": {"reserve_mib": 7}})  # fmt: skip
+
+    settings = config.host_settings(opts, pillar, grains)
+
+    assert (settings.images, settings.cpu_ratio, settings.reserve_mib) == ("/a", 2.0, 7)
+
+
+@pytest.mark.parametrize(
+    ("virt", "why"),
+    [({"images": "relative"}, "images"), ({"cpu_ratio": "many"}, "cpu_ratio"),
+     ({"reserve_mib": -1}, "reserve_mib"), ({"nic": ["x"]}, "nic"), ({"console_log": 3}, "console")],
+)  # fmt: skip
+def test_a_bad_option_is_named(virt, why):
+    with pytest.raises(BadConfig, match=f"virt:{why}"):
+        config.host_settings({"virt": virt})
+
+
+def test_a_password_is_never_shown():
+    settings = config.host_settings({}, username="u", password="s3cret")
+
+    assert settings.password == "s3cret"
+    assert "s3cret" not in repr(settings)
