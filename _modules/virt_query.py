@@ -7,11 +7,10 @@ Look at this hypervisor and its VMs; nothing is changed.
 ``virt:connection:uri`` and ``virt:connection:auth``.
 """
 
-from saltvirt import arguments, config, profiles
+from saltvirt import config, profiles
 from saltvirt.errors import HostUnreachable
-from saltvirt.kvm import connect, host, lifecycle, query
+from saltvirt.kvm import connect, host, query
 from saltvirt.ops import inspect
-from saltvirt.xml import read
 
 __virtualname__ = "virt"
 
@@ -222,122 +221,6 @@ def freemem(**kwargs):
     return full_info(**kwargs)["freemem"]
 
 
-def _root(conn, name):
-    return read.domain(lifecycle.xml(conn, name))
-
-
-def get_xml(vm_, **kwargs):
-    """
-    Return a VM's XML as libvirt has it, without secrets.
-
-    vm_
-        The VM's name.
-
-    CLI Example:
-
-    .. code-block:: bash
-
-        salt hyper1 virt.get_xml centos1
-    """
-    with _reading("virt.get_xml", kwargs) as conn:
-        return lifecycle.xml(conn, vm_)
-
-
-def get_disks(vm_, **kwargs):
-    """
-    Return a VM's disks.
-
-    vm_
-        The VM's name.
-
-    Returns ``{target: {file, type, "file format", "virtual size", "disk size", "backing file"}}``;
-    sizes in bytes.
-
-    CLI Example:
-
-    .. code-block:: bash
-
-        salt hyper1 virt.get_disks centos1
-    """
-    return vm_info(vm_, **kwargs)[vm_]["disks"]
-
-
-def get_nics(vm_, **kwargs):
-    """
-    Return a VM's network interfaces.
-
-    vm_
-        The VM's name.
-
-    Returns ``{mac: {type, mac, source, model, address}}``.
-
-    CLI Example:
-
-    .. code-block:: bash
-
-        salt hyper1 virt.get_nics centos1
-    """
-    with _reading("virt.get_nics", kwargs) as conn:
-        return read.nics(_root(conn, vm_))
-
-
-def get_macs(vm_, **kwargs):
-    """
-    Return the MAC addresses of a VM.
-
-    vm_
-        The VM's name.
-
-    Returns a list of addresses.
-
-    CLI Example:
-
-    .. code-block:: bash
-
-        salt hyper1 virt.get_macs centos1
-    """
-    with _reading("virt.get_macs", kwargs) as conn:
-        return read.macs(_root(conn, vm_))
-
-
-def get_graphics(vm_, **kwargs):
-    """
-    Return a VM's display.
-
-    vm_
-        The VM's name.
-
-    Returns ``{autoport, keymap, listen, port, type}``, each ``"None"`` if there is none.
-
-    CLI Example:
-
-    .. code-block:: bash
-
-        salt hyper1 virt.get_graphics centos1
-    """
-    with _reading("virt.get_graphics", kwargs) as conn:
-        return read.graphics(_root(conn, vm_))
-
-
-def get_loader(vm_, **kwargs):
-    """
-    Return a VM's firmware.
-
-    vm_
-        The VM's name.
-
-    Returns ``{path: str}`` with the loader's attributes; ``"None"`` for the built-in BIOS.
-
-    CLI Example:
-
-    .. code-block:: bash
-
-        salt hyper1 virt.get_loader centos1
-    """
-    with _reading("virt.get_loader", kwargs) as conn:
-        return read.loader(_root(conn, vm_))
-
-
 def get_profiles(hypervisor=None, **kwargs):
     """
     Return the NIC and disk profiles of this host, the built-in ones included.
@@ -400,24 +283,3 @@ def get_hypervisor():
     settings = _settings("virt.get_hypervisor", {})
     with connect.opened(settings, readonly=False) as conn:
         return inspect.domain_types(conn, settings, host.capabilities(conn))["default"]
-
-
-def console_log(vm_, lines=20):
-    """
-    Return the end of a VM's serial console.
-
-    vm_
-        The VM's name.
-    lines
-        How many lines at most. Defaults to 20.
-
-    Returns the text. Fails if the VM's console is not logged (``virt:console_log``).
-
-    CLI Example:
-
-    .. code-block:: bash
-
-        salt hyper1 virt.console_log centos1
-    """
-    name, count = arguments.vm_name(vm_), arguments.whole("lines", lines, most=10000)
-    return inspect.console_tail(name, count)

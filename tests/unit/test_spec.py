@@ -117,7 +117,8 @@ def test_configuration_wins_over_grains_and_grains_over_pillar():
 @pytest.mark.parametrize(
     ("virt", "why"),
     [({"images": "relative"}, "images"), ({"cpu_ratio": "many"}, "cpu_ratio"),
-     ({"reserve_mib": -1}, "reserve_mib"), ({"nic": ["x"]}, "nic"), ({"console_log": 3}, "console")],
+     ({"reserve_mib": -1}, "reserve_mib"), ({"nic": ["x"]}, "nic"),
+     ({"console_log": 3}, "console")],
 )  # fmt: skip
 def test_a_bad_option_is_named(virt, why):
     with pytest.raises(BadConfig, match=f"virt:{why}"):

@@ -16,6 +16,7 @@ PACKAGES = {
     "libvirt-daemon": "libvirtd itself",
     "libvirt-daemon-system": "its configuration",
     "libvirt-clients": "virsh and virt-xml-validate",
+    "libxml2-utils": "xmllint, which virt-xml-validate calls",
     "libvirt-dev": "to build libvirt-python",
     "qemu-system-x86": "the emulator",
     "qemu-utils": "qemu-img",

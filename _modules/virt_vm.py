@@ -1,0 +1,161 @@
+"""
+Look at one VM of this hypervisor; nothing is changed.
+
+.. versionadded:: 1.0.0
+"""
+
+from saltvirt import arguments, config
+from saltvirt.kvm import connect, lifecycle
+from saltvirt.ops import inspect
+from saltvirt.xml import read
+
+__virtualname__ = "virt"
+
+
+def __virtual__():
+    """Load only where libvirt's Python module is; say what is missing otherwise."""
+    missing = connect.why_missing()
+    return (False, missing) if missing else __virtualname__
+
+
+def _reading(function, given):
+    override = config.connection(function, given)
+    return connect.opened(config.host_settings(__opts__, __pillar__, __grains__, **override))
+
+
+def _root(conn, name):
+    return read.domain(lifecycle.xml(conn, name))
+
+
+def get_xml(vm_, **kwargs):
+    """
+    Return a VM's XML as libvirt has it, without secrets.
+
+    vm_
+        The VM's name.
+
+    CLI Example:
+
+    .. code-block:: bash
+
+        salt hyper1 virt.get_xml centos1
+    """
+    with _reading("virt.get_xml", kwargs) as conn:
+        return lifecycle.xml(conn, vm_)
+
+
+def get_disks(vm_, **kwargs):
+    """
+    Return a VM's disks.
+
+    vm_
+        The VM's name.
+
+    Returns ``{target: {file, type, "file format", "virtual size", "disk size", "backing file"}}``;
+    sizes in bytes.
+
+    CLI Example:
+
+    .. code-block:: bash
+
+        salt hyper1 virt.get_disks centos1
+    """
+    with _reading("virt.get_disks", kwargs) as conn:
+        return inspect.vm_info(conn, vm_)[vm_]["disks"]
+
+
+def get_nics(vm_, **kwargs):
+    """
+    Return a VM's network interfaces.
+
+    vm_
+        The VM's name.
+
+    Returns ``{mac: {type, mac, source, model, address}}``.
+
+    CLI Example:
+
+    .. code-block:: bash
+
+        salt hyper1 virt.get_nics centos1
+    """
+    with _reading("virt.get_nics", kwargs) as conn:
+        return read.nics(_root(conn, vm_))
+
+
+def get_macs(vm_, **kwargs):
+    """
+    Return the MAC addresses of a VM.
+
+    vm_
+        The VM's name.
+
+    Returns a list of addresses.
+
+    CLI Example:
+
+    .. code-block:: bash
+
+        salt hyper1 virt.get_macs centos1
+    """
+    with _reading("virt.get_macs", kwargs) as conn:
+        return read.macs(_root(conn, vm_))
+
+
+def get_graphics(vm_, **kwargs):
+    """
+    Return a VM's display.
+
+    vm_
+        The VM's name.
+
+    Returns ``{autoport, keymap, listen, port, type}``, each ``"None"`` if there is none.
+
+    CLI Example:
+
+    .. code-block:: bash
+
+        salt hyper1 virt.get_graphics centos1
+    """
+    with _reading("virt.get_graphics", kwargs) as conn:
+        return read.graphics(_root(conn, vm_))
+
+
+def get_loader(vm_, **kwargs):
+    """
+    Return a VM's firmware.
+
+    vm_
+        The VM's name.
+
+    Returns ``{path: str}`` with the loader's attributes; ``"None"`` for the built-in BIOS.
+
+    CLI Example:
+
+    .. code-block:: bash
+
+        salt hyper1 virt.get_loader centos1
+    """
+    with _reading("virt.get_loader", kwargs) as conn:
+        return read.loader(_root(conn, vm_))
+
+
+def console_log(vm_, lines=20):
+    """
+    Return the end of a VM's serial console.
+
+    vm_
+        The VM's name.
+    lines
+        How many lines at most. Defaults to 20.
+
+    Returns the text. Fails if the VM's console is not logged (``virt:console_log``).
+
+    CLI Example:
+
+    .. code-block:: bash
+
+        salt hyper1 virt.console_log centos1
+    """
+    name, count = arguments.vm_name(vm_), arguments.whole("lines", lines, most=10000)
+    return inspect.console_tail(name, count)

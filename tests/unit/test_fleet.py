@@ -1,0 +1,161 @@
+"""The master's side that needs no master: replies, reports, progress, keys, the journal."""
+
+import multiprocessing
+
+import pytest
+import salt.config
+from saltvirt import compat
+from saltvirt.errors import BadArgument, NameTaken
+from saltvirt.fleet import deploy, journal, keys, minions, progress, report
+from saltvirt.model import Verdict
+
+
+@pytest.mark.parametrize(
+    ("error", "short"),
+    [
+        ("Error running 'virt.init': no room", "no room"),
+        ("ERROR: Error running 'virt.purge': no VM", "ERROR: Error running 'virt.purge': no VM"),
+        ("Traceback (most recent call last):\n  File x\nKeyError: 'a'", "KeyError: 'a'"),
+        ("'virt.x' is not available.", "'virt.x' is not available."),
+        ("", ""),
+    ],
+)
+def test_a_minions_error_loses_salts_wrapping(error, short):
+    text = minions._short(error)
+
+    assert text == short or short.endswith(text)
+
+
+def test_a_reply_is_what_its_exit_code_says():
+    good = minions._reply({"id": "h", "return": {"a": 1}, "retcode": 0})
+    bad = minions._reply({"id": "h", "return": {"error": "x"}, "retcode": 1})
+
+    assert (good.ok, good.value) == (True, {"a": 1})
+    assert (bad.ok, bad.value, bad.missing) == (False, {"error": "x"}, False)
+    assert not minions.Reply(minion="h", missing=True).ok
+
+
+@pytest.mark.parametrize(
+    ("stage", "figures", "line"),
+    [
+        ("Fetching", {"done_bytes": 40, "total_bytes": 100}, "vm: Fetching 40 % of 100B"),
+        ("Fetching", {"done_bytes": 2**20, "total_bytes": None}, "vm: Fetching 1.0M"),
+        ("Placing", {"detail": "on hyper1"}, "vm: Placing (on hyper1)"),
+        ("Starting", {}, "vm: Starting"),
+    ],
+)
+def test_progress_reads_as_one_line(stage, figures, line):
+    assert progress.text("vm", stage, figures) == line
+
+
+__context__ = {}
+
+
+@report.reported
+def face(name, count=1):
+    """Stand for a runner function."""
+    if count == 0:
+        raise BadArgument("count", "0 is out of range")
+    return {name: count}
+
+
+def test_a_runner_that_fails_says_so_in_one_line_and_a_code():
+    __context__.clear()
+
+    assert face("a", __pub_user="root") == {"a": 1}
+    assert __context__ == {}
+    assert face("a", count=0) == {
+        "outputter": "virt_plan",
+        "data": {"error": "count: 0 is out of range", "retcode": 1},
+    }
+    assert __context__ == {"retcode": 1}
+
+
+@pytest.mark.parametrize(("args", "kwargs"), [((), {}), (("a", 1, 2), {}), (("a",), {"cuont": 2})])
+def test_wrong_arguments_of_a_runner_are_an_error_not_a_help_page(args, kwargs):
+    answer = face(*args, **kwargs)["data"]
+
+    assert answer["retcode"] == 1
+    assert answer["error"].startswith("virt.face: ")
+    assert "salt-run -d virt.face" in answer["error"]
+
+
+@pytest.fixture
+def opts(tmp_path):
+    """Options of a master whose folders are the test's."""
+    opts = salt.config.master_config(None)
+    opts.update(
+        pki_dir=str(tmp_path / "pki"), cachedir=str(tmp_path / "cache"),
+        sock_dir=str(tmp_path / "run"), root_dir=str(tmp_path),
+    )  # fmt: skip
+    for folder in ("minions", "minions_pre", "minions_rejected", "minions_denied"):
+        (tmp_path / "pki" / folder).mkdir(parents=True)
+    (tmp_path / "cache").mkdir()
+    return opts
+
+
+def test_a_key_is_accepted_for_one_id_and_taken_back(opts):
+    public, private = keys.generate()
+    store = compat.KeyStore(opts)
+
+    keys.accept(opts, "vm1", public)
+
+    assert store.read("vm1") == ("accepted", public)
+    assert store.read("vm2") == (None, None)
+    with pytest.raises(NameTaken, match="'vm1' is accepted"):
+        keys.refuse_taken(opts, "vm1")
+    keys.discard(opts, "vm1", keys.generate()[0])
+    assert store.read("vm1")[0] == "accepted"
+    keys.discard(opts, "vm1", public)
+    assert store.read("vm1") == (None, None)
+    assert "PRIVATE" in private
+
+
+def test_a_key_that_waits_under_the_id_of_a_new_vm_does_not_win(opts):
+    squatter, ours = keys.generate()[0], keys.generate()[0]
+    store = compat.KeyStore(opts)
+    store._cache.store("keys", "vm1", {"pub": squatter, "state": "pending"})
+
+    keys.refuse_taken(opts, "vm1")
+    keys.accept(opts, "vm1", ours)
+
+    assert store.read("vm1") == ("accepted", ours)
+
+
+def die_holding(opts, public):
+    """Deploy half-way, then end without a word."""
+    import os
+
+    with journal.opened(opts, "vm1") as entry:
+        entry.note({"name": "vm1", "public_key": public})
+        keys.accept(opts, "vm1", public)
+        os._exit(9)
+
+
+def test_the_key_of_a_deployment_that_was_killed_is_taken_back_by_the_next(opts):
+    public = keys.generate()[0]
+    process = multiprocessing.get_context("fork").Process(target=die_holding, args=(opts, public))
+    process.start()
+    process.join()
+    assert compat.KeyStore(opts).read("vm1")[0] == "accepted"
+
+    with journal.opened(opts, "vm1"):
+        assert compat.KeyStore(opts).read("vm1") == (None, None)
+
+
+def test_two_deployments_of_one_name_do_not_go_together(opts):
+    with (
+        journal.opened(opts, "vm1"),
+        pytest.raises(NameTaken, match="by another salt-run"),
+        journal.opened(opts, "vm1"),
+    ):
+        pass
+
+
+def test_the_table_of_a_deployment_says_why_not():
+    table = deploy.table([Verdict(host="a", score=0.5), Verdict(host="b", reasons=("full",))])
+
+    assert table == {
+        "a": {"fits": True, "score": 0.5, "reasons": []},
+        "b": {"fits": False, "score": 0.0, "reasons": ["full"]},
+    }

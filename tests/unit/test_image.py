@@ -1,0 +1,351 @@
+"""Images: judged before anything opens them, kept once per content, cloned without loss."""
+
+import http.server
+import json
+import os
+import subprocess
+import threading
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from saltvirt.config import HostSettings
+from saltvirt.errors import BadArgument, ImageError, StorageError
+from saltvirt.image import cache, clone, gate, qcow2, source
+from saltvirt.model import Disk
+from saltvirt.units import MIB
+
+DISK = Disk(name="system", target="vda", size_mib=64)
+
+
+def qemu_img(*words):
+    """Run qemu-img, as an attacker or a user would have."""
+    subprocess.run(["qemu-img", *map(str, words)], check=True, capture_output=True)
+
+
+@pytest.fixture
+def image(tmp_path):
+    """A good qcow2 image with something in it."""
+    raw, path = tmp_path / "data.raw", tmp_path / "good.qcow2"
+    raw.write_bytes(b"\xeb\x3c" + os.urandom(100_000).ljust(MIB, b"\0"))
+    qemu_img("convert", "-f", "raw", "-O", "qcow2", raw, path)
+    return path
+
+
+@pytest.fixture
+def raw_disk(tmp_path):
+    """A raw disk: a boot sector and holes."""
+    path = tmp_path / "disk.raw"
+    with path.open("wb") as handle:
+        handle.write(bytes(510) + b"\x55\xaa")
+        handle.truncate(8 * MIB)
+        handle.seek(5 * MIB)
+        handle.write(b"end")
+    return path
+
+
+def test_a_good_image_is_what_it_is(image, raw_disk):
+    assert (gate.judge(image).format, gate.judge(image).size_bytes) == ("qcow2", MIB + 512)
+    assert (gate.judge(raw_disk).format, gate.judge(raw_disk).size_bytes) == ("raw", 8 * MIB)
+
+
+def test_an_image_that_names_another_file_of_the_host_is_never_followed(tmp_path, image):
+    evil, linked = tmp_path / "evil.qcow2", tmp_path / "linked.qcow2"
+    qemu_img("create", "-f", "qcow2", "-u", "-b", "/etc/shadow", "-F", "raw", evil, "1M")
+    qemu_img("create", "-f", "qcow2", "-b", image, "-F", "qcow2", linked)
+
+    for path in (evil, linked):
+        with pytest.raises(ImageError, match="names a backing file .* never followed"):
+            gate.judge(path)
+
+
+def test_an_image_with_an_external_data_file_is_refused(tmp_path):
+    path = tmp_path / "data-file.qcow2"
+    qemu_img("create", "-f", "qcow2", "-o", f"data_file={tmp_path / 'secret'}", path, "1M")
+
+    with pytest.raises(ImageError, match="external data file"):
+        gate.judge(path)
+
+
+def test_a_truncated_image_is_refused(image, raw_disk):
+    with image.open("r+b") as handle:
+        handle.truncate(image.stat().st_size // 2)
+
+    with pytest.raises(ImageError, match=r"truncated|damaged"):
+        gate.judge(image)
+
+
+def test_a_raw_disk_whose_partitions_reach_past_its_end_is_refused(tmp_path):
+    path = tmp_path / "disk.raw"
+    entry = b"\x80\0\0\0\x83\0\0\0" + (2048).to_bytes(4, "little") + (10**6).to_bytes(4, "little")
+    path.write_bytes((bytes(446) + entry + bytes(48) + b"\x55\xaa").ljust(MIB, b"\0"))
+
+    with pytest.raises(ImageError, match="truncated: its partitions end"):
+        gate.judge(path)
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        (b"#!/bin/sh\necho hello\n" * 100, "not a disk image"),
+        (b"", "not a disk image"),
+        (b"\x1f\x8b" + bytes(1000), "is gzip"),
+        (b"KDMV" + bytes(1000), "is VMDK"),
+        (b"QFI\xfb" + bytes(10), "truncated inside its qcow2 header"),
+        (b"QFI\xfb\0\0\0\x09" + bytes(200), "qcow version 9"),
+    ],
+)
+def test_what_is_no_disk_image_is_refused_with_its_kind(tmp_path, content, why):
+    path = tmp_path / "x.img"
+    path.write_bytes(content)
+
+    with pytest.raises(ImageError, match=why):
+        gate.judge(path)
+
+
+def test_what_is_no_file_is_refused(tmp_path):
+    with pytest.raises(ImageError, match="does not exist"):
+        gate.judge(tmp_path / "missing")
+    with pytest.raises(ImageError, match="no regular file"):
+        gate.judge(tmp_path)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.binary(max_size=2048), st.booleans())
+def test_no_bytes_make_the_header_reader_fail_otherwise(tmp_path_factory, data, with_magic):
+    path = tmp_path_factory.mktemp("fuzz") / "x"
+    path.write_bytes((b"QFI\xfb" if with_magic else b"") + data)
+
+    try:
+        qcow2.read(path)
+    except ImageError as refused:
+        assert "\n" not in str(refused)
+
+
+def test_the_header_agrees_with_qemu_img(tmp_path, image):
+    overlay = tmp_path / "o.qcow2"
+    qemu_img("create", "-f", "qcow2", "-b", image, "-F", "qcow2", overlay, "3M")
+    info = json.loads(subprocess.check_output(["qemu-img", "info", "--output=json", overlay]))
+
+    header = qcow2.read(overlay)
+
+    assert header.size_bytes == info["virtual-size"] == 3 * MIB
+    assert header.backing_file == info["backing-filename"]
+
+
+@pytest.mark.parametrize("enable_qcow", [True, False, None])
+def test_a_clone_reads_as_its_image_and_has_the_profiles_size(tmp_path, image, enable_qcow):
+    base, path = gate.judge(image), tmp_path / "clone"
+
+    how = clone.plan(DISK, base, enable_qcow)
+    clone.make(base, path, how)
+
+    assert how["is_overlay"] == (enable_qcow is not False)
+    assert qcow2.read(path).size_bytes == 64 * MIB
+    assert path.stat().st_mode & 0o777 == 0o600
+    qemu_img("convert", "-O", "raw", path, tmp_path / "now.raw")
+    qemu_img("convert", "-O", "raw", image, tmp_path / "was.raw")
+    was = (tmp_path / "was.raw").read_bytes()
+    assert (tmp_path / "now.raw").read_bytes()[: len(was)] == was
+
+
+def test_a_raw_copy_keeps_its_holes(tmp_path, raw_disk):
+    base, path = gate.judge(raw_disk), tmp_path / "copy.raw"
+
+    clone.make(base, path, clone.plan(DISK, base, None))
+
+    assert path.read_bytes()[: 8 * MIB] == raw_disk.read_bytes()
+    assert path.stat().st_size == 64 * MIB
+    assert path.stat().st_blocks * 512 < MIB
+
+
+def test_a_raw_image_can_be_the_base_of_an_overlay(tmp_path, raw_disk):
+    base, path = gate.judge(raw_disk), tmp_path / "o.qcow2"
+
+    clone.make(base, path, clone.plan(DISK, base, True))
+
+    assert qcow2.read(path).backing_file == str(raw_disk)
+
+
+def test_a_disk_is_never_shrunk(image):
+    base = replace(gate.judge(image), size_bytes=100 * MIB)
+    asked = replace(DISK, is_sized_by_user=True)
+
+    assert clone.plan(DISK, base, None)["size_bytes"] == 100 * MIB
+    with pytest.raises(BadArgument, match="never shrunk"):
+        clone.plan(asked, base, None)
+
+
+def test_contradictions_are_refused(image):
+    base = gate.judge(image)
+
+    with pytest.raises(BadArgument, match="overlay is always qcow2"):
+        clone.plan(replace(DISK, format="raw"), base, True)
+    with pytest.raises(BadArgument, match="vmdk"):
+        clone.plan(replace(DISK, format="vmdk"), base, None)
+
+
+def test_a_disk_that_cannot_be_written_leaves_nothing(tmp_path, image):
+    path = tmp_path / "no-such-folder" / "disk"
+
+    with pytest.raises(StorageError, match="cannot create disk"):
+        clone.make(gate.judge(image), path, clone.plan(DISK, gate.judge(image), None))
+
+    assert not path.exists()
+
+
+@pytest.fixture
+def host(tmp_path):
+    """Settings of a host whose folders are the test's."""
+    return HostSettings(images=str(tmp_path / "images"), state_dir=str(tmp_path / "state"))
+
+
+def obtain(host, image, heard=None):
+    """Obtain an image as virt.init does."""
+    say = (lambda *figures: heard.append(figures)) if heard is not None else lambda *_: None
+    return cache.obtain(str(image), saltenv="base", settings=host, opts={}, say=say)
+
+
+def contents(host):
+    """Return the names in the cache, the index aside."""
+    return sorted(set(os.listdir(f"{host.images}/base")) - {"index.json"})
+
+
+def test_a_content_is_kept_once_whatever_its_name(tmp_path, host, image):
+    twin = tmp_path / "twin.qcow2"
+    twin.write_bytes(image.read_bytes())
+
+    first, second, third = (obtain(host, i) for i in (image, twin, f"file://{image}"))
+
+    assert first == second == third
+    assert len(contents(host)) == 2
+    assert oct(os.stat(first.path).st_mode & 0o777) == "0o644"
+
+
+def test_a_changed_image_is_another_content_and_the_old_one_stays(host, image, raw_disk):
+    old = obtain(host, image)
+    image.write_bytes(raw_disk.read_bytes())
+
+    new = obtain(host, image)
+
+    assert new.path != old.path
+    assert os.path.exists(old.path)
+
+
+def test_a_bad_image_never_enters_the_cache(tmp_path, host):
+    bad = tmp_path / "bad.img"
+    bad.write_text("no image at all" * 1000)
+
+    with pytest.raises(ImageError, match=f"image {bad} is not a disk image"):
+        obtain(host, bad)
+
+    assert contents(host) == []
+
+
+def test_a_base_that_somebody_wrote_to_is_not_cloned_again(host, image):
+    found = obtain(host, image)
+    with open(found.path, "ab") as handle:
+        handle.write(b"x")
+
+    with pytest.raises(ImageError, match="was changed after it was fetched"):
+        obtain(host, image)
+
+
+def test_fetches_that_were_killed_are_swept(host, image):
+    obtain(host, image)
+    dead = subprocess.Popen(["true"])
+    dead.wait()
+    left = f"{host.images}/base/.{dead.pid}-1.part"
+    live = f"{host.images}/base/.{os.getpid()}-1.part"
+    for path in (left, live):
+        open(path, "w").close()
+
+    cache.sweep_parts(host)
+
+    assert (os.path.exists(left), os.path.exists(live)) == (False, True)
+
+
+def test_many_at_once_fetch_once(host, image):
+    results, threads = [], []
+    for _ in range(8):
+        threads.append(threading.Thread(target=lambda: results.append(obtain(host, image))))
+        threads[-1].start()
+    for thread in threads:
+        thread.join()
+
+    assert len(results) == 8 and len(set(results)) == 1
+
+
+@pytest.fixture
+def web(tmp_path):
+    """A web server on loopback: its folder, its address and what it was asked."""
+    asked = []
+
+    class Handler(http.server.SimpleHTTPRequestHandler):
+        def __init__(self, *args, **kwargs):
+            super().__init__(*args, directory=str(tmp_path), **kwargs)
+
+        def log_request(self, code="-", size="-"):
+            asked.append(int(code))
+
+        def log_message(self, *_args):
+            pass
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}", asked
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+def test_an_image_of_the_web_is_fetched_once_per_version(web, host, image):
+    url, asked = web
+    heard = []
+
+    first = obtain(host, f"{url}/{image.name}", heard)
+    again = obtain(host, f"{url}/{image.name}")
+
+    assert first == again
+    assert asked == [200, 304]
+    assert heard[-1] == (image.stat().st_size,) * 2
+
+
+def test_what_the_web_does_not_have_is_said(web, host):
+    url, _asked = web
+
+    with pytest.raises(ImageError, match=r"none.img cannot be fetched: HTTP 404"):
+        obtain(host, f"{url}/none.img")
+    with pytest.raises(ImageError, match="cannot be fetched"):
+        obtain(host, "http://127.0.0.1:9/x.img")
+
+
+def test_a_download_that_is_cut_off_is_refused(host):
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):
+            self.send_response(200)
+            self.send_header("Content-Length", "1000")
+            self.end_headers()
+            self.wfile.write(b"x" * 10)
+
+        def log_message(self, *_args):
+            pass
+
+    server = http.server.HTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.handle_request)
+    thread.start()
+    try:
+        with pytest.raises(ImageError, match=r"cut off|IncompleteRead"):
+            obtain(host, f"http://127.0.0.1:{server.server_port}/x.img")
+    finally:
+        thread.join()
+        server.server_close()
+    assert contents(host) == []
+
+
+@pytest.mark.parametrize("bad", ["ftp://x/y", "file://relative", "gopher:/x"])
+def test_other_kinds_of_sources_are_refused(bad):
+    with pytest.raises(BadArgument, match="is no image"):
+        source.kind(bad)

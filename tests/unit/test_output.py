@@ -1,0 +1,87 @@
+"""What people read in a terminal of 80 columns."""
+
+import importlib.util
+import json
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def outputter(name):
+    """Load one outputter as Salt's loader does: by its file."""
+    spec = importlib.util.spec_from_file_location(name, ROOT / "_output" / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.output
+
+
+VM = {
+    "cpu": 2, "mem": 524288, "state": "running",
+    "graphics": {"type": "vnc", "listen": "0.0.0.0", "port": "5900"},
+    "disks": {"vda": {"file": "/srv/salt-images/ubuntu2_system.qcow2", "file format": "qcow2",
+                      "virtual size": 2 * 2**30}},
+    "nics": {"ac:de:48:98:08:77": {"source": {"bridge": "br0"}, "type": "bridge"}},
+}  # fmt: skip
+CLOUD = {
+    "hyper6": {"freecpu": 2, "freemem": 7680.0, "node_info": {"cpus": 4, "phymemory": 8192},
+               "vm_info": {"ubuntu2": VM}},
+    "hyper7": {"freecpu": 4, "freemem": 8192.0, "node_info": {"cpus": 4, "phymemory": 8192},
+               "vm_info": {}},
+    "unreachable": ["hyper8"],
+}  # fmt: skip
+
+
+def test_the_seeds_layout_of_a_vm():
+    lines = [line.strip() for line in outputter("virt_query")(CLOUD).splitlines()]
+
+    start = lines.index("ubuntu2")
+    assert lines[start + 1 : start + 12] == [
+        "CPU: 2", "Memory: 524288", "State: running", "Graphics: vnc - hyper6:5900",
+        "Disk - vda:", "Size: 2.0G", "File: /srv/salt-images/ubuntu2_system.qcow2",
+        "File Format: qcow2", "Nic - ac:de:48:98:08:77:", "Source: br0", "Type: bridge",
+    ]  # fmt: skip
+    assert lines[-1] == "hyper8: does not answer"
+
+
+def test_a_console_that_only_the_host_can_open_says_so():
+    vm = {**VM, "graphics": {"type": "vnc", "listen": "127.0.0.1", "port": "5901"}}
+    cloud = {"h": {**CLOUD["hyper6"], "vm_info": {"a": vm}}}
+
+    assert "vnc - h:5901 (on the host itself only)" in outputter("virt_query")(cloud)
+
+
+def test_the_table_of_hosts():
+    fleet = json.loads((ROOT / "tests/data/fleets/three.json").read_text())
+
+    lines = outputter("virt_hosts")({**fleet, "failed": {"hyper9": "libvirt is down"}}).splitlines()
+
+    assert lines[2].split() == ["hyper1", "4/8", "2048/4096", "50000/100000", "2", "qemu", "up"]
+    assert lines[-1].split(None, 1) == ["hyper9", "libvirt is down"]
+
+
+def test_the_table_of_a_plan_wraps_its_reasons():
+    reasons = ["4096 MiB of memory wanted, 12 MiB free", "no bridge br7 there", "in maintenance"]
+    plan = {"a": {"fits": True, "score": 0.5, "reasons": []},
+            "b": {"fits": False, "score": 0.0, "reasons": reasons}}  # fmt: skip
+
+    text = outputter("virt_plan")({"error": "no host fits 'x' " * 9, "hosts": plan, "retcode": 1})
+
+    assert text.startswith("error: no host fits")
+    assert text.index("\na ") < text.index("\nb ")
+
+
+@pytest.mark.parametrize("name", ["virt_query", "virt_hosts", "virt_plan", "virt_progress"])
+@pytest.mark.parametrize("data", [None, "text", {"error": "one line", "retcode": 1}, {}])
+def test_no_answer_breaks_an_outputter(name, data):
+    assert isinstance(outputter(name)(data), str)
+
+
+@pytest.mark.parametrize("name", ["virt_query", "virt_hosts", "virt_plan"])
+def test_nothing_is_wider_than_a_terminal(name):
+    fleet = json.loads((ROOT / "tests/data/fleets/three.json").read_text())
+    plan = {f"hyper{n}": {"fits": False, "score": 0, "reasons": ["why " * 40]} for n in range(3)}
+    data = {"virt_query": CLOUD, "virt_hosts": fleet, "virt_plan": plan}[name]
+
+    assert max(len(line) for line in outputter(name)(data).splitlines()) <= 80

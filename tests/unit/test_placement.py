@@ -1,0 +1,112 @@
+"""Placement is a pure function of the fleet's answers; fleets are JSON files."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from saltvirt.errors import NoHostFits
+from saltvirt.model import Need
+from saltvirt.placement import choose, fit
+
+FLEETS = Path(__file__).resolve().parents[1] / "data" / "fleets"
+NEED = Need(name="new", vcpus=2, memory_mib=1024, disk_mib=8192, nic_profile="default",
+            disk_profile="default")  # fmt: skip
+
+
+def fleet(name="three"):
+    """Return a fleet by the name of its file."""
+    return json.loads((FLEETS / f"{name}.json").read_text())
+
+
+def why_not(need, hosts=None, host="hyper1"):
+    """Return why one host cannot take the VM."""
+    verdicts = {v.host: v for v in choose.judge(hosts or fleet(), need)}
+    return "; ".join(verdicts[host].reasons)
+
+
+def test_the_emptiest_host_comes_first_and_equal_ones_by_name():
+    hosts = fleet()
+
+    order = [v.host for v in choose.judge(hosts, NEED)]
+
+    assert order == ["hyper2", "hyper3", "hyper1"]
+    assert order == [v.host for v in choose.judge(dict(reversed(hosts.items())), NEED)]
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"vcpus": 9}, "9 CPUs wanted, 4 of 8 free"),
+        ({"memory_mib": 9999}, "9999 MiB of memory wanted, 2048 MiB free"),
+        ({"disk_mib": 10**9}, "MiB of disk wanted, 50000 MiB free"),
+        ({"bridges": ("br7",)}, "no bridge br7 there"),
+        ({"networks": ("off",)}, "no active network off there"),
+        ({"nic_profile": "dmz"}, "no nic profile 'dmz' there"),
+        ({"disk_profile": "huge"}, "no disk profile 'huge' there"),
+        ({"nic_profile": "broken"}, "interface 'eth0'"),
+        ({"domain_type": "kvm"}, "no kvm guests there (qemu)"),
+        ({"arch": "s390x"}, "no s390x guests there (i686, x86_64)"),
+        ({"cpu_features": ("avx", "sgx")}, "its CPU lacks sgx"),
+        ({"anti_affinity": ("db",)}, "db1 of the anti-affinity group db is there"),
+        ({"name": "db1"}, "it already has a VM called db1"),
+        ({"name": "coming"}, "a VM called coming is being built there"),
+    ],
+)
+def test_every_filter_says_why(change, reason):
+    assert reason in why_not(replace(NEED, **change))
+
+
+def test_a_host_in_maintenance_is_never_chosen():
+    hosts = fleet()
+    for info in hosts.values():
+        info["maintenance"] = True
+
+    with pytest.raises(NoHostFits, match="hyper1: in maintenance; hyper2: in maintenance"):
+        choose.choose(hosts, NEED)
+
+
+def test_the_networks_of_the_hosts_own_profile_count():
+    hosts = fleet()
+    hosts["hyper1"]["bridges"] = []
+
+    assert why_not(NEED, hosts) == "no bridge br0 there"
+
+
+def test_affinity_keeps_a_group_together_where_it_is():
+    need = replace(NEED, affinity=("web",))
+
+    assert [v.host for v in choose.judge(fleet(), need) if v.fits] == ["hyper3"]
+
+
+def test_stopped_vms_keep_their_room():
+    assert fit.free(fleet()["hyper1"])["memory_mib"] == 2048
+
+
+def test_weights_decide_what_matters():
+    hosts = fleet()
+
+    by_cpu = choose.judge(hosts, NEED, {"memory": 0, "cpu": 1, "disk": 0})
+
+    assert by_cpu[0].host == "hyper3"
+
+
+@given(st.integers(1, 20), st.integers(1, 20000), st.integers(0, 10**6))
+def test_no_host_that_is_chosen_is_overcommitted(vcpus, memory_mib, disk_mib):
+    need = replace(NEED, vcpus=vcpus, memory_mib=memory_mib, disk_mib=disk_mib)
+
+    for verdict in choose.judge(fleet(), need):
+        room = fit.free(fleet()[verdict.host])
+        fits = (room["vcpus"] >= vcpus and room["memory_mib"] >= memory_mib
+                and room["disk_mib"] >= max(disk_mib, 8192))  # fmt: skip
+        assert verdict.fits == fits
+
+
+def test_a_failed_choice_carries_every_reason():
+    with pytest.raises(NoHostFits) as refused:
+        choose.choose(fleet(), replace(NEED, memory_mib=10**6))
+
+    assert sorted(refused.value.reasons) == ["hyper1", "hyper2", "hyper3"]
+    assert "no host fits 'new' (2 CPUs, 1000000 MiB)" in str(refused.value)

@@ -1,0 +1,229 @@
+"""Seeding: the seed is what cloud-init reads, and the private key is nowhere else."""
+
+import io
+import json
+import stat
+import subprocess
+from pathlib import Path
+
+import pycdlib
+import pytest
+import yaml
+from saltvirt import sealed
+from saltvirt.config import HostSettings
+from saltvirt.errors import BadArgument, SeedError
+from saltvirt.fleet import keys as fleet_keys
+from saltvirt.ops import seeding
+from saltvirt.ops.context import Context
+from saltvirt.seed import guest, keys, nocloud
+from saltvirt.spec import deployment
+
+PUBLIC, PRIVATE = fleet_keys.generate()
+
+
+def identity(**change):
+    """Return a guest's identity."""
+    return {
+        "id": "centos1.example.org", "instance": "i-1", "master_key": "MASTER KEY\n",
+        "config": {"id": "centos1.example.org", "master": "10.0.0.1"},
+        "public_key": PUBLIC, "private_key": PRIVATE, **change,
+    }  # fmt: skip
+
+
+@pytest.fixture
+def seed(tmp_path):
+    """A seed on disk."""
+    path = tmp_path / "seed.iso"
+    nocloud.build(path, identity(), install=True)
+    return path
+
+
+def read(path):
+    """Return the files of a seed as cloud-init finds them."""
+    iso = pycdlib.PyCdlib()
+    iso.open(str(path))
+    out = {"label": iso.pvd.volume_identifier.decode().strip()}
+    for name in ("meta-data", "user-data"):
+        text = io.BytesIO()
+        iso.get_file_from_iso_fp(text, rr_path=f"/{name}")
+        out[name] = text.getvalue().decode()
+    iso.close()
+    return out
+
+
+def test_cloud_init_finds_its_files_under_their_names(seed):
+    files = read(seed)
+
+    meta, user = json.loads(files["meta-data"]), yaml.safe_load(files["user-data"])
+    assert files["label"] == "cidata"
+    assert files["user-data"].startswith("#cloud-config\n")
+    assert (meta["local-hostname"], meta["dsmode"]) == ("centos1.example.org", "local")
+    assert (user["hostname"], user["fqdn"]) == ("centos1", "centos1.example.org")
+    assert user["bootcmd"][0][:3] == ["cloud-init-per", "instance", "salt-virt"]
+
+
+def test_the_private_key_is_behind_the_file_system_and_nowhere_in_it(seed):
+    data = seed.read_bytes()
+    size = len(data) - guest.SECRET_BYTES
+
+    assert data[size:].rstrip(b"\0").decode() == PRIVATE
+    assert b"PRIVATE KEY" not in data[:size]
+    assert not any("PRIVATE" in text for text in read(seed).values())
+    assert stat.S_IMODE(seed.stat().st_mode) == 0o600
+
+
+def test_the_guests_script_takes_the_key_and_wipes_it(seed, tmp_path):
+    script = yaml.safe_load(read(seed)["user-data"])["bootcmd"][0][-1]
+    root = tmp_path / "etc-salt"
+    # The guest's own paths, moved below a folder; blkid is the guest's business.
+    script = script.replace("/etc/salt", str(root))
+    script = script.replace("$(blkid -L cidata 2>/dev/null || findfs LABEL=cidata)", str(seed))
+    script = script.split("if command -v salt-minion")[0]
+
+    for _boot in range(2):
+        subprocess.run(["sh", "-c", script], check=True)
+
+    pki = root / "pki" / "minion"
+    assert (pki / "minion.pem").read_text() == PRIVATE
+    assert stat.S_IMODE((pki / "minion.pem").stat().st_mode) == 0o400
+    assert (pki / "minion.pub").read_text() == PUBLIC
+    assert (pki / "minion_master.pub").read_text() == "MASTER KEY\n"
+    assert yaml.safe_load((root / "minion.d/99-salt-virt.conf").read_text()) == {
+        "id": "centos1.example.org", "master": "10.0.0.1"}  # fmt: skip
+    assert b"PRIVATE" not in seed.read_bytes()
+    assert read(seed)["label"] == "cidata"
+
+
+def test_values_of_a_user_cannot_become_shell(tmp_path):
+    evil = "'; touch /tmp/owned; echo '$(id)`id`"
+    path = tmp_path / "seed.iso"
+    nocloud.build(path, identity(config={"id": "x", "note": evil}), install=False)
+    script = yaml.safe_load(read(path)["user-data"])["bootcmd"][0][-1]
+
+    writes = script[script.index("printf '%s' 'id") :].split(" >/etc/salt")[0]
+    done = subprocess.run(["sh", "-c", writes], capture_output=True, text=True, check=True)
+
+    assert yaml.safe_load(done.stdout)["note"] == evil
+
+
+def test_without_keys_the_region_is_empty_and_the_script_still_works(tmp_path):
+    path = tmp_path / "seed.iso"
+    nocloud.build(path, identity(private_key=None, public_key=None), install=False)
+
+    assert path.read_bytes()[-guest.SECRET_BYTES :] == bytes(guest.SECRET_BYTES)
+    assert "runcmd" not in yaml.safe_load(read(path)["user-data"])
+
+
+def test_a_seed_is_never_written_over(seed):
+    before = seed.read_bytes()
+
+    with pytest.raises(SeedError, match="File exists"):
+        nocloud.build(seed, identity(), install=True)
+
+    assert seed.read_bytes() == before
+
+
+def test_what_is_sealed_opens_only_for_its_minion():
+    other_public, other_private = fleet_keys.generate()
+
+    text = sealed.seal("the secret", PUBLIC)
+
+    assert "the secret" not in text and sealed.is_sealed(text)
+    assert sealed.unseal(text, PRIVATE) == "the secret"
+    with pytest.raises(SeedError, match="sealed for another minion"):
+        sealed.unseal(text, other_private)
+    assert sealed.seal("the secret", PUBLIC) != text
+    assert other_public != PUBLIC
+
+
+@pytest.mark.parametrize("damage", [lambda t: t[:-8], lambda t: t[:40], lambda t: t + "AAAA"])
+def test_a_damaged_seal_is_refused(damage):
+    with pytest.raises(SeedError):
+        sealed.unseal(damage(sealed.seal("x", PUBLIC)), PRIVATE)
+
+
+def test_a_key_pair_comes_from_text_files_or_the_master(tmp_path):
+    (tmp_path / "minion.pem").write_text(PRIVATE)
+    (tmp_path / "k.pub").write_text(PUBLIC)
+    guest_public, guest_private = fleet_keys.generate()
+
+    assert keys.read(None, None, tmp_path) == (None, None)
+    assert keys.read(PUBLIC, PRIVATE, tmp_path) == (PUBLIC, PRIVATE)
+    assert keys.read(str(tmp_path / "k.pub"), str(tmp_path / "minion.pem"), tmp_path) == (
+        PUBLIC, PRIVATE)  # fmt: skip
+    assert keys.read(guest_public, sealed.seal(guest_private, PUBLIC), tmp_path) == (
+        guest_public, guest_private)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("public", "private", "why"),
+    [
+        (PUBLIC, None, "go together"),
+        ("nonsense", "nonsense", "no PEM key"),
+        (fleet_keys.generate()[0], PRIVATE, "not the public half"),
+        ("/missing.pub", "/missing.pem", "pub_key /missing.pub|priv_key /missing.pem"),
+    ],
+)
+def test_a_key_pair_that_cannot_work_is_refused_before_the_vm_exists(public, private, why):
+    with pytest.raises(SeedError, match=why):
+        keys.read(public, private, "/nowhere")
+
+
+def prepared(opts=None, settings=None, functions=(), **given):
+    """Prepare the identity of a call."""
+    host = settings or HostSettings()
+    context = Context(settings=host, opts=opts or {"master": "10.0.0.1"}, functions=functions)
+    return seeding.prepare(context, deployment(host, "vm1", 1, 128, {"image": "/x.img", **given}))
+
+
+def test_the_guest_gets_the_hypervisors_master_unless_told_otherwise():
+    other = HostSettings(seed={"master": "203.0.113.9", "config": {"log_level": "info"}})
+
+    assert prepared()["config"] == {"master": "10.0.0.1", "id": "vm1"}
+    assert prepared(settings=other)["config"]["master"] == "203.0.113.9"
+    assert prepared(settings=other)["config"]["log_level"] == "info"
+    assert prepared(config={"master": "m2"})["config"]["master"] == "m2"
+    assert prepared({"master": "m", "master_port": 5506})["config"]["master_port"] == 5506
+
+
+@pytest.mark.parametrize("master", ["localhost", "127.0.0.1", None])
+def test_a_master_no_guest_can_reach_is_refused(master):
+    with pytest.raises(SeedError, match="virt:seed:master"):
+        prepared({"master": master, "id": "h"})
+
+
+def test_no_seed_without_an_image_or_when_it_is_not_wanted():
+    assert prepared(seed=False) is None
+    with pytest.raises(BadArgument, match="nothing to seed"):
+        prepared(seed=False, pub_key="x", priv_key="y")
+
+
+def test_another_seed_command_must_exist():
+    with pytest.raises(BadArgument, match=r"no function 'my\.seed'"):
+        prepared(seed_cmd="my.seed")
+
+
+def test_another_seed_command_gets_files_that_are_gone_afterwards():
+    seen = {}
+
+    def command(path, **given):
+        seen.update(given, path=path, text=Path(given["priv_key"]).read_text())
+
+    functions = {"my.seed": command}
+    context = Context(settings=HostSettings(), opts={"master": "m"}, functions=functions)
+    given = {"image": "/x", "seed_cmd": "my.seed", "pub_key": PUBLIC, "priv_key": PRIVATE}
+    call = deployment(HostSettings(), "vm1", 1, 128, given)
+    who = seeding.prepare(context, call)
+    seeding.run_command(context, call, who, "/disk")
+
+    assert (seen["path"], seen["id_"], seen["text"]) == ("/disk", "vm1", PRIVATE)
+    assert not Path(seen["priv_key"]).exists()
+
+
+def test_a_seed_command_that_says_false_has_failed():
+    functions = {"my.seed": lambda *_args, **_given: False}
+    context = Context(settings=HostSettings(), opts={"master": "m"}, functions=functions)
+    call = deployment(HostSettings(), "vm1", 1, 128, {"image": "/x", "seed_cmd": "my.seed"})
+
+    with pytest.raises(SeedError, match="could not seed /disk"):
+        seeding.run_command(context, call, seeding.prepare(context, call), "/disk")
