@@ -2,17 +2,20 @@
 Grain ``virt_hypervisor``: whether this minion is a host that runs VMs under libvirt.
 
 It is how the runner finds its hypervisors. ``virtual: physical`` would leave out hosts that
-are nested or live in containers. Nothing of ``saltvirt`` is imported here: grains stay
-loaded in the minion for ever, and would pin the library's code at its first version.
+are nested or live in containers. It looks for what is installed, not for what runs: a host
+whose libvirtd is down must be shown as failed, not vanish. Nothing of ``saltvirt`` is imported
+here: grains stay loaded in the minion for ever, and would pin the library's code.
 """
 
 import importlib.util
-from pathlib import Path
+import os
+import shutil
 
-_SOCKETS = ("libvirt/libvirt-sock", "libvirt/virtqemud-sock")
+_DAEMONS = ("libvirtd", "virtqemud")
+_FOLDERS = os.pathsep.join(("/usr/sbin", "/usr/bin", "/usr/local/sbin", "/sbin"))
 
 
 def virt_hypervisor():
-    """Return ``{"virt_hypervisor": bool}``: libvirt's socket and Python module are here."""
-    has_socket = any(Path("/run", socket).exists() for socket in _SOCKETS)
-    return {"virt_hypervisor": has_socket and importlib.util.find_spec("libvirt") is not None}
+    """Return ``{"virt_hypervisor": bool}``: a libvirt daemon and its Python module are here."""
+    has_daemon = any(shutil.which(daemon, path=_FOLDERS) for daemon in _DAEMONS)
+    return {"virt_hypervisor": has_daemon and importlib.util.find_spec("libvirt") is not None}

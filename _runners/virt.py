@@ -6,7 +6,8 @@ The private cloud from the master: look at all hypervisors, deploy, control and 
 Everything is asked live of the hypervisors (minions with the grain ``virt_hypervisor``, or
 ``virt:hypervisors`` of the master's configuration); there is no database. What did not answer
 within ``virt:timeout_s`` is listed under ``unreachable``, what answered with an error under
-``failed``. A failure is one line and exit code 1.
+``failed``. A failure is one line and exit code 1. The old names ``hyper_info``, ``next_hyper``
+and ``force_off`` stay.
 """
 
 from saltvirt import config
@@ -38,9 +39,8 @@ def _say(name, quiet=False):
     def say(stage, **figures):
         if not is_silent:
             message = progress.text(name, stage, figures)
-            __jid_event__.fire_event(
-                {"message": message, "outputter": "virt_progress"}, "progress"
-            )
+            event = {"message": message, "outputter": "virt_progress"}
+            __jid_event__.fire_event(event, "progress")
 
     return say
 
@@ -56,6 +56,13 @@ def _survey(fun, host=None):
 
 def _shown(outputter, answers, found):
     return {"outputter": outputter, "data": {**answers, **found.beside()}}
+
+
+def _act(fun, name, done):
+    settings = _settings()
+    host = find.locate(__opts__, settings, name)
+    deploy.act(__opts__, settings, host, fun, name)
+    return {host: {name: done}}
 
 
 @reported
@@ -129,20 +136,7 @@ def host_info(host=None):
     return _shown("virt_hosts", found.answers, found)
 
 
-def hyper_info(host=None):
-    """
-    Show what every hypervisor has and has promised: the old name of ``virt.host_info``.
-
-    host
-        Only this hypervisor.
-
-    CLI Example:
-
-    .. code-block:: bash
-
-        salt-run virt.hyper_info
-    """
-    return host_info(host)
+hyper_info = host_info
 
 
 @reported
@@ -163,17 +157,7 @@ def next_host():
     return choose.choose(found.answers, need, _settings().weights)[0].host
 
 
-def next_hyper():
-    """
-    Return the hypervisor that has most room: the old name of ``virt.next_host``.
-
-    CLI Example:
-
-    .. code-block:: bash
-
-        salt-run virt.next_hyper
-    """
-    return next_host()
+next_hyper = next_host
 
 
 @reported
@@ -275,6 +259,123 @@ def init(
         table = deploy.dry_run(__opts__, settings, name, cpu, mem, given, placing, say)
         return {"outputter": "virt_plan", "data": table}
     return deploy.deploy(__opts__, settings, name, cpu, mem, given, placing, say, wait)
+
+
+@reported
+def start(name):
+    """
+    Start a VM wherever it is.
+
+    name
+        The VM's name.
+
+    Returns ``{host: {name: "started"}}``. Undo: virt.stop.
+
+    CLI Example:
+
+    .. code-block:: bash
+
+        salt-run virt.start centos1
+    """
+    return _act("virt.start", name, "started")
+
+
+@reported
+def stop(name):
+    """
+    Stop a VM at once, as pulling its plug would.
+
+    name
+        The VM's name.
+
+    Returns ``{host: {name: "stopped"}}``. Undo: virt.start.
+
+    CLI Example:
+
+    .. code-block:: bash
+
+        salt-run virt.stop centos1
+    """
+    return _act("virt.stop", name, "stopped")
+
+
+force_off = stop
+
+
+@reported
+def shutdown(name):
+    """
+    Ask a VM's guest to shut down.
+
+    name
+        The VM's name.
+
+    Returns ``{host: {name: "asked to shut down"}}``. Undo: virt.start.
+
+    CLI Example:
+
+    .. code-block:: bash
+
+        salt-run virt.shutdown centos1
+    """
+    return _act("virt.shutdown", name, "asked to shut down")
+
+
+@reported
+def reset(name):
+    """
+    Reset a VM at once, as its reset button would.
+
+    name
+        The VM's name.
+
+    Returns ``{host: {name: "reset"}}``.
+
+    CLI Example:
+
+    .. code-block:: bash
+
+        salt-run virt.reset centos1
+    """
+    return _act("virt.reset", name, "reset")
+
+
+@reported
+def pause(name):
+    """
+    Pause a VM.
+
+    name
+        The VM's name.
+
+    Returns ``{host: {name: "paused"}}``. Undo: virt.resume.
+
+    CLI Example:
+
+    .. code-block:: bash
+
+        salt-run virt.pause centos1
+    """
+    return _act("virt.pause", name, "paused")
+
+
+@reported
+def resume(name):
+    """
+    Let a paused VM go on.
+
+    name
+        The VM's name.
+
+    Returns ``{host: {name: "resumed"}}``. Undo: virt.pause.
+
+    CLI Example:
+
+    .. code-block:: bash
+
+        salt-run virt.resume centos1
+    """
+    return _act("virt.resume", name, "resumed")
 
 
 @reported

@@ -64,3 +64,10 @@ def is_held(path):
     except BlockingIOError:
         return True
     return False
+
+
+def sweep(folder):
+    """Remove the lock files of a folder whose process died."""
+    for path in Path(folder).glob("*.lock"):
+        with held(path, wait=False):
+            pass

@@ -1,6 +1,8 @@
 """Undo what was done when a later step fails."""
 
 import logging
+import signal
+import threading
 from contextlib import contextmanager
 
 log = logging.getLogger(__name__)
@@ -35,3 +37,21 @@ def on_failure():
     except BaseException:
         steps.run()
         raise
+
+
+def _end(_signum, _frame):
+    # No Exception, so that nobody on the way up takes it for an error and goes on.
+    raise SystemExit(128 + signal.SIGTERM)
+
+
+@contextmanager
+def on_sigterm():
+    """Let a SIGTERM unwind the block, so that its undo steps run; a job dies of it otherwise."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, _end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

@@ -156,3 +156,23 @@ def test_success_undoes_nothing():
         steps.then(done.append, "first")
 
     assert done == []
+
+
+def terminated(pipe, path):
+    """Undo a step when told to end."""
+    with undo.on_sigterm(), undo.on_failure() as steps:
+        path.touch()
+        steps.then(path.unlink)
+        pipe.send("there")
+        pipe.recv()
+
+
+def test_a_process_that_is_told_to_end_undoes_its_steps_first(tmp_path):
+    process, _pipe = in_another_process(terminated, tmp_path / "made")
+    assert (tmp_path / "made").exists()
+
+    os.kill(process.pid, signal.SIGTERM)
+    process.join()
+
+    assert not (tmp_path / "made").exists()
+    assert process.exitcode == 143

@@ -261,7 +261,7 @@ def test_fetches_that_were_killed_are_swept(host, image):
     for path in (left, live):
         open(path, "w").close()
 
-    cache.sweep_parts(host)
+    cache.sweep(host)
 
     assert (os.path.exists(left), os.path.exists(live)) == (False, True)
 

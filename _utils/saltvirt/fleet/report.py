@@ -18,13 +18,18 @@ def reported(function):
     @functools.wraps(function)
     def run(*args, **kwargs):
         given = {key: value for key, value in kwargs.items() if not key.startswith("__")}
+        # Salt hands the job's event bus to the globals of one function of a runner: to this file's,
+        # because every function of ours is wrapped here.
+        function.__globals__["__jid_event__"] = globals().get("__jid_event__")
         try:
             bound = _bind(signature, function, args, given)
             return function(*bound.args, **bound.kwargs)
         except VirtError as error:
-            function.__globals__["__context__"]["retcode"] = 1
             data = {"error": str(error), **getattr(error, "table", {}), "retcode": 1}
-            return {"outputter": "virt_plan", "data": data}
+        except (KeyboardInterrupt, SystemExit):
+            data = {"error": "interrupted; what was begun is taken back", "retcode": 1}
+        function.__globals__["__context__"]["retcode"] = 1
+        return {"outputter": "virt_plan", "data": data}
 
     # Salt must see that anything is taken, so that the check above is the one that speaks.
     del run.__wrapped__

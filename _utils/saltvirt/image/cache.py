@@ -128,8 +128,9 @@ def _cached(base, digest):
     return gate.Judged(path=note["path"], format=note["format"], size_bytes=note["size_bytes"])
 
 
-def sweep_parts(settings):
+def sweep(settings):
     """Remove what fetches that were killed left behind; those that live are left alone."""
+    locks.sweep(Path(settings.state_dir) / "locks")
     base = Path(settings.images) / "base"
     for part in base.glob(".*.part") if base.is_dir() else ():
         owner = part.name.lstrip(".").split("-")[0]

@@ -45,7 +45,7 @@ def check(path):
     done = _run(argv, ImageError)
     # qemu-img check: 0 clean, 3 leaked clusters only (harmless), 2 corrupt, 1 not checked.
     if done.returncode not in (0, 3):
-        why = "its tables are damaged" if done.returncode == 2 else _why(done)
+        why = "it is truncated or its tables are damaged" if done.returncode == 2 else _why(done)
         raise ImageError(f"image {path} cannot be used: {why}")
     return int(json.loads(done.stdout).get("image-end-offset", 0))
 

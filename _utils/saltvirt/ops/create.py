@@ -20,11 +20,10 @@ def create(context, deployment):
     """Create the VM that a :class:`saltvirt.spec.Deployment` describes; return its UUID."""
     identity = seeding.prepare(context, deployment)
     settings = context.settings
-    with connect.opened(settings, readonly=False) as conn:
+    with undo.on_sigterm(), connect.opened(settings, readonly=False) as conn:
         vm, devices = _decide(conn, settings, deployment.vm)
         need = spec.need(vm)
         purge.clean_unfinished(conn, settings)
-        cache.sweep_parts(settings)
 
         def check(_others):
             _refuse(inspect.host_info(conn, settings), need)

@@ -5,6 +5,7 @@ import os
 from pathlib import Path
 
 from saltvirt.errors import BadArgument, NameTaken, NoSuchVm, StorageError
+from saltvirt.image import cache
 from saltvirt.kvm import lifecycle, query
 from saltvirt.ops import claims, storage
 from saltvirt.spec import console_log
@@ -29,6 +30,7 @@ def purge(conn, settings, name, *, dirs=False, removables=False):
             if unfinished is None:
                 raise NoSuchVm(name)
             _clean(conn, settings, unfinished)
+            cache.sweep(settings)
             return
         if unfinished is not None:
             claims.drop(settings, name)
@@ -94,6 +96,7 @@ def clean_unfinished(conn, settings):
     with claims.gate(settings):
         for claim in claims.stale(settings).values():
             _clean(conn, settings, claim)
+    cache.sweep(settings)
 
 
 def _clean(conn, settings, claim):

@@ -91,7 +91,7 @@ def is_answering(pid):
 def start_libvirtd(lab, name, pid):
     """Start virtlogd and libvirtd; the TLS port is open once the host has its keys."""
     folder = lab.node_dir(name)
-    running = node.inside(pid, ["ps", "-A", "-o", "comm="]).split()
+    running = node.inside(pid, ["ps", "-A", "-ww", "-o", "comm="]).split()
     if "virtlogd" not in running:
         node.inside(pid, ["virtlogd", "-d"])
     if "libvirtd" not in running:
@@ -104,7 +104,7 @@ def start_libvirtd(lab, name, pid):
 def stop(pid, program):
     """Stop a daemon of a host by its process ids and wait until it is gone."""
     def ids():
-        listed = node.inside(pid, ["ps", "-A", "-o", "pid=,args="]).splitlines()
+        listed = node.inside(pid, ["ps", "-A", "-ww", "-o", "pid=,args="]).splitlines()
         return [line.split()[0] for line in listed if program in line.split(None, 1)[1]]
 
     if found := ids():

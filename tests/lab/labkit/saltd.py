@@ -59,9 +59,7 @@ def _folder(lab, name):
 
 
 def _running(pid, program):
-    return any(
-        program in line for line in node.inside(pid, ["ps", "-A", "-o", "args="]).splitlines()
-    )
+    return program in node.inside(pid, ["ps", "-A", "-ww", "-o", "args="])
 
 
 def start_master(lab, pid):

@@ -1,0 +1,52 @@
+"""Many at once: nobody overcommits a host, nobody gets a name twice."""
+
+from cloudkit import TINY
+
+
+def test_of_ten_at_once_exactly_the_eight_that_fit_succeed(clean):
+    clean.local("hyper3", "virt.maintenance", "on")
+    try:
+        limit = clean.local("hyper1", "virt.host_info")["memory"]["limit_mib"]
+        quarter = str(limit // 4)
+        words = [TINY, "seed=False", "start=False"]
+        running = [clean.begin("virt.init", f"c{n}", "1", quarter, *words) for n in range(10)]
+        done = [clean.end(process) for process in running]
+
+        good = [d for d in done if d.code == 0]
+        bad = [d for d in done if d.code != 0]
+        assert (len(good), len(bad)) == (8, 2), [d.out for d in done]
+        assert all("no host fits" in d.error for d in bad)
+        for host in ("hyper1", "hyper2"):
+            info = clean.local(host, "virt.host_info")
+            assert len(info["vms"]) == 4
+            assert info["memory"]["committed_mib"] <= info["memory"]["limit_mib"]
+        for d in good:
+            assert clean.run("virt.purge", d.data["name"]).code == 0
+    finally:
+        clean.local("hyper3", "virt.maintenance", "off")
+
+
+def test_of_five_at_once_of_one_name_exactly_one_succeeds(clean):
+    words = ["virt.init", "same", "1", "64", TINY, "start=False", "wait=False"]
+    running = [clean.begin(*words) for _ in range(5)]
+    done = [clean.end(process) for process in running]
+
+    assert sorted(d.code for d in done) == [0, 1, 1, 1, 1], [d.out for d in done]
+    assert clean.keys() == ["same"]
+    assert clean.run("virt.purge", "same").code == 0
+
+
+def test_of_five_at_once_on_one_host_exactly_one_succeeds(clean):
+    words = ["virt.init", "same", "1", "64", TINY, "seed=False", "start=False"]
+    import threading
+
+    codes = []
+    threads = [threading.Thread(target=lambda: codes.append(clean.call("hyper1", *words).code))
+               for _ in range(5)]  # fmt: skip
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert sorted(codes)[0] == 0 and sorted(codes)[1] != 0, codes
+    assert clean.run("virt.purge", "same").code == 0

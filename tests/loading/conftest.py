@@ -1,0 +1,83 @@
+"""Environments with either Salt, with or without libvirt, in which the bundle is installed."""
+
+import os
+import shutil
+
+import pytest
+from labkit import deps
+from labkit.settings import CACHE, CHECKOUT, SALTS
+from loadkit import Place, move_script, overlay, run, site_packages
+
+
+@pytest.fixture(scope="session")
+def base():
+    """Return a function: the environment with one line of Salt and libvirt."""
+
+    def get(line):
+        return deps.install_venv(f"venv-{line}", [SALTS[line], *deps.PYTHON_EXTRAS])
+
+    return get
+
+
+@pytest.fixture(scope="session")
+def without_libvirt(base, tmp_path_factory):
+    """Return a function: a copy of the environment that really lacks libvirt."""
+    made = {}
+
+    def get(line):
+        if line not in made:
+            target = tmp_path_factory.mktemp(f"bare-{line}") / "venv"
+            overlay(target, None)
+            source = site_packages(base(line))
+            for entry in source.iterdir():
+                if not entry.name.startswith(("libvirt", "pycdlib", "pip", "setuptools", "_dist")):
+                    link = site_packages(target) / entry.name
+                    if not link.exists():
+                        os.symlink(entry, link)
+            for script in ("salt-call", "salt-run"):
+                move_script(base(line) / "bin" / script, target / "bin" / script, target)
+            made[line] = target
+        return made[line]
+
+    return get
+
+
+@pytest.fixture(scope="session")
+def installed(base, tmp_path_factory):
+    """Return a function: an environment with the bundle installed one of the two pip ways."""
+    made = {}
+
+    def get(line, how):
+        if (line, how) not in made:
+            folder = tmp_path_factory.mktemp(f"{how}-{line}")
+            source = folder / "source"
+            shutil.copytree(CHECKOUT, source, ignore=shutil.ignore_patterns(".git", "tests"))
+            overlay(folder / "venv", base(line))
+            argv = [folder / "venv/bin/pip", "install", "-q", "--no-deps", "--no-build-isolation",
+                    *(["-e"] if how == "editable" else []), source]  # fmt: skip
+            run([folder / "venv/bin/pip", "install", "-q", "setuptools>=68", "wheel"])
+            done = run(argv)
+            assert done.returncode == 0, done.stdout + done.stderr
+            made[line, how] = folder / "venv"
+        return made[line, how]
+
+    return get
+
+
+@pytest.fixture
+def place(tmp_path):
+    """Return a function: a Salt with its own configuration in an environment."""
+    count = []
+
+    def get(venv):
+        count.append(venv)
+        return Place(tmp_path / f"salt{len(count)}", venv)
+
+    return get
+
+
+@pytest.fixture(scope="session", autouse=True)
+def cache():
+    """Make sure of the cache folder and the packages."""
+    deps.install_packages()
+    CACHE.mkdir(parents=True, exist_ok=True)
