@@ -39,36 +39,7 @@ def _say(name):
     return say
 
 
-def init(
-    name,
-    cpu,
-    mem,
-    nic="default",
-    interfaces=None,
-    hypervisor=None,
-    start=True,
-    disk="default",
-    disks=None,
-    saltenv="base",
-    seed=True,
-    install=True,
-    pub_key=None,
-    priv_key=None,
-    seed_cmd="seed.apply",
-    graphics=None,
-    os_type=None,
-    arch=None,
-    boot=None,
-    boot_dev=None,
-    numatune=None,
-    hypervisor_features=None,
-    clock=None,
-    serials=None,
-    consoles=None,
-    stop_on_reboot=False,
-    host_devices=None,
-    **kwargs,
-):
+def init(name=None, cpu=None, mem=None, *args, **kwargs):
     """
     Create a VM on this host, seed it with a minion's identity and start it.
 
@@ -78,9 +49,11 @@ def init(
         Number of virtual CPUs, or a mapping (``maximum``, ``topology``, ``model``, ...).
     mem
         Memory in MiB, or a mapping (``boot``, ``current``, ``max``, ...) of sizes like ``4g``.
+    args
+        The image, if the fourth value has a slash: ``virt.init NAME CPU MEM salt://centos.img``.
+        Then the values of Salt 3006's order: ``nic``, ``interfaces``, ``hypervisor``, ``start``, ...
     nic
         NIC profile of ``virt:nic``. Defaults to ``default``: one virtio NIC on ``br0``.
-        A value with a slash is the image: ``virt.init NAME CPU MEM salt://centos.img``.
     interfaces
         NICs that override the profile's by ``name``, or come beside them.
     hypervisor
@@ -128,15 +101,12 @@ def init(
         salt hyper1 virt.init centos1 2 512 salt://images/tiny.qcow2
         salt hyper1 virt.purge centos1
     """
-    given = dict(locals())
-    more = given.pop("kwargs")
-    report = more.pop("report", False)
-    override = {key: more.pop(key) for key in spec.CONNECTION if key in more}
-    given |= {key: value for key, value in more.items() if not key.startswith("__")}
-    vm = [given.pop(key) for key in ("name", "cpu", "mem")]
+    report = kwargs.pop("report", False)
+    override = {key: kwargs.pop(key) for key in spec.CONNECTION if key in kwargs}
     try:
         settings = config.host_settings(__opts__, __pillar__, __grains__, **override)
-        deployment = spec.deployment(settings, *vm, given)
+        given = spec.given(args, kwargs)
+        deployment = spec.deployment(settings, name, cpu, mem, given)
         context = Context(settings=settings, opts=__opts__, functions=__salt__)
         return create.create(context.reporting(_say(name)) if report else context, deployment)
     except errors.VirtError as error:

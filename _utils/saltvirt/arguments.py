@@ -12,6 +12,8 @@ MAX_NAME = 63
 
 def vm_name(name):
     """Return the name if it can be a domain, a host name, a minion id and a file name."""
+    if name is None:
+        raise BadArgument("name", "is missing; see the command's help")
     if not isinstance(name, str):
         raise BadArgument("name", f"{name!r} is no text; quote it")
     if not _NAME.match(name) or ".." in name or name.endswith("."):

@@ -39,6 +39,8 @@ OPTIONS = {
     "affinity": None,
     "anti_affinity": None,
 }
+# Salt 3006 took these by position, in this order.
+POSITIONAL = tuple(OPTIONS)[: tuple(OPTIONS).index("image")]
 CONNECTION = ("connection", "username", "password")
 _HYPERVISORS = ("kvm", "qemu")
 
@@ -64,6 +66,29 @@ class Deployment:
         return self.seed and any(disk.image for disk in self.vm.disks)
 
 
+def given(args, kwargs):
+    """
+    Return the options of a call by their names.
+
+    args
+        Values by position behind name, cpu and mem: an image first if the value has a slash (the
+        seeds' call form), then those of Salt 3006 in its order.
+    kwargs
+        Values by name; what Salt itself adds is left out.
+    """
+    out = {key: value for key, value in kwargs.items() if not key.startswith("__")}
+    values, order = list(args), list(POSITIONAL)
+    if values and arguments.is_image(values[0]):
+        order.insert(0, "image")
+    if len(values) > len(order):
+        raise BadArgument("virt.init", f"{len(values) - len(order)} values too many")
+    for name, value in zip(order, values, strict=False):
+        if name in out:
+            raise BadArgument(name, f"given twice: {value!r} and {out[name]!r}")
+        out[name] = value
+    return out
+
+
 def _options(given):
     arguments.refuse_unknown(
         [key for key in given if key not in OPTIONS],
@@ -71,11 +96,6 @@ def _options(given):
         "virt.init",
     )
     options = {**OPTIONS, **given}
-    # The seeds' call form: virt.init NAME CPU MEM IMAGE.
-    if arguments.is_image(options["nic"]):
-        if options["image"]:
-            raise BadArgument("image", f"given twice: {options['nic']!r} and {options['image']!r}")
-        options.update(image=options["nic"], nic="default")
     image = options["image"]
     if image is not None and not arguments.is_image(image):
         raise BadArgument("image", f"{image!r} is no image: write salt://path, http(s)://... "

@@ -41,9 +41,7 @@ def ground(cloud, request):
         (cloud.folder("hyper1") / f"srv/{name}.xml").unlink()
 
 
-@pytest.mark.parametrize(
-    ("ground", "lines"), examples(), indirect=["ground"]
-)
+@pytest.mark.parametrize(("ground", "lines"), list(examples()), indirect=["ground"])
 def test_an_example_does_what_it_says(ground, lines):
     for line in lines:
         program, *words = shlex.split(line)

@@ -8,12 +8,10 @@ from saltvirt.xml import graphics
 HOST = config.HostSettings()
 
 
-def meant(*args, **given):
+def meant(*args, **kwargs):
     """Return what a call means."""
     name, cpu, mem, *rest = args or ("vm", 1, 128)
-    if rest:
-        given["nic"] = rest[0]
-    return spec.deployment(HOST, name, cpu, mem, given)
+    return spec.deployment(HOST, name, cpu, mem, spec.given(rest, kwargs))
 
 
 def test_the_seeds_positional_image_is_an_image():
@@ -27,6 +25,27 @@ def test_the_seeds_positional_image_is_an_image():
 def test_the_old_positional_nic_profile_is_still_one():
     with pytest.raises(BadArgument, match="no profile 'dmz'"):
         meant("centos1", 2, 512, "dmz")
+
+
+def test_the_positional_image_leaves_the_profile_to_its_keyword_or_the_next_value():
+    profiles = config.HostSettings(nic={"dmz": {"eth0": {"bridge": "br9"}}})
+
+    for given in (spec.given(["salt://a"], {"nic": "dmz"}), spec.given(["salt://a", "dmz"], {})):
+        vm = spec.deployment(profiles, "vm", 1, 128, given).vm
+        assert (vm.disks[0].image, vm.nics[0].source) == ("salt://a", "br9")
+
+
+def test_the_old_positions_keep_their_meaning():
+    values = ["default", None, "qemu", False, "default", None, "dev"]
+
+    deployment = meant("vm", 1, 128, *values)
+
+    assert (deployment.vm.domain_type, deployment.start, deployment.saltenv) == (
+        "qemu", False, "dev")  # fmt: skip
+    with pytest.raises(BadArgument, match="values too many"):
+        meant("vm", 1, 128, *[None] * 40)
+    with pytest.raises(BadArgument, match="^hypervisor: given twice"):
+        meant("vm", 1, 128, "default", None, "qemu", hypervisor="kvm")
 
 
 def test_an_image_given_twice_is_refused():

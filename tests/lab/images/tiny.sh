@@ -13,7 +13,8 @@ number=10
 for module in drivers/virtio/virtio_ring drivers/virtio/virtio \
     drivers/virtio/virtio_pci_modern_dev drivers/virtio/virtio_pci_legacy_dev \
     drivers/virtio/virtio_pci drivers/block/virtio_blk net/core/failover \
-    drivers/net/net_failover drivers/net/virtio_net drivers/cdrom/cdrom fs/isofs/isofs; do
+    drivers/net/net_failover drivers/net/virtio_net drivers/cdrom/cdrom fs/isofs/isofs \
+    drivers/acpi/button drivers/input/evdev; do
     [ -e "$modules/$module.ko" ] || continue
     cp "$modules/$module.ko" "$ram/mod/$number-$(basename $module).ko"
     number=$((number + 1))
@@ -74,7 +75,7 @@ done
 X
 chmod +x "$root"/etc/init.d/* "$root/etc/udhcpc.script"
 mkdir -p "$root/etc/acpi/PWRF"
-printf '#!/bin/sh\npoweroff\n' >"$root/etc/acpi/PWRF/00000080"
+printf '#!/bin/sh\nexec /bin/poweroff\n' >"$root/etc/acpi/PWRF/00000080"
 chmod +x "$root/etc/acpi/PWRF/00000080"
 cat >"$root/boot/extlinux/extlinux.conf" <<'X'
 SERIAL 0 115200

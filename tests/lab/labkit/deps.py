@@ -91,7 +91,7 @@ def no_services():
         policy.unlink()
 
 
-def install_venv(name, requirements):
+def install_venv(name, requirements, python="/usr/bin/python3"):
     """Return the folder of a virtual environment with these requirements, made if missing."""
     venv = CACHE / name
     wanted = hashlib.sha256("\n".join(requirements).encode()).hexdigest()
@@ -101,7 +101,7 @@ def install_venv(name, requirements):
             return venv
         say(f"making the Python environment {name}: {' '.join(requirements)}")
         shutil.rmtree(venv, ignore_errors=True)
-        run(["/usr/bin/python3", "-m", "venv", venv])
+        run([python, "-m", "venv", venv])
         run([venv / "bin" / "pip", "install", "-q", *requirements], log=CACHE / f"{name}.log")
         stamp.write_text(wanted)
     return venv

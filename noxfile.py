@@ -1,0 +1,29 @@
+"""The suite for those who have nox; ``make`` does the same with nothing installed."""
+
+import nox
+
+nox.options.sessions = ["lint", "unit", "loading", "docs"]
+
+
+@nox.session(python=False)
+def lint(session):
+    """Check the style."""
+    session.run("tests/env", "ruff", "check", ".", external=True)
+
+
+@nox.session(python=False)
+def unit(session):
+    """Run what needs neither root nor a daemon."""
+    session.run("tests/env", "pytest", "tests/unit", "tests/faces", external=True)
+
+
+@nox.session(python=False)
+def loading(session):
+    """Load the bundle in every way, on both lines of Salt."""
+    session.run("tests/env", "pytest", "tests/loading", external=True)
+
+
+@nox.session(python=False)
+def docs(session):
+    """Check the pages."""
+    session.run("tests/env", "pytest", "tests/faces", "-k", "docs", external=True)

@@ -1,0 +1,70 @@
+"""Measure the CPU time of virt.init of an overlay clone with seeding, children included."""
+
+import json
+import os
+import statistics
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "_utils"))
+
+import salt.config  # noqa: E402
+from saltvirt import config, spec  # noqa: E402
+from saltvirt.fleet import keys  # noqa: E402
+from saltvirt.kvm import connect, lifecycle  # noqa: E402
+from saltvirt.ops import create, purge  # noqa: E402
+from saltvirt.ops.context import Context  # noqa: E402
+
+ROUNDS = 5
+IMAGE = "salt://images/tiny.qcow2"
+
+
+def cpu_s():
+    """Return the CPU time of this process and of its children that ended."""
+    times = os.times()
+    return times.user + times.system + times.children_user + times.children_system
+
+
+class Watched:
+    """Measure what libvirt's define and start cost, by wrapping the two calls."""
+
+    def __init__(self):
+        self.spent = 0.0
+        for name in ("define", "start"):
+            setattr(lifecycle, name, self._wrap(getattr(lifecycle, name)))
+
+    def _wrap(self, function):
+        def call(*args):
+            begin = cpu_s()
+            try:
+                return function(*args)
+            finally:
+                self.spent += cpu_s() - begin
+
+        return call
+
+
+def main(conf):
+    """Deploy and purge a few times; print the medians as JSON."""
+    opts = salt.config.minion_config(str(Path(conf) / "minion"))
+    settings = config.host_settings(opts)
+    context, watched = Context(settings=settings, opts=opts), Watched()
+    public, private = keys.generate()
+    totals, libvirts = [], []
+    for number in range(ROUNDS + 1):
+        given = {"image": IMAGE, "pub_key": public, "priv_key": private}
+        begin, watched.spent = cpu_s(), 0.0
+        deployment = spec.deployment(settings, f"speed{number}", 1, 96, given)
+        create.create(context, deployment)
+        if number:  # the first one fetches the image
+            totals.append(cpu_s() - begin)
+            libvirts.append(watched.spent)
+        with connect.opened(settings, readonly=False) as conn:
+            purge.purge(conn, settings, f"speed{number}")
+    print(json.dumps({
+        "cpu": statistics.median(totals), "libvirt": statistics.median(libvirts), "rounds": ROUNDS,
+    }))  # fmt: skip
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

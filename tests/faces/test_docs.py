@@ -1,0 +1,68 @@
+"""The pages say what is: every option, every command, every link."""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+from saltvirt import config
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+# How an option of a nested mapping is written, and the library's field behind it.
+NESTED = {"uri": "connection:uri", "username": "connection:auth:username", "password": ":password",
+          "seed": "seed:master"}  # fmt: skip
+
+
+def commands(folder):
+    """Return the public functions of the faces in a folder."""
+    for path in sorted((ROOT / folder).glob("virt*.py")):
+        for node in ast.parse(path.read_text()).body:
+            if isinstance(node, ast.FunctionDef) and not node.name.startswith("_"):
+                yield node.name.rstrip("_")
+
+
+@pytest.mark.parametrize("kind", [config.HostSettings, config.MasterSettings])
+def test_every_option_is_in_the_reference_with_its_default(kind):
+    text = (ROOT / "docs/configuration.md").read_text()
+    rows = {row.split("|")[1]: row for row in text.splitlines() if row.startswith("| `")}
+
+    for name, field in kind.__dataclass_fields__.items():
+        shown = NESTED.get(name, name)
+        row = next((row for key, row in rows.items() if f":{shown.strip(':')}`" in key), None)
+        assert row, f"virt:{name} is not in docs/configuration.md"
+        if isinstance(field.default, str | int | float) and field.default is not None:
+            assert f"`{field.default}`" in row, f"virt:{name}: default {field.default!r}: {row}"
+
+
+@pytest.mark.parametrize("folder", ["_modules", "_runners"])
+def test_every_command_is_in_the_compatibility_table(folder):
+    page = (ROOT / "docs/compat.md").read_text()
+    module, runner = page.split("## Runner")
+    text = module if folder == "_modules" else runner
+
+    assert [name for name in commands(folder) if f"`{name}`" not in text] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+def test_links_and_paths_lead_somewhere(page):
+    text = page.read_text()
+    links = [link for link in re.findall(r"\]\(([^)#]+)", text) if "://" not in link]
+    paths = re.findall(r"`((?:tests|docs|_\w+)/[\w./-]+)`", text)
+
+    assert [link for link in links if not (page.parent / link).exists()] == []
+    assert [path for path in paths if not (ROOT / path).exists()] == []
+
+
+def test_the_readme_names_every_package_the_lab_installs():
+    from labkit.deps import PACKAGES
+
+    text = (ROOT / "README.md").read_text()
+
+    assert [package for package in PACKAGES if package not in text] == []
+
+
+def test_every_target_of_the_makefile_is_a_line_the_readme_can_name():
+    targets = re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), re.M)
+
+    assert {"demo", "test", "unit", "lab", "bench", "docs"} <= set(targets)

@@ -1,0 +1,36 @@
+"""The code runs on every Python that Salt's packages carry: 3.10 to 3.13."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+from labkit import deps
+from labkit.settings import CHECKOUT, SALTS
+from loadkit import run
+
+# Salt 3006 is packaged with 3.10, 3008 with later ones; the suite itself runs on 3.11.
+PYTHONS = [("3.10", "3006"), ("3.12", "3008"), ("3.13", "3008")]
+
+
+def interpreter(version):
+    """Return a Python of that version, wherever this machine keeps it."""
+    found = [shutil.which(f"python{version}", path="/usr/bin:/usr/local/bin")]
+    found += sorted(map(str, Path.home().glob(f".pyenv/versions/{version}.*/bin/python3")))
+    return next((path for path in found if path), None)
+
+
+@pytest.mark.parametrize(("version", "line"), PYTHONS, ids=lambda v: str(v))
+def test_the_unit_tests_pass_on(version, line):
+    python = interpreter(version)
+    if python is None:
+        pytest.skip(f"this machine has no Python {version}")
+
+    needs = [SALTS[line], *deps.PYTHON_EXTRAS, "pytest>=8", "hypothesis"]
+    venv = deps.install_venv(f"venv-python{version}", needs, python=python)
+    done = run(
+        [venv / "bin/python3", "-m", "pytest", "-q", "-W", "ignore", "-p", "no:cacheprovider",
+         "-p", "no:warnings", "tests/unit"],
+        cwd=CHECKOUT,
+    )  # fmt: skip
+
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-1000:]
