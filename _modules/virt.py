@@ -39,7 +39,7 @@ def _say(name):
     return say
 
 
-def init(name=None, cpu=None, mem=None, *args, **kwargs):
+def init(name=None, cpu=None, mem=None, *values, **kwargs):
     """
     Create a VM on this host, seed it with a minion's identity and start it.
 
@@ -49,9 +49,9 @@ def init(name=None, cpu=None, mem=None, *args, **kwargs):
         Number of virtual CPUs, or a mapping (``maximum``, ``topology``, ``model``, ...).
     mem
         Memory in MiB, or a mapping (``boot``, ``current``, ``max``, ...) of sizes like ``4g``.
-    args
+    values
         The image, if the fourth value has a slash: ``virt.init NAME CPU MEM salt://centos.img``.
-        Then the values of Salt 3006's order: ``nic``, ``interfaces``, ``hypervisor``, ``start``, ...
+        Then those of Salt 3006 in its order: ``nic``, ``interfaces``, ``hypervisor``, ...
     nic
         NIC profile of ``virt:nic``. Defaults to ``default``: one virtio NIC on ``br0``.
     interfaces
@@ -105,7 +105,7 @@ def init(name=None, cpu=None, mem=None, *args, **kwargs):
     override = {key: kwargs.pop(key) for key in spec.CONNECTION if key in kwargs}
     try:
         settings = config.host_settings(__opts__, __pillar__, __grains__, **override)
-        given = spec.given(args, kwargs)
+        given = spec.given(values, kwargs)
         deployment = spec.deployment(settings, name, cpu, mem, given)
         context = Context(settings=settings, opts=__opts__, functions=__salt__)
         return create.create(context.reporting(_say(name)) if report else context, deployment)

@@ -66,18 +66,18 @@ class Deployment:
         return self.seed and any(disk.image for disk in self.vm.disks)
 
 
-def given(args, kwargs):
+def given(values, keywords):
     """
     Return the options of a call by their names.
 
-    args
-        Values by position behind name, cpu and mem: an image first if the value has a slash (the
+    values
+        By position, behind name, cpu and mem: an image first if the value has a slash (the
         seeds' call form), then those of Salt 3006 in its order.
-    kwargs
-        Values by name; what Salt itself adds is left out.
+    keywords
+        By name; what Salt itself adds is left out.
     """
-    out = {key: value for key, value in kwargs.items() if not key.startswith("__")}
-    values, order = list(args), list(POSITIONAL)
+    out = {key: value for key, value in keywords.items() if not key.startswith("__")}
+    order = list(POSITIONAL)
     if values and arguments.is_image(values[0]):
         order.insert(0, "image")
     if len(values) > len(order):

@@ -47,6 +47,8 @@ class Watched:
 def main(conf):
     """Deploy and purge a few times; print the medians as JSON."""
     opts = salt.config.minion_config(str(Path(conf) / "minion"))
+    # A running minion has resolved its master; here that is done by hand.
+    opts["master_uri"] = f"tcp://{opts['master']}:{opts['master_port']}"
     settings = config.host_settings(opts)
     context, watched = Context(settings=settings, opts=opts), Watched()
     public, private = keys.generate()
