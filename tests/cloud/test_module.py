@@ -61,6 +61,20 @@ def test_a_full_copy_where_no_overlay_is_wanted(clean, local_image):
     purge(clean, "c1")
 
 
+def test_a_full_copy_shares_its_blocks_where_the_file_system_can(clean):
+    clean.sh("hyper1", """set -e
+        truncate -s 400M /srv/xfs.img; mkfs.xfs -q -m reflink=1 /srv/xfs.img
+        mkdir -p /srv/salt-images; mount -o loop /srv/xfs.img /srv/salt-images""")
+    try:
+        init(clean, "c1", "1", "64", TINY, "enable_qcow=False", "start=False", "seed=False")
+
+        extents = clean.sh("hyper1", "filefrag -v /srv/salt-images/c1_system.qcow2")
+        assert "shared" in extents
+        purge(clean, "c1")
+    finally:
+        clean.sh("hyper1", "umount -d /srv/salt-images; rm /srv/xfs.img")
+
+
 def test_a_content_is_fetched_once_per_host(clean, local_image):
     init(clean, "c1", "1", "64", TINY, "start=False", "seed=False")
     init(clean, "c2", "1", "64", local_image, "start=False", "seed=False")

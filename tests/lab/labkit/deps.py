@@ -29,6 +29,7 @@ PACKAGES = {
     "fdisk": "partition tables",
     "e2fsprogs": "file systems",
     "tini": "process 1 of each node",
+    "xfsprogs": "a file system with reflinks, for its test",
     "dnsmasq-base": "addresses for the guests",
     "iproute2": "links and bridges",
     "openssl": "minion keys of the lab's hosts",

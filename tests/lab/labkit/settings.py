@@ -8,6 +8,8 @@ CHECKOUT = Path(__file__).resolve().parents[3]
 CACHE = Path(os.environ.get("SALTVIRT_LAB_CACHE", "/var/cache/saltvirt-lab"))
 SALTS = {"3008": "salt==3008.*", "3006": "salt==3006.25"}
 
+MAX_ROOT = 50
+
 
 class LabError(Exception):
     """The lab cannot do what was asked; the message says why and what to do."""
@@ -59,4 +61,7 @@ def lab_from_environment(salt=None):
     if salt not in SALTS:
         raise LabError(f"unknown Salt line {salt!r}: use one of {', '.join(sorted(SALTS))}")
     root = os.environ.get("SALTVIRT_LAB_ROOT", f"/var/lib/saltvirt-lab-{salt}")
+    if len(root) > MAX_ROOT:
+        # Salt's sockets below it must fit into the kernel's 107 characters.
+        raise LabError(f"the lab's folder {root} is longer than {MAX_ROOT} characters")
     return Lab(root=Path(root), salt=salt)
