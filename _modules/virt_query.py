@@ -195,6 +195,22 @@ def node_info(**kwargs):
         return query.node(conn)
 
 
+def node_devices(**kwargs):
+    """
+    Return the PCI and USB devices of this host, which ``host_devices`` can pass to a VM.
+
+    Returns ``[{name, caps, vendor_id, product_id, vendor, product, address, "PCI class"}]``.
+
+    CLI Example:
+
+    .. code-block:: bash
+
+        salt hyper1 virt.node_devices
+    """
+    with _reading("virt.node_devices", kwargs) as conn:
+        return host.devices(conn)
+
+
 def freecpu(**kwargs):
     """
     Return the host's CPUs minus those given to running VMs; below zero if overcommitted.

@@ -2,7 +2,7 @@
 
 from importlib.util import find_spec
 
-KINDS = ("modules", "runners", "grains", "output")
+KINDS = ("modules", "runners", "states", "pillar", "grains", "output")
 
 
 def dirs():

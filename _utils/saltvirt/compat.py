@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import salt.key
+import salt.version
 
 _FOLDERS = {"accepted": "minions", "pending": "minions_pre", "rejected": "minions_rejected"}
 
@@ -46,3 +47,10 @@ class KeyStore:
     def delete(self, minion_id):
         """Delete a minion's key as ``salt-key -d`` does: its sessions end, its cache goes."""
         self._keys.delete_key(match_dict={_FOLDERS["accepted"]: [minion_id]})
+
+
+def pillar_ext(functions, external):
+    """Return the answer of an on-demand external pillar; 3008 masks it unless told not to."""
+    if salt.version.__saltstack_version__.major >= 3008:
+        return functions["pillar.ext"](external, unmask=True)
+    return functions["pillar.ext"](external)

@@ -89,6 +89,13 @@ def test_the_guest_keeps_its_key_to_itself_and_trusts_this_master_only(cloud, de
     assert trusted.data["centos1"].strip() == master
 
 
+def test_a_plain_minion_gets_no_certificate(cloud, deployed):
+    wanted = "{libvirt: {certificates: {}}}"
+    answer = cloud.salt("centos1", "pillar.ext", wanted).data["centos1"]
+
+    assert "centos1 is no hypervisor of this master" in answer["libvirt_pki"]["error"]
+
+
 def test_it_can_be_stopped_and_started_from_the_master(cloud, deployed):
     host = host_of(cloud, "centos1")
 

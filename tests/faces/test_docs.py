@@ -38,7 +38,7 @@ def test_every_option_is_in_the_reference_with_its_default(kind):
 @pytest.mark.parametrize("folder", ["_modules", "_runners"])
 def test_every_command_is_in_the_compatibility_table(folder):
     page = (ROOT / "docs/compat.md").read_text()
-    module, runner = page.split("## Runner")
+    module, runner = page.split("## Runner\n")
     text = module if folder == "_modules" else runner
 
     assert [name for name in commands(folder) if f"`{name}`" not in text] == []

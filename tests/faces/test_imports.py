@@ -8,14 +8,15 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 LIBRARY = ROOT / "_utils" / "saltvirt"
-FACES = [p for kind in ("_modules", "_runners", "_output", "_grains") for p in
+FACES = [p for kind in ("_modules", "_runners", "_states", "_pillar", "_output", "_grains") for p in
          sorted((ROOT / kind).glob("*.py"))]  # fmt: skip
 PARTS = sorted(LIBRARY.rglob("*.py"))
 BASE = {"arguments", "config", "errors", "locks", "model", "profiles", "sealed", "spec", "undo",
         "units", "xml"}  # fmt: skip
 MAY = {
-    "ops": BASE | {"image", "kvm", "ops", "placement", "seed"},
-    "fleet": BASE | {"compat", "fleet", "placement"},
+    "ops": BASE | {"image", "kvm", "ops", "pki", "placement", "seed"},
+    "fleet": BASE | {"compat", "fleet", "pki", "placement"},
+    "pki": {"locks", "pki"},
     "kvm": BASE | {"kvm"},
     "image": BASE | {"image"},
     "seed": BASE | {"seed"},

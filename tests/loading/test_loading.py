@@ -53,6 +53,14 @@ def test_the_grain_is_there(loaded):
     assert loaded.answer("grains.get", "virt_hypervisor") in (True, False)
 
 
+def test_the_states_and_the_authority_are_there(loaded):
+    assert "virt.keys" in loaded.answer("sys.list_state_functions", "virt")
+    done = loaded.runner("virt_pki.export", "/nowhere", "/none", "--out=json")
+
+    assert done.returncode == 1
+    assert "this master has no CA yet" in done.stdout
+
+
 def test_the_outputters_are_there(loaded):
     done = loaded.runner("virt.init", "../x", "1", "1", "--out=virt_plan")
 

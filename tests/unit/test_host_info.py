@@ -7,7 +7,7 @@ from saltvirt.config import HostSettings
 from saltvirt.errors import BadArgument, HostUnreachable, LibvirtRefused, NoSuchVm
 from saltvirt.kvm import connect, lifecycle, query
 from saltvirt.ops import inspect, purge, storage
-from saltvirt.xml import read
+from saltvirt.xml import hostdev, read
 
 TEST = HostSettings(uri="test:///default")
 
@@ -117,3 +117,25 @@ def test_a_base_image_and_a_shared_disk_belong_to_nobody_alone(tmp_path):
 
     assert kept == {"base/b.qcow2": True, "link.qcow2": True, "shared.qcow2": True,
                     "own.qcow2": False}  # fmt: skip
+
+
+def test_a_guests_console_cannot_steer_a_terminal():
+    assert inspect.printable("a\x1b[2Jb\tc\x07\x9b") == "a[2Jb\tc"
+
+
+PCI = """<device><name>pci_0000_03_00_0</name><capability type='pci'><class>0x020000</class>
+<domain>0</domain><bus>3</bus><slot>0</slot><function>0</function>
+<product id='0x1533'>I210</product><vendor id='0x8086'>Intel</vendor></capability></device>"""
+USB = """<device><name>usb_1_2</name><capability type='usb_device'><bus>1</bus><device>4</device>
+<product id='0xc52b'>Receiver</product><vendor id='0x046d'/></capability></device>"""
+
+
+def test_devices_have_what_passing_them_on_needs():
+    pci, usb = read.device(PCI), read.device(USB)
+
+    assert pci == {"name": "pci_0000_03_00_0", "caps": "pci", "vendor_id": "0x8086",
+                   "product_id": "0x1533", "vendor": "Intel", "product": "I210",
+                   "address": "0000:03:00.0", "PCI class": "0x020000"}  # fmt: skip
+    assert (usb["vendor_id"], usb["product_id"], usb["address"]) == ("0x046d", "0xc52b", "1:4")
+    assert hostdev.element(pci).find("source/address").get("bus") == "0x03"
+    assert hostdev.element(usb).find("source/vendor").get("id") == "0x046d"

@@ -66,3 +66,13 @@ def free_memory_mib(conn):
     """Return the memory that nobody uses, caches counted as free, in MiB."""
     stats = conn.getMemoryStats(libvirt.VIR_NODE_MEMORY_STATS_ALL_CELLS, 0)
     return sum(stats.get(key, 0) for key in ("free", "buffers", "cached")) // 1024
+
+
+def devices(conn):
+    """Return the PCI and USB devices of the host, as ``virt.node_devices`` shows them."""
+    flags = (
+        libvirt.VIR_CONNECT_LIST_NODE_DEVICES_CAP_PCI_DEV
+        | libvirt.VIR_CONNECT_LIST_NODE_DEVICES_CAP_USB_DEV
+    )
+    found = (read.device(device.XMLDesc(0)) for device in conn.listAllDevices(flags))
+    return sorted(found, key=lambda device: device["name"])

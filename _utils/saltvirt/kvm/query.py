@@ -119,11 +119,3 @@ def node(conn):
         "phymemory": memory["total"] // 1024,
         "sockets": info[5],
     }
-
-
-def host_device(conn, name):
-    """Return ``{name, vendor_id, product_id}`` of a host device; None if there is none."""
-    found = {device.name(): device for device in conn.listAllDevices()}
-    if name not in found:
-        return None
-    return {"name": name, "xml": found[name].XMLDesc(0)}

@@ -7,7 +7,7 @@ from pathlib import Path
 from saltvirt import spec, undo
 from saltvirt.errors import BadArgument, ClaimRefused, NameTaken, StorageError
 from saltvirt.image import cache, clone, gate
-from saltvirt.kvm import connect, host, lifecycle, query
+from saltvirt.kvm import connect, host, lifecycle
 from saltvirt.ops import claims, inspect, purge, seeding, storage
 from saltvirt.placement import fit
 from saltvirt.units import MIB
@@ -52,15 +52,18 @@ def _decide(conn, settings, vm):
         raise ClaimRefused(
             vm.name, [f"no {vm.domain_type} guests can run on this host: {types['why']}"]
         )
-    devices = []
-    for name in vm.host_devices:
-        device = query.host_device(conn, name)
-        if device is None:
+    arch = vm.arch or capabilities["arch"]
+    decided = replace(vm, domain_type=vm.domain_type or types["default"], arch=arch)
+    return decided, _devices(conn, vm.host_devices)
+
+
+def _devices(conn, names):
+    known = {device["name"]: device for device in host.devices(conn)} if names else {}
+    for name in names:
+        if name not in known:
             raise BadArgument("host_devices", f"{name!r} is no device of this host; see them "
                               "with virt.node_devices")  # fmt: skip
-        devices.append(device)
-    arch = vm.arch or capabilities["arch"]
-    return replace(vm, domain_type=vm.domain_type or types["default"], arch=arch), devices
+    return [known[name] for name in names]
 
 
 def _build(conn, context, deployment, identity, devices, claim):

@@ -235,7 +235,11 @@ def presence(conn, settings, name):
 
 
 def console_tail(name, lines):
-    """Return the last lines of a VM's console log; no more than a MiB of it is read."""
+    """
+    Return the last lines of a VM's console log; no more than a MiB of it is read.
+
+    The guest writes it: control characters, which could steer a terminal, are left out.
+    """
     path = Path(console_log(name))
     try:
         with path.open("rb") as handle:
@@ -243,4 +247,9 @@ def console_tail(name, lines):
             text = handle.read().decode(errors="replace")
     except OSError as exc:
         raise VirtError(f"no console log of {name!r}: {exc.strerror} ({path})") from exc
-    return "\n".join(text.splitlines()[-lines:])
+    return "\n".join(printable(line) for line in text.splitlines()[-lines:])
+
+
+def printable(line):
+    """Return a line without control characters."""
+    return "".join(char for char in line if char.isprintable() or char == "\t")

@@ -137,3 +137,24 @@ def capabilities(text):
 def volume_backing(text):
     """Return the path of a volume's or disk's backing file, if its XML names one."""
     return parse(text).findtext("backingStore/path")
+
+
+_PCI_PARTS = ("domain", "bus", "slot", "function")
+
+
+def device(text):
+    """Return ``{name, caps, vendor_id, product_id, vendor, product, address, "PCI class"}``."""
+    root = parse(text)
+    capability = root.find("capability")
+    out = {"name": root.findtext("name", ""), "caps": capability.get("type")}
+    for key in ("vendor", "product"):
+        element = capability.find(key)
+        if element is not None:
+            out[f"{key}_id"], out[key] = element.get("id"), element.text or ""
+    if out["caps"] == "pci":
+        domain_, bus, slot, function = (int(capability.findtext(p, "0"), 0) for p in _PCI_PARTS)
+        out["address"] = f"{domain_:04x}:{bus:02x}:{slot:02x}.{function:x}"
+        out["PCI class"] = capability.findtext("class", "")
+    elif out["caps"] == "usb_device":
+        out["address"] = f"{capability.findtext('bus')}:{capability.findtext('device')}"
+    return out

@@ -33,6 +33,7 @@ PACKAGES = {
     "dnsmasq-base": "addresses for the guests",
     "iproute2": "links and bridges",
     "openssl": "minion keys of the lab's hosts",
+    "gnutls-bin": "certtool, which virt-pki-validate calls",
     "python3-venv": "Python environments",
     "python3-dev": "to build libvirt-python",
     "gcc": "to build libvirt-python",

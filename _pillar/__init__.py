@@ -1,0 +1,1 @@
+"""External pillars of Salt Virt: what a minion may ask of its master."""

@@ -1,0 +1,61 @@
+"""
+On-demand external pillar ``libvirt``: certificates for the hypervisor that asks.
+
+The name is in Salt's default ``on_demand_ext_pillar``, so no setting of the master is needed.
+What goes into a certificate is decided here, from the authenticated minion id; see
+:mod:`saltvirt.pki.policy`. After an update of this file the master must be restarted: a running
+one keeps the code it has loaded.
+"""
+
+import logging
+from pathlib import Path
+
+import salt.utils.minions
+from saltvirt import config
+from saltvirt.pki import answer, ca, store
+
+log = logging.getLogger(__name__)
+_DEFAULT_ALLOW = "G@virt_hypervisor:True"
+
+
+def __virtual__():
+    """Load on every master."""
+    return True
+
+
+def ext_pillar(minion_id, pillar, command=None, certificates=None):
+    """
+    Answer a hypervisor's question for certificates.
+
+    certificates
+        ``{purpose: certificate request}``; empty to learn only what would be written.
+
+    Returns ``{"libvirt_pki": {ca, crl, certificates, names, addresses}}``, or
+    ``{"libvirt_pki": {"error": one line}}`` if the master refuses.
+    """
+    if certificates is None:
+        return {}
+    try:
+        return {"libvirt_pki": _answer(minion_id, certificates)}
+    except (ca.PkiError, OSError) as refused:
+        log.warning("no certificate for %s: %s", minion_id, refused)
+        return {"libvirt_pki": {"error": str(refused)}}
+
+
+def _answer(minion_id, certificates):
+    options = config.option([__opts__], "pki") or {}
+    checker = salt.utils.minions.CkMinions(__opts__)
+    allow = options.get("allow", _DEFAULT_ALLOW)
+    if minion_id not in checker.check_minions(allow, "compound", greedy=False)["minions"]:
+        raise ca.PkiError(f"{minion_id} is no hypervisor of this master (virt:pki:allow: {allow})")
+    every = checker.check_minions("*", "glob")["minions"]
+    known = {one: salt.utils.minions.get_minion_data(one, __opts__)[1] or {} for one in every}
+    return answer.answer(
+        store.Store(Path(__opts__["pki_dir"]) / "libvirt"),
+        minion_id,
+        certificates,
+        grains=known.pop(minion_id, {}),
+        others=known,
+        options=options,
+        now=store.utc_now(),
+    )

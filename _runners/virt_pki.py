@@ -1,0 +1,128 @@
+"""
+The certificate authority of the cloud: what it issued, renew, revoke, back up.
+
+.. versionadded:: 1.0.0
+
+Hosts ask for their certificates themselves, with the state ``virt.keys``; their private keys never
+come here.
+"""
+
+from saltvirt import config
+from saltvirt.fleet import certificates, find
+from saltvirt.fleet.report import reported
+from saltvirt.pki import store
+
+__virtualname__ = "virt_pki"
+__func_alias__ = {"list_": "list", "import_": "import"}
+
+
+def __virtual__():
+    """Load on every master."""
+    return __virtualname__
+
+
+@reported
+def list_(host=None):
+    """
+    List the certificates that the CA has issued.
+
+    host
+        Only those of this hypervisor.
+
+    Returns a list of ``{host, purpose, serial, not_after, days_left, state}``; ``state`` is good,
+    replaced (by a newer one), revoked or expired.
+
+    CLI Example:
+
+    .. code-block:: bash
+
+        salt-run virt_pki.list
+    """
+    rows = certificates.listed(certificates.opened(__opts__), store.utc_now())
+    return [row for row in rows if host in (None, row["host"])]
+
+
+@reported
+def renew(host=None):
+    """
+    Renew the keys and certificates of a hypervisor now, due or not.
+
+    host
+        Only this hypervisor. Defaults to all.
+
+    Returns ``{host: what was done}``; running VMs and open connections stay.
+
+    CLI Example:
+
+    .. code-block:: bash
+
+        salt-run virt_pki.renew hyper1
+    """
+    settings = config.master_settings(__opts__)
+    hosts = find.hosts(__opts__, settings, host=host)
+    return certificates.apply_keys(__opts__, settings, hosts, renew=True)
+
+
+@reported
+def revoke(target):
+    """
+    Revoke a host's certificates and tell every other host.
+
+    target
+        A hypervisor's id, or a serial of ``virt_pki.list``.
+
+    Returns ``{"revoked": [serial], "told": {host: what was done}}``. There is no undo; the host
+    gets new certificates when it applies ``virt.keys`` again, unless ``virt:pki:allow`` leaves it
+    out.
+
+    CLI Example:
+
+    .. code-block:: bash
+
+        salt-run virt_pki.revoke hyper1
+        salt-run virt_pki.renew hyper1
+    """
+    settings = config.master_settings(__opts__)
+    return certificates.revoke(__opts__, settings, target, store.utc_now())
+
+
+@reported
+def export(path, passphrase_file):
+    """
+    Write an encrypted backup of the CA.
+
+    path
+        Where; the file is readable by root only.
+    passphrase_file
+        File with the passphrase, 12 characters or more: an argument would be logged.
+
+    Returns the path. Undo: remove the file.
+
+    CLI Example:
+
+    .. code-block:: bash
+
+        salt-run virt_pki.export /srv/ca.backup /srv/passphrase
+    """
+    return certificates.export(__opts__, path, passphrase_file)
+
+
+@reported
+def import_(path, passphrase_file):
+    """
+    Read a backup of the CA back, on a master that has none.
+
+    path
+        A file that ``virt_pki.export`` wrote.
+    passphrase_file
+        File with its passphrase.
+
+    Returns the CA's folder; fails if there is a CA. Undo: move that folder away.
+
+    CLI Example:
+
+    .. code-block:: bash
+
+        salt-run virt_pki.import /srv/ca.backup /srv/passphrase
+    """
+    return certificates.restore(__opts__, path, passphrase_file)

@@ -1,0 +1,74 @@
+"""
+States of a hypervisor.
+
+.. versionadded:: 1.0.0
+"""
+
+from saltvirt import compat
+from saltvirt.errors import VirtError
+from saltvirt.ops import keys
+
+__virtualname__ = "virt"
+__func_alias__ = {"keys_": "keys"}
+
+
+def __virtual__():
+    """Load everywhere: the keys may be laid down before libvirt is."""
+    return __virtualname__
+
+
+def keys_(
+    name,
+    basepath="/etc/pki",
+    country=None,
+    state=None,
+    locality=None,
+    organization=None,
+    expiration_days=None,
+    vnc=False,
+    renew=False,
+):
+    """
+    Keep this hypervisor's TLS keys and certificates in order: made, renewed, replaced.
+
+    name
+        Any name.
+    basepath
+        Folder for ``CA/``, ``libvirt/`` and ``qemu/``. Defaults to ``/etc/pki``.
+    country, state, locality, organization, expiration_days
+        Accepted for old formulas; the master decides these (``virt:pki``), and the comment says so.
+    vnc
+        Also for VNC, in ``libvirt-vnc/``. Defaults to False.
+    renew
+        Renew everything, due or not. Defaults to False; ``virt_pki.renew`` gives it.
+
+    A certificate is renewed when less than a third of its life is left, when the host's names or
+    addresses change, when it was revoked or tampered with. ``changes`` is empty when nothing is
+    due. libvirtd reads new files without a restart. Undo: remove the files; to distrust them,
+    ``salt-run virt_pki.revoke HOST``.
+
+    .. code-block:: yaml
+
+        libvirt_keys:
+          virt.keys
+    """
+    ret = {"name": name, "changes": {}, "result": False, "comment": ""}
+    # ``state`` cannot be told from the name of this state module, which Salt passes under it.
+    subject = (country, locality, organization, expiration_days)
+    try:
+        work = keys.Work(
+            basepath=basepath,
+            with_vnc=vnc,
+            is_forced=renew,
+            host=__opts__["id"],
+            ask=lambda wanted: compat.pillar_ext(
+                __salt__, {"libvirt": {"certificates": wanted}}
+            ),
+        )
+        ret["changes"], comment = work.plan() if __opts__["test"] else work.run(__salt__)
+    except VirtError as error:
+        return {**ret, "comment": str(error)}
+    if any(value is not None for value in subject):
+        comment += "; subject and life are set on the master (virt:pki), not here"
+    result = None if __opts__["test"] and ret["changes"] else True
+    return {**ret, "result": result, "comment": comment}

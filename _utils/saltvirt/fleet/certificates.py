@@ -1,0 +1,104 @@
+"""The CA as its operator sees it: what was issued, renew, revoke, back up."""
+
+from datetime import datetime
+from pathlib import Path
+
+from saltvirt.errors import BadArgument, MasterError, VirtError
+from saltvirt.fleet import find, minions
+from saltvirt.pki import backup, ca, store
+
+_APPLY_S = 120
+
+
+class PkiRefused(VirtError):
+    """The CA cannot do what was asked; the message says why."""
+
+
+def opened(opts):
+    """Return the CA's store on this master."""
+    return store.Store(Path(opts["pki_dir"]) / "libvirt")
+
+
+def listed(place, now):
+    """Return one row per certificate: ``{host, purpose, serial, not_after, days_left, state}``."""
+    revoked, newest, rows = place.revoked(), {}, []
+    for entry in sorted(place.issued(), key=lambda e: e["not_after"]):
+        newest[entry["host"], entry["purpose"]] = entry["serial"]
+        rows.append(entry)
+    for row in rows:
+        end = datetime.fromisoformat(row["not_after"])
+        row["days_left"] = (end - now).days
+        row["state"] = _state(row, end, now, revoked, newest)
+    return sorted(rows, key=lambda row: (row["host"], row["purpose"], row["not_after"]))
+
+
+def _state(row, end, now, revoked, newest):
+    if row["serial"] in revoked:
+        return "revoked"
+    if end <= now:
+        return "expired"
+    return "good" if newest[row["host"], row["purpose"]] == row["serial"] else "replaced"
+
+
+def apply_keys(opts, settings, hosts, *, renew=False):
+    """Have hosts apply ``virt.keys``; return ``{host: comment}``, raise if one could not."""
+    kwarg = {"name": "virt_pki", "renew": renew}
+    replies = minions.ask(opts, hosts, "state.single", ["virt.keys"], kwarg, timeout_s=_APPLY_S)
+    out, failed = {}, []
+    for host, reply in sorted(replies.items()):
+        if reply.missing:
+            failed.append(f"{host} does not answer")
+            continue
+        states = list(reply.value.values()) if isinstance(reply.value, dict) else []
+        if states and states[0].get("result"):
+            out[host] = states[0]["comment"]
+        else:
+            failed.append(f"{host}: {states[0]['comment'] if states else reply.error}")
+    if failed:
+        raise MasterError("; ".join(failed))
+    return out
+
+
+def revoke(opts, settings, target, now):
+    """Revoke a host's certificates, or one by its serial, and bring the list to every host."""
+    place = opened(opts)
+    rows = [row for row in listed(place, now) if target in (row["host"], row["serial"])]
+    serials = [row["serial"] for row in rows if row["state"] in ("good", "replaced")]
+    if not serials:
+        raise BadArgument("target", f"{target!r} is neither a host nor a serial with a valid "
+                          "certificate; see: salt-run virt_pki.list")  # fmt: skip
+    place.revoke(serials, now)
+    owners = {row["host"] for row in rows}
+    others = [host for host in find.hosts(opts, settings) if host not in owners]
+    return {"revoked": serials, "told": apply_keys(opts, settings, others)}
+
+
+def _passphrase(path):
+    try:
+        return Path(path).read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as exc:
+        raise BadArgument("passphrase_file", f"{path}: {exc}") from exc
+
+
+def export(opts, path, passphrase_file):
+    """Write an encrypted backup of the CA; return its path."""
+    place = opened(opts)
+    if not (place.folder / store.CERTIFICATE).exists():
+        raise PkiRefused("this master has no CA yet; the first virt.keys of a hypervisor makes it")
+    try:
+        text = backup.pack(store.read_all(place.folder), _passphrase(passphrase_file))
+        store.write(path, text.encode())
+    except (ca.PkiError, OSError) as exc:
+        raise PkiRefused(f"no backup was written: {exc}") from exc
+    return str(path)
+
+
+def restore(opts, path, passphrase_file):
+    """Read a backup back where no CA is; return the CA's folder."""
+    place = opened(opts)
+    try:
+        files = backup.unpack(Path(path).read_text(), _passphrase(passphrase_file))
+        store.restore(place.folder, files)
+    except (ca.PkiError, OSError) as exc:
+        raise PkiRefused(f"nothing was restored: {exc}") from exc
+    return str(place.folder)

@@ -1,0 +1,163 @@
+"""
+The certificates of a hypervisor: which are due, and why; new keys; files laid down in one step.
+
+Private keys are made here and never leave the host: only requests go to the master.
+"""
+
+import grp
+import os
+import stat
+from dataclasses import dataclass
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.x509.oid import NameOID
+
+from saltvirt.errors import StorageError
+from saltvirt.pki import ca, policy, store
+
+_QEMU_GROUPS = ("libvirt-qemu", "qemu", "kvm")
+DEFAULT_PURPOSES = ("libvirt-server", "libvirt-client", "qemu-server", "qemu-client")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where one purpose's key and certificate lie, and who may read the key."""
+
+    key: Path
+    certificate: Path
+    mode: int
+    group: str | None
+
+
+def qemu_group():
+    """Return the group that QEMU runs as on this host, None if there is none of the usual ones."""
+    known = {entry.gr_name for entry in grp.getgrall()}
+    return next((group for group in _QEMU_GROUPS if group in known), None)
+
+
+def places(basepath):
+    """Return ``{purpose: Place}`` as libvirt and QEMU look for them."""
+    base, group = Path(basepath), qemu_group()
+    out = {}
+    for side in ("server", "client"):
+        out[f"libvirt-{side}"] = Place(
+            key=base / "libvirt/private" / f"{side}key.pem",
+            certificate=base / "libvirt" / f"{side}cert.pem",
+            mode=0o600,
+            group=None,
+        )
+        out[f"qemu-{side}"] = _of_qemu(base / "qemu", side, group)
+    return {**out, "vnc-server": _of_qemu(base / "libvirt-vnc", "server", group)}
+
+
+def _of_qemu(folder, side, group):
+    key, certificate = folder / f"{side}-key.pem", folder / f"{side}-cert.pem"
+    return Place(key=key, certificate=certificate, mode=0o640 if group else 0o600, group=group)
+
+
+def authorities(basepath, purposes):
+    """Return the paths of the CA's certificate and of the revocation list."""
+    base = Path(basepath)
+    out = [(base / "CA/cacert.pem", base / "CA/cacrl.pem")]
+    if any(purpose.startswith("qemu") for purpose in purposes):
+        out.append((base / "qemu/ca-cert.pem", base / "qemu/ca-crl.pem"))
+    if "vnc-server" in purposes:
+        out.append((base / "libvirt-vnc/ca-cert.pem", base / "libvirt-vnc/ca-crl.pem"))
+    return out
+
+
+def due(place, info, now):
+    """
+    Return why a purpose needs a new certificate, or None if it is in order.
+
+    info
+        The master's answer: what it would write now.
+    """
+    try:
+        certificate = x509.load_pem_x509_certificate(place.certificate.read_bytes())
+        key = serialization.load_pem_private_key(place.key.read_bytes(), password=None)
+    except FileNotFoundError as exc:
+        return f"{exc.filename} is missing"
+    except (ValueError, TypeError) as exc:
+        return f"{place.certificate} or its key cannot be read: {exc}"
+    if key.public_key() != certificate.public_key():
+        return f"{place.key} is not the key of {place.certificate}"
+    return _stale(certificate, info, now) or _open_to_others(place)
+
+
+def _stale(certificate, info, now):
+    authority = x509.load_pem_x509_certificate(info["ca"].encode())
+    try:
+        certificate.verify_directly_issued_by(authority)
+    except Exception:  # whatever is wrong with it: it is not of this CA
+        return "it is not signed by the master's CA"
+    listed = x509.load_pem_x509_crl(info["crl"].encode())
+    if listed.get_revoked_certificate_by_serial_number(certificate.serial_number):
+        return "it was revoked"
+    begin, end = certificate.not_valid_before_utc, certificate.not_valid_after_utc
+    if (end - now) * 3 < end - begin:
+        return f"less than a third of its life is left (until {end:%Y-%m-%d})"
+    names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    has = {*names.get_values_for_type(x509.DNSName),
+           *map(str, names.get_values_for_type(x509.IPAddress))}  # fmt: skip
+    if has != {*info["names"], *info["addresses"]}:
+        return "the host's names or addresses have changed"
+    return None
+
+
+def _open_to_others(place):
+    mode = stat.S_IMODE(place.key.stat().st_mode)
+    if mode & ~place.mode:
+        return f"{place.key} was readable by others (mode {mode:04o})"
+    return None
+
+
+def request(host):
+    """Return a new private key and a certificate request for it as ``(key, PEM text)``."""
+    key = ca.new_key()
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, host)])
+    made = x509.CertificateSigningRequestBuilder().subject_name(subject).sign(key, hashes.SHA256())
+    return key, made.public_bytes(serialization.Encoding.PEM).decode()
+
+
+def lay_down(place, key, certificate_pem):
+    """Put a new key and its certificate in place; each file is replaced in one step."""
+    _folder(place.key.parent, 0o750 if place.group else 0o700, place.group)
+    _folder(place.certificate.parent, 0o755, None)
+    gid = grp.getgrnam(place.group).gr_gid if place.group else None
+    store.write(place.key, ca.key_pem(key), place.mode, gid)
+    store.write(place.certificate, certificate_pem.encode(), 0o644)
+
+
+def lay_down_authority(paths, info):
+    """Put the CA's certificate and the revocation list in place; return the files that changed."""
+    changed = []
+    for pair in paths:
+        _folder(pair[0].parent, 0o755, None)
+        for path, text in zip(pair, (info["ca"], info["crl"]), strict=True):
+            if not path.exists() or path.read_text() != text:
+                store.write(path, text.encode(), 0o644)
+                changed.append(str(path))
+    return changed
+
+
+def stale_authority(paths, info):
+    """Return which files of the CA would be written."""
+    return [str(path) for pair in paths for path, text in zip(pair, (info["ca"], info["crl"]),
+            strict=True) if not path.exists() or path.read_text() != text]  # fmt: skip
+
+
+def _folder(path, mode, group):
+    try:
+        path.mkdir(mode=mode, parents=True, exist_ok=True)
+        if group and path.name == "private":
+            os.chown(path, -1, grp.getgrnam(group).gr_gid)
+    except OSError as exc:
+        raise StorageError(f"cannot make the folder {path}: {exc.strerror}") from exc
+
+
+def known(purposes):
+    """Return the purposes that are asked for; raise PkiError for one that does not exist."""
+    return tuple(policy.purposes(dict.fromkeys(purposes, "")))

@@ -1,0 +1,87 @@
+"""The work of the state ``virt.keys``: ask the master, lay down what is due, let libvirtd know."""
+
+from dataclasses import dataclass
+
+from saltvirt.errors import VirtError
+from saltvirt.ops import certificates
+from saltvirt.pki import store
+
+_RELOAD = ["virt-admin", "-c", "libvirtd:///system", "server-update-tls", "libvirtd"]
+
+
+class KeysRefused(VirtError):
+    """The master gives no certificates; the message says why."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Work:
+    """One run of the state; ``ask`` puts a question to the master's external pillar."""
+
+    basepath: str
+    host: str
+    ask: object
+    with_vnc: bool = False
+    is_forced: bool = False
+
+    @property
+    def _purposes(self):
+        extra = ("vnc-server",) if self.with_vnc else ()
+        return (*certificates.DEFAULT_PURPOSES, *extra)
+
+    def _question(self, wanted):
+        answer = (self.ask(wanted) or {}).get("libvirt_pki")
+        if not answer:
+            raise KeysRefused(
+                "the master has no external pillar 'libvirt' of this project: run 'salt-run "
+                "saltutil.sync_all' there, and see that on_demand_ext_pillar lists libvirt"
+            )
+        if "error" in answer:
+            raise KeysRefused(f"the master refused: {answer['error']}")
+        return answer
+
+    def _due(self, info):
+        places, now = certificates.places(self.basepath), store.utc_now()
+        forced = "the operator asked for it" if self.is_forced else None
+        reasons = {p: forced or certificates.due(places[p], info, now) for p in self._purposes}
+        return {purpose: why for purpose, why in reasons.items() if why}
+
+    def plan(self):
+        """Return what would change, and a comment."""
+        info = self._question({})
+        changes = dict(self._due(info))
+        paths = certificates.authorities(self.basepath, self._purposes)
+        changes |= dict.fromkeys(certificates.stale_authority(paths, info), "would be written")
+        return changes, "certificates are due" if changes else "all keys are in order"
+
+    def run(self, functions):
+        """Lay down what is due; return the changes and a comment."""
+        info = self._question({})
+        due = self._due(info)
+        if due:
+            info = self._renew(due)
+        paths = certificates.authorities(self.basepath, self._purposes)
+        written = certificates.lay_down_authority(paths, info)
+        changes = {**due, **dict.fromkeys(written, "written")}
+        if not changes:
+            return {}, "all keys are in order"
+        return changes, "; ".join(["new keys are in place", *self._reload(functions)])
+
+    def _renew(self, due):
+        made = {purpose: certificates.request(self.host) for purpose in due}
+        info = self._question({purpose: pem for purpose, (_key, pem) in made.items()})
+        places = certificates.places(self.basepath)
+        for purpose, (key, _pem) in made.items():
+            if purpose not in info["certificates"]:
+                raise KeysRefused(f"the master sent no certificate for {purpose}")
+            certificates.lay_down(places[purpose], key, info["certificates"][purpose])
+        return info
+
+    def _reload(self, functions):
+        """Let a libvirtd that listens for TLS read its files anew; say what it answered."""
+        if not functions["cmd.has_exec"]("virt-admin"):
+            return ["virt-admin is not here, so libvirtd reads them at its next start"]
+        done = functions["cmd.run_all"](_RELOAD, python_shell=False, ignore_retcode=True)
+        if done["retcode"] == 0:
+            return ["libvirtd uses them"]
+        why = (done["stderr"] or done["stdout"]).strip().splitlines() or ["no answer"]
+        return [f"libvirtd has not read them ({why[-1]}); it will at its next start"]

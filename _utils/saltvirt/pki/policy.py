@@ -1,0 +1,1 @@
+../../../pki/policy.py

@@ -1,0 +1,43 @@
+"""The master's answer to a host that asks for certificates."""
+
+from saltvirt.pki import ca, policy
+
+
+def answer(store, minion_id, wanted, *, grains, others, options, now):
+    """
+    Return ``{"ca", "crl", "certificates": {purpose: PEM}}`` for an authenticated host.
+
+    wanted
+        ``{purpose: request PEM}``; of a request only the public key is used. Empty: nothing is
+        signed, the answer says what would be written.
+    grains, others
+        What this host and all others say of themselves; see :func:`saltvirt.pki.policy.subjects`.
+    options
+        ``{"days", "key_type", "organization", "names": {host: [...]}}``, each optional.
+    """
+    keys = {p: ca.read_request(pem) for p, pem in policy.purposes(wanted).items()}
+    extra = (options.get("names") or {}).get(minion_id) or ()
+    names, addresses = policy.subjects(minion_id, grains, others, extra)
+    authority = store.authority(now, kind=options.get("key_type", "ecdsa"))
+    certificates = {}
+    for purpose, key in keys.items():
+        signed = ca.sign(
+            authority,
+            key,
+            host=minion_id,
+            role=policy.PURPOSES[purpose],
+            names=names,
+            addresses=addresses,
+            now=now,
+            days=int(options.get("days", 90)),
+            organization=options.get("organization"),
+        )
+        store.note(minion_id, purpose, signed)
+        certificates[purpose] = ca.certificate_pem(signed).decode()
+    return {
+        "ca": ca.certificate_pem(authority.certificate).decode(),
+        "crl": store.revocations(now),
+        "certificates": certificates,
+        "names": names,
+        "addresses": addresses,
+    }

@@ -1,0 +1,78 @@
+"""What the master writes into a certificate: decided from what it knows, never from a request."""
+
+import ipaddress
+import re
+
+from saltvirt.pki.ca import PkiError
+
+PURPOSES = {
+    "libvirt-server": "server",
+    "libvirt-client": "client",
+    "qemu-server": "server",
+    "qemu-client": "client",
+    "vnc-server": "server",
+}
+_NAME = re.compile(r"^(?=.{1,253}$)[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?"
+                   r"(\.[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?)*$")  # fmt: skip
+
+
+def subjects(minion_id, grains, others, extra=()):
+    """
+    Return ``(names, addresses)`` that a host may be reached by.
+
+    minion_id
+        The authenticated id; always the first name.
+    grains
+        What the host says of itself: believed only where nobody else can be meant.
+    others
+        ``{minion id: its grains}`` of every other minion; what one of them has is nobody else's.
+    extra
+        Names and addresses that the operator configured for this host; they are taken as they are.
+    """
+    if not _NAME.match(minion_id):
+        raise PkiError(f"the minion id {minion_id!r} is no host name, so it cannot be certified")
+    foreign = _claimed_by(others)
+    names, addresses = [minion_id.lower()], []
+    for name in (str(grains.get("fqdn") or ""), str(grains.get("host") or "")):
+        if _NAME.match(name) and name.lower() not in foreign and "localhost" not in name.lower():
+            names.append(name.lower())
+    for text in (*(grains.get("ipv4") or ()), *(grains.get("ipv6") or ())):
+        address = _address(text)
+        if address and address not in foreign:
+            addresses.append(address)
+    for text in extra:
+        try:
+            addresses.append(str(ipaddress.ip_address(text)))
+        except ValueError:
+            names.append(str(text).lower())
+    return list(dict.fromkeys(names)), list(dict.fromkeys(addresses))
+
+
+def _claimed_by(others):
+    claimed = set()
+    for minion_id, grains in others.items():
+        claimed |= {minion_id.lower(), str(grains.get("fqdn", "")).lower(),
+                    str(grains.get("host", "")).lower()}  # fmt: skip
+        claimed |= {_address(a) for a in (*(grains.get("ipv4") or ()), *(grains.get("ipv6") or ()))}
+    return claimed - {"", None}
+
+
+def _address(text):
+    """Return an address in its usual form, None for one that reaches no other host."""
+    try:
+        address = ipaddress.ip_address(str(text))
+    except ValueError:
+        return None
+    if address.is_loopback or address.is_link_local or address.is_multicast:
+        return None
+    return None if address.is_unspecified else str(address)
+
+
+def purposes(wanted):
+    """Return ``{purpose: request}`` of a host's question, maybe empty; refuse any other shape."""
+    if not isinstance(wanted, dict) or len(wanted) > len(PURPOSES):
+        raise PkiError("a question is a mapping of purposes to requests")
+    unknown = sorted(str(purpose) for purpose in wanted if purpose not in PURPOSES)
+    if unknown:
+        raise PkiError(f"purpose {unknown[0][:40]!r}; one of {', '.join(PURPOSES)}")
+    return dict(wanted)

@@ -1,0 +1,144 @@
+"""TLS between the lab's hosts: keys by one state, trusted by each other and by nobody else."""
+
+import json
+import subprocess
+
+import pytest
+from cloudkit import wait
+from labkit import node
+
+OTHER_CA = """set -e
+rm -rf /tmp/other; mkdir -p /tmp/other; cd /tmp/other
+openssl req -x509 -newkey rsa:2048 -nodes -keyout cakey.pem -out cacert.pem -subj /CN=evil -days 2
+openssl req -newkey rsa:2048 -nodes -keyout clientkey.pem -out c.csr -subj /CN=hyper1
+openssl x509 -req -in c.csr -CA cacert.pem -CAkey cakey.pem -CAcreateserial -out clientcert.pem
+cp /etc/pki/CA/cacert.pem cacert.pem
+"""
+
+
+def apply(cloud, host, *words):
+    """Apply virt.keys on a host and return the state's result."""
+    done = cloud.call(host, "state.single", "virt.keys", "libvirt_keys", *words)
+    return next(iter(done.data["local"].values()))
+
+
+def restart(cloud, host):
+    """Restart libvirtd, which opens its TLS port once there are keys."""
+    cloud.service(host, "libvirtd", "stop")
+    cloud.service(host, "libvirtd", "start")
+
+
+@pytest.fixture(scope="module")
+def secured(cloud):
+    """Three hosts with keys, listening for TLS; what the first application said."""
+    first = {host: apply(cloud, host) for host in cloud.hosts}
+    for host in cloud.hosts:
+        restart(cloud, host)
+    yield first
+    for host in cloud.hosts:
+        cloud.sh(host, "rm -rf /etc/pki/CA /etc/pki/libvirt /etc/pki/qemu")
+        restart(cloud, host)
+
+
+def connect(cloud, source, target, query=""):
+    """Ask a host for its name over TLS; return the exit code and the text."""
+    argv = ["virsh", "-q", "-c", f"qemu+tls://{target}/system{query}", "hostname"]
+    entered = node.enter(cloud.pids[source], argv)
+    done = subprocess.run(entered, capture_output=True, text=True, check=False)
+    return done.returncode, (done.stdout + done.stderr).strip()
+
+
+def test_the_first_application_makes_everything_and_the_second_nothing(cloud, secured):
+    for host in cloud.hosts:
+        assert secured[host]["result"] is True, secured[host]
+        assert {"libvirt-server", "qemu-client"} <= set(secured[host]["changes"])
+        again = apply(cloud, host)
+        assert (again["result"], again["changes"]) == (True, {})
+        assert apply(cloud, host, "test=True")["changes"] == {}
+
+
+def test_every_host_reaches_every_other(cloud, secured):
+    for source in cloud.hosts:
+        for target in cloud.hosts:
+            assert connect(cloud, source, target) == (0, target)
+
+
+def test_libvirts_own_checker_is_content(cloud, secured):
+    text = cloud.sh("hyper1", "virt-pki-validate")
+
+    for found in ("CA certificate", "client certificate", "client private key",
+                  "server certificate", "server private key"):  # fmt: skip
+        assert f"Found {found} /etc/pki" in text
+
+
+def test_others_are_refused(cloud, secured):
+    cloud.sh("hyper1", f"({OTHER_CA}) 2>/dev/null")
+
+    code, text = connect(cloud, "hyper1", "hyper2", "?pkipath=/tmp/other")
+    assert code != 0, text
+    cloud.sh("hyper1", "rm /tmp/other/client*")
+    code, text = connect(cloud, "hyper1", "hyper2", "?pkipath=/tmp/other")
+    assert code != 0, text
+    cloud.sh("hyper1", "echo '10.77.1.2 elsewhere' >> /etc/hosts; rm -rf /tmp/other")
+    code, text = connect(cloud, "hyper1", "elsewhere")
+    assert code != 0 and "elsewhere" in text
+
+
+def test_no_private_key_of_a_host_leaves_it(cloud, secured):
+    folders = " ".join(str(cloud.folder("master") / f"salt/{part}") for part in ("cache", "log"))
+    own = cloud.folder("hyper1") / "salt"
+    found = cloud.sh("master", f"grep -rl 'PRIVATE KEY' {folders} {own} || true").split()
+
+    assert [path for path in found if not path.endswith("minion/minion.pem")] == []
+    modes = cloud.sh("hyper1", "stat -c '%a %U:%G %n' /etc/pki/*/*key.pem /etc/pki/*/*/*key.pem")
+    for line in modes.splitlines():
+        assert line.startswith(("600 root:root", "640 root:libvirt-qemu")), line
+
+
+def test_renewal_disturbs_nobody(cloud, secured):
+    before = cloud.sh("hyper2", "openssl x509 -serial -noout -in /etc/pki/libvirt/servercert.pem")
+    pid = cloud.sh("hyper2", "pgrep -x libvirtd")
+
+    done = cloud.run("virt_pki.renew", "hyper2")
+
+    assert done.code == 0, done.out
+    assert "libvirtd uses them" in done.data["hyper2"]
+    after = cloud.sh("hyper2", "openssl x509 -serial -noout -in /etc/pki/libvirt/servercert.pem")
+    assert after != before
+    assert cloud.sh("hyper2", "pgrep -x libvirtd") == pid
+    assert connect(cloud, "hyper1", "hyper2") == (0, "hyper2")
+
+
+def test_a_revoked_host_is_refused_by_the_others_until_it_is_renewed(cloud, secured):
+    done = cloud.run("virt_pki.revoke", "hyper3")
+    assert done.code == 0, done.out
+    assert set(done.data["told"]) == {"hyper1", "hyper2"}
+
+    wait("a refusal", lambda: connect(cloud, "hyper3", "hyper2")[0] != 0, timeout_s=20)
+    assert connect(cloud, "hyper1", "hyper3")[0] != 0
+    assert connect(cloud, "hyper1", "hyper2") == (0, "hyper2")
+    states = {row["state"] for row in cloud.run("virt_pki.list", "hyper3").data}
+    assert states == {"revoked"}
+
+    assert cloud.run("virt_pki.renew", "hyper3").code == 0
+    assert connect(cloud, "hyper3", "hyper2") == (0, "hyper2")
+    assert connect(cloud, "hyper1", "hyper3") == (0, "hyper3")
+
+
+def test_a_backup_is_written_and_does_not_overwrite(cloud, secured):
+    cloud.sh("master", "echo 'a long passphrase' > /srv/passphrase; chmod 600 /srv/passphrase")
+    backup = "/srv/ca.backup"
+
+    done = cloud.run("virt_pki.export", backup, "/srv/passphrase")
+    again = cloud.run("virt_pki.import", backup, "/srv/passphrase")
+
+    assert done.code == 0 and json.loads(done.out.splitlines()[0]) == backup
+    assert cloud.sh("master", f"stat -c %a {backup}").strip() == "600"
+    assert again.code == 1 and "there is a CA" in again.error
+    cloud.sh("master", f"rm {backup} /srv/passphrase")
+
+
+def test_a_revocation_of_nobody_is_refused(cloud, secured):
+    done = cloud.run("virt_pki.revoke", "hyper9")
+
+    assert done.code == 1 and "neither a host nor a serial" in done.error

@@ -1,0 +1,92 @@
+"""The state virt.keys: what is due, what is laid down, and that no answer is never in order."""
+
+import os
+import stat
+from datetime import datetime, timedelta, timezone
+
+import pytest
+from cryptography import x509
+from saltvirt.ops import certificates, keys
+from saltvirt.pki import ca
+from test_pki import GRAINS, ask, place
+
+__all__ = ["place"]
+
+
+@pytest.fixture
+def host(place, tmp_path):
+    """A host whose certificates are in order."""
+    work = keys.Work(basepath=str(tmp_path / "pki"), host="hyper1", ask=lambda wanted: {
+        "libvirt_pki": ask(place, wanted=wanted, now=datetime.now(timezone.utc))})  # fmt: skip
+    functions = {"cmd.has_exec": lambda _name: False}
+    changes, _comment = work.run(functions)
+    assert set(changes) >= set(certificates.DEFAULT_PURPOSES)
+    return work, functions
+
+
+def test_the_second_run_changes_nothing_and_test_says_so(host):
+    work, functions = host
+
+    assert work.run(functions) == ({}, "all keys are in order")
+    assert work.plan() == ({}, "all keys are in order")
+
+
+DAMAGE = {
+    "key lost": lambda p: p.key.unlink(),
+    "certificate lost": lambda p: p.certificate.unlink(),
+    "key swapped": lambda p: p.key.write_bytes(ca.key_pem(ca.new_key())),
+    "key cut off": lambda p: p.key.write_bytes(p.key.read_bytes()[:50]),
+    "key open to others": lambda p: p.key.chmod(0o644),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE)
+def test_what_was_tampered_with_is_made_anew(host, damage):
+    work, functions = host
+    place = certificates.places(work.basepath)["libvirt-server"]
+    damage(place)
+
+    planned, _comment = work.plan()
+    changes, _comment = work.run(functions)
+
+    assert set(planned) == set(changes) == {"libvirt-server"}
+    assert stat.S_IMODE(place.key.stat().st_mode) == 0o600
+    assert work.run(functions) == ({}, "all keys are in order")
+
+
+def test_renewal_begins_when_a_third_of_the_life_is_left(host, place):
+    work, _functions = host
+    info = ask(place, wanted={}, now=datetime.now(timezone.utc))
+    where = certificates.places(work.basepath)["libvirt-server"]
+    now = datetime.now(timezone.utc)
+
+    assert certificates.due(where, info, now + timedelta(days=59)) is None
+    assert "a third of its life" in certificates.due(where, info, now + timedelta(days=61))
+
+
+def test_a_new_address_or_a_revocation_makes_a_certificate_due(host, place):
+    work, _functions = host
+    where = certificates.places(work.basepath)["libvirt-server"]
+    now = datetime.now(timezone.utc)
+    moved = ask(place, wanted={}, now=now, grains={**GRAINS, "ipv4": ["192.0.2.99"]})
+    certificate = x509.load_pem_x509_certificate(where.certificate.read_bytes())
+
+    place.revoke([f"{certificate.serial_number:032x}"], now)
+
+    assert certificates.due(where, moved, now) == "the host's names or addresses have changed"
+    assert certificates.due(where, ask(place, wanted={}, now=now), now) == "it was revoked"
+
+
+@pytest.mark.parametrize(
+    ("answered", "why"),
+    [({}, "no external pillar"), (None, "no external pillar"),
+     ({"libvirt_pki": {"error": "not you"}}, "the master refused: not you")],
+)  # fmt: skip
+def test_no_answer_is_never_called_in_order(tmp_path, answered, why):
+    work = keys.Work(basepath=str(tmp_path), host="hyper1", ask=lambda _wanted: answered)
+
+    with pytest.raises(keys.KeysRefused, match=why):
+        work.run({})
+    with pytest.raises(keys.KeysRefused, match=why):
+        work.plan()
+    assert os.listdir(tmp_path) == []
