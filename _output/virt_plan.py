@@ -1,4 +1,4 @@
-"""Outputter ``virt_plan``: which hypervisors could take a VM, and why not."""
+"""Outputter ``virt_plan``: where a VM went, or which hypervisors could take it, and why not."""
 
 import textwrap
 
@@ -15,8 +15,10 @@ def output(data, **_kwargs):
     """
     if not isinstance(data, dict):
         return str(data)
+    if "name" in data:
+        return _deployed(data)
     hosts = data.get("hosts") if "error" in data else data
-    lines = textwrap.wrap(f"error: {data['error']}", 78) if "error" in data else []
+    lines = _error(data["error"], hosts) if "error" in data else []
     if hosts:
         lines.append(f"{'HYPERVISOR':<16} {'FITS':<5} {'SCORE':>5}  WHY NOT")
     for host, row in sorted((hosts or {}).items(), key=lambda item: _order(*item)):
@@ -26,6 +28,16 @@ def output(data, **_kwargs):
         lines.append(f"{host:<16} {fits:<5} {score:>5}  {why[0]}".rstrip())
         lines += [f"{'':<30}{line}" for line in why[1:]]
     return "\n".join(lines)
+
+
+def _deployed(data):
+    waited = f"; its minion answered after {data['seconds']} s" if "seconds" in data else ""
+    return f"{data['name']} is on {data['host']}{waited}"
+
+
+def _error(text, hosts):
+    # The reasons stand in the table below it.
+    return textwrap.wrap(f"error: {text.split(': ')[0] if hosts else text}", 78)
 
 
 def _order(host, row):

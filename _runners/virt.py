@@ -255,10 +255,9 @@ def init(
     if _SERIALS.get(serial_type):
         given["serials"] = _SERIALS[serial_type]
     settings, placing, say = _settings(), {"host": host, "where": where}, _say(name, quiet)
-    if dry_run:
-        table = deploy.dry_run(__opts__, settings, name, cpu, mem, given, placing, say)
-        return {"outputter": "virt_plan", "data": table}
-    return deploy.deploy(__opts__, settings, name, cpu, mem, given, placing, say, wait)
+    call = (__opts__, settings, name, cpu, mem, given, placing, say)
+    data = deploy.dry_run(*call) if dry_run else deploy.deploy(*call, wait)
+    return {"outputter": "virt_plan", "data": data}
 
 
 @reported

@@ -34,7 +34,7 @@ def test_every_stage_is_shown_as_it_happens_and_the_end_is_an_answer(deployed):
     order = list(dict.fromkeys(stages))
     assert order == ["Searching", "Placing", "Fetching", "Seeding", "Starting", "Waiting"]
     assert re.search(r"^centos1: Fetching \d+ % of \d+\.\dM$", done.out, re.M)
-    assert "answers" in done.out
+    assert re.search(r"^centos1 is on hyper\d; its minion answered after [\d.]+ s$", done.out, re.M)
 
 
 def test_the_new_minion_answers_with_its_own_name(cloud, deployed):
@@ -48,7 +48,7 @@ def test_it_reached_its_login_in_time(cloud, deployed):
 
     assert "centos1 login:" in console
     stamps = re.findall(r"\[\s*(\d+\.\d+)\]", console.split("centos1 login:")[0])
-    assert stamps and float(stamps[-1]) < 60
+    assert stamps and float(stamps[-1]) < 40
 
 
 def test_the_query_shows_it_in_the_seeds_layout(cloud, deployed):

@@ -66,10 +66,20 @@ def test_the_table_of_a_plan_wraps_its_reasons():
     plan = {"a": {"fits": True, "score": 0.5, "reasons": []},
             "b": {"fits": False, "score": 0.0, "reasons": reasons}}  # fmt: skip
 
-    text = outputter("virt_plan")({"error": "no host fits 'x' " * 9, "hosts": plan, "retcode": 1})
+    text = outputter("virt_plan")(
+        {"error": f"no host fits 'x': b: {reasons}", "hosts": plan, "retcode": 1}
+    )
 
     assert text.startswith("error: no host fits")
+    assert text.count("in maintenance") == 1
     assert text.index("\na ") < text.index("\nb ")
+
+
+def test_a_deployment_ends_in_one_line():
+    made = {"name": "vm1", "host": "hyper2", "minion": "answers", "seconds": 12.5}
+
+    assert outputter("virt_plan")(made) == "vm1 is on hyper2; its minion answered after 12.5 s"
+    assert outputter("virt_plan")({"name": "vm1", "host": "hyper2"}) == "vm1 is on hyper2"
 
 
 @pytest.mark.parametrize("name", ["virt_query", "virt_hosts", "virt_plan", "virt_progress"])

@@ -80,9 +80,9 @@ def deploy(opts, settings, name, cpu, mem, given, placing, say, wait=True):
                               f"salt HOST virt.init {name} ...")  # fmt: skip
     is_seeded = _is_seeded(given)
     with journal.opened(opts, name) as entry, undo.on_failure() as steps:
+        verdicts = plan(opts, settings, need, **placing, say=say)
         if is_seeded:
             keys.refuse_taken(opts, name)
-        verdicts = plan(opts, settings, need, **placing, say=say)
         fitting = [verdict for verdict in verdicts if verdict.fits]
         if not fitting:
             raise _none_fits(need, verdicts)
