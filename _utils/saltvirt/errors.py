@@ -38,7 +38,8 @@ class LibvirtRefused(VirtError):
 class NoSuchVm(VirtError):
     """The host does not know the VM."""
 
-    def __init__(self, name, where="on this host"):
+    def __init__(self, name, where="on this host", silent=()):
+        self.silent = tuple(silent)
         super().__init__(f"no VM called {name!r} {where}; see virt.list_domains for those it has")
 
 

@@ -35,11 +35,12 @@ def _private(path, flags):
 
 
 @contextmanager
-def held(path, *, wait=True):
+def held(path, *, wait=True, is_done=lambda: True):
     """
     Yield the open file while this process holds its lock, then remove the file.
 
-    With ``wait=False`` yield None at once if another process holds it.
+    With ``wait=False`` yield None at once if another process holds it. The file stays if
+    ``is_done()`` says False at the end.
     """
     path = Path(path)
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -50,7 +51,8 @@ def held(path, *, wait=True):
     try:
         yield handle
     finally:
-        path.unlink(missing_ok=True)
+        if is_done():
+            path.unlink(missing_ok=True)
         handle.close()
 
 

@@ -236,3 +236,18 @@ def test_an_interrupted_command_takes_everything_back(clean):
     wait("the end of the host's job", lambda: not list(claims.glob("*")), timeout_s=120)
     assert clean.keys() == []
     assert "t1" not in clean.local("hyper1", "virt.list_domains")
+
+
+def test_a_runner_that_is_killed_does_not_cost_its_vm_the_key(clean):
+    running = clean.begin("virt.init", "t1", "1", "96", TINY, "host=hyper1")
+    wait("a VM", lambda: "t1" in clean.sh("hyper1", "virsh -q list --name").split())
+    pattern = f"^{clean.lab.venv}.*salt-run.*virt.init t1"
+    runner = subprocess.run(["pgrep", "-f", pattern], capture_output=True, text=True, check=True)
+    for pid in runner.stdout.split():
+        subprocess.run(["kill", "-KILL", pid], check=False)
+    clean.end(running)
+
+    refused(clean.run("virt.init", "t1", "1", "96", TINY), "is on hyper1 already (running)")
+
+    assert clean.keys() == ["t1"]
+    assert clean.run("virt.purge", "t1").data == {"hyper1": {"t1": "purged"}}

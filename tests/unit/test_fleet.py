@@ -132,7 +132,7 @@ def die_holding(opts, public):
     import os
 
     with journal.opened(opts, "vm1") as entry:
-        entry.note({"name": "vm1", "public_key": public})
+        entry.note({"name": "vm1", "public_key": public, "host": "hyper2"})
         keys.accept(opts, "vm1", public)
         os._exit(9)
 
@@ -144,8 +144,27 @@ def test_the_key_of_a_deployment_that_was_killed_is_taken_back_by_the_next(opts)
     process.join()
     assert compat.KeyStore(opts).read("vm1")[0] == "accepted"
 
-    with journal.opened(opts, "vm1"):
+    with journal.opened(opts, "vm1") as entry:
+        entry.take_back(opts, {"hyper1"})
         assert compat.KeyStore(opts).read("vm1") == (None, None)
+
+
+def test_the_key_of_a_vm_that_may_live_on_a_silent_host_stays(opts):
+    public = keys.generate()[0]
+    process = multiprocessing.get_context("fork").Process(target=die_holding, args=(opts, public))
+    process.start()
+    process.join()
+
+    for _again in range(2):
+        with (
+            journal.opened(opts, "vm1") as entry,
+            pytest.raises(NameTaken, match="may be on hyper2, which does not answer"),
+        ):
+            entry.take_back(opts, {"hyper2"})
+    assert compat.KeyStore(opts).read("vm1") == ("accepted", public)
+    with journal.opened(opts, "vm1") as entry:
+        entry.take_back(opts, set())
+    assert compat.KeyStore(opts).read("vm1") == (None, None)
 
 
 def test_two_deployments_of_one_name_do_not_go_together(opts):

@@ -1,7 +1,7 @@
 """Deploy a VM somewhere in the cloud: place it, give it a key, have it built, wait for it."""
 
 from saltvirt import arguments, spec, undo
-from saltvirt.errors import BadArgument, NameTaken, NoHostFits, VirtError
+from saltvirt.errors import BadArgument, NameTaken, NoHostFits, NoSuchVm, VirtError
 from saltvirt.fleet import find, journal, keys, minions
 from saltvirt.model import Verdict
 from saltvirt.placement import choose
@@ -15,7 +15,7 @@ class DeployError(VirtError):
 
 def plan(opts, settings, need, *, host=None, where=None, say):
     """
-    Return the verdict on every hypervisor, the best first; each has its reasons.
+    Return the verdict on every hypervisor, the best first, and the hosts that gave no answer.
 
     Raises NameTaken if any host has a VM of that name.
     """
@@ -26,8 +26,9 @@ def plan(opts, settings, need, *, host=None, where=None, say):
     _refuse_known(found.answers, need.name)
     judged = choose.judge(found.answers, need, settings.weights)
     verdicts = [_narrowed(verdict, wanted, host, where) for verdict in judged]
-    silent = [_silent(name, why) for name, why in sorted(found.reasons().items())]
-    return sorted([*verdicts, *silent], key=lambda v: (not v.fits, -v.score, v.host))
+    silent = found.reasons()
+    verdicts += [_silent(name, why) for name, why in silent.items()]
+    return sorted(verdicts, key=lambda v: (not v.fits, -v.score, v.host)), set(silent)
 
 
 def _silent(name, why):
@@ -59,7 +60,8 @@ def table(verdicts):
 def dry_run(opts, settings, name, cpu, mem, given, placing, say):
     """Return the table of a deployment that is not made."""
     need = spec.need_from_master(name, cpu, mem, given)
-    return table(plan(opts, settings, need, **placing, say=say))
+    verdicts, _silent_hosts = plan(opts, settings, need, **placing, say=say)
+    return table(verdicts)
 
 
 def deploy(opts, settings, name, cpu, mem, given, placing, say, wait=True):
@@ -80,14 +82,20 @@ def deploy(opts, settings, name, cpu, mem, given, placing, say, wait=True):
                               f"salt HOST virt.init {name} ...")  # fmt: skip
     is_seeded = _is_seeded(given)
     with journal.opened(opts, name) as entry, undo.on_failure() as steps:
-        verdicts = plan(opts, settings, need, **placing, say=say)
+        verdicts, silent = plan(opts, settings, need, **placing, say=say)
+        entry.take_back(opts, silent)
         if is_seeded:
             keys.refuse_taken(opts, name)
         fitting = [verdict for verdict in verdicts if verdict.fits]
         if not fitting:
             raise _none_fits(need, verdicts)
-        pair = _accepted_pair(opts, name, entry, steps) if is_seeded else None
-        host = _build(opts, settings, need, verdicts, (cpu, mem, given), pair, say)
+        pair = _accepted_pair(opts, name, fitting[0].host, entry, steps) if is_seeded else None
+
+        def moved(other):
+            if pair:
+                entry.note({"name": name, "public_key": pair[0], "host": other})
+
+        host = _build(opts, settings, need, verdicts, (cpu, mem, given), pair, say, moved)
     return _answer(opts, settings, name, host, wait and is_seeded and given.get("start", True), say)
 
 
@@ -98,9 +106,9 @@ def _is_seeded(given):
     return bool(given.get("seed", True) and has_image)
 
 
-def _accepted_pair(opts, name, entry, steps):
+def _accepted_pair(opts, name, host, entry, steps):
     public, private = keys.generate()
-    entry.note({"name": name, "public_key": public})
+    entry.note({"name": name, "public_key": public, "host": host})
     steps.then(keys.discard, opts, name, public)
     keys.accept(opts, name, public)
     return public, private
@@ -112,12 +120,13 @@ def _none_fits(need, verdicts):
     return error
 
 
-def _build(opts, settings, need, verdicts, call, pair, say):
+def _build(opts, settings, need, verdicts, call, pair, say, moved):
     """Have the best host build the VM; one that has no room any more makes way for the next."""
     refused = {}
     fitting = [verdict for verdict in verdicts if verdict.fits]
     for verdict in fitting:
         say("Placing", detail=f"on {verdict.host}, {len(fitting)} of {len(verdicts)} hosts fit")
+        moved(verdict.host)
         reply = _order(opts, settings, need.name, verdict.host, call, pair, say)
         if reply.missing:
             raise DeployError(
@@ -172,8 +181,12 @@ def _answer(opts, settings, name, host, wait, say):
 def purge(opts, settings, name, delete_key):
     """Remove a VM, its disks, its seed and its key; return ``{host: {name: "purged"}}``."""
     arguments.vm_name(name)
-    with journal.opened(opts, name):
-        host = find.locate(opts, settings, name)
+    with journal.opened(opts, name) as entry:
+        try:
+            host = find.locate(opts, settings, name)
+        except NoSuchVm as error:
+            entry.take_back(opts, error.silent)
+            raise
         act(opts, settings, host, "virt.purge", name)
         if delete_key:
             keys.delete(opts, name)

@@ -89,4 +89,4 @@ def locate(opts, settings, name):
     asked = f"on any of {len(found.answers)} hypervisors"
     if silent:
         asked += f" that answer (not asked: {', '.join(sorted(silent))})"
-    raise NoSuchVm(name, asked)
+    raise NoSuchVm(name, asked, silent)

@@ -15,18 +15,38 @@ def _path(opts, name):
 
 
 class Entry:
-    """The journal of a running deployment; written before the key is accepted."""
+    """The journal of a running deployment; written before anything is done."""
 
     def __init__(self, handle):
         self._handle = handle
+        self.left = self._read()
+        self.is_settled = True
 
-    def old(self):
+    def _read(self):
         """Return what a killed deployment noted, or None."""
         self._handle.seek(0)
         try:
             return json.loads(self._handle.read())
         except ValueError:
             return None  # new, or killed before it had written, so before it did anything
+
+    def take_back(self, opts, silent):
+        """
+        Take back the key of a killed deployment whose VM is on none of the hosts that answer.
+
+        silent
+            The hosts that do not answer. If the VM may be on one of them, raise NameTaken: with
+            its key taken away it would be lost to Salt.
+        """
+        if not self.left:
+            return
+        if self.left["host"] in silent:
+            self.is_settled = False
+            raise NameTaken(
+                f"an interrupted deployment of {self.left['name']!r} may be on "
+                f"{self.left['host']}, which does not answer; wait until it does"
+            )
+        keys.discard(opts, self.left["name"], self.left["public_key"])
 
     def note(self, content):
         """Write down what is about to be done."""
@@ -40,11 +60,13 @@ class Entry:
 @contextmanager
 def opened(opts, name):
     """Yield the journal of a name; raise NameTaken if another process deploys it."""
-    with locks.held(_path(opts, name), wait=False) as handle:
+    entries = []
+
+    def is_done():
+        return all(entry.is_settled for entry in entries)
+
+    with locks.held(_path(opts, name), wait=False, is_done=is_done) as handle:
         if handle is None:
             raise NameTaken(f"VM {name!r} is being deployed by another salt-run at this moment")
-        entry = Entry(handle)
-        left = entry.old()
-        if left:
-            keys.discard(opts, name, left["public_key"])
-        yield entry
+        entries.append(Entry(handle))
+        yield entries[0]
