@@ -6,6 +6,13 @@ from dataclasses import dataclass, field
 from saltvirt.arguments import refuse_unknown
 from saltvirt.errors import BadConfig
 
+# Options that are mappings, and what may stand in them: a misspelt key would mean nothing.
+_INSIDE = {
+    "capacity": {"vcpus", "memory_mib", "disk_mib"},
+    "seed": {"master", "config"},
+    "vnc": {"listen", "password", "keymap"},
+    "weights": {"memory", "cpu", "disk"},
+}
 DEFAULT_NIC = [{"name": "eth0", "type": "bridge", "source": "br0", "model": "virtio"}]
 DEFAULT_DISK = [{"name": "system", "size": 8192}]
 
@@ -76,6 +83,10 @@ def _checked(kind, values):
             value = _number(name, value, default)
         elif default is dict and not isinstance(value, Mapping):
             raise BadConfig(f"option virt:{name}: expected a mapping, found {value!r}")
+        elif default is dict and set(value) - _INSIDE.get(name, set(value)):
+            unknown = sorted(map(str, set(value) - _INSIDE[name]))[0]
+            known = ", ".join(sorted(_INSIDE[name]))
+            raise BadConfig(f"option virt:{name}: unknown key {unknown!r}; known: {known}")
         elif default is bool and not isinstance(value, bool):
             raise BadConfig(f"option virt:{name}: expected True or False, found {value!r}")
         out[name] = value

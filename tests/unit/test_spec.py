@@ -137,7 +137,9 @@ def test_configuration_wins_over_grains_and_grains_over_pillar():
     ("virt", "why"),
     [({"images": "relative"}, "images"), ({"cpu_ratio": "many"}, "cpu_ratio"),
      ({"reserve_mib": -1}, "reserve_mib"), ({"nic": ["x"]}, "nic"),
-     ({"console_log": 3}, "console")],
+     ({"console_log": 3}, "console"), ({"capacity": {"memory": 5}}, "capacity: unknown key"),
+     ({"seed": {"mastr": "x"}}, "seed: unknown key 'mastr'"),
+     ({"vnc": {"adress": "x"}}, "vnc: unknown key")],
 )  # fmt: skip
 def test_a_bad_option_is_named(virt, why):
     with pytest.raises(BadConfig, match=f"virt:{why}"):
