@@ -126,6 +126,8 @@ def main():
               ("CPU on the host", "of it define+start", "the rest", "target"),
               [(seconds(figures["cpu"]), seconds(figures["libvirt"]),
                 seconds(figures["cpu"] - figures["libvirt"]), "0.500 s")])  # fmt: skip
+        signed = measured(pid, lab.venv, "sign.py")["per_second"]
+        table("the certificate authority", ("certificates a second",), [(f"{signed:.0f}",)])
     finally:
         if not was_up:
             subprocess.run([command, "down"], check=True)
