@@ -32,6 +32,7 @@ PACKAGES = {
     "xfsprogs": "a file system with reflinks, for its test",
     "dnsmasq-base": "addresses for the guests",
     "iproute2": "links and bridges",
+    "procps": "ps and pgrep",
     "openssl": "minion keys of the lab's hosts",
     "gnutls-bin": "certtool, which virt-pki-validate calls",
     "python3-venv": "Python environments",
