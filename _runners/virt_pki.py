@@ -8,7 +8,7 @@ come here.
 """
 
 from saltvirt import config
-from saltvirt.fleet import certificates, find
+from saltvirt.fleet import certificates, find, progress
 from saltvirt.fleet.report import reported
 from saltvirt.pki import store
 
@@ -84,6 +84,34 @@ def revoke(target):
     """
     settings = config.master_settings(__opts__)
     return certificates.revoke(__opts__, settings, target, store.utc_now())
+
+
+@reported
+def rotate_ca(quiet=False):
+    """
+    Replace the certificate authority while every host goes on talking to every other.
+
+    quiet
+        Show no progress. Defaults to False.
+
+    First all hosts trust both, then all get new certificates, then the old one is forgotten. A host
+    that does not answer stops it before the next step; run it again, and it goes on from there.
+    Returns ``{"rotated": [host]}``. Undo: rotate again, or virt_pki.import of a backup.
+
+    CLI Example:
+
+    .. code-block:: bash
+
+        salt-run virt_pki.rotate_ca
+    """
+    settings, options = config.master_settings(__opts__), config.option([__opts__], "pki") or {}
+
+    def say(stage, **figures):
+        if not quiet and not __opts__.get("output"):
+            event = {"message": progress.text("CA", stage, figures), "outputter": "virt_progress"}
+            __jid_event__.fire_event(event, "progress")
+
+    return certificates.rotate(__opts__, settings, options, store.utc_now(), say)
 
 
 @reported

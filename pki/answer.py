@@ -35,7 +35,7 @@ def answer(store, minion_id, wanted, *, grains, others, options, now):
         store.note(minion_id, purpose, signed)
         certificates[purpose] = ca.certificate_pem(signed).decode()
     return {
-        "ca": ca.certificate_pem(authority.certificate).decode(),
+        "ca": store.bundle(now),
         "crl": store.revocations(now),
         "certificates": certificates,
         "names": names,

@@ -8,6 +8,7 @@ rewrite each other's state.
 
 import json
 import os
+import shutil
 from contextlib import contextmanager
 from datetime import datetime, timezone
 from pathlib import Path
@@ -16,11 +17,34 @@ from saltvirt import locks
 from saltvirt.pki import ca, crl
 
 KEY, CERTIFICATE, REVOCATIONS = "cakey.pem", "cacert.pem", "cacrl.pem"
+# Folders that exist during a rotation only: the CA that will sign, and the one that did.
+NEXT, PREVIOUS = "next", "previous"
 
 
 def write(path, data, mode=0o600, gid=None):
     """Replace a file in one step, on the disk when this returns; ``gid`` becomes its group."""
-    path = Path(path)
+    replace([(path, data, mode, gid)])
+
+
+def replace(files):
+    """
+    Replace files that belong together: all are on the disk before the first takes its place.
+
+    files
+        ``[(path, data, mode, gid or None)]``.
+    """
+    parts = [(_part(Path(path), data, mode, gid), Path(path)) for path, data, mode, gid in files]
+    for part, path in parts:
+        part.rename(path)
+    for folder in {path.parent for _part_path, path in parts}:
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+def _part(path, data, mode, gid):
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     part.unlink(missing_ok=True)
     handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
@@ -30,12 +54,18 @@ def write(path, data, mode=0o600, gid=None):
         out.write(data)
         out.flush()
         os.fsync(handle)
-    part.rename(path)
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+    return part
+
+
+def _read(folder):
+    key, certificate = ((folder / name).read_bytes() for name in (KEY, CERTIFICATE))
+    return ca.Authority.from_pem(key, certificate)
+
+
+def _lay_down(folder, authority):
+    certificate = ca.certificate_pem(authority.certificate)
+    replace([(folder / KEY, ca.key_pem(authority.key), 0o600, None),
+             (folder / CERTIFICATE, certificate, 0o644, None)])  # fmt: skip
 
 
 class Store:
@@ -56,16 +86,57 @@ class Store:
             with self._locked():
                 if not (self.folder / CERTIFICATE).exists():
                     self._create(now, options)
-        key, certificate = ((self.folder / name).read_bytes() for name in (KEY, CERTIFICATE))
-        return ca.Authority.from_pem(key, certificate)
+        try:
+            return _read(self.folder)
+        except ca.PkiError:
+            # In the middle of a rotation the two files are replaced one after the other.
+            with self._locked():
+                return _read(self.folder)
 
     def _create(self, now, options):
         if (self.folder / KEY).exists():
             # Interrupted between the two files: the key alone has signed nothing.
             (self.folder / KEY).unlink()
-        made = ca.create("Salt Virt CA", now, **options)
-        write(self.folder / KEY, ca.key_pem(made.key))
-        write(self.folder / CERTIFICATE, ca.certificate_pem(made.certificate), 0o644)
+        _lay_down(self.folder, ca.create("Salt Virt CA", now, **options))
+
+    def begin_rotation(self, now, **options):
+        """Make the next CA, unless there is one: from now on every host is told to trust both."""
+        self.authority(now)
+        with self._locked():
+            if not (self.folder / NEXT / CERTIFICATE).exists() and not self._previous():
+                (self.folder / NEXT).mkdir(mode=0o700, exist_ok=True)
+                made = ca.create(f"Salt Virt CA {now:%Y-%m-%d}", now, **options)
+                _lay_down(self.folder / NEXT, made)
+
+    def promote(self, now):
+        """Let the next CA sign from now on; the present one stays trusted. Can be run again."""
+        with self._locked():
+            if not (self.folder / NEXT / CERTIFICATE).exists():
+                return
+            if not self._previous():
+                (self.folder / PREVIOUS).mkdir(mode=0o700, exist_ok=True)
+                _lay_down(self.folder / PREVIOUS, _read(self.folder))
+            authority = _read(self.folder / NEXT)
+            _lay_down(self.folder, authority)
+            shutil.rmtree(self.folder / NEXT)
+            self._write_list(authority, now)
+
+    def finish_rotation(self, now):
+        """Stop trusting the CA that was replaced."""
+        authority = self.authority(now)
+        with self._locked():
+            shutil.rmtree(self.folder / PREVIOUS, ignore_errors=True)
+            self._write_list(authority, now)
+
+    def _previous(self):
+        return (self.folder / PREVIOUS / CERTIFICATE).exists()
+
+    def bundle(self, now):
+        """Return the certificates that hosts trust, the signing one first, as PEM text."""
+        folders = [self.folder, self.folder / NEXT, self.folder / PREVIOUS]
+        self.authority(now)
+        found = [f / CERTIFICATE for f in folders if (f / CERTIFICATE).exists()]
+        return "".join(dict.fromkeys(path.read_text() for path in found))
 
     def note(self, host, purpose, certificate):
         """Note a certificate before it is handed out."""
@@ -104,7 +175,11 @@ class Store:
 
     def _write_list(self, authority, now):
         number = int(now.timestamp() * 1000)
-        listed = crl.build(authority, self._revoked_dates(), number, now)
+        authorities = [authority]
+        if self._previous():
+            authorities.append(_read(self.folder / PREVIOUS))
+        dates = self._revoked_dates()
+        listed = b"".join(crl.build(one, dates, number, now) for one in authorities)
         write(self.folder / REVOCATIONS, listed, 0o644)
 
     def revocations(self, now):

@@ -11,7 +11,7 @@ XML = """<domain type='qemu'><name>{}</name><memory>65536</memory>
 <os><type>hvm</type></os></domain>"""
 # The examples that make their VM themselves, or need none.
 WITHOUT_VM = {"init", "purge"}
-PKI = {"renew", "revoke", "export", "import"}
+PKI = {"renew", "revoke", "rotate_ca", "export", "import"}
 
 
 def examples():

@@ -2,11 +2,13 @@
 
 import json
 import subprocess
+import threading
 
 import pytest
 from cloudkit import wait
 from labkit import node
 
+FORGET = "rm -rf /etc/pki/CA /etc/pki/libvirt /etc/pki/qemu"
 OTHER_CA = """set -e
 rm -rf /tmp/other; mkdir -p /tmp/other; cd /tmp/other
 openssl req -x509 -newkey rsa:2048 -nodes -keyout cakey.pem -out cacert.pem -subj /CN=evil -days 2
@@ -31,12 +33,14 @@ def restart(cloud, host):
 @pytest.fixture(scope="module")
 def secured(cloud):
     """Three hosts with keys, listening for TLS; what the first application said."""
+    for host in cloud.hosts:
+        cloud.sh(host, FORGET)
     first = {host: apply(cloud, host) for host in cloud.hosts}
     for host in cloud.hosts:
         restart(cloud, host)
     yield first
     for host in cloud.hosts:
-        cloud.sh(host, "rm -rf /etc/pki/CA /etc/pki/libvirt /etc/pki/qemu")
+        cloud.sh(host, FORGET)
         restart(cloud, host)
 
 
@@ -107,6 +111,47 @@ def test_renewal_disturbs_nobody(cloud, secured):
     assert after != before
     assert cloud.sh("hyper2", "pgrep -x libvirtd") == pid
     assert connect(cloud, "hyper1", "hyper2") == (0, "hyper2")
+
+
+class Caller(threading.Thread):
+    """Connect from host to host every 100 ms until told to end; keep what went wrong."""
+
+    def __init__(self, cloud):
+        super().__init__()
+        self._cloud, self._end = cloud, threading.Event()
+        self.tries, self.failures = 0, []
+
+    def run(self):
+        """Connect in turn along all pairs."""
+        pairs = [(a, b) for a in self._cloud.hosts for b in self._cloud.hosts if a != b]
+        while not self._end.wait(0.1):
+            source, target = pairs[self.tries % len(pairs)]
+            code, text = connect(self._cloud, source, target)
+            self.tries += 1
+            if code:
+                self.failures.append(f"{source} -> {target}: {text}")
+
+    def end(self):
+        """Stop, and return the failures."""
+        self._end.set()
+        self.join()
+        return self.failures
+
+
+def test_the_ca_is_rotated_and_nobody_notices(cloud, secured):
+    before = cloud.sh("hyper1", "cat /etc/pki/CA/cacert.pem")
+    caller = Caller(cloud)
+    caller.start()
+
+    done = cloud.run("virt_pki.rotate_ca")
+    renewed = cloud.run("virt_pki.renew")
+
+    failures = caller.end()
+    assert (done.code, renewed.code) == (0, 0), done.out + renewed.out
+    assert failures == []
+    assert caller.tries > 20
+    after = cloud.sh("hyper1", "cat /etc/pki/CA/cacert.pem")
+    assert after != before and after.count("BEGIN CERTIFICATE") == 1
 
 
 def test_a_revoked_host_is_refused_by_the_others_until_it_is_renewed(cloud, secured):

@@ -321,3 +321,56 @@ def test_the_list_shows_the_state_of_every_certificate(place):
         "good", 91)  # fmt: skip
     assert rows[third.serial_number]["state"] == "revoked"
     assert [row["state"] for row in late] == ["expired", "good", "revoked"]
+
+
+def trusted(out):
+    """Return the certificates that an answer tells a host to trust."""
+    return x509.load_pem_x509_certificates(out["ca"].encode())
+
+
+def test_a_rotation_leaves_every_two_hosts_a_common_trust_at_each_step(place):
+    old = parsed(ask(place))
+    place.begin_rotation(NOW)
+    place.begin_rotation(NOW)
+    both = ask(place, wanted={})
+    assert [old.issuer == c.subject for c in trusted(both)] == [True, False]
+
+    place.promote(NOW)
+    place.promote(NOW)
+    renewed = ask(place)
+    new = parsed(renewed)
+    assert {c.subject for c in trusted(renewed)} == {c.subject for c in trusted(both)}
+    assert new.issuer == trusted(renewed)[0].subject != old.issuer
+    new.verify_directly_issued_by(trusted(both)[1])
+
+    place.finish_rotation(NOW)
+    assert [c.subject for c in trusted(ask(place, wanted={}))] == [new.issuer]
+
+
+def test_what_was_revoked_stays_revoked_through_a_rotation(place):
+    old = parsed(ask(place))
+    place.revoke([f"{old.serial_number:032x}"], NOW)
+    place.begin_rotation(NOW)
+    place.promote(NOW)
+
+    text = place.revocations(NOW)
+    pieces = [p + "-----END X509 CRL-----" for p in text.split("-----END X509 CRL-----")[:-1]]
+    lists = [x509.load_pem_x509_crl(piece.encode()) for piece in pieces]
+
+    assert len({one.issuer for one in lists}) == 2
+    by_old = next(one for one in lists if one.issuer == old.issuer)
+    assert by_old.get_revoked_certificate_by_serial_number(old.serial_number)
+
+
+def test_a_rotation_killed_while_it_replaced_the_ca_goes_on(place):
+    place.begin_rotation(NOW)
+    (place.folder / "previous").mkdir()
+    store._lay_down(place.folder / "previous", place.authority(NOW))
+    coming = (place.folder / "next" / "cakey.pem").read_bytes()
+    (place.folder / "cakey.pem").write_bytes(coming)
+    with pytest.raises(PkiError, match="not the key"):
+        place.authority(NOW)
+
+    place.promote(NOW)
+
+    assert parsed(ask(place)).issuer == trusted(ask(place, wanted={}))[0].subject

@@ -59,6 +59,26 @@ def apply_keys(opts, settings, hosts, *, renew=False):
     return out
 
 
+def rotate(opts, settings, options, now, say):
+    """
+    Replace the CA in three steps; between any two hosts each step leaves a common trust.
+
+    Every host must take part in a step before the next is begun. If one does not, MasterError
+    names it, and the rotation goes on from there when it is run again.
+    """
+    place, hosts = opened(opts), find.hosts(opts, settings)
+    say("Trusting", detail="every host learns to trust the next CA")
+    place.begin_rotation(now, kind=options.get("key_type", "ecdsa"))
+    apply_keys(opts, settings, hosts)
+    say("Renewing", detail="every host gets certificates of the next CA")
+    place.promote(now)
+    apply_keys(opts, settings, hosts)
+    say("Forgetting", detail="every host stops trusting the old CA")
+    place.finish_rotation(now)
+    apply_keys(opts, settings, hosts)
+    return {"rotated": sorted(hosts)}
+
+
 def revoke(opts, settings, target, now):
     """Revoke a host's certificates, or one by its serial, and bring the list to every host."""
     place = opened(opts)

@@ -127,8 +127,8 @@ def lay_down(place, key, certificate_pem):
     _folder(place.key.parent, 0o750 if place.group else 0o700, place.group)
     _folder(place.certificate.parent, 0o755, None)
     gid = grp.getgrnam(place.group).gr_gid if place.group else None
-    store.write(place.key, ca.key_pem(key), place.mode, gid)
-    store.write(place.certificate, certificate_pem.encode(), 0o644)
+    certificate = (place.certificate, certificate_pem.encode(), 0o644, None)
+    store.replace([(place.key, ca.key_pem(key), place.mode, gid), certificate])
 
 
 def lay_down_authority(paths, info):
