@@ -60,7 +60,7 @@ def renew(host=None):
     """
     settings = config.master_settings(__opts__)
     hosts = find.hosts(__opts__, settings, host=host)
-    return certificates.apply_keys(__opts__, settings, hosts, renew=True)
+    return certificates.apply_keys(__opts__, hosts, renew=True)
 
 
 @reported

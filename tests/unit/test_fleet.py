@@ -183,3 +183,17 @@ def test_the_table_of_a_deployment_says_why_not():
         "a": {"fits": True, "score": 0.5, "reasons": []},
         "b": {"fits": False, "score": 0.0, "reasons": ["full"]},
     }
+
+
+@pytest.mark.parametrize(
+    ("given", "seeded"),
+    [
+        ({"image": "salt://a"}, True),
+        ({"image": "salt://a", "seed": False}, False),
+        ({"disks": {"system": {"image": "salt://a"}}}, True),
+        ({"disks": [{"name": "data", "size": 1, "overlay_image": True}]}, False),
+        ({}, False),
+    ],
+)
+def test_a_key_is_made_only_for_a_guest_that_is_seeded(given, seeded):
+    assert deploy._is_seeded(given) is seeded

@@ -40,7 +40,7 @@ def _state(row, end, now, revoked, newest):
     return "good" if newest[row["host"], row["purpose"]] == row["serial"] else "replaced"
 
 
-def apply_keys(opts, settings, hosts, *, renew=False):
+def apply_keys(opts, hosts, *, renew=False):
     """Have hosts apply ``virt.keys``; return ``{host: comment}``, raise if one could not."""
     kwarg = {"name": "virt_pki", "renew": renew}
     replies = minions.ask(opts, hosts, "state.single", ["virt.keys"], kwarg, timeout_s=_APPLY_S)
@@ -69,13 +69,13 @@ def rotate(opts, settings, options, now, say):
     place, hosts = opened(opts), find.hosts(opts, settings)
     say("Trusting", detail="every host learns to trust the next CA")
     place.begin_rotation(now, kind=options.get("key_type", "ecdsa"))
-    apply_keys(opts, settings, hosts)
+    apply_keys(opts, hosts)
     say("Renewing", detail="every host gets certificates of the next CA")
     place.promote(now)
-    apply_keys(opts, settings, hosts)
+    apply_keys(opts, hosts)
     say("Forgetting", detail="every host stops trusting the old CA")
     place.finish_rotation(now)
-    apply_keys(opts, settings, hosts)
+    apply_keys(opts, hosts)
     return {"rotated": sorted(hosts)}
 
 
@@ -90,7 +90,7 @@ def revoke(opts, settings, target, now):
     place.revoke(serials, now)
     owners = {row["host"] for row in rows}
     others = [host for host in find.hosts(opts, settings) if host not in owners]
-    return {"revoked": serials, "told": apply_keys(opts, settings, others)}
+    return {"revoked": serials, "told": apply_keys(opts, others)}
 
 
 def _passphrase(path):

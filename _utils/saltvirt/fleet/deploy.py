@@ -1,6 +1,6 @@
 """Deploy a VM somewhere in the cloud: place it, give it a key, have it built, wait for it."""
 
-from saltvirt import arguments, spec, undo
+from saltvirt import arguments, profiles, spec, undo
 from saltvirt.errors import BadArgument, NameTaken, NoHostFits, NoSuchVm, VirtError
 from saltvirt.fleet import find, journal, keys, minions
 from saltvirt.model import Verdict
@@ -100,9 +100,8 @@ def deploy(opts, settings, name, cpu, mem, given, placing, say, wait=True):
 
 
 def _is_seeded(given):
-    has_image = given.get("image") or any(
-        "image" in str(disk) for disk in given.get("disks") or ()
-    )
+    listed = profiles.entries(given.get("disks") or [], "disks")
+    has_image = given.get("image") or any(disk.get("image") for disk in listed)
     return bool(given.get("seed", True) and has_image)
 
 
