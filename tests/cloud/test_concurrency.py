@@ -1,6 +1,11 @@
 """Many at once: nobody overcommits a host, nobody gets a name twice."""
 
+import threading
+
+import pytest
 from cloudkit import TINY
+
+pytestmark = pytest.mark.both_salts
 
 
 def test_of_ten_at_once_exactly_the_eight_that_fit_succeed(clean):
@@ -38,8 +43,6 @@ def test_of_five_at_once_of_one_name_exactly_one_succeeds(clean):
 
 def test_of_five_at_once_on_one_host_exactly_one_succeeds(clean):
     words = ["virt.init", "same", "1", "64", TINY, "seed=False", "start=False"]
-    import threading
-
     codes = []
     threads = [threading.Thread(target=lambda: codes.append(clean.call("hyper1", *words).code))
                for _ in range(5)]  # fmt: skip

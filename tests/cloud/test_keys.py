@@ -8,6 +8,7 @@ import pytest
 from cloudkit import wait
 from labkit import node
 
+pytestmark = pytest.mark.both_salts
 FORGET = "rm -rf /etc/pki/CA /etc/pki/libvirt /etc/pki/qemu"
 OTHER_CA = """set -e
 rm -rf /tmp/other; mkdir -p /tmp/other; cd /tmp/other
