@@ -90,8 +90,10 @@ def test_the_guest_keeps_its_key_to_itself_and_trusts_this_master_only(cloud, de
 
 
 def test_a_plain_minion_gets_no_certificate(cloud, deployed):
-    wanted = "{libvirt: {certificates: {}}}"
-    answer = cloud.salt("centos1", "pillar.ext", wanted).data["centos1"]
+    wanted = ["{libvirt: {certificates: {}}}"]
+    # 3008 masks what pillar functions answer; 3006 does not know the argument.
+    plain = ["unmask=True"] if cloud.lab.salt == "3008" else []
+    answer = cloud.salt("centos1", "pillar.ext", *wanted, *plain).data["centos1"]
 
     assert "centos1 is no hypervisor of this master" in answer["libvirt_pki"]["error"]
 
