@@ -24,8 +24,7 @@ def __virtual__():
 
 
 def _settings(function, given):
-    override = config.connection(function, given)
-    return config.host_settings(__opts__, __pillar__, __grains__, **override)
+    return config.for_call(function, given, __opts__, __pillar__, __grains__)
 
 
 def _writing(function, given):
@@ -102,7 +101,7 @@ def init(name=None, cpu=None, mem=None, *values, **kwargs):
         salt hyper1 virt.purge centos1
     """
     report = kwargs.pop("report", False)
-    override = {key: kwargs.pop(key) for key in spec.CONNECTION if key in kwargs}
+    override = {key: kwargs.pop(key) for key in config.CONNECTION if key in kwargs}
     try:
         settings = config.host_settings(__opts__, __pillar__, __grains__, **override)
         given = spec.given(values, kwargs)

@@ -22,8 +22,7 @@ def __virtual__():
 
 
 def _settings(function, given):
-    override = config.connection(function, given)
-    return config.host_settings(__opts__, __pillar__, __grains__, **override)
+    return config.for_call(function, given, __opts__, __pillar__, __grains__)
 
 
 def _reading(function, given):
@@ -221,7 +220,8 @@ def freecpu(**kwargs):
 
         salt hyper1 virt.freecpu
     """
-    return full_info(**kwargs)["freecpu"]
+    with _reading("virt.freecpu", kwargs) as conn:
+        return inspect.free(conn)["freecpu"]
 
 
 def freemem(**kwargs):
@@ -234,7 +234,8 @@ def freemem(**kwargs):
 
         salt hyper1 virt.freemem
     """
-    return full_info(**kwargs)["freemem"]
+    with _reading("virt.freemem", kwargs) as conn:
+        return inspect.free(conn)["freemem"]
 
 
 def get_profiles(hypervisor=None, **kwargs):

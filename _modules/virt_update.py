@@ -17,8 +17,7 @@ def __virtual__():
 
 
 def _writing(function, given):
-    override = config.connection(function, given)
-    settings = config.host_settings(__opts__, __pillar__, __grains__, **override)
+    settings = config.for_call(function, given, __opts__, __pillar__, __grains__)
     return connect.opened(settings, readonly=False)
 
 

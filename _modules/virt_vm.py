@@ -19,8 +19,7 @@ def __virtual__():
 
 
 def _reading(function, given):
-    override = config.connection(function, given)
-    return connect.opened(config.host_settings(__opts__, __pillar__, __grains__, **override))
+    return connect.opened(config.for_call(function, given, __opts__, __pillar__, __grains__))
 
 
 def _root(conn, name):

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import salt.utils.minions
 from saltvirt import config
+from saltvirt.errors import VirtError
 from saltvirt.pki import answer, ca, store
 
 log = logging.getLogger(__name__)
-_DEFAULT_ALLOW = "G@virt_hypervisor:True"
 
 
 def __virtual__():
@@ -37,15 +37,15 @@ def ext_pillar(minion_id, pillar, command=None, certificates=None):
         return {}
     try:
         return {"libvirt_pki": _answer(minion_id, certificates)}
-    except (ca.PkiError, OSError) as refused:
+    except (ca.PkiError, VirtError, OSError) as refused:
         log.warning("no certificate for %s: %s", minion_id, refused)
         return {"libvirt_pki": {"error": str(refused)}}
 
 
 def _answer(minion_id, certificates):
-    options = config.option([__opts__], "pki") or {}
+    settings = config.master_settings(__opts__)
     checker = salt.utils.minions.CkMinions(__opts__)
-    allow = options.get("allow", _DEFAULT_ALLOW)
+    allow = settings.pki.get("allow", settings.hypervisors)
     if minion_id not in checker.check_minions(allow, "compound", greedy=False)["minions"]:
         raise ca.PkiError(f"{minion_id} is no hypervisor of this master (virt:pki:allow: {allow})")
     every = checker.check_minions("*", "glob")["minions"]
@@ -56,6 +56,6 @@ def _answer(minion_id, certificates):
         certificates,
         grains=known.pop(minion_id, {}),
         others=known,
-        options=options,
+        options=settings.pki,
         now=store.utc_now(),
     )

@@ -32,19 +32,6 @@ def _settings():
     return config.master_settings(__opts__)
 
 
-def _say(name, quiet=False):
-    # With --out=json the data alone is wanted.
-    is_silent = quiet or bool(__opts__.get("output"))
-
-    def say(stage, **figures):
-        if not is_silent:
-            message = progress.text(name, stage, figures)
-            event = {"message": message, "outputter": "virt_progress"}
-            __jid_event__.fire_event(event, "progress")
-
-    return say
-
-
 def _survey(fun, host=None):
     settings = _settings()
     targets = find.hosts(__opts__, settings, host=host)
@@ -254,7 +241,8 @@ def init(
     }  # fmt: skip
     if _SERIALS.get(serial_type):
         given["serials"] = _SERIALS[serial_type]
-    settings, placing, say = _settings(), {"host": host, "where": where}, _say(name, quiet)
+    settings, placing = _settings(), {"host": host, "where": where}
+    say = progress.teller(__opts__, __jid_event__, name, quiet)
     call = (__opts__, settings, name, cpu, mem, given, placing, say)
     data = deploy.dry_run(*call) if dry_run else deploy.deploy(*call, wait)
     return {"outputter": "virt_plan", "data": data}

@@ -104,14 +104,9 @@ def rotate_ca(quiet=False):
 
         salt-run virt_pki.rotate_ca
     """
-    settings, options = config.master_settings(__opts__), config.option([__opts__], "pki") or {}
-
-    def say(stage, **figures):
-        if not quiet and not __opts__.get("output"):
-            event = {"message": progress.text("CA", stage, figures), "outputter": "virt_progress"}
-            __jid_event__.fire_event(event, "progress")
-
-    return certificates.rotate(__opts__, settings, options, store.utc_now(), say)
+    say = progress.teller(__opts__, __jid_event__, "CA", quiet)
+    settings = config.master_settings(__opts__)
+    return certificates.rotate(__opts__, settings, store.utc_now(), say)
 
 
 @reported

@@ -12,8 +12,8 @@ PURPOSES = {
     "qemu-client": "client",
     "vnc-server": "server",
 }
-_NAME = re.compile(r"^(?=.{1,253}$)[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?"
-                   r"(\.[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?)*$")  # fmt: skip
+_NAME = re.compile(r"(?=.{1,253}\Z)[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?"
+                   r"(\.[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?)*")  # fmt: skip
 
 
 def subjects(minion_id, grains, others, extra=()):
@@ -29,13 +29,14 @@ def subjects(minion_id, grains, others, extra=()):
     extra
         Names and addresses that the operator configured for this host; they are taken as they are.
     """
-    if not _NAME.match(minion_id):
+    if not _NAME.fullmatch(minion_id):
         raise PkiError(f"the minion id {minion_id!r} is no host name, so it cannot be certified")
     foreign = _claimed_by(others)
     names, addresses = [minion_id.lower()], []
     for name in (str(grains.get("fqdn") or ""), str(grains.get("host") or "")):
-        if _NAME.match(name) and name.lower() not in foreign and "localhost" not in name.lower():
-            names.append(name.lower())
+        name = name.lower()
+        if _NAME.fullmatch(name) and name not in foreign and "localhost" not in name:
+            names.append(name)
     for text in (*(grains.get("ipv4") or ()), *(grains.get("ipv6") or ())):
         address = _address(text)
         if address and address not in foreign:

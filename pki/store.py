@@ -7,54 +7,18 @@ rewrite each other's state.
 """
 
 import json
-import os
 import shutil
 from contextlib import contextmanager
 from datetime import datetime, timezone
 from pathlib import Path
 
 from saltvirt import locks
+from saltvirt.files import replace, sweep, write
 from saltvirt.pki import ca, crl
 
 KEY, CERTIFICATE, REVOCATIONS = "cakey.pem", "cacert.pem", "cacrl.pem"
 # Folders that exist during a rotation only: the CA that will sign, and the one that did.
 NEXT, PREVIOUS = "next", "previous"
-
-
-def write(path, data, mode=0o600, gid=None):
-    """Replace a file in one step, on the disk when this returns; ``gid`` becomes its group."""
-    replace([(path, data, mode, gid)])
-
-
-def replace(files):
-    """
-    Replace files that belong together: all are on the disk before the first takes its place.
-
-    files
-        ``[(path, data, mode, gid or None)]``.
-    """
-    parts = [(_part(Path(path), data, mode, gid), Path(path)) for path, data, mode, gid in files]
-    for part, path in parts:
-        part.rename(path)
-    for folder in {path.parent for _part_path, path in parts}:
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
-
-
-def _part(path, data, mode, gid):
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
-    part.unlink(missing_ok=True)
-    handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
-    with open(handle, "wb") as out:
-        if gid is not None:
-            os.fchown(handle, -1, gid)
-        out.write(data)
-        out.flush()
-        os.fsync(handle)
-    return part
 
 
 def _read(folder):
@@ -78,6 +42,7 @@ class Store:
     def _locked(self):
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         with locks.held(self.folder / "ca.lock"):
+            sweep(self.folder)
             yield
 
     def authority(self, now, **options):
@@ -193,7 +158,8 @@ class Store:
 
 def read_all(folder):
     """Return every file of a CA's folder as ``{relative path: bytes}``, for a backup."""
-    paths = [path for path in Path(folder).rglob("*") if path.is_file() and path.suffix != ".lock"]
+    paths = [path for path in Path(folder).rglob("*") if path.is_file()
+             and path.suffix not in (".lock", ".part")]  # fmt: skip
     return {str(path.relative_to(folder)): path.read_bytes() for path in paths}
 
 

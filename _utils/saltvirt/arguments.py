@@ -6,7 +6,7 @@ import re
 from saltvirt.errors import BadArgument
 from saltvirt.units import size_mib
 
-_NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 MAX_NAME = 63
 
 
@@ -16,7 +16,7 @@ def vm_name(name):
         raise BadArgument("name", "is missing; see the command's help")
     if not isinstance(name, str):
         raise BadArgument("name", f"{name!r} is no text; quote it")
-    if not _NAME.match(name) or ".." in name or name.endswith("."):
+    if not _NAME.fullmatch(name) or ".." in name or name.endswith("."):
         raise BadArgument(
             "name",
             f"{_short(name)!r} cannot name a VM: use letters, digits, '.', '_' and '-', "
@@ -72,6 +72,13 @@ def boolean(argument, value):
     if not isinstance(value, bool):
         raise BadArgument(argument, f"{value!r} is neither True nor False")
     return value
+
+
+def on_off(argument, value):
+    """Return True for ``on`` and False for ``off``."""
+    if value not in ("on", "off", True, False):
+        raise BadArgument(argument, f"{value!r}; 'on' or 'off'")
+    return value in ("on", True)
 
 
 def names(argument, value):

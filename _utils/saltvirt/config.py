@@ -8,11 +8,13 @@ from saltvirt.errors import BadConfig
 
 # Options that are mappings, and what may stand in them: a misspelt key would mean nothing.
 _INSIDE = {
+    "pki": {"allow", "days", "key_type", "organization", "names"},
     "capacity": {"vcpus", "memory_mib", "disk_mib"},
     "seed": {"master", "config"},
     "vnc": {"listen", "password", "keymap"},
     "weights": {"memory", "cpu", "disk"},
 }
+CONNECTION = ("connection", "username", "password")
 DEFAULT_NIC = [{"name": "eth0", "type": "bridge", "source": "br0", "model": "virtio"}]
 DEFAULT_DISK = [{"name": "system", "size": 8192}]
 
@@ -45,11 +47,12 @@ class HostSettings:
 class MasterSettings:
     """Options of the runner (master configuration, below ``virt:``)."""
 
-    hypervisors: str | None = None
+    hypervisors: str = "G@virt_hypervisor:True"
     timeout_s: int = 10
     deploy_timeout_s: int = 1800
     wait_s: int = 300
     weights: dict = field(default_factory=dict)
+    pki: dict = field(default_factory=dict)
 
 
 def option(sources, name):
@@ -95,9 +98,13 @@ def _checked(kind, values):
 
 def connection(function, given):
     """Return the ``connection``, ``username`` and ``password`` of a call; refuse the rest."""
-    known = ("connection", "username", "password")
-    refuse_unknown([key for key in given if key not in known], known, function)
-    return {key: given[key] for key in known if key in given}
+    refuse_unknown([key for key in given if key not in CONNECTION], CONNECTION, function)
+    return {key: given[key] for key in CONNECTION if key in given}
+
+
+def for_call(function, given, opts, pillar, grains):
+    """Return the options of this hypervisor for a call with only connection keywords left."""
+    return host_settings(opts, pillar, grains, **connection(function, given))
 
 
 def host_settings(opts, pillar=None, grains=None, **override):

@@ -5,6 +5,8 @@ import os
 from contextlib import contextmanager
 from pathlib import Path
 
+from saltvirt.files import private
+
 
 def _is_still_there(handle, path):
     try:
@@ -18,7 +20,7 @@ def _is_still_there(handle, path):
 def _take(path, wait):
     """Return the open, locked file, or None if another process holds it."""
     while True:
-        handle = open(path, "a+", encoding="utf-8", opener=_private)  # noqa: SIM115 (it is returned)
+        handle = open(path, "a+", encoding="utf-8", opener=private)  # noqa: SIM115 (it is returned)
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
         except BlockingIOError:
@@ -28,10 +30,6 @@ def _take(path, wait):
         if _is_still_there(handle, path):
             return handle
         handle.close()
-
-
-def _private(path, flags):
-    return os.open(path, flags, 0o600)
 
 
 @contextmanager

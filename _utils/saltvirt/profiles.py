@@ -10,7 +10,7 @@ from saltvirt.model import Disk, Nic
 from saltvirt.units import size_mib
 
 _NIC_TYPES = ("bridge", "network", "direct", "hostdev", "user", "ethernet", "vdpa")
-_MAC = re.compile(r"^([0-9a-f]{2}:){5}[0-9a-f]{2}$")
+_MAC = re.compile(r"([0-9a-f]{2}:){5}[0-9a-f]{2}")
 _NIC_KEYS = {"name", "type", "source", "mac", "model", "bridge", "network", "mtu", "vlan"}
 _DISK_KEYS = {
     "name", "size", "format", "model", "image", "pool", "source_file", "overlay_image",
@@ -83,7 +83,7 @@ def _nic(vm, entry):
     if kind in ("bridge", "network") and not source:
         raise BadArgument(what, f"type {kind} has no source; say which {kind}")
     mac = str(entry.get("mac") or mac_for(vm, entry["name"])).lower()
-    if not _MAC.match(mac) or int(mac[:2], 16) & 1:
+    if not _MAC.fullmatch(mac) or int(mac[:2], 16) & 1:
         raise BadArgument(what, f"{mac!r} is no unicast MAC address")
     extra = {key: entry[key] for key in ("mtu", "vlan") if entry.get(key) is not None}
     model = entry.get("model") or "virtio"
@@ -100,7 +100,7 @@ def nics(vm, profiles, profile, interfaces):
 def _disk(entry, target, first_image, is_sized):
     what = f"disk {entry['name']!r}"
     arguments.refuse_unknown_keys(what, entry, _DISK_KEYS)
-    if not re.match(r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$", str(entry["name"])):
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}", str(entry["name"])):
         raise BadArgument(what, "use letters, digits, '.', '_' and '-'")
     for zfs in ("hostname_property", "sparse_volume"):
         if entry.get(zfs) is not None:

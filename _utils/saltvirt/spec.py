@@ -2,9 +2,10 @@
 
 from dataclasses import dataclass
 
-from saltvirt import arguments, profiles
+from saltvirt import arguments, config, profiles
 from saltvirt.errors import BadArgument
 from saltvirt.model import Need, Vm
+from saltvirt.units import size_mib
 from saltvirt.xml import graphics, osboot
 
 OPTIONS = {
@@ -41,7 +42,6 @@ OPTIONS = {
 }
 # Salt 3006 took these by position, in this order.
 POSITIONAL = tuple(OPTIONS)[: tuple(OPTIONS).index("image")]
-CONNECTION = ("connection", "username", "password")
 _HYPERVISORS = ("kvm", "qemu")
 
 
@@ -92,7 +92,7 @@ def given(values, keywords):
 def _options(given):
     arguments.refuse_unknown(
         [key for key in given if key not in OPTIONS],
-        [*OPTIONS, *CONNECTION, "name", "cpu", "mem"],
+        [*OPTIONS, *config.CONNECTION, "name", "cpu", "mem"],
         "virt.init",
     )
     options = {**OPTIONS, **given}
@@ -169,24 +169,28 @@ def _graphics(settings, options):
 
 def need(vm):
     """Return what a VM needs of its host, for the host's own check."""
-    required = [name for name, policy in _features(vm).items() if policy in ("require", "force")]
     return Need(
         name=vm.name,
         vcpus=vm.vcpus,
         memory_mib=vm.memory_mib,
         disk_mib=sum(disk.size_mib or 0 for disk in vm.disks),
-        bridges=tuple(nic.source for nic in vm.nics if nic.type == "bridge"),
-        networks=tuple(nic.source for nic in vm.nics if nic.type == "network"),
         domain_type=vm.domain_type,
         arch=vm.arch,
-        cpu_features=tuple(sorted(required)),
         affinity=vm.affinity,
         anti_affinity=vm.anti_affinity,
+        **_links(vm.nics),
+        cpu_features=_features(vm.cpu),
     )
 
 
-def _features(vm):
-    return (vm.cpu.get("features") or {}) if isinstance(vm.cpu, dict) else {}
+def _links(nics):
+    return {f"{kind}s": tuple(nic.source for nic in nics if nic.type == kind)
+            for kind in ("bridge", "network")}  # fmt: skip
+
+
+def _features(cpu):
+    features = (cpu.get("features") or {}) if isinstance(cpu, dict) else {}
+    return tuple(sorted(n for n, policy in features.items() if policy in ("require", "force")))
 
 
 def need_from_master(name, cpu, mem, given):
@@ -200,21 +204,18 @@ def need_from_master(name, cpu, mem, given):
     osboot.check(arguments.mapping("boot", options["boot"]))
     osboot.devices(options["boot_dev"])
     listed = profiles.entries(options["disks"] or [], "disks")
-    added = profiles.nics(name, {}, None, options["interfaces"])
-    features = (cpu.get("features") or {}) if isinstance(cpu, dict) else {}
     return Need(
         name=name,
         vcpus=arguments.vcpus(cpu),
         memory_mib=arguments.memory_mib(mem),
-        disk_mib=sum(profiles.size_mib(disk["size"], "size") for disk in listed
+        disk_mib=sum(size_mib(disk["size"], "size") for disk in listed
                      if disk.get("size") is not None),
-        bridges=tuple(nic.source for nic in added if nic.type == "bridge"),
-        networks=tuple(nic.source for nic in added if nic.type == "network"),
         nic_profile=options["nic"],
         disk_profile=options["disk"],
         domain_type=_hypervisor(options["hypervisor"]),
         arch=options["arch"],
-        cpu_features=tuple(sorted(n for n, p in features.items() if p in ("require", "force"))),
         affinity=arguments.names("affinity", options["affinity"]),
         anti_affinity=arguments.names("anti_affinity", options["anti_affinity"]),
+        **_links(profiles.nics(name, {}, None, options["interfaces"])),
+        cpu_features=_features(cpu),
     )  # fmt: skip

@@ -23,12 +23,12 @@ _FACTORS = {
     "tib": 1024**4,
     "tb": 1000**4,
 }
-_SIZE = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*([a-zA-Z]*)\s*$")
+_SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-zA-Z]*)\s*")
 
 
 def size_bytes(value, name="size"):
     """Return a size in bytes: ``512`` is MiB, ``4g``/``4GiB`` binary, ``4GB`` decimal."""
-    found = None if isinstance(value, bool) else _SIZE.match(str(value))
+    found = None if isinstance(value, bool) else _SIZE.fullmatch(str(value))
     factor = _FACTORS.get(found.group(2).lower()) if found else None
     if factor is None:
         raise BadArgument(name, f"{value!r} is no size: write 512 (MiB), 4g, '512 MiB' or 4GB")

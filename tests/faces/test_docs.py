@@ -11,7 +11,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 # How an option of a nested mapping is written, and the library's field behind it.
 NESTED = {"uri": "connection:uri", "username": "connection:auth:username", "password": ":password",
-          "seed": "seed:master"}  # fmt: skip
+          "seed": "seed:master", "pki": "pki:allow"}  # fmt: skip
 
 
 def commands(folder):

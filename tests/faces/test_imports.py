@@ -11,12 +11,12 @@ LIBRARY = ROOT / "_utils" / "saltvirt"
 FACES = [p for kind in ("_modules", "_runners", "_states", "_pillar", "_output", "_grains") for p in
          sorted((ROOT / kind).glob("*.py"))]  # fmt: skip
 PARTS = sorted(LIBRARY.rglob("*.py"))
-BASE = {"arguments", "config", "errors", "locks", "model", "profiles", "sealed", "spec", "undo",
-        "units", "xml"}  # fmt: skip
+BASE = {"arguments", "config", "errors", "files", "locks", "model", "profiles", "sealed", "spec",
+        "undo", "units", "xml"}  # fmt: skip
 MAY = {
     "ops": BASE | {"image", "kvm", "ops", "pki", "placement", "seed"},
     "fleet": BASE | {"compat", "fleet", "pki", "placement"},
-    "pki": {"locks", "pki"},
+    "pki": {"files", "locks", "pki"},
     "kvm": BASE | {"kvm"},
     "image": BASE | {"image"},
     "seed": BASE | {"seed"},

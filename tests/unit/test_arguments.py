@@ -8,7 +8,8 @@ from saltvirt.errors import BadArgument
 
 
 @pytest.mark.parametrize(
-    "name", ["../x", "", " ", "a b", "x" * 300, "-x", ".x", "x/y", "a..b", "x.", "é", "a\nb", "x\0"]
+    "name", ["../x", "", " ", "a b", "x" * 300, "-x", ".x", "x/y", "a..b", "x.", "é", "a\nb", "x\0",
+             "a\n"]
 )
 def test_a_name_that_could_leave_its_folder_or_confuse_anyone_is_refused(name):
     with pytest.raises(BadArgument) as refused:

@@ -40,7 +40,7 @@ def hold(pipe, path):
 
 def claim_and_wait(pipe, host):
     """Claim, note a file, and wait to be killed."""
-    with claims.claimed(host, NEED, 10, lambda _others: None) as claim:
+    with claims.claimed(host, NEED, lambda: None) as claim:
         claim.will_make("/srv/x.qcow2")
         pipe.send("there")
         pipe.recv()
@@ -77,7 +77,7 @@ def test_a_live_claim_is_seen_and_its_name_is_taken(host):
     assert claims.stale(host) == {}
     with (
         pytest.raises(NameTaken, match="being built on this host at this moment"),
-        claims.claimed(host, NEED, 10, lambda _others: None),
+        claims.claimed(host, NEED, lambda: None),
     ):
         pass
     pipe.send("end")
@@ -104,10 +104,10 @@ def test_a_claim_cut_off_in_the_middle_of_a_write_is_read_as_empty(host):
 
 
 def test_a_refused_claim_leaves_nothing(host):
-    def refuse(_others):
+    def refuse():
         raise ClaimRefused("vm1", ["no room"])
 
-    with pytest.raises(ClaimRefused), claims.claimed(host, NEED, 10, refuse):
+    with pytest.raises(ClaimRefused), claims.claimed(host, NEED, refuse):
         pass
 
     assert os.listdir(claims.folder(host)) == []
@@ -115,7 +115,7 @@ def test_a_refused_claim_leaves_nothing(host):
 
 
 def test_a_claim_ends_with_an_error_too(host):
-    with pytest.raises(RuntimeError), claims.claimed(host, NEED, 10, lambda _o: None) as claim:
+    with pytest.raises(RuntimeError), claims.claimed(host, NEED, lambda: None) as claim:
         claim.will_define()
         assert json.loads((claims.folder(host) / "vm1.json").read_text())["defines"] is True
         raise RuntimeError
@@ -128,7 +128,7 @@ def test_a_state_folder_that_cannot_be_made_is_named(tmp_path):
     host = HostSettings(state_dir=str(tmp_path / "file" / "state"))
 
     with pytest.raises(StorageError, match="cannot make the folder"), claims.claimed(
-        host, NEED, 10, lambda _o: None
+        host, NEED, lambda: None
     ):
         pass
 

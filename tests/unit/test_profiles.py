@@ -54,6 +54,7 @@ def test_macs_of_twenty_thousand_vms_differ():
         ({"name": "eth0", "type": "carrier-pigeon"}, "carrier-pigeon"),
         ({"name": "eth0", "mac": "01:00:00:00:00:01"}, "no unicast MAC"),
         ({"name": "eth0", "mac": "nonsense"}, "no unicast MAC"),
+        ({"name": "eth0", "mac": "52:00:00:00:00:01\n"}, "no unicast MAC"),
         ({"name": "eth0", "bandwith": 7}, "bandwith"),
         ({"name": "eth1", "type": "network"}, "no source"),
         ({"bridge": "br0", "model": "virtio"}, "no 'name'"),

@@ -3,6 +3,7 @@
 from datetime import datetime
 from pathlib import Path
 
+from saltvirt import files
 from saltvirt.errors import BadArgument, MasterError, VirtError
 from saltvirt.fleet import find, minions
 from saltvirt.pki import backup, ca, store
@@ -59,7 +60,7 @@ def apply_keys(opts, hosts, *, renew=False):
     return out
 
 
-def rotate(opts, settings, options, now, say):
+def rotate(opts, settings, now, say):
     """
     Replace the CA in three steps; between any two hosts each step leaves a common trust.
 
@@ -68,7 +69,7 @@ def rotate(opts, settings, options, now, say):
     """
     place, hosts = opened(opts), find.hosts(opts, settings)
     say("Trusting", detail="every host learns to trust the next CA")
-    place.begin_rotation(now, kind=options.get("key_type", "ecdsa"))
+    place.begin_rotation(now, kind=settings.pki.get("key_type", "ecdsa"))
     apply_keys(opts, hosts)
     say("Renewing", detail="every host gets certificates of the next CA")
     place.promote(now)
@@ -107,7 +108,7 @@ def export(opts, path, passphrase_file):
         raise PkiRefused("this master has no CA yet; the first virt.keys of a hypervisor makes it")
     try:
         text = backup.pack(store.read_all(place.folder), _passphrase(passphrase_file))
-        store.write(path, text.encode())
+        files.write(path, text.encode())
     except (ca.PkiError, OSError) as exc:
         raise PkiRefused(f"no backup was written: {exc}") from exc
     return str(path)

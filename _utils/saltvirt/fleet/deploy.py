@@ -19,20 +19,16 @@ def plan(opts, settings, need, *, host=None, where=None, say):
 
     Raises NameTaken if any host has a VM of that name.
     """
-    every = find.hosts(opts, settings)
-    wanted = set(find.hosts(opts, settings, where, host))
+    every = find.every(opts, settings)
+    wanted = set(find.narrow(opts, every, where, host))
     say("Searching", detail=f"{len(every)} hypervisors")
     found = find.survey(opts, settings, every, "virt.host_info")
     _refuse_known(found.answers, need.name)
     judged = choose.judge(found.answers, need, settings.weights)
     verdicts = [_narrowed(verdict, wanted, host, where) for verdict in judged]
     silent = found.reasons()
-    verdicts += [_silent(name, why) for name, why in silent.items()]
+    verdicts += [Verdict(host=name, reasons=(why,)) for name, why in silent.items()]
     return sorted(verdicts, key=lambda v: (not v.fits, -v.score, v.host)), set(silent)
-
-
-def _silent(name, why):
-    return Verdict(host=name, reasons=(why,) if isinstance(why, str) else tuple(why))
 
 
 def _narrowed(verdict, wanted, host, where):

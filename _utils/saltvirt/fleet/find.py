@@ -7,8 +7,6 @@ from salt.utils.minions import CkMinions
 from saltvirt.errors import BadArgument, MasterError, NameTaken, NoSuchVm
 from saltvirt.fleet import minions
 
-GRAIN = "G@virt_hypervisor:True"
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Survey:
@@ -26,7 +24,7 @@ class Survey:
     def reasons(self):
         """Return why each host that gave no answer gave none."""
         silent = dict.fromkeys(self.unreachable, "does not answer")
-        return {**silent, **{host: [why] for host, why in self.failed.items()}}
+        return {**silent, **self.failed}
 
 
 def _match(opts, expression, what):
@@ -45,12 +43,22 @@ def hosts(opts, settings, where=None, host=None):
     host
         One of them by name.
     """
-    every = _match(opts, settings.hypervisors or GRAIN, "virt:hypervisors")
-    if not every:
+    return narrow(opts, every(opts, settings), where, host)
+
+
+def every(opts, settings):
+    """Return the ids of all hypervisors of this master; raise MasterError if it has none."""
+    found = _match(opts, settings.hypervisors, "virt:hypervisors")
+    if not found:
         raise MasterError(
             "this master has no hypervisors: no minion has the grain virt_hypervisor; run "
             "\"salt '*' saltutil.sync_all\" first, or set virt:hypervisors to a target"
         )
+    return found
+
+
+def narrow(opts, every, where=None, host=None):
+    """Return those of the hypervisors that a call means; see :func:`hosts`."""
     if host is not None and host not in every:
         raise BadArgument("host", f"{host!r} is no hypervisor here; there are: {', '.join(every)}")
     if host is not None:

@@ -3,6 +3,25 @@
 from saltvirt.units import human
 
 
+def teller(opts, events, name, quiet=False):
+    """
+    Return ``say(stage, **figures)``, which shows a line of progress at once.
+
+    opts
+        With ``--out`` the data alone is wanted, so nothing is shown.
+    events
+        Salt's ``__jid_event__`` of a runner.
+    """
+    is_silent = quiet or bool(opts.get("output"))
+
+    def say(stage, **figures):
+        if not is_silent:
+            message = {"message": text(name, stage, figures), "outputter": "virt_progress"}
+            events.fire_event(message, "progress")
+
+    return say
+
+
 def text(name, stage, figures):
     """Return one line for a stage of a deployment."""
     return f"{name}: {stage}{_detail(stage, figures)}"

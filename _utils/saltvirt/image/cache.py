@@ -1,16 +1,15 @@
 """The image cache of a host: each content is kept once, judged, and never written again."""
 
-import contextlib
 import errno
 import hashlib
 import json
 import os
 import time
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
-from saltvirt import locks
+from saltvirt import files, locks
 from saltvirt.errors import ImageError, StorageError
 from saltvirt.image import clone, gate, source
 
@@ -49,6 +48,7 @@ def obtain(image, *, saltenv, settings, opts, say, judge=gate.judge):
                 return found
             with _part(base, image) as part:
                 _bring(image, saltenv, opts, part, known["size_bytes"], say)
+                _refuse_other(part, image, known["digest"])
                 return _admit(part, base, image, known["digest"], judge)
 
 
@@ -57,6 +57,15 @@ def _bring(image, saltenv, opts, part, size_bytes, say):
         source.fetch_salt(image, saltenv, opts, part, size_bytes, say)
     else:
         clone.copy(source.local_path(image), part)
+
+
+def _refuse_other(part, image, digest):
+    got = source.file_digest(part)
+    if got != digest:
+        raise ImageError(
+            f"image {image} changed while it was fetched, or arrived damaged "
+            f"(SHA-256 {got[:16]}..., expected {digest[:16]}...); try again"
+        )
 
 
 def _obtain_http(url, base, index, lock_dir, say, judge):
@@ -76,7 +85,7 @@ def _obtain_http(url, base, index, lock_dir, say, judge):
 @contextmanager
 def _part(base, image):
     """Yield the path of a file that is gone afterwards unless it was admitted."""
-    part = base / f".{os.getpid()}-{time.monotonic_ns()}.part"
+    part = files.part_path(base, str(time.monotonic_ns()))
     try:
         yield part
     except OSError as exc:
@@ -88,13 +97,7 @@ def _part(base, image):
 
 
 def _admit(part, base, image, digest, judge):
-    """Judge a fetched file and give it its place."""
-    got = source.file_digest(part)
-    if got != digest:
-        raise ImageError(
-            f"image {image} changed while it was fetched, or arrived damaged "
-            f"(SHA-256 {got[:16]}..., expected {digest[:16]}...); try again"
-        )
+    """Judge a file whose digest is known, and give it its place."""
     try:
         judged = judge(part)
     except ImageError as exc:
@@ -103,10 +106,8 @@ def _admit(part, base, image, digest, judge):
     part.chmod(0o644)
     part.rename(path)
     note = {**asdict(judged), "path": str(path), "source": image, "stat": _stat(path)}
-    note_part = base / f".{digest}.json.part"
-    note_part.write_text(json.dumps(note))
-    note_part.rename(base / f"{digest}.json")
-    return gate.Judged(path=str(path), format=judged.format, size_bytes=judged.size_bytes)
+    files.write(base / f"{digest}.json", json.dumps(note).encode(), 0o644)
+    return replace(judged, path=str(path))
 
 
 def _stat(path):
@@ -131,9 +132,4 @@ def _cached(base, digest):
 def sweep(settings):
     """Remove what fetches that were killed left behind; those that live are left alone."""
     locks.sweep(Path(settings.state_dir) / "locks")
-    base = Path(settings.images) / "base"
-    for part in base.glob(".*.part") if base.is_dir() else ():
-        owner = part.name.lstrip(".").split("-")[0]
-        if not (owner.isdigit() and Path(f"/proc/{owner}").exists()):
-            with contextlib.suppress(FileNotFoundError):
-                part.unlink()
+    files.sweep(Path(settings.images) / "base")

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from saltvirt.errors import BadArgument, StorageError
+from saltvirt.files import private
 from saltvirt.image import tool
 from saltvirt.units import MIB, human
 
@@ -17,17 +18,13 @@ _NO_REFLINK = {errno.EOPNOTSUPP, errno.EXDEV, errno.EINVAL, errno.ENOTTY, errno.
 
 def copy(source, target):
     """Copy a file: shared blocks where the file system has them, else without its holes."""
-    with open(source, "rb") as inp, open(target, "wb", opener=_private) as out:
+    with open(source, "rb") as inp, open(target, "wb", opener=private) as out:
         try:
             fcntl.ioctl(out, _FICLONE, inp.fileno())
         except OSError as exc:
             if exc.errno not in _NO_REFLINK:
                 raise
             _sparse(inp.fileno(), out.fileno())
-
-
-def _private(path, flags):
-    return os.open(path, flags, 0o600)
 
 
 def _sparse(source, target):

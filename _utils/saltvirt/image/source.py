@@ -13,6 +13,7 @@ from pathlib import Path
 import salt.fileclient
 from salt.exceptions import SaltException
 
+from saltvirt import files
 from saltvirt.errors import BadArgument, ImageError
 
 _CHUNK = 1 << 20
@@ -74,9 +75,7 @@ class Index:
     def put(self, key, value):
         """Note a value; the file is replaced in one step."""
         entries = {**self._read(), key: value}
-        part = self._path.with_name(f"{self._path.name}.{os.getpid()}.part")
-        part.write_text(json.dumps(entries))
-        part.rename(self._path)
+        files.write(self._path, json.dumps(entries).encode(), 0o644)
 
 
 def _salt_digest(source, saltenv, opts):

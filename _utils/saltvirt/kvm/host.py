@@ -57,11 +57,6 @@ def refresh_pool(conn, name):
     conn.storagePoolLookupByName(name).refresh(0)
 
 
-def hostname(conn):
-    """Return the host's name as libvirt has it."""
-    return conn.getHostname()
-
-
 def free_memory_mib(conn):
     """Return the memory that nobody uses, caches counted as free, in MiB."""
     stats = conn.getMemoryStats(libvirt.VIR_NODE_MEMORY_STATS_ALL_CELLS, 0)

@@ -1,8 +1,9 @@
 """Change the state of one domain: start, stop, define, undefine, resize."""
 
-import time
+import os
 
-from saltvirt.errors import BadArgument, LibvirtRefused
+from saltvirt import arguments
+from saltvirt.errors import LibvirtRefused
 from saltvirt.kvm.connect import domain, is_gone, libvirt
 from saltvirt.xml import read
 
@@ -65,16 +66,19 @@ def act(conn, name, action):
 
 def set_autostart(conn, name, state):
     """Start the domain with the host, or not."""
-    if state not in ("on", "off", True, False):
-        raise BadArgument("state", f"{state!r}; 'on' or 'off'")
-    domain(conn, name).setAutostart(1 if state in ("on", True) else 0)
+    domain(conn, name).setAutostart(int(arguments.on_off("state", state)))
+
+
+def _resizable(conn, name, config):
+    dom = domain(conn, name)
+    if dom.isActive() and not config:
+        raise LibvirtRefused(f"VM {name!r} runs; stop it first, or give config=True")
+    return dom
 
 
 def set_memory(conn, name, memory_mib, *, config):
     """Set the memory of a stopped domain, or of the definition too with ``config``."""
-    dom = domain(conn, name)
-    if dom.isActive() and not config:
-        raise LibvirtRefused(f"VM {name!r} runs; stop it first, or give config=True")
+    dom = _resizable(conn, name, config)
     size_kib = memory_mib * 1024
     flags = libvirt.VIR_DOMAIN_AFFECT_CONFIG
     dom.setMemoryFlags(size_kib, flags | libvirt.VIR_DOMAIN_MEM_MAXIMUM)
@@ -83,9 +87,7 @@ def set_memory(conn, name, memory_mib, *, config):
 
 def set_vcpus(conn, name, vcpus, *, config):
     """Set the virtual CPUs of a stopped domain, or of the definition too with ``config``."""
-    dom = domain(conn, name)
-    if dom.isActive() and not config:
-        raise LibvirtRefused(f"VM {name!r} runs; stop it first, or give config=True")
+    dom = _resizable(conn, name, config)
     flags = libvirt.VIR_DOMAIN_AFFECT_CONFIG
     dom.setVcpusFlags(vcpus, flags | libvirt.VIR_DOMAIN_VCPU_MAXIMUM)
     dom.setVcpusFlags(vcpus, flags)
@@ -97,7 +99,11 @@ def xml(conn, name):
 
 
 def disks_in_use(conn, but=None):
-    """Return the paths of every disk, and what it is backed by, of all domains but one."""
+    """
+    Return the paths of every disk, and what it is backed by, of all domains but one.
+
+    Each is there as it was written and with its symbolic links resolved.
+    """
     used = set()
     for dom in conn.listAllDomains():
         if dom.name() == but:
@@ -110,15 +116,4 @@ def disks_in_use(conn, but=None):
             continue
         for disk in read.disk_sources(root):
             used.update(p for p in (disk["path"], (disk["backing"] or {}).get("path")) if p)
-    return used
-
-
-def wait_until_off(conn, name, timeout_s):
-    """Return whether a domain is off within ``timeout_s`` seconds."""
-    deadline = time.monotonic() + timeout_s
-    dom = domain(conn, name)
-    while dom.isActive():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.1)
-    return True
+    return used | {os.path.realpath(path) for path in used}

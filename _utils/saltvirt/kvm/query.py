@@ -19,8 +19,8 @@ def names(conn, *, active=None):
     """Return the names of all domains, or only the active or inactive ones, sorted."""
     flags = {
         None: 0,
-        True: libvirt.VIR_CONNECT_LIST_DOMAINS_ACTIVE if libvirt else 0,
-        False: libvirt.VIR_CONNECT_LIST_DOMAINS_INACTIVE if libvirt else 0,
+        True: libvirt.VIR_CONNECT_LIST_DOMAINS_ACTIVE,
+        False: libvirt.VIR_CONNECT_LIST_DOMAINS_INACTIVE,
     }[active]
     return sorted(dom.name() for dom in conn.listAllDomains(flags))
 

@@ -14,8 +14,9 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.x509.oid import NameOID
 
+from saltvirt import files
 from saltvirt.errors import StorageError
-from saltvirt.pki import ca, policy, store
+from saltvirt.pki import ca
 
 _QEMU_GROUPS = ("libvirt-qemu", "qemu", "kvm")
 DEFAULT_PURPOSES = ("libvirt-server", "libvirt-client", "qemu-server", "qemu-client")
@@ -127,26 +128,31 @@ def lay_down(place, key, certificate_pem):
     _folder(place.key.parent, 0o750 if place.group else 0o700, place.group)
     _folder(place.certificate.parent, 0o755, None)
     gid = grp.getgrnam(place.group).gr_gid if place.group else None
+    for folder in (place.key.parent, place.certificate.parent):
+        files.sweep(folder)
     certificate = (place.certificate, certificate_pem.encode(), 0o644, None)
-    store.replace([(place.key, ca.key_pem(key), place.mode, gid), certificate])
+    files.replace([(place.key, ca.key_pem(key), place.mode, gid), certificate])
 
 
 def lay_down_authority(paths, info):
     """Put the CA's certificate and the revocation list in place; return the files that changed."""
-    changed = []
-    for pair in paths:
-        _folder(pair[0].parent, 0o755, None)
-        for path, text in zip(pair, (info["ca"], info["crl"]), strict=True):
-            if not path.exists() or path.read_text() != text:
-                store.write(path, text.encode(), 0o644)
-                changed.append(str(path))
-    return changed
+    stale = list(_stale_files(paths, info))
+    for path, text in stale:
+        _folder(path.parent, 0o755, None)
+        files.write(path, text.encode(), 0o644)
+    return [str(path) for path, _text in stale]
 
 
 def stale_authority(paths, info):
     """Return which files of the CA would be written."""
-    return [str(path) for pair in paths for path, text in zip(pair, (info["ca"], info["crl"]),
-            strict=True) if not path.exists() or path.read_text() != text]  # fmt: skip
+    return [str(path) for path, _text in _stale_files(paths, info)]
+
+
+def _stale_files(paths, info):
+    for pair in paths:
+        for path, text in zip(pair, (info["ca"], info["crl"]), strict=True):
+            if not path.exists() or path.read_text() != text:
+                yield path, text
 
 
 def _folder(path, mode, group):
@@ -156,8 +162,3 @@ def _folder(path, mode, group):
             os.chown(path, -1, grp.getgrnam(group).gr_gid)
     except OSError as exc:
         raise StorageError(f"cannot make the folder {path}: {exc.strerror}") from exc
-
-
-def known(purposes):
-    """Return the purposes that are asked for; raise PkiError for one that does not exist."""
-    return tuple(policy.purposes(dict.fromkeys(purposes, "")))

@@ -8,7 +8,7 @@ file says what to clean up. Nothing outside the host is needed.
 
 import json
 import os
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from saltvirt import locks
@@ -87,38 +87,34 @@ def gate(settings):
 
 
 @contextmanager
-def claimed(settings, need, disk_mib, check):
+def claimed(settings, need, check):
     """
     Yield a :class:`Claim` on this host's room for a VM; it ends with the block.
 
     check
-        Called under the host's lock with the live claims; it raises if the VM cannot be here.
+        Called under the host's lock; it raises if the VM cannot be here.
     """
     path = _path(settings, need.name)
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as exc:
         raise StorageError(f"cannot make the folder {path.parent}: {exc.strerror}") from exc
-    with gate(settings):
-        others = live(settings)
-        if need.name in others:
-            raise NameTaken(f"VM {need.name!r} is being built on this host at this moment")
-        check(others)
-        holding = locks.held(path, wait=False)
-        handle = holding.__enter__()
-        claim = Claim(handle, _content(need, disk_mib))
-    try:
+    with ExitStack() as holding:
+        with gate(settings):
+            if need.name in live(settings):
+                raise NameTaken(f"VM {need.name!r} is being built on this host at this moment")
+            check()
+            handle = holding.enter_context(locks.held(path, wait=False))
+            claim = Claim(handle, _content(need))
         yield claim
-    finally:
-        holding.__exit__(None, None, None)
 
 
-def _content(need, disk_mib):
+def _content(need):
     return {
         "name": need.name,
         "vcpus": need.vcpus,
         "memory_mib": need.memory_mib,
-        "disk_mib": disk_mib,
+        "disk_mib": need.disk_mib,
         "affinity": list(need.affinity),
         "anti_affinity": list(need.anti_affinity),
         "paths": [],

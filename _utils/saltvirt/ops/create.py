@@ -17,7 +17,7 @@ _BOOT_FILES = ("kernel", "initrd")
 
 
 def create(context, deployment):
-    """Create the VM that a :class:`saltvirt.spec.Deployment` describes; return its UUID."""
+    """Create the VM that a :class:`saltvirt.spec.Deployment` describes; return True."""
     identity = seeding.prepare(context, deployment)
     settings = context.settings
     with undo.on_sigterm(), connect.opened(settings, readonly=False) as conn:
@@ -25,10 +25,10 @@ def create(context, deployment):
         need = spec.need(vm)
         purge.clean_unfinished(conn, settings)
 
-        def check(_others):
+        def check():
             _refuse(inspect.host_info(conn, settings), need)
 
-        with claims.claimed(settings, need, need.disk_mib, check) as claim:
+        with claims.claimed(settings, need, check) as claim:
             _build(conn, context, replace(deployment, vm=vm), identity, devices, claim)
     return True
 

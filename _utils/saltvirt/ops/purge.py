@@ -4,7 +4,8 @@ import logging
 import os
 from pathlib import Path
 
-from saltvirt.errors import BadArgument, NameTaken, NoSuchVm, StorageError
+from saltvirt import arguments
+from saltvirt.errors import NameTaken, NoSuchVm, StorageError
 from saltvirt.image import cache
 from saltvirt.kvm import lifecycle, query
 from saltvirt.ops import claims, storage
@@ -61,9 +62,7 @@ def _own_files(conn, settings, name, removables):
 def _is_shared(settings, path, used):
     base = os.path.realpath(os.path.join(settings.images, "base"))
     real = os.path.realpath(path)
-    if real.startswith(f"{base}/"):
-        return True
-    return path in used or real in {os.path.realpath(other) for other in used}
+    return real.startswith(f"{base}/") or path in used or real in used
 
 
 def _remove(paths):
@@ -118,12 +117,11 @@ def _clean(conn, settings, claim):
 
 def set_maintenance(settings, state):
     """Set or clear the flag that keeps new VMs away from this host; return the new state."""
-    if state not in ("on", "off", True, False):
-        raise BadArgument("state", f"{state!r}; 'on' or 'off'")
+    is_on = arguments.on_off("state", state)
     flag = Path(settings.state_dir) / "maintenance"
-    if state in ("on", True):
+    if is_on:
         flag.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         flag.touch()
-        return True
-    flag.unlink(missing_ok=True)
-    return False
+    else:
+        flag.unlink(missing_ok=True)
+    return is_on

@@ -8,12 +8,12 @@ Source: cloud-init, NoCloud data source; ECMA-119 (the volume size is in the des
 
 import io
 import json
-import os
 from pathlib import Path
 
 import yaml
 
 from saltvirt.errors import SeedError
+from saltvirt.files import private
 from saltvirt.seed import guest
 
 try:
@@ -102,7 +102,7 @@ def build(path, identity, *, install):
     if len(image) != first_block * guest.BLOCK:
         raise SeedError("the seed's size did not settle")
     try:
-        with open(path, "xb", opener=lambda p, flags: os.open(p, flags, 0o600)) as handle:
+        with open(path, "xb", opener=private) as handle:
             handle.write(image + secret.ljust(guest.SECRET_BYTES, b"\0"))
     except OSError as exc:
         if not isinstance(exc, FileExistsError):

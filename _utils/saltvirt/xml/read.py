@@ -134,11 +134,6 @@ def capabilities(text):
     }
 
 
-def volume_backing(text):
-    """Return the path of a volume's or disk's backing file, if its XML names one."""
-    return parse(text).findtext("backingStore/path")
-
-
 _PCI_PARTS = ("domain", "bus", "slot", "function")
 
 

@@ -1,0 +1,62 @@
+"""Files that are replaced in one step: a crash at any byte leaves the old content or the new."""
+
+import contextlib
+import os
+from pathlib import Path
+
+
+def private(path, flags):
+    """Open a file that nobody else may read; an ``opener`` for :func:`open`."""
+    return os.open(path, flags, 0o600)
+
+
+def write(path, data, mode=0o600, gid=None):
+    """Replace a file in one step, on the disk when this returns; ``gid`` becomes its group."""
+    replace([(path, data, mode, gid)])
+
+
+def replace(files):
+    """
+    Replace files that belong together: all are on the disk before the first takes its place.
+
+    files
+        ``[(path, data, mode, gid or None)]``.
+    """
+    parts = [(_part(Path(path), data, mode, gid), Path(path)) for path, data, mode, gid in files]
+    for part, path in parts:
+        part.rename(path)
+    for folder in {path.parent for _part_path, path in parts}:
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+def part_path(folder, name):
+    """Return where this process writes a file before it takes its place; see :func:`sweep`."""
+    return Path(folder) / f".{os.getpid()}-{name}.part"
+
+
+def _part(path, data, mode, gid):
+    part = part_path(path.parent, path.name)
+    part.unlink(missing_ok=True)
+    handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+    with open(handle, "wb") as out:
+        # A mode that the umask narrowed, say for QEMU's group, would lock the reader out.
+        os.fchmod(handle, mode)
+        if gid is not None:
+            os.fchown(handle, -1, gid)
+        out.write(data)
+        out.flush()
+        os.fsync(handle)
+    return part
+
+
+def sweep(folder):
+    """Remove the parts of a folder whose process died; those of a live one are left alone."""
+    for part in Path(folder).glob(".*.part"):
+        owner = part.name.lstrip(".").split("-")[0]
+        if not (owner.isdigit() and Path(f"/proc/{owner}").exists()):
+            with contextlib.suppress(FileNotFoundError):
+                part.unlink()
