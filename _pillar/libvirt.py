@@ -10,10 +10,11 @@ one keeps the code it has loaded.
 import logging
 from pathlib import Path
 
+import salt.loader
 import salt.utils.minions
 from saltvirt import config
 from saltvirt.errors import VirtError
-from saltvirt.pki import answer, ca, store
+from saltvirt.pki import answer, ca, policy, store
 
 log = logging.getLogger(__name__)
 
@@ -30,7 +31,7 @@ def ext_pillar(minion_id, pillar, command=None, certificates=None):
     certificates
         ``{purpose: certificate request}``; empty to learn only what would be written.
 
-    Returns ``{"libvirt_pki": {ca, crl, certificates, names, addresses}}``, or
+    Returns ``{"libvirt_pki": {ca, crl, certificates, names, addresses, subject, peers, own}}``, or
     ``{"libvirt_pki": {"error": one line}}`` if the master refuses.
     """
     if certificates is None:
@@ -46,16 +47,30 @@ def _answer(minion_id, certificates):
     settings = config.master_settings(__opts__)
     checker = salt.utils.minions.CkMinions(__opts__)
     allow = settings.pki.get("allow", settings.hypervisors)
-    if minion_id not in checker.check_minions(allow, "compound", greedy=False)["minions"]:
+    if not (minion_id in _matching(checker, allow) or _matches_now(minion_id, allow)):
         raise ca.PkiError(f"{minion_id} is no hypervisor of this master (virt:pki:allow: {allow})")
     every = checker.check_minions("*", "glob")["minions"]
     known = {one: salt.utils.minions.get_minion_data(one, __opts__)[1] or {} for one in every}
-    return answer.answer(
+    known.pop(minion_id, None)
+    peers = {host: policy.reachable(known[host])
+             for host in _matching(checker, settings.hypervisors) if host in known}  # fmt: skip
+    answered = answer.answer(
         store.Store(Path(__opts__["pki_dir"]) / "libvirt"),
         minion_id,
         certificates,
-        grains=known.pop(minion_id, {}),
+        grains=__opts__["grains"],
         others=known,
         options=settings.pki,
         now=store.utc_now(),
     )
+    return {**answered, "peers": peers, "own": policy.reachable(__opts__["grains"])}
+
+
+def _matching(checker, target):
+    return checker.check_minions(target, "compound", greedy=False)["minions"]
+
+
+def _matches_now(minion_id, target):
+    """Return whether a host that the master does not know as one yet says now that it is."""
+    opts = {**__opts__, "id": minion_id}
+    return salt.loader.matchers(opts)["compound_match.match"](target, opts, minion_id)

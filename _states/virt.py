@@ -4,6 +4,8 @@ States of a hypervisor.
 .. versionadded:: 1.0.0
 """
 
+import functools
+
 from saltvirt import compat
 from saltvirt.errors import VirtError
 from saltvirt.ops import keys
@@ -61,9 +63,7 @@ def keys_(
             with_vnc=vnc,
             is_forced=renew,
             host=__opts__["id"],
-            ask=lambda wanted: compat.pillar_ext(
-                __salt__, {"libvirt": {"certificates": wanted}}
-            ),
+            ask=functools.partial(compat.certificates_pillar, __opts__),
         )
         ret["changes"], comment = work.plan() if __opts__["test"] else work.run(__salt__)
     except VirtError as error:

@@ -5,7 +5,9 @@ from saltvirt.pki import ca, policy
 
 def answer(store, minion_id, wanted, *, grains, others, options, now):
     """
-    Return ``{"ca", "crl", "certificates": {purpose: PEM}}`` for an authenticated host.
+    Return what an authenticated host needs.
+
+    ``{"ca", "crl", "certificates": {purpose: PEM}, "names", "addresses", "subject"}``.
 
     wanted
         ``{purpose: request PEM}``; of a request only the public key is used. Empty: nothing is
@@ -40,4 +42,5 @@ def answer(store, minion_id, wanted, *, grains, others, options, now):
         "certificates": certificates,
         "names": names,
         "addresses": addresses,
+        "subject": ca.subject(minion_id, options.get("organization")).rfc4514_string(),
     }

@@ -16,6 +16,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 MAX_CSR = 16 * 1024
+UNIT = "salt-virt hypervisor"
 # Clocks of hosts differ a little: a certificate is good from some minutes ago.
 _SKEW = timedelta(minutes=5)
 _USAGE = {
@@ -145,6 +146,19 @@ def _refuse_weak(key):
         raise PkiError("the request's key is neither RSA nor ECDSA")
 
 
+def subject(host, organization=None):
+    """
+    Return the name of a hypervisor in its certificate.
+
+    The unit comes first: ``OU=salt-virt hypervisor,*`` in libvirt's ``tls_allowed_dn_list`` lets in
+    whoever this cloud made a hypervisor, and nobody else that the CA ever signed.
+    """
+    names = [(NameOID.ORGANIZATIONAL_UNIT_NAME, UNIT), (NameOID.COMMON_NAME, host)]
+    if organization:
+        names.insert(1, (NameOID.ORGANIZATION_NAME, organization))
+    return x509.Name([x509.NameAttribute(oid, value) for oid, value in names])
+
+
 def sign(authority, public_key, *, host, role, names, addresses, now, days, organization=None):
     """
     Return a leaf certificate.
@@ -156,9 +170,6 @@ def sign(authority, public_key, *, host, role, names, addresses, now, days, orga
     now, days
         An aware datetime, and for how many days the certificate is good; never longer than the CA.
     """
-    attributes = [x509.NameAttribute(NameOID.COMMON_NAME, host)]
-    if organization:
-        attributes.insert(0, x509.NameAttribute(NameOID.ORGANIZATION_NAME, organization))
     ca = authority.certificate
     until = min(now + timedelta(days=days), ca.not_valid_after_utc)
     subjects = [x509.DNSName(name) for name in names]
@@ -167,7 +178,7 @@ def sign(authority, public_key, *, host, role, names, addresses, now, days, orga
     usage = {**_NO_USAGE, "digital_signature": True, "key_encipherment": True}
     issuer_key = authority.key.public_key()
     return (
-        _begin(x509.Name(attributes), ca.subject, public_key, now, until)
+        _begin(subject(host, organization), ca.subject, public_key, now, until)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(x509.KeyUsage(**usage), critical=True)
         .add_extension(x509.ExtendedKeyUsage([_USAGE[role]]), critical=False)

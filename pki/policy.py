@@ -37,10 +37,7 @@ def subjects(minion_id, grains, others, extra=()):
         name = name.lower()
         if _NAME.fullmatch(name) and name not in foreign and "localhost" not in name:
             names.append(name)
-    for text in (*(grains.get("ipv4") or ()), *(grains.get("ipv6") or ())):
-        address = _address(text)
-        if address and address not in foreign:
-            addresses.append(address)
+    addresses += [address for address in reachable(grains) if address not in foreign]
     for text in extra:
         try:
             addresses.append(str(ipaddress.ip_address(text)))
@@ -54,8 +51,8 @@ def _claimed_by(others):
     for minion_id, grains in others.items():
         claimed |= {minion_id.lower(), str(grains.get("fqdn", "")).lower(),
                     str(grains.get("host", "")).lower()}  # fmt: skip
-        claimed |= {_address(a) for a in (*(grains.get("ipv4") or ()), *(grains.get("ipv6") or ()))}
-    return claimed - {"", None}
+        claimed |= set(reachable(grains))
+    return claimed - {""}
 
 
 def _address(text):
@@ -67,6 +64,12 @@ def _address(text):
     if address.is_loopback or address.is_link_local or address.is_multicast:
         return None
     return None if address.is_unspecified else str(address)
+
+
+def reachable(grains):
+    """Return the addresses a host may be reached by, of what it says of itself."""
+    texts = (*(grains.get("ipv4") or ()), *(grains.get("ipv6") or ()))
+    return list(dict.fromkeys(found for found in map(_address, texts) if found))
 
 
 def purposes(wanted):

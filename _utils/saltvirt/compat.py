@@ -3,7 +3,8 @@
 from pathlib import Path
 
 import salt.key
-import salt.version
+import salt.loader
+import salt.pillar
 
 _FOLDERS = {"accepted": "minions", "pending": "minions_pre", "rejected": "minions_rejected"}
 
@@ -49,8 +50,14 @@ class KeyStore:
         self._keys.delete_key(match_dict={_FOLDERS["accepted"]: [minion_id]})
 
 
-def pillar_ext(functions, external):
-    """Return the answer of an on-demand external pillar; 3008 masks it unless told not to."""
-    if salt.version.__saltstack_version__.major >= 3008:
-        return functions["pillar.ext"](external, unmask=True)
-    return functions["pillar.ext"](external)
+def certificates_pillar(opts, wanted):
+    """
+    Return the master's answer to a question for certificates, with what is true of this host now.
+
+    The minion's grains may be older than the packages and bridges that the same run made. The
+    function pillar.ext would mask the answer on 3008.
+    """
+    grains = salt.loader.grains(opts, force_refresh=True)
+    external = {"libvirt": {"certificates": wanted}}
+    saltenv = opts.get("saltenv") or opts.get("environment")
+    return salt.pillar.get_pillar(opts, grains, opts["id"], saltenv, ext=external).compile_pillar()

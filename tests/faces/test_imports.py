@@ -19,6 +19,7 @@ MAY = {
     "pki": {"files", "locks", "pki"},
     "kvm": BASE | {"kvm"},
     "image": BASE | {"image"},
+    "net": BASE | {"net"},
     "seed": BASE | {"seed"},
     "placement": {"errors", "model", "placement", "units"},
     "xml": {"arguments", "errors", "model", "units", "xml"},

@@ -97,6 +97,8 @@ def _stale(certificate, info, now):
     listed = x509.load_pem_x509_crl(info["crl"].encode())
     if listed.get_revoked_certificate_by_serial_number(certificate.serial_number):
         return "it was revoked"
+    if certificate.subject.rfc4514_string() != info["subject"]:
+        return f"its subject is not {info['subject']}"
     begin, end = certificate.not_valid_before_utc, certificate.not_valid_after_utc
     if (end - now) * 3 < end - begin:
         return f"less than a third of its life is left (until {end:%Y-%m-%d})"

@@ -1,16 +1,41 @@
 """The work of the state ``virt.keys``: ask the master, lay down what is due, let libvirtd know."""
 
 from dataclasses import dataclass
+from pathlib import Path
 
 from saltvirt.errors import VirtError
 from saltvirt.ops import certificates
 from saltvirt.pki import store
 
-_RELOAD = ["virt-admin", "-c", "libvirtd:///system", "server-update-tls", "libvirtd"]
+# The daemons that listen for TLS, by the socket that says they run (https://libvirt.org/daemons.html).
+_DAEMONS = {
+    "libvirtd": "/run/libvirt/libvirt-admin-sock",
+    "virtproxyd": "/run/libvirt/virtproxyd-admin-sock",
+}
 
 
 class KeysRefused(VirtError):
     """The master gives no certificates; the message says why."""
+
+
+def question(ask, wanted):
+    """Return the master's answer to a host that wants certificates; raise if it gives none."""
+    answer = (ask(wanted) or {}).get("libvirt_pki")
+    if not answer:
+        raise KeysRefused(
+            "the master has no external pillar 'libvirt' of this project: run 'salt-run "
+            "saltutil.sync_all' there, and see that on_demand_ext_pillar lists libvirt"
+        )
+    if "error" in answer:
+        raise KeysRefused(f"the master refused: {answer['error']}")
+    return answer
+
+
+def peers(ask):
+    """Return the addresses of the other hypervisors, as the master knows them; none of our own."""
+    answer = question(ask, {})
+    found = {address for addresses in answer["peers"].values() for address in addresses}
+    return sorted(found - set(answer["own"]))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,15 +54,7 @@ class Work:
         return (*certificates.DEFAULT_PURPOSES, *extra)
 
     def _question(self, wanted):
-        answer = (self.ask(wanted) or {}).get("libvirt_pki")
-        if not answer:
-            raise KeysRefused(
-                "the master has no external pillar 'libvirt' of this project: run 'salt-run "
-                "saltutil.sync_all' there, and see that on_demand_ext_pillar lists libvirt"
-            )
-        if "error" in answer:
-            raise KeysRefused(f"the master refused: {answer['error']}")
-        return answer
+        return question(self.ask, wanted)
 
     def _due(self, info):
         places, now = certificates.places(self.basepath), store.utc_now()
@@ -80,8 +97,16 @@ class Work:
         """Let a libvirtd that listens for TLS read its files anew; say what it answered."""
         if not functions["cmd.has_exec"]("virt-admin"):
             return ["virt-admin is not here, so libvirtd reads them at its next start"]
-        done = functions["cmd.run_all"](_RELOAD, python_shell=False, ignore_retcode=True)
+        running = [daemon for daemon, socket in _DAEMONS.items() if Path(socket).exists()]
+        if not running:
+            return ["no libvirt daemon runs; it reads them at its start"]
+        return [self._read_by(daemon, functions) for daemon in running]
+
+    @staticmethod
+    def _read_by(daemon, functions):
+        argv = ["virt-admin", "-c", f"{daemon}:///system", "server-update-tls", daemon]
+        done = functions["cmd.run_all"](argv, python_shell=False, ignore_retcode=True)
         if done["retcode"] == 0:
-            return ["libvirtd uses them"]
+            return f"{daemon} uses them"
         why = (done["stderr"] or done["stdout"]).strip().splitlines() or ["no answer"]
-        return [f"libvirtd has not read them ({why[-1]}); it will at its next start"]
+        return f"{daemon} has not read them ({why[-1]}); it will at its next start"

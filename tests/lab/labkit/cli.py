@@ -57,7 +57,8 @@ def up(lab, args):
         pids[name] = node.start(lab, name)
     hypervisor.prepare(lab, "master", pids["master"])
     network.make_segment(lab, pids["master"])
-    hosts = sorted((set(pids) | set(wanted)) - {"master"})
+    are_bare = {name for name in pids if (lab.node_dir(name) / "bare").exists()}
+    hosts = sorted((set(pids) | set(wanted)) - {"master"} - are_bare)
     for host in hosts:
         saltd.accept_minion(lab, host)
     saltd.start_master(lab, pids["master"])
@@ -68,6 +69,30 @@ def up(lab, args):
     saltd.wait_until_ready(lab, pids, hosts)
     saltd.sync(lab, pids, hosts)
     say(f"salt-master and {len(hosts)} minions answer, modules are synced")
+    return 0
+
+
+def bare(lab, args):
+    """Add a host that nobody made a hypervisor yet: a minion, an eth0, packages as they come."""
+    pids = node.alive(lab)
+    if args.node in pids:
+        raise LabError(f"{args.node} is up already")
+    pid = node.start(lab, args.node)
+    hypervisor.prepare(lab, args.node, pid, hypervisor.BARE)
+    (lab.node_dir(args.node) / "bare").touch()
+    network.plug_in(lab, args.node, pid, _pid(lab, "master"))
+    saltd.accept_minion(lab, args.node)
+    saltd.write_minion(lab, args.node, _capacity_mib(4))
+    saltd.start_minion(lab, args.node, pid)
+    saltd.wait_until_ready(lab, node.alive(lab), [args.node])
+    return 0
+
+
+def remove(lab, args):
+    """End one host and forget it."""
+    node.kill([_pid(lab, args.node)])
+    shutil.rmtree(lab.node_dir(args.node))
+    (lab.master_conf / "pki/master/minions" / args.node).unlink(missing_ok=True)
     return 0
 
 
@@ -213,6 +238,11 @@ def parser():
     verb.add_argument("node")
     verb.add_argument("command", nargs=argparse.REMAINDER)
     verb.set_defaults(do=execute)
+    for name, do, text in (("bare", bare, "add a host that is no hypervisor yet"),
+                           ("remove", remove, "end one host and forget it")):  # fmt: skip
+        verb = verbs.add_parser(name, help=text)
+        verb.add_argument("node")
+        verb.set_defaults(do=do)
     for name in ("salt", "salt-run", "salt-key"):
         verb = verbs.add_parser(name, help=f"{name} on the lab's master", add_help=False)
         verb.add_argument("command", nargs=argparse.REMAINDER)

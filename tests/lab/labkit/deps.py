@@ -15,6 +15,7 @@ from labkit.settings import CACHE, SALTS, LabError
 PACKAGES = {
     "libvirt-daemon": "libvirtd itself",
     "libvirt-daemon-system": "its configuration",
+    "libvirt-daemon-system-sysv": "init scripts, for hosts on which the formula starts libvirtd",
     "libvirt-clients": "virsh and virt-xml-validate",
     "libxml2-utils": "xmllint, which virt-xml-validate calls",
     "libvirt-dev": "to build libvirt-python",
@@ -31,6 +32,8 @@ PACKAGES = {
     "tini": "process 1 of each node",
     "xfsprogs": "a file system with reflinks, for its test",
     "dnsmasq-base": "addresses for the guests",
+    "nftables": "the hosts' firewall",
+    "iptables": "the hosts' other firewall",
     "iproute2": "links and bridges",
     "procps": "ps and pgrep",
     "openssl": "minion keys of the lab's hosts",

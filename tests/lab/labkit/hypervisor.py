@@ -27,6 +27,7 @@ stdio_handler = "logd"
 """
 # Folders of the node bound over the machine's, so that no two nodes share state.
 BINDS = {
+    "etc": "/etc",
     "etc-libvirt": "/etc/libvirt",
     "pki": "/etc/pki",
     "var-lib-libvirt": "/var/lib/libvirt",
@@ -37,37 +38,48 @@ BINDS = {
 }
 
 
-def _write_files(lab, name, folder):
-    for part in BINDS:
+# What a host has before anybody made it a hypervisor: libvirt's packages as they come.
+BARE = {part: target for part, target in BINDS.items() if part not in ("etc-libvirt", "pki")}
+
+
+def _write_files(lab, name, folder, binds):
+    if not (folder / "etc").exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        run(["cp", "-a", "/etc", folder / "etc"])
+    for part in binds:
         (folder / part).mkdir(parents=True, exist_ok=True)
     (folder / "log/libvirt/qemu").mkdir(parents=True, exist_ok=True)
-    (folder / "etc-libvirt/qemu").mkdir(parents=True, exist_ok=True)
     (folder / "var-lib-libvirt/images").mkdir(parents=True, exist_ok=True)
     identity = uuid.uuid4()
-    (folder / "hostname").write_text(f"{name}\n")
-    (folder / "machine-id").write_text(f"{identity.hex}\n")
+    etc = folder / "etc"
+    (etc / "hostname").write_text(f"{name}\n")
+    (etc / "machine-id").write_text(f"{identity.hex}\n")
     # An empty resolver: one that does not answer costs tens of seconds in libvirt and QEMU.
-    (folder / "resolv.conf").write_text("")
+    (etc / "resolv.conf").unlink(missing_ok=True)
+    (etc / "resolv.conf").write_text("")
     names = [f"{lab.host_ip(f'hyper{n}')} hyper{n}" for n in range(1, 33)]
     hosts = ["127.0.0.1 localhost", f"{lab.master_ip} master salt", *names]
-    (folder / "hosts").write_text("\n".join(hosts) + "\n")
-    etc = folder / "etc-libvirt"
+    (etc / "hosts").write_text("\n".join(hosts) + "\n")
+    if "etc-libvirt" in binds:
+        _configure_libvirt(folder / "etc-libvirt", identity)
+
+
+def _configure_libvirt(etc, identity):
+    (etc / "qemu").mkdir(parents=True, exist_ok=True)
     (etc / "libvirtd.conf").write_text(LIBVIRTD_CONF.format(uuid=identity))
     (etc / "qemu.conf").write_text(QEMU_CONF)
     for empty in ("libvirt.conf", "network.conf", "qemu-lockd.conf", "virtlogd.conf"):
         (etc / empty).touch()
 
 
-def prepare(lab, name, pid):
+def prepare(lab, name, pid, binds=BINDS):
     """Lay down a node's files and bind them over the machine's; do nothing the second time."""
     folder = lab.node_dir(name)
     if (folder / "mounted").exists() and (folder / "mounted").read_text() == str(pid):
         return
-    _write_files(lab, name, folder)
-    binds = [f"mkdir -p {target}; mount --bind {folder}/{part} {target}"
-             for part, target in BINDS.items()]
-    files = [f"touch /etc/{part}; mount --bind {folder}/{part} /etc/{part}"
-             for part in ("hostname", "machine-id", "hosts", "resolv.conf")]
+    _write_files(lab, name, folder, binds)
+    mounts = [f"mkdir -p {target}; mount --bind {folder}/{part} {target}"
+              for part, target in binds.items()]
     script = [
         "set -e",
         f"hostname {name}",
@@ -75,8 +87,7 @@ def prepare(lab, name, pid):
         "mkdir -p /run/lock /run/libvirt",
         # The machine's /sys shows the machine's links, not those of this node.
         "mount -t sysfs sysfs /sys",
-        *binds,
-        *files,
+        *mounts,
     ]
     node.inside(pid, ["/bin/sh", "-c", "\n".join(script)])
     (folder / "mounted").write_text(str(pid))
@@ -97,7 +108,7 @@ def start_libvirtd(lab, name, pid):
     if "libvirtd" not in running:
         has_keys = (folder / "pki/libvirt/servercert.pem").exists()
         listen = ["--listen"] if has_keys else []
-        node.spawn(lab, name, pid, ["libvirtd", *listen], folder / "log/libvirtd.out")
+        node.spawn(lab, name, pid, ["/usr/sbin/libvirtd", *listen], folder / "log/libvirtd.out")
     wait_for(f"libvirtd of {name}", lambda: is_answering(pid), timeout_s=60)
 
 

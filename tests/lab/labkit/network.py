@@ -32,12 +32,30 @@ def make_segment(lab, master_pid):
     )
 
 
+def plug_in(lab, host, pid, master_pid):
+    """Give a host its eth0, joined to the segment, with the host's own address on it."""
+    _plug(host, pid, master_pid)
+    _batch(
+        pid,
+        [
+            "link set lo up",
+            f"addr add {lab.host_ip(host)}/16 dev eth0",
+            "link set eth0 up",
+            f"route add default via {lab.master_ip}",
+        ],
+    )
+
+
+def _plug(host, pid, master_pid):
+    link = f"link add {host} netns {master_pid} type veth peer name eth0 netns {pid}"
+    _batch(master_pid, [link, f"link set {host} master segment up"])
+
+
 def join_segment(lab, host, pid, master_pid):
     """Give a host its br0, joined to the segment through eth0."""
     if "br0" in _links(pid):
         return
-    link = f"link add {host} netns {master_pid} type veth peer name eth0 netns {pid}"
-    _batch(master_pid, [link, f"link set {host} master segment up"])
+    _plug(host, pid, master_pid)
     _batch(
         pid,
         [

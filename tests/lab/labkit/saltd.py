@@ -46,6 +46,7 @@ recon_max: 1000
 enable_fqdns_grains: False
 enable_gpu_grains: False
 minion_jid_queue_hwm: 100
+disable_modules: [systemd_service]
 """
 DNSMASQ = [
     "dnsmasq", "--conf-file=/dev/null", "--interface=segment", "--bind-interfaces",

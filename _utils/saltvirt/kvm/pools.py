@@ -1,0 +1,74 @@
+"""Storage pools: define, build, start; one look says what is to be done."""
+
+from saltvirt.errors import BadArgument, StorageError
+from saltvirt.kvm.connect import libvirt
+from saltvirt.xml import parse, tag, to_text
+
+TYPES = ("dir", "fs", "netfs")
+
+
+def build_xml(name, kind, target, source):
+    """
+    Return the <pool> element as text.
+
+    source
+        ``{"host", "dir", "device", "format"}``, what the type needs of them.
+    """
+    if kind not in TYPES:
+        raise BadArgument("ptype", f"{kind!r}; one of {', '.join(TYPES)}")
+    if not str(target or "").startswith("/"):
+        raise BadArgument("target", f"{target!r} is no absolute path")
+    origin = [
+        tag("host", {"name": source.get("host")}) if source.get("host") else None,
+        tag("dir", {"path": source.get("dir")}) if source.get("dir") else None,
+        tag("device", {"path": source.get("device")}) if source.get("device") else None,
+        tag("format", {"type": source.get("format")}) if source.get("format") else None,
+    ]
+    where = tag("target", None, tag("path", text=target))
+    has_source = any(element is not None for element in origin)
+    parts = [tag("source", None, *origin)] if has_source else []
+    return to_text(tag("pool", {"type": kind}, tag("name", text=name), *parts, where))
+
+
+def _find(conn, name):
+    try:
+        return conn.storagePoolLookupByName(name)
+    except libvirt.libvirtError as exc:
+        if exc.get_error_code() == libvirt.VIR_ERR_NO_STORAGE_POOL:
+            return None
+        raise
+
+
+def plan(conn, name, kind, target, *, autostart):
+    """Return what is to be done: ``{"defined" | "started" | "autostart": ...}``."""
+    pool = _find(conn, name)
+    if pool is None:
+        out = {"defined": target, "started": True}
+        return {**out, "autostart": True} if autostart else out
+    root = parse(pool.XMLDesc(0))
+    has = (root.get("type"), root.findtext("target/path"))
+    if has != (kind, target):
+        raise StorageError(
+            f"pool {name!r} exists as {has[0]} at {has[1]}, not {kind} at {target}; its volumes "
+            "would be lost to libvirt: choose another name, or undefine it first"
+        )
+    out = {} if pool.isActive() else {"started": True}
+    if bool(pool.autostart()) != bool(autostart):
+        out["autostart"] = bool(autostart)
+    return out
+
+
+def apply(conn, name, xml, changes):
+    """Do what :func:`plan` said; a pool that cannot be started is not left defined."""
+    pool = conn.storagePoolDefineXML(xml, 0) if "defined" in changes else _find(conn, name)
+    try:
+        if "defined" in changes:
+            pool.build(0)
+        if "started" in changes:
+            pool.create(0)
+    except libvirt.libvirtError:
+        if "defined" in changes:
+            pool.undefine()
+        raise
+    if "autostart" in changes:
+        pool.setAutostart(int(changes["autostart"]))

@@ -1,0 +1,10 @@
+# A bare host becomes a hypervisor: salt newhost state.apply hypervisor
+include:
+  - hypervisor.modules
+  - hypervisor.packages
+  - hypervisor.bridge
+  - hypervisor.keys
+  - hypervisor.libvirt
+  - hypervisor.storage
+  - hypervisor.sysctl
+  - hypervisor.firewall
