@@ -1,15 +1,15 @@
 """
-States of a hypervisor's own network: who may reach its libvirt.
+States of a hypervisor's own network: its bridges, and who may reach its libvirt.
 
 .. versionadded:: 1.0.0
 """
 
 import functools
 
-from saltvirt import compat
-from saltvirt.errors import VirtError
-from saltvirt.net import firewall
-from saltvirt.ops import keys
+from saltvirt import arguments, compat
+from saltvirt.errors import BadArgument, VirtError
+from saltvirt.net import firewall, plan
+from saltvirt.ops import bridge, keys
 
 __virtualname__ = "virt"
 
@@ -17,6 +17,132 @@ __virtualname__ = "virt"
 def __virtual__():
     """Load everywhere: the network may be set up before libvirt is."""
     return __virtualname__
+
+
+def _request(name, ports, given):
+    vlans = arguments.vlans("vlans", given["vlans"])
+    delay_s = arguments.whole("forward_delay", given["forward_delay"], least=0, most=30)
+    timeout_s = arguments.whole("confirm_timeout", given["confirm_timeout"], least=1, most=600)
+    stp = arguments.boolean("stp", given["stp"])
+    options = {"stp": int(stp), "forward_delay_cs": 100 * delay_s}
+    if stp and timeout_s <= 2 * delay_s:
+        raise BadArgument("confirm_timeout", f"with STP nothing passes for {2 * delay_s} s; give "
+                          "more than that, or a smaller forward_delay")  # fmt: skip
+    if arguments.boolean("vlan_filtering", given["vlan_filtering"]):
+        options["vlan_filtering"] = 1
+    elif vlans:
+        raise BadArgument("vlans", "only a bridge with vlan_filtering=True looks at them")
+    mtu = given["mtu"]
+    return bridge.Request(
+        bridge=plan.Bridge(
+            name=arguments.link_name("name", name),
+            ports=tuple(arguments.link_name("ports", p) for p in arguments.names("ports", ports)),
+            addresses=arguments.interface_addresses("addresses", given["addresses"]),
+            gateway=arguments.address("gateway", given["gateway"]),
+            mtu=None if mtu is None else arguments.whole("mtu", mtu, least=576, most=65535),
+            options=options,
+            vlans=vlans,
+        ),
+        dhcp=None if given["dhcp"] is None else arguments.boolean("dhcp", given["dhcp"]),
+        dns=None if given["dns"] is None else tuple(
+            arguments.address("dns", d) for d in arguments.names("dns", given["dns"])),
+        persist=given["persist"],
+        confirm_timeout_s=timeout_s,
+    )  # fmt: skip
+
+
+def bridge_present(
+    name,
+    ports=(),
+    addresses=None,
+    gateway=None,
+    dhcp=None,
+    dns=None,
+    mtu=None,
+    stp=False,
+    forward_delay=0,
+    vlan_filtering=False,
+    vlans=(),
+    persist="auto",
+    confirm_timeout=30,
+):
+    """
+    Make a bridge over ports that may carry this host's own traffic, and keep it over a reboot.
+
+    name
+        The bridge, at most 15 characters.
+    ports
+        Links to join, a bond too. Their addresses, routes and VLANs move to the bridge at once.
+    addresses, gateway
+        Static addresses (``10.0.0.4/16``) and the default gateway. Default to what the ports have.
+    dhcp, dns
+        Keep the bridge by DHCP, or with these name servers. Default to what is found: a leased
+        address means DHCP.
+    mtu
+        In bytes, of bridge and ports. Defaults to that of the first port.
+    stp, forward_delay
+        Spanning tree, and its delay in seconds. Default to False and 0.
+    vlan_filtering, vlans
+        Let the bridge look at VLAN tags, and pass these (``[10, 20-30]``) on its ports.
+    persist
+        ``auto`` (default), ``networkmanager``, ``networkd``, ``netplan``, ``ifupdown`` or ``none``.
+    confirm_timeout
+        Seconds within which the master must be reached over the bridge. Defaults to 30.
+
+    If the master is not reached, a step fails or the job is killed, links, addresses, routes and
+    files are put back, and the state fails with what happened. Ports that are there and not listed
+    stay. Undo: virt.bridge_absent.
+
+    .. code-block:: yaml
+
+        br0:
+          virt.bridge_present:
+            - ports: [eth0]
+    """
+    given = {k: v for k, v in locals().items() if k not in ("name", "ports")}
+    ret = {"name": name, "changes": {}, "result": False, "comment": ""}
+    try:
+        request = _request(name, ports, given)
+        work = bridge.Work(functions=__salt__, opts=__opts__, request=request)
+        ret["changes"] = work.plan() if __opts__["test"] else work.run()
+    except VirtError as error:
+        return {**ret, "comment": str(error)}
+    done = "would be made" if __opts__["test"] else "is there, and the master was reached over it"
+    comment = f"bridge {name} {done}" if ret["changes"] else f"bridge {name} is in order"
+    result = None if __opts__["test"] and ret["changes"] else True
+    return {**ret, "result": result, "comment": comment}
+
+
+def bridge_absent(name, persist="auto", confirm_timeout=30):
+    """
+    Remove a bridge; its addresses and routes go to its port, if it has one.
+
+    name
+        The bridge; one that VMs use is refused.
+    persist, confirm_timeout
+        As for virt.bridge_present.
+
+    .. code-block:: yaml
+
+        br0:
+          virt.bridge_absent
+    """
+    ret = {"name": name, "changes": {}, "result": False, "comment": ""}
+    try:
+        ret["changes"] = bridge.remove(
+            __salt__,
+            __opts__,
+            arguments.link_name("name", name),
+            confirm_timeout_s=arguments.whole("confirm_timeout", confirm_timeout, most=600),
+            persist_by=persist,
+            is_test=__opts__["test"],
+        )
+    except VirtError as error:
+        return {**ret, "comment": str(error)}
+    done = "would be removed" if __opts__["test"] else "is removed"
+    comment = f"bridge {name} {done}" if ret["changes"] else f"there is no bridge {name}"
+    result = None if __opts__["test"] and ret["changes"] else True
+    return {**ret, "result": result, "comment": comment}
 
 
 def firewall_present(name, ports, backend="nftables", peers=()):

@@ -1,6 +1,6 @@
 {%- from "hypervisor/map.jinja" import hypervisor with context %}
 {%- set has_modules = salt['cmd.retcode'](
-      [grains['pythonexecutable'], '-c', 'import libvirt, pycdlib'],
+      [grains['pythonexecutable'], '-c', 'import libvirt, pycdlib, pyroute2'],
       python_shell=False, ignore_retcode=True) == 0 %}
 
 include:

@@ -1,6 +1,7 @@
 """Check what a user typed, before anything else happens."""
 
 import difflib
+import ipaddress
 import re
 
 from saltvirt.errors import BadArgument
@@ -79,6 +80,48 @@ def on_off(argument, value):
     if value not in ("on", "off", True, False):
         raise BadArgument(argument, f"{value!r}; 'on' or 'off'")
     return value in ("on", True)
+
+
+def vlans(argument, values):
+    """Return VLAN ids as a sorted tuple from numbers and texts like ``20-30``."""
+    out = set()
+    for value in values if isinstance(values, list | tuple) else [values]:
+        first, _dash, last = str(value).partition("-")
+        low = whole(argument, first, most=4094)
+        out |= set(range(low, whole(argument, last or first, least=low, most=4094) + 1))
+    return tuple(sorted(out))
+
+
+def link_name(argument, value):
+    """Return the name of a link as the kernel takes it: at most 15 characters."""
+    if not isinstance(value, str) or not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,14}", value):
+        raise BadArgument(argument, f"{value!r} cannot name a link: 1 to 15 letters, digits, "
+                          "'.', '_' and '-'")  # fmt: skip
+    return value
+
+
+def address(argument, value):
+    """Return an IP address in its usual form, or None for None."""
+    try:
+        return None if value is None else str(ipaddress.ip_address(str(value)))
+    except ValueError:
+        raise BadArgument(argument, f"{value!r} is no IP address") from None
+
+
+def interface_addresses(argument, values):
+    """Return addresses with their prefixes as a tuple, or None for None."""
+    if values is None:
+        return None
+    out = []
+    for value in names(argument, values):
+        try:
+            if "/" not in value:
+                raise ValueError
+            out.append(str(ipaddress.ip_interface(value)))
+        except ValueError:
+            raise BadArgument(argument, f"{value!r} is no address with its prefix, "
+                              "as in 10.0.0.4/16") from None  # fmt: skip
+    return tuple(out)
 
 
 def names(argument, value):

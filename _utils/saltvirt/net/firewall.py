@@ -1,4 +1,4 @@
-"""Keep the rules of :mod:`saltvirt.net.rules` loaded and kept over a reboot, by Salt's functions."""
+"""Load the rules of :mod:`saltvirt.net.rules` and keep them over a reboot, by Salt's functions."""
 
 import json
 import tempfile
@@ -102,8 +102,10 @@ class Iptables(Firewall):
 
     def _is_loaded(self, version, program):
         _text, mark = rules.iptables(self.name, self.ports, self.peers, version)
-        jump = self._loaded([program, "-S", "INPUT"]).splitlines()
-        return mark in self._loaded([program, "-S", self.name]) and f"-A INPUT -j {self.name}" in jump
+        return mark in self._loaded([program, "-S", self.name]) and self._is_first(program)
+
+    def _is_first(self, program):
+        return f"-A INPUT -j {self.name}" in self._loaded([program, "-S", "INPUT"]).splitlines()
 
     def plan(self):
         """Return what is to be done: ``{what: why}``."""
@@ -118,7 +120,7 @@ class Iptables(Firewall):
                 handle.write(text)
                 handle.flush()
                 self._run([f"{program}-restore", "--noflush", handle.name])
-            if f"-A INPUT -j {self.name}" not in self._loaded([program, "-S", "INPUT"]).splitlines():
+            if not self._is_first(program):
                 self._run([program, "-I", "INPUT", "1", "-j", self.name])
             self.call["iptables.save"](family=family)
 

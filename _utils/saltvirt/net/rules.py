@@ -79,7 +79,8 @@ def iptables(chain, port_pairs, peers, version):
     wanted = ",".join(_span(pair, ":") for pair in port_pairs)
     mark = digest("iptables", chain, port_pairs, peers[version])
     match = f"-p tcp -m multiport --dports {wanted}"
-    lines = ["*filter", f":{chain} - [0:0]", f"-A {chain} -i lo -m comment --comment {mark} -j RETURN"]
+    lines = ["*filter", f":{chain} - [0:0]"]
+    lines.append(f"-A {chain} -i lo -m comment --comment {mark} -j RETURN")
     lines += [f"-A {chain} -s {peer} {match} -j ACCEPT" for peer in peers[version]]
     lines += [f"-A {chain} {match} -j REJECT --reject-with tcp-reset", "COMMIT"]
     return "\n".join(lines) + "\n", mark

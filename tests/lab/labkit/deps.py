@@ -34,6 +34,8 @@ PACKAGES = {
     "dnsmasq-base": "addresses for the guests",
     "nftables": "the hosts' firewall",
     "iptables": "the hosts' other firewall",
+    "ifupdown": "one of the managers of networks that keep a bridge",
+    "bridge-utils": "what ifupdown needs for bridges",
     "iproute2": "links and bridges",
     "procps": "ps and pgrep",
     "openssl": "minion keys of the lab's hosts",
@@ -43,7 +45,7 @@ PACKAGES = {
     "gcc": "to build libvirt-python",
     "pkg-config": "to build libvirt-python",
 }
-PYTHON_EXTRAS = ["libvirt-python==9.0.0", "pycdlib>=1.14"]
+PYTHON_EXTRAS = ["libvirt-python==9.0.0", "pycdlib>=1.14", "pyroute2>=0.7"]
 
 
 @contextmanager

@@ -1,0 +1,242 @@
+"""The running network through netlink: read a snapshot, carry out steps. The user of pyroute2."""
+
+import errno
+
+from saltvirt.errors import VirtError
+
+try:
+    import pyroute2
+    from pyroute2.netlink.exceptions import NetlinkError
+except ImportError:
+    pyroute2 = None
+    NetlinkError = OSError
+
+MISSING = (
+    "the Python module 'pyroute2', which changes links, is missing on this minion; install it "
+    "with 'salt-pip install pyroute2' or the distribution's python3-pyroute2"
+)
+_PROTO_KERNEL = 2
+_FOREVER = 0xFFFFFFFF
+_NODAD = 0x02
+_LOCAL_TABLE = 255
+_ATTRIBUTES = {
+    "stp": "IFLA_BR_STP_STATE",
+    "forward_delay_cs": "IFLA_BR_FORWARD_DELAY",
+    "vlan_filtering": "IFLA_BR_VLAN_FILTERING",
+}
+
+
+class LinkError(VirtError):
+    """The kernel does not take a change of a link; the message says which and why."""
+
+
+def refuse_if_impossible():
+    """Raise LinkError if this minion cannot change links."""
+    if pyroute2 is None:
+        raise LinkError(MISSING)
+
+
+def names():
+    """Return the names of all links but the loopback."""
+    with pyroute2.IPRoute() as ipr:
+        found = [link.get_attr("IFLA_IFNAME") for link in ipr.get_links()]
+    return sorted(name for name in found if name != "lo")
+
+
+def ports_of(bridge):
+    """Return the names of a bridge's ports."""
+    with pyroute2.IPRoute() as ipr:
+        index = {link.get_attr("IFLA_IFNAME"): link["index"] for link in ipr.get_links()}
+        return sorted(link.get_attr("IFLA_IFNAME") for link in ipr.get_links()
+                      if bridge in index and link.get_attr("IFLA_MASTER") == index[bridge])
+
+
+def read(wanted):
+    """Return the snapshot of these links, as far as they exist; see :mod:`saltvirt.net.plan`."""
+    with pyroute2.IPRoute() as ipr:
+        every = {link["index"]: link for link in ipr.get_links()}
+        by_index = {index: link.get_attr("IFLA_IFNAME") for index, link in every.items()}
+        addresses = list(ipr.get_addr())
+        routes = [r for family in (2, 10) for r in ipr.get_routes(family=family)]
+        vlans = _vlans(ipr)
+        links = {
+            by_index[index]: _link(link, by_index, addresses, vlans)
+            for index, link in every.items()
+            if by_index[index] in wanted
+        }
+    found = [_route(route, by_index) for route in routes]
+    return {"links": links, "routes": [r for r in found if r and r["oif"] in links]}
+
+
+def _vlans(ipr):
+    """Return ``{index: [VLAN]}`` of the ports of bridges that look at VLANs."""
+    out = {}
+    try:
+        for message in ipr.get_vlans():
+            spec = message.get_attr("IFLA_AF_SPEC")
+            found = spec.get_attrs("IFLA_BRIDGE_VLAN_INFO") if spec else []
+            out[message["index"]] = sorted(entry["vid"] for entry in found)
+    except NetlinkError as exc:
+        if exc.code != errno.EOPNOTSUPP:
+            raise
+    return out
+
+
+def _link(link, by_index, addresses, vlans):
+    info = link.get_attr("IFLA_LINKINFO")
+    kind = info.get_attr("IFLA_INFO_KIND") if info else None
+    data = info.get_attr("IFLA_INFO_DATA") if info and kind == "bridge" else None
+    options = {k: data.get_attr(a) for k, a in _ATTRIBUTES.items()} if data else None
+    return {
+        "kind": kind,
+        "master": by_index.get(link.get_attr("IFLA_MASTER")),
+        "up": bool(link["flags"] & 1),
+        "mtu": link.get_attr("IFLA_MTU"),
+        "mac": link.get_attr("IFLA_ADDRESS"),
+        "bridge": {k: v for k, v in options.items() if v is not None} if options else None,
+        "addresses": [_address(a) for a in addresses if a["index"] == link["index"]],
+        "vlans": vlans.get(link["index"], []),
+    }
+
+
+def _address(message):
+    # Of a point-to-point address IFA_ADDRESS is the peer's.
+    text = message.get_attr("IFA_LOCAL") or message.get_attr("IFA_ADDRESS")
+    cache = message.get_attr("IFA_CACHEINFO") or {}
+    valid = cache.get("ifa_valid", _FOREVER)
+    return {
+        "address": f"{text}/{message['prefixlen']}",
+        "broadcast": message.get_attr("IFA_BROADCAST"),
+        "scope": message["scope"],
+        "valid_s": None if valid == _FOREVER else valid,
+    }
+
+
+def _route(message, by_index):
+    """Return a route that somebody made; the kernel makes its own again with the addresses."""
+    table = message.get_attr("RTA_TABLE") or message["table"]
+    if message["proto"] == _PROTO_KERNEL or table == _LOCAL_TABLE or message["flags"] & 0x200:
+        return None
+    hops = message.get_attr("RTA_MULTIPATH") or []
+    oif = message.get_attr("RTA_OIF") or next((hop["oif"] for hop in hops), None)
+    dst = message.get_attr("RTA_DST")
+    return {
+        "family": message["family"],
+        "dst": f"{dst}/{message['dst_len']}" if dst else "default",
+        "gateway": message.get_attr("RTA_GATEWAY"),
+        "oif": by_index.get(oif),
+        "table": table,
+        "priority": message.get_attr("RTA_PRIORITY"),
+        "prefsrc": message.get_attr("RTA_PREFSRC"),
+        "scope": message["scope"],
+        "proto": message["proto"],
+        "type": message["type"],
+        "is_multipath": bool(hops),
+    }
+
+
+def execute(steps):
+    """Carry out the steps of :func:`saltvirt.net.plan.operations`; raise LinkError at the first."""
+    with pyroute2.IPRoute() as ipr:
+        for verb, link, value in steps:
+            try:
+                _VERBS[verb](ipr, link, value)
+            except (NetlinkError, OSError) as exc:
+                raise LinkError(f"{_asked(verb, link, value)}: {_words(exc)}") from exc
+
+
+def _asked(verb, link, value):
+    if verb == "bridge":
+        options = ", ".join(f"{key}={one}" for key, one in value.items())
+        return f"the kernel refused {options} of {link}"
+    return f"the kernel refused to {verb.replace('_', ' ')} {link}"
+
+
+def _words(exc):
+    code = getattr(exc, "code", None) or exc.errno
+    if code == errno.EOPNOTSUPP:
+        return "not supported by this kernel"
+    return exc.args[-1] if exc.args else str(exc)
+
+
+def _index(ipr, name):
+    found = ipr.link_lookup(ifname=name)
+    if not found:
+        raise OSError(errno.ENODEV, f"there is no link {name}")
+    return found[0]
+
+
+def _create(ipr, name, link):
+    ipr.link("add", ifname=name, kind="bridge", address=link["mac"])
+    ipr.link("set", index=_index(ipr, name), mtu=link["mtu"])
+
+
+def _bridge(ipr, name, options):
+    known = {f"br_{_ATTRIBUTES[key].removeprefix('IFLA_BR_').lower()}": value
+             for key, value in options.items()}  # fmt: skip
+    ipr.link("set", index=_index(ipr, name), kind="bridge", **known)
+
+
+def _set(ipr, name, values):
+    known = {"address" if key == "mac" else key: value for key, value in values.items()}
+    ipr.link("set", index=_index(ipr, name), **known)
+
+
+def _master(ipr, name, master):
+    ipr.link("set", index=_index(ipr, name), master=_index(ipr, master) if master else 0)
+
+
+def _delete(ipr, name, _value):
+    ipr.link("del", index=_index(ipr, name))
+
+
+def _up(ipr, name, is_up):
+    ipr.link("set", index=_index(ipr, name), state="up" if is_up else "down")
+
+
+def _add_address(ipr, name, address):
+    text, _slash, prefix = address["address"].partition("/")
+    given = {"address": text, "prefixlen": int(prefix), "scope": address["scope"]}
+    if address["broadcast"]:
+        given["broadcast"] = address["broadcast"]
+    if address["valid_s"] is not None:
+        life = {"ifa_preferred": address["valid_s"], "ifa_valid": address["valid_s"]}
+        given["cacheinfo"] = life
+    if ":" in text:
+        # It was in use a moment ago: looking for a duplicate would take it away for a second.
+        given["flags"] = _NODAD
+    ipr.addr("replace", index=_index(ipr, name), **given)
+
+
+def _del_address(ipr, name, address):
+    text, _slash, prefix = address["address"].partition("/")
+    ipr.addr("del", index=_index(ipr, name), address=text, prefixlen=int(prefix))
+
+
+def _route_arguments(ipr, route):
+    given = {"dst": route["dst"], "family": route["family"], "oif": _index(ipr, route["oif"])}
+    keys = ("gateway", "table", "priority", "prefsrc", "scope", "proto", "type")
+    return {**given, **{key: route[key] for key in keys if route[key] is not None}}
+
+
+def _add_route(ipr, _name, route):
+    ipr.route("replace", **_route_arguments(ipr, route))
+
+
+def _del_route(ipr, _name, route):
+    try:
+        ipr.route("del", **_route_arguments(ipr, route))
+    except NetlinkError as exc:
+        if exc.code not in (errno.ESRCH, errno.ENODEV):  # it went with its address
+            raise
+
+
+def _vlan(ipr, name, vid):
+    ipr.vlan_filter("add", index=_index(ipr, name), vlan_info={"vid": vid})
+
+
+_VERBS = {
+    "create": _create, "bridge": _bridge, "set": _set, "master": _master, "delete": _delete,
+    "up": _up, "add_address": _add_address, "del_address": _del_address, "route": _add_route,
+    "del_route": _del_route, "vlan": _vlan,
+}  # fmt: skip
