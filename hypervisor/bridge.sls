@@ -13,7 +13,4 @@ hypervisor_bridge_{{ name }}:
     {%- endfor %}
     - require:
       - pkg: hypervisor_packages
-    # What follows is made for the addresses that the host has then.
-    - require_in:
-      - virt: hypervisor_keys
 {%- endfor %}

@@ -1,6 +1,7 @@
 {%- from "hypervisor/map.jinja" import hypervisor with context %}
-{%- set has_modules = salt['cmd.retcode'](
-      [grains['pythonexecutable'], '-c', 'import libvirt, pycdlib, pyroute2'],
+{%- set python = grains['pythonexecutable'] %}
+{%- set has_modules = salt['file.file_exists'](python) and salt['cmd.retcode'](
+      [python, '-c', 'import libvirt, pycdlib, pyroute2'],
       python_shell=False, ignore_retcode=True) == 0 %}
 
 include:

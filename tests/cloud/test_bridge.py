@@ -7,7 +7,6 @@ import pytest
 from cloudkit import LAB, wait
 from labkit import node
 
-pytestmark = pytest.mark.both_salts
 HOST = "hyper5"
 INTERFACES = """auto lo
 iface lo inet loopback
@@ -76,13 +75,15 @@ def apply(cloud, host, state, *words):
     return next(iter(done.data[host].values()))
 
 
+@pytest.mark.both_salts
 def test_addresses_and_routes_move_and_the_second_run_changes_nothing(cloud, host, before):
     would = apply(cloud, host, "bridge_present", "br0", "ports=[eth0]", "persist=networkd",
                   "test=True")  # fmt: skip
     assert would["result"] is None and "gets 10.77.1.5/16" in would["changes"]["br0"]
     assert network(cloud, host) == before
 
-    done = apply(cloud, host, "bridge_present", "br0", "ports=[eth0]", "persist=networkd", "mtu=1400")
+    words = ("br0", "ports=[eth0]", "persist=networkd", "mtu=1400")
+    done = apply(cloud, host, "bridge_present", *words)
 
     assert done["result"] is True, done
     addresses, routes = network(cloud, host)
@@ -90,7 +91,7 @@ def test_addresses_and_routes_move_and_the_second_run_changes_nothing(cloud, hos
     assert addresses["eth0"] == ("br0", [])
     assert any(route.startswith("default via 10.77.0.1 dev br0") for route in routes)
     assert "mtu 1400" in cloud.sh(host, "ip link show br0")
-    again = apply(cloud, host, "bridge_present", "br0", "ports=[eth0]", "persist=networkd", "mtu=1400")
+    again = apply(cloud, host, "bridge_present", *words)
     assert (again["result"], again["changes"]) == (True, {})
     cloud.sh(host, "ip link set eth0 mtu 1500")
 
@@ -111,6 +112,7 @@ def test_an_open_connection_lives_through_the_move(cloud, host, before):
     assert received.split() == [str(n) for n in range(40)]
 
 
+@pytest.mark.both_salts
 def test_ifupdown_keeps_it_and_gives_it_back(cloud, host, before):
     done = apply(cloud, host, "bridge_present", "br0", "ports=[eth0]", "persist=ifupdown")
 
@@ -141,6 +143,7 @@ def test_a_cut_path_puts_everything_back(cloud, host, before):
     assert cloud.sh(host, "ls /etc/systemd/network") == ""
 
 
+@pytest.mark.both_salts
 def test_a_job_that_is_killed_in_the_middle_puts_everything_back(cloud, host, before):
     cloud.sh(host, CUT)
     conf = cloud.lab.minion_conf(host)

@@ -92,7 +92,7 @@ def remove(lab, args):
     """End one host and forget it."""
     node.kill([_pid(lab, args.node)])
     shutil.rmtree(lab.node_dir(args.node))
-    (lab.master_conf / "pki/master/minions" / args.node).unlink(missing_ok=True)
+    saltd.salt(lab, node.alive(lab), "salt-key", ["-d", args.node, "-y"], capture_output=True)
     return 0
 
 

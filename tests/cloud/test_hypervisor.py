@@ -1,0 +1,220 @@
+"""A bare host becomes a hypervisor by one command, as docs/add-a-hypervisor.md says."""
+
+import json
+import subprocess
+import time
+
+import pytest
+from cloudkit import LAB, TINY
+from labkit import node
+
+HOST = "hyper4"
+# What the lab's namespaces need of libvirt, beside what a real host would have in its pillar.
+PILLAR = {"hypervisor": {
+    "bridges": {"br0": {"ports": ["eth0"], "persist": "networkd"}},
+    "daemon_conf": {"listen_tcp": 0, "auth_unix_rw": "none", "auth_unix_ro": "none",
+                    "host_uuid": "5cd8f2a4-7c80-4bd1-9d29-7c9c1d5a3e04"},
+    "qemu_conf": {"user": "root", "group": "root", "security_driver": "none",
+                  "cgroup_controllers": [], "namespaces": [], "remember_owner": 0},
+}}  # fmt: skip
+SIGN = """set -e
+rm -rf /tmp/sv-sign; mkdir /tmp/sv-sign; cd /tmp/sv-sign
+ca={ca}
+openssl req -newkey rsa:2048 -nodes -keyout clientkey.pem -out c.csr -subj '{subject}' 2>/dev/null
+printf 'keyUsage=digitalSignature,keyEncipherment\\nextendedKeyUsage=clientAuth\\n' > ext
+openssl x509 -req -in c.csr -CA $ca/cacert.pem -CAkey $ca/cakey.pem -CAcreateserial \
+    -CAserial serial -out clientcert.pem -extfile ext {dates} 2>/dev/null
+cp $ca/cacert.pem cacert.pem
+"""
+OURS = "/OU=salt-virt hypervisor/CN=hyper1"
+
+
+def lab(cloud, *words):
+    """Run the lab's own command."""
+    subprocess.run([LAB, "--salt", cloud.lab.salt, *words], check=True)
+
+
+def highstate(cloud, sls, *words):
+    """Apply an SLS to the host; return its states by id."""
+    done = cloud.salt(HOST, "state.apply", sls, *words)
+    assert isinstance(done.data[HOST], dict), done.data
+    return {state["__id__"]: state for state in done.data[HOST].values()}
+
+
+def wrong(states):
+    """Return the states that failed, and what they say."""
+    return {name: s["comment"] for name, s in states.items() if s["result"] is not True}
+
+
+def reach(cloud, source, target, query=""):
+    """Ask a host for its name over TLS; return the exit code and the text."""
+    argv = ["virsh", "-q", "-c", f"qemu+tls://{target}/system{query}", "hostname"]
+    entered = node.enter(cloud.pids[source], argv)
+    done = subprocess.run(entered, capture_output=True, text=True, check=False)
+    return done.returncode, (done.stdout + done.stderr).strip()
+
+
+@pytest.fixture(scope="module")
+def made(cloud):
+    """A bare host, made a hypervisor; how long that took until the runner saw it."""
+    pillar = cloud.folder("master") / "salt/pillar"
+    (pillar / "top.sls").write_text(json.dumps({"base": {HOST: ["made"]}}))
+    (pillar / "made.sls").write_text(json.dumps(PILLAR))
+    lab(cloud, "bare", HOST)
+    assert HOST not in cloud.run("virt.host_info").data
+    begin = time.monotonic()
+    states = highstate(cloud, "hypervisor")
+    seen = cloud.run("virt.host_info").data
+    seconds = time.monotonic() - begin
+    yield {"states": states, "seen": seen, "seconds": seconds}
+    lab(cloud, "remove", HOST)
+    for name in ("top.sls", "made.sls"):
+        (pillar / name).unlink()
+    for host in cloud.hosts:
+        cloud.sh(host, "rm -rf /etc/pki/CA /etc/pki/libvirt /etc/pki/qemu")
+
+
+@pytest.fixture(scope="module")
+def secured(cloud, made):
+    """The other hosts with keys; hyper1 listens for TLS."""
+    for host in cloud.hosts:
+        assert cloud.call(host, "state.single", "virt.keys", "keys").code == 0
+    cloud.service("hyper1", "libvirtd", "stop")
+    cloud.service("hyper1", "libvirtd", "start")
+    return made
+
+
+@pytest.mark.both_salts
+def test_one_command_makes_it_a_hypervisor_that_the_runner_shows(cloud, made, capsys):
+    assert wrong(made["states"]) == {}
+    assert HOST in made["seen"] and "br0" in made["seen"][HOST]["bridges"]
+    assert "default" in made["seen"][HOST]["storage"]["pools"]
+    with capsys.disabled():
+        print(f"\nbare host to virt.host_info: {made['seconds']:.1f} s")
+
+
+@pytest.mark.both_salts
+def test_the_second_run_changes_nothing(cloud, made):
+    states = highstate(cloud, "hypervisor")
+
+    assert wrong(states) == {}
+    assert {name: s["changes"] for name, s in states.items() if s["changes"]} == {}
+
+
+@pytest.mark.parametrize("part", ["modules", "packages", "bridge", "keys", "libvirt", "storage",
+                                  "sysctl", "firewall"])  # fmt: skip
+def test_every_part_can_be_applied_alone(cloud, made, part):
+    assert wrong(highstate(cloud, f"hypervisor.{part}")) == {}
+
+
+def test_it_runs_a_vm(cloud, made):
+    done = cloud.run("virt.init", "h4", "1", "96", TINY, f"host={HOST}", "wait=False", "seed=False")
+    try:
+        assert done.data == {"name": "h4", "host": HOST}
+        assert cloud.local(HOST, "virt.vm_state", "h4") == {"h4": "running"}
+    finally:
+        assert cloud.run("virt.purge", "h4").code == 0
+
+
+@pytest.mark.both_salts
+def test_tls_works_in_both_directions(cloud, secured):
+    assert reach(cloud, "hyper1", HOST) == (0, HOST)
+    assert reach(cloud, HOST, "hyper1") == (0, "hyper1")
+
+
+@pytest.mark.parametrize(
+    ("subject", "dates", "is_let_in"),
+    [
+        (OURS, "-days 2", True),
+        ("/CN=hyper1", "-days 2", False),
+        ("/CN=web1/OU=salt-virt hypervisor", "-days 2", False),
+        ("/O=salt-virt hypervisor/CN=web1", "-days 2", False),
+        (OURS, "-days -1", False),
+    ],
+    ids=["ours", "plain minion", "unit behind", "other field", "expired"],
+)
+def test_only_hypervisors_are_let_in_whatever_else_the_ca_signed(
+    cloud, secured, subject, dates, is_let_in
+):
+    ca = cloud.lab.master_conf / "pki/master/libvirt"
+    cloud.sh("hyper1", SIGN.format(ca=ca, subject=subject, dates=dates))
+
+    code, text = reach(cloud, "hyper1", HOST, "?pkipath=/tmp/sv-sign")
+
+    assert (code == 0) == is_let_in, text
+    cloud.sh("hyper1", "rm -rf /tmp/sv-sign")
+
+
+def port(cloud, source, number):
+    """Return how a connection to a port of the host ends: open, refused or silent."""
+    code = f"""import socket
+try:
+    socket.create_connection(("10.77.1.4", {number}), timeout=3).close(); print("open")
+except ConnectionRefusedError: print("refused")
+except TimeoutError: print("silent")"""
+    return cloud.sh(source, f"python3 -c '{code}'").strip()
+
+
+@pytest.mark.parametrize("backend", ["iptables", "nftables"])
+def test_the_ports_are_open_to_the_other_hypervisors_only(cloud, secured, backend):
+    listen = node.enter(cloud.pids[HOST], ["python3", "-c", "import socket, sys\n"
+                        "s = socket.create_server(('', 49152)); print(1, flush=True)\n"
+                        "sys.stdin.read()"])  # fmt: skip
+    if backend == "iptables":
+        cloud.salt(HOST, "state.single", "virt.firewall_absent", "salt_virt")
+    words = ["salt_virt", "ports=[16514, 49152-49215]", f"backend={backend}"]
+
+    done = cloud.salt(HOST, "state.single", "virt.firewall_present", *words)
+    again = cloud.salt(HOST, "state.single", "virt.firewall_present", *words)
+
+    assert done.code == 0, done.out
+    assert next(iter(again.data[HOST].values()))["changes"] == {}
+    with subprocess.Popen(listen, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                          text=True) as listener:
+        assert listener.stdout.readline() == "1\n"
+        assert [port(cloud, "hyper1", number) for number in (16514, 49152)] == ["open", "open"]
+        assert [port(cloud, "master", number) for number in (16514, 49152)] == ["refused"] * 2
+        assert port(cloud, "master", 49300) == "refused"  # nobody listens: no drop of other ports
+    if backend == "iptables":
+        gone = cloud.salt(HOST, "state.single", "virt.firewall_absent", "salt_virt",
+                          "backend=iptables")  # fmt: skip
+        assert gone.code == 0 and "SALT-VIRT" not in cloud.sh(HOST, "iptables -S")
+        assert port(cloud, "master", 16514) == "open"
+
+
+def test_a_table_that_drops_is_named(cloud, secured):
+    cloud.sh(HOST, "nft add table inet mine; "
+             "nft add chain inet mine in '{ type filter hook input priority 5; policy drop; }'; "
+             "nft add rule inet mine in tcp sport 4505-4506 accept; "
+             "nft add rule inet mine in iif lo accept")  # fmt: skip
+    try:
+        done = cloud.salt(HOST, "state.single", "virt.firewall_present", "salt_virt",
+                          "ports=[16514, 49152-49215]")  # fmt: skip
+    finally:
+        cloud.sh(HOST, "nft delete table inet mine")
+
+    state = next(iter(done.data[HOST].values()))
+    assert state["result"] is True
+    assert "the chain inet mine in drops what it does not accept" in state["warnings"][0]
+
+
+def test_the_master_killed_while_all_hosts_ask_leaves_a_sound_ca(cloud, secured):
+    asking = cloud.begin("virt_pki.renew")
+    time.sleep(1.2)
+    cloud.kill("master", "salt-master")
+    asking.kill()
+    asking.communicate()
+    cloud.service("master", "salt-master", "start")
+    cloud.ready([*cloud.hosts, HOST])
+
+    renewed = cloud.run("virt_pki.renew")
+
+    assert renewed.code == 0, renewed.out
+    rows = cloud.run("virt_pki.list").data
+    serials = [row["serial"] for row in rows]
+    assert len(serials) == len(set(serials))
+    assert len([row for row in rows if row["state"] == "good"]) == 4 * 4
+    checked = cloud.sh("hyper1", "openssl verify -CAfile /etc/pki/CA/cacert.pem "
+                       "/etc/pki/libvirt/servercert.pem /etc/pki/qemu/client-cert.pem")  # fmt: skip
+    assert checked.count(": OK") == 2
+    assert reach(cloud, "hyper1", HOST) == (0, HOST)

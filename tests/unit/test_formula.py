@@ -1,0 +1,149 @@
+"""The formula, rendered by Salt itself for every family of systems that it knows."""
+
+from pathlib import Path
+
+import pytest
+import salt.client
+import salt.config
+
+ROOT = Path(__file__).resolve().parents[2]
+ONEDIR = "/opt/saltstack/salt/bin/python3.10"
+# Family, release, and the daemon that listens there: libvirtd alone or virtproxyd before many.
+SYSTEMS = [
+    ("Debian", "12", "libvirtd"),
+    ("Debian", "13", "libvirtd"),
+    ("Debian", "24.04", "libvirtd"),
+    ("RedHat", "8.10", "libvirtd"),
+    ("RedHat", "9.4", "virtproxyd"),
+    ("RedHat", "10.0", "virtproxyd"),
+    ("Suse", "15.5", "libvirtd"),
+    ("Suse", "15.6", "virtproxyd"),
+    ("Suse", "20241101", "virtproxyd"),
+    ("Arch", "rolling", "libvirtd"),
+]
+PARTS = ["modules", "packages", "bridge", "keys", "libvirt", "storage", "sysctl", "firewall"]
+
+
+@pytest.fixture(scope="module")
+def caller(tmp_path_factory):
+    """A masterless minion whose file server is this checkout."""
+    folder = tmp_path_factory.mktemp("minion")
+    opts = salt.config.minion_config(None)
+    opts.update(
+        id="bare", file_client="local", master_type="disable", root_dir=str(folder),
+        conf_file=str(folder / "minion"), file_roots={"base": [str(ROOT)]},
+        pillar_roots={"base": [str(folder / "pillar")]}, enable_fqdns_grains=False,
+        enable_gpu_grains=False,
+        **{key: str(folder / key) for key in ("cachedir", "pki_dir", "log_file",
+                                              "extension_modules")},
+    )  # fmt: skip
+    return salt.client.Caller(mopts=opts)
+
+
+def rendered(caller, sls, pillar=None, **grains):
+    """Return ``{id: (state.function, {argument: value})}`` of an SLS on such a system."""
+    usual = {"osarch": "amd64", "init": "systemd", "pythonexecutable": ONEDIR}
+    caller.sminion.opts["grains"].update({**usual, **grains})
+    shown = caller.cmd("state.show_sls", sls, pillar=pillar or {})
+    assert isinstance(shown, dict), shown
+    out = {}
+    for name, body in shown.items():
+        ((kind, items),) = ((k, v) for k, v in body.items() if not k.startswith("__"))
+        function = next(item for item in items if isinstance(item, str))
+        arguments = {k: v for item in items if isinstance(item, dict) for k, v in item.items()}
+        out[name] = (f"{kind}.{function}", arguments)
+    return out
+
+
+def units(states, function):
+    """Return the units that a state function is about."""
+    return {arguments["name"] for name, arguments in states.values() if name == function}
+
+
+@pytest.mark.parametrize(("family", "release", "listener"), SYSTEMS)
+def test_every_system_gets_a_listener_for_tls_after_its_keys(caller, family, release, listener):
+    states = rendered(caller, "hypervisor", os_family=family, osrelease=release)
+
+    assert f"{listener}-tls.socket" in units(states, "service.running")
+    order = list(states)
+    assert order.index("hypervisor_keys") < order.index("hypervisor_tls_socket")
+    conf = states["hypervisor_daemon_settings"][1]
+    assert conf["name"] == f"/etc/libvirt/{listener}.conf"
+    assert conf["key_values"]["tls_allowed_dn_list"] == '["OU=salt-virt hypervisor,*"]'
+    is_modular = listener == "virtproxyd"
+    assert ("virtqemud.socket" in units(states, "service.running")) == is_modular
+    assert ("libvirtd.socket" in units(states, "service.dead")) == is_modular
+
+
+@pytest.mark.parametrize(("family", "release", "_listener"), SYSTEMS)
+@pytest.mark.parametrize("part", PARTS)
+def test_every_part_stands_alone(caller, part, family, release, _listener):
+    bridges = {"br0": {"ports": ["eth0"]}}
+    states = rendered(caller, f"hypervisor.{part}", {"hypervisor": {"bridges": bridges}},
+                      os_family=family, osrelease=release)  # fmt: skip
+
+    there = {(name.partition(".")[0], key) for key, (name, _arguments) in states.items()}
+    wanted = {pair for _name, arguments in states.values()
+              for kind in ("require", "watch", "onchanges", "require_in")
+              for one in arguments.get(kind, ()) for pair in one.items()}  # fmt: skip
+    assert wanted <= there
+
+
+@pytest.mark.parametrize("family", ["Debian", "RedHat", "Suse", "Arch"])
+def test_packages_are_those_of_the_family_and_of_salts_python(caller, family):
+    own = rendered(caller, "hypervisor.packages", os_family=family, osrelease="9",
+                   pythonexecutable="/nowhere/python3")  # fmt: skip
+    system = rendered(caller, "hypervisor.packages", os_family=family, osrelease="9",
+                      pythonexecutable="/usr/bin/python3.99")  # fmt: skip
+
+    assert any("libvirt" in name for name in own["hypervisor_packages"][1]["pkgs"])
+    assert any("qemu" in name for name in own["hypervisor_packages"][1]["pkgs"])
+    assert own["hypervisor_python_modules"][0] == "pip.installed"
+    assert own["hypervisor_python_modules"][1]["names"] == ["libvirt-python", "pycdlib", "pyroute2"]
+    assert system["hypervisor_python_modules"][0] == "pkg.installed"
+    assert "hypervisor_compiler" not in system
+
+
+def test_the_pillar_wins(caller):
+    pillar = {"hypervisor": {
+        "qemu_conf": {"migration_port_max": 49160, "user": "root"},
+        "firewall": {"backend": "iptables", "peers": ["192.0.2.0/24"]},
+        "bridges": {"br7": {"ports": ["bond0"], "mtu": 9000}},
+        "pool": {"path": "/vm"},
+        "images": "/vm/images",
+        "tls_allowed_dn_list": ["*CN=hyper1*"],
+        "keys": {"vnc": True},
+    }}  # fmt: skip
+    states = rendered(caller, "hypervisor", pillar, os_family="Debian", osrelease="12")
+
+    assert states["hypervisor_qemu_settings"][1]["key_values"]["user"] == '"root"'
+    assert states["hypervisor_firewall"][1]["ports"] == [16514, "49152-49160"]
+    assert states["hypervisor_firewall"][1]["backend"] == "iptables"
+    assert states["hypervisor_firewall"][1]["peers"] == ["192.0.2.0/24"]
+    bridge = states["hypervisor_bridge_br7"][1]
+    assert (bridge["name"], bridge["mtu"], bridge["ports"]) == ("br7", 9000, ["bond0"])
+    assert states["hypervisor_pool"][1]["target"] == "/vm"
+    assert states["hypervisor_images"][1]["name"] == "/vm/images"
+    assert states["hypervisor_keys"][1]["vnc"] is True
+
+
+def test_no_firewall_means_none(caller):
+    states = rendered(caller, "hypervisor", {"hypervisor": {"firewall": {"backend": "none"}}},
+                      os_family="Debian", osrelease="12")  # fmt: skip
+
+    assert not [name for name in states if "firewall" in name]
+
+
+def test_a_host_without_systemd_listens_by_an_argument(caller):
+    states = rendered(caller, "hypervisor.libvirt", os_family="Debian", osrelease="12",
+                      init="sysvinit")  # fmt: skip
+
+    assert states["hypervisor_listen"][1]["key_values"] == {"LIBVIRTD_ARGS": '"--listen"'}
+    assert units(states, "service.running") == {"libvirtd", "virtlogd"}
+
+
+def test_a_system_nobody_knows_is_refused_by_name(caller):
+    caller.sminion.opts["grains"].update(os_family="Solaris")
+    shown = caller.cmd("state.show_sls", "hypervisor")
+
+    assert "the formula hypervisor knows Arch, Debian, RedHat, Suse, not Solaris" in str(shown)
