@@ -77,6 +77,8 @@ class Need:
     disk_mib: int = 0
     bridges: tuple[str, ...] = ()
     networks: tuple[str, ...] = ()
+    links: tuple[str, ...] = ()
+    bridge_vlans: bool = False
     nic_profile: str | None = None
     disk_profile: str | None = None
     domain_type: str | None = None

@@ -1,17 +1,14 @@
 """NIC and disk profiles: the four spellings users write, merged with what a call adds."""
 
-import hashlib
 import re
 
 from saltvirt import arguments
 from saltvirt.config import DEFAULT_DISK, DEFAULT_NIC
 from saltvirt.errors import BadArgument
-from saltvirt.model import Disk, Nic
+from saltvirt.model import Disk
+from saltvirt.nics import nic, refuse_equal_macs
 from saltvirt.units import size_mib
 
-_NIC_TYPES = ("bridge", "network", "direct", "hostdev", "user", "ethernet", "vdpa")
-_MAC = re.compile(r"([0-9a-f]{2}:){5}[0-9a-f]{2}")
-_NIC_KEYS = {"name", "type", "source", "mac", "model", "bridge", "network", "mtu", "vlan"}
 _DISK_KEYS = {
     "name", "size", "format", "model", "image", "pool", "source_file", "overlay_image",
     "device", "hostname_property", "sparse_volume", "io", "iothread_id",
@@ -59,42 +56,13 @@ def find(profiles, name, default, what):
     raise BadArgument(what, f"no profile {name!r} in virt:{what}; there are: {known}")
 
 
-def mac_for(vm, nic):
-    """
-    Return the NIC's MAC: the same for the same VM and NIC, unicast and locally administered.
-
-    Forty bits of it are the digest's: among 10,000 NICs two are equal once in 20,000 clouds,
-    where QEMU's own three-byte prefix would leave that to every second one.
-    """
-    digest = hashlib.sha256(f"{vm}/{nic}".encode()).digest()
-    return ":".join(f"{byte:02x}" for byte in (0x52, *digest[:5]))
-
-
-def _nic(vm, entry):
-    what = f"interface {entry['name']!r}"
-    arguments.refuse_unknown_keys(what, entry, _NIC_KEYS)
-    kind, source = entry.get("type"), entry.get("source")
-    for short in ("bridge", "network"):
-        if entry.get(short):
-            kind, source = short, entry[short]
-    kind = kind or "bridge"
-    if kind not in _NIC_TYPES:
-        raise BadArgument(what, f"type {kind!r}; one of {', '.join(_NIC_TYPES)}")
-    if kind in ("bridge", "network") and not source:
-        raise BadArgument(what, f"type {kind} has no source; say which {kind}")
-    mac = str(entry.get("mac") or mac_for(vm, entry["name"])).lower()
-    if not _MAC.fullmatch(mac) or int(mac[:2], 16) & 1:
-        raise BadArgument(what, f"{mac!r} is no unicast MAC address")
-    extra = {key: entry[key] for key in ("mtu", "vlan") if entry.get(key) is not None}
-    model = entry.get("model") or "virtio"
-    return Nic(name=entry["name"], type=kind, source=source, mac=mac, model=model, extra=extra)
-
-
 def nics(vm, profiles, profile, interfaces):
     """Return the VM's NICs from the profile and the call's ``interfaces``."""
     base = find(profiles, profile, DEFAULT_NIC, "nic")
     extra = entries(interfaces or [], "interfaces")
-    return tuple(_nic(vm, entry) for entry in merge(base, extra))
+    made = tuple(nic(vm, entry) for entry in merge(base, extra))
+    refuse_equal_macs(made)
+    return made
 
 
 def _disk(entry, target, first_image, is_sized):

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from saltvirt import arguments, config, profiles
+from saltvirt import arguments, config, nics, profiles
 from saltvirt.errors import BadArgument
 from saltvirt.model import Need, Vm
 from saltvirt.units import size_mib
@@ -178,14 +178,9 @@ def need(vm):
         arch=vm.arch,
         affinity=vm.affinity,
         anti_affinity=vm.anti_affinity,
-        **_links(vm.nics),
+        **nics.needs(vm.nics),
         cpu_features=_features(vm.cpu),
     )
-
-
-def _links(nics):
-    return {f"{kind}s": tuple(nic.source for nic in nics if nic.type == kind)
-            for kind in ("bridge", "network")}  # fmt: skip
 
 
 def _features(cpu):
@@ -216,6 +211,6 @@ def need_from_master(name, cpu, mem, given):
         arch=options["arch"],
         affinity=arguments.names("affinity", options["affinity"]),
         anti_affinity=arguments.names("anti_affinity", options["anti_affinity"]),
-        **_links(profiles.nics(name, {}, None, options["interfaces"])),
+        **nics.needs(profiles.nics(name, {}, None, options["interfaces"])),
         cpu_features=_features(cpu),
     )  # fmt: skip

@@ -11,8 +11,8 @@ LIBRARY = ROOT / "_utils" / "saltvirt"
 FACES = [p for kind in ("_modules", "_runners", "_states", "_pillar", "_output", "_grains") for p in
          sorted((ROOT / kind).glob("*.py"))]  # fmt: skip
 PARTS = sorted(LIBRARY.rglob("*.py"))
-BASE = {"arguments", "config", "errors", "files", "locks", "model", "profiles", "sealed", "spec",
-        "undo", "units", "xml"}  # fmt: skip
+BASE = {"arguments", "config", "errors", "files", "locks", "model", "nics", "profiles", "sealed",
+        "spec", "undo", "units", "xml"}  # fmt: skip
 MAY = {
     "ops": BASE | {"image", "kvm", "net", "ops", "pki", "placement", "seed"},
     "fleet": BASE | {"compat", "fleet", "pki", "placement"},
@@ -22,7 +22,8 @@ MAY = {
     "net": BASE | {"net"},
     "seed": BASE | {"seed"},
     "placement": {"errors", "model", "placement", "units"},
-    "xml": {"arguments", "errors", "model", "units", "xml"},
+    "xml": {"arguments", "errors", "model", "nics", "units", "xml"},
+    "nics": {"arguments", "errors", "model"},
     "compat": {"errors"},
 }
 DUNDERS = {"__opts__", "__salt__", "__grains__", "__pillar__", "__context__", "__jid_event__"}

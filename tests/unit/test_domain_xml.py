@@ -30,6 +30,16 @@ CASES = {
                  "consoles": [{"type": "unix", "path": "/run/c.sock", "target_type": "serial"}]},
     "network": {"nic": None, "interfaces": {
         "eth0": {"network": "net0", "vlan": 7}, "eth1": {"type": "direct", "source": "eno1"}}},
+    "networks": {"nic": None, "interfaces": {
+        "trunk": {"bridge": "ovs0", "virtualport": {"type": "openvswitch", "interfaceid":
+                  "09b11c53-8b5c-4eeb-8f00-d84eaa0aaa4f"}, "vlan": {"tags": [10, "20-21"],
+                                                                    "native": 7}},
+        "safe": {"bridge": "br0", "mtu": 9000, "queues": 2, "filter": {"ip": ["192.0.2.7"]},
+                 "bandwidth": {"in": 1000, "out": {"average": 512, "peak": 1024, "burst": 256}}},
+        "group": {"network": "lan", "portgroup": "web", "vlan": 30},
+        "tap": {"type": "direct", "source": "eno1", "mode": "vepa"},
+        "vf": {"type": "hostdev", "source": "0000:03:10.2", "vlan": 42},
+        "pool": {"type": "hostdev", "source": "sriov"}}},
     "disks": {"disks": [
         {"name": "data", "size": "10g", "model": "scsi", "io": "native"},
         {"name": "cd", "device": "cdrom", "source_file": "/srv/x.iso"},

@@ -44,6 +44,8 @@ def test_the_emptiest_host_comes_first_and_equal_ones_by_name():
         ({"disk_mib": 10**9}, "MiB of disk wanted, 50000 MiB free"),
         ({"bridges": ("br7",)}, "no bridge br7 there"),
         ({"networks": ("off",)}, "no active network off there"),
+        ({"links": ("eno7",)}, "no link eno7 there"),
+        ({"bridge_vlans": True}, "cannot tag VLANs on a Linux bridge (11.0 can)"),
         ({"nic_profile": "dmz"}, "no nic profile 'dmz' there"),
         ({"disk_profile": "huge"}, "no disk profile 'huge' there"),
         ({"nic_profile": "broken"}, "interface 'eth0'"),

@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from saltvirt import profiles
+from saltvirt import nics, profiles
 from saltvirt.errors import BadArgument
 
 SPELLINGS = {
@@ -28,24 +28,24 @@ def test_without_configuration_there_is_one_virtio_nic_on_br0():
 
 
 def test_interfaces_override_the_profile_by_name_and_add_to_it():
-    nics = profiles.nics("vm", {}, "default", [{"name": "eth0", "source": "br9"},
+    made = profiles.nics("vm", {}, "default", [{"name": "eth0", "source": "br9"},
                                                {"name": "eth1", "network": "net0"}])  # fmt: skip
 
-    assert [(n.name, n.type, n.source) for n in nics] == [
+    assert [(n.name, n.type, n.source) for n in made] == [
         ("eth0", "bridge", "br9"), ("eth1", "network", "net0")]  # fmt: skip
 
 
 @given(st.text(min_size=1), st.text(min_size=1))
 def test_macs_are_stable_unicast_and_locally_administered(vm, nic):
-    mac = profiles.mac_for(vm, nic)
+    mac = nics.mac_for(vm, nic)
 
     first = int(mac[:2], 16)
-    assert mac == profiles.mac_for(vm, nic)
+    assert mac == nics.mac_for(vm, nic)
     assert first & 2 and not first & 1
 
 
 def test_macs_of_twenty_thousand_vms_differ():
-    assert len({profiles.mac_for(f"vm{n}", "eth0") for n in range(20000)}) == 20000
+    assert len({nics.mac_for(f"vm{n}", "eth0") for n in range(20000)}) == 20000
 
 
 @pytest.mark.parametrize(
@@ -58,11 +58,47 @@ def test_macs_of_twenty_thousand_vms_differ():
         ({"name": "eth0", "bandwith": 7}, "bandwith"),
         ({"name": "eth1", "type": "network"}, "no source"),
         ({"bridge": "br0", "model": "virtio"}, "no 'name'"),
+        ({"name": "a", "type": "direct"}, "say which link of the host"),
+        ({"name": "a", "source": "br0", "vlan": 5000}, "vlan: 5000 is out of range"),
+        ({"name": "a", "source": "br0", "vlan": []}, "no tag is given"),
+        ({"name": "a", "type": "user", "vlan": 7}, "vlan is for bridge, network"),
+        ({"name": "a", "source": "br0", "mode": "vepa"}, "mode is for direct"),
+        ({"name": "a", "type": "direct", "source": "e", "mode": "fast"}, "'fast'; one of bridge"),
+        ({"name": "a", "source": "br0", "mtu": 9}, "mtu: 9 is out of range"),
+        ({"name": "a", "source": "br0", "queues": 0}, "queues: 0 is out of range"),
+        ({"name": "a", "source": "br0", "bandwidth": 7}, "write {in: 1024"),
+        ({"name": "a", "source": "br0", "bandwidth": {"in": {"peak": 7}}}, "has no 'average'"),
+        ({"name": "a", "source": "br0", "bandwidth": {"in": {"average": 7, "peak": 1}}}, "below"),
+        ({"name": "a", "source": "br0", "bandwidth": {"up": 7}}, "'up'"),
+        ({"name": "a", "source": "br0", "filter": {"ip": "here"}}, "'here' is no IP address"),
+        ({"name": "a", "source": "br0", "filter": {"name": "a b"}}, "cannot name a filter"),
+        ({"name": "a", "source": "o", "virtualport": "ovs"}, "'ovs'; one of openvswitch"),
+        ({"name": "a", "source": "o", "virtualport": "openvswitch", "filter": "clean-traffic"},
+         "do not reach"),
+        ({"name": "a", "source": "br0", "mac": "52:54:00:00:00:01", "model": "a b"}, "model"),
     ],
 )
 def test_a_bad_interface_is_refused_with_its_name(entry, why):
     with pytest.raises(BadArgument, match=why):
         profiles.nics("vm", {}, "default", [entry])
+
+
+def test_two_interfaces_with_one_mac_are_refused():
+    same = [{"name": name, "source": "br0", "mac": "52:54:00:00:00:01"} for name in ("a", "b")]
+
+    with pytest.raises(BadArgument, match="interface 'b': has the MAC .* of interface 'a'"):
+        profiles.nics("vm", {}, None, same)
+
+
+def test_what_nics_need_of_a_host_is_told_apart():
+    made = profiles.nics("vm", {}, None, {
+        "a": {"bridge": "br0", "vlan": 7}, "b": {"network": "lan", "vlan": 8},
+        "c": {"type": "direct", "source": "eno1"},
+        "d": {"bridge": "ovs0", "virtualport": "openvswitch", "vlan": 9}})  # fmt: skip
+
+    assert nics.needs(made) == {"bridges": ("br0",), "networks": ("lan",),
+                                "links": ("eno1", "ovs0"), "bridge_vlans": True}  # fmt: skip
+    assert nics.needs(made[1:])["bridge_vlans"] is False
 
 
 def test_an_unknown_profile_is_refused_with_those_there_are():

@@ -52,6 +52,11 @@ def networks(conn):
     return out
 
 
+def filters(conn):
+    """Return the names of the host's network filters, sorted."""
+    return sorted(one.name() for one in conn.listAllNWFilters(0))
+
+
 def refresh_pool(conn, name):
     """Let libvirt see what was made or removed in a pool's folder."""
     conn.storagePoolLookupByName(name).refresh(0)

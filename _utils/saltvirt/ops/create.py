@@ -4,7 +4,7 @@ import uuid
 from dataclasses import replace
 from pathlib import Path
 
-from saltvirt import spec, undo
+from saltvirt import nics, spec, undo
 from saltvirt.errors import BadArgument, ClaimRefused, NameTaken, StorageError
 from saltvirt.image import cache, clone, gate
 from saltvirt.kvm import connect, host, lifecycle
@@ -52,6 +52,7 @@ def _decide(conn, settings, vm):
         raise ClaimRefused(
             vm.name, [f"no {vm.domain_type} guests can run on this host: {types['why']}"]
         )
+    _refuse_nics(conn, vm)
     arch = vm.arch or capabilities["arch"]
     decided = replace(vm, domain_type=vm.domain_type or types["default"], arch=arch)
     return decided, _devices(conn, vm.host_devices)
@@ -64,6 +65,23 @@ def _devices(conn, names):
             raise BadArgument("host_devices", f"{name!r} is no device of this host; see them "
                               "with virt.node_devices")  # fmt: skip
     return [known[name] for name in names]
+
+
+def _refuse_nics(conn, vm):
+    """Refuse a NIC that wants a filter or a device which this host does not have."""
+    filters = {one.extra["filter"]["name"]: one for one in vm.nics if "filter" in one.extra}
+    known = host.filters(conn) if filters else ()
+    for name, nic in filters.items():
+        if name not in known:
+            listed = ", ".join(known) or "none (libvirt-daemon-config-nwfilter brings them)"
+            raise BadArgument(f"interface {nic.name!r}",
+                              f"no filter {name!r} on this host; it has: {listed}")  # fmt: skip
+    passed = [nic for nic in vm.nics if nic.type == "hostdev" and nics.pci(nic.source)]
+    there = {device.get("address") for device in host.devices(conn)} if passed else set()
+    for nic in passed:
+        if nic.source.lower() not in there:
+            raise BadArgument(f"interface {nic.name!r}", f"no PCI device {nic.source} on this "
+                              "host; see them with virt.node_devices")  # fmt: skip
 
 
 def _build(conn, context, deployment, identity, devices, claim):

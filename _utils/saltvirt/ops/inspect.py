@@ -5,6 +5,7 @@ from pathlib import Path
 from saltvirt import profiles
 from saltvirt.errors import BadArgument, NoSuchVm, VirtError
 from saltvirt.kvm import host, prove, query
+from saltvirt.nics import needs
 from saltvirt.ops import claims, storage
 from saltvirt.spec import console_log
 from saltvirt.units import MIB
@@ -100,6 +101,7 @@ def host_info(conn, settings):
         "memory": _memory(conn, settings, node, vms, extra),
         "storage": _storage(conn, settings, promises, extra),
         "bridges": bridges(),
+        "links": links(),
         "networks": host.networks(conn),
         "profiles": _profiles(settings),
         "domain_types": domain_types(conn, settings, capabilities),
@@ -189,8 +191,8 @@ def _nic_needs(settings, name):
         nics = profiles.nics("probe", settings.nic, name, None)
     except BadArgument as exc:
         return {"error": str(exc)}
-    kinds = ("bridge", "network")
-    return {f"{k}s": sorted({n.source for n in nics if n.type == k}) for k in kinds}
+    return {key: list(value) if isinstance(value, tuple) else value
+            for key, value in needs(nics).items()}  # fmt: skip
 
 
 def _disk_needs(settings, name):
@@ -216,6 +218,12 @@ def domain_types(conn, settings, capabilities):
 def bridges():
     """Return the host's bridges."""
     return sorted(path.parent.name for path in Path("/sys/class/net").glob("*/bridge"))
+
+
+def links():
+    """Return the host's own links, without its loopback and without those of VMs."""
+    names = (path.name for path in Path("/sys/class/net").iterdir())
+    return sorted(name for name in names if name != "lo" and not name.startswith("vnet"))
 
 
 def in_maintenance(settings):

@@ -67,17 +67,28 @@ def _machine(host, need):
         yield f"its CPU lacks {', '.join(lacking)}"
 
 
+_TAGGING = (11, 0)
+
+
 def _links(host, need):
-    bridges, networks = set(need.bridges), set(need.networks)
     yield from _profiles(host, need)
     profile = host["profiles"]["nic"].get(need.nic_profile, {})
-    bridges |= set(profile.get("bridges", ()))
-    networks |= set(profile.get("networks", ()))
-    for bridge in sorted(bridges - set(host["bridges"])):
+
+    def wanted(kind):
+        return {*getattr(need, kind), *profile.get(kind, ())}
+
+    for bridge in sorted(wanted("bridges") - set(host["bridges"])):
         yield f"no bridge {bridge} there"
     active = {name for name, state in host["networks"].items() if state["active"]}
-    for network in sorted(networks - active):
+    for network in sorted(wanted("networks") - active):
         yield f"no active network {network} there"
+    for link in sorted(wanted("links") - set(host["links"])):
+        yield f"no link {link} there"
+    version = host["versions"]["libvirt"]
+    can_tag = tuple(map(int, version.split(".")[:2])) >= _TAGGING
+    if (need.bridge_vlans or profile.get("bridge_vlans")) and not can_tag:
+        yield (f"libvirt {version} there cannot tag VLANs on a Linux bridge (11.0 can): take a "
+               "bridge per VLAN, or virtualport openvswitch")  # fmt: skip
 
 
 def _profiles(host, need):

@@ -16,6 +16,7 @@ PACKAGES = {
     "libvirt-daemon": "libvirtd itself",
     "libvirt-daemon-system": "its configuration",
     "libvirt-daemon-system-sysv": "init scripts, for hosts on which the formula starts libvirtd",
+    "libvirt-daemon-config-nwfilter": "its filters against forged addresses",
     "libvirt-clients": "virsh and virt-xml-validate",
     "libxml2-utils": "xmllint, which virt-xml-validate calls",
     "libvirt-dev": "to build libvirt-python",
@@ -82,6 +83,26 @@ def install_packages():
             run(["apt-get", "update", "-qq"], env=environment)
             install = ["apt-get", "install", "-y", "-qq", "--no-install-recommends"]
             run([*install, *wanted], env=environment, log=CACHE / "apt.log")
+
+
+def unpacked(packages):
+    """
+    Return a folder with the files of Debian packages that are not to be installed.
+
+    A manager of networks that is installed takes over this machine's links at its next start.
+    """
+    folder = CACHE / f"unpacked-{packages[0]}"
+    with locked("apt"):
+        if not folder.exists():
+            part = folder.with_suffix(".part")
+            shutil.rmtree(part, ignore_errors=True)
+            part.mkdir(parents=True)
+            subprocess.run(["apt-get", "download", "-qq", *packages], cwd=part, check=True,
+                           capture_output=True)  # fmt: skip
+            for archive in sorted(part.glob("*.deb")):
+                run(["dpkg-deb", "-x", archive, part])
+            part.rename(folder)
+    return folder
 
 
 @contextmanager

@@ -1,0 +1,62 @@
+"""What is written for a manager of networks is what that manager itself reads."""
+
+import os
+import subprocess
+
+import netcases
+import pytest
+from labkit import deps
+from saltvirt.net import persist
+
+OLD = """network:
+  version: 2
+  ethernets:
+    eth0: {addresses: [10.0.0.4/16], routes: [{to: default, via: 10.0.0.1}], wakeonlan: true}
+    eth1: {dhcp4: true}
+"""
+
+
+def of_package(packages, program, *words, **options):
+    """Run a program of Debian packages that are not installed."""
+    folder = deps.unpacked(packages)
+    machine = os.uname().machine
+    library = folder / f"usr/lib/{machine}-linux-gnu"
+    argv = [folder / program, *words]
+    return subprocess.run(argv, env={"LD_LIBRARY_PATH": str(library)}, capture_output=True,
+                          text=True, check=False, **options)  # fmt: skip
+
+
+@pytest.mark.parametrize("path", persist.networkmanager(netcases.KEPT))
+def test_networkmanager_reads_every_keyfile(cloud, path):
+    text = persist.networkmanager(netcases.KEPT)[path]
+
+    read = of_package(["network-manager", "libnm0"], "usr/bin/nmcli", "--offline", "connection",
+                      "modify", "connection.autoconnect", "yes", input=text)  # fmt: skip
+
+    assert read.returncode == 0, read.stderr
+    if "\ntype=bridge" in text:
+        for part in ("address1=10.0.0.4/16,10.0.0.1", "dns=10.0.0.53;", "10.9.0.0/16,10.0.0.9",
+                     "interface-name=br0", "address1=fd00::4/64"):  # fmt: skip
+            assert part in read.stdout
+    else:
+        for part in ("interface-name=eth0", "master=br0", "slave-type=bridge"):
+            assert part in read.stdout
+
+
+def test_netplan_gives_the_addresses_to_the_bridge_alone(cloud, tmp_path):
+    folder = tmp_path / "etc/netplan"
+    folder.mkdir(parents=True)
+    (folder / "50-cloud-init.yaml").write_text(persist.netplan_freed(OLD, ["eth0"]))
+    for path, text in persist.netplan(netcases.KEPT).items():
+        (folder / path.rpartition("/")[2]).write_text(text)
+    for path in folder.iterdir():
+        path.chmod(0o600)
+
+    done = of_package(["netplan.io", "libnetplan0"], "usr/libexec/netplan/generate", "--root-dir",
+                      str(tmp_path))  # fmt: skip
+
+    assert done.returncode == 0, done.stderr
+    made = {p.name: p.read_text() for p in (tmp_path / "run/systemd/network").iterdir()}
+    bridge, port = made["10-netplan-br0.network"], made["10-netplan-eth0.network"]
+    assert "Address=10.0.0.4/16" in bridge and "Gateway=10.0.0.1" in bridge
+    assert "Bridge=br0" in port and "\nAddress=" not in port and "Gateway" not in port
