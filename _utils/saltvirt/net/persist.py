@@ -25,6 +25,7 @@ class Kept:
     forward_delay_s: int
     vlan_filtering: bool
     vlans: tuple[int, ...] = ()
+    iaid: int | None = None
 
 
 def _yes(value):
@@ -65,7 +66,13 @@ def networkd(kept):
     routes = [("Route", [("Destination", dst), ("Gateway", via)]) for dst, via in kept.routes]
     files = {
         f"{base}-{name}.netdev": device,
-        f"{base}-{name}.network": _ini(("Match", [("Name", name)]), ("Network", network), *routes),
+        f"{base}-{name}.network": _ini(
+            ("Match", [("Name", name)]),
+            ("Network", network),
+            # The same client as the port was, so that the server gives the same address.
+            ("DHCPv4", [("IAID", kept.iaid)] if kept.iaid is not None else []),
+            *routes,
+        ),
     }
     vlans = [("BridgeVLAN", [("VLAN", span)]) for span in _spans(kept.vlans)]
     for port in kept.ports:

@@ -194,7 +194,20 @@ def _kept(wanted, name, *, ports=(), dhcp=None, dns=None, vlans=()):
         forward_delay_s=int(options.get("forward_delay_cs", 0)) // 100,
         vlan_filtering=bool(options.get("vlan_filtering", 0)),
         vlans=vlans,
+        iaid=_iaid((*ports, name)) if dhcp else None,
     )
+
+
+def _iaid(names):
+    """Return the number by which systemd-networkd asked for a lease of these links, or None."""
+    for name in names:
+        index = Path(f"/sys/class/net/{name}/ifindex")
+        lease = Path("/run/systemd/netif/leases") / (index.read_text().strip() or "0")
+        for line in lease.read_text().splitlines() if index.exists() and lease.exists() else ():
+            # RFC 4361: ff, four bytes of the number, then the host's own identifier.
+            if line.startswith("CLIENTID=ff") and len(line) > len("CLIENTID=ff") + 8:
+                return int(line.removeprefix("CLIENTID=ff")[:8], 16)
+    return None
 
 
 def _changes(steps, pending):
