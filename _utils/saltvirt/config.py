@@ -41,6 +41,8 @@ class HostSettings:
     console_log: bool = True
     seed: dict = field(default_factory=dict)
     state_dir: str = "/var/lib/salt-virt"
+    shared_paths: list = field(default_factory=list)
+    tunnel: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,6 +92,10 @@ def _checked(kind, values):
             unknown = sorted(map(str, set(value) - _INSIDE[name]))[0]
             known = ", ".join(sorted(_INSIDE[name]))
             raise BadConfig(f"option virt:{name}: unknown key {unknown!r}; known: {known}")
+        elif default is list and (
+            not isinstance(value, list | tuple) or not all(str(v).startswith("/") for v in value)
+        ):
+            raise BadConfig(f"option virt:{name}: expected absolute paths, found {value!r}")
         elif default is bool and not isinstance(value, bool):
             raise BadConfig(f"option virt:{name}: expected True or False, found {value!r}")
         out[name] = value

@@ -107,3 +107,30 @@ class Verdict:
     def to_dict(self):
         """Return the row that ``dry_run=True`` shows."""
         return {"fits": self.fits, "score": round(self.score, 3), "reasons": list(self.reasons)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Move:
+    """How a VM is moved; bandwidths in MiB/s, the downtime in ms, limits in s."""
+
+    live: bool = True
+    persistent: bool = True
+    undefinesource: bool = True
+    offline: bool = False
+    max_bandwidth: int | None = None
+    max_downtime: int | None = None
+    parallel_connections: int | None = None
+    compressed: bool = False
+    comp_methods: tuple[str, ...] = ()
+    comp_mt_level: int | None = None
+    comp_mt_threads: int | None = None
+    comp_mt_dthreads: int | None = None
+    comp_xbzrle_cache: int | None = None
+    copy_storage: str | None = None
+    postcopy: bool = False
+    postcopy_bandwidth: int | None = None
+    postcopy_after: int | None = None
+    tunnel: bool = False
+    tls: bool = True
+    limit_s: int = 3600
+    stall_s: int = 60

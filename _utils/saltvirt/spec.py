@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from saltvirt import arguments, config, nics, profiles
 from saltvirt.errors import BadArgument
-from saltvirt.model import Need, Vm
+from saltvirt.model import Move, Need, Vm
 from saltvirt.units import size_mib
 from saltvirt.xml import graphics, osboot
 
@@ -148,6 +148,42 @@ def deployment(settings, name, cpu, mem, given):
         **{key: options[key] for key in ("start", "saltenv", "seed", "seed_cmd", "install",
                                          "enable_qcow", "pub_key", "priv_key")},
     )  # fmt: skip
+
+
+_MOVE_NUMBERS = {
+    "max_bandwidth": 1, "max_downtime": 1, "parallel_connections": 1, "comp_mt_level": 0,
+    "comp_mt_threads": 1, "comp_mt_dthreads": 1, "comp_xbzrle_cache": 1, "postcopy_bandwidth": 1,
+    "postcopy_after": 1, "limit_s": 1, "stall_s": 1,
+}  # fmt: skip
+_MOVE_FLAGS = ("live", "persistent", "undefinesource", "offline", "compressed", "postcopy")
+_COPIES = {None: None, "all": "all", "inc": "incremental", "incremental": "incremental"}
+
+
+def move(settings, given):
+    """Return the :class:`saltvirt.model.Move` that a call of ``virt.migrate`` means."""
+    given = {key: value for key, value in given.items() if not key.startswith("__")}
+    known = [*_MOVE_NUMBERS, *_MOVE_FLAGS, "comp_methods", "copy_storage", *config.CONNECTION]
+    arguments.refuse_unknown([k for k in given if k not in known], known, "virt.migrate")
+    for keyword in config.CONNECTION:
+        if given.get(keyword) is not None:
+            raise BadArgument(keyword, "hosts let each other in by their certificates (virt.keys); "
+                              "leave it out")  # fmt: skip
+    values = {k: arguments.whole(k, given[k], least=least) for k, least in _MOVE_NUMBERS.items()
+              if given.get(k) is not None}  # fmt: skip
+    values |= {k: arguments.boolean(k, given[k]) for k in _MOVE_FLAGS if given.get(k) is not None}
+    if given.get("copy_storage") not in _COPIES:
+        raise BadArgument("copy_storage", f"{given['copy_storage']!r}; all or incremental")
+    methods = arguments.names("comp_methods", given.get("comp_methods"))
+    if not set(methods) <= {"mt", "xbzrle"}:
+        raise BadArgument("comp_methods", f"{', '.join(methods)}; of mt and xbzrle")
+    if values.get("postcopy_after"):
+        values["postcopy"] = True
+    return Move(
+        comp_methods=methods,
+        copy_storage=_COPIES[given.get("copy_storage")],
+        tunnel=settings.tunnel,
+        **values,
+    )
 
 
 def console_log(name):

@@ -1,5 +1,6 @@
 """The formula, rendered by Salt itself for every family of systems that it knows."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -26,14 +27,27 @@ PARTS = ["modules", "packages", "bridge", "keys", "libvirt", "storage", "sysctl"
 
 @pytest.fixture(scope="module")
 def caller(tmp_path_factory):
-    """A masterless minion whose file server is this checkout."""
-    folder = tmp_path_factory.mktemp("minion")
-    opts = salt.config.minion_config(None)
+    """Return masterless minions by their grains, whose file server is this checkout."""
+    made = {}
+
+    def of(grains):
+        key = json.dumps(grains, sort_keys=True)
+        if key not in made:
+            made[key] = minion(tmp_path_factory.mktemp("minion"), grains)
+        return made[key]
+
+    return of
+
+
+def minion(folder, grains):
+    """Return a masterless minion that takes itself for another system."""
+    conf = folder / "minion"
+    conf.write_text(json.dumps({"grains": grains}))
+    opts = salt.config.minion_config(str(conf))
     opts.update(
         id="bare", file_client="local", master_type="disable", root_dir=str(folder),
-        conf_file=str(folder / "minion"), file_roots={"base": [str(ROOT)]},
-        pillar_roots={"base": [str(folder / "pillar")]}, enable_fqdns_grains=False,
-        enable_gpu_grains=False,
+        file_roots={"base": [str(ROOT)]}, pillar_roots={"base": [str(folder / "pillar")]},
+        enable_fqdns_grains=False, enable_gpu_grains=False,
         **{key: str(folder / key) for key in ("cachedir", "pki_dir", "log_file",
                                               "extension_modules")},
     )  # fmt: skip
@@ -43,8 +57,7 @@ def caller(tmp_path_factory):
 def rendered(caller, sls, pillar=None, **grains):
     """Return ``{id: (state.function, {argument: value})}`` of an SLS on such a system."""
     usual = {"osarch": "amd64", "init": "systemd", "pythonexecutable": ONEDIR}
-    caller.sminion.opts["grains"].update({**usual, **grains})
-    shown = caller.cmd("state.show_sls", sls, pillar=pillar or {})
+    shown = caller({**usual, **grains}).cmd("state.show_sls", sls, pillar=pillar or {})
     assert isinstance(shown, dict), shown
     out = {}
     for name, body in shown.items():
@@ -143,7 +156,6 @@ def test_a_host_without_systemd_listens_by_an_argument(caller):
 
 
 def test_a_system_nobody_knows_is_refused_by_name(caller):
-    caller.sminion.opts["grains"].update(os_family="Solaris")
-    shown = caller.cmd("state.show_sls", "hypervisor")
+    shown = caller({"os_family": "Solaris"}).cmd("state.show_sls", "hypervisor")
 
     assert "the formula hypervisor knows Arch, Debian, RedHat, Suse, not Solaris" in str(shown)

@@ -129,6 +129,57 @@ def _cached(base, digest):
     return gate.Judged(path=note["path"], format=note["format"], size_bytes=note["size_bytes"])
 
 
+def find(settings, digest):
+    """Return the judged image of a digest, None if this host does not have it."""
+    return _cached(folder(settings), digest)
+
+
+def digest_of(settings, path):
+    """Return the digest of a cached image by its path, None for any other file."""
+    base = os.path.realpath(os.path.join(settings.images, "base"))
+    if path and os.path.realpath(path).startswith(f"{base}/"):
+        return Path(path).name.partition(".")[0]
+    return None
+
+
+def note(settings, digest):
+    """Return ``{"source", "file_bytes"}`` of a cached image, None if this host does not have it."""
+    if digest is None or find(settings, digest) is None:
+        return None
+    known = json.loads((folder(settings) / f"{digest}.json").read_text())
+    return {"source": known["source"], "file_bytes": known["stat"][0]}
+
+
+def fetch_same(context, image, digest):
+    """Fetch an image from the Salt file server if it still has this content; return whether."""
+    if not image or source.kind(image["source"]) != "salt":
+        return False
+    try:
+        known = source.known_digest(image["source"], "base", context.opts, None)
+    except ImageError:
+        return False
+    if known["digest"] != digest:
+        return False
+    obtain(image["source"], saltenv="base", settings=context.settings, opts=context.opts,
+           say=lambda _done, _total: None)  # fmt: skip
+    return True
+
+
+def incoming_path(settings, digest):
+    """Return where another host writes an image before it is checked."""
+    return folder(settings) / f"{digest}.incoming"
+
+
+def admit_incoming(settings, digest):
+    """Check an image that another host sent, and give it its place; do nothing if it is there."""
+    part = incoming_path(settings, digest)
+    with locks.held(Path(settings.state_dir) / "locks" / f"image-{digest}.lock"):
+        if part.exists() and not find(settings, digest):
+            _refuse_other(part, part, digest)
+            _admit(part, folder(settings), f"another host's {digest[:16]}", digest, gate.judge)
+        part.unlink(missing_ok=True)
+
+
 def sweep(settings):
     """Remove what fetches that were killed left behind; those that live are left alone."""
     locks.sweep(Path(settings.state_dir) / "locks")

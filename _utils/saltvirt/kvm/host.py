@@ -57,6 +57,15 @@ def filters(conn):
     return sorted(one.name() for one in conn.listAllNWFilters(0))
 
 
+def has_machine(conn, about):
+    """Return whether this host's QEMU knows a VM's machine type."""
+    try:
+        conn.getDomainCapabilities(None, about["arch"], about["machine"], about["domain_type"])
+    except libvirt.libvirtError:
+        return False
+    return True
+
+
 def refresh_pool(conn, name):
     """Let libvirt see what was made or removed in a pool's folder."""
     conn.storagePoolLookupByName(name).refresh(0)

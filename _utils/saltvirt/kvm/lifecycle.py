@@ -93,6 +93,16 @@ def set_vcpus(conn, name, vcpus, *, config):
     dom.setVcpusFlags(vcpus, flags)
 
 
+def has_autostart(conn, name):
+    """Return whether the domain starts with the host."""
+    return bool(domain(conn, name).autostart())
+
+
+def snapshot_count(conn, name):
+    """Return how many snapshots the domain has."""
+    return domain(conn, name).snapshotNum()
+
+
 def xml(conn, name):
     """Return a domain's XML; secrets such as a VNC password are left out."""
     return domain(conn, name).XMLDesc(0)

@@ -72,3 +72,21 @@ def apply(conn, name, xml, changes):
         raise
     if "autostart" in changes:
         pool.setAutostart(int(changes["autostart"]))
+
+
+def make_reachable(conn, name, folder):
+    """Let libvirt see the files of a folder: through the pool it has there, or one for a while."""
+    for pool in conn.listAllStoragePools(0):
+        if parse(pool.XMLDesc(0)).findtext("target/path") == folder:
+            if not pool.isActive():
+                pool.create(0)
+            pool.refresh(0)
+            return
+    conn.storagePoolCreateXML(build_xml(name, "dir", folder, {}), 0)
+
+
+def make_unreachable(conn, prefix):
+    """End the pools that :func:`make_reachable` made; their files stay."""
+    for pool in conn.listAllStoragePools(0):
+        if pool.name().startswith(prefix):
+            pool.destroy()

@@ -8,6 +8,7 @@ file says what to clean up. Nothing outside the host is needed.
 
 import json
 import os
+import time
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -66,14 +67,25 @@ def _all(settings):
             yield path, content
 
 
+def _is_live(path, claim):
+    # A VM that another host sends has no process here: its claim is good until a time.
+    return claim.get("until", 0) > time.time() or locks.is_held(path)
+
+
 def live(settings):
-    """Return ``{name: claim}`` of the VMs being built at this moment."""
-    return {c["name"]: c for path, c in _all(settings) if locks.is_held(path)}
+    """Return ``{name: claim}`` of the VMs being built, or expected, at this moment."""
+    return {c["name"]: c for path, c in _all(settings) if _is_live(path, c)}
 
 
 def stale(settings):
-    """Return ``{name: claim}`` of the VMs whose builder died."""
-    return {c["name"]: c for path, c in _all(settings) if not locks.is_held(path)}
+    """Return ``{name: claim}`` of the VMs whose builder died, or which did not come in time."""
+    return {c["name"]: c for path, c in _all(settings) if not _is_live(path, c)}
+
+
+def expected(settings, name):
+    """Return the claim of a VM that another host sends, None if there is none."""
+    claim = _read(_path(settings, name))
+    return claim if claim and "until" in claim else None
 
 
 def drop(settings, name):
@@ -87,9 +99,12 @@ def gate(settings):
 
 
 @contextmanager
-def claimed(settings, need, check):
+def claimed(settings, need, check, until=None):
     """
     Yield a :class:`Claim` on this host's room for a VM; it ends with the block.
+
+    until
+        Let it live on until this time (seconds since 1970) unless the block fails.
 
     check
         Called under the host's lock; it raises if the VM cannot be here.
@@ -104,9 +119,23 @@ def claimed(settings, need, check):
             if need.name in live(settings):
                 raise NameTaken(f"VM {need.name!r} is being built on this host at this moment")
             check()
-            handle = holding.enter_context(locks.held(path, wait=False))
-            claim = Claim(handle, _content(need))
+            ending = []
+            is_done = (lambda: not ending) if until else (lambda: True)
+            handle = holding.enter_context(locks.held(path, wait=False, is_done=is_done))
+            claim = Claim(handle, {**_content(need), **({"until": until} if until else {})})
         yield claim
+        ending.append("well")
+
+
+@contextmanager
+def reopened(settings, name):
+    """Yield the claim of a VM that another host sends, so that more can be noted in it."""
+    with gate(settings):
+        content = expected(settings, name)
+    if content is None:
+        raise StorageError(f"VM {name!r} is not expected here any more; begin anew")
+    with locks.held(_path(settings, name), is_done=lambda: False) as handle:
+        yield Claim(handle, content)
 
 
 def _content(need):

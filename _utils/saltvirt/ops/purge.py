@@ -30,12 +30,12 @@ def purge(conn, settings, name, *, dirs=False, removables=False):
         if not lifecycle.is_defined(conn, name):
             if unfinished is None:
                 raise NoSuchVm(name)
-            _clean(conn, settings, unfinished)
+            clean(conn, settings, unfinished)
             cache.sweep(settings)
             return
         if unfinished is not None:
             claims.drop(settings, name)
-    paths = _own_files(conn, settings, name, removables)
+    paths = own_files(conn, settings, name, removables)
     lifecycle.destroy(conn, name)
     lifecycle.undefine(conn, name)
     remove_log(name)
@@ -44,7 +44,7 @@ def purge(conn, settings, name, *, dirs=False, removables=False):
         _remove_empty(settings, paths)
 
 
-def _own_files(conn, settings, name, removables):
+def own_files(conn, settings, name, removables):
     """Return the files that belong to this VM alone."""
     root = read.domain(lifecycle.xml(conn, name))
     used = lifecycle.disks_in_use(conn, but=name)
@@ -94,11 +94,12 @@ def clean_unfinished(conn, settings):
     """Remove what builders that died have left on this host."""
     with claims.gate(settings):
         for claim in claims.stale(settings).values():
-            _clean(conn, settings, claim)
+            clean(conn, settings, claim)
     cache.sweep(settings)
 
 
-def _clean(conn, settings, claim):
+def clean(conn, settings, claim):
+    """Remove what a claim lists, unless its VM is here after all."""
     name = claim["name"]
     if lifecycle.is_defined(conn, name):
         if not claim["defines"] or query.state(conn, name) != "shutdown":

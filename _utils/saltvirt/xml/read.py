@@ -69,6 +69,7 @@ def disk_sources(root):
                 "path": _disk_path(source),
                 "format": driver.get("type", "raw") if driver is not None else "raw",
                 "backing": _backing(disk.find("backingStore")),
+                "is_readonly": disk.find("readonly") is not None,
             }
         )
     return out
@@ -90,6 +91,26 @@ def _backing(store):
     kind = store.find("format")
     return {"path": _disk_path(store.find("source")),
             "format": kind.get("type") if kind is not None else None}  # fmt: skip
+
+
+def links(root):
+    """Return what a VM's NICs need of a host: ``{"bridges", "networks", "links"}``."""
+    out = {"bridges": set(), "networks": set(), "links": set()}
+    kinds = {"bridge": "bridges", "network": "networks", "direct": "links"}
+    for interface in root.iterfind("devices/interface"):
+        kind, source = interface.get("type"), interface.find("source")
+        port = interface.find("virtualport")
+        is_switch = port is not None and port.get("type") == "openvswitch"
+        if kind in kinds and source is not None:
+            key = "links" if kind == "bridge" and is_switch else kinds[kind]
+            out[key].add(source.get({"direct": "dev"}.get(kind, kind)))
+    return {key: sorted(filter(None, values)) for key, values in out.items()}
+
+
+def boot_files(root):
+    """Return the files of the host that a VM boots from: kernel, initial RAM disk, firmware."""
+    return [root.findtext(f"os/{part}") for part in ("kernel", "initrd", "loader")
+            if root.findtext(f"os/{part}")]  # fmt: skip
 
 
 def after(root):

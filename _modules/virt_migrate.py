@@ -1,0 +1,287 @@
+"""
+Move VMs of this hypervisor to another; ``salt-run virt.migrate`` does all of it.
+
+.. versionadded:: 1.0.0
+"""
+
+from saltvirt import config, errors, spec
+from saltvirt.kvm import connect
+from saltvirt.kvm import migrate as jobs
+from saltvirt.ops import migration, moving
+from saltvirt.ops.context import Context
+
+__virtualname__ = "virt"
+
+
+def __virtual__():
+    """Load only where libvirt's Python module is; say what is missing otherwise."""
+    missing = connect.why_missing()
+    return (False, missing) if missing else __virtualname__
+
+
+def _settings():
+    return config.host_settings(__opts__, __pillar__, __grains__)
+
+
+def _context():
+    return Context(settings=_settings(), opts=__opts__, functions=__salt__)
+
+
+def _say(name):
+    def say(stage, **figures):
+        event = {"name": name, "stage": stage, **figures}
+        __salt__["event.fire_master"](event, "salt/virt/migrate")
+
+    return say
+
+
+def migrate(vm_, target, **kwargs):
+    """
+    Move a VM to another host; ``salt-run virt.migrate`` prepares that host first.
+
+    vm_
+        The VM's name.
+    target
+        A hypervisor's name, or a libvirt URI.
+    kwargs
+        ``live``, ``persistent``, ``undefinesource`` (all True), ``offline``, ``max_bandwidth`` and
+        ``postcopy_bandwidth`` (MiB/s), ``max_downtime`` (ms), ``parallel_connections``,
+        ``compressed``, ``comp_methods`` (``mt,xbzrle``), ``comp_mt_level``, ``comp_mt_threads``,
+        ``comp_mt_dthreads``, ``comp_xbzrle_cache`` (bytes), ``copy_storage`` (``all`` or
+        ``incremental``), ``postcopy``, ``postcopy_after`` (passes), ``limit_s`` (3600), ``stall_s``
+        (60), ``username`` and ``password``; ``prepared`` and ``report`` are the runner's.
+
+    Memory and disks are encrypted by QEMU's own TLS; with ``virt:tunnel`` everything goes through
+    port 16514. Returns ``{total_ms, downtime_ms, memory_bytes, disk_bytes}``. Fails with one line
+    and the VM where it was. Undo: move it back.
+
+    CLI Example:
+
+    .. code-block:: bash
+
+        salt hyper1 virt.migrate centos1 hyper2 copy_storage=incremental
+    """
+    report, is_prepared = kwargs.pop("report", False), kwargs.pop("prepared", False)
+    try:
+        context = _context()
+        options = spec.move(context.settings, kwargs)
+        say = context.reporting(_say(vm_)) if report else context
+        return migration.move(say, vm_, target, options, is_prepared)
+    except errors.VirtError as error:
+        if not report:
+            raise
+        __context__["retcode"] = 1
+        return error.to_dict()
+
+
+def migration_info(name):
+    """
+    Return what another host must know to take a VM.
+
+    name
+        The VM's name.
+
+    Returns ``{name, state, vcpus, memory_mib, disks, images, obstacles, ...}``; ``obstacles`` says
+    why it can be moved nowhere. Nothing is changed.
+
+    CLI Example:
+
+    .. code-block:: bash
+
+        salt hyper1 virt.migration_info centos1
+    """
+    settings = _settings()
+    with connect.opened(settings, readonly=False) as conn:
+        about = moving.facts(conn, settings, name)
+    return {**about, "obstacles": migration.obstacles(settings, about, spec.move(settings, {}))}
+
+
+def migrate_check(about, source=None):
+    """
+    Return why this host cannot take a VM; an empty list if it can. Nothing is changed.
+
+    about
+        The answer of ``virt.migration_info``.
+    source
+        The host that has it, whose libvirt must let this one in too.
+
+    CLI Example:
+
+    .. code-block:: bash
+
+        salt hyper2 virt.migrate_check "$(salt hyper1 virt.migration_info centos1 --out=json)"
+    """
+    settings = _settings()
+    with connect.opened(settings, readonly=False) as conn:
+        why = moving.check(conn, settings, about)
+    refused = migration.reach(source) if source else None
+    return [*why, refused] if refused else why
+
+
+def migrate_prepare(about, limit_s=3600):
+    """
+    Claim room for a VM that comes, and make the files it will be written to.
+
+    about
+        The answer of ``virt.migration_info``.
+    limit_s
+        For how long they are kept if it does not come. Defaults to 3600.
+
+    Returns ``{digest: path}`` of images that must be sent here first. Undo: virt.migrate_forget.
+
+    CLI Example:
+
+    .. code-block:: bash
+
+        salt hyper2 virt.migrate_prepare "$(salt hyper1 virt.migration_info centos1 --out=json)"
+    """
+    context = _context()
+    with connect.opened(context.settings, readonly=False) as conn:
+        return moving.prepare(context, conn, about, limit_s)
+
+
+def migrate_resume(about):
+    """
+    Go on with virt.migrate_prepare when the missing images were sent; they are checked first.
+
+    about
+        The answer of ``virt.migration_info``.
+
+    Returns True.
+
+    CLI Example:
+
+    .. code-block:: bash
+
+        salt hyper2 virt.migrate_resume "$(salt hyper1 virt.migration_info centos1 --out=json)"
+    """
+    context = _context()
+    with connect.opened(context.settings, readonly=False) as conn:
+        moving.resume(context, conn, about)
+    return True
+
+
+def migrate_push(name, target, images):
+    """
+    Send cached images below a VM's disks to another host.
+
+    name
+        The VM's name.
+    target
+        The host that takes it.
+    images
+        ``{digest: path there}``, the answer of ``virt.migrate_prepare``.
+
+    Returns True.
+
+    CLI Example:
+
+    .. code-block:: bash
+
+        salt hyper1 virt.migrate_push centos1 hyper2 '{}'
+    """
+    settings = _settings()
+    migration.send_files(settings, target, moving.image_paths(settings, images))
+    return True
+
+
+def migrate_forget(name):
+    """
+    Give up what virt.migrate_prepare made, unless the VM has come.
+
+    name
+        The VM's name.
+
+    Returns whether the VM is here.
+
+    CLI Example:
+
+    .. code-block:: bash
+
+        salt hyper2 virt.migrate_forget centos1
+    """
+    settings = _settings()
+    with connect.opened(settings, readonly=False) as conn:
+        return moving.forget(conn, settings, name)
+
+
+def migrate_status(vm_):
+    """
+    Return how far the migration of a VM is.
+
+    vm_
+        The VM's name.
+
+    Returns ``{percent, elapsed_ms, memory_bytes, disk_bytes, remaining_bytes, rate_bytes_s,
+    dirty_pages_s, page_bytes, passes, downtime_ms}``, what libvirt knows of them; empty if it is
+    not being moved.
+
+    CLI Example:
+
+    .. code-block:: bash
+
+        salt hyper1 virt.migrate_status centos1
+    """
+    with connect.opened(_settings()) as conn:
+        return jobs.status(conn, vm_)
+
+
+def migrate_cancel(vm_):
+    """
+    End the migration of a VM; it stays where it is.
+
+    vm_
+        The VM's name.
+
+    Returns True; fails if it is not being moved.
+
+    CLI Example:
+
+    .. code-block:: bash
+
+        salt hyper1 virt.migrate_cancel centos1
+    """
+    with connect.opened(_settings(), readonly=False) as conn:
+        jobs.cancel(conn, vm_)
+    return True
+
+
+def migrate_start_postcopy(vm_):
+    """
+    Switch a migration that was begun with ``postcopy=True`` to post-copy.
+
+    vm_
+        The VM's name.
+
+    Returns True.
+
+    CLI Example:
+
+    .. code-block:: bash
+
+        salt hyper1 virt.migrate_start_postcopy centos1
+    """
+    with connect.opened(_settings(), readonly=False) as conn:
+        jobs.start_postcopy(conn, vm_)
+    return True
+
+
+def seed_non_shared_migrate(disks, force=False):
+    """
+    Make empty disks for a VM that comes, as Salt 3006 did.
+
+    disks
+        The answer of ``virt.get_disks`` on the host that has it.
+    force
+        Replace files that are there. Defaults to False.
+
+    Returns True; fails if a file is there. Undo: remove the files.
+
+    CLI Example:
+
+    .. code-block:: bash
+
+        salt hyper2 virt.seed_non_shared_migrate '{}'
+    """
+    moving.seed(disks, force)
+    return True

@@ -1,0 +1,136 @@
+"""Move a VM between hypervisors: find it, choose, make ready, move, tidy up."""
+
+from saltvirt.errors import BadArgument, NoHostFits, VirtError
+from saltvirt.fleet import find, journal, minions
+from saltvirt.fleet.deploy import DeployError, act
+from saltvirt.model import Verdict
+from saltvirt.placement import choose, moves
+
+_LIMIT_S = 3600
+
+
+class MoveFailed(VirtError):
+    """A VM was not moved; the message says where it is and why."""
+
+
+def plan(opts, settings, name, target, source=None, *, say):
+    """
+    Return ``(source, about, verdicts)`` of a move; the best host first.
+
+    Raises NoHostFits, with the table of reasons, if the VM can go nowhere.
+    """
+    source = source or find.locate(opts, settings, name)
+    about = act(opts, settings, source, "virt.migration_info", name)
+    if about["obstacles"]:
+        raise MoveFailed(f"VM {name!r} stays on {source}: {'; '.join(about['obstacles'])}")
+    every = find.every(opts, settings)
+    if target is not None and target not in every:
+        raise BadArgument("target", f"{target!r} is no hypervisor here; there are: "
+                          f"{', '.join(every)}")  # fmt: skip
+    if target == source:
+        raise BadArgument("target", f"VM {name!r} is on {source} already")
+    say("Searching", detail=f"a host for what is on {source}")
+    found = find.survey(opts, settings, [h for h in every if h != source], "virt.host_info")
+    judged = choose.judge(found.answers, moves.need(about), settings.weights)
+    verdicts = [v if target in (None, v.host) else _other(v, target) for v in judged]
+    verdicts += [Verdict(host=host, reasons=(why,)) for host, why in found.reasons().items()]
+    return source, about, sorted(verdicts, key=lambda v: (not v.fits, -v.score, v.host))
+
+
+def _other(verdict, target):
+    return Verdict(host=verdict.host, reasons=(f"not the host asked for ({target})",))
+
+
+def chosen(opts, settings, source, about, verdicts):
+    """Return the first host that fits and says itself that it can take the VM."""
+    late = {}
+    for verdict in verdicts:
+        if not verdict.fits:
+            continue
+        why = _asked(opts, settings, verdict.host, "virt.migrate_check", {
+            "about": about, "source": source})  # fmt: skip
+        if not why:
+            return verdict.host
+        late[verdict.host] = Verdict(host=verdict.host, reasons=tuple(why))
+    judged = [late.get(verdict.host, verdict) for verdict in verdicts]
+    error = NoHostFits(moves.need(about), {v.host: "; ".join(v.reasons) for v in judged})
+    error.table = {"hosts": {v.host: v.to_dict() for v in judged}}
+    raise error
+
+
+def _asked(opts, settings, host, fun, kwarg, watch=None):
+    """Have a host do something with keywords, or raise with the host's own words."""
+    reply = minions.order(opts, host, fun, [], kwarg, timeout_s=settings.timeout_s,
+                          limit_s=settings.deploy_timeout_s, watch=watch)  # fmt: skip
+    if reply.missing:
+        raise DeployError(f"{host} does not answer; see: salt {host} test.ping")
+    if not reply.ok:
+        error = reply.value["error"] if isinstance(reply.value, dict) else reply.error
+        raise MoveFailed(f"{host}: {error}")
+    return reply.value
+
+
+def dry_run(opts, settings, name, target, say):
+    """Return what a move would do, and every reason why it would not work; nothing is changed."""
+    source, about, verdicts = plan(opts, settings, name, target, say=say)
+    host = chosen(opts, settings, source, about, verdicts)
+    moved = {disk["target"]: _shown(disk) for disk in about["disks"]}
+    return {"name": name, "from": source, "to": host, "state": about["state"],
+            "memory_mib": about["memory_mib"], "disks": moved}  # fmt: skip
+
+
+def _shown(disk):
+    if disk["how"] == "shared":
+        return "stays where it is, the storage is shared"
+    base = f", over the image {disk['base'][:12]}" if disk["base"] else ""
+    return f"{disk['actual_bytes'] // 2**20} MiB of {disk['path']}{base}"
+
+
+def migrate(opts, settings, name, target, given, say, source=None):
+    """
+    Move a VM and return ``{"name", "from", "to", "total_ms", "downtime_ms", ...}``.
+
+    given
+        Keyword arguments of the module's ``virt.migrate``.
+    source
+        The host that has it, if that is known.
+    """
+    with journal.opened(opts, name) as entry:
+        if entry.left and "to" in entry.left:
+            _forget(opts, settings, entry.left["to"], name)
+        source, about, verdicts = plan(opts, settings, name, target, source, say=say)
+        host = chosen(opts, settings, source, about, verdicts)
+        say("Placing", detail=f"from {source} to {host}")
+        entry.note({"name": name, "host": source, "to": host})
+        figures = _carried(opts, settings, name, (source, host), about, given, say)
+    return {"name": name, "from": source, "to": host, **figures}
+
+
+def _carried(opts, settings, name, way, about, given, say):
+    source, host = way
+
+    def watch(tag, event):
+        data = event.get("data") or {}
+        if tag == "salt/virt/migrate" and event.get("id") == source and data.get("name") == name:
+            say(str(data.get("stage")), **{k: v for k, v in data.items() if k != "stage"})
+
+    try:
+        bases = _asked(opts, settings, host, "virt.migrate_prepare", {
+            "about": about, "limit_s": _LIMIT_S})  # fmt: skip
+        if bases:
+            say("Sending", detail=f"{len(bases)} images to {host}")
+            _asked(opts, settings, source, "virt.migrate_push", {
+                "name": name, "target": host, "images": bases})  # fmt: skip
+            _asked(opts, settings, host, "virt.migrate_resume", {"about": about})
+        kwarg = {**given, "vm_": name, "target": host, "prepared": True, "report": True}
+        figures = _asked(opts, settings, source, "virt.migrate", kwarg, watch)
+    except BaseException:
+        _forget(opts, settings, host, name)
+        raise
+    _forget(opts, settings, host, name)
+    return figures
+
+
+def _forget(opts, settings, host, name):
+    """Have a host give up what it had made ready; one that does not answer does so by itself."""
+    minions.ask(opts, [host], "virt.migrate_forget", [name], timeout_s=settings.timeout_s)

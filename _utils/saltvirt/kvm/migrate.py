@@ -1,0 +1,223 @@
+"""Move a domain with libvirt's own migration, watched; files beside it over the same TLS."""
+
+import os
+import threading
+import time
+from contextlib import contextmanager
+
+from saltvirt.errors import VirtError
+from saltvirt.kvm.connect import domain, libvirt
+
+_COMPRESSION = {"mt": "compression.mt", "xbzrle": "compression.xbzrle"}
+_CHUNK = 256 * 1024
+
+
+class MigrationFailed(VirtError):
+    """The VM did not move and runs where it was; the message says why."""
+
+
+@contextmanager
+def target(uri):
+    """Yield a connection to another host's libvirt; raise MigrationFailed if there is none."""
+    try:
+        conn = libvirt.open(uri)
+    except libvirt.libvirtError as exc:
+        raise MigrationFailed(f"{uri} does not let this host in: {exc}") from exc
+    try:
+        yield conn
+    finally:
+        conn.close()
+
+
+def flags(options, *, copies, shared, is_running):
+    """
+    Return libvirt's flags for a move.
+
+    options
+        A :class:`saltvirt.model.Move`.
+    copies, shared
+        Whether disks travel, and whether some are declared shared.
+    """
+    out = libvirt.VIR_MIGRATE_PEER2PEER
+    wanted = {
+        "VIR_MIGRATE_PERSIST_DEST": options.persistent,
+        "VIR_MIGRATE_UNDEFINE_SOURCE": options.undefinesource,
+        "VIR_MIGRATE_LIVE": options.live and is_running,
+        "VIR_MIGRATE_OFFLINE": not is_running or options.offline,
+        "VIR_MIGRATE_TUNNELLED": options.tunnel and is_running,
+        "VIR_MIGRATE_TLS": options.tls and not options.tunnel and is_running,
+        "VIR_MIGRATE_COMPRESSED": options.compressed and is_running,
+        "VIR_MIGRATE_AUTO_CONVERGE": options.live and is_running and not options.postcopy,
+        "VIR_MIGRATE_POSTCOPY": options.postcopy and is_running,
+        "VIR_MIGRATE_PARALLEL": bool(options.parallel_connections) and is_running,
+        "VIR_MIGRATE_UNSAFE": shared and is_running,
+    }
+    for name, is_set in wanted.items():
+        out |= getattr(libvirt, name) if is_set else 0
+    if copies and is_running:
+        kind = "DISK" if options.copy_storage == "all" else "INC"
+        out |= getattr(libvirt, f"VIR_MIGRATE_NON_SHARED_{kind}")
+    return out
+
+
+def parameters(options, *, address, disks, is_running):
+    """Return libvirt's typed parameters for a move; bandwidths in MiB/s."""
+    out = {}
+    if not is_running:
+        return out
+    if not options.tunnel:
+        out["migrate_uri"] = f"tcp://{address}"
+    if disks:
+        out["migrate_disks"] = list(disks)
+    plain = {
+        "bandwidth": options.max_bandwidth, "parallel.connections": options.parallel_connections,
+        "bandwidth.postcopy": options.postcopy_bandwidth,
+        "compression.mt.level": options.comp_mt_level,
+        "compression.mt.threads": options.comp_mt_threads,
+        "compression.mt.dthreads": options.comp_mt_dthreads,
+        "compression.xbzrle.cache": options.comp_xbzrle_cache,
+    }  # fmt: skip
+    out.update({key: value for key, value in plain.items() if value is not None})
+    if options.compressed and options.comp_methods:
+        out["compression"] = list(options.comp_methods)
+    return out
+
+
+class Job:
+    """One migration in a thread of its own, so that the caller can watch and end it."""
+
+    def __init__(self, conn, name, uri, given, flag_bits):
+        self._domain = domain(conn, name)
+        self.error = None
+        self._thread = threading.Thread(target=self._run, args=(uri, given, flag_bits), daemon=True)
+
+    def _run(self, uri, given, flag_bits):
+        try:
+            self._domain.migrateToURI3(uri, given, flag_bits)
+        except libvirt.libvirtError as exc:
+            self.error = exc
+
+    def begin(self, max_downtime_ms=None):
+        """Start moving."""
+        self._thread.start()
+        if max_downtime_ms:
+            self._set_downtime(max_downtime_ms)
+
+    def _set_downtime(self, max_downtime_ms):
+        # It can be set only while the job runs, which begins a little later.
+        for _attempt in range(50):
+            try:
+                self._domain.migrateSetMaxDowntime(max_downtime_ms)
+                return
+            except libvirt.libvirtError:
+                if not self._thread.is_alive():
+                    return
+                time.sleep(0.1)
+
+    def is_over(self, wait_s):
+        """Wait at most ``wait_s`` seconds, and return whether the job is over."""
+        self._thread.join(wait_s)
+        return not self._thread.is_alive()
+
+    def stats(self):
+        """Return how far it is; see :func:`figures`."""
+        try:
+            return figures(self._domain.jobStats())
+        except libvirt.libvirtError:
+            return {}
+
+    def go_postcopy(self):
+        """Let the guest run on the target now; its memory follows."""
+        self._domain.migrateStartPostCopy()
+
+    def cancel(self):
+        """End the job; the guest stays."""
+        try:
+            self._domain.abortJob()
+        except libvirt.libvirtError:
+            if self._thread.is_alive():
+                raise
+
+
+def figures(stats):
+    """Return libvirt's job statistics under our names, bytes and milliseconds; {} without a job."""
+    if not stats or stats.get("type") in (None, libvirt.VIR_DOMAIN_JOB_NONE):
+        return {}
+    total, left = stats.get("data_total", 0), stats.get("data_remaining", 0)
+    out = {
+        "percent": 0 if not total else max(0, min(100, 100 * (total - left) // total)),
+        "elapsed_ms": stats.get("time_elapsed", 0),
+        "memory_bytes": stats.get("memory_processed", 0),
+        "disk_bytes": stats.get("disk_processed", 0),
+        "remaining_bytes": left,
+        "rate_bytes_s": stats.get("memory_bps", 0) + stats.get("disk_bps", 0),
+        "dirty_pages_s": stats.get("memory_dirty_rate", 0),
+        "page_bytes": stats.get("memory_page_size", 4096),
+        "passes": stats.get("memory_iteration", 0),
+        "downtime_ms": stats.get("downtime"),
+    }
+    return {key: value for key, value in out.items() if value is not None}
+
+
+def status(conn, name):
+    """Return the figures of the job that a domain has at this moment, {} if it has none."""
+    return figures(domain(conn, name).jobStats())
+
+
+def completed(conn, name):
+    """Return the figures of the last job of a domain that is over, {} if there is none."""
+    try:
+        return figures(domain(conn, name).jobStats(libvirt.VIR_DOMAIN_JOB_STATS_COMPLETED))
+    except libvirt.libvirtError:
+        return {}
+
+
+def cancel(conn, name):
+    """End a domain's migration; raise MigrationFailed if it has none."""
+    if not status(conn, name):
+        raise MigrationFailed(f"VM {name!r} is not being migrated at this moment")
+    domain(conn, name).abortJob()
+
+
+def start_postcopy(conn, name):
+    """Switch a running migration to post-copy."""
+    domain(conn, name).migrateStartPostCopy()
+
+
+def push(conn, local, remote):
+    """Send a file to another host's file of a pool, without its holes, over the connection."""
+    volume = conn.storageVolLookupByPath(remote)
+    stream = conn.newStream(0)
+    size = os.path.getsize(local)
+    with open(local, "rb") as handle:
+        volume.upload(stream, 0, size, libvirt.VIR_STORAGE_VOL_UPLOAD_SPARSE_STREAM)
+        try:
+            stream.sparseSendAll(_read, _in_hole, _skip, handle.fileno())
+            stream.finish()
+        except libvirt.libvirtError:
+            stream.abort()
+            raise
+    return size
+
+
+def _read(_stream, count, descriptor):
+    return os.read(descriptor, min(count, _CHUNK))
+
+
+def _skip(_stream, count, descriptor):
+    return os.lseek(descriptor, count, os.SEEK_CUR)
+
+
+def _in_hole(_stream, descriptor):
+    """Return ``(is data, bytes until that changes)`` at the present place of a file."""
+    here = os.lseek(descriptor, 0, os.SEEK_CUR)
+    end = os.fstat(descriptor).st_size
+    if here >= end:
+        return False, 0
+    try:
+        data = os.lseek(descriptor, here, os.SEEK_DATA)
+    except OSError:
+        data = end
+    until = os.lseek(descriptor, here, os.SEEK_HOLE) if data == here else data
+    os.lseek(descriptor, here, os.SEEK_SET)
+    return data == here, until - here

@@ -1,0 +1,172 @@
+"""Move a VM from this host to another; it ends up on exactly one of them."""
+
+import logging
+import time
+from pathlib import Path
+
+from saltvirt import locks, undo
+from saltvirt.errors import NameTaken, StorageError
+from saltvirt.kvm import connect, migrate
+from saltvirt.kvm.migrate import MigrationFailed
+from saltvirt.ops import moving, purge, storage
+
+log = logging.getLogger(__name__)
+_TLS_FILES = ("ca-cert.pem", "client-cert.pem", "client-key.pem")
+_QEMU_PKI = Path("/etc/pki/qemu")
+
+
+def uri_of(target):
+    """Return ``(libvirt URI, host)`` of a target: a host's name, or a URI."""
+    if "://" in target:
+        return target, target.partition("://")[2].partition("/")[0].rpartition("@")[2]
+    return f"qemu+tls://{target}/system", target
+
+
+def obstacles(settings, about, options):
+    """Return why this host cannot send a VM, as far as it can tell by itself."""
+    why = list(about["obstacles"])
+    is_running = about["state"] in ("running", "paused")
+    copies = [disk["target"] for disk in about["disks"] if disk["how"] == "copy"]
+    if options.tunnel and copies and is_running:
+        why.append(f"a tunnel cannot carry disks ({', '.join(copies)}), says libvirt; set virt:"
+                   "tunnel to False (QEMU's own TLS), or declare virt:shared_paths")  # fmt: skip
+    if options.tls and not options.tunnel and is_running:
+        missing = [name for name in _TLS_FILES if not (_QEMU_PKI / name).exists()]
+        if missing:
+            why.append(f"{_QEMU_PKI} lacks {', '.join(missing)}; apply virt.keys to this host")
+    return why
+
+
+def reach(target):
+    """Return why another host's libvirt does not let this one in, None if it does."""
+    try:
+        with migrate.target(uri_of(target)[0]):
+            return None
+    except MigrationFailed as exc:
+        return str(exc)
+
+
+def send_files(settings, target, files):
+    """Send files of this host to another's libvirt: ``{here: there}``."""
+    with connect.opened(settings), migrate.target(uri_of(target)[0]) as other:
+        for here, there in files.items():
+            migrate.push(other, here, there)
+
+
+def move(context, name, target, options, is_prepared):
+    """
+    Move a VM; return its figures, or raise with the VM where it was.
+
+    is_prepared
+        The runner has made the target ready: files that libvirt does not move are sent too.
+    """
+    settings = context.settings
+    lock = Path(settings.state_dir) / "locks" / f"migrate-{name}.lock"
+    with undo.on_sigterm(), locks.held(lock, wait=False) as held:
+        if held is None:
+            raise NameTaken(f"VM {name!r} is being migrated by another job at this moment")
+        with connect.opened(settings, readonly=False) as conn:
+            about = moving.facts(conn, settings, name)
+            _refuse(settings, about, options, is_prepared)
+            own = purge.own_files(conn, settings, name)
+            done = _moved(context, conn, about, target, options, is_prepared)
+            if options.undefinesource and options.persistent:
+                _clear(name, own, about)
+            return done
+
+
+def _refuse(settings, about, options, is_prepared):
+    why = obstacles(settings, about, options)
+    if not is_prepared and options.copy_storage is None:
+        alone = [d["path"] for d in about["disks"] if d["how"] != "shared"]
+        if alone:
+            why.append(f"its disks are on this host alone ({', '.join(alone)}): use salt-run "
+                       "virt.migrate, which prepares the target, or give copy_storage after "
+                       "virt.seed_non_shared_migrate there")  # fmt: skip
+    if why:
+        raise MigrationFailed(f"VM {about['name']!r} cannot be moved: {'; '.join(why)}")
+
+
+def _moved(context, conn, about, target, options, is_prepared):
+    uri, address = uri_of(target)
+    name, is_running = about["name"], about["state"] in ("running", "paused")
+    copies = [disk["target"] for disk in about["disks"] if disk["how"] == "copy"]
+    pushed = [disk for disk in about["disks"] if disk["how"] == "push"] if is_prepared else []
+    begin = time.monotonic()
+    with migrate.target(uri) as other:
+        sent = sum(_send(context, other, disk) for disk in pushed)
+        has_shared = any(disk["how"] == "shared" for disk in about["disks"])
+        bits = migrate.flags(options, copies=copies, shared=has_shared, is_running=is_running)
+        given = migrate.parameters(options, address=address, disks=copies, is_running=is_running)
+        job = migrate.Job(conn, name, uri, given, bits)
+        last = _watch(context, job, name, options)
+        figures = {**last, **migrate.completed(other, name)}
+    return {
+        "total_ms": int(1000 * (time.monotonic() - begin)),
+        "downtime_ms": figures.get("downtime_ms", 0) if is_running else 0,
+        "memory_bytes": figures.get("memory_bytes", 0),
+        "disk_bytes": figures.get("disk_bytes", 0) + sent,
+    }
+
+
+def _send(context, other, disk):
+    context.say("Sending", detail=disk["path"])
+    migrate.push(other, disk["path"], disk["path"])
+    return disk["actual_bytes"]
+
+
+def _watch(context, job, name, options):
+    """Wait for a job and tell how far it is; end one that takes too long or stands still."""
+    job.begin(options.max_downtime)
+    begin = moved_at = time.monotonic()
+    last, best, is_post = {}, 0, False
+    try:
+        while not job.is_over(0.5):
+            now, stats = time.monotonic(), job.stats()
+            last = stats or last
+            done = stats.get("memory_bytes", 0) + stats.get("disk_bytes", 0)
+            if done > best:
+                best, moved_at = done, now
+            context.say("Moving", **last)
+            if options.postcopy_after and not is_post and (
+                last.get("passes", 0) > options.postcopy_after
+            ):
+                job.go_postcopy()
+                is_post = True
+            why = None if is_post else _too_long(options, now - begin, now - moved_at, last)
+            if why:
+                job.cancel()
+                job.is_over(60)
+                raise MigrationFailed(f"VM {name!r} stays where it is: {why}")
+    except BaseException:
+        if not job.is_over(0) and not is_post:
+            job.cancel()
+            job.is_over(60)
+        raise
+    if job.error is not None:
+        raise MigrationFailed(f"VM {name!r} stays where it is: {job.error}")
+    return last
+
+
+def _too_long(options, elapsed_s, idle_s, stats):
+    if idle_s > options.stall_s:
+        return f"nothing has moved for {options.stall_s} s; look at the network between the hosts"
+    if elapsed_s > options.limit_s:
+        dirty = stats.get("dirty_pages_s", 0) * stats.get("page_bytes", 4096) / 1e6
+        rate = stats.get("rate_bytes_s", 0) / 1e6
+        return (f"not over within {options.limit_s} s; the guest writes {dirty:.0f} MB/s, the link "
+                f"takes {rate:.0f} MB/s: try postcopy=True, or when it is less busy")  # fmt: skip
+    return None
+
+
+def _clear(name, own, about):
+    """Remove what the VM had here, now that it is elsewhere."""
+    shared = {disk["path"] for disk in about["disks"] if disk["how"] == "shared"}
+    pushed = {disk["path"] for disk in about["disks"] if disk["how"] == "push"}
+    for path in {*own, *pushed} - shared:
+        try:
+            storage.remove(path)
+        except OSError as exc:
+            why = f"VM {name!r} has moved, but {path} is still here: {exc.strerror}"
+            raise StorageError(why) from exc
+    purge.remove_log(name)

@@ -1,0 +1,237 @@
+"""What a VM is made of when it moves, and how a host makes ready to take it."""
+
+import os
+import time
+from pathlib import Path
+
+from saltvirt import undo
+from saltvirt.errors import ClaimRefused, StorageError
+from saltvirt.files import private
+from saltvirt.image import cache, tool
+from saltvirt.kvm import host, lifecycle, pools, query
+from saltvirt.ops import claims, inspect, purge, storage
+from saltvirt.placement import fit, moves
+from saltvirt.xml import read
+
+_POOL = "salt-virt-incoming"
+
+
+def facts(conn, settings, name):
+    """
+    Return what another host must know to take a VM, as plain data.
+
+    ``disks`` are ``{target, path, format, device, how, base, image, ...}``; ``how`` is ``copy``
+    (libvirt mirrors it), ``push`` (sent as a file) or ``shared``; ``base`` is the digest of the
+    cached image below an overlay, ``image`` what is known of that.
+    """
+    (row,) = query.rows(conn, name)
+    root = read.domain(row["xml"])
+    is_running = row["state"] in ("running", "paused")
+    disks = [_disk(settings, source, is_running) for source in read.disk_sources(root)]
+    ours = read.ours(root)
+    return {
+        "name": name,
+        "state": row["state"],
+        "vcpus": row["max_vcpus"],
+        "memory_mib": row["max_memory_kib"] // 1024,
+        "disks": [disk for disk in disks if disk["how"] != "absent"],
+        "images": settings.images,
+        "affinity": ours["affinity"],
+        "anti_affinity": ours["anti_affinity"],
+        "domain_type": root.get("type"),
+        "arch": root.find("os/type").get("arch"),
+        "machine": root.find("os/type").get("machine"),
+        "emulator": root.findtext("devices/emulator"),
+        **read.links(root),
+        "obstacles": [*_obstacles(conn, name, root), *_unreadable(disks)],
+        "files": [path for path in read.boot_files(root) if path],
+        "autostart": lifecycle.has_autostart(conn, name),
+    }
+
+
+def _disk(settings, source, is_running):
+    path = source["path"]
+    out = {"target": source["target"], "path": path, "format": source["format"],
+           "device": source["device"], "how": "absent", "base": None, "image": None}  # fmt: skip
+    if path is None:
+        return out
+    is_declared = any(path.startswith(f"{folder.rstrip('/')}/") for folder in settings.shared_paths)
+    if source["type"] != "file" or is_declared:
+        return {**out, "how": "shared" if is_declared or source["type"] == "network" else "device"}
+    sizes = storage.measure(path, source["format"])
+    if sizes is None:
+        return {**out, "how": "missing"}
+    is_readonly = source["is_readonly"] or source["device"] != "disk"
+    how = "copy" if is_running and not is_readonly else "push"
+    base = cache.digest_of(settings, sizes["backing"])
+    return {**out, "how": how, "virtual_bytes": sizes["virtual"], "actual_bytes": sizes["actual"],
+            "base": base, "image": cache.note(settings, base), "backing": sizes["backing"],
+            "size_bytes": os.path.getsize(path)}  # fmt: skip
+
+
+def _obstacles(conn, name, root):
+    """Yield why a VM cannot be moved to any host."""
+    count = lifecycle.snapshot_count(conn, name)
+    if count:
+        yield f"it has {count} snapshots, which libvirt does not move; remove them first"
+    if root.find("devices/hostdev") is not None or root.find(
+        "devices/interface[@type='hostdev']"
+    ) is not None:
+        yield "it has a device of this host, which cannot move; detach it first"
+
+
+def _unreadable(disks):
+    for disk in disks:
+        if disk["how"] == "missing":
+            yield f"its disk {disk['path']} is missing or cannot be read"
+        elif disk["how"] == "device":
+            yield (f"its disk {disk['path']} is a device of this host; declare it in "
+                   "virt:shared_paths if every host has it")  # fmt: skip
+        elif disk.get("backing") and not disk["base"]:
+            yield (f"its disk {disk['path']} is based on {disk['backing']}, no cached image; "
+                   "declare its folder in virt:shared_paths, or flatten the disk")  # fmt: skip
+
+
+def check(conn, settings, about):
+    """Return why this host cannot take a VM; empty if it can. Nothing is changed."""
+    why = list(fit.reasons(inspect.host_info(conn, settings), moves.need(about)))
+    if settings.images != about["images"]:
+        why.append(f"its image folder is {settings.images}, not {about['images']}; VMs move only "
+                   "between hosts with the same virt:images")  # fmt: skip
+    if not host.has_machine(conn, about):
+        why.append(f"its machine type {about['machine']} is not known there "
+                   f"(QEMU {host.versions(conn)['qemu']})")  # fmt: skip
+    why += [f"there is no file {path} there" for path in about["files"] if not Path(path).exists()]
+    return why + [reason for disk in about["disks"] for reason in _disk_reasons(settings, disk)]
+
+
+def _disk_reasons(settings, disk):
+    path = Path(disk["path"])
+    if disk["how"] == "shared":
+        if str(path).startswith("/") and not path.exists():
+            yield f"the shared disk {path} is not there"
+    elif path.exists():
+        yield f"a file {path} is there already"
+    elif not path.parent.is_dir() and path.parent != Path(settings.images):
+        yield f"there is no folder {path.parent} there"
+
+
+def prepare(context, conn, about, limit_s):
+    """
+    Claim room for a VM that comes, and make the files that it will be written to.
+
+    limit_s
+        For how long they are kept if the VM does not come.
+
+    Returns ``{digest: path}`` of the images that this host does not have and cannot get: the other
+    host sends them there, then :func:`resume` goes on.
+    """
+    settings, wanted = context.settings, moves.need(about)
+    purge.clean_unfinished(conn, settings)
+
+    def refuse():
+        why = check(conn, settings, about)
+        if why:
+            raise ClaimRefused(wanted.name, why)
+
+    with undo.on_sigterm(), undo.on_failure() as steps:
+        until = time.time() + limit_s
+        with claims.claimed(settings, wanted, refuse, until=until) as claim:
+            steps.then(claims.drop, settings, wanted.name)
+            missing = _bases(context, about, claim, steps)
+            made = [] if missing else _files(settings, about, claim, steps)
+            _open(conn, wanted.name, [*missing.values(), *made])
+    return missing
+
+
+def resume(context, conn, about):
+    """Go on with :func:`prepare` when the missing images have come; each is checked first."""
+    settings, name = context.settings, about["name"]
+    with (undo.on_sigterm(), undo.on_failure() as steps,
+          claims.reopened(settings, name) as claim):  # fmt: skip
+        for digest in {d["base"] for d in about["disks"] if d["base"]}:
+            cache.admit_incoming(settings, digest)
+        _open(conn, name, _files(settings, about, claim, steps))
+
+
+def _open(conn, name, paths):
+    """Let the other host write these files through libvirt."""
+    for number, folder in enumerate(sorted({str(Path(path).parent) for path in paths})):
+        pools.make_reachable(conn, f"{_POOL}-{name}-{number}", folder)
+
+
+def _bases(context, about, claim, steps):
+    missing = {}
+    for disk in about["disks"]:
+        digest = disk["base"]
+        if disk["how"] == "shared" or not digest or digest in missing:
+            continue
+        image = cache.note(context.settings, digest) or disk["image"]
+        if cache.find(context.settings, digest) or cache.fetch_same(context, image, digest):
+            continue
+        path = cache.incoming_path(context.settings, digest)
+        claim.will_make(path)
+        steps.then(storage.remove, path)
+        _placeholder(path, disk["image"]["file_bytes"])
+        missing[digest] = str(path)
+    return missing
+
+
+def _placeholder(path, size):
+    try:
+        with open(path, "xb", opener=private) as handle:
+            handle.truncate(size)
+    except OSError as exc:
+        raise StorageError(f"cannot make {path}: {exc.strerror}") from exc
+
+
+def _files(settings, about, claim, steps):
+    made = []
+    for disk in about["disks"]:
+        if disk["how"] == "shared":
+            continue
+        path = Path(disk["path"])
+        path.parent.mkdir(mode=0o711, parents=True, exist_ok=True)
+        claim.will_make(path)
+        steps.then(storage.remove, path)
+        if disk["how"] == "push":
+            _placeholder(path, disk["size_bytes"])
+        else:
+            base = cache.find(settings, disk["base"]) if disk["base"] else None
+            backing = (base.path, base.format) if base else ()
+            tool.create(path, disk["virtual_bytes"], disk["format"], *backing)
+            path.chmod(0o600)
+        made.append(str(path))
+    return made
+
+
+def forget(conn, settings, name):
+    """Give up what :func:`prepare` made, unless the VM has come; return whether it has."""
+    pools.make_unreachable(conn, f"{_POOL}-{name}-")
+    with claims.gate(settings):
+        claim = claims.expected(settings, name)
+        if claim:
+            purge.clean(conn, settings, claim)
+    return lifecycle.is_defined(conn, name)
+
+
+def seed(disks, force):
+    """Make empty disks for a VM that comes, as 3006 did; one that is there is replaced by force."""
+    for target, disk in sorted(disks.items()):
+        path, backing = Path(disk["file"]), disk.get("backing file") or {}
+        if path.exists() and not force:
+            raise StorageError(f"disk {target}: {path} is there already; force=True replaces it")
+        path.parent.mkdir(mode=0o711, parents=True, exist_ok=True)
+        below = (backing["file"], backing["file format"] or "qcow2") if backing else ()
+        path.unlink(missing_ok=True)
+        tool.create(path, disk["virtual size"], disk["file format"], *below)
+        path.chmod(0o600)
+
+
+def image_paths(settings, images):
+    """Return ``{path here: path there}`` of images by their digests."""
+    found = {digest: cache.find(settings, digest) for digest in images}
+    lost = [digest for digest, image in found.items() if image is None]
+    if lost:
+        raise StorageError(f"the image {lost[0][:16]} is not on this host any more")
+    return {found[digest].path: there for digest, there in images.items()}

@@ -1,0 +1,27 @@
+"""What a VM that moves needs of the host that takes it."""
+
+from saltvirt.model import Need
+from saltvirt.units import MIB
+
+
+def need(about):
+    """
+    Return the :class:`saltvirt.model.Need` of a VM that moves.
+
+    about
+        What ``virt.migration_info`` says of it.
+    """
+    size = sum(disk.get("virtual_bytes", 0) for disk in about["disks"] if disk["how"] != "shared")
+    return Need(
+        name=about["name"],
+        vcpus=about["vcpus"],
+        memory_mib=about["memory_mib"],
+        disk_mib=size // MIB,
+        bridges=tuple(about["bridges"]),
+        networks=tuple(about["networks"]),
+        links=tuple(about["links"]),
+        domain_type=about["domain_type"],
+        arch=about["arch"],
+        affinity=tuple(about["affinity"]),
+        anti_affinity=tuple(about["anti_affinity"]),
+    )
