@@ -38,8 +38,8 @@ class Entry:
             The hosts that do not answer. If the VM may be on one of them, raise NameTaken: with
             its key taken away it would be lost to Salt.
         """
-        if not self.left:
-            return
+        if not self.left or "to" in self.left:
+            return  # nothing, or a move, which has no key
         if self.left["host"] in silent:
             self.is_settled = False
             raise NameTaken(

@@ -1,5 +1,7 @@
 """Move a VM between hypervisors: find it, choose, make ready, move, tidy up."""
 
+import time
+
 from saltvirt.errors import BadArgument, NoHostFits, VirtError
 from saltvirt.fleet import find, journal, minions
 from saltvirt.fleet.deploy import DeployError, act
@@ -102,7 +104,11 @@ def migrate(opts, settings, name, target, given, say, source=None):
         host = chosen(opts, settings, source, about, verdicts)
         say("Placing", detail=f"from {source} to {host}")
         entry.note({"name": name, "host": source, "to": host})
-        figures = _carried(opts, settings, name, (source, host), about, given, say)
+        try:
+            figures = _carried(opts, settings, name, (source, host), about, given, say)
+        finally:
+            # What the target has made ready is given up; else the next run of this name does it.
+            entry.is_settled = _forget(opts, settings, host, name)
     return {"name": name, "from": source, "to": host, **figures}
 
 
@@ -114,23 +120,23 @@ def _carried(opts, settings, name, way, about, given, say):
         if tag == "salt/virt/migrate" and event.get("id") == source and data.get("name") == name:
             say(str(data.get("stage")), **{k: v for k, v in data.items() if k != "stage"})
 
-    try:
-        bases = _asked(opts, settings, host, "virt.migrate_prepare", {
-            "about": about, "limit_s": _LIMIT_S})  # fmt: skip
-        if bases:
-            say("Sending", detail=f"{len(bases)} images to {host}")
-            _asked(opts, settings, source, "virt.migrate_push", {
-                "name": name, "target": host, "images": bases})  # fmt: skip
-            _asked(opts, settings, host, "virt.migrate_resume", {"about": about})
-        kwarg = {**given, "vm_": name, "target": host, "prepared": True, "report": True}
-        figures = _asked(opts, settings, source, "virt.migrate", kwarg, watch)
-    except BaseException:
-        _forget(opts, settings, host, name)
-        raise
-    _forget(opts, settings, host, name)
-    return figures
+    bases = _asked(opts, settings, host, "virt.migrate_prepare", {
+        "about": about, "limit_s": _LIMIT_S})  # fmt: skip
+    if bases:
+        say("Sending", detail=f"{len(bases)} images to {host}")
+        _asked(opts, settings, source, "virt.migrate_push", {
+            "name": name, "target": host, "images": bases})  # fmt: skip
+        _asked(opts, settings, host, "virt.migrate_resume", {"about": about})
+    kwarg = {**given, "vm_": name, "target": host, "prepared": True, "report": True}
+    return _asked(opts, settings, source, "virt.migrate", kwarg, watch)
 
 
 def _forget(opts, settings, host, name):
-    """Have a host give up what it had made ready; one that does not answer does so by itself."""
-    minions.ask(opts, [host], "virt.migrate_forget", [name], timeout_s=settings.timeout_s)
+    """Have a host give up what it had made ready for a VM; return whether it did, after a while."""
+    for wait_s in (0, 1, 3, 6):
+        time.sleep(wait_s)
+        asked = minions.ask(opts, [host], "virt.migrate_forget", [name],
+                            timeout_s=settings.timeout_s)  # fmt: skip
+        if asked[host].ok:
+            return True
+    return False

@@ -33,6 +33,9 @@ def _detail(stage, figures):
         if total:
             return f" {100 * done // total} % of {human(total)}"
         return f" {human(done)}"
+    if stage == "Moving":
+        rate, left = figures.get("rate_bytes_s", 0), figures.get("remaining_bytes", 0)
+        return f" {figures.get('percent', 0)} %, {human(rate)}/s, {human(left)} to go"
     if figures.get("detail"):
         return f" ({figures['detail']})"
     return ""

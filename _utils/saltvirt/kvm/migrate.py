@@ -89,6 +89,9 @@ class Job:
     def __init__(self, conn, name, uri, given, flag_bits):
         self._domain = domain(conn, name)
         self.error = None
+        # Not the thread's own state: an exception in the middle of its join marks it as ended
+        # (Python 3.11, Thread._wait_for_tstate_lock), while the move goes on.
+        self._over = threading.Event()
         self._thread = threading.Thread(target=self._run, args=(uri, given, flag_bits), daemon=True)
 
     def _run(self, uri, given, flag_bits):
@@ -96,6 +99,8 @@ class Job:
             self._domain.migrateToURI3(uri, given, flag_bits)
         except libvirt.libvirtError as exc:
             self.error = exc
+        finally:
+            self._over.set()
 
     def begin(self, max_downtime_ms=None):
         """Start moving."""
@@ -110,14 +115,13 @@ class Job:
                 self._domain.migrateSetMaxDowntime(max_downtime_ms)
                 return
             except libvirt.libvirtError:
-                if not self._thread.is_alive():
+                if self._over.is_set():
                     return
                 time.sleep(0.1)
 
     def is_over(self, wait_s):
         """Wait at most ``wait_s`` seconds, and return whether the job is over."""
-        self._thread.join(wait_s)
-        return not self._thread.is_alive()
+        return self._over.wait(wait_s)
 
     def stats(self):
         """Return how far it is; see :func:`figures`."""
@@ -135,7 +139,7 @@ class Job:
         try:
             self._domain.abortJob()
         except libvirt.libvirtError:
-            if self._thread.is_alive():
+            if not self._over.is_set():
                 raise
 
 

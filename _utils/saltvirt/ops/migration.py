@@ -68,7 +68,7 @@ def move(context, name, target, options, is_prepared):
         with connect.opened(settings, readonly=False) as conn:
             about = moving.facts(conn, settings, name)
             _refuse(settings, about, options, is_prepared)
-            own = purge.own_files(conn, settings, name)
+            own = purge.own_files(conn, settings, name, removables=False)
             done = _moved(context, conn, about, target, options, is_prepared)
             if options.undefinesource and options.persistent:
                 _clear(name, own, about)
@@ -118,34 +118,60 @@ def _send(context, other, disk):
 def _watch(context, job, name, options):
     """Wait for a job and tell how far it is; end one that takes too long or stands still."""
     job.begin(options.max_downtime)
-    begin = moved_at = time.monotonic()
-    last, best, is_post = {}, 0, False
+    pace = _Pace(context.say, options)
     try:
         while not job.is_over(0.5):
-            now, stats = time.monotonic(), job.stats()
-            last = stats or last
-            done = stats.get("memory_bytes", 0) + stats.get("disk_bytes", 0)
-            if done > best:
-                best, moved_at = done, now
-            context.say("Moving", **last)
-            if options.postcopy_after and not is_post and (
-                last.get("passes", 0) > options.postcopy_after
-            ):
+            pace.take(job.stats())
+            if options.postcopy_after and pace.wants_postcopy():
                 job.go_postcopy()
-                is_post = True
-            why = None if is_post else _too_long(options, now - begin, now - moved_at, last)
+            why = pace.why_end()
             if why:
-                job.cancel()
-                job.is_over(60)
                 raise MigrationFailed(f"VM {name!r} stays where it is: {why}")
     except BaseException:
-        if not job.is_over(0) and not is_post:
+        # Once the guest runs on the target only going on can save it.
+        if not pace.is_postcopy and not job.is_over(0):
             job.cancel()
             job.is_over(60)
         raise
     if job.error is not None:
         raise MigrationFailed(f"VM {name!r} stays where it is: {job.error}")
-    return last
+    return pace.last
+
+
+class _Pace:
+    """How a job gets on: told to the user now and then, and ended if it gets nowhere."""
+
+    _EVERY_S = 2
+
+    def __init__(self, say, options):
+        self._say, self._options = say, options
+        self._begin = self._moved = time.monotonic()
+        self._told, self._best = 0.0, 0
+        self.last, self.is_postcopy = {}, False
+
+    def take(self, stats):
+        """Take in the figures of this moment."""
+        now = time.monotonic()
+        self.last = stats or self.last
+        done = stats.get("memory_bytes", 0) + stats.get("disk_bytes", 0)
+        if done > self._best:
+            self._best, self._moved = done, now
+        if stats and now - self._told > self._EVERY_S:
+            self._told = now
+            self._say("Moving", **stats)
+
+    def wants_postcopy(self):
+        """Return True once, when enough passes were made."""
+        is_due = self.last.get("passes", 0) > self._options.postcopy_after
+        is_first, self.is_postcopy = not self.is_postcopy, self.is_postcopy or is_due
+        return is_due and is_first
+
+    def why_end(self):
+        """Return why the job should be ended, None if it should not."""
+        if self.is_postcopy:
+            return None
+        now = time.monotonic()
+        return _too_long(self._options, now - self._begin, now - self._moved, self.last)
 
 
 def _too_long(options, elapsed_s, idle_s, stats):

@@ -1,5 +1,6 @@
 """What a VM is made of when it moves, and how a host makes ready to take it."""
 
+import hashlib
 import os
 import time
 from pathlib import Path
@@ -156,8 +157,9 @@ def resume(context, conn, about):
 
 def _open(conn, name, paths):
     """Let the other host write these files through libvirt."""
-    for number, folder in enumerate(sorted({str(Path(path).parent) for path in paths})):
-        pools.make_reachable(conn, f"{_POOL}-{name}-{number}", folder)
+    for folder in sorted({str(Path(path).parent) for path in paths}):
+        mark = hashlib.sha256(folder.encode()).hexdigest()[:8]
+        pools.make_reachable(conn, f"{_POOL}-{name}-{mark}", folder)
 
 
 def _bases(context, about, claim, steps):

@@ -111,7 +111,7 @@ def clean(conn, settings, claim):
     paths = [path for path in claim["paths"] if not _is_shared(settings, path, used)]
     log.warning("removing what an interrupted virt.init of %s left: %s", name, paths)
     _remove(paths)
-    if claim["defines"]:
+    if claim["defines"] or "until" in claim:
         remove_log(name)
     claims.drop(settings, name)
 

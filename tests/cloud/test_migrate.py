@@ -1,0 +1,285 @@
+"""Move VMs between hosts: running, paused, stopped; encrypted; never lost, never twice."""
+
+import json
+import re
+import subprocess
+import time
+
+import pytest
+from cloudkit import TINY, ticks, wait
+from labkit import node
+
+TAP = """import select, socket, sys
+raw = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.ntohs(3))
+raw.bind(("hyper1", 0))
+raw.settimeout(1)
+total = found = 0
+print("listening", flush=True)
+while not select.select([sys.stdin], [], [], 0)[0]:
+    try:
+        data = raw.recv(65535)
+    except TimeoutError:
+        continue
+    total += len(data)
+    # In the guest's memory: its counter's text and its kernel's; on its disk: the boot loader's.
+    found += any(word in data for word in (b"TICK %d", b"TICK 1", b"Linux version", b"EXTLINUX"))
+print(total, found)
+"""
+FORGET = "rm -rf /etc/pki/CA /etc/pki/libvirt /etc/pki/qemu"
+
+
+@pytest.fixture(scope="module")
+def cloud3(cloud):
+    """Three hosts that let each other in."""
+    for host in cloud.hosts:
+        assert cloud.call(host, "state.single", "virt.keys", "keys").code == 0
+        cloud.service(host, "libvirtd", "stop")
+        cloud.service(host, "libvirtd", "start")
+    yield cloud
+    cloud.purge_all()
+    for host in cloud.hosts:
+        cloud.sh(host, FORGET)
+        cloud.service(host, "libvirtd", "stop")
+        cloud.service(host, "libvirtd", "start")
+
+
+@pytest.fixture
+def vm(cloud3):
+    """A running tiny guest called ``m1`` on hyper1, counting on its console; removed afterwards."""
+    cloud3.purge_all()
+    before = cloud3.traces()
+    done = cloud3.run("virt.init", "m1", "1", "96", TINY, "host=hyper1", "wait=False", "seed=False")
+    assert done.code == 0, done.out
+    wait("the guest's counter", lambda: ticks(cloud3, "hyper1", "m1") > 2)
+    yield "m1"
+    purged = cloud3.run("virt.purge", "m1")
+    try:
+        assert purged.code == 0, purged.out
+        assert cloud3.traces() == before
+    finally:
+        cloud3.purge_all()
+
+
+def where(cloud, name="m1"):
+    """Return ``{host: state}`` of a VM as every libvirtd sees it."""
+    out = {}
+    for host in cloud.hosts:
+        listed = cloud.sh(host, "virsh -q list --all")
+        for line in listed.splitlines():
+            if line.split()[1] == name:
+                out[host] = " ".join(line.split()[2:])
+    return out
+
+
+def move(cloud, *words):
+    """Move a VM and return the runner's answer."""
+    done = cloud.run("virt.migrate", "m1", *words)
+    assert done.code == 0, done.out + done.err
+    return done.data
+
+
+def test_a_running_vm_moves_and_goes_on_counting(cloud3, vm):
+    before = ticks(cloud3, "hyper1", vm)
+
+    done = move(cloud3, "hyper2")
+
+    assert (done["from"], done["to"]) == ("hyper1", "hyper2")
+    assert done["downtime_ms"] < 1000 and done["memory_bytes"] > 2**20
+    assert where(cloud3) == {"hyper2": "running"}
+    wait("the counter", lambda: ticks(cloud3, "hyper2", vm) > before)
+    assert ticks(cloud3, "hyper2", vm) >= before
+    assert "m1" not in cloud3.sh("hyper1", "ls /srv/salt-images")
+
+
+def test_a_vm_goes_round_and_its_counter_never_stops_or_repeats(cloud3, vm):
+    seen, way = [], ["hyper2", "hyper3", "hyper1"] * 2
+    here = "hyper1"
+    for target in way:
+        seen += numbers(cloud3, here)
+        done = move(cloud3, target)
+        assert done["downtime_ms"] < 1000
+        assert where(cloud3) == {target: "running"}
+        here = target
+    wait("the counter", lambda: numbers(cloud3, here))
+    seen += numbers(cloud3, here)
+
+    assert seen == sorted(set(seen)), "a number was printed twice, or out of order"
+
+
+def numbers(cloud, host):
+    """Return what the guest's counter has printed on this host."""
+    return [int(n) for n in re.findall(r"TICK (\d+) ", cloud.console(host, "m1"))]
+
+
+def test_only_the_overlay_travels_and_the_base_is_fetched_or_sent(cloud3, vm):
+    cloud3.forget_images("hyper2")
+    cloud3.forget_images("hyper3")
+    first = move(cloud3, "hyper2")
+    assert first["disk_bytes"] < 16 * 2**20
+
+    # The file server has another image under that name now: the content must come from the host.
+    note = json.loads(cloud3.sh("hyper2", "cat /srv/salt-images/base/*.json"))
+    note["source"] = "salt://images/no-such.qcow2"
+    cloud3.sh("hyper2", f"cat > /srv/salt-images/base/x <<'X'\n{json.dumps(note)}\nX\n"
+              "mv /srv/salt-images/base/x /srv/salt-images/base/*.json")  # fmt: skip
+    move(cloud3, "hyper3")
+
+    digests = {cloud3.sh(host, "sha256sum /srv/salt-images/base/*.qcow2").split()[0]
+               for host in ("hyper2", "hyper3")}  # fmt: skip
+    assert len(digests) == 1
+    assert where(cloud3) == {"hyper3": "running"}
+    assert cloud3.sh("hyper3", "virsh -q pool-list --all") == ""
+
+
+def test_data_disks_and_seeds_follow_and_a_paused_vm_stays_paused(cloud3):
+    cloud3.purge_all()
+    disks = "disks=[{name: data, size: 64}, {name: raw, size: 32, format: raw}]"
+    done = cloud3.run("virt.init", "m1", "1", "96", TINY, "host=hyper1", "wait=False", disks)
+    assert done.code == 0, done.out
+    cloud3.local("hyper1", "virt.pause", "m1")
+    sums = cloud3.sh("hyper1", "cd /srv/salt-images; sha256sum m1_seed.iso m1_raw.raw")
+
+    move(cloud3, "hyper2")
+
+    assert where(cloud3) == {"hyper2": "paused"}
+    assert cloud3.sh("hyper2", "cd /srv/salt-images; sha256sum m1_seed.iso m1_raw.raw") == sums
+    assert "m1_" not in cloud3.sh("hyper1", "ls /srv/salt-images")
+    cloud3.local("hyper2", "virt.resume", "m1")
+    cloud3.local("hyper2", "virt.stop", "m1")
+
+    move(cloud3, "hyper3")
+
+    assert where(cloud3) == {"hyper3": "shut off"}
+    assert cloud3.sh("hyper3", "cd /srv/salt-images; sha256sum m1_seed.iso m1_raw.raw") == sums
+    assert cloud3.local("hyper3", "virt.start", "m1") is True
+    wait("the guest's counter", lambda: ticks(cloud3, "hyper3", "m1") > 2)
+    assert cloud3.run("virt.purge", "m1").code == 0
+    assert [host for host in cloud3.hosts if "m1" in cloud3.sh(host, "ls /srv/salt-images")] == []
+
+
+def test_a_dry_run_says_what_would_move_and_touches_nothing(cloud3, vm):
+    before = cloud3.traces()
+
+    done = cloud3.run("virt.migrate", "m1", "dry_run=True")
+
+    assert done.code == 0, done.out
+    assert (done.data["from"], done.data["state"]) == ("hyper1", "running")
+    assert done.data["to"] in ("hyper2", "hyper3")
+    assert "over the image" in done.data["disks"]["vda"]
+    assert cloud3.traces() == before and where(cloud3) == {"hyper1": "running"}
+
+
+def refused(cloud, why, *words):
+    """Check that a move is refused with this reason and that nothing is changed."""
+    before = cloud.traces()
+    done = cloud.run("virt.migrate", "m1", *words)
+    assert done.code == 1
+    assert why in done.error, done.error
+    assert cloud.traces() == before
+
+
+def test_what_cannot_move_is_refused_with_the_reason(cloud3, vm):
+    refused(cloud3, "'nowhere' is no hypervisor here", "nowhere")
+    refused(cloud3, "is on hyper1 already", "hyper1")
+    refused(cloud3, "virt.migrate has no argument 'max_bandwith'", "hyper2", "max_bandwith=7")
+    refused(cloud3, "hosts let each other in by their certificates", "hyper2", "username=root")
+    cloud3.local("hyper2", "virt.maintenance", "on")
+    refused(cloud3, "in maintenance", "hyper2")
+    cloud3.local("hyper2", "virt.maintenance", "off")
+    cloud3.sh("hyper2", "touch /srv/salt-images/m1_system.qcow2")
+    refused(cloud3, "a file /srv/salt-images/m1_system.qcow2 is there already", "hyper2")
+    cloud3.sh("hyper2", "rm /srv/salt-images/m1_system.qcow2")
+    cloud3.sh("hyper1", "mv /etc/pki/qemu/client-key.pem /tmp/k")
+    refused(cloud3, "/etc/pki/qemu lacks client-key.pem; apply virt.keys", "hyper2")
+    cloud3.sh("hyper1", "mv /tmp/k /etc/pki/qemu/client-key.pem")
+    cloud3.sh("hyper1", "virsh -q snapshot-create-as m1 s")
+    refused(cloud3, "it has 1 snapshots, which libvirt does not move", "hyper2")
+    cloud3.sh("hyper1", "virsh -q snapshot-delete m1 s")
+
+
+def slow(cloud):
+    """Begin a move of the VM to hyper2 that takes long, and wait until bytes flow."""
+    job = cloud.begin("virt.migrate", "m1", "hyper2", "max_bandwidth=1")
+    wait("the move", lambda: "Migration" in cloud.sh("hyper1", "virsh domjobinfo m1 2>&1 || true")
+         or "Unbounded" in cloud.sh("hyper1", "virsh domjobinfo m1 2>&1 || true"))  # fmt: skip
+    time.sleep(1)
+    return job
+
+
+def stays(cloud, job, why):
+    """Check that a move ended with a reason, the VM where it was, nothing on the target."""
+    done = cloud.end(job)
+    assert done.code == 1, done.out
+    assert why in done.error, done.error
+    wait("the VM on its host", lambda: where(cloud) == {"hyper1": "running"})
+    assert "m1" not in cloud.sh("hyper2", "ls /srv/salt-images")
+    assert cloud.sh("hyper2", "virsh -q pool-list --all; ls /var/lib/salt-virt/claims") == ""
+    count = ticks(cloud, "hyper1", "m1")
+    wait("the counter", lambda: ticks(cloud, "hyper1", "m1") > count)
+
+
+def test_a_move_can_be_watched_and_cancelled_and_a_second_one_is_refused(cloud3, vm):
+    job = slow(cloud3)
+    status = cloud3.local("hyper1", "virt.migrate_status", "m1")
+    assert status["memory_bytes"] > 0 and 0 <= status["percent"] <= 100
+    second = cloud3.run("virt.migrate", "m1", "hyper3")
+    assert second.code == 1 and "by another salt-run at this moment" in second.error
+    direct = cloud3.call("hyper1", "virt.migrate", "m1", "hyper3", "copy_storage=all")
+    assert direct.code != 0 and "is being migrated by another job" in direct.out + direct.err
+
+    assert cloud3.local("hyper1", "virt.migrate_cancel", "m1") is True
+
+    stays(cloud3, job, "VM 'm1' stays where it is")
+    assert cloud3.local("hyper1", "virt.migrate_status", "m1") == {}
+    move(cloud3, "hyper2")
+
+
+def test_a_move_that_takes_too_long_leaves_the_vm_where_it_is(cloud3, vm):
+    job = cloud3.begin("virt.migrate", "m1", "hyper2", "max_bandwidth=1", "limit_s=3")
+
+    stays(cloud3, job, "not over within 3 s; the guest writes")
+
+
+def test_a_target_whose_qemu_dies_costs_nothing(cloud3, vm):
+    job = slow(cloud3)
+    cloud3.sh("hyper2", "kill -9 $(pgrep -f '[g]uest=m1')")
+
+    stays(cloud3, job, "VM 'm1' stays where it is")
+    move(cloud3, "hyper2")
+
+
+def test_a_target_whose_libvirtd_dies_costs_nothing(cloud3, vm):
+    job = slow(cloud3)
+    cloud3.sh("hyper2", "kill -9 $(pgrep -x libvirtd)")
+    time.sleep(1)
+    cloud3.service("hyper2", "libvirtd", "start")
+
+    stays(cloud3, job, "VM 'm1' stays where it is")
+    move(cloud3, "hyper2")
+
+
+def test_a_runner_that_is_interrupted_takes_everything_back(cloud3, vm):
+    job = slow(cloud3)
+    pattern = f"^{cloud3.lab.venv}.*salt-run.*virt.migrate m1"
+    runner = subprocess.run(["pgrep", "-f", pattern], capture_output=True, text=True, check=True)
+    for pid in runner.stdout.split():
+        subprocess.run(["kill", "-INT", pid], check=False)
+    done = cloud3.end(job)
+    assert done.code == 1 and "interrupted; what was begun is taken back" in done.error
+
+    wait("the VM on its host", lambda: where(cloud3) == {"hyper1": "running"})
+    wait("the end of the job", lambda: cloud3.local("hyper1", "virt.migrate_status", "m1") == {})
+    wait("no half disk", lambda: "m1" not in cloud3.sh("hyper2", "ls /srv/salt-images"))
+    move(cloud3, "hyper2")
+
+
+def test_nothing_of_the_guest_is_readable_on_the_wire(cloud3, vm):
+    capture = node.enter(cloud3.pids["master"], ["python3", "-c", TAP])
+    with subprocess.Popen(capture, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as tap:
+        assert tap.stdout.readline() == "listening\n"
+        done = move(cloud3, "hyper2")
+        tap.stdin.close()
+        total, found = map(int, tap.stdout.read().split())
+
+    assert total > done["memory_bytes"] / 2, "the capture saw the move"
+    assert found == 0
