@@ -59,7 +59,10 @@ def migrate(vm_, target, **kwargs):
 
     .. code-block:: bash
 
-        salt hyper1 virt.migrate centos1 hyper2 copy_storage=incremental
+        salt hyper2 virt.migrate_prepare \
+            "$(salt hyper1 virt.migration_info centos1 --out=json | jq -c .hyper1)"
+        salt hyper1 virt.migrate centos1 hyper2 prepared=True
+        salt hyper2 virt.migrate_forget centos1
     """
     report, is_prepared = kwargs.pop("report", False), kwargs.pop("prepared", False)
     try:
@@ -109,7 +112,8 @@ def migrate_check(about, source=None):
 
     .. code-block:: bash
 
-        salt hyper2 virt.migrate_check "$(salt hyper1 virt.migration_info centos1 --out=json)"
+        salt hyper2 virt.migrate_check \
+            "$(salt hyper1 virt.migration_info centos1 --out=json | jq -c .hyper1)"
     """
     settings = _settings()
     with connect.opened(settings, readonly=False) as conn:
@@ -118,7 +122,7 @@ def migrate_check(about, source=None):
     return [*why, refused] if refused else why
 
 
-def migrate_prepare(about, limit_s=3600):
+def migrate_prepare(about, limit_s=3600, images_sent=False):
     """
     Claim room for a VM that comes, and make the files it will be written to.
 
@@ -126,6 +130,8 @@ def migrate_prepare(about, limit_s=3600):
         The answer of ``virt.migration_info``.
     limit_s
         For how long they are kept if it does not come. Defaults to 3600.
+    images_sent
+        Go on after virt.migrate_push: what was sent is checked first. Defaults to False.
 
     Returns ``{digest: path}`` of images that must be sent here first. Undo: virt.migrate_forget.
 
@@ -133,32 +139,15 @@ def migrate_prepare(about, limit_s=3600):
 
     .. code-block:: bash
 
-        salt hyper2 virt.migrate_prepare "$(salt hyper1 virt.migration_info centos1 --out=json)"
+        salt hyper2 virt.migrate_prepare \
+            "$(salt hyper1 virt.migration_info centos1 --out=json | jq -c .hyper1)"
+        salt hyper2 virt.migrate_forget centos1
     """
     context = _context()
     with connect.opened(context.settings, readonly=False) as conn:
+        if images_sent:
+            return moving.resume(context, conn, about)
         return moving.prepare(context, conn, about, limit_s)
-
-
-def migrate_resume(about):
-    """
-    Go on with virt.migrate_prepare when the missing images were sent; they are checked first.
-
-    about
-        The answer of ``virt.migration_info``.
-
-    Returns True.
-
-    CLI Example:
-
-    .. code-block:: bash
-
-        salt hyper2 virt.migrate_resume "$(salt hyper1 virt.migration_info centos1 --out=json)"
-    """
-    context = _context()
-    with connect.opened(context.settings, readonly=False) as conn:
-        moving.resume(context, conn, about)
-    return True
 
 
 def migrate_push(name, target, images):
@@ -281,7 +270,8 @@ def seed_non_shared_migrate(disks, force=False):
 
     .. code-block:: bash
 
-        salt hyper2 virt.seed_non_shared_migrate '{}'
+        salt hyper2 virt.seed_non_shared_migrate \
+            "{vdb: {file: /srv/d7.qcow2, file format: qcow2, virtual size: 1048576}}" force=True
     """
     moving.seed(disks, force)
     return True

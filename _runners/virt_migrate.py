@@ -43,8 +43,8 @@ def migrate(name, target=None, dry_run=False, quiet=False, **kwargs):
     .. code-block:: bash
 
         salt-run virt.migrate centos1 dry_run=True
-        salt-run virt.migrate centos1
         salt-run virt.migrate centos1 hyper2
+        salt-run virt.migrate centos1
     """
     settings = config.master_settings(__opts__)
     say = progress.teller(__opts__, __jid_event__, name, quiet)

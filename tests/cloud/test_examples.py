@@ -1,10 +1,12 @@
 """Every CLI example of every docstring runs and succeeds."""
 
 import ast
+import json
+import re
 import shlex
 
 import pytest
-from cloudkit import TINY
+from cloudkit import TINY, wait
 from labkit.settings import CHECKOUT
 
 XML = """<domain type='qemu'><name>{}</name><memory>65536</memory>
@@ -21,7 +23,8 @@ def examples():
             for function in ast.parse(path.read_text()).body:
                 if isinstance(function, ast.FunctionDef) and not function.name.startswith("_"):
                     block = ast.get_docstring(function).split("code-block:: bash", 1)[1]
-                    lines = [line.strip() for line in block.splitlines() if "salt" in line]
+                    lines = [line.strip() for line in block.replace("\\\n", "").splitlines()
+                             if "salt" in line]  # fmt: skip
                     name = function.name.rstrip("_")
                     yield pytest.param(name, lines, id=f"{folder}.{name}")
 
@@ -35,28 +38,60 @@ def prepare_pki(cloud, name):
         (cloud.lab.master_conf / "pki/master/libvirt").rename(cloud.folder("master") / "old-ca")
 
 
+MIGRATION = {"migrate", "migrate_check", "migrate_push", "migrate_cancel", "migrate_prepare",
+             "migrate_start_postcopy"}  # fmt: skip
+
+MOVING = {"migrate_cancel": "quiet=True", "migrate_start_postcopy": "postcopy=True"}
+
+
+def begin_move(cloud, *words):
+    """Begin a slow move, which an example then ends."""
+    job = cloud.begin("virt.migrate", "centos1", "hyper2", "max_bandwidth=1", *words)
+    wait("the move", lambda: cloud.local("hyper1", "virt.migrate_status", "centos1"))
+    return job
+
+
+def filled(cloud, line):
+    """Return a command with what the commands inside it print, as a shell would."""
+    for inner in re.findall(r"\$\((salt [^)]*)\)", line):
+        _salt, host, *words = shlex.split(inner.partition("|")[0])
+        answer = cloud.salt(host, *[word for word in words if word != "--out=json"])
+        line = line.replace(f'"$({inner})"', shlex.quote(json.dumps(answer.data[host])))
+    return line
+
+
+def prepare(cloud, name):
+    """Make what the example of a function is about; return a move that it will end, if any."""
+    for domain in ("d8", "d9"):
+        (cloud.folder("hyper1") / f"srv/{domain}.xml").write_text(XML.format(domain))
+    if name in PKI:
+        prepare_pki(cloud, name)
+    if name not in WITHOUT_VM or name == "purge":
+        cloud.local("hyper1", "virt.init", "centos1", "1", "96", TINY, "seed=False")
+    if name in MIGRATION:
+        cloud.let_in()
+    if name == "resume":
+        cloud.local("hyper1", "virt.pause", "centos1")
+    return begin_move(cloud, MOVING[name]) if name in MOVING else None
+
+
 @pytest.fixture
 def ground(cloud, request):
     """A running VM called centos1 on hyper1, and the files that examples name."""
     cloud.purge_all()
-    for name in ("d8", "d9"):
-        (cloud.folder("hyper1") / f"srv/{name}.xml").write_text(XML.format(name))
-    if request.param in PKI:
-        prepare_pki(cloud, request.param)
-    if request.param not in WITHOUT_VM or request.param == "purge":
-        cloud.local("hyper1", "virt.init", "centos1", "1", "96", TINY, "seed=False")
-    if request.param == "resume":
-        cloud.local("hyper1", "virt.pause", "centos1")
+    job = prepare(cloud, request.param)
     yield cloud
+    if job:
+        cloud.end(job)
     cloud.purge_all()
-    for name in ("d8", "d9"):
-        (cloud.folder("hyper1") / f"srv/{name}.xml").unlink()
+    cloud.sh("hyper2", "rm -f /srv/d7.qcow2")
+    cloud.sh("hyper1", "rm -f /srv/d8.xml /srv/d9.xml")
 
 
 @pytest.mark.parametrize(("ground", "lines"), list(examples()), indirect=["ground"])
 def test_an_example_does_what_it_says(ground, lines):
     for line in lines:
-        program, *words = shlex.split(line)
+        program, *words = shlex.split(filled(ground, line))
         done = ground.command(program, *words)
         assert done.code == 0, f"{line}: {done.out}{done.err}"
         assert "Traceback" not in done.out + done.err

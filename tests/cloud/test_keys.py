@@ -40,9 +40,6 @@ def secured(cloud):
     for host in cloud.hosts:
         restart(cloud, host)
     yield first
-    for host in cloud.hosts:
-        cloud.sh(host, FORGET)
-        restart(cloud, host)
 
 
 def connect(cloud, source, target, query=""):

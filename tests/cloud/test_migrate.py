@@ -25,22 +25,14 @@ while not select.select([sys.stdin], [], [], 0)[0]:
     found += any(word in data for word in (b"TICK %d", b"TICK 1", b"Linux version", b"EXTLINUX"))
 print(total, found)
 """
-FORGET = "rm -rf /etc/pki/CA /etc/pki/libvirt /etc/pki/qemu"
 
 
 @pytest.fixture(scope="module")
 def cloud3(cloud):
     """Three hosts that let each other in."""
-    for host in cloud.hosts:
-        assert cloud.call(host, "state.single", "virt.keys", "keys").code == 0
-        cloud.service(host, "libvirtd", "stop")
-        cloud.service(host, "libvirtd", "start")
+    cloud.let_in()
     yield cloud
     cloud.purge_all()
-    for host in cloud.hosts:
-        cloud.sh(host, FORGET)
-        cloud.service(host, "libvirtd", "stop")
-        cloud.service(host, "libvirtd", "start")
 
 
 @pytest.fixture

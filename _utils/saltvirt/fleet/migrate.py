@@ -9,6 +9,8 @@ from saltvirt.model import Verdict
 from saltvirt.placement import choose, moves
 
 _LIMIT_S = 3600
+# What sending seeds and definitions may take beside the move itself.
+_BESIDE_S = 600
 
 
 class MoveFailed(VirtError):
@@ -60,10 +62,11 @@ def chosen(opts, settings, source, about, verdicts):
     raise error
 
 
-def _asked(opts, settings, host, fun, kwarg, watch=None):
+def _asked(opts, settings, host, fun, kwarg, watch=None, limit_s=None):
     """Have a host do something with keywords, or raise with the host's own words."""
     reply = minions.order(opts, host, fun, [], kwarg, timeout_s=settings.timeout_s,
-                          limit_s=settings.deploy_timeout_s, watch=watch)  # fmt: skip
+                          limit_s=limit_s or settings.deploy_timeout_s,
+                          watch=watch)  # fmt: skip
     if reply.missing:
         raise DeployError(f"{host} does not answer; see: salt {host} test.ping")
     if not reply.ok:
@@ -126,9 +129,10 @@ def _carried(opts, settings, name, way, about, given, say):
         say("Sending", detail=f"{len(bases)} images to {host}")
         _asked(opts, settings, source, "virt.migrate_push", {
             "name": name, "target": host, "images": bases})  # fmt: skip
-        _asked(opts, settings, host, "virt.migrate_resume", {"about": about})
+        _asked(opts, settings, host, "virt.migrate_prepare", {"about": about, "images_sent": True})
     kwarg = {**given, "vm_": name, "target": host, "prepared": True, "report": True}
-    return _asked(opts, settings, source, "virt.migrate", kwarg, watch)
+    limit_s = given.get("limit_s", _LIMIT_S) + _BESIDE_S
+    return _asked(opts, settings, source, "virt.migrate", kwarg, watch, limit_s)
 
 
 def _forget(opts, settings, host, name):

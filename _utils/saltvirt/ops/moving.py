@@ -153,6 +153,7 @@ def resume(context, conn, about):
         for digest in {d["base"] for d in about["disks"] if d["base"]}:
             cache.admit_incoming(settings, digest)
         _open(conn, name, _files(settings, about, claim, steps))
+    return {}
 
 
 def _open(conn, name, paths):
