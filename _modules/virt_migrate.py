@@ -8,6 +8,7 @@ from saltvirt import config, errors, spec
 from saltvirt.kvm import connect
 from saltvirt.kvm import migrate as jobs
 from saltvirt.ops import migration, moving
+from saltvirt.ops import purge as removal
 from saltvirt.ops.context import Context
 
 __virtualname__ = "virt"
@@ -77,12 +78,12 @@ def migrate(vm_, target, **kwargs):
         return error.to_dict()
 
 
-def migration_info(name):
+def migration_info(name=None):
     """
     Return what another host must know to take a VM.
 
     name
-        The VM's name.
+        The VM's name. Defaults to all: ``{name: {...}}``.
 
     Returns ``{name, state, vcpus, memory_mib, disks, images, obstacles, ...}``; ``obstacles`` says
     why it can be moved nowhere. Nothing is changed.
@@ -95,8 +96,8 @@ def migration_info(name):
     """
     settings = _settings()
     with connect.opened(settings, readonly=False) as conn:
-        about = moving.facts(conn, settings, name)
-    return {**about, "obstacles": migration.obstacles(settings, about, spec.move(settings, {}))}
+        found = migration.facts(conn, settings, name, spec.move(settings, {}))
+    return found if name is None else found[name]
 
 
 def migrate_check(about, source=None):
@@ -192,6 +193,22 @@ def migrate_forget(name):
     settings = _settings()
     with connect.opened(settings, readonly=False) as conn:
         return moving.forget(conn, settings, name)
+
+
+def evacuated(vms=None):
+    """
+    Return which VMs an evacuation moved away from this host, and where to; or note some.
+
+    vms
+        ``{name: host}`` to note, ``{name: None}`` to forget.
+
+    CLI Example:
+
+    .. code-block:: bash
+
+        salt hyper1 virt.evacuated
+    """
+    return removal.evacuated(_settings(), vms or {})
 
 
 def migrate_status(vm_):

@@ -4,7 +4,8 @@ Move VMs between hypervisors, and empty whole hosts.
 .. versionadded:: 1.0.0
 """
 
-from saltvirt import config
+from saltvirt import arguments, config
+from saltvirt.fleet import evacuate as emptying
 from saltvirt.fleet import migrate as moving
 from saltvirt.fleet import progress
 from saltvirt.fleet.report import reported
@@ -51,3 +52,90 @@ def migrate(name, target=None, dry_run=False, quiet=False, **kwargs):
     if dry_run:
         return moving.dry_run(__opts__, settings, name, target, say)
     return moving.migrate(__opts__, settings, name, target, kwargs, say)
+
+
+@reported
+def maintenance(host, state="on"):
+    """
+    Keep new VMs away from a hypervisor, or let them come again; running VMs stay.
+
+    host
+        The hypervisor.
+    state
+        ``on`` (default) or ``off``.
+
+    Returns ``{host: bool}``. The flag lives with the host. Undo: the other state.
+
+    CLI Example:
+
+    .. code-block:: bash
+
+        salt-run virt.maintenance hyper3 on
+        salt-run virt.maintenance hyper3 off
+    """
+    return emptying.set_maintenance(__opts__, config.master_settings(__opts__), host, state)
+
+
+@reported
+def evacuate(host, max_parallel=2, dry_run=False, stopped=True, quiet=False):
+    """
+    Empty a hypervisor: no new VMs, and its own move to the others.
+
+    host
+        The hypervisor.
+    max_parallel
+        How many VMs move at a time. Defaults to 2.
+    dry_run
+        Return where each VM would go, and which would stay, and why. Defaults to False.
+    stopped
+        Move stopped VMs too. Defaults to True.
+    quiet
+        Show no progress. Defaults to False.
+
+    Big VMs first, never overcommitting, as affinity and anti-affinity want it. If a host refuses a
+    VM, the next best takes it. What was interrupted goes on when this is run again. Returns
+    ``{"host", "moved", "stays", "failed"}``; exit code 1 if a VM had to stay. Undo: virt.restore.
+
+    CLI Example:
+
+    .. code-block:: bash
+
+        salt-run virt.evacuate hyper3 dry_run=True
+        salt-run virt.evacuate hyper3
+        salt-run virt.restore hyper3
+    """
+    settings = config.master_settings(__opts__)
+    say = progress.teller(__opts__, __jid_event__, host, quiet)
+    with_stopped = arguments.boolean("stopped", stopped)
+    if dry_run:
+        return emptying.dry_run(__opts__, settings, host, with_stopped, say)
+    count = arguments.whole("max_parallel", max_parallel, most=64)
+    return emptying.evacuate(__opts__, settings, host, max_parallel=count,
+                             with_stopped=with_stopped, say=say)  # fmt: skip
+
+
+@reported
+def restore(host, max_parallel=2, quiet=False):
+    """
+    Let a hypervisor take VMs again, and bring back those that virt.evacuate moved away.
+
+    host
+        The hypervisor.
+    max_parallel
+        How many VMs move at a time. Defaults to 2.
+    quiet
+        Show no progress. Defaults to False.
+
+    Returns ``{"host", "moved", "failed"}``; exit code 1 if a VM did not come back. Undo:
+    virt.evacuate.
+
+    CLI Example:
+
+    .. code-block:: bash
+
+        salt-run virt.restore hyper3
+    """
+    settings = config.master_settings(__opts__)
+    say = progress.teller(__opts__, __jid_event__, host, quiet)
+    count = arguments.whole("max_parallel", max_parallel, most=64)
+    return emptying.restore(__opts__, settings, host, max_parallel=count, say=say)

@@ -188,10 +188,10 @@ def purge(opts, settings, name, delete_key):
     return {host: {name: "purged"}}
 
 
-def act(opts, settings, host, fun, name):
-    """Have a host do something with a VM, or raise with the host's own words."""
+def act(opts, settings, host, fun, *args):
+    """Have a host do something, with a VM mostly, or raise with the host's own words."""
     reply = minions.order(
-        opts, host, fun, [name], None,
+        opts, host, fun, list(args), None,
         timeout_s=settings.timeout_s, limit_s=settings.deploy_timeout_s, watch=None,
     )  # fmt: skip
     if reply.missing:

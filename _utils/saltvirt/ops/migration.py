@@ -37,6 +37,13 @@ def obstacles(settings, about, options):
     return why
 
 
+def facts(conn, settings, name, options):
+    """Return ``{name: facts}`` with everything in ``obstacles`` that this host knows of."""
+    found = moving.facts(conn, settings, name)
+    return {one: {**about, "obstacles": obstacles(settings, about, options)}
+            for one, about in found.items()}  # fmt: skip
+
+
 def reach(target):
     """Return why another host's libvirt does not let this one in, None if it does."""
     try:
@@ -66,7 +73,7 @@ def move(context, name, target, options, is_prepared):
         if held is None:
             raise NameTaken(f"VM {name!r} is being migrated by another job at this moment")
         with connect.opened(settings, readonly=False) as conn:
-            about = moving.facts(conn, settings, name)
+            about = moving.facts(conn, settings, name)[name]
             _refuse(settings, about, options, is_prepared)
             own = purge.own_files(conn, settings, name, removables=False)
             done = _moved(context, conn, about, target, options, is_prepared)

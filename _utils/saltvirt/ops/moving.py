@@ -17,16 +17,22 @@ from saltvirt.xml import read
 _POOL = "salt-virt-incoming"
 
 
-def facts(conn, settings, name):
+def facts(conn, settings, name=None):
     """
-    Return what another host must know to take a VM, as plain data.
+    Return what another host must know to take VMs, as plain data by their names.
+
+    name
+        Only this one.
 
     ``disks`` are ``{target, path, format, device, how, base, image, ...}``; ``how`` is ``copy``
     (libvirt mirrors it), ``push`` (sent as a file) or ``shared``; ``base`` is the digest of the
     cached image below an overlay, ``image`` what is known of that.
     """
-    (row,) = query.rows(conn, name)
-    root = read.domain(row["xml"])
+    return {row["name"]: _facts(conn, settings, row) for row in query.rows(conn, name)}
+
+
+def _facts(conn, settings, row):
+    name, root = row["name"], read.domain(row["xml"])
     is_running = row["state"] in ("running", "paused")
     disks = [_disk(settings, source, is_running) for source in read.disk_sources(root)]
     ours = read.ours(root)

@@ -1,10 +1,11 @@
 """Remove a VM with everything that was made for it, and never anything else."""
 
+import json
 import logging
 import os
 from pathlib import Path
 
-from saltvirt import arguments
+from saltvirt import arguments, files, locks
 from saltvirt.errors import NameTaken, NoSuchVm, StorageError
 from saltvirt.image import cache
 from saltvirt.kvm import lifecycle, query
@@ -114,6 +115,19 @@ def clean(conn, settings, claim):
     if claim["defines"] or "until" in claim:
         remove_log(name)
     claims.drop(settings, name)
+
+
+def evacuated(settings, vms):
+    """Note VMs that an evacuation moved away (None: forget); return all as ``{name: host}``."""
+    path = Path(settings.state_dir) / "evacuated.json"
+    with locks.held(Path(settings.state_dir) / "evacuated.lock"):
+        known = json.loads(path.read_text()) if path.exists() else {}
+        merged = {name: host for name, host in {**known, **vms}.items() if host}
+        if merged:
+            files.write(path, json.dumps(merged).encode())
+        else:
+            path.unlink(missing_ok=True)
+    return merged
 
 
 def set_maintenance(settings, state):

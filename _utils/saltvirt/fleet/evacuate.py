@@ -1,0 +1,125 @@
+"""Empty a host for maintenance, and bring its VMs back."""
+
+import contextvars
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+from saltvirt.errors import BadArgument, NoHostFits, VirtError
+from saltvirt.fleet import find, migrate
+from saltvirt.fleet.deploy import DeployError, act
+from saltvirt.fleet.migrate import MoveFailed
+from saltvirt.placement import plan
+
+
+class NotEmpty(VirtError):
+    """Some VMs of a host did not move; ``table`` says which, and why."""
+
+
+def set_maintenance(opts, settings, host, state):
+    """Set or clear a host's flag; return ``{host: state}``."""
+    find.hosts(opts, settings, host=host)
+    return {host: act(opts, settings, host, "virt.maintenance", state)}
+
+
+def planned(opts, settings, host, *, with_stopped, say):
+    """Return ``(moves, stays)`` of all VMs of a host, as the hosts are now."""
+    every = find.every(opts, settings)
+    find.narrow(opts, every, host=host)
+    say("Searching", detail=f"{len(every) - 1} hypervisors")
+    abouts = act(opts, settings, host, "virt.migration_info")
+    left_off = {name: "it is stopped" for name, about in abouts.items()
+                if about["state"] == "shutdown" and not with_stopped}  # fmt: skip
+    others = [one for one in every if one != host]
+    found = find.survey(opts, settings, others, "virt.host_info")
+    wanted = {name: about for name, about in abouts.items() if name not in left_off}
+    moves, stays = plan.evacuate(found.answers, wanted, settings.weights)
+    return moves, {**left_off, **stays}
+
+
+def dry_run(opts, settings, host, with_stopped, say):
+    """Return what an evacuation would do; nothing is changed."""
+    moves, stays = planned(opts, settings, host, with_stopped=with_stopped, say=say)
+    return {"host": host, "moves": moves, "stays": stays}
+
+
+def evacuate(opts, settings, host, *, max_parallel, with_stopped, say):
+    """
+    Keep new VMs away from a host and move its own to others, several at once.
+
+    What was interrupted goes on when it is run again. Raises NotEmpty if a VM could not be moved.
+    """
+    set_maintenance(opts, settings, host, "on")
+    moves, stays = planned(opts, settings, host, with_stopped=with_stopped, say=say)
+
+    def note(name, to):
+        act(opts, settings, host, "virt.evacuated", {name: to})
+
+    moved, failed = _all(opts, settings, moves, max_parallel, say, source=host, note=note)
+    out = {"host": host, "moved": moved, "stays": stays, "failed": failed}
+    stuck = {name: why for name, why in stays.items() if why != "it is stopped"}
+    if failed or stuck:
+        error = NotEmpty(f"{host} still has {', '.join(sorted({**failed, **stuck}))}; what moved "
+                         "stays where it is, and the next run goes on")  # fmt: skip
+        error.table = out
+        raise error
+    return out
+
+
+def restore(opts, settings, host, *, max_parallel, say):
+    """Let a host take VMs again, and bring back those that an evacuation moved away."""
+    set_maintenance(opts, settings, host, "off")
+    away = act(opts, settings, host, "virt.evacuated")
+
+    def note(name, _to):
+        act(opts, settings, host, "virt.evacuated", {name: None})
+
+    back = dict.fromkeys(sorted(away), host)
+    moved, failed = _all(opts, settings, back, max_parallel, say, source=None, note=note)
+    out = {"host": host, "moved": moved, "failed": failed}
+    if failed:
+        error = NotEmpty(f"{', '.join(sorted(failed))} did not come back to {host}")
+        error.table = out
+        raise error
+    return out
+
+
+def _all(opts, settings, moves, max_parallel, say, *, source, note):
+    """Move VMs, several at once; return ``({name: host}, {name: why not})``."""
+    if max_parallel < 1:
+        raise BadArgument("max_parallel", f"{max_parallel}; at least 1")
+    moved, failed, lock = {}, {}, threading.Lock()
+
+    def tell(name):
+        def one(stage, **figures):
+            with lock:
+                say(f"{name}: {stage}", **figures)
+
+        return one
+
+    def carry(name, to):
+        try:
+            done = _moved(opts, settings, name, to, source, tell(name))
+        except VirtError as error:
+            failed[name] = str(error)
+        else:
+            moved[name] = done
+            note(name, done)
+
+    # Salt's functions find their loader through context variables, which threads do not inherit.
+    with ThreadPoolExecutor(max_parallel) as pool:
+        jobs = [pool.submit(contextvars.copy_context().run, carry, name, to)
+                for name, to in moves.items()]  # fmt: skip
+        for job in jobs:
+            job.result()
+    return {name: moved[name] for name in moves if name in moved}, failed
+
+
+def _moved(opts, settings, name, to, source, say):
+    """Move one VM as planned; if that host refuses, to the next best."""
+    try:
+        return migrate.migrate(opts, settings, name, to, {}, say, source)["to"]
+    except (DeployError, MoveFailed, NoHostFits) as error:
+        if source is None:
+            raise
+        say("Placing", detail=f"{to} did not take it: {error}")
+    return migrate.migrate(opts, settings, name, None, {}, say, source)["to"]

@@ -1,0 +1,103 @@
+"""Empty a host and bring its VMs back; what cannot move says why."""
+
+import pytest
+from cloudkit import TINY, wait
+
+NAMES = ["e1", "e2", "e3", "e4"]
+
+
+@pytest.fixture
+def full(cloud):
+    """Hyper3 with three running VMs and a stopped one; nothing is left afterwards."""
+    cloud.let_in()
+    cloud.purge_all()
+    before = cloud.traces()
+    for name, size in zip(NAMES, (64, 128, 96, 64), strict=True):
+        done = cloud.run("virt.init", name, "1", str(size), TINY, "host=hyper3", "wait=False",
+                         "seed=False", f"start={name != 'e4'}")  # fmt: skip
+        assert done.code == 0, done.out
+    yield cloud
+    cloud.local("hyper3", "virt.maintenance", "off")
+    for name in NAMES:
+        assert cloud.run("virt.purge", name).code == 0
+    cloud.sh("hyper3", "rm -f /var/lib/salt-virt/evacuated.json")
+    try:
+        assert cloud.traces() == before
+    finally:
+        cloud.purge_all()
+
+
+def places(cloud):
+    """Return ``{name: (host, state)}`` of all VMs, as the runner sees them."""
+    out = {}
+    for host, states in cloud.run("virt.list").data.items():
+        for state, names in states.items():
+            for name in names:
+                assert name not in out, f"{name} is on two hosts"
+                out[name] = (host, state)
+    return out
+
+
+def test_a_host_is_emptied_as_planned_and_filled_again(full):
+    before = places(full)
+    plan = full.run("virt.evacuate", "hyper3", "dry_run=True")
+    assert plan.code == 0, plan.out
+    assert places(full) == before
+
+    done = full.run("virt.evacuate", "hyper3")
+
+    assert done.code == 0, done.out
+    assert done.data["moved"] == plan.data["moves"]
+    assert list(plan.data["moves"])[:2] == ["e2", "e3"], "the big ones first"
+    now = places(full)
+    assert {name: host for name, (host, _state) in now.items()} == plan.data["moves"]
+    assert {name: state for name, (_host, state) in now.items()} == {
+        "e1": "running", "e2": "running", "e3": "running", "e4": "shutdown"}  # fmt: skip
+    refused = full.run("virt.init", "e9", "1", "64", TINY, "host=hyper3", "seed=False")
+    assert refused.code == 1 and "in maintenance" in refused.error
+
+    back = full.run("virt.restore", "hyper3")
+
+    assert back.code == 0, back.out
+    assert places(full) == before
+    assert full.run("virt.restore", "hyper3").data["moved"] == {}
+
+
+def test_a_host_that_refuses_half_way_is_passed_over_and_stopped_vms_may_stay(full):
+    plan = full.run("virt.evacuate", "hyper3", "dry_run=True", "stopped=False").data
+    victim, to = next(iter(plan["moves"].items()))
+    other = next(host for host in ("hyper1", "hyper2") if host != to)
+    # The disk is in the way there, which only that host can know when the time has come.
+    full.sh(to, f"mkdir -p /srv/salt-images; touch /srv/salt-images/{victim}_system.qcow2")
+    try:
+        done = full.run("virt.evacuate", "hyper3", "stopped=False", "max_parallel=1")
+    finally:
+        full.sh(to, f"rm /srv/salt-images/{victim}_system.qcow2")
+
+    assert done.code == 0, done.out
+    assert done.data["moved"] == {**plan["moves"], victim: other}
+    assert done.data["stays"] == {"e4": "it is stopped"}
+    assert places(full)["e4"] == ("hyper3", "shutdown")
+
+
+def test_a_vm_that_cannot_move_is_named_and_the_rest_goes(full):
+    full.sh("hyper3", "virsh -q snapshot-create-as e4 s")
+
+    done = full.run("virt.evacuate", "hyper3")
+
+    assert done.code == 1
+    assert done.error.startswith("hyper3 still has e4")
+    assert "1 snapshots" in done.data["stays"]["e4"]
+    assert sorted(done.data["moved"]) == ["e1", "e2", "e3"]
+    full.sh("hyper3", "virsh -q snapshot-delete e4 s")
+    again = full.run("virt.evacuate", "hyper3")
+    assert again.code == 0 and list(again.data["moved"]) == ["e4"]
+    wait("an empty host", lambda: full.sh("hyper3", "virsh -q list --all --name").split() == [])
+
+
+def test_a_host_nobody_knows_is_refused(full):
+    done = full.run("virt.evacuate", "hyper9")
+
+    assert done.code == 1 and "'hyper9' is no hypervisor here" in done.error
+    assert full.run("virt.evacuate", "hyper3", "max_parallel=0").code == 1
+    assert full.run("virt.maintenance", "hyper3", "perhaps").code == 1

@@ -1,0 +1,142 @@
+"""Where many VMs go at once: pure, so whole clouds are tried."""
+
+import copy
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from saltvirt.config import HostSettings
+from saltvirt.errors import BadArgument
+from saltvirt.model import Move
+from saltvirt.placement import fit, moves, plan
+from saltvirt.spec import move
+
+FLEETS = Path(__file__).resolve().parents[1] / "data" / "fleets"
+
+
+def fleet():
+    """Return a cloud of three hosts."""
+    return json.loads((FLEETS / "three.json").read_text())
+
+
+def host(memory_mib, **given):
+    """Return an empty host with this much memory and all else in plenty."""
+    out = copy.deepcopy(next(iter(fleet().values())))
+    out.update(vms={}, building=[], maintenance=False, **given)
+    out["memory"].update(limit_mib=memory_mib, committed_mib=0)
+    out["cpu"].update(vcpus_limit=1000, vcpus_committed=0)
+    out["storage"].update(limit_mib=10**7, committed_mib=0)
+    return out
+
+
+def about(name, memory_mib, **given):
+    """Return what a host says of a VM that moves."""
+    usual = {"name": name, "state": "running", "vcpus": 1, "memory_mib": memory_mib, "disks": [],
+             "images": "/srv", "affinity": [], "anti_affinity": [], "domain_type": "qemu",
+             "arch": "x86_64", "machine": "pc", "bridges": [], "networks": [], "links": [],
+             "obstacles": [], "files": []}  # fmt: skip
+    return {**usual, **given}
+
+
+def named(*abouts):
+    """Return facts by their VM's name."""
+    return {one["name"]: one for one in abouts}
+
+
+def test_big_vms_go_first_and_each_counts_for_the_next():
+    hosts = {"a": host(100), "b": host(60)}
+
+    there, stays = plan.evacuate(hosts, named(about("small", 40), about("big", 90),
+                                              about("mid", 50)))  # fmt: skip
+
+    assert list(there) == ["big", "mid"] and there == {"big": "a", "mid": "b"}
+    assert "memory wanted" in stays["small"] and "a: " in stays["small"]
+
+
+def test_what_cannot_move_stays_with_its_reason():
+    there, stays = plan.evacuate({"a": host(1000)}, named(
+        about("pinned", 10, obstacles=["it has a device of this host"]), about("free", 10)))
+
+    assert there == {"free": "a"} and stays == {"pinned": "it has a device of this host"}
+
+
+def test_groups_stay_together_and_apart():
+    hosts = {name: host(1000) for name in "abc"}
+    there, stays = plan.evacuate(hosts, named(
+        about("w1", 10, affinity=["web"]), about("w2", 20, affinity=["web"]),
+        about("d1", 30, anti_affinity=["db"]), about("d2", 30, anti_affinity=["db"])))
+
+    assert there["w1"] == there["w2"] and there["d1"] != there["d2"] and not stays
+
+
+def test_the_hosts_that_were_given_are_not_changed():
+    hosts = {"a": host(1000)}
+    before = copy.deepcopy(hosts)
+
+    plan.evacuate(hosts, named(about("x", 10)))
+
+    assert hosts == before
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.integers(1, 60), max_size=12), st.lists(st.integers(10, 120), max_size=4))
+def test_no_host_is_ever_overcommitted_and_every_vm_is_accounted_for(vms, limits):
+    hosts = {f"h{n}": host(limit) for n, limit in enumerate(limits)}
+    abouts = named(*[about(f"vm{n:02}", size) for n, size in enumerate(vms)])
+
+    there, stays = plan.evacuate(hosts, abouts)
+
+    assert {*there, *stays} == {*abouts} and not {*there} & {*stays}
+    for name, one in hosts.items():
+        taken = sum(abouts[vm]["memory_mib"] for vm, to in there.items() if to == name)
+        assert taken <= one["memory"]["limit_mib"]
+
+
+def test_one_more_vm_leaves_that_much_less():
+    before = host(1000)
+    need = moves.need(about("x", 100, vcpus=3, disks=[
+        {"how": "copy", "virtual_bytes": 2**30}, {"how": "shared"}]))
+    after = plan.with_vm(before, need)
+
+    left, had = fit.free(after), fit.free(before)
+    assert [had[k] - left[k] for k in ("vcpus", "memory_mib", "disk_mib")] == [3, 100, 1024]
+
+
+def test_a_thousand_equal_hosts_each_take_one():
+    base = host(64 * 1024)
+    vms = {f"o{n}": {"state": "running", "vcpus": 2, "memory_mib": 2048, "affinity": [],
+                     "anti_affinity": []} for n in range(20)}  # fmt: skip
+    hosts = {f"h{n}": {**base, "vms": {f"h{n}-{k}": v for k, v in vms.items()}}
+             for n in range(1000)}  # fmt: skip
+
+    there, stays = plan.evacuate(hosts, named(*[about(f"vm{n}", 2048) for n in range(20)]))
+
+    assert len(there) == 20 and not stays
+    assert len(set(there.values())) == 20
+
+
+@pytest.mark.parametrize(
+    ("given_", "why"),
+    [
+        ({"max_bandwith": 1}, "did you mean 'max_bandwidth'"),
+        ({"max_bandwidth": 0}, "max_bandwidth: 0 is out of range"),
+        ({"max_downtime": "soon"}, "is not a whole number"),
+        ({"live": "yes"}, "neither True nor False"),
+        ({"copy_storage": "some"}, "'some'; all or incremental"),
+        ({"comp_methods": "zip"}, "of mt and xbzrle"),
+        ({"password": "x"}, "by their certificates"),
+    ],
+)
+def test_a_move_with_a_bad_argument_is_refused(given_, why):
+    with pytest.raises(BadArgument, match=why):
+        move(HostSettings(), given_)
+
+
+def test_the_old_keywords_of_a_move_mean_what_they_did():
+    made = move(HostSettings(tunnel=True), {"copy_storage": "inc", "comp_methods": "mt,xbzrle",
+                                            "compressed": True, "postcopy_after": 3})
+
+    assert made == Move(copy_storage="incremental", comp_methods=("mt", "xbzrle"), tunnel=True,
+                        compressed=True, postcopy=True, postcopy_after=3)  # fmt: skip
