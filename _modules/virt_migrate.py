@@ -4,10 +4,10 @@ Move VMs of this hypervisor to another; ``salt-run virt.migrate`` does all of it
 .. versionadded:: 1.0.0
 """
 
-from saltvirt import config, errors, spec
-from saltvirt.kvm import connect
+from saltvirt import arguments, config, errors, spec
+from saltvirt.kvm import connect, lifecycle
 from saltvirt.kvm import migrate as jobs
-from saltvirt.ops import migration, moving
+from saltvirt.ops import inspect, migration, moving
 from saltvirt.ops import purge as removal
 from saltvirt.ops.context import Context
 
@@ -193,6 +193,47 @@ def migrate_forget(name):
     settings = _settings()
     with connect.opened(settings, readonly=False) as conn:
         return moving.forget(conn, settings, name)
+
+
+def stay(name, state="on"):
+    """
+    Tag a VM to stay on its host when ``virt.rebalance`` evens out the load; others ways move it.
+
+    name
+        The VM's name.
+    state
+        ``on`` (default) or ``off``.
+
+    Returns True. Undo: the other state.
+
+    CLI Example:
+
+    .. code-block:: bash
+
+        salt hyper1 virt.stay centos1 on
+    """
+    with connect.opened(_settings(), readonly=False) as conn:
+        lifecycle.set_stay(conn, name, arguments.on_off("state", state))
+    return True
+
+
+def load(seconds=1):
+    """
+    Return what the VMs of this host really use.
+
+    seconds
+        For how long the CPUs are watched. Defaults to 1.
+
+    Returns ``{cpus, memory_mib, vms: {name: {cpu, memory_mib}}}``: CPUs in use, resident MiB.
+
+    CLI Example:
+
+    .. code-block:: bash
+
+        salt hyper1 virt.load
+    """
+    with connect.opened(_settings()) as conn:
+        return inspect.load(conn, arguments.whole("seconds", seconds, most=60))
 
 
 def evacuated(vms=None):

@@ -139,3 +139,35 @@ def restore(host, max_parallel=2, quiet=False):
     say = progress.teller(__opts__, __jid_event__, host, quiet)
     count = arguments.whole("max_parallel", max_parallel, most=64)
     return emptying.restore(__opts__, settings, host, max_parallel=count, say=say)
+
+
+@reported
+def rebalance(max_moves=5, threshold=0.02, dry_run=False, quiet=False):
+    """
+    Even out the load of all hypervisors with few moves.
+
+    max_moves
+        At most so many. Defaults to 5.
+    threshold
+        Least gain of a move, as a part of a host's load. Defaults to 0.02.
+    dry_run
+        Return the moves without making them. Defaults to False.
+    quiet
+        Show no progress. Defaults to False.
+
+    By what VMs really use, CPUs and memory; a VM tagged by ``virt.stay`` never moves, and a move
+    that gains less than it costs is not made. Returns ``{"uneven", "moves": [{"name", "from", "to",
+    "gain"}]}``; ``uneven`` is the spread of the hosts' loads before. Undo: move them back.
+
+    CLI Example:
+
+    .. code-block:: bash
+
+        salt-run virt.rebalance dry_run=True
+    """
+    settings = config.master_settings(__opts__)
+    say = progress.teller(__opts__, __jid_event__, "balance", quiet)
+    count = arguments.whole("max_moves", max_moves, most=1000)
+    least = arguments.share("threshold", threshold)
+    return emptying.balance(__opts__, settings, max_moves=count, threshold=least,
+                            is_dry=arguments.boolean("dry_run", dry_run), say=say)  # fmt: skip

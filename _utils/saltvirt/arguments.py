@@ -124,6 +124,17 @@ def interface_addresses(argument, values):
     return tuple(out)
 
 
+def share(argument, value):
+    """Return a number between 0 and 1."""
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        raise BadArgument(argument, f"{value!r} is no number") from None
+    if not 0 <= number <= 1:
+        raise BadArgument(argument, f"{value} is out of range; give 0 to 1")
+    return number
+
+
 def names(argument, value):
     """Return a tuple of names from a list or a comma-separated text."""
     if value is None:

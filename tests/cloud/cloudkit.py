@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 import subprocess
 from dataclasses import dataclass
 
@@ -165,6 +166,15 @@ class Cloud:
 
 def _is_trace(path):
     return path.is_file() and "base" not in path.parts and path.name != "kvm-proof.json"
+
+
+def how_to(page, **names):
+    """Return the commands of a page of the docs in their order, as words; names are replaced."""
+    blocks = re.findall(r"```sh\n(.*?)```", (CHECKOUT / "docs" / page).read_text(), re.DOTALL)
+    lines = [line.strip() for block in blocks for line in block.splitlines()]
+    for old, new in names.items():
+        lines = [line.replace(old, new) for line in lines]
+    return [shlex.split(line) for line in lines if line]
 
 
 def wait(what, condition, timeout_s=60):

@@ -1,13 +1,13 @@
 """Empty a host and bring its VMs back; what cannot move says why."""
 
 import pytest
-from cloudkit import TINY, wait
+from cloudkit import TINY, how_to, wait
 
 NAMES = ["e1", "e2", "e3", "e4"]
 
 
-@pytest.fixture
-def full(cloud):
+@pytest.fixture(scope="module")
+def filled(cloud):
     """Hyper3 with three running VMs and a stopped one; nothing is left afterwards."""
     cloud.let_in()
     cloud.purge_all()
@@ -17,14 +17,20 @@ def full(cloud):
                          "seed=False", f"start={name != 'e4'}")  # fmt: skip
         assert done.code == 0, done.out
     yield cloud
-    cloud.local("hyper3", "virt.maintenance", "off")
     for name in NAMES:
         assert cloud.run("virt.purge", name).code == 0
-    cloud.sh("hyper3", "rm -f /var/lib/salt-virt/evacuated.json")
     try:
         assert cloud.traces() == before
     finally:
         cloud.purge_all()
+
+
+@pytest.fixture
+def full(filled):
+    """The same; what a test moved away comes back."""
+    yield filled
+    back = filled.run("virt.restore", "hyper3", "max_parallel=4")
+    assert back.code == 0, back.out
 
 
 def places(cloud):
@@ -40,11 +46,12 @@ def places(cloud):
 
 def test_a_host_is_emptied_as_planned_and_filled_again(full):
     before = places(full)
-    plan = full.run("virt.evacuate", "hyper3", "dry_run=True")
+    first, second, third = (words[1:] for words in how_to("maintenance.md"))
+    plan = full.run(*first)
     assert plan.code == 0, plan.out
     assert places(full) == before
 
-    done = full.run("virt.evacuate", "hyper3")
+    done = full.run(*second)
 
     assert done.code == 0, done.out
     assert done.data["moved"] == plan.data["moves"]
@@ -56,7 +63,7 @@ def test_a_host_is_emptied_as_planned_and_filled_again(full):
     refused = full.run("virt.init", "e9", "1", "64", TINY, "host=hyper3", "seed=False")
     assert refused.code == 1 and "in maintenance" in refused.error
 
-    back = full.run("virt.restore", "hyper3")
+    back = full.run(*third)
 
     assert back.code == 0, back.out
     assert places(full) == before
@@ -101,3 +108,22 @@ def test_a_host_nobody_knows_is_refused(full):
     assert done.code == 1 and "'hyper9' is no hypervisor here" in done.error
     assert full.run("virt.evacuate", "hyper3", "max_parallel=0").code == 1
     assert full.run("virt.maintenance", "hyper3", "perhaps").code == 1
+
+
+def test_a_lopsided_cloud_is_evened_out_but_for_what_is_tagged(full):
+    full.local("hyper3", "virt.stay", "e2", "on")
+    words = ("virt.rebalance", "threshold=0.0005")
+    plan = full.run(*words, "dry_run=True")
+    assert plan.code == 0 and plan.data["uneven"] > 0, plan.out
+    before = places(full)
+
+    done = full.run(*words)
+
+    assert done.code == 0, done.out
+    moved = {step["name"]: step["to"] for step in done.data["moves"]}
+    assert moved.keys() <= {"e1", "e3"} and len(moved) == len(plan.data["moves"]) > 0
+    now = places(full)
+    assert now == {**before, **{name: (host, "running") for name, host in moved.items()}}
+    for name in moved:
+        assert full.run("virt.migrate", name, "hyper3").code == 0
+    full.local("hyper3", "virt.stay", "e2", "off")

@@ -1,18 +1,14 @@
 """A bare host becomes a hypervisor by one command, as docs/add-a-hypervisor.md says."""
 
 import json
-import re
-import shlex
 import subprocess
 import time
 
 import pytest
-from cloudkit import LAB, TINY
+from cloudkit import LAB, TINY, how_to
 from labkit import node
-from labkit.settings import CHECKOUT
 
 HOST = "hyper4"
-PAGE = CHECKOUT / "docs/add-a-hypervisor.md"
 # What the lab's namespaces need of libvirt, beside what a real host would have in its pillar.
 PILLAR = {"hypervisor": {
     "bridges": {"br0": {"ports": ["eth0"], "persist": "networkd"}},
@@ -36,13 +32,6 @@ OURS = "/OU=salt-virt hypervisor/CN=hyper1"
 def lab(cloud, *words):
     """Run the lab's own command."""
     subprocess.run([LAB, "--salt", cloud.lab.salt, *words], check=True)
-
-
-def commands():
-    """Return the commands of the how-to in its order, for this host."""
-    blocks = re.findall(r"```sh\n(.*?)```", PAGE.read_text(), re.DOTALL)
-    lines = [line.strip() for block in blocks for line in block.splitlines()]
-    return [shlex.split(line.replace("newhost", HOST)) for line in lines if line]
 
 
 def highstate(cloud, sls, *words):
@@ -74,7 +63,7 @@ def made(cloud):
     lab(cloud, "bare", HOST)
     assert HOST not in cloud.run("virt.host_info").data
     done, begin = [], time.monotonic()
-    for program, *words in commands():
+    for program, *words in how_to("add-a-hypervisor.md", newhost=HOST):
         done.append((words, cloud.command(program, *words)))
         if words[0] == "virt.host_info":
             seconds = time.monotonic() - begin

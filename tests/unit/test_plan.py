@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from saltvirt.config import HostSettings
 from saltvirt.errors import BadArgument
 from saltvirt.model import Move
-from saltvirt.placement import fit, moves, plan
+from saltvirt.placement import balance, fit, moves, plan
 from saltvirt.spec import move
 
 FLEETS = Path(__file__).resolve().parents[1] / "data" / "fleets"
@@ -36,7 +36,7 @@ def about(name, memory_mib, **given):
     usual = {"name": name, "state": "running", "vcpus": 1, "memory_mib": memory_mib, "disks": [],
              "images": "/srv", "affinity": [], "anti_affinity": [], "domain_type": "qemu",
              "arch": "x86_64", "machine": "pc", "bridges": [], "networks": [], "links": [],
-             "obstacles": [], "files": []}  # fmt: skip
+             "obstacles": [], "files": [], "stay": False}  # fmt: skip
     return {**usual, **given}
 
 
@@ -140,3 +140,87 @@ def test_the_old_keywords_of_a_move_mean_what_they_did():
 
     assert made == Move(copy_storage="incremental", comp_methods=("mt", "xbzrle"), tunnel=True,
                         compressed=True, postcopy=True, postcopy_after=3)  # fmt: skip
+
+
+def busy(**vms):
+    """Return the load of a host of 10 CPUs: ``{name: CPUs used}``."""
+    return {"cpus": 10, "memory_mib": 100000,
+            "vms": {name: {"cpu": cpu, "memory_mib": 0} for name, cpu in vms.items()}}  # fmt: skip
+
+
+def lopsided():
+    """Return hosts, loads and VMs of a cloud in which one host does it all."""
+    loads = {"a": busy(v1=3, v2=2, v3=2, v4=1), "b": busy(), "c": busy()}
+    hosts = {name: host(100000) for name in loads}
+    abouts = named(*[about(name, 100) for name in loads["a"]["vms"]])
+    for name, one in abouts.items():
+        hosts["a"] = plan.with_vm(hosts["a"], moves.need(one))
+        assert name in hosts["a"]["vms"]
+    return hosts, loads, abouts
+
+
+def shares(loads, steps):
+    """Return each host's CPUs in use after the steps."""
+    out = {name: sum(vm["cpu"] for vm in one["vms"].values()) for name, one in loads.items()}
+    for step in steps:
+        used = loads[step.source]["vms"][step.name]["cpu"]
+        out[step.source] -= used
+        out[step.target] += used
+    return out
+
+
+def test_a_lopsided_cloud_is_evened_out_with_few_moves():
+    hosts, loads, abouts = lopsided()
+
+    steps = balance.rebalance(hosts, loads, abouts, max_moves=9, threshold=0.01)
+
+    assert sorted(shares(loads, steps).values()) == [2, 3, 3]
+    assert len(steps) <= 3 and all(step.gain > 0.01 for step in steps)
+    assert steps == balance.rebalance(hosts, loads, abouts, max_moves=9, threshold=0.01)
+
+
+def test_no_more_moves_are_made_than_asked_for_and_none_that_gains_too_little():
+    hosts, loads, abouts = lopsided()
+
+    assert len(balance.rebalance(hosts, loads, abouts, max_moves=1, threshold=0.01)) == 1
+    assert balance.rebalance(hosts, loads, abouts, max_moves=9, threshold=0.9) == []
+    even = {name: busy() for name in loads}
+    assert balance.rebalance(hosts, even, abouts, max_moves=9, threshold=0.0) == []
+
+
+def test_what_is_tagged_or_cannot_move_stays_and_maintenance_is_honoured():
+    hosts, loads, abouts = lopsided()
+    abouts["v1"]["stay"] = True
+    abouts["v2"]["obstacles"] = ["it has a device of this host"]
+    hosts["b"]["maintenance"] = True
+
+    steps = balance.rebalance(hosts, loads, abouts, max_moves=9, threshold=0.01)
+
+    assert {step.name for step in steps} <= {"v3", "v4"}
+    assert {step.target for step in steps} == {"c"}
+
+
+def test_a_move_that_costs_more_than_it_gains_is_not_made():
+    hosts, loads, abouts = lopsided()
+    for one in abouts.values():
+        one["memory_mib"] = 1024 * 2000
+    for name in hosts:
+        hosts[name]["memory"]["limit_mib"] = 10**9
+
+    assert balance.rebalance(hosts, loads, abouts, max_moves=9, threshold=0.0) == []
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.lists(st.integers(0, 5), max_size=5), min_size=1, max_size=5))
+def test_every_step_evens_out_and_none_is_taken_back(cpus):
+    loads = {f"h{n}": busy(**{f"v{n}{k}": cpu for k, cpu in enumerate(row)})
+             for n, row in enumerate(cpus)}  # fmt: skip
+    hosts = {name: host(100000) for name in loads}
+    abouts = named(*[about(vm, 10) for one in loads.values() for vm in one["vms"]])
+
+    steps = balance.rebalance(hosts, loads, abouts, max_moves=20, threshold=0.001)
+
+    assert len({step.name for step in steps}) == len(steps)
+    before, used = balance.spread(loads), shares(loads, steps)
+    after = balance.spread({name: busy(all=cpu) for name, cpu in used.items()})
+    assert after <= before

@@ -8,6 +8,7 @@ from saltvirt.errors import BadArgument, NoHostFits, VirtError
 from saltvirt.fleet import find, migrate
 from saltvirt.fleet.deploy import DeployError, act
 from saltvirt.fleet.migrate import MoveFailed
+from saltvirt.placement import balance as rebalancing
 from saltvirt.placement import plan
 
 
@@ -80,6 +81,27 @@ def restore(opts, settings, host, *, max_parallel, say):
         error = NotEmpty(f"{', '.join(sorted(failed))} did not come back to {host}")
         error.table = out
         raise error
+    return out
+
+
+def balance(opts, settings, *, max_moves, threshold, is_dry, say):
+    """Even out the load of all hosts with few moves, one after the other."""
+    every = find.every(opts, settings)
+    say("Watching", detail=f"{len(every)} hypervisors")
+    loads = find.survey(opts, settings, every, "virt.load")
+    infos = find.survey(opts, settings, every, "virt.host_info")
+    facts = find.survey(opts, settings, every, "virt.migration_info")
+    there = [host for host in every if host in loads.answers and host in infos.answers
+             and host in facts.answers]  # fmt: skip
+    abouts = {name: one for host in there for name, one in facts.answers[host].items()}
+    used = {host: loads.answers[host] for host in there}
+    steps = rebalancing.rebalance({host: infos.answers[host] for host in there}, used, abouts,
+                                  max_moves=max_moves, threshold=threshold)  # fmt: skip
+    out = {"uneven": rebalancing.spread(used), "moves": [step.to_dict() for step in steps],
+           **infos.beside()}  # fmt: skip
+    for step in [] if is_dry else steps:
+        say(f"{step.name}: Moving", detail=f"from {step.source} to {step.target}")
+        migrate.migrate(opts, settings, step.name, step.target, {}, say, step.source)
     return out
 
 

@@ -5,7 +5,7 @@ import os
 from saltvirt import arguments
 from saltvirt.errors import LibvirtRefused
 from saltvirt.kvm.connect import domain, is_gone, libvirt
-from saltvirt.xml import read
+from saltvirt.xml import METADATA_NS, read, to_text
 
 
 def is_defined(conn, name):
@@ -91,6 +91,18 @@ def set_vcpus(conn, name, vcpus, *, config):
     flags = libvirt.VIR_DOMAIN_AFFECT_CONFIG
     dom.setVcpusFlags(vcpus, flags | libvirt.VIR_DOMAIN_VCPU_MAXIMUM)
     dom.setVcpusFlags(vcpus, flags)
+
+
+def set_stay(conn, name, state):
+    """Tag a domain to stay on its host when the load is evened out, or not."""
+    dom = domain(conn, name)
+    root = read.metadata(dom.XMLDesc(0))
+    root.set("stay", "yes" if state else "no")
+    flags = libvirt.VIR_DOMAIN_AFFECT_CONFIG
+    flags |= libvirt.VIR_DOMAIN_AFFECT_LIVE if dom.isActive() else 0
+    dom.setMetadata(
+        libvirt.VIR_DOMAIN_METADATA_ELEMENT, to_text(root), "saltvirt", METADATA_NS, flags
+    )
 
 
 def has_autostart(conn, name):

@@ -40,8 +40,8 @@ def rows(conn, name=None, *, with_xml=True, with_blocks=True):
     Return one row per domain, or only that of ``name``.
 
     A row has ``name``, ``state``, ``vcpus``, ``max_vcpus``, ``memory_kib``, ``max_memory_kib``,
-    ``cputime_ns``, ``blocks`` (``{target: {capacity, allocation, physical}}`` in bytes) and
-    ``xml``. A domain that vanishes while it is read is left out.
+    ``rss_kib``, ``cputime_ns``, ``blocks`` (``{target: {capacity, allocation, physical}}`` in
+    bytes) and ``xml``. A domain that vanishes while it is read is left out.
     """
     kinds = _kinds(with_blocks)
     # NOWAIT: a domain in the middle of a long job must not hold up the answer.
@@ -70,6 +70,7 @@ def _row(name, values, xml):
         "max_vcpus": int(values.get("vcpu.maximum") or values.get("vcpu.current") or 0),
         "memory_kib": int(values.get("balloon.current") or 0),
         "max_memory_kib": int(values.get("balloon.maximum") or 0),
+        "rss_kib": int(values.get("balloon.rss") or 0),
         "cputime_ns": int(values.get("cpu.time") or 0),
         "blocks": _blocks(values),
         "xml": xml,

@@ -1,5 +1,6 @@
 """Look at a host and its VMs: libvirt's bulk calls, one XML each, no subprocess."""
 
+import time
 from pathlib import Path
 
 from saltvirt import profiles
@@ -82,6 +83,29 @@ def _free(node, rows):
     return {
         "freecpu": node["cpus"] - used_cpus,
         "freemem": round(node["phymemory"] - used_kib / 1024, 1),
+    }
+
+
+def load(conn, seconds):
+    """Return ``{cpus, memory_mib, vms: {name: {cpu, memory_mib}}}`` as used over some seconds."""
+    def sample():
+        return {row["name"]: row for row in query.rows(conn, with_xml=False, with_blocks=False)}
+
+    first, begin = sample(), time.monotonic()
+    time.sleep(seconds)
+    last, passed_ns = sample(), (time.monotonic() - begin) * 1e9
+    node = query.node(conn)
+    return {
+        "cpus": node["cpus"],
+        "memory_mib": node["phymemory"],
+        "vms": {
+            name: {
+                "cpu": round((row["cputime_ns"] - first[name]["cputime_ns"]) / passed_ns, 3),
+                "memory_mib": row["rss_kib"] // 1024,
+            }
+            for name, row in last.items()
+            if name in first and row["state"] == "running"
+        },
     }
 
 

@@ -45,6 +45,7 @@ def _facts(conn, settings, row):
         "images": settings.images,
         "affinity": ours["affinity"],
         "anti_affinity": ours["anti_affinity"],
+        "stay": ours["stay"],
         "domain_type": root.get("type"),
         "arch": root.find("os/type").get("arch"),
         "machine": root.find("os/type").get("machine"),

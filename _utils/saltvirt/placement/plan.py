@@ -22,6 +22,18 @@ def with_vm(host, need):
     }
 
 
+def without_vm(host, need):
+    """Return what a host would say of itself with one VM less on it."""
+    cpu, memory, disk = host["cpu"], host["memory"], host["storage"]
+    return {
+        **host,
+        "vms": {name: vm for name, vm in host["vms"].items() if name != need.name},
+        "cpu": {**cpu, "vcpus_committed": cpu["vcpus_committed"] - need.vcpus},
+        "memory": {**memory, "committed_mib": memory["committed_mib"] - need.memory_mib},
+        "storage": {**disk, "committed_mib": disk["committed_mib"] - need.disk_mib},
+    }
+
+
 def evacuate(hosts, abouts, weights=None):
     """
     Return where each VM of a host goes: ``(moves, stays)``; big ones first, equal ones by name.

@@ -1,6 +1,6 @@
 """From domain XML to the plain data of ``virt.vm_info`` and its parts."""
 
-from saltvirt.xml import METADATA_NS, parse
+from saltvirt.xml import METADATA_NS, parse, tag
 
 
 def domain(text):
@@ -121,16 +121,23 @@ def after(root):
     }
 
 
+def metadata(text):
+    """Return the element with this project's notes, an empty one if the VM has none."""
+    element = parse(text).find(f"metadata/{{{METADATA_NS}}}vm")
+    return tag(f"{{{METADATA_NS}}}vm") if element is None else element
+
+
 def ours(root):
     """Return what this project noted in the VM's metadata: groups, promised disk, seed."""
     element = root.find(f"metadata/{{{METADATA_NS}}}vm")
     if element is None:
-        return {"affinity": [], "anti_affinity": [], "disk_mib": 0, "seed": None}
+        return {"affinity": [], "anti_affinity": [], "disk_mib": 0, "seed": None, "stay": False}
     return {
         "affinity": [e.text for e in element.iterfind(f"{{{METADATA_NS}}}affinity")],
         "anti_affinity": [e.text for e in element.iterfind(f"{{{METADATA_NS}}}anti_affinity")],
         "disk_mib": int(element.get("disk_mib", 0)),
         "seed": element.get("seed"),
+        "stay": element.get("stay") == "yes",
     }
 
 
