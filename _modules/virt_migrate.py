@@ -50,7 +50,7 @@ def migrate(vm_, target, **kwargs):
         ``compressed``, ``comp_methods`` (``mt,xbzrle``), ``comp_mt_level``, ``comp_mt_threads``,
         ``comp_mt_dthreads``, ``comp_xbzrle_cache`` (bytes), ``copy_storage`` (``all`` or
         ``incremental``), ``postcopy``, ``postcopy_after`` (passes), ``limit_s`` (3600), ``stall_s``
-        (60), ``username`` and ``password``; ``prepared`` and ``report`` are the runner's.
+        (60), ``username`` and ``password``; ``present`` and ``report`` are the runner's.
 
     Memory and disks are encrypted by QEMU's own TLS; with ``virt:tunnel`` everything goes through
     port 16514. Returns ``{total_ms, downtime_ms, memory_bytes, disk_bytes}``. Fails with one line
@@ -62,15 +62,15 @@ def migrate(vm_, target, **kwargs):
 
         salt hyper2 virt.migrate_prepare \
             "$(salt hyper1 virt.migration_info centos1 --out=json | jq -c .hyper1)"
-        salt hyper1 virt.migrate centos1 hyper2 prepared=True
+        salt hyper1 virt.migrate centos1 hyper2 present=[]
         salt hyper2 virt.migrate_forget centos1
     """
-    report, is_prepared = kwargs.pop("report", False), kwargs.pop("prepared", False)
+    report, present = kwargs.pop("report", False), kwargs.pop("present", None)
     try:
         context = _context()
         options = spec.move(context.settings, kwargs)
         say = context.reporting(_say(vm_)) if report else context
-        return migration.move(say, vm_, target, options, is_prepared)
+        return migration.move(say, vm_, target, options, present)
     except errors.VirtError as error:
         if not report:
             raise
@@ -134,7 +134,8 @@ def migrate_prepare(about, limit_s=3600, images_sent=False):
     images_sent
         Go on after virt.migrate_push: what was sent is checked first. Defaults to False.
 
-    Returns ``{digest: path}`` of images that must be sent here first. Undo: virt.migrate_forget.
+    Returns ``{"images": {digest: path}, "present": [path]}``: images that must be sent here first,
+    and media that are here already. Undo: virt.migrate_forget.
 
     CLI Example:
 
@@ -160,7 +161,7 @@ def migrate_push(name, target, images):
     target
         The host that takes it.
     images
-        ``{digest: path there}``, the answer of ``virt.migrate_prepare``.
+        ``{digest: path there}``, as ``virt.migrate_prepare`` answers.
 
     Returns True.
 

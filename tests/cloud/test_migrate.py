@@ -125,15 +125,23 @@ def test_only_the_overlay_travels_and_the_base_is_fetched_or_sent(cloud3, vm):
 
 def test_data_disks_and_seeds_follow_and_a_paused_vm_stays_paused(cloud3):
     cloud3.purge_all()
-    disks = "disks=[{name: data, size: 64}, {name: raw, size: 32, format: raw}]"
+    disks = ("disks=[{name: data, size: 64}, {name: raw, size: 32, format: raw}, "
+             "{name: iso, device: cdrom, source_file: /srv/medium.iso}]")  # fmt: skip
+    for host in ("hyper1", "hyper2"):
+        cloud3.sh(host, f"echo 'of {host}' > /srv/medium.iso")
     done = cloud3.run("virt.init", "m1", "1", "96", TINY, "host=hyper1", "wait=False", disks)
     assert done.code == 0, done.out
     cloud3.local("hyper1", "virt.pause", "m1")
     sums = cloud3.sh("hyper1", "cd /srv/salt-images; sha256sum m1_seed.iso m1_raw.raw")
 
+    cloud3.local("hyper1", "virt.set_autostart", "m1", "on")
+
     move(cloud3, "hyper2")
 
     assert where(cloud3) == {"hyper2": "paused"}
+    assert cloud3.sh("hyper2", "virsh -q list --all --autostart --name").split() == ["m1"]
+    assert [cloud3.sh(f"hyper{n}", "cat /srv/medium.iso").strip() for n in (1, 2)] == [
+        "of hyper1", "of hyper2"]  # fmt: skip
     assert cloud3.sh("hyper2", "cd /srv/salt-images; sha256sum m1_seed.iso m1_raw.raw") == sums
     assert "m1_" not in cloud3.sh("hyper1", "ls /srv/salt-images")
     cloud3.local("hyper2", "virt.resume", "m1")
@@ -142,10 +150,14 @@ def test_data_disks_and_seeds_follow_and_a_paused_vm_stays_paused(cloud3):
     move(cloud3, "hyper3")
 
     assert where(cloud3) == {"hyper3": "shut off"}
+    assert cloud3.sh("hyper3", "cat /srv/medium.iso").strip() == "of hyper2"
+    for host in cloud3.hosts:
+        cloud3.sh(host, "test $(hostname) = hyper3 || rm -f /srv/medium.iso")
     assert cloud3.sh("hyper3", "cd /srv/salt-images; sha256sum m1_seed.iso m1_raw.raw") == sums
     assert cloud3.local("hyper3", "virt.start", "m1") is True
     wait("the guest's counter", lambda: ticks(cloud3, "hyper3", "m1") > 2)
     assert cloud3.run("virt.purge", "m1").code == 0
+    cloud3.sh("hyper3", "rm /srv/medium.iso")
     assert [host for host in cloud3.hosts if "m1" in cloud3.sh(host, "ls /srv/salt-images")] == []
 
 
@@ -185,7 +197,7 @@ def test_what_cannot_move_is_refused_with_the_reason(cloud3, vm):
     refused(cloud3, "/etc/pki/qemu lacks client-key.pem; apply virt.keys", "hyper2")
     cloud3.sh("hyper1", "mv /tmp/k /etc/pki/qemu/client-key.pem")
     cloud3.sh("hyper1", "virsh -q snapshot-create-as m1 s")
-    refused(cloud3, "it has 1 snapshots, which libvirt does not move", "hyper2")
+    refused(cloud3, "it has snapshots, which libvirt does not move", "hyper2")
     cloud3.sh("hyper1", "virsh -q snapshot-delete m1 s")
 
 

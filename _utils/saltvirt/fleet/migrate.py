@@ -2,6 +2,8 @@
 
 import time
 
+from saltvirt import spec
+from saltvirt.config import HostSettings
 from saltvirt.errors import BadArgument, NoHostFits, VirtError
 from saltvirt.fleet import find, journal, minions
 from saltvirt.fleet.deploy import DeployError, act
@@ -100,6 +102,7 @@ def migrate(opts, settings, name, target, given, say, source=None):
     source
         The host that has it, if that is known.
     """
+    spec.move(HostSettings(), given)
     with journal.opened(opts, name) as entry:
         if entry.left and "to" in entry.left:
             _forget(opts, settings, entry.left["to"], name)
@@ -123,16 +126,20 @@ def _carried(opts, settings, name, way, about, given, say):
         if tag == "salt/virt/migrate" and event.get("id") == source and data.get("name") == name:
             say(str(data.get("stage")), **{k: v for k, v in data.items() if k != "stage"})
 
-    bases = _asked(opts, settings, host, "virt.migrate_prepare", {
+    made = _asked(opts, settings, host, "virt.migrate_prepare", {
         "about": about, "limit_s": _LIMIT_S})  # fmt: skip
-    if bases:
-        say("Sending", detail=f"{len(bases)} images to {host}")
+    if made["images"]:
+        say("Sending", detail=f"{len(made['images'])} images to {host}")
         _asked(opts, settings, source, "virt.migrate_push", {
-            "name": name, "target": host, "images": bases})  # fmt: skip
-        _asked(opts, settings, host, "virt.migrate_prepare", {"about": about, "images_sent": True})
-    kwarg = {**given, "vm_": name, "target": host, "prepared": True, "report": True}
+            "name": name, "target": host, "images": made["images"]})  # fmt: skip
+        made = _asked(opts, settings, host, "virt.migrate_prepare", {
+            "about": about, "images_sent": True})  # fmt: skip
+    kwarg = {**given, "vm_": name, "target": host, "present": made["present"], "report": True}
     limit_s = given.get("limit_s", _LIMIT_S) + _BESIDE_S
-    return _asked(opts, settings, source, "virt.migrate", kwarg, watch, limit_s)
+    figures = _asked(opts, settings, source, "virt.migrate", kwarg, watch, limit_s)
+    if about["autostart"]:
+        act(opts, settings, host, "virt.set_autostart", name, "on")
+    return figures
 
 
 def _forget(opts, settings, host, name):

@@ -105,14 +105,15 @@ def set_stay(conn, name, state):
     )
 
 
-def has_autostart(conn, name):
-    """Return whether the domain starts with the host."""
-    return bool(domain(conn, name).autostart())
+def autostarted(conn):
+    """Return the names of the domains that start with the host."""
+    return {dom.name() for dom in conn.listAllDomains(libvirt.VIR_CONNECT_LIST_DOMAINS_AUTOSTART)}
 
 
-def snapshot_count(conn, name):
-    """Return how many snapshots the domain has."""
-    return domain(conn, name).snapshotNum()
+def with_snapshots(conn):
+    """Return the names of the domains that have snapshots."""
+    flag = libvirt.VIR_CONNECT_LIST_DOMAINS_HAS_SNAPSHOT
+    return {dom.name() for dom in conn.listAllDomains(flag)}
 
 
 def xml(conn, name):

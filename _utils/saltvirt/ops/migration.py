@@ -60,12 +60,13 @@ def send_files(settings, target, files):
             migrate.push(other, here, there)
 
 
-def move(context, name, target, options, is_prepared):
+def move(context, name, target, options, present):
     """
     Move a VM; return its figures, or raise with the VM where it was.
 
-    is_prepared
-        The runner has made the target ready: files that libvirt does not move are sent too.
+    present
+        Files that the target has, of one that was made ready: the others that libvirt does not
+        move are sent. None if nobody made it ready.
     """
     settings = context.settings
     lock = Path(settings.state_dir) / "locks" / f"migrate-{name}.lock"
@@ -74,11 +75,11 @@ def move(context, name, target, options, is_prepared):
             raise NameTaken(f"VM {name!r} is being migrated by another job at this moment")
         with connect.opened(settings, readonly=False) as conn:
             about = moving.facts(conn, settings, name)[name]
-            _refuse(settings, about, options, is_prepared)
+            _refuse(settings, about, options, present is not None)
             own = purge.own_files(conn, settings, name, removables=False)
-            done = _moved(context, conn, about, target, options, is_prepared)
+            done = _moved(context, conn, about, target, options, present)
             if options.undefinesource and options.persistent:
-                _clear(name, own, about)
+                _clear(name, set(own) - {d["path"] for d in about["disks"] if d["how"] == "shared"})
             return done
 
 
@@ -94,11 +95,12 @@ def _refuse(settings, about, options, is_prepared):
         raise MigrationFailed(f"VM {about['name']!r} cannot be moved: {'; '.join(why)}")
 
 
-def _moved(context, conn, about, target, options, is_prepared):
+def _moved(context, conn, about, target, options, present):
     uri, address = uri_of(target)
     name, is_running = about["name"], about["state"] in ("running", "paused")
     copies = [disk["target"] for disk in about["disks"] if disk["how"] == "copy"]
-    pushed = [disk for disk in about["disks"] if disk["how"] == "push"] if is_prepared else []
+    pushed = [disk for disk in about["disks"] if disk["how"] == "push"
+              and present is not None and disk["path"] not in present]  # fmt: skip
     begin = time.monotonic()
     with migrate.target(uri) as other:
         sent = sum(_send(context, other, disk) for disk in pushed)
@@ -192,11 +194,9 @@ def _too_long(options, elapsed_s, idle_s, stats):
     return None
 
 
-def _clear(name, own, about):
-    """Remove what the VM had here, now that it is elsewhere."""
-    shared = {disk["path"] for disk in about["disks"] if disk["how"] == "shared"}
-    pushed = {disk["path"] for disk in about["disks"] if disk["how"] == "push"}
-    for path in {*own, *pushed} - shared:
+def _clear(name, own):
+    """Remove what only this VM had here, now that it is elsewhere; media may be others' too."""
+    for path in own:
         try:
             storage.remove(path)
         except OSError as exc:

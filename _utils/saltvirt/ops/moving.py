@@ -28,10 +28,11 @@ def facts(conn, settings, name=None):
     (libvirt mirrors it), ``push`` (sent as a file) or ``shared``; ``base`` is the digest of the
     cached image below an overlay, ``image`` what is known of that.
     """
-    return {row["name"]: _facts(conn, settings, row) for row in query.rows(conn, name)}
+    tags = {"snapshots": lifecycle.with_snapshots(conn), "autostart": lifecycle.autostarted(conn)}
+    return {row["name"]: _facts(settings, row, tags) for row in query.rows(conn, name)}
 
 
-def _facts(conn, settings, row):
+def _facts(settings, row, tags):
     name, root = row["name"], read.domain(row["xml"])
     is_running = row["state"] in ("running", "paused")
     disks = [_disk(settings, source, is_running) for source in read.disk_sources(root)]
@@ -51,9 +52,9 @@ def _facts(conn, settings, row):
         "machine": root.find("os/type").get("machine"),
         "emulator": root.findtext("devices/emulator"),
         **read.links(root),
-        "obstacles": [*_obstacles(conn, name, root), *_unreadable(disks)],
+        "obstacles": [*_obstacles(name in tags["snapshots"], root), *_unreadable(disks)],
         "files": [path for path in read.boot_files(root) if path],
-        "autostart": lifecycle.has_autostart(conn, name),
+        "autostart": name in tags["autostart"],
     }
 
 
@@ -77,11 +78,10 @@ def _disk(settings, source, is_running):
             "size_bytes": os.path.getsize(path)}  # fmt: skip
 
 
-def _obstacles(conn, name, root):
+def _obstacles(has_snapshots, root):
     """Yield why a VM cannot be moved to any host."""
-    count = lifecycle.snapshot_count(conn, name)
-    if count:
-        yield f"it has {count} snapshots, which libvirt does not move; remove them first"
+    if has_snapshots:
+        yield "it has snapshots, which libvirt does not move; remove them first"
     if root.find("devices/hostdev") is not None or root.find(
         "devices/interface[@type='hostdev']"
     ) is not None:
@@ -118,10 +118,15 @@ def _disk_reasons(settings, disk):
     if disk["how"] == "shared":
         if str(path).startswith("/") and not path.exists():
             yield f"the shared disk {path} is not there"
-    elif path.exists():
+    elif path.exists() and not _is_medium(disk):
         yield f"a file {path} is there already"
     elif not path.parent.is_dir() and path.parent != Path(settings.images):
         yield f"there is no folder {path.parent} there"
+
+
+def _is_medium(disk):
+    """Return whether a disk is a cdrom or floppy image, which hosts may well have in common."""
+    return disk["device"] in ("cdrom", "floppy")
 
 
 def prepare(context, conn, about, limit_s):
@@ -131,8 +136,9 @@ def prepare(context, conn, about, limit_s):
     limit_s
         For how long they are kept if the VM does not come.
 
-    Returns ``{digest: path}`` of the images that this host does not have and cannot get: the other
-    host sends them there, then :func:`resume` goes on.
+    Returns ``{"images": {digest: path}, "present": [path]}``: images that this host does not have
+    and cannot get, so that the other host sends them there and :func:`resume` goes on; and media
+    that are here already.
     """
     settings, wanted = context.settings, moves.need(about)
     purge.clean_unfinished(conn, settings)
@@ -149,18 +155,22 @@ def prepare(context, conn, about, limit_s):
             missing = _bases(context, about, claim, steps)
             made = [] if missing else _files(settings, about, claim, steps)
             _open(conn, wanted.name, [*missing.values(), *made])
-    return missing
+    return {"images": missing, "present": _present(about)}
+
+
+def _present(about):
+    return [d["path"] for d in about["disks"] if _is_medium(d) and Path(d["path"]).exists()]
 
 
 def resume(context, conn, about):
     """Go on with :func:`prepare` when the missing images have come; each is checked first."""
-    settings, name = context.settings, about["name"]
+    settings, name, present = context.settings, about["name"], _present(about)
     with (undo.on_sigterm(), undo.on_failure() as steps,
           claims.reopened(settings, name) as claim):  # fmt: skip
         for digest in {d["base"] for d in about["disks"] if d["base"]}:
             cache.admit_incoming(settings, digest)
         _open(conn, name, _files(settings, about, claim, steps))
-    return {}
+    return {"images": {}, "present": present}
 
 
 def _open(conn, name, paths):
@@ -198,9 +208,9 @@ def _placeholder(path, size):
 def _files(settings, about, claim, steps):
     made = []
     for disk in about["disks"]:
-        if disk["how"] == "shared":
-            continue
         path = Path(disk["path"])
+        if disk["how"] == "shared" or (_is_medium(disk) and path.exists()):
+            continue
         path.parent.mkdir(mode=0o711, parents=True, exist_ok=True)
         claim.will_make(path)
         steps.then(storage.remove, path)
