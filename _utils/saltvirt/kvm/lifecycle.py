@@ -3,7 +3,7 @@
 import os
 
 from saltvirt import arguments
-from saltvirt.errors import LibvirtRefused
+from saltvirt.errors import LibvirtRefused, NoSuchVm
 from saltvirt.kvm.connect import domain, is_gone, libvirt
 from saltvirt.xml import METADATA_NS, read, to_text
 
@@ -103,6 +103,22 @@ def set_stay(conn, name, state):
     dom.setMetadata(
         libvirt.VIR_DOMAIN_METADATA_ELEMENT, to_text(root), "saltvirt", METADATA_NS, flags
     )
+
+
+def is_arriving(conn, name):
+    """Return whether the domain is only the far end of a migration that is not over."""
+    try:
+        dom = domain(conn, name)
+        state, reason = dom.state()
+        is_kept = dom.isPersistent()
+    except NoSuchVm:
+        return False
+    except libvirt.libvirtError as exc:
+        if is_gone(exc):
+            return False
+        raise
+    waits = (libvirt.VIR_DOMAIN_PAUSED_MIGRATION, libvirt.VIR_DOMAIN_PAUSED_STARTING_UP)
+    return not is_kept and state == libvirt.VIR_DOMAIN_PAUSED and reason in waits
 
 
 def autostarted(conn):

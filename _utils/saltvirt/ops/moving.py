@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 
 from saltvirt import undo
-from saltvirt.errors import ClaimRefused, StorageError
+from saltvirt.errors import ClaimRefused, StorageError, VirtError
 from saltvirt.files import private
 from saltvirt.image import cache, tool
 from saltvirt.kvm import host, lifecycle, pools, query
@@ -15,6 +15,7 @@ from saltvirt.placement import fit, moves
 from saltvirt.xml import read
 
 _POOL = "salt-virt-incoming"
+_ARRIVAL_S = 8
 
 
 def facts(conn, settings, name=None):
@@ -140,7 +141,7 @@ def prepare(context, conn, about, limit_s):
     and cannot get, so that the other host sends them there and :func:`resume` goes on; and media
     that are here already.
     """
-    settings, wanted = context.settings, moves.need(about)
+    settings, wanted, present = context.settings, moves.need(about), _present(about)
     purge.clean_unfinished(conn, settings)
 
     def refuse():
@@ -155,7 +156,7 @@ def prepare(context, conn, about, limit_s):
             missing = _bases(context, about, claim, steps)
             made = [] if missing else _files(settings, about, claim, steps)
             _open(conn, wanted.name, [*missing.values(), *made])
-    return {"images": missing, "present": _present(about)}
+    return {"images": missing, "present": present}
 
 
 def _present(about):
@@ -227,6 +228,12 @@ def _files(settings, about, claim, steps):
 
 def forget(conn, settings, name):
     """Give up what :func:`prepare` made, unless the VM has come; return whether it has."""
+    deadline = time.monotonic() + _ARRIVAL_S
+    while lifecycle.is_arriving(conn, name):
+        if time.monotonic() > deadline:
+            raise VirtError(f"VM {name!r} is still arriving here; end that first, with "
+                            "virt.migrate_cancel on the host that sends it")  # fmt: skip
+        time.sleep(0.2)
     pools.make_unreachable(conn, f"{_POOL}-{name}-")
     with claims.gate(settings):
         claim = claims.expected(settings, name)
