@@ -70,6 +70,7 @@ def move(cloud, *words):
     return done.data
 
 
+@pytest.mark.both_salts
 def test_a_running_vm_moves_and_goes_on_counting(cloud3, vm):
     before = ticks(cloud3, "hyper1", vm)
 
@@ -262,6 +263,7 @@ def test_a_target_whose_libvirtd_dies_costs_nothing(cloud3, vm):
     move(cloud3, "hyper2")
 
 
+@pytest.mark.both_salts
 def test_a_runner_that_is_interrupted_takes_everything_back(cloud3, vm):
     job = slow(cloud3)
     pattern = f"^{cloud3.lab.venv}.*salt-run.*virt.migrate m1"

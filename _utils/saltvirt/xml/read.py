@@ -122,9 +122,17 @@ def after(root):
 
 
 def metadata(text):
-    """Return the element with this project's notes, an empty one if the VM has none."""
+    """
+    Return the element with this project's notes, an empty one if the VM has none.
+
+    Its names are without their namespace, which libvirt's virDomainSetMetadata adds itself.
+    """
     element = parse(text).find(f"metadata/{{{METADATA_NS}}}vm")
-    return tag(f"{{{METADATA_NS}}}vm") if element is None else element
+    if element is None:
+        return tag("vm")
+    for one in element.iter():
+        one.tag = one.tag.rpartition("}")[2]
+    return element
 
 
 def ours(root):
