@@ -7,9 +7,7 @@ demo:      ## a cloud of 3 hypervisors on this machine: deploy, show, remove
 
 test:      ## the whole test suite, fast tests first
 	tests/env pytest tests/unit tests/faces
-	tests/env pytest tests/loading
-	SALTVIRT_LAB_SALT=3008 tests/env pytest tests/cloud
-	SALTVIRT_LAB_SALT=3006 tests/env pytest tests/cloud -m both_salts
+	tests/together
 
 unit:      ## no root, no daemon; under a minute
 	tests/env pytest tests/unit tests/faces

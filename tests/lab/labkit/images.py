@@ -47,11 +47,12 @@ def _debian_root():
     script = SCRIPTS / "debian-root.sh"
     digest = hashlib.sha256(script.read_bytes()).hexdigest()[:16]
     tar = CACHE / f"debian-root-{digest}.tar"
-    if not tar.exists():
-        say("bootstrapping Debian 12 (about a minute)")
-        part = tar.with_suffix(".part.tar")
-        _in_own_mounts([script, part])
-        part.rename(tar)
+    with locked("debian-root"):
+        if not tar.exists():
+            say("bootstrapping Debian 12 (about a minute)")
+            part = tar.with_suffix(".part.tar")
+            _in_own_mounts([script, part])
+            part.rename(tar)
     return tar
 
 
