@@ -6,7 +6,7 @@ States of a hypervisor.
 
 import functools
 
-from saltvirt import compat
+from saltvirt import compat, outcome
 from saltvirt.errors import VirtError
 from saltvirt.ops import keys
 
@@ -54,7 +54,6 @@ def keys_(
         libvirt_keys:
           virt.keys
     """
-    ret = {"name": name, "changes": {}, "result": False, "comment": ""}
     # ``state`` cannot be told from the name of this state module, which Salt passes under it.
     subject = (country, locality, organization, expiration_days)
     try:
@@ -65,10 +64,10 @@ def keys_(
             host=__opts__["id"],
             ask=functools.partial(compat.certificates_pillar, __opts__),
         )
-        ret["changes"], comment = work.plan() if __opts__["test"] else work.run(__salt__)
+        changes, comment = work.plan() if __opts__["test"] else work.run(__salt__)
     except VirtError as error:
-        return {**ret, "comment": str(error)}
+        return outcome.failed(name, error)
     if any(value is not None for value in subject):
         comment += "; subject and life are set on the master (virt:pki), not here"
-    result = None if __opts__["test"] and ret["changes"] else True
-    return {**ret, "result": result, "comment": comment}
+    return outcome.of(name, changes, is_test=__opts__["test"], would=comment, done=comment,
+                      idle=comment)  # fmt: skip

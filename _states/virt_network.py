@@ -6,7 +6,7 @@ States of a hypervisor's own network: its bridges, and who may reach its libvirt
 
 import functools
 
-from saltvirt import arguments, compat
+from saltvirt import arguments, compat, outcome
 from saltvirt.errors import BadArgument, VirtError
 from saltvirt.net import firewall, plan
 from saltvirt.ops import bridge, keys
@@ -100,17 +100,20 @@ def bridge_present(
             - ports: [eth0]
     """
     given = {k: v for k, v in locals().items() if k not in ("name", "ports")}
-    ret = {"name": name, "changes": {}, "result": False, "comment": ""}
     try:
         request = _request(name, ports, given)
         work = bridge.Work(functions=__salt__, opts=__opts__, request=request)
-        ret["changes"] = work.plan() if __opts__["test"] else work.run()
+        changes = work.plan() if __opts__["test"] else work.run()
     except VirtError as error:
-        return {**ret, "comment": str(error)}
-    done = "would be made" if __opts__["test"] else "is there, and the master was reached over it"
-    comment = f"bridge {name} {done}" if ret["changes"] else f"bridge {name} is in order"
-    result = None if __opts__["test"] and ret["changes"] else True
-    return {**ret, "result": result, "comment": comment}
+        return outcome.failed(name, error)
+    return outcome.of(
+        name,
+        changes,
+        is_test=__opts__["test"],
+        would=f"bridge {name} would be made",
+        done=f"bridge {name} is there, and the master was reached over it",
+        idle=f"bridge {name} is in order",
+    )
 
 
 def bridge_absent(name, persist="auto", confirm_timeout=30):
@@ -127,9 +130,8 @@ def bridge_absent(name, persist="auto", confirm_timeout=30):
         br0:
           virt.bridge_absent
     """
-    ret = {"name": name, "changes": {}, "result": False, "comment": ""}
     try:
-        ret["changes"] = bridge.remove(
+        changes = bridge.remove(
             __salt__,
             __opts__,
             arguments.link_name("name", name),
@@ -138,11 +140,15 @@ def bridge_absent(name, persist="auto", confirm_timeout=30):
             is_test=__opts__["test"],
         )
     except VirtError as error:
-        return {**ret, "comment": str(error)}
-    done = "would be removed" if __opts__["test"] else "is removed"
-    comment = f"bridge {name} {done}" if ret["changes"] else f"there is no bridge {name}"
-    result = None if __opts__["test"] and ret["changes"] else True
-    return {**ret, "result": result, "comment": comment}
+        return outcome.failed(name, error)
+    return outcome.of(
+        name,
+        changes,
+        is_test=__opts__["test"],
+        would=f"bridge {name} would be removed",
+        done=f"bridge {name} is removed",
+        idle=f"there is no bridge {name}",
+    )
 
 
 def firewall_present(name, ports, backend="nftables", peers=()):
@@ -167,20 +173,24 @@ def firewall_present(name, ports, backend="nftables", peers=()):
           virt.firewall_present:
             - ports: [16514, 49152-49215]
     """
-    ret = {"name": name, "changes": {}, "result": False, "comment": ""}
     try:
         ask = functools.partial(compat.certificates_pillar, __opts__)
-        wanted = [*peers, *keys.peers(ask)]
-        work = firewall.of(backend, __salt__, name, ports, wanted)
-        ret["changes"] = work.plan()
-        if ret["changes"] and not __opts__["test"]:
+        work = firewall.of(backend, __salt__, name, ports, [*peers, *keys.peers(ask)])
+        changes = work.plan()
+        if changes and not __opts__["test"]:
             work.apply()
     except VirtError as error:
-        return {**ret, "changes": {}, "comment": str(error)}
-    done = "would be set" if __opts__["test"] else "are set"
-    ret["comment"] = f"rules {done}" if ret["changes"] else "the rules are in order"
-    ret["result"] = None if __opts__["test"] and ret["changes"] else True
-    return {**ret, "warnings": work.warnings()} if work.warnings() else ret
+        return outcome.failed(name, error)
+    ret = outcome.of(
+        name,
+        changes,
+        is_test=__opts__["test"],
+        would="rules would be set",
+        done="rules are set",
+        idle="the rules are in order",
+    )
+    warnings = work.warnings()
+    return {**ret, "warnings": warnings} if warnings else ret
 
 
 def firewall_absent(name, ports=(16514,), backend="nftables"):
@@ -195,13 +205,13 @@ def firewall_absent(name, ports=(16514,), backend="nftables"):
         salt_virt:
           virt.firewall_absent
     """
-    ret = {"name": name, "changes": {}, "result": False, "comment": ""}
     try:
         work = firewall.of(backend, __salt__, name, ports, [])
         if __opts__["test"]:
-            return {**ret, "result": None, "comment": "rules would be removed if there are any"}
-        ret["changes"] = work.remove()
+            comment = "rules would be removed if there are any"
+            return {"name": name, "changes": {}, "result": None, "comment": comment}
+        changes = work.remove()
     except VirtError as error:
-        return {**ret, "comment": str(error)}
-    comment = "rules are removed" if ret["changes"] else "there are none"
-    return {**ret, "result": True, "comment": comment}
+        return outcome.failed(name, error)
+    return outcome.of(name, changes, is_test=False, would="", done="rules are removed",
+                      idle="there are none")  # fmt: skip

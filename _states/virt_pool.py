@@ -4,7 +4,7 @@ States of a hypervisor's storage pools.
 .. versionadded:: 1.0.0
 """
 
-from saltvirt import config
+from saltvirt import config, outcome
 from saltvirt.errors import VirtError
 from saltvirt.kvm import connect, pools
 
@@ -41,17 +41,20 @@ def pool_running(name, ptype="dir", target=None, source=None, autostart=True, **
           virt.pool_running:
             - target: /var/lib/libvirt/images
     """
-    ret = {"name": name, "changes": {}, "result": False, "comment": ""}
     try:
         xml = pools.build_xml(name, ptype, target, source or {})
         settings = config.for_call("virt.pool_running", kwargs, __opts__, __pillar__, __grains__)
         with connect.opened(settings, readonly=False) as conn:
-            ret["changes"] = pools.plan(conn, name, ptype, target, autostart=autostart)
-            if ret["changes"] and not __opts__["test"]:
-                pools.apply(conn, name, xml, ret["changes"])
+            changes = pools.plan(conn, name, ptype, target, autostart=autostart)
+            if changes and not __opts__["test"]:
+                pools.apply(conn, name, xml, changes)
     except VirtError as error:
-        return {**ret, "changes": {}, "comment": str(error)}
-    done = "would be set up" if __opts__["test"] else "is set up"
-    comment = f"pool {name} {done}" if ret["changes"] else f"pool {name} is in order"
-    result = None if __opts__["test"] and ret["changes"] else True
-    return {**ret, "result": result, "comment": comment}
+        return outcome.failed(name, error)
+    return outcome.of(
+        name,
+        changes,
+        is_test=__opts__["test"],
+        would=f"pool {name} would be set up",
+        done=f"pool {name} is set up",
+        idle=f"pool {name} is in order",
+    )

@@ -152,6 +152,13 @@ class Cloud:
         for pid in (line.split()[0] for line in listed.splitlines()):
             self.sh(name, f"kill -9 {pid} 2>/dev/null || true")
 
+    def interrupt(self, words, signal="INT"):
+        """Send a signal to the salt-run that was begun with these words."""
+        pattern = f"^{self.lab.venv}.*salt-run.*{words}"
+        found = subprocess.run(["pgrep", "-f", pattern], capture_output=True, text=True, check=True)
+        for pid in found.stdout.split():
+            subprocess.run(["kill", f"-{signal}", pid], check=False)
+
     def ready(self, hosts=None):
         """Wait until these hosts' minions answer."""
         saltd.wait_until_ready(self.lab, self.pids, hosts or self.hosts)

@@ -225,10 +225,7 @@ def test_a_master_killed_in_the_middle_ends_the_command_and_leaves_no_key(clean)
 
 def test_an_interrupted_command_takes_everything_back(clean):
     running = begin_slow(clean)
-    pattern = f"^{clean.lab.venv}.*salt-run.*virt.init t1"
-    runner = subprocess.run(["pgrep", "-f", pattern], capture_output=True, text=True, check=True)
-    for pid in runner.stdout.split():
-        subprocess.run(["kill", "-INT", pid], check=False)
+    clean.interrupt("virt.init t1")
     done = clean.end(running)
 
     refused(done, "interrupted; what was begun is taken back")
@@ -241,10 +238,7 @@ def test_an_interrupted_command_takes_everything_back(clean):
 def test_a_runner_that_is_killed_does_not_cost_its_vm_the_key(clean):
     running = clean.begin("virt.init", "t1", "1", "96", TINY, "host=hyper1")
     wait("a VM", lambda: "t1" in clean.sh("hyper1", "virsh -q list --name").split())
-    pattern = f"^{clean.lab.venv}.*salt-run.*virt.init t1"
-    runner = subprocess.run(["pgrep", "-f", pattern], capture_output=True, text=True, check=True)
-    for pid in runner.stdout.split():
-        subprocess.run(["kill", "-KILL", pid], check=False)
+    clean.interrupt("virt.init t1", "KILL")
     clean.end(running)
 
     refused(clean.run("virt.init", "t1", "1", "96", TINY), "is on hyper1 already (running)")

@@ -266,10 +266,7 @@ def test_a_target_whose_libvirtd_dies_costs_nothing(cloud3, vm):
 @pytest.mark.both_salts
 def test_a_runner_that_is_interrupted_takes_everything_back(cloud3, vm):
     job = slow(cloud3)
-    pattern = f"^{cloud3.lab.venv}.*salt-run.*virt.migrate m1"
-    runner = subprocess.run(["pgrep", "-f", pattern], capture_output=True, text=True, check=True)
-    for pid in runner.stdout.split():
-        subprocess.run(["kill", "-INT", pid], check=False)
+    cloud3.interrupt("virt.migrate m1")
     done = cloud3.end(job)
     assert done.code == 1 and "interrupted; what was begun is taken back" in done.error
 
