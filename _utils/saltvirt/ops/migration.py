@@ -114,7 +114,8 @@ def _moved(context, conn, about, target, options, present):
         "total_ms": int(1000 * (time.monotonic() - begin)),
         "downtime_ms": figures.get("downtime_ms", 0) if is_running else 0,
         "memory_bytes": figures.get("memory_bytes", 0),
-        "disk_bytes": figures.get("disk_bytes", 0) + sent,
+        # The far end, which is asked when all is over, knows of the memory only.
+        "disk_bytes": last.get("disk_bytes", 0) + sent,
     }
 
 
@@ -129,7 +130,7 @@ def _watch(context, job, name, options):
     job.begin(options.max_downtime)
     pace = _Pace(context.say, options)
     try:
-        while not job.is_over(0.5):
+        while not job.is_over(0.1):
             pace.take(job.stats())
             if options.postcopy_after and pace.wants_postcopy():
                 job.go_postcopy()
