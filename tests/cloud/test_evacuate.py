@@ -3,6 +3,7 @@
 import pytest
 from cloudkit import TINY, how_to, wait
 
+pytestmark = pytest.mark.second
 NAMES = ["e1", "e2", "e3", "e4"]
 
 

@@ -9,6 +9,7 @@ import pytest
 from cloudkit import TINY, ticks, wait
 from labkit import node
 
+pytestmark = pytest.mark.second
 TAP = """import select, socket, sys
 raw = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.ntohs(3))
 raw.bind(("hyper1", 0))
