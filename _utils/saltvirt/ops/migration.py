@@ -1,6 +1,5 @@
 """Move a VM from this host to another; it ends up on exactly one of them."""
 
-import logging
 import time
 from pathlib import Path
 
@@ -10,7 +9,6 @@ from saltvirt.kvm import connect, migrate
 from saltvirt.kvm.migrate import MigrationFailed
 from saltvirt.ops import moving, purge, storage
 
-log = logging.getLogger(__name__)
 _TLS_FILES = ("ca-cert.pem", "client-cert.pem", "client-key.pem")
 _QEMU_PKI = Path("/etc/pki/qemu")
 

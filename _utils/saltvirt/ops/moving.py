@@ -51,7 +51,6 @@ def _facts(settings, row, tags):
         "domain_type": root.get("type"),
         "arch": root.find("os/type").get("arch"),
         "machine": root.find("os/type").get("machine"),
-        "emulator": root.findtext("devices/emulator"),
         **read.links(root),
         "obstacles": [*_obstacles(name in tags["snapshots"], root), *_unreadable(disks)],
         "files": [path for path in read.boot_files(root) if path],
