@@ -1,5 +1,6 @@
 """The CA as its operator sees it: what was issued, renew, revoke, back up."""
 
+import time
 from datetime import datetime
 from pathlib import Path
 
@@ -9,6 +10,9 @@ from saltvirt.fleet import find, minions
 from saltvirt.pki import backup, ca, store
 
 _APPLY_S = 120
+_AGAIN_S = 2
+# What Salt answers while other states are applied on the host.
+_BUSY = "is running as PID"
 
 
 class PkiRefused(VirtError):
@@ -42,22 +46,39 @@ def _state(row, end, now, revoked, newest):
 
 
 def apply_keys(opts, hosts, *, renew=False):
-    """Have hosts apply ``virt.keys``; return ``{host: comment}``, raise if one could not."""
+    """
+    Have hosts apply ``virt.keys``; return ``{host: comment}``, raise if one could not.
+
+    A host that is applying other states is asked again until it has ended, for 120 s.
+    """
     kwarg = {"name": "virt_pki", "renew": renew}
-    replies = minions.ask(opts, hosts, "state.single", ["virt.keys"], kwarg, timeout_s=_APPLY_S)
-    out, failed = {}, []
-    for host, reply in sorted(replies.items()):
-        if reply.missing:
-            failed.append(f"{host} does not answer")
-            continue
-        states = list(reply.value.values()) if isinstance(reply.value, dict) else []
-        if states and states[0].get("result"):
-            out[host] = states[0]["comment"]
-        else:
-            failed.append(f"{host}: {states[0]['comment'] if states else reply.error}")
+    out, failed, due, end = {}, {}, list(hosts), time.monotonic() + _APPLY_S
+    while due:
+        replies = minions.ask(opts, due, "state.single", ["virt.keys"], kwarg, timeout_s=_APPLY_S)
+        for host, reply in replies.items():
+            comment, error = _outcome(reply)
+            if error:
+                failed[host] = error
+            else:
+                out[host] = comment
+                failed.pop(host, None)
+        due = [host for host in due if _BUSY in failed.get(host, "")]
+        if time.monotonic() > end:
+            break
+        time.sleep(_AGAIN_S if due else 0)
     if failed:
-        raise MasterError("; ".join(failed))
-    return out
+        raise MasterError("; ".join(f"{host}: {why}" for host, why in sorted(failed.items())))
+    return dict(sorted(out.items()))
+
+
+def _outcome(reply):
+    """Return what the state said, and why it failed."""
+    if reply.missing:
+        return None, "it does not answer"
+    if not isinstance(reply.value, dict):
+        return None, reply.error or "it gave no answer that can be read"
+    state = next(iter(reply.value.values()))
+    return (state["comment"], None) if state["result"] else (None, state["comment"])
 
 
 def rotate(opts, settings, now, say):

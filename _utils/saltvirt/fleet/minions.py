@@ -54,7 +54,9 @@ def _reply(data):
     value, code = data.get("return"), data.get("retcode", 0)
     if code == 0 and data.get("success", True):
         return Reply(minion=data["id"], value=value)
-    error = value if isinstance(value, str) else None
+    # state.apply says in a list of lines why it did nothing.
+    lines = [value] if isinstance(value, str) else value if isinstance(value, list) else []
+    error = "\n".join(line for line in lines if isinstance(line, str))
     return Reply(minion=data["id"], value=value, error=_short(error or f"exit code {code}"))
 
 

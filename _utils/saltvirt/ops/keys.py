@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from saltvirt.errors import VirtError
-from saltvirt.ops import certificates
+from saltvirt.ops import certificates, reload
 from saltvirt.pki import store
 
 # The daemons that listen for TLS, by the socket that says they run (https://libvirt.org/daemons.html).
@@ -104,9 +104,7 @@ class Work:
 
     @staticmethod
     def _read_by(daemon, functions):
-        argv = ["virt-admin", "-c", f"{daemon}:///system", "server-update-tls", daemon]
-        done = functions["cmd.run_all"](argv, python_shell=False, ignore_retcode=True)
-        if done["retcode"] == 0:
+        why = reload.Admin(daemon, functions["cmd.run_all"]).read_tls_files()
+        if why is None:
             return f"{daemon} uses them"
-        why = (done["stderr"] or done["stdout"]).strip().splitlines() or ["no answer"]
-        return f"{daemon} has not read them ({why[-1]}); it will at its next start"
+        return f"{daemon} has not read them ({why}); it will at its next start"
