@@ -13,6 +13,10 @@ class DeployError(VirtError):
     """A host could not build the VM; the message is the host's own, with its name."""
 
 
+class HostSilent(DeployError):
+    """A host does not answer; what it was asked to do may go on."""
+
+
 def plan(opts, settings, need, *, host=None, where=None, say):
     """
     Return the verdict on every hypervisor, the best first, and the hosts that gave no answer.
@@ -130,11 +134,10 @@ def _build(opts, settings, need, verdicts, call, pair, say, moved):
             )
         if reply.ok:
             return verdict.host
-        error = reply.value if isinstance(reply.value, dict) else {"error": reply.error}
-        if error.get("kind") != _REFUSED:
-            raise DeployError(f"{verdict.host}: {error['error']}")
-        refused[verdict.host] = error["error"]
-        say("Placing", detail=f"{verdict.host} refused: {error['error']}")
+        if not isinstance(reply.value, dict) or reply.value.get("kind") != _REFUSED:
+            raise DeployError(f"{verdict.host}: {reply.error}")
+        refused[verdict.host] = reply.error
+        say("Placing", detail=f"{verdict.host} refused: {reply.error}")
     late = [Verdict(host=v.host, reasons=(refused[v.host],)) if v.host in refused else v
             for v in verdicts]  # fmt: skip
     raise _none_fits(need, late)
@@ -188,14 +191,14 @@ def purge(opts, settings, name, delete_key):
     return {host: {name: "purged"}}
 
 
-def act(opts, settings, host, fun, *args):
+def act(opts, settings, host, fun, *args, kwarg=None, watch=None, limit_s=None):
     """Have a host do something, with a VM mostly, or raise with the host's own words."""
     reply = minions.order(
-        opts, host, fun, list(args), None,
-        timeout_s=settings.timeout_s, limit_s=settings.deploy_timeout_s, watch=None,
+        opts, host, fun, list(args), kwarg, timeout_s=settings.timeout_s,
+        limit_s=limit_s or settings.deploy_timeout_s, watch=watch,
     )  # fmt: skip
     if reply.missing:
-        raise DeployError(f"{host} does not answer; see: salt {host} test.ping")
+        raise HostSilent(f"{host} does not answer; see: salt {host} test.ping")
     if not reply.ok:
         raise DeployError(f"{host}: {reply.error}")
     return reply.value

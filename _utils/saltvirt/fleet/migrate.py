@@ -6,7 +6,7 @@ from saltvirt import spec
 from saltvirt.config import HostSettings
 from saltvirt.errors import BadArgument, NoHostFits, VirtError
 from saltvirt.fleet import find, journal, minions
-from saltvirt.fleet.deploy import DeployError, act
+from saltvirt.fleet.deploy import HostSilent, act
 from saltvirt.model import Verdict
 from saltvirt.placement import choose, moves
 
@@ -53,8 +53,8 @@ def chosen(opts, settings, source, about, verdicts):
     for verdict in verdicts:
         if not verdict.fits:
             continue
-        why = _asked(opts, settings, verdict.host, "virt.migrate_check", {
-            "about": about, "source": source})  # fmt: skip
+        why = act(opts, settings, verdict.host, "virt.migrate_check",
+                  kwarg={"about": about, "source": source})  # fmt: skip
         if not why:
             return verdict.host
         late[verdict.host] = Verdict(host=verdict.host, reasons=tuple(why))
@@ -62,19 +62,6 @@ def chosen(opts, settings, source, about, verdicts):
     error = NoHostFits(moves.need(about), {v.host: "; ".join(v.reasons) for v in judged})
     error.table = {"hosts": {v.host: v.to_dict() for v in judged}}
     raise error
-
-
-def _asked(opts, settings, host, fun, kwarg, watch=None, limit_s=None):
-    """Have a host do something with keywords, or raise with the host's own words."""
-    reply = minions.order(opts, host, fun, [], kwarg, timeout_s=settings.timeout_s,
-                          limit_s=limit_s or settings.deploy_timeout_s,
-                          watch=watch)  # fmt: skip
-    if reply.missing:
-        raise DeployError(f"{host} does not answer; see: salt {host} test.ping")
-    if not reply.ok:
-        error = reply.value["error"] if isinstance(reply.value, dict) else reply.error
-        raise MoveFailed(f"{host}: {error}")
-    return reply.value
 
 
 def dry_run(opts, settings, name, target, say):
@@ -105,16 +92,23 @@ def migrate(opts, settings, name, target, given, say, source=None):
     spec.move(HostSettings(), given)
     with journal.opened(opts, name) as entry:
         if entry.left and "to" in entry.left:
-            _forget(opts, settings, entry.left["to"], name)
+            for left in (entry.left["to"], entry.left["host"]):
+                _forget(opts, settings, left, name)
         source, about, verdicts = plan(opts, settings, name, target, source, say=say)
         host = chosen(opts, settings, source, about, verdicts)
         say("Placing", detail=f"from {source} to {host}")
         entry.note({"name": name, "host": source, "to": host})
+        is_heard = True
         try:
             figures = _carried(opts, settings, name, (source, host), about, given, say)
+        except HostSilent as error:
+            is_heard = False
+            raise MoveFailed(f"VM {name!r} was to move from {source} to {host}, but {error}; if "
+                             "libvirt had begun, it goes on by itself: run this again when both "
+                             "answer") from error  # fmt: skip
         finally:
             # What the target has made ready is given up; else the next run of this name does it.
-            entry.is_settled = _forget(opts, settings, host, name)
+            entry.is_settled = _forget(opts, settings, host, name) and is_heard
     return {"name": name, "from": source, "to": host, **figures}
 
 
@@ -126,17 +120,18 @@ def _carried(opts, settings, name, way, about, given, say):
         if tag == "salt/virt/migrate" and event.get("id") == source and data.get("name") == name:
             say(str(data.get("stage")), **{k: v for k, v in data.items() if k != "stage"})
 
-    made = _asked(opts, settings, host, "virt.migrate_prepare", {
-        "about": about, "limit_s": _LIMIT_S})  # fmt: skip
+    made = act(opts, settings, host, "virt.migrate_prepare",
+               kwarg={"about": about, "limit_s": _LIMIT_S})  # fmt: skip
     if made["images"]:
         say("Sending", detail=f"{len(made['images'])} images to {host}")
-        _asked(opts, settings, source, "virt.migrate_push", {
-            "name": name, "target": host, "images": made["images"]})  # fmt: skip
-        made = _asked(opts, settings, host, "virt.migrate_prepare", {
-            "about": about, "images_sent": True})  # fmt: skip
+        act(opts, settings, source, "virt.migrate_push",
+            kwarg={"name": name, "target": host, "images": made["images"]})  # fmt: skip
+        made = act(opts, settings, host, "virt.migrate_prepare",
+                   kwarg={"about": about, "images_sent": True})  # fmt: skip
     kwarg = {**given, "vm_": name, "target": host, "present": made["present"], "report": True}
     limit_s = given.get("limit_s", _LIMIT_S) + _BESIDE_S
-    figures = _asked(opts, settings, source, "virt.migrate", kwarg, watch, limit_s)
+    figures = act(opts, settings, source, "virt.migrate", kwarg=kwarg, watch=watch,
+                  limit_s=limit_s)  # fmt: skip
     if about["autostart"]:
         act(opts, settings, host, "virt.set_autostart", name, "on")
     return figures

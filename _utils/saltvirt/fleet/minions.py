@@ -54,10 +54,15 @@ def _reply(data):
     value, code = data.get("return"), data.get("retcode", 0)
     if code == 0 and data.get("success", True):
         return Reply(minion=data["id"], value=value)
-    # state.apply says in a list of lines why it did nothing.
-    lines = [value] if isinstance(value, str) else value if isinstance(value, list) else []
-    error = "\n".join(line for line in lines if isinstance(line, str))
-    return Reply(minion=data["id"], value=value, error=_short(error or f"exit code {code}"))
+    return Reply(minion=data["id"], value=value, error=_short(_said(value) or f"exit code {code}"))
+
+
+def _said(value):
+    """Return what a minion said went wrong: our functions in a dict, Salt's states in a list."""
+    if isinstance(value, dict):
+        value = value.get("error")
+    lines = value if isinstance(value, list) else [value]
+    return "\n".join(line for line in lines if isinstance(line, str))
 
 
 def _short(error):

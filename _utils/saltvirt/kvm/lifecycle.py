@@ -137,6 +137,12 @@ def xml(conn, name):
     return domain(conn, name).XMLDesc(0)
 
 
+def has_arrived(conn, uuid):
+    """Return whether a domain is here, and not only the far end of a migration."""
+    names = [dom.name() for dom in conn.listAllDomains() if dom.UUIDString() == uuid]
+    return any(not is_arriving(conn, name) for name in names)
+
+
 def disks_in_use(conn, but=None):
     """
     Return the paths of every disk, and what it is backed by, of all domains but one.

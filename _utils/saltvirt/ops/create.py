@@ -8,7 +8,7 @@ from saltvirt import nics, spec, undo
 from saltvirt.errors import BadArgument, ClaimRefused, NameTaken, StorageError
 from saltvirt.image import cache, clone, gate
 from saltvirt.kvm import connect, host, lifecycle
-from saltvirt.ops import claims, inspect, purge, seeding, storage
+from saltvirt.ops import claims, departures, inspect, purge, seeding, storage
 from saltvirt.placement import fit
 from saltvirt.units import MIB
 from saltvirt.xml import domain
@@ -23,6 +23,7 @@ def create(context, deployment):
     with undo.on_sigterm(), connect.opened(settings, readonly=False) as conn:
         vm, devices = _decide(conn, settings, deployment.vm)
         need = spec.need(vm)
+        departures.settle(conn, settings)
         purge.clean_unfinished(conn, settings)
 
         def check():

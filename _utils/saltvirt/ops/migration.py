@@ -3,11 +3,10 @@
 import time
 from pathlib import Path
 
-from saltvirt import locks, undo
-from saltvirt.errors import NameTaken, StorageError
+from saltvirt import undo
 from saltvirt.kvm import connect, migrate
 from saltvirt.kvm.migrate import MigrationFailed
-from saltvirt.ops import moving, purge, storage
+from saltvirt.ops import departures, moving, purge
 
 _TLS_FILES = ("ca-cert.pem", "client-cert.pem", "client-key.pem")
 _QEMU_PKI = Path("/etc/pki/qemu")
@@ -67,18 +66,19 @@ def move(context, name, target, options, present):
         move are sent. None if nobody made it ready.
     """
     settings = context.settings
-    lock = Path(settings.state_dir) / "locks" / f"migrate-{name}.lock"
-    with undo.on_sigterm(), locks.held(lock, wait=False) as held:
-        if held is None:
-            raise NameTaken(f"VM {name!r} is being migrated by another job at this moment")
-        with connect.opened(settings, readonly=False) as conn:
-            about = moving.facts(conn, settings, name)[name]
-            _refuse(settings, about, options, present is not None)
-            own = purge.own_files(conn, settings, name, removables=False)
-            done = _moved(context, conn, about, target, options, present)
-            if options.undefinesource and options.persistent:
-                _clear(name, set(own) - {d["path"] for d in about["disks"] if d["how"] == "shared"})
-            return done
+    with (undo.on_sigterm(), connect.opened(settings, readonly=False) as conn,
+          departures.departing(settings, name) as note):  # fmt: skip
+        about = moving.facts(conn, settings, name)[name]
+        _refuse(settings, about, options, present is not None)
+        own = purge.own_files(conn, settings, name, removables=False)
+        leaves = options.undefinesource and options.persistent
+        alone = set(own) - {d["path"] for d in about["disks"] if d["how"] == "shared"}
+        if leaves:
+            note(about["uuid"], uri_of(target)[0], alone)
+        done = _moved(context, conn, about, target, options, present)
+        if leaves:
+            departures.clear(name, alone)
+        return done
 
 
 def _refuse(settings, about, options, is_prepared):
@@ -191,14 +191,3 @@ def _too_long(options, elapsed_s, idle_s, stats):
         return (f"not over within {options.limit_s} s; the guest writes {dirty:.0f} MB/s, the link "
                 f"takes {rate:.0f} MB/s: try postcopy=True, or when it is less busy")  # fmt: skip
     return None
-
-
-def _clear(name, own):
-    """Remove what only this VM had here, now that it is elsewhere; media may be others' too."""
-    for path in own:
-        try:
-            storage.remove(path)
-        except OSError as exc:
-            why = f"VM {name!r} has moved, but {path} is still here: {exc.strerror}"
-            raise StorageError(why) from exc
-    purge.remove_log(name)

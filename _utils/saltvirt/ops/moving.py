@@ -10,7 +10,7 @@ from saltvirt.errors import ClaimRefused, StorageError, VirtError
 from saltvirt.files import private
 from saltvirt.image import cache, tool
 from saltvirt.kvm import host, lifecycle, pools, query
-from saltvirt.ops import claims, inspect, purge, storage
+from saltvirt.ops import claims, departures, inspect, purge, storage
 from saltvirt.placement import fit, moves
 from saltvirt.xml import read
 
@@ -40,6 +40,7 @@ def _facts(settings, row, tags):
     ours = read.ours(root)
     return {
         "name": name,
+        "uuid": root.findtext("uuid"),
         "state": row["state"],
         "vcpus": row["max_vcpus"],
         "memory_mib": row["max_memory_kib"] // 1024,
@@ -141,6 +142,7 @@ def prepare(context, conn, about, limit_s):
     that are here already.
     """
     settings, wanted, present = context.settings, moves.need(about), _present(about)
+    departures.settle(conn, settings)
     purge.clean_unfinished(conn, settings)
 
     def refuse():
@@ -226,13 +228,18 @@ def _files(settings, about, claim, steps):
 
 
 def forget(conn, settings, name):
-    """Give up what :func:`prepare` made, unless the VM has come; return whether it has."""
+    """
+    Give up what :func:`prepare` made, unless the VM has come; return whether the VM is here.
+
+    On the host that a VM has left it removes what a killed job left there.
+    """
     deadline = time.monotonic() + _ARRIVAL_S
     while lifecycle.is_arriving(conn, name):
         if time.monotonic() > deadline:
             raise VirtError(f"VM {name!r} is still arriving here; end that first, with "
                             "virt.migrate_cancel on the host that sends it")  # fmt: skip
         time.sleep(0.2)
+    departures.settle(conn, settings)
     pools.make_unreachable(conn, f"{_POOL}-{name}-")
     with claims.gate(settings):
         claim = claims.expected(settings, name)
