@@ -3,7 +3,7 @@
 import subprocess
 
 import pytest
-from cloudkit import LAB, TINY, Cloud
+from cloudkit import LAB, TINY, Cloud, ticks, wait
 from labkit import node
 from labkit.settings import lab_from_environment
 
@@ -40,3 +40,28 @@ def vm(cloud):
     assert cloud.local("hyper1", "virt.init", "t1", "1", "96", TINY, "seed=False") is True
     yield "t1"
     cloud.purge_all()
+
+
+@pytest.fixture(scope="module")
+def cloud3(cloud):
+    """Three hosts that let each other in."""
+    cloud.let_in()
+    yield cloud
+    cloud.purge_all()
+
+
+@pytest.fixture
+def m1(cloud3):
+    """A running tiny guest called ``m1`` on hyper1, counting on its console; removed afterwards."""
+    cloud3.purge_all()
+    before = cloud3.traces()
+    done = cloud3.run("virt.init", "m1", "1", "96", TINY, "host=hyper1", "wait=False", "seed=False")
+    assert done.code == 0, done.out
+    wait("the guest's counter", lambda: ticks(cloud3, "hyper1", "m1") > 2)
+    yield "m1"
+    purged = cloud3.run("virt.purge", "m1")
+    try:
+        assert purged.code == 0, purged.out
+        assert cloud3.traces() == before
+    finally:
+        cloud3.purge_all()

@@ -1,13 +1,13 @@
 """Move VMs between hosts: running, paused, stopped; encrypted; never lost, never twice."""
 
 import json
-import re
 import subprocess
 import time
 
 import pytest
 from cloudkit import TINY, ticks, wait
 from labkit import node
+from movekit import move, slow, stays, where
 
 pytestmark = pytest.mark.second
 TAP = """import select, socket, sys
@@ -28,84 +28,21 @@ print(total, found)
 """
 
 
-@pytest.fixture(scope="module")
-def cloud3(cloud):
-    """Three hosts that let each other in."""
-    cloud.let_in()
-    yield cloud
-    cloud.purge_all()
-
-
-@pytest.fixture
-def vm(cloud3):
-    """A running tiny guest called ``m1`` on hyper1, counting on its console; removed afterwards."""
-    cloud3.purge_all()
-    before = cloud3.traces()
-    done = cloud3.run("virt.init", "m1", "1", "96", TINY, "host=hyper1", "wait=False", "seed=False")
-    assert done.code == 0, done.out
-    wait("the guest's counter", lambda: ticks(cloud3, "hyper1", "m1") > 2)
-    yield "m1"
-    purged = cloud3.run("virt.purge", "m1")
-    try:
-        assert purged.code == 0, purged.out
-        assert cloud3.traces() == before
-    finally:
-        cloud3.purge_all()
-
-
-def where(cloud, name="m1"):
-    """Return ``{host: state}`` of a VM as every libvirtd sees it."""
-    out = {}
-    for host in cloud.hosts:
-        listed = cloud.sh(host, "virsh -q list --all")
-        for line in listed.splitlines():
-            if line.split()[1] == name:
-                out[host] = " ".join(line.split()[2:])
-    return out
-
-
-def move(cloud, *words):
-    """Move a VM and return the runner's answer."""
-    done = cloud.run("virt.migrate", "m1", *words)
-    assert done.code == 0, done.out + done.err
-    return done.data
-
-
 @pytest.mark.both_salts
-def test_a_running_vm_moves_and_goes_on_counting(cloud3, vm):
-    before = ticks(cloud3, "hyper1", vm)
+def test_a_running_vm_moves_and_goes_on_counting(cloud3, m1):
+    before = ticks(cloud3, "hyper1", m1)
 
     done = move(cloud3, "hyper2")
 
     assert (done["from"], done["to"]) == ("hyper1", "hyper2")
     assert done["downtime_ms"] < 1000 and done["memory_bytes"] > 2**20
     assert where(cloud3) == {"hyper2": "running"}
-    wait("the counter", lambda: ticks(cloud3, "hyper2", vm) > before)
-    assert ticks(cloud3, "hyper2", vm) >= before
+    wait("the counter", lambda: ticks(cloud3, "hyper2", m1) > before)
+    assert ticks(cloud3, "hyper2", m1) >= before
     assert "m1" not in cloud3.sh("hyper1", "ls /srv/salt-images")
 
 
-def test_a_vm_goes_round_and_its_counter_never_stops_or_repeats(cloud3, vm):
-    seen, way = [], ["hyper2", "hyper3", "hyper1"] * 2
-    here = "hyper1"
-    for target in way:
-        seen += numbers(cloud3, here)
-        done = move(cloud3, target)
-        assert done["downtime_ms"] < 1000
-        assert where(cloud3) == {target: "running"}
-        here = target
-    wait("the counter", lambda: numbers(cloud3, here))
-    seen += numbers(cloud3, here)
-
-    assert seen == sorted(set(seen)), "a number was printed twice, or out of order"
-
-
-def numbers(cloud, host):
-    """Return what the guest's counter has printed on this host."""
-    return [int(n) for n in re.findall(r"TICK (\d+) ", cloud.console(host, "m1"))]
-
-
-def test_only_the_overlay_travels_and_the_base_is_fetched_or_sent(cloud3, vm):
+def test_only_the_overlay_travels_and_the_base_is_fetched_or_sent(cloud3, m1):
     cloud3.forget_images("hyper2")
     cloud3.forget_images("hyper3")
     first = move(cloud3, "hyper2")
@@ -163,7 +100,7 @@ def test_data_disks_and_seeds_follow_and_a_paused_vm_stays_paused(cloud3):
     assert [host for host in cloud3.hosts if "m1" in cloud3.sh(host, "ls /srv/salt-images")] == []
 
 
-def test_a_dry_run_says_what_would_move_and_touches_nothing(cloud3, vm):
+def test_a_dry_run_says_what_would_move_and_touches_nothing(cloud3, m1):
     before = cloud3.traces()
 
     done = cloud3.run("virt.migrate", "m1", "dry_run=True")
@@ -184,7 +121,7 @@ def refused(cloud, why, *words):
     assert cloud.traces() == before
 
 
-def test_what_cannot_move_is_refused_with_the_reason(cloud3, vm):
+def test_what_cannot_move_is_refused_with_the_reason(cloud3, m1):
     refused(cloud3, "'nowhere' is no hypervisor here", "nowhere")
     refused(cloud3, "is on hyper1 already", "hyper1")
     refused(cloud3, "virt.migrate has no argument 'max_bandwith'", "hyper2", "max_bandwith=7")
@@ -203,28 +140,7 @@ def test_what_cannot_move_is_refused_with_the_reason(cloud3, vm):
     cloud3.sh("hyper1", "virsh -q snapshot-delete m1 s")
 
 
-def slow(cloud):
-    """Begin a move of the VM to hyper2 that takes long, and wait until bytes flow."""
-    job = cloud.begin("virt.migrate", "m1", "hyper2", "max_bandwidth=1")
-    wait("the move", lambda: "Migration" in cloud.sh("hyper1", "virsh domjobinfo m1 2>&1 || true")
-         or "Unbounded" in cloud.sh("hyper1", "virsh domjobinfo m1 2>&1 || true"))  # fmt: skip
-    time.sleep(1)
-    return job
-
-
-def stays(cloud, job, why):
-    """Check that a move ended with a reason, the VM where it was, nothing on the target."""
-    done = cloud.end(job)
-    assert done.code == 1, done.out
-    assert why in done.error, done.error
-    wait("the VM on its host", lambda: where(cloud) == {"hyper1": "running"})
-    assert "m1" not in cloud.sh("hyper2", "ls /srv/salt-images")
-    assert cloud.sh("hyper2", "virsh -q pool-list --all; ls /var/lib/salt-virt/claims") == ""
-    count = ticks(cloud, "hyper1", "m1")
-    wait("the counter", lambda: ticks(cloud, "hyper1", "m1") > count)
-
-
-def test_a_move_can_be_watched_and_cancelled_and_a_second_one_is_refused(cloud3, vm):
+def test_a_move_can_be_watched_and_cancelled_and_a_second_one_is_refused(cloud3, m1):
     job = slow(cloud3)
     status = cloud3.local("hyper1", "virt.migrate_status", "m1")
     assert status["memory_bytes"] > 0 and 0 <= status["percent"] <= 100
@@ -240,13 +156,13 @@ def test_a_move_can_be_watched_and_cancelled_and_a_second_one_is_refused(cloud3,
     move(cloud3, "hyper2")
 
 
-def test_a_move_that_takes_too_long_leaves_the_vm_where_it_is(cloud3, vm):
+def test_a_move_that_takes_too_long_leaves_the_vm_where_it_is(cloud3, m1):
     job = cloud3.begin("virt.migrate", "m1", "hyper2", "max_bandwidth=1", "limit_s=3")
 
     stays(cloud3, job, "not over within 3 s; the guest writes")
 
 
-def test_a_target_whose_qemu_dies_costs_nothing(cloud3, vm):
+def test_a_target_whose_qemu_dies_costs_nothing(cloud3, m1):
     job = slow(cloud3)
     cloud3.sh("hyper2", "kill -9 $(pgrep -f '[g]uest=m1')")
 
@@ -254,7 +170,7 @@ def test_a_target_whose_qemu_dies_costs_nothing(cloud3, vm):
     move(cloud3, "hyper2")
 
 
-def test_a_target_whose_libvirtd_dies_costs_nothing(cloud3, vm):
+def test_a_target_whose_libvirtd_dies_costs_nothing(cloud3, m1):
     job = slow(cloud3)
     cloud3.sh("hyper2", "kill -9 $(pgrep -x libvirtd)")
     time.sleep(1)
@@ -265,7 +181,7 @@ def test_a_target_whose_libvirtd_dies_costs_nothing(cloud3, vm):
 
 
 @pytest.mark.both_salts
-def test_a_runner_that_is_interrupted_takes_everything_back(cloud3, vm):
+def test_a_runner_that_is_interrupted_takes_everything_back(cloud3, m1):
     job = slow(cloud3)
     cloud3.interrupt("virt.migrate m1")
     done = cloud3.end(job)
@@ -277,7 +193,7 @@ def test_a_runner_that_is_interrupted_takes_everything_back(cloud3, vm):
     move(cloud3, "hyper2")
 
 
-def test_nothing_of_the_guest_is_readable_on_the_wire(cloud3, vm):
+def test_nothing_of_the_guest_is_readable_on_the_wire(cloud3, m1):
     capture = node.enter(cloud3.pids["master"], ["python3", "-c", TAP])
     with subprocess.Popen(capture, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as tap:
         assert tap.stdout.readline() == "listening\n"

@@ -2,7 +2,7 @@
 
 from saltvirt import arguments, profiles, spec, undo
 from saltvirt.errors import BadArgument, NameTaken, NoHostFits, NoSuchVm, VirtError
-from saltvirt.fleet import find, journal, keys, minions
+from saltvirt.fleet import find, journal, keys, leftovers, minions
 from saltvirt.model import Verdict
 from saltvirt.placement import choose
 
@@ -82,6 +82,7 @@ def deploy(opts, settings, name, cpu, mem, given, placing, say, wait=True):
                               f"salt HOST virt.init {name} ...")  # fmt: skip
     is_seeded = _is_seeded(given)
     with journal.opened(opts, name) as entry, undo.on_failure() as steps:
+        leftovers.settle(opts, settings, name, entry)
         verdicts, silent = plan(opts, settings, need, **placing, say=say)
         entry.take_back(opts, silent)
         if is_seeded:
@@ -180,6 +181,7 @@ def purge(opts, settings, name, delete_key):
     """Remove a VM, its disks, its seed and its key; return ``{host: {name: "purged"}}``."""
     arguments.vm_name(name)
     with journal.opened(opts, name) as entry:
+        leftovers.settle(opts, settings, name, entry)
         try:
             host = find.locate(opts, settings, name)
         except NoSuchVm as error:

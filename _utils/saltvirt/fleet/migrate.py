@@ -1,11 +1,9 @@
 """Move a VM between hypervisors: find it, choose, make ready, move, tidy up."""
 
-import time
-
 from saltvirt import spec
 from saltvirt.config import HostSettings
 from saltvirt.errors import BadArgument, NoHostFits, VirtError
-from saltvirt.fleet import find, journal, minions
+from saltvirt.fleet import find, journal, leftovers
 from saltvirt.fleet.deploy import HostSilent, act
 from saltvirt.model import Verdict
 from saltvirt.placement import choose, moves
@@ -91,9 +89,7 @@ def migrate(opts, settings, name, target, given, say, source=None):
     """
     spec.move(HostSettings(), given)
     with journal.opened(opts, name) as entry:
-        if entry.left and "to" in entry.left:
-            for left in (entry.left["to"], entry.left["host"]):
-                _forget(opts, settings, left, name)
+        leftovers.settle(opts, settings, name, entry)
         source, about, verdicts = plan(opts, settings, name, target, source, say=say)
         host = chosen(opts, settings, source, about, verdicts)
         say("Placing", detail=f"from {source} to {host}")
@@ -108,7 +104,7 @@ def migrate(opts, settings, name, target, given, say, source=None):
                              "answer") from error  # fmt: skip
         finally:
             # What the target has made ready is given up; else the next run of this name does it.
-            entry.is_settled = _forget(opts, settings, host, name) and is_heard
+            entry.is_settled = leftovers.forget(opts, settings, host, name) and is_heard
     return {"name": name, "from": source, "to": host, **figures}
 
 
@@ -135,14 +131,3 @@ def _carried(opts, settings, name, way, about, given, say):
     if about["autostart"]:
         act(opts, settings, host, "virt.set_autostart", name, "on")
     return figures
-
-
-def _forget(opts, settings, host, name):
-    """Have a host give up what it had made ready for a VM; return whether it did, after a while."""
-    for wait_s in (0, 1, 3, 6):
-        time.sleep(wait_s)
-        asked = minions.ask(opts, [host], "virt.migrate_forget", [name],
-                            timeout_s=settings.timeout_s)  # fmt: skip
-        if asked[host].ok:
-            return True
-    return False

@@ -1,32 +1,75 @@
 """Move a domain with libvirt's own migration, watched; files beside it over the same TLS."""
 
 import os
+import socket
 import threading
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from urllib.parse import urlsplit
 
 from saltvirt.errors import VirtError
 from saltvirt.kvm.connect import domain, libvirt
 
 _COMPRESSION = {"mt": "compression.mt", "xbzrle": "compression.xbzrle"}
 _CHUNK = 256 * 1024
+_TLS_PORT = 16514
+_CONNECT_S = 10
+_KEEPALIVE_S = 5
+_LOOP, _LOOPS = threading.Lock(), []
 
 
 class MigrationFailed(VirtError):
     """The VM did not move and runs where it was; the message says why."""
 
 
+def _answer_keepalives():
+    """Run libvirt's event loop in this process, which keepalive needs, if it does not run yet."""
+    with _LOOP:
+        if not _LOOPS:
+            libvirt.virEventRegisterDefaultImpl()
+            _LOOPS.append(threading.Thread(target=_loop, daemon=True))
+            _LOOPS[0].start()
+
+
+def _loop():
+    while True:
+        libvirt.virEventRunDefaultImpl()
+
+
+def _refuse_unreachable(uri):
+    """Raise MigrationFailed if a host's port is silent; libvirt itself would wait for minutes."""
+    found = urlsplit(uri)
+    port = found.port or (_TLS_PORT if found.scheme.endswith("+tls") else None)
+    if port is None:
+        return
+    try:
+        socket.create_connection((found.hostname, port), _CONNECT_S).close()
+    except OSError as exc:
+        why = (f"{found.hostname}:{port} cannot be reached from this host: {exc}; does libvirtd "
+               "listen there, and is its firewall open?")  # fmt: skip
+        raise MigrationFailed(why) from exc
+
+
 @contextmanager
 def target(uri):
-    """Yield a connection to another host's libvirt; raise MigrationFailed if there is none."""
+    """
+    Yield a connection to another host's libvirt; raise MigrationFailed if there is none.
+
+    A network that is cut ends it, and whatever waits for an answer, after 20 s.
+    """
+    _refuse_unreachable(uri)
+    _answer_keepalives()
     try:
         conn = libvirt.open(uri)
+        conn.setKeepAlive(_KEEPALIVE_S, 3)
     except libvirt.libvirtError as exc:
         raise MigrationFailed(f"{uri} does not let this host in: {exc}") from exc
     try:
         yield conn
     finally:
-        conn.close()
+        # Of a connection that was cut nothing is left to close.
+        with suppress(libvirt.libvirtError):
+            conn.close()
 
 
 def flags(options, *, copies, shared, is_running):

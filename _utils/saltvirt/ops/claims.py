@@ -82,9 +82,14 @@ def stale(settings):
     return {c["name"]: c for path, c in _all(settings) if not _is_live(path, c)}
 
 
+def known(settings, name):
+    """Return the claim of a VM, live or not, None if there is none."""
+    return _read(_path(settings, name))
+
+
 def expected(settings, name):
     """Return the claim of a VM that another host sends, None if there is none."""
-    claim = _read(_path(settings, name))
+    claim = known(settings, name)
     return claim if claim and "until" in claim else None
 
 

@@ -25,9 +25,9 @@ def purge(conn, settings, name, *, dirs=False, removables=False):
     folders that are empty afterwards.
     """
     with claims.gate(settings):
-        if name in claims.live(settings):
+        if name in claims.live(settings) and not _has_come(conn, settings, name):
             raise NameTaken(f"VM {name!r} is being built on this host; wait until that is over")
-        unfinished = claims.stale(settings).get(name)
+        unfinished = claims.known(settings, name)
         if not lifecycle.is_defined(conn, name):
             if unfinished is None:
                 raise NoSuchVm(name)
@@ -43,6 +43,12 @@ def purge(conn, settings, name, *, dirs=False, removables=False):
     _remove(paths)
     if dirs:
         _remove_empty(settings, paths)
+
+
+def _has_come(conn, settings, name):
+    """Return whether a VM that another host was to send is here, and nobody has noted it."""
+    is_here = lifecycle.is_defined(conn, name) and not lifecycle.is_arriving(conn, name)
+    return is_here and claims.expected(settings, name) is not None
 
 
 def own_files(conn, settings, name, removables):

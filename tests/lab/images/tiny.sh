@@ -1,6 +1,7 @@
 #!/bin/sh
 # tiny.sh WORK OUT.qcow2: busybox on Debian's cloud kernel, booted from its own disk in about two
-# seconds. It prints "TICK <n> <uptime>" five times a second on its serial console.
+# seconds. It prints "TICK <n> <uptime>" five times a second on its serial console, and every two
+# seconds "SUM <checksum>" of a file on its disk, read anew.
 set -eu
 here=$(dirname "$0") work=$1 out=$2
 kernel=$(basename "$(ls /boot/vmlinuz-*-cloud-amd64 | tail -n 1)" | sed s/vmlinuz-//)
@@ -48,6 +49,7 @@ echo 'root::0:0:root:/root:/bin/sh' >"$root/etc/passwd"
 cat >"$root/etc/inittab" <<'X'
 ::sysinit:/etc/init.d/rcS
 ::respawn:/etc/init.d/tick
+::respawn:/etc/init.d/sum
 ttyS0::askfirst:-/bin/sh
 ::ctrlaltdel:/bin/reboot
 ::shutdown:/bin/umount -a -r
@@ -71,6 +73,14 @@ cat >"$root/etc/init.d/tick" <<'X'
 n=0
 while :; do
     n=$((n+1)); echo "TICK $n $(cut -d' ' -f1 /proc/uptime)" >/dev/console; usleep 200000
+done
+X
+cat >"$root/etc/init.d/sum" <<'X'
+#!/bin/sh
+[ -e /var/sum ] || { dd if=/dev/urandom of=/var/file bs=4k count=64 2>/dev/null; sync; }
+while :; do
+    echo 3 >/proc/sys/vm/drop_caches
+    echo "SUM $(md5sum </var/file)" >/dev/console; : >/var/sum; sleep 2
 done
 X
 chmod +x "$root"/etc/init.d/* "$root/etc/udhcpc.script"

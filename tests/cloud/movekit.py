@@ -1,0 +1,55 @@
+"""What the tests of moving VMs have in common; the VM is ``m1``."""
+
+import re
+import time
+
+from cloudkit import ticks, wait
+
+
+def where(cloud, name="m1"):
+    """Return ``{host: state}`` of a VM as every libvirtd sees it."""
+    out = {}
+    for host in cloud.hosts:
+        listed = cloud.sh(host, "virsh -q list --all")
+        for line in listed.splitlines():
+            if line.split()[1] == name:
+                out[host] = " ".join(line.split()[2:])
+    return out
+
+
+def move(cloud, *words):
+    """Move a VM and return the runner's answer."""
+    done = cloud.run("virt.migrate", "m1", *words)
+    assert done.code == 0, done.out + done.err
+    return done.data
+
+
+def numbers(cloud, host):
+    """Return what the guest's counter has printed on this host."""
+    return [int(n) for n in re.findall(r"TICK (\d+) ", cloud.console(host, "m1"))]
+
+
+def slow(cloud):
+    """Begin a move of the VM to hyper2 that takes long, and wait until bytes flow."""
+    job = cloud.begin("virt.migrate", "m1", "hyper2", "max_bandwidth=1")
+    wait("the move", lambda: "Migration" in cloud.sh("hyper1", "virsh domjobinfo m1 2>&1 || true")
+         or "Unbounded" in cloud.sh("hyper1", "virsh domjobinfo m1 2>&1 || true"))  # fmt: skip
+    time.sleep(1)
+    return job
+
+
+def stays(cloud, job, why):
+    """Check that a move ended with a reason, the VM where it was, nothing on the target."""
+    done = cloud.end(job)
+    assert done.code == 1, done.out
+    assert why in done.error, done.error
+    wait("the VM on its host", lambda: where(cloud) == {"hyper1": "running"})
+    assert "m1" not in cloud.sh("hyper2", "ls /srv/salt-images")
+    assert cloud.sh("hyper2", "virsh -q pool-list --all; ls /var/lib/salt-virt/claims") == ""
+    count = ticks(cloud, "hyper1", "m1")
+    wait("the counter", lambda: ticks(cloud, "hyper1", "m1") > count)
+
+
+def hasten(cloud):
+    """Let a slow move go on as fast as it can."""
+    cloud.sh("hyper1", "virsh -q migrate-setspeed m1 500")

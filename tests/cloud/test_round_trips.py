@@ -1,0 +1,61 @@
+"""One VM, twenty moves: its file stays whole, its counter never stops for long."""
+
+import re
+import threading
+import time
+
+from movekit import move, numbers, where
+
+
+class Watch(threading.Thread):
+    """Note when the guest's console grows, on whichever host."""
+
+    def __init__(self, cloud):
+        super().__init__()
+        self._paths = [cloud.folder(h) / "log/libvirt/qemu/m1-console.log" for h in cloud.hosts]
+        self._end, self.gaps_s = threading.Event(), []
+
+    def run(self):
+        """Look fifty times a second."""
+        before, since = None, time.monotonic()
+        while not self._end.wait(0.02):
+            sizes = [path.stat().st_size if path.exists() else 0 for path in self._paths]
+            # A log that goes away with the VM is no sign of life.
+            grew = before and any(now > then for now, then in zip(sizes, before, strict=True))
+            if grew or before is None:
+                self.gaps_s.append(time.monotonic() - since)
+                since = time.monotonic()
+            before = sizes
+
+    def end(self):
+        """Stop, and return the longest time in seconds without a word of the guest."""
+        self._end.set()
+        self.join()
+        return max(self.gaps_s)
+
+
+def sums(cloud, host):
+    """Return the checksums that the guest has printed on this host."""
+    return set(re.findall(r"SUM ([0-9a-f]{32})", cloud.console(host, "m1")))
+
+
+def test_twenty_moves_back_and_forth(cloud3, m1):
+    seen, found, downtimes, here = [], set(), [], "hyper1"
+    watch = Watch(cloud3)
+    watch.start()
+    for _ in range(10):
+        for target in ("hyper2", "hyper1"):
+            seen += numbers(cloud3, here)
+            found |= sums(cloud3, here)
+            downtimes.append(move(cloud3, target)["downtime_ms"])
+            assert where(cloud3) == {target: "running"}
+            here = target
+    longest = watch.end()
+    seen += numbers(cloud3, here)
+    found |= sums(cloud3, here)
+
+    print(f"20 moves: longest silence {longest:.2f} s, downtime {min(downtimes)}-"
+          f"{max(downtimes)} ms")  # fmt: skip
+    assert seen == sorted(set(seen)), "a number was printed twice, or out of order"
+    assert len(found) == 1, "the file on the guest's disk has changed"
+    assert longest < 1
