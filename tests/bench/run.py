@@ -5,7 +5,8 @@ One host of the lab gets 10, 100 and 500 defined VMs. ``virt.full_info`` and ``v
 are timed as whole ``salt-call`` processes beside Salt 3006.25's own ``virt.full_info`` (each
 minus its bare ``salt-call test.ping``), and inside one process beside libvirt's bare bulk call.
 Then the CPU time of ``virt.init`` of an overlay clone with seeding, libvirt's define and start
-left out.
+left out. Then a move beside virsh and Salt 3006.25's module, and plans for simulated clouds
+beside Ganeti's hbal.
 """
 
 import json
@@ -18,6 +19,8 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "lab"))
 
+import move  # noqa: E402
+import plans  # noqa: E402
 from labkit import deps, node  # noqa: E402
 from labkit.settings import CHECKOUT, SALTS, lab_from_environment  # noqa: E402
 
@@ -117,7 +120,7 @@ def main():
     lab = lab_from_environment()
     command = CHECKOUT / "tests/lab/lab"
     was_up = bool(node.alive(lab))
-    subprocess.run([command, "up", "--hosts", "1" if not was_up else "3"], check=True)
+    subprocess.run([command, "up", "--hosts", "3"], check=True)
     pid = node.alive(lab)[HOST]
     try:
         compare(lab, pid)
@@ -128,6 +131,8 @@ def main():
                 seconds(figures["cpu"] - figures["libvirt"]), "0.500 s")])  # fmt: skip
         signed = measured(pid, lab.venv, "sign.py")["per_second"]
         table("the certificate authority", ("certificates a second",), [(f"{signed:.0f}",)])
+        table(move.TITLE, move.HEADS, list(move.rows(lab, rival(lab))))
+        table(plans.TITLE, plans.HEADS, list(plans.rows()))
     finally:
         if not was_up:
             subprocess.run([command, "down"], check=True)

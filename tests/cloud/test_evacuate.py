@@ -1,7 +1,9 @@
 """Empty a host and bring its VMs back; what cannot move says why."""
 
+import subprocess
+
 import pytest
-from cloudkit import TINY, how_to, wait
+from cloudkit import LAB, TINY, how_to, wait
 
 pytestmark = pytest.mark.second
 NAMES = ["e1", "e2", "e3", "e4"]
@@ -72,21 +74,42 @@ def test_a_host_is_emptied_as_planned_and_filled_again(full):
     assert full.run("virt.restore", "hyper3").data["moved"] == {}
 
 
-def test_a_host_that_refuses_half_way_is_passed_over_and_stopped_vms_may_stay(full):
-    plan = full.run("virt.evacuate", "hyper3", "dry_run=True", "stopped=False").data
-    victim, to = next(iter(plan["moves"].items()))
+@pytest.fixture
+def eight(full):
+    """Eight VMs on hyper3; the four more are gone afterwards."""
+    more = ["e5", "e6", "e7", "e8"]
+    for name in more:
+        done = full.run("virt.init", name, "1", "48", TINY, "host=hyper3", "wait=False",
+                        "seed=False", "start=False")  # fmt: skip
+        assert done.code == 0, done.out
+    for name in more[:2]:
+        full.local("hyper3", "virt.start", name)
+    yield full
+    for name in more:
+        assert full.run("virt.purge", name).code == 0
+    back = full.run("virt.restore", "hyper3", "max_parallel=4")
+    assert back.code == 0 and back.data["gone"] == more, back.out
+
+
+def test_a_host_that_refuses_half_way_is_passed_over_and_stopped_vms_may_stay(eight):
+    plan = eight.run("virt.evacuate", "hyper3", "dry_run=True", "stopped=False").data
+    assert len(plan["moves"]) == 5
+    victim, to = list(plan["moves"].items())[1]
     other = next(host for host in ("hyper1", "hyper2") if host != to)
     # The disk is in the way there, which only that host can know when the time has come.
-    full.sh(to, f"mkdir -p /srv/salt-images; touch /srv/salt-images/{victim}_system.qcow2")
+    eight.sh(to, f"mkdir -p /srv/salt-images; touch /srv/salt-images/{victim}_system.qcow2")
     try:
-        done = full.run("virt.evacuate", "hyper3", "stopped=False", "max_parallel=1")
+        done = eight.run("virt.evacuate", "hyper3", "stopped=False", "max_parallel=2")
     finally:
-        full.sh(to, f"rm /srv/salt-images/{victim}_system.qcow2")
+        eight.sh(to, f"rm /srv/salt-images/{victim}_system.qcow2")
 
     assert done.code == 0, done.out
     assert done.data["moved"] == {**plan["moves"], victim: other}
-    assert done.data["stays"] == {"e4": "it is stopped"}
-    assert places(full)["e4"] == ("hyper3", "shutdown")
+    assert done.data["stays"] == dict.fromkeys(["e4", "e7", "e8"], "it is stopped")
+    rest = eight.run("virt.evacuate", "hyper3", "max_parallel=4")
+    assert rest.code == 0 and sorted(rest.data["moved"]) == ["e4", "e7", "e8"]
+    assert len(places(eight)) == 8
+    assert "hyper3" not in {host for host, _state in places(eight).values()}
 
 
 def test_a_vm_that_cannot_move_is_named_and_the_rest_goes(full):
@@ -112,20 +135,32 @@ def test_a_host_nobody_knows_is_refused(full):
     assert full.run("virt.maintenance", "hyper3", "perhaps").code == 1
 
 
-def test_a_lopsided_cloud_is_evened_out_but_for_what_is_tagged(full):
-    full.local("hyper3", "virt.stay", "e2", "on")
-    words = ("virt.rebalance", "threshold=0.0005")
-    plan = full.run(*words, "dry_run=True")
-    assert plan.code == 0 and plan.data["uneven"] > 0, plan.out
-    before = places(full)
+@pytest.fixture
+def four(full):
+    """A fourth, empty hypervisor beside the three."""
+    lab = [LAB, "--salt", full.lab.salt]
+    subprocess.run([*lab, "up", "--hosts", "4"], check=True)
+    full.hosts.append("hyper4")
+    full.let_in()
+    yield full
+    full.hosts.remove("hyper4")
+    subprocess.run([*lab, "remove", "hyper4"], check=True)
 
-    done = full.run(*words)
+
+def test_a_lopsided_cloud_is_evened_out_but_for_what_is_tagged(four):
+    four.local("hyper3", "virt.stay", "e2", "on")
+    words = ("virt.rebalance", "threshold=0.0005")
+    plan = four.run(*words, "dry_run=True")
+    assert plan.code == 0 and plan.data["uneven"] > 0, plan.out
+    before = places(four)
+
+    done = four.run(*words)
 
     assert done.code == 0, done.out
     moved = {step["name"]: step["to"] for step in done.data["moves"]}
     assert moved.keys() <= {"e1", "e3"} and len(moved) == len(plan.data["moves"]) > 0
-    now = places(full)
+    now = places(four)
     assert now == {**before, **{name: (host, "running") for name, host in moved.items()}}
     for name in moved:
-        assert full.run("virt.migrate", name, "hyper3").code == 0
-    full.local("hyper3", "virt.stay", "e2", "off")
+        assert four.run("virt.migrate", name, "hyper3").code == 0
+    four.local("hyper3", "virt.stay", "e2", "off")

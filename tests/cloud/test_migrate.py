@@ -121,6 +121,19 @@ def refused(cloud, why, *words):
     assert cloud.traces() == before
 
 
+def test_a_host_whose_cpu_does_not_suffice_says_what_it_lacks(cloud3, m1):
+    about = cloud3.local("hyper1", "virt.migration_info", m1)
+    with_vmx = ("<cpu mode='custom' match='exact'><model fallback='forbid'>qemu64</model>"
+                "<feature policy='require' name='vmx'/></cpu>")  # fmt: skip
+    own = cloud3.sh("hyper1", "virsh -q capabilities | sed -n '/<cpu>/,/<.cpu>/p'")
+    better = own.replace("</cpu>", "<feature name='sgx'/></cpu>")
+    for change in ({"cpu": with_vmx}, {"host_cpu": better}):
+        why = cloud3.local("hyper2", "virt.migrate_check", json.dumps({**about, **change}))
+        lacks = "vmx" if "cpu" in change else "sgx"
+        assert [one for one in why if "its CPU does not suffice" in one and lacks in one], why
+    assert cloud3.local("hyper2", "virt.migrate_check", json.dumps(about)) == []
+
+
 def test_what_cannot_move_is_refused_with_the_reason(cloud3, m1):
     refused(cloud3, "'nowhere' is no hypervisor here", "nowhere")
     refused(cloud3, "is on hyper1 already", "hyper1")

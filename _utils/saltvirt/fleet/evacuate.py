@@ -4,7 +4,7 @@ import contextvars
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
-from saltvirt.errors import BadArgument, NoHostFits, VirtError
+from saltvirt.errors import BadArgument, NameTaken, NoHostFits, NoSuchVm, VirtError
 from saltvirt.fleet import find, migrate
 from saltvirt.fleet.deploy import DeployError, act
 from saltvirt.fleet.migrate import MoveFailed
@@ -74,14 +74,28 @@ def restore(opts, settings, host, *, max_parallel, say):
     def note(name, _to):
         act(opts, settings, host, "virt.evacuated", {name: None})
 
-    back = dict.fromkeys(sorted(away), host)
+    gone = [name for name in sorted(away) if _is_gone(opts, settings, name)]
+    for name in gone:
+        note(name, None)
+    back = dict.fromkeys(sorted(away.keys() - set(gone)), host)
     moved, failed = _all(opts, settings, back, max_parallel, say, source=None, note=note)
-    out = {"host": host, "moved": moved, "failed": failed}
+    out = {"host": host, "moved": moved, "failed": failed, "gone": gone}
     if failed:
         error = NotEmpty(f"{', '.join(sorted(failed))} did not come back to {host}")
         error.table = out
         raise error
     return out
+
+
+def _is_gone(opts, settings, name):
+    """Return whether a VM was removed since: all hosts answer and none has it."""
+    try:
+        find.locate(opts, settings, name)
+    except NoSuchVm as error:
+        return not error.silent
+    except NameTaken:
+        return False
+    return False
 
 
 def balance(opts, settings, *, max_moves, threshold, is_dry, say):

@@ -66,6 +66,33 @@ def has_machine(conn, about):
     return True
 
 
+def own_cpu(conn):
+    """Return libvirt's description of this host's own CPU, None if it has none."""
+    return read.cpu(parse(conn.getCapabilities()))[1]
+
+
+def why_not_cpu(conn, about):
+    """
+    Return what this host's CPU, or its QEMU, lacks of a VM's; None if it lacks nothing.
+
+    about
+        ``cpu`` is the VM's ``<cpu>``, ``host_cpu`` that of the host it runs on if the VM has it
+        as it is.
+    """
+    flag = libvirt.VIR_CONNECT_COMPARE_CPU_FAIL_INCOMPATIBLE
+    try:
+        if about.get("host_cpu"):
+            conn.compareCPU(about["host_cpu"], flag)
+        elif about.get("cpu"):
+            conn.compareHypervisorCPU(None, about["arch"], about["machine"], about["domain_type"],
+                                      about["cpu"], flag)  # fmt: skip
+    except libvirt.libvirtError as exc:
+        if exc.get_error_code() == libvirt.VIR_ERR_CPU_INCOMPATIBLE:
+            return f"its CPU does not suffice: {exc}"
+        raise
+    return None
+
+
 def refresh_pool(conn, name):
     """Let libvirt see what was made or removed in a pool's folder."""
     conn.storagePoolLookupByName(name).refresh(0)

@@ -29,7 +29,8 @@ def facts(conn, settings, name=None):
     (libvirt mirrors it), ``push`` (sent as a file) or ``shared``; ``base`` is the digest of the
     cached image below an overlay, ``image`` what is known of that.
     """
-    tags = {"snapshots": lifecycle.with_snapshots(conn), "autostart": lifecycle.autostarted(conn)}
+    tags = {"snapshots": lifecycle.with_snapshots(conn), "autostart": lifecycle.autostarted(conn),
+            "host_cpu": host.own_cpu(conn)}  # fmt: skip
     return {row["name"]: _facts(settings, row, tags) for row in query.rows(conn, name)}
 
 
@@ -52,11 +53,19 @@ def _facts(settings, row, tags):
         "domain_type": root.get("type"),
         "arch": root.find("os/type").get("arch"),
         "machine": root.find("os/type").get("machine"),
+        **_cpu(root, tags["host_cpu"]),
         **read.links(root),
         "obstacles": [*_obstacles(name in tags["snapshots"], root), *_unreadable(disks)],
         "files": [path for path in read.boot_files(root) if path],
         "autostart": name in tags["autostart"],
     }
+
+
+def _cpu(root, host_cpu):
+    """Return what a host must have so that the guest sees the same CPU there."""
+    mode, cpu = read.cpu(root)
+    return {"cpu": cpu if mode == "custom" else None,
+            "host_cpu": host_cpu if mode == "host-passthrough" else None}  # fmt: skip
 
 
 def _disk(settings, source, is_running):
@@ -110,6 +119,8 @@ def check(conn, settings, about):
     if not host.has_machine(conn, about):
         why.append(f"its machine type {about['machine']} is not known there "
                    f"(QEMU {host.versions(conn)['qemu']})")  # fmt: skip
+    lacking = host.why_not_cpu(conn, about)
+    why += [lacking] if lacking else []
     why += [f"there is no file {path} there" for path in about["files"] if not Path(path).exists()]
     return why + [reason for disk in about["disks"] for reason in _disk_reasons(settings, disk)]
 

@@ -86,18 +86,17 @@ def rebalance(hosts, loads, abouts, *, max_moves, threshold):
         ``{name: answer of virt.migration_info}`` of the VMs; one that is not there, that has
         obstacles or is tagged to stay, stays.
     """
-    hosts, state, out, done = dict(hosts), _Loads(loads), [], set()
+    hosts, state, out = dict(hosts), _Loads(loads), []
     needs = {name: moves.need(about) for name, about in abouts.items()
              if not about["obstacles"] and not about["stay"]}  # fmt: skip
     while len(out) < max_moves:
-        step = _best(hosts, state, {n: need for n, need in needs.items() if n not in done})
+        step = _best(hosts, state, needs)
         if step is None or step.gain <= threshold:
             return out
         state.move(step.name, step.source, step.target)
-        need = needs[step.name]
+        need = needs.pop(step.name)
         hosts[step.source] = plan.without_vm(hosts[step.source], need)
         hosts[step.target] = plan.with_vm(hosts[step.target], need)
-        done.add(step.name)
         out.append(step)
     return out
 
@@ -108,7 +107,8 @@ def _best(hosts, state, needs):
     steps = [
         step
         for source in order[:_GIVERS]
-        for name in sorted(needs.keys() & state.vms[source].keys())
+        for name in sorted(state.vms[source])
+        if name in needs
         for target in takers
         if (step := _step(state, needs[name], source, target)) is not None
     ]

@@ -1,6 +1,6 @@
 """From domain XML to the plain data of ``virt.vm_info`` and its parts."""
 
-from saltvirt.xml import METADATA_NS, parse, tag
+from saltvirt.xml import METADATA_NS, parse, tag, to_text
 
 
 def domain(text):
@@ -189,3 +189,11 @@ def device(text):
     elif out["caps"] == "usb_device":
         out["address"] = f"{capability.findtext('bus')}:{capability.findtext('device')}"
     return out
+
+
+def cpu(root):
+    """Return ``(mode, XML)`` of a domain's CPU, or of a host's in its capabilities."""
+    found = root.find("cpu") if root.tag == "domain" else root.find("host/cpu")
+    if found is None:
+        return None, None
+    return found.get("mode"), to_text(found)

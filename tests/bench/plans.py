@@ -1,0 +1,132 @@
+"""Plans for simulated clouds beside Ganeti's hbal, on the same clusters, in one run."""
+
+import json
+import random
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE.parent / "lab"), str(HERE.parents[1] / "_utils")]
+
+from labkit import deps  # noqa: E402
+from saltvirt.placement import balance, plan  # noqa: E402
+
+SIZES = ((10, 200), (20, 400), (40, 800), (80, 1600), (1000, 20000))
+HBAL_LIMIT_S = 60
+NODE_MIB, NODE_CPUS = 131072, 64
+POLICY = ("128,1,1024,1,1,1|128,1,1024,1,1,1;32768,8,1048576,16,8,12|ext|4.0|32.0")  # fmt: skip
+
+
+def cluster(hosts, vms, seed=1):
+    """Return ``{vm: (memory MiB, vcpus, host)}``: a cloud that was filled from one end."""
+    draw = random.Random(seed)
+    names = [f"h{number}" for number in range(hosts)]
+    shares = [0.4 + 1.2 * number / hosts for number in range(hosts)]
+    sizes, room = {}, dict.fromkeys(names, NODE_MIB * 0.95)
+    for number in range(vms):
+        memory, cpus = draw.choice([(1024, 1), (2048, 1), (4096, 2), (8192, 4)])
+        host = draw.choices(names, shares)[0]
+        while room[host] < memory:
+            host = draw.choice(names)
+        room[host] -= memory
+        sizes[f"v{number}"] = (memory, cpus, host)
+    return names, sizes
+
+
+def ours(names, sizes):
+    """Return the cloud as the hosts would tell it."""
+    pattern = json.loads((HERE.parent / "data/fleets/three.json").read_text())
+    pattern = next(iter(pattern.values()))
+    on = {name: {} for name in names}
+    for vm, (memory, cpus, host) in sizes.items():
+        on[host][vm] = {"state": "running", "vcpus": cpus, "memory_mib": memory, "affinity": [],
+                        "anti_affinity": []}  # fmt: skip
+    hosts, loads = {}, {}
+    for name, vms in on.items():
+        used, cpus = (sum(vm[key] for vm in vms.values()) for key in ("memory_mib", "vcpus"))
+        hosts[name] = {
+            **pattern, "vms": vms, "building": [], "maintenance": False,
+            "memory": {**pattern["memory"], "limit_mib": NODE_MIB, "committed_mib": used},
+            "cpu": {**pattern["cpu"], "vcpus_limit": NODE_CPUS * 4, "vcpus_committed": cpus},
+            "storage": {**pattern["storage"], "limit_mib": 10**8, "committed_mib": 0},
+        }  # fmt: skip
+        loads[name] = {"cpus": NODE_CPUS, "memory_mib": NODE_MIB, "vms": {
+            vm: {"cpu": 0.0, "memory_mib": v["memory_mib"]} for vm, v in vms.items()}}  # fmt: skip
+    usual = {"state": "running", "disks": [], "images": "/srv", "affinity": [], "anti_affinity": [],
+             "domain_type": "qemu", "arch": "x86_64", "machine": "pc", "bridges": [],
+             "networks": [], "links": [], "obstacles": [], "files": [], "stay": False}  # fmt: skip
+    abouts = {vm: {**usual, "name": vm, "memory_mib": memory, "vcpus": cpus}
+              for vm, (memory, cpus, _host) in sizes.items()}  # fmt: skip
+    return hosts, loads, abouts
+
+
+def uneven(names, sizes, moved):
+    """Return the standard deviation of the hosts' shares of memory in use, in percent."""
+    used = dict.fromkeys(names, 0)
+    for vm, (memory, _cpus, host) in sizes.items():
+        used[moved.get(vm, host)] += memory
+    return 100 * statistics.pstdev(value / NODE_MIB for value in used.values())
+
+
+def hbal(names, sizes, most, limit_s):
+    """Return ``(seconds, {vm: host})`` of hbal's plan, or None if it takes too long."""
+    used = dict.fromkeys(names, 0)
+    for memory, _cpus, host in sizes.values():
+        used[host] += memory
+    lines = ["g|fake|preferred||", ""]
+    lines += [f"{n}|{NODE_MIB}|0|{NODE_MIB - used[n]}|10000000|10000000|{NODE_CPUS}|"
+              f"{'M' if n == names[0] else 'N'}|fake|1||N|0|1|1.0" for n in names]  # fmt: skip
+    lines += ["", *[f"{vm}|{memory}|1024|{cpus}|running|Y|{host}||ext||1|1|N"
+                    for vm, (memory, cpus, host) in sizes.items()]]  # fmt: skip
+    lines += ["", "", f"|{POLICY}", f"g|{POLICY}", ""]
+    program = deps.unpacked(["ganeti-htools-3.0"]) / "usr/lib/ganeti/3.0/usr/bin/htools"
+    with tempfile.NamedTemporaryFile("w", suffix=".data") as handle:
+        handle.write("\n".join(lines))
+        handle.flush()
+        begin = time.monotonic()
+        try:
+            done = subprocess.run(
+                [program, "-t", handle.name, f"--max-length={most}"],
+                env={"HTOOLS": "hbal", "PATH": "/usr/bin:/bin"}, capture_output=True, text=True,
+                timeout=limit_s, check=True,
+            )  # fmt: skip
+        except subprocess.TimeoutExpired:
+            return None
+        took = time.monotonic() - begin
+    words = [line.split() for line in done.stdout.splitlines() if "=>" in line]
+    return took, {word[1]: word[word.index("=>") + 1] for word in words}
+
+
+def rows():
+    """Yield a row of the table per size."""
+    for hosts, vms in SIZES:
+        names, sizes = cluster(hosts, vms)
+        told, loads, abouts = ours(names, sizes)
+        most = max(50, hosts // 5)
+        begin = time.monotonic()
+        steps = balance.rebalance(told, loads, abouts, max_moves=most, threshold=0.0)
+        mine = time.monotonic() - begin
+        after = uneven(names, sizes, {step.name: step.target for step in steps})
+        first = {vm: abouts[vm] for vm, size in sizes.items() if size[2] == names[0]}
+        begin = time.monotonic()
+        plan.evacuate({name: told[name] for name in names[1:]}, first)
+        emptied = time.monotonic() - begin
+        theirs = hbal(names, sizes, len(steps), HBAL_LIMIT_S)
+        yield (f"{hosts} x {vms}", f"{uneven(names, sizes, {}):.2f}", f"{after:.2f}", len(steps),
+               f"{mine:.2f} s", *_of(theirs, names, sizes), f"{emptied:.2f} s")  # fmt: skip
+
+
+def _of(theirs, names, sizes):
+    if theirs is None:
+        return "-", "-", f"over {HBAL_LIMIT_S} s"
+    took, moved = theirs
+    return f"{uneven(names, sizes, moved):.2f}", len(moved), f"{took:.2f} s"
+
+
+HEADS = ("hosts x VMs", "uneven %", "after", "moves", "time", "hbal", "moves", "time", "evacuate 1")
+TITLE = ("plans beside Ganeti's hbal, as many moves at most; uneven: standard deviation of the "
+         "hosts' memory in use")  # fmt: skip
