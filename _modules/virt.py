@@ -70,6 +70,9 @@ def init(name=None, cpu=None, mem=None, *values, **kwargs):
         for its minion configuration. Default to True, True and none.
     pub_key, priv_key
         The minion's key pair: PEM text or absolute paths on this host.
+    seed_method
+        ``nocloud``, ``guestfs``, or ``auto``: what the image supports. Defaults to
+        ``virt:seed:method``, else ``auto``.
     seed_cmd
         Another function that seeds the first disk. Defaults to ours.
     graphics, enable_vnc

@@ -24,7 +24,7 @@ def output(data, **_kwargs):
     for host, row in sorted((hosts or {}).items(), key=lambda item: _order(*item)):
         fits = "yes" if row["fits"] else "no"
         score = f"{row['score']:.2f}" if row["fits"] else "-"
-        why = textwrap.wrap("; ".join(row["reasons"]), 48) or [""]
+        why = textwrap.wrap("; ".join(row["reasons"]), 48, break_on_hyphens=False) or [""]
         lines.append(f"{host:<16} {fits:<5} {score:>5}  {why[0]}".rstrip())
         lines += [f"{'':<30}{line}" for line in why[1:]]
     return "\n".join(lines)
@@ -37,7 +37,7 @@ def _deployed(data):
 
 def _error(text, hosts):
     # The reasons stand in the table below it.
-    return textwrap.wrap(f"error: {text.split(': ')[0] if hosts else text}", 78)
+    return textwrap.wrap(f"error: {text.split(': ')[0] if hosts else text}", 78, break_on_hyphens=False)
 
 
 def _order(host, row):

@@ -10,7 +10,7 @@ from saltvirt.errors import BadConfig
 _INSIDE = {
     "pki": {"allow", "days", "key_type", "organization", "names"},
     "capacity": {"vcpus", "memory_mib", "disk_mib"},
-    "seed": {"master", "config"},
+    "seed": {"master", "config", "method", "python", "limit_s", "memory_mib"},
     "vnc": {"listen", "password", "keymap"},
     "weights": {"memory", "cpu", "disk"},
 }

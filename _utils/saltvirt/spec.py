@@ -34,6 +34,7 @@ OPTIONS = {
     "stop_on_reboot": False,
     "host_devices": None,
     "image": None,
+    "seed_method": None,
     "enable_qcow": None,
     "enable_vnc": False,
     "config": None,
@@ -43,6 +44,7 @@ OPTIONS = {
 # Salt 3006 took these by position, in this order.
 POSITIONAL = tuple(OPTIONS)[: tuple(OPTIONS).index("image")]
 _HYPERVISORS = ("kvm", "qemu")
+_SEED_METHODS = (None, "auto", "nocloud", "guestfs")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +56,7 @@ class Deployment:
     saltenv: str
     seed: bool
     seed_cmd: str
+    seed_method: str | None
     install: bool
     config: dict
     enable_qcow: bool | None
@@ -104,6 +107,9 @@ def _options(given):
         arguments.boolean(flag, options[flag])
     if options["enable_qcow"] is not None:
         arguments.boolean("enable_qcow", options["enable_qcow"])
+    if options["seed_method"] not in _SEED_METHODS:
+        raise BadArgument("seed_method", f"{options['seed_method']!r}; one of "
+                          f"{', '.join(_SEED_METHODS[1:])}")  # fmt: skip
     return options
 
 
@@ -146,7 +152,7 @@ def deployment(settings, name, cpu, mem, given):
         vm=vm,
         config=arguments.mapping("config", options["config"]) or {},
         **{key: options[key] for key in ("start", "saltenv", "seed", "seed_cmd", "install",
-                                         "enable_qcow", "pub_key", "priv_key")},
+                                         "seed_method", "enable_qcow", "pub_key", "priv_key")},
     )  # fmt: skip
 
 

@@ -8,7 +8,7 @@ from saltvirt import nics, spec, undo
 from saltvirt.errors import BadArgument, ClaimRefused, NameTaken, StorageError
 from saltvirt.image import cache, clone, gate
 from saltvirt.kvm import connect, host, lifecycle
-from saltvirt.ops import claims, departures, inspect, purge, seeding, storage
+from saltvirt.ops import claims, departures, inspect, looking, purge, seeding, storage
 from saltvirt.placement import fit
 from saltvirt.units import MIB
 from saltvirt.xml import domain
@@ -88,6 +88,7 @@ def _refuse_nics(conn, vm):
 def _build(conn, context, deployment, identity, devices, claim):
     vm = deployment.vm
     fetched = _fetch(context, deployment)
+    method = looking.method(context, deployment, fetched) if identity else None
     with undo.on_failure() as steps:
         disks = [
             _make_disk(conn, context, deployment, disk, fetched.get(disk.image), claim, steps)
@@ -95,7 +96,7 @@ def _build(conn, context, deployment, identity, devices, claim):
         ]
         vm = replace(vm, disks=tuple(disks), boot=_boot_files(context, deployment))
         if identity is not None:
-            vm = _seed(context, deployment, vm, identity, claim, steps)
+            vm = _seed(context, deployment, vm, identity, method, claim, steps)
         claim.will_define()
         steps.then(purge.remove_log, vm.name)
         lifecycle.define(conn, domain.build(vm, devices))
@@ -214,11 +215,14 @@ def _existing(conn, settings, disk):
     return replace(disk, path=str(path), format=judged.format)
 
 
-def _seed(context, deployment, vm, identity, claim, steps):
-    context.say("Seeding")
-    if deployment.seed_cmd != seeding.OWN:
+def _seed(context, deployment, vm, identity, method, claim, steps):
+    context.say("Seeding", detail=f"by {method}")
+    if method != "nocloud":
         first = next(disk for disk in vm.disks if disk.image)
-        seeding.run_command(context, deployment, identity, first.path)
+        if method == "guestfs":
+            looking.write(context, deployment, identity, first)
+        else:
+            seeding.run_command(context, deployment, identity, first.path)
         return vm
     path = seeding.path_for(context.settings, vm.name)
     if path.exists():

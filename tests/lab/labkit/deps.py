@@ -22,6 +22,7 @@ PACKAGES = {
     "libvirt-dev": "to build libvirt-python",
     "qemu-system-x86": "the emulator",
     "qemu-utils": "qemu-img",
+    "python3-guestfs": "libguestfs' binding, to look into images",
     "mmdebstrap": "the Debian image",
     "linux-image-cloud-amd64": "the kernel of the tiny image",
     "busybox-static": "the user land of the tiny image",

@@ -1,0 +1,81 @@
+"""Have a worker look into a disk, or write to it: in an appliance, bounded, and always ended."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+
+from saltvirt.errors import SeedError
+
+_WORKER = Path(__file__).with_name("worker.py")
+# Debian's, SUSE's and RHEL's packages of the binding are for the system's own Python.
+PYTHON = "/usr/bin/python3"
+LIMIT_S, MEMORY_MIB = 300, 768
+
+
+def why_missing(python=PYTHON):
+    """Return why no worker can run on this host, None if one can."""
+    argv = [python, "-I", str(_WORKER), "--check"]
+    try:
+        done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    except OSError as exc:
+        return f"{python}: {exc.strerror}"
+    if done.returncode == 0:
+        return None
+    return f"{python}: {done.stderr.strip()}; install python3-guestfs (python3-libguestfs on RHEL)"
+
+
+def run(job, *, python=PYTHON, limit_s=LIMIT_S, memory_mib=MEMORY_MIB, use_kvm=False):
+    """
+    Do a job in an appliance of its own and return the worker's answer.
+
+    job
+        ``{"action": "look" or "seed", "path", "format", ...}``; see :mod:`saltvirt.seed.worker`.
+    limit_s, memory_mib
+        How long it may take, in seconds, and how much memory the appliance has, in MiB.
+    use_kvm
+        Let the appliance use KVM; only where that was proved to work.
+
+    Raises SeedError if the disk is refused, or the appliance fails or takes too long.
+    """
+    folder = tempfile.mkdtemp(prefix="salt-virt-appliance-")
+    given = json.dumps({**job, "limit_s": limit_s, "memory_mib": memory_mib})
+    worker = subprocess.Popen(
+        [python, "-I", str(_WORKER)], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE, text=True, env=_environment(folder, use_kvm),
+        start_new_session=True,
+    )  # fmt: skip
+    with worker:
+        try:
+            out, err = worker.communicate(given, timeout=limit_s)
+        except subprocess.TimeoutExpired as exc:
+            raise SeedError(f"looking into {job['path']} took longer than {limit_s} s") from exc
+        finally:
+            # With its appliance, which is in the same session; the sockets are in the folder.
+            with suppress(ProcessLookupError):
+                os.killpg(worker.pid, signal.SIGKILL)
+            shutil.rmtree(folder, ignore_errors=True)
+    return _answer(job, worker.returncode, out, err)
+
+
+def _environment(folder, use_kvm):
+    plain = {"PATH": os.environ.get("PATH", os.defpath), "TMPDIR": folder, "LANG": "C.UTF-8",
+             "LIBGUESTFS_CACHEDIR": "/var/tmp", "LIBGUESTFS_BACKEND": "direct"}  # fmt: skip
+    return plain if use_kvm else {**plain, "LIBGUESTFS_BACKEND_SETTINGS": "force_tcg"}
+
+
+def _answer(job, code, out, err):
+    try:
+        answer = json.loads(out)
+    except ValueError:
+        last = (err.strip().splitlines() or [f"exit code {code}"])[-1]
+        answer = {"failed": last}
+    if "refused" in answer:
+        raise SeedError(f"{job['path']} cannot be seeded: {answer['refused']}")
+    if "failed" in answer:
+        raise SeedError(f"libguestfs failed on {job['path']}: {answer['failed']}")
+    return answer
