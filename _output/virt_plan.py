@@ -37,7 +37,8 @@ def _deployed(data):
 
 def _error(text, hosts):
     # The reasons stand in the table below it.
-    return textwrap.wrap(f"error: {text.split(': ')[0] if hosts else text}", 78, break_on_hyphens=False)
+    said = f"error: {text.split(': ')[0] if hosts else text}"
+    return textwrap.wrap(said, 78, break_on_hyphens=False)
 
 
 def _order(host, row):
