@@ -181,7 +181,7 @@ def how_to(page, **names):
     lines = [line.strip() for block in blocks for line in block.splitlines()]
     for old, new in names.items():
         lines = [line.replace(old, new) for line in lines]
-    return [shlex.split(line) for line in lines if line]
+    return [shlex.split(line, comments=True) for line in lines if line]
 
 
 def wait(what, condition, timeout_s=60):

@@ -13,6 +13,8 @@ from saltvirt import files, locks
 from saltvirt.errors import ImageError, StorageError
 from saltvirt.image import clone, gate, source
 
+_DIGEST_CHARS = 64
+
 
 def folder(settings):
     """Return the folder of the cached images, made if it is missing."""
@@ -148,6 +150,33 @@ def note(settings, digest):
         return None
     known = json.loads((folder(settings) / f"{digest}.json").read_text())
     return {"source": known["source"], "file_bytes": known["stat"][0]}
+
+
+def every(settings):
+    """Return ``{digest: what is noted of it}`` of all cached images; nothing is checked."""
+    found = {}
+    for path in sorted(folder(settings).glob("*.json")):
+        if len(path.stem) == _DIGEST_CHARS:
+            found[path.stem] = json.loads(path.read_text())
+    return found
+
+
+def look_path(settings, digest):
+    """Return where it is noted what a cached image has in it."""
+    return folder(settings) / f"{digest}.look"
+
+
+def remove(settings, digest):
+    """Remove a cached image that nobody uses; return its size in bytes, 0 if it is not here."""
+    with locks.held(Path(settings.state_dir) / "locks" / f"image-{digest}.lock"):
+        known = every(settings).get(digest)
+        if known is None:
+            return 0
+        # The note goes first: an image without one is fetched anew.
+        (folder(settings) / f"{digest}.json").unlink()
+        Path(known["path"]).unlink(missing_ok=True)
+        look_path(settings, digest).unlink(missing_ok=True)
+    return known["stat"][0]
 
 
 def fetch_same(context, image, digest):

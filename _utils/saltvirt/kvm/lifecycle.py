@@ -143,22 +143,27 @@ def has_arrived(conn, uuid):
     return any(not is_arriving(conn, name) for name in names)
 
 
-def disks_in_use(conn, but=None):
-    """
-    Return the paths of every disk, and what it is backed by, of all domains but one.
-
-    Each is there as it was written and with its symbolic links resolved.
-    """
-    used = set()
+def disks(conn):
+    """Return ``{name: paths}`` of the disks of all domains, and of what libvirt says is below."""
+    out = {}
     for dom in conn.listAllDomains():
-        if dom.name() == but:
-            continue
         try:
             root = read.domain(dom.XMLDesc(0))
         except libvirt.libvirtError as exc:
             if not is_gone(exc):
                 raise
             continue
-        for disk in read.disk_sources(root):
-            used.update(p for p in (disk["path"], (disk["backing"] or {}).get("path")) if p)
+        sources = read.disk_sources(root)
+        backing = [(disk["backing"] or {}).get("path") for disk in sources]
+        out[dom.name()] = {path for path in [*(d["path"] for d in sources), *backing] if path}
+    return out
+
+
+def disks_in_use(conn, but=None):
+    """
+    Return the paths of every disk, and what it is backed by, of all domains but one.
+
+    Each is there as it was written and with its symbolic links resolved.
+    """
+    used = {path for name, paths in disks(conn).items() if name != but for path in paths}
     return used | {os.path.realpath(path) for path in used}

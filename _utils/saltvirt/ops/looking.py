@@ -72,7 +72,7 @@ def look(context, base, *, use_kvm):
     job = {"action": "look", "path": base.path, "format": base.format}
     if digest is None:
         return appliance.run(job, use_kvm=use_kvm, **_limits(context))
-    kept = Path(base.path).with_name(f"{digest}.look")
+    kept = cache.look_path(context.settings, digest)
     with locks.held(Path(context.settings.state_dir) / "locks" / f"look-{digest}.lock"):
         if kept.exists():
             return json.loads(kept.read_text())

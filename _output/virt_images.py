@@ -1,0 +1,34 @@
+"""Outputter ``virt_images``: the cached images of each hypervisor."""
+
+_ROW = "{:<12} {:<5} {:>7} {:>7}  {:<10} {:<6} {}"
+
+
+def output(data, **_kwargs):
+    """
+    Return the table of an answer of ``salt-run virt.images``.
+
+    CLI Example:
+
+    .. code-block:: bash
+
+        salt-run virt.images --out=virt_images
+    """
+    if not isinstance(data, dict) or "error" in data:
+        return f"error: {data['error']}" if isinstance(data, dict) else str(data)
+    lines = [_ROW.format("IMAGE", "KIND", "MiB", "DISK", "HAS", "VMS", "SOURCE")]
+    for host in sorted(set(data) - {"unreachable", "failed"}):
+        lines.append(host)
+        lines += [_row(digest, one) for digest, one in sorted(data[host].items())]
+        if not data[host]:
+            lines.append("  no images")
+    lines += [f"{host} does not answer" for host in data.get("unreachable", ())]
+    lines += [f"{host}: {why}" for host, why in sorted(data.get("failed", {}).items())]
+    return "\n".join(lines)
+
+
+def _row(digest, one):
+    has = "".join(letter if one[key] else "-" for letter, key in
+                  (("m", "has_minion"), ("c", "has_cloud_init")))  # fmt: skip
+    seen = "not seen" if one["os"] is None else f"{one['os'][:7]} {has}"
+    sizes = one["file_bytes"] // 2**20, one["virtual_bytes"] // 2**20
+    return _ROW.format(digest[:12], one["format"], *sizes, seen, len(one["users"]), one["source"])

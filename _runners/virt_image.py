@@ -1,0 +1,84 @@
+"""
+The cached images of all hypervisors.
+
+.. versionadded:: 1.0.0
+"""
+
+from saltvirt import arguments, config
+from saltvirt.fleet import images as cached
+from saltvirt.fleet.report import reported
+
+__virtualname__ = "virt"
+
+
+def __virtual__():
+    """Always load: a master needs no libvirt."""
+    return __virtualname__
+
+
+@reported
+def images(host=None):
+    """
+    Show which images are cached where, and who uses them.
+
+    host
+        Only this hypervisor.
+
+    Returns ``{host: {digest: {source, format, virtual_bytes, file_bytes, users, os, has_minion,
+    has_cloud_init}}}``.
+
+    CLI Example:
+
+    .. code-block:: bash
+
+        salt-run virt.images
+        salt-run virt.images hyper1 --out=json
+    """
+    found = cached.listed(__opts__, config.master_settings(__opts__), host)
+    return {"outputter": "virt_images", "data": {**found.answers, **found.beside()}}
+
+
+@reported
+def image_pull(image, host=None, saltenv="base"):
+    """
+    Have all hypervisors fetch an image now, so that no VM waits for it.
+
+    image
+        ``salt://``, ``http(s)://``, ``file://`` or an absolute path on the hypervisors.
+    host
+        Only this hypervisor.
+    saltenv
+        Where ``salt://`` images are looked for. Defaults to ``base``.
+
+    Returns ``{host: digest}``; fails with one line if a host could not have it. Undo:
+    virt.image_prune.
+
+    CLI Example:
+
+    .. code-block:: bash
+
+        salt-run virt.image_pull salt://images/tiny.qcow2
+    """
+    return cached.pull(__opts__, config.master_settings(__opts__), image, host, saltenv)
+
+
+@reported
+def image_prune(dry_run=False):
+    """
+    Remove the cached images that no VM and no overlay on any hypervisor uses.
+
+    dry_run
+        Only say what would be removed. Defaults to False.
+
+    Returns ``{host: {digest: bytes}}``. Removes nothing if a hypervisor does not answer, nor
+    from one that builds a VM at this moment. Undo: virt.image_pull.
+
+    CLI Example:
+
+    .. code-block:: bash
+
+        salt-run virt.image_prune dry_run=True
+        salt-run virt.image_prune
+    """
+    is_dry = arguments.boolean("dry_run", dry_run)
+    return cached.prune(__opts__, config.master_settings(__opts__), is_dry=is_dry)

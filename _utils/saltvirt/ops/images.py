@@ -1,0 +1,102 @@
+"""The cached images of a host: what is there, who uses it, fetch one, remove what nobody uses."""
+
+import json
+from pathlib import Path
+
+from saltvirt.errors import ImageError, StorageError
+from saltvirt.image import cache, gate, qcow2
+from saltvirt.kvm import lifecycle
+from saltvirt.ops import claims
+
+# QEMU itself refuses chains that are much longer.
+_DEPTH = 64
+
+
+def listed(conn, settings):
+    """
+    Return ``{digest: {source, format, virtual_bytes, file_bytes, users, os, ...}}``.
+
+    ``users`` are VMs by name, and overlays in the image folder that belong to no VM by path;
+    ``os``, ``has_minion`` and ``has_cloud_init`` are None until the image was looked into.
+    """
+    used = users(conn, settings)
+    out = {}
+    for digest, note in cache.every(settings).items():
+        look = cache.look_path(settings, digest)
+        seen = json.loads(look.read_text()) if look.exists() else {}
+        out[digest] = {
+            "source": note["source"], "format": note["format"],
+            "virtual_bytes": note["size_bytes"], "file_bytes": note["stat"][0],
+            "users": sorted(used.get(digest, ())),
+            **{key: seen.get(key) for key in ("os", "has_minion", "has_cloud_init")},
+        }  # fmt: skip
+    return out
+
+
+def users(conn, settings):
+    """Return ``{digest: names}``: which VMs and files are based on which cached image."""
+    out, seen = {}, set()
+    for name, paths in lifecycle.disks(conn).items():
+        for path in paths:
+            seen.add(path)
+            for digest in _below(settings, path):
+                out.setdefault(digest, set()).add(name)
+    for path in map(str, Path(settings.images).glob("*")):
+        if path not in seen:
+            for digest in _below(settings, path):
+                out.setdefault(digest, set()).add(path)
+    return out
+
+
+def _below(settings, path):
+    """Yield the cached images that a disk is, or is based on; only headers are read."""
+    for _ in range(_DEPTH):
+        digest = cache.digest_of(settings, path)
+        if digest:
+            yield digest
+        path = _backing(path)
+        if path is None:
+            return
+
+
+def _backing(path):
+    try:
+        header = qcow2.read(path) if Path(path).is_file() else None
+    except (OSError, ImageError):
+        return None
+    if header is None or not header.backing_file:
+        return None
+    return str(Path(path).parent / header.backing_file)
+
+
+def pull(context, image, saltenv):
+    """Have an image in the cache before a VM wants it; return its digest."""
+    got = cache.obtain(image, saltenv=saltenv, settings=context.settings, opts=context.opts,
+                       say=lambda _done, _total: None, judge=gate.judge)  # fmt: skip
+    return cache.digest_of(context.settings, got.path)
+
+
+def prune(conn, settings, digests, *, is_dry):
+    """
+    Remove cached images that nothing on this host uses.
+
+    digests
+        Only these; None for all.
+
+    Returns ``{"removed": {digest: bytes}, "kept": {digest: why}}``. Raises StorageError while a VM
+    is being built here: its disk may not be there yet.
+    """
+    with claims.gate(settings):
+        building = sorted(claims.live(settings))
+        if building:
+            raise StorageError(f"{', '.join(building)} is being built or moved here; try "
+                               "again when that is over")  # fmt: skip
+        known = listed(conn, settings)
+        wanted = known if digests is None else [one for one in digests if one in known]
+        kept = {one: f"used by {', '.join(known[one]['users'])}" for one in wanted
+                if known[one]["users"]}  # fmt: skip
+        out = {one: known[one]["file_bytes"] for one in wanted if one not in kept}
+        if not is_dry:
+            for digest in out:
+                cache.remove(settings, digest)
+    return {"removed": out, "kept": kept}

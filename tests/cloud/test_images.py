@@ -1,0 +1,85 @@
+"""The caches of images: what is where, who uses it, and nothing that is used is removed."""
+
+import hashlib
+
+import pytest
+from cloudkit import TINY, how_to
+
+pytestmark = pytest.mark.both_salts
+
+
+@pytest.fixture(scope="module")
+def pulled(cloud):
+    """The lab with the tiny image in all caches; its digest."""
+    cloud.purge_all()
+    for host in cloud.hosts:
+        cloud.forget_images(host)
+    done = cloud.run(*next(words for _run, *words in how_to("images.md") if "pull" in words[0]))
+    assert done.code == 0, done.out
+    digest = hashlib.sha256((cloud.lab.fileroot / "images/tiny.qcow2").read_bytes()).hexdigest()
+    assert done.data == dict.fromkeys(cloud.hosts, digest)
+    yield cloud, digest
+    cloud.purge_all()
+
+
+def images(cloud):
+    """Return what the runner lists."""
+    done = cloud.run("virt.images")
+    assert done.code == 0, done.out
+    return done.data
+
+
+def test_what_a_vm_is_based_on_is_kept_on_every_host(pulled):
+    cloud, digest = pulled
+    words = ["t1", "1", "64", TINY, "host=hyper1", "seed=False", "wait=False", "start=False"]
+    assert cloud.run("virt.init", *words).code == 0
+    listed = images(cloud)
+    assert listed["hyper1"][digest]["users"] == ["t1"]
+    assert listed["hyper2"][digest]["users"] == []
+    assert (listed["hyper2"][digest]["source"], listed["hyper2"][digest]["format"]) == (
+        TINY, "qcow2")  # fmt: skip
+    text = cloud.command("salt-run", "virt.images").out
+    assert digest[:12] in text and "not seen" in text and max(map(len, text.splitlines())) <= 80
+
+    assert cloud.run("virt.image_prune").data == {}
+
+    assert digest in images(cloud)["hyper2"]
+    # Its disk, with nobody to whom it belongs, is as good a reason.
+    cloud.sh("hyper1", "cp /srv/salt-images/t1_system.qcow2 /srv/salt-images/orphan.qcow2")
+    assert cloud.run("virt.purge", "t1").code == 0
+    assert images(cloud)["hyper1"][digest]["users"] == ["/srv/salt-images/orphan.qcow2"]
+    assert cloud.run("virt.image_prune").data == {}
+    cloud.sh("hyper1", "rm /srv/salt-images/orphan.qcow2")
+
+
+def test_nothing_is_removed_while_a_vm_is_built_or_a_host_is_silent(pulled):
+    cloud, digest = pulled
+    claim = "/var/lib/salt-virt/claims/other.json"
+    cloud.sh("hyper2", f"mkdir -p /var/lib/salt-virt/claims; echo '{{\"name\": \"other\", "
+             f"\"paths\": [], \"defines\": false, \"until\": 99999999999}}' > {claim}")  # fmt: skip
+    done = cloud.call("hyper2", "virt.image_prune")
+    cloud.sh("hyper2", f"rm {claim}")
+    assert done.code != 0 and "other is being built or moved here" in done.out + done.err
+
+    cloud.service("hyper3", "libvirtd", "stop")
+    done = cloud.run("virt.image_prune")
+    cloud.service("hyper3", "libvirtd", "start")
+    assert done.code == 1
+    assert "nothing was removed, as not all hosts say what they use: hyper3: " in done.error
+    assert all(digest in images(cloud)[host] for host in cloud.hosts)
+
+
+def test_what_nobody_uses_is_removed_and_can_be_had_again(pulled):
+    cloud, digest = pulled
+    size = (cloud.lab.fileroot / "images/tiny.qcow2").stat().st_size
+    wanted = {host: {digest: size} for host in cloud.hosts}
+    assert cloud.run("virt.image_prune", "dry_run=True").data == wanted
+    assert digest in images(cloud)["hyper1"]
+
+    assert cloud.run("virt.image_prune").data == wanted
+
+    assert images(cloud) == {host: {} for host in cloud.hosts}
+    assert cloud.sh("hyper1", "ls /srv/salt-images/base | grep -v index || true") == ""
+    refused = cloud.run("virt.image_pull", "salt://images/no-such.qcow2", "host=hyper1")
+    assert refused.code == 1 and refused.error.startswith("hyper1: "), refused.out
+    assert cloud.run("virt.image_pull", TINY, "host=hyper1").data == {"hyper1": digest}
