@@ -76,6 +76,13 @@ def test_a_truncated_image_is_refused(image, raw_disk):
         gate.judge(image)
 
 
+def test_an_image_that_nobody_has_written_to_is_whole(tmp_path):
+    path = tmp_path / "empty.qcow2"
+    qemu_img("create", "-f", "qcow2", path, "8M")
+
+    assert gate.judge(path).size_bytes == 8 * 2**20
+
+
 def test_a_raw_disk_whose_partitions_reach_past_its_end_is_refused(tmp_path):
     path = tmp_path / "disk.raw"
     entry = b"\x80\0\0\0\x83\0\0\0" + (2048).to_bytes(4, "little") + (10**6).to_bytes(4, "little")

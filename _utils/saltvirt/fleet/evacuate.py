@@ -4,7 +4,7 @@ import contextvars
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
-from saltvirt.errors import BadArgument, NameTaken, NoHostFits, NoSuchVm, VirtError
+from saltvirt.errors import BadArgument, NoHostFits, VirtError
 from saltvirt.fleet import find, migrate
 from saltvirt.fleet.deploy import DeployError, act
 from saltvirt.fleet.migrate import MoveFailed
@@ -74,7 +74,7 @@ def restore(opts, settings, host, *, max_parallel, say):
     def note(name, _to):
         act(opts, settings, host, "virt.evacuated", {name: None})
 
-    gone = [name for name in sorted(away) if _is_gone(opts, settings, name)]
+    gone = _gone(opts, settings, away) if away else []
     for name in gone:
         note(name, None)
     back = dict.fromkeys(sorted(away.keys() - set(gone)), host)
@@ -87,15 +87,13 @@ def restore(opts, settings, host, *, max_parallel, say):
     return out
 
 
-def _is_gone(opts, settings, name):
-    """Return whether a VM was removed since: all hosts answer and none has it."""
-    try:
-        find.locate(opts, settings, name)
-    except NoSuchVm as error:
-        return not error.silent
-    except NameTaken:
-        return False
-    return False
+def _gone(opts, settings, names):
+    """Return which VMs were removed since; none as long as a host does not answer."""
+    found = find.survey(opts, settings, find.every(opts, settings), "virt.host_info")
+    if found.reasons():
+        return []
+    there = {name for info in found.answers.values() for name in info["vms"]}
+    return sorted(set(names) - there)
 
 
 def balance(opts, settings, *, max_moves, threshold, is_dry, say):

@@ -61,7 +61,8 @@ def judge(path, *, allow_backing=False):
         return _raw(file)
     _refuse_references(path, header, allow_backing)
     end = tool.check(path) if header.backing_file is None else 0
-    if end > file.stat().st_size:
+    # The last cluster may be there in part: what holds no data yet is never written out.
+    if end >= file.stat().st_size + header.cluster_bytes:
         raise ImageError(
             f"image {path} is truncated: its data ends at byte {end}, the file at "
             f"{file.stat().st_size}; fetch or build it again"

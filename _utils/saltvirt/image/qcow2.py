@@ -17,6 +17,7 @@ class Header:
 
     version: int
     size_bytes: int
+    cluster_bytes: int
     backing_file: str | None
     has_data_file: bool
     is_encrypted: bool
@@ -35,9 +36,11 @@ def read(path):
 def _parse(raw, handle, path):
     if len(raw) < 72:
         raise ImageError(f"image {path} is truncated inside its qcow2 header")
-    version, backing_at, backing_size, _bits, size, crypt = struct.unpack(">IQIIQI", raw[4:36])
+    version, backing_at, backing_size, bits, size, crypt = struct.unpack(">IQIIQI", raw[4:36])
     if version not in (2, 3):
         raise ImageError(f"image {path} is qcow version {version}; use qemu-img convert")
+    if not 9 <= bits <= 21:
+        raise ImageError(f"image {path} is damaged: clusters of 2^{bits} bytes do not exist")
     features = 0
     if version == 3:
         if len(raw) < 104:
@@ -45,17 +48,21 @@ def _parse(raw, handle, path):
         (features,) = struct.unpack(">Q", raw[72:80])
         if features & ~_KNOWN_INCOMPATIBLE:
             raise ImageError(f"image {path} needs unknown qcow2 features ({features:#x})")
-    backing = None
-    if backing_at:
-        if backing_size > 1023:
-            raise ImageError(f"image {path} is damaged: its backing file name is too long")
-        handle.seek(backing_at)
-        backing = handle.read(backing_size).decode(errors="replace")
     return Header(
         version=version,
         size_bytes=size,
-        backing_file=backing,
+        cluster_bytes=1 << bits,
+        backing_file=_name(handle, path, backing_at, backing_size),
         has_data_file=bool(features & _EXTERNAL_DATA),
         is_encrypted=bool(crypt),
         is_corrupt=bool(features & 2),
     )
+
+
+def _name(handle, path, at, size):
+    if not at:
+        return None
+    if size > 1023:
+        raise ImageError(f"image {path} is damaged: its backing file name is too long")
+    handle.seek(at)
+    return handle.read(size).decode(errors="replace")

@@ -52,7 +52,10 @@ class Admin:
     def _nobody_let_in(self):
         said = self._ask("server-clients-info")["stdout"]
         found = dict(re.findall(r"^(\w+) *: (\d+)$", said, re.M))
-        before = (found.get("nclients_max"), found.get("nclients_unauth_max"))
+        if "nclients_max" not in found or "nclients_unauth_max" not in found:
+            yield  # it does not answer, and will not read its files either
+            return
+        before = (found["nclients_max"], found["nclients_unauth_max"])
         # A client of our own uses up the only place; without it one more would be let in.
         with socket.socket(socket.AF_UNIX) as ours:
             ours.connect(_CLIENTS_SOCKET)
@@ -63,10 +66,9 @@ class Admin:
                 self._limit(*before)
 
     def _limit(self, *values):
-        words = [word for name, value in zip(_LIMITS, values, strict=True) if value
+        words = [word for name, value in zip(_LIMITS, values, strict=True)
                  for word in (f"--{name}", value)]  # fmt: skip
-        if words:
-            self._ask("server-clients-set", *words)
+        self._ask("server-clients-set", *words)
 
     def _end_handshakes(self):
         end = time.monotonic() + _HANDSHAKES_S

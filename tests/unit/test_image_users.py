@@ -1,0 +1,95 @@
+"""Who uses a cached image: VMs by their disks, and overlays that belong to nobody."""
+
+import hashlib
+import subprocess
+
+import libvirt
+import pytest
+from saltvirt.config import HostSettings
+from saltvirt.errors import StorageError
+from saltvirt.image import cache
+from saltvirt.ops import images
+
+DOMAIN = """<domain type='test'><name>{name}</name><memory unit='MiB'>64</memory>
+<os><type>hvm</type></os><devices><disk type='file' device='disk'><source file='{disk}'/>
+<target dev='vda'/></disk></devices></domain>"""
+
+
+def qemu_img(*words):
+    """Run qemu-img."""
+    subprocess.run(["qemu-img", *map(str, words)], check=True, capture_output=True)
+
+
+@pytest.fixture
+def host(tmp_path):
+    """A host with one cached image: settings, connection, digest, path of the image."""
+    source = tmp_path / "source.qcow2"
+    qemu_img("create", "-f", "qcow2", source, "8M")
+    settings = HostSettings(images=str(tmp_path / "images"), state_dir=str(tmp_path / "state"))
+    got = cache.obtain(str(source), saltenv="base", settings=settings, opts={},
+                       say=lambda _done, _total: None)  # fmt: skip
+    conn = libvirt.open("test:///default")
+    yield settings, conn, hashlib.sha256(source.read_bytes()).hexdigest(), got.path
+    conn.close()
+
+
+def overlay(path, base):
+    """Make an overlay."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    qemu_img("create", "-f", "qcow2", "-F", "qcow2", "-b", base, path)
+    return path
+
+
+def test_nobody_uses_it_and_it_is_removed_with_its_notes(host):
+    settings, conn, digest, path = host
+    cache.look_path(settings, digest).write_text("{}")
+    size = cache.every(settings)[digest]["stat"][0]
+    assert images.prune(conn, settings, None, is_dry=True)["removed"] == {digest: size}
+    assert cache.find(settings, digest)
+
+    done = images.prune(conn, settings, None, is_dry=False)
+
+    assert done == {"removed": {digest: size}, "kept": {}}
+    assert [p.name for p in cache.folder(settings).iterdir() if digest in p.name] == []
+
+
+def test_a_chain_that_ends_in_it_uses_it_wherever_its_files_are(host, tmp_path):
+    settings, conn, digest, path = host
+    middle = overlay(tmp_path / "elsewhere/middle.qcow2", path)
+    top = overlay(tmp_path / "elsewhere/top.qcow2", middle)
+    dom = conn.defineXML(DOMAIN.format(name="deep", disk=top))
+    try:
+        done = images.prune(conn, settings, [digest], is_dry=False)
+    finally:
+        dom.undefine()
+
+    assert done == {"removed": {}, "kept": {digest: "used by deep"}}
+    assert cache.find(settings, digest)
+
+
+def test_an_overlay_in_the_image_folder_uses_it_without_a_vm(host, tmp_path):
+    settings, conn, digest, path = host
+    lonely = overlay(tmp_path / "images/lonely.qcow2", path)
+
+    assert images.listed(conn, settings)[digest]["users"] == [str(lonely)]
+
+
+def test_a_chain_that_goes_in_a_circle_ends(host, tmp_path):
+    settings, conn, digest, path = host
+    ring = overlay(tmp_path / "images/ring.qcow2", path)
+    qemu_img("rebase", "-u", "-F", "qcow2", "-b", "ring.qcow2", ring)
+
+    assert images.listed(conn, settings)[digest]["users"] == []
+
+
+def test_nothing_is_removed_while_a_vm_is_built(host, tmp_path):
+    settings, conn, digest, _path = host
+    claims = tmp_path / "state/claims"
+    claims.mkdir(parents=True)
+    (claims / "web1.json").write_text(
+        '{"name": "web1", "paths": [], "defines": false, "until": 99999999999}'
+    )
+
+    with pytest.raises(StorageError, match="web1 is being built or moved here"):
+        images.prune(conn, settings, None, is_dry=False)
+    assert cache.find(settings, digest)
