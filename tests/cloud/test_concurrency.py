@@ -1,11 +1,21 @@
 """Many at once: nobody overcommits a host, nobody gets a name twice."""
 
+import json
 import threading
 
 import pytest
 from cloudkit import TINY
 
 pytestmark = pytest.mark.both_salts
+
+
+@pytest.fixture(scope="module", autouse=True)
+def patience(cloud):
+    """Let the runners wait for hosts that they keep busy all at once."""
+    conf = cloud.lab.master_conf / "master.d/patience.conf"
+    conf.write_text(json.dumps({"virt": {"timeout_s": 90}}))
+    yield
+    conf.unlink()
 
 
 def test_of_ten_at_once_exactly_the_eight_that_fit_succeed(clean):

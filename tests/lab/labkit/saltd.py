@@ -21,7 +21,8 @@ log_level_logfile: info
 key_logfile: {dir}/keylog
 worker_threads: 4
 fileserver_list_cache_time: 1
-virt: {{timeout_s: 10}}
+# Two labs may share two processors.
+virt: {{timeout_s: 20, wait_s: 600}}
 file_roots:
   base: [{dir}/srv, {checkout}, {fileroot}]
 pillar_roots:
