@@ -9,6 +9,9 @@ test:      ## the whole test suite, fast tests first
 	tests/env pytest tests/unit tests/faces
 	tests/together
 
+nightly:   ## the tests that take minutes each, with the machine to themselves
+	tests/env pytest tests/cloud -m nightly
+
 unit:      ## no root, no daemon; under a minute
 	tests/env pytest tests/unit tests/faces
 
@@ -24,4 +27,4 @@ bench:     ## figures beside named rivals, in one run
 docs:      ## every page's links and options are checked; the pages are plain Markdown
 	tests/env pytest tests/faces -k docs
 
-.PHONY: demo test unit lint lab bench docs
+.PHONY: demo test nightly unit lint lab bench docs

@@ -50,6 +50,7 @@ def counts(cloud, host):
     wait("the counter", lambda: ticks(cloud, host, "m1") > count)
 
 
+@pytest.mark.nightly
 def test_a_network_cut_between_the_hosts_costs_nothing(cloud3, m1):
     job = cloud3.begin("virt.migrate", m1, "hyper2", "max_bandwidth=1", "stall_s=4")
     wait("the move", lambda: cloud3.local("hyper1", "virt.migrate_status", m1))
@@ -70,6 +71,7 @@ def test_a_network_cut_between_the_hosts_costs_nothing(cloud3, m1):
     wait("tidy hosts", lambda: is_tidy(cloud3))
 
 
+@pytest.mark.nightly
 def test_a_source_minion_that_is_killed_costs_nothing(cloud3, m1):
     job = slow(cloud3)
     cloud3.kill("hyper1", "salt-minion")

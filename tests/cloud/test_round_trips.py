@@ -4,7 +4,10 @@ import re
 import threading
 import time
 
+import pytest
 from movekit import move, numbers, where
+
+pytestmark = pytest.mark.nightly
 
 
 class Watch(threading.Thread):
