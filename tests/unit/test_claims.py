@@ -4,6 +4,7 @@ import json
 import multiprocessing
 import os
 import signal
+import threading
 
 import pytest
 from saltvirt import locks, undo
@@ -176,3 +177,19 @@ def test_a_process_that_is_told_to_end_undoes_its_steps_first(tmp_path):
 
     assert not (tmp_path / "made").exists()
     assert process.exitcode == 143
+
+
+def test_a_claim_that_is_being_written_is_waited_for(host):
+    path = claims.folder(host) / "busy.json"
+    content = {"name": "busy", "vcpus": 2, "memory_mib": 64, "paths": [], "defines": False}
+    with locks.held(path) as handle:
+        # What a reader sees between the truncation and the end of a write.
+        handle.write('{"name": "bu')
+        handle.flush()
+        later = threading.Timer(0.2, lambda: path.write_text(json.dumps(content)))
+        later.start()
+
+        live = claims.live(host)
+        later.join()
+
+    assert live == {"busy": content}

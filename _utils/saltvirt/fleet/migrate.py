@@ -23,22 +23,30 @@ def plan(opts, settings, name, target, source=None, *, say):
 
     Raises NoHostFits, with the table of reasons, if the VM can go nowhere.
     """
-    source = source or find.locate(opts, settings, name)
+    every = find.every(opts, settings)
+    say("Searching", detail=f"{len(every)} hypervisors")
+    found = find.survey(opts, settings, every, "virt.host_info")
+    source = source or _having(found, name) or find.locate(opts, settings, name)
     about = act(opts, settings, source, "virt.migration_info", name)
     if about["obstacles"]:
         raise MoveFailed(f"VM {name!r} stays on {source}: {'; '.join(about['obstacles'])}")
-    every = find.every(opts, settings)
     if target is not None and target not in every:
         raise BadArgument("target", f"{target!r} is no hypervisor here; there are: "
                           f"{', '.join(every)}")  # fmt: skip
     if target == source:
         raise BadArgument("target", f"VM {name!r} is on {source} already")
-    say("Searching", detail=f"a host for what is on {source}")
-    found = find.survey(opts, settings, [h for h in every if h != source], "virt.host_info")
-    judged = choose.judge(found.answers, moves.need(about), settings.weights)
+    others = {host: info for host, info in found.answers.items() if host != source}
+    judged = choose.judge(others, moves.need(about), settings.weights)
     verdicts = [v if target in (None, v.host) else _other(v, target) for v in judged]
-    verdicts += [Verdict(host=host, reasons=(why,)) for host, why in found.reasons().items()]
+    verdicts += [Verdict(host=host, reasons=(why,)) for host, why in found.reasons().items()
+                 if host != source]  # fmt: skip
     return source, about, sorted(verdicts, key=lambda v: (not v.fits, -v.score, v.host))
+
+
+def _having(found, name):
+    """Return the one host that has a VM, None if that is not so clear."""
+    having = [host for host, info in found.answers.items() if name in info["vms"]]
+    return having[0] if len(having) == 1 and not found.reasons() else None
 
 
 def _other(verdict, target):

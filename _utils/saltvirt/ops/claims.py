@@ -14,6 +14,9 @@ from pathlib import Path
 
 from saltvirt import locks
 from saltvirt.errors import NameTaken, StorageError
+from saltvirt.model import Need
+
+_TRIES, _AGAIN_S = 100, 0.01
 
 
 def folder(settings):
@@ -43,6 +46,7 @@ class Claim:
         self._write()
 
     def _write(self):
+        # The file is never replaced, as that would lose its lock.
         self._handle.seek(0)
         self._handle.truncate()
         json.dump(self._content, self._handle)
@@ -51,13 +55,18 @@ class Claim:
 
 
 def _read(path):
-    try:
-        return json.loads(path.read_text())
-    except FileNotFoundError:
-        return None
-    except ValueError:
-        # The builder died before it had written, so before it had made anything.
-        return {"name": path.stem, "paths": [], "defines": False}
+    for _ in range(_TRIES):
+        try:
+            return json.loads(path.read_text())
+        except FileNotFoundError:
+            return None
+        except ValueError:
+            # Whoever holds it is writing it at this moment.
+            if not locks.is_held(path):
+                break
+            time.sleep(_AGAIN_S)
+    # The builder died before it had written, so before it had made anything.
+    return _content(Need(name=path.stem, vcpus=0, memory_mib=0))
 
 
 def _all(settings):
