@@ -19,10 +19,18 @@ def pull(opts, settings, image, host, saltenv):
                                     for h, r in replies.items() if not r.ok}}  # fmt: skip
     out = {h: reply.value for h, reply in sorted(replies.items()) if reply.ok}
     if failed:
-        error = MasterError("; ".join(f"{h}: {why}" for h, why in sorted(failed.items())))
-        error.table = {"pulled": out}
-        raise error
+        raise _failed(failed, {"pulled": out})
     return out
+
+
+def _said(reasons):
+    return "; ".join(f"{host}: {why}" for host, why in sorted(reasons.items()))
+
+
+def _failed(reasons, table):
+    error = MasterError(_said(reasons))
+    error.table = table
+    return error
 
 
 def prune(opts, settings, *, is_dry):
@@ -34,8 +42,8 @@ def prune(opts, settings, *, is_dry):
     found = listed(opts, settings, None)
     silent = found.reasons()
     if silent:
-        said = "; ".join(f"{host}: {why}" for host, why in sorted(silent.items()))
-        raise MasterError(f"nothing was removed, as not all hosts say what they use: {said}")
+        raise MasterError("nothing was removed, as not all hosts say what they use: "
+                          f"{_said(silent)}")  # fmt: skip
     used = {digest for images in found.answers.values() for digest, one in images.items()
             if one["users"]}  # fmt: skip
     out, failed = {}, {}
@@ -50,7 +58,5 @@ def prune(opts, settings, *, is_dry):
         else:
             failed[host] = reply.error or "it stopped answering"
     if failed:
-        error = MasterError("; ".join(f"{host}: {why}" for host, why in failed.items()))
-        error.table = {"removed": out}
-        raise error
+        raise _failed(failed, {"removed": out})
     return out

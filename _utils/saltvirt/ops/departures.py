@@ -23,11 +23,18 @@ def _folder(settings):
 
 
 @contextmanager
-def departing(settings, name):
-    """Yield how to note what a VM leaves; raise NameTaken if another job moves it."""
-    with locks.held(_folder(settings) / f"{name}.json", wait=False) as handle:
+def departing(conn, settings, name):
+    """Yield how to note what a VM leaves; raise NameTaken if another job moves it, or has begun."""
+    settle(conn, settings)
+    path, begun = _folder(settings) / f"{name}.json", []
+    with locks.held(path, wait=False, is_done=lambda: not begun) as handle:
         if handle is None:
             raise NameTaken(f"VM {name!r} is being migrated by another job at this moment")
+        handle.seek(0)
+        if handle.read():
+            begun.append("by a job that was killed")
+            raise NameTaken(f"a move of VM {name!r}, whose job was killed, is not settled; "
+                            "wait until both hosts answer and libvirt has ended it")  # fmt: skip
 
         def note(uuid, uri, paths):
             handle.truncate(0)

@@ -67,7 +67,7 @@ def move(context, name, target, options, present):
     """
     settings = context.settings
     with (undo.on_sigterm(), connect.opened(settings, readonly=False) as conn,
-          departures.departing(settings, name) as note):  # fmt: skip
+          departures.departing(conn, settings, name) as note):  # fmt: skip
         about = moving.facts(conn, settings, name)[name]
         _refuse(settings, about, options, present is not None)
         own = purge.own_files(conn, settings, name, removables=False)
