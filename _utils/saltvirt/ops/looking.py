@@ -57,7 +57,7 @@ def _python(context):
 
 def _limits(context):
     seed = context.settings.seed
-    return {"python": _python(context),
+    return {"python": _python(context), "state_dir": context.settings.state_dir,
             "limit_s": int(seed.get("limit_s", appliance.LIMIT_S)),
             "memory_mib": int(seed.get("memory_mib", appliance.MEMORY_MIB))}  # fmt: skip
 

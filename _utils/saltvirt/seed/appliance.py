@@ -5,10 +5,11 @@ import os
 import shutil
 import signal
 import subprocess
-import tempfile
-from contextlib import suppress
+import uuid
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from saltvirt import locks
 from saltvirt.errors import SeedError
 
 _WORKER = Path(__file__).with_name("worker.py")
@@ -29,12 +30,14 @@ def why_missing(python=PYTHON):
     return f"{python}: {done.stderr.strip()}; install python3-guestfs (python3-libguestfs on RHEL)"
 
 
-def run(job, *, python=PYTHON, limit_s=LIMIT_S, memory_mib=MEMORY_MIB, use_kvm=False):
+def run(job, *, state_dir, python=PYTHON, limit_s=LIMIT_S, memory_mib=MEMORY_MIB, use_kvm=False):
     """
     Do a job in an appliance of its own and return the worker's answer.
 
     job
         ``{"action": "look" or "seed", "path", "format", ...}``; see :mod:`saltvirt.seed.worker`.
+    state_dir
+        Where libguestfs keeps its temporary files and sockets meanwhile.
     limit_s, memory_mib
         How long it may take, in seconds, and how much memory the appliance has, in MiB.
     use_kvm
@@ -42,28 +45,49 @@ def run(job, *, python=PYTHON, limit_s=LIMIT_S, memory_mib=MEMORY_MIB, use_kvm=F
 
     Raises SeedError if the disk is refused, or the appliance fails or takes too long.
     """
-    folder = tempfile.mkdtemp(prefix="salt-virt-appliance-")
     given = json.dumps({**job, "limit_s": limit_s, "memory_mib": memory_mib})
-    worker = subprocess.Popen(
-        [python, "-I", str(_WORKER)], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE, text=True, env=_environment(folder, use_kvm),
-        start_new_session=True,
-    )  # fmt: skip
-    with worker:
-        try:
-            out, err = worker.communicate(given, timeout=limit_s)
-        except subprocess.TimeoutExpired as exc:
-            raise SeedError(f"looking into {job['path']} took longer than {limit_s} s") from exc
-        finally:
-            # With its appliance, which is in the same session; the sockets are in the folder.
-            with suppress(ProcessLookupError):
-                os.killpg(worker.pid, signal.SIGKILL)
-            shutil.rmtree(folder, ignore_errors=True)
+    with _folder(Path(state_dir) / "appliances") as folder:
+        worker = subprocess.Popen(
+            [python, "-I", str(_WORKER)], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE, text=True, env=_environment(folder, use_kvm),
+            start_new_session=True,
+        )  # fmt: skip
+        with worker:
+            try:
+                out, err = worker.communicate(given, timeout=limit_s)
+            except subprocess.TimeoutExpired as exc:
+                raise SeedError(
+                    f"{job['path']}: the appliance took longer than {limit_s} s; raise "
+                    "virt:seed:limit_s if this host is slow"
+                ) from exc
+            finally:
+                # With its appliance, which is in the same session.
+                with suppress(ProcessLookupError):
+                    os.killpg(worker.pid, signal.SIGKILL)
     return _answer(job, worker.returncode, out, err)
+
+
+@contextmanager
+def _folder(every):
+    """Yield a folder that goes with the block; those of processes that were killed go too."""
+    every.mkdir(mode=0o700, parents=True, exist_ok=True)
+    for path in every.glob("*.lock"):
+        with locks.held(path, wait=False) as handle:
+            if handle:
+                shutil.rmtree(path.with_suffix(""), ignore_errors=True)
+    # Short: a socket's path has at most 107 characters.
+    folder = every / uuid.uuid4().hex[:8]
+    with locks.held(folder.with_suffix(".lock")):
+        folder.mkdir(mode=0o700)
+        try:
+            yield str(folder)
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def _environment(folder, use_kvm):
     plain = {"PATH": os.environ.get("PATH", os.defpath), "TMPDIR": folder, "LANG": "C.UTF-8",
+             "XDG_RUNTIME_DIR": folder,
              "LIBGUESTFS_CACHEDIR": "/var/tmp", "LIBGUESTFS_BACKEND": "direct"}  # fmt: skip
     return plain if use_kvm else {**plain, "LIBGUESTFS_BACKEND_SETTINGS": "force_tcg"}
 

@@ -8,8 +8,11 @@ Source: libguestfs, guestfs(3); only the appliance's kernel ever reads the guest
 """
 
 import json
+import os
+import shutil
 import signal
 import sys
+from pathlib import Path
 
 try:
     import guestfs
@@ -155,16 +158,8 @@ def _starts_at_boot(appliance, has_minion, script):
             return
 
 
-def main():
-    """Do one job; with ``--check`` only say whether this interpreter could."""
-    if guestfs is None:
-        print("this interpreter has no module 'guestfs'", file=sys.stderr)
-        return 1
-    if sys.argv[1:] == ["--check"]:
-        return 0
-    job = json.load(sys.stdin)
-    # Whoever started this may have been killed; libguestfs ends its appliance with this process.
-    signal.alarm(job["limit_s"])
+def do(job):
+    """Do a job and write its answer."""
     try:
         appliance = opened(job)
         answer = look(appliance) if job["action"] == "look" else seed(appliance, job)
@@ -174,6 +169,35 @@ def main():
     except RuntimeError as exc:  # every error of libguestfs
         answer = {"failed": str(exc)}
     json.dump(answer, sys.stdout)
+    sys.stdout.flush()
+
+
+def watched(job, limit_s):
+    """Do a job in a child, which ends with whoever asked for it, however that was killed."""
+    asked_by = os.getppid()
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
+    child = os.fork()
+    if child == 0:
+        signal.alarm(limit_s)
+        do(job)
+        os._exit(0)
+    while os.waitpid(child, os.WNOHANG)[0] == 0:
+        if os.getppid() != asked_by:
+            Path(f"{os.environ['TMPDIR']}.lock").unlink(missing_ok=True)
+            shutil.rmtree(os.environ["TMPDIR"], ignore_errors=True)
+            os.killpg(0, signal.SIGKILL)
+        signal.sigtimedwait({signal.SIGCHLD}, 0.5)
+
+
+def main():
+    """Do one job; with ``--check`` only say whether this interpreter could."""
+    if guestfs is None:
+        print("this interpreter has no module 'guestfs'", file=sys.stderr)
+        return 1
+    if sys.argv[1:] == ["--check"]:
+        return 0
+    job = json.load(sys.stdin)
+    watched(job, job["limit_s"])
     return 0
 
 
