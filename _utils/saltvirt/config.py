@@ -10,10 +10,11 @@ from saltvirt.errors import BadConfig
 _INSIDE = {
     "pki": {"allow", "days", "key_type", "organization", "names"},
     "capacity": {"vcpus", "memory_mib", "disk_mib"},
-    "seed": {"master", "config", "method", "python", "limit_s", "memory_mib"},
+    "seed": {"master", "config", "method", "python", "limit_s", "memory_mib", "user_data",
+             "vendor_data", "install_from", "bootstrap", "allow_host_mount"},
     "vnc": {"listen", "password", "keymap"},
     "weights": {"memory", "cpu", "disk"},
-}
+}  # fmt: skip
 CONNECTION = ("connection", "username", "password")
 DEFAULT_NIC = [{"name": "eth0", "type": "bridge", "source": "br0", "model": "virtio"}]
 DEFAULT_DISK = [{"name": "system", "size": 8192}]
@@ -27,6 +28,7 @@ class HostSettings:
     username: str | None = None
     password: str | None = field(default=None, repr=False)
     images: str = "/srv/salt-images"
+    image_max_gib: int = 2048
     storagepool: str | None = None
     hypervisor: str | None = None
     nic: dict = field(default_factory=dict)

@@ -26,6 +26,7 @@ class Disk:
     model: str = "virtio"
     device: str = "disk"
     image: str | None = None
+    image_hash: str | None = None
     overlay: bool | None = None
     pool: str | None = None
     source_file: str | None = None

@@ -23,6 +23,7 @@ _ONLY = {
     "bandwidth": ("bridge", "network", "direct", "ethernet"),
     "queues": ("bridge", "network", "direct", "ethernet"),
     "mtu": ("bridge", "network", "direct", "ethernet"),
+    "guest": TYPES,
 }
 KEYS = {"name", "type", "source", "mac", "model", "bridge", "network", *_ONLY}
 
@@ -159,9 +160,30 @@ def _name(what, value):
     return value
 
 
+def _guest(what, value):
+    """Return ``{"dhcp", "addresses", "gateways", "dns", "search"}``: what the guest sets up."""
+    given = {"dhcp": True} if value == "dhcp" else value
+    if not isinstance(given, dict):
+        raise BadArgument(what, f"{value!r}; dhcp, or {{addresses: [10.0.0.4/16], gateway: ...}}")
+    known = {"dhcp", "addresses", "gateway", "dns", "search"}
+    arguments.refuse_unknown_keys(what, given, known)
+    addresses = arguments.interface_addresses(f"{what}: addresses", given.get("addresses")) or ()
+    dhcp = arguments.boolean(f"{what}: dhcp", given.get("dhcp", not addresses))
+    gateways, servers = (
+        tuple(arguments.address(f"{what}: {key}", one)
+              for one in arguments.names(what, given.get(key)))
+        for key in ("gateway", "dns")
+    )  # fmt: skip
+    if gateways and not addresses:
+        raise BadArgument(what, "a gateway needs addresses; DHCP brings its own")
+    search = arguments.names(f"{what}: search", given.get("search"))
+    return {"dhcp": dhcp, "addresses": addresses, "gateways": gateways, "dns": servers,
+            "search": search}  # fmt: skip
+
+
 _READERS = {
-    "vlan": _vlan, "bandwidth": _bandwidth, "filter": _filter, "virtualport": _virtualport,
-    "mode": _mode, "portgroup": _name,
+    "guest": _guest, "vlan": _vlan, "bandwidth": _bandwidth, "filter": _filter,
+    "virtualport": _virtualport, "mode": _mode, "portgroup": _name,
     "queues": lambda what, value: arguments.whole(what, value, most=256),
     "mtu": lambda what, value: arguments.whole(what, value, least=68, most=65535),
 }  # fmt: skip

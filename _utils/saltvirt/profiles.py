@@ -10,8 +10,8 @@ from saltvirt.nics import nic, refuse_equal_macs
 from saltvirt.units import size_mib
 
 _DISK_KEYS = {
-    "name", "size", "format", "model", "image", "pool", "source_file", "overlay_image",
-    "device", "hostname_property", "sparse_volume", "io", "iothread_id",
+    "name", "size", "format", "model", "image", "image_hash", "pool", "source_file",
+    "overlay_image", "device", "hostname_property", "sparse_volume", "io", "iothread_id",
     "backing_store_path", "backing_store_format",
 }  # fmt: skip
 
@@ -90,6 +90,7 @@ def _disk(entry, target, first_image, is_sized):
         model=entry.get("model") or ("virtio" if device in ("disk", "lun") else "ide"),
         device=device,
         image=entry.get("image") or first_image,
+        image_hash=entry.get("image_hash"),
         overlay=entry.get("overlay_image"),
         pool=entry.get("pool"),
         source_file=source_file,

@@ -1,6 +1,6 @@
 """From what a user typed to the VM that is meant: every argument is looked at here."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from saltvirt import arguments, config, nics, profiles
 from saltvirt.errors import BadArgument
@@ -34,7 +34,10 @@ OPTIONS = {
     "stop_on_reboot": False,
     "host_devices": None,
     "image": None,
+    "image_hash": None,
     "seed_method": None,
+    "install_from": None,
+    "user_data": None,
     "enable_qcow": None,
     "enable_vnc": False,
     "config": None,
@@ -44,7 +47,7 @@ OPTIONS = {
 # Salt 3006 took these by position, in this order.
 POSITIONAL = tuple(OPTIONS)[: tuple(OPTIONS).index("image")]
 _HYPERVISORS = ("kvm", "qemu")
-_SEED_METHODS = (None, "auto", "nocloud", "guestfs")
+_SEED_METHODS = (None, "auto", "nocloud", "guestfs", "nbd")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +61,8 @@ class Deployment:
     seed_cmd: str
     seed_method: str | None
     install: bool
+    install_from: str | None
+    user_data: dict | str | None
     config: dict
     enable_qcow: bool | None
     pub_key: str | None
@@ -103,6 +108,8 @@ def _options(given):
     if image is not None and not arguments.is_image(image):
         raise BadArgument("image", f"{image!r} is no image: write salt://path, http(s)://... "
                           "or an absolute path")  # fmt: skip
+    if options["image_hash"] is not None and image is None:
+        raise BadArgument("image_hash", "there is no image that it could belong to")
     for flag in ("start", "seed", "install", "enable_vnc", "stop_on_reboot"):
         arguments.boolean(flag, options[flag])
     if options["enable_qcow"] is not None:
@@ -127,6 +134,12 @@ def deployment(settings, name, cpu, mem, given):
     options = _options(given)
     osboot.check(arguments.mapping("boot", options["boot"]))
     disks = profiles.disks(settings.disk, options["disk"], options["disks"], options["image"])
+    if options["image_hash"]:
+        disks = tuple(
+            replace(disk, image_hash=options["image_hash"])
+            if disk.image == options["image"] and not disk.image_hash else disk
+            for disk in disks
+        )  # fmt: skip
     vm = Vm(
         name=name,
         cpu=cpu if isinstance(cpu, dict) else vcpus,
@@ -151,8 +164,9 @@ def deployment(settings, name, cpu, mem, given):
     return Deployment(
         vm=vm,
         config=arguments.mapping("config", options["config"]) or {},
-        **{key: options[key] for key in ("start", "saltenv", "seed", "seed_cmd", "install",
-                                         "seed_method", "enable_qcow", "pub_key", "priv_key")},
+        **{key: options[key] for key in (
+            "start", "saltenv", "seed", "seed_cmd", "install", "install_from", "user_data",
+            "seed_method", "enable_qcow", "pub_key", "priv_key")},
     )  # fmt: skip
 
 

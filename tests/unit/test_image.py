@@ -1,11 +1,13 @@
 """Images: judged before anything opens them, kept once per content, cloned without loss."""
 
+import hashlib
 import http.server
 import json
 import os
 import subprocess
 import threading
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -329,26 +331,143 @@ def test_what_the_web_does_not_have_is_said(web, host):
         obtain(host, "http://127.0.0.1:9/x.img")
 
 
-def test_a_download_that_is_cut_off_is_refused(host):
-    class Handler(http.server.BaseHTTPRequestHandler):
-        def do_GET(self):
-            self.send_response(200)
-            self.send_header("Content-Length", "1000")
-            self.end_headers()
-            self.wfile.write(b"x" * 10)
+class Shaky(http.server.BaseHTTPRequestHandler):
+    """A server that hangs up after so many bytes of each answer."""
 
-        def log_message(self, *_args):
-            pass
+    data, tag, most, asked = b"", '"one"', 10, ()
 
-    server = http.server.HTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.handle_request)
+    def do_GET(self):
+        self.asked.append(self.headers.get("Range"))
+        begin = 0
+        if self.headers.get("Range") and self.headers.get("If-Range") == self.tag:
+            begin = int(self.headers["Range"].removeprefix("bytes=").rstrip("-"))
+        self.send_response(206 if begin else 200)
+        if self.tag:
+            self.send_header("ETag", self.tag)
+        self.send_header("Content-Length", str(len(self.data) - begin))
+        self.send_header("Content-Range", f"bytes {begin}-{len(self.data) - 1}/{len(self.data)}")
+        self.end_headers()
+        self.wfile.write(self.data[begin : begin + self.most])
+
+    def log_message(self, *_args):
+        pass
+
+
+@pytest.fixture
+def shaky():
+    """Serve with :class:`Shaky`; yield the address and the handler to be changed."""
+    handler = type("Handler", (Shaky,), {"asked": []})
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    thread = threading.Thread(target=server.serve_forever)
     thread.start()
-    try:
-        with pytest.raises(ImageError, match=r"cut off|IncompleteRead"):
-            obtain(host, f"http://127.0.0.1:{server.server_port}/x.img")
-    finally:
-        thread.join()
-        server.server_close()
+    yield f"http://127.0.0.1:{server.server_port}/x.img", handler
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+def partials(host):
+    """Return what lies in the cache of a download that is not over."""
+    return sorted(p.name for p in cache.folder(host).glob("*.partial*"))
+
+
+def test_a_download_that_breaks_goes_on_where_it_was(shaky, host, raw_disk):
+    url, handler = shaky
+    handler.data, handler.most = raw_disk.read_bytes(), 3 * MIB
+
+    got = obtain(host, url)
+
+    assert Path(got.path).read_bytes() == handler.data
+    assert handler.asked == [None, f"bytes={3 * MIB}-", f"bytes={6 * MIB}-"]
+    assert partials(host) == []
+
+
+def test_what_arrived_is_kept_for_the_next_call(shaky, host, raw_disk):
+    url, handler = shaky
+    handler.data, handler.most = raw_disk.read_bytes(), MIB
+
+    with pytest.raises(ImageError, match="cut off: 5242880 of 8388608 bytes .* try again"):
+        obtain(host, url)
+    assert len(partials(host)) == 2
+    handler.most = 8 * MIB
+    obtain(host, url)
+
+    assert handler.asked[-1] == f"bytes={5 * MIB}-"
+    assert partials(host) == []
+
+
+def test_the_beginning_of_an_older_version_is_thrown_away(shaky, host, raw_disk, image):
+    url, handler = shaky
+    handler.data, handler.most = raw_disk.read_bytes(), MIB
+    with pytest.raises(ImageError, match="cut off"):
+        obtain(host, url)
+    handler.data, handler.tag, handler.most = image.read_bytes(), '"two"', 8 * MIB
+
+    assert Path(obtain(host, url).path).read_bytes() == handler.data
+
+
+@pytest.mark.parametrize("tag", [None, 'W/"weak"'])
+def test_without_a_strong_tag_nothing_is_kept(shaky, host, tag):
+    url, handler = shaky
+    handler.data, handler.tag = bytes(1000), tag
+
+    with pytest.raises(ImageError, match="cut off: 10 of 1000 bytes"):
+        obtain(host, url)
+
+    assert partials(host) == []
+    assert set(handler.asked) == {None}
+
+
+def test_a_download_that_nobody_takes_up_is_swept_after_a_day(host, image):
+    old, new = (cache.folder(host) / f"{name}.partial" for name in ("old", "new"))
+    old.write_text("x")
+    new.write_text("x")
+    os.utime(old, (0, 0))
+
+    cache.sweep(host)
+
+    assert partials(host) == ["new.partial"]
+
+
+@pytest.mark.parametrize("kind", ["sha256", "sha512", "md5"])
+def test_a_checksum_is_verified_before_anything_reads_the_image(host, image, kind, monkeypatch):
+    right = hashlib.new(kind, image.read_bytes()).hexdigest()
+    read = []
+
+    def judge(path):
+        read.append(path)
+        return gate.judge(path)
+
+    def get(hsum):
+        expected = {"hash_type": kind, "hsum": hsum}
+        return cache.obtain(str(image), saltenv="base", settings=host, opts={}, judge=judge,
+                            say=lambda *_: None, expected=expected)  # fmt: skip
+
+    with pytest.raises(ImageError, match=f"not what image_hash says: its {kind} is {right[:16]}"):
+        get("0" * len(right))
+    assert read == []
+    assert get(right.upper()) == get(right)
+    with pytest.raises(ImageError, match="not what image_hash says"):
+        get("f" * len(right))  # also of what is cached already
+
+
+def test_what_an_images_snapshots_hide_is_not_kept(host, image):
+    qemu_img("snapshot", "-c", "before", image)
+    assert gate.judge(image).has_snapshots
+
+    got = obtain(host, str(image))
+
+    assert not gate.judge(got.path).has_snapshots
+    qemu_img("compare", "-f", "qcow2", "-F", "qcow2", image, got.path)
+    assert obtain(host, str(image)) == got
+
+
+def test_an_image_that_says_it_is_huge_is_refused(host, tmp_path):
+    bomb = tmp_path / "bomb.qcow2"
+    qemu_img("create", "-f", "qcow2", bomb, "1P")
+
+    with pytest.raises(ImageError, match="says that it is 1024.0T large; the most is 2.0T"):
+        obtain(host, str(bomb))
     assert contents(host) == []
 
 

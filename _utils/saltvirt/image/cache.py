@@ -5,15 +5,18 @@ import hashlib
 import json
 import os
 import time
-from contextlib import contextmanager
-from dataclasses import asdict, replace
+from collections.abc import Callable, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from saltvirt import files, locks
 from saltvirt.errors import ImageError, StorageError
-from saltvirt.image import clone, gate, source
+from saltvirt.image import clone, gate, source, tool, web
+from saltvirt.units import human
 
 _DIGEST_CHARS = 64
+_PARTIAL_LIFE_S = 24 * 3600
 
 
 def folder(settings):
@@ -27,7 +30,7 @@ def folder(settings):
     return base
 
 
-def obtain(image, *, saltenv, settings, opts, say, judge=gate.judge):
+def obtain(image, *, saltenv, settings, opts, say, judge=gate.judge, expected=None):
     """
     Return the cached, judged copy of an image, fetched if its content is not here yet.
 
@@ -35,23 +38,70 @@ def obtain(image, *, saltenv, settings, opts, say, judge=gate.judge):
         Called with ``(done_bytes, total_bytes)`` while bytes arrive.
     judge
         Decides whether a fetched file may be used, and as what.
+    expected
+        ``{"hash_type", "hsum"}`` that the content must have, checked before anything reads it.
     """
     base = folder(settings)
     index = source.Index(base / "index.json")
     lock_dir = Path(settings.state_dir) / "locks"
     name = hashlib.sha256(image.encode()).hexdigest()
+    gated = _Gated(image, judge, expected, int(settings.image_max_gib) << 30)
     with locks.held(lock_dir / f"source-{name}.lock"):
         known = source.known_digest(image, saltenv, opts, index)
         if known["digest"] is None:
-            return _obtain_http(image, base, index, lock_dir, say, judge)
+            return _obtain_http(image, base, index, lock_dir, say, gated)
+        gated.refuse_digest(known["digest"])
         with locks.held(lock_dir / f"image-{known['digest']}.lock"):
             found = _cached(base, known["digest"])
             if found:
+                gated.refuse_content(found.path)
                 return found
             with _part(base, image) as part:
                 _bring(image, saltenv, opts, part, known["size_bytes"], say)
                 _refuse_other(part, image, known["digest"])
-                return _admit(part, base, image, known["digest"], judge)
+                gated.refuse_content(part)
+                return _admit(part, base, known["digest"], gated)
+
+
+@dataclass(frozen=True, slots=True)
+class _Gated:
+    """An image and everything that may refuse it."""
+
+    image: str
+    judge: Callable
+    expected: Mapping | None
+    max_bytes: int
+
+    def refuse_digest(self, digest):
+        """Refuse a SHA-256 that is not the expected one, before anything is fetched."""
+        if self.expected and self.expected["hash_type"] == "sha256":
+            self._refuse(digest)
+
+    def refuse_content(self, path):
+        """Refuse a file without the expected checksum of any other kind."""
+        if self.expected and self.expected["hash_type"] != "sha256":
+            self._refuse(source.file_digest(path, self.expected["hash_type"]))
+
+    def _refuse(self, got):
+        wanted = self.expected["hsum"].lower()
+        if got != wanted:
+            raise ImageError(
+                f"image {self.image} is not what image_hash says: its {self.expected['hash_type']} "
+                f"is {got[:16]}..., not {wanted[:16]}...; nothing has read it"
+            )
+
+    def judged(self, path):
+        """Return what the image is."""
+        try:
+            judged = self.judge(path)
+        except ImageError as exc:
+            raise ImageError(str(exc).replace(str(path), self.image)) from exc
+        if judged.size_bytes > self.max_bytes:
+            raise ImageError(
+                f"image {self.image} says that it is {human(judged.size_bytes)} large; the most is "
+                f"{human(self.max_bytes)} (virt:image_max_gib)"
+            )
+        return judged
 
 
 def _bring(image, saltenv, opts, part, size_bytes, say):
@@ -70,18 +120,41 @@ def _refuse_other(part, image, digest):
         )
 
 
-def _obtain_http(url, base, index, lock_dir, say, judge):
+def _obtain_http(url, base, index, lock_dir, say, gated):
     known = index.get(url)
     found = _cached(base, known["digest"]) if known else None
-    with _part(base, url) as part:
-        version = source.fetch_http(url, part, say, known if found else None)
-        if version is None:
-            return found
+    part = base / f"{hashlib.sha256(url.encode()).hexdigest()[:16]}.partial"
+    with _said(base, url):
+        try:
+            version = web.fetch(url, part, say, known if found else None)
+        except OSError:
+            web.forget(part)  # the disk is full, or broken: nobody is to find the rest in the way
+            raise
+    if version is None:
+        gated.refuse_digest(known["digest"])
+        gated.refuse_content(found.path)
+        return found
+    try:
         digest = source.file_digest(part)
-        with locks.held(lock_dir / f"image-{digest}.lock"):
-            judged = _cached(base, digest) or _admit(part, base, url, digest, judge)
-        index.put(url, {"digest": digest, **version})
-        return judged
+        gated.refuse_digest(digest)
+        gated.refuse_content(part)
+        with _said(base, url), locks.held(lock_dir / f"image-{digest}.lock"):
+            judged = _cached(base, digest) or _admit(part, base, digest, gated)
+    finally:
+        web.forget(part)
+    index.put(url, {"digest": digest, **version})
+    return judged
+
+
+@contextmanager
+def _said(base, image):
+    """Turn an OSError into one line that names the image."""
+    try:
+        yield
+    except OSError as exc:
+        if exc.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise StorageError(f"no space left in {base} for image {image}") from exc
+        raise StorageError(f"image {image} cannot be stored in {base}: {exc}") from exc
 
 
 @contextmanager
@@ -89,27 +162,27 @@ def _part(base, image):
     """Yield the path of a file that is gone afterwards unless it was admitted."""
     part = files.part_path(base, str(time.monotonic_ns()))
     try:
-        yield part
-    except OSError as exc:
-        if exc.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise StorageError(f"no space left in {base} for image {image}") from exc
-        raise StorageError(f"image {image} cannot be stored in {base}: {exc}") from exc
+        with _said(base, image):
+            yield part
     finally:
         part.unlink(missing_ok=True)
 
 
-def _admit(part, base, image, digest, judge):
+def _admit(part, base, digest, gated):
     """Judge a file whose digest is known, and give it its place."""
-    try:
-        judged = judge(part)
-    except ImageError as exc:
-        raise ImageError(str(exc).replace(str(part), image)) from exc
+    judged = gated.judged(part)
     path = base / f"{digest}.{judged.format}"
+    if judged.has_snapshots:
+        # Only what the image shows is kept; what its snapshots hide is nobody's business.
+        flat = Path(f"{part}.flat.part")
+        with clone.storing(flat):
+            tool.convert(part, judged.format, flat, judged.format)
+            flat.replace(part)
     part.chmod(0o644)
     part.rename(path)
-    note = {**asdict(judged), "path": str(path), "source": image, "stat": _stat(path)}
+    note = {**asdict(judged), "path": str(path), "source": gated.image, "stat": _stat(path)}
     files.write(base / f"{digest}.json", json.dumps(note).encode(), 0o644)
-    return replace(judged, path=str(path))
+    return replace(judged, path=str(path), has_snapshots=False)
 
 
 def _stat(path):
@@ -205,11 +278,18 @@ def admit_incoming(settings, digest):
     with locks.held(Path(settings.state_dir) / "locks" / f"image-{digest}.lock"):
         if part.exists() and not find(settings, digest):
             _refuse_other(part, part, digest)
-            _admit(part, folder(settings), f"another host's {digest[:16]}", digest, gate.judge)
+            origin = f"another host's {digest[:16]}"
+            most = int(settings.image_max_gib) << 30
+            _admit(part, folder(settings), digest, _Gated(origin, gate.judge, None, most))
         part.unlink(missing_ok=True)
 
 
 def sweep(settings):
     """Remove what fetches that were killed left behind; those that live are left alone."""
     locks.sweep(Path(settings.state_dir) / "locks")
-    files.sweep(Path(settings.images) / "base")
+    base = Path(settings.images) / "base"
+    files.sweep(base)
+    for path in base.glob("*.partial*"):
+        with suppress(FileNotFoundError):
+            if time.time() - path.stat().st_mtime > _PARTIAL_LIFE_S:
+                path.unlink()

@@ -25,6 +25,7 @@ _FOREIGN = {
     b"BZh": "bzip2",
     b"\x28\xb5\x2f\xfd": "zstd",
     b"PK\x03\x04": "zip",
+    b"LUKS\xba\xbe": "encrypted with LUKS",
 }
 _FILESYSTEMS = (
     ("ext2/3/4", 0x438, b"\x53\xef"),
@@ -42,6 +43,7 @@ class Judged:
     path: str
     format: str
     size_bytes: int
+    has_snapshots: bool = False
 
 
 def judge(path, *, allow_backing=False):
@@ -67,7 +69,10 @@ def judge(path, *, allow_backing=False):
             f"image {path} is truncated: its data ends at byte {end}, the file at "
             f"{file.stat().st_size}; fetch or build it again"
         )
-    return Judged(path=str(path), format="qcow2", size_bytes=header.size_bytes)
+    return Judged(
+        path=str(path), format="qcow2", size_bytes=header.size_bytes,
+        has_snapshots=header.has_snapshots,
+    )  # fmt: skip
 
 
 def accept_any(path):

@@ -22,6 +22,7 @@ class Header:
     has_data_file: bool
     is_encrypted: bool
     is_corrupt: bool
+    has_snapshots: bool
 
 
 def read(path):
@@ -56,6 +57,7 @@ def _parse(raw, handle, path):
         has_data_file=bool(features & _EXTERNAL_DATA),
         is_encrypted=bool(crypt),
         is_corrupt=bool(features & 2),
+        has_snapshots=raw[60:64] != bytes(4),
     )
 
 

@@ -5,8 +5,6 @@ import hashlib
 import json
 import os
 import threading
-import urllib.error
-import urllib.request
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -17,7 +15,6 @@ from saltvirt import files
 from saltvirt.errors import BadArgument, ImageError
 
 _CHUNK = 1 << 20
-_HTTP_TIMEOUT_S = 30
 
 
 def kind(source):
@@ -111,9 +108,9 @@ def _file_digest(path, index):
     return {"digest": digest, "size_bytes": stat.st_size}
 
 
-def file_digest(path):
-    """Return the SHA-256 of a file as hexadecimal text."""
-    digest = hashlib.sha256()
+def file_digest(path, kind="sha256"):
+    """Return the digest of a file as hexadecimal text."""
+    digest = hashlib.new(kind)
     with open(path, "rb") as handle:
         while chunk := handle.read(_CHUNK):
             digest.update(chunk)
@@ -149,40 +146,3 @@ def fetch_salt(source, saltenv, opts, part, total, say):
         raise ImageError(f"image {source} cannot be fetched: {exc}") from exc
     if not fetched or not os.path.exists(part):
         raise ImageError(f"image {source} cannot be fetched from the Salt file server")
-
-
-def fetch_http(url, part, say, known=None):
-    """
-    Fetch a URL into ``part``; return what identifies this version of it.
-
-    known
-        What an earlier call returned; if the server says that nothing changed, None is
-        returned and nothing is written.
-    """
-    request = urllib.request.Request(url, headers={"User-Agent": "salt-virt"})
-    for header, key in (("If-None-Match", "etag"), ("If-Modified-Since", "modified")):
-        if known and known.get(key):
-            request.add_header(header, known[key])
-    try:
-        with urllib.request.urlopen(request, timeout=_HTTP_TIMEOUT_S) as answer:
-            return _receive(url, answer, part, say)
-    except urllib.error.HTTPError as exc:
-        if exc.code == 304:
-            return None
-        raise ImageError(f"image {url} cannot be fetched: HTTP {exc.code} {exc.reason}") from exc
-    except (urllib.error.URLError, TimeoutError, ConnectionError) as exc:
-        reason = getattr(exc, "reason", exc)
-        raise ImageError(f"image {url} cannot be fetched: {reason}") from exc
-
-
-def _receive(url, answer, part, say):
-    total = int(answer.headers.get("Content-Length") or 0)
-    done = 0
-    with open(part, "wb") as handle:
-        while chunk := answer.read(_CHUNK):
-            handle.write(chunk)
-            done += len(chunk)
-            say(done, total)
-    if total and done != total:
-        raise ImageError(f"image {url} was cut off: {done} of {total} bytes arrived")
-    return {"etag": answer.headers.get("ETag"), "modified": answer.headers.get("Last-Modified")}

@@ -6,9 +6,9 @@ from pathlib import Path
 
 from saltvirt import nics, spec, undo
 from saltvirt.errors import BadArgument, ClaimRefused, NameTaken, StorageError
-from saltvirt.image import cache, clone, gate
+from saltvirt.image import clone, gate
 from saltvirt.kvm import connect, host, lifecycle
-from saltvirt.ops import claims, departures, inspect, looking, purge, seeding, storage
+from saltvirt.ops import claims, departures, fetching, inspect, looking, purge, seeding, storage
 from saltvirt.placement import fit
 from saltvirt.units import MIB
 from saltvirt.xml import domain
@@ -112,34 +112,10 @@ def _fetch(context, deployment):
     out = {}
     for disk in deployment.vm.disks:
         if disk.image and disk.image not in out:
-            out[disk.image] = _obtain(context, deployment.saltenv, disk.image)
-    return out
-
-
-def _obtain(context, saltenv, image, judge=gate.judge):
-    return cache.obtain(
-        image,
-        saltenv=saltenv,
-        settings=context.settings,
-        opts=context.opts,
-        say=_Steps(context, image),
-        judge=judge,
-    )
-
-
-class _Steps:
-    """Report a fetch at every tenth of it, or every 64 MiB if its size is not known."""
-
-    def __init__(self, context, image):
-        self._context, self._image, self._last = context, image, 0
-
-    def __call__(self, done_bytes, total_bytes):
-        step = 10 * done_bytes // total_bytes if total_bytes else done_bytes // (64 * MIB)
-        if step > self._last:
-            self._last = step
-            self._context.say(
-                "Fetching", done_bytes=done_bytes, total_bytes=total_bytes, image=self._image
+            out[disk.image] = fetching.obtain(
+                context, disk.image, deployment.saltenv, image_hash=disk.image_hash
             )
+    return out
 
 
 def _boot_files(context, deployment):
@@ -147,7 +123,7 @@ def _boot_files(context, deployment):
     boot = dict(deployment.vm.boot or {})
     for key in _BOOT_FILES:
         if "://" in str(boot.get(key, "")):
-            found = _obtain(context, deployment.saltenv, boot[key], gate.accept_any)
+            found = fetching.obtain(context, boot[key], deployment.saltenv, gate.accept_any)
             boot[key] = found.path
     for key in (*_BOOT_FILES, "loader"):
         if boot.get(key) and not Path(boot[key]).is_file():

@@ -4,9 +4,9 @@ import json
 from pathlib import Path
 
 from saltvirt.errors import ImageError, StorageError
-from saltvirt.image import cache, gate, qcow2
+from saltvirt.image import cache, qcow2
 from saltvirt.kvm import lifecycle
-from saltvirt.ops import claims
+from saltvirt.ops import claims, fetching
 
 # QEMU itself refuses chains that are much longer.
 _DEPTH = 64
@@ -69,10 +69,9 @@ def _backing(path):
     return str(Path(path).parent / header.backing_file)
 
 
-def pull(context, image, saltenv):
+def pull(context, image, saltenv, image_hash=None):
     """Have an image in the cache before a VM wants it; return its digest."""
-    got = cache.obtain(image, saltenv=saltenv, settings=context.settings, opts=context.opts,
-                       say=lambda _done, _total: None, judge=gate.judge)  # fmt: skip
+    got = fetching.obtain(context, image, saltenv, image_hash=image_hash)
     return cache.digest_of(context.settings, got.path)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from salt.exceptions import SaltException
 
 from saltvirt.errors import BadArgument, SeedError
-from saltvirt.seed import keys, nocloud
+from saltvirt.seed import cloudconfig, keys, nocloud
 
 OWN = "seed.apply"
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
@@ -38,7 +38,19 @@ def prepare(context, deployment):
         "public_key": public,
         "private_key": private,
         "master_key": _master_key(context, config, pki),
+        "cloud": _cloud(context, deployment),
     }
+
+
+def _cloud(context, deployment):
+    """Return what cloud-init is told beside the identity; only a seed of NoCloud can say it."""
+    seed = context.settings.seed
+    return {
+        "user_data": (cloudconfig.mapping("virt:seed:user_data", seed.get("user_data")),
+                      cloudconfig.mapping("user_data", deployment.user_data)),
+        "vendor_data": cloudconfig.mapping("virt:seed:vendor_data", seed.get("vendor_data")),
+        "network": cloudconfig.network(deployment.vm.nics),
+    }  # fmt: skip
 
 
 def _config(context, deployment):

@@ -14,7 +14,7 @@ import yaml
 
 from saltvirt.errors import SeedError
 from saltvirt.files import private
-from saltvirt.seed import guest
+from saltvirt.seed import cloudconfig, guest
 
 try:
     import pycdlib
@@ -58,25 +58,35 @@ def _files(identity, first_block, install):
         LABEL,
         first_block,
     )
-    user = {
+    own = {
         "preserve_hostname": False,
         "hostname": identity["id"].split(".")[0],
         "fqdn": identity["id"],
         "bootcmd": [["cloud-init-per", "instance", "salt-virt", "sh", "-c", script]],
     }
     if install:
-        user["runcmd"] = [["sh", "-c", guest.install()]]
+        own["runcmd"] = [["sh", "-c", guest.install()]]
     meta = {
         "instance-id": identity["instance"],
         "local-hostname": identity["id"],
         # Local: the identity must be there before the network is up and the minion starts.
         "dsmode": "local",
     }
+    cloud = identity.get("cloud") or {}
     # JSON is YAML; it needs no quoting rules of its own.
-    return {
+    out = {
         "meta-data": json.dumps(meta, indent=1),
-        "user-data": "#cloud-config\n" + json.dumps(user, indent=1),
+        "user-data": _marked(cloudconfig.merge(own, *cloud.get("user_data", ()))),
     }
+    if cloud.get("vendor_data"):
+        out["vendor-data"] = _marked(cloud["vendor_data"])
+    if cloud.get("network"):
+        out["network-config"] = json.dumps(cloud["network"], indent=1)
+    return out
+
+
+def _marked(config):
+    return "#cloud-config\n" + json.dumps(config, indent=1)
 
 
 def build(path, identity, *, install):
@@ -87,7 +97,8 @@ def build(path, identity, *, install):
         Where; it must not exist.
     identity
         ``{"id", "instance", "config": {...}, "public_key", "private_key", "master_key"}``; keys
-        are PEM text or None.
+        are PEM text or None. Perhaps ``"cloud"``: ``{"user_data": (mapping, ...), "vendor_data",
+        "network"}``.
     install
         Let the guest install a minion if it has none.
     """

@@ -1,0 +1,131 @@
+"""Fetch an image from a web server; what arrived of it before a break is not fetched again."""
+
+import http.client
+import json
+import re
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+from saltvirt import files
+from saltvirt.errors import ImageError
+
+_CHUNK = 1 << 20
+_TIMEOUT_S = 30
+_TRIES = 5
+_VALIDATORS = (("etag", "ETag"), ("modified", "Last-Modified"))
+
+
+class _Broken(Exception):
+    """The connection ended in the middle; the message says where."""
+
+
+def fetch(url, part, say, known=None):
+    """
+    Fetch a URL into ``part``; return what identifies this version of it.
+
+    part
+        May hold the beginning of the same version from an earlier call; only the rest is asked for.
+    known
+        What an earlier call returned; if the server says that nothing changed, None is
+        returned and nothing is written.
+
+    Source: RFC 9110, sections 13 and 14 (If-Range, Content-Range).
+    """
+    for left in reversed(range(_TRIES)):
+        before = _size(part)
+        try:
+            version = _once(url, part, say, known)
+        except _Broken as exc:
+            if left and _size(part) > before:
+                continue
+            if _begun(part) is None:
+                forget(part)
+            raise ImageError(f"image {url} was cut off: {exc}; try again: what arrived is kept if "
+                             "the server can go on from there") from exc  # fmt: skip
+        forget(part, keep_content=True)
+        return version
+    raise AssertionError("the last try returns or raises")
+
+
+def forget(part, *, keep_content=False):
+    """Remove what an earlier call left."""
+    _note(part).unlink(missing_ok=True)
+    if not keep_content:
+        Path(part).unlink(missing_ok=True)
+
+
+def _note(part):
+    return Path(f"{part}.version")
+
+
+def _size(part):
+    return Path(part).stat().st_size if Path(part).exists() else 0
+
+
+def _begun(part):
+    """Return the version whose beginning lies in ``part``, None if there is nothing to go on."""
+    try:
+        return json.loads(_note(part).read_text()) if _size(part) else None
+    except (FileNotFoundError, ValueError):
+        return None
+
+
+def _once(url, part, say, known):
+    request = urllib.request.Request(url, headers=_headers(part, known))
+    try:
+        with urllib.request.urlopen(request, timeout=_TIMEOUT_S) as answer:
+            return _receive(url, answer, part, say)
+    except urllib.error.HTTPError as exc:
+        if exc.code == 304:
+            return None
+        if exc.code == 416:
+            forget(part)
+            raise ImageError(f"image {url} changed while it was fetched; try again") from exc
+        raise ImageError(f"image {url} cannot be fetched: HTTP {exc.code} {exc.reason}") from exc
+    except (urllib.error.URLError, TimeoutError, ConnectionError, http.client.HTTPException) as exc:
+        reason = getattr(exc, "reason", exc)
+        if _size(part):
+            raise _Broken(str(reason)) from exc
+        raise ImageError(f"image {url} cannot be fetched: {reason}") from exc
+
+
+def _headers(part, known):
+    headers = {"User-Agent": "salt-virt"}
+    begun = _begun(part)
+    if begun:
+        headers |= {"Range": f"bytes={_size(part)}-", "If-Range": begun["etag"]}
+    for key, header in (("etag", "If-None-Match"), ("modified", "If-Modified-Since")):
+        if known and known.get(key):
+            headers[header] = known[key]
+    return headers
+
+
+def _receive(url, answer, part, say):
+    done, total = _extent(url, answer, part)
+    version = {key: answer.headers.get(header) for key, header in _VALIDATORS}
+    # Without a strong validator nobody can say that the rest belongs to this beginning.
+    if (version["etag"] or "").startswith('"'):
+        files.write(_note(part), json.dumps(version).encode())
+    else:
+        forget(part)
+    with open(part, "ab" if done else "wb") as handle:
+        while chunk := answer.read(_CHUNK):
+            handle.write(chunk)
+            done += len(chunk)
+            say(done, total)
+    if total and done != total:
+        raise _Broken(f"{done} of {total} bytes arrived")
+    return version
+
+
+def _extent(url, answer, part):
+    """Return where the answer begins and how long the whole is, in bytes; 0 if not known."""
+    if answer.status != 206:
+        return 0, int(answer.headers.get("Content-Length") or 0)
+    said = answer.headers.get("Content-Range", "")
+    found = re.fullmatch(r"bytes (\d+)-\d+/(\d+)", said.strip())
+    if not found or int(found[1]) != _size(part):
+        forget(part)
+        raise ImageError(f"image {url}: the server sent another part than was asked for ({said})")
+    return int(found[1]), int(found[2])

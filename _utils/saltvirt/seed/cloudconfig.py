@@ -1,0 +1,71 @@
+"""What a NoCloud seed says to cloud-init beside the identity: user data, network, vendor data."""
+
+import yaml
+
+from saltvirt.errors import BadArgument
+
+_MARK = "#cloud-config"
+# Whoever changes these breaks the guest's identity.
+_OURS = ("hostname", "fqdn", "preserve_hostname")
+
+
+def mapping(argument, value):
+    """Return cloud-config as a mapping, from a mapping or a text that begins as such."""
+    if isinstance(value, str) and value.lstrip().startswith(_MARK):
+        try:
+            value = yaml.safe_load(value)
+        except yaml.YAMLError as exc:
+            raise BadArgument(argument, f"is no YAML: {' '.join(str(exc).split())}") from exc
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise BadArgument(argument, f"is no mapping and no text that begins with {_MARK}; a "
+                          "script goes under its 'runcmd'")  # fmt: skip
+    taken = sorted(set(value) & set(_OURS))
+    if taken:
+        raise BadArgument(argument, f"{taken[0]!r} is the VM's name, which virt.init gives")
+    return value
+
+
+def merge(*parts):
+    """
+    Return cloud-config merged from several, the later over the earlier.
+
+    Lists are joined in order, mappings merged, everything else replaced.
+    """
+    out = {}
+    for part in parts:
+        for key, value in part.items():
+            before = out.get(key)
+            if isinstance(before, dict) and isinstance(value, dict):
+                out[key] = merge(before, value)
+            elif isinstance(before, list) and isinstance(value, list):
+                out[key] = [*before, *value]
+            else:
+                out[key] = value
+    return out
+
+
+def network(nics):
+    """
+    Return cloud-init's network configuration (version 2), None if no NIC says anything of it.
+
+    A NIC is found by its MAC, whatever the guest's kernel calls it. Once one NIC says something,
+    those that say nothing stay down.
+    """
+    told = {nic.name: (nic.mac, nic.extra["guest"]) for nic in nics if "guest" in nic.extra}
+    if not told:
+        return None
+    return {"version": 2, "ethernets": {name: _port(*one) for name, one in told.items()}}
+
+
+def _port(mac, guest):
+    out = {"match": {"macaddress": mac}, "dhcp4": guest["dhcp"]}
+    if guest["addresses"]:
+        out["addresses"] = list(guest["addresses"])
+    for gateway in guest["gateways"]:
+        out["gateway6" if ":" in gateway else "gateway4"] = gateway
+    servers = {"addresses": list(guest["dns"]), "search": list(guest["search"])}
+    if any(servers.values()):
+        out["nameservers"] = {key: value for key, value in servers.items() if value}
+    return out
