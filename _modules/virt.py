@@ -7,7 +7,9 @@ Sizes are MiB where nothing else is said. ``connection``, ``username`` and ``pas
 function override ``virt:connection:uri`` and ``virt:connection:auth``.
 """
 
-from saltvirt import config, errors, spec
+import functools
+
+from saltvirt import compat, config, errors, spec
 from saltvirt.kvm import connect, lifecycle
 from saltvirt.ops import create
 from saltvirt.ops import purge as removal
@@ -71,16 +73,22 @@ def init(name=None, cpu=None, mem=None, *values, **kwargs):
     pub_key, priv_key
         The minion's key pair: PEM text or absolute paths on this host.
     seed_method
-        ``nocloud``, ``guestfs``, or ``auto``: what the image supports. Defaults to
+        ``nocloud``, ``guestfs``, ``nbd``, or ``auto``: what the image supports. Defaults to
         ``virt:seed:method``, else ``auto``.
+    install_from
+        What a minion is installed from where there is none: a onedir tarball, packages or a
+        script; ``{arch}`` stands for the guest's processor. Defaults to the guest's repositories.
+    user_data
+        More cloud-config, a mapping or text, merged over ``virt:seed:user_data``.
     seed_cmd
         Another function that seeds the first disk. Defaults to ours.
     graphics, enable_vnc
         A ``graphics`` mapping, or True for VNC under the ``virt:vnc`` options (127.0.0.1 if they
         say nothing). Default to no display.
-    image, enable_qcow
-        ``salt://``, ``http(s)://``, ``file://`` or absolute path of the first disk's content; clone
-        it as a qcow2 overlay (the default for qcow2 images) or not.
+    image, image_hash, enable_qcow
+        ``salt://``, ``http(s)://``, ``file://`` or absolute path of the first disk's content; its
+        checksum as the file states take it (``sha256=...``, or where a file of checksums is);
+        clone it as a qcow2 overlay (the default for qcow2 images) or not.
     os_type, arch, boot, boot_dev, numatune, hypervisor_features, clock
         As libvirt has them; ``boot`` is ``{kernel, initrd, cmdline}``, ``{loader, nvram}`` or
         ``{efi: True}``; kernel and initrd may be URLs. ``boot_dev`` is like ``"network hd"``.
@@ -109,7 +117,8 @@ def init(name=None, cpu=None, mem=None, *values, **kwargs):
         settings = config.host_settings(__opts__, __pillar__, __grains__, **override)
         given = spec.given(values, kwargs)
         deployment = spec.deployment(settings, name, cpu, mem, given)
-        context = Context(settings=settings, opts=__opts__, functions=__salt__)
+        ask = functools.partial(compat.ask_pillar, __opts__)
+        context = Context(settings=settings, opts=__opts__, functions=__salt__, ask=ask)
         return create.create(context.reporting(_say(name)) if report else context, deployment)
     except errors.VirtError as error:
         if not report:

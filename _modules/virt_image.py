@@ -41,7 +41,7 @@ def images():
         return cached.listed(conn, settings)
 
 
-def image_pull(image, saltenv="base"):
+def image_pull(image, saltenv="base", image_hash=None):
     """
     Fetch an image into this host's cache, so that the first VM from it need not wait.
 
@@ -49,6 +49,8 @@ def image_pull(image, saltenv="base"):
         ``salt://``, ``http(s)://``, ``file://`` or an absolute path.
     saltenv
         Where ``salt://`` images are looked for. Defaults to ``base``.
+    image_hash
+        Its checksum as the file states take it. Defaults to none.
 
     Returns its digest (SHA-256). Fails with one line if it cannot be had or trusted. Undo:
     virt.image_prune.
@@ -61,7 +63,7 @@ def image_pull(image, saltenv="base"):
     """
     settings = _settings()
     context = Context(settings=settings, opts=__opts__, functions=__salt__)
-    return cached.pull(context, image, saltenv)
+    return cached.pull(context, image, saltenv, image_hash)
 
 
 def image_prune(digests=None, dry_run=False):

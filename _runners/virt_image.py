@@ -39,7 +39,7 @@ def images(host=None):
 
 
 @reported
-def image_pull(image, host=None, saltenv="base"):
+def image_pull(image, host=None, saltenv="base", image_hash=None):
     """
     Have all hypervisors fetch an image now, so that no VM waits for it.
 
@@ -49,6 +49,8 @@ def image_pull(image, host=None, saltenv="base"):
         Only this hypervisor.
     saltenv
         Where ``salt://`` images are looked for. Defaults to ``base``.
+    image_hash
+        Its checksum as the file states take it. Defaults to none.
 
     Returns ``{host: digest}``; fails with one line if a host could not have it. Undo:
     virt.image_prune.
@@ -59,7 +61,8 @@ def image_pull(image, host=None, saltenv="base"):
 
         salt-run virt.image_pull salt://images/tiny.qcow2
     """
-    return cached.pull(__opts__, config.master_settings(__opts__), image, host, saltenv)
+    kwarg = {"saltenv": saltenv, "image_hash": image_hash}
+    return cached.pull(__opts__, config.master_settings(__opts__), image, host, kwarg)
 
 
 @reported

@@ -50,14 +50,22 @@ class KeyStore:
         self._keys.delete_key(match_dict={_FOLDERS["accepted"]: [minion_id]})
 
 
-def certificates_pillar(opts, wanted):
+def ask_pillar(opts, external):
     """
-    Return the master's answer to a question for certificates, with what is true of this host now.
+    Return the master's answer to a question of an on-demand external pillar.
 
-    The minion's grains may be older than the packages and bridges that the same run made. The
-    function pillar.ext would mask the answer on 3008.
+    external
+        ``{pillar's name: {argument: value}}``.
+
+    It is asked with what is true of this host now: the minion's grains may be older than the
+    packages and bridges that the same run made. The function pillar.ext would mask the answer on
+    3008.
     """
     grains = salt.loader.grains(opts, force_refresh=True)
-    external = {"libvirt": {"certificates": wanted}}
     saltenv = opts.get("saltenv") or opts.get("environment")
     return salt.pillar.get_pillar(opts, grains, opts["id"], saltenv, ext=external).compile_pillar()
+
+
+def certificates_pillar(opts, wanted):
+    """Return the master's answer to a question for certificates."""
+    return ask_pillar(opts, {"libvirt": {"certificates": wanted}})

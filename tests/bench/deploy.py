@@ -9,8 +9,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "_utils"))
 
 import salt.config  # noqa: E402
-from saltvirt import config, spec  # noqa: E402
-from saltvirt.fleet import keys  # noqa: E402
+from saltvirt import config, keypair, spec  # noqa: E402
 from saltvirt.kvm import connect, lifecycle  # noqa: E402
 from saltvirt.ops import create, purge  # noqa: E402
 from saltvirt.ops.context import Context  # noqa: E402
@@ -51,7 +50,7 @@ def main(conf):
     opts["master_uri"] = f"tcp://{opts['master']}:{opts['master_port']}"
     settings = config.host_settings(opts)
     context, watched = Context(settings=settings, opts=opts), Watched()
-    public, private = keys.generate()
+    public, private = keypair.generate()
     totals, libvirts = [], []
     for number in range(ROUNDS + 1):
         given = {"image": IMAGE, "pub_key": public, "priv_key": private}

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 import salt.config
-from saltvirt import compat
+from saltvirt import compat, keypair
 from saltvirt.errors import BadArgument, NameTaken
 from saltvirt.fleet import deploy, journal, keys, minions, progress, report
 from saltvirt.model import Verdict
@@ -96,7 +96,7 @@ def opts(tmp_path):
 
 
 def test_a_key_is_accepted_for_one_id_and_taken_back(opts):
-    public, private = keys.generate()
+    public, private = keypair.generate()
     store = compat.KeyStore(opts)
 
     keys.accept(opts, "vm1", public)
@@ -105,7 +105,7 @@ def test_a_key_is_accepted_for_one_id_and_taken_back(opts):
     assert store.read("vm2") == (None, None)
     with pytest.raises(NameTaken, match="'vm1' is accepted"):
         keys.refuse_taken(opts, "vm1")
-    keys.discard(opts, "vm1", keys.generate()[0])
+    keys.discard(opts, "vm1", keypair.generate()[0])
     assert store.read("vm1")[0] == "accepted"
     keys.discard(opts, "vm1", public)
     assert store.read("vm1") == (None, None)
@@ -113,7 +113,7 @@ def test_a_key_is_accepted_for_one_id_and_taken_back(opts):
 
 
 def test_a_key_that_waits_under_the_id_of_a_new_vm_does_not_win(opts):
-    squatter, ours = keys.generate()[0], keys.generate()[0]
+    squatter, ours = keypair.generate()[0], keypair.generate()[0]
     store = compat.KeyStore(opts)
     if store._cache is None:
         (Path(opts["pki_dir"]) / "minions_pre" / "vm1").write_text(squatter)
@@ -138,7 +138,7 @@ def die_holding(opts, public):
 
 
 def test_the_key_of_a_deployment_that_was_killed_is_taken_back_by_the_next(opts):
-    public = keys.generate()[0]
+    public = keypair.generate()[0]
     process = multiprocessing.get_context("fork").Process(target=die_holding, args=(opts, public))
     process.start()
     process.join()
@@ -150,7 +150,7 @@ def test_the_key_of_a_deployment_that_was_killed_is_taken_back_by_the_next(opts)
 
 
 def test_the_key_of_a_vm_that_may_live_on_a_silent_host_stays(opts):
-    public = keys.generate()[0]
+    public = keypair.generate()[0]
     process = multiprocessing.get_context("fork").Process(target=die_holding, args=(opts, public))
     process.start()
     process.join()

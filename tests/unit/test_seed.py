@@ -9,16 +9,15 @@ from pathlib import Path
 import pycdlib
 import pytest
 import yaml
-from saltvirt import sealed
+from saltvirt import keypair, sealed
 from saltvirt.config import HostSettings
 from saltvirt.errors import BadArgument, SeedError
-from saltvirt.fleet import keys as fleet_keys
 from saltvirt.ops import seeding
 from saltvirt.ops.context import Context
 from saltvirt.seed import guest, keys, nocloud
 from saltvirt.spec import deployment
 
-PUBLIC, PRIVATE = fleet_keys.generate()
+PUBLIC, PRIVATE = keypair.generate()
 
 
 def identity(**change):
@@ -124,7 +123,7 @@ def test_a_seed_is_never_written_over(seed):
 
 
 def test_what_is_sealed_opens_only_for_its_minion():
-    other_public, other_private = fleet_keys.generate()
+    other_public, other_private = keypair.generate()
 
     text = sealed.seal("the secret", PUBLIC)
 
@@ -145,7 +144,7 @@ def test_a_damaged_seal_is_refused(damage):
 def test_a_key_pair_comes_from_text_files_or_the_master(tmp_path):
     (tmp_path / "minion.pem").write_text(PRIVATE)
     (tmp_path / "k.pub").write_text(PUBLIC)
-    guest_public, guest_private = fleet_keys.generate()
+    guest_public, guest_private = keypair.generate()
 
     assert keys.read(None, None, tmp_path) == (None, None)
     assert keys.read(PUBLIC, PRIVATE, tmp_path) == (PUBLIC, PRIVATE)
@@ -160,7 +159,7 @@ def test_a_key_pair_comes_from_text_files_or_the_master(tmp_path):
     [
         (PUBLIC, None, "go together"),
         ("nonsense", "nonsense", "no PEM key"),
-        (fleet_keys.generate()[0], PRIVATE, "not the public half"),
+        (keypair.generate()[0], PRIVATE, "not the public half"),
         ("/missing.pub", "/missing.pem", "pub_key /missing.pub|priv_key /missing.pem"),
     ],
 )

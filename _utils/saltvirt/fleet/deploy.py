@@ -1,6 +1,6 @@
 """Deploy a VM somewhere in the cloud: place it, give it a key, have it built, wait for it."""
 
-from saltvirt import arguments, profiles, spec, undo
+from saltvirt import arguments, keypair, profiles, spec, undo
 from saltvirt.errors import BadArgument, NameTaken, NoHostFits, NoSuchVm, VirtError
 from saltvirt.fleet import find, journal, keys, leftovers, minions
 from saltvirt.model import Verdict
@@ -107,7 +107,7 @@ def _is_seeded(given):
 
 
 def _accepted_pair(opts, name, host, entry, steps):
-    public, private = keys.generate()
+    public, private = keypair.generate()
     entry.note({"name": name, "public_key": public, "host": host})
     steps.then(keys.discard, opts, name, public)
     keys.accept(opts, name, public)

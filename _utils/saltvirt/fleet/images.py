@@ -10,10 +10,10 @@ def listed(opts, settings, host):
     return find.survey(opts, settings, targets, "virt.images")
 
 
-def pull(opts, settings, image, host, saltenv):
+def pull(opts, settings, image, host, kwarg):
     """Have all hosts that answer fetch an image at once; return ``{host: digest}``."""
     found = listed(opts, settings, host)
-    replies = minions.ask(opts, found.answers, "virt.image_pull", [image], {"saltenv": saltenv},
+    replies = minions.ask(opts, found.answers, "virt.image_pull", [image], kwarg,
                           timeout_s=settings.deploy_timeout_s)  # fmt: skip
     failed = {**found.reasons(), **{h: r.error or "it stopped answering"
                                     for h, r in replies.items() if not r.ok}}  # fmt: skip

@@ -1,26 +1,7 @@
 """Minion keys of VMs: made on the master, accepted for exactly one id."""
 
-from cryptography.hazmat.primitives import serialization
-from cryptography.hazmat.primitives.asymmetric import rsa
-
 from saltvirt import compat, sealed
 from saltvirt.errors import MasterError, NameTaken
-
-_BITS = 2048  # as salt-key's own default
-
-
-def generate():
-    """Return a new key pair as ``(public, private)`` PEM texts."""
-    private = rsa.generate_private_key(public_exponent=65537, key_size=_BITS)
-    public = private.public_key().public_bytes(
-        serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
-    )
-    secret = private.private_bytes(
-        serialization.Encoding.PEM,
-        serialization.PrivateFormat.TraditionalOpenSSL,
-        serialization.NoEncryption(),
-    )
-    return public.decode(), secret.decode()
 
 
 def seal_for(opts, host, private):

@@ -8,7 +8,17 @@ from saltvirt import nics, spec, undo
 from saltvirt.errors import BadArgument, ClaimRefused, NameTaken, StorageError
 from saltvirt.image import clone, gate
 from saltvirt.kvm import connect, host, lifecycle
-from saltvirt.ops import claims, departures, fetching, inspect, looking, purge, seeding, storage
+from saltvirt.ops import (
+    approve,
+    claims,
+    departures,
+    fetching,
+    inspect,
+    looking,
+    purge,
+    seeding,
+    storage,
+)
 from saltvirt.placement import fit
 from saltvirt.units import MIB
 from saltvirt.xml import domain
@@ -88,7 +98,7 @@ def _refuse_nics(conn, vm):
 def _build(conn, context, deployment, identity, devices, claim):
     vm = deployment.vm
     fetched = _fetch(context, deployment)
-    method = looking.method(context, deployment, fetched) if identity else None
+    way = looking.way(context, deployment, fetched, identity) if identity else None
     with undo.on_failure() as steps:
         disks = [
             _make_disk(conn, context, deployment, disk, fetched.get(disk.image), claim, steps)
@@ -96,11 +106,13 @@ def _build(conn, context, deployment, identity, devices, claim):
         ]
         vm = replace(vm, disks=tuple(disks), boot=_boot_files(context, deployment))
         if identity is not None:
-            vm = _seed(context, deployment, vm, identity, method, claim, steps)
+            vm = _seed(context, deployment, vm, identity, way, claim, steps)
         claim.will_define()
         steps.then(purge.remove_log, vm.name)
         lifecycle.define(conn, domain.build(vm, devices))
         steps.then(lifecycle.undefine, conn, vm.name)
+        if identity is not None and identity["is_submitted"]:
+            approve.submit(context, vm.name, identity["public_key"])
         if deployment.start:
             context.say("Starting")
             steps.then(lifecycle.destroy, conn, vm.name)
@@ -191,19 +203,19 @@ def _existing(conn, settings, disk):
     return replace(disk, path=str(path), format=judged.format)
 
 
-def _seed(context, deployment, vm, identity, method, claim, steps):
-    context.say("Seeding", detail=f"by {method}")
-    if method != "nocloud":
-        first = next(disk for disk in vm.disks if disk.image)
-        if method == "guestfs":
-            looking.write(context, deployment, identity, first)
-        else:
-            seeding.run_command(context, deployment, identity, first.path)
+def _seed(context, deployment, vm, identity, way, claim, steps):
+    context.say("Seeding", detail=f"by {way.method}")
+    first = next(disk for disk in vm.disks if disk.image)
+    if way.method in ("guestfs", "nbd"):
+        looking.write(context, deployment, identity, first, way)
+        return vm
+    if way.method != "nocloud":
+        seeding.run_command(context, deployment, identity, first.path)
         return vm
     path = seeding.path_for(context.settings, vm.name)
     if path.exists():
         raise StorageError(f"seed {path} exists already, and no VM of this name; remove it")
     claim.will_make(path)
     steps.then(storage.remove, path)
-    seeding.write(path, identity, str(uuid.uuid4()), install=deployment.install)
+    seeding.write(path, identity, str(uuid.uuid4()), install=bool(way.install))
     return replace(vm, seed_path=str(path))

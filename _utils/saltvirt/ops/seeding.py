@@ -7,7 +7,9 @@ from pathlib import Path
 
 from salt.exceptions import SaltException
 
+from saltvirt import keypair
 from saltvirt.errors import BadArgument, SeedError
+from saltvirt.ops import approve
 from saltvirt.seed import cloudconfig, keys, nocloud
 
 OWN = "seed.apply"
@@ -31,6 +33,9 @@ def prepare(context, deployment):
         nocloud.refuse_if_impossible()
     pki = context.opts.get("pki_dir", "/etc/salt/pki/minion")
     public, private = keys.read(deployment.pub_key, deployment.priv_key, pki)
+    is_submitted = not public and approve.is_allowed(context.settings, deployment.vm.name)
+    if is_submitted:
+        public, private = keypair.generate()
     config = _config(context, deployment)
     return {
         "id": config["id"],
@@ -39,6 +44,7 @@ def prepare(context, deployment):
         "private_key": private,
         "master_key": _master_key(context, config, pki),
         "cloud": _cloud(context, deployment),
+        "is_submitted": is_submitted,
     }
 
 

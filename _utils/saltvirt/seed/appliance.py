@@ -1,4 +1,4 @@
-"""Have a worker look into a disk, or write to it: in an appliance, bounded, and always ended."""
+"""Have a worker look into a disk, or write to it: bounded in time, and always ended."""
 
 import json
 import os
@@ -12,15 +12,16 @@ from pathlib import Path
 from saltvirt import locks
 from saltvirt.errors import SeedError
 
-_WORKER = Path(__file__).with_name("worker.py")
+_WORKER = Path(__file__).with_name("worker")
 # Debian's, SUSE's and RHEL's packages of the binding are for the system's own Python.
 PYTHON = "/usr/bin/python3"
 LIMIT_S, MEMORY_MIB = 300, 768
+_WHO = {"guestfs": "libguestfs", "nbd": "mounting by this host", "folder": "writing"}
 
 
 def why_missing(python=PYTHON):
     """Return why no worker can run on this host, None if one can."""
-    argv = [python, "-I", str(_WORKER), "--check"]
+    argv = [python, "-I", "-B", str(_WORKER), "--check"]
     try:
         done = subprocess.run(argv, capture_output=True, text=True, check=False)
     except OSError as exc:
@@ -32,10 +33,11 @@ def why_missing(python=PYTHON):
 
 def run(job, *, state_dir, python=PYTHON, limit_s=LIMIT_S, memory_mib=MEMORY_MIB, use_kvm=False):
     """
-    Do a job in an appliance of its own and return the worker's answer.
+    Do a job, in an appliance of its own mostly, and return the worker's answer.
 
     job
-        ``{"action": "look" or "seed", "path", "format", ...}``; see :mod:`saltvirt.seed.worker`.
+        ``{"action": "look", "seed" or "build", "path", "format", "via", ...}``; see the program in
+        the folder ``worker``.
     state_dir
         Where libguestfs keeps its temporary files and sockets meanwhile.
     limit_s, memory_mib
@@ -48,7 +50,7 @@ def run(job, *, state_dir, python=PYTHON, limit_s=LIMIT_S, memory_mib=MEMORY_MIB
     given = json.dumps({**job, "limit_s": limit_s, "memory_mib": memory_mib})
     with _folder(Path(state_dir) / "appliances") as folder:
         worker = subprocess.Popen(
-            [python, "-I", str(_WORKER)], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            [python, "-I", "-B", str(_WORKER)], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
             stderr=subprocess.PIPE, text=True, env=_environment(folder, use_kvm),
             start_new_session=True,
         )  # fmt: skip
@@ -57,7 +59,7 @@ def run(job, *, state_dir, python=PYTHON, limit_s=LIMIT_S, memory_mib=MEMORY_MIB
                 out, err = worker.communicate(given, timeout=limit_s)
             except subprocess.TimeoutExpired as exc:
                 raise SeedError(
-                    f"{job['path']}: the appliance took longer than {limit_s} s; raise "
+                    f"{job['path']}: the worker took longer than {limit_s} s; raise "
                     "virt:seed:limit_s if this host is slow"
                 ) from exc
             finally:
@@ -101,5 +103,6 @@ def _answer(job, code, out, err):
     if "refused" in answer:
         raise SeedError(f"{job['path']} cannot be seeded: {answer['refused']}")
     if "failed" in answer:
-        raise SeedError(f"libguestfs failed on {job['path']}: {answer['failed']}")
+        raise SeedError(f"{_WHO[job.get('via', 'guestfs')]} failed on {job['path']}: "
+                        f"{answer['failed']}")  # fmt: skip
     return answer

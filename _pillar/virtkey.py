@@ -1,0 +1,44 @@
+"""
+On-demand external pillar ``virtkey``: a hypervisor submits the public key of a new VM.
+
+The name is in Salt's default ``on_demand_ext_pillar``. A key is accepted only from the host that
+``salt-run virt.authorize`` gave leave to, with its token, once and in time; see
+:mod:`saltvirt.fleet.authorize`.
+"""
+
+import logging
+import time
+
+from saltvirt.errors import VirtError
+from saltvirt.fleet import authorize
+
+log = logging.getLogger(__name__)
+
+
+def __virtual__():
+    """Load on every master."""
+    return True
+
+
+def ext_pillar(minion_id, pillar, name=None, key=None, token=None):
+    """
+    Answer a hypervisor that submits a VM's key.
+
+    name
+        The VM's minion id.
+    key
+        Its public key, PEM.
+    token
+        What the hypervisor was given; old callers have none, and are refused.
+
+    Returns ``{"virtkey": {name: True}}``, or ``{"virtkey": {"error": one line}}`` if the master
+    refuses, which is logged.
+    """
+    if name is None:
+        return {}
+    try:
+        authorize.submitted(__opts__, minion_id, name, key, token, now=time.time())
+    except (VirtError, OSError) as refused:
+        log.warning("virtkey: refused: %s", refused)
+        return {"virtkey": {"error": str(refused)}}
+    return {"virtkey": {name: True}}

@@ -1,0 +1,92 @@
+"""
+Leave for one host to submit the key of one VM, once, within minutes.
+
+The host gets a token, sealed for it; the master keeps the token's digest alone. Whoever submits a
+key must be that host (Salt authenticated it) and have the token.
+"""
+
+import hashlib
+import hmac
+import json
+import logging
+import secrets
+import time
+from pathlib import Path
+
+from saltvirt import arguments, files, keypair
+from saltvirt.errors import MasterError, VirtError
+from saltvirt.fleet import deploy, keys
+
+log = logging.getLogger(__name__)
+
+
+def _path(opts, name):
+    return Path(opts["cachedir"]) / "salt-virt-authorised" / f"{name}.json"
+
+
+def authorize(opts, settings, name, host, *, minutes, replace):
+    """Let a host submit a VM's key; return until when, in seconds since 1970."""
+    arguments.vm_name(name)
+    minutes = arguments.whole("minutes", minutes, most=24 * 60)
+    if not arguments.boolean("replace", replace):
+        keys.refuse_taken(opts, name)
+    token, until = secrets.token_urlsafe(32), int(time.time()) + 60 * minutes
+    path = _path(opts, name)
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    note = {"host": host, "digest": _digest(token), "until": until, "replace": replace}
+    files.write(path, json.dumps(note).encode())
+    try:
+        deploy.act(opts, settings, host, "virt.authorized",
+                   kwarg={"name": name, "token": keys.seal_for(opts, host, token)})  # fmt: skip
+    except VirtError:
+        path.unlink(missing_ok=True)
+        raise
+    return until
+
+
+def withdraw(opts, name):
+    """Take back leave that was not used yet."""
+    arguments.vm_name(name)
+    try:
+        _path(opts, name).unlink()
+    except FileNotFoundError:
+        raise MasterError(f"no host is authorised to submit a key of {name!r}") from None
+
+
+def submitted(opts, host, name, key, token, *, now):
+    """
+    Accept the key that an authenticated host submits, or raise MasterError with the reason.
+
+    A refusal of a foreign host or a wrong token leaves the leave as it is for its owner.
+    """
+    arguments.vm_name(name)
+    path = _path(opts, name)
+    try:
+        note = json.loads(path.read_text())
+    except FileNotFoundError:
+        raise MasterError(f"nobody authorised {host} to submit a key of {name!r}, or it was "
+                          "used already") from None  # fmt: skip
+    if note["host"] != host:
+        raise MasterError(f"{host} may not submit a key of {name!r}: another host may")
+    if not (isinstance(token, str) and hmac.compare_digest(note["digest"], _digest(token))):
+        raise MasterError(f"{host} may not submit a key of {name!r}: wrong token")
+    _used(path, host, name)
+    if now > note["until"]:
+        raise MasterError(f"{host} submitted the key of {name!r} too late")
+    if not note["replace"]:
+        keys.refuse_taken(opts, name)
+    keys.accept(opts, name, keypair.public(key))
+    log.info("accepted the key of %s, submitted by %s", name, host)
+
+
+def _used(path, host, name):
+    """Use leave up; of two that submit at once one is refused."""
+    try:
+        path.unlink()
+    except FileNotFoundError:
+        raise MasterError(f"{host} submitted the key of {name!r} twice") from None
+
+
+def _digest(token):
+    return hashlib.sha256(token.encode()).hexdigest()
+

@@ -1,0 +1,46 @@
+"""The host's part in having a VM's key accepted: keep the master's token, submit the key once."""
+
+import logging
+from pathlib import Path
+
+from saltvirt import arguments, files, sealed
+from saltvirt.errors import SeedError
+
+log = logging.getLogger(__name__)
+
+
+def _path(settings, name):
+    return Path(settings.state_dir) / "tokens" / name
+
+
+def keep(context, name, token):
+    """Keep a token that the master sealed for this host, until it is used."""
+    arguments.vm_name(name)
+    if not sealed.is_sealed(token):
+        raise SeedError("token: it is not sealed; it comes from salt-run virt.authorize")
+    own = Path(context.opts.get("pki_dir", "/etc/salt/pki/minion")) / "minion.pem"
+    path = _path(context.settings, name)
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    files.write(path, sealed.unseal(token, own.read_text()).encode())
+
+
+def is_allowed(settings, name):
+    """Return whether the master gave this host leave to submit a VM's key."""
+    return _path(settings, name).exists()
+
+
+def submit(context, name, public):
+    """
+    Have the master accept a VM's key; raise SeedError if it refuses. The token is used up.
+
+    ``context.ask`` asks the master: :func:`saltvirt.compat.ask_pillar` with the host's options.
+    """
+    path = _path(context.settings, name)
+    token = path.read_text()
+    path.unlink()
+    answer = context.ask({"virtkey": {"name": name, "key": public, "token": token}})
+    answer = answer.get("virtkey") or {}
+    if answer.get(name) is not True:
+        why = answer.get("error") or "it has no external pillar 'virtkey' (saltutil.sync_all)"
+        raise SeedError(f"the master did not accept the key of {name!r}: {why}")
+    log.info("the master accepted the key of %s", name)

@@ -1,0 +1,83 @@
+"""
+Look into a guest's disk, write its identity there, or build an image from it.
+
+This folder is run as a program by an interpreter that has the ``guestfs`` binding, which Salt's
+own seldom has; so it imports nothing of the project. It reads one job as JSON from its standard
+input and writes one answer as JSON to its standard output: secrets are in no argument and no file.
+"""
+
+import json
+import os
+import shutil
+import signal
+import sys
+from pathlib import Path
+
+import building
+import hosttree
+import identity
+import inside
+import installing
+from identity import Refused
+
+
+def done(job):
+    """Do a job and return its answer."""
+    opened = {"guestfs": inside.opened, "nbd": hosttree.attached, "folder": hosttree.entered}
+    with opened[job.get("via", "guestfs")](job) as (tree, system):
+        if job["action"] == "look":
+            return identity.look(tree, system)
+        if system["root"] is None:
+            raise Refused("there is no operating system in it")
+        had_minion = identity.has_minion(tree)
+        if job["action"] == "build":
+            building.build(tree, system, job)
+        else:
+            installing.make_sure(tree, system, job.get("install"))
+            identity.seed(tree, job)
+        return {**identity.look(tree, system), "had_minion": had_minion}
+
+
+def do(job):
+    """Do a job and write its answer."""
+    try:
+        answer = done(job)
+    except Refused as exc:
+        answer = {"refused": str(exc)}
+    except (RuntimeError, OSError) as exc:  # every error of libguestfs; of the host's own kernel
+        answer = {"failed": " ".join(str(exc).split())}
+    json.dump(answer, sys.stdout)
+    sys.stdout.flush()
+
+
+def watched(job, limit_s):
+    """Do a job in a child, which ends with whoever asked for it, however that was killed."""
+    asked_by = os.getppid()
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
+    child = os.fork()
+    if child == 0:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCHLD})
+        signal.alarm(limit_s)
+        do(job)
+        os._exit(0)
+    while os.waitpid(child, os.WNOHANG)[0] == 0:
+        if os.getppid() != asked_by:
+            Path(f"{os.environ['TMPDIR']}.lock").unlink(missing_ok=True)
+            shutil.rmtree(os.environ["TMPDIR"], ignore_errors=True)
+            os.killpg(0, signal.SIGKILL)
+        signal.sigtimedwait({signal.SIGCHLD}, 0.5)
+
+
+def main():
+    """Do one job; with ``--check`` only say whether this interpreter could."""
+    if sys.argv[1:] == ["--check"]:
+        if inside.guestfs is None:
+            print("this interpreter has no module 'guestfs'", file=sys.stderr)
+        return int(inside.guestfs is None)
+    job = json.load(sys.stdin)
+    watched(job, job["limit_s"])
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

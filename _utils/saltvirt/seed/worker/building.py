@@ -1,0 +1,45 @@
+"""Make a base image: packages, files, commands and a minion, then everything of its own away."""
+
+import identity
+import installing
+
+# What a machine gathers that has run: gone from an image that many are made of.
+_OWN = (
+    "/etc/salt/minion_id", "/etc/salt/minion.d/99-salt-virt.conf", "/etc/salt/pki/minion/*",
+    "/etc/salt/proxy.d/*", "/var/cache/salt/minion/*", "/var/log/salt/*",
+    "/var/lib/cloud/*", "/var/log/cloud-init*.log", "/var/lib/dhcp/*.leases",
+    "/var/lib/NetworkManager/*.lease", "/var/lib/systemd/random-seed", "/var/log/journal/*",
+    "/var/log/wtmp", "/var/log/btmp", "/var/log/lastlog", "/*/.bash_history",
+    "/*/*/.bash_history", "/var/cache/apt/archives/*.deb", "/var/lib/apt/lists/*_*",
+    "/var/cache/dnf/*", "/var/cache/zypp/packages/*", "/etc/udev/rules.d/70-persistent-*.rules",
+    "/tmp/*", "/var/tmp/*",
+)  # fmt: skip
+
+
+def build(tree, system, job):
+    """Do the steps of an image in their order: packages, minion, files, commands, cleaning."""
+    if job["packages"]:
+        installing.packages(tree, system, job["packages"])
+    if job.get("install"):
+        installing.make_sure(tree, system, job["install"])
+    for path, host_path, mode in job["uploads"]:
+        tree.mkdir_p(path.rpartition("/")[0] or "/")
+        tree.rm_f(path)
+        tree.upload(host_path, path)
+        tree.chmod(int(mode, 8), path)
+    if job["commands"]:
+        installing.inside.refuse_foreign(system)
+    for command in job["commands"]:
+        installing.run(tree, command, f"{command!r}")
+    if job["sysprep"]:
+        _clean(tree)
+    if identity.has_minion(tree):
+        identity.start_at_boot(tree, job.get("install"))
+    identity.relabel(tree)
+
+
+def _clean(tree):
+    for pattern in _OWN:
+        for path in tree.glob_expand(pattern):
+            tree.rm_rf(path)
+    identity.make_anonymous(tree)

@@ -1,0 +1,237 @@
+"""
+A guest's root as this host sees it: a folder, or a disk that the host's own kernel mounts.
+
+Paths are resolved by the kernel inside the root (chroot), so no link in it leads outside; nothing
+of the guest is ever run. A disk is attached with qemu-nbd and mounted in a mount namespace of this
+process, so that the mount ends with it, however that ends.
+Source: qemu-nbd(8); mount(2), unshare(2).
+"""
+
+import ctypes
+import errno
+import fcntl
+import os
+import stat
+import subprocess
+import sys
+import time
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from identity import Refused
+
+_CLONE_NEWNS, _MS_REC, _MS_PRIVATE = 0x20000, 0x4000, 1 << 18
+_GUARDED = 0x2 | 0x4 | 0x8  # MS_NOSUID, MS_NODEV, MS_NOEXEC
+_ATTACH_S = 20
+# File system, and which subvolume of it is the root in the distributions that have one.
+_KINDS = [("ext4", b""), ("xfs", b""), ("btrfs", b"subvol=@rootfs"), ("btrfs", b"subvol=@"),
+          ("btrfs", b"subvol=root"), ("btrfs", b"")]  # fmt: skip
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+class Tree:
+    """Files below this process's root, under the names that libguestfs has for what is done."""
+
+    def is_file(self, path, followsymlinks=False):
+        """Return whether there is a regular file."""
+        return self._is(path, stat.S_ISREG, followsymlinks)
+
+    def is_dir(self, path):
+        """Return whether there is a folder."""
+        return self._is(path, stat.S_ISDIR, True)
+
+    def _is(self, path, kind, follow):
+        with suppress(OSError):
+            return kind(os.stat(path, follow_symlinks=follow).st_mode)
+        return False
+
+    def exists(self, path):
+        """Return whether there is anything."""
+        return os.path.exists(path)
+
+    def mkdir_p(self, path):
+        """Make a folder and those above it."""
+        Path(path).mkdir(parents=True, exist_ok=True)
+
+    def rm_f(self, path):
+        """Remove a file or a link, if it is there."""
+        with suppress(FileNotFoundError):
+            Path(path).unlink()
+
+    def write(self, path, data):
+        """Write a file that is not there."""
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+        with open(os.open(path, flags, 0o600), "wb") as out:
+            out.write(data)
+            os.fchmod(out.fileno(), 0o644)
+
+    def chmod(self, mode, path):
+        """Set the mode of a file or folder."""
+        Path(path).chmod(mode)
+
+    def touch(self, path):
+        """Make an empty file if there is none."""
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o644))
+
+    def ln_sf(self, target, path):
+        """Make a symbolic link."""
+        self.rm_f(path)
+        os.symlink(target, path)
+
+    def glob_expand(self, pattern):
+        """Return what matches a pattern."""
+        return sorted(map(str, Path("/").glob(pattern.lstrip("/"))))
+
+
+@contextmanager
+def _rooted(folder):
+    """Have the kernel resolve all paths inside a folder while the block runs."""
+    before = os.open("/", os.O_RDONLY | os.O_DIRECTORY)
+    finders, paths = sys.meta_path[:], sys.path[:]
+    # From here on an import would run the guest's code.
+    sys.meta_path[:], sys.path[:] = [], []
+    os.chdir(folder)
+    os.chroot(".")
+    try:
+        yield
+    finally:
+        os.fchdir(before)
+        os.chroot(".")
+        os.close(before)
+        sys.meta_path[:], sys.path[:] = finders, paths
+
+
+def _refuse_what_needs_an_appliance(job):
+    if job["action"] == "build" or (job.get("install") or {}).get("kind", "boot") != "boot":
+        raise Refused("nothing is installed without an appliance; use seed_method=guestfs, or "
+                      "prep_install=True to have the guest do it when it boots")  # fmt: skip
+
+
+@contextmanager
+def entered(job):
+    """Yield a folder of the host as the root of a guest."""
+    _refuse_what_needs_an_appliance(job)
+    with _rooted(job["path"]):
+        tree = Tree()
+        is_root = tree.is_dir("/etc")
+        yield tree, {"root": job["path"] if is_root else None, "os": "some system",
+                     "arch": "unknown"}  # fmt: skip
+
+
+@contextmanager
+def attached(job):
+    """Yield a disk's root, mounted by this host's kernel; the disk is detached at the end."""
+    _refuse_what_needs_an_appliance(job)
+    _check(_libc.unshare(_CLONE_NEWNS), "unshare")
+    _check(_libc.mount(b"none", b"/", None, _MS_REC | _MS_PRIVATE, None), "a private mount")
+    place = f"{os.environ['TMPDIR']}/root"
+    Path(place).mkdir(0o700)
+    with _device(job) as device:
+        source = _mounted(device, place)
+        try:
+            with _rooted(place):
+                yield Tree(), {"root": source, "os": "some system", "arch": "unknown"}
+        finally:
+            if source:
+                _check(_libc.umount2(place.encode(), 0), f"umount {source}")
+
+
+def _check(result, what):
+    if result:
+        code = ctypes.get_errno()
+        raise OSError(code, f"{what}: {os.strerror(code)}")
+
+
+@contextmanager
+def _device(job):
+    """Yield a block device that shows the disk."""
+    _refuse_without_nbd()
+    with _free() as name:
+        argv = ["qemu-nbd", f"--connect=/dev/{name}", f"--format={job['format']}", job["path"]]
+        try:
+            server = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                                      stderr=subprocess.PIPE, text=True)  # fmt: skip
+        except FileNotFoundError:
+            raise Refused("qemu-nbd is missing on this host; install qemu-utils") from None
+        try:
+            _wait_attached(name, server)
+            yield f"/dev/{name}"
+        finally:
+            _detach(name, server)
+
+
+def _refuse_without_nbd():
+    if not Path("/sys/module/nbd").is_dir():
+        tried = subprocess.run(["modprobe", "nbd", "max_part=16"], capture_output=True, text=True,
+                               check=False)  # fmt: skip
+        if tried.returncode:
+            raise Refused(f"this host's kernel has no 'nbd' ({tried.stderr.strip()}); use "
+                          "seed_method guestfs or nocloud")  # fmt: skip
+
+
+@contextmanager
+def _free():
+    """Yield the name of a device that nobody uses, while nobody else can take it."""
+    for path in sorted(Path("/sys/block").glob("nbd*"), key=lambda one: (len(one.name), one)):
+        name = path.name
+        with open(f"/run/lock/salt-virt-{name}", "w") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                continue
+            if not os.path.exists(path / "pid"):
+                yield name
+                return
+    raise Refused("all nbd devices of this host are in use; load the module with a larger nbds_max")
+
+
+def _wait_attached(name, server):
+    deadline = time.monotonic() + _ATTACH_S
+    while not (os.path.exists(f"/sys/block/{name}/pid") and _sectors(name)):
+        if server.poll() is not None:
+            lines = server.stderr.read().strip().splitlines() or ["it ended"]
+            raise Refused(f"qemu-nbd: {lines[-1]}")
+        if time.monotonic() > deadline:
+            raise Refused(f"qemu-nbd did not take hold of /dev/{name} within {_ATTACH_S} s")
+        time.sleep(0.02)
+
+
+def _sectors(name):
+    with open(f"/sys/block/{name}/size") as handle:
+        return int(handle.read())
+
+
+def _detach(name, server):
+    """Let go of a device and wait until everything written is in the disk's file."""
+    subprocess.run(["qemu-nbd", "--disconnect", f"/dev/{name}"], capture_output=True, check=False)
+    try:
+        server.wait(_ATTACH_S)
+    except subprocess.TimeoutExpired:
+        server.kill()
+        server.wait()
+
+
+def _mounted(device, place):
+    """Mount the partition, or the whole disk, that has a root; return it, None if none has."""
+    sys_block = Path("/sys/block", Path(device).name)
+    parts = [f"/dev/{one.name}" for one in sorted(sys_block.glob(f"{sys_block.name}p*"))]
+    for source in parts or [device]:
+        if _is_lvm(source):
+            raise Refused("its root may be on LVM, which is not opened on a host; use "
+                          "seed_method guestfs")  # fmt: skip
+        for kind, options in _KINDS:
+            if _libc.mount(source.encode(), place.encode(), kind.encode(), _GUARDED, options):
+                if ctypes.get_errno() in (errno.EINVAL, errno.ENODEV, errno.ENOENT):
+                    continue
+                _check(-1, f"mount {source}")
+            with _rooted(place):
+                tree = Tree()
+                if tree.is_dir("/etc") and os.path.lexists("/sbin/init"):
+                    return source
+            _check(_libc.umount2(place.encode(), 0), f"umount {source}")
+    return None
+
+
+def _is_lvm(source):
+    with open(source, "rb") as handle:
+        return b"LVM2 001" in handle.read(4 * 512)

@@ -1,0 +1,99 @@
+"""What a guest's root has, and writing its identity there; ``tree`` is like libguestfs' handle."""
+
+_MINION = ("/usr/bin/salt-minion", "/opt/saltstack/salt/salt-minion", "/usr/local/bin/salt-minion")
+_CLOUD_INIT = ("/usr/bin/cloud-init", "/usr/local/bin/cloud-init")
+_SYSTEMD = ("/lib/systemd/systemd", "/usr/lib/systemd/systemd")
+_UNITS = ("/etc/systemd/system", "/usr/lib/systemd/system", "/lib/systemd/system")
+_INSTALLER = "salt-virt-install"
+_INSTALL_UNIT = """\
+[Unit]
+Description=Install a salt-minion, as this image has none
+Wants=network-online.target
+After=network-online.target
+ConditionPathExists=!/usr/bin/salt-minion
+
+[Service]
+Type=oneshot
+ExecStart=/bin/sh /usr/local/sbin/salt-virt-install
+
+[Install]
+WantedBy=multi-user.target
+"""
+
+
+class Refused(Exception):
+    """The job cannot be done; the message says why."""
+
+
+def _any(tree, paths):
+    return any(tree.is_file(path, followsymlinks=True) for path in paths)
+
+
+def has_minion(tree):
+    """Return whether there is a salt-minion."""
+    return _any(tree, _MINION)
+
+
+def look(tree, system):
+    """Return what an image has, as plain data; ``root`` is None if there is no system in it."""
+    if system["root"] is None:
+        return {"root": None}
+    return {
+        **system,
+        "has_minion": has_minion(tree),
+        "has_cloud_init": _any(tree, _CLOUD_INIT),
+        "has_systemd": _any(tree, _SYSTEMD),
+    }
+
+
+def seed(tree, job):
+    """Write a guest's identity into a root that has a minion, or installs one when it boots."""
+    for path, text, mode in job["files"]:
+        put(tree, path, text, int(mode, 8))
+    tree.chmod(0o700, "/etc/salt/pki/minion")
+    make_anonymous(tree)
+    start_at_boot(tree, job.get("install"))
+    relabel(tree)
+
+
+def put(tree, path, text, mode):
+    """Write a file of the guest."""
+    tree.mkdir_p(path.rpartition("/")[0])
+    # A link that the image has there would lead elsewhere in the guest.
+    tree.rm_f(path)
+    tree.write(path, text.encode())
+    tree.chmod(mode, path)
+
+
+def make_anonymous(tree):
+    """Take away what must differ from guest to guest."""
+    if tree.exists("/etc/machine-id"):
+        tree.rm_f("/etc/machine-id")
+        tree.write("/etc/machine-id", b"")
+    if tree.is_file("/var/lib/dbus/machine-id"):
+        tree.rm_f("/var/lib/dbus/machine-id")
+    for path in tree.glob_expand("/etc/ssh/ssh_host_*_key*"):
+        tree.rm_f(path)
+
+
+def start_at_boot(tree, install):
+    """Have systemd start the minion, or first its installer, when the guest boots."""
+    if not _any(tree, _SYSTEMD):
+        return
+    is_there = has_minion(tree)
+    if not is_there:
+        put(tree, f"{_UNITS[0]}/{_INSTALLER}.service", _INSTALL_UNIT, 0o644)
+        put(tree, f"/usr/local/sbin/{_INSTALLER}", install["script"], 0o755)
+    name = "salt-minion" if is_there else _INSTALLER
+    tree.mkdir_p(f"{_UNITS[0]}/multi-user.target.wants")
+    for folder in _UNITS:
+        unit = f"{folder}/{name}.service"
+        if tree.is_file(unit, followsymlinks=True):
+            tree.ln_sf(unit, f"{_UNITS[0]}/multi-user.target.wants/{name}.service")
+            return
+
+
+def relabel(tree):
+    """Have SELinux label what was written, at the guest's next boot."""
+    if tree.is_file("/etc/selinux/config", followsymlinks=True):
+        tree.touch("/.autorelabel")

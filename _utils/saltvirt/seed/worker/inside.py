@@ -1,0 +1,79 @@
+"""
+A disk in libguestfs' appliance: only the appliance's kernel reads the guest's file systems.
+
+Source: libguestfs, guestfs(3).
+"""
+
+import os
+from contextlib import contextmanager
+
+from identity import Refused
+
+try:
+    import guestfs
+except ImportError:
+    guestfs = None
+
+
+@contextmanager
+def opened(job):
+    """Yield the running appliance, with the guest's file systems mounted, and what the guest is."""
+    appliance = guestfs.GuestFS(python_return_dict=True)
+    appliance.set_memsize(job["memory_mib"])
+    appliance.set_network(bool(job.get("network")))
+    is_read = job["action"] == "look"
+    appliance.add_drive_opts(job["path"], format=job["format"], readonly=is_read)
+    appliance.launch()
+    yield appliance, _mounted(appliance, readonly=is_read)
+    # After an error nobody wants what was written; a clean end makes sure that it is on the disk.
+    appliance.shutdown()
+    appliance.close()
+
+
+def _mounted(appliance, *, readonly):
+    """Mount the guest's file systems where the guest has them; return what the guest is."""
+    roots = appliance.inspect_os()
+    if not roots:
+        return {"root": _bare(appliance, readonly), "os": "some system", "arch": "unknown"}
+    if len(roots) > 1:
+        raise Refused(f"it has {len(roots)} operating systems ({', '.join(roots)})")
+    places = appliance.inspect_get_mountpoints(roots[0])
+    mount = appliance.mount_ro if readonly else appliance.mount
+    for place in sorted(places, key=len):
+        try:
+            mount(places[place], place)
+        except RuntimeError as exc:
+            if place == "/":
+                raise Refused(f"its root file system cannot be mounted: {exc}") from exc
+    return {"root": roots[0], **_described(appliance, roots[0])}
+
+
+def _described(appliance, root):
+    try:
+        name = appliance.inspect_get_distro(root)
+        version = appliance.inspect_get_major_version(root)
+        return {"os": f"{name} {version}".strip(), "arch": appliance.inspect_get_arch(root)}
+    except RuntimeError:
+        return {"os": "some system", "arch": "unknown"}
+
+
+def _bare(appliance, readonly):
+    """Mount the only file system of a disk that has a root but says nothing of itself."""
+    mount = appliance.mount_ro if readonly else appliance.mount
+    for device in sorted(appliance.list_filesystems()):
+        try:
+            mount(device, "/")
+        except RuntimeError:
+            continue
+        if appliance.is_dir("/etc") and appliance.exists("/sbin/init"):
+            return device
+        appliance.umount_all()
+    return None
+
+
+def refuse_foreign(system):
+    """Refuse to run a guest's programs that this machine's processor does not understand."""
+    here = os.uname().machine
+    if system["arch"] not in (here, "unknown") and {system["arch"], here} != {"i386", "x86_64"}:
+        raise Refused(f"its programs cannot run here ({system['arch']} on {here}); give "
+                      "install_from a tarball, or an image that has a minion")  # fmt: skip

@@ -1,0 +1,130 @@
+"""Put a salt-minion into a guest that has none; its programs run in the appliance, if at all."""
+
+import identity
+import inside
+from identity import Refused
+
+_ONEDIR = "/opt/saltstack/salt"
+_LINKED = ("salt-minion", "salt-call")
+_COMPRESSED = {".tar": None, ".gz": "gzip", ".tgz": "gzip", ".xz": "xz", ".txz": "xz"}
+_UNIT = f"""\
+[Unit]
+Description=The Salt Minion
+After=network.target
+
+[Service]
+Type=notify
+NotifyAccess=all
+KillMode=process
+LimitNOFILE=8192
+ExecStart={_ONEDIR}/salt-minion
+
+[Install]
+WantedBy=multi-user.target
+"""
+_REPOSITORY = """\
+set -e
+if command -v apt-get >/dev/null 2>&1; then
+    apt-get update -q
+    DEBIAN_FRONTEND=noninteractive apt-get install -qy {packages}
+elif command -v dnf >/dev/null 2>&1; then dnf -qy install {packages}
+elif command -v zypper >/dev/null 2>&1; then zypper -nq install {packages}
+elif command -v pacman >/dev/null 2>&1; then pacman -Sy --noconfirm {packages}
+else echo 'it has no package manager that is known' >&2; exit 1
+fi
+"""
+
+
+def make_sure(tree, system, install):
+    """Install a minion if there is none; ``install`` is ``{"kind", "files", ...}`` or None."""
+    if identity.has_minion(tree):
+        return
+    if not install:
+        raise Refused("there is no salt-minion in it, and install=False")
+    if install["kind"] == "boot":
+        return
+    _KINDS[install["kind"]](tree, system, install)
+    if not identity.has_minion(tree):
+        raise Refused(f"there is still no salt-minion in it after installing one by "
+                      f"{install['kind']}")  # fmt: skip
+
+
+def run(tree, script, what):
+    """Run a script in the guest's root; a failure says the last line of what it printed."""
+    try:
+        return tree.sh(f"exec 2>&1\n{script}")
+    except RuntimeError as exc:
+        lines = [line for line in str(exc).splitlines() if line.strip()]
+        raise Refused(f"{what} failed: {lines[-1].strip() if lines else exc}") from exc
+
+
+def packages(tree, system, names):
+    """Install packages with the guest's own package manager, which needs the network."""
+    inside.refuse_foreign(system)
+    quoted = " ".join("'" + name.replace("'", "'\\''") + "'" for name in names)
+    run(tree, _REPOSITORY.format(packages=quoted), f"installing {', '.join(names)}")
+
+
+def _repository(tree, system, _install):
+    package = "salt" if tree.is_file("/etc/arch-release") else "salt-minion"
+    packages(tree, system, [package])
+
+
+def _uploaded(tree, files):
+    """Bring files of the host into the guest; return their paths there."""
+    tree.mkdir_p("/var/tmp/salt-virt")
+    paths = []
+    for path, name in files:
+        paths.append(f"/var/tmp/salt-virt/{name}")
+        tree.upload(path, paths[-1])
+    return paths
+
+
+def _package(tree, system, install):
+    inside.refuse_foreign(system)
+    paths = _uploaded(tree, install["files"])
+    listed = " ".join("'" + path.replace("'", "'\\''") + "'" for path in paths)
+    command = "DEBIAN_FRONTEND=noninteractive dpkg -i" if paths[0].endswith(".deb") else "rpm -i"
+    run(tree, f"{command} {listed}", "installing the package")
+    tree.rm_rf("/var/tmp/salt-virt")
+
+
+def _script(tree, system, install):
+    inside.refuse_foreign(system)
+    (path,) = _uploaded(tree, install["files"])
+    run(tree, f"sh '{path}'", "the bootstrap script")
+    tree.rm_rf("/var/tmp/salt-virt")
+
+
+def _tarball(tree, system, install):
+    """Unpack a onedir tarball: its top folder is ``salt``, and nothing in it is run."""
+    ((path, name),) = install["files"]
+    suffix = name[name.rindex(".") :]
+    if suffix not in _COMPRESSED:
+        raise Refused(f"{name} is compressed in a way that is not known; .tar, .tar.gz or .tar.xz")
+    tree.mkdir_p("/opt/saltstack")
+    if tree.is_dir(_ONEDIR):
+        raise Refused(f"it has {_ONEDIR} without a minion in it already")
+    more = {"compress": _COMPRESSED[suffix]} if _COMPRESSED[suffix] else {}
+    tree.tar_in(path, "/opt/saltstack", **more)
+    if not tree.is_file(f"{_ONEDIR}/salt-minion", followsymlinks=True):
+        raise Refused(f"{name} is no onedir tarball: it has no salt/salt-minion")
+    _refuse_other_processor(tree, system, name)
+    for program in _LINKED:
+        tree.ln_sf(f"{_ONEDIR}/{program}", f"/usr/bin/{program}")
+    identity.put(tree, "/etc/systemd/system/salt-minion.service", _UNIT, 0o644)
+
+
+def _refuse_other_processor(tree, system, name):
+    for path in tree.glob_expand(f"{_ONEDIR}/bin/python3*"):
+        if not tree.is_file(path):  # a link to another of them
+            continue
+        try:
+            arch = tree.file_architecture(path)
+        except RuntimeError:
+            continue
+        if system["arch"] not in (arch, "unknown"):
+            raise Refused(f"{name} is for {arch}, and this is {system['os']} for {system['arch']}")
+
+
+_KINDS = {"repository": _repository, "package": _package, "tarball": _tarball, "script": _script}

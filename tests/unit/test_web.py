@@ -1,0 +1,185 @@
+"""Images of the web: fetched once per version, and from where a break left them."""
+
+import http.server
+import os
+import subprocess
+import threading
+from pathlib import Path
+
+import pytest
+from saltvirt.config import HostSettings
+from saltvirt.errors import ImageError
+from saltvirt.image import cache
+from saltvirt.units import MIB
+
+
+@pytest.fixture
+def image(tmp_path):
+    """A good qcow2 image."""
+    path = tmp_path / "good.qcow2"
+    argv = ["qemu-img", "create", "-q", "-f", "qcow2", path, "1M"]
+    subprocess.run(argv, check=True)
+    return path
+
+
+@pytest.fixture
+def raw_disk(tmp_path):
+    """A raw disk: a boot sector and zeros."""
+    path = tmp_path / "disk.raw"
+    path.write_bytes((bytes(510) + b"\x55\xaa").ljust(8 * MIB, b"\0"))
+    return path
+
+
+@pytest.fixture
+def host(tmp_path):
+    """Settings of a host whose folders are the test's."""
+    return HostSettings(images=str(tmp_path / "images"), state_dir=str(tmp_path / "state"))
+
+
+def obtain(host, image, heard=None):
+    """Obtain an image as virt.init does."""
+    say = (lambda *figures: heard.append(figures)) if heard is not None else lambda *_: None
+    return cache.obtain(str(image), saltenv="base", settings=host, opts={}, say=say)
+
+
+@pytest.fixture
+def web(tmp_path):
+    """A web server on loopback: its folder, its address and what it was asked."""
+    asked = []
+
+    class Handler(http.server.SimpleHTTPRequestHandler):
+        def __init__(self, *args, **kwargs):
+            super().__init__(*args, directory=str(tmp_path), **kwargs)
+
+        def log_request(self, code="-", size="-"):
+            asked.append(int(code))
+
+        def log_message(self, *_args):
+            pass
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}", asked
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+def test_an_image_of_the_web_is_fetched_once_per_version(web, host, image):
+    url, asked = web
+    heard = []
+
+    first = obtain(host, f"{url}/{image.name}", heard)
+    again = obtain(host, f"{url}/{image.name}")
+
+    assert first == again
+    assert asked == [200, 304]
+    assert heard[-1] == (image.stat().st_size,) * 2
+
+
+def test_what_the_web_does_not_have_is_said(web, host):
+    url, _asked = web
+
+    with pytest.raises(ImageError, match=r"none.img cannot be fetched: HTTP 404"):
+        obtain(host, f"{url}/none.img")
+    with pytest.raises(ImageError, match="cannot be fetched"):
+        obtain(host, "http://127.0.0.1:9/x.img")
+
+
+class Shaky(http.server.BaseHTTPRequestHandler):
+    """A server that hangs up after so many bytes of each answer."""
+
+    data, tag, most, asked = b"", '"one"', 10, ()
+
+    def do_GET(self):
+        self.asked.append(self.headers.get("Range"))
+        begin = 0
+        if self.headers.get("Range") and self.headers.get("If-Range") == self.tag:
+            begin = int(self.headers["Range"].removeprefix("bytes=").rstrip("-"))
+        self.send_response(206 if begin else 200)
+        if self.tag:
+            self.send_header("ETag", self.tag)
+        self.send_header("Content-Length", str(len(self.data) - begin))
+        self.send_header("Content-Range", f"bytes {begin}-{len(self.data) - 1}/{len(self.data)}")
+        self.end_headers()
+        self.wfile.write(self.data[begin : begin + self.most])
+
+    def log_message(self, *_args):
+        pass
+
+
+@pytest.fixture
+def shaky():
+    """Serve with :class:`Shaky`; yield the address and the handler to be changed."""
+    handler = type("Handler", (Shaky,), {"asked": []})
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}/x.img", handler
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+def partials(host):
+    """Return what lies in the cache of a download that is not over."""
+    return sorted(p.name for p in cache.folder(host).glob("*.partial*"))
+
+
+def test_a_download_that_breaks_goes_on_where_it_was(shaky, host, raw_disk):
+    url, handler = shaky
+    handler.data, handler.most = raw_disk.read_bytes(), 3 * MIB
+
+    got = obtain(host, url)
+
+    assert Path(got.path).read_bytes() == handler.data
+    assert handler.asked == [None, f"bytes={3 * MIB}-", f"bytes={6 * MIB}-"]
+    assert partials(host) == []
+
+
+def test_what_arrived_is_kept_for_the_next_call(shaky, host, raw_disk):
+    url, handler = shaky
+    handler.data, handler.most = raw_disk.read_bytes(), MIB
+
+    with pytest.raises(ImageError, match="cut off: 5242880 of 8388608 bytes .* try again"):
+        obtain(host, url)
+    assert len(partials(host)) == 2
+    handler.most = 8 * MIB
+    obtain(host, url)
+
+    assert handler.asked[-1] == f"bytes={5 * MIB}-"
+    assert partials(host) == []
+
+
+def test_the_beginning_of_an_older_version_is_thrown_away(shaky, host, raw_disk, image):
+    url, handler = shaky
+    handler.data, handler.most = raw_disk.read_bytes(), MIB
+    with pytest.raises(ImageError, match="cut off"):
+        obtain(host, url)
+    handler.data, handler.tag, handler.most = image.read_bytes(), '"two"', 8 * MIB
+
+    assert Path(obtain(host, url).path).read_bytes() == handler.data
+
+
+@pytest.mark.parametrize("tag", [None, 'W/"weak"'])
+def test_without_a_strong_tag_nothing_is_kept(shaky, host, tag):
+    url, handler = shaky
+    handler.data, handler.tag = bytes(1000), tag
+
+    with pytest.raises(ImageError, match="cut off: 10 of 1000 bytes"):
+        obtain(host, url)
+
+    assert partials(host) == []
+    assert set(handler.asked) == {None}
+
+
+def test_a_download_that_nobody_takes_up_is_swept_after_a_day(host, image):
+    old, new = (cache.folder(host) / f"{name}.partial" for name in ("old", "new"))
+    old.write_text("x")
+    new.write_text("x")
+    os.utime(old, (0, 0))
+
+    cache.sweep(host)
+
+    assert partials(host) == ["new.partial"]
