@@ -6,6 +6,7 @@ The cached images of this hypervisor.
 
 from saltvirt import arguments, config
 from saltvirt.kvm import connect
+from saltvirt.ops import building
 from saltvirt.ops import images as cached
 from saltvirt.ops.context import Context
 
@@ -20,6 +21,10 @@ def __virtual__():
 
 def _settings():
     return config.host_settings(__opts__, __pillar__, __grains__)
+
+
+def _context(settings):
+    return Context(settings=settings, opts=__opts__, functions=__salt__)
 
 
 def images():
@@ -62,7 +67,7 @@ def image_pull(image, saltenv="base", image_hash=None):
         salt hyper1 virt.image_pull salt://images/tiny.qcow2
     """
     settings = _settings()
-    context = Context(settings=settings, opts=__opts__, functions=__salt__)
+    context = _context(settings)
     return cached.pull(context, image, saltenv, image_hash)
 
 
@@ -88,3 +93,57 @@ def image_prune(digests=None, dry_run=False):
     settings = _settings()
     with connect.opened(settings) as conn:
         return cached.prune(conn, settings, digests, is_dry=is_dry)
+
+
+def image_build(
+    source,
+    name,
+    packages=None,
+    files=None,
+    commands=None,
+    install=True,
+    install_from=None,
+    sysprep=True,
+    saltenv="base",
+    image_hash=None,
+    folder=None,
+    replace=False,
+):
+    """
+    Make a golden image: everything that every VM made of it shall have is put in once.
+
+    source, saltenv, image_hash
+        The image to begin with, as in ``virt.init``.
+    name
+        What the new image is called: ``NAME.qcow2``.
+    packages
+        Packages that the guest's own package manager installs; needs the network. Default: none.
+    files
+        ``{path in the guest: salt://..., or {source: ..., mode: 755}}``. Default: none.
+    commands
+        Run by the guest's ``sh`` in the appliance, in their order. Default: none.
+    install, install_from
+        Put a minion in if there is none; from where (as in ``virt.init``). Default: True.
+    sysprep
+        Remove host keys, machine id, logs, minion keys, cloud-init's state. Default: True.
+    folder
+        Where the image goes: say the file server's. Default: ``golden`` below ``virt:images``.
+    replace
+        Replace an image of that name; VMs made of the old one keep it. Default: False.
+
+    Returns ``{"path", "digest", "os", "has_minion", "has_cloud_init"}``; the path is an image for
+    ``virt.init``. Fails with one line and leaves nothing. Undo: remove the path.
+
+    CLI Example:
+
+    .. code-block:: bash
+
+        salt hyper1 virt.image_build salt://images/tiny.qcow2 web install=False
+        salt hyper1 file.remove /srv/salt-images/golden/web.qcow2
+    """
+    given = {
+        "packages": packages, "files": files, "commands": commands, "install": install,
+        "install_from": install_from, "sysprep": sysprep, "saltenv": saltenv,
+        "image_hash": image_hash, "folder": folder, "replace": replace,
+    }  # fmt: skip
+    return building.build(_context(_settings()), source, name, given)

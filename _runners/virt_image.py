@@ -85,3 +85,30 @@ def image_prune(dry_run=False):
     """
     is_dry = arguments.boolean("dry_run", dry_run)
     return cached.prune(__opts__, config.master_settings(__opts__), is_dry=is_dry)
+
+
+@reported
+def image_build(source, name, host, **kwargs):
+    """
+    Make a golden image on a hypervisor.
+
+    source
+        The image to begin with.
+    name
+        What the new image is called.
+    host
+        The hypervisor; give ``folder=`` to put the image where the file server has it.
+    kwargs
+        Those of the module's ``virt.image_build``: ``packages``, ``files``, ``commands``, ...
+
+    Returns ``{host: {"path", "digest", "os", "has_minion", "has_cloud_init"}}``. Fails with one
+    line and leaves nothing. Undo: remove the path on the host.
+
+    CLI Example:
+
+    .. code-block:: bash
+
+        salt-run virt.image_build salt://images/tiny.qcow2 web8 hyper1 install=False
+        salt hyper1 file.remove /srv/salt-images/golden/web8.qcow2
+    """
+    return cached.build(__opts__, config.master_settings(__opts__), source, name, host, kwargs)

@@ -16,7 +16,7 @@ NESTED = {"uri": "connection:uri", "username": "connection:auth:username", "pass
 
 def commands(folder):
     """Return the public functions of the faces in a folder."""
-    for path in sorted((ROOT / folder).glob("virt*.py")):
+    for path in sorted((ROOT / folder).glob("*.py")):
         for node in ast.parse(path.read_text()).body:
             if isinstance(node, ast.FunctionDef) and not node.name.startswith("_"):
                 yield node.name.rstrip("_")

@@ -1,7 +1,7 @@
 """The cached images of all hypervisors."""
 
 from saltvirt.errors import MasterError
-from saltvirt.fleet import find, minions
+from saltvirt.fleet import deploy, find, minions
 
 
 def listed(opts, settings, host):
@@ -21,6 +21,13 @@ def pull(opts, settings, image, host, kwarg):
     if failed:
         raise _failed(failed, {"pulled": out})
     return out
+
+
+def build(opts, settings, source, name, host, given):
+    """Have a host build a golden image; return ``{host: what it says}``."""
+    (host,) = find.hosts(opts, settings, host=host)
+    given = {key: value for key, value in given.items() if not key.startswith("__")}
+    return {host: deploy.act(opts, settings, host, "virt.image_build", source, name, kwarg=given)}
 
 
 def _said(reasons):

@@ -252,6 +252,29 @@ def remove(settings, digest):
     return known["stat"][0]
 
 
+def adopt(settings, path, judged):
+    """
+    Have an image that was made on this host in the cache; return its digest.
+
+    The file system keeps its content once; if the file lies on another one, it is copied when the
+    first VM is made of it.
+    """
+    base = folder(settings)
+    digest = source.known_digest(str(path), None, None, source.Index(base / "index.json"))["digest"]
+    with locks.held(Path(settings.state_dir) / "locks" / f"image-{digest}.lock"):
+        if _cached(base, digest) is None:
+            part = files.part_path(base, digest)
+            try:
+                os.link(path, part)
+            except OSError as exc:
+                if exc.errno != errno.EXDEV:
+                    raise
+                return digest
+            most = int(settings.image_max_gib) << 30
+            _admit(part, base, digest, _Gated(str(path), lambda _part: judged, None, most))
+    return digest
+
+
 def fetch_same(context, image, digest):
     """Fetch an image from the Salt file server if it still has this content; return whether."""
     if not image or source.kind(image["source"]) != "salt":

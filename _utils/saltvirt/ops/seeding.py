@@ -31,19 +31,33 @@ def prepare(context, deployment):
         raise BadArgument("seed_cmd", f"this minion has no function {deployment.seed_cmd!r}")
     if deployment.seed_cmd == OWN:
         nocloud.refuse_if_impossible()
+    given = (deployment.pub_key, deployment.priv_key)
+    made = identity(context, deployment.vm.name, deployment.config, given)
+    return {**made, "cloud": _cloud(context, deployment)}
+
+
+def identity(context, name, config, given, *, approve_key=True):
+    """
+    Return ``{id, config, public_key, private_key, master_key, is_submitted}`` of a minion.
+
+    given
+        ``(public, private)``: text or paths. If neither is given, a pair is made when the master
+        lets this host submit it; otherwise the guest makes its own and waits to be accepted.
+    """
     pki = context.opts.get("pki_dir", "/etc/salt/pki/minion")
-    public, private = keys.read(deployment.pub_key, deployment.priv_key, pki)
-    is_submitted = not public and approve.is_allowed(context.settings, deployment.vm.name)
+    public, private = keys.read(*given, pki)
+    is_submitted = bool(
+        approve_key and not public and approve.is_allowed(context.settings, name)
+    )
     if is_submitted:
         public, private = keypair.generate()
-    config = _config(context, deployment)
+    config = _config(context, name, config)
     return {
         "id": config["id"],
         "config": config,
         "public_key": public,
         "private_key": private,
         "master_key": _master_key(context, config, pki),
-        "cloud": _cloud(context, deployment),
         "is_submitted": is_submitted,
     }
 
@@ -59,19 +73,19 @@ def _cloud(context, deployment):
     }  # fmt: skip
 
 
-def _config(context, deployment):
+def _config(context, name, given):
     seed, opts = context.settings.seed, context.opts
-    master = deployment.config.get("master") or seed.get("master") or opts.get("master")
+    master = given.get("master") or seed.get("master") or opts.get("master")
     if not master or (isinstance(master, str) and master in _LOOPBACK):
         raise SeedError(
             f"the guest cannot reach a master called {master!r}; set virt:seed:master to an "
             "address that guests can reach, or give config='{master: ...}'"
         )
-    own = {"master": master, "id": deployment.vm.name}
+    own = {"master": master, "id": name}
     for port, usual in (("master_port", 4506), ("publish_port", 4505)):
         if opts.get(port, usual) != usual:
             own[port] = opts[port]
-    return {**own, **(seed.get("config") or {}), **deployment.config}
+    return {**own, **(seed.get("config") or {}), **given}
 
 
 def _master_key(context, config, pki):
@@ -109,14 +123,14 @@ def _key_files(identity):
         yield tuple(paths)
 
 
-def run_command(context, deployment, identity, disk_path):
+def run_command(context, deployment, made, disk_path):
     """Seed with the function the user named; it must not return False."""
-    with _key_files(identity) as (public, private):
+    with _key_files(made) as (public, private):
         try:
             done = context.functions[deployment.seed_cmd](
                 os.fspath(disk_path),
-                id_=identity["id"],
-                config=identity["config"],
+                id_=made["id"],
+                config=made["config"],
                 install=deployment.install,
                 pub_key=public,
                 priv_key=private,

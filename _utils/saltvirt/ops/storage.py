@@ -24,7 +24,7 @@ def place(conn, settings, disk):
     """Return where a disk goes: the image folder, another folder, or a libvirt pool's."""
     pool = disk.pool or settings.storagepool
     if pool is None:
-        return Place(folder=_made(settings.images))
+        return Place(folder=made(settings.images))
     if pool.startswith("/"):
         if not Path(pool).is_dir():
             raise StorageError(f"disk {disk.name!r}: there is no folder {pool} on this host")
@@ -43,7 +43,8 @@ def place(conn, settings, disk):
     return Place(folder=Path(known[pool]["path"]), pool=pool)
 
 
-def _made(images):
+def made(images):
+    """Return the image folder, made if it is missing."""
     folder = Path(images)
     try:
         folder.mkdir(mode=0o711, parents=True, exist_ok=True)

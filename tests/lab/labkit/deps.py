@@ -23,6 +23,7 @@ PACKAGES = {
     "qemu-system-x86": "the emulator",
     "qemu-utils": "qemu-img",
     "python3-guestfs": "libguestfs' binding, to look into images",
+    "guestmount": "libguestfs' mounting, for guestfs.mount",
     "mmdebstrap": "the Debian image",
     "linux-image-cloud-amd64": "the kernel of the tiny image",
     "busybox-static": "the user land of the tiny image",

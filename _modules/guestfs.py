@@ -1,0 +1,63 @@
+"""
+Mount a guest's disk through libguestfs: no file system of it is parsed by the host's kernel.
+
+.. versionadded:: 1.0.0
+"""
+
+from saltvirt import config
+from saltvirt.image import gate
+from saltvirt.seed import hostmount
+
+
+def __virtual__():
+    """Load everywhere; a host without guestmount says so when it is called."""
+    return True
+
+
+def _settings():
+    return config.host_settings(__opts__, __pillar__, __grains__)
+
+
+def mount(location, access="rw", root=None):
+    """
+    Mount all file systems of a disk image below a folder.
+
+    location
+        The disk image; no VM may have it open.
+    access
+        ``rw`` (default) or ``ro``.
+    root
+        The folder. Defaults to one below ``virt:state_dir``.
+
+    Returns the folder. Fails with one line if there is no system in it. Undo: guestfs.umount.
+
+    CLI Example:
+
+    .. code-block:: bash
+
+        salt hyper1 guestfs.mount /srv/debian.qcow2 root=/srv/guest
+        salt hyper1 guestfs.umount /srv/guest
+    """
+    judged = gate.judge(location, allow_backing=True)
+    return hostmount.mount(_settings(), location, judged.format, access, root)
+
+
+def umount(name, disk=None):
+    """
+    Unmount what guestfs.mount mounted, and wait until its disk is let go.
+
+    name
+        The folder.
+    disk
+        Accepted for old calls; it is always waited for.
+
+    Returns True; fails if nothing is mounted there. Undo: guestfs.mount.
+
+    CLI Example:
+
+    .. code-block:: bash
+
+        salt hyper1 guestfs.mount /srv/debian.qcow2 ro root=/srv/guest
+        salt hyper1 guestfs.umount /srv/guest
+    """
+    return hostmount.umount(_settings(), name)

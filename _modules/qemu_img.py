@@ -1,0 +1,83 @@
+"""
+Make and convert disk images.
+
+.. versionadded:: 1.0.0
+"""
+
+from pathlib import Path
+
+from saltvirt import arguments
+from saltvirt.errors import BadArgument, StorageError
+from saltvirt.image import clone, gate, tool
+from saltvirt.units import MIB
+
+_FORMATS = ("qcow2", "raw", "vmdk", "vdi", "vpc", "vhdx")
+
+
+def __virtual__():
+    """Load everywhere; a host without qemu-img says so when it is called."""
+    return True
+
+
+def _new(argument, path, fmt):
+    if fmt not in _FORMATS:
+        raise BadArgument("fmt", f"{fmt!r}; one of {', '.join(_FORMATS)}")
+    if not Path(path).is_absolute() or not Path(path).parent.is_dir():
+        raise BadArgument(argument, f"{path!r} is no absolute path in a folder that is there")
+    if Path(path).exists():
+        raise StorageError(f"{path} exists already; remove it or choose another name")
+
+
+def make_image(location, size, fmt):
+    """
+    Make an empty disk image.
+
+    location
+        Its absolute path; nothing may be there.
+    size
+        MiB, or a size like ``4g``.
+    fmt
+        ``qcow2``, ``raw``, ``vmdk``, ``vdi``, ``vpc`` or ``vhdx``.
+
+    Returns the path. Undo: remove it.
+
+    CLI Example:
+
+    .. code-block:: bash
+
+        salt hyper1 qemu_img.make_image /srv/empty.qcow2 64 qcow2
+        salt hyper1 file.remove /srv/empty.qcow2
+    """
+    _new("location", location, fmt)
+    with clone.storing(location):
+        tool.create(location, arguments.memory_mib(size) * MIB, fmt)
+    return location
+
+
+def convert(orig, dest, fmt):
+    """
+    Copy a disk image's content into another format.
+
+    orig
+        A qcow2 or raw image; one that names other files is refused.
+    dest
+        The absolute path of the copy; nothing may be there.
+    fmt
+        ``qcow2``, ``raw``, ``vmdk``, ``vdi``, ``vpc`` or ``vhdx``.
+
+    Returns True. Undo: remove the copy.
+
+    CLI Example:
+
+    .. code-block:: bash
+
+        salt hyper1 qemu_img.make_image /srv/empty.qcow2 64 qcow2
+        salt hyper1 qemu_img.convert /srv/empty.qcow2 /srv/empty.vmdk vmdk
+        salt hyper1 file.remove /srv/empty.qcow2
+        salt hyper1 file.remove /srv/empty.vmdk
+    """
+    _new("dest", dest, fmt)
+    judged = gate.judge(orig)
+    with clone.storing(dest):
+        tool.convert(orig, judged.format, dest, fmt)
+    return True

@@ -1,0 +1,123 @@
+"""
+Give a disk image, or a folder with a guest's root, a minion's identity.
+
+.. versionadded:: 1.0.0
+
+A disk is opened in libguestfs' appliance, never mounted by the host, unless the operator set
+``virt:seed:allow_host_mount``. Replaces Salt's module of the same name.
+"""
+
+import functools
+
+from saltvirt import compat, config
+from saltvirt.ops import seedfile
+from saltvirt.ops.context import Context
+
+__func_alias__ = {"apply_": "apply"}
+
+
+def __virtual__():
+    """Load everywhere: no libvirt is needed."""
+    return True
+
+
+def _context():
+    settings = config.host_settings(__opts__, __pillar__, __grains__)
+    ask = functools.partial(compat.ask_pillar, __opts__)
+    return Context(settings=settings, opts=__opts__, functions=__salt__, ask=ask)
+
+
+def apply_(
+    path,
+    id_=None,
+    config=None,
+    approve_key=True,
+    install=True,
+    prep_install=False,
+    pub_key=None,
+    priv_key=None,
+    mount_point=None,
+):
+    """
+    Write a minion's identity into a disk image, or below a folder.
+
+    path
+        A disk image that no VM has open, or a folder with a guest's root.
+    id_
+        The minion's id. Defaults to the ``id`` of ``config``.
+    config
+        More options for its configuration. Defaults to none.
+    approve_key
+        Have the master accept the key, if ``salt-run virt.authorize`` allowed it. Defaults to True.
+    install
+        Install a minion if there is none (``virt:seed:install_from``). Defaults to True.
+    prep_install
+        Have the guest install it when it boots instead. Defaults to False.
+    pub_key, priv_key
+        The minion's key pair: PEM text or absolute paths. Default to none: the guest makes its own.
+    mount_point
+        Accepted for old calls; nothing is mounted where it says.
+
+    Returns True. Fails with one line if there is no system in it, no minion and none may be
+    installed, or the disk is in use. There is no undo: keep a copy of the disk.
+
+    CLI Example:
+
+    .. code-block:: bash
+
+        salt hyper1 virt.init web9 1 96 salt://images/tiny.qcow2 seed=False start=False
+        salt hyper1 seed.apply /srv/salt-images/web9_system.qcow2 id_=web9 prep_install=True
+        salt hyper1 virt.purge web9
+    """
+    seedfile.apply(_context(), path, id_, config, (pub_key, priv_key), approve_key=approve_key,
+                   install=install, prep_install=prep_install)  # fmt: skip
+    return True
+
+
+def mkconfig(config=None, tmp=None, id_=None, approve_key=True, pub_key=None, priv_key=None):
+    """
+    Write a minion's configuration and key pair into a folder that nobody else can read.
+
+    config
+        More options. Defaults to none.
+    tmp
+        The folder. Defaults to a new one below ``/tmp``.
+    id_
+        The minion's id. Defaults to the ``id`` of ``config``.
+    approve_key
+        Have the master accept the key, if ``salt-run virt.authorize`` allowed it. Defaults to True.
+    pub_key, priv_key
+        The key pair; made if it is not given.
+
+    Returns ``{"config", "pubkey", "privkey"}``: paths. Undo: remove the folder.
+
+    CLI Example:
+
+    .. code-block:: bash
+
+        salt hyper1 seed.mkconfig tmp=/srv/seed-web9 id_=web9
+        salt hyper1 file.remove /srv/seed-web9
+    """
+    return seedfile.mkconfig(_context(), config, tmp, id_, (pub_key, priv_key),
+                             approve_key=approve_key)  # fmt: skip
+
+
+def prep_bootstrap(mpt):
+    """
+    Copy the bootstrap script below a guest's ``/tmp``.
+
+    mpt
+        A folder with a guest's root.
+
+    The script is that of ``virt:seed:bootstrap``, else Salt's own. Returns its path on the host and
+    its folder's in the guest. Undo: remove that folder.
+
+    CLI Example:
+
+    .. code-block:: bash
+
+        salt hyper1 file.mkdir /srv/web9-root
+        salt hyper1 seed.prep_bootstrap /srv/web9-root
+        salt hyper1 file.remove /srv/web9-root
+    """
+    return list(seedfile.prep_bootstrap(_context(), mpt))

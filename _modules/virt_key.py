@@ -1,0 +1,40 @@
+"""
+Keep the master's leave to submit a VM's minion key.
+
+.. versionadded:: 1.0.0
+"""
+
+from saltvirt import config
+from saltvirt.ops import approve
+from saltvirt.ops.context import Context
+
+__virtualname__ = "virt"
+
+
+def __virtual__():
+    """Load everywhere: no libvirt is needed."""
+    return __virtualname__
+
+
+def authorized(name, token):
+    """
+    Keep a token that ``salt-run virt.authorize`` sealed for this host.
+
+    name
+        The VM's minion id.
+    token
+        The sealed token.
+
+    Returns True. The next ``virt.init`` or ``seed.apply`` of that id uses it up. Undo: salt-run
+    virt.unauthorize.
+
+    CLI Example:
+
+    .. code-block:: bash
+
+        salt-run virt.authorize web9 hyper1 # which calls virt.authorized there
+        salt-run virt.unauthorize web9
+    """
+    settings = config.host_settings(__opts__, __pillar__, __grains__)
+    approve.keep(Context(settings=settings, opts=__opts__), name, token)
+    return True

@@ -1,0 +1,71 @@
+"""
+Let a hypervisor submit the minion key of a VM that it seeds itself.
+
+.. versionadded:: 1.0.0
+
+``salt-run virt.init`` makes and accepts keys by itself; this is for VMs that are made with
+``salt HOST virt.init`` or ``seed.apply``.
+"""
+
+import time
+
+from saltvirt import config
+from saltvirt.fleet import authorize as leave
+from saltvirt.fleet.report import reported
+
+__virtualname__ = "virt"
+
+
+def __virtual__():
+    """Always load: a master needs no libvirt."""
+    return __virtualname__
+
+
+@reported
+def authorize(name, host, minutes=10, replace=False):
+    """
+    Let one hypervisor submit the key of one VM, once, within minutes.
+
+    name
+        The VM's minion id.
+    host
+        The hypervisor, which gets a token that only it can read.
+    minutes
+        How long. Defaults to 10.
+    replace
+        Also if another key is accepted under that id, which is then replaced. Defaults to False.
+
+    Returns ``{"name", "host", "until"}``. Undo: virt.unauthorize.
+
+    CLI Example:
+
+    .. code-block:: bash
+
+        salt-run virt.authorize web9 hyper1
+        salt-run virt.unauthorize web9
+    """
+    settings = config.master_settings(__opts__)
+    until = leave.authorize(__opts__, settings, name, host, minutes=minutes, replace=replace)
+    return {"name": name, "host": host,
+            "until": time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(until))}  # fmt: skip
+
+
+@reported
+def unauthorize(name):
+    """
+    Take back the leave that virt.authorize gave, if it was not used yet.
+
+    name
+        The VM's minion id.
+
+    Returns True; fails if there is none.
+
+    CLI Example:
+
+    .. code-block:: bash
+
+        salt-run virt.authorize web9 hyper1
+        salt-run virt.unauthorize web9
+    """
+    leave.withdraw(__opts__, name)
+    return True

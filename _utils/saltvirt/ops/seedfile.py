@@ -1,0 +1,142 @@
+"""Seed a disk or a folder that is no VM of ours yet, as ``seed.apply`` always could."""
+
+import shutil
+import tempfile
+import uuid
+from pathlib import Path
+
+import yaml
+from salt.exceptions import SaltException
+
+from saltvirt import arguments, files, keypair
+from saltvirt.errors import BadArgument, SeedError
+from saltvirt.image import gate
+from saltvirt.ops import approve, fetching, installing, looking, seeding
+from saltvirt.seed import appliance, guest
+
+_PREPARED = {"kind": "boot", "script": guest.install()}
+
+
+def apply(context, path, id_, config, keys_, *, approve_key, install, prep_install):
+    """
+    Write a minion's identity into a disk image, or below a folder; return what was found.
+
+    keys_
+        ``(public, private)``, as text or paths; both None to have some made if this host may
+        submit them.
+    prep_install
+        Have the guest install its minion when it boots, if it has none.
+    """
+    arguments.boolean("approve_key", approve_key)
+    arguments.boolean("install", install)
+    arguments.boolean("prep_install", prep_install)
+    identity = _identity(context, id_, config, keys_, approve_key)
+    via, fmt = _via(context.settings, path)
+    how = _installed(context, via, path) if install and not prep_install else None
+    if prep_install:
+        how = _PREPARED
+    found = looking.seed_disk(context, str(path), fmt, identity, via=via, install=how)
+    if identity["is_submitted"]:
+        approve.submit(context, identity["id"], identity["public_key"])
+    return found
+
+
+def _via(settings, path):
+    """Return ``(way, format)``: in an appliance if this host can, else as the operator allowed."""
+    path = Path(path)
+    if path.is_dir():
+        return "folder", None
+    if not path.is_file():
+        raise BadArgument("path", f"there is no file and no folder {path} on this host")
+    judged = gate.judge(path, allow_backing=True)
+    missing = appliance.why_missing(settings.seed.get("python", appliance.PYTHON))
+    if not missing:
+        return "guestfs", judged.format
+    if settings.seed.get("allow_host_mount") is True:
+        return "nbd", judged.format
+    raise SeedError(f"no disk can be opened safely on this host: {missing}; or set "
+                    "virt:seed:allow_host_mount: True to have its own kernel do it")  # fmt: skip
+
+
+def _installed(context, via, path):
+    source = installing.source(context.settings, None)
+    if via != "guestfs":
+        return _PREPARED
+    arch = None
+    if source and any("{arch}" in url for url in source):
+        judged = gate.judge(path, allow_backing=True)
+        job = {"action": "look", "path": str(path), "format": judged.format}
+        arch = appliance.run(job, **looking.limits(context.settings)).get("arch")
+    return installing.prepared(context, source, arch, "base")
+
+
+def _identity(context, id_, config, keys_, approve_key):
+    config = arguments.mapping("config", config) or {}
+    name = id_ or config.get("id")
+    if not name:
+        raise BadArgument("id_", "say which minion this will be: id_=NAME")
+    arguments.vm_name(name)
+    return seeding.identity(context, name, config, keys_, approve_key=approve_key)
+
+
+def mkconfig(context, config, tmp, id_, keys_, *, approve_key):
+    """
+    Write a minion's configuration and key pair into a folder; return their paths.
+
+    ``{"config", "pubkey", "privkey"}``; nobody but root can read them.
+    """
+    arguments.boolean("approve_key", approve_key)
+    name = arguments.vm_name(id_ or (arguments.mapping("config", config) or {}).get("id"))
+    folder = Path(tmp or tempfile.mkdtemp(prefix="salt-virt-seed-"))
+    made = seeding.identity(context, name, config or {}, keys_, approve_key=approve_key)
+    public, private = made["public_key"], made["private_key"]
+    if not public:
+        public, private = keypair.generate()
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    out = {}
+    for key, leaf, text in (
+        ("config", "minion", yaml.safe_dump(made["config"], default_flow_style=False)),
+        ("pubkey", "minion.pub", public),
+        ("privkey", "minion.pem", private),
+    ):
+        out[key] = str(folder / leaf)
+        files.write(out[key], text.encode())
+    if made["is_submitted"]:
+        approve.submit(context, name, public)
+    return out
+
+
+def prep_bootstrap(context, mpt):
+    """
+    Copy the bootstrap script below a guest's ``/tmp``; return its paths as host and guest see it.
+
+    The script is that of ``virt:seed:bootstrap``, else Salt's own.
+    """
+    root = Path(mpt)
+    if not root.is_dir():
+        raise BadArgument("mpt", f"there is no folder {mpt} on this host")
+    script = _bootstrap(context)
+    tmp = root / "tmp"
+    if tmp.is_symlink():
+        raise SeedError(f"{tmp} is a link, and would lead out of the guest")
+    folder = tmp / str(uuid.uuid4())
+    folder.mkdir(mode=0o700, parents=True)
+    shutil.copy(script, folder)
+    inner = folder / Path(script).name
+    return str(inner), f"/{folder.relative_to(root)}"
+
+
+def _bootstrap(context):
+    url = context.settings.seed.get("bootstrap")
+    if url:
+        return fetching.obtain(context, url, "base", gate.accept_any).path
+    try:
+        found = context.functions["config.gather_bootstrap_script"]()
+    except (KeyError, SaltException, OSError) as exc:
+        raise SeedError(f"Salt's bootstrap script cannot be had: {exc}; put one on the file "
+                        "server and name it in virt:seed:bootstrap") from exc  # fmt: skip
+    if not found:
+        raise SeedError("Salt's bootstrap script cannot be had; put one on the file server and "
+                        "name it in virt:seed:bootstrap")  # fmt: skip
+    return found
+

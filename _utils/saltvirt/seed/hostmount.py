@@ -1,0 +1,171 @@
+"""
+Mount a guest's disk on this host for whoever asks, and take it away again.
+
+``guestmount`` shows the disk through libguestfs' appliance (FUSE): the host's kernel parses none
+of it. ``qemu-nbd`` gives it to the host's kernel, so the operator must have allowed that.
+"""
+
+import fcntl
+import hashlib
+import os
+import subprocess
+import time
+import uuid
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from saltvirt.errors import BadArgument, SeedError, StorageError
+
+_WAIT_S = 60
+_OPTIONS = "nodev,nosuid,noexec"
+_ACCESS = ("rw", "ro")
+_PACKAGES = {"guestmount": "guestmount (libguestfs-tools on RHEL and older releases)",
+             "guestunmount": "guestmount", "qemu-nbd": "qemu-utils", "mount": "mount",
+             "umount": "mount", "modprobe": "kmod"}  # fmt: skip
+
+
+def _run(argv, what, env=None):
+    try:
+        done = subprocess.run(list(map(str, argv)), capture_output=True, text=True, check=False,
+                              stdin=subprocess.DEVNULL, timeout=300, env=env)  # fmt: skip
+    except FileNotFoundError:
+        where = _PACKAGES[argv[0]]
+        raise SeedError(f"{argv[0]} is missing on this host; install {where}") from None
+    except subprocess.TimeoutExpired as exc:
+        raise SeedError(f"{what}: {argv[0]} did not end within 300 s") from exc
+    if done.returncode:
+        lines = (done.stderr or done.stdout).strip().splitlines()
+        raise SeedError(f"{what}: {lines[-1] if lines else done.returncode}")
+
+
+def mount(settings, location, fmt, access, root):
+    """Mount all file systems of a disk below a folder, through the appliance; return the folder."""
+    if access not in _ACCESS:
+        raise BadArgument("access", f"{access!r}; rw or ro")
+    flat = str(location).strip("/").replace("/", ".")
+    root = Path(root or Path(settings.state_dir, "guests", flat))
+    root.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if any(root.iterdir()):
+        raise StorageError(f"{root} is not empty; something is mounted there, or give another root")
+    pid = _pid_file(settings, root)
+    pid.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    argv = ["guestmount", f"--format={fmt}", "-a", location, "-i", f"--{access}",
+            "--pid-file", pid, root]  # fmt: skip
+    plain = {"LIBGUESTFS_BACKEND": "direct", "LIBGUESTFS_BACKEND_SETTINGS": "force_tcg",
+             "LIBGUESTFS_CACHEDIR": "/var/tmp"}  # fmt: skip
+    try:
+        _run(argv, f"{location} cannot be mounted", {**os.environ, **plain})
+    except SeedError:
+        with suppress(OSError):
+            root.rmdir()
+        raise
+    return str(root)
+
+
+def umount(settings, name):
+    """Take a guest's file systems away, and wait until its disk is let go; return True."""
+    if not os.path.ismount(name):
+        raise BadArgument("name", f"nothing is mounted at {name}")
+    path = _pid_file(settings, name)
+    _run(["guestunmount", name], f"{name} cannot be unmounted")
+    if path.exists():
+        # Only then is everything written, and the image's lock gone.
+        _wait_gone(int(path.read_text()))
+        path.unlink()
+    if Path(name).is_relative_to(Path(settings.state_dir, "guests")):
+        with suppress(OSError):
+            Path(name).rmdir()
+    return True
+
+
+def _pid_file(settings, root):
+    name = hashlib.sha256(os.path.realpath(root).encode()).hexdigest()[:16]
+    return Path(settings.state_dir, "guests", f"{name}.pid")
+
+
+def _wait_gone(pid):
+    deadline = time.monotonic() + _WAIT_S
+    while Path(f"/proc/{pid}").exists():
+        if time.monotonic() > deadline:
+            raise SeedError(f"guestmount (process {pid}) did not end within {_WAIT_S} s")
+        time.sleep(0.1)
+
+
+@contextmanager
+def _free_device():
+    """Yield a device that nobody uses, while nobody else can take it."""
+    if not Path("/sys/module/nbd").is_dir():
+        with suppress(SeedError):
+            _run(["modprobe", "nbd", "max_part=16"], "modprobe nbd")
+    found = sorted(Path("/sys/block").glob("nbd*"), key=lambda one: (len(one.name), one))
+    if not found:
+        raise SeedError("this host's kernel has no 'nbd' (modprobe nbd); use guestfs.mount")
+    for path in found:
+        with open(f"/run/lock/salt-virt-{path.name}", "w") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                continue
+            if not (path / "pid").exists():
+                yield f"/dev/{path.name}"
+                return
+    raise SeedError("all nbd devices of this host are in use; see qemu_nbd.clear")
+
+
+
+
+
+def connect(image, fmt):
+    """Give a disk to this host's kernel; return the device."""
+    with _free_device() as device:
+        _run(["qemu-nbd", "--fork", "--persistent", f"--connect={device}",
+              f"--format={fmt}", image], f"{image} cannot be attached")  # fmt: skip
+        deadline = time.monotonic() + _WAIT_S
+        while int(Path("/sys/block", Path(device).name, "size").read_text()) == 0:
+            if time.monotonic() > deadline:
+                disconnect(device)
+                raise SeedError(f"qemu-nbd did not take hold of {device} within {_WAIT_S} s")
+            time.sleep(0.05)
+    return device
+
+
+def disconnect(device):
+    """Take a disk away from this host's kernel."""
+    _run(["qemu-nbd", "--disconnect", device], f"{device} cannot be detached")
+
+
+def mount_device(settings, device, root):
+    """Mount those partitions of a device, or itself, that can be; return ``{folder: device}``."""
+    base = Path(root or Path(settings.state_dir, "guests", str(uuid.uuid4())))
+    block = Path("/sys/block", Path(device).name)
+    parts = [f"/dev/{one.name}" for one in sorted(block.glob(f"{block.name}p*"))] or [device]
+    out, why = {}, []
+    for part in parts:
+        folder = base / Path(part).name
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        try:
+            _run(["mount", "-o", _OPTIONS, part, folder], part)
+            out[str(folder)] = part
+        except SeedError as exc:
+            why.append(str(exc))
+            folder.rmdir()
+    if not out:
+        with suppress(OSError):
+            base.rmdir()
+        raise SeedError(f"nothing on {device} can be mounted: {'; '.join(why)}")
+    return out
+
+
+def clear(mounted):
+    """Unmount what :func:`mount_device` mounted and detach its devices; return what is left."""
+    left, devices = {}, set()
+    for folder, part in mounted.items():
+        try:
+            _run(["umount", folder], folder)
+            Path(folder).rmdir()
+            devices.add(part.split("p")[0] if "nbd" in part else part)
+        except (SeedError, OSError):
+            left[folder] = part
+    for device in devices - {part.split("p")[0] for part in left.values()}:
+        disconnect(device)
+    return left
