@@ -9,12 +9,12 @@ from pathlib import Path
 import pycdlib
 import pytest
 import yaml
-from saltvirt import keypair, sealed
+from saltvirt import keypair, profiles, sealed
 from saltvirt.config import HostSettings
 from saltvirt.errors import BadArgument, SeedError
 from saltvirt.ops import seeding
 from saltvirt.ops.context import Context
-from saltvirt.seed import guest, keys, nocloud
+from saltvirt.seed import cloudconfig, guest, keys, nocloud
 from saltvirt.spec import deployment
 
 PUBLIC, PRIVATE = keypair.generate()
@@ -37,12 +37,12 @@ def seed(tmp_path):
     return path
 
 
-def read(path):
+def read(path, names=("meta-data", "user-data")):
     """Return the files of a seed as cloud-init finds them."""
     iso = pycdlib.PyCdlib()
     iso.open(str(path))
     out = {"label": iso.pvd.volume_identifier.decode().strip()}
-    for name in ("meta-data", "user-data"):
+    for name in names:
         text = io.BytesIO()
         iso.get_file_from_iso_fp(text, rr_path=f"/{name}")
         out[name] = text.getvalue().decode()
@@ -226,3 +226,71 @@ def test_a_seed_command_that_says_false_has_failed():
 
     with pytest.raises(SeedError, match="could not seed /disk"):
         seeding.run_command(context, call, seeding.prepare(context, call), "/disk")
+
+
+def test_more_of_cloud_init_is_merged_into_ours():
+    profile = {"packages": ["vim"], "users": ["default"], "write_files": [{"path": "/a"}]}
+    call = cloudconfig.mapping("user_data", "#cloud-config\npackages: [git]\nruncmd: [[ls]]\n")
+
+    merged = cloudconfig.merge({"bootcmd": [["ours"]], "runcmd": [["install"]]}, profile, call)
+
+    assert merged["packages"] == ["vim", "git"]
+    assert merged["runcmd"] == [["install"], ["ls"]]
+    assert (merged["bootcmd"], merged["users"]) == ([["ours"]], ["default"])
+
+
+@pytest.mark.parametrize(("value", "why"), [
+    ("#!/bin/sh\nls", "a script goes under its 'runcmd'"),
+    (["x"], "is no mapping"),
+    ("#cloud-config\na: [", "is no YAML"),
+    ({"hostname": "other"}, "'hostname' is the VM's name"),
+])  # fmt: skip
+def test_what_cloud_init_could_not_take_is_refused(value, why):
+    with pytest.raises(BadArgument, match=why):
+        cloudconfig.mapping("user_data", value)
+
+
+def test_a_network_configuration_finds_nics_by_their_mac():
+    interfaces = [
+        {"name": "eth0", "bridge": "br0", "guest": "dhcp"},
+        {"name": "eth1", "bridge": "br0", "mac": "52:54:00:00:00:01",
+         "guest": {"addresses": ["10.0.0.4/16", "fd00::4/64"], "gateway": ["10.0.0.1", "fd00::1"],
+                   "dns": "10.0.0.1", "search": ["example.org"]}},
+        {"name": "eth2", "bridge": "br0"},
+    ]  # fmt: skip
+
+    told = cloudconfig.network(profiles.nics("web1", {}, None, interfaces))
+
+    first, second = told["ethernets"]["eth0"], told["ethernets"]["eth1"]
+    assert set(told["ethernets"]) == {"eth0", "eth1"}
+    assert first["dhcp4"] is True and len(first["match"]["macaddress"]) == 17
+    assert second == {
+        "match": {"macaddress": "52:54:00:00:00:01"}, "dhcp4": False,
+        "addresses": ["10.0.0.4/16", "fd00::4/64"], "gateway4": "10.0.0.1", "gateway6": "fd00::1",
+        "nameservers": {"addresses": ["10.0.0.1"], "search": ["example.org"]},
+    }  # fmt: skip
+    assert cloudconfig.network(profiles.nics("web1", {}, "default", None)) is None
+
+
+@pytest.mark.parametrize(("guest_", "why"), [
+    ("static", "dhcp, or"),
+    ({"adresses": []}, "did you mean 'addresses'"),
+    ({"addresses": ["10.0.0.4"]}, "no address with its prefix"),
+    ({"gateway": "10.0.0.1"}, "a gateway needs addresses"),
+])  # fmt: skip
+def test_a_guests_part_of_an_interface_is_checked(guest_, why):
+    with pytest.raises(BadArgument, match=why):
+        profiles.nics("web1", {}, None, [{"name": "eth0", "bridge": "br0", "guest": guest_}])
+
+
+def test_what_is_said_beside_the_identity_is_in_the_seed(tmp_path):
+    cloud = {"user_data": ({"packages": ["vim"]},), "vendor_data": {"locale": "C.UTF-8"},
+             "network": {"version": 2, "ethernets": {}}}  # fmt: skip
+    path = tmp_path / "seed.iso"
+    nocloud.build(path, identity(cloud=cloud), install=False)
+
+    names = ("meta-data", "user-data", "vendor-data", "network-config")
+    files = read(path, names)
+    assert yaml.safe_load(files["user-data"])["packages"] == ["vim"]
+    assert files["vendor-data"].startswith("#cloud-config\n")
+    assert json.loads(files["network-config"])["version"] == 2

@@ -1,0 +1,131 @@
+"""The worker writing below a folder: a real process, which needs no appliance for that."""
+
+import os
+import stat
+import sys
+from pathlib import Path
+
+import pytest
+from saltvirt.errors import SeedError
+from saltvirt.ops import looking
+from saltvirt.seed import appliance
+
+IDENTITY = {"id": "web1", "config": {"master": "m", "id": "web1"}, "public_key": "PUB",
+            "private_key": "PRIV", "master_key": None}  # fmt: skip
+BOOT = {"kind": "boot", "script": "echo install"}
+
+
+@pytest.fixture
+def root(tmp_path):
+    """A guest's root with systemd, SSH host keys and a machine id, and no minion."""
+    root = tmp_path / "root"
+    for folder in ("etc/ssh", "usr/lib/systemd", "sbin", "usr/bin"):
+        (root / folder).mkdir(parents=True)
+    (root / "usr/lib/systemd/systemd").write_text("")
+    (root / "etc/machine-id").write_text("0123\n")
+    (root / "etc/ssh/ssh_host_rsa_key").write_text("of the image")
+    return root
+
+
+def run(tmp_path, root, install=BOOT, **more):
+    """Have the worker seed a folder."""
+    job = {"action": "seed", "via": "folder", "path": str(root), "format": None,
+           "install": install, "files": looking.files_of(IDENTITY), **more}  # fmt: skip
+    return appliance.run(job, state_dir=str(tmp_path / "state"), python=sys.executable)
+
+
+def test_an_identity_is_written_below_a_folder(tmp_path, root):
+    found = run(tmp_path, root)
+
+    assert (found["has_minion"], found["has_systemd"]) == (False, True)
+    assert (root / "etc/salt/minion_id").read_text() == "web1\n"
+    key = root / "etc/salt/pki/minion/minion.pem"
+    assert (key.read_text(), stat.S_IMODE(key.stat().st_mode)) == ("PRIV", 0o400)
+    assert stat.S_IMODE(key.parent.stat().st_mode) == 0o700
+    assert (root / "etc/machine-id").read_text() == ""
+    assert not (root / "etc/ssh/ssh_host_rsa_key").exists()
+    assert (root / "usr/local/sbin/salt-virt-install").read_text() == "echo install"
+    unit = root / "etc/systemd/system/multi-user.target.wants/salt-virt-install.service"
+    assert str(unit.readlink()) == "/etc/systemd/system/salt-virt-install.service"
+    assert list((tmp_path / "state/appliances").iterdir()) == []
+
+
+def test_a_minion_that_is_there_is_started_instead(tmp_path, root):
+    (root / "usr/bin/salt-minion").write_text("")
+    (root / "usr/lib/systemd/system").mkdir()
+    (root / "usr/lib/systemd/system/salt-minion.service").write_text("")
+
+    assert run(tmp_path, root, None)["had_minion"]
+
+    wants = root / "etc/systemd/system/multi-user.target.wants"
+    assert [path.name for path in wants.iterdir()] == ["salt-minion.service"]
+
+
+def test_no_link_of_a_guest_leads_out_of_it(tmp_path, root):
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "minion_id").write_text("the host's")
+    (root / "etc/salt").symlink_to(outside)
+    (root / "etc/hostname").symlink_to(outside / "minion_id")
+    (root / "etc/machine-id").unlink()
+    (root / "etc/machine-id").symlink_to("../../outside/minion_id")
+
+    with pytest.raises(SeedError, match="writing failed on .*root: .*'/etc/salt'"):
+        run(tmp_path, root)
+
+    assert (outside / "minion_id").read_text() == "the host's"
+    assert [path.name for path in outside.iterdir()] == ["minion_id"]
+
+
+def test_a_link_inside_the_guest_is_followed_there(tmp_path, root):
+    (root / "srv/salt").mkdir(parents=True)
+    (root / "etc/salt").symlink_to("/srv/salt")
+
+    run(tmp_path, root)
+
+    assert (root / "srv/salt/minion_id").read_text() == "web1\n"
+
+
+def test_a_farm_of_links_ends_with_an_error(tmp_path, root):
+    for number in range(60):
+        (root / f"etc/l{number}").symlink_to(f"/etc/l{number + 1}")
+    (root / "etc/salt").symlink_to("/etc/l0")
+    (root / "etc/l60").symlink_to("/etc/l0")
+
+    with pytest.raises(SeedError, match="writing failed on .*root: .*'/etc/salt'"):
+        run(tmp_path, root)
+
+
+def test_a_pipe_in_the_way_blocks_nothing(tmp_path, root):
+    os.mkfifo(root / "etc/hostname")
+    (root / "etc/machine-id").unlink()
+    os.mkfifo(root / "etc/machine-id")
+
+    run(tmp_path, root)
+
+    assert (root / "etc/hostname").read_text() == "web1\n"
+
+
+@pytest.mark.parametrize(("change", "why"), [
+    ({"install": None}, "there is no salt-minion in it, and install=False"),
+    ({"install": {"kind": "tarball", "files": []}}, "nothing is installed without an appliance"),
+    ({"path": "/proc"}, "there is no operating system in it"),
+    ({"path": "/no/such"}, "writing failed on /no/such: .*No such file"),
+])  # fmt: skip
+def test_what_cannot_be_done_is_said(tmp_path, root, change, why):
+    before = sorted(root.rglob("*"))
+
+    with pytest.raises(SeedError, match=why):
+        run(tmp_path, root, **change)
+
+    assert sorted(root.rglob("*")) == before
+
+
+def test_a_kernel_without_nbd_is_said(tmp_path, root):
+    if Path("/sys/module/nbd").is_dir():
+        pytest.skip("this machine's kernel has nbd; tests/cloud/test_nbd.py uses it")
+    disk = tmp_path / "disk.raw"
+    disk.write_bytes(bytes(1 << 20))
+
+    with pytest.raises(SeedError, match="kernel has no 'nbd' .*; use seed_method guestfs"):
+        run(tmp_path, root, via="nbd", path=str(disk), format="raw")
