@@ -1,0 +1,100 @@
+"""What tests/cloud/test_nbd.py has done where the kernel has ``nbd``; prints one JSON line each."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from saltvirt.config import HostSettings
+from saltvirt.errors import VirtError
+from saltvirt.image import gate
+from saltvirt.ops import looking
+from saltvirt.ops.context import Context
+from saltvirt.seed import hostmount
+
+FOLDER = Path(sys.argv[1])
+SETTINGS = HostSettings(state_dir="/run/state", seed={"allow_host_mount": True})
+CONTEXT = Context(settings=SETTINGS, opts={})
+
+
+def say(name, **more):
+    """Print what a part found, with what is attached and mounted after it."""
+    attached = [path.parent.name for path in Path("/sys/block").glob("nbd*/pid")]
+    mounts = [line.split()[1] for line in Path("/proc/mounts").read_text().splitlines()
+              if "/nbd" in line]  # fmt: skip
+    left = [path.name for path in Path("/run/state/appliances").glob("*")]
+    print(json.dumps({"name": name, "attached": attached, "mounts": mounts, "left": left, **more}),
+          flush=True)  # fmt: skip
+
+
+def seed(disk, identity, install=None):
+    """Seed a disk by nbd; return the error's text, None if there was none."""
+    path = str(FOLDER / disk)
+    try:
+        fmt = gate.judge(path, allow_backing=True).format
+        looking.seed_disk(CONTEXT, path, fmt, identity, via="nbd", install=install)
+    except VirtError as exc:
+        return str(exc)
+    return None
+
+
+def hostile(identity):
+    """Seed disks that strangers made."""
+    before = {path: path.stat().st_mtime_ns for path in (Path("/etc"), Path("/etc/hostname"))}
+    for disk in sorted(path.name for path in FOLDER.glob("bad-*")):
+        error = seed(disk, identity, install={"kind": "boot", "script": "true"})
+        after = {path: path.stat().st_mtime_ns for path in before}
+        say(disk, error=error, touched=after != before or Path("/etc/minion_id").exists())
+
+
+def killed(identity):
+    """Kill the worker in the middle, then what asked for it."""
+    for whom in ("worker", "asker"):
+        code = (
+            f"import sys; sys.argv = ['x', {str(FOLDER)!r}]; sys.path.insert(0, "
+            f"{str(Path(__file__).parent)!r}); import inside_nbd, json; "
+            f"print(inside_nbd.seed('slow.qcow2', json.loads({json.dumps(identity)!r})))"
+        )
+        asker = subprocess.Popen([sys.executable, "-c", code])
+        deadline = time.monotonic() + 60
+        while not list(Path("/sys/block").glob("nbd*/pid")) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        was_attached = bool(list(Path("/sys/block").glob("nbd*/pid")))
+        if whom == "asker":
+            asker.send_signal(signal.SIGKILL)
+        else:
+            subprocess.run(["pkill", "-9", "-f", "seed/worker"], check=False)
+        asker.wait()
+        while list(Path("/sys/block").glob("nbd*/pid")) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        subprocess.run(["qemu-img", "info", "-f", "qcow2", FOLDER / "slow.qcow2"], check=True,
+                       stdout=subprocess.DEVNULL)  # fmt: skip
+        time.sleep(1)
+        say(f"killed-{whom}", was_attached=was_attached)
+
+
+def modules():
+    """Do what the functions of qemu_nbd do."""
+    device = hostmount.connect(str(FOLDER / "slow.qcow2"), "qcow2")
+    mounted = hostmount.mount_device(SETTINGS, device, "/run/mnt")
+    options = [line.split()[3] for line in Path("/proc/mounts").read_text().splitlines()
+               if "/run/mnt" in line]  # fmt: skip
+    names = sorted(os.listdir(next(iter(mounted))))
+    say("mounted", mounted=mounted, options=options, names=names)
+    say("cleared", rest=hostmount.clear(mounted))
+
+
+def main():
+    """Do all of it."""
+    identity = json.loads((FOLDER / "identity.json").read_text())
+    say("seeded", error=seed("good.qcow2", identity))
+    hostile(identity)
+    killed(identity)
+    modules()
+
+
+if __name__ == "__main__":
+    main()

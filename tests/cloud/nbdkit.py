@@ -1,0 +1,103 @@
+"""A small emulated VM whose kernel has ``nbd``, which this machine's own may not.
+
+It runs this machine's programs: the machine's file system is its root, below a layer in memory
+that takes whatever is written. Only one folder is really shared.
+"""
+
+import json
+import os
+import subprocess
+from contextlib import contextmanager
+from pathlib import Path
+
+from labkit.run import wait_for
+from labkit.settings import CACHE, CHECKOUT
+
+_MODULES = """drivers/virtio/virtio_ring drivers/virtio/virtio drivers/virtio/virtio_pci_modern_dev
+drivers/virtio/virtio_pci_legacy_dev drivers/virtio/virtio_pci fs/fuse/fuse fs/fuse/virtiofs
+fs/overlayfs/overlay drivers/block/nbd""".split()
+_INIT = """#!/bin/busybox sh
+b=/bin/busybox
+$b mount -t proc p /proc; $b mount -t sysfs s /sys; $b mount -t devtmpfs d /dev
+for module in /mod/*; do case $module in *nbd.ko) $b insmod $module max_part=16;;
+    *) $b insmod $module;; esac; done
+$b mkdir /host /layer /new
+$b mount -t virtiofs host /host; $b mount -t tmpfs t /layer; $b mkdir /layer/up /layer/work
+$b mount -t overlay -o lowerdir=/host,upperdir=/layer/up,workdir=/layer/work o /new
+for part in proc sys dev; do $b mount --move /$part /new/$part; done
+for part in run tmp; do $b mount -t tmpfs t /new/$part; done
+$b mkdir -p /new/run/lock /new{share}; $b mount --bind /host{share} /new{share}
+$b chroot /new {command} >/new{share}/out 2>&1; echo "ENDED $?" >/new{share}/code
+$b sync; $b poweroff -f
+"""
+
+
+def _initrd(folder, command):
+    kernel = sorted(Path("/boot").glob("vmlinuz-*-cloud-amd64"))[-1]
+    modules = Path("/lib/modules", kernel.name.removeprefix("vmlinuz-"), "kernel")
+    ram = folder / "ram"
+    for part in ("bin", "mod", "proc", "sys", "dev"):
+        (ram / part).mkdir(parents=True)
+    (ram / "bin/busybox").write_bytes(Path("/bin/busybox").read_bytes())
+    (ram / "bin/busybox").chmod(0o755)
+    for number, module in enumerate(_MODULES, 10):
+        path = modules / f"{module}.ko"
+        if path.exists():  # else it is built in
+            (ram / "mod" / f"{number}-{path.name}").write_bytes(path.read_bytes())
+    init = ram / "init"
+    init.write_text(_INIT.format(share=folder, command=command))
+    init.chmod(0o755)
+    packed = f"cd {ram} && find . | cpio -o -H newc --quiet | gzip -1 > {folder}/initrd"
+    subprocess.run(["sh", "-c", packed], check=True)
+    return kernel, folder / "initrd"
+
+
+@contextmanager
+def _shared_root(folder):
+    """Serve this machine's file system to a VM; nothing of it outlives the block."""
+    socket = folder / "fs.sock"
+    with (folder / "virtiofsd.log").open("w") as log:
+        server = subprocess.Popen(
+            ["/usr/lib/qemu/virtiofsd", f"--socket-path={socket}", "-o", "source=/", "-o",
+             "sandbox=chroot", "-f"],
+            stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+        )  # fmt: skip
+        try:
+            wait_for("virtiofsd", socket.exists)
+            yield socket
+        finally:
+            server.kill()
+            server.wait()
+
+
+def run(folder, script, *words, timeout_s=300):
+    """Run a Python script of the tests inside; return the JSON lines that it printed."""
+    python = CACHE / "venv-tests/bin/python"
+    paths = f"PYTHONPATH={CHECKOUT}/_utils"
+    argv = ["/usr/bin/env", "PYTHONDONTWRITEBYTECODE=1", paths, python, script, *words]
+    command = " ".join(map(str, argv))
+    kernel, initrd = _initrd(folder, command)
+    with _shared_root(folder) as socket:
+        argv = [
+            "qemu-system-x86_64", "-accel", "tcg", "-cpu", "max,-xsave", "-m", "1024", "-smp", "2",
+            "-object", "memory-backend-memfd,id=mem,size=1024M,share=on",
+            "-numa", "node,memdev=mem", "-chardev", f"socket,id=c,path={socket}",
+            "-device", "vhost-user-fs-pci,chardev=c,tag=host", "-kernel", kernel,
+            "-initrd", initrd, "-append", "console=ttyS0 quiet tsc=reliable no_timer_check "
+            "mitigations=off panic=-1", "-nographic", "-no-reboot", "-nodefaults",
+            "-serial", f"file:{folder}/console",
+        ]  # fmt: skip
+        try:
+            subprocess.run(list(map(str, argv)), check=True, timeout=timeout_s,
+                           stdin=subprocess.DEVNULL, capture_output=True)  # fmt: skip
+        except subprocess.TimeoutExpired:
+            raise AssertionError((folder / "console").read_text()[-2000:]) from None
+    out = (folder / "out").read_text()
+    assert (folder / "code").read_text() == "ENDED 0\n", out[-3000:]
+    return [json.loads(line) for line in out.splitlines() if line.startswith("{")]
+
+
+def is_possible():
+    """Return what this machine lacks, None if nothing."""
+    needed = ["/usr/lib/qemu/virtiofsd", "/usr/bin/qemu-nbd", "/bin/busybox"]
+    return next((path for path in needed if not os.access(path, os.X_OK)), None)

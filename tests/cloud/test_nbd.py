@@ -1,0 +1,98 @@
+"""Seeding by a host's own kernel, in an emulated VM whose kernel has nbd; the guest then boots."""
+
+import json
+from pathlib import Path
+
+import hostile
+import nbdkit
+import pytest
+from cloudkit import wait
+from saltvirt import keypair
+
+pytestmark = [
+    pytest.mark.second,
+    pytest.mark.skipif(nbdkit.is_possible() is not None,
+                       reason=f"this machine lacks {nbdkit.is_possible()}"),
+]  # fmt: skip
+INSIDE = Path(__file__).with_name("inside_nbd.py")
+
+
+@pytest.fixture(scope="module")
+def folder(cloud, tmp_path_factory):
+    """Disks to be seeded, good and bad, and the identity that they get."""
+    folder = tmp_path_factory.mktemp("nbd")
+    image = cloud.lab.fileroot / "images/debian-minion.qcow2"
+    hostile.qemu_img("create", "-f", "qcow2", "-b", image, "-F", "qcow2", folder / "good.qcow2")
+    work = folder / "work"
+    for name in hostile.CONTENTS:
+        hostile.content(name, work, folder / f"bad-{name}.qcow2")
+    tree = hostile.root(work / "slow")
+    hostile.as_qcow2(hostile.ext4(work / "slow.raw", tree), folder / "slow.qcow2")
+    public, private = keypair.generate()
+    master = cloud.lab.master_conf / "pki/master"
+    identity = {"id": "nbd1", "config": {"master": cloud.lab.master_ip, "id": "nbd1"},
+                "public_key": public, "private_key": private,
+                "master_key": (master / "master.pub").read_text()}  # fmt: skip
+    (folder / "identity.json").write_text(json.dumps(identity))
+    (folder / "public").write_text(public)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def said(folder):
+    """What was found inside, by name."""
+    return {one["name"]: one for one in nbdkit.run(folder, INSIDE, folder)}
+
+
+def test_nothing_stays_attached_mounted_or_behind(said):
+    left = {name: one for name, one in said.items()
+            if name != "mounted" and (one["attached"] or one["mounts"])}  # fmt: skip
+
+    assert left == {}
+    assert [name for name, one in said.items() if one["left"]] == []
+
+
+@pytest.mark.parametrize(("name", "why"), [
+    ("links-out", None),
+    ("link-farm", "/etc/salt"),
+    ("pipes", "/etc/salt"),
+    ("circle", "no operating system"),
+    ("superblock", "no operating system"),
+    ("lvm", "its root may be on LVM"),
+    ("nothing", "no operating system"),
+])  # fmt: skip
+def test_a_disk_that_a_stranger_made_ends_well_or_with_a_line(said, name, why):
+    one = said[f"bad-{name}.qcow2"]
+
+    assert one["touched"] is False
+    assert (one["error"] is None) if why is None else (why in one["error"]), one
+
+
+@pytest.mark.parametrize("whom", ["worker", "asker"])
+def test_a_kill_in_the_middle_leaves_nothing(said, whom):
+    assert said[f"killed-{whom}"]["was_attached"] is True
+
+
+def test_qemu_nbd_mounts_without_devices_and_programs(said):
+    (options,) = said["mounted"]["options"]
+
+    assert {"nodev", "nosuid", "noexec"} <= set(options.split(","))
+    assert {"etc", "sbin", "usr"} <= set(said["mounted"]["names"])
+    assert said["cleared"]["rest"] == {}
+
+
+def test_the_guest_answers_with_the_key_it_was_given(cloud, folder, said):
+    assert said["seeded"]["error"] is None
+    cloud.purge_all()
+    (cloud.lab.master_conf / "pki/master/minions/nbd1").write_text(
+        (folder / "public").read_text()
+    )
+    cloud.sh("hyper1", f"cp {folder}/good.qcow2 /srv/nbd1.qcow2")
+    disks = "disks=[{name: system, source_file: /srv/nbd1.qcow2}]"
+    try:
+        assert cloud.local("hyper1", "virt.init", "nbd1", "2", "1024", disks) is True
+        wait("its minion", lambda: '"nbd1": true' in cloud.salt("nbd1", "test.ping").out,
+             timeout_s=300)  # fmt: skip
+    finally:
+        cloud.purge_all()
+        cloud.sh("hyper1", "rm -f /srv/nbd1.qcow2")
