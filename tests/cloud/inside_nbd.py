@@ -24,10 +24,10 @@ def say(name, **more):
     """Print what a part found, with what is attached and mounted after it."""
     attached = [path.parent.name for path in Path("/sys/block").glob("nbd*/pid")]
     mounts = [line.split()[1] for line in Path("/proc/mounts").read_text().splitlines()
-              if "/nbd" in line]  # fmt: skip
+              if line.startswith("/dev/nbd")]  # fmt: skip
     left = [path.name for path in Path("/run/state/appliances").glob("*")]
-    print(json.dumps({"name": name, "attached": attached, "mounts": mounts, "left": left, **more}),
-          flush=True)  # fmt: skip
+    print(json.dumps({"name": name, "attached": attached, "mounts": mounts, "left": left,
+                      "second": round(time.monotonic()), **more}), flush=True)  # fmt: skip
 
 
 def seed(disk, identity, install=None):
@@ -70,9 +70,12 @@ def killed(identity):
         asker.wait()
         while list(Path("/sys/block").glob("nbd*/pid")) and time.monotonic() < deadline:
             time.sleep(0.05)
-        subprocess.run(["qemu-img", "info", "-f", "qcow2", FOLDER / "slow.qcow2"], check=True,
-                       stdout=subprocess.DEVNULL)  # fmt: skip
-        time.sleep(1)
+        check = ["qemu-img", "check", "-q", "-f", "qcow2", FOLDER / "slow.qcow2"]
+        while subprocess.run(check, check=False, stderr=subprocess.DEVNULL).returncode == 1:
+            if time.monotonic() > deadline:
+                subprocess.run(["ps", "-ef"], check=False)
+                raise AssertionError("the image is still locked")
+            time.sleep(0.2)
         say(f"killed-{whom}", was_attached=was_attached)
 
 

@@ -59,7 +59,7 @@ def _shared_root(folder):
     with (folder / "virtiofsd.log").open("w") as log:
         server = subprocess.Popen(
             ["/usr/lib/qemu/virtiofsd", f"--socket-path={socket}", "-o", "source=/", "-o",
-             "sandbox=chroot", "-f"],
+             "sandbox=chroot,cache=always", "-f"],
             stdin=subprocess.DEVNULL, stdout=log, stderr=log,
         )  # fmt: skip
         try:

@@ -20,7 +20,7 @@ INSIDE = Path(__file__).with_name("inside_nbd.py")
 @pytest.fixture(scope="module")
 def folder(cloud, tmp_path_factory):
     """Disks to be seeded, good and bad, and the identity that they get."""
-    folder = tmp_path_factory.mktemp("nbd")
+    folder = tmp_path_factory.mktemp("disks")
     image = cloud.lab.fileroot / "images/debian-minion.qcow2"
     hostile.qemu_img("create", "-f", "qcow2", "-b", image, "-F", "qcow2", folder / "good.qcow2")
     work = folder / "work"
@@ -56,7 +56,7 @@ def test_nothing_stays_attached_mounted_or_behind(said):
     ("links-out", None),
     ("link-farm", "/etc/salt"),
     ("pipes", "/etc/salt"),
-    ("circle", "no operating system"),
+    ("circle", "mounting by this host failed"),
     ("superblock", "no operating system"),
     ("lvm", "its root may be on LVM"),
     ("nothing", "no operating system"),

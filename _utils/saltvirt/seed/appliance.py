@@ -5,6 +5,7 @@ import os
 import shutil
 import signal
 import subprocess
+import time
 import uuid
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -16,6 +17,7 @@ _WORKER = Path(__file__).with_name("worker")
 # Debian's, SUSE's and RHEL's packages of the binding are for the system's own Python.
 PYTHON = "/usr/bin/python3"
 LIMIT_S, MEMORY_MIB = 300, 768
+_GENTLE_S = 5
 _WHO = {"guestfs": "libguestfs", "nbd": "mounting by this host", "folder": "writing"}
 
 
@@ -63,10 +65,21 @@ def run(job, *, state_dir, python=PYTHON, limit_s=LIMIT_S, memory_mib=MEMORY_MIB
                     "virt:seed:limit_s if this host is slow"
                 ) from exc
             finally:
-                # With its appliance, which is in the same session.
-                with suppress(ProcessLookupError):
-                    os.killpg(worker.pid, signal.SIGKILL)
+                _end(worker)
     return _answer(job, worker.returncode, out, err)
+
+
+def _end(worker):
+    """End a worker with all that it started, which is in the same session: an appliance, mounts."""
+    deadline = time.monotonic() + _GENTLE_S
+    # qemu-nbd lets go of its device when it is asked to; killed, it may leave the kernel waiting.
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        with suppress(ProcessLookupError):
+            os.killpg(worker.pid, number)
+            while number == signal.SIGTERM and time.monotonic() < deadline:
+                worker.poll()
+                os.killpg(worker.pid, 0)
+                time.sleep(0.02)
 
 
 @contextmanager

@@ -17,6 +17,7 @@ from pathlib import Path
 from saltvirt.errors import BadArgument, SeedError, StorageError
 
 _WAIT_S = 60
+_BLKRRPART = 0x125F  # has the kernel read the partition table
 _OPTIONS = "nodev,nosuid,noexec"
 _ACCESS = ("rw", "ro")
 _PACKAGES = {"guestmount": "guestmount (libguestfs-tools on RHEL and older releases)",
@@ -137,6 +138,8 @@ def disconnect(device):
 def mount_device(settings, device, root):
     """Mount those partitions of a device, or itself, that can be; return ``{folder: device}``."""
     base = Path(root or Path(settings.state_dir, "guests", str(uuid.uuid4())))
+    with open(device, "rb") as handle, suppress(OSError):  # refused if it can have no partitions
+        fcntl.ioctl(handle, _BLKRRPART)
     block = Path("/sys/block", Path(device).name)
     parts = [f"/dev/{one.name}" for one in sorted(block.glob(f"{block.name}p*"))] or [device]
     out, why = {}, []

@@ -11,6 +11,7 @@ import os
 import shutil
 import signal
 import sys
+import time
 from pathlib import Path
 
 import building
@@ -19,6 +20,8 @@ import identity
 import inside
 import installing
 from identity import Refused
+
+_GENTLE_S = 3
 
 
 def done(job):
@@ -61,11 +64,20 @@ def watched(job, limit_s):
         do(job)
         os._exit(0)
     while os.waitpid(child, os.WNOHANG)[0] == 0:
-        if os.getppid() != asked_by:
-            Path(f"{os.environ['TMPDIR']}.lock").unlink(missing_ok=True)
-            shutil.rmtree(os.environ["TMPDIR"], ignore_errors=True)
-            os.killpg(0, signal.SIGKILL)
+        _end_if_nobody_waits(asked_by)
         signal.sigtimedwait({signal.SIGCHLD}, 0.5)
+    _end_if_nobody_waits(asked_by)
+
+
+def _end_if_nobody_waits(asked_by):
+    """Clean up and end everything if whoever asked for the job, and would do that, is gone."""
+    if os.getppid() != asked_by:
+        Path(f"{os.environ['TMPDIR']}.lock").unlink(missing_ok=True)
+        shutil.rmtree(os.environ["TMPDIR"], ignore_errors=True)
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        os.killpg(0, signal.SIGTERM)  # qemu-nbd lets go of its device
+        time.sleep(_GENTLE_S)
+        os.killpg(0, signal.SIGKILL)
 
 
 def main():

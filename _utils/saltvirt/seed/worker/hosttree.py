@@ -23,6 +23,7 @@ from identity import Refused
 _CLONE_NEWNS, _MS_REC, _MS_PRIVATE = 0x20000, 0x4000, 1 << 18
 _GUARDED = 0x2 | 0x4 | 0x8  # MS_NOSUID, MS_NODEV, MS_NOEXEC
 _ATTACH_S = 20
+_BLKRRPART = 0x125F
 # File system, and which subvolume of it is the root in the distributions that have one.
 _KINDS = [("ext4", b""), ("xfs", b""), ("btrfs", b"subvol=@rootfs"), ("btrfs", b"subvol=@"),
           ("btrfs", b"subvol=root"), ("btrfs", b"")]  # fmt: skip
@@ -147,7 +148,9 @@ def _device(job):
     """Yield a block device that shows the disk."""
     _refuse_without_nbd()
     with _free() as name:
-        argv = ["qemu-nbd", f"--connect=/dev/{name}", f"--format={job['format']}", job["path"]]
+        # With --verbose it stays in this session, and ends with it.
+        argv = ["qemu-nbd", "--verbose", f"--connect=/dev/{name}", f"--format={job['format']}",
+                job["path"]]  # fmt: skip
         try:
             server = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
                                       stderr=subprocess.PIPE, text=True)  # fmt: skip
@@ -213,6 +216,7 @@ def _detach(name, server):
 
 def _mounted(device, place):
     """Mount the partition, or the whole disk, that has a root; return it, None if none has."""
+    _find_partitions(device)
     sys_block = Path("/sys/block", Path(device).name)
     parts = [f"/dev/{one.name}" for one in sorted(sys_block.glob(f"{sys_block.name}p*"))]
     for source in parts or [device]:
@@ -230,6 +234,12 @@ def _mounted(device, place):
                     return source
             _check(_libc.umount2(place.encode(), 0), f"umount {source}")
     return None
+
+
+def _find_partitions(device):
+    """Have the kernel read the partition table, which it does when a device is opened."""
+    with open(device, "rb") as handle, suppress(OSError):  # refused if it can have no partitions
+        fcntl.ioctl(handle, _BLKRRPART)
 
 
 def _is_lvm(source):
