@@ -94,6 +94,11 @@ class Cloud:
         assert done.code == 0, done.out + done.err
         return done.data["local"]
 
+    def answers(self, minion):
+        """Return whether a minion answers within seconds."""
+        done = self.command("salt", minion, "test.ping", "-t", "3", "--out=json", "--static")
+        return f'"{minion}": true' in done.out
+
     def sh(self, name, script):
         """Run a script in a node and return what it printed."""
         return node.inside(self.pids[name], ["sh", "-c", script])
@@ -102,14 +107,14 @@ class Cloud:
         """Return a node's folder on this machine."""
         return self.lab.node_dir(name)
 
-    def keys(self):
+    def accepted(self):
         """Return the accepted keys, the hosts' own left out."""
         accepted = self.lab.master_conf / "pki/master/minions"
         return sorted(p.name for p in accepted.iterdir() if p.name not in self.hosts)
 
     def traces(self):
         """Return everything that VMs leave: definitions, files, claims, locks, keys, journals."""
-        out = {"keys": self.keys()}
+        out = {"keys": self.accepted()}
         journals = self.lab.master_conf.parent / "cache" / "salt-virt"
         out["journals"] = sorted(p.name for p in journals.glob("*")) if journals.exists() else []
         for host in self.hosts:
@@ -167,7 +172,7 @@ class Cloud:
         """Remove every VM by hand, and every key but the hosts' own."""
         for host in self.hosts:
             self.sh(host, PURGE)
-        for key in self.keys():
+        for key in self.accepted():
             (self.lab.master_conf / "pki/master/minions" / key).unlink()
 
 

@@ -10,6 +10,7 @@ import json
 import pytest
 from cloudkit import wait
 
+pytestmark = pytest.mark.nightly
 VM = "bridged"
 DEBIAN = "salt://images/debian-minion.qcow2"
 

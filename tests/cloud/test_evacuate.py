@@ -47,7 +47,6 @@ def places(cloud):
     return out
 
 
-@pytest.mark.both_salts
 def test_a_host_is_emptied_as_planned_and_filled_again(full):
     before = places(full)
     first, second, third = (words[1:] for words in how_to("maintenance.md"))

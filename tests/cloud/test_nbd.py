@@ -9,11 +9,9 @@ import pytest
 from cloudkit import wait
 from saltvirt import keypair
 
-pytestmark = [
-    pytest.mark.second,
-    pytest.mark.skipif(nbdkit.is_possible() is not None,
-                       reason=f"this machine lacks {nbdkit.is_possible()}"),
-]  # fmt: skip
+pytestmark = pytest.mark.skipif(
+    nbdkit.is_possible() is not None, reason=f"this machine lacks {nbdkit.is_possible()}"
+)
 INSIDE = Path(__file__).with_name("inside_nbd.py")
 
 
@@ -91,8 +89,7 @@ def test_the_guest_answers_with_the_key_it_was_given(cloud, folder, said):
     disks = "disks=[{name: system, source_file: /srv/nbd1.qcow2}]"
     try:
         assert cloud.local("hyper1", "virt.init", "nbd1", "2", "1024", disks) is True
-        wait("its minion", lambda: '"nbd1": true' in cloud.salt("nbd1", "test.ping").out,
-             timeout_s=300)  # fmt: skip
+        wait("its minion", lambda: cloud.answers("nbd1"), timeout_s=300)
     finally:
         cloud.purge_all()
         cloud.sh("hyper1", "rm -f /srv/nbd1.qcow2")

@@ -4,6 +4,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+import salt.config
 
 SCHEMA = Path("/usr/share/libvirt/schemas/domain.rng")
 
@@ -25,3 +26,17 @@ def validate(tmp_path_factory):
         assert done.returncode == 0, done.stderr[-2000:]
 
     return check
+
+
+@pytest.fixture
+def opts(tmp_path):
+    """Options of a master whose folders are the test's."""
+    opts = salt.config.master_config(None)
+    opts.update(
+        pki_dir=str(tmp_path / "pki"), cachedir=str(tmp_path / "cache"),
+        sock_dir=str(tmp_path / "run"), root_dir=str(tmp_path),
+    )  # fmt: skip
+    for folder in ("minions", "minions_pre", "minions_rejected", "minions_denied"):
+        (tmp_path / "pki" / folder).mkdir(parents=True)
+    (tmp_path / "cache").mkdir()
+    return opts

@@ -4,7 +4,6 @@ import multiprocessing
 from pathlib import Path
 
 import pytest
-import salt.config
 from saltvirt import compat, keypair
 from saltvirt.errors import BadArgument, NameTaken
 from saltvirt.fleet import deploy, journal, keys, minions, progress, report
@@ -79,20 +78,6 @@ def test_wrong_arguments_of_a_runner_are_an_error_not_a_help_page(args, kwargs):
     assert answer["retcode"] == 1
     assert answer["error"].startswith("virt.face: ")
     assert "salt-run -d virt.face" in answer["error"]
-
-
-@pytest.fixture
-def opts(tmp_path):
-    """Options of a master whose folders are the test's."""
-    opts = salt.config.master_config(None)
-    opts.update(
-        pki_dir=str(tmp_path / "pki"), cachedir=str(tmp_path / "cache"),
-        sock_dir=str(tmp_path / "run"), root_dir=str(tmp_path),
-    )  # fmt: skip
-    for folder in ("minions", "minions_pre", "minions_rejected", "minions_denied"):
-        (tmp_path / "pki" / folder).mkdir(parents=True)
-    (tmp_path / "cache").mkdir()
-    return opts
 
 
 def test_a_key_is_accepted_for_one_id_and_taken_back(opts):

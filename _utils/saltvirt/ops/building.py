@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 from saltvirt import arguments, files
-from saltvirt.errors import BadArgument, StorageError
+from saltvirt.errors import BadArgument, SeedError, StorageError
 from saltvirt.image import cache, clone, gate, tool
 from saltvirt.ops import fetching, installing, looking, storage
 from saltvirt.seed import appliance
@@ -32,7 +32,10 @@ def build(context, source, name, given):
         tool.convert(base.path, base.format, part, "qcow2")
         job |= _brought(context, base, given)
         context.say("Building", detail="in the appliance")
-        found = appliance.run({**job, "path": str(part), "format": "qcow2"}, **limits)
+        try:
+            found = appliance.run({**job, "path": str(part), "format": "qcow2"}, **limits)
+        except SeedError as exc:
+            raise SeedError(str(exc).replace(str(part), f"image {name}")) from exc
         judged = gate.judge(part)
         part.chmod(0o644)
         part.rename(target)

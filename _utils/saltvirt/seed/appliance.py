@@ -114,7 +114,8 @@ def _answer(job, code, out, err):
         last = (err.strip().splitlines() or [f"exit code {code}"])[-1]
         answer = {"failed": last}
     if "refused" in answer:
-        raise SeedError(f"{job['path']} cannot be seeded: {answer['refused']}")
+        done = "built" if job["action"] == "build" else "seeded"
+        raise SeedError(f"{job['path']} cannot be {done}: {answer['refused']}")
     if "failed" in answer:
         raise SeedError(f"{_WHO[job.get('via', 'guestfs')]} failed on {job['path']}: "
                         f"{answer['failed']}")  # fmt: skip

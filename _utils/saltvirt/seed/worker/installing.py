@@ -22,6 +22,16 @@ ExecStart={_ONEDIR}/salt-minion
 [Install]
 WantedBy=multi-user.target
 """
+_QUIET = """\
+out=$(mktemp)
+(
+{script}
+) >"$out" 2>&1
+code=$?
+[ $code = 0 ] || tail -n 1 "$out" >&2
+rm -f "$out"
+exit $code
+"""
 _REPOSITORY = """\
 set -e
 if command -v apt-get >/dev/null 2>&1; then
@@ -52,10 +62,11 @@ def make_sure(tree, system, install):
 def run(tree, script, what):
     """Run a script in the guest's root; a failure says the last line of what it printed."""
     try:
-        return tree.sh(f"exec 2>&1\n{script}")
+        return tree.sh(_QUIET.format(script=script))
     except RuntimeError as exc:
         lines = [line for line in str(exc).splitlines() if line.strip()]
-        raise Refused(f"{what} failed: {lines[-1].strip() if lines else exc}") from exc
+        why = lines[-1].strip().removeprefix("sh: ") if lines else "no reason is printed"
+        raise Refused(f"{what} failed: {why}") from exc
 
 
 def packages(tree, system, names):

@@ -1,0 +1,129 @@
+"""A VM's key is accepted from the host that has leave, once and in time, and from nobody else."""
+
+import logging
+import time
+
+import pytest
+from saltvirt import compat, keypair, sealed
+from saltvirt.config import MasterSettings
+from saltvirt.errors import BadArgument, MasterError, NameTaken, VirtError
+from saltvirt.fleet import authorize, deploy, keys
+
+PUBLIC = keypair.generate()[0]
+HOST = keypair.generate()
+
+
+@pytest.fixture
+def token(opts, monkeypatch):
+    """Give hyper1 leave for web1; return its token as only it can read it."""
+    sent = {}
+    # The host itself keeps its token in tests/cloud/test_virtkey.py.
+    monkeypatch.setattr(deploy, "act", lambda *words, **more: sent.update(more["kwarg"]))
+    keys.accept(opts, "hyper1", HOST[0])
+
+    def give(name="web1", minutes=10, replace=False):
+        settings = MasterSettings()
+        authorize.authorize(opts, settings, name, "hyper1", minutes=minutes, replace=replace)
+        assert HOST[1] not in sent["token"]
+        return sealed.unseal(sent["token"], HOST[1])
+
+    return give
+
+
+def submit(opts, given, name="web1", host="hyper1", key=PUBLIC, now=None):
+    """Submit a key as the external pillar does."""
+    authorize.submitted(opts, host, name, key, given, now=now or time.time())
+
+
+def test_the_host_that_has_leave_has_its_key_accepted_once(opts, token):
+    given = token()
+
+    submit(opts, given)
+
+    assert compat.KeyStore(opts).read("web1") == ("accepted", PUBLIC)
+    with pytest.raises(MasterError, match="nobody authorised hyper1 .* or it was used already"):
+        submit(opts, given)
+
+
+@pytest.mark.parametrize(("change", "why"), [
+    ({"host": "hyper2"}, "hyper2 may not submit a key of 'web1': another host may"),
+    ({"name": "web2"}, "nobody authorised hyper1 to submit a key of 'web2'"),
+    ({"name": "../web1"}, "cannot name a VM"),
+    ({"now": time.time() + 601}, "too late"),
+    ({"key": "no key"}, "no public key"),
+])  # fmt: skip
+def test_whoever_else_submits_is_refused(opts, token, change, why):
+    given = token()
+
+    with pytest.raises(VirtError, match=why):
+        submit(opts, given, **change)
+
+    assert compat.KeyStore(opts).read("web1") == (None, None)
+
+
+@pytest.mark.parametrize("wrong", [None, "", "x" * 43, 7])
+def test_a_wrong_token_is_refused_and_the_right_one_still_works(opts, token, wrong):
+    given = token()
+
+    with pytest.raises(MasterError, match="wrong token"):
+        submit(opts, wrong)
+    submit(opts, given)
+
+
+def test_another_accepted_key_is_replaced_only_if_that_was_asked_for(opts, token):
+    other = keypair.generate()[0]
+    keys.accept(opts, "web1", other)
+    with pytest.raises(NameTaken, match="'web1' is accepted"):
+        token()
+
+    submit(opts, token(replace=True))
+
+    assert compat.KeyStore(opts).read("web1") == ("accepted", PUBLIC)
+
+
+def test_a_key_accepted_meanwhile_is_not_replaced(opts, token):
+    given, other = token(), keypair.generate()[0]
+    keys.accept(opts, "web1", other)
+
+    with pytest.raises(NameTaken):
+        submit(opts, given)
+
+    assert compat.KeyStore(opts).read("web1") == ("accepted", other)
+
+
+def test_leave_can_be_taken_back(opts, token):
+    given = token()
+    authorize.withdraw(opts, "web1")
+
+    with pytest.raises(MasterError, match="nobody authorised"):
+        submit(opts, given)
+    with pytest.raises(MasterError, match="no host is authorised"):
+        authorize.withdraw(opts, "web1")
+
+
+def test_the_master_keeps_no_token_and_logs_none(opts, token, caplog):
+    caplog.set_level(logging.DEBUG)
+    given = token()
+    (note,) = (authorize._path(opts, "web1").parent).iterdir()
+
+    assert given not in note.read_text() and note.stat().st_mode & 0o077 == 0
+    submit(opts, given)
+    assert given not in caplog.text
+
+
+def test_a_host_that_cannot_be_reached_gets_no_leave(opts, monkeypatch):
+    def silent(*_words, **_more):
+        raise deploy.HostSilent("hyper1 does not answer")
+
+    monkeypatch.setattr(deploy, "act", silent)
+    keys.accept(opts, "hyper1", HOST[0])
+
+    with pytest.raises(deploy.HostSilent):
+        authorize.authorize(opts, MasterSettings(), "web1", "hyper1", minutes=10, replace=False)
+    with pytest.raises(MasterError, match="no host is authorised"):
+        authorize.withdraw(opts, "web1")
+
+
+def test_minutes_are_a_number_of_a_day_at_most(opts):
+    with pytest.raises(BadArgument, match="minutes"):
+        authorize.authorize(opts, MasterSettings(), "web1", "hyper1", minutes=9999, replace=False)
