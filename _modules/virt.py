@@ -73,8 +73,8 @@ def init(name=None, cpu=None, mem=None, *values, **kwargs):
     pub_key, priv_key
         The minion's key pair: PEM text or absolute paths on this host.
     seed_method
-        ``nocloud``, ``guestfs``, ``nbd``, or ``auto``: what the image supports. Defaults to
-        ``virt:seed:method``, else ``auto``.
+        ``nocloud``, ``guestfs``, ``nbd``, ``credentials``, or ``auto``: what the image supports.
+        Defaults to ``virt:seed:method``, else ``auto``.
     install_from
         What a minion is installed from where there is none: a onedir tarball, packages or a
         script; ``{arch}`` stands for the guest's processor. Defaults to the guest's repositories.

@@ -47,7 +47,7 @@ OPTIONS = {
 # Salt 3006 took these by position, in this order.
 POSITIONAL = tuple(OPTIONS)[: tuple(OPTIONS).index("image")]
 _HYPERVISORS = ("kvm", "qemu")
-_SEED_METHODS = (None, "auto", "nocloud", "guestfs", "nbd")
+_SEED_METHODS = (None, "auto", "nocloud", "guestfs", "nbd", "credentials")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from saltvirt import config, spec
 from saltvirt.errors import BadArgument, VirtError
+from saltvirt.seed import credentials
 from saltvirt.xml import domain, parse, read
 
 GOLDEN = Path(__file__).resolve().parents[1] / "data" / "domains"
@@ -204,3 +205,14 @@ def test_an_unknown_key_inside_a_mapping_is_named(given, key):
 def test_a_host_without_our_metadata_is_read_without_complaint():
     assert read.ours(read.domain("<domain><name>x</name></domain>"))["anti_affinity"] == []
     assert json.dumps(read.capabilities("<capabilities><host/></capabilities>"))
+
+
+def test_a_credential_is_valid_for_libvirt(validate):
+    deployed = spec.deployment(HOST, "vm1", 1, 512, {"image": "salt://c.img"})
+    vm = replace(deployed.vm, domain_type="qemu", disks=())
+
+    text = credentials.added(domain.build(vm), "/srv/vm1_seed.credentials")
+
+    validate([text])
+    assert "type='fwcfg'" in text.replace('"', "'")
+    assert "/srv/vm1_seed.credentials" in text

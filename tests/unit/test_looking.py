@@ -127,3 +127,21 @@ def test_what_only_cloud_init_reads_needs_cloud_init(looked):
 
     with pytest.raises(SeedError, match="with guestfs nothing in the guest would read them"):
         looking.way(context([]), deployment(), BASE, told)
+
+
+@pytest.mark.parametrize(("found", "given", "why"), [
+    ({"has_minion": False}, {}, "credentials install none"),
+    ({"systemd_version": 239}, {}, "has systemd 239; credentials need 252"),
+    ({"has_systemd": False, "systemd_version": None}, {}, "has systemd of no kind"),
+    ({}, {"start": False}, "leave out start=False"),
+    ({"root": None}, {}, "there is no operating system in it"),
+])  # fmt: skip
+def test_credentials_need_a_minion_a_new_systemd_and_a_start(looked, found, given, why):
+    fine = {"has_cloud_init": False, "has_minion": True, "has_systemd": True}
+    looked.update({**fine, "systemd_version": 252})
+    asked = {"seed_method": "credentials"}
+    assert looking.way(context([]), deployment(**asked), BASE, IDENTITY).method == "credentials"
+    looked.update(found)
+
+    with pytest.raises(SeedError, match=why):
+        looking.way(context([]), deployment(**asked, **given), BASE, IDENTITY)

@@ -14,7 +14,7 @@ from saltvirt.config import HostSettings
 from saltvirt.errors import BadArgument, SeedError
 from saltvirt.ops import seeding
 from saltvirt.ops.context import Context
-from saltvirt.seed import cloudconfig, guest, keys, nocloud
+from saltvirt.seed import cloudconfig, credentials, guest, keys, nocloud
 from saltvirt.spec import deployment
 
 PUBLIC, PRIVATE = keypair.generate()
@@ -294,3 +294,18 @@ def test_what_is_said_beside_the_identity_is_in_the_seed(tmp_path):
     assert yaml.safe_load(files["user-data"])["packages"] == ["vim"]
     assert files["vendor-data"].startswith("#cloud-config\n")
     assert json.loads(files["network-config"])["version"] == 2
+
+
+def test_a_credential_is_what_systemd_tmpfiles_does(tmp_path):
+    files = [("/etc/salt/minion_id", "web1\n", "644"),
+             ("/etc/salt/pki/minion/minion.pem", "SECRET\nlines % here", "400")]  # fmt: skip
+    rules = tmp_path / "rules.conf"
+    rules.write_bytes(credentials.content(files))
+
+    argv = ["systemd-tmpfiles", "--create", f"--root={tmp_path}", rules]
+    subprocess.run(argv, check=True)
+
+    for path, text, mode in files:
+        made = tmp_path / path.lstrip("/")
+        assert (made.read_text(), stat.S_IMODE(made.stat().st_mode)) == (text, int(mode, 8))
+    assert stat.S_IMODE((tmp_path / "etc/salt/pki/minion").stat().st_mode) == 0o700

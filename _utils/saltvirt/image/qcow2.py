@@ -53,7 +53,7 @@ def _parse(raw, handle, path):
         version=version,
         size_bytes=size,
         cluster_bytes=1 << bits,
-        backing_file=_name(handle, path, backing_at, backing_size),
+        backing_file=_name(handle, path, backing_at, backing_size, 1 << bits),
         has_data_file=bool(features & _EXTERNAL_DATA),
         is_encrypted=bool(crypt),
         is_corrupt=bool(features & 2),
@@ -61,10 +61,11 @@ def _parse(raw, handle, path):
     )
 
 
-def _name(handle, path, at, size):
+def _name(handle, path, at, size, cluster_bytes):
     if not at:
         return None
-    if size > 1023:
-        raise ImageError(f"image {path} is damaged: its backing file name is too long")
+    # QEMU, too, looks for the name in the first cluster alone.
+    if size > 1023 or at + size > cluster_bytes:
+        raise ImageError(f"image {path} is damaged: its backing file's name is no name")
     handle.seek(at)
     return handle.read(size).decode(errors="replace")

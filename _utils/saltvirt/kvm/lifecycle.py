@@ -48,6 +48,12 @@ def start(conn, name):
         dom.create()
 
 
+def start_once(conn, name, change):
+    """Start a defined domain that does not run, with XML that is changed for this run alone."""
+    flags = libvirt.VIR_DOMAIN_XML_INACTIVE | libvirt.VIR_DOMAIN_XML_SECURE
+    conn.createXML(change(domain(conn, name).XMLDesc(flags)), 0)
+
+
 def act(conn, name, action):
     """Call one libvirt method of a domain: ``shutdown``, ``suspend``, ``resume``, ..."""
     dom = domain(conn, name)

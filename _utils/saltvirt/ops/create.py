@@ -4,7 +4,7 @@ import uuid
 from dataclasses import replace
 from pathlib import Path
 
-from saltvirt import nics, spec, undo
+from saltvirt import files, nics, spec, undo
 from saltvirt.errors import BadArgument, ClaimRefused, NameTaken, StorageError
 from saltvirt.image import clone, gate
 from saltvirt.kvm import connect, host, lifecycle
@@ -20,6 +20,7 @@ from saltvirt.ops import (
     storage,
 )
 from saltvirt.placement import fit
+from saltvirt.seed import credentials
 from saltvirt.units import MIB
 from saltvirt.xml import domain
 
@@ -116,7 +117,20 @@ def _build(conn, context, deployment, identity, devices, claim):
         if deployment.start:
             context.say("Starting")
             steps.then(lifecycle.destroy, conn, vm.name)
-            lifecycle.start(conn, vm.name)
+            if way and way.method == "credentials":
+                _start_with(conn, context, identity, vm.name, claim, steps)
+            else:
+                lifecycle.start(conn, vm.name)
+
+
+def _start_with(conn, context, identity, name, claim, steps):
+    """Start a VM with its identity as a credential, which no file has once QEMU has read it."""
+    path = Path(context.settings.images) / f"{name}_seed.credentials"
+    claim.will_make(path)
+    steps.then(storage.remove, path)
+    files.write(path, credentials.content(looking.files_of(identity)))
+    lifecycle.start_once(conn, name, lambda xml: credentials.added(xml, path))
+    storage.remove(path)
 
 
 def _fetch(context, deployment):
@@ -208,6 +222,8 @@ def _seed(context, deployment, vm, identity, way, claim, steps):
     first = next(disk for disk in vm.disks if disk.image)
     if way.method in ("guestfs", "nbd"):
         looking.write(context, deployment, identity, first, way)
+        return vm
+    if way.method == "credentials":
         return vm
     if way.method != "nocloud":
         seeding.run_command(context, deployment, identity, first.path)

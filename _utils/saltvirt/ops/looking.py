@@ -12,12 +12,12 @@ from saltvirt import files, locks
 from saltvirt.errors import SeedError
 from saltvirt.image import cache
 from saltvirt.ops import installing, seeding
-from saltvirt.seed import appliance, guest
+from saltvirt.seed import appliance, credentials, guest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Way:
-    """How a VM is seeded: ``nocloud``, ``guestfs``, ``nbd``, or the function the user named."""
+    """How a VM is seeded: by one of our methods, or by the function that the user named."""
 
     method: str
     install: Mapping | None = None
@@ -39,7 +39,9 @@ def way(context, deployment, fetched, identity):
     if asked == "nbd":
         refuse_host_mount(context.settings)
     found = None
-    if asked in ("auto", "guestfs"):
+    if asked == "credentials" and not deployment.start:
+        raise SeedError("credentials are handed over when the VM starts; leave out start=False")
+    if asked in ("auto", "guestfs", "credentials"):
         image = next(disk.image for disk in deployment.vm.disks if disk.image)
         asked, found = _looked(context, deployment, image, fetched[image], asked, source)
     cloud = identity["cloud"]
@@ -67,6 +69,8 @@ def _install(context, deployment, method, found, source):
             raise SeedError("install_from needs seed_method=guestfs: cloud-init installs from the "
                             "guest's own repositories")  # fmt: skip
         return {"kind": "boot"}
+    if method == "credentials":
+        return None
     if method == "nbd":
         if source:
             raise SeedError("install_from needs seed_method=guestfs: a host never runs what is in "
@@ -79,26 +83,51 @@ def _looked(context, deployment, image, base, asked, source):
     """Return ``(method, what was found)``; what is found decides if nobody asked for a method."""
     missing = appliance.why_missing(_python(context.settings))
     if missing:
-        if asked == "guestfs":
-            raise SeedError(f"seed_method guestfs does not work on this host: {missing}")
-        context.say("Seeding", detail="by nocloud; nothing here could look into the image")
-        return "nocloud", None
+        return _unlooked(context, asked, missing), None
     try:
         found = look(context, base, use_kvm=deployment.vm.domain_type == "kvm")
     except SeedError as exc:
-        if asked == "guestfs":
+        if asked != "auto":
             raise
         # Whatever is wrong with it, the seed of cloud-init does no harm.
         context.say("Seeding", detail=f"by nocloud: {exc}")
         return "nocloud", None
+    _refuse_unfit(image, found, asked, deployment.install)
+    if asked != "auto":
+        return asked, found
+    return "nocloud" if found["root"] is None else _fitting(found, source), found
+
+
+def _unlooked(context, asked, missing):
+    """Return the method if this host cannot look into images."""
+    if asked == "guestfs":
+        raise SeedError(f"seed_method guestfs does not work on this host: {missing}")
+    if asked == "auto":
+        context.say("Seeding", detail="by nocloud; nothing here could look into the image")
+        return "nocloud"
+    return asked
+
+
+def _refuse_unfit(image, found, asked, install):
     if found["root"] is None:
-        if asked == "guestfs":
+        if asked != "auto":
             raise SeedError(f"image {image} cannot be seeded: there is no operating system in it")
-        return "nocloud", found
-    if not found["has_minion"] and not deployment.install:
+        return
+    if not found["has_minion"] and not install:
         raise SeedError(f"image {image} ({found['os']}) has no salt-minion, and install=False; "
                         "give another image, install=True, or seed=False")  # fmt: skip
-    return _fitting(found, source) if asked == "auto" else asked, found
+    if asked == "credentials":
+        _refuse_without_credentials(image, found)
+
+
+def _refuse_without_credentials(image, found):
+    if not found["has_minion"]:
+        raise SeedError(f"image {image} has no salt-minion, and credentials install none; "
+                        "use seed_method=guestfs")  # fmt: skip
+    version = found.get("systemd_version")
+    if not found["has_systemd"] or (version and version < credentials.LEAST_SYSTEMD):
+        raise SeedError(f"image {image} has systemd {version or 'of no kind'}; credentials need "
+                        f"{credentials.LEAST_SYSTEMD} or later")  # fmt: skip
 
 
 def _fitting(found, source):

@@ -96,6 +96,9 @@ def _obstacles(has_snapshots, root):
         "devices/interface[@type='hostdev']"
     ) is not None:
         yield "it has a device of this host, which cannot move; detach it first"
+    if root.find("sysinfo/entry[@file]") is not None:
+        yield ("it runs for the first time since it was seeded by credentials, which are on this "
+               "host; stop and start it once")  # fmt: skip
 
 
 def _unreadable(disks):

@@ -1,5 +1,7 @@
 """What a guest's root has, and writing its identity there; ``tree`` is like libguestfs' handle."""
 
+import re
+
 _MINION = ("/usr/bin/salt-minion", "/opt/saltstack/salt/salt-minion", "/usr/local/bin/salt-minion")
 _CLOUD_INIT = ("/usr/bin/cloud-init", "/usr/local/bin/cloud-init")
 _SYSTEMD = ("/lib/systemd/systemd", "/usr/lib/systemd/systemd")
@@ -43,7 +45,18 @@ def look(tree, system):
         "has_minion": has_minion(tree),
         "has_cloud_init": _any(tree, _CLOUD_INIT),
         "has_systemd": _any(tree, _SYSTEMD),
+        "systemd_version": _systemd_version(tree),
     }
+
+
+def _systemd_version(tree):
+    """Return systemd's version as its own library names it, None if there is none."""
+    for pattern in ("/usr/lib/*/systemd", "/usr/lib/systemd", "/usr/lib64/systemd", "/lib/systemd"):
+        for path in tree.glob_expand(f"{pattern}/libsystemd-shared-*.so"):
+            version = re.match(r"\d+", path.rpartition("-")[2])
+            if version:
+                return int(version[0])
+    return None
 
 
 def seed(tree, job):

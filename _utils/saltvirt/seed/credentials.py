@@ -1,0 +1,43 @@
+"""
+A guest's identity as a credential of systemd, handed over by QEMU; nothing is mounted or attached.
+
+systemd-tmpfiles writes it at the guest's first boot. The credential is in QEMU's memory for that
+run alone: the host's file is gone once QEMU has read it, and the next start has none.
+Source: systemd.system-credentials(7), tmpfiles.d(5); QEMU, -fw_cfg.
+"""
+
+import base64
+import xml.etree.ElementTree as ET
+from pathlib import PurePosixPath
+
+NAME = "opt/io.systemd.credentials/tmpfiles.extra"
+LEAST_SYSTEMD = 252
+_MODES = {"/etc/salt/pki/minion": "0700"}
+
+
+def content(files):
+    """
+    Return what systemd-tmpfiles shall do.
+
+    files
+        ``[(path, text, octal mode)]``; folders are made, files are replaced.
+    """
+    lines, made = [], set()
+    for path, _text, _mode in files:
+        for folder in reversed(PurePosixPath(path).parents):
+            if str(folder).startswith("/etc/") and folder not in made:
+                made.add(folder)
+                lines.append(f"d {folder} {_MODES.get(str(folder), '0755')} root root -")
+    for path, text, mode in files:
+        encoded = base64.b64encode(text.encode()).decode()
+        lines.append(f"f+~ {path} 0{mode} root root - {encoded}")
+    return ("\n".join(lines) + "\n").encode()
+
+
+def added(xml, path):
+    """Return a domain's XML with the file as its credential."""
+    root = ET.fromstring(xml)
+    info = ET.Element("sysinfo", {"type": "fwcfg"})
+    ET.SubElement(info, "entry", {"name": NAME, "file": str(path)})
+    root.insert(list(root).index(root.find("os")), info)
+    return ET.tostring(root, encoding="unicode")
