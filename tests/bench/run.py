@@ -5,8 +5,9 @@ One host of the lab gets 10, 100 and 500 defined VMs. ``virt.full_info`` and ``v
 are timed as whole ``salt-call`` processes beside Salt 3006.25's own ``virt.full_info`` (each
 minus its bare ``salt-call test.ping``), and inside one process beside libvirt's bare bulk call.
 Then the CPU time of ``virt.init`` of an overlay clone with seeding, libvirt's define and start
-left out. Then a move beside virsh and Salt 3006.25's module, and plans for simulated clouds
-beside Ganeti's hbal.
+left out. Then seeding beside virt-customize, virt-sysprep and Salt 3006.25's seed.apply, and
+ten VMs at once beside qemu-img and virsh by hand. Then a move beside virsh and Salt 3006.25's
+module, and plans for simulated clouds beside Ganeti's hbal.
 """
 
 import json
@@ -21,6 +22,7 @@ sys.path.insert(0, str(HERE.parent / "lab"))
 
 import move  # noqa: E402
 import plans  # noqa: E402
+import seeds  # noqa: E402
 from labkit import deps, node  # noqa: E402
 from labkit.settings import CHECKOUT, SALTS, lab_from_environment  # noqa: E402
 
@@ -131,6 +133,9 @@ def main():
                 seconds(figures["cpu"] - figures["libvirt"]), "0.500 s")])  # fmt: skip
         signed = measured(pid, lab.venv, "sign.py")["per_second"]
         table("the certificate authority", ("certificates a second",), [(f"{signed:.0f}",)])
+        methods, ten = seeds.rows(lab, pid, rival(lab))
+        table(seeds.TITLE, seeds.HEADS, methods)
+        table(seeds.TEN_TITLE, seeds.TEN_HEADS, ten)
         table(move.TITLE, move.HEADS, list(move.rows(lab, rival(lab))))
         table(plans.TITLE, plans.HEADS, list(plans.rows()))
     finally:

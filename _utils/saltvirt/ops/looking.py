@@ -21,6 +21,7 @@ class Way:
 
     method: str
     install: Mapping | None = None
+    found: Mapping | None = None
 
 
 def way(context, deployment, fetched, identity):
@@ -48,7 +49,8 @@ def way(context, deployment, fetched, identity):
     if asked != "nocloud" and (any(cloud["user_data"]) or cloud["network"]):
         raise SeedError(f"user_data and the guest's part of interfaces are for cloud-init; with "
                         f"{asked} nothing in the guest would read them")  # fmt: skip
-    return Way(method=asked, install=_install(context, deployment, asked, found, source))
+    install = _install(context, deployment, asked, found, source)
+    return Way(method=asked, install=install, found=found)
 
 
 def refuse_host_mount(settings):
@@ -171,15 +173,17 @@ def look(context, base, *, use_kvm):
 def write(context, deployment, identity, disk, way):
     """Write a guest's identity into its disk, which nobody has open yet."""
     seed_disk(context, disk.path, disk.format, identity, via=way.method, install=way.install,
-              use_kvm=deployment.vm.domain_type == "kvm")  # fmt: skip
+              found=way.found, use_kvm=deployment.vm.domain_type == "kvm")  # fmt: skip
 
 
-def seed_disk(context, path, fmt, identity, *, via, install, use_kvm=False):
+def seed_disk(context, path, fmt, identity, *, via, install, found=None, use_kvm=False):
     """
     Write an identity into a disk or, via ``folder``, below a folder; return what was found.
 
     install
         As :func:`saltvirt.ops.installing.prepared` returns it; None to refuse if there is none.
+    found
+        What was found in the image that the disk is made of: it need not be inspected again.
     """
     own = limits(context.settings)
     if via != "guestfs":
@@ -188,6 +192,7 @@ def seed_disk(context, path, fmt, identity, *, via, install, use_kvm=False):
     job = {
         "action": "seed", "via": via, "path": path, "format": fmt, "install": install,
         "network": bool(install and install.get("network")), "files": files_of(identity),
+        "found": found,
     }  # fmt: skip
     return appliance.run(job, use_kvm=use_kvm, **own)
 

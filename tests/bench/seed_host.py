@@ -1,0 +1,171 @@
+"""Measure seeding inside a host: each method's own work, and ten VMs at once from one image."""
+
+import json
+import multiprocessing
+import os
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "_utils"))
+
+import salt.config  # noqa: E402
+from saltvirt import config, keypair, spec  # noqa: E402
+from saltvirt.ops import create, looking  # noqa: E402
+from saltvirt.ops.context import Context  # noqa: E402
+from saltvirt.seed import appliance, credentials, nocloud  # noqa: E402
+
+ROUNDS, AT_ONCE = 3, 10
+LAUNCH = """
+import guestfs, sys
+g = guestfs.GuestFS(python_return_dict=True)
+g.set_memsize(768)
+g.add_drive_opts(sys.argv[1], format="qcow2")
+g.launch()
+g.shutdown()
+"""
+PUBLIC, PRIVATE = keypair.generate()
+IDENTITY = {"id": "b1", "config": {"master": "10.77.0.1", "id": "b1"}, "public_key": PUBLIC,
+            "private_key": PRIVATE, "master_key": None, "instance": "i-1"}  # fmt: skip
+
+
+def used():
+    """Return the CPU time of this process and of its children that ended."""
+    both = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return sum(one.ru_utime + one.ru_stime for one in both)
+
+
+def median(way, rounds=ROUNDS):
+    """Return the medians of ``(wall, CPU)`` seconds of a way."""
+    taken = []
+    for _ in range(rounds):
+        begin, cpu = time.monotonic(), used()
+        way()
+        taken.append((time.monotonic() - begin, used() - cpu))
+    return [statistics.median(column) for column in zip(*taken, strict=True)]
+
+
+def overlay(image, path):
+    """Make a fresh disk over an image."""
+    Path(path).unlink(missing_ok=True)
+    argv = ["qemu-img", "create", "-q", "-f", "qcow2", "-b", image, "-F", "qcow2", path]
+    subprocess.run(list(map(str, argv)), check=True)
+    return str(path)
+
+
+def methods(context, image, folder):
+    """Return the figures of each method."""
+    iso, disk = folder / "seed.iso", folder / "disk.qcow2"
+
+    def by_nocloud():
+        iso.unlink(missing_ok=True)
+        nocloud.build(iso, IDENTITY, install=True)
+
+    found = appliance.run({"action": "look", "path": image, "format": "qcow2"},
+                          **looking.limits(context.settings))  # fmt: skip
+
+    def by_guestfs():
+        overlay(image, disk)
+        looking.seed_disk(context, str(disk), "qcow2", IDENTITY, via="guestfs", install=None,
+                          found=found)  # fmt: skip
+
+    out = {
+        "nocloud": median(by_nocloud, 20),
+        "credentials": median(lambda: credentials.content(looking.files_of(IDENTITY)), 20),
+    }
+    overlay(image, disk)
+    argv = ["/usr/bin/python3", "-c", LAUNCH, str(disk)]
+    environment = {**os.environ, "LIBGUESTFS_BACKEND": "direct",
+                   "LIBGUESTFS_BACKEND_SETTINGS": "force_tcg"}  # fmt: skip
+    out["launch"] = median(lambda: subprocess.run(argv, check=True, env=environment))
+    out["guestfs"] = median(by_guestfs)
+    return out
+
+
+def _one(opts, number):
+    settings = config.host_settings(opts)
+    given = {"image": IMAGE[0], "pub_key": PUBLIC, "priv_key": PRIVATE, "seed_method": "nocloud"}
+    deployment = spec.deployment(settings, f"b{number}", 1, 64, given)
+    create.create(Context(settings=settings, opts=opts), deployment)
+
+
+IMAGE = [""]
+
+
+def at_once(conf, image):
+    """Return the wall seconds of ten VMs at once, as a minion's jobs: forked, everything loaded."""
+    IMAGE[0] = image
+    opts = salt.config.minion_config(conf)
+    opts["master_uri"] = f"tcp://{opts['master']}:{opts['master_port']}"
+    # The lab's hosts pretend to be small.
+    capacity = {"vcpus": 64, "memory_mib": 65536, "disk_mib": 1 << 20}
+    opts["virt"] = {**opts["virt"], "capacity": capacity}
+    fork = multiprocessing.get_context("fork")
+    jobs = [fork.Process(target=_one, args=(opts, number)) for number in range(AT_ONCE)]
+    begin = time.monotonic()
+    for job in jobs:
+        job.start()
+    for job in jobs:
+        job.join()
+    assert all(job.exitcode == 0 for job in jobs)
+    return time.monotonic() - begin
+
+
+def by_hand(image, xml, folder):
+    """Return the wall seconds of the same by qemu-img and virsh, ten shells at once."""
+    scripts = []
+    for number in range(AT_ONCE):
+        disk, text = folder / f"h{number}.qcow2", folder / f"h{number}.xml"
+        text.write_text(xml.replace("@NAME@", f"h{number}").replace("@DISK@", str(disk)))
+        scripts.append(f"qemu-img create -q -f qcow2 -b {image} -F qcow2 {disk} 8G && "
+                       f"virsh -q define {text} && virsh -q start h{number}")  # fmt: skip
+    begin = time.monotonic()
+    jobs = [subprocess.Popen(["sh", "-c", one], stdout=subprocess.DEVNULL) for one in scripts]
+    assert [job.wait() for job in jobs] == [0] * AT_ONCE
+    return time.monotonic() - begin
+
+
+XML = """<domain type='qemu'><name>@NAME@</name><memory unit='MiB'>64</memory><vcpu>1</vcpu>
+<os><type arch='x86_64' machine='pc'>hvm</type></os><features><acpi/></features><devices>
+<disk type='file' device='disk'><driver name='qemu' type='qcow2'/><source file='@DISK@'/>
+<target dev='vda' bus='virtio'/></disk><interface type='bridge'><source bridge='br0'/>
+<model type='virtio'/></interface><serial type='pty'/><console type='pty'/></devices></domain>"""
+
+
+def clean():
+    """Remove all VMs of this measurement."""
+    for name in subprocess.check_output(
+        ["virsh", "-q", "list", "--all", "--name"], text=True
+    ).split():
+        subprocess.run(["virsh", "-q", "destroy", name], check=False, capture_output=True)
+        subprocess.run(["virsh", "-q", "undefine", name], check=True, capture_output=True)
+    for path in Path("/srv/salt-images").glob("b[0-9]*_*"):
+        path.unlink()
+
+
+def main(conf, debian, tiny):
+    """Print all figures as JSON."""
+    opts = salt.config.minion_config(str(Path(conf) / "minion"))
+    context = Context(settings=config.host_settings(opts), opts=opts)
+    with tempfile.TemporaryDirectory(dir="/srv") as folder:
+        out = methods(context, debian, Path(folder))
+        ours, theirs = [], []
+        for _ in range(ROUNDS):
+            for times, way in (
+                (ours, lambda: at_once(str(Path(conf) / "minion"), tiny)),
+                (theirs, lambda: by_hand(tiny, XML, Path(folder))),
+            ):
+                try:
+                    times.append(way())
+                finally:
+                    clean()
+        out["ten"] = [statistics.median(ours), statistics.median(theirs)]
+    print(json.dumps(out))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
