@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from dataclasses import replace
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "_utils"))
@@ -18,6 +19,7 @@ from saltvirt import config, keypair, spec  # noqa: E402
 from saltvirt.ops import create, looking  # noqa: E402
 from saltvirt.ops.context import Context  # noqa: E402
 from saltvirt.seed import appliance, credentials, nocloud  # noqa: E402
+from saltvirt.xml import domain  # noqa: E402
 
 ROUNDS, AT_ONCE = 3, 10
 LAUNCH = """
@@ -120,7 +122,9 @@ def by_hand(image, xml, folder):
     scripts = []
     for number in range(AT_ONCE):
         disk, text = folder / f"h{number}.qcow2", folder / f"h{number}.xml"
-        text.write_text(xml.replace("@NAME@", f"h{number}").replace("@DISK@", str(disk)))
+        mac = f"00:00:{number:02x}"
+        filled = xml.replace("@NAME@", f"h{number}").replace("@DISK@", str(disk))
+        text.write_text(filled.replace("@MAC@", mac).replace("NAME-console", f"h{number}-console"))
         scripts.append(f"qemu-img create -q -f qcow2 -b {image} -F qcow2 {disk} 8G && "
                        f"virsh -q define {text} && virsh -q start h{number}")  # fmt: skip
     begin = time.monotonic()
@@ -129,11 +133,13 @@ def by_hand(image, xml, folder):
     return time.monotonic() - begin
 
 
-XML = """<domain type='qemu'><name>@NAME@</name><memory unit='MiB'>64</memory><vcpu>1</vcpu>
-<os><type arch='x86_64' machine='pc'>hvm</type></os><features><acpi/></features><devices>
-<disk type='file' device='disk'><driver name='qemu' type='qcow2'/><source file='@DISK@'/>
-<target dev='vda' bus='virtio'/></disk><interface type='bridge'><source bridge='br0'/>
-<model type='virtio'/></interface><serial type='pty'/><console type='pty'/></devices></domain>"""
+def same(image):
+    """Return the XML of such a VM as an administrator would have it: the same, without the seed."""
+    settings = config.HostSettings()
+    vm = spec.deployment(settings, "@NAME@".strip("@"), 1, 64, {"image": image}).vm
+    disk = replace(vm.disks[0], path="@DISK@", format="qcow2")
+    return domain.build(replace(vm, name="@NAME@", domain_type="qemu", disks=(disk,), nics=(
+        replace(vm.nics[0], mac="52:54:00:@MAC@"),)))  # fmt: skip
 
 
 def clean():
@@ -157,7 +163,7 @@ def main(conf, debian, tiny):
         for _ in range(ROUNDS):
             for times, way in (
                 (ours, lambda: at_once(str(Path(conf) / "minion"), tiny)),
-                (theirs, lambda: by_hand(tiny, XML, Path(folder))),
+                (theirs, lambda: by_hand(tiny, same(tiny), Path(folder))),
             ):
                 try:
                     times.append(way())
