@@ -8,14 +8,12 @@ import json
 import os
 import subprocess
 from contextlib import contextmanager
-from pathlib import Path
 
+import ramkit
 from labkit.run import wait_for
 from labkit.settings import CACHE, CHECKOUT
 
-_MODULES = """drivers/virtio/virtio_ring drivers/virtio/virtio drivers/virtio/virtio_pci_modern_dev
-drivers/virtio/virtio_pci_legacy_dev drivers/virtio/virtio_pci fs/fuse/fuse fs/fuse/virtiofs
-fs/overlayfs/overlay drivers/block/nbd""".split()
+_MODULES = ("virtio_pci", "virtiofs", "overlay", "nbd")
 _INIT = """#!/bin/busybox sh
 b=/bin/busybox
 $b mount -t proc p /proc; $b mount -t sysfs s /sys; $b mount -t devtmpfs d /dev
@@ -30,26 +28,6 @@ $b mkdir -p /new/run/lock /new{share}; $b mount --bind /host{share} /new{share}
 $b chroot /new {command} >/new{share}/out 2>&1; echo "ENDED $?" >/new{share}/code
 $b sync; $b poweroff -f
 """
-
-
-def _initrd(folder, command):
-    kernel = sorted(Path("/boot").glob("vmlinuz-*-cloud-amd64"))[-1]
-    modules = Path("/lib/modules", kernel.name.removeprefix("vmlinuz-"), "kernel")
-    ram = folder / "ram"
-    for part in ("bin", "mod", "proc", "sys", "dev"):
-        (ram / part).mkdir(parents=True)
-    (ram / "bin/busybox").write_bytes(Path("/bin/busybox").read_bytes())
-    (ram / "bin/busybox").chmod(0o755)
-    for number, module in enumerate(_MODULES, 10):
-        path = modules / f"{module}.ko"
-        if path.exists():  # else it is built in
-            (ram / "mod" / f"{number}-{path.name}").write_bytes(path.read_bytes())
-    init = ram / "init"
-    init.write_text(_INIT.format(share=folder, command=command))
-    init.chmod(0o755)
-    packed = f"cd {ram} && find . | cpio -o -H newc --quiet | gzip -1 > {folder}/initrd"
-    subprocess.run(["sh", "-c", packed], check=True)
-    return kernel, folder / "initrd"
 
 
 @contextmanager
@@ -76,13 +54,13 @@ def run(folder, script, *words, timeout_s=300):
     paths = f"PYTHONPATH={CHECKOUT}/_utils"
     argv = ["/usr/bin/env", "PYTHONDONTWRITEBYTECODE=1", paths, python, script, *words]
     command = " ".join(map(str, argv))
-    kernel, initrd = _initrd(folder, command)
+    initrd = ramkit.initrd(folder, _INIT.format(share=folder, command=command), _MODULES)
     with _shared_root(folder) as socket:
         argv = [
             "qemu-system-x86_64", "-accel", "tcg", "-cpu", "max,-xsave", "-m", "1024", "-smp", "2",
             "-object", "memory-backend-memfd,id=mem,size=1024M,share=on",
             "-numa", "node,memdev=mem", "-chardev", f"socket,id=c,path={socket}",
-            "-device", "vhost-user-fs-pci,chardev=c,tag=host", "-kernel", kernel,
+            "-device", "vhost-user-fs-pci,chardev=c,tag=host", "-kernel", ramkit.kernel(),
             "-initrd", initrd, "-append", "console=ttyS0 quiet tsc=reliable no_timer_check "
             "mitigations=off panic=-1", "-nographic", "-no-reboot", "-nodefaults",
             "-serial", f"file:{folder}/console",
