@@ -53,7 +53,7 @@ for module in /mod/*; do $b insmod $module; done
 n=0; while [ ! -b {wait} ] && [ $n -lt 200 ]; do $b usleep 50000; n=$((n+1)); done
 {before}
 $b mount {options} {root} /root || exec $b sh
-$b mount --move /dev /root/dev; $b mount --move /proc /root/proc; $b mount --move /sys /root/sys
+for part in dev proc sys; do $b mount --move /$part /root/$part; done
 exec $b switch_root /root /sbin/init
 """
 LAYOUTS = {
