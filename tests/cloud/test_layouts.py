@@ -52,9 +52,9 @@ $b mount -t proc p /proc; $b mount -t sysfs s /sys; $b mount -t devtmpfs d /dev
 for module in /mod/*; do $b insmod $module; done
 n=0; while [ ! -b {wait} ] && [ $n -lt 200 ]; do $b usleep 50000; n=$((n+1)); done
 {before}
-$b mount {options} {root} /root || exec $b sh
-for part in dev proc sys; do $b mount --move /$part /root/$part; done
-exec $b switch_root /root /sbin/init
+$b mkdir /new; $b mount {options} {root} /new || exec $b sh
+for part in dev proc sys; do $b mount --move /$part /new/$part; done
+exec $b switch_root /new /sbin/init
 """
 LAYOUTS = {
     "lvm": {"wait": "/dev/vda1", "before": "/usr/sbin/lvm vgchange -ay --noudevsync; "
