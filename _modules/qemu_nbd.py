@@ -7,7 +7,7 @@ A disk that a stranger made can crash or take over the host that way: everything
 ``virt:seed:allow_host_mount: True``. guestfs.mount is safe without.
 """
 
-from saltvirt import config
+from saltvirt import arguments, config, undo
 from saltvirt.image import gate
 from saltvirt.ops import looking
 from saltvirt.seed import hostmount
@@ -82,12 +82,10 @@ def init(image, root=None):
         salt hyper1 qemu_nbd.init /srv/debian.qcow2
     """
     settings = _settings()
-    device = hostmount.connect(image, gate.judge(image, allow_backing=True).format)
-    try:
+    with undo.on_failure() as steps:
+        device = hostmount.connect(image, gate.judge(image, allow_backing=True).format)
+        steps.then(hostmount.disconnect, device)
         return hostmount.mount_device(settings, device, root)
-    except Exception:
-        hostmount.disconnect(device)
-        raise
 
 
 def clear(mnt):
@@ -106,4 +104,4 @@ def clear(mnt):
         salt hyper1 qemu_nbd.clear '{/srv/guest/nbd0p1: /dev/nbd0p1}'
     """
     _settings()
-    return hostmount.clear(mnt)
+    return hostmount.clear(arguments.mapping("mnt", mnt) or {})

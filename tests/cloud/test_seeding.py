@@ -161,3 +161,32 @@ def test_an_appliance_that_takes_too_long_is_ended(bare):
     assert done.code != 0 and "longer than 2 s" in " ".join((done.out + done.err).split()), done.out
     wait("its end", lambda: left(bare) == "")
     assert bare.traces() == before
+
+
+@pytest.mark.nightly
+def test_an_appliance_that_is_killed_leaves_nothing(bare):
+    before = bare.traces()
+    job = bare.begin("virt.init", "t1", "1", "96", BARE, "host=hyper1", "seed_method=guestfs")
+    wait("the appliance", lambda: bare.sh("hyper1", "pgrep -f '[q]emu.*guestfs' || true"))
+    bare.sh("hyper1", "kill -9 $(pgrep -f '[q]emu.*guestfs')")
+
+    done = bare.end(job)
+
+    assert done.code == 1 and "libguestfs failed on" in done.error, done.out
+    assert left(bare) == "" and bare.traces() == before
+
+
+@pytest.mark.nightly
+def test_a_minion_that_is_killed_takes_its_appliance_along(bare):
+    before = bare.traces()
+    job = bare.begin("virt.init", "t1", "1", "96", BARE, "host=hyper1", "seed_method=guestfs")
+    wait("the appliance", lambda: bare.sh("hyper1", "pgrep -f '[q]emu.*guestfs' || true"))
+    bare.kill("hyper1", "salt-minion")
+
+    wait("its end", lambda: left(bare) == "")
+
+    bare.service("hyper1", "salt-minion", "start")
+    bare.ready()
+    assert bare.end(job).code == 1
+    assert bare.call("hyper1", "virt.purge", "t1").code in (0, 1)  # what was begun is taken back
+    wait("nothing is left", lambda: bare.traces() == before)

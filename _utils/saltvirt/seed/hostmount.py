@@ -7,7 +7,9 @@ of it. ``qemu-nbd`` gives it to the host's kernel, so the operator must have all
 
 import fcntl
 import hashlib
+import logging
 import os
+import re
 import subprocess
 import time
 import uuid
@@ -16,6 +18,7 @@ from pathlib import Path
 
 from saltvirt.errors import BadArgument, SeedError, StorageError
 
+log = logging.getLogger(__name__)
 _WAIT_S = 60
 _BLKRRPART = 0x125F  # has the kernel read the partition table
 _OPTIONS = "nodev,nosuid,noexec"
@@ -161,14 +164,18 @@ def mount_device(settings, device, root):
 
 def clear(mounted):
     """Unmount what :func:`mount_device` mounted and detach its devices; return what is left."""
+    for part in mounted.values():
+        if not re.fullmatch(r"/dev/nbd\d+(p\d+)?", str(part)):
+            raise BadArgument("mnt", f"{part!r} is no nbd device; give what qemu_nbd.mount returned")
     left, devices = {}, set()
     for folder, part in mounted.items():
         try:
             _run(["umount", folder], folder)
             Path(folder).rmdir()
-            devices.add(part.split("p")[0] if "nbd" in part else part)
-        except (SeedError, OSError):
+            devices.add(part.partition("p")[0])
+        except (SeedError, OSError) as exc:
+            log.warning("%s", exc)
             left[folder] = part
-    for device in devices - {part.split("p")[0] for part in left.values()}:
+    for device in devices - {part.partition("p")[0] for part in left.values()}:
         disconnect(device)
     return left
