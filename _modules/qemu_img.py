@@ -9,7 +9,7 @@ from pathlib import Path
 from saltvirt import arguments
 from saltvirt.errors import BadArgument, StorageError
 from saltvirt.image import clone, gate, tool
-from saltvirt.units import MIB
+from saltvirt.units import MIB, size_mib
 
 _FORMATS = ("qcow2", "raw", "vmdk", "vdi", "vpc", "vhdx")
 
@@ -50,7 +50,7 @@ def make_image(location, size, fmt):
     """
     _new("location", location, fmt)
     with clone.storing(location):
-        tool.create(location, arguments.memory_mib(size) * MIB, fmt)
+        tool.create(location, arguments.whole("size", size_mib(size, "size")) * MIB, fmt)
     return location
 
 

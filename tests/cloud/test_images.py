@@ -83,3 +83,23 @@ def test_what_nobody_uses_is_removed_and_can_be_had_again(pulled):
     refused = cloud.run("virt.image_pull", "salt://images/no-such.qcow2", "host=hyper1")
     assert refused.code == 1 and refused.error.startswith("hyper1: "), refused.out
     assert cloud.run("virt.image_pull", TINY, "host=hyper1").data == {"hyper1": digest}
+
+
+def test_a_checksum_is_taken_as_the_file_states_take_it(pulled):
+    cloud, digest = pulled
+    sums = cloud.lab.fileroot / "SHA256SUMS"
+    sums.write_text(f"{'0' * 64}  other.img\n{digest}  tiny.qcow2\n")
+    ask = ["virt.image_pull", TINY]
+    try:
+        good = [cloud.call("hyper1", *ask, f"image_hash={said}")
+                for said in ("salt://SHA256SUMS", f"sha256={digest}")]  # fmt: skip
+        sums.write_text(f"{'0' * 64}  tiny.qcow2\n")
+        bad = [cloud.call("hyper1", *ask, f"image_hash={said}")
+               for said in ("salt://SHA256SUMS", "salt://images/none", "sha256=xyz")]  # fmt: skip
+    finally:
+        sums.unlink()
+
+    assert [done.data["local"] for done in good] == [digest, digest]
+    for done, why in zip(bad, ("not what image_hash says", "no checksum", "checksum"), strict=True):
+        said = " ".join((done.out + done.err).split())
+        assert done.code != 0 and why in said and "Traceback" not in said, said

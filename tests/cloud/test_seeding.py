@@ -190,3 +190,38 @@ def test_a_minion_that_is_killed_takes_its_appliance_along(bare):
     assert bare.end(job).code == 1
     assert bare.call("hyper1", "virt.purge", "t1").code in (0, 1)  # what was begun is taken back
     wait("nothing is left", lambda: bare.traces() == before)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("kind", ["deb", "sh"])
+def test_a_package_or_a_script_installs_a_minion_without_a_network(bare, tmp_path, kind):
+    top = tmp_path / "package"
+    (top / "DEBIAN").mkdir(parents=True)
+    (top / "DEBIAN/control").write_text("Package: salt-minion\nVersion: 1\nArchitecture: all\n"
+                                        "Maintainer: none\nDescription: a minion\n")  # fmt: skip
+    (top / "usr/bin").mkdir(parents=True)
+    (top / "usr/bin/salt-minion").write_text(PROGRAM.format("minion"))
+    (top / "usr/bin/salt-minion").chmod(0o755)
+    served = bare.lab.fileroot / f"minion.{kind}"
+    if kind == "deb":
+        subprocess.run(["dpkg-deb", "--build", top, served], check=True, capture_output=True)
+    else:
+        served.write_text("#!/bin/sh\necho '#!/bin/sh' > /usr/bin/salt-minion\n")
+    try:
+        done = bare.run("virt.image_build", "salt://images/debian-plain.qcow2", "packed", "hyper1",
+                        f"install_from=salt://minion.{kind}")  # fmt: skip
+    finally:
+        served.unlink()
+
+    assert done.code == 0, done.out
+    assert done.data["hyper1"]["has_minion"] is True
+
+
+def test_a_disk_that_a_vm_runs_from_is_not_seeded(bare):
+    bare.local("hyper1", "virt.init", "t1", "1", "96", TINY, "seed=False")
+    try:
+        done = bare.call("hyper1", "seed.apply", "/srv/salt-images/t1_system.qcow2", "id_=t1")
+    finally:
+        bare.local("hyper1", "virt.purge", "t1")
+
+    assert done.code != 0 and "stop it first" in " ".join((done.out + done.err).split())

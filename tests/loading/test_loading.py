@@ -27,6 +27,8 @@ def test_the_commands_are_ours_and_all_there(loaded):
 
     assert set(SOME) <= set(functions)
     assert not set(CORES_OWN) & set(functions)
+    # Both lines of Salt carry a module of this name.
+    assert "identity" in loaded.answer("sys.doc", "seed.apply")["seed.apply"]
 
 
 def test_the_help_of_a_command_is_shown(loaded):

@@ -50,6 +50,15 @@ def check(path):
     return int(json.loads(done.stdout).get("image-end-offset", 0))
 
 
+def refuse_in_use(path, fmt):
+    """Raise StorageError if another program, a VM mostly, has a disk open."""
+    done = _run(["qemu-img", "info", "-f", fmt, str(path)], StorageError)
+    if done.returncode and " lock" in done.stderr:
+        raise StorageError(f"{path} is open in another program; if it is a VM, stop it first")
+    if done.returncode:
+        raise StorageError(f"{path} cannot be opened: {_why(done)}")
+
+
 def create(path, size_bytes, fmt, backing=None, backing_format=None):
     """Create a disk, over a backing file if one is given."""
     argv = ["qemu-img", "create", "-q", "-f", fmt]

@@ -10,7 +10,7 @@ from salt.exceptions import SaltException
 
 from saltvirt import arguments, files, keypair
 from saltvirt.errors import BadArgument, SeedError
-from saltvirt.image import gate
+from saltvirt.image import gate, tool
 from saltvirt.ops import approve, fetching, installing, looking, seeding
 from saltvirt.seed import appliance, guest
 
@@ -49,6 +49,7 @@ def _via(settings, path):
     if not path.is_file():
         raise BadArgument("path", f"there is no file and no folder {path} on this host")
     judged = gate.judge(path, allow_backing=True)
+    tool.refuse_in_use(path, judged.format)
     missing = appliance.why_missing(settings.seed.get("python", appliance.PYTHON))
     if not missing:
         return "guestfs", judged.format

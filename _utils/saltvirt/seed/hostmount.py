@@ -166,7 +166,7 @@ def clear(mounted):
     """Unmount what :func:`mount_device` mounted and detach its devices; return what is left."""
     for part in mounted.values():
         if not re.fullmatch(r"/dev/nbd\d+(p\d+)?", str(part)):
-            raise BadArgument("mnt", f"{part!r} is no nbd device; give what qemu_nbd.mount returned")
+            raise BadArgument("mnt", f"{part!r} is no nbd device; give what was mounted")
     left, devices = {}, set()
     for folder, part in mounted.items():
         try:
