@@ -45,6 +45,8 @@ def _via(settings, path):
     """Return ``(way, format)``: in an appliance if this host can, else as the operator allowed."""
     path = Path(path)
     if path.is_dir():
+        if path.resolve() == Path("/"):
+            raise BadArgument("path", "/ is this host itself, not a guest's root")
         return "folder", None
     if not path.is_file():
         raise BadArgument("path", f"there is no file and no folder {path} on this host")
@@ -88,8 +90,8 @@ def mkconfig(context, config, tmp, id_, keys_, *, approve_key):
     """
     arguments.boolean("approve_key", approve_key)
     name = arguments.vm_name(id_ or (arguments.mapping("config", config) or {}).get("id"))
-    folder = Path(tmp or tempfile.mkdtemp(prefix="salt-virt-seed-"))
     made = seeding.identity(context, name, config or {}, keys_, approve_key=approve_key)
+    folder = Path(tmp or tempfile.mkdtemp(prefix="salt-virt-seed-"))
     public, private = made["public_key"], made["private_key"]
     if not public:
         public, private = keypair.generate()

@@ -87,6 +87,7 @@ def main():
             print("this interpreter has no module 'guestfs'", file=sys.stderr)
         return int(inside.guestfs is None)
     job = json.load(sys.stdin)
+    os.umask(0o022)
     watched(job, job["limit_s"])
     return 0
 

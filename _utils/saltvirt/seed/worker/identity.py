@@ -63,6 +63,7 @@ def seed(tree, job):
     """Write a guest's identity into a root that has a minion, or installs one when it boots."""
     for path, text, mode in job["files"]:
         put(tree, path, text, int(mode, 8))
+    tree.mkdir_p("/etc/salt/pki/minion")  # without a key of ours the guest makes its own there
     tree.chmod(0o700, "/etc/salt/pki/minion")
     make_anonymous(tree)
     start_at_boot(tree, job.get("install"))

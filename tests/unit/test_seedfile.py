@@ -1,0 +1,75 @@
+"""seed.apply and its parts on folders: what is refused, and what is written for whom."""
+
+import stat
+from pathlib import Path
+
+import pytest
+import yaml
+from saltvirt.config import HostSettings
+from saltvirt.errors import BadArgument, SeedError
+from saltvirt.ops import seedfile
+from saltvirt.ops.context import Context
+
+
+@pytest.fixture
+def context(tmp_path):
+    """A host that may submit no key; its master is known by an address."""
+    settings = HostSettings(state_dir=str(tmp_path / "state"), seed={"bootstrap": "/no/such.sh"})
+    return Context(settings=settings, opts={"master": "10.0.0.1", "pki_dir": str(tmp_path)})
+
+
+def apply(context, path, id_="web1", config=None, **flags):
+    """Seed as the execution module does."""
+    given = {"approve_key": True, "install": True, "prep_install": False, **flags}
+    return seedfile.apply(context, path, id_, config, (None, None), **given)
+
+
+@pytest.mark.parametrize(("words", "why"), [
+    ({"path": "/"}, "/ is this host itself"),
+    ({"path": "/no/such/file"}, "there is no file and no folder"),
+    ({"path": "/etc", "id_": None}, "say which minion this will be"),
+    ({"path": "/etc", "id_": "../x"}, "cannot name a VM"),
+    ({"path": "/etc", "install": "yes"}, "install: 'yes' is neither True nor False"),
+    ({"path": "/etc", "config": ["x"]}, "config"),
+])  # fmt: skip
+def test_what_cannot_be_seeded_is_refused(context, words, why):
+    with pytest.raises(BadArgument, match=why):
+        apply(context, **words)
+
+
+def test_a_folder_is_seeded_and_its_guest_makes_its_own_key(context, tmp_path):
+    root = tmp_path / "root"
+    (root / "etc").mkdir(parents=True)
+
+    apply(context, str(root), config={"log_level": "debug"})
+
+    config = yaml.safe_load((root / "etc/salt/minion.d/99-salt-virt.conf").read_text())
+    assert config == {"id": "web1", "master": "10.0.0.1", "log_level": "debug"}
+    assert not (root / "etc/salt/pki/minion/minion.pem").exists()
+
+
+def test_a_configuration_and_a_key_pair_are_for_root_alone(context, tmp_path):
+    made = seedfile.mkconfig(context, None, str(tmp_path / "seed"), "web1", (None, None),
+                             approve_key=True)  # fmt: skip
+
+    assert set(made) == {"config", "pubkey", "privkey"}
+    for path in map(Path, made.values()):
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert "PRIVATE KEY" in Path(made["privkey"]).read_text()
+    assert yaml.safe_load(Path(made["config"]).read_text())["id"] == "web1"
+
+
+def test_a_bootstrap_script_goes_below_the_guests_tmp(context, tmp_path, monkeypatch):
+    script, root = tmp_path / "bootstrap.sh", tmp_path / "root"
+    script.write_text("#!/bin/sh\n")
+    (root / "tmp").mkdir(parents=True)
+    monkeypatch.setattr(seedfile, "_bootstrap", lambda _context: script)
+
+    host_path, guest_folder = seedfile.prep_bootstrap(context, str(root))
+
+    assert Path(host_path).read_text() == "#!/bin/sh\n"
+    assert str(root) + guest_folder == str(Path(host_path).parent)
+    (root / "tmp").rename(root / "real")
+    (root / "tmp").symlink_to("/tmp")
+    with pytest.raises(SeedError, match="is a link, and would lead out"):
+        seedfile.prep_bootstrap(context, str(root))
