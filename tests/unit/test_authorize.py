@@ -1,7 +1,9 @@
 """A VM's key is accepted from the host that has leave, once and in time, and from nobody else."""
 
+import importlib.util
 import logging
 import time
+from pathlib import Path
 
 import pytest
 from saltvirt import compat, keypair, sealed
@@ -127,3 +129,31 @@ def test_a_host_that_cannot_be_reached_gets_no_leave(opts, monkeypatch):
 def test_minutes_are_a_number_of_a_day_at_most(opts):
     with pytest.raises(BadArgument, match="minutes"):
         authorize.authorize(opts, MasterSettings(), "web1", "hyper1", minutes=9999, replace=False)
+
+
+@pytest.fixture
+def pillar(opts):
+    """The external pillar as a master loads it."""
+    path = Path(__file__).resolve().parents[2] / "_pillar/virtkey.py"
+    spec = importlib.util.spec_from_file_location("virtkey_pillar", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    module.__opts__ = opts
+    return module.ext_pillar
+
+
+def test_the_pillar_answers_in_one_line_and_logs_what_it_refuses(opts, pillar, token, caplog):
+    given = token()
+
+    assert pillar("hyper1", {}) == {}
+    for words, why in (
+        (("hyper2", {}, "web1", PUBLIC, given), "another host may"),
+        (("hyper1", {}, "web1", PUBLIC), "wrong token"),  # the call of Salt 3006
+        (("hyper1", {}, "web9", PUBLIC, given), "nobody authorised"),
+    ):
+        answer = pillar(*words)["virtkey"]
+        assert why in answer["error"] and "\n" not in answer["error"]
+        assert answer["error"] in caplog.text
+    assert pillar("hyper1", {}, "web1", PUBLIC, given) == {"virtkey": {"web1": True}}
+    assert "used already" in pillar("hyper1", {}, "web1", PUBLIC, given)["virtkey"]["error"]
+    assert given not in caplog.text
