@@ -94,6 +94,13 @@ def test_an_image_that_cannot_be_built_leaves_nothing(bare, words, why):
     assert left(bare) == ""
 
 
+def begun(cloud):
+    """Begin a deployment by guestfs; return its salt-run once the appliance runs."""
+    job = cloud.begin("virt.init", "t1", "1", "96", BARE, "host=hyper1", "seed_method=guestfs")
+    wait("the appliance", lambda: cloud.sh("hyper1", "pgrep -f '[q]emu.*guestfs' || true"))
+    return job
+
+
 def left(cloud):
     """Return what an appliance could leave on hyper1."""
     return cloud.sh("hyper1", "pgrep -fa '[g]uestfs|[s]eed/worker'; "
@@ -137,8 +144,7 @@ def test_an_image_without_a_minion_is_refused_if_none_may_be_installed(bare):
 
 def test_a_worker_that_is_killed_leaves_nothing(bare):
     before = bare.traces()
-    job = bare.begin("virt.init", "t1", "1", "96", BARE, "host=hyper1", "seed_method=guestfs")
-    wait("the appliance", lambda: bare.sh("hyper1", "pgrep -f '[q]emu.*guestfs' || true"))
+    job = begun(bare)
     bare.sh("hyper1", "kill -9 $(pgrep -f '[s]eed/worker')")
 
     done = bare.end(job)
@@ -166,8 +172,7 @@ def test_an_appliance_that_takes_too_long_is_ended(bare):
 @pytest.mark.nightly
 def test_an_appliance_that_is_killed_leaves_nothing(bare):
     before = bare.traces()
-    job = bare.begin("virt.init", "t1", "1", "96", BARE, "host=hyper1", "seed_method=guestfs")
-    wait("the appliance", lambda: bare.sh("hyper1", "pgrep -f '[q]emu.*guestfs' || true"))
+    job = begun(bare)
     bare.sh("hyper1", "kill -9 $(pgrep -f '[q]emu.*guestfs')")
 
     done = bare.end(job)
@@ -179,8 +184,7 @@ def test_an_appliance_that_is_killed_leaves_nothing(bare):
 @pytest.mark.nightly
 def test_a_minion_that_is_killed_takes_its_appliance_along(bare):
     before = bare.traces()
-    job = bare.begin("virt.init", "t1", "1", "96", BARE, "host=hyper1", "seed_method=guestfs")
-    wait("the appliance", lambda: bare.sh("hyper1", "pgrep -f '[q]emu.*guestfs' || true"))
+    job = begun(bare)
     bare.kill("hyper1", "salt-minion")
 
     wait("its end", lambda: left(bare) == "")

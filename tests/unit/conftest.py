@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 import salt.config
+from saltvirt.config import HostSettings
 
 SCHEMA = Path("/usr/share/libvirt/schemas/domain.rng")
 
@@ -40,3 +41,9 @@ def opts(tmp_path):
         (tmp_path / "pki" / folder).mkdir(parents=True)
     (tmp_path / "cache").mkdir()
     return opts
+
+
+@pytest.fixture
+def host(tmp_path):
+    """Settings of a host whose folders are the test's."""
+    return HostSettings(images=str(tmp_path / "images"), state_dir=str(tmp_path / "state"))

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import hostile
 import pytest
+from fetching import obtain
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from saltvirt.config import HostSettings
 from saltvirt.errors import ImageError
-from saltvirt.image import cache, gate, qcow2
+from saltvirt.image import gate, qcow2
 
 MIB = 1 << 20
 SECRET = b"this is a secret of the host"
@@ -127,14 +127,13 @@ CORPUS = [backing, json_backing, data_file, luks, encrypted, bomb, many_tables, 
 
 
 @pytest.mark.parametrize("make", CORPUS, ids=lambda make: make.__name__)
-def test_an_image_made_to_hurt_is_refused_soon_and_leaves_nothing(tmp_path, good, make):
+def test_an_image_made_to_hurt_is_refused_soon_and_leaves_nothing(tmp_path, good, host, make):
     path = tmp_path / "evil"
     make(good, path)
-    host = HostSettings(images=str(tmp_path / "images"), state_dir=str(tmp_path / "state"))
     began, before = time.monotonic(), resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
 
     with pytest.raises(ImageError) as refused:
-        cache.obtain(str(path), saltenv="base", settings=host, opts={}, say=lambda *_: None)
+        obtain(host, path)
 
     text = str(refused.value)
     assert "\n" not in text and str(path) in text and SECRET.decode() not in text

@@ -8,9 +8,9 @@ import threading
 from dataclasses import replace
 
 import pytest
+from fetching import obtain
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from saltvirt.config import HostSettings
 from saltvirt.errors import BadArgument, ImageError, StorageError
 from saltvirt.image import cache, clone, gate, qcow2, source
 from saltvirt.model import Disk
@@ -200,18 +200,6 @@ def test_a_disk_that_cannot_be_written_leaves_nothing(tmp_path, image):
         clone.make(gate.judge(image), path, clone.plan(DISK, gate.judge(image), None))
 
     assert not path.exists()
-
-
-@pytest.fixture
-def host(tmp_path):
-    """Settings of a host whose folders are the test's."""
-    return HostSettings(images=str(tmp_path / "images"), state_dir=str(tmp_path / "state"))
-
-
-def obtain(host, image, heard=None):
-    """Obtain an image as virt.init does."""
-    say = (lambda *figures: heard.append(figures)) if heard is not None else lambda *_: None
-    return cache.obtain(str(image), saltenv="base", settings=host, opts={}, say=say)
 
 
 def contents(host):

@@ -7,7 +7,7 @@ import threading
 from pathlib import Path
 
 import pytest
-from saltvirt.config import HostSettings
+from fetching import obtain
 from saltvirt.errors import ImageError
 from saltvirt.image import cache
 from saltvirt.units import MIB
@@ -28,18 +28,6 @@ def raw_disk(tmp_path):
     path = tmp_path / "disk.raw"
     path.write_bytes((bytes(510) + b"\x55\xaa").ljust(8 * MIB, b"\0"))
     return path
-
-
-@pytest.fixture
-def host(tmp_path):
-    """Settings of a host whose folders are the test's."""
-    return HostSettings(images=str(tmp_path / "images"), state_dir=str(tmp_path / "state"))
-
-
-def obtain(host, image, heard=None):
-    """Obtain an image as virt.init does."""
-    say = (lambda *figures: heard.append(figures)) if heard is not None else lambda *_: None
-    return cache.obtain(str(image), saltenv="base", settings=host, opts={}, say=say)
 
 
 @pytest.fixture
