@@ -60,13 +60,17 @@ def watched(job, limit_s):
     child = os.fork()
     if child == 0:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCHLD})
-        signal.alarm(limit_s)
+        signal.alarm(limit_s + _GENTLE_S)  # whoever asked says it first, and better
         do(job)
         os._exit(0)
-    while os.waitpid(child, os.WNOHANG)[0] == 0:
+    ended, status = 0, 0
+    while not ended:
         _end_if_nobody_waits(asked_by)
         signal.sigtimedwait({signal.SIGCHLD}, 0.5)
+        ended, status = os.waitpid(child, os.WNOHANG)
     _end_if_nobody_waits(asked_by)
+    if os.waitstatus_to_exitcode(status) < 0:
+        print(f"its process was ended by signal {os.WTERMSIG(status)}", file=sys.stderr)
 
 
 def _end_if_nobody_waits(asked_by):
