@@ -27,6 +27,14 @@ def _context(settings):
     return Context(settings=settings, opts=__opts__, functions=__salt__)
 
 
+def _say(name):
+    def say(stage, **figures):
+        data = {"name": name, "stage": stage, **figures}
+        __salt__["event.fire_master"](data, "salt/virt/image_build")
+
+    return say
+
+
 def images():
     """
     Return the cached images of this host and who uses them.
@@ -108,6 +116,7 @@ def image_build(
     image_hash=None,
     folder=None,
     replace=False,
+    report=False,
 ):
     """
     Make a golden image: everything that every VM made of it shall have is put in once.
@@ -130,6 +139,8 @@ def image_build(
         Where the image goes: say the file server's. Default: ``golden`` below ``virt:images``.
     replace
         Replace an image of that name; VMs made of the old one keep it. Default: False.
+    report
+        Fire progress events: for the runner.
 
     Returns ``{"path", "digest", "os", "has_minion", "has_cloud_init"}``; the path is an image for
     ``virt.init``. Fails with one line and leaves nothing. Undo: remove the path.
@@ -146,4 +157,5 @@ def image_build(
         "install_from": install_from, "sysprep": sysprep, "saltenv": saltenv,
         "image_hash": image_hash, "folder": folder, "replace": replace,
     }  # fmt: skip
-    return building.build(_context(_settings()), source, name, given)
+    context = _context(_settings())
+    return building.build(context.reporting(_say(name)) if report else context, source, name, given)

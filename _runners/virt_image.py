@@ -6,6 +6,7 @@ The cached images of all hypervisors.
 
 from saltvirt import arguments, config
 from saltvirt.fleet import images as cached
+from saltvirt.fleet import progress
 from saltvirt.fleet.report import reported
 
 __virtualname__ = "virt"
@@ -88,7 +89,7 @@ def image_prune(dry_run=False):
 
 
 @reported
-def image_build(source, name, host, **kwargs):
+def image_build(source, name, host, quiet=False, **kwargs):
     """
     Make a golden image on a hypervisor.
 
@@ -98,6 +99,8 @@ def image_build(source, name, host, **kwargs):
         What the new image is called.
     host
         The hypervisor; give ``folder=`` to put the image where the file server has it.
+    quiet
+        Show no progress. Defaults to False.
     kwargs
         Those of the module's ``virt.image_build``: ``packages``, ``files``, ``commands``, ...
 
@@ -111,4 +114,6 @@ def image_build(source, name, host, **kwargs):
         salt-run virt.image_build salt://images/tiny.qcow2 web8 hyper1 install=False
         salt hyper1 file.remove /srv/salt-images/golden/web8.qcow2
     """
-    return cached.build(__opts__, config.master_settings(__opts__), source, name, host, kwargs)
+    settings = config.master_settings(__opts__)
+    say = progress.teller(__opts__, __jid_event__, name, quiet)
+    return cached.build(__opts__, settings, source, name, host, kwargs, say)

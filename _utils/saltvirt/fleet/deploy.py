@@ -150,16 +150,22 @@ def _order(opts, settings, name, host, call, pair, say):
     if pair:
         kwarg |= {"pub_key": pair[0], "priv_key": keys.seal_for(opts, host, pair[1])}
 
+    return minions.order(
+        opts, host, "virt.init", [name, cpu, mem], kwarg, timeout_s=settings.timeout_s,
+        limit_s=settings.deploy_timeout_s, watch=watching("salt/virt/init", host, name, say),
+    )  # fmt: skip
+
+
+def watching(wanted, host, name, say):
+    """Return what shows the progress events of one tag that a host fires about a name."""
+
     def watch(tag, event):
         # Any minion may fire any tag: it is shown, and nothing is decided by it.
         data = event.get("data") or {}
-        if tag == "salt/virt/init" and event.get("id") == host and data.get("name") == name:
+        if tag == wanted and event.get("id") == host and data.get("name") == name:
             say(str(data.get("stage")), **{k: v for k, v in data.items() if k != "stage"})
 
-    return minions.order(
-        opts, host, "virt.init", [name, cpu, mem], kwarg,
-        timeout_s=settings.timeout_s, limit_s=settings.deploy_timeout_s, watch=watch,
-    )  # fmt: skip
+    return watch
 
 
 def _answer(opts, settings, name, host, wait, say):

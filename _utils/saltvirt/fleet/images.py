@@ -23,11 +23,14 @@ def pull(opts, settings, image, host, kwarg):
     return out
 
 
-def build(opts, settings, source, name, host, given):
+def build(opts, settings, source, name, host, given, say):
     """Have a host build a golden image; return ``{host: what it says}``."""
     (host,) = find.hosts(opts, settings, host=host)
     given = {key: value for key, value in given.items() if not key.startswith("__")}
-    return {host: deploy.act(opts, settings, host, "virt.image_build", source, name, kwarg=given)}
+    watch = deploy.watching("salt/virt/image_build", host, name, say)
+    done = deploy.act(opts, settings, host, "virt.image_build", source, name, watch=watch,
+                      kwarg={**given, "report": True})  # fmt: skip
+    return {host: done}
 
 
 def _said(reasons):
