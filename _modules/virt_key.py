@@ -5,6 +5,7 @@ Keep the master's leave to submit a VM's minion key.
 """
 
 from saltvirt import config
+from saltvirt.kvm import connect
 from saltvirt.ops import approve
 from saltvirt.ops.context import Context
 
@@ -12,8 +13,9 @@ __virtualname__ = "virt"
 
 
 def __virtual__():
-    """Load everywhere: no libvirt is needed."""
-    return __virtualname__
+    """Load with the rest of ``virt``; say what is missing otherwise."""
+    missing = connect.why_missing()
+    return (False, missing) if missing else __virtualname__
 
 
 def authorized(name, token):

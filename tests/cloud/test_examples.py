@@ -104,9 +104,9 @@ def ground(cloud, request):
 def debian(cloud):
     """An image on hyper1 with a whole system, which some examples name."""
     image = cloud.lab.fileroot / "images/debian-minion.qcow2"
-    cloud.sh("hyper1", f"cp {image} /srv/debian.qcow2")
+    cloud.sh("hyper1", f"cp {image} /srv/debian.qcow2; echo '#!/bin/sh' > /srv/bootstrap.sh")
     yield
-    cloud.sh("hyper1", "rm -f /srv/debian.qcow2")
+    cloud.sh("hyper1", "rm -f /srv/debian.qcow2 /srv/bootstrap.sh")
     cloud.purge_all()
 
 

@@ -71,11 +71,12 @@ def umount(settings, name):
     if not os.path.ismount(name):
         raise BadArgument("name", f"nothing is mounted at {name}")
     path = _pid_file(settings, name)
+    pid = path.read_text().strip() if path.exists() else ""
     _run(["guestunmount", name], f"{name} cannot be unmounted")
-    if path.exists():
-        # Only then is everything written, and the image's lock gone.
-        _wait_gone(int(path.read_text()))
-        path.unlink()
+    if pid:
+        # Only once it is gone is everything written, and the image's lock let go.
+        _wait_gone(int(pid))
+        path.unlink(missing_ok=True)
     if Path(name).is_relative_to(Path(settings.state_dir, "guests")):
         with suppress(OSError):
             Path(name).rmdir()

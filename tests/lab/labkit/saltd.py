@@ -103,7 +103,7 @@ def write_minion(lab, host, capacity_mib):
     # The hosts share one machine's memory and disk: each may hand out its own part of it.
     capacity = {"memory_mib": capacity_mib, "disk_mib": 100 * 1024}
     # Looking into an image takes half a minute here; the tests of that ask for it.
-    seed = {"method": "nocloud"}
+    seed = {"method": "nocloud", "bootstrap": "/srv/bootstrap.sh"}
     virt = {"virt": {"capacity": capacity, "reserve_mib": 0, "seed": seed}}
     (folder / "etc/minion.d/virt.conf").write_text(json.dumps(virt) + "\n")
 
