@@ -6,7 +6,8 @@ import pytest
 from saltvirt.config import HostSettings
 from saltvirt.errors import BadArgument, HostUnreachable, LibvirtRefused, NoSuchVm
 from saltvirt.kvm import connect, lifecycle, query
-from saltvirt.ops import inspect, purge, storage
+from saltvirt.model import Need
+from saltvirt.ops import claims, inspect, purge, storage
 from saltvirt.xml import hostdev, read
 
 TEST = HostSettings(uri="test:///default")
@@ -139,3 +140,30 @@ def test_devices_have_what_passing_them_on_needs():
     assert (usb["vendor_id"], usb["product_id"], usb["address"]) == ("0x046d", "0xc52b", "1:4")
     assert hostdev.element(pci).find("source/address").get("bus") == "0x03"
     assert hostdev.element(usb).find("source/vendor").get("id") == "0x046d"
+
+
+def test_a_vm_whose_building_ends_meanwhile_is_counted(tmp_path, monkeypatch):
+    settings = HostSettings(uri="test:///default", state_dir=str(tmp_path), hypervisor="qemu",
+                            images=str(tmp_path))  # fmt: skip
+    need = Need(name="web1", vcpus=1, memory_mib=700)
+    listed = inspect._vms
+    building = claims.claimed(settings, need, lambda: None)
+    building.__enter__()
+
+    def list_and_end(conn, given):
+        # Defined behind the listing's back, and its claim given up before the listing is used.
+        found = listed(conn, given)
+        building.__exit__(None, None, None)
+        return found
+
+    monkeypatch.setattr(inspect, "_vms", list_and_end)
+    # What libvirt's test driver has no answer for.
+    monkeypatch.setattr(inspect, "domain_types", lambda *_: {"usable": ["qemu"]})
+    monkeypatch.setattr(query, "node", lambda _conn: {"phymemory": 4096, "cpus": 4})
+    monkeypatch.setattr(inspect.host, "free_memory_mib", lambda _conn: 4096)
+    with connect.opened(settings) as conn:
+        bare = inspect.host_info(conn, settings)["memory"]["committed_mib"]
+        monkeypatch.setattr(inspect, "_vms", listed)
+        without = inspect.host_info(conn, settings)["memory"]["committed_mib"]
+
+    assert bare == without + 700

@@ -113,8 +113,10 @@ def host_info(conn, settings):
     """Return everything placement needs to know of this host, as plain data."""
     capabilities = host.capabilities(conn)
     node = query.node(conn)
-    vms, promises = _vms(conn, settings)
+    # First: a claim that ends meanwhile is a VM that is listed then. The other way round it would
+    # be in neither, and its room handed out twice.
     building = claims.live(settings)
+    vms, promises = _vms(conn, settings)
     extra = [claim for name, claim in building.items() if name not in vms]
     return {
         "maintenance": in_maintenance(settings),
