@@ -10,7 +10,7 @@ test:      ## the whole test suite, fast tests first
 	tests/together
 
 nightly:   ## the tests that take minutes each, with the machine to themselves
-	tests/env pytest tests/cloud -m nightly
+	tests/env pytest tests/loading tests/cloud -m nightly
 
 unit:      ## no root, no daemon; under a minute
 	tests/env pytest tests/unit tests/faces

@@ -6,8 +6,6 @@ import threading
 import pytest
 from cloudkit import TINY
 
-pytestmark = pytest.mark.both_salts
-
 
 @pytest.fixture(scope="module", autouse=True)
 def patience(cloud):

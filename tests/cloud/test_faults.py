@@ -205,6 +205,7 @@ def test_a_purge_cleans_up_after_a_killed_minion_as_well(clean):
     assert clean.run("virt.purge", "t1").data == {"hyper1": {"t1": "purged"}}
 
 
+@pytest.mark.nightly
 def test_a_master_killed_in_the_middle_ends_the_command_and_leaves_no_key(clean):
     running = begin_slow(clean)
     clean.kill("master", "salt-master")

@@ -79,7 +79,8 @@ def test_a_golden_image_says_what_it_has_and_is_in_the_cache(bare, built):
 
 
 @pytest.mark.parametrize(("words", "why"), [
-    (["commands=echo a reason; exit 3", "install=False"], "exit 3' failed: a reason"),
+    pytest.param(["commands=echo a reason; exit 3", "install=False"], "exit 3' failed: a reason",
+                 marks=pytest.mark.nightly),
     (["files={etc/x: salt://50-any.network}"], "no absolute path in the guest"),
     (["nonsense=1"], "nonsense"),
 ])  # fmt: skip

@@ -9,7 +9,7 @@ from labkit.settings import CHECKOUT, SALTS
 from loadkit import run
 
 # The oldest and the newest; the suite itself runs on 3.11.
-PYTHONS = [("3.10", "3006"), ("3.13", "3008")]
+PYTHONS = [("3.10", "3006"), pytest.param("3.13", "3008", marks=pytest.mark.nightly)]
 
 
 def interpreter(version):
