@@ -23,7 +23,7 @@ $b mkdir /host /layer /new
 $b mount -t virtiofs host /host; $b mount -t tmpfs t /layer; $b mkdir /layer/up /layer/work
 $b mount -t overlay -o lowerdir=/host,upperdir=/layer/up,workdir=/layer/work o /new
 for part in proc sys dev; do $b mount --move /$part /new/$part; done
-for part in run tmp; do $b mount -t tmpfs t /new/$part; done
+$b mount -t tmpfs t /new/run
 $b mkdir -p /new/run/lock /new{share}; $b mount --bind /host{share} /new{share}
 $b chroot /new {command} >/new{share}/out 2>&1; echo "ENDED $?" >/new{share}/code
 $b sync; $b poweroff -f
