@@ -63,7 +63,7 @@ def test_up_twice_is_up_once_and_down_leaves_nothing(other):
     assert other("status").returncode == 1
 
 
-@pytest.mark.parametrize("after_s", [0.3, 1.5])
+@pytest.mark.parametrize("after_s", [0.3, 0.6, 1.5])
 def test_a_lab_that_was_killed_half_way_up_can_be_taken_down(other, after_s):
     before = traces(other.root)
     argv = [LAB, "up", "--hosts", "2", "--images", ""]

@@ -89,4 +89,3 @@ def _used(path, host, name):
 
 def _digest(token):
     return hashlib.sha256(token.encode()).hexdigest()
-

@@ -45,7 +45,7 @@ def obtain(image, *, saltenv, settings, opts, say, judge=gate.judge, expected=No
     index = source.Index(base / "index.json")
     lock_dir = Path(settings.state_dir) / "locks"
     name = hashlib.sha256(image.encode()).hexdigest()
-    gated = _Gated(image, judge, expected, int(settings.image_max_gib) << 30)
+    gated = _gated(settings, image, judge, expected)
     with locks.held(lock_dir / f"source-{name}.lock"):
         known = source.known_digest(image, saltenv, opts, index)
         if known["digest"] is None:
@@ -102,6 +102,10 @@ class _Gated:
                 f"{human(self.max_bytes)} (virt:image_max_gib)"
             )
         return judged
+
+
+def _gated(settings, image, judge, expected=None):
+    return _Gated(image, judge, expected, int(settings.image_max_gib) << 30)
 
 
 def _bring(image, saltenv, opts, part, size_bytes, say):
@@ -270,8 +274,7 @@ def adopt(settings, path, judged):
                 if exc.errno != errno.EXDEV:
                     raise
                 return digest
-            most = int(settings.image_max_gib) << 30
-            _admit(part, base, digest, _Gated(str(path), lambda _part: judged, None, most))
+            _admit(part, base, digest, _gated(settings, str(path), lambda _part: judged))
     return digest
 
 
@@ -302,8 +305,7 @@ def admit_incoming(settings, digest):
         if part.exists() and not find(settings, digest):
             _refuse_other(part, part, digest)
             origin = f"another host's {digest[:16]}"
-            most = int(settings.image_max_gib) << 30
-            _admit(part, folder(settings), digest, _Gated(origin, gate.judge, None, most))
+            _admit(part, folder(settings), digest, _gated(settings, origin, gate.judge))
         part.unlink(missing_ok=True)
 
 

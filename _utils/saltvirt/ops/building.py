@@ -98,4 +98,3 @@ def _known(settings, target, judged, found):
     look = {key: value for key, value in found.items() if key != "had_minion"}
     files.write(cache.look_path(settings, digest), json.dumps(look).encode(), 0o644)
     return digest
-

@@ -32,9 +32,9 @@ def apply(context, path, id_, config, keys_, *, approve_key, install, prep_insta
     arguments.boolean("prep_install", prep_install)
     identity = _identity(context, id_, config, keys_, approve_key)
     via, fmt = _via(context.settings, path)
-    how = _installed(context, via, path) if install and not prep_install else None
-    if prep_install:
-        how = _PREPARED
+    how = _PREPARED if prep_install else None
+    if install and not prep_install:
+        how = _installed(context, via, path, fmt)
     found = looking.seed_disk(context, str(path), fmt, identity, via=via, install=how)
     if identity["is_submitted"]:
         approve.submit(context, identity["id"], identity["public_key"])
@@ -61,14 +61,13 @@ def _via(settings, path):
                     "virt:seed:allow_host_mount: True to have its own kernel do it")  # fmt: skip
 
 
-def _installed(context, via, path):
+def _installed(context, via, path, fmt):
     source = installing.source(context.settings, None)
     if via != "guestfs":
         return _PREPARED
     arch = None
     if source and any("{arch}" in url for url in source):
-        judged = gate.judge(path, allow_backing=True)
-        job = {"action": "look", "path": str(path), "format": judged.format}
+        job = {"action": "look", "path": str(path), "format": fmt}
         arch = appliance.run(job, **looking.limits(context.settings)).get("arch")
     return installing.prepared(context, source, arch, "base")
 
@@ -142,4 +141,3 @@ def _bootstrap(context):
         raise SeedError("Salt's bootstrap script cannot be had; put one on the file server and "
                         "name it in virt:seed:bootstrap")  # fmt: skip
     return found
-

@@ -51,6 +51,7 @@ def up(lab, args):
     fresh = [name for name in wanted if name not in pids]
     if not fresh:
         say(f"already up: {', '.join(wanted)}")
+    node.mark_children(lab)
     lab.root.mkdir(parents=True, exist_ok=True)
     lab.root.chmod(0o700)
     for name in fresh:
@@ -77,6 +78,7 @@ def bare(lab, args):
     pids = node.alive(lab)
     if args.node in pids:
         raise LabError(f"{args.node} is up already")
+    node.mark_children(lab)
     pid = node.start(lab, args.node)
     hypervisor.prepare(lab, args.node, pid, hypervisor.BARE)
     (lab.node_dir(args.node) / "bare").touch()

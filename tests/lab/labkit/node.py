@@ -12,11 +12,12 @@ from pathlib import Path
 
 from labkit.run import run, wait_for
 
+_MARK = "SALTVIRT_LAB"
 _NAMESPACES = ["-m", "-u", "-n", "-p", "-i"]
 
 
 def _mark(lab):
-    return f"SALTVIRT_LAB={lab.root}".encode()
+    return f"{_MARK}={lab.root}".encode()
 
 
 def _read(path):
@@ -55,10 +56,15 @@ def leftovers(lab):
     ]
 
 
+def mark_children(lab):
+    """Have all that this process starts carry the lab's mark, so that ``down`` finds it too."""
+    os.environ[_MARK] = str(lab.root)
+
+
 def start(lab, name):
     """Start a node's namespaces and return the process id of its process 1."""
     environment = {"PATH": os.environ["PATH"], "LANG": "C.UTF-8"}
-    environment.update(SALTVIRT_LAB=str(lab.root), SALTVIRT_NODE=name)
+    environment.update({_MARK: str(lab.root), "SALTVIRT_NODE": name})
     unshare = ["unshare", "--net", "--uts", "--mount", "--pid", "--ipc", "--fork", "--kill-child"]
     subprocess.Popen(
         [*unshare, "--mount-proc", "--propagation", "private", "tini", "--", "sleep", "infinity"],
