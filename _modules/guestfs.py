@@ -5,7 +5,7 @@ Mount a guest's disk through libguestfs: no file system of it is parsed by the h
 """
 
 from saltvirt import config
-from saltvirt.image import gate, tool
+from saltvirt.ops import storage
 from saltvirt.seed import hostmount
 
 
@@ -38,9 +38,9 @@ def mount(location, access="rw", root=None):
         salt hyper1 guestfs.mount /srv/debian.qcow2 root=/srv/guest
         salt hyper1 guestfs.umount /srv/guest
     """
-    judged = gate.judge(location, allow_backing=True)
-    tool.refuse_in_use(location, judged.format)
-    return hostmount.mount(_settings(), location, judged.format, access, root)
+    settings = _settings()
+    fmt = storage.opened_format(settings, location)
+    return hostmount.mount(settings, location, fmt, access, root)
 
 
 def umount(name, disk=None):

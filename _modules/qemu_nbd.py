@@ -8,8 +8,7 @@ A disk that a stranger made can crash or take over the host that way: everything
 """
 
 from saltvirt import arguments, config, undo
-from saltvirt.image import gate
-from saltvirt.ops import looking
+from saltvirt.ops import looking, storage
 from saltvirt.seed import hostmount
 
 
@@ -40,8 +39,7 @@ def connect(image):
 
         salt hyper1 qemu_nbd.connect /srv/debian.qcow2
     """
-    _settings()
-    return hostmount.connect(image, gate.judge(image, allow_backing=True).format)
+    return hostmount.connect(image, storage.opened_format(_settings(), image))
 
 
 def mount(nbd, root=None):
@@ -83,7 +81,7 @@ def init(image, root=None):
     """
     settings = _settings()
     with undo.on_failure() as steps:
-        device = hostmount.connect(image, gate.judge(image, allow_backing=True).format)
+        device = hostmount.connect(image, storage.opened_format(settings, image))
         steps.then(hostmount.disconnect, device)
         return hostmount.mount_device(settings, device, root)
 

@@ -44,6 +44,7 @@ class HostSettings:
     seed: dict = field(default_factory=dict)
     state_dir: str = "/var/lib/salt-virt"
     shared_paths: list = field(default_factory=list)
+    backing_paths: list = field(default_factory=list)
     tunnel: bool = False
 
 

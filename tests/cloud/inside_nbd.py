@@ -34,7 +34,7 @@ def seed(disk, identity, install=None):
     """Seed a disk by nbd; return the error's text, None if there was none."""
     path = str(FOLDER / disk)
     try:
-        fmt = gate.judge(path, allow_backing=True).format
+        fmt = gate.judge(path, backing_below=["/"]).format
         looking.seed_disk(CONTEXT, path, fmt, identity, via="nbd", install=install)
     except VirtError as exc:
         return str(exc)

@@ -127,5 +127,5 @@ def test_a_kernel_without_nbd_is_said(tmp_path, root):
     disk = tmp_path / "disk.raw"
     disk.write_bytes(bytes(1 << 20))
 
-    with pytest.raises(SeedError, match="kernel has no 'nbd' .*; use seed_method guestfs"):
+    with pytest.raises(SeedError, match="kernel has no 'nbd' .*; use seed_method=guestfs or "):
         run(tmp_path, root, via="nbd", path=str(disk), format="raw")

@@ -19,9 +19,14 @@ _DIGEST_CHARS = 64
 _PARTIAL_LIFE_S = 24 * 3600
 
 
+def where(settings):
+    """Return the folder of the cached images, which may be missing."""
+    return Path(settings.images) / "base"
+
+
 def folder(settings):
     """Return the folder of the cached images, made if it is missing."""
-    base = Path(settings.images) / "base"
+    base = where(settings)
     try:
         # QEMU's user must reach the files below; nobody else needs to list them.
         base.mkdir(mode=0o711, parents=True, exist_ok=True)
@@ -215,7 +220,7 @@ def find(settings, digest):
 
 def digest_of(settings, path):
     """Return the digest of a cached image by its path, None for any other file."""
-    base = os.path.realpath(os.path.join(settings.images, "base"))
+    base = os.path.realpath(where(settings))
     if path and os.path.realpath(path).startswith(f"{base}/"):
         return Path(path).name.partition(".")[0]
     return None

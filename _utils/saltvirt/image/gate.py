@@ -6,6 +6,7 @@ names another file (backing file, external data file) is refused, because follow
 would hand the guest any file of the host. Formats are never guessed by QEMU.
 """
 
+import os
 import struct
 from dataclasses import dataclass
 from pathlib import Path
@@ -46,12 +47,12 @@ class Judged:
     has_snapshots: bool = False
 
 
-def judge(path, *, allow_backing=False):
+def judge(path, *, backing_below=()):
     """
     Return what an image is, or raise ImageError with the reason why it cannot be used.
 
-    allow_backing
-        Let a qcow2 image name a backing file: only for disks that the operator made.
+    backing_below
+        The folders whose files a qcow2 image may name as its backing file. Defaults to none.
     """
     file = Path(path)
     if not file.exists():
@@ -61,7 +62,7 @@ def judge(path, *, allow_backing=False):
     header = qcow2.read(path)
     if header is None:
         return _raw(file)
-    _refuse_references(path, header, allow_backing)
+    _refuse_references(path, header, backing_below)
     end = tool.check(path) if header.backing_file is None else 0
     # The last cluster may be there in part: what holds no data yet is never written out.
     if end >= file.stat().st_size + header.cluster_bytes:
@@ -83,11 +84,14 @@ def accept_any(path):
     return Judged(path=str(path), format="bin", size_bytes=size)
 
 
-def _refuse_references(path, header, allow_backing):
-    if header.backing_file is not None and not allow_backing:
+def _refuse_references(path, header, backing_below):
+    backing = header.backing_file
+    if backing is not None and not _is_below(path, backing, backing_below):
+        known = "no base image of this host, nor below virt:backing_paths"
+        why = known if backing_below else "which is never followed"
         raise ImageError(
-            f"image {path} names a backing file ({header.backing_file!r}), which is never "
-            "followed; make it self-contained with qemu-img convert"
+            f"image {path} names a backing file ({backing!r}), {why}; make it self-contained with "
+            "qemu-img convert"
         )
     if header.has_data_file:
         raise ImageError(
@@ -100,6 +104,15 @@ def _refuse_references(path, header, allow_backing):
         raise ImageError(f"image {path} is marked corrupt; repair it with qemu-img check -r all")
     if header.size_bytes == 0:
         raise ImageError(f"image {path} is a qcow2 image of zero bytes")
+
+
+def _is_below(path, backing, folders):
+    """Return whether a backing file is there, and in one of these folders."""
+    try:
+        file = os.path.realpath(Path(path).parent / backing, strict=True)
+    except OSError:  # also of what is no path: json:..., nbd://...
+        return False
+    return any(Path(file).is_relative_to(os.path.realpath(folder)) for folder in folders)
 
 
 def _raw(file):

@@ -149,9 +149,8 @@ def has_arrived(conn, uuid):
     return any(not is_arriving(conn, name) for name in names)
 
 
-def disks(conn):
-    """Return ``{name: paths}`` of the disks of all domains, and of what libvirt says is below."""
-    out = {}
+def _disk_sources(conn):
+    """Yield ``(name, disks)`` of all domains."""
     for dom in conn.listAllDomains():
         try:
             root = read.domain(dom.XMLDesc(0))
@@ -159,10 +158,26 @@ def disks(conn):
             if not is_gone(exc):
                 raise
             continue
-        sources = read.disk_sources(root)
+        yield dom.name(), read.disk_sources(root)
+
+
+def disks(conn):
+    """Return ``{name: paths}`` of the disks of all domains, and of what libvirt says is below."""
+    out = {}
+    for name, sources in _disk_sources(conn):
         backing = [(disk["backing"] or {}).get("path") for disk in sources]
-        out[dom.name()] = {path for path in [*(d["path"] for d in sources), *backing] if path}
+        out[name] = {path for path in [*(d["path"] for d in sources), *backing] if path}
     return out
+
+
+def disk_format(conn, path):
+    """Return the format that libvirt has defined for a file, None if no domain has it as a disk."""
+    wanted = os.path.realpath(path)
+    for _name, sources in _disk_sources(conn):
+        for disk in sources:
+            if disk["path"] and os.path.realpath(disk["path"]) == wanted:
+                return disk["format"]
+    return None
 
 
 def disks_in_use(conn, but=None):

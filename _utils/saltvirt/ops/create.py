@@ -165,7 +165,7 @@ def _make_disk(conn, context, deployment, disk, base, claim, steps):
         return _existing(conn, context.settings, disk)
     place = storage.place(conn, context.settings, disk)
     if base is None and disk.backing_path:
-        base = gate.judge(disk.backing_path, allow_backing=True)
+        base = gate.judge(disk.backing_path, backing_below=storage.backing_below(context.settings))
         disk = replace(disk, overlay=True)
     how = _how(disk, base, deployment.enable_qcow)
     path = place.folder / f"{deployment.vm.name}_{disk.name}.{how['format']}"
@@ -211,7 +211,7 @@ def _existing(conn, settings, disk):
         return replace(disk, path=str(path), format=disk.format or "raw")
     if disk.format == "raw":
         return replace(disk, path=str(path))
-    judged = gate.judge(path, allow_backing=True)
+    judged = gate.judge(path, backing_below=storage.backing_below(settings))
     if disk.format and disk.format != judged.format:
         raise StorageError(f"disk {disk.name!r}: {path} is {judged.format}, not {disk.format}")
     return replace(disk, path=str(path), format=judged.format)

@@ -10,8 +10,8 @@ from salt.exceptions import SaltException
 
 from saltvirt import arguments, files, keypair
 from saltvirt.errors import BadArgument, SeedError
-from saltvirt.image import gate, tool
-from saltvirt.ops import approve, fetching, installing, looking, seeding
+from saltvirt.image import gate
+from saltvirt.ops import approve, fetching, installing, looking, seeding, storage
 from saltvirt.seed import appliance, guest
 
 _PREPARED = {"kind": "boot", "script": guest.install()}
@@ -27,15 +27,16 @@ def apply(context, path, id_, config, keys_, *, approve_key, install, prep_insta
     prep_install
         Have the guest install its minion when it boots, if it has none.
     """
-    arguments.boolean("approve_key", approve_key)
     arguments.boolean("install", install)
     arguments.boolean("prep_install", prep_install)
     identity = _identity(context, id_, config, keys_, approve_key)
     via, fmt = _via(context.settings, path)
-    how = _PREPARED if prep_install else None
-    if install and not prep_install:
-        how = _installed(context, via, path, fmt)
-    found = looking.seed_disk(context, str(path), fmt, identity, via=via, install=how)
+    seen = how = None
+    if prep_install:
+        how = _PREPARED
+    elif install:
+        how, seen = _installed(context, via, path, fmt)
+    found = looking.seed_disk(context, str(path), fmt, identity, via=via, install=how, found=seen)
     if identity["is_submitted"]:
         approve.submit(context, identity["id"], identity["public_key"])
     return found
@@ -50,29 +51,29 @@ def _via(settings, path):
         return "folder", None
     if not path.is_file():
         raise BadArgument("path", f"there is no file and no folder {path} on this host")
-    judged = gate.judge(path, allow_backing=True)
-    tool.refuse_in_use(path, judged.format)
+    fmt = storage.opened_format(settings, path)
     missing = appliance.why_missing(settings.seed.get("python", appliance.PYTHON))
     if not missing:
-        return "guestfs", judged.format
+        return "guestfs", fmt
     if settings.seed.get("allow_host_mount") is True:
-        return "nbd", judged.format
+        return "nbd", fmt
     raise SeedError(f"no disk can be opened safely on this host: {missing}; or set "
                     "virt:seed:allow_host_mount: True to have its own kernel do it")  # fmt: skip
 
 
 def _installed(context, via, path, fmt):
-    source = installing.source(context.settings, None)
+    """Return how a minion is installed, and what was found in the disk if that decided it."""
     if via != "guestfs":
-        return _PREPARED
-    arch = None
+        return _PREPARED, None
+    source, found = installing.source(context.settings, None), None
     if source and any("{arch}" in url for url in source):
         job = {"action": "look", "path": str(path), "format": fmt}
-        arch = appliance.run(job, **looking.limits(context.settings)).get("arch")
-    return installing.prepared(context, source, arch, "base")
+        found = appliance.run(job, **looking.limits(context.settings))
+    return installing.prepared(context, source, (found or {}).get("arch"), "base"), found
 
 
 def _identity(context, id_, config, keys_, approve_key):
+    arguments.boolean("approve_key", approve_key)
     config = arguments.mapping("config", config) or {}
     name = id_ or config.get("id")
     if not name:
@@ -87,9 +88,7 @@ def mkconfig(context, config, tmp, id_, keys_, *, approve_key):
 
     ``{"config", "pubkey", "privkey"}``; nobody but root can read them.
     """
-    arguments.boolean("approve_key", approve_key)
-    name = arguments.vm_name(id_ or (arguments.mapping("config", config) or {}).get("id"))
-    made = seeding.identity(context, name, config or {}, keys_, approve_key=approve_key)
+    made = _identity(context, id_, config, keys_, approve_key)
     folder = Path(tmp or tempfile.mkdtemp(prefix="salt-virt-seed-"))
     public, private = made["public_key"], made["private_key"]
     if not public:
@@ -104,7 +103,7 @@ def mkconfig(context, config, tmp, id_, keys_, *, approve_key):
         out[key] = str(folder / leaf)
         files.write(out[key], text.encode())
     if made["is_submitted"]:
-        approve.submit(context, name, public)
+        approve.submit(context, made["id"], public)
     return out
 
 

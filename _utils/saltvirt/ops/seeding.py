@@ -53,7 +53,7 @@ def identity(context, name, config, given, *, approve_key=True):
         public, private = keypair.generate()
     config = _config(context, name, config)
     return {
-        "id": config["id"],
+        "id": name,
         "config": config,
         "public_key": public,
         "private_key": private,
@@ -75,17 +75,20 @@ def _cloud(context, deployment):
 
 def _config(context, name, given):
     seed, opts = context.settings.seed, context.opts
+    if given.get("id", name) != name:
+        raise BadArgument("config", f"its id is {given['id']!r}, but the minion will be {name!r}; "
+                          "leave the id out")  # fmt: skip
     master = given.get("master") or seed.get("master") or opts.get("master")
     if not master or (isinstance(master, str) and master in _LOOPBACK):
         raise SeedError(
             f"the guest cannot reach a master called {master!r}; set virt:seed:master to an "
             "address that guests can reach, or give config='{master: ...}'"
         )
-    own = {"master": master, "id": name}
+    own = {"master": master}
     for port, usual in (("master_port", 4506), ("publish_port", 4505)):
         if opts.get(port, usual) != usual:
             own[port] = opts[port]
-    return {**own, **(seed.get("config") or {}), **given}
+    return {**own, **(seed.get("config") or {}), **given, "id": name}
 
 
 def _master_key(context, config, pki):

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from saltvirt.errors import ImageError, StorageError
-from saltvirt.image import qcow2
-from saltvirt.kvm import host
+from saltvirt.image import cache, gate, qcow2, tool
+from saltvirt.kvm import connect, host, lifecycle
 from saltvirt.units import MIB
 
 _POOL_TYPES = ("dir", "fs", "netfs")
@@ -41,6 +41,27 @@ def place(conn, settings, disk):
     if not known[pool]["active"]:
         raise StorageError(f"disk {disk.name!r}: pool {pool!r} is not active; start it first")
     return Place(folder=Path(known[pool]["path"]), pool=pool)
+
+
+def backing_below(settings):
+    """Return the folders whose files a disk may name as its backing file."""
+    return [cache.where(settings), *settings.backing_paths]
+
+
+def opened_format(settings, path):
+    """
+    Return the format of a guest's disk that is to be opened; raise if it may not be.
+
+    What libvirt has defined holds: a guest can write into a raw disk whatever looks like another
+    format. Of a disk that no VM has, the file itself says it.
+    """
+    fmt = None
+    if not connect.why_missing():
+        with connect.opened(settings) as conn:
+            fmt = lifecycle.disk_format(conn, path)
+    fmt = fmt or gate.judge(path, backing_below=backing_below(settings)).format
+    tool.refuse_in_use(path, fmt)
+    return fmt
 
 
 def made(images):

@@ -5,7 +5,6 @@ Mount a guest's disk on this host for whoever asks, and take it away again.
 of it. ``qemu-nbd`` gives it to the host's kernel, so the operator must have allowed that.
 """
 
-import fcntl
 import hashlib
 import logging
 import os
@@ -13,19 +12,20 @@ import re
 import subprocess
 import time
 import uuid
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 
+from saltvirt import undo
 from saltvirt.errors import BadArgument, SeedError, StorageError
+from saltvirt.seed.worker import nbd
 
 log = logging.getLogger(__name__)
 _WAIT_S = 60
-_BLKRRPART = 0x125F  # has the kernel read the partition table
 _OPTIONS = "nodev,nosuid,noexec"
 _ACCESS = ("rw", "ro")
 _PACKAGES = {"guestmount": "guestmount (libguestfs-tools on RHEL and older releases)",
              "guestunmount": "guestmount", "qemu-nbd": "qemu-utils", "mount": "mount",
-             "umount": "mount", "modprobe": "kmod"}  # fmt: skip
+             "umount": "mount"}  # fmt: skip
 
 
 def _run(argv, what, env=None):
@@ -96,41 +96,17 @@ def _wait_gone(pid):
         time.sleep(0.1)
 
 
-@contextmanager
-def _free_device():
-    """Yield a device that nobody uses, while nobody else can take it."""
-    if not Path("/sys/module/nbd").is_dir():
-        with suppress(SeedError):
-            _run(["modprobe", "nbd", "max_part=16"], "modprobe nbd")
-    found = sorted(Path("/sys/block").glob("nbd*"), key=lambda one: (len(one.name), one))
-    if not found:
-        raise SeedError("this host's kernel has no 'nbd' (modprobe nbd); use guestfs.mount")
-    for path in found:
-        with open(f"/run/lock/salt-virt-{path.name}", "w") as lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                continue
-            if not (path / "pid").exists():
-                yield f"/dev/{path.name}"
-                return
-    raise SeedError("all nbd devices of this host are in use; see qemu_nbd.clear")
-
-
-
-
-
 def connect(image, fmt):
     """Give a disk to this host's kernel; return the device."""
-    with _free_device() as device:
-        _run(["qemu-nbd", "--fork", "--persistent", f"--connect={device}",
-              f"--format={fmt}", image], f"{image} cannot be attached")  # fmt: skip
-        deadline = time.monotonic() + _WAIT_S
-        while int(Path("/sys/block", Path(device).name, "size").read_text()) == 0:
-            if time.monotonic() > deadline:
-                disconnect(device)
-                raise SeedError(f"qemu-nbd did not take hold of {device} within {_WAIT_S} s")
-            time.sleep(0.05)
+    try:
+        with nbd.free() as device:
+            _run(["qemu-nbd", "--fork", "--persistent", f"--connect={device}",
+                  f"--format={fmt}", image], f"{image} cannot be attached")  # fmt: skip
+            with undo.on_failure() as steps:
+                steps.then(disconnect, device)
+                nbd.wait_attached(device)
+    except nbd.Unusable as exc:
+        raise SeedError(str(exc)) from exc
     return device
 
 
@@ -141,13 +117,11 @@ def disconnect(device):
 
 def mount_device(settings, device, root):
     """Mount those partitions of a device, or itself, that can be; return ``{folder: device}``."""
+    if not re.fullmatch(r"/dev/nbd\d+", str(device)) or not Path(device).is_block_device():
+        raise BadArgument("nbd", f"{device!r} is no nbd device of this host; see qemu_nbd.connect")
     base = Path(root or Path(settings.state_dir, "guests", str(uuid.uuid4())))
-    with open(device, "rb") as handle, suppress(OSError):  # refused if it can have no partitions
-        fcntl.ioctl(handle, _BLKRRPART)
-    block = Path("/sys/block", Path(device).name)
-    parts = [f"/dev/{one.name}" for one in sorted(block.glob(f"{block.name}p*"))] or [device]
     out, why = {}, []
-    for part in parts:
+    for part in nbd.parts(device):
         folder = base / Path(part).name
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         try:

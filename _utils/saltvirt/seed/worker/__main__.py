@@ -19,6 +19,7 @@ import hosttree
 import identity
 import inside
 import installing
+import nbd
 from identity import Refused
 
 _GENTLE_S = 3
@@ -45,7 +46,7 @@ def do(job):
     """Do a job and write its answer."""
     try:
         answer = done(job)
-    except Refused as exc:
+    except (Refused, nbd.Unusable) as exc:
         answer = {"refused": str(exc)}
     except (RuntimeError, OSError) as exc:  # every error of libguestfs; of the host's own kernel
         answer = {"failed": " ".join(str(exc).split())}

@@ -9,21 +9,19 @@ Source: qemu-nbd(8); mount(2), unshare(2).
 
 import ctypes
 import errno
-import fcntl
 import os
 import stat
 import subprocess
 import sys
-import time
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+import nbd
 from identity import Refused
 
 _CLONE_NEWNS, _MS_REC, _MS_PRIVATE = 0x20000, 0x4000, 1 << 18
 _GUARDED = 0x2 | 0x4 | 0x8  # MS_NOSUID, MS_NODEV, MS_NOEXEC
 _ATTACH_S = 20
-_BLKRRPART = 0x125F
 # File system, and which subvolume of it is the root in the distributions that have one.
 _KINDS = [("ext4", b""), ("xfs", b""), ("btrfs", b"subvol=@rootfs"), ("btrfs", b"subvol=@"),
           ("btrfs", b"subvol=root"), ("btrfs", b"")]  # fmt: skip
@@ -146,10 +144,9 @@ def _check(result, what):
 @contextmanager
 def _device(job):
     """Yield a block device that shows the disk."""
-    _refuse_without_nbd()
-    with _free() as name:
+    with nbd.free() as device:
         # With --verbose it stays in this session, and ends with it.
-        argv = ["qemu-nbd", "--verbose", f"--connect=/dev/{name}", f"--format={job['format']}",
+        argv = ["qemu-nbd", "--verbose", f"--connect={device}", f"--format={job['format']}",
                 job["path"]]  # fmt: skip
         try:
             server = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
@@ -157,56 +154,21 @@ def _device(job):
         except FileNotFoundError:
             raise Refused("qemu-nbd is missing on this host; install qemu-utils") from None
         try:
-            _wait_attached(name, server)
-            yield f"/dev/{name}"
+            nbd.wait_attached(device, lambda: _end_of(server))
+            yield device
         finally:
-            _detach(name, server)
+            _detach(device, server)
 
 
-def _refuse_without_nbd():
-    if not Path("/sys/module/nbd").is_dir():
-        tried = subprocess.run(["modprobe", "nbd", "max_part=16"], capture_output=True, text=True,
-                               check=False)  # fmt: skip
-        if tried.returncode:
-            raise Refused(f"this host's kernel has no 'nbd' ({tried.stderr.strip()}); use "
-                          "seed_method guestfs or nocloud")  # fmt: skip
+def _end_of(server):
+    if server.poll() is None:
+        return None
+    return (server.stderr.read().strip().splitlines() or ["it ended"])[-1]
 
 
-@contextmanager
-def _free():
-    """Yield the name of a device that nobody uses, while nobody else can take it."""
-    for path in sorted(Path("/sys/block").glob("nbd*"), key=lambda one: (len(one.name), one)):
-        name = path.name
-        with open(f"/run/lock/salt-virt-{name}", "w") as lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                continue
-            if not os.path.exists(path / "pid"):
-                yield name
-                return
-    raise Refused("all nbd devices of this host are in use; load the module with a larger nbds_max")
-
-
-def _wait_attached(name, server):
-    deadline = time.monotonic() + _ATTACH_S
-    while not (os.path.exists(f"/sys/block/{name}/pid") and _sectors(name)):
-        if server.poll() is not None:
-            lines = server.stderr.read().strip().splitlines() or ["it ended"]
-            raise Refused(f"qemu-nbd: {lines[-1]}")
-        if time.monotonic() > deadline:
-            raise Refused(f"qemu-nbd did not take hold of /dev/{name} within {_ATTACH_S} s")
-        time.sleep(0.02)
-
-
-def _sectors(name):
-    with open(f"/sys/block/{name}/size") as handle:
-        return int(handle.read())
-
-
-def _detach(name, server):
+def _detach(device, server):
     """Let go of a device and wait until everything written is in the disk's file."""
-    subprocess.run(["qemu-nbd", "--disconnect", f"/dev/{name}"], capture_output=True, check=False)
+    subprocess.run(["qemu-nbd", "--disconnect", device], capture_output=True, check=False)
     try:
         server.wait(_ATTACH_S)
     except subprocess.TimeoutExpired:
@@ -216,10 +178,7 @@ def _detach(name, server):
 
 def _mounted(device, place):
     """Mount the partition, or the whole disk, that has a root; return it, None if none has."""
-    _find_partitions(device)
-    sys_block = Path("/sys/block", Path(device).name)
-    parts = [f"/dev/{one.name}" for one in sorted(sys_block.glob(f"{sys_block.name}p*"))]
-    for source in parts or [device]:
+    for source in nbd.parts(device):
         if _is_lvm(source):
             raise Refused("its root may be on LVM, which is not opened on a host; use "
                           "seed_method guestfs")  # fmt: skip
@@ -234,12 +193,6 @@ def _mounted(device, place):
                     return source
             _check(_libc.umount2(place.encode(), 0), f"umount {source}")
     return None
-
-
-def _find_partitions(device):
-    """Have the kernel read the partition table, which it does when a device is opened."""
-    with open(device, "rb") as handle, suppress(OSError):  # refused if it can have no partitions
-        fcntl.ioctl(handle, _BLKRRPART)
 
 
 def _is_lvm(source):

@@ -1,0 +1,73 @@
+"""
+A free nbd device of this host, which its kernel shows a disk on; for the worker and for qemu_nbd.*.
+
+Source: qemu-nbd(8), Linux' Documentation/admin-guide/blockdev/nbd.rst.
+"""
+
+import fcntl
+import subprocess
+import time
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+_ATTACH_S = 20
+_BLKRRPART = 0x125F  # linux/fs.h: read the partition table anew
+_USED = "all nbd devices of this host are in use; load the module with a larger nbds_max"
+
+
+class Unusable(Exception):
+    """There is no device to be had; the message says why."""
+
+
+@contextmanager
+def free():
+    """Yield a device that nobody uses, while nobody else of ours can take it."""
+    for path in _devices():
+        with open(f"/run/lock/salt-virt-{path.name}", "w") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                continue
+            if not (path / "pid").exists():
+                yield f"/dev/{path.name}"
+                return
+    raise Unusable(_USED)
+
+
+def _devices():
+    if not Path("/sys/module/nbd").is_dir():
+        argv = ["modprobe", "nbd", "max_part=16"]
+        try:
+            tried = subprocess.run(argv, capture_output=True, text=True, check=False)
+        except FileNotFoundError:
+            raise Unusable("modprobe is missing on this host; install kmod") from None
+        if tried.returncode:
+            raise Unusable(f"this host's kernel has no 'nbd' ({tried.stderr.strip()}); use "
+                           "seed_method=guestfs or nocloud, or guestfs.mount")  # fmt: skip
+    return sorted(Path("/sys/block").glob("nbd*"), key=lambda one: (len(one.name), one))
+
+
+def wait_attached(device, why_not=lambda: None):
+    """
+    Wait until a device shows its disk.
+
+    why_not
+        Returns why it never will, None while it still may.
+    """
+    block = Path("/sys/block", Path(device).name)
+    deadline = time.monotonic() + _ATTACH_S
+    while not ((block / "pid").exists() and int((block / "size").read_text())):
+        if why := why_not():
+            raise Unusable(f"qemu-nbd: {why}")
+        if time.monotonic() > deadline:
+            raise Unusable(f"qemu-nbd did not take hold of {device} within {_ATTACH_S} s")
+        time.sleep(0.02)
+
+
+def parts(device):
+    """Return the device's partitions, itself if it has none."""
+    with open(device, "rb") as handle, suppress(OSError):  # refused if it can have no partitions
+        fcntl.ioctl(handle, _BLKRRPART)
+    name = Path(device).name
+    found = [f"/dev/{one.name}" for one in Path("/sys/block", name).glob(f"{name}p*")]
+    return sorted(found, key=lambda one: (len(one), one)) or [device]
