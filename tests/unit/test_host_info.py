@@ -142,12 +142,20 @@ def test_devices_have_what_passing_them_on_needs():
     assert hostdev.element(usb).find("source/vendor").get("id") == "0x046d"
 
 
-def test_a_vm_whose_building_ends_meanwhile_is_counted(tmp_path, monkeypatch):
-    settings = HostSettings(uri="test:///default", state_dir=str(tmp_path), hypervisor="qemu",
-                            images=str(tmp_path))  # fmt: skip
+@pytest.fixture
+def bare(tmp_path, monkeypatch):
+    """A host on libvirt's test driver, which has no answer for some of what is asked."""
+    monkeypatch.setattr(inspect, "domain_types", lambda *_: {"usable": ["qemu"]})
+    monkeypatch.setattr(query, "node", lambda _conn: {"phymemory": 4096, "cpus": 4})
+    monkeypatch.setattr(inspect.host, "free_memory_mib", lambda _conn: 4096)
+    return HostSettings(uri="test:///default", state_dir=str(tmp_path), hypervisor="qemu",
+                        images=str(tmp_path))  # fmt: skip
+
+
+def test_a_vm_whose_building_ends_meanwhile_is_counted(bare, monkeypatch):
     need = Need(name="web1", vcpus=1, memory_mib=700)
     listed = inspect._vms
-    building = claims.claimed(settings, need, lambda: None)
+    building = claims.claimed(bare, need, lambda: None)
     building.__enter__()
 
     def list_and_end(conn, given):
@@ -157,13 +165,29 @@ def test_a_vm_whose_building_ends_meanwhile_is_counted(tmp_path, monkeypatch):
         return found
 
     monkeypatch.setattr(inspect, "_vms", list_and_end)
-    # What libvirt's test driver has no answer for.
-    monkeypatch.setattr(inspect, "domain_types", lambda *_: {"usable": ["qemu"]})
-    monkeypatch.setattr(query, "node", lambda _conn: {"phymemory": 4096, "cpus": 4})
-    monkeypatch.setattr(inspect.host, "free_memory_mib", lambda _conn: 4096)
-    with connect.opened(settings) as conn:
-        bare = inspect.host_info(conn, settings)["memory"]["committed_mib"]
+    with connect.opened(bare) as conn:
+        counted = inspect.host_info(conn, bare)["memory"]["committed_mib"]
         monkeypatch.setattr(inspect, "_vms", listed)
-        without = inspect.host_info(conn, settings)["memory"]["committed_mib"]
+        without = inspect.host_info(conn, bare)["memory"]["committed_mib"]
 
-    assert bare == without + 700
+    assert counted == without + 700
+
+
+def test_domains_read_before_the_lock_are_read_again_only_if_a_claim_ended_since(bare):
+    with connect.opened(bare, readonly=False) as conn:
+        known = inspect.seen(conn, bare)
+        vms = set(known[0])
+        new = conn.defineXML("<domain type='test'><name>web1</name><memory>1024</memory>"
+                             "<os><type>hvm</type></os></domain>")  # fmt: skip
+        try:
+            assert set(inspect.host_info(conn, bare, known)["vms"]) == vms
+            with claims.claimed(bare, Need(name="web1", vcpus=1, memory_mib=1), lambda: None):
+                assert set(inspect.host_info(conn, bare, known)["vms"]) == vms
+            assert set(inspect.host_info(conn, bare, known)["vms"]) == {*vms, "web1"}
+            known = inspect.seen(conn, bare)
+            claims.drop(bare, "gone")
+            new.undefine()
+            assert set(inspect.host_info(conn, bare, known)["vms"]) == vms
+        finally:
+            if new.name() in conn.listDefinedDomains():
+                new.undefine()

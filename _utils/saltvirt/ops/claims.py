@@ -9,6 +9,7 @@ file says what to clean up. Nothing outside the host is needed.
 import json
 import os
 import time
+import uuid
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -104,7 +105,20 @@ def expected(settings, name):
 
 def drop(settings, name):
     """Forget a stale claim."""
+    _note_end(settings)
     _path(settings, name).unlink(missing_ok=True)
+
+
+def _note_end(settings):
+    (Path(settings.state_dir) / "claims.ended").write_text(uuid.uuid4().hex)
+
+
+def last_end(settings):
+    """Return a text that changes before any claim ends."""
+    try:
+        return (Path(settings.state_dir) / "claims.ended").read_text()
+    except FileNotFoundError:
+        return ""
 
 
 def gate(settings):
@@ -137,6 +151,7 @@ def claimed(settings, need, check, until=None):
             is_done = (lambda: not ending) if until else (lambda: True)
             handle = holding.enter_context(locks.held(path, wait=False, is_done=is_done))
             claim = Claim(handle, {**_content(need), **({"until": until} if until else {})})
+            holding.callback(_note_end, settings)
         yield claim
         ending.append("well")
 

@@ -36,9 +36,10 @@ def create(context, deployment):
         need = spec.need(vm)
         departures.settle(conn, settings)
         purge.clean_unfinished(conn, settings)
+        known = inspect.seen(conn, settings)
 
         def check():
-            _refuse(inspect.host_info(conn, settings), need)
+            _refuse(inspect.host_info(conn, settings, known), need)
 
         with claims.claimed(settings, need, check) as claim:
             _build(conn, context, replace(deployment, vm=vm), identity, devices, claim)

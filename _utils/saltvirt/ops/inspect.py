@@ -109,14 +109,28 @@ def load(conn, seconds):
     }
 
 
-def host_info(conn, settings):
-    """Return everything placement needs to know of this host, as plain data."""
+def seen(conn, settings):
+    """Return what :func:`host_info` needs of the domains, read now, and until when it holds."""
+    holds_until = claims.last_end(settings)
+    return (*_vms(conn, settings), holds_until)
+
+
+def host_info(conn, settings, known=None):
+    """
+    Return everything placement needs to know of this host, as plain data.
+
+    known
+        What :func:`seen` returned. A domain that is being started holds up whoever reads it, so it
+        is read before a lock is taken; it is read again if a claim has ended since.
+    """
     capabilities = host.capabilities(conn)
     node = query.node(conn)
     # First: a claim that ends meanwhile is a VM that is listed then. The other way round it would
     # be in neither, and its room handed out twice.
     building = claims.live(settings)
-    vms, promises = _vms(conn, settings)
+    if known is None or known[-1] != claims.last_end(settings):
+        known = seen(conn, settings)
+    vms, promises, _ = known
     extra = [claim for name, claim in building.items() if name not in vms]
     return {
         "maintenance": in_maintenance(settings),

@@ -99,9 +99,10 @@ def remove_log(name):
 
 def clean_unfinished(conn, settings):
     """Remove what builders that died have left on this host."""
-    with claims.gate(settings):
-        for claim in claims.stale(settings).values():
-            clean(conn, settings, claim)
+    if claims.stale(settings):
+        with claims.gate(settings):
+            for claim in claims.stale(settings).values():
+                clean(conn, settings, claim)
     cache.sweep(settings)
 
 
