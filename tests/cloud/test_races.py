@@ -86,7 +86,7 @@ def test_twenty_starts_in_a_row(watched, method, image, seen):
     try:
         for name in names:
             done = watched.run("virt.init", name, "1", "256", image, "host=hyper1",
-                               f"seed_method={method}")  # fmt: skip
+                               f"seed_method={method}", "wait=False")  # fmt: skip
             assert done.code == 0, done.out + done.err
             wait("its console", lambda name=name: watched.console("hyper1", name))
             assert watched.run("virt.purge", name).code == 0
