@@ -23,7 +23,11 @@ def _times(lab, pid, *argv):
         "rm -f /srv/rival.qcow2; "
         f"qemu-img create -q -f qcow2 -F qcow2 -b {image} /srv/rival.qcow2"
     )
-    quietly = '"$@" >/srv/rival.out 2>&1 </dev/null || cat /srv/rival.out'
+    # Salt 3006 ends with lsof's exit code after its umount, however well it went.
+    quietly = (
+        '"$@" >/srv/rival.out 2>&1 </dev/null || grep -q \'"local": true\' /srv/rival.out || '
+        "cat /srv/rival.out"
+    )
     for _ in range(ROUNDS):
         node.inside(pid, ["sh", "-c", fresh])
         begin = time.monotonic()
@@ -79,4 +83,4 @@ def _rivals(rival):
                            "--operations", "machine-id,ssh-hostkeys,customize", *write]  # fmt: skip
     apply = ["seed.apply", "/srv/rival.qcow2", "id_=b1", "config={master: 10.77.0.1}",
              "install=False", "approve_key=False"]  # fmt: skip
-    yield "Salt 3006.25 seed.apply", [*ENVIRONMENT, *rival, *apply]
+    yield "Salt 3006.25 seed.apply", [*ENVIRONMENT, *rival, "--out=json", *apply]

@@ -176,8 +176,11 @@ class Cloud:
             (self.lab.master_conf / "pki/master/minions" / key).unlink()
 
 
+_KEPT = ("kvm-proof.json", "claims.ended")  # of the host, not of a VM
+
+
 def _is_trace(path):
-    return path.is_file() and "base" not in path.parts and path.name != "kvm-proof.json"
+    return path.is_file() and "base" not in path.parts and path.name not in _KEPT
 
 
 def how_to(page, **names):

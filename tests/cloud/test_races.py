@@ -2,6 +2,7 @@
 
 import base64
 import json
+import re
 
 import pytest
 from cloudkit import TINY, wait
@@ -69,7 +70,7 @@ def beside(cloud, pattern):
         name, text = path.parent.name, path.read_bytes()
         lines = [line for line in text.split(b"\n") if line.startswith(b"f+~ ")]
         text += b"".join(base64.b64decode(line.split()[-1]) for line in lines)
-        if b"id: %s\n" % name.encode() in text:
+        if re.search(rb"\bid: %s(\n|\\n)" % name.encode(), text):  # in a script, or in JSON
             out[name] = [name, b"PRIVATE" in text]
     return out
 

@@ -1,10 +1,12 @@
 """An image without cloud-init becomes a minion; its disk is read in an appliance alone."""
 
+import hashlib
 import json
 import subprocess
 
 import pytest
 from cloudkit import TINY, wait
+from labkit import node
 
 pytestmark = pytest.mark.second
 # What the lab's Debian has of cloud-init, in the guest's own words; a network of its own instead.
@@ -20,6 +22,19 @@ import sys
 sys.path.insert(0, "/opt/saltstack/salt/lib")
 from salt.scripts import salt_{0}
 salt_{0}()
+"""
+CONTROL = """Package: salt-minion
+Version: 3008
+Architecture: all
+Maintainer: none
+Description: a minion
+"""
+UNIT = """[Service]
+Type=notify
+NotifyAccess=all
+ExecStart=/opt/saltstack/salt/salt-minion
+[Install]
+WantedBy=multi-user.target
 """
 BARE = "/srv/salt-images/golden/bare.qcow2"
 
@@ -202,8 +217,7 @@ def test_a_minion_that_is_killed_takes_its_appliance_along(bare):
 def test_a_package_or_a_script_installs_a_minion_without_a_network(bare, tmp_path, kind):
     top = tmp_path / "package"
     (top / "DEBIAN").mkdir(parents=True)
-    (top / "DEBIAN/control").write_text("Package: salt-minion\nVersion: 1\nArchitecture: all\n"
-                                        "Maintainer: none\nDescription: a minion\n")  # fmt: skip
+    (top / "DEBIAN/control").write_text(CONTROL)
     (top / "usr/bin").mkdir(parents=True)
     (top / "usr/bin/salt-minion").write_text(PROGRAM.format("minion"))
     (top / "usr/bin/salt-minion").chmod(0o755)
@@ -213,13 +227,63 @@ def test_a_package_or_a_script_installs_a_minion_without_a_network(bare, tmp_pat
     else:
         served.write_text("#!/bin/sh\necho '#!/bin/sh' > /usr/bin/salt-minion\n")
     try:
-        done = bare.run("virt.image_build", "salt://images/debian-plain.qcow2", "packed", "hyper1",
+        done = bare.run("virt.image_build", "salt://images/debian-plain.qcow2", f"packed-{kind}", "hyper1",
                         f"install_from=salt://minion.{kind}")  # fmt: skip
     finally:
         served.unlink()
 
     assert done.code == 0, done.out
     assert done.data["hyper1"]["has_minion"] is True
+
+
+def repository(cloud, work):
+    """Make a repository of packages with the lab's own Salt in it; return the lines of a source."""
+    tree = work / "package"
+    (tree / "DEBIAN").mkdir(parents=True)
+    (tree / "DEBIAN/control").write_text(CONTROL)
+    (tree / "opt/saltstack").mkdir(parents=True)
+    (tree / "usr/bin").mkdir(parents=True)
+    (tree / "lib/systemd/system").mkdir(parents=True)
+    argv = ["tar", "-xzf", cloud.lab.fileroot / "salt.tar.gz", "-C", tree / "opt/saltstack"]
+    subprocess.run(argv, check=True)
+    for name in ("minion", "call"):
+        (tree / f"usr/bin/salt-{name}").symlink_to(f"/opt/saltstack/salt/salt-{name}")
+    (tree / "lib/systemd/system/salt-minion.service").write_text(UNIT)
+    package = work / "salt-minion.deb"
+    subprocess.run(["dpkg-deb", "-Zgzip", "-z1", "--build", tree, package], check=True,
+                   capture_output=True)  # fmt: skip
+    digest = hashlib.sha256(package.read_bytes()).hexdigest()
+    (work / "Packages").write_text(f"{CONTROL}Filename: ./{package.name}\n"
+                                   f"Size: {package.stat().st_size}\nSHA256: {digest}\n")  # fmt: skip
+
+
+@pytest.mark.nightly
+def test_the_guests_own_package_manager_installs_a_minion_that_answers(bare, tmp_path):
+    repository(bare, tmp_path)
+    served = subprocess.Popen(
+        node.enter(bare.pids["hyper1"], ["python3", "-m", "http.server", "-b", "127.0.0.1",
+                                         "-d", tmp_path, "8099"]),
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    # libguestfs' appliance reaches the host it runs on by this address.
+    (bare.lab.fileroot / "sources.list").write_text("deb [trusted=yes] http://169.254.2.2:8099 ./\n")
+    files = {"/etc/systemd/network/50-any.network": "salt://50-any.network",
+             "/etc/apt/sources.list": "salt://sources.list"}  # fmt: skip
+    try:
+        done = bare.run("virt.image_build", "salt://images/debian-plain.qcow2", "apt", "hyper1",
+                        "install=False", f"files={json.dumps(files)}",
+                        f"commands={json.dumps(COMMANDS)}")  # fmt: skip
+        assert done.code == 0 and done.data["hyper1"]["has_minion"] is False, done.out
+        done = bare.run("virt.init", "apt1", "2", "1024", "/srv/salt-images/golden/apt.qcow2",
+                        "host=hyper1", "seed_method=auto")  # fmt: skip
+    finally:
+        served.terminate()
+        served.wait()
+        (bare.lab.fileroot / "sources.list").unlink()
+
+    assert done.code == 0, done.out + bare.console("hyper1", "apt1")[-1500:]
+    assert bare.salt("apt1", "grains.item", "id").data["apt1"] == {"id": "apt1"}
+    assert bare.run("virt.purge", "apt1").code == 0
 
 
 def test_a_disk_that_a_vm_runs_from_is_not_seeded(bare):

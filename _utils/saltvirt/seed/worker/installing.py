@@ -78,7 +78,10 @@ def packages(tree, system, names):
 
 def _repository(tree, system, _install):
     package = "salt" if tree.is_file("/etc/arch-release") else "salt-minion"
-    packages(tree, system, [package])
+    try:
+        packages(tree, system, [package])
+    except Refused as exc:
+        raise Refused(f"{exc}; if its repositories have no minion, give install_from=") from exc
 
 
 def _uploaded(tree, files):
