@@ -36,6 +36,7 @@ ExecStart=/opt/saltstack/salt/salt-minion
 [Install]
 WantedBy=multi-user.target
 """
+PLAIN = "salt://images/debian-plain.qcow2"
 BARE = "/srv/salt-images/golden/bare.qcow2"
 
 
@@ -63,7 +64,7 @@ def built(cloud, tmp_path_factory):
     onedir(cloud, tmp_path_factory.mktemp("onedir"))
     files = {"/etc/systemd/network/50-any.network": "salt://50-any.network"}
     done = cloud.run(
-        "virt.image_build", "salt://images/debian-plain.qcow2", "bare", "hyper1",
+        "virt.image_build", PLAIN, "bare", "hyper1",
         "install_from=salt://salt.tar.gz", f"files={json.dumps(files)}",
         f"commands={json.dumps(COMMANDS)}",
     )  # fmt: skip
@@ -101,9 +102,8 @@ def test_a_golden_image_says_what_it_has_and_is_in_the_cache(bare, built):
 ])  # fmt: skip
 def test_an_image_that_cannot_be_built_leaves_nothing(bare, words, why):
     before = bare.sh("hyper1", "ls -A /srv/salt-images/golden")
-    source = "salt://images/debian-plain.qcow2"
 
-    done = bare.run("virt.image_build", source, "half", "hyper1", *words)
+    done = bare.run("virt.image_build", PLAIN, "half", "hyper1", *words)
 
     assert done.code == 1 and why in done.error, done.out
     assert bare.sh("hyper1", "ls -A /srv/salt-images/golden") == before
@@ -227,7 +227,7 @@ def test_a_package_or_a_script_installs_a_minion_without_a_network(bare, tmp_pat
     else:
         served.write_text("#!/bin/sh\necho '#!/bin/sh' > /usr/bin/salt-minion\n")
     try:
-        done = bare.run("virt.image_build", "salt://images/debian-plain.qcow2", f"packed-{kind}", "hyper1",
+        done = bare.run("virt.image_build", PLAIN, f"packed-{kind}", "hyper1",
                         f"install_from=salt://minion.{kind}")  # fmt: skip
     finally:
         served.unlink()
@@ -237,7 +237,7 @@ def test_a_package_or_a_script_installs_a_minion_without_a_network(bare, tmp_pat
 
 
 def repository(cloud, work):
-    """Make a repository of packages with the lab's own Salt in it; return the lines of a source."""
+    """Make a repository of packages with the lab's own Salt in it."""
     tree = work / "package"
     (tree / "DEBIAN").mkdir(parents=True)
     (tree / "DEBIAN/control").write_text(CONTROL)
@@ -254,7 +254,7 @@ def repository(cloud, work):
                    capture_output=True)  # fmt: skip
     digest = hashlib.sha256(package.read_bytes()).hexdigest()
     (work / "Packages").write_text(f"{CONTROL}Filename: ./{package.name}\n"
-                                   f"Size: {package.stat().st_size}\nSHA256: {digest}\n")  # fmt: skip
+                                   f"Size: {package.stat().st_size}\nSHA256: {digest}\n")
 
 
 @pytest.mark.nightly
@@ -266,11 +266,12 @@ def test_the_guests_own_package_manager_installs_a_minion_that_answers(bare, tmp
         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
     )  # fmt: skip
     # libguestfs' appliance reaches the host it runs on by this address.
-    (bare.lab.fileroot / "sources.list").write_text("deb [trusted=yes] http://169.254.2.2:8099 ./\n")
+    source = "deb [trusted=yes] http://169.254.2.2:8099 ./\n"
+    (bare.lab.fileroot / "sources.list").write_text(source)
     files = {"/etc/systemd/network/50-any.network": "salt://50-any.network",
              "/etc/apt/sources.list": "salt://sources.list"}  # fmt: skip
     try:
-        done = bare.run("virt.image_build", "salt://images/debian-plain.qcow2", "apt", "hyper1",
+        done = bare.run("virt.image_build", PLAIN, "apt", "hyper1",
                         "install=False", f"files={json.dumps(files)}",
                         f"commands={json.dumps(COMMANDS)}")  # fmt: skip
         assert done.code == 0 and done.data["hyper1"]["has_minion"] is False, done.out
