@@ -12,6 +12,7 @@ from contextlib import contextmanager
 import ramkit
 from labkit.run import wait_for
 from labkit.settings import CACHE, CHECKOUT
+from saltvirt import keypair
 
 _MODULES = ("virtio_pci", "virtiofs", "overlay", "nbd")
 _INIT = """#!/bin/busybox sh
@@ -48,13 +49,14 @@ def _shared_root(folder):
             server.wait()
 
 
-def run(folder, script, *words, timeout_s=300):
+def run(folder, script, *words, modules=(), timeout_s=300):
     """Run a Python script of the tests inside; return the JSON lines that it printed."""
     python = CACHE / "venv-tests/bin/python"
     paths = f"PYTHONPATH={CHECKOUT}/_utils"
     argv = ["/usr/bin/env", "PYTHONDONTWRITEBYTECODE=1", paths, python, script, *words]
     command = " ".join(map(str, argv))
-    initrd = ramkit.initrd(folder, _INIT.format(share=folder, command=command), _MODULES)
+    initrd = ramkit.initrd(folder, _INIT.format(share=folder, command=command),
+                           [*_MODULES, *modules])  # fmt: skip
     with _shared_root(folder) as socket:
         argv = [
             "qemu-system-x86_64", "-accel", "tcg", "-cpu", "max,-xsave", "-m", "1024", "-smp", "2",
@@ -73,6 +75,31 @@ def run(folder, script, *words, timeout_s=300):
     out = (folder / "out").read_text()
     assert (folder / "code").read_text() == "ENDED 0\n", out[-3000:]
     return [json.loads(line) for line in out.splitlines() if line.startswith("{")]
+
+
+def identity(cloud, name, folder):
+    """Make the identity of a minion that the master accepts, for a script inside."""
+    public, private = keypair.generate()
+    pki = cloud.lab.master_conf / "pki/master"
+    made = {"id": name, "config": {"master": cloud.lab.master_ip, "id": name},
+            "public_key": public, "private_key": private,
+            "master_key": (pki / "master.pub").read_text()}  # fmt: skip
+    (folder / "identity.json").write_text(json.dumps(made))
+    (pki / "minions" / name).write_text(public)
+
+
+def boot(cloud, name, disk, *words):
+    """Start a VM on hyper1 from a disk that was seeded, and wait for its minion."""
+    target = cloud.folder("hyper1") / f"srv/{name}.qcow2"
+    argv = ["qemu-img", "convert", "-O", "qcow2", disk, target]
+    subprocess.run(list(map(str, argv)), check=True)
+    disks = f"disks=[{{name: system, source_file: /srv/{name}.qcow2}}]"
+    try:
+        assert cloud.local("hyper1", "virt.init", name, "2", "1024", disks, *words) is True
+        wait_for(f"the minion of {name}", lambda: cloud.answers(name), timeout_s=300)
+    finally:
+        cloud.purge_all()
+        target.unlink()
 
 
 def is_possible():

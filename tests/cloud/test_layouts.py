@@ -3,6 +3,8 @@
 import subprocess
 from pathlib import Path
 
+import hostile
+import nbdkit
 import pytest
 import ramkit
 
@@ -97,3 +99,21 @@ def test_a_guest_of_that_layout_answers(cloud, layout, method):
 
     assert done.code == 0, done.out + cloud.console("hyper1", "l1")[-1500:]
     assert cloud.salt("l1", "grains.item", "id").data["l1"] == {"id": "l1"}
+
+
+@pytest.mark.skipif(
+    nbdkit.is_possible() is not None, reason=f"this machine lacks {nbdkit.is_possible()}"
+)
+@pytest.mark.parametrize("layout", ["bare", "btrfs"], indirect=True)
+def test_a_guest_of_that_layout_answers_after_nbd(cloud, layout, tmp_path):
+    image, boot = layout
+    base = cloud.folder("hyper1") / image.lstrip("/")
+    hostile.qemu_img("create", "-f", "qcow2", "-b", base, "-F", "qcow2", tmp_path / "good.qcow2")
+    cloud.purge_all()
+    nbdkit.identity(cloud, "l1", tmp_path)
+
+    inside = Path(nbdkit.__file__).with_name("inside_nbd.py")
+    said = nbdkit.run(tmp_path, inside, tmp_path, "only", modules=["btrfs"])
+
+    assert [one["error"] for one in said] == [None]
+    nbdkit.boot(cloud, "l1", tmp_path / "good.qcow2", boot)

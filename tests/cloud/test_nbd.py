@@ -1,13 +1,10 @@
 """Seeding by a host's own kernel, in an emulated VM whose kernel has nbd; the guest then boots."""
 
-import json
 from pathlib import Path
 
 import hostile
 import nbdkit
 import pytest
-from cloudkit import wait
-from saltvirt import keypair
 
 pytestmark = pytest.mark.skipif(
     nbdkit.is_possible() is not None, reason=f"this machine lacks {nbdkit.is_possible()}"
@@ -26,13 +23,8 @@ def folder(cloud, tmp_path_factory):
         hostile.content(name, work, folder / f"bad-{name}.qcow2")
     tree = hostile.root(work / "slow")
     hostile.as_qcow2(hostile.ext4(work / "slow.raw", tree), folder / "slow.qcow2")
-    public, private = keypair.generate()
-    master = cloud.lab.master_conf / "pki/master"
-    identity = {"id": "nbd1", "config": {"master": cloud.lab.master_ip, "id": "nbd1"},
-                "public_key": public, "private_key": private,
-                "master_key": (master / "master.pub").read_text()}  # fmt: skip
-    (folder / "identity.json").write_text(json.dumps(identity))
-    (folder / "public").write_text(public)
+    cloud.purge_all()
+    nbdkit.identity(cloud, "nbd1", folder)
     return folder
 
 
@@ -81,15 +73,4 @@ def test_qemu_nbd_mounts_without_devices_and_programs(said):
 
 def test_the_guest_answers_with_the_key_it_was_given(cloud, folder, said):
     assert said["seeded"]["error"] is None
-    cloud.purge_all()
-    (cloud.lab.master_conf / "pki/master/minions/nbd1").write_text(
-        (folder / "public").read_text()
-    )
-    cloud.sh("hyper1", f"cp {folder}/good.qcow2 /srv/nbd1.qcow2")
-    disks = "disks=[{name: system, source_file: /srv/nbd1.qcow2}]"
-    try:
-        assert cloud.local("hyper1", "virt.init", "nbd1", "2", "1024", disks) is True
-        wait("its minion", lambda: cloud.answers("nbd1"), timeout_s=300)
-    finally:
-        cloud.purge_all()
-        cloud.sh("hyper1", "rm -f /srv/nbd1.qcow2")
+    nbdkit.boot(cloud, "nbd1", folder / "good.qcow2")
