@@ -5,6 +5,7 @@ import threading
 import time
 
 import pytest
+from cloudkit import ticks, wait
 from movekit import move, numbers, where
 
 pytestmark = pytest.mark.nightly
@@ -63,3 +64,19 @@ def test_twenty_moves_back_and_forth(cloud3, m1):
     assert len(found) == 1, "the file on the guest's disk has changed"
     # One may be the machine's, which is shared.
     assert second < 1 and longest < 2
+
+
+@pytest.mark.parametrize("words", [
+    ["parallel_connections=3"],
+    ["compressed=True", "comp_methods=xbzrle", f"comp_xbzrle_cache={64 << 20}"],
+    ["compressed=True", "comp_methods=mt", "comp_mt_level=1", "comp_mt_threads=2",
+     "comp_mt_dthreads=2"],
+    ["compressed=True"],
+])  # fmt: skip
+def test_it_moves_by_several_connections_and_compressed(cloud3, m1, words):
+    before = ticks(cloud3, "hyper1", m1)
+
+    done = move(cloud3, "hyper2", *words)
+
+    assert done["memory_bytes"] > 2**20 and where(cloud3) == {"hyper2": "running"}
+    wait("the counter", lambda: ticks(cloud3, "hyper2", m1) > before)
