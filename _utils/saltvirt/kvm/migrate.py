@@ -110,6 +110,9 @@ def parameters(options, *, address, disks, is_running):
         return out
     if not options.tunnel:
         out["migrate_uri"] = f"tcp://{address}"
+        if options.tls:
+            # With parallel connections libvirt 9 has QEMU check its disks' peer against no name.
+            out["tls.destination"] = address.strip("[]")
     if disks:
         out["migrate_disks"] = list(disks)
     plain = {

@@ -2,6 +2,7 @@
 
 import time
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from saltvirt import undo
 from saltvirt.kvm import connect, migrate
@@ -15,7 +16,8 @@ _QEMU_PKI = Path("/etc/pki/qemu")
 def uri_of(target):
     """Return ``(libvirt URI, host)`` of a target: a host's name, or a URI."""
     if "://" in target:
-        return target, target.partition("://")[2].partition("/")[0].rpartition("@")[2]
+        host = urlsplit(target).hostname or ""
+        return target, f"[{host}]" if ":" in host else host
     return f"qemu+tls://{target}/system", target
 
 

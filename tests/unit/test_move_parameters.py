@@ -1,0 +1,36 @@
+"""What libvirt is told of a move; the moves themselves are in tests/cloud."""
+
+import pytest
+from saltvirt.kvm import migrate
+from saltvirt.model import Move
+from saltvirt.ops import migration
+
+
+@pytest.mark.parametrize(("target", "host"), [
+    ("hyper2", "hyper2"),
+    ("qemu+tls://hyper2/system", "hyper2"),
+    ("qemu+tls://hyper2:16515/system", "hyper2"),
+    ("qemu+ssh://root@10.0.0.2/system", "10.0.0.2"),
+    ("qemu+tls://[2001:db8::2]:16515/system", "[2001:db8::2]"),
+])  # fmt: skip
+def test_the_data_goes_to_the_host_of_the_target(target, host):
+    uri, found = migration.uri_of(target)
+
+    assert found == host
+    assert uri == (target if "://" in target else f"qemu+tls://{target}/system")
+
+
+def test_the_peers_certificate_is_checked_against_its_name_however_many_connections():
+    given = migrate.parameters(Move(parallel_connections=3), address="[2001:db8::2]", disks=["vda"],
+                               is_running=True)  # fmt: skip
+
+    assert given["migrate_uri"] == "tcp://[2001:db8::2]"
+    assert given["tls.destination"] == "2001:db8::2"
+    assert given["parallel.connections"] == 3
+
+
+@pytest.mark.parametrize("options", [Move(tls=False), Move(tunnel=True)])
+def test_without_qemus_own_tls_no_name_is_checked(options):
+    given = migrate.parameters(options, address="hyper2", disks=[], is_running=True)
+
+    assert "tls.destination" not in given
