@@ -180,13 +180,21 @@ class Job:
         """Let the guest run on the target now; its memory follows."""
         self._domain.migrateStartPostCopy()
 
-    def cancel(self):
-        """End the job; the guest stays."""
-        try:
-            self._domain.abortJob()
-        except libvirt.libvirtError:
-            if not self._over.is_set():
-                raise
+    def cancel(self, limit_s):
+        """
+        End the job, the guest stays; return why it is not over after ``limit_s``, None if it is.
+
+        A QEMU that waits for a host behind a cut network holds up libvirt too, until the kernel
+        gives the connection up after two minutes.
+        """
+        deadline, why = time.monotonic() + limit_s, "it takes too long"
+        while not self._over.is_set() and time.monotonic() < deadline:
+            try:
+                self._domain.abortJob()
+            except libvirt.libvirtError as exc:
+                why = str(exc)
+            self._over.wait(1)
+        return None if self._over.is_set() else why
 
 
 def figures(stats):

@@ -11,6 +11,7 @@ from saltvirt.ops import departures, moving, purge
 
 _TLS_FILES = ("ca-cert.pem", "client-cert.pem", "client-key.pem")
 _QEMU_PKI = Path("/etc/pki/qemu")
+_CANCEL_S = 180
 
 
 def uri_of(target):
@@ -137,11 +138,13 @@ def _watch(context, job, name, options):
             why = pace.why_end()
             if why:
                 raise MigrationFailed(f"VM {name!r} stays where it is: {why}")
-    except BaseException:
+    except BaseException as error:
         # Once the guest runs on the target only going on can save it.
-        if not pace.is_postcopy and not job.is_over(0):
-            job.cancel()
-            job.is_over(60)
+        held_up = None if pace.is_postcopy else job.cancel(_CANCEL_S)
+        if held_up:
+            raise MigrationFailed(f"{error}; libvirt could not end it within {_CANCEL_S} s "
+                                  f"({held_up}), so it may go on: see virt.migrate_status "
+                                  f"{name}") from error  # fmt: skip
         raise
     if job.error is not None:
         raise MigrationFailed(f"VM {name!r} stays where it is: {job.error}")
