@@ -59,11 +59,11 @@ def run(folder, script, *words, modules=(), timeout_s=300):
                            [*_MODULES, *modules])  # fmt: skip
     with _shared_root(folder) as socket:
         argv = [
-            "qemu-system-x86_64", "-accel", "tcg", "-cpu", "max,-xsave", "-m", "1024", "-smp", "2",
+            "qemu-system-x86_64", "-accel", "tcg", "-cpu", "max", "-m", "1024", "-smp", "2",
             "-object", "memory-backend-memfd,id=mem,size=1024M,share=on",
             "-numa", "node,memdev=mem", "-chardev", f"socket,id=c,path={socket}",
             "-device", "vhost-user-fs-pci,chardev=c,tag=host", "-kernel", ramkit.kernel(),
-            "-initrd", initrd, "-append", "console=ttyS0 quiet tsc=reliable no_timer_check "
+            "-initrd", initrd, "-append", "console=ttyS0 quiet tsc=reliable no_timer_check noxsave "
             "mitigations=off panic=-1", "-nographic", "-no-reboot", "-nodefaults",
             "-serial", f"file:{folder}/console",
         ]  # fmt: skip
