@@ -96,7 +96,7 @@ def migration_info(name=None):
     """
     settings = _settings()
     with connect.opened(settings, readonly=False) as conn:
-        found = migration.facts(conn, settings, name, spec.move(settings, {}))
+        found = migration.facts(conn, settings, name)
     return found if name is None else found[name]
 
 
@@ -119,11 +119,15 @@ def migrate_check(about, source=None):
     settings = _settings()
     with connect.opened(settings, readonly=False) as conn:
         why = moving.check(conn, settings, about)
-    refused = migration.reach(source) if source else None
-    return [*why, refused] if refused else why
+    if source:
+        try:
+            migration.refuse_unreachable(source)
+        except errors.VirtError as exc:
+            why.append(str(exc))
+    return why
 
 
-def migrate_prepare(about, limit_s=3600, images_sent=False):
+def migrate_prepare(about, limit_s=3600, images_sent=False, source=None):
     """
     Claim room for a VM that comes, and make the files it will be written to.
 
@@ -133,6 +137,8 @@ def migrate_prepare(about, limit_s=3600, images_sent=False):
         For how long they are kept if it does not come. Defaults to 3600.
     images_sent
         Go on after virt.migrate_push: what was sent is checked first. Defaults to False.
+    source
+        The host that has it, whose libvirt must let this one in too. Defaults to not looking.
 
     Returns ``{"images": {digest: path}, "present": [path]}``: images that must be sent here first,
     and media that are here already. Undo: virt.migrate_forget.
@@ -146,6 +152,8 @@ def migrate_prepare(about, limit_s=3600, images_sent=False):
         salt hyper2 virt.migrate_forget centos1
     """
     context = _context()
+    if source:
+        migration.refuse_unreachable(source)
     with connect.opened(context.settings, readonly=False) as conn:
         if images_sent:
             return moving.resume(context, conn, about)

@@ -10,7 +10,7 @@ Look at this hypervisor and its VMs; nothing is changed.
 from saltvirt import config, profiles
 from saltvirt.errors import HostUnreachable
 from saltvirt.kvm import connect, host, query
-from saltvirt.ops import inspect
+from saltvirt.ops import inspect, migration
 
 __virtualname__ = "virt"
 
@@ -29,9 +29,13 @@ def _reading(function, given):
     return connect.opened(_settings(function, given))
 
 
-def host_info(**kwargs):
+def host_info(moving=None, **kwargs):
     """
     Return everything placement needs to know of this host, in one compact answer.
+
+    moving
+        A VM that shall be moved: where it is, ``moving`` is added, the answer of
+        ``virt.migration_info``. Defaults to none.
 
     Returns ``{maintenance, vms, building, unfinished, cpu, memory, storage, bridges, networks,
     profiles, domain_types, archs, versions}``. ``vms`` is ``{name: {state, vcpus, memory_mib,
@@ -48,7 +52,10 @@ def host_info(**kwargs):
     settings = _settings("virt.host_info", kwargs)
     # The proof of KVM starts a guest, which a read-only connection may not.
     with connect.opened(settings, readonly=False) as conn:
-        return inspect.host_info(conn, settings)
+        info = inspect.host_info(conn, settings)
+        if moving in info["vms"]:
+            info["moving"] = migration.facts(conn, settings, moving)[moving]
+        return info
 
 
 def presence(name, **kwargs):

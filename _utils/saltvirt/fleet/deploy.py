@@ -89,7 +89,7 @@ def deploy(opts, settings, name, cpu, mem, given, placing, say, wait=True):
             keys.refuse_taken(opts, name)
         fitting = [verdict for verdict in verdicts if verdict.fits]
         if not fitting:
-            raise _none_fits(need, verdicts)
+            raise none_fits(need, verdicts)
         pair = _accepted_pair(opts, name, fitting[0].host, entry, steps) if is_seeded else None
 
         def moved(other):
@@ -114,7 +114,8 @@ def _accepted_pair(opts, name, host, entry, steps):
     return public, private
 
 
-def _none_fits(need, verdicts):
+def none_fits(need, verdicts):
+    """Return the error that says of every host why a VM cannot be there."""
     error = NoHostFits(need, {v.host: "; ".join(v.reasons) for v in verdicts})
     error.table = {"hosts": table(verdicts)}
     return error
@@ -141,7 +142,7 @@ def _build(opts, settings, need, verdicts, call, pair, say, moved):
         say("Placing", detail=f"{verdict.host} refused: {reply.error}")
     late = [Verdict(host=v.host, reasons=(refused[v.host],)) if v.host in refused else v
             for v in verdicts]  # fmt: skip
-    raise _none_fits(need, late)
+    raise none_fits(need, late)
 
 
 def _order(opts, settings, name, host, call, pair, say):

@@ -71,9 +71,9 @@ def narrow(opts, every, where=None, host=None):
     return narrowed
 
 
-def survey(opts, settings, targets, fun, arg=()):
+def survey(opts, settings, targets, fun, arg=(), kwarg=None):
     """Ask all targets one question and return the :class:`Survey`."""
-    replies = minions.ask(opts, targets, fun, arg, timeout_s=settings.timeout_s)
+    replies = minions.ask(opts, targets, fun, arg, kwarg, timeout_s=settings.timeout_s)
     return Survey(
         answers={host: reply.value for host, reply in replies.items() if reply.ok},
         unreachable=[host for host, reply in replies.items() if reply.missing],

@@ -2,9 +2,9 @@
 
 from saltvirt import spec
 from saltvirt.config import HostSettings
-from saltvirt.errors import BadArgument, NoHostFits, VirtError
+from saltvirt.errors import BadArgument, VirtError
 from saltvirt.fleet import find, journal, leftovers
-from saltvirt.fleet.deploy import HostSilent, act
+from saltvirt.fleet.deploy import DeployError, HostSilent, act, none_fits
 from saltvirt.model import Verdict
 from saltvirt.placement import choose, moves
 
@@ -17,6 +17,10 @@ class MoveFailed(VirtError):
     """A VM was not moved; the message says where it is and why."""
 
 
+class _NotReady(VirtError):
+    """The target did not get ready for the VM; another one may be tried."""
+
+
 def plan(opts, settings, name, target, source=None, *, say):
     """
     Return ``(source, about, verdicts)`` of a move; the best host first.
@@ -25,9 +29,11 @@ def plan(opts, settings, name, target, source=None, *, say):
     """
     every = find.every(opts, settings)
     say("Searching", detail=f"{len(every)} hypervisors")
-    found = find.survey(opts, settings, every, "virt.host_info")
+    found = find.survey(opts, settings, every, "virt.host_info", kwarg={"moving": name})
     source = source or _having(found, name) or find.locate(opts, settings, name)
-    about = act(opts, settings, source, "virt.migration_info", name)
+    about = found.answers.get(source, {}).get("moving") or act(
+        opts, settings, source, "virt.migration_info", name
+    )
     if about["obstacles"]:
         raise MoveFailed(f"VM {name!r} stays on {source}: {'; '.join(about['obstacles'])}")
     if target is not None and target not in every:
@@ -54,7 +60,7 @@ def _other(verdict, target):
 
 
 def chosen(opts, settings, source, about, verdicts):
-    """Return the first host that fits and says itself that it can take the VM."""
+    """Return the first host that fits and says itself that it could take the VM."""
     late = {}
     for verdict in verdicts:
         if not verdict.fits:
@@ -64,10 +70,7 @@ def chosen(opts, settings, source, about, verdicts):
         if not why:
             return verdict.host
         late[verdict.host] = Verdict(host=verdict.host, reasons=tuple(why))
-    judged = [late.get(verdict.host, verdict) for verdict in verdicts]
-    error = NoHostFits(moves.need(about), {v.host: "; ".join(v.reasons) for v in judged})
-    error.table = {"hosts": {v.host: v.to_dict() for v in judged}}
-    raise error
+    raise none_fits(moves.need(about), [late.get(v.host, v) for v in verdicts])
 
 
 def dry_run(opts, settings, name, target, say):
@@ -96,24 +99,49 @@ def migrate(opts, settings, name, target, given, say, source=None):
         The host that has it, if that is known.
     """
     spec.move(HostSettings(), given)
+    late = {}
     with journal.opened(opts, name) as entry:
         leftovers.settle(opts, settings, name, entry)
         source, about, verdicts = plan(opts, settings, name, target, source, say=say)
-        host = chosen(opts, settings, source, about, verdicts)
-        say("Placing", detail=f"from {source} to {host}")
-        entry.note({"name": name, "host": source, "to": host})
-        is_heard = True
-        try:
-            figures = _carried(opts, settings, name, (source, host), about, given, say)
-        except HostSilent as error:
-            is_heard = False
-            raise MoveFailed(f"VM {name!r} was to move from {source} to {host}, but {error}; if "
-                             "libvirt had begun, it goes on by itself: run this again when both "
-                             "answer") from error  # fmt: skip
-        finally:
-            # What the target has made ready is given up; else the next run of this name does it.
-            entry.is_settled = leftovers.forget(opts, settings, host, name) and is_heard
-    return {"name": name, "from": source, "to": host, **figures}
+        for host in [verdict.host for verdict in verdicts if verdict.fits]:
+            say("Placing", detail=f"from {source} to {host}")
+            try:
+                figures = _to(opts, settings, entry, (source, host), about, given, say)
+            except _NotReady as refused:
+                say("Placing", detail=f"{host} refused: {refused}")
+                late[host] = Verdict(host=host, reasons=(str(refused),))
+                continue
+            return {"name": name, "from": source, "to": host, **figures}
+    raise none_fits(moves.need(about), [late.get(v.host, v) for v in verdicts])
+
+
+def _to(opts, settings, entry, way, about, given, say):
+    """Move a VM to a host and return the figures; raise :class:`_NotReady` if it is not taken."""
+    name, (source, host) = about["name"], way
+    entry.note({"name": name, "host": source, "to": host})
+    is_heard = True
+    try:
+        return _carried(opts, settings, name, way, about, given, say)
+    except HostSilent as error:
+        is_heard = False
+        raise MoveFailed(f"VM {name!r} was to move from {source} to {host}, but {error}; if "
+                         "libvirt had begun, it goes on by itself: run this again when both "
+                         "answer") from error  # fmt: skip
+    finally:
+        # What the target has made ready is given up; else the next run of this name does it.
+        entry.is_settled = leftovers.forget(opts, settings, host, name) and is_heard
+
+
+def _ready(opts, settings, way, about):
+    """Have the target claim room for a VM and make its files; return what it says."""
+    source, host = way
+    kwarg = {"about": about, "limit_s": _LIMIT_S, "source": source}
+    try:
+        return act(opts, settings, host, "virt.migrate_prepare", kwarg=kwarg)
+    except HostSilent:
+        raise
+    except DeployError as error:
+        raise _NotReady(str(error).removeprefix(f"{host}: ")) from error
 
 
 def _carried(opts, settings, name, way, about, given, say):
@@ -124,8 +152,7 @@ def _carried(opts, settings, name, way, about, given, say):
         if tag == "salt/virt/migrate" and event.get("id") == source and data.get("name") == name:
             say(str(data.get("stage")), **{k: v for k, v in data.items() if k != "stage"})
 
-    made = act(opts, settings, host, "virt.migrate_prepare",
-               kwarg={"about": about, "limit_s": _LIMIT_S})  # fmt: skip
+    made = _ready(opts, settings, way, about)
     if made["images"]:
         say("Sending", detail=f"{len(made['images'])} images to {host}")
         act(opts, settings, source, "virt.migrate_push",

@@ -4,7 +4,7 @@ import time
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from saltvirt import undo
+from saltvirt import spec, undo
 from saltvirt.kvm import connect, migrate
 from saltvirt.kvm.migrate import MigrationFailed
 from saltvirt.ops import departures, moving, purge
@@ -37,20 +37,18 @@ def obstacles(settings, about, options):
     return why
 
 
-def facts(conn, settings, name, options):
+def facts(conn, settings, name):
     """Return ``{name: facts}`` with everything in ``obstacles`` that this host knows of."""
+    options = spec.move(settings, {})
     found = moving.facts(conn, settings, name)
     return {one: {**about, "obstacles": obstacles(settings, about, options)}
             for one, about in found.items()}  # fmt: skip
 
 
-def reach(target):
-    """Return why another host's libvirt does not let this one in, None if it does."""
-    try:
-        with migrate.target(uri_of(target)[0]):
-            return None
-    except MigrationFailed as exc:
-        return str(exc)
+def refuse_unreachable(target):
+    """Raise MigrationFailed if another host's libvirt does not let this one in."""
+    with migrate.target(uri_of(target)[0]):
+        pass
 
 
 def send_files(settings, target, files):
