@@ -1,60 +1,13 @@
 """An image without cloud-init becomes a minion; its disk is read in an appliance alone."""
 
-import hashlib
 import json
-import subprocess
 
 import pytest
 from cloudkit import TINY, wait
-from labkit import node
+from installkit import COMMANDS, PLAIN, onedir
 
 pytestmark = pytest.mark.second
-# What the lab's Debian has of cloud-init, in the guest's own words; a network of its own instead.
-COMMANDS = [
-    "rm -rf /usr/bin/cloud-init /etc/systemd/system/*/cloud-* /lib/systemd/system/cloud-*",
-    "rm -f /lib/systemd/system-generators/cloud-init-generator",
-    "echo 0123456789abcdef0123456789abcdef > /etc/machine-id",
-    "mkdir -p /etc/ssh && echo 'of the image' > /etc/ssh/ssh_host_rsa_key",
-]
-NETWORK = "[Match]\nName=e*\n[Network]\nDHCP=yes\n"
-PROGRAM = """#!/usr/bin/python3
-import sys
-sys.path.insert(0, "/opt/saltstack/salt/lib")
-from salt.scripts import salt_{0}
-salt_{0}()
-"""
-CONTROL = """Package: salt-minion
-Version: 3008
-Architecture: all
-Maintainer: none
-Description: a minion
-"""
-UNIT = """[Service]
-Type=notify
-NotifyAccess=all
-ExecStart=/opt/saltstack/salt/salt-minion
-[Install]
-WantedBy=multi-user.target
-"""
-PLAIN = "salt://images/debian-plain.qcow2"
 BARE = "/srv/salt-images/golden/bare.qcow2"
-
-
-def onedir(cloud, work):
-    """Put a tarball on the file server that is laid out as Salt's, with the lab's own Salt."""
-    packages = next((cloud.lab.venv / "lib").glob("python3*/site-packages"))
-    top = work / "salt"
-    top.mkdir()
-    (top / "lib").symlink_to(packages)
-    for name in ("minion", "call"):
-        (top / f"salt-{name}").write_text(PROGRAM.format(name))
-        (top / f"salt-{name}").chmod(0o755)
-    left_out = [f"--exclude={name}*" for name in ("pip", "libvirt", "setuptools", "__pycache__")]
-    argv = ["tar", "-C", work, "-chf", work / "salt.tar", *left_out, "salt"]
-    subprocess.run(argv, check=True)
-    subprocess.run(["gzip", "-1", work / "salt.tar"], check=True)
-    (work / "salt.tar.gz").rename(cloud.lab.fileroot / "salt.tar.gz")
-    (cloud.lab.fileroot / "50-any.network").write_text(NETWORK)
 
 
 @pytest.fixture(scope="module")
@@ -210,81 +163,6 @@ def test_a_minion_that_is_killed_takes_its_appliance_along(bare):
     assert bare.end(job).code == 1
     assert bare.call("hyper1", "virt.purge", "t1").code in (0, 1)  # what was begun is taken back
     wait("nothing is left", lambda: bare.traces() == before)
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize("kind", ["deb", "sh"])
-def test_a_package_or_a_script_installs_a_minion_without_a_network(bare, tmp_path, kind):
-    top = tmp_path / "package"
-    (top / "DEBIAN").mkdir(parents=True)
-    (top / "DEBIAN/control").write_text(CONTROL)
-    (top / "usr/bin").mkdir(parents=True)
-    (top / "usr/bin/salt-minion").write_text(PROGRAM.format("minion"))
-    (top / "usr/bin/salt-minion").chmod(0o755)
-    served = bare.lab.fileroot / f"minion.{kind}"
-    if kind == "deb":
-        subprocess.run(["dpkg-deb", "--build", top, served], check=True, capture_output=True)
-    else:
-        served.write_text("#!/bin/sh\necho '#!/bin/sh' > /usr/bin/salt-minion\n")
-    try:
-        done = bare.run("virt.image_build", PLAIN, f"packed-{kind}", "hyper1",
-                        f"install_from=salt://minion.{kind}")  # fmt: skip
-    finally:
-        served.unlink()
-
-    assert done.code == 0, done.out
-    assert done.data["hyper1"]["has_minion"] is True
-
-
-def repository(cloud, work):
-    """Make a repository of packages with the lab's own Salt in it."""
-    tree = work / "package"
-    (tree / "DEBIAN").mkdir(parents=True)
-    (tree / "DEBIAN/control").write_text(CONTROL)
-    (tree / "opt/saltstack").mkdir(parents=True)
-    (tree / "usr/bin").mkdir(parents=True)
-    (tree / "lib/systemd/system").mkdir(parents=True)
-    argv = ["tar", "-xzf", cloud.lab.fileroot / "salt.tar.gz", "-C", tree / "opt/saltstack"]
-    subprocess.run(argv, check=True)
-    for name in ("minion", "call"):
-        (tree / f"usr/bin/salt-{name}").symlink_to(f"/opt/saltstack/salt/salt-{name}")
-    (tree / "lib/systemd/system/salt-minion.service").write_text(UNIT)
-    package = work / "salt-minion.deb"
-    subprocess.run(["dpkg-deb", "-Zgzip", "-z1", "--build", tree, package], check=True,
-                   capture_output=True)  # fmt: skip
-    digest = hashlib.sha256(package.read_bytes()).hexdigest()
-    (work / "Packages").write_text(f"{CONTROL}Filename: ./{package.name}\n"
-                                   f"Size: {package.stat().st_size}\nSHA256: {digest}\n")
-
-
-@pytest.mark.nightly
-def test_the_guests_own_package_manager_installs_a_minion_that_answers(bare, tmp_path):
-    repository(bare, tmp_path)
-    served = subprocess.Popen(
-        node.enter(bare.pids["hyper1"], ["python3", "-m", "http.server", "-b", "127.0.0.1",
-                                         "-d", tmp_path, "8099"]),
-        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-    )  # fmt: skip
-    # libguestfs' appliance reaches the host it runs on by this address.
-    source = "deb [trusted=yes] http://169.254.2.2:8099 ./\n"
-    (bare.lab.fileroot / "sources.list").write_text(source)
-    files = {"/etc/systemd/network/50-any.network": "salt://50-any.network",
-             "/etc/apt/sources.list": "salt://sources.list"}  # fmt: skip
-    try:
-        done = bare.run("virt.image_build", PLAIN, "apt", "hyper1",
-                        "install=False", f"files={json.dumps(files)}",
-                        f"commands={json.dumps(COMMANDS)}")  # fmt: skip
-        assert done.code == 0 and done.data["hyper1"]["has_minion"] is False, done.out
-        done = bare.run("virt.init", "apt1", "2", "1024", "/srv/salt-images/golden/apt.qcow2",
-                        "host=hyper1", "seed_method=auto")  # fmt: skip
-    finally:
-        served.terminate()
-        served.wait()
-        (bare.lab.fileroot / "sources.list").unlink()
-
-    assert done.code == 0, done.out + bare.console("hyper1", "apt1")[-1500:]
-    assert bare.salt("apt1", "grains.item", "id").data["apt1"] == {"id": "apt1"}
-    assert bare.run("virt.purge", "apt1").code == 0
 
 
 def test_a_disk_that_a_vm_runs_from_is_not_seeded(bare):
