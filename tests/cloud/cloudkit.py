@@ -70,7 +70,9 @@ class Cloud:
 
     def begin(self, *words):
         """Start a salt-run and return the process."""
-        argv = self._argv("salt-run", [*words, "--out=json"])
+        # Whoever runs the tests in the background has them ignore Ctrl-C, and all they start.
+        argv = ["env", "--default-signal=INT"]
+        argv += self._argv("salt-run", [*words, "--out=json"])
         return subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
     def end(self, process, timeout_s=300):
