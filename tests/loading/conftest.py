@@ -64,16 +64,10 @@ def installed(base, tmp_path_factory):
     return get
 
 
-@pytest.fixture
-def place(tmp_path):
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
     """Return a function: a Salt with its own configuration in an environment."""
-    count = []
-
-    def get(venv):
-        count.append(venv)
-        return Place(tmp_path / f"salt{len(count)}", venv)
-
-    return get
+    return lambda venv: Place(tmp_path_factory.mktemp("salt"), venv)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -9,7 +9,7 @@ SOME = ["virt.init", "virt.host_info", "virt.get_xml", "virt.setmem", "virt.defi
 CORES_OWN = ["virt.nesthash", "virt.pool_capabilities", "virt.cpu_baseline"]
 
 
-@pytest.fixture(params=[(line, way) for line in SALT_LINES for way in WAYS],
+@pytest.fixture(scope="module", params=[(line, way) for line in SALT_LINES for way in WAYS],
                 ids=lambda p: f"{p[0]}-{p[1]}")  # fmt: skip
 def loaded(request, base, installed, place):
     """Salt with the bundle, by each way."""
