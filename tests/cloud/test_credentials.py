@@ -3,6 +3,7 @@
 import pytest
 
 IMAGE = "salt://images/debian-minion.qcow2"
+pytestmark = pytest.mark.second
 
 
 @pytest.fixture(scope="module")

@@ -191,6 +191,7 @@ def test_a_minion_killed_in_the_middle_does_not_block_the_name(clean):
     assert clean.run("virt.purge", "t1").code == 0
 
 
+@pytest.mark.nightly
 def test_a_purge_cleans_up_after_a_killed_minion_as_well(clean):
     running = begin_slow(clean)
     claim = clean.folder("hyper1") / "var-lib-salt-virt/claims/t1.json"
