@@ -39,7 +39,13 @@ def on_failure():
         raise
 
 
+def _at_it(_signum, _frame):
+    log.info("told to end once more, while what was begun is undone")
+
+
 def _end(_signum, _frame):
+    # A minion that is stopped may send it twice; the second must not end the undoing.
+    signal.signal(signal.SIGTERM, _at_it)
     # No Exception, so that nobody on the way up takes it for an error and goes on.
     raise SystemExit(128 + signal.SIGTERM)
 

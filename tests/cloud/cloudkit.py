@@ -153,11 +153,18 @@ class Cloud:
                 self.service(host, "libvirtd", "stop")
                 self.service(host, "libvirtd", "start")
 
+    def signal(self, name, program, signal):
+        """Send a signal to a daemon and all its children; return their process ids."""
+        listed = self.sh(name, f"ps -A -ww -o pid=,args= | grep '[b]in/{program}' || true")
+        ids = [line.split()[0] for line in listed.splitlines()]
+        if ids:
+            self.sh(name, f"kill -{signal} {' '.join(ids)} 2>/dev/null || true")
+        return ids
+
     def kill(self, name, program):
-        """Kill a daemon and all its children by their process ids, as a crash would."""
-        listed = self.sh(name, f"ps -A -ww -o pid=,args= | grep '[b]in/{program}'")
-        for pid in (line.split()[0] for line in listed.splitlines()):
-            self.sh(name, f"kill -9 {pid} 2>/dev/null || true")
+        """Kill a daemon and all its children, also one begun meanwhile, as a crash would."""
+        assert self.signal(name, program, "KILL"), f"{program} does not run on {name}"
+        wait(f"the end of {program}", lambda: not self.signal(name, program, "KILL"))
 
     def interrupt(self, words, signal="INT"):
         """Send a signal to the salt-run that was begun with these words."""

@@ -1,6 +1,7 @@
 """When things go wrong: one line that names the cause, exit code 1, and nothing left behind."""
 
 import subprocess
+import time
 
 import pytest
 from cloudkit import TINY, wait
@@ -188,6 +189,17 @@ def test_a_minion_killed_in_the_middle_does_not_block_the_name(clean):
     assert clean.accepted() == []
     again = clean.run("virt.init", "t1", "1", "256", TINY, "host=hyper1", "start=False")
     assert again.code == 0, again.out
+    assert clean.run("virt.purge", "t1").code == 0
+
+
+@pytest.mark.nightly
+def test_a_minion_that_is_silent_for_a_while_is_waited_for(clean):
+    running = begin_slow(clean)
+    assert clean.signal("hyper1", "salt-minion", "STOP")
+    time.sleep(31)  # the first question whether it is still at it comes after 20 s, for 10 s
+    assert clean.signal("hyper1", "salt-minion", "CONT")
+
+    assert clean.end(running).code == 0
     assert clean.run("virt.purge", "t1").code == 0
 
 

@@ -179,6 +179,26 @@ def test_a_process_that_is_told_to_end_undoes_its_steps_first(tmp_path):
     assert process.exitcode == 143
 
 
+def told_twice(pipe, path):
+    """Undo two steps when told to end; be told again in the middle of it."""
+    with undo.on_sigterm(), undo.on_failure() as steps:
+        path.touch()
+        steps.then(path.unlink)
+        steps.then(os.kill, os.getpid(), signal.SIGTERM)
+        pipe.send("there")
+        pipe.recv()
+
+
+def test_a_process_that_is_told_twice_to_end_undoes_all_its_steps(tmp_path):
+    process, _pipe = in_another_process(told_twice, tmp_path / "made")
+
+    os.kill(process.pid, signal.SIGTERM)
+    process.join()
+
+    assert not (tmp_path / "made").exists()
+    assert process.exitcode == 143
+
+
 def test_a_claim_that_is_being_written_is_waited_for(host):
     path = claims.folder(host) / "busy.json"
     content = {"name": "busy", "vcpus": 2, "memory_mib": 64, "paths": [], "defines": False}

@@ -114,8 +114,15 @@ def _accepted_pair(opts, name, host, entry, steps):
     return public, private
 
 
-def none_fits(need, verdicts):
-    """Return the error that says of every host why a VM cannot be there."""
+def none_fits(need, verdicts, late=None):
+    """
+    Return the error that says of every host why a VM cannot be there.
+
+    late
+        ``{host: reasons}`` of hosts that fitted, and refused when they were asked.
+    """
+    late = {host: Verdict(host=host, reasons=tuple(why)) for host, why in (late or {}).items()}
+    verdicts = [late.get(verdict.host, verdict) for verdict in verdicts]
     error = NoHostFits(need, {v.host: "; ".join(v.reasons) for v in verdicts})
     error.table = {"hosts": table(verdicts)}
     return error
@@ -138,11 +145,9 @@ def _build(opts, settings, need, verdicts, call, pair, say, moved):
             return verdict.host
         if not isinstance(reply.value, dict) or reply.value.get("kind") != _REFUSED:
             raise DeployError(f"{verdict.host}: {reply.error}")
-        refused[verdict.host] = reply.error
+        refused[verdict.host] = [reply.error]
         say("Placing", detail=f"{verdict.host} refused: {reply.error}")
-    late = [Verdict(host=v.host, reasons=(refused[v.host],)) if v.host in refused else v
-            for v in verdicts]  # fmt: skip
-    raise none_fits(need, late)
+    raise none_fits(need, verdicts, refused)
 
 
 def _order(opts, settings, name, host, call, pair, say):

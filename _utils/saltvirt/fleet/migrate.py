@@ -4,7 +4,7 @@ from saltvirt import spec
 from saltvirt.config import HostSettings
 from saltvirt.errors import BadArgument, VirtError
 from saltvirt.fleet import find, journal, leftovers
-from saltvirt.fleet.deploy import DeployError, HostSilent, act, none_fits
+from saltvirt.fleet.deploy import DeployError, HostSilent, act, none_fits, watching
 from saltvirt.model import Verdict
 from saltvirt.placement import choose, moves
 
@@ -69,8 +69,8 @@ def chosen(opts, settings, source, about, verdicts):
                   kwarg={"about": about, "source": source})  # fmt: skip
         if not why:
             return verdict.host
-        late[verdict.host] = Verdict(host=verdict.host, reasons=tuple(why))
-    raise none_fits(moves.need(about), [late.get(v.host, v) for v in verdicts])
+        late[verdict.host] = why
+    raise none_fits(moves.need(about), verdicts, late)
 
 
 def dry_run(opts, settings, name, target, say):
@@ -109,10 +109,10 @@ def migrate(opts, settings, name, target, given, say, source=None):
                 figures = _to(opts, settings, entry, (source, host), about, given, say)
             except _NotReady as refused:
                 say("Placing", detail=f"{host} refused: {refused}")
-                late[host] = Verdict(host=host, reasons=(str(refused),))
+                late[host] = [str(refused)]
                 continue
             return {"name": name, "from": source, "to": host, **figures}
-    raise none_fits(moves.need(about), [late.get(v.host, v) for v in verdicts])
+    raise none_fits(moves.need(about), verdicts, late)
 
 
 def _to(opts, settings, entry, way, about, given, say):
@@ -146,12 +146,6 @@ def _ready(opts, settings, way, about):
 
 def _carried(opts, settings, name, way, about, given, say):
     source, host = way
-
-    def watch(tag, event):
-        data = event.get("data") or {}
-        if tag == "salt/virt/migrate" and event.get("id") == source and data.get("name") == name:
-            say(str(data.get("stage")), **{k: v for k, v in data.items() if k != "stage"})
-
     made = _ready(opts, settings, way, about)
     if made["images"]:
         say("Sending", detail=f"{len(made['images'])} images to {host}")
@@ -161,6 +155,7 @@ def _carried(opts, settings, name, way, about, given, say):
                    kwarg={"about": about, "images_sent": True})  # fmt: skip
     kwarg = {**given, "vm_": name, "target": host, "present": made["present"], "report": True}
     limit_s = given.get("limit_s", _LIMIT_S) + _BESIDE_S
+    watch = watching("salt/virt/migrate", source, name, say)
     figures = act(opts, settings, source, "virt.migrate", kwarg=kwarg, watch=watch,
                   limit_s=limit_s)  # fmt: skip
     if about["autostart"]:

@@ -138,8 +138,12 @@ def order(opts, minion, fun, arg, kwarg, *, timeout_s, limit_s, watch):
 
 
 def _is_running(opts, minion, jid):
-    found = ask(opts, [minion], "saltutil.find_job", [jid], timeout_s=_FIND_JOB_S)[minion]
-    return bool(found.ok and found.value)
+    """Return whether a minion says that it is at a job; a busy one is asked a second time."""
+    for _time in range(2):
+        found = ask(opts, [minion], "saltutil.find_job", [jid], timeout_s=_FIND_JOB_S)[minion]
+        if not found.missing:
+            return bool(found.ok and found.value)
+    return False
 
 
 def _end_job(local, minion, jid):

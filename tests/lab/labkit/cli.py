@@ -101,7 +101,9 @@ def remove(lab, args):
 def down(lab, _args):
     """End every process of the lab and remove its folder."""
     node.kill(node.alive(lab).values())
-    node.kill(node.leftovers(lab))
+    # A process that starts others may have done so since the list was made.
+    while left := node.leftovers(lab):
+        node.kill(left)
     if lab.root.exists():
         shutil.rmtree(lab.root)
     say("down: no process, namespace, mount or interface is left")

@@ -119,5 +119,6 @@ def stop(pid, program):
         return [line.split()[0] for line in listed if program in line.split(None, 1)[1]]
 
     if found := ids():
-        run(node.enter(pid, ["kill", *found]))
+        # One of them may be gone by itself already.
+        subprocess.run(node.enter(pid, ["kill", *found]), check=False, stderr=subprocess.DEVNULL)
         wait_for(f"the end of {program}", lambda: not ids(), timeout_s=30)
