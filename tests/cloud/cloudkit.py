@@ -201,7 +201,7 @@ def how_to(page, **names):
     return [shlex.split(line, comments=True) for line in lines if line]
 
 
-def wait(what, condition, timeout_s=60):
+def wait(what, condition, timeout_s=180):
     """Wait for a condition of a test."""
     return wait_for(what, condition, timeout_s=timeout_s, every_s=0.2)
 

@@ -59,7 +59,7 @@ def killed(identity):
             f"print(inside_nbd.seed('slow.qcow2', json.loads({json.dumps(identity)!r})))"
         )
         asker = subprocess.Popen([sys.executable, "-c", code])
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 120
         while not list(Path("/sys/block").glob("nbd*/pid")) and time.monotonic() < deadline:
             time.sleep(0.01)
         was_attached = bool(list(Path("/sys/block").glob("nbd*/pid")))

@@ -49,7 +49,7 @@ def _shared_root(folder):
             server.wait()
 
 
-def run(folder, script, *words, modules=(), timeout_s=300):
+def run(folder, script, *words, modules=(), timeout_s=600):
     """Run a Python script of the tests inside; return the JSON lines that it printed."""
     python = CACHE / "venv-tests/bin/python"
     paths = f"PYTHONPATH={CHECKOUT}/_utils"

@@ -155,7 +155,7 @@ def test_a_job_that_is_killed_in_the_middle_puts_everything_back(cloud, host, be
         wait("the bridge", lambda: "br0" in network(cloud, host)[0])
         cloud.sh(host, "kill -9 $(cat /run/job)")
 
-    wait("the old network", lambda: network(cloud, host) == before, timeout_s=10)
+    wait("the old network", lambda: network(cloud, host) == before, timeout_s=30)
     assert cloud.salt(host, "test.ping").data == {host: True}
 
 

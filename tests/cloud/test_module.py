@@ -126,7 +126,7 @@ def test_a_kernel_of_the_host_can_be_booted_directly(clean):
     init(clean, "k1", "1", "128", f"boot={boot}", "disk=None", "nic=None")
 
     wait("the kernel's last words",
-         lambda: "Kernel panic" in clean.console("hyper1", "k1"), timeout_s=60)  # fmt: skip
+         lambda: "Kernel panic" in clean.console("hyper1", "k1"))  # fmt: skip
     purge(clean, "k1")
 
 
