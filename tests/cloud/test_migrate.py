@@ -41,7 +41,8 @@ def test_a_running_vm_moves_and_goes_on_counting(cloud3, m1):
     done = move(cloud3, "hyper2")
 
     assert (done["from"], done["to"]) == ("hyper1", "hyper2")
-    assert done["downtime_ms"] < 1000 and done["memory_bytes"] > 2**20
+    # How short it is where nobody else wants the machine: test_round_trips.py.
+    assert 0 <= done["downtime_ms"] < done["total_ms"] and done["memory_bytes"] > 2**20
     assert where(cloud3) == {"hyper2": "running"}
     wait("the counter", lambda: ticks(cloud3, "hyper2", m1) > before)
     assert ticks(cloud3, "hyper2", m1) >= before
