@@ -1,6 +1,8 @@
 """The master's side that needs no master: replies, reports, progress, keys, the journal."""
 
+import contextlib
 import multiprocessing
+import time
 from pathlib import Path
 
 import pytest
@@ -182,3 +184,43 @@ def test_the_table_of_a_deployment_says_why_not():
 )
 def test_a_key_is_made_only_for_a_guest_that_is_seeded(given, seeded):
     assert deploy._is_seeded(given) is seeded
+
+
+class LateMaster:
+    """Stand for Salt's client: a return that is late cannot be had of a real minion at will."""
+
+    def __init__(self, said_s):
+        self.event, self._said_at = self, time.monotonic() + said_s
+
+    def subscribe(self, tag):
+        """Take in what is wanted."""
+
+    def pub(self, targets, fun, arg, **_options):
+        """Send a job to all its targets."""
+        return {"jid": "1", "minions": targets}
+
+    def get_event(self, wait, tag, full):
+        """Return the answer once it is said."""
+        time.sleep(min(wait, 0.05))
+        if time.monotonic() < self._said_at:
+            return None
+        data = {"id": "hyper1", "return": "built", "retcode": 0, "success": True}
+        return {"tag": "salt/job/1/ret/hyper1", "data": data}
+
+
+@pytest.mark.parametrize(
+    ("find_job", "is_heard"),
+    [
+        ({"hyper1": minions.Reply(minion="hyper1", value={})}, True),
+        ({"hyper1": minions.Reply(minion="hyper1", missing=True)}, False),
+    ],
+    ids=["ended", "silent"],
+)
+def test_the_answer_of_a_job_that_has_ended_is_waited_for(monkeypatch, find_job, is_heard):
+    late = LateMaster(said_s=2)
+    monkeypatch.setattr(minions, "client", lambda opts: contextlib.nullcontext(late))
+    monkeypatch.setattr(minions, "ask", lambda *_args, **_options: find_job)
+
+    reply = minions.order({}, "hyper1", "virt.init", [], {}, timeout_s=0.1, limit_s=60, watch=None)
+
+    assert (reply.missing, reply.value) == ((False, "built") if is_heard else (True, None))

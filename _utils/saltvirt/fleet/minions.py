@@ -11,6 +11,8 @@ from salt.exceptions import SaltClientError, SaltException
 from saltvirt.errors import MasterError
 
 _FIND_JOB_S = 10
+# Salt's return_retry_timer_max and return_retry_tries: a minion that is not heard says it again.
+_RETURN_S = 30
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,13 +124,14 @@ def order(opts, minion, fun, arg, kwarg, *, timeout_s, limit_s, watch):
         local.event.subscribe("salt/virt/")
         jid, matched = _publish(local, [minion], fun, arg, kwarg, timeout_s)
         replies, end = {}, time.monotonic() + limit_s
+        is_at_it = True if matched else None
         try:
-            while matched and time.monotonic() < end:
+            while is_at_it and time.monotonic() < end:
                 collect(local, jid, matched, replies, time.monotonic() + timeout_s, watch)
-                if replies or not _is_running(opts, minion, jid):
-                    break
+                is_at_it = None if replies else _is_running(opts, minion, jid)
             if not replies:
-                collect(local, jid, matched, replies, time.monotonic() + 1, watch)
+                late_s = _RETURN_S if is_at_it is False else 1
+                collect(local, jid, matched, replies, time.monotonic() + late_s, watch)
         except BaseException:
             _end_job(local, minion, jid)
             raise
@@ -138,12 +141,12 @@ def order(opts, minion, fun, arg, kwarg, *, timeout_s, limit_s, watch):
 
 
 def _is_running(opts, minion, jid):
-    """Return whether a minion says that it is at a job; a busy one is asked a second time."""
+    """Return whether a minion says that it is at a job; None if it is silent, asked twice."""
     for _time in range(2):
         found = ask(opts, [minion], "saltutil.find_job", [jid], timeout_s=_FIND_JOB_S)[minion]
         if not found.missing:
             return bool(found.ok and found.value)
-    return False
+    return None
 
 
 def _end_job(local, minion, jid):
