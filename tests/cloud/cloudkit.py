@@ -29,6 +29,12 @@ class Done:
     err: str
 
     @property
+    def traceback(self):
+        """The tracebacks that lead through our code; Salt may print some of its own at its end."""
+        found = (self.out + "\n" + self.err).split("Traceback (most recent call last)")[1:]
+        return [text for text in found if "saltvirt/" in text or "/extmods/" in text]
+
+    @property
     def data(self):
         """The JSON that the command printed."""
         start = min((at for at in (self.out.find("{"), self.out.find("[")) if at >= 0), default=-1)

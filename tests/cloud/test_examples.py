@@ -116,4 +116,4 @@ def test_an_example_does_what_it_says(ground, lines):
         program, *words = shlex.split(filled(ground, line), comments=True)
         done = ground.command(program, *words)
         assert done.code == 0, f"{line}: {done.out}{done.err}"
-        assert "Traceback" not in done.out + done.err
+        assert done.traceback == []

@@ -22,6 +22,7 @@ key_logfile: {dir}/keylog
 worker_threads: 4
 fileserver_list_cache_time: 1
 # Two labs may share two processors.
+timeout: 30
 virt: {{timeout_s: 20, wait_s: 600}}
 file_roots:
   base: [{dir}/srv, {checkout}, {fileroot}]
