@@ -17,6 +17,7 @@ for name in $(virsh -q list --all --name); do
     virsh -q destroy $name; virsh -q undefine $name
 done >/dev/null 2>&1
 rm -rf /srv/salt-images/*_* /var/log/libvirt/qemu/*console*
+rm -f /var/lib/salt-virt/claims/* /var/lib/salt-virt/departures/*
 """
 
 

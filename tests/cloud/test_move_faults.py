@@ -51,6 +51,24 @@ def counts(cloud, host):
 
 
 @pytest.mark.nightly
+def test_a_runner_that_cannot_take_a_move_back_says_so(cloud3, m1):
+    job = slow(cloud3)
+    cloud3.kill("hyper1", "salt-minion")
+    cloud3.interrupt("virt.migrate m1")
+
+    done = cloud3.end(job)
+
+    assert done.code == 1
+    assert "interrupted, but hyper2 has not given up yet what it made ready" in done.error
+    cloud3.service("hyper1", "salt-minion", "start")
+    cloud3.ready(["hyper1"])
+    hasten(cloud3)
+    wait("the VM on the other host", lambda: where(cloud3) == {"hyper2": "running"})
+    move(cloud3, "hyper3")
+    wait("nothing is left", lambda: is_tidy(cloud3))
+
+
+@pytest.mark.nightly
 @pytest.mark.parametrize("begun", ["virsh -q list --all | grep m1", "pgrep -f '[g]uest=m1'",
                                    "ss -Htn sport = :49152 | grep ESTAB"])  # fmt: skip
 def test_a_network_cut_between_the_hosts_costs_nothing(cloud3, m1, begun):

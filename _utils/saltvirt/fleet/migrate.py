@@ -119,7 +119,7 @@ def _to(opts, settings, entry, way, about, given, say):
     """Move a VM to a host and return the figures; raise :class:`_NotReady` if it is not taken."""
     name, (source, host) = about["name"], way
     entry.note({"name": name, "host": source, "to": host})
-    is_heard = True
+    entry.is_settled, is_heard, is_cut = False, True, False
     try:
         return _carried(opts, settings, name, way, about, given, say)
     except HostSilent as error:
@@ -127,9 +127,15 @@ def _to(opts, settings, entry, way, about, given, say):
         raise MoveFailed(f"VM {name!r} was to move from {source} to {host}, but {error}; if "
                          "libvirt had begun, it goes on by itself: run this again when both "
                          "answer") from error  # fmt: skip
+    except (KeyboardInterrupt, SystemExit):
+        is_cut = True
+        raise
     finally:
         # What the target has made ready is given up; else the next run of this name does it.
         entry.is_settled = leftovers.forget(opts, settings, host, name) and is_heard
+        if is_cut and not entry.is_settled:
+            raise MoveFailed(f"interrupted, but {host} has not given up yet what it made ready for "
+                             f"VM {name!r}, which may go on moving there; run this again")
 
 
 def _ready(opts, settings, way, about):

@@ -130,10 +130,17 @@ def parameters(options, *, address, disks, is_running):
 
 
 class Job:
-    """One migration in a thread of its own, so that the caller can watch and end it."""
+    """
+    One migration in a thread of its own, so that the caller can watch and end it.
 
-    def __init__(self, conn, name, uri, given, flag_bits):
-        self._domain = domain(conn, name)
+    carrier
+        A connection for that thread alone. Before libvirt 10 a call can get lost, and its caller
+        wait for ever, while another thread waits for an answer on the same connection (the client's
+        event loop is told to wake up a moment before it sleeps).
+    """
+
+    def __init__(self, conn, carrier, name, uri, given, flag_bits):
+        self._domain, self._carried = domain(conn, name), domain(carrier, name)
         self.error = None
         # Not the thread's own state: an exception in the middle of its join marks it as ended
         # (Python 3.11, Thread._wait_for_tstate_lock), while the move goes on.
@@ -142,7 +149,7 @@ class Job:
 
     def _run(self, uri, given, flag_bits):
         try:
-            self._domain.migrateToURI3(uri, given, flag_bits)
+            self._carried.migrateToURI3(uri, given, flag_bits)
         except libvirt.libvirtError as exc:
             self.error = exc
         finally:

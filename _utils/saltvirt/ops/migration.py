@@ -67,7 +67,10 @@ def move(context, name, target, options, present):
         move are sent. None if nobody made it ready.
     """
     settings = context.settings
+    # Both are opened before the event loop runs: libvirt would ask them for signs of life, and end
+    # one whose process is stopped for a while, though the move goes on.
     with (undo.on_sigterm(), connect.opened(settings, readonly=False) as conn,
+          connect.opened(settings, readonly=False) as carrier,
           departures.departing(conn, settings, name) as note):  # fmt: skip
         about = moving.facts(conn, settings, name)[name]
         _refuse(settings, about, options, present is not None)
@@ -76,7 +79,7 @@ def move(context, name, target, options, present):
         alone = set(own) - {d["path"] for d in about["disks"] if d["how"] == "shared"}
         if leaves:
             note(about["uuid"], uri_of(target)[0], alone)
-        done = _moved(context, conn, about, target, options, present)
+        done = _moved(context, (conn, carrier), about, target, options, present)
         if leaves:
             departures.clear(name, alone)
         return done
@@ -94,7 +97,7 @@ def _refuse(settings, about, options, is_prepared):
         raise MigrationFailed(f"VM {about['name']!r} cannot be moved: {'; '.join(why)}")
 
 
-def _moved(context, conn, about, target, options, present):
+def _moved(context, conns, about, target, options, present):
     uri, address = uri_of(target)
     name, is_running = about["name"], about["state"] in ("running", "paused")
     copies = [disk["target"] for disk in about["disks"] if disk["how"] == "copy"]
@@ -106,7 +109,7 @@ def _moved(context, conn, about, target, options, present):
         has_shared = any(disk["how"] == "shared" for disk in about["disks"])
         bits = migrate.flags(options, copies=copies, shared=has_shared, is_running=is_running)
         given = migrate.parameters(options, address=address, disks=copies, is_running=is_running)
-        job = migrate.Job(conn, name, uri, given, bits)
+        job = migrate.Job(*conns, name, uri, given, bits)
         last = _watch(context, job, name, options)
         figures = {**last, **migrate.completed(other, name)}
     return {
