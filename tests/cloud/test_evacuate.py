@@ -126,6 +126,23 @@ def test_a_vm_that_cannot_move_is_named_and_the_rest_goes(full):
     wait("an empty host", lambda: full.sh("hyper3", "virsh -q list --all --name").split() == [])
 
 
+def test_an_interrupted_evacuation_finishes_what_is_under_way_and_goes_on_when_run_again(full):
+    plan = list(full.run("virt.evacuate", "hyper3", "dry_run=True").data["moves"])
+    job = full.begin("virt.evacuate", "hyper3", "max_parallel=1")
+    wait("the first", lambda: plan[0] not in full.sh("hyper3", "virsh -q list --all --name"))
+    full.interrupt("virt.evacuate hyper3")
+
+    done = full.end(job)
+
+    assert done.code == 1 and done.error.startswith("hyper3 still has"), done.out
+    assert done.data["failed"][plan[-1]] == "not begun, the command was interrupted"
+    assert done.data["moved"].keys() | done.data["failed"].keys() == set(plan)
+    on_host = {name for name, (host, _state) in places(full).items() if host == "hyper3"}
+    assert on_host == set(done.data["failed"])
+    again = full.run("virt.evacuate", "hyper3")
+    assert again.code == 0 and set(again.data["moved"]) == on_host
+
+
 def test_a_host_nobody_knows_is_refused(full):
     done = full.run("virt.evacuate", "hyper9")
 

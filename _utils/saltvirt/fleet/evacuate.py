@@ -2,7 +2,7 @@
 
 import contextvars
 import threading
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 
 from saltvirt.errors import BadArgument, NoHostFits, VirtError
 from saltvirt.fleet import find, migrate
@@ -47,7 +47,7 @@ def evacuate(opts, settings, host, *, max_parallel, with_stopped, say):
     """
     Keep new VMs away from a host and move its own to others, several at once.
 
-    What was interrupted goes on when it is run again. Raises NotEmpty if a VM could not be moved.
+    What was interrupted goes on when it is run again. Raises NotEmpty if a VM was not moved.
     """
     set_maintenance(opts, settings, host, "on")
     moves, stays = planned(opts, settings, host, with_stopped=with_stopped, say=say)
@@ -118,7 +118,11 @@ def balance(opts, settings, *, max_moves, threshold, is_dry, say):
 
 
 def _all(opts, settings, moves, max_parallel, say, *, source, note):
-    """Move VMs, several at once; return ``({name: host}, {name: why not})``."""
+    """
+    Move VMs, several at once; return ``({name: host}, {name: why not})``.
+
+    An interruption lets those that are under way come to their end, and begins no other.
+    """
     if max_parallel < 1:
         raise BadArgument("max_parallel", f"{max_parallel}; at least 1")
     moved, failed, lock = {}, {}, threading.Lock()
@@ -141,11 +145,27 @@ def _all(opts, settings, moves, max_parallel, say, *, source, note):
 
     # Salt's functions find their loader through context variables, which threads do not inherit.
     with ThreadPoolExecutor(max_parallel) as pool:
-        jobs = [pool.submit(contextvars.copy_context().run, carry, name, to)
-                for name, to in moves.items()]  # fmt: skip
-        for job in jobs:
-            job.result()
+        jobs = {name: pool.submit(contextvars.copy_context().run, carry, name, to)
+                for name, to in moves.items()}  # fmt: skip
+        not_begun = _ended(pool, jobs, tell)
+    failed.update(dict.fromkeys(not_begun, "not begun, the command was interrupted"))
     return {name: moved[name] for name in moves if name in moved}, failed
+
+
+def _ended(pool, jobs, tell):
+    """Wait for all jobs, if interrupted for those that run; return the names of the others."""
+    try:
+        wait(jobs.values())
+    except (KeyboardInterrupt, SystemExit):
+        pool.shutdown(wait=False, cancel_futures=True)
+        for name, job in jobs.items():
+            if job.running():
+                tell(name)("Going on", detail="interrupted: this move is finished, no other begins")
+        pool.shutdown()
+    not_begun = [name for name, job in jobs.items() if job.cancelled()]
+    for name in jobs.keys() - set(not_begun):
+        jobs[name].result()
+    return not_begun
 
 
 def _moved(opts, settings, name, to, source, say):
