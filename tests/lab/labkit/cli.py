@@ -100,7 +100,6 @@ def remove(lab, args):
 
 def down(lab, _args):
     """End every process of the lab and remove its folder."""
-    node.kill(node.alive(lab).values())
     # A process that starts others may have done so since the list was made.
     while left := node.leftovers(lab):
         node.kill(left)

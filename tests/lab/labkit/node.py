@@ -118,7 +118,8 @@ def inside(pid, argv, **options):
 def spawn(lab, name, pid, argv, log):
     """Start a daemon inside a node; its output goes to ``log``."""
     environment = {"PATH": f"{lab.venv}/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LANG": "C.UTF-8"}
-    environment["HOME"] = "/root"
+    # nsenter stops with its child; unless it is killed too, a killed node waits for it for ever.
+    environment.update({"HOME": "/root", _MARK: str(lab.root)})
     with log.open("ab") as out:
         subprocess.Popen(
             enter(pid, argv),
