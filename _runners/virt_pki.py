@@ -45,7 +45,7 @@ def list_(host=None):
 @reported
 def renew(host=None):
     """
-    Renew the keys and certificates of a hypervisor now, due or not.
+    Renew the certificates of a hypervisor now, due or not; a private key that is sound stays.
 
     host
         Only this hypervisor. Defaults to all.

@@ -161,7 +161,8 @@ def test_new_keys_do_no_harm_to_connections_being_set_up(cloud, secured):
 
     failures = [failure for caller in callers for failure in caller.end()]
     assert failures == []
-    assert {state["comment"] for state in done} == {"new keys are in place; libvirtd uses them"}
+    assert {state["comment"] for state in done} == {
+        "new certificates are in place; libvirtd uses them"}  # fmt: skip
     assert cloud.sh("hyper2", "pgrep -x libvirtd") == pid
     assert stalled.wait(20) == 0, "the handshake that never ended was not cut"
     limits = cloud.sh("hyper2", "virt-admin server-clients-info libvirtd")

@@ -2,6 +2,7 @@
 
 import os
 import stat
+from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 
 import pytest
@@ -75,6 +76,71 @@ def test_a_new_address_or_a_revocation_makes_a_certificate_due(host, place):
 
     assert certificates.due(where, moved, now) == "the host's names or addresses have changed"
     assert certificates.due(where, ask(place, wanted={}, now=now), now) == "it was revoked"
+
+
+def renewed(work, functions):
+    """Renew everything by force; return the keys and certificates before and after."""
+    where = certificates.places(work.basepath)["libvirt-client"]
+    before = where.key.read_bytes(), where.certificate.read_bytes()
+    replace(work, is_forced=True).run(functions)
+    return before, (where.key.read_bytes(), where.certificate.read_bytes())
+
+
+def test_a_renewal_and_a_new_ca_keep_the_key_so_that_every_reader_finds_a_pair(host, place):
+    work, functions = host
+    before, after = renewed(work, functions)
+    assert after[0] == before[0] and after[1] != before[1]
+
+    now = datetime.now(timezone.utc)
+    place.begin_rotation(now)
+    work.run(functions)
+    place.promote(now)
+    changes, _comment = work.run(functions)
+
+    assert changes["libvirt-client"] == "it is not signed by the master's CA"
+    where = certificates.places(work.basepath)["libvirt-client"]
+    assert where.key.read_bytes() == before[0] and where.certificate.read_bytes() != after[1]
+
+
+def swap_for_rsa(work, where, place):
+    """Have a key of another kind, certified, in place of ours."""
+    key = ca.new_key("rsa")
+    work_of = certificates.request("hyper1", key)[1]
+    answer = ask(place, wanted={"libvirt-client": work_of}, now=datetime.now(timezone.utc))
+    certificates.lay_down(where, key, answer["certificates"]["libvirt-client"])
+
+
+def revoke(_work, where, place):
+    """Revoke the certificate."""
+    serial = x509.load_pem_x509_certificate(where.certificate.read_bytes()).serial_number
+    place.revoke([f"{serial:032x}"], datetime.now(timezone.utc))
+
+
+DISTRUST = {
+    "revoked": revoke,
+    "open to others": lambda _work, where, _place: where.key.chmod(0o644),
+    "certified with another name": lambda work, where, place: certificates.lay_down(
+        where, *issued(place, "other")),
+    "not of this project": swap_for_rsa,
+}  # fmt: skip
+
+
+def issued(place, minion_id):
+    """Return a key and its certificate for another host."""
+    key, wanted = certificates.request(minion_id)
+    answer = ask(place, minion_id, wanted={"libvirt-client": wanted},
+                 now=datetime.now(timezone.utc))  # fmt: skip
+    return key, answer["certificates"]["libvirt-client"]
+
+
+@pytest.mark.parametrize("distrust", DISTRUST.values(), ids=DISTRUST)
+def test_a_key_that_cannot_be_trusted_is_not_kept(host, place, distrust):
+    where = certificates.places(host[0].basepath)["libvirt-client"]
+    distrust(host[0], where, place)
+
+    before, after = renewed(*host)
+
+    assert after[0] != before[0] and after[1] != before[1]
 
 
 @pytest.mark.parametrize(

@@ -12,12 +12,14 @@ from pathlib import Path
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from saltvirt import files
 from saltvirt.errors import StorageError
 from saltvirt.pki import ca
 
+_CRL_BEGIN = "-----BEGIN X509 CRL-----"
 _QEMU_GROUPS = ("libvirt-qemu", "qemu", "kvm")
 DEFAULT_PURPOSES = ("libvirt-server", "libvirt-client", "qemu-server", "qemu-client")
 
@@ -77,8 +79,7 @@ def due(place, info, now):
         The master's answer: what it would write now.
     """
     try:
-        certificate = x509.load_pem_x509_certificate(place.certificate.read_bytes())
-        key = serialization.load_pem_private_key(place.key.read_bytes(), password=None)
+        certificate, key = _read(place)
     except FileNotFoundError as exc:
         return f"{exc.filename} is missing"
     except (ValueError, TypeError) as exc:
@@ -88,14 +89,56 @@ def due(place, info, now):
     return _stale(certificate, info, now) or _open_to_others(place)
 
 
-def _stale(certificate, info, now):
-    authority = x509.load_pem_x509_certificate(info["ca"].encode())
+def _read(place):
+    certificate = x509.load_pem_x509_certificate(place.certificate.read_bytes())
+    return certificate, serialization.load_pem_private_key(place.key.read_bytes(), password=None)
+
+
+def kept_key(place, info):
+    """
+    Return the private key that the next certificate may go on with, None if it needs a new one.
+
+    Whoever reads the two files while they are replaced must find a pair, so that a renewal or a new
+    CA changes the certificate alone. A key that was lost, exposed or revoked is not kept, nor one
+    that this project has not made.
+    """
+    try:
+        certificate, key = _read(place)
+    except (OSError, ValueError, TypeError):
+        return None
+    is_ours = (isinstance(key, ec.EllipticCurvePrivateKey)
+               and key.public_key() == certificate.public_key()
+               and certificate.subject.rfc4514_string() == info["subject"]
+               and _is_known(certificate, info))  # fmt: skip
+    return key if is_ours and not _open_to_others(place) else None
+
+
+def _is_known(certificate, info):
+    """Return whether one of the CAs of the moment vouches for a certificate."""
+    authorities_now = x509.load_pem_x509_certificates(info["ca"].encode())
+    return not _is_revoked(certificate, info) and any(
+        _is_signed_by(certificate, one) for one in authorities_now
+    )
+
+
+def _is_signed_by(certificate, authority):
     try:
         certificate.verify_directly_issued_by(authority)
     except Exception:  # whatever is wrong with it: it is not of this CA
+        return False
+    return True
+
+
+def _is_revoked(certificate, info):
+    lists = [_CRL_BEGIN + text for text in info["crl"].split(_CRL_BEGIN)[1:]]
+    return any(x509.load_pem_x509_crl(one.encode()).get_revoked_certificate_by_serial_number(
+        certificate.serial_number) for one in lists)  # fmt: skip
+
+
+def _stale(certificate, info, now):
+    if not _is_signed_by(certificate, x509.load_pem_x509_certificate(info["ca"].encode())):
         return "it is not signed by the master's CA"
-    listed = x509.load_pem_x509_crl(info["crl"].encode())
-    if listed.get_revoked_certificate_by_serial_number(certificate.serial_number):
+    if _is_revoked(certificate, info):
         return "it was revoked"
     if certificate.subject.rfc4514_string() != info["subject"]:
         return f"its subject is not {info['subject']}"
@@ -117,9 +160,9 @@ def _open_to_others(place):
     return None
 
 
-def request(host):
-    """Return a new private key and a certificate request for it as ``(key, PEM text)``."""
-    key = ca.new_key()
+def request(host, key=None):
+    """Return a private key, a new one unless given, and a request for it: ``(key, PEM text)``."""
+    key = key or ca.new_key()
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, host)])
     made = x509.CertificateSigningRequestBuilder().subject_name(subject).sign(key, hashes.SHA256())
     return key, made.public_bytes(serialization.Encoding.PEM).decode()

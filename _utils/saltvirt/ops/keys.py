@@ -75,18 +75,19 @@ class Work:
         info = self._question({})
         due = self._due(info)
         if due:
-            info = self._renew(due)
+            info = self._renew(due, info)
         paths = certificates.authorities(self.basepath, self._purposes)
         written = certificates.lay_down_authority(paths, info)
         changes = {**due, **dict.fromkeys(written, "written")}
         if not changes:
             return {}, "all keys are in order"
-        return changes, "; ".join(["new keys are in place", *self._reload(functions)])
+        return changes, "; ".join(["new certificates are in place", *self._reload(functions)])
 
-    def _renew(self, due):
-        made = {purpose: certificates.request(self.host) for purpose in due}
-        info = self._question({purpose: pem for purpose, (_key, pem) in made.items()})
+    def _renew(self, due, info):
         places = certificates.places(self.basepath)
+        kept = {purpose: certificates.kept_key(places[purpose], info) for purpose in due}
+        made = {purpose: certificates.request(self.host, kept[purpose]) for purpose in due}
+        info = self._question({purpose: pem for purpose, (_key, pem) in made.items()})
         for purpose, (key, _pem) in made.items():
             if purpose not in info["certificates"]:
                 raise KeysRefused(f"the master sent no certificate for {purpose}")
