@@ -36,7 +36,7 @@ print(total, found)
 
 EAGER = """import sys
 sys.path.insert(0, sys.argv[1])
-from saltvirt import config, errors, spec
+from saltvirt import config, spec
 from saltvirt.kvm import migrate
 from saltvirt.ops import context, migration
 is_over = migrate.Job.is_over

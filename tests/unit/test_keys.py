@@ -102,41 +102,32 @@ def test_a_renewal_and_a_new_ca_keep_the_key_so_that_every_reader_finds_a_pair(h
     assert where.key.read_bytes() == before[0] and where.certificate.read_bytes() != after[1]
 
 
-def swap_for_rsa(work, where, place):
-    """Have a key of another kind, certified, in place of ours."""
-    key = ca.new_key("rsa")
-    work_of = certificates.request("hyper1", key)[1]
-    answer = ask(place, wanted={"libvirt-client": work_of}, now=datetime.now(timezone.utc))
-    certificates.lay_down(where, key, answer["certificates"]["libvirt-client"])
-
-
-def revoke(_work, where, place):
+def revoke(where, place):
     """Revoke the certificate."""
     serial = x509.load_pem_x509_certificate(where.certificate.read_bytes()).serial_number
     place.revoke([f"{serial:032x}"], datetime.now(timezone.utc))
 
 
-DISTRUST = {
-    "revoked": revoke,
-    "open to others": lambda _work, where, _place: where.key.chmod(0o644),
-    "certified with another name": lambda work, where, place: certificates.lay_down(
-        where, *issued(place, "other")),
-    "not of this project": swap_for_rsa,
-}  # fmt: skip
-
-
-def issued(place, minion_id):
-    """Return a key and its certificate for another host."""
-    key, wanted = certificates.request(minion_id)
+def lay_down(where, place, minion_id, kind):
+    """Have a key of this kind, certified for this minion, in place of the host's own."""
+    key, wanted = certificates.request(minion_id, ca.new_key(kind))
     answer = ask(place, minion_id, wanted={"libvirt-client": wanted},
                  now=datetime.now(timezone.utc))  # fmt: skip
-    return key, answer["certificates"]["libvirt-client"]
+    certificates.lay_down(where, key, answer["certificates"]["libvirt-client"])
+
+
+DISTRUST = {
+    "revoked": revoke,
+    "open to others": lambda where, _place: where.key.chmod(0o644),
+    "certified with another name": lambda where, place: lay_down(where, place, "other", "ecdsa"),
+    "not of this project": lambda where, place: lay_down(where, place, "hyper1", "rsa"),
+}
 
 
 @pytest.mark.parametrize("distrust", DISTRUST.values(), ids=DISTRUST)
 def test_a_key_that_cannot_be_trusted_is_not_kept(host, place, distrust):
     where = certificates.places(host[0].basepath)["libvirt-client"]
-    distrust(host[0], where, place)
+    distrust(where, place)
 
     before, after = renewed(*host)
 

@@ -19,7 +19,6 @@ from saltvirt import files
 from saltvirt.errors import StorageError
 from saltvirt.pki import ca
 
-_CRL_BEGIN = "-----BEGIN X509 CRL-----"
 _QEMU_GROUPS = ("libvirt-qemu", "qemu", "kvm")
 DEFAULT_PURPOSES = ("libvirt-server", "libvirt-client", "qemu-server", "qemu-client")
 
@@ -130,9 +129,9 @@ def _is_signed_by(certificate, authority):
 
 
 def _is_revoked(certificate, info):
-    lists = [_CRL_BEGIN + text for text in info["crl"].split(_CRL_BEGIN)[1:]]
-    return any(x509.load_pem_x509_crl(one.encode()).get_revoked_certificate_by_serial_number(
-        certificate.serial_number) for one in lists)  # fmt: skip
+    # While a CA is replaced there is a list of each; all have the same serials.
+    listed = x509.load_pem_x509_crl(info["crl"].encode())
+    return listed.get_revoked_certificate_by_serial_number(certificate.serial_number) is not None
 
 
 def _stale(certificate, info, now):
