@@ -77,7 +77,7 @@ def bridge_present(
         Static addresses (``10.0.0.4/16``) and the default gateway. Default to what the ports have.
     dhcp, dns
         Keep the bridge by DHCP, or with these name servers. Default to what is found: a leased
-        address means DHCP.
+        address means DHCP, and whoever renewed it renews it on the bridge.
     mtu
         In bytes, of bridge and ports. Defaults to that of the first port.
     stp, forward_delay
@@ -90,8 +90,9 @@ def bridge_present(
         Seconds within which the master must be reached over the bridge. Defaults to 30.
 
     If the master is not reached, a step fails or the job is killed, links, addresses, routes and
-    files are put back, and the state fails with what happened. Ports that are there and not listed
-    stay. Undo: virt.bridge_absent.
+    files are put back, their manager is told so, and the state fails with what happened. A lease
+    that nobody would renew is refused. Ports that are there and not listed stay. Undo:
+    virt.bridge_absent.
 
     .. code-block:: yaml
 
@@ -118,7 +119,7 @@ def bridge_present(
 
 def bridge_absent(name, persist="auto", confirm_timeout=30):
     """
-    Remove a bridge; its addresses and routes go to its port, if it has one.
+    Remove a bridge; its addresses, routes and lease go to its port, if it has one.
 
     name
         The bridge; one that VMs use is refused.
@@ -156,16 +157,18 @@ def firewall_present(name, ports, backend="nftables", peers=()):
     Let the other hypervisors, and nobody else, reach ports of this host.
 
     name
-        Name of the table or chain that holds the rules: letters, digits and ``_``.
+        Name of the table or chain that holds the rules: up to 28 letters, digits and ``_``.
     ports
         TCP ports and ranges: ``[16514, 49152-49215]``.
     backend
-        ``nftables`` (default), ``iptables`` or ``firewalld``.
+        ``nftables`` (default), ``iptables`` or ``firewalld``, which must run.
     peers
         Addresses and networks beside those of the hypervisors that the master knows.
 
-    Loaded in one step and kept over a reboot. A rule of another nftables table that drops is
-    named as a warning. Undo: virt.firewall_absent.
+    Loaded in one step. A systemd unit ``salt-virt-BACKEND-NAME`` loads them again at each boot,
+    before the network; firewalld keeps them itself; without systemd the comment says that nothing
+    does. A rule of another nftables table that drops is named as a warning. If a step fails, all
+    is as it was. Undo: virt.firewall_absent.
 
     .. code-block:: yaml
 
@@ -173,29 +176,32 @@ def firewall_present(name, ports, backend="nftables", peers=()):
           virt.firewall_present:
             - ports: [16514, 49152-49215]
     """
+    is_test = __opts__["test"]
     try:
         ask = functools.partial(compat.certificates_pillar, __opts__)
         work = firewall.of(backend, __salt__, name, ports, [*peers, *keys.peers(ask)])
+        if not is_test:  # a test may run before the package is there
+            work.refuse_missing()
         changes = work.plan()
-        if changes and not __opts__["test"]:
+        if changes and not is_test:
             work.apply()
+        note, warnings = work.note(), work.warnings()
     except VirtError as error:
         return outcome.failed(name, error)
     ret = outcome.of(
         name,
         changes,
-        is_test=__opts__["test"],
-        would="rules would be set",
-        done="rules are set",
-        idle="the rules are in order",
+        is_test=is_test,
+        would=f"rules would be set{note}",
+        done=f"rules are set{note}",
+        idle=f"the rules are in order{note}",
     )
-    warnings = work.warnings()
     return {**ret, "warnings": warnings} if warnings else ret
 
 
 def firewall_absent(name, ports=(16514,), backend="nftables"):
     """
-    Take away the rules of virt.firewall_present.
+    Take away the rules of virt.firewall_present, now and for the boots to come.
 
     name, ports, backend
         As there; firewalld finds its rules by the ports.
@@ -207,11 +213,18 @@ def firewall_absent(name, ports=(16514,), backend="nftables"):
     """
     try:
         work = firewall.of(backend, __salt__, name, ports, [])
-        if __opts__["test"]:
-            comment = "rules would be removed if there are any"
-            return {"name": name, "changes": {}, "result": None, "comment": comment}
-        changes = work.remove()
+        changes = work.removal()
+        if changes and not __opts__["test"]:
+            work.remove()
+        warnings = work.leftovers()
     except VirtError as error:
         return outcome.failed(name, error)
-    return outcome.of(name, changes, is_test=False, would="", done="rules are removed",
-                      idle="there are none")  # fmt: skip
+    ret = outcome.of(
+        name,
+        changes,
+        is_test=__opts__["test"],
+        would="rules would be removed",
+        done="rules are removed",
+        idle="there are none",
+    )
+    return {**ret, "warnings": warnings} if warnings else ret

@@ -2,6 +2,7 @@
 {%- set firewall = hypervisor['firewall'] %}
 {%- set qemu = hypervisor['qemu_conf'] %}
 {%- set migration = qemu['migration_port_min'] ~ '-' ~ qemu['migration_port_max'] %}
+{%- set is_firewalld = firewall['backend'] == 'firewalld' %}
 
 include:
   - hypervisor.packages
@@ -12,6 +13,39 @@ hypervisor_firewall_package:
   pkg.installed:
     - name: {{ hypervisor['firewall_packages'][firewall['backend']] }}
 
+{%- if is_firewalld %}
+
+hypervisor_firewalld:
+  service.running:
+    - name: firewalld
+    - enable: True
+    - require:
+      - pkg: hypervisor_firewall_package
+
+{#- The minion only listens on this connection, so a firewalld that is new takes what the master
+    says on it for an attack, until the minion's kernel asks after 5 minutes whether it is there. #}
+{%- set port = salt['config.get']('publish_port', 4505) | string %}
+{%- set masters = [] %}
+{%- for one in salt['network.active_tcp']().values() if one['remote_port'] | string == port %}
+  {%- do masters.append(one['remote_addr']) %}
+{%- endfor %}
+{%- for master in masters | unique | sort %}
+
+hypervisor_firewalld_hears_{{ master }}:
+  cmd.run:
+    - name: >-
+        firewall-cmd --timeout=10m --add-rich-rule='rule
+        family="ipv{{ 6 if ':' in master else 4 }}" source address="{{ master }}"
+        source-port port="{{ port }}" protocol="tcp" accept'
+    {#- Debian's package starts it, others leave that to the service. #}
+    - onchanges:
+      - pkg: hypervisor_firewall_package
+      - service: hypervisor_firewalld
+    - require_in:
+      - virt: hypervisor_firewall
+{%- endfor %}
+{%- endif %}
+
 hypervisor_firewall:
   virt.firewall_present:
     - name: salt_virt
@@ -21,4 +55,7 @@ hypervisor_firewall:
     - require:
       - pkg: hypervisor_firewall_package
       - pkg: hypervisor_packages
+      {%- if is_firewalld %}
+      - service: hypervisor_firewalld
+      {%- endif %}
 {%- endif %}

@@ -1,6 +1,7 @@
 """The formula, rendered by Salt itself for every family of systems that it knows."""
 
 import json
+import socket
 from pathlib import Path
 
 import pytest
@@ -39,8 +40,8 @@ def caller(tmp_path_factory):
     return of
 
 
-def minion(folder, grains):
-    """Return a masterless minion that takes itself for another system."""
+def minion(folder, grains, **more):
+    """Return a masterless minion that takes itself for another system; ``more`` are options."""
     conf = folder / "minion"
     conf.write_text(json.dumps({"grains": grains}))
     opts = salt.config.minion_config(str(conf))
@@ -50,6 +51,7 @@ def minion(folder, grains):
         enable_fqdns_grains=False, enable_gpu_grains=False,
         **{key: str(folder / key) for key in ("cachedir", "pki_dir", "log_file",
                                               "extension_modules")},
+        **more,
     )  # fmt: skip
     return salt.client.Caller(mopts=opts)
 
@@ -145,6 +147,53 @@ def test_no_firewall_means_none(caller):
                       os_family="Debian", osrelease="12")  # fmt: skip
 
     assert not [name for name in states if "firewall" in name]
+
+
+@pytest.mark.parametrize(("family", "release", "package"), [
+    ("Debian", "12", "iptables"), ("RedHat", "8.10", "iptables"), ("RedHat", "9.4", "iptables-nft"),
+    ("Suse", "15.6", "iptables"),
+])  # fmt: skip
+def test_iptables_comes_without_a_service_that_saves_the_rules_of_others(
+    tmp_path, family, release, package
+):
+    pillar = {"hypervisor": {"firewall": {"backend": "iptables"}}}
+    states = rendered(lambda grains: minion(tmp_path, grains), "hypervisor.firewall", pillar,
+                      os_family=family, osrelease=release)  # fmt: skip
+
+    assert states["hypervisor_firewall_package"][1]["name"] == package
+    assert "firewalld" not in units(states, "service.running")
+
+
+def firewalld(tmp_path, port):
+    """Return the states of a host with firewalld whose master publishes on that port."""
+    return rendered(lambda grains: minion(tmp_path, grains, publish_port=port),
+                    "hypervisor.firewall", os_family="RedHat", osrelease="9.4")  # fmt: skip
+
+
+def test_firewalld_is_started_before_it_gets_rules_and_lets_the_master_be_heard(tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        with socket.create_connection(("127.0.0.1", port)):
+            states = firewalld(tmp_path, port)
+
+    assert states["hypervisor_firewalld"][0] == "service.running"
+    assert states["hypervisor_firewalld"][1]["enable"] is True
+    assert {"service": "hypervisor_firewalld"} in states["hypervisor_firewall"][1]["require"]
+    function, heard = states["hypervisor_firewalld_hears_127.0.0.1"]
+    assert function == "cmd.run" and heard["onchanges"] == [
+        {"pkg": "hypervisor_firewall_package"}, {"service": "hypervisor_firewalld"}]  # fmt: skip
+    assert heard["name"] == (
+        "firewall-cmd --timeout=10m --add-rich-rule='rule family=\"ipv4\" source "
+        f'address="127.0.0.1" source-port port="{port}" protocol="tcp" accept\'')  # fmt: skip
+    assert list(states).index("hypervisor_firewalld_hears_127.0.0.1") < list(states).index(
+        "hypervisor_firewall")  # fmt: skip
+
+
+def test_a_host_that_hears_no_master_opens_nothing_for_one(tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        states = firewalld(tmp_path, server.getsockname()[1])
+
+    assert not [name for name in states if "hears" in name]
 
 
 def test_a_host_without_systemd_listens_by_an_argument(caller):

@@ -77,9 +77,11 @@ class Kernel:
         self.routes = [r for r in self.routes if r["oif"] != name]
 
     def add_address(self, name, value):
-        held = [a["address"] for one in self.links.values() for a in one["addresses"]]
-        assert value["address"] not in held, "an address on two links"
-        self.links[name]["addresses"].append(value)
+        others = [a["address"] for one, link in self.links.items() for a in link["addresses"]
+                  if one != name]  # fmt: skip
+        assert value["address"] not in others, "an address on two links"
+        mine = [a for a in self.links[name]["addresses"] if a["address"] != value["address"]]
+        self.links[name]["addresses"] = [*mine, value]
 
     def del_route(self, _name, value):
         self.routes = [r for r in self.routes if r != value]
@@ -141,10 +143,42 @@ def test_a_change_that_stops_after_any_step_can_be_put_back(count):
 def test_a_bridge_goes_and_its_one_port_inherits():
     there = carried_out(BEFORE, plan.operations(BEFORE, plan.target(BEFORE, BR0)))
 
-    gone = carried_out(there, plan.operations(there, plan.without(there, "br0")))
+    gone = carried_out(there, plan.operations(there, plan.without(there, "br0", ["eth0"])))
 
     assert "br0" not in gone["links"]
     assert same(gone, BEFORE)
+
+
+def test_a_port_that_has_left_its_bridge_already_is_not_removed_with_it():
+    there = carried_out(BEFORE, plan.operations(BEFORE, plan.target(BEFORE, BR0)))
+    there["links"]["eth0"]["master"] = None  # its manager was faster
+
+    gone = carried_out(there, plan.operations(there, plan.without(there, "br0", ["eth0"])))
+
+    assert same(gone, BEFORE)
+
+
+def test_a_leased_address_that_is_asked_for_as_static_does_not_end_any_more():
+    leased = {**BEFORE, "links": {"eth0": link(addresses=[address("10.0.0.4/16", valid_s=90)])}}
+    moved = carried_out(leased, plan.operations(leased, plan.target(leased, BR0)))
+    assert moved["links"]["br0"]["addresses"] == [address("10.0.0.4/16", valid_s=90)]
+
+    static = replace(BR0, addresses=("10.0.0.4/16",))
+    there = carried_out(moved, plan.operations(moved, plan.target(moved, static)))
+
+    assert there["links"]["br0"]["addresses"] == [address("10.0.0.4/16")]
+    assert same(carried_out(there, plan.operations(there, moved)), moved)
+
+
+def test_a_delay_that_others_set_is_left_as_long_as_nothing_waits_for_it():
+    def steps(stp):
+        made = link(kind="bridge", bridge={"stp": stp, "forward_delay_cs": 1500})
+        asked = replace(BR0, ports=(), options={"stp": stp, "forward_delay_cs": 0})
+        before = {"links": {"br0": made}, "routes": []}
+        return plan.operations(before, plan.target(before, asked))
+
+    assert steps(stp=0) == []
+    assert steps(stp=1) == [("bridge", "br0", {"forward_delay_cs": 0})]
 
 
 def test_static_addresses_and_a_gateway_replace_what_the_port_had():
@@ -250,6 +284,7 @@ def test_firewalld_gets_a_rule_for_each_peer_and_port_and_knows_its_own_again():
                     'protocol="tcp" accept')  # fmt: skip
     assert rules.is_ours(rule, ports)
     assert not rules.is_ours(rule, rules.ports([22]))
+    assert not rules.is_ours(rule.replace(" port port", " source-port port"), ports)
     assert not rules.is_ours('rule family="ipv4" source address="1.2.3.4" accept', ports)
 
 

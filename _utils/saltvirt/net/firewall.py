@@ -1,15 +1,19 @@
-"""Load the rules of :mod:`saltvirt.net.rules` and keep them over a reboot, by Salt's functions."""
+"""Load the rules of :mod:`saltvirt.net.rules`, and have them loaded again at every boot."""
 
 import json
+import shutil
 import tempfile
 from pathlib import Path
 
-from saltvirt import files
+from salt.exceptions import SaltException
+
+from saltvirt import undo
 from saltvirt.errors import BadArgument, VirtError
 from saltvirt.net import rules
+from saltvirt.net.boot import RULES, Boot, unit
 
-NFT_FILE = "/etc/salt-virt/firewall.nft"
-_NFT_MAIN = ("/etc/sysconfig/nftables.conf", "/etc/nftables.conf")
+# Not the PATH of whoever runs the state: the unit's text must not depend on it.
+_FOLDERS = "/usr/sbin:/usr/bin:/sbin:/bin:/usr/local/sbin"
 
 
 class FirewallError(VirtError):
@@ -19,69 +23,131 @@ class FirewallError(VirtError):
 class Firewall:
     """The rules of one name in one backend; ``plan`` says what ``apply`` would do."""
 
+    program = package = None
+
     def __init__(self, functions, name, ports, peers):
-        self.call, self.name = functions, name
+        self.call, self.name = functions, rules.table_name(name)
         self.ports, self.peers = rules.ports(ports), rules.networks(peers)
 
+    @property
+    def is_installed(self):
+        """Whether the host has the backend's program."""
+        return shutil.which(self.program, path=_FOLDERS) is not None
+
+    def refuse_missing(self):
+        """Refuse a host that cannot take the rules as it is."""
+        if not self.is_installed:
+            raise FirewallError(f"{self.program} is not installed on this host: install the "
+                                f"package {self.package}, or choose another backend")  # fmt: skip
+
+    def _path(self, program):
+        return shutil.which(program, path=_FOLDERS) or f"/usr/sbin/{program}"
+
     def _run(self, argv, ok=(0,)):
-        done = self.call["cmd.run_all"](argv, python_shell=False, ignore_retcode=True)
+        found = [self._path(argv[0]), *argv[1:]]
+        try:
+            done = self.call["cmd.run_all"](found, python_shell=False, ignore_retcode=True)
+        except SaltException as exc:
+            raise FirewallError(f"{argv[0]}: {exc}") from exc
         if done["retcode"] not in ok:
-            raise FirewallError(f"{' '.join(argv[:3])}: {done['stderr'] or done['stdout']}")
+            said = (done["stderr"] or done["stdout"]).strip().splitlines()
+            raise FirewallError(f"{' '.join(argv[:4])}: {'; '.join(said)}")
         return done
 
-    def _loaded(self, argv):
-        done = self.call["cmd.run_all"](argv, python_shell=False, ignore_retcode=True)
+    def _listed(self, argv):
+        """Return what a command lists, nothing if there is no such thing."""
+        if not self.is_installed:
+            return ""
+        done = self._run(argv, ok=range(256))
         return done["stdout"] if done["retcode"] == 0 else ""
 
+    def warnings(self):
+        """Return what else on this host decides over these ports."""
+        return []
 
-class Nftables(Firewall):
-    """A table of its own: what it refuses stays refused, whatever other tables accept."""
+    def leftovers(self):
+        """Return what others keep of these rules once ours are gone."""
+        return []
 
-    def __init__(self, *args):
-        super().__init__(*args)
-        self.text, self.mark = rules.nftables(self.name, self.ports, self.peers)
-        self._main = next((Path(p) for p in _NFT_MAIN if Path(p).exists()), Path(_NFT_MAIN[-1]))
-        self._include = f'include "{NFT_FILE}"'
+
+class Loaded(Firewall):
+    """A backend whose rules a unit of ours loads at boot."""
+
+    boot = None
 
     def plan(self):
         """Return what is to be done: ``{what: why}``."""
-        out = {}
-        if self.mark not in self._loaded(["nft", "list", "table", "inet", self.name]):
-            out[f"table inet {self.name}"] = "loaded"
-        if not Path(NFT_FILE).exists() or Path(NFT_FILE).read_text() != self.text:
-            out[NFT_FILE] = "written"
-        if not self._main.exists() or self._include not in self._main.read_text().splitlines():
-            out[str(self._main)] = "includes it"
-        return out
+        return {**dict.fromkeys(self._missing(), "loaded"), **self.boot.pending()}
 
     def apply(self):
-        """Load the rules in one step and keep them."""
-        Path(NFT_FILE).parent.mkdir(mode=0o755, parents=True, exist_ok=True)
-        files.write(NFT_FILE, self.text.encode(), 0o644)
-        self._run(["nft", "-f", NFT_FILE])
-        lines = self._main.read_text().splitlines() if self._main.exists() else []
-        if self._include not in lines:
-            text = "\n".join([*(lines or ["#!/usr/sbin/nft -f"]), self._include, ""])
-            files.write(self._main, text.encode(), 0o755)
+        """Load the rules, each table in one step, and have them loaded at boot."""
+        self._check()
+        had_any = bool(self._there())
+        with undo.on_failure() as steps:
+            if not had_any:
+                steps.then(self._unload)
+            self.boot.keep(steps)
+            if self._missing():
+                self._load()
+
+    def removal(self):
+        """Return what ``remove`` would do: ``{what: why}``."""
+        return {**dict.fromkeys(self._there(), "removed"), **self.boot.there()}
 
     def remove(self):
-        """Take the rules away; return what was done."""
-        done = {}
-        if self._loaded(["nft", "list", "table", "inet", self.name]):
+        """Take the rules away, now and at boot."""
+        self.boot.forget()
+        self._unload()
+
+    def note(self):
+        """Return what must be said beside the outcome."""
+        if self.boot.has_systemd:
+            return ""
+        paths = ", ".join(map(str, self.boot.texts))
+        return f"; nothing loads {paths} at boot, as systemd does not run here"
+
+
+class Nftables(Loaded):
+    """A table of its own: what it refuses stays refused, whatever other tables accept."""
+
+    program, package = "nft", "nftables"
+
+    def __init__(self, *args):
+        super().__init__(*args)
+        self._text, self._mark = rules.nftables(self.name, self.ports, self.peers)
+        self._table = f"table inet {self.name}"
+        self._file = RULES / f"nftables-{self.name}.nft"
+        nft = self._path("nft")
+        text = unit(self._table, [[nft, "-f", str(self._file)]],
+                    [[nft, "delete", "table", "inet", self.name]],
+                    ["nftables.service"])  # fmt: skip
+        self.boot = Boot(self._run, f"salt-virt-nftables-{self.name}", text,
+                         {self._file: self._text})  # fmt: skip
+
+    def _there(self):
+        has_table = self._listed(["nft", "list", "table", "inet", self.name])
+        return [self._table] if has_table else []
+
+    def _missing(self):
+        has_mark = self._mark in self._listed(["nft", "list", "table", "inet", self.name])
+        return [] if has_mark else [self._table]
+
+    def _check(self):
+        with tempfile.NamedTemporaryFile("w", prefix="salt-virt-") as handle:
+            handle.write(self._text)
+            handle.flush()
+            self._run(["nft", "-c", "-f", handle.name])
+
+    def _load(self):
+        self._run(["nft", "-f", str(self._file)])
+
+    def _unload(self):
+        if self._there():
             self._run(["nft", "delete", "table", "inet", self.name])
-            done[f"table inet {self.name}"] = "removed"
-        if self._main.exists() and self._include in self._main.read_text().splitlines():
-            kept = [li for li in self._main.read_text().splitlines() if li != self._include]
-            files.write(self._main, ("\n".join(kept) + "\n").encode(), 0o755)
-            done[str(self._main)] = "includes it no more"
-        if Path(NFT_FILE).exists():
-            Path(NFT_FILE).unlink()
-            done[NFT_FILE] = "removed"
-        return done
 
     def warnings(self):
         """Return which other chains drop what they do not accept: they decide after ours."""
-        listed = json.loads(self._loaded(["nft", "-j", "list", "chains"]) or "{}")
+        listed = json.loads(self._listed(["nft", "-j", "list", "chains"]) or "{}")
         chains = [c["chain"] for c in listed.get("nftables", ()) if "chain" in c]
         return [
             f"the chain {c['family']} {c['table']} {c['name']} drops what it does not accept: "
@@ -91,92 +157,151 @@ class Nftables(Firewall):
         ]
 
 
-class Iptables(Firewall):
+class Iptables(Loaded):
     """A chain of its own, first in INPUT."""
 
-    _PROGRAMS = ((4, "ipv4", "iptables"), (6, "ipv6", "ip6tables"))
+    program = package = "iptables"
+    _PROGRAMS = {"iptables": 4, "ip6tables": 6}
+    _OTHERS = ["nftables.service", "iptables.service", "ip6tables.service",
+               "netfilter-persistent.service"]  # fmt: skip
+    _SAVED = ("/etc/iptables/rules.v4", "/etc/iptables/rules.v6",
+              "/etc/sysconfig/iptables", "/etc/sysconfig/ip6tables")  # fmt: skip
 
     def __init__(self, *args):
         super().__init__(*args)
-        self.name = self.name.upper().replace("_", "-")
+        self._chain = self.name.upper().replace("_", "-")
+        made = {program: rules.iptables(self._chain, self.ports, self.peers, version)
+                for program, version in self._PROGRAMS.items()}  # fmt: skip
+        self._texts = {program: text for program, (text, _mark) in made.items()}
+        self._marks = {program: mark for program, (_text, mark) in made.items()}
+        places = {program: RULES / f"{program}-{self.name}.rules" for program in made}
+        text = unit(
+            f"chain {self._chain}",
+            [[self._path(f"{program}-restore"), "-w", "--noflush", str(path)]
+             for program, path in places.items()],
+            [[self._path(program), "-w", "-D", "INPUT", "-j", self._chain] for program in made],
+            self._OTHERS,
+        )  # fmt: skip
+        self.boot = Boot(self._run, f"salt-virt-iptables-{self.name}", text,
+                         {path: self._texts[program] for program, path in places.items()}
+                         )  # fmt: skip
 
-    def _is_loaded(self, version, program):
-        _text, mark = rules.iptables(self.name, self.ports, self.peers, version)
-        return mark in self._loaded([program, "-S", self.name]) and self._is_first(program)
+    def _there(self):
+        return [f"{program} {self._chain}" for program in self._PROGRAMS
+                if self._listed([program, "-w", "-S", self._chain])]  # fmt: skip
 
-    def _is_first(self, program):
-        return f"-A INPUT -j {self.name}" in self._loaded([program, "-S", "INPUT"]).splitlines()
+    def _missing(self):
+        return [f"{program} {self._chain}" for program, mark in self._marks.items()
+                if mark not in self._listed([program, "-w", "-S", self._chain])
+                or not self._has_jump(program)]  # fmt: skip
 
-    def plan(self):
-        """Return what is to be done: ``{what: why}``."""
-        return {f"{program} {self.name}": "loaded" for version, _family, program in self._PROGRAMS
-                if not self._is_loaded(version, program)}  # fmt: skip
+    def _has_jump(self, program):
+        # Wherever it is by now: libvirt and others put theirs first too, whenever they start.
+        listed = self._listed([program, "-w", "-S", "INPUT"])
+        return f"-A INPUT -j {self._chain}" in listed.splitlines()
 
-    def apply(self):
-        """Load the chains, each in one step, and keep them."""
-        for version, family, program in self._PROGRAMS:
-            text, _mark = rules.iptables(self.name, self.ports, self.peers, version)
-            with tempfile.NamedTemporaryFile("w", prefix="salt-virt-") as handle:
-                handle.write(text)
-                handle.flush()
-                self._run([f"{program}-restore", "--noflush", handle.name])
-            if not self._is_first(program):
-                self._run([program, "-I", "INPUT", "1", "-j", self.name])
-            self.call["iptables.save"](family=family)
+    def _restore(self, program, text, *words):
+        with tempfile.NamedTemporaryFile("w", prefix="salt-virt-") as handle:
+            handle.write(text)
+            handle.flush()
+            self._run([f"{program}-restore", "-w", "--noflush", *words, handle.name])
 
-    def remove(self):
-        """Take the chains away; return what was done."""
-        done = {}
-        for _version, family, program in self._PROGRAMS:
-            if not self._loaded([program, "-S", self.name]):
+    def _check(self):
+        for program, text in self._texts.items():
+            self._restore(program, text, "--test")
+
+    def _load(self):
+        for program, text in self._texts.items():
+            self._restore(program, rules.without_jump(text, self._chain))
+            if not self._has_jump(program):
+                self._run([program, "-w", "-I", "INPUT", "1", "-j", self._chain])
+
+    def _unload(self):
+        for program in self._PROGRAMS:
+            if not self._listed([program, "-w", "-S", self._chain]):
                 continue
-            self._run([program, "-D", "INPUT", "-j", self.name], ok=(0, 1))
-            self._run([program, "-F", self.name])
-            self._run([program, "-X", self.name])
-            self.call["iptables.save"](family=family)
-            done[f"{program} {self.name}"] = "removed"
-        return done
+            jump = ["INPUT", "-j", self._chain]
+            while self._run([program, "-w", "-C", *jump], ok=range(256))["retcode"] == 0:
+                self._run([program, "-w", "-D", *jump])
+            self._run([program, "-w", "-F", self._chain])
+            self._run([program, "-w", "-X", self._chain])
 
-    def warnings(self):
-        """Return nothing: what the chain accepts is accepted."""
-        return []
+    def leftovers(self):
+        """Return which files of others, saved meanwhile, bring the chain back at boot."""
+        return [f"{path} was saved with the chain {self._chain}, which is back after a boot: save "
+                "the rules of this host anew"
+                for path in map(Path, self._SAVED)
+                if path.exists() and f":{self._chain} " in path.read_text()]  # fmt: skip
 
 
 class Firewalld(Firewall):
-    """Rich rules of the default zone, now and over a reboot; those of hosts that left go."""
+    """
+    Rich rules of the default zone, now and over a reboot; those of hosts that left go.
+
+    Both sets are changed by themselves: a reload would drop what others have set for now only.
+    """
+
+    program, package = "firewall-cmd", "firewalld"
+    _SETS = ((), ("--permanent",))
+
+    @property
+    def is_running(self):
+        """Whether firewalld answers."""
+        return self._listed(["firewall-cmd", "--state"]).strip() == "running"
+
+    def refuse_missing(self):
+        """Refuse a host on which firewalld does not run: it takes rules from nobody."""
+        super().refuse_missing()
+        if not self.is_running:
+            raise FirewallError("firewalld does not run on this host: open what it would close in "
+                                "its default zone, then 'systemctl enable --now firewalld'; or "
+                                "choose another backend")  # fmt: skip
 
     def _differences(self):
-        zone = self.call["firewalld.default_zone"]()
+        """Return ``[(words for the set, rules to add, rules to remove)]``."""
         wanted = rules.rich_rules(self.ports, self.peers)
-        has = [rule for rule in self.call["firewalld.get_rich_rules"](zone, permanent=True)
-               if rules.is_ours(rule, self.ports)]  # fmt: skip
-        return zone, [r for r in wanted if r not in has], [r for r in has if r not in wanted]
+        out = []
+        for words in self._SETS:
+            listed = self._listed(["firewall-cmd", *words, "--list-rich-rules"]).splitlines()
+            has = [rule for rule in listed if rules.is_ours(rule, self.ports)]
+            out.append((words, [r for r in wanted if r not in has],
+                        [r for r in has if r not in wanted]))  # fmt: skip
+        return out
 
     def plan(self):
         """Return what is to be done: ``{what: why}``."""
-        _zone, missing, stale = self._differences()
-        return {**dict.fromkeys(missing, "added"), **dict.fromkeys(stale, "removed")}
+        out = {}
+        for _words, missing, stale in self._differences():
+            out.update({**dict.fromkeys(missing, "added"), **dict.fromkeys(stale, "removed")})
+        return out
 
     def apply(self):
-        """Add and remove the rules, then let firewalld read them without losing connections."""
-        zone, missing, stale = self._differences()
-        for rule in missing:
-            self.call["firewalld.add_rich_rule"](zone, rule, permanent=True)
-        for rule in stale:
-            self.call["firewalld.remove_rich_rule"](zone, rule, permanent=True)
-        self.call["firewalld.reload_rules"]()
+        """Add and remove the rules, those for now and those for later."""
+        with undo.on_failure() as steps:
+            for words, missing, stale in self._differences():
+                steps.then(self._change, words, stale, missing)
+                self._change(words, missing, stale)
+
+    def _change(self, words, more, fewer):
+        changes = [f"--add-rich-rule={rule}" for rule in more]
+        changes += [f"--remove-rich-rule={rule}" for rule in fewer]
+        if changes:
+            self._run(["firewall-cmd", *words, *changes])
+
+    def removal(self):
+        """Return what ``remove`` would do: ``{what: why}``."""
+        self.peers = rules.networks([])
+        if self.is_installed:
+            self.refuse_missing()
+        return self.plan()
 
     def remove(self):
-        """Take the rules away; return what was done."""
-        self.peers = rules.networks([])
-        done = self.plan()
-        if done:
-            self.apply()
-        return done
+        """Take the rules away, those for now and those for later."""
+        self.apply()
 
-    def warnings(self):
-        """Return nothing: what the zone accepts is accepted."""
-        return []
+    def note(self):
+        """Return what must be said beside the outcome."""
+        return "" if self.is_running else "; firewalld does not run yet"
 
 
 _KINDS = {"nftables": Nftables, "iptables": Iptables, "firewalld": Firewalld}

@@ -1,6 +1,7 @@
 """The running network through netlink: read a snapshot, carry out steps. The user of pyroute2."""
 
 import errno
+import time
 
 from saltvirt.errors import VirtError
 
@@ -135,6 +136,30 @@ def _route(message, by_index):
     }
 
 
+def master(name):
+    """Return the name of the bridge or bond that a link is a port of, or None."""
+    found = read([name])["links"].get(name)
+    return found["master"] if found else None
+
+
+def until(condition, timeout_s):
+    """Wait for a condition of a link; return whether it came true within so many seconds."""
+    deadline = time.monotonic() + timeout_s
+    while not (is_so := condition()) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return bool(is_so)
+
+
+def last(link, address, seconds):
+    """Let an IPv4 address of a link last so long from now on; one that is not there is left so."""
+    with pyroute2.IPRoute() as ipr:
+        by_index = {one["index"]: one.get_attr("IFLA_IFNAME") for one in ipr.get_links()}
+        for message in ipr.get_addr(family=2):
+            known = _address(message)
+            if by_index[message["index"]] == link and known["address"].startswith(f"{address}/"):
+                _add_address(ipr, link, {**known, "valid_s": seconds})
+
+
 def execute(steps):
     """Carry out the steps of :func:`saltvirt.net.plan.operations`; raise LinkError at the first."""
     with pyroute2.IPRoute() as ipr:
@@ -200,8 +225,9 @@ def _add_address(ipr, name, address):
     if address["broadcast"]:
         given["broadcast"] = address["broadcast"]
     if address["valid_s"] is not None:
-        life = {"ifa_preferred": address["valid_s"], "ifa_valid": address["valid_s"]}
-        given["cacheinfo"] = life
+        # pyroute2 before 0.9 looks in here, later ones beside it, and both mind the order.
+        life = {"preferred": address["valid_s"], "valid": address["valid_s"]}
+        given |= {**life, "cacheinfo": life}
     if ":" in text:
         # It was in use a moment ago: looking for a duplicate would take it away for a second.
         given["flags"] = _NODAD

@@ -1,5 +1,6 @@
 """How each manager of networks keeps a bridge over a reboot: text from plain data."""
 
+import re
 import uuid
 from dataclasses import dataclass
 
@@ -25,7 +26,7 @@ class Kept:
     forward_delay_s: int
     vlan_filtering: bool
     vlans: tuple[int, ...] = ()
-    iaid: int | None = None
+    client_id: str | None = None
 
 
 def _yes(value):
@@ -50,6 +51,33 @@ def _ini(*sections):
     return "\n\n".join(blocks) + "\n"
 
 
+_DUIDS = {1: "link-layer-time", 2: "vendor", 3: "link-layer", 4: "uuid"}
+
+
+def _colons(text):
+    return ":".join(text[at : at + 2] for at in range(0, len(text), 2))
+
+
+def _client(kept):
+    """Return networkd's words for the client that the port was: the server knows it by these."""
+    if not kept.dhcp:
+        return []
+    # A lease that is given back when the bridge goes may be somebody else's when its port asks.
+    return [("SendRelease", "no"), *_client_id(kept)]
+
+
+def _client_id(kept):
+    known = kept.client_id or ""
+    if known == "01" + kept.mac.replace(":", ""):
+        return [("ClientIdentifier", "mac")]
+    # RFC 4361: ff, four bytes that tell the host's links apart, two bytes of a kind, the DUID.
+    if known.startswith("ff") and len(known) > 14 and int(known[10:14], 16) in _DUIDS:
+        return [("ClientIdentifier", "duid"), ("IAID", int(known[2:10], 16)),
+                ("DUIDType", _DUIDS[int(known[10:14], 16)]),
+                ("DUIDRawData", _colons(known[14:]))]  # fmt: skip
+    return []
+
+
 def networkd(kept):
     """Return the files of systemd-networkd; their names sort before those of the distribution."""
     base = "/etc/systemd/network/05-salt-virt"
@@ -69,8 +97,7 @@ def networkd(kept):
         f"{base}-{name}.network": _ini(
             ("Match", [("Name", name)]),
             ("Network", network),
-            # The same client as the port was, so that the server gives the same address.
-            ("DHCPv4", [("IAID", kept.iaid)] if kept.iaid is not None else []),
+            ("DHCPv4", _client(kept)),
             *routes,
         ),
     }
@@ -84,15 +111,19 @@ def networkd(kept):
 
 def _keyfile_ip(kept, family):
     mine = [a for a in kept.addresses if (":" in a) == (family == 6)]
+    routes = [(dst, via) for dst, via in kept.routes if (":" in dst) == (family == 6)]
+    extra = [(f"route{n}", f"{dst},{via}") for n, (dst, via) in enumerate(routes, 1)]
+    if kept.dhcp and family == 4:
+        client = [("dhcp-client-id", _colons(kept.client_id))] if kept.client_id else []
+        return [("method", "auto"), *client, *extra]
     if kept.dhcp or (family == 6 and not mine):
-        return [("method", "auto")]
+        return [("method", "auto"), *extra]
     if not mine:
         return [("method", "disabled")]
     pairs = [("method", "manual")]
     pairs += [(f"address{n}", a) for n, a in enumerate(mine, 1)]
     pairs += [("gateway", g) for g in kept.gateways if (":" in g) == (family == 6)]
-    routes = [(dst, via) for dst, via in kept.routes if (":" in dst) == (family == 6)]
-    pairs += [(f"route{n}", f"{dst},{via}") for n, (dst, via) in enumerate(routes, 1)]
+    pairs += extra
     dns = [d for d in kept.dns if (":" in d) == (family == 6)]
     return [*pairs, *([("dns", "".join(f"{d};" for d in dns))] if dns else [])]
 
@@ -150,7 +181,12 @@ def netplan(kept):
     ports = {port: {"dhcp4": False, "dhcp6": False} for port in kept.ports}
     network = {"version": 2, "ethernets": ports, "bridges": {kept.name: bridge}}
     path = f"/etc/netplan/90-salt-virt-{kept.name}.yaml"
-    return {path: yaml.safe_dump({"network": network}, sort_keys=True)}
+    files = {path: yaml.safe_dump({"network": network}, sort_keys=True)}
+    if client := _client(kept):
+        # netplan has no word for it, networkd reads it beside what netplan writes.
+        path = f"/etc/systemd/network/10-netplan-{kept.name}.network.d/salt-virt.conf"
+        files[path] = _ini(("DHCPv4", client))
+    return files
 
 
 def netplan_freed(text, ports):
@@ -170,6 +206,14 @@ def netplan_freed(text, ports):
                     del own[key]
                     changed = True
     return yaml.safe_dump(data, sort_keys=True) if changed else None
+
+
+def netplan_renderer(texts):
+    """Return who netplan's files are for, ``networkd`` or ``NetworkManager``; the last one says."""
+    found = "networkd"
+    for text in texts:
+        found = ((yaml.safe_load(text) or {}).get("network") or {}).get("renderer", found)
+    return found
 
 
 def ifupdown(kept):
@@ -201,10 +245,10 @@ def _interface(kept):
         settings["ipaddr"], _slash, settings["netmask"] = version4[0].partition("/")
         gateways = [g for g in kept.gateways if ":" not in g]
         settings |= {"gateway": gateways[0]} if gateways else {}
-    extra = [f"ip address add {a} dev {kept.name}" for a in [*version4[1:],
+    extra = [f"ip address replace {a} dev {kept.name}" for a in [*version4[1:],
              *(a for a in kept.addresses if ":" in a)] if not kept.dhcp]  # fmt: skip
-    extra += [f"ip route add {dst} via {via}" for dst, via in kept.routes]
-    extra += [f"ip -6 route add default via {g}" for g in kept.gateways if ":" in g]
+    extra += [f"ip route replace {dst} via {via}" for dst, via in kept.routes]
+    extra += [f"ip -6 route replace default via {g}" for g in kept.gateways if ":" in g]
     if extra:
         settings["up_cmds"] = extra
     if kept.dns:
@@ -225,3 +269,13 @@ def ifupdown_without(text, name):
         if not is_ours:
             out.append(line)
     return "\n".join(out) + "\n"
+
+
+def ifupdown_names(text):
+    """Return the names of the interfaces that have a stanza in a file of ifupdown's."""
+    return set(re.findall(r"^\s*iface\s+(\S+)", text, re.MULTILINE))
+
+
+def ifupdown_is_leased(text, name):
+    """Return whether a file of ifupdown's gives an interface its IPv4 address by DHCP."""
+    return bool(re.search(rf"^\s*iface\s+{re.escape(name)}\s+inet\s+dhcp\b", text, re.MULTILINE))

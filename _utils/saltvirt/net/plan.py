@@ -62,6 +62,10 @@ def _static(text):
     return {"address": text, "broadcast": None, "scope": 0, "valid_s": None}
 
 
+def _lasting(address):
+    return address["address"], address["valid_s"] is None
+
+
 _NEW = {"addresses": [], "mac": None, "mtu": None, "bridge": {}, "vlans": []}
 
 
@@ -75,7 +79,9 @@ def target(snapshot, bridge):
     addresses = [*kept, *moved]
     if bridge.addresses is not None:
         by_text = {a["address"]: a for a in addresses}
-        addresses = [by_text.get(text, _static(text)) for text in bridge.addresses]
+        # What was leased is static from now on: nobody would renew it.
+        addresses = [{**by_text.get(text, _static(text)), "valid_s": None}
+                     for text in bridge.addresses]  # fmt: skip
     first = ports[0] if ports else {"mac": None, "mtu": 1500}
     mtu = bridge.mtu or before["mtu"] or first["mtu"]
     made = {
@@ -105,11 +111,12 @@ def _with_gateway(routes, bridge):
     return [*kept, *(had or [made])]
 
 
-def without(snapshot, name):
+def without(snapshot, name, ports):
     """Return the snapshot without a bridge: what it had goes to its one port, if it has one."""
     links = snapshot["links"]
-    ports = [port for port, link in links.items() if link["master"] == name]
-    out = {port: {**links[port], "master": None} for port in ports}
+    out = {one: link for one, link in links.items() if one != name}
+    # A port that has left the bridge already inherits all the same, and is never removed.
+    out |= {port: {**links[port], "master": None} for port in ports if port in links}
     if len(ports) == 1:
         moved = [a for a in links[name]["addresses"] if _moved(a)]
         only = out[ports[0]]
@@ -140,9 +147,9 @@ def operations(current, wanted):
     steps += [("delete", name, None) for name in gone]
     steps += [("up", n, new[n]["up"]) for n in new if not old.get(n, {"up": False})["up"]]
     for name in new:
-        has = [a["address"] for a in old.get(name, {"addresses": []})["addresses"]]
+        has = list(map(_lasting, old.get(name, {"addresses": []})["addresses"]))
         steps += [("add_address", name, a) for a in new[name]["addresses"]
-                  if a["address"] not in has and _moved(a)]  # fmt: skip
+                  if _lasting(a) not in has and _moved(a)]  # fmt: skip
     steps += [("vlan", name, vid) for name in new
               for vid in new[name]["vlans"] if vid not in old.get(name, {"vlans": []})["vlans"]]
     changed = any(verb not in ("vlan", "bridge") for verb, _name, _value in steps)
@@ -158,8 +165,10 @@ def _attributes(old, new):
     for name in new:
         if name not in old:
             continue
-        options = {k: v for k, v in (new[name]["bridge"] or {}).items()
-                   if (old[name]["bridge"] or {}).get(k) != v}  # fmt: skip
+        asked = new[name]["bridge"] or {}
+        # Without STP the kernel waits for nothing, and NetworkManager sets a delay all the same.
+        options = {k: v for k, v in asked.items() if (old[name]["bridge"] or {}).get(k) != v
+                   and (k != "forward_delay_cs" or asked.get("stp"))}  # fmt: skip
         steps += [("bridge", name, {key: value}) for key, value in options.items()]
         steps += [("set", name, {key: new[name][key]}) for key in ("mtu", "mac")
                   if old[name][key] != new[name][key]]  # fmt: skip

@@ -2,10 +2,21 @@
 
 import hashlib
 import ipaddress
+import re
 
 from saltvirt.errors import BadArgument
 
-BACKENDS = ("nftables", "iptables", "firewalld")
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,27}")  # 28 characters are what iptables takes
+
+_MARK = "@mark@"
+
+
+def table_name(value):
+    """Return the name if it can be one of a table, a chain, a unit and a file."""
+    if not isinstance(value, str) or not _NAME.fullmatch(value):
+        raise BadArgument("name", f"{value!r} cannot name rules: use up to 28 letters, digits and "
+                          "'_', beginning with a letter")  # fmt: skip
+    return value
 
 
 def ports(values):
@@ -46,15 +57,16 @@ def _span(pair, dash):
     return str(pair[0]) if pair[0] == pair[1] else f"{pair[0]}{dash}{pair[1]}"
 
 
-def digest(*parts):
-    """Return a short digest that marks rules, so that another run knows them again."""
-    return hashlib.sha256(repr(parts).encode()).hexdigest()[:24]
+def _marked(lines):
+    """Return a text and its mark: a digest of all of it, by which another run knows it again."""
+    text = "\n".join(lines) + "\n"
+    mark = hashlib.sha256(text.encode()).hexdigest()[:24]
+    return text.replace(_MARK, mark), mark
 
 
 def nftables(table, port_pairs, peers):
     """Return a table of its own for nft, which replaces itself in one step, and its mark."""
     wanted = ", ".join(_span(pair, "-") for pair in port_pairs)
-    mark = digest("nftables", table, port_pairs, peers)
     lines = [f"table inet {table}", f"delete table inet {table}", f"table inet {table} {{"]
     for version, kind in ((4, "ipv4_addr"), (6, "ipv6_addr")):
         lines += [f"\tset peers{version} {{", f"\t\ttype {kind}", "\t\tflags interval"]
@@ -64,26 +76,39 @@ def nftables(table, port_pairs, peers):
     lines += [
         "\tchain input {",
         "\t\ttype filter hook input priority filter - 5; policy accept;",
-        f'\t\tiif "lo" accept comment "{mark}"',
+        f'\t\tiif "lo" accept comment "{_MARK}"',
         f"\t\ttcp dport {{ {wanted} }} ip saddr @peers4 accept",
         f"\t\ttcp dport {{ {wanted} }} ip6 saddr @peers6 accept",
         f"\t\ttcp dport {{ {wanted} }} reject with tcp reset",
         "\t}",
         "}",
     ]
-    return "\n".join(lines) + "\n", mark
+    return _marked(lines)
 
 
 def iptables(chain, port_pairs, peers, version):
-    """Return a chain of its own for iptables-restore --noflush, and its mark."""
+    """
+    Return a chain of its own for iptables-restore --noflush, and its mark.
+
+    The text ends with the jump to it, for a boot; :func:`without_jump` is for a running host.
+    """
     wanted = ",".join(_span(pair, ":") for pair in port_pairs)
-    mark = digest("iptables", chain, port_pairs, peers[version])
     match = f"-p tcp -m multiport --dports {wanted}"
     lines = ["*filter", f":{chain} - [0:0]"]
-    lines.append(f"-A {chain} -i lo -m comment --comment {mark} -j RETURN")
+    lines.append(f"-A {chain} -i lo -m comment --comment {_MARK} -j RETURN")
     lines += [f"-A {chain} -s {peer} {match} -j ACCEPT" for peer in peers[version]]
-    lines += [f"-A {chain} {match} -j REJECT --reject-with tcp-reset", "COMMIT"]
-    return "\n".join(lines) + "\n", mark
+    lines += [f"-A {chain} {match} -j REJECT --reject-with tcp-reset"]
+    lines += [_jump(chain), "COMMIT"]
+    return _marked(lines)
+
+
+def without_jump(text, chain):
+    """Return the chain alone: it is replaced in one step while packets go through it."""
+    return text.replace(_jump(chain) + "\n", "")
+
+
+def _jump(chain):
+    return f"-I INPUT 1 -j {chain}"
 
 
 def rich_rules(port_pairs, peers):
@@ -99,5 +124,5 @@ def rich_rules(port_pairs, peers):
 
 def is_ours(rule, port_pairs):
     """Return whether a rich rule opens one of these ports to an address."""
-    words = {f'port port="{_span(pair, "-")}" protocol="tcp" accept' for pair in port_pairs}
+    words = {f' port port="{_span(pair, "-")}" protocol="tcp" accept' for pair in port_pairs}
     return "source address=" in rule and any(rule.endswith(word) for word in words)

@@ -8,15 +8,22 @@ from pathlib import Path
 
 from saltvirt import undo
 from saltvirt.errors import BadArgument, VirtError
-from saltvirt.net import guard, keepers, links, persist, plan
+from saltvirt.net import guard, keepers, leases, links, persist, plan, probe
 
 _RESOLVERS = ("/run/systemd/resolve/resolv.conf", "/etc/resolv.conf")
+_PROTO_DHCP = 16
 # The guard acts if the job itself did not: after the job's own time has passed.
-_GRACE_S = 15
+_GRACE_S = 90
+# A server that looks whether an address is in use before it gives it takes a few seconds.
+_LEASE_S = 20
 
 
 class NoWayBack(VirtError):
     """The master cannot be reached over the new bridge; everything was put back."""
+
+
+class LeaseLost(VirtError):
+    """Nobody would renew the lease, or the server gave another; everything was put back."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,22 +78,31 @@ class Work:
     functions: object
     opts: dict
     request: Request
+    kept: object = None
     _names: tuple = ()
     _before: dict = field(default_factory=dict)
+    _keeper: object = None
+    _held: dict = field(default_factory=dict)
+    _steps: list = field(default_factory=list)
+    _pending: dict = field(default_factory=dict)
 
     def look(self):
-        """Return ``(steps, what is not kept yet, keeper, what to keep)``; refuse what cannot be."""
+        """Find out what is to be done, and keep it here; refuse what cannot be."""
         links.refuse_if_impossible()
-        bridge = self.request.bridge
+        request, bridge = self.request, self.request.bridge
         self._names = (bridge.name, *bridge.ports)
         self._before = links.read(self._names)
         plan.refuse_impossible(self._before, bridge, links.names())
         wanted = plan.target(self._before, bridge)
-        manager, keeper = keepers.find(self.functions, self.request.persist)
-        request = self.request
-        kept = _kept(wanted, bridge.name, ports=bridge.ports, dhcp=request.dhcp, dns=request.dns,
-                     vlans=bridge.vlans)  # fmt: skip
-        if kept.vlan_filtering and manager in ("netplan", "ifupdown"):
+        manager, self._keeper = keepers.find(self.functions, request.persist, self._names)
+        held = _held(self._keeper, self._names)
+        title, leased = self._keeper.title, leases.is_there(self._before, held)
+        dhcp = leases.is_kept(request.dhcp, bridge.addresses, leased)
+        leases.refuse_foreign(self._before, held, bridge.name, title)
+        leases.refuse_idle(dhcp, self._keeper.runs(), title)
+        self.kept = _kept(wanted, bridge.name, ports=bridge.ports, dhcp=dhcp, dns=request.dns,
+                          vlans=bridge.vlans, client_id=_client_id(held))  # fmt: skip
+        if self.kept.vlan_filtering and manager in ("netplan", "ifupdown"):
             raise BadArgument("persist", f"{manager} cannot keep VLAN filtering of a bridge; give "
                               "persist=networkd or networkmanager")  # fmt: skip
         if manager == "networkmanager" and any(
@@ -94,71 +110,143 @@ class Work:
         ):
             raise BadArgument("ports", "NetworkManager keeps a bond's master in the bond's own "
                               "connection: set it there, and give persist=none")  # fmt: skip
-        return plan.operations(self._before, wanted), keeper.pending(kept), keeper, kept
+        self._steps = plan.operations(self._before, wanted)
+        self._pending = self._keeper.pending(self.kept)
+        self._held = held
 
     def plan(self):
         """Return the changes that :meth:`run` would make."""
-        steps, pending, _keeper, _kept = self.look()
-        return _changes(steps, pending)
+        self.look()
+        changes = _changes(self._steps, self._pending)
+        if self._is_lease_to_take():
+            taken = f"its lease is renewed by {self._keeper.title}"
+            changes[self.kept.name] = [*changes.get(self.kept.name, []), taken]
+        return changes
+
+    def _is_lease_to_take(self):
+        return self.kept.dhcp and self.kept.name not in self._held
 
     def run(self):
         """Make the bridge and keep it; return the changes, or put everything back and raise."""
-        steps, pending, keeper, kept = self.look()
-        if steps:
-            self._change(steps, keeper, kept)
-        elif pending:
-            keeper.keep(kept)
-        return _changes(steps, pending)
+        changes = self.plan()
+        if changes:
+            self._change()
+        return changes
 
-    def _change(self, steps, keeper, kept):
+    def _change(self):
         limit_s, how = self.request.confirm_timeout_s, f"over {self.request.bridge.name}"
         master = master_address(self.opts)
         if master and not is_reached(master, limit_s):
             raise NoWayBack(f"the master {master[0]} cannot be reached before anything is changed, "
                             "so nothing could be confirmed; nothing was changed")  # fmt: skip
-        with _safely(self._before, self._names, keeper, limit_s):
-            links.execute(steps)
+        if self._is_lease_to_take():
+            _refuse_unanswered(self._before, self._held, self.request.bridge.ports)
+        change = self._keeper.keeping(self.kept)
+        with _safely(self._before, self._names, change, limit_s):
+            change.before_links()
+            links.execute(self._steps)
             _confirm(self.opts, limit_s, how)
-            keeper.keep(kept)
-            # A manager that runs has now read its files: the way must still be there.
+            change.after_links()
+            if self.kept.dhcp:
+                _await_lease(self._keeper, self.kept.name, self._held)
+            # A manager that runs has now taken the bridge: the way must still be there.
             _confirm(self.opts, limit_s, how)
 
 
 def remove(functions, opts, name, *, confirm_timeout_s, persist_by, is_test):
-    """Remove a bridge; its addresses and routes go to its one port. Return the changes."""
+    """Remove a bridge; its addresses, routes and lease go to its one port. Return the changes."""
     links.refuse_if_impossible()
     names = (name, *links.ports_of(name))
     before = links.read(names)
-    _manager, keeper = keepers.find(functions, persist_by)
+    _manager, keeper = keepers.find(functions, persist_by, names)
     forgotten = dict.fromkeys(keeper.kept_in(name), "removed")
     if name not in before["links"]:
         if forgotten and not is_test:
-            keeper.forget(name, None)
+            change = keeper.forgetting(name, (), None)
+            change.before_links()
+            change.after_links()
         return forgotten
-    if before["links"][name]["kind"] != "bridge":
-        raise plan.BridgeRefused(f"{name!r} is no bridge")
-    guests = [port for port in names[1:] if port.startswith(("vnet", "tap"))]
-    if guests:
-        raise plan.BridgeRefused(f"VMs use {name!r} ({', '.join(guests)}); stop them first")
-    wanted = plan.without(before, name)
+    _refuse_removal(before, name, names[1:])
+    held = _held(keeper, names)
+    wanted = plan.without(before, name, names[1:])
     steps = plan.operations(before, wanted)
-    heir = _kept(wanted, names[1], dns=_nameservers()) if len(names) == 2 else None
+    heir = None
+    if len(names) == 2:
+        dhcp = leases.is_there(before, held)
+        leases.refuse_idle(dhcp, keeper.runs(), keeper.title)
+        heir = _kept(wanted, names[1], dhcp=dhcp, dns=_nameservers())
     if not is_test:
-        with _safely(before, names, keeper, confirm_timeout_s):
-            links.execute(steps)
+        if heir and heir.dhcp:
+            _refuse_unanswered(before, held, [name])
+        change = keeper.forgetting(name, names[1:], heir)
+        with _safely(before, names, change, confirm_timeout_s):
+            change.before_links()
+            guard.settle(lambda: _take_apart(name, names))
             _confirm(opts, confirm_timeout_s, f"without {name}")
-            if forgotten:
-                keeper.forget(name, heir)
+            change.after_links()
+            if heir and heir.dhcp:
+                _await_lease(keeper, heir.name, held)
             _confirm(opts, confirm_timeout_s, f"without {name}")
     return {**_changes(steps, {}), **forgotten}
 
 
+def _refuse_removal(before, name, ports):
+    if before["links"][name]["kind"] != "bridge":
+        raise plan.BridgeRefused(f"{name!r} is no bridge")
+    guests = [port for port in ports if port.startswith(("vnet", "tap"))]
+    if guests:
+        raise plan.BridgeRefused(f"VMs use {name!r} ({', '.join(guests)}); stop them first")
+
+
+def _take_apart(name, names):
+    """Remove a bridge, or what its manager, which was told first, has left of it."""
+    now = links.read(names)
+    if name in now["links"]:
+        links.execute(plan.operations(now, plan.without(now, name, names[1:])))
+
+
 @contextmanager
-def _safely(before, names, keeper, limit_s):
-    with (undo.on_sigterm(), undo.on_failure() as undone,
-          guard.watched(before, names, 2 * limit_s + _GRACE_S)):  # fmt: skip
-        undone.then(keeper.take_back)
+def _safely(before, names, change, limit_s):
+    with undo.on_sigterm(), guard.watched(before, names, change, 2 * limit_s + _GRACE_S):
         yield
+
+
+def _held(keeper, names):
+    """Return ``{link: lease}`` of the leases that the host's manager renews."""
+    found = {name: keeper.lease(name) for name in names}
+    return {name: lease for name, lease in found.items() if lease}
+
+
+def _client_id(held):
+    return next((lease.client_id for lease in held.values()), None)
+
+
+def _refuse_unanswered(before, held, names):
+    """Raise LeaseLost if no DHCP server would give the lease again; nothing was changed yet."""
+    for link in (name for name in names if name in held):
+        had, mac = held[link], before["links"][link]["mac"]
+        address = probe.offered(link, mac, had.client_id)
+        if address is None:
+            raise LeaseLost(f"no DHCP server answers over {link}, so its lease could not be "
+                            "taken over; nothing was changed")  # fmt: skip
+        if had.client_id and address != had.address:
+            raise LeaseLost(f"the DHCP server would give {address} instead of {had.address}: "
+                            f"reserve that for {mac}, or make it static; nothing was changed")
+
+
+def _await_lease(keeper, link, held):
+    """Wait until a link's lease is in its manager's hands, with the address that it had before."""
+    had = {lease.address for lease in held.values()}
+    deadline = time.monotonic() + _LEASE_S
+    while not (lease := keeper.lease(link)) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    if lease is None:
+        raise LeaseLost(f"{keeper.title} has no lease for {link} after {_LEASE_S} s; links, "
+                        "addresses, routes and files are as they were")  # fmt: skip
+    if had and lease.address not in had:
+        raise LeaseLost(f"the DHCP server gives {link} the address {lease.address} instead of "
+                        f"{', '.join(sorted(had))}: reserve it there for this MAC, or give "
+                        "addresses; everything is as it was")  # fmt: skip
 
 
 def _confirm(opts, limit_s, how):
@@ -168,16 +256,13 @@ def _confirm(opts, limit_s, how):
                         "links, addresses, routes and files are as they were")  # fmt: skip
 
 
-def _kept(wanted, name, *, ports=(), dhcp=None, dns=None, vlans=()):
+def _kept(wanted, name, *, dhcp, ports=(), dns=None, vlans=(), client_id=None):
     """Return what must be there after a reboot: a lease is kept by DHCP, the rest as it is."""
     made = wanted["links"][name]
-    is_leased = any(a["valid_s"] is not None and ":" not in a["address"]
-                    for a in made["addresses"])  # fmt: skip
-    dhcp = is_leased if dhcp is None else dhcp
     static = [a["address"] for a in made["addresses"]
               if a["valid_s"] is None and a["scope"] == 0]  # fmt: skip
     routes = [r for r in wanted["routes"] if r["oif"] == name and r["gateway"]
-              and r["table"] == 254]  # fmt: skip
+              and r["table"] == 254 and not (dhcp and r["proto"] == _PROTO_DHCP)]  # fmt: skip
     options = made["bridge"] or {}
     found = () if dhcp else _nameservers()
     return persist.Kept(
@@ -194,20 +279,8 @@ def _kept(wanted, name, *, ports=(), dhcp=None, dns=None, vlans=()):
         forward_delay_s=int(options.get("forward_delay_cs", 0)) // 100,
         vlan_filtering=bool(options.get("vlan_filtering", 0)),
         vlans=vlans,
-        iaid=_iaid((*ports, name)) if dhcp else None,
+        client_id=client_id if dhcp else None,
     )
-
-
-def _iaid(names):
-    """Return the number by which systemd-networkd asked for a lease of these links, or None."""
-    for name in names:
-        index = Path(f"/sys/class/net/{name}/ifindex")
-        lease = Path("/run/systemd/netif/leases") / (index.read_text().strip() or "0")
-        for line in lease.read_text().splitlines() if index.exists() and lease.exists() else ():
-            # RFC 4361: ff, four bytes of the number, then the host's own identifier.
-            if line.startswith("CLIENTID=ff") and len(line) > len("CLIENTID=ff") + 8:
-                return int(line.removeprefix("CLIENTID=ff")[:8], 16)
-    return None
 
 
 def _changes(steps, pending):

@@ -1,0 +1,204 @@
+"""Debian's ifupdown, and the dhclient that it starts for a link and nobody stops but who knows."""
+
+import fcntl
+import os
+import re
+import signal
+import time
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from salt.exceptions import SaltException
+
+from saltvirt import files
+from saltvirt.net import leases, links, persist
+from saltvirt.net.change import Change
+from saltvirt.net.tools import KeepError, run
+
+_PATH = "/etc/network/interfaces"
+_STATE = Path("/run/network/ifstate")
+_LOCK = Path("/run/network/.ifstate.lock")
+_BRIDGES = Path("/etc/network/if-pre-up.d/bridge")
+_END_S, _UP_S = 5, 30
+
+
+class Ifupdown:
+    """Debian's ifupdown, whose file Salt's own ``ip`` module writes."""
+
+    title, gives_back_first, path = "ifupdown", False, _PATH
+
+    def __init__(self, functions):
+        self._call = functions
+
+    def runs(self):
+        """Return whether ifupdown has brought up links since this host's boot."""
+        return _STATE.exists()
+
+    def lease(self, link):
+        """Return the lease of a link that a dhclient of ifupdown's renews, or None."""
+        path = _leases_of(link)
+        return leases.of_dhclient(path.read_text()) if _clients(link) and path.exists() else None
+
+    def pending(self, kept):
+        """Return ``{interface: text}`` of those that are not yet as they should be."""
+        out = {}
+        _refuse_elsewhere((kept.name, *kept.ports))
+        for name, kind, settings in persist.ifupdown(kept):
+            has = "".join(self._call["ip.get_interface"](name))
+            wanted = "".join(self._build(name, kind, test=True, **settings))
+            if has.strip() != wanted.strip():
+                out[f"{_PATH}: {name}"] = wanted
+        return out
+
+    def kept_in(self, name):
+        """Return the stanza that keeps a bridge, as ``path: name``."""
+        return [f"{_PATH}: {name}"] if self._call["ip.get_interface"](name) else []
+
+    def keeping(self, kept):
+        """Return the change after which a bridge is kept; raise KeepError if it could not boot."""
+        if not _BRIDGES.exists():
+            why = "ifupdown makes bridges by the package bridge-utils, which is not installed here"
+            raise KeepError(f"{why}: install it, as the formula's hypervisor.bridge does")
+
+        def write():
+            for name, kind, settings in persist.ifupdown(kept):
+                self._build(name, kind, **settings)
+
+        return Change(self, kept.name, kept.ports, paths=[_PATH], write=write, is_coming=True)
+
+    def forgetting(self, name, ports, heir):
+        """Return the change that removes a bridge's stanza; its port gets what the bridge had."""
+
+        def write():
+            text = persist.ifupdown_without(Path(_PATH).read_text(), name)
+            files.write(_PATH, text.encode(), 0o644)
+            if heir:
+                port, kind, settings = persist.ifupdown_heir(heir)
+                self._build(port, kind, **settings)
+
+        return Change(self, name, ports, paths=[_PATH], write=write, is_coming=False)
+
+    def _build(self, name, kind, **settings):
+        try:
+            return self._call["ip.build_interface"](name, kind, True, **settings)
+        except (SaltException, AttributeError, OSError) as exc:
+            raise KeepError(f"Salt cannot write {name} to {_PATH}: {exc}") from exc
+
+    def holder(self, link):
+        """Return whether a dhclient renews the lease of a link."""
+        return bool(_clients(link))
+
+    def let_go(self, change):
+        """End the bridge's dhclient; the lease itself is kept, its port will ask for it again."""
+        _end(change.name)
+
+    def take(self, change):
+        """Bring up the bridge if it has a lease; what is static is there already."""
+        leased = [port for port in change.ports if _clients(port)]
+        for port in leased:
+            _end(port)
+        if self._is_leased(change.name) and not _clients(change.name):
+            self._begin(change.name, leased)
+
+    def give_back(self, change):
+        """Bring up the ports that have a lease."""
+        for port in change.ports:
+            if self._is_leased(port) and not _clients(port):
+                self._begin_again(port, change.name)
+        _leases_of(change.name).unlink(missing_ok=True)
+        _forget_state(change.name)
+
+    def _begin_again(self, port, bridge):
+        try:
+            self._begin(port, [bridge])
+        except KeepError:
+            # No server answers now. dhclient knows itself when the lease has run out.
+            _say(port, None)
+            run([*_apart(), "dhclient", "-4", "-nw", "-i", "-pf", f"/run/dhclient.{port}.pid",
+                 "-lf", str(_leases_of(port)), "-I", "-df",
+                 f"/var/lib/dhcp/dhclient6.{port}.leases", port])  # fmt: skip
+
+    def _is_leased(self, link):
+        return self.runs() and persist.ifupdown_is_leased(Path(_PATH).read_text(), link)
+
+    def _begin(self, link, heirs_of):
+        for other in heirs_of:
+            if _leases_of(other).exists():
+                text = leases.moved(_leases_of(other).read_text(), link)
+                files.write(_leases_of(link), text.encode(), 0o644)
+        run([*_apart(), "ifup", "--force", link], _UP_S)
+        lease = self.lease(link)
+        if lease is None:
+            raise KeepError(f"ifup {link} has brought no dhclient that renews its lease")
+        # dhclient leaves an address that is there already the time that it had from before.
+        _say(link, lease.lasts_s)
+
+
+def _refuse_elsewhere(names):
+    for path in sorted(Path(f"{_PATH}.d").glob("*")):
+        found = persist.ifupdown_names(path.read_text()) if path.is_file() else set()
+        for name in sorted(found.intersection(names)):
+            raise KeepError(f"{path} sets {name}, and Salt writes to {_PATH} alone: move it there")
+
+
+def _apart():
+    """Return what runs a program apart: a dhclient among the minion's processes ends with it."""
+    if not Path("/run/systemd/system").exists():
+        return []
+    return ["systemd-run", "--scope", "--quiet", "--collect"]
+
+
+def _say(link, seconds):
+    """Let the leased address of a link last so long from now on."""
+    path = _leases_of(link)
+    lease = leases.of_dhclient(path.read_text()) if path.exists() else None
+    if lease:
+        links.last(link, lease.address, seconds)
+
+
+def _leases_of(link):
+    return Path(f"/var/lib/dhcp/dhclient.{link}.leases")
+
+
+def _clients(link):
+    """Return the process ids of the dhclients that renew an IPv4 lease of a link of this host."""
+    found = []
+    here = Path("/proc/self/ns/net").readlink()
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            words = (folder / "cmdline").read_bytes().decode(errors="replace").split("\0")
+            is_one = words[0].rpartition("/")[2] == "dhclient" and link in words[1:]
+            # One of a container's may have a link of the same name.
+            if is_one and "-6" not in words and (folder / "ns/net").readlink() == here:
+                found.append(int(folder.name))
+        except OSError:  # it has ended meanwhile
+            continue
+    return found
+
+
+def _end(link):
+    """End a link's dhclient without giving its lease back, and without taking the address away."""
+    deadline = time.monotonic() + _END_S
+    while pids := _clients(link):
+        for pid in pids:
+            with suppress(ProcessLookupError):
+                late = time.monotonic() > deadline
+                os.kill(pid, signal.SIGKILL if late else signal.SIGTERM)
+        time.sleep(0.05)
+    Path(f"/run/dhclient.{link}.pid").unlink(missing_ok=True)
+
+
+@contextmanager
+def _locked():
+    with open(_LOCK, "w") as lock:
+        fcntl.lockf(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _forget_state(link):
+    """Let ifupdown know that a link is not up: it would take down what is there no more."""
+    if not _STATE.exists():
+        return
+    with _locked():
+        kept = re.sub(rf"^{re.escape(link)}=.*\n?", "", _STATE.read_text(), flags=re.MULTILINE)
+        files.write(_STATE, kept.encode(), 0o644)

@@ -1,0 +1,105 @@
+"""NetworkManager, who holds a bridge from the moment it is told, not only after a reboot."""
+
+import shutil
+from pathlib import Path
+
+from saltvirt.net import leases, persist
+from saltvirt.net.filed import Files
+from saltvirt.net.links import until
+from saltvirt.net.tools import KeepError, run
+
+_OURS = "salt-virt-"
+_WAIT_S = 20
+_PORT_S = 3
+_CHOOSE_S = 0.5
+_DISCONNECTED, _ACTIVE = 30, 100
+_UP = ["nmcli", "--wait", str(_WAIT_S), "connection", "up"]
+
+
+class NetworkManager(Files):
+    """NetworkManager. It makes a bridge anew that others remove, so it is told first."""
+
+    title = "NetworkManager"
+    patterns = (
+        "/etc/NetworkManager/system-connections/salt-virt-{name}.nmconnection",
+        "/etc/NetworkManager/system-connections/salt-virt-{name}-*.nmconnection",
+    )
+
+    def wanted(self, kept):
+        """Return ``{path: text}`` of the files that keep a bridge."""
+        return persist.networkmanager(kept)
+
+    def runs(self):
+        """Return whether it runs, and can be told."""
+        return bool(Path("/run/NetworkManager/devices").exists() and shutil.which("nmcli"))
+
+    def lease(self, link):
+        """Return the lease that it holds on a link, or None."""
+        try:
+            return leases.of_networkmanager(run(["nmcli", "-t", "-f", "DHCP4", "device", "show",
+                                                 link])) if self.runs() else None  # fmt: skip
+        except KeepError:  # no such device, or none of its own
+            return None
+
+    def holder(self, link):
+        """Return the id of the connection that a link has had from others, or None."""
+        if not self.runs():
+            return None
+        name, one = _field(link, "GENERAL.CONNECTION"), _field(link, "GENERAL.CON-UUID")
+        return one if one and not name.startswith(_OURS) else None
+
+    def take(self, change):
+        """Bring up the bridge with its ports as the files say."""
+        if not self.runs():
+            return
+        run(["nmcli", "connection", "reload"])
+        bridge = f"{_OURS}{change.name}"
+        own = {port: f"{bridge}-{port}" for port in change.ports}
+        if change.written or _field(change.name, "GENERAL.CONNECTION") != bridge:
+            run([*_UP, bridge])
+        for port, connection in own.items():
+            # It brings the ports along by itself, at once; to ask for it interrupts once more.
+            if not until(lambda p=port, c=connection: _is_up(p, c), _PORT_S):
+                run([*_UP, connection])
+        if own and not until(lambda: _is_up(change.name, bridge), _WAIT_S):
+            raise KeepError(f"NetworkManager does not bring up {change.name} within {_WAIT_S} s")
+
+    def give_back(self, change):
+        """Give the ports the connections that they had, or whichever NetworkManager chooses."""
+        if not self.runs():
+            return
+        if change.written:
+            run(["nmcli", "connection", "reload"])
+        for port, one in change.had.items():
+            if one and _field(port, "GENERAL.CON-UUID") != one:
+                run([*_UP, one, "ifname", port])
+            elif change.written:
+                _choose(port)
+
+
+def _choose(port):
+    """Wait for the connection that NetworkManager chooses for a port."""
+    if not until(lambda: _is_begun(port), _CHOOSE_S):
+        # It had one that NetworkManager made up at boot, and does not make up again until the next.
+        run(["nmcli", "--wait", str(_WAIT_S), "device", "connect", port])
+    until(lambda: _is_up(port), _WAIT_S)
+
+
+def _field(link, field):
+    try:
+        return run(["nmcli", "-g", field, "device", "show", link]).strip()
+    except KeepError:  # there is no such device, yet or any more
+        return ""
+
+
+def _state(link):
+    number = _field(link, "GENERAL.STATE").partition(" ")[0]
+    return int(number) if number.isdigit() else 0
+
+
+def _is_up(link, connection=None):
+    return _state(link) == _ACTIVE and connection in (None, _field(link, "GENERAL.CONNECTION"))
+
+
+def _is_begun(link):
+    return _DISCONNECTED < _state(link) <= _ACTIVE

@@ -1,0 +1,132 @@
+"""Who may reach a host is the same after a reboot, whichever firewall keeps it."""
+
+import json
+
+import pytest
+from cloudkit import port
+
+HOST, PEER = "hyper1", "hyper2"
+NAME, PORT = "lab_rules", 7901  # beside the rules that the formula has made
+SHOWN = {"nftables": "nft list tables", "iptables": "iptables -S; ip6tables -S"}
+FOREIGN = {"nftables": ("nft add table inet foreign", "nft delete table inet foreign",
+                        "table inet foreign"),
+           "iptables": ("iptables -A INPUT -p tcp --dport 9 -j DROP",
+                        "iptables -D INPUT -p tcp --dport 9 -j DROP", "--dport 9 -j DROP")}
+OURS = {"nftables": f"table inet {NAME}", "iptables": "-A INPUT -j LAB-RULES"}  # fmt: skip
+FILES = f"ls -d /etc/salt-virt/*{NAME}* /etc/systemd/system/*{NAME}* 2>/dev/null || true"
+
+
+def state(cloud, host, function, name, *words):
+    """Apply one state by the host's own salt-call; return its outcome, also of one that failed."""
+    done = cloud.call(host, "state.single", f"virt.{function}", name, *words)
+    assert not done.traceback, done.traceback
+    (outcome,) = done.data["local"].values()
+    return outcome
+
+
+def listening(cloud, host):
+    """Have the host listen on the port until it is told to stop or boots."""
+    cloud.sh(host, f"systemd-run -q --unit=lab-listens --collect python3 -m http.server {PORT}")
+
+
+@pytest.mark.parametrize("backend", ["nftables", "iptables"])
+def test_the_rules_are_there_again_after_a_reboot_before_the_network_is(cloud, backend):
+    unit, words = f"salt-virt-{backend}-{NAME}", (f"ports=[{PORT}]", f"backend={backend}")
+    address = cloud.local(HOST, "network.ip_addrs", "br0")[0]
+    make, unmake, foreign = FOREIGN[backend]
+    cloud.sh(HOST, make)
+
+    tried = state(cloud, HOST, "firewall_present", NAME, *words, "test=True")
+    assert tried["result"] is None and cloud.sh(HOST, FILES) == ""
+    done = state(cloud, HOST, "firewall_present", NAME, *words)
+    assert done["result"] is True, done["comment"]
+    assert done["changes"].keys() == tried["changes"].keys()
+    assert foreign in cloud.sh(HOST, SHOWN[backend])
+    cloud.sh(HOST, unmake)
+
+    cloud.reboot(HOST)
+    try:
+        assert OURS[backend] in cloud.sh(HOST, SHOWN[backend])
+        assert state(cloud, HOST, "firewall_present", NAME, *words)["changes"] == {}
+        times = {
+            name: int(cloud.sh(HOST, "systemctl show --value -p ActiveEnterTimestampMonotonic "
+                               f"{name}")) for name in (f"{unit}.service", "network.target")
+        }  # fmt: skip
+        assert 0 < times[f"{unit}.service"] <= times["network.target"]
+        assert cloud.sh(HOST, "systemctl --failed --plain --no-legend") == ""
+        listening(cloud, HOST)
+        cloud.sh(HOST, f"sleep 1; ss -Hltn sport = :{PORT} | grep -q .")
+        ends = [port(cloud, source, address, PORT) for source in (PEER, "master")]
+        assert ends == ["open", "refused"]
+        cloud.sh(HOST, make)
+    finally:
+        gone = state(cloud, HOST, "firewall_absent", NAME, f"backend={backend}")
+        shown = cloud.sh(HOST, SHOWN[backend])
+        cloud.sh(HOST, f"{unmake} || true; systemctl stop lab-listens 2>/dev/null || true")
+    assert gone["result"] is True, gone["comment"]
+    assert foreign in shown and OURS[backend] not in shown
+    assert cloud.sh(HOST, FILES) == ""
+    assert unit not in cloud.sh(HOST, "systemctl list-unit-files --no-legend")
+    again = state(cloud, HOST, "firewall_absent", NAME, f"backend={backend}")
+    assert (again["result"], again["changes"]) == (True, {})
+
+
+def test_a_unit_that_does_not_start_leaves_nothing(cloud):
+    folder = f"/etc/systemd/system/salt-virt-nftables-{NAME}.service.d"
+    cloud.sh(HOST, f"mkdir {folder}; printf '[Service]\\nExecStart=\\nExecStart=/bin/false\\n' "
+             f"> {folder}/broken.conf")  # fmt: skip
+    try:
+        done = state(cloud, HOST, "firewall_present", NAME, f"ports=[{PORT}]")
+    finally:
+        cloud.sh(HOST, f"rm -r {folder}; systemctl daemon-reload")
+
+    assert done["result"] is False and "\n" not in done["comment"]
+    assert done["comment"].startswith("systemctl start salt-virt-nftables-")
+    assert cloud.sh(HOST, FILES) == ""
+    assert NAME not in cloud.sh(HOST, "nft list tables; systemctl --failed --plain --no-legend")
+
+
+@pytest.mark.parametrize("action", ["restart", "reload"])
+def test_a_service_that_empties_all_tables_is_followed_by_ours(cloud, action):
+    """Debian's nftables.service, whose configuration begins with ``flush ruleset``."""
+    conf = "#!/usr/sbin/nft -f\\nflush ruleset\\ntable inet mine {}\\n"
+    cloud.sh(HOST, "cp -p /etc/nftables.conf /etc/nftables.conf.lab; "
+             f"printf '{conf}' > /etc/nftables.conf; systemctl start nftables")  # fmt: skip
+    try:
+        state(cloud, HOST, "firewall_present", NAME, f"ports=[{PORT}]")
+        cloud.sh(HOST, f"systemctl {action} nftables; sleep 2")
+        tables = cloud.sh(HOST, "nft list tables")
+    finally:
+        state(cloud, HOST, "firewall_absent", NAME)
+        cloud.sh(HOST, "mv /etc/nftables.conf.lab /etc/nftables.conf; systemctl stop nftables; "
+                 "systemctl try-restart libvirtd; "
+                 "systemctl restart salt-virt-nftables-salt_virt || true")  # fmt: skip
+
+    assert "table inet mine" in tables and OURS["nftables"] in tables
+
+
+def test_firewalld_is_started_keeps_the_rules_and_the_master_is_still_heard(cloud):
+    pillar = {"hypervisor": {"firewall": {"backend": "firewalld", "ports": [16514]}}}
+    words = ("backend=firewalld", "ports=[16514, 49152-49215]")
+    rules = "firewall-cmd --list-rich-rules; echo; firewall-cmd --permanent --list-rich-rules"
+
+    applied = cloud.salt(HOST, "state.apply", "hypervisor.firewall", f"pillar={json.dumps(pillar)}")
+    try:
+        assert cloud.answers(HOST)  # at once, although this side of the connection is silent
+        failed = [s["comment"] for s in applied.data[HOST].values() if s["result"] is not True]
+        assert failed == []
+        cloud.reboot(HOST)
+        now, _empty, later = cloud.sh(HOST, rules).partition("\n\n")
+        assert sorted(now.split("\n")) == sorted(later.strip().split("\n"))
+        assert 'port port="16514" protocol="tcp" accept' in now
+        assert state(cloud, HOST, "firewall_present", "salt_virt", *words)["changes"] == {}
+
+        cloud.sh(HOST, "systemctl stop firewalld")
+        stopped = state(cloud, HOST, "firewall_present", "salt_virt", *words)
+        assert stopped["result"] is False
+        assert stopped["comment"].startswith("firewalld does not run on this host: ")
+        cloud.sh(HOST, "systemctl start firewalld")
+        assert state(cloud, HOST, "firewall_absent", "salt_virt", *words)["result"] is True
+        assert "16514" not in cloud.sh(HOST, rules)
+    finally:
+        cloud.sh(HOST, "systemctl disable --now firewalld")

@@ -1,0 +1,213 @@
+"""The firewall's rules, loaded by the real nft and iptables in a network namespace of their own."""
+
+import os
+import shutil
+import subprocess
+
+import pytest
+import salt.utils.systemd
+from salt.exceptions import CommandExecutionError
+from saltvirt.errors import BadArgument
+from saltvirt.net import boot, firewall, rules
+
+PORTS = [16514, "49152-49215"]
+PEERS = ["10.0.0.2", "fd00::2"]
+OTHERS = ["nftables.service"]
+LISTED = {"nftables": ["nft", "list", "ruleset"], "iptables": ["iptables", "-S"]}
+
+
+class Space:
+    """A network namespace that lives as long as its first process."""
+
+    # Without root it takes a user namespace too, in which one is root.
+    _USER = [] if os.geteuid() == 0 else ["-U"]
+    MAKE = ["unshare", *_USER, *(["-r"] if _USER else []), "-n", "sh", "-c", "echo; exec sleep 60"]
+
+    def __init__(self, process):
+        more = [*self._USER, "--preserve-credentials"] if self._USER else []
+        self._enter = ["nsenter", "-t", str(process.pid), *more, "-n"]
+
+    def run_all(self, argv, **_how):
+        """Run a command as Salt's ``cmd.run_all`` does."""
+        try:
+            done = subprocess.run([*self._enter, *argv], capture_output=True, text=True,
+                                  check=False)  # fmt: skip
+        except OSError as exc:
+            raise CommandExecutionError(str(exc)) from exc
+        return {"retcode": done.returncode, "stdout": done.stdout, "stderr": done.stderr}
+
+    def listed(self, backend):
+        """Return all rules that are there."""
+        return self.run_all(LISTED[backend])["stdout"]
+
+
+@pytest.fixture
+def space():
+    """A network namespace that ends with the test."""
+    with subprocess.Popen(Space.MAKE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        if not process.stdout.readline():
+            pytest.skip(f"no network namespace here: {process.communicate()[1].decode().strip()}")
+        yield Space(process)
+        process.kill()
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch):
+    """A folder that takes the rules; systemd, if it runs here, is not to be told of them."""
+    for module in (boot, firewall):
+        monkeypatch.setattr(module, "RULES", tmp_path / "rules")
+    monkeypatch.setattr(boot, "UNITS", tmp_path / "units")
+    monkeypatch.setattr(salt.utils.systemd, "booted", lambda: False)
+    return tmp_path / "rules"
+
+
+def made(space, backend, ports=PORTS, peers=PEERS, name="salt_virt"):
+    """Return the rules of a backend in the namespace."""
+    work = firewall.of(backend, {"cmd.run_all": space.run_all}, name, ports, peers)
+    if not work.is_installed or space.run_all(LISTED[backend])["retcode"]:
+        pytest.skip(f"{work.program} is not installed, or this kernel has nothing for it")
+    return work
+
+
+@pytest.mark.parametrize("backend", LISTED)
+def test_rules_are_loaded_once_kept_in_a_file_and_taken_away(space, place, backend):
+    made(space, backend)._unload()
+    before = space.listed(backend)
+    made(space, backend).apply()
+
+    assert made(space, backend).plan() == {}
+    assert "49152" in space.listed(backend)
+    assert {path.stat().st_mode & 0o777 for path in place.iterdir()} == {0o644}
+    gone = made(space, backend, [16514], [])
+    assert set(gone.removal().values()) == {"removed"}
+    gone.remove()
+    assert gone.removal() == {}
+    assert space.listed(backend) == before
+    assert not place.exists()
+
+
+@pytest.mark.parametrize("backend", LISTED)
+def test_other_peers_replace_the_old_ones_and_nothing_else(space, place, backend):
+    work = made(space, backend)
+    foreign = {"nftables": ["nft", "add", "table", "inet", "foreign"],
+               "iptables": ["iptables", "-A", "INPUT", "-p", "tcp", "--dport", "99", "-j", "DROP"]}
+    assert space.run_all(foreign[backend])["retcode"] == 0  # fmt: skip
+    work.apply()
+    other = made(space, backend, peers=["10.0.0.9"])
+
+    assert other.plan() != {}
+    other.apply()
+    assert other.plan() == {}
+    assert "10.0.0.9" in space.listed(backend) and "10.0.0.2" not in space.listed(backend)
+    if backend == "iptables":
+        assert space.listed(backend).count("-A INPUT -j SALT-VIRT") == 1
+    other.remove()
+    assert {"nftables": "table inet foreign", "iptables": "--dport 99"}[backend] in (
+        space.listed(backend))  # fmt: skip
+
+
+@pytest.mark.parametrize("backend", LISTED)
+def test_what_is_in_the_file_is_what_is_loaded(space, place, backend):
+    made(space, backend).apply()
+    loaded = space.listed(backend)
+    made(space, backend)._unload()
+    assert made(space, backend).plan() != {}
+
+    for path in sorted(place.iterdir()):
+        program = {"nftables": ["nft", "-f"]}.get(
+            backend, [f"{path.name.partition('-')[0]}-restore", "--noflush"])  # fmt: skip
+        assert space.run_all([*program, str(path)])["retcode"] == 0
+
+    assert space.listed(backend) == loaded
+    assert made(space, backend).plan() == {}
+
+
+@pytest.mark.parametrize("backend", LISTED)
+def test_rules_that_cannot_be_kept_are_not_left_loaded(space, place, backend):
+    place.write_text("a file where the folder would be")
+
+    with pytest.raises(boot.BootError, match=f"^cannot write {place}/"):
+        made(space, backend).apply()
+
+    assert "16514" not in space.listed(backend)
+
+
+def test_rules_that_nft_refuses_change_nothing(space, place):
+    work = made(space, "nftables")
+    work._text = work._text.replace("tcp reset", "tcp nonsense")
+
+    with pytest.raises(firewall.FirewallError, match="^nft -c -f .*: .*nonsense"):
+        work.apply()
+
+    assert space.listed("nftables") == "" and not place.exists()
+
+
+def test_two_names_live_beside_each_other(space, place):
+    first, second = made(space, "nftables"), made(space, "nftables", [7777], name="second")
+    first.apply()
+    second.apply()
+    assert (first.plan(), second.plan()) == ({}, {})
+    second.remove()
+    assert first.plan() == {}
+
+
+@pytest.mark.parametrize("backend", LISTED)
+def test_without_systemd_it_is_said_that_nothing_loads_them_at_boot(space, place, backend):
+    note = made(space, backend).note()
+
+    assert "\n" not in note and "at boot, as systemd does not run here" in note
+    assert str(place) in note
+
+
+@pytest.mark.parametrize(("backend", "program"), [
+    ("nftables", "nft"), ("iptables", "iptables"), ("firewalld", "firewall-cmd")])  # fmt: skip
+def test_a_host_without_the_program_is_refused_in_one_line_but_can_be_tested(
+    place, monkeypatch, backend, program
+):
+    monkeypatch.setattr(firewall, "_FOLDERS", str(place))
+    work = firewall.of(backend, {}, "salt_virt", PORTS, PEERS)
+
+    assert set(work.plan().values()) & {"loaded", "added"}
+    assert firewall.of(backend, {}, "salt_virt", PORTS, []).removal() == {}
+    with pytest.raises(firewall.FirewallError, match=f"^{program} is not installed on this host"):
+        work.refuse_missing()
+
+
+def test_a_saved_chain_that_comes_back_is_named(place, tmp_path, monkeypatch):
+    saved = tmp_path / "rules.v4"
+    monkeypatch.setattr(firewall.Iptables, "_SAVED", (str(saved), str(tmp_path / "none")))
+    work = firewall.of("iptables", {}, "salt_virt", PORTS, [])
+    assert work.leftovers() == []
+
+    saved.write_text("*filter\n:SALT-VIRT - [0:0]\nCOMMIT\n")
+
+    assert work.leftovers()[0].startswith(f"{saved} was saved with the chain SALT-VIRT")
+
+
+@pytest.mark.parametrize("name", ["", None, "a b", "x;y", "1a", "../a", "a-b", "a" * 29])
+def test_a_name_that_is_none_of_a_table_is_refused(name):
+    with pytest.raises(BadArgument, match="^name: .* cannot name rules"):
+        rules.table_name(name)
+
+
+def test_the_unit_comes_before_the_network_and_after_who_empties_its_rules():
+    text = boot.unit("table inet t", [["/bin/true", "a"]], [["/bin/false"]], OTHERS)
+
+    lines = text.splitlines()
+    for line in ("Before=network-pre.target shutdown.target", "Wants=network-pre.target",
+                 "After=nftables.service", "PartOf=nftables.service", "RemainAfterExit=yes",
+                 "ExecStart=/bin/true a", "ExecStop=-/bin/false"):  # fmt: skip
+        assert line in lines
+
+
+def test_systemd_finds_no_fault_with_the_unit(tmp_path):
+    if not shutil.which("systemd-analyze"):
+        pytest.skip("systemd-analyze is not installed")
+    path = tmp_path / "salt-virt-nftables-t.service"
+    path.write_text(boot.unit("table inet t", [["/bin/true"]], [["/bin/false"]], OTHERS))
+
+    done = subprocess.run(["systemd-analyze", "verify", "--man=no", path], capture_output=True,
+                          text=True, check=False)  # fmt: skip
+
+    assert [line for line in done.stderr.splitlines() if path.name in line] == []
+    assert done.returncode == 0, done.stderr
