@@ -14,6 +14,7 @@ import salt.loader
 import salt.utils.minions
 from saltvirt import config
 from saltvirt.errors import VirtError
+from saltvirt.fleet import masteruser
 from saltvirt.pki import answer, ca, policy, store
 
 log = logging.getLogger(__name__)
@@ -37,10 +38,14 @@ def ext_pillar(minion_id, pillar, command=None, certificates=None):
     if certificates is None:
         return {}
     try:
-        return {"libvirt_pki": _answer(minion_id, certificates)}
-    except (ca.PkiError, VirtError, OSError) as refused:
-        log.warning("no certificate for %s: %s", minion_id, refused)
-        return {"libvirt_pki": {"error": str(refused)}}
+        with masteruser.acting(__opts__):
+            return {"libvirt_pki": _answer(minion_id, certificates)}
+    except (ca.PkiError, VirtError) as refused:
+        error = str(refused)
+    except OSError as refused:
+        error = masteruser.why(refused, __opts__)
+    log.warning("no certificate for %s: %s", minion_id, error)
+    return {"libvirt_pki": {"error": error}}
 
 
 def _answer(minion_id, certificates):

@@ -10,7 +10,7 @@ import logging
 import time
 
 from saltvirt.errors import VirtError
-from saltvirt.fleet import authorize
+from saltvirt.fleet import authorize, masteruser
 
 log = logging.getLogger(__name__)
 
@@ -37,8 +37,12 @@ def ext_pillar(minion_id, pillar, name=None, key=None, token=None):
     if name is None:
         return {}
     try:
-        authorize.submitted(__opts__, minion_id, name, key, token, now=time.time())
-    except (VirtError, OSError) as refused:
-        log.warning("virtkey: refused: %s", refused)
-        return {"virtkey": {"error": str(refused)}}
-    return {"virtkey": {name: True}}
+        with masteruser.acting(__opts__):
+            authorize.submitted(__opts__, minion_id, name, key, token, now=time.time())
+        return {"virtkey": {name: True}}
+    except VirtError as refused:
+        error = str(refused)
+    except OSError as refused:
+        error = masteruser.why(refused, __opts__)
+    log.warning("virtkey: refused: %s", error)
+    return {"virtkey": {"error": error}}

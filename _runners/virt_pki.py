@@ -115,9 +115,10 @@ def export(path, passphrase_file):
     Write an encrypted backup of the CA.
 
     path
-        Where; the file is readable by root only.
+        Where; the file is readable by the master's user alone, who must be able to write there.
     passphrase_file
-        File with the passphrase, 12 characters or more: an argument would be logged.
+        File with the passphrase, 12 characters or more, which the master's user can read: an
+        argument would be logged.
 
     Returns the path. Undo: remove the file.
 
@@ -125,7 +126,7 @@ def export(path, passphrase_file):
 
     .. code-block:: bash
 
-        salt-run virt_pki.export /srv/ca.backup /srv/passphrase
+        salt-run virt_pki.export /srv/backup/ca.backup /srv/backup/passphrase
     """
     return certificates.export(__opts__, path, passphrase_file)
 
@@ -136,9 +137,9 @@ def import_(path, passphrase_file):
     Read a backup of the CA back, on a master that has none.
 
     path
-        A file that ``virt_pki.export`` wrote.
+        A file that ``virt_pki.export`` wrote and the master's user can read.
     passphrase_file
-        File with its passphrase.
+        File with its passphrase, likewise.
 
     Returns the CA's folder; fails if there is a CA. Undo: move that folder away.
 
@@ -146,6 +147,6 @@ def import_(path, passphrase_file):
 
     .. code-block:: bash
 
-        salt-run virt_pki.import /srv/ca.backup /srv/passphrase
+        salt-run virt_pki.import /srv/backup/ca.backup /srv/backup/passphrase
     """
     return certificates.restore(__opts__, path, passphrase_file)

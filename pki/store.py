@@ -7,8 +7,9 @@ rewrite each other's state.
 """
 
 import json
+import os
 import shutil
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -24,6 +25,23 @@ NEXT, PREVIOUS = "next", "previous"
 def _read(folder):
     key, certificate = ((folder / name).read_bytes() for name in (KEY, CERTIFICATE))
     return ca.Authority.from_pem(key, certificate)
+
+
+def _is_there(path):
+    """Return whether a file is there; raise if its folder cannot be entered."""
+    try:
+        path.stat()
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def _names(folder):
+    """Return the names in a folder, none if there is no folder; raise if it cannot be read."""
+    try:
+        return [name for name in os.listdir(folder) if not name.startswith(".")]
+    except FileNotFoundError:
+        return []
 
 
 def _lay_down(folder, authority):
@@ -47,9 +65,9 @@ class Store:
 
     def authority(self, now, **options):
         """Return the CA, made at the first call; an older release's is taken as it is."""
-        if not (self.folder / CERTIFICATE).exists():
+        if not _is_there(self.folder / CERTIFICATE):
             with self._locked():
-                if not (self.folder / CERTIFICATE).exists():
+                if not _is_there(self.folder / CERTIFICATE):
                     self._create(now, options)
         try:
             return _read(self.folder)
@@ -59,7 +77,7 @@ class Store:
                 return _read(self.folder)
 
     def _create(self, now, options):
-        if (self.folder / KEY).exists():
+        if _is_there(self.folder / KEY):
             # Interrupted between the two files: the key alone has signed nothing.
             (self.folder / KEY).unlink()
         _lay_down(self.folder, ca.create("Salt Virt CA", now, **options))
@@ -68,7 +86,7 @@ class Store:
         """Make the next CA, unless there is one: from now on every host is told to trust both."""
         self.authority(now)
         with self._locked():
-            if not (self.folder / NEXT / CERTIFICATE).exists() and not self._previous():
+            if not _is_there(self.folder / NEXT / CERTIFICATE) and not self._previous():
                 (self.folder / NEXT).mkdir(mode=0o700, exist_ok=True)
                 made = ca.create(f"Salt Virt CA {now:%Y-%m-%d}", now, **options)
                 _lay_down(self.folder / NEXT, made)
@@ -76,7 +94,7 @@ class Store:
     def promote(self, now):
         """Let the next CA sign from now on; the present one stays trusted. Can be run again."""
         with self._locked():
-            if not (self.folder / NEXT / CERTIFICATE).exists():
+            if not _is_there(self.folder / NEXT / CERTIFICATE):
                 return
             if not self._previous():
                 (self.folder / PREVIOUS).mkdir(mode=0o700, exist_ok=True)
@@ -90,17 +108,18 @@ class Store:
         """Stop trusting the CA that was replaced."""
         authority = self.authority(now)
         with self._locked():
-            shutil.rmtree(self.folder / PREVIOUS, ignore_errors=True)
+            with suppress(FileNotFoundError):
+                shutil.rmtree(self.folder / PREVIOUS)
             self._write_list(authority, now)
 
     def _previous(self):
-        return (self.folder / PREVIOUS / CERTIFICATE).exists()
+        return _is_there(self.folder / PREVIOUS / CERTIFICATE)
 
     def bundle(self, now):
         """Return the certificates that hosts trust, the signing one first, as PEM text."""
         folders = [self.folder, self.folder / NEXT, self.folder / PREVIOUS]
         self.authority(now)
-        found = [f / CERTIFICATE for f in folders if (f / CERTIFICATE).exists()]
+        found = [f / CERTIFICATE for f in folders if _is_there(f / CERTIFICATE)]
         return "".join(dict.fromkeys(path.read_text() for path in found))
 
     def note(self, host, purpose, certificate):
@@ -117,11 +136,14 @@ class Store:
 
     def issued(self):
         """Return every certificate that was issued: ``{host, purpose, serial, not_after}``."""
-        return [json.loads(path.read_text()) for path in (self.folder / "issued").glob("*.json")]
+        folder = self.folder / "issued"
+        return [json.loads((folder / name).read_text()) for name in _names(folder)]
 
     def _revoked_dates(self):
-        found = (self.folder / "revoked").glob("*")
-        return {int(path.name, 16): datetime.fromisoformat(path.read_text()) for path in found}
+        # A glob would pass over a folder that cannot be read, and nobody would be revoked.
+        folder = self.folder / "revoked"
+        return {int(name, 16): datetime.fromisoformat((folder / name).read_text())
+                for name in _names(folder)}  # fmt: skip
 
     def revoked(self):
         """Return the serials that were revoked."""
@@ -134,7 +156,7 @@ class Store:
             folder = self.folder / "revoked"
             folder.mkdir(mode=0o700, exist_ok=True)
             for serial in serials:
-                if not (folder / serial).exists():
+                if not _is_there(folder / serial):
                     write(folder / serial, now.isoformat().encode())
             self._write_list(authority, now)
 
@@ -149,7 +171,7 @@ class Store:
 
     def revocations(self, now):
         """Return the revocation list as PEM text."""
-        if not (self.folder / REVOCATIONS).exists():
+        if not _is_there(self.folder / REVOCATIONS):
             authority = self.authority(now)
             with self._locked():
                 self._write_list(authority, now)
@@ -158,15 +180,23 @@ class Store:
 
 def read_all(folder):
     """Return every file of a CA's folder as ``{relative path: bytes}``, for a backup."""
-    paths = [path for path in Path(folder).rglob("*") if path.is_file()
-             and path.suffix not in (".lock", ".part")]  # fmt: skip
-    return {str(path.relative_to(folder)): path.read_bytes() for path in paths}
+    kept = {}
+    for root, _folders, names in os.walk(folder, onerror=_unless_missing):
+        for path in (Path(root) / name for name in names):
+            if path.suffix not in (".lock", ".part"):
+                kept[str(path.relative_to(folder))] = path.read_bytes()
+    return kept
+
+
+def _unless_missing(error):
+    if not isinstance(error, FileNotFoundError):
+        raise error
 
 
 def restore(folder, files):
     """Lay a backup's files down in an empty folder; the certificate last: with it the CA exists."""
     folder = Path(folder)
-    if (folder / CERTIFICATE).exists():
+    if _is_there(folder / CERTIFICATE):
         raise ca.PkiError(f"there is a CA in {folder} already; move it away first")
     ca.Authority.from_pem(files.get(KEY, b""), files.get(CERTIFICATE, b""))
     for name in sorted(files, key=lambda name: name == CERTIFICATE):

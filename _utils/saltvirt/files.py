@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import re
 from pathlib import Path
 
 
@@ -36,6 +37,12 @@ def replace(files):
 def part_path(folder, name):
     """Return where this process writes a file before it takes its place; see :func:`sweep`."""
     return Path(folder) / f".{os.getpid()}-{name}.part"
+
+
+def whole_path(path):
+    """Return what a part takes the place of; any other path as it is."""
+    found = re.fullmatch(r"\.\d+-(.+)\.part", path.name)
+    return path.with_name(found[1]) if found else path
 
 
 def _part(path, data, mode, gid):

@@ -1,5 +1,6 @@
 """The state virt.keys: what is due, what is laid down, and that no answer is never in order."""
 
+import grp
 import os
 import stat
 from dataclasses import replace
@@ -7,6 +8,7 @@ from datetime import datetime, timedelta, timezone
 
 import pytest
 from cryptography import x509
+from cryptography.hazmat.primitives import serialization
 from saltvirt.ops import certificates, keys
 from saltvirt.pki import ca
 from test_pki import GRAINS, ask, place
@@ -147,3 +149,20 @@ def test_no_answer_is_never_called_in_order(tmp_path, answered, why):
     with pytest.raises(keys.KeysRefused, match=why):
         work.plan()
     assert os.listdir(tmp_path) == []
+
+
+def test_the_group_of_qemu_can_enter_the_folder_of_its_key(host, place):
+    work, _functions = host
+    where = replace(certificates.places(work.basepath)["qemu-server"], group="daemon", mode=0o640)
+    info = ask(place, wanted={}, now=datetime.now(timezone.utc))
+    where.key.parent.chmod(0o700)
+    os.chown(where.key.parent, -1, 0)
+    why = certificates.due(where, info, datetime.now(timezone.utc))
+    key, pem = where.key.read_bytes(), where.certificate.read_text()
+
+    certificates.lay_down(where, serialization.load_pem_private_key(key, password=None), pem)
+
+    assert why == f"{where.key.parent} cannot be entered by QEMU's group daemon"
+    assert certificates.due(where, info, datetime.now(timezone.utc)) is None
+    found = where.key.parent.stat()
+    assert (stat.S_IMODE(found.st_mode), grp.getgrgid(found.st_gid).gr_name) == (0o750, "daemon")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from saltvirt import files
 from saltvirt.errors import BadArgument, MasterError, VirtError
-from saltvirt.fleet import find, minions
+from saltvirt.fleet import find, masteruser, minions
 from saltvirt.pki import backup, ca, store
 
 _APPLY_S = 120
@@ -115,23 +115,28 @@ def revoke(opts, settings, target, now):
     return {"revoked": serials, "told": apply_keys(opts, others)}
 
 
-def _passphrase(path):
+def _passphrase(opts, path):
     try:
         return Path(path).read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeDecodeError) as exc:
+    except OSError as exc:
+        raise BadArgument("passphrase_file", masteruser.why(exc, opts)) from exc
+    except UnicodeDecodeError as exc:
         raise BadArgument("passphrase_file", f"{path}: {exc}") from exc
 
 
 def export(opts, path, passphrase_file):
     """Write an encrypted backup of the CA; return its path."""
     place = opened(opts)
-    if not (place.folder / store.CERTIFICATE).exists():
-        raise PkiRefused("this master has no CA yet; the first virt.keys of a hypervisor makes it")
     try:
-        text = backup.pack(store.read_all(place.folder), _passphrase(passphrase_file))
-        files.write(path, text.encode())
-    except (ca.PkiError, OSError) as exc:
+        kept = store.read_all(place.folder)
+        if store.CERTIFICATE not in kept:
+            raise PkiRefused("this master has no CA yet; the first virt.keys of a hypervisor makes "
+                             "it")  # fmt: skip
+        files.write(path, backup.pack(kept, _passphrase(opts, passphrase_file)).encode())
+    except ca.PkiError as exc:
         raise PkiRefused(f"no backup was written: {exc}") from exc
+    except OSError as exc:
+        raise PkiRefused(f"no backup was written: {masteruser.why(exc, opts)}") from exc
     return str(path)
 
 
@@ -139,8 +144,10 @@ def restore(opts, path, passphrase_file):
     """Read a backup back where no CA is; return the CA's folder."""
     place = opened(opts)
     try:
-        files = backup.unpack(Path(path).read_text(), _passphrase(passphrase_file))
-        store.restore(place.folder, files)
-    except (ca.PkiError, OSError) as exc:
+        kept = backup.unpack(Path(path).read_text(), _passphrase(opts, passphrase_file))
+        store.restore(place.folder, kept)
+    except ca.PkiError as exc:
         raise PkiRefused(f"nothing was restored: {exc}") from exc
+    except OSError as exc:
+        raise PkiRefused(f"nothing was restored: {masteruser.why(exc, opts)}") from exc
     return str(place.folder)

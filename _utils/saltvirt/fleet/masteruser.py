@@ -1,0 +1,146 @@
+"""
+As which user the master's files are read and written, and what is said where that fails.
+
+Salt's packages run the master as user ``salt``. salt-run drops to that user for good before it
+calls a runner function, whoever typed it; ``saltutil.runner`` on the master's own minion does not,
+and is root. What root makes there the master could not read, and what root opens there may be a
+link which that user planted. So root takes on that user's rights to files: all that it makes
+belongs to the master, and no link leads further than the master itself could go.
+"""
+
+import contextlib
+import ctypes
+import os
+import pwd
+import shlex
+import stat
+from pathlib import Path
+
+import salt.utils.user
+
+from saltvirt import files
+from saltvirt.errors import MasterError
+
+_READ, _WRITE, _ENTER = 4, 2, 1
+
+
+def _user(opts):
+    """Return the passwd entry by which this process uses the master's files."""
+    if os.geteuid() != 0:
+        return pwd.getpwuid(os.geteuid())
+    name = opts.get("user") or "root"
+    try:
+        return pwd.getpwnam(name)
+    except KeyError:
+        raise MasterError(f"the master's configuration says user: {name}, but this machine has "
+                          "no such user; is it the master's?") from None  # fmt: skip
+
+
+@contextlib.contextmanager
+def acting(opts):
+    """
+    Use files as the master's user inside the block; a process that is not root does anyway.
+
+    The kernel's file system ids are meant for this: unlike ``seteuid`` they belong to the thread
+    (a minion may run its jobs as threads) and to those that it begins.
+    """
+    user = _user(opts)
+    if os.geteuid() != 0 or user.pw_uid == 0:
+        yield
+        return
+    # Root's other threads lose nothing with these groups: root's rights come from elsewhere.
+    groups = os.getgroups()
+    os.setgroups(salt.utils.user.get_gid_list(user.pw_name))
+    before = _set_ids(user.pw_uid, user.pw_gid)
+    try:
+        yield
+    finally:
+        _set_ids(*before)
+        os.setgroups(groups)
+
+
+def _set_ids(uid, gid):
+    """Set this thread's file system ids, which Python has no call for; return those before."""
+    try:
+        libc = ctypes.CDLL(None)
+        calls = libc.setfsgid, libc.setfsuid
+    except (OSError, AttributeError):
+        raise MasterError("this system cannot lend root the rights of the master's user; use "
+                          "salt-run itself") from None  # fmt: skip
+    for call in calls:
+        call.argtypes, call.restype = [ctypes.c_uint32], ctypes.c_uint32
+    before = [call(value) for call, value in zip(calls, (gid, uid), strict=True)]
+    # They return the id before, and say in no other way whether they did it.
+    if [call(value) for call, value in zip(calls, (gid, uid), strict=True)] != [gid, uid]:
+        raise MasterError(f"this process may not use files as uid {uid}; use salt-run itself")
+    return before[1], before[0]
+
+
+def why(error, opts):
+    """
+    Return in one line why a file could not be used; where rights lack, what mends it.
+
+    An OSError that is no PermissionError is said in its own words.
+    """
+    user = _user(opts)
+    is_ours = isinstance(error, PermissionError) and isinstance(error.filename, str | Path)
+    if not is_ours or user.pw_uid == 0:
+        return str(error)
+    try:
+        with acting(opts):
+            return _described(Path(error.filename).absolute(), user, opts)
+    except OSError:  # it is gone meanwhile
+        return str(error)
+
+
+def _described(path, user, opts):
+    culprit, verb = _culprit(path, user)
+    status = culprit.lstat()
+    who = f"user {user.pw_name}, as which the master runs, cannot {verb}"
+    if stat.S_ISLNK(status.st_mode):
+        return f"{culprit} is a link, and {who} what it leads to; put the file itself there"
+    where = f" on the way to {files.whole_path(path)}" if verb == "enter" else ""
+    whose = f"belongs to {_name(status.st_uid)} ({stat.S_IMODE(status.st_mode):04o})"
+    return f"{culprit} {whose}, and {who} it{where}; {_remedy(culprit, status, user, opts)}"
+
+
+def _culprit(path, user):
+    """Return what keeps a user from a file, the file or a folder above it, and from doing what."""
+    for folder in reversed(path.parents):
+        if not _may(folder.stat(), user, _ENTER):
+            return folder, "enter"
+    try:
+        status = path.stat()
+    except OSError:
+        return (path, "read") if path.is_symlink() else (path.parent, "write in")
+    if stat.S_ISDIR(status.st_mode):
+        return path, "read"
+    for right, verb in ((_READ, "read"), (_WRITE, "write")):
+        if not _may(status, user, right):
+            return path, verb
+    return path.parent, "write in"
+
+
+def _may(status, user, right):
+    groups = {user.pw_gid, *salt.utils.user.get_gid_list(user.pw_name)}
+    shift = 6 if status.st_uid == user.pw_uid else 3 if status.st_gid in groups else 0
+    return bool(status.st_mode >> shift & right)
+
+
+def _name(uid):
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return f"uid {uid}"
+
+
+def _remedy(path, status, user, opts):
+    ours = [Path(opts[key]).absolute() for key in ("pki_dir", "cachedir") if opts.get(key)]
+    if not any(path == folder or folder in path.parents for folder in ours):
+        return (f"choose a place that {user.pw_name} can use; this makes one: install -d -m 700 "
+                f"-o {user.pw_name} /srv/salt-virt")  # fmt: skip
+    flag = "R" if stat.S_ISDIR(status.st_mode) else ""
+    if status.st_uid == user.pw_uid:
+        return f"run: chmod {f'-{flag} ' if flag else ''}u+rwX {shlex.quote(str(path))}"
+    # -h: that user may have put a link there meanwhile.
+    return f"run: chown -h{flag} {user.pw_name}: {shlex.quote(str(path))}"

@@ -1,0 +1,214 @@
+"""Root uses the master's files as the master's user, and says whose file is in the way."""
+
+import os
+import pwd
+import shutil
+import stat
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime, timezone
+from pathlib import Path
+
+import pytest
+from saltvirt import files, locks
+from saltvirt.errors import MasterError
+from saltvirt.fleet import masteruser, report
+from saltvirt.pki import store
+
+USER = pwd.getpwnam("nobody")
+NOW = datetime(2026, 1, 1, tzinfo=timezone.utc)
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+__context__ = {}
+__opts__ = {}
+
+
+@pytest.fixture
+def master():
+    """Options of a master whose user is nobody; its folder is that user's, the rest is root's."""
+    # Not below pytest's own folder, which nobody else may enter.
+    folder = Path(tempfile.mkdtemp(prefix="salt-virt-"))
+    folder.chmod(0o755)
+    for name in ("pki", "cache"):
+        (folder / name).mkdir(mode=0o700)
+        os.chown(folder / name, USER.pw_uid, USER.pw_gid)
+    (folder / "secret").write_text("of root")
+    (folder / "secret").chmod(0o600)
+    yield {"user": USER.pw_name, "pki_dir": str(folder / "pki"), "cachedir": str(folder / "cache")}
+    shutil.rmtree(folder)
+
+
+def owner(path):
+    """Return a file's owner, group and mode."""
+    status = Path(path).lstat()
+    return status.st_uid, status.st_gid, stat.S_IMODE(status.st_mode)
+
+
+@needs_root
+def test_what_root_makes_belongs_to_the_masters_user_and_is_nobody_elses(master):
+    place = store.Store(Path(master["pki_dir"]) / "libvirt")
+    groups = os.getgroups()
+
+    with masteruser.acting(master):
+        place.authority(NOW)
+        place.revoke(["ab" * 16], NOW)
+        with locks.held(Path(master["cachedir"]) / "salt-virt" / "vm.json") as handle:
+            assert os.fstat(handle.fileno()).st_uid == USER.pw_uid
+
+    made = {path for path in place.folder.rglob("*")} | {place.folder}
+    assert len(made) == 6
+    assert {owner(path)[:2] for path in made} == {(USER.pw_uid, USER.pw_gid)}
+    assert owner(place.folder / "cakey.pem")[2] == 0o600
+    # Afterwards it is root again.
+    assert os.getgroups() == groups
+    files.write(Path(master["pki_dir"]) / "new", b"")
+    assert owner(Path(master["pki_dir"]) / "new")[0] == 0
+
+
+@needs_root
+def test_threads_that_are_begun_inside_are_that_user_and_the_others_stay_root(master):
+    path = Path(master["cachedir"]).parent / "secret"
+
+    with ThreadPoolExecutor(1) as before:
+        before.submit(path.read_text).result()
+        with masteruser.acting(master), ThreadPoolExecutor(1) as inside:
+            with pytest.raises(PermissionError):
+                inside.submit(path.read_text).result()
+            assert before.submit(path.read_text).result() == "of root"
+
+
+@needs_root
+def test_a_link_that_the_masters_user_planted_leads_root_nowhere(master):
+    folder = Path(master["pki_dir"])
+    secret = folder.parent / "secret"
+    for name in ("cakey.pem", "ca.lock"):
+        (folder / name).symlink_to(secret)
+    (folder / "folder").symlink_to(folder.parent)
+
+    with masteruser.acting(master):
+        for attempt in (
+            (folder / "cakey.pem").read_bytes,
+            locks.held(folder / "ca.lock").__enter__,
+            lambda: files.write(folder / "folder" / "secret", b"of nobody"),
+        ):
+            with pytest.raises(PermissionError) as caught:
+                attempt()
+        files.write(folder / "cakey.pem", b"a file now")
+    assert secret.read_text() == "of root"
+    assert str(caught.value).startswith("[Errno 13]")
+
+
+@needs_root
+@pytest.mark.parametrize("name", ["revoked", "issued", "next"])
+def test_a_folder_that_cannot_be_read_is_not_taken_for_an_empty_one(master, name):
+    place = store.Store(Path(master["pki_dir"]) / "libvirt")
+    with masteruser.acting(master):
+        place.authority(NOW)
+        place.revoke(["ab" * 16], NOW)
+        for folder in ("issued", "next"):
+            (place.folder / folder).mkdir()
+    os.chown(place.folder / name, 0, 0)
+    (place.folder / name).chmod(0o700)
+
+    ask = {"revoked": place.revoked, "issued": place.issued, "next": lambda: place.bundle(NOW)}
+    with masteruser.acting(master):
+        for attempt in (ask[name], lambda: store.read_all(place.folder)):
+            with pytest.raises(PermissionError):
+                attempt()
+
+
+def opens(path):
+    """Return a runner function that reads a file."""
+
+    @report.reported
+    def run():
+        return Path(path).read_text()
+
+    return run
+
+
+REFUSED = {
+    "a file": ("pki/libvirt/cakey.pem",
+               "{0}/pki/libvirt/cakey.pem belongs to root (0600), and user nobody, as which the "
+               "master runs, cannot read it; run: chown -h nobody: {0}/pki/libvirt/cakey.pem"),
+    "a folder": ("cache/salt-virt/vm.json",
+                 "{0}/cache/salt-virt belongs to root (0700), and user nobody, as which the master "
+                 "runs, cannot enter it on the way to {0}/cache/salt-virt/vm.json; run: chown -hR "
+                 "nobody: {0}/cache/salt-virt"),
+    "a link": ("pki/link", "{0}/pki/link is a link, and user nobody, as which the master runs, "
+               "cannot read what it leads to; put the file itself there"),
+    "its own": ("pki/own", "{0}/pki/own belongs to nobody (0000), and user nobody, as which the "
+                "master runs, cannot read it; run: chmod u+rwX {0}/pki/own"),
+    "another's": ("private/x/pass",
+                  "{0}/private belongs to root (0700), and user nobody, as which the master runs, "
+                  "cannot enter it on the way to {0}/private/x/pass; choose a place that nobody "
+                  "can use; this makes one: install -d -m 700 -o nobody /srv/salt-virt"),
+}  # fmt: skip
+
+
+@needs_root
+@pytest.mark.parametrize(("path", "line"), REFUSED.values(), ids=REFUSED)
+def test_a_runner_says_whose_file_is_in_the_way_and_what_mends_it(master, path, line):
+    folder = Path(master["pki_dir"]).parent
+    for name in ("pki/libvirt", "cache/salt-virt", "private/x"):
+        (folder / name).mkdir(parents=True, mode=0o755)
+    for name in ("pki/libvirt/cakey.pem", "cache/salt-virt/vm.json", "private/x/pass", "pki/own"):
+        (folder / name).touch(mode=0o600)
+    for name in ("cache/salt-virt", "private"):
+        (folder / name).chmod(0o700)
+    os.chown(folder / "pki/own", USER.pw_uid, USER.pw_gid)
+    (folder / "pki/own").chmod(0)
+    (folder / "pki/link").symlink_to(folder / "private/x/pass")
+    __opts__.clear()
+    __opts__.update(master)
+
+    data = opens(folder / path)()["data"]
+
+    assert data == {"error": line.format(folder), "retcode": 1}
+    command = data["error"].partition("; run: ")[2]
+    if command:  # it is what mends it
+        assert os.system(command) == 0
+        assert opens(folder / path)() == ""
+
+
+@needs_root
+def test_a_backup_that_cannot_be_written_is_named_as_it_was_typed(master):
+    path = Path(master["pki_dir"]).parent / "ca.backup"
+
+    with masteruser.acting(master), pytest.raises(PermissionError) as caught:
+        files.write(path, b"")
+
+    why = masteruser.why(caught.value, master)
+    assert why.startswith(f"{path.parent} belongs to root (0755), and user nobody, as which")
+    assert "cannot write in it; choose a place that nobody can use" in why
+    assert ".part" not in why
+
+
+def test_what_a_part_will_be_is_known():
+    assert files.whole_path(files.part_path("/a", "b.pem")) == Path("/a/b.pem")
+    assert files.whole_path(Path("/a/.b.part")) == Path("/a/.b.part")
+
+
+@needs_root
+def test_a_masters_user_that_is_not_there_is_said():
+    __opts__.clear()
+    __opts__.update(user="nosuchuser")
+
+    with pytest.raises(MasterError, match="says user: nosuchuser"), masteruser.acting(__opts__):
+        pass
+    assert "has no such user" in opens("/etc/hostname")()["data"]["error"]
+
+
+def test_a_master_of_this_very_user_changes_nothing(tmp_path):
+    with masteruser.acting({"user": pwd.getpwuid(os.geteuid()).pw_name}):
+        files.write(tmp_path / "a", b"")
+    assert owner(tmp_path / "a")[0] == os.geteuid()
+
+
+def test_other_errors_of_files_are_one_line_too(tmp_path):
+    __opts__.clear()
+    __opts__["user"] = pwd.getpwuid(os.geteuid()).pw_name
+
+    data = opens(tmp_path / "missing")()["data"]
+
+    assert data == {"error": f"[Errno 2] No such file or directory: '{tmp_path}/missing'",
+                    "retcode": 1}  # fmt: skip
