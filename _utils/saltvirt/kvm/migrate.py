@@ -88,7 +88,8 @@ def flags(options, *, copies, shared, is_running):
         "VIR_MIGRATE_LIVE": options.live and is_running,
         "VIR_MIGRATE_OFFLINE": not is_running or options.offline,
         "VIR_MIGRATE_TUNNELLED": options.tunnel and is_running,
-        "VIR_MIGRATE_TLS": options.tls and not options.tunnel and is_running,
+        # Hosts with migrate_tls_force want it of a stopped VM's definition too.
+        "VIR_MIGRATE_TLS": options.tls and not (options.tunnel and is_running),
         "VIR_MIGRATE_COMPRESSED": options.compressed and is_running,
         "VIR_MIGRATE_AUTO_CONVERGE": options.live and is_running and not options.postcopy,
         "VIR_MIGRATE_POSTCOPY": options.postcopy and is_running,

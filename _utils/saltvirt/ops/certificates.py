@@ -85,7 +85,7 @@ def due(place, info, now):
         return f"{place.certificate} or its key cannot be read: {exc}"
     if key.public_key() != certificate.public_key():
         return f"{place.key} is not the key of {place.certificate}"
-    return _stale(certificate, info, now) or _open_to_others(place)
+    return _stale(certificate, info, now) or _open_to_others(place) or _closed_to_qemu(place)
 
 
 def _read(place):
@@ -199,10 +199,23 @@ def _stale_files(paths, info):
                 yield path, text
 
 
+def _closed_to_qemu(place):
+    if place.group is None or _can_enter(place.key.parent, place.group):
+        return None
+    return f"{place.key.parent} cannot be entered by QEMU's group {place.group}"
+
+
+def _can_enter(folder, group):
+    found = folder.stat()
+    is_its_own = found.st_gid == grp.getgrnam(group).gr_gid
+    return bool(found.st_mode & stat.S_IXOTH or is_its_own and found.st_mode & stat.S_IXGRP)
+
+
 def _folder(path, mode, group):
     try:
         path.mkdir(mode=mode, parents=True, exist_ok=True)
-        if group and path.name == "private":
+        if group and not _can_enter(path, group):
             os.chown(path, -1, grp.getgrnam(group).gr_gid)
+            path.chmod(stat.S_IMODE(path.stat().st_mode) | stat.S_IRGRP | stat.S_IXGRP)
     except OSError as exc:
         raise StorageError(f"cannot make the folder {path}: {exc.strerror}") from exc
