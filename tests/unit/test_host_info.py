@@ -145,7 +145,7 @@ def test_devices_have_what_passing_them_on_needs():
 @pytest.fixture
 def bare(tmp_path, monkeypatch):
     """A host on libvirt's test driver, which has no answer for some of what is asked."""
-    monkeypatch.setattr(inspect, "domain_types", lambda *_: {"usable": ["qemu"]})
+    monkeypatch.setattr(inspect, "domain_types", lambda *_: {"usable": ["test"]})
     monkeypatch.setattr(query, "node", lambda _conn: {"phymemory": 4096, "cpus": 4})
     monkeypatch.setattr(inspect.host, "free_memory_mib", lambda _conn: 4096)
     return HostSettings(uri="test:///default", state_dir=str(tmp_path), hypervisor="qemu",
@@ -165,7 +165,7 @@ def test_a_vm_whose_building_ends_meanwhile_is_counted(bare, monkeypatch):
         return found
 
     monkeypatch.setattr(inspect, "_vms", list_and_end)
-    with connect.opened(bare) as conn:
+    with connect.opened(bare, readonly=False) as conn:
         counted = inspect.host_info(conn, bare)["memory"]["committed_mib"]
         monkeypatch.setattr(inspect, "_vms", listed)
         without = inspect.host_info(conn, bare)["memory"]["committed_mib"]

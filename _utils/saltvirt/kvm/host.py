@@ -4,6 +4,12 @@ from saltvirt.kvm.connect import is_gone, libvirt
 from saltvirt.units import MIB
 from saltvirt.xml import parse, read
 
+# What libvirt answers where it cannot expand a model: no such call, architecture or domain type.
+_NO_CPU_DATA = () if libvirt is None else (
+    libvirt.VIR_ERR_NO_SUPPORT, libvirt.VIR_ERR_CONFIG_UNSUPPORTED,
+    libvirt.VIR_ERR_OPERATION_UNSUPPORTED, libvirt.VIR_ERR_INVALID_ARG,
+)  # fmt: skip
+
 
 def versions(conn):
     """Return ``{"libvirt": "9.0.0", "qemu": "7.2.22"}``."""
@@ -71,6 +77,28 @@ def own_cpu(conn):
     return read.cpu(parse(conn.getCapabilities()))[1]
 
 
+def cpu_features(conn, capabilities, domain_type):
+    """
+    Return the CPU features that guests of a domain type can have here, the model's own included.
+
+    libvirt lists what a host's CPU has beyond its model; what the model implies it tells apart. On
+    an architecture where it has no such data the listed ones are all that is known.
+    """
+    try:
+        text = conn.getDomainCapabilities(None, capabilities["arch"], None, domain_type)
+        model = read.host_model(text)
+        if model is None:
+            return capabilities["features"]
+        flag = libvirt.VIR_CONNECT_BASELINE_CPU_EXPAND_FEATURES
+        expanded = conn.baselineHypervisorCPU(None, capabilities["arch"], None, domain_type,
+                                              [model], flag)  # fmt: skip
+    except libvirt.libvirtError as exc:
+        if exc.get_error_code() in _NO_CPU_DATA:
+            return capabilities["features"]
+        raise
+    return read.required_features(expanded)
+
+
 def why_not_cpu(conn, about):
     """
     Return what this host's CPU, or its QEMU, lacks of a VM's; None if it lacks nothing.
@@ -87,10 +115,16 @@ def why_not_cpu(conn, about):
             conn.compareHypervisorCPU(None, about["arch"], about["machine"], about["domain_type"],
                                       about["cpu"], flag)  # fmt: skip
     except libvirt.libvirtError as exc:
-        if exc.get_error_code() == libvirt.VIR_ERR_CPU_INCOMPATIBLE:
+        if exc.get_error_code() in _CPU_ERRORS:
             return f"its CPU does not suffice: {exc}"
         raise
     return None
+
+
+# A feature that a newer libvirt has named is an internal error, says 9.0; a model, unsupported.
+_CPU_ERRORS = () if libvirt is None else (
+    libvirt.VIR_ERR_CPU_INCOMPATIBLE, libvirt.VIR_ERR_INTERNAL_ERROR,
+    libvirt.VIR_ERR_CONFIG_UNSUPPORTED)  # fmt: skip
 
 
 def refresh_pool(conn, name):

@@ -4,7 +4,8 @@ Prove that KVM guests really run on this host.
 A device node is no proof: there are machines where ``/dev/kvm`` opens, answers and even
 makes VMs, and ordinary guests hang in it. So a guest is run: a boot sector that goes the
 way of every boot loader into protected mode, and switches the machine off. If it is still
-there after some seconds, KVM is not usable here.
+there after some seconds, KVM is not usable here. If no such guest can be started, nothing is
+known, and that is what is said.
 """
 
 import contextlib
@@ -17,9 +18,9 @@ from pathlib import Path
 from saltvirt.kvm.connect import libvirt
 
 # The boot sector (16 bytes a line): enter protected mode (lgdt, CR0.PE, far jump), come back
-# from a made-up interrupt with iret, then power QEMU's "pc" machine off (word 0x2000 to ACPI
-# port 0x604); behind it the descriptor table. The iret is the point: KVM on machines where
-# ordinary guests hang stops there with "emulation failure".
+# from a made-up interrupt with iret, then power the machine off (word 0x2000 to ACPI port 0x604,
+# where SeaBIOS puts it on "pc" and on "q35"); behind it the descriptor table. The iret is the
+# point: KVM on machines where ordinary guests hang stops there with "emulation failure".
 _CODE = bytes.fromhex(
     "fa31c08ed80f0116587c0f20c00c010f"
     "22c0ea177c080066b810008ed88ed0bc"
@@ -30,18 +31,27 @@ _CODE = bytes.fromhex(
 )
 BOOT_SECTOR = _CODE + bytes(510 - len(_CODE)) + b"\x55\xaa"
 _TIMEOUT_S = 5
+# The machine types that the boot sector can switch off; the first that the host's QEMU has is
+# taken. Newer enterprise releases have no "pc" (i440FX) any more.
+MACHINES = ("pc", "q35")
+# SeaBIOS boots from no virtio disk that is one sector large.
+_DISK_BYTES = 1 << 20
 _DOMAIN = """
-<domain type='kvm'><name>salt-virt-kvm-proof</name><memory unit='MiB'>16</memory><vcpu>1</vcpu>
- <os><type arch='{arch}' machine='pc'>hvm</type><boot dev='hd'/></os><features><acpi/></features>
+<domain type='{kind}'><name>salt-virt-kvm-proof</name><memory unit='MiB'>16</memory><vcpu>1</vcpu>
+ <os><type arch='{arch}' machine='{machine}'>hvm</type><boot dev='hd'/></os>
+ <features><acpi/></features>
  <on_poweroff>destroy</on_poweroff><on_reboot>destroy</on_reboot><on_crash>destroy</on_crash>
  <devices><disk type='file' device='disk'><driver name='qemu' type='raw'/>
-  <source file='{disk}'/><target dev='hda' bus='ide'/></disk></devices></domain>
+  <source file='{disk}'/><target dev='vda' bus='virtio'/></disk>
+  <controller type='usb' model='none'/><memballoon model='none'/></devices></domain>
 """
 
 
 def kvm(conn, capabilities, run_dir):
     """
-    Return ``{"usable": bool, "why": str}``; the proof is made once per boot and QEMU version.
+    Return ``{"usable": bool or None, "why": str}``; None: no test guest could be run.
+
+    The proof is made once per boot and QEMU version; an attempt that failed is made again.
 
     capabilities
         What :func:`saltvirt.kvm.host.capabilities` returned.
@@ -49,60 +59,85 @@ def kvm(conn, capabilities, run_dir):
         A folder that is emptied at boot, for the result and the lock.
     """
     arch = capabilities["arch"]
-    offers = any(
-        "kvm" in guest["domain_types"] and guest["arch"] == arch
-        for guest in capabilities["guests"]
-    )
+    offers = [guest for guest in capabilities["guests"]
+              if "kvm" in guest["domain_types"] and guest["arch"] == arch]  # fmt: skip
     if not offers:
         return {"usable": False, "why": "libvirt offers no KVM guests on this host"}
     if arch not in ("x86_64", "i686"):
         return {"usable": True, "why": f"libvirt offers KVM guests; no proof is made on {arch}"}
-    return _remembered(conn, arch, Path(run_dir))
+    machine = machine_for(offers[0]["machines"])
+    if machine is None:
+        return {"usable": None, "why": "KVM is not proved: the test guest needs machine type "
+                f"{' or '.join(MACHINES)}, and QEMU has none of them here"}  # fmt: skip
+    return _remembered(conn, arch, machine, Path(run_dir))
 
 
-def _remembered(conn, arch, run_dir):
+def machine_for(machines):
+    """Return the machine type of the test guest, of those that a QEMU has; None for none."""
+    return next((name for name in MACHINES if name in machines), None)
+
+
+def boot_disk():
+    """Return the content of the test guest's disk."""
+    return BOOT_SECTOR.ljust(_DISK_BYTES, b"\0")
+
+
+def _remembered(conn, arch, machine, run_dir):
     run_dir.mkdir(mode=0o755, parents=True, exist_ok=True)
     result = run_dir / "kvm-proof.json"
     boot_id = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    key = f"{boot_id} {conn.getVersion()}"
+    key = f"{boot_id} {conn.getVersion()} {machine}"
     with (run_dir / "kvm-proof.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if result.exists():
             known = json.loads(result.read_text())
             if known["key"] == key:
                 return known["answer"]
-        answer = _try(conn, arch)
-        result.write_text(json.dumps({"key": key, "answer": answer}))
+        answer = attempt(conn, "kvm", arch, machine)
+        if answer["usable"] is not None:
+            result.write_text(json.dumps({"key": key, "answer": answer}))
         return answer
 
 
-def _try(conn, arch):
+def attempt(conn, kind, arch, machine):
+    """Run the test guest; return ``{"usable", "why"}``. ``kind`` is ``kvm`` but in tests."""
     with tempfile.TemporaryDirectory(prefix="salt-virt-kvm-") as folder:
         Path(folder).chmod(0o755)
         disk = Path(folder) / "boot-sector.raw"
-        disk.write_bytes(BOOT_SECTOR)
-        xml = _DOMAIN.format(arch=arch, disk=disk)
+        disk.write_bytes(boot_disk())
+        xml = _DOMAIN.format(kind=kind, arch=arch, machine=machine, disk=disk)
         flags = libvirt.VIR_DOMAIN_START_AUTODESTROY
         try:
             dom = conn.createXML(xml, flags)
         except libvirt.libvirtError as exc:
-            return {"usable": False, "why": f"a KVM test guest does not start: {exc}"}
-        return _wait(dom)
+            return {"usable": None, "why": "KVM is not proved: a test guest (machine type "
+                    f"{machine}) does not start: {exc}"}  # fmt: skip
+        return _judged(dom, machine)
+
+
+def _judged(dom, machine):
+    try:
+        has_ended = _wait(dom)
+    except libvirt.libvirtError as exc:
+        if exc.get_error_code() != libvirt.VIR_ERR_NO_DOMAIN:
+            raise
+        has_ended = True
+    if has_ended:
+        return {"usable": True, "why": f"a KVM test guest (machine type {machine}) ran and "
+                "switched itself off"}  # fmt: skip
+    with contextlib.suppress(libvirt.libvirtError):
+        dom.destroy()
+    return {"usable": False, "why": f"/dev/kvm opens, but a KVM test guest (machine type "
+            f"{machine}) hangs in it"}  # fmt: skip
 
 
 def _wait(dom):
+    """Return whether a guest ended by itself in time."""
     deadline = time.monotonic() + _TIMEOUT_S
-    try:
-        while time.monotonic() < deadline:
-            if not dom.isActive():
-                return {"usable": True, "why": "a KVM test guest ran and switched itself off"}
-            if dom.state()[0] in (libvirt.VIR_DOMAIN_PAUSED, libvirt.VIR_DOMAIN_CRASHED):
-                break
-            time.sleep(0.05)
-    except libvirt.libvirtError as exc:
-        if exc.get_error_code() == libvirt.VIR_ERR_NO_DOMAIN:
-            return {"usable": True, "why": "a KVM test guest ran and switched itself off"}
-        raise
-    with contextlib.suppress(libvirt.libvirtError):
-        dom.destroy()
-    return {"usable": False, "why": "/dev/kvm opens, but a KVM test guest hangs in it"}
+    while time.monotonic() < deadline:
+        if not dom.isActive():
+            return True
+        if dom.state()[0] in (libvirt.VIR_DOMAIN_PAUSED, libvirt.VIR_DOMAIN_CRASHED):
+            return False
+        time.sleep(0.05)
+    return False
