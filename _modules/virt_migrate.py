@@ -105,9 +105,10 @@ def migrate_check(about, source=None):
     Return why this host cannot take a VM; an empty list if it can. Nothing is changed.
 
     about
-        The answer of ``virt.migration_info``.
+        The answer of ``virt.migration_info``, of one VM or of all; of all, the return is
+        ``{name: [why]}`` of those that it cannot take.
     source
-        The host that has it, whose libvirt must let this one in too.
+        The host that has it, whose libvirt must let this one in too. Of one VM only.
 
     CLI Example:
 
@@ -117,7 +118,10 @@ def migrate_check(about, source=None):
             "$(salt hyper1 virt.migration_info centos1 --out=json | jq -c .hyper1)"
     """
     settings = _settings()
+    is_one = isinstance(about.get("disks"), list)
     with connect.opened(settings, readonly=False) as conn:
+        if not is_one:
+            return moving.check_all(conn, settings, about)
         why = moving.check(conn, settings, about)
     if source:
         try:

@@ -38,10 +38,13 @@ def host_info(moving=None, **kwargs):
         ``virt.migration_info``. Defaults to none.
 
     Returns ``{maintenance, vms, building, unfinished, cpu, memory, storage, bridges, networks,
-    profiles, domain_types, archs, versions}``. ``vms`` is ``{name: {state, vcpus, memory_mib,
-    affinity, anti_affinity}}``; ``cpu``, ``memory`` and ``storage`` have what can be handed out
-    (``..._limit``/``limit_mib``) and what is promised (``..._committed``/``committed_mib``), sizes
-    in MiB; ``domain_types`` says which kinds of guests run here and why.
+    profiles, domain_types, archs, machines, versions}``. ``vms`` is ``{name: {state, vcpus,
+    memory_mib, affinity, anti_affinity}}``; ``cpu``, ``memory`` and ``storage`` have what can be
+    handed out (``..._limit``/``limit_mib``) and what is promised
+    (``..._committed``/``committed_mib``), sizes in MiB; ``cpu`` has ``features`` by domain type,
+    those that the model implies included; ``domain_types`` says which kinds of guests run here and
+    why: ``default`` is None where KVM is offered and could not be proved; ``machines`` which
+    machine types: ``{arch: {versions: {family: [oldest, newest]}, names}}``.
 
     CLI Example:
 
@@ -296,7 +299,7 @@ def virt_type():
 
 def get_hypervisor():
     """
-    Return the domain type that new VMs get here: ``kvm`` or ``qemu``.
+    Return the domain type that new VMs get here: ``kvm`` or ``qemu``, None if that is open.
 
     CLI Example:
 

@@ -33,6 +33,8 @@ def _row(host, info):
     )
     state = "maintenance" if info["maintenance"] else "up"
     kind = info["domain_types"]["default"] or "none"
+    if kind == "none":
+        state += f"; {info['domain_types']['why']}"
     return _ROW.format(host, *cells, len(info["vms"]), kind, state)
 
 

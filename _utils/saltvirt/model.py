@@ -52,6 +52,7 @@ class Vm:
     domain_type: str | None = None
     os_type: str | None = None
     arch: str | None = None
+    machine: str | None = None
     graphics: dict | None = None
     boot: dict | None = None
     boot_dev: tuple[str, ...] = ("hd",)
@@ -84,6 +85,9 @@ class Need:
     disk_profile: str | None = None
     domain_type: str | None = None
     arch: str | None = None
+    machine: str | None = None
+    cpu_qemu: str | None = None
+    newer: tuple[tuple[str, str], ...] = ()
     cpu_features: tuple[str, ...] = ()
     affinity: tuple[str, ...] = ()
     anti_affinity: tuple[str, ...] = ()

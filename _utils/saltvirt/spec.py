@@ -1,5 +1,6 @@
 """From what a user typed to the VM that is meant: every argument is looked at here."""
 
+import re
 from dataclasses import dataclass, replace
 
 from saltvirt import arguments, config, nics, profiles
@@ -43,9 +44,11 @@ OPTIONS = {
     "config": None,
     "affinity": None,
     "anti_affinity": None,
+    "machine": None,
 }
 # Salt 3006 took these by position, in this order.
 POSITIONAL = tuple(OPTIONS)[: tuple(OPTIONS).index("image")]
+_MACHINE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _HYPERVISORS = ("kvm", "qemu")
 _SEED_METHODS = (None, "auto", "nocloud", "guestfs", "nbd", "credentials")
 
@@ -149,6 +152,7 @@ def deployment(settings, name, cpu, mem, given):
         nics=profiles.nics(name, settings.nic, options["nic"], options["interfaces"]),
         disks=disks,
         domain_type=_hypervisor(options["hypervisor"]),
+        machine=_machine(options["machine"]),
         graphics=_graphics(settings, options),
         boot_dev=osboot.devices(options["boot_dev"]),
         host_devices=arguments.names("host_devices", options["host_devices"]),
@@ -217,6 +221,12 @@ def _hypervisor(wanted):
     return wanted
 
 
+def _machine(wanted):
+    if wanted is not None and not (isinstance(wanted, str) and _MACHINE.fullmatch(wanted)):
+        raise BadArgument("machine", f"{wanted!r} is no machine type; such as q35 or pc-q35-7.2")
+    return wanted
+
+
 def _graphics(settings, options):
     if options["graphics"] is not None:
         return arguments.mapping("graphics", options["graphics"])
@@ -232,6 +242,7 @@ def need(vm):
         disk_mib=sum(disk.size_mib or 0 for disk in vm.disks),
         domain_type=vm.domain_type,
         arch=vm.arch,
+        machine=vm.machine,
         affinity=vm.affinity,
         anti_affinity=vm.anti_affinity,
         **nics.needs(vm.nics),
@@ -265,6 +276,7 @@ def need_from_master(name, cpu, mem, given):
         disk_profile=options["disk"],
         domain_type=_hypervisor(options["hypervisor"]),
         arch=options["arch"],
+        machine=_machine(options["machine"]),
         affinity=arguments.names("affinity", options["affinity"]),
         anti_affinity=arguments.names("anti_affinity", options["anti_affinity"]),
         **nics.needs(profiles.nics(name, {}, None, options["interfaces"])),

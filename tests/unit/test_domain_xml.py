@@ -20,6 +20,7 @@ CASES = {
     "without-image": {},
     "vnc": {"image": "salt://c.img", "enable_vnc": True},
     "kernel": {"boot": {"kernel": "/boot/k", "initrd": "/boot/i", "cmdline": "console=ttyS0"}},
+    "machine": {"machine": "pc-q35-7.2"},
     "efi": {"boot": {"efi": True}, "boot_dev": "network hd"},
     "loader": {"boot": {"loader": "/usr/share/OVMF/OVMF_CODE.fd", "nvram": "/v.fd"}},
     "spice": {"graphics": {"type": "spice", "port": 5930, "tls_port": 5931,

@@ -51,6 +51,7 @@ def test_progress_reads_as_one_line(stage, figures, line):
 
 
 __context__ = {}
+__opts__ = {"user": "root"}
 
 
 @report.reported

@@ -60,7 +60,7 @@ def test_images_are_made_and_converted(tmp_path):
 @pytest.mark.parametrize(("words", "why"), [
     (("relative", 64, "qcow2"), "no absolute path"),
     (("/no/such/folder/x", 64, "qcow2"), "no absolute path"),
-    (("/etc/hostname", 64, "qcow2"), "exists already"),
+    (("/etc/passwd", 64, "qcow2"), "exists already"),
     (("{}/x", 64, "iso"), "fmt: 'iso'; one of qcow2"),
     (("{}/x", "much", "qcow2"), "size"),
     (("{}/x", 0, "qcow2"), "size: 0 is out of range"),

@@ -49,9 +49,9 @@ def test_the_emptiest_host_comes_first_and_equal_ones_by_name():
         ({"nic_profile": "dmz"}, "no nic profile 'dmz' there"),
         ({"disk_profile": "huge"}, "no disk profile 'huge' there"),
         ({"nic_profile": "broken"}, "interface 'eth0'"),
-        ({"domain_type": "kvm"}, "no kvm guests there (qemu)"),
+        ({"domain_type": "kvm"}, "no kvm guests there (qemu): libvirt offers no KVM guests"),
         ({"arch": "s390x"}, "no s390x guests there (i686, x86_64)"),
-        ({"cpu_features": ("avx", "sgx")}, "its CPU lacks sgx"),
+        ({"cpu_features": ("avx", "sgx")}, "its CPU lacks sgx for qemu guests"),
         ({"anti_affinity": ("db",)}, "db1 of the anti-affinity group db is there"),
         ({"name": "db1"}, "it already has a VM called db1"),
         ({"name": "coming"}, "a VM called coming is being built there"),
@@ -59,6 +59,25 @@ def test_the_emptiest_host_comes_first_and_equal_ones_by_name():
 )
 def test_every_filter_says_why(change, reason):
     assert reason in why_not(replace(NEED, **change))
+
+
+def test_the_features_of_the_kind_of_guest_count():
+    hosts = fleet()
+    hosts["hyper1"]["domain_types"] = {"default": "kvm", "usable": ["kvm", "qemu"], "why": "it ran"}
+    hosts["hyper1"]["cpu"]["features"] = {"kvm": ["sgx"], "qemu": ["avx"]}
+    need = replace(NEED, cpu_features=("avx",))
+
+    assert why_not(need, hosts) == "its CPU lacks avx for kvm guests"
+    assert why_not(replace(need, domain_type="qemu"), hosts) == ""
+
+
+def test_a_host_where_kvm_is_open_says_so_and_takes_what_was_asked_for_by_name():
+    hosts = fleet()
+    hosts["hyper1"]["domain_types"] = {"default": None, "usable": ["qemu"], "why": "KVM is open"}
+
+    assert why_not(NEED, hosts) == "it cannot say which guests run there: KVM is open"
+    assert why_not(replace(NEED, domain_type="qemu"), hosts) == ""
+    assert why_not(replace(NEED, domain_type="kvm"), hosts).endswith("(qemu): KVM is open")
 
 
 def test_a_host_in_maintenance_is_never_chosen():

@@ -200,6 +200,16 @@ def test_what_is_tagged_or_cannot_move_stays_and_maintenance_is_honoured():
     assert {step.target for step in steps} == {"c"}
 
 
+def test_a_host_that_has_refused_a_vm_is_not_planned_for_it_again():
+    hosts, loads, abouts = lopsided()
+    first = balance.rebalance(hosts, loads, abouts, max_moves=1, threshold=0.01)[0]
+    refused = {first.name: {"b": ["its CPU does not suffice"], "c": ["the same"]}}
+
+    steps = balance.rebalance(hosts, loads, abouts, max_moves=9, threshold=0.01, refused=refused)
+
+    assert steps and first.name not in {step.name for step in steps}
+
+
 def test_a_move_that_costs_more_than_it_gains_is_not_made():
     hosts, loads, abouts = lopsided()
     for one in abouts.values():

@@ -11,6 +11,8 @@ from saltvirt.fleet.migrate import MoveFailed
 from saltvirt.placement import balance as rebalancing
 from saltvirt.placement import plan
 
+_ROUNDS = 5
+
 
 class NotEmpty(VirtError):
     """Some VMs of a host did not move; ``table`` says which, and why."""
@@ -33,8 +35,41 @@ def planned(opts, settings, host, *, with_stopped, say):
     others = [one for one in every if one != host]
     found = find.survey(opts, settings, others, "virt.host_info")
     wanted = {name: about for name, about in abouts.items() if name not in left_off}
-    moves, stays = plan.evacuate(found.answers, wanted, settings.weights)
-    return moves, {**left_off, **stays}
+
+    def place(refused):
+        moves, stays = plan.evacuate(found.answers, wanted, settings.weights, refused)
+        return (moves, {**left_off, **stays}), moves
+
+    return _agreed(opts, settings, wanted, place)
+
+
+def _agreed(opts, settings, abouts, place):
+    """
+    Return a plan of which its hosts have said themselves that they can take their VMs.
+
+    abouts
+        ``{name: answer of virt.migration_info}``.
+    place
+        Called with ``{name: {host: reasons}}`` of the refusals so far; returns ``(plan, moves)``,
+        ``moves`` as ``{name: host}``.
+
+    What only a host's own libvirt can judge, such as a CPU model, is in no survey. One that
+    cannot be asked says it when the move begins, as all do after some rounds.
+    """
+    refused, asked = {}, set()
+    for _round in range(_ROUNDS):
+        made, moves = place(refused)
+        new = {(name, to) for name, to in moves.items() if (name, to) not in asked}
+        if not new:
+            return made
+        hosts = sorted({to for _name, to in new})
+        coming = {name: abouts[name] for name in moves}
+        asked |= {(name, host) for name in coming for host in hosts}
+        found = find.survey(opts, settings, hosts, "virt.migrate_check", kwarg={"about": coming})
+        for host, answer in found.answers.items():
+            for name in coming.keys() & set(answer):
+                refused.setdefault(name, {})[host] = answer[name]
+    return place(refused)[0]
 
 
 def dry_run(opts, settings, host, with_stopped, say):
@@ -107,8 +142,14 @@ def balance(opts, settings, *, max_moves, threshold, is_dry, say):
              and host in facts.answers]  # fmt: skip
     abouts = {name: one for host in there for name, one in facts.answers[host].items()}
     used = {host: loads.answers[host] for host in there}
-    steps = rebalancing.rebalance({host: infos.answers[host] for host in there}, used, abouts,
-                                  max_moves=max_moves, threshold=threshold)  # fmt: skip
+    answers = {host: infos.answers[host] for host in there}
+
+    def place(refused):
+        steps = rebalancing.rebalance(answers, used, abouts, max_moves=max_moves,
+                                      threshold=threshold, refused=refused)  # fmt: skip
+        return steps, {step.name: step.target for step in steps}
+
+    steps = _agreed(opts, settings, abouts, place)
     out = {"uneven": rebalancing.spread(used), "moves": [step.to_dict() for step in steps],
            **infos.beside()}  # fmt: skip
     for step in [] if is_dry else steps:

@@ -4,6 +4,7 @@ import functools
 import inspect
 
 from saltvirt.errors import BadArgument, VirtError
+from saltvirt.fleet import masteruser
 
 
 def reported(function):
@@ -11,7 +12,8 @@ def reported(function):
     Let a runner function fail with one line and exit code 1.
 
     Salt prints a traceback for a runner that raises, and exits with 0 for wrong arguments
-    (seen on 3006 and 3008); so the arguments are bound here too.
+    (seen on 3006 and 3008); so the arguments are bound here too. The function uses files as the
+    master's user, see :mod:`saltvirt.fleet.masteruser`.
     """
     signature = inspect.signature(function)
 
@@ -23,9 +25,13 @@ def reported(function):
         function.__globals__["__jid_event__"] = globals().get("__jid_event__")
         try:
             bound = _bind(signature, function, args, given)
-            return function(*bound.args, **bound.kwargs)
+            with masteruser.acting(function.__globals__["__opts__"]):
+                return function(*bound.args, **bound.kwargs)
         except VirtError as error:
             data = {"error": str(error), **getattr(error, "table", {}), "retcode": 1}
+        except OSError as error:
+            why = masteruser.why(error, function.__globals__["__opts__"])
+            data = {"error": why, "retcode": 1}
         except (KeyboardInterrupt, SystemExit):
             data = {"error": "interrupted; what was begun is taken back", "retcode": 1}
         function.__globals__["__context__"]["retcode"] = 1

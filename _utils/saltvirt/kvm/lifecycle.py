@@ -102,12 +102,24 @@ def set_vcpus(conn, name, vcpus, *, config):
 def set_stay(conn, name, state):
     """Tag a domain to stay on its host when the load is evened out, or not."""
     dom = domain(conn, name)
-    root = read.metadata(dom.XMLDesc(0))
-    root.set("stay", "yes" if state else "no")
-    flags = libvirt.VIR_DOMAIN_AFFECT_CONFIG
-    flags |= libvirt.VIR_DOMAIN_AFFECT_LIVE if dom.isActive() else 0
+    _note(dom, "stay", "yes" if state else "no", live=False)
+    if dom.isActive():
+        _note(dom, "stay", "yes" if state else "no", live=True)
+
+
+def note_cpu(conn, name, qemu):
+    """Note for as long as a domain runs, wherever it goes, which QEMU has given it its CPU."""
+    _note(domain(conn, name), "cpu_qemu", qemu, live=True)
+
+
+def _note(dom, key, value, *, live):
+    """Set one of this project's notes, of the running domain or of its definition."""
+    # What is noted of this run alone must not get into the definition.
+    root = read.metadata(dom.XMLDesc(0 if live else libvirt.VIR_DOMAIN_XML_INACTIVE))
+    root.set(key, value)
+    flag = libvirt.VIR_DOMAIN_AFFECT_LIVE if live else libvirt.VIR_DOMAIN_AFFECT_CONFIG
     dom.setMetadata(
-        libvirt.VIR_DOMAIN_METADATA_ELEMENT, to_text(root), "saltvirt", METADATA_NS, flags
+        libvirt.VIR_DOMAIN_METADATA_ELEMENT, to_text(root), "saltvirt", METADATA_NS, flag
     )
 
 

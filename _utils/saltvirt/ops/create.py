@@ -40,6 +40,7 @@ def create(context, deployment):
 
         def check():
             _refuse(inspect.host_info(conn, settings, known), need)
+            _refuse_machine(conn, vm)
 
         with claims.claimed(settings, need, check) as claim:
             _build(conn, context, replace(deployment, vm=vm), identity, devices, claim)
@@ -57,14 +58,20 @@ def _refuse(info, need):
         raise ClaimRefused(need.name, why)
 
 
+def _refuse_machine(conn, vm):
+    about = {"arch": vm.arch, "machine": vm.machine, "domain_type": vm.domain_type}
+    if vm.machine and not host.has_machine(conn, about):
+        raise ClaimRefused(vm.name, [f"QEMU {host.versions(conn)['qemu']} there does not know the "
+                                     f"machine type {vm.machine}"])  # fmt: skip
+
+
 def _decide(conn, settings, vm):
     """Fill in what the host decides: domain type, architecture, devices."""
     capabilities = host.capabilities(conn)
     types = inspect.domain_types(conn, settings, capabilities)
-    if vm.domain_type and vm.domain_type not in types["usable"]:
-        raise ClaimRefused(
-            vm.name, [f"no {vm.domain_type} guests can run on this host: {types['why']}"]
-        )
+    why = fit.why_not_type(types, vm.domain_type)
+    if why:
+        raise ClaimRefused(vm.name, [why])
     _refuse_nics(conn, vm)
     arch = vm.arch or capabilities["arch"]
     decided = replace(vm, domain_type=vm.domain_type or types["default"], arch=arch)

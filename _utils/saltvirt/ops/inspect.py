@@ -8,6 +8,7 @@ from saltvirt.errors import BadArgument, NoSuchVm, VirtError
 from saltvirt.kvm import host, prove, query
 from saltvirt.nics import needs
 from saltvirt.ops import claims, storage
+from saltvirt.placement import generation
 from saltvirt.spec import console_log
 from saltvirt.units import MIB
 from saltvirt.xml import read
@@ -132,19 +133,22 @@ def host_info(conn, settings, known=None):
         known = seen(conn, settings)
     vms, promises, _ = known
     extra = [claim for name, claim in building.items() if name not in vms]
+    types = domain_types(conn, settings, capabilities)
+    features = {kind: host.cpu_features(conn, capabilities, kind) for kind in types["usable"]}
     return {
         "maintenance": in_maintenance(settings),
         "vms": vms,
         "building": sorted(building),
         "unfinished": sorted(claims.stale(settings)),
-        "cpu": _cpu(settings, node, capabilities, vms, extra),
+        "cpu": {**_cpu(settings, node, capabilities, vms, extra), "features": features},
         "memory": _memory(conn, settings, node, vms, extra),
         "storage": _storage(conn, settings, promises, extra),
         "bridges": bridges(),
         "links": links(),
         "networks": host.networks(conn),
         "profiles": _profiles(settings),
-        "domain_types": domain_types(conn, settings, capabilities),
+        "domain_types": types,
+        "machines": generation.known(capabilities["guests"], capabilities["arch"]),
         "archs": sorted({guest["arch"] for guest in capabilities["guests"]}),
         "versions": host.versions(conn),
     }
@@ -183,7 +187,6 @@ def _cpu(settings, node, capabilities, vms, extra):
         "model": capabilities["model"],
         "vendor": capabilities["vendor"],
         "arch": capabilities["arch"],
-        "features": capabilities["features"],
         "vcpus_limit": int(total * settings.cpu_ratio),
         "vcpus_committed": _sum("vcpus", vms, extra),
     }
@@ -244,7 +247,12 @@ def _disk_needs(settings, name):
 
 
 def domain_types(conn, settings, capabilities):
-    """Return ``{"default", "usable", "why"}``; ``virt:hypervisor`` wins, then the proof of KVM."""
+    """
+    Return ``{"default", "usable", "why"}``; ``virt:hypervisor`` wins, then the proof of KVM.
+
+    Where KVM is offered and could be neither proved nor disproved there is no default: emulation
+    would be many times slower, and nobody would know why.
+    """
     offered = {kind for guest in capabilities["guests"] for kind in guest["domain_types"]}
     if settings.hypervisor:
         why = f"virt:hypervisor is set to {settings.hypervisor}"
@@ -252,7 +260,9 @@ def domain_types(conn, settings, capabilities):
     proof = prove.kvm(conn, capabilities, RUN_DIR)
     usable = [kind for kind in ("kvm", "qemu") if kind in offered and (
         kind != "kvm" or proof["usable"])]  # fmt: skip
-    return {"default": usable[0] if usable else None, "usable": usable, "why": proof["why"]}
+    is_open = proof["usable"] is None
+    why = f"{proof['why']}; set virt:hypervisor to kvm or qemu" if is_open else proof["why"]
+    return {"default": usable[0] if usable and not is_open else None, "usable": usable, "why": why}
 
 
 def bridges():

@@ -5,7 +5,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from saltvirt import spec, undo
-from saltvirt.kvm import connect, migrate
+from saltvirt.kvm import connect, lifecycle, migrate
 from saltvirt.kvm.migrate import MigrationFailed
 from saltvirt.ops import departures, moving, purge
 
@@ -74,6 +74,8 @@ def move(context, name, target, options, present):
           departures.departing(conn, settings, name) as note):  # fmt: skip
         about = moving.facts(conn, settings, name)[name]
         _refuse(settings, about, options, present is not None)
+        if about["cpu_qemu"]:
+            lifecycle.note_cpu(conn, name, about["cpu_qemu"])
         own = purge.own_files(conn, settings, name, removables=False)
         leaves = options.undefinesource and options.persistent
         alone = set(own) - {d["path"] for d in about["disks"] if d["how"] == "shared"}
@@ -97,6 +99,13 @@ def _refuse(settings, about, options, is_prepared):
         raise MigrationFailed(f"VM {about['name']!r} cannot be moved: {'; '.join(why)}")
 
 
+def _refuse_unfit(other, about):
+    # Nobody has asked the target; and libvirt would define there what it cannot start.
+    why = moving.unfit(other, about)
+    if why:
+        raise MigrationFailed(f"VM {about['name']!r} cannot be moved: {'; '.join(why)}")
+
+
 def _moved(context, conns, about, target, options, present):
     uri, address = uri_of(target)
     name, is_running = about["name"], about["state"] in ("running", "paused")
@@ -105,6 +114,8 @@ def _moved(context, conns, about, target, options, present):
               and present is not None and disk["path"] not in present]  # fmt: skip
     begin = time.monotonic()
     with migrate.target(uri) as other:
+        if present is None:
+            _refuse_unfit(other, about)
         sent = sum(_send(context, other, disk) for disk in pushed)
         has_shared = any(disk["how"] == "shared" for disk in about["disks"])
         bits = migrate.flags(options, copies=copies, shared=has_shared, is_running=is_running)

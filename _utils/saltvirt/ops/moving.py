@@ -11,8 +11,8 @@ from saltvirt.files import private
 from saltvirt.image import cache, tool
 from saltvirt.kvm import host, lifecycle, pools, query
 from saltvirt.ops import claims, departures, inspect, purge, storage
-from saltvirt.placement import fit, moves
-from saltvirt.xml import read
+from saltvirt.placement import fit, generation, moves
+from saltvirt.xml import newer, read
 
 _POOL = "salt-virt-incoming"
 _ARRIVAL_S = 8
@@ -30,7 +30,7 @@ def facts(conn, settings, name=None):
     cached image below an overlay, ``image`` what is known of that.
     """
     tags = {"snapshots": lifecycle.with_snapshots(conn), "autostart": lifecycle.autostarted(conn),
-            "host_cpu": host.own_cpu(conn)}  # fmt: skip
+            "host_cpu": host.own_cpu(conn), "qemu": host.versions(conn)["qemu"]}  # fmt: skip
     return {row["name"]: _facts(settings, row, tags) for row in query.rows(conn, name)}
 
 
@@ -53,7 +53,8 @@ def _facts(settings, row, tags):
         "domain_type": root.get("type"),
         "arch": root.find("os/type").get("arch"),
         "machine": root.find("os/type").get("machine"),
-        **_cpu(root, tags["host_cpu"]),
+        "newer": newer.newer(root),
+        **_cpu(root, tags, is_running),
         **read.links(root),
         "obstacles": [*_obstacles(name in tags["snapshots"], root), *_unreadable(disks)],
         "files": [path for path in read.boot_files(root) if path],
@@ -61,11 +62,20 @@ def _facts(settings, row, tags):
     }
 
 
-def _cpu(root, host_cpu):
-    """Return what a host must have so that the guest sees the same CPU there."""
+def _cpu(root, tags, is_running):
+    """
+    Return what a host must have so that the guest sees the same CPU there.
+
+    ``cpu_qemu`` is the QEMU whose emulated CPU, all of it, a guest was started with: its features
+    are nowhere in the XML, and an older QEMU would take them away under the running guest.
+    """
     mode, cpu = read.cpu(root)
+    is_emulated = root.get("type") == "qemu"
+    is_all = mode == "maximum" and is_emulated and is_running
+    is_hosts = mode == "host-passthrough" or (mode == "maximum" and not is_emulated)
     return {"cpu": cpu if mode == "custom" else None,
-            "host_cpu": host_cpu if mode == "host-passthrough" else None}  # fmt: skip
+            "host_cpu": tags["host_cpu"] if is_hosts else None,
+            "cpu_qemu": (read.ours(root)["cpu_qemu"] or tags["qemu"]) if is_all else None}
 
 
 def _disk(settings, source, is_running):
@@ -113,19 +123,46 @@ def _unreadable(disks):
                    "declare its folder in virt:shared_paths, or flatten the disk")  # fmt: skip
 
 
-def check(conn, settings, about):
-    """Return why this host cannot take a VM; empty if it can. Nothing is changed."""
-    why = list(fit.reasons(inspect.host_info(conn, settings), moves.need(about)))
+def check(conn, settings, about, info=None):
+    """
+    Return why this host cannot take a VM; empty if it can. Nothing is changed.
+
+    info
+        What :func:`saltvirt.ops.inspect.host_info` has said, if it was asked already.
+    """
+    info = info or inspect.host_info(conn, settings)
+    why = list(fit.reasons(info, moves.need(about)))
     if settings.images != about["images"]:
         why.append(f"its image folder is {settings.images}, not {about['images']}; VMs move only "
                    "between hosts with the same virt:images")  # fmt: skip
-    if not host.has_machine(conn, about):
-        why.append(f"its machine type {about['machine']} is not known there "
-                   f"(QEMU {host.versions(conn)['qemu']})")  # fmt: skip
-    lacking = host.why_not_cpu(conn, about)
-    why += [lacking] if lacking else []
+    why += _libvirts_reasons(conn, about, info)
     why += [f"there is no file {path} there" for path in about["files"] if not Path(path).exists()]
     return why + [reason for disk in about["disks"] for reason in _disk_reasons(settings, disk)]
+
+
+def _libvirts_reasons(conn, about, info):
+    """Yield what libvirt itself says of machine type and CPU that the survey does not tell."""
+    if host.has_machine(conn, about):
+        lacking = host.why_not_cpu(conn, about)
+        yield from [lacking] if lacking else []
+    elif not list(generation.machine(info, moves.need(about))):
+        yield (f"its machine type {about['machine']} is not known there "
+               f"(QEMU {host.versions(conn)['qemu']})")  # fmt: skip
+
+
+def unfit(conn, about):
+    """Return why libvirt and QEMU behind a connection, also another host's, cannot take a VM."""
+    found = host.capabilities(conn)
+    info = {"versions": host.versions(conn), "cpu": {"arch": found["arch"]},
+            "machines": generation.known(found["guests"], found["arch"])}  # fmt: skip
+    return [*generation.reasons(info, moves.need(about)), *_libvirts_reasons(conn, about, info)]
+
+
+def check_all(conn, settings, abouts):
+    """Return ``{name: why this host cannot take it}`` of VMs, those left out that it can take."""
+    info = inspect.host_info(conn, settings)
+    found = {name: check(conn, settings, about, info) for name, about in abouts.items()}
+    return {name: why for name, why in found.items() if why}
 
 
 def _disk_reasons(settings, disk):

@@ -74,7 +74,7 @@ def spread(loads):
     return round(_Loads(loads).spread(), 4)
 
 
-def rebalance(hosts, loads, abouts, *, max_moves, threshold):
+def rebalance(hosts, loads, abouts, *, max_moves, threshold, refused=None):
     """
     Return the steps, the best first; each is worth more than ``threshold`` and its own cost.
 
@@ -85,12 +85,14 @@ def rebalance(hosts, loads, abouts, *, max_moves, threshold):
     abouts
         ``{name: answer of virt.migration_info}`` of the VMs; one that is not there, that has
         obstacles or is tagged to stay, stays.
+    refused
+        ``{name: {host: reasons}}`` of hosts that have said themselves that they cannot take a VM.
     """
     hosts, state, out = dict(hosts), _Loads(loads), []
     needs = {name: moves.need(about) for name, about in abouts.items()
              if not about["obstacles"] and not about["stay"]}  # fmt: skip
     while len(out) < max_moves:
-        step = _best(hosts, state, needs)
+        step = _best(hosts, state, needs, refused or {})
         if step is None or step.gain <= threshold:
             return out
         state.move(step.name, step.source, step.target)
@@ -101,7 +103,7 @@ def rebalance(hosts, loads, abouts, *, max_moves, threshold):
     return out
 
 
-def _best(hosts, state, needs):
+def _best(hosts, state, needs, refused):
     order = sorted(state.shares, key=lambda host: (-state.shares[host], host))
     takers = [host for host in reversed(order) if not hosts[host]["maintenance"]][:_TAKERS]
     steps = [
@@ -110,6 +112,7 @@ def _best(hosts, state, needs):
         for name in sorted(state.vms[source])
         if name in needs
         for target in takers
+        if target not in refused.get(name, ())
         if (step := _step(state, needs[name], source, target)) is not None
     ]
     # What a host says takes longer to look at than all gains together.

@@ -25,7 +25,22 @@ def judge(hosts, need, weights=None):
             why.append(f"the affinity group {groups} is on {', '.join(sorted(together))}")
         score = _score(host, need, {**WEIGHTS, **(weights or {})}) if not why else 0.0
         verdicts.append(Verdict(host=name, reasons=tuple(why), score=score))
+    return _ranked(verdicts)
+
+
+def _ranked(verdicts):
     return sorted(verdicts, key=lambda v: (not v.fits, -v.score, v.host))
+
+
+def overruled(verdicts, late):
+    """
+    Return the verdicts, the best first, once hosts were asked themselves.
+
+    late
+        ``{host: reasons}`` of those that refused.
+    """
+    late = {host: Verdict(host=host, reasons=tuple(why)) for host, why in late.items()}
+    return _ranked([late.get(v.host, v) if v.fits else v for v in verdicts])
 
 
 def choose(hosts, need, weights=None):

@@ -1,5 +1,7 @@
 """Why a host cannot take a VM."""
 
+from saltvirt.placement import generation
+
 
 def free(host):
     """
@@ -21,6 +23,7 @@ def reasons(host, need):
         *_state(host, need),
         *_room(host, need),
         *_machine(host, need),
+        *generation.reasons(host, need),
         *_links(host, need),
         *_groups(host, need),
     ]
@@ -57,17 +60,33 @@ def _disk_mib(host, need):
 
 
 def _machine(host, need):
-    usable = host["domain_types"]["usable"]
-    if need.domain_type and need.domain_type not in usable:
-        yield f"no {need.domain_type} guests there ({', '.join(usable) or 'none at all'})"
+    types = host["domain_types"]
+    why = why_not_type(types, need.domain_type)
+    if why:
+        yield why
     if need.arch and need.arch not in host["archs"]:
         yield f"no {need.arch} guests there ({', '.join(host['archs'])})"
-    lacking = sorted(set(need.cpu_features) - set(host["cpu"]["features"]))
-    if lacking:
-        yield f"its CPU lacks {', '.join(lacking)}"
+    kind = need.domain_type or types["default"]
+    lacking = sorted(set(need.cpu_features) - set(host["cpu"]["features"].get(kind, ())))
+    if lacking and not why:
+        yield f"its CPU lacks {', '.join(lacking)} for {kind} guests"
 
 
-_TAGGING = (11, 0)
+def why_not_type(types, wanted):
+    """
+    Return why a host cannot run guests of a domain type, or None.
+
+    types
+        ``{"default", "usable", "why"}`` of the host.
+    wanted
+        ``kvm`` or ``qemu``; None for what the host runs by default.
+    """
+    if wanted and wanted not in types["usable"]:
+        others = ", ".join(types["usable"]) or "none at all"
+        return f"no {wanted} guests there ({others}): {types['why']}"
+    if not wanted and types["default"] is None:
+        return f"it cannot say which guests run there: {types['why']}"
+    return None
 
 
 def _links(host, need):
@@ -84,11 +103,6 @@ def _links(host, need):
         yield f"no active network {network} there"
     for link in sorted(wanted("links") - set(host["links"])):
         yield f"no link {link} there"
-    version = host["versions"]["libvirt"]
-    can_tag = tuple(map(int, version.split(".")[:2])) >= _TAGGING
-    if (need.bridge_vlans or profile.get("bridge_vlans")) and not can_tag:
-        yield (f"libvirt {version} there cannot tag VLANs on a Linux bridge (11.0 can): take a "
-               "bridge per VLAN, or virtualport openvswitch")  # fmt: skip
 
 
 def _profiles(host, need):

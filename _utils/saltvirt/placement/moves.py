@@ -9,7 +9,8 @@ def need(about):
     Return the :class:`saltvirt.model.Need` of a VM that moves.
 
     about
-        What ``virt.migration_info`` says of it.
+        What ``virt.migration_info`` says of it; an older host says less, and then what is missing
+        is judged by the target alone.
     """
     size = sum(disk.get("virtual_bytes", 0) for disk in about["disks"] if disk["how"] != "shared")
     return Need(
@@ -20,8 +21,12 @@ def need(about):
         bridges=tuple(about["bridges"]),
         networks=tuple(about["networks"]),
         links=tuple(about["links"]),
+        bridge_vlans=about.get("bridge_vlans", False),
         domain_type=about["domain_type"],
         arch=about["arch"],
+        machine=about.get("machine"),
+        cpu_qemu=about.get("cpu_qemu"),
+        newer=tuple(map(tuple, about.get("newer", ()))),
         affinity=tuple(about["affinity"]),
         anti_affinity=tuple(about["anti_affinity"]),
     )

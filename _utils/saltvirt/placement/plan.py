@@ -34,7 +34,7 @@ def without_vm(host, need):
     }
 
 
-def evacuate(hosts, abouts, weights=None):
+def evacuate(hosts, abouts, weights=None, refused=None):
     """
     Return where each VM of a host goes: ``(moves, stays)``; big ones first, equal ones by name.
 
@@ -42,6 +42,8 @@ def evacuate(hosts, abouts, weights=None):
         ``{host: answer of virt.host_info}`` of all others.
     abouts
         ``{name: answer of virt.migration_info}`` of the VMs.
+    refused
+        ``{name: {host: reasons}}`` of hosts that have said themselves that they cannot take a VM.
 
     ``moves`` is ``{name: host}`` in the order in which they are made, ``stays`` ``{name: why}``.
     """
@@ -52,7 +54,8 @@ def evacuate(hosts, abouts, weights=None):
             stays[about["name"]] = "; ".join(about["obstacles"])
             continue
         need = moves.need(about)
-        verdicts = choose.judge(hosts, need, weights)
+        late = (refused or {}).get(need.name, {})
+        verdicts = choose.overruled(choose.judge(hosts, need, weights), late)
         if verdicts and verdicts[0].fits:
             best = verdicts[0].host
             hosts[best] = with_vm(hosts[best], need)

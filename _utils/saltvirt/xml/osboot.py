@@ -40,7 +40,7 @@ def element(vm):
     return tag(
         "os",
         {"firmware": "efi" if boot.get("efi") else None},
-        tag("type", {"arch": vm.arch}, text=vm.os_type or "hvm"),
+        tag("type", {"arch": vm.arch, "machine": vm.machine}, text=vm.os_type or "hvm"),
         tag("loader", {"readonly": "yes", "type": "pflash"}, text=loader) if loader else None,
         tag("nvram", {"template": boot["nvram"]}) if loader else None,
         *[tag(key, text=boot[key]) for key in ("kernel", "initrd", "cmdline") if boot.get(key)],

@@ -94,8 +94,8 @@ def _backing(store):
 
 
 def links(root):
-    """Return what a VM's NICs need of a host: ``{"bridges", "networks", "links"}``."""
-    out = {"bridges": set(), "networks": set(), "links": set()}
+    """Return what a VM's NICs need of a host, as :func:`saltvirt.nics.needs` does."""
+    out, is_tagged = {"bridges": set(), "networks": set(), "links": set()}, False
     kinds = {"bridge": "bridges", "network": "networks", "direct": "links"}
     for interface in root.iterfind("devices/interface"):
         kind, source = interface.get("type"), interface.find("source")
@@ -104,7 +104,9 @@ def links(root):
         if kind in kinds and source is not None:
             key = "links" if kind == "bridge" and is_switch else kinds[kind]
             out[key].add(source.get({"direct": "dev"}.get(kind, kind)))
-    return {key: sorted(filter(None, values)) for key, values in out.items()}
+            is_tagged |= key == "bridges" and interface.find("vlan") is not None
+    return {**{key: sorted(filter(None, values)) for key, values in out.items()},
+            "bridge_vlans": is_tagged}  # fmt: skip
 
 
 def boot_files(root):
@@ -136,21 +138,28 @@ def metadata(text):
 
 
 def ours(root):
-    """Return what this project noted in the VM's metadata: groups, promised disk, seed."""
+    """Return what this project noted in the VM's metadata: groups, promised disk, seed, ..."""
     element = root.find(f"metadata/{{{METADATA_NS}}}vm")
     if element is None:
-        return {"affinity": [], "anti_affinity": [], "disk_mib": 0, "seed": None, "stay": False}
+        return {"affinity": [], "anti_affinity": [], "disk_mib": 0, "seed": None, "stay": False,
+                "cpu_qemu": None}  # fmt: skip
     return {
         "affinity": [e.text for e in element.iterfind(f"{{{METADATA_NS}}}affinity")],
         "anti_affinity": [e.text for e in element.iterfind(f"{{{METADATA_NS}}}anti_affinity")],
         "disk_mib": int(element.get("disk_mib", 0)),
         "seed": element.get("seed"),
         "stay": element.get("stay") == "yes",
+        "cpu_qemu": element.get("cpu_qemu"),
     }
 
 
 def capabilities(text):
-    """Return ``{arch, model, vendor, features, guests: [{arch, domain_types}]}`` of a host."""
+    """
+    Return ``{arch, model, vendor, features, guests}`` of a host.
+
+    ``guests`` are ``{os_type, arch, domain_types, machines}``; ``features`` are those that libvirt
+    lists beside the model's own.
+    """
     root = parse(text)
     cpu = root.find("host/cpu")
     guests = [
@@ -158,9 +167,11 @@ def capabilities(text):
             "os_type": guest.findtext("os_type", "hvm"),
             "arch": guest.find("arch").get("name"),
             "domain_types": [d.get("type") for d in guest.iterfind("arch/domain")],
+            "machines": sorted({name for machine in guest.iterfind("arch//machine")
+                                for name in (machine.text, machine.get("canonical")) if name}),
         }
         for guest in root.iterfind("guest")
-    ]
+    ]  # fmt: skip
     return {
         "arch": cpu.findtext("arch") if cpu is not None else None,
         "model": cpu.findtext("model") if cpu is not None else None,
@@ -168,6 +179,27 @@ def capabilities(text):
         "features": sorted(f.get("name") for f in root.iterfind("host/cpu/feature")),
         "guests": guests,
     }
+
+
+def host_model(text):
+    """
+    Return the ``<cpu>`` that ``host-model`` means, by a domain type's capabilities; None without.
+
+    It has the parts that libvirt takes for the description of a host's CPU.
+    """
+    root = parse(text)
+    mode = root.find("cpu/mode[@name='host-model'][@supported='yes']")
+    if mode is None or mode.find("model") is None:
+        return None
+    cpu_ = tag("cpu", None, tag("arch", text=root.findtext("arch")))
+    cpu_.extend(part for part in mode if part.tag in ("model", "vendor", "feature"))
+    return to_text(cpu_)
+
+
+def required_features(text):
+    """Return the names of the features that a ``<cpu>`` has, without those it disables, sorted."""
+    found = parse(text).iterfind("feature")
+    return sorted(one.get("name") for one in found if one.get("policy") in (None, "require"))
 
 
 _PCI_PARTS = ("domain", "bus", "slot", "function")
