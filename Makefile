@@ -12,7 +12,7 @@ test:      ## the whole test suite, fast tests first
 nightly:   ## the tests that take minutes each, with the machine to themselves
 	tests/env pytest tests/loading tests/cloud -m nightly
 
-unit:      ## no root, no daemon; under a minute
+unit:      ## no daemon; minutes (root, as all of it, for the tests' own Debian)
 	tests/env pytest tests/unit tests/faces
 
 lint:      ## style

@@ -6,106 +6,100 @@ import os
 import shutil
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
+from fnmatch import fnmatch
 
-from labkit import deps, hypervisor, images, network, node, saltd
+from labkit import deps, hypervisors, images, node, saltd
+from labkit import up as going_up
 from labkit.say import say
-from labkit.settings import LabError, lab_from_environment
+from labkit.settings import (
+    CACHE,
+    MASTER,
+    MOST_HOSTS,
+    RELEASES,
+    SWITCH,
+    LabError,
+    host,
+    lab_from_environment,
+)  # fmt: skip
+
+# What is in a lab's folder and in the cache; both may be set to any folder, and are removed whole.
+_NODES = ("shared", "rival", SWITCH, MASTER, "hyper*")
+_CACHED = ("layers", "mirror", "env", "files-*", "*.lock", "*.log", "*-300?.json", "debian-root-*",
+           "tiny-*", "debian-minion-*", "debian-plain-*")  # fmt: skip
 
 
-def _hosts(count):
-    return [f"hyper{n}" for n in range(1, count + 1)]
+def _strange(folder, patterns):
+    paths = sorted(folder.iterdir()) if folder.exists() else []
+    return next((path.name for path in paths if not (path / "node.json").exists()
+                 and not any(fnmatch(path.name, one) for one in patterns)), None)  # fmt: skip
 
 
-def _pid(lab, name):
-    pids = node.alive(lab)
-    if name not in pids:
-        raise LabError(f"{name} is not up (up: {', '.join(sorted(pids)) or 'nothing'}): lab up")
-    return pids[name]
-
-
-def _capacity_mib(hosts):
-    with open("/proc/meminfo", encoding="ascii") as handle:
-        total_kib = int(handle.readline().split()[1])
-    return total_kib // 1024 * 3 // 4 // hosts
-
-
-def _bring_up_host(lab, host, pids, capacity_mib):
-    pid = pids[host]
-    hypervisor.prepare(lab, host, pid)
-    network.join_segment(lab, host, pid, pids["master"])
-    hypervisor.start_libvirtd(lab, host, pid)
-    saltd.write_minion(lab, host, capacity_mib)
-    saltd.start_minion(lab, host, pid)
+def _hosts(lab):
+    return sorted((name for name in node.alive(lab) if name.startswith("hyper")),
+                  key=lambda name: host(name).number)  # fmt: skip
 
 
 def up(lab, args):
     """Bring the lab up; what already runs stays as it is."""
-    if args.hosts < 1 or args.hosts > 32:
-        raise LabError(f"--hosts {args.hosts}: between 1 and 32")
-    deps.install_packages()
-    deps.install_salt(lab)
-    images.ensure(lab, args.images.split(",") if args.images else [])
-    pids = node.alive(lab)
-    wanted = ["master", *_hosts(args.hosts)]
-    fresh = [name for name in wanted if name not in pids]
-    if not fresh:
-        say(f"already up: {', '.join(wanted)}")
+    if not 1 <= args.hosts <= MOST_HOSTS:
+        raise LabError(f"--hosts {args.hosts}: between 1 and {MOST_HOSTS}")
+    deps.check()
+    deps.room(args.hosts + 2 - len(node.alive(lab)))
     node.mark_children(lab)
-    lab.root.mkdir(parents=True, exist_ok=True)
-    lab.root.chmod(0o700)
-    for name in fresh:
-        pids[name] = node.start(lab, name)
-    hypervisor.prepare(lab, "master", pids["master"])
-    network.make_segment(lab, pids["master"])
-    are_bare = {name for name in pids if (lab.node_dir(name) / "bare").exists()}
-    hosts = sorted((set(pids) | set(wanted)) - {"master"} - are_bare)
-    for host in hosts:
-        saltd.accept_minion(lab, host)
-    saltd.start_master(lab, pids["master"])
-    with ThreadPoolExecutor() as pool:
-        share = _capacity_mib(len(hosts))
-        list(pool.map(lambda host: _bring_up_host(lab, host, pids, share), hosts))
-    say(f"namespaces, bridges and libvirtd are up: {', '.join(hosts)}")
-    saltd.wait_until_ready(lab, pids, hosts)
-    saltd.sync(lab, pids, hosts)
-    say(f"salt-master and {len(hosts)} minions answer, modules are synced")
+    wanted = args.images.split(",") if args.images else []
+    names = going_up.up(lab, args.hosts, args.release, args.fresh, wanted)
+    say(f"{', '.join(names)}: hypervisors that answer")
     return 0
 
 
 def bare(lab, args):
-    """Add a host that nobody made a hypervisor yet: a minion, an eth0, packages as they come."""
-    pids = node.alive(lab)
-    if args.node in pids:
+    """Add a host that nobody made a hypervisor yet: a Debian with a minion."""
+    node.pid_of(lab, MASTER)
+    one = host(args.node, args.release)
+    if args.node in node.alive(lab):
         raise LabError(f"{args.node} is up already")
+    deps.room(1)
     node.mark_children(lab)
-    pid = node.start(lab, args.node)
-    hypervisor.prepare(lab, args.node, pid, hypervisor.BARE)
-    (lab.node_dir(args.node) / "bare").touch()
-    network.plug_in(lab, args.node, pid, _pid(lab, "master"))
-    saltd.accept_minion(lab, args.node)
-    saltd.write_minion(lab, args.node, _capacity_mib(4))
-    saltd.start_minion(lab, args.node, pid)
-    saltd.wait_until_ready(lab, node.alive(lab), [args.node])
+    hypervisors.create(lab, one, hypervisors.bare_stack(lab, one), 4096)
+    node.power_on(lab, one.name)
+    saltd.accept(lab, one.name)
+    saltd.wait_until_ready(lab, [one.name])
     return 0
 
 
 def remove(lab, args):
     """End one host and forget it."""
-    node.kill([_pid(lab, args.node)])
-    shutil.rmtree(lab.node_dir(args.node))
-    saltd.salt(lab, node.alive(lab), "salt-key", ["-d", args.node, "-y"], capture_output=True)
+    node.remove(lab, args.node)
+    saltd.salt(lab, "salt-key", ["-d", args.node, "-y"], capture_output=True)
     return 0
 
 
 def down(lab, _args):
     """End every process of the lab and remove its folder."""
+    if strange := _strange(lab.root, _NODES):
+        raise LabError(f"{lab.root} is not only the lab's, as {strange} is in it: nothing removed")
     # A process that starts others may have done so since the list was made.
     while left := node.leftovers(lab):
         node.kill(left)
     if lab.root.exists():
+        for folder in sorted(lab.root.iterdir()):
+            if (folder / "node.json").exists():
+                node.clear(lab, folder.name)
         shutil.rmtree(lab.root)
     say("down: no process, namespace, mount or interface is left")
+    return 0
+
+
+def purge(lab, args):
+    """Take the lab down, and empty the cache."""
+    if strange := _strange(CACHE, _CACHED):
+        raise LabError(f"{CACHE} is not only the lab's, as {strange} is in it: nothing removed")
+    if others := node.labs() - {str(lab.root)}:
+        raise LabError(f"the cache is in use, by the lab in {', '.join(sorted(others))}: lab down")
+    down(lab, args)
+    if CACHE.exists():
+        shutil.rmtree(CACHE)
+    say(f"purged: {CACHE} is gone")
     return 0
 
 
@@ -115,104 +109,123 @@ def status(lab, _args):
     if not pids:
         print("the lab is down")
         return 1
-    hosts = sorted(set(pids) - {"master"})
-    answering = saltd.answering(lab, pids, hosts) if "master" in pids else []
-    print(f"{'node':10} {'address':12} {'process':>8}  {'libvirtd':8}  minion")
-    good = "master" in pids
-    if good:
-        print(f"{'master':10} {lab.master_ip:12} {pids['master']:>8}  {'-':8}  -")
-    for host in hosts:
-        libvirtd = "answers" if hypervisor.is_answering(pids[host]) else "silent"
-        minion = "answers" if host in answering else "silent"
-        good = good and libvirtd == minion == "answers"
-        print(f"{host:10} {lab.host_ip(host):12} {pids[host]:>8}  {libvirtd:8}  {minion}")
+    hosts = _hosts(lab)
+    answering = saltd.answering(lab, hosts) if MASTER in pids and hosts else []
+    good = {SWITCH, MASTER} <= set(pids) and answering == hosts
+    print(f"{'node':8} {'address':10} {'Debian':9} {'network':15} {'systemd':9} minion")
+    for name in [SWITCH, MASTER, *hosts]:
+        if name not in pids:
+            continue
+        argv = node.enter(pids[name], ["systemctl", "is-system-running"])
+        said = subprocess.run(argv, capture_output=True, text=True, check=False).stdout.strip()
+        one = host(name) if name in hosts else None
+        row = (one.address, node.about(lab, name)["release"], one.network) if one else ("", "", "")
+        minion = ("answers" if name in answering else "silent") if one else "-"
+        good = good and said in ("running", "starting")
+        print(f"{name:8} {row[0]:10} {row[1]:9} {row[2]:15} {said:9} {minion}")
     return 0 if good else 1
 
 
 def env(lab, _args):
     """Print the paths, addresses and command prefixes in use as JSON."""
-    pids = node.alive(lab)
-    hosts = {}
-    for host in sorted(set(pids) - {"master"}):
-        root = f"/proc/{pids[host]}/root"
-        hosts[host] = {
-            "address": lab.host_ip(host),
-            "tls_port": 16514,
-            "pid": pids[host],
-            "libvirt_socket": f"{root}/run/libvirt/libvirt-sock",
-            "uri": f"qemu+unix:///system?socket={root}/run/libvirt/libvirt-sock",
-            "consoles": str(lab.node_dir(host) / "log/libvirt/qemu"),
-            "images": str(lab.node_dir(host) / "srv/salt-images"),
-            "minion_log": str(lab.node_dir(host) / "salt/log"),
-        }
-    print(
-        json.dumps(
-            {
-                "root": str(lab.root),
-                "salt": lab.salt,
-                "venv": str(lab.venv),
-                "master": {
-                    "address": lab.master_ip,
-                    "ports": [4505, 4506],
-                    "pid": pids.get("master"),
-                    "config": str(lab.master_conf),
-                    "file_root": str(lab.node_dir("master") / "salt/srv"),
-                    "pki": str(lab.master_conf / "pki/master"),
-                    "log": str(lab.node_dir("master") / "salt/log"),
-                },
-                "images": str(lab.fileroot / "images"),
-                "hosts": hosts,
-            },
-            indent=2,
-        )
-    )
+    out = {"root": str(lab.root), "salt": lab.salt, "images": str(lab.fileroot / "images"),
+           "nodes": {}}  # fmt: skip
+    for name, pid in sorted(node.alive(lab).items()):
+        out["nodes"][name] = {"pid": pid, "files": f"/proc/{pid}/root",
+                              "console": str(lab.node_dir(name) / "console")}  # fmt: skip
+    for name in _hosts(lab):
+        socket = f"{out['nodes'][name]['files']}/run/libvirt/libvirt-sock"
+        out["nodes"][name].update(address=host(name).address,
+                                  uri=f"qemu+unix:///system?socket={socket}")  # fmt: skip
+    print(json.dumps(out, indent=2))
     return 0
 
 
 def execute(lab, args):
     """Run a command inside a node."""
-    return subprocess.run(node.enter(_pid(lab, args.node), args.command), check=False).returncode
+    argv = node.enter(node.pid_of(lab, args.node), args.command)
+    return subprocess.run(argv, check=False).returncode
 
 
 def salt(lab, args):
     """Run salt, salt-run, salt-key or salt-call as its users do."""
-    _pid(lab, "master")
-    return saltd.salt(lab, node.alive(lab), args.verb, args.command).returncode
+    return saltd.salt(lab, args.verb, args.command).returncode
 
 
 def salt_call(lab, args):
     """Run salt-call on a host."""
-    argv = [lab.venv / "bin/salt-call", "-c", lab.minion_conf(args.node), *args.command]
-    return subprocess.run(node.enter(_pid(lab, args.node), argv), check=False).returncode
+    argv = node.enter(node.pid_of(lab, args.node), ["salt-call", *args.command])
+    return subprocess.run(argv, check=False).returncode
 
 
 def service(lab, args):
-    """Start or stop one daemon of a node: libvirtd, salt-minion or salt-master."""
-    pid = _pid(lab, args.node)
-    program = {"libvirtd": "libvirtd"}.get(args.name, f"bin/{args.name}")
-    if args.action == "stop":
-        hypervisor.stop(pid, program)
-    elif args.name == "libvirtd":
-        hypervisor.start_libvirtd(lab, args.node, pid)
-    elif args.name == "salt-minion":
-        saltd.start_minion(lab, args.node, pid)
-    else:
-        saltd.start_master(lab, pid)
+    """Start, stop or restart a unit of a node, as systemctl does."""
+    argv = node.enter(node.pid_of(lab, args.node), ["systemctl", args.action, args.name])
+    return subprocess.run(argv, check=False).returncode
+
+
+def reboot(lab, args):
+    """Reboot a node; return when systemd has started all."""
+    node.reboot(lab, args.node)
+    node.wait_until_started(lab, args.node)
+    return 0
+
+
+def crash(lab, args):
+    """Cut a node's power for a moment; what was not written to its disk is lost."""
+    node.crash(lab, args.node)
+    node.wait_until_started(lab, args.node)
+    return 0
+
+
+def off(lab, args):
+    """Shut a node down; it stays off."""
+    node.power_off(lab, args.node)
+    return 0
+
+
+def on(lab, args):
+    """Power a node on again."""
+    if args.node in node.alive(lab):
+        raise LabError(f"{args.node} is on")
+    if not (lab.node_dir(args.node) / "node.json").exists():
+        raise LabError(f"{args.node} was never made: lab up, or lab bare")
+    node.mark_children(lab)
+    node.power_on(lab, args.node)
+    node.wait_until_started(lab, args.node)
+    return 0
+
+
+def cut(lab, args):
+    """Pull a node's network cable."""
+    node.cut(lab, args.node)
+    return 0
+
+
+def join(lab, args):
+    """Plug a node's network cable in again."""
+    node.cut(lab, args.node, is_cut=False)
+    return 0
+
+
+def console(lab, args):
+    """Print what a node has said on its console."""
+    path = lab.node_dir(args.node) / "console"
+    if not path.exists():
+        raise LabError(f"{args.node} has never booted")
+    sys.stdout.write(path.read_text(errors="replace"))
     return 0
 
 
 def sync(lab, _args):
     """Bring the checkout's modules to the running master and minions."""
-    pids = node.alive(lab)
-    _pid(lab, "master")
-    saltd.sync(lab, pids, sorted(set(pids) - {"master"}))
+    saltd.sync(lab, _hosts(lab))
     return 0
 
 
 def build(lab, args):
     """Build the images the lab serves, those whose recipe changed."""
-    deps.install_packages()
-    deps.install_salt(lab)
+    deps.check()
     images.ensure(lab, args.names or list(images.RECIPES))
     return 0
 
@@ -229,9 +242,12 @@ def parser():
         default=",".join(images.RECIPES),
         help="which images to have ready, comma separated (default: all; empty: none)",
     )
+    verb.add_argument("--release", choices=RELEASES, help="of all hosts (default: 12, 12, 13)")
+    verb.add_argument("--fresh", action="store_true", help="keep and use no work of earlier times")
     verb.set_defaults(do=up)
     for name, do, text in (
         ("down", down, "end and remove everything"),
+        ("purge", purge, "down, and empty the cache"),
         ("status", status, "what runs"),
         ("env", env, "paths, addresses and ports as JSON"),
         ("sync", sync, "bring changed modules to the running lab"),
@@ -241,10 +257,21 @@ def parser():
     verb.add_argument("node")
     verb.add_argument("command", nargs=argparse.REMAINDER)
     verb.set_defaults(do=execute)
-    for name, do, text in (("bare", bare, "add a host that is no hypervisor yet"),
-                           ("remove", remove, "end one host and forget it")):  # fmt: skip
+    for name, do, text in (
+        ("bare", bare, "add a host that is not a hypervisor yet"),
+        ("remove", remove, "end one host and forget it"),
+        ("reboot", reboot, "reboot a node"),
+        ("crash", crash, "cut a node's power for a moment"),
+        ("off", off, "shut a node down"),
+        ("on", on, "power a node on again"),
+        ("cut", cut, "pull a node's network cable"),
+        ("join", join, "plug it in again"),
+        ("console", console, "what a node has said on its console"),
+    ):
         verb = verbs.add_parser(name, help=text)
         verb.add_argument("node")
+        if name == "bare":
+            verb.add_argument("--release", choices=RELEASES, help="(default: by its number)")
         verb.set_defaults(do=do)
     for name in ("salt", "salt-run", "salt-key"):
         verb = verbs.add_parser(name, help=f"{name} on the lab's master", add_help=False)
@@ -254,10 +281,10 @@ def parser():
     verb.add_argument("node")
     verb.add_argument("command", nargs=argparse.REMAINDER)
     verb.set_defaults(do=salt_call)
-    verb = verbs.add_parser("service", help="start or stop a daemon of a node")
+    verb = verbs.add_parser("service", help="start, stop or restart a unit of a node")
     verb.add_argument("node")
-    verb.add_argument("name", choices=["libvirtd", "salt-minion", "salt-master"])
-    verb.add_argument("action", choices=["start", "stop"])
+    verb.add_argument("name")
+    verb.add_argument("action", choices=["start", "stop", "restart", "status"])
     verb.set_defaults(do=service)
     verb = verbs.add_parser("images", help="build the images (those whose recipe changed)")
     verb.add_argument("names", nargs="*")
@@ -272,7 +299,7 @@ def parse(argv):
     """Parse the command line; everything behind a passed-on verb is the other program's."""
     top = parser()
     at = next((n for n, word in enumerate(argv) if word in PASSED_ON), None)
-    if at is None or argv[at - 1] in ("--hosts", "--images"):
+    if at is None or argv[at - 1] in ("--hosts", "--images", "--release"):
         return top.parse_args(argv)
     nodes = 1 if argv[at] in ("exec", "salt-call") else 0
     args = top.parse_args(argv[: at + 1 + nodes])
@@ -284,6 +311,7 @@ def main():
     """Run one verb; print one line and exit 1 if it cannot be done."""
     args = parse(sys.argv[1:])
     try:
+        deps.must_be_root()
         lab = lab_from_environment(args.line)
         return args.do(lab, args)
     except LabError as error:

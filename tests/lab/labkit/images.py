@@ -1,17 +1,16 @@
-"""The images the lab's master serves, rebuilt only when their recipe changes."""
+"""The images the lab's master serves, built in the workshop when their recipe changed."""
 
 import hashlib
 import json
-import os
 import shutil
 import tempfile
 import time
 from pathlib import Path
 
-from labkit.deps import locked
-from labkit.run import run
+from labkit import layers, onedir, roots
+from labkit.layers import locked
 from labkit.say import say
-from labkit.settings import CACHE, LabError
+from labkit.settings import CACHE, CHECKOUT, LabError
 
 SCRIPTS = Path(__file__).resolve().parents[1] / "images"
 RECIPES = {
@@ -23,35 +22,28 @@ RECIPES = {
 
 def _recipe(lab, name):
     text = "".join((SCRIPTS / script).read_text() for script in RECIPES[name])
-    if name == "tiny":
-        text += str(sorted(Path("/boot").glob("vmlinuz-*-cloud-amd64")))
+    text += roots.workshop()[0].name
     if name == "debian-minion":
-        text += (lab.venv / "saltvirt-requirements").read_text()
+        text += onedir.layer(lab.salt).name
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _site_packages(lab):
-    found = list((lab.venv / "lib").glob("python3*/site-packages"))
-    if not found:
-        raise LabError(f"no site-packages in {lab.venv}: remove that folder and run again")
-    return found[0]
+def _in_workshop(argv, work):
+    scratch = Path(work) / "scratch"
+    layers.in_chroot(roots.workshop(), argv, scratch=scratch, log=CACHE / "images.log",
+                     WHOLE_DEV="1", BINDS=f"{CHECKOUT} {CACHE}")  # fmt: skip
+    shutil.rmtree(scratch)
 
 
-def _in_own_mounts(argv):
-    environment = dict(os.environ, PATH="/usr/sbin:/usr/bin:/sbin:/bin", LANG="C.UTF-8")
-    unshare = ["unshare", "--mount", "--propagation", "private", "--"]
-    run([*unshare, *argv], env=environment, log=CACHE / "images.log")
-
-
-def _debian_root():
+def _debian_root(work):
     script = SCRIPTS / "debian-root.sh"
     digest = hashlib.sha256(script.read_bytes()).hexdigest()[:16]
     tar = CACHE / f"debian-root-{digest}.tar"
     with locked("debian-root"):
         if not tar.exists():
-            say("bootstrapping Debian 12 (about a minute)")
+            say("bootstrapping the guests' Debian 12 (about a minute)")
             part = tar.with_suffix(".part.tar")
-            _in_own_mounts([script, part])
+            _in_workshop([script, part, roots.mirror(), *roots.apt_options()], work)
             part.rename(tar)
     return tar
 
@@ -62,9 +54,9 @@ def _build(lab, name, out):
         if name == "tiny":
             argv = [SCRIPTS / "tiny.sh", work, part]
         else:
-            argv = [SCRIPTS / "debian.sh", work, part, _debian_root()]
-            argv += [_site_packages(lab)] if name == "debian-minion" else []
-        _in_own_mounts(argv)
+            argv = [SCRIPTS / "debian.sh", work, part, _debian_root(work)]
+            argv += [onedir.packages(lab.salt)] if name == "debian-minion" else []
+        _in_workshop(argv, work)
         shutil.move(part, out)
 
 

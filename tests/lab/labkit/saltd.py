@@ -1,45 +1,26 @@
-"""The lab's salt-master and salt-minions."""
+"""The lab's salt-master and salt-minions: as Salt's packages leave them, and what the docs say."""
 
 import json
+import shutil
 import subprocess
 
-from labkit import node
-from labkit.run import run, wait_for
-from labkit.settings import CHECKOUT, LabError
+from labkit import node, onedir, roots
+from labkit.run import wait_for
+from labkit.settings import CHECKOUT, MASTER, MASTER_IP, SWITCH_IP, LabError
 
-MASTER = """\
-interface: {ip}
-user: root
-root_dir: {dir}
-pki_dir: {dir}/etc/pki/master
-cachedir: {dir}/cache
-sock_dir: {dir}/run
-pidfile: {dir}/master.pid
-log_file: {dir}/log
-log_level: error
+# What a Salt master serves of this project; the rest is of no use to it.
+SERVED = ("_grains", "_modules", "_output", "_pillar", "_runners", "_states", "_utils",
+          "hypervisor", "pki")  # fmt: skip
+PROJECT = "srv/salt-virt"
+_FROM_DOCS = "file_roots:\n  base: [/srv/salt, /srv/salt-virt]\n"
+_MASTER = """\
 log_level_logfile: info
-key_logfile: {dir}/keylog
-worker_threads: 4
 fileserver_list_cache_time: 1
 # Two labs may share two processors.
 timeout: 30
-virt: {{timeout_s: 20, wait_s: 600}}
-file_roots:
-  base: [{dir}/srv, {checkout}, {fileroot}]
-pillar_roots:
-  base: [{dir}/pillar]
+virt: {timeout_s: 20, wait_s: 600}
 """
 MINION = """\
-id: {name}
-master: {ip}
-user: root
-root_dir: {dir}
-pki_dir: {dir}/etc/pki/minion
-cachedir: {dir}/cache
-sock_dir: {dir}/run
-pidfile: {dir}/minion.pid
-log_file: {dir}/log
-log_level: error
 log_level_logfile: info
 acceptance_wait_time: 1
 random_reauth_delay: 1
@@ -48,108 +29,132 @@ recon_max: 1000
 enable_fqdns_grains: False
 enable_gpu_grains: False
 minion_jid_queue_hwm: 100
-disable_modules: [systemd_service]
 """
-DNSMASQ = [
-    "dnsmasq", "--conf-file=/dev/null", "--interface=segment", "--bind-interfaces",
-    "--except-interface=lo", "--port=0", "--no-ping", "--user=root",
-    "--dhcp-range=10.77.100.1,10.77.199.254,255.255.0.0,12h", "--dhcp-option=3,10.77.0.1",
-]  # fmt: skip
+_NETWORK = f"""\
+[Match]
+Name=eth0
+[Network]
+Address={MASTER_IP}/16
+Gateway={SWITCH_IP}
+"""
 
 
-def _folder(lab, name):
-    return lab.node_dir(name) / "salt"
+def master_stack(lab):
+    """Return the root of the master."""
+    return [onedir.layer(lab.salt), *roots.base("bookworm")]
 
 
-def _running(pid, program):
-    return program in node.inside(pid, ["ps", "-A", "-ww", "-o", "args="])
-
-
-def start_master(lab, pid):
-    """Start the salt-master and the guests' DHCP server."""
-    folder = _folder(lab, "master")
-    for part in ("etc/pki/master/minions", "srv", "pillar", "etc/master.d"):
-        (folder / part).mkdir(parents=True, exist_ok=True)
+def create_master(lab, stack):
+    """Make the master, which has not booted yet."""
     lab.fileroot.mkdir(parents=True, exist_ok=True)
-    text = MASTER.format(ip=lab.master_ip, dir=folder, checkout=CHECKOUT, fileroot=lab.fileroot)
-    (folder / "etc/master").write_text(text)
-    if not _running(pid, "dnsmasq"):
-        leases = [f"--dhcp-leasefile={folder}/leases", f"--pid-file={folder}/dnsmasq.pid"]
-        node.inside(pid, [*DNSMASQ, *leases])
-    if not _running(pid, "bin/salt-master"):
-        argv = [f"{lab.venv}/bin/salt-master", "-c", lab.master_conf]
-        node.spawn(lab, "master", pid, argv, folder / "out")
+    seed = node.create(lab, MASTER, stack, **plugs(lab))
+    serve(seed)
+    node.write(seed, {
+        "etc/salt/master": "user: salt\n",
+        "etc/salt/master.d/virt.conf": _FROM_DOCS,
+        "etc/salt/master.d/lab.conf": _MASTER,
+        "etc/systemd/network/10-eth0.network": _NETWORK,
+        "srv/pillar/top.sls": "base: {}\n",
+        "first-boot": "systemctl -q enable systemd-networkd salt-master\n"
+                      "systemctl -q mask systemd-networkd-wait-online\n",
+        **node.identity(MASTER),
+    })  # fmt: skip
 
 
-def accept_minion(lab, host):
-    """Make a host's minion key and accept it on the master beforehand."""
-    keys = _folder(lab, host) / "etc/pki/minion"
-    keys.mkdir(parents=True, exist_ok=True)
-    private, public = keys / "minion.pem", keys / "minion.pub"
-    if not private.exists():
-        run(["openssl", "genrsa", "-out", private, "2048"])
-        private.chmod(0o400)
-        run(["openssl", "rsa", "-in", private, "-pubout", "-out", public])
-    accepted = _folder(lab, "master") / "etc/pki/master/minions"
-    accepted.mkdir(parents=True, exist_ok=True)
-    (accepted / host).write_text(public.read_text())
+def plugs(lab):
+    """Return the master's network card, and the images that it serves."""
+    return {"link": {"name": MASTER, "mac": "52:54:00:77:00:01"},
+            "share": (str(lab.fileroot), "/srv/salt")}  # fmt: skip
 
 
-def write_minion(lab, host, capacity_mib):
-    """Write a minion's configuration: Salt's own part and the lab's ``virt:`` options."""
-    folder = _folder(lab, host)
-    (folder / "etc/minion.d").mkdir(parents=True, exist_ok=True)
-    text = MINION.format(name=host, ip=lab.master_ip, dir=folder)
-    (folder / "etc/minion").write_text(text)
-    # The hosts share one machine's memory and disk: each may hand out its own part of it.
-    capacity = {"memory_mib": capacity_mib, "disk_mib": 100 * 1024}
-    # Looking into an image takes half a minute here; the tests of that ask for it.
-    seed = {"method": "nocloud", "bootstrap": "/srv/bootstrap.sh"}
-    virt = {"virt": {"capacity": capacity, "reserve_mib": 0, "seed": seed}}
-    (folder / "etc/minion.d/virt.conf").write_text(json.dumps(virt) + "\n")
+def serve(folder):
+    """Put the project, as it is in the checkout, where the master serves it."""
+    target = folder / PROJECT
+    shutil.rmtree(target, ignore_errors=True)
+    for name in SERVED:
+        shutil.copytree(CHECKOUT / name, target / name, symlinks=True,
+                        ignore=shutil.ignore_patterns("__pycache__"))  # fmt: skip
+    for path in [target, *target.rglob("*")]:
+        if not path.is_symlink():
+            path.chmod(0o755 if path.is_dir() else 0o644)
 
 
-def start_minion(lab, host, pid):
-    """Start a host's salt-minion, if it does not run."""
-    folder = _folder(lab, host)
-    if not _running(pid, "bin/salt-minion"):
-        argv = [f"{lab.venv}/bin/salt-minion", "-c", lab.minion_conf(host)]
-        node.spawn(lab, host, pid, argv, folder / "out")
+def pillar(lab, hosts):
+    """Write the hypervisors' pillar, as docs/add-a-hypervisor.md says."""
+    folder = node.root(lab, MASTER) / "srv/pillar"
+    top = {name: [name] for name in hosts}
+    (folder / "top.sls").write_text(json.dumps({"base": top}))
+    for name, text in hosts.items():
+        (folder / f"{name}.sls").write_text(json.dumps(text))
 
 
-def salt(lab, pids, program, args, **options):
+def restart_master(lab):
+    """Have the master read its configuration anew."""
+    node.inside(node.pid_of(lab, MASTER), ["systemctl", "restart", "salt-master"])
+
+
+def salt(lab, program, args, **options):
     """Run a Salt command on the master's node; return the completed process."""
-    argv = [lab.venv / "bin" / program, "-c", lab.master_conf, *args]
-    return subprocess.run(node.enter(pids["master"], argv), check=False, **options)
+    argv = node.enter(node.pid_of(lab, MASTER), [program, *args])
+    return subprocess.run(argv, check=False, **options)
 
 
-def answering(lab, pids, hosts):
+def accept(lab, name):
+    """Accept a host's key, as its administrator does."""
+    pki = node.root(lab, MASTER) / "etc/salt/pki/master"
+    wait_for(f"the key of {name}", lambda: (pki / "minions_pre" / name).exists()
+             or (pki / "minions" / name).exists(), timeout_s=120)  # fmt: skip
+    salt(lab, "salt-key", ["-y", "-a", name], capture_output=True)
+
+
+def answering(lab, hosts):
     """Return which of these minions answer a ping."""
     args = ["-L", ",".join(hosts), "test.ping", "-t", "5", "--out=json", "--static"]
-    done = salt(lab, pids, "salt", args, capture_output=True, text=True)
+    done = salt(lab, "salt", args, capture_output=True, text=True)
     start = done.stdout.find("{")
     if start < 0:
         return []
     found = json.JSONDecoder().raw_decode(done.stdout[start:])[0]
-    return [host for host in hosts if found.get(host) is True]
+    return [one for one in hosts if found.get(one) is True]
 
 
-def wait_until_ready(lab, pids, hosts):
+def wait_until_ready(lab, hosts):
     """Wait until the master runs and every host's minion answers."""
     wait_for(
         f"an answer from {', '.join(hosts)}",
-        lambda: len(answering(lab, pids, hosts)) == len(hosts),
+        lambda: len(answering(lab, hosts)) == len(hosts),
         timeout_s=180,
-        every_s=0.5,
+        every_s=0.3,
     )
 
 
-def sync(lab, pids, hosts):
+def must(lab, program, *args):
+    """Run a Salt command that has to succeed; return what it printed."""
+    done = salt(lab, program, args, capture_output=True, text=True)
+    if done.returncode:
+        raise LabError(f"{program} {' '.join(args)}:\n{done.stdout[-3000:]}{done.stderr[-1000:]}")
+    return done.stdout
+
+
+def apply(lab, hosts, sls, timeout_s=600):
+    """Apply an SLS to hosts; raise LabError that names every state that failed, and why."""
+    words = ["-L", ",".join(hosts), "-t", str(timeout_s), "state.apply", sls]
+    done = salt(lab, "salt", [*words, "--out=json", "--static"], capture_output=True, text=True)
+    start = done.stdout.find("{")
+    found = json.JSONDecoder().raw_decode(done.stdout[start:])[0] if start >= 0 else {}
+    failed = [f"{name}: no answer" for name in hosts if name not in found]
+    for name, states in found.items():
+        if not isinstance(states, dict):
+            failed.append(f"{name}: {states}")
+            continue
+        failed += [f"{name}: {one.get('__id__')}: {one['comment'].strip().splitlines()[-1]}"
+                   for one in states.values() if one["result"] is False]  # fmt: skip
+    if failed:
+        raise LabError(f"state.apply {sls}:\n" + "\n".join(failed))
+
+
+def sync(lab, hosts):
     """Bring the checkout's modules to the master and the minions, as a user would."""
-    for program, args in (
-        ("salt-run", ["saltutil.sync_all", "--out=quiet"]),
-        ("salt", ["-L", ",".join(hosts), "saltutil.sync_all", "-t", "60", "--out=quiet"]),
-    ):
-        done = salt(lab, pids, program, args, capture_output=True, text=True)
-        if done.returncode:
-            raise LabError(f"{program} {args}: {done.stdout}{done.stderr}")
+    serve(node.root(lab, MASTER))
+    must(lab, "salt-run", "saltutil.sync_all", "--out=quiet")
+    must(lab, "salt", "-L", ",".join(hosts), "saltutil.sync_all", "-t", "60", "--out=quiet")

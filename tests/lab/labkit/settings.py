@@ -1,4 +1,4 @@
-"""Where the lab keeps its things, and which addresses it uses."""
+"""Where the lab keeps its things, which hosts it has, and which addresses they get."""
 
 import os
 from dataclasses import dataclass
@@ -6,9 +6,13 @@ from pathlib import Path
 
 CHECKOUT = Path(__file__).resolve().parents[3]
 CACHE = Path(os.environ.get("SALTVIRT_LAB_CACHE", "/var/cache/saltvirt-lab"))
+LABS = Path("/var/lib/saltvirt-lab")
 SALTS = {"3008": "salt==3008.*", "3006": "salt==3006.25"}
-
-MAX_ROOT = 50
+RELEASES = ("bookworm", "trixie", "sid")
+NETWORK_MANAGERS = ("networkd", "ifupdown", "networkmanager")
+SWITCH, MASTER = "switch", "master"
+SWITCH_IP, MASTER_IP = "10.77.0.2", "10.77.0.1"
+MOST_HOSTS = 32
 
 
 class LabError(Exception):
@@ -16,8 +20,44 @@ class LabError(Exception):
 
 
 @dataclass(frozen=True)
+class Host:
+    """A hypervisor of the lab: its Debian release and who keeps its network."""
+
+    name: str
+    release: str = "bookworm"
+    network: str = "networkd"
+
+    @property
+    def number(self):
+        """The N of ``hyperN``."""
+        return int(self.name.removeprefix("hyper"))
+
+    @property
+    def address(self):
+        """What the lab's DHCP server leases to it."""
+        return f"10.77.1.{self.number}"
+
+    @property
+    def mac(self):
+        """The MAC of its eth0."""
+        return f"52:54:00:77:01:{self.number:02x}"
+
+
+def host(name, release=None):
+    """Return the host of that name: by default Debian 12, 12, 13, and again."""
+    digits = name.removeprefix("hyper")
+    if name == digits or not digits.isdigit() or not 1 <= int(digits) <= MOST_HOSTS:
+        raise LabError(f"{name} is not a host of the lab: hyper1 to hyper{MOST_HOSTS}")
+    if release not in (None, *RELEASES):
+        raise LabError(f"unknown release {release!r}: use one of {', '.join(RELEASES)}")
+    at = (int(digits) - 1) % 3
+    usual = ("bookworm", "bookworm", "trixie")[at]
+    return Host(name, release or usual, NETWORK_MANAGERS[at])
+
+
+@dataclass(frozen=True)
 class Lab:
-    """One lab: its state folder, its Salt line and its addresses."""
+    """One lab: its state folder and its Salt line."""
 
     root: Path
     salt: str
@@ -25,34 +65,25 @@ class Lab:
     @property
     def master_ip(self):
         """The master's address on the segment."""
-        return "10.77.0.1"
+        return MASTER_IP
 
-    def host_ip(self, host):
+    def host_ip(self, name):
         """The address of ``hyperN`` on the segment."""
-        return f"10.77.1.{int(host.removeprefix('hyper'))}"
+        return host(name).address
 
     def node_dir(self, node):
         """The folder with everything that belongs to one node."""
         return self.root / node
 
     @property
-    def venv(self):
-        """The virtual environment whose Salt the lab runs."""
-        return CACHE / f"venv-{self.salt}"
+    def shared(self):
+        """The folder that all hosts see as /mnt/shared."""
+        return self.root / "shared"
 
     @property
     def fileroot(self):
-        """What the master serves beside the checkout: the images."""
+        """What the master serves beside the project: the images."""
         return CACHE / f"files-{self.salt}"
-
-    @property
-    def master_conf(self):
-        """The master's configuration folder."""
-        return self.node_dir("master") / "salt" / "etc"
-
-    def minion_conf(self, host):
-        """A minion's configuration folder."""
-        return self.node_dir(host) / "salt" / "etc"
 
 
 def lab_from_environment(salt=None):
@@ -60,8 +91,4 @@ def lab_from_environment(salt=None):
     salt = salt or os.environ.get("SALTVIRT_LAB_SALT", "3008")
     if salt not in SALTS:
         raise LabError(f"unknown Salt line {salt!r}: use one of {', '.join(sorted(SALTS))}")
-    root = os.environ.get("SALTVIRT_LAB_ROOT", f"/var/lib/saltvirt-lab-{salt}")
-    if len(root) > MAX_ROOT:
-        # Salt's sockets below it must fit into the kernel's 107 characters.
-        raise LabError(f"the lab's folder {root} is longer than {MAX_ROOT} characters")
-    return Lab(root=Path(root), salt=salt)
+    return Lab(root=Path(os.environ.get("SALTVIRT_LAB_ROOT", LABS / salt)), salt=salt)

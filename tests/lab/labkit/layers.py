@@ -1,0 +1,108 @@
+"""Roots as stacks of layers, each kept in the cache under the digest of all that went into it."""
+
+import fcntl
+import hashlib
+import os
+import shutil
+import time
+from contextlib import contextmanager
+from pathlib import Path
+
+from labkit.run import run
+from labkit.say import say
+from labkit.settings import CACHE
+
+ROOT_SH = Path(__file__).with_name("root.sh")
+LAYERS = CACHE / "layers"
+_KEPT_DAYS = 14
+# What packages' scripts could do to the machine: mdadm's, for one, loads a kernel module.
+_DENIED = "-sys_module,-sys_time,-sys_rawio,-syslog,-sys_boot,-mac_admin"
+PLAIN = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LANG": "C.UTF-8", "HOME": "/root"}
+
+
+@contextmanager
+def locked(name):
+    """Hold a lock of the cache, so that two labs do not build the same thing at once."""
+    CACHE.mkdir(mode=0o755, parents=True, exist_ok=True)
+    with (CACHE / f"{name}.lock").open("w") as handle:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+
+
+def lower(stack):
+    """Return overlayfs' word for a stack of layers, topmost first."""
+    return ":".join(map(str, stack))
+
+
+def _digest(recipe, below):
+    text = "\n".join([*map(str, recipe), *(layer.name for layer in below)])
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def path(name, recipe, below=()):
+    """Return where a layer is, or would be."""
+    return LAYERS / f"{name}-{_digest(recipe, below)}"
+
+
+def ensure(name, recipe, build, below=(), what=None):
+    """Return a layer on top of those below it, topmost first; ``build(folder)`` fills a new one."""
+    folder = path(name, recipe, below)
+    with locked(f"layer-{name}"):
+        if not folder.exists():
+            say(f"building {what or name}")
+            started = time.monotonic()
+            part = folder.with_suffix(".part")
+            shutil.rmtree(part, ignore_errors=True)
+            part.mkdir(mode=0o755, parents=True)
+            try:
+                build(part)
+            except BaseException:
+                shutil.rmtree(part, ignore_errors=True)
+                raise
+            part.rename(folder)
+            forget_old(name)
+            say(f"built {what or name} in {time.monotonic() - started:.0f} s")
+        os.utime(folder)
+    return [folder, *below]
+
+
+def forget_old(name):
+    """Remove what nobody has used for two weeks, and what a kill has left half-built."""
+    for old in LAYERS.glob(f"{name}-{'?' * 12}*"):
+        if old.stat().st_mtime < time.time() - _KEPT_DAYS * 86400:
+            shutil.rmtree(old)
+
+
+def in_chroot(stack, argv, *, scratch, log=None, **environment):
+    """Run a command in a root of layers; what it writes goes to ``scratch/upper``."""
+    root = scratch / "root"
+    # Whoever is killed in the middle takes it along: the next would build in the same place.
+    words = ["setpriv", "--pdeathsig", "KILL", "--bounding-set", _DENIED, "--inh-caps", _DENIED,
+             "unshare", "--mount", "--propagation", "private", "--pid", "--fork",
+             "--kill-child=KILL", ROOT_SH, "chroot", root]  # fmt: skip
+    passed = {key: value for key, value in os.environ.items()
+              if key.startswith("PIP_") or key.lower().endswith("_proxy")}  # fmt: skip
+    return run([*words, lower(stack), scratch, *argv], log=log,
+               env={**passed, **PLAIN, **environment})  # fmt: skip
+
+
+def add(name, recipe, stack, what=None, inputs=(), **environment):
+    """
+    Return a stack with a layer more: what ``sh -c recipe`` writes in the root.
+
+    ``inputs`` is what it depends on beside the recipe's own text.
+    """
+
+    def build(part):
+        scratch = part.with_suffix(".scratch")
+        shutil.rmtree(scratch, ignore_errors=True)
+        try:
+            in_chroot(stack, ["sh", "-euc", recipe], scratch=scratch,
+                      log=CACHE / f"{name}.log", **environment)  # fmt: skip
+            (scratch / "upper/etc/resolv.conf").unlink(missing_ok=True)
+            part.rmdir()
+            (scratch / "upper").rename(part)
+        finally:
+            shutil.rmtree(scratch, ignore_errors=True)
+
+    return ensure(name, [recipe, *inputs], build, stack, what)

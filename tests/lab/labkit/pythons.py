@@ -1,0 +1,51 @@
+"""Python packages as wheels, made once; and environments, each a layer on the workshop."""
+
+from labkit import layers, roots
+from labkit.settings import SALTS
+
+EXTRAS = ("libvirt-python==9.0.0", "pycdlib>=1.14", "pyroute2>=0.7")
+TOOLS = ("pytest>=8", "hypothesis", "ruff==0.8.*", "pip", "setuptools<80", "wheel")
+TESTS = "/opt/tests"
+_WHEELS = """
+python3 -m venv /tmp/venv
+/tmp/venv/bin/pip install -q wheel 'setuptools<80'
+/tmp/venv/bin/pip wheel -q -w /wheels {}
+rm -rf /tmp/venv $HOME/.cache
+"""
+INSTALL = ("{python} -m pip install -q --root-user-action=ignore --no-compile --no-index "
+           "-f /run/lab/wheels")  # fmt: skip
+
+
+def _quoted(names):
+    return " ".join(f"'{name}'" for name in names)
+
+
+def wheels(line):
+    """Return the folder of the wheels of a line of Salt and of all that tests need."""
+    recipe = _WHEELS.format(_quoted([SALTS[line], *EXTRAS, *TOOLS]))
+    return layers.add(f"wheels-{line}", recipe, roots.workshop(),
+                      f"the Python packages of Salt {line}")[0] / "wheels"  # fmt: skip
+
+
+def add(name, line, requirements, stack):
+    """Return a stack with an environment in /opt/NAME more."""
+    folder = wheels(line)
+    install = INSTALL.format(python=f"/opt/{name}/bin/python3")
+    recipe = (f"python3 -m venv /opt/{name}; {install} {_quoted(requirements)}; "
+              f"/opt/{name}/bin/python3 -m compileall -j 2 -q /opt/{name}/lib || true")  # fmt: skip
+    return layers.add(f"python-{name}", recipe, stack, f"the Python environment {name}",
+                      inputs=[folder.parent.name],
+                      READ_ONLY=f"{folder}:/run/lab/wheels")  # fmt: skip
+
+
+def tests():
+    """Return the root that tests run in."""
+    return add("tests", "3008", (SALTS["3008"], *EXTRAS, *TOOLS), roots.workshop())
+
+
+def both_salts():
+    """Return the root of the tests with an environment of each line of Salt, /opt/salt-LINE."""
+    stack = tests()
+    for line in SALTS:
+        stack = add(f"salt-{line}", line, (SALTS[line], *EXTRAS, "setuptools<80", "wheel"), stack)
+    return stack

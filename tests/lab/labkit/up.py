@@ -1,0 +1,128 @@
+"""Bring the lab up: boot what is kept, or make hypervisors of bare hosts as the docs say."""
+
+from concurrent.futures import ThreadPoolExecutor
+
+from labkit import hypervisors, images, kept, node, saltd, segment
+from labkit.say import say
+from labkit.settings import MASTER, SWITCH, LabError, host
+
+# The mark of a node that the formula has made a hypervisor.
+MADE = "made"
+
+
+def _memory_mib(count):
+    with open("/proc/meminfo", encoding="ascii") as handle:
+        total_kib = int(handle.readline().split()[1])
+    return total_kib // 1024 * 3 // 4 // count
+
+
+def _together(do, names):
+    with ThreadPoolExecutor() as pool:
+        return list(pool.map(do, names))
+
+
+class Up:
+    """One ``lab up``: which hosts, from which layers."""
+
+    def __init__(self, lab, hosts, *, is_fresh, share=None):
+        self.lab, self.hosts, self.is_fresh = lab, hosts, is_fresh
+        self.names = [one.name for one in hosts]
+        self.memory_mib = _memory_mib(share or len(hosts))
+        root = hypervisors.bare_stack if is_fresh else hypervisors.stack
+        self.stacks = {one.name: root(lab, one) for one in hosts}
+
+    def nodes(self):
+        """Make the nodes that have never booted."""
+        for one in self.hosts:
+            hypervisors.create(self.lab, one, self.stacks[one.name], self.memory_mib)
+
+    def join(self):
+        """Power the hosts on and accept their keys."""
+        _together(lambda one: node.power_on(self.lab, one.name), self.hosts)
+        for name in self.names:
+            saltd.accept(self.lab, name)
+        saltd.wait_until_ready(self.lab, self.names)
+        say(f"{', '.join(self.names)}: bare hosts with a minion")
+
+    def formula(self):
+        """Make them hypervisors, as docs/add-a-hypervisor.md says."""
+        known = sorted(name for name in node.alive(self.lab) if name.startswith("hyper"))
+        saltd.serve(node.root(self.lab, MASTER))
+        saltd.pillar(self.lab, {name: hypervisors.pillar(host(name)) for name in known})
+        saltd.must(self.lab, "salt-run", "saltutil.sync_all", "--out=quiet")
+        together = ["-L", ",".join(self.names)]
+        saltd.must(self.lab, "salt", *together, "saltutil.refresh_pillar", "--out=quiet")
+        saltd.apply(self.lab, self.names, "hypervisor")
+        # The first to be ready did not yet know the last.
+        saltd.apply(self.lab, known, "hypervisor.firewall")
+        for name in self.names:
+            (self.lab.node_dir(name) / MADE).touch()
+        say(f"{', '.join(self.names)}: hypervisors, by the formula")
+
+
+def _first(lab, hosts, is_fresh):
+    up = Up(lab, hosts, is_fresh=is_fresh)
+    stacks = {SWITCH: segment.stack(), MASTER: saltd.master_stack(lab), **up.stacks}
+    store = kept.Kept(lab, stacks)
+    if store.is_there() and not is_fresh:
+        return _again(lab, store, stacks)
+    segment.create(lab)
+    saltd.create_master(lab, stacks[MASTER])
+    node.power_on(lab, SWITCH)
+    node.power_on(lab, MASTER)
+    up.nodes()
+    digest = kept.served()
+    up.join()
+    up.formula()
+    if not is_fresh:
+        say("powering off, to keep what was made for the next time")
+        _together(lambda name: node.power_off(lab, name), [*up.names, MASTER, SWITCH])
+        store.keep(digest)
+        node.power_on(lab, SWITCH)
+        _together(lambda name: node.power_on(lab, name), [MASTER, *up.names])
+        saltd.wait_until_ready(lab, up.names)
+    return up.names
+
+
+def _again(lab, store, stacks):
+    """Boot kept nodes; bring them the checkout's modules if those have changed."""
+    for name, stack in stacks.items():
+        node.create(lab, name, [store.layer(name), *stack], **_plugs(lab, name))
+        (lab.node_dir(name) / MADE).touch()
+    node.power_on(lab, SWITCH)
+    names = [name for name in stacks if name not in (SWITCH, MASTER)]
+    _together(lambda name: node.power_on(lab, name), [MASTER, *names])
+    say(f"{', '.join(names)}: booted as the formula left them")
+    saltd.wait_until_ready(lab, names)
+    if store.served() != kept.served():
+        saltd.sync(lab, names)
+    return names
+
+
+def _plugs(lab, name):
+    if name == SWITCH:
+        return segment.PLUGS
+    return saltd.plugs(lab) if name == MASTER else hypervisors.plugs(lab, host(name))
+
+
+def up(lab, count, release, is_fresh, wanted_images):
+    """Bring the lab up; what already runs stays as it is. Return the names of all hosts."""
+    images.ensure(lab, wanted_images)
+    there = node.alive(lab)
+    wanted = [host(f"hyper{n}", release) for n in range(1, count + 1)]
+    missing = [one for one in wanted if not (lab.node_dir(one.name) / MADE).exists()]
+    if not missing:
+        say(f"already up: {', '.join(one.name for one in wanted)}")
+        return [one.name for one in wanted]
+    if not there:
+        if lab.root.exists() and list(lab.root.iterdir()):
+            raise LabError(f"{lab.root} is there, of a lab that is not up: lab down")
+        lab.root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        lab.shared.mkdir()
+        return _first(lab, wanted, is_fresh)
+    more = Up(lab, missing, is_fresh=is_fresh, share=count)
+    more.hosts = [one for one in missing if one.name not in there]
+    more.nodes()
+    more.join()
+    more.formula()
+    return [one.name for one in wanted]
