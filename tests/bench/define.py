@@ -1,16 +1,16 @@
 """Bring this host to N defined VMs called bench1 … benchN, each with an overlay disk."""
 
 import json
+import shutil
 import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "_utils"))
-
-from saltvirt import config, spec  # noqa: E402
-from saltvirt.kvm import connect, lifecycle, query  # noqa: E402
-from saltvirt.xml import domain  # noqa: E402
+import asminion  # noqa: F401 (where saltvirt is)
+from saltvirt import config, spec
+from saltvirt.kvm import connect, lifecycle, query
+from saltvirt.xml import domain
 
 FOLDER = Path("/srv/salt-images/bench")
 
@@ -27,7 +27,7 @@ def make(conn, name):
 
 
 def main(count):
-    """Define what is missing, undefine what is too much."""
+    """Define what is missing, undefine what is too much; none leave nothing."""
     FOLDER.mkdir(parents=True, exist_ok=True)
     if not (FOLDER / "base.qcow2").exists():
         argv = ["qemu-img", "create", "-q", "-f", "qcow2", FOLDER / "base.qcow2", "1G"]
@@ -40,6 +40,8 @@ def main(count):
             (FOLDER / f"{name}.qcow2").unlink()
         for name in sorted(wanted - there):
             make(conn, name)
+    if not count:
+        shutil.rmtree(FOLDER)
     print(json.dumps({"vms": count}))
 
 

@@ -3,16 +3,12 @@
 import json
 import os
 import statistics
-import sys
-from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "_utils"))
-
-import salt.config  # noqa: E402
-from saltvirt import config, keypair, spec  # noqa: E402
-from saltvirt.kvm import connect, lifecycle  # noqa: E402
-from saltvirt.ops import create, purge  # noqa: E402
-from saltvirt.ops.context import Context  # noqa: E402
+import asminion
+from saltvirt import config, keypair, spec
+from saltvirt.kvm import connect, lifecycle
+from saltvirt.ops import create, purge
+from saltvirt.ops.context import Context
 
 ROUNDS = 5
 IMAGE = "salt://images/tiny.qcow2"
@@ -43,11 +39,9 @@ class Watched:
         return call
 
 
-def main(conf):
+def main():
     """Deploy and purge a few times; print the medians as JSON."""
-    opts = salt.config.minion_config(str(Path(conf) / "minion"))
-    # A running minion has resolved its master; here that is done by hand.
-    opts["master_uri"] = f"tcp://{opts['master']}:{opts['master_port']}"
+    opts = asminion.options()
     settings = config.host_settings(opts)
     context, watched = Context(settings=settings, opts=opts), Watched()
     public, private = keypair.generate()
@@ -68,4 +62,4 @@ def main(conf):
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main()

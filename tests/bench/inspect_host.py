@@ -2,16 +2,13 @@
 
 import json
 import statistics
-import sys
 import time
-from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "_utils"))
-
-import libvirt  # noqa: E402
-from saltvirt import config  # noqa: E402
-from saltvirt.kvm import connect  # noqa: E402
-from saltvirt.ops import inspect  # noqa: E402
+import asminion  # noqa: F401 (where saltvirt is)
+import libvirt
+from saltvirt import config
+from saltvirt.kvm import connect
+from saltvirt.ops import inspect
 
 
 def stats(conn, _settings):

@@ -10,9 +10,8 @@ import time
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE.parent / "lab"), str(HERE.parents[1] / "_utils")]
+sys.path.insert(0, str(HERE.parents[1] / "_utils"))
 
-from labkit import deps  # noqa: E402
 from saltvirt.placement import balance, plan  # noqa: E402
 
 SIZES = ((10, 200), (20, 400), (40, 800), (80, 1600), (1000, 20000))
@@ -83,16 +82,14 @@ def hbal(names, sizes, most, limit_s):
     lines += ["", *[f"{vm}|{memory}|1024|{cpus}|running|Y|{host}||ext||1|1|N"
                     for vm, (memory, cpus, host) in sizes.items()]]  # fmt: skip
     lines += ["", "", f"|{POLICY}", f"g|{POLICY}", ""]
-    program = deps.unpacked(["ganeti-htools-3.0"]) / "usr/lib/ganeti/3.0/usr/bin/htools"
     with tempfile.NamedTemporaryFile("w", suffix=".data") as handle:
         handle.write("\n".join(lines))
         handle.flush()
         begin = time.monotonic()
         try:
             done = subprocess.run(
-                [program, "-t", handle.name, f"--max-length={most}"],
-                env={"HTOOLS": "hbal", "PATH": "/usr/bin:/bin"}, capture_output=True, text=True,
-                timeout=limit_s, check=True,
+                ["hbal", "-t", handle.name, f"--max-length={most}"],
+                capture_output=True, text=True, timeout=limit_s, check=True,
             )  # fmt: skip
         except subprocess.TimeoutExpired:
             return None

@@ -3,6 +3,7 @@
 import json
 import multiprocessing
 import os
+import re
 import resource
 import statistics
 import subprocess
@@ -12,14 +13,12 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "_utils"))
-
-import salt.config  # noqa: E402
-from saltvirt import config, keypair, spec  # noqa: E402
-from saltvirt.ops import create, looking  # noqa: E402
-from saltvirt.ops.context import Context  # noqa: E402
-from saltvirt.seed import appliance, credentials, nocloud  # noqa: E402
-from saltvirt.xml import domain  # noqa: E402
+import asminion
+from saltvirt import config, keypair, spec
+from saltvirt.ops import create, looking
+from saltvirt.ops.context import Context
+from saltvirt.seed import appliance, credentials, nocloud
+from saltvirt.xml import domain
 
 ROUNDS, AT_ONCE = 3, 10
 LAUNCH = """
@@ -98,11 +97,10 @@ def _one(opts, number):
 IMAGE = [""]
 
 
-def at_once(conf, image):
+def at_once(image):
     """Return the wall seconds of ten VMs at once, as a minion's jobs: forked, everything loaded."""
     IMAGE[0] = image
-    opts = salt.config.minion_config(conf)
-    opts["master_uri"] = f"tcp://{opts['master']}:{opts['master_port']}"
+    opts = asminion.options()
     # The lab's hosts pretend to be small.
     capacity = {"vcpus": 64, "memory_mib": 65536, "disk_mib": 1 << 20}
     opts["virt"] = {**opts["virt"], "capacity": capacity}
@@ -144,25 +142,25 @@ def same(image):
 
 def clean():
     """Remove all VMs of this measurement."""
-    for name in subprocess.check_output(
-        ["virsh", "-q", "list", "--all", "--name"], text=True
-    ).split():
+    listed = subprocess.check_output(["virsh", "-q", "list", "--all", "--name"], text=True)
+    for name in re.findall(r"^[bh]\d$", listed, re.MULTILINE):
         subprocess.run(["virsh", "-q", "destroy", name], check=False, capture_output=True)
         subprocess.run(["virsh", "-q", "undefine", name], check=True, capture_output=True)
     for path in Path("/srv/salt-images").glob("b[0-9]*_*"):
         path.unlink()
 
 
-def main(conf, debian, tiny):
+def main(debian, tiny):
     """Print all figures as JSON."""
-    opts = salt.config.minion_config(str(Path(conf) / "minion"))
+    opts = asminion.options()
     context = Context(settings=config.host_settings(opts), opts=opts)
     with tempfile.TemporaryDirectory(dir="/srv") as folder:
+        Path(folder).chmod(0o755)  # QEMU is a user of its own
         out = methods(context, debian, Path(folder))
         ours, theirs = [], []
         for _ in range(ROUNDS):
             for times, way in (
-                (ours, lambda: at_once(str(Path(conf) / "minion"), tiny)),
+                (ours, lambda: at_once(tiny)),
                 (theirs, lambda: by_hand(tiny, same(tiny), Path(folder))),
             ):
                 try:

@@ -3,7 +3,9 @@
 import json
 import re
 import shlex
+import shutil
 import subprocess
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from labkit import node, saltd
@@ -12,6 +14,8 @@ from labkit.settings import CHECKOUT
 
 LAB = CHECKOUT / "tests" / "lab" / "lab"
 TINY = "salt://images/tiny.qcow2"
+LIBVIRT_SOCKETS = ["libvirtd.socket", "libvirtd-ro.socket", "libvirtd-admin.socket",
+                   "libvirtd-tls.socket"]  # fmt: skip
 PURGE = """
 for name in $(virsh -q list --all --name); do
     virsh -q destroy $name; virsh -q undefine $name
@@ -60,9 +64,13 @@ class Cloud:
         """The first process of each node."""
         return node.alive(self.lab)
 
-    def _argv(self, program, words, name="master", config=None):
-        argv = [self.lab.venv / "bin" / program, "-c", config or self.lab.master_conf, *words]
-        return node.enter(self.pids[name], argv)
+    @property
+    def master_conf(self):
+        """The master's configuration, as this machine sees it."""
+        return self.folder("master") / "etc/salt"
+
+    def _argv(self, program, words, name="master"):
+        return node.enter(node.pid_of(self.lab, name), [program, *words])
 
     def command(self, program, *words):
         """Run a command of the master to its end."""
@@ -93,7 +101,7 @@ class Cloud:
 
     def call(self, host, *words):
         """Run salt-call on a host for its data; ``.data["local"]`` is the answer."""
-        argv = self._argv("salt-call", [*words, "--out=json"], host, self.lab.minion_conf(host))
+        argv = self._argv("salt-call", [*words, "--out=json"], host)
         done = subprocess.run(argv, capture_output=True, text=True, check=False)
         return Done(done.returncode, done.stdout, done.stderr)
 
@@ -113,56 +121,103 @@ class Cloud:
         return node.inside(self.pids[name], ["sh", "-c", script])
 
     def folder(self, name):
-        """Return a node's folder on this machine."""
-        return self.lab.node_dir(name)
+        """Return a node's file system, as this machine sees it while the node is up."""
+        return node.root(self.lab, name)
 
     def accepted(self):
         """Return the accepted keys, the hosts' own left out."""
-        accepted = self.lab.master_conf / "pki/master/minions"
+        accepted = self.master_conf / "pki/master/minions"
         return sorted(p.name for p in accepted.iterdir() if p.name not in self.hosts)
 
     def traces(self):
         """Return everything that VMs leave: definitions, files, claims, locks, keys, journals."""
         out = {"keys": self.accepted()}
-        journals = self.lab.master_conf.parent / "cache" / "salt-virt"
+        journals = self.folder("master") / "var/cache/salt/master/salt-virt"
         out["journals"] = sorted(p.name for p in journals.glob("*")) if journals.exists() else []
         for host in self.hosts:
             folder = self.folder(host)
-            files = [p for part in ("srv", "var-lib-salt-virt") for p in (folder / part).rglob("*")]
+            logs = folder / "var/log/libvirt/qemu"
+            files = [p for part in ("srv", "var/lib/salt-virt") for p in (folder / part).rglob("*")]
             out[host] = {
                 "domains": sorted(self.sh(host, "virsh -q list --all --name").split()),
                 "files": sorted(str(p.relative_to(folder)) for p in files if _is_trace(p)),
-                "consoles": sorted(p.name for p in (folder / "log/libvirt/qemu").glob("*console*")),
+                "consoles": sorted(p.name for p in logs.glob("*console*")),
             }
         return out
 
     def console(self, host, vm):
         """Return a guest's console so far."""
-        path = self.folder(host) / f"log/libvirt/qemu/{vm}-console.log"
+        path = self.folder(host) / f"var/log/libvirt/qemu/{vm}-console.log"
         return path.read_text(errors="replace") if path.exists() else ""
+
+    @contextmanager
+    def pillar(self, target, data):
+        """Give minions more pillar while the block runs, beside what the lab's hosts have."""
+        folder = self.folder("master") / "srv/pillar"
+        before = (folder / "top.sls").read_text()
+        top = json.loads(before)["base"] if before.startswith("{") else {}
+        (folder / "added.sls").write_text(json.dumps(data))
+        top = {**top, target: [*top.get(target, []), "added"]}
+        (folder / "top.sls").write_text(json.dumps({"base": top}))
+        self.salt(target, "saltutil.refresh_pillar", "wait=True")
+        try:
+            yield
+        finally:
+            (folder / "top.sls").write_text(before)
+            (folder / "added.sls").unlink()
+            self.salt("hyper*", "saltutil.refresh_pillar", "wait=True")
+
+    @contextmanager
+    def lent_ca(self, host):
+        """Let a host have the CA's own files while the block runs; return their folder there."""
+        place = self.folder(host) / "tmp/lent-ca"
+        shutil.copytree(self.master_conf / "pki/master/libvirt", place)
+        try:
+            yield "/tmp/lent-ca"
+        finally:
+            shutil.rmtree(place)
+
+    def mount_image(self, host, image, folder):
+        """Mount an image file of a host there; its nodes have no loop devices of their own."""
+        argv = ["losetup", "--find", "--show", f"{self.folder(host)}{image}"]
+        device = subprocess.run(argv, check=True, capture_output=True, text=True).stdout.strip()
+        number = device.removeprefix("/dev/loop")
+        self.sh(host, f"mknod {device} b 7 {number}; mkdir -p {folder}; mount {device} {folder}")
+        # It goes when it is unmounted.
+        subprocess.run(["losetup", "--detach", device], check=True)
 
     def forget_images(self, host):
         """Empty a host's image cache, so that the next image is fetched."""
         self.sh(host, "rm -rf /srv/salt-images/base")
 
     def service(self, host, name, action):
-        """Start or stop a daemon of a node."""
-        done = subprocess.run([LAB, "--salt", self.lab.salt, "service", host, name, action],
-                              capture_output=True, text=True, check=False)  # fmt: skip
-        assert done.returncode == 0, done.stderr
+        """Start, stop or restart a unit; libvirtd with the sockets that would start it."""
+        units = [name]
+        if name == "libvirtd" and action == "stop":
+            units = LIBVIRT_SOCKETS + [f"{name}.service"]
+        elif name == "libvirtd":
+            units = [*LIBVIRT_SOCKETS, f"{name}.service"]
+        self.sh(host, f"systemctl reset-failed; systemctl {action} {' '.join(units)}")
 
-    def let_in(self):
-        """Let the hosts reach each other's libvirt, if they do not already."""
-        for host in self.hosts:
-            self.local(host, "state.single", "virt.keys", "keys")
-        for host in self.hosts:
-            if not self.sh(host, "ss -Hltn sport = :16514"):
-                self.service(host, "libvirtd", "stop")
-                self.service(host, "libvirtd", "start")
+    def reboot(self, host):
+        """Reboot a node as its administrator would; return when its minion answers again."""
+        self.lab_command("reboot", host)
+        self.ready([host])
+
+    def crash(self, host):
+        """Cut a node's power for a moment; return when its minion answers again."""
+        self.lab_command("crash", host)
+        self.ready([host])
+
+    def lab_command(self, *words):
+        """Run the lab's own command; it must succeed."""
+        done = subprocess.run([LAB, "--salt", self.lab.salt, *words], capture_output=True,
+                              text=True, check=False)  # fmt: skip
+        assert done.returncode == 0, done.stdout + done.stderr
 
     def signal(self, name, program, signal):
         """Send a signal to a daemon and all its children; return their process ids."""
-        listed = self.sh(name, f"ps -A -ww -o pid=,args= | grep '[b]in/{program}' || true")
+        listed = self.sh(name, f"ps -A -ww -o pid=,args= | grep '/usr/[b]in/{program}' || true")
         ids = [line.split()[0] for line in listed.splitlines()]
         if ids:
             self.sh(name, f"kill -{signal} {' '.join(ids)} 2>/dev/null || true")
@@ -175,21 +230,19 @@ class Cloud:
 
     def interrupt(self, words, signal="INT"):
         """Send a signal to the salt-run that was begun with these words."""
-        pattern = f"^{self.lab.venv}.*salt-run.*{words}"
-        found = subprocess.run(["pgrep", "-f", pattern], capture_output=True, text=True, check=True)
-        for pid in found.stdout.split():
-            subprocess.run(["kill", f"-{signal}", pid], check=False)
+        self.sh("master", f"pkill -{signal} -f '^/opt/saltstack/salt/bin/python3 "
+                f"/usr/bin/salt-run .*{words}'")  # fmt: skip
 
     def ready(self, hosts=None):
         """Wait until these hosts' minions answer."""
-        saltd.wait_until_ready(self.lab, self.pids, hosts or self.hosts)
+        saltd.wait_until_ready(self.lab, hosts or self.hosts)
 
     def purge_all(self):
         """Remove every VM by hand, and every key but the hosts' own."""
         for host in self.hosts:
             self.sh(host, PURGE)
         for key in self.accepted():
-            (self.lab.master_conf / "pki/master/minions" / key).unlink()
+            (self.master_conf / "pki/master/minions" / key).unlink()
 
 
 _KEPT = ("kvm-proof.json", "claims.ended")  # of the host, not of a VM
@@ -197,6 +250,31 @@ _KEPT = ("kvm-proof.json", "claims.ended")  # of the host, not of a VM
 
 def _is_trace(path):
     return path.is_file() and "base" not in path.parts and path.name not in _KEPT
+
+
+def reach(cloud, source, target, query=""):
+    """Ask a host for its name over TLS, from another; return the exit code and the text."""
+    argv = ["virsh", "-q", "-c", f"qemu+tls://{target}/system{query}", "hostname"]
+    entered = node.enter(cloud.pids[source], argv)
+    done = subprocess.run(entered, capture_output=True, text=True, check=False)
+    return done.returncode, (done.stdout + done.stderr).strip()
+
+
+def port(cloud, source, address, number):
+    """Return how a connection from a node to a port ends: open, refused or silent."""
+    code = f"""import socket
+try:
+    socket.create_connection(("{address}", {number}), timeout=10).close(); print("open")
+except ConnectionRefusedError: print("refused")
+except TimeoutError: print("silent")"""
+    return cloud.sh(source, f"python3 -c '{code}'").strip()
+
+
+def backup_folder(cloud):
+    """Make the folder of docs/pki.md for a backup; return the paths of backup and passphrase."""
+    cloud.sh("master", "rm -rf /srv/backup; install -d -m 700 -o salt /srv/backup; "
+             "install -m 600 -o salt /dev/stdin /srv/backup/passphrase <<X\na long passphrase\nX\n")
+    return "/srv/backup/ca.backup", "/srv/backup/passphrase"
 
 
 def how_to(page, **names):

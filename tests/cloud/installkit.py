@@ -5,6 +5,7 @@ import subprocess
 from contextlib import contextmanager
 
 from labkit import node
+from labkit.onedir import packages as packages_of
 
 # What the lab's Debian has of cloud-init, in the guest's own words; a network of its own instead.
 COMMANDS = [
@@ -38,7 +39,7 @@ PLAIN = "salt://images/debian-plain.qcow2"
 
 def onedir(cloud, work):
     """Put a tarball on the file server that is laid out as Salt's, with the lab's own Salt."""
-    packages = next((cloud.lab.venv / "lib").glob("python3*/site-packages"))
+    packages = packages_of(cloud.lab.salt)
     top = work / "salt"
     top.mkdir()
     (top / "lib").symlink_to(packages)

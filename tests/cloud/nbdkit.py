@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 import ramkit
 from labkit.run import wait_for
-from labkit.settings import CACHE, CHECKOUT
+from labkit.settings import CHECKOUT, MASTER_IP
 from saltvirt import keypair
 
 _MODULES = ("virtio_pci", "virtiofs", "overlay", "nbd")
@@ -51,7 +51,7 @@ def _shared_root(folder):
 
 def run(folder, script, *words, modules=(), timeout_s=600):
     """Run a Python script of the tests inside; return the JSON lines that it printed."""
-    python = CACHE / "venv-tests/bin/python"
+    python = "/opt/tests/bin/python"
     paths = f"PYTHONPATH={CHECKOUT}/_utils"
     argv = ["/usr/bin/env", "PYTHONDONTWRITEBYTECODE=1", paths, python, script, *words]
     command = " ".join(map(str, argv))
@@ -80,8 +80,8 @@ def run(folder, script, *words, modules=(), timeout_s=600):
 def identity(cloud, name, folder):
     """Make the identity of a minion that the master accepts, for a script inside."""
     public, private = keypair.generate()
-    pki = cloud.lab.master_conf / "pki/master"
-    made = {"id": name, "config": {"master": cloud.lab.master_ip, "id": name},
+    pki = cloud.master_conf / "pki/master"
+    made = {"id": name, "config": {"master": MASTER_IP, "id": name},
             "public_key": public, "private_key": private,
             "master_key": (pki / "master.pub").read_text()}  # fmt: skip
     (folder / "identity.json").write_text(json.dumps(made))

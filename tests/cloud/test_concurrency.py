@@ -10,7 +10,7 @@ from cloudkit import TINY
 @pytest.fixture(scope="module", autouse=True)
 def patience(cloud):
     """Let the runners wait for hosts that they keep busy all at once."""
-    conf = cloud.lab.master_conf / "master.d/patience.conf"
+    conf = cloud.master_conf / "master.d/patience.conf"
     conf.write_text(json.dumps({"virt": {"timeout_s": 90}}))
     yield
     conf.unlink()

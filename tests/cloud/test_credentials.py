@@ -25,13 +25,11 @@ def test_its_minion_answers_under_its_own_id(cloud, given):
 def test_the_key_is_nowhere_on_the_host(cloud, given):
     assert "credentials" not in cloud.sh("hyper1", "ls /srv/salt-images")
     assert "fwcfg" not in cloud.sh("hyper1", "virsh dumpxml --inactive cred1")
-    folders = " ".join(str(cloud.folder("hyper1") / part) for part in ("salt/cache", "log"))
-    assert cloud.sh("hyper1", f"grep -rl 'PRIVATE KEY' {folders} || true") == ""
+    look = "grep -rl 'PRIVATE KEY' /var/cache/salt /var/log || true"
+    assert cloud.sh("hyper1", look) == ""
 
 
 def test_it_does_not_move_before_it_was_started_once_more(cloud, given):
-    cloud.let_in()
-
     done = cloud.run("virt.migrate", "cred1", "hyper2", "dry_run=True")
 
     assert done.code == 1 and "seeded by credentials" in done.error, done.out

@@ -4,9 +4,10 @@ import ast
 import json
 import re
 import shlex
+import shutil
 
 import pytest
-from cloudkit import TINY, wait
+from cloudkit import TINY, backup_folder, wait
 from labkit.settings import CHECKOUT
 
 XML = """<domain type='qemu'><name>{}</name><memory>65536</memory>
@@ -33,11 +34,11 @@ def examples():
 
 def prepare_pki(cloud, name):
     """Give hyper1 certificates; for an import, move the CA of the lab away behind its backup."""
-    cloud.sh("master", "rm -f /srv/ca.backup; echo 'a long passphrase' > /srv/passphrase")
+    backup, passphrase = backup_folder(cloud)
     assert cloud.run("virt_pki.renew", "hyper1").code == 0
     if name == "import":
-        assert cloud.run("virt_pki.export", "/srv/ca.backup", "/srv/passphrase").code == 0
-        (cloud.lab.master_conf / "pki/master/libvirt").rename(cloud.folder("master") / "old-ca")
+        assert cloud.run("virt_pki.export", backup, passphrase).code == 0
+        (cloud.master_conf / "pki/master/libvirt").rename(cloud.folder("master") / "srv/old-ca")
 
 
 MIGRATION = {"migrate", "migrate_check", "migrate_push", "migrate_cancel", "migrate_prepare",
@@ -78,8 +79,6 @@ def prepare(cloud, name):
     if (name not in WITHOUT_VM or name == "purge") and not is_there(cloud):
         cloud.purge_all()
         cloud.local("hyper1", "virt.init", "centos1", "1", "96", TINY, "seed=False")
-    if name in MIGRATION:
-        cloud.let_in()
     if name == "resume":
         cloud.local("hyper1", "virt.pause", "centos1")
     return begin_move(cloud, MOVING[name]) if name in MOVING else None
@@ -104,7 +103,8 @@ def ground(cloud, request):
 def debian(cloud):
     """An image on hyper1 with a whole system, which some examples name."""
     image = cloud.lab.fileroot / "images/debian-minion.qcow2"
-    cloud.sh("hyper1", f"cp {image} /srv/debian.qcow2; echo '#!/bin/sh' > /srv/bootstrap.sh")
+    shutil.copy(image, cloud.folder("hyper1") / "srv/debian.qcow2")
+    cloud.sh("hyper1", "echo '#!/bin/sh' > /srv/bootstrap.sh")
     yield
     cloud.sh("hyper1", "rm -f /srv/debian.qcow2 /srv/bootstrap.sh")
     cloud.purge_all()

@@ -100,7 +100,7 @@ def make_images(folder):
      ("data.qcow2", "never followed"), ("cut.qcow2", "truncated")],
 )  # fmt: skip
 def test_an_image_that_cannot_be_trusted_is_never_used(clean, image, why):
-    make_images(clean.folder("master") / "salt/srv/bad")
+    make_images(clean.folder("master") / "srv/salt/bad")
 
     refused(clean.run("virt.init", "t1", "1", "64", f"salt://bad/{image}"), why, f"bad/{image}")
 
@@ -206,7 +206,7 @@ def test_a_minion_that_is_silent_for_a_while_is_waited_for(clean):
 @pytest.mark.nightly
 def test_a_purge_cleans_up_after_a_killed_minion_as_well(clean):
     running = begin_slow(clean)
-    claim = clean.folder("hyper1") / "var-lib-salt-virt/claims/t1.json"
+    claim = clean.folder("hyper1") / "var/lib/salt-virt/claims/t1.json"
     wait("a claim", claim.exists)
     clean.kill("hyper1", "salt-minion")
     clean.end(running)
@@ -228,7 +228,7 @@ def test_a_master_killed_in_the_middle_ends_the_command_and_leaves_no_key(clean)
 
     refused(done, "master")
     assert clean.accepted() == []
-    claims = clean.folder("hyper1") / "var-lib-salt-virt/claims"
+    claims = clean.folder("hyper1") / "var/lib/salt-virt/claims"
     wait("the end of the host's job", lambda: not list(claims.glob("*")), timeout_s=240)
     if "t1" in clean.local("hyper1", "virt.list_domains"):
         assert clean.run("virt.purge", "t1").code == 0
@@ -243,7 +243,7 @@ def test_an_interrupted_command_takes_everything_back(clean):
     done = clean.end(running)
 
     refused(done, "interrupted; what was begun is taken back")
-    claims = clean.folder("hyper1") / "var-lib-salt-virt/claims"
+    claims = clean.folder("hyper1") / "var/lib/salt-virt/claims"
     wait("the end of the host's job", lambda: not list(claims.glob("*")), timeout_s=120)
     assert clean.accepted() == []
     assert "t1" not in clean.local("hyper1", "virt.list_domains")

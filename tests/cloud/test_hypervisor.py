@@ -1,22 +1,14 @@
 """A bare host becomes a hypervisor by one command, as docs/add-a-hypervisor.md says."""
 
-import json
 import subprocess
 import time
 
 import pytest
-from cloudkit import LAB, TINY, how_to
+from cloudkit import TINY, how_to, port, reach
 from labkit import node
 
-HOST = "hyper4"
-# What the lab's namespaces need of libvirt, beside what a real host would have in its pillar.
-PILLAR = {"hypervisor": {
-    "bridges": {"br0": {"ports": ["eth0"], "persist": "networkd"}},
-    "daemon_conf": {"listen_tcp": 0, "auth_unix_rw": "none", "auth_unix_ro": "none",
-                    "host_uuid": "5cd8f2a4-7c80-4bd1-9d29-7c9c1d5a3e04"},
-    "qemu_conf": {"user": "root", "group": "root", "security_driver": "none",
-                  "cgroup_controllers": [], "namespaces": [], "remember_owner": 0},
-}}  # fmt: skip
+HOST, ADDRESS = "hyper4", "10.77.1.4"
+PILLAR = {"hypervisor": {"bridges": {"br0": {"ports": ["eth0"]}}}}
 SIGN = """set -e
 rm -rf /tmp/sv-sign; mkdir /tmp/sv-sign; cd /tmp/sv-sign
 ca={ca}
@@ -27,11 +19,6 @@ openssl x509 -req -in c.csr -CA $ca/cacert.pem -CAkey $ca/cakey.pem -CAcreateser
 cp $ca/cacert.pem cacert.pem
 """
 OURS = "/OU=salt-virt hypervisor/CN=hyper1"
-
-
-def lab(cloud, *words):
-    """Run the lab's own command."""
-    subprocess.run([LAB, "--salt", cloud.lab.salt, *words], check=True)
 
 
 def highstate(cloud, sls, *words):
@@ -46,43 +33,19 @@ def wrong(states):
     return {name: s["comment"] for name, s in states.items() if s["result"] is not True}
 
 
-def reach(cloud, source, target, query=""):
-    """Ask a host for its name over TLS; return the exit code and the text."""
-    argv = ["virsh", "-q", "-c", f"qemu+tls://{target}/system{query}", "hostname"]
-    entered = node.enter(cloud.pids[source], argv)
-    done = subprocess.run(entered, capture_output=True, text=True, check=False)
-    return done.returncode, (done.stdout + done.stderr).strip()
-
-
 @pytest.fixture(scope="module")
 def made(cloud):
     """A bare host, made a hypervisor; how long that took until the runner saw it."""
-    pillar = cloud.folder("master") / "salt/pillar"
-    (pillar / "top.sls").write_text(json.dumps({"base": {HOST: ["made"]}}))
-    (pillar / "made.sls").write_text(json.dumps(PILLAR))
-    lab(cloud, "bare", HOST)
-    assert HOST not in cloud.run("virt.host_info").data
-    done, begin = [], time.monotonic()
-    for program, *words in how_to("add-a-hypervisor.md", newhost=HOST):
-        done.append((words, cloud.command(program, *words)))
-        if words[0] == "virt.host_info":
-            seconds = time.monotonic() - begin
-    yield {"done": done, "seen": cloud.run("virt.host_info").data, "seconds": seconds}
-    lab(cloud, "remove", HOST)
-    for name in ("top.sls", "made.sls"):
-        (pillar / name).unlink()
-    for host in cloud.hosts:
-        cloud.sh(host, "rm -rf /etc/pki/CA /etc/pki/libvirt /etc/pki/qemu")
-
-
-@pytest.fixture(scope="module")
-def secured(cloud, made):
-    """The other hosts with keys; hyper1 listens for TLS."""
-    for host in cloud.hosts:
-        assert cloud.call(host, "state.single", "virt.keys", "keys").code == 0
-    cloud.service("hyper1", "libvirtd", "stop")
-    cloud.service("hyper1", "libvirtd", "start")
-    return made
+    cloud.lab_command("bare", HOST)
+    with cloud.pillar(HOST, PILLAR):
+        assert HOST not in cloud.run("virt.host_info").data
+        done, begin = [], time.monotonic()
+        for program, *words in how_to("add-a-hypervisor.md", newhost=HOST):
+            done.append((words, cloud.command(program, *words)))
+            if words[0] == "virt.host_info":
+                seconds = time.monotonic() - begin
+        yield {"done": done, "seen": cloud.run("virt.host_info").data, "seconds": seconds}
+        cloud.lab_command("remove", HOST)
 
 
 @pytest.mark.both_salts
@@ -122,7 +85,10 @@ def test_it_runs_a_vm(cloud, made):
     ("interface", "kind", "source"),
     [
         ("{name: eth0, filter: {ip: [10.77.9.9]}}", "bridge", "br0"),
-        ("{name: eth0, type: direct, source: br0, mode: bridge}", "direct", "br0"),
+        pytest.param(
+            "{name: eth0, type: direct, source: br0, mode: bridge}", "direct", "br0",
+            marks=pytest.mark.skip(reason="a node has no udev, which makes macvtap's device"),
+        ),
         ("{name: eth0, mtu: 1400}", "bridge", "br0"),
     ],
 )
@@ -156,7 +122,7 @@ def test_a_nic_that_cannot_be_is_refused_before_anything_is_built(cloud, made, i
 
 
 @pytest.mark.both_salts
-def test_tls_works_in_both_directions(cloud, secured):
+def test_tls_works_in_both_directions(cloud, made):
     assert reach(cloud, "hyper1", HOST) == (0, HOST)
     assert reach(cloud, HOST, "hyper1") == (0, "hyper1")
 
@@ -173,10 +139,10 @@ def test_tls_works_in_both_directions(cloud, secured):
     ids=["ours", "plain minion", "unit behind", "other field", "expired"],
 )
 def test_only_hypervisors_are_let_in_whatever_else_the_ca_signed(
-    cloud, secured, subject, dates, is_let_in
+    cloud, made, subject, dates, is_let_in
 ):
-    ca = cloud.lab.master_conf / "pki/master/libvirt"
-    cloud.sh("hyper1", SIGN.format(ca=ca, subject=subject, dates=dates))
+    with cloud.lent_ca("hyper1") as ca:
+        cloud.sh("hyper1", SIGN.format(ca=ca, subject=subject, dates=dates))
 
     code, text = reach(cloud, "hyper1", HOST, "?pkipath=/tmp/sv-sign")
 
@@ -184,18 +150,8 @@ def test_only_hypervisors_are_let_in_whatever_else_the_ca_signed(
     cloud.sh("hyper1", "rm -rf /tmp/sv-sign")
 
 
-def port(cloud, source, number):
-    """Return how a connection to a port of the host ends: open, refused or silent."""
-    code = f"""import socket
-try:
-    socket.create_connection(("10.77.1.4", {number}), timeout=10).close(); print("open")
-except ConnectionRefusedError: print("refused")
-except TimeoutError: print("silent")"""
-    return cloud.sh(source, f"python3 -c '{code}'").strip()
-
-
 @pytest.mark.parametrize("backend", ["iptables", "nftables"])
-def test_the_ports_are_open_to_the_other_hypervisors_only(cloud, secured, backend):
+def test_the_ports_are_open_to_the_other_hypervisors_only(cloud, made, backend):
     listen = node.enter(cloud.pids[HOST], ["python3", "-c", "import socket, sys\n"
                         "s = socket.create_server(('', 49152)); print(1, flush=True)\n"
                         "sys.stdin.read()"])  # fmt: skip
@@ -211,17 +167,19 @@ def test_the_ports_are_open_to_the_other_hypervisors_only(cloud, secured, backen
     with subprocess.Popen(listen, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                           text=True) as listener:
         assert listener.stdout.readline() == "1\n"
-        assert [port(cloud, "hyper1", number) for number in (16514, 49152)] == ["open", "open"]
-        assert [port(cloud, "master", number) for number in (16514, 49152)] == ["refused"] * 2
-        assert port(cloud, "master", 49300) == "refused"  # nobody listens: no drop of other ports
+        numbers = (16514, 49152)
+        assert [port(cloud, "hyper1", ADDRESS, number) for number in numbers] == ["open", "open"]
+        assert [port(cloud, "master", ADDRESS, number) for number in numbers] == ["refused"] * 2
+        # Nobody listens: no drop of other ports.
+        assert port(cloud, "master", ADDRESS, 49300) == "refused"
     if backend == "iptables":
         gone = cloud.salt(HOST, "state.single", "virt.firewall_absent", "salt_virt",
                           "backend=iptables")  # fmt: skip
         assert gone.code == 0 and "SALT-VIRT" not in cloud.sh(HOST, "iptables -S")
-        assert port(cloud, "master", 16514) == "open"
+        assert port(cloud, "master", ADDRESS, 16514) == "open"
 
 
-def test_a_table_that_drops_is_named(cloud, secured):
+def test_a_table_that_drops_is_named(cloud, made):
     cloud.sh(HOST, "nft add table inet mine; "
              "nft add chain inet mine in '{ type filter hook input priority 5; policy drop; }'; "
              "nft add rule inet mine in tcp sport 4505-4506 accept; "
@@ -237,7 +195,7 @@ def test_a_table_that_drops_is_named(cloud, secured):
     assert "the chain inet mine in drops what it does not accept" in state["warnings"][0]
 
 
-def test_the_master_killed_while_all_hosts_ask_leaves_a_sound_ca(cloud, secured):
+def test_the_master_killed_while_all_hosts_ask_leaves_a_sound_ca(cloud, made):
     asking = cloud.begin("virt_pki.renew")
     time.sleep(1.2)
     cloud.kill("master", "salt-master")

@@ -1,5 +1,6 @@
 """Roots on LVM, on Btrfs and on a disk without partitions, seeded and booted: make nightly."""
 
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -80,8 +81,8 @@ def layout(cloud, request, tmp_path_factory):
     subprocess.run(list(map(str, argv)), check=True)
     initrd = ramkit.initrd(work, INIT.format(**LAYOUTS[name]), MODULES, ["/usr/sbin/lvm"])
     srv = cloud.folder("hyper1") / "srv"
-    Path(work / "disk.qcow2").rename(srv / f"{name}.qcow2")
-    initrd.rename(srv / "initrd")
+    shutil.move(work / "disk.qcow2", srv / f"{name}.qcow2")
+    shutil.move(initrd, srv / "initrd")
     cmdline = "root=none console=ttyS0 quiet net.ifnames=0 tsc=reliable no_timer_check noxsave"
     yield image, f"boot={{kernel: {ramkit.kernel()}, initrd: /srv/initrd, cmdline: '{cmdline}'}}"
     cloud.purge_all()

@@ -7,8 +7,7 @@ import time
 import pytest
 from cloudkit import TINY, ticks, wait
 from labkit import node
-from labkit.settings import CHECKOUT
-from movekit import move, slow, stays, where
+from movekit import POOLS, move, slow, stays, where
 
 pytestmark = pytest.mark.second
 TAP = """import select, socket, sys
@@ -82,7 +81,7 @@ def test_only_the_overlay_travels_and_the_base_is_fetched_or_sent(cloud3, m1):
                for host in ("hyper2", "hyper3")}  # fmt: skip
     assert len(digests) == 1
     assert where(cloud3) == {"hyper3": "running"}
-    assert cloud3.sh("hyper3", "virsh -q pool-list --all") == ""
+    assert cloud3.sh("hyper3", POOLS) == ""
 
 
 def test_data_disks_and_seeds_follow_and_a_paused_vm_stays_paused(cloud3):
@@ -202,8 +201,8 @@ def test_a_move_that_is_asked_without_pause_still_hears_that_it_shall_end(cloud3
     # While another thread of a connection waits, libvirt before 10 can lose a call: seen at once.
     about = json.dumps(cloud3.local("hyper1", "virt.migration_info", m1))
     cloud3.local("hyper2", "virt.migrate_prepare", about)
-    python = cloud3.lab.venv / "bin/python3"
-    argv = node.enter(cloud3.pids["hyper1"], [python, "-c", EAGER, CHECKOUT / "_utils"])
+    words = ["/opt/saltstack/salt/bin/python3", "-c", EAGER, "/var/cache/salt/minion/extmods/utils"]
+    argv = node.enter(cloud3.pids["hyper1"], words)
 
     done = subprocess.run(argv, capture_output=True, text=True, check=True, timeout=100)
 
@@ -222,7 +221,7 @@ def test_a_target_whose_qemu_dies_costs_nothing(cloud3, m1):
 
 def test_a_target_whose_libvirtd_dies_costs_nothing(cloud3, m1):
     job = slow(cloud3)
-    cloud3.sh("hyper2", "kill -9 $(pgrep -x libvirtd)")
+    cloud3.sh("hyper2", "kill -9 $(pidof libvirtd)")
     time.sleep(1)
     cloud3.service("hyper2", "libvirtd", "start")
 
@@ -244,7 +243,7 @@ def test_a_runner_that_is_interrupted_takes_everything_back(cloud3, m1):
 
 
 def test_nothing_of_the_guest_is_readable_on_the_wire(cloud3, m1):
-    capture = node.enter(cloud3.pids["master"], ["python3", "-c", TAP])
+    capture = node.enter(cloud3.pids["switch"], ["python3", "-c", TAP])
     with subprocess.Popen(capture, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as tap:
         assert tap.stdout.readline() == "listening\n"
         done = move(cloud3, "hyper2")

@@ -63,8 +63,8 @@ def test_a_full_copy_where_no_overlay_is_wanted(clean, local_image):
 
 def test_a_full_copy_shares_its_blocks_where_the_file_system_can(clean):
     clean.sh("hyper1", """set -e
-        truncate -s 400M /srv/xfs.img; mkfs.xfs -q -m reflink=1 /srv/xfs.img
-        mkdir -p /srv/salt-images; mount -o loop /srv/xfs.img /srv/salt-images""")
+        truncate -s 400M /srv/xfs.img; mkfs.xfs -q -m reflink=1 /srv/xfs.img""")
+    clean.mount_image("hyper1", "/srv/xfs.img", "/srv/salt-images")
     try:
         init(clean, "c1", "1", "64", TINY, "enable_qcow=False", "start=False", "seed=False")
 
@@ -72,7 +72,7 @@ def test_a_full_copy_shares_its_blocks_where_the_file_system_can(clean):
         assert "shared" in extents
         purge(clean, "c1")
     finally:
-        clean.sh("hyper1", "umount -d /srv/salt-images; rm /srv/xfs.img")
+        clean.sh("hyper1", "umount /srv/salt-images; rm /srv/xfs.img")
 
 
 def test_a_content_is_fetched_once_per_host(clean, local_image):
@@ -172,7 +172,7 @@ def test_the_users_own_keys_reach_the_seed_and_no_log(clean):
 
 
 def test_profiles_of_the_configuration_are_used(clean):
-    conf = clean.folder("hyper1") / "salt/etc/minion.d/profiles.conf"
+    conf = clean.folder("hyper1") / "etc/salt/minion.d/profiles.conf"
     conf.write_text(json.dumps({
         "virt.nic": {"two": [{"eth0": {"bridge": "br0"}}, {"eth1": {"bridge": "br0"}}]},
         "virt.disk": {"big": [{"system": {"size": 9000}}, {"data": {"size": 10}}]},
@@ -278,8 +278,15 @@ def test_the_node_of_a_device_is_no_proof_of_kvm(cloud):
     assert "kvm" in cloud.local("hyper1", "virt.host_info")["domain_types"]["why"].lower()
 
 
+def test_the_features_that_a_cpu_model_implies_are_known(cloud):
+    cpu = cloud.local("hyper1", "virt.host_info")["cpu"]
+
+    # Every model of a 64-bit CPU has it, so that libvirt does not list it beside the model.
+    assert "sse2" in cpu["features"]["qemu"]
+
+
 def test_a_configured_domain_type_wins(clean):
-    conf = clean.folder("hyper1") / "salt/etc/minion.d/type.conf"
+    conf = clean.folder("hyper1") / "etc/salt/minion.d/type.conf"
     conf.write_text("virt.hypervisor: qemu\n")
     try:
         types = clean.local("hyper1", "virt.host_info")["domain_types"]

@@ -16,7 +16,7 @@ class Watch(threading.Thread):
 
     def __init__(self, cloud):
         super().__init__()
-        self._paths = [cloud.folder(h) / "log/libvirt/qemu/m1-console.log" for h in cloud.hosts]
+        self._paths = [cloud.folder(h) / "var/log/libvirt/qemu/m1-console.log" for h in cloud.hosts]
         self._end, self.gaps_s = threading.Event(), []
 
     def run(self):

@@ -62,7 +62,8 @@ def test_a_key_is_submitted_once_and_only_with_leave(cloud, own):
 def test_a_late_submission_is_refused_and_leaves_no_vm(cloud, own):
     before = cloud.traces()
     assert cloud.run("virt.authorize", "late1", "hyper1").code == 0
-    (note,) = (cloud.lab.master_conf.parent / "cache/salt-virt-authorised").glob("late1.json")
+    cache = cloud.folder("master") / "var/cache/salt/master"
+    (note,) = (cache / "salt-virt-authorised").glob("late1.json")
     note.write_text(json.dumps({**json.loads(note.read_text()), "until": 1}))
 
     done = cloud.call("hyper1", "virt.init", "late1", "1", "96", "salt://images/tiny.qcow2",

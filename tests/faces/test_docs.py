@@ -55,11 +55,11 @@ def test_links_and_paths_lead_somewhere(page):
 
 
 def test_the_readme_names_every_package_the_lab_installs():
-    from labkit.deps import PACKAGES
+    from labkit.deps import TOOLS
 
     text = (ROOT / "README.md").read_text()
 
-    assert [package for package in PACKAGES if package not in text] == []
+    assert [package for _, package, _ in TOOLS if f"`{package}`" not in text] == []
 
 
 def test_every_target_of_the_makefile_is_a_line_the_readme_can_name():
