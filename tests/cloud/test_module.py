@@ -62,8 +62,9 @@ def test_a_full_copy_where_no_overlay_is_wanted(clean, local_image):
 
 
 def test_a_full_copy_shares_its_blocks_where_the_file_system_can(clean):
-    clean.sh("hyper1", """set -e
-        truncate -s 400M /srv/xfs.img; mkfs.xfs -q -m reflink=1 /srv/xfs.img""")
+    image = f"{clean.folder('hyper1')}/srv/xfs.img"
+    subprocess.run(["truncate", "-s", "400M", image], check=True)
+    subprocess.run(["mkfs.xfs", "-q", "-m", "reflink=1", image], check=True)
     clean.mount_image("hyper1", "/srv/xfs.img", "/srv/salt-images")
     try:
         init(clean, "c1", "1", "64", TINY, "enable_qcow=False", "start=False", "seed=False")

@@ -41,7 +41,7 @@ def _debian_root(work):
     tar = CACHE / f"debian-root-{digest}.tar"
     with locked("debian-root"):
         if not tar.exists():
-            say("bootstrapping the guests' Debian 12 (about a minute)")
+            say("building the guests' Debian 12")
             part = tar.with_suffix(".part.tar")
             _in_workshop([script, part, roots.mirror(), *roots.apt_options()], work)
             part.rename(tar)
@@ -69,7 +69,7 @@ def ensure(lab, names):
             raise LabError(f"unknown image {name!r}: use {', '.join(RECIPES)}")
         out, stamp = folder / f"{name}.qcow2", CACHE / f"{name}-{lab.salt}.json"
         recipe = _recipe(lab, name)
-        with locked(f"images-{lab.salt}"):
+        with locked(f"image-{name}-{lab.salt}"):
             known = json.loads(stamp.read_text())["recipe"] if stamp.exists() else None
             if out.exists() and known == recipe:
                 continue

@@ -1,6 +1,7 @@
 """Nodes as the formula left them, kept as a layer each, so that the next lab is quick."""
 
 import hashlib
+import os
 import shutil
 import time
 from pathlib import Path
@@ -52,6 +53,10 @@ class Kept:
         """Return whether all of them are kept."""
         return (self.folder / "served").exists()
 
+    def touch(self):
+        """Note that they are in use, so that they are not forgotten."""
+        os.utime(self.folder)
+
     def layer(self, name):
         """Return a node's layer."""
         return self.folder / name
@@ -81,5 +86,3 @@ def _copy(folder, target):
     script = (f"mount -o loop {folder}/disk.img {disk}; cp -a {disk}/upper {target}; "
               f"rm -rf {junk}")  # fmt: skip
     run(["unshare", "--mount", "--propagation", "private", "sh", "-euc", script])
-
-

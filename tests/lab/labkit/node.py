@@ -54,23 +54,24 @@ def _is_namespace_init(pid):
     return len(ids) == 2 and ids[1] == b"1"
 
 
-def _marked(lab):
+def _processes():
+    """Yield the id and the environment of each process that carries the mark of any lab."""
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             environ = _read(entry / "environ").split(b"\0")
-            if _mark(lab) in environ and _is_ours(entry.name):
+            if any(one.startswith(f"{_MARK}=".encode()) for one in environ) and _is_ours(entry.name):
                 yield int(entry.name), environ
+
+
+def _marked(lab):
+    return [(pid, environ) for pid, environ in _processes() if _mark(lab) in environ]
 
 
 def labs():
     """Return the folders of all labs of this machine that are up, also half-way."""
-    found = set()
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit() and _is_ours(entry.name):
-            words = _read(entry / "environ").split(b"\0")
-            found |= {one.decode()[len(_MARK) + 1:] for one in words
-                      if one.startswith(f"{_MARK}=".encode())}  # fmt: skip
-    return found
+    start = f"{_MARK}=".encode()
+    return {one.removeprefix(start).decode() for _, environ in _processes() for one in environ
+            if one.startswith(start)}  # fmt: skip
 
 
 def alive(lab):
@@ -201,10 +202,10 @@ def crash(lab, name):
 
 
 def _power_supply(lab, name):
-    wanted = [b"boot.py", str(lab.node_dir(name)).encode()]
+    folder = str(lab.node_dir(name)).encode()
     for pid, _ in _marked(lab):
         words = _read(f"/proc/{pid}/cmdline").split(b"\0")
-        if words[-2:-1] == wanted[1:] and any(word.endswith(b"boot.py") for word in words):
+        if words[-2:-1] == [folder] and any(word.endswith(b"boot.py") for word in words):
             return pid
     raise LabError(f"{name} has no power")
 
@@ -274,7 +275,8 @@ def _is_gone(pid):
 def enter(pid, argv):
     """Return the command line that runs ``argv`` inside a node, as root at its console."""
     words = [str(word) for word in argv]
-    clean = ["env", "-i", *(f"{key}={value}" for key, value in PLAIN.items())]
+    clean = ["setpriv", "--bounding-set", boot.DENIED, "--inh-caps", boot.DENIED,
+             "env", "-i", *(f"{key}={value}" for key, value in PLAIN.items())]  # fmt: skip
     for name in ("TERM", "COLUMNS"):
         if name in os.environ:
             clean.append(f"{name}={os.environ[name]}")

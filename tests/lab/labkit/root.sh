@@ -114,6 +114,4 @@ read -r _
 leave
 exec env -i container=lxc PATH=/usr/sbin:/usr/bin:/sbin:/bin \
     "SALTVIRT_LAB=$SALTVIRT_LAB" "SALTVIRT_NODE=$name" \
-    setpriv --bounding-set -sys_module,-sys_time,-sys_rawio,-syslog \
-    --inh-caps -sys_module,-sys_time,-sys_rawio,-syslog \
-    /sbin/init </dev/null >/dev/null 2>&1
+    setpriv --bounding-set "$DENIED" --inh-caps "$DENIED" /sbin/init </dev/null >/dev/null 2>&1

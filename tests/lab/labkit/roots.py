@@ -84,5 +84,6 @@ def base(release):
 
 def workshop():
     """Return the stack in which images are built and tests run."""
-    return layers.add("workshop", APT.format(" ".join(_WORKSHOP)), base("bookworm"),
+    recipe = APT.format(" ".join(_WORKSHOP)) + "; echo workshop >/etc/hostname"
+    return layers.add("workshop", recipe, base("bookworm"),
                       "the workshop, where tests run and images are made")  # fmt: skip

@@ -30,6 +30,8 @@ enable_fqdns_grains: False
 enable_gpu_grains: False
 minion_jid_queue_hwm: 100
 """
+# In /proc/net/tcp: port 4505, and a connection that stands.
+_PUBLISHED, _ESTABLISHED = ":1199", "01"
 _NETWORK = f"""\
 [Match]
 Name=eth0
@@ -118,8 +120,18 @@ def answering(lab, hosts):
     return [one for one in hosts if found.get(one) is True]
 
 
+def is_connected(lab, name):
+    """Return whether a host's minion has subscribed to what the master publishes."""
+    rows = (node.root(lab, name) / "proc/1/net/tcp").read_text().splitlines()[1:]
+    peers = [(row.split()[2], row.split()[3]) for row in rows]
+    return any(peer.endswith(_PUBLISHED) and state == _ESTABLISHED for peer, state in peers)
+
+
 def wait_until_ready(lab, hosts):
     """Wait until the master runs and every host's minion answers."""
+    # A ping that one of them has missed would be waited for: some 15 seconds.
+    for name in hosts:
+        wait_for(f"the minion of {name}", lambda name=name: is_connected(lab, name), timeout_s=180)
     wait_for(
         f"an answer from {', '.join(hosts)}",
         lambda: len(answering(lab, hosts)) == len(hosts),

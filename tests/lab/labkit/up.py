@@ -1,8 +1,9 @@
 """Bring the lab up: boot what is kept, or make hypervisors of bare hosts as the docs say."""
 
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
-from labkit import hypervisors, images, kept, node, saltd, segment
+from labkit import hypervisors, images, kept, mirror, node, roots, saltd, segment
 from labkit.say import say
 from labkit.settings import MASTER, SWITCH, LabError, host
 
@@ -21,11 +22,24 @@ def _together(do, names):
         return list(pool.map(do, names))
 
 
+def _prepare(lab, hosts, wanted_images, is_fresh):
+    """Build whatever is missing in the cache, as much at once as does not wait for another."""
+    releases = sorted({one.release for one in hosts})
+    goals = [(roots.base, release) for release in releases]
+    goals += [(images.ensure, lab, [name]) for name in wanted_images]
+    goals += [(saltd.master_stack, lab), (segment.stack,), (mirror.pypi,)]
+    last = mirror.debian if is_fresh else partial(hypervisors.packages, lab)
+    goals += [(last, release) for release in releases]
+    with ThreadPoolExecutor(len(goals)) as pool:
+        for future in [pool.submit(*goal) for goal in goals]:
+            future.result()
+
+
 class Up:
     """One ``lab up``: which hosts, from which layers."""
 
     def __init__(self, lab, hosts, *, is_fresh, share=None):
-        self.lab, self.hosts, self.is_fresh = lab, hosts, is_fresh
+        self.lab, self.hosts = lab, hosts
         self.names = [one.name for one in hosts]
         self.memory_mib = _memory_mib(share or len(hosts))
         root = hypervisors.bare_stack if is_fresh else hypervisors.stack
@@ -86,6 +100,7 @@ def _first(lab, hosts, is_fresh):
 
 def _again(lab, store, stacks):
     """Boot kept nodes; bring them the checkout's modules if those have changed."""
+    store.touch()
     for name, stack in stacks.items():
         node.create(lab, name, [store.layer(name), *stack], **_plugs(lab, name))
         (lab.node_dir(name) / MADE).touch()
@@ -107,9 +122,9 @@ def _plugs(lab, name):
 
 def up(lab, count, release, is_fresh, wanted_images):
     """Bring the lab up; what already runs stays as it is. Return the names of all hosts."""
-    images.ensure(lab, wanted_images)
     there = node.alive(lab)
     wanted = [host(f"hyper{n}", release) for n in range(1, count + 1)]
+    _prepare(lab, wanted, wanted_images, is_fresh)
     missing = [one for one in wanted if not (lab.node_dir(one.name) / MADE).exists()]
     if not missing:
         say(f"already up: {', '.join(one.name for one in wanted)}")
