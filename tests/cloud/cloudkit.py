@@ -261,12 +261,13 @@ def reach(cloud, source, target, query=""):
 
 
 def port(cloud, source, address, number):
-    """Return how a connection from a node to a port ends: open, refused or silent."""
+    """Return how a connection from a node to a port ends: open, refused, rejected or silent."""
     code = f"""import socket
 try:
     socket.create_connection(("{address}", {number}), timeout=10).close(); print("open")
 except ConnectionRefusedError: print("refused")
-except TimeoutError: print("silent")"""
+except TimeoutError: print("silent")
+except OSError: print("rejected")"""
     return cloud.sh(source, f"python3 -c '{code}'").strip()
 
 

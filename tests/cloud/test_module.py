@@ -2,6 +2,7 @@
 
 import json
 import re
+import subprocess
 
 import pytest
 from cloudkit import TINY, ticks, wait

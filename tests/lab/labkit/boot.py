@@ -92,12 +92,12 @@ class Node:
                                       preexec_fn=self._join_groups)  # fmt: skip
         try:
             self._power_on()
-        except OSError:
+        except (OSError, subprocess.CalledProcessError) as error:
             # Did it end meanwhile? Then it has said why.
             time.sleep(0.2)
             if code := self.child.poll():
                 raise subprocess.CalledProcessError(code, script) from None
-            raise
+            raise OSError(getattr(error, "stderr", None) or error) from None
         code = self.child.wait()
         self.init = None
         os.close(console)
@@ -108,16 +108,21 @@ class Node:
         for group in cgroups(self.group):
             (group / "cgroup.procs").write_text(str(os.getpid()))
 
+    def _wait_a_little(self):
+        time.sleep(0.01)
+        if self.child.poll() is not None:
+            raise OSError("it ended at once")
+
     def _power_on(self):
         children = Path(f"/proc/{self.child.pid}/task/{self.child.pid}/children")
         while not (found := children.read_text().split()):
-            time.sleep(0.01)
+            self._wait_a_little()
         self.init = int(found[0])
         own = Path("/proc/self/ns/net").readlink()
         while Path(f"/proc/{self.init}/ns/net").readlink() == own:
-            time.sleep(0.01)
+            self._wait_a_little()
         subprocess.run(["nsenter", "-t", found[0], "-n", "ip", "link", "set", "lo", "up"],
-                       check=True)  # fmt: skip
+                       check=True, capture_output=True, text=True)  # fmt: skip
         # Where groups have controllers, one with processes of its own can give none to those below.
         for procs in (group / "cgroup.procs" for group in _own_groups()):
             if procs.exists():
