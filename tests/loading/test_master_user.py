@@ -3,6 +3,7 @@
 import json
 import os
 import pwd
+import shlex
 import shutil
 import subprocess
 import tempfile
@@ -71,7 +72,7 @@ def mended(error):
     """Type the command that an error names."""
     command = error.partition("; run: ")[2]
     assert command.startswith("chown -h")
-    subprocess.run(command, shell=True, check=True)
+    subprocess.run(shlex.split(command), check=True)
 
 
 def test_a_ca_of_root_is_adopted_exported_and_imported_by_roots_salt_run(master):

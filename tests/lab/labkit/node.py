@@ -59,7 +59,8 @@ def _processes():
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             environ = _read(entry / "environ").split(b"\0")
-            if any(one.startswith(f"{_MARK}=".encode()) for one in environ) and _is_ours(entry.name):
+            marks = [one for one in environ if one.startswith(f"{_MARK}=".encode())]
+            if marks and _is_ours(entry.name):
                 yield int(entry.name), environ
 
 
