@@ -135,3 +135,11 @@ def test_the_demo(machine, equipped):
     assert done.returncode == 0, done.stdout
     assert "its minion answered after" in done.stdout
     assert machine.traces() == equipped
+
+
+def test_the_bench(machine, equipped):
+    done = machine.try_sh("make bench")
+
+    assert done.returncode == 0, done.stdout
+    assert "plans beside Ganeti's hbal" in done.stdout and "Traceback" not in done.stdout
+    assert machine.traces() == equipped
