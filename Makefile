@@ -1,6 +1,6 @@
 # Everything a newcomer types. Packages and Python environments are installed when missing.
-SALT ?= 3008
-NOX = tests/env nox -s
+help:      ## these lines
+	@grep -E '^[a-z]+:.*##' Makefile | sed 's/:[^#]*##/\t/'
 
 demo:      ## a cloud of 3 hypervisors on this machine: deploy, show, remove
 	tests/demo
@@ -27,4 +27,4 @@ bench:     ## figures beside named rivals, in one run
 docs:      ## every page's links and options are checked; the pages are plain Markdown
 	tests/env pytest tests/faces -k docs
 
-.PHONY: demo test nightly unit lint lab bench docs
+.PHONY: help demo test nightly unit lint lab bench docs

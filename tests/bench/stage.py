@@ -75,7 +75,7 @@ class Host:
         for script in HERE.glob("*.py"):
             self._copy(script, script.name)
         for image in IMAGES:
-            self._copy(lab.fileroot / f"images/{image}.qcow2", f"{image}.qcow2")
+            self._copy(lab.images / f"{image}.qcow2", f"{image}.qcow2")
         for folder, source in built.items():
             self._copy(source, folder)
 

@@ -65,6 +65,11 @@ class Cloud:
         return node.alive(self.lab)
 
     @property
+    def fileroot(self):
+        """What the master serves beside the project, as this machine sees it."""
+        return self.folder("master") / "srv/salt"
+
+    @property
     def master_conf(self):
         """The master's configuration, as this machine sees it."""
         return self.folder("master") / "etc/salt"

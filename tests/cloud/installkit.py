@@ -51,8 +51,8 @@ def onedir(cloud, work):
     argv = ["tar", "-C", work, "-chf", work / "salt.tar", *left_out, "salt"]
     subprocess.run(argv, check=True)
     subprocess.run(["gzip", "-1", work / "salt.tar"], check=True)
-    shutil.copy(work / "salt.tar.gz", cloud.lab.fileroot)
-    (cloud.lab.fileroot / "50-any.network").write_text(NETWORK)
+    shutil.copy(work / "salt.tar.gz", cloud.fileroot)
+    (cloud.fileroot / "50-any.network").write_text(NETWORK)
 
 
 def repository(cloud, work):
@@ -63,7 +63,7 @@ def repository(cloud, work):
     (tree / "opt/saltstack").mkdir(parents=True)
     (tree / "usr/bin").mkdir(parents=True)
     (tree / "lib/systemd/system").mkdir(parents=True)
-    argv = ["tar", "-xzf", cloud.lab.fileroot / "salt.tar.gz", "-C", tree / "opt/saltstack"]
+    argv = ["tar", "-xzf", cloud.fileroot / "salt.tar.gz", "-C", tree / "opt/saltstack"]
     subprocess.run(argv, check=True)
     for name in ("minion", "call"):
         (tree / f"usr/bin/salt-{name}").symlink_to(f"/opt/saltstack/salt/salt-{name}")
@@ -84,10 +84,10 @@ def served(cloud, work):
     server = subprocess.Popen(node.enter(cloud.pids["hyper1"], argv), stdout=subprocess.DEVNULL,
                               stderr=subprocess.DEVNULL)  # fmt: skip
     source = f"deb [trusted=yes] http://{cloud.lab.host_ip('hyper1')}:8099 ./\n"
-    (cloud.lab.fileroot / "sources.list").write_text(source)
+    (cloud.fileroot / "sources.list").write_text(source)
     try:
         yield
     finally:
         server.terminate()
         server.wait()
-        (cloud.lab.fileroot / "sources.list").unlink()
+        (cloud.fileroot / "sources.list").unlink()

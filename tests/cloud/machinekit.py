@@ -69,7 +69,7 @@ class Machine:
         """Power the node on with this machine's cache and loop devices, and clone the checkout."""
         folder = self.lab.node_dir(self.name)
         about = json.loads((folder / "node.json").read_text())
-        about["shares"].append((str(CACHE), str(CACHE)))
+        about["shares"].append((str(CACHE), str(CACHE), "rw"))
         (folder / "node.json").write_text(json.dumps(about))
         run(["git", "-c", "safe.directory=*", "clone", "-q", "--no-hardlinks", CHECKOUT,
              folder / "seed" / CLONE.lstrip("/")])  # fmt: skip

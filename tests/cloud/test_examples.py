@@ -102,7 +102,7 @@ def ground(cloud, request):
 @pytest.fixture(scope="module", autouse=True)
 def debian(cloud):
     """An image on hyper1 with a whole system, which some examples name."""
-    image = cloud.lab.fileroot / "images/debian-minion.qcow2"
+    image = cloud.lab.images / "debian-minion.qcow2"
     shutil.copy(image, cloud.folder("hyper1") / "srv/debian.qcow2")
     cloud.sh("hyper1", "echo '#!/bin/sh' > /srv/bootstrap.sh")
     yield

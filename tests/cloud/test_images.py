@@ -16,7 +16,7 @@ def pulled(cloud):
         cloud.forget_images(host)
     done = cloud.run(*next(words for _run, *words in how_to("images.md") if "pull" in words[0]))
     assert done.code == 0, done.out
-    digest = hashlib.sha256((cloud.lab.fileroot / "images/tiny.qcow2").read_bytes()).hexdigest()
+    digest = hashlib.sha256((cloud.lab.images / "tiny.qcow2").read_bytes()).hexdigest()
     assert done.data == dict.fromkeys(cloud.hosts, digest)
     yield cloud, digest
     cloud.purge_all()
@@ -71,7 +71,7 @@ def test_nothing_is_removed_while_a_vm_is_built_or_a_host_is_silent(pulled):
 
 def test_what_nobody_uses_is_removed_and_can_be_had_again(pulled):
     cloud, digest = pulled
-    size = (cloud.lab.fileroot / "images/tiny.qcow2").stat().st_size
+    size = (cloud.lab.images / "tiny.qcow2").stat().st_size
     wanted = {host: {digest: size} for host in cloud.hosts}
     assert cloud.run("virt.image_prune", "dry_run=True").data == wanted
     assert digest in images(cloud)["hyper1"]
@@ -87,7 +87,7 @@ def test_what_nobody_uses_is_removed_and_can_be_had_again(pulled):
 
 def test_a_checksum_is_taken_as_the_file_states_take_it(pulled):
     cloud, digest = pulled
-    sums = cloud.lab.fileroot / "SHA256SUMS"
+    sums = cloud.fileroot / "SHA256SUMS"
     sums.write_text(f"{'0' * 64}  other.img\n{digest}  tiny.qcow2\n")
     ask = ["virt.image_pull", TINY]
     try:

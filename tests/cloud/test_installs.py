@@ -21,7 +21,7 @@ def host(cloud, tmp_path_factory):
         build(cloud, "cloudy", commands=[])
         yield cloud
     for name in ("salt.tar.gz", "50-any.network"):
-        (cloud.lab.fileroot / name).unlink()
+        (cloud.fileroot / name).unlink()
     cloud.sh("hyper1", f"rm -rf {GOLDEN}")
     cloud.forget_images("hyper1")
     cloud.purge_all()
@@ -46,7 +46,7 @@ def test_a_package_or_a_script_installs_a_minion_without_a_network(host, tmp_pat
     (top / "usr/bin").mkdir(parents=True)
     (top / "usr/bin/salt-minion").write_text(PROGRAM.format("minion"))
     (top / "usr/bin/salt-minion").chmod(0o755)
-    given = host.lab.fileroot / f"minion.{kind}"
+    given = host.fileroot / f"minion.{kind}"
     if kind == "deb":
         subprocess.run(["dpkg-deb", "--build", top, given], check=True, capture_output=True)
     else:

@@ -100,6 +100,48 @@ def test_a_node_cannot_touch_what_is_the_whole_machines(cloud, script):
     assert "DONE" not in cloud.sh("hyper1", f"({script}) 2>&1 && echo DONE || true")
 
 
+def test_the_mark_of_a_node_on_another_users_process_makes_it_no_node(other):
+    marks = [f"SALTVIRT_LAB={other.root}", "SALTVIRT_NODE=hyper1"]
+    argv = ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups", "env", *marks,
+            "unshare", "-Urmpf", "sh", "-c", "echo up; exec sleep 60"]  # fmt: skip
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as impostor:
+        said = impostor.stdout.readline()
+        alive, left = node.alive(other.lab), node.leftovers(other.lab)
+        children = Path(f"/proc/{impostor.pid}/task/{impostor.pid}/children").read_text().split()
+        node.kill([*map(int, children), impostor.pid])
+
+    assert (said, alive, left) == ("up\n", {}, [])
+
+
+def test_a_host_that_is_off_is_neither_made_anew_nor_said_to_answer(other):
+    assert other("up", "--hosts", "1", "--images", "").returncode == 0
+    shut = other("off", "hyper1")
+    disk = (other.root / "hyper1/disk.img").stat().st_mtime_ns
+
+    bare = other("bare", "hyper1")
+
+    assert shut.returncode == 0 and bare.returncode == 1
+    assert "hyper1 is there, and off: lab on hyper1, or lab remove hyper1" in bare.stderr
+    assert (other.root / "hyper1/disk.img").stat().st_mtime_ns == disk
+    again = other("up", "--hosts", "1", "--images", "")
+    assert again.returncode == 0 and set(node.alive(other.lab)) == {"switch", "master", "hyper1"}
+    for name in ("hyper1", "master", "switch"):
+        assert other("off", name).returncode == 0
+    dead = other("up", "--hosts", "1", "--images", "")
+    assert dead.returncode == 1 and "of a lab that is off: lab on switch" in dead.stderr
+
+
+def test_a_verb_takes_a_node_and_no_folder(other, tmp_path):
+    other.root.mkdir(mode=0o700)
+    (tmp_path / "kept").touch()
+
+    for words in (["remove", str(tmp_path)], ["remove", ""], ["remove", "shared"],
+                  ["cut", "hyper9"], ["console", "../x"], ["off", "hyper9"]):  # fmt: skip
+        done = other(*words)
+        assert done.returncode == 1 and done.stderr.count("\n") == 1, done.stderr
+    assert (tmp_path / "kept").exists() and other.root.exists()
+
+
 @pytest.mark.parametrize("after_s", [0.3, 0.6, 1.5])
 def test_a_lab_that_was_killed_half_way_up_can_be_taken_down(other, after_s):
     before = traces(other.root)

@@ -73,7 +73,7 @@ MODULES = ["virtio_pci", "virtio_blk", "virtio_net", "dm_mod", "btrfs"]
 def layout(cloud, request, tmp_path_factory):
     """An image of that layout on hyper1, and the ``boot`` that starts it."""
     name, image = request.param, f"/srv/{request.param}.qcow2"
-    source = cloud.lab.fileroot / "images/debian-minion.qcow2"
+    source = cloud.lab.images / "debian-minion.qcow2"
     work = tmp_path_factory.mktemp(name)
     (work / "copy.py").write_text(COPY)
     argv = ["env", "LIBGUESTFS_BACKEND=direct", "LIBGUESTFS_BACKEND_SETTINGS=force_tcg",

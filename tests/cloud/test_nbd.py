@@ -16,7 +16,7 @@ INSIDE = Path(__file__).with_name("inside_nbd.py")
 def folder(cloud, tmp_path_factory):
     """Disks to be seeded, good and bad, and the identity that they get."""
     folder = tmp_path_factory.mktemp("disks")
-    image = cloud.lab.fileroot / "images/debian-minion.qcow2"
+    image = cloud.lab.images / "debian-minion.qcow2"
     hostile.qemu_img("create", "-f", "qcow2", "-b", image, "-F", "qcow2", folder / "good.qcow2")
     work = folder / "work"
     for name in hostile.CONTENTS:

@@ -23,7 +23,7 @@ def built(cloud, tmp_path_factory):
     )  # fmt: skip
     yield done
     for name in ("salt.tar.gz", "50-any.network"):
-        (cloud.lab.fileroot / name).unlink()
+        (cloud.fileroot / name).unlink()
     cloud.sh("hyper1", "rm -rf /srv/salt-images/golden")
     cloud.forget_images("hyper1")
     cloud.purge_all()

@@ -83,7 +83,7 @@ class Node:
             group.mkdir(exist_ok=True)
         environment = dict(os.environ, CONSOLE=os.ttyname(console), SEED=str(self.folder / "seed"),
                            DENIED=DENIED)  # fmt: skip
-        environment["SHARES"] = " ".join(":".join(pair) for pair in self.shares)
+        environment["SHARES"] = "\n".join(":".join(share) for share in self.shares)
         script = Path(__file__).with_name("root.sh")
         argv = ["unshare", "--mount", "--pid", "--net", "--uts", "--ipc", "--cgroup", "--fork",
                 "--kill-child=KILL", script, "init", self.folder / "root", self.lower,
@@ -171,10 +171,29 @@ def _copy(master, log):
             log.flush()
 
 
+def is_roots(pid):
+    """Return whether a process is root's, in this user namespace: anybody can bear a mark."""
+    try:
+        rows = Path(f"/proc/{pid}/status").read_text().splitlines()
+        ids = next(row for row in rows if row.startswith("Uid:")).split()[1:]
+        same = Path(f"/proc/{pid}/ns/user").readlink() == Path("/proc/self/ns/user").readlink()
+    except OSError:
+        return False
+    return set(ids) == {"0"} and same
+
+
+def _switch(root):
+    try:
+        pid = int((root / "switch" / "pid").read_text())
+        words = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    except OSError:
+        return None
+    return pid if b"SALTVIRT_NODE=switch" in words and is_roots(pid) else None
+
+
 def plug(root, link, pid):
     """Join a node to the lab's switch: a pair of links, one end in each."""
-    switch = int((root / "switch" / "pid").read_text())
-    if b"SALTVIRT_NODE=switch" not in Path(f"/proc/{switch}/environ").read_bytes().split(b"\0"):
+    if not (switch := _switch(root)):
         raise OSError(f"the switch is off: {link['name']} has nothing to be plugged into")
     inside = ["nsenter", "-t", str(switch), "-n", "ip"]
     name = link["name"]

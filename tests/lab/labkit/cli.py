@@ -13,6 +13,7 @@ from labkit import up as going_up
 from labkit.say import say
 from labkit.settings import (
     CACHE,
+    LABS,
     MASTER,
     MOST_HOSTS,
     RELEASES,
@@ -24,8 +25,8 @@ from labkit.settings import (
 
 # What is in a lab's folder and in the cache; both may be set to any folder, and are removed whole.
 _NODES = ("shared", "rival", SWITCH, MASTER, "hyper*")
-_CACHED = ("layers", "mirror", "env", "files-*", "*.lock", "*.log", "*-300?.json", "debian-root-*",
-           "tiny-*", "debian-minion-*", "debian-plain-*")  # fmt: skip
+_CACHED = ("layers", "mirror", "env", "files-*", "*.lock", "*.log", "*-300?.recipe",
+           "debian-root-*", "tiny-*", "debian-minion-*", "debian-plain-*")  # fmt: skip
 
 
 def _strange(folder, patterns):
@@ -69,6 +70,8 @@ def bare(lab, args):
 
 def remove(lab, args):
     """End one host and forget it."""
+    host(args.node)
+    node.pid_of(lab, MASTER)
     node.remove(lab, args.node)
     saltd.salt(lab, "salt-key", ["-d", args.node, "-y"], capture_output=True)
     return 0
@@ -99,6 +102,8 @@ def purge(lab, args):
     down(lab, args)
     if CACHE.exists():
         shutil.rmtree(CACHE)
+    if LABS.exists() and not list(LABS.iterdir()):
+        LABS.rmdir()
     say(f"purged: {CACHE} is gone")
     return 0
 
@@ -128,7 +133,7 @@ def status(lab, _args):
 
 def env(lab, _args):
     """Print the paths, addresses and command prefixes in use as JSON."""
-    out = {"root": str(lab.root), "salt": lab.salt, "images": str(lab.fileroot / "images"),
+    out = {"root": str(lab.root), "salt": lab.salt, "images": str(lab.images),
            "nodes": {}}  # fmt: skip
     for name, pid in sorted(node.alive(lab).items()):
         out["nodes"][name] = {"pid": pid, "files": f"/proc/{pid}/root",
@@ -143,7 +148,10 @@ def env(lab, _args):
 
 def execute(lab, args):
     """Run a command inside a node."""
-    argv = node.enter(node.pid_of(lab, args.node), args.command)
+    words = args.command[1:] if args.command[:1] == ["--"] else args.command
+    if not words:
+        raise LabError(f"exec {args.node}: which command?")
+    argv = node.enter(node.pid_of(lab, args.node), words)
     return subprocess.run(argv, check=False).returncode
 
 
@@ -188,8 +196,6 @@ def on(lab, args):
     """Power a node on again."""
     if args.node in node.alive(lab):
         raise LabError(f"{args.node} is on")
-    if not (lab.node_dir(args.node) / "node.json").exists():
-        raise LabError(f"{args.node} was never made: lab up, or lab bare")
     node.mark_children(lab)
     node.power_on(lab, args.node)
     node.wait_until_started(lab, args.node)
@@ -226,6 +232,8 @@ def sync(lab, _args):
 def build(lab, args):
     """Build the images the lab serves, those whose recipe changed."""
     deps.check()
+    images.known(args.names)
+    node.mark_children(lab)
     images.ensure(lab, args.names or list(images.RECIPES))
     return 0
 
@@ -307,16 +315,35 @@ def parse(argv):
     return args
 
 
+def _must_be_a_node(lab, args):
+    """Raise LabError if a verb is about a node that was never made; a name may be a path, too."""
+    name = getattr(args, "node", None)
+    if name is None:
+        return
+    if name not in (SWITCH, MASTER):
+        host(name)
+    if args.do is not bare and not (lab.node_dir(name) / "node.json").exists():
+        raise LabError(f"{name} was never made: lab up, or lab bare")
+
+
 def main():
     """Run one verb; print one line and exit 1 if it cannot be done."""
     args = parse(sys.argv[1:])
     try:
         deps.must_be_root()
         lab = lab_from_environment(args.line)
+        _must_be_a_node(lab, args)
         return args.do(lab, args)
     except LabError as error:
         print(f"lab: {error}", file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        # Threads may be waiting for what they build: it is ended with this process.
+        print("lab: interrupted; lab down takes away what is up", file=sys.stderr, flush=True)
+        os._exit(130)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except (OSError, subprocess.TimeoutExpired) as error:
+        print(f"lab: {error}", file=sys.stderr)
         return 1

@@ -60,7 +60,7 @@ def packages(lab, release):
         [onedir.layer(lab.salt), *roots.base(release)],
         f"what the formula installs on Debian {release} (Salt {lab.salt})",
         inputs=[*formula, debs.name, wheels.name],
-        READ_ONLY=f"{CHECKOUT}:/run/lab/project {debs}:/run/lab/debs {wheels}:/run/lab/wheels",
+        READ_ONLY=f"{CHECKOUT}:/run/lab/project\n{debs}:/run/lab/debs\n{wheels}:/run/lab/wheels",
         PIP_FIND_LINKS="/run/lab/wheels", PIP_NO_INDEX="1",
     )  # fmt: skip
 
@@ -68,7 +68,7 @@ def packages(lab, release):
 def plugs(lab, host):
     """Return a host's network card, and the folder that all hosts share, as of a SAN."""
     return {"link": {"name": host.name, "mac": host.mac},
-            "share": (str(lab.shared), "/mnt/shared")}  # fmt: skip
+            "share": (str(lab.shared), "/mnt/shared", "rw")}  # fmt: skip
 
 
 def pillar(host):

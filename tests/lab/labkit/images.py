@@ -1,7 +1,6 @@
 """The images the lab's master serves, built in the workshop when their recipe changed."""
 
 import hashlib
-import json
 import shutil
 import tempfile
 import time
@@ -31,7 +30,7 @@ def _recipe(lab, name):
 def _in_workshop(argv, work):
     scratch = Path(work) / "scratch"
     layers.in_chroot(roots.workshop(), argv, scratch=scratch, log=CACHE / "images.log",
-                     WHOLE_DEV="1", BINDS=f"{CHECKOUT} {CACHE}")  # fmt: skip
+                     WHOLE_DEV="1", BINDS=f"{CHECKOUT}\n{CACHE}")  # fmt: skip
     shutil.rmtree(scratch)
 
 
@@ -60,22 +59,25 @@ def _build(lab, name, out):
         shutil.move(part, out)
 
 
+def known(names):
+    """Raise LabError if one of these is no image of the lab."""
+    if strange := [name for name in names if name not in RECIPES]:
+        raise LabError(f"unknown image {strange[0]!r}: use {', '.join(RECIPES)}")
+
+
 def ensure(lab, names):
     """Build those of the named images that are missing or whose recipe changed."""
-    folder = lab.fileroot / "images"
+    folder = lab.images
     folder.mkdir(parents=True, exist_ok=True)
     for name in names:
-        if name not in RECIPES:
-            raise LabError(f"unknown image {name!r}: use {', '.join(RECIPES)}")
-        out, stamp = folder / f"{name}.qcow2", CACHE / f"{name}-{lab.salt}.json"
+        out, stamp = folder / f"{name}.qcow2", CACHE / f"{name}-{lab.salt}.recipe"
         recipe = _recipe(lab, name)
         with locked(f"image-{name}-{lab.salt}"):
-            known = json.loads(stamp.read_text())["recipe"] if stamp.exists() else None
-            if out.exists() and known == recipe:
+            if out.exists() and stamp.exists() and stamp.read_text() == recipe:
                 continue
             say(f"building the image {name}")
             started = time.monotonic()
             _build(lab, name, out)
-            stamp.write_text(json.dumps({"recipe": recipe}))
+            stamp.write_text(recipe)
             size_mib = out.stat().st_size >> 20
             say(f"built {name}: {size_mib} MiB in {time.monotonic() - started:.0f} s")

@@ -10,13 +10,16 @@ from pathlib import Path
 
 from labkit.run import run
 from labkit.say import say
-from labkit.settings import CACHE
+from labkit.settings import CACHE, MARK
 
 ROOT_SH = Path(__file__).with_name("root.sh")
 LAYERS = CACHE / "layers"
 _KEPT_DAYS = 14
 # What packages' scripts could do to the machine: mdadm's, for one, loads a kernel module.
 _DENIED = "-sys_module,-sys_time,-sys_rawio,-syslog,-sys_boot,-mac_admin"
+# Whoever is killed in the middle takes it along: the next would build in the same place.
+ALONE = ("setpriv", "--pdeathsig", "KILL", "unshare", "--mount", "--propagation", "private",
+         "--pid", "--fork", "--kill-child=KILL")  # fmt: skip
 PLAIN = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LANG": "C.UTF-8", "HOME": "/root"}
 
 
@@ -25,7 +28,11 @@ def locked(name):
     """Hold a lock of the cache, so that two labs do not build the same thing at once."""
     CACHE.mkdir(mode=0o755, parents=True, exist_ok=True)
     with (CACHE / f"{name}.lock").open("w") as handle:
-        fcntl.flock(handle, fcntl.LOCK_EX)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            say(f"waiting for whoever builds {name}")
+            fcntl.flock(handle, fcntl.LOCK_EX)
         yield
 
 
@@ -76,14 +83,16 @@ def forget_old(name):
 def in_chroot(stack, argv, *, scratch, log=None, **environment):
     """Run a command in a root of layers; what it writes goes to ``scratch/upper``."""
     root = scratch / "root"
-    # Whoever is killed in the middle takes it along: the next would build in the same place.
-    words = ["setpriv", "--pdeathsig", "KILL", "--bounding-set", _DENIED, "--inh-caps", _DENIED,
-             "unshare", "--mount", "--propagation", "private", "--pid", "--fork",
-             "--kill-child=KILL", ROOT_SH, "chroot", root]  # fmt: skip
-    passed = {key: value for key, value in os.environ.items()
-              if key.startswith("PIP_") or key.lower().endswith("_proxy")}  # fmt: skip
-    return run([*words, lower(stack), scratch, *argv], log=log,
-               env={**passed, **PLAIN, **environment})  # fmt: skip
+    words = ["setpriv", "--bounding-set", _DENIED, "--inh-caps", _DENIED,
+             *ALONE, ROOT_SH, "chroot", root]  # fmt: skip
+    return run([*words, lower(stack), scratch, *argv], log=log, env={**passed_on(), **environment})
+
+
+def passed_on():
+    """Return the environment of what is built: the way to package indexes, and the lab's mark."""
+    mine = {key: value for key, value in os.environ.items()
+            if key.startswith("PIP_") or key.lower().endswith("_proxy") or key == MARK}  # fmt: skip
+    return {**mine, **PLAIN}
 
 
 def add(name, recipe, stack, what=None, inputs=(), **environment):

@@ -18,15 +18,14 @@ from pathlib import Path
 from labkit import boot
 from labkit.layers import PLAIN, lower
 from labkit.run import run, wait_for
-from labkit.settings import SWITCH, SWITCH_IP, LabError
+from labkit.settings import MARK, SWITCH, SWITCH_IP, LabError
 
-_MARK = "SALTVIRT_LAB"
 _NAMESPACES = ["-m", "-u", "-n", "-p", "-i", "-C", "--root", "--wd"]
 _DISK_GIB = 100
 
 
 def _mark(lab):
-    return f"{_MARK}={lab.root}".encode()
+    return f"{MARK}={lab.root}".encode()
 
 
 def _read(path):
@@ -37,8 +36,9 @@ def _read(path):
 
 
 def _is_ours(pid):
-    """Return whether a process with the mark is of this machine, not of a container, nor that."""
-    return (len(_ids(pid)) == 1 and int(pid) != 1) or _is_namespace_init(pid)
+    """Return whether a process with the mark is root's, and of this machine or a node's first."""
+    here = (len(_ids(pid)) == 1 and int(pid) != 1) or _is_namespace_init(pid)
+    return here and boot.is_roots(pid)
 
 
 def _ids(pid):
@@ -59,7 +59,7 @@ def _processes():
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             environ = _read(entry / "environ").split(b"\0")
-            marks = [one for one in environ if one.startswith(f"{_MARK}=".encode())]
+            marks = [one for one in environ if one.startswith(f"{MARK}=".encode())]
             if marks and _is_ours(entry.name):
                 yield int(entry.name), environ
 
@@ -70,7 +70,7 @@ def _marked(lab):
 
 def labs():
     """Return the folders of all labs of this machine that are up, also half-way."""
-    start = f"{_MARK}=".encode()
+    start = f"{MARK}=".encode()
     return {one.removeprefix(start).decode() for _, environ in _processes() for one in environ
             if one.startswith(start)}  # fmt: skip
 
@@ -99,6 +99,8 @@ def group(lab, name):
 def create(lab, name, stack, *, link=None, share=None):
     """Make a node that has never booted; return the folder of what its first boot adds."""
     folder = lab.node_dir(name)
+    if (folder / "node.json").exists():
+        raise LabError(f"{name} is there, and off: lab on {name}, or lab remove {name}")
     (folder / "seed").mkdir(parents=True)
     made = {"name": name, "lower": lower(stack), "group": group(lab, name), "link": link,
             "shares": [share] if share else [],
@@ -118,7 +120,7 @@ def about(lab, name):
 
 def mark_children(lab):
     """Have all that this process starts carry the lab's mark, so that ``down`` finds it too."""
-    os.environ[_MARK] = str(lab.root)
+    os.environ[MARK] = str(lab.root)
 
 
 def power_on(lab, name):
@@ -126,7 +128,7 @@ def power_on(lab, name):
     folder = lab.node_dir(name)
     argv = ["unshare", "--mount", "--propagation", "private", sys.executable, "-B", boot.__file__]
     with (folder / "power").open("ab") as log:
-        supply = subprocess.Popen([*argv, folder], env={**PLAIN, _MARK: str(lab.root)},
+        supply = subprocess.Popen([*argv, folder], env={**PLAIN, MARK: str(lab.root)},
                                   start_new_session=True, stdin=subprocess.DEVNULL, stdout=log,
                                   stderr=log)  # fmt: skip
     wait_for(f"the power of {name}", lambda: _has_power(lab, name) or supply.poll() is not None,
@@ -249,12 +251,12 @@ def _try_groups(lab, name):
 def cut(lab, name, is_cut=True):
     """Pull a node's network cable, or plug it in again."""
     mark = lab.node_dir(name) / "cut"
+    state = "down" if is_cut else "up"
+    inside(pid_of(lab, SWITCH), ["ip", "link", "set", "dev", name, state])
     if is_cut:
         mark.touch()
     else:
         mark.unlink(missing_ok=True)
-    state = "down" if is_cut else "up"
-    inside(pid_of(lab, SWITCH), ["ip", "link", "set", "dev", name, state])
 
 
 def kill(pids):

@@ -47,6 +47,7 @@ if [ "$mode" = chroot ]; then
         rm -f "$root/etc/resolv.conf"
         cat /etc/resolv.conf >"$root/etc/resolv.conf"
     fi
+    IFS=$'\n' # paths may have spaces
     for path in ${BINDS:-}; do
         mkdir -p "$root$path"
         mount --rbind "$path" "$root$path"
@@ -58,6 +59,7 @@ if [ "$mode" = chroot ]; then
         mount --bind "${pair%%:*}" "$root${pair#*:}"
         mount -o remount,bind,ro "$root${pair#*:}"
     done
+    IFS=$' \t\n'
     # This machine's way to its package index; a root made in such a root has it from there.
     pip_conf=${PIP_CONFIG_FILE:-/etc/pip.conf} ca=${PIP_CERT:-/etc/ssl/certs/ca-certificates.crt}
     if [ -e "$pip_conf" ]; then
@@ -104,10 +106,15 @@ mount -t tmpfs -o mode=1777 tmpfs "$root/tmp"
 small_dev
 touch "$root/dev/console"
 mount --bind "$CONSOLE" "$root/dev/console"
-for pair in $SHARES; do
-    mkdir -p "$root${pair#*:}"
-    mount --bind "${pair%%:*}" "$root${pair#*:}"
+IFS=$'\n'
+for share in $SHARES; do
+    inside=${share#*:} mode=${share##*:}
+    inside=$root${inside%:*}
+    mkdir -p "$inside"
+    mount --bind "${share%%:*}" "$inside"
+    mount -o "remount,bind,nosuid,nodev,$mode" "$inside"
 done
+IFS=$' \t\n'
 hostname "$name"
 # The network card is plugged in before the power comes on.
 read -r _

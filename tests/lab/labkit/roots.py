@@ -1,5 +1,6 @@
 """The roots: Debian as it is installed, one per release, and the workshop in which tests run."""
 
+import inspect
 import re
 import shutil
 import subprocess
@@ -7,7 +8,7 @@ from pathlib import Path
 
 from labkit import layers
 from labkit.run import run
-from labkit.settings import CACHE, LabError
+from labkit.settings import CACHE, RELEASES, LabError
 
 # A Debian host as its installer leaves it, with each of the three that can keep its network.
 _HOST = (
@@ -35,15 +36,34 @@ APT = (
 )
 
 
-def mirror():
+def mirror(folder=Path("/etc/apt")):
     """Return the address of this machine's own Debian mirror, or Debian's."""
-    sources = [*Path("/etc/apt").glob("sources.list"), *Path("/etc/apt/sources.list.d").glob("*")]
-    for path in sorted(sources):
-        for line in path.read_text(errors="replace").splitlines():
-            found = re.match(r"\s*(?:URIs:|deb)\s.*?(https?://\S+/debian)/?(?:\s|$)", line)
-            if found:
-                return found[1]
+    for path in [*folder.glob("sources.list"), *sorted(folder.glob("sources.list.d/*"))]:
+        text = path.read_text(errors="replace")
+        entries = _one_line(text) if path.suffix == ".list" else _stanzas(text)
+        for address, suite, components in entries:
+            if suite in RELEASES and "main" in components:
+                return address.rstrip("/")
     return "http://deb.debian.org/debian"
+
+
+def _one_line(text):
+    """Return the address, the suite and the components of each entry of a sources.list."""
+    found = re.findall(r"^\s*deb\s+(?:\[[^\]]*\]\s*)?(https?://\S+)\s+(\S+)\s+(.*)$", text, re.M)
+    return [(address, suite, words.split()) for address, suite, words in found]
+
+
+def _stanzas(text):
+    """Return the same of a file of stanzas, as deb822 has them."""
+    rows = [line for line in text.splitlines() if not line.startswith("#")]
+    out = []
+    for stanza in "\n".join(rows).split("\n\n"):
+        fields = dict(re.findall(r"^(\w+):[ \t]*(.*)$", stanza, re.M))
+        for address in fields.get("URIs", "").split():
+            if address.startswith(("http:", "https:")) and "deb" in fields.get("Types", "").split():
+                out += [(address, suite, fields.get("Components", "").split())
+                        for suite in fields.get("Suites", "").split()]  # fmt: skip
+    return out
 
 
 def apt_options():
@@ -75,10 +95,10 @@ def base(release):
                  "--customize-hook=rm -f $1/etc/resolv.conf $1/etc/network/interfaces"]  # fmt: skip
         argv = ["mmdebstrap", "--quiet", f"--include={','.join(_HOST)}", *options, *apt_options(),
                 *hooks, release, part, mirror()]  # fmt: skip
-        run(["unshare", "--mount", "--propagation", "private", *argv], log=CACHE / f"{release}.log",
-            env={**layers.PLAIN, "INITRD": "No"})  # fmt: skip
+        run([*layers.ALONE, "--mount-proc", *argv], log=CACHE / f"{release}.log",
+            env={**layers.passed_on(), "INITRD": "No"})  # fmt: skip
 
-    recipe = [Path(__file__).read_text().partition("_WORKSHOP")[0], release, "1"]
+    recipe = [*_HOST, inspect.getsource(build), release]
     return layers.ensure(release, recipe, build, what=f"a root of Debian {release}")
 
 

@@ -1,5 +1,6 @@
 """Run commands and wait for conditions."""
 
+import contextlib
 import subprocess
 import time
 
@@ -19,8 +20,10 @@ def run(argv, *, log=None, **options):
         **options,
     )
     if log is not None:
-        log.parent.mkdir(parents=True, exist_ok=True)
-        log.write_text(done.stdout)
+        # What it says is worth more than why it could not be kept.
+        with contextlib.suppress(OSError):
+            log.parent.mkdir(parents=True, exist_ok=True)
+            log.write_text(done.stdout)
     if done.returncode:
         tail = "\n".join(done.stdout.strip().splitlines()[-15:])
         raise LabError(f"{' '.join(map(str, argv[:4]))} … exited with {done.returncode}:\n{tail}")

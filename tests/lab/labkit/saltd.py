@@ -48,7 +48,7 @@ def master_stack(lab):
 
 def create_master(lab, stack):
     """Make the master, which has not booted yet."""
-    lab.fileroot.mkdir(parents=True, exist_ok=True)
+    lab.images.mkdir(parents=True, exist_ok=True)
     seed = node.create(lab, MASTER, stack, **plugs(lab))
     serve(seed)
     node.write(seed, {
@@ -66,7 +66,7 @@ def create_master(lab, stack):
 def plugs(lab):
     """Return the master's network card, and the images that it serves."""
     return {"link": {"name": MASTER, "mac": "52:54:00:77:00:01"},
-            "share": (str(lab.fileroot), "/srv/salt")}  # fmt: skip
+            "share": (str(lab.images), "/srv/salt/images", "ro")}  # fmt: skip
 
 
 def serve(folder):

@@ -5,8 +5,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 CHECKOUT = Path(__file__).resolve().parents[3]
-CACHE = Path(os.environ.get("SALTVIRT_LAB_CACHE", "/var/cache/saltvirt-lab"))
+CACHE = Path(os.environ.get("SALTVIRT_LAB_CACHE", "/var/cache/saltvirt-lab")).absolute()
 LABS = Path("/var/lib/saltvirt-lab")
+# Every process of a lab has it in its environment, with the lab's folder.
+MARK = "SALTVIRT_LAB"
 SALTS = {"3008": "salt==3008.*", "3006": "salt==3006.25"}
 RELEASES = ("bookworm", "trixie", "sid")
 NETWORK_MANAGERS = ("networkd", "ifupdown", "networkmanager")
@@ -81,9 +83,9 @@ class Lab:
         return self.root / "shared"
 
     @property
-    def fileroot(self):
-        """What the master serves beside the project: the images."""
-        return CACHE / f"files-{self.salt}"
+    def images(self):
+        """The folder of the images, which the master serves as salt://images."""
+        return CACHE / f"files-{self.salt}/images"
 
 
 def lab_from_environment(salt=None):
@@ -91,4 +93,4 @@ def lab_from_environment(salt=None):
     salt = salt or os.environ.get("SALTVIRT_LAB_SALT", "3008")
     if salt not in SALTS:
         raise LabError(f"unknown Salt line {salt!r}: use one of {', '.join(sorted(SALTS))}")
-    return Lab(root=Path(os.environ.get("SALTVIRT_LAB_ROOT", LABS / salt)), salt=salt)
+    return Lab(root=Path(os.environ.get("SALTVIRT_LAB_ROOT", LABS / salt)).absolute(), salt=salt)

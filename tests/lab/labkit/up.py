@@ -103,7 +103,6 @@ def _again(lab, store, stacks):
     store.touch()
     for name, stack in stacks.items():
         node.create(lab, name, [store.layer(name), *stack], **_plugs(lab, name))
-        (lab.node_dir(name) / MADE).touch()
     node.power_on(lab, SWITCH)
     names = [name for name in stacks if name not in (SWITCH, MASTER)]
     _together(lambda name: node.power_on(lab, name), [MASTER, *names])
@@ -111,6 +110,8 @@ def _again(lab, store, stacks):
     saltd.wait_until_ready(lab, names)
     if store.served() != kept.served():
         saltd.sync(lab, names)
+    for name in names:
+        (lab.node_dir(name) / MADE).touch()
     return names
 
 
@@ -124,17 +125,26 @@ def up(lab, count, release, is_fresh, wanted_images):
     """Bring the lab up; what already runs stays as it is. Return the names of all hosts."""
     there = node.alive(lab)
     wanted = [host(f"hyper{n}", release) for n in range(1, count + 1)]
+    images.known(wanted_images)
     _prepare(lab, wanted, wanted_images, is_fresh)
-    missing = [one for one in wanted if not (lab.node_dir(one.name) / MADE).exists()]
-    if not missing:
-        say(f"already up: {', '.join(one.name for one in wanted)}")
-        return [one.name for one in wanted]
     if not there:
         if lab.root.exists() and list(lab.root.iterdir()):
-            raise LabError(f"{lab.root} is there, of a lab that is not up: lab down")
-        lab.root.mkdir(mode=0o700, parents=True, exist_ok=True)
+            raise LabError(f"{lab.root} is there, of a lab that is off: lab on {SWITCH}, lab on "
+                           f"{MASTER}, and each host; or lab down")  # fmt: skip
+        lab.root.mkdir(parents=True, exist_ok=True)
+        lab.root.chmod(0o700)
         lab.shared.mkdir()
         return _first(lab, wanted, is_fresh)
+    made = [one for one in wanted if (lab.node_dir(one.name) / MADE).exists()]
+    for one in made:
+        if one.name not in there:
+            node.power_on(lab, one.name)
+    missing = [one for one in wanted if one not in made]
+    if not missing:
+        names = [one.name for one in wanted]
+        saltd.wait_until_ready(lab, names)
+        say(f"already up: {', '.join(names)}")
+        return names
     more = Up(lab, missing, is_fresh=is_fresh, share=count)
     more.hosts = [one for one in missing if one.name not in there]
     more.nodes()
