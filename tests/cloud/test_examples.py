@@ -38,7 +38,7 @@ def prepare_pki(cloud, name):
     assert cloud.run("virt_pki.renew", "hyper1").code == 0
     if name == "import":
         assert cloud.run("virt_pki.export", backup, passphrase).code == 0
-        (cloud.master_conf / "pki/master/libvirt").rename(cloud.folder("master") / "srv/old-ca")
+        cloud.sh("master", "rm -rf /srv/old-ca; mv /etc/salt/pki/master/libvirt /srv/old-ca")
 
 
 MIGRATION = {"migrate", "migrate_check", "migrate_push", "migrate_cancel", "migrate_prepare",
@@ -50,7 +50,9 @@ MOVING = {"migrate_cancel": "quiet=True", "migrate_start_postcopy": "postcopy=Tr
 def begin_move(cloud, *words):
     """Begin a slow move, which an example then ends."""
     job = cloud.begin("virt.migrate", "centos1", "hyper2", "max_bandwidth=1", *words)
-    wait("the move", lambda: cloud.local("hyper1", "virt.migrate_status", "centos1"))
+    wait("the move", lambda: cloud.local("hyper1", "virt.migrate_status", "centos1")
+         or job.poll() is not None)  # fmt: skip
+    assert job.poll() is None, job.communicate()
     return job
 
 

@@ -157,7 +157,7 @@ def test_a_lab_that_was_killed_half_way_up_can_be_taken_down(other, after_s):
 
 @pytest.mark.parametrize(
     ("words", "why"),
-    [(["up", "--hosts", "0"], "between 1 and 32"), (["exec", "hyper9", "true"], "is not up"),
+    [(["up", "--hosts", "0"], "between 1 and 32"), (["exec", "hyper9", "true"], "was never made"),
      (["--salt", "2019", "status"], "unknown Salt line")],
 )  # fmt: skip
 def test_a_mistake_is_one_line(other, words, why):

@@ -11,7 +11,7 @@ LIBRARY = ROOT / "_utils" / "saltvirt"
 FACES = [p for kind in ("_modules", "_runners", "_states", "_pillar", "_output", "_grains") for p in
          sorted((ROOT / kind).glob("*.py"))]  # fmt: skip
 PARTS = sorted(LIBRARY.rglob("*.py"))
-BASE = {"arguments", "config", "errors", "files", "keypair", "locks", "model", "nics", "profiles",
+BASE = {"arguments", "config", "errors", "files", "keypair", "later", "locks", "model", "nics", "profiles",
         "sealed", "spec", "undo", "units", "xml"}  # fmt: skip
 MAY = {
     "ops": BASE | {"image", "kvm", "net", "ops", "pki", "placement", "seed"},

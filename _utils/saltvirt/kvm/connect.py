@@ -2,26 +2,23 @@
 
 from contextlib import contextmanager
 
+from saltvirt import later
 from saltvirt.errors import HostUnreachable, LibvirtRefused, NoSuchVm
 
 try:
     import libvirt
 except ImportError:
-    libvirt = None
+    libvirt = later.Later("libvirt")
 
 MISSING = (
     "virt: the Python module 'libvirt' is missing on this minion; install it with "
     "'salt-pip install libvirt-python' or the distribution's python3-libvirt"
 )
 
-if libvirt is not None:
-    # libvirt prints every error to standard error unless told otherwise.
-    libvirt.registerErrorHandler(lambda _context, _error: None, None)
-
 
 def why_missing():
     """Return why libvirt cannot be used here, or None if it can."""
-    return MISSING if libvirt is None else None
+    return MISSING if later.is_missing(libvirt) else None
 
 
 @contextmanager
@@ -31,6 +28,8 @@ def opened(settings, *, readonly=True):
 
     Errors of libvirt inside the block come out as :class:`LibvirtRefused` with its own words.
     """
+    # libvirt prints every error to standard error unless told otherwise.
+    libvirt.registerErrorHandler(lambda _context, _error: None, None)
     try:
         conn = _open(settings, readonly)
     except libvirt.libvirtError as exc:

@@ -5,10 +5,7 @@ from saltvirt.units import MIB
 from saltvirt.xml import parse, read
 
 # What libvirt answers where it cannot expand a model: no such call, architecture or domain type.
-_NO_CPU_DATA = () if libvirt is None else (
-    libvirt.VIR_ERR_NO_SUPPORT, libvirt.VIR_ERR_CONFIG_UNSUPPORTED,
-    libvirt.VIR_ERR_OPERATION_UNSUPPORTED, libvirt.VIR_ERR_INVALID_ARG,
-)  # fmt: skip
+_NO_CPU_DATA = ("NO_SUPPORT", "CONFIG_UNSUPPORTED", "OPERATION_UNSUPPORTED", "INVALID_ARG")
 
 
 def versions(conn):
@@ -93,7 +90,7 @@ def cpu_features(conn, capabilities, domain_type):
         expanded = conn.baselineHypervisorCPU(None, capabilities["arch"], None, domain_type,
                                               [model], flag)  # fmt: skip
     except libvirt.libvirtError as exc:
-        if exc.get_error_code() in _NO_CPU_DATA:
+        if _is_one_of(exc, _NO_CPU_DATA):
             return capabilities["features"]
         raise
     return read.required_features(expanded)
@@ -115,16 +112,18 @@ def why_not_cpu(conn, about):
             conn.compareHypervisorCPU(None, about["arch"], about["machine"], about["domain_type"],
                                       about["cpu"], flag)  # fmt: skip
     except libvirt.libvirtError as exc:
-        if exc.get_error_code() in _CPU_ERRORS:
+        if _is_one_of(exc, _CPU_ERRORS):
             return f"its CPU does not suffice: {exc}"
         raise
     return None
 
 
 # A feature that a newer libvirt has named is an internal error, says 9.0; a model, unsupported.
-_CPU_ERRORS = () if libvirt is None else (
-    libvirt.VIR_ERR_CPU_INCOMPATIBLE, libvirt.VIR_ERR_INTERNAL_ERROR,
-    libvirt.VIR_ERR_CONFIG_UNSUPPORTED)  # fmt: skip
+_CPU_ERRORS = ("CPU_INCOMPATIBLE", "INTERNAL_ERROR", "CONFIG_UNSUPPORTED")
+
+
+def _is_one_of(exc, names):
+    return exc.get_error_code() in [getattr(libvirt, f"VIR_ERR_{name}") for name in names]
 
 
 def refresh_pool(conn, name):

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import yaml
 
+from saltvirt import later
 from saltvirt.errors import SeedError
 from saltvirt.files import private
 from saltvirt.seed import cloudconfig, guest
@@ -19,7 +20,7 @@ from saltvirt.seed import cloudconfig, guest
 try:
     import pycdlib
 except ImportError:
-    pycdlib = None
+    pycdlib = later.Later("pycdlib")
 
 LABEL = "cidata"
 MISSING = (
@@ -30,7 +31,7 @@ MISSING = (
 
 def refuse_if_impossible():
     """Raise SeedError if this host cannot write a seed."""
-    if pycdlib is None:
+    if later.is_missing(pycdlib):
         raise SeedError(MISSING)
 
 
