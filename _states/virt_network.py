@@ -166,9 +166,10 @@ def firewall_present(name, ports, backend="nftables", peers=()):
         Addresses and networks beside those of the hypervisors that the master knows.
 
     Loaded in one step. A systemd unit ``salt-virt-BACKEND-NAME`` loads them again at each boot,
-    before the network; firewalld keeps them itself; without systemd the comment says that nothing
-    does. A rule of another nftables table that drops is named as a warning. If a step fails, all
-    is as it was. Undo: virt.firewall_absent.
+    before the network, and ``salt-virt-BACKEND-NAME-again`` whenever a service that empties all
+    rules starts; firewalld keeps them itself; without systemd the comment says that nothing does. A
+    rule of another nftables table that drops is named as a warning. If a step fails, all is as it
+    was. Undo: virt.firewall_absent.
 
     .. code-block:: yaml
 

@@ -10,7 +10,7 @@ from salt.exceptions import SaltException
 from saltvirt import undo
 from saltvirt.errors import BadArgument, VirtError
 from saltvirt.net import rules
-from saltvirt.net.boot import RULES, Boot, unit
+from saltvirt.net.boot import RULES, Boot, units
 
 # Not the PATH of whoever runs the state: the unit's text must not depend on it.
 _FOLDERS = "/usr/sbin:/usr/bin:/sbin:/bin:/usr/local/sbin"
@@ -118,11 +118,11 @@ class Nftables(Loaded):
         self._table = f"table inet {self.name}"
         self._file = RULES / f"nftables-{self.name}.nft"
         nft = self._path("nft")
-        text = unit(self._table, [[nft, "-f", str(self._file)]],
-                    [[nft, "delete", "table", "inet", self.name]],
-                    ["nftables.service"])  # fmt: skip
-        self.boot = Boot(self._run, f"salt-virt-nftables-{self.name}", text,
-                         {self._file: self._text})  # fmt: skip
+        texts = units(f"salt-virt-nftables-{self.name}", self._table,
+                      [[nft, "-f", str(self._file)]],
+                      [[nft, "delete", "table", "inet", self.name]],
+                      ["nftables.service"])  # fmt: skip
+        self.boot = Boot(self._run, texts, {self._file: self._text})
 
     def _there(self):
         has_table = self._listed(["nft", "list", "table", "inet", self.name])
@@ -175,16 +175,17 @@ class Iptables(Loaded):
         self._texts = {program: text for program, (text, _mark) in made.items()}
         self._marks = {program: mark for program, (_text, mark) in made.items()}
         places = {program: RULES / f"{program}-{self.name}.rules" for program in made}
-        text = unit(
-            f"chain {self._chain}",
-            [[self._path(f"{program}-restore"), "-w", "--noflush", str(path)]
-             for program, path in places.items()],
-            [[self._path(program), "-w", "-D", "INPUT", "-j", self._chain] for program in made],
-            self._OTHERS,
-        )  # fmt: skip
-        self.boot = Boot(self._run, f"salt-virt-iptables-{self.name}", text,
-                         {path: self._texts[program] for program, path in places.items()}
-                         )  # fmt: skip
+        jumps = {program: [self._path(program), "-w", "-D", "INPUT", "-j", self._chain]
+                 for program in made}  # fmt: skip
+        starts = []
+        for program, path in places.items():
+            # The file ends with the jump, which may be there: two would outlive a stop.
+            starts.append([f"-{jumps[program][0]}", *jumps[program][1:]])
+            starts.append([self._path(f"{program}-restore"), "-w", "--noflush", str(path)])
+        texts = units(f"salt-virt-iptables-{self.name}", f"chain {self._chain}", starts,
+                      list(jumps.values()), self._OTHERS)  # fmt: skip
+        self.boot = Boot(self._run, texts, {path: self._texts[program]
+                                            for program, path in places.items()})  # fmt: skip
 
     def _there(self):
         return [f"{program} {self._chain}" for program in self._PROGRAMS
