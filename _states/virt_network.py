@@ -168,8 +168,8 @@ def firewall_present(name, ports, backend="nftables", peers=()):
     Loaded in one step. A systemd unit ``salt-virt-BACKEND-NAME`` loads them again at each boot,
     before the network, and ``salt-virt-BACKEND-NAME-again`` whenever a service that empties all
     rules starts; firewalld keeps them itself; without systemd the comment says that nothing does. A
-    rule of another nftables table that drops is named as a warning. If a step fails, all is as it
-    was. Undo: virt.firewall_absent.
+    table or chain of that name that others made is refused. A rule of another nftables table that
+    drops is named as a warning. If a step fails, all is as it was. Undo: virt.firewall_absent.
 
     .. code-block:: yaml
 

@@ -120,6 +120,22 @@ def test_a_service_that_empties_all_tables_is_followed_by_ours(cloud, backend, b
     assert OURS[backend] not in left and cloud.sh(HOST, FILES) == ""
 
 
+def test_a_table_of_somebody_else_is_refused_and_stays(cloud):
+    cloud.sh(HOST, f"nft 'add table inet {NAME}; add chain inet {NAME} own; "
+             f"add rule inet {NAME} own tcp dport 9 accept'")  # fmt: skip
+    try:
+        outcomes = [state(cloud, HOST, "firewall_present", NAME, f"ports=[{PORT}]"),
+                    state(cloud, HOST, "firewall_absent", NAME)]  # fmt: skip
+        shown = cloud.sh(HOST, f"nft list table inet {NAME}")
+    finally:
+        cloud.sh(HOST, f"nft delete table inet {NAME}")
+
+    assert [one["result"] for one in outcomes] == [False, False]
+    assert {one["comment"].partition(": ")[0] for one in outcomes} == {
+        f"table inet {NAME} is there and was not made by virt.firewall_present"}  # fmt: skip
+    assert "tcp dport 9 accept" in shown and cloud.sh(HOST, FILES) == ""
+
+
 def test_firewalld_is_started_keeps_the_rules_and_the_master_is_still_heard(cloud):
     pillar = {"hypervisor": {"firewall": {"backend": "firewalld", "ports": [16514]}}}
     words = ("backend=firewalld", "ports=[16514, 49152-49215]")

@@ -75,8 +75,14 @@ class Loaded(Firewall):
 
     boot = None
 
+    def _refuse_foreign(self):
+        for what in self._foreign():
+            raise FirewallError(f"{what} is there and was not made by virt.firewall_present: "
+                                "choose another name, or remove it")  # fmt: skip
+
     def plan(self):
-        """Return what is to be done: ``{what: why}``."""
+        """Return what is to be done: ``{what: why}``; refuse what somebody else has made."""
+        self._refuse_foreign()
         return {**dict.fromkeys(self._missing(), "loaded"), **self.boot.pending()}
 
     def apply(self):
@@ -91,7 +97,8 @@ class Loaded(Firewall):
                 self._load()
 
     def removal(self):
-        """Return what ``remove`` would do: ``{what: why}``."""
+        """Return what ``remove`` would do: ``{what: why}``; refuse what somebody else has made."""
+        self._refuse_foreign()
         return {**dict.fromkeys(self._there(), "removed"), **self.boot.there()}
 
     def remove(self):
@@ -124,13 +131,23 @@ class Nftables(Loaded):
                       ["nftables.service"])  # fmt: skip
         self.boot = Boot(self._run, texts, {self._file: self._text})
 
+    def plan(self):
+        """Return what is to be done; refuse a name that others may use later."""
+        rules.refuse_table(self.name)
+        return super().plan()
+
+    def _shown(self):
+        return self._listed(["nft", "list", "table", "inet", self.name])
+
     def _there(self):
-        has_table = self._listed(["nft", "list", "table", "inet", self.name])
-        return [self._table] if has_table else []
+        return [self._table] if self._shown() else []
+
+    def _foreign(self):
+        shown = self._shown()
+        return [self._table] if shown and not rules.is_our_table(shown) else []
 
     def _missing(self):
-        has_mark = self._mark in self._listed(["nft", "list", "table", "inet", self.name])
-        return [] if has_mark else [self._table]
+        return [] if self._mark in self._shown() else [self._table]
 
     def _check(self):
         with tempfile.NamedTemporaryFile("w", prefix="salt-virt-") as handle:
@@ -169,7 +186,7 @@ class Iptables(Loaded):
 
     def __init__(self, *args):
         super().__init__(*args)
-        self._chain = self.name.upper().replace("_", "-")
+        self._chain = rules.chain_name(self.name)
         made = {program: rules.iptables(self._chain, self.ports, self.peers, version)
                 for program, version in self._PROGRAMS.items()}  # fmt: skip
         self._texts = {program: text for program, (text, _mark) in made.items()}
@@ -187,13 +204,19 @@ class Iptables(Loaded):
         self.boot = Boot(self._run, texts, {path: self._texts[program]
                                             for program, path in places.items()})  # fmt: skip
 
+    def _shown(self, program):
+        return self._listed([program, "-w", "-S", self._chain])
+
     def _there(self):
-        return [f"{program} {self._chain}" for program in self._PROGRAMS
-                if self._listed([program, "-w", "-S", self._chain])]  # fmt: skip
+        return [f"{program} {self._chain}" for program in self._PROGRAMS if self._shown(program)]
+
+    def _foreign(self):
+        return [f"the chain {self._chain} of {program}" for program in self._PROGRAMS
+                if not rules.is_our_chain(self._shown(program))]  # fmt: skip
 
     def _missing(self):
         return [f"{program} {self._chain}" for program, mark in self._marks.items()
-                if mark not in self._listed([program, "-w", "-S", self._chain])
+                if mark not in self._shown(program)
                 or not self._has_jump(program)]  # fmt: skip
 
     def _has_jump(self, program):
@@ -219,7 +242,7 @@ class Iptables(Loaded):
 
     def _unload(self):
         for program in self._PROGRAMS:
-            if not self._listed([program, "-w", "-S", self._chain]):
+            if not self._shown(program):
                 continue
             jump = ["INPUT", "-j", self._chain]
             while self._run([program, "-w", "-C", *jump], ok=range(256))["retcode"] == 0:

@@ -10,6 +10,20 @@ _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,27}")  # 28 characters are what ipta
 
 _MARK = "@mark@"
 
+# By these, tables and chains are known again that this project has made, in all its versions.
+_OUR_TABLE = re.compile(r'^\s*iif "?lo"? accept comment "[0-9a-f]{24}"\s*$', re.MULTILINE)
+_OUR_CHAIN = re.compile(r'^-A \S+ -i lo -m comment --comment "?[0-9a-f]{24}"? -j RETURN\s*$',
+                        re.MULTILINE)  # fmt: skip
+# A table of ours that somebody has flushed, or one in which there never was anything.
+_SET = re.compile(r"\bset peers[46] \{.*?\n\t\}", re.DOTALL)
+_HOOK = r"type filter hook input [^\n]*policy accept;"
+_BARE = re.compile(r"table inet \S+ \{\s*(chain input \{\s*" + _HOOK + r"\s*\}\s*)?\}")
+
+# What distributions call their own tables: ours would replace one that is loaded only later.
+_THEIRS = {"filter", "nat", "mangle", "raw", "security", "firewalld"}
+_BUILT_IN = {"INPUT", "OUTPUT", "FORWARD", "PREROUTING", "POSTROUTING",
+             "ACCEPT", "DROP", "QUEUE", "RETURN", "REJECT", "LOG"}  # fmt: skip
+
 
 def table_name(value):
     """Return the name if it can be one of a table, a chain, a unit and a file."""
@@ -17,6 +31,32 @@ def table_name(value):
         raise BadArgument("name", f"{value!r} cannot name rules: use up to 28 letters, digits and "
                           "'_', beginning with a letter")  # fmt: skip
     return value
+
+
+def refuse_table(name):
+    """Refuse the name of a table that a host's own rules usually have."""
+    if name in _THEIRS:
+        raise BadArgument("name", f"{name!r} is what a host's own tables are called; choose "
+                          "another, like salt_virt")  # fmt: skip
+
+
+def chain_name(name):
+    """Return the name of the chain; refuse one that is built into iptables."""
+    chain = name.upper().replace("_", "-")
+    if chain in _BUILT_IN:
+        raise BadArgument("name", f"{name!r} would be the chain {chain}, which is built into "
+                          "iptables; choose another, like salt_virt")  # fmt: skip
+    return chain
+
+
+def is_our_table(listed):
+    """Return whether ``nft list table`` shows a table of ours, or one that holds no rule."""
+    return bool(_OUR_TABLE.search(listed) or _BARE.fullmatch(_SET.sub("", listed).strip()))
+
+
+def is_our_chain(listed):
+    """Return whether ``iptables -S CHAIN`` shows a chain of ours, or one that holds no rule."""
+    return bool(_OUR_CHAIN.search(listed) or "-A " not in listed)
 
 
 def ports(values):
