@@ -205,7 +205,7 @@ def firewall_absent(name, ports=(16514,), backend="nftables"):
     Take away the rules of virt.firewall_present, now and for the boots to come.
 
     name, ports, backend
-        As there; firewalld finds its rules by the ports.
+        As there; the ports find firewalld's rules of an earlier version, which did not note them.
 
     .. code-block:: yaml
 

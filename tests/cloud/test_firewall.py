@@ -12,6 +12,7 @@ FOREIGN = {"nftables": ("nft add table inet foreign", "nft delete table inet for
                         "table inet foreign"),
            "iptables": ("iptables -A INPUT -p tcp --dport 9 -j DROP",
                         "iptables -D INPUT -p tcp --dport 9 -j DROP", "--dport 9 -j DROP")}
+ADMINS = 'rule family="ipv4" source address="10.99.0.5" port port="16514" protocol="tcp" accept'
 OURS = {"nftables": f"table inet {NAME}", "iptables": "-A INPUT -j LAB-RULES"}  # fmt: skip
 FILES = (f"ls -d /etc/salt-virt/*{NAME}* /etc/systemd/system/*{NAME}* "
          f"/etc/systemd/system/*.wants/*{NAME}* 2>/dev/null || true")  # fmt: skip
@@ -152,12 +153,23 @@ def test_firewalld_is_started_keeps_the_rules_and_the_master_is_still_heard(clou
         assert 'port port="16514" protocol="tcp" accept' in now
         assert state(cloud, HOST, "firewall_present", "salt_virt", *words)["changes"] == {}
 
+        cloud.sh(HOST, f"for set in '' --permanent; do firewall-cmd -q $set "
+                 f"--add-rich-rule='{ADMINS}'; done")  # fmt: skip
+        other = ("backend=firewalld", "ports=[16514, 49152-49279]")
+        changed = state(cloud, HOST, "firewall_present", "salt_virt", *other)
+        assert changed["result"] is True, changed["comment"]
+        now = cloud.sh(HOST, rules)
+        assert "49152-49279" in now and "49152-49215" not in now and now.count(ADMINS) == 2
+        assert state(cloud, HOST, "firewall_present", "salt_virt", *other)["changes"] == {}
+
         cloud.sh(HOST, "systemctl stop firewalld")
         stopped = state(cloud, HOST, "firewall_present", "salt_virt", *words)
         assert stopped["result"] is False
         assert stopped["comment"].startswith("firewalld does not run on this host: ")
         cloud.sh(HOST, "systemctl start firewalld")
-        assert state(cloud, HOST, "firewall_absent", "salt_virt", *words)["result"] is True
-        assert "16514" not in cloud.sh(HOST, rules)
+        assert state(cloud, HOST, "firewall_absent", "salt_virt", words[0])["result"] is True
+        assert [line for line in cloud.sh(HOST, rules).split("\n") if line] == [ADMINS, ADMINS]
+        assert cloud.sh(HOST, "ls /etc/salt-virt/firewalld-* 2>/dev/null || true") == ""
     finally:
+        cloud.sh(HOST, f"firewall-cmd -q --permanent --remove-rich-rule='{ADMINS}' || true")
         cloud.sh(HOST, "systemctl disable --now firewalld")

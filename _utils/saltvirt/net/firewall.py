@@ -11,6 +11,7 @@ from saltvirt import undo
 from saltvirt.errors import BadArgument, VirtError
 from saltvirt.net import rules
 from saltvirt.net.boot import RULES, Boot, units
+from saltvirt.net.record import Record
 
 # Not the PATH of whoever runs the state: the unit's text must not depend on it.
 _FOLDERS = "/usr/sbin:/usr/bin:/sbin:/bin:/usr/local/sbin"
@@ -263,10 +264,15 @@ class Firewalld(Firewall):
     Rich rules of the default zone, now and over a reboot; those of hosts that left go.
 
     Both sets are changed by themselves: a reload would drop what others have set for now only.
+    Ours is what we have added to the permanent set; somebody else's rule that says the same is not.
     """
 
     program, package = "firewall-cmd", "firewalld"
-    _SETS = ((), ("--permanent",))
+    _NOW, _LATER = (), ("--permanent",)
+
+    def __init__(self, *args):
+        super().__init__(*args)
+        self._record, self._is_leaving = Record(self.name), False
 
     @property
     def is_running(self):
@@ -281,30 +287,44 @@ class Firewalld(Firewall):
                                 "its default zone, then 'systemctl enable --now firewalld'; or "
                                 "choose another backend")  # fmt: skip
 
-    def _differences(self):
-        """Return ``[(words for the set, rules to add, rules to remove)]``."""
-        wanted = rules.rich_rules(self.ports, self.peers)
-        out = []
-        for words in self._SETS:
-            listed = self._listed(["firewall-cmd", *words, "--list-rich-rules"]).splitlines()
-            has = [rule for rule in listed if rules.is_ours(rule, self.ports)]
-            out.append((words, [r for r in wanted if r not in has],
-                        [r for r in has if r not in wanted]))  # fmt: skip
-        return out
+    def _look(self):
+        """Return our rules, those to record, and ``[(words for the set, to add, to remove)]``."""
+        wanted = [] if self._is_leaving else rules.rich_rules(self.ports, self.peers)
+        listed = {
+            words: self._listed(["firewall-cmd", *words, "--list-rich-rules"]).splitlines()
+            for words in (self._NOW, self._LATER)
+        }
+        recorded, others = self._record.read(), self._record.others()
+        ours = set(recorded or ())
+        if recorded is None:
+            ours = rules.earlier_rich_rules(sum(listed.values(), []), self.ports)
+        differences = [(words, *rules.rich_changes(wanted, has, ours - others))
+                       for words, has in listed.items()]  # fmt: skip
+        kept = [rule for rule in wanted
+                if rule in ours | others or rule not in listed[self._LATER]]  # fmt: skip
+        return ours, None if self._is_leaving else kept, differences
 
     def plan(self):
         """Return what is to be done: ``{what: why}``."""
+        _ours, kept, differences = self._look()
         out = {}
-        for _words, missing, stale in self._differences():
+        for _words, missing, stale in differences:
             out.update({**dict.fromkeys(missing, "added"), **dict.fromkeys(stale, "removed")})
+        if self._record.read() != kept:
+            out[str(self._record.path)] = "removed" if kept is None else "written"
         return out
 
     def apply(self):
         """Add and remove the rules, those for now and those for later."""
+        ours, kept, differences = self._look()
         with undo.on_failure() as steps:
-            for words, missing, stale in self._differences():
+            steps.then(self._record.write, self._record.read())
+            # First, so that those of a run that is killed are known for ours.
+            self._record.write(sorted(ours.union(kept or ())))
+            for words, missing, stale in differences:
                 steps.then(self._change, words, stale, missing)
                 self._change(words, missing, stale)
+            self._record.write(kept)
 
     def _change(self, words, more, fewer):
         changes = [f"--add-rich-rule={rule}" for rule in more]
@@ -314,7 +334,7 @@ class Firewalld(Firewall):
 
     def removal(self):
         """Return what ``remove`` would do: ``{what: why}``."""
-        self.peers = rules.networks([])
+        self._is_leaving = True
         if self.is_installed:
             self.refuse_missing()
         return self.plan()

@@ -19,6 +19,9 @@ _SET = re.compile(r"\bset peers[46] \{.*?\n\t\}", re.DOTALL)
 _HOOK = r"type filter hook input [^\n]*policy accept;"
 _BARE = re.compile(r"table inet \S+ \{\s*(chain input \{\s*" + _HOOK + r"\s*\}\s*)?\}")
 
+_RICH = re.compile(r'rule family="ipv[46]" source address="(?P<peer>[^"]+)" '
+                   r'port port="(?P<span>[0-9-]+)" protocol="tcp" accept')  # fmt: skip
+
 # What distributions call their own tables: ours would replace one that is loaded only later.
 _THEIRS = {"filter", "nat", "mangle", "raw", "security", "firewalld"}
 _BUILT_IN = {"INPUT", "OUTPUT", "FORWARD", "PREROUTING", "POSTROUTING",
@@ -162,7 +165,23 @@ def rich_rules(port_pairs, peers):
     ]
 
 
-def is_ours(rule, port_pairs):
-    """Return whether a rich rule opens one of these ports to an address."""
-    words = {f' port port="{_span(pair, "-")}" protocol="tcp" accept' for pair in port_pairs}
-    return "source address=" in rule and any(rule.endswith(word) for word in words)
+def earlier_rich_rules(listed, port_pairs):
+    """
+    Return the rules that a version of this project without a record of them has set.
+
+    It set one for each port and address: an address with a rule for one port only is somebody
+    else's, and so is what differs from ours in a word.
+    """
+    found = {}
+    for rule in listed:
+        if match := _RICH.fullmatch(rule):
+            found.setdefault(match["peer"], {})[match["span"]] = rule
+    spans = [_span(pair, "-") for pair in port_pairs]
+    return {by_span[span] for by_span in found.values() if by_span.keys() >= set(spans)
+            for span in spans}  # fmt: skip
+
+
+def rich_changes(wanted, listed, ours):
+    """Return the rules to add and those to remove; what is not ours stays."""
+    return ([rule for rule in wanted if rule not in listed],
+            [rule for rule in listed if rule in ours and rule not in wanted])  # fmt: skip
