@@ -25,6 +25,8 @@ class Fake:
             return {"retcode": 0, "stdout": "running", "stderr": ""}
         if "--list-rich-rules" in argv:
             return {"retcode": 0, "stdout": "\n".join(has), "stderr": ""}
+        if len({word.partition("=")[0] for word in argv[1:]} - {"--permanent"}) > 1:
+            return {"retcode": 2, "stdout": "", "stderr": "error: argument: not allowed with"}
         for word in argv[1:]:
             verb, _equals, rule = word.partition("=")
             if verb == "--add-rich-rule" and self.refused and self.refused in rule:

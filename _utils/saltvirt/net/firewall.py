@@ -327,10 +327,11 @@ class Firewalld(Firewall):
             self._record.write(kept)
 
     def _change(self, words, more, fewer):
-        changes = [f"--add-rich-rule={rule}" for rule in more]
-        changes += [f"--remove-rich-rule={rule}" for rule in fewer]
-        if changes:
-            self._run(["firewall-cmd", *words, *changes])
+        # firewall-cmd takes only one of the two at a time.
+        for verb, changed in (("add", more), ("remove", fewer)):
+            if changed:
+                self._run(["firewall-cmd", *words,
+                           *(f"--{verb}-rich-rule={rule}" for rule in changed)])  # fmt: skip
 
     def removal(self):
         """Return what ``remove`` would do: ``{what: why}``."""
