@@ -166,9 +166,10 @@ def firewall_present(name, ports, backend="nftables", peers=()):
         Addresses and networks beside those of the hypervisors that the master knows.
 
     Loaded in one step. A systemd unit ``salt-virt-BACKEND-NAME`` loads them again at each boot,
-    before the network; firewalld keeps them itself; without systemd the comment says that nothing
-    does. A rule of another nftables table that drops is named as a warning. If a step fails, all
-    is as it was. Undo: virt.firewall_absent.
+    before the network, and ``salt-virt-BACKEND-NAME-again`` whenever a service that empties all
+    rules starts; firewalld keeps them itself; without systemd the comment says that nothing does. A
+    table or chain of that name that others made is refused. A rule of another nftables table that
+    drops is named as a warning. If a step fails, all is as it was. Undo: virt.firewall_absent.
 
     .. code-block:: yaml
 
@@ -204,7 +205,7 @@ def firewall_absent(name, ports=(16514,), backend="nftables"):
     Take away the rules of virt.firewall_present, now and for the boots to come.
 
     name, ports, backend
-        As there; firewalld finds its rules by the ports.
+        As there; the ports find firewalld's rules of an earlier version, which did not note them.
 
     .. code-block:: yaml
 

@@ -12,8 +12,10 @@ FOREIGN = {"nftables": ("nft add table inet foreign", "nft delete table inet for
                         "table inet foreign"),
            "iptables": ("iptables -A INPUT -p tcp --dport 9 -j DROP",
                         "iptables -D INPUT -p tcp --dport 9 -j DROP", "--dport 9 -j DROP")}
+ADMINS = 'rule family="ipv4" source address="10.99.0.5" port port="16514" protocol="tcp" accept'
 OURS = {"nftables": f"table inet {NAME}", "iptables": "-A INPUT -j LAB-RULES"}  # fmt: skip
-FILES = f"ls -d /etc/salt-virt/*{NAME}* /etc/systemd/system/*{NAME}* 2>/dev/null || true"
+FILES = (f"ls -d /etc/salt-virt/*{NAME}* /etc/systemd/system/*{NAME}* "
+         f"/etc/systemd/system/*.wants/*{NAME}* 2>/dev/null || true")  # fmt: skip
 
 
 def state(cloud, host, function, name, *words):
@@ -86,23 +88,53 @@ def test_a_unit_that_does_not_start_leaves_nothing(cloud):
     assert NAME not in cloud.sh(HOST, "nft list tables; systemctl --failed --plain --no-legend")
 
 
-@pytest.mark.parametrize("action", ["restart", "reload"])
-def test_a_service_that_empties_all_tables_is_followed_by_ours(cloud, action):
-    """Debian's nftables.service, whose configuration begins with ``flush ruleset``."""
+@pytest.mark.parametrize("before", ["start", "stop"])
+@pytest.mark.parametrize("backend", ["nftables", "iptables"])
+def test_a_service_that_empties_all_tables_is_followed_by_ours(cloud, backend, before):
+    """Debian's nftables.service, active or not, whose configuration begins with a flush."""
     conf = "#!/usr/sbin/nft -f\\nflush ruleset\\ntable inet mine {}\\n"
     cloud.sh(HOST, "cp -p /etc/nftables.conf /etc/nftables.conf.lab; "
-             f"printf '{conf}' > /etc/nftables.conf; systemctl start nftables")  # fmt: skip
+             f"printf '{conf}' > /etc/nftables.conf; systemctl {before} nftables")  # fmt: skip
+    shown = {}
     try:
-        state(cloud, HOST, "firewall_present", NAME, f"ports=[{PORT}]")
-        cloud.sh(HOST, f"systemctl {action} nftables; sleep 2")
-        tables = cloud.sh(HOST, "nft list tables")
+        done = state(cloud, HOST, "firewall_present", NAME, f"ports=[{PORT}]", f"backend={backend}")
+        assert done["result"] is True, done["comment"]
+        for verbs in ("start", "reload", "restart", "stop start", "reload"):
+            for verb in verbs.split():
+                cloud.sh(HOST, f"systemctl {verb} nftables; sleep 2")
+            shown[verbs] = cloud.sh(HOST, f"nft list tables; {SHOWN[backend]}").splitlines()
+        failed = cloud.sh(HOST, "systemctl --failed --plain --no-legend")
+        gone = state(cloud, HOST, "firewall_absent", NAME, f"backend={backend}")
+        cloud.sh(HOST, "systemctl restart nftables; sleep 2")
+        left = cloud.sh(HOST, f"nft list tables; {SHOWN[backend]}")
     finally:
-        state(cloud, HOST, "firewall_absent", NAME)
+        state(cloud, HOST, "firewall_absent", NAME, f"backend={backend}")
         cloud.sh(HOST, "mv /etc/nftables.conf.lab /etc/nftables.conf; systemctl stop nftables; "
                  "systemctl try-restart libvirtd; "
                  "systemctl restart salt-virt-nftables-salt_virt || true")  # fmt: skip
 
-    assert "table inet mine" in tables and OURS["nftables"] in tables
+    for verbs, lines in shown.items():
+        assert "table inet mine" in lines, verbs
+        # The iptables rules of IPv4 and of IPv6; a table is listed by each of the two commands.
+        assert lines.count(OURS[backend]) == 2, verbs
+    assert failed == "" and gone["result"] is True
+    assert OURS[backend] not in left and cloud.sh(HOST, FILES) == ""
+
+
+def test_a_table_of_somebody_else_is_refused_and_stays(cloud):
+    cloud.sh(HOST, f"nft 'add table inet {NAME}; add chain inet {NAME} own; "
+             f"add rule inet {NAME} own tcp dport 9 accept'")  # fmt: skip
+    try:
+        outcomes = [state(cloud, HOST, "firewall_present", NAME, f"ports=[{PORT}]"),
+                    state(cloud, HOST, "firewall_absent", NAME)]  # fmt: skip
+        shown = cloud.sh(HOST, f"nft list table inet {NAME}")
+    finally:
+        cloud.sh(HOST, f"nft delete table inet {NAME}")
+
+    assert [one["result"] for one in outcomes] == [False, False]
+    assert {one["comment"].partition(": ")[0] for one in outcomes} == {
+        f"table inet {NAME} is there and was not made by virt.firewall_present"}  # fmt: skip
+    assert "tcp dport 9 accept" in shown and cloud.sh(HOST, FILES) == ""
 
 
 def test_firewalld_is_started_keeps_the_rules_and_the_master_is_still_heard(cloud):
@@ -121,12 +153,23 @@ def test_firewalld_is_started_keeps_the_rules_and_the_master_is_still_heard(clou
         assert 'port port="16514" protocol="tcp" accept' in now
         assert state(cloud, HOST, "firewall_present", "salt_virt", *words)["changes"] == {}
 
+        cloud.sh(HOST, f"for set in '' --permanent; do firewall-cmd -q $set "
+                 f"--add-rich-rule='{ADMINS}'; done")  # fmt: skip
+        other = ("backend=firewalld", "ports=[16514, 49152-49279]")
+        changed = state(cloud, HOST, "firewall_present", "salt_virt", *other)
+        assert changed["result"] is True, changed["comment"]
+        now = cloud.sh(HOST, rules)
+        assert "49152-49279" in now and "49152-49215" not in now and now.count(ADMINS) == 2
+        assert state(cloud, HOST, "firewall_present", "salt_virt", *other)["changes"] == {}
+
         cloud.sh(HOST, "systemctl stop firewalld")
         stopped = state(cloud, HOST, "firewall_present", "salt_virt", *words)
         assert stopped["result"] is False
         assert stopped["comment"].startswith("firewalld does not run on this host: ")
         cloud.sh(HOST, "systemctl start firewalld")
-        assert state(cloud, HOST, "firewall_absent", "salt_virt", *words)["result"] is True
-        assert "16514" not in cloud.sh(HOST, rules)
+        assert state(cloud, HOST, "firewall_absent", "salt_virt", words[0])["result"] is True
+        assert [line for line in cloud.sh(HOST, rules).split("\n") if line] == [ADMINS, ADMINS]
+        assert cloud.sh(HOST, "ls /etc/salt-virt/firewalld-* 2>/dev/null || true") == ""
     finally:
+        cloud.sh(HOST, f"firewall-cmd -q --permanent --remove-rich-rule='{ADMINS}' || true")
         cloud.sh(HOST, "systemctl disable --now firewalld")

@@ -1,7 +1,6 @@
 """The firewall's rules, loaded by the real nft and iptables in a network namespace of their own."""
 
 import os
-import shutil
 import subprocess
 
 import pytest
@@ -12,7 +11,6 @@ from saltvirt.net import boot, firewall, rules
 
 PORTS = [16514, "49152-49215"]
 PEERS = ["10.0.0.2", "fd00::2"]
-OTHERS = ["nftables.service"]
 LISTED = {"nftables": ["nft", "list", "ruleset"], "iptables": ["iptables", "-S"]}
 
 
@@ -190,24 +188,107 @@ def test_a_name_that_is_none_of_a_table_is_refused(name):
         rules.table_name(name)
 
 
-def test_the_unit_comes_before_the_network_and_after_who_empties_its_rules():
-    text = boot.unit("table inet t", [["/bin/true", "a"]], [["/bin/false"]], OTHERS)
+def test_a_chain_that_is_loaded_again_and_again_is_jumped_to_once(space, place):
+    made(space, "iptables").apply()
+    work = made(space, "iptables")
+    texts = work.boot._units
+    commands = [line.partition("=")[2].split() for text in texts.values()
+                for line in text.splitlines() if line.startswith("ExecStart=")]  # fmt: skip
 
-    lines = text.splitlines()
-    for line in ("Before=network-pre.target shutdown.target", "Wants=network-pre.target",
-                 "After=nftables.service", "PartOf=nftables.service", "RemainAfterExit=yes",
-                 "ExecStart=/bin/true a", "ExecStop=-/bin/false"):  # fmt: skip
-        assert line in lines
+    for argv in commands:
+        done = space.run_all([argv[0].removeprefix("-"), *argv[1:]])
+        assert argv[0].startswith("-") or done["retcode"] == 0, done
+
+    assert len(commands) == 8
+    assert space.listed("iptables").count("-A INPUT -j SALT-VIRT") == 1
+    assert made(space, "iptables").plan() == {}
 
 
-def test_systemd_finds_no_fault_with_the_unit(tmp_path):
-    if not shutil.which("systemd-analyze"):
-        pytest.skip("systemd-analyze is not installed")
-    path = tmp_path / "salt-virt-nftables-t.service"
-    path.write_text(boot.unit("table inet t", [["/bin/true"]], [["/bin/false"]], OTHERS))
+SITE = """table inet mine {
+    set peers4 { type ipv4_addr; }
+    chain input { type filter hook input priority 0; policy drop; tcp dport 22 accept; }
+}
+"""
 
-    done = subprocess.run(["systemd-analyze", "verify", "--man=no", path], capture_output=True,
-                          text=True, check=False)  # fmt: skip
 
-    assert [line for line in done.stderr.splitlines() if path.name in line] == []
-    assert done.returncode == 0, done.stderr
+def test_a_table_of_somebody_else_is_refused_and_stays(space, place, tmp_path):
+    made(space, "nftables")
+    path = tmp_path / "site.nft"
+    path.write_text(SITE)
+    assert space.run_all(["nft", "-f", str(path)])["retcode"] == 0
+    before = space.listed("nftables")
+    work = made(space, "nftables", name="mine")
+
+    for act in (work.plan, work.removal):
+        with pytest.raises(firewall.FirewallError, match="^table inet mine is there and was not"):
+            act()
+    assert space.listed("nftables") == before and not place.exists()
+
+
+def test_a_chain_of_somebody_else_is_refused_and_stays(space, place):
+    made(space, "iptables")
+    for words in (["-N", "MINE"], ["-A", "MINE", "-p", "tcp", "--dport", "22", "-j", "ACCEPT"]):
+        assert space.run_all(["iptables", *words])["retcode"] == 0
+    before = space.listed("iptables")
+    work = made(space, "iptables", name="mine")
+
+    for act in (work.plan, work.removal):
+        with pytest.raises(firewall.FirewallError, match="^the chain MINE of iptables is there"):
+            act()
+    assert space.listed("iptables") == before and not place.exists()
+
+
+@pytest.mark.parametrize("backend", LISTED)
+def test_rules_of_ours_are_known_again_without_a_file_and_when_somebody_flushed_them(
+    space, place, backend
+):
+    flush = {"nftables": ["nft", "flush", "table", "inet", "salt_virt"],
+             "iptables": ["iptables", "-F"]}[backend]  # fmt: skip
+    made(space, backend, peers=[f"10.0.{n}.1" for n in range(20)]).apply()
+    loaded = space.listed(backend)
+    for path in list(place.iterdir()):
+        path.unlink()
+    made(space, backend, [7777], []).plan()
+
+    assert space.run_all(flush)["retcode"] == 0
+    made(space, backend, peers=[f"10.0.{n}.1" for n in range(20)]).apply()
+    assert space.listed(backend) == loaded
+    made(space, backend, [7777], []).removal()
+
+
+@pytest.mark.parametrize("name", ["filter", "nat", "mangle", "raw", "security", "firewalld"])
+def test_the_name_of_a_table_that_may_come_later_is_refused(place, name):
+    with pytest.raises(BadArgument, match="^name: .* choose another, like salt_virt"):
+        firewall.of("nftables", {}, name, PORTS, []).plan()
+
+
+@pytest.mark.parametrize("name", ["input", "INPUT", "Forward", "output", "accept", "reject"])
+def test_the_name_of_a_built_in_chain_is_refused(place, name):
+    with pytest.raises(BadArgument, match="^name: .* is built into iptables; choose another"):
+        firewall.of("iptables", {}, name, PORTS, [])
+
+
+@pytest.mark.parametrize(("listed", "is_ours"), [
+    ("-N X\n", True),
+    (f"-N X\n-A X -i lo -m comment --comment {'0a' * 12} -j RETURN\n-A X -j DROP\n", True),
+    (f'-N X\n-A X -i lo -m comment --comment "{"0a" * 12}" -j RETURN\n', True),
+    ("-N X\n-A X -i lo -m comment --comment mine -j RETURN\n", False),
+    ("-N X\n-A X -p tcp --dport 22 -j ACCEPT\n", False),
+])  # fmt: skip
+def test_a_chain_of_ours_is_known_by_its_mark(listed, is_ours):
+    assert rules.is_our_chain(listed) == is_ours
+
+
+@pytest.mark.parametrize(("inside", "is_ours"), [
+    ("", True),
+    ("\tset peers4 {\n\t\ttype ipv4_addr\n\t}\n", True),
+    ("\tset bogons {\n\t\ttype ipv4_addr\n\t}\n", False),
+    ("\tchain input {\n\t\ttype filter hook input priority filter; policy drop;\n\t}\n", False),
+    ("\tchain input {\n\t\ttype filter hook input priority -5; policy accept;\n\t}\n", True),
+    ("\tchain forward {\n\t\ttype filter hook forward priority 0; policy drop;\n\t}\n", False),
+    ("\tchain input {\n\t\ttcp dport 22 accept\n\t}\n", False),
+    (f'\tchain input {{\n\t\tiif "lo" accept comment "{"0a" * 12}"\n\t\tdrop\n\t}}\n', True),
+    ('\tchain input {\n\t\tiif "lo" accept comment "loopback"\n\t}\n', False),
+])  # fmt: skip
+def test_a_table_of_ours_is_known_by_its_mark(inside, is_ours):
+    assert rules.is_our_table(f"table inet x {{\n{inside}}}\n") == is_ours

@@ -16,119 +16,165 @@ class BootError(VirtError):
     """The rules cannot be kept for the next boot; the message says why."""
 
 
-def unit(what, start, stop, others):
+def units(name, what, start, stop, others):
     """
-    Return the text of a unit.
+    Return the texts of the units that load rules: ``{unit: text}``, that of the boot first.
 
+    The second starts with each of ``others`` and ends at once. A restart or a reload of theirs
+    reaches the first (PartOf, ReloadPropagatedFrom), but for a start, which empties what is there
+    too, the first has nothing to do: it is active already. A drop-in of theirs is not needed: what
+    has the second start is a link of its own, made by ``systemctl enable``.
+
+    name
+        Of the first; the second is called ``NAME-again``, what no name of rules can end with.
     what
         What it loads, for its description.
     start, stop
-        Commands as lists of words; one of ``stop`` may fail.
+        Commands as lists of words; of ``start`` those that begin with ``-`` may fail, of ``stop``
+        all. ``start`` may find the rules loaded.
     others
-        Services that empty what is there when they load rules: this one comes after, each time.
+        Services that empty what is there when they load rules: these come after, each time.
     """
-    starts, stops = [" ".join(argv) for argv in start], [" ".join(argv) for argv in stop]
-    lines = [
-        "# Written by Salt's virt.firewall_present; virt.firewall_absent removes it.",
-        "[Unit]",
-        f"Description=Firewall of Salt Virt: {what}",
-        # Before any network is up; cloud-init may ask for one before sysinit.target.
-        "DefaultDependencies=no",
-        "Wants=network-pre.target",
-        "Before=network-pre.target shutdown.target",
-        "Conflicts=shutdown.target",
-        f"After={' '.join(others)}",
-        f"PartOf={' '.join(others)}",
-        f"ReloadPropagatedFrom={' '.join(others)}",
+    starts = [" ".join(argv) for argv in start]
+    first, again = f"{name}.service", f"{name}-again.service"
+    theirs = " ".join(others)
+    boot = [
+        *_head(f"Firewall of Salt Virt: {what}", theirs),
+        f"PartOf={theirs}",
+        f"ReloadPropagatedFrom={theirs}",
         "",
         "[Service]",
         "Type=oneshot",
         "RemainAfterExit=yes",
         *(f"ExecStart={line}" for line in starts),
         *(f"ExecReload={line}" for line in starts),
-        *(f"ExecStop=-{line}" for line in stops),
+        *(f"ExecStop=-{' '.join(argv)}" for argv in stop),
         "",
         "[Install]",
         "WantedBy=sysinit.target",
     ]
-    return "\n".join(lines) + "\n"
+    after = [
+        *_head(f"Firewall of Salt Virt: {what}, after others have loaded theirs",
+               f"{theirs} {first}"),
+        # After a stop of theirs the first is stopped too, and would not follow their next reload.
+        f"Wants={first}",
+        "",
+        "[Service]",
+        "Type=oneshot",
+        *(f"ExecStart={line}" for line in starts),
+        "",
+        "[Install]",
+        f"WantedBy={theirs}",
+    ]  # fmt: skip
+    return {first: "\n".join(boot) + "\n", again: "\n".join(after) + "\n"}
+
+
+def _head(description, after):
+    return [
+        "# Written by Salt's virt.firewall_present; virt.firewall_absent removes it.",
+        "[Unit]",
+        f"Description={description}",
+        # Before any network is up; cloud-init may ask for one before sysinit.target.
+        "DefaultDependencies=no",
+        "Wants=network-pre.target",
+        "Before=network-pre.target shutdown.target",
+        "Conflicts=shutdown.target",
+        # Somebody who tries out rules restarts often; refused the sixth time, ours would be gone.
+        "StartLimitIntervalSec=0",
+        f"After={after}",
+    ]
 
 
 def _content(path):
     return path.read_bytes() if path.exists() else None
 
 
+def put(path, text):
+    """Replace a file of ours in one step; None removes it."""
+    try:
+        if text is None:
+            with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+                path.unlink()
+            return
+        path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+        files.write(path, text, 0o644)
+    except OSError as exc:
+        with contextlib.suppress(OSError):
+            files.part_path(path.parent, path.name).unlink()
+        raise BootError(f"cannot write {path}: {exc.strerror}") from exc
+
+
+def tidy():
+    """Remove the folder of the files if none is in it."""
+    if RULES.is_dir() and not any(RULES.iterdir()):
+        RULES.rmdir()
+
+
 class Boot:
     """
-    Files of rules, and the unit that loads them; without systemd the files alone.
+    Files of rules, and the units that load them; without systemd the files alone.
 
     run
         Runs a command, a list of words, and raises if its exit code is not in ``ok``.
+    texts
+        What :func:`units` returns.
     """
 
-    def __init__(self, run, name, text, rules):
-        self._run, self.name = run, f"{name}.service"
+    def __init__(self, run, texts, rules):
+        self._run, self._units = run, {UNITS / name: text for name, text in texts.items()}
+        self._first = next(iter(texts))
         self.has_systemd = salt.utils.systemd.booted()
-        self._unit = UNITS / self.name
         self.texts = {path: content.encode() for path, content in rules.items()}
         if self.has_systemd:
-            self.texts[self._unit] = text.encode()
+            self.texts.update({path: text.encode() for path, text in self._units.items()})
 
-    def _is(self, state):
-        if not self.has_systemd:
-            return True
-        done = self._run(["systemctl", f"is-{state}", self.name], ok=range(256))
+    def _is(self, state, name):
+        done = self._run(["systemctl", f"is-{state}", name], ok=range(256))
         return done["stdout"].strip() == state
+
+    def _disabled(self):
+        names = [path.name for path in self._units] if self.has_systemd else []
+        return [name for name in names if not self._is("enabled", name)]
+
+    def _is_stopped(self):
+        return self.has_systemd and not self._is("active", self._first)
 
     def pending(self):
         """Return what is to be done: ``{what: why}``."""
         out = {str(p): "written" for p, text in self.texts.items() if _content(p) != text}
-        if not self._is("enabled"):
-            out[self.name] = "enabled"
-        elif not self._is("active"):
-            out[self.name] = "started"
-        return out
+        if self._is_stopped():
+            out[self._first] = "started"
+        return {**out, **dict.fromkeys(self._disabled(), "enabled")}
 
     def keep(self, steps):
-        """Write the files, enable the unit and start it if it is not; undone by ``steps``."""
+        """Write the files, enable the units and start the first if it is not; see ``steps``."""
         steps.then(self._tidy)
         for path, text in self.texts.items():
-            steps.then(self._put, path, _content(path))
-            self._put(path, text)
+            steps.then(put, path, _content(path))
+            put(path, text)
         if not self.has_systemd:
             return
         self._reread()
-        if not self._is("enabled"):
-            steps.then(self._run, ["systemctl", "disable", self.name])
-            self._run(["systemctl", "enable", self.name])
-        if not self._is("active"):
+        for name in self._disabled():
+            steps.then(self._run, ["systemctl", "disable", name])
+            self._run(["systemctl", "enable", name])
+        if self._is_stopped():
             # What this starts it with is what a boot will start it with.
-            self._run(["systemctl", "start", self.name])
+            self._run(["systemctl", "start", self._first])
 
     def there(self):
         """Return what :meth:`forget` would do: ``{what: "removed"}``."""
-        return {str(path): "removed" for path in [self._unit, *self.texts] if path.exists()}
+        paths = dict.fromkeys([*self._units, *self.texts])
+        return {str(path): "removed" for path in paths if path.exists()}
 
     def forget(self):
-        """Stop the unit, and remove it and the files."""
-        if self.has_systemd and self._unit.exists():
-            self._run(["systemctl", "disable", "--now", self.name])
+        """Stop the units, and remove them and the files."""
+        names = [path.name for path in self._units if path.exists()]
+        if self.has_systemd and names:
+            self._run(["systemctl", "disable", "--now", *names])
         for path in map(Path, self.there()):
-            self._put(path, None)
+            put(path, None)
         self._tidy()
-
-    def _put(self, path, text):
-        try:
-            if text is None:
-                with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-                    path.unlink()
-                return
-            path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
-            files.write(path, text, 0o644)
-        except OSError as exc:
-            with contextlib.suppress(OSError):
-                files.part_path(path.parent, path.name).unlink()
-            raise BootError(f"cannot write {path}: {exc.strerror}") from exc
 
     def _reread(self):
         if self.has_systemd:
@@ -137,6 +183,6 @@ class Boot:
     def _tidy(self):
         self._reread()
         if self.has_systemd:  # a unit that failed would be listed although its file is gone
-            self._run(["systemctl", "reset-failed", self.name], ok=range(256))
-        if RULES.is_dir() and not any(RULES.iterdir()):
-            RULES.rmdir()
+            for path in self._units:
+                self._run(["systemctl", "reset-failed", path.name], ok=range(256))
+        tidy()

@@ -10,7 +10,8 @@ from salt.exceptions import SaltException
 from saltvirt import undo
 from saltvirt.errors import BadArgument, VirtError
 from saltvirt.net import rules
-from saltvirt.net.boot import RULES, Boot, unit
+from saltvirt.net.boot import RULES, Boot, units
+from saltvirt.net.record import Record
 
 # Not the PATH of whoever runs the state: the unit's text must not depend on it.
 _FOLDERS = "/usr/sbin:/usr/bin:/sbin:/bin:/usr/local/sbin"
@@ -75,8 +76,14 @@ class Loaded(Firewall):
 
     boot = None
 
+    def _refuse_foreign(self):
+        for what in self._foreign():
+            raise FirewallError(f"{what} is there and was not made by virt.firewall_present: "
+                                "choose another name, or remove it")  # fmt: skip
+
     def plan(self):
-        """Return what is to be done: ``{what: why}``."""
+        """Return what is to be done: ``{what: why}``; refuse what somebody else has made."""
+        self._refuse_foreign()
         return {**dict.fromkeys(self._missing(), "loaded"), **self.boot.pending()}
 
     def apply(self):
@@ -91,7 +98,8 @@ class Loaded(Firewall):
                 self._load()
 
     def removal(self):
-        """Return what ``remove`` would do: ``{what: why}``."""
+        """Return what ``remove`` would do: ``{what: why}``; refuse what somebody else has made."""
+        self._refuse_foreign()
         return {**dict.fromkeys(self._there(), "removed"), **self.boot.there()}
 
     def remove(self):
@@ -118,19 +126,29 @@ class Nftables(Loaded):
         self._table = f"table inet {self.name}"
         self._file = RULES / f"nftables-{self.name}.nft"
         nft = self._path("nft")
-        text = unit(self._table, [[nft, "-f", str(self._file)]],
-                    [[nft, "delete", "table", "inet", self.name]],
-                    ["nftables.service"])  # fmt: skip
-        self.boot = Boot(self._run, f"salt-virt-nftables-{self.name}", text,
-                         {self._file: self._text})  # fmt: skip
+        texts = units(f"salt-virt-nftables-{self.name}", self._table,
+                      [[nft, "-f", str(self._file)]],
+                      [[nft, "delete", "table", "inet", self.name]],
+                      ["nftables.service"])  # fmt: skip
+        self.boot = Boot(self._run, texts, {self._file: self._text})
+
+    def plan(self):
+        """Return what is to be done; refuse a name that others may use later."""
+        rules.refuse_table(self.name)
+        return super().plan()
+
+    def _shown(self):
+        return self._listed(["nft", "list", "table", "inet", self.name])
 
     def _there(self):
-        has_table = self._listed(["nft", "list", "table", "inet", self.name])
-        return [self._table] if has_table else []
+        return [self._table] if self._shown() else []
+
+    def _foreign(self):
+        shown = self._shown()
+        return [self._table] if shown and not rules.is_our_table(shown) else []
 
     def _missing(self):
-        has_mark = self._mark in self._listed(["nft", "list", "table", "inet", self.name])
-        return [] if has_mark else [self._table]
+        return [] if self._mark in self._shown() else [self._table]
 
     def _check(self):
         with tempfile.NamedTemporaryFile("w", prefix="salt-virt-") as handle:
@@ -169,30 +187,37 @@ class Iptables(Loaded):
 
     def __init__(self, *args):
         super().__init__(*args)
-        self._chain = self.name.upper().replace("_", "-")
+        self._chain = rules.chain_name(self.name)
         made = {program: rules.iptables(self._chain, self.ports, self.peers, version)
                 for program, version in self._PROGRAMS.items()}  # fmt: skip
         self._texts = {program: text for program, (text, _mark) in made.items()}
         self._marks = {program: mark for program, (_text, mark) in made.items()}
         places = {program: RULES / f"{program}-{self.name}.rules" for program in made}
-        text = unit(
-            f"chain {self._chain}",
-            [[self._path(f"{program}-restore"), "-w", "--noflush", str(path)]
-             for program, path in places.items()],
-            [[self._path(program), "-w", "-D", "INPUT", "-j", self._chain] for program in made],
-            self._OTHERS,
-        )  # fmt: skip
-        self.boot = Boot(self._run, f"salt-virt-iptables-{self.name}", text,
-                         {path: self._texts[program] for program, path in places.items()}
-                         )  # fmt: skip
+        jumps = {program: [self._path(program), "-w", "-D", "INPUT", "-j", self._chain]
+                 for program in made}  # fmt: skip
+        starts = []
+        for program, path in places.items():
+            # The file ends with the jump, which may be there: two would outlive a stop.
+            starts.append([f"-{jumps[program][0]}", *jumps[program][1:]])
+            starts.append([self._path(f"{program}-restore"), "-w", "--noflush", str(path)])
+        texts = units(f"salt-virt-iptables-{self.name}", f"chain {self._chain}", starts,
+                      list(jumps.values()), self._OTHERS)  # fmt: skip
+        self.boot = Boot(self._run, texts, {path: self._texts[program]
+                                            for program, path in places.items()})  # fmt: skip
+
+    def _shown(self, program):
+        return self._listed([program, "-w", "-S", self._chain])
 
     def _there(self):
-        return [f"{program} {self._chain}" for program in self._PROGRAMS
-                if self._listed([program, "-w", "-S", self._chain])]  # fmt: skip
+        return [f"{program} {self._chain}" for program in self._PROGRAMS if self._shown(program)]
+
+    def _foreign(self):
+        return [f"the chain {self._chain} of {program}" for program in self._PROGRAMS
+                if not rules.is_our_chain(self._shown(program))]  # fmt: skip
 
     def _missing(self):
         return [f"{program} {self._chain}" for program, mark in self._marks.items()
-                if mark not in self._listed([program, "-w", "-S", self._chain])
+                if mark not in self._shown(program)
                 or not self._has_jump(program)]  # fmt: skip
 
     def _has_jump(self, program):
@@ -218,7 +243,7 @@ class Iptables(Loaded):
 
     def _unload(self):
         for program in self._PROGRAMS:
-            if not self._listed([program, "-w", "-S", self._chain]):
+            if not self._shown(program):
                 continue
             jump = ["INPUT", "-j", self._chain]
             while self._run([program, "-w", "-C", *jump], ok=range(256))["retcode"] == 0:
@@ -239,10 +264,15 @@ class Firewalld(Firewall):
     Rich rules of the default zone, now and over a reboot; those of hosts that left go.
 
     Both sets are changed by themselves: a reload would drop what others have set for now only.
+    Ours is what we have added to the permanent set; somebody else's rule that says the same is not.
     """
 
     program, package = "firewall-cmd", "firewalld"
-    _SETS = ((), ("--permanent",))
+    _NOW, _LATER = (), ("--permanent",)
+
+    def __init__(self, *args):
+        super().__init__(*args)
+        self._record, self._is_leaving = Record(self.name), False
 
     @property
     def is_running(self):
@@ -257,40 +287,55 @@ class Firewalld(Firewall):
                                 "its default zone, then 'systemctl enable --now firewalld'; or "
                                 "choose another backend")  # fmt: skip
 
-    def _differences(self):
-        """Return ``[(words for the set, rules to add, rules to remove)]``."""
-        wanted = rules.rich_rules(self.ports, self.peers)
-        out = []
-        for words in self._SETS:
-            listed = self._listed(["firewall-cmd", *words, "--list-rich-rules"]).splitlines()
-            has = [rule for rule in listed if rules.is_ours(rule, self.ports)]
-            out.append((words, [r for r in wanted if r not in has],
-                        [r for r in has if r not in wanted]))  # fmt: skip
-        return out
+    def _look(self):
+        """Return our rules, those to record, and ``[(words for the set, to add, to remove)]``."""
+        wanted = [] if self._is_leaving else rules.rich_rules(self.ports, self.peers)
+        listed = {
+            words: self._listed(["firewall-cmd", *words, "--list-rich-rules"]).splitlines()
+            for words in (self._NOW, self._LATER)
+        }
+        recorded, others = self._record.read(), self._record.others()
+        ours = set(recorded or ())
+        if recorded is None:
+            ours = rules.earlier_rich_rules(sum(listed.values(), []), self.ports)
+        differences = [(words, *rules.rich_changes(wanted, has, ours - others))
+                       for words, has in listed.items()]  # fmt: skip
+        kept = [rule for rule in wanted
+                if rule in ours | others or rule not in listed[self._LATER]]  # fmt: skip
+        return ours, None if self._is_leaving else kept, differences
 
     def plan(self):
         """Return what is to be done: ``{what: why}``."""
+        _ours, kept, differences = self._look()
         out = {}
-        for _words, missing, stale in self._differences():
+        for _words, missing, stale in differences:
             out.update({**dict.fromkeys(missing, "added"), **dict.fromkeys(stale, "removed")})
+        if self._record.read() != kept:
+            out[str(self._record.path)] = "removed" if kept is None else "written"
         return out
 
     def apply(self):
         """Add and remove the rules, those for now and those for later."""
+        ours, kept, differences = self._look()
         with undo.on_failure() as steps:
-            for words, missing, stale in self._differences():
+            steps.then(self._record.write, self._record.read())
+            # First, so that those of a run that is killed are known for ours.
+            self._record.write(sorted(ours.union(kept or ())))
+            for words, missing, stale in differences:
                 steps.then(self._change, words, stale, missing)
                 self._change(words, missing, stale)
+            self._record.write(kept)
 
     def _change(self, words, more, fewer):
-        changes = [f"--add-rich-rule={rule}" for rule in more]
-        changes += [f"--remove-rich-rule={rule}" for rule in fewer]
-        if changes:
-            self._run(["firewall-cmd", *words, *changes])
+        # firewall-cmd takes only one of the two at a time.
+        for verb, changed in (("add", more), ("remove", fewer)):
+            if changed:
+                self._run(["firewall-cmd", *words,
+                           *(f"--{verb}-rich-rule={rule}" for rule in changed)])  # fmt: skip
 
     def removal(self):
         """Return what ``remove`` would do: ``{what: why}``."""
-        self.peers = rules.networks([])
+        self._is_leaving = True
         if self.is_installed:
             self.refuse_missing()
         return self.plan()

@@ -10,6 +10,23 @@ _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,27}")  # 28 characters are what ipta
 
 _MARK = "@mark@"
 
+# By these, tables and chains are known again that this project has made, in all its versions.
+_OUR_TABLE = re.compile(r'^\s*iif "?lo"? accept comment "[0-9a-f]{24}"\s*$', re.MULTILINE)
+_OUR_CHAIN = re.compile(r'^-A \S+ -i lo -m comment --comment "?[0-9a-f]{24}"? -j RETURN\s*$',
+                        re.MULTILINE)  # fmt: skip
+# A table of ours that somebody has flushed, or one in which there never was anything.
+_SET = re.compile(r"\bset peers[46] \{.*?\n\t\}", re.DOTALL)
+_HOOK = r"type filter hook input [^\n]*policy accept;"
+_BARE = re.compile(r"table inet \S+ \{\s*(chain input \{\s*" + _HOOK + r"\s*\}\s*)?\}")
+
+_RICH = re.compile(r'rule family="ipv[46]" source address="(?P<peer>[^"]+)" '
+                   r'port port="(?P<span>[0-9-]+)" protocol="tcp" accept')  # fmt: skip
+
+# What distributions call their own tables: ours would replace one that is loaded only later.
+_THEIRS = {"filter", "nat", "mangle", "raw", "security", "firewalld"}
+_BUILT_IN = {"INPUT", "OUTPUT", "FORWARD", "PREROUTING", "POSTROUTING",
+             "ACCEPT", "DROP", "QUEUE", "RETURN", "REJECT", "LOG"}  # fmt: skip
+
 
 def table_name(value):
     """Return the name if it can be one of a table, a chain, a unit and a file."""
@@ -17,6 +34,32 @@ def table_name(value):
         raise BadArgument("name", f"{value!r} cannot name rules: use up to 28 letters, digits and "
                           "'_', beginning with a letter")  # fmt: skip
     return value
+
+
+def refuse_table(name):
+    """Refuse the name of a table that a host's own rules usually have."""
+    if name in _THEIRS:
+        raise BadArgument("name", f"{name!r} is what a host's own tables are called; choose "
+                          "another, like salt_virt")  # fmt: skip
+
+
+def chain_name(name):
+    """Return the name of the chain; refuse one that is built into iptables."""
+    chain = name.upper().replace("_", "-")
+    if chain in _BUILT_IN:
+        raise BadArgument("name", f"{name!r} would be the chain {chain}, which is built into "
+                          "iptables; choose another, like salt_virt")  # fmt: skip
+    return chain
+
+
+def is_our_table(listed):
+    """Return whether ``nft list table`` shows a table of ours, or one that holds no rule."""
+    return bool(_OUR_TABLE.search(listed) or _BARE.fullmatch(_SET.sub("", listed).strip()))
+
+
+def is_our_chain(listed):
+    """Return whether ``iptables -S CHAIN`` shows a chain of ours, or one that holds no rule."""
+    return bool(_OUR_CHAIN.search(listed) or "-A " not in listed)
 
 
 def ports(values):
@@ -122,7 +165,23 @@ def rich_rules(port_pairs, peers):
     ]
 
 
-def is_ours(rule, port_pairs):
-    """Return whether a rich rule opens one of these ports to an address."""
-    words = {f' port port="{_span(pair, "-")}" protocol="tcp" accept' for pair in port_pairs}
-    return "source address=" in rule and any(rule.endswith(word) for word in words)
+def earlier_rich_rules(listed, port_pairs):
+    """
+    Return the rules that a version of this project without a record of them has set.
+
+    It set one for each port and address: an address with a rule for one port only is somebody
+    else's, and so is what differs from ours in a word.
+    """
+    found = {}
+    for rule in listed:
+        if match := _RICH.fullmatch(rule):
+            found.setdefault(match["peer"], {})[match["span"]] = rule
+    spans = [_span(pair, "-") for pair in port_pairs]
+    return {by_span[span] for by_span in found.values() if by_span.keys() >= set(spans)
+            for span in spans}  # fmt: skip
+
+
+def rich_changes(wanted, listed, ours):
+    """Return the rules to add and those to remove; what is not ours stays."""
+    return ([rule for rule in wanted if rule not in listed],
+            [rule for rule in listed if rule in ours and rule not in wanted])  # fmt: skip

@@ -1,0 +1,32 @@
+"""The rules that we have given to firewalld, which cannot mark them as ours: a file has them."""
+
+from saltvirt.net import boot
+
+_HEAD = "# Rich rules set by Salt's virt.firewall_present, which removes no others.\n"
+
+
+class Record:
+    """The rules of one name, a line each."""
+
+    def __init__(self, name):
+        self.path = boot.RULES / f"firewalld-{name}.rules"
+
+    def read(self):
+        """Return the rules, or None if no version that records them has been at work."""
+        return _rules(self.path) if self.path.exists() else None
+
+    def others(self):
+        """Return the rules of all other names."""
+        paths = set(self.path.parent.glob("firewalld-*.rules")) - {self.path}
+        return {rule for path in paths for rule in _rules(path)}
+
+    def write(self, rules):
+        """Replace the rules; None forgets them."""
+        text = None if rules is None else _HEAD + "".join(f"{rule}\n" for rule in rules)
+        boot.put(self.path, text if text is None else text.encode())
+        boot.tidy()
+
+
+def _rules(path):
+    lines = path.read_text(encoding="utf-8").splitlines()
+    return [line for line in lines if line and not line.startswith("#")]

@@ -1,0 +1,122 @@
+"""The units that load the firewall's rules: at each boot, and after others have emptied them."""
+
+import shutil
+import subprocess
+
+import pytest
+import salt.utils.systemd
+from saltvirt import undo
+from saltvirt.net import boot
+
+UNITS = boot.units("salt-virt-nftables-t", "table inet t", [["-/bin/true", "x"], ["/bin/true"]],
+                   [["/bin/false"]], ["nftables.service"])  # fmt: skip
+FIRST, AGAIN = UNITS
+
+
+def test_the_units_come_before_the_network_and_after_who_empties_their_rules():
+    for text in UNITS.values():
+        for line in ("Before=network-pre.target shutdown.target", "Wants=network-pre.target",
+                     "ExecStart=-/bin/true x", "ExecStart=/bin/true", "DefaultDependencies=no",
+                     "StartLimitIntervalSec=0"):  # fmt: skip
+            assert line in text.splitlines()
+    for line in ("After=nftables.service", "PartOf=nftables.service", "RemainAfterExit=yes",
+                 "ReloadPropagatedFrom=nftables.service", "ExecReload=-/bin/true x",
+                 "ExecReload=/bin/true", "ExecStop=-/bin/false",
+                 "WantedBy=sysinit.target"):  # fmt: skip
+        assert line in UNITS[FIRST].splitlines()
+
+
+def test_a_start_of_who_empties_the_rules_starts_a_unit_that_is_never_active_already():
+    lines = UNITS[AGAIN].splitlines()
+
+    for line in ("WantedBy=nftables.service", f"After=nftables.service {FIRST}", f"Wants={FIRST}"):
+        assert line in lines
+    assert "RemainAfterExit=yes" not in lines and "ExecStop=-/bin/false" not in lines
+
+
+def test_enabling_adds_links_of_ours_to_the_others_and_disabling_leaves_nothing(tmp_path):
+    if not shutil.which("systemctl"):
+        pytest.skip("systemctl is not installed")
+    folder = tmp_path / "etc/systemd/system"
+    folder.mkdir(parents=True)
+    for name, text in UNITS.items():
+        (folder / name).write_text(text)
+    systemctl = ["systemctl", "-q", f"--root={tmp_path}"]
+
+    subprocess.run([*systemctl, "enable", *UNITS], check=True)
+    links = {str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_symlink()}
+    assert links == {f"sysinit.target.wants/{FIRST}", f"nftables.service.wants/{AGAIN}"}
+    subprocess.run([*systemctl, "disable", *UNITS], check=True)
+    assert {p.name for p in folder.iterdir()} == set(UNITS)
+
+
+def test_systemd_finds_no_fault_with_the_units(tmp_path):
+    if not shutil.which("systemd-analyze"):
+        pytest.skip("systemd-analyze is not installed")
+    paths = [tmp_path / name for name in UNITS]
+    for path in paths:
+        path.write_text(UNITS[path.name])
+
+    done = subprocess.run(["systemd-analyze", "verify", "--man=no", *paths], capture_output=True,
+                          text=True, check=False)  # fmt: skip
+
+    assert [line for line in done.stderr.splitlines() if "salt-virt-" in line] == []
+    assert done.returncode == 0, done.stderr
+
+
+class Systemd:
+    """A systemd that remembers what is enabled and what is active."""
+
+    def __init__(self, *enabled, active=()):
+        self.enabled, self.active, self.said = set(enabled), set(active), []
+
+    def run(self, argv, **_how):
+        """Run a command of systemctl as the firewall's ``_run`` does."""
+        _program, verb, *names = argv
+        self.said.append(" ".join(argv[1:]))
+        if verb in ("is-enabled", "is-active"):
+            is_it = names[0] in {"is-enabled": self.enabled, "is-active": self.active}[verb]
+            return {"stdout": verb[3:] if is_it else "no"}
+        {"enable": self.enabled.update, "start": self.active.update}.get(verb, list)(names)
+        return {"stdout": ""}
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch):
+    """A folder that takes the rules."""
+    monkeypatch.setattr(boot, "RULES", tmp_path / "rules")
+    return tmp_path / "rules"
+
+
+@pytest.fixture
+def booted(tmp_path, monkeypatch):
+    """A host on which systemd runs, with the folder of its units."""
+    monkeypatch.setattr(salt.utils.systemd, "booted", lambda: True)
+    monkeypatch.setattr(boot, "UNITS", tmp_path / "units")
+    boot.UNITS.mkdir()
+    return boot.UNITS
+
+
+def test_a_host_of_an_earlier_version_gets_the_second_unit(booted, place):
+    (booted / FIRST).write_text("of an earlier version")
+    systemd = Systemd(FIRST, active=[FIRST])
+    work = boot.Boot(systemd.run, UNITS, {place / "t.nft": "rules"})
+
+    assert work.pending() == {str(place / "t.nft"): "written", str(booted / FIRST): "written",
+                              str(booted / AGAIN): "written", AGAIN: "enabled"}  # fmt: skip
+    with undo.on_failure() as steps:
+        work.keep(steps)
+    assert work.pending() == {}
+    assert not any(said.startswith("start ") for said in systemd.said)
+
+
+def test_both_units_go_and_of_an_earlier_version_the_one_that_is_there(booted, place):
+    for names in (list(UNITS), [FIRST]):
+        systemd = Systemd()
+        for name in names:
+            (booted / name).write_text(UNITS[name])
+        work = boot.Boot(systemd.run, UNITS, {})
+        work.forget()
+
+        assert systemd.said[0] == f"disable --now {' '.join(names)}"
+        assert list(booted.iterdir()) == [] and work.there() == {}
