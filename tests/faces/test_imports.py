@@ -11,8 +11,8 @@ LIBRARY = ROOT / "_utils" / "saltvirt"
 FACES = [p for kind in ("_modules", "_runners", "_states", "_pillar", "_output", "_grains") for p in
          sorted((ROOT / kind).glob("*.py"))]  # fmt: skip
 PARTS = sorted(LIBRARY.rglob("*.py"))
-BASE = {"arguments", "config", "errors", "files", "keypair", "later", "locks", "model", "nics", "profiles",
-        "sealed", "spec", "undo", "units", "xml"}  # fmt: skip
+BASE = {"arguments", "config", "errors", "files", "keypair", "later", "locks", "model", "nics",
+        "profiles", "sealed", "spec", "undo", "units", "xml"}  # fmt: skip
 MAY = {
     "ops": BASE | {"image", "kvm", "net", "ops", "pki", "placement", "seed"},
     "fleet": BASE | {"compat", "fleet", "pki", "placement"},
