@@ -131,11 +131,12 @@ def test_a_vlan_keeps_its_link(tmp_path):
 
 
 def test_ipv6_by_routers_goes_with_the_bridge_and_back():
-    text = "auto eth0\niface eth0 inet6 auto\n    privext 0\n"
+    text = "auto eth0\niface eth0 inet6 auto\n    privext 0\n    up logger x\n"
     kept = replace(KEPT, addresses=(), gateways=(), routes=())
     there = interfaces.with_bridge(text, kept)
 
     assert "iface br0 inet6 auto\n    privext 0" in there and "eth0 inet6" not in there
+    assert there.count("logger") == 1
     assert interfaces.with_bridge(there, kept) == there
     gone = interfaces.without_bridge(there, "br0", replace(kept, name="eth0"))
     assert "iface eth0 inet6 auto\n    privext 0" in gone and "br0" not in gone

@@ -24,6 +24,8 @@ _OF_BRIDGE = ("bridge_ports", "bridge_stp", "bridge_fd", "bridge-ports", "bridge
 _PART = re.compile(r";|&&|\|\|")
 _ROUTING = re.compile(r"(\S*/)?(ip\s+(-\S+\s+)*(a|addr|address|r|ro|route)|route|ifconfig)\b")
 _INDENT = "    "
+# A backslash at the end of the file continues nothing, and would if it came elsewhere.
+_END = "\\ \t\r\n"
 
 
 @dataclass(slots=True)
@@ -50,7 +52,7 @@ class _Block:
 
 
 def _entries(text):
-    lines = text.splitlines()
+    lines = text.rstrip(_END).split("\n")
     while lines:
         own = [lines.pop(0)]
         if own[0].lstrip().startswith("#"):
@@ -89,7 +91,7 @@ def _without_tail(block):
 
 def _text(blocks):
     lines = [line for block in blocks for entry in block.entries for line in entry.lines]
-    return "\n".join(lines).rstrip("\n") + "\n"
+    return "\n".join(lines).rstrip(_END) + "\n"
 
 
 def names(text):
@@ -253,10 +255,15 @@ def _with_auto(blocks, name):
     return [_Block(line.words, [line])]
 
 
+def _asking(blocks, name):
+    """Return the blocks by which an interface asks routers for its IPv6 addresses."""
+    return [block for block in blocks if block.is_iface(name, "inet6")
+            and block.words[3:4] == ["auto"]]  # fmt: skip
+
+
 def _renamed(blocks, name, other):
-    """Return the blocks by which an interface asks for IPv6 itself, for another."""
-    found = [block for block in blocks if block.is_iface(name, "inet6")
-             and block.words[3:4] == ["auto"]]  # fmt: skip
+    """Return the same blocks for another interface."""
+    found = _asking(blocks, name)
     heads = [_entry(f"iface {other} inet6 auto", indent="") for _block in found]
     return [_Block(head.words, [head, *block.options()])
             for head, block in zip(heads, found, strict=True)]  # fmt: skip
@@ -266,10 +273,14 @@ def with_bridge(text, kept):
     """Return the text that keeps a bridge; its ports have no addresses, and all else they had."""
     blocks = _blocks(text)
     old = blocks
+    is_asking = any(block.is_iface(kept.name, "inet6") for block in old)
     for port in kept.ports:
+        # What goes to the bridge as a whole does not stay here as well.
+        gone = [] if is_asking else _asking(old, port)
+        rest = [block for block in old if not any(block is one for one in gone)]
         options = _left(old, port, (*_GOES_ALONG, *_OF_DHCP), "inet")
-        options += [entry for entry in _left(old, port, (), "inet6")
-                    if entry.words and entry.words[0] in _HOOKS]  # fmt: skip
+        options += [entry for entry in _left(rest, port, (), "inet6")
+                    if not entry.words or entry.words[0] in _HOOKS]  # fmt: skip
         head = _entry(f"iface {port} inet manual", indent="")
         blocks = _put(blocks, port, [_Block(head.words, [head, *options])])
     return _text(_put(blocks, kept.name, _bridge(old, kept)))
@@ -285,10 +296,10 @@ def _bridge(old, kept):
     own = [f"bridge_ports {' '.join(kept.ports) or 'none'}",
            f"bridge_stp {'on' if kept.stp else 'off'}", f"bridge_fd {kept.forward_delay_s}",
            f"hwaddress {kept.mac}", f"mtu {kept.mtu}"]  # fmt: skip
-    asking = [block for block in old if block.is_iface(kept.name, "inet6")
-              and block.words[3:4] != ["static"]]  # fmt: skip
-    asking = asking or [block for port in kept.ports for block in _renamed(old, port, kept.name)]
-    return [_stanza(kept, own, others), *asking[:1]]
+    asking = [block for block in old if block.is_iface(kept.name, "inet6")]
+    if not asking:
+        asking = [block for port in kept.ports for block in _renamed(old, port, kept.name)]
+    return [_stanza(kept, own, others), *(b for b in asking if b.words[3:4] != ["static"])]
 
 
 def without_bridge(text, name, heir):
