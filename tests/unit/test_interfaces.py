@@ -159,7 +159,6 @@ def test_an_ipv6_gateway_has_its_link():
 
 @pytest.mark.parametrize(("text", "why"), [
     ("iface eth0 inet static inherits base\n", "eth0 inherits from another stanza"),
-    ("iface eth0 inet6 dhcp\n", "eth0 has its IPv6 address by DHCPv6"),
     ("iface eth0:1 inet static\n  address 10.0.0.5/16\n", "has eth0:1, whose address would stay"),
     ("mapping eth*\n  script x\n", r"maps eth0 to another stanza \(mapping eth\*\)"),
     ("auto /eth*=lan\n", r"maps eth0 to another stanza"),
@@ -167,6 +166,15 @@ def test_an_ipv6_gateway_has_its_link():
 def test_what_cannot_be_edited_safely_is_refused(text, why):
     with pytest.raises(tools.KeepError, match=why):
         interfaces.refuse_unclear(text, "/etc/network/interfaces", ["br0", "eth0"])
+
+
+def test_an_ipv6_lease_of_a_port_is_refused_and_one_of_the_bridge_stays():
+    text = "iface br0 inet6 dhcp\n"
+    interfaces.refuse_dhcpv6(text, "x", ["eth0"])
+    assert text in interfaces.with_bridge(text, KEPT)
+
+    with pytest.raises(tools.KeepError, match="br0 has its IPv6 address by DHCPv6"):
+        interfaces.refuse_dhcpv6(text, "x", ["br0", "eth0"])
 
 
 def test_a_hook_that_does_two_things_is_refused():

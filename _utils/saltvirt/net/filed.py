@@ -175,7 +175,7 @@ class Netplan(Networkd):
         for path in saved:
             before, now = content(path).decode(), content(path.removesuffix(end))
             text = netplan.restored(now.decode() if now else "", before, ids)
-            wanted[path.removesuffix(end)] = text.encode()
+            wanted[path.removesuffix(end)] = text.encode() or now
         wanted |= dict.fromkeys([*self.kept_in(name), *saved])
         return self._change(name, ports, wanted, is_coming=False)
 

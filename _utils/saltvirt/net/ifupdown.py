@@ -38,6 +38,7 @@ class Ifupdown:
         """Return ``{path: text}`` if the file is not as it should be; refuse what is unclear."""
         text = _text()
         _refuse(text, (kept.name, *kept.ports))
+        interfaces.refuse_dhcpv6(text, _PATH, kept.ports)
         wanted = interfaces.with_bridge(text, kept)
         return {_PATH: wanted} if wanted != text else {}
 
@@ -56,6 +57,7 @@ class Ifupdown:
         """Return the change that removes a bridge's stanza; its port gets what the bridge had."""
         text = _text()
         _refuse(text, (name, *ports))
+        interfaces.refuse_dhcpv6(text, _PATH, (name, *ports))
         wanted = {_PATH: interfaces.without_bridge(text, name, heir)}
         return self._change(name, ports, wanted, is_coming=False)
 

@@ -147,9 +147,16 @@ def _refuse_stanza(words, path, name):
     if "inherits" in words:
         raise KeepError(f"{path}: {name} inherits from another stanza, which is not followed: "
                         "write its options out")  # fmt: skip
-    if words[2:4] == ["inet6", "dhcp"]:
-        raise KeepError(f"{path}: {name} has its IPv6 address by DHCPv6, which nobody would renew "
-                        "on another interface: make it static, or 'inet6 auto'")  # fmt: skip
+
+
+def refuse_dhcpv6(text, path, wanted):
+    """Raise KeepError if one of these interfaces has a lease of IPv6: its client stays there."""
+    for block in _blocks(text):
+        for name in wanted:
+            if block.is_iface(name, "inet6") and block.words[3:4] == ["dhcp"]:
+                raise KeepError(f"{path}: {name} has its IPv6 address by DHCPv6, which nobody "
+                                "would renew on another interface: make it static, or 'inet6 "
+                                "auto'")  # fmt: skip
 
 
 def _is_routing(entry, path="/etc/network/interfaces"):

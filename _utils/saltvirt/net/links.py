@@ -196,10 +196,12 @@ def put_back(steps):
         for step in steps:
             try:
                 _carry_out(ipr, *step)
-            except LinkError as exc:
+            except Exception as exc:  # not even a fault of ours keeps from the rest
                 failed = failed or exc
-    if failed:
+    if isinstance(failed, LinkError):
         raise failed
+    if failed:
+        raise LinkError(f"a step of the way back failed: {failed!r}") from failed
 
 
 def _carry_out(ipr, verb, link, value):

@@ -148,7 +148,7 @@ def restored(text, before, ports):
                 _fill(network, kind, port, given)
     if data == yaml.safe_load(before):
         return before
-    return text if data == yaml.safe_load(text) else yaml.safe_dump(data, sort_keys=True)
+    return text if data == (yaml.safe_load(text) or {}) else yaml.safe_dump(data, sort_keys=True)
 
 
 def _fill(network, kind, port, given):
