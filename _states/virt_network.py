@@ -103,7 +103,7 @@ def bridge_present(
     given = {k: v for k, v in locals().items() if k not in ("name", "ports")}
     try:
         request = _request(name, ports, given)
-        work = bridge.Work(functions=__salt__, opts=__opts__, request=request)
+        work = bridge.Work(opts=__opts__, request=request)
         changes = work.plan() if __opts__["test"] else work.run()
     except VirtError as error:
         return outcome.failed(name, error)
@@ -133,7 +133,6 @@ def bridge_absent(name, persist="auto", confirm_timeout=30):
     """
     try:
         changes = bridge.remove(
-            __salt__,
             __opts__,
             arguments.link_name("name", name),
             confirm_timeout_s=arguments.whole("confirm_timeout", confirm_timeout, most=600),

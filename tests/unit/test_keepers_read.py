@@ -4,7 +4,7 @@ import subprocess
 
 import netcases
 import pytest
-from saltvirt.net import persist
+from saltvirt.net import netplan, persist
 
 OLD = """network:
   version: 2
@@ -34,8 +34,8 @@ def test_networkmanager_reads_every_keyfile(path):
 def test_netplan_gives_the_addresses_to_the_bridge_alone(tmp_path):
     folder = tmp_path / "etc/netplan"
     folder.mkdir(parents=True)
-    (folder / "50-cloud-init.yaml").write_text(persist.netplan_freed(OLD, ["eth0"]))
-    for path, text in persist.netplan(netcases.KEPT).items():
+    (folder / "50-cloud-init.yaml").write_text(netplan.freed(OLD, ["eth0"]))
+    for path, text in netplan.written(netcases.KEPT, [OLD]).items():
         (folder / path.rpartition("/")[2]).write_text(text)
     for path in folder.iterdir():
         path.chmod(0o600)

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from saltvirt.errors import BadArgument
-from saltvirt.net import change, leases, persist, probe, tools
+from saltvirt.net import change, interfaces, leases, netplan, persist, probe, tools
 
 DUID = "fff9f26f4100020000ab1194cf5a95f91e8269"
 NETWORKD = f"""# This is private data. Do not parse.
@@ -114,7 +114,8 @@ def test_a_lease_is_refused_where_nobody_would_renew_it():
         leases.refuse_idle(True, False, "netplan")
 
     leases.refuse_idle(True, True, "netplan")
-    leases.refuse_idle(False, False, "persist=none")
+    with pytest.raises(BadArgument, match="netplan does not run here, so nobody would bring up"):
+        leases.refuse_idle(False, False, "netplan")
 
 
 def test_the_bridge_is_the_client_that_its_port_was():
@@ -129,7 +130,7 @@ def test_the_bridge_is_the_client_that_its_port_was():
     bridge = files["/etc/NetworkManager/system-connections/salt-virt-br0.nmconnection"]
     assert "[ipv4]\nmethod=auto\ndhcp-client-id=01:52:00:00:00:00:01\nroute1=10.9.0.0/16" in bridge
 
-    beside = persist.netplan(replace(LEASED, client_id=DUID))[
+    beside = netplan.written(replace(LEASED, client_id=DUID), [])[
         "/etc/systemd/network/10-netplan-br0.network.d/salt-virt.conf"]  # fmt: skip
     assert beside.startswith("[DHCPv4]\n") and f"IAID={0xF9F26F41}" in beside
 
@@ -143,23 +144,23 @@ def test_any_client_id_gives_files_that_say_dhcp(client_id):
 
 def test_a_static_bridge_says_nothing_of_dhcp():
     assert "DHCPv4" not in persist.networkd(netcases.KEPT)[BRIDGE]
-    assert list(persist.netplan(netcases.KEPT)) == ["/etc/netplan/90-salt-virt-br0.yaml"]
+    assert list(netplan.written(netcases.KEPT, [])) == ["/etc/netplan/90-salt-virt-br0.yaml"]
 
 
 def test_ifupdowns_file_says_who_has_a_lease():
     text = "auto eth0\niface eth0 inet dhcp\niface eth0 inet6 auto\niface eth1 inet static\n"
 
-    assert persist.ifupdown_is_leased(text, "eth0")
-    assert not persist.ifupdown_is_leased(text, "eth1")
-    assert not persist.ifupdown_is_leased(text, "eth")
-    assert persist.ifupdown_names(text) == {"eth0", "eth1"}
+    assert interfaces.is_leased(text, "eth0")
+    assert not interfaces.is_leased(text, "eth1")
+    assert not interfaces.is_leased(text, "eth")
+    assert interfaces.names(text) == {"eth0", "eth1"}
 
 
 def test_the_last_file_of_netplans_says_who_it_is_for():
     one, other = "network: {version: 2}", "network: {renderer: NetworkManager}"
 
-    assert persist.netplan_renderer(["", one]) == "networkd"
-    assert persist.netplan_renderer([other, one]) == "NetworkManager"
+    assert netplan.renderer(["", one]) == "networkd"
+    assert netplan.renderer([other, one]) == "NetworkManager"
 
 
 class Keeper:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from saltvirt import arguments
 from saltvirt.errors import BadArgument, VirtError
-from saltvirt.net import persist, plan, rules
+from saltvirt.net import interfaces, netplan, persist, plan, rules
 
 KEPT = netcases.KEPT
 
@@ -238,10 +238,10 @@ def test_vlans_are_kept_as_ranges():
 def test_netplan_gives_up_the_addresses_of_a_port_and_nothing_else():
     old = ("network: {ethernets: {eth0: {addresses: [10.0.0.4/16], wakeonlan: true}, "
            "eth1: {dhcp4: true}}}")  # fmt: skip
-    freed = persist.netplan_freed(old, ["eth0"])
+    freed = netplan.freed(old, ["eth0"])
 
     assert "10.0.0.4" not in freed and "wakeonlan" in freed and "dhcp4: true" in freed
-    assert persist.netplan_freed(freed, ["eth0"]) is None
+    assert netplan.freed(freed, ["eth0"]) is None
 
 
 def test_ifupdown_loses_the_stanzas_of_one_interface_only():
@@ -256,7 +256,7 @@ iface br0 inet static
 auto br01
 iface br01 inet manual
 """
-    left = persist.ifupdown_without(text, "br0")
+    left = interfaces.without_bridge(text, "br0", None)
 
     assert "10.0.0.4" not in left and "iface lo inet loopback" in left
     assert "auto br01\niface br01 inet manual" in left

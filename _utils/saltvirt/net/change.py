@@ -19,16 +19,19 @@ def content(path):
 def put(path, data):
     """Bring a file to this content, None removes it; raise KeepError if that cannot be."""
     # systemd-networkd is a user of its own; of the others netplan wants its files unread.
-    mode = 0o600 if path.startswith(_PRIVATE) else 0o644
-    place = Path(path)
+    mode, group = 0o600 if path.startswith(_PRIVATE) else 0o644, None
     if content(path) == data:
         return
     try:
+        # What somebody has linked to elsewhere, and whom they let read it, stays so.
+        place = Path(path).resolve()
+        if place.exists():
+            mode, group = place.stat().st_mode & 0o777, place.stat().st_gid
         if data is None:
-            place.unlink()
+            Path(path).unlink()
         else:
             place.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
-            files.write(place, data, mode)
+            files.write(place, data, mode, group)
     except OSError as exc:
         raise KeepError(f"cannot write {path}: {exc.strerror}") from exc
 

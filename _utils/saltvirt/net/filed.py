@@ -2,34 +2,59 @@
 
 from pathlib import Path
 
-from saltvirt.net import leases, links, persist
+from saltvirt.net import leases, links, netplan, persist
 from saltvirt.net.change import Change, content, put
 from saltvirt.net.tools import KeepError, run
 
 _LET_GO_S = 2
+_OURS = ("05-salt-virt-", "salt-virt-")
+
+
+def _has(path, line):
+    """Return whether a file is there, and has a line."""
+    data = content(path)
+    return data is not None and (not line or line.encode() in data.splitlines())
 
 
 class Files:
     """
     What managers that read files have in common.
 
-    A manager has ``title``, ``patterns`` (of its files' paths), ``wanted(kept)``, ``runs()``,
-    ``lease(link)``, ``take(change)`` and ``give_back(change)``. Those that run bring a port back
-    under a bridge that others take it from, so they are told first.
+    A manager has ``title``, ``own`` (``{path: line}`` of the files of a bridge), ``of_ports``
+    (likewise, its path a pattern), ``wanted(kept)``, ``runs()``, ``lease(link)``, ``take(change)``
+    and ``give_back(change)``. Those that run bring a port back under a bridge that others take it
+    from, so they are told first.
+
+    A file is a bridge's if it has that line too: a port's of ``lan`` may be called as a bridge's
+    own, ``lan-dmz``.
     """
 
-    title, patterns, gives_back_first = "", (), True
+    title, own, of_ports, gives_back_first = "", {}, {}, True
+    # What a port had is in files that others wrote, and that are valid again.
+    writes_heir = False
 
     def pending(self, kept):
         """Return ``{path: text}`` of the files that are not yet as they should be."""
         wanted = self.wanted(kept)
+        for path in set(wanted).difference(self.kept_in(kept.name)):
+            text = content(path)
+            if text is not None and path.rpartition("/")[2].startswith(_OURS):
+                raise KeepError(f"{path} keeps another bridge: give {kept.name} another name")
         return {path: text for path, text in wanted.items() if content(path) != text.encode()}
+
+    def paths(self, name):
+        """Return the paths of a bridge's own files, beside those of its ports."""
+        return [path.format(name=name) for path in self.own]
 
     def kept_in(self, name):
         """Return the paths of the files that keep a bridge."""
-        found = [path for pattern in self.patterns
-                 for path in Path("/").glob(pattern.format(name=name).lstrip("/"))]  # fmt: skip
-        return sorted(map(str, found))
+        found = {path: self.own[template].format(name=name)
+                 for template, path in zip(self.own, self.paths(name), strict=True)}  # fmt: skip
+        for pattern, line in self.of_ports.items():
+            there = Path("/").glob(pattern.format(name=name).lstrip("/"))
+            found |= {str(path): line.format(name=name) for path in there
+                      if str(path) not in found or not _has(path, found[str(path)])}  # fmt: skip
+        return sorted(path for path, line in found.items() if _has(path, line))
 
     def keeping(self, kept):
         """Return the change after which a bridge is kept."""
@@ -59,10 +84,11 @@ class Networkd(Files):
     """systemd-networkd."""
 
     title = "systemd-networkd"
-    patterns = (
-        "/etc/systemd/network/05-salt-virt-{name}.net*",
-        "/etc/systemd/network/05-salt-virt-{name}-*.network",
-    )
+    own = {
+        "/etc/systemd/network/05-salt-virt-{name}.netdev": "Name={name}",
+        "/etc/systemd/network/05-salt-virt-{name}.network": "Name={name}",
+    }
+    of_ports = {"/etc/systemd/network/05-salt-virt-{name}-*.network": "Bridge={name}"}
 
     def wanted(self, kept):
         """Return ``{path: text}`` of the files that keep a bridge."""
@@ -115,27 +141,41 @@ class Netplan(Networkd):
     """netplan over systemd-networkd; others' files give up what the bridge takes over."""
 
     title = "netplan"
-    patterns = (
-        "/etc/netplan/90-salt-virt-{name}.yaml",
-        "/etc/systemd/network/10-netplan-{name}.network.d/salt-virt.conf",
-    )
+    own = {
+        "/etc/netplan/90-salt-virt-{name}.yaml": "",
+        "/etc/systemd/network/10-netplan-{name}.network.d/salt-virt.conf": "",
+    }
+    of_ports = {}
 
     def wanted(self, kept):
         """Return ``{path: text}`` of the files that keep a bridge, and of those that it changes."""
-        out = persist.netplan(kept)
-        for path in map(str, sorted(Path("/etc/netplan").glob("*.yaml"))):
-            text = Path(path).read_text()
-            freed = None if path in out else persist.netplan_freed(text, kept.ports)
+        own, end = set(self.paths(kept.name)), f"{_SAVED}-{kept.name}"
+        now = {str(path): path.read_text() for path in sorted(Path("/etc/netplan").glob("*.yaml"))
+               if str(path) not in own}  # fmt: skip
+        macs = {port: _mac(port) for port in kept.ports}
+        ids = netplan.ids(kept.ports, list(now.values()), macs)
+        before, out = {}, {}
+        for path, text in now.items():
+            saved = content(f"{path}{end}")
+            # What its ports gave up earlier is kept when it gets a port more.
+            before[path] = netplan.restored(text, saved.decode(), ids) if saved else text
+            freed = netplan.freed(text, ids)
             if freed:
-                out |= {f"{path}{_SAVED}-{kept.name}": text, path: freed}
-        return out
+                out |= {f"{path}{end}": before[path], path: freed}
+        return {**netplan.written(kept, list(before.values()), macs), **out}
 
     def forgetting(self, name, ports, _heir):
-        """Return the change that removes the files, and brings back what others had before."""
+        """Return the change that removes the files, and gives the ports back what they gave up."""
         end = f"{_SAVED}-{name}"
         saved = sorted(map(str, Path("/etc/netplan").glob(f"*{end}")))
+        own = content(self.paths(name)[0])
+        ids = {*ports, *netplan.ids_of(own.decode() if own else "", name)}
         # In this order, so that a host whose power fails meanwhile is never left without network.
-        wanted = {path.removesuffix(end): content(path) for path in saved}
+        wanted = {}
+        for path in saved:
+            before, now = content(path).decode(), content(path.removesuffix(end))
+            text = netplan.restored(now.decode() if now else "", before, ids)
+            wanted[path.removesuffix(end)] = text.encode() or now
         wanted |= dict.fromkeys([*self.kept_in(name), *saved])
         return self._change(name, ports, wanted, is_coming=False)
 
@@ -155,4 +195,8 @@ class Netplan(Networkd):
 def renderer():
     """Return who netplan's files are for: ``networkd`` or ``NetworkManager``."""
     paths = sorted(Path("/etc/netplan").glob("*.yaml"))
-    return persist.netplan_renderer([path.read_text() for path in paths])
+    return netplan.renderer([path.read_text() for path in paths])
+
+
+def _mac(link):
+    return (content(f"/sys/class/net/{link}/address") or b"").decode().strip() or None

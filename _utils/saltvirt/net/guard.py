@@ -25,10 +25,14 @@ _AGAIN_S = 0.5
 def put_back(snapshot, names, change):
     """Bring these links back to a snapshot of them, and their manager to what it knew."""
     failed = _without_error(change.before_links, is_back=True)
-    settle(lambda: links.execute(plan.operations(links.read(names), snapshot)))
+    failed = _without_error(settle, lambda: _links_back(snapshot, names)) or failed
     failed = _without_error(change.after_links, is_back=True) or failed
     if failed:
         raise failed
+
+
+def _links_back(snapshot, names):
+    links.put_back(plan.operations(links.read(names), snapshot))
 
 
 def settle(change_links):
@@ -43,11 +47,11 @@ def settle(change_links):
             time.sleep(_AGAIN_S)
 
 
-def _without_error(tell, **words):
-    """Tell a manager, and return the error that it answers with: the links come first."""
+def _without_error(step, *given, **words):
+    """Take a step of the way back, and return its error: the steps after it are tried as well."""
     try:
-        tell(**words)
-    except (VirtError, OSError) as exc:
+        step(*given, **words)
+    except Exception as exc:  # whatever it is, the links come back
         return exc
     return None
 
@@ -71,7 +75,7 @@ def watched(snapshot, names, change, timeout_s):
     except BaseException:
         try:
             put_back(snapshot, names, change)
-        except (VirtError, OSError) as exc:
+        except Exception as exc:
             # The guard, which is still there, tries again on its own.
             log.error("the network could not be put back at once: %s", exc)
             os.close(outbox)
@@ -118,7 +122,7 @@ def _guard(inbox, timeout_s, way_back):
         try:
             put_back(*way_back)
             return
-        except (VirtError, OSError):
+        except Exception:
             time.sleep(_AGAIN_S)
 
 

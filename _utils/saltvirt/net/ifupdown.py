@@ -8,11 +8,9 @@ import time
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from salt.exceptions import SaltException
-
 from saltvirt import files
-from saltvirt.net import leases, links, persist
-from saltvirt.net.change import Change
+from saltvirt.net import interfaces, leases, links
+from saltvirt.net.change import Change, content, put
 from saltvirt.net.tools import KeepError, run
 
 _PATH = "/etc/network/interfaces"
@@ -23,12 +21,9 @@ _END_S, _UP_S = 5, 30
 
 
 class Ifupdown:
-    """Debian's ifupdown, whose file Salt's own ``ip`` module writes."""
+    """Debian's ifupdown, of whose file only the stanzas of the bridge and its ports are edited."""
 
-    title, gives_back_first, path = "ifupdown", False, _PATH
-
-    def __init__(self, functions):
-        self._call = functions
+    title, gives_back_first, path, writes_heir = "ifupdown", False, _PATH, True
 
     def runs(self):
         """Return whether ifupdown has brought up links since this host's boot."""
@@ -40,49 +35,43 @@ class Ifupdown:
         return leases.of_dhclient(path.read_text()) if _clients(link) and path.exists() else None
 
     def pending(self, kept):
-        """Return ``{interface: text}`` of those that are not yet as they should be."""
-        out = {}
-        _refuse_elsewhere((kept.name, *kept.ports))
-        for name, kind, settings in persist.ifupdown(kept):
-            has = "".join(self._call["ip.get_interface"](name))
-            wanted = "".join(self._build(name, kind, test=True, **settings))
-            if has.strip() != wanted.strip():
-                out[f"{_PATH}: {name}"] = wanted
-        return out
+        """Return ``{path: text}`` if the file is not as it should be; refuse what is unclear."""
+        text = _text()
+        _refuse(text, (kept.name, *kept.ports))
+        interfaces.refuse_dhcpv6(text, _PATH, kept.ports)
+        wanted = interfaces.with_bridge(text, kept)
+        return {_PATH: wanted} if wanted != text else {}
 
     def kept_in(self, name):
         """Return the stanza that keeps a bridge, as ``path: name``."""
-        return [f"{_PATH}: {name}"] if self._call["ip.get_interface"](name) else []
+        return [f"{_PATH}: {name}"] if name in interfaces.names(_text()) else []
 
     def keeping(self, kept):
         """Return the change after which a bridge is kept; raise KeepError if it could not boot."""
         if not _BRIDGES.exists():
             why = "ifupdown makes bridges by the package bridge-utils, which is not installed here"
             raise KeepError(f"{why}: install it, as the formula's hypervisor.bridge does")
-
-        def write():
-            for name, kind, settings in persist.ifupdown(kept):
-                self._build(name, kind, **settings)
-
-        return Change(self, kept.name, kept.ports, paths=[_PATH], write=write, is_coming=True)
+        return self._change(kept.name, kept.ports, self.pending(kept), is_coming=True)
 
     def forgetting(self, name, ports, heir):
         """Return the change that removes a bridge's stanza; its port gets what the bridge had."""
+        text = _text()
+        _refuse(text, (name, *ports))
+        interfaces.refuse_dhcpv6(text, _PATH, (name, *ports))
+        wanted = {_PATH: interfaces.without_bridge(text, name, heir)}
+        return self._change(name, ports, wanted, is_coming=False)
 
+    def _change(self, name, ports, wanted, *, is_coming):
         def write():
-            text = persist.ifupdown_without(Path(_PATH).read_text(), name)
-            files.write(_PATH, text.encode(), 0o644)
-            if heir:
-                port, kind, settings = persist.ifupdown_heir(heir)
-                self._build(port, kind, **settings)
+            for path, text in wanted.items():
+                put(path, text.encode(errors="surrogateescape"))
 
-        return Change(self, name, ports, paths=[_PATH], write=write, is_coming=False)
+        return Change(self, name, ports, paths=[_PATH], write=write, is_coming=is_coming)
 
-    def _build(self, name, kind, **settings):
-        try:
-            return self._call["ip.build_interface"](name, kind, True, **settings)
-        except (SaltException, AttributeError, OSError) as exc:
-            raise KeepError(f"Salt cannot write {name} to {_PATH}: {exc}") from exc
+    def stanza(self, links):
+        """Return whether ifupdown's files set one of these links."""
+        texts = [_text(), *_sourced(_text(), _PATH).values()]
+        return any(interfaces.names(text).intersection(links) for text in texts)
 
     def holder(self, link):
         """Return whether a dhclient renews the lease of a link."""
@@ -119,7 +108,7 @@ class Ifupdown:
                  f"/var/lib/dhcp/dhclient6.{port}.leases", port])  # fmt: skip
 
     def _is_leased(self, link):
-        return self.runs() and persist.ifupdown_is_leased(Path(_PATH).read_text(), link)
+        return self.runs() and interfaces.is_leased(_text(), link)
 
     def _begin(self, link, heirs_of):
         for other in heirs_of:
@@ -134,11 +123,36 @@ class Ifupdown:
         _say(link, lease.lasts_s)
 
 
-def _refuse_elsewhere(names):
-    for path in sorted(Path(f"{_PATH}.d").glob("*")):
-        found = persist.ifupdown_names(path.read_text()) if path.is_file() else set()
-        for name in sorted(found.intersection(names)):
-            raise KeepError(f"{path} sets {name}, and Salt writes to {_PATH} alone: move it there")
+def _text():
+    return (content(_PATH) or b"").decode(errors="surrogateescape")
+
+
+def _refuse(text, names):
+    interfaces.refuse_unclear(text, _PATH, names)
+    for path, other in _sourced(text, _PATH).items():
+        interfaces.refuse_elsewhere(other, path, names)
+
+
+def _sourced(text, path, depth=5):
+    """Return ``{path: text}`` of the files that ifupdown reads beside this one."""
+    out = {}
+    for keyword, pattern in interfaces.sources(text) if depth else []:
+        if set(pattern) & set("$`~"):
+            raise KeepError(f"{path}: '{keyword} {pattern}' is not followed: write the path out")
+        whole = str(Path(path).parent / pattern)
+        for found in sorted(Path("/").glob(whole.lstrip("/"))):
+            for one in _files(found):
+                other = one.read_text(errors="surrogateescape")
+                out |= {str(one): other, **_sourced(other, one, depth - 1)}
+    return out
+
+
+def _files(path):
+    """Return what ifupdown reads of a path: of a folder only what is named plainly."""
+    if path.is_dir():
+        return sorted(one for one in path.iterdir()
+                      if one.is_file() and re.fullmatch(r"[A-Za-z0-9_-]+", one.name))  # fmt: skip
+    return [path] if path.is_file() and not path.name.startswith(".") else []
 
 
 def _apart():

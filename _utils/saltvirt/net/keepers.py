@@ -13,7 +13,7 @@ from saltvirt.net.tools import KeepError
 class Nothing:
     """Nobody keeps the bridge; the operator asked for that."""
 
-    title, gives_back_first = "persist=none", False
+    title, gives_back_first, writes_heir = "persist=none", False, False
 
     def pending(self, _kept):
         """Return nothing."""
@@ -45,18 +45,19 @@ class Nothing:
     let_go = give_back = take
 
 
-def find(functions, wanted="auto", links=()):
+def find(wanted="auto", links=()):
     """
     Return the name and the manager of this host's network; raise KeepError if none is found.
 
     links
-        Of several managers the one is meant that renews a lease of one of these.
+        Of several managers the one is meant that renews a lease of one of these; then ifupdown,
+        if it sets one; then the first that runs.
     """
     makers = {
         "netplan": filed.Netplan,
         "networkmanager": NetworkManager,
         "networkd": filed.Networkd,
-        "ifupdown": lambda: ifupdown.Ifupdown(functions),
+        "ifupdown": ifupdown.Ifupdown,
         "none": Nothing,
     }
     if wanted != "auto":
@@ -67,9 +68,18 @@ def find(functions, wanted="auto", links=()):
     if not found:
         raise KeepError("cannot tell who keeps this host's network over a reboot: give persist=... "
                         f"({', '.join(makers)})")  # fmt: skip
-    holders = [name for name, keeper in found.items() if any(map(keeper.lease, links))]
-    name = (holders or list(found))[0]
+    name = _chosen(found, links)
     return name, found[name]
+
+
+def _chosen(found, links):
+    """Return which of several managers it is: one that does not run keeps nothing."""
+    holders = [name for name, keeper in found.items() if any(map(keeper.lease, links))]
+    running = [name for name, keeper in found.items() if keeper.runs()]
+    # NetworkManager leaves alone what /etc/network/interfaces sets, networkd has files of its own.
+    if "ifupdown" in running and found["ifupdown"].stanza(links):
+        holders.append("ifupdown")
+    return (holders or running or list(found))[0]
 
 
 def _signs():

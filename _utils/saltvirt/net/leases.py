@@ -99,7 +99,11 @@ def refuse_foreign(snapshot, held, bridge, title):
 
 
 def refuse_idle(dhcp, runs, title):
-    """Raise BadArgument if a lease would be kept by a manager that does not run."""
-    if dhcp and not runs:
+    """Raise BadArgument if a bridge would be kept by a manager that does not run."""
+    if runs:
+        return
+    if dhcp:
         raise BadArgument("persist", f"{title} does not run here, so nobody would renew the lease "
                           "of the bridge: start it, or make the address static first")
+    raise BadArgument("persist", f"{title} does not run here, so nobody would bring up the bridge "
+                      "at the next boot: start and enable it, or give persist=... of who does")

@@ -19,6 +19,10 @@ MISSING = (
 _PROTO_KERNEL = 2
 _FOREVER = 0xFFFFFFFF
 _NODAD = 0x02
+_CLONED, _ONLINK = 0x200, 0x04
+# Parts of a route that are not read, so it would come back as another one.
+_STRANGE = {"RTA_VIA": "a gateway of the other family", "RTA_ENCAP": "an encapsulation",
+            "RTA_NH_ID": "a next hop of its own"}  # fmt: skip
 _LOCAL_TABLE = 255
 _ATTRIBUTES = {
     "stp": "IFLA_BR_STP_STATE",
@@ -54,6 +58,13 @@ def ports_of(bridge):
 
 def read(wanted):
     """Return the snapshot of these links, as far as they exist; see :mod:`saltvirt.net.plan`."""
+    try:
+        return _read(wanted)
+    except NetlinkError as exc:  # others change links meanwhile
+        raise LinkError(f"the kernel does not say which links there are: {_words(exc)}") from exc
+
+
+def _read(wanted):
     with pyroute2.IPRoute() as ipr:
         every = {link["index"]: link for link in ipr.get_links()}
         by_index = {index: link.get_attr("IFLA_IFNAME") for index, link in every.items()}
@@ -105,7 +116,9 @@ def _address(message):
     text = message.get_attr("IFA_LOCAL") or message.get_attr("IFA_ADDRESS")
     cache = message.get_attr("IFA_CACHEINFO") or {}
     valid = cache.get("ifa_valid", _FOREVER)
+    peer = message.get_attr("IFA_ADDRESS")
     return {
+        "peer": peer if peer != text else None,
         "address": f"{text}/{message['prefixlen']}",
         "broadcast": message.get_attr("IFA_BROADCAST"),
         "scope": message["scope"],
@@ -116,11 +129,12 @@ def _address(message):
 def _route(message, by_index):
     """Return a route that somebody made; the kernel makes its own again with the addresses."""
     table = message.get_attr("RTA_TABLE") or message["table"]
-    if message["proto"] == _PROTO_KERNEL or table == _LOCAL_TABLE or message["flags"] & 0x200:
+    if message["proto"] == _PROTO_KERNEL or table == _LOCAL_TABLE or message["flags"] & _CLONED:
         return None
     hops = message.get_attr("RTA_MULTIPATH") or []
     oif = message.get_attr("RTA_OIF") or next((hop["oif"] for hop in hops), None)
     dst = message.get_attr("RTA_DST")
+    metrics = message.get_attr("RTA_METRICS")
     return {
         "family": message["family"],
         "dst": f"{dst}/{message['dst_len']}" if dst else "default",
@@ -133,7 +147,15 @@ def _route(message, by_index):
         "proto": message["proto"],
         "type": message["type"],
         "is_multipath": bool(hops),
-    }
+        "is_onlink": bool(message["flags"] & _ONLINK),
+        "metrics": {_metric(key): value for key, value in metrics["attrs"] if value}
+                   if metrics else {},
+        "strange": next((_STRANGE[key] for key in _STRANGE if message.get_attr(key)), None),
+    }  # fmt: skip
+
+
+def _metric(attribute):
+    return attribute.removeprefix("RTAX_").lower()
 
 
 def master(name):
@@ -163,11 +185,30 @@ def last(link, address, seconds):
 def execute(steps):
     """Carry out the steps of :func:`saltvirt.net.plan.operations`; raise LinkError at the first."""
     with pyroute2.IPRoute() as ipr:
-        for verb, link, value in steps:
+        for step in steps:
+            _carry_out(ipr, *step)
+
+
+def put_back(steps):
+    """Try every step, whichever fail: each that succeeds is a part of the way back; then raise."""
+    failed = None
+    with pyroute2.IPRoute() as ipr:
+        for step in steps:
             try:
-                _VERBS[verb](ipr, link, value)
-            except (NetlinkError, OSError) as exc:
-                raise LinkError(f"{_asked(verb, link, value)}: {_words(exc)}") from exc
+                _carry_out(ipr, *step)
+            except Exception as exc:  # not even a fault of ours keeps from the rest
+                failed = failed or exc
+    if isinstance(failed, LinkError):
+        raise failed
+    if failed:
+        raise LinkError(f"a step of the way back failed: {failed!r}") from failed
+
+
+def _carry_out(ipr, verb, link, value):
+    try:
+        _VERBS[verb](ipr, link, value)
+    except (NetlinkError, OSError) as exc:
+        raise LinkError(f"{_asked(verb, link, value)}: {_words(exc)}") from exc
 
 
 def _asked(verb, link, value):
@@ -222,6 +263,8 @@ def _up(ipr, name, is_up):
 def _add_address(ipr, name, address):
     text, _slash, prefix = address["address"].partition("/")
     given = {"address": text, "prefixlen": int(prefix), "scope": address["scope"]}
+    if address.get("peer"):
+        given |= {"address": address["peer"], "local": text}
     if address["broadcast"]:
         given["broadcast"] = address["broadcast"]
     if address["valid_s"] is not None:
@@ -236,13 +279,24 @@ def _add_address(ipr, name, address):
 
 def _del_address(ipr, name, address):
     text, _slash, prefix = address["address"].partition("/")
-    ipr.addr("del", index=_index(ipr, name), address=text, prefixlen=int(prefix))
+    given = {"address": address["peer"], "local": text} if address.get("peer") else {
+        "address": text}  # fmt: skip
+    try:
+        ipr.addr("del", index=_index(ipr, name), prefixlen=int(prefix), **given)
+    except NetlinkError as exc:
+        if exc.code != errno.EADDRNOTAVAIL:  # it went with the first one of its subnet
+            raise
 
 
 def _route_arguments(ipr, route):
     given = {"dst": route["dst"], "family": route["family"], "oif": _index(ipr, route["oif"])}
     keys = ("gateway", "table", "priority", "prefsrc", "scope", "proto", "type")
-    return {**given, **{key: route[key] for key in keys if route[key] is not None}}
+    given |= {key: route[key] for key in keys if route[key] is not None}
+    if route.get("is_onlink"):
+        given["flags"] = _ONLINK
+    if route.get("metrics"):
+        given["metrics"] = route["metrics"]
+    return given
 
 
 def _add_route(ipr, _name, route):

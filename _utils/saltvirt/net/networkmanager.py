@@ -20,10 +20,13 @@ class NetworkManager(Files):
     """NetworkManager. It makes a bridge anew that others remove, so it is told first."""
 
     title = "NetworkManager"
-    patterns = (
-        "/etc/NetworkManager/system-connections/salt-virt-{name}.nmconnection",
-        "/etc/NetworkManager/system-connections/salt-virt-{name}-*.nmconnection",
-    )
+    own = {
+        "/etc/NetworkManager/system-connections/salt-virt-{name}.nmconnection":
+            "interface-name={name}",
+    }
+    of_ports = {
+        "/etc/NetworkManager/system-connections/salt-virt-{name}-*.nmconnection": "master={name}",
+    }
 
     def wanted(self, kept):
         """Return ``{path: text}`` of the files that keep a bridge."""

@@ -1,10 +1,7 @@
 """How each manager of networks keeps a bridge over a reboot: text from plain data."""
 
-import re
 import uuid
 from dataclasses import dataclass
-
-import yaml
 
 _SPACE = uuid.UUID("8d0c6a52-5f36-4ac5-9a65-1c5d5a7c7d0e")
 
@@ -27,6 +24,11 @@ class Kept:
     vlan_filtering: bool
     vlans: tuple[int, ...] = ()
     client_id: str | None = None
+    search: tuple[str, ...] = ()
+    # Whether the name servers were asked for, rather than found.
+    is_dns_asked: bool = False
+    # Whether a router's advertisements say more than the addresses do.
+    ra: bool = False
 
 
 def _yes(value):
@@ -66,6 +68,12 @@ def _client(kept):
     return [("SendRelease", "no"), *_client_id(kept)]
 
 
+def client_section(kept):
+    """Return the section of networkd's by which the server knows the bridge, "" without DHCP."""
+    client = _client(kept)
+    return _ini(("DHCPv4", client)) if client else ""
+
+
 def _client_id(kept):
     known = kept.client_id or ""
     if known == "01" + kept.mac.replace(":", ""):
@@ -91,7 +99,10 @@ def networkd(kept):
     network = [("DHCP", _yes(kept.dhcp))]
     network += [("Address", a) for a in kept.addresses]
     network += [("Gateway", g) for g in kept.gateways] + [("DNS", d) for d in kept.dns]
-    routes = [("Route", [("Destination", dst), ("Gateway", via)]) for dst, via in kept.routes]
+    network += [("Domains", " ".join(kept.search))] if kept.search else []
+    network += [("IPv6AcceptRA", "yes")] if kept.ra else []
+    routes = [("Route", [("Destination", dst), *([("Gateway", via)] if via else [])])
+              for dst, via in kept.routes]  # fmt: skip
     files = {
         f"{base}-{name}.netdev": device,
         f"{base}-{name}.network": _ini(
@@ -110,22 +121,31 @@ def networkd(kept):
 
 
 def _keyfile_ip(kept, family):
-    mine = [a for a in kept.addresses if (":" in a) == (family == 6)]
+    mine, gateways, dns = (
+        [one for one in some if (":" in one) == (family == 6)]
+        for some in (kept.addresses, kept.gateways, kept.dns)
+    )
     routes = [(dst, via) for dst, via in kept.routes if (":" in dst) == (family == 6)]
-    extra = [(f"route{n}", f"{dst},{via}") for n, (dst, via) in enumerate(routes, 1)]
-    if kept.dhcp and family == 4:
-        client = [("dhcp-client-id", _colons(kept.client_id))] if kept.client_id else []
-        return [("method", "auto"), *client, *extra]
-    if kept.dhcp or (family == 6 and not mine):
-        return [("method", "auto"), *extra]
     if not mine:
+        # NetworkManager gives a gateway to those that have an address.
+        routes += [("::/0" if family == 6 else "0.0.0.0/0", g) for g in gateways]
+    is_asking = kept.dhcp or (family == 6 and (kept.ra or not mine))
+    if not (is_asking or mine):
         return [("method", "disabled")]
-    pairs = [("method", "manual")]
+    pairs = [("method", "auto" if is_asking else "manual")]
+    if kept.dhcp and family == 4 and kept.client_id:
+        pairs.append(("dhcp-client-id", _colons(kept.client_id)))
     pairs += [(f"address{n}", a) for n, a in enumerate(mine, 1)]
-    pairs += [("gateway", g) for g in kept.gateways if (":" in g) == (family == 6)]
-    pairs += extra
-    dns = [d for d in kept.dns if (":" in d) == (family == 6)]
-    return [*pairs, *([("dns", "".join(f"{d};" for d in dns))] if dns else [])]
+    pairs += [("gateway", g) for g in gateways if mine]
+    pairs += [(f"route{n}", f"{dst},{via}" if via else dst)
+              for n, (dst, via) in enumerate(routes, 1)]  # fmt: skip
+    search = kept.search if family == 4 or not _has(kept, 4) else ()
+    pairs += [("dns", "".join(f"{d};" for d in dns))] if dns else []
+    return pairs + ([("dns-search", "".join(f"{d};" for d in search))] if search else [])
+
+
+def _has(kept, family):
+    return kept.dhcp or any((":" in a) == (family == 6) for a in kept.addresses)
 
 
 def networkmanager(kept):
@@ -156,126 +176,3 @@ def networkmanager(kept):
             ("bridge-port", vlans),
         )  # fmt: skip
     return files
-
-
-NETPLAN_KEYS = ("addresses", "dhcp4", "dhcp6", "dhcp4-overrides", "dhcp6-overrides", "gateway4",
-                "gateway6", "nameservers", "routes", "accept-ra")  # fmt: skip
-
-
-def netplan(kept):
-    """Return the file of netplan for a bridge; see :func:`netplan_freed` for its ports."""
-    bridge = {
-        "interfaces": list(kept.ports),
-        "macaddress": kept.mac,
-        "mtu": kept.mtu,
-        "dhcp4": kept.dhcp,
-        "parameters": {"stp": kept.stp, "forward-delay": kept.forward_delay_s},
-    }
-    routes = [{"to": "default", "via": gateway} for gateway in kept.gateways]
-    routes += [{"to": dst, "via": via} for dst, via in kept.routes]
-    for key, value in (("addresses", list(kept.addresses)), ("routes", routes)):
-        if value:
-            bridge[key] = value
-    if kept.dns:
-        bridge["nameservers"] = {"addresses": list(kept.dns)}
-    ports = {port: {"dhcp4": False, "dhcp6": False} for port in kept.ports}
-    network = {"version": 2, "ethernets": ports, "bridges": {kept.name: bridge}}
-    path = f"/etc/netplan/90-salt-virt-{kept.name}.yaml"
-    files = {path: yaml.safe_dump({"network": network}, sort_keys=True)}
-    if client := _client(kept):
-        # netplan has no word for it, networkd reads it beside what netplan writes.
-        path = f"/etc/systemd/network/10-netplan-{kept.name}.network.d/salt-virt.conf"
-        files[path] = _ini(("DHCPv4", client))
-    return files
-
-
-def netplan_freed(text, ports):
-    """
-    Return another file of netplan without the addresses of the ports, None if it has none.
-
-    netplan joins the lists of all its files, so what one of them gives a port cannot be taken away
-    by another.
-    """
-    data = yaml.safe_load(text) or {}
-    network, changed = data.get("network") or {}, False
-    for kind in ("ethernets", "bonds", "vlans"):
-        for port in ports:
-            own = (network.get(kind) or {}).get(port) or {}
-            for key in NETPLAN_KEYS:
-                if key in own and own[key] not in (False, []):
-                    del own[key]
-                    changed = True
-    return yaml.safe_dump(data, sort_keys=True) if changed else None
-
-
-def netplan_renderer(texts):
-    """Return who netplan's files are for, ``networkd`` or ``NetworkManager``; the last one says."""
-    found = "networkd"
-    for text in texts:
-        found = ((yaml.safe_load(text) or {}).get("network") or {}).get("renderer", found)
-    return found
-
-
-def ifupdown(kept):
-    """Return the calls of Salt's ``ip.build_interface``: ``[(name, kind, settings)]``."""
-    bridge = {
-        **_interface(kept),
-        "ports": " ".join(kept.ports),
-        "stp": "on" if kept.stp else "off",
-        "fd": kept.forward_delay_s,
-        "hwaddress": kept.mac,
-        "mtu": kept.mtu,
-    }
-    manual = {"proto": "manual", "enable_ipv6": False}
-    return [*[(port, "eth", manual) for port in kept.ports], (kept.name, "bridge", bridge)]
-
-
-def ifupdown_heir(kept):
-    """Return the call that gives a port what its bridge had."""
-    return kept.name, "eth", _interface(kept)
-
-
-def _interface(kept):
-    settings = {
-        "proto": "dhcp" if kept.dhcp else ("static" if kept.addresses else "manual"),
-        "enable_ipv6": False,
-    }
-    version4 = [a for a in kept.addresses if ":" not in a]
-    if version4 and not kept.dhcp:
-        settings["ipaddr"], _slash, settings["netmask"] = version4[0].partition("/")
-        gateways = [g for g in kept.gateways if ":" not in g]
-        settings |= {"gateway": gateways[0]} if gateways else {}
-    extra = [f"ip address replace {a} dev {kept.name}" for a in [*version4[1:],
-             *(a for a in kept.addresses if ":" in a)] if not kept.dhcp]  # fmt: skip
-    extra += [f"ip route replace {dst} via {via}" for dst, via in kept.routes]
-    extra += [f"ip -6 route replace default via {g}" for g in kept.gateways if ":" in g]
-    if extra:
-        settings["up_cmds"] = extra
-    if kept.dns:
-        settings["dns"] = list(kept.dns)
-    return settings
-
-
-_STANZA = ("auto", "iface", "allow-", "mapping", "source", "no-auto-down", "no-scripts")
-
-
-def ifupdown_without(text, name):
-    """Return /etc/network/interfaces without the stanzas of one interface."""
-    out, is_ours = [], False
-    for line in text.splitlines():
-        words = line.split()
-        if words and words[0].startswith(_STANZA):
-            is_ours = name in words[1:2]
-        if not is_ours:
-            out.append(line)
-    return "\n".join(out) + "\n"
-
-
-def ifupdown_names(text):
-    """Return the names of the interfaces that have a stanza in a file of ifupdown's."""
-    return set(re.findall(r"^\s*iface\s+(\S+)", text, re.MULTILINE))
-
-
-def ifupdown_is_leased(text, name):
-    """Return whether a file of ifupdown's gives an interface its IPv4 address by DHCP."""
-    return bool(re.search(rf"^\s*iface\s+{re.escape(name)}\s+inet\s+dhcp\b", text, re.MULTILINE))

@@ -38,10 +38,23 @@ def refuse_impossible(snapshot, bridge, every):
         raise BridgeRefused(f"{bridge.name!r} exists and is no bridge; choose another name")
     for port in bridge.ports:
         _refuse_port(snapshot["links"].get(port), port, bridge.name, every)
+    refuse_unmovable(snapshot)
+
+
+def refuse_unmovable(snapshot):
+    """Raise BridgeRefused if an address or a route would not be the same on another link."""
     for route in snapshot["routes"]:
         if route["is_multipath"]:
             raise BridgeRefused(f"the route {route['dst']} has several next hops, which are not "
                                 "moved; make it a simple one first")  # fmt: skip
+        if route.get("strange"):
+            raise BridgeRefused(f"the route {route['dst']} has {route['strange']}, which is not "
+                                "moved; make it a simple one first")  # fmt: skip
+    for name, link in snapshot["links"].items():
+        for one in link["addresses"]:
+            if one.get("peer") and _moved(one):
+                raise BridgeRefused(f"{one['address']} of {name} has a peer ({one['peer']}), which "
+                                    "is not moved; make it a usual address first")  # fmt: skip
 
 
 def _refuse_port(link, port, bridge, every):
@@ -107,7 +120,7 @@ def _with_gateway(routes, bridge):
     had = [r for r in routes if r not in kept and r["gateway"] == bridge.gateway]
     made = {"family": family, "dst": "default", "gateway": bridge.gateway, "oif": bridge.name,
             "table": 254, "priority": None, "prefsrc": None, "scope": 0, "proto": 4, "type": 1,
-            "is_multipath": False}  # fmt: skip
+            "is_multipath": False, "is_onlink": False, "metrics": {}, "strange": None}  # fmt: skip
     return [*kept, *(had or [made])]
 
 
@@ -146,8 +159,11 @@ def operations(current, wanted):
                   if a["address"] not in kept and _moved(a)]  # fmt: skip
     steps += [("delete", name, None) for name in gone]
     steps += [("up", n, new[n]["up"]) for n in new if not old.get(n, {"up": False})["up"]]
+    # With its first address the kernel may take away all others of a subnet.
+    lost = {name for verb, name, _value in steps if verb == "del_address"}
     for name in new:
-        has = list(map(_lasting, old.get(name, {"addresses": []})["addresses"]))
+        has = [] if name in lost else list(
+            map(_lasting, old.get(name, {"addresses": []})["addresses"]))  # fmt: skip
         steps += [("add_address", name, a) for a in new[name]["addresses"]
                   if _lasting(a) not in has and _moved(a)]  # fmt: skip
     steps += [("vlan", name, vid) for name in new
@@ -157,7 +173,12 @@ def operations(current, wanted):
     steps += [("del_route", r["oif"], r) for r in stale if r["oif"] not in gone]
     again = wanted["routes"] if changed else [r for r in wanted["routes"]
                                               if r not in current["routes"]]  # fmt: skip
-    return steps + [("route", r["oif"], r) for r in again]
+    return steps + [("route", r["oif"], r) for r in sorted(again, key=_needs)]
+
+
+def _needs(route):
+    """Return a key that sorts routes behind those by which their gateways are reached."""
+    return bool(route["gateway"]), route["dst"] == "default"
 
 
 def _attributes(old, new):

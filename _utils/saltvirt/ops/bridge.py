@@ -8,10 +8,9 @@ from pathlib import Path
 
 from saltvirt import undo
 from saltvirt.errors import BadArgument, VirtError
-from saltvirt.net import guard, keepers, leases, links, persist, plan, probe
+from saltvirt.net import guard, keepers, lasting, leases, links, plan, probe
 
 _RESOLVERS = ("/run/systemd/resolve/resolv.conf", "/etc/resolv.conf")
-_PROTO_DHCP = 16
 # The guard acts if the job itself did not: after the job's own time has passed.
 _GRACE_S = 90
 # A server that looks whether an address is in use before it gives it takes a few seconds.
@@ -63,19 +62,21 @@ def is_reached(address, timeout_s):
     return False
 
 
-def _nameservers():
+def _resolver():
+    """Return the name servers and the search domains that this host has now."""
     for path in map(Path, _RESOLVERS):
         if path.exists():
             rows = [line.split() for line in path.read_text().splitlines()]
-            return tuple(row[1] for row in rows if row[:1] == ["nameserver"] and len(row) > 1)
-    return ()
+            found = [row[1:] for row in rows if row[:1] in (["search"], ["domain"])]
+            return (tuple(row[1] for row in rows if row[:1] == ["nameserver"] and len(row) > 1),
+                    tuple(d for d in (found or [[]])[-1] if d != "."))  # fmt: skip
+    return (), ()
 
 
 @dataclass(slots=True, kw_only=True)
 class Work:
     """One run: look, plan, change under a guard, confirm, keep."""
 
-    functions: object
     opts: dict
     request: Request
     kept: object = None
@@ -94,14 +95,19 @@ class Work:
         self._before = links.read(self._names)
         plan.refuse_impossible(self._before, bridge, links.names())
         wanted = plan.target(self._before, bridge)
-        manager, self._keeper = keepers.find(self.functions, request.persist, self._names)
+        manager, self._keeper = keepers.find(request.persist, self._names)
         held = _held(self._keeper, self._names)
         title, leased = self._keeper.title, leases.is_there(self._before, held)
         dhcp = leases.is_kept(request.dhcp, bridge.addresses, leased)
         leases.refuse_foreign(self._before, held, bridge.name, title)
-        leases.refuse_idle(dhcp, self._keeper.runs(), title)
-        self.kept = _kept(wanted, bridge.name, ports=bridge.ports, dhcp=dhcp, dns=request.dns,
-                          vlans=bridge.vlans, client_id=_client_id(held))  # fmt: skip
+        if manager != "none" or dhcp:
+            leases.refuse_idle(dhcp, self._keeper.runs(), title)
+            lasting.refuse_unkeepable(wanted, bridge.name, dhcp)
+        self.kept = lasting.kept(
+            wanted, bridge.name, ports=bridge.ports, vlans=bridge.vlans, dhcp=dhcp,
+            leased=[lease.address for lease in held.values()],
+            is_new_lease=dhcp and not leased and bridge.addresses is None,
+            client_id=_client_id(held) if dhcp else None, **_asked(request, dhcp))  # fmt: skip
         if self.kept.vlan_filtering and manager in ("netplan", "ifupdown"):
             raise BadArgument("persist", f"{manager} cannot keep VLAN filtering of a bridge; give "
                               "persist=networkd or networkmanager")  # fmt: skip
@@ -153,18 +159,20 @@ class Work:
             _confirm(self.opts, limit_s, how)
 
 
-def remove(functions, opts, name, *, confirm_timeout_s, persist_by, is_test):
+def remove(opts, name, *, confirm_timeout_s, persist_by, is_test):
     """Remove a bridge; its addresses, routes and lease go to its one port. Return the changes."""
     links.refuse_if_impossible()
     names = (name, *links.ports_of(name))
     before = links.read(names)
-    _manager, keeper = keepers.find(functions, persist_by, names)
+    _manager, keeper = keepers.find(persist_by, names)
     forgotten = dict.fromkeys(keeper.kept_in(name), "removed")
     if name not in before["links"]:
         if forgotten and not is_test:
             change = keeper.forgetting(name, (), None)
-            change.before_links()
-            change.after_links()
+            with _safely(before, names, change, confirm_timeout_s):
+                change.before_links()
+                change.after_links()
+                _confirm(opts, confirm_timeout_s, f"without {name}")
         return forgotten
     _refuse_removal(before, name, names[1:])
     held = _held(keeper, names)
@@ -172,13 +180,11 @@ def remove(functions, opts, name, *, confirm_timeout_s, persist_by, is_test):
     steps = plan.operations(before, wanted)
     heir = None
     if len(names) == 2:
-        dhcp = leases.is_there(before, held)
-        leases.refuse_idle(dhcp, keeper.runs(), keeper.title)
-        heir = _kept(wanted, names[1], dhcp=dhcp, dns=_nameservers())
+        heir = _heir(keeper, before, wanted, names[1], held)
+    change = keeper.forgetting(name, names[1:], heir)
     if not is_test:
         if heir and heir.dhcp:
             _refuse_unanswered(before, held, [name])
-        change = keeper.forgetting(name, names[1:], heir)
         with _safely(before, names, change, confirm_timeout_s):
             change.before_links()
             guard.settle(lambda: _take_apart(name, names))
@@ -188,6 +194,19 @@ def remove(functions, opts, name, *, confirm_timeout_s, persist_by, is_test):
                 _await_lease(keeper, heir.name, held)
             _confirm(opts, confirm_timeout_s, f"without {name}")
     return {**_changes(steps, {}), **forgotten}
+
+
+def _heir(keeper, before, wanted, port, held):
+    """Return what a bridge's port is given; refuse what would not be there after a reboot."""
+    dhcp = leases.is_there(before, held)
+    if dhcp:
+        leases.refuse_idle(dhcp, keeper.runs(), keeper.title)
+    plan.refuse_unmovable(before)
+    if keeper.writes_heir:
+        lasting.refuse_unkeepable(wanted, port, dhcp)
+    servers, search = _resolver()
+    return lasting.kept(wanted, port, ports=(), dhcp=dhcp, dns=servers, search=search,
+                        leased=[lease.address for lease in held.values()])  # fmt: skip
 
 
 def _refuse_removal(before, name, ports):
@@ -256,31 +275,11 @@ def _confirm(opts, limit_s, how):
                         "links, addresses, routes and files are as they were")  # fmt: skip
 
 
-def _kept(wanted, name, *, dhcp, ports=(), dns=None, vlans=(), client_id=None):
-    """Return what must be there after a reboot: a lease is kept by DHCP, the rest as it is."""
-    made = wanted["links"][name]
-    static = [a["address"] for a in made["addresses"]
-              if a["valid_s"] is None and a["scope"] == 0]  # fmt: skip
-    routes = [r for r in wanted["routes"] if r["oif"] == name and r["gateway"]
-              and r["table"] == 254 and not (dhcp and r["proto"] == _PROTO_DHCP)]  # fmt: skip
-    options = made["bridge"] or {}
-    found = () if dhcp else _nameservers()
-    return persist.Kept(
-        name=name,
-        ports=ports,
-        dhcp=dhcp,
-        addresses=tuple(() if dhcp else static),
-        gateways=tuple(r["gateway"] for r in routes if r["dst"] == "default" and not dhcp),
-        routes=tuple((r["dst"], r["gateway"]) for r in routes if r["dst"] != "default"),
-        dns=found if dns is None else dns,
-        mtu=made["mtu"],
-        mac=made["mac"],
-        stp=bool(options.get("stp", 0)),
-        forward_delay_s=int(options.get("forward_delay_cs", 0)) // 100,
-        vlan_filtering=bool(options.get("vlan_filtering", 0)),
-        vlans=vlans,
-        client_id=client_id if dhcp else None,
-    )
+def _asked(request, dhcp):
+    """Return the name servers and search domains to be kept; a lease brings its own."""
+    servers, search = ((), ()) if dhcp else _resolver()
+    return {"dns": servers if request.dns is None else request.dns, "search": search,
+            "is_dns_asked": request.dns is not None}  # fmt: skip
 
 
 def _changes(steps, pending):

@@ -1,0 +1,171 @@
+"""The files of netplan: what a bridge needs in them, what its ports give up, and get back."""
+
+import fnmatch
+
+import yaml
+
+from saltvirt.net import persist
+from saltvirt.net.tools import KeepError
+
+# What a port gives up: netplan joins what all of its files say of a link.
+_KEYS = ("addresses", "dhcp4", "dhcp6", "dhcp4-overrides", "dhcp6-overrides", "gateway4",
+         "gateway6", "nameservers", "routes", "accept-ra")  # fmt: skip
+_KINDS = ("ethernets", "bonds", "vlans")
+
+
+def _network(text):
+    return (yaml.safe_load(text) or {}).get("network") or {}
+
+
+def _of(text, kind):
+    return {str(one): own or {} for one, own in (_network(text).get(kind) or {}).items()}
+
+
+def written(kept, texts, macs=None):
+    """
+    Return the files of netplan for a bridge; see :func:`freed` for its ports.
+
+    texts
+        Those of the other files, with what they said before they were freed.
+    macs
+        ``{link: MAC}``, to tell what a definition by MAC is for.
+    """
+    called = ids(kept.ports, texts, macs)
+    bridge = {
+        "interfaces": list(called),
+        "macaddress": kept.mac,
+        "mtu": kept.mtu,
+        "dhcp4": kept.dhcp,
+        "parameters": {"stp": kept.stp, "forward-delay": kept.forward_delay_s},
+    }
+    routes = [{"to": "default", "via": gateway} for gateway in kept.gateways]
+    routes += [{"to": dst, "via": via} if via else {"to": dst, "scope": "link"}
+               for dst, via in kept.routes]  # fmt: skip
+    names = _nameservers(kept, texts, called)
+    for key, value in (("addresses", list(kept.addresses)), ("routes", routes),
+                       ("nameservers", names)):  # fmt: skip
+        if value:
+            bridge[key] = value
+    if kept.ra:
+        bridge["accept-ra"] = True
+    ports = {one: own for one, own in called.items() if own}
+    network = {"version": 2, **({"ethernets": ports} if ports else {}),
+               "bridges": {kept.name: bridge}}  # fmt: skip
+    path = f"/etc/netplan/90-salt-virt-{kept.name}.yaml"
+    files = {path: yaml.safe_dump({"network": network}, sort_keys=True)}
+    if section := persist.client_section(kept):
+        # netplan has no word for it, networkd reads it beside what netplan writes.
+        path = f"/etc/systemd/network/10-netplan-{kept.name}.network.d/salt-virt.conf"
+        files[path] = section
+    return files
+
+
+def ids(ports, texts, macs=None):
+    """Return what netplan calls these links, with what our own file says of them, or None."""
+    return dict(_id(port, texts, (macs or {}).get(port)) for port in ports)
+
+
+def _id(port, texts, mac):
+    if any(port in _of(text, kind) for text in texts for kind in ("bonds", "vlans")):
+        return port, None
+    quiet = {"dhcp4": False, "dhcp6": False}
+    found = {one: own for text in texts for one, own in _of(text, "ethernets").items()
+             if own.get("match") or one == port}  # fmt: skip
+    if port in found:
+        if not _fits(found[port], port, mac):
+            raise KeepError(f"netplan calls another link {port!r} than this host does (match, "
+                            "set-name): rename one of them")  # fmt: skip
+        return port, quiet
+    fitting = [one for one, own in found.items() if _fits(own, port, mac)]
+    if len(fitting) == 1 and _is_for_one(found[fitting[0]]):
+        return fitting[0], quiet
+    if fitting:
+        # One for several links stays as it is: networkd takes the first file that fits, by name.
+        return f"00-salt-virt-{port}", {"match": {"name": port}, **quiet}
+    return port, quiet
+
+
+def _fits(own, port, mac):
+    """Return whether a definition may be for a link; a driver says nothing against it."""
+    match = own.get("match") or {}
+    if own.get("set-name"):
+        return own["set-name"] == port
+    named, address = match.get("name"), match.get("macaddress")
+    return (named is None or fnmatch.fnmatch(port, str(named))) and (
+        address is None or mac is None or str(address).lower() == mac.lower())  # fmt: skip
+
+
+def _is_for_one(own):
+    match = own["match"]
+    named = str(match.get("name", "*"))
+    return bool(own.get("set-name") or match.get("macaddress") or not set(named) & set("*?["))
+
+
+def _nameservers(kept, texts, called):
+    """Return the name servers and search domains: those of the ports, unless others are asked."""
+    said = [own.get("nameservers") or {} for text in texts for kind in _KINDS
+            for one, own in _of(text, kind).items() if one in called]  # fmt: skip
+    found = {key: list(dict.fromkeys(v for one in said for v in one.get(key) or []))
+             for key in ("addresses", "search")}  # fmt: skip
+    if kept.is_dns_asked or (kept.dns and not found["addresses"]):
+        found["addresses"] = list(kept.dns)
+    found["search"] = found["search"] or list(kept.search)
+    return {key: value for key, value in found.items() if value}
+
+
+def freed(text, ports):
+    """
+    Return another file of netplan without the addresses of the ports (by their ids), or None.
+
+    netplan joins the lists of all its files, so what one of them gives a port cannot be taken away
+    by another.
+    """
+    data = yaml.safe_load(text) or {}
+    network, changed = data.get("network") or {}, False
+    for kind in _KINDS:
+        for port in ports:
+            own = (network.get(kind) or {}).get(port) or {}
+            for key in _KEYS:
+                if key in own and own[key] not in (False, []):
+                    del own[key]
+                    changed = True
+    return yaml.safe_dump(data, sort_keys=True) if changed else None
+
+
+def restored(text, before, ports):
+    """
+    Return a file of netplan with what the ports gave up, and all else as it is now.
+
+    before
+        The file as it was before :func:`freed`; it comes back as it was if nothing else changed.
+    """
+    data = yaml.safe_load(text) or {}
+    for kind in _KINDS:
+        for port, own in _of(before, kind).items():
+            given = {key: own[key] for key in _KEYS if key in own}
+            if port in ports and given:
+                network = data.setdefault("network", {"version": 2})
+                _fill(network, kind, port, given)
+    if data == yaml.safe_load(before):
+        return before
+    return text if data == (yaml.safe_load(text) or {}) else yaml.safe_dump(data, sort_keys=True)
+
+
+def _fill(network, kind, port, given):
+    some = network[kind] = network.get(kind) or {}
+    own = some[port] = some.get(port) or {}
+    for key, value in given.items():
+        own.setdefault(key, value)
+
+
+def ids_of(text, name):
+    """Return what netplan calls the ports of a bridge, from the file that was written for it."""
+    return (_of(text, "bridges").get(name) or {}).get("interfaces") or []
+
+
+def renderer(texts):
+    """Return who netplan's files are for, ``networkd`` or ``NetworkManager``; the last one says."""
+    found = "networkd"
+    for text in texts:
+        found = _network(text).get("renderer", found)
+    return found

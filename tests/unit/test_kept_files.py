@@ -1,0 +1,191 @@
+"""The files that keep a bridge: each bridge's own, and what others' files give up and get back."""
+
+import subprocess
+from dataclasses import replace
+
+import pytest
+from netcases import KEPT
+from saltvirt.errors import VirtError
+from saltvirt.net import filed, netplan, networkmanager, persist
+
+NM = "/etc/NetworkManager/system-connections"
+
+
+@pytest.fixture
+def root(tmp_path, monkeypatch):
+    """Give the managers of networks a root of their own."""
+    for module in (filed, networkmanager):
+        monkeypatch.setattr(module, "Path", lambda *parts: _below(tmp_path, *parts), raising=False)
+    content = filed.content
+    monkeypatch.setattr(filed, "content", lambda path: content(_below(tmp_path, path)))
+    monkeypatch.setattr(filed, "put", lambda path, data: _put(_below(tmp_path, path), data))
+    return tmp_path
+
+
+def _below(folder, path):
+    text = str(path)
+    return type(folder)(text if text.startswith(str(folder)) else f"{folder}{text}")
+
+
+def _put(path, data):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.unlink(missing_ok=True) if data is None else path.write_bytes(data)
+
+
+def names(root, folder):
+    """Return the names of the files in a folder."""
+    return sorted(path.name for path in (root / folder.lstrip("/")).iterdir())
+
+
+@pytest.mark.parametrize(("keeper", "folder"), [
+    (filed.Networkd(), "/etc/systemd/network"), (networkmanager.NetworkManager(), NM)])  # fmt: skip
+def test_a_bridge_whose_name_begins_with_anothers_keeps_its_files(root, keeper, folder):
+    other = replace(KEPT, name="lan-dmz", ports=("eth1",))
+    keeper.keeping(other)._write()
+    there = names(root, folder)
+    assert there and keeper.kept_in("lan") == []
+    assert len(keeper.kept_in("lan-dmz")) == len(there)
+
+    keeper.keeping(replace(KEPT, name="lan"))._write()
+    keeper.forgetting("lan", (), None)._write()
+    assert names(root, folder) == there
+    with pytest.raises(VirtError, match="lan-dmz.* keeps another bridge: give lan another name"):
+        keeper.pending(replace(KEPT, name="lan", ports=("dmz",)))
+
+
+SITE = """# The site's.
+network:
+  version: 2
+  ethernets:
+    eth0: {addresses: [10.0.0.4/16], routes: [{to: default, via: 10.0.0.1}], wakeonlan: true,
+           nameservers: {addresses: [10.0.0.53], search: [corp.example]}}
+    eth1: {addresses: [10.1.0.4/16]}
+"""
+
+
+@pytest.fixture
+def site(root):
+    """The file of netplan that a site has written."""
+    path = root / "etc/netplan/01.yaml"
+    path.parent.mkdir(parents=True)
+    path.write_text(SITE)
+    return path
+
+
+def test_each_bridge_gives_back_what_its_own_port_gave_up(site):
+    keeper = filed.Netplan()
+    keeper.keeping(KEPT)._write()
+    other = replace(KEPT, name="br1", ports=("eth1",), addresses=("10.1.0.4/16",))
+    keeper.keeping(other)._write()
+    assert "10.0.0.4" not in site.read_text() and "10.1.0.4" not in site.read_text()
+
+    keeper.forgetting("br0", ("eth0",), None)._write()
+    assert "10.0.0.4/16" in site.read_text() and "10.1.0.4" not in site.read_text()
+    keeper.forgetting("br1", ("eth1",), None)._write()
+    assert netplan.yaml.safe_load(site.read_text()) == netplan.yaml.safe_load(SITE)
+    assert [path.name for path in site.parent.iterdir()] == ["01.yaml"]
+
+
+def test_one_bridge_and_back_is_the_file_as_it_was_and_what_others_add_stays(site):
+    keeper = filed.Netplan()
+    keeper.keeping(KEPT)._write()
+    assert keeper.pending(KEPT) == {}
+    keeper.forgetting("br0", ("eth0",), None)._write()
+    assert site.read_text() == SITE
+
+    keeper.keeping(KEPT)._write()
+    site.write_text(site.read_text().replace("    eth1:", "    eth2: {dhcp4: true}\n    eth1:"))
+    keeper.forgetting("br0", (), None)._write()
+    assert "eth2" in site.read_text() and "10.0.0.4/16" in site.read_text()
+
+
+def test_a_file_that_is_gone_meanwhile_comes_back_only_for_what_the_port_gave_up(site):
+    keeper = filed.Netplan()
+    keeper.keeping(KEPT)._write()
+    site.unlink()
+    keeper.forgetting("br0", ("eth0",), None)._write()
+    assert "10.0.0.4/16" in site.read_text() and "eth1" not in site.read_text()
+
+    site.write_text("")
+    _put(site.with_name("01.yaml.before-salt-virt-br0"), b"network: {version: 2}\n")
+    site.unlink()
+    keeper.forgetting("br0", (), None)._write()
+    assert list(site.parent.iterdir()) == []
+
+
+def test_a_port_more_does_not_lose_what_the_first_gave_up(site):
+    keeper = filed.Netplan()
+    keeper.keeping(KEPT)._write()
+    keeper.keeping(replace(KEPT, ports=("eth0", "eth1")))._write()
+    keeper.forgetting("br0", ("eth0", "eth1"), None)._write()
+
+    assert site.read_text() == SITE
+
+
+def test_search_domains_go_with_the_bridge():
+    found = replace(KEPT, search=("corp.example",))
+    text = netplan.written(replace(KEPT, dns=()), [SITE])["/etc/netplan/90-salt-virt-br0.yaml"]
+    bridge = netplan.yaml.safe_load(text)["network"]["bridges"]["br0"]
+    assert bridge["nameservers"] == {"addresses": ["10.0.0.53"], "search": ["corp.example"]}
+
+    network = persist.networkd(found)["/etc/systemd/network/05-salt-virt-br0.network"]
+    assert "Domains=corp.example" in network.splitlines()
+    assert "dns-search=corp.example;" in persist.networkmanager(found)[
+        f"{NM}/salt-virt-br0.nmconnection"]  # fmt: skip
+
+
+CALLED = """network:
+  version: 2
+  ethernets:
+    lan: {match: {macaddress: "52:00:00:00:00:01"}, set-name: eth0, addresses: [10.0.0.4/16],
+          routes: [{to: default, via: 10.0.0.1}]}
+"""
+MANY = "network: {version: 2, ethernets: {all: {match: {name: 'e*'}, dhcp4: true}}}"
+BOND = """network:
+  version: 2
+  ethernets: {eth1: {}, eth2: {}}
+  bonds: {bond0: {interfaces: [eth1, eth2], addresses: [10.0.0.4/16]}}
+"""
+VLAN = """network:
+  version: 2
+  ethernets: {eth1: {}}
+  vlans: {lan10: {id: 10, link: eth1, addresses: [10.0.0.4/16]}}
+"""
+
+
+@pytest.mark.parametrize(("text", "port", "file"), [
+    (CALLED, "eth0", "10-netplan-lan.network"),
+    (MANY, "eth0", "10-netplan-00-salt-virt-eth0.network"),
+    (BOND, "bond0", "10-netplan-bond0.network"),
+    (VLAN, "lan10", "10-netplan-lan10.network"),
+], ids=["set-name", "many", "bond", "vlan"])  # fmt: skip
+def test_netplan_knows_the_port_by_what_it_calls_it(tmp_path, text, port, file):
+    one = replace(KEPT, ports=(port,), routes=(("10.9.0.0/16", ""),))
+    ids = netplan.ids(one.ports, [text])
+    folder = tmp_path / "etc/netplan"
+    folder.mkdir(parents=True)
+    (folder / "01.yaml").write_text(netplan.freed(text, ids) or text)
+    for path, own in netplan.written(one, [text]).items():
+        (folder / path.rpartition("/")[2]).write_text(own)
+    for path in folder.iterdir():
+        path.chmod(0o600)
+
+    argv = ["/usr/libexec/netplan/generate", "--root-dir", tmp_path]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+
+    assert done.returncode == 0 and not done.stderr, done.stderr
+    made = {p.name: p.read_text() for p in (tmp_path / "run/systemd/network").iterdir()}
+    assert "Bridge=br0" in made[file] and "Address=" not in made[file].replace("MACAddress=", "")
+    # networkd takes the first file that fits, by its name.
+    assert sorted(name for name in made if name.endswith(".network")
+                  and ("Name=e*" in made[name] or "Bridge=" in made[name]))[0] == file  # fmt: skip
+    assert "Destination=10.9.0.0/16" in made["10-netplan-br0.network"]
+    assert netplan.yaml.safe_load(netplan.restored(netplan.freed(text, ids) or text, text, ids)
+                                  ) == netplan.yaml.safe_load(text)  # fmt: skip
+
+
+def test_a_name_by_which_netplan_means_another_link_is_refused():
+    text = CALLED.replace("lan:", "eth0:").replace("set-name: eth0", "set-name: wan")
+
+    with pytest.raises(VirtError, match="netplan calls another link 'eth0'"):
+        netplan.ids(["eth0"], [text])
