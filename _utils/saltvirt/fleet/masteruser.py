@@ -136,11 +136,25 @@ def _name(uid):
 
 def _remedy(path, status, user, opts):
     ours = [Path(opts[key]).absolute() for key in ("pki_dir", "cachedir") if opts.get(key)]
-    if not any(path == folder or folder in path.parents for folder in ours):
+    folder = next((one for one in ours if path == one or one in path.parents), None)
+    if folder is None:
         return (f"choose a place that {user.pw_name} can use; this makes one: install -d -m 700 "
                 f"-o {user.pw_name} /srv/salt-virt")  # fmt: skip
+    # That user may have put a link there, to have root give away what it leads to.
+    link = _planted(path, folder)
+    if link:
+        return f"{link} on the way there is a link: put the folder itself in its place"
     flag = "R" if stat.S_ISDIR(status.st_mode) else ""
     if status.st_uid == user.pw_uid:
         return f"run: chmod {f'-{flag} ' if flag else ''}u+rwX {shlex.quote(str(path))}"
-    # -h: that user may have put a link there meanwhile.
-    return f"run: chown -h{flag} {user.pw_name}: {shlex.quote(str(path))}"
+    # The whole folder, which that user cannot replace; a link may still come into it: -h.
+    whole = folder.resolve() if folder.is_symlink() else folder
+    return f"run: chown -hR {user.pw_name}: {shlex.quote(str(whole))}"
+
+
+def _planted(path, folder):
+    """Return a link on the way to a path below the master's folder; root may link that itself."""
+    if folder.is_symlink() and folder.lstat().st_uid != 0:
+        return folder
+    below = [one for one in reversed(path.parents) if folder in one.parents]
+    return next((one for one in below if one.is_symlink()), None)
