@@ -1,4 +1,4 @@
-"""The CA's files: what is lost is never replaced in silence, and a backup comes back whole or not."""
+"""The CA's files: what is lost is not replaced in silence, and a backup comes back whole."""
 
 import os
 import shutil
