@@ -11,9 +11,11 @@ belongs to the master, and no link leads further than the master itself could go
 import contextlib
 import ctypes
 import os
+import platform
 import pwd
 import shlex
 import stat
+import sys
 from pathlib import Path
 
 import salt.utils.user
@@ -22,6 +24,9 @@ from saltvirt import files
 from saltvirt.errors import MasterError
 
 _READ, _WRITE, _ENTER = 4, 2, 1
+# The number of setgroups(2) for 64-bit processes, from Linux' tables (include/uapi/asm-generic/
+# unistd.h; arch/x86/entry/syscalls/syscall_64.tbl).
+_SETGROUPS = {"x86_64": 116, "aarch64": 159, "riscv64": 159}
 
 
 def _user(opts):
@@ -48,30 +53,55 @@ def acting(opts):
     if os.geteuid() != 0 or user.pw_uid == 0:
         yield
         return
-    # Root's other threads lose nothing with these groups: root's rights come from elsewhere.
     groups = os.getgroups()
-    os.setgroups(salt.utils.user.get_gid_list(user.pw_name))
-    before = _set_ids(user.pw_uid, user.pw_gid)
     try:
-        yield
+        _set_groups(salt.utils.user.get_gid_list(user.pw_name))
+        before = _set_ids(user.pw_uid, user.pw_gid)
+        try:
+            yield
+        finally:
+            _set_ids(*before)
     finally:
-        _set_ids(*before)
+        _set_groups(groups)
+
+
+def _set_groups(groups):
+    """
+    Set this thread's groups; libc's own call, which is Python's, sets those of all threads.
+
+    Two jobs in threads of one minion would undo each other's. On a machine whose call has another
+    number all threads get them: root's others lose nothing, their rights come from elsewhere.
+    """
+    number = _SETGROUPS.get(platform.machine()) if sys.maxsize > 2**32 else None
+    if number is None:
         os.setgroups(groups)
+        return
+    wanted = (ctypes.c_uint32 * len(groups))(*groups)
+    call = ctypes.c_long(number), ctypes.c_size_t(len(groups)), wanted
+    if _libc().syscall(*call) or set(os.getgroups()) != set(groups):
+        raise MasterError("this process may not take the groups of the master's user; use "
+                          "salt-run itself")  # fmt: skip
+
+
+def _libc():
+    try:
+        libc = ctypes.CDLL(None)
+        for call in (libc.setfsgid, libc.setfsuid):
+            call.argtypes, call.restype = [ctypes.c_uint32], ctypes.c_uint32
+        libc.syscall.restype = ctypes.c_long
+    except (OSError, AttributeError):
+        raise MasterError("this system cannot lend root the rights of the master's user; use "
+                          "salt-run itself") from None  # fmt: skip
+    return libc
 
 
 def _set_ids(uid, gid):
     """Set this thread's file system ids, which Python has no call for; return those before."""
-    try:
-        libc = ctypes.CDLL(None)
-        calls = libc.setfsgid, libc.setfsuid
-    except (OSError, AttributeError):
-        raise MasterError("this system cannot lend root the rights of the master's user; use "
-                          "salt-run itself") from None  # fmt: skip
-    for call in calls:
-        call.argtypes, call.restype = [ctypes.c_uint32], ctypes.c_uint32
-    before = [call(value) for call, value in zip(calls, (gid, uid), strict=True)]
+    libc = _libc()
     # They return the id before, and say in no other way whether they did it.
-    if [call(value) for call, value in zip(calls, (gid, uid), strict=True)] != [gid, uid]:
+    before = libc.setfsgid(gid), libc.setfsuid(uid)
+    if (libc.setfsgid(gid), libc.setfsuid(uid)) != (gid, uid):
+        libc.setfsgid(before[0]), libc.setfsuid(before[1])
         raise MasterError(f"this process may not use files as uid {uid}; use salt-run itself")
     return before[1], before[0]
 
