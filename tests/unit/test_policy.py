@@ -130,3 +130,16 @@ def test_a_host_is_told_the_cause_whatever_was_wrong(pillar, monkeypatch):
     monkeypatch.setattr(pillar.answer, "answer", refuse)
     told = pillar.ext_pillar("hyper1", {}, certificates=wanted)
     assert told == {"libvirt_pki": {"error": "no certificate can be made: too long by far"}}
+
+
+def test_a_list_of_ids_keeps_out_a_guest_that_says_it_is_a_hypervisor(pillar):
+    (Path(pillar.__opts__["pki_dir"]) / "minions" / "guest").write_text("key")
+    pillar.__opts__["grains"] = {"virt_hypervisor": True}
+    pillar.__opts__["virt"] = {"pki": {"allow": "L@hyper1,hyper2"}}
+
+    told = {host: pillar.ext_pillar(host, {}, certificates={})["libvirt_pki"]
+            for host in ("hyper1", "guest")}  # fmt: skip
+
+    assert "ca" in told["hyper1"]
+    assert told["guest"] == {"error": "guest is no hypervisor of this master (virt:pki:allow: "
+                                      "L@hyper1,hyper2)"}  # fmt: skip

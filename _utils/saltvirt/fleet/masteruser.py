@@ -2,10 +2,14 @@
 As which user the master's files are read and written, and what is said where that fails.
 
 Salt's packages run the master as user ``salt``. salt-run drops to that user for good before it
-calls a runner function, whoever typed it; ``saltutil.runner`` on the master's own minion does not,
-and is root. What root makes there the master could not read, and what root opens there may be a
-link which that user planted. So root takes on that user's rights to files: all that it makes
-belongs to the master, and no link leads further than the master itself could go.
+calls a runner function, whoever typed it. ``saltutil.runner`` on the master's own minion does so in
+a child with Salt 3008.3; with 3006.25 it does not, and is root. What root makes there the master
+could not read, and what root opens there may be a link which that user planted. So root takes on
+that user's rights to files: all that it makes belongs to the master, and no link leads further than
+the master itself could go.
+
+Files are all that this is about. Either way root loads the runners, from ``cachedir``/extmods too,
+which that user can write: salt-run is the way for a master whose user is not trusted like root.
 """
 
 import contextlib
@@ -47,7 +51,7 @@ def acting(opts):
     Use files as the master's user inside the block; a process that is not root does anyway.
 
     The kernel's file system ids are meant for this: unlike ``seteuid`` they belong to the thread
-    (a minion may run its jobs as threads) and to those that it begins.
+    (a minion may run its jobs as threads) and to those that it begins. So do the groups here.
     """
     user = _user(opts)
     if os.geteuid() != 0 or user.pw_uid == 0:
