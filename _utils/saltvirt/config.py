@@ -76,7 +76,7 @@ def option(sources, name):
 def _number(name, value, kind):
     try:
         number = kind(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise BadConfig(f"option virt:{name}: {value!r} is no number") from None
     if number < 0:
         raise BadConfig(f"option virt:{name}: {value!r} is negative")

@@ -72,6 +72,7 @@ BAD = {
     "days": ("90d", "'90d' is no number"),
     "days, none": (0, "0; from 1 to 36500"),
     "days, too many": (10**9, "1000000000; from 1 to 36500"),
+    "days, endless": (float("inf"), "inf is no number"),
     "days, empty": (None, "None is no number"),
     "names": ("h1", "expected a mapping of hosts to lists, found 'h1'"),
     "names, text": ({"h1": "alias.ex"}, "h1: expected a list of names and addresses, found "
