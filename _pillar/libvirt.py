@@ -44,6 +44,9 @@ def ext_pillar(minion_id, pillar, command=None, certificates=None):
         error = str(refused)
     except OSError as refused:
         error = masteruser.why(refused, __opts__)
+    except ValueError as refused:
+        # Salt would log it here, and the host would look for the cause in the wrong place.
+        error = f"no certificate can be made: {' '.join(str(refused).split())}"
     log.warning("no certificate for %s: %s", minion_id, error)
     return {"libvirt_pki": {"error": error}}
 

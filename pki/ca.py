@@ -151,7 +151,7 @@ def subject(host, organization=None):
     Return the name of a hypervisor in its certificate.
 
     The unit comes first: ``OU=salt-virt hypervisor,*`` in libvirt's ``tls_allowed_dn_list`` lets in
-    whoever this cloud made a hypervisor, and nobody else that the CA ever signed.
+    whoever the master took for a hypervisor, and nobody else that an adopted CA ever signed.
     """
     names = [(NameOID.ORGANIZATIONAL_UNIT_NAME, UNIT), (NameOID.COMMON_NAME, host)]
     if organization:

@@ -12,6 +12,8 @@ PURPOSES = {
     "qemu-client": "client",
     "vnc-server": "server",
 }
+# RFC 5280, ub-common-name.
+_MAX_CN = 64
 _NAME = re.compile(r"(?=.{1,253}\Z)[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?"
                    r"(\.[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?)*")  # fmt: skip
 
@@ -29,8 +31,7 @@ def subjects(minion_id, grains, others, extra=()):
     extra
         Names and addresses that the operator configured for this host; they are taken as they are.
     """
-    if not _NAME.fullmatch(minion_id):
-        raise PkiError(f"the minion id {minion_id!r} is no host name, so it cannot be certified")
+    _refuse_id(minion_id, others, extra)
     foreign = _claimed_by(others)
     names, addresses = [minion_id.lower()], []
     for name in (str(grains.get("fqdn") or ""), str(grains.get("host") or "")):
@@ -42,8 +43,38 @@ def subjects(minion_id, grains, others, extra=()):
         try:
             addresses.append(str(ipaddress.ip_address(text)))
         except ValueError:
+            if not str(text).isascii():
+                raise PkiError(f"virt:pki:names: {minion_id}: {text!r} is no name of ASCII "
+                               "letters; write it as xn--...") from None  # fmt: skip
             names.append(str(text).lower())
     return list(dict.fromkeys(names)), list(dict.fromkeys(addresses))
+
+
+def _refuse_id(minion_id, others, extra):
+    if not _NAME.fullmatch(minion_id):
+        raise PkiError(f"the minion id {minion_id!r} is no host name, so it cannot be certified")
+    if len(minion_id) > _MAX_CN:
+        raise PkiError(
+            f"the minion id {minion_id!r} has {len(minion_id)} characters; a certificate's name "
+            f"holds {_MAX_CN}, so give the minion a shorter id"
+        )
+    if minion_id.lower() not in (str(text).lower() for text in extra):
+        _refuse_anothers(minion_id, others)
+
+
+def _refuse_anothers(minion_id, others):
+    """Refuse an id by which another minion is reached: its holder could pose as that one."""
+    for other, grains in sorted(others.items()):
+        if minion_id.lower() == other.lower():
+            whose = f"the id {other!r} of another minion in other letters"
+        elif minion_id.lower() == str(grains.get("fqdn") or "").lower():
+            whose = f"the FQDN of the minion {other!r}"
+        else:
+            continue
+        raise PkiError(
+            f"the minion id {minion_id!r} is {whose}: remove the wrong one's key (salt-key -d), or "
+            f"list {minion_id!r} for itself in virt:pki:names if both are right"
+        )
 
 
 def _claimed_by(others):
@@ -61,6 +92,10 @@ def _address(text):
         address = ipaddress.ip_address(str(text))
     except ValueError:
         return None
+    # A certificate has no scope: 2001:db8::2%x would be written as the 2001:db8::2 of another.
+    if getattr(address, "scope_id", None) is not None:
+        return None
+    address = getattr(address, "ipv4_mapped", None) or address
     if address.is_loopback or address.is_link_local or address.is_multicast:
         return None
     return None if address.is_unspecified else str(address)

@@ -6,6 +6,7 @@ One small file per certificate issued, named by its serial: masters with many wo
 rewrite each other's state.
 """
 
+import itertools
 import json
 import os
 import shutil
@@ -22,7 +23,16 @@ KEY, CERTIFICATE, REVOCATIONS = "cakey.pem", "cacert.pem", "cacrl.pem"
 NEXT, PREVIOUS = "next", "previous"
 
 
+def _close(key):
+    """Let nobody else read a key; an older release may have left it open."""
+    # A link leads to a file of somebody else's, whose readers they know.
+    if not key.is_symlink() and key.stat().st_mode & 0o077:
+        with suppress(PermissionError):  # another's, which can be read no more than it is
+            key.chmod(0o600)
+
+
 def _read(folder):
+    _close(folder / KEY)
     key, certificate = ((folder / name).read_bytes() for name in (KEY, CERTIFICATE))
     return ca.Authority.from_pem(key, certificate)
 
@@ -57,7 +67,8 @@ class Store:
         self.folder = Path(folder)
 
     @contextmanager
-    def _locked(self):
+    def locked(self):
+        """Hold the lock of whoever changes the CA."""
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         with locks.held(self.folder / "ca.lock"):
             sweep(self.folder)
@@ -66,26 +77,46 @@ class Store:
     def authority(self, now, **options):
         """Return the CA, made at the first call; an older release's is taken as it is."""
         if not _is_there(self.folder / CERTIFICATE):
-            with self._locked():
+            with self.locked():
                 if not _is_there(self.folder / CERTIFICATE):
                     self._create(now, options)
         try:
             return _read(self.folder)
         except ca.PkiError:
             # In the middle of a rotation the two files are replaced one after the other.
-            with self._locked():
+            with self.locked():
                 return _read(self.folder)
 
     def _create(self, now, options):
-        if _is_there(self.folder / KEY):
-            # Interrupted between the two files: the key alone has signed nothing.
-            (self.folder / KEY).unlink()
+        if self._was_there():
+            raise ca.PkiError(
+                f"{self.folder / CERTIFICATE} is lost, and its CA has been in use: put it back, or "
+                f"import a backup (virt_pki.import); for a new CA move {self.folder} away"
+            )
+        # Of one that was interrupted between the two files, or of a CA that came here in part.
+        self.put_aside(b"")
         _lay_down(self.folder, ca.create("Salt Virt CA", now, **options))
+
+    def _was_there(self):
+        """Return whether there was a CA; all that hosts trust would end with it."""
+        rests = (self.folder / name for name in (REVOCATIONS, f"{NEXT}/{CERTIFICATE}",
+                                                 f"{PREVIOUS}/{CERTIFICATE}"))  # fmt: skip
+        return ((self.folder / CERTIFICATE).is_symlink() or bool(_names(self.folder / "issued"))
+                or any(map(_is_there, rests)))  # fmt: skip
+
+    def put_aside(self, wanted):
+        """Keep a key that is about to be replaced by another one: it may be all that is left."""
+        key = self.folder / KEY
+        if not _is_there(key) or key.read_bytes() == wanted:
+            return
+        _close(key)
+        names = (f"{KEY}.{number}" for number in itertools.count(1))
+        key.rename(next(self.folder / name for name in names if not _is_there(self.folder / name)))
 
     def begin_rotation(self, now, **options):
         """Make the next CA, unless there is one: from now on every host is told to trust both."""
         self.authority(now)
-        with self._locked():
+        with self.locked():
             if not _is_there(self.folder / NEXT / CERTIFICATE) and not self._previous():
                 (self.folder / NEXT).mkdir(mode=0o700, exist_ok=True)
                 made = ca.create(f"Salt Virt CA {now:%Y-%m-%d}", now, **options)
@@ -93,7 +124,7 @@ class Store:
 
     def promote(self, now):
         """Let the next CA sign from now on; the present one stays trusted. Can be run again."""
-        with self._locked():
+        with self.locked():
             if not _is_there(self.folder / NEXT / CERTIFICATE):
                 return
             if not self._previous():
@@ -107,7 +138,7 @@ class Store:
     def finish_rotation(self, now):
         """Stop trusting the CA that was replaced."""
         authority = self.authority(now)
-        with self._locked():
+        with self.locked():
             with suppress(FileNotFoundError):
                 shutil.rmtree(self.folder / PREVIOUS)
             self._write_list(authority, now)
@@ -152,7 +183,7 @@ class Store:
     def revoke(self, serials, now):
         """Revoke certificates and write a new list; doing it again changes nothing."""
         authority = self.authority(now)
-        with self._locked():
+        with self.locked():
             folder = self.folder / "revoked"
             folder.mkdir(mode=0o700, exist_ok=True)
             for serial in serials:
@@ -173,18 +204,21 @@ class Store:
         """Return the revocation list as PEM text."""
         if not _is_there(self.folder / REVOCATIONS):
             authority = self.authority(now)
-            with self._locked():
+            with self.locked():
                 self._write_list(authority, now)
         return (self.folder / REVOCATIONS).read_text()
 
 
 def read_all(folder):
     """Return every file of a CA's folder as ``{relative path: bytes}``, for a backup."""
-    kept = {}
-    for root, _folders, names in os.walk(folder, onerror=_unless_missing):
-        for path in (Path(root) / name for name in names):
-            if path.suffix not in (".lock", ".part"):
-                kept[str(path.relative_to(folder))] = path.read_bytes()
+    folder, kept = Path(folder), {}
+    if not _is_there(folder):
+        return kept
+    with Store(folder).locked():
+        for root, _folders, names in os.walk(folder, onerror=_unless_missing):
+            for path in (Path(root) / name for name in names):
+                if path.suffix not in (".lock", ".part"):
+                    kept[str(path.relative_to(folder))] = path.read_bytes()
     return kept
 
 
@@ -194,17 +228,35 @@ def _unless_missing(error):
 
 
 def restore(folder, files):
-    """Lay a backup's files down in an empty folder; the certificate last: with it the CA exists."""
-    folder = Path(folder)
-    if _is_there(folder / CERTIFICATE):
-        raise ca.PkiError(f"there is a CA in {folder} already; move it away first")
-    ca.Authority.from_pem(files.get(KEY, b""), files.get(CERTIFICATE, b""))
-    for name in sorted(files, key=lambda name: name == CERTIFICATE):
-        path = (folder / name).resolve()
-        if folder.resolve() not in path.parents:
-            raise ca.PkiError(f"the backup names a file outside the CA: {name!r}")
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        write(path, files[name])
+    """
+    Lay a backup's files down where no CA is; all are on the disk before the first takes its place.
+
+    The certificate comes last: with it the CA exists. A host that asks meanwhile waits.
+    """
+    place = Store(folder)
+    with place.locked():
+        path = place.folder / CERTIFICATE
+        if _is_there(path) or path.is_symlink():
+            raise ca.PkiError(f"there is a CA in {folder} already; move it away first")
+        ca.Authority.from_pem(files.get(KEY, b""), files.get(CERTIFICATE, b""))
+        last = (KEY, CERTIFICATE)
+        names = [*(name for name in files if name not in last), *last]
+        paths = {name: _inside(place.folder, name) for name in names}
+        for path in paths.values():
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        place.put_aside(files[KEY])
+        modes = {CERTIFICATE: 0o644, REVOCATIONS: 0o644}
+        replace([(path, files[name], modes.get(name, 0o600), None)
+                 for name, path in paths.items()])  # fmt: skip
+
+
+def _inside(folder, name):
+    # The file itself may be a link, which is replaced.
+    path = folder / name
+    parent = path.parent.resolve()
+    if path.name == ".." or folder.resolve() not in (parent, *parent.parents):
+        raise ca.PkiError(f"the backup names a file outside the CA: {name!r}")
+    return parent / path.name
 
 
 def utc_now():

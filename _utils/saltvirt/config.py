@@ -15,6 +15,8 @@ _INSIDE = {
     "vnc": {"listen", "password", "keymap"},
     "weights": {"memory", "cpu", "disk"},
 }  # fmt: skip
+# Longer than any CA; more would be no date.
+_MAX_DAYS = 36500
 CONNECTION = ("connection", "username", "password")
 DEFAULT_NIC = [{"name": "eth0", "type": "bridge", "source": "br0", "model": "virtio"}]
 DEFAULT_DISK = [{"name": "system", "size": 8192}]
@@ -74,7 +76,7 @@ def option(sources, name):
 def _number(name, value, kind):
     try:
         number = kind(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise BadConfig(f"option virt:{name}: {value!r} is no number") from None
     if number < 0:
         raise BadConfig(f"option virt:{name}: {value!r} is negative")
@@ -103,6 +105,26 @@ def _checked(kind, values):
             raise BadConfig(f"option virt:{name}: expected True or False, found {value!r}")
         out[name] = value
     return kind(**out)
+
+
+def _pki(given):
+    """Check the CA's options here: what stands behind them answers a host, not the operator."""
+    checks = {
+        "allow": (lambda v: isinstance(v, str | list | tuple), "expected a compound target"),
+        "organization": (lambda v: v is None or isinstance(v, str), "expected text"),
+        "names": (lambda v: v is None or isinstance(v, Mapping), "expected a mapping of hosts to "
+                  "lists"),
+    }  # fmt: skip
+    for name, (is_good, wanted) in checks.items():
+        if name in given and not is_good(given[name]):
+            raise BadConfig(f"option virt:pki:{name}: {wanted}, found {given[name]!r}")
+    if "days" in given and not 1 <= _number("pki:days", given["days"], int) <= _MAX_DAYS:
+        raise BadConfig(f"option virt:pki:days: {given['days']!r}; from 1 to {_MAX_DAYS}")
+    for host, names in (given.get("names") or {}).items():
+        is_list = names is None or isinstance(names, list | tuple)
+        if not is_list or not all(isinstance(name, str) for name in names or ()):
+            raise BadConfig(f"option virt:pki:names: {host}: expected a list of names and "
+                            f"addresses, found {names!r}")  # fmt: skip
 
 
 def connection(function, given):
@@ -139,4 +161,6 @@ def host_settings(opts, pillar=None, grains=None, **override):
 def master_settings(opts):
     """Return the options of the runner."""
     values = {name: option([opts], name) for name in MasterSettings.__dataclass_fields__}
-    return _checked(MasterSettings, values)
+    settings = _checked(MasterSettings, values)
+    _pki(settings.pki)
+    return settings

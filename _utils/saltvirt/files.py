@@ -23,15 +23,33 @@ def replace(files):
     files
         ``[(path, data, mode, gid or None)]``.
     """
-    parts = [(_part(Path(path), data, mode, gid), Path(path)) for path, data, mode, gid in files]
-    for part, path in parts:
-        part.rename(path)
-    for folder in {path.parent for _part_path, path in parts}:
+    parts = [(part_path(Path(path).parent, Path(path).name), Path(path), *rest)
+             for path, *rest in files]  # fmt: skip
+    try:
+        for part, _path, data, mode, gid in parts:
+            _write_part(part, data, mode, gid)
+        for part, path, *_rest in parts:
+            part.rename(path)
+    except BaseException:
+        for part, *_rest in parts:
+            with contextlib.suppress(OSError):
+                part.unlink()
+        raise
+    for folder in {path.parent for _part, path, *_rest in parts}:
+        _fsync_folder(folder)
+
+
+def _fsync_folder(folder):
+    try:
         handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
+    except PermissionError:
+        # One that may be written in and not be read (1733): its file is there, so this is no error.
+        os.sync()
+        return
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 def part_path(folder, name):
@@ -45,8 +63,7 @@ def whole_path(path):
     return path.with_name(found[1]) if found else path
 
 
-def _part(path, data, mode, gid):
-    part = part_path(path.parent, path.name)
+def _write_part(part, data, mode, gid):
     part.unlink(missing_ok=True)
     handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
     with open(handle, "wb") as out:
@@ -57,7 +74,6 @@ def _part(path, data, mode, gid):
         out.write(data)
         out.flush()
         os.fsync(handle)
-    return part
 
 
 def sweep(folder):

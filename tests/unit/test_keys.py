@@ -2,13 +2,19 @@
 
 import grp
 import os
+import pwd
+import shutil
 import stat
+import subprocess
+import tempfile
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
+from pathlib import Path
 
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
+from saltvirt.errors import StorageError
 from saltvirt.ops import certificates, keys
 from saltvirt.pki import ca
 from test_pki import GRAINS, ask, place
@@ -16,15 +22,39 @@ from test_pki import GRAINS, ask, place
 __all__ = ["place"]
 
 
+FUNCTIONS = {"cmd.has_exec": lambda _name: False}
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+
+
 @pytest.fixture
-def host(place, tmp_path):
-    """A host whose certificates are in order."""
-    work = keys.Work(basepath=str(tmp_path / "pki"), host="hyper1", ask=lambda wanted: {
+def bare(place):
+    """A host without certificates."""
+    # Not below pytest's own folder, which QEMU could not enter.
+    folder = Path(tempfile.mkdtemp(prefix="salt-virt-"))
+    folder.chmod(0o755)
+    yield keys.Work(basepath=str(folder / "etc/pki"), host="hyper1", ask=lambda wanted: {
         "libvirt_pki": ask(place, wanted=wanted, now=datetime.now(timezone.utc))})  # fmt: skip
-    functions = {"cmd.has_exec": lambda _name: False}
-    changes, _comment = work.run(functions)
+    shutil.rmtree(folder)
+
+
+@pytest.fixture
+def host(bare):
+    """A host whose certificates are in order."""
+    changes, _comment = bare.run(FUNCTIONS)
     assert set(changes) >= set(certificates.DEFAULT_PURPOSES)
-    return work, functions
+    return bare, FUNCTIONS
+
+
+@pytest.fixture
+def qemu(monkeypatch):
+    """The group of QEMU: one that every machine has."""
+    monkeypatch.setattr(certificates, "_QEMU_GROUPS", ("daemon",))
+    return grp.getgrnam("daemon").gr_gid
+
+
+def mode(path):
+    """Return a file's mode."""
+    return stat.S_IMODE(Path(path).stat().st_mode)
 
 
 def test_the_second_run_changes_nothing_and_test_says_so(host):
@@ -151,9 +181,10 @@ def test_no_answer_is_never_called_in_order(tmp_path, answered, why):
     assert os.listdir(tmp_path) == []
 
 
-def test_the_group_of_qemu_can_enter_the_folder_of_its_key(host, place):
+@needs_root
+def test_the_group_of_qemu_can_enter_the_folder_of_its_key(qemu, host, place):
     work, _functions = host
-    where = replace(certificates.places(work.basepath)["qemu-server"], group="daemon", mode=0o640)
+    where = certificates.places(work.basepath)["qemu-server"]
     info = ask(place, wanted={}, now=datetime.now(timezone.utc))
     where.key.parent.chmod(0o700)
     os.chown(where.key.parent, -1, 0)
@@ -166,3 +197,112 @@ def test_the_group_of_qemu_can_enter_the_folder_of_its_key(host, place):
     assert certificates.due(where, info, datetime.now(timezone.utc)) is None
     found = where.key.parent.stat()
     assert (stat.S_IMODE(found.st_mode), grp.getgrgid(found.st_gid).gr_name) == (0o750, "daemon")
+
+
+@needs_root
+@pytest.mark.parametrize("purpose", ["libvirt-client", "qemu-server"])
+def test_a_key_that_root_does_not_own_is_made_anew(qemu, host, purpose):
+    where = certificates.places(host[0].basepath)[purpose]
+    os.chown(where.key, pwd.getpwnam("nobody").pw_uid, -1)
+    before = where.key.read_bytes()
+
+    changes, _comment = host[0].run(FUNCTIONS)
+
+    assert changes == {purpose: f"{where.key} belonged to nobody, not to root"}
+    assert where.key.stat().st_uid == 0 and where.key.read_bytes() != before
+    assert host[0].run(FUNCTIONS) == ({}, "all keys are in order")
+
+
+@needs_root
+def test_a_key_that_another_group_could_read_is_made_anew(qemu, host):
+    where = certificates.places(host[0].basepath)["qemu-server"]
+    os.chown(where.key, -1, grp.getgrnam("users").gr_gid)
+    before = where.key.read_bytes()
+
+    changes, _comment = host[0].run(FUNCTIONS)
+
+    assert changes == {"qemu-server": f"{where.key} was readable by the group users"}
+    assert where.key.stat().st_gid == qemu and where.key.read_bytes() != before
+    assert host[0].run(FUNCTIONS) == ({}, "all keys are in order")
+
+
+@needs_root
+def test_a_host_whose_qemu_gets_a_group_of_its_own_is_mended_once(bare, monkeypatch):
+    # kvm alone at first; then the packages of libvirt bring libvirt-qemu.
+    monkeypatch.setattr(certificates, "_QEMU_GROUPS", ("users",))
+    bare.run(FUNCTIONS)
+    monkeypatch.setattr(certificates, "_QEMU_GROUPS", ("daemon", "users"))
+
+    changes, _comment = bare.run(FUNCTIONS)
+
+    assert set(changes) == {"qemu-server", "qemu-client"}
+    assert bare.run(FUNCTIONS) == ({}, "all keys are in order")
+
+
+@needs_root
+def test_a_key_that_qemu_cannot_read_is_due_and_is_kept(qemu, host):
+    where = certificates.places(host[0].basepath)["qemu-client"]
+    where.key.chmod(0o600)
+    before = where.key.read_bytes()
+
+    changes, _comment = host[0].run(FUNCTIONS)
+
+    assert changes == {"qemu-client": f"{where.key} cannot be read by QEMU's group daemon"}
+    assert (mode(where.key), where.key.read_bytes()) == (0o640, before)
+
+
+@needs_root
+def test_qemu_cannot_write_in_the_folder_of_its_keys(qemu, bare):
+    folder = certificates.places(bare.basepath)["qemu-server"].key.parent
+    folder.mkdir(parents=True)
+    folder.chmod(0o770)
+
+    bare.run(FUNCTIONS)
+
+    assert (mode(folder), folder.stat().st_gid) == (0o750, qemu)
+
+
+@needs_root
+@pytest.mark.parametrize("umask", [0o027, 0o077])
+def test_a_narrow_umask_locks_nobody_out(qemu, bare, umask):
+    before = os.umask(umask)
+    try:
+        bare.run(FUNCTIONS)
+    finally:
+        os.umask(before)
+
+    base = Path(bare.basepath)
+    modes = {name: mode(base / name) for name in (".", "..", "CA", "libvirt", "qemu")}
+    assert modes == {".": 0o755, "..": 0o755, "CA": 0o755, "libvirt": 0o755, "qemu": 0o750}
+    assert mode(base / "libvirt/private") == 0o700
+    as_qemu = ["setpriv", "--reuid", "65534", "--regid", str(qemu), "--clear-groups", "cat"]
+    subprocess.run([*as_qemu, base / "qemu/server-key.pem"], check=True, capture_output=True)
+    assert bare.run(FUNCTIONS) == ({}, "all keys are in order")
+
+
+@needs_root
+def test_a_closed_folder_above_the_keys_is_opened_for_qemu(qemu, host):
+    base = Path(host[0].basepath)
+    base.chmod(0o750)
+
+    changes, _comment = host[0].run(FUNCTIONS)
+
+    why = f"{base} cannot be entered by QEMU's group daemon"
+    assert changes == {"qemu-server": why, "qemu-client": why}
+    assert mode(base) == 0o751
+    assert host[0].run(FUNCTIONS) == ({}, "all keys are in order")
+
+
+@needs_root
+def test_a_closed_folder_of_others_is_named_and_left_alone(qemu, host):
+    above = Path(host[0].basepath).parent
+    above.chmod(0o700)
+
+    with pytest.raises(StorageError) as refused:
+        host[0].run(FUNCTIONS)
+
+    assert str(refused.value) == (
+        f"{above} cannot be entered by QEMU's group daemon, which has its keys below it; "
+        f"run: chmod o+x {above}"
+    )
+    assert mode(above) == 0o700

@@ -1,6 +1,7 @@
 """The CA as its operator sees it: what was issued, renew, revoke, back up."""
 
 import time
+from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 
@@ -17,6 +18,15 @@ _BUSY = "is running as PID"
 
 class PkiRefused(VirtError):
     """The CA cannot do what was asked; the message says why."""
+
+
+@contextmanager
+def _in_one_line():
+    """Let what the CA refuses be an error that a runner prints."""
+    try:
+        yield
+    except ca.PkiError as exc:
+        raise PkiRefused(str(exc)) from exc
 
 
 def opened(opts):
@@ -81,6 +91,7 @@ def _outcome(reply):
     return (state["comment"], None) if state["result"] else (None, state["comment"])
 
 
+@_in_one_line()
 def rotate(opts, settings, now, say):
     """
     Replace the CA in three steps; between any two hosts each step leaves a common trust.
@@ -101,6 +112,7 @@ def rotate(opts, settings, now, say):
     return {"rotated": sorted(hosts)}
 
 
+@_in_one_line()
 def revoke(opts, settings, target, now):
     """Revoke a host's certificates, or one by its serial, and bring the list to every host."""
     place = opened(opts)

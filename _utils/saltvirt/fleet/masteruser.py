@@ -2,18 +2,24 @@
 As which user the master's files are read and written, and what is said where that fails.
 
 Salt's packages run the master as user ``salt``. salt-run drops to that user for good before it
-calls a runner function, whoever typed it; ``saltutil.runner`` on the master's own minion does not,
-and is root. What root makes there the master could not read, and what root opens there may be a
-link which that user planted. So root takes on that user's rights to files: all that it makes
-belongs to the master, and no link leads further than the master itself could go.
+calls a runner function, whoever typed it. ``saltutil.runner`` on the master's own minion does so in
+a child with Salt 3008.3; with 3006.25 it does not, and is root. What root makes there the master
+could not read, and what root opens there may be a link which that user planted. So root takes on
+that user's rights to files: all that it makes belongs to the master, and no link leads further than
+the master itself could go.
+
+Files are all that this is about. Either way root loads the runners, from ``cachedir``/extmods too,
+which that user can write: salt-run is the way for a master whose user is not trusted like root.
 """
 
 import contextlib
 import ctypes
 import os
+import platform
 import pwd
 import shlex
 import stat
+import sys
 from pathlib import Path
 
 import salt.utils.user
@@ -22,6 +28,9 @@ from saltvirt import files
 from saltvirt.errors import MasterError
 
 _READ, _WRITE, _ENTER = 4, 2, 1
+# The number of setgroups(2) for 64-bit processes, from Linux' tables (include/uapi/asm-generic/
+# unistd.h; arch/x86/entry/syscalls/syscall_64.tbl).
+_SETGROUPS = {"x86_64": 116, "aarch64": 159, "riscv64": 159}
 
 
 def _user(opts):
@@ -42,36 +51,61 @@ def acting(opts):
     Use files as the master's user inside the block; a process that is not root does anyway.
 
     The kernel's file system ids are meant for this: unlike ``seteuid`` they belong to the thread
-    (a minion may run its jobs as threads) and to those that it begins.
+    (a minion may run its jobs as threads) and to those that it begins. So do the groups here.
     """
     user = _user(opts)
     if os.geteuid() != 0 or user.pw_uid == 0:
         yield
         return
-    # Root's other threads lose nothing with these groups: root's rights come from elsewhere.
     groups = os.getgroups()
-    os.setgroups(salt.utils.user.get_gid_list(user.pw_name))
-    before = _set_ids(user.pw_uid, user.pw_gid)
     try:
-        yield
+        _set_groups(salt.utils.user.get_gid_list(user.pw_name))
+        before = _set_ids(user.pw_uid, user.pw_gid)
+        try:
+            yield
+        finally:
+            _set_ids(*before)
     finally:
-        _set_ids(*before)
+        _set_groups(groups)
+
+
+def _set_groups(groups):
+    """
+    Set this thread's groups; libc's own call, which is Python's, sets those of all threads.
+
+    Two jobs in threads of one minion would undo each other's. On a machine whose call has another
+    number all threads get them: root's others lose nothing, their rights come from elsewhere.
+    """
+    number = _SETGROUPS.get(platform.machine()) if sys.maxsize > 2**32 else None
+    if number is None:
         os.setgroups(groups)
+        return
+    wanted = (ctypes.c_uint32 * len(groups))(*groups)
+    call = ctypes.c_long(number), ctypes.c_size_t(len(groups)), wanted
+    if _libc().syscall(*call) or set(os.getgroups()) != set(groups):
+        raise MasterError("this process may not take the groups of the master's user; use "
+                          "salt-run itself")  # fmt: skip
+
+
+def _libc():
+    try:
+        libc = ctypes.CDLL(None)
+        for call in (libc.setfsgid, libc.setfsuid):
+            call.argtypes, call.restype = [ctypes.c_uint32], ctypes.c_uint32
+        libc.syscall.restype = ctypes.c_long
+    except (OSError, AttributeError):
+        raise MasterError("this system cannot lend root the rights of the master's user; use "
+                          "salt-run itself") from None  # fmt: skip
+    return libc
 
 
 def _set_ids(uid, gid):
     """Set this thread's file system ids, which Python has no call for; return those before."""
-    try:
-        libc = ctypes.CDLL(None)
-        calls = libc.setfsgid, libc.setfsuid
-    except (OSError, AttributeError):
-        raise MasterError("this system cannot lend root the rights of the master's user; use "
-                          "salt-run itself") from None  # fmt: skip
-    for call in calls:
-        call.argtypes, call.restype = [ctypes.c_uint32], ctypes.c_uint32
-    before = [call(value) for call, value in zip(calls, (gid, uid), strict=True)]
+    libc = _libc()
     # They return the id before, and say in no other way whether they did it.
-    if [call(value) for call, value in zip(calls, (gid, uid), strict=True)] != [gid, uid]:
+    before = libc.setfsgid(gid), libc.setfsuid(uid)
+    if (libc.setfsgid(gid), libc.setfsuid(uid)) != (gid, uid):
+        libc.setfsgid(before[0]), libc.setfsuid(before[1])
         raise MasterError(f"this process may not use files as uid {uid}; use salt-run itself")
     return before[1], before[0]
 
@@ -136,11 +170,25 @@ def _name(uid):
 
 def _remedy(path, status, user, opts):
     ours = [Path(opts[key]).absolute() for key in ("pki_dir", "cachedir") if opts.get(key)]
-    if not any(path == folder or folder in path.parents for folder in ours):
+    folder = next((one for one in ours if path == one or one in path.parents), None)
+    if folder is None:
         return (f"choose a place that {user.pw_name} can use; this makes one: install -d -m 700 "
                 f"-o {user.pw_name} /srv/salt-virt")  # fmt: skip
+    # That user may have put a link there, to have root give away what it leads to.
+    link = _planted(path, folder)
+    if link:
+        return f"{link} on the way there is a link: put the folder itself in its place"
     flag = "R" if stat.S_ISDIR(status.st_mode) else ""
     if status.st_uid == user.pw_uid:
         return f"run: chmod {f'-{flag} ' if flag else ''}u+rwX {shlex.quote(str(path))}"
-    # -h: that user may have put a link there meanwhile.
-    return f"run: chown -h{flag} {user.pw_name}: {shlex.quote(str(path))}"
+    # The whole folder, which that user cannot replace; a link may still come into it: -h.
+    whole = folder.resolve() if folder.is_symlink() else folder
+    return f"run: chown -hR {user.pw_name}: {shlex.quote(str(whole))}"
+
+
+def _planted(path, folder):
+    """Return a link on the way to a path below the master's folder; root may link that itself."""
+    if folder.is_symlink() and folder.lstat().st_uid != 0:
+        return folder
+    below = [one for one in reversed(path.parents) if folder in one.parents]
+    return next((one for one in below if one.is_symlink()), None)

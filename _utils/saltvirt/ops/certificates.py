@@ -6,6 +6,8 @@ Private keys are made here and never leave the host: only requests go to the mas
 
 import grp
 import os
+import pwd
+import shlex
 import stat
 from dataclasses import dataclass
 from pathlib import Path
@@ -153,10 +155,33 @@ def _stale(certificate, info, now):
 
 
 def _open_to_others(place):
-    mode = stat.S_IMODE(place.key.stat().st_mode)
+    found = place.key.stat()
+    mode = stat.S_IMODE(found.st_mode)
     if mode & ~place.mode:
         return f"{place.key} was readable by others (mode {mode:04o})"
+    if found.st_uid != os.geteuid():
+        return f"{place.key} belonged to {_user(found.st_uid)}, not to {_user(os.geteuid())}"
+    if mode & stat.S_IRWXG and found.st_gid != _gid(place.group):
+        return f"{place.key} was readable by the group {_group(found.st_gid)}"
     return None
+
+
+def _gid(group):
+    return grp.getgrnam(group).gr_gid
+
+
+def _user(uid):
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return f"uid {uid}"
+
+
+def _group(gid):
+    try:
+        return grp.getgrgid(gid).gr_name
+    except KeyError:
+        return f"of gid {gid}"
 
 
 def request(host, key=None):
@@ -171,7 +196,7 @@ def lay_down(place, key, certificate_pem):
     """Put a new key and its certificate in place; each file is replaced in one step."""
     _folder(place.key.parent, 0o750 if place.group else 0o700, place.group)
     _folder(place.certificate.parent, 0o755, None)
-    gid = grp.getgrnam(place.group).gr_gid if place.group else None
+    gid = _gid(place.group) if place.group else None
     for folder in (place.key.parent, place.certificate.parent):
         files.sweep(folder)
     certificate = (place.certificate, certificate_pem.encode(), 0o644, None)
@@ -200,22 +225,56 @@ def _stale_files(paths, info):
 
 
 def _closed_to_qemu(place):
-    if place.group is None or _can_enter(place.key.parent, place.group):
+    if place.group is None:
         return None
-    return f"{place.key.parent} cannot be entered by QEMU's group {place.group}"
+    closed = _closed_folders(place.key.parent, place.group)
+    if closed:
+        return f"{closed[0]} cannot be entered by QEMU's group {place.group}"
+    if not place.key.stat().st_mode & stat.S_IRGRP:
+        return f"{place.key} cannot be read by QEMU's group {place.group}"
+    return None
+
+
+def _closed_folders(folder, group):
+    """Return which of a folder and those above it a group cannot enter, the uppermost first."""
+    folder = folder.resolve()
+    return [one for one in (*reversed(folder.parents), folder) if not _can_enter(one, group)]
 
 
 def _can_enter(folder, group):
     found = folder.stat()
-    is_its_own = found.st_gid == grp.getgrnam(group).gr_gid
-    return bool(found.st_mode & stat.S_IXOTH or is_its_own and found.st_mode & stat.S_IXGRP)
+    return bool(found.st_mode & (stat.S_IXGRP if found.st_gid == _gid(group) else stat.S_IXOTH))
 
 
 def _folder(path, mode, group):
     try:
-        path.mkdir(mode=mode, parents=True, exist_ok=True)
-        if group and not _can_enter(path, group):
-            os.chown(path, -1, grp.getgrnam(group).gr_gid)
-            path.chmod(stat.S_IMODE(path.stat().st_mode) | stat.S_IRGRP | stat.S_IXGRP)
+        _make_folder(path, mode)
+        if group:
+            _let_in(path, group)
     except OSError as exc:
         raise StorageError(f"cannot make the folder {path}: {exc.strerror}") from exc
+
+
+def _make_folder(path, mode):
+    """Make a folder, and those above it, as open as they must be: the umask may be narrower."""
+    if path.is_dir():
+        return
+    _make_folder(path.parent, 0o755)
+    path.mkdir(mode=mode, exist_ok=True)
+    path.chmod(mode)
+
+
+def _let_in(path, group):
+    """Let a group enter a folder of keys, and pass the folder above it, which is ours too."""
+    if not _can_enter(path.parent, group):
+        path.parent.chmod(stat.S_IMODE(path.parent.stat().st_mode) | stat.S_IXGRP | stat.S_IXOTH)
+    if not _can_enter(path, group):
+        os.chown(path, -1, _gid(group))
+        mode = stat.S_IMODE(path.stat().st_mode) & ~stat.S_IWGRP
+        path.chmod(mode | stat.S_IRGRP | stat.S_IXGRP)
+    closed = _closed_folders(path, group)
+    if closed:
+        raise StorageError(
+            f"{closed[0]} cannot be entered by QEMU's group {group}, which has its keys below it; "
+            f"run: chmod o+x {shlex.quote(str(closed[0]))}"
+        )
