@@ -65,12 +65,9 @@ def _refuse_id(minion_id, others, extra):
 def _refuse_anothers(minion_id, others):
     """Refuse an id by which another minion is reached: its holder could pose as that one."""
     for other, grains in sorted(others.items()):
-        if minion_id.lower() == other.lower():
-            whose = f"the id {other!r} of another minion in other letters"
-        elif minion_id.lower() == str(grains.get("fqdn") or "").lower():
-            whose = f"the FQDN of the minion {other!r}"
-        else:
+        if minion_id.lower() != other.lower():
             continue
+        whose = f"the id {other!r} of another minion in other letters"
         raise PkiError(
             f"the minion id {minion_id!r} is {whose}: remove the wrong one's key (salt-key -d), or "
             f"list {minion_id!r} for itself in virt:pki:names if both are right"

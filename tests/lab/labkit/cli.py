@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 from fnmatch import fnmatch
+from pathlib import Path
 
 from labkit import deps, hypervisors, images, node, saltd
 from labkit import up as going_up
@@ -320,9 +321,11 @@ def _must_be_a_node(lab, args):
     name = getattr(args, "node", None)
     if name is None:
         return
+    if Path(name).name == name and (lab.node_dir(name) / "node.json").exists():
+        return
     if name not in (SWITCH, MASTER):
         host(name)
-    if args.do is not bare and not (lab.node_dir(name) / "node.json").exists():
+    if args.do is not bare:
         raise LabError(f"{name} was never made: lab up, or lab bare")
 
 
