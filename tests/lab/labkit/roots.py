@@ -14,10 +14,12 @@ from labkit.settings import CACHE, RELEASES, LabError
 _HOST = (
     "systemd-sysv", "systemd-timesyncd", "libpam-systemd", "dbus", "udev", "kmod", "iproute2",
     "iputils-ping", "procps", "passwd", "login", "openssl", "ca-certificates", "nftables",
-    "ifupdown", "isc-dhcp-client", "network-manager", "curl", "less", "python3", "python3-apt",
+    "ifupdown", "network-manager", "curl", "less", "python3", "python3-apt",
     "libsqlite3-0", "libexpat1", "libffi8", "zlib1g", "libbz2-1.0", "liblzma5", "debconf",
     "linux-image-cloud-amd64",
 )  # fmt: skip
+# Who asks for leases under ifupdown.
+_DHCP = {"bookworm": "isc-dhcp-client", "trixie": "isc-dhcp-client", "sid": "dhcpcd-base"}
 # What tests and image recipes need of a machine; none of it is installed on the user's own.
 _WORKSHOP = (
     "python3-venv", "python3-dev", "gcc", "pkg-config", "patchelf", "libvirt-dev",
@@ -93,7 +95,8 @@ def base(release):
                  f"--customize-hook=chroot $1 systemctl -q disable {' '.join(services)} || true",
                  "--customize-hook=rm -rf $1/var/lib/apt/lists/* $1/etc/machine-id $1/etc/hostname",
                  "--customize-hook=rm -f $1/etc/resolv.conf $1/etc/network/interfaces"]  # fmt: skip
-        argv = ["mmdebstrap", "--quiet", f"--include={','.join(_HOST)}", *options, *apt_options(),
+        included = ",".join([*_HOST, _DHCP[release]])
+        argv = ["mmdebstrap", "--quiet", f"--include={included}", *options, *apt_options(),
                 *hooks, release, part, mirror()]  # fmt: skip
         run([*layers.ALONE, "--mount-proc", *argv], log=CACHE / f"{release}.log",
             env={**layers.passed_on(), "INITRD": "No"})  # fmt: skip
