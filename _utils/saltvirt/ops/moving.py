@@ -29,8 +29,9 @@ def facts(conn, settings, name=None):
     (libvirt mirrors it), ``push`` (sent as a file) or ``shared``; ``base`` is the digest of the
     cached image below an overlay, ``image`` what is known of that.
     """
-    tags = {"snapshots": lifecycle.with_snapshots(conn), "autostart": lifecycle.autostarted(conn),
-            "host_cpu": host.own_cpu(conn), "qemu": host.versions(conn)["qemu"]}  # fmt: skip
+    tags = {"snapshots": lifecycle.with_snapshots(conn), "saved": lifecycle.saved(conn),
+            "autostart": lifecycle.autostarted(conn), "host_cpu": host.own_cpu(conn),
+            "qemu": host.versions(conn)["qemu"]}  # fmt: skip
     return {row["name"]: _facts(settings, row, tags) for row in query.rows(conn, name)}
 
 
@@ -56,7 +57,7 @@ def _facts(settings, row, tags):
         "newer": newer.newer(root),
         **_cpu(root, tags, is_running),
         **read.links(root),
-        "obstacles": [*_obstacles(name in tags["snapshots"], root), *_unreadable(disks)],
+        "obstacles": [*_obstacles(name, root, tags), *_unreadable(disks)],
         "files": [path for path in read.boot_files(root) if path],
         "autostart": name in tags["autostart"],
     }
@@ -98,10 +99,14 @@ def _disk(settings, source, is_running):
             "size_bytes": os.path.getsize(path)}  # fmt: skip
 
 
-def _obstacles(has_snapshots, root):
+def _obstacles(name, root, tags):
     """Yield why a VM cannot be moved to any host."""
-    if has_snapshots:
+    if name in tags["snapshots"]:
         yield "it has snapshots, which libvirt does not move; remove them first"
+    if name in tags["saved"]:
+        # It would stay here, and be resumed over changed disks when the VM comes back.
+        yield ("it has a saved state, which libvirt does not move; start it, or drop that state "
+               f"with virsh managedsave-remove {name}")  # fmt: skip
     if root.find("devices/hostdev") is not None or root.find(
         "devices/interface[@type='hostdev']"
     ) is not None:
