@@ -57,7 +57,8 @@ def _facts(settings, row, tags):
         "newer": newer.newer(root),
         **_cpu(root, tags, is_running),
         **read.links(root),
-        "obstacles": [*_obstacles(name, root, tags), *_unreadable(disks)],
+        "obstacles": [*_obstacles(name, root, tags), *_unreadable(disks),
+                      *([] if is_running else _left_behind(settings, root))],
         "files": [path for path in read.boot_files(root) if path],
         "autostart": name in tags["autostart"],
     }
@@ -79,13 +80,18 @@ def _cpu(root, tags, is_running):
             "cpu_qemu": (read.ours(root)["cpu_qemu"] or tags["qemu"]) if is_all else None}
 
 
+def _is_declared(settings, path):
+    """Return whether every host has a file, says ``virt:shared_paths``."""
+    return any(path.startswith(f"{folder.rstrip('/')}/") for folder in settings.shared_paths)
+
+
 def _disk(settings, source, is_running):
     path = source["path"]
     out = {"target": source["target"], "path": path, "format": source["format"],
            "device": source["device"], "how": "absent", "base": None, "image": None}  # fmt: skip
     if path is None:
         return out
-    is_declared = any(path.startswith(f"{folder.rstrip('/')}/") for folder in settings.shared_paths)
+    is_declared = _is_declared(settings, path)
     if source["type"] != "file" or is_declared:
         return {**out, "how": "shared" if is_declared or source["type"] == "network" else "device"}
     sizes = storage.measure(path, source["format"])
@@ -126,6 +132,18 @@ def _unreadable(disks):
         elif disk.get("backing") and not disk["base"]:
             yield (f"its disk {disk['path']} is based on {disk['backing']}, no cached image; "
                    "declare its folder in virt:shared_paths, or flatten the disk")  # fmt: skip
+
+
+def _left_behind(settings, root):
+    """Yield what a stopped VM would lose; of a running one QEMU takes it along."""
+    path = read.firmware_variables(root)
+    # libvirt makes the file when the VM is first started; until then there is nothing to lose.
+    if path and not _is_declared(settings, path) and os.path.exists(path):
+        yield (f"its firmware's variables are in {path}, which does not move; start it and move it "
+               "live, or declare the folder in virt:shared_paths if all have it")  # fmt: skip
+    if root.find("devices/tpm/backend[@type='emulator']") is not None:
+        yield ("its emulated TPM has its state on this host, which does not move; start it and "
+               "move it live")  # fmt: skip
 
 
 def check(conn, settings, about, info=None):
