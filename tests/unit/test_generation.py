@@ -261,3 +261,11 @@ def test_a_machine_type_can_be_asked_for():
     assert vm.machine == spec.need(vm).machine == from_master.machine == "pc-q35-7.2"
     with pytest.raises(BadArgument, match="machine: '../x' is no machine type"):
         spec.need_from_master("m1", 1, 64, {"machine": "../x"})
+
+
+def test_the_machine_type_of_the_next_start_is_looked_for_too():
+    why = "its machine type pc-q35-10.0 (of its next start) is newer than QEMU 7.2 there knows"
+
+    assert why_not(13, machine="pc-q35-7.2", next_machine="pc-q35-10.0") == []
+    (said,) = why_not(12, machine="pc-q35-7.2", next_machine="pc-q35-10.0")
+    assert said == f"{why} (up to pc-q35-7.2)"

@@ -1,6 +1,7 @@
 """What a VM is made of when it moves, and how a host makes ready to take it."""
 
 import hashlib
+import itertools
 import os
 import time
 from pathlib import Path
@@ -32,11 +33,15 @@ def facts(conn, settings, name=None):
     tags = {"snapshots": lifecycle.with_snapshots(conn), "saved": lifecycle.saved(conn),
             "autostart": lifecycle.autostarted(conn), "host_cpu": host.own_cpu(conn),
             "qemu": host.versions(conn)["qemu"]}  # fmt: skip
-    return {row["name"]: _facts(settings, row, tags) for row in query.rows(conn, name)}
+    return {row["name"]: _facts(settings, row, tags)
+            for row in query.rows(conn, name, with_next=True)}  # fmt: skip
 
 
 def _facts(settings, row, tags):
     name, root = row["name"], read.domain(row["xml"])
+    # The definition goes too, and may differ from what runs: the target must know both.
+    both = [root, read.domain(row["next_xml"])] if row["next_xml"] else [root]
+    machines = [one.find("os/type").get("machine") for one in both]
     is_running = row["state"] in ("running", "paused")
     disks = [_disk(settings, source, is_running) for source in read.disk_sources(root)]
     ours = read.ours(root)
@@ -53,15 +58,25 @@ def _facts(settings, row, tags):
         "stay": ours["stay"],
         "domain_type": root.get("type"),
         "arch": root.find("os/type").get("arch"),
-        "machine": root.find("os/type").get("machine"),
-        "newer": newer.newer(root),
+        "machine": machines[0],
+        "next_machine": machines[-1] if machines[-1] != machines[0] else None,
+        "newer": _union(newer.newer(one) for one in both),
         **_cpu(root, tags, is_running),
         **read.links(root),
         "obstacles": [*_obstacles(name, root, tags), *_unreadable(disks),
                       *([] if is_running else _left_behind(settings, root))],
-        "files": [path for path in read.boot_files(root) if path],
+        "files": _union(read.boot_files(one) for one in both),
         "autostart": name in tags["autostart"],
     }
+
+
+def _union(lists):
+    """Return what is in any of the lists, once, in their order."""
+    out = []
+    for one in itertools.chain.from_iterable(lists):
+        if one not in out:
+            out.append(one)
+    return out
 
 
 def _cpu(root, tags, is_running):
@@ -165,11 +180,13 @@ def check(conn, settings, about, info=None):
 
 def _libvirts_reasons(conn, about, info):
     """Yield what libvirt itself says of machine type and CPU that the survey does not tell."""
-    if host.has_machine(conn, about):
+    unknown = [one for one in (about.get("machine"), about.get("next_machine"))
+               if one and not host.has_machine(conn, {**about, "machine": one})]  # fmt: skip
+    if not unknown:
         lacking = host.why_not_cpu(conn, about)
         yield from [lacking] if lacking else []
     elif not list(generation.machine(info, moves.need(about))):
-        yield (f"its machine type {about['machine']} is not known there "
+        yield (f"its machine type {unknown[0]} is not known there "
                f"(QEMU {host.versions(conn)['qemu']})")  # fmt: skip
 
 
