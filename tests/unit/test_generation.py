@@ -134,6 +134,8 @@ def domain(inside="", cpu="<cpu mode='maximum'/>", note="", kind="qemu"):
         (domain(), False, {}),
         (domain(kind="kvm"), True, {"host_cpu": "<cpu/>"}),
         (domain(cpu="<cpu mode='host-passthrough'/>", kind="kvm"), True, {"host_cpu": "<cpu/>"}),
+        (domain(cpu="<cpu mode='host-passthrough'/>", kind="kvm"), False, {}),
+        (domain(kind="kvm"), False, {}),
         (domain(cpu="<cpu mode='host-model'/>"), False, {}),
     ],
 )

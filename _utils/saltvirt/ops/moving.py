@@ -89,7 +89,9 @@ def _cpu(root, tags, is_running):
     mode, cpu = read.cpu(root)
     is_emulated = root.get("type") == "qemu"
     is_all = mode == "maximum" and is_emulated and is_running
-    is_hosts = mode == "host-passthrough" or (mode == "maximum" and not is_emulated)
+    # A stopped one gets what the target has, when it is started there.
+    is_hosts = is_running and (mode == "host-passthrough" or (
+        mode == "maximum" and not is_emulated))  # fmt: skip
     return {"cpu": cpu if mode == "custom" else None,
             "host_cpu": tags["host_cpu"] if is_hosts else None,
             "cpu_qemu": (read.ours(root)["cpu_qemu"] or tags["qemu"]) if is_all else None}
