@@ -126,6 +126,10 @@ def domain(inside="", cpu="<cpu mode='maximum'/>", note="", kind="qemu"):
     return parse(f"<domain type='{kind}'>{ours}{cpu}{inside}</domain>")
 
 
+UNCHECKED = '<cpu mode="custom" check="none">\n  <model>EPYC</model>\n</cpu>'
+CHECKED = UNCHECKED.replace("none", "partial")
+
+
 @pytest.mark.parametrize(
     ("root", "is_running", "wanted"),
     [
@@ -136,6 +140,9 @@ def domain(inside="", cpu="<cpu mode='maximum'/>", note="", kind="qemu"):
         (domain(cpu="<cpu mode='host-passthrough'/>", kind="kvm"), True, {"host_cpu": "<cpu/>"}),
         (domain(cpu="<cpu mode='host-passthrough'/>", kind="kvm"), False, {}),
         (domain(kind="kvm"), False, {}),
+        (domain(cpu=UNCHECKED, kind="kvm"), False, {}),
+        (domain(cpu=UNCHECKED, kind="kvm"), True, {"cpu": f"{UNCHECKED}\n"}),
+        (domain(cpu=CHECKED, kind="kvm"), False, {"cpu": f"{CHECKED}\n"}),
         (domain(cpu="<cpu mode='host-model'/>"), False, {}),
     ],
 )

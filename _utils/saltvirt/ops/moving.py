@@ -92,7 +92,9 @@ def _cpu(root, tags, is_running):
     # A stopped one gets what the target has, when it is started there.
     is_hosts = is_running and (mode == "host-passthrough" or (
         mode == "maximum" and not is_emulated))  # fmt: skip
-    return {"cpu": cpu if mode == "custom" else None,
+    # libvirt starts one that is not to be checked anywhere, without what QEMU lacks.
+    is_checked = is_running or root.find("cpu[@check='none']") is None
+    return {"cpu": cpu if mode == "custom" and is_checked else None,
             "host_cpu": tags["host_cpu"] if is_hosts else None,
             "cpu_qemu": (read.ours(root)["cpu_qemu"] or tags["qemu"]) if is_all else None}
 
