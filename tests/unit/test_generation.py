@@ -175,6 +175,12 @@ def test_a_note_of_this_run_never_gets_into_the_definition():
         ("<devices><disk><driver discard_no_unref='on'/></disk></devices>", "no_unref", "9.5"),
         ("<devices><disk><blockio discard_granularity='4096'/></disk></devices>", "gran", "11.3"),
         ("<iothreadids><iothread id='1'><poll max='1'/></iothread></iothreadids>", "poll", "9.4"),
+        # so says libvirt's documentation; its 9.0 has no such attribute in its schema
+        ("<devices><video><model type='virtio' blob='on'/></video></devices>", "blob", "9.2"),
+        ("<cpu><maxphysaddr mode='passthrough' limit='39'/></cpu>", "address bits", "9.3"),
+        ("<devices><memory model='virtio-mem'><target><address base='0x140000000'/></target>"
+         "</memory></devices>", "address", "9.4"),
+        ("<os><nvram template='/v.qcow2' templateFormat='qcow2'/></os>", "template", "10.10"),
         # broken off in the middle
         ("<devices><pstore/></devices>", "pstore", "10.6"),
         # refused by the target's libvirt once all was made ready
@@ -208,6 +214,9 @@ def test_what_a_newer_libvirt_adds_by_itself_is_no_obstacle():
     assert root.find("devices/watchdog[@model='itco']") is not None
     assert newer.newer(root) == [["polling limits of I/O threads", "9.4"]]
     assert newer.newer(implied) == []
+    # As 10.10 shows every VM with firmware variables.
+    raw = "<os><nvram template='/v.fd' templateFormat='raw' format='raw'>/m1.fd</nvram></os>"
+    assert newer.newer(domain(raw, cpu="")) == []
 
 
 def test_tags_on_a_linux_bridge_move_only_to_where_they_can_be():
