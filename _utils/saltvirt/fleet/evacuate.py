@@ -90,8 +90,8 @@ def evacuate(opts, settings, host, *, max_parallel, with_stopped, say):
     def note(name, to):
         act(opts, settings, host, "virt.evacuated", {name: to})
 
-    moved, failed = _all(opts, settings, moves, max_parallel, say, source=host, note=note)
-    out = {"host": host, "moved": moved, "stays": stays, "failed": failed}
+    moved, failed, beside = _all(opts, settings, moves, max_parallel, say, source=host, note=note)
+    out = {"host": host, "moved": moved, "stays": stays, "failed": failed, **beside}
     stuck = {name: why for name, why in stays.items() if why != "it is stopped"}
     if failed or stuck:
         error = NotEmpty(f"{host} still has {', '.join(sorted({**failed, **stuck}))}; what moved "
@@ -113,8 +113,8 @@ def restore(opts, settings, host, *, max_parallel, say):
     for name in gone:
         note(name, None)
     back = dict.fromkeys(sorted(away.keys() - set(gone)), host)
-    moved, failed = _all(opts, settings, back, max_parallel, say, source=None, note=note)
-    out = {"host": host, "moved": moved, "failed": failed, "gone": gone}
+    moved, failed, beside = _all(opts, settings, back, max_parallel, say, source=None, note=note)
+    out = {"host": host, "moved": moved, "failed": failed, "gone": gone, **beside}
     if failed:
         error = NotEmpty(f"{', '.join(sorted(failed))} did not come back to {host}")
         error.table = out
@@ -160,13 +160,13 @@ def balance(opts, settings, *, max_moves, threshold, is_dry, say):
 
 def _all(opts, settings, moves, max_parallel, say, *, source, note):
     """
-    Move VMs, several at once; return ``({name: host}, {name: why not})``.
+    Move VMs, several at once; return ``({name: host}, {name: why not}, warnings)``.
 
     An interruption lets those that are under way come to their end, and begins no other.
     """
     if max_parallel < 1:
         raise BadArgument("max_parallel", f"{max_parallel}; at least 1")
-    moved, failed, lock = {}, {}, threading.Lock()
+    moved, failed, warnings, lock = {}, {}, {}, threading.Lock()
 
     def tell(name):
         def one(stage, **figures):
@@ -180,9 +180,14 @@ def _all(opts, settings, moves, max_parallel, say, *, source, note):
             done = _moved(opts, settings, name, to, source, tell(name))
         except VirtError as error:
             failed[name] = str(error)
-        else:
-            moved[name] = done
-            note(name, done)
+            return
+        moved[name], why = done["to"], [done.get("warning")]
+        try:
+            note(name, done["to"])
+        except VirtError as error:
+            why.append(f"it has moved, but that was not noted: {error}")
+        if any(why):
+            warnings[name] = "; ".join(filter(None, why))
 
     # Salt's functions find their loader through context variables, which threads do not inherit.
     with ThreadPoolExecutor(max_parallel) as pool:
@@ -190,7 +195,8 @@ def _all(opts, settings, moves, max_parallel, say, *, source, note):
                 for name, to in moves.items()}  # fmt: skip
         not_begun = _ended(pool, jobs, tell)
     failed.update(dict.fromkeys(not_begun, "not begun, the command was interrupted"))
-    return {name: moved[name] for name in moves if name in moved}, failed
+    beside = {"warnings": warnings} if warnings else {}
+    return {name: moved[name] for name in moves if name in moved}, failed, beside
 
 
 def _ended(pool, jobs, tell):
@@ -210,11 +216,28 @@ def _ended(pool, jobs, tell):
 
 
 def _moved(opts, settings, name, to, source, say):
-    """Move one VM as planned; if that host refuses, to the next best."""
-    try:
-        return migrate.migrate(opts, settings, name, to, {}, say, source)["to"]
-    except (DeployError, MoveFailed, NoHostFits) as error:
-        if source is None:
-            raise
-        say("Placing", detail=f"{to} did not take it: {error}")
-    return migrate.migrate(opts, settings, name, None, {}, say, source)["to"]
+    """Move one VM as planned; if that host refuses, to the next best. Return where it is now."""
+    for target in (to,) if source is None else (to, None):
+        try:
+            return migrate.migrate(opts, settings, name, target, {}, say, source)
+        except (DeployError, MoveFailed, NoHostFits) as error:
+            failure, there = error, _arrived(opts, settings, name, source)
+        if there is not None and (source is not None or there == to):
+            why = f"it is on {there}, though its move seemed to fail: {failure}"
+            return {"to": there, "warning": why}
+        if target is not None:
+            say("Placing", detail=f"{to} did not take it: {failure}")
+    raise failure
+
+
+def _arrived(opts, settings, name, source):
+    """
+    Return the host that has a VM if that is no longer the one it had, None if that is not sure.
+
+    A move is over when the source does not have the VM any more, which it must say itself: the
+    target lists one that only arrives too.
+    """
+    found = find.survey(opts, settings, find.every(opts, settings), "virt.presence", [name])
+    having = [host for host, there in found.answers.items() if there["state"] is not None]
+    is_sure = source in found.answers if source is not None else not found.reasons()
+    return having[0] if len(having) == 1 and having[0] != source and is_sure else None

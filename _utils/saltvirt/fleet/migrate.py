@@ -91,7 +91,8 @@ def _shown(disk):
 
 def migrate(opts, settings, name, target, given, say, source=None):
     """
-    Move a VM and return ``{"name", "from", "to", "total_ms", "downtime_ms", ...}``.
+    Move a VM and return ``{"name", "from", "to", "total_ms", "downtime_ms", ...}``; ``warning`` is
+    there if something beside the move failed.
 
     given
         Keyword arguments of the module's ``virt.migrate``.
@@ -165,5 +166,15 @@ def _carried(opts, settings, name, way, about, given, say):
     figures = act(opts, settings, source, "virt.migrate", kwarg=kwarg, watch=watch,
                   limit_s=limit_s)  # fmt: skip
     if about["autostart"]:
-        act(opts, settings, host, "virt.set_autostart", name, "on")
+        figures |= _autostarted(opts, settings, name, host)
     return figures
+
+
+def _autostarted(opts, settings, name, host):
+    """Have a VM's new host start it with itself; return a warning if it does not: it has moved."""
+    try:
+        act(opts, settings, host, "virt.set_autostart", name, "on")
+    except DeployError as error:
+        return {"warning": f"VM {name!r} is on {host}, but does not start with that host ({error}):"
+                           f" salt {host} virt.set_autostart {name} on"}  # fmt: skip
+    return {}

@@ -1,0 +1,165 @@
+"""Moves of several VMs, as the master leads them; hosts that fall silent are played."""
+
+import pytest
+from saltvirt.errors import NoSuchVm
+from saltvirt.fleet import deploy, evacuate, find, leftovers, migrate
+from test_generation import USUAL
+from test_generation import host as empty_host
+
+SILENT = "{} does not answer; see: salt {} test.ping"
+
+
+class Cloud:
+    """Hosts that answer what real ones do; which call gets no answer, or a refusal, is set."""
+
+    weights, timeout_s, deploy_timeout_s, hypervisors = {}, 1, 1, "*"
+
+    def __init__(self, hosts):
+        self.hosts = {name: {} for name in hosts}
+        self.notes, self.silent, self.refuses, self.asked = {}, set(), {}, []
+
+    def put(self, name, host, **about):
+        """Have a VM on a host."""
+        self.hosts[host][name] = {**USUAL, "name": name, "autostart": False, **about}
+
+    def where(self, name):
+        """Return the hosts that have a VM."""
+        return [host for host, vms in self.hosts.items() if name in vms]
+
+    def _info(self, host, moving):
+        one = {"state": "running", "vcpus": 1, "memory_mib": 1, "affinity": [],
+               "anti_affinity": []}  # fmt: skip
+        info = {**empty_host(13), "vms": dict.fromkeys(self.hosts[host], one)}
+        return {**info, "moving": self.hosts[host][moving]} if moving in info["vms"] else info
+
+    def _answer(self, host, fun, arg, kwarg):
+        self.asked.append((host, fun))
+        if not {host, (host, fun)}.isdisjoint(self.silent):
+            raise deploy.HostSilent(SILENT.format(host, host))
+        vms = self.hosts[host]
+        if fun == "virt.host_info":
+            return self._info(host, kwarg.get("moving"))
+        if fun == "virt.presence":
+            state = "running" if arg[0] in vms else None
+            return {"state": state, "building": False, "unfinished": False}
+        if fun == "virt.migration_info":
+            if arg and arg[0] not in vms:
+                raise deploy.DeployError(f"{host}: {NoSuchVm(arg[0])}")
+            return vms[arg[0]] if arg else vms
+        if fun == "virt.evacuated":
+            self.notes.update(arg[0] if arg else {})
+            return {name: to for name, to in self.notes.items() if to}
+        return self._moved(host, fun, kwarg)
+
+    def _moved(self, host, fun, kwarg):
+        vms, why = self.hosts[host], self.refuses.get(host, {})
+        if fun == "virt.migrate_check":
+            about = kwarg["about"]
+            is_one = "disks" in about
+            return why.get(about["name"], []) if is_one else {n: why[n] for n in about if n in why}
+        if fun == "virt.load":
+            used = {name: {"cpu": 0.0, "memory_mib": 100} for name in vms}
+            return {"cpus": 8, "memory_mib": 1000, "vms": used}
+        if fun == "virt.migrate_prepare":
+            if kwarg["about"]["name"] in why:
+                raise deploy.DeployError(f"{host}: {why[kwarg['about']['name']][0]}")
+            return {"images": {}, "present": []}
+        if fun == "virt.migrate":
+            self.hosts[kwarg["target"]][kwarg["vm_"]] = vms.pop(kwarg["vm_"])
+            if (host, "the answer") in self.silent:
+                raise deploy.HostSilent(SILENT.format(host, host))
+            return {"total_ms": 1}
+        return True
+
+    def act(self, _opts, _settings, host, fun, *args, kwarg=None, **_options):
+        """Stand for ``deploy.act``."""
+        return self._answer(host, fun, args, kwarg or {})
+
+    def survey(self, _opts, _settings, targets, fun, arg=(), kwarg=None):
+        """Stand for ``find.survey``."""
+        answers, silent, failed = {}, [], {}
+        for host in targets:
+            try:
+                answers[host] = self._answer(host, fun, arg, kwarg or {})
+            except deploy.HostSilent:
+                silent.append(host)
+            except deploy.DeployError as error:
+                failed[host] = str(error)
+        return find.Survey(answers=answers, unreachable=silent, failed=failed)
+
+
+@pytest.fixture
+def cloud(monkeypatch):
+    """A function that makes a cloud of so many hosts, h1 to hN."""
+
+    def make(count):
+        made = Cloud([f"h{n}" for n in range(1, count + 1)])
+        monkeypatch.setattr(find, "every", lambda _opts, _settings: list(made.hosts))
+        monkeypatch.setattr(find, "survey", made.survey)
+        monkeypatch.setattr(leftovers, "forget", lambda *_args: True)
+        for module in (evacuate, migrate):
+            monkeypatch.setattr(module, "act", made.act)
+        return made
+
+    return make
+
+
+@pytest.fixture
+def run(opts):
+    """A function that calls one of the fleet's, with progress that nobody looks at."""
+
+    def call(function, cloud, *args, **kwargs):
+        return function(opts, cloud, *args, say=lambda *_args, **_figures: None, **kwargs)
+
+    return call
+
+
+BOTH = {"max_parallel": 2}
+
+
+def test_a_vm_that_has_moved_but_does_not_start_with_its_host_has_moved(cloud, run):
+    three = cloud(3)
+    three.put("web1", "h3", autostart=True)
+    three.silent |= {("h1", "virt.set_autostart"), ("h2", "virt.set_autostart")}
+
+    done = run(evacuate.evacuate, three, "h3", **BOTH, with_stopped=True)
+
+    (there,) = three.where("web1")
+    assert done["moved"] == {"web1": there} == three.notes and done["failed"] == {}
+    assert f"'web1' is on {there}, but does not start with that host (" in done["warnings"]["web1"]
+    assert f"salt {there} virt.set_autostart web1 on" in done["warnings"]["web1"]
+
+
+def test_a_vm_whose_move_was_not_heard_of_is_looked_for_before_it_is_moved_again(cloud, run):
+    three = cloud(3)
+    three.put("web1", "h3")
+    three.silent.add(("h3", "the answer"))
+
+    done = run(evacuate.evacuate, three, "h3", **BOTH, with_stopped=True)
+
+    (there,) = three.where("web1")
+    assert done["moved"] == {"web1": there} == three.notes and done["failed"] == {}
+    assert f"it is on {there}, though its move seemed to fail" in done["warnings"]["web1"]
+    assert three.asked.count(("h3", "virt.migrate")) == 1
+
+
+def test_nobody_guesses_where_a_vm_is_while_its_host_is_silent(cloud, run):
+    three = cloud(3)
+    three.put("web1", "h1")
+    three.silent.add("h3")
+
+    assert evacuate._arrived({}, three, "web1", "h3") is None
+    assert evacuate._arrived({}, three, "web1", "h2") == "h1"
+    assert evacuate._arrived({}, three, "web1", "h1") is None
+    assert evacuate._arrived({}, three, "web1", None) is None
+
+
+def test_a_move_that_cannot_be_noted_is_no_failure_of_all(cloud, run):
+    three = cloud(3)
+    three.put("web1", "h3")
+    three.silent.add(("h3", "virt.evacuated"))
+
+    done = run(evacuate.evacuate, three, "h3", **BOTH, with_stopped=True)
+
+    assert done["moved"] == {"web1": three.where("web1")[0]} and done["failed"] == {}
+    assert "it has moved, but that was not noted: h3 does not answer" in done["warnings"]["web1"]
