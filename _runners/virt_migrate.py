@@ -126,8 +126,9 @@ def restore(host, max_parallel=2, quiet=False):
     quiet
         Show no progress. Defaults to False.
 
-    Returns ``{"host", "moved", "failed", "gone"}``, ``gone`` being VMs that were removed since;
-    exit code 1 if a VM did not come back. Undo: virt.evacuate.
+    Returns ``{"host", "moved", "failed", "gone", "elsewhere"}``: ``gone`` are VMs that were removed
+    since, ``elsewhere`` those that were moved on, which stay there. Exit code 1 if a VM did not
+    come back. Undo: virt.evacuate.
 
     CLI Example:
 

@@ -163,3 +163,33 @@ def test_a_move_that_cannot_be_noted_is_no_failure_of_all(cloud, run):
 
     assert done["moved"] == {"web1": three.where("web1")[0]} and done["failed"] == {}
     assert "it has moved, but that was not noted: h3 does not answer" in done["warnings"]["web1"]
+
+
+def test_a_restore_brings_back_only_what_is_still_where_the_evacuation_left_it(cloud, run):
+    four = cloud(4)
+    four.notes = {"back": "h1", "there": "h1", "onwards": "h1", "gone": "h2"}
+    for name, host in (("back", "h3"), ("there", "h1"), ("onwards", "h2")):
+        four.put(name, host)
+
+    done = run(evacuate.restore, four, "h3", **BOTH)
+
+    assert done == {"host": "h3", "moved": {"there": "h3"}, "failed": {}, "gone": ["gone"],
+                    "elsewhere": {"onwards": "h2"}}  # fmt: skip
+    assert four.where("onwards") == ["h2"] and set(four.notes.values()) == {None}
+    again = run(evacuate.restore, four, "h3", **BOTH)
+    assert again == {"host": "h3", "moved": {}, "failed": {}, "gone": [], "elsewhere": {}}
+
+
+def test_a_restore_forgets_nothing_that_may_be_on_a_silent_host(cloud, run):
+    three = cloud(3)
+    three.notes = {"web1": "h1", "web2": "h2"}
+    three.put("web1", "h1")
+    three.put("web2", "h2")
+    three.silent.add("h1")
+
+    with pytest.raises(evacuate.NotEmpty, match="web1 did not come back to h3") as caught:
+        run(evacuate.restore, three, "h3", **BOTH)
+
+    assert caught.value.table["moved"] == {"web2": "h3"}
+    assert "not asked: h1" in caught.value.table["failed"]["web1"]
+    assert three.notes == {"web1": "h1", "web2": None}

@@ -102,19 +102,24 @@ def evacuate(opts, settings, host, *, max_parallel, with_stopped, say):
 
 
 def restore(opts, settings, host, *, max_parallel, say):
-    """Let a host take VMs again, and bring back those that an evacuation moved away."""
+    """
+    Let a host take VMs again, and bring back those that are where an evacuation moved them.
+
+    Those that somebody has moved on since are left there, and named once.
+    """
     set_maintenance(opts, settings, host, "off")
     away = act(opts, settings, host, "virt.evacuated")
 
     def note(name, _to):
         act(opts, settings, host, "virt.evacuated", {name: None})
 
-    gone = _gone(opts, settings, away) if away else []
-    for name in gone:
+    is_here, gone, elsewhere = _settled(opts, settings, host, away) if away else ([], [], {})
+    for name in (*is_here, *gone, *elsewhere):
         note(name, None)
-    back = dict.fromkeys(sorted(away.keys() - set(gone)), host)
+    back = dict.fromkeys(sorted(away.keys() - {*is_here, *gone, *elsewhere}), host)
     moved, failed, beside = _all(opts, settings, back, max_parallel, say, source=None, note=note)
-    out = {"host": host, "moved": moved, "failed": failed, "gone": gone, **beside}
+    out = {"host": host, "moved": moved, "failed": failed, "gone": gone, "elsewhere": elsewhere,
+           **beside}  # fmt: skip
     if failed:
         error = NotEmpty(f"{', '.join(sorted(failed))} did not come back to {host}")
         error.table = out
@@ -122,13 +127,22 @@ def restore(opts, settings, host, *, max_parallel, say):
     return out
 
 
-def _gone(opts, settings, names):
-    """Return which VMs were removed since; none as long as a host does not answer."""
+def _settled(opts, settings, host, away):
+    """
+    Return which VMs need not be brought back: ``(those here, those removed, {name: host})``.
+
+    away
+        ``{name: host}`` as noted; the last of the answer are those that are on another one now.
+        None is taken for removed as long as a host does not answer.
+    """
     found = find.survey(opts, settings, find.every(opts, settings), "virt.host_info")
-    if found.reasons():
-        return []
-    there = {name for info in found.answers.values() for name in info["vms"]}
-    return sorted(set(names) - there)
+    there = {name: sorted(one for one, info in found.answers.items() if name in info["vms"])
+             for name in sorted(away)}  # fmt: skip
+    here = [name for name, hosts in there.items() if hosts == [host]]
+    gone = [name for name, hosts in there.items() if not hosts and not found.reasons()]
+    elsewhere = {name: hosts[0] for name, hosts in there.items()
+                 if hosts and not {host, away[name]} & set(hosts)}  # fmt: skip
+    return here, gone, elsewhere
 
 
 def balance(opts, settings, *, max_moves, threshold, is_dry, say):
