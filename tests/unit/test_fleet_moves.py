@@ -193,3 +193,26 @@ def test_a_restore_forgets_nothing_that_may_be_on_a_silent_host(cloud, run):
     assert caught.value.table["moved"] == {"web2": "h3"}
     assert "not asked: h1" in caught.value.table["failed"]["web1"]
     assert three.notes == {"web1": "h1", "web2": None}
+
+
+def test_a_plan_is_not_made_of_hosts_that_have_not_been_asked(cloud, run):
+    nine = cloud(9)
+    for name in ("web1", "web2"):
+        nine.put(name, "h9")
+    why = ["its CPU does not suffice"]
+    nine.refuses = {host: {"web1": why} for host in nine.hosts}
+
+    plan = run(evacuate.dry_run, nine, "h9", True)
+
+    assert list(plan["moves"]) == ["web2"]
+    assert plan["stays"]["web1"].count(why[0]) == 8
+    checks = [host for host, fun in nine.asked if fun == "virt.migrate_check"]
+    assert len(checks) <= 2 * 8 and set(checks) == set(nine.hosts) - {"h9"}
+
+
+def test_the_last_host_that_takes_a_vm_is_found(cloud, run):
+    nine = cloud(9)
+    nine.put("web1", "h9")
+    nine.refuses = {f"h{n}": {"web1": ["its CPU does not suffice"]} for n in range(1, 8)}
+
+    assert run(evacuate.dry_run, nine, "h9", True)["moves"] == {"web1": "h8"}

@@ -40,21 +40,25 @@ def planned(opts, settings, host, *, with_stopped, say):
         moves, stays = plan.evacuate(found.answers, wanted, settings.weights, refused)
         return (moves, {**left_off, **stays}), moves
 
-    return _agreed(opts, settings, wanted, place)
+    return _agreed(opts, settings, list(found.answers), wanted, place)
 
 
-def _agreed(opts, settings, abouts, place):
+def _agreed(opts, settings, hosts, abouts, place):
     """
     Return a plan of which its hosts have said themselves that they can take their VMs.
 
+    hosts
+        All that may take a VM.
     abouts
         ``{name: answer of virt.migration_info}``.
     place
         Called with ``{name: {host: reasons}}`` of the refusals so far; returns ``(plan, moves)``,
         ``moves`` as ``{name: host}``.
 
-    What only a host's own libvirt can judge, such as a CPU model, is in no survey. One that
-    cannot be asked says it when the move begins, as all do after some rounds.
+    What only a host's own libvirt can judge, such as a CPU model, is in no survey. First the hosts
+    of the plan are asked; once one has refused, all are, about all VMs that are not settled: else
+    each round would find one more host that refuses. One that cannot be asked says it when the
+    move begins, as all do after some rounds.
     """
     refused, asked = {}, set()
     for _round in range(_ROUNDS):
@@ -62,10 +66,12 @@ def _agreed(opts, settings, abouts, place):
         new = {(name, to) for name, to in moves.items() if (name, to) not in asked}
         if not new:
             return made
-        hosts = sorted({to for _name, to in new})
-        coming = {name: abouts[name] for name in moves}
-        asked |= {(name, host) for name in coming for host in hosts}
-        found = find.survey(opts, settings, hosts, "virt.migrate_check", kwarg={"about": coming})
+        targets = hosts if refused else sorted({to for _name, to in new})
+        names = sorted({name for name, _to in new} | refused.keys()) if refused else moves
+        coming = {name: abouts[name] for name in names
+                  if any((name, host) not in asked for host in targets)}  # fmt: skip
+        asked |= {(name, host) for name in coming for host in targets}
+        found = find.survey(opts, settings, targets, "virt.migrate_check", kwarg={"about": coming})
         for host, answer in found.answers.items():
             for name in coming.keys() & set(answer):
                 refused.setdefault(name, {})[host] = answer[name]
@@ -163,7 +169,7 @@ def balance(opts, settings, *, max_moves, threshold, is_dry, say):
                                       threshold=threshold, refused=refused)  # fmt: skip
         return steps, {step.name: step.target for step in steps}
 
-    steps = _agreed(opts, settings, abouts, place)
+    steps = _agreed(opts, settings, there, abouts, place)
     out = {"uneven": rebalancing.spread(used), "moves": [step.to_dict() for step in steps],
            **infos.beside()}  # fmt: skip
     for step in [] if is_dry else steps:
