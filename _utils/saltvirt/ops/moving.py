@@ -83,15 +83,14 @@ def _cpu(root, tags, is_running):
     """
     Return what a host must have so that the guest sees the same CPU there.
 
-    ``cpu_qemu`` is the QEMU whose emulated CPU, all of it, a guest was started with: its features
-    are nowhere in the XML, and an older QEMU would take them away under the running guest.
+    ``cpu_qemu`` is the QEMU all of whose CPU, emulated or the host's, a guest was started with: its
+    features are nowhere in the XML, and an older QEMU would take them away under the running guest.
     """
     mode, cpu = read.cpu(root)
     is_emulated = root.get("type") == "qemu"
-    is_all = mode == "maximum" and is_emulated and is_running
     # A stopped one gets what the target has, when it is started there.
-    is_hosts = is_running and (mode == "host-passthrough" or (
-        mode == "maximum" and not is_emulated))  # fmt: skip
+    is_all = is_running and mode in ("maximum", "host-passthrough")
+    is_hosts = is_all and not (mode == "maximum" and is_emulated)
     # libvirt starts one that is not to be checked anywhere, without what QEMU lacks.
     is_checked = is_running or root.find("cpu[@check='none']") is None
     return {"cpu": cpu if mode == "custom" and is_checked else None,

@@ -101,6 +101,6 @@ def _tags(host, need):
 def _cpu(host, need):
     qemu = host["versions"]["qemu"]
     if need.cpu_qemu and numbers(qemu) < numbers(need.cpu_qemu):
-        yield (f"it was started with all that QEMU {_dotted(numbers(need.cpu_qemu))} emulates as "
-               f"its CPU (mode maximum), and QEMU {_dotted(numbers(qemu))} there emulates less: "
-               "stop it first, or give it a CPU model")  # fmt: skip
+        yield (f"it was started with all that QEMU {_dotted(numbers(need.cpu_qemu))} has for a CPU "
+               f"(mode maximum or host-passthrough), and QEMU {_dotted(numbers(qemu))} there has "
+               "less: stop it first, or give it a CPU model")  # fmt: skip
