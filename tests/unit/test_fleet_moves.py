@@ -1,7 +1,7 @@
 """Moves of several VMs, as the master leads them; hosts that fall silent are played."""
 
 import pytest
-from saltvirt.errors import NoSuchVm
+from saltvirt.errors import NoHostFits, NoSuchVm
 from saltvirt.fleet import deploy, evacuate, find, leftovers, migrate
 from test_generation import USUAL
 from test_generation import host as empty_host
@@ -216,3 +216,24 @@ def test_the_last_host_that_takes_a_vm_is_found(cloud, run):
     nine.refuses = {f"h{n}": {"web1": ["its CPU does not suffice"]} for n in range(1, 8)}
 
     assert run(evacuate.dry_run, nine, "h9", True)["moves"] == {"web1": "h8"}
+
+
+def test_a_dry_run_goes_on_when_the_best_host_has_fallen_silent(cloud, run):
+    three = cloud(3)
+    three.put("web1", "h3")
+    three.silent.add(("h1", "virt.migrate_check"))
+
+    assert run(migrate.dry_run, three, "web1", None)["to"] == "h2"
+    three.refuses["h2"] = {"web1": ["a file is there already"]}
+    with pytest.raises(NoHostFits) as caught:
+        run(migrate.dry_run, three, "web1", None)
+    assert caught.value.reasons["h1"] == SILENT.format("h1", "h1")
+
+
+@pytest.mark.parametrize("target", ["", None])
+def test_no_target_is_3006s_empty_one(cloud, run, target):
+    three = cloud(3)
+    three.put("web1", "h3")
+
+    assert run(migrate.dry_run, three, "web1", target)["to"] == "h1"
+    assert run(migrate.migrate, three, "web1", target, {})["to"] == "h1"

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from saltvirt.config import HostSettings
 from saltvirt.kvm import connect, lifecycle
+from saltvirt.kvm import host as kvm_host
 from saltvirt.ops import moving
 from saltvirt.xml import read
 
@@ -110,3 +111,12 @@ def test_what_only_the_definition_has_of_a_newer_libvirt_counts():
     for later, since in ((plain, []), (xml, ["9.4"])):
         found = moving._facts(TEST, {**row, "next_xml": later}, tags)
         assert [version for _what, version in found["newer"]] == since
+
+
+def test_facts_of_an_older_host_are_judged_by_what_they_say(about):
+    said = about()
+    older = {key: said[key] for key in ("arch", "domain_type")}
+
+    with connect.opened(TEST) as conn:
+        assert kvm_host.has_machine(conn, older) is kvm_host.has_machine(conn, {
+            **older, "machine": None})  # fmt: skip

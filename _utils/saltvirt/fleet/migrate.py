@@ -27,6 +27,7 @@ def plan(opts, settings, name, target, source=None, *, say):
 
     Raises NoHostFits, with the table of reasons, if the VM can go nowhere.
     """
+    target = target or None  # 3006's default is empty
     every = find.every(opts, settings)
     say("Searching", detail=f"{len(every)} hypervisors")
     found = find.survey(opts, settings, every, "virt.host_info", kwarg={"moving": name})
@@ -65,8 +66,11 @@ def chosen(opts, settings, source, about, verdicts):
     for verdict in verdicts:
         if not verdict.fits:
             continue
-        why = act(opts, settings, verdict.host, "virt.migrate_check",
-                  kwarg={"about": about, "source": source})  # fmt: skip
+        try:
+            why = act(opts, settings, verdict.host, "virt.migrate_check",
+                      kwarg={"about": about, "source": source})  # fmt: skip
+        except DeployError as error:
+            why = [str(error).removeprefix(f"{verdict.host}: ")]
         if not why:
             return verdict.host
         late[verdict.host] = why
