@@ -237,3 +237,62 @@ def test_no_target_is_3006s_empty_one(cloud, run, target):
 
     assert run(migrate.dry_run, three, "web1", target)["to"] == "h1"
     assert run(migrate.migrate, three, "web1", target, {})["to"] == "h1"
+
+
+def test_silent_hosts_are_named_where_a_vm_must_stay(cloud, run):
+    three = cloud(3)
+    three.put("web1", "h3")
+    three.put("web2", "h3", obstacles=["it has snapshots"])
+    three.silent |= {"h1", "h2"}
+
+    stays = run(evacuate.dry_run, three, "h3", True)["stays"]
+
+    assert stays == {"web1": "h1: does not answer; h2: does not answer",
+                     "web2": "it has snapshots"}  # fmt: skip
+    alone = cloud(1)
+    alone.put("web1", "h1")
+    assert run(evacuate.dry_run, alone, "h1", True)["stays"] == {
+        "web1": "there is no other hypervisor"}  # fmt: skip
+
+
+@pytest.fixture
+def lopsided(cloud):
+    """A cloud of three hosts, of which the first has four VMs."""
+    made = cloud(3)
+    for name in ("web1", "web2", "web3", "web4"):
+        made.put(name, "h1")
+    return made
+
+
+EVEN = {"max_moves": 5, "threshold": 0.02}
+
+
+def test_a_rebalance_that_fails_says_what_it_has_moved(lopsided, run):
+    planned = run(evacuate.balance, lopsided, is_dry=True, **EVEN)["moves"]
+    (first, second, *rest), move = planned, migrate.migrate
+
+    def fails(opts, settings, name, *args):
+        if name == second["name"]:
+            raise migrate.MoveFailed(f"VM {name!r} stays where it is: disk full")
+        return move(opts, settings, name, *args)
+
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(evacuate.NotEven) as caught:
+        patch.setattr(migrate, "migrate", fails)
+        run(evacuate.balance, lopsided, is_dry=False, **EVEN)
+
+    assert "stays where it is: disk full" in str(caught.value)
+    assert f"moved before: {first['name']} to {first['to']}" in str(caught.value)
+    assert caught.value.table["moves"] == [first]
+    assert caught.value.table["stays"] == {
+        second["name"]: f"VM {second['name']!r} stays where it is: disk full",
+        **{step["name"]: "not begun, as a move before it failed" for step in rest}}  # fmt: skip
+
+
+@pytest.mark.parametrize("fun", ["virt.load", "virt.host_info", "virt.migration_info"])
+def test_a_host_that_cannot_say_all_of_it_is_named_by_a_rebalance(lopsided, run, fun):
+    lopsided.silent.add(("h3", fun))
+
+    done = run(evacuate.balance, lopsided, is_dry=True, **EVEN)
+
+    assert done["unreachable"] == ["h3"] and "failed" not in done
+    assert {step["to"] for step in done["moves"]} == {"h2"}

@@ -18,6 +18,10 @@ class NotEmpty(VirtError):
     """Some VMs of a host did not move; ``table`` says which, and why."""
 
 
+class NotEven(VirtError):
+    """Not all moves of a rebalance were made; ``table`` says which, and why."""
+
+
 def set_maintenance(opts, settings, host, state):
     """Set or clear a host's flag; return ``{host: state}``."""
     find.hosts(opts, settings, host=host)
@@ -37,7 +41,8 @@ def planned(opts, settings, host, *, with_stopped, say):
     wanted = {name: about for name, about in abouts.items() if name not in left_off}
 
     def place(refused):
-        moves, stays = plan.evacuate(found.answers, wanted, settings.weights, refused)
+        moves, stays = plan.evacuate(found.answers, wanted, settings.weights, refused,
+                                    found.reasons())  # fmt: skip
         return (moves, {**left_off, **stays}), moves
 
     return _agreed(opts, settings, list(found.answers), wanted, place)
@@ -171,11 +176,24 @@ def balance(opts, settings, *, max_moves, threshold, is_dry, say):
 
     steps = _agreed(opts, settings, there, abouts, place)
     out = {"uneven": rebalancing.spread(used), "moves": [step.to_dict() for step in steps],
-           **infos.beside()}  # fmt: skip
-    for step in [] if is_dry else steps:
+           **find.beside(loads, infos, facts)}  # fmt: skip
+    for number, step in enumerate([] if is_dry else steps):
         say(f"{step.name}: Moving", detail=f"from {step.source} to {step.target}")
-        migrate.migrate(opts, settings, step.name, step.target, {}, say, step.source)
+        try:
+            migrate.migrate(opts, settings, step.name, step.target, {}, say, step.source)
+        except VirtError as error:
+            raise _not_even(out, steps[:number], steps[number:], error) from error
     return out
+
+
+def _not_even(out, done, left, error):
+    """Return the error that says which moves were made, and which not: the first of them failed."""
+    moved = ", ".join(f"{step.name} to {step.target}" for step in done) or "nothing"
+    why = dict.fromkeys((step.name for step in left), "not begun, as a move before it failed")
+    found = NotEven(f"{error}; moved before: {moved}")
+    found.table = {**out, "moves": [step.to_dict() for step in done],
+                   "stays": {**why, left[0].name: str(error)}}  # fmt: skip
+    return found
 
 
 def _all(opts, settings, moves, max_parallel, say, *, source, note):
