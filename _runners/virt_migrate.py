@@ -36,7 +36,8 @@ def migrate(name, target=None, dry_run=False, quiet=False, **kwargs):
 
     Running, paused and stopped VMs. Disks travel unless they are in ``virt:shared_paths``: of an
     overlay only the VM's own part, its image is taken from the target's cache. Returns ``{"name",
-    "from", "to", "total_ms", "downtime_ms", "memory_bytes", "disk_bytes"}``. Fails with one line
+    "from", "to", "total_ms", "downtime_ms", "memory_bytes", "disk_bytes"}``, and ``warning`` if it
+    does not start with its new host as it did with the old one. Fails with one line
     and the VM where it was. Undo: move it back.
 
     CLI Example:
@@ -94,7 +95,8 @@ def evacuate(host, max_parallel=2, dry_run=False, stopped=True, quiet=False):
 
     Big VMs first, never overcommitting, as affinity and anti-affinity want it. If a host refuses a
     VM, the next best takes it. What was interrupted goes on when this is run again. Returns
-    ``{"host", "moved", "stays", "failed"}``; exit code 1 if a VM had to stay. Undo: virt.restore.
+    ``{"host", "moved", "stays", "failed"}``, and ``warnings`` if something beside a move failed.
+    Exit code 1 if a VM had to stay. Undo: virt.restore.
 
     CLI Example:
 
@@ -126,8 +128,9 @@ def restore(host, max_parallel=2, quiet=False):
     quiet
         Show no progress. Defaults to False.
 
-    Returns ``{"host", "moved", "failed", "gone"}``, ``gone`` being VMs that were removed since;
-    exit code 1 if a VM did not come back. Undo: virt.evacuate.
+    Returns ``{"host", "moved", "failed", "gone", "elsewhere"}``: ``gone`` are VMs that were removed
+    since, ``elsewhere`` those that were moved on, which stay there. Exit code 1 if a VM did not
+    come back. Undo: virt.evacuate.
 
     CLI Example:
 
@@ -157,7 +160,8 @@ def rebalance(max_moves=5, threshold=0.02, dry_run=False, quiet=False):
 
     By what VMs really use, CPUs and memory; a VM tagged by ``virt.stay`` never moves, and a move
     that gains less than it costs is not made. Returns ``{"uneven", "moves": [{"name", "from", "to",
-    "gain"}]}``; ``uneven`` is the spread of the hosts' loads before. Undo: move them back.
+    "gain"}]}``; ``uneven`` is the spread of the hosts' loads before. The first move that fails ends
+    it, with exit code 1: ``moves`` are those made, ``stays`` the others. Undo: move them back.
 
     CLI Example:
 

@@ -86,6 +86,7 @@ class Need:
     domain_type: str | None = None
     arch: str | None = None
     machine: str | None = None
+    next_machine: str | None = None
     cpu_qemu: str | None = None
     newer: tuple[tuple[str, str], ...] = ()
     cpu_features: tuple[str, ...] = ()

@@ -175,6 +175,22 @@ def test_what_cannot_move_is_refused_with_the_reason(cloud3, m1):
     cloud3.sh("hyper1", "virsh -q snapshot-delete m1 s")
 
 
+def test_a_stopped_vm_does_not_leave_behind_what_it_would_go_on_with(cloud3, m1):
+    cloud3.sh("hyper1", "virsh -q managedsave m1")
+    refused(cloud3, "it has a saved state, which libvirt does not move", "hyper2")
+    cloud3.sh("hyper1", "virsh -q managedsave-remove m1")
+    # The firmware itself is not started: only where it keeps its variables matters.
+    change = ("s!</os>!<loader readonly='yes' type='pflash'>/tmp/fw.fd</loader>"
+              "<nvram>/tmp/m1_VARS.fd</nvram></os>!")  # fmt: skip
+    cloud3.sh("hyper1", "touch /tmp/fw.fd /tmp/m1_VARS.fd; virsh -q dumpxml --inactive m1 > /tmp/m1"
+              f'; sed "{change}" /tmp/m1 > /tmp/m1.xml; virsh -q define /tmp/m1.xml')  # fmt: skip
+    refused(cloud3, "its firmware's variables are in /tmp/m1_VARS.fd, which does not move")
+    cloud3.sh("hyper1", "virsh -q define /tmp/m1; rm /tmp/m1 /tmp/m1.xml /tmp/fw.fd "
+              "/tmp/m1_VARS.fd")  # fmt: skip
+    move(cloud3, "hyper2")
+    assert where(cloud3) == {"hyper2": "shut off"}
+
+
 def test_a_move_can_be_watched_and_cancelled_and_a_second_one_is_refused(cloud3, m1):
     job = slow(cloud3)
     status = cloud3.local("hyper1", "virt.migrate_status", "m1")

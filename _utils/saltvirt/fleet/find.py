@@ -27,6 +27,14 @@ class Survey:
         return {**silent, **self.failed}
 
 
+def beside(*surveys):
+    """Return :meth:`Survey.beside` of several surveys: of whom any answer is missing."""
+    silent = sorted({host for one in surveys for host in one.unreachable})
+    failed = {host: why for one in surveys for host, why in one.failed.items()
+              if host not in silent}  # fmt: skip
+    return Survey(answers={}, unreachable=silent, failed=failed).beside()
+
+
 def _match(opts, expression, what):
     found = CkMinions(opts).check_minions(expression, "compound", greedy=False)
     if found.get("missing"):

@@ -27,6 +27,7 @@ def plan(opts, settings, name, target, source=None, *, say):
 
     Raises NoHostFits, with the table of reasons, if the VM can go nowhere.
     """
+    target = target or None  # 3006's default is empty
     every = find.every(opts, settings)
     say("Searching", detail=f"{len(every)} hypervisors")
     found = find.survey(opts, settings, every, "virt.host_info", kwarg={"moving": name})
@@ -65,8 +66,11 @@ def chosen(opts, settings, source, about, verdicts):
     for verdict in verdicts:
         if not verdict.fits:
             continue
-        why = act(opts, settings, verdict.host, "virt.migrate_check",
-                  kwarg={"about": about, "source": source})  # fmt: skip
+        try:
+            why = act(opts, settings, verdict.host, "virt.migrate_check",
+                      kwarg={"about": about, "source": source})  # fmt: skip
+        except DeployError as error:
+            why = [str(error).removeprefix(f"{verdict.host}: ")]
         if not why:
             return verdict.host
         late[verdict.host] = why
@@ -91,7 +95,8 @@ def _shown(disk):
 
 def migrate(opts, settings, name, target, given, say, source=None):
     """
-    Move a VM and return ``{"name", "from", "to", "total_ms", "downtime_ms", ...}``.
+    Move a VM and return ``{"name", "from", "to", "total_ms", "downtime_ms", ...}``; ``warning`` is
+    there if something beside the move failed.
 
     given
         Keyword arguments of the module's ``virt.migrate``.
@@ -165,5 +170,15 @@ def _carried(opts, settings, name, way, about, given, say):
     figures = act(opts, settings, source, "virt.migrate", kwarg=kwarg, watch=watch,
                   limit_s=limit_s)  # fmt: skip
     if about["autostart"]:
-        act(opts, settings, host, "virt.set_autostart", name, "on")
+        figures |= _autostarted(opts, settings, name, host)
     return figures
+
+
+def _autostarted(opts, settings, name, host):
+    """Have a VM's new host start it with itself; return a warning if it does not: it has moved."""
+    try:
+        act(opts, settings, host, "virt.set_autostart", name, "on")
+    except DeployError as error:
+        return {"warning": f"VM {name!r} is on {host}, but does not start with that host ({error}):"
+                           f" salt {host} virt.set_autostart {name} on"}  # fmt: skip
+    return {}

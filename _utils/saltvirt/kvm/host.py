@@ -63,7 +63,8 @@ def filters(conn):
 def has_machine(conn, about):
     """Return whether this host's QEMU knows a VM's machine type."""
     try:
-        conn.getDomainCapabilities(None, about["arch"], about["machine"], about["domain_type"])
+        conn.getDomainCapabilities(None, about["arch"], about.get("machine"),
+                                   about["domain_type"])  # fmt: skip
     except libvirt.libvirtError:
         return False
     return True
@@ -109,8 +110,8 @@ def why_not_cpu(conn, about):
         if about.get("host_cpu"):
             conn.compareCPU(about["host_cpu"], flag)
         elif about.get("cpu"):
-            conn.compareHypervisorCPU(None, about["arch"], about["machine"], about["domain_type"],
-                                      about["cpu"], flag)  # fmt: skip
+            conn.compareHypervisorCPU(None, about["arch"], about.get("machine"),
+                                      about["domain_type"], about["cpu"], flag)  # fmt: skip
     except libvirt.libvirtError as exc:
         if _is_one_of(exc, _CPU_ERRORS):
             return f"its CPU does not suffice: {exc}"

@@ -144,6 +144,12 @@ def autostarted(conn):
     return {dom.name() for dom in conn.listAllDomains(libvirt.VIR_CONNECT_LIST_DOMAINS_AUTOSTART)}
 
 
+def saved(conn):
+    """Return the names of the domains that have a saved state, with which they start again."""
+    flag = libvirt.VIR_CONNECT_LIST_DOMAINS_MANAGEDSAVE
+    return {dom.name() for dom in conn.listAllDomains(flag)}
+
+
 def with_snapshots(conn):
     """Return the names of the domains that have snapshots."""
     flag = libvirt.VIR_CONNECT_LIST_DOMAINS_HAS_SNAPSHOT

@@ -35,13 +35,14 @@ def _kinds(with_blocks):
     return kinds | (libvirt.VIR_DOMAIN_STATS_BLOCK if with_blocks else 0)
 
 
-def rows(conn, name=None, *, with_xml=True, with_blocks=True):
+def rows(conn, name=None, *, with_xml=True, with_blocks=True, with_next=False):
     """
     Return one row per domain, or only that of ``name``.
 
     A row has ``name``, ``state``, ``vcpus``, ``max_vcpus``, ``memory_kib``, ``max_memory_kib``,
     ``rss_kib``, ``cputime_ns``, ``blocks`` (``{target: {capacity, allocation, physical}}`` in
-    bytes) and ``xml``. A domain that vanishes while it is read is left out.
+    bytes), ``xml`` and, ``with_next``, ``next_xml``: what a running one will be started with next,
+    None of one that does not run. A domain that vanishes while it is read is left out.
     """
     kinds = _kinds(with_blocks)
     # NOWAIT: a domain in the middle of a long job must not hold up the answer.
@@ -54,11 +55,13 @@ def rows(conn, name=None, *, with_xml=True, with_blocks=True):
     for dom, values in stats:
         try:
             xml = dom.XMLDesc(0) if with_xml else None
+            is_up = STATES.get(values.get("state.state")) in ("running", "paused")
+            kept = dom.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE) if with_next and is_up else None
         except libvirt.libvirtError as exc:
             if is_gone(exc):
                 continue
             raise
-        out.append(_row(dom.name(), values, xml))
+        out.append({**_row(dom.name(), values, xml), "next_xml": kept})
     return out
 
 

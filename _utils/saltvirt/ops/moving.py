@@ -1,6 +1,7 @@
 """What a VM is made of when it moves, and how a host makes ready to take it."""
 
 import hashlib
+import itertools
 import os
 import time
 from pathlib import Path
@@ -29,13 +30,18 @@ def facts(conn, settings, name=None):
     (libvirt mirrors it), ``push`` (sent as a file) or ``shared``; ``base`` is the digest of the
     cached image below an overlay, ``image`` what is known of that.
     """
-    tags = {"snapshots": lifecycle.with_snapshots(conn), "autostart": lifecycle.autostarted(conn),
-            "host_cpu": host.own_cpu(conn), "qemu": host.versions(conn)["qemu"]}  # fmt: skip
-    return {row["name"]: _facts(settings, row, tags) for row in query.rows(conn, name)}
+    tags = {"snapshots": lifecycle.with_snapshots(conn), "saved": lifecycle.saved(conn),
+            "autostart": lifecycle.autostarted(conn), "host_cpu": host.own_cpu(conn),
+            "qemu": host.versions(conn)["qemu"]}  # fmt: skip
+    return {row["name"]: _facts(settings, row, tags)
+            for row in query.rows(conn, name, with_next=True)}  # fmt: skip
 
 
 def _facts(settings, row, tags):
     name, root = row["name"], read.domain(row["xml"])
+    # The definition goes too, and may differ from what runs: the target must know both.
+    both = [root, read.domain(row["next_xml"])] if row["next_xml"] else [root]
+    machines = [one.find("os/type").get("machine") for one in both]
     is_running = row["state"] in ("running", "paused")
     disks = [_disk(settings, source, is_running) for source in read.disk_sources(root)]
     ours = read.ours(root)
@@ -52,30 +58,49 @@ def _facts(settings, row, tags):
         "stay": ours["stay"],
         "domain_type": root.get("type"),
         "arch": root.find("os/type").get("arch"),
-        "machine": root.find("os/type").get("machine"),
-        "newer": newer.newer(root),
+        "machine": machines[0],
+        "next_machine": machines[-1] if machines[-1] != machines[0] else None,
+        "newer": _union(newer.newer(one) for one in both),
         **_cpu(root, tags, is_running),
         **read.links(root),
-        "obstacles": [*_obstacles(name in tags["snapshots"], root), *_unreadable(disks)],
-        "files": [path for path in read.boot_files(root) if path],
+        "obstacles": [*_obstacles(name, root, tags), *_unreadable(disks),
+                      *([] if is_running else _left_behind(settings, root))],
+        "files": _union(read.boot_files(one) for one in both),
         "autostart": name in tags["autostart"],
     }
+
+
+def _union(lists):
+    """Return what is in any of the lists, once, in their order."""
+    out = []
+    for one in itertools.chain.from_iterable(lists):
+        if one not in out:
+            out.append(one)
+    return out
 
 
 def _cpu(root, tags, is_running):
     """
     Return what a host must have so that the guest sees the same CPU there.
 
-    ``cpu_qemu`` is the QEMU whose emulated CPU, all of it, a guest was started with: its features
-    are nowhere in the XML, and an older QEMU would take them away under the running guest.
+    ``cpu_qemu`` is the QEMU all of whose CPU, emulated or the host's, a guest was started with: its
+    features are nowhere in the XML, and an older QEMU would take them away under the running guest.
     """
     mode, cpu = read.cpu(root)
     is_emulated = root.get("type") == "qemu"
-    is_all = mode == "maximum" and is_emulated and is_running
-    is_hosts = mode == "host-passthrough" or (mode == "maximum" and not is_emulated)
-    return {"cpu": cpu if mode == "custom" else None,
+    # A stopped one gets what the target has, when it is started there.
+    is_all = is_running and mode in ("maximum", "host-passthrough")
+    is_hosts = is_all and not (mode == "maximum" and is_emulated)
+    # libvirt starts one that is not to be checked anywhere, without what QEMU lacks.
+    is_checked = is_running or root.find("cpu[@check='none']") is None
+    return {"cpu": cpu if mode == "custom" and is_checked else None,
             "host_cpu": tags["host_cpu"] if is_hosts else None,
             "cpu_qemu": (read.ours(root)["cpu_qemu"] or tags["qemu"]) if is_all else None}
+
+
+def _is_declared(settings, path):
+    """Return whether every host has a file, says ``virt:shared_paths``."""
+    return any(path.startswith(f"{folder.rstrip('/')}/") for folder in settings.shared_paths)
 
 
 def _disk(settings, source, is_running):
@@ -84,7 +109,7 @@ def _disk(settings, source, is_running):
            "device": source["device"], "how": "absent", "base": None, "image": None}  # fmt: skip
     if path is None:
         return out
-    is_declared = any(path.startswith(f"{folder.rstrip('/')}/") for folder in settings.shared_paths)
+    is_declared = _is_declared(settings, path)
     if source["type"] != "file" or is_declared:
         return {**out, "how": "shared" if is_declared or source["type"] == "network" else "device"}
     sizes = storage.measure(path, source["format"])
@@ -98,10 +123,14 @@ def _disk(settings, source, is_running):
             "size_bytes": os.path.getsize(path)}  # fmt: skip
 
 
-def _obstacles(has_snapshots, root):
+def _obstacles(name, root, tags):
     """Yield why a VM cannot be moved to any host."""
-    if has_snapshots:
+    if name in tags["snapshots"]:
         yield "it has snapshots, which libvirt does not move; remove them first"
+    if name in tags["saved"]:
+        # It would stay here, and be resumed over changed disks when the VM comes back.
+        yield ("it has a saved state, which libvirt does not move; start it, or drop that state "
+               f"with virsh managedsave-remove {name}")  # fmt: skip
     if root.find("devices/hostdev") is not None or root.find(
         "devices/interface[@type='hostdev']"
     ) is not None:
@@ -123,6 +152,18 @@ def _unreadable(disks):
                    "declare its folder in virt:shared_paths, or flatten the disk")  # fmt: skip
 
 
+def _left_behind(settings, root):
+    """Yield what a stopped VM would lose; of a running one QEMU takes it along."""
+    path = read.firmware_variables(root)
+    # libvirt makes the file when the VM is first started; until then there is nothing to lose.
+    if path and not _is_declared(settings, path) and os.path.exists(path):
+        yield (f"its firmware's variables are in {path}, which does not move; start it and move it "
+               "live, or declare the folder in virt:shared_paths if all have it")  # fmt: skip
+    if root.find("devices/tpm/backend[@type='emulator']") is not None:
+        yield ("its emulated TPM has its state on this host, which does not move; start it and "
+               "move it live")  # fmt: skip
+
+
 def check(conn, settings, about, info=None):
     """
     Return why this host cannot take a VM; empty if it can. Nothing is changed.
@@ -142,11 +183,13 @@ def check(conn, settings, about, info=None):
 
 def _libvirts_reasons(conn, about, info):
     """Yield what libvirt itself says of machine type and CPU that the survey does not tell."""
-    if host.has_machine(conn, about):
+    unknown = [one for one in (about.get("machine"), about.get("next_machine"))
+               if one and not host.has_machine(conn, {**about, "machine": one})]  # fmt: skip
+    if not unknown:
         lacking = host.why_not_cpu(conn, about)
         yield from [lacking] if lacking else []
     elif not list(generation.machine(info, moves.need(about))):
-        yield (f"its machine type {about['machine']} is not known there "
+        yield (f"its machine type {unknown[0]} is not known there "
                f"(QEMU {host.versions(conn)['qemu']})")  # fmt: skip
 
 

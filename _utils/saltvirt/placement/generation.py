@@ -66,22 +66,26 @@ def reasons(host, need):
 
 
 def machine(host, need):
-    """Yield why a host's QEMU cannot have a VM's machine type, as far as its survey tells."""
-    arch = need.arch or host["cpu"]["arch"]
-    there = host.get("machines", {}).get(arch)
-    if not need.machine or not there or need.machine in there["names"]:
+    """Yield why a host's QEMU cannot have a VM's machine types, as far as its survey tells."""
+    yield from _machine(host, need, need.machine)
+    yield from _machine(host, need, need.next_machine, " (of its next start)")
+
+
+def _machine(host, need, name, note=""):
+    there = host.get("machines", {}).get(need.arch or host["cpu"]["arch"])
+    if not name or not there or name in there["names"]:
         return
-    kind, version = family(need.machine)
+    kind, version = family(name)
     qemu = f"QEMU {'.'.join(host['versions']['qemu'].split('.')[:2])} there"
     if version is None or kind not in there["versions"]:
-        yield f"{qemu} does not know the machine type {need.machine}"
+        yield f"{qemu} does not know the machine type {name}{note}"
         return
     oldest, newest = (family(end)[1] for end in there["versions"][kind])
     if version > newest:
-        yield (f"its machine type {need.machine} is newer than {qemu} knows (up to "
+        yield (f"its machine type {name}{note} is newer than {qemu} knows (up to "
                f"{kind}{_dotted(newest)})")  # fmt: skip
     elif version < oldest:
-        yield (f"its machine type {need.machine} is older than {qemu} knows (from "
+        yield (f"its machine type {name}{note} is older than {qemu} knows (from "
                f"{kind}{_dotted(oldest)} on)")  # fmt: skip
 
 
@@ -97,6 +101,6 @@ def _tags(host, need):
 def _cpu(host, need):
     qemu = host["versions"]["qemu"]
     if need.cpu_qemu and numbers(qemu) < numbers(need.cpu_qemu):
-        yield (f"it was started with all that QEMU {_dotted(numbers(need.cpu_qemu))} emulates as "
-               f"its CPU (mode maximum), and QEMU {_dotted(numbers(qemu))} there emulates less: "
-               "stop it first, or give it a CPU model")  # fmt: skip
+        yield (f"it was started with all that QEMU {_dotted(numbers(need.cpu_qemu))} has for a CPU "
+               f"(mode maximum or host-passthrough), and QEMU {_dotted(numbers(qemu))} there has "
+               "less: stop it first, or give it a CPU model")  # fmt: skip

@@ -25,6 +25,7 @@ def need(about):
         domain_type=about["domain_type"],
         arch=about["arch"],
         machine=about.get("machine"),
+        next_machine=about.get("next_machine"),
         cpu_qemu=about.get("cpu_qemu"),
         newer=tuple(map(tuple, about.get("newer", ()))),
         affinity=tuple(about["affinity"]),

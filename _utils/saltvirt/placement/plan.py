@@ -34,7 +34,7 @@ def without_vm(host, need):
     }
 
 
-def evacuate(hosts, abouts, weights=None, refused=None):
+def evacuate(hosts, abouts, weights=None, refused=None, silent=None):
     """
     Return where each VM of a host goes: ``(moves, stays)``; big ones first, equal ones by name.
 
@@ -44,6 +44,8 @@ def evacuate(hosts, abouts, weights=None, refused=None):
         ``{name: answer of virt.migration_info}`` of the VMs.
     refused
         ``{name: {host: reasons}}`` of hosts that have said themselves that they cannot take a VM.
+    silent
+        ``{host: why}`` of others that have not answered.
 
     ``moves`` is ``{name: host}`` in the order in which they are made, ``stays`` ``{name: why}``.
     """
@@ -61,5 +63,7 @@ def evacuate(hosts, abouts, weights=None, refused=None):
             hosts[best] = with_vm(hosts[best], need)
             out[need.name] = best
         else:
-            stays[need.name] = "; ".join(f"{v.host}: {', '.join(v.reasons)}" for v in verdicts)
+            said = {**{v.host: ", ".join(v.reasons) for v in verdicts}, **(silent or {})}
+            stays[need.name] = "; ".join(f"{host}: {why}" for host, why in said.items()) or (
+                "there is no other hypervisor")  # fmt: skip
     return out, stays

@@ -115,6 +115,20 @@ def boot_files(root):
             if root.findtext(f"os/{part}")]  # fmt: skip
 
 
+def firmware_variables(root):
+    """Return the file that a VM's firmware keeps its variables in; None if there is none here."""
+    element, chosen = root.find("os/nvram"), root.find("os[@firmware='efi']")
+    source = element.find("source") if element is not None else None
+    if source is not None:
+        return None if source.get("protocol") else _disk_path(source)
+    if element is not None and element.text:
+        return element.text
+    if chosen is None or chosen.find("loader[@stateless='yes']") is not None:
+        return None
+    # Where libvirt puts it; up to 9.1 that is in the XML of the running domain only.
+    return f"/var/lib/libvirt/qemu/nvram/{root.findtext('name')}_VARS.fd"
+
+
 def after(root):
     """Return what happens when the guest powers off, reboots or crashes."""
     return {
