@@ -64,7 +64,7 @@ def _refuse_id(minion_id, others, extra):
 
 def _refuse_anothers(minion_id, others):
     """Refuse an id by which another minion is reached: its holder could pose as that one."""
-    for other, grains in sorted(others.items()):
+    for other in sorted(others):
         if minion_id.lower() != other.lower():
             continue
         whose = f"the id {other!r} of another minion in other letters"
