@@ -106,7 +106,13 @@ class Networkd(Files):
         """Return the lease that it holds on a link, or None."""
         index = content(f"/sys/class/net/{link}/ifindex") or b""
         text = content(f"/run/systemd/netif/leases/{index.decode().strip() or 0}")
-        return leases.of_networkd(text.decode()) if text else None
+        if text:
+            return leases.of_networkd(text.decode())
+        # systemd 262 keeps no such file.
+        try:
+            return leases.of_networkctl(run(["networkctl", "--json=short", "status", link]))
+        except (KeepError, ValueError):
+            return None
 
     def take(self, _change):
         """Let it read its files anew, if it runs: the bridge is in its hands then."""

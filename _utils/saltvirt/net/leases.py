@@ -5,10 +5,14 @@ Pure functions; ``held`` is ``{link: Lease}`` of what the host's manager renews.
 """
 
 import ipaddress
+import json
 import re
 from dataclasses import dataclass
 
 from saltvirt.errors import BadArgument
+
+
+_LEASE_TIME = 51  # RFC 2132, section 9.2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +41,17 @@ def of_networkd(text):
     """Return the lease in a file that systemd-networkd keeps for a link, or None."""
     said = dict(line.partition("=")[::2] for line in text.splitlines())
     return _lease(said.get("ADDRESS"), said.get("CLIENTID"), said.get("LIFETIME"))
+
+
+def of_networkctl(text):
+    """Return the lease in what ``networkctl --json=short status`` prints, or None."""
+    said = json.loads(text)
+    client = said.get("DHCPv4Client") or {}
+    options = ((client.get("Lease") or {}).get("Message") or {}).get("options") or []
+    lasts = next((int(one["data"], 16) for one in options if one["tag"] == _LEASE_TIME), None)
+    address = next((one.get("AddressString") for one in said.get("Addresses") or []
+                    if one.get("ConfigSource") == "DHCPv4"), None)  # fmt: skip
+    return _lease(address, bytes(client.get("ClientIdentifier") or []).hex(), lasts and str(lasts))
 
 
 def of_networkmanager(text):
