@@ -11,7 +11,6 @@ from dataclasses import dataclass
 
 from saltvirt.errors import BadArgument
 
-
 _LEASE_TIME = 51  # RFC 2132, section 9.2
 
 

@@ -4,7 +4,9 @@ import fcntl
 import hashlib
 import os
 import shutil
+import threading
 import time
+from collections import defaultdict
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -15,6 +17,7 @@ from labkit.settings import CACHE, MARK
 ROOT_SH = Path(__file__).with_name("root.sh")
 LAYERS = CACHE / "layers"
 _KEPT_DAYS = 14
+_HERE = defaultdict(threading.Lock)
 # What packages' scripts could do to the machine: mdadm's, for one, loads a kernel module.
 _DENIED = "-sys_module,-sys_time,-sys_rawio,-syslog,-sys_boot,-mac_admin"
 # Whoever is killed in the middle takes it along: the next would build in the same place.
@@ -27,7 +30,8 @@ PLAIN = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LANG": "C.UTF-8", "HOME": "/r
 def locked(name):
     """Hold a lock of the cache, so that two labs do not build the same thing at once."""
     CACHE.mkdir(mode=0o755, parents=True, exist_ok=True)
-    with (CACHE / f"{name}.lock").open("w") as handle:
+    # What another thread of this process builds is said by that.
+    with _HERE[name], (CACHE / f"{name}.lock").open("w") as handle:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

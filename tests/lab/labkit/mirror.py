@@ -72,11 +72,12 @@ def _in_workshop(script, folder):
 
 def _link(name, folder):
     """Let the mirror serve a folder under a name that stays."""
-    MIRROR.mkdir(parents=True, exist_ok=True)
     link, part = MIRROR / name, MIRROR / f".{name}"
     goal = Path("..", folder.relative_to(CACHE))
-    if not link.is_symlink() or link.readlink() != goal:
-        part.unlink(missing_ok=True)
-        part.symlink_to(goal)
-        part.rename(link)
-        say(f"the mirror serves {name}")
+    with layers.locked("mirror"):
+        MIRROR.mkdir(parents=True, exist_ok=True)
+        if not link.is_symlink() or link.readlink() != goal:
+            part.unlink(missing_ok=True)
+            part.symlink_to(goal)
+            part.rename(link)
+            say(f"the mirror serves {name}")

@@ -8,4 +8,6 @@ _STARTED = time.monotonic()
 
 def say(text):
     """Print one line of progress with the seconds since the start."""
-    print(f"[{time.monotonic() - _STARTED:6.1f} s] {text}", file=sys.stderr, flush=True)
+    # In one piece, as threads speak too.
+    sys.stderr.write(f"[{time.monotonic() - _STARTED:6.1f} s] {text}\n")
+    sys.stderr.flush()
