@@ -3,14 +3,13 @@
 import errno
 import time
 
+from saltvirt import later
 from saltvirt.errors import VirtError
 
 try:
     import pyroute2
-    from pyroute2.netlink.exceptions import NetlinkError
 except ImportError:
-    pyroute2 = None
-    NetlinkError = OSError
+    pyroute2 = later.Later("pyroute2")
 
 MISSING = (
     "the Python module 'pyroute2', which changes links, is missing on this minion; install it "
@@ -37,7 +36,7 @@ class LinkError(VirtError):
 
 def refuse_if_impossible():
     """Raise LinkError if this minion cannot change links."""
-    if pyroute2 is None:
+    if later.is_missing(pyroute2):
         raise LinkError(MISSING)
 
 
@@ -60,7 +59,7 @@ def read(wanted):
     """Return the snapshot of these links, as far as they exist; see :mod:`saltvirt.net.plan`."""
     try:
         return _read(wanted)
-    except NetlinkError as exc:  # others change links meanwhile
+    except pyroute2.NetlinkError as exc:  # others change links meanwhile
         raise LinkError(f"the kernel does not say which links there are: {_words(exc)}") from exc
 
 
@@ -88,7 +87,7 @@ def _vlans(ipr):
             spec = message.get_attr("IFLA_AF_SPEC")
             found = spec.get_attrs("IFLA_BRIDGE_VLAN_INFO") if spec else []
             out[message["index"]] = sorted(entry["vid"] for entry in found)
-    except NetlinkError as exc:
+    except pyroute2.NetlinkError as exc:
         if exc.code != errno.EOPNOTSUPP:
             raise
     return out
@@ -207,7 +206,7 @@ def put_back(steps):
 def _carry_out(ipr, verb, link, value):
     try:
         _VERBS[verb](ipr, link, value)
-    except (NetlinkError, OSError) as exc:
+    except (pyroute2.NetlinkError, OSError) as exc:
         raise LinkError(f"{_asked(verb, link, value)}: {_words(exc)}") from exc
 
 
@@ -283,7 +282,7 @@ def _del_address(ipr, name, address):
         "address": text}  # fmt: skip
     try:
         ipr.addr("del", index=_index(ipr, name), prefixlen=int(prefix), **given)
-    except NetlinkError as exc:
+    except pyroute2.NetlinkError as exc:
         if exc.code != errno.EADDRNOTAVAIL:  # it went with the first one of its subnet
             raise
 
@@ -306,7 +305,7 @@ def _add_route(ipr, _name, route):
 def _del_route(ipr, _name, route):
     try:
         ipr.route("del", **_route_arguments(ipr, route))
-    except NetlinkError as exc:
+    except pyroute2.NetlinkError as exc:
         if exc.code not in (errno.ESRCH, errno.ENODEV):  # it went with its address
             raise
 
