@@ -34,3 +34,10 @@ def test_without_qemus_own_tls_no_name_is_checked(options):
     given = migrate.parameters(options, address="hyper2", disks=[], is_running=True)
 
     assert "tls.destination" not in given
+
+
+def test_why_there_is_no_post_copy_is_said_where_qemu_names_no_cause():
+    said = "unable to execute QEMU command 'migrate-set-capabilities': Postcopy is not supported"
+
+    assert "vm.unprivileged_userfaultfd=1 on both hosts" in migration._remedy(said)
+    assert migration._remedy("the connection was lost") == ""

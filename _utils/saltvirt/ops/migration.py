@@ -159,8 +159,15 @@ def _watch(context, job, name, options):
                                   f"{name}") from error  # fmt: skip
         raise
     if job.error is not None:
-        raise MigrationFailed(f"VM {name!r} stays where it is: {job.error}")
+        raise MigrationFailed(f"VM {name!r} stays where it is: {job.error}{_remedy(job.error)}")
     return pace.last
+
+
+def _remedy(error):
+    """Return what to do where QEMU's words name no cause: its own user may not handle faults."""
+    if "postcopy" not in str(error).lower():
+        return ""
+    return "; post-copy needs the sysctl vm.unprivileged_userfaultfd=1 on both hosts"
 
 
 class _Pace:
