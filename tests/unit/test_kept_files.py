@@ -53,6 +53,20 @@ def test_a_bridge_whose_name_begins_with_anothers_keeps_its_files(root, keeper, 
         keeper.pending(replace(KEPT, name="lan", ports=("dmz",)))
 
 
+@pytest.mark.parametrize("master", ["br0", "13bd3b7e-4b93-5a3c-9a65-1c5d5a7c7d0e"])
+def test_a_port_that_networkmanager_saved_again_is_still_the_bridges(root, master):
+    """It says controller and port-type since 1.46, and may give the bridge's UUID."""
+    keeper = networkmanager.NetworkManager()
+    keeper.keeping(KEPT)._write()
+    port = root / f"{NM.lstrip('/')}/salt-virt-br0-eth0.nmconnection"
+    text = port.read_text().replace("master=br0", f"controller={master}")
+    port.write_text(text.replace("slave-type=", "port-type="))
+
+    assert len(keeper.kept_in("br0")) == 2
+    keeper.forgetting("br0", ("eth0",), None)._write()
+    assert names(root, NM) == []
+
+
 SITE = """# The site's.
 network:
   version: 2

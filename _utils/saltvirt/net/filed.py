@@ -21,9 +21,9 @@ class Files:
     What managers that read files have in common.
 
     A manager has ``title``, ``own`` (``{path: line}`` of the files of a bridge), ``of_ports``
-    (likewise, its path a pattern), ``wanted(kept)``, ``runs()``, ``lease(link)``, ``take(change)``
-    and ``give_back(change)``. Those that run bring a port back under a bridge that others take it
-    from, so they are told first.
+    (likewise, its path a pattern whose ``*`` is the ``{port}``), ``wanted(kept)``, ``runs()``,
+    ``lease(link)``, ``take(change)`` and ``give_back(change)``. Those that run bring a port back
+    under a bridge that others take it from, so they are told first.
 
     A file is a bridge's if it has that line too: a port's of ``lan`` may be called as a bridge's
     own, ``lan-dmz``.
@@ -51,9 +51,11 @@ class Files:
         found = {path: self.own[template].format(name=name)
                  for template, path in zip(self.own, self.paths(name), strict=True)}  # fmt: skip
         for pattern, line in self.of_ports.items():
+            begin, end = pattern.format(name=name).rpartition("/")[2].split("*")
             there = Path("/").glob(pattern.format(name=name).lstrip("/"))
-            found |= {str(path): line.format(name=name) for path in there
-                      if str(path) not in found or not _has(path, found[str(path)])}  # fmt: skip
+            ports = {str(path): path.name.removeprefix(begin).removesuffix(end) for path in there}
+            found |= {path: line.format(name=name, port=port) for path, port in ports.items()
+                      if path not in found or not _has(path, found[path])}  # fmt: skip
         return sorted(path for path, line in found.items() if _has(path, line))
 
     def keeping(self, kept):

@@ -24,8 +24,10 @@ class NetworkManager(Files):
         "/etc/NetworkManager/system-connections/salt-virt-{name}.nmconnection":
             "interface-name={name}",
     }
+    # It saves `master` again as `controller` (1.46 and later), and a bridge's name as its UUID.
     of_ports = {
-        "/etc/NetworkManager/system-connections/salt-virt-{name}-*.nmconnection": "master={name}",
+        "/etc/NetworkManager/system-connections/salt-virt-{name}-*.nmconnection":
+            "interface-name={port}",
     }
 
     def wanted(self, kept):
