@@ -203,3 +203,13 @@ def test_a_name_by_which_netplan_means_another_link_is_refused():
 
     with pytest.raises(VirtError, match="netplan calls another link 'eth0'"):
         netplan.ids(["eth0"], [text])
+
+
+def test_a_renderer_of_one_kind_is_no_link():
+    text = "network: {version: 2, ethernets: {renderer: networkd, eth0: {dhcp4: true}, eth1: }}"
+    ids = netplan.ids(["eth0"], [text])
+
+    assert netplan.written(KEPT, [text]) and list(ids) == ["eth0"]
+    there = netplan.freed(text, ids)
+    assert "renderer: networkd" in there and "dhcp4" not in there
+    assert netplan.restored(there, text, ids) == text

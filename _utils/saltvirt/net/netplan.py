@@ -18,7 +18,9 @@ def _network(text):
 
 
 def _of(text, kind):
-    return {str(one): own or {} for one, own in (_network(text).get(kind) or {}).items()}
+    # A kind may have a renderer of its own beside its links.
+    return {str(one): own or {} for one, own in (_network(text).get(kind) or {}).items()
+            if isinstance(own, dict | None)}  # fmt: skip
 
 
 def written(kept, texts, macs=None):
