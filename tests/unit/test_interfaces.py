@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from saltvirt.net import ifupdown, interfaces, tools
 
-KEPT = replace(netcases.KEPT, dns=())
+KEPT = replace(netcases.KEPT, dns=(), seen=(("10.9.0.0/16", "10.0.0.9"),))
 LO = "auto lo\niface lo inet loopback\n\n"
 STATIC = """allow-hotplug eth0
 iface eth0 inet static
@@ -182,6 +182,36 @@ def test_a_hook_that_does_two_things_is_refused():
 
     with pytest.raises(tools.KeepError, match="make two lines of it"):
         interfaces.with_bridge(text, KEPT)
+
+
+@pytest.mark.parametrize("hook", [
+    "ip addr add 10.255.0.1/32 dev lo", "ip route add 10.8.0.0/24 dev tun0 || true",
+    "ip route add blackhole 10.66.0.0/16", "ip route flush cache", "ifconfig eth0 promisc",
+    "ifconfig eth0 txqueuelen 10000", "ifconfig eth0 hw ether 52:54:00:00:00:01",
+    "route add -net 10.8.0.0/24 tun0",
+])  # fmt: skip
+def test_a_hook_that_gives_the_port_neither_address_nor_route_stays(hook):
+    there = interfaces.with_bridge(f"iface eth0 inet static\n    post-up {hook}\n", KEPT)
+
+    assert there.count(f"post-up {hook}\n") == 1
+
+
+@pytest.mark.parametrize("hook", [
+    "ip addr add 10.0.0.4/16 dev $IFACE", "ip route add default via 10.0.0.1",
+    "ifconfig eth0 10.0.0.4", "route add -net 10.9.0.0 netmask 255.255.0.0 gw 10.0.0.9 eth0",
+    "ip route del 10.9.0.0/16",
+])  # fmt: skip
+def test_a_hook_that_gives_what_the_bridge_has_goes(hook):
+    assert hook not in interfaces.with_bridge(f"iface eth0 inet static\n  up {hook}\n", KEPT)
+
+
+@pytest.mark.parametrize("hook", [
+    "ip route add 10.50.0.0/16 via 10.0.0.9", "ip route add 10.9.0.0/16 via 10.0.0.8",
+    "ip route add default via 10.0.0.1 table 5", "ip addr add 10.0.0.5/16 dev eth0",
+])  # fmt: skip
+def test_a_hook_that_sets_what_is_not_there_is_refused(hook):
+    with pytest.raises(tools.KeepError, match="sets what eth0 does not have now"):
+        interfaces.with_bridge(f"iface eth0 inet static\n  up {hook} || true\n", KEPT)
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ import fnmatch
 import re
 from dataclasses import dataclass, field
 
+from saltvirt.net import hooks
 from saltvirt.net.tools import KeepError
 
 _ALONE = ("auto", "source", "source-directory", "no-auto-down", "no-scripts", "rename")
@@ -22,7 +23,7 @@ _OF_DHCP = ("hostname", "leasehours", "leasetime", "vendor", "client")
 _OF_BRIDGE = ("bridge_ports", "bridge_stp", "bridge_fd", "bridge-ports", "bridge-stp", "bridge-fd",
               "hwaddress", "mtu")  # fmt: skip
 _PART = re.compile(r";|&&|\|\|")
-_ROUTING = re.compile(r"(\S*/)?(ip\s+(-\S+\s+)*(a|addr|address|r|ro|route)|route|ifconfig)\b")
+_OWN = re.compile(r"up ip (-6 )?(address|route) replace \S+( via \S+)? dev \S+")
 _INDENT = "    "
 # A backslash at the end of the file continues nothing, and would if it came elsewhere.
 _END = "\\ \t\r\n"
@@ -159,25 +160,36 @@ def refuse_dhcpv6(text, path, wanted):
                                 "auto'")  # fmt: skip
 
 
-def _is_routing(entry, path="/etc/network/interfaces"):
-    """Return whether a hook gives addresses or routes; both are given to the bridge instead."""
+def _is_routing(entry, name, kept):
+    """Return whether a hook gives addresses or routes that the bridge is given instead."""
     if entry.words[:1] == [] or entry.words[0] not in _HOOKS:
         return False
+    said = " ".join(entry.words)
+    # What was written for this link itself is written anew.
+    if _OWN.fullmatch(said) and entry.words[-1] == name:
+        return True
     parts = [part.strip() for part in _PART.split(" ".join(entry.words[1:]))]
     parts = [part for part in parts if part not in ("true", ":", "")]
-    found = [bool(_ROUTING.match(part)) for part in parts]
+    seen = [*kept.seen, *kept.routes, *((a, "") for a in kept.addresses),
+            *(("default", g) for g in kept.gateways)]  # fmt: skip
+    found = [hooks.is_moved(part, (name, kept.name, *kept.ports), seen) for part in parts]
+    if None in found:
+        raise KeepError(f"/etc/network/interfaces: '{said}' sets what {name} does not have now, so "
+                        "nobody can tell whether the bridge shall have it: remove it, or carry it "
+                        "out first")  # fmt: skip
     if any(found) and not all(found):
-        raise KeepError(f"{path}: '{' '.join(entry.words)}' sets routes and does something else: "
+        raise KeepError(f"/etc/network/interfaces: '{said}' sets routes and does something else: "
                         "make two lines of it")  # fmt: skip
     return any(found)
 
 
-def _left(blocks, name, dropped, family=None):
+def _left(blocks, name, dropped, kept, family=None):
     """Return the options of an interface that are none of these, and no address or route."""
     found = [entry for block in blocks if block.is_iface(name, family)
              for entry in block.options()]  # fmt: skip
     return [entry for entry in found if entry.words[:1] == [] or (
-        entry.words[0] not in (*_ADDRESSING, *dropped) and not _is_routing(entry))]  # fmt: skip
+        entry.words[0] not in (*_ADDRESSING, *dropped)
+        and not _is_routing(entry, name, kept))]  # fmt: skip
 
 
 def _going(blocks, name, kept):
@@ -285,8 +297,8 @@ def with_bridge(text, kept):
         # What goes to the bridge as a whole does not stay here as well.
         gone = [] if is_asking else _asking(old, port)
         rest = [block for block in old if not any(block is one for one in gone)]
-        options = _left(old, port, (*_GOES_ALONG, *_OF_DHCP), "inet")
-        options += [entry for entry in _left(rest, port, (), "inet6")
+        options = _left(old, port, (*_GOES_ALONG, *_OF_DHCP), kept, "inet")
+        options += [entry for entry in _left(rest, port, (), kept, "inet6")
                     if not entry.words or entry.words[0] in _HOOKS]  # fmt: skip
         head = _entry(f"iface {port} inet manual", indent="")
         blocks = _put(blocks, port, [_Block(head.words, [head, *options])])
@@ -297,7 +309,7 @@ def _bridge(old, kept):
     is_there = any(block.is_iface(kept.name, "inet") for block in old)
     dropped = (*_OF_BRIDGE, *(("dns-nameservers",) if kept.is_dns_asked else ()),
                *(() if kept.dhcp else _OF_DHCP))  # fmt: skip
-    others = _left(old, kept.name, dropped, "inet") if is_there else [
+    others = _left(old, kept.name, dropped, kept, "inet") if is_there else [
         entry for port in kept.ports for entry in _going(old, port, kept)
         if entry.words[0] not in dropped]  # fmt: skip
     own = [f"bridge_ports {' '.join(kept.ports) or 'none'}",
@@ -314,7 +326,7 @@ def without_bridge(text, name, heir):
     old = _blocks(text)
     blocks = [block for block in map(lambda b: _unnamed(b, name), old) if block.entries]
     if heir:
-        others = _left(old, heir.name, (), "inet") + _going(old, name, heir)
+        others = _left(old, heir.name, (), heir, "inet") + _going(old, name, heir)
         asking = [block for block in old if block.is_iface(heir.name, "inet6")]
         made = [_stanza(heir, [], others), *(asking or _renamed(old, name, heir.name))]
         blocks = _put(blocks, heir.name, made)

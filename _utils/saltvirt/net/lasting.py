@@ -47,6 +47,14 @@ def kept(wanted, name, *, leased=(), dhcp=False, is_new_lease=False, **given):
     )  # fmt: skip
 
 
+def seen(snapshot):
+    """Return ``((address or destination, gateway or ""), ...)`` of all that is there."""
+    addresses = [(a["address"], "") for link in snapshot["links"].values()
+                 for a in link["addresses"]]  # fmt: skip
+    return (*addresses, *((r["dst"], r["gateway"] or "") for r in snapshot["routes"]
+                          if r["table"] == _MAIN))  # fmt: skip
+
+
 def _is_static(address, leased):
     # A lease may last for ever, and is one all the same.
     text = address["address"].partition("/")[0]

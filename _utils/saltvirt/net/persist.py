@@ -29,6 +29,8 @@ class Kept:
     is_dns_asked: bool = False
     # Whether a router's advertisements say more than the addresses do.
     ra: bool = False
+    # What is there before: ``(address or destination, gateway or "")``.
+    seen: tuple[tuple[str, str], ...] = ()
 
 
 def _yes(value):

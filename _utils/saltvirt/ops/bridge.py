@@ -107,7 +107,8 @@ class Work:
             wanted, bridge.name, ports=bridge.ports, vlans=bridge.vlans, dhcp=dhcp,
             leased=[lease.address for lease in held.values()],
             is_new_lease=dhcp and not leased and bridge.addresses is None,
-            client_id=_client_id(held) if dhcp else None, **_asked(request, dhcp))  # fmt: skip
+            client_id=_client_id(held) if dhcp else None, seen=lasting.seen(self._before),
+            **_asked(request, dhcp))  # fmt: skip
         if self.kept.vlan_filtering and manager in ("netplan", "ifupdown"):
             raise BadArgument("persist", f"{manager} cannot keep VLAN filtering of a bridge; give "
                               "persist=networkd or networkmanager")  # fmt: skip
@@ -206,6 +207,7 @@ def _heir(keeper, before, wanted, port, held):
         lasting.refuse_unkeepable(wanted, port, dhcp)
     servers, search = _resolver()
     return lasting.kept(wanted, port, ports=(), dhcp=dhcp, dns=servers, search=search,
+                        seen=lasting.seen(before),
                         leased=[lease.address for lease in held.values()])  # fmt: skip
 
 
