@@ -7,7 +7,7 @@ from dataclasses import replace
 import netcases
 import pytest
 from saltvirt.errors import VirtError
-from saltvirt.net import guard, keepers, lasting, links, persist, plan
+from saltvirt.net import guard, interfaces, keepers, lasting, links, persist, plan
 from test_net import BR0, address, carried_out, link, route, same
 
 GATEWAY = "10.0.0.1"
@@ -87,6 +87,18 @@ def test_a_route_that_cannot_be_kept_is_refused(one, why):
     # One that a lease brought is made again by the lease.
     kept(host(address("10.0.0.4/16", valid_s=90), routes=[{**one, "proto": 16}]), dhcp=True,
          leased=["10.0.0.4"])  # fmt: skip
+
+
+def test_a_gateway_that_a_route_on_the_link_leads_to_can_be_kept():
+    """A dhclient sets a cloud's classless routes beside a lease of /32, as anybody would."""
+    cloud = host(address("10.128.0.5/32", valid_s=90), routes=[
+        route("169.254.169.254/32", "10.128.0.1", "eth0", proto=3),
+        route("default", "10.128.0.1", "eth0", proto=3),
+        route("10.128.0.1/32", None, "eth0", proto=3, scope=253)])  # fmt: skip
+    made = kept(cloud, dhcp=True, leased=["10.128.0.5"])
+
+    hooks = [line for line in interfaces.with_bridge("", made).splitlines() if "up ip" in line]
+    assert [line.split()[4] for line in hooks] == ["10.128.0.1/32", "169.254.169.254/32"]
 
 
 def test_two_default_routes_are_refused_unless_one_is_asked_for():

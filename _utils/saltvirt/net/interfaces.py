@@ -209,8 +209,9 @@ def _routes(kept):
     version4 = [a for a in kept.addresses if ":" not in a]
     more = [a for a in kept.addresses if kept.dhcp or a not in version4[:1]]
     out = [f"up ip address replace {a} dev {kept.name}" for a in more]
-    for dst, via in (*kept.routes, *(("default", g) for g in kept.gateways
-                                     if kept.dhcp or ":" in g)):  # fmt: skip
+    # Those on the link first: gateways may be reached by them.
+    for dst, via in (*sorted(kept.routes, key=lambda r: bool(r[1])), *(
+            ("default", g) for g in kept.gateways if kept.dhcp or ":" in g)):  # fmt: skip
         ip = "ip -6" if ":" in dst + via else "ip"
         hop = f" via {via}" if via else ""
         out.append(f"up {ip} route replace {dst}{hop} dev {kept.name}")

@@ -81,6 +81,9 @@ def refuse_unkeepable(wanted, name, dhcp):
     routes = [r for r in wanted["routes"] if r["oif"] == name and _is_kept(r, dhcp)]
     nets = [ipaddress.ip_interface(a["address"]).network
             for a in wanted["links"][name]["addresses"]]  # fmt: skip
+    # A gateway may be reached by a route of its own, which is kept as well.
+    nets += [ipaddress.ip_network(r["dst"]) for r in routes
+             if not r["gateway"] and r["dst"] != "default" and r["table"] == _MAIN]  # fmt: skip
     for route in routes:
         why = _unkeepable(route, nets)
         if why:
@@ -108,5 +111,5 @@ def _unkeepable(route, nets):
         return "has no gateway" if route["dst"] == "default" else None
     gateway = ipaddress.ip_address(route["gateway"])
     if not gateway.is_link_local and not any(gateway in net for net in nets):
-        return "has its gateway outside the subnet of every address"
+        return "has its gateway outside the subnet of every address and route on the link"
     return None
