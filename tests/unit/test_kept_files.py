@@ -213,3 +213,14 @@ def test_a_renderer_of_one_kind_is_no_link():
     there = netplan.freed(text, ids)
     assert "renderer: networkd" in there and "dhcp4" not in there
     assert netplan.restored(there, text, ids) == text
+
+
+@pytest.mark.parametrize("keeper", [filed.Networkd(), filed.Netplan(),
+                                    networkmanager.NetworkManager()])  # fmt: skip
+def test_a_router_that_is_away_changes_no_file(root, monkeypatch, keeper):
+    monkeypatch.setattr(keeper, "kept_in", lambda _name: [])
+    monkeypatch.setattr(filed, "_OURS", ("none of ours",))
+    keeper.keeping(replace(KEPT, ra=True))._write()
+
+    assert keeper.pending(replace(KEPT, ra=True)) == keeper.pending(KEPT) == {}
+    assert names(root, "/etc")

@@ -1,5 +1,7 @@
 """Managers of networks that read files: systemd-networkd, netplan, and what all have in common."""
 
+import re
+from dataclasses import replace
 from pathlib import Path
 
 from saltvirt.net import leases, links, netplan, persist
@@ -30,12 +32,17 @@ class Files:
     """
 
     title, own, of_ports, gives_back_first = "", {}, {}, True
+    # What the bridge's own file says if it obeys routers.
+    asks = ""
     # What a port had is in files that others wrote, and that are valid again.
     writes_heir = False
 
     def pending(self, kept):
         """Return ``{path: text}`` of the files that are not yet as they should be."""
-        wanted = self.wanted(kept)
+        # A router may be away for a while, and its word comes back with it.
+        own = b"\n".join(content(path) or b"" for path in self.paths(kept.name))
+        is_asking = self.asks and re.search(self.asks.encode(), own, re.MULTILINE)
+        wanted = self.wanted(replace(kept, ra=kept.ra or bool(is_asking)))
         for path in set(wanted).difference(self.kept_in(kept.name)):
             text = content(path)
             if text is not None and path.rpartition("/")[2].startswith(_OURS):
@@ -85,7 +92,7 @@ class Files:
 class Networkd(Files):
     """systemd-networkd."""
 
-    title = "systemd-networkd"
+    title, asks = "systemd-networkd", "^IPv6AcceptRA=yes$"
     own = {
         "/etc/systemd/network/05-salt-virt-{name}.netdev": "Name={name}",
         "/etc/systemd/network/05-salt-virt-{name}.network": "Name={name}",
@@ -148,7 +155,7 @@ _SAVED = ".before-salt-virt"
 class Netplan(Networkd):
     """netplan over systemd-networkd; others' files give up what the bridge takes over."""
 
-    title = "netplan"
+    title, asks = "netplan", r"^\s+accept-ra: true$"
     own = {
         "/etc/netplan/90-salt-virt-{name}.yaml": "",
         "/etc/systemd/network/10-netplan-{name}.network.d/salt-virt.conf": "",

@@ -19,7 +19,8 @@ _UP = ["nmcli", "--wait", str(_WAIT_S), "connection", "up"]
 class NetworkManager(Files):
     """NetworkManager. It makes a bridge anew that others remove, so it is told first."""
 
-    title = "NetworkManager"
+    # Without an address of its own it asks routers anyway.
+    title, asks = "NetworkManager", r"^\[ipv6\]\nmethod=auto\naddress1="
     own = {
         "/etc/NetworkManager/system-connections/salt-virt-{name}.nmconnection":
             "interface-name={name}",
