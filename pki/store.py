@@ -27,7 +27,8 @@ def _close(key):
     """Let nobody else read a key; an older release may have left it open."""
     # A link leads to a file of somebody else's, whose readers they know.
     if not key.is_symlink() and key.stat().st_mode & 0o077:
-        with suppress(PermissionError):  # another's, which can be read no more than it is
+        # Another's, or on a mount that is read-only: it can be closed no more than it is.
+        with suppress(OSError):
             key.chmod(0o600)
 
 
