@@ -172,6 +172,21 @@ def test_a_key_on_a_read_only_mount_is_used_as_it_is(place, monkeypatch):
     assert place.authority(NOW).certificate
 
 
+def test_an_import_of_a_backup_with_a_key_put_aside_loses_no_other_key(place):
+    ask(place)
+    (place.folder / "cakey.pem.1").write_bytes(b"put aside before the backup")
+    kept = store.read_all(place.folder)
+    assert "cakey.pem.1" not in kept
+    shutil.rmtree(place.folder)
+    place.folder.mkdir()
+    other = ca.key_pem(ca.new_key())
+    (place.folder / "cakey.pem").write_bytes(other)
+
+    store.restore(place.folder, {**kept, "cakey.pem.1": b"put aside before the backup"})
+
+    assert [path.read_bytes() for path in place.folder.glob("cakey.pem.*")] == [other]
+
+
 def test_an_import_does_not_write_where_a_link_is_the_certificate(place):
     place.authority(NOW)
     kept = store.read_all(place.folder)
