@@ -54,7 +54,8 @@ def ext_pillar(minion_id, pillar, command=None, certificates=None):
 def _answer(minion_id, certificates):
     settings = config.master_settings(__opts__)
     checker = salt.utils.minions.CkMinions(__opts__)
-    allow = settings.pki.get("allow", settings.hypervisors)
+    options = config.pki_options(settings)
+    allow = options.get("allow", settings.hypervisors)
     if not (minion_id in _matching(checker, allow) or _matches_now(minion_id, allow)):
         raise ca.PkiError(f"{minion_id} is no hypervisor of this master (virt:pki:allow: {allow})")
     every = checker.check_minions("*", "glob")["minions"]
@@ -68,7 +69,7 @@ def _answer(minion_id, certificates):
         certificates,
         grains=__opts__["grains"],
         others=known,
-        options=settings.pki,
+        options=options,
         now=store.utc_now(),
     )
     return {**answered, "peers": peers, "own": policy.reachable(__opts__["grains"])}

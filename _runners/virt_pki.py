@@ -59,6 +59,7 @@ def renew(host=None):
         salt-run virt_pki.renew hyper1
     """
     settings = config.master_settings(__opts__)
+    config.pki_options(settings)  # what the CA would refuse each host for, told at once
     hosts = find.hosts(__opts__, settings, host=host)
     return certificates.apply_keys(__opts__, hosts, renew=True)
 

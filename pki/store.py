@@ -9,6 +9,7 @@ rewrite each other's state.
 import itertools
 import json
 import os
+import re
 import shutil
 from contextlib import contextmanager, suppress
 from datetime import datetime, timezone
@@ -27,7 +28,8 @@ def _close(key):
     """Let nobody else read a key; an older release may have left it open."""
     # A link leads to a file of somebody else's, whose readers they know.
     if not key.is_symlink() and key.stat().st_mode & 0o077:
-        with suppress(PermissionError):  # another's, which can be read no more than it is
+        # Another's, or on a mount that is read-only: it can be closed no more than it is.
+        with suppress(OSError):
             key.chmod(0o600)
 
 
@@ -217,9 +219,14 @@ def read_all(folder):
     with Store(folder).locked():
         for root, _folders, names in os.walk(folder, onerror=_unless_missing):
             for path in (Path(root) / name for name in names):
-                if path.suffix not in (".lock", ".part"):
+                if path.suffix not in (".lock", ".part") and not _is_aside(path):
                     kept[str(path.relative_to(folder))] = path.read_bytes()
     return kept
+
+
+def _is_aside(path):
+    """Return whether it is a key that was put aside: of no CA, and another one elsewhere."""
+    return re.fullmatch(rf"{re.escape(KEY)}\.\d+", Path(path).name) is not None
 
 
 def _unless_missing(error):
@@ -240,7 +247,8 @@ def restore(folder, files):
             raise ca.PkiError(f"there is a CA in {folder} already; move it away first")
         ca.Authority.from_pem(files.get(KEY, b""), files.get(CERTIFICATE, b""))
         last = (KEY, CERTIFICATE)
-        names = [*(name for name in files if name not in last), *last]
+        # An older backup may have keys put aside; in their place may be one of this master's.
+        names = [*(n for n in files if n not in last and not _is_aside(n)), *last]
         paths = {name: _inside(place.folder, name) for name in names}
         for path in paths.values():
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

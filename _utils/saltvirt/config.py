@@ -107,24 +107,39 @@ def _checked(kind, values):
     return kind(**out)
 
 
-def _pki(given):
-    """Check the CA's options here: what stands behind them answers a host, not the operator."""
+def pki_options(settings):
+    """
+    Return ``virt:pki``, checked, as the CA takes it; what is empty is left out, for the default.
+
+    Only what makes the CA sign asks for it: a slip there must not stop the other runners.
+    """
+    # Empty, ``allow`` lets nobody in; its default would let in every hypervisor.
+    given = {key: value for key, value in settings.pki.items()
+             if key == "allow" or value not in (None, "", [], (), {})}  # fmt: skip
     checks = {
-        "allow": (lambda v: isinstance(v, str | list | tuple), "expected a compound target"),
-        "organization": (lambda v: v is None or isinstance(v, str), "expected text"),
-        "names": (lambda v: v is None or isinstance(v, Mapping), "expected a mapping of hosts to "
-                  "lists"),
-    }  # fmt: skip
-    for name, (is_good, wanted) in checks.items():
-        if name in given and not is_good(given[name]):
+        "allow": (str | list | tuple, "expected a compound target"),
+        "organization": (str, "expected text"),
+        "names": (Mapping, "expected a mapping of hosts to lists"),
+    }
+    for name, (kind, wanted) in checks.items():
+        if name in given and not isinstance(given[name], kind):
             raise BadConfig(f"option virt:pki:{name}: {wanted}, found {given[name]!r}")
-    if "days" in given and not 1 <= _number("pki:days", given["days"], int) <= _MAX_DAYS:
-        raise BadConfig(f"option virt:pki:days: {given['days']!r}; from 1 to {_MAX_DAYS}")
-    for host, names in (given.get("names") or {}).items():
-        is_list = names is None or isinstance(names, list | tuple)
-        if not is_list or not all(isinstance(name, str) for name in names or ()):
-            raise BadConfig(f"option virt:pki:names: {host}: expected a list of names and "
-                            f"addresses, found {names!r}")  # fmt: skip
+    if "days" in given:
+        days = _number("pki:days", given["days"], int)
+        if not days:
+            raise BadConfig(f"option virt:pki:days: {given['days']!r}; at least 1")
+        given["days"] = min(days, _MAX_DAYS)
+    if "names" in given:
+        given["names"] = {host: _listed(host, names) for host, names in given["names"].items()}
+    return given
+
+
+def _listed(host, names):
+    out = [names] if isinstance(names, str) and names else names or []
+    if not isinstance(out, list | tuple) or not all(isinstance(name, str) for name in out):
+        raise BadConfig(f"option virt:pki:names: {host}: expected a list of names and "
+                        f"addresses, found {names!r}")  # fmt: skip
+    return list(out)
 
 
 def connection(function, given):
@@ -161,6 +176,4 @@ def host_settings(opts, pillar=None, grains=None, **override):
 def master_settings(opts):
     """Return the options of the runner."""
     values = {name: option([opts], name) for name in MasterSettings.__dataclass_fields__}
-    settings = _checked(MasterSettings, values)
-    _pki(settings.pki)
-    return settings
+    return _checked(MasterSettings, values)

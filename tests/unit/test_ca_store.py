@@ -1,11 +1,13 @@
 """The CA's files: what is lost is not replaced in silence, and a backup comes back whole."""
 
+import errno
 import os
 import shutil
 import stat
 import threading
 import time
 from datetime import datetime, timezone
+from pathlib import Path
 
 import pytest
 from saltvirt import files
@@ -155,6 +157,33 @@ def test_an_import_brings_a_lost_certificate_back_and_loses_no_other_key(place):
     store.restore(place.folder, kept)
 
     assert ask(place)["ca"].encode() == kept["cacert.pem"]
+    assert [path.read_bytes() for path in place.folder.glob("cakey.pem.*")] == [other]
+
+
+def test_a_key_on_a_read_only_mount_is_used_as_it_is(place, monkeypatch):
+    place.authority(NOW)
+    (place.folder / "cakey.pem").chmod(0o444)
+
+    def refuse(self, _mode):
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(self))
+
+    monkeypatch.setattr(Path, "chmod", refuse)
+
+    assert place.authority(NOW).certificate
+
+
+def test_an_import_of_a_backup_with_a_key_put_aside_loses_no_other_key(place):
+    ask(place)
+    (place.folder / "cakey.pem.1").write_bytes(b"put aside before the backup")
+    kept = store.read_all(place.folder)
+    assert "cakey.pem.1" not in kept
+    shutil.rmtree(place.folder)
+    place.folder.mkdir()
+    other = ca.key_pem(ca.new_key())
+    (place.folder / "cakey.pem").write_bytes(other)
+
+    store.restore(place.folder, {**kept, "cakey.pem.1": b"put aside before the backup"})
+
     assert [path.read_bytes() for path in place.folder.glob("cakey.pem.*")] == [other]
 
 

@@ -220,6 +220,15 @@ def test_what_a_newer_libvirt_adds_by_itself_is_no_obstacle():
     assert newer.newer(domain(raw, cpu="")) == []
 
 
+def test_a_template_of_the_variables_own_format_needs_what_the_variables_need():
+    text = "<os><nvram template='/v.qcow2' templateFormat='qcow2' format='{}'>/m1</nvram></os>"
+
+    both, other = (newer.newer(domain(text.format(kind), cpu="")) for kind in ("qcow2", "raw"))
+
+    assert both == [["firmware variables in qcow2", "9.2"]]
+    assert other == [["a template of firmware variables in qcow2", "10.10"]]
+
+
 def test_tags_on_a_linux_bridge_move_only_to_where_they_can_be():
     vlan = "<vlan><tag id='42'/></vlan>"
     tagged = domain(f"<devices><interface type='bridge'><source bridge='br0'/>{vlan}</interface>"

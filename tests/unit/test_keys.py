@@ -14,7 +14,6 @@ from pathlib import Path
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
-from saltvirt.errors import StorageError
 from saltvirt.ops import certificates, keys
 from saltvirt.pki import ca
 from test_pki import GRAINS, ask, place
@@ -298,11 +297,10 @@ def test_a_closed_folder_of_others_is_named_and_left_alone(qemu, host):
     above = Path(host[0].basepath).parent
     above.chmod(0o700)
 
-    with pytest.raises(StorageError) as refused:
-        host[0].run(FUNCTIONS)
+    done, planned = host[0].run(FUNCTIONS), host[0].plan()
 
-    assert str(refused.value) == (
-        f"{above} cannot be entered by QEMU's group daemon, which has its keys below it; "
-        f"run: chmod o+x {above}"
-    )
+    # QEMU may enter it by another group or an ACL, so nothing is due, and nothing fails.
+    assert done == planned == ({}, (
+        f"all keys are in order; {above} cannot be entered by QEMU's group daemon, which has its "
+        f"keys below it; if QEMU does not read them, run: chmod o+x {above}"))  # fmt: skip
     assert mode(above) == 0o700

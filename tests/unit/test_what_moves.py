@@ -78,8 +78,11 @@ def test_firmware_that_libvirt_chooses_has_its_variables_where_libvirt_puts_them
     assert read.firmware_variables(read.domain("<domain><os/></domain>")) is None
 
 
-def test_a_stopped_vm_does_not_lose_the_secrets_of_its_tpm(about):
+def test_a_stopped_vm_does_not_lose_the_secrets_of_its_tpm(about, tmp_path, monkeypatch):
     tpm = "<tpm model='tpm-crb'><backend type='{}' version='2.0'/></tpm>"
+    monkeypatch.setattr(moving, "_SWTPM", str(tmp_path))
+    assert about(devices=tpm.format("emulator"))["obstacles"] == [], "it was never started"
+    (tmp_path / "4dea22b3-1d52-d8f3-2516-782e98ab3fa0").mkdir()
 
     (why,) = about(devices=tpm.format("emulator"))["obstacles"]
 

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 
-from saltvirt import files
+from saltvirt import config, files
 from saltvirt.errors import BadArgument, MasterError, VirtError
 from saltvirt.fleet import find, masteruser, minions
 from saltvirt.pki import backup, ca, store
@@ -101,7 +101,7 @@ def rotate(opts, settings, now, say):
     """
     place, hosts = opened(opts), find.hosts(opts, settings)
     say("Trusting", detail="every host learns to trust the next CA")
-    place.begin_rotation(now, kind=settings.pki.get("key_type", "ecdsa"))
+    place.begin_rotation(now, kind=config.pki_options(settings).get("key_type", "ecdsa"))
     apply_keys(opts, hosts)
     say("Renewing", detail="every host gets certificates of the next CA")
     place.promote(now)

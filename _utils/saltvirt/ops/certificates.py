@@ -227,7 +227,8 @@ def _stale_files(paths, info):
 def _closed_to_qemu(place):
     if place.group is None:
         return None
-    closed = _closed_folders(place.key.parent, place.group)
+    folder = place.key.parent
+    closed = [one for one in (folder.parent, folder) if not _can_enter(one, place.group)]
     if closed:
         return f"{closed[0]} cannot be entered by QEMU's group {place.group}"
     if not place.key.stat().st_mode & stat.S_IRGRP:
@@ -235,10 +236,19 @@ def _closed_to_qemu(place):
     return None
 
 
-def _closed_folders(folder, group):
-    """Return which of a folder and those above it a group cannot enter, the uppermost first."""
-    folder = folder.resolve()
-    return [one for one in (*reversed(folder.parents), folder) if not _can_enter(one, group)]
+def closed_above(chosen):
+    """
+    Return a warning for each folder above those of keys that QEMU's group cannot enter.
+
+    They are not ours, and QEMU may enter them by another of its groups, an ACL or as root.
+    """
+    out = []
+    for place in chosen:
+        above = place.key.parent.parent.resolve().parents if place.group else ()
+        out += [f"{one} cannot be entered by QEMU's group {place.group}, which has its keys below "
+                f"it; if QEMU does not read them, run: chmod o+x {shlex.quote(str(one))}"
+                for one in reversed(above) if not _can_enter(one, place.group)]  # fmt: skip
+    return list(dict.fromkeys(out))
 
 
 def _can_enter(folder, group):
@@ -272,9 +282,3 @@ def _let_in(path, group):
         os.chown(path, -1, _gid(group))
         mode = stat.S_IMODE(path.stat().st_mode) & ~stat.S_IWGRP
         path.chmod(mode | stat.S_IRGRP | stat.S_IXGRP)
-    closed = _closed_folders(path, group)
-    if closed:
-        raise StorageError(
-            f"{closed[0]} cannot be entered by QEMU's group {group}, which has its keys below it; "
-            f"run: chmod o+x {shlex.quote(str(closed[0]))}"
-        )

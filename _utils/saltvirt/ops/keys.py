@@ -68,7 +68,8 @@ class Work:
         changes = dict(self._due(info))
         paths = certificates.authorities(self.basepath, self._purposes)
         changes |= dict.fromkeys(certificates.stale_authority(paths, info), "would be written")
-        return changes, "certificates are due" if changes else "all keys are in order"
+        comment = "certificates are due" if changes else "all keys are in order"
+        return changes, "; ".join([comment, *self._warnings()])
 
     def run(self, functions):
         """Lay down what is due; return the changes and a comment."""
@@ -80,8 +81,16 @@ class Work:
         written = certificates.lay_down_authority(paths, info)
         changes = {**due, **dict.fromkeys(written, "written")}
         if not changes:
-            return {}, "all keys are in order"
-        return changes, "; ".join(["new certificates are in place", *self._reload(functions)])
+            return {}, "; ".join(["all keys are in order", *self._warnings()])
+        said = ["new certificates are in place", *self._reload(functions), *self._warnings()]
+        return changes, "; ".join(said)
+
+    def _warnings(self):
+        places = certificates.places(self.basepath)
+        # A test run may come before the folders are there; there is nothing to enter yet.
+        return certificates.closed_above(
+            places[purpose] for purpose in self._purposes if places[purpose].key.exists()
+        )
 
     def _renew(self, due, info):
         places = certificates.places(self.basepath)

@@ -17,6 +17,7 @@ from saltvirt.xml import newer, read
 
 _POOL = "salt-virt-incoming"
 _ARRIVAL_S = 8
+_SWTPM = "/var/lib/libvirt/swtpm"
 
 
 def facts(conn, settings, name=None):
@@ -152,6 +153,13 @@ def _unreadable(disks):
                    "declare its folder in virt:shared_paths, or flatten the disk")  # fmt: skip
 
 
+def _tpm_state(root, backend):
+    """Return where an emulated TPM has its state: where libvirt puts it, unless it is told."""
+    source = backend.find("source")
+    path = source.get("path") if source is not None else None
+    return path or f"{_SWTPM}/{root.findtext('uuid')}"
+
+
 def _left_behind(settings, root):
     """Yield what a stopped VM would lose; of a running one QEMU takes it along."""
     path = read.firmware_variables(root)
@@ -159,7 +167,9 @@ def _left_behind(settings, root):
     if path and not _is_declared(settings, path) and os.path.exists(path):
         yield (f"its firmware's variables are in {path}, which does not move; start it and move it "
                "live, or declare the folder in virt:shared_paths if all have it")  # fmt: skip
-    if root.find("devices/tpm/backend[@type='emulator']") is not None:
+    backend = root.find("devices/tpm/backend[@type='emulator']")
+    # The same holds for the state of a TPM.
+    if backend is not None and os.path.exists(_tpm_state(root, backend)):
         yield ("its emulated TPM has its state on this host, which does not move; start it and "
                "move it live")  # fmt: skip
 

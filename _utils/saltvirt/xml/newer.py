@@ -8,6 +8,7 @@ does not say since when, it is the release in which it was seen first.
 """
 
 _DISK = "devices/disk"
+_TEMPLATE = "os/nvram[@templateFormat='qcow2']"
 _NEWER = (
     ("a PCI panic device", "devices/panic[@model='pvpanic']", "9.1"),
     ("a crypto device", "devices/crypto", "9.1"),
@@ -39,7 +40,7 @@ _NEWER = (
     ("the Hyper-V feature xmm_input", "features/hyperv/xmm_input", "10.7"),
     ("dma_translation of an IOMMU", "devices/iommu/driver[@dma_translation]", "10.7"),
     ("a data file beside a qcow2 disk", f"{_DISK}/source/dataStore", "10.10"),
-    ("a template of firmware variables in qcow2", "os/nvram[@templateFormat='qcow2']", "10.10"),
+    ("a template of firmware variables in qcow2", _TEMPLATE, "10.10"),
     ("a TPM profile", "devices/tpm/backend/profile", "10.10"),
     ("the Hyper-V feature tlbflush direct", "features/hyperv/tlbflush/direct", "11.0"),
     ("the Hyper-V feature tlbflush extended", "features/hyperv/tlbflush/extended", "11.0"),
@@ -49,8 +50,13 @@ _NEWER = (
     ("several I/O threads for one controller", "devices/controller/driver/iothreads", "11.2"),
     ("discard_granularity of a disk", f"{_DISK}/blockio[@discard_granularity]", "11.3"),
 )
+# A template in the format that the variables have is copied as it is, which all can. Variables
+# without a format are raw.
+_ALIKE = "os/nvram[@templateFormat='qcow2'][@format='qcow2']"
 
 
 def newer(root):
     """Return ``[[what, libvirt's version since when]]`` of what a domain has; mostly empty."""
-    return [[what, since] for what, path, since in _NEWER if root.find(path) is not None]
+    is_alike = root.find(_ALIKE) is not None
+    return [[what, since] for what, path, since in _NEWER
+            if root.find(path) is not None and not (path is _TEMPLATE and is_alike)]  # fmt: skip
