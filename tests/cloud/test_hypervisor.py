@@ -41,7 +41,9 @@ def made(cloud):
         assert HOST not in cloud.run("virt.host_info").data
         done, begin = [], time.monotonic()
         for program, *words in how_to("add-a-hypervisor.md", newhost=HOST):
-            done.append((words, cloud.command(program, *words)))
+            # A busy machine is no fault: minions are not taken for dead while they work.
+            patience = ["-t", "120"] if program == "salt" else []
+            done.append((words, cloud.command(program, *words, *patience)))
             if words[0] == "virt.host_info":
                 seconds = time.monotonic() - begin
         yield {"done": done, "seen": cloud.run("virt.host_info").data, "seconds": seconds}
