@@ -1,46 +1,98 @@
-"""Domain XML: pure functions from our nouns to libvirt's elements and back."""
+"""
+Domain XML: each element has one file, and in it what the element says, as a frozen dataclass.
 
+``of`` returns it from what a call asks for, ``build`` the element from it, and ``read`` it from
+the element: ``read(build(x)) == x``. ``read`` passes over what a dataclass has no field for, so XML
+that others wrote is never built anew from what was read: it is changed where it is. `domain.py` is
+their sum, and `read.py` what the project asks of a whole domain.
+"""
+
+import re
 import xml.etree.ElementTree as ET
+from collections.abc import Mapping
 
-from saltvirt.errors import VirtError
+from saltvirt import units
+from saltvirt.errors import BadArgument, VirtError
 
 METADATA_NS = "urn:saltext-virt:1"
 ET.register_namespace("saltvirt", METADATA_NS)
+# XML 1.0 has no way to write these, not even as a reference.
+_UNWRITABLE = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_SWITCH = {"yes": True, "on": True, "no": False, "off": False}
 
 
-def tag(name, attributes=None, *children, text=None):
+def tag(
+    name: str,
+    attributes: Mapping[str, object] | None = None,
+    *children: ET.Element | None,
+    text: object = None,
+) -> ET.Element:
     """Return an element; attributes and children that are ``None`` are left out."""
-    given = {key: _text(value) for key, value in (attributes or {}).items() if value is not None}
-    element = ET.Element(name, given)
+    element = ET.Element(name, texts(attributes))
     if text is not None:
-        element.text = _text(text)
+        element.text = _text(name, text)
     element.extend(child for child in children if child is not None)
     return element
 
 
-def yes_no(value):
+def leaf(name: str, text: object) -> ET.Element | None:
+    """Return an element with a text, None for None."""
+    return None if text is None else tag(name, text=text)
+
+
+def bag(name: str, attributes: Mapping[str, object] | None) -> ET.Element | None:
+    """Return an element that has attributes only, None for None."""
+    return None if attributes is None else tag(name, attributes)
+
+
+def texts(attributes: Mapping[str, object] | None) -> dict[str, str]:
+    """Return attributes as an element has them; those that are ``None`` are left out."""
+    given = (attributes or {}).items()
+    return {str(key): _text(str(key), value) for key, value in given if value is not None}
+
+
+def attributes_of(element: ET.Element | None) -> dict[str, str] | None:
+    """Return an element's attributes, None without the element: what :func:`bag` was given."""
+    return None if element is None else dict(element.attrib)
+
+
+def yes_no(value: object) -> str | None:
     """Return libvirt's ``yes`` or ``no``, or None for None."""
     return None if value is None else ("yes" if value else "no")
 
 
-def on_off(value):
+def on_off(value: object) -> str | None:
     """Return libvirt's ``on`` or ``off``, or None for None."""
     return None if value is None else ("on" if value else "off")
 
 
-def _text(value):
-    if isinstance(value, bool):
-        return yes_no(value)
-    return str(value)
+def switch(text: str | None) -> bool | None:
+    """Return True for ``yes`` and ``on``, False for ``no`` and ``off``, None for all else."""
+    return _SWITCH.get(text or "")
 
 
-def to_text(element):
+def kib(amount: str | None, unit: str | None) -> int | None:
+    """Return an amount of memory in KiB, libvirt's own unit; None if there is none."""
+    try:
+        return units.size_kib(f"{(amount or '').strip()}{unit or 'KiB'}")
+    except BadArgument:
+        return None
+
+
+def _text(name: str, value: object) -> str:
+    text = str(yes_no(value) if isinstance(value, bool) else value)
+    if _UNWRITABLE.search(text):
+        raise BadArgument(name, f"{text!r} has a control character, which XML cannot hold")
+    return text
+
+
+def to_text(element: ET.Element) -> str:
     """Return an element as indented text."""
     ET.indent(element)
     return ET.tostring(element, encoding="unicode") + "\n"
 
 
-def parse(text):
+def parse(text: str) -> ET.Element:
     """Return the root element of a document; refuse a DOCTYPE (entities) and broken XML."""
     if "<!DOCTYPE" in text or "<!ENTITY" in text:
         raise VirtError("the XML has a DOCTYPE or an entity, which is never needed; remove it")

@@ -1,57 +1,119 @@
-"""<serial> and <console>."""
+"""<serial>, <console> and <channel>: they are written alike."""
+
+import xml.etree.ElementTree as ET
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 from saltvirt.arguments import refuse_unknown_keys
 from saltvirt.errors import BadArgument
-from saltvirt.xml import on_off, tag, yes_no
+from saltvirt.xml import attributes_of, bag, tag, texts, yes_no
 
+ELEMENTS = ("serial", "console", "channel")
 _KEYS = {"type", "path", "host", "port", "protocol", "tls", "target_port", "target_type"}
 _TYPES = {"pty", "tcp", "udp", "file", "dev", "pipe", "unix", "null", "stdio", "vc"}
 
 
-def elements(serials, consoles, log_path):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chardev:
+    """What such an element says: its own name, its type, and its parts as their attributes."""
+
+    element: str
+    type: str | None = "pty"
+    source: dict[str, str] | None = None
+    protocol: dict[str, str] | None = None
+    log: dict[str, str] | None = None
+    target: dict[str, str] | None = None
+
+
+def of(
+    serials: Sequence[Mapping[str, Any]] | None,
+    consoles: Sequence[Mapping[str, Any]] | None,
+    log_path: str | None,
+) -> tuple[Chardev, ...]:
     """Return the VM's serials and consoles; by default one of each, logged to ``log_path``."""
-    log = {"file": log_path, "append": on_off(True)} if log_path else None
-    out = []
     if serials is None and consoles is None:
-        target = tag("target", {"port": 0})
-        out.append(tag("serial", {"type": "pty"}, tag("log", log) if log else None, target))
-        out.append(tag("console", {"type": "pty"}, tag("target", {"type": "serial", "port": 0})))
-        return out
-    for number, serial in enumerate(serials or ()):
-        out.append(_element("serial", serial, log_path if number == 0 else None))
-    for number, console in enumerate(consoles or ()):
-        only = number == 0 and not serials
-        out.append(_element("console", console, log_path if only else None))
-    return out
+        target = {"type": "serial", "port": "0"}
+        return (
+            Chardev(element="serial", log=_log(log_path), target={"port": "0"}),
+            Chardev(element="console", target=target),
+        )
+    return (
+        *[
+            _chardev("serial", serial, log_path if number == 0 else None)
+            for number, serial in enumerate(serials or ())
+        ],
+        *[
+            _chardev("console", console, log_path if number == 0 and not serials else None)
+            for number, console in enumerate(consoles or ())
+        ],
+    )
 
 
-def _element(name, device, log_path):
-    refuse_unknown_keys(name, device, _KEYS)
+def guest_agent() -> Chardev:
+    """Return the channel that the guest's agent of QEMU listens on."""
+    target = {"type": "virtio", "name": "org.qemu.guest_agent.0"}
+    return Chardev(element="channel", type="unix", target=target)
+
+
+def _log(path: str | None) -> dict[str, str] | None:
+    return {"file": path, "append": "on"} if path else None
+
+
+def _chardev(element: str, device: Mapping[str, Any], log_path: str | None) -> Chardev:
+    refuse_unknown_keys(element, device, _KEYS)
     kind = device.get("type", "pty")
     if kind not in _TYPES:
-        raise BadArgument(name, f"type {kind!r}; one of {', '.join(sorted(_TYPES))}")
-    default_type = "serial" if name == "console" else None
-    target = tag(
-        "target",
-        {"type": device.get("target_type", default_type), "port": device.get("target_port", 0)},
+        raise BadArgument(element, f"type {kind!r}; one of {', '.join(sorted(_TYPES))}")
+    default_type = "serial" if element == "console" else None
+    target = {
+        "type": device.get("target_type", default_type),
+        "port": device.get("target_port", 0),
+    }
+    return Chardev(
+        element=element,
+        type=kind,
+        source=_source(kind, device),
+        protocol=texts({"type": device.get("protocol", "telnet")}) if kind == "tcp" else None,
+        log=_log(log_path),
+        target=texts(target),
     )
-    log = tag("log", {"file": log_path, "append": "on"}) if log_path else None
-    return tag(name, {"type": kind}, *_source(kind, device), log, target)
 
 
-def _source(kind, device):
+def _source(kind: str, device: Mapping[str, Any]) -> dict[str, str] | None:
+    address = {"host": device.get("host", "127.0.0.1"), "service": device.get("port", 23023)}
     if kind == "tcp":
-        address = {"host": device.get("host", "127.0.0.1"), "service": device.get("port", 23023)}
-        protocol = tag("protocol", {"type": device.get("protocol", "telnet")})
-        return [tag("source", {"mode": "bind", **address, "tls": yes_no(device.get("tls"))}),
-                protocol]  # fmt: skip
+        return texts({"mode": "bind", **address, "tls": yes_no(device.get("tls"))})
     if kind == "udp":
-        address = {"host": device.get("host", "127.0.0.1"), "service": device.get("port", 23023)}
-        return [tag("source", {"mode": "connect", **address})]
+        return texts({"mode": "connect", **address})
     if kind in ("file", "dev", "pipe"):
         if not device.get("path"):
             raise BadArgument(f"serial or console of type {kind}", "give its 'path'")
-        return [tag("source", {"path": device["path"]})]
+        return texts({"path": device["path"]})
     if kind == "unix":
-        return [tag("source", {"mode": "bind", "path": device.get("path")})]
-    return []
+        return texts({"mode": "bind", "path": device.get("path")})
+    return None
+
+
+def build(device: Chardev) -> ET.Element:
+    """Return the element."""
+    return tag(
+        device.element,
+        {"type": device.type},
+        bag("source", device.source),
+        bag("protocol", device.protocol),
+        bag("log", device.log),
+        bag("target", device.target),
+    )
+
+
+def read(element: ET.Element) -> Chardev:
+    """Return what such an element says."""
+    return Chardev(
+        element=element.tag,
+        type=element.get("type"),
+        source=attributes_of(element.find("source")),
+        protocol=attributes_of(element.find("protocol")),
+        log=attributes_of(element.find("log")),
+        target=attributes_of(element.find("target")),
+    )

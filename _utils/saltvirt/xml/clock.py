@@ -1,35 +1,82 @@
 """<clock>."""
 
-from saltvirt.arguments import refuse_unknown_keys
-from saltvirt.xml import tag, yes_no
+import xml.etree.ElementTree as ET
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from saltvirt.arguments import refuse_unknown_keys, whole
+from saltvirt.xml import attributes_of, bag, tag, texts, yes_no
 
 _KEYS = {"adjustment", "utc", "timezone", "timers"}
 _TIMER = ("track", "tickpolicy", "frequency", "mode", "present")
 _CATCHUP = ("slew", "threshold", "limit")
 
 
-def element(clock):
-    """Return <clock> of ``{utc, adjustment, timezone, timers}``; UTC by default."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timer:
+    """A <timer>, as its attributes and those of its <catchup>."""
+
+    attributes: dict[str, str]
+    catchup: dict[str, str] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Clock:
+    """What a <clock> says; ``attributes`` are its offset and what belongs to that."""
+
+    attributes: dict[str, str] = field(default_factory=dict)
+    timers: tuple[Timer, ...] = ()
+
+
+def of(clock: Mapping[str, Any] | None) -> Clock:
+    """Return the clock of ``{utc, adjustment, timezone, timers}``; UTC by default."""
     clock = clock or {}
     refuse_unknown_keys("clock", clock, _KEYS)
+    basis = "utc" if clock.get("utc", True) else "localtime"
+    attributes: dict[str, object] = {"offset": basis}
     if clock.get("timezone"):
         attributes = {"offset": "timezone", "timezone": clock["timezone"]}
-    else:
-        attributes = {"offset": "utc" if clock.get("utc", True) else "localtime"}
     adjustment = clock.get("adjustment")
-    if adjustment is not None and adjustment != "reset":
-        basis = attributes["offset"]
-        attributes = {"offset": "variable", "adjustment": int(adjustment), "basis": basis}
-    elif adjustment == "reset":
+    if adjustment == "reset":
         attributes["adjustment"] = "reset"
+    elif adjustment is not None:
+        seconds = whole("clock:adjustment", adjustment, least=-(2**63))
+        attributes = {
+            "offset": "variable",
+            "adjustment": seconds,
+            "basis": attributes["offset"],
+        }
     timers = (clock.get("timers") or {}).items()
-    return tag("clock", attributes, *[_timer(name, timer) for name, timer in timers])
+    return Clock(
+        attributes=texts(attributes), timers=tuple(_timer(name, timer) for name, timer in timers)
+    )
 
 
-def _timer(name, timer):
+def _timer(name: object, timer: Mapping[str, Any]) -> Timer:
     refuse_unknown_keys(f"clock:timers:{name}", timer, {*_TIMER, *_CATCHUP})
-    attributes = {key: timer.get(key) for key in _TIMER}
-    if attributes["present"] is not None:
-        attributes["present"] = yes_no(attributes["present"])
-    catchup = {key: timer[key] for key in _CATCHUP if timer.get(key) is not None}
-    return tag("timer", {"name": name, **attributes}, tag("catchup", catchup) if catchup else None)
+    attributes = {"name": name, **{key: timer.get(key) for key in _TIMER}}
+    attributes["present"] = yes_no(attributes["present"])
+    catchup = texts({key: timer.get(key) for key in _CATCHUP})
+    return Timer(attributes=texts(attributes), catchup=catchup or None)
+
+
+def build(clock: Clock) -> ET.Element:
+    """Return the <clock>."""
+    timers = [
+        tag("timer", timer.attributes, bag("catchup", timer.catchup)) for timer in clock.timers
+    ]
+    return tag("clock", clock.attributes, *timers)
+
+
+def read(element: ET.Element | None) -> Clock:
+    """Return what a <clock> says; without it, a clock that says nothing."""
+    if element is None:
+        return Clock()
+    return Clock(
+        attributes=dict(element.attrib),
+        timers=tuple(
+            Timer(attributes=dict(timer.attrib), catchup=attributes_of(timer.find("catchup")))
+            for timer in element.iterfind("timer")
+        ),
+    )

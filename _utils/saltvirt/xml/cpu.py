@@ -1,167 +1,179 @@
-"""<vcpu>, <vcpus>, <cpu>, <cputune>, <iothreads>."""
+"""<cpu>: what the guest sees of a processor."""
 
-from saltvirt.arguments import refuse_unknown_keys, vcpus
+import xml.etree.ElementTree as ET
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from saltvirt.arguments import refuse_unknown_keys
 from saltvirt.units import size_kib
-from saltvirt.xml import tag, yes_no
+from saltvirt.xml import attributes_of, bag, kib, leaf, switch, tag, texts, yes_no
 
+# What `cpu` may have; of the rest are <vcpu>, <vcpus>, <iothreads> and <cputune>.
 _KEYS = {
-    "placement", "cpuset", "current", "maximum", "vcpus", "match", "mode", "check", "vendor",
-    "model", "topology", "cache", "features", "numa", "tuning", "iothreads",
-}  # fmt: skip
-_TUNING = {
-    "vcpupin", "emulatorpin", "iothreadpin", "shares", "period", "quota", "global_period",
-    "global_quota", "emulator_period", "emulator_quota", "iothread_period", "iothread_quota",
-    "vcpusched", "iothreadsched", "emulatorsched", "cachetune", "memorytune",
-}  # fmt: skip
+    "placement",
+    "cpuset",
+    "current",
+    "maximum",
+    "vcpus",
+    "match",
+    "mode",
+    "check",
+    "vendor",
+    "model",
+    "topology",
+    "cache",
+    "features",
+    "numa",
+    "tuning",
+    "iothreads",
+}
 
 
-def elements(cpu, domain_type):
-    """Return the elements that a number of CPUs or a ``cpu`` mapping leads to."""
-    if not isinstance(cpu, dict):
-        return [tag("vcpu", text=cpu), _cpu({}, domain_type)]
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Model:
+    """A CPU model; ``attributes`` are its fallback and the vendor's id that the guest sees."""
+
+    name: str | None
+    attributes: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cell:
+    """A NUMA cell of the guest; ``distances`` are to others, as attributes."""
+
+    id: str | None
+    cpus: str | None = None
+    memory_kib: int | None = None
+    mem_access: str | None = None
+    discard: bool | None = None
+    distances: tuple[dict[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cpu:
+    """What a <cpu> says; ``attributes`` are mode, match and check, ``features`` name: policy."""
+
+    attributes: dict[str, str] = field(default_factory=dict)
+    model: Model | None = None
+    vendor: str | None = None
+    topology: dict[str, str] | None = None
+    cache: dict[str, str] | None = None
+    features: dict[str, str | None] = field(default_factory=dict)
+    cells: tuple[Cell, ...] = ()
+
+
+def of(cpu: int | Mapping[str, Any], domain_type: str | None) -> Cpu:
+    """Return what a number of CPUs or a ``cpu`` mapping leads to."""
+    if not isinstance(cpu, Mapping):
+        cpu = {}
     refuse_unknown_keys("cpu", cpu, _KEYS)
-    attributes = {key: cpu.get(key) for key in ("placement", "cpuset", "current")}
-    return [
-        tag("vcpu", attributes, text=vcpus(cpu)),
-        _vcpus(cpu.get("vcpus")),
-        tag("iothreads", text=cpu["iothreads"]) if cpu.get("iothreads") else None,
-        _tuning(cpu.get("tuning")),
-        _cpu(cpu, domain_type),
-    ]
+    topology, features = cpu.get("topology"), cpu.get("features") or {}
+    cells = sorted((cpu.get("numa") or {}).items(), key=lambda item: int(item[0]))
+    mode = {"mode": _mode(cpu, domain_type), "match": cpu.get("match"), "check": cpu.get("check")}
+    return Cpu(
+        attributes=texts(mode),
+        model=_model(cpu.get("model")),
+        vendor=str(cpu["vendor"]) if cpu.get("vendor") else None,
+        topology=texts({"sockets": 1, "cores": 1, "threads": 1, **topology}) if topology else None,
+        cache=texts(cpu["cache"]) if cpu.get("cache") else None,
+        features={
+            str(name): None if policy is None else str(policy)
+            for name, policy in sorted(features.items())
+        },
+        cells=tuple(_cell(number, cell) for number, cell in cells),
+    )
 
 
-def _vcpus(listed):
-    if not listed:
+def _mode(cpu: Mapping[str, Any], domain_type: str | None) -> Any:
+    """Migratable by default: the host's model under KVM; all that TCG emulates otherwise."""
+    if cpu.get("mode") or cpu.get("model"):
+        return cpu.get("mode")
+    return "host-model" if domain_type == "kvm" else "maximum"
+
+
+def _model(model: Any) -> Model | None:
+    if not model:
         return None
-    rows = [
-        tag(
-            "vcpu",
-            {
-                "id": number,
-                "enabled": yes_no(state.get("enabled")),
-                "hotpluggable": yes_no(state.get("hotpluggable")),
-                "order": state.get("order"),
-            },
-        )
-        for number, state in sorted(listed.items(), key=lambda item: int(item[0]))
-    ]
-    return tag("vcpus", None, *rows)
-
-
-def _cpu(cpu, domain_type):
-    # Migratable by default: the host's model under KVM; all that TCG emulates otherwise.
-    mode = cpu.get("mode")
-    if not mode and not cpu.get("model"):
-        mode = "host-model" if domain_type == "kvm" else "maximum"
-    model = cpu.get("model")
-    if model and not isinstance(model, dict):
+    if not isinstance(model, Mapping):
         model = {"name": model}
-    cache = cpu.get("cache")
-    topology = cpu.get("topology")
+    return Model(
+        name=str(model["name"]) if model.get("name") is not None else None,
+        attributes=texts({key: model.get(key) for key in ("fallback", "vendor_id")}),
+    )
+
+
+def _cell(number: object, cell: Mapping[str, Any]) -> Cell:
+    given = texts({key: cell.get(key) for key in ("cpus", "memAccess")})
+    distances = sorted((cell.get("distances") or {}).items())
+    return Cell(
+        id=str(number),
+        cpus=given.get("cpus"),
+        memory_kib=size_kib(cell.get("memory"), f"cpu:numa:{number}:memory"),
+        mem_access=given.get("memAccess"),
+        discard=None if cell.get("discard") is None else bool(cell["discard"]),
+        distances=tuple(texts({"id": to, "value": far}) for to, far in distances),
+    )
+
+
+def build(cpu: Cpu | None) -> ET.Element | None:
+    """Return the <cpu>, None for None."""
+    if cpu is None:
+        return None
+    model = cpu.model
     return tag(
         "cpu",
-        {"mode": mode, "match": cpu.get("match"), "check": cpu.get("check")},
-        model
-        and tag(
-            "model",
-            {"fallback": model.get("fallback"), "vendor_id": model.get("vendor_id")},
-            text=model.get("name"),
-        ),
-        tag("vendor", text=cpu["vendor"]) if cpu.get("vendor") else None,
-        tag("topology", {"sockets": 1, "cores": 1, "threads": 1, **topology}) if topology else None,
-        tag("cache", cache) if cache else None,
+        cpu.attributes,
+        tag("model", model.attributes, text=model.name) if model is not None else None,
+        leaf("vendor", cpu.vendor),
+        bag("topology", cpu.topology),
+        bag("cache", cpu.cache),
         *[
             tag("feature", {"policy": policy, "name": name})
-            for name, policy in sorted((cpu.get("features") or {}).items())
+            for name, policy in cpu.features.items()
         ],
-        _numa(cpu.get("numa")),
+        tag("numa", None, *map(_build_cell, cpu.cells)) if cpu.cells else None,
     )
 
 
-def _numa(cells):
-    if not cells:
-        return None
+def _build_cell(cell: Cell) -> ET.Element:
+    rows = [tag("sibling", row) for row in cell.distances]
     return tag(
-        "numa",
-        None,
-        *[
-            tag(
-                "cell",
-                {
-                    "id": number,
-                    "cpus": cell.get("cpus"),
-                    "memory": size_kib(cell["memory"], f"cpu:numa:{number}:memory"),
-                    "unit": "KiB",
-                    "memAccess": cell.get("memAccess"),
-                    "discard": yes_no(cell.get("discard")),
-                },
-                _distances(cell.get("distances")),
-            )
-            for number, cell in sorted(cells.items(), key=lambda item: int(item[0]))
-        ],
+        "cell",
+        {
+            "id": cell.id,
+            "cpus": cell.cpus,
+            "memory": cell.memory_kib,
+            "unit": "KiB",
+            "memAccess": cell.mem_access,
+            "discard": yes_no(cell.discard),
+        },
+        tag("distances", None, *rows) if rows else None,
     )
 
 
-def _distances(distances):
-    if not distances:
+def read(element: ET.Element | None) -> Cpu | None:
+    """Return what a <cpu> says, None without it."""
+    if element is None:
         return None
-    rows = [tag("sibling", {"id": to, "value": far}) for to, far in sorted(distances.items())]
-    return tag("distances", None, *rows)
-
-
-def _sched(name, rule, members):
-    out = {"scheduler": rule.get("scheduler"), "priority": rule.get("priority")}
-    return tag(name, {members: rule.get(members), **out} if members else out)
-
-
-def _tuning(tuning):
-    if not tuning:
-        return None
-    refuse_unknown_keys("cpu:tuning", tuning, _TUNING)
-    numbers = ("shares", "period", "quota", "global_period", "global_quota", "emulator_period",
-               "emulator_quota", "iothread_period", "iothread_quota")  # fmt: skip
-    pins = [
-        *_pins("vcpupin", "vcpu", tuning.get("vcpupin")),
-        tag("emulatorpin", {"cpuset": tuning["emulatorpin"]}) if "emulatorpin" in tuning else None,
-        *_pins("iothreadpin", "iothread", tuning.get("iothreadpin")),
-    ]
-    scheds = [
-        *[_sched("vcpusched", rule, "vcpus") for rule in tuning.get("vcpusched", ())],
-        *[_sched("iothreadsched", rule, "iothreads") for rule in tuning.get("iothreadsched", ())],
-        *[_sched("emulatorsched", rule, None) for rule in tuning.get("emulatorsched", ())],
-    ]
-    return tag(
-        "cputune",
-        None,
-        *[tag(key, text=tuning[key]) for key in numbers if tuning.get(key) is not None],
-        *pins,
-        *scheds,
-        *[_cachetune(*item) for item in (tuning.get("cachetune") or {}).items()],
-        *[_memorytune(*item) for item in (tuning.get("memorytune") or {}).items()],
+    model = element.find("model")
+    return Cpu(
+        attributes=dict(element.attrib),
+        model=None if model is None else Model(name=model.text, attributes=dict(model.attrib)),
+        vendor=element.findtext("vendor") or None,
+        topology=attributes_of(element.find("topology")),
+        cache=attributes_of(element.find("cache")),
+        features={one.get("name", ""): one.get("policy") for one in element.iterfind("feature")},
+        cells=tuple(_read_cell(cell) for cell in element.iterfind("numa/cell")),
     )
 
 
-def _pins(name, key, pins):
-    return [tag(name, {key: number, "cpuset": cpuset}) for number, cpuset in (pins or {}).items()]
-
-
-def _cachetune(members, rules):
-    caches = [
-        tag(
-            "cache",
-            {"id": number, "level": rule["level"], "type": rule["type"],
-             "size": size_kib(rule["size"], "cpu:tuning:cachetune:size"), "unit": "KiB"},
-        )
-        for number, rule in rules.items()
-        if number != "monitor"
-    ]  # fmt: skip
-    monitors = [
-        tag("monitor", {"vcpus": watched, "level": level})
-        for watched, level in (rules.get("monitor") or {}).items()
-    ]
-    return tag("cachetune", {"vcpus": members}, *caches, *monitors)
-
-
-def _memorytune(members, nodes):
-    rows = [tag("node", {"id": node, "bandwidth": width}) for node, width in nodes.items()]
-    return tag("memorytune", {"vcpus": members}, *rows)
+def _read_cell(cell: ET.Element) -> Cell:
+    return Cell(
+        id=cell.get("id"),
+        cpus=cell.get("cpus"),
+        memory_kib=kib(cell.get("memory"), cell.get("unit")),
+        mem_access=cell.get("memAccess"),
+        discard=switch(cell.get("discard")),
+        distances=tuple(dict(row.attrib) for row in cell.iterfind("distances/sibling")),
+    )

@@ -1,14 +1,57 @@
 """<disk>."""
 
-from saltvirt.xml import tag
+import xml.etree.ElementTree as ET
+from dataclasses import dataclass, field
+from typing import Any
+
+from saltvirt import model
+from saltvirt.xml import attributes_of, bag, leaf, source, tag, texts
 
 
-def element(disk):
-    """Return the <disk> of a file, or an empty drive; the format is always said, never probed."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Backing:
+    """What a <disk> says it is based on."""
+
+    type: str | None = None
+    format: str | None = None
+    source: dict[str, str]
+
+    @property
+    def path(self) -> str | None:
+        """Where it is."""
+        return source.path(self.source)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Disk:
+    """What a <disk> says; ``driver``, ``source`` and ``target`` are their elements' attributes."""
+
+    type: str | None = "file"
+    device: str = "disk"
+    driver: dict[str, str] | None = None
+    source: dict[str, str] | None = None
+    backing: Backing | None = None
+    target: dict[str, str] = field(default_factory=dict)
+    is_readonly: bool = False
+    serial: str | None = None
+
+    @property
+    def path(self) -> str | None:
+        """Where its content is; None for an empty drive."""
+        return source.path(self.source)
+
+    @property
+    def format(self) -> str:
+        """Its format; libvirt takes one that is not said for raw."""
+        return (self.driver or {}).get("type", "raw")
+
+
+def of(disk: model.Disk) -> Disk:
+    """Return the disk of a file, or an empty drive; the format is always said, never probed."""
     is_drive = disk.device in ("cdrom", "floppy")
     if disk.path is None and not is_drive:
         raise AssertionError(f"disk {disk.name} has no path yet")
-    block = disk.path is not None and disk.path.startswith("/dev/")
+    is_block = disk.path is not None and disk.path.startswith("/dev/")
     driver = {
         "name": "qemu",
         "type": disk.format or "raw",
@@ -18,28 +61,88 @@ def element(disk):
         "iothread": disk.iothread_id,
         "discard": None if is_drive else "unmap",
     }
-    return tag(
-        "disk",
-        {"type": "block" if block else "file", "device": disk.device},
-        tag("driver", driver),
-        tag("source", {"dev" if block else "file": disk.path}) if disk.path else None,
-        tag("target", {"dev": disk.target, "bus": disk.model}),
-        tag("readonly") if disk.device == "cdrom" else None,
+    return Disk(
+        type="block" if is_block else "file",
+        device=disk.device,
+        driver=texts(driver),
+        source={"dev" if is_block else "file": disk.path} if disk.path else None,
+        target={"dev": disk.target, "bus": disk.model},
+        is_readonly=disk.device == "cdrom",
     )
 
 
-def seed(path, target):
+def seed(path: str, target: str) -> Disk:
     """
-    Return the <disk> of a NoCloud seed.
+    Return the disk of a NoCloud seed.
 
     A virtio disk, because cloud kernels have no AHCI; writable, because the guest wipes its
     private key off it; always raw, because the guest may write what it likes on it.
     """
+    return Disk(
+        driver={"name": "qemu", "type": "raw"},
+        source={"file": path},
+        target={"dev": target, "bus": "virtio"},
+        serial="saltvirt-seed",
+    )
+
+
+def build(disk: Disk) -> ET.Element:
+    """Return the <disk>."""
     return tag(
         "disk",
-        {"type": "file", "device": "disk"},
-        tag("driver", {"name": "qemu", "type": "raw"}),
-        tag("source", {"file": path}),
-        tag("target", {"dev": target, "bus": "virtio"}),
-        tag("serial", text="saltvirt-seed"),
+        {"type": disk.type, "device": disk.device},
+        bag("driver", disk.driver),
+        bag("source", disk.source),
+        _build_backing(disk.backing),
+        tag("target", disk.target),
+        tag("readonly") if disk.is_readonly else None,
+        leaf("serial", disk.serial),
     )
+
+
+def read(element: ET.Element) -> Disk:
+    """Return what a <disk> says."""
+    return Disk(
+        type=element.get("type"),
+        device=element.get("device", "disk"),
+        driver=attributes_of(element.find("driver")),
+        source=attributes_of(element.find("source")),
+        backing=_read_backing(element.find("backingStore")),
+        target=attributes_of(element.find("target")) or {},
+        is_readonly=element.find("readonly") is not None,
+        serial=element.findtext("serial") or None,
+    )
+
+
+def _build_backing(backing: Backing | None) -> ET.Element | None:
+    if backing is None:
+        return None
+    kind = tag("format", {"type": backing.format}) if backing.format is not None else None
+    return tag("backingStore", {"type": backing.type}, kind, tag("source", backing.source))
+
+
+def _read_backing(store: ET.Element | None) -> Backing | None:
+    # An empty one says that the chain ends here.
+    origin = attributes_of(store.find("source")) if store is not None else None
+    if store is None or origin is None:
+        return None
+    kind = store.find("format")
+    return Backing(
+        type=store.get("type"),
+        format=kind.get("type") if kind is not None else None,
+        source=origin,
+    )
+
+
+def describe(disk: Disk) -> dict[str, Any]:
+    """Return ``{target, device, type, path, format, backing, is_readonly}``."""
+    backing = disk.backing
+    return {
+        "target": disk.target.get("dev"),
+        "device": disk.device,
+        "type": disk.type,
+        "path": disk.path,
+        "format": disk.format,
+        "backing": backing and {"path": backing.path, "format": backing.format},
+        "is_readonly": disk.is_readonly,
+    }

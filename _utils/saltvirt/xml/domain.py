@@ -1,23 +1,81 @@
-"""<domain>."""
+"""<domain>: the sum of its elements."""
 
+import xml.etree.ElementTree as ET
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from saltvirt.errors import BadArgument
+from saltvirt.model import Vm
 from saltvirt.xml import (
-    METADATA_NS,
     chardev,
     clock,
     cpu,
+    cputune,
     disk,
     features,
     graphics,
     hostdev,
+    leaf,
     memory,
+    metadata,
     nic,
+    numatune,
     osboot,
+    rng,
     tag,
     to_text,
+    vcpu,
+    video,
 )
+from saltvirt.xml.chardev import Chardev
+from saltvirt.xml.clock import Clock
+from saltvirt.xml.cpu import Cpu
+from saltvirt.xml.cputune import Cputune
+from saltvirt.xml.disk import Disk
+from saltvirt.xml.features import Features
+from saltvirt.xml.graphics import Graphics
+from saltvirt.xml.hostdev import Hostdev
+from saltvirt.xml.memory import Memory
+from saltvirt.xml.metadata import Notes
+from saltvirt.xml.nic import Interface
+from saltvirt.xml.numatune import Numatune
+from saltvirt.xml.osboot import Os
+from saltvirt.xml.rng import Rng
+from saltvirt.xml.vcpu import Vcpus
+from saltvirt.xml.video import Video
+
+_EVENTS = ("on_poweroff", "on_reboot", "on_crash")
 
 
-def build(vm, host_devices=()):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Domain:
+    """What a <domain> says of all that this project can write."""
+
+    type: str | None
+    name: str | None
+    uuid: str | None = None
+    notes: Notes
+    memory: Memory
+    vcpus: Vcpus
+    cputune: Cputune | None = None
+    numatune: Numatune | None = None
+    os: Os
+    features: Features
+    cpu: Cpu | None
+    clock: Clock
+    on_poweroff: str | None = "destroy"
+    on_reboot: str | None = "restart"
+    on_crash: str | None = "destroy"
+    disks: tuple[Disk, ...] = ()
+    interfaces: tuple[Interface, ...] = ()
+    chardevs: tuple[Chardev, ...] = ()
+    graphics: tuple[Graphics, ...] = ()
+    videos: tuple[Video, ...] = ()
+    hostdevs: tuple[Hostdev, ...] = ()
+    rngs: tuple[Rng, ...] = ()
+
+
+def build(vm: Vm, host_devices: Iterable[Mapping[str, str]] = ()) -> str:
     """
     Return the domain XML of a VM.
 
@@ -26,68 +84,109 @@ def build(vm, host_devices=()):
     host_devices
         The descriptions of ``vm.host_devices``.
     """
-    maximum, memory_size, current, backing, memtune = memory.elements(vm.memory)
-    cpus = [element for element in cpu.elements(vm.cpu, vm.domain_type) if element is not None]
-    by_name = {element.tag: element for element in cpus}
-    return to_text(
-        tag(
-            "domain",
-            {"type": vm.domain_type},
-            tag("name", text=vm.name),
-            _metadata(vm),
-            maximum,
-            memory_size,
-            current,
-            backing,
-            memtune,
-            by_name.get("vcpu"),
-            by_name.get("vcpus"),
-            by_name.get("iothreads"),
-            by_name.get("cputune"),
-            memory.numatune(vm.numatune),
-            osboot.element(vm),
-            features.element(vm.hypervisor_features, vm.arch),
-            by_name.get("cpu"),
-            clock.element(vm.clock),
-            tag("on_poweroff", text="destroy"),
-            tag("on_reboot", text="destroy" if vm.stop_on_reboot else "restart"),
-            tag("on_crash", text="destroy"),
-            _devices(vm, host_devices),
-        )
+    return to_text(element(of(vm, host_devices)))
+
+
+def of(vm: Vm, host_devices: Iterable[Mapping[str, str]] = ()) -> Domain:
+    """Return the domain that a VM leads to; the arguments are those of :func:`build`."""
+    display = graphics.of(vm.graphics)
+    card = video.of(display)
+    return Domain(
+        type=vm.domain_type,
+        name=vm.name,
+        uuid=vm.uuid,
+        notes=metadata.of(vm),
+        memory=memory.of(vm.memory),
+        vcpus=vcpu.of(vm.cpu),
+        cputune=cputune.of(vm.cpu.get("tuning")) if isinstance(vm.cpu, Mapping) else None,
+        numatune=numatune.of(vm.numatune),
+        os=osboot.of(vm),
+        features=features.of(vm.hypervisor_features, vm.arch),
+        cpu=cpu.of(vm.cpu, vm.domain_type),
+        clock=clock.of(vm.clock),
+        on_reboot="destroy" if vm.stop_on_reboot else "restart",
+        disks=(*map(disk.of, vm.disks), *_seeds(vm)),
+        interfaces=tuple(map(nic.of, vm.nics)),
+        chardevs=(
+            *chardev.of(vm.serials, vm.consoles, vm.console_log),
+            chardev.guest_agent(),
+        ),
+        graphics=(display,) if display else (),
+        videos=(card,) if card else (),
+        hostdevs=tuple(map(hostdev.of, host_devices)),
+        rngs=(rng.of(),),
     )
 
 
-def _metadata(vm):
-    def group(name, members):
-        return [tag(f"{{{METADATA_NS}}}{name}", text=member) for member in members]
+def _seeds(vm: Vm) -> Iterable[Disk]:
+    if not vm.seed_path:
+        return
+    taken = {one.target for one in vm.disks}
+    free = [f"vd{letter}" for letter in "bcdefghijklmnopqrstuvwxyz" if f"vd{letter}" not in taken]
+    if not free:
+        raise BadArgument("disks", "none of vdb to vdz is left for the seed; use another bus")
+    yield disk.seed(vm.seed_path, free[0])
 
-    disk_mib = sum(one.size_mib or 0 for one in vm.disks)
-    ours = tag(
-        f"{{{METADATA_NS}}}vm",
-        {"disk_mib": disk_mib, "seed": vm.seed_path},
-        *group("affinity", vm.affinity),
-        *group("anti_affinity", vm.anti_affinity),
+
+def element(domain: Domain) -> ET.Element:
+    """Return the <domain>, which :func:`read` reads."""
+    events = [leaf(name, getattr(domain, name)) for name in _EVENTS]
+    return tag(
+        "domain",
+        {"type": domain.type},
+        leaf("name", domain.name),
+        leaf("uuid", domain.uuid),
+        metadata.build(domain.notes),
+        *memory.build(domain.memory),
+        *vcpu.build(domain.vcpus),
+        cputune.build(domain.cputune),
+        numatune.build(domain.numatune),
+        osboot.build(domain.os),
+        features.build(domain.features),
+        cpu.build(domain.cpu),
+        clock.build(domain.clock),
+        *events,
+        _devices(domain),
     )
-    return tag("metadata", None, ours)
 
 
-def _devices(vm, host_devices):
-    targets = {one.target for one in vm.disks}
-    free = next(f"vd{letter}" for letter in "bcdefghijklmnopqrstuvwxyz"
-                if f"vd{letter}" not in targets)  # fmt: skip
+def _devices(domain: Domain) -> ET.Element:
     return tag(
         "devices",
         None,
-        *[disk.element(one) for one in vm.disks],
-        disk.seed(vm.seed_path, free) if vm.seed_path else None,
-        *[nic.element(one) for one in vm.nics],
-        *chardev.elements(vm.serials, vm.consoles, vm.console_log),
-        tag(
-            "channel",
-            {"type": "unix"},
-            tag("target", {"type": "virtio", "name": "org.qemu.guest_agent.0"}),
+        *map(disk.build, domain.disks),
+        *map(nic.build, domain.interfaces),
+        *map(chardev.build, domain.chardevs),
+        *map(graphics.build, domain.graphics),
+        *map(video.build, domain.videos),
+        *map(hostdev.build, domain.hostdevs),
+        *map(rng.build, domain.rngs),
+    )
+
+
+def read(root: ET.Element) -> Domain:
+    """Return what a domain says, whoever defined it."""
+    return Domain(
+        type=root.get("type"),
+        name=root.findtext("name") or None,
+        uuid=root.findtext("uuid") or None,
+        notes=metadata.read(root.find("metadata")),
+        memory=memory.read(root),
+        vcpus=vcpu.read(root),
+        cputune=cputune.read(root.find("cputune")),
+        numatune=numatune.read(root.find("numatune")),
+        os=osboot.read(root.find("os")),
+        features=features.read(root.find("features")),
+        cpu=cpu.read(root.find("cpu")),
+        clock=clock.read(root.find("clock")),
+        **{name: root.findtext(name) or None for name in _EVENTS},
+        disks=tuple(map(disk.read, root.iterfind("devices/disk"))),
+        interfaces=tuple(map(nic.read, root.iterfind("devices/interface"))),
+        chardevs=tuple(
+            chardev.read(one) for one in root.iterfind("devices/*") if one.tag in chardev.ELEMENTS
         ),
-        *graphics.elements(vm.graphics),
-        *[hostdev.element(device) for device in host_devices],
-        tag("rng", {"model": "virtio"}, tag("backend", {"model": "random"}, text="/dev/urandom")),
+        graphics=tuple(map(graphics.read, root.iterfind("devices/graphics"))),
+        videos=tuple(map(video.read, root.iterfind("devices/video"))),
+        hostdevs=tuple(map(hostdev.read, root.iterfind("devices/hostdev"))),
+        rngs=tuple(map(rng.read, root.iterfind("devices/rng"))),
     )

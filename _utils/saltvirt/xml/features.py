@@ -1,22 +1,59 @@
 """<features>."""
 
+import xml.etree.ElementTree as ET
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
 from saltvirt.arguments import refuse_unknown_keys
-from saltvirt.xml import on_off, tag
+from saltvirt.xml import on_off, switch, tag
 
 
-def element(hypervisor_features, arch):
-    """Return <features>: ACPI and APIC on x86, and what the call asks of the hypervisor."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Features:
+    """What a <features> says of those that this project sets."""
+
+    acpi: bool = False
+    apic: bool = False
+    pae: bool = False
+    hint_dedicated: bool | None = None
+
+
+def of(hypervisor_features: Mapping[str, Any] | None, arch: str | None) -> Features:
+    """Return the features: ACPI and APIC on x86, and what the call asks of the hypervisor."""
     wanted = hypervisor_features or {}
     refuse_unknown_keys("hypervisor_features", wanted, {"kvm-hint-dedicated"})
     is_x86 = arch in (None, "x86_64", "i686")
     hint = wanted.get("kvm-hint-dedicated")
+    return Features(
+        acpi=is_x86 or arch == "aarch64",
+        apic=is_x86,
+        pae=is_x86,
+        hint_dedicated=None if hint is None else bool(hint),
+    )
+
+
+def build(features: Features) -> ET.Element:
+    """Return the <features>."""
+    hint = features.hint_dedicated
     return tag(
         "features",
         None,
-        tag("acpi") if is_x86 or arch == "aarch64" else None,
-        tag("apic") if is_x86 else None,
-        tag("pae") if is_x86 else None,
+        *[tag(name) for name in ("acpi", "apic", "pae") if getattr(features, name)],
         tag("kvm", None, tag("hint-dedicated", {"state": on_off(hint)}))
         if hint is not None
         else None,
+    )
+
+
+def read(element: ET.Element | None) -> Features:
+    """Return what a <features> says; none without it."""
+    if element is None:
+        return Features()
+    hint = element.find("kvm/hint-dedicated")
+    return Features(
+        acpi=element.find("acpi") is not None,
+        apic=element.find("apic") is not None,
+        pae=element.find("pae") is not None,
+        hint_dedicated=None if hint is None else switch(hint.get("state")),
     )

@@ -1,79 +1,179 @@
-"""<memory>, <currentMemory>, <maxMemory>, <memtune>, <memoryBacking>, <numatune>."""
+"""<maxMemory>, <memory>, <currentMemory>, <memoryBacking>, <memtune>: what `mem` leads to."""
+
+import xml.etree.ElementTree as ET
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
 from saltvirt.arguments import refuse_unknown_keys
 from saltvirt.units import size_kib
-from saltvirt.xml import tag
+from saltvirt.xml import attributes_of, bag, kib, tag, texts
 
-_KEYS = {
-    "boot", "current", "max", "slots", "hard_limit", "soft_limit", "swap_hard_limit",
-    "min_guarantee", "hugepages", "nosharepages", "locked", "source", "access", "allocation",
-    "discard",
-}  # fmt: skip
+_LIMITS = ("hard_limit", "soft_limit", "swap_hard_limit", "min_guarantee")
+_BACKING = ("hugepages", "nosharepages", "locked", "source", "access", "allocation", "discard")
+_KEYS = {"boot", "current", "max", "slots", *_LIMITS, *_BACKING}
 
 
-def elements(mem):
-    """Return the elements that a number of MiB or a ``mem`` mapping leads to."""
-    if not isinstance(mem, dict):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page:
+    """A size of huge pages and the NUMA cells that get them."""
+
+    size_kib: int | None
+    nodeset: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Backing:
+    """What a <memoryBacking> says; ``hugepages`` without a size are the host's usual ones."""
+
+    hugepages: tuple[Page, ...] | None = None
+    nosharepages: bool = False
+    locked: bool = False
+    source: dict[str, str] | None = None
+    access: dict[str, str] | None = None
+    allocation: dict[str, str] | None = None
+    discard: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Memory:
+    """What a domain says of its memory; ``maximum_kib`` is what it can grow to by hotplug."""
+
+    size_kib: int
+    current_kib: int
+    maximum_kib: int | None = None
+    slots: str | None = None
+    backing: Backing = Backing()
+    limits_kib: dict[str, int] = field(default_factory=dict)
+
+
+def of(mem: int | Mapping[str, Any]) -> Memory:
+    """Return what a number of MiB or a ``mem`` mapping leads to."""
+    if not isinstance(mem, Mapping):
         mem = {"boot": mem}
     refuse_unknown_keys("mem", mem, _KEYS)
     boot = mem.get("boot") or mem.get("current") or mem.get("max")
-    slots = {"slots": mem.get("slots"), "unit": "KiB"}
-    return [
-        tag("maxMemory", slots, text=size_kib(mem["max"], "mem:max")) if mem.get("max") else None,
-        tag("memory", {"unit": "KiB"}, text=size_kib(boot, "mem:boot")),
-        tag(
-            "currentMemory",
-            {"unit": "KiB"},
-            text=size_kib(mem.get("current") or boot, "mem:current"),
-        ),
-        _backing(mem),
-        _tune(mem),
-    ]
+    maximum = size_kib(mem["max"], "mem:max") if mem.get("max") else None
+    slots = str(mem["slots"]) if mem.get("slots") is not None else None
+    return Memory(
+        size_kib=size_kib(boot, "mem:boot"),
+        current_kib=size_kib(mem.get("current") or boot, "mem:current"),
+        maximum_kib=maximum,
+        slots=slots if maximum is not None else None,
+        backing=_backing(mem),
+        limits_kib={
+            limit: size_kib(mem[limit], f"mem:{limit}")
+            for limit in _LIMITS
+            if mem.get(limit) is not None
+        },
+    )
 
 
-def _backing(mem):
-    pages = [
-        tag(
-            "page",
-            {
-                "size": size_kib(page["size"], "mem:hugepages:size"),
-                "unit": "KiB",
-                "nodeset": page.get("nodeset"),
-            },
+def _backing(mem: Mapping[str, Any]) -> Backing:
+    pages = tuple(
+        Page(
+            size_kib=size_kib(page["size"], "mem:hugepages:size"),
+            nodeset=str(page["nodeset"]) if page.get("nodeset") is not None else None,
         )
         for page in mem.get("hugepages") or ()
-    ]
-    children = [
-        tag("hugepages", None, *pages) if mem.get("hugepages") else None,
-        tag("nosharepages") if mem.get("nosharepages") else None,
-        tag("locked") if mem.get("locked") else None,
-        tag("source", {"type": mem["source"]}) if mem.get("source") else None,
-        tag("access", {"mode": mem["access"]}) if mem.get("access") else None,
-        tag("allocation", {"mode": mem["allocation"]}) if mem.get("allocation") else None,
-        tag("discard") if mem.get("discard") else None,
-    ]
-    return tag("memoryBacking", None, *children) if any(c is not None for c in children) else None
+    )
+    return Backing(
+        hugepages=pages or None,
+        nosharepages=bool(mem.get("nosharepages")),
+        locked=bool(mem.get("locked")),
+        source=_way("type", mem.get("source")),
+        access=_way("mode", mem.get("access")),
+        allocation=_way("mode", mem.get("allocation")),
+        discard=bool(mem.get("discard")),
+    )
 
 
-def _tune(mem):
-    limits = ("hard_limit", "soft_limit", "swap_hard_limit", "min_guarantee")
+def _way(attribute: str, value: Any) -> dict[str, str] | None:
+    return texts({attribute: value}) if value else None
+
+
+def build(memory: Memory) -> list[ET.Element]:
+    """Return the elements, in libvirt's order."""
+    maximum = {"slots": memory.slots, "unit": "KiB"}
+    found = [
+        tag("maxMemory", maximum, text=memory.maximum_kib)
+        if memory.maximum_kib is not None
+        else None,
+        tag("memory", {"unit": "KiB"}, text=memory.size_kib),
+        tag("currentMemory", {"unit": "KiB"}, text=memory.current_kib),
+        _build_backing(memory.backing),
+        _build_limits(memory.limits_kib),
+    ]
+    return [element for element in found if element is not None]
+
+
+def _build_backing(backing: Backing) -> ET.Element | None:
+    if backing == Backing():
+        return None
+    return tag(
+        "memoryBacking",
+        None,
+        _build_pages(backing.hugepages),
+        tag("nosharepages") if backing.nosharepages else None,
+        tag("locked") if backing.locked else None,
+        bag("source", backing.source),
+        bag("access", backing.access),
+        bag("allocation", backing.allocation),
+        tag("discard") if backing.discard else None,
+    )
+
+
+def _build_pages(pages: tuple[Page, ...] | None) -> ET.Element | None:
+    if pages is None:
+        return None
     rows = [
-        tag(limit, {"unit": "KiB"}, text=size_kib(mem[limit], f"mem:{limit}"))
-        for limit in limits
-        if mem.get(limit) is not None
+        tag("page", {"size": page.size_kib, "unit": "KiB", "nodeset": page.nodeset})
+        for page in pages
     ]
+    return tag("hugepages", None, *rows)
+
+
+def _build_limits(limits_kib: dict[str, int]) -> ET.Element | None:
+    rows = [tag(limit, {"unit": "KiB"}, text=size) for limit, size in limits_kib.items()]
     return tag("memtune", None, *rows) if rows else None
 
 
-def numatune(tune):
-    """Return <numatune> of ``{memory: {mode, nodeset}, memnodes: {cell: {...}}}``."""
-    if not tune:
-        return None
-    refuse_unknown_keys("numatune", tune, {"memory", "memnodes"})
-    nodes = sorted((tune.get("memnodes") or {}).items(), key=lambda item: int(item[0]))
-    return tag(
-        "numatune",
-        None,
-        tag("memory", tune["memory"]) if tune.get("memory") else None,
-        *[tag("memnode", {"cellid": cell, **rule}) for cell, rule in nodes],
+def read(root: ET.Element) -> Memory:
+    """Return what a domain says of its memory."""
+    size = _amount(root.find("memory")) or 0
+    current = _amount(root.find("currentMemory"))
+    maximum = root.find("maxMemory")
+    limits = {limit: _amount(root.find(f"memtune/{limit}")) for limit in _LIMITS}
+    return Memory(
+        size_kib=size,
+        current_kib=size if current is None else current,
+        maximum_kib=_amount(maximum),
+        slots=maximum.get("slots") if maximum is not None else None,
+        backing=_read_backing(root.find("memoryBacking")),
+        limits_kib={limit: amount for limit, amount in limits.items() if amount is not None},
+    )
+
+
+def _amount(element: ET.Element | None) -> int | None:
+    return None if element is None else kib(element.text, element.get("unit"))
+
+
+def _read_backing(element: ET.Element | None) -> Backing:
+    if element is None:
+        return Backing()
+    pages = element.find("hugepages")
+    rows = None
+    if pages is not None:
+        rows = tuple(
+            Page(size_kib=kib(page.get("size"), page.get("unit")), nodeset=page.get("nodeset"))
+            for page in pages.iterfind("page")
+        )
+    return Backing(
+        hugepages=rows,
+        nosharepages=element.find("nosharepages") is not None,
+        locked=element.find("locked") is not None,
+        source=attributes_of(element.find("source")),
+        access=attributes_of(element.find("access")),
+        allocation=attributes_of(element.find("allocation")),
+        discard=element.find("discard") is not None,
     )

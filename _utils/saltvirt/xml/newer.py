@@ -7,6 +7,8 @@ libvirt 11.3 has and that of 9.0 has not, as far as a guest or its data could no
 does not say since when, it is the release in which it was seen first.
 """
 
+import xml.etree.ElementTree as ET
+
 _DISK = "devices/disk"
 _TEMPLATE = "os/nvram[@templateFormat='qcow2']"
 _NEWER = (
@@ -55,8 +57,11 @@ _NEWER = (
 _ALIKE = "os/nvram[@templateFormat='qcow2'][@format='qcow2']"
 
 
-def newer(root):
+def newer(root: ET.Element) -> list[list[str]]:
     """Return ``[[what, libvirt's version since when]]`` of what a domain has; mostly empty."""
     is_alike = root.find(_ALIKE) is not None
-    return [[what, since] for what, path, since in _NEWER
-            if root.find(path) is not None and not (path is _TEMPLATE and is_alike)]  # fmt: skip
+    return [
+        [what, since]
+        for what, path, since in _NEWER
+        if root.find(path) is not None and not (path is _TEMPLATE and is_alike)
+    ]

@@ -1,14 +1,55 @@
 """<os>."""
 
+import xml.etree.ElementTree as ET
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
 from saltvirt.arguments import refuse_unknown_keys
 from saltvirt.errors import BadArgument
-from saltvirt.xml import tag
+from saltvirt.model import Vm
+from saltvirt.xml import attributes_of, bag, leaf, source, switch, tag
 
 _KEYS = {"kernel", "initrd", "cmdline", "loader", "nvram", "efi"}
 _DEVICES = {"hd", "fd", "cdrom", "network"}
+# Where libvirt puts it; up to 9.1 that is in the XML of the running domain only.
+_VARIABLES = "/var/lib/libvirt/qemu/nvram/{}_VARS.fd"
 
 
-def devices(boot_dev):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loader:
+    """A <loader>: the firmware's file and the element's attributes."""
+
+    path: str | None = None
+    attributes: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Nvram:
+    """An <nvram>: a file, or the attributes of a <source>, and the element's own."""
+
+    path: str | None = None
+    attributes: dict[str, str] = field(default_factory=dict)
+    source: dict[str, str] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Os:
+    """What an <os> says."""
+
+    type: str | None = "hvm"
+    arch: str | None = None
+    machine: str | None = None
+    firmware: str | None = None
+    loader: Loader | None = None
+    nvram: Nvram | None = None
+    kernel: str | None = None
+    initrd: str | None = None
+    cmdline: str | None = None
+    boot: tuple[str, ...] = ()
+
+
+def devices(boot_dev: object) -> tuple[str, ...]:
     """Return the boot devices of ``"network hd"`` as a tuple; refuse one libvirt lacks."""
     listed = tuple(str(boot_dev or "hd").split())
     for device in listed:
@@ -18,31 +59,110 @@ def devices(boot_dev):
     return listed
 
 
-def check(boot):
+def check(boot: Mapping[str, Any] | None) -> None:
     """Refuse a ``boot`` mapping that cannot work."""
     if not boot:
         return
     refuse_unknown_keys("boot", boot, _KEYS)
-    if boot.get("cmdline") and not boot.get("kernel"):
-        raise BadArgument("boot", "'cmdline' needs 'kernel'")
-    if boot.get("initrd") and not boot.get("kernel"):
-        raise BadArgument("boot", "'initrd' needs 'kernel'")
+    for part in ("cmdline", "initrd"):
+        if boot.get(part) and not boot.get("kernel"):
+            raise BadArgument("boot", f"{part!r} needs 'kernel'")
     if bool(boot.get("loader")) != bool(boot.get("nvram")):
         raise BadArgument("boot", "'loader' and 'nvram' go together; or use 'efi: True'")
     if boot.get("efi") and boot.get("loader"):
         raise BadArgument("boot", "'efi: True' finds its own loader; leave 'loader' out")
 
 
-def element(vm):
-    """Return <os> of a VM whose ``boot`` names local files only."""
+def of(vm: Vm) -> Os:
+    """Return the <os> of a VM whose ``boot`` names local files only."""
     boot = vm.boot or {}
-    loader = boot.get("loader")
+    loader = nvram = None
+    if boot.get("loader"):
+        loader = Loader(path=str(boot["loader"]), attributes={"readonly": "yes", "type": "pflash"})
+        nvram = Nvram(attributes={"template": str(boot["nvram"])})
+    direct = {key: str(boot[key]) for key in ("kernel", "initrd", "cmdline") if boot.get(key)}
+    return Os(
+        type=vm.os_type or "hvm",
+        arch=vm.arch,
+        machine=vm.machine,
+        firmware="efi" if boot.get("efi") else None,
+        loader=loader,
+        nvram=nvram,
+        **direct,
+        boot=vm.boot_dev,
+    )
+
+
+def build(os: Os) -> ET.Element:
+    """Return the <os>."""
+    loader, nvram = os.loader, os.nvram
     return tag(
         "os",
-        {"firmware": "efi" if boot.get("efi") else None},
-        tag("type", {"arch": vm.arch, "machine": vm.machine}, text=vm.os_type or "hvm"),
-        tag("loader", {"readonly": "yes", "type": "pflash"}, text=loader) if loader else None,
-        tag("nvram", {"template": boot["nvram"]}) if loader else None,
-        *[tag(key, text=boot[key]) for key in ("kernel", "initrd", "cmdline") if boot.get(key)],
-        *[tag("boot", {"dev": device}) for device in vm.boot_dev],
+        {"firmware": os.firmware},
+        tag("type", {"arch": os.arch, "machine": os.machine}, text=os.type),
+        tag("loader", loader.attributes, text=loader.path) if loader is not None else None,
+        tag("nvram", nvram.attributes, bag("source", nvram.source), text=nvram.path)
+        if nvram is not None
+        else None,
+        *[leaf(key, getattr(os, key)) for key in ("kernel", "initrd", "cmdline")],
+        *[tag("boot", {"dev": device}) for device in os.boot],
     )
+
+
+def read(element: ET.Element | None) -> Os:
+    """Return what an <os> says; without it, one that says nothing."""
+    if element is None:
+        return Os(type=None)
+    # An element that is not there says what an empty one does.
+    kind = element.find("type")
+    kind = tag("type") if kind is None else kind
+    return Os(
+        type=kind.text or None,
+        arch=kind.get("arch"),
+        machine=kind.get("machine"),
+        firmware=element.get("firmware"),
+        loader=_read_loader(element.find("loader")),
+        nvram=_read_nvram(element.find("nvram")),
+        **{key: element.findtext(key) or None for key in ("kernel", "initrd", "cmdline")},
+        boot=tuple(one.get("dev", "") for one in element.iterfind("boot")),
+    )
+
+
+def _read_loader(element: ET.Element | None) -> Loader | None:
+    if element is None:
+        return None
+    return Loader(path=element.text or None, attributes=dict(element.attrib))
+
+
+def _read_nvram(element: ET.Element | None) -> Nvram | None:
+    if element is None:
+        return None
+    origin = attributes_of(element.find("source"))
+    return Nvram(
+        # Beside a source there are only the spaces of its indentation.
+        path=(element.text or None) if origin is None else None,
+        attributes=dict(element.attrib),
+        source=origin,
+    )
+
+
+def files(os: Os) -> list[str]:
+    """Return the files of the host that a VM boots from: kernel, initial RAM disk, firmware."""
+    loader = os.loader.path if os.loader else None
+    return [path for path in (os.kernel, os.initrd, loader) if path]
+
+
+def variables(os: Os, name: str | None) -> str | None:
+    """
+    Return the file that a VM's firmware keeps its variables in; None if there is none here.
+
+    name
+        The VM's, by which libvirt names the file if it is not told.
+    """
+    nvram = os.nvram
+    if nvram is not None and nvram.source is not None:
+        return None if nvram.source.get("protocol") else source.path(nvram.source)
+    if nvram is not None and nvram.path:
+        return nvram.path
+    is_stateless = os.loader is not None and switch(os.loader.attributes.get("stateless")) is True
+    return _VARIABLES.format(name) if os.firmware == "efi" and not is_stateless else None

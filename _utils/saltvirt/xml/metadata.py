@@ -1,0 +1,97 @@
+"""<metadata>: what this project notes in a VM's definition, in a namespace of its own."""
+
+import xml.etree.ElementTree as ET
+from dataclasses import dataclass
+from typing import Any
+
+from saltvirt.model import Vm
+from saltvirt.xml import METADATA_NS, parse, tag, yes_no
+
+_OURS = f"{{{METADATA_NS}}}"
+_GROUPS = ("affinity", "anti_affinity")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Notes:
+    """
+    What is noted of a VM.
+
+    ``disk_mib`` is promised to it, ``seed`` the seed's file, ``stay`` whether it stays when load
+    is evened out, ``cpu_qemu`` the QEMU that gave the running guest its CPU.
+    """
+
+    disk_mib: int = 0
+    seed: str | None = None
+    stay: bool = False
+    cpu_qemu: str | None = None
+    affinity: tuple[str, ...] = ()
+    anti_affinity: tuple[str, ...] = ()
+
+
+def of(vm: Vm) -> Notes:
+    """Return what is noted of a VM when it is defined."""
+    return Notes(
+        disk_mib=sum(one.size_mib or 0 for one in vm.disks),
+        seed=vm.seed_path,
+        affinity=vm.affinity,
+        anti_affinity=vm.anti_affinity,
+    )
+
+
+def build(notes: Notes) -> ET.Element:
+    """Return the <metadata>."""
+    members = [tag(_OURS + name, text=one) for name in _GROUPS for one in getattr(notes, name)]
+    attributes = {
+        "disk_mib": notes.disk_mib,
+        "seed": notes.seed,
+        "stay": yes_no(notes.stay or None),
+        "cpu_qemu": notes.cpu_qemu,
+    }
+    return tag("metadata", None, tag(f"{_OURS}vm", attributes, *members))
+
+
+def read(element: ET.Element | None) -> Notes:
+    """Return what is noted in a <metadata>, nothing if that is missing or without ours."""
+    ours = element.find(f"{_OURS}vm") if element is not None else None
+    if ours is None:
+        return Notes()
+    disk_mib = ours.get("disk_mib", "")
+    groups = {
+        name: tuple(one.text for one in ours.iterfind(_OURS + name) if one.text) for name in _GROUPS
+    }
+    return Notes(
+        # Whoever edits a VM's XML may write anything here.
+        disk_mib=int(disk_mib) if disk_mib.isascii() and disk_mib.isdigit() else 0,
+        seed=ours.get("seed"),
+        stay=ours.get("stay") == "yes",
+        cpu_qemu=ours.get("cpu_qemu"),
+        **groups,
+    )
+
+
+def describe(notes: Notes) -> dict[str, Any]:
+    """Return ``{affinity, anti_affinity, disk_mib, seed, stay, cpu_qemu}``."""
+    return {
+        "affinity": list(notes.affinity),
+        "anti_affinity": list(notes.anti_affinity),
+        "disk_mib": notes.disk_mib,
+        "seed": notes.seed,
+        "stay": notes.stay,
+        "cpu_qemu": notes.cpu_qemu,
+    }
+
+
+def changed(text: str, key: str, value: str) -> ET.Element:
+    """
+    Return the element with this project's notes of a domain's XML, one of them set anew.
+
+    All else in it is kept, whoever wrote it. Our names are without their namespace, which
+    libvirt's virDomainSetMetadata adds itself.
+    """
+    element = parse(text).find(f"metadata/{_OURS}vm")
+    if element is None:
+        element = tag("vm")
+    for one in element.iter():
+        one.tag = one.tag.removeprefix(_OURS)
+    element.set(key, value)
+    return element

@@ -1,0 +1,47 @@
+"""<numatune>."""
+
+import xml.etree.ElementTree as ET
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from saltvirt.arguments import refuse_unknown_keys
+from saltvirt.xml import attributes_of, bag, tag, texts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Numatune:
+    """What a <numatune> says, as its elements' attributes."""
+
+    memory: dict[str, str] | None = None
+    memnodes: tuple[dict[str, str], ...] = ()
+
+
+def of(tune: Mapping[str, Any] | None) -> Numatune | None:
+    """Return it from ``{memory: {mode, nodeset}, memnodes: {cell: {...}}}``."""
+    if not tune:
+        return None
+    refuse_unknown_keys("numatune", tune, {"memory", "memnodes"})
+    nodes = sorted((tune.get("memnodes") or {}).items(), key=lambda item: int(item[0]))
+    return Numatune(
+        memory=texts(tune["memory"]) if tune.get("memory") else None,
+        memnodes=tuple(texts({"cellid": cell, **rule}) for cell, rule in nodes),
+    )
+
+
+def build(tune: Numatune | None) -> ET.Element | None:
+    """Return the <numatune>, None for None."""
+    if tune is None:
+        return None
+    nodes = [tag("memnode", node) for node in tune.memnodes]
+    return tag("numatune", None, bag("memory", tune.memory), *nodes)
+
+
+def read(element: ET.Element | None) -> Numatune | None:
+    """Return what a <numatune> says, None without it."""
+    if element is None:
+        return None
+    return Numatune(
+        memory=attributes_of(element.find("memory")),
+        memnodes=tuple(dict(node.attrib) for node in element.iterfind("memnode")),
+    )

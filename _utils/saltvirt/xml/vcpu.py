@@ -1,0 +1,94 @@
+"""<vcpu>, <vcpus> and <iothreads>: the threads that a VM has."""
+
+import xml.etree.ElementTree as ET
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from saltvirt.arguments import vcpus
+from saltvirt.xml import leaf, switch, tag, texts, yes_no
+
+_ATTRIBUTES = ("placement", "cpuset", "current")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Vcpu:
+    """The state of one virtual CPU."""
+
+    id: str
+    enabled: bool | None = None
+    hotpluggable: bool | None = None
+    order: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Vcpus:
+    """How many virtual CPUs a VM can have; ``attributes`` are those of <vcpu>."""
+
+    maximum: str
+    attributes: dict[str, str] = field(default_factory=dict)
+    listed: tuple[Vcpu, ...] = ()
+    iothreads: str | None = None
+
+
+def of(cpu: int | Mapping[str, Any]) -> Vcpus:
+    """Return what a number of CPUs or a ``cpu`` mapping leads to."""
+    if not isinstance(cpu, Mapping):
+        return Vcpus(maximum=str(cpu))
+    rows = sorted((cpu.get("vcpus") or {}).items(), key=lambda item: int(item[0]))
+    return Vcpus(
+        maximum=str(vcpus(cpu)),
+        attributes=texts({key: cpu.get(key) for key in _ATTRIBUTES}),
+        listed=tuple(_vcpu(number, state) for number, state in rows),
+        iothreads=str(cpu["iothreads"]) if cpu.get("iothreads") else None,
+    )
+
+
+def _vcpu(number: object, state: Mapping[str, Any]) -> Vcpu:
+    flags = {
+        key: None if state.get(key) is None else bool(state[key])
+        for key in ("enabled", "hotpluggable")
+    }
+    order = str(state["order"]) if state.get("order") is not None else None
+    return Vcpu(id=str(number), **flags, order=order)
+
+
+def build(vcpus_: Vcpus) -> list[ET.Element]:
+    """Return the elements, in libvirt's order."""
+    rows = [
+        tag(
+            "vcpu",
+            {
+                "id": one.id,
+                "enabled": yes_no(one.enabled),
+                "hotpluggable": yes_no(one.hotpluggable),
+                "order": one.order,
+            },
+        )
+        for one in vcpus_.listed
+    ]
+    found = [
+        tag("vcpu", vcpus_.attributes, text=vcpus_.maximum),
+        tag("vcpus", None, *rows) if rows else None,
+        leaf("iothreads", vcpus_.iothreads),
+    ]
+    return [element for element in found if element is not None]
+
+
+def read(root: ET.Element) -> Vcpus:
+    """Return what a domain says of its virtual CPUs; one if it says nothing, as libvirt does."""
+    element = root.find("vcpu")
+    return Vcpus(
+        maximum=(element.text if element is not None else None) or "1",
+        attributes=dict(element.attrib) if element is not None else {},
+        listed=tuple(
+            Vcpu(
+                id=one.get("id", ""),
+                enabled=switch(one.get("enabled")),
+                hotpluggable=switch(one.get("hotpluggable")),
+                order=one.get("order"),
+            )
+            for one in root.iterfind("vcpus/vcpu")
+        ),
+        iothreads=root.findtext("iothreads") or None,
+    )
