@@ -2,7 +2,9 @@
 
 import ipaddress
 import re
+from collections.abc import Collection, Iterable
 
+_Seen = Collection[tuple[str, str]]
 _ROUTING = re.compile(r"(\S*/)?(ip\s+(-\S+\s+)*(a|addr|address|r|ro|route)|route|ifconfig)\b")
 # Routes to nowhere, and what says nothing of one address or route: both are right on any link.
 _NOWHERE = {"blackhole", "unreachable", "prohibit", "throw", "reject"}
@@ -12,7 +14,7 @@ _BETWEEN = {"-net", "-host", "unicast", "to", "dev", "local"}
 _NO_TARGET = {"netmask", "broadcast", "gw", "metric", "mss", "window", "irtt", "via", "src"}
 
 
-def is_moved(part, mine, seen):
+def is_moved(part: str, mine: Iterable[str], seen: _Seen) -> bool | None:
     """
     Return whether a hook gives what the bridge has instead; None if nobody can tell.
 
@@ -36,15 +38,18 @@ def is_moved(part, mine, seen):
     return _is_seen(words, seen) or None
 
 
-def _of_ifconfig(words, names, seen):
-    given = [word for before, word in zip(words, words[1:], strict=False)
-             if before not in _NO_TARGET and _plain(word)]  # fmt: skip
+def _of_ifconfig(words: list[str], names: Collection[str], seen: _Seen) -> bool | None:
+    given = [
+        word
+        for before, word in zip(words, words[1:], strict=False)
+        if before not in _NO_TARGET and _plain(word)
+    ]
     if not given or words[0].partition(":")[0] not in names or given[0] == "0.0.0.0":
         return False
     return any(_is_one(given[0], dst) for dst, _via in seen) or None
 
 
-def _link(words, *, is_last):
+def _link(words: list[str], *, is_last: bool) -> str | None:
     if "dev" in words[:-1]:
         return words[words.index("dev") + 1]
     if is_last and words[-2] not in _NO_TARGET and not _plain(words[-1]):
@@ -52,17 +57,22 @@ def _link(words, *, is_last):
     return None
 
 
-def _is_seen(words, seen):
-    at = next((n for n, word in enumerate(words) if n and word in _VERBS), None)
-    rest = [word for word in words[at + 1 :] if word not in _BETWEEN] if at else []
+def _is_seen(words: list[str], seen: _Seen) -> bool:
+    rest = _arguments(words)
     if not rest or "table" in rest:
         return False
-    via = next((after for word, after in zip(rest, rest[1:], strict=False)
-                if word in ("via", "gw")), None)  # fmt: skip
+    hops = [after for word, after in zip(rest, rest[1:], strict=False) if word in ("via", "gw")]
+    via = hops[0] if hops else None
     return any(_is_one(rest[0], dst) and via in (None, hop) for dst, hop in seen)
 
 
-def _plain(text):
+def _arguments(words: list[str]) -> list[str]:
+    """Return what a command says behind its verb, without words that say nothing."""
+    at = next((n for n, word in enumerate(words) if n and word in _VERBS), len(words))
+    return [word for word in words[at + 1 :] if word not in _BETWEEN]
+
+
+def _plain(text: str) -> str | None:
     """Return an address or a network as one text each, None for what is neither."""
     if text in ("default", "0.0.0.0/0", "::/0"):
         return "default"
@@ -72,7 +82,7 @@ def _plain(text):
         return None
 
 
-def _is_one(said, known):
+def _is_one(said: str, known: str) -> bool:
     one, other = _plain(said), _plain(known)
     if one is None or other is None or "/" in said:
         return one == other is not None

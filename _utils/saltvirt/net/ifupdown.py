@@ -5,13 +5,16 @@ import os
 import re
 import signal
 import time
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from saltvirt import files
 from saltvirt.net import interfaces, leases, links
 from saltvirt.net.change import Change, content, put
-from saltvirt.net.tools import KeepError, run
+from saltvirt.net.leases import Lease
+from saltvirt.net.linkconfig import LinkConfig
+from saltvirt.net.tools import PersistenceError, run
 
 _PATH = "/etc/network/interfaces"
 _STATE = Path("/run/network/ifstate")
@@ -25,35 +28,35 @@ class Ifupdown:
 
     title, gives_back_first, path, writes_heir = "ifupdown", False, _PATH, True
 
-    def runs(self):
+    def runs(self) -> bool:
         """Return whether ifupdown has brought up links since this host's boot."""
         return _STATE.exists()
 
-    def lease(self, link):
+    def lease(self, link: str) -> Lease | None:
         """Return the lease of a link that a dhclient of ifupdown's renews, or None."""
         path = _leases_of(link)
         return leases.of_dhclient(path.read_text()) if _clients(link) and path.exists() else None
 
-    def pending(self, kept):
+    def pending(self, config: LinkConfig) -> dict[str, str]:
         """Return ``{path: text}`` if the file is not as it should be; refuse what is unclear."""
         text = _text()
-        _refuse(text, (kept.name, *kept.ports))
-        interfaces.refuse_dhcpv6(text, _PATH, kept.ports)
-        wanted = interfaces.with_bridge(text, kept)
+        _refuse(text, (config.name, *config.ports))
+        interfaces.refuse_dhcpv6(text, _PATH, config.ports)
+        wanted = interfaces.with_bridge(text, config)
         return {_PATH: wanted} if wanted != text else {}
 
-    def kept_in(self, name):
+    def files_of(self, name: str) -> list[str]:
         """Return the stanza that keeps a bridge, as ``path: name``."""
         return [f"{_PATH}: {name}"] if name in interfaces.names(_text()) else []
 
-    def keeping(self, kept):
-        """Return the change after which a bridge is kept; raise KeepError if it could not boot."""
+    def persisting(self, config: LinkConfig) -> Change:
+        """Return the change that persists a bridge; raise PersistenceError if it could not boot."""
         if not _BRIDGES.exists():
             why = "ifupdown makes bridges by the package bridge-utils, which is not installed here"
-            raise KeepError(f"{why}: install it, as the formula's hypervisor.bridge does")
-        return self._change(kept.name, kept.ports, self.pending(kept), is_coming=True)
+            raise PersistenceError(f"{why}: install it, as the formula's hypervisor.bridge does")
+        return self._change(config.name, config.ports, self.pending(config), is_coming=True)
 
-    def forgetting(self, name, ports, heir):
+    def forgetting(self, name: str, ports: Iterable[str], heir: LinkConfig | None) -> Change:
         """Return the change that removes a bridge's stanza; its port gets what the bridge had."""
         text = _text()
         _refuse(text, (name, *ports))
@@ -61,27 +64,29 @@ class Ifupdown:
         wanted = {_PATH: interfaces.without_bridge(text, name, heir)}
         return self._change(name, ports, wanted, is_coming=False)
 
-    def _change(self, name, ports, wanted, *, is_coming):
-        def write():
+    def _change(
+        self, name: str, ports: Iterable[str], wanted: dict[str, str], *, is_coming: bool
+    ) -> Change:
+        def write() -> None:
             for path, text in wanted.items():
                 put(path, text.encode(errors="surrogateescape"))
 
         return Change(self, name, ports, paths=[_PATH], write=write, is_coming=is_coming)
 
-    def stanza(self, links):
+    def claims(self, links: Iterable[str]) -> bool:
         """Return whether ifupdown's files set one of these links."""
         texts = [_text(), *_sourced(_text(), _PATH).values()]
         return any(interfaces.names(text).intersection(links) for text in texts)
 
-    def holder(self, link):
+    def holder(self, link: str) -> bool:
         """Return whether a dhclient renews the lease of a link."""
         return bool(_clients(link))
 
-    def let_go(self, change):
+    def let_go(self, change: Change) -> None:
         """End the bridge's dhclient; the lease itself is kept, its port will ask for it again."""
         _end(change.name)
 
-    def take(self, change):
+    def take(self, change: Change) -> None:
         """Bring up the bridge if it has a lease; what is static is there already."""
         leased = [port for port in change.ports if _clients(port)]
         for port in leased:
@@ -89,7 +94,7 @@ class Ifupdown:
         if self._is_leased(change.name) and not _clients(change.name):
             self._begin(change.name, leased)
 
-    def give_back(self, change):
+    def give_back(self, change: Change) -> None:
         """Bring up the ports that have a lease."""
         for port in change.ports:
             if self._is_leased(port) and not _clients(port):
@@ -97,20 +102,34 @@ class Ifupdown:
         _leases_of(change.name).unlink(missing_ok=True)
         _forget_state(change.name)
 
-    def _begin_again(self, port, bridge):
+    def _begin_again(self, port: str, bridge: str) -> None:
         try:
             self._begin(port, [bridge])
-        except KeepError:
+        except PersistenceError:
             # No server answers now. dhclient knows itself when the lease has run out.
             _say(port, None)
-            run([*_apart(), "dhclient", "-4", "-nw", "-i", "-pf", f"/run/dhclient.{port}.pid",
-                 "-lf", str(_leases_of(port)), "-I", "-df",
-                 f"/var/lib/dhcp/dhclient6.{port}.leases", port])  # fmt: skip
+            run(
+                [
+                    *_apart(),
+                    "dhclient",
+                    "-4",
+                    "-nw",
+                    "-i",
+                    "-pf",
+                    f"/run/dhclient.{port}.pid",
+                    "-lf",
+                    str(_leases_of(port)),
+                    "-I",
+                    "-df",
+                    f"/var/lib/dhcp/dhclient6.{port}.leases",
+                    port,
+                ]
+            )
 
-    def _is_leased(self, link):
+    def _is_leased(self, link: str) -> bool:
         return self.runs() and interfaces.is_leased(_text(), link)
 
-    def _begin(self, link, heirs_of):
+    def _begin(self, link: str, heirs_of: Iterable[str]) -> None:
         for other in heirs_of:
             if _leases_of(other).exists():
                 text = leases.moved(_leases_of(other).read_text(), link)
@@ -118,27 +137,29 @@ class Ifupdown:
         run([*_apart(), "ifup", "--force", link], _UP_S)
         lease = self.lease(link)
         if lease is None:
-            raise KeepError(f"ifup {link} has brought no dhclient that renews its lease")
+            raise PersistenceError(f"ifup {link} has brought no dhclient that renews its lease")
         # dhclient leaves an address that is there already the time that it had from before.
         _say(link, lease.lasts_s)
 
 
-def _text():
+def _text() -> str:
     return (content(_PATH) or b"").decode(errors="surrogateescape")
 
 
-def _refuse(text, names):
+def _refuse(text: str, names: Iterable[str]) -> None:
     interfaces.refuse_unclear(text, _PATH, names)
     for path, other in _sourced(text, _PATH).items():
         interfaces.refuse_elsewhere(other, path, names)
 
 
-def _sourced(text, path, depth=5):
+def _sourced(text: str, path: str | Path, depth: int = 5) -> dict[str, str]:
     """Return ``{path: text}`` of the files that ifupdown reads beside this one."""
-    out = {}
+    out: dict[str, str] = {}
     for keyword, pattern in interfaces.sources(text) if depth else []:
         if set(pattern) & set("$`~"):
-            raise KeepError(f"{path}: '{keyword} {pattern}' is not followed: write the path out")
+            raise PersistenceError(
+                f"{path}: '{keyword} {pattern}' is not followed: write the path out"
+            )
         whole = str(Path(path).parent / pattern)
         for found in sorted(Path("/").glob(whole.lstrip("/"))):
             for one in _files(found):
@@ -147,22 +168,25 @@ def _sourced(text, path, depth=5):
     return out
 
 
-def _files(path):
+def _files(path: Path) -> list[Path]:
     """Return what ifupdown reads of a path: of a folder only what is named plainly."""
     if path.is_dir():
-        return sorted(one for one in path.iterdir()
-                      if one.is_file() and re.fullmatch(r"[A-Za-z0-9_-]+", one.name))  # fmt: skip
+        return sorted(
+            one
+            for one in path.iterdir()
+            if one.is_file() and re.fullmatch(r"[A-Za-z0-9_-]+", one.name)
+        )
     return [path] if path.is_file() and not path.name.startswith(".") else []
 
 
-def _apart():
+def _apart() -> list[str]:
     """Return what runs a program apart: a dhclient among the minion's processes ends with it."""
     if not Path("/run/systemd/system").exists():
         return []
     return ["systemd-run", "--scope", "--quiet", "--collect"]
 
 
-def _say(link, seconds):
+def _say(link: str, seconds: int | None) -> None:
     """Let the leased address of a link last so long from now on."""
     path = _leases_of(link)
     lease = leases.of_dhclient(path.read_text()) if path.exists() else None
@@ -170,11 +194,11 @@ def _say(link, seconds):
         links.last(link, lease.address, seconds)
 
 
-def _leases_of(link):
+def _leases_of(link: str) -> Path:
     return Path(f"/var/lib/dhcp/dhclient.{link}.leases")
 
 
-def _clients(link):
+def _clients(link: str) -> list[int]:
     """Return the process ids of the dhclients that renew an IPv4 lease of a link of this host."""
     found = []
     here = Path("/proc/self/ns/net").readlink()
@@ -190,7 +214,7 @@ def _clients(link):
     return found
 
 
-def _end(link):
+def _end(link: str) -> None:
     """End a link's dhclient without giving its lease back, and without taking the address away."""
     deadline = time.monotonic() + _END_S
     while pids := _clients(link):
@@ -203,14 +227,14 @@ def _end(link):
 
 
 @contextmanager
-def _locked():
+def _locked() -> Iterator[None]:
     with open(_LOCK, "w") as lock:
         fcntl.lockf(lock, fcntl.LOCK_EX)
         yield
 
 
-def _forget_state(link):
-    """Let ifupdown know that a link is not up: it would take down what is there no more."""
+def _forget_state(link: str) -> None:
+    """Let ifupdown know that a link is not up: it would take down what is no longer there."""
     if not _STATE.exists():
         return
     with _locked():

@@ -7,123 +7,82 @@ byte; only the stanzas of the bridge and of its ports are written anew.
 
 import fnmatch
 import re
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable
 
-from saltvirt.net import hooks
-from saltvirt.net.tools import KeepError
+from saltvirt.net import hooks, stanzas
+from saltvirt.net.linkconfig import LinkConfig
+from saltvirt.net.stanzas import Block, Entry
+from saltvirt.net.tools import PersistenceError
 
-_ALONE = ("auto", "source", "source-directory", "no-auto-down", "no-scripts", "rename")
 _HOOKS = ("up", "post-up", "pre-up", "down", "post-down", "pre-down")
 # What says which addresses an interface has: a port has none, a bridge has those it was given.
 _ADDRESSING = ("address", "netmask", "broadcast", "network", "gateway", "pointopoint", "scope")
 # What belongs to the addresses, but is nowhere else: it goes with them.
-_GOES_ALONG = ("dns-search", "dns-domain", "dns-nameservers", "dns-nameserver", "dns-sortlist",
-               "dns-options", "metric")  # fmt: skip
+_GOES_ALONG = (
+    "dns-search",
+    "dns-domain",
+    "dns-nameservers",
+    "dns-nameserver",
+    "dns-sortlist",
+    "dns-options",
+    "metric",
+)
 _OF_DHCP = ("hostname", "leasehours", "leasetime", "vendor", "client")
-_OF_BRIDGE = ("bridge_ports", "bridge_stp", "bridge_fd", "bridge-ports", "bridge-stp", "bridge-fd",
-              "hwaddress", "mtu")  # fmt: skip
+_OF_BRIDGE = (
+    "bridge_ports",
+    "bridge_stp",
+    "bridge_fd",
+    "bridge-ports",
+    "bridge-stp",
+    "bridge-fd",
+    "hwaddress",
+    "mtu",
+)
 _PART = re.compile(r";|&&|\|\|")
 _OWN = re.compile(r"up ip (-6 )?(address|route) replace \S+( via \S+)? dev \S+")
 _INDENT = "    "
-# A backslash at the end of the file continues nothing, and would if it came elsewhere.
-_END = "\\ \t\r\n"
 
 
-@dataclass(slots=True)
-class _Entry:
-    """A line as ifupdown reads it; it may be several in the file."""
-
-    words: list
-    lines: list
-
-
-@dataclass(slots=True)
-class _Block:
-    """A stanza, or comments and empty lines between two (``words`` is empty then)."""
-
-    words: list
-    entries: list = field(default_factory=list)
-
-    def is_iface(self, name, family=None):
-        return (self.words[:2] == ["iface", name]
-                and family in (None, *self.words[2:3]))  # fmt: skip
-
-    def options(self):
-        return self.entries[1:]
-
-
-def _entries(text):
-    lines = text.rstrip(_END).split("\n")
-    while lines:
-        own = [lines.pop(0)]
-        if own[0].lstrip().startswith("#"):
-            yield _Entry([], own)
-            continue
-        while own[-1].endswith("\\") and lines:
-            own.append(lines.pop(0))
-        yield _Entry(" ".join(line.removesuffix("\\") for line in own).split(), own)
-
-
-def _is_head(words):
-    return bool(words) and (words[0] in (*_ALONE, "iface", "mapping")
-                            or words[0].startswith("allow-"))  # fmt: skip
-
-
-def _blocks(text):
-    out = [_Block([])]
-    for entry in _entries(text):
-        if _is_head(entry.words):
-            out.append(_Block(entry.words, [entry]))
-        elif entry.words or out[-1].words[:1] in (["iface"], ["mapping"]) or not out[-1].words:
-            out[-1].entries.append(entry)
-        else:
-            out.append(_Block([], [entry]))
-    return [part for block in out for part in _without_tail(block)]
-
-
-def _without_tail(block):
-    """Return a stanza, and what stands between its last option and the next stanza."""
-    end = len(block.entries)
-    while block.words and end and not block.entries[end - 1].words:
-        end -= 1
-    tail = block.entries[end:]
-    return [_Block(block.words, block.entries[:end]), *([_Block([], tail)] if tail else [])]
-
-
-def _text(blocks):
-    lines = [line for block in blocks for entry in block.entries for line in entry.lines]
-    return "\n".join(lines).rstrip(_END) + "\n"
-
-
-def names(text):
+def names(text: str) -> set[str]:
     """Return the names of the interfaces that have a stanza."""
-    return {block.words[1] for block in _blocks(text) if block.words[:1] == ["iface"]
-            and len(block.words) > 1}  # fmt: skip
+    return {
+        block.words[1]
+        for block in stanzas.blocks(text)
+        if block.words[:1] == ["iface"] and len(block.words) > 1
+    }
 
 
-def is_leased(text, name):
+def is_leased(text: str, name: str) -> bool:
     """Return whether an interface gets its IPv4 address by DHCP."""
-    return any(block.is_iface(name, "inet") and block.words[3:4] == ["dhcp"]
-               for block in _blocks(text))  # fmt: skip
+    return any(
+        block.is_iface(name, "inet") and block.words[3:4] == ["dhcp"]
+        for block in stanzas.blocks(text)
+    )
 
 
-def sources(text):
+def sources(text: str) -> list[tuple[str, str]]:
     """Return ``[(keyword, pattern)]`` of the files that are read beside this one."""
-    return [(entry.words[0], word) for entry in _entries(text)
-            if entry.words[:1] in (["source"], ["source-directory"]) for word in entry.words[1:]]
+    return [
+        (entry.words[0], word)
+        for entry in stanzas.entries(text)
+        if entry.words[:1] in (["source"], ["source-directory"])
+        for word in entry.words[1:]
+    ]
 
 
-def refuse_elsewhere(text, path, wanted):
-    """Raise KeepError if a file that is read beside the main one sets one of these interfaces."""
+def refuse_elsewhere(text: str, path: str, wanted: Iterable[str]) -> None:
+    """Raise PersistenceError if a file beside the main one sets one of these interfaces."""
     for name in sorted(names(text).intersection(wanted)):
-        raise KeepError(f"{path} sets {name}, and only /etc/network/interfaces is edited: move "
-                        f"the stanzas of {name} there")  # fmt: skip
+        raise PersistenceError(
+            f"{path} sets {name}, and only /etc/network/interfaces is edited: move "
+            f"the stanzas of {name} there"
+        )
     refuse_unclear(text, path, wanted)
 
 
-def refuse_unclear(text, path, wanted):
-    """Raise KeepError if what a file says of these interfaces cannot be edited safely."""
-    for block in _blocks(text):
+def refuse_unclear(text: str, path: str, wanted: Iterable[str]) -> None:
+    """Raise PersistenceError if what a file says of these interfaces cannot be edited safely."""
+    for block in stanzas.blocks(text):
         words = block.words
         for name in wanted:
             _refuse_aliases(words, path, name)
@@ -131,38 +90,56 @@ def refuse_unclear(text, path, wanted):
                 _refuse_stanza(words, path, name)
 
 
-def _refuse_aliases(words, path, name):
+def _refuse_aliases(words: list[str], path: str, name: str) -> None:
     first, rest = words[:1], words[1:]
     if first == ["iface"] and rest and rest[0].startswith(f"{name}:"):
-        raise KeepError(f"{path} has {rest[0]}, whose address would stay on {name}: add that "
-                        f"address to {name} itself by an 'up ip address add' line")  # fmt: skip
-    patterns = [word.lstrip("/") for word in rest] if first == ["mapping"] else []
-    if first and (first == ["auto"] or first[0].startswith("allow-")):
-        patterns = [word.partition("=")[0].lstrip("/") for word in rest if "=" in word]
-    if any(fnmatch.fnmatch(name, pattern) for pattern in patterns):
-        raise KeepError(f"{path} maps {name} to another stanza ({' '.join(words)}), which is not "
-                        f"followed: write 'iface {name} ...' instead")  # fmt: skip
+        raise PersistenceError(
+            f"{path} has {rest[0]}, whose address would stay on {name}: add that "
+            f"address to {name} itself by an 'up ip address add' line"
+        )
+    if any(fnmatch.fnmatch(name, pattern) for pattern in _mapped(words)):
+        raise PersistenceError(
+            f"{path} maps {name} to another stanza ({' '.join(words)}), which is not "
+            f"followed: write 'iface {name} ...' instead"
+        )
 
 
-def _refuse_stanza(words, path, name):
+def _mapped(words: list[str]) -> list[str]:
+    """Return the patterns of the interfaces that a line maps to stanzas of other names."""
+    if words[:1] == ["mapping"]:
+        return [word.lstrip("/") for word in words[1:]]
+    if _is_bringing_up(words):
+        return [word.partition("=")[0].lstrip("/") for word in words[1:] if "=" in word]
+    return []
+
+
+def _is_bringing_up(words: list[str]) -> bool:
+    return bool(words) and (words[0] == "auto" or words[0].startswith("allow-"))
+
+
+def _refuse_stanza(words: list[str], path: str, name: str) -> None:
     if "inherits" in words:
-        raise KeepError(f"{path}: {name} inherits from another stanza, which is not followed: "
-                        "write its options out")  # fmt: skip
+        raise PersistenceError(
+            f"{path}: {name} inherits from another stanza, which is not followed: "
+            "write its options out"
+        )
 
 
-def refuse_dhcpv6(text, path, wanted):
-    """Raise KeepError if one of these interfaces has a lease of IPv6: its client stays there."""
-    for block in _blocks(text):
+def refuse_dhcpv6(text: str, path: str, wanted: Iterable[str]) -> None:
+    """Raise PersistenceError if one of these interfaces has an IPv6 lease: its client stays."""
+    for block in stanzas.blocks(text):
         for name in wanted:
             if block.is_iface(name, "inet6") and block.words[3:4] == ["dhcp"]:
-                raise KeepError(f"{path}: {name} has its IPv6 address by DHCPv6, which nobody "
-                                "would renew on another interface: make it static, or 'inet6 "
-                                "auto'")  # fmt: skip
+                raise PersistenceError(
+                    f"{path}: {name} has its IPv6 address by DHCPv6, which nobody "
+                    "would renew on another interface: make it static, or 'inet6 "
+                    "auto'"
+                )
 
 
-def _is_routing(entry, name, kept):
+def _is_routing(entry: Entry, name: str, config: LinkConfig) -> bool:
     """Return whether a hook gives addresses or routes that the bridge is given instead."""
-    if entry.words[:1] == [] or entry.words[0] not in _HOOKS:
+    if not entry.words or entry.words[0] not in _HOOKS:
         return False
     said = " ".join(entry.words)
     # What was written for this link itself is written anew.
@@ -170,80 +147,123 @@ def _is_routing(entry, name, kept):
         return True
     parts = [part.strip() for part in _PART.split(" ".join(entry.words[1:]))]
     parts = [part for part in parts if part not in ("true", ":", "")]
-    seen = [*kept.seen, *kept.routes, *((a, "") for a in kept.addresses),
-            *(("default", g) for g in kept.gateways)]  # fmt: skip
-    found = [hooks.is_moved(part, (name, kept.name, *kept.ports), seen) for part in parts]
+    mine, seen = (name, config.name, *config.ports), _seen(config)
+    found = [hooks.is_moved(part, mine, seen) for part in parts]
     if None in found:
-        raise KeepError(f"/etc/network/interfaces: '{said}' sets what {name} does not have now, so "
-                        "nobody can tell whether the bridge shall have it: remove it, or carry it "
-                        "out first")  # fmt: skip
+        raise PersistenceError(
+            f"/etc/network/interfaces: '{said}' sets what {name} does not have now, so "
+            "nobody can tell whether the bridge shall have it: remove it, or carry it "
+            "out first"
+        )
     if any(found) and not all(found):
-        raise KeepError(f"/etc/network/interfaces: '{said}' sets routes and does something else: "
-                        "make two lines of it")  # fmt: skip
+        raise PersistenceError(
+            f"/etc/network/interfaces: '{said}' sets routes and does something else: "
+            "make two lines of it"
+        )
     return any(found)
 
 
-def _left(blocks, name, dropped, kept, family=None):
+def _seen(config: LinkConfig) -> list[tuple[str, str]]:
+    """Return what is there now, or will be: ``[(address or destination, gateway or "")]``."""
+    addresses = [(address, "") for address in config.addresses]
+    gateways = [("default", gateway) for gateway in config.gateways]
+    return [*config.seen, *config.routes, *addresses, *gateways]
+
+
+def _left(
+    blocks: list[Block],
+    name: str,
+    dropped: Collection[str],
+    config: LinkConfig,
+    family: str | None = None,
+) -> list[Entry]:
     """Return the options of an interface that are none of these, and no address or route."""
-    found = [entry for block in blocks if block.is_iface(name, family)
-             for entry in block.options()]  # fmt: skip
-    return [entry for entry in found if entry.words[:1] == [] or (
-        entry.words[0] not in (*_ADDRESSING, *dropped)
-        and not _is_routing(entry, name, kept))]  # fmt: skip
+    found = [entry for block in blocks if block.is_iface(name, family) for entry in block.options()]
+    return [
+        entry
+        for entry in found
+        if entry.words[:1] == []
+        or (entry.words[0] not in (*_ADDRESSING, *dropped) and not _is_routing(entry, name, config))
+    ]
 
 
-def _going(blocks, name, kept):
+def _going(blocks: list[Block], name: str, config: LinkConfig) -> list[Entry]:
     """Return the options of an interface that go where its addresses go."""
-    wanted = (*_GOES_ALONG, *(_OF_DHCP if kept.dhcp else ()))
-    options = [entry for block in blocks if block.is_iface(name, "inet")
-               for entry in block.options()]  # fmt: skip
+    wanted = (*_GOES_ALONG, *(_OF_DHCP if config.dhcp else ()))
+    options = [
+        entry for block in blocks if block.is_iface(name, "inet") for entry in block.options()
+    ]
     return [entry for entry in options if entry.words and entry.words[0] in wanted]
 
 
-def _entry(line, indent=_INDENT):
-    return _Entry(line.split(), [f"{indent}{line}"])
+def _entry(line: str, indent: str = _INDENT) -> Entry:
+    return Entry(line.split(), [f"{indent}{line}"])
 
 
-def _routes(kept):
+def _routes(config: LinkConfig) -> list[str]:
     """Return the hooks for what has no option of its own."""
-    version4 = [a for a in kept.addresses if ":" not in a]
-    more = [a for a in kept.addresses if kept.dhcp or a not in version4[:1]]
-    out = [f"up ip address replace {a} dev {kept.name}" for a in more]
+    in_option = () if config.dhcp else _of_ipv4(config.addresses)[:1]
+    more = [a for a in config.addresses if a not in in_option]
     # Those on the link first: gateways may be reached by them.
-    for dst, via in (*sorted(kept.routes, key=lambda r: bool(r[1])), *(
-            ("default", g) for g in kept.gateways if kept.dhcp or ":" in g)):  # fmt: skip
-        ip = "ip -6" if ":" in dst + via else "ip"
-        hop = f" via {via}" if via else ""
-        out.append(f"up {ip} route replace {dst}{hop} dev {kept.name}")
-    return out
+    routes = sorted(config.routes, key=lambda route: bool(route[1]))
+    gateways = [g for g in config.gateways if config.dhcp or ":" in g]
+    return [
+        *(f"up ip address replace {a} dev {config.name}" for a in more),
+        *(_route_hook(dst, via, config.name) for dst, via in routes),
+        *(_route_hook("default", gateway, config.name) for gateway in gateways),
+    ]
 
 
-def _stanza(kept, own, others):
+def _route_hook(dst: str, via: str, link: str) -> str:
+    ip = "ip -6" if ":" in dst + via else "ip"
+    hop = f" via {via}" if via else ""
+    return f"up {ip} route replace {dst}{hop} dev {link}"
+
+
+def _of_ipv4(texts: Iterable[str]) -> list[str]:
+    return [text for text in texts if ":" not in text]
+
+
+def _stanza(config: LinkConfig, own: list[str], others: list[Entry]) -> Block:
     """Return the block of an interface: ``own`` says what only a bridge has."""
-    version4 = [a for a in kept.addresses if ":" not in a]
-    method = "dhcp" if kept.dhcp else ("static" if version4 else "manual")
+    method, lines = _method(config)
+    lines = [*lines, *own, *_resolver(config, {e.words[0] for e in others if e.words})]
+    head = _entry(f"iface {config.name} inet {method}", indent="")
+    routes = list(map(_entry, _routes(config)))
+    return Block(head.words, [head, *map(_entry, lines), *others, *routes])
+
+
+def _method(config: LinkConfig) -> tuple[str, list[str]]:
+    """Return how an interface gets its addresses, and the options that say which."""
+    if config.dhcp:
+        return "dhcp", []
+    addresses = _of_ipv4(config.addresses)
+    if not addresses:
+        return "manual", []
+    gateways = [f"gateway {gateway}" for gateway in _of_ipv4(config.gateways)]
+    return "static", [f"address {addresses[0]}", *gateways]
+
+
+def _resolver(config: LinkConfig, said: set[str]) -> list[str]:
+    """Return the options for name servers and search domains that are not there already."""
     lines = []
-    if method == "static":
-        lines = [f"address {version4[0]}",
-                 *(f"gateway {g}" for g in kept.gateways if ":" not in g)]  # fmt: skip
-    lines += own
-    said = {entry.words[0] for entry in others if entry.words}
-    if kept.dns and "dns-nameservers" not in said:
-        lines.append(f"dns-nameservers {' '.join(kept.dns)}")
-    if kept.search and not said & {"dns-search", "dns-domain"}:
-        lines.append(f"dns-search {' '.join(kept.search)}")
-    head = _entry(f"iface {kept.name} inet {method}", indent="")
-    hooks = list(map(_entry, _routes(kept)))
-    return _Block(head.words, [head, *map(_entry, lines), *others, *hooks])
+    if config.dns and "dns-nameservers" not in said:
+        lines.append(f"dns-nameservers {' '.join(config.dns)}")
+    if config.search and not said & {"dns-search", "dns-domain"}:
+        lines.append(f"dns-search {' '.join(config.search)}")
+    return lines
 
 
-def _put(blocks, name, made):
+def _put(blocks: list[Block], name: str, made: list[Block]) -> list[Block]:
     """Return the blocks with those of an interface in the place of what it had."""
     found = [at for at, block in enumerate(blocks) if block.is_iface(name)]
     new = _with_auto(blocks, name) + made
     if not found:
-        gap = [] if not _text(blocks).strip() or _text(blocks).endswith("\n\n") else [
-            _Block([], [_Entry([], [""])])]  # fmt: skip
+        gap = (
+            []
+            if not stanzas.text_of(blocks).strip() or stanzas.text_of(blocks).endswith("\n\n")
+            else [Block([], [Entry([], [""])])]
+        )
         return [*_trimmed(blocks), *gap, *new]
     out = []
     for at, block in enumerate(blocks):
@@ -254,9 +274,9 @@ def _put(blocks, name, made):
     return out
 
 
-def _trimmed(blocks):
+def _trimmed(blocks: list[Block]) -> list[Block]:
     """Return the blocks without the empty lines at the end of the file."""
-    out = [_Block(block.words, list(block.entries)) for block in blocks]
+    out = [Block(block.words, list(block.entries)) for block in blocks]
     while out and (not out[-1].entries or not "".join(out[-1].entries[-1].lines).strip()):
         if out[-1].entries:
             out[-1].entries.pop()
@@ -265,81 +285,98 @@ def _trimmed(blocks):
     return out
 
 
-def _with_auto(blocks, name):
+def _with_auto(blocks: list[Block], name: str) -> list[Block]:
     """Return the line that brings an interface up at boot, if there is none."""
-    auto = {word for block in blocks for word in block.words[1:]
-            if block.words[0] == "auto" or block.words[0].startswith("allow-")}  # fmt: skip
+    auto = {word for block in blocks for word in block.words[1:] if _is_bringing_up(block.words)}
     if name in auto:
         return []
     line = _entry(f"auto {name}", indent="")
-    return [_Block(line.words, [line])]
+    return [Block(line.words, [line])]
 
 
-def _asking(blocks, name):
+def _asking(blocks: list[Block], name: str) -> list[Block]:
     """Return the blocks by which an interface asks routers for its IPv6 addresses."""
-    return [block for block in blocks if block.is_iface(name, "inet6")
-            and block.words[3:4] == ["auto"]]  # fmt: skip
+    return [
+        block for block in blocks if block.is_iface(name, "inet6") and block.words[3:4] == ["auto"]
+    ]
 
 
-def _renamed(blocks, name, other):
+def _renamed(blocks: list[Block], name: str, other: str) -> list[Block]:
     """Return the same blocks for another interface."""
     found = _asking(blocks, name)
     heads = [_entry(f"iface {other} inet6 auto", indent="") for _block in found]
-    return [_Block(head.words, [head, *block.options()])
-            for head, block in zip(heads, found, strict=True)]  # fmt: skip
+    return [
+        Block(head.words, [head, *block.options()])
+        for head, block in zip(heads, found, strict=True)
+    ]
 
 
-def with_bridge(text, kept):
+def with_bridge(text: str, config: LinkConfig) -> str:
     """Return the text that keeps a bridge; its ports have no addresses, and all else they had."""
-    blocks = _blocks(text)
+    blocks = stanzas.blocks(text)
     old = blocks
-    is_asking = any(block.is_iface(kept.name, "inet6") for block in old)
-    for port in kept.ports:
+    is_asking = any(block.is_iface(config.name, "inet6") for block in old)
+    for port in config.ports:
         # What goes to the bridge as a whole does not stay here as well.
         gone = [] if is_asking else _asking(old, port)
         rest = [block for block in old if not any(block is one for one in gone)]
-        options = _left(old, port, (*_GOES_ALONG, *_OF_DHCP), kept, "inet")
-        options += [entry for entry in _left(rest, port, (), kept, "inet6")
-                    if not entry.words or entry.words[0] in _HOOKS]  # fmt: skip
+        options = _left(old, port, (*_GOES_ALONG, *_OF_DHCP), config, "inet")
+        options += [
+            entry
+            for entry in _left(rest, port, (), config, "inet6")
+            if not entry.words or entry.words[0] in _HOOKS
+        ]
         head = _entry(f"iface {port} inet manual", indent="")
-        blocks = _put(blocks, port, [_Block(head.words, [head, *options])])
-    return _text(_put(blocks, kept.name, _bridge(old, kept)))
+        blocks = _put(blocks, port, [Block(head.words, [head, *options])])
+    return stanzas.text_of(_put(blocks, config.name, _bridge(old, config)))
 
 
-def _bridge(old, kept):
-    is_there = any(block.is_iface(kept.name, "inet") for block in old)
-    dropped = (*_OF_BRIDGE, *(("dns-nameservers",) if kept.is_dns_asked else ()),
-               *(() if kept.dhcp else _OF_DHCP))  # fmt: skip
-    others = _left(old, kept.name, dropped, kept, "inet") if is_there else [
-        entry for port in kept.ports for entry in _going(old, port, kept)
-        if entry.words[0] not in dropped]  # fmt: skip
-    own = [f"bridge_ports {' '.join(kept.ports) or 'none'}",
-           f"bridge_stp {'on' if kept.stp else 'off'}", f"bridge_fd {kept.forward_delay_s}",
-           f"hwaddress {kept.mac}", f"mtu {kept.mtu}"]  # fmt: skip
-    asking = [block for block in old if block.is_iface(kept.name, "inet6")]
+def _bridge(old: list[Block], config: LinkConfig) -> list[Block]:
+    own = [
+        f"bridge_ports {' '.join(config.ports) or 'none'}",
+        f"bridge_stp {'on' if config.stp else 'off'}",
+        f"bridge_fd {config.forward_delay_s}",
+        f"hwaddress {config.mac}",
+        f"mtu {config.mtu}",
+    ]
+    asking = [block for block in old if block.is_iface(config.name, "inet6")]
     if not asking:
-        asking = [block for port in kept.ports for block in _renamed(old, port, kept.name)]
-    return [_stanza(kept, own, others), *(b for b in asking if b.words[3:4] != ["static"])]
+        asking = [block for port in config.ports for block in _renamed(old, port, config.name)]
+    stanza = _stanza(config, own, _bridge_options(old, config))
+    return [stanza, *(b for b in asking if b.words[3:4] != ["static"])]
 
 
-def without_bridge(text, name, heir):
+def _bridge_options(old: list[Block], config: LinkConfig) -> list[Entry]:
+    """Return the options that a bridge keeps, or that come to it with its ports' addresses."""
+    dropped = (
+        *_OF_BRIDGE,
+        *(("dns-nameservers",) if config.is_dns_asked else ()),
+        *(() if config.dhcp else _OF_DHCP),
+    )
+    if any(block.is_iface(config.name, "inet") for block in old):
+        return _left(old, config.name, dropped, config, "inet")
+    going = [entry for port in config.ports for entry in _going(old, port, config)]
+    return [entry for entry in going if entry.words[0] not in dropped]
+
+
+def without_bridge(text: str, name: str, heir: LinkConfig | None) -> str:
     """Return the text without a bridge; its port, if it has one heir, gets what the bridge had."""
-    old = _blocks(text)
+    old = stanzas.blocks(text)
     blocks = [block for block in map(lambda b: _unnamed(b, name), old) if block.entries]
     if heir:
         others = _left(old, heir.name, (), heir, "inet") + _going(old, name, heir)
         asking = [block for block in old if block.is_iface(heir.name, "inet6")]
         made = [_stanza(heir, [], others), *(asking or _renamed(old, name, heir.name))]
         blocks = _put(blocks, heir.name, made)
-    return _text(_trimmed(blocks))
+    return stanzas.text_of(_trimmed(blocks))
 
 
-def _unnamed(block, name):
+def _unnamed(block: Block, name: str) -> Block:
     """Return a block without an interface: its stanza, and its name among those of a line."""
     if block.is_iface(name):
-        return _Block([])
-    if block.words[:1] == ["auto"] or (block.words and block.words[0].startswith("allow-")):
+        return Block([])
+    if _is_bringing_up(block.words):
         left = [word for word in block.words if word != name]
         if left != block.words:
-            return _Block(left, [_entry(" ".join(left), indent="")] if left[1:] else [])
+            return Block(left, [_entry(" ".join(left), indent="")] if left[1:] else [])
     return block

@@ -7,9 +7,11 @@ Pure functions; ``held`` is ``{link: Lease}`` of what the host's manager renews.
 import ipaddress
 import json
 import re
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from saltvirt.errors import BadArgument
+from saltvirt.net.snapshot import Snapshot
 
 _LEASE_TIME = 51  # RFC 2132, section 9.2
 
@@ -23,7 +25,9 @@ class Lease:
     lasts_s: int | None = None
 
 
-def _lease(address, client_id=None, lasts=None):
+def _lease(
+    address: str | None, client_id: str | None = None, lasts: str | None = None
+) -> Lease | None:
     try:
         address = str(ipaddress.IPv4Address(address or ""))
     except ValueError:
@@ -36,35 +40,45 @@ def _lease(address, client_id=None, lasts=None):
     )
 
 
-def of_networkd(text):
+def of_networkd(text: str) -> Lease | None:
     """Return the lease in a file that systemd-networkd keeps for a link, or None."""
-    said = dict(line.partition("=")[::2] for line in text.splitlines())
+    rows = (line.partition("=") for line in text.splitlines())
+    said = {key: value for key, _equals, value in rows}
     return _lease(said.get("ADDRESS"), said.get("CLIENTID"), said.get("LIFETIME"))
 
 
-def of_networkctl(text):
+def of_networkctl(text: str) -> Lease | None:
     """Return the lease in what ``networkctl --json=short status`` prints, or None."""
     said = json.loads(text)
     client = said.get("DHCPv4Client") or {}
     options = ((client.get("Lease") or {}).get("Message") or {}).get("options") or []
     lasts = next((int(one["data"], 16) for one in options if one["tag"] == _LEASE_TIME), None)
-    address = next((one.get("AddressString") for one in said.get("Addresses") or []
-                    if one.get("ConfigSource") == "DHCPv4"), None)  # fmt: skip
-    return _lease(address, bytes(client.get("ClientIdentifier") or []).hex(), lasts and str(lasts))
+    address = next(
+        (
+            one.get("AddressString")
+            for one in said.get("Addresses") or []
+            if one.get("ConfigSource") == "DHCPv4"
+        ),
+        None,
+    )
+    return _lease(
+        address, bytes(client.get("ClientIdentifier") or []).hex(), str(lasts) if lasts else None
+    )
 
 
-def of_networkmanager(text):
+def of_networkmanager(text: str) -> Lease | None:
     """Return the lease in what ``nmcli -t -f DHCP4 device show`` prints, or None."""
-    said = {}
+    said: dict[str, str] = {}
     for line in text.splitlines():
         _label, _colon, option = line.partition(":")
         key, _is, value = option.partition(" = ")
         said.setdefault(key, value)
-    return _lease(said.get("ip_address"), said.get("dhcp_client_identifier"),
-                  said.get("dhcp_lease_time"))  # fmt: skip
+    return _lease(
+        said.get("ip_address"), said.get("dhcp_client_identifier"), said.get("dhcp_lease_time")
+    )
 
 
-def of_dhclient(text):
+def of_dhclient(text: str) -> Lease | None:
     """Return the newest lease in a file of dhclient's, or None; it names its client by a DUID."""
     block = text.rpartition("lease {")[2]
     address = re.search(r"^\s*fixed-address ([0-9.]+);", block, re.MULTILINE)
@@ -72,22 +86,26 @@ def of_dhclient(text):
     return _lease(address and address[1], lasts=lasts and lasts[1])
 
 
-def moved(text, link):
+def moved(text: str, link: str) -> str:
     """Return a file of dhclient's for another link: its DUID, and so its address, go along."""
     return re.sub(r'^(\s*interface) ".*";', rf'\1 "{link}";', text, flags=re.MULTILINE)
 
 
-def _ending(snapshot):
-    return [a["address"] for link in snapshot["links"].values() for a in link["addresses"]
-            if a["valid_s"] is not None and ":" not in a["address"]]  # fmt: skip
+def _ending(snapshot: Snapshot) -> list[str]:
+    return [
+        a["address"]
+        for link in snapshot["links"].values()
+        for a in link["addresses"]
+        if a["valid_s"] is not None and ":" not in a["address"]
+    ]
 
 
-def is_there(snapshot, held):
+def is_there(snapshot: Snapshot, held: Mapping[str, Lease]) -> bool:
     """Return whether an IPv4 address of these links is leased: it ends, or is known to be."""
     return bool(held or _ending(snapshot))
 
 
-def is_kept(asked, addresses, leased):
+def is_kept(asked: bool | None, addresses: Collection[str] | None, leased: bool) -> bool:
     """
     Return whether a bridge is kept by DHCP: as it was asked for, else as its ports are.
 
@@ -95,29 +113,43 @@ def is_kept(asked, addresses, leased):
         ``dhcp`` and ``addresses`` of the state; None was not asked for.
     """
     if asked is False and leased and addresses is None:
-        raise BadArgument("dhcp", "False on a host whose address is leased: give the addresses "
-                          "that it shall have")  # fmt: skip
+        raise BadArgument(
+            "dhcp",
+            "False on a host whose address is leased: give the addresses " "that it shall have",
+        )
     return leased and addresses is None if asked is None else asked
 
 
-def refuse_foreign(snapshot, held, bridge, title):
+def refuse_foreign(snapshot: Snapshot, held: Mapping[str, Lease], bridge: str, title: str) -> None:
     """Raise BadArgument if a port's lease would be lost, or renewed by others than ``title``."""
     if len({lease.address for lease in held.values()}) > 1:
-        raise BadArgument("ports", f"{' and '.join(sorted(held))} have a lease each, and a bridge "
-                          "has one: give addresses to one of them first")  # fmt: skip
+        raise BadArgument(
+            "ports",
+            f"{' and '.join(sorted(held))} have a lease each, and a bridge "
+            "has one: give addresses to one of them first",
+        )
     ending = _ending(snapshot)
     # A bridge that has a lease nobody renews is taken in hand.
     if ending and not held and bridge not in snapshot["links"]:
-        raise BadArgument("persist", f"{ending[0]} is leased, and {title} does not renew that "
-                          "lease: give persist=... of who does, or make the address static first")
+        raise BadArgument(
+            "persist",
+            f"{ending[0]} is leased, and {title} does not renew that "
+            "lease: give persist=... of who does, or make the address static first",
+        )
 
 
-def refuse_idle(dhcp, runs, title):
+def refuse_idle(dhcp: bool, runs: bool, title: str) -> None:
     """Raise BadArgument if a bridge would be kept by a manager that does not run."""
     if runs:
         return
     if dhcp:
-        raise BadArgument("persist", f"{title} does not run here, so nobody would renew the lease "
-                          "of the bridge: start it, or make the address static first")
-    raise BadArgument("persist", f"{title} does not run here, so nobody would bring up the bridge "
-                      "at the next boot: start and enable it, or give persist=... of who does")
+        raise BadArgument(
+            "persist",
+            f"{title} does not run here, so nobody would renew the lease "
+            "of the bridge: start it, or make the address static first",
+        )
+    raise BadArgument(
+        "persist",
+        f"{title} does not run here, so nobody would bring up the bridge "
+        "at the next boot: start and enable it, or give persist=... of who does",
+    )

@@ -2,14 +2,19 @@
 
 import errno
 import time
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
 
-from saltvirt import later
+from saltvirt import optional
 from saltvirt.errors import VirtError
+from saltvirt.net.plan import Step
+from saltvirt.net.snapshot import Address, Link, Route, Snapshot
 
 try:
     import pyroute2
 except ImportError:
-    pyroute2 = later.Later("pyroute2")
+    pyroute2 = optional.OptionalModule("pyroute2")
 
 MISSING = (
     "the Python module 'pyroute2', which changes links, is missing on this minion; install it "
@@ -20,8 +25,11 @@ _FOREVER = 0xFFFFFFFF
 _NODAD = 0x02
 _CLONED, _ONLINK = 0x200, 0x04
 # Parts of a route that are not read, so it would come back as another one.
-_STRANGE = {"RTA_VIA": "a gateway of the other family", "RTA_ENCAP": "an encapsulation",
-            "RTA_NH_ID": "a next hop of its own"}  # fmt: skip
+_STRANGE = {
+    "RTA_VIA": "a gateway of the other family",
+    "RTA_ENCAP": "an encapsulation",
+    "RTA_NH_ID": "a next hop of its own",
+}
 _LOCAL_TABLE = 255
 _ATTRIBUTES = {
     "stp": "IFLA_BR_STP_STATE",
@@ -34,37 +42,42 @@ class LinkError(VirtError):
     """The kernel does not take a change of a link; the message says which and why."""
 
 
-def refuse_if_impossible():
+def refuse_if_impossible() -> None:
     """Raise LinkError if this minion cannot change links."""
-    if later.is_missing(pyroute2):
+    if optional.is_missing(pyroute2):
         raise LinkError(MISSING)
 
 
-def names():
-    """Return the names of all links but the loopback."""
-    with pyroute2.IPRoute() as ipr:
-        found = [link.get_attr("IFLA_IFNAME") for link in ipr.get_links()]
-    return sorted(name for name in found if name != "lo")
-
-
-def ports_of(bridge):
-    """Return the names of a bridge's ports."""
-    with pyroute2.IPRoute() as ipr:
-        index = {link.get_attr("IFLA_IFNAME"): link["index"] for link in ipr.get_links()}
-        return sorted(link.get_attr("IFLA_IFNAME") for link in ipr.get_links()
-                      if bridge in index and link.get_attr("IFLA_MASTER") == index[bridge])
-
-
-def read(wanted):
-    """Return the snapshot of these links, as far as they exist; see :mod:`saltvirt.net.plan`."""
+@contextmanager
+def _asking() -> Iterator[Any]:
     try:
-        return _read(wanted)
+        with pyroute2.IPRoute() as ipr:
+            yield ipr
     except pyroute2.NetlinkError as exc:  # others change links meanwhile
         raise LinkError(f"the kernel does not say which links there are: {_words(exc)}") from exc
 
 
-def _read(wanted):
-    with pyroute2.IPRoute() as ipr:
+def names() -> list[str]:
+    """Return the names of all links but the loopback."""
+    with _asking() as ipr:
+        found = [link.get_attr("IFLA_IFNAME") for link in ipr.get_links()]
+    return sorted(name for name in found if name != "lo")
+
+
+def ports_of(bridge: str) -> list[str]:
+    """Return the names of a bridge's ports."""
+    with _asking() as ipr:
+        index = {link.get_attr("IFLA_IFNAME"): link["index"] for link in ipr.get_links()}
+        return sorted(
+            link.get_attr("IFLA_IFNAME")
+            for link in ipr.get_links()
+            if bridge in index and link.get_attr("IFLA_MASTER") == index[bridge]
+        )
+
+
+def read(wanted: Collection[str]) -> Snapshot:
+    """Return the snapshot of these links, as far as they exist; see :mod:`saltvirt.net.plan`."""
+    with _asking() as ipr:
         every = {link["index"]: link for link in ipr.get_links()}
         by_index = {index: link.get_attr("IFLA_IFNAME") for index, link in every.items()}
         addresses = list(ipr.get_addr())
@@ -79,7 +92,7 @@ def _read(wanted):
     return {"links": links, "routes": [r for r in found if r and r["oif"] in links]}
 
 
-def _vlans(ipr):
+def _vlans(ipr: Any) -> dict[int, list[int]]:
     """Return ``{index: [VLAN]}`` of the ports of bridges that look at VLANs."""
     out = {}
     try:
@@ -93,7 +106,9 @@ def _vlans(ipr):
     return out
 
 
-def _link(link, by_index, addresses, vlans):
+def _link(
+    link: Any, by_index: dict[int, str], addresses: list[Any], vlans: dict[int, list[int]]
+) -> Link:
     info = link.get_attr("IFLA_LINKINFO")
     kind = info.get_attr("IFLA_INFO_KIND") if info else None
     data = info.get_attr("IFLA_INFO_DATA") if info and kind == "bridge" else None
@@ -110,7 +125,7 @@ def _link(link, by_index, addresses, vlans):
     }
 
 
-def _address(message):
+def _address(message: Any) -> Address:
     # Of a point-to-point address IFA_ADDRESS is the peer's.
     text = message.get_attr("IFA_LOCAL") or message.get_attr("IFA_ADDRESS")
     cache = message.get_attr("IFA_CACHEINFO") or {}
@@ -125,7 +140,7 @@ def _address(message):
     }
 
 
-def _route(message, by_index):
+def _route(message: Any, by_index: dict[int, str]) -> Route | None:
     """Return a route that somebody made; the kernel makes its own again with the addresses."""
     table = message.get_attr("RTA_TABLE") or message["table"]
     if message["proto"] == _PROTO_KERNEL or table == _LOCAL_TABLE or message["flags"] & _CLONED:
@@ -133,12 +148,11 @@ def _route(message, by_index):
     hops = message.get_attr("RTA_MULTIPATH") or []
     oif = message.get_attr("RTA_OIF") or next((hop["oif"] for hop in hops), None)
     dst = message.get_attr("RTA_DST")
-    metrics = message.get_attr("RTA_METRICS")
     return {
         "family": message["family"],
         "dst": f"{dst}/{message['dst_len']}" if dst else "default",
         "gateway": message.get_attr("RTA_GATEWAY"),
-        "oif": by_index.get(oif),
+        "oif": by_index.get(oif or 0),
         "table": table,
         "priority": message.get_attr("RTA_PRIORITY"),
         "prefsrc": message.get_attr("RTA_PREFSRC"),
@@ -147,23 +161,24 @@ def _route(message, by_index):
         "type": message["type"],
         "is_multipath": bool(hops),
         "is_onlink": bool(message["flags"] & _ONLINK),
-        "metrics": {_metric(key): value for key, value in metrics["attrs"] if value}
-                   if metrics else {},
+        "metrics": _metrics(message),
         "strange": next((_STRANGE[key] for key in _STRANGE if message.get_attr(key)), None),
-    }  # fmt: skip
+    }
 
 
-def _metric(attribute):
-    return attribute.removeprefix("RTAX_").lower()
+def _metrics(message: Any) -> dict[str, Any]:
+    found = message.get_attr("RTA_METRICS")
+    attributes = found["attrs"] if found else []
+    return {key.removeprefix("RTAX_").lower(): value for key, value in attributes if value}
 
 
-def master(name):
+def master(name: str) -> str | None:
     """Return the name of the bridge or bond that a link is a port of, or None."""
     found = read([name])["links"].get(name)
     return found["master"] if found else None
 
 
-def until(condition, timeout_s):
+def until(condition: Callable[[], object], timeout_s: float) -> bool:
     """Wait for a condition of a link; return whether it came true within so many seconds."""
     deadline = time.monotonic() + timeout_s
     while not (is_so := condition()) and time.monotonic() < deadline:
@@ -171,7 +186,7 @@ def until(condition, timeout_s):
     return bool(is_so)
 
 
-def last(link, address, seconds):
+def last(link: str, address: str, seconds: int | None) -> None:
     """Let an IPv4 address of a link last so long from now on; one that is not there is left so."""
     with pyroute2.IPRoute() as ipr:
         by_index = {one["index"]: one.get_attr("IFLA_IFNAME") for one in ipr.get_links()}
@@ -181,15 +196,15 @@ def last(link, address, seconds):
                 _add_address(ipr, link, {**known, "valid_s": seconds})
 
 
-def execute(steps):
+def execute(steps: Iterable[Step]) -> None:
     """Carry out the steps of :func:`saltvirt.net.plan.operations`; raise LinkError at the first."""
     with pyroute2.IPRoute() as ipr:
         for step in steps:
             _carry_out(ipr, *step)
 
 
-def put_back(steps):
-    """Try every step, whichever fail: each that succeeds is a part of the way back; then raise."""
+def roll_back(steps: Iterable[Step]) -> None:
+    """Try every step, whichever fail: each that succeeds is a part of the rollback; then raise."""
     failed = None
     with pyroute2.IPRoute() as ipr:
         for step in steps:
@@ -200,66 +215,69 @@ def put_back(steps):
     if isinstance(failed, LinkError):
         raise failed
     if failed:
-        raise LinkError(f"a step of the way back failed: {failed!r}") from failed
+        raise LinkError(f"a step of the rollback failed: {failed!r}") from failed
 
 
-def _carry_out(ipr, verb, link, value):
+def _carry_out(ipr: Any, verb: str, link: str, value: Any) -> None:
     try:
         _VERBS[verb](ipr, link, value)
     except (pyroute2.NetlinkError, OSError) as exc:
         raise LinkError(f"{_asked(verb, link, value)}: {_words(exc)}") from exc
 
 
-def _asked(verb, link, value):
+def _asked(verb: str, link: str, value: Any) -> str:
     if verb == "bridge":
         options = ", ".join(f"{key}={one}" for key, one in value.items())
         return f"the kernel refused {options} of {link}"
     return f"the kernel refused to {verb.replace('_', ' ')} {link}"
 
 
-def _words(exc):
+def _words(exc: Any) -> str:
     code = getattr(exc, "code", None) or exc.errno
     if code == errno.EOPNOTSUPP:
         return "not supported by this kernel"
     return exc.args[-1] if exc.args else str(exc)
 
 
-def _index(ipr, name):
+def _index(ipr: Any, name: str) -> int:
     found = ipr.link_lookup(ifname=name)
     if not found:
         raise OSError(errno.ENODEV, f"there is no link {name}")
-    return found[0]
+    out: int = found[0]
+    return out
 
 
-def _create(ipr, name, link):
+def _create(ipr: Any, name: str, link: Link) -> None:
     ipr.link("add", ifname=name, kind="bridge", address=link["mac"])
     ipr.link("set", index=_index(ipr, name), mtu=link["mtu"])
 
 
-def _bridge(ipr, name, options):
-    known = {f"br_{_ATTRIBUTES[key].removeprefix('IFLA_BR_').lower()}": value
-             for key, value in options.items()}  # fmt: skip
+def _bridge(ipr: Any, name: str, options: dict[str, int]) -> None:
+    known = {
+        f"br_{_ATTRIBUTES[key].removeprefix('IFLA_BR_').lower()}": value
+        for key, value in options.items()
+    }
     ipr.link("set", index=_index(ipr, name), kind="bridge", **known)
 
 
-def _set(ipr, name, values):
+def _set(ipr: Any, name: str, values: dict[str, Any]) -> None:
     known = {"address" if key == "mac" else key: value for key, value in values.items()}
     ipr.link("set", index=_index(ipr, name), **known)
 
 
-def _master(ipr, name, master):
+def _master(ipr: Any, name: str, master: str | None) -> None:
     ipr.link("set", index=_index(ipr, name), master=_index(ipr, master) if master else 0)
 
 
-def _delete(ipr, name, _value):
+def _delete(ipr: Any, name: str, _value: Any) -> None:
     ipr.link("del", index=_index(ipr, name))
 
 
-def _up(ipr, name, is_up):
+def _up(ipr: Any, name: str, is_up: bool) -> None:
     ipr.link("set", index=_index(ipr, name), state="up" if is_up else "down")
 
 
-def _add_address(ipr, name, address):
+def _add_address(ipr: Any, name: str, address: Address) -> None:
     text, _slash, prefix = address["address"].partition("/")
     given = {"address": text, "prefixlen": int(prefix), "scope": address["scope"]}
     if address.get("peer"):
@@ -276,10 +294,11 @@ def _add_address(ipr, name, address):
     ipr.addr("replace", index=_index(ipr, name), **given)
 
 
-def _del_address(ipr, name, address):
+def _del_address(ipr: Any, name: str, address: Address) -> None:
     text, _slash, prefix = address["address"].partition("/")
-    given = {"address": address["peer"], "local": text} if address.get("peer") else {
-        "address": text}  # fmt: skip
+    given = (
+        {"address": address["peer"], "local": text} if address.get("peer") else {"address": text}
+    )
     try:
         ipr.addr("del", index=_index(ipr, name), prefixlen=int(prefix), **given)
     except pyroute2.NetlinkError as exc:
@@ -287,10 +306,10 @@ def _del_address(ipr, name, address):
             raise
 
 
-def _route_arguments(ipr, route):
-    given = {"dst": route["dst"], "family": route["family"], "oif": _index(ipr, route["oif"])}
+def _route_arguments(ipr: Any, route: Route) -> dict[str, Any]:
+    given = {"dst": route["dst"], "family": route["family"], "oif": _index(ipr, route["oif"] or "")}
     keys = ("gateway", "table", "priority", "prefsrc", "scope", "proto", "type")
-    given |= {key: route[key] for key in keys if route[key] is not None}
+    given |= {key: value for key, value in route.items() if key in keys and value is not None}
     if route.get("is_onlink"):
         given["flags"] = _ONLINK
     if route.get("metrics"):
@@ -298,11 +317,11 @@ def _route_arguments(ipr, route):
     return given
 
 
-def _add_route(ipr, _name, route):
+def _add_route(ipr: Any, _name: str, route: Route) -> None:
     ipr.route("replace", **_route_arguments(ipr, route))
 
 
-def _del_route(ipr, _name, route):
+def _del_route(ipr: Any, _name: str, route: Route) -> None:
     try:
         ipr.route("del", **_route_arguments(ipr, route))
     except pyroute2.NetlinkError as exc:
@@ -310,12 +329,20 @@ def _del_route(ipr, _name, route):
             raise
 
 
-def _vlan(ipr, name, vid):
+def _vlan(ipr: Any, name: str, vid: int) -> None:
     ipr.vlan_filter("add", index=_index(ipr, name), vlan_info={"vid": vid})
 
 
-_VERBS = {
-    "create": _create, "bridge": _bridge, "set": _set, "master": _master, "delete": _delete,
-    "up": _up, "add_address": _add_address, "del_address": _del_address, "route": _add_route,
-    "del_route": _del_route, "vlan": _vlan,
-}  # fmt: skip
+_VERBS: dict[str, Callable[[Any, str, Any], None]] = {
+    "create": _create,
+    "bridge": _bridge,
+    "set": _set,
+    "master": _master,
+    "delete": _delete,
+    "up": _up,
+    "add_address": _add_address,
+    "del_address": _del_address,
+    "route": _add_route,
+    "del_route": _del_route,
+    "vlan": _vlan,
+}

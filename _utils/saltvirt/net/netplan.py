@@ -1,29 +1,48 @@
 """The files of netplan: what a bridge needs in them, what its ports give up, and get back."""
 
 import fnmatch
+from collections.abc import Collection, Iterable, Sequence
+from typing import Any
 
 import yaml
 
-from saltvirt.net import persist
-from saltvirt.net.tools import KeepError
+from saltvirt.net import linkconfig
+from saltvirt.net.linkconfig import LinkConfig
+from saltvirt.net.tools import PersistenceError
 
+_Yaml = dict[str, Any]
+_Macs = dict[str, str | None] | None
 # What a port gives up: netplan joins what all of its files say of a link.
-_KEYS = ("addresses", "dhcp4", "dhcp6", "dhcp4-overrides", "dhcp6-overrides", "gateway4",
-         "gateway6", "nameservers", "routes", "accept-ra")  # fmt: skip
+_KEYS = (
+    "addresses",
+    "dhcp4",
+    "dhcp6",
+    "dhcp4-overrides",
+    "dhcp6-overrides",
+    "gateway4",
+    "gateway6",
+    "nameservers",
+    "routes",
+    "accept-ra",
+)
+_QUIET = {"dhcp4": False, "dhcp6": False}
 _KINDS = ("ethernets", "bonds", "vlans")
 
 
-def _network(text):
+def _network(text: str) -> _Yaml:
     return (yaml.safe_load(text) or {}).get("network") or {}
 
 
-def _of(text, kind):
+def _of(text: str, kind: str) -> dict[str, _Yaml]:
     # A kind may have a renderer of its own beside its links.
-    return {str(one): own or {} for one, own in (_network(text).get(kind) or {}).items()
-            if isinstance(own, dict | None)}  # fmt: skip
+    return {
+        str(one): own or {}
+        for one, own in (_network(text).get(kind) or {}).items()
+        if isinstance(own, dict | None)
+    }
 
 
-def written(kept, texts, macs=None):
+def written(config: LinkConfig, texts: Sequence[str], macs: _Macs = None) -> dict[str, str]:
     """
     Return the files of netplan for a bridge; see :func:`freed` for its ports.
 
@@ -32,90 +51,121 @@ def written(kept, texts, macs=None):
     macs
         ``{link: MAC}``, to tell what a definition by MAC is for.
     """
-    called = ids(kept.ports, texts, macs)
+    called = ids(config.ports, texts, macs)
     bridge = {
         "interfaces": list(called),
-        "macaddress": kept.mac,
-        "mtu": kept.mtu,
-        "dhcp4": kept.dhcp,
-        "parameters": {"stp": kept.stp, "forward-delay": kept.forward_delay_s},
+        "macaddress": config.mac,
+        "mtu": config.mtu,
+        "dhcp4": config.dhcp,
+        "parameters": {"stp": config.stp, "forward-delay": config.forward_delay_s},
     }
-    routes = [{"to": "default", "via": gateway} for gateway in kept.gateways]
-    routes += [{"to": dst, "via": via} if via else {"to": dst, "scope": "link"}
-               for dst, via in kept.routes]  # fmt: skip
-    names = _nameservers(kept, texts, called)
-    for key, value in (("addresses", list(kept.addresses)), ("routes", routes),
-                       ("nameservers", names)):  # fmt: skip
+    routes = [{"to": "default", "via": gateway} for gateway in config.gateways]
+    routes += [
+        {"to": dst, "via": via} if via else {"to": dst, "scope": "link"}
+        for dst, via in config.routes
+    ]
+    names = _nameservers(config, texts, called)
+    for key, value in (
+        ("addresses", list(config.addresses)),
+        ("routes", routes),
+        ("nameservers", names),
+    ):
         if value:
             bridge[key] = value
-    if kept.ra:
+    if config.ra:
         bridge["accept-ra"] = True
     ports = {one: own for one, own in called.items() if own}
-    network = {"version": 2, **({"ethernets": ports} if ports else {}),
-               "bridges": {kept.name: bridge}}  # fmt: skip
-    path = f"/etc/netplan/90-salt-virt-{kept.name}.yaml"
+    network = {
+        "version": 2,
+        **({"ethernets": ports} if ports else {}),
+        "bridges": {config.name: bridge},
+    }
+    path = f"/etc/netplan/90-salt-virt-{config.name}.yaml"
     files = {path: yaml.safe_dump({"network": network}, sort_keys=True)}
-    if section := persist.client_section(kept):
+    if section := linkconfig.client_section(config):
         # netplan has no word for it, networkd reads it beside what netplan writes.
-        path = f"/etc/systemd/network/10-netplan-{kept.name}.network.d/salt-virt.conf"
+        path = f"/etc/systemd/network/10-netplan-{config.name}.network.d/salt-virt.conf"
         files[path] = section
     return files
 
 
-def ids(ports, texts, macs=None):
+def ids(ports: Iterable[str], texts: Sequence[str], macs: _Macs = None) -> dict[str, _Yaml | None]:
     """Return what netplan calls these links, with what our own file says of them, or None."""
     return dict(_id(port, texts, (macs or {}).get(port)) for port in ports)
 
 
-def _id(port, texts, mac):
+def _id(port: str, texts: Sequence[str], mac: str | None) -> tuple[str, _Yaml | None]:
     if any(port in _of(text, kind) for text in texts for kind in ("bonds", "vlans")):
         return port, None
-    quiet = {"dhcp4": False, "dhcp6": False}
-    found = {one: own for text in texts for one, own in _of(text, "ethernets").items()
-             if own.get("match") or one == port}  # fmt: skip
+    found = _candidates(port, texts)
     if port in found:
         if not _fits(found[port], port, mac):
-            raise KeepError(f"netplan calls another link {port!r} than this host does (match, "
-                            "set-name): rename one of them")  # fmt: skip
-        return port, quiet
+            raise PersistenceError(
+                f"netplan calls another link {port!r} than this host does (match, "
+                "set-name): rename one of them"
+            )
+        return port, dict(_QUIET)
     fitting = [one for one, own in found.items() if _fits(own, port, mac)]
     if len(fitting) == 1 and _is_for_one(found[fitting[0]]):
-        return fitting[0], quiet
+        return fitting[0], dict(_QUIET)
     if fitting:
         # One for several links stays as it is: networkd takes the first file that fits, by name.
-        return f"00-salt-virt-{port}", {"match": {"name": port}, **quiet}
-    return port, quiet
+        return f"00-salt-virt-{port}", {"match": {"name": port}, **_QUIET}
+    return port, dict(_QUIET)
 
 
-def _fits(own, port, mac):
+def _candidates(port: str, texts: Iterable[str]) -> dict[str, _Yaml]:
+    """Return the definitions that may be for a link: of its name, or that match by something."""
+    return {
+        one: own
+        for text in texts
+        for one, own in _of(text, "ethernets").items()
+        if own.get("match") or one == port
+    }
+
+
+def _fits(own: _Yaml, port: str, mac: str | None) -> bool:
     """Return whether a definition may be for a link; a driver says nothing against it."""
     match = own.get("match") or {}
     if own.get("set-name"):
-        return own["set-name"] == port
+        found: bool = own["set-name"] == port
+        return found
     named, address = match.get("name"), match.get("macaddress")
     return (named is None or fnmatch.fnmatch(port, str(named))) and (
-        address is None or mac is None or str(address).lower() == mac.lower())  # fmt: skip
+        address is None or mac is None or str(address).lower() == mac.lower()
+    )
 
 
-def _is_for_one(own):
+def _is_for_one(own: _Yaml) -> bool:
     match = own["match"]
     named = str(match.get("name", "*"))
     return bool(own.get("set-name") or match.get("macaddress") or not set(named) & set("*?["))
 
 
-def _nameservers(kept, texts, called):
+def _nameservers(
+    config: LinkConfig, texts: Iterable[str], called: Collection[str]
+) -> dict[str, list[Any]]:
     """Return the name servers and search domains: those of the ports, unless others are asked."""
-    said = [own.get("nameservers") or {} for text in texts for kind in _KINDS
-            for one, own in _of(text, kind).items() if one in called]  # fmt: skip
-    found = {key: list(dict.fromkeys(v for one in said for v in one.get(key) or []))
-             for key in ("addresses", "search")}  # fmt: skip
-    if kept.is_dns_asked or (kept.dns and not found["addresses"]):
-        found["addresses"] = list(kept.dns)
-    found["search"] = found["search"] or list(kept.search)
+    said = [
+        own.get("nameservers") or {}
+        for text in texts
+        for kind in _KINDS
+        for one, own in _of(text, kind).items()
+        if one in called
+    ]
+    addresses = _joined(said, "addresses")
+    if config.is_dns_asked or (config.dns and not addresses):
+        addresses = list(config.dns)
+    found = {"addresses": addresses, "search": _joined(said, "search") or list(config.search)}
     return {key: value for key, value in found.items() if value}
 
 
-def freed(text, ports):
+def _joined(said: Iterable[_Yaml], key: str) -> list[Any]:
+    """Return what several mappings have in a list of one name, each once."""
+    return list(dict.fromkeys(value for one in said for value in one.get(key) or []))
+
+
+def freed(text: str, ports: Iterable[str]) -> str | None:
     """
     Return another file of netplan without the addresses of the ports (by their ids), or None.
 
@@ -134,7 +184,7 @@ def freed(text, ports):
     return yaml.safe_dump(data, sort_keys=True) if changed else None
 
 
-def restored(text, before, ports):
+def restored(text: str, before: str, ports: Collection[str]) -> str:
     """
     Return a file of netplan with what the ports gave up, and all else as it is now.
 
@@ -153,19 +203,19 @@ def restored(text, before, ports):
     return text if data == (yaml.safe_load(text) or {}) else yaml.safe_dump(data, sort_keys=True)
 
 
-def _fill(network, kind, port, given):
+def _fill(network: _Yaml, kind: str, port: str, given: _Yaml) -> None:
     some = network[kind] = network.get(kind) or {}
     own = some[port] = some.get(port) or {}
     for key, value in given.items():
         own.setdefault(key, value)
 
 
-def ids_of(text, name):
+def ids_of(text: str, name: str) -> list[str]:
     """Return what netplan calls the ports of a bridge, from the file that was written for it."""
     return (_of(text, "bridges").get(name) or {}).get("interfaces") or []
 
 
-def renderer(texts):
+def renderer(texts: Iterable[str]) -> str:
     """Return who netplan's files are for, ``networkd`` or ``NetworkManager``; the last one says."""
     found = "networkd"
     for text in texts:

@@ -1,14 +1,19 @@
 """NetworkManager, who holds a bridge from the moment it is told, not only after a reboot."""
 
 import shutil
+from functools import partial
 from pathlib import Path
 
-from saltvirt.net import leases, persist
-from saltvirt.net.filed import Files
+from saltvirt.net import leases, linkconfig
+from saltvirt.net.change import Change
+from saltvirt.net.filemanagers import FileManager
+from saltvirt.net.leases import Lease
+from saltvirt.net.linkconfig import LinkConfig
 from saltvirt.net.links import until
-from saltvirt.net.tools import KeepError, run
+from saltvirt.net.tools import PersistenceError, run
 
 _OURS = "salt-virt-"
+_PROFILES = "/etc/NetworkManager/system-connections"
 _WAIT_S = 20
 _PORT_S = 3
 _CHOOSE_S = 0.5
@@ -16,45 +21,49 @@ _DISCONNECTED, _ACTIVE = 30, 100
 _UP = ["nmcli", "--wait", str(_WAIT_S), "connection", "up"]
 
 
-class NetworkManager(Files):
+class NetworkManager(FileManager):
     """NetworkManager. It makes a bridge anew that others remove, so it is told first."""
 
     # Without an address of its own it asks routers anyway.
-    title, asks = "NetworkManager", r"^\[ipv6\]\nmethod=auto\naddress1="
+    title = "NetworkManager"
+    asks = r"^\[ipv6\]\nmethod=auto\naddress1="
     own = {
-        "/etc/NetworkManager/system-connections/salt-virt-{name}.nmconnection":
-            "interface-name={name}",
+        f"{_PROFILES}/salt-virt-{{name}}.nmconnection": "interface-name={name}",
     }
     # It saves `master` again as `controller` (1.46 and later), and a bridge's name as its UUID.
     of_ports = {
-        "/etc/NetworkManager/system-connections/salt-virt-{name}-*.nmconnection":
-            "interface-name={port}",
+        f"{_PROFILES}/salt-virt-{{name}}-*.nmconnection": "interface-name={port}",
     }
 
-    def wanted(self, kept):
+    def wanted(self, config: LinkConfig) -> dict[str, str]:
         """Return ``{path: text}`` of the files that keep a bridge."""
-        return persist.networkmanager(kept)
+        return linkconfig.networkmanager(config)
 
-    def runs(self):
+    def runs(self) -> bool:
         """Return whether it runs, and can be told."""
         return bool(Path("/run/NetworkManager/devices").exists() and shutil.which("nmcli"))
 
-    def lease(self, link):
+    def lease(self, link: str) -> Lease | None:
         """Return the lease that it holds on a link, or None."""
         try:
-            return leases.of_networkmanager(run(["nmcli", "-t", "-f", "DHCP4", "device", "show",
-                                                 link])) if self.runs() else None  # fmt: skip
-        except KeepError:  # no such device, or none of its own
+            return (
+                leases.of_networkmanager(
+                    run(["nmcli", "-t", "-f", "DHCP4", "device", "show", link])
+                )
+                if self.runs()
+                else None
+            )
+        except PersistenceError:  # no such device, or none of its own
             return None
 
-    def holder(self, link):
+    def holder(self, link: str) -> str | None:
         """Return the id of the connection that a link has had from others, or None."""
         if not self.runs():
             return None
         name, one = _field(link, "GENERAL.CONNECTION"), _field(link, "GENERAL.CON-UUID")
         return one if one and not name.startswith(_OURS) else None
 
-    def take(self, change):
+    def take(self, change: Change) -> None:
         """Bring up the bridge with its ports as the files say."""
         if not self.runs():
             return
@@ -65,12 +74,14 @@ class NetworkManager(Files):
             run([*_UP, bridge])
         for port, connection in own.items():
             # It brings the ports along by itself, at once; to ask for it interrupts once more.
-            if not until(lambda p=port, c=connection: _is_up(p, c), _PORT_S):
+            if not until(partial(_is_up, port, connection), _PORT_S):
                 run([*_UP, connection])
         if own and not until(lambda: _is_up(change.name, bridge), _WAIT_S):
-            raise KeepError(f"NetworkManager does not bring up {change.name} within {_WAIT_S} s")
+            raise PersistenceError(
+                f"NetworkManager does not bring up {change.name} within {_WAIT_S} s"
+            )
 
-    def give_back(self, change):
+    def give_back(self, change: Change) -> None:
         """Give the ports the connections that they had, or whichever NetworkManager chooses."""
         if not self.runs():
             return
@@ -83,7 +94,7 @@ class NetworkManager(Files):
                 _choose(port)
 
 
-def _choose(port):
+def _choose(port: str) -> None:
     """Wait for the connection that NetworkManager chooses for a port."""
     if not until(lambda: _is_begun(port), _CHOOSE_S):
         # It had one that NetworkManager made up at boot, and does not make up again until the next.
@@ -91,21 +102,21 @@ def _choose(port):
     until(lambda: _is_up(port), _WAIT_S)
 
 
-def _field(link, field):
+def _field(link: str, field: str) -> str:
     try:
         return run(["nmcli", "-g", field, "device", "show", link]).strip()
-    except KeepError:  # there is no such device, yet or any more
+    except PersistenceError:  # there is no such device, yet or any more
         return ""
 
 
-def _state(link):
+def _state(link: str) -> int:
     number = _field(link, "GENERAL.STATE").partition(" ")[0]
     return int(number) if number.isdigit() else 0
 
 
-def _is_up(link, connection=None):
+def _is_up(link: str, connection: str | None = None) -> bool:
     return _state(link) == _ACTIVE and connection in (None, _field(link, "GENERAL.CONNECTION"))
 
 
-def _is_begun(link):
+def _is_begun(link: str) -> bool:
     return _DISCONNECTED < _state(link) <= _ACTIVE

@@ -4,26 +4,32 @@ import os
 import signal
 import subprocess
 import tempfile
+from collections.abc import Sequence
 
 from saltvirt.errors import VirtError
 
 _ENOUGH_S = 60
 
 
-class KeepError(VirtError):
+class PersistenceError(VirtError):
     """The network cannot be kept over a reboot; the message says why."""
 
 
-def run(argv, timeout_s=_ENOUGH_S):
-    """Run a program to its end and return its output; raise KeepError if it fails."""
+def run(argv: Sequence[str], timeout_s: float = _ENOUGH_S) -> str:
+    """Run a program to its end and return its output; raise PersistenceError if it fails."""
     # A client of DHCP that stays in the background would hold a pipe open for ever.
     with tempfile.TemporaryFile() as out:
         try:
-            child = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=out,
-                                     stderr=subprocess.STDOUT, start_new_session=True,
-                                     env={**os.environ, "LC_ALL": "C"})  # fmt: skip
+            child = subprocess.Popen(
+                argv,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                env={**os.environ, "LC_ALL": "C"},
+            )
         except OSError as exc:
-            raise KeepError(f"{' '.join(argv)} failed: {exc.strerror}") from exc
+            raise PersistenceError(f"{' '.join(argv)} failed: {exc.strerror}") from exc
         try:
             child.wait(timeout_s)
         except BaseException as exc:
@@ -31,10 +37,14 @@ def run(argv, timeout_s=_ENOUGH_S):
             os.killpg(child.pid, signal.SIGKILL)
             child.wait()
             if isinstance(exc, subprocess.TimeoutExpired):
-                raise KeepError(f"{' '.join(argv)} did not end within {timeout_s} s") from exc
+                raise PersistenceError(
+                    f"{' '.join(argv)} did not end within {timeout_s} s"
+                ) from exc
             raise
         out.seek(0)
         text = out.read().decode(errors="replace").strip()
     if child.returncode:
-        raise KeepError(f"{' '.join(argv)} failed: {text.splitlines()[-1] if text else 'no word'}")
+        raise PersistenceError(
+            f"{' '.join(argv)} failed: {text.splitlines()[-1] if text else 'no word'}"
+        )
     return text

@@ -1,32 +1,36 @@
 """The rules that we have given to firewalld, which cannot mark them as ours: a file has them."""
 
-from saltvirt.net import boot
+from collections.abc import Iterable
+from pathlib import Path
+
+from saltvirt.net import change
+from saltvirt.net.firewall import bootunits
 
 _HEAD = "# Rich rules set by Salt's virt.firewall_present, which removes no others.\n"
 
 
-class Record:
+class OwnRules:
     """The rules of one name, a line each."""
 
-    def __init__(self, name):
-        self.path = boot.RULES / f"firewalld-{name}.rules"
+    def __init__(self, name: str) -> None:
+        self.path = bootunits.RULES / f"firewalld-{name}.rules"
 
-    def read(self):
+    def read(self) -> list[str] | None:
         """Return the rules, or None if no version that records them has been at work."""
         return _rules(self.path) if self.path.exists() else None
 
-    def others(self):
+    def others(self) -> set[str]:
         """Return the rules of all other names."""
         paths = set(self.path.parent.glob("firewalld-*.rules")) - {self.path}
         return {rule for path in paths for rule in _rules(path)}
 
-    def write(self, rules):
+    def write(self, rules: Iterable[str] | None) -> None:
         """Replace the rules; None forgets them."""
         text = None if rules is None else _HEAD + "".join(f"{rule}\n" for rule in rules)
-        boot.put(self.path, text if text is None else text.encode())
-        boot.tidy()
+        change.put(self.path, text if text is None else text.encode())
+        bootunits.tidy()
 
 
-def _rules(path):
+def _rules(path: Path) -> list[str]:
     lines = path.read_text(encoding="utf-8").splitlines()
     return [line for line in lines if line and not line.startswith("#")]

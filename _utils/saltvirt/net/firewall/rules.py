@@ -3,68 +3,96 @@
 import hashlib
 import ipaddress
 import re
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any
 
 from saltvirt.errors import BadArgument
 
+# A range of ports, first and last; addresses and networks by the version of IP.
+_Span = tuple[int, int]
+Peers = Mapping[int, Collection[str]]
+_Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,27}")  # 28 characters are what iptables takes
 
 _MARK = "@mark@"
 
 # By these, tables and chains are known again that this project has made, in all its versions.
 _OUR_TABLE = re.compile(r'^\s*iif "?lo"? accept comment "[0-9a-f]{24}"\s*$', re.MULTILINE)
-_OUR_CHAIN = re.compile(r'^-A \S+ -i lo -m comment --comment "?[0-9a-f]{24}"? -j RETURN\s*$',
-                        re.MULTILINE)  # fmt: skip
+_OUR_CHAIN = re.compile(
+    r'^-A \S+ -i lo -m comment --comment "?[0-9a-f]{24}"? -j RETURN\s*$', re.MULTILINE
+)
 # A table of ours that somebody has flushed, or one in which there never was anything.
 _SET = re.compile(r"\bset peers[46] \{.*?\n\t\}", re.DOTALL)
 _HOOK = r"type filter hook input [^\n]*policy accept;"
 _BARE = re.compile(r"table inet \S+ \{\s*(chain input \{\s*" + _HOOK + r"\s*\}\s*)?\}")
 
-_RICH = re.compile(r'rule family="ipv[46]" source address="(?P<peer>[^"]+)" '
-                   r'port port="(?P<span>[0-9-]+)" protocol="tcp" accept')  # fmt: skip
+_RICH = re.compile(
+    r'rule family="ipv[46]" source address="(?P<peer>[^"]+)" '
+    r'port port="(?P<span>[0-9-]+)" protocol="tcp" accept'
+)
 
 # What distributions call their own tables: ours would replace one that is loaded only later.
 _THEIRS = {"filter", "nat", "mangle", "raw", "security", "firewalld"}
-_BUILT_IN = {"INPUT", "OUTPUT", "FORWARD", "PREROUTING", "POSTROUTING",
-             "ACCEPT", "DROP", "QUEUE", "RETURN", "REJECT", "LOG"}  # fmt: skip
+_BUILT_IN = {
+    "INPUT",
+    "OUTPUT",
+    "FORWARD",
+    "PREROUTING",
+    "POSTROUTING",
+    "ACCEPT",
+    "DROP",
+    "QUEUE",
+    "RETURN",
+    "REJECT",
+    "LOG",
+}
 
 
-def table_name(value):
+def table_name(value: object) -> str:
     """Return the name if it can be one of a table, a chain, a unit and a file."""
     if not isinstance(value, str) or not _NAME.fullmatch(value):
-        raise BadArgument("name", f"{value!r} cannot name rules: use up to 28 letters, digits and "
-                          "'_', beginning with a letter")  # fmt: skip
+        raise BadArgument(
+            "name",
+            f"{value!r} cannot name rules: use up to 28 letters, digits and "
+            "'_', beginning with a letter",
+        )
     return value
 
 
-def refuse_table(name):
+def refuse_table(name: str) -> None:
     """Refuse the name of a table that a host's own rules usually have."""
     if name in _THEIRS:
-        raise BadArgument("name", f"{name!r} is what a host's own tables are called; choose "
-                          "another, like salt_virt")  # fmt: skip
+        raise BadArgument(
+            "name",
+            f"{name!r} is what a host's own tables are called; choose " "another, like salt_virt",
+        )
 
 
-def chain_name(name):
+def chain_name(name: str) -> str:
     """Return the name of the chain; refuse one that is built into iptables."""
     chain = name.upper().replace("_", "-")
     if chain in _BUILT_IN:
-        raise BadArgument("name", f"{name!r} would be the chain {chain}, which is built into "
-                          "iptables; choose another, like salt_virt")  # fmt: skip
+        raise BadArgument(
+            "name",
+            f"{name!r} would be the chain {chain}, which is built into "
+            "iptables; choose another, like salt_virt",
+        )
     return chain
 
 
-def is_our_table(listed):
+def is_our_table(listed: str) -> bool:
     """Return whether ``nft list table`` shows a table of ours, or one that holds no rule."""
     return bool(_OUR_TABLE.search(listed) or _BARE.fullmatch(_SET.sub("", listed).strip()))
 
 
-def is_our_chain(listed):
+def is_our_chain(listed: str) -> bool:
     """Return whether ``iptables -S CHAIN`` shows a chain of ours, or one that holds no rule."""
     return bool(_OUR_CHAIN.search(listed) or "-A " not in listed)
 
 
-def ports(values):
+def ports(values: Any) -> list[_Span]:
     """Return ports as ``[(first, last)]`` from numbers and texts like ``49152-49215``."""
-    out = []
+    out: list[_Span] = []
     for value in values if isinstance(values, list | tuple) else [values]:
         first, _dash, last = str(value).partition("-")
         if not first.isdigit() or not (last or first).isdigit():
@@ -78,9 +106,9 @@ def ports(values):
     return sorted(set(out))
 
 
-def networks(values):
+def networks(values: Iterable[object]) -> dict[int, list[str]]:
     """Return addresses and networks in their usual form, sorted: ``{4: [...], 6: [...]}``."""
-    out = {4: set(), 6: set()}
+    out: dict[int, set[Any]] = {4: set(), 6: set()}
     for value in values:
         try:
             network = ipaddress.ip_network(str(value), strict=False)
@@ -91,23 +119,23 @@ def networks(values):
     return {version: [_short(network) for network in found] for version, found in merged.items()}
 
 
-def _short(network):
+def _short(network: _Network) -> str:
     is_single = network.num_addresses == 1
     return str(network.network_address) if is_single else str(network)
 
 
-def _span(pair, dash):
+def _span(pair: _Span, dash: str) -> str:
     return str(pair[0]) if pair[0] == pair[1] else f"{pair[0]}{dash}{pair[1]}"
 
 
-def _marked(lines):
+def _marked(lines: Iterable[str]) -> tuple[str, str]:
     """Return a text and its mark: a digest of all of it, by which another run knows it again."""
     text = "\n".join(lines) + "\n"
     mark = hashlib.sha256(text.encode()).hexdigest()[:24]
     return text.replace(_MARK, mark), mark
 
 
-def nftables(table, port_pairs, peers):
+def nftables(table: str, port_pairs: Iterable[_Span], peers: Peers) -> tuple[str, str]:
     """Return a table of its own for nft, which replaces itself in one step, and its mark."""
     wanted = ", ".join(_span(pair, "-") for pair in port_pairs)
     lines = [f"table inet {table}", f"delete table inet {table}", f"table inet {table} {{"]
@@ -129,7 +157,9 @@ def nftables(table, port_pairs, peers):
     return _marked(lines)
 
 
-def iptables(chain, port_pairs, peers, version):
+def iptables(
+    chain: str, port_pairs: Iterable[_Span], peers: Peers, version: int
+) -> tuple[str, str]:
     """
     Return a chain of its own for iptables-restore --noflush, and its mark.
 
@@ -145,16 +175,16 @@ def iptables(chain, port_pairs, peers, version):
     return _marked(lines)
 
 
-def without_jump(text, chain):
+def without_jump(text: str, chain: str) -> str:
     """Return the chain alone: it is replaced in one step while packets go through it."""
     return text.replace(_jump(chain) + "\n", "")
 
 
-def _jump(chain):
+def _jump(chain: str) -> str:
     return f"-I INPUT 1 -j {chain}"
 
 
-def rich_rules(port_pairs, peers):
+def rich_rules(port_pairs: Iterable[_Span], peers: Peers) -> list[str]:
     """Return the rich rules of firewalld, which lets nobody else in by itself."""
     return [
         f'rule family="ipv{version}" source address="{peer}" '
@@ -165,23 +195,31 @@ def rich_rules(port_pairs, peers):
     ]
 
 
-def earlier_rich_rules(listed, port_pairs):
+def earlier_rich_rules(listed: Iterable[str], port_pairs: Iterable[_Span]) -> set[str]:
     """
     Return the rules that a version of this project without a record of them has set.
 
     It set one for each port and address: an address with a rule for one port only is somebody
     else's, and so is what differs from ours in a word.
     """
-    found = {}
+    found: dict[str, dict[str, str]] = {}
     for rule in listed:
         if match := _RICH.fullmatch(rule):
             found.setdefault(match["peer"], {})[match["span"]] = rule
     spans = [_span(pair, "-") for pair in port_pairs]
-    return {by_span[span] for by_span in found.values() if by_span.keys() >= set(spans)
-            for span in spans}  # fmt: skip
+    return {
+        by_span[span]
+        for by_span in found.values()
+        if by_span.keys() >= set(spans)
+        for span in spans
+    }
 
 
-def rich_changes(wanted, listed, ours):
+def rich_changes(
+    wanted: Collection[str], listed: Collection[str], ours: Collection[str]
+) -> tuple[list[str], list[str]]:
     """Return the rules to add and those to remove; what is not ours stays."""
-    return ([rule for rule in wanted if rule not in listed],
-            [rule for rule in listed if rule in ours and rule not in wanted])  # fmt: skip
+    return (
+        [rule for rule in wanted if rule not in listed],
+        [rule for rule in listed if rule in ours and rule not in wanted],
+    )

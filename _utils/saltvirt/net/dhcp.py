@@ -6,7 +6,7 @@ import socket
 import struct
 import time
 
-from saltvirt.net.tools import KeepError
+from saltvirt.net.tools import PersistenceError
 
 _EVERYBODY = b"\xff" * 6
 _IP, _UDP, _CLIENT, _SERVER = 0x0800, 17, 68, 67
@@ -16,7 +16,7 @@ _OFFER = b"\x35\x01\x02"
 _TRIES_S = (1, 3, 4)
 
 
-def offered(link, mac, client_id=None):
+def offered(link: str, mac: str, client_id: str | None = None) -> str | None:
     """
     Return the address that a DHCP server offers over a link, None if none answers within 8 s.
 
@@ -33,11 +33,11 @@ def offered(link, mac, client_id=None):
                 if found:
                     return found
     except OSError as exc:
-        raise KeepError(f"cannot ask for a DHCP server over {link}: {exc.strerror}") from exc
+        raise PersistenceError(f"cannot ask for a DHCP server over {link}: {exc.strerror}") from exc
     return None
 
 
-def _answer(wire, xid, deadline):
+def _answer(wire: socket.socket, xid: bytes, deadline: float) -> str | None:
     while (left := deadline - time.monotonic()) > 0:
         wire.settimeout(left)
         try:
@@ -49,7 +49,7 @@ def _answer(wire, xid, deadline):
     return None
 
 
-def discover(xid, mac, client_id=None):
+def discover(xid: bytes, mac: str, client_id: str | None = None) -> bytes:
     """Return the IP packet of a DHCPDISCOVER."""
     hardware = bytes.fromhex(mac.replace(":", ""))
     options = b"\x35\x01\x01"
@@ -60,19 +60,21 @@ def discover(xid, mac, client_id=None):
     head = struct.pack("!BBBB4sHH16s", 1, 1, 6, 0, xid, 0, 0x8000, b"")
     body = head + hardware.ljust(16, b"\0") + b"\0" * 192 + _COOKIE + options + b"\xff"
     udp = struct.pack("!HHHH", _CLIENT, _SERVER, 8 + len(body), 0)
-    ip = struct.pack("!BBHHHBBH4s4s", 0x45, 0, 28 + len(body), 0, 0, 64, _UDP, 0, b"\0" * 4,
-                     b"\xff" * 4)  # fmt: skip
+    ip = struct.pack(
+        "!BBHHHBBH4s4s", 0x45, 0, 28 + len(body), 0, 0, 64, _UDP, 0, b"\0" * 4, b"\xff" * 4
+    )
     return ip[:10] + struct.pack("!H", _checksum(ip)) + ip[12:] + udp + body
 
 
-def _checksum(data):
+def _checksum(data: bytes) -> int:
     total = sum(struct.unpack(f"!{len(data) // 2}H", data))
     while total >> 16:
         total = (total & 0xFFFF) + (total >> 16)
-    return ~total & 0xFFFF
+    found: int = ~total & 0xFFFF
+    return found
 
 
-def offer(packet, xid):
+def offer(packet: bytes, xid: bytes) -> str | None:
     """Return the address that an IP packet offers to who asked with ``xid``, None if it is none."""
     start = (packet[0] & 15) * 4 if packet else 0
     body = packet[start + 8 :]

@@ -1,22 +1,25 @@
 """Rules that are loaded at every boot, by a oneshot unit of their own that touches no others."""
 
-import contextlib
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import salt.utils.systemd
 
-from saltvirt import files
-from saltvirt.errors import VirtError
+from saltvirt.net.change import content, put
+from saltvirt.undo import Steps
 
 UNITS = Path("/etc/systemd/system")
 RULES = Path("/etc/salt-virt")
 
 
-class BootError(VirtError):
-    """The rules cannot be kept for the next boot; the message says why."""
-
-
-def units(name, what, start, stop, others):
+def units(
+    name: str,
+    what: str,
+    start: Sequence[Sequence[str]],
+    stop: Sequence[Sequence[str]],
+    others: Sequence[str],
+) -> dict[str, str]:
     """
     Return the texts of the units that load rules: ``{unit: text}``, that of the boot first.
 
@@ -54,8 +57,9 @@ def units(name, what, start, stop, others):
         "WantedBy=sysinit.target",
     ]
     after = [
-        *_head(f"Firewall of Salt Virt: {what}, after others have loaded theirs",
-               f"{theirs} {first}"),
+        *_head(
+            f"Firewall of Salt Virt: {what}, after others have loaded theirs", f"{theirs} {first}"
+        ),
         # After a stop of theirs the first is stopped too, and would not follow their next reload.
         f"Wants={first}",
         "",
@@ -65,11 +69,11 @@ def units(name, what, start, stop, others):
         "",
         "[Install]",
         f"WantedBy={theirs}",
-    ]  # fmt: skip
+    ]
     return {first: "\n".join(boot) + "\n", again: "\n".join(after) + "\n"}
 
 
-def _head(description, after):
+def _head(description: str, after: str) -> list[str]:
     return [
         "# Written by Salt's virt.firewall_present; virt.firewall_absent removes it.",
         "[Unit]",
@@ -85,32 +89,13 @@ def _head(description, after):
     ]
 
 
-def _content(path):
-    return path.read_bytes() if path.exists() else None
-
-
-def put(path, text):
-    """Replace a file of ours in one step; None removes it."""
-    try:
-        if text is None:
-            with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-                path.unlink()
-            return
-        path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
-        files.write(path, text, 0o644)
-    except OSError as exc:
-        with contextlib.suppress(OSError):
-            files.part_path(path.parent, path.name).unlink()
-        raise BootError(f"cannot write {path}: {exc.strerror}") from exc
-
-
-def tidy():
+def tidy() -> None:
     """Remove the folder of the files if none is in it."""
     if RULES.is_dir() and not any(RULES.iterdir()):
         RULES.rmdir()
 
 
-class Boot:
+class BootUnits:
     """
     Files of rules, and the units that load them; without systemd the files alone.
 
@@ -120,37 +105,43 @@ class Boot:
         What :func:`units` returns.
     """
 
-    def __init__(self, run, texts, rules):
+    def __init__(
+        self,
+        run: Callable[..., dict[str, Any]],
+        texts: Mapping[str, str],
+        rules: Mapping[Path, str],
+    ) -> None:
         self._run, self._units = run, {UNITS / name: text for name, text in texts.items()}
         self._first = next(iter(texts))
         self.has_systemd = salt.utils.systemd.booted()
-        self.texts = {path: content.encode() for path, content in rules.items()}
+        self.texts = {path: text.encode() for path, text in rules.items()}
         if self.has_systemd:
             self.texts.update({path: text.encode() for path, text in self._units.items()})
 
-    def _is(self, state, name):
+    def _is(self, state: str, name: str) -> bool:
         done = self._run(["systemctl", f"is-{state}", name], ok=range(256))
-        return done["stdout"].strip() == state
+        found: bool = done["stdout"].strip() == state
+        return found
 
-    def _disabled(self):
+    def _disabled(self) -> list[str]:
         names = [path.name for path in self._units] if self.has_systemd else []
         return [name for name in names if not self._is("enabled", name)]
 
-    def _is_stopped(self):
+    def _is_stopped(self) -> bool:
         return self.has_systemd and not self._is("active", self._first)
 
-    def pending(self):
+    def pending(self) -> dict[str, str]:
         """Return what is to be done: ``{what: why}``."""
-        out = {str(p): "written" for p, text in self.texts.items() if _content(p) != text}
+        out = {str(p): "written" for p, text in self.texts.items() if content(p) != text}
         if self._is_stopped():
             out[self._first] = "started"
         return {**out, **dict.fromkeys(self._disabled(), "enabled")}
 
-    def keep(self, steps):
+    def keep(self, steps: Steps) -> None:
         """Write the files, enable the units and start the first if it is not; see ``steps``."""
         steps.then(self._tidy)
         for path, text in self.texts.items():
-            steps.then(put, path, _content(path))
+            steps.then(put, path, content(path))
             put(path, text)
         if not self.has_systemd:
             return
@@ -162,12 +153,12 @@ class Boot:
             # What this starts it with is what a boot will start it with.
             self._run(["systemctl", "start", self._first])
 
-    def there(self):
+    def there(self) -> dict[str, str]:
         """Return what :meth:`forget` would do: ``{what: "removed"}``."""
         paths = dict.fromkeys([*self._units, *self.texts])
         return {str(path): "removed" for path in paths if path.exists()}
 
-    def forget(self):
+    def forget(self) -> None:
         """Stop the units, and remove them and the files."""
         names = [path.name for path in self._units if path.exists()]
         if self.has_systemd and names:
@@ -176,11 +167,11 @@ class Boot:
             put(path, None)
         self._tidy()
 
-    def _reread(self):
+    def _reread(self) -> None:
         if self.has_systemd:
             self._run(["systemctl", "daemon-reload"])
 
-    def _tidy(self):
+    def _tidy(self) -> None:
         self._reread()
         if self.has_systemd:  # a unit that failed would be listed although its file is gone
             for path in self._units:

@@ -1,8 +1,8 @@
 """
-Put the network back unless somebody says in time that it works.
+Roll the network back unless somebody says in time that it works.
 
-The guard is a process of its own: it outlives the job that changes the network, so that a job
-which is killed, or a minion that can be reached no more, leaves the network as it was, and the
+The watchdog is a process of its own: it outlives the job that changes the network, so that a job
+which is killed, or a minion that can no longer be reached, leaves the network as it was, and the
 host's manager of networks with what it knew before.
 """
 
@@ -11,31 +11,37 @@ import os
 import select
 import signal
 import time
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
+from typing import Any
 
+from saltvirt import undo
 from saltvirt.errors import VirtError
 from saltvirt.net import links, plan
+from saltvirt.net.change import Change
+from saltvirt.net.snapshot import Snapshot
 
 log = logging.getLogger(__name__)
+_Rollback = tuple[Snapshot, Collection[str], Change]
 _KEEP = b"k"
 _ATTEMPTS = 3
 _AGAIN_S = 0.5
 
 
-def put_back(snapshot, names, change):
-    """Bring these links back to a snapshot of them, and their manager to what it knew."""
-    failed = _without_error(change.before_links, is_back=True)
-    failed = _without_error(settle, lambda: _links_back(snapshot, names)) or failed
-    failed = _without_error(change.after_links, is_back=True) or failed
+def roll_back(snapshot: Snapshot, names: Collection[str], change: Change) -> None:
+    """Roll these links back to a snapshot of them, and their manager to what it knew."""
+    failed = _without_error(change.before_links, is_rollback=True)
+    failed = _without_error(settle, lambda: _roll_links_back(snapshot, names)) or failed
+    failed = _without_error(change.after_links, is_rollback=True) or failed
     if failed:
         raise failed
 
 
-def _links_back(snapshot, names):
-    links.put_back(plan.operations(links.read(names), snapshot))
+def _roll_links_back(snapshot: Snapshot, names: Collection[str]) -> None:
+    links.roll_back(plan.operations(links.read(names), snapshot))
 
 
-def settle(change_links):
+def settle(change_links: Callable[[], object]) -> None:
     """Change links that their manager may change too; what it leaves is brought in order after."""
     for left in reversed(range(_ATTEMPTS)):
         try:
@@ -47,8 +53,8 @@ def settle(change_links):
             time.sleep(_AGAIN_S)
 
 
-def _without_error(step, *given, **words):
-    """Take a step of the way back, and return its error: the steps after it are tried as well."""
+def _without_error(step: Callable[..., object], *given: Any, **words: Any) -> Exception | None:
+    """Take a step of the rollback, and return its error: the steps after it are tried as well."""
     try:
         step(*given, **words)
     except Exception as exc:  # whatever it is, the links come back
@@ -57,15 +63,17 @@ def _without_error(step, *given, **words):
 
 
 @contextmanager
-def watched(snapshot, names, change, timeout_s):
+def watched(
+    snapshot: Snapshot, names: Collection[str], change: Change, timeout_s: float
+) -> Iterator[None]:
     """
-    Run the block under a guard; put the network back if it raises, is killed or takes too long.
+    Run the block under a watchdog; roll back if it raises, is killed or takes too long.
 
     change
         What the manager of the network is told in the block; see
         :class:`~saltvirt.net.change.Change`.
     timeout_s
-        After this many seconds the guard acts on its own, even if the block still runs.
+        After this many seconds the watchdog acts on its own, even if the block still runs.
     """
     inbox, outbox = os.pipe()
     _spawn(inbox, outbox, timeout_s, (snapshot, names, change))
@@ -74,9 +82,10 @@ def watched(snapshot, names, change, timeout_s):
         yield
     except BaseException:
         try:
-            put_back(snapshot, names, change)
+            with undo.undisturbed():
+                roll_back(snapshot, names, change)
         except Exception as exc:
-            # The guard, which is still there, tries again on its own.
+            # The watchdog, which is still there, tries again on its own.
             log.error("the network could not be put back at once: %s", exc)
             os.close(outbox)
             raise
@@ -85,12 +94,12 @@ def watched(snapshot, names, change, timeout_s):
     _dismiss(outbox)
 
 
-def _dismiss(outbox):
+def _dismiss(outbox: int) -> None:
     os.write(outbox, _KEEP)
     os.close(outbox)
 
 
-def _spawn(inbox, outbox, timeout_s, way_back):
+def _spawn(inbox: int, outbox: int, timeout_s: float, rollback: _Rollback) -> None:
     child = os.fork()
     if child:
         os.waitpid(child, 0)
@@ -99,13 +108,13 @@ def _spawn(inbox, outbox, timeout_s, way_back):
         os.setsid()
         if os.fork() == 0:
             os.close(outbox)
-            _guard(inbox, timeout_s, way_back)
+            _watch(inbox, timeout_s, rollback)
     finally:
         # Neither process may ever return into Salt's code.
         os._exit(0)
 
 
-def _guard(inbox, timeout_s, way_back):
+def _watch(inbox: int, timeout_s: float, rollback: _Rollback) -> None:
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         # Not SIG_IGN, which a client of DHCP that is started here would inherit for its life.
         signal.signal(number, lambda *_: None)
@@ -120,13 +129,13 @@ def _guard(inbox, timeout_s, way_back):
         return
     for _attempt in range(_ATTEMPTS):
         try:
-            put_back(*way_back)
+            roll_back(*rollback)
             return
         except Exception:
             time.sleep(_AGAIN_S)
 
 
-def _close(descriptor):
+def _close(descriptor: int) -> None:
     try:
         os.close(descriptor)
     except OSError:  # the folder's own, already closed

@@ -1,0 +1,1 @@
+"""The firewall of a hypervisor: its rules, in the program that this host has for them."""

@@ -1,0 +1,167 @@
+"""What all backends of the firewall have in common."""
+
+import shutil
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any
+
+from salt.exceptions import SaltException
+
+from saltvirt import undo
+from saltvirt.errors import VirtError
+from saltvirt.net.firewall import rules
+from saltvirt.net.firewall.bootunits import BootUnits
+
+Functions = Mapping[str, Callable[..., Any]]
+# Not the PATH of whoever runs the state: the unit's text must not depend on it.
+_FOLDERS = "/usr/sbin:/usr/bin:/sbin:/bin:/usr/local/sbin"
+
+
+class FirewallError(VirtError):
+    """The firewall does not take the rules; the message carries its own words."""
+
+
+class Firewall(ABC):
+    """The rules of one name in one backend; ``plan`` says what ``apply`` would do."""
+
+    program: str
+    package: str
+
+    def __init__(
+        self, functions: Functions, name: str, ports: Any, peers: Iterable[object]
+    ) -> None:
+        self.call, self.name = functions, rules.table_name(name)
+        self.ports, self.peers = rules.ports(ports), rules.networks(peers)
+
+    @property
+    def is_installed(self) -> bool:
+        """Whether the host has the backend's program."""
+        return shutil.which(self.program, path=_FOLDERS) is not None
+
+    def refuse_missing(self) -> None:
+        """Refuse a host that cannot take the rules as it is."""
+        if not self.is_installed:
+            raise FirewallError(
+                f"{self.program} is not installed on this host: install the "
+                f"package {self.package}, or choose another backend"
+            )
+
+    def _path(self, program: str) -> str:
+        return shutil.which(program, path=_FOLDERS) or f"/usr/sbin/{program}"
+
+    def _run(self, argv: Sequence[str], ok: Collection[int] = (0,)) -> dict[str, Any]:
+        found = [self._path(argv[0]), *argv[1:]]
+        try:
+            done = self.call["cmd.run_all"](found, python_shell=False, ignore_retcode=True)
+        except SaltException as exc:
+            raise FirewallError(f"{argv[0]}: {exc}") from exc
+        if done["retcode"] not in ok:
+            said = (done["stderr"] or done["stdout"]).strip().splitlines()
+            raise FirewallError(f"{' '.join(argv[:4])}: {'; '.join(said)}")
+        out: dict[str, Any] = done
+        return out
+
+    def _listed(self, argv: Sequence[str]) -> str:
+        """Return what a command lists, nothing if there is no such thing."""
+        if not self.is_installed:
+            return ""
+        done = self._run(argv, ok=range(256))
+        return done["stdout"] if done["retcode"] == 0 else ""
+
+    @abstractmethod
+    def plan(self) -> dict[str, str]:
+        """Return what is to be done: ``{what: why}``."""
+
+    @abstractmethod
+    def apply(self) -> None:
+        """Do what ``plan`` says, or nothing."""
+
+    @abstractmethod
+    def removal(self) -> dict[str, str]:
+        """Return what ``remove`` would do: ``{what: why}``."""
+
+    @abstractmethod
+    def remove(self) -> None:
+        """Take the rules away, now and for the boots to come."""
+
+    @abstractmethod
+    def note(self) -> str:
+        """Return what must be said beside the outcome."""
+
+    def warnings(self) -> list[str]:
+        """Return what else on this host decides over these ports."""
+        return []
+
+    def leftovers(self) -> list[str]:
+        """Return what others keep of these rules once ours are gone."""
+        return []
+
+
+class Loaded(Firewall):
+    """A backend whose rules a unit of ours loads at boot."""
+
+    boot: BootUnits
+
+    @abstractmethod
+    def _there(self) -> list[str]:
+        """Return what of ours is loaded."""
+
+    @abstractmethod
+    def _foreign(self) -> list[str]:
+        """Return what is loaded under our name and others made."""
+
+    @abstractmethod
+    def _missing(self) -> list[str]:
+        """Return what is to be loaded."""
+
+    @abstractmethod
+    def _check(self) -> None:
+        """Refuse rules that the backend would not take."""
+
+    @abstractmethod
+    def _load(self) -> None:
+        """Load the rules."""
+
+    @abstractmethod
+    def _unload(self) -> None:
+        """Take away what is loaded."""
+
+    def _refuse_foreign(self) -> None:
+        for what in self._foreign():
+            raise FirewallError(
+                f"{what} is there and was not made by virt.firewall_present: "
+                "choose another name, or remove it"
+            )
+
+    def plan(self) -> dict[str, str]:
+        """Return what is to be done: ``{what: why}``; refuse what somebody else has made."""
+        self._refuse_foreign()
+        return {**dict.fromkeys(self._missing(), "loaded"), **self.boot.pending()}
+
+    def apply(self) -> None:
+        """Load the rules, each table in one step, and have them loaded at boot."""
+        self._check()
+        had_any = bool(self._there())
+        with undo.on_failure() as steps:
+            if not had_any:
+                steps.then(self._unload)
+            self.boot.keep(steps)
+            if self._missing():
+                self._load()
+
+    def removal(self) -> dict[str, str]:
+        """Return what ``remove`` would do: ``{what: why}``; refuse what somebody else has made."""
+        self._refuse_foreign()
+        return {**dict.fromkeys(self._there(), "removed"), **self.boot.there()}
+
+    def remove(self) -> None:
+        """Take the rules away, now and at boot."""
+        self.boot.forget()
+        self._unload()
+
+    def note(self) -> str:
+        """Return what must be said beside the outcome."""
+        if self.boot.has_systemd:
+            return ""
+        paths = ", ".join(map(str, self.boot.texts))
+        return f"; nothing loads {paths} at boot, as systemd does not run here"

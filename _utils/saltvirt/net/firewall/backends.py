@@ -1,0 +1,25 @@
+"""The backends of the firewall by name."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from saltvirt.errors import BadArgument
+from saltvirt.net.firewall.backend import Firewall, Functions
+from saltvirt.net.firewall.firewalld import Firewalld
+from saltvirt.net.firewall.iptables import Iptables
+from saltvirt.net.firewall.nftables import Nftables
+
+_KINDS: dict[str, type[Firewall]] = {
+    "nftables": Nftables,
+    "iptables": Iptables,
+    "firewalld": Firewalld,
+}
+
+
+def of(
+    backend: str, functions: Functions, name: str, ports: Any, peers: Iterable[object]
+) -> Firewall:
+    """Return the rules of a backend; refuse one that is not known."""
+    if backend not in _KINDS:
+        raise BadArgument("backend", f"{backend!r}; one of {', '.join(_KINDS)}")
+    return _KINDS[backend](functions, name, ports, peers)

@@ -1,0 +1,72 @@
+"""A table of nftables."""
+
+import json
+import tempfile
+from typing import Any
+
+from saltvirt.net.firewall import rules
+from saltvirt.net.firewall.backend import Loaded
+from saltvirt.net.firewall.bootunits import RULES, BootUnits, units
+
+
+class Nftables(Loaded):
+    """A table of its own: what it refuses stays refused, whatever other tables accept."""
+
+    program, package = "nft", "nftables"
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self._text, self._mark = rules.nftables(self.name, self.ports, self.peers)
+        self._table = f"table inet {self.name}"
+        self._file = RULES / f"nftables-{self.name}.nft"
+        nft = self._path("nft")
+        texts = units(
+            f"salt-virt-nftables-{self.name}",
+            self._table,
+            [[nft, "-f", str(self._file)]],
+            [[nft, "delete", "table", "inet", self.name]],
+            ["nftables.service"],
+        )
+        self.boot = BootUnits(self._run, texts, {self._file: self._text})
+
+    def plan(self) -> dict[str, str]:
+        """Return what is to be done; refuse a name that others may use later."""
+        rules.refuse_table(self.name)
+        return super().plan()
+
+    def _shown(self) -> str:
+        return self._listed(["nft", "list", "table", "inet", self.name])
+
+    def _there(self) -> list[str]:
+        return [self._table] if self._shown() else []
+
+    def _foreign(self) -> list[str]:
+        shown = self._shown()
+        return [self._table] if shown and not rules.is_our_table(shown) else []
+
+    def _missing(self) -> list[str]:
+        return [] if self._mark in self._shown() else [self._table]
+
+    def _check(self) -> None:
+        with tempfile.NamedTemporaryFile("w", prefix="salt-virt-") as handle:
+            handle.write(self._text)
+            handle.flush()
+            self._run(["nft", "-c", "-f", handle.name])
+
+    def _load(self) -> None:
+        self._run(["nft", "-f", str(self._file)])
+
+    def _unload(self) -> None:
+        if self._there():
+            self._run(["nft", "delete", "table", "inet", self.name])
+
+    def warnings(self) -> list[str]:
+        """Return which other chains drop what they do not accept: they decide after ours."""
+        listed = json.loads(self._listed(["nft", "-j", "list", "chains"]) or "{}")
+        chains = [c["chain"] for c in listed.get("nftables", ()) if "chain" in c]
+        return [
+            f"the chain {c['family']} {c['table']} {c['name']} drops what it does not accept: "
+            f"let it accept the TCP ports {self.ports} of the other hypervisors too"
+            for c in chains
+            if c.get("hook") == "input" and c.get("policy") == "drop" and c["table"] != self.name
+        ]

@@ -1,0 +1,106 @@
+"""The managers of networks that keep a bridge: find this host's."""
+
+import shutil
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from saltvirt.errors import BadArgument
+from saltvirt.net import filemanagers, ifupdown
+from saltvirt.net.change import Change, Manager
+from saltvirt.net.linkconfig import LinkConfig
+from saltvirt.net.networkmanager import NetworkManager
+from saltvirt.net.tools import PersistenceError
+
+
+class NoManager:
+    """Nobody keeps the bridge; the operator asked for that."""
+
+    title, gives_back_first, writes_heir = "persist=none", False, False
+
+    def pending(self, _config: LinkConfig) -> dict[str, str]:
+        """Return nothing."""
+        return {}
+
+    def files_of(self, _name: str) -> list[str]:
+        """Return nothing."""
+        return []
+
+    def persisting(self, config: LinkConfig) -> Change:
+        """Return a change of nothing."""
+        return Change(self, config.name, (), paths=(), write=dict, is_coming=True)
+
+    def forgetting(self, name: str, _ports: Iterable[str], _heir: LinkConfig | None) -> Change:
+        """Return a change of nothing."""
+        return Change(self, name, (), paths=(), write=dict, is_coming=False)
+
+    def runs(self) -> bool:
+        """Return that it does not."""
+        return False
+
+    def lease(self, _link: str) -> None:
+        """Return nothing."""
+        return
+
+    def claims(self, _links: Iterable[str]) -> bool:
+        """Return that it does not."""
+        return False
+
+    def holder(self, _link: str) -> None:
+        """Return nothing."""
+        return
+
+    def take(self, _change: Change) -> None:
+        """Do nothing."""
+
+    let_go = give_back = take
+
+
+def find(wanted: str = "auto", links: Iterable[str] = ()) -> tuple[str, Manager]:
+    """
+    Return the name and the manager of this host's network; raise PersistenceError if none is found.
+
+    links
+        Of several managers the one is meant that renews a lease of one of these; then ifupdown,
+        if it sets one; then the first that runs.
+    """
+    makers: dict[str, Callable[[], Manager]] = {
+        "netplan": filemanagers.Netplan,
+        "networkmanager": NetworkManager,
+        "networkd": filemanagers.Networkd,
+        "ifupdown": ifupdown.Ifupdown,
+        "none": NoManager,
+    }
+    if wanted != "auto":
+        if wanted not in makers:
+            raise BadArgument("persist", f"{wanted!r}; one of auto, {', '.join(makers)}")
+        return wanted, makers[wanted]()
+    found = {name: makers[name]() for name, is_there in _signs().items() if is_there}
+    if not found:
+        raise PersistenceError(
+            "cannot tell who keeps this host's network over a reboot: give persist=... "
+            f"({', '.join(makers)})"
+        )
+    name = _chosen(found, links)
+    return name, found[name]
+
+
+def _chosen(found: dict[str, Manager], links: Iterable[str]) -> str:
+    """Return which of several managers it is: one that does not run keeps nothing."""
+    holders = [name for name, manager in found.items() if any(map(manager.lease, links))]
+    running = [name for name, manager in found.items() if manager.runs()]
+    # NetworkManager leaves alone what /etc/network/interfaces sets, networkd has files of its own.
+    holders += [name for name in running if found[name].claims(links)]
+    return (holders or running or list(found))[0]
+
+
+def _signs() -> dict[str, bool]:
+    is_netplan = shutil.which("netplan") and list(Path("/etc/netplan").glob("*.yaml"))
+    return {
+        # What it writes for NetworkManager is NetworkManager's to keep.
+        "netplan": bool(is_netplan and filemanagers.renderer() == "networkd"),
+        "networkmanager": Path("/run/NetworkManager").exists(),
+        "networkd": bool(
+            list(Path("/etc/systemd/network").glob("*.network")) or filemanagers.Networkd().runs()
+        ),
+        "ifupdown": bool(shutil.which("ifup") and Path(ifupdown.Ifupdown.path).exists()),
+    }

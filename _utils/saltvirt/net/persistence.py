@@ -1,0 +1,164 @@
+"""What of a network must be there after a reboot, and what cannot be kept: pure functions."""
+
+import ipaddress
+from collections.abc import Collection, Iterable
+from typing import Any
+
+from saltvirt.net.linkconfig import LinkConfig
+from saltvirt.net.plan import BridgeRefused
+from saltvirt.net.snapshot import Address, Link, Route, Snapshot
+
+_PROTO_BOOT, _PROTO_RA, _PROTO_DHCP = 3, 9, 16
+_MAIN, _GLOBAL = 254, 0
+_INSTEAD = "give persist=none and keep the network yourself, or change it first"
+_Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+
+def link_config(
+    wanted: Snapshot,
+    name: str,
+    *,
+    leased: Collection[str] = (),
+    dhcp: bool = False,
+    is_new_lease: bool = False,
+    **given: Any,
+) -> LinkConfig:
+    """
+    Return what must be there of a link: a lease is kept by DHCP, the rest as it is.
+
+    wanted
+        The snapshot that the links are brought to.
+    leased
+        The IPv4 addresses that the host's manager renews.
+    is_new_lease
+        Whether DHCP was asked for in the place of what is static now.
+    given
+        Other fields of :class:`~saltvirt.net.linkconfig.LinkConfig`.
+    """
+    link = wanted["links"][name]
+    over = [r for r in wanted["routes"] if r["oif"] == name]
+    static = [a["address"] for a in link["addresses"] if _is_static(a, leased)]
+    routes = [r for r in over if _is_persistent(r, dhcp)]
+    gateways = _gateways(routes)
+    if is_new_lease:
+        static, gateways = _of_ipv6(static), _of_ipv6(gateways)
+    return LinkConfig(
+        name=name,
+        dhcp=dhcp,
+        addresses=tuple(static),
+        gateways=tuple(gateways),
+        routes=_destinations(r for r in routes if r["dst"] != "default"),
+        ra=_is_advertised(link, over),
+        **_properties(link),
+        **given,
+    )
+
+
+def _gateways(routes: Iterable[Route]) -> list[str]:
+    return [r["gateway"] for r in routes if r["dst"] == "default" and r["gateway"]]
+
+
+def _properties(link: Link) -> dict[str, Any]:
+    """Return the fields that say what a link is itself, whatever its addresses are."""
+    options = link["bridge"] or {}
+    return {
+        "mtu": link["mtu"],
+        "mac": link["mac"],
+        "stp": bool(options.get("stp", 0)),
+        "forward_delay_s": int(options.get("forward_delay_cs", 0)) // 100,
+        "vlan_filtering": bool(options.get("vlan_filtering", 0)),
+    }
+
+
+def _of_ipv6(texts: Iterable[str]) -> list[str]:
+    return [text for text in texts if ":" in text]
+
+
+def _destinations(routes: Iterable[Route]) -> tuple[tuple[str, str], ...]:
+    """Return ``((destination, gateway or ""), ...)`` of the routes of the main table."""
+    return tuple(_hop(route) for route in routes if route["table"] == _MAIN)
+
+
+def _hop(route: Route) -> tuple[str, str]:
+    return route["dst"], route["gateway"] or ""
+
+
+def seen(snapshot: Snapshot) -> tuple[tuple[str, str], ...]:
+    """Return ``((address or destination, gateway or ""), ...)`` of all that is there."""
+    links = snapshot["links"].values()
+    addresses = ((a["address"], "") for link in links for a in link["addresses"])
+    return (*addresses, *_destinations(snapshot["routes"]))
+
+
+def _is_static(address: Address, leased: Collection[str]) -> bool:
+    # A lease may last for ever, and is one all the same.
+    text = address["address"].partition("/")[0]
+    return address["valid_s"] is None and address["scope"] == _GLOBAL and text not in leased
+
+
+def _is_persistent(route: Route, dhcp: bool) -> bool:
+    """Return whether a route is nobody else's to make again; dhclient's look like anybody's."""
+    if route["proto"] == _PROTO_RA:
+        return False
+    is_default4 = route["dst"] == "default" and route["family"] == 2
+    return not dhcp or route["proto"] not in (
+        (_PROTO_DHCP, _PROTO_BOOT) if is_default4 else (_PROTO_DHCP,)
+    )
+
+
+def _is_advertised(link: Link, routes: Iterable[Route]) -> bool:
+    ends = [a for a in link["addresses"] if a["valid_s"] is not None and a["scope"] == _GLOBAL]
+    is_addressed = any(":" in a["address"] for a in ends)
+    return is_addressed or any(r["proto"] == _PROTO_RA for r in routes)
+
+
+def refuse_unpersistable(wanted: Snapshot, name: str, dhcp: bool) -> None:
+    """Raise BridgeRefused for what would not be there after a reboot as it is now."""
+    routes = [r for r in wanted["routes"] if r["oif"] == name and _is_persistent(r, dhcp)]
+    nets = _reached(wanted["links"][name]["addresses"], routes)
+    for route in routes:
+        why = _unpersistable(route, nets)
+        if why:
+            raise BridgeRefused(
+                f"the route {_named(route)} {why}, which cannot be kept over a reboot: {_INSTEAD}"
+            )
+    defaults = [r for r in routes if r["dst"] == "default"]
+    _refuse_several("IPv4", [_named(r) for r in defaults if r["family"] == 2])
+    _refuse_several("IPv6", [_named(r) for r in defaults if r["family"] == 10])
+
+
+def _reached(addresses: Iterable[Address], routes: Iterable[Route]) -> list[_Network]:
+    """Return the networks in which a gateway can be."""
+    # A gateway may be reached by a route of its own, which is kept as well.
+    direct = [dst for dst, via in _destinations(routes) if not via and dst != "default"]
+    return [
+        *(ipaddress.ip_interface(a["address"]).network for a in addresses),
+        *(ipaddress.ip_network(dst) for dst in direct),
+    ]
+
+
+def _refuse_several(family: str, defaults: list[str]) -> None:
+    if len(defaults) > 1:
+        raise BridgeRefused(
+            f"there are {len(defaults)} default routes of {family} "
+            f"({', '.join(defaults)}), and one is kept over a reboot: give gateway "
+            "of the one that shall stay"
+        )
+
+
+def _named(route: Route) -> str:
+    return route["dst"] + (f" via {route['gateway']}" if route["gateway"] else "")
+
+
+def _unpersistable(route: Route, nets: Iterable[_Network]) -> str | None:
+    """Return why a route cannot be kept, or None."""
+    if route["table"] != _MAIN:
+        return f"is in table {route['table']}"
+    if route.get("metrics"):
+        return f"has metrics ({', '.join(map(str, route['metrics']))})"
+    if not route["gateway"]:
+        return "has no gateway" if route["dst"] == "default" else None
+    gateway = ipaddress.ip_address(route["gateway"])
+    if not gateway.is_link_local and not any(gateway in net for net in nets):
+        return "has its gateway outside the subnet of every address and route on the link"
+    return None

@@ -1,0 +1,62 @@
+"""The links that take part in a change of the network, their addresses and routes: plain data."""
+
+from typing import Any, TypedDict
+
+LINK_LOCAL = 253  # an address's scope, RT_SCOPE_LINK
+
+
+class _Address(TypedDict):
+    # With its prefix: 10.0.0.4/16.
+    address: str
+    broadcast: str | None
+    scope: int
+    # None: for ever.
+    valid_s: int | None
+
+
+class Address(_Address, total=False):
+    """An address of a link."""
+
+    peer: str | None
+
+
+class Link(TypedDict):
+    """A link; ``bridge`` has the options of a bridge, None of other links."""
+
+    kind: str | None
+    master: str | None
+    up: bool
+    mtu: int | None
+    mac: str | None
+    bridge: dict[str, int] | None
+    addresses: list[Address]
+    vlans: list[int]
+
+
+class _Route(TypedDict):
+    family: int
+    dst: str
+    gateway: str | None
+    oif: str | None
+    table: int
+    priority: int | None
+    prefsrc: str | None
+    scope: int
+    proto: int
+    type: int
+    is_multipath: bool
+
+
+class Route(_Route, total=False):
+    """A route; ``strange`` says what of it is not read, and so would not come back."""
+
+    is_onlink: bool
+    metrics: dict[str, Any]
+    strange: str | None
+
+
+class Snapshot(TypedDict):
+    """What is there of some links, or what is wanted."""
+
+    links: dict[str, Link]
+    routes: list[Route]
