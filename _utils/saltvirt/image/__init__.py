@@ -1,1 +1,1 @@
-"""The edge to disk images: fetch, judge, cache by digest, clone."""
+"""The edge to disk images: fetch, validate, cache by digest, clone."""

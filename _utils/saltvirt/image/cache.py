@@ -1,30 +1,48 @@
-"""The image cache of a host: each content is kept once, judged, and never written again."""
+"""
+The image cache of a host: each content is kept once, judged, and never written again.
+
+A file is called by the digest of its own bytes, so another host can check what it is sent. What is
+kept of an image with snapshots is another file than the image: ``DIGEST.flat`` beside it says, by
+the image's digest, which.
+"""
 
 import errno
 import hashlib
 import json
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any, Protocol
 
 from saltvirt import files, locks
+from saltvirt.config import HostSettings
 from saltvirt.errors import ImageError, StorageError
-from saltvirt.image import clone, gate, source, tool, web
-from saltvirt.units import human
+from saltvirt.image import admission, clone, source, tool, validation, web
+
+
+class _Host(Protocol):
+    """What is needed of a :class:`saltvirt.ops.context.Context`."""
+
+    @property
+    def settings(self) -> HostSettings: ...
+
+    @property
+    def opts(self) -> Mapping[str, Any]: ...
+
 
 _DIGEST_CHARS = 64
 _PARTIAL_LIFE_S = 24 * 3600
 
 
-def where(settings):
+def where(settings: HostSettings) -> Path:
     """Return the folder of the cached images, which may be missing."""
     return Path(settings.images) / "base"
 
 
-def folder(settings):
+def folder(settings: HostSettings) -> Path:
     """Return the folder of the cached images, made if it is missing."""
     base = where(settings)
     try:
@@ -35,7 +53,16 @@ def folder(settings):
     return base
 
 
-def obtain(image, *, saltenv, settings, opts, say, judge=gate.judge, expected=None):
+def obtain(
+    image: str,
+    *,
+    saltenv: str,
+    settings: HostSettings,
+    opts: Mapping[str, Any],
+    say: Callable[..., None],
+    judge: admission.Judge = validation.validate,
+    expected: Mapping[str, Any] | None = None,
+) -> validation.ValidatedImage:
     """
     Return the cached, judged copy of an image, fetched if its content is not here yet.
 
@@ -50,96 +77,70 @@ def obtain(image, *, saltenv, settings, opts, say, judge=gate.judge, expected=No
     index = source.Index(base / "index.json")
     lock_dir = Path(settings.state_dir) / "locks"
     name = hashlib.sha256(image.encode()).hexdigest()
-    gated = _gated(settings, image, judge, expected)
+    gate = admission.of(settings, image, judge, expected)
     with locks.held(lock_dir / f"source-{name}.lock"):
         known = source.known_digest(image, saltenv, opts, index)
         if known["digest"] is None:
-            return _obtain_http(image, base, index, lock_dir, say, gated)
-        gated.refuse_digest(known["digest"])
+            part = base / f"{_own_name(opts, image)}.partial"
+            return _obtain_http(image, part, index, lock_dir, say, gate)
+        gate.refuse_digest(known["digest"])
         with locks.held(lock_dir / f"image-{known['digest']}.lock"):
-            found = _cached(base, known["digest"])
+            found = _kept(base, known["digest"], gate)
             if found:
-                gated.refuse_content(found.path)
+                gate.refuse_content(found.path)
                 return found
             with _part(base, image) as part:
                 _bring(image, saltenv, opts, part, known["size_bytes"], say)
-                _refuse_other(part, image, known["digest"])
-                gated.refuse_content(part)
-                return _admit(part, base, known["digest"], gated)
+                admission.refuse_other(part, image, known["digest"])
+                gate.refuse_content(part)
+                return _admit(part, base, known["digest"], gate, lock_dir)
 
 
-@dataclass(frozen=True, slots=True)
-class _Gated:
-    """An image and everything that may refuse it."""
-
-    image: str
-    judge: Callable
-    expected: Mapping | None
-    max_bytes: int
-
-    def refuse_digest(self, digest):
-        """Refuse a SHA-256 that is not the expected one, before anything is fetched."""
-        if self.expected and self.expected["hash_type"] == "sha256":
-            self._refuse(digest)
-
-    def refuse_content(self, path):
-        """Refuse a file without the expected checksum of any other kind."""
-        if self.expected and self.expected["hash_type"] != "sha256":
-            self._refuse(source.file_digest(path, self.expected["hash_type"]))
-
-    def _refuse(self, got):
-        wanted = self.expected["hsum"].lower()
-        if got != wanted:
-            raise ImageError(
-                f"image {self.image} is not what image_hash says: its {self.expected['hash_type']} "
-                f"is {got[:16]}..., not {wanted[:16]}...; nothing has read it"
-            )
-
-    def judged(self, path):
-        """Return what the image is."""
-        try:
-            judged = self.judge(path)
-        except ImageError as exc:
-            raise ImageError(str(exc).replace(str(path), self.image)) from exc
-        if judged.size_bytes > self.max_bytes:
-            raise ImageError(
-                f"image {self.image} says that it is {human(judged.size_bytes)} large; the most is "
-                f"{human(self.max_bytes)} (virt:image_max_gib)"
-            )
-        return judged
+def peek(
+    image: str, saltenv: str, settings: HostSettings, opts: Mapping[str, Any]
+) -> validation.ValidatedImage | None:
+    """Return the cached copy of an image if it is known to be here, else None; only look."""
+    base = where(settings)
+    digest = source.remembered_digest(image, saltenv, opts, source.Index(base / "index.json"))
+    return _cached(base, digest) if digest else None
 
 
-def _gated(settings, image, judge, expected=None):
-    return _Gated(image, judge, expected, int(settings.image_max_gib) << 30)
-
-
-def _bring(image, saltenv, opts, part, size_bytes, say):
+def _bring(
+    image: str,
+    saltenv: str,
+    opts: Mapping[str, Any],
+    part: Path,
+    size_bytes: int | None,
+    say: Callable[..., None],
+) -> None:
     if source.kind(image) == "salt":
         source.fetch_salt(image, saltenv, opts, part, size_bytes, say)
     else:
         clone.copy(source.local_path(image), part)
 
 
-def _refuse_other(part, image, digest):
-    got = source.file_digest(part)
-    if got != digest:
-        raise ImageError(
-            f"image {image} changed while it was fetched, or arrived damaged "
-            f"(SHA-256 {got[:16]}..., expected {digest[:16]}...); try again"
-        )
+def _own_name(opts: Mapping[str, Any], url: str) -> str:
+    """Return the name of a download: of this host alone, as the folder may be shared by hosts."""
+    return hashlib.sha256(f"{opts.get('id')} {url}".encode()).hexdigest()[:16]
 
 
-def _obtain_http(url, base, index, lock_dir, say, gated):
-    known = index.get(url)
-    found = _cached(base, known["digest"]) if known else None
-    part = base / f"{hashlib.sha256(url.encode()).hexdigest()[:16]}.partial"
+def _obtain_http(
+    url: str,
+    part: Path,
+    index: source.Index,
+    lock_dir: Path,
+    say: Callable[..., None],
+    gated: admission.Admission,
+) -> validation.ValidatedImage:
+    base, known = part.parent, index.get(url)
+    found = _kept(base, known["digest"], gated) if known else None
     with _said(base, url):
         try:
             version = web.fetch(url, part, say, known if found else None)
         except OSError:
             web.forget(part)  # the disk is full, or broken: nobody is to find the rest in the way
             raise
-    if version is None:
+    if version is None and found is not None:
         gated.refuse_digest(known["digest"])
         gated.refuse_content(found.path)
         return found
@@ -148,15 +149,15 @@ def _obtain_http(url, base, index, lock_dir, say, gated):
         gated.refuse_digest(digest)
         gated.refuse_content(part)
         with _said(base, url), locks.held(lock_dir / f"image-{digest}.lock"):
-            judged = _cached(base, digest) or _admit(part, base, digest, gated)
+            judged = _kept(base, digest, gated) or _admit(part, base, digest, gated, lock_dir)
     finally:
         web.forget(part)
-    index.put(url, {"digest": digest, **version})
+    index.put(url, {"digest": digest, **(version or {})})
     return judged
 
 
 @contextmanager
-def _said(base, image):
+def _said(base: Path, image: str) -> Iterator[None]:
     """Turn an OSError into one line that names the image."""
     try:
         yield
@@ -167,7 +168,7 @@ def _said(base, image):
 
 
 @contextmanager
-def _part(base, image):
+def _part(base: Path, image: str) -> Iterator[Path]:
     """Yield the path of a file that is gone afterwards unless it was admitted."""
     part = files.part_path(base, str(time.monotonic_ns()))
     try:
@@ -177,29 +178,69 @@ def _part(base, image):
         part.unlink(missing_ok=True)
 
 
-def _admit(part, base, digest, gated):
-    """Judge a file whose digest is known, and give it its place."""
+def _admit(
+    part: Path, base: Path, digest: str, gated: admission.Admission, lock_dir: Path
+) -> validation.ValidatedImage:
+    """Judge a file whose digest is known, and give it its place, or what is kept of it."""
     judged = gated.judged(part)
+    if not judged.has_snapshots:
+        return place(part, base, digest, judged, gated.image)
+    # Only what the image shows is kept; what its snapshots hide is nobody's business.
+    flat = Path(f"{part}.flat.part")
+    with clone.storing(flat):
+        tool.convert(part, judged.format, flat, judged.format)
+        flat.replace(part)
+    own = source.file_digest(part)
+    # Nobody waits for us with this lock in hand: what is flat is not flattened.
+    with locks.held(lock_dir / f"image-{own}.lock"):
+        judged = replace(judged, has_snapshots=False)
+        kept = _cached(base, own) or place(part, base, own, judged, gated.image)
+    files.write(_flat_path(base, digest), own.encode(), 0o644)
+    return kept
+
+
+def place(
+    part: Path, base: Path, digest: str, judged: validation.ValidatedImage, origin: str
+) -> validation.ValidatedImage:
+    """Give a checked file its place in the cache, with a note of where it came from."""
     path = base / f"{digest}.{judged.format}"
-    if judged.has_snapshots:
-        # Only what the image shows is kept; what its snapshots hide is nobody's business.
-        flat = Path(f"{part}.flat.part")
-        with clone.storing(flat):
-            tool.convert(part, judged.format, flat, judged.format)
-            flat.replace(part)
     part.chmod(0o644)
     part.rename(path)
-    note = {**asdict(judged), "path": str(path), "source": gated.image, "stat": _stat(path)}
+    # Before the note, which says that all of it is there.
+    files.durable(path)
+    note = {**asdict(judged), "path": str(path), "source": origin, "stat": _stat(path)}
     files.write(base / f"{digest}.json", json.dumps(note).encode(), 0o644)
-    return replace(judged, path=str(path), has_snapshots=False)
+    return replace(judged, path=str(path))
 
 
-def _stat(path):
+def _flat_path(base: Path, digest: str) -> Path:
+    return base / f"{digest}.flat"
+
+
+def _kept(base: Path, digest: str, gated: admission.Admission) -> validation.ValidatedImage | None:
+    """Return what is kept of an image by the image's digest, None if it must be fetched."""
+    try:
+        own = _flat_path(base, digest).read_text()
+    except FileNotFoundError:
+        return None if _is_misnamed(base, digest) else _cached(base, digest)
+    return None if gated.needs_content() else _cached(base, own)
+
+
+def _is_misnamed(base: Path, digest: str) -> bool:
+    """Return whether what is kept is called by another file's digest, as releases before did it."""
+    try:
+        found: bool = json.loads((base / f"{digest}.json").read_text())["has_snapshots"]
+        return found
+    except (FileNotFoundError, ValueError):
+        return False
+
+
+def _stat(path: str | Path) -> list[int]:
     stat = os.stat(path)
     return [stat.st_size, stat.st_mtime_ns]
 
 
-def _cached(base, digest):
+def _cached(base: Path, digest: str) -> validation.ValidatedImage | None:
     try:
         note = json.loads((base / f"{digest}.json").read_text())
         stat = _stat(note["path"])
@@ -210,15 +251,17 @@ def _cached(base, digest):
             f"the cached image {note['path']} was changed after it was fetched; every disk "
             "over it may be damaged. If no VM uses it, remove it and its .json and try again"
         )
-    return gate.Judged(path=note["path"], format=note["format"], size_bytes=note["size_bytes"])
+    return validation.ValidatedImage(
+        path=note["path"], format=note["format"], size_bytes=note["size_bytes"]
+    )
 
 
-def find(settings, digest):
+def find(settings: HostSettings, digest: str) -> validation.ValidatedImage | None:
     """Return the judged image of a digest, None if this host does not have it."""
     return _cached(folder(settings), digest)
 
 
-def digest_of(settings, path):
+def digest_of(settings: HostSettings, path: str | None) -> str | None:
     """Return the digest of a cached image by its path, None for any other file."""
     base = os.path.realpath(where(settings))
     if path and os.path.realpath(path).startswith(f"{base}/"):
@@ -226,7 +269,20 @@ def digest_of(settings, path):
     return None
 
 
-def note(settings, digest):
+def to_send(settings: HostSettings, digest: str) -> validation.ValidatedImage:
+    """Return the judged image of a digest, whose bytes have that digest; StorageError if not."""
+    found = find(settings, digest)
+    if found is None:
+        raise StorageError(f"the image {digest[:16]} is not on this host any more")
+    if _is_misnamed(folder(settings), digest):
+        raise StorageError(
+            f"{found.path} was flattened by an older release, and no host could check it; with the "
+            "VM stopped, give it a disk without a base (qemu-img convert)"
+        )
+    return found
+
+
+def note(settings: HostSettings, digest: str | None) -> dict[str, Any] | None:
     """Return ``{"source", "file_bytes"}`` of a cached image, None if this host does not have it."""
     if digest is None or find(settings, digest) is None:
         return None
@@ -234,7 +290,7 @@ def note(settings, digest):
     return {"source": known["source"], "file_bytes": known["stat"][0]}
 
 
-def every(settings):
+def every(settings: HostSettings) -> dict[str, dict[str, Any]]:
     """Return ``{digest: what is noted of it}`` of all cached images; nothing is checked."""
     found = {}
     for path in sorted(folder(settings).glob("*.json")):
@@ -243,12 +299,12 @@ def every(settings):
     return found
 
 
-def look_path(settings, digest):
+def look_path(settings: HostSettings, digest: str) -> Path:
     """Return where it is noted what a cached image has in it."""
     return folder(settings) / f"{digest}.look"
 
 
-def remove(settings, digest):
+def remove(settings: HostSettings, digest: str) -> int:
     """Remove a cached image that nobody uses; return its size in bytes, 0 if it is not here."""
     with locks.held(Path(settings.state_dir) / "locks" / f"image-{digest}.lock"):
         known = every(settings).get(digest)
@@ -258,19 +314,23 @@ def remove(settings, digest):
         (folder(settings) / f"{digest}.json").unlink()
         Path(known["path"]).unlink(missing_ok=True)
         look_path(settings, digest).unlink(missing_ok=True)
-    return known["stat"][0]
+        for flat in folder(settings).glob("*.flat"):
+            if flat.read_text() == digest:
+                flat.unlink()
+    found: int = known["stat"][0]
+    return found
 
 
-def adopt(settings, path, judged):
+def adopt(settings: HostSettings, path: Path, judged: validation.ValidatedImage) -> str:
     """
     Have an image that was made on this host in the cache; return its digest.
 
     The file system keeps its content once; if the file lies on another one, it is copied when the
     first VM is made of it.
     """
-    base = folder(settings)
-    digest = source.known_digest(str(path), None, None, source.Index(base / "index.json"))["digest"]
-    with locks.held(Path(settings.state_dir) / "locks" / f"image-{digest}.lock"):
+    base, lock_dir = folder(settings), Path(settings.state_dir) / "locks"
+    digest = source.local_digest(str(path), source.Index(base / "index.json"))
+    with locks.held(lock_dir / f"image-{digest}.lock"):
         if _cached(base, digest) is None:
             part = files.part_path(base, digest)
             try:
@@ -279,42 +339,33 @@ def adopt(settings, path, judged):
                 if exc.errno != errno.EXDEV:
                     raise
                 return digest
-            _admit(part, base, digest, _gated(settings, str(path), lambda _part: judged))
+            place(part, base, digest, judged, str(path))
     return digest
 
 
-def fetch_same(context, image, digest):
+def fetch_same(context: _Host, image: Mapping[str, Any] | None, digest: str) -> bool:
     """Fetch an image from the Salt file server if it still has this content; return whether."""
     if not image or source.kind(image["source"]) != "salt":
         return False
     try:
-        known = source.known_digest(image["source"], "base", context.opts, None)
+        index = source.Index(folder(context.settings) / "index.json")
+        known = source.known_digest(image["source"], "base", context.opts, index)
     except ImageError:
         return False
     if known["digest"] != digest:
         return False
-    obtain(image["source"], saltenv="base", settings=context.settings, opts=context.opts,
-           say=lambda _done, _total: None)  # fmt: skip
-    return True
+    obtain(
+        image["source"],
+        saltenv="base",
+        settings=context.settings,
+        opts=context.opts,
+        say=lambda _done, _total: None,
+    )
+    # Of one with snapshots something else is kept.
+    return find(context.settings, digest) is not None
 
 
-def incoming_path(settings, digest):
-    """Return where another host writes an image before it is checked."""
-    return folder(settings) / f"{digest}.incoming"
-
-
-def admit_incoming(settings, digest):
-    """Check an image that another host sent, and give it its place; do nothing if it is there."""
-    part = incoming_path(settings, digest)
-    with locks.held(Path(settings.state_dir) / "locks" / f"image-{digest}.lock"):
-        if part.exists() and not find(settings, digest):
-            _refuse_other(part, part, digest)
-            origin = f"another host's {digest[:16]}"
-            _admit(part, folder(settings), digest, _gated(settings, origin, gate.judge))
-        part.unlink(missing_ok=True)
-
-
-def sweep(settings):
+def sweep(settings: HostSettings) -> None:
     """Remove what fetches that were killed left behind; those that live are left alone."""
     locks.sweep(Path(settings.state_dir) / "locks")
     base = Path(settings.images) / "base"

@@ -3,12 +3,16 @@
 import errno
 import fcntl
 import os
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
+from saltvirt import files
 from saltvirt.errors import BadArgument, StorageError
-from saltvirt.files import private
 from saltvirt.image import tool
+from saltvirt.image.validation import ValidatedImage
+from saltvirt.model import Disk
 from saltvirt.units import MIB, human
 
 # linux/fs.h: _IOW(0x94, 9, int). File systems without it answer one of these.
@@ -16,9 +20,9 @@ _FICLONE = 0x40049409
 _NO_REFLINK = {errno.EOPNOTSUPP, errno.EXDEV, errno.EINVAL, errno.ENOTTY, errno.ENOSYS}
 
 
-def copy(source, target):
+def copy(source: str | Path, target: str | Path) -> None:
     """Copy a file: shared blocks where the file system has them, else without its holes."""
-    with open(source, "rb") as inp, open(target, "wb", opener=private) as out:
+    with open(source, "rb") as inp, open(target, "wb", opener=files.private) as out:
         try:
             fcntl.ioctl(out, _FICLONE, inp.fileno())
         except OSError as exc:
@@ -27,7 +31,7 @@ def copy(source, target):
             _sparse(inp.fileno(), out.fileno())
 
 
-def _sparse(source, target):
+def _sparse(source: int, target: int) -> None:
     size = os.fstat(source).st_size
     os.ftruncate(target, size)
     at = 0
@@ -44,7 +48,7 @@ def _sparse(source, target):
             at += os.sendfile(target, source, at, min(end - at, 64 * MIB))
 
 
-def plan(disk, base, enable_qcow):
+def plan(disk: Disk, base: ValidatedImage, enable_qcow: bool | None) -> dict[str, Any]:
     """
     Return how a disk is made: ``{"format", "size_bytes", "is_overlay"}``.
 
@@ -68,8 +72,8 @@ def plan(disk, base, enable_qcow):
     return {"format": fmt, "size_bytes": max(wanted, base.size_bytes), "is_overlay": bool(choice)}
 
 
-def make(base, path, how):
-    """Make a disk as :func:`plan` said."""
+def make(base: ValidatedImage, path: str | Path, how: Mapping[str, Any]) -> None:
+    """Make a disk as :func:`plan` said; it is on the disk when this returns."""
     with storing(path):
         if how["is_overlay"]:
             tool.create(path, how["size_bytes"], "qcow2", base.path, base.format)
@@ -80,17 +84,19 @@ def make(base, path, how):
         Path(path).chmod(0o600)
         if not how["is_overlay"] and how["size_bytes"] > base.size_bytes:
             tool.resize(path, how["size_bytes"], how["format"])
+        files.durable(path)
 
 
-def empty(path, size_bytes, fmt):
-    """Make a disk without content."""
+def empty(path: str | Path, size_bytes: int, fmt: str) -> None:
+    """Make a disk without content; it is on the disk when this returns."""
     with storing(path):
         tool.create(path, size_bytes, fmt)
         Path(path).chmod(0o600)
+        files.durable(path)
 
 
 @contextmanager
-def storing(path):
+def storing(path: str | Path) -> Iterator[None]:
     """Remove the half file if the block fails; an OSError comes out as a StorageError."""
     try:
         yield

@@ -2,6 +2,8 @@
 
 import struct
 from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
 
 from saltvirt.errors import ImageError
 
@@ -25,7 +27,7 @@ class Header:
     has_snapshots: bool
 
 
-def read(path):
+def read(path: str | Path) -> Header | None:
     """Return the header of a qcow2 file, or None if it is not one."""
     with open(path, "rb") as handle:
         raw = handle.read(104)
@@ -34,7 +36,7 @@ def read(path):
         return _parse(raw, handle, path)
 
 
-def _parse(raw, handle, path):
+def _parse(raw: bytes, handle: BinaryIO, path: str | Path) -> Header:
     if len(raw) < 72:
         raise ImageError(f"image {path} is truncated inside its qcow2 header")
     version, backing_at, backing_size, bits, size, crypt = struct.unpack(">IQIIQI", raw[4:36])
@@ -61,11 +63,11 @@ def _parse(raw, handle, path):
     )
 
 
-def _name(handle, path, at, size, cluster_bytes):
+def _name(handle: BinaryIO, path: str | Path, at: int, size: int, cluster_bytes: int) -> str | None:
     if not at:
         return None
     # QEMU, too, looks for the name in the first cluster alone.
     if size > 1023 or at + size > cluster_bytes:
-        raise ImageError(f"image {path} is damaged: its backing file's name is no name")
+        raise ImageError(f"image {path} is damaged: its backing file's name is not a name")
     handle.seek(at)
     return handle.read(size).decode(errors="replace")

@@ -5,8 +5,10 @@ import hashlib
 import json
 import os
 import threading
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any, TypedDict
 
 import salt.fileclient
 from salt.exceptions import SaltException
@@ -17,7 +19,14 @@ from saltvirt.errors import BadArgument, ImageError
 _CHUNK = 1 << 20
 
 
-def kind(source):
+class Known(TypedDict):
+    """What is known of a content before it is fetched; None of what only a fetch can tell."""
+
+    digest: str | None
+    size_bytes: int | None
+
+
+def kind(source: str) -> str:
     """Return ``salt``, ``http`` or ``file`` of an image source; refuse anything else."""
     if source.startswith("salt://"):
         return "salt"
@@ -27,11 +36,11 @@ def kind(source):
         return "file"
     raise BadArgument(
         "image",
-        f"{source!r} is no image: write salt://path, http(s)://..., file:///path or /path",
+        f"{source!r} is not an image: write salt://path, http(s)://..., file:///path or /path",
     )
 
 
-def known_digest(source, saltenv, opts, index):
+def known_digest(source: str, saltenv: str, opts: Mapping[str, Any], index: "Index") -> Known:
     """
     Return what is known of the content without fetching it: ``{"digest", "size_bytes"}``.
 
@@ -41,11 +50,26 @@ def known_digest(source, saltenv, opts, index):
     if found == "salt":
         return _salt_digest(source, saltenv, opts)
     if found == "file":
-        return _file_digest(local_path(source), index)
+        path = local_path(source)
+        return {"digest": local_digest(path, index), "size_bytes": _stat(path).st_size}
     return {"digest": None, "size_bytes": None}
 
 
-def local_path(source):
+def remembered_digest(
+    source: str, saltenv: str, opts: Mapping[str, Any], index: "Index"
+) -> str | None:
+    """Return the digest of a content as it is known without reading it; None if it is not."""
+    found = kind(source)
+    if found == "salt":
+        return _salt_digest(source, saltenv, opts)["digest"]
+    if found == "file":
+        out: str | None = index.get(_key(local_path(source)))
+        return out
+    known = index.get(source)
+    return known["digest"] if known else None
+
+
+def local_path(source: str) -> str:
     """Return the path of a ``file://`` URL or an absolute path."""
     return source.removeprefix("file://")
 
@@ -53,29 +77,30 @@ def local_path(source):
 class Index:
     """Digests already computed, by what identifies the source at this moment."""
 
-    def __init__(self, path):
+    def __init__(self, path: str | Path) -> None:
         self._path = Path(path)
 
-    def _read(self):
+    def _read(self) -> dict[str, Any]:
         try:
-            return json.loads(self._path.read_text())
+            found: dict[str, Any] = json.loads(self._path.read_text())
+            return found
         except FileNotFoundError:
             return {}
         except ValueError:
             # Cut off by a crash: everything in it can be computed again.
             return {}
 
-    def get(self, key):
+    def get(self, key: str) -> Any:
         """Return what was noted under a key, or None."""
         return self._read().get(key)
 
-    def put(self, key, value):
+    def put(self, key: str, value: object) -> None:
         """Note a value; the file is replaced in one step."""
         entries = {**self._read(), key: value}
         files.write(self._path, json.dumps(entries).encode(), 0o644)
 
 
-def _salt_digest(source, saltenv, opts):
+def _salt_digest(source: str, saltenv: str, opts: Mapping[str, Any]) -> Known:
     try:
         with salt.fileclient.get_file_client(opts) as client:
             hashed, stat = client.hash_and_stat_file(source, saltenv)
@@ -87,28 +112,41 @@ def _salt_digest(source, saltenv, opts):
             "see it with: salt-run fileserver.file_list"
         )
     if hashed.get("hash_type") != "sha256":
-        raise ImageError(f"image {source}: the file server hashes with {hashed.get('hash_type')}; "
-                         "set 'hash_type: sha256' on master and minion")  # fmt: skip
+        raise ImageError(
+            f"image {source}: the file server hashes with {hashed.get('hash_type')}; "
+            "set 'hash_type: sha256' on master and minion"
+        )
     size = stat[6] if isinstance(stat, list | tuple) and len(stat) > 6 else None
     return {"digest": hashed["hsum"], "size_bytes": size}
 
 
-def _file_digest(path, index):
+def _stat(path: str) -> os.stat_result:
     try:
         stat = os.stat(path)
     except OSError as exc:
         raise ImageError(f"image {path} cannot be read on this host: {exc.strerror}") from exc
     if not os.path.isfile(path):
-        raise ImageError(f"image {path} is no regular file")
-    key = f"{path} {stat.st_dev} {stat.st_ino} {stat.st_size} {stat.st_mtime_ns}"
-    digest = index.get(key)
-    if digest is None:
-        digest = file_digest(path)
-        index.put(key, digest)
-    return {"digest": digest, "size_bytes": stat.st_size}
+        raise ImageError(f"image {path} is not a regular file")
+    return stat
 
 
-def file_digest(path, kind="sha256"):
+def _key(path: str) -> str:
+    stat = _stat(path)
+    return f"{path} {stat.st_dev} {stat.st_ino} {stat.st_size} {stat.st_mtime_ns}"
+
+
+def local_digest(path: str, index: Index) -> str:
+    """Return the digest of a file of this host; it is read once as long as it does not change."""
+    key = _key(path)
+    known: str | None = index.get(key)
+    if known is not None:
+        return known
+    digest = file_digest(path)
+    index.put(key, digest)
+    return digest
+
+
+def file_digest(path: str | Path, kind: str = "sha256") -> str:
     """Return the digest of a file as hexadecimal text."""
     digest = hashlib.new(kind)
     with open(path, "rb") as handle:
@@ -118,11 +156,11 @@ def file_digest(path, kind="sha256"):
 
 
 @contextmanager
-def _watched(path, total, say):
+def _watched(path: Path, total: int | None, say: Callable[..., None]) -> Iterator[None]:
     """Report the growth of a file that somebody else writes."""
     done = threading.Event()
 
-    def watch():
+    def watch() -> None:
         while not done.wait(0.3):
             if os.path.exists(path):
                 say(os.path.getsize(path), total)
@@ -137,7 +175,14 @@ def _watched(path, total, say):
         thread.join()
 
 
-def fetch_salt(source, saltenv, opts, part, total, say):
+def fetch_salt(
+    source: str,
+    saltenv: str,
+    opts: Mapping[str, Any],
+    part: Path,
+    total: int | None,
+    say: Callable[..., None],
+) -> None:
     """Fetch a file of the Salt file server into ``part``."""
     try:
         with _watched(part, total, say), salt.fileclient.get_file_client(opts) as client:

@@ -3,20 +3,21 @@
 import json
 import resource
 import subprocess
+from pathlib import Path
 
-from saltvirt.errors import ImageError, StorageError
+from saltvirt.errors import ImageError, StorageError, VirtError
 
 _TIMEOUT_S = 600
 _MEMORY_BYTES = 2 << 30
 
 
-def _limits():
+def _limits() -> None:
     # An image made to hurt must not eat the host.
     resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_BYTES, _MEMORY_BYTES))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
-def _run(argv, error):
+def _run(argv: list[str], error: type[VirtError]) -> subprocess.CompletedProcess[str]:
     try:
         return subprocess.run(
             argv,
@@ -34,12 +35,12 @@ def _run(argv, error):
         raise error(f"qemu-img {argv[1]} did not end within {_TIMEOUT_S} s") from exc
 
 
-def _why(done):
+def _why(done: subprocess.CompletedProcess[str]) -> str:
     lines = [line for line in done.stderr.strip().splitlines() if line]
     return lines[-1].removeprefix("qemu-img: ") if lines else f"exit code {done.returncode}"
 
 
-def check(path):
+def check(path: str | Path) -> int:
     """Return the end of a qcow2 image's data in bytes; raise ImageError if it is damaged."""
     argv = ["qemu-img", "check", "--output=json", "-f", "qcow2", str(path)]
     done = _run(argv, ImageError)
@@ -50,7 +51,7 @@ def check(path):
     return int(json.loads(done.stdout).get("image-end-offset", 0))
 
 
-def refuse_in_use(path, fmt):
+def refuse_in_use(path: str | Path, fmt: str) -> None:
     """Raise StorageError if another program, a VM mostly, has a disk open."""
     done = _run(["qemu-img", "info", "-f", fmt, str(path)], StorageError)
     if done.returncode and " lock" in done.stderr:
@@ -59,7 +60,13 @@ def refuse_in_use(path, fmt):
         raise StorageError(f"{path} cannot be opened: {_why(done)}")
 
 
-def create(path, size_bytes, fmt, backing=None, backing_format=None):
+def create(
+    path: str | Path,
+    size_bytes: int,
+    fmt: str,
+    backing: str | Path | None = None,
+    backing_format: str = "",
+) -> None:
     """Create a disk, over a backing file if one is given."""
     argv = ["qemu-img", "create", "-q", "-f", fmt]
     if backing:
@@ -69,7 +76,7 @@ def create(path, size_bytes, fmt, backing=None, backing_format=None):
         raise StorageError(f"cannot create disk {path}: {_why(done)}")
 
 
-def convert(source, source_format, target, target_format):
+def convert(source: str | Path, source_format: str, target: str | Path, target_format: str) -> None:
     """Copy an image's content into another format."""
     argv = ["qemu-img", "convert", "-q", "-f", source_format, "-O", target_format]
     done = _run([*argv, str(source), str(target)], StorageError)
@@ -77,7 +84,7 @@ def convert(source, source_format, target, target_format):
         raise StorageError(f"cannot write disk {target}: {_why(done)}")
 
 
-def resize(path, size_bytes, fmt):
+def resize(path: str | Path, size_bytes: int, fmt: str) -> None:
     """Grow a disk."""
     argv = ["qemu-img", "resize", "-q", "-f", fmt, str(path), str(size_bytes)]
     done = _run(argv, StorageError)

@@ -5,7 +5,9 @@ import json
 import re
 import urllib.error
 import urllib.request
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 from saltvirt import files
 from saltvirt.errors import ImageError
@@ -20,7 +22,9 @@ class _Broken(Exception):
     """The connection ended in the middle; the message says where."""
 
 
-def fetch(url, part, say, known=None):
+def fetch(
+    url: str, part: Path, say: Callable[[int, int], None], known: Mapping[str, Any] | None = None
+) -> dict[str, Any] | None:
     """
     Fetch a URL into ``part``; return what identifies this version of it.
 
@@ -41,37 +45,43 @@ def fetch(url, part, say, known=None):
                 continue
             if _begun(part) is None:
                 forget(part)
-            raise ImageError(f"image {url} was cut off: {exc}; try again: what arrived is kept if "
-                             "the server can go on from there") from exc  # fmt: skip
+            raise ImageError(
+                f"image {url} was cut off: {exc}; try again: what arrived is kept if "
+                "the server can go on from there"
+            ) from exc
         forget(part, keep_content=True)
         return version
     raise AssertionError("the last try returns or raises")
 
 
-def forget(part, *, keep_content=False):
+def forget(part: Path, *, keep_content: bool = False) -> None:
     """Remove what an earlier call left."""
     _note(part).unlink(missing_ok=True)
     if not keep_content:
         Path(part).unlink(missing_ok=True)
 
 
-def _note(part):
+def _note(part: Path) -> Path:
     return Path(f"{part}.version")
 
 
-def _size(part):
+def _size(part: Path) -> int:
     return Path(part).stat().st_size if Path(part).exists() else 0
 
 
-def _begun(part):
+def _begun(part: Path) -> dict[str, Any] | None:
     """Return the version whose beginning lies in ``part``, None if there is nothing to go on."""
     try:
-        return json.loads(_note(part).read_text()) if _size(part) else None
+        version = json.loads(_note(part).read_text()) if _size(part) else None
     except (FileNotFoundError, ValueError):
         return None
+    # Of what was not on the disk when a host died, the length may be there and the bytes not.
+    return version if version and version.get("boot") == files.boot() else None
 
 
-def _once(url, part, say, known):
+def _once(
+    url: str, part: Path, say: Callable[[int, int], None], known: Mapping[str, Any] | None
+) -> dict[str, Any] | None:
     request = urllib.request.Request(url, headers=_headers(part, known))
     try:
         with urllib.request.urlopen(request, timeout=_TIMEOUT_S) as answer:
@@ -90,7 +100,7 @@ def _once(url, part, say, known):
         raise ImageError(f"image {url} cannot be fetched: {reason}") from exc
 
 
-def _headers(part, known):
+def _headers(part: Path, known: Mapping[str, Any] | None) -> dict[str, str]:
     headers = {"User-Agent": "salt-virt"}
     begun = _begun(part)
     if begun:
@@ -101,12 +111,12 @@ def _headers(part, known):
     return headers
 
 
-def _receive(url, answer, part, say):
+def _receive(url: str, answer: Any, part: Path, say: Callable[[int, int], None]) -> dict[str, Any]:
     done, total = _extent(url, answer, part)
     version = {key: answer.headers.get(header) for key, header in _VALIDATORS}
     # Without a strong validator nobody can say that the rest belongs to this beginning.
     if (version["etag"] or "").startswith('"'):
-        files.write(_note(part), json.dumps(version).encode())
+        files.write(_note(part), json.dumps({**version, "boot": files.boot()}).encode())
     else:
         forget(part)
     with open(part, "ab" if done else "wb") as handle:
@@ -119,7 +129,7 @@ def _receive(url, answer, part, say):
     return version
 
 
-def _extent(url, answer, part):
+def _extent(url: str, answer: Any, part: Path) -> tuple[int, int]:
     """Return where the answer begins and how long the whole is, in bytes; 0 if not known."""
     if answer.status != 206:
         return 0, int(answer.headers.get("Content-Length") or 0)

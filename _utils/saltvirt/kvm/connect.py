@@ -1,14 +1,17 @@
 """Connections to libvirt, opened in one place."""
 
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
-from saltvirt import later
+from saltvirt import optional
+from saltvirt.config import HostSettings
 from saltvirt.errors import HostUnreachable, LibvirtRefused, NoSuchVm
 
 try:
-    import libvirt
+    import libvirt as libvirt
 except ImportError:
-    libvirt = later.Later("libvirt")
+    libvirt = optional.OptionalModule("libvirt")
 
 MISSING = (
     "virt: the Python module 'libvirt' is missing on this minion; install it with "
@@ -16,13 +19,13 @@ MISSING = (
 )
 
 
-def why_missing():
+def why_missing() -> str | None:
     """Return why libvirt cannot be used here, or None if it can."""
-    return MISSING if later.is_missing(libvirt) else None
+    return MISSING if optional.is_missing(libvirt) else None
 
 
 @contextmanager
-def opened(settings, *, readonly=True):
+def opened(settings: HostSettings, *, readonly: bool = True) -> Iterator[Any]:
     """
     Yield an open libvirt connection; raise HostUnreachable if there is none.
 
@@ -42,11 +45,11 @@ def opened(settings, *, readonly=True):
         conn.close()
 
 
-def _open(settings, readonly):
+def _open(settings: HostSettings, readonly: bool) -> Any:
     if settings.username:
         wanted = [libvirt.VIR_CRED_AUTHNAME, libvirt.VIR_CRED_PASSPHRASE]
 
-        def answer(credentials, _data):
+        def answer(credentials: Iterable[Any], _data: object) -> int:
             for credential in credentials:
                 is_name = credential[0] == libvirt.VIR_CRED_AUTHNAME
                 credential[4] = settings.username if is_name else settings.password
@@ -57,7 +60,7 @@ def _open(settings, readonly):
     return libvirt.openReadOnly(settings.uri) if readonly else libvirt.open(settings.uri)
 
 
-def domain(conn, name):
+def domain(conn: Any, name: str) -> Any:
     """Return a domain by name; raise NoSuchVm if the host has none."""
     try:
         return conn.lookupByName(name)
@@ -67,6 +70,6 @@ def domain(conn, name):
         raise
 
 
-def is_gone(exc):
+def is_gone(exc: Any) -> bool:
     """Return whether an error says that a domain vanished while it was being read."""
     return exc.get_error_code() in (libvirt.VIR_ERR_NO_DOMAIN, libvirt.VIR_ERR_OPERATION_INVALID)

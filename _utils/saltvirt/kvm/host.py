@@ -1,28 +1,38 @@
 """Facts about a host that libvirt knows: versions, capabilities, pools, networks."""
 
+from collections.abc import Iterable, Mapping
+from typing import Any
+
 from saltvirt.kvm.connect import is_gone, libvirt
 from saltvirt.units import MIB
-from saltvirt.xml import parse, read
+from saltvirt.xml import capabilities as capabilities_
+from saltvirt.xml import nodedev, parse
 
 # What libvirt answers where it cannot expand a model: no such call, architecture or domain type.
 _NO_CPU_DATA = ("NO_SUPPORT", "CONFIG_UNSUPPORTED", "OPERATION_UNSUPPORTED", "INVALID_ARG")
+# A feature that a newer libvirt has named is an internal error, says 9.0; a model, unsupported.
+_CPU_ERRORS = ("CPU_INCOMPATIBLE", "INTERNAL_ERROR", "CONFIG_UNSUPPORTED")
 
 
-def versions(conn):
+def _is_one_of(exc: Any, names: Iterable[str]) -> bool:
+    return exc.get_error_code() in [getattr(libvirt, f"VIR_ERR_{name}") for name in names]
+
+
+def versions(conn: Any) -> Any:
     """Return ``{"libvirt": "9.0.0", "qemu": "7.2.22"}``."""
     return {"libvirt": _dotted(conn.getLibVersion()), "qemu": _dotted(conn.getVersion())}
 
 
-def _dotted(number):
+def _dotted(number: int) -> str:
     return f"{number // 1000000}.{number // 1000 % 1000}.{number % 1000}"
 
 
-def capabilities(conn):
-    """Return the host's capabilities as plain data; see :func:`saltvirt.xml.read.capabilities`."""
-    return read.capabilities(conn.getCapabilities())
+def capabilities(conn: Any) -> dict[str, Any]:
+    """Return the host's capabilities as plain data; see :func:`saltvirt.xml.capabilities.read`."""
+    return capabilities_.read(conn.getCapabilities())
 
 
-def pools(conn):
+def pools(conn: Any) -> dict[str, dict[str, Any]]:
     """Return ``{pool: {path, type, free_mib, capacity_mib, active}}``."""
     out = {}
     for pool in conn.listAllStoragePools(0):
@@ -43,7 +53,7 @@ def pools(conn):
     return out
 
 
-def networks(conn):
+def networks(conn: Any) -> dict[str, Any]:
     """Return ``{network: {active, bridge}}``."""
     out = {}
     for network in conn.listAllNetworks(0):
@@ -55,49 +65,60 @@ def networks(conn):
     return out
 
 
-def filters(conn):
+def filters(conn: Any) -> list[str]:
     """Return the names of the host's network filters, sorted."""
     return sorted(one.name() for one in conn.listAllNWFilters(0))
 
 
-def has_machine(conn, about):
+def has_machine(conn: Any, about: Mapping[str, Any]) -> bool:
     """Return whether this host's QEMU knows a VM's machine type."""
     try:
-        conn.getDomainCapabilities(None, about["arch"], about.get("machine"),
-                                   about["domain_type"])  # fmt: skip
+        conn.getDomainCapabilities(None, about["arch"], about.get("machine"), about["domain_type"])
     except libvirt.libvirtError:
         return False
     return True
 
 
-def own_cpu(conn):
+def own_cpu(conn: Any) -> str | None:
     """Return libvirt's description of this host's own CPU, None if it has none."""
-    return read.cpu(parse(conn.getCapabilities()))[1]
+    return capabilities_.own_cpu(conn.getCapabilities())
 
 
-def cpu_features(conn, capabilities, domain_type):
+def cpu_features(conn: Any, capabilities: Mapping[str, Any], domain_type: str) -> list[str]:
     """
     Return the CPU features that guests of a domain type can have here, the model's own included.
 
-    libvirt lists what a host's CPU has beyond its model; what the model implies it tells apart. On
-    an architecture where it has no such data the listed ones are all that is known.
+    libvirt lists what a host's CPU has beyond its model; what the model implies it tells apart.
+    Where it does not know what a domain type makes of the CPU, the host's own is taken; on an
+    architecture where it has no such data the listed ones are all that is known.
     """
+    arch, flag = capabilities["arch"], libvirt.VIR_CONNECT_BASELINE_CPU_EXPAND_FEATURES
     try:
-        text = conn.getDomainCapabilities(None, capabilities["arch"], None, domain_type)
-        model = read.host_model(text)
-        if model is None:
-            return capabilities["features"]
-        flag = libvirt.VIR_CONNECT_BASELINE_CPU_EXPAND_FEATURES
-        expanded = conn.baselineHypervisorCPU(None, capabilities["arch"], None, domain_type,
-                                              [model], flag)  # fmt: skip
+        model = capabilities_.host_model(conn.getDomainCapabilities(None, arch, None, domain_type))
+        if model is not None:
+            return capabilities_.required_features(
+                conn.baselineHypervisorCPU(None, arch, None, domain_type, [model], flag)
+            )
+    except libvirt.libvirtError as exc:
+        if not _is_one_of(exc, _NO_CPU_DATA):
+            raise
+    return _own_features(conn, capabilities)
+
+
+def _own_features(conn: Any, capabilities: Mapping[str, Any]) -> list[str]:
+    listed: list[str] = capabilities["features"]
+    own, flag = own_cpu(conn), libvirt.VIR_CONNECT_BASELINE_CPU_EXPAND_FEATURES
+    if own is None or capabilities["model"] is None:
+        return listed
+    try:
+        return capabilities_.required_features(conn.baselineCPU([own], flag))
     except libvirt.libvirtError as exc:
         if _is_one_of(exc, _NO_CPU_DATA):
-            return capabilities["features"]
+            return listed
         raise
-    return read.required_features(expanded)
 
 
-def why_not_cpu(conn, about):
+def why_not_cpu(conn: Any, about: Mapping[str, Any]) -> str | None:
     """
     Return what this host's CPU, or its QEMU, lacks of a VM's; None if it lacks nothing.
 
@@ -110,8 +131,9 @@ def why_not_cpu(conn, about):
         if about.get("host_cpu"):
             conn.compareCPU(about["host_cpu"], flag)
         elif about.get("cpu"):
-            conn.compareHypervisorCPU(None, about["arch"], about.get("machine"),
-                                      about["domain_type"], about["cpu"], flag)  # fmt: skip
+            conn.compareHypervisorCPU(
+                None, about["arch"], about.get("machine"), about["domain_type"], about["cpu"], flag
+            )
     except libvirt.libvirtError as exc:
         if _is_one_of(exc, _CPU_ERRORS):
             return f"its CPU does not suffice: {exc}"
@@ -119,30 +141,23 @@ def why_not_cpu(conn, about):
     return None
 
 
-# A feature that a newer libvirt has named is an internal error, says 9.0; a model, unsupported.
-_CPU_ERRORS = ("CPU_INCOMPATIBLE", "INTERNAL_ERROR", "CONFIG_UNSUPPORTED")
-
-
-def _is_one_of(exc, names):
-    return exc.get_error_code() in [getattr(libvirt, f"VIR_ERR_{name}") for name in names]
-
-
-def refresh_pool(conn, name):
+def refresh_pool(conn: Any, name: str) -> None:
     """Let libvirt see what was made or removed in a pool's folder."""
     conn.storagePoolLookupByName(name).refresh(0)
 
 
-def free_memory_mib(conn):
+def free_memory_mib(conn: Any) -> int:
     """Return the memory that nobody uses, caches counted as free, in MiB."""
     stats = conn.getMemoryStats(libvirt.VIR_NODE_MEMORY_STATS_ALL_CELLS, 0)
-    return sum(stats.get(key, 0) for key in ("free", "buffers", "cached")) // 1024
+    found: int = sum(stats.get(key, 0) for key in ("free", "buffers", "cached")) // 1024
+    return found
 
 
-def devices(conn):
+def devices(conn: Any) -> list[dict[str, Any]]:
     """Return the PCI and USB devices of the host, as ``virt.node_devices`` shows them."""
     flags = (
         libvirt.VIR_CONNECT_LIST_NODE_DEVICES_CAP_PCI_DEV
         | libvirt.VIR_CONNECT_LIST_NODE_DEVICES_CAP_USB_DEV
     )
-    found = (read.device(device.XMLDesc(0)) for device in conn.listAllDevices(flags))
+    found = (nodedev.read(device.XMLDesc(0)) for device in conn.listAllDevices(flags))
     return sorted(found, key=lambda device: device["name"])

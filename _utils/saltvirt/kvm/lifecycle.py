@@ -1,29 +1,46 @@
 """Change the state of one domain: start, stop, define, undefine, resize."""
 
 import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
 
 from saltvirt import arguments
 from saltvirt.errors import LibvirtRefused, NoSuchVm
 from saltvirt.kvm.connect import domain, is_gone, libvirt
-from saltvirt.xml import METADATA_NS, read, to_text
+from saltvirt.xml import METADATA_NS, metadata, parse, read, to_text
 
 
-def is_defined(conn, name):
+def is_defined(conn: Any, name: str) -> bool:
     """Return whether the host knows a domain of that name."""
     return name in {dom.name() for dom in conn.listAllDomains()}
 
 
-def define(conn, xml):
+def name_of(conn: Any, uuid: str) -> str | None:
+    """Return the name of the domain with a UUID, None if the host knows none."""
+    names = {dom.UUIDString(): dom.name() for dom in conn.listAllDomains()}
+    return names.get(uuid)
+
+
+def uuid(conn: Any, name: str) -> str:
+    """Return a domain's UUID."""
+    found: str = domain(conn, name).UUIDString()
+    return found
+
+
+def define(conn: Any, xml: str) -> str:
     """Define a domain and return its name."""
-    return conn.defineXML(xml).name()
+    found: str = conn.defineXML(xml).name()
+    return found
 
 
-def create_transient(conn, xml):
+def create_transient(conn: Any, xml: str) -> str:
     """Start a domain that is forgotten when it stops, and return its name."""
-    return conn.createXML(xml, 0).name()
+    found: str = conn.createXML(xml, 0).name()
+    return found
 
 
-def undefine(conn, name):
+def undefine(conn: Any, name: str) -> None:
     """Remove a domain's definition with all that libvirt keeps for it."""
     flags = (
         libvirt.VIR_DOMAIN_UNDEFINE_MANAGED_SAVE
@@ -34,27 +51,27 @@ def undefine(conn, name):
     domain(conn, name).undefineFlags(flags)
 
 
-def destroy(conn, name):
+def destroy(conn: Any, name: str) -> None:
     """Stop a domain at once if it runs."""
     dom = domain(conn, name)
     if dom.isActive():
         dom.destroy()
 
 
-def start(conn, name):
+def start(conn: Any, name: str) -> None:
     """Start a domain; do nothing if it runs."""
     dom = domain(conn, name)
     if not dom.isActive():
         dom.create()
 
 
-def start_once(conn, name, change):
+def start_once(conn: Any, name: str, change: Callable[[str], str]) -> None:
     """Start a defined domain that does not run, with XML that is changed for this run alone."""
     flags = libvirt.VIR_DOMAIN_XML_INACTIVE | libvirt.VIR_DOMAIN_XML_SECURE
     conn.createXML(change(domain(conn, name).XMLDesc(flags)), 0)
 
 
-def act(conn, name, action):
+def act(conn: Any, name: str, action: str) -> None:
     """Call one libvirt method of a domain: ``shutdown``, ``suspend``, ``resume``, ..."""
     dom = domain(conn, name)
     if not dom.isActive():
@@ -70,19 +87,19 @@ def act(conn, name, action):
         getattr(dom, action)()
 
 
-def set_autostart(conn, name, state):
+def set_autostart(conn: Any, name: str, state: object) -> None:
     """Start the domain with the host, or not."""
     domain(conn, name).setAutostart(int(arguments.on_off("state", state)))
 
 
-def _resizable(conn, name, config):
+def _resizable(conn: Any, name: str, config: bool) -> Any:
     dom = domain(conn, name)
     if dom.isActive() and not config:
         raise LibvirtRefused(f"VM {name!r} runs; stop it first, or give config=True")
     return dom
 
 
-def set_memory(conn, name, memory_mib, *, config):
+def set_memory(conn: Any, name: str, memory_mib: int, *, config: bool) -> None:
     """Set the memory of a stopped domain, or of the definition too with ``config``."""
     dom = _resizable(conn, name, config)
     size_kib = memory_mib * 1024
@@ -91,7 +108,7 @@ def set_memory(conn, name, memory_mib, *, config):
     dom.setMemoryFlags(size_kib, flags)
 
 
-def set_vcpus(conn, name, vcpus, *, config):
+def set_vcpus(conn: Any, name: str, vcpus: int, *, config: bool) -> None:
     """Set the virtual CPUs of a stopped domain, or of the definition too with ``config``."""
     dom = _resizable(conn, name, config)
     flags = libvirt.VIR_DOMAIN_AFFECT_CONFIG
@@ -99,7 +116,7 @@ def set_vcpus(conn, name, vcpus, *, config):
     dom.setVcpusFlags(vcpus, flags)
 
 
-def set_stay(conn, name, state):
+def set_stay(conn: Any, name: str, state: object) -> None:
     """Tag a domain to stay on its host when the load is evened out, or not."""
     dom = domain(conn, name)
     _note(dom, "stay", "yes" if state else "no", live=False)
@@ -107,23 +124,23 @@ def set_stay(conn, name, state):
         _note(dom, "stay", "yes" if state else "no", live=True)
 
 
-def note_cpu(conn, name, qemu):
+def note_cpu(conn: Any, name: str, qemu: str) -> None:
     """Note for as long as a domain runs, wherever it goes, which QEMU has given it its CPU."""
     _note(domain(conn, name), "cpu_qemu", qemu, live=True)
 
 
-def _note(dom, key, value, *, live):
+def _note(dom: Any, key: str, value: str, *, live: bool) -> None:
     """Set one of this project's notes, of the running domain or of its definition."""
     # What is noted of this run alone must not get into the definition.
-    root = read.metadata(dom.XMLDesc(0 if live else libvirt.VIR_DOMAIN_XML_INACTIVE))
-    root.set(key, value)
+    text = dom.XMLDesc(0 if live else libvirt.VIR_DOMAIN_XML_INACTIVE)
+    root = metadata.changed(text, key, value)
     flag = libvirt.VIR_DOMAIN_AFFECT_LIVE if live else libvirt.VIR_DOMAIN_AFFECT_CONFIG
     dom.setMetadata(
         libvirt.VIR_DOMAIN_METADATA_ELEMENT, to_text(root), "saltvirt", METADATA_NS, flag
     )
 
 
-def is_arriving(conn, name):
+def is_arriving(conn: Any, name: str) -> bool:
     """Return whether the domain is only the far end of a migration that is not over."""
     try:
         dom = domain(conn, name)
@@ -139,47 +156,111 @@ def is_arriving(conn, name):
     return not is_kept and state == libvirt.VIR_DOMAIN_PAUSED and reason in waits
 
 
-def autostarted(conn):
+def autostarted(conn: Any) -> set[str]:
     """Return the names of the domains that start with the host."""
     return {dom.name() for dom in conn.listAllDomains(libvirt.VIR_CONNECT_LIST_DOMAINS_AUTOSTART)}
 
 
-def saved(conn):
+def saved(conn: Any) -> set[str]:
     """Return the names of the domains that have a saved state, with which they start again."""
     flag = libvirt.VIR_CONNECT_LIST_DOMAINS_MANAGEDSAVE
     return {dom.name() for dom in conn.listAllDomains(flag)}
 
 
-def with_snapshots(conn):
+def with_snapshots(conn: Any) -> set[str]:
     """Return the names of the domains that have snapshots."""
     flag = libvirt.VIR_CONNECT_LIST_DOMAINS_HAS_SNAPSHOT
     return {dom.name() for dom in conn.listAllDomains(flag)}
 
 
-def xml(conn, name):
+def xml(conn: Any, name: str) -> str:
     """Return a domain's XML; secrets such as a VNC password are left out."""
-    return domain(conn, name).XMLDesc(0)
+    found: str = domain(conn, name).XMLDesc(0)
+    return found
 
 
-def has_arrived(conn, uuid):
-    """Return whether a domain is here, and not only the far end of a migration."""
-    names = [dom.name() for dom in conn.listAllDomains() if dom.UUIDString() == uuid]
-    return any(not is_arriving(conn, name) for name in names)
+def whole_xml(conn: Any, name: str) -> str:
+    """Return a domain's definition as another host may define it, with its secrets."""
+    flags = (
+        libvirt.VIR_DOMAIN_XML_INACTIVE
+        | libvirt.VIR_DOMAIN_XML_SECURE
+        | libvirt.VIR_DOMAIN_XML_MIGRATABLE
+    )
+    found: str = domain(conn, name).XMLDesc(flags)
+    return found
 
 
-def _disk_sources(conn):
-    """Yield ``(name, disks)`` of all domains."""
+def is_active(conn: Any, name: str) -> bool:
+    """Return whether a domain runs, or is paused."""
+    return bool(domain(conn, name).isActive())
+
+
+def is_migrated(conn: Any, name: str) -> bool:
+    """Return whether libvirt itself says that a domain ran here last, and was moved away."""
+    state, reason = domain(conn, name).state()
+    return (state, reason) == (libvirt.VIR_DOMAIN_SHUTOFF, libvirt.VIR_DOMAIN_SHUTOFF_MIGRATED)
+
+
+def runs_alone(conn: Any, name: str) -> bool:
+    """Return whether a domain runs here, and is not part of a migration."""
+    dom = domain(conn, name)
+    if not dom.isActive():
+        return False
+    state, reason = dom.state()
+    halves = (
+        libvirt.VIR_DOMAIN_PAUSED_MIGRATION,
+        libvirt.VIR_DOMAIN_PAUSED_STARTING_UP,
+        libvirt.VIR_DOMAIN_PAUSED_POSTCOPY,
+        libvirt.VIR_DOMAIN_PAUSED_POSTCOPY_FAILED,
+    )
+    is_half = state == libvirt.VIR_DOMAIN_PAUSED and reason in halves
+    stats = dom.jobStats()
+    return not is_half and stats.get("type", 0) == libvirt.VIR_DOMAIN_JOB_NONE
+
+
+def undefine_moved(conn: Any, name: str) -> None:
+    """Remove the definition of a domain that is another host's; the files it names stay."""
+    dom = domain(conn, name)
+    if dom.isActive():
+        raise LibvirtRefused(f"VM {name!r} runs, so its definition is not removed")
+    dom.undefineFlags(libvirt.VIR_DOMAIN_UNDEFINE_KEEP_NVRAM)
+
+
+def file_paths(conn: Any, name: str) -> list[str]:
+    """Return the files that a domain has as its disks."""
+    disks = read.disk_sources(read.domain(domain(conn, name).XMLDesc(0)))
+    return [disk["path"] for disk in disks if disk["type"] == "file" and disk["path"]]
+
+
+def _disk_sources(conn: Any) -> Iterator[tuple[str, list[dict[str, Any]]]]:
+    """Yield ``(name, disks)`` of all domains; of one that runs those of its definition too."""
     for dom in conn.listAllDomains():
         try:
-            root = read.domain(dom.XMLDesc(0))
+            texts = [dom.XMLDesc(0)]
+            # What it runs without now may be its from its next start on.
+            if dom.isActive():
+                texts.append(dom.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE))
         except libvirt.libvirtError as exc:
             if not is_gone(exc):
                 raise
             continue
-        yield dom.name(), read.disk_sources(root)
+        found = [disk for text in texts for disk in read.disk_sources(read.domain(text))]
+        yield dom.name(), [_located(conn, disk) for disk in found]
 
 
-def disks(conn):
+def _located(conn: Any, disk: dict[str, Any]) -> dict[str, Any]:
+    """Return a disk with the path of its file, also if the domain names a pool's volume."""
+    if disk["type"] != "volume" or not disk["path"]:
+        return disk
+    pool, _, volume = disk["path"].partition("/")
+    if pool not in {one.name() for one in conn.listAllStoragePools(0)}:
+        return disk
+    # Not the volume's own: a pool that is not active, or was not refreshed, knows of none.
+    folder = parse(conn.storagePoolLookupByName(pool).XMLDesc(0)).findtext("target/path")
+    return {**disk, "path": f"{folder}/{volume}"} if folder else disk
+
+
+def disks(conn: Any) -> dict[str, set[str]]:
     """Return ``{name: paths}`` of the disks of all domains, and of what libvirt says is below."""
     out = {}
     for name, sources in _disk_sources(conn):
@@ -188,17 +269,25 @@ def disks(conn):
     return out
 
 
-def disk_format(conn, path):
+def overlays(conn: Any, but: str | None = None) -> set[str]:
+    """Return the paths of the disks of all domains but one that may have others below them."""
+    sources = [disk for name, disks in _disk_sources(conn) if name != but for disk in disks]
+    # What a guest wrote into a raw disk says nothing.
+    return {disk["path"] for disk in sources if disk["path"] and disk["format"] != "raw"}
+
+
+def disk_format(conn: Any, path: str | Path) -> str | None:
     """Return the format that libvirt has defined for a file, None if no domain has it as a disk."""
     wanted = os.path.realpath(path)
     for _name, sources in _disk_sources(conn):
         for disk in sources:
             if disk["path"] and os.path.realpath(disk["path"]) == wanted:
-                return disk["format"]
+                found: str | None = disk["format"]
+                return found
     return None
 
 
-def disks_in_use(conn, but=None):
+def disks_in_use(conn: Any, but: str | None = None) -> set[str]:
     """
     Return the paths of every disk, and what it is backed by, of all domains but one.
 

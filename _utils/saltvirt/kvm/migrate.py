@@ -4,25 +4,31 @@ import os
 import socket
 import threading
 import time
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
+from saltvirt import content
 from saltvirt.errors import VirtError
 from saltvirt.kvm.connect import domain, libvirt
+from saltvirt.model import Move
+from saltvirt.xml import read
 
-_COMPRESSION = {"mt": "compression.mt", "xbzrle": "compression.xbzrle"}
 _CHUNK = 256 * 1024
 _TLS_PORT = 16514
 _CONNECT_S = 10
 _KEEPALIVE_S = 5
-_LOOP, _LOOPS = threading.Lock(), []
+_LOOP = threading.Lock()
+_LOOPS: list[threading.Thread] = []
 
 
 class MigrationFailed(VirtError):
     """The VM did not move and runs where it was; the message says why."""
 
 
-def _answer_keepalives():
+def _answer_keepalives() -> None:
     """Run libvirt's event loop in this process, which keepalive needs, if it does not run yet."""
     with _LOOP:
         if not _LOOPS:
@@ -31,12 +37,12 @@ def _answer_keepalives():
             _LOOPS[0].start()
 
 
-def _loop():
+def _loop() -> None:
     while True:
         libvirt.virEventRunDefaultImpl()
 
 
-def _refuse_unreachable(uri):
+def _refuse_unreachable(uri: str) -> None:
     """Raise MigrationFailed if a host's port is silent; libvirt itself would wait for minutes."""
     found = urlsplit(uri)
     port = found.port or (_TLS_PORT if found.scheme.endswith("+tls") else None)
@@ -45,13 +51,15 @@ def _refuse_unreachable(uri):
     try:
         socket.create_connection((found.hostname, port), _CONNECT_S).close()
     except OSError as exc:
-        why = (f"{found.hostname}:{port} cannot be reached from this host: {exc}; does libvirtd "
-               "listen there, and is its firewall open?")  # fmt: skip
+        why = (
+            f"{found.hostname}:{port} cannot be reached from this host: {exc}; does libvirtd "
+            "listen there, and is its firewall open?"
+        )
         raise MigrationFailed(why) from exc
 
 
 @contextmanager
-def target(uri):
+def target(uri: str) -> Iterator[Any]:
     """
     Yield a connection to another host's libvirt; raise MigrationFailed if there is none.
 
@@ -72,7 +80,7 @@ def target(uri):
             conn.close()
 
 
-def flags(options, *, copies, shared, is_running):
+def flags(options: Move, *, copies: Collection[str], shared: bool, is_running: bool) -> int:
     """
     Return libvirt's flags for a move.
 
@@ -84,7 +92,6 @@ def flags(options, *, copies, shared, is_running):
     out = libvirt.VIR_MIGRATE_PEER2PEER
     wanted = {
         "VIR_MIGRATE_PERSIST_DEST": options.persistent,
-        "VIR_MIGRATE_UNDEFINE_SOURCE": options.undefinesource,
         "VIR_MIGRATE_LIVE": options.live and is_running,
         "VIR_MIGRATE_OFFLINE": not is_running or options.offline,
         "VIR_MIGRATE_TUNNELLED": options.tunnel and is_running,
@@ -101,12 +108,15 @@ def flags(options, *, copies, shared, is_running):
     if copies and is_running:
         kind = "DISK" if options.copy_storage == "all" else "INC"
         out |= getattr(libvirt, f"VIR_MIGRATE_NON_SHARED_{kind}")
-    return out
+    found: int = out
+    return found
 
 
-def parameters(options, *, address, disks, is_running):
+def parameters(
+    options: Move, *, address: str, disks: Collection[str], is_running: bool
+) -> dict[str, Any]:
     """Return libvirt's typed parameters for a move; bandwidths in MiB/s."""
-    out = {}
+    out: dict[str, Any] = {}
     if not is_running:
         return out
     if not options.tunnel:
@@ -117,13 +127,14 @@ def parameters(options, *, address, disks, is_running):
     if disks:
         out["migrate_disks"] = list(disks)
     plain = {
-        "bandwidth": options.max_bandwidth, "parallel.connections": options.parallel_connections,
+        "bandwidth": options.max_bandwidth,
+        "parallel.connections": options.parallel_connections,
         "bandwidth.postcopy": options.postcopy_bandwidth,
         "compression.mt.level": options.comp_mt_level,
         "compression.mt.threads": options.comp_mt_threads,
         "compression.mt.dthreads": options.comp_mt_dthreads,
         "compression.xbzrle.cache": options.comp_xbzrle_cache,
-    }  # fmt: skip
+    }
     out.update({key: value for key, value in plain.items() if value is not None})
     if options.compressed and options.comp_methods:
         out["compression"] = list(options.comp_methods)
@@ -140,7 +151,9 @@ class Job:
         event loop is told to wake up a moment before it sleeps).
     """
 
-    def __init__(self, conn, carrier, name, uri, given, flag_bits):
+    def __init__(
+        self, conn: Any, carrier: Any, name: str, uri: str, given: dict[str, Any], flag_bits: int
+    ) -> None:
         self._domain, self._carried = domain(conn, name), domain(carrier, name)
         self.error = None
         # Not the thread's own state: an exception in the middle of its join marks it as ended
@@ -148,7 +161,7 @@ class Job:
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._run, args=(uri, given, flag_bits), daemon=True)
 
-    def _run(self, uri, given, flag_bits):
+    def _run(self, uri: str, given: dict[str, Any], flag_bits: int) -> None:
         try:
             self._carried.migrateToURI3(uri, given, flag_bits)
         except libvirt.libvirtError as exc:
@@ -156,13 +169,13 @@ class Job:
         finally:
             self._over.set()
 
-    def begin(self, max_downtime_ms=None):
+    def begin(self, max_downtime_ms: int | None = None) -> None:
         """Start moving."""
         self._thread.start()
         if max_downtime_ms:
             self._set_downtime(max_downtime_ms)
 
-    def _set_downtime(self, max_downtime_ms):
+    def _set_downtime(self, max_downtime_ms: int) -> None:
         # It can be set only while the job runs, which begins a little later.
         for _attempt in range(50):
             try:
@@ -173,22 +186,22 @@ class Job:
                     return
                 time.sleep(0.1)
 
-    def is_over(self, wait_s):
+    def is_over(self, wait_s: float) -> bool:
         """Wait at most ``wait_s`` seconds, and return whether the job is over."""
         return self._over.wait(wait_s)
 
-    def stats(self):
+    def stats(self) -> dict[str, int]:
         """Return how far it is; see :func:`figures`."""
         try:
             return figures(self._domain.jobStats())
         except libvirt.libvirtError:
             return {}
 
-    def go_postcopy(self):
+    def go_postcopy(self) -> None:
         """Let the guest run on the target now; its memory follows."""
         self._domain.migrateStartPostCopy()
 
-    def cancel(self, limit_s):
+    def cancel(self, limit_s: float) -> str | None:
         """
         End the job, the guest stays; return why it is not over after ``limit_s``, None if it is.
 
@@ -205,7 +218,7 @@ class Job:
         return None if self._over.is_set() else why
 
 
-def figures(stats):
+def figures(stats: Mapping[str, Any]) -> dict[str, int]:
     """Return libvirt's job statistics under our names, bytes and milliseconds; {} without a job."""
     if not stats or stats.get("type") in (None, libvirt.VIR_DOMAIN_JOB_NONE):
         return {}
@@ -225,12 +238,12 @@ def figures(stats):
     return {key: value for key, value in out.items() if value is not None}
 
 
-def status(conn, name):
+def status(conn: Any, name: str) -> dict[str, int]:
     """Return the figures of the job that a domain has at this moment, {} if it has none."""
     return figures(domain(conn, name).jobStats())
 
 
-def completed(conn, name):
+def completed(conn: Any, name: str) -> dict[str, int]:
     """Return the figures of the last job of a domain that is over, {} if there is none."""
     try:
         return figures(domain(conn, name).jobStats(libvirt.VIR_DOMAIN_JOB_STATS_COMPLETED))
@@ -238,52 +251,66 @@ def completed(conn, name):
         return {}
 
 
-def cancel(conn, name):
+def cancel(conn: Any, name: str) -> None:
     """End a domain's migration; raise MigrationFailed if it has none."""
     if not status(conn, name):
         raise MigrationFailed(f"VM {name!r} is not being migrated at this moment")
     domain(conn, name).abortJob()
 
 
-def start_postcopy(conn, name):
+def start_postcopy(conn: Any, name: str) -> None:
     """Switch a running migration to post-copy."""
     domain(conn, name).migrateStartPostCopy()
 
 
-def push(conn, local, remote):
-    """Send a file to another host's file of a pool, without its holes, over the connection."""
+def push(conn: Any, local: str | Path, remote: str) -> str:
+    """
+    Send a file to another host's file of a pool, without its holes, over the connection.
+
+    Returns the :class:`saltvirt.content.Digest` of what was sent.
+    """
     volume = conn.storageVolLookupByPath(remote)
-    stream = conn.newStream(0)
+    stream, digest = conn.newStream(0), content.Digest()
     size = os.path.getsize(local)
+
+    def read(_stream: Any, count: int, descriptor: int) -> bytes:
+        offset = os.lseek(descriptor, 0, os.SEEK_CUR)
+        data = os.read(descriptor, min(count, _CHUNK))
+        digest.feed(offset, data)
+        return data
+
     with open(local, "rb") as handle:
         volume.upload(stream, 0, size, libvirt.VIR_STORAGE_VOL_UPLOAD_SPARSE_STREAM)
         try:
-            stream.sparseSendAll(_read, _in_hole, _skip, handle.fileno())
+            stream.sparseSendAll(read, _in_hole, _skip, handle.fileno())
             stream.finish()
-        except libvirt.libvirtError:
+        except BaseException:
             stream.abort()
             raise
-    return size
+    return digest.end(size)
 
 
-def _read(_stream, count, descriptor):
-    return os.read(descriptor, min(count, _CHUNK))
-
-
-def _skip(_stream, count, descriptor):
+def _skip(_stream: Any, count: int, descriptor: int) -> int:
     return os.lseek(descriptor, count, os.SEEK_CUR)
 
 
-def _in_hole(_stream, descriptor):
-    """Return ``(is data, bytes until that changes)`` at the present place of a file."""
-    here = os.lseek(descriptor, 0, os.SEEK_CUR)
-    end = os.fstat(descriptor).st_size
-    if here >= end:
-        return False, 0
+def _in_hole(_stream: Any, descriptor: int) -> tuple[bool, int]:
+    return content.in_hole(descriptor)
+
+
+def missing_there(other: Any, uuid: str) -> Iterator[str]:
+    """Yield what another host's libvirt lacks of a domain: its definition, or one of its disks."""
     try:
-        data = os.lseek(descriptor, here, os.SEEK_DATA)
-    except OSError:
-        data = end
-    until = os.lseek(descriptor, here, os.SEEK_HOLE) if data == here else data
-    os.lseek(descriptor, here, os.SEEK_SET)
-    return data == here, until - here
+        dom = other.lookupByUUIDString(uuid)
+    except libvirt.libvirtError as exc:
+        if exc.get_error_code() != libvirt.VIR_ERR_NO_DOMAIN:
+            raise MigrationFailed(f"the other host does not say whether it has it: {exc}") from exc
+        yield "it is not defined there"
+        return
+    for disk in read.disk_sources(read.domain(dom.XMLDesc(0))):
+        if not disk["path"] or disk["type"] not in ("file", "block"):
+            continue
+        try:
+            dom.blockInfo(disk["target"])
+        except libvirt.libvirtError as exc:
+            yield f"its disk {disk['path']} is not there: {exc}"

@@ -1,5 +1,8 @@
 """Storage pools: define, build, start; one look says what is to be done."""
 
+from collections.abc import Collection, Mapping
+from typing import Any
+
 from saltvirt.errors import BadArgument, StorageError
 from saltvirt.kvm.connect import libvirt
 from saltvirt.xml import parse, tag, to_text
@@ -7,7 +10,7 @@ from saltvirt.xml import parse, tag, to_text
 TYPES = ("dir", "fs", "netfs")
 
 
-def build_xml(name, kind, target, source):
+def build_xml(name: str, kind: str, target: str | None, source: Mapping[str, Any]) -> str:
     """
     Return the <pool> element as text.
 
@@ -17,7 +20,7 @@ def build_xml(name, kind, target, source):
     if kind not in TYPES:
         raise BadArgument("ptype", f"{kind!r}; one of {', '.join(TYPES)}")
     if not str(target or "").startswith("/"):
-        raise BadArgument("target", f"{target!r} is no absolute path")
+        raise BadArgument("target", f"{target!r} is not an absolute path")
     origin = [
         tag("host", {"name": source.get("host")}) if source.get("host") else None,
         tag("dir", {"path": source.get("dir")}) if source.get("dir") else None,
@@ -30,7 +33,7 @@ def build_xml(name, kind, target, source):
     return to_text(tag("pool", {"type": kind}, tag("name", text=name), *parts, where))
 
 
-def _find(conn, name):
+def _find(conn: Any, name: str) -> Any:
     try:
         return conn.storagePoolLookupByName(name)
     except libvirt.libvirtError as exc:
@@ -39,7 +42,7 @@ def _find(conn, name):
         raise
 
 
-def plan(conn, name, kind, target, *, autostart):
+def plan(conn: Any, name: str, kind: str, target: str | None, *, autostart: bool) -> dict[str, Any]:
     """Return what is to be done: ``{"defined" | "started" | "autostart": ...}``."""
     pool = _find(conn, name)
     if pool is None:
@@ -58,7 +61,7 @@ def plan(conn, name, kind, target, *, autostart):
     return out
 
 
-def apply(conn, name, xml, changes):
+def apply(conn: Any, name: str, xml: str, changes: Mapping[str, Any]) -> None:
     """Do what :func:`plan` said; a pool that cannot be started is not left defined."""
     pool = conn.storagePoolDefineXML(xml, 0) if "defined" in changes else _find(conn, name)
     try:
@@ -74,7 +77,7 @@ def apply(conn, name, xml, changes):
         pool.setAutostart(int(changes["autostart"]))
 
 
-def make_reachable(conn, name, folder):
+def make_reachable(conn: Any, name: str, folder: str) -> None:
     """Let libvirt see the files of a folder: through the pool it has there, or one for a while."""
     for pool in conn.listAllStoragePools(0):
         if parse(pool.XMLDesc(0)).findtext("target/path") == folder:
@@ -85,8 +88,10 @@ def make_reachable(conn, name, folder):
     conn.storagePoolCreateXML(build_xml(name, "dir", folder, {}), 0)
 
 
-def make_unreachable(conn, prefix):
-    """End the pools that :func:`make_reachable` made; their files stay."""
+def make_unreachable(conn: Any, prefix: str, but: Collection[str] = ()) -> None:
+    """End the pools that :func:`make_reachable` made, but those of some folders; files stay."""
     for pool in conn.listAllStoragePools(0):
-        if pool.name().startswith(prefix):
+        if not pool.name().startswith(prefix):
+            continue
+        if parse(pool.XMLDesc(0)).findtext("target/path") not in but:
             pool.destroy()

@@ -1,5 +1,8 @@
 """Read all domains of a host with libvirt's bulk call, one XML each, no subprocess."""
 
+from collections.abc import Mapping
+from typing import Any
+
 from saltvirt.kvm.connect import domain, is_gone, libvirt
 
 # libvirt: virDomainState. A domain that idles or waits for I/O runs, as users see it.
@@ -15,7 +18,7 @@ STATES = {
 }
 
 
-def names(conn, *, active=None):
+def names(conn: Any, *, active: bool | None = None) -> list[str]:
     """Return the names of all domains, or only the active or inactive ones, sorted."""
     flags = {
         None: 0,
@@ -25,17 +28,25 @@ def names(conn, *, active=None):
     return sorted(dom.name() for dom in conn.listAllDomains(flags))
 
 
-def _kinds(with_blocks):
+def _kinds(with_blocks: bool) -> int:
     kinds = (
         libvirt.VIR_DOMAIN_STATS_STATE
         | libvirt.VIR_DOMAIN_STATS_CPU_TOTAL
         | libvirt.VIR_DOMAIN_STATS_BALLOON
         | libvirt.VIR_DOMAIN_STATS_VCPU
     )
-    return kinds | (libvirt.VIR_DOMAIN_STATS_BLOCK if with_blocks else 0)
+    found: int = kinds | (libvirt.VIR_DOMAIN_STATS_BLOCK if with_blocks else 0)
+    return found
 
 
-def rows(conn, name=None, *, with_xml=True, with_blocks=True, with_next=False):
+def rows(
+    conn: Any,
+    name: str | None = None,
+    *,
+    with_xml: bool = True,
+    with_blocks: bool = True,
+    with_next: bool = False,
+) -> list[dict[str, Any]]:
     """
     Return one row per domain, or only that of ``name``.
 
@@ -55,7 +66,7 @@ def rows(conn, name=None, *, with_xml=True, with_blocks=True, with_next=False):
     for dom, values in stats:
         try:
             xml = dom.XMLDesc(0) if with_xml else None
-            is_up = STATES.get(values.get("state.state")) in ("running", "paused")
+            is_up = STATES.get(values.get("state.state", -1)) in ("running", "paused")
             kept = dom.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE) if with_next and is_up else None
         except libvirt.libvirtError as exc:
             if is_gone(exc):
@@ -65,10 +76,10 @@ def rows(conn, name=None, *, with_xml=True, with_blocks=True, with_next=False):
     return out
 
 
-def _row(name, values, xml):
+def _row(name: str, values: Mapping[str, Any], xml: str | None) -> dict[str, Any]:
     return {
         "name": name,
-        "state": STATES.get(values.get("state.state"), "unknown"),
+        "state": STATES.get(values.get("state.state", -1), "unknown"),
         "vcpus": int(values.get("vcpu.current") or 0),
         "max_vcpus": int(values.get("vcpu.maximum") or values.get("vcpu.current") or 0),
         "memory_kib": int(values.get("balloon.current") or 0),
@@ -80,7 +91,7 @@ def _row(name, values, xml):
     }
 
 
-def _blocks(values):
+def _blocks(values: Mapping[str, Any]) -> dict[str, dict[str, int]]:
     out = {}
     for number in range(int(values.get("block.count") or 0)):
         target = values.get(f"block.{number}.name")
@@ -91,12 +102,12 @@ def _blocks(values):
     return out
 
 
-def state(conn, name):
+def state(conn: Any, name: str) -> str:
     """Return the state of one domain; raise NoSuchVm if the host has none of that name."""
     return STATES.get(domain(conn, name).state()[0], "unknown")
 
 
-def states(conn):
+def states(conn: Any) -> dict[str, str]:
     """Return ``{name: state}`` of every domain with one bulk call."""
     kinds = libvirt.VIR_DOMAIN_STATS_STATE
     flags = libvirt.VIR_CONNECT_GET_ALL_DOMAINS_STATS_NOWAIT
@@ -104,7 +115,7 @@ def states(conn):
     return {dom.name(): STATES.get(v.get("state.state"), "unknown") for dom, v in stats}
 
 
-def node(conn):
+def node(conn: Any) -> dict[str, Any]:
     """
     Return libvirt's node information under the old names; ``phymemory`` is MiB.
 

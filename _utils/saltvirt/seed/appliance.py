@@ -7,8 +7,10 @@ import signal
 import subprocess
 import time
 import uuid
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 from saltvirt import locks
 from saltvirt.errors import SeedError
@@ -21,7 +23,7 @@ _GENTLE_S = 5
 _WHO = {"guestfs": "libguestfs", "nbd": "mounting by this host", "folder": "writing"}
 
 
-def why_missing(python=PYTHON):
+def why_missing(python: str = PYTHON) -> str | None:
     """Return why no worker can run on this host, None if one can."""
     argv = [python, "-I", "-B", str(_WORKER), "--check"]
     try:
@@ -33,7 +35,15 @@ def why_missing(python=PYTHON):
     return f"{python}: {done.stderr.strip()}; install python3-guestfs (python3-libguestfs on RHEL)"
 
 
-def run(job, *, state_dir, python=PYTHON, limit_s=LIMIT_S, memory_mib=MEMORY_MIB, use_kvm=False):
+def run(
+    job: dict[str, Any],
+    *,
+    state_dir: str | Path,
+    python: str = PYTHON,
+    limit_s: int = LIMIT_S,
+    memory_mib: int = MEMORY_MIB,
+    use_kvm: bool = False,
+) -> dict[str, Any]:
     """
     Do a job, in an appliance of its own mostly, and return the worker's answer.
 
@@ -52,10 +62,14 @@ def run(job, *, state_dir, python=PYTHON, limit_s=LIMIT_S, memory_mib=MEMORY_MIB
     given = json.dumps({**job, "limit_s": limit_s, "memory_mib": memory_mib})
     with _folder(Path(state_dir) / "appliances") as folder:
         worker = subprocess.Popen(
-            [python, "-I", "-B", str(_WORKER)], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE, text=True, env=_environment(folder, use_kvm),
+            [python, "-I", "-B", str(_WORKER)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=_environment(folder, use_kvm),
             start_new_session=True,
-        )  # fmt: skip
+        )
         with worker:
             try:
                 out, err = worker.communicate(given, timeout=limit_s)
@@ -69,7 +83,7 @@ def run(job, *, state_dir, python=PYTHON, limit_s=LIMIT_S, memory_mib=MEMORY_MIB
     return _answer(job, worker.returncode, out, err)
 
 
-def _end(worker):
+def _end(worker: subprocess.Popen[str]) -> None:
     """End a worker with all that it started, which is in the same session: an appliance, mounts."""
     deadline = time.monotonic() + _GENTLE_S
     # qemu-nbd lets go of its device when it is asked to; killed, it may leave the kernel waiting.
@@ -83,7 +97,7 @@ def _end(worker):
 
 
 @contextmanager
-def _folder(every):
+def _folder(every: Path) -> Iterator[str]:
     """Yield a folder that goes with the block; those of processes that were killed go too."""
     every.mkdir(mode=0o700, parents=True, exist_ok=True)
     for path in every.glob("*.lock"):
@@ -100,14 +114,19 @@ def _folder(every):
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def _environment(folder, use_kvm):
-    plain = {"PATH": os.environ.get("PATH", os.defpath), "TMPDIR": folder, "LANG": "C.UTF-8",
-             "XDG_RUNTIME_DIR": folder,
-             "LIBGUESTFS_CACHEDIR": "/var/tmp", "LIBGUESTFS_BACKEND": "direct"}  # fmt: skip
+def _environment(folder: str, use_kvm: bool) -> dict[str, str]:
+    plain = {
+        "PATH": os.environ.get("PATH", os.defpath),
+        "TMPDIR": folder,
+        "LANG": "C.UTF-8",
+        "XDG_RUNTIME_DIR": folder,
+        "LIBGUESTFS_CACHEDIR": "/var/tmp",
+        "LIBGUESTFS_BACKEND": "direct",
+    }
     return plain if use_kvm else {**plain, "LIBGUESTFS_BACKEND_SETTINGS": "force_tcg"}
 
 
-def _answer(job, code, out, err):
+def _answer(job: dict[str, Any], code: int, out: str, err: str) -> dict[str, Any]:
     try:
         answer = json.loads(out)
     except ValueError:
@@ -117,6 +136,8 @@ def _answer(job, code, out, err):
         done = "built" if job["action"] == "build" else "seeded"
         raise SeedError(f"{job['path']} cannot be {done}: {answer['refused']}")
     if "failed" in answer:
-        raise SeedError(f"{_WHO[job.get('via', 'guestfs')]} failed on {job['path']}: "
-                        f"{answer['failed']}")  # fmt: skip
-    return answer
+        raise SeedError(
+            f"{_WHO[job.get('via', 'guestfs')]} failed on {job['path']}: " f"{answer['failed']}"
+        )
+    found: dict[str, Any] = answer
+    return found

@@ -1,39 +1,46 @@
 """What a NoCloud seed says to cloud-init beside the identity: user data, network, vendor data."""
 
+from collections.abc import Iterable
+from typing import Any
+
 import yaml
 
 from saltvirt.errors import BadArgument
+from saltvirt.model import Nic
 
 _MARK = "#cloud-config"
 # Whoever changes these breaks the guest's identity.
 _OURS = ("hostname", "fqdn", "preserve_hostname")
 
 
-def mapping(argument, value):
+def mapping(argument: str, value: Any) -> dict[str, Any]:
     """Return cloud-config as a mapping, from a mapping or a text that begins as such."""
     if isinstance(value, str) and value.lstrip().startswith(_MARK):
         try:
             value = yaml.safe_load(value)
         except yaml.YAMLError as exc:
-            raise BadArgument(argument, f"is no YAML: {' '.join(str(exc).split())}") from exc
+            raise BadArgument(argument, f"is not YAML: {' '.join(str(exc).split())}") from exc
     if value is None:
         return {}
     if not isinstance(value, dict):
-        raise BadArgument(argument, f"is no mapping and no text that begins with {_MARK}; a "
-                          "script goes under its 'runcmd'")  # fmt: skip
+        raise BadArgument(
+            argument,
+            f"is neither a mapping nor a text that begins with {_MARK}; a "
+            "script goes under its 'runcmd'",
+        )
     taken = sorted(set(value) & set(_OURS))
     if taken:
         raise BadArgument(argument, f"{taken[0]!r} is the VM's name, which virt.init gives")
     return value
 
 
-def merge(*parts):
+def merge(*parts: dict[str, Any]) -> dict[str, Any]:
     """
     Return cloud-config merged from several, the later over the earlier.
 
     Lists are joined in order, mappings merged, everything else replaced.
     """
-    out = {}
+    out: dict[str, Any] = {}
     for part in parts:
         for key, value in part.items():
             before = out.get(key)
@@ -46,7 +53,7 @@ def merge(*parts):
     return out
 
 
-def network(nics):
+def network(nics: Iterable[Nic]) -> dict[str, Any] | None:
     """
     Return cloud-init's network configuration (version 2), None if no NIC says anything of it.
 
@@ -59,8 +66,8 @@ def network(nics):
     return {"version": 2, "ethernets": {name: _port(*one) for name, one in told.items()}}
 
 
-def _port(mac, guest):
-    out = {"match": {"macaddress": mac}, "dhcp4": guest["dhcp"]}
+def _port(mac: str, guest: dict[str, Any]) -> dict[str, Any]:
+    out: dict[str, Any] = {"match": {"macaddress": mac}, "dhcp4": guest["dhcp"]}
     if guest["addresses"]:
         out["addresses"] = list(guest["addresses"])
     for gateway in guest["gateways"]:

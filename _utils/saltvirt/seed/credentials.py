@@ -8,6 +8,7 @@ Source: systemd.system-credentials(7), tmpfiles.d(5); QEMU, -fw_cfg.
 
 import base64
 import xml.etree.ElementTree as ET
+from collections.abc import Iterable
 from pathlib import PurePosixPath
 
 NAME = "opt/io.systemd.credentials/tmpfiles.extra"
@@ -15,7 +16,7 @@ LEAST_SYSTEMD = 252
 _MODES = {"/etc/salt/pki/minion": "0700"}
 
 
-def content(files):
+def content(files: Iterable[tuple[str, str, str]]) -> bytes:
     """
     Return what systemd-tmpfiles shall do.
 
@@ -34,10 +35,11 @@ def content(files):
     return ("\n".join(lines) + "\n").encode()
 
 
-def added(xml, path):
+def added(xml: str, path: object) -> str:
     """Return a domain's XML with the file as its credential."""
     root = ET.fromstring(xml)
     info = ET.Element("sysinfo", {"type": "fwcfg"})
     ET.SubElement(info, "entry", {"name": NAME, "file": str(path)})
-    root.insert(list(root).index(root.find("os")), info)
+    place = next(at for at, element in enumerate(root) if element.tag == "os")
+    root.insert(place, info)
     return ET.tostring(root, encoding="unicode")

@@ -54,30 +54,33 @@ fi
 """
 
 
-def _write(path, text, mode):
+def _write(path: str, text: str, mode: str) -> str:
     quoted = shlex.quote(text)
     return f"printf '%s' {quoted} >{path}\nchmod {mode} {path}\n"
 
 
-def first_boot(minion_id, config_text, public_key, master_key, label, first_block):
+def first_boot(
+    minion_id: str,
+    config_text: str,
+    public_key: str | None,
+    master_key: str | None,
+    label: str,
+    first_block: int,
+) -> str:
     """Return the script that takes the identity over; it must run before the minion starts."""
     parts = [
         "set -eu\n",
-        _TAKE_KEY.format(
-            label=label, block=BLOCK, first=first_block, count=SECRET_BYTES // BLOCK
-        ),
+        _TAKE_KEY.format(label=label, block=BLOCK, first=first_block, count=SECRET_BYTES // BLOCK),
     ]
     if public_key:
         parts.append(_write("$pki/minion.pub", public_key, "644"))
     if master_key:
         parts.append(_write("$pki/minion_master.pub", master_key, "644"))
-    parts.append(
-        _IDENTITY.format(id=shlex.quote(minion_id), config=shlex.quote(config_text))
-    )
+    parts.append(_IDENTITY.format(id=shlex.quote(minion_id), config=shlex.quote(config_text)))
     parts.append(_START)
     return "".join(parts)
 
 
-def install():
+def install() -> str:
     """Return the script that installs a minion with the guest's own package manager."""
     return "set -u\n" + _INSTALL

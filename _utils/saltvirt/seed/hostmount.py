@@ -12,10 +12,12 @@ import re
 import subprocess
 import time
 import uuid
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
 from saltvirt import undo
+from saltvirt.config import HostSettings
 from saltvirt.errors import BadArgument, SeedError, StorageError
 from saltvirt.seed.worker import nbd
 
@@ -23,17 +25,28 @@ log = logging.getLogger(__name__)
 _WAIT_S = 60
 _OPTIONS = "nodev,nosuid,noexec"
 _ACCESS = ("rw", "ro")
-_PACKAGES = {"guestmount": "guestmount (libguestfs-tools on RHEL and older releases)",
-             "guestunmount": "guestmount", "qemu-nbd": "qemu-utils", "mount": "mount",
-             "umount": "mount"}  # fmt: skip
+_PACKAGES = {
+    "guestmount": "guestmount (libguestfs-tools on RHEL and older releases)",
+    "guestunmount": "guestmount",
+    "qemu-nbd": "qemu-utils",
+    "mount": "mount",
+    "umount": "mount",
+}
 
 
-def _run(argv, what, env=None):
+def _run(argv: Sequence[object], what: object, env: Mapping[str, str] | None = None) -> None:
     try:
-        done = subprocess.run(list(map(str, argv)), capture_output=True, text=True, check=False,
-                              stdin=subprocess.DEVNULL, timeout=300, env=env)  # fmt: skip
+        done = subprocess.run(
+            list(map(str, argv)),
+            capture_output=True,
+            text=True,
+            check=False,
+            stdin=subprocess.DEVNULL,
+            timeout=300,
+            env=env,
+        )
     except FileNotFoundError:
-        where = _PACKAGES[argv[0]]
+        where = _PACKAGES[str(argv[0])]
         raise SeedError(f"{argv[0]} is missing on this host; install {where}") from None
     except subprocess.TimeoutExpired as exc:
         raise SeedError(f"{what}: {argv[0]} did not end within 300 s") from exc
@@ -42,31 +55,45 @@ def _run(argv, what, env=None):
         raise SeedError(f"{what}: {lines[-1] if lines else done.returncode}")
 
 
-def mount(settings, location, fmt, access, root):
+def mount(settings: HostSettings, location: str, fmt: str, access: str, root: str | None) -> str:
     """Mount all file systems of a disk below a folder, through the appliance; return the folder."""
     if access not in _ACCESS:
         raise BadArgument("access", f"{access!r}; rw or ro")
     flat = str(location).strip("/").replace("/", ".")
-    root = Path(root or Path(settings.state_dir, "guests", flat))
-    root.mkdir(mode=0o700, parents=True, exist_ok=True)
-    if any(root.iterdir()):
-        raise StorageError(f"{root} is not empty; something is mounted there, or give another root")
-    pid = _pid_file(settings, root)
+    folder = Path(root or Path(settings.state_dir, "guests", flat))
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if any(folder.iterdir()):
+        raise StorageError(
+            f"{folder} is not empty; something is mounted there, or give another root"
+        )
+    pid = _pid_file(settings, folder)
     pid.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    argv = ["guestmount", f"--format={fmt}", "-a", location, "-i", f"--{access}",
-            "--pid-file", pid, root]  # fmt: skip
-    plain = {"LIBGUESTFS_BACKEND": "direct", "LIBGUESTFS_BACKEND_SETTINGS": "force_tcg",
-             "LIBGUESTFS_CACHEDIR": "/var/tmp"}  # fmt: skip
+    argv = [
+        "guestmount",
+        f"--format={fmt}",
+        "-a",
+        location,
+        "-i",
+        f"--{access}",
+        "--pid-file",
+        pid,
+        folder,
+    ]
+    plain = {
+        "LIBGUESTFS_BACKEND": "direct",
+        "LIBGUESTFS_BACKEND_SETTINGS": "force_tcg",
+        "LIBGUESTFS_CACHEDIR": "/var/tmp",
+    }
     try:
         _run(argv, f"{location} cannot be mounted", {**os.environ, **plain})
     except SeedError:
         with suppress(OSError):
-            root.rmdir()
+            folder.rmdir()
         raise
-    return str(root)
+    return str(folder)
 
 
-def umount(settings, name):
+def umount(settings: HostSettings, name: str) -> bool:
     """Take a guest's file systems away, and wait until its disk is let go; return True."""
     if not os.path.ismount(name):
         raise BadArgument("name", f"nothing is mounted at {name}")
@@ -83,12 +110,12 @@ def umount(settings, name):
     return True
 
 
-def _pid_file(settings, root):
+def _pid_file(settings: HostSettings, root: str | Path) -> Path:
     name = hashlib.sha256(os.path.realpath(root).encode()).hexdigest()[:16]
     return Path(settings.state_dir, "guests", f"{name}.pid")
 
 
-def _wait_gone(pid):
+def _wait_gone(pid: int) -> None:
     deadline = time.monotonic() + _WAIT_S
     while Path(f"/proc/{pid}").exists():
         if time.monotonic() > deadline:
@@ -96,12 +123,21 @@ def _wait_gone(pid):
         time.sleep(0.1)
 
 
-def connect(image, fmt):
+def connect(image: str, fmt: str) -> str:
     """Give a disk to this host's kernel; return the device."""
     try:
         with nbd.free() as device:
-            _run(["qemu-nbd", "--fork", "--persistent", f"--connect={device}",
-                  f"--format={fmt}", image], f"{image} cannot be attached")  # fmt: skip
+            _run(
+                [
+                    "qemu-nbd",
+                    "--fork",
+                    "--persistent",
+                    f"--connect={device}",
+                    f"--format={fmt}",
+                    image,
+                ],
+                f"{image} cannot be attached",
+            )
             with undo.on_failure() as steps:
                 steps.then(disconnect, device)
                 nbd.wait_attached(device)
@@ -110,15 +146,17 @@ def connect(image, fmt):
     return device
 
 
-def disconnect(device):
+def disconnect(device: str) -> None:
     """Take a disk away from this host's kernel."""
     _run(["qemu-nbd", "--disconnect", device], f"{device} cannot be detached")
 
 
-def mount_device(settings, device, root):
+def mount_device(settings: HostSettings, device: str, root: str | None) -> dict[str, str]:
     """Mount those partitions of a device, or itself, that can be; return ``{folder: device}``."""
     if not re.fullmatch(r"/dev/nbd\d+", str(device)) or not Path(device).is_block_device():
-        raise BadArgument("nbd", f"{device!r} is no nbd device of this host; see qemu_nbd.connect")
+        raise BadArgument(
+            "nbd", f"{device!r} is not an nbd device of this host; see qemu_nbd.connect"
+        )
     base = Path(root or Path(settings.state_dir, "guests", str(uuid.uuid4())))
     out, why = {}, []
     for part in nbd.parts(device):
@@ -137,11 +175,11 @@ def mount_device(settings, device, root):
     return out
 
 
-def clear(mounted):
+def clear(mounted: Mapping[str, str]) -> dict[str, str]:
     """Unmount what :func:`mount_device` mounted and detach its devices; return what is left."""
     for part in mounted.values():
         if not re.fullmatch(r"/dev/nbd\d+(p\d+)?", str(part)):
-            raise BadArgument("mnt", f"{part!r} is no nbd device; give what was mounted")
+            raise BadArgument("mnt", f"{part!r} is not an nbd device; give what was mounted")
     left, devices = {}, set()
     for folder, part in mounted.items():
         try:

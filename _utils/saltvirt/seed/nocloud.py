@@ -8,19 +8,20 @@ Source: cloud-init, NoCloud data source; ECMA-119 (the volume size is in the des
 
 import io
 import json
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import yaml
 
-from saltvirt import later
+from saltvirt import files, optional
 from saltvirt.errors import SeedError
-from saltvirt.files import private
 from saltvirt.seed import cloudconfig, guest
 
 try:
     import pycdlib
 except ImportError:
-    pycdlib = later.Later("pycdlib")
+    pycdlib = optional.OptionalModule("pycdlib")  # type: ignore[assignment]
 
 LABEL = "cidata"
 MISSING = (
@@ -29,16 +30,16 @@ MISSING = (
 )
 
 
-def refuse_if_impossible():
+def refuse_if_impossible() -> None:
     """Raise SeedError if this host cannot write a seed."""
-    if later.is_missing(pycdlib):
+    if optional.is_missing(pycdlib):
         raise SeedError(MISSING)
 
 
-def _iso(files):
+def _iso(texts: Mapping[str, str]) -> bytes:
     iso = pycdlib.PyCdlib()
     iso.new(interchange_level=3, joliet=3, rock_ridge="1.09", vol_ident=LABEL)
-    for name, text in files.items():
+    for name, text in texts.items():
         data = text.encode()
         short = name.upper().replace("-", "_")
         plain = f"/{short}.;1"
@@ -50,7 +51,7 @@ def _iso(files):
     return data + bytes(-len(data) % guest.BLOCK)
 
 
-def _files(identity, first_block, install):
+def _files(identity: Mapping[str, Any], first_block: int, install: object) -> dict[str, str]:
     script = guest.first_boot(
         identity["id"],
         yaml.safe_dump(identity["config"], default_flow_style=False),
@@ -86,13 +87,13 @@ def _files(identity, first_block, install):
     return out
 
 
-def _marked(config):
+def _marked(config: object) -> str:
     return "#cloud-config\n" + json.dumps(config, indent=1)
 
 
-def build(path, identity, *, install):
+def build(path: str | Path, identity: Mapping[str, Any], *, install: object) -> None:
     """
-    Write a seed, readable by its owner only.
+    Write a seed, readable by its owner only; it is on the disk when this returns.
 
     path
         Where; it must not exist.
@@ -114,8 +115,9 @@ def build(path, identity, *, install):
     if len(image) != first_block * guest.BLOCK:
         raise SeedError("the seed's size did not settle")
     try:
-        with open(path, "xb", opener=private) as handle:
+        with open(path, "xb", opener=files.private) as handle:
             handle.write(image + secret.ljust(guest.SECRET_BYTES, b"\0"))
+        files.durable(path)
     except OSError as exc:
         if not isinstance(exc, FileExistsError):
             Path(path).unlink(missing_ok=True)

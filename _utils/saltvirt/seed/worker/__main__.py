@@ -13,11 +13,12 @@ import signal
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import building
-import hosttree
+import chroottree
+import guestfstree
 import identity
-import inside
 import installing
 import nbd
 from identity import Refused
@@ -25,9 +26,13 @@ from identity import Refused
 _GENTLE_S = 3
 
 
-def done(job):
+def done(job: dict[str, Any]) -> dict[str, Any]:
     """Do a job and return its answer."""
-    opened = {"guestfs": inside.opened, "nbd": hosttree.attached, "folder": hosttree.entered}
+    opened = {
+        "guestfs": guestfstree.opened,
+        "nbd": chroottree.attached,
+        "folder": chroottree.entered,
+    }
     with opened[job.get("via", "guestfs")](job) as (tree, system):
         if job["action"] == "look":
             return identity.look(tree, system)
@@ -42,7 +47,7 @@ def done(job):
         return {**identity.look(tree, system), "had_minion": had_minion}
 
 
-def do(job):
+def do(job: dict[str, Any]) -> None:
     """Do a job and write its answer."""
     try:
         answer = done(job)
@@ -54,7 +59,7 @@ def do(job):
     sys.stdout.flush()
 
 
-def watched(job, limit_s):
+def watched(job: dict[str, Any], limit_s: int) -> None:
     """Do a job in a child, which ends with whoever asked for it, however that was killed."""
     asked_by = os.getppid()
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
@@ -74,7 +79,7 @@ def watched(job, limit_s):
         print(f"its process was ended by signal {os.WTERMSIG(status)}", file=sys.stderr)
 
 
-def _end_if_nobody_waits(asked_by):
+def _end_if_nobody_waits(asked_by: int) -> None:
     """Clean up and end everything if whoever asked for the job, and would do that, is gone."""
     if os.getppid() != asked_by:
         Path(f"{os.environ['TMPDIR']}.lock").unlink(missing_ok=True)
@@ -85,12 +90,12 @@ def _end_if_nobody_waits(asked_by):
         os.killpg(0, signal.SIGKILL)
 
 
-def main():
+def main() -> int:
     """Do one job; with ``--check`` only say whether this interpreter could."""
     if sys.argv[1:] == ["--check"]:
-        if inside.guestfs is None:
+        if not guestfstree.is_there():
             print("this interpreter has no module 'guestfs'", file=sys.stderr)
-        return int(inside.guestfs is None)
+        return int(not guestfstree.is_there())
     job = json.load(sys.stdin)
     os.umask(0o022)
     watched(job, job["limit_s"])

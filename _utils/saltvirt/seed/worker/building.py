@@ -1,22 +1,41 @@
 """Make a base image: packages, files, commands and a minion, then everything of its own away."""
 
+from typing import Any
+
+import guestfstree
 import identity
 import installing
 
 # What a machine gathers that has run: gone from an image that many are made of.
 _OWN = (
-    "/etc/salt/minion_id", "/etc/salt/minion.d/99-salt-virt.conf", "/etc/salt/pki/minion/*",
-    "/etc/salt/proxy.d/*", "/var/cache/salt/minion/*", "/var/log/salt/*",
-    "/var/lib/cloud/*", "/var/log/cloud-init*.log", "/var/lib/dhcp/*.leases",
-    "/var/lib/NetworkManager/*.lease", "/var/lib/systemd/random-seed", "/var/log/journal/*",
-    "/var/log/wtmp", "/var/log/btmp", "/var/log/lastlog", "/*/.bash_history",
-    "/*/*/.bash_history", "/var/cache/apt/archives/*.deb", "/var/lib/apt/lists/*_*",
-    "/var/cache/dnf/*", "/var/cache/zypp/packages/*", "/etc/udev/rules.d/70-persistent-*.rules",
-    "/tmp/*", "/var/tmp/*",
-)  # fmt: skip
+    "/etc/salt/minion_id",
+    "/etc/salt/minion.d/99-salt-virt.conf",
+    "/etc/salt/pki/minion/*",
+    "/etc/salt/proxy.d/*",
+    "/var/cache/salt/minion/*",
+    "/var/log/salt/*",
+    "/var/lib/cloud/*",
+    "/var/log/cloud-init*.log",
+    "/var/lib/dhcp/*.leases",
+    "/var/lib/NetworkManager/*.lease",
+    "/var/lib/systemd/random-seed",
+    "/var/log/journal/*",
+    "/var/log/wtmp",
+    "/var/log/btmp",
+    "/var/log/lastlog",
+    "/*/.bash_history",
+    "/*/*/.bash_history",
+    "/var/cache/apt/archives/*.deb",
+    "/var/lib/apt/lists/*_*",
+    "/var/cache/dnf/*",
+    "/var/cache/zypp/packages/*",
+    "/etc/udev/rules.d/70-persistent-*.rules",
+    "/tmp/*",
+    "/var/tmp/*",
+)
 
 
-def build(tree, system, job):
+def build(tree: Any, system: dict[str, Any], job: dict[str, Any]) -> None:
     """Do the steps of an image in their order: packages, minion, files, commands, cleaning."""
     if job["packages"]:
         installing.packages(tree, system, job["packages"])
@@ -28,7 +47,7 @@ def build(tree, system, job):
         tree.upload(host_path, path)
         tree.chmod(int(mode, 8), path)
     if job["commands"]:
-        installing.inside.refuse_foreign(system)
+        guestfstree.refuse_foreign(system)
     for command in job["commands"]:
         installing.run(tree, command, f"{command!r}")
     if job["sysprep"]:
@@ -38,7 +57,7 @@ def build(tree, system, job):
     identity.relabel(tree)
 
 
-def _clean(tree):
+def _clean(tree: Any) -> None:
     for pattern in _OWN:
         for path in tree.glob_expand(pattern):
             tree.rm_rf(path)

@@ -1,6 +1,8 @@
 """What a guest's root has, and writing its identity there; ``tree`` is like libguestfs' handle."""
 
 import re
+from collections.abc import Iterable
+from typing import Any
 
 _MINION = ("/usr/bin/salt-minion", "/opt/saltstack/salt/salt-minion", "/usr/local/bin/salt-minion")
 _CLOUD_INIT = ("/usr/bin/cloud-init", "/usr/local/bin/cloud-init")
@@ -27,16 +29,16 @@ class Refused(Exception):
     """The job cannot be done; the message says why."""
 
 
-def _any(tree, paths):
+def _any(tree: Any, paths: Iterable[str]) -> bool:
     return any(tree.is_file(path, followsymlinks=True) for path in paths)
 
 
-def has_minion(tree):
+def has_minion(tree: Any) -> bool:
     """Return whether there is a salt-minion."""
     return _any(tree, _MINION)
 
 
-def look(tree, system):
+def look(tree: Any, system: dict[str, Any]) -> dict[str, Any]:
     """Return what an image has, as plain data; ``root`` is None if there is no system in it."""
     if system["root"] is None:
         return {"root": None}
@@ -49,7 +51,7 @@ def look(tree, system):
     }
 
 
-def _systemd_version(tree):
+def _systemd_version(tree: Any) -> int | None:
     """Return systemd's version as its own library names it, None if there is none."""
     for pattern in ("/usr/lib/*/systemd", "/usr/lib/systemd", "/usr/lib64/systemd", "/lib/systemd"):
         for path in tree.glob_expand(f"{pattern}/libsystemd-shared-*.so"):
@@ -59,7 +61,7 @@ def _systemd_version(tree):
     return None
 
 
-def seed(tree, job):
+def seed(tree: Any, job: dict[str, Any]) -> None:
     """Write a guest's identity into a root that has a minion, or installs one when it boots."""
     for path, text, mode in job["files"]:
         put(tree, path, text, int(mode, 8))
@@ -70,7 +72,7 @@ def seed(tree, job):
     relabel(tree)
 
 
-def put(tree, path, text, mode):
+def put(tree: Any, path: str, text: str, mode: int) -> None:
     """Write a file of the guest."""
     tree.mkdir_p(path.rpartition("/")[0])
     # A link that the image has there would lead elsewhere in the guest.
@@ -79,7 +81,7 @@ def put(tree, path, text, mode):
     tree.chmod(mode, path)
 
 
-def make_anonymous(tree):
+def make_anonymous(tree: Any) -> None:
     """Take away what must differ from guest to guest."""
     if tree.exists("/etc/machine-id"):
         tree.rm_f("/etc/machine-id")
@@ -90,12 +92,12 @@ def make_anonymous(tree):
         tree.rm_f(path)
 
 
-def start_at_boot(tree, install):
+def start_at_boot(tree: Any, install: dict[str, Any] | None) -> None:
     """Have systemd start the minion, or first its installer, when the guest boots."""
     if not _any(tree, _SYSTEMD):
         return
     is_there = has_minion(tree)
-    if not is_there:
+    if install and not is_there:
         put(tree, f"{_UNITS[0]}/{_INSTALLER}.service", _INSTALL_UNIT, 0o644)
         put(tree, f"/usr/local/sbin/{_INSTALLER}", install["script"], 0o755)
     name = "salt-minion" if is_there else _INSTALLER
@@ -107,7 +109,7 @@ def start_at_boot(tree, install):
             return
 
 
-def relabel(tree):
+def relabel(tree: Any) -> None:
     """Have SELinux label what was written, at the guest's next boot."""
     if tree.is_file("/etc/selinux/config", followsymlinks=True):
         tree.touch("/.autorelabel")

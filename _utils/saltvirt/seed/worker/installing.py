@@ -1,7 +1,10 @@
 """Put a salt-minion into a guest that has none; its programs run in the appliance, if at all."""
 
+from collections.abc import Iterable
+from typing import Any
+
+import guestfstree
 import identity
-import inside
 from identity import Refused
 
 _ONEDIR = "/opt/saltstack/salt"
@@ -45,7 +48,7 @@ fi
 """
 
 
-def make_sure(tree, system, install):
+def make_sure(tree: Any, system: dict[str, Any], install: dict[str, Any] | None) -> None:
     """Install a minion if there is none; ``install`` is ``{"kind", "files", ...}`` or None."""
     if identity.has_minion(tree):
         return
@@ -55,28 +58,29 @@ def make_sure(tree, system, install):
         return
     _KINDS[install["kind"]](tree, system, install)
     if not identity.has_minion(tree):
-        raise Refused(f"there is still no salt-minion in it after installing one by "
-                      f"{install['kind']}")  # fmt: skip
+        raise Refused(
+            f"there is still no salt-minion in it after installing one by " f"{install['kind']}"
+        )
 
 
-def run(tree, script, what):
+def run(tree: Any, script: str, what: str) -> str:
     """Run a script in the guest's root; a failure says the last line of what it printed."""
     try:
-        return tree.sh(_QUIET.format(script=script))
+        return str(tree.sh(_QUIET.format(script=script)))
     except RuntimeError as exc:
         lines = [line for line in str(exc).splitlines() if line.strip()]
         why = lines[-1].strip().removeprefix("sh: ") if lines else "no reason is printed"
         raise Refused(f"{what} failed: {why}") from exc
 
 
-def packages(tree, system, names):
+def packages(tree: Any, system: dict[str, Any], names: Iterable[str]) -> None:
     """Install packages with the guest's own package manager, which needs the network."""
-    inside.refuse_foreign(system)
+    guestfstree.refuse_foreign(system)
     quoted = " ".join("'" + name.replace("'", "'\\''") + "'" for name in names)
     run(tree, _REPOSITORY.format(packages=quoted), f"installing {', '.join(names)}")
 
 
-def _repository(tree, system, _install):
+def _repository(tree: Any, system: dict[str, Any], _install: dict[str, Any]) -> None:
     package = "salt" if tree.is_file("/etc/arch-release") else "salt-minion"
     try:
         packages(tree, system, [package])
@@ -84,7 +88,7 @@ def _repository(tree, system, _install):
         raise Refused(f"{exc}; if its repositories have no minion, give install_from=") from exc
 
 
-def _uploaded(tree, files):
+def _uploaded(tree: Any, files: Iterable[tuple[str, str]]) -> list[str]:
     """Bring files of the host into the guest; return their paths there."""
     tree.mkdir_p("/var/tmp/salt-virt")
     paths = []
@@ -94,8 +98,8 @@ def _uploaded(tree, files):
     return paths
 
 
-def _package(tree, system, install):
-    inside.refuse_foreign(system)
+def _package(tree: Any, system: dict[str, Any], install: dict[str, Any]) -> None:
+    guestfstree.refuse_foreign(system)
     paths = _uploaded(tree, install["files"])
     listed = " ".join("'" + path.replace("'", "'\\''") + "'" for path in paths)
     command = "DEBIAN_FRONTEND=noninteractive dpkg -i" if paths[0].endswith(".deb") else "rpm -i"
@@ -103,14 +107,14 @@ def _package(tree, system, install):
     tree.rm_rf("/var/tmp/salt-virt")
 
 
-def _script(tree, system, install):
-    inside.refuse_foreign(system)
+def _script(tree: Any, system: dict[str, Any], install: dict[str, Any]) -> None:
+    guestfstree.refuse_foreign(system)
     (path,) = _uploaded(tree, install["files"])
     run(tree, f"sh '{path}'", "the bootstrap script")
     tree.rm_rf("/var/tmp/salt-virt")
 
 
-def _tarball(tree, system, install):
+def _tarball(tree: Any, system: dict[str, Any], install: dict[str, Any]) -> None:
     """Unpack a onedir tarball: its top folder is ``salt``, and nothing in it is run."""
     ((path, name),) = install["files"]
     suffix = name[name.rindex(".") :]
@@ -122,14 +126,14 @@ def _tarball(tree, system, install):
     more = {"compress": _COMPRESSED[suffix]} if _COMPRESSED[suffix] else {}
     tree.tar_in(path, "/opt/saltstack", **more)
     if not tree.is_file(f"{_ONEDIR}/salt-minion", followsymlinks=True):
-        raise Refused(f"{name} is no onedir tarball: it has no salt/salt-minion")
+        raise Refused(f"{name} is not a onedir tarball: it has no salt/salt-minion")
     _refuse_other_processor(tree, system, name)
     for program in _LINKED:
         tree.ln_sf(f"{_ONEDIR}/{program}", f"/usr/bin/{program}")
     identity.put(tree, "/etc/systemd/system/salt-minion.service", _UNIT, 0o644)
 
 
-def _refuse_other_processor(tree, system, name):
+def _refuse_other_processor(tree: Any, system: dict[str, Any], name: str) -> None:
     for path in tree.glob_expand(f"{_ONEDIR}/bin/python3*"):
         if not tree.is_file(path):  # a link to another of them
             continue

@@ -7,6 +7,7 @@ Source: qemu-nbd(8), Linux' Documentation/admin-guide/blockdev/nbd.rst.
 import fcntl
 import subprocess
 import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -20,7 +21,7 @@ class Unusable(Exception):
 
 
 @contextmanager
-def free():
+def free() -> Iterator[str]:
     """Yield a device that nobody uses, while nobody else of ours can take it."""
     for path in _devices():
         with open(f"/run/lock/salt-virt-{path.name}", "w") as lock:
@@ -34,7 +35,7 @@ def free():
     raise Unusable(_USED)
 
 
-def _devices():
+def _devices() -> list[Path]:
     if not Path("/sys/module/nbd").is_dir():
         argv = ["modprobe", "nbd", "max_part=16"]
         try:
@@ -42,12 +43,14 @@ def _devices():
         except FileNotFoundError:
             raise Unusable("modprobe is missing on this host; install kmod") from None
         if tried.returncode:
-            raise Unusable(f"this host's kernel has no 'nbd' ({tried.stderr.strip()}); use "
-                           "seed_method=guestfs or nocloud, or guestfs.mount")  # fmt: skip
+            raise Unusable(
+                f"this host's kernel has no 'nbd' ({tried.stderr.strip()}); use "
+                "seed_method=guestfs or nocloud, or guestfs.mount"
+            )
     return sorted(Path("/sys/block").glob("nbd*"), key=lambda one: (len(one.name), one))
 
 
-def wait_attached(device, why_not=lambda: None):
+def wait_attached(device: str, why_not: Callable[[], str | None] = lambda: None) -> None:
     """
     Wait until a device shows its disk.
 
@@ -64,7 +67,7 @@ def wait_attached(device, why_not=lambda: None):
         time.sleep(0.02)
 
 
-def parts(device):
+def parts(device: str) -> list[str]:
     """Return the device's partitions, itself if it has none."""
     with open(device, "rb") as handle, suppress(OSError):  # refused if it can have no partitions
         fcntl.ioctl(handle, _BLKRRPART)

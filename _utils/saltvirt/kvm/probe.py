@@ -1,7 +1,7 @@
 """
-Prove that KVM guests really run on this host.
+Probe whether KVM guests really run on this host.
 
-A device node is no proof: there are machines where ``/dev/kvm`` opens, answers and even
+A device node proves nothing: there are machines where ``/dev/kvm`` opens, answers and even
 makes VMs, and ordinary guests hang in it. So a guest is run: a boot sector that goes the
 way of every boot loader into protected mode, and switches the machine off. If it is still
 there after some seconds, KVM is not usable here. If no such guest can be started, nothing is
@@ -13,7 +13,9 @@ import fcntl
 import json
 import tempfile
 import time
+from collections.abc import Collection, Mapping
 from pathlib import Path
+from typing import Any
 
 from saltvirt.kvm.connect import libvirt
 
@@ -37,7 +39,7 @@ MACHINES = ("pc", "q35")
 # SeaBIOS boots from no virtio disk that is one sector large.
 _DISK_BYTES = 1 << 20
 _DOMAIN = """
-<domain type='{kind}'><name>salt-virt-kvm-proof</name><memory unit='MiB'>16</memory><vcpu>1</vcpu>
+<domain type='{kind}'><name>salt-virt-kvm-probe</name><memory unit='MiB'>16</memory><vcpu>1</vcpu>
  <os><type arch='{arch}' machine='{machine}'>hvm</type><boot dev='hd'/></os>
  <features><acpi/></features>
  <on_poweroff>destroy</on_poweroff><on_reboot>destroy</on_reboot><on_crash>destroy</on_crash>
@@ -47,11 +49,11 @@ _DOMAIN = """
 """
 
 
-def kvm(conn, capabilities, run_dir):
+def kvm(conn: Any, capabilities: Mapping[str, Any], run_dir: str | Path) -> dict[str, Any]:
     """
     Return ``{"usable": bool or None, "why": str}``; None: no test guest could be run.
 
-    The proof is made once per boot and QEMU version; an attempt that failed is made again.
+    The probe runs once per boot and QEMU version; one that could not run is tried again.
 
     capabilities
         What :func:`saltvirt.kvm.host.capabilities` returned.
@@ -59,47 +61,54 @@ def kvm(conn, capabilities, run_dir):
         A folder that is emptied at boot, for the result and the lock.
     """
     arch = capabilities["arch"]
-    offers = [guest for guest in capabilities["guests"]
-              if "kvm" in guest["domain_types"] and guest["arch"] == arch]  # fmt: skip
+    offers = [
+        guest
+        for guest in capabilities["guests"]
+        if "kvm" in guest["domain_types"] and guest["arch"] == arch
+    ]
     if not offers:
         return {"usable": False, "why": "libvirt offers no KVM guests on this host"}
     if arch not in ("x86_64", "i686"):
-        return {"usable": True, "why": f"libvirt offers KVM guests; no proof is made on {arch}"}
+        return {"usable": True, "why": f"libvirt offers KVM guests; they are not probed on {arch}"}
     machine = machine_for(offers[0]["machines"])
     if machine is None:
-        return {"usable": None, "why": "KVM is not proved: the test guest needs machine type "
-                f"{' or '.join(MACHINES)}, and QEMU has none of them here"}  # fmt: skip
+        return {
+            "usable": None,
+            "why": "KVM is not proved: the test guest needs machine type "
+            f"{' or '.join(MACHINES)}, and QEMU has none of them here",
+        }
     return _remembered(conn, arch, machine, Path(run_dir))
 
 
-def machine_for(machines):
+def machine_for(machines: Collection[str]) -> str | None:
     """Return the machine type of the test guest, of those that a QEMU has; None for none."""
     return next((name for name in MACHINES if name in machines), None)
 
 
-def boot_disk():
+def boot_disk() -> bytes:
     """Return the content of the test guest's disk."""
     return BOOT_SECTOR.ljust(_DISK_BYTES, b"\0")
 
 
-def _remembered(conn, arch, machine, run_dir):
+def _remembered(conn: Any, arch: str, machine: str, run_dir: Path) -> dict[str, Any]:
     run_dir.mkdir(mode=0o755, parents=True, exist_ok=True)
-    result = run_dir / "kvm-proof.json"
+    result = run_dir / "kvm-probe.json"
     boot_id = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     key = f"{boot_id} {conn.getVersion()} {machine}"
-    with (run_dir / "kvm-proof.lock").open("w") as lock:
+    with (run_dir / "kvm-probe.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if result.exists():
             known = json.loads(result.read_text())
             if known["key"] == key:
-                return known["answer"]
+                found: dict[str, Any] = known["answer"]
+                return found
         answer = attempt(conn, "kvm", arch, machine)
         if answer["usable"] is not None:
             result.write_text(json.dumps({"key": key, "answer": answer}))
         return answer
 
 
-def attempt(conn, kind, arch, machine):
+def attempt(conn: Any, kind: str, arch: str, machine: str) -> dict[str, Any]:
     """Run the test guest; return ``{"usable", "why"}``. ``kind`` is ``kvm`` but in tests."""
     with tempfile.TemporaryDirectory(prefix="salt-virt-kvm-") as folder:
         Path(folder).chmod(0o755)
@@ -110,12 +119,15 @@ def attempt(conn, kind, arch, machine):
         try:
             dom = conn.createXML(xml, flags)
         except libvirt.libvirtError as exc:
-            return {"usable": None, "why": "KVM is not proved: a test guest (machine type "
-                    f"{machine}) does not start: {exc}"}  # fmt: skip
+            return {
+                "usable": None,
+                "why": "KVM is not proved: a test guest (machine type "
+                f"{machine}) does not start: {exc}",
+            }
         return _judged(dom, machine)
 
 
-def _judged(dom, machine):
+def _judged(dom: Any, machine: str) -> dict[str, Any]:
     try:
         has_ended = _wait(dom)
     except libvirt.libvirtError as exc:
@@ -123,15 +135,19 @@ def _judged(dom, machine):
             raise
         has_ended = True
     if has_ended:
-        return {"usable": True, "why": f"a KVM test guest (machine type {machine}) ran and "
-                "switched itself off"}  # fmt: skip
+        return {
+            "usable": True,
+            "why": f"a KVM test guest (machine type {machine}) ran and " "switched itself off",
+        }
     with contextlib.suppress(libvirt.libvirtError):
         dom.destroy()
-    return {"usable": False, "why": f"/dev/kvm opens, but a KVM test guest (machine type "
-            f"{machine}) hangs in it"}  # fmt: skip
+    return {
+        "usable": False,
+        "why": f"/dev/kvm opens, but a KVM test guest (machine type " f"{machine}) hangs in it",
+    }
 
 
-def _wait(dom):
+def _wait(dom: Any) -> bool:
     """Return whether a guest ended by itself in time."""
     deadline = time.monotonic() + _TIMEOUT_S
     while time.monotonic() < deadline:

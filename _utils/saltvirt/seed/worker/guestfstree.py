@@ -5,7 +5,9 @@ Source: libguestfs, guestfs(3).
 """
 
 import os
+from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from identity import Refused
 
@@ -16,7 +18,7 @@ except ImportError:
 
 
 @contextmanager
-def opened(job):
+def opened(job: dict[str, Any]) -> Iterator[tuple[Any, dict[str, Any]]]:
     """Yield the running appliance, with the guest's file systems mounted, and what the guest is."""
     appliance = guestfs.GuestFS(python_return_dict=True)
     appliance.set_memsize(job["memory_mib"])
@@ -34,7 +36,7 @@ def opened(job):
     appliance.close()
 
 
-def _mounted(appliance, *, readonly):
+def _mounted(appliance: Any, *, readonly: bool) -> dict[str, Any]:
     """Mount the guest's file systems where the guest has them; return what the guest is."""
     roots = appliance.inspect_os()
     if not roots:
@@ -53,7 +55,7 @@ def _mounted(appliance, *, readonly):
     return {"root": roots[0], "mounts": mounts, **_described(appliance, roots[0])}
 
 
-def _mounted_again(appliance, found):
+def _mounted_again(appliance: Any, found: dict[str, Any]) -> dict[str, Any]:
     """Mount what an inspection of the same content found, which takes as long as the launch."""
     for place, device in found["mounts"]:
         try:
@@ -64,7 +66,7 @@ def _mounted_again(appliance, found):
     return {key: found[key] for key in ("root", "mounts", "os", "arch")}
 
 
-def _described(appliance, root):
+def _described(appliance: Any, root: str) -> dict[str, str]:
     try:
         name = appliance.inspect_get_distro(root)
         version = appliance.inspect_get_major_version(root)
@@ -73,7 +75,7 @@ def _described(appliance, root):
         return {"os": "some system", "arch": "unknown"}
 
 
-def _bare(appliance, readonly):
+def _bare(appliance: Any, readonly: bool) -> str | None:
     """Mount the only file system of a disk that has a root but says nothing of itself."""
     mount = appliance.mount_ro if readonly else appliance.mount
     for device in sorted(appliance.list_filesystems()):
@@ -82,14 +84,21 @@ def _bare(appliance, readonly):
         except RuntimeError:
             continue
         if appliance.is_dir("/etc") and appliance.exists("/sbin/init"):
-            return device
+            return str(device)
         appliance.umount_all()
     return None
 
 
-def refuse_foreign(system):
+def is_there() -> bool:
+    """Return whether this interpreter has the binding."""
+    return guestfs is not None
+
+
+def refuse_foreign(system: dict[str, Any]) -> None:
     """Refuse to run a guest's programs that this machine's processor does not understand."""
     here = os.uname().machine
     if system["arch"] not in (here, "unknown") and {system["arch"], here} != {"i386", "x86_64"}:
-        raise Refused(f"its programs cannot run here ({system['arch']} on {here}); give "
-                      "install_from a tarball, or an image that has a minion")  # fmt: skip
+        raise Refused(
+            f"its programs cannot run here ({system['arch']} on {here}); give "
+            "install_from a tarball, or an image that has a minion"
+        )

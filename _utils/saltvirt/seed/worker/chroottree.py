@@ -13,8 +13,10 @@ import os
 import stat
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import nbd
 from identity import Refused
@@ -23,67 +25,73 @@ _CLONE_NEWNS, _MS_REC, _MS_PRIVATE = 0x20000, 0x4000, 1 << 18
 _GUARDED = 0x2 | 0x4 | 0x8  # MS_NOSUID, MS_NODEV, MS_NOEXEC
 _ATTACH_S = 20
 # File system, and which subvolume of it is the root in the distributions that have one.
-_KINDS = [("ext4", b""), ("xfs", b""), ("btrfs", b"subvol=@rootfs"), ("btrfs", b"subvol=@"),
-          ("btrfs", b"subvol=root"), ("btrfs", b"")]  # fmt: skip
+_KINDS = [
+    ("ext4", b""),
+    ("xfs", b""),
+    ("btrfs", b"subvol=@rootfs"),
+    ("btrfs", b"subvol=@"),
+    ("btrfs", b"subvol=root"),
+    ("btrfs", b""),
+]
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class Tree:
     """Files below this process's root, under the names that libguestfs has for what is done."""
 
-    def is_file(self, path, followsymlinks=False):
+    def is_file(self, path: str, followsymlinks: bool = False) -> bool:
         """Return whether there is a regular file."""
         return self._is(path, stat.S_ISREG, followsymlinks)
 
-    def is_dir(self, path):
+    def is_dir(self, path: str) -> bool:
         """Return whether there is a folder."""
         return self._is(path, stat.S_ISDIR, True)
 
-    def _is(self, path, kind, follow):
+    def _is(self, path: str, kind: Callable[[int], bool], follow: bool) -> bool:
         with suppress(OSError):
             return kind(os.stat(path, follow_symlinks=follow).st_mode)
         return False
 
-    def exists(self, path):
+    def exists(self, path: str) -> bool:
         """Return whether there is anything."""
         return os.path.exists(path)
 
-    def mkdir_p(self, path):
+    def mkdir_p(self, path: str) -> None:
         """Make a folder and those above it."""
         Path(path).mkdir(parents=True, exist_ok=True)
 
-    def rm_f(self, path):
+    def rm_f(self, path: str) -> None:
         """Remove a file or a link, if it is there."""
         with suppress(FileNotFoundError):
             Path(path).unlink()
 
-    def write(self, path, data):
+    def write(self, path: str, data: bytes) -> None:
         """Write a file that is not there."""
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
         with open(os.open(path, flags, 0o600), "wb") as out:
             out.write(data)
             os.fchmod(out.fileno(), 0o644)
 
-    def chmod(self, mode, path):
+    def chmod(self, mode: int, path: str) -> None:
         """Set the mode of a file or folder."""
         Path(path).chmod(mode)
 
-    def touch(self, path):
+    def touch(self, path: str) -> None:
         """Make an empty file if there is none."""
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o644))
 
-    def ln_sf(self, target, path):
+    def ln_sf(self, target: str, path: str) -> None:
         """Make a symbolic link."""
         self.rm_f(path)
         os.symlink(target, path)
 
-    def glob_expand(self, pattern):
+    def glob_expand(self, pattern: str) -> list[str]:
         """Return what matches a pattern."""
         return sorted(map(str, Path("/").glob(pattern.lstrip("/"))))
 
 
 @contextmanager
-def _rooted(folder):
+def _rooted(folder: str) -> Iterator[None]:
     """Have the kernel resolve all paths inside a folder while the block runs."""
     before = os.open("/", os.O_RDONLY | os.O_DIRECTORY)
     finders, paths = sys.meta_path[:], sys.path[:]
@@ -100,25 +108,29 @@ def _rooted(folder):
         sys.meta_path[:], sys.path[:] = finders, paths
 
 
-def _refuse_what_needs_an_appliance(job):
+def _refuse_what_needs_an_appliance(job: dict[str, Any]) -> None:
     if job["action"] == "build" or (job.get("install") or {}).get("kind", "boot") != "boot":
-        raise Refused("nothing is installed without an appliance; use seed_method=guestfs, or "
-                      "prep_install=True to have the guest do it when it boots")  # fmt: skip
+        raise Refused(
+            "nothing is installed without an appliance; use seed_method=guestfs, or "
+            "prep_install=True to have the guest do it when it boots"
+        )
 
 
 @contextmanager
-def entered(job):
+def entered(job: dict[str, Any]) -> Iterator[tuple[Tree, dict[str, Any]]]:
     """Yield a folder of the host as the root of a guest."""
     _refuse_what_needs_an_appliance(job)
     with _rooted(job["path"]):
         tree = Tree()
         is_root = tree.is_dir("/etc")
-        yield tree, {"root": job["path"] if is_root else None, "os": "some system",
-                     "arch": "unknown"}  # fmt: skip
+        yield (
+            tree,
+            {"root": job["path"] if is_root else None, "os": "some system", "arch": "unknown"},
+        )
 
 
 @contextmanager
-def attached(job):
+def attached(job: dict[str, Any]) -> Iterator[tuple[Tree, dict[str, Any]]]:
     """Yield a disk's root, mounted by this host's kernel; the disk is detached at the end."""
     _refuse_what_needs_an_appliance(job)
     _check(_libc.unshare(_CLONE_NEWNS), "unshare")
@@ -135,22 +147,32 @@ def attached(job):
                 _check(_libc.umount2(place.encode(), 0), f"umount {source}")
 
 
-def _check(result, what):
+def _check(result: int, what: str) -> None:
     if result:
         code = ctypes.get_errno()
         raise OSError(code, f"{what}: {os.strerror(code)}")
 
 
 @contextmanager
-def _device(job):
+def _device(job: dict[str, Any]) -> Iterator[str]:
     """Yield a block device that shows the disk."""
     with nbd.free() as device:
         # With --verbose it stays in this session, and ends with it.
-        argv = ["qemu-nbd", "--verbose", f"--connect={device}", f"--format={job['format']}",
-                job["path"]]  # fmt: skip
+        argv = [
+            "qemu-nbd",
+            "--verbose",
+            f"--connect={device}",
+            f"--format={job['format']}",
+            job["path"],
+        ]
         try:
-            server = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-                                      stderr=subprocess.PIPE, text=True)  # fmt: skip
+            server = subprocess.Popen(
+                argv,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
         except FileNotFoundError:
             raise Refused("qemu-nbd is missing on this host; install qemu-utils") from None
         try:
@@ -160,13 +182,14 @@ def _device(job):
             _detach(device, server)
 
 
-def _end_of(server):
+def _end_of(server: subprocess.Popen[str]) -> str | None:
     if server.poll() is None:
         return None
-    return (server.stderr.read().strip().splitlines() or ["it ended"])[-1]
+    said = server.stderr.read() if server.stderr else ""
+    return (said.strip().splitlines() or ["it ended"])[-1]
 
 
-def _detach(device, server):
+def _detach(device: str, server: subprocess.Popen[str]) -> None:
     """Let go of a device and wait until everything written is in the disk's file."""
     subprocess.run(["qemu-nbd", "--disconnect", device], capture_output=True, check=False)
     try:
@@ -176,12 +199,13 @@ def _detach(device, server):
         server.wait()
 
 
-def _mounted(device, place):
+def _mounted(device: str, place: str) -> str | None:
     """Mount the partition, or the whole disk, that has a root; return it, None if none has."""
     for source in nbd.parts(device):
         if _is_lvm(source):
-            raise Refused("its root may be on LVM, which is not opened on a host; use "
-                          "seed_method guestfs")  # fmt: skip
+            raise Refused(
+                "its root may be on LVM, which is not opened on a host; use " "seed_method guestfs"
+            )
         for kind, options in _KINDS:
             if _libc.mount(source.encode(), place.encode(), kind.encode(), _GUARDED, options):
                 if ctypes.get_errno() in (errno.EINVAL, errno.ENODEV, errno.ENOENT):
@@ -195,6 +219,6 @@ def _mounted(device, place):
     return None
 
 
-def _is_lvm(source):
+def _is_lvm(source: str) -> bool:
     with open(source, "rb") as handle:
         return b"LVM2 001" in handle.read(4 * 512)

@@ -9,20 +9,20 @@ from saltvirt import sealed
 from saltvirt.errors import SeedError
 
 
-def _text(argument, value):
-    if value is None:
-        return None
+def _text(argument: str, value: str) -> str:
     if value.startswith("/"):
         try:
             return Path(value).read_text()
         except OSError as exc:
             raise SeedError(f"{argument} {value}: {exc.strerror} on this host") from exc
         except UnicodeDecodeError:
-            raise SeedError(f"{argument} {value} is no PEM file") from None
+            raise SeedError(f"{argument} {value} is not a PEM file") from None
     return value
 
 
-def read(pub_key, priv_key, minion_pki):
+def read(
+    pub_key: str | None, priv_key: str | None, minion_pki: str
+) -> tuple[str | None, str | None]:
     """
     Return ``(public, private)`` PEM texts, both None if none was given.
 
@@ -33,7 +33,7 @@ def read(pub_key, priv_key, minion_pki):
     """
     if bool(pub_key) != bool(priv_key):
         raise SeedError("pub_key and priv_key go together: give both or neither")
-    if not pub_key:
+    if not (pub_key and priv_key):
         return None, None
     if sealed.is_sealed(priv_key):
         own = _text("this minion's key", os.path.join(minion_pki, "minion.pem"))
@@ -43,7 +43,7 @@ def read(pub_key, priv_key, minion_pki):
     return public, private
 
 
-def _refuse_mismatch(public, private):
+def _refuse_mismatch(public: str, private: str) -> None:
     try:
         given = serialization.load_pem_public_key(public.strip().encode())
         # Nothing is signed with it here; whether its primes are prime is its owner's business.
@@ -51,7 +51,7 @@ def _refuse_mismatch(public, private):
             private.encode(), password=None, unsafe_skip_rsa_key_validation=True
         ).public_key()
     except (ValueError, TypeError):
-        raise SeedError("pub_key or priv_key is no PEM key without a passphrase") from None
+        raise SeedError("pub_key or priv_key is not a PEM key without a passphrase") from None
     plain = (serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)
     if given.public_bytes(*plain) != derived.public_bytes(*plain):
         raise SeedError("pub_key is not the public half of priv_key")

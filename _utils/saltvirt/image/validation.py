@@ -1,5 +1,5 @@
 """
-Judge an image before anything opens it.
+Validate an image before anything opens it.
 
 The file may come from anywhere. Its header is read by our own code first: an image that
 names another file (backing file, external data file) is refused, because following it
@@ -8,6 +8,7 @@ would hand the guest any file of the host. Formats are never guessed by QEMU.
 
 import os
 import struct
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -38,7 +39,7 @@ _FILESYSTEMS = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Judged:
+class ValidatedImage:
     """An image that may be used."""
 
     path: str
@@ -47,7 +48,7 @@ class Judged:
     has_snapshots: bool = False
 
 
-def judge(path, *, backing_below=()):
+def validate(path: str | Path, *, backing_below: Iterable[str | Path] = ()) -> ValidatedImage:
     """
     Return what an image is, or raise ImageError with the reason why it cannot be used.
 
@@ -58,7 +59,7 @@ def judge(path, *, backing_below=()):
     if not file.exists():
         raise ImageError(f"image {path} does not exist on this host")
     if not file.is_file():
-        raise ImageError(f"image {path} is no regular file")
+        raise ImageError(f"image {path} is not a regular file")
     header = qcow2.read(path)
     if header is None:
         return _raw(file)
@@ -70,21 +71,25 @@ def judge(path, *, backing_below=()):
             f"image {path} is truncated: its data ends at byte {end}, the file at "
             f"{file.stat().st_size}; fetch or build it again"
         )
-    return Judged(
-        path=str(path), format="qcow2", size_bytes=header.size_bytes,
+    return ValidatedImage(
+        path=str(path),
+        format="qcow2",
+        size_bytes=header.size_bytes,
         has_snapshots=header.has_snapshots,
-    )  # fmt: skip
+    )
 
 
-def accept_any(path):
-    """Return a file that is no disk (a kernel, an initial RAM disk) as it is."""
+def accept_any(path: str | Path) -> ValidatedImage:
+    """Return a file that is not a disk (a kernel, an initial RAM disk) as it is."""
     size = Path(path).stat().st_size
     if size == 0:
         raise ImageError(f"file {path} is empty")
-    return Judged(path=str(path), format="bin", size_bytes=size)
+    return ValidatedImage(path=str(path), format="bin", size_bytes=size)
 
 
-def _refuse_references(path, header, backing_below):
+def _refuse_references(
+    path: str | Path, header: qcow2.Header, backing_below: Iterable[str | Path]
+) -> None:
     backing = header.backing_file
     if backing is not None and not _is_below(path, backing, backing_below):
         known = "no base image of this host, nor below virt:backing_paths"
@@ -106,16 +111,16 @@ def _refuse_references(path, header, backing_below):
         raise ImageError(f"image {path} is a qcow2 image of zero bytes")
 
 
-def _is_below(path, backing, folders):
+def _is_below(path: str | Path, backing: str, folders: Iterable[str | Path]) -> bool:
     """Return whether a backing file is there, and in one of these folders."""
     try:
         file = os.path.realpath(Path(path).parent / backing, strict=True)
-    except OSError:  # also of what is no path: json:..., nbd://...
+    except OSError:  # also of what is not a path: json:..., nbd://...
         return False
     return any(Path(file).is_relative_to(os.path.realpath(folder)) for folder in folders)
 
 
-def _raw(file):
+def _raw(file: Path) -> ValidatedImage:
     size = file.stat().st_size
     with file.open("rb") as handle:
         head = handle.read(0x10200)
@@ -131,16 +136,16 @@ def _raw(file):
             "table or a file system"
         )
     _refuse_short_raw(file, head, size)
-    return Judged(path=str(file), format="raw", size_bytes=-(-size // 512) * 512)
+    return ValidatedImage(path=str(file), format="raw", size_bytes=-(-size // 512) * 512)
 
 
-def _looks_like_disk(head):
+def _looks_like_disk(head: bytes) -> bool:
     if head[510:512] == b"\x55\xaa":
         return True
     return any(head[at : at + len(magic)] == magic for _name, at, magic in _FILESYSTEMS)
 
 
-def _refuse_short_raw(file, head, size):
+def _refuse_short_raw(file: Path, head: bytes, size: int) -> None:
     """Refuse a raw disk whose MBR or GPT reaches past the end of the file."""
     if head[510:512] != b"\x55\xaa":
         return

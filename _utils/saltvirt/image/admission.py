@@ -1,0 +1,75 @@
+"""What an image must pass before it is kept: its size, its checksum, and its validation."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from saltvirt.config import HostSettings
+from saltvirt.errors import ImageError
+from saltvirt.image import source, validation
+from saltvirt.units import human
+
+Judge = Callable[[Path], validation.ValidatedImage]
+
+
+@dataclass(frozen=True, slots=True)
+class Admission:
+    """An image and everything that may refuse it."""
+
+    image: str
+    judge: Judge
+    expected: Mapping[str, Any] | None
+    max_bytes: int
+
+    def refuse_digest(self, digest: str) -> None:
+        """Refuse a SHA-256 that is not the expected one, before anything is fetched."""
+        if self.expected and self.expected["hash_type"] == "sha256":
+            self._refuse(digest, self.expected)
+
+    def needs_content(self) -> bool:
+        """Return whether the image is needed to see its checksum; else its digest will do."""
+        return bool(self.expected and self.expected["hash_type"] != "sha256")
+
+    def refuse_content(self, path: str | Path) -> None:
+        """Refuse a file without the expected checksum of any other kind."""
+        if self.expected and self.needs_content():
+            self._refuse(source.file_digest(path, self.expected["hash_type"]), self.expected)
+
+    def _refuse(self, got: str, expected: Mapping[str, Any]) -> None:
+        wanted = expected["hsum"].lower()
+        if got != wanted:
+            raise ImageError(
+                f"image {self.image} is not what image_hash says: its {expected['hash_type']} "
+                f"is {got[:16]}..., not {wanted[:16]}...; nothing has read it"
+            )
+
+    def judged(self, path: Path) -> validation.ValidatedImage:
+        """Return what the image is."""
+        try:
+            judged = self.judge(path)
+        except ImageError as exc:
+            raise ImageError(str(exc).replace(str(path), self.image)) from exc
+        if judged.size_bytes > self.max_bytes:
+            raise ImageError(
+                f"image {self.image} says that it is {human(judged.size_bytes)} large; the most is "
+                f"{human(self.max_bytes)} (virt:image_max_gib)"
+            )
+        return judged
+
+
+def of(
+    settings: HostSettings, image: str, judge: Judge, expected: Mapping[str, Any] | None = None
+) -> Admission:
+    """Return what an image must pass before it is kept."""
+    return Admission(image, judge, expected, int(settings.image_max_gib) << 30)
+
+
+def refuse_other(part: Path, image: object, digest: str) -> None:
+    """Raise ImageError if a file does not have the digest that it should."""
+    got = source.file_digest(part)
+    if got != digest:
+        raise ImageError(
+            f"image {image} changed while it was fetched, or arrived damaged "
+            f"(SHA-256 {got[:16]}..., expected {digest[:16]}...); try again"
+        )

@@ -1,0 +1,26 @@
+"""Images that another host sends: checked before they get their place in the cache."""
+
+from pathlib import Path
+
+from saltvirt import locks
+from saltvirt.config import HostSettings
+from saltvirt.errors import ImageError
+from saltvirt.image import admission, cache, validation
+
+
+def path(settings: HostSettings, digest: str, token: str) -> Path:
+    """Return where another host writes an image, for one move alone, before it is checked."""
+    return cache.folder(settings) / f"{digest}.{token}.incoming"
+
+
+def admit(settings: HostSettings, digest: str, part: Path) -> None:
+    """Check an image that another host sent, and give it its place; drop it if one is there."""
+    origin = f"another host's {digest[:16]}"
+    with locks.held(Path(settings.state_dir) / "locks" / f"image-{digest}.lock"):
+        if not cache.find(settings, digest):
+            admission.refuse_other(part, part, digest)
+            judged = admission.of(settings, origin, validation.validate).judged(part)
+            if judged.has_snapshots:
+                raise ImageError(f"image {origin} has snapshots, and no host keeps one with them")
+            cache.place(part, cache.folder(settings), digest, judged, origin)
+        part.unlink(missing_ok=True)
