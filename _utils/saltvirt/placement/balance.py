@@ -1,13 +1,23 @@
 """Which few moves even out the load of a cloud: from what VMs really use, not what they may."""
 
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import Any
 
-from saltvirt.placement import fit, moves, plan
+from saltvirt.model import Need
+from saltvirt.placement import fit, groups, moves, plan
+from saltvirt.placement.facts import About, HostInfo, Load
+from saltvirt.placement.load import Loads
 
-# The most loaded hosts give, the least loaded take: looking at all pairs would gain nothing.
+# So many of the most loaded hosts are looked at together, and so many of the least loaded first:
+# only where these find nothing is the next pair of them looked at.
 _GIVERS, _TAKERS = 4, 16
 # Moving memory costs too: so much balance per GiB.
 COST_PER_GIB = 0.0005
+# Why hosts have said themselves that they cannot take a VM: ``{name: {host: reasons}}``.
+Refused = Mapping[str, Mapping[str, Iterable[str]]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,124 +29,180 @@ class Step:
     target: str
     gain: float
 
-    def to_dict(self):
+    def to_dict(self) -> dict[str, Any]:
         """Return the step as users see it."""
-        return {"name": self.name, "from": self.source, "to": self.target,
-                "gain": round(self.gain, 4)}  # fmt: skip
+        return {
+            "name": self.name,
+            "from": self.source,
+            "to": self.target,
+            "gain": round(self.gain, 4),
+        }
 
 
-class _Loads:
-    """The load of each host, and how uneven they are: the standard deviation of the shares."""
-
-    def __init__(self, loads):
-        self.vms = {host: dict(load["vms"]) for host, load in loads.items()}
-        self._size = {host: (load["cpus"], load["memory_mib"]) for host, load in loads.items()}
-        self._used = {host: [sum(vm[k] for vm in vms.values()) for k in ("cpu", "memory_mib")]
-                      for host, vms in self.vms.items()}  # fmt: skip
-        self.shares = {host: self._share(host, (0, 0)) for host in loads}
-        self._sum = sum(self.shares.values())
-        self._squares = sum(share * share for share in self.shares.values())
-
-    def _share(self, host, more):
-        return max((used + extra) / size if size else 0.0 for used, extra, size in
-                   zip(self._used[host], more, self._size[host], strict=True))  # fmt: skip
-
-    def spread(self, changes=()):
-        """Return the standard deviation of the shares, with some of them changed."""
-        total, squares, count = self._sum, self._squares, len(self.shares) or 1
-        for host, share in changes:
-            total += share - self.shares[host]
-            squares += share * share - self.shares[host] ** 2
-        return max(0.0, squares / count - (total / count) ** 2) ** 0.5
-
-    def after(self, name, source, target):
-        """Return the shares of both hosts once a VM has moved."""
-        vm = self.vms[source][name]
-        less, more = (-vm["cpu"], -vm["memory_mib"]), (vm["cpu"], vm["memory_mib"])
-        return [(source, self._share(source, less)), (target, self._share(target, more))]
-
-    def move(self, name, source, target):
-        """Count a VM where it goes."""
-        changes = self.after(name, source, target)
-        vm = self.vms[source].pop(name)
-        self.vms[target][name] = vm
-        for host, sign in ((source, -1), (target, 1)):
-            self._used[host][0] += sign * vm["cpu"]
-            self._used[host][1] += sign * vm["memory_mib"]
-        for host, share in changes:
-            self._sum += share - self.shares[host]
-            self._squares += share * share - self.shares[host] ** 2
-            self.shares[host] = share
-
-
-def spread(loads):
+def imbalance(loads: Mapping[str, Load]) -> float:
     """Return how uneven the load of a cloud is, 0 for even."""
-    return round(_Loads(loads).spread(), 4)
+    return round(Loads(loads).spread(), 4)
 
 
-def rebalance(hosts, loads, abouts, *, max_moves, threshold, refused=None):
+def rebalance(
+    hosts: Mapping[str, HostInfo],
+    loads: Mapping[str, Load],
+    abouts: Mapping[str, About],
+    *,
+    max_moves: int,
+    threshold: float,
+    refused: Refused | None = None,
+    made: Iterable[Step] = (),
+) -> list[Step]:
     """
     Return the steps, the best first; each is worth more than ``threshold`` and its own cost.
+
+    Each is one that virt.migrate takes when those before it are made, and it is between hosts whose
+    loads surely differ, whatever chance there is in what was read.
 
     hosts
         ``{host: answer of virt.host_info}``.
     loads
-        ``{host: answer of virt.load}``.
+        ``{host: answer of virt.load}``, of several readings by ``load.over``.
     abouts
         ``{name: answer of virt.migration_info}`` of the VMs; one that is not there, that has
         obstacles or is tagged to stay, stays.
     refused
         ``{name: {host: reasons}}`` of hosts that have said themselves that they cannot take a VM.
+    made
+        Steps that were made since all this was asked.
     """
-    hosts, state, out = dict(hosts), _Loads(loads), []
-    needs = {name: moves.need(about) for name, about in abouts.items()
-             if not about["obstacles"] and not about["stay"]}  # fmt: skip
-    while len(out) < max_moves:
-        step = _best(hosts, state, needs, refused or {})
-        if step is None or step.gain <= threshold:
-            return out
-        state.move(step.name, step.source, step.target)
-        need = needs.pop(step.name)
-        hosts[step.source] = plan.without_vm(hosts[step.source], need)
-        hosts[step.target] = plan.with_vm(hosts[step.target], need)
+    cloud = _Cloud(hosts, loads, abouts, threshold, refused or {})
+    for one in made:
+        cloud.make(one)
+    out: list[Step] = []
+    while len(out) < max_moves and (step := cloud.best()) is not None:
+        cloud.make(step)
         out.append(step)
     return out
 
 
-def _best(hosts, state, needs, refused):
-    order = sorted(state.shares, key=lambda host: (-state.shares[host], host))
-    takers = [host for host in reversed(order) if not hosts[host]["maintenance"]][:_TAKERS]
-    steps = [
-        step
-        for source in order[:_GIVERS]
-        for name in sorted(state.vms[source])
-        if name in needs
-        for target in takers
-        if target not in refused.get(name, ())
-        if (step := _step(state, needs[name], source, target)) is not None
-    ]
-    # What a host says takes longer to look at than all gains together.
-    for step in sorted(steps, key=lambda step: (-step.gain, step.name, step.target)):
-        need = needs[step.name]
-        if not fit.reasons(hosts[step.target], need) and not _parts_group(hosts[step.source], need):
-            return step
-    return None
+class _Cloud:
+    """The hosts as they are after the steps so far, and which VMs may still move."""
 
+    def __init__(
+        self,
+        hosts: Mapping[str, HostInfo],
+        loads: Mapping[str, Load],
+        abouts: Mapping[str, About],
+        threshold: float,
+        refused: Refused,
+    ) -> None:
+        self._hosts, self._loads, self._threshold = dict(hosts), Loads(loads), threshold
+        self._refused, self._spots = refused, groups.Spots(hosts)
+        settled = _settled(hosts)
+        self._needs = {
+            name: moves.need(about)
+            for name, about in abouts.items()
+            if not about["obstacles"] and not about["stay"] and name in settled
+        }
+        self._makes: dict[str, Need] = {}
+        self._standing: dict[tuple[str, Need], bool] = {}
+        self._room = {host: tuple(fit.free(info).values()) for host, info in hosts.items()}
 
-def _step(state, need, source, target):
-    if state.shares[target] >= state.shares[source]:
+    def make(self, step: Step) -> None:
+        """Count a step as made; a VM moves once."""
+        need, hosts = self._needs.pop(step.name), self._hosts
+        self._loads.move(step.name, step.source, step.target)
+        self._spots.move(need, step.source, step.target)
+        hosts[step.source] = plan.without_vm(hosts[step.source], need)
+        hosts[step.target] = plan.with_vm(hosts[step.target], need)
+        for host in (step.source, step.target):
+            self._room[host] = tuple(fit.free(hosts[host]).values())
+
+    def best(self) -> Step | None:
+        """Return the best step there is now, None if none is worth it."""
+        shares = self._loads.shares
+        order = sorted(shares, key=lambda host: (-shares[host], host))
+        givers = (host for host in order if self._movable(host))
+        while some := list(islice(givers, _GIVERS)):
+            for count in (_TAKERS, None):
+                steps = [step for host in some for step in self._steps(host, order[::-1], count)]
+                # What a host says takes longer to look at than all gains together.
+                for step in sorted(steps, key=lambda step: (-step.gain, step.name, step.target)):
+                    if self._is_taken(step):
+                        return step
         return None
-    changes = state.after(need.name, source, target)
-    (_source, less), (_target, more) = changes
-    # By how much closer the two come, whatever the size of the cloud.
-    gain = state.shares[source] - state.shares[target] - abs(less - more)
-    gain -= COST_PER_GIB * need.memory_mib / 1024
-    if gain <= 0 or state.spread(changes) >= state.spread():
-        return None
-    return Step(name=need.name, source=source, target=target, gain=gain)
+
+    def _movable(self, host: str) -> list[str]:
+        there = self._hosts[host]["vms"]
+        return [name for name in self._loads.vms[host] if name in self._needs and name in there]
+
+    def _steps(self, source: str, coolest: Sequence[str], count: int | None) -> Iterator[Step]:
+        """Yield the steps from a host that are worth it, to so many of the least loaded."""
+        shares, (least, _most) = self._loads.shares, self._loads.surely(source)
+        reach = [
+            host
+            for host in coolest
+            if shares[source] - shares[host] > self._threshold
+            and least > self._loads.surely(host)[1]
+        ]
+        of_make: dict[Need, list[str]] = {}
+        for name in sorted(self._movable(source)) if reach else ():
+            make = self._make(name)
+            if make not in of_make:
+                able = (host for host in reach if self._may_take(host, make))
+                of_make[make] = list(islice(able, count))
+            for target in of_make[make]:
+                if target not in self._refused.get(name, ()) and self._has_room(target, name):
+                    yield from self._step(name, source, target)
+
+    def _make(self, name: str) -> Need:
+        """Return what of a VM's needs does not differ for VMs of one make."""
+        if name not in self._makes:
+            self._makes[name] = replace(
+                self._needs[name],
+                name="",
+                vcpus=0,
+                memory_mib=0,
+                disk_mib=0,
+                affinity=(),
+                anti_affinity=(),
+            )
+        return self._makes[name]
+
+    def _may_take(self, host: str, make: Need) -> bool:
+        key = (host, make)
+        if key not in self._standing:
+            self._standing[key] = not fit.standing(self._hosts[host], make)
+        return self._standing[key]
+
+    def _has_room(self, host: str, name: str) -> bool:
+        vcpus, memory_mib, disk_mib = self._room[host]
+        need = self._needs[name]
+        return need.vcpus <= vcpus and need.memory_mib <= memory_mib and need.disk_mib <= disk_mib
+
+    def _step(self, name: str, source: str, target: str) -> Iterator[Step]:
+        """Yield the step if it is worth it."""
+        shares = self._loads.shares
+        changes = self._loads.after(name, source, target)
+        (_source, less), (_target, more) = changes
+        # By how much closer the two come, whatever the size of the cloud.
+        gain = shares[source] - shares[target] - abs(less - more)
+        gain -= COST_PER_GIB * self._needs[name].memory_mib / 1024
+        if gain > self._threshold and self._loads.spread(changes) < self._loads.spread():
+            yield Step(name=name, source=source, target=target, gain=gain)
+
+    def _is_taken(self, step: Step) -> bool:
+        """Return whether virt.migrate would take a step, and it leaves no group in parts."""
+        need = self._needs[step.name]
+        is_apart = any(
+            step.source in self._spots.hosts(group, need.name) for group in need.affinity
+        )
+        return not (
+            is_apart
+            or fit.reasons(self._hosts[step.target], need)
+            or any(self._spots.why_apart(need, step.target))
+        )
 
 
-def _parts_group(host, need):
-    """Return whether another VM of one of its affinity groups stays behind."""
-    left = [vm for name, vm in host["vms"].items() if name != need.name]
-    return any(set(need.affinity) & set(vm["affinity"]) for vm in left)
+def _settled(hosts: Mapping[str, HostInfo]) -> set[str]:
+    """Return the names of the VMs that are on one host and on their way to none."""
+    seen = Counter(name for info in hosts.values() for name in {*info["vms"], *info["building"]})
+    coming = {name for info in hosts.values() for name in info["building"]}
+    return {name for name, count in seen.items() if count == 1} - coming

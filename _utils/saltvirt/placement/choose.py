@@ -1,13 +1,19 @@
 """Which host takes a VM, and in which order the others are tried."""
 
+import operator
+from collections.abc import Iterable, Mapping, Sequence
+
 from saltvirt.errors import NoHostFits
-from saltvirt.model import Verdict
-from saltvirt.placement import fit
+from saltvirt.model import Need, Verdict
+from saltvirt.placement import fit, groups
+from saltvirt.placement.facts import HostInfo
 
 WEIGHTS = {"memory": 1.0, "cpu": 1.0, "disk": 0.5}
 
 
-def judge(hosts, need, weights=None):
+def judge(
+    hosts: Mapping[str, HostInfo], need: Need, weights: Mapping[str, float] | None = None
+) -> list[Verdict]:
     """
     Return a verdict for every host, the best first; equal ones by name.
 
@@ -16,34 +22,39 @@ def judge(hosts, need, weights=None):
     weights
         Overrides of ``{"memory": 1.0, "cpu": 1.0, "disk": 0.5}``.
     """
-    together = _hosts_of_groups(hosts, need)
+    spots, factors = groups.Spots(hosts, need.affinity), weighed(weights)
     verdicts = []
     for name, host in hosts.items():
-        why = fit.reasons(host, need)
-        if together and name not in together:
-            groups = ", ".join(need.affinity)
-            why.append(f"the affinity group {groups} is on {', '.join(sorted(together))}")
-        score = _score(host, need, {**WEIGHTS, **(weights or {})}) if not why else 0.0
-        verdicts.append(Verdict(host=name, reasons=tuple(why), score=score))
+        why = [*fit.reasons(host, need), *spots.why_apart(need, name)]
+        points = _score(host, need, factors) if not why else 0.0
+        verdicts.append(Verdict(host=name, reasons=tuple(why), score=points))
     return _ranked(verdicts)
 
 
-def _ranked(verdicts):
+def weighed(weights: Mapping[str, float] | None = None) -> tuple[float, ...]:
+    """Return the weights of all that is scored, as a tuple in the order of ``fit.DIMENSIONS``."""
+    all_ = {**WEIGHTS, **(weights or {})}
+    return tuple(all_[key] for key in ("cpu", "memory", "disk"))
+
+
+def _ranked(verdicts: Iterable[Verdict]) -> list[Verdict]:
     return sorted(verdicts, key=lambda v: (not v.fits, -v.score, v.host))
 
 
-def overruled(verdicts, late):
+def overruled(verdicts: Iterable[Verdict], late: Mapping[str, Iterable[str]]) -> list[Verdict]:
     """
     Return the verdicts, the best first, once hosts were asked themselves.
 
     late
         ``{host: reasons}`` of those that refused.
     """
-    late = {host: Verdict(host=host, reasons=tuple(why)) for host, why in late.items()}
-    return _ranked([late.get(v.host, v) if v.fits else v for v in verdicts])
+    refused = {host: Verdict(host=host, reasons=tuple(why)) for host, why in late.items()}
+    return _ranked([refused.get(v.host, v) if v.fits else v for v in verdicts])
 
 
-def choose(hosts, need, weights=None):
+def choose(
+    hosts: Mapping[str, HostInfo], need: Need, weights: Mapping[str, float] | None = None
+) -> list[Verdict]:
     """Return the verdicts of the hosts that fit, the best first, or raise NoHostFits."""
     verdicts = judge(hosts, need, weights)
     fitting = [verdict for verdict in verdicts if verdict.fits]
@@ -52,22 +63,16 @@ def choose(hosts, need, weights=None):
     return fitting
 
 
-def _hosts_of_groups(hosts, need):
-    wanted = set(need.affinity)
-    return {
-        name
-        for name, host in hosts.items()
-        if any(wanted & set(vm["affinity"]) for vm in host["vms"].values())
-    }
+def _score(host: HostInfo, need: Need, weights: Sequence[float]) -> float:
+    left, limits = fit.free(host), fit.limits(host)
+    rest = [left[key] - getattr(need, key) for key in fit.DIMENSIONS]
+    return score(rest, [limits[key] for key in fit.DIMENSIONS], weights)
 
 
-def _score(host, need, weights):
-    left = fit.free(host)
-    parts = {
-        "memory": (left["memory_mib"] - need.memory_mib, host["memory"]["limit_mib"]),
-        "cpu": (left["vcpus"] - need.vcpus, host["cpu"]["vcpus_limit"]),
-        "disk": (left["disk_mib"] - need.disk_mib, host["storage"]["limit_mib"]),
-    }
-    shares = {key: max(0.0, rest / limit) if limit else 0.0 for key, (rest, limit) in parts.items()}
-    total = sum(weights[key] for key in parts) or 1.0
-    return sum(weights[key] * share for key, share in shares.items()) / total
+def score(rest: Iterable[float], limits: Iterable[float], weights: Sequence[float]) -> float:
+    """Return how much of a host is left, from 0 to 1; all are in the order of fit.DIMENSIONS."""
+    shares = [
+        max(0.0, one / limit) if limit > 0 else 0.0 for one, limit in zip(rest, limits, strict=True)
+    ]
+    found: float = sum(map(operator.mul, weights, shares)) / (sum(weights) or 1.0)
+    return found

@@ -1,18 +1,23 @@
 """Whether the libvirt and the QEMU of a host are of a generation that takes a VM."""
 
 import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from saltvirt.model import Need
+from saltvirt.placement.facts import HostInfo, Machines
 
 _VERSIONED = re.compile(r"(.*?)(\d+(?:\.\d+)+)")
 
 _TAGGING = (11, 0)
 
 
-def numbers(version):
+def numbers(version: str) -> tuple[int, ...]:
     """Return the first two numbers of a version: ``(9, 0)`` of ``9.0.0``."""
     return tuple(int(part) for part in version.split(".")[:2])
 
 
-def family(name):
+def family(name: str) -> tuple[str, tuple[int, ...] | None]:
     """Return ``("pc-q35-", (7, 2))`` of ``pc-q35-7.2``, ``("q35", None)`` of one without one."""
     found = _VERSIONED.fullmatch(name)
     if not found:
@@ -20,12 +25,12 @@ def family(name):
     return found[1], tuple(int(part) for part in found[2].split("."))
 
 
-def known(guests, arch):
+def known(guests: Iterable[Mapping[str, Any]], arch: str) -> dict[str, Machines]:
     """
     Return which machine types a host knows: ``{arch: {"versions", "names"}}``.
 
     guests
-        Those of :func:`saltvirt.xml.read.capabilities`.
+        Those of :func:`saltvirt.xml.capabilities.read`.
     arch
         The host's own. Of others only those are listed that have the same machine types: an
         emulator of boards would multiply the answer, and hardly ever has a VM.
@@ -38,8 +43,9 @@ def known(guests, arch):
     return {one: _summary(own) for one, machines in listed.items() if own and machines == own}
 
 
-def _summary(machines):
-    versions, names = {}, []
+def _summary(machines: Iterable[str]) -> Machines:
+    versions: dict[str, list[tuple[int, ...]]] = {}
+    names = []
     for one in machines:
         kind, version = family(one)
         if version is None:
@@ -50,11 +56,11 @@ def _summary(machines):
     return {"versions": dict(sorted(ends.items())), "names": sorted(names)}
 
 
-def _dotted(version):
+def _dotted(version: tuple[int, ...]) -> str:
     return ".".join(map(str, version))
 
 
-def reasons(host, need):
+def reasons(host: HostInfo, need: Need) -> Iterator[str]:
     """Yield why a host is of the wrong generation; nothing of what an older host does not say."""
     yield from machine(host, need)
     yield from _cpu(host, need)
@@ -65,13 +71,13 @@ def reasons(host, need):
             yield f"it has {what}, which libvirt {libvirt} there does not know ({since} does)"
 
 
-def machine(host, need):
+def machine(host: HostInfo, need: Need) -> Iterator[str]:
     """Yield why a host's QEMU cannot have a VM's machine types, as far as its survey tells."""
     yield from _machine(host, need, need.machine)
     yield from _machine(host, need, need.next_machine, " (of its next start)")
 
 
-def _machine(host, need, name, note=""):
+def _machine(host: HostInfo, need: Need, name: str | None, note: str = "") -> Iterator[str]:
     there = host.get("machines", {}).get(need.arch or host["cpu"]["arch"])
     if not name or not there or name in there["names"]:
         return
@@ -80,27 +86,35 @@ def _machine(host, need, name, note=""):
     if version is None or kind not in there["versions"]:
         yield f"{qemu} does not know the machine type {name}{note}"
         return
-    oldest, newest = (family(end)[1] for end in there["versions"][kind])
+    oldest, newest = (family(end)[1] or () for end in there["versions"][kind])
     if version > newest:
-        yield (f"its machine type {name}{note} is newer than {qemu} knows (up to "
-               f"{kind}{_dotted(newest)})")  # fmt: skip
+        yield (
+            f"its machine type {name}{note} is newer than {qemu} knows (up to "
+            f"{kind}{_dotted(newest)})"
+        )
     elif version < oldest:
-        yield (f"its machine type {name}{note} is older than {qemu} knows (from "
-               f"{kind}{_dotted(oldest)} on)")  # fmt: skip
+        yield (
+            f"its machine type {name}{note} is older than {qemu} knows (from "
+            f"{kind}{_dotted(oldest)} on)"
+        )
 
 
-def _tags(host, need):
-    profile = host.get("profiles", {}).get("nic", {}).get(need.nic_profile, {})
+def _tags(host: HostInfo, need: Need) -> Iterator[str]:
+    profile = host["profiles"]["nic"].get(need.nic_profile or "", {}) if "profiles" in host else {}
     version = host["versions"]["libvirt"]
     can_tag = numbers(version) >= _TAGGING
     if (need.bridge_vlans or profile.get("bridge_vlans")) and not can_tag:
-        yield (f"libvirt {version} there cannot tag VLANs on a Linux bridge (11.0 can): take a "
-               "bridge per VLAN, or virtualport openvswitch")  # fmt: skip
+        yield (
+            f"libvirt {version} there cannot tag VLANs on a Linux bridge (11.0 can): take a "
+            "bridge per VLAN, or virtualport openvswitch"
+        )
 
 
-def _cpu(host, need):
+def _cpu(host: HostInfo, need: Need) -> Iterator[str]:
     qemu = host["versions"]["qemu"]
     if need.cpu_qemu and numbers(qemu) < numbers(need.cpu_qemu):
-        yield (f"it was started with all that QEMU {_dotted(numbers(need.cpu_qemu))} has for a CPU "
-               f"(mode maximum or host-passthrough), and QEMU {_dotted(numbers(qemu))} there has "
-               "less: stop it first, or give it a CPU model")  # fmt: skip
+        yield (
+            f"it was started with all that QEMU {_dotted(numbers(need.cpu_qemu))} has for a CPU "
+            f"(mode maximum or host-passthrough), and QEMU {_dotted(numbers(qemu))} there has "
+            "less: stop it first, or give it a CPU model"
+        )

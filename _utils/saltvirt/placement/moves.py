@@ -1,10 +1,11 @@
 """What a VM that moves needs of the host that takes it."""
 
 from saltvirt.model import Need
+from saltvirt.placement.facts import About
 from saltvirt.units import MIB
 
 
-def need(about):
+def need(about: About) -> Need:
     """
     Return the :class:`saltvirt.model.Need` of a VM that moves.
 
@@ -27,7 +28,7 @@ def need(about):
         machine=about.get("machine"),
         next_machine=about.get("next_machine"),
         cpu_qemu=about.get("cpu_qemu"),
-        newer=tuple(map(tuple, about.get("newer", ()))),
+        newer=tuple((what, since) for what, since in about.get("newer", ())),
         affinity=tuple(about["affinity"]),
         anti_affinity=tuple(about["anti_affinity"]),
     )

@@ -1,12 +1,19 @@
 """Where many VMs go at once: each choice counts for the next one."""
 
-from saltvirt.placement import choose, moves
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from saltvirt.model import Need, Verdict
+from saltvirt.placement import choose, fit, groups, moves, pack
+from saltvirt.placement.facts import About, HostInfo, VmFacts
+
+_Refused = Mapping[str, Mapping[str, Iterable[str]]]
 
 
-def with_vm(host, need):
+def with_vm(host: HostInfo, need: Need) -> HostInfo:
     """Return what a host would say of itself with one more VM on it."""
     cpu, memory, disk = host["cpu"], host["memory"], host["storage"]
-    vm = {
+    vm: VmFacts = {
         "state": "running",
         "vcpus": need.vcpus,
         "memory_mib": need.memory_mib,
@@ -22,7 +29,7 @@ def with_vm(host, need):
     }
 
 
-def without_vm(host, need):
+def without_vm(host: HostInfo, need: Need) -> HostInfo:
     """Return what a host would say of itself with one VM less on it."""
     cpu, memory, disk = host["cpu"], host["memory"], host["storage"]
     return {
@@ -34,7 +41,13 @@ def without_vm(host, need):
     }
 
 
-def evacuate(hosts, abouts, weights=None, refused=None, silent=None):
+def evacuate(
+    hosts: Mapping[str, HostInfo],
+    abouts: Mapping[str, About],
+    weights: Mapping[str, float] | None = None,
+    refused: _Refused | None = None,
+    silent: Mapping[str, str] | None = None,
+) -> tuple[dict[str, str], dict[str, str]]:
     """
     Return where each VM of a host goes: ``(moves, stays)``; big ones first, equal ones by name.
 
@@ -48,22 +61,181 @@ def evacuate(hosts, abouts, weights=None, refused=None, silent=None):
         ``{host: why}`` of others that have not answered.
 
     ``moves`` is ``{name: host}`` in the order in which they are made, ``stays`` ``{name: why}``.
+    VMs of an affinity group that no other host has go to one host, or stay together.
     """
-    hosts, out, stays = dict(hosts), {}, {}
-    by_size = sorted(abouts.values(), key=lambda a: (-a["memory_mib"], -a["vcpus"], a["name"]))
-    for about in by_size:
-        if about["obstacles"]:
-            stays[about["name"]] = "; ".join(about["obstacles"])
-            continue
-        need = moves.need(about)
-        late = (refused or {}).get(need.name, {})
-        verdicts = choose.overruled(choose.judge(hosts, need, weights), late)
-        if verdicts and verdicts[0].fits:
-            best = verdicts[0].host
-            hosts[best] = with_vm(hosts[best], need)
-            out[need.name] = best
-        else:
-            said = {**{v.host: ", ".join(v.reasons) for v in verdicts}, **(silent or {})}
-            stays[need.name] = "; ".join(f"{host}: {why}" for host, why in said.items()) or (
-                "there is no other hypervisor")  # fmt: skip
-    return out, stays
+    refused = refused or {}
+    stays = {n: "; ".join(a["obstacles"]) for n, a in abouts.items() if a["obstacles"]}
+    needs = [moves.need(about) for name, about in abouts.items() if name not in stays]
+    needs.sort(key=lambda need: (-need.memory_mib, -need.vcpus, need.name))
+    rules = _Rules(hosts, needs, refused)
+    bundles = _bundles(needs, rules)
+    found = _packed(hosts, bundles, rules, choose.weighed(weights))
+    out = {need.name: found[need.name] for need in needs if need.name in found}
+    judged = _judge_once(_with_all(hosts, needs, out))
+    left = [bundle for bundle in bundles if bundle[0].name not in out]
+    return out, {**stays, **_staying(judged, left, refused, silent or {})}
+
+
+def _staying(
+    judged: Callable[[Need], list[Verdict]],
+    bundles: Iterable[list[Need]],
+    refused: _Refused,
+    silent: Mapping[str, str],
+) -> dict[str, str]:
+    """Return ``{name: why}`` of the VMs of the bundles that find no place."""
+    out = {}
+    for bundle in bundles:
+        for need in bundle:
+            said = {**_why(judged, need, bundle, refused), **silent}
+            why = "; ".join(f"{host}: {one}" for host, one in said.items())
+            out[need.name] = _clash(bundle) or why or "there is no other hypervisor"
+    return out
+
+
+def _with_all(
+    hosts: Mapping[str, HostInfo], needs: Iterable[Need], moves: Mapping[str, str]
+) -> dict[str, HostInfo]:
+    """Return what the hosts would say when the moves have been made."""
+    after = dict(hosts)
+    for need in needs:
+        if need.name in moves:
+            after[moves[need.name]] = with_vm(after[moves[need.name]], need)
+    return after
+
+
+def _bundles(needs: Sequence[Need], rules: "_Rules") -> list[list[Need]]:
+    """
+    Return the needs in lists of those that stay together, as they share affinity groups.
+
+    Where a group is on other hosts already, each goes there for itself.
+    """
+    of_group: dict[str, list[Need]] = {}
+    out: dict[int, list[Need]] = {}
+    for need in needs:
+        new = rules.new_groups(need)
+        near = {id(of_group[group]): of_group[group] for group in new if group in of_group}
+        bundle = [one for number in near for one in out.pop(number)] + [need]
+        out[id(bundle)] = bundle
+        of_group.update({group: bundle for one in bundle for group in rules.new_groups(one)})
+    return list(out.values())
+
+
+class _Rules:
+    """Where VMs may go at all, whatever room there is; each question is answered once."""
+
+    def __init__(
+        self, hosts: Mapping[str, HostInfo], needs: Sequence[Need], refused: _Refused
+    ) -> None:
+        self._hosts, self._refused = hosts, refused
+        self._standing: dict[Need, list[str]] = {}
+        self._spots = groups.Spots(hosts, {group for need in needs for group in need.affinity})
+        self._apart: dict[str, set[str]] = {}
+        for name, host in hosts.items():
+            for vm in groups.members(host).values():
+                for group in vm["anti_affinity"]:
+                    self._apart.setdefault(group, set()).add(name)
+
+    def new_groups(self, need: Need) -> list[str]:
+        """Return the affinity groups of a VM that no host has yet."""
+        return [group for group in need.affinity if not self._spots.hosts(group)]
+
+    def hosts(self, need: Need) -> list[str]:
+        """Return the hosts that one VM may go to."""
+        out = self._standing_hosts(need)
+        barred = {*self._refused.get(need.name, ())}.union(
+            *(self._apart.get(group, ()) for group in need.anti_affinity)
+        )
+        for group in need.affinity:
+            there = self._spots.hosts(group)
+            barred.update(host for host in out if there and host not in there)
+        return [host for host in out if host not in barred and not self._has(host, need.name)]
+
+    def _standing_hosts(self, need: Need) -> list[str]:
+        # What a host is does not differ for VMs of one make.
+        make = replace(
+            need, name="", vcpus=0, memory_mib=0, disk_mib=0, affinity=(), anti_affinity=()
+        )
+        if make not in self._standing:
+            self._standing[make] = [
+                name for name, host in sorted(self._hosts.items()) if not fit.standing(host, make)
+            ]
+        return self._standing[make]
+
+    def _has(self, host: str, name: str) -> bool:
+        return name in self._hosts[host]["vms"] or name in self._hosts[host]["building"]
+
+
+def _packed(
+    hosts: Mapping[str, HostInfo],
+    bundles: Iterable[list[Need]],
+    rules: _Rules,
+    weights: Sequence[float],
+) -> dict[str, str]:
+    """Return ``{name: host}`` of all VMs that there is room for."""
+    limits = {name: [*fit.limits(host).values()] for name, host in hosts.items()}
+    rooms = {name: tuple(fit.free(host).values()) for name, host in hosts.items()}
+    items = [_item(bundle, rules) for bundle in bundles]
+    found = pack.pack(items, rooms, lambda host, rest: choose.score(rest, limits[host], weights))
+    return {
+        need.name: found[bundle[0].name]
+        for bundle in bundles
+        for need in bundle
+        if bundle[0].name in found
+    }
+
+
+def _item(bundle: list[Need], rules: _Rules) -> pack.Item:
+    spots = rules.hosts(bundle[0])
+    for need in bundle[1:]:
+        others = set(rules.hosts(need))
+        spots = [host for host in spots if host in others]
+    return pack.Item(
+        key=bundle[0].name,
+        size=tuple(sum(getattr(need, key) for need in bundle) for key in fit.DIMENSIONS),
+        spots=() if _clash(bundle) else tuple(spots),
+        apart=frozenset(group for need in bundle for group in need.anti_affinity),
+        count=len(bundle),
+    )
+
+
+def _clash(bundle: list[Need]) -> str | None:
+    """Return why VMs that stay together can be nowhere, None if that is not in themselves."""
+    first: dict[str, str] = {}
+    for need in bundle:
+        for group in set(need.anti_affinity):
+            if group in first:
+                return (
+                    f"{first[group]} and {need.name} are to be together, by their affinity groups, "
+                    f"and apart, by the anti-affinity group {group}"
+                )
+            first[group] = need.name
+    return None
+
+
+def _judge_once(hosts: Mapping[str, HostInfo]) -> Callable[[Need], list[Verdict]]:
+    """Return a function that judges the hosts for a VM, once for all that need the same."""
+    known: dict[Need, list[Verdict]] = {}
+    names = {name for host in hosts.values() for name in (*host["vms"], *host["building"])}
+
+    def judged(need: Need) -> list[Verdict]:
+        need = need if need.name in names else replace(need, name="")
+        if need not in known:
+            known[need] = choose.judge(hosts, need)
+        return known[need]
+
+    return judged
+
+
+def _why(
+    judged: Callable[[Need], list[Verdict]], need: Need, bundle: list[Need], refused: _Refused
+) -> dict[str, str]:
+    """Return ``{host: why}`` of a VM, with those that stay together with it, at all hosts."""
+    size = {key: sum(getattr(one, key) for one in bundle) for key in fit.DIMENSIONS}
+    out = {}
+    for one in [need, *(other for other in bundle if other is not need)]:
+        late = refused.get(one.name, {})
+        for verdict in choose.overruled(judged(replace(one, **size)), late):
+            if verdict.reasons and verdict.host not in out:
+                with_it = "" if one is need else f"{one.name}, which stays with it: "
+                out[verdict.host] = with_it + ", ".join(verdict.reasons)
+    return out

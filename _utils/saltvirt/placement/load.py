@@ -1,0 +1,125 @@
+"""What hosts really do: read several times, as one reading says more of chance than of load."""
+
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+
+from saltvirt.placement.facts import Load, VmLoad
+
+# Load counts as different only beyond so many standard errors: among hundreds of hosts that do the
+# same, some pair is three apart.
+SURE = 4.0
+_FEWEST = 3
+# What one reading may be wrong by, as a part of it, where nothing better is known.
+_UNKNOWN = 1 / 3
+
+
+def over(readings: Sequence[Load]) -> Load:
+    """
+    Return one answer of ``virt.load`` out of several that a host gave one after the other.
+
+    Beside ``cpu``, the mean, each VM has ``cpu_error``, the standard error of that mean; so has the
+    host, of all its VMs at once, as they may be busy together. None if there are too few readings.
+    """
+    last = readings[-1]
+    vms: dict[str, VmLoad] = {}
+    for name, now in last["vms"].items():
+        cpu = [one["vms"][name]["cpu"] for one in readings if name in one["vms"]]
+        vms[name] = {**now, "cpu": statistics.fmean(cpu), "cpu_error": error(cpu)}
+    sums = [
+        sum(vm["cpu"] for name, vm in one["vms"].items() if name in last["vms"]) for one in readings
+    ]
+    return {**last, "vms": vms, "cpu_error": error(sums)}
+
+
+def error(values: Sequence[float]) -> float | None:
+    """
+    Return the standard error of the mean of readings that followed each other, None for too few.
+
+    What lasts for several readings makes them alike, and the plain formula says too little then: it
+    is also taken of longer and longer stretches, and the most that comes out counts.
+    """
+    found, stretch = [], 1
+    while (count := len(values) // stretch) >= _FEWEST:
+        means = [statistics.fmean(values[n * stretch : (n + 1) * stretch]) for n in range(count)]
+        found.append(statistics.stdev(means) / count**0.5)
+        stretch *= 2
+    return max(found, default=None)
+
+
+class Loads:
+    """The load of each host, and how uneven they are: the standard deviation of the shares."""
+
+    def __init__(self, loads: Mapping[str, Load]) -> None:
+        """Take in ``{host: answer of virt.load, or of over()}``."""
+        self.vms = {host: dict(load["vms"]) for host, load in loads.items()}
+        self._size = {host: (load["cpus"], load["memory_mib"]) for host, load in loads.items()}
+        self._used = {
+            host: [sum(vm[k] for vm in vms.values()) for k in ("cpu", "memory_mib")]
+            for host, vms in self.vms.items()
+        }
+        self._variance = self._variances(loads)
+        self._bounds: dict[str, tuple[float, float]] = {}
+        self.shares = {host: self._share(host, (0, 0)) for host in loads}
+        self._sum = sum(self.shares.values())
+        self._squares = sum(share * share for share in self.shares.values())
+
+    def _variances(self, loads: Mapping[str, Load]) -> dict[str, float]:
+        every = [_variance(vm) for vms in self.vms.values() for vm in vms.values()]
+        # One that happened to be idle all the time would seem to be sure of it: none is taken to
+        # vary less than VMs do here on average.
+        usual = sum(every) / len(every) if every else 0.0
+        return {
+            host: max(
+                sum(max(usual, _variance(vm)) for vm in vms.values()),
+                (loads[host].get("cpu_error") or 0) ** 2,
+            )
+            for host, vms in self.vms.items()
+        }
+
+    def _share(self, host: str, more: Iterable[float]) -> float:
+        return max(
+            (used + extra) / size if size else 0.0
+            for used, extra, size in zip(self._used[host], more, self._size[host], strict=True)
+        )
+
+    def surely(self, host: str) -> tuple[float, float]:
+        """Return the least and the most that a host's share may be, whatever chance did."""
+        if host not in self._bounds:
+            doubt = SURE * self._variance[host] ** 0.5
+            self._bounds[host] = (self._share(host, (-doubt, 0)), self._share(host, (doubt, 0)))
+        return self._bounds[host]
+
+    def spread(self, changes: Iterable[tuple[str, float]] = ()) -> float:
+        """Return the standard deviation of the shares, with some of them changed."""
+        total, squares, count = self._sum, self._squares, len(self.shares) or 1
+        for host, share in changes:
+            total += share - self.shares[host]
+            squares += share * share - self.shares[host] ** 2
+        found: float = max(0.0, squares / count - (total / count) ** 2) ** 0.5
+        return found
+
+    def after(self, name: str, source: str, target: str) -> list[tuple[str, float]]:
+        """Return the shares of both hosts once a VM has moved."""
+        vm = self.vms[source][name]
+        less, more = (-vm["cpu"], -vm["memory_mib"]), (vm["cpu"], vm["memory_mib"])
+        return [(source, self._share(source, less)), (target, self._share(target, more))]
+
+    def move(self, name: str, source: str, target: str) -> None:
+        """Count a VM where it goes."""
+        changes = self.after(name, source, target)
+        vm = self.vms[source].pop(name)
+        self.vms[target][name] = vm
+        for host, sign in ((source, -1), (target, 1)):
+            self._used[host][0] += sign * vm["cpu"]
+            self._used[host][1] += sign * vm["memory_mib"]
+            self._bounds.pop(host, None)
+            self._variance[host] = max(0.0, self._variance[host] + sign * _variance(vm))
+        for host, share in changes:
+            self._sum += share - self.shares[host]
+            self._squares += share * share - self.shares[host] ** 2
+            self.shares[host] = share
+
+
+def _variance(vm: VmLoad) -> float:
+    error_ = vm.get("cpu_error")
+    return (_UNKNOWN * vm["cpu"] if error_ is None else error_) ** 2

@@ -1,0 +1,319 @@
+"""
+Find room for many VMs at once: bin packing in several dimensions, over plain numbers.
+
+First each goes where most is left, which suits the hosts best. If that leaves some behind, the
+rest is tried as tightly as it goes: best fit, then chains of VMs that make room for each other, at
+last a search through all ways. All three look at things in one fixed order and at so many only, so
+that the same question has the same answer, in bounded time.
+"""
+
+import heapq
+import operator
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+# How many looks at a VM on a host the chains may take, and the search: about half a second each.
+EFFORT = 200_000
+_CHAIN = 4
+_SEARCHED = 200
+Vector = tuple[int, ...]
+# Of a place and what would be left there: the more, the better.
+_Score = Callable[[str, Vector], float]
+_Entry = tuple[float, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Item:
+    """
+    What goes to one place: a VM, or several that stay together.
+
+    size
+        What it needs, in each dimension.
+    spots
+        Where it may go at all.
+    apart
+        Names; no two things that share one go to the same place.
+    count
+        How many VMs it is.
+    """
+
+    key: str
+    size: tuple[int, ...]
+    spots: tuple[str, ...]
+    apart: frozenset[str] = frozenset()
+    count: int = 1
+
+
+class _Spent(Exception):
+    """As much was looked at as was agreed."""
+
+
+class _Packing:
+    """What is where; what was done can be taken back to a mark."""
+
+    def __init__(self, rooms: Mapping[str, Vector], effort: int) -> None:
+        self.left = {spot: tuple(room) for spot, room in rooms.items()}
+        self.apart: dict[str, frozenset[str]] = {spot: frozenset() for spot in rooms}
+        self.on: dict[str, dict[str, Item]] = {spot: {} for spot in rooms}
+        self.where: dict[str, str] = {}
+        self._trail: list[tuple[Item, str | None]] = []
+        self._effort = effort
+
+    def spend(self, looks: int = 1) -> None:
+        """Count some looks; raise :class:`_Spent` when they are too many."""
+        self._effort -= looks
+        if self._effort < 0:
+            raise _Spent
+
+    def has_room(self, item: Item, spot: str) -> bool:
+        """Return whether there is room for an item, whatever else is there."""
+        return all(map(operator.le, item.size, self.left[spot]))
+
+    def fits(self, item: Item, spot: str) -> bool:
+        """Return whether an item can be put somewhere now."""
+        return self.has_room(item, spot) and self.apart[spot].isdisjoint(item.apart)
+
+    def put(self, item: Item, spot: str | None) -> None:
+        """Put an item somewhere, wherever it was; None takes it away."""
+        before = self.where.pop(item.key, None)
+        self._trail.append((item, before))
+        if before is not None:
+            del self.on[before][item.key]
+            self.apart[before] -= item.apart
+            self._fill(item, before, 1)
+        if spot is not None:
+            self.where[item.key] = spot
+            self.on[spot][item.key] = item
+            self.apart[spot] |= item.apart
+            self._fill(item, spot, -1)
+
+    def _fill(self, item: Item, spot: str, sign: int) -> None:
+        left = self.left[spot]
+        self.left[spot] = tuple(a + sign * b for a, b in zip(left, item.size, strict=True))
+
+    def mark(self) -> int:
+        """Return where :meth:`rewind` comes back to."""
+        return len(self._trail)
+
+    def rewind(self, mark: int) -> None:
+        """Take back all that was done since a mark."""
+        while len(self._trail) > mark:
+            item, before = self._trail[-1]
+            self.put(item, before)
+            del self._trail[-2:]
+
+
+def pack(items: Sequence[Item], rooms: Mapping[str, Vector], score: _Score) -> dict[str, str]:
+    """
+    Return ``{key: spot}`` of as many items as were found room for.
+
+    items
+        :class:`Item`, in the order in which they may choose.
+    rooms
+        ``{spot: what is left there}``, in each dimension.
+    score
+        Called with a spot and what would be left there: the more, the better the place.
+    """
+    spread = _spread(items, rooms, score)
+    if len(spread) == len(items) or not any(item.spots for item in items):
+        return spread
+    tight, is_all = _tight(items, rooms)
+    if not is_all and (found := _searched(items, rooms)) is not None:
+        return found
+    counts = {item.key: item.count for item in items}
+
+    def packed(found: Iterable[str]) -> int:
+        return sum(counts[key] for key in found)
+
+    return tight if packed(tight) > packed(spread) else spread
+
+
+def _spread(items: Sequence[Item], rooms: Mapping[str, Vector], score: _Score) -> dict[str, str]:
+    packing = _Packing(rooms, 0)
+    heaps: dict[tuple[Vector, tuple[str, ...]], list[_Entry]] = {}
+
+    def entry(item: Item, spot: str) -> _Entry:
+        return -score(spot, _rest(packing.left[spot], item.size)), spot
+
+    for item in items:
+        shape = (item.size, item.spots)
+        if shape not in heaps:
+            heaps[shape] = [
+                entry(item, spot) for spot in item.spots if packing.has_room(item, spot)
+            ]
+            heapq.heapify(heaps[shape])
+        spot = _best(packing, item, heaps[shape], entry)
+        if spot is not None:
+            packing.put(item, spot)
+    return packing.where
+
+
+def _best(
+    packing: _Packing, item: Item, heap: list[_Entry], entry: Callable[[Item, str], _Entry]
+) -> str | None:
+    """Return the best place now: of a heap of what was best before, as places only get worse."""
+    passed: list[_Entry] = []
+    best = None
+    while heap and best is None:
+        known, spot = heapq.heappop(heap)
+        if not packing.has_room(item, spot):
+            continue  # for ever: nothing is taken away again
+        now = entry(item, spot)
+        if now[0] > known:
+            heapq.heappush(heap, now)
+            continue
+        passed.append(now)
+        if packing.apart[spot].isdisjoint(item.apart):
+            best = spot
+    for one in passed:
+        heapq.heappush(heap, one)
+    return best
+
+
+def _rest(left: Vector, size: Vector) -> Vector:
+    return tuple(map(operator.sub, left, size))
+
+
+def _scarcity(items: Sequence[Item], rooms: Mapping[str, Vector]) -> list[float]:
+    """Return how much each dimension matters: how much of it all need, by how much there is."""
+    needed = map(sum, zip(*(item.size for item in items), strict=True))
+    there = map(sum, zip(*rooms.values(), strict=True))
+    return [need / max(room, 1) / max(room, 1) for need, room in zip(needed, there, strict=True)]
+
+
+def _weight(vector: Vector, scarcity: Sequence[float]) -> float:
+    found: float = sum(map(operator.mul, vector, scarcity))
+    return found
+
+
+def _hardest_first(items: Iterable[Item], scarcity: Sequence[float]) -> list[Item]:
+    return sorted(items, key=lambda i: (-_weight(i.size, scarcity), len(i.spots), i.key))
+
+
+def _tight(items: Sequence[Item], rooms: Mapping[str, Vector]) -> tuple[dict[str, str], bool]:
+    """Return ``({key: spot}, whether all have room)``: best fit, then by chains."""
+    packing, scarcity = _Packing(rooms, EFFORT), _scarcity(items, rooms)
+    left_over = []
+    for item in _hardest_first(items, scarcity):
+        if not _best_fit(packing, item, scarcity):
+            left_over.append(item)
+    try:
+        for item in left_over:
+            _chained(packing, item, scarcity, {item.key}, _CHAIN)
+    except _Spent:
+        pass
+    # What a chain has freed by the way may suit one that found nothing before.
+    for item in left_over:
+        if item.key not in packing.where:
+            _best_fit(packing, item, scarcity)
+    return packing.where, len(packing.where) == len(items)
+
+
+def _best_fit(packing: _Packing, item: Item, scarcity: Sequence[float]) -> bool:
+    spot = min(
+        (spot for spot in item.spots if packing.fits(item, spot)),
+        key=lambda spot: _weight(packing.left[spot], scarcity),
+        default=None,
+    )
+    if spot is not None:
+        packing.put(item, spot)
+    return spot is not None
+
+
+def _chained(
+    packing: _Packing, item: Item, scarcity: Sequence[float], chain: set[str], depth: int
+) -> bool:
+    """Put an item where another makes room that goes elsewhere, it too by a chain; if it can."""
+    packing.spend(len(item.spots))
+    if _best_fit(packing, item, scarcity):
+        return True
+    if not depth:
+        return False
+    for spot in item.spots:
+        for other in _hardest_first(packing.on[spot].values(), scarcity)[::-1]:
+            if other.key in chain:
+                continue
+            packing.spend()
+            mark = packing.mark()
+            packing.put(other, None)
+            if packing.fits(item, spot):
+                packing.put(item, spot)
+                if _chained(packing, other, scarcity, {*chain, other.key}, depth - 1):
+                    return True
+            packing.rewind(mark)
+    return False
+
+
+def _searched(items: Sequence[Item], rooms: Mapping[str, Vector]) -> dict[str, str] | None:
+    """Return ``{key: spot}`` of all items if a search finds a way, else None."""
+    if len(items) > _SEARCHED or not all(item.spots for item in items):
+        return None
+    useful = {spot for item in items for spot in item.spots}
+    rooms = {spot: room for spot, room in rooms.items() if spot in useful}
+    try:
+        return _Search(items, rooms).found()
+    except _Spent:
+        return None
+
+
+class _Search:
+    """Depth first, the hardest item first; what cannot lead to an end is seen early, and once."""
+
+    def __init__(self, items: Sequence[Item], rooms: Mapping[str, Vector]) -> None:
+        scarcity = _scarcity(items, rooms)
+        self._items = _hardest_first(items, scarcity)
+        self._packing, self._scarcity = _Packing(rooms, EFFORT), scarcity
+        # Spots that the same items may go to are the same if as much is left there.
+        kinds = {spot: frozenset(i.key for i in items if spot in i.spots) for spot in rooms}
+        numbers = {kind: number for number, kind in enumerate(dict.fromkeys(kinds.values()))}
+        self._kind = {spot: numbers[kind] for spot, kind in kinds.items()}
+        self._failed: set[tuple[int, tuple[Any, ...]]] = set()
+        sizes = [item.size for item in self._items]
+        self._needed = [tuple(map(sum, zip(*sizes[n:], strict=True))) for n in range(len(sizes))]
+        self._least = [tuple(map(min, zip(*sizes[n:], strict=True))) for n in range(len(sizes))]
+
+    def found(self) -> dict[str, str] | None:
+        """Return ``{key: spot}``, or None if there is no way."""
+        return dict(self._packing.where) if self._placed(0) else None
+
+    def _placed(self, number: int) -> bool:
+        if number == len(self._items):
+            return True
+        state = self._state()
+        key = (number, tuple(sorted(state.values())))
+        if key in self._failed or not self._has_room(number):
+            return False
+        item = self._items[number]
+        seen: set[tuple[Any, ...]] = set()
+        for spot in sorted(item.spots, key=self._tightness):
+            if state[spot] in seen or not self._packing.fits(item, spot):
+                continue
+            seen.add(state[spot])
+            mark = self._packing.mark()
+            self._packing.put(item, spot)
+            if self._placed(number + 1):
+                return True
+            self._packing.rewind(mark)
+        self._failed.add(key)
+        return False
+
+    def _state(self) -> dict[str, tuple[Any, ...]]:
+        packing = self._packing
+        packing.spend(len(self._kind))
+        return {
+            spot: (kind, packing.left[spot], tuple(sorted(packing.apart[spot])))
+            for spot, kind in self._kind.items()
+        }
+
+    def _tightness(self, spot: str) -> float:
+        return _weight(self._packing.left[spot], self._scarcity)
+
+    def _has_room(self, number: int) -> bool:
+        """Return whether the places that still hold anything have room enough in all."""
+        least = self._least[number]
+        usable = [
+            left for left in self._packing.left.values() if all(map(operator.ge, left, least))
+        ]
+        have = map(sum, zip(*usable, strict=True)) if usable else (0 for _ in least)
+        return all(map(operator.le, self._needed[number], have))
