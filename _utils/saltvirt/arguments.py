@@ -3,6 +3,8 @@
 import difflib
 import ipaddress
 import re
+from collections.abc import Collection, Iterable
+from typing import Any
 
 from saltvirt.errors import BadArgument
 from saltvirt.units import size_mib
@@ -11,12 +13,12 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 MAX_NAME = 63
 
 
-def vm_name(name):
+def vm_name(name: object) -> str:
     """Return the name if it can be a domain, a host name, a minion id and a file name."""
     if name is None:
         raise BadArgument("name", "is missing; see the command's help")
     if not isinstance(name, str):
-        raise BadArgument("name", f"{name!r} is no text; quote it")
+        raise BadArgument("name", f"{name!r} is not text; quote it")
     if not _NAME.fullmatch(name) or ".." in name or name.endswith("."):
         raise BadArgument(
             "name",
@@ -28,11 +30,11 @@ def vm_name(name):
     return name
 
 
-def _short(text):
+def _short(text: str) -> str:
     return text if len(text) <= 40 else f"{text[:37]}..."
 
 
-def whole(argument, value, least=1, most=None):
+def whole(argument: str, value: Any, least: int = 1, most: int | None = None) -> int:
     """Return a whole number within bounds."""
     try:
         if isinstance(value, bool) or int(value) != float(value):
@@ -46,7 +48,7 @@ def whole(argument, value, least=1, most=None):
     return number
 
 
-def vcpus(cpu):
+def vcpus(cpu: Any) -> int:
     """Return the most virtual CPUs the VM can have, from a number or the ``cpu`` mapping."""
     if isinstance(cpu, dict):
         if "maximum" not in cpu:
@@ -55,11 +57,14 @@ def vcpus(cpu):
     return whole("cpu", cpu, most=4096)
 
 
-def memory_mib(mem):
+def memory_mib(mem: Any) -> int:
     """Return the most memory in MiB the VM can have, from MiB or the ``mem`` mapping."""
     if isinstance(mem, dict):
-        sizes = [size_mib(mem[key], f"mem:{key}") for key in ("max", "boot", "current")
-                 if mem.get(key) is not None]
+        sizes = [
+            size_mib(mem[key], f"mem:{key}")
+            for key in ("max", "boot", "current")
+            if mem.get(key) is not None
+        ]
         if not sizes:
             raise BadArgument("mem", "the mapping has none of 'boot', 'current', 'max'")
         return whole("mem", max(sizes))
@@ -68,21 +73,21 @@ def memory_mib(mem):
     return whole("mem", mem, most=64 * 1024 * 1024)
 
 
-def boolean(argument, value):
+def boolean(argument: str, value: object) -> bool:
     """Return True or False; refuse everything else."""
     if not isinstance(value, bool):
         raise BadArgument(argument, f"{value!r} is neither True nor False")
     return value
 
 
-def on_off(argument, value):
+def on_off(argument: str, value: object) -> bool:
     """Return True for ``on`` and False for ``off``."""
     if value not in ("on", "off", True, False):
         raise BadArgument(argument, f"{value!r}; 'on' or 'off'")
     return value in ("on", True)
 
 
-def vlans(argument, values):
+def vlans(argument: str, values: Any) -> tuple[int, ...]:
     """Return VLAN ids as a sorted tuple from numbers and texts like ``20-30``."""
     out = set()
     for value in values if isinstance(values, list | tuple) else [values]:
@@ -92,23 +97,24 @@ def vlans(argument, values):
     return tuple(sorted(out))
 
 
-def link_name(argument, value):
+def link_name(argument: str, value: object) -> str:
     """Return the name of a link as the kernel takes it: at most 15 characters."""
     if not isinstance(value, str) or not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,14}", value):
-        raise BadArgument(argument, f"{value!r} cannot name a link: 1 to 15 letters, digits, "
-                          "'.', '_' and '-'")  # fmt: skip
+        raise BadArgument(
+            argument, f"{value!r} cannot name a link: 1 to 15 letters, digits, '.', '_' and '-'"
+        )
     return value
 
 
-def address(argument, value):
+def address(argument: str, value: object) -> str | None:
     """Return an IP address in its usual form, or None for None."""
     try:
         return None if value is None else str(ipaddress.ip_address(str(value)))
     except ValueError:
-        raise BadArgument(argument, f"{value!r} is no IP address") from None
+        raise BadArgument(argument, f"{value!r} is not an IP address") from None
 
 
-def interface_addresses(argument, values):
+def interface_addresses(argument: str, values: object) -> tuple[str, ...] | None:
     """Return addresses with their prefixes as a tuple, or None for None."""
     if values is None:
         return None
@@ -119,64 +125,66 @@ def interface_addresses(argument, values):
                 raise ValueError
             out.append(str(ipaddress.ip_interface(value)))
         except ValueError:
-            raise BadArgument(argument, f"{value!r} is no address with its prefix, "
-                              "as in 10.0.0.4/16") from None  # fmt: skip
+            raise BadArgument(
+                argument, f"{value!r} is not an address with its prefix, as in 10.0.0.4/16"
+            ) from None
     return tuple(out)
 
 
-def share(argument, value):
+def share(argument: str, value: Any) -> float:
     """Return a number between 0 and 1."""
     try:
         number = float(value)
     except (TypeError, ValueError):
-        raise BadArgument(argument, f"{value!r} is no number") from None
+        raise BadArgument(argument, f"{value!r} is not a number") from None
     if not 0 <= number <= 1:
         raise BadArgument(argument, f"{value} is out of range; give 0 to 1")
     return number
 
 
-def names(argument, value):
+def names(argument: str, value: object) -> tuple[str, ...]:
     """Return a tuple of names from a list or a comma-separated text."""
     if value is None:
         return ()
     if isinstance(value, str):
         value = value.split(",")
     if not isinstance(value, list | tuple):
-        raise BadArgument(argument, f"{value!r} is no list of names")
+        raise BadArgument(argument, f"{value!r} is not a list of names")
     return tuple(str(item).strip() for item in value if str(item).strip())
 
 
-def mapping(argument, value):
+def mapping(argument: str, value: object) -> dict[Any, Any] | None:
     """Return the value if it is a mapping or None."""
     if value is not None and not isinstance(value, dict):
-        raise BadArgument(argument, f"{value!r} is no mapping")
+        raise BadArgument(argument, f"{value!r} is not a mapping")
     return value
 
 
-def mappings(argument, value):
+def mappings(argument: str, value: object) -> tuple[dict[Any, Any], ...] | None:
     """Return a tuple of mappings, or None if nothing was given."""
     if value is None:
         return None
     if not isinstance(value, list | tuple) or not all(isinstance(item, dict) for item in value):
-        raise BadArgument(argument, f"{value!r} is no list of mappings")
+        raise BadArgument(argument, f"{value!r} is not a list of mappings")
     return tuple(value)
 
 
-def refuse_unknown(given, known, what):
+def refuse_unknown(given: Iterable[str], known: Iterable[str], what: str) -> None:
     """Raise a BadArgument that names the first keyword that is not known, and a near one."""
+    known = sorted(known)
     for keyword in sorted(given):
         if keyword.startswith("__"):
             continue
         near = difflib.get_close_matches(keyword, known, n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(sorted(known))}"
+        hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known)}"
         raise BadArgument(f"{what} has no argument {keyword!r}", hint)
 
 
-def is_image(text):
+def is_image(text: object) -> bool:
     """Return whether a text is an image source, not the name of a profile."""
     return isinstance(text, str) and "/" in text
 
 
-def refuse_unknown_keys(argument, value, known):
+def refuse_unknown_keys(argument: str, value: Iterable[object], known: Collection[str]) -> None:
     """Refuse a mapping with a key that nothing would look at."""
     refuse_unknown([key for key in map(str, value) if key not in known], known, argument)

@@ -1,6 +1,8 @@
 """Every difference between Salt 3006 and 3008 that this project meets, in one place."""
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import salt.key
 import salt.loader
@@ -12,12 +14,12 @@ _FOLDERS = {"accepted": "minions", "pending": "minions_pre", "rejected": "minion
 class KeyStore:
     """The master's minion keys: files on 3006, a cache with a driver on 3008."""
 
-    def __init__(self, opts):
+    def __init__(self, opts: Any) -> None:
         self._keys = salt.key.get_key(opts)
         self._pki = Path(opts["pki_dir"])
         self._cache = self._keys.cache if "keys.cache_driver" in opts else None
 
-    def read(self, minion_id):
+    def read(self, minion_id: str) -> tuple[str | None, str | None]:
         """Return ``(state, public PEM)``; ``(None, None)`` if the master has no such key."""
         if self._cache is not None:
             entry = self._cache.fetch("keys", minion_id) or {}
@@ -28,7 +30,7 @@ class KeyStore:
                 return state, path.read_text()
         return None, None
 
-    def accept(self, minion_id, public_pem):
+    def accept(self, minion_id: str, public_pem: str) -> None:
         """Accept a key for exactly this id, whatever was waiting under the id before."""
         if self._cache is not None:
             self._cache.store("keys", minion_id, {"pub": public_pem, "state": "accepted"})
@@ -38,19 +40,19 @@ class KeyStore:
                 (self._pki / folder / minion_id).unlink(missing_ok=True)
         (self._pki / _FOLDERS["accepted"] / minion_id).write_text(public_pem)
 
-    def discard(self, minion_id):
+    def discard(self, minion_id: str) -> None:
         """Take an accepted key away that no minion has used yet."""
         if self._cache is not None:
             self._cache.flush("keys", minion_id)
             return
         (self._pki / _FOLDERS["accepted"] / minion_id).unlink(missing_ok=True)
 
-    def delete(self, minion_id):
+    def delete(self, minion_id: str) -> None:
         """Delete a minion's key as ``salt-key -d`` does: its sessions end, its cache goes."""
         self._keys.delete_key(match_dict={_FOLDERS["accepted"]: [minion_id]})
 
 
-def ask_pillar(opts, external):
+def ask_pillar(opts: Any, external: Mapping[str, Any]) -> Any:
     """
     Return the master's answer to a question of an on-demand external pillar.
 
@@ -66,6 +68,6 @@ def ask_pillar(opts, external):
     return salt.pillar.get_pillar(opts, grains, opts["id"], saltenv, ext=external).compile_pillar()
 
 
-def certificates_pillar(opts, wanted):
+def certificates_pillar(opts: Any, wanted: Mapping[str, str]) -> Any:
     """Return the master's answer to a question for certificates."""
     return ask_pillar(opts, {"libvirt": {"certificates": wanted}})

@@ -1,25 +1,121 @@
 """The ``virt:`` options of a minion and of a master, read once and checked."""
 
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from saltvirt.arguments import refuse_unknown
 from saltvirt.errors import BadConfig
 
-# Options that are mappings, and what may stand in them: a misspelt key would mean nothing.
-_INSIDE = {
-    "pki": {"allow", "days", "key_type", "organization", "names"},
-    "capacity": {"vcpus", "memory_mib", "disk_mib"},
-    "seed": {"master", "config", "method", "python", "limit_s", "memory_mib", "user_data",
-             "vendor_data", "install_from", "bootstrap", "allow_host_mount"},
-    "vnc": {"listen", "password", "keymap"},
-    "weights": {"memory", "cpu", "disk"},
-}  # fmt: skip
 # Longer than any CA; more would be no date.
 _MAX_DAYS = 36500
 CONNECTION = ("connection", "username", "password")
 DEFAULT_NIC = [{"name": "eth0", "type": "bridge", "source": "br0", "model": "virtio"}]
 DEFAULT_DISK = [{"name": "system", "size": 8192}]
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """What an option may be: ``read`` returns the value as it is used, or raises ValueError."""
+
+    accepts: str
+    read: Callable[..., Any]
+
+
+def _kind(accepts: str, is_good: Callable[[Any], bool]) -> _Kind:
+    def read(value: Any) -> Any:
+        if not is_good(value):
+            raise ValueError
+        return value
+
+    return _Kind(accepts, read)
+
+
+def _number(of: Callable[[Any], float], accepts: str, least: int) -> _Kind:
+    def read(value: Any) -> float:
+        number = of(value)
+        # Of 2.5 there is no whole number, and True is nobody's.
+        if isinstance(value, bool) or number != float(value) or not least <= number < math.inf:
+            raise ValueError
+        return number
+
+    return _Kind(f"{accepts} of at least {least}", read)
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str)
+
+
+def _is_texts(value: object) -> bool:
+    return isinstance(value, list | tuple) and all(map(_is_text, value))
+
+
+def _is_path(value: Any) -> bool:
+    return _is_text(value) and value.startswith("/")
+
+
+def _one_of(*names: str) -> _Kind:
+    return _kind(" or ".join(names), lambda value: value in ("", *names))
+
+
+_TEXT = _kind("text", _is_text)
+_TEXTS = _kind("text or a list of texts", lambda value: _is_text(value) or _is_texts(value))
+_PATH = _kind("an absolute path", _is_path)
+_PATHS = _kind(
+    "a list of absolute paths", lambda value: _is_texts(value) and all(map(_is_path, value))
+)
+_FLAG = _kind("True or False", lambda value: isinstance(value, bool))
+_MAPPING = _kind("a mapping", lambda value: isinstance(value, Mapping))
+_CLOUD_CONFIG = _kind("a mapping or text", lambda value: isinstance(value, Mapping | str))
+_COUNT, _AT_LEAST_1 = (_number(int, "a whole number", least) for least in (0, 1))
+_RATIO = _number(float, "a number", 0)
+
+# What may stand in each option. In a mapping with fixed keys a misspelt one would mean nothing.
+_HOST = {
+    "connection": {"uri": _TEXT, "auth": {"username": _TEXT, "password": _TEXT}},
+    "images": _PATH,
+    "image_max_gib": _COUNT,
+    "storagepool": _TEXT,
+    "hypervisor": _one_of("kvm", "qemu"),
+    "nic": _MAPPING,
+    "disk": _MAPPING,
+    "cpu_ratio": _RATIO,
+    "memory_ratio": _RATIO,
+    "reserve_mib": _COUNT,
+    "disk_ratio": _RATIO,
+    "disk_reserve_mib": _COUNT,
+    "capacity": {"vcpus": _COUNT, "memory_mib": _COUNT, "disk_mib": _COUNT},
+    "vnc": {"listen": _TEXT, "password": _TEXT, "keymap": _TEXT},
+    "console_log": _FLAG,
+    "seed": {
+        "master": _TEXTS,
+        "config": _MAPPING,
+        "method": _one_of("auto", "nocloud", "guestfs", "nbd", "credentials"),
+        "python": _PATH,
+        "limit_s": _AT_LEAST_1,
+        "memory_mib": _AT_LEAST_1,
+        "user_data": _CLOUD_CONFIG,
+        "vendor_data": _CLOUD_CONFIG,
+        "install_from": _TEXTS,
+        "bootstrap": _TEXT,
+        "allow_host_mount": _FLAG,
+    },
+    "state_dir": _PATH,
+    "shared_paths": _PATHS,
+    "backing_paths": _PATHS,
+    "tunnel": _FLAG,
+}
+_ANY = _Kind("anything", lambda value: value)
+_MASTER = {
+    "hypervisors": _TEXTS,
+    "timeout_s": _COUNT,
+    "deploy_timeout_s": _COUNT,
+    "wait_s": _COUNT,
+    "weights": {"memory": _RATIO, "cpu": _RATIO, "disk": _RATIO},
+    # See pki_options: what is in it concerns the CA alone.
+    "pki": dict.fromkeys(("allow", "days", "key_type", "organization", "names"), _ANY),
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,20 +129,20 @@ class HostSettings:
     image_max_gib: int = 2048
     storagepool: str | None = None
     hypervisor: str | None = None
-    nic: dict = field(default_factory=dict)
-    disk: dict = field(default_factory=dict)
+    nic: dict[str, Any] = field(default_factory=dict)
+    disk: dict[str, Any] = field(default_factory=dict)
     cpu_ratio: float = 4.0
     memory_ratio: float = 1.0
     reserve_mib: int = 512
     disk_ratio: float = 1.0
     disk_reserve_mib: int = 1024
-    capacity: dict = field(default_factory=dict)
-    vnc: dict = field(default_factory=dict)
+    capacity: dict[str, Any] = field(default_factory=dict)
+    vnc: dict[str, Any] = field(default_factory=dict)
     console_log: bool = True
-    seed: dict = field(default_factory=dict)
+    seed: dict[str, Any] = field(default_factory=dict)
     state_dir: str = "/var/lib/salt-virt"
-    shared_paths: list = field(default_factory=list)
-    backing_paths: list = field(default_factory=list)
+    shared_paths: list[Any] = field(default_factory=list)
+    backing_paths: list[Any] = field(default_factory=list)
     tunnel: bool = False
 
 
@@ -58,102 +154,110 @@ class MasterSettings:
     timeout_s: int = 10
     deploy_timeout_s: int = 1800
     wait_s: int = 300
-    weights: dict = field(default_factory=dict)
-    pki: dict = field(default_factory=dict)
+    weights: dict[str, Any] = field(default_factory=dict)
+    pki: dict[str, Any] = field(default_factory=dict)
 
 
-def option(sources, name):
+def option(sources: Iterable[Mapping[str, Any]], name: str) -> Any:
     """Return the first of ``virt:name`` and ``virt.name`` that a source has, else None."""
     for source in sources:
         nested = source.get("virt")
-        if isinstance(nested, Mapping) and nested.get(name) is not None:
+        if nested is not None and not isinstance(nested, Mapping):
+            raise BadConfig(f"option virt: expected a mapping, found {nested!r}")
+        if nested and nested.get(name) is not None:
             return nested[name]
         if source.get(f"virt.{name}") is not None:
             return source[f"virt.{name}"]
     return None
 
 
-def _number(name, value, kind):
-    try:
-        number = kind(value)
-    except (TypeError, ValueError, OverflowError):
-        raise BadConfig(f"option virt:{name}: {value!r} is no number") from None
-    if number < 0:
-        raise BadConfig(f"option virt:{name}: {value!r} is negative")
-    return number
+def _read(name: str, kind: _Kind | Mapping[str, Any], value: Any) -> Any:
+    """Return the value of an option as it is used, or raise BadConfig."""
+    # Neither log nor job cache is to know it.
+    found = "something else" if name.endswith("password") else repr(value)
+    if isinstance(kind, _Kind):
+        try:
+            return kind.read(value)
+        except (TypeError, ValueError, OverflowError):
+            raise BadConfig(f"option virt:{name}: expected {kind.accepts}, found {found}") from None
+    known = ", ".join(sorted(kind))
+    if not isinstance(value, Mapping):
+        raise BadConfig(f"option virt:{name}: expected a mapping with {known}, found {found}")
+    unknown = sorted(map(str, set(value) - set(kind)))
+    if unknown:
+        raise BadConfig(f"option virt:{name}: unknown key {unknown[0]!r}; known: {known}")
+    return {
+        key: _read(f"{name}:{key}", kind[key], one)
+        for key, one in value.items()
+        if one is not None or kind[key] is _ANY
+    }
 
 
-def _checked(kind, values):
-    out = {}
-    for name, default in ((f.name, f.type) for f in kind.__dataclass_fields__.values()):
-        value = values.get(name)
-        if value is None:
-            continue
-        if default in (int, float):
-            value = _number(name, value, default)
-        elif default is dict and not isinstance(value, Mapping):
-            raise BadConfig(f"option virt:{name}: expected a mapping, found {value!r}")
-        elif default is dict and set(value) - _INSIDE.get(name, set(value)):
-            unknown = sorted(map(str, set(value) - _INSIDE[name]))[0]
-            known = ", ".join(sorted(_INSIDE[name]))
-            raise BadConfig(f"option virt:{name}: unknown key {unknown!r}; known: {known}")
-        elif default is list and (
-            not isinstance(value, list | tuple) or not all(str(v).startswith("/") for v in value)
-        ):
-            raise BadConfig(f"option virt:{name}: expected absolute paths, found {value!r}")
-        elif default is bool and not isinstance(value, bool):
-            raise BadConfig(f"option virt:{name}: expected True or False, found {value!r}")
-        out[name] = value
-    return kind(**out)
+def _options(kinds: Mapping[str, Any], sources: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    found = {name: option(sources, name) for name in kinds}
+    return {name: _read(name, kinds[name], v) for name, v in found.items() if v is not None}
 
 
-def pki_options(settings):
+def pki_options(settings: MasterSettings) -> dict[str, Any]:
     """
     Return ``virt:pki``, checked, as the CA takes it; what is empty is left out, for the default.
 
     Only what makes the CA sign asks for it: a slip there must not stop the other runners.
     """
     # Empty, ``allow`` lets nobody in; its default would let in every hypervisor.
-    given = {key: value for key, value in settings.pki.items()
-             if key == "allow" or value not in (None, "", [], (), {})}  # fmt: skip
-    checks = {
-        "allow": (str | list | tuple, "expected a compound target"),
-        "organization": (str, "expected text"),
-        "names": (Mapping, "expected a mapping of hosts to lists"),
+    given = {
+        key: value
+        for key, value in settings.pki.items()
+        if key == "allow" or value not in (None, "", [], (), {})
     }
-    for name, (kind, wanted) in checks.items():
-        if name in given and not isinstance(given[name], kind):
-            raise BadConfig(f"option virt:pki:{name}: {wanted}, found {given[name]!r}")
+    kinds = {
+        "allow": _kind("a compound target", lambda value: isinstance(value, str | list | tuple)),
+        "organization": _TEXT,
+        "names": _kind("a mapping of hosts to lists", lambda value: isinstance(value, Mapping)),
+        "days": _AT_LEAST_1,
+    }
+    for name in kinds.keys() & given.keys():
+        given[name] = _read(f"pki:{name}", kinds[name], given[name])
     if "days" in given:
-        days = _number("pki:days", given["days"], int)
-        if not days:
-            raise BadConfig(f"option virt:pki:days: {given['days']!r}; at least 1")
-        given["days"] = min(days, _MAX_DAYS)
+        given["days"] = min(given["days"], _MAX_DAYS)
     if "names" in given:
         given["names"] = {host: _listed(host, names) for host, names in given["names"].items()}
     return given
 
 
-def _listed(host, names):
+def _listed(host: str, names: object) -> list[str]:
     out = [names] if isinstance(names, str) and names else names or []
     if not isinstance(out, list | tuple) or not all(isinstance(name, str) for name in out):
-        raise BadConfig(f"option virt:pki:names: {host}: expected a list of names and "
-                        f"addresses, found {names!r}")  # fmt: skip
+        raise BadConfig(
+            f"option virt:pki:names: {host}: expected a list of names and "
+            f"addresses, found {names!r}"
+        )
     return list(out)
 
 
-def connection(function, given):
+def connection(function: str, given: Mapping[str, Any]) -> dict[str, Any]:
     """Return the ``connection``, ``username`` and ``password`` of a call; refuse the rest."""
     refuse_unknown([key for key in given if key not in CONNECTION], CONNECTION, function)
     return {key: given[key] for key in CONNECTION if key in given}
 
 
-def for_call(function, given, opts, pillar, grains):
+def for_call(
+    function: str,
+    given: Mapping[str, Any],
+    opts: Mapping[str, Any],
+    pillar: Mapping[str, Any],
+    grains: Mapping[str, Any],
+) -> HostSettings:
     """Return the options of this hypervisor for a call with only connection keywords left."""
     return host_settings(opts, pillar, grains, **connection(function, given))
 
 
-def host_settings(opts, pillar=None, grains=None, **override):
+def host_settings(
+    opts: Mapping[str, Any],
+    pillar: Mapping[str, Any] | None = None,
+    grains: Mapping[str, Any] | None = None,
+    **override: Any,
+) -> HostSettings:
     """
     Return the options of this hypervisor.
 
@@ -161,19 +265,14 @@ def host_settings(opts, pillar=None, grains=None, **override):
     ``config.get``; ``override`` (``connection``, ``username``, ``password``) wins over all.
     """
     sources = [source for source in (opts, grains, pillar) if source]
-    values = {name: option(sources, name) for name in HostSettings.__dataclass_fields__}
-    connection = option(sources, "connection") or {}
-    auth = connection.get("auth") or {}
-    values["uri"] = override.get("connection") or connection.get("uri")
-    values["username"] = override.get("username") or auth.get("username")
-    values["password"] = override.get("password") or auth.get("password")
-    settings = _checked(HostSettings, values)
-    if not settings.images.startswith("/"):
-        raise BadConfig(f"option virt:images: {settings.images!r} is not an absolute path")
-    return settings
+    values = _options(_HOST, sources)
+    connection = values.pop("connection", {})
+    own = {"uri": connection.get("uri"), **connection.get("auth", {})}
+    own |= {name: override.get(name) or own.get(name) for name in ("username", "password")}
+    own["uri"] = override.get("connection") or own["uri"]
+    return HostSettings(**values, **{name: value for name, value in own.items() if value})
 
 
-def master_settings(opts):
+def master_settings(opts: Mapping[str, Any]) -> MasterSettings:
     """Return the options of the runner."""
-    values = {name: option([opts], name) for name in MasterSettings.__dataclass_fields__}
-    return _checked(MasterSettings, values)
+    return MasterSettings(**_options(_MASTER, [opts]))

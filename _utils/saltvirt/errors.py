@@ -1,20 +1,30 @@
 """What can go wrong, as types: callers match on the type, never on the text."""
 
+from collections.abc import Iterable, Mapping
+from typing import Any
+
 from salt.exceptions import CommandExecutionError, SaltInvocationError
 
 
-class VirtError(CommandExecutionError):
-    """The base of all our errors; Salt prints it as one line and exits non-zero."""
+class VirtError(CommandExecutionError):  # type: ignore[misc] # Salt has no types
+    """
+    The base of all our errors; Salt prints it as one line and exits non-zero.
 
-    def to_dict(self):
+    table
+        What a runner shows beside that line, if there is anything.
+    """
+
+    table: Mapping[str, Any]
+
+    def to_dict(self) -> dict[str, object]:
         """Return the error as plain data for the wire."""
         return {"error": str(self), "kind": type(self).__name__, "retcode": 1}
 
 
-class BadArgument(VirtError, SaltInvocationError):
+class BadArgument(VirtError, SaltInvocationError):  # type: ignore[misc] # as above
     """An argument cannot be used; the message names it, the value and what is accepted."""
 
-    def __init__(self, argument, why=None):
+    def __init__(self, argument: str, why: str | None = None) -> None:
         super().__init__(f"{argument}: {why}" if why else argument)
 
 
@@ -25,7 +35,7 @@ class BadConfig(VirtError):
 class HostUnreachable(VirtError):
     """libvirt on this host does not answer."""
 
-    def __init__(self, uri, cause):
+    def __init__(self, uri: str, cause: object) -> None:
         super().__init__(
             f"libvirt does not answer at {uri}: {cause}; is libvirtd running on this host?"
         )
@@ -38,9 +48,14 @@ class LibvirtRefused(VirtError):
 class NoSuchVm(VirtError):
     """The host does not know the VM."""
 
-    def __init__(self, name, where="on this host", silent=()):
-        self.silent = tuple(silent)
-        super().__init__(f"no VM called {name!r} {where}; see virt.list_domains for those it has")
+    def __init__(
+        self, name: str, where: str = "on this host", silent: Iterable[str] = (), also: str = ""
+    ) -> None:
+        self.where, self.silent = where, tuple(silent)
+        super().__init__(
+            f"no VM called {name!r} {where}; see virt.list_domains for those it has"
+            f"{also and f' ({also})'}"
+        )
 
 
 class NameTaken(VirtError):
@@ -50,7 +65,7 @@ class NameTaken(VirtError):
 class NoHostFits(VirtError):
     """No host can take the VM; ``reasons`` maps each host to why."""
 
-    def __init__(self, need, reasons):
+    def __init__(self, need: object, reasons: Mapping[str, str]) -> None:
         self.reasons = reasons
         listed = "; ".join(f"{host}: {reason}" for host, reason in sorted(reasons.items()))
         super().__init__(f"no host fits {need}: {listed or 'no hypervisor answers'}")
@@ -59,7 +74,7 @@ class NoHostFits(VirtError):
 class ClaimRefused(VirtError):
     """The host has no room for the VM, so another one may be tried."""
 
-    def __init__(self, name, reasons):
+    def __init__(self, name: str, reasons: Iterable[str]) -> None:
         super().__init__(f"this host cannot take {name!r}: {'; '.join(reasons)}")
 
 

@@ -1,30 +1,41 @@
 """Files that are replaced in one step: a crash at any byte leaves the old content or the new."""
 
 import contextlib
+import errno
+import hashlib
 import os
 import re
+import time
+from collections.abc import Iterable
 from pathlib import Path
 
+# Those before this had the process alone, which says nothing in a folder that hosts share.
+_PART = re.compile(r"\.(?:(?P<boot>[0-9a-f]{12})-)?(?P<pid>\d+)-(?P<name>.+)\.part")
+# What nobody here can know the process of is dead when it was not written to for so long.
+_LIFE_S = 24 * 3600
 
-def private(path, flags):
+
+def private(path: str | Path, flags: int) -> int:
     """Open a file that nobody else may read; an ``opener`` for :func:`open`."""
     return os.open(path, flags, 0o600)
 
 
-def write(path, data, mode=0o600, gid=None):
+def write(path: str | Path, data: bytes, mode: int = 0o600, gid: int | None = None) -> None:
     """Replace a file in one step, on the disk when this returns; ``gid`` becomes its group."""
     replace([(path, data, mode, gid)])
 
 
-def replace(files):
+def replace(files: Iterable[tuple[str | Path, bytes, int, int | None]]) -> None:
     """
     Replace files that belong together: all are on the disk before the first takes its place.
 
     files
         ``[(path, data, mode, gid or None)]``.
     """
-    parts = [(part_path(Path(path).parent, Path(path).name), Path(path), *rest)
-             for path, *rest in files]  # fmt: skip
+    parts = [
+        (part_path(Path(path).parent, Path(path).name), Path(path), data, mode, gid)
+        for path, data, mode, gid in files
+    ]
     try:
         for part, _path, data, mode, gid in parts:
             _write_part(part, data, mode, gid)
@@ -36,34 +47,73 @@ def replace(files):
                 part.unlink()
         raise
     for folder in {path.parent for _part, path, *_rest in parts}:
-        _fsync_folder(folder)
+        sync_folder(folder)
 
 
-def _fsync_folder(folder):
+def settle(paths: Iterable[str | Path]) -> None:
+    """Have files that others wrote, and the folders they are in, on the disk when this returns."""
+    written = [Path(path) for path in paths]
+    for path in written:
+        _sync(path)
+    for folder in {path.parent for path in written}:
+        sync_folder(folder)
+
+
+def durable(path: str | Path) -> None:
+    """Have a file that others wrote, and its folder, on the disk when this returns."""
+    _sync(path)
+    sync_folder(Path(path).parent)
+
+
+def unlink(path: str | Path) -> None:
+    """Remove a file, which is gone after a crash too when this returns; a missing one is fine."""
+    Path(path).unlink(missing_ok=True)
+    # Also for one that is missing: whoever removed it may not have come as far as this.
+    with contextlib.suppress(FileNotFoundError):
+        sync_folder(Path(path).parent)
+
+
+def sync_folder(folder: str | Path) -> None:
+    """Have what was made, renamed and removed in a folder on the disk when this returns."""
     try:
-        handle = os.open(folder, os.O_RDONLY)
+        _sync(folder)
     except PermissionError:
         # One that may be written in and not be read (1733): its file is there, so this is no error.
         os.sync()
-        return
+    except OSError as exc:
+        # Some file systems of networks know no such thing for a folder.
+        if exc.errno != errno.EINVAL:
+            raise
+        os.sync()
+
+
+def _sync(path: str | Path) -> None:
+    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(handle)
     finally:
         os.close(handle)
 
 
-def part_path(folder, name):
+def part_path(folder: str | Path, name: str) -> Path:
     """Return where this process writes a file before it takes its place; see :func:`sweep`."""
-    return Path(folder) / f".{os.getpid()}-{name}.part"
+    return Path(folder) / f".{boot()}-{os.getpid()}-{name}.part"
 
 
-def whole_path(path):
+def boot() -> str:
+    """Return what tells this boot of this host, and a container on it, from all others."""
+    kernel = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii")
+    namespace = Path("/proc/self/ns/pid").readlink()
+    return hashlib.sha256(f"{kernel}{namespace}".encode()).hexdigest()[:12]
+
+
+def whole_path(path: Path) -> Path:
     """Return what a part takes the place of; any other path as it is."""
-    found = re.fullmatch(r"\.\d+-(.+)\.part", path.name)
-    return path.with_name(found[1]) if found else path
+    found = _PART.fullmatch(path.name)
+    return path.with_name(found["name"]) if found else path
 
 
-def _write_part(part, data, mode, gid):
+def _write_part(part: Path, data: bytes, mode: int, gid: int | None) -> None:
     part.unlink(missing_ok=True)
     handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
     with open(handle, "wb") as out:
@@ -76,10 +126,24 @@ def _write_part(part, data, mode, gid):
         os.fsync(handle)
 
 
-def sweep(folder):
-    """Remove the parts of a folder whose process died; those of a live one are left alone."""
+def sweep(folder: str | Path) -> None:
+    """
+    Remove the parts of a folder whose process died; those of a live one are left alone.
+
+    The folder may be shared by hosts: a part of another host, or of this one before it was
+    started, goes when nobody has written to it for a day.
+    """
     for part in Path(folder).glob(".*.part"):
-        owner = part.name.lstrip(".").split("-")[0]
-        if not (owner.isdigit() and Path(f"/proc/{owner}").exists()):
-            with contextlib.suppress(FileNotFoundError):
+        with contextlib.suppress(FileNotFoundError):
+            if _is_dead(part):
                 part.unlink()
+
+
+def _is_dead(part: Path) -> bool:
+    found = _PART.fullmatch(part.name)
+    if not found:
+        return False  # somebody else's
+    if found["boot"] == boot():
+        return not Path(f"/proc/{found['pid']}").exists()
+    # Not the time of the last write: a part may be a link to a file that is older.
+    return time.time() - part.stat().st_ctime > _LIFE_S

@@ -1,14 +1,33 @@
-"""Locks between processes: a file held with flock, which ends with the process that holds it."""
+"""
+Locks between processes: a file that is held as long as the process that holds it lives.
+
+They are the kernel's locks of open files, which fork and threads do not lose, and of which one can
+ask whether they are held without taking them: who only looks gets in nobody's way.
+"""
 
 import fcntl
 import os
+import struct
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TextIO
 
 from saltvirt.files import private
 
+# linux/fcntl.h; Python has the names only where its C library had them.
+_GETLK, _SETLK, _SETLKW = 36, 37, 38
+# struct flock: type, whence, start, length, process.
+_WHOLE = struct.Struct("@hhqqi4x")
 
-def _is_still_there(handle, path):
+
+def _asked(handle: TextIO, command: int, kind: int) -> int:
+    """Ask the kernel for a lock of a whole file, or about it; return the kind that it answers."""
+    answer = fcntl.fcntl(handle, command, _WHOLE.pack(kind, os.SEEK_SET, 0, 0, 0))
+    return int(_WHOLE.unpack(answer)[0])
+
+
+def _is_still_there(handle: TextIO, path: Path) -> bool:
     try:
         there = os.stat(path)
     except FileNotFoundError:
@@ -17,13 +36,13 @@ def _is_still_there(handle, path):
     return (mine.st_dev, mine.st_ino) == (there.st_dev, there.st_ino)
 
 
-def _take(path, wait):
+def _take(path: Path, wait: bool) -> TextIO | None:
     """Return the open, locked file, or None if another process holds it."""
     while True:
         handle = open(path, "a+", encoding="utf-8", opener=private)  # noqa: SIM115 (it is returned)
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-        except BlockingIOError:
+            _asked(handle, _SETLKW if wait else _SETLK, fcntl.F_WRLCK)
+        except (BlockingIOError, PermissionError):
             handle.close()
             return None
         # The last holder may have removed the file between our open and our lock.
@@ -33,7 +52,9 @@ def _take(path, wait):
 
 
 @contextmanager
-def held(path, *, wait=True, is_done=lambda: True):
+def held(
+    path: str | Path, *, wait: bool = True, is_done: Callable[[], bool] = lambda: True
+) -> Iterator[TextIO | None]:
     """
     Yield the open file while this process holds its lock, then remove the file.
 
@@ -54,19 +75,16 @@ def held(path, *, wait=True, is_done=lambda: True):
         handle.close()
 
 
-def is_held(path):
-    """Return whether another process holds the lock of an existing file."""
+def is_held(path: str | Path) -> bool:
+    """Return whether a process holds the lock of an existing file; this takes no lock itself."""
     try:
         with open(path, encoding="utf-8") as handle:
-            fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            return _asked(handle, _GETLK, fcntl.F_WRLCK) != fcntl.F_UNLCK
     except FileNotFoundError:
         return False
-    except BlockingIOError:
-        return True
-    return False
 
 
-def sweep(folder):
+def sweep(folder: str | Path) -> None:
     """Remove the lock files of a folder whose process died."""
     for path in Path(folder).glob("*.lock"):
         with held(path, wait=False):

@@ -1,6 +1,7 @@
 """The nouns of the project as plain, frozen data."""
 
 from dataclasses import dataclass, field
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -12,7 +13,22 @@ class Nic:
     source: str | None = "br0"
     mac: str = ""
     model: str = "virtio"
-    extra: dict = field(default_factory=dict)
+    extra: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def on(self) -> str | None:
+        """The bridge, network or link of the host that it is on."""
+        return self.source
+
+    @property
+    def is_tagged(self) -> bool:
+        """Whether it has VLAN tags."""
+        return "vlan" in self.extra
+
+    @property
+    def is_switched(self) -> bool:
+        """Whether it is a port of Open vSwitch."""
+        return bool(self.extra.get("virtualport", {}).get("type") == "openvswitch")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,9 +59,10 @@ class Vm:
     """Everything that decides a VM's domain XML."""
 
     name: str
-    cpu: int | dict
+    uuid: str | None = None
+    cpu: int | dict[str, Any]
     vcpus: int
-    memory: int | dict
+    memory: int | dict[str, Any]
     memory_mib: int
     nics: tuple[Nic, ...] = ()
     disks: tuple[Disk, ...] = ()
@@ -53,14 +70,14 @@ class Vm:
     os_type: str | None = None
     arch: str | None = None
     machine: str | None = None
-    graphics: dict | None = None
-    boot: dict | None = None
+    graphics: dict[str, Any] | None = None
+    boot: dict[str, Any] | None = None
     boot_dev: tuple[str, ...] = ("hd",)
-    numatune: dict | None = None
-    hypervisor_features: dict | None = None
-    clock: dict | None = None
-    serials: tuple[dict, ...] | None = None
-    consoles: tuple[dict, ...] | None = None
+    numatune: dict[str, Any] | None = None
+    hypervisor_features: dict[str, Any] | None = None
+    clock: dict[str, Any] | None = None
+    serials: tuple[dict[str, Any], ...] | None = None
+    consoles: tuple[dict[str, Any], ...] | None = None
     stop_on_reboot: bool = False
     host_devices: tuple[str, ...] = ()
     affinity: tuple[str, ...] = ()
@@ -93,7 +110,7 @@ class Need:
     affinity: tuple[str, ...] = ()
     anti_affinity: tuple[str, ...] = ()
 
-    def __str__(self):
+    def __str__(self) -> str:
         return f"{self.name!r} ({self.vcpus} CPUs, {self.memory_mib} MiB)"
 
 
@@ -106,11 +123,11 @@ class Verdict:
     score: float = 0.0
 
     @property
-    def fits(self):
+    def fits(self) -> bool:
         """Whether the host can take it."""
         return not self.reasons
 
-    def to_dict(self):
+    def to_dict(self) -> dict[str, Any]:
         """Return the row that ``dry_run=True`` shows."""
         return {"fits": self.fits, "score": round(self.score, 3), "reasons": list(self.reasons)}
 

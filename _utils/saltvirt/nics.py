@@ -2,6 +2,8 @@
 
 import hashlib
 import re
+from collections.abc import Callable, Iterable
+from typing import Any, Protocol
 
 from saltvirt import arguments
 from saltvirt.errors import BadArgument
@@ -28,7 +30,7 @@ _ONLY = {
 KEYS = {"name", "type", "source", "mac", "model", "bridge", "network", *_ONLY}
 
 
-def mac_for(vm, nic):
+def mac_for(vm: str, nic: str) -> str:
     """
     Return the NIC's MAC: the same for the same VM and NIC, unicast and locally administered.
 
@@ -39,31 +41,40 @@ def mac_for(vm, nic):
     return ":".join(f"{byte:02x}" for byte in (0x52, *digest[:5]))
 
 
-def nic(vm, entry):
+def nic(vm: str, entry: dict[str, Any]) -> Nic:
     """Return one NIC of a VM; refuse what libvirt could not build, or would quietly leave out."""
     what = f"interface {entry['name']!r}"
     arguments.refuse_unknown_keys(what, entry, KEYS)
     kind, source = _kind(what, entry)
     mac = str(entry.get("mac") or mac_for(vm, entry["name"])).lower()
     if not _MAC.fullmatch(mac) or int(mac[:2], 16) & 1:
-        raise BadArgument(what, f"{mac!r} is no unicast MAC address")
+        raise BadArgument(what, f"{mac!r} is not a unicast MAC address")
     model = str(entry.get("model") or "virtio")
     if not _WORD.fullmatch(model):
         raise BadArgument(what, f"model {model!r}; a name such as virtio or e1000e")
-    extra = {}
-    for key, types in _ONLY.items():
-        if entry.get(key) is None:
-            continue
-        if kind not in types:
-            raise BadArgument(what, f"{key} is for {', '.join(types)}, not for type {kind}")
-        extra[key] = _READERS[key](f"{what}: {key}", entry[key])
-    is_switch = extra.get("virtualport", {}).get("type") == "openvswitch"
-    if "filter" in extra and is_switch:
+    made = Nic(
+        name=entry["name"],
+        type=kind,
+        source=source,
+        mac=mac,
+        model=model,
+        extra=_extra(what, kind, entry),
+    )
+    if "filter" in made.extra and made.is_switched:
         raise BadArgument(what, "libvirt's filters do not reach the ports of Open vSwitch")
-    return Nic(name=entry["name"], type=kind, source=source, mac=mac, model=model, extra=extra)
+    return made
 
 
-def _kind(what, entry):
+def _extra(what: str, kind: str, entry: dict[str, Any]) -> dict[str, Any]:
+    """Return what only some types of NICs can have."""
+    given = {key: entry[key] for key in _ONLY if entry.get(key) is not None}
+    for key in given:
+        if kind not in _ONLY[key]:
+            raise BadArgument(what, f"{key} is for {', '.join(_ONLY[key])}, not for type {kind}")
+    return {key: _READERS[key](f"{what}: {key}", value) for key, value in given.items()}
+
+
+def _kind(what: str, entry: dict[str, Any]) -> tuple[str, str | None]:
     kind, source = entry.get("type"), entry.get("source")
     for short in ("bridge", "network"):
         if entry.get(short):
@@ -79,17 +90,22 @@ def _kind(what, entry):
 _SOURCES = {"direct": "link of the host", "hostdev": "PCI address, or network of such devices"}
 
 
-def pci(source):
+def pci(source: str | None) -> dict[str, str] | None:
     """Return the parts of a PCI address ``0000:03:10.0`` as libvirt wants them, or None."""
     if not _PCI.fullmatch(str(source).lower()):
         return None
     domain, bus, rest = str(source).lower().split(":")
     slot, _dot, function = rest.partition(".")
-    return {"type": "pci", "domain": f"0x{domain}", "bus": f"0x{bus}", "slot": f"0x{slot}",
-            "function": f"0x{function}"}  # fmt: skip
+    return {
+        "type": "pci",
+        "domain": f"0x{domain}",
+        "bus": f"0x{bus}",
+        "slot": f"0x{slot}",
+        "function": f"0x{function}",
+    }
 
 
-def _vlan(what, value):
+def _vlan(what: str, value: Any) -> dict[str, Any]:
     """Return ``{"tags", "trunk", "native"}`` from ``7``, ``[10, 20-30]`` or such a mapping."""
     given = value if isinstance(value, dict) else {"tags": value}
     arguments.refuse_unknown_keys(what, given, {"tags", "native"})
@@ -104,42 +120,48 @@ def _vlan(what, value):
     return {"tags": list(tags), "trunk": is_trunk, "native": native}
 
 
-def _bandwidth(what, value):
+def _bandwidth(what: str, value: Any) -> dict[str, dict[str, int]]:
     """Return ``{"inbound" | "outbound": {average, peak, burst}}``, in KiB/s and KiB."""
     value = value if isinstance(value, dict) else {}
     arguments.refuse_unknown_keys(what, value, {"in", "out"})
-    out = {}
-    for side, name in (("in", "inbound"), ("out", "outbound")):
-        limits = value.get(side)
-        if limits is None:
-            continue
-        limits = limits if isinstance(limits, dict) else {"average": limits}
-        arguments.refuse_unknown_keys(f"{what}:{side}", limits, {"average", "peak", "burst"})
-        out[name] = {k: arguments.whole(f"{what}:{side}:{k}", v) for k, v in limits.items()}
-        if "average" not in out[name]:
-            raise BadArgument(f"{what}:{side}", "has no 'average' (KiB per second)")
-        if out[name].get("peak", out[name]["average"]) < out[name]["average"]:
-            raise BadArgument(f"{what}:{side}", "the peak is below the average")
+    out = {
+        name: _limits(f"{what}:{side}", value[side])
+        for side, name in (("in", "inbound"), ("out", "outbound"))
+        if value.get(side) is not None
+    }
     if not out:
         raise BadArgument(what, "write {in: 1024, out: {average: 512, peak: 1024, burst: 256}}")
     return out
 
 
-def _filter(what, value):
+def _limits(what: str, given: Any) -> dict[str, int]:
+    given = given if isinstance(given, dict) else {"average": given}
+    arguments.refuse_unknown_keys(what, given, {"average", "peak", "burst"})
+    limits = {key: arguments.whole(f"{what}:{key}", value) for key, value in given.items()}
+    if "average" not in limits:
+        raise BadArgument(what, "has no 'average' (KiB per second)")
+    if limits.get("peak", limits["average"]) < limits["average"]:
+        raise BadArgument(what, "the peak is below the average")
+    return limits
+
+
+def _filter(what: str, value: Any) -> dict[str, Any]:
     """Return ``{"name", "parameters": [(name, value)]}``; ``ip`` pins the guest's addresses."""
     given = value if isinstance(value, dict) else {"name": value}
     arguments.refuse_unknown_keys(what, given, {"name", "ip", "parameters"})
     name = given.get("name") or "clean-traffic"
     if not isinstance(name, str) or not _WORD.fullmatch(name):
         raise BadArgument(what, f"{name!r} cannot name a filter")
-    parameters = [("IP", arguments.address(f"{what}: ip", one))
-                  for one in arguments.names(what, given.get("ip"))]  # fmt: skip
+    parameters = [
+        ("IP", arguments.address(f"{what}: ip", one))
+        for one in arguments.names(what, given.get("ip"))
+    ]
     for key, one in (arguments.mapping(what, given.get("parameters")) or {}).items():
         parameters.append((str(key), str(one)))
     return {"name": name, "parameters": parameters}
 
 
-def _virtualport(what, value):
+def _virtualport(what: str, value: Any) -> dict[str, Any]:
     """Return ``{"type", "parameters"}`` from ``openvswitch`` or a mapping with parameters."""
     given = dict(value) if isinstance(value, dict) else {"type": value}
     kind = given.pop("type", None)
@@ -148,19 +170,19 @@ def _virtualport(what, value):
     return {"type": kind, "parameters": {str(k): str(v) for k, v in given.items()}}
 
 
-def _mode(what, value):
+def _mode(what: str, value: Any) -> str:
     if value not in _MODES:
         raise BadArgument(what, f"{value!r}; one of {', '.join(_MODES)}")
-    return value
+    return str(value)
 
 
-def _name(what, value):
+def _name(what: str, value: Any) -> str:
     if not isinstance(value, str) or not _WORD.fullmatch(value):
-        raise BadArgument(what, f"{value!r} is no name")
+        raise BadArgument(what, f"{value!r} is not a name")
     return value
 
 
-def _guest(what, value):
+def _guest(what: str, value: Any) -> dict[str, Any]:
     """Return ``{"dhcp", "addresses", "gateways", "dns", "search"}``: what the guest sets up."""
     given = {"dhcp": True} if value == "dhcp" else value
     if not isinstance(given, dict):
@@ -170,50 +192,87 @@ def _guest(what, value):
     addresses = arguments.interface_addresses(f"{what}: addresses", given.get("addresses")) or ()
     dhcp = arguments.boolean(f"{what}: dhcp", given.get("dhcp", not addresses))
     gateways, servers = (
-        tuple(arguments.address(f"{what}: {key}", one)
-              for one in arguments.names(what, given.get(key)))
+        tuple(
+            arguments.address(f"{what}: {key}", one)
+            for one in arguments.names(what, given.get(key))
+        )
         for key in ("gateway", "dns")
-    )  # fmt: skip
+    )
     if gateways and not addresses:
         raise BadArgument(what, "a gateway needs addresses; DHCP brings its own")
     search = arguments.names(f"{what}: search", given.get("search"))
-    return {"dhcp": dhcp, "addresses": addresses, "gateways": gateways, "dns": servers,
-            "search": search}  # fmt: skip
+    return {
+        "dhcp": dhcp,
+        "addresses": addresses,
+        "gateways": gateways,
+        "dns": servers,
+        "search": search,
+    }
 
 
-_READERS = {
-    "guest": _guest, "vlan": _vlan, "bandwidth": _bandwidth, "filter": _filter,
-    "virtualport": _virtualport, "mode": _mode, "portgroup": _name,
+_READERS: dict[str, Callable[[str, Any], Any]] = {
+    "guest": _guest,
+    "vlan": _vlan,
+    "bandwidth": _bandwidth,
+    "filter": _filter,
+    "virtualport": _virtualport,
+    "mode": _mode,
+    "portgroup": _name,
     "queues": lambda what, value: arguments.whole(what, value, most=256),
     "mtu": lambda what, value: arguments.whole(what, value, least=68, most=65535),
-}  # fmt: skip
+}
 
 
-def refuse_equal_macs(nics):
+def refuse_equal_macs(nics: Iterable[Nic]) -> None:
     """Refuse two NICs of one VM with the same address."""
-    seen = {}
+    seen: dict[str, str] = {}
     for one in nics:
         if one.mac in seen:
-            raise BadArgument(f"interface {one.name!r}", f"has the MAC {one.mac} of interface "
-                              f"{seen[one.mac]!r}; give another")  # fmt: skip
+            raise BadArgument(
+                f"interface {one.name!r}",
+                f"has the MAC {one.mac} of interface {seen[one.mac]!r}; give another",
+            )
         seen[one.mac] = one.name
 
 
-def needs(nics):
+class Wired(Protocol):
+    """What a NIC is on: of a call (:class:`saltvirt.model.Nic`) or of a domain's XML."""
+
+    @property
+    def type(self) -> str | None:
+        """One of ``TYPES``, or another that libvirt has."""
+
+    @property
+    def on(self) -> str | None:
+        """The bridge, network or link of the host."""
+
+    @property
+    def is_tagged(self) -> bool:
+        """Whether it has VLAN tags."""
+
+    @property
+    def is_switched(self) -> bool:
+        """Whether it is a port of Open vSwitch."""
+
+
+def needs(nics: Iterable[Wired]) -> dict[str, Any]:
     """
     Return what NICs need of a host: ``{"bridges", "networks", "links", "bridge_vlans"}``.
 
-    ``links`` are those that macvtap uses, and Open vSwitch's bridges, which are no Linux bridges;
+    ``links`` are those that macvtap uses, and Open vSwitch's bridges, which are not Linux bridges;
     ``bridge_vlans`` says whether a Linux bridge must tag, which libvirt can from 11.0 on.
     """
-    def switched(one):
-        return one.extra.get("virtualport", {}).get("type") == "openvswitch"
-
-    plain = [one for one in nics if one.type == "bridge" and not switched(one)]
-    links = [n for n in nics if n.type == "direct" or (n.type == "bridge" and switched(n))]
+    wired = [(_need(one), one.on, one.is_tagged) for one in nics if one.on]
     return {
-        "bridges": tuple(sorted({one.source for one in plain})),
-        "networks": tuple(sorted({one.source for one in nics if one.type == "network"})),
-        "links": tuple(sorted({one.source for one in links})),
-        "bridge_vlans": any("vlan" in one.extra for one in plain),
+        **{
+            need: tuple(sorted({place for need_, place, _tagged in wired if need_ == need}))
+            for need in ("bridges", "networks", "links")
+        },
+        "bridge_vlans": any(need == "bridges" and tagged for need, _place, tagged in wired),
     }
+
+
+def _need(one: Wired) -> str | None:
+    if one.type == "bridge":
+        return "links" if one.is_switched else "bridges"
+    return {"network": "networks", "direct": "links"}.get(one.type or "")

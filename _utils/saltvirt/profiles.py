@@ -1,42 +1,61 @@
 """NIC and disk profiles: the four spellings users write, merged with what a call adds."""
 
 import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from typing import Any
 
 from saltvirt import arguments
 from saltvirt.config import DEFAULT_DISK, DEFAULT_NIC
 from saltvirt.errors import BadArgument
-from saltvirt.model import Disk
+from saltvirt.model import Disk, Nic
 from saltvirt.nics import nic, refuse_equal_macs
 from saltvirt.units import size_mib
 
+Entry = dict[str, Any]
+
 _DISK_KEYS = {
-    "name", "size", "format", "model", "image", "image_hash", "pool", "source_file",
-    "overlay_image", "device", "hostname_property", "sparse_volume", "io", "iothread_id",
-    "backing_store_path", "backing_store_format",
-}  # fmt: skip
+    "name",
+    "size",
+    "format",
+    "model",
+    "image",
+    "image_hash",
+    "pool",
+    "source_file",
+    "overlay_image",
+    "device",
+    "hostname_property",
+    "sparse_volume",
+    "io",
+    "iothread_id",
+    "backing_store_path",
+    "backing_store_format",
+}
 
 
-def entries(profile, what):
+def entries(profile: Any, what: str) -> list[Entry]:
     """Return a profile as a list of ``{name: ..., ...}``, whichever way it was written."""
     if isinstance(profile, dict):
         profile = [{name: values} for name, values in profile.items()]
     if not isinstance(profile, list | tuple):
         raise BadArgument(what, f"a profile is a list or a mapping, not {profile!r}")
-    out = []
-    for entry in profile:
-        if not isinstance(entry, dict):
-            raise BadArgument(what, f"{entry!r} is no mapping")
-        only = next(iter(entry.values())) if len(entry) == 1 else None
-        if "name" not in entry and isinstance(only, dict | None) and len(entry) == 1:
-            out.append({"name": str(next(iter(entry))), **(only or {})})
-        elif "name" in entry:
-            out.append(dict(entry))
-        else:
-            raise BadArgument(what, f"{entry!r} has no 'name'")
-    return out
+    return [_entry(entry, what) for entry in profile]
 
 
-def merge(profile, extra):
+def _entry(entry: Any, what: str) -> Entry:
+    if not isinstance(entry, dict):
+        raise BadArgument(what, f"{entry!r} is not a mapping")
+    if "name" in entry:
+        return dict(entry)
+    if len(entry) == 1:
+        ((name, values),) = entry.items()
+        if isinstance(values, dict | None):
+            return {"name": str(name), **(values or {})}
+    raise BadArgument(what, f"{entry!r} has no 'name'")
+
+
+def merge(profile: Iterable[Entry], extra: Iterable[Entry]) -> list[Entry]:
     """Override the profile's entries by name; add those it does not have."""
     merged = {entry["name"]: entry for entry in profile}
     for entry in extra:
@@ -44,7 +63,9 @@ def merge(profile, extra):
     return list(merged.values())
 
 
-def find(profiles, name, default, what):
+def find(
+    profiles: Mapping[str, Any], name: str | None, default: Iterable[Entry], what: str
+) -> list[Entry]:
     """Return a profile by name; ``default`` is there even if nobody configured it."""
     if name is None:
         return []
@@ -56,7 +77,9 @@ def find(profiles, name, default, what):
     raise BadArgument(what, f"no profile {name!r} in virt:{what}; there are: {known}")
 
 
-def nics(vm, profiles, profile, interfaces):
+def nics(
+    vm: str, profiles: Mapping[str, Any], profile: str | None, interfaces: Any
+) -> tuple[Nic, ...]:
     """Return the VM's NICs from the profile and the call's ``interfaces``."""
     base = find(profiles, profile, DEFAULT_NIC, "nic")
     extra = entries(interfaces or [], "interfaces")
@@ -65,35 +88,62 @@ def nics(vm, profiles, profile, interfaces):
     return made
 
 
-def _disk(entry, target, first_image, is_sized):
-    what = f"disk {entry['name']!r}"
+_DEVICES = ("disk", "cdrom", "floppy", "lun")
+# The bus of a drive that does not say which; of a disk it is virtio.
+_BUS = {"cdrom": "ide", "floppy": "fdc"}
+_PREFIX = {
+    "virtio": "vd",
+    "ide": "hd",
+    "scsi": "sd",
+    "sata": "sd",
+    "usb": "sd",
+    "fdc": "fd",
+    "xen": "xvd",
+}
+
+
+def _check_disk(what: str, entry: Entry) -> None:
+    """Refuse what cannot be a disk."""
     arguments.refuse_unknown_keys(what, entry, _DISK_KEYS)
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}", str(entry["name"])):
         raise BadArgument(what, "use letters, digits, '.', '_' and '-'")
     for zfs in ("hostname_property", "sparse_volume"):
         if entry.get(zfs) is not None:
             raise BadArgument(what, f"{zfs!r} is for bhyve with ZFS, which is not supported")
-    device = entry.get("device", "disk")
-    if device not in ("disk", "cdrom", "floppy", "lun"):
-        raise BadArgument(what, f"device {device!r}; one of disk, cdrom, floppy, lun")
-    has_size = entry.get("size") is not None
-    if has_size and size_mib(entry["size"], f"{what}: size") < 1:
+    if entry.get("device", "disk") not in _DEVICES:
+        raise BadArgument(what, f"device {entry['device']!r}; one of {', '.join(_DEVICES)}")
+    path = entry.get("source_file")
+    if path is not None and not str(path).startswith("/") and not entry.get("pool"):
+        raise BadArgument(what, f"source_file {path!r} is not an absolute path")
+
+
+def _size_mib(what: str, entry: Entry) -> int | None:
+    if entry.get("size") is None:
+        return None
+    size = size_mib(entry["size"], f"{what}: size")
+    if size < 1:
         raise BadArgument(what, f"size {entry['size']!r}; at least 1 MiB")
-    source_file = entry.get("source_file")
-    if source_file is not None and not str(source_file).startswith("/") and not entry.get("pool"):
-        raise BadArgument(what, f"source_file {source_file!r} is no absolute path")
+    return size
+
+
+def _disk(entry: Entry, next_target: Callable[[str], str], is_sized: bool) -> Disk:
+    """Return the disk that an entry of a profile means, before any of them takes the image."""
+    what = f"disk {entry['name']!r}"
+    _check_disk(what, entry)
+    device = entry.get("device", "disk")
+    model = entry.get("model") or _BUS.get(device, "virtio")
     return Disk(
         name=str(entry["name"]),
-        target=target,
-        size_mib=size_mib(entry["size"], f"{what}: size") if has_size else None,
+        target=next_target(model),
+        size_mib=_size_mib(what, entry),
         format=entry.get("format"),
-        model=entry.get("model") or ("virtio" if device in ("disk", "lun") else "ide"),
+        model=model,
         device=device,
-        image=entry.get("image") or first_image,
+        image=entry.get("image"),
         image_hash=entry.get("image_hash"),
         overlay=entry.get("overlay_image"),
         pool=entry.get("pool"),
-        source_file=source_file,
+        source_file=entry.get("source_file"),
         backing_path=entry.get("backing_store_path"),
         backing_format=entry.get("backing_store_format"),
         io=entry.get("io"),
@@ -102,14 +152,11 @@ def _disk(entry, target, first_image, is_sized):
     )
 
 
-_PREFIX = {"virtio": "vd", "ide": "hd", "scsi": "sd", "sata": "sd", "usb": "sd", "fdc": "fd",
-           "xen": "xvd"}  # fmt: skip
+def _targets() -> Callable[[str], str]:
+    """Return a function that names the next disk of a bus: vda, vdb, sda, ..."""
+    used: dict[str, int] = {}
 
-
-def _targets():
-    used = {}
-
-    def next_target(model):
+    def next_target(model: str) -> str:
         prefix = _PREFIX.get(model)
         if prefix is None:
             raise BadArgument("disk model", f"{model!r}; one of {', '.join(sorted(_PREFIX))}")
@@ -121,7 +168,31 @@ def _targets():
     return next_target
 
 
-def disks(profiles, profile, extra, image):
+def _sized_by_user(profile: Iterable[Entry], added: Iterable[Entry], is_ours: bool) -> set[str]:
+    """Return the names of the disks whose size somebody asked for; not that of our default."""
+    asked = [*added, *([] if is_ours else profile)]
+    return {entry["name"] for entry in asked if entry.get("size") is not None}
+
+
+def _is_empty(disk: Disk) -> bool:
+    """Return whether a disk could take the call's image."""
+    has_content = disk.image or disk.source_file or disk.backing_path
+    return disk.device == "disk" and not has_content
+
+
+def _with_image(disks: tuple[Disk, ...], image: str) -> tuple[Disk, ...]:
+    """Return the disks, the first empty one with the image, unless one before it has it."""
+    for number, disk in enumerate(disks):
+        if disk.image == image:
+            return disks
+        if _is_empty(disk):
+            return (*disks[:number], replace(disk, image=image), *disks[number + 1 :])
+    raise BadArgument("image", "no disk of the profile can take it; use disk='default'")
+
+
+def disks(
+    profiles: Mapping[str, Any], profile: str | None, extra: Any, image: str | None
+) -> tuple[Disk, ...]:
     """
     Return the VM's disks from the profile and the call's ``disks``.
 
@@ -130,27 +201,15 @@ def disks(profiles, profile, extra, image):
     """
     base = find(profiles, profile, DEFAULT_DISK, "disk")
     added = entries(extra or [], "disks")
-    target, out = _targets(), []
-    is_default = profile == "default" and "default" not in profiles
-    sized = {entry["name"] for entry in added if entry.get("size") is not None}
-    if not is_default:
-        sized |= {entry["name"] for entry in base if entry.get("size") is not None}
-    for entry in merge(base, added):
-        device = entry.get("device", "disk")
-        model = entry.get("model") or {"cdrom": "ide", "floppy": "fdc"}.get(device, "virtio")
-        takes_image = device == "disk" and not (
-            entry.get("image") or entry.get("source_file") or entry.get("backing_store_path")
-        )
-        first = image if image and takes_image and not any(d.image == image for d in out) else None
-        out.append(
-            _disk({**entry, "model": model}, target(model), first, entry["name"] in sized)
-        )
-    if image and not any(disk.image == image for disk in out):
-        raise BadArgument("image", "no disk of the profile can take it; use disk='default'")
-    return tuple(out)
+    is_ours = profile == "default" and "default" not in profiles
+    sized, next_target = _sized_by_user(base, added, is_ours), _targets()
+    made = tuple(_disk(entry, next_target, entry["name"] in sized) for entry in merge(base, added))
+    return _with_image(made, image) if image else made
 
 
-def describe(nic_profiles, disk_profiles):
+def describe(
+    nic_profiles: Mapping[str, Any], disk_profiles: Mapping[str, Any]
+) -> dict[str, dict[str, list[dict[str, Any]]]]:
     """Return ``{"nic": {name: [...]}, "disk": {name: [...]}}`` as ``virt.get_profiles`` shows."""
     listed_nics = {
         name: [
@@ -166,7 +225,7 @@ def describe(nic_profiles, disk_profiles):
     return {"nic": listed_nics, "disk": listed_disks}
 
 
-def _described_disk(disk):
+def _described_disk(disk: Disk) -> dict[str, Any]:
     out = {"name": disk.name, "size": disk.size_mib, "device": disk.device, "model": disk.model}
     more = {"format": disk.format, "image": disk.image, "pool": disk.pool}
     return {**out, **{key: value for key, value in more.items() if value}}

@@ -8,6 +8,7 @@ read there by nobody but the hypervisor it is for.
 import base64
 import json
 import os
+from typing import Any
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives import hashes, serialization
@@ -20,14 +21,14 @@ _MARK = "salt-virt-sealed:1:"
 _OAEP = padding.OAEP(padding.MGF1(hashes.SHA256()), hashes.SHA256(), label=None)
 
 
-def is_sealed(text):
+def is_sealed(text: object) -> bool:
     """Return whether a text was made by :func:`seal`."""
     return isinstance(text, str) and text.startswith(_MARK)
 
 
-def seal(secret, public_pem):
+def seal(secret: str, public_pem: str) -> str:
     """Return ``secret`` (text) so that only the holder of the private key can read it."""
-    public = serialization.load_pem_public_key(public_pem.encode())
+    public: Any = serialization.load_pem_public_key(public_pem.encode())
     key, nonce = AESGCM.generate_key(256), os.urandom(12)
     box = {
         "key": public.encrypt(key, _OAEP),
@@ -38,9 +39,9 @@ def seal(secret, public_pem):
     return _MARK + base64.b64encode(json.dumps(plain).encode()).decode()
 
 
-def unseal(text, private_pem):
+def unseal(text: str, private_pem: str) -> str:
     """Return what was sealed; raise SeedError if it was not sealed for this key."""
-    private = serialization.load_pem_private_key(private_pem.encode(), password=None)
+    private: Any = serialization.load_pem_private_key(private_pem.encode(), password=None)
     try:
         box = json.loads(base64.b64decode(text.removeprefix(_MARK)))
         parts = {name: base64.b64decode(value) for name, value in box.items()}

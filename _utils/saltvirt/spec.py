@@ -1,12 +1,15 @@
 """From what a user typed to the VM that is meant: every argument is looked at here."""
 
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from saltvirt import arguments, config, nics, profiles
+from saltvirt.config import HostSettings
 from saltvirt.errors import BadArgument
-from saltvirt.model import Move, Need, Vm
-from saltvirt.units import size_mib
+from saltvirt.model import Disk, Move, Need, Vm
+from saltvirt.units import MIB, size_mib
 from saltvirt.xml import graphics, osboot
 
 OPTIONS = {
@@ -65,19 +68,19 @@ class Deployment:
     seed_method: str | None
     install: bool
     install_from: str | None
-    user_data: dict | str | None
-    config: dict
+    user_data: dict[str, Any] | str | None
+    config: dict[str, Any]
     enable_qcow: bool | None
     pub_key: str | None
     priv_key: str | None
 
     @property
-    def is_seeded(self):
+    def is_seeded(self) -> bool:
         """Whether a seed is made: there is an image that could read it, and it is wanted."""
         return self.seed and any(disk.image for disk in self.vm.disks)
 
 
-def given(values, keywords):
+def given(values: Sequence[Any], keywords: Mapping[str, Any]) -> dict[str, Any]:
     """
     Return the options of a call by their names.
 
@@ -100,17 +103,19 @@ def given(values, keywords):
     return out
 
 
-def _options(given):
+def _options(given: Mapping[str, Any]) -> dict[str, Any]:
     arguments.refuse_unknown(
         [key for key in given if key not in OPTIONS],
-        [*OPTIONS, *config.CONNECTION, "name", "cpu", "mem"],
+        [*OPTIONS, *config.CONNECTION, "name", "cpu", "mem", "dry_run"],
         "virt.init",
     )
     options = {**OPTIONS, **given}
     image = options["image"]
     if image is not None and not arguments.is_image(image):
-        raise BadArgument("image", f"{image!r} is no image: write salt://path, http(s)://... "
-                          "or an absolute path")  # fmt: skip
+        raise BadArgument(
+            "image",
+            f"{image!r} is not an image: write salt://path, http(s)://... or an absolute path",
+        )
     if options["image_hash"] is not None and image is None:
         raise BadArgument("image_hash", "there is no image that it could belong to")
     for flag in ("start", "seed", "install", "enable_vnc", "stop_on_reboot"):
@@ -118,12 +123,37 @@ def _options(given):
     if options["enable_qcow"] is not None:
         arguments.boolean("enable_qcow", options["enable_qcow"])
     if options["seed_method"] not in _SEED_METHODS:
-        raise BadArgument("seed_method", f"{options['seed_method']!r}; one of "
-                          f"{', '.join(_SEED_METHODS[1:])}")  # fmt: skip
+        raise BadArgument(
+            "seed_method", f"{options['seed_method']!r}; one of {', '.join(_SEED_METHODS[1:])}"
+        )
     return options
 
 
-def deployment(settings, name, cpu, mem, given):
+def _disks(settings: HostSettings, options: Mapping[str, Any]) -> tuple[Disk, ...]:
+    """Return the call's disks; the digest of its image is that of every disk made of it."""
+    image, digest = options["image"], options["image_hash"]
+    disks = profiles.disks(settings.disk, options["disk"], options["disks"], image)
+    return tuple(
+        replace(disk, image_hash=digest)
+        if digest and disk.image == image and not disk.image_hash
+        else disk
+        for disk in disks
+    )
+
+
+def _parts(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what describes parts of the VM, as it was given."""
+    mappings = ("boot", "numatune", "hypervisor_features", "clock")
+    return {
+        **{key: arguments.mapping(key, options[key]) for key in mappings},
+        **{key: arguments.mappings(key, options[key]) for key in ("serials", "consoles")},
+        **{key: options[key] for key in ("os_type", "arch")},
+    }
+
+
+def deployment(
+    settings: HostSettings, name: str, cpu: Any, mem: Any, given: Mapping[str, Any]
+) -> Deployment:
     """
     Return the :class:`Deployment` that a call of ``virt.init`` means.
 
@@ -136,13 +166,6 @@ def deployment(settings, name, cpu, mem, given):
     vcpus, memory_mib = arguments.vcpus(cpu), arguments.memory_mib(mem)
     options = _options(given)
     osboot.check(arguments.mapping("boot", options["boot"]))
-    disks = profiles.disks(settings.disk, options["disk"], options["disks"], options["image"])
-    if options["image_hash"]:
-        disks = tuple(
-            replace(disk, image_hash=options["image_hash"])
-            if disk.image == options["image"] and not disk.image_hash else disk
-            for disk in disks
-        )  # fmt: skip
     vm = Vm(
         name=name,
         cpu=cpu if isinstance(cpu, dict) else vcpus,
@@ -150,7 +173,7 @@ def deployment(settings, name, cpu, mem, given):
         memory=mem if isinstance(mem, dict) else memory_mib,
         memory_mib=memory_mib,
         nics=profiles.nics(name, settings.nic, options["nic"], options["interfaces"]),
-        disks=disks,
+        disks=_disks(settings, options),
         domain_type=_hypervisor(options["hypervisor"]),
         machine=_machine(options["machine"]),
         graphics=_graphics(settings, options),
@@ -160,40 +183,67 @@ def deployment(settings, name, cpu, mem, given):
         anti_affinity=arguments.names("anti_affinity", options["anti_affinity"]),
         stop_on_reboot=options["stop_on_reboot"],
         console_log=console_log(name) if settings.console_log else None,
-        **{key: arguments.mapping(key, options[key])
-           for key in ("boot", "numatune", "hypervisor_features", "clock")},
-        **{key: arguments.mappings(key, options[key]) for key in ("serials", "consoles")},
-        **{key: options[key] for key in ("os_type", "arch")},
-    )  # fmt: skip
+        **_parts(options),
+    )
     return Deployment(
         vm=vm,
         config=arguments.mapping("config", options["config"]) or {},
-        **{key: options[key] for key in (
-            "start", "saltenv", "seed", "seed_cmd", "install", "install_from", "user_data",
-            "seed_method", "enable_qcow", "pub_key", "priv_key")},
-    )  # fmt: skip
+        **{
+            key: options[key]
+            for key in (
+                "start",
+                "saltenv",
+                "seed",
+                "seed_cmd",
+                "install",
+                "install_from",
+                "user_data",
+                "seed_method",
+                "enable_qcow",
+                "pub_key",
+                "priv_key",
+            )
+        },
+    )
 
 
+_INT64 = 2**63 - 1
+_YEAR_S = 365 * 24 * 3600
+# The least and the most. libvirt's QEMU driver turns MiB/s into bytes of 64 bits; QEMU has 8 bits
+# for numbers of threads and connections, and a downtime of 2000 s at most.
 _MOVE_NUMBERS = {
-    "max_bandwidth": 1, "max_downtime": 1, "parallel_connections": 1, "comp_mt_level": 0,
-    "comp_mt_threads": 1, "comp_mt_dthreads": 1, "comp_xbzrle_cache": 1, "postcopy_bandwidth": 1,
-    "postcopy_after": 1, "limit_s": 1, "stall_s": 1,
-}  # fmt: skip
+    "max_bandwidth": (1, _INT64 // MIB),
+    "max_downtime": (1, 2_000_000),
+    "parallel_connections": (1, 255),
+    "comp_mt_level": (0, 9),
+    "comp_mt_threads": (1, 255),
+    "comp_mt_dthreads": (1, 255),
+    "comp_xbzrle_cache": (1, _INT64),
+    "postcopy_bandwidth": (1, _INT64 // MIB),
+    "postcopy_after": (1, 2**31 - 1),
+    "limit_s": (1, _YEAR_S),
+    "stall_s": (1, _YEAR_S),
+}
 _MOVE_FLAGS = ("live", "persistent", "undefinesource", "offline", "compressed", "postcopy")
 _COPIES = {None: None, "all": "all", "inc": "incremental", "incremental": "incremental"}
 
 
-def move(settings, given):
+def move(settings: HostSettings, given: Mapping[str, Any]) -> Move:
     """Return the :class:`saltvirt.model.Move` that a call of ``virt.migrate`` means."""
     given = {key: value for key, value in given.items() if not key.startswith("__")}
     known = [*_MOVE_NUMBERS, *_MOVE_FLAGS, "comp_methods", "copy_storage", *config.CONNECTION]
     arguments.refuse_unknown([k for k in given if k not in known], known, "virt.migrate")
     for keyword in config.CONNECTION:
         if given.get(keyword) is not None:
-            raise BadArgument(keyword, "hosts let each other in by their certificates (virt.keys); "
-                              "leave it out")  # fmt: skip
-    values = {k: arguments.whole(k, given[k], least=least) for k, least in _MOVE_NUMBERS.items()
-              if given.get(k) is not None}  # fmt: skip
+            raise BadArgument(
+                keyword,
+                "hosts let each other in by their certificates (virt.keys); leave it out",
+            )
+    values: dict[str, Any] = {
+        k: arguments.whole(k, given[k], least=least, most=most)
+        for k, (least, most) in _MOVE_NUMBERS.items()
+        if given.get(k) is not None
+    }
     values |= {k: arguments.boolean(k, given[k]) for k in _MOVE_FLAGS if given.get(k) is not None}
     if given.get("copy_storage") not in _COPIES:
         raise BadArgument("copy_storage", f"{given['copy_storage']!r}; all or incremental")
@@ -210,30 +260,31 @@ def move(settings, given):
     )
 
 
-def console_log(name):
+def console_log(name: str) -> str:
     """Return where a VM's serial console is logged; virtlogd writes and rotates it."""
     return f"/var/log/libvirt/qemu/{name}-console.log"
 
 
-def _hypervisor(wanted):
+def _hypervisor(wanted: Any) -> str | None:
     if wanted is not None and wanted not in _HYPERVISORS:
         raise BadArgument("hypervisor", f"{wanted!r}; one of {', '.join(_HYPERVISORS)}")
-    return wanted
+    found: str | None = wanted
+    return found
 
 
-def _machine(wanted):
+def _machine(wanted: Any) -> str | None:
     if wanted is not None and not (isinstance(wanted, str) and _MACHINE.fullmatch(wanted)):
-        raise BadArgument("machine", f"{wanted!r} is no machine type; such as q35 or pc-q35-7.2")
+        raise BadArgument("machine", f"{wanted!r} is not a machine type; such as q35 or pc-q35-7.2")
     return wanted
 
 
-def _graphics(settings, options):
+def _graphics(settings: HostSettings, options: Mapping[str, Any]) -> dict[str, Any] | None:
     if options["graphics"] is not None:
         return arguments.mapping("graphics", options["graphics"])
     return graphics.vnc(settings.vnc) if options["enable_vnc"] else None
 
 
-def need(vm):
+def need(vm: Vm) -> Need:
     """Return what a VM needs of its host, for the host's own check."""
     return Need(
         name=vm.name,
@@ -250,12 +301,13 @@ def need(vm):
     )
 
 
-def _features(cpu):
+def _features(cpu: Any) -> tuple[str, ...]:
     features = (cpu.get("features") or {}) if isinstance(cpu, dict) else {}
-    return tuple(sorted(n for n, policy in features.items() if policy in ("require", "force")))
+    # One that is forced is shown to the guest whether the host has it or not.
+    return tuple(sorted(n for n, policy in features.items() if policy == "require"))
 
 
-def need_from_master(name, cpu, mem, given):
+def need_from_master(name: str, cpu: Any, mem: Any, given: Mapping[str, Any]) -> Need:
     """
     Return what a VM needs of a host, as far as the master can know it.
 
@@ -270,8 +322,9 @@ def need_from_master(name, cpu, mem, given):
         name=name,
         vcpus=arguments.vcpus(cpu),
         memory_mib=arguments.memory_mib(mem),
-        disk_mib=sum(size_mib(disk["size"], "size") for disk in listed
-                     if disk.get("size") is not None),
+        disk_mib=sum(
+            size_mib(disk["size"], "size") for disk in listed if disk.get("size") is not None
+        ),
         nic_profile=options["nic"],
         disk_profile=options["disk"],
         domain_type=_hypervisor(options["hypervisor"]),
@@ -281,4 +334,4 @@ def need_from_master(name, cpu, mem, given):
         anti_affinity=arguments.names("anti_affinity", options["anti_affinity"]),
         **nics.needs(profiles.nics(name, {}, None, options["interfaces"])),
         cpu_features=_features(cpu),
-    )  # fmt: skip
+    )

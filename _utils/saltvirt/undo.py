@@ -1,35 +1,65 @@
 """Undo what was done when a later step fails."""
 
 import logging
+import os
 import signal
 import threading
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from types import FrameType
+from typing import Any
 
 log = logging.getLogger(__name__)
+_Handler = Callable[[int, FrameType | None], object]
+# What handled each signal before, as Python's signal module has it.
+_Before = dict[int, Any]
+_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_AT_IT = b"Ending already: what was begun is taken back or finished first; please wait.\n"
 
 
 class Steps:
-    """The undo actions registered so far, newest last."""
+    """
+    The undo actions registered so far, newest last.
 
-    def __init__(self):
-        self._actions = []
+    ``failed`` are those that could not be undone, as text: what they left is still there, and
+    whoever keeps a record of it must not end that.
+    """
 
-    def then(self, action, *args):
+    def __init__(self) -> None:
+        self._actions: list[tuple[Callable[..., object], tuple[object, ...]]] = []
+        self.failed: list[str] = []
+
+    def then(self, action: Callable[..., object], *args: object) -> None:
         """Register how to undo the step that has just succeeded."""
         self._actions.append((action, args))
 
-    def run(self):
-        """Undo everything, newest first; one that fails is logged and the rest go on."""
-        while self._actions:
-            action, args = self._actions.pop()
-            try:
-                action(*args)
-            except Exception as exc:  # whatever it is, the other steps must still run
-                log.error("undo step %s%r failed: %s", action.__name__, args, exc)
+    def run(self) -> bool:
+        """
+        Undo everything, newest first; one that fails is logged and the rest go on.
+
+        Returns whether all of it is undone.
+        """
+        with undisturbed():
+            while self._actions:
+                action, args = self._actions.pop()
+                try:
+                    action(*args)
+                except Exception as exc:  # whatever it is, the other steps must still run
+                    self.failed.append(f"{action.__name__}({_plain(args)}): {exc}")
+                    log.error("undo step failed: %s", self.failed[-1])
+        return not self.failed
+
+
+def _plain(args: Iterable[object]) -> str:
+    """Return what names a thing; the rest may be all options, with their secrets."""
+    return ", ".join(
+        str(arg) for arg in args if isinstance(arg, str | Path) and "\n" not in str(arg)
+    )
 
 
 @contextmanager
-def on_failure():
+def on_failure() -> Iterator[Steps]:
     """Yield :class:`Steps`; if the block raises anything, undo them and raise it again."""
     steps = Steps()
     try:
@@ -39,25 +69,79 @@ def on_failure():
         raise
 
 
-def _at_it(_signum, _frame):
-    log.info("told to end once more, while what was begun is undone")
+class _Held:
+    """Holds signals back; whoever sends them is told once."""
+
+    def __init__(self) -> None:
+        self.numbers: list[int] = []
+
+    def __call__(self, number: int, _frame: FrameType | None) -> None:
+        if not self.numbers:
+            log.info("told to end once more, while what was begun is undone")
+            with suppress(OSError):  # a terminal that was closed
+                os.write(2, _AT_IT)
+        self.numbers.append(number)
 
 
-def _end(_signum, _frame):
-    # A minion that is stopped may send it twice; the second must not end the undoing.
-    signal.signal(signal.SIGTERM, _at_it)
-    # No Exception, so that nobody on the way up takes it for an error and goes on.
-    raise SystemExit(128 + signal.SIGTERM)
+class _End:
+    """Ends the block at the first signal; those that come while it unwinds are held back."""
+
+    def __init__(self) -> None:
+        self.before: _Before = {}
+
+    def __call__(self, number: int, frame: FrameType | None) -> None:
+        held = _Held()
+        for other in self.before:
+            signal.signal(other, held)
+        if number == signal.SIGINT and callable(self.before[number]):
+            self.before[number](number, frame)  # Python's or Salt's, which has a word to say
+        # No Exception, so that nobody on the way up takes it for an error and goes on.
+        raise SystemExit(128 + number)
+
+
+def _has(*kinds: type) -> bool:
+    """Return whether the signals are handled so already, or are none of this thread's business."""
+    is_main = threading.current_thread() is threading.main_thread()
+    return not is_main or isinstance(signal.getsignal(signal.SIGTERM), kinds)
 
 
 @contextmanager
-def on_sigterm():
-    """Let a SIGTERM unwind the block, so that its undo steps run; a job dies of it otherwise."""
-    if threading.current_thread() is not threading.main_thread():
+def _handled(handler: _Handler) -> Iterator[_Before]:
+    """Yield ``{signal: what handled it before}``; one that is ignored (nohup) stays so."""
+    before: _Before = {n: signal.getsignal(n) for n in _ENDING}
+    before = {n: old for n, old in before.items() if old not in (None, signal.SIG_IGN)}
+    try:
+        for number in before:
+            signal.signal(number, handler)
+        yield before
+    finally:
+        for number, old in before.items():
+            signal.signal(number, old)
+
+
+@contextmanager
+def undisturbed() -> Iterator[None]:
+    """Hold back SIGINT, SIGTERM and SIGHUP until the block is over; they take effect then."""
+    if _has(_Held):
         yield
         return
-    before = signal.signal(signal.SIGTERM, _end)
-    try:
+    held = _Held()
+    with _handled(held):
         yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
+    if held.numbers:
+        signal.raise_signal(held.numbers[0])
+
+
+@contextmanager
+def on_sigterm() -> Iterator[None]:
+    """
+    Let SIGTERM and SIGHUP unwind the block as Ctrl-C does, so that its undo steps run.
+
+    A job dies of them otherwise. A second signal does not cut the unwinding short.
+    """
+    if _has(_End, _Held):
+        yield
+        return
+    end = _End()
+    with _handled(end) as end.before:
+        yield

@@ -26,26 +26,28 @@ _FACTORS = {
 _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-zA-Z]*)\s*")
 
 
-def size_bytes(value, name="size"):
+def size_bytes(value: object, name: str = "size") -> int:
     """Return a size in bytes: ``512`` is MiB, ``4g``/``4GiB`` binary, ``4GB`` decimal."""
     found = None if isinstance(value, bool) else _SIZE.fullmatch(str(value))
     factor = _FACTORS.get(found.group(2).lower()) if found else None
-    if factor is None:
-        raise BadArgument(name, f"{value!r} is no size: write 512 (MiB), 4g, '512 MiB' or 4GB")
-    return int(float(found.group(1)) * factor)
+    if found is None or factor is None:
+        raise BadArgument(name, f"{value!r} is not a size: write 512 (MiB), 4g, '512 MiB' or 4GB")
+    amount = found.group(1)
+    # Beyond 2**53, and libvirt's word for "no limit" is 2**63 bytes, a float would round.
+    return int(float(amount) * factor) if "." in amount else int(amount) * factor
 
 
-def size_mib(value, name="size"):
+def size_mib(value: object, name: str = "size") -> int:
     """Return a size in whole MiB, rounded up; a bare number is MiB."""
     return -(-size_bytes(value, name) // MIB)
 
 
-def size_kib(value, name="size"):
+def size_kib(value: object, name: str = "size") -> int:
     """Return a size in whole KiB, rounded up; a bare number is MiB."""
     return -(-size_bytes(value, name) // 1024)
 
 
-def human(size):
+def human(size: float) -> str:
     """Return bytes as people read them: ``512.0M``, ``2.0G``."""
     amount = float(size)
     for unit in ("B", "K", "M", "G", "T"):

@@ -1,14 +1,18 @@
 """What a state must return."""
 
+from typing import Any
 
-def failed(name, why):
-    """Return the outcome of a state that could not do its work."""
+
+def failed(name: str, why: object) -> dict[str, Any]:
+    """Return what a state returns that could not do its work."""
     return {"name": name, "changes": {}, "result": False, "comment": str(why)}
 
 
-def of(name, changes, *, is_test, would, done, idle):
+def of(
+    name: str, changes: dict[str, Any], *, is_test: bool, would: str, done: str, idle: str
+) -> dict[str, Any]:
     """
-    Return the outcome of a state that did its work, or with ``test=True`` would do it.
+    Return what a state returns that did its work, or with ``test=True`` would do it.
 
     would, done, idle
         The comment for each of the three: changes to come, changes made, nothing to change.

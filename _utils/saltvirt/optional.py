@@ -2,9 +2,10 @@
 
 import importlib
 from importlib.util import find_spec
+from typing import Any
 
 
-class Later:
+class OptionalModule:
     """
     A module that was missing when the library was loaded.
 
@@ -12,18 +13,18 @@ class Later:
     library stays as it is.
     """
 
-    def __init__(self, name):
+    def __init__(self, name: str) -> None:
         self._name = name
 
-    def __getattr__(self, name):
+    def __getattr__(self, name: str) -> Any:
         return getattr(importlib.import_module(self._name), name)
 
-    def is_there(self):
+    def is_there(self) -> bool:
         """Return whether it has been installed meanwhile."""
         importlib.invalidate_caches()
         return find_spec(self._name) is not None
 
 
-def is_missing(module):
+def is_missing(module: object) -> bool:
     """Return whether a module, or what stands for it, cannot be used."""
-    return isinstance(module, Later) and not module.is_there()
+    return isinstance(module, OptionalModule) and not module.is_there()

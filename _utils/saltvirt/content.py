@@ -1,0 +1,92 @@
+"""What is in a file, holes skipped: two files are the same wherever their holes are."""
+
+import hashlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+_BLOCK = 64 * 1024
+_ZERO = bytes(_BLOCK)
+_PIECE = 1024 * 1024
+
+
+class Digest:
+    """
+    The digest of a file that is fed in rising order, its data alone.
+
+    It is the SHA-256 of the number and content of each block of 64 KiB that is not all zero, and
+    of the file's size.
+    """
+
+    def __init__(self) -> None:
+        self._sha = hashlib.sha256()
+        self._number, self._block = 0, bytearray(_BLOCK)
+
+    def feed(self, offset: int, data: bytes) -> None:
+        """Take in data that is at ``offset`` of the file."""
+        view = memoryview(data)
+        while view:
+            number, start = divmod(offset, _BLOCK)
+            if number != self._number:
+                self._flush()
+                self._number = number
+            piece = view[: _BLOCK - start]
+            self._block[start : start + len(piece)] = piece
+            view, offset = view[len(piece) :], offset + len(piece)
+
+    def _flush(self) -> None:
+        if self._block != _ZERO:
+            self._sha.update(self._number.to_bytes(8, "big"))
+            self._sha.update(self._block)
+            self._block = bytearray(_BLOCK)
+
+    def end(self, size_bytes: int) -> str:
+        """Return the digest of a file of this size."""
+        self._flush()
+        self._sha.update(size_bytes.to_bytes(8, "big"))
+        return self._sha.hexdigest()
+
+
+def in_hole(descriptor: int) -> tuple[bool, int]:
+    """Return ``(is data, bytes until that changes)`` at the present place of a file."""
+    here = os.lseek(descriptor, 0, os.SEEK_CUR)
+    end = os.fstat(descriptor).st_size
+    if here >= end:
+        return False, 0
+    try:
+        data = os.lseek(descriptor, here, os.SEEK_DATA)
+    except OSError:
+        data = end
+    until = os.lseek(descriptor, here, os.SEEK_HOLE) if data == here else data
+    os.lseek(descriptor, here, os.SEEK_SET)
+    return data == here, until - here
+
+
+def digest(path: str | Path) -> str:
+    """Return the :class:`Digest` of a file, read from its disk and not from memory."""
+    out = Digest()
+    with open(path, "rb", buffering=0) as handle:
+        os.fsync(handle.fileno())
+        os.posix_fadvise(handle.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+        for offset, data in _data(handle):
+            out.feed(offset, data)
+        return out.end(os.fstat(handle.fileno()).st_size)
+
+
+def _data(handle: BinaryIO) -> Iterator[tuple[int, bytes]]:
+    """Yield ``(offset, data)`` of all that is not a hole."""
+    while True:
+        is_data, count = in_hole(handle.fileno())
+        if not count:
+            return
+        if not is_data:
+            handle.seek(count, os.SEEK_CUR)
+            continue
+        yield handle.tell(), handle.read(min(count, _PIECE))
+
+
+def signature(path: str | Path) -> list[int]:
+    """Return what changes whenever a file is written to: its number, size and times."""
+    stat = os.stat(path)
+    return [stat.st_ino, stat.st_size, stat.st_mtime_ns]

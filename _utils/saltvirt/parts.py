@@ -1,0 +1,90 @@
+"""
+Parts of a protocol: generators of effects, which hands do, and what they are decided by.
+
+The protocol itself is :mod:`saltvirt.protocol`.
+"""
+
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
+from typing import Any
+
+Steps = Generator[tuple[Any, ...], Any, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class There:
+    """The record that a part begins from: its token and its phase."""
+
+    token: str
+    phase: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """
+    What the source of a move says of it.
+
+    phase
+        Of the departure with the move's token; None if there is none.
+    is_live, is_moving
+        Whether a job of ours is at it, and whether libvirt is.
+    has
+        Whether the VM is defined there, with all its files.
+    stays
+        Whether the VM runs there after a move of a running VM has failed.
+    is_handed
+        Whether libvirt says that it has moved a running VM: its disks there are newer then.
+    """
+
+    phase: str | None = None
+    is_live: bool = False
+    is_moving: bool = False
+    has: bool = False
+    stays: bool = False
+    is_handed: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """
+    What the target of a move says of it.
+
+    phase
+        Of the arrival with the move's token; None if there is none.
+    is_live, is_arriving
+        Whether a job of ours is at it, and whether the VM is just coming by libvirt.
+    has
+        Whether the VM is defined there, and not only arriving.
+    is_empty
+        Whether nothing has been written to the files that were made there, or none is there.
+    """
+
+    phase: str | None = None
+    is_live: bool = False
+    is_arriving: bool = False
+    has: bool = False
+    is_empty: bool = False
+
+
+def run(steps: Steps, hands: object) -> Any:
+    """Have hands do what a part of the protocol asks for, one after the other."""
+    do: Callable[[], Any] = steps.__next__
+    while True:
+        try:
+            name, *args = do()
+        except StopIteration as end:
+            return end.value
+        try:
+            answer = getattr(hands, name)(*args)
+        except BaseException as error:
+            do = _thrower(steps, error)
+        else:
+            do = _sender(steps, answer)
+
+
+def _thrower(steps: Steps, error: BaseException) -> Callable[[], Any]:
+    return lambda: steps.throw(error)
+
+
+def _sender(steps: Steps, answer: object) -> Callable[[], Any]:
+    return lambda: steps.send(answer)

@@ -1,0 +1,383 @@
+"""
+The protocol of a build and of a move: who writes down what before he does what.
+
+It is pure. A part of it is a generator of effects; *hands* do them: ``ops.build`` and
+``ops.migration`` on a host, ``fleet.migrate`` on the master, and in the tests a checker's, which
+crash, fall silent and stall at every one. What a part does not do itself, it leaves on record, and
+:func:`settle_build` and :func:`next_step` say how the next command goes on.
+
+A move has one point of no return, the target's *arrived*. Until then only the source may end it,
+by its durable *cancelled*, and once it has handed over, only after the target has *refused*; from
+then on nobody takes the VM back from the target, and the source removes what it has, files last.
+"""
+
+from saltvirt.parts import Source as Source
+from saltvirt.parts import Steps
+from saltvirt.parts import Target as Target
+from saltvirt.parts import There as There
+
+# What a host notes of a VM that it builds.
+MAKING, DEFINING, COMPLETE = "making", "defining", "complete"
+# What the source of a move notes. From HANDING on nobody starts the VM there.
+PLANNED, SENDING, HANDING, LEAVING = "planned", "sending", "handing", "leaving"
+CANCELLED = "cancelled"
+# What its target notes. Before ARRIVED nobody starts the VM there.
+PREPARING, READY, ARRIVED, REFUSED = "preparing", "ready", "arrived", "refused"
+
+# What settling does next: on the source, on the target, or nothing.
+CANCEL, REDEFINE, FINISH, FORGET = "cancel", "redefine", "finish", "forget"
+ARRIVE, REFUSE, DROP, END = "arrive", "refuse", "drop", "end"
+DONE, WAIT, KEEP = "done", "wait", "keep"
+ON_SOURCE = (CANCEL, REDEFINE, FINISH, FORGET)
+ON_TARGET = (ARRIVE, REFUSE, DROP, END)
+
+# An interruption is a failure too; GeneratorExit, which ends a part that nobody runs, is not.
+_FAILURES = (Exception, KeyboardInterrupt, SystemExit)
+
+
+class OutOfTurn(Exception):
+    """Somebody asked for what the record does not allow; the message says why."""
+
+
+def legacy_token(name: str) -> str:
+    """Return the token of a move that was begun before there were tokens: it is the VM's own."""
+    return f"legacy-{name}"
+
+
+def _expect(there: There | None, token: str, *phases: str) -> str:
+    if there is None or there.token != token:
+        raise OutOfTurn("it is not on record here any more; begin anew")
+    if there.phase not in phases:
+        raise OutOfTurn(f"it is {there.phase} here, not {' or '.join(phases)}")
+    return there.phase
+
+
+# A build, on its host.
+
+
+def build(start: bool) -> Steps:
+    """
+    Make a VM's files, define it, and start it.
+
+    ``undo`` takes back what was made so far, the definition first.
+    """
+    yield "begin", MAKING
+    try:
+        yield ("make",)
+        yield "enter", DEFINING
+        yield ("define",)
+        yield "enter", COMPLETE
+        if start:
+            yield ("start",)
+    except _FAILURES:
+        yield ("undo",)
+        yield ("end",)
+        raise
+    yield ("end",)
+
+
+def settle_build(phase: str, *, is_defined: bool) -> str:
+    """
+    Return what is done with the record of a builder that died: ``forget`` or ``undo``.
+
+    What is defined is complete, as all its files were made before, and somebody may have used it
+    since: it is never undone.
+    """
+    return "forget" if is_defined or phase == COMPLETE else "undo"
+
+
+# A move, on the host that has the VM.
+
+
+def open_departure(there: There | None, token: str) -> Steps:
+    """Note that a VM is to leave. A departure that was cancelled is kept as a proof of it."""
+    if there is not None and there.phase != CANCELLED:
+        raise OutOfTurn(f"a move of it is {there.phase} already")
+    if there is not None:
+        yield "bury", there.token
+    yield "begin", token, PLANNED
+
+
+def send(there: There | None, token: str) -> Steps:
+    """Send a VM: first the files that libvirt does not move, then libvirt's own migration."""
+    _expect(there, token, PLANNED)
+    yield "enter", SENDING
+    try:
+        yield ("push",)
+        # Its state is looked at, and HANDING entered, while nobody can start it.
+        yield ("hold",)
+    except _FAILURES:
+        yield "enter", CANCELLED
+        raise
+    try:
+        yield ("autostart_off",)
+        yield ("migrate",)
+    except _FAILURES:
+        # Whoever runs here is not on the target, whatever that says. Of others the target decides.
+        if (yield ("stays",)):
+            yield ("autostart_on",)
+            yield "enter", CANCELLED
+        raise
+
+
+def finish(there: There | None, token: str) -> Steps:
+    """Remove what a VM that has arrived had here alone, files last."""
+    if _expect(there, token, HANDING, LEAVING) == HANDING:
+        yield ("look",)
+        yield "enter", LEAVING
+    yield ("undefine",)
+    yield ("remove",)
+    yield ("end",)
+
+
+def cancel(
+    there: There | None,
+    token: str,
+    *,
+    seen: str | None,
+    is_refused: bool,
+    is_lost: bool = False,
+) -> Steps:
+    """
+    Note for good that a VM does not leave.
+
+    seen
+        The phase that the source was in when this was decided: it may have gone on since.
+    is_refused
+        Whether the target, asked after that, has refused it for good, or does not know of it.
+    is_lost
+        Whether the operator says that the target will never come back with the VM.
+    """
+    if there is None or there.token != token:
+        if seen is not None:
+            raise OutOfTurn("it was ended by another command meanwhile")
+        yield "bury", token
+        return
+    phase = _expect(there, token, PLANNED, SENDING, HANDING, CANCELLED)
+    if phase == HANDING:
+        # Before it was handed over no target knew of it, or it did not know enough.
+        is_refused = is_refused and seen == HANDING
+        is_sure = is_refused or (yield ("stays",))
+        if not is_lost and (not is_sure or (yield ("is_handed",))):
+            raise OutOfTurn("it was handed over, so the other host decides")
+        yield ("autostart_on",)
+    if phase != CANCELLED:
+        yield "enter", CANCELLED
+
+
+def redefine(there: There | None, token: str) -> Steps:
+    """Define a VM on the target again, which lost its definition in a crash and has its disks."""
+    _expect(there, token, HANDING)
+    yield ("define_there",)
+
+
+def forget(there: There | None, token: str) -> Steps:
+    """Forget a cancelled departure, of which the target has removed everything."""
+    yield "unbury", token
+    if there is not None and there.token == token:
+        _expect(there, token, CANCELLED)
+        yield ("end",)
+
+
+# A move, on the host that takes the VM.
+
+
+def prepare(there: There | None, token: str) -> Steps:
+    """Make the files that a VM is written to; return whether images must be sent here first."""
+    if there is not None:
+        raise OutOfTurn(f"a move of it is {there.phase} already")
+    # Before anything is on record: what an earlier move has brought must not be taken for ours.
+    yield ("check",)
+    yield "begin", token, PREPARING
+    return (yield from _make())
+
+
+def resume(there: There | None, token: str) -> Steps:
+    """Go on with :func:`prepare` when the images have come."""
+    _expect(there, token, PREPARING)
+    return (yield from _make())
+
+
+def _make() -> Steps:
+    # Nothing was sent yet that is not on the source too: that begins when this was answered.
+    try:
+        is_waiting = yield ("make",)
+        if not is_waiting:
+            yield "enter", READY
+    except _FAILURES:
+        yield ("remove",)
+        yield ("end",)
+        raise
+    return is_waiting
+
+
+def arrive(there: There | None, token: str, *, is_handed: bool) -> Steps:
+    """
+    Look whether a VM is here, whole and on the disk; from then on it belongs here.
+
+    is_handed
+        Whether it ran here already, or its source has it no more: then it is never given back.
+    """
+    if _expect(there, token, READY, ARRIVED) == READY:
+        try:
+            yield ("verify",)
+        except Exception:
+            if not is_handed:
+                yield ("refuse_running",)
+                yield "enter", REFUSED
+            raise
+        yield "enter", ARRIVED
+    yield ("autostart_on",)
+
+
+def refuse(there: There | None, token: str) -> Steps:
+    """Note for good that a VM, of which nothing came that could run, does not arrive."""
+    if _expect(there, token, PREPARING, READY, REFUSED) != REFUSED:
+        yield ("refuse_running",)
+        yield "enter", REFUSED
+
+
+def drop(there: There | None, token: str) -> Steps:
+    """Remove what was made here for a VM whose source has cancelled, and nothing else."""
+    if _expect(there, token, PREPARING, READY, REFUSED) != PREPARING:
+        yield ("undefine",)
+    yield ("remove",)
+    yield ("end",)
+
+
+def end(there: There | None, token: str) -> Steps:
+    """Forget the arrival of a VM that its source has nothing of any more."""
+    _expect(there, token, ARRIVED)
+    yield ("end",)
+
+
+# A move, on the master.
+
+
+def move() -> Steps:
+    """Move a VM; return what :func:`settle` returns, and what went wrong or None."""
+    error, has_left = None, None
+    yield ("order",)
+    try:
+        yield ("open",)
+        yield ("prepare",)
+        yield ("send",)
+        # Each host refuses what is out of turn; so nobody needs to look as long as all goes well.
+        for step in (ARRIVE, FINISH, END):
+            yield (step,)
+            has_left = True if step == FINISH else has_left
+        yield ("close",)
+    except _FAILURES as exc:
+        # Also one that was interrupted is brought to an end, and then raised by whoever asked.
+        error = exc
+    else:
+        return DONE, True, None
+    step, is_moved = yield from settle()
+    return step, has_left if is_moved is None else is_moved, error
+
+
+def settle() -> Steps:
+    """
+    Bring a move to its end, whatever has become of it.
+
+    Returns ``(DONE, WAIT or KEEP, whether the VM has moved)``; the latter is None if that was
+    settled before.
+    """
+    # By what was tried, and where the target was then: what has come further may be tried again.
+    failed: dict[tuple[str, str | None], Exception] = {}
+    is_moved, is_whole = None, False
+    while True:
+        source = yield ("look_at_source",)
+        target = yield ("look_at_target",)
+        step = next_step(source, target) if is_whole else _wholly(source, target)
+        if step == DONE:
+            yield ("close",)
+        if step in (DONE, WAIT, KEEP):
+            return step, is_moved
+        tried = step, target and target.phase
+        if tried in failed:
+            raise failed[tried]
+        try:
+            yield (step,)
+        except Exception as error:
+            # It may have been done, or have decided something: one more look tells.
+            failed[tried] = error
+        else:
+            is_whole = is_whole or step == ARRIVE
+            is_moved = _MOVED.get(step, is_moved)
+
+
+# What it means for where the VM is that a step was done.
+_MOVED = {FINISH: True, END: True, CANCEL: False, FORGET: False}
+
+
+def _wholly(source: Source | None, target: Target | None) -> str:
+    """Return the next step; who noted that a VM has arrived may have died over its autostart."""
+    step = next_step(source, target)
+    is_new = step == FINISH and source is not None and source.phase == HANDING
+    return ARRIVE if is_new and target is not None and target.phase == ARRIVED else step
+
+
+def next_step(source: Source | None, target: Target | None) -> str:
+    """
+    Return what is to be done next for a move to come to its end.
+
+    source, target
+        What the hosts say; None of one that does not answer.
+    """
+    if source is None:
+        return WAIT
+    if source.is_live or source.is_moving:
+        return WAIT
+    if source.phase in (PLANNED, SENDING) or (source.phase == HANDING and source.stays):
+        return CANCEL
+    if target is None or target.is_live or target.is_arriving:
+        return WAIT
+    return _AFTER[source.phase](source, target)
+
+
+def _after_handing(source: Source, target: Target) -> str:
+    if target.phase == ARRIVED or (target.phase is None and target.has):
+        return FINISH
+    if source.is_handed:
+        return _after_libvirt(target)
+    if target.phase != READY:
+        return REFUSE if target.phase == PREPARING else CANCEL
+    if target.has:
+        return ARRIVE
+    # A VM that was kept nowhere has ended there, say: what has come may be all there is of it.
+    return REFUSE if source.has or target.is_empty else KEEP
+
+
+def _after_libvirt(target: Target) -> str:
+    """Return what is next for a VM that has run on the target, by libvirt's own word."""
+    # Of one that was moved by hand the target has nothing on record.
+    if target.phase not in (READY, None):
+        return KEEP
+    return ARRIVE if target.has else REDEFINE
+
+
+def _after_cancelled(_source: Source, target: Target) -> str:
+    if target.phase == ARRIVED:
+        return KEEP
+    return DROP if target.phase else FORGET
+
+
+def _after_all(source: Source, target: Target) -> str:
+    """Return what is left to do where the source has no record: it is done, or never began."""
+    if target.phase is None:
+        return DONE
+    if target.phase == ARRIVED:
+        return END
+    # Without the source's files, those that came may be all there is of the VM.
+    if source.has or target.phase == PREPARING or (target.is_empty and not target.has):
+        return CANCEL
+    return ARRIVE if target.has and target.phase == READY else KEEP
+
+
+_AFTER = {
+    HANDING: _after_handing,
+    LEAVING: lambda _source, _target: FINISH,
+    CANCELLED: _after_cancelled,
+    None: _after_all,
+}

@@ -1,0 +1,193 @@
+"""
+Records: what is begun for a VM and not over, written down before it is done.
+
+There is one record per VM and purpose: a build, an arrival, a departure or an order. It has its
+owner's token and a phase. A phase is on the disk, file and folder, before the effect that it
+announces, and so is the end of a record. The lock beside it is held by the process that works on
+it: when this dies the lock goes with it, and the record says what is to be settled.
+"""
+
+import json
+import os
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from saltvirt import files, locks
+from saltvirt.errors import StorageError
+
+VERSION = 1
+# A file, named by this variable, that says where to stop: "departure.handing kill". Tests set it.
+FAULTS = "SALTVIRT_FAULTS"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """
+    One record.
+
+    token
+        Whose it is: what was begun by one owner is never ended by another.
+    phase
+        How far it has got; :mod:`saltvirt.protocol` has the phases of each purpose.
+    since
+        When it began, in seconds since 1970. It is shown, and nothing is decided by it.
+    facts
+        What its purpose needs, as plain data.
+    """
+
+    purpose: str
+    name: str
+    token: str
+    phase: str
+    since: float = 0.0
+    facts: dict[str, Any] = field(default_factory=dict)
+
+
+class Held:
+    """A record whose lock this process holds, or the place of one that is not there yet."""
+
+    def __init__(self, folder: Path, purpose: str, name: str) -> None:
+        self._folder, self._purpose, self.name = folder, purpose, name
+        self.record = look(folder, purpose, name)
+
+    @property
+    def path(self) -> Path:
+        """Where the record is."""
+        return _path(self._folder, self._purpose, self.name)
+
+    @property
+    def now(self) -> Record:
+        """The record that is there; to be asked only of one that was begun."""
+        if self.record is None:
+            raise StorageError(f"the {self._purpose} of VM {self.name!r} is not on record any more")
+        return self.record
+
+    def begin(self, token: str, phase: str, **facts: object) -> None:
+        """Write a new record in place of any there was."""
+        self._write(
+            Record(
+                purpose=self._purpose,
+                name=self.name,
+                token=token,
+                phase=phase,
+                since=time.time(),
+                facts=facts,
+            )
+        )
+
+    def enter(self, phase: str, **facts: object) -> None:
+        """Go on to a phase, with more facts than before."""
+        self._write(replace(self.now, phase=phase, facts={**self.now.facts, **facts}))
+
+    def note(self, **facts: object) -> None:
+        """Add facts within a phase."""
+        self.enter(self.now.phase, **facts)
+
+    def end(self) -> None:
+        """Remove the record; it does not come back with a crash."""
+        files.unlink(self.path)
+        self.record = None
+        _stop_here(f"{self._purpose}.end")
+
+    def _write(self, record: Record) -> None:
+        is_new = self.record is None or self.record.phase != record.phase
+        if is_new:
+            _stop_here(f"{record.purpose}.before-{record.phase}")
+        content = {"version": VERSION, **asdict(record)}
+        try:
+            files.write(self.path, json.dumps(content).encode())
+        except OSError as exc:
+            raise StorageError(f"cannot write the record {self.path}: {exc.strerror}") from exc
+        self.record = record
+        if is_new:
+            _stop_here(f"{record.purpose}.{record.phase}")
+
+
+@contextmanager
+def held(folder: Path, purpose: str, name: str, *, wait: bool = False) -> Iterator[Held | None]:
+    """
+    Yield the record of a VM and purpose under its lock, None if another process holds that.
+
+    folder
+        The host's, or the master's, folder of all records.
+    wait
+        Wait for the lock instead.
+    """
+    lock = _path(folder, purpose, name).with_suffix(".lock")
+    make_folder(lock.parent)
+    with locks.held(lock, wait=wait) as handle:
+        yield None if handle is None else Held(folder, purpose, name)
+
+
+def look(folder: Path, purpose: str, name: str) -> Record | None:
+    """Return a record as it is at this moment, None if there is none."""
+    return _read(_path(folder, purpose, name))
+
+
+def every(folder: Path, purpose: str) -> list[Record]:
+    """Return all records of a purpose."""
+    found = (_read(path) for path in sorted((folder / purpose).glob("*.json")))
+    return [record for record in found if record is not None]
+
+
+def is_live(folder: Path, purpose: str, name: str) -> bool:
+    """Return whether a process is at work on a record."""
+    return locks.is_held(_path(folder, purpose, name).with_suffix(".lock"))
+
+
+def _path(folder: Path, purpose: str, name: str) -> Path:
+    # A name comes from other machines too: it must not lead anywhere else.
+    return folder / purpose / f"{quote(name, safe='')}.json"
+
+
+def make_folder(folder: Path) -> None:
+    """Make a folder, and make sure that a crash does not take it away again."""
+    missing = [one for one in (folder, *folder.parents) if not one.exists()]
+    for one in reversed(missing):
+        try:
+            one.mkdir(mode=0o700, exist_ok=True)
+        except OSError as exc:
+            raise StorageError(f"cannot make the folder {one}: {exc.strerror}") from exc
+        files.sync_folder(one.parent)
+
+
+def _read(path: Path) -> Record | None:
+    try:
+        content = json.loads(path.read_text())
+        version = content.pop("version")
+        if version == VERSION:
+            return Record(**content)
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, TypeError, KeyError, AttributeError) as exc:
+        raise StorageError(
+            f"the record {path} cannot be read ({exc}); see what it was about, then move it away"
+        ) from exc
+    raise StorageError(
+        f"the record {path} is of version {version}, and Salt Virt here knows version {VERSION}; "
+        "update it here: saltutil.sync_all"
+    )
+
+
+def _stop_here(point: str) -> None:
+    """Do what a test has asked for at this point: end at once, or wait until it has seen enough."""
+    name = os.environ.get(FAULTS)
+    if not name:
+        return
+    try:
+        wanted, action = Path(name).read_text().split()
+    except (OSError, ValueError):
+        return
+    if wanted != point:
+        return
+    Path(name).rename(f"{name}.reached")
+    if action == "kill":
+        os.kill(os.getpid(), signal.SIGKILL)
+    while Path(f"{name}.reached").exists():
+        time.sleep(0.05)
