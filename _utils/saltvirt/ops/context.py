@@ -2,11 +2,12 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from saltvirt.config import HostSettings
 
 
-def _silent(_stage, **_figures):
+def _silent(_stage: str, **_figures: object) -> None:
     pass
 
 
@@ -15,11 +16,11 @@ class Context:
     """The host's settings, Salt's options and functions, how to ask the master and to report."""
 
     settings: HostSettings
-    opts: Mapping
-    functions: Mapping = field(default_factory=dict)
-    say: Callable = _silent
-    ask: Callable | None = None
+    opts: Mapping[str, Any]
+    functions: Mapping[str, Any] = field(default_factory=dict)
+    say: Callable[..., Any] = _silent
+    ask: Callable[..., Any] | None = None
 
-    def reporting(self, say):
+    def reporting(self, say: Callable[..., None]) -> "Context":
         """Return the same context with a way to report progress."""
         return replace(self, say=say)

@@ -1,27 +1,45 @@
 """Look at a host and its VMs: libvirt's bulk calls, one XML each, no subprocess."""
 
 import time
+import xml.etree.ElementTree as ET
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from saltvirt import profiles
+from saltvirt.config import HostSettings
 from saltvirt.errors import BadArgument, NoSuchVm, VirtError
-from saltvirt.kvm import host, prove, query
+from saltvirt.kvm import host, probe, query
 from saltvirt.nics import needs
-from saltvirt.ops import claims, storage
+from saltvirt.ops import maintenance, reservations, storage
 from saltvirt.placement import generation
+from saltvirt.placement.facts import (
+    ComingFacts,
+    CpuFacts,
+    DiskProfile,
+    DomainTypes,
+    HostInfo,
+    Load,
+    MemoryFacts,
+    Profiles,
+    StorageFacts,
+    VmFacts,
+)
 from saltvirt.spec import console_log
 from saltvirt.units import MIB
 from saltvirt.xml import read
 
 RUN_DIR = "/run/salt-virt"
+# The VMs, what their disks may take in bytes, and until when that holds.
+_Seen = tuple[dict[str, VmFacts], dict[str, int], Any]
 
 
-def vm_info(conn, name=None):
+def vm_info(conn: Any, name: str | None = None) -> dict[str, dict[str, Any]]:
     """Return ``{name: {...}}`` of all VMs or of one, as ``virt.vm_info`` shows them."""
     return {row["name"]: _describe(row) for row in query.rows(conn, name)}
 
 
-def _describe(row):
+def _describe(row: Mapping[str, Any]) -> dict[str, Any]:
     root = read.domain(row["xml"])
     return {
         "cpu": row["vcpus"],
@@ -38,12 +56,12 @@ def _describe(row):
     }
 
 
-def disks(root, blocks):
+def disks(root: ET.Element, blocks: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     """Return ``{target: {file, type, file format, virtual size, disk size}}``; sizes in bytes."""
     return {s["target"]: _disk(s, blocks.get(s["target"])) for s in read.disk_sources(root)}
 
 
-def _disk(source, stats):
+def _disk(source: Mapping[str, Any], stats: Mapping[str, int] | None) -> dict[str, Any]:
     out = {"file": source["path"] or "", "type": source["device"], "file format": source["format"]}
     if source["path"] is None:
         return out
@@ -63,7 +81,7 @@ def _disk(source, stats):
     return out
 
 
-def full_info(conn):
+def full_info(conn: Any) -> dict[str, Any]:
     """Return ``{freecpu, freemem, node_info, vm_info}``; ``freemem`` in MiB."""
     node, rows = query.node(conn), query.rows(conn)
     return {
@@ -73,12 +91,12 @@ def full_info(conn):
     }
 
 
-def free(conn):
+def free(conn: Any) -> dict[str, Any]:
     """Return ``{freecpu, freemem}`` as in :func:`full_info`, without reading any XML."""
     return _free(query.node(conn), query.rows(conn, with_xml=False, with_blocks=False))
 
 
-def _free(node, rows):
+def _free(node: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     used_cpus = sum(row["vcpus"] for row in rows if row["state"] == "running")
     used_kib = sum(row["memory_kib"] for row in rows if row["state"] in ("running", "paused"))
     return {
@@ -87,9 +105,10 @@ def _free(node, rows):
     }
 
 
-def load(conn, seconds):
+def load(conn: Any, seconds: float) -> Load:
     """Return ``{cpus, memory_mib, vms: {name: {cpu, memory_mib}}}`` as used over some seconds."""
-    def sample():
+
+    def sample() -> dict[str, dict[str, Any]]:
         return {row["name"]: row for row in query.rows(conn, with_xml=False, with_blocks=False)}
 
     first, begin = sample(), time.monotonic()
@@ -110,37 +129,38 @@ def load(conn, seconds):
     }
 
 
-def seen(conn, settings):
+def seen(conn: Any, settings: HostSettings) -> _Seen:
     """Return what :func:`host_info` needs of the domains, read now, and until when it holds."""
-    holds_until = claims.last_end(settings)
+    holds_until = reservations.last_end(settings)
     return (*_vms(conn, settings), holds_until)
 
 
-def host_info(conn, settings, known=None):
+def host_info(conn: Any, settings: HostSettings, known: _Seen | None = None) -> HostInfo:
     """
     Return everything placement needs to know of this host, as plain data.
 
     known
         What :func:`seen` returned. A domain that is being started holds up whoever reads it, so it
-        is read before a lock is taken; it is read again if a claim has ended since.
+        is read before a lock is taken; it is read again if a record has ended since.
     """
     capabilities = host.capabilities(conn)
     node = query.node(conn)
-    # First: a claim that ends meanwhile is a VM that is listed then. The other way round it would
+    # First: a record that ends meanwhile is a VM that is listed then. The other way round it would
     # be in neither, and its room handed out twice.
-    building = claims.live(settings)
-    if known is None or known[-1] != claims.last_end(settings):
+    coming = reservations.coming(settings)
+    if known is None or known[-1] != reservations.last_end(settings):
         known = seen(conn, settings)
     vms, promises, _ = known
-    extra = [claim for name, claim in building.items() if name not in vms]
+    extra = [facts for name, facts in coming.items() if name not in vms]
     types = domain_types(conn, settings, capabilities)
     features = {kind: host.cpu_features(conn, capabilities, kind) for kind in types["usable"]}
     return {
-        "maintenance": in_maintenance(settings),
+        "maintenance": maintenance.is_on(settings),
         "vms": vms,
-        "building": sorted(building),
-        "unfinished": sorted(claims.stale(settings)),
-        "cpu": {**_cpu(settings, node, capabilities, vms, extra), "features": features},
+        "building": sorted(coming),
+        "coming": {name: _room(facts) for name, facts in coming.items()},
+        "unfinished": reservations.unfinished(settings),
+        "cpu": _cpu(settings, node, capabilities, vms, extra, features),
         "memory": _memory(conn, settings, node, vms, extra),
         "storage": _storage(conn, settings, promises, extra),
         "bridges": bridges(),
@@ -154,9 +174,21 @@ def host_info(conn, settings, known=None):
     }
 
 
-def _vms(conn, settings):
+def _room(facts: Mapping[str, Any]) -> ComingFacts:
+    """Return what a VM that is on its way needs."""
+    return {
+        "vcpus": facts["vcpus"],
+        "memory_mib": facts["memory_mib"],
+        "disk_mib": facts["disk_mib"],
+        "affinity": facts["affinity"],
+        "anti_affinity": facts["anti_affinity"],
+    }
+
+
+def _vms(conn: Any, settings: HostSettings) -> tuple[dict[str, VmFacts], dict[str, int]]:
     """Return the VMs, and what their disks in the image folder may take, in bytes."""
-    out, promises = {}, {"virtual": 0, "growth": 0}
+    out: dict[str, VmFacts] = {}
+    promises = {"virtual": 0, "growth": 0}
     images = f"{settings.images}/"
     for row in query.rows(conn, with_blocks=False):
         root = read.domain(row["xml"])
@@ -174,13 +206,20 @@ def _vms(conn, settings):
     return out, promises
 
 
-def _add_promise(promises, sizes):
+def _add_promise(promises: dict[str, int], sizes: Mapping[str, Any] | None) -> None:
     if sizes:
         promises["virtual"] += sizes["virtual"]
         promises["growth"] += max(0, sizes["virtual"] - sizes["actual"])
 
 
-def _cpu(settings, node, capabilities, vms, extra):
+def _cpu(
+    settings: HostSettings,
+    node: Mapping[str, Any],
+    capabilities: Mapping[str, Any],
+    vms: Mapping[str, VmFacts],
+    extra: Iterable[Mapping[str, Any]],
+    features: dict[str, list[str]],
+) -> CpuFacts:
     total = settings.capacity.get("vcpus", node["cpus"])
     return {
         "threads": node["cpus"],
@@ -189,10 +228,17 @@ def _cpu(settings, node, capabilities, vms, extra):
         "arch": capabilities["arch"],
         "vcpus_limit": int(total * settings.cpu_ratio),
         "vcpus_committed": _sum("vcpus", vms, extra),
+        "features": features,
     }
 
 
-def _memory(conn, settings, node, vms, extra):
+def _memory(
+    conn: Any,
+    settings: HostSettings,
+    node: Mapping[str, Any],
+    vms: Mapping[str, VmFacts],
+    extra: Iterable[Mapping[str, Any]],
+) -> MemoryFacts:
     total = settings.capacity.get("memory_mib", node["phymemory"])
     return {
         "total_mib": node["phymemory"],
@@ -202,11 +248,14 @@ def _memory(conn, settings, node, vms, extra):
     }
 
 
-def _sum(key, vms, extra):
-    return sum(vm[key] for vm in vms.values()) + sum(claim[key] for claim in extra)
+def _sum(key: str, vms: Mapping[str, Any], extra: Iterable[Mapping[str, Any]]) -> int:
+    found: int = sum(vm[key] for vm in vms.values()) + sum(facts[key] for facts in extra)
+    return found
 
 
-def _storage(conn, settings, promises, extra):
+def _storage(
+    conn: Any, settings: HostSettings, promises: dict[str, int], extra: Iterable[Mapping[str, Any]]
+) -> StorageFacts:
     total, free = storage.free_mib(settings.images)
     capacity = settings.capacity.get("disk_mib")
     if capacity is None:
@@ -218,37 +267,42 @@ def _storage(conn, settings, promises, extra):
         "images": {"path": settings.images, "total_mib": total, "free_mib": free},
         "pools": host.pools(conn),
         "limit_mib": int(limit),
-        "committed_mib": committed + sum(claim["disk_mib"] for claim in extra),
+        "committed_mib": committed + sum(facts["disk_mib"] for facts in extra),
     }
 
 
-def _profiles(settings):
+def _profiles(settings: HostSettings) -> Profiles:
     return {
         "nic": {name: _nic_needs(settings, name) for name in {"default", *settings.nic}},
         "disk": {name: _disk_needs(settings, name) for name in {"default", *settings.disk}},
     }
 
 
-def _nic_needs(settings, name):
+def _nic_needs(settings: HostSettings, name: str) -> Any:
     try:
         nics = profiles.nics("probe", settings.nic, name, None)
     except BadArgument as exc:
         return {"error": str(exc)}
-    return {key: list(value) if isinstance(value, tuple) else value
-            for key, value in needs(nics).items()}  # fmt: skip
+    return {
+        key: list(value) if isinstance(value, tuple) else value
+        for key, value in needs(nics).items()
+    }
 
 
-def _disk_needs(settings, name):
+def _disk_needs(settings: HostSettings, name: str) -> DiskProfile:
     try:
         disks_ = profiles.disks(settings.disk, name, None, None)
     except BadArgument as exc:
         return {"error": str(exc)}
-    return {"size_mib": sum(disk.size_mib or 0 for disk in disks_)}
+    return {
+        "size_mib": sum(disk.size_mib or 0 for disk in disks_),
+        "has_image": any(disk.image for disk in disks_),
+    }
 
 
-def domain_types(conn, settings, capabilities):
+def domain_types(conn: Any, settings: HostSettings, capabilities: Mapping[str, Any]) -> DomainTypes:
     """
-    Return ``{"default", "usable", "why"}``; ``virt:hypervisor`` wins, then the proof of KVM.
+    Return ``{"default", "usable", "why"}``; ``virt:hypervisor`` wins, then the probe of KVM.
 
     Where KVM is offered and could be neither proved nor disproved there is no default: emulation
     would be many times slower, and nobody would know why.
@@ -257,31 +311,27 @@ def domain_types(conn, settings, capabilities):
     if settings.hypervisor:
         why = f"virt:hypervisor is set to {settings.hypervisor}"
         return {"default": settings.hypervisor, "usable": [settings.hypervisor], "why": why}
-    proof = prove.kvm(conn, capabilities, RUN_DIR)
-    usable = [kind for kind in ("kvm", "qemu") if kind in offered and (
-        kind != "kvm" or proof["usable"])]  # fmt: skip
-    is_open = proof["usable"] is None
-    why = f"{proof['why']}; set virt:hypervisor to kvm or qemu" if is_open else proof["why"]
+    found = probe.kvm(conn, capabilities, RUN_DIR)
+    usable = [
+        kind for kind in ("kvm", "qemu") if kind in offered and (kind != "kvm" or found["usable"])
+    ]
+    is_open = found["usable"] is None
+    why = f"{found['why']}; set virt:hypervisor to kvm or qemu" if is_open else found["why"]
     return {"default": usable[0] if usable and not is_open else None, "usable": usable, "why": why}
 
 
-def bridges():
+def bridges() -> list[str]:
     """Return the host's bridges."""
     return sorted(path.parent.name for path in Path("/sys/class/net").glob("*/bridge"))
 
 
-def links():
+def links() -> list[str]:
     """Return the host's own links, without its loopback and without those of VMs."""
     names = (path.name for path in Path("/sys/class/net").iterdir())
     return sorted(name for name in names if name != "lo" and not name.startswith("vnet"))
 
 
-def in_maintenance(settings):
-    """Return whether the host takes no new VMs."""
-    return (Path(settings.state_dir) / "maintenance").exists()
-
-
-def presence(conn, settings, name):
+def presence(conn: Any, settings: HostSettings, name: str) -> dict[str, Any]:
     """Return ``{"state", "building", "unfinished"}``: all that locating one VM needs."""
     try:
         state = query.state(conn, name)
@@ -289,12 +339,12 @@ def presence(conn, settings, name):
         state = None
     return {
         "state": state,
-        "building": name in claims.live(settings),
-        "unfinished": name in claims.stale(settings),
+        "building": name in reservations.coming(settings),
+        "unfinished": name in reservations.unfinished(settings),
     }
 
 
-def console_tail(name, lines):
+def console_tail(name: str, lines: int) -> str:
     """
     Return the last lines of a VM's console log; no more than a MiB of it is read.
 
@@ -310,6 +360,6 @@ def console_tail(name, lines):
     return "\n".join(printable(line) for line in text.splitlines()[-lines:])
 
 
-def printable(line):
+def printable(line: str) -> str:
     """Return a line without control characters."""
     return "".join(char for char in line if char.isprintable() or char == "\t")

@@ -1,14 +1,23 @@
 """Where a VM's disks lie on this host, and what they take."""
 
 import os
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from saltvirt import files
+from saltvirt.config import HostSettings
 from saltvirt.errors import ImageError, StorageError
-from saltvirt.image import cache, gate, qcow2, tool
-from saltvirt.kvm import connect, host, lifecycle
+from saltvirt.image import cache, qcow2, tool, validation
+from saltvirt.kvm import connect, lifecycle
+from saltvirt.model import Disk
 from saltvirt.units import MIB
 
+# QEMU itself refuses chains that are much longer.
+_DEPTH = 64
+# Where libvirt keeps what is defined. It writes and removes the files there; the folder it leaves.
+_DEFINITIONS = Path("/etc/libvirt/qemu")
 _POOL_TYPES = ("dir", "fs", "netfs")
 
 
@@ -20,35 +29,39 @@ class Place:
     pool: str | None = None
 
 
-def place(conn, settings, disk):
-    """Return where a disk goes: the image folder, another folder, or a libvirt pool's."""
+def place(settings: HostSettings, pools: Mapping[str, Any], disk: Disk) -> Place:
+    """
+    Return where a disk goes: the image folder, another folder, or a libvirt pool's.
+
+    pools
+        What :func:`saltvirt.kvm.host.pools` returns.
+    """
     pool = disk.pool or settings.storagepool
     if pool is None:
-        return Place(folder=made(settings.images))
+        return Place(folder=Path(settings.images))
     if pool.startswith("/"):
         if not Path(pool).is_dir():
             raise StorageError(f"disk {disk.name!r}: there is no folder {pool} on this host")
         return Place(folder=Path(pool))
-    known = host.pools(conn)
-    if pool not in known:
-        listed = ", ".join(sorted(known)) or "none"
+    if pool not in pools:
+        listed = ", ".join(sorted(pools)) or "none"
         raise StorageError(f"disk {disk.name!r}: no pool {pool!r} on this host; it has: {listed}")
-    if known[pool]["type"] not in _POOL_TYPES:
+    if pools[pool]["type"] not in _POOL_TYPES:
         raise StorageError(
-            f"disk {disk.name!r}: pool {pool!r} is of type {known[pool]['type']}; disks can be "
+            f"disk {disk.name!r}: pool {pool!r} is of type {pools[pool]['type']}; disks can be "
             f"made in pools of type {', '.join(_POOL_TYPES)}"
         )
-    if not known[pool]["active"]:
+    if not pools[pool]["active"]:
         raise StorageError(f"disk {disk.name!r}: pool {pool!r} is not active; start it first")
-    return Place(folder=Path(known[pool]["path"]), pool=pool)
+    return Place(folder=Path(pools[pool]["path"]), pool=pool)
 
 
-def backing_below(settings):
+def backing_below(settings: HostSettings) -> list[str | Path]:
     """Return the folders whose files a disk may name as its backing file."""
     return [cache.where(settings), *settings.backing_paths]
 
 
-def opened_format(settings, path):
+def opened_format(settings: HostSettings, path: str | Path) -> str:
     """
     Return the format of a guest's disk that is to be opened; raise if it may not be.
 
@@ -59,12 +72,12 @@ def opened_format(settings, path):
     if not connect.why_missing():
         with connect.opened(settings) as conn:
             fmt = lifecycle.disk_format(conn, path)
-    fmt = fmt or gate.judge(path, backing_below=backing_below(settings)).format
+    fmt = fmt or validation.validate(path, backing_below=backing_below(settings)).format
     tool.refuse_in_use(path, fmt)
     return fmt
 
 
-def made(images):
+def made(images: str | Path) -> Path:
     """Return the image folder, made if it is missing."""
     folder = Path(images)
     try:
@@ -74,7 +87,7 @@ def made(images):
     return folder
 
 
-def free_mib(path):
+def free_mib(path: str | Path) -> tuple[int, int]:
     """Return ``(total_mib, free_mib)`` of the file system that holds ``path`` or its parent."""
     path = Path(path)
     while not path.exists():
@@ -83,7 +96,7 @@ def free_mib(path):
     return stat.f_blocks * stat.f_frsize // MIB, stat.f_bavail * stat.f_frsize // MIB
 
 
-def measure(path, fmt):
+def measure(path: str | Path, fmt: str) -> dict[str, Any] | None:
     """
     Return a disk file's sizes in bytes: ``{"virtual", "actual", "backing"}``.
 
@@ -99,6 +112,45 @@ def measure(path, fmt):
     return {"virtual": virtual, "actual": stat.st_blocks * 512, "backing": backing}
 
 
-def remove(path):
+def chain(path: str) -> Iterator[str]:
+    """Yield a disk and the files below it, by their headers; nothing else is read."""
+    for _ in range(_DEPTH):
+        yield path
+        try:
+            header = qcow2.read(path) if Path(path).is_file() else None
+        except (OSError, ImageError):
+            return
+        if header is None or not header.backing_file:
+            return
+        path = str(Path(path).parent / header.backing_file)
+
+
+def in_use(conn: Any, but: str | None = None) -> set[str]:
+    """
+    Return the paths of every disk, and of all that is below it, of all domains but one.
+
+    Each is there as it was written and with its symbolic links resolved.
+    """
+    # libvirt knows what is below a disk only while its domain runs.
+    below = {one for path in lifecycle.overlays(conn, but) for one in chain(path)}
+    below |= {os.path.realpath(path) for path in below}
+    return lifecycle.disks_in_use(conn, but) | below
+
+
+def is_shared(settings: HostSettings, path: str, used: set[str]) -> bool:
+    """Return whether a file is a cached image, or one of the files in use."""
+    base = os.path.realpath(cache.where(settings))
+    real = os.path.realpath(path)
+    return real.startswith(f"{base}/") or path in used or real in used
+
+
+def remove(path: str | Path) -> None:
     """Remove a file; do nothing if it is not there."""
     Path(path).unlink(missing_ok=True)
+
+
+def settle_definitions() -> None:
+    """Have it survive a crash what libvirt has defined and undefined so far."""
+    for folder in (_DEFINITIONS, _DEFINITIONS / "autostart"):
+        if folder.is_dir():
+            files.sync_folder(folder)

@@ -1,12 +1,16 @@
 """The work of the state ``virt.keys``: ask the master, lay down what is due, let libvirtd know."""
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from saltvirt.errors import VirtError
-from saltvirt.ops import certificates, reload
+from saltvirt.ops.certificates import installed, reload
 from saltvirt.pki import store
 
+# Puts a question to the master's external pillar.
+Ask = Callable[[Mapping[str, str]], dict[str, Any] | None]
 # The daemons that listen for TLS, by the socket that says they run (https://libvirt.org/daemons.html).
 _DAEMONS = {
     "libvirtd": "/run/libvirt/libvirt-admin-sock",
@@ -14,24 +18,25 @@ _DAEMONS = {
 }
 
 
-class KeysRefused(VirtError):
+class EnrolmentRefused(VirtError):
     """The master gives no certificates; the message says why."""
 
 
-def question(ask, wanted):
+def question(ask: Ask, wanted: Mapping[str, str]) -> dict[str, Any]:
     """Return the master's answer to a host that wants certificates; raise if it gives none."""
     answer = (ask(wanted) or {}).get("libvirt_pki")
     if not answer:
-        raise KeysRefused(
+        raise EnrolmentRefused(
             "the master has no external pillar 'libvirt' of this project: run 'salt-run "
             "saltutil.sync_all' there, and see that on_demand_ext_pillar lists libvirt"
         )
     if "error" in answer:
-        raise KeysRefused(f"the master refused: {answer['error']}")
-    return answer
+        raise EnrolmentRefused(f"the master refused: {answer['error']}")
+    found: dict[str, Any] = answer
+    return found
 
 
-def peers(ask):
+def peers(ask: Ask) -> list[str]:
     """Return the addresses of the other hypervisors, as the master knows them; none of our own."""
     answer = question(ask, {})
     found = {address for addresses in answer["peers"].values() for address in addresses}
@@ -39,71 +44,71 @@ def peers(ask):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Work:
+class Enrolment:
     """One run of the state; ``ask`` puts a question to the master's external pillar."""
 
     basepath: str
-    host: str
-    ask: object
+    minion_id: str
+    ask: Ask
     with_vnc: bool = False
     is_forced: bool = False
 
     @property
-    def _purposes(self):
+    def _purposes(self) -> tuple[str, ...]:
         extra = ("vnc-server",) if self.with_vnc else ()
-        return (*certificates.DEFAULT_PURPOSES, *extra)
+        return (*installed.DEFAULT_PURPOSES, *extra)
 
-    def _question(self, wanted):
+    def _question(self, wanted: Mapping[str, str]) -> dict[str, Any]:
         return question(self.ask, wanted)
 
-    def _due(self, info):
-        places, now = certificates.places(self.basepath), store.utc_now()
+    def _due(self, info: dict[str, Any]) -> dict[str, str]:
+        places, now = installed.places(self.basepath), store.utc_now()
         forced = "the operator asked for it" if self.is_forced else None
-        reasons = {p: forced or certificates.due(places[p], info, now) for p in self._purposes}
+        reasons = {p: forced or installed.due(places[p], info, now) for p in self._purposes}
         return {purpose: why for purpose, why in reasons.items() if why}
 
-    def plan(self):
+    def plan(self) -> tuple[dict[str, Any], str]:
         """Return what would change, and a comment."""
         info = self._question({})
         changes = dict(self._due(info))
-        paths = certificates.authorities(self.basepath, self._purposes)
-        changes |= dict.fromkeys(certificates.stale_authority(paths, info), "would be written")
+        paths = installed.authorities(self.basepath, self._purposes)
+        changes |= dict.fromkeys(installed.stale_authority(paths, info), "would be written")
         comment = "certificates are due" if changes else "all keys are in order"
         return changes, "; ".join([comment, *self._warnings()])
 
-    def run(self, functions):
+    def run(self, functions: Mapping[str, Callable[..., Any]]) -> tuple[dict[str, Any], str]:
         """Lay down what is due; return the changes and a comment."""
         info = self._question({})
         due = self._due(info)
         if due:
             info = self._renew(due, info)
-        paths = certificates.authorities(self.basepath, self._purposes)
-        written = certificates.lay_down_authority(paths, info)
+        paths = installed.authorities(self.basepath, self._purposes)
+        written = installed.lay_down_authority(paths, info)
         changes = {**due, **dict.fromkeys(written, "written")}
         if not changes:
             return {}, "; ".join(["all keys are in order", *self._warnings()])
         said = ["new certificates are in place", *self._reload(functions), *self._warnings()]
         return changes, "; ".join(said)
 
-    def _warnings(self):
-        places = certificates.places(self.basepath)
+    def _warnings(self) -> list[str]:
+        places = installed.places(self.basepath)
         # A test run may come before the folders are there; there is nothing to enter yet.
-        return certificates.closed_above(
+        return installed.closed_above(
             places[purpose] for purpose in self._purposes if places[purpose].key.exists()
         )
 
-    def _renew(self, due, info):
-        places = certificates.places(self.basepath)
-        kept = {purpose: certificates.kept_key(places[purpose], info) for purpose in due}
-        made = {purpose: certificates.request(self.host, kept[purpose]) for purpose in due}
+    def _renew(self, due: Mapping[str, str], info: dict[str, Any]) -> dict[str, Any]:
+        places = installed.places(self.basepath)
+        kept = {purpose: installed.kept_key(places[purpose], info) for purpose in due}
+        made = {purpose: installed.request(self.minion_id, kept[purpose]) for purpose in due}
         info = self._question({purpose: pem for purpose, (_key, pem) in made.items()})
         for purpose, (key, _pem) in made.items():
             if purpose not in info["certificates"]:
-                raise KeysRefused(f"the master sent no certificate for {purpose}")
-            certificates.lay_down(places[purpose], key, info["certificates"][purpose])
+                raise EnrolmentRefused(f"the master sent no certificate for {purpose}")
+            installed.lay_down(places[purpose], key, info["certificates"][purpose])
         return info
 
-    def _reload(self, functions):
+    def _reload(self, functions: Mapping[str, Callable[..., Any]]) -> list[str]:
         """Let a libvirtd that listens for TLS read its files anew; say what it answered."""
         if not functions["cmd.has_exec"]("virt-admin"):
             return ["virt-admin is not here, so libvirtd reads them at its next start"]
@@ -113,7 +118,7 @@ class Work:
         return [self._read_by(daemon, functions) for daemon in running]
 
     @staticmethod
-    def _read_by(daemon, functions):
+    def _read_by(daemon: str, functions: Mapping[str, Callable[..., Any]]) -> str:
         why = reload.Admin(daemon, functions["cmd.run_all"]).read_tls_files()
         if why is None:
             return f"{daemon} uses them"

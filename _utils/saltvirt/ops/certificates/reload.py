@@ -3,7 +3,9 @@
 import re
 import socket
 import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from saltvirt import undo
 
@@ -21,15 +23,15 @@ class Admin:
         Salt's ``cmd.run_all``.
     """
 
-    def __init__(self, daemon, run):
+    def __init__(self, daemon: str, run: Callable[..., dict[str, Any]]) -> None:
         self.daemon = daemon
         self._run = run
 
-    def _ask(self, command, *words):
+    def _ask(self, command: str, *words: str) -> dict[str, Any]:
         argv = ["virt-admin", "-c", f"{self.daemon}:///system", command, self.daemon, *words]
         return self._run(argv, python_shell=False, ignore_retcode=True)
 
-    def read_tls_files(self):
+    def read_tls_files(self) -> str | None:
         """
         Have the daemon read its TLS files; return None, or why it did not.
 
@@ -49,7 +51,7 @@ class Admin:
         return lines[-1] if lines else "no answer"
 
     @contextmanager
-    def _nobody_let_in(self):
+    def _nobody_let_in(self) -> Iterator[None]:
         said = self._ask("server-clients-info")["stdout"]
         found = dict(re.findall(r"^(\w+) *: (\d+)$", said, re.M))
         if "nclients_max" not in found or "nclients_unauth_max" not in found:
@@ -65,12 +67,15 @@ class Admin:
             finally:
                 self._limit(*before)
 
-    def _limit(self, *values):
-        words = [word for name, value in zip(_LIMITS, values, strict=True)
-                 for word in (f"--{name}", value)]  # fmt: skip
+    def _limit(self, *values: str) -> None:
+        words = [
+            word
+            for name, value in zip(_LIMITS, values, strict=True)
+            for word in (f"--{name}", value)
+        ]
         self._ask("server-clients-set", *words)
 
-    def _end_handshakes(self):
+    def _end_handshakes(self) -> None:
         end = time.monotonic() + _HANDSHAKES_S
         while open_ones := self._in_handshake():
             if time.monotonic() > end:
@@ -79,7 +84,7 @@ class Admin:
                 return
             time.sleep(0.05)
 
-    def _in_handshake(self):
+    def _in_handshake(self) -> list[str]:
         """Return the ids of the TLS clients of which libvirt does not yet know who they are."""
         clients = re.findall(r"^ *(\d+) +tls ", self._ask("client-list")["stdout"], re.M)
         return [client for client in clients if self._ask("client-info", client)["retcode"]]

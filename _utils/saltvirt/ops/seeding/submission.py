@@ -2,18 +2,21 @@
 
 import logging
 from pathlib import Path
+from typing import Any
 
 from saltvirt import arguments, files, sealed
+from saltvirt.config import HostSettings
 from saltvirt.errors import SeedError
+from saltvirt.ops.context import Context
 
 log = logging.getLogger(__name__)
 
 
-def _path(settings, name):
+def _path(settings: HostSettings, name: str) -> Path:
     return Path(settings.state_dir) / "tokens" / name
 
 
-def keep(context, name, token):
+def keep(context: Context, name: str, token: Any) -> None:
     """Keep a token that the master sealed for this host, until it is used."""
     arguments.vm_name(name)
     if not sealed.is_sealed(token):
@@ -24,12 +27,12 @@ def keep(context, name, token):
     files.write(path, sealed.unseal(token, own.read_text()).encode())
 
 
-def is_allowed(settings, name):
+def is_allowed(settings: HostSettings, name: str) -> bool:
     """Return whether the master gave this host leave to submit a VM's key."""
     return _path(settings, name).exists()
 
 
-def submit(context, name, public):
+def submit(context: Context, name: str, public: str | None) -> None:
     """
     Have the master accept a VM's key; raise SeedError if it refuses. The token is used up.
 
@@ -38,6 +41,8 @@ def submit(context, name, public):
     path = _path(context.settings, name)
     token = path.read_text()
     path.unlink()
+    if context.ask is None:
+        raise SeedError(f"nobody can ask the master to accept the key of {name!r}")
     answer = context.ask({"virtkey": {"name": name, "key": public, "token": token}})
     answer = answer.get("virtkey") or {}
     if answer.get(name) is not True:

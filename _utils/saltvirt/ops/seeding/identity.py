@@ -1,22 +1,21 @@
-"""Give a new VM's disk its identity: our own seed, or a function the user named."""
+"""What makes a guest a minion: its name, its master, its keys; decided before anything is made."""
 
-import os
-import tempfile
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
-
-from salt.exceptions import SaltException
+from typing import Any
 
 from saltvirt import keypair
 from saltvirt.errors import BadArgument, SeedError
-from saltvirt.ops import approve
-from saltvirt.seed import cloudconfig, keys, nocloud
+from saltvirt.ops.context import Context
+from saltvirt.ops.seeding import submission
+from saltvirt.seed import cloudconfig, minionkeys, nocloud
+from saltvirt.spec import Deployment
 
 OWN = "seed.apply"
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
-def prepare(context, deployment):
+def prepare(context: Context, deployment: Deployment) -> dict[str, Any] | None:
     """
     Return the guest's identity, or None if it gets none; refuse what cannot work.
 
@@ -31,12 +30,14 @@ def prepare(context, deployment):
         raise BadArgument("seed_cmd", f"this minion has no function {deployment.seed_cmd!r}")
     if deployment.seed_cmd == OWN:
         nocloud.refuse_if_impossible()
-    given = (deployment.pub_key, deployment.priv_key)
-    made = identity(context, deployment.vm.name, deployment.config, given)
+    pair = (deployment.pub_key, deployment.priv_key)
+    made = identity(context, deployment.vm.name, deployment.config, pair)
     return {**made, "cloud": _cloud(context, deployment)}
 
 
-def identity(context, name, config, given, *, approve_key=True):
+def identity(
+    context: Context, name: str, config: Mapping[str, Any], given: Any, *, approve_key: bool = True
+) -> dict[str, Any]:
     """
     Return ``{id, config, public_key, private_key, master_key, is_submitted}`` of a minion.
 
@@ -45,9 +46,9 @@ def identity(context, name, config, given, *, approve_key=True):
         lets this host submit it; otherwise the guest makes its own and waits to be accepted.
     """
     pki = context.opts.get("pki_dir", "/etc/salt/pki/minion")
-    public, private = keys.read(*given, pki)
+    public, private = minionkeys.read(given[0], given[1], pki)
     is_submitted = bool(
-        approve_key and not public and approve.is_allowed(context.settings, name)
+        approve_key and not public and submission.is_allowed(context.settings, name)
     )
     if is_submitted:
         public, private = keypair.generate()
@@ -62,22 +63,26 @@ def identity(context, name, config, given, *, approve_key=True):
     }
 
 
-def _cloud(context, deployment):
+def _cloud(context: Context, deployment: Deployment) -> dict[str, Any]:
     """Return what cloud-init is told beside the identity; only a seed of NoCloud can say it."""
     seed = context.settings.seed
     return {
-        "user_data": (cloudconfig.mapping("virt:seed:user_data", seed.get("user_data")),
-                      cloudconfig.mapping("user_data", deployment.user_data)),
+        "user_data": (
+            cloudconfig.mapping("virt:seed:user_data", seed.get("user_data")),
+            cloudconfig.mapping("user_data", deployment.user_data),
+        ),
         "vendor_data": cloudconfig.mapping("virt:seed:vendor_data", seed.get("vendor_data")),
         "network": cloudconfig.network(deployment.vm.nics),
-    }  # fmt: skip
+    }
 
 
-def _config(context, name, given):
+def _config(context: Context, name: str, given: Mapping[str, Any]) -> dict[str, Any]:
     seed, opts = context.settings.seed, context.opts
     if given.get("id", name) != name:
-        raise BadArgument("config", f"its id is {given['id']!r}, but the minion will be {name!r}; "
-                          "leave the id out")  # fmt: skip
+        raise BadArgument(
+            "config",
+            f"its id is {given['id']!r}, but the minion will be {name!r}; " "leave the id out",
+        )
     master = given.get("master") or seed.get("master") or opts.get("master")
     if not master or (isinstance(master, str) and master in _LOOPBACK):
         raise SeedError(
@@ -91,54 +96,9 @@ def _config(context, name, given):
     return {**own, **(seed.get("config") or {}), **given, "id": name}
 
 
-def _master_key(context, config, pki):
+def _master_key(context: Context, config: Mapping[str, Any], pki: str) -> str | None:
     """Return the master's public key, so that the guest trusts this master and no other."""
     if config["master"] != context.opts.get("master") or not isinstance(config["master"], str):
         return None
     path = Path(pki) / "minion_master.pub"
     return path.read_text() if path.exists() else None
-
-
-def path_for(settings, name):
-    """Return where a VM's seed lies."""
-    return Path(settings.images) / f"{name}_seed.iso"
-
-
-def write(path, identity, uuid, *, install):
-    """Write the seed of our own method."""
-    nocloud.build(path, {**identity, "instance": uuid}, install=install)
-
-
-@contextmanager
-def _key_files(identity):
-    """Yield the paths of the key pair for a function that wants files; None without keys."""
-    if not identity["private_key"]:
-        yield None, None
-        return
-    with tempfile.TemporaryDirectory(prefix="salt-virt-keys-") as folder:
-        paths = []
-        for name, text in (("minion.pub", identity["public_key"]),
-                           ("minion.pem", identity["private_key"])):  # fmt: skip
-            path = Path(folder) / name
-            path.touch(mode=0o600)
-            path.write_text(text)
-            paths.append(str(path))
-        yield tuple(paths)
-
-
-def run_command(context, deployment, made, disk_path):
-    """Seed with the function the user named; it must not return False."""
-    with _key_files(made) as (public, private):
-        try:
-            done = context.functions[deployment.seed_cmd](
-                os.fspath(disk_path),
-                id_=made["id"],
-                config=made["config"],
-                install=deployment.install,
-                pub_key=public,
-                priv_key=private,
-            )
-        except (SaltException, OSError, TypeError) as exc:
-            raise SeedError(f"{deployment.seed_cmd} failed on {disk_path}: {exc}") from exc
-    if done is False:
-        raise SeedError(f"{deployment.seed_cmd} could not seed {disk_path}")

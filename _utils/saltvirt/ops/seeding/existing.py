@@ -3,21 +3,38 @@
 import shutil
 import tempfile
 import uuid
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import yaml
 from salt.exceptions import SaltException
 
 from saltvirt import arguments, files, keypair
+from saltvirt.config import HostSettings
 from saltvirt.errors import BadArgument, SeedError
-from saltvirt.image import gate
-from saltvirt.ops import approve, fetching, installing, looking, seeding, storage
+from saltvirt.image import validation
+from saltvirt.ops import storage
+from saltvirt.ops.context import Context
+from saltvirt.ops.images import fetch
+from saltvirt.ops.seeding import identity, inspection, submission, write
+from saltvirt.ops.seeding import install as installing
 from saltvirt.seed import appliance, guest
 
 _PREPARED = {"kind": "boot", "script": guest.install()}
 
 
-def apply(context, path, id_, config, keys_, *, approve_key, install, prep_install):
+def apply(
+    context: Context,
+    path: str | Path,
+    id_: str | None,
+    config: object,
+    keys_: Any,
+    *,
+    approve_key: bool,
+    install: bool,
+    prep_install: bool,
+) -> dict[str, Any]:
     """
     Write a minion's identity into a disk image, or below a folder; return what was found.
 
@@ -29,20 +46,21 @@ def apply(context, path, id_, config, keys_, *, approve_key, install, prep_insta
     """
     arguments.boolean("install", install)
     arguments.boolean("prep_install", prep_install)
-    identity = _identity(context, id_, config, keys_, approve_key)
+    made = _identity(context, id_, config, keys_, approve_key)
     via, fmt = _via(context.settings, path)
-    seen = how = None
+    seen: dict[str, Any] | None = None
+    how: Mapping[str, Any] | None = None
     if prep_install:
         how = _PREPARED
     elif install:
         how, seen = _installed(context, via, path, fmt)
-    found = looking.seed_disk(context, str(path), fmt, identity, via=via, install=how, found=seen)
-    if identity["is_submitted"]:
-        approve.submit(context, identity["id"], identity["public_key"])
+    found = write.seed_disk(context, str(path), fmt, made, via=via, install=how, found=seen)
+    if made["is_submitted"]:
+        submission.submit(context, made["id"], made["public_key"])
     return found
 
 
-def _via(settings, path):
+def _via(settings: HostSettings, path: str | Path) -> tuple[str, str | None]:
     """Return ``(way, format)``: in an appliance if this host can, else as the operator allowed."""
     path = Path(path)
     if path.is_dir():
@@ -57,32 +75,46 @@ def _via(settings, path):
         return "guestfs", fmt
     if settings.seed.get("allow_host_mount") is True:
         return "nbd", fmt
-    raise SeedError(f"no disk can be opened safely on this host: {missing}; or set "
-                    "virt:seed:allow_host_mount: True to have its own kernel do it")  # fmt: skip
+    raise SeedError(
+        f"no disk can be opened safely on this host: {missing}; or set "
+        "virt:seed:allow_host_mount: True to have its own kernel do it"
+    )
 
 
-def _installed(context, via, path, fmt):
+def _installed(
+    context: Context, via: str, path: str | Path, fmt: str | None
+) -> tuple[Mapping[str, Any] | None, dict[str, Any] | None]:
     """Return how a minion is installed, and what was found in the disk if that decided it."""
     if via != "guestfs":
         return _PREPARED, None
     source, found = installing.source(context.settings, None), None
     if source and any("{arch}" in url for url in source):
         job = {"action": "look", "path": str(path), "format": fmt}
-        found = appliance.run(job, **looking.limits(context.settings))
+        found = appliance.run(job, **inspection.limits(context.settings))
     return installing.prepared(context, source, (found or {}).get("arch"), "base"), found
 
 
-def _identity(context, id_, config, keys_, approve_key):
+def _identity(
+    context: Context, id_: str | None, config: object, keys_: Any, approve_key: bool
+) -> dict[str, Any]:
     arguments.boolean("approve_key", approve_key)
     config = arguments.mapping("config", config) or {}
     name = id_ or config.get("id")
     if not name:
         raise BadArgument("id_", "say which minion this will be: id_=NAME")
     arguments.vm_name(name)
-    return seeding.identity(context, name, config, keys_, approve_key=approve_key)
+    return identity.identity(context, name, config, keys_, approve_key=approve_key)
 
 
-def mkconfig(context, config, tmp, id_, keys_, *, approve_key):
+def mkconfig(
+    context: Context,
+    config: object,
+    tmp: str | None,
+    id_: str | None,
+    keys_: Any,
+    *,
+    approve_key: bool,
+) -> dict[str, str]:
     """
     Write a minion's configuration and key pair into a folder; return their paths.
 
@@ -103,11 +135,11 @@ def mkconfig(context, config, tmp, id_, keys_, *, approve_key):
         out[key] = str(folder / leaf)
         files.write(out[key], text.encode())
     if made["is_submitted"]:
-        approve.submit(context, made["id"], public)
+        submission.submit(context, made["id"], public)
     return out
 
 
-def prep_bootstrap(context, mpt):
+def prep_bootstrap(context: Context, mpt: str) -> tuple[str, str]:
     """
     Copy the bootstrap script below a guest's ``/tmp``; return its paths as host and guest see it.
 
@@ -127,16 +159,21 @@ def prep_bootstrap(context, mpt):
     return str(inner), f"/{folder.relative_to(root)}"
 
 
-def _bootstrap(context):
+def _bootstrap(context: Context) -> str:
     url = context.settings.seed.get("bootstrap")
     if url:
-        return fetching.obtain(context, url, "base", gate.accept_any).path
+        return fetch.obtain(context, url, "base", validation.accept_any).path
     try:
         found = context.functions["config.gather_bootstrap_script"]()
     except (KeyError, SaltException, OSError) as exc:
-        raise SeedError(f"Salt's bootstrap script cannot be had: {exc}; put one on the file "
-                        "server and name it in virt:seed:bootstrap") from exc  # fmt: skip
+        raise SeedError(
+            f"Salt's bootstrap script cannot be had: {exc}; put one on the file "
+            "server and name it in virt:seed:bootstrap"
+        ) from exc
     if not found:
-        raise SeedError("Salt's bootstrap script cannot be had; put one on the file server and "
-                        "name it in virt:seed:bootstrap")  # fmt: skip
-    return found
+        raise SeedError(
+            "Salt's bootstrap script cannot be had; put one on the file server and "
+            "name it in virt:seed:bootstrap"
+        )
+    out: str = found
+    return out

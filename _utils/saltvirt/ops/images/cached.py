@@ -1,18 +1,20 @@
 """The cached images of a host: what is there, who uses it, fetch one, remove what nobody uses."""
 
 import json
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
-from saltvirt.errors import ImageError, StorageError
-from saltvirt.image import cache, qcow2
+from saltvirt.config import HostSettings
+from saltvirt.errors import StorageError
+from saltvirt.image import cache
 from saltvirt.kvm import lifecycle
-from saltvirt.ops import claims, fetching
+from saltvirt.ops import reservations, storage
+from saltvirt.ops.context import Context
+from saltvirt.ops.images import fetch
 
-# QEMU itself refuses chains that are much longer.
-_DEPTH = 64
 
-
-def listed(conn, settings):
+def listed(conn: Any, settings: HostSettings) -> dict[str, dict[str, Any]]:
     """
     Return ``{digest: {source, format, virtual_bytes, file_bytes, users, os, ...}}``.
 
@@ -25,17 +27,20 @@ def listed(conn, settings):
         look = cache.look_path(settings, digest)
         seen = json.loads(look.read_text()) if look.exists() else {}
         out[digest] = {
-            "source": note["source"], "format": note["format"],
-            "virtual_bytes": note["size_bytes"], "file_bytes": note["stat"][0],
+            "source": note["source"],
+            "format": note["format"],
+            "virtual_bytes": note["size_bytes"],
+            "file_bytes": note["stat"][0],
             "users": sorted(used.get(digest, ())),
             **{key: seen.get(key) for key in ("os", "has_minion", "has_cloud_init")},
-        }  # fmt: skip
+        }
     return out
 
 
-def users(conn, settings):
+def users(conn: Any, settings: HostSettings) -> dict[str, set[str]]:
     """Return ``{digest: names}``: which VMs and files are based on which cached image."""
-    out, seen = {}, set()
+    out: dict[str, set[str]] = {}
+    seen = set()
     for name, paths in lifecycle.disks(conn).items():
         for path in paths:
             seen.add(path)
@@ -48,34 +53,21 @@ def users(conn, settings):
     return out
 
 
-def _below(settings, path):
-    """Yield the cached images that a disk is, or is based on; only headers are read."""
-    for _ in range(_DEPTH):
-        digest = cache.digest_of(settings, path)
-        if digest:
-            yield digest
-        path = _backing(path)
-        if path is None:
-            return
+def _below(settings: HostSettings, path: str) -> Iterator[str]:
+    """Yield the cached images that a disk is, or is based on."""
+    found = (cache.digest_of(settings, one) for one in storage.chain(path))
+    yield from (digest for digest in found if digest)
 
 
-def _backing(path):
-    try:
-        header = qcow2.read(path) if Path(path).is_file() else None
-    except (OSError, ImageError):
-        return None
-    if header is None or not header.backing_file:
-        return None
-    return str(Path(path).parent / header.backing_file)
-
-
-def pull(context, image, saltenv, image_hash=None):
+def pull(context: Context, image: str, saltenv: str, image_hash: object = None) -> str | None:
     """Have an image in the cache before a VM wants it; return its digest."""
-    got = fetching.obtain(context, image, saltenv, image_hash=image_hash)
+    got = fetch.obtain(context, image, saltenv, image_hash=image_hash)
     return cache.digest_of(context.settings, got.path)
 
 
-def prune(conn, settings, digests, *, is_dry):
+def prune(
+    conn: Any, settings: HostSettings, digests: Iterable[str] | None, *, is_dry: bool
+) -> dict[str, dict[str, Any]]:
     """
     Remove cached images that nothing on this host uses.
 
@@ -85,15 +77,19 @@ def prune(conn, settings, digests, *, is_dry):
     Returns ``{"removed": {digest: bytes}, "kept": {digest: why}}``. Raises StorageError while a VM
     is being built here: its disk may not be there yet.
     """
-    with claims.gate(settings):
-        building = sorted(claims.live(settings))
+    with reservations.host_lock(settings):
+        building = sorted(reservations.coming(settings))
         if building:
-            raise StorageError(f"{', '.join(building)} is being built or moved here; try "
-                               "again when that is over")  # fmt: skip
+            raise StorageError(
+                f"{', '.join(building)} is being built or moved here; try again when that is over"
+            )
         known = listed(conn, settings)
         wanted = known if digests is None else [one for one in digests if one in known]
-        kept = {one: f"used by {', '.join(known[one]['users'])}" for one in wanted
-                if known[one]["users"]}  # fmt: skip
+        kept = {
+            one: f"used by {', '.join(known[one]['users'])}"
+            for one in wanted
+            if known[one]["users"]
+        }
         out = {one: known[one]["file_bytes"] for one in wanted if one not in kept}
         if not is_dry:
             for digest in out:

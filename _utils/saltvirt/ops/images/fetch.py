@@ -1,13 +1,26 @@
 """Have an image on this host: fetched with progress, and checked against what the user said."""
 
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
 from salt.exceptions import SaltException
 
 from saltvirt.errors import BadArgument
-from saltvirt.image import cache, gate
+from saltvirt.image import cache, validation
+from saltvirt.ops.context import Context
 from saltvirt.units import MIB
 
+_Judge = Callable[[Path], validation.ValidatedImage]
 
-def obtain(context, image, saltenv, judge=gate.judge, image_hash=None):
+
+def obtain(
+    context: Context,
+    image: str,
+    saltenv: str,
+    judge: _Judge = validation.validate,
+    image_hash: object = None,
+) -> validation.ValidatedImage:
     """
     Return the cached, judged copy of an image.
 
@@ -16,13 +29,17 @@ def obtain(context, image, saltenv, judge=gate.judge, image_hash=None):
         checksums lies (``salt://.../SHA256SUMS``, ``https://.../image.qcow2.sha512``).
     """
     return cache.obtain(
-        image, saltenv=saltenv, settings=context.settings, opts=context.opts,
-        say=_Steps(context, image), judge=judge,
+        image,
+        saltenv=saltenv,
+        settings=context.settings,
+        opts=context.opts,
+        say=_Steps(context, image),
+        judge=judge,
         expected=_expected(context, image, saltenv, image_hash),
-    )  # fmt: skip
+    )
 
 
-def _expected(context, image, saltenv, image_hash):
+def _expected(context: Context, image: str, saltenv: str, image_hash: object) -> Any:
     if image_hash is None:
         return None
     try:
@@ -38,10 +55,10 @@ def _expected(context, image, saltenv, image_hash):
 class _Steps:
     """Report a fetch at every tenth of it, or every 64 MiB if its size is not known."""
 
-    def __init__(self, context, image):
+    def __init__(self, context: Context, image: str) -> None:
         self._context, self._image, self._last = context, image, 0
 
-    def __call__(self, done_bytes, total_bytes):
+    def __call__(self, done_bytes: int, total_bytes: int | None) -> None:
         step = 10 * done_bytes // total_bytes if total_bytes else done_bytes // (64 * MIB)
         if step > self._last:
             self._last = step

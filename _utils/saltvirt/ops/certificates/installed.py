@@ -9,8 +9,11 @@ import os
 import pwd
 import shlex
 import stat
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
@@ -35,13 +38,13 @@ class Place:
     group: str | None
 
 
-def qemu_group():
+def qemu_group() -> str | None:
     """Return the group that QEMU runs as on this host, None if there is none of the usual ones."""
     known = {entry.gr_name for entry in grp.getgrall()}
     return next((group for group in _QEMU_GROUPS if group in known), None)
 
 
-def places(basepath):
+def places(basepath: str | Path) -> dict[str, Place]:
     """Return ``{purpose: Place}`` as libvirt and QEMU look for them."""
     base, group = Path(basepath), qemu_group()
     out = {}
@@ -56,12 +59,12 @@ def places(basepath):
     return {**out, "vnc-server": _of_qemu(base / "libvirt-vnc", "server", group)}
 
 
-def _of_qemu(folder, side, group):
+def _of_qemu(folder: Path, side: str, group: str | None) -> Place:
     key, certificate = folder / f"{side}-key.pem", folder / f"{side}-cert.pem"
     return Place(key=key, certificate=certificate, mode=0o640 if group else 0o600, group=group)
 
 
-def authorities(basepath, purposes):
+def authorities(basepath: str | Path, purposes: Iterable[str]) -> list[tuple[Path, Path]]:
     """Return the paths of the CA's certificate and of the revocation list."""
     base = Path(basepath)
     out = [(base / "CA/cacert.pem", base / "CA/cacrl.pem")]
@@ -72,7 +75,7 @@ def authorities(basepath, purposes):
     return out
 
 
-def due(place, info, now):
+def due(place: Place, info: Mapping[str, Any], now: datetime) -> str | None:
     """
     Return why a purpose needs a new certificate, or None if it is in order.
 
@@ -90,12 +93,13 @@ def due(place, info, now):
     return _stale(certificate, info, now) or _open_to_others(place) or _closed_to_qemu(place)
 
 
-def _read(place):
+def _read(place: Place) -> tuple[x509.Certificate, ca.PrivateKey]:
     certificate = x509.load_pem_x509_certificate(place.certificate.read_bytes())
-    return certificate, serialization.load_pem_private_key(place.key.read_bytes(), password=None)
+    key: Any = serialization.load_pem_private_key(place.key.read_bytes(), password=None)
+    return certificate, key
 
 
-def kept_key(place, info):
+def kept_key(place: Place, info: Mapping[str, Any]) -> ca.PrivateKey | None:
     """
     Return the private key that the next certificate may go on with, None if it needs a new one.
 
@@ -107,14 +111,16 @@ def kept_key(place, info):
         certificate, key = _read(place)
     except (OSError, ValueError, TypeError):
         return None
-    is_ours = (isinstance(key, ec.EllipticCurvePrivateKey)
-               and key.public_key() == certificate.public_key()
-               and certificate.subject.rfc4514_string() == info["subject"]
-               and _is_known(certificate, info))  # fmt: skip
+    is_ours = (
+        isinstance(key, ec.EllipticCurvePrivateKey)
+        and key.public_key() == certificate.public_key()
+        and certificate.subject.rfc4514_string() == info["subject"]
+        and _is_known(certificate, info)
+    )
     return key if is_ours and not _open_to_others(place) else None
 
 
-def _is_known(certificate, info):
+def _is_known(certificate: x509.Certificate, info: Mapping[str, Any]) -> bool:
     """Return whether one of the CAs of the moment vouches for a certificate."""
     authorities_now = x509.load_pem_x509_certificates(info["ca"].encode())
     return not _is_revoked(certificate, info) and any(
@@ -122,7 +128,7 @@ def _is_known(certificate, info):
     )
 
 
-def _is_signed_by(certificate, authority):
+def _is_signed_by(certificate: x509.Certificate, authority: x509.Certificate) -> bool:
     try:
         certificate.verify_directly_issued_by(authority)
     except Exception:  # whatever is wrong with it: it is not of this CA
@@ -130,13 +136,13 @@ def _is_signed_by(certificate, authority):
     return True
 
 
-def _is_revoked(certificate, info):
+def _is_revoked(certificate: x509.Certificate, info: Mapping[str, Any]) -> bool:
     # While a CA is replaced there is a list of each; all have the same serials.
     listed = x509.load_pem_x509_crl(info["crl"].encode())
     return listed.get_revoked_certificate_by_serial_number(certificate.serial_number) is not None
 
 
-def _stale(certificate, info, now):
+def _stale(certificate: x509.Certificate, info: Mapping[str, Any], now: datetime) -> str | None:
     if not _is_signed_by(certificate, x509.load_pem_x509_certificate(info["ca"].encode())):
         return "it is not signed by the master's CA"
     if _is_revoked(certificate, info):
@@ -147,52 +153,54 @@ def _stale(certificate, info, now):
     if (end - now) * 3 < end - begin:
         return f"less than a third of its life is left (until {end:%Y-%m-%d})"
     names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-    has = {*names.get_values_for_type(x509.DNSName),
-           *map(str, names.get_values_for_type(x509.IPAddress))}  # fmt: skip
+    has = {
+        *names.get_values_for_type(x509.DNSName),
+        *map(str, names.get_values_for_type(x509.IPAddress)),
+    }
     if has != {*info["names"], *info["addresses"]}:
         return "the host's names or addresses have changed"
     return None
 
 
-def _open_to_others(place):
+def _open_to_others(place: Place) -> str | None:
     found = place.key.stat()
     mode = stat.S_IMODE(found.st_mode)
     if mode & ~place.mode:
         return f"{place.key} was readable by others (mode {mode:04o})"
     if found.st_uid != os.geteuid():
         return f"{place.key} belonged to {_user(found.st_uid)}, not to {_user(os.geteuid())}"
-    if mode & stat.S_IRWXG and found.st_gid != _gid(place.group):
+    if place.group and mode & stat.S_IRWXG and found.st_gid != _gid(place.group):
         return f"{place.key} was readable by the group {_group(found.st_gid)}"
     return None
 
 
-def _gid(group):
+def _gid(group: str) -> int:
     return grp.getgrnam(group).gr_gid
 
 
-def _user(uid):
+def _user(uid: int) -> str:
     try:
         return pwd.getpwuid(uid).pw_name
     except KeyError:
         return f"uid {uid}"
 
 
-def _group(gid):
+def _group(gid: int) -> str:
     try:
         return grp.getgrgid(gid).gr_name
     except KeyError:
         return f"of gid {gid}"
 
 
-def request(host, key=None):
+def request(minion_id: str, key: ca.PrivateKey | None = None) -> tuple[ca.PrivateKey, str]:
     """Return a private key, a new one unless given, and a request for it: ``(key, PEM text)``."""
     key = key or ca.new_key()
-    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, host)])
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, minion_id)])
     made = x509.CertificateSigningRequestBuilder().subject_name(subject).sign(key, hashes.SHA256())
     return key, made.public_bytes(serialization.Encoding.PEM).decode()
 
 
-def lay_down(place, key, certificate_pem):
+def lay_down(place: Place, key: ca.PrivateKey, certificate_pem: str) -> None:
     """Put a new key and its certificate in place; each file is replaced in one step."""
     _folder(place.key.parent, 0o750 if place.group else 0o700, place.group)
     _folder(place.certificate.parent, 0o755, None)
@@ -203,7 +211,7 @@ def lay_down(place, key, certificate_pem):
     files.replace([(place.key, ca.key_pem(key), place.mode, gid), certificate])
 
 
-def lay_down_authority(paths, info):
+def lay_down_authority(paths: Iterable[tuple[Path, Path]], info: Mapping[str, Any]) -> list[str]:
     """Put the CA's certificate and the revocation list in place; return the files that changed."""
     stale = list(_stale_files(paths, info))
     for path, text in stale:
@@ -212,19 +220,21 @@ def lay_down_authority(paths, info):
     return [str(path) for path, _text in stale]
 
 
-def stale_authority(paths, info):
+def stale_authority(paths: Iterable[tuple[Path, Path]], info: Mapping[str, Any]) -> list[str]:
     """Return which files of the CA would be written."""
     return [str(path) for path, _text in _stale_files(paths, info)]
 
 
-def _stale_files(paths, info):
+def _stale_files(
+    paths: Iterable[tuple[Path, Path]], info: Mapping[str, Any]
+) -> Iterator[tuple[Path, str]]:
     for pair in paths:
         for path, text in zip(pair, (info["ca"], info["crl"]), strict=True):
             if not path.exists() or path.read_text() != text:
                 yield path, text
 
 
-def _closed_to_qemu(place):
+def _closed_to_qemu(place: Place) -> str | None:
     if place.group is None:
         return None
     folder = place.key.parent
@@ -236,27 +246,34 @@ def _closed_to_qemu(place):
     return None
 
 
-def closed_above(chosen):
+def closed_above(chosen: Iterable[Place]) -> list[str]:
     """
     Return a warning for each folder above those of keys that QEMU's group cannot enter.
 
     They are not ours, and QEMU may enter them by another of its groups, an ACL or as root.
     """
-    out = []
+    out: list[str] = []
     for place in chosen:
-        above = place.key.parent.parent.resolve().parents if place.group else ()
-        out += [f"{one} cannot be entered by QEMU's group {place.group}, which has its keys below "
-                f"it; if QEMU does not read them, run: chmod o+x {shlex.quote(str(one))}"
-                for one in reversed(above) if not _can_enter(one, place.group)]  # fmt: skip
+        if place.group:
+            out += _closed(place.key.parent.parent.resolve().parents, place.group)
     return list(dict.fromkeys(out))
 
 
-def _can_enter(folder, group):
+def _closed(above: Sequence[Path], group: str) -> list[str]:
+    return [
+        f"{one} cannot be entered by QEMU's group {group}, which has its keys below "
+        f"it; if QEMU does not read them, run: chmod o+x {shlex.quote(str(one))}"
+        for one in reversed(above)
+        if not _can_enter(one, group)
+    ]
+
+
+def _can_enter(folder: Path, group: str) -> bool:
     found = folder.stat()
     return bool(found.st_mode & (stat.S_IXGRP if found.st_gid == _gid(group) else stat.S_IXOTH))
 
 
-def _folder(path, mode, group):
+def _folder(path: Path, mode: int, group: str | None) -> None:
     try:
         _make_folder(path, mode)
         if group:
@@ -265,7 +282,7 @@ def _folder(path, mode, group):
         raise StorageError(f"cannot make the folder {path}: {exc.strerror}") from exc
 
 
-def _make_folder(path, mode):
+def _make_folder(path: Path, mode: int) -> None:
     """Make a folder, and those above it, as open as they must be: the umask may be narrower."""
     if path.is_dir():
         return
@@ -274,7 +291,7 @@ def _make_folder(path, mode):
     path.chmod(mode)
 
 
-def _let_in(path, group):
+def _let_in(path: Path, group: str) -> None:
     """Let a group enter a folder of keys, and pass the folder above it, which is ours too."""
     if not _can_enter(path.parent, group):
         path.parent.chmod(stat.S_IMODE(path.parent.stat().st_mode) | stat.S_IXGRP | stat.S_IXOTH)

@@ -1,0 +1,153 @@
+"""Make a bridge over ports that carry the host's own traffic."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from saltvirt.errors import BadArgument
+from saltvirt.net import leases, links, managers, persistence, plan, resolver
+from saltvirt.net.change import Manager
+from saltvirt.net.leases import Lease
+from saltvirt.net.linkconfig import LinkConfig
+from saltvirt.net.snapshot import Snapshot
+from saltvirt.ops.bridge import confirm, lease
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """A bridge as a state asked for it."""
+
+    bridge: plan.Bridge
+    dhcp: bool | None = None
+    dns: tuple[str, ...] | None = None
+    persist: str = "auto"
+    confirm_timeout_s: int = 30
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """What is to be done for a request, and how it is kept over a reboot."""
+
+    request: Request
+    before: Snapshot
+    steps: list[plan.Step]
+    manager: Manager
+    config: LinkConfig
+    held: Mapping[str, Lease]
+    pending: Mapping[str, str]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Return the names of the links that take part."""
+        return (self.config.name, *self.config.ports)
+
+    @property
+    def has_lease_to_take(self) -> bool:
+        """Return whether the bridge takes over a lease, which somebody else renews now."""
+        return self.config.dhcp and self.config.name not in self.held
+
+    def changes(self) -> dict[str, Any]:
+        """Return the changes as users read them; empty if all is in order."""
+        name = self.config.name
+        out: dict[str, Any] = {
+            **plan.describe(self.steps),
+            **dict.fromkeys(self.pending, "written"),
+        }
+        if self.has_lease_to_take:
+            taken = f"its lease is renewed by {self.manager.title}"
+            out[name] = [*out.get(name, []), taken]
+        return out
+
+
+def decide(request: Request) -> Decision:
+    """Find out what is to be done; refuse what cannot be."""
+    links.refuse_if_impossible()
+    bridge = request.bridge
+    names = (bridge.name, *bridge.ports)
+    before = links.read(names)
+    plan.refuse_impossible(before, bridge, links.names())
+    wanted = plan.target(before, bridge)
+    kind, manager = managers.find(request.persist, names)
+    held = lease.held(manager, names)
+    leased = leases.is_there(before, held)
+    dhcp = leases.is_kept(request.dhcp, bridge.addresses, leased)
+    leases.refuse_foreign(before, held, bridge.name, manager.title)
+    if kind != "none" or dhcp:
+        leases.refuse_idle(dhcp, manager.runs(), manager.title)
+        persistence.refuse_unpersistable(wanted, bridge.name, dhcp)
+    config = persistence.link_config(
+        wanted,
+        bridge.name,
+        ports=bridge.ports,
+        vlans=bridge.vlans,
+        dhcp=dhcp,
+        leased=[one.address for one in held.values()],
+        is_new_lease=dhcp and not leased and bridge.addresses is None,
+        client_id=lease.client_id(held) if dhcp else None,
+        seen=persistence.seen(before),
+        **_resolver(request, dhcp),
+    )
+    _refuse_beyond(kind, config, before)
+    return Decision(
+        request=request,
+        before=before,
+        steps=plan.operations(before, wanted),
+        manager=manager,
+        config=config,
+        held=held,
+        pending=manager.pending(config),
+    )
+
+
+def _resolver(request: Request, dhcp: bool) -> dict[str, Any]:
+    """Return the name servers and search domains to be kept; a lease brings its own."""
+    servers, search = ((), ()) if dhcp else resolver.configured()
+    return {
+        "dns": servers if request.dns is None else request.dns,
+        "search": search,
+        "is_dns_asked": request.dns is not None,
+    }
+
+
+def _refuse_beyond(kind: str, config: LinkConfig, before: Snapshot) -> None:
+    """Raise BadArgument for what a kind of manager has no word for."""
+    if config.vlan_filtering and kind in ("netplan", "ifupdown"):
+        raise BadArgument(
+            "persist",
+            f"{kind} cannot keep VLAN filtering of a bridge; give persist=networkd or "
+            "networkmanager",
+        )
+    kinds = {before["links"][port]["kind"] for port in config.ports}
+    if kind == "networkmanager" and "bond" in kinds:
+        raise BadArgument(
+            "ports",
+            "NetworkManager keeps a bond's master in the bond's own "
+            "connection: set it there, and give persist=none",
+        )
+
+
+def make(opts: Mapping[str, Any], request: Request, *, is_test: bool) -> dict[str, Any]:
+    """Make the bridge and keep it; return the changes, or put everything back and raise."""
+    decision = decide(request)
+    changes = decision.changes()
+    if changes and not is_test:
+        _carry_out(opts, decision)
+    return changes
+
+
+def _carry_out(opts: Mapping[str, Any], decision: Decision) -> None:
+    config, limit_s = decision.config, decision.request.confirm_timeout_s
+    how = f"over {config.name}"
+    confirm.refuse_unconfirmable(opts, limit_s)
+    if decision.has_lease_to_take:
+        lease.refuse_unanswered(decision.before, decision.held, config.ports)
+    change = decision.manager.persisting(config)
+    with confirm.safely(decision.before, decision.names, change, limit_s):
+        change.before_links()
+        links.execute(decision.steps)
+        confirm.confirm(opts, limit_s, how)
+        change.after_links()
+        if config.dhcp:
+            lease.wait(decision.manager, config.name, decision.held)
+        # A manager that runs has now taken the bridge: the way must still be there.
+        confirm.confirm(opts, limit_s, how)

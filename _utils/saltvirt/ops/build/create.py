@@ -1,0 +1,69 @@
+"""Create a VM on this host: gather facts, decide, reserve room, build."""
+
+import uuid
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from typing import Any
+
+from saltvirt import parts, protocol, records, spec, undo
+from saltvirt.config import HostSettings
+from saltvirt.kvm import connect
+from saltvirt.ops import inspect, reservations, unfinished
+from saltvirt.ops.build import do, facts, plan
+from saltvirt.ops.context import Context
+from saltvirt.ops.seeding import identity
+from saltvirt.spec import Deployment
+
+
+def create(context: Context, deployment: spec.Deployment) -> bool:
+    """Create the VM that a :class:`saltvirt.spec.Deployment` describes; return True."""
+    settings = context.settings
+    who = identity.prepare(context, deployment)
+    with undo.on_sigterm(), connect.opened(settings, readonly=False) as conn:
+        on, deployment = _on_host(conn, settings, deployment)
+        chosen = str(uuid.uuid4())
+        deployment = replace(deployment, vm=replace(deployment.vm, uuid=chosen))
+        unfinished.settle(conn, settings)
+        known, need = inspect.seen(conn, settings), spec.need(deployment.vm)
+
+        def check() -> None:
+            info = inspect.host_info(conn, settings, known)
+            plan.refuse(deployment.vm, on, info, need)
+
+        def reserve() -> AbstractContextManager[records.Held]:
+            return reservations.reserved(settings, need, chosen, check)
+
+        def decide() -> plan.Plan:
+            content = facts.of_content(context, deployment, on, who, is_dry=False)
+            return plan.decide(deployment, on, content, settings.images)
+
+        with do.Builder(conn, context, who, reserve, decide) as hands:
+            parts.run(protocol.build(deployment.start), hands)
+    return True
+
+
+def show(context: Context, deployment: spec.Deployment) -> dict[str, Any]:
+    """
+    Return what :func:`create` would do, or raise as it would; nothing is changed.
+
+    See :meth:`saltvirt.ops.build.plan.Plan.to_dict`. Of an image that is not cached here, format
+    and content are not known yet.
+    """
+    settings = context.settings
+    who = identity.prepare(context, deployment)
+    # Nothing is written, but libvirt answers what a domain could have only to those who may.
+    with connect.opened(settings, readonly=False) as conn:
+        on, deployment = _on_host(conn, settings, deployment)
+        reservations.refuse_moving(settings, deployment.vm.name)
+        info = inspect.host_info(conn, settings)
+        plan.refuse(deployment.vm, on, info, spec.need(deployment.vm))
+        content = facts.of_content(context, deployment, on, who, is_dry=True)
+        return plan.decide(deployment, on, content, settings.images).to_dict()
+
+
+def _on_host(
+    conn: Any, settings: HostSettings, deployment: Deployment
+) -> tuple[facts.HostFacts, Deployment]:
+    """Return the host's facts, and the deployment with what the host decides."""
+    on = facts.of_host(conn, settings, deployment.vm)
+    return on, replace(deployment, vm=plan.on_host(deployment.vm, on))

@@ -1,0 +1,223 @@
+"""The steps of a build, each with its undo beside it."""
+
+import functools
+import logging
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, ExitStack
+from typing import Any
+
+from saltvirt import files, protocol, records, undo
+from saltvirt.config import HostSettings
+from saltvirt.errors import StorageError
+from saltvirt.image import clone
+from saltvirt.kvm import host, lifecycle
+from saltvirt.ops import reservations, storage, unfinished
+from saltvirt.ops.build.plan import DiskFile, Plan
+from saltvirt.ops.context import Context
+from saltvirt.ops.seeding import install, submission, write
+from saltvirt.ops.seeding.method import SeedMethod
+from saltvirt.seed import credentials, nocloud
+
+log = logging.getLogger(__name__)
+
+# A complete VM whose start has failed: it is taken back, and what is left of it is not kept.
+UNDOING = "undoing"
+_Step = Callable[..., None]
+# These write the identity into the disk, through the worker.
+_INTO_DISK = ("guestfs", "nbd")
+
+
+def _told(step: _Step) -> _Step:
+    """Keep the error of a step, so that it is told also if it cannot be undone."""
+
+    @functools.wraps(step)
+    def call(self: "Builder", *args: Any) -> None:
+        try:
+            step(self, *args)
+        except BaseException as exc:
+            self.error = exc
+            raise
+
+    return call
+
+
+class Builder:
+    """
+    The hands of :func:`saltvirt.protocol.build`: what it asks for, done for one VM.
+
+    who
+        The guest's identity, None if it gets none.
+    reserve
+        Returns how the room is reserved: a context with the build's record.
+    decide
+        Returns the :class:`Plan`, once the room is reserved.
+    """
+
+    def __init__(
+        self,
+        conn: Any,
+        context: Context,
+        who: Mapping[str, Any] | None,
+        reserve: Callable[[], AbstractContextManager[records.Held]],
+        decide: Callable[[], Plan],
+    ) -> None:
+        self._conn, self._context, self._who = conn, context, who
+        self._reserve, self._decide = reserve, decide
+        self._holding, self._steps = ExitStack(), undo.Steps()
+        self.error: BaseException | None = None
+
+    def __enter__(self) -> "Builder":
+        return self
+
+    def __exit__(self, *_raised: object) -> None:
+        self._holding.close()
+
+    def begin(self, _phase: str) -> None:
+        """Reserve the room, on record."""
+        self._held = self._holding.enter_context(self._reserve())
+
+    @_told
+    def enter(self, phase: str) -> None:
+        """Have it on record how far it is, before what that announces."""
+        self._held.enter(phase)
+
+    @_told
+    def make(self) -> None:
+        """Make all files, and have them on the disk."""
+        conn, settings = self._conn, self._context.settings
+        self._plan = plan = self._decide()
+        minion = _fetch_minion(self._context, plan)
+        secrets = [plan.credentials_path] if plan.credentials_path else []
+        with reservations.host_lock(settings):
+            # What is noted here is removed by whoever settles this: it must be nobody else's.
+            reservations.refuse_taken(settings, plan.vm.name, plan.paths)
+            self._held.note(paths=plan.paths, secrets=secrets)
+        if plan.paths:
+            storage.made(settings.images)
+        for file in plan.files:
+            _make_disk(conn, settings, file, self._steps)
+        if plan.seed and self._who:
+            _seed(conn, self._context, plan, plan.seed, self._who, minion, self._steps)
+        _settle([path for path in plan.paths if path not in secrets])
+
+    @_told
+    def define(self) -> None:
+        """Define the domain, and have the master accept its key."""
+        _define(self._conn, self._plan, self._steps)
+        if self._who and self._who["is_submitted"]:
+            submission.submit(self._context, self._plan.vm.name, self._who["public_key"])
+
+    @_told
+    def start(self) -> None:
+        """Start the domain."""
+        self._context.say("Starting")
+        _start(self._conn, self._plan, self._who)
+
+    def undo(self) -> None:
+        """Take everything back, newest first; raise if it stays on record as not all of it is."""
+        name = self._held.now.name
+        try:
+            if self._held.now.phase == protocol.COMPLETE:
+                # What is complete would be left by whoever settles it, files without a VM too.
+                self._held.enter(UNDOING)
+        except StorageError as exc:
+            # The disk may be full, which is why it is undone.
+            log.error("cannot note that the build of %s is undone: %s", name, exc)
+        if not self._steps.run():
+            raise StorageError(
+                f"{self.error}; and what was made for VM {name!r} cannot all be removed: the "
+                "minion's log says why, the next virt.init or virt.purge on this host tries again"
+            )
+
+    def end(self) -> None:
+        """End the record."""
+        reservations.end(self._context.settings, self._held)
+
+
+def _fetch_minion(context: Context, plan: Plan) -> Mapping[str, Any] | None:
+    """Return how a minion is installed, with its files on this host; None if none is."""
+    wanted = plan.seed.install if plan.seed else None
+    if wanted and "from" in wanted:
+        return install.fetched(context, wanted, plan.saltenv)
+    return wanted
+
+
+def _make_disk(conn: Any, settings: HostSettings, file: DiskFile, steps: undo.Steps) -> None:
+    if file.pool:
+        # Undone last: the pool is to forget the file when it is gone.
+        steps.then(host.refresh_pool, conn, file.pool)
+    steps.then(unfinished.remove, conn, settings, [file.path])
+    if file.base is None:
+        clone.empty(file.path, file.layout["size_bytes"], file.layout["format"])
+    else:
+        clone.make(file.base, file.path, file.layout)
+    if file.pool:
+        host.refresh_pool(conn, file.pool)
+
+
+def _seed(
+    conn: Any,
+    context: Context,
+    plan: Plan,
+    seed: SeedMethod,
+    who: Mapping[str, Any],
+    minion: Mapping[str, Any] | None,
+    steps: undo.Steps,
+) -> None:
+    name, disk = seed.name, plan.seeded_disk
+    context.say("Seeding", detail=f"by {name}{f': {seed.why}' if seed.why else ''}")
+    if name == "nocloud":
+        steps.then(unfinished.remove, conn, context.settings, [plan.seed_path])
+        nocloud.build(
+            plan.seed_path or "", {**who, "instance": plan.vm.uuid}, install=bool(seed.install)
+        )
+    elif name in _INTO_DISK:
+        write.seed_disk(
+            context,
+            disk.path,
+            disk.format,
+            who,
+            via=name,
+            install=minion,
+            found=seed.found,
+            use_kvm=plan.vm.domain_type == "kvm",
+        )
+    elif name != "credentials":
+        write.run_command(context, name, who, disk.path or "", install=plan.installs)
+
+
+def _settle(paths: list[str]) -> None:
+    try:
+        files.settle(paths)
+    except OSError as exc:
+        raise StorageError(f"cannot write {exc.filename or paths}: {exc.strerror}") from exc
+
+
+def _define(conn: Any, plan: Plan, steps: undo.Steps) -> None:
+    name, uuid = plan.vm.name, plan.vm.uuid
+    steps.then(_forget, conn, name, uuid)
+    lifecycle.define(conn, plan.xml())
+    storage.settle_definitions()
+
+
+def _forget(conn: Any, name: str, uuid: str) -> None:
+    """Stop and undefine the domain of a build, if it is there; one of its name may be another's."""
+    if lifecycle.name_of(conn, uuid) is not None:
+        lifecycle.destroy(conn, name)
+        lifecycle.undefine(conn, name)
+        storage.settle_definitions()
+    if not lifecycle.is_defined(conn, name):
+        unfinished.remove_log(name)
+
+
+def _start(conn: Any, plan: Plan, who: Mapping[str, Any] | None) -> None:
+    name, path = plan.vm.name, plan.credentials_path
+    if path is None or who is None:
+        lifecycle.start(conn, name)
+        return
+    # The identity is a credential, which no file has any more once QEMU has read it.
+    try:
+        files.write(path, credentials.content(write.files_of(who)))
+        lifecycle.start_once(conn, name, lambda xml: credentials.added(xml, path))
+    finally:
+        files.unlink(path)

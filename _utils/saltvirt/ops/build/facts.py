@@ -1,0 +1,285 @@
+"""What a build is decided by: facts of the host and of the images, gathered once."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from saltvirt import nics
+from saltvirt.config import HostSettings
+from saltvirt.errors import BadArgument, SeedError, StorageError
+from saltvirt.image import cache, validation
+from saltvirt.kvm import host
+from saltvirt.model import Disk, Nic, Vm
+from saltvirt.ops import inspect, storage
+from saltvirt.ops.context import Context
+from saltvirt.ops.images import fetch
+from saltvirt.ops.seeding import identity, inspection, install
+from saltvirt.ops.seeding import method as seeding
+from saltvirt.placement.facts import DomainTypes
+from saltvirt.seed import appliance
+from saltvirt.spec import Deployment
+
+# A guest's, as :func:`saltvirt.ops.seeding.identity.prepare` returns it.
+Identity = Mapping[str, Any]
+BOOT_FILES = ("kernel", "initrd")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostFacts:
+    """
+    What libvirt says of this host, as far as the VM asks for it.
+
+    domain_types
+        What :func:`saltvirt.ops.inspect.domain_types` returns.
+    has_machine
+        Whether QEMU knows the machine type that is wanted; True if none is.
+    devices
+        The host's devices by name, if the VM takes any.
+    pci
+        The addresses of its PCI devices, if the VM takes any.
+    filters
+        Its network filters, if the VM uses any.
+    """
+
+    arch: str
+    domain_types: DomainTypes
+    qemu: str
+    has_machine: bool = True
+    devices: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    pci: frozenset[str] = frozenset()
+    filters: tuple[str, ...] = ()
+    pools: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Content:
+    """
+    What the VM's disks are made of, and what is where they will be.
+
+    images
+        Every image by its source, None if it is still to be fetched.
+    given
+        What the user's own files are, by the disks' names.
+    places
+        Where disks go that are to be made, by their names.
+    taken
+        The files that are there already, of those that the build might make.
+    boot
+        Kernel and initrd as files of this host, None if still to be fetched.
+    wish
+        What the seed method is chosen by, None if nothing is seeded.
+    found
+        What the seeded image has in it, None if nobody looked.
+    unseen
+        Why nobody could look into it.
+    """
+
+    images: Mapping[str, validation.ValidatedImage | None]
+    given: Mapping[str, validation.ValidatedImage]
+    places: Mapping[str, storage.Place]
+    taken: frozenset[str]
+    boot: Mapping[str, str | None]
+    wish: seeding.Wish | None = None
+    found: Mapping[str, Any] | None = None
+    unseen: SeedError | None = None
+
+
+def of_host(conn: Any, settings: HostSettings, vm: Vm) -> HostFacts:
+    """Return what libvirt says of this host."""
+    capabilities = host.capabilities(conn)
+    types = inspect.domain_types(conn, settings, capabilities)
+    kind = vm.domain_type or types["default"]
+    machine = {"arch": vm.arch or capabilities["arch"], "machine": vm.machine, "domain_type": kind}
+    devices = _devices(conn, vm)
+    has_pools = settings.storagepool or any(disk.pool for disk in vm.disks)
+    return HostFacts(
+        arch=capabilities["arch"],
+        domain_types=types,
+        qemu=host.versions(conn)["qemu"],
+        has_machine=not (vm.machine and kind) or host.has_machine(conn, machine),
+        devices={device["name"]: device for device in devices},
+        pci=frozenset(device["address"] for device in devices if "address" in device),
+        filters=_filters(conn, vm),
+        pools=host.pools(conn) if has_pools else {},
+    )
+
+
+def _devices(conn: Any, vm: Vm) -> list[dict[str, Any]]:
+    """Return the host's devices; listing them takes a while, so only for a VM that takes any."""
+    is_wanted = vm.host_devices or any(is_pci(nic) for nic in vm.nics)
+    return list(host.devices(conn)) if is_wanted else []
+
+
+def _filters(conn: Any, vm: Vm) -> tuple[str, ...]:
+    return tuple(host.filters(conn)) if any("filter" in nic.extra for nic in vm.nics) else ()
+
+
+def of_content(
+    context: Context,
+    deployment: Deployment,
+    on: HostFacts,
+    who: Mapping[str, Any] | None,
+    *,
+    is_dry: bool,
+) -> Content:
+    """
+    Return what the disks are made of; unless ``is_dry``, images are fetched and looked into.
+
+    deployment
+        With the VM as :func:`saltvirt.ops.build.plan.on_host` returns it.
+    who
+        The guest's identity, None if it gets none.
+    """
+    settings, vm = context.settings, deployment.vm
+    made = [disk for disk in vm.disks if is_made(disk)]
+    places = {disk.name: storage.place(settings, on.pools, disk) for disk in made}
+    given = {
+        disk.name: judged for disk in vm.disks if (judged := _given(settings, on, disk)) is not None
+    }
+    images = _images(context, deployment, is_dry)
+    boot = _boot(context, deployment, is_dry)
+    wish = _wish(context, deployment, who) if who else None
+    found, unseen = _inspected(context, vm, wish, images, is_dry)
+    return Content(
+        images=images,
+        given=given,
+        places=places,
+        taken=_taken(settings, vm, places),
+        boot=boot,
+        wish=wish,
+        found=found,
+        unseen=unseen,
+    )
+
+
+def is_made(disk: Disk) -> bool:
+    """Return whether a build makes the disk's file."""
+    is_medium = disk.device in ("cdrom", "floppy")
+    return not disk.source_file and not (is_medium and not disk.image)
+
+
+def _images(
+    context: Context, deployment: Deployment, is_dry: bool
+) -> dict[str, validation.ValidatedImage | None]:
+    out: dict[str, validation.ValidatedImage | None] = {}
+    for disk in deployment.vm.disks:
+        if disk.image and disk.image not in out:
+            out[disk.image] = (
+                cache.peek(disk.image, deployment.saltenv, context.settings, context.opts)
+                if is_dry
+                else fetch.obtain(
+                    context, disk.image, deployment.saltenv, image_hash=disk.image_hash
+                )
+            )
+    return out
+
+
+def _boot(context: Context, deployment: Deployment, is_dry: bool) -> dict[str, str | None]:
+    boot = deployment.vm.boot or {}
+    out: dict[str, str | None] = {}
+    for key in BOOT_FILES:
+        if "://" in str(boot.get(key, "")) and is_dry:
+            out[key] = None
+        elif "://" in str(boot.get(key, "")):
+            found = fetch.obtain(context, boot[key], deployment.saltenv, validation.accept_any)
+            out[key] = found.path
+        elif boot.get(key):
+            out[key] = boot[key]
+    if boot.get("loader"):
+        out["loader"] = boot["loader"]
+    for key, path in out.items():
+        if path and not Path(path).is_file():
+            raise BadArgument(f"boot:{key}", f"there is no file {path} on this host")
+    return out
+
+
+def _given(settings: HostSettings, on: HostFacts, disk: Disk) -> validation.ValidatedImage | None:
+    """Return what a file of the user's is; None if the disk is not made of one."""
+    if disk.source_file:
+        return _source_file(settings, on, disk)
+    if disk.backing_path and not disk.image:
+        return validation.validate(disk.backing_path, backing_below=storage.backing_below(settings))
+    return None
+
+
+def _source_file(settings: HostSettings, on: HostFacts, disk: Disk) -> validation.ValidatedImage:
+    path = Path(disk.source_file or "")
+    if not path.is_absolute():
+        path = storage.place(settings, on.pools, disk).folder / path
+    if path.is_relative_to("/dev"):
+        if not path.is_block_device():
+            raise StorageError(f"disk {disk.name!r}: {path} is not a block device of this host")
+        return validation.ValidatedImage(path=str(path), format=disk.format or "raw", size_bytes=0)
+    if not path.is_file():
+        raise StorageError(f"disk {disk.name!r}: there is no file {path} on this host")
+    # A guest may have written what looks like another format into a raw disk, or a medium.
+    if disk.device != "disk" or disk.format == "raw":
+        return validation.ValidatedImage(path=str(path), format=disk.format or "raw", size_bytes=0)
+    judged = validation.validate(path, backing_below=storage.backing_below(settings))
+    if disk.format and disk.format != judged.format:
+        raise StorageError(f"disk {disk.name!r}: {path} is {judged.format}, not {disk.format}")
+    return judged
+
+
+def disk_path(vm: Vm, disk: Disk, place: storage.Place, fmt: str) -> str:
+    """Return where a disk that is made lies."""
+    return str(place.folder / f"{vm.name}_{disk.name}.{fmt}")
+
+
+def seed_path(images: str, name: str, kind: str) -> str:
+    """Return where a VM's seed lies in the image folder: ``iso`` or ``credentials``."""
+    return str(Path(images) / f"{name}_seed.{kind}")
+
+
+def is_pci(nic: Nic) -> bool:
+    """Return whether a NIC is a PCI device of the host that is passed through."""
+    return nic.type == "hostdev" and bool(nics.pci(nic.source))
+
+
+def _taken(settings: HostSettings, vm: Vm, places: Mapping[str, storage.Place]) -> frozenset[str]:
+    wanted = [
+        disk_path(vm, disk, places[disk.name], fmt)
+        for disk in vm.disks
+        if disk.name in places
+        for fmt in ("qcow2", "raw")
+    ]
+    wanted += [seed_path(settings.images, vm.name, kind) for kind in ("iso", "credentials")]
+    return frozenset(path for path in wanted if os.path.lexists(path))
+
+
+def _wish(context: Context, deployment: Deployment, who: Identity) -> seeding.Wish:
+    settings = context.settings
+    image = next(disk.image for disk in deployment.vm.disks if disk.image)
+    if deployment.seed_cmd != identity.OWN:
+        return seeding.Wish(image=image, function=deployment.seed_cmd)
+    asked = deployment.seed_method or settings.seed.get("method", "auto")
+    if asked == "nbd":
+        seeding.refuse_host_mount(settings)
+    needs_appliance = asked in ("auto", "guestfs", "credentials")
+    cloud = who["cloud"]
+    return seeding.Wish(
+        image=image,
+        asked=asked,
+        install_from=install.source(settings, deployment.install_from),
+        installs=deployment.install,
+        starts=deployment.start,
+        is_for_cloud_init=bool(any(cloud["user_data"]) or cloud["network"]),
+        why_blind=appliance.why_missing(inspection.python(settings)) if needs_appliance else None,
+    )
+
+
+def _inspected(
+    context: Context, vm: Vm, wish: seeding.Wish | None, images: Mapping[str, Any], is_dry: bool
+) -> tuple[Mapping[str, Any] | None, SeedError | None]:
+    """Return ``(what the seeded image has in it, why nobody could look)``."""
+    base = images.get(wish.image) if wish and wish.is_image_inspected else None
+    if base is None:
+        return None, None
+    if is_dry:
+        return inspection.kept(context.settings, base), None
+    try:
+        return inspection.look(context, base, use_kvm=vm.domain_type == "kvm"), None
+    except SeedError as exc:
+        return None, exc

@@ -1,0 +1,62 @@
+"""
+What builders of versions before the records have left: a claim is a file that its builder locks.
+
+Those builders held their claims by flock, of which our own locks know nothing. A claim with
+``until`` is of a VM that another host was to send.
+"""
+
+import fcntl
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from saltvirt import locks
+from saltvirt.config import HostSettings
+
+_ROOM = {"vcpus": 0, "memory_mib": 0, "disk_mib": 0, "affinity": [], "anti_affinity": []}
+
+
+def live(settings: HostSettings) -> dict[str, dict[str, Any]]:
+    """Return ``{name: claim}`` of the VMs being built, or expected, at this moment."""
+    return {path.stem: {**_ROOM, **claim} for path, claim in _all(settings) if is_live(path, claim)}
+
+
+def stale(settings: HostSettings) -> dict[str, dict[str, Any]]:
+    """Return ``{name: claim}`` of the VMs whose builder died, or which did not come in time."""
+    return {path.stem: claim for path, claim in _all(settings) if not is_live(path, claim)}
+
+
+def is_live(path: Path, claim: dict[str, Any]) -> bool:
+    """Return whether a claim is to be left alone."""
+    return claim.get("until", 0) > time.time() or locks.is_held(path) or is_flocked(path)
+
+
+def is_flocked(path: Path) -> bool:
+    """Return whether an old builder holds its claim."""
+    try:
+        with open(path, encoding="utf-8") as handle:
+            fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except FileNotFoundError:
+        return False
+    return False
+
+
+def path_of(settings: HostSettings, name: str) -> Path:
+    """Return where the claim of a VM is."""
+    return Path(settings.state_dir) / "claims" / f"{name}.json"
+
+
+def _all(settings: HostSettings) -> Iterator[tuple[Path, dict[str, Any]]]:
+    for path in sorted((Path(settings.state_dir) / "claims").glob("*.json")):
+        try:
+            claim = json.loads(path.read_text())
+        except FileNotFoundError:
+            continue
+        except ValueError:
+            # Its builder died, or is, in the middle of a write: it says nothing of any file.
+            claim = {"paths": [], "defines": True, "is_broken": True}
+        yield path, claim

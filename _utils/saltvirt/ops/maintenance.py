@@ -1,0 +1,68 @@
+"""Maintenance of this host: the flag that keeps new VMs away, and where its own have gone."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from saltvirt import arguments, files, locks
+from saltvirt.config import HostSettings
+from saltvirt.errors import StorageError
+from saltvirt.ops import reservations
+
+
+def _flag(settings: HostSettings) -> Path:
+    return Path(settings.state_dir) / "maintenance"
+
+
+def is_on(settings: HostSettings) -> bool:
+    """Return whether the host takes no new VMs."""
+    return _flag(settings).exists()
+
+
+def set_flag(settings: HostSettings, state: object) -> bool:
+    """Set or clear the flag that keeps new VMs away from this host; return the new state."""
+    on = arguments.on_off("state", state)
+    # Under the lock that VMs are let in under: whoever came before the flag is seen among those
+    # that are being built when this returns.
+    with reservations.host_lock(settings):
+        if on:
+            files.write(_flag(settings), b"")
+        else:
+            files.unlink(_flag(settings))
+    return on
+
+
+def evacuated(settings: HostSettings, vms: Any) -> Any:
+    """
+    Note where evacuations have put VMs of this host; return all notes as ``{name: [hosts]}``.
+
+    vms
+        ``{name: hosts}``, the hosts one after the other; None forgets a VM.
+    """
+    changed = {
+        name: list(arguments.names("vms", hosts))
+        for name, hosts in (arguments.mapping("vms", vms) or {}).items()
+    }
+    path = Path(settings.state_dir) / "evacuated.json"
+    with locks.held(path.with_suffix(".lock")):
+        known = _read(path)
+        merged = {name: hosts for name, hosts in {**known, **changed}.items() if hosts}
+        if merged and merged != known:
+            files.write(path, json.dumps(merged).encode())
+        elif not merged and known:
+            files.unlink(path)
+    return merged
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        noted = json.loads(path.read_text())
+        # A host's name alone is what was noted before a VM could be followed over several hosts.
+        return {name: [at] if isinstance(at, str) else list(at) for name, at in noted.items()}
+    except FileNotFoundError:
+        return {}
+    except (ValueError, AttributeError, TypeError) as exc:
+        raise StorageError(
+            f"{path}, which says where VMs of this host were evacuated to, cannot be read: {exc}; "
+            "remove it, and bring them back with salt-run virt.migrate"
+        ) from exc

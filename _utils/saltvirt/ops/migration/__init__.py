@@ -1,0 +1,1 @@
+"""Migrations: what a VM is made of, the host that sends it, and the one that takes it."""

@@ -1,0 +1,270 @@
+"""The host that a VM comes to: the hands of :mod:`saltvirt.protocol` there."""
+
+import logging
+import os
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+from saltvirt import content, files, parts, protocol, records, undo
+from saltvirt.errors import ClaimRefused, HostUnreachable, NameTaken, VirtError
+from saltvirt.image import incoming
+from saltvirt.kvm import connect, lifecycle
+from saltvirt.kvm.migrate import MigrationFailed
+from saltvirt.ops import reservations, storage, unfinished
+from saltvirt.ops.context import Context
+from saltvirt.ops.migration import files as coming
+from saltvirt.ops.migration import guard, legacy, reach, requirements
+from saltvirt.parts import Steps
+from saltvirt.placement import moves
+from saltvirt.placement.facts import About
+
+log = logging.getLogger(__name__)
+_PURPOSE = "arrival"
+
+
+@contextmanager
+def opened(context: Context, name: str) -> Iterator["Arrival"]:
+    """Yield the hands for the arrival of a VM; raise NameTaken if another job is at it."""
+    settings = context.settings
+    legacy.adopt(settings)
+    with (
+        undo.on_sigterm(),
+        connect.opened(settings, readonly=False) as conn,
+        records.held(reservations.folder(settings), _PURPOSE, name) as held,
+    ):
+        if held is None:
+            raise NameTaken(f"another job is preparing this host for VM {name!r} at this moment")
+        yield Arrival(context, conn, held, name)
+
+
+class Arrival:
+    """What the target of a move does; each method is an effect of the protocol."""
+
+    def __init__(self, context: Context, conn: Any, held: records.Held, name: str) -> None:
+        self._context, self._settings = context, context.settings
+        self._conn, self._held, self._name = conn, held, name
+        self._reserving = ExitStack()
+        self.about: About
+        self.source: str | None = None
+        self.images: dict[str, str] = {}
+        self.warnings: list[str] = []
+        # What the source has noted of the VM; the runner passes it on.
+        self.given: dict[str, Any] = {}
+
+    @property
+    def there(self) -> protocol.There | None:
+        """The record that a part of the protocol begins from."""
+        record = self._held.record
+        if record is None:
+            return None
+        return protocol.There(token=record.token, phase=record.phase)
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What was noted when the move began, and since."""
+        return self._held.now.facts
+
+    def do(self, part: Steps) -> Any:
+        """Do a part of the protocol; what is out of turn is said in one line."""
+        with self._reserving:
+            try:
+                return parts.run(part, self)
+            except protocol.OutOfTurn as error:
+                raise MigrationFailed(
+                    f"VM {self._name!r} cannot be taken: {error}; if nobody is at that move any "
+                    f"more, have both hosts asked: salt-run virt.settle {self._name}"
+                ) from error
+
+    def _here(self) -> str | None:
+        """Return the name of the domain that this is about, None if it is not here."""
+        if self.facts["uuid"] is not None:
+            return lifecycle.name_of(self._conn, self.facts["uuid"])
+        # Versions before the records have noted its name alone.
+        return self._name if lifecycle.is_defined(self._conn, self._name) else None
+
+    # Making ready.
+
+    def check(self) -> None:
+        # The host's lock is held until the record has begun: its room is looked at only once.
+        self._reserving.enter_context(reservations.host_lock(self._settings))
+        guard.refuse_moving(self._settings, self._name)
+        reservations.refuse_building(self._settings, self._name)
+        why = requirements.check(self._conn, self._settings, self.about)
+        if why:
+            raise ClaimRefused(self._name, why)
+
+    def begin(self, token: str, phase: str) -> None:
+        need, wanted = moves.need(self.about), coming.wanted(self.about)
+        self._held.begin(
+            token,
+            phase,
+            uuid=self.about["uuid"],
+            source=self.source,
+            was_running=self.about["state"] in ("running", "paused"),
+            # What libvirt copies is made anew here, and is as big as it gets.
+            sizes={d["path"]: d["size_bytes"] for d in wanted if d["how"] == "push"},
+            paths=[],
+            images={},
+            folders=[],
+            **reservations.room(need),
+        )
+        self._reserving.close()
+
+    def make(self) -> bool:
+        """Make the files; return whether images must be sent first."""
+        self._admit()
+        missing = coming.missing_images(self._context, self.about)
+        for digest, size_bytes in missing.items():
+            path = incoming.path(self._settings, digest, self._held.now.token)
+            self._will_make(path)
+            coming.placeholder(path, size_bytes)
+            self.images[digest] = str(path)
+        if not missing:
+            for disk in coming.wanted(self.about):
+                self._will_make(disk["path"])
+                coming.make(self._settings, disk)
+            files.settle(self.facts["paths"])
+        # Noted before it is opened: a pool of another move is not ended while this one needs it.
+        folders = sorted({str(Path(path).parent) for path in self.facts["paths"]})
+        self._held.note(folders=folders, images=self.images)
+        reach.open_folders(self._conn, self._settings, self.facts["paths"])
+        return bool(missing)
+
+    def _admit(self) -> None:
+        """Take the images that the other host has sent into the cache."""
+        for digest, path in self.facts["images"].items():
+            incoming.admit(self._settings, digest, Path(path))
+            self._held.note(paths=[one for one in self.facts["paths"] if one != path])
+        self._held.note(images={})
+
+    def _will_make(self, path: str | Path) -> None:
+        if str(path) not in self.facts["paths"]:
+            with reservations.host_lock(self._settings):
+                reservations.refuse_taken(self._settings, self._name, [str(path)])
+                self._held.note(paths=[*self.facts["paths"], str(path)])
+
+    def enter(self, phase: str) -> None:
+        if phase == protocol.READY:
+            made = {path: content.signature(path) for path in self.facts["paths"]}
+            self._held.enter(phase, untouched=made)
+        else:
+            self._held.enter(phase)
+
+    def end(self) -> None:
+        reach.close_folders(self._conn, self._settings, self._name)
+        reservations.end(self._settings, self._held)
+
+    # Arriving.
+
+    def verify(self) -> None:
+        """Refuse a VM that is not here whole; what is here is on the disk afterwards."""
+        name = self._here()
+        if name is None or lifecycle.is_arriving(self._conn, name):
+            raise MigrationFailed(f"VM {self._name!r} is not defined here")
+        why = [*self._lacking(), *self._different()]
+        is_up = lifecycle.is_active(self._conn, name)
+        if why and not is_up:
+            raise MigrationFailed(f"VM {self._name!r} has not come here whole: {'; '.join(why)}")
+        self.warnings += why
+        if self.facts["was_running"] and not is_up:
+            self.warnings.append("it ran when it was sent, and does not run here")
+        files.settle(path for path in self.facts["paths"] if os.path.exists(path))
+        storage.settle_definitions()
+
+    def _lacking(self) -> Iterator[str]:
+        for path in self.facts["paths"]:
+            size = self.facts["sizes"].get(path)
+            if not os.path.exists(path):
+                yield f"its file {path} is missing"
+            elif size is not None and os.path.getsize(path) != size:
+                yield f"its file {path} has {os.path.getsize(path)} bytes, not {size}"
+
+    def _different(self) -> Iterator[str]:
+        # Versions before the records noted none.
+        for path, wanted in (self.given.get("digests") or {}).items():
+            if os.path.exists(path):
+                self._context.say("Checking", detail=path)
+                if content.digest(path) != wanted:
+                    yield f"{path} is not what was sent"
+
+    def autostart_on(self) -> None:
+        if not self.given.get("autostart"):
+            return
+        try:
+            # Another connection than the one that this long look was made by: libvirtd may have
+            # died meanwhile, and then whoever settles this tries again.
+            with connect.opened(self._settings, readonly=False) as conn:
+                lifecycle.set_autostart(conn, self._name, "on")
+            storage.settle_definitions()
+        except HostUnreachable:
+            raise
+        except VirtError as error:
+            # It has come, and whoever asked is told.
+            self.warnings.append(
+                f"it does not start with its new host: {error}; when that is mended, there: "
+                f"virt.set_autostart {self._name} on"
+            )
+
+    # Giving up.
+
+    def refuse_running(self) -> None:
+        name = self._here()
+        if name is not None and lifecycle.is_active(self._conn, name):
+            raise MigrationFailed(f"VM {self._name!r} runs here, so it is not given back")
+
+    def undefine(self) -> None:
+        name = self._here()
+        if name is not None:
+            self.refuse_running()
+            lifecycle.undefine_moved(self._conn, name)
+            storage.settle_definitions()
+
+    def remove(self) -> None:
+        used = storage.in_use(self._conn)
+        for path in self.facts["paths"]:
+            if path not in used and os.path.realpath(path) not in used:
+                files.unlink(path)
+        unfinished.remove_log(self._name)
+
+
+def prepare(context: Context, about: About, token: str, source: str | None) -> dict[str, Any]:
+    """
+    Claim room for a VM that comes, and make the files that it is written to.
+
+    Returns ``{"images": {digest: path}, "present": [path]}``: images that this host does not have
+    and cannot get, so that the other host sends them there and :func:`resume` goes on; and media
+    that are here already.
+    """
+    with opened(context, about["name"]) as hands:
+        unfinished.settle(hands._conn, context.settings)
+        hands.about, hands.source = about, source
+        present = coming.present(about)
+        hands.do(protocol.prepare(hands.there, token))
+        return {"images": hands.images, "present": present, "token": token}
+
+
+def resume(context: Context, about: About, token: str | None) -> dict[str, Any]:
+    """Go on with :func:`prepare` when the missing images have come; each is checked first."""
+    with opened(context, about["name"]) as hands:
+        hands.about = about
+        present = coming.present(about)
+        hands.do(protocol.resume(hands.there, token or (hands.there.token if hands.there else "")))
+        return {"images": hands.images, "present": present, "token": token}
+
+
+def step(context: Context, name: str, token: str, which: str, **given: Any) -> dict[str, Any]:
+    """Do one step of settling a move on its target; see :data:`saltvirt.protocol.ON_TARGET`."""
+    noted = given.pop("noted", {})
+    steps: dict[str, Callable[..., Steps]] = {
+        protocol.ARRIVE: protocol.arrive,
+        protocol.REFUSE: protocol.refuse,
+        protocol.DROP: protocol.drop,
+        protocol.END: protocol.end,
+    }
+    make = steps[which]
+    with opened(context, name) as hands:
+        hands.given = noted
+        hands.do(make(hands.there, token, **given))
+        return {"warnings": hands.warnings}

@@ -1,0 +1,343 @@
+"""The host that a VM leaves: the hands of :mod:`saltvirt.protocol` there."""
+
+import logging
+import os
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from saltvirt import content, files, parts, protocol, records, undo
+from saltvirt.config import HostSettings
+from saltvirt.errors import NameTaken, NoSuchVm, StorageError
+from saltvirt.kvm import connect, lifecycle, migrate
+from saltvirt.kvm.migrate import MigrationFailed
+from saltvirt.model import Move
+from saltvirt.ops import purge, reservations, storage, unfinished
+from saltvirt.ops.context import Context
+from saltvirt.ops.migration import facts as gathering
+from saltvirt.ops.migration import guard, legacy, reach, sending
+from saltvirt.parts import Steps
+from saltvirt.placement.facts import About
+
+log = logging.getLogger(__name__)
+_PURPOSE, _BURIED = "departure", "cancelled"
+# From a target's *arrived* to the end of its record: the source removes files meanwhile.
+_LAST_STEP_S = 15
+
+
+@contextmanager
+def opened(context: Context, name: str) -> Iterator["Departure"]:
+    """Yield the hands for the departure of a VM; raise NameTaken if another job is at it."""
+    settings = context.settings
+    legacy.adopt(settings)
+    # Both are opened before the event loop runs: libvirt would ask them for signs of life, and end
+    # one whose process is stopped for a while, though the move goes on.
+    with (
+        undo.on_sigterm(),
+        connect.opened(settings, readonly=False) as conn,
+        connect.opened(settings, readonly=False) as carrier,
+        records.held(reservations.folder(settings), _PURPOSE, name) as held,
+    ):
+        if held is None:
+            raise NameTaken(f"VM {name!r} is being moved by another job at this moment")
+        yield Departure(context, (conn, carrier), held, name)
+
+
+def is_buried(settings: HostSettings, token: str) -> bool:
+    """Return whether a departure was cancelled for good."""
+    return records.look(reservations.folder(settings), _BURIED, token) is not None
+
+
+class Departure:
+    """What the source of a move does; each method is an effect of the protocol."""
+
+    def __init__(
+        self, context: Context, conns: tuple[Any, Any], held: records.Held, name: str
+    ) -> None:
+        self._context, self._settings = context, context.settings
+        (self._conn, self._carrier), self._held, self._name = conns, held, name
+        self.figures: dict[str, int] = {}
+        self.removed: list[str] = []
+        # What the move was asked for; set by whoever sends.
+        self.about: About
+        self.options: Move | None = None
+        self.present: Collection[str] | None = None
+        self.target = ""
+
+    @property
+    def there(self) -> protocol.There | None:
+        """The record that a part of the protocol begins from."""
+        record = self._held.record
+        if record is None:
+            return None
+        return protocol.There(token=record.token, phase=record.phase)
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What was noted when the move began, and since."""
+        return self._held.now.facts
+
+    def do(self, part: Steps) -> Any:
+        """Do a part of the protocol; what is out of turn is said in one line."""
+        try:
+            return parts.run(part, self)
+        except protocol.OutOfTurn as error:
+            raise MigrationFailed(
+                f"VM {self._name!r} cannot be moved: {error}; if nobody is at that move any more, "
+                f"have both hosts asked: salt-run virt.settle {self._name}"
+            ) from error
+
+    def open(self, token: str) -> None:
+        """Begin, unless the VM is still coming here, or is being built or purged."""
+        # Whoever purges looks for a move under the same lock.
+        with reservations.host_lock(self._settings):
+            part = protocol.open_departure(self.there, token)
+            if self.there is None or self.there.phase == protocol.CANCELLED:
+                # Its source must have ended: it looks for the VM here.
+                reservations.refuse_moving(self._settings, self._name)
+                reservations.refuse_building(self._settings, self._name)
+            self.do(part)
+
+    # The record.
+
+    def begin(self, token: str, phase: str) -> None:
+        about = self.about
+        own = purge.own_files(self._conn, self._settings, self._name, removables=False)
+        shared = {disk["path"] for disk in about["disks"] if disk["how"] == "shared"}
+        nvram = [one["path"] for one in about["nvram"]]
+        self._held.begin(
+            token,
+            phase,
+            uuid=about["uuid"],
+            target=self.target,
+            was_running=about["state"] in ("running", "paused"),
+            autostart=about["autostart"],
+            leaves=self.options is None or self.options.undefinesource,
+            paths=sorted({*own, *nvram} - shared),
+            disks=_disks(about),
+        )
+
+    def enter(self, phase: str) -> None:
+        self._held.enter(phase)
+
+    def end(self) -> None:
+        self._held.end()
+
+    def bury(self, token: str) -> None:
+        with self._grave(token) as grave:
+            grave.begin(token, _BURIED)
+
+    def unbury(self, token: str) -> None:
+        with self._grave(token) as grave:
+            grave.end()
+
+    @contextmanager
+    def _grave(self, token: str) -> Iterator[records.Held]:
+        place = reservations.folder(self._settings)
+        with records.held(place, _BURIED, token, wait=True) as grave:
+            if grave is not None:  # it was waited for
+                yield grave
+
+    # Sending.
+
+    def push(self) -> None:
+        wanted = sending.pushed(self.about, self.present)
+        signatures = {one["path"]: content.signature(one["path"]) for one in wanted}
+        with migrate.target(reach.uri_of(self.target)[0]) as other:
+            digests = {}
+            for one in wanted:
+                self._context.say("Sending", detail=one["path"])
+                digests[one["path"]] = migrate.push(other, one["path"], one["path"])
+                self.figures["sent_bytes"] = self.figures.get("sent_bytes", 0) + one["actual_bytes"]
+        self._held.note(digests=digests, signatures=signatures)
+
+    def hold(self) -> None:
+        with guard.unstarted(self._settings, self._name):
+            self._refuse_changed()
+            self._held.enter(protocol.HANDING, leaves=self._leaves())
+
+    def _leaves(self) -> bool:
+        return bool(self._move.undefinesource and self._move.persistent)
+
+    @property
+    def _move(self) -> Move:
+        """How it is moved."""
+        if self.options is None:
+            raise MigrationFailed(f"VM {self._name!r} cannot be sent: nobody has said how")
+        return self.options
+
+    def _refuse_changed(self) -> None:
+        now = gathering.facts(self._conn, self._settings, self._name)[self._name]
+        is_running = now["state"] in ("running", "paused")
+        why = list(now["obstacles"])
+        if now["uuid"] != self.facts["uuid"] or is_running != self.facts["was_running"]:
+            why = [f"it is {now['state']} now; somebody has changed that meanwhile"]
+        # The other host has made files of those alone that it was told of.
+        elif _disks(now) != self.facts["disks"]:
+            why.append("it has other disks now; somebody has changed them meanwhile")
+        why += self._written()
+        if why:
+            raise MigrationFailed(f"VM {self._name!r} stays where it is: {'; '.join(why)}")
+
+    def _written(self) -> Iterator[str]:
+        """Yield which of the files that were sent were written to since."""
+        for path, before in self.facts.get("signatures", {}).items():
+            if not os.path.exists(path) or content.signature(path) != before:
+                yield f"{path} was written to while it was sent"
+
+    def autostart_off(self) -> None:
+        if self.facts["autostart"]:
+            lifecycle.set_autostart(self._conn, self._name, "off")
+            # A crash must not have it started here when it runs there.
+            storage.settle_definitions()
+
+    def autostart_on(self) -> None:
+        if self.facts["autostart"]:
+            lifecycle.set_autostart(self._conn, self._name, "on")
+
+    def migrate(self) -> None:
+        self.figures |= sending.migrated(
+            self._context, (self._conn, self._carrier), self.about, self.target, self._move
+        )
+
+    def stays(self) -> bool:
+        return self._ran_and_is_here() and lifecycle.runs_alone(self._conn, self._name)
+
+    def is_handed(self) -> bool:
+        return self._ran_and_is_here() and lifecycle.is_migrated(self._conn, self._name)
+
+    def _ran_and_is_here(self) -> bool:
+        # One that was never defined is gone here when it has moved.
+        is_here = lifecycle.name_of(self._conn, self.facts["uuid"]) == self._name
+        return bool(self.facts["was_running"]) and is_here
+
+    def define_there(self) -> None:
+        xml = lifecycle.whole_xml(self._conn, self._name)
+        with migrate.target(reach.uri_of(self.facts["target"])[0]) as other:
+            lifecycle.define(other, xml)
+
+    # Leaving.
+
+    def look(self) -> None:
+        """Refuse to remove anything unless the VM is off here and whole on the other host."""
+        why = list(self._written())
+        here = lifecycle.name_of(self._conn, self.facts["uuid"])
+        # libvirt itself has undefined those of versions before the records.
+        if here is None and lifecycle.is_defined(self._conn, self._name):
+            why.append("it is another VM of this name")
+        elif here is not None and lifecycle.is_active(self._conn, here):
+            why.append("it runs here")
+        with migrate.target(reach.uri_of(self.facts["target"])[0]) as other:
+            why += migrate.missing_there(other, self.facts["uuid"])
+        if why:
+            raise MigrationFailed(
+                f"VM {self._name!r} has moved to {self.facts['target']}, but nothing of it is "
+                f"removed here: {'; '.join(why)}"
+            )
+
+    def undefine(self) -> None:
+        name = lifecycle.name_of(self._conn, self.facts["uuid"])
+        if self.facts["leaves"] and name is not None:
+            lifecycle.undefine_moved(self._conn, name)
+            storage.settle_definitions()
+
+    def remove(self) -> None:
+        if not self.facts["leaves"]:
+            return
+        used = storage.in_use(self._conn)
+        failed = []
+        for path in self.facts["paths"]:
+            if storage.is_shared(self._settings, path, used):
+                continue
+            try:
+                files.unlink(path)
+                self.removed.append(path)
+            except OSError as exc:
+                failed.append(f"{path} ({exc.strerror})")
+        unfinished.remove_log(self._name)
+        if failed:
+            raise StorageError(
+                f"VM {self._name!r} has moved, but these files are still here: {', '.join(failed)}"
+            )
+
+
+def _disks(about: About) -> list[list[str]]:
+    """Return what a move depends on of a VM's disks, as plain data that JSON keeps."""
+    return [[disk["target"], disk["path"], disk["how"]] for disk in about["disks"]]
+
+
+def begin(context: Context, name: str, token: str, target: str) -> dict[str, Any]:
+    """Note that a VM is to leave for another host; return what that must know of it."""
+    _await_arrival(context.settings, name)
+    with opened(context, name) as hands:
+        unfinished.settle(hands._conn, context.settings)
+        about = sending.facts(hands._conn, context.settings, name).get(name)
+        if about is None:
+            raise NoSuchVm(name)
+        if about["obstacles"]:
+            raise MigrationFailed(f"VM {name!r} cannot be moved: {'; '.join(about['obstacles'])}")
+        hands.about, hands.target = about, target
+        hands.open(token)
+        return {"wire": records.VERSION, **about}
+
+
+def _await_arrival(settings: HostSettings, name: str) -> None:
+    """Wait for the last step of the move that has just brought a VM here, if that is under way."""
+    until = time.monotonic() + _LAST_STEP_S
+    place = reservations.folder(settings)
+    while time.monotonic() < until:
+        coming = records.look(place, "arrival", name)
+        if coming is None or coming.phase != protocol.ARRIVED:
+            return
+        time.sleep(0.2)
+
+
+def send(
+    context: Context,
+    name: str,
+    token: str,
+    target: str,
+    options: Move,
+    present: Collection[str] | None,
+) -> dict[str, Any]:
+    """Send a VM that was made ready for, under its token; return the figures."""
+    with opened(context, name) as hands:
+        hands.about = gathering.facts(hands._conn, context.settings, name)[name]
+        hands.target, hands.options, hands.present = target, options, present
+        began = time.monotonic()
+        hands.do(protocol.send(hands.there, token))
+        return {**sending.figures(hands.figures, began), "noted": noted(hands.facts)}
+
+
+def noted(facts: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the target must know to tell whether the VM has come as it was sent."""
+    keys = ("digests", "autostart", "leaves", "was_running")
+    return {key: facts.get(key) for key in keys}
+
+
+def copy(context: Context, name: str, target: str, options: Move) -> dict[str, int]:
+    """Move a VM whose target nobody has made ready: by hand, without files of its own."""
+    with opened(context, name) as hands:
+        about = gathering.facts(hands._conn, context.settings, name)[name]
+        sending.refuse_unprepared(context.settings, about, target, options)
+        hands.about, hands.target, hands.options, hands.present = about, target, options, None
+        token, began = os.urandom(8).hex(), time.monotonic()
+        hands.open(token)
+        hands.do(protocol.send(hands.there, token))
+        hands.do(protocol.finish(hands.there, token))
+        return sending.figures(hands.figures, began)
+
+
+def step(context: Context, name: str, token: str, which: str, **given: Any) -> dict[str, Any]:
+    """Do one step of settling a move on its source; see :data:`saltvirt.protocol.ON_SOURCE`."""
+    steps: dict[str, Callable[..., Steps]] = {
+        protocol.CANCEL: protocol.cancel,
+        protocol.REDEFINE: protocol.redefine,
+        protocol.FINISH: protocol.finish,
+        protocol.FORGET: protocol.forget,
+    }
+    make = steps[which]
+    with opened(context, name) as hands:
+        hands.do(make(hands.there, token, **given))
+        return {"removed": hands.removed}

@@ -1,0 +1,278 @@
+"""What a VM is made of when it moves: all that another host must know to take it."""
+
+import itertools
+import os
+import xml.etree.ElementTree as ET
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypedDict, TypeVar
+
+from saltvirt.config import HostSettings
+from saltvirt.image import cache
+from saltvirt.kvm import host, lifecycle, query
+from saltvirt.ops import storage
+from saltvirt.placement.facts import About, DiskFacts, FileFacts
+from saltvirt.xml import newer, read
+
+_SWTPM = "/var/lib/libvirt/swtpm"
+_T = TypeVar("_T")
+
+
+class _Tags(TypedDict):
+    """What libvirt says of all domains at once, and of the host."""
+
+    snapshots: set[str]
+    saved: set[str]
+    autostart: set[str]
+    host_cpu: str | None
+    qemu: str
+
+
+class _Cpu(TypedDict):
+    """What a host must have so that the guest sees the same CPU there."""
+
+    cpu: str | None
+    host_cpu: str | None
+    cpu_qemu: str | None
+
+
+def facts(conn: Any, settings: HostSettings, name: str | None = None) -> dict[str, About]:
+    """
+    Return what another host must know to take VMs, as plain data by their names.
+
+    name
+        Only this one.
+
+    ``disks`` are ``{target, path, format, device, how, base, image, ...}``; ``how`` is ``copy``
+    (libvirt mirrors it), ``push`` (sent as a file) or ``shared``; ``base`` is the digest of the
+    cached image below an overlay, ``image`` what is known of that.
+    """
+    tags: _Tags = {
+        "snapshots": lifecycle.with_snapshots(conn),
+        "saved": lifecycle.saved(conn),
+        "autostart": lifecycle.autostarted(conn),
+        "host_cpu": host.own_cpu(conn),
+        "qemu": host.versions(conn)["qemu"],
+    }
+    return {
+        row["name"]: _facts(settings, row, tags) for row in query.rows(conn, name, with_next=True)
+    }
+
+
+def _facts(settings: HostSettings, row: Mapping[str, Any], tags: _Tags) -> About:
+    name, root = row["name"], read.domain(row["xml"])
+    # The definition goes too, and may differ from what runs: the target must know both.
+    both = [root, read.domain(row["next_xml"])] if row["next_xml"] else [root]
+    machines = [_os_type(one).get("machine") for one in both]
+    is_running = row["state"] in ("running", "paused")
+    following = _following(both)
+    disks = [_disk(settings, source, is_running) for source in read.disk_sources(root)]
+    ours = read.ours(root)
+    links, cpu = read.links(root), _cpu(root, tags, is_running)
+    return {
+        "name": name,
+        "uuid": root.findtext("uuid", ""),
+        "state": row["state"],
+        "vcpus": row["max_vcpus"],
+        "memory_mib": row["max_memory_kib"] // 1024,
+        "disks": [disk for disk in disks if disk["how"] != "absent"],
+        "images": settings.images,
+        "affinity": ours["affinity"],
+        "anti_affinity": ours["anti_affinity"],
+        "stay": ours["stay"],
+        "domain_type": root.get("type", ""),
+        "arch": _os_type(root).get("arch", ""),
+        "machine": machines[0],
+        "next_machine": machines[-1] if machines[-1] != machines[0] else None,
+        "newer": _union(newer.newer(one) for one in both),
+        "cpu": cpu["cpu"],
+        "host_cpu": cpu["host_cpu"],
+        "cpu_qemu": cpu["cpu_qemu"],
+        "bridges": links["bridges"],
+        "networks": links["networks"],
+        "links": links["links"],
+        "bridge_vlans": links["bridge_vlans"],
+        "obstacles": [
+            *_obstacles(name, root, tags),
+            *_unreadable(disks),
+            *_not_running_with(settings, following),
+            *([] if is_running else _left_behind(root)),
+        ],
+        "nvram": _firmware(settings, root, is_running),
+        "files": _union([*map(read.boot_files, both), _needed(settings, following)]),
+        "autostart": name in tags["autostart"],
+    }
+
+
+def _os_type(root: ET.Element) -> ET.Element:
+    """Return the element that every definition has."""
+    return next(root.iterfind("os/type"))
+
+
+def _union(lists: Iterable[Iterable[_T]]) -> list[_T]:
+    """Return what is in any of the lists, once, in their order."""
+    out = []
+    for one in itertools.chain.from_iterable(lists):
+        if one not in out:
+            out.append(one)
+    return out
+
+
+def _cpu(root: ET.Element, tags: _Tags, is_running: bool) -> _Cpu:
+    """
+    Return what a host must have so that the guest sees the same CPU there.
+
+    ``cpu_qemu`` is the QEMU all of whose CPU, emulated or the host's, a guest was started with: its
+    features are nowhere in the XML, and an older QEMU would take them away under the running guest.
+    """
+    mode, cpu = read.cpu(root)
+    is_emulated = root.get("type") == "qemu"
+    # A stopped one gets what the target has, when it is started there.
+    is_all = is_running and mode in ("maximum", "host-passthrough")
+    is_hosts = is_all and not (mode == "maximum" and is_emulated)
+    # libvirt starts one that is not to be checked anywhere, without what QEMU lacks.
+    is_checked = is_running or root.find("cpu[@check='none']") is None
+    return {
+        "cpu": cpu if mode == "custom" and is_checked else None,
+        "host_cpu": tags["host_cpu"] if is_hosts else None,
+        "cpu_qemu": (read.ours(root)["cpu_qemu"] or tags["qemu"]) if is_all else None,
+    }
+
+
+def _is_declared(settings: HostSettings, path: str) -> bool:
+    """Return whether every host has a file, says ``virt:shared_paths``."""
+    return any(path.startswith(f"{folder.rstrip('/')}/") for folder in settings.shared_paths)
+
+
+def _disk(settings: HostSettings, source: Mapping[str, Any], is_running: bool) -> Any:
+    path = source["path"]
+    out: dict[str, Any] = {
+        "target": source["target"],
+        "path": path,
+        "format": source["format"],
+        "device": source["device"],
+        "how": "absent",
+        "base": None,
+        "image": None,
+    }
+    if path is None:
+        return out
+    is_declared = _is_declared(settings, path)
+    if source["type"] != "file" or is_declared:
+        return {**out, "how": "shared" if is_declared or source["type"] == "network" else "device"}
+    sizes = storage.measure(path, source["format"])
+    if sizes is None:
+        return {**out, "how": "missing"}
+    is_readonly = source["is_readonly"] or source["device"] != "disk"
+    how = "copy" if is_running and not is_readonly else "push"
+    base = cache.digest_of(settings, sizes["backing"])
+    return {
+        **out,
+        "how": how,
+        "virtual_bytes": sizes["virtual"],
+        "actual_bytes": sizes["actual"],
+        "base": base,
+        "image": cache.note(settings, base),
+        "backing": sizes["backing"],
+        "size_bytes": os.path.getsize(path),
+    }
+
+
+def _obstacles(name: str, root: ET.Element, tags: _Tags) -> Iterator[str]:
+    """Yield why a VM cannot be moved to any host."""
+    if name in tags["snapshots"]:
+        yield "it has snapshots, which libvirt does not move; remove them first"
+    if name in tags["saved"]:
+        # It would stay here, and be resumed over changed disks when the VM comes back.
+        yield (
+            "it has a saved state, which libvirt does not move; start it, or drop that state "
+            f"with virsh managedsave-remove {name}"
+        )
+    if (
+        root.find("devices/hostdev") is not None
+        or root.find("devices/interface[@type='hostdev']") is not None
+    ):
+        yield "it has a device of this host, which cannot move; detach it first"
+    if root.find("sysinfo/entry[@file]") is not None:
+        yield (
+            "it runs for the first time since it was seeded by credentials, which are on this "
+            "host; stop and start it once"
+        )
+
+
+def _unreadable(disks: Iterable[DiskFacts]) -> Iterator[str]:
+    for disk in disks:
+        if disk["how"] == "missing":
+            yield f"its disk {disk['path']} is missing or cannot be read"
+        elif disk["how"] == "device":
+            yield (
+                f"its disk {disk['path']} is a device of this host; declare it in "
+                "virt:shared_paths if every host has it"
+            )
+        elif disk.get("backing") and not disk["base"]:
+            yield (
+                f"its disk {disk['path']} is based on {disk['backing']}, which is not a cached "
+                "image; declare its folder in virt:shared_paths, or flatten the disk"
+            )
+
+
+def _following(both: Sequence[ET.Element]) -> list[dict[str, Any]]:
+    """Return the disks that a VM does not run with, and has from its next start on."""
+    now = {disk["path"] for disk in read.disk_sources(both[0])}
+    found = [disk for one in both[1:] for disk in read.disk_sources(one)]
+    return [disk for disk in found if disk["path"] and disk["path"] not in now]
+
+
+def _needed(settings: HostSettings, following: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Return which of such disks, media and shared ones, the other host must have already."""
+    paths = [disk["path"] for disk in following if not _stays_behind(settings, disk)]
+    return [path for path in paths if path.startswith("/")]
+
+
+def _stays_behind(settings: HostSettings, disk: Mapping[str, Any]) -> bool:
+    is_file = disk["type"] in ("file", "block") and disk["device"] == "disk"
+    return is_file and not _is_declared(settings, disk["path"])
+
+
+def _not_running_with(
+    settings: HostSettings, following: Iterable[Mapping[str, Any]]
+) -> Iterator[str]:
+    for disk in following:
+        if _stays_behind(settings, disk):
+            yield (
+                f"its definition has the disk {disk['path']}, without which it runs; attach that, "
+                "or take it out of the definition"
+            )
+
+
+def _tpm_state(root: ET.Element, backend: ET.Element) -> str:
+    """Return where an emulated TPM has its state: where libvirt puts it, unless it is told."""
+    source = backend.find("source")
+    path = source.get("path") if source is not None else None
+    return path or f"{_SWTPM}/{root.findtext('uuid')}"
+
+
+def _left_behind(root: ET.Element) -> Iterator[str]:
+    """Yield what a stopped VM would lose; of a running one QEMU takes it along."""
+    backend = root.find("devices/tpm/backend[@type='emulator']")
+    # libvirt makes it when the VM is first started; until then there is nothing to lose.
+    if backend is not None and os.path.exists(_tpm_state(root, backend)):
+        yield (
+            "its emulated TPM has its state on this host, which does not move; start it and "
+            "move it live"
+        )
+
+
+def _firmware(settings: HostSettings, root: ET.Element, is_running: bool) -> list[FileFacts]:
+    """Return the files with the firmware's variables of a VM; of a running one QEMU sends them."""
+    path = read.firmware_variables(root)
+    if path is None or _is_declared(settings, path) or not os.path.isfile(path):
+        return []
+    stat = os.stat(path)
+    return [
+        {
+            "path": path,
+            "how": "copy" if is_running else "push",
+            "size_bytes": stat.st_size,
+            "actual_bytes": stat.st_blocks * 512,
+        }
+    ]

@@ -1,0 +1,84 @@
+"""The files of a VM that comes: made empty on this host, filled by the other."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from saltvirt.config import HostSettings
+from saltvirt.errors import StorageError
+from saltvirt.files import private
+from saltvirt.image import cache, tool
+from saltvirt.ops.context import Context
+from saltvirt.ops.migration.requirements import is_medium
+from saltvirt.placement.facts import About
+
+
+def present(about: About) -> list[str]:
+    """Return the media of a VM that this host has already."""
+    return [d["path"] for d in about["disks"] if is_medium(d) and Path(d["path"]).exists()]
+
+
+def missing_images(context: Context, about: About) -> dict[str, int]:
+    """Return ``{digest: size in bytes}`` of images that this host neither has nor can fetch."""
+    out = {}
+    for disk in about["disks"]:
+        digest = disk["base"]
+        if disk["how"] == "shared" or not digest or digest in out:
+            continue
+        sent: Any = disk["image"]
+        image = cache.note(context.settings, digest) or sent
+        if not (cache.find(context.settings, digest) or cache.fetch_same(context, image, digest)):
+            out[digest] = sent["file_bytes"]
+    return out
+
+
+def placeholder(path: str | Path, size_bytes: int) -> None:
+    """Make an empty file of a size, which must not be there yet."""
+    path = Path(path)
+    try:
+        path.parent.mkdir(mode=0o711, parents=True, exist_ok=True)
+        with open(path, "xb", opener=private) as handle:
+            handle.truncate(size_bytes)
+    except OSError as exc:
+        raise StorageError(f"cannot make {path}: {exc.strerror}") from exc
+
+
+def wanted(about: About) -> list[Any]:
+    """Return the disks, and the firmware's variables, of which files are to be made here."""
+    here = present(about)
+    disks = [d for d in about["disks"] if d["how"] != "shared" and d["path"] not in here]
+    return [*disks, *(one for one in about.get("nvram", ()) if one["how"] == "push")]
+
+
+def make(settings: HostSettings, disk: Mapping[str, Any]) -> None:
+    """Make the file of one disk: of one that libvirt copies an empty overlay or disk."""
+    path = Path(disk["path"])
+    if disk["how"] == "push":
+        placeholder(path, disk["size_bytes"])
+        return
+    path.parent.mkdir(mode=0o711, parents=True, exist_ok=True)
+    base = cache.find(settings, disk["base"]) if disk["base"] else None
+    if disk["base"] and base is None:
+        digest = disk["base"][:16]
+        raise StorageError(f"the image {digest} below {path} is not on this host any more")
+    backing = (base.path, base.format) if base else ()
+    tool.create(path, disk["virtual_bytes"], disk["format"], *backing)
+    path.chmod(0o600)
+
+
+def seed(disks: Mapping[str, Mapping[str, Any]], force: bool) -> None:
+    """Make empty disks for a VM that comes, as 3006 did; one that is there is replaced by force."""
+    for target, disk in sorted(disks.items()):
+        path, backing = Path(disk["file"]), disk.get("backing file") or {}
+        if path.exists() and not force:
+            raise StorageError(f"disk {target}: {path} is there already; force=True replaces it")
+        path.parent.mkdir(mode=0o711, parents=True, exist_ok=True)
+        below = (backing["file"], backing["file format"] or "qcow2") if backing else ()
+        path.unlink(missing_ok=True)
+        tool.create(path, disk["virtual size"], disk["file format"], *below)
+        path.chmod(0o600)
+
+
+def image_paths(settings: HostSettings, images: Mapping[str, str]) -> dict[str, str]:
+    """Return ``{path here: path there}`` of images by their digests."""
+    return {cache.to_send(settings, digest).path: there for digest, there in images.items()}

@@ -1,0 +1,88 @@
+"""What a VM that moves requires of the host that takes it, as that host itself sees it."""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from saltvirt.config import HostSettings
+from saltvirt.kvm import host
+from saltvirt.ops import inspect
+from saltvirt.placement import fit, generation, moves
+from saltvirt.placement.facts import About, DiskFacts, HostInfo
+
+
+def check(
+    conn: Any, settings: HostSettings, about: About, info: HostInfo | None = None
+) -> list[str]:
+    """
+    Return why this host cannot take a VM; empty if it can. Nothing is changed.
+
+    info
+        What :func:`saltvirt.ops.inspect.host_info` has said, if it was asked already.
+    """
+    info = info or inspect.host_info(conn, settings)
+    why = list(fit.reasons(info, moves.need(about)))
+    if settings.images != about["images"]:
+        why.append(
+            f"its image folder is {settings.images}, not {about['images']}; VMs move only "
+            "between hosts with the same virt:images"
+        )
+    why += _libvirts_reasons(conn, about, info)
+    why += [f"there is no file {path} there" for path in about["files"] if not Path(path).exists()]
+    why += [reason for disk in about["disks"] for reason in _disk_reasons(settings, disk)]
+    pushed = [one["path"] for one in about.get("nvram", ()) if one["how"] == "push"]
+    return why + [f"a file {path} is there already" for path in pushed if Path(path).exists()]
+
+
+def _libvirts_reasons(conn: Any, about: About, info: HostInfo) -> Iterator[str]:
+    """Yield what libvirt itself says of machine type and CPU that the survey does not tell."""
+    unknown = [
+        one
+        for one in (about.get("machine"), about.get("next_machine"))
+        if one and not host.has_machine(conn, {**about, "machine": one})
+    ]
+    if not unknown:
+        lacking = host.why_not_cpu(conn, about)
+        yield from [lacking] if lacking else []
+    elif not list(generation.machine(info, moves.need(about))):
+        yield (
+            f"its machine type {unknown[0]} is not known there "
+            f"(QEMU {host.versions(conn)['qemu']})"
+        )
+
+
+def unfit(conn: Any, about: About) -> list[str]:
+    """Return why libvirt and QEMU behind a connection, also another host's, cannot take a VM."""
+    found = host.capabilities(conn)
+    # All that is asked of it here.
+    info: Any = {
+        "versions": host.versions(conn),
+        "cpu": {"arch": found["arch"]},
+        "machines": generation.known(found["guests"], found["arch"]),
+    }
+    return [*generation.reasons(info, moves.need(about)), *_libvirts_reasons(conn, about, info)]
+
+
+def check_all(
+    conn: Any, settings: HostSettings, abouts: Mapping[str, About]
+) -> dict[str, list[str]]:
+    """Return ``{name: why this host cannot take it}`` of VMs, those left out that it can take."""
+    info = inspect.host_info(conn, settings)
+    found = {name: check(conn, settings, about, info) for name, about in abouts.items()}
+    return {name: why for name, why in found.items() if why}
+
+
+def _disk_reasons(settings: HostSettings, disk: DiskFacts) -> Iterator[str]:
+    path = Path(disk["path"])
+    if disk["how"] == "shared":
+        if str(path).startswith("/") and not path.exists():
+            yield f"the shared disk {path} is not there"
+    elif path.exists() and not is_medium(disk):
+        yield f"a file {path} is there already"
+    elif not path.parent.is_dir() and path.parent != Path(settings.images):
+        yield f"there is no folder {path.parent} there"
+
+
+def is_medium(disk: DiskFacts) -> bool:
+    """Return whether a disk is a cdrom or floppy image, which hosts may well have in common."""
+    return disk["device"] in ("cdrom", "floppy")

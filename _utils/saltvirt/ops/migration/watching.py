@@ -1,0 +1,102 @@
+"""libvirt's own migration, watched: told to the user, and ended if it gets nowhere."""
+
+import time
+from collections.abc import Callable, Mapping
+
+from saltvirt.kvm import migrate
+from saltvirt.kvm.migrate import MigrationFailed
+from saltvirt.model import Move
+from saltvirt.ops.context import Context
+
+_CANCEL_S = 180
+
+
+def watch(context: Context, job: migrate.Job, name: str, options: Move) -> dict[str, int]:
+    """Wait for a job and tell how far it is; end one that takes too long or stands still."""
+    job.begin(options.max_downtime)
+    pace = _Pace(context.say, options)
+    try:
+        while not job.is_over(0.1):
+            pace.take(job.stats())
+            if options.postcopy_after and pace.wants_postcopy():
+                job.go_postcopy()
+                pace.is_postcopy = True
+            why = pace.why_end()
+            if why:
+                raise MigrationFailed(f"VM {name!r} stays where it is: {why}")
+    except BaseException as error:
+        _end(job, name, pace, error)
+        # It was over before it could be ended: it has moved.
+        if job.error is not None or not isinstance(error, MigrationFailed):
+            raise
+    if job.error is not None:
+        raise MigrationFailed(f"VM {name!r} stays where it is: {job.error}{_remedy(job.error)}")
+    return pace.last
+
+
+def _end(job: migrate.Job, name: str, pace: "_Pace", error: BaseException) -> None:
+    # Once the guest runs on the target only going on can save it.
+    held_up = None if pace.is_postcopy else job.cancel(_CANCEL_S)
+    if held_up:
+        raise MigrationFailed(
+            f"{error}; libvirt could not end it within {_CANCEL_S} s "
+            f"({held_up}), so it may go on; see, on the source, virt.migrate_status {name}"
+        ) from error
+
+
+def _remedy(error: object) -> str:
+    """Return what to do where QEMU's words name no cause: its own user may not handle faults."""
+    if "postcopy" not in str(error).lower():
+        return ""
+    return "; post-copy needs the sysctl vm.unprivileged_userfaultfd=1 on both hosts"
+
+
+class _Pace:
+    """How a job gets on: told to the user now and then, and ended if it gets nowhere."""
+
+    _EVERY_S = 2
+
+    def __init__(self, say: Callable[..., None], options: Move) -> None:
+        self._say, self._options = say, options
+        self._begin = self._moved = time.monotonic()
+        self._told, self._best = 0.0, 0
+        self.last: dict[str, int] = {}
+        self.is_postcopy = False
+
+    def take(self, stats: dict[str, int]) -> None:
+        """Take in the figures of this moment."""
+        now = time.monotonic()
+        self.last = stats or self.last
+        done = stats.get("memory_bytes", 0) + stats.get("disk_bytes", 0)
+        if done > self._best:
+            self._best, self._moved = done, now
+        if stats and now - self._told > self._EVERY_S:
+            self._told = now
+            self._say("Moving", **stats)
+
+    def wants_postcopy(self) -> bool:
+        """Return whether enough passes were made, and it has not been switched yet."""
+        is_due = self.last.get("passes", 0) > (self._options.postcopy_after or 0)
+        return is_due and not self.is_postcopy
+
+    def why_end(self) -> str | None:
+        """Return why the job should be ended, None if it should not."""
+        if self.is_postcopy:
+            return None
+        now = time.monotonic()
+        return _too_long(self._options, now - self._begin, now - self._moved, self.last)
+
+
+def _too_long(
+    options: Move, elapsed_s: float, idle_s: float, stats: Mapping[str, int]
+) -> str | None:
+    if idle_s > options.stall_s:
+        return f"nothing has moved for {options.stall_s} s; look at the network between the hosts"
+    if elapsed_s > options.limit_s:
+        dirty = stats.get("dirty_pages_s", 0) * stats.get("page_bytes", 4096) / 1e6
+        rate = stats.get("rate_bytes_s", 0) / 1e6
+        return (
+            f"not over within {options.limit_s} s; the guest writes {dirty:.0f} MB/s, the link "
+            f"takes {rate:.0f} MB/s: try postcopy=True, or when it is less busy"
+        )
+    return None

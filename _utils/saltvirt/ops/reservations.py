@@ -1,0 +1,172 @@
+"""
+Reservations: what is on its way to this host, and the room that it takes.
+
+The records of builds and arrivals tell it. Whoever asks for room and begins a record holds the
+host's lock meanwhile, so that no room is given away twice.
+"""
+
+import os
+import time
+import uuid
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+from saltvirt import locks, protocol, records
+from saltvirt.config import HostSettings
+from saltvirt.errors import NameTaken, StorageError
+from saltvirt.model import Need
+from saltvirt.ops import legacy
+
+# The phases in which a VM that another host sends has its room here, and is not here yet.
+_COMING = (protocol.PREPARING, protocol.READY)
+# What a record of a move says of its VM. One that was cancelled has nothing here that is another's;
+# of one that was refused there are files, which are removed by their paths.
+_MOVES = {"departure": "leaving this host", "arrival": "coming to this host"}
+
+
+def folder(settings: HostSettings) -> Path:
+    """Return the folder of all records of this host."""
+    return Path(settings.state_dir) / "records"
+
+
+@contextmanager
+def host_lock(settings: HostSettings) -> Iterator[None]:
+    """Hold the lock under which this host's room is looked at and a record begun."""
+    records.make_folder(Path(settings.state_dir))
+    with locks.held(Path(settings.state_dir) / "claims.lock"):
+        yield
+
+
+def coming(settings: HostSettings) -> dict[str, dict[str, Any]]:
+    """
+    Return ``{name: facts}`` of the VMs that are being built here at this moment, or sent here.
+
+    The facts have ``vcpus``, ``memory_mib``, ``disk_mib``, ``affinity`` and ``anti_affinity``.
+    """
+    place = folder(settings)
+    builds = {
+        record.name: record.facts
+        for record in records.every(place, "build")
+        if records.is_live(place, "build", record.name)
+    }
+    arrivals = {
+        record.name: record.facts
+        for record in records.every(place, "arrival")
+        if record.phase in _COMING
+    }
+    return {**legacy.live(settings), **builds, **arrivals}
+
+
+def unfinished(settings: HostSettings) -> list[str]:
+    """Return the names of the VMs whose builder, or whoever purged them, has died over it."""
+    place = folder(settings)
+    dead = {
+        record.name
+        for purpose in ("build", "purge")
+        for record in records.every(place, purpose)
+        if not records.is_live(place, purpose, record.name)
+    }
+    return sorted(dead | set(legacy.stale(settings)))
+
+
+def end(settings: HostSettings, held: records.Held) -> None:
+    """End a record; who has read the domains before it did is told to read them again."""
+    note_end(settings)
+    held.end()
+
+
+def note_end(settings: HostSettings) -> None:
+    """Change what :func:`last_end` returns."""
+    (Path(settings.state_dir) / "claims.ended").write_text(uuid.uuid4().hex)
+
+
+def last_end(settings: HostSettings) -> str:
+    """Return a text that changes before any record ends."""
+    try:
+        return (Path(settings.state_dir) / "claims.ended").read_text()
+    except FileNotFoundError:
+        return ""
+
+
+def refuse_moving(settings: HostSettings, name: str) -> None:
+    """Raise NameTaken if a VM of this name is on its way to or from this host."""
+    for purpose, doing in _MOVES.items():
+        record = records.look(folder(settings), purpose, name)
+        if record is not None and record.phase != protocol.CANCELLED:
+            since = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(record.since))
+            raise NameTaken(
+                f"VM {name!r} has been {doing} since {since} ({record.phase}); wait until that is "
+                "over, or if nobody is at it any more, have both hosts asked: "
+                f"salt-run virt.settle {name}"
+            )
+
+
+def refuse_building(settings: HostSettings, name: str) -> None:
+    """Raise NameTaken if a VM of this name is being built here, or purged, or was interrupted."""
+    place = folder(settings)
+    if any(records.look(place, one, name) for one in ("build", "purge")):
+        raise NameTaken(f"VM {name!r} is being built or purged on this host, or that is unfinished")
+
+
+def refuse_taken(settings: HostSettings, name: str, paths: Iterable[str]) -> None:
+    """
+    Raise StorageError if a file is there, or another VM that comes here is to have it.
+
+    It is called under the host's lock, in which the paths are noted then: whoever is noted first
+    makes the file, and nobody else removes it.
+    """
+    place = folder(settings)
+    others = {
+        path: record.name
+        for purpose in ("build", "arrival")
+        for record in records.every(place, purpose)
+        if record.name != name
+        for path in record.facts.get("paths", ())
+    }
+    for path in paths:
+        if path in others:
+            raise StorageError(f"{path} is to be a file of VM {others[path]!r}; choose other names")
+        if os.path.lexists(path):
+            raise StorageError(f"a file {path} is there already")
+
+
+@contextmanager
+def reserved(
+    settings: HostSettings, need: Need, domain: str, check: Callable[[], None]
+) -> Iterator[records.Held]:
+    """
+    Yield the record of a build, begun with the room that its VM needs.
+
+    domain
+        The UUID that the VM will have.
+    check
+        Called under the host's lock; it raises if the VM cannot be here.
+    """
+    with ExitStack() as holding:
+        with host_lock(settings):
+            refuse_moving(settings, need.name)
+            opened = records.held(folder(settings), "build", need.name)
+            held = holding.enter_context(opened)
+            if held is None or need.name in legacy.live(settings):
+                raise NameTaken(f"VM {need.name!r} is being built on this host at this moment")
+            if held.record is not None:
+                raise StorageError(
+                    f"what an interrupted virt.init of {need.name!r} has left cannot be removed; "
+                    f"the minion's log says why: {', '.join(held.record.facts['paths'])}"
+                )
+            check()
+            held.begin(uuid.uuid4().hex, protocol.MAKING, uuid=domain, paths=[], **room(need))
+        yield held
+
+
+def room(need: Need) -> dict[str, Any]:
+    """Return what a record says of the room that a VM takes."""
+    return {
+        "vcpus": need.vcpus,
+        "memory_mib": need.memory_mib,
+        "disk_mib": need.disk_mib,
+        "affinity": list(need.affinity),
+        "anti_affinity": list(need.anti_affinity),
+    }

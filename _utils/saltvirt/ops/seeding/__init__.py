@@ -1,0 +1,1 @@
+"""Seeding: which identity a guest gets, by which method, and how it is written."""

@@ -1,0 +1,70 @@
+"""What a minion is installed from, brought to this host before a guest's disk is touched."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from saltvirt import arguments
+from saltvirt.config import HostSettings
+from saltvirt.errors import BadArgument
+from saltvirt.image import validation
+from saltvirt.ops.context import Context
+from saltvirt.ops.images import fetch
+
+_TARBALLS = (".tar", ".tar.gz", ".tgz", ".tar.xz", ".txz")
+_PACKAGES = (".deb", ".rpm")
+
+
+def source(settings: HostSettings, asked: object) -> tuple[str, ...] | None:
+    """Return where minions are installed from, as a tuple of URLs or paths; None if unsaid."""
+    given = asked if asked is not None else settings.seed.get("install_from")
+    urls = arguments.names("install_from", given)
+    for url in urls:
+        if not arguments.is_image(url):
+            raise BadArgument(
+                "install_from", f"{url!r}; write salt://path, http(s)://... or an " "absolute path"
+            )
+    if len(urls) > 1 and not all(url.endswith(_PACKAGES) for url in urls):
+        raise BadArgument("install_from", "only packages (.deb or .rpm) may be several")
+    return urls or None
+
+
+def kind(url: str) -> str:
+    """Return what is done with a file: ``tarball``, ``package`` or ``script``."""
+    if url.endswith(_TARBALLS):
+        return "tarball"
+    return "package" if url.endswith(_PACKAGES) else "script"
+
+
+def decided(urls: Sequence[str] | None, arch: str | None) -> dict[str, Any]:
+    """
+    Return how a worker will install a minion: ``{"kind", "from": [url], "network"}``.
+
+    urls
+        As :func:`source` returns it; None means the guest's own package manager. ``{arch}`` in a
+        URL is the guest's processor: ``x86_64``, ``aarch64``.
+    """
+    if not urls:
+        return {"kind": "repository", "from": [], "network": True}
+    if any("{arch}" in url for url in urls) and arch in (None, "unknown"):
+        raise BadArgument(
+            "install_from",
+            "nothing is known of the image's processor; write the file's name instead of {arch}",
+        )
+    named = [url.replace("{arch}", str(arch)) for url in urls]
+    return {"kind": kind(urls[0]), "from": named, "network": kind(urls[0]) == "script"}
+
+
+def fetched(context: Context, wanted: Mapping[str, Any], saltenv: str) -> dict[str, Any]:
+    """Return how a worker installs a minion: ``{"kind", "files": [(path, name)], "network"}``."""
+    files = [
+        (fetch.obtain(context, url, saltenv, validation.accept_any).path, url.rpartition("/")[2])
+        for url in wanted["from"]
+    ]
+    return {"kind": wanted["kind"], "files": files, "network": wanted["network"]}
+
+
+def prepared(
+    context: Context, urls: Sequence[str] | None, arch: str | None, saltenv: str
+) -> dict[str, Any]:
+    """Return how a worker installs a minion, with all its files on this host."""
+    return fetched(context, decided(urls, arch), saltenv)

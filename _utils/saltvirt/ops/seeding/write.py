@@ -1,0 +1,119 @@
+"""Write a guest's identity: a seed beside its disk, into the disk, or by the user's function."""
+
+import os
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import yaml
+from salt.exceptions import SaltException
+
+from saltvirt.errors import SeedError
+from saltvirt.ops.context import Context
+from saltvirt.ops.seeding import inspection
+from saltvirt.seed import appliance, nocloud
+
+
+def write(
+    path: str | Path, identity: Mapping[str, Any], uuid: str | None, *, install: bool
+) -> None:
+    """Write the seed of our own method."""
+    nocloud.build(path, {**identity, "instance": uuid}, install=install)
+
+
+@contextmanager
+def _key_files(identity: Mapping[str, Any]) -> Iterator[tuple[str | None, str | None]]:
+    """Yield the paths of the key pair for a function that wants files; None without keys."""
+    if not identity["private_key"]:
+        yield None, None
+        return
+    with tempfile.TemporaryDirectory(prefix="salt-virt-keys-") as folder:
+        paths = []
+        for name, text in (
+            ("minion.pub", identity["public_key"]),
+            ("minion.pem", identity["private_key"]),
+        ):
+            path = Path(folder) / name
+            path.touch(mode=0o600)
+            path.write_text(text)
+            paths.append(str(path))
+        yield paths[0], paths[1]
+
+
+def run_command(
+    context: Context,
+    function: str,
+    made: Mapping[str, Any],
+    disk_path: str | Path,
+    *,
+    install: object,
+) -> None:
+    """Seed with the function the user named; it must not return False."""
+    with _key_files(made) as (public, private):
+        try:
+            done = context.functions[function](
+                os.fspath(disk_path),
+                id_=made["id"],
+                config=made["config"],
+                install=install,
+                pub_key=public,
+                priv_key=private,
+            )
+        except (SaltException, OSError, TypeError) as exc:
+            raise SeedError(f"{function} failed on {disk_path}: {exc}") from exc
+    if done is False:
+        raise SeedError(f"{function} could not seed {disk_path}")
+
+
+def seed_disk(
+    context: Context,
+    path: str | None,
+    fmt: str | None,
+    identity: Mapping[str, Any],
+    *,
+    via: str,
+    install: Mapping[str, Any] | None,
+    found: Mapping[str, Any] | None = None,
+    use_kvm: bool = False,
+) -> dict[str, Any]:
+    """
+    Write an identity into a disk or, via ``folder``, below a folder; return what was found.
+
+    install
+        As :func:`saltvirt.ops.seeding.install.fetched` returns it; None to refuse if there is none.
+    found
+        What was found in the image that the disk is made of: it need not be inspected again.
+    """
+    own = inspection.limits(context.settings)
+    if via != "guestfs":
+        # Nothing but the standard library is needed, so the minion's own interpreter does.
+        own["python"] = sys.executable
+    job = {
+        "action": "seed",
+        "via": via,
+        "path": path,
+        "format": fmt,
+        "install": install,
+        "network": bool(install and install.get("network")),
+        "files": files_of(identity),
+        "found": found,
+    }
+    return appliance.run(job, use_kvm=use_kvm, **own)
+
+
+def files_of(identity: Mapping[str, Any]) -> list[tuple[str, str, str]]:
+    """Return the files of an identity as ``[(path, text, octal mode)]``."""
+    config = yaml.safe_dump(identity["config"], default_flow_style=False)
+    pki = "/etc/salt/pki/minion"
+    wanted = [
+        ("/etc/salt/minion_id", f"{identity['id']}\n", "644"),
+        ("/etc/salt/minion.d/99-salt-virt.conf", config, "640"),
+        ("/etc/hostname", f"{identity['id'].split('.')[0]}\n", "644"),
+        (f"{pki}/minion.pem", identity["private_key"], "400"),
+        (f"{pki}/minion.pub", identity["public_key"], "644"),
+        (f"{pki}/minion_master.pub", identity["master_key"], "644"),
+    ]
+    return [one for one in wanted if one[1]]

@@ -1,0 +1,130 @@
+"""
+Settle what was begun for a VM on this host by a process that died over it.
+
+What is defined is never undone: the VM stays as it is, and the record is forgotten. Of what is not,
+the noted files are removed, unless a domain uses them by now.
+"""
+
+import logging
+from pathlib import Path
+from typing import Any
+
+from saltvirt import files, locks, protocol, records
+from saltvirt.config import HostSettings
+from saltvirt.errors import StorageError, VirtError
+from saltvirt.image import cache
+from saltvirt.kvm import lifecycle
+from saltvirt.ops import legacy, reservations, storage
+from saltvirt.spec import console_log
+
+log = logging.getLogger(__name__)
+
+
+def settle(conn: Any, settings: HostSettings) -> None:
+    """Settle the builds and purges of this host whose process died; those that live go on."""
+    if reservations.unfinished(settings):
+        with reservations.host_lock(settings):
+            for name in reservations.unfinished(settings):
+                _settle_all_of(conn, settings, name)
+    sweep_locks(settings)
+    cache.sweep(settings)
+
+
+def sweep_locks(settings: HostSettings) -> None:
+    """Remove the locks of those who died between the end of their record and their own."""
+    for purpose in ("build", "purge", "departure", "arrival", "cancelled"):
+        locks.sweep(reservations.folder(settings) / purpose)
+    # And of those who died as they reserved room, started a VM, or handed it over.
+    for folder in (Path(settings.state_dir), Path(settings.state_dir) / "locks"):
+        locks.sweep(folder)
+
+
+def _settle_all_of(conn: Any, settings: HostSettings, name: str) -> None:
+    try:
+        settle_one(conn, settings, name)
+    except VirtError as exc:
+        # It is named in host_info, and its name stays taken; other VMs have nothing to do with it.
+        log.error("what was begun for VM %s cannot be settled: %s", name, exc)
+
+
+def settle_one(conn: Any, settings: HostSettings, name: str) -> bool:
+    """Settle what was begun for a VM, under the host's lock; return whether anything was."""
+    place = reservations.folder(settings)
+    any_of_it = False
+    for purpose, settled in (("build", _build), ("purge", _purge)):
+        if records.look(place, purpose, name) is None:
+            continue
+        with records.held(place, purpose, name) as held:
+            if held is not None and held.record is not None:
+                any_of_it = True
+                # What libvirt has defined or undefined, its files must not be removed or forgotten
+                # if a crash could take that back.
+                storage.settle_definitions()
+                settled(conn, settings, held.now)
+                reservations.end(settings, held)
+    return _claim(conn, settings, name) or any_of_it
+
+
+def _build(conn: Any, settings: HostSettings, record: records.Record) -> None:
+    # They hold keys; whoever was to read them is gone, or has.
+    for path in record.facts.get("secrets", ()):
+        files.unlink(path)
+    is_defined = lifecycle.name_of(conn, record.facts["uuid"]) is not None
+    if protocol.settle_build(record.phase, is_defined=is_defined) == protocol.FORGET:
+        log.warning("VM %s is here; its virt.init was interrupted at its end", record.name)
+        return
+    _clear(conn, settings, record.name, record.facts["paths"], record.phase != protocol.MAKING)
+
+
+def _purge(conn: Any, settings: HostSettings, record: records.Record) -> None:
+    if lifecycle.name_of(conn, record.facts["uuid"]):
+        log.warning("VM %s is here; its virt.purge was interrupted at its begin", record.name)
+        return
+    _clear(conn, settings, record.name, record.facts["paths"], True)
+
+
+def _claim(conn: Any, settings: HostSettings, name: str) -> bool:
+    """Settle the claim of a builder of an older version."""
+    claim = legacy.stale(settings).get(name)
+    if claim is None or "until" in claim:
+        return False
+    if "is_broken" in claim:
+        log.warning("the claim of VM %s cannot be read; look for files of it", name)
+    if not lifecycle.is_defined(conn, name):
+        _clear(conn, settings, name, claim["paths"], claim["defines"])
+    reservations.note_end(settings)
+    files.unlink(legacy.path_of(settings, name))
+    return True
+
+
+def _clear(conn: Any, settings: HostSettings, name: str, paths: list[str], has_log: bool) -> None:
+    log.warning("removing what an interrupted command left of VM %s: %s", name, paths)
+    remove(conn, settings, paths)
+    if has_log and not lifecycle.is_defined(conn, name):
+        remove_log(name)
+
+
+def remove(conn: Any, settings: HostSettings, paths: list[str]) -> None:
+    """Remove files for good; those that a domain uses stay. Raise StorageError if one cannot be."""
+    used, failed = storage.in_use(conn), []
+    for path in paths:
+        if storage.is_shared(settings, path, used):
+            log.warning("%s stays: it is a cached image, or a VM uses it", path)
+            continue
+        try:
+            storage.remove(path)
+        except OSError as exc:
+            failed.append(f"{path} ({exc.strerror})")
+    for folder in {Path(path).parent for path in paths}:
+        if folder.is_dir():
+            files.sync_folder(folder)
+    if failed:
+        raise StorageError(f"these files cannot be removed: {', '.join(failed)}")
+
+
+def remove_log(name: str) -> None:
+    """Remove a VM's console log and those virtlogd rotated away."""
+    path = Path(console_log(name))
+    if path.parent.is_dir():
+        for one in (path, *(path.with_name(f"{path.name}.{number}") for number in range(10))):
+            one.unlink(missing_ok=True)
