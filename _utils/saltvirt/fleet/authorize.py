@@ -11,20 +11,32 @@ import json
 import logging
 import secrets
 import time
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from saltvirt import arguments, files, keypair
+from saltvirt.config import MasterSettings
 from saltvirt.errors import MasterError, VirtError
-from saltvirt.fleet import deploy, keys
+from saltvirt.fleet import keys
+from saltvirt.fleet.hosts import act
 
 log = logging.getLogger(__name__)
 
 
-def _path(opts, name):
+def _path(opts: Mapping[str, Any], name: str) -> Path:
     return Path(opts["cachedir"]) / "salt-virt-authorised" / f"{name}.json"
 
 
-def authorize(opts, settings, name, host, *, minutes, replace):
+def authorize(
+    opts: Mapping[str, Any],
+    settings: MasterSettings,
+    name: str,
+    host: str,
+    *,
+    minutes: object,
+    replace: bool,
+) -> int:
     """Let a host submit a VM's key; return until when, in seconds since 1970."""
     arguments.vm_name(name)
     minutes = arguments.whole("minutes", minutes, most=24 * 60)
@@ -36,15 +48,20 @@ def authorize(opts, settings, name, host, *, minutes, replace):
     note = {"host": host, "digest": _digest(token), "until": until, "replace": replace}
     files.write(path, json.dumps(note).encode())
     try:
-        deploy.act(opts, settings, host, "virt.authorized",
-                   kwarg={"name": name, "token": keys.seal_for(opts, host, token)})  # fmt: skip
+        act(
+            opts,
+            settings,
+            host,
+            "virt.authorized",
+            kwarg={"name": name, "token": keys.seal_for(opts, host, token)},
+        )
     except VirtError:
         path.unlink(missing_ok=True)
         raise
     return until
 
 
-def withdraw(opts, name):
+def withdraw(opts: Mapping[str, Any], name: str) -> None:
     """Take back leave that was not used yet."""
     arguments.vm_name(name)
     try:
@@ -53,7 +70,9 @@ def withdraw(opts, name):
         raise MasterError(f"no host is authorised to submit a key of {name!r}") from None
 
 
-def submitted(opts, host, name, key, token, *, now):
+def submitted(
+    opts: Mapping[str, Any], host: str, name: str, key: Any, token: object, *, now: float
+) -> None:
     """
     Accept the key that an authenticated host submits, or raise MasterError with the reason.
 
@@ -64,8 +83,9 @@ def submitted(opts, host, name, key, token, *, now):
     try:
         note = json.loads(path.read_text())
     except FileNotFoundError:
-        raise MasterError(f"nobody authorised {host} to submit a key of {name!r}, or it was "
-                          "used already") from None  # fmt: skip
+        raise MasterError(
+            f"nobody authorised {host} to submit a key of {name!r}, or it was " "used already"
+        ) from None
     if note["host"] != host:
         raise MasterError(f"{host} may not submit a key of {name!r}: another host may")
     if not (isinstance(token, str) and hmac.compare_digest(note["digest"], _digest(token))):
@@ -79,7 +99,7 @@ def submitted(opts, host, name, key, token, *, now):
     log.info("accepted the key of %s, submitted by %s", name, host)
 
 
-def _used(path, host, name):
+def _used(path: Path, host: str, name: str) -> None:
     """Use leave up; of two that submit at once one is refused."""
     try:
         path.unlink()
@@ -87,5 +107,5 @@ def _used(path, host, name):
         raise MasterError(f"{host} submitted the key of {name!r} twice") from None
 
 
-def _digest(token):
+def _digest(token: str) -> str:
     return hashlib.sha256(token.encode()).hexdigest()

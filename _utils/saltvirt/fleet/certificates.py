@@ -1,13 +1,16 @@
 """The CA as its operator sees it: what was issued, renew, revoke, back up."""
 
 import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 from saltvirt import config, files
+from saltvirt.config import MasterSettings
 from saltvirt.errors import BadArgument, MasterError, VirtError
-from saltvirt.fleet import find, masteruser, minions
+from saltvirt.fleet import inventory, masteruser, minions
 from saltvirt.pki import backup, ca, store
 
 _APPLY_S = 120
@@ -21,7 +24,7 @@ class PkiRefused(VirtError):
 
 
 @contextmanager
-def _in_one_line():
+def _in_one_line() -> Iterator[None]:
     """Let what the CA refuses be an error that a runner prints."""
     try:
         yield
@@ -29,12 +32,12 @@ def _in_one_line():
         raise PkiRefused(str(exc)) from exc
 
 
-def opened(opts):
+def opened(opts: Mapping[str, Any]) -> store.Store:
     """Return the CA's store on this master."""
     return store.Store(Path(opts["pki_dir"]) / "libvirt")
 
 
-def listed(place, now):
+def listed(place: store.Store, now: datetime) -> list[dict[str, Any]]:
     """Return one row per certificate: ``{host, purpose, serial, not_after, days_left, state}``."""
     revoked, newest, rows = place.revoked(), {}, []
     for entry in sorted(place.issued(), key=lambda e: e["not_after"]):
@@ -47,7 +50,13 @@ def listed(place, now):
     return sorted(rows, key=lambda row: (row["host"], row["purpose"], row["not_after"]))
 
 
-def _state(row, end, now, revoked, newest):
+def _state(
+    row: Mapping[str, Any],
+    end: datetime,
+    now: datetime,
+    revoked: Collection[str],
+    newest: Mapping[tuple[str, str], str],
+) -> str:
     if row["serial"] in revoked:
         return "revoked"
     if end <= now:
@@ -55,14 +64,18 @@ def _state(row, end, now, revoked, newest):
     return "good" if newest[row["host"], row["purpose"]] == row["serial"] else "replaced"
 
 
-def apply_keys(opts, hosts, *, renew=False):
+def apply_keys(
+    opts: Mapping[str, Any], hosts: Iterable[str], *, renew: bool = False
+) -> dict[str, str]:
     """
     Have hosts apply ``virt.keys``; return ``{host: comment}``, raise if one could not.
 
     A host that is applying other states is asked again until it has ended, for 120 s.
     """
     kwarg = {"name": "virt_pki", "renew": renew}
-    out, failed, due, end = {}, {}, list(hosts), time.monotonic() + _APPLY_S
+    out: dict[str, str] = {}
+    failed: dict[str, str] = {}
+    due, end = list(hosts), time.monotonic() + _APPLY_S
     while due:
         replies = minions.ask(opts, due, "state.single", ["virt.keys"], kwarg, timeout_s=_APPLY_S)
         for host, reply in replies.items():
@@ -81,25 +94,27 @@ def apply_keys(opts, hosts, *, renew=False):
     return dict(sorted(out.items()))
 
 
-def _outcome(reply):
+def _outcome(reply: minions.Reply) -> tuple[str, str | None]:
     """Return what the state said, and why it failed."""
     if reply.missing:
-        return None, "it does not answer"
+        return "", f"no answer within {_APPLY_S} s"
     if not isinstance(reply.value, dict):
-        return None, reply.error or "it gave no answer that can be read"
+        return "", reply.error or "it gave no answer that can be read"
     state = next(iter(reply.value.values()))
-    return (state["comment"], None) if state["result"] else (None, state["comment"])
+    return (state["comment"], None) if state["result"] else ("", state["comment"])
 
 
 @_in_one_line()
-def rotate(opts, settings, now, say):
+def rotate(
+    opts: Mapping[str, Any], settings: MasterSettings, now: datetime, say: Callable[..., None]
+) -> dict[str, Any]:
     """
     Replace the CA in three steps; between any two hosts each step leaves a common trust.
 
     Every host must take part in a step before the next is begun. If one does not, MasterError
     names it, and the rotation goes on from there when it is run again.
     """
-    place, hosts = opened(opts), find.hosts(opts, settings)
+    place, hosts = opened(opts), inventory.hosts(opts, settings)
     say("Trusting", detail="every host learns to trust the next CA")
     place.begin_rotation(now, kind=config.pki_options(settings).get("key_type", "ecdsa"))
     apply_keys(opts, hosts)
@@ -113,21 +128,26 @@ def rotate(opts, settings, now, say):
 
 
 @_in_one_line()
-def revoke(opts, settings, target, now):
+def revoke(
+    opts: Mapping[str, Any], settings: MasterSettings, target: str, now: datetime
+) -> dict[str, Any]:
     """Revoke a host's certificates, or one by its serial, and bring the list to every host."""
     place = opened(opts)
     rows = [row for row in listed(place, now) if target in (row["host"], row["serial"])]
     serials = [row["serial"] for row in rows if row["state"] in ("good", "replaced")]
     if not serials:
-        raise BadArgument("target", f"{target!r} is neither a host nor a serial with a valid "
-                          "certificate; see: salt-run virt_pki.list")  # fmt: skip
+        raise BadArgument(
+            "target",
+            f"{target!r} is neither a host nor a serial with a valid "
+            "certificate; see: salt-run virt_pki.list",
+        )
     place.revoke(serials, now)
     owners = {row["host"] for row in rows}
-    others = [host for host in find.hosts(opts, settings) if host not in owners]
+    others = [host for host in inventory.hosts(opts, settings) if host not in owners]
     return {"revoked": serials, "told": apply_keys(opts, others)}
 
 
-def _passphrase(opts, path):
+def _passphrase(opts: Mapping[str, Any], path: str | Path) -> str:
     try:
         return Path(path).read_text(encoding="utf-8").strip()
     except OSError as exc:
@@ -136,14 +156,15 @@ def _passphrase(opts, path):
         raise BadArgument("passphrase_file", f"{path}: {exc}") from exc
 
 
-def export(opts, path, passphrase_file):
+def export(opts: Mapping[str, Any], path: str | Path, passphrase_file: str | Path) -> str:
     """Write an encrypted backup of the CA; return its path."""
     place = opened(opts)
     try:
         kept = store.read_all(place.folder)
         if store.CERTIFICATE not in kept:
-            raise PkiRefused("this master has no CA yet; the first virt.keys of a hypervisor makes "
-                             "it")  # fmt: skip
+            raise PkiRefused(
+                "this master has no CA yet; the first virt.keys of a hypervisor makes " "it"
+            )
         files.write(path, backup.pack(kept, _passphrase(opts, passphrase_file)).encode())
     except ca.PkiError as exc:
         raise PkiRefused(f"no backup was written: {exc}") from exc
@@ -152,7 +173,7 @@ def export(opts, path, passphrase_file):
     return str(path)
 
 
-def restore(opts, path, passphrase_file):
+def restore(opts: Mapping[str, Any], path: str | Path, passphrase_file: str | Path) -> str:
     """Read a backup back where no CA is; return the CA's folder."""
     place = opened(opts)
     try:

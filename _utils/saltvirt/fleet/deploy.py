@@ -1,218 +1,348 @@
 """Deploy a VM somewhere in the cloud: place it, give it a key, have it built, wait for it."""
 
-from saltvirt import arguments, keypair, profiles, spec, undo
-from saltvirt.errors import BadArgument, NameTaken, NoHostFits, NoSuchVm, VirtError
-from saltvirt.fleet import find, journal, keys, leftovers, minions
-from saltvirt.model import Verdict
+import time
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from saltvirt import keypair, profiles, spec, undo
+from saltvirt.config import MasterSettings
+from saltvirt.errors import BadArgument, NameTaken, NoHostFits, VirtError
+from saltvirt.fleet import hints, inventory, keys, minions, moves, orders, settle, sightings
+from saltvirt.fleet.cloud import Cloud
+from saltvirt.fleet.hosts import DeployError, HostSilent, watching, whose_time
+from saltvirt.model import Need, Verdict
 from saltvirt.placement import choose
+from saltvirt.records import Held
 
 _REFUSED = "ClaimRefused"
+# How long what a host was told to end is waited for, between questions about it.
+_UNDOING_S = (0, 1, 2, 4, 8)
 
 
-class DeployError(VirtError):
-    """A host could not build the VM; the message is the host's own, with its name."""
-
-
-class HostSilent(DeployError):
-    """A host does not answer; what it was asked to do may go on."""
-
-
-def plan(opts, settings, need, *, host=None, where=None, say):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Placing:
     """
-    Return the verdict on every hypervisor, the best first, and the hosts that gave no answer.
+    Where a VM may go.
 
-    Raises NameTaken if any host has a VM of that name.
+    host, where
+        This hypervisor alone, or those that match this compound target.
+    force
+        Make it though a host that cannot be asked may have a VM of that name.
     """
-    every = find.every(opts, settings)
-    wanted = set(find.narrow(opts, every, where, host))
-    say("Searching", detail=f"{len(every)} hypervisors")
-    found = find.survey(opts, settings, every, "virt.host_info")
-    _refuse_known(found.answers, need.name)
-    judged = choose.judge(found.answers, need, settings.weights)
-    verdicts = [_narrowed(verdict, wanted, host, where) for verdict in judged]
-    silent = found.reasons()
+
+    host: str | None = None
+    where: str | None = None
+    force: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hosts:
+    """All hypervisors as they answered, and those of them that may have a VM already."""
+
+    found: inventory.Survey
+    wanted: frozenset[str]
+    seen: dict[str, sightings.Sighting]
+    unheard: dict[str, str] = field(default_factory=dict)
+
+
+def _look(cloud: Cloud, name: str, placing: Placing, noted: Iterable[str]) -> Hosts:
+    """Ask all hypervisors what they have; return the :class:`Hosts`."""
+    every = inventory.every(cloud.opts, cloud.settings)
+    wanted = frozenset(inventory.narrow(cloud.opts, every, placing.where, placing.host))
+    cloud.say("Searching", detail=f"{len(every)} hypervisors")
+    found = inventory.survey(cloud.opts, cloud.settings, every, "virt.host_info")
+    unheard = {} if placing.force else inventory.unheard(cloud.opts, found, name, noted)
+    seen = sightings.of_info(found.answers, name)
+    return Hosts(found=found, wanted=wanted, seen=seen, unheard=unheard)
+
+
+def _verdicts(
+    settings: MasterSettings, need: Need, hosts: Hosts, placing: Placing
+) -> list[Verdict]:
+    """Return the verdict on every hypervisor, the best first."""
+    judged = choose.judge(hosts.found.answers, need, settings.weights)
+    verdicts = [_narrowed(verdict, hosts.wanted, placing) for verdict in judged]
+    silent = hosts.found.reasons()
     verdicts += [Verdict(host=name, reasons=(why,)) for name, why in silent.items()]
-    return sorted(verdicts, key=lambda v: (not v.fits, -v.score, v.host)), set(silent)
+    return sorted(verdicts, key=lambda v: (not v.fits, -v.score, v.host))
 
 
-def _narrowed(verdict, wanted, host, where):
+def _narrowed(verdict: Verdict, wanted: Collection[str], placing: Placing) -> Verdict:
     if verdict.host in wanted:
         return verdict
+    host, where = placing.host, placing.where
     why = f"not the host asked for ({host})" if host else f"not in where={where}"
     return Verdict(host=verdict.host, reasons=(why,))
 
 
-def _refuse_known(answers, name):
-    for host, info in sorted(answers.items()):
-        if name in info["vms"]:
-            state = info["vms"][name]["state"]
-            raise NameTaken(f"VM {name!r} is on {host} already ({state}); choose another name, "
-                            f"or remove it first: salt-run virt.purge {name}")  # fmt: skip
-        if name in info["building"]:
+def _refuse_taken(hosts: Hosts, name: str, settled: str = "") -> None:
+    """Raise NameTaken if a host has a VM of that name, or may have one and cannot be asked."""
+    having = sightings.having(hosts.seen)
+    if len(having) > 1:
+        raise NameTaken(sightings.several(name, having))
+    for host, one in sorted(hosts.seen.items()):
+        if one.is_complete:
+            raise NameTaken(
+                f"VM {name!r} is on {host} already ({one.state}); choose another name, "
+                f"or remove it first: salt-run virt.purge {name}{settled and f' ({settled})'}"
+            )
+        if one.building:
             raise NameTaken(f"VM {name!r} is being built on {host} at this moment")
+    if hosts.unheard:
+        listed = ", ".join(f"{host} ({why})" for host, why in hosts.unheard.items())
+        raise NameTaken(
+            f"VM {name!r} was on {listed} when it was last asked; wait until it can be asked, or, "
+            "if you know that the VM is not there any more, give force=True"
+        )
 
 
-def table(verdicts):
+def table(verdicts: Iterable[Verdict]) -> dict[str, dict[str, Any]]:
     """Return ``{host: {"fits", "score", "reasons"}}``, what ``dry_run=True`` shows."""
     return {verdict.host: verdict.to_dict() for verdict in verdicts}
 
 
-def dry_run(opts, settings, name, cpu, mem, given, placing, say):
+def dry_run(
+    cloud: Cloud,
+    name: str,
+    cpu: int | dict[str, Any],
+    mem: int | dict[str, Any],
+    given: dict[str, Any],
+    placing: Placing,
+) -> dict[str, dict[str, Any]]:
     """Return the table of a deployment that is not made."""
     need = spec.need_from_master(name, cpu, mem, given)
-    verdicts, _silent_hosts = plan(opts, settings, need, **placing, say=say)
-    return table(verdicts)
+    hosts = _look(cloud, name, placing, ())
+    _refuse_taken(hosts, name)
+    return table(_verdicts(cloud.settings, need, hosts, placing))
 
 
-def deploy(opts, settings, name, cpu, mem, given, placing, say, wait=True):
+def deploy(
+    cloud: Cloud,
+    name: str,
+    cpu: int | dict[str, Any],
+    mem: int | dict[str, Any],
+    given: dict[str, Any],
+    placing: Placing,
+    wait: bool = True,
+) -> dict[str, Any]:
     """
     Deploy a VM and return ``{"name", "host", "minion", "seconds"}``.
 
+    cloud
+        The :class:`saltvirt.fleet.cloud.Cloud`.
     given
         Keyword arguments of ``virt.init``.
     placing
-        ``{"host": ..., "where": ...}``.
+        The :class:`Placing`.
     wait
         Wait until the VM's own minion answers.
     """
     need = spec.need_from_master(name, cpu, mem, given)
     for keyword in ("pub_key", "priv_key"):
         if given.get(keyword) is not None:
-            raise BadArgument(keyword, "the runner makes the keys itself; to use your own, call "
-                              f"salt HOST virt.init {name} ...")  # fmt: skip
-    is_seeded = _is_seeded(given)
-    with journal.opened(opts, name) as entry, undo.on_failure() as steps:
-        leftovers.settle(opts, settings, name, entry)
-        verdicts, silent = plan(opts, settings, need, **placing, say=say)
-        entry.take_back(opts, silent)
-        if is_seeded:
-            keys.refuse_taken(opts, name)
-        fitting = [verdict for verdict in verdicts if verdict.fits]
+            raise BadArgument(
+                keyword,
+                "the runner makes the keys itself; to use your own, call "
+                f"salt HOST virt.init {name} ...",
+            )
+    with orders.opened(cloud.opts, name) as order:
+        moves.settle_order(cloud, order)
+        hosts = _look(cloud, name, placing, settle.noted(order))
+        settled = settle.order(cloud.opts, order, hosts.seen, hosts.unheard)
+        _refuse_taken(hosts, name, settled)
+        verdicts = _verdicts(cloud.settings, need, hosts, placing)
+        fitting = [verdict.host for verdict in verdicts if verdict.fits]
         if not fitting:
             raise none_fits(need, verdicts)
-        pair = _accepted_pair(opts, name, fitting[0].host, entry, steps) if is_seeded else None
-
-        def moved(other):
-            if pair:
-                entry.note({"name": name, "public_key": pair[0], "host": other})
-
-        host = _build(opts, settings, need, verdicts, (cpu, mem, given), pair, say, moved)
-    return _answer(opts, settings, name, host, wait and is_seeded and given.get("start", True), say)
+        seeded = {host for host in fitting if is_seeded(given, hosts.found.answers[host])}
+        build = Build(cloud=cloud, need=need, call=(cpu, mem, given), order=order)
+        host = _made(build, verdicts, seeded)
+    is_awaited = wait and host in seeded and given.get("start", True)
+    return _answer(cloud, name, host, is_awaited)
 
 
-def _is_seeded(given):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Build:
+    """A deployment on its way: what is to be built, the call that asks for it, and its order."""
+
+    cloud: Cloud
+    need: Need
+    call: tuple[Any, ...]
+    order: Held
+
+    @property
+    def name(self) -> str:
+        """The VM's name."""
+        return self.need.name
+
+    @property
+    def opts(self) -> Mapping[str, Any]:
+        """The master's configuration."""
+        return self.cloud.opts
+
+    @property
+    def settings(self) -> MasterSettings:
+        """What of it is ours."""
+        return self.cloud.settings
+
+
+def is_seeded(given: dict[str, Any], info: dict[str, Any]) -> bool:
+    """
+    Return whether a host makes a seed for a VM.
+
+    given
+        Keyword arguments of ``virt.init``.
+    info
+        The host's answer to ``virt.host_info``: its disk profile may have an image of its own.
+    """
     listed = profiles.entries(given.get("disks") or [], "disks")
-    has_image = given.get("image") or any(disk.get("image") for disk in listed)
+    profile = info["profiles"]["disk"].get(given.get("disk", spec.OPTIONS["disk"])) or {}
+    has_image = (
+        given.get("image")
+        or any(disk.get("image") for disk in listed)
+        or profile.get("has_image", False)
+    )
     return bool(given.get("seed", True) and has_image)
 
 
-def _accepted_pair(opts, name, host, entry, steps):
+def _made(build: Build, verdicts: list[Verdict], seeded: Collection[str]) -> str:
+    """Have one of the hosts build a VM, and return it; what is not built leaves no key."""
+    try:
+        with undo.on_failure() as steps:
+            orders.begin(build.order, orders.PLACING)
+            steps.then(_take_back, build)
+            pair = _accepted_pair(build) if seeded else None
+            host = _build(build, verdicts, {host: pair for host in seeded})
+        build.order.enter(orders.BUILT)
+        _settled(build, host, pair if host not in seeded else None)
+    except (KeyboardInterrupt, SystemExit):
+        if build.order.record is None:
+            raise
+        raise DeployError(f"interrupted, but {_open_end(build)}") from None
+    except VirtError as error:
+        if build.order.record is None:
+            raise
+        raise HostSilent(f"{error}; {_open_end(build)}") from error
+    return host
+
+
+def _settled(build: Build, host: str, unused: tuple[str, str] | None) -> None:
+    """End the order of a VM that is built; a key pair that its host did not want goes with it."""
+    hints.moved(build.opts, build.name, host)
+    if unused:
+        keys.discard(build.opts, build.name, unused[0])
+    build.order.end()
+
+
+def _open_end(build: Build) -> str:
+    """Return what is not settled of a deployment that failed, and who settles it."""
+    name, host = build.name, build.order.now.facts.get("host")
+    left = f"may still be made on {host}: when it answers" if host else "has left its key"
+    return (
+        f"VM {name!r} {left}; run virt.init again, or salt-run virt.purge {name}, which settles it"
+    )
+
+
+def _accepted_pair(build: Build) -> tuple[str, str]:
+    keys.refuse_taken(build.opts, build.name)
     public, private = keypair.generate()
-    entry.note({"name": name, "public_key": public, "host": host})
-    steps.then(keys.discard, opts, name, public)
-    keys.accept(opts, name, public)
+    build.order.enter(orders.KEYED, public_key=public)
+    keys.accept(build.opts, build.name, public)
     return public, private
 
 
-def none_fits(need, verdicts, late=None):
+def _take_back(build: Build) -> None:
+    """End a failed deployment with its key, unless a host may still make its VM."""
+    left = build.order.now
+    if left.phase == orders.ORDERED and not _has_given_up(build, left.facts["host"]):
+        return
+    if left.facts.get("public_key"):
+        keys.discard(build.opts, build.name, left.facts["public_key"])
+    build.order.end()
+
+
+def _has_given_up(build: Build, host: str) -> bool:
+    """Return whether a host says that it has nothing of a VM; what it undoes is waited for."""
+    for wait_s in _UNDOING_S:
+        time.sleep(wait_s)
+        found = inventory.survey(build.opts, build.settings, [host], "virt.presence", [build.name])
+        one = sightings.of_presence(found.answers).get(host)
+        if one is None or one.is_complete:
+            return False
+        if not one.is_trace or one.unfinished:
+            return one.state is None
+    return False
+
+
+def none_fits(
+    need: Need, verdicts: Iterable[Verdict], late: Mapping[str, Iterable[str]] | None = None
+) -> NoHostFits:
     """
     Return the error that says of every host why a VM cannot be there.
 
     late
         ``{host: reasons}`` of hosts that fitted, and refused when they were asked.
     """
-    late = {host: Verdict(host=host, reasons=tuple(why)) for host, why in (late or {}).items()}
-    verdicts = [late.get(verdict.host, verdict) for verdict in verdicts]
+    told = {host: Verdict(host=host, reasons=tuple(why)) for host, why in (late or {}).items()}
+    verdicts = [told.get(verdict.host, verdict) for verdict in verdicts]
     error = NoHostFits(need, {v.host: "; ".join(v.reasons) for v in verdicts})
     error.table = {"hosts": table(verdicts)}
     return error
 
 
-def _build(opts, settings, need, verdicts, call, pair, say, moved):
+def _build(
+    build: Build, verdicts: list[Verdict], pairs: Mapping[str, tuple[str, str] | None]
+) -> str:
     """Have the best host build the VM; one that has no room any more makes way for the next."""
-    refused = {}
-    fitting = [verdict for verdict in verdicts if verdict.fits]
-    for verdict in fitting:
-        say("Placing", detail=f"on {verdict.host}, {len(fitting)} of {len(verdicts)} hosts fit")
-        moved(verdict.host)
-        reply = _order(opts, settings, need.name, verdict.host, call, pair, say)
+    name, say = build.name, build.cloud.say
+    refused: dict[str, list[str]] = {}
+    fitting = [verdict.host for verdict in verdicts if verdict.fits]
+    for host in fitting:
+        say("Placing", detail=f"on {host}, {len(fitting)} of {len(verdicts)} hosts fit")
+        build.order.enter(orders.ORDERED, host=host)
+        reply = _order(build, host, pairs.get(host))
         if reply.missing:
-            raise DeployError(
-                f"{verdict.host} stopped answering while it built {need.name!r}; when it is back, "
-                f"run virt.init again, or salt-run virt.purge {need.name}"
-            )
+            raise HostSilent(f"{whose_time(reply, None)}, while it built {name!r}")
         if reply.ok:
-            return verdict.host
+            return host
+        # It has said itself that it has nothing of the VM.
+        build.order.enter(orders.KEYED if pairs else orders.PLACING, host=None)
         if not isinstance(reply.value, dict) or reply.value.get("kind") != _REFUSED:
-            raise DeployError(f"{verdict.host}: {reply.error}")
-        refused[verdict.host] = [reply.error]
-        say("Placing", detail=f"{verdict.host} refused: {reply.error}")
-    raise none_fits(need, verdicts, refused)
+            raise DeployError(f"{host}: {reply.error}")
+        refused[host] = [reply.error or ""]
+        say("Placing", detail=f"{host} refused: {reply.error}")
+    raise none_fits(build.need, verdicts, refused)
 
 
-def _order(opts, settings, name, host, call, pair, say):
-    cpu, mem, given = call
+def _order(build: Build, host: str, pair: tuple[str, str] | None) -> minions.Reply:
+    cpu, mem, given = build.call
     kwarg = {**given, "report": True}
     if pair:
-        kwarg |= {"pub_key": pair[0], "priv_key": keys.seal_for(opts, host, pair[1])}
-
+        kwarg |= {"pub_key": pair[0], "priv_key": keys.seal_for(build.opts, host, pair[1])}
     return minions.order(
-        opts, host, "virt.init", [name, cpu, mem], kwarg, timeout_s=settings.timeout_s,
-        limit_s=settings.deploy_timeout_s, watch=watching("salt/virt/init", host, name, say),
-    )  # fmt: skip
+        build.opts,
+        host,
+        "virt.init",
+        [build.name, cpu, mem],
+        kwarg,
+        timeout_s=build.settings.timeout_s,
+        limit_s=build.settings.deploy_timeout_s,
+        watch=watching("salt/virt/init", host, build.name, build.cloud.say),
+    )
 
 
-def watching(wanted, host, name, say):
-    """Return what shows the progress events of one tag that a host fires about a name."""
-
-    def watch(tag, event):
-        # Any minion may fire any tag: it is shown, and nothing is decided by it.
-        data = event.get("data") or {}
-        if tag == wanted and event.get("id") == host and data.get("name") == name:
-            say(str(data.get("stage")), **{k: v for k, v in data.items() if k != "stage"})
-
-    return watch
-
-
-def _answer(opts, settings, name, host, wait, say):
+def _answer(cloud: Cloud, name: str, host: str, wait: bool) -> dict[str, Any]:
     out = {"name": name, "host": host}
     if not wait:
         return out
-    say("Waiting", detail=f"for its minion, at most {settings.wait_s} s")
-    seconds = minions.wait_for_start(opts, name, wait_s=settings.wait_s)
+    wait_s = cloud.settings.wait_s
+    cloud.say("Waiting", detail=f"for its minion, at most {wait_s} s")
+    seconds = minions.wait_for_start(cloud.opts, name, wait_s=wait_s)
     if seconds is None:
         raise DeployError(
-            f"VM {name!r} runs on {host}, but its minion does not answer after {settings.wait_s} "
-            f"s; look at its console: salt {host} virt.console_log {name}, and remove it with "
-            f"salt-run virt.purge {name}"
+            f"VM {name!r} runs on {host}, but its minion does not answer after {wait_s} "
+            f"s (virt:wait_s); look at its console: salt {host} virt.console_log {name}, and "
+            f"remove it with salt-run virt.purge {name}"
         )
     return {**out, "minion": "answers", "seconds": seconds}
-
-
-def purge(opts, settings, name, delete_key):
-    """Remove a VM, its disks, its seed and its key; return ``{host: {name: "purged"}}``."""
-    arguments.vm_name(name)
-    with journal.opened(opts, name) as entry:
-        leftovers.settle(opts, settings, name, entry)
-        try:
-            host = find.locate(opts, settings, name)
-        except NoSuchVm as error:
-            entry.take_back(opts, error.silent)
-            raise
-        act(opts, settings, host, "virt.purge", name)
-        if delete_key:
-            keys.delete(opts, name)
-    return {host: {name: "purged"}}
-
-
-def act(opts, settings, host, fun, *args, kwarg=None, watch=None, limit_s=None):
-    """Have a host do something, with a VM mostly, or raise with the host's own words."""
-    reply = minions.order(
-        opts, host, fun, list(args), kwarg, timeout_s=settings.timeout_s,
-        limit_s=limit_s or settings.deploy_timeout_s, watch=watch,
-    )  # fmt: skip
-    if reply.missing:
-        raise HostSilent(f"{host} does not answer; see: salt {host} test.ping")
-    if not reply.ok:
-        raise DeployError(f"{host}: {reply.error}")
-    return reply.value

@@ -1,281 +1,264 @@
-"""Empty a host for maintenance, and bring its VMs back."""
+"""Empty a host for maintenance."""
 
-import contextvars
-import threading
-from concurrent.futures import ThreadPoolExecutor, wait
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
-from saltvirt.errors import BadArgument, NoHostFits, VirtError
-from saltvirt.fleet import find, migrate
-from saltvirt.fleet.deploy import DeployError, act
-from saltvirt.fleet.migrate import MoveFailed
-from saltvirt.placement import balance as rebalancing
+from saltvirt import wire
+from saltvirt.config import MasterSettings
+from saltvirt.errors import VirtError
+from saltvirt.fleet import agreement, inventory, notes, several
+from saltvirt.fleet.hosts import act
 from saltvirt.placement import plan
+from saltvirt.placement.facts import About, HostInfo
 
-_ROUNDS = 5
+# How often a host is looked at while VMs are on their way in.
+_LOOK_S = 3
+_STILL_COMING = (
+    "still on its way in after {} s; when the virt.init or virt.migrate that brings it is over, "
+    "run this again (if nobody is at that move any more: salt-run virt.settle {})"
+)
+# On this host alone: by now another may have a VM of that name, which salt-run would remove.
+_UNFINISHED = "left by an interrupted virt.init or virt.purge: salt {} virt.purge {} removes it"
 
 
 class NotEmpty(VirtError):
     """Some VMs of a host did not move; ``table`` says which, and why."""
 
 
-class NotEven(VirtError):
-    """Not all moves of a rebalance were made; ``table`` says which, and why."""
-
-
-def set_maintenance(opts, settings, host, state):
+def set_maintenance(
+    opts: Mapping[str, Any], settings: MasterSettings, host: str, state: object
+) -> dict[str, Any]:
     """Set or clear a host's flag; return ``{host: state}``."""
-    find.hosts(opts, settings, host=host)
+    inventory.hosts(opts, settings, host=host)
     return {host: act(opts, settings, host, "virt.maintenance", state)}
 
 
-def planned(opts, settings, host, *, with_stopped, say):
-    """Return ``(moves, stays)`` of all VMs of a host, as the hosts are now."""
-    every = find.every(opts, settings)
-    find.narrow(opts, every, host=host)
-    say("Searching", detail=f"{len(every) - 1} hypervisors")
-    abouts = act(opts, settings, host, "virt.migration_info")
-    left_off = {name: "it is stopped" for name, about in abouts.items()
-                if about["state"] == "shutdown" and not with_stopped}  # fmt: skip
-    others = [one for one in every if one != host]
-    found = find.survey(opts, settings, others, "virt.host_info")
-    wanted = {name: about for name, about in abouts.items() if name not in left_off}
-
-    def place(refused):
-        moves, stays = plan.evacuate(found.answers, wanted, settings.weights, refused,
-                                    found.reasons())  # fmt: skip
-        return (moves, {**left_off, **stays}), moves
-
-    return _agreed(opts, settings, list(found.answers), wanted, place)
-
-
-def _agreed(opts, settings, hosts, abouts, place):
+def planned(
+    opts: Mapping[str, Any],
+    settings: MasterSettings,
+    host: str,
+    wanted: Mapping[str, About],
+    say: Callable[..., None],
+) -> tuple[dict[str, str], dict[str, str]]:
     """
-    Return a plan of which its hosts have said themselves that they can take their VMs.
+    Return ``(moves, stays)`` of VMs of a host, as the hosts are now.
 
-    hosts
-        All that may take a VM.
-    abouts
+    wanted
         ``{name: answer of virt.migration_info}``.
-    place
-        Called with ``{name: {host: reasons}}`` of the refusals so far; returns ``(plan, moves)``,
-        ``moves`` as ``{name: host}``.
-
-    What only a host's own libvirt can judge, such as a CPU model, is in no survey. First the hosts
-    of the plan are asked; once one has refused, all are, about all VMs that are not settled: else
-    each round would find one more host that refuses. One that cannot be asked says it when the
-    move begins, as all do after some rounds.
     """
-    refused, asked = {}, set()
-    for _round in range(_ROUNDS):
-        made, moves = place(refused)
-        new = {(name, to) for name, to in moves.items() if (name, to) not in asked}
-        if not new:
-            return made
-        targets = hosts if refused else sorted({to for _name, to in new})
-        names = sorted({name for name, _to in new} | refused.keys()) if refused else moves
-        coming = {name: abouts[name] for name in names
-                  if any((name, host) not in asked for host in targets)}  # fmt: skip
-        asked |= {(name, host) for name in coming for host in targets}
-        found = find.survey(opts, settings, targets, "virt.migrate_check", kwarg={"about": coming})
-        for host, answer in found.answers.items():
-            for name in coming.keys() & set(answer):
-                refused.setdefault(name, {})[host] = answer[name]
-    return place(refused)[0]
+    others = [one for one in inventory.every(opts, settings) if one != host]
+    say("Searching", detail=f"{len(others)} hypervisors")
+    found = inventory.survey(opts, settings, others, "virt.host_info")
+
+    def place(
+        refused: Mapping[str, Mapping[str, Iterable[str]]],
+    ) -> tuple[tuple[dict[str, str], dict[str, str]], dict[str, str]]:
+        moves, stays = plan.evacuate(
+            found.answers, wanted, settings.weights, refused, found.reasons()
+        )
+        return (moves, stays), moves
+
+    return agreement.reach(opts, settings, list(found.answers), wanted, place)
 
 
-def dry_run(opts, settings, host, with_stopped, say):
+def dry_run(
+    opts: Mapping[str, Any],
+    settings: MasterSettings,
+    host: str,
+    with_stopped: bool,
+    say: Callable[..., None],
+) -> dict[str, Any]:
     """Return what an evacuation would do; nothing is changed."""
-    moves, stays = planned(opts, settings, host, with_stopped=with_stopped, say=say)
-    return {"host": host, "moves": moves, "stays": stays}
+    inventory.hosts(opts, settings, host=host)
+    coming, warnings = _coming(opts, settings, host)
+    stopped, wanted = _sorted(opts, settings, host, coming, with_stopped)
+    moves, stays = planned(opts, settings, host, wanted, say)
+    warnings |= dict.fromkeys(coming, "on its way in: it is waited for, and then moved too")
+    return {"host": host, "moves": moves, "stays": {**stopped, **stays}, "warnings": warnings}
 
 
-def evacuate(opts, settings, host, *, max_parallel, with_stopped, say):
+def _coming(
+    opts: Mapping[str, Any], settings: MasterSettings, host: str
+) -> tuple[list[str], dict[str, str]]:
+    """Return the names of the VMs on their way in, and ``{name: what is left}`` of others."""
+    said = act(opts, settings, host, "virt.host_info")
+    info: HostInfo = wire.read(host, "virt.host_info", HostInfo, said)
+    coming = {*info["building"], *info.get("coming", ())}
+    left = set(info["unfinished"]) - coming - set(info["vms"])
+    return sorted(coming), {name: _UNFINISHED.format(host, name) for name in left}
+
+
+def _sorted(
+    opts: Mapping[str, Any],
+    settings: MasterSettings,
+    host: str,
+    coming: Sequence[str],
+    with_stopped: bool,
+) -> tuple[dict[str, str], dict[str, About]]:
+    """Return ``({name: why} of those that may stay, {name: facts} of those that have to move)``."""
+    said = act(opts, settings, host, "virt.migration_info")
+    abouts: dict[str, About] = wire.read(host, "virt.migration_info", dict[str, About], said)
+    here = {name: about for name, about in abouts.items() if name not in coming}
+    is_off = {name for name, about in here.items() if about["state"] == "shutdown"}
+    stopped = {} if with_stopped else dict.fromkeys(sorted(is_off), "it is stopped")
+    return stopped, {name: about for name, about in here.items() if name not in stopped}
+
+
+def evacuate(
+    opts: Mapping[str, Any],
+    settings: MasterSettings,
+    host: str,
+    *,
+    max_parallel: int,
+    with_stopped: bool,
+    wait_s: float,
+    say: Callable[..., None],
+) -> dict[str, Any]:
     """
     Keep new VMs away from a host and move its own to others, several at once.
+
+    wait_s
+        For how long VMs that are on their way in are waited for; then they are moved too.
 
     What was interrupted goes on when it is run again. Raises NotEmpty if a VM was not moved.
     """
     set_maintenance(opts, settings, host, "on")
-    moves, stays = planned(opts, settings, host, with_stopped=with_stopped, say=say)
-
-    def note(name, to):
-        act(opts, settings, host, "virt.evacuated", {name: to})
-
-    moved, failed, beside = _all(opts, settings, moves, max_parallel, say, source=host, note=note)
-    out = {"host": host, "moved": moved, "stays": stays, "failed": failed, **beside}
-    stuck = {name: why for name, why in stays.items() if why != "it is stopped"}
-    if failed or stuck:
-        error = NotEmpty(f"{host} still has {', '.join(sorted({**failed, **stuck}))}; what moved "
-                         "stays where it is, and the next run goes on")  # fmt: skip
-        error.table = out
-        raise error
-    return out
-
-
-def restore(opts, settings, host, *, max_parallel, say):
-    """
-    Let a host take VMs again, and bring back those that are where an evacuation moved them.
-
-    Those that somebody has moved on since are left there, and named once.
-    """
-    set_maintenance(opts, settings, host, "off")
-    away = act(opts, settings, host, "virt.evacuated")
-
-    def note(name, _to):
-        act(opts, settings, host, "virt.evacuated", {name: None})
-
-    is_here, gone, elsewhere = _settled(opts, settings, host, away) if away else ([], [], {})
-    for name in (*is_here, *gone, *elsewhere):
-        note(name, None)
-    back = dict.fromkeys(sorted(away.keys() - {*is_here, *gone, *elsewhere}), host)
-    moved, failed, beside = _all(opts, settings, back, max_parallel, say, source=None, note=note)
-    out = {"host": host, "moved": moved, "failed": failed, "gone": gone, "elsewhere": elsewhere,
-           **beside}  # fmt: skip
-    if failed:
-        error = NotEmpty(f"{', '.join(sorted(failed))} did not come back to {host}")
-        error.table = out
-        raise error
-    return out
-
-
-def _settled(opts, settings, host, away):
-    """
-    Return which VMs need not be brought back: ``(those here, those removed, {name: host})``.
-
-    away
-        ``{name: host}`` as noted; the last of the answer are those that are on another one now.
-        None is taken for removed as long as a host does not answer.
-    """
-    found = find.survey(opts, settings, find.every(opts, settings), "virt.host_info")
-    there = {name: sorted(one for one, info in found.answers.items() if name in info["vms"])
-             for name in sorted(away)}  # fmt: skip
-    here = [name for name, hosts in there.items() if hosts == [host]]
-    gone = [name for name, hosts in there.items() if not hosts and not found.reasons()]
-    elsewhere = {name: hosts[0] for name, hosts in there.items()
-                 if hosts and not {host, away[name]} & set(hosts)}  # fmt: skip
-    return here, gone, elsewhere
-
-
-def balance(opts, settings, *, max_moves, threshold, is_dry, say):
-    """Even out the load of all hosts with few moves, one after the other."""
-    every = find.every(opts, settings)
-    say("Watching", detail=f"{len(every)} hypervisors")
-    loads = find.survey(opts, settings, every, "virt.load")
-    infos = find.survey(opts, settings, every, "virt.host_info")
-    facts = find.survey(opts, settings, every, "virt.migration_info")
-    there = [host for host in every if host in loads.answers and host in infos.answers
-             and host in facts.answers]  # fmt: skip
-    abouts = {name: one for host in there for name, one in facts.answers[host].items()}
-    used = {host: loads.answers[host] for host in there}
-    answers = {host: infos.answers[host] for host in there}
-
-    def place(refused):
-        steps = rebalancing.rebalance(answers, used, abouts, max_moves=max_moves,
-                                      threshold=threshold, refused=refused)  # fmt: skip
-        return steps, {step.name: step.target for step in steps}
-
-    steps = _agreed(opts, settings, there, abouts, place)
-    out = {"uneven": rebalancing.spread(used), "moves": [step.to_dict() for step in steps],
-           **find.beside(loads, infos, facts)}  # fmt: skip
-    for number, step in enumerate([] if is_dry else steps):
-        say(f"{step.name}: Moving", detail=f"from {step.source} to {step.target}")
-        try:
-            migrate.migrate(opts, settings, step.name, step.target, {}, say, step.source)
-        except VirtError as error:
-            raise _not_even(out, steps[:number], steps[number:], error) from error
-    return out
-
-
-def _not_even(out, done, left, error):
-    """Return the error that says which moves were made, and which not: the first of them failed."""
-    moved = ", ".join(f"{step.name} to {step.target}" for step in done) or "nothing"
-    why = dict.fromkeys((step.name for step in left), "not begun, as a move before it failed")
-    found = NotEven(f"{error}; moved before: {moved}")
-    found.table = {**out, "moves": [step.to_dict() for step in done],
-                   "stays": {**why, left[0].name: str(error)}}  # fmt: skip
-    return found
-
-
-def _all(opts, settings, moves, max_parallel, say, *, source, note):
-    """
-    Move VMs, several at once; return ``({name: host}, {name: why not}, warnings)``.
-
-    An interruption lets those that are under way come to their end, and begins no other.
-    """
-    if max_parallel < 1:
-        raise BadArgument("max_parallel", f"{max_parallel}; at least 1")
-    moved, failed, warnings, lock = {}, {}, {}, threading.Lock()
-
-    def tell(name):
-        def one(stage, **figures):
-            with lock:
-                say(f"{name}: {stage}", **figures)
-
-        return one
-
-    def carry(name, to):
-        try:
-            done = _moved(opts, settings, name, to, source, tell(name))
-        except VirtError as error:
-            failed[name] = str(error)
-            return
-        moved[name], why = done["to"], [done.get("warning")]
-        try:
-            note(name, done["to"])
-        except VirtError as error:
-            why.append(f"it has moved, but that was not noted: {error}")
-        if any(why):
-            warnings[name] = "; ".join(filter(None, why))
-
-    # Salt's functions find their loader through context variables, which threads do not inherit.
-    with ThreadPoolExecutor(max_parallel) as pool:
-        jobs = {name: pool.submit(contextvars.copy_context().run, carry, name, to)
-                for name, to in moves.items()}  # fmt: skip
-        not_begun = _ended(pool, jobs, tell)
-    failed.update(dict.fromkeys(not_begun, "not begun, the command was interrupted"))
-    beside = {"warnings": warnings} if warnings else {}
-    return {name: moved[name] for name in moves if name in moved}, failed, beside
-
-
-def _ended(pool, jobs, tell):
-    """Wait for all jobs, if interrupted for those that run; return the names of the others."""
+    run = _Run(opts, settings, host, max_parallel, with_stopped, say)
+    why = None
     try:
-        wait(jobs.values())
+        run.until_empty(wait_s)
     except (KeyboardInterrupt, SystemExit):
-        pool.shutdown(wait=False, cancel_futures=True)
-        for name, job in jobs.items():
-            if job.running():
-                tell(name)("Going on", detail="interrupted: this move is finished, no other begins")
-        pool.shutdown()
-    not_begun = [name for name, job in jobs.items() if job.cancelled()]
-    for name in jobs.keys() - set(not_begun):
-        jobs[name].result()
-    return not_begun
+        why = "interrupted"
+    except VirtError as error:
+        if not run.has_begun:
+            raise
+        why = str(error)
+    return run.result(why)
 
 
-def _moved(opts, settings, name, to, source, say):
-    """Move one VM as planned; if that host refuses, to the next best. Return where it is now."""
-    for target in (to,) if source is None else (to, None):
-        try:
-            return migrate.migrate(opts, settings, name, target, {}, say, source)
-        except (DeployError, MoveFailed, NoHostFits) as error:
-            failure, there = error, _arrived(opts, settings, name, source)
-        if there is not None and (source is not None or there == to):
-            why = f"it is on {there}, though its move seemed to fail: {failure}"
-            return {"to": there, "warning": why}
-        if target is not None:
-            say("Placing", detail=f"{to} did not take it: {failure}")
-    raise failure
+class _Run:
+    """One evacuation: what is there is moved, until a look finds nothing more that could be."""
+
+    def __init__(
+        self,
+        opts: Mapping[str, Any],
+        settings: MasterSettings,
+        host: str,
+        max_parallel: int,
+        with_stopped: bool,
+        say: Callable[..., None],
+    ) -> None:
+        self._opts, self._settings, self._host, self._say = opts, settings, host, say
+        self._max_parallel, self._with_stopped = max_parallel, with_stopped
+        self._done = several.Outcome()
+        self._stuck: dict[str, str] = {}
+        self._stopped: dict[str, str] = {}
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether any VM was tried to be moved."""
+        return bool(self._done.moved or self._done.failed or self._done.gone)
+
+    def until_empty(self, wait_s: float) -> None:
+        """Move all VMs, and those that come meanwhile, which are waited for so long."""
+        told: list[str] = []
+        waited_s = 0
+        while not self._done.is_interrupted:
+            coming, left = _coming(self._opts, self._settings, self._host)
+            self._done.warnings |= left
+            if self._round(coming):
+                continue
+            if not coming:
+                return
+            if waited_s >= wait_s:
+                self._stuck |= {name: _STILL_COMING.format(waited_s, name) for name in coming}
+                return
+            if coming != told:
+                detail = f"at most {wait_s - waited_s} s for {', '.join(coming)} on the way in"
+                self._say("Waiting", detail=detail)
+            told, waited_s = coming, waited_s + _LOOK_S
+            time.sleep(_LOOK_S)
+
+    def _round(self, coming: Sequence[str]) -> bool:
+        """Move what has not been tried; return whether there was anything."""
+        self._stopped, wanted = _sorted(
+            self._opts, self._settings, self._host, coming, self._with_stopped
+        )
+        # One that had to stay, and was removed or stopped meanwhile, is in nobody's way any more.
+        self._stuck = {name: why for name, why in self._stuck.items() if name in wanted}
+        tried = {*self._done.moved, *self._done.failed, *self._done.gone, *self._stuck}
+        fresh = {name: about for name, about in wanted.items() if name not in tried}
+        if not fresh:
+            return False
+        moves, stays = planned(self._opts, self._settings, self._host, fresh, self._say)
+        self._stuck |= stays
+        if moves:
+            self._move(moves)
+        return True
+
+    def _move(self, moves: Mapping[str, str]) -> None:
+        """Move VMs as planned; where they go is noted before they do, as nobody knows who dies."""
+        opts, settings, host = self._opts, self._settings, self._host
+        noted = notes.heard(opts, settings, inventory.every(opts, settings)).answers
+        changes = {name: notes.followed(noted, name, host, to) for name, to in moves.items()}
+        own = {name: change[host] for name, change in changes.items() if host in change}
+        _note(opts, settings, host, own)
+        noted = {**noted, host: {**noted.get(host, {}), **own}}
+
+        def after(name: str, source: str, to: str) -> str | None:
+            changes = notes.followed(noted, name, source, to)
+            failed = notes.tell(opts, settings, {one: {name: at} for one, at in changes.items()})
+            why = "; ".join(failed.values())
+            return f"it has moved, but that was not noted: {why}" if why else None
+
+        done = several.move(
+            opts,
+            settings,
+            {name: (host, to) for name, to in moves.items()},
+            max_parallel=self._max_parallel,
+            say=self._say,
+            after=after,
+        )
+        self._done.add(done)
+        self._forget([*done.gone, *done.failed])
+
+    def _forget(self, names: Sequence[str]) -> None:
+        """Take back what was noted of VMs that did not move; of one that may have, it stays."""
+        if names:
+            here = act(self._opts, self._settings, self._host, "virt.migration_info")
+            staying = [name for name in names if name in here or name in self._done.gone]
+            _note(self._opts, self._settings, self._host, dict.fromkeys(staying))
+
+    def result(self, why: str | None) -> dict[str, Any]:
+        """Return what was done, or raise NotEmpty with it; ``why`` it ended before its end."""
+        done, stuck = self._done, self._stuck
+        out = {
+            "host": self._host,
+            "moved": done.moved,
+            "stays": {**self._stopped, **stuck},
+            "failed": done.failed,
+            "warnings": done.warnings,
+            **({"gone": sorted(done.gone)} if done.gone else {}),
+        }
+        left = sorted({**done.failed, **stuck})
+        if not left and why is None:
+            return out
+        names = f"still has {', '.join(left)}" if left else "may not be empty"
+        because = f" ({why})" if why else ""
+        error = NotEmpty(
+            f"{self._host} {names}{because}; what moved stays where it is, and the next run goes on"
+            f": salt-run virt.evacuate {self._host}"
+        )
+        error.table = out
+        raise error
 
 
-def _arrived(opts, settings, name, source):
-    """
-    Return the host that has a VM if that is no longer the one it had, None if that is not sure.
-
-    A move is over when the source does not have the VM any more, which it must say itself: the
-    target lists one that only arrives too.
-    """
-    found = find.survey(opts, settings, find.every(opts, settings), "virt.presence", [name])
-    having = [host for host, there in found.answers.items() if there["state"] is not None]
-    is_sure = source in found.answers if source is not None else not found.reasons()
-    return having[0] if len(having) == 1 and having[0] != source and is_sure else None
+def _note(
+    opts: Mapping[str, Any],
+    settings: MasterSettings,
+    host: str,
+    vms: Mapping[str, Sequence[str] | None],
+) -> None:
+    if vms:
+        act(opts, settings, host, "virt.evacuated", {name: at or None for name, at in vms.items()})

@@ -1,10 +1,13 @@
 """Minion keys of VMs: made on the master, accepted for exactly one id."""
 
+from collections.abc import Mapping
+from typing import Any
+
 from saltvirt import compat, sealed
 from saltvirt.errors import MasterError, NameTaken
 
 
-def seal_for(opts, host, private):
+def seal_for(opts: Mapping[str, Any], host: str, private: str) -> str:
     """Return a private key that only this host's minion can read."""
     _state, public = compat.KeyStore(opts).read(host)
     if not public:
@@ -12,7 +15,7 @@ def seal_for(opts, host, private):
     return sealed.seal(private, public)
 
 
-def refuse_taken(opts, name):
+def refuse_taken(opts: Mapping[str, Any], name: str) -> None:
     """Raise NameTaken if a minion of that id is accepted already."""
     state, _public = compat.KeyStore(opts).read(name)
     if state == "accepted":
@@ -22,23 +25,26 @@ def refuse_taken(opts, name):
         )
 
 
-def accept(opts, name, public):
+def accept(opts: Mapping[str, Any], name: str, public: str) -> None:
     """Accept a key for exactly this id."""
     compat.KeyStore(opts).accept(name, public)
 
 
-def discard(opts, name, public):
+def discard(opts: Mapping[str, Any], name: str, public: str) -> None:
     """Take back a key that :func:`accept` accepted; another key under the id stays."""
-    store = compat.KeyStore(opts)
-    state, known = store.read(name)
-    if state == "accepted" and known.strip() == public.strip():
-        store.discard(name)
+    if accepted(opts, name) == public.strip():
+        compat.KeyStore(opts).discard(name)
 
 
-def delete(opts, name):
-    """Delete a minion's key; return whether there was one."""
-    store = compat.KeyStore(opts)
-    if store.read(name)[0] is None:
+def accepted(opts: Mapping[str, Any], name: str) -> str | None:
+    """Return the accepted key of a minion, None if there is none."""
+    state, known = compat.KeyStore(opts).read(name)
+    return known.strip() if known and state == "accepted" else None
+
+
+def delete(opts: Mapping[str, Any], name: str, public: str | None) -> bool:
+    """Delete this key of a minion, not another one under its id; return whether it was there."""
+    if public is None or accepted(opts, name) != public.strip():
         return False
-    store.delete(name)
+    compat.KeyStore(opts).delete(name)
     return True

@@ -20,7 +20,9 @@ import pwd
 import shlex
 import stat
 import sys
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import salt.utils.user
 
@@ -33,7 +35,7 @@ _READ, _WRITE, _ENTER = 4, 2, 1
 _SETGROUPS = {"x86_64": 116, "aarch64": 159, "riscv64": 159}
 
 
-def _user(opts):
+def _user(opts: Mapping[str, Any]) -> pwd.struct_passwd:
     """Return the passwd entry by which this process uses the master's files."""
     if os.geteuid() != 0:
         return pwd.getpwuid(os.geteuid())
@@ -41,12 +43,14 @@ def _user(opts):
     try:
         return pwd.getpwnam(name)
     except KeyError:
-        raise MasterError(f"the master's configuration says user: {name}, but this machine has "
-                          "no such user; is it the master's?") from None  # fmt: skip
+        raise MasterError(
+            f"the master's configuration says user: {name}, but this machine has "
+            "no such user; is it the master's?"
+        ) from None
 
 
 @contextlib.contextmanager
-def acting(opts):
+def acting(opts: Mapping[str, Any]) -> Iterator[None]:
     """
     Use files as the master's user inside the block; a process that is not root does anyway.
 
@@ -69,7 +73,7 @@ def acting(opts):
         _set_groups(groups)
 
 
-def _set_groups(groups):
+def _set_groups(groups: Sequence[int]) -> None:
     """
     Set this thread's groups; libc's own call, which is Python's, sets those of all threads.
 
@@ -83,23 +87,25 @@ def _set_groups(groups):
     wanted = (ctypes.c_uint32 * len(groups))(*groups)
     call = ctypes.c_long(number), ctypes.c_size_t(len(groups)), wanted
     if _libc().syscall(*call) or set(os.getgroups()) != set(groups):
-        raise MasterError("this process may not take the groups of the master's user; use "
-                          "salt-run itself")  # fmt: skip
+        raise MasterError(
+            "this process may not take the groups of the master's user; use " "salt-run itself"
+        )
 
 
-def _libc():
+def _libc() -> Any:
     try:
         libc = ctypes.CDLL(None)
         for call in (libc.setfsgid, libc.setfsuid):
             call.argtypes, call.restype = [ctypes.c_uint32], ctypes.c_uint32
         libc.syscall.restype = ctypes.c_long
     except (OSError, AttributeError):
-        raise MasterError("this system cannot lend root the rights of the master's user; use "
-                          "salt-run itself") from None  # fmt: skip
+        raise MasterError(
+            "this system cannot lend root the rights of the master's user; use " "salt-run itself"
+        ) from None
     return libc
 
 
-def _set_ids(uid, gid):
+def _set_ids(uid: int, gid: int) -> tuple[int, int]:
     """Set this thread's file system ids, which Python has no call for; return those before."""
     libc = _libc()
     # They return the id before, and say in no other way whether they did it.
@@ -110,7 +116,7 @@ def _set_ids(uid, gid):
     return before[1], before[0]
 
 
-def why(error, opts):
+def why(error: OSError, opts: Mapping[str, Any]) -> str:
     """
     Return in one line why a file could not be used; where rights lack, what mends it.
 
@@ -127,7 +133,7 @@ def why(error, opts):
         return str(error)
 
 
-def _described(path, user, opts):
+def _described(path: Path, user: pwd.struct_passwd, opts: Mapping[str, Any]) -> str:
     culprit, verb = _culprit(path, user)
     status = culprit.lstat()
     who = f"user {user.pw_name}, as which the master runs, cannot {verb}"
@@ -138,7 +144,7 @@ def _described(path, user, opts):
     return f"{culprit} {whose}, and {who} it{where}; {_remedy(culprit, status, user, opts)}"
 
 
-def _culprit(path, user):
+def _culprit(path: Path, user: pwd.struct_passwd) -> tuple[Path, str]:
     """Return what keeps a user from a file, the file or a folder above it, and from doing what."""
     for folder in reversed(path.parents):
         if not _may(folder.stat(), user, _ENTER):
@@ -155,25 +161,29 @@ def _culprit(path, user):
     return path.parent, "write in"
 
 
-def _may(status, user, right):
+def _may(status: os.stat_result, user: pwd.struct_passwd, right: int) -> bool:
     groups = {user.pw_gid, *salt.utils.user.get_gid_list(user.pw_name)}
     shift = 6 if status.st_uid == user.pw_uid else 3 if status.st_gid in groups else 0
     return bool(status.st_mode >> shift & right)
 
 
-def _name(uid):
+def _name(uid: int) -> str:
     try:
         return pwd.getpwuid(uid).pw_name
     except KeyError:
         return f"uid {uid}"
 
 
-def _remedy(path, status, user, opts):
+def _remedy(
+    path: Path, status: os.stat_result, user: pwd.struct_passwd, opts: Mapping[str, Any]
+) -> str:
     ours = [Path(opts[key]).absolute() for key in ("pki_dir", "cachedir") if opts.get(key)]
     folder = next((one for one in ours if path == one or one in path.parents), None)
     if folder is None:
-        return (f"choose a place that {user.pw_name} can use; this makes one: install -d -m 700 "
-                f"-o {user.pw_name} /srv/salt-virt")  # fmt: skip
+        return (
+            f"choose a place that {user.pw_name} can use; this makes one: install -d -m 700 "
+            f"-o {user.pw_name} /srv/salt-virt"
+        )
     # That user may have put a link there, to have root give away what it leads to.
     link = _planted(path, folder)
     if link:
@@ -186,7 +196,7 @@ def _remedy(path, status, user, opts):
     return f"run: chown -hR {user.pw_name}: {shlex.quote(str(whole))}"
 
 
-def _planted(path, folder):
+def _planted(path: Path, folder: Path) -> Path | None:
     """Return a link on the way to a path below the master's folder; root may link that itself."""
     if folder.is_symlink() and folder.lstat().st_uid != 0:
         return folder

@@ -2,7 +2,9 @@
 
 import contextlib
 import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import salt.client
 import salt.utils.args
@@ -13,25 +15,35 @@ from saltvirt.errors import MasterError
 _FIND_JOB_S = 10
 # Salt's return_retry_timer_max and return_retry_tries: a minion that is not heard says it again.
 _RETURN_S = 30
+# Called with the tag and the data of an event.
+Watch = Callable[[str, Mapping[str, Any]], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
-    """What one minion answered; ``missing`` if it did not."""
+    """
+    What one minion answered.
+
+    missing
+        It did not; ``error`` says whose time ran out, if it was :func:`order` that waited.
+    is_late
+        It said to the last that it was at it: the time that ran out was the caller's.
+    """
 
     minion: str
-    value: object = None
+    value: Any = None
     error: str | None = None
     missing: bool = False
+    is_late: bool = False
 
     @property
-    def ok(self):
+    def ok(self) -> bool:
         """Whether the minion did what it was asked."""
         return not self.missing and self.error is None
 
 
 @contextlib.contextmanager
-def client(opts):
+def client(opts: Mapping[str, Any]) -> Iterator[Any]:
     """Yield an open LocalClient; Salt's own errors come out as MasterError."""
     try:
         with salt.client.get_local_client(mopts=dict(opts)) as local:
@@ -40,7 +52,14 @@ def client(opts):
         raise MasterError(f"the Salt master does not answer: {exc}") from exc
 
 
-def _publish(local, targets, fun, arg, kwarg, timeout_s):
+def _publish(
+    local: Any,
+    targets: Iterable[str],
+    fun: str,
+    arg: Sequence[Any],
+    kwarg: Mapping[str, Any] | None,
+    timeout_s: float,
+) -> tuple[str, set[str]]:
     conditioned = salt.utils.args.condition_input(list(arg), kwarg)
     published = local.pub(
         list(targets), fun, conditioned, tgt_type="list", timeout=timeout_s, listen=True
@@ -52,14 +71,14 @@ def _publish(local, targets, fun, arg, kwarg, timeout_s):
     return published["jid"], set(published.get("minions") or ())
 
 
-def _reply(data):
+def _reply(data: Mapping[str, Any]) -> Reply:
     value, code = data.get("return"), data.get("retcode", 0)
     if code == 0 and data.get("success", True):
         return Reply(minion=data["id"], value=value)
     return Reply(minion=data["id"], value=value, error=_short(_said(value) or f"exit code {code}"))
 
 
-def _said(value):
+def _said(value: object) -> str:
     """Return what a minion said went wrong: our functions in a dict, Salt's states in a list."""
     if isinstance(value, dict):
         value = value.get("error")
@@ -67,7 +86,7 @@ def _said(value):
     return "\n".join(line for line in lines if isinstance(line, str))
 
 
-def _short(error):
+def _short(error: str) -> str:
     """Return what went wrong without the words that Salt puts before it."""
     lines = [line for line in error.strip().splitlines() if line.strip()]
     text = lines[-1] if lines and lines[0].startswith("Traceback") else " ".join(lines)
@@ -76,7 +95,15 @@ def _short(error):
     return text.removeprefix("ERROR: ")
 
 
-def ask(opts, targets, fun, arg=(), kwarg=None, *, timeout_s):
+def ask(
+    opts: Mapping[str, Any],
+    targets: Iterable[str],
+    fun: str,
+    arg: Sequence[Any] = (),
+    kwarg: Mapping[str, Any] | None = None,
+    *,
+    timeout_s: float,
+) -> dict[str, Reply]:
     """
     Return ``{minion: Reply}`` of every target; one that is silent has ``Reply.missing``.
 
@@ -88,12 +115,19 @@ def ask(opts, targets, fun, arg=(), kwarg=None, *, timeout_s):
         return {}
     with client(opts) as local:
         jid, matched = _publish(local, targets, fun, arg, kwarg, timeout_s)
-        replies = {}
+        replies: dict[str, Reply] = {}
         collect(local, jid, matched, replies, time.monotonic() + timeout_s)
     return {t: replies.get(t) or Reply(minion=t, missing=True) for t in targets}
 
 
-def collect(local, jid, wanted, replies, deadline, watch=None):
+def collect(
+    local: Any,
+    jid: str,
+    wanted: Iterable[str],
+    replies: dict[str, Reply],
+    deadline: float,
+    watch: Watch | None = None,
+) -> None:
     """Take in answers until all wanted ones are there or the deadline has come."""
     prefix = f"salt/job/{jid}/ret/"
     tag = "salt/" if watch else prefix
@@ -111,19 +145,31 @@ def collect(local, jid, wanted, replies, deadline, watch=None):
             watch(event["tag"], event["data"])
 
 
-def order(opts, minion, fun, arg, kwarg, *, timeout_s, limit_s, watch):
+def order(
+    opts: Mapping[str, Any],
+    minion: str,
+    fun: str,
+    arg: Sequence[Any],
+    kwarg: Mapping[str, Any] | None,
+    *,
+    timeout_s: float,
+    limit_s: float,
+    watch: Watch | None,
+) -> Reply:
     """
     Let one minion do something long, for as long as it says that it is at it.
 
     watch
         Called with the tag and data of every other event meanwhile.
 
-    If the block is left by an exception the minion is told to end the job.
+    Returns the :class:`Reply`. What has not ended after ``limit_s`` is told to end, and so is what
+    is under way when an exception leaves this.
     """
     with client(opts) as local:
         local.event.subscribe("salt/virt/")
         jid, matched = _publish(local, [minion], fun, arg, kwarg, timeout_s)
-        replies, end = {}, time.monotonic() + limit_s
+        replies: dict[str, Reply] = {}
+        end = time.monotonic() + limit_s
         is_at_it = True if matched else None
         try:
             while is_at_it and time.monotonic() < end:
@@ -137,10 +183,20 @@ def order(opts, minion, fun, arg, kwarg, *, timeout_s, limit_s, watch):
             raise
         if not replies and time.monotonic() >= end:
             _end_job(local, minion, jid)
-    return replies.get(minion) or Reply(minion=minion, missing=True)
+    return replies.get(minion) or _unheard(minion, fun, is_at_it, limit_s)
 
 
-def _is_running(opts, minion, jid):
+def _unheard(minion: str, fun: str, is_at_it: bool | None, limit_s: float) -> Reply:
+    """Return the reply of a minion that gave none; ``is_at_it`` is None if it is silent."""
+    why = f"{minion} does not answer; see: salt {minion} test.ping"
+    if is_at_it:
+        why = f"{minion} was still at {fun} after {limit_s} s, which is our limit; told it to end"
+    elif is_at_it is False:
+        why = f"{minion} has ended {fun}, but its answer did not come within {_RETURN_S} s"
+    return Reply(minion=minion, missing=True, is_late=bool(is_at_it), error=why)
+
+
+def _is_running(opts: Mapping[str, Any], minion: str, jid: str) -> bool | None:
     """Return whether a minion says that it is at a job; None if it is silent, asked twice."""
     for _time in range(2):
         found = ask(opts, [minion], "saltutil.find_job", [jid], timeout_s=_FIND_JOB_S)[minion]
@@ -149,14 +205,16 @@ def _is_running(opts, minion, jid):
     return None
 
 
-def _end_job(local, minion, jid):
+def _end_job(local: Any, minion: str, jid: str) -> None:
     # The master may be what failed; then nobody is left to be told.
     with contextlib.suppress(SaltClientError):
         arg = salt.utils.args.condition_input([jid], None)
         local.pub([minion], "saltutil.term_job", arg, tgt_type="list")
 
 
-def wait_for_start(opts, minion, *, wait_s, every_s=5):
+def wait_for_start(
+    opts: Mapping[str, Any], minion: str, *, wait_s: float, every_s: float = 5
+) -> float | None:
     """
     Return after how many seconds a new minion answers, or None if it does not within ``wait_s``.
 

@@ -1,41 +1,51 @@
 """What the user reads while a deployment goes on."""
 
+import contextlib
+from collections.abc import Callable, Mapping
+from typing import Any
+
 from saltvirt.units import human
 
 
-def teller(opts, events, name, quiet=False):
+def teller(
+    opts: Mapping[str, Any], events: Any, name: str, quiet: bool = False
+) -> Callable[..., None]:
     """
     Return ``say(stage, **figures)``, which shows a line of progress at once.
 
     opts
         With ``--out`` the data alone is wanted, so nothing is shown.
     events
-        Salt's ``__jid_event__`` of a runner.
+        Salt's ``__jid_event__`` of a runner, None outside a job.
     """
-    is_silent = quiet or bool(opts.get("output"))
+    is_silent = quiet or bool(opts.get("output")) or events is None
 
-    def say(stage, **figures):
+    def say(stage: str, **figures: Any) -> None:
         if not is_silent:
             message = {"message": text(name, stage, figures), "outputter": "virt_progress"}
-            events.fire_event(message, "progress")
+            # A process that runs jobs as threads, such as the reactor, has one such global for all:
+            # the bus of the job that began last, which is gone when that job is over.
+            with contextlib.suppress(ReferenceError):
+                events.fire_event(message, "progress")
 
     return say
 
 
-def text(name, stage, figures):
+def text(name: str, stage: str, figures: Mapping[str, Any]) -> str:
     """Return one line for a stage of a deployment."""
     return f"{name}: {stage}{_detail(stage, figures)}"
 
 
-def _detail(stage, figures):
-    if stage == "Fetching":
+def _detail(stage: str, figures: Mapping[str, Any]) -> str:
+    if figures.get("detail"):
+        return f" ({figures['detail']})"
+    kind = stage.rpartition(": ")[2]  # "web1: Moving" is of one VM among several
+    if kind == "Fetching":
         done, total = figures.get("done_bytes") or 0, figures.get("total_bytes")
         if total:
             return f" {100 * done // total} % of {human(total)}"
         return f" {human(done)}"
-    if stage == "Moving":
+    if kind == "Moving":
         rate, left = figures.get("rate_bytes_s", 0), figures.get("remaining_bytes", 0)
         return f" {figures.get('percent', 0)} %, {human(rate)}/s, {human(left)} to go"
-    if figures.get("detail"):
-        return f" ({figures['detail']})"
     return ""

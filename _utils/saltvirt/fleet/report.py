@@ -1,48 +1,124 @@
-"""Turn our errors into what a runner must return for a readable line and a non-zero exit."""
+"""
+What a runner function of ours returns, and how Salt prints it where somebody waits for it.
+
+Every caller gets plain data, of a failure ``{"error": one line, ..., "retcode": 1}``. Salt's
+``{"outputter", "data"}`` would reach them all as it is, and Salt takes such an answer for that of a
+state, and so for a failure. The table is chosen where Salt prints the answer: there it reaches
+nobody but who sits before it.
+"""
 
 import functools
 import inspect
+from collections.abc import Mapping
+from typing import Any
 
+from saltvirt import undo
 from saltvirt.errors import BadArgument, VirtError
 from saltvirt.fleet import masteruser
 
+# Which job has failed, in ``__context__``, that outlives it.
+_FAILED_JOB = "saltvirt_failed_job"
 
-def reported(function):
-    """
-    Let a runner function fail with one line and exit code 1.
 
-    Salt prints a traceback for a runner that raises, and exits with 0 for wrong arguments
-    (seen on 3006 and 3008); so the arguments are bound here too. The function uses files as the
-    master's user, see :mod:`saltvirt.fleet.masteruser`.
+def reported(function: Any = None, *, outputter: str | None = None) -> Any:
     """
+    Let a runner function return plain data that salt-run shows as a table, and fail with one line.
+
+    outputter
+        Which of ours prints the answer; ``--out`` overrules it. Defaults to Salt's own choice, and
+        ``virt_plan`` for a failure.
+
+    A failure's exit code is 1, and its step of an orchestration is ``result: False``. Salt prints a
+    traceback for a runner that raises, and exits with 0 for wrong arguments (seen on 3006 and
+    3008); so the arguments are bound here too. The function uses files as the master's user, see
+    :mod:`saltvirt.fleet.masteruser`.
+    """
+    if function is None:
+        return functools.partial(reported, outputter=outputter)
     signature = inspect.signature(function)
 
     @functools.wraps(function)
-    def run(*args, **kwargs):
-        given = {key: value for key, value in kwargs.items() if not key.startswith("__")}
-        # Salt hands the job's event bus to the globals of one function of a runner: to this file's,
-        # because every function of ours is wrapped here.
-        function.__globals__["__jid_event__"] = globals().get("__jid_event__")
+    def run(*args: Any, **kwargs: Any) -> Any:
+        face, given = function.__globals__, {k: v for k, v in kwargs.items() if k[:2] != "__"}
+        face["__jid_event__"] = job = _job()
+        _forget_failure(face["__context__"], job)
         try:
             bound = _bind(signature, function, args, given)
-            with masteruser.acting(function.__globals__["__opts__"]):
-                return function(*bound.args, **bound.kwargs)
+            # Ctrl-C arrives as SystemExit, from Salt; so do SIGTERM and a terminal that is closed.
+            with undo.on_sigterm(), masteruser.acting(face["__opts__"]):
+                data = function(*bound.args, **bound.kwargs)
         except VirtError as error:
-            data = {"error": str(error), **getattr(error, "table", {}), "retcode": 1}
+            failure = {"error": str(error), **getattr(error, "table", {})}
         except OSError as error:
-            why = masteruser.why(error, function.__globals__["__opts__"])
-            data = {"error": why, "retcode": 1}
+            failure = {"error": masteruser.why(error, face["__opts__"])}
         except (KeyboardInterrupt, SystemExit):
-            data = {"error": "interrupted; what was begun is taken back", "retcode": 1}
-        function.__globals__["__context__"]["retcode"] = 1
-        return {"outputter": "virt_plan", "data": data}
+            failure = {"error": "interrupted; what was begun is taken back"}
+        else:
+            _print_by(job, data, outputter)
+            return data
+        return _failed(face["__context__"], job, failure, outputter or "virt_plan")
 
     # Salt must see that anything is taken, so that the check above is the one that speaks.
     del run.__wrapped__
     return run
 
 
-def _bind(signature, function, args, kwargs):
+def _job() -> Any:
+    """
+    Return Salt's ``__jid_event__``, None outside a job.
+
+    Salt hands it to the globals of one function of a runner: to this file's, because every function
+    of ours is wrapped here. It is a weak reference, and outlives its job there.
+    """
+    job = globals().get("__jid_event__")
+    try:
+        return job if job is not None and job.base else None
+    except ReferenceError:
+        return None
+
+
+def _failed(
+    context: dict[str, Any], job: Any, failure: Mapping[str, Any], outputter: str
+) -> dict[str, Any]:
+    """Return a failure's data, and tell Salt of it in both places where it looks."""
+    context["retcode"] = 1  # for "success" in events, the job cache and orchestrations
+    context[_FAILED_JOB] = job and job.base
+    data = {**failure, "retcode": 1}  # for salt-run's exit code
+    _print_by(job, data, outputter)
+    return data
+
+
+def _forget_failure(context: dict[str, Any], job: Any) -> None:
+    """Clear the failure of a job before this one: a client keeps its context for all of them."""
+    if context.get(_FAILED_JOB, job and job.base) != (job and job.base):
+        del context[_FAILED_JOB]
+        context.pop("retcode", None)
+
+
+def _print_by(job: Any, data: object, outputter: str | None) -> None:
+    """
+    Have Salt print a job's answer by one of our outputters, if it prints it.
+
+    job
+        Salt's ``__jid_event__``; it prints where somebody waits for this job, such as in salt-run.
+
+    The answer of a runner or an orchestration that only called our function is not ``data``.
+    """
+    shown = job and job.print_func
+    if outputter is None or shown is None:
+        return
+
+    def show(suffix: str, event: Mapping[str, Any]) -> None:
+        if suffix == "ret" and event.get("return") is data:
+            event = {**event, "outputter": outputter}
+        shown(suffix, event)
+
+    job.print_func = show
+
+
+def _bind(
+    signature: inspect.Signature, function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> inspect.BoundArguments:
     try:
         return signature.bind(*args, **kwargs)
     except TypeError as exc:

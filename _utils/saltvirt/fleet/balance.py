@@ -1,0 +1,175 @@
+"""Even out the load of all hosts: watch them, plan few moves, make them, say what was done."""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from saltvirt.config import MasterSettings
+from saltvirt.errors import VirtError
+from saltvirt.fleet import agreement, inventory, migrate
+from saltvirt.placement import balance as planning
+from saltvirt.placement import load
+from saltvirt.placement.facts import About, HostInfo, Load
+
+# A window is watched in so many parts, of at most so many seconds: what differs between them is
+# chance. No minion is at it for longer than a part, so none is taken for silent.
+_PARTS, _LONGEST_S = 12, 60
+# After so many failures more than moves were asked for, something else is wrong.
+_FAILURES = 10
+# A move that is cut ends with an error of ours if something of it is left: that has one of these
+# behind it.
+_CUT = (KeyboardInterrupt, SystemExit)
+_INTERRUPTED = "the command was interrupted"
+_Made = Sequence[planning.Step]
+
+
+class NotEven(VirtError):
+    """Not all moves of a rebalance were made; ``table`` says which, and why."""
+
+
+def balance(
+    opts: Mapping[str, Any],
+    settings: MasterSettings,
+    *,
+    max_moves: int,
+    threshold: float,
+    window_s: int,
+    is_dry: bool,
+    say: Callable[..., None],
+) -> dict[str, Any]:
+    """
+    Even out the load of all hosts with few moves, one after the other; return what was done.
+
+    A move that fails does not keep the others from being made: what is best without it is planned
+    anew. Raises NotEven, which says the same, if one failed or the command was interrupted.
+    """
+    cloud, beside = _seen(opts, settings, window_s, say)
+    out = {"imbalance": planning.imbalance(cloud.loads), "moves": [], "stays": {}, **beside}
+    out["uneven"] = out["imbalance"]  # its old name, for one release
+
+    def steps(made: _Made, failed: Collection[str]) -> list[planning.Step]:
+        return _planned(opts, settings, cloud, made, failed, max_moves, threshold)
+
+    if is_dry:
+        return {**out, "moves": [step.to_dict() for step in steps((), ())]}
+    made, stays, why = _made(opts, settings, steps, max_moves, say)
+    out.update(moves=[step.to_dict() for step in made], stays=stays)
+    if stays:
+        moved = ", ".join(f"{step.name} to {step.target}" for step in made) or "nothing"
+        error = NotEven(f"{why or 'not all moves were made'}; moved: {moved}")
+        error.table = out
+        raise error
+    return out
+
+
+class _Cloud:
+    """What the hosts have said that answered all questions."""
+
+    def __init__(
+        self,
+        loads: Mapping[str, Load],
+        infos: Mapping[str, HostInfo],
+        facts: Mapping[str, Mapping[str, About]],
+    ) -> None:
+        there = [host for host in loads if host in infos and host in facts]
+        self.hosts = {host: infos[host] for host in there}
+        self.loads = {host: loads[host] for host in there}
+        self.abouts = {name: one for host in there for name, one in facts[host].items()}
+
+
+def _seen(
+    opts: Mapping[str, Any], settings: MasterSettings, window_s: int, say: Callable[..., None]
+) -> tuple[_Cloud, dict[str, Any]]:
+    """Return the :class:`_Cloud`, and what is said beside a result of hosts that are not in it."""
+    every = inventory.every(opts, settings)
+    loads, surveys = _watched(opts, settings, every, window_s, say)
+    infos = inventory.survey(opts, settings, every, "virt.host_info")
+    facts = inventory.survey(opts, settings, every, "virt.migration_info")
+    return _Cloud(loads, infos.answers, facts.answers), inventory.beside(*surveys, infos, facts)
+
+
+def _watched(
+    opts: Mapping[str, Any],
+    settings: MasterSettings,
+    hosts: Sequence[str],
+    window_s: int,
+    say: Callable[..., None],
+) -> tuple[dict[str, Load], list[inventory.Survey]]:
+    """
+    Return ``{host: load}`` over some seconds, and the surveys that it was read by.
+
+    A host that does not answer once is asked no more.
+    """
+    part_s = min(_LONGEST_S, max(1, window_s // _PARTS))
+    patient = replace(settings, timeout_s=settings.timeout_s + part_s)
+    readings: dict[str, list[Load]] = {host: [] for host in hosts}
+    surveys = []
+    for begun_s in range(0, max(1, window_s // part_s) * part_s, part_s):
+        say("Watching", detail=f"{len(hosts)} hypervisors, {begun_s} of {window_s} s")
+        found = inventory.survey(opts, patient, hosts, "virt.load", [part_s])
+        surveys.append(found)
+        hosts = [host for host in hosts if host in found.answers]
+        for host in hosts:
+            readings[host].append(found.answers[host])
+    return {host: load.over(readings[host]) for host in hosts}, surveys
+
+
+def _planned(
+    opts: Mapping[str, Any],
+    settings: MasterSettings,
+    cloud: _Cloud,
+    made: _Made,
+    failed: Collection[str],
+    max_moves: int,
+    threshold: float,
+) -> list[planning.Step]:
+    """Return the steps that are left to make, without VMs whose move has failed."""
+    abouts = {name: about for name, about in cloud.abouts.items() if name not in failed}
+
+    def place(refused: planning.Refused) -> tuple[list[planning.Step], dict[str, str]]:
+        steps = planning.rebalance(
+            cloud.hosts,
+            cloud.loads,
+            abouts,
+            max_moves=max_moves - len(made),
+            threshold=threshold,
+            refused=refused,
+            made=made,
+        )
+        return steps, {step.name: step.target for step in steps}
+
+    return agreement.reach(opts, settings, list(cloud.hosts), abouts, place)
+
+
+def _made(
+    opts: Mapping[str, Any],
+    settings: MasterSettings,
+    steps: Callable[[_Made, Collection[str]], list[planning.Step]],
+    max_moves: int,
+    say: Callable[..., None],
+) -> tuple[list[planning.Step], dict[str, str], str | None]:
+    """Make the steps; return ``(those made, {name: why it was not moved}, why it ended early)``."""
+    made, stays, left = [], {}, steps((), ())
+    while left:
+        step = left.pop(0)
+        say(f"{step.name}: Moving", detail=f"from {step.source} to {step.target}")
+        try:
+            migrate.migrate(opts, settings, step.name, step.target, {}, say, step.source)
+            made.append(step)
+            continue
+        except (VirtError, *_CUT) as error:
+            is_cut = isinstance(error, _CUT) or isinstance(error.__context__, _CUT)
+            stays[step.name] = str(error) if isinstance(error, VirtError) else _INTERRUPTED
+        if is_cut or len(stays) > max_moves + _FAILURES:
+            why = _INTERRUPTED if is_cut else "given up, as too many moves have failed"
+            return (
+                made,
+                {**dict.fromkeys((s.name for s in left), f"not begun: {why}"), **stays},
+                why,
+            )
+        try:
+            left = steps(made, stays)
+        except (VirtError, *_CUT) as error:
+            # What was moved is to be told, whatever keeps the rest from being planned.
+            return made, stays, str(error) if isinstance(error, VirtError) else _INTERRUPTED
+    return made, stays, None

@@ -1,0 +1,134 @@
+"""
+Hints: on which hosts each VM was when they were last asked.
+
+They are no inventory: whoever wants to know where a VM is asks the hosts. A hint only says that a
+host which is silent now had a VM, so that its name is not given away meanwhile. One file has all
+of them. Every survey that hears names refreshes it, and writes only what has changed.
+"""
+
+import json
+import logging
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from saltvirt import files, locks
+from saltvirt.arguments import MAX_NAME
+from saltvirt.fleet.sightings import Sighting
+
+log = logging.getLogger(__name__)
+
+VERSION = 1
+# Of one host, so that one that makes names up fills no disk.
+_MOST = 4096
+
+Known = dict[str, list[str]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Heard:
+    """
+    What the answers of a survey say of names.
+
+    whole
+        ``{host: names}`` of the hosts that told all they have.
+    one
+        ``{host: Sighting}`` of one name, :attr:`name`.
+    settled
+        ``{host: names}`` that no other host can have, as they are not on their way there.
+    """
+
+    whole: dict[str, Collection[str]] = field(default_factory=dict)
+    name: str = ""
+    one: dict[str, Sighting] = field(default_factory=dict)
+    settled: dict[str, Collection[str]] = field(default_factory=dict)
+
+
+def refreshed(known: Mapping[str, Collection[str]], heard: Heard) -> Known:
+    """Return the hints as the answers of a survey make them; hosts that were silent keep theirs."""
+    out = {host: set(names) for host, names in known.items()}
+    for host, names in heard.whole.items():
+        out[host] = set(sorted(filter(_is_name, names))[:_MOST])
+    for host, sighting in heard.one.items():
+        there = out.setdefault(host, set())
+        (there.add if sighting.state is not None else there.discard)(heard.name)
+    answered = {*heard.whole, *heard.one}
+    elsewhere = {name for names in heard.settled.values() for name in names}
+    for host in out.keys() - answered:
+        out[host] -= elsewhere
+    return _plain(out)
+
+
+def placed(known: Mapping[str, Collection[str]], name: str, host: str | None) -> Known:
+    """Return the hints with one name on one host, None for on none."""
+    out = {one: {*names} - {name} for one, names in known.items()}
+    if host is not None:
+        out.setdefault(host, set()).add(name)
+    return _plain(out)
+
+
+def _plain(known: Mapping[str, Collection[str]]) -> Known:
+    return {host: sorted(names) for host, names in sorted(known.items()) if names}
+
+
+def _is_name(name: object) -> bool:
+    return isinstance(name, str) and 0 < len(name) <= MAX_NAME
+
+
+def refresh(opts: Mapping[str, Any], heard: Heard) -> None:
+    """Take in what a survey heard."""
+    _change(opts, lambda known: refreshed(known, heard))
+
+
+def moved(opts: Mapping[str, Any], name: str, host: str) -> None:
+    """Take in that a VM is on this host now, and on no other."""
+    _change(opts, lambda known: placed(known, name, host))
+
+
+def gone(opts: Mapping[str, Any], name: str) -> None:
+    """Take in that a VM is on no host any more."""
+    _change(opts, lambda known: placed(known, name, None))
+
+
+def kept(opts: Mapping[str, Any], is_host: Callable[[str], bool]) -> None:
+    """Drop the hints at what is no longer a host of this master."""
+    _change(opts, lambda known: {host: known[host] for host in known if is_host(host)})
+
+
+def where(opts: Mapping[str, Any], name: str) -> list[str]:
+    """Return the hosts on which a VM was when they were last asked."""
+    return [host for host, names in _read(opts).items() if name in names]
+
+
+def _path(opts: Mapping[str, Any]) -> Path:
+    return Path(opts["cachedir"]) / "salt-virt" / "hints.json"
+
+
+def _read(opts: Mapping[str, Any]) -> Known:
+    path = _path(opts)
+    try:
+        content = json.loads(path.read_text())
+        if content["version"] == VERSION:
+            return _plain({host: set(names) for host, names in content["hosts"].items()})
+        log.warning("%s is of another version; it is written anew", path)
+    except FileNotFoundError:
+        pass
+    except (OSError, ValueError, TypeError, KeyError, AttributeError) as exc:
+        log.warning("%s cannot be read (%s); it is written anew", path, exc)
+    return {}
+
+
+def _change(opts: Mapping[str, Any], change: Callable[[Known], Known]) -> None:
+    known = _read(opts)
+    if change(known) == known:
+        return
+    path = _path(opts)
+    try:
+        with locks.held(path.with_suffix(".lock")):
+            # Another process may have changed them meanwhile.
+            content = {"version": VERSION, "hosts": change(_read(opts))}
+            files.write(path, json.dumps(content, separators=(",", ":")).encode())
+    except OSError as exc:
+        # What was asked for does not need them.
+        log.warning("cannot note in %s where VMs are: %s", path, exc)

@@ -1,0 +1,242 @@
+"""Which hypervisors there are, what they have, and which of them has a VM."""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from salt.utils.minions import CkMinions
+
+from saltvirt import compat, wire
+from saltvirt.config import MasterSettings
+from saltvirt.errors import BadArgument, MasterError, NameTaken, NoSuchVm
+from saltvirt.fleet import hints, minions, sightings
+from saltvirt.placement import facts
+
+# What is judged by placement must be whole: it has no other place where it is looked at.
+_SHAPES: Mapping[str, object] = {
+    "virt.host_info": facts.HostInfo,
+    "virt.migration_info": dict[str, facts.About],
+    "virt.load": facts.Load,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Survey:
+    """What the hosts answered, which are silent, which could not say, and who is there twice."""
+
+    answers: dict[str, Any]
+    unreachable: list[str] = field(default_factory=list)
+    failed: dict[str, str] = field(default_factory=dict)
+    duplicates: dict[str, list[str]] = field(default_factory=dict)
+
+    def beside(self) -> dict[str, Any]:
+        """Return what stands beside the answers in a result; only what is not empty."""
+        out = {
+            "unreachable": self.unreachable,
+            "failed": self.failed,
+            "duplicates": self.duplicates,
+        }
+        return {key: value for key, value in out.items() if value}
+
+    def reasons(self) -> dict[str, str]:
+        """Return why each host that gave no answer gave none."""
+        silent = dict.fromkeys(self.unreachable, "does not answer")
+        return {**silent, **self.failed}
+
+
+def beside(*surveys: Survey) -> dict[str, Any]:
+    """Return :meth:`Survey.beside` of several surveys: of whom any answer is missing."""
+    silent = sorted({host for one in surveys for host in one.unreachable})
+    failed = {
+        host: why for one in surveys for host, why in one.failed.items() if host not in silent
+    }
+    return Survey(answers={}, unreachable=silent, failed=failed).beside()
+
+
+def _match(opts: Mapping[str, Any], expression: str, what: str) -> list[str]:
+    found = CkMinions(opts).check_minions(expression, "compound", greedy=False)
+    if found.get("missing"):
+        raise BadArgument(what, f"{expression!r} is not a Salt target")
+    return sorted(found.get("minions") or ())
+
+
+def hosts(
+    opts: Mapping[str, Any],
+    settings: MasterSettings,
+    where: str | None = None,
+    host: str | None = None,
+) -> list[str]:
+    """
+    Return the ids of the hypervisors, by our grain or by ``virt:hypervisors``.
+
+    where
+        A compound Salt target that narrows them.
+    host
+        One of them by name.
+    """
+    return narrow(opts, every(opts, settings), where, host)
+
+
+def every(opts: Mapping[str, Any], settings: MasterSettings) -> list[str]:
+    """Return the ids of all hypervisors of this master; raise MasterError if it has none."""
+    found = _match(opts, settings.hypervisors, "virt:hypervisors")
+    if not found:
+        raise MasterError(
+            "this master has no hypervisors: no minion has the grain virt_hypervisor; run "
+            "\"salt '*' saltutil.sync_all\" first, or set virt:hypervisors to a target"
+        )
+    return found
+
+
+def narrow(
+    opts: Mapping[str, Any], every: list[str], where: str | None = None, host: str | None = None
+) -> list[str]:
+    """Return those of the hypervisors that a call means; see :func:`hosts`."""
+    if host is not None and host not in every:
+        known = ", ".join(every)
+        raise BadArgument("host", f"{host!r} is not a hypervisor here; there are: {known}")
+    if host is not None:
+        return [host]
+    if where is None:
+        return every
+    narrowed = [one for one in every if one in set(_match(opts, where, "where"))]
+    if not narrowed:
+        raise BadArgument("where", f"{where!r} matches none of the hypervisors {', '.join(every)}")
+    return narrowed
+
+
+def survey(
+    opts: Mapping[str, Any],
+    settings: MasterSettings,
+    targets: Iterable[str],
+    fun: str,
+    arg: Sequence[Any] = (),
+    kwarg: dict[str, Any] | None = None,
+) -> Survey:
+    """Ask all targets one question and return the :class:`Survey`; hints are refreshed by it."""
+    replies = minions.ask(opts, targets, fun, arg, kwarg, timeout_s=settings.timeout_s)
+    answers, broken = _readable(fun, {h: reply.value for h, reply in replies.items() if reply.ok})
+    failed = {h: r.error or "" for h, r in replies.items() if not r.ok and not r.missing}
+    found = Survey(
+        answers=answers,
+        unreachable=[host for host, reply in replies.items() if reply.missing],
+        failed={**failed, **broken},
+    )
+    heard = _heard(fun, arg, found.answers)
+    if heard is not None:
+        hints.refresh(opts, heard)
+    return found
+
+
+def _readable(fun: str, answers: dict[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
+    """Return the answers that can be read, and why the others cannot."""
+    if fun not in _SHAPES:
+        return answers, {}
+    out, broken = {}, {}
+    for host, answer in answers.items():
+        try:
+            out[host] = wire.read(host, fun, _SHAPES[fun], answer)
+        except wire.BadAnswer as error:
+            broken[host] = str(error)
+    return out, broken
+
+
+def _heard(fun: str, arg: Sequence[Any], answers: dict[str, Any]) -> hints.Heard | None:
+    """Return what the answers to a question say of names, None if it is about none."""
+    if fun == "virt.host_info":
+        return hints.Heard(
+            whole={host: info["vms"] for host, info in answers.items()},
+            settled={h: {*info["vms"]} - {*info["building"]} for h, info in answers.items()},
+        )
+    if fun == "virt.full_info":
+        return hints.Heard(whole={host: info["vm_info"] for host, info in answers.items()})
+    if fun == "virt.vm_state":
+        return hints.Heard(whole=answers)
+    if fun == "virt.presence":
+        one = sightings.of_presence(answers)
+        there: dict[str, Collection[str]] = {
+            host: arg for host, sighting in one.items() if sighting.is_complete
+        }
+        return hints.Heard(name=arg[0], one=one, settled=there)
+    return None
+
+
+def unheard(
+    opts: Mapping[str, Any], found: Survey, name: str, noted: Iterable[str] = ()
+) -> dict[str, str]:
+    """
+    Return ``{host: why}`` of the hosts that may have a VM, and cannot be asked.
+
+    found
+        The :class:`Survey` of all hypervisors.
+    noted
+        Hosts that may have it beside those that had it when they were last asked.
+
+    Hints at minions that this master does not know any more are dropped.
+    """
+    silent, store = found.reasons(), compat.KeyStore(opts)
+
+    def is_known(host: str) -> bool:
+        # Of a reinstalled master a host that is away is no hypervisor yet.
+        return host in found.answers or host in silent or store.read(host)[0] == "accepted"
+
+    hints.kept(opts, is_known)
+    why = "this master does not know it as a hypervisor any more"
+    suspects = sorted({*hints.where(opts, name), *filter(is_known, noted)} - {*found.answers})
+    return {host: silent.get(host, why) for host in suspects}
+
+
+def overview(
+    opts: Mapping[str, Any], settings: MasterSettings, fun: str, host: str | None = None
+) -> Survey:
+    """Return the :class:`Survey` of a question about all VMs, with those that are there twice."""
+    found = survey(opts, settings, hosts(opts, settings, host=host), fun)
+    heard = _heard(fun, (), found.answers)
+    named = heard.whole if heard else {}
+    return replace(found, duplicates=_duplicates(opts, settings, named))
+
+
+def _duplicates(
+    opts: Mapping[str, Any], settings: MasterSettings, named: Mapping[str, Iterable[str]]
+) -> dict[str, list[str]]:
+    """Return ``{name: hosts}`` of the VMs that several hosts have; those that move are left out."""
+    by_name: dict[str, list[str]] = {}
+    for host, names in sorted(named.items()):
+        for name in names:
+            by_name.setdefault(name, []).append(host)
+    out: dict[str, list[str]] = {}
+    for name, there in sorted(by_name.items()):
+        if len(there) > 1:
+            # Which of them is on its way, presence alone can say.
+            found = survey(opts, settings, there, "virt.presence", [name])
+            having = sightings.having(sightings.of_presence(found.answers))
+            out |= {name: having} if len(having) > 1 else {}
+    return out
+
+
+def locate(opts: Mapping[str, Any], settings: MasterSettings, name: str) -> str:
+    """Return the host that has a VM; raise NoSuchVm, naming the hosts that could not be asked."""
+    return located(opts, look_for(opts, settings, name), name)
+
+
+def look_for(opts: Mapping[str, Any], settings: MasterSettings, name: str) -> Survey:
+    """Return the :class:`Survey` of where a VM is."""
+    return survey(opts, settings, every(opts, settings), "virt.presence", [name])
+
+
+def located(opts: Mapping[str, Any], found: Survey, name: str) -> str:
+    """Return the host that has a VM, by the answers of :func:`look_for`; see :func:`locate`."""
+    seen = sightings.of_presence(found.answers)
+    having = sightings.having(seen)
+    if len(having) > 1:
+        raise NameTaken(sightings.several(name, having))
+    begun = sorted(host for host, one in seen.items() if one.is_trace)
+    if having or begun:
+        return (having or begun)[0]
+    silent = sorted(found.reasons())
+    asked = f"on any of {len(found.answers)} hypervisors"
+    if silent:
+        asked += f" that answer (not asked: {', '.join(silent)}"
+        last = sorted(unheard(opts, found, name))
+        asked += f"; it was last seen on {', '.join(last)})" if last else ")"
+    raise NoSuchVm(name, asked, silent)

@@ -1,0 +1,99 @@
+"""
+Orders: what this master has begun for a VM; one at a time for each name.
+
+An order is a record of its name (see :mod:`saltvirt.records`). Its phases, and what exists then:
+
+==========  =====================================================================================
+placing     nothing; a host is looked for
+keyed       the key that was noted may be accepted, no host has been asked
+ordered     the host that was noted was asked to build the VM
+built       that host has said that the VM is complete
+moving      a move; what exists is the hosts' affair, and settled with them
+removing    the host that was noted was asked to remove the VM; the key that was noted goes last
+==========  =====================================================================================
+"""
+
+import json
+import secrets
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from saltvirt import arguments, files, locks, protocol, records
+from saltvirt.errors import NameTaken
+
+PURPOSE = "order"
+_END_S = 3
+PLACING, KEYED, ORDERED, BUILT = "placing", "keyed", "ordered", "built"
+MOVING, REMOVING = "moving", "removing"
+_AT_IT = {MOVING: "moved", REMOVING: "removed"}
+
+
+def folder(opts: Mapping[str, Any]) -> Path:
+    """Return the folder of this master's records."""
+    return Path(opts["cachedir"]) / "salt-virt" / "records"
+
+
+@contextmanager
+def opened(opts: Mapping[str, Any], name: str) -> Iterator[records.Held]:
+    """
+    Yield the order of a VM under its lock, with what an interrupted command has left in it.
+
+    Raises NameTaken if another command of this master is at work on that VM.
+    """
+    arguments.vm_name(name)
+    _await_end(opts, name)
+    with records.held(folder(opts), PURPOSE, name) as held:
+        if held is None:
+            raise _taken(name, records.look(folder(opts), PURPOSE, name))
+        _adopt(opts, held, name)
+        yield held
+
+
+def _await_end(opts: Mapping[str, Any], name: str) -> None:
+    """Wait a moment for a command that has done its work already, and only says so yet."""
+    until = time.monotonic() + _END_S
+    while records.is_live(folder(opts), PURPOSE, name) and time.monotonic() < until:
+        time.sleep(0.1)
+
+
+def moving(opts: Mapping[str, Any]) -> list[records.Record]:
+    """Return the orders of moves that this master has on record."""
+    return [one for one in records.every(folder(opts), PURPOSE) if one.phase == MOVING]
+
+
+def begin(held: records.Held, phase: str, **facts: object) -> None:
+    """Begin an order of this process, in place of any that was left."""
+    held.begin(secrets.token_hex(8), phase, **facts)
+
+
+def _taken(name: str, record: records.Record | None) -> NameTaken:
+    done = _AT_IT.get(record.phase, "deployed") if record else "worked on"
+    return NameTaken(f"VM {name!r} is being {done} by another salt-run at this moment")
+
+
+def _adopt(opts: Mapping[str, Any], held: records.Held, name: str) -> None:
+    """Take over the journal that an older version has left of a VM."""
+    path = Path(opts["cachedir"]) / "salt-virt" / f"{name}.json"
+    if not path.exists():
+        return
+    if locks.is_held(path):
+        raise _taken(name, None)
+    left = _journal(path)
+    # A record that is there already is newer: this was cut off before the journal had gone.
+    if held.record is None and "to" in left:
+        token = protocol.legacy_token(name)
+        held.begin(token, MOVING, source=left["host"], target=left["to"])
+    elif held.record is None and left:
+        begin(held, ORDERED, public_key=left["public_key"], host=left["host"])
+    files.unlink(path)
+
+
+def _journal(path: Path) -> dict[str, Any]:
+    try:
+        left = json.loads(path.read_text())
+    except ValueError:
+        return {}  # cut off before it was written, and so before anything was done
+    return left if isinstance(left, dict) and "host" in left else {}

@@ -1,0 +1,68 @@
+"""What an interrupted command has left of a VM, settled by what the hosts say of it now."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from saltvirt.errors import NameTaken
+from saltvirt.fleet import keys, orders
+from saltvirt.fleet.sightings import Sighting
+from saltvirt.records import Held, Record
+
+
+def order(
+    opts: Mapping[str, Any], held: Held, seen: Mapping[str, Sighting], unheard: Mapping[str, str]
+) -> str:
+    """
+    End an order of a deployment or a purge that was interrupted, if what came of it is known.
+
+    seen
+        What every host that answers says of the VM.
+    unheard
+        ``{host: why}`` of those that may have it and cannot be asked.
+
+    Returns what was done, empty if there was nothing to do. An order stays while a host has a part
+    of the VM. Raises NameTaken if it cannot be known.
+    """
+    left = held.record
+    if left is None:
+        return ""
+    # Before a host was asked there is no VM of this order, whoever has one of its name.
+    was_asked = left.phase not in (orders.PLACING, orders.KEYED)
+    if was_asked and any(one.is_complete for one in seen.values()):
+        held.end()
+        return "what was interrupted is settled: the VM is complete and keeps its key"
+    # What died before it had defined the VM is removed by its host, and needs no key.
+    if was_asked and any(one.building or one.state is not None for one in seen.values()):
+        return ""
+    if was_asked and unheard:
+        raise NameTaken(_may_be(left, unheard))
+    said = _without_vm(opts, held)
+    held.end()
+    return said
+
+
+def noted(held: Held) -> list[str]:
+    """Return the hosts that an order names, which may have its VM."""
+    facts = held.record.facts if held.record else {}
+    return [facts["host"]] if facts.get("host") else []
+
+
+def _without_vm(opts: Mapping[str, Any], held: Held) -> str:
+    """Take away the key that an order noted, as no host has the VM; return what was done."""
+    left = held.now
+    public = left.facts.get("public_key")
+    if left.phase == orders.REMOVING:
+        has_gone = keys.delete(opts, left.name, public)
+        return "its minion key is deleted now" if has_gone else "its minion key is gone too"
+    if public is not None:
+        keys.discard(opts, left.name, public)
+    return "what an interrupted virt.init had begun is taken back"
+
+
+def _may_be(left: Record, unheard: Mapping[str, str]) -> str:
+    begun = "purge" if left.phase == orders.REMOVING else "deployment"
+    listed = ", ".join(f"{host} ({why})" for host, why in sorted(unheard.items()))
+    return (
+        f"an interrupted {begun} of VM {left.name!r} cannot be settled: it may be on {listed}; "
+        "wait until that can be asked"
+    )

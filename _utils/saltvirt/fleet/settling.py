@@ -1,0 +1,75 @@
+"""Bring all moves to their end that any host, or this master, has on record."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from saltvirt import locks
+from saltvirt.errors import BadArgument, VirtError
+from saltvirt.fleet import inventory, moves, orders
+from saltvirt.fleet.cloud import Cloud
+
+
+def every(
+    cloud: Cloud, name: str | None = None, *, force: bool = False, keep: str | None = None
+) -> dict[str, Any]:
+    """
+    Settle every move that is on record anywhere, or those of one VM; return ``{name: how}``.
+
+    Raises :class:`saltvirt.fleet.moves.Unsettled`, with the table, if one is not over.
+    """
+    if force and name is None:
+        raise BadArgument("force", "it removes what may be all there is of a VM; name that VM")
+    # What a command that was killed at its very end has left is a lock that nobody holds.
+    locks.sweep(orders.folder(cloud.opts) / orders.PURPOSE)
+    every = inventory.every(cloud.opts, cloud.settings)
+    found = inventory.survey(cloud.opts, cloud.settings, every, "virt.migration_state")
+    known, out, failed = _on_record(cloud.opts, found.answers, name), {}, {}
+    for (vm, token), (source, target, uuid) in sorted(known.items()):
+        cloud.say("Settling", detail=f"{vm}, from {source} to {target}")
+        try:
+            with orders.opened(cloud.opts, vm) as held:
+                way = (source, target)
+                out[vm] = moves.settle(cloud, held, token, way, uuid, force=force, keep=keep)
+        except VirtError as error:
+            failed[vm] = str(error)
+    unheard = found.reasons()
+    if failed:
+        unsettled = moves.Unsettled("; ".join(failed.values()))
+        every_failed = {**found.failed, **failed}
+        unsettled.table = {"settled": out, **found.beside(), "failed": every_failed}
+        raise unsettled
+    if name is not None and not out:
+        silent = f" that answers (not asked: {', '.join(sorted(unheard))})" if unheard else ""
+        raise BadArgument("name", f"no move of VM {name!r} is on record on any host{silent}")
+    return {"settled": out, **found.beside()}
+
+
+def _on_record(
+    opts: Mapping[str, Any], answers: Mapping[str, Any], name: str | None
+) -> dict[tuple[str, str], tuple[str | None, str, str | None]]:
+    """Return ``{(name, token): (source, target, uuid)}`` of all moves that somebody knows of."""
+    out: dict[tuple[str, str], tuple[str | None, str, str | None]] = {}
+    # This master knows both hosts of its own, whatever a host has noted.
+    for record in orders.moving(opts):
+        if name in (None, record.name):
+            way = (record.facts["source"], record.facts["target"])
+            out.setdefault((record.name, record.token), (*way, record.facts.get("uuid")))
+    for host, there in sorted(answers.items()):
+        for vm, known in there.items():
+            for one in known if name in (None, vm) else ():
+                is_leaving = one["purpose"] == "departure"
+                way = (host, one["target"]) if is_leaving else (one["source"], host)
+                if way[0] is None:
+                    way = (_sender(answers, vm, host), host)
+                out.setdefault((vm, one["token"]), (*way, one["uuid"]))
+    return out
+
+
+def _sender(answers: Mapping[str, Any], name: str, target: str) -> str | None:
+    """Return the host that has a departure of a VM, of a move whose target does not know it."""
+    leaving = [
+        host
+        for host, there in answers.items()
+        if host != target and any(one["purpose"] == "departure" for one in there.get(name, ()))
+    ]
+    return leaving[0] if len(leaving) == 1 else None
