@@ -8,7 +8,7 @@ from pathlib import Path
 
 from saltvirt import arguments
 from saltvirt.errors import BadArgument, StorageError
-from saltvirt.image import clone, gate, tool
+from saltvirt.image import clone, tool, validation
 from saltvirt.units import MIB, size_mib
 
 _FORMATS = ("qcow2", "raw", "vmdk", "vdi", "vpc", "vhdx")
@@ -23,7 +23,7 @@ def _new(argument, path, fmt):
     if fmt not in _FORMATS:
         raise BadArgument("fmt", f"{fmt!r}; one of {', '.join(_FORMATS)}")
     if not Path(path).is_absolute() or not Path(path).parent.is_dir():
-        raise BadArgument(argument, f"{path!r} is no absolute path in a folder that is there")
+        raise BadArgument(argument, f"{path!r} is not an absolute path in a folder that is there")
     if Path(path).exists():
         raise StorageError(f"{path} exists already; remove it or choose another name")
 
@@ -77,7 +77,7 @@ def convert(orig, dest, fmt):
         salt hyper1 file.remove /srv/empty.vmdk
     """
     _new("dest", dest, fmt)
-    judged = gate.judge(orig)
+    judged = validation.validate(orig)
     with clone.storing(dest):
         tool.convert(orig, judged.format, dest, fmt)
     return True

@@ -8,7 +8,8 @@ A disk that a stranger made can crash or take over the host that way: everything
 """
 
 from saltvirt import arguments, config, undo
-from saltvirt.ops import looking, storage
+from saltvirt.ops import storage
+from saltvirt.ops.seeding import method
 from saltvirt.seed import hostmount
 
 
@@ -19,7 +20,7 @@ def __virtual__():
 
 def _settings():
     settings = config.host_settings(__opts__, __pillar__, __grains__)
-    looking.refuse_host_mount(settings)
+    method.refuse_host_mount(settings)
     return settings
 
 

@@ -10,8 +10,8 @@ A disk is opened in libguestfs' appliance, never mounted by the host, unless the
 import functools
 
 from saltvirt import compat, config
-from saltvirt.ops import seedfile
 from saltvirt.ops.context import Context
+from saltvirt.ops.seeding import existing
 
 __func_alias__ = {"apply_": "apply"}
 
@@ -69,8 +69,16 @@ def apply_(
         salt hyper1 seed.apply /srv/salt-images/web9_system.qcow2 id_=web9 prep_install=True
         salt hyper1 virt.purge web9
     """
-    seedfile.apply(_context(), path, id_, config, (pub_key, priv_key), approve_key=approve_key,
-                   install=install, prep_install=prep_install)  # fmt: skip
+    existing.apply(
+        _context(),
+        path,
+        id_,
+        config,
+        (pub_key, priv_key),
+        approve_key=approve_key,
+        install=install,
+        prep_install=prep_install,
+    )
     return True
 
 
@@ -98,8 +106,9 @@ def mkconfig(config=None, tmp=None, id_=None, approve_key=True, pub_key=None, pr
         salt hyper1 seed.mkconfig tmp=/srv/seed-web9 id_=web9
         salt hyper1 file.remove /srv/seed-web9
     """
-    return seedfile.mkconfig(_context(), config, tmp, id_, (pub_key, priv_key),
-                             approve_key=approve_key)  # fmt: skip
+    return existing.mkconfig(
+        _context(), config, tmp, id_, (pub_key, priv_key), approve_key=approve_key
+    )
 
 
 def prep_bootstrap(mpt):
@@ -120,4 +129,4 @@ def prep_bootstrap(mpt):
         salt hyper1 seed.prep_bootstrap /srv/web9-root
         salt hyper1 file.remove /srv/web9-root
     """
-    return list(seedfile.prep_bootstrap(_context(), mpt))
+    return list(existing.prep_bootstrap(_context(), mpt))

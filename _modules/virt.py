@@ -9,11 +9,13 @@ function override ``virt:connection:uri`` and ``virt:connection:auth``.
 
 import functools
 
-from saltvirt import compat, config, errors, spec
+from saltvirt import arguments, compat, config, errors, spec
 from saltvirt.kvm import connect, lifecycle
-from saltvirt.ops import create
+from saltvirt.ops import maintenance as upkeep
 from saltvirt.ops import purge as removal
+from saltvirt.ops.build import create
 from saltvirt.ops.context import Context
+from saltvirt.ops.migration import guard
 
 __virtualname__ = "virt"
 __func_alias__ = {"purge_": "purge"}
@@ -100,28 +102,36 @@ def init(name=None, cpu=None, mem=None, *values, **kwargs):
         Stop instead of reboot; names of host devices to pass through.
     affinity, anti_affinity
         Names of groups; VMs of one anti-affinity group never share a host.
+    dry_run
+        Change nothing and return what would be done, as plain data: ``disks``, ``nics``, ``seed``,
+        ``files``, ``to_fetch``, ``xml``, ... Images are not fetched: of those in ``to_fetch`` the
+        rest is known only then. Defaults to False.
     report
         Return errors as ``{"error", "kind", "retcode"}`` and fire progress events: for the runner.
 
-    Returns True. Fails with one line and leaves nothing behind: a bad argument, an image that
-    cannot be had or trusted, no room, a missing bridge, a name that is taken. Undo: virt.purge.
+    Returns True, or the plan of a dry run. Fails with one line and leaves nothing behind: a bad
+    argument, an image that cannot be had or trusted, no room, a missing bridge, a name that is
+    taken, or one that is on its way to or from this host. Undo: virt.purge.
 
     CLI Example:
 
     .. code-block:: bash
 
+        salt hyper1 virt.init centos1 2 512 salt://images/tiny.qcow2 dry_run=True
         salt hyper1 virt.init centos1 2 512 salt://images/tiny.qcow2
         salt hyper1 virt.purge centos1
     """
     report = kwargs.pop("report", False)
     override = {key: kwargs.pop(key) for key in config.CONNECTION if key in kwargs}
     try:
+        is_dry = arguments.boolean("dry_run", kwargs.pop("dry_run", False))
+        work = create.show if is_dry else create.create
         settings = config.host_settings(__opts__, __pillar__, __grains__, **override)
         given = spec.given(values, kwargs)
         deployment = spec.deployment(settings, name, cpu, mem, given)
         ask = functools.partial(compat.ask_pillar, __opts__)
         context = Context(settings=settings, opts=__opts__, functions=__salt__, ask=ask)
-        return create.create(context.reporting(_say(name)) if report else context, deployment)
+        return work(context.reporting(_say(name)) if report else context, deployment)
     except errors.VirtError as error:
         if not report:
             raise
@@ -140,8 +150,9 @@ def purge_(vm_, dirs=False, removables=False, **kwargs):
     removables
         Also remove cdrom and floppy images. Defaults to False.
 
-    A disk that another VM uses, the base of another VM's overlay and cached images stay.
-    Returns True; fails if there is no such VM. There is no undo.
+    A disk that another VM uses, the base of another VM's overlay and cached images stay. One that
+    was interrupted is finished by the next. Returns True; fails if there is no such VM, or if it is
+    on its way to or from this host. There is no undo.
 
     CLI Example:
 
@@ -170,7 +181,8 @@ def start(name, **kwargs):
 
         salt hyper1 virt.start centos1
     """
-    with _writing("virt.start", kwargs) as host:
+    settings = _settings("virt.start", kwargs)
+    with guard.starting(settings, name), connect.opened(settings, readonly=False) as host:
         lifecycle.start(host, name)
     return True
 
@@ -331,4 +343,4 @@ def maintenance(state="on"):
         salt hyper1 virt.maintenance on
         salt hyper1 virt.maintenance off
     """
-    return removal.set_maintenance(_settings("virt.maintenance", {}), state)
+    return upkeep.set_flag(_settings("virt.maintenance", {}), state)

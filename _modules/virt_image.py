@@ -6,9 +6,8 @@ The cached images of this hypervisor.
 
 from saltvirt import arguments, config
 from saltvirt.kvm import connect
-from saltvirt.ops import building
-from saltvirt.ops import images as cached
 from saltvirt.ops.context import Context
+from saltvirt.ops.images import cached, golden
 
 __virtualname__ = "virt"
 
@@ -153,9 +152,16 @@ def image_build(
         salt hyper1 file.remove /srv/salt-images/golden/web.qcow2
     """
     given = {
-        "packages": packages, "files": files, "commands": commands, "install": install,
-        "install_from": install_from, "sysprep": sysprep, "saltenv": saltenv,
-        "image_hash": image_hash, "folder": folder, "replace": replace,
-    }  # fmt: skip
+        "packages": packages,
+        "files": files,
+        "commands": commands,
+        "install": install,
+        "install_from": install_from,
+        "sysprep": sysprep,
+        "saltenv": saltenv,
+        "image_hash": image_hash,
+        "folder": folder,
+        "replace": replace,
+    }
     context = _context(_settings())
-    return building.build(context.reporting(_say(name)) if report else context, source, name, given)
+    return golden.build(context.reporting(_say(name)) if report else context, source, name, given)

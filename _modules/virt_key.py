@@ -6,8 +6,8 @@ Keep the master's leave to submit a VM's minion key.
 
 from saltvirt import config
 from saltvirt.kvm import connect
-from saltvirt.ops import approve
 from saltvirt.ops.context import Context
+from saltvirt.ops.seeding import submission
 
 __virtualname__ = "virt"
 
@@ -38,5 +38,5 @@ def authorized(name, token):
         salt-run virt.unauthorize web9
     """
     settings = config.host_settings(__opts__, __pillar__, __grains__)
-    approve.keep(Context(settings=settings, opts=__opts__), name, token)
+    submission.keep(Context(settings=settings, opts=__opts__), name, token)
     return True

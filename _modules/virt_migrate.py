@@ -4,12 +4,20 @@ Move VMs of this hypervisor to another; ``salt-run virt.migrate`` does all of it
 .. versionadded:: 1.0.0
 """
 
+import logging
+
 from saltvirt import arguments, config, errors, spec
 from saltvirt.kvm import connect, lifecycle
 from saltvirt.kvm import migrate as jobs
-from saltvirt.ops import inspect, migration, moving
-from saltvirt.ops import purge as removal
+from saltvirt.ops import inspect, maintenance
 from saltvirt.ops.context import Context
+from saltvirt.ops.migration import (
+    departure,
+    files,
+    sending,
+)
+
+log = logging.getLogger(__name__)
 
 __virtualname__ = "virt"
 
@@ -53,24 +61,35 @@ def migrate(vm_, target, **kwargs):
         (60), ``username`` and ``password``; ``present`` and ``report`` are the runner's.
 
     Memory and disks are encrypted by QEMU's own TLS; with ``virt:tunnel`` everything goes through
-    port 16514. Returns ``{total_ms, downtime_ms, memory_bytes, disk_bytes}``. Fails with one line
-    and the VM where it was. Undo: move it back.
+    port 16514. Returns ``{total_ms, downtime_ms, memory_bytes, disk_bytes}``, and with a token what
+    its target must be told, ``noted``. Fails with one line and the VM where it was. Undo: move it
+    back.
 
     CLI Example:
 
     .. code-block:: bash
 
-        salt hyper2 virt.migrate_prepare \
-            "$(salt hyper1 virt.migration_info centos1 --out=json | jq -c .hyper1)"
-        salt hyper1 virt.migrate centos1 hyper2 present=[]
-        salt hyper2 virt.migrate_forget centos1
+        salt hyper1 virt.migrate_begin centos1 t1 hyper2
+        salt hyper2 virt.migrate_prepare token=t1 source=hyper1 \
+            about="$(salt hyper1 virt.migration_info centos1 --out=json | jq -c .hyper1)"
+        salt hyper1 virt.migrate centos1 hyper2 token=t1 present=[]
+        salt-run virt.settle centos1
     """
     report, present = kwargs.pop("report", False), kwargs.pop("present", None)
+    token = kwargs.pop("token", None)
     try:
         context = _context()
         options = spec.move(context.settings, kwargs)
         say = context.reporting(_say(vm_)) if report else context
-        return migration.move(say, vm_, target, options, present)
+        if token is None and present is not None:
+            raise errors.BadArgument(
+                "present",
+                "goes with a token; move it with salt-run virt.migrate, and update a "
+                "master that has an older version of Salt Virt: salt-run saltutil.sync_all",
+            )
+        if token is None:
+            return departure.copy(say, vm_, target, options)
+        return departure.send(say, vm_, token, target, options, present)
     except errors.VirtError as error:
         if not report:
             raise
@@ -96,121 +115,13 @@ def migration_info(name=None):
     """
     settings = _settings()
     with connect.opened(settings, readonly=False) as conn:
-        found = migration.facts(conn, settings, name)
+        found = sending.facts(conn, settings, name)
     return found if name is None else found[name]
 
 
-def migrate_check(about, source=None):
+def hold(name, state="on"):
     """
-    Return why this host cannot take a VM; an empty list if it can. Nothing is changed.
-
-    about
-        The answer of ``virt.migration_info``, of one VM or of all; of all, the return is
-        ``{name: [why]}`` of those that it cannot take.
-    source
-        The host that has it, whose libvirt must let this one in too. Of one VM only.
-
-    CLI Example:
-
-    .. code-block:: bash
-
-        salt hyper2 virt.migrate_check \
-            "$(salt hyper1 virt.migration_info centos1 --out=json | jq -c .hyper1)"
-    """
-    settings = _settings()
-    is_one = isinstance(about.get("disks"), list)
-    with connect.opened(settings, readonly=False) as conn:
-        if not is_one:
-            return moving.check_all(conn, settings, about)
-        why = moving.check(conn, settings, about)
-    if source:
-        try:
-            migration.refuse_unreachable(source)
-        except errors.VirtError as exc:
-            why.append(str(exc))
-    return why
-
-
-def migrate_prepare(about, limit_s=3600, images_sent=False, source=None):
-    """
-    Claim room for a VM that comes, and make the files it will be written to.
-
-    about
-        The answer of ``virt.migration_info``.
-    limit_s
-        For how long they are kept if it does not come. Defaults to 3600.
-    images_sent
-        Go on after virt.migrate_push: what was sent is checked first. Defaults to False.
-    source
-        The host that has it, whose libvirt must let this one in too. Defaults to not looking.
-
-    Returns ``{"images": {digest: path}, "present": [path]}``: images that must be sent here first,
-    and media that are here already. Undo: virt.migrate_forget.
-
-    CLI Example:
-
-    .. code-block:: bash
-
-        salt hyper2 virt.migrate_prepare \
-            "$(salt hyper1 virt.migration_info centos1 --out=json | jq -c .hyper1)"
-        salt hyper2 virt.migrate_forget centos1
-    """
-    context = _context()
-    if source:
-        migration.refuse_unreachable(source)
-    with connect.opened(context.settings, readonly=False) as conn:
-        if images_sent:
-            return moving.resume(context, conn, about)
-        return moving.prepare(context, conn, about, limit_s)
-
-
-def migrate_push(name, target, images):
-    """
-    Send cached images below a VM's disks to another host.
-
-    name
-        The VM's name.
-    target
-        The host that takes it.
-    images
-        ``{digest: path there}``, as ``virt.migrate_prepare`` answers.
-
-    Returns True.
-
-    CLI Example:
-
-    .. code-block:: bash
-
-        salt hyper1 virt.migrate_push centos1 hyper2 '{}'
-    """
-    settings = _settings()
-    migration.send_files(settings, target, moving.image_paths(settings, images))
-    return True
-
-
-def migrate_forget(name):
-    """
-    Give up what virt.migrate_prepare made, unless the VM has come.
-
-    name
-        The VM's name.
-
-    Returns whether the VM is here.
-
-    CLI Example:
-
-    .. code-block:: bash
-
-        salt hyper2 virt.migrate_forget centos1
-    """
-    settings = _settings()
-    with connect.opened(settings, readonly=False) as conn:
-        return moving.forget(conn, settings, name)
-
-
-def stay(name, state="on"):
-    """
-    Tag a VM to stay on its host when ``virt.rebalance`` evens out the load; others ways move it.
+    Tag a VM to stay on its host when ``virt.rebalance`` evens out the load; other ways move it.
 
     name
         The VM's name.
@@ -223,11 +134,35 @@ def stay(name, state="on"):
 
     .. code-block:: bash
 
-        salt hyper1 virt.stay centos1 on
+        salt hyper1 virt.hold centos1 on
     """
     with connect.opened(_settings(), readonly=False) as conn:
         lifecycle.set_stay(conn, name, arguments.on_off("state", state))
     return True
+
+
+def stay(name, state="on"):
+    """
+    Do what :func:`hold` does, under its old name.
+
+    name
+        The VM's name.
+    state
+        ``on`` (default) or ``off``.
+
+    .. deprecated:: 1.0.0
+        Use ``virt.hold``; the next release does not have this name.
+
+    Returns True.
+
+    CLI Example:
+
+    .. code-block:: bash
+
+        salt hyper1 virt.stay centos1 on
+    """
+    log.warning("virt.stay is deprecated, and gone in the next release; use virt.hold")
+    return hold(name, state)
 
 
 def load(seconds=1):
@@ -251,18 +186,22 @@ def load(seconds=1):
 
 def evacuated(vms=None):
     """
-    Return which VMs an evacuation moved away from this host, and where to; or note some.
+    Return which VMs evacuations moved away from this host, and where to; or note some.
 
     vms
-        ``{name: host}`` to note, ``{name: None}`` to forget.
+        ``{name: [hosts]}`` to note, ``{name: None}`` to forget.
+
+    Returns ``{name: [hosts]}``, the hosts one after the other: a VM that is on any of them comes
+    back by ``salt-run virt.restore``.
 
     CLI Example:
 
     .. code-block:: bash
 
         salt hyper1 virt.evacuated
+        salt hyper1 virt.evacuated "{centos1: null}"
     """
-    return removal.evacuated(_settings(), vms or {})
+    return maintenance.evacuated(_settings(), vms)
 
 
 def migrate_status(vm_):
@@ -344,5 +283,5 @@ def seed_non_shared_migrate(disks, force=False):
         salt hyper2 virt.seed_non_shared_migrate \
             "{vdb: {file: /srv/d7.qcow2, file format: qcow2, virtual size: 1048576}}" force=True
     """
-    moving.seed(disks, force)
+    files.seed(disks, force)
     return True

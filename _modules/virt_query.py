@@ -10,7 +10,8 @@ Look at this hypervisor and its VMs; nothing is changed.
 from saltvirt import config, profiles
 from saltvirt.errors import HostUnreachable
 from saltvirt.kvm import connect, host, query
-from saltvirt.ops import inspect, migration
+from saltvirt.ops import inspect
+from saltvirt.ops.migration import sending as migration
 
 __virtualname__ = "virt"
 
@@ -37,14 +38,16 @@ def host_info(moving=None, **kwargs):
         A VM that shall be moved: where it is, ``moving`` is added, the answer of
         ``virt.migration_info``. Defaults to none.
 
-    Returns ``{maintenance, vms, building, unfinished, cpu, memory, storage, bridges, networks,
-    profiles, domain_types, archs, machines, versions}``. ``vms`` is ``{name: {state, vcpus,
-    memory_mib, affinity, anti_affinity}}``; ``cpu``, ``memory`` and ``storage`` have what can be
-    handed out (``..._limit``/``limit_mib``) and what is promised
-    (``..._committed``/``committed_mib``), sizes in MiB; ``cpu`` has ``features`` by domain type,
-    those that the model implies included; ``domain_types`` says which kinds of guests run here and
-    why: ``default`` is None where KVM is offered and could not be proved; ``machines`` which
-    machine types: ``{arch: {versions: {family: [oldest, newest]}, names}}``.
+    Returns ``{maintenance, vms, building, coming, unfinished, cpu, memory, storage, bridges,
+    links, networks, profiles, domain_types, archs, machines, versions}``. ``vms`` is ``{name:
+    {state, vcpus, memory_mib, affinity, anti_affinity}}``; ``coming`` the same of those in
+    ``building``, with ``disk_mib`` instead of ``state``; ``unfinished`` has the names of
+    builds and purges that died; ``cpu``,
+    ``memory`` and ``storage`` have what can be handed out (``..._limit``/``limit_mib``) and what
+    is promised (``..._committed``/``committed_mib``), sizes in MiB; ``cpu`` has ``features`` by
+    domain type, those that the model implies included; ``domain_types`` says which kinds of guests
+    run here and why: ``default`` is None where KVM is offered and could not be proved;
+    ``machines`` which machine types: ``{arch: {versions: {family: [oldest, newest]}, names}}``.
 
     CLI Example:
 
@@ -53,7 +56,7 @@ def host_info(moving=None, **kwargs):
         salt hyper1 virt.host_info
     """
     settings = _settings("virt.host_info", kwargs)
-    # The proof of KVM starts a guest, which a read-only connection may not.
+    # The probe of KVM starts a guest, which a read-only connection may not.
     with connect.opened(settings, readonly=False) as conn:
         info = inspect.host_info(conn, settings)
         if moving in info["vms"]:

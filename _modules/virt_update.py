@@ -6,6 +6,7 @@ Change what a VM has.
 
 from saltvirt import arguments, config
 from saltvirt.kvm import connect, lifecycle
+from saltvirt.ops.migration import guard
 
 __virtualname__ = "virt"
 
@@ -16,8 +17,12 @@ def __virtual__():
     return (False, missing) if missing else __virtualname__
 
 
+def _settings(function, given):
+    return config.for_call(function, given, __opts__, __pillar__, __grains__)
+
+
 def _writing(function, given):
-    settings = config.for_call(function, given, __opts__, __pillar__, __grains__)
+    settings = _settings(function, given)
     return connect.opened(settings, readonly=False)
 
 
@@ -86,6 +91,7 @@ def set_autostart(vm_, state="on", **kwargs):
 
         salt hyper1 virt.set_autostart centos1 off
     """
-    with _writing("virt.set_autostart", kwargs) as host:
+    settings = _settings("virt.set_autostart", kwargs)
+    with guard.starting(settings, vm_), connect.opened(settings, readonly=False) as host:
         lifecycle.set_autostart(host, vm_, state)
     return True

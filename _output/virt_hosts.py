@@ -1,5 +1,7 @@
 """Outputter ``virt_hosts``: one line for each hypervisor."""
 
+import textwrap
+
 _ROW = "{:<16} {:>9} {:>15} {:>15} {:>4}  {:<5} {}"
 
 
@@ -17,10 +19,13 @@ def output(data, **_kwargs):
         return f"error: {data['error']}" if isinstance(data, dict) else str(data)
     titles = ("HYPERVISOR", "CPUS", "MEMORY MiB", "DISK MiB", "VMS", "TYPE", "STATE")
     lines = [_ROW.format(*titles), _ROW.format("", *("free/all",) * 3, "", "", "").rstrip()]
-    for host in sorted(set(data) - {"unreachable", "failed"}):
+    for host in sorted(set(data) - {"unreachable", "failed", "duplicates"}):
         lines.append(_row(host, data[host]))
     lines += [f"{host:<16} does not answer" for host in data.get("unreachable", ())]
     lines += [f"{host:<16} {why}" for host, why in sorted(data.get("failed", {}).items())]
+    for name, hosts in sorted(data.get("duplicates", {}).items()):
+        line = f"VM {name!r} is on {' and '.join(hosts)}: remove all but one, on their hosts"
+        lines += textwrap.wrap(line, 78, subsequent_indent="  ", break_on_hyphens=False)
     return "\n".join(lines)
 
 

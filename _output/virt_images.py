@@ -27,8 +27,10 @@ def output(data, **_kwargs):
 
 
 def _row(digest, one):
-    has = "".join(letter if one[key] else "-" for letter, key in
-                  (("m", "has_minion"), ("c", "has_cloud_init")))  # fmt: skip
+    has = "".join(
+        letter if one[key] else "-"
+        for letter, key in (("m", "has_minion"), ("c", "has_cloud_init"))
+    )
     seen = "not seen" if one["os"] is None else f"{one['os'][:7]} {has}"
     sizes = one["file_bytes"] // 2**20, one["virtual_bytes"] // 2**20
     return _ROW.format(digest[:12], one["format"], *sizes, seen, len(one["users"]), one["source"])

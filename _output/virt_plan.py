@@ -5,7 +5,9 @@ import textwrap
 
 def output(data, **_kwargs):
     """
-    Return the table of ``salt-run virt.init ... dry_run=True``, or of one that found no host.
+    Return what ``salt-run virt.init`` or ``virt.migrate`` did or, with ``dry_run=True``, would do.
+
+    If no host fits, the table of reasons.
 
     CLI Example:
 
@@ -15,24 +17,50 @@ def output(data, **_kwargs):
     """
     if not isinstance(data, dict):
         return str(data)
+    if "from" in data:
+        return "\n".join(_moved(data))
     if "name" in data:
         return _deployed(data)
     hosts = data.get("hosts") if "error" in data else data
     lines = _error(data["error"], hosts) if "error" in data else []
+    return "\n".join([*lines, *_table(hosts or {})])
+
+
+def _table(hosts):
     if hosts:
-        lines.append(f"{'HYPERVISOR':<16} {'FITS':<5} {'SCORE':>5}  WHY NOT")
-    for host, row in sorted((hosts or {}).items(), key=lambda item: _order(*item)):
+        yield f"{'HYPERVISOR':<16} {'FITS':<5} {'SCORE':>5}  WHY NOT"
+    for host, row in sorted(hosts.items(), key=lambda item: _order(*item)):
         fits = "yes" if row["fits"] else "no"
         score = f"{row['score']:.2f}" if row["fits"] else "-"
         why = textwrap.wrap("; ".join(row["reasons"]), 48, break_on_hyphens=False) or [""]
-        lines.append(f"{host:<16} {fits:<5} {score:>5}  {why[0]}".rstrip())
-        lines += [f"{'':<30}{line}" for line in why[1:]]
-    return "\n".join(lines)
+        yield f"{host:<16} {fits:<5} {score:>5}  {why[0]}".rstrip()
+        yield from (f"{'':<30}{line}" for line in why[1:])
 
 
 def _deployed(data):
     waited = f"; its minion answered after {data['seconds']} s" if "seconds" in data else ""
     return f"{data['name']} is on {data['host']}{waited}"
+
+
+def _moved(data):
+    way = f"from {data['from']} to {data['to']}"
+    if "total_ms" not in data:
+        yield f"{data['name']} would move {way}"
+        yield f"  {data['state']}, {data['memory_mib']} MiB of memory"
+        yield from (f"  {disk}: {what}" for disk, what in sorted(data["disks"].items()))
+        return
+    yield f"{data['name']} moved {way} in {data['total_ms'] / 1000:.1f} s"
+    if data.get("downtime_ms"):
+        yield f"  its guest stood still for {data['downtime_ms']} ms"
+    sent = ", ".join(
+        f"{data[key] / 2**20:.1f} MiB of {what}"
+        for key, what in (("memory_bytes", "memory"), ("disk_bytes", "disks"))
+        if data.get(key)
+    )
+    if sent:
+        yield f"  sent, encrypted: {sent}"
+    if data.get("warning"):
+        yield from textwrap.wrap(f"warning: {data['warning']}", 78, break_on_hyphens=False)
 
 
 def _error(text, hosts):

@@ -1,5 +1,7 @@
 """Outputter ``virt_query``: hypervisors and their VMs as people read them."""
 
+import textwrap
+
 _UNITS = ("B", "K", "M", "G", "T")
 
 
@@ -15,10 +17,13 @@ def output(data, **_kwargs):
     """
     if not isinstance(data, dict) or "error" in data:
         return _error(data)
-    beside = ("unreachable", "failed")
+    beside = ("unreachable", "failed", "duplicates")
     lines = [line for host in sorted(set(data) - set(beside)) for line in _host(host, data[host])]
     lines += [f"{host}: does not answer" for host in data.get("unreachable", ())]
     lines += [f"{host}: {why}" for host, why in sorted(data.get("failed", {}).items())]
+    for name, hosts in sorted(data.get("duplicates", {}).items()):
+        line = f"VM {name!r} is on {' and '.join(hosts)}: remove all but one, on their hosts"
+        lines += textwrap.wrap(line, 78, subsequent_indent="  ", break_on_hyphens=False)
     return "\n".join(lines)
 
 
@@ -29,8 +34,10 @@ def _error(data):
 def _host(host, info):
     node = info["node_info"]
     yield host
-    yield (f"  CPUs: {node['cpus']} ({info['freecpu']} free)  "
-           f"Memory: {node['phymemory']} MiB ({info['freemem']:.0f} MiB free)")  # fmt: skip
+    yield (
+        f"  CPUs: {node['cpus']} ({info['freecpu']} free)  "
+        f"Memory: {node['phymemory']} MiB ({info['freemem']:.0f} MiB free)"
+    )
     if not info["vm_info"]:
         yield "  no VMs"
     for name, vm in sorted(info["vm_info"].items()):

@@ -9,6 +9,7 @@ one keeps the code it has loaded.
 
 import logging
 from pathlib import Path
+from typing import Any
 
 import salt.loader
 import salt.utils.minions
@@ -18,14 +19,17 @@ from saltvirt.fleet import masteruser
 from saltvirt.pki import answer, ca, policy, store
 
 log = logging.getLogger(__name__)
+__opts__: Any
 
 
-def __virtual__():
+def __virtual__() -> bool:
     """Load on every master."""
     return True
 
 
-def ext_pillar(minion_id, pillar, command=None, certificates=None):
+def ext_pillar(
+    minion_id: str, pillar: Any, command: object = None, certificates: Any = None
+) -> dict[str, Any]:
     """
     Answer a hypervisor's question for certificates.
 
@@ -51,18 +55,23 @@ def ext_pillar(minion_id, pillar, command=None, certificates=None):
     return {"libvirt_pki": {"error": error}}
 
 
-def _answer(minion_id, certificates):
+def _answer(minion_id: str, certificates: Any) -> dict[str, Any]:
     settings = config.master_settings(__opts__)
     checker = salt.utils.minions.CkMinions(__opts__)
     options = config.pki_options(settings)
     allow = options.get("allow", settings.hypervisors)
     if not (minion_id in _matching(checker, allow) or _matches_now(minion_id, allow)):
-        raise ca.PkiError(f"{minion_id} is no hypervisor of this master (virt:pki:allow: {allow})")
+        raise ca.PkiError(
+            f"{minion_id} is not a hypervisor of this master (virt:pki:allow: {allow})"
+        )
     every = checker.check_minions("*", "glob")["minions"]
     known = {one: salt.utils.minions.get_minion_data(one, __opts__)[1] or {} for one in every}
     known.pop(minion_id, None)
-    peers = {host: policy.reachable(known[host])
-             for host in _matching(checker, settings.hypervisors) if host in known}  # fmt: skip
+    peers = {
+        host: policy.reachable(known[host])
+        for host in _matching(checker, settings.hypervisors)
+        if host in known
+    }
     answered = answer.answer(
         store.Store(Path(__opts__["pki_dir"]) / "libvirt"),
         minion_id,
@@ -75,11 +84,13 @@ def _answer(minion_id, certificates):
     return {**answered, "peers": peers, "own": policy.reachable(__opts__["grains"])}
 
 
-def _matching(checker, target):
-    return checker.check_minions(target, "compound", greedy=False)["minions"]
+def _matching(checker: Any, target: Any) -> list[str]:
+    found: list[str] = checker.check_minions(target, "compound", greedy=False)["minions"]
+    return found
 
 
-def _matches_now(minion_id, target):
+def _matches_now(minion_id: str, target: Any) -> bool:
     """Return whether a host that the master does not know as one yet says now that it is."""
     opts = {**__opts__, "id": minion_id}
-    return salt.loader.matchers(opts)["compound_match.match"](target, opts, minion_id)
+    found: bool = salt.loader.matchers(opts)["compound_match.match"](target, opts, minion_id)
+    return found

@@ -8,19 +8,23 @@ The name is in Salt's default ``on_demand_ext_pillar``. A key is accepted only f
 
 import logging
 import time
+from typing import Any
 
 from saltvirt.errors import VirtError
 from saltvirt.fleet import authorize, masteruser
 
 log = logging.getLogger(__name__)
+__opts__: Any
 
 
-def __virtual__():
+def __virtual__() -> bool:
     """Load on every master."""
     return True
 
 
-def ext_pillar(minion_id, pillar, name=None, key=None, token=None):
+def ext_pillar(
+    minion_id: str, pillar: Any, name: str | None = None, key: object = None, token: object = None
+) -> dict[str, Any]:
     """
     Answer a hypervisor that submits a VM's key.
 

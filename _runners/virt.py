@@ -6,13 +6,17 @@ The private cloud from the master: look at all hypervisors, deploy, control and 
 Everything is asked live of the hypervisors (minions with the grain ``virt_hypervisor``, or
 ``virt:hypervisors`` of the master's configuration); there is no database. What did not answer
 within ``virt:timeout_s`` is listed under ``unreachable``, what answered with an error under
-``failed``. A failure is one line and exit code 1. The old names ``hyper_info``, ``next_hyper``
+``failed``, and a VM that several hypervisors have under ``duplicates`` (``{name: [host]}``); such
+a VM is named, and neither started nor controlled, until one of them is removed. A failure is one
+line and exit code 1. The old names ``hyper_info``, ``next_hyper``
 and ``force_off`` stay.
 """
 
-from saltvirt import config
-from saltvirt.errors import BadArgument
-from saltvirt.fleet import deploy, find, progress
+from saltvirt import arguments, config
+from saltvirt.errors import BadArgument, MasterError
+from saltvirt.fleet import deploy, hosts, inventory, progress
+from saltvirt.fleet import purge as removing
+from saltvirt.fleet.cloud import Cloud
 from saltvirt.fleet.report import reported
 from saltvirt.model import Need
 from saltvirt.placement import choose
@@ -32,27 +36,29 @@ def _settings():
     return config.master_settings(__opts__)
 
 
+def _cloud(name, quiet=True):
+    say = progress.teller(__opts__, __jid_event__, name, quiet)
+    return Cloud(opts=__opts__, settings=_settings(), say=say)
+
+
 def _survey(fun, host=None):
-    settings = _settings()
-    targets = find.hosts(__opts__, settings, host=host)
-    found = find.survey(__opts__, settings, targets, fun)
+    found = inventory.overview(__opts__, _settings(), fun, host)
     if not found.answers:
-        __context__["retcode"] = 1
+        why = "; ".join(f"{host}: {reason}" for host, reason in found.reasons().items())
+        error = MasterError(f"no hypervisor answers: {why}")
+        error.table = found.beside()
+        raise error
     return found
-
-
-def _shown(outputter, answers, found):
-    return {"outputter": outputter, "data": {**answers, **found.beside()}}
 
 
 def _act(fun, name, done):
     settings = _settings()
-    host = find.locate(__opts__, settings, name)
-    deploy.act(__opts__, settings, host, fun, name)
+    host = inventory.locate(__opts__, settings, name)
+    hosts.act(__opts__, settings, host, fun, name)
     return {host: {name: done}}
 
 
-@reported
+@reported(outputter="virt_query")
 def query(host=None, quiet=False):
     """
     Show every hypervisor with all its VMs.
@@ -73,7 +79,7 @@ def query(host=None, quiet=False):
         salt-run virt.query hyper1 --out=json
     """
     found = _survey("virt.full_info", host)
-    return _shown("virt_query", found.answers, found)
+    return {**found.answers, **found.beside()}
 
 
 @reported
@@ -102,7 +108,7 @@ def _by_state(vms):
     return {state: sorted(n for n, s in vms.items() if s == state) for state in set(vms.values())}
 
 
-@reported
+@reported(outputter="virt_hosts")
 def host_info(host=None):
     """
     Show what every hypervisor has and has promised.
@@ -120,7 +126,7 @@ def host_info(host=None):
         salt-run virt.host_info hyper1 --out=json
     """
     found = _survey("virt.host_info", host)
-    return _shown("virt_hosts", found.answers, found)
+    return {**found.answers, **found.beside()}
 
 
 hyper_info = host_info
@@ -166,11 +172,11 @@ def vm_info(name, quiet=False):
         salt-run virt.vm_info centos1
     """
     settings = _settings()
-    host = find.locate(__opts__, settings, name)
-    return {host: deploy.act(__opts__, settings, host, "virt.vm_info", name)}
+    host = inventory.locate(__opts__, settings, name)
+    return {host: hosts.act(__opts__, settings, host, "virt.vm_info", name)}
 
 
-@reported
+@reported(outputter="virt_plan")
 def init(
     name,
     cpu,
@@ -192,6 +198,7 @@ def init(
     dry_run=False,
     wait=True,
     quiet=False,
+    force=False,
     **kwargs,
 ):
     """
@@ -219,6 +226,9 @@ def init(
         Wait for the VM's minion, at most ``virt:wait_s`` seconds. Defaults to True.
     quiet
         Show no progress. Defaults to False.
+    force
+        Deploy though a hypervisor that cannot be asked now had a VM of that name when it was last
+        asked, or was asked to make one: say it only if the VM is not there. Defaults to False.
 
     Every other keyword argument of the module's ``virt.init`` is passed on; an unknown one is
     refused by name. Returns ``{"name", "host", "minion", "seconds"}``. Fails with one line, and
@@ -234,18 +244,15 @@ def init(
     """
     if serial_type not in (None, *_SERIALS):
         raise BadArgument("serial_type", f"{serial_type!r}; one of {', '.join(_SERIALS)}")
-    given = {
-        **kwargs, "image": image, "hypervisor": hypervisor, "seed": seed, "nic": nic,
-        "install": install, "start": start, "disk": disk, "saltenv": saltenv,
-        "enable_vnc": enable_vnc, "seed_cmd": seed_cmd, "enable_qcow": enable_qcow,
-    }  # fmt: skip
+    given = {**kwargs, "image": image, "hypervisor": hypervisor, "seed": seed, "nic": nic}
+    given |= {"install": install, "start": start, "disk": disk, "saltenv": saltenv}
+    given |= {"enable_vnc": enable_vnc, "seed_cmd": seed_cmd, "enable_qcow": enable_qcow}
     if _SERIALS.get(serial_type):
         given["serials"] = _SERIALS[serial_type]
-    settings, placing = _settings(), {"host": host, "where": where}
-    say = progress.teller(__opts__, __jid_event__, name, quiet)
-    call = (__opts__, settings, name, cpu, mem, given, placing, say)
-    data = deploy.dry_run(*call) if dry_run else deploy.deploy(*call, wait)
-    return {"outputter": "virt_plan", "data": data}
+    is_forced = arguments.boolean("force", force)
+    placing = deploy.Placing(host=host, where=where, force=is_forced)
+    call = (_cloud(name, quiet), name, cpu, mem, given, placing)
+    return deploy.dry_run(*call) if dry_run else deploy.deploy(*call, wait)
 
 
 @reported
@@ -375,8 +382,9 @@ def purge(name, delete_key=True):
     delete_key
         Delete the minion key of that id too. Defaults to True.
 
-    Cached images, and disks that another VM uses, stay. Returns ``{host: {name: "purged"}}``;
-    fails if no host has the VM. There is no undo.
+    Cached images, and disks that another VM uses, stay. A purge that was interrupted is finished by
+    the next one: that key is deleted which the VM had. Returns ``{host: {name: "purged"}}``, with
+    what was finished behind it; fails if no host has the VM. There is no undo.
 
     CLI Example:
 
@@ -384,4 +392,4 @@ def purge(name, delete_key=True):
 
         salt-run virt.purge centos1
     """
-    return deploy.purge(__opts__, _settings(), name, delete_key)
+    return removing.purge(_cloud(name), name, delete_key)

@@ -17,7 +17,7 @@ def __virtual__():
     return __virtualname__
 
 
-@reported
+@reported(outputter="virt_images")
 def images(host=None):
     """
     Show which images are cached where, and who uses them.
@@ -36,7 +36,7 @@ def images(host=None):
         salt-run virt.images hyper1 --out=json
     """
     found = cached.listed(__opts__, config.master_settings(__opts__), host)
-    return {"outputter": "virt_images", "data": {**found.answers, **found.beside()}}
+    return {**found.answers, **found.beside()}
 
 
 @reported

@@ -46,8 +46,11 @@ def authorize(name, host, minutes=10, replace=False):
     """
     settings = config.master_settings(__opts__)
     until = leave.authorize(__opts__, settings, name, host, minutes=minutes, replace=replace)
-    return {"name": name, "host": host,
-            "until": time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(until))}  # fmt: skip
+    return {
+        "name": name,
+        "host": host,
+        "until": time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(until)),
+    }
 
 
 @reported

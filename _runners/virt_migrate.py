@@ -5,9 +5,13 @@ Move VMs between hypervisors, and empty whole hosts.
 """
 
 from saltvirt import arguments, config
+from saltvirt.errors import BadArgument
+from saltvirt.fleet import balance as balancing
 from saltvirt.fleet import evacuate as emptying
 from saltvirt.fleet import migrate as moving
-from saltvirt.fleet import progress
+from saltvirt.fleet import progress, settling
+from saltvirt.fleet import restore as filling
+from saltvirt.fleet.cloud import Cloud
 from saltvirt.fleet.report import reported
 
 __virtualname__ = "virt"
@@ -18,7 +22,7 @@ def __virtual__():
     return __virtualname__
 
 
-@reported
+@reported(outputter="virt_plan")
 def migrate(name, target=None, dry_run=False, quiet=False, **kwargs):
     """
     Move a VM to another hypervisor, encrypted, without its guest noticing.
@@ -36,9 +40,10 @@ def migrate(name, target=None, dry_run=False, quiet=False, **kwargs):
 
     Running, paused and stopped VMs. Disks travel unless they are in ``virt:shared_paths``: of an
     overlay only the VM's own part, its image is taken from the target's cache. Returns ``{"name",
-    "from", "to", "total_ms", "downtime_ms", "memory_bytes", "disk_bytes"}``, and ``warning`` if it
-    does not start with its new host as it did with the old one. Fails with one line
-    and the VM where it was. Undo: move it back.
+    "from", "to", "total_ms", "downtime_ms", "memory_bytes", "disk_bytes", "removed"}``, and
+    ``warning`` if something beside the move failed; ``removed`` are the files that the source has
+    removed. Fails with one line and the VM where it was, or says what settles it. Undo: move it
+    back.
 
     CLI Example:
 
@@ -56,6 +61,40 @@ def migrate(name, target=None, dry_run=False, quiet=False, **kwargs):
 
 
 @reported
+def settle(name=None, keep=None, force=False, quiet=False):
+    """
+    Bring interrupted moves to their end: both hosts are asked, and one of them goes on.
+
+    name
+        A VM's name. Defaults to all that any host has on record.
+    keep
+        The host that has the VM from now on, because the other never comes back. The other must
+        not answer; if it comes back after all, it gives up what it has, unless the VM runs there.
+    force
+        Remove what a target has of a VM though its source knows of no move, and it may be all there
+        is; ``name`` must be given. Defaults to False.
+    quiet
+        Show no progress. Defaults to False.
+
+    The VM ends up on exactly one of the two. Returns ``{"settled": {name: "has moved to hyper2" |
+    "stays on hyper1" | "was settled before"}}``. Exit code 1 if a move is not over, with what it
+    waits for; nothing is lost meanwhile, and nobody starts the VM on either host. Run again,
+    ``virt.migrate`` of that VM does the same first.
+
+    CLI Example:
+
+    .. code-block:: bash
+
+        salt-run virt.settle
+    """
+    say = progress.teller(__opts__, __jid_event__, name or "moves", quiet)
+    cloud = Cloud(opts=__opts__, settings=config.master_settings(__opts__), say=say)
+    if keep is not None and name is None:
+        raise BadArgument("keep", "goes with the name of a VM")
+    return settling.every(cloud, name, force=arguments.boolean("force", force), keep=keep)
+
+
+@reported
 def maintenance(host, state="on"):
     """
     Keep new VMs away from a hypervisor, or let them come again; running VMs stay.
@@ -65,7 +104,8 @@ def maintenance(host, state="on"):
     state
         ``on`` (default) or ``off``.
 
-    Returns ``{host: bool}``. The flag lives with the host. Undo: the other state.
+    Returns ``{host: bool}``. The flag lives with the host. ``off`` brings no VM back and forgets
+    none: virt.restore still does that. Undo: the other state.
 
     CLI Example:
 
@@ -77,8 +117,8 @@ def maintenance(host, state="on"):
     return emptying.set_maintenance(__opts__, config.master_settings(__opts__), host, state)
 
 
-@reported
-def evacuate(host, max_parallel=2, dry_run=False, stopped=True, quiet=False):
+@reported(outputter="virt_moves")
+def evacuate(host, max_parallel=2, dry_run=False, stopped=True, wait_s=600, quiet=False):
     """
     Empty a hypervisor: no new VMs, and its own move to the others.
 
@@ -90,13 +130,15 @@ def evacuate(host, max_parallel=2, dry_run=False, stopped=True, quiet=False):
         Return where each VM would go, and which would stay, and why. Defaults to False.
     stopped
         Move stopped VMs too. Defaults to True.
+    wait_s
+        For how long VMs that are being built there, or arriving, are waited for. Defaults to 600.
     quiet
         Show no progress. Defaults to False.
 
     Big VMs first, never overcommitting, as affinity and anti-affinity want it. If a host refuses a
     VM, the next best takes it. What was interrupted goes on when this is run again. Returns
-    ``{"host", "moved", "stays", "failed"}``, and ``warnings`` if something beside a move failed.
-    Exit code 1 if a VM had to stay. Undo: virt.restore.
+    ``{"host", "moved", "stays", "failed", "warnings"}``, and ``gone`` if VMs were removed then.
+    Exit code 1 if a VM had to stay, or did not arrive in time. Undo: virt.restore.
 
     CLI Example:
 
@@ -111,13 +153,16 @@ def evacuate(host, max_parallel=2, dry_run=False, stopped=True, quiet=False):
     with_stopped = arguments.boolean("stopped", stopped)
     if dry_run:
         return emptying.dry_run(__opts__, settings, host, with_stopped, say)
-    count = arguments.whole("max_parallel", max_parallel, most=64)
-    return emptying.evacuate(__opts__, settings, host, max_parallel=count,
-                             with_stopped=with_stopped, say=say)  # fmt: skip
+    how = {
+        "max_parallel": arguments.whole("max_parallel", max_parallel, most=64),
+        "wait_s": arguments.whole("wait_s", wait_s, least=0),
+        "with_stopped": with_stopped,
+    }
+    return emptying.evacuate(__opts__, settings, host, **how, say=say)
 
 
-@reported
-def restore(host, max_parallel=2, quiet=False):
+@reported(outputter="virt_moves")
+def restore(host, max_parallel=2, dry_run=False, quiet=False):
     """
     Let a hypervisor take VMs again, and bring back those that virt.evacuate moved away.
 
@@ -125,27 +170,33 @@ def restore(host, max_parallel=2, quiet=False):
         The hypervisor.
     max_parallel
         How many VMs move at a time. Defaults to 2.
+    dry_run
+        Return which VMs would come back, and which not. Defaults to False.
     quiet
         Show no progress. Defaults to False.
 
-    Returns ``{"host", "moved", "failed", "gone", "elsewhere"}``: ``gone`` are VMs that were removed
-    since, ``elsewhere`` those that were moved on, which stay there. Exit code 1 if a VM did not
-    come back. Undo: virt.evacuate.
+    Also those that the evacuation of another host moved on since. Returns ``{"host", "moved",
+    "failed", "gone", "elsewhere", "warnings"}``: ``gone`` are VMs that were removed since,
+    ``elsewhere`` those that somebody moved by hand, which stay there; both are forgotten. Exit code
+    1 if a VM did not come back. Undo: virt.evacuate.
 
     CLI Example:
 
     .. code-block:: bash
 
+        salt-run virt.restore hyper3 dry_run=True
         salt-run virt.restore hyper3
     """
     settings = config.master_settings(__opts__)
     say = progress.teller(__opts__, __jid_event__, host, quiet)
+    if arguments.boolean("dry_run", dry_run):
+        return filling.dry_run(__opts__, settings, host, say)
     count = arguments.whole("max_parallel", max_parallel, most=64)
-    return emptying.restore(__opts__, settings, host, max_parallel=count, say=say)
+    return filling.restore(__opts__, settings, host, max_parallel=count, say=say)
 
 
-@reported
-def rebalance(max_moves=5, threshold=0.02, dry_run=False, quiet=False):
+@reported(outputter="virt_moves")
+def rebalance(max_moves=5, threshold=0.02, window_s=60, dry_run=False, quiet=False):
     """
     Even out the load of all hypervisors with few moves.
 
@@ -153,25 +204,35 @@ def rebalance(max_moves=5, threshold=0.02, dry_run=False, quiet=False):
         At most so many. Defaults to 5.
     threshold
         Least gain of a move, as a part of a host's load. Defaults to 0.02.
+    window_s
+        For how long the load is watched, from 1 to 3600 s. Defaults to 60.
     dry_run
         Return the moves without making them. Defaults to False.
     quiet
         Show no progress. Defaults to False.
 
-    By what VMs really use, CPUs and memory; a VM tagged by ``virt.stay`` never moves, and a move
-    that gains less than it costs is not made. Returns ``{"uneven", "moves": [{"name", "from", "to",
-    "gain"}]}``; ``uneven`` is the spread of the hosts' loads before. The first move that fails ends
-    it, with exit code 1: ``moves`` are those made, ``stays`` the others. Undo: move them back.
+    By what VMs really use, CPUs and memory; a VM tagged by ``virt.hold`` never moves. A move is
+    made only if it gains more than it costs, and between hosts whose loads differ by more than
+    chance does within the window. Returns ``{"imbalance", "moves": [{"name", "from", "to",
+    "gain"}], "stays": {name: why}}``: ``imbalance`` is the spread of the hosts' loads before (as
+    ``uneven``, its old name, too for one release), ``moves`` what was moved, ``stays`` the VMs
+    whose move failed, which keeps no other from being made. Exit code 1 if there is one. Undo: move
+    them back.
 
     CLI Example:
 
     .. code-block:: bash
 
-        salt-run virt.rebalance dry_run=True
+        salt-run virt.rebalance dry_run=True window_s=6
     """
     settings = config.master_settings(__opts__)
     say = progress.teller(__opts__, __jid_event__, "balance", quiet)
-    count = arguments.whole("max_moves", max_moves, most=1000)
-    least = arguments.share("threshold", threshold)
-    return emptying.balance(__opts__, settings, max_moves=count, threshold=least,
-                            is_dry=arguments.boolean("dry_run", dry_run), say=say)  # fmt: skip
+    return balancing.balance(
+        __opts__,
+        settings,
+        max_moves=arguments.whole("max_moves", max_moves, most=1000),
+        threshold=arguments.share("threshold", threshold),
+        window_s=arguments.whole("window_s", window_s, most=3600),
+        is_dry=arguments.boolean("dry_run", dry_run),
+        say=say,
+    )

@@ -8,7 +8,7 @@ come here.
 """
 
 from saltvirt import config
-from saltvirt.fleet import certificates, find, progress
+from saltvirt.fleet import certificates, inventory, progress
 from saltvirt.fleet.report import reported
 from saltvirt.pki import store
 
@@ -60,7 +60,7 @@ def renew(host=None):
     """
     settings = config.master_settings(__opts__)
     config.pki_options(settings)  # what the CA would refuse each host for, told at once
-    hosts = find.hosts(__opts__, settings, host=host)
+    hosts = inventory.hosts(__opts__, settings, host=host)
     return certificates.apply_keys(__opts__, hosts, renew=True)
 
 

@@ -5,31 +5,34 @@ States of a hypervisor.
 """
 
 import functools
+from typing import Any
 
-from saltvirt import compat, outcome
+from saltvirt import compat, statereturn
 from saltvirt.errors import VirtError
-from saltvirt.ops import keys
+from saltvirt.ops.certificates import enrolment
 
 __virtualname__ = "virt"
+__opts__: Any
+__salt__: Any
 __func_alias__ = {"keys_": "keys"}
 
 
-def __virtual__():
+def __virtual__() -> str:
     """Load everywhere: the keys may be laid down before libvirt is."""
     return __virtualname__
 
 
 def keys_(
-    name,
-    basepath="/etc/pki",
-    country=None,
-    state=None,
-    locality=None,
-    organization=None,
-    expiration_days=None,
-    vnc=False,
-    renew=False,
-):
+    name: str,
+    basepath: str = "/etc/pki",
+    country: object = None,
+    state: object = None,
+    locality: object = None,
+    organization: object = None,
+    expiration_days: object = None,
+    vnc: bool = False,
+    renew: bool = False,
+) -> dict[str, Any]:
     """
     Keep this hypervisor's TLS keys and certificates in order: made, renewed, replaced.
 
@@ -57,17 +60,18 @@ def keys_(
     # ``state`` cannot be told from the name of this state module, which Salt passes under it.
     subject = (country, locality, organization, expiration_days)
     try:
-        work = keys.Work(
+        work = enrolment.Enrolment(
             basepath=basepath,
             with_vnc=vnc,
             is_forced=renew,
-            host=__opts__["id"],
+            minion_id=__opts__["id"],
             ask=functools.partial(compat.certificates_pillar, __opts__),
         )
         changes, comment = work.plan() if __opts__["test"] else work.run(__salt__)
     except VirtError as error:
-        return outcome.failed(name, error)
+        return statereturn.failed(name, error)
     if any(value is not None for value in subject):
         comment += "; subject and life are set on the master (virt:pki), not here"
-    return outcome.of(name, changes, is_test=__opts__["test"], would=comment, done=comment,
-                      idle=comment)  # fmt: skip
+    return statereturn.of(
+        name, changes, is_test=__opts__["test"], would=comment, done=comment, idle=comment
+    )

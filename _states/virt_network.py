@@ -5,35 +5,44 @@ States of a hypervisor's own network: its bridges, and who may reach its libvirt
 """
 
 import functools
+from collections.abc import Mapping
+from typing import Any
 
-from saltvirt import arguments, compat, outcome
+from saltvirt import arguments, compat, statereturn
 from saltvirt.errors import BadArgument, VirtError
-from saltvirt.net import firewall, plan
-from saltvirt.ops import bridge, keys
+from saltvirt.net import plan
+from saltvirt.net.firewall import backends
+from saltvirt.ops.bridge import absent, present
+from saltvirt.ops.certificates import enrolment
 
 __virtualname__ = "virt"
+__opts__: Any
+__salt__: Any
 
 
-def __virtual__():
+def __virtual__() -> str:
     """Load everywhere: the network may be set up before libvirt is."""
     return __virtualname__
 
 
-def _request(name, ports, given):
+def _request(name: str, ports: Any, given: Mapping[str, Any]) -> present.Request:
     vlans = arguments.vlans("vlans", given["vlans"])
     delay_s = arguments.whole("forward_delay", given["forward_delay"], least=0, most=30)
     timeout_s = arguments.whole("confirm_timeout", given["confirm_timeout"], least=1, most=600)
     stp = arguments.boolean("stp", given["stp"])
     options = {"stp": int(stp), "forward_delay_cs": 100 * delay_s}
     if stp and timeout_s <= 2 * delay_s:
-        raise BadArgument("confirm_timeout", f"with STP nothing passes for {2 * delay_s} s; give "
-                          "more than that, or a smaller forward_delay")  # fmt: skip
+        raise BadArgument(
+            "confirm_timeout",
+            f"with STP nothing passes for {2 * delay_s} s; give "
+            "more than that, or a smaller forward_delay",
+        )
     if arguments.boolean("vlan_filtering", given["vlan_filtering"]):
         options["vlan_filtering"] = 1
     elif vlans:
         raise BadArgument("vlans", "only a bridge with vlan_filtering=True looks at them")
     mtu = given["mtu"]
-    return bridge.Request(
+    return present.Request(
         bridge=plan.Bridge(
             name=arguments.link_name("name", name),
             ports=tuple(arguments.link_name("ports", p) for p in arguments.names("ports", ports)),
@@ -44,28 +53,29 @@ def _request(name, ports, given):
             vlans=vlans,
         ),
         dhcp=None if given["dhcp"] is None else arguments.boolean("dhcp", given["dhcp"]),
-        dns=None if given["dns"] is None else tuple(
-            arguments.address("dns", d) for d in arguments.names("dns", given["dns"])),
+        dns=None
+        if given["dns"] is None
+        else tuple(str(arguments.address("dns", d)) for d in arguments.names("dns", given["dns"])),
         persist=given["persist"],
         confirm_timeout_s=timeout_s,
-    )  # fmt: skip
+    )
 
 
 def bridge_present(
-    name,
-    ports=(),
-    addresses=None,
-    gateway=None,
-    dhcp=None,
-    dns=None,
-    mtu=None,
-    stp=False,
-    forward_delay=0,
-    vlan_filtering=False,
-    vlans=(),
-    persist="auto",
-    confirm_timeout=30,
-):
+    name: str,
+    ports: Any = (),
+    addresses: Any = None,
+    gateway: str | None = None,
+    dhcp: bool | None = None,
+    dns: Any = None,
+    mtu: int | None = None,
+    stp: bool = False,
+    forward_delay: int = 0,
+    vlan_filtering: bool = False,
+    vlans: Any = (),
+    persist: str = "auto",
+    confirm_timeout: int = 30,
+) -> dict[str, Any]:
     """
     Make a bridge over ports that may carry this host's own traffic, and keep it over a reboot.
 
@@ -103,11 +113,10 @@ def bridge_present(
     given = {k: v for k, v in locals().items() if k not in ("name", "ports")}
     try:
         request = _request(name, ports, given)
-        work = bridge.Work(opts=__opts__, request=request)
-        changes = work.plan() if __opts__["test"] else work.run()
+        changes = present.make(__opts__, request, is_test=__opts__["test"])
     except VirtError as error:
-        return outcome.failed(name, error)
-    return outcome.of(
+        return statereturn.failed(name, error)
+    return statereturn.of(
         name,
         changes,
         is_test=__opts__["test"],
@@ -117,7 +126,7 @@ def bridge_present(
     )
 
 
-def bridge_absent(name, persist="auto", confirm_timeout=30):
+def bridge_absent(name: str, persist: str = "auto", confirm_timeout: int = 30) -> dict[str, Any]:
     """
     Remove a bridge; its addresses, routes and lease go to its port, if it has one.
 
@@ -132,7 +141,7 @@ def bridge_absent(name, persist="auto", confirm_timeout=30):
           virt.bridge_absent
     """
     try:
-        changes = bridge.remove(
+        changes = absent.remove(
             __opts__,
             arguments.link_name("name", name),
             confirm_timeout_s=arguments.whole("confirm_timeout", confirm_timeout, most=600),
@@ -140,8 +149,8 @@ def bridge_absent(name, persist="auto", confirm_timeout=30):
             is_test=__opts__["test"],
         )
     except VirtError as error:
-        return outcome.failed(name, error)
-    return outcome.of(
+        return statereturn.failed(name, error)
+    return statereturn.of(
         name,
         changes,
         is_test=__opts__["test"],
@@ -151,7 +160,9 @@ def bridge_absent(name, persist="auto", confirm_timeout=30):
     )
 
 
-def firewall_present(name, ports, backend="nftables", peers=()):
+def firewall_present(
+    name: str, ports: Any, backend: str = "nftables", peers: Any = ()
+) -> dict[str, Any]:
     """
     Let the other hypervisors, and nobody else, reach ports of this host.
 
@@ -179,7 +190,7 @@ def firewall_present(name, ports, backend="nftables", peers=()):
     is_test = __opts__["test"]
     try:
         ask = functools.partial(compat.certificates_pillar, __opts__)
-        work = firewall.of(backend, __salt__, name, ports, [*peers, *keys.peers(ask)])
+        work = backends.of(backend, __salt__, name, ports, [*peers, *enrolment.peers(ask)])
         if not is_test:  # a test may run before the package is there
             work.refuse_missing()
         changes = work.plan()
@@ -187,8 +198,8 @@ def firewall_present(name, ports, backend="nftables", peers=()):
             work.apply()
         note, warnings = work.note(), work.warnings()
     except VirtError as error:
-        return outcome.failed(name, error)
-    ret = outcome.of(
+        return statereturn.failed(name, error)
+    ret = statereturn.of(
         name,
         changes,
         is_test=is_test,
@@ -199,7 +210,7 @@ def firewall_present(name, ports, backend="nftables", peers=()):
     return {**ret, "warnings": warnings} if warnings else ret
 
 
-def firewall_absent(name, ports=(16514,), backend="nftables"):
+def firewall_absent(name: str, ports: Any = (16514,), backend: str = "nftables") -> dict[str, Any]:
     """
     Take away the rules of virt.firewall_present, now and for the boots to come.
 
@@ -212,14 +223,14 @@ def firewall_absent(name, ports=(16514,), backend="nftables"):
           virt.firewall_absent
     """
     try:
-        work = firewall.of(backend, __salt__, name, ports, [])
+        work = backends.of(backend, __salt__, name, ports, [])
         changes = work.removal()
         if changes and not __opts__["test"]:
             work.remove()
         warnings = work.leftovers()
     except VirtError as error:
-        return outcome.failed(name, error)
-    ret = outcome.of(
+        return statereturn.failed(name, error)
+    ret = statereturn.of(
         name,
         changes,
         is_test=__opts__["test"],

@@ -4,20 +4,33 @@ States of a hypervisor's storage pools.
 .. versionadded:: 1.0.0
 """
 
-from saltvirt import config, outcome
+from collections.abc import Mapping
+from typing import Any
+
+from saltvirt import config, statereturn
 from saltvirt.errors import VirtError
 from saltvirt.kvm import connect, pools
 
 __virtualname__ = "virt"
+__opts__: Any
+__pillar__: Any
+__grains__: Any
 
 
-def __virtual__():
+def __virtual__() -> str | tuple[bool, str]:
     """Load only where libvirt's Python module is; say what is missing otherwise."""
     missing = connect.why_missing()
     return (False, missing) if missing else __virtualname__
 
 
-def pool_running(name, ptype="dir", target=None, source=None, autostart=True, **kwargs):
+def pool_running(
+    name: str,
+    ptype: str = "dir",
+    target: str | None = None,
+    source: Mapping[str, Any] | None = None,
+    autostart: bool = True,
+    **kwargs: Any,
+) -> dict[str, Any]:
     """
     Keep a storage pool defined and running.
 
@@ -49,8 +62,8 @@ def pool_running(name, ptype="dir", target=None, source=None, autostart=True, **
             if changes and not __opts__["test"]:
                 pools.apply(conn, name, xml, changes)
     except VirtError as error:
-        return outcome.failed(name, error)
-    return outcome.of(
+        return statereturn.failed(name, error)
+    return statereturn.of(
         name,
         changes,
         is_test=__opts__["test"],

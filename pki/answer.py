@@ -1,9 +1,23 @@
 """The master's answer to a host that asks for certificates."""
 
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
 from saltvirt.pki import ca, policy
+from saltvirt.pki.store import Store
 
 
-def answer(store, minion_id, wanted, *, grains, others, options, now):
+def answer(
+    store: Store,
+    minion_id: str,
+    wanted: object,
+    *,
+    grains: Mapping[str, Any],
+    others: Mapping[str, Mapping[str, Any]],
+    options: Mapping[str, Any],
+    now: datetime,
+) -> dict[str, Any]:
     """
     Return what an authenticated host needs.
 
@@ -26,7 +40,7 @@ def answer(store, minion_id, wanted, *, grains, others, options, now):
         signed = ca.sign(
             authority,
             key,
-            host=minion_id,
+            minion_id=minion_id,
             role=policy.PURPOSES[purpose],
             names=names,
             addresses=addresses,

@@ -3,6 +3,7 @@
 import base64
 import json
 import os
+from collections.abc import Mapping
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -13,12 +14,12 @@ _MARK = "salt-virt-ca-backup:1"
 MIN_PASSPHRASE = 12
 
 
-def _key(passphrase, salt):
+def _key(passphrase: str, salt: bytes) -> bytes:
     # RFC 7914's figures for stored secrets: 128 MiB of memory and about half a second.
     return Scrypt(salt=salt, length=32, n=2**17, r=8, p=1).derive(passphrase.encode())
 
 
-def pack(files, passphrase):
+def pack(files: Mapping[str, bytes], passphrase: str) -> str:
     """Return ``{name: bytes}`` as one encrypted text."""
     if len(passphrase) < MIN_PASSPHRASE:
         raise PkiError(f"the passphrase is too short; at least {MIN_PASSPHRASE} characters")
@@ -30,11 +31,11 @@ def pack(files, passphrase):
     return "\n".join([_MARK, *parts]) + "\n"
 
 
-def unpack(text, passphrase):
+def unpack(text: str, passphrase: str) -> dict[str, bytes]:
     """Return the files of a backup; raise PkiError for a wrong passphrase or a damaged file."""
     lines = text.split()
     if len(lines) != 4 or lines[0] != _MARK:
-        raise PkiError("this is no backup of a CA")
+        raise PkiError("this is not a backup of a CA")
     try:
         salt, nonce, sealed = (base64.b64decode(line, validate=True) for line in lines[1:])
         plain = AESGCM(_key(passphrase, salt)).decrypt(nonce, sealed, _MARK.encode())

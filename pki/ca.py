@@ -6,8 +6,10 @@ Source: RFC 5280; https://libvirt.org/kbase/tlscerts.html for what libvirt wants
 
 import ipaddress
 import secrets
+from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
+from typing import Any
 
 from cryptography import x509
 from cryptography.exceptions import UnsupportedAlgorithm
@@ -15,6 +17,9 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+# Those that this CA makes, and those that it signs.
+PrivateKey = ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey
+PublicKey = ec.EllipticCurvePublicKey | rsa.RSAPublicKey
 MAX_CSR = 16 * 1024
 UNIT = "salt-virt hypervisor"
 # Clocks of hosts differ a little: a certificate is good from some minutes ago.
@@ -24,9 +29,19 @@ _USAGE = {
     "client": ExtendedKeyUsageOID.CLIENT_AUTH,
 }
 _NO_USAGE = dict.fromkeys(
-    ("digital_signature", "content_commitment", "key_encipherment", "data_encipherment",
-     "key_agreement", "key_cert_sign", "crl_sign", "encipher_only", "decipher_only"), False,
-)  # fmt: skip
+    (
+        "digital_signature",
+        "content_commitment",
+        "key_encipherment",
+        "data_encipherment",
+        "key_agreement",
+        "key_cert_sign",
+        "crl_sign",
+        "encipher_only",
+        "decipher_only",
+    ),
+    False,
+)
 
 
 class PkiError(ValueError):
@@ -37,14 +52,15 @@ class PkiError(ValueError):
 class Authority:
     """A CA's private key and certificate."""
 
-    key: object
+    key: PrivateKey
     certificate: x509.Certificate
 
     @classmethod
-    def from_pem(cls, key_pem, certificate_pem):
+    def from_pem(cls, key_pem: bytes, certificate_pem: bytes) -> "Authority":
         """Return the authority of two PEM texts; raise PkiError if they do not belong together."""
         try:
-            key = serialization.load_pem_private_key(key_pem, password=None)
+            # An adopted CA may have a key of any kind that signs.
+            key: Any = serialization.load_pem_private_key(key_pem, password=None)
             certificate = x509.load_pem_x509_certificate(certificate_pem)
         except (ValueError, TypeError, UnsupportedAlgorithm) as exc:
             raise PkiError(f"the CA's key or certificate cannot be read: {exc}") from exc
@@ -53,13 +69,14 @@ class Authority:
         return cls(key=key, certificate=certificate)
 
 
-def _public_bytes(key):
-    return key.public_bytes(
+def _public_bytes(key: Any) -> bytes:
+    found: bytes = key.public_bytes(
         serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
     )
+    return found
 
 
-def new_key(kind="ecdsa"):
+def new_key(kind: str = "ecdsa") -> PrivateKey:
     """Return a private key: ECDSA P-256, or RSA 3072 for old GnuTLS peers."""
     if kind == "ecdsa":
         return ec.generate_private_key(ec.SECP256R1())
@@ -68,7 +85,7 @@ def new_key(kind="ecdsa"):
     raise PkiError(f"key type {kind!r}; one of ecdsa, rsa")
 
 
-def key_pem(key):
+def key_pem(key: PrivateKey) -> bytes:
     """Return a private key as PEM bytes; whoever writes them must write them 0600."""
     return key.private_bytes(
         serialization.Encoding.PEM,
@@ -77,12 +94,12 @@ def key_pem(key):
     )
 
 
-def certificate_pem(certificate):
+def certificate_pem(certificate: x509.Certificate) -> bytes:
     """Return a certificate as PEM bytes."""
     return certificate.public_bytes(serialization.Encoding.PEM)
 
 
-def create(name, now, *, days=3650, kind="ecdsa"):
+def create(name: str, now: datetime, *, days: int = 3650, kind: str = "ecdsa") -> Authority:
     """Return a new :class:`Authority` that signs leaves only (path length 0)."""
     key = new_key(kind)
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
@@ -97,7 +114,9 @@ def create(name, now, *, days=3650, kind="ecdsa"):
     return Authority(key=key, certificate=certificate)
 
 
-def _begin(subject, issuer, public_key, now, until):
+def _begin(
+    subject: x509.Name, issuer: x509.Name, public_key: PublicKey, now: datetime, until: datetime
+) -> x509.CertificateBuilder:
     return (
         x509.CertificateBuilder()
         .subject_name(subject)
@@ -109,12 +128,12 @@ def _begin(subject, issuer, public_key, now, until):
     )
 
 
-def _serial():
+def _serial() -> int:
     # 128 random bits, the first one set, so that all serials are of one length.
     return secrets.randbits(127) | 1 << 127
 
 
-def read_request(pem):
+def read_request(pem: object) -> PublicKey:
     """
     Return the public key of a certificate request; nothing else of it is ever used.
 
@@ -131,35 +150,46 @@ def read_request(pem):
         raise PkiError(f"the request cannot be read: {type(exc).__name__}") from exc
     if not is_valid:
         raise PkiError("the request is not signed with its own key")
-    _refuse_weak(key)
-    return key
+    return _strong(key)
 
 
-def _refuse_weak(key):
+def _strong(key: object) -> PublicKey:
     if isinstance(key, rsa.RSAPublicKey):
         if not 2048 <= key.key_size <= 8192:
             raise PkiError(f"the request's RSA key has {key.key_size} bits; 2048 to 8192")
-    elif isinstance(key, ec.EllipticCurvePublicKey):
+        return key
+    if isinstance(key, ec.EllipticCurvePublicKey):
         if not isinstance(key.curve, ec.SECP256R1 | ec.SECP384R1):
             raise PkiError(f"the request's curve is {key.curve.name}; secp256r1 or secp384r1")
-    else:
-        raise PkiError("the request's key is neither RSA nor ECDSA")
+        return key
+    raise PkiError("the request's key is neither RSA nor ECDSA")
 
 
-def subject(host, organization=None):
+def subject(minion_id: str, organization: str | None = None) -> x509.Name:
     """
     Return the name of a hypervisor in its certificate.
 
     The unit comes first: ``OU=salt-virt hypervisor,*`` in libvirt's ``tls_allowed_dn_list`` lets in
     whoever the master took for a hypervisor, and nobody else that an adopted CA ever signed.
     """
-    names = [(NameOID.ORGANIZATIONAL_UNIT_NAME, UNIT), (NameOID.COMMON_NAME, host)]
+    names = [(NameOID.ORGANIZATIONAL_UNIT_NAME, UNIT), (NameOID.COMMON_NAME, minion_id)]
     if organization:
         names.insert(1, (NameOID.ORGANIZATION_NAME, organization))
     return x509.Name([x509.NameAttribute(oid, value) for oid, value in names])
 
 
-def sign(authority, public_key, *, host, role, names, addresses, now, days, organization=None):
+def sign(
+    authority: Authority,
+    public_key: PublicKey,
+    *,
+    minion_id: str,
+    role: str,
+    names: Iterable[str],
+    addresses: Iterable[str],
+    now: datetime,
+    days: int,
+    organization: str | None = None,
+) -> x509.Certificate:
     """
     Return a leaf certificate.
 
@@ -172,13 +202,13 @@ def sign(authority, public_key, *, host, role, names, addresses, now, days, orga
     """
     ca = authority.certificate
     until = min(now + timedelta(days=days), ca.not_valid_after_utc)
-    subjects = [x509.DNSName(name) for name in names]
+    subjects: list[x509.GeneralName] = [x509.DNSName(name) for name in names]
     subjects += [x509.IPAddress(ipaddress.ip_address(address)) for address in addresses]
     # ECDSA keys encipher nothing, yet libvirt 9.0 refuses a certificate without this bit.
     usage = {**_NO_USAGE, "digital_signature": True, "key_encipherment": True}
     issuer_key = authority.key.public_key()
     return (
-        _begin(subject(host, organization), ca.subject, public_key, now, until)
+        _begin(subject(minion_id, organization), ca.subject, public_key, now, until)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(x509.KeyUsage(**usage), critical=True)
         .add_extension(x509.ExtendedKeyUsage([_USAGE[role]]), critical=False)
@@ -189,7 +219,7 @@ def sign(authority, public_key, *, host, role, names, addresses, now, days, orga
     )
 
 
-def _authority_id(ca, issuer_key):
+def _authority_id(ca: x509.Certificate, issuer_key: PublicKey) -> x509.AuthorityKeyIdentifier:
     try:
         identifier = ca.extensions.get_extension_for_class(x509.SubjectKeyIdentifier).value
     except x509.ExtensionNotFound:  # an adopted CA may have none

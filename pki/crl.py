@@ -1,12 +1,21 @@
 """Certificate revocation lists."""
 
-from datetime import timedelta
+from collections.abc import Mapping
+from datetime import datetime, timedelta
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
+from saltvirt.pki.ca import Authority
 
 
-def build(authority, revoked, number, now, *, days=3650):
+def build(
+    authority: Authority,
+    revoked: Mapping[int, datetime],
+    number: int,
+    now: datetime,
+    *,
+    days: int = 3650,
+) -> bytes:
     """
     Return a revocation list as PEM bytes.
 

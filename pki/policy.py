@@ -2,6 +2,8 @@
 
 import ipaddress
 import re
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from saltvirt.pki.ca import PkiError
 
@@ -14,11 +16,18 @@ PURPOSES = {
 }
 # RFC 5280, ub-common-name.
 _MAX_CN = 64
-_NAME = re.compile(r"(?=.{1,253}\Z)[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?"
-                   r"(\.[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?)*")  # fmt: skip
+_NAME = re.compile(
+    r"(?=.{1,253}\Z)[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?"
+    r"(\.[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?)*"
+)
 
 
-def subjects(minion_id, grains, others, extra=()):
+def subjects(
+    minion_id: str,
+    grains: Mapping[str, Any],
+    others: Mapping[str, Mapping[str, Any]],
+    extra: Iterable[str] = (),
+) -> tuple[list[str], list[str]]:
     """
     Return ``(names, addresses)`` that a host may be reached by.
 
@@ -44,15 +53,19 @@ def subjects(minion_id, grains, others, extra=()):
             addresses.append(str(ipaddress.ip_address(text)))
         except ValueError:
             if not str(text).isascii():
-                raise PkiError(f"virt:pki:names: {minion_id}: {text!r} is no name of ASCII "
-                               "letters; write it as xn--...") from None  # fmt: skip
+                raise PkiError(
+                    f"virt:pki:names: {minion_id}: {text!r} is not a name of ASCII "
+                    "letters; write it as xn--..."
+                ) from None
             names.append(str(text).lower())
     return list(dict.fromkeys(names)), list(dict.fromkeys(addresses))
 
 
-def _refuse_id(minion_id, others, extra):
+def _refuse_id(
+    minion_id: str, others: Mapping[str, Mapping[str, Any]], extra: Iterable[str]
+) -> None:
     if not _NAME.fullmatch(minion_id):
-        raise PkiError(f"the minion id {minion_id!r} is no host name, so it cannot be certified")
+        raise PkiError(f"the minion id {minion_id!r} is not a host name, so it cannot be certified")
     if len(minion_id) > _MAX_CN:
         raise PkiError(
             f"the minion id {minion_id!r} has {len(minion_id)} characters; a certificate's name "
@@ -62,7 +75,7 @@ def _refuse_id(minion_id, others, extra):
         _refuse_anothers(minion_id, others)
 
 
-def _refuse_anothers(minion_id, others):
+def _refuse_anothers(minion_id: str, others: Mapping[str, Mapping[str, Any]]) -> None:
     """Refuse an id by which another minion is reached: its holder could pose as that one."""
     for other in sorted(others):
         if minion_id.lower() != other.lower():
@@ -74,16 +87,19 @@ def _refuse_anothers(minion_id, others):
         )
 
 
-def _claimed_by(others):
+def _claimed_by(others: Mapping[str, Mapping[str, Any]]) -> set[str]:
     claimed = set()
     for minion_id, grains in others.items():
-        claimed |= {minion_id.lower(), str(grains.get("fqdn", "")).lower(),
-                    str(grains.get("host", "")).lower()}  # fmt: skip
+        claimed |= {
+            minion_id.lower(),
+            str(grains.get("fqdn", "")).lower(),
+            str(grains.get("host", "")).lower(),
+        }
         claimed |= set(reachable(grains))
     return claimed - {""}
 
 
-def _address(text):
+def _address(text: object) -> str | None:
     """Return an address in its usual form, None for one that reaches no other host."""
     try:
         address = ipaddress.ip_address(str(text))
@@ -98,13 +114,13 @@ def _address(text):
     return None if address.is_unspecified else str(address)
 
 
-def reachable(grains):
+def reachable(grains: Mapping[str, Any]) -> list[str]:
     """Return the addresses a host may be reached by, of what it says of itself."""
     texts = (*(grains.get("ipv4") or ()), *(grains.get("ipv6") or ()))
     return list(dict.fromkeys(found for found in map(_address, texts) if found))
 
 
-def purposes(wanted):
+def purposes(wanted: object) -> dict[str, str]:
     """Return ``{purpose: request}`` of a host's question, maybe empty; refuse any other shape."""
     if not isinstance(wanted, dict) or len(wanted) > len(PURPOSES):
         raise PkiError("a question is a mapping of purposes to requests")

@@ -11,10 +11,13 @@ import json
 import os
 import re
 import shutil
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import datetime, timezone
 from pathlib import Path
+from typing import Any
 
+from cryptography import x509
 from saltvirt import locks
 from saltvirt.files import replace, sweep, write
 from saltvirt.pki import ca, crl
@@ -24,7 +27,7 @@ KEY, CERTIFICATE, REVOCATIONS = "cakey.pem", "cacert.pem", "cacrl.pem"
 NEXT, PREVIOUS = "next", "previous"
 
 
-def _close(key):
+def _close(key: Path) -> None:
     """Let nobody else read a key; an older release may have left it open."""
     # A link leads to a file of somebody else's, whose readers they know.
     if not key.is_symlink() and key.stat().st_mode & 0o077:
@@ -33,13 +36,13 @@ def _close(key):
             key.chmod(0o600)
 
 
-def _read(folder):
+def _read(folder: Path) -> ca.Authority:
     _close(folder / KEY)
     key, certificate = ((folder / name).read_bytes() for name in (KEY, CERTIFICATE))
     return ca.Authority.from_pem(key, certificate)
 
 
-def _is_there(path):
+def _is_there(path: Path) -> bool:
     """Return whether a file is there; raise if its folder cannot be entered."""
     try:
         path.stat()
@@ -48,7 +51,7 @@ def _is_there(path):
     return True
 
 
-def _names(folder):
+def _names(folder: Path) -> list[str]:
     """Return the names in a folder, none if there is no folder; raise if it cannot be read."""
     try:
         return [name for name in os.listdir(folder) if not name.startswith(".")]
@@ -56,27 +59,31 @@ def _names(folder):
         return []
 
 
-def _lay_down(folder, authority):
+def _lay_down(folder: Path, authority: ca.Authority) -> None:
     certificate = ca.certificate_pem(authority.certificate)
-    replace([(folder / KEY, ca.key_pem(authority.key), 0o600, None),
-             (folder / CERTIFICATE, certificate, 0o644, None)])  # fmt: skip
+    replace(
+        [
+            (folder / KEY, ca.key_pem(authority.key), 0o600, None),
+            (folder / CERTIFICATE, certificate, 0o644, None),
+        ]
+    )
 
 
 class Store:
     """The state of one CA in a folder."""
 
-    def __init__(self, folder):
+    def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder)
 
     @contextmanager
-    def locked(self):
+    def locked(self) -> Iterator[None]:
         """Hold the lock of whoever changes the CA."""
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         with locks.held(self.folder / "ca.lock"):
             sweep(self.folder)
             yield
 
-    def authority(self, now, **options):
+    def authority(self, now: datetime, **options: Any) -> ca.Authority:
         """Return the CA, made at the first call; an older release's is taken as it is."""
         if not _is_there(self.folder / CERTIFICATE):
             with self.locked():
@@ -89,7 +96,7 @@ class Store:
             with self.locked():
                 return _read(self.folder)
 
-    def _create(self, now, options):
+    def _create(self, now: datetime, options: Any) -> None:
         if self._was_there():
             raise ca.PkiError(
                 f"{self.folder / CERTIFICATE} is lost, and its CA has been in use: put it back, or "
@@ -99,14 +106,19 @@ class Store:
         self.put_aside(b"")
         _lay_down(self.folder, ca.create("Salt Virt CA", now, **options))
 
-    def _was_there(self):
+    def _was_there(self) -> bool:
         """Return whether there was a CA; all that hosts trust would end with it."""
-        rests = (self.folder / name for name in (REVOCATIONS, f"{NEXT}/{CERTIFICATE}",
-                                                 f"{PREVIOUS}/{CERTIFICATE}"))  # fmt: skip
-        return ((self.folder / CERTIFICATE).is_symlink() or bool(_names(self.folder / "issued"))
-                or any(map(_is_there, rests)))  # fmt: skip
+        rests = (
+            self.folder / name
+            for name in (REVOCATIONS, f"{NEXT}/{CERTIFICATE}", f"{PREVIOUS}/{CERTIFICATE}")
+        )
+        return (
+            (self.folder / CERTIFICATE).is_symlink()
+            or bool(_names(self.folder / "issued"))
+            or any(map(_is_there, rests))
+        )
 
-    def put_aside(self, wanted):
+    def put_aside(self, wanted: bytes) -> None:
         """Keep a key that is about to be replaced by another one: it may be all that is left."""
         key = self.folder / KEY
         if not _is_there(key) or key.read_bytes() == wanted:
@@ -115,7 +127,7 @@ class Store:
         names = (f"{KEY}.{number}" for number in itertools.count(1))
         key.rename(next(self.folder / name for name in names if not _is_there(self.folder / name)))
 
-    def begin_rotation(self, now, **options):
+    def begin_rotation(self, now: datetime, **options: Any) -> None:
         """Make the next CA, unless there is one: from now on every host is told to trust both."""
         self.authority(now)
         with self.locked():
@@ -124,7 +136,7 @@ class Store:
                 made = ca.create(f"Salt Virt CA {now:%Y-%m-%d}", now, **options)
                 _lay_down(self.folder / NEXT, made)
 
-    def promote(self, now):
+    def promote(self, now: datetime) -> None:
         """Let the next CA sign from now on; the present one stays trusted. Can be run again."""
         with self.locked():
             if not _is_there(self.folder / NEXT / CERTIFICATE):
@@ -137,7 +149,7 @@ class Store:
             shutil.rmtree(self.folder / NEXT)
             self._write_list(authority, now)
 
-    def finish_rotation(self, now):
+    def finish_rotation(self, now: datetime) -> None:
         """Stop trusting the CA that was replaced."""
         authority = self.authority(now)
         with self.locked():
@@ -145,44 +157,46 @@ class Store:
                 shutil.rmtree(self.folder / PREVIOUS)
             self._write_list(authority, now)
 
-    def _previous(self):
+    def _previous(self) -> bool:
         return _is_there(self.folder / PREVIOUS / CERTIFICATE)
 
-    def bundle(self, now):
+    def bundle(self, now: datetime) -> str:
         """Return the certificates that hosts trust, the signing one first, as PEM text."""
         folders = [self.folder, self.folder / NEXT, self.folder / PREVIOUS]
         self.authority(now)
         found = [f / CERTIFICATE for f in folders if _is_there(f / CERTIFICATE)]
         return "".join(dict.fromkeys(path.read_text() for path in found))
 
-    def note(self, host, purpose, certificate):
+    def note(self, minion_id: str, purpose: str, certificate: x509.Certificate) -> None:
         """Note a certificate before it is handed out."""
         folder = self.folder / "issued"
         folder.mkdir(mode=0o700, exist_ok=True)
         entry = {
-            "host": host,
+            "host": minion_id,
             "purpose": purpose,
             "serial": f"{certificate.serial_number:032x}",
             "not_after": certificate.not_valid_after_utc.isoformat(),
         }
         write(folder / f"{entry['serial']}.json", json.dumps(entry).encode())
 
-    def issued(self):
+    def issued(self) -> list[dict[str, Any]]:
         """Return every certificate that was issued: ``{host, purpose, serial, not_after}``."""
         folder = self.folder / "issued"
         return [json.loads((folder / name).read_text()) for name in _names(folder)]
 
-    def _revoked_dates(self):
+    def _revoked_dates(self) -> dict[int, datetime]:
         # A glob would pass over a folder that cannot be read, and nobody would be revoked.
         folder = self.folder / "revoked"
-        return {int(name, 16): datetime.fromisoformat((folder / name).read_text())
-                for name in _names(folder)}  # fmt: skip
+        return {
+            int(name, 16): datetime.fromisoformat((folder / name).read_text())
+            for name in _names(folder)
+        }
 
-    def revoked(self):
+    def revoked(self) -> set[str]:
         """Return the serials that were revoked."""
         return {f"{serial:032x}" for serial in self._revoked_dates()}
 
-    def revoke(self, serials, now):
+    def revoke(self, serials: Iterable[str], now: datetime) -> None:
         """Revoke certificates and write a new list; doing it again changes nothing."""
         authority = self.authority(now)
         with self.locked():
@@ -193,7 +207,7 @@ class Store:
                     write(folder / serial, now.isoformat().encode())
             self._write_list(authority, now)
 
-    def _write_list(self, authority, now):
+    def _write_list(self, authority: ca.Authority, now: datetime) -> None:
         number = int(now.timestamp() * 1000)
         authorities = [authority]
         if self._previous():
@@ -202,7 +216,7 @@ class Store:
         listed = b"".join(crl.build(one, dates, number, now) for one in authorities)
         write(self.folder / REVOCATIONS, listed, 0o644)
 
-    def revocations(self, now):
+    def revocations(self, now: datetime) -> str:
         """Return the revocation list as PEM text."""
         if not _is_there(self.folder / REVOCATIONS):
             authority = self.authority(now)
@@ -211,9 +225,10 @@ class Store:
         return (self.folder / REVOCATIONS).read_text()
 
 
-def read_all(folder):
+def read_all(folder: str | Path) -> dict[str, bytes]:
     """Return every file of a CA's folder as ``{relative path: bytes}``, for a backup."""
-    folder, kept = Path(folder), {}
+    folder = Path(folder)
+    kept: dict[str, bytes] = {}
     if not _is_there(folder):
         return kept
     with Store(folder).locked():
@@ -224,17 +239,17 @@ def read_all(folder):
     return kept
 
 
-def _is_aside(path):
+def _is_aside(path: str | Path) -> bool:
     """Return whether it is a key that was put aside: of no CA, and another one elsewhere."""
     return re.fullmatch(rf"{re.escape(KEY)}\.\d+", Path(path).name) is not None
 
 
-def _unless_missing(error):
+def _unless_missing(error: OSError) -> None:
     if not isinstance(error, FileNotFoundError):
         raise error
 
 
-def restore(folder, files):
+def restore(folder: str | Path, files: Mapping[str, bytes]) -> None:
     """
     Lay a backup's files down where no CA is; all are on the disk before the first takes its place.
 
@@ -254,11 +269,10 @@ def restore(folder, files):
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         place.put_aside(files[KEY])
         modes = {CERTIFICATE: 0o644, REVOCATIONS: 0o644}
-        replace([(path, files[name], modes.get(name, 0o600), None)
-                 for name, path in paths.items()])  # fmt: skip
+        replace([(path, files[name], modes.get(name, 0o600), None) for name, path in paths.items()])
 
 
-def _inside(folder, name):
+def _inside(folder: Path, name: str) -> Path:
     # The file itself may be a link, which is replaced.
     path = folder / name
     parent = path.parent.resolve()
@@ -267,6 +281,6 @@ def _inside(folder, name):
     return parent / path.name
 
 
-def utc_now():
+def utc_now() -> datetime:
     """Return the time, for the faces."""
     return datetime.now(timezone.utc)

@@ -1,0 +1,245 @@
+"""
+What ``salt-run virt.migrate`` and ``virt.settle`` ask of the two hosts of a move.
+
+.. versionadded:: 1.0.0
+"""
+
+from saltvirt import config, errors, protocol
+from saltvirt.kvm import connect, lifecycle
+from saltvirt.ops.context import Context
+from saltvirt.ops.migration import arrival, departure, files, guard, reach, requirements, state
+
+__virtualname__ = "virt"
+_OLD_MASTER = (
+    "is missing; this host has a newer version of Salt Virt than the master, so no VM moves here: "
+    "update the master with salt-run saltutil.sync_all"
+)
+
+
+def __virtual__():
+    """Load only where libvirt's Python module is; say what is missing otherwise."""
+    missing = connect.why_missing()
+    return (False, missing) if missing else __virtualname__
+
+
+def _settings():
+    return config.host_settings(__opts__, __pillar__, __grains__)
+
+
+def _context():
+    return Context(settings=_settings(), opts=__opts__, functions=__salt__)
+
+
+def migrate_check(about, source=None):
+    """
+    Return why this host cannot take a VM; an empty list if it can. Nothing is changed.
+
+    about
+        The answer of ``virt.migration_info``, of one VM or of all; of all, the return is
+        ``{name: [why]}`` of those that it cannot take.
+    source
+        The host that has it, whose libvirt must let this one in too. Of one VM only.
+
+    CLI Example:
+
+    .. code-block:: bash
+
+        salt hyper2 virt.migrate_check \
+            "$(salt hyper1 virt.migration_info centos1 --out=json | jq -c .hyper1)"
+    """
+    settings = _settings()
+    is_one = isinstance(about.get("disks"), list)
+    with connect.opened(settings, readonly=False) as conn:
+        if not is_one:
+            return requirements.check_all(conn, settings, about)
+        why = requirements.check(conn, settings, about)
+    if source:
+        try:
+            reach.refuse_unreachable(source)
+        except errors.VirtError as exc:
+            why.append(str(exc))
+    return why
+
+
+def migrate_begin(name, token, target):
+    """
+    Note that a VM is to leave for another host; nothing is sent yet.
+
+    name
+        The VM's name.
+    token
+        Whose move it is: a text that no other move has. What is on record under it can be ended
+        by virt.migrate_step with that token alone.
+    target
+        The host that takes it.
+
+    Returns the answer of virt.migration_info, and ``wire``, the version of this protocol. Fails if
+    another move of the VM is on record. Undo: virt.migrate_step NAME TOKEN cancel, then forget.
+
+    CLI Example:
+
+    .. code-block:: bash
+
+        salt hyper1 virt.migrate_begin centos1 t1 hyper2
+        salt hyper1 virt.migrate_step centos1 t1 cancel seen=planned
+        salt hyper1 virt.migrate_step centos1 t1 forget
+    """
+    return departure.begin(_context(), name, str(token), target)
+
+
+def migrate_prepare(about, limit_s=None, images_sent=False, source=None, token=None):
+    """
+    Claim room for a VM that comes, and make the files it will be written to.
+
+    about
+        The answer of ``virt.migrate_begin`` or ``virt.migration_info``.
+    limit_s
+        Ignored: what is made ready is kept until the move is settled. Of an older release.
+    images_sent
+        Go on after virt.migrate_push: what was sent is checked first. Defaults to False.
+    source
+        The host that has it, whose libvirt must let this one in too. Defaults to not looking.
+    token
+        That of virt.migrate_begin; a runner of an older release does not give it, and is refused.
+
+    Returns ``{"images": {digest: path}, "present": [path], "token": str}``: images that must be
+    sent here first, and media that are here already. Undo: salt-run virt.settle NAME.
+
+    CLI Example:
+
+    .. code-block:: bash
+
+        salt hyper2 virt.migrate_prepare \
+            "$(salt hyper1 virt.migration_info centos1 --out=json | jq -c .hyper1)" token=t1
+        salt hyper1 virt.migrate_step centos1 t1 cancel
+        salt hyper2 virt.migrate_step centos1 t1 drop
+        salt hyper1 virt.migrate_step centos1 t1 forget
+    """
+    if token is None:
+        raise errors.BadArgument("token", _OLD_MASTER)
+    context, token = _context(), str(token)
+    if images_sent:
+        return arrival.resume(context, about, token)
+    if source:
+        reach.refuse_unreachable(source)
+    return arrival.prepare(context, about, token, source)
+
+
+def migration_state(name=None, token=None, uuid=None):
+    """
+    Return what this host has on record of moves, or what it says of one.
+
+    name
+        The VM's name. Defaults to all: ``{name: [{purpose, token, phase, since, ...}]}``.
+    token
+        That of one move: the return is ``{source, target, noted}``, what settling it needs.
+    uuid
+        The VM's, for one move. Defaults to finding it by its name.
+
+    CLI Example:
+
+    .. code-block:: bash
+
+        salt hyper1 virt.migration_state
+    """
+    settings = _settings()
+    if name is None or token is None:
+        known = state.every(settings)
+        return known if name is None else {one: known[one] for one in known if one == name}
+    with connect.opened(settings, readonly=False) as conn:
+        return state.of(conn, settings, name, str(token), uuid)
+
+
+def migrate_step(
+    name, token, step, seen=None, is_refused=False, is_lost=False, is_handed=False, noted=None
+):
+    """
+    Do one step of settling a move on this host; ``salt-run virt.settle`` knows which.
+
+    name
+        The VM's name.
+    token
+        That of the move: another's is never ended.
+    step
+        On the host that sends: ``cancel``, ``redefine``, ``finish``, ``forget``. On the one that
+        takes: ``arrive``, ``refuse``, ``drop``, ``end``.
+    seen
+        For ``cancel``: the phase that this host was in when that was decided, by
+        ``virt.migration_state``; without it the move must not be on record here.
+    is_refused
+        For ``cancel``: the other host, asked after that, has refused it for good. Defaults to
+        False.
+    is_lost
+        For ``cancel``: you say that the other host never comes back with it. Defaults to False.
+    is_handed
+        For ``arrive``: it ran here already. Defaults to False.
+    noted
+        For ``arrive``: what the other host has noted, with the digests of what it sent.
+
+    Returns ``{"removed": [path]}`` or ``{"warnings": [str]}``; fails with one line if the record
+    does not allow the step.
+
+    CLI Example:
+
+    .. code-block:: bash
+
+        salt hyper1 virt.migrate_begin centos1 t1 hyper2
+        salt hyper1 virt.migrate_step centos1 t1 cancel seen=planned
+        salt hyper1 virt.migrate_step centos1 t1 forget
+    """
+    context, token = _context(), str(token)
+    if step in protocol.ON_SOURCE:
+        said = {"seen": seen, "is_refused": is_refused, "is_lost": is_lost}
+        given = said if step == protocol.CANCEL else {}
+        return departure.step(context, name, token, step, **given)
+    if step not in protocol.ON_TARGET:
+        known = ", ".join((*protocol.ON_SOURCE, *protocol.ON_TARGET))
+        raise errors.BadArgument("step", f"{step!r}; one of {known}")
+    given = {"is_handed": is_handed} if step == protocol.ARRIVE else {}
+    return arrival.step(context, name, token, step, noted=noted or {}, **given)
+
+
+def migrate_push(name, target, images):
+    """
+    Send cached images below a VM's disks to another host.
+
+    name
+        The VM's name.
+    target
+        The host that takes it.
+    images
+        ``{digest: path there}``, as ``virt.migrate_prepare`` answers.
+
+    Returns True.
+
+    CLI Example:
+
+    .. code-block:: bash
+
+        salt hyper1 virt.migrate_push centos1 hyper2 '{}'
+    """
+    settings = _settings()
+    reach.send_files(settings, target, files.image_paths(settings, images))
+    return True
+
+
+def migrate_forget(name):
+    """
+    Return whether a VM that was to come is here; of an older release.
+
+    name
+        The VM's name.
+
+    Nothing is given up by it any more: only both hosts together know whether that may be. Fails if
+    a move of the VM is not settled, and names ``salt-run virt.settle``, which asks both.
+
+    CLI Example:
+
+    .. code-block:: bash
+
+        salt hyper2 virt.migrate_forget centos1
+    """
+    settings = _settings()
+    guard.refuse_moving(settings, name)
+    with connect.opened(settings) as conn:
+        return lifecycle.is_defined(conn, name)

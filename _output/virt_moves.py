@@ -1,0 +1,64 @@
+"""Outputter ``virt_moves``: where the VMs of a hypervisor went, which stayed, and why."""
+
+import textwrap
+
+_WIDTH = 80
+_INDENT = 18
+
+
+def output(data, **_kwargs):
+    """
+    Return the table of ``salt-run virt.evacuate``, ``virt.restore`` or ``virt.rebalance``.
+
+    CLI Example:
+
+    .. code-block:: bash
+
+        salt-run virt.evacuate hyper3 dry_run=True
+    """
+    if not isinstance(data, dict):
+        return str(data)
+    lines = _wrapped(f"error: {data['error']}", "") if "error" in data else []
+    rows = [*_rows(data)]
+    if rows:
+        lines.append(f"{'VM':<{_INDENT}}WHERE")
+    for name, what in rows:
+        if len(name) > _INDENT - 2:
+            lines.append(name)
+            name = ""
+        first, *rest = _wrapped(what, " " * _INDENT)
+        lines += [f"{name:<{_INDENT}}{first.lstrip()}", *rest]
+    lines = lines or [_nothing(data)]
+    lines += [f"{host} does not answer" for host in data.get("unreachable", ())]
+    if "imbalance" in data:
+        lines.append(f"loads differ by {data['imbalance']:.2f}")
+    return "\n".join(lines)
+
+
+def _rows(data):
+    """Yield ``(name, what became of it)``, the VMs that moved first."""
+    moves = data.get("moves", ())
+    if isinstance(moves, dict):
+        yield from ((name, f"would move to {host}") for name, host in moves.items())
+    else:
+        yield from ((step["name"], _step(step)) for step in moves)
+    yield from ((name, f"moved to {host}") for name, host in data.get("moved", {}).items())
+    yield from ((name, f"is on {host} now") for name, host in data.get("elsewhere", {}).items())
+    yield from ((name, "was removed") for name in data.get("gone", ()))
+    for key, word in (("stays", "stays"), ("failed", "failed"), ("warnings", "warning")):
+        yield from ((name, f"{word}: {why}") for name, why in sorted(data.get(key, {}).items()))
+
+
+def _step(step):
+    return f"from {step['from']} to {step['to']}, gain {step['gain']:.2f}"
+
+
+def _nothing(data):
+    return f"{data['host']}: nothing to move" if "host" in data else "nothing to move"
+
+
+def _wrapped(text, indent):
+    """Wrap a text at the terminal's width; a word that is longer is broken."""
+    wrap = textwrap.TextWrapper(_WIDTH, initial_indent=indent, subsequent_indent=indent)
+    wrap.break_on_hyphens = False
+    return wrap.wrap(text) or [indent]
