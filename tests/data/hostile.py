@@ -142,10 +142,16 @@ def _nothing(work):
 
 
 CONTENTS = {
-    "links-out": _links_out, "link-farm": _link_farm, "pipes": _pipes,
-    "overlapping": _overlapping, "circle": _chain_of_tables, "superblock": _lying_superblock,
-    "mutated": _mutated, "lvm": _lvm, "nothing": _nothing,
-}  # fmt: skip
+    "links-out": _links_out,
+    "link-farm": _link_farm,
+    "pipes": _pipes,
+    "overlapping": _overlapping,
+    "circle": _chain_of_tables,
+    "superblock": _lying_superblock,
+    "mutated": _mutated,
+    "lvm": _lvm,
+    "nothing": _nothing,
+}
 
 
 def content(name, work, path):

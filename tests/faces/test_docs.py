@@ -10,8 +10,13 @@ from saltvirt import config
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 # How an option of a nested mapping is written, and the library's field behind it.
-NESTED = {"uri": "connection:uri", "username": "connection:auth:username", "password": ":password",
-          "seed": "seed:master", "pki": "pki:allow"}  # fmt: skip
+NESTED = {
+    "uri": "connection:uri",
+    "username": "connection:auth:username",
+    "password": ":password",
+    "seed": "seed:master",
+    "pki": "pki:allow",
+}
 
 
 def commands(folder):

@@ -8,8 +8,17 @@ import pytest
 import tomllib
 
 ROOT = Path(__file__).resolve().parents[2]
-FOLDERS = ("_modules", "_runners", "_states", "_pillar", "_output", "_grains", "_utils", "pki",
-           "tests")  # fmt: skip
+FOLDERS = (
+    "_modules",
+    "_runners",
+    "_states",
+    "_pillar",
+    "_output",
+    "_grains",
+    "_utils",
+    "pki",
+    "tests",
+)
 SOURCES = [p for folder in FOLDERS for p in sorted((ROOT / folder).rglob("*.py"))]
 FACES = [p for kind in ("_modules", "_runners") for p in sorted((ROOT / kind).glob("*.py"))]
 
@@ -22,8 +31,11 @@ def functions(path):
 
 def public(path):
     """Return the functions that users call."""
-    return [f for f in ast.parse(path.read_text()).body
-            if isinstance(f, ast.FunctionDef) and not f.name.startswith("_")]  # fmt: skip
+    return [
+        f
+        for f in ast.parse(path.read_text()).body
+        if isinstance(f, ast.FunctionDef) and not f.name.startswith("_")
+    ]
 
 
 COMMANDS = [pytest.param(p, f, id=f"{p.parent.name}.{f.name}") for p in FACES for f in public(p)]
@@ -73,12 +85,20 @@ def test_an_example_calls_the_command_it_is_written_for(path, function):
 
 def test_every_folder_of_code_is_in_the_package():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]
-    library = {".".join(["saltvirt", *p.parent.relative_to(ROOT / "_utils/saltvirt").parts])
-               for p in (ROOT / "_utils/saltvirt").rglob("*.py")}  # fmt: skip
+    library = {
+        ".".join(["saltvirt", *p.parent.relative_to(ROOT / "_utils/saltvirt").parts])
+        for p in (ROOT / "_utils/saltvirt").rglob("*.py")
+    }
     faces = {f"saltvirt.{p.name.strip('_')}" for p in ROOT.glob("_*") if p.name != "_utils"}
 
     assert set(project["packages"]) == library | faces
     assert {*faces, "saltvirt.pki"} <= set(project["package-dir"])
+
+
+def test_the_librarys_pki_is_links_to_the_folder_that_is_synced_for_the_pillar():
+    links = {p.name: p.resolve() for p in (ROOT / "_utils/saltvirt/pki").glob("*.py")}
+
+    assert links == {p.name: p for p in (ROOT / "pki").glob("*.py")}
 
 
 def test_every_folder_of_code_has_an_init():

@@ -8,11 +8,34 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 LIBRARY = ROOT / "_utils" / "saltvirt"
-FACES = [p for kind in ("_modules", "_runners", "_states", "_pillar", "_output", "_grains") for p in
-         sorted((ROOT / kind).glob("*.py"))]  # fmt: skip
+FACES = [
+    p
+    for kind in ("_modules", "_runners", "_states", "_pillar", "_output", "_grains")
+    for p in sorted((ROOT / kind).glob("*.py"))
+]
 PARTS = sorted(LIBRARY.rglob("*.py"))
-BASE = {"arguments", "config", "errors", "files", "keypair", "later", "locks", "model", "nics",
-        "profiles", "sealed", "spec", "undo", "units", "xml"}  # fmt: skip
+BASE = {
+    "arguments",
+    "config",
+    "errors",
+    "files",
+    "keypair",
+    "optional",
+    "locks",
+    "model",
+    "nics",
+    "content",
+    "parts",
+    "profiles",
+    "protocol",
+    "records",
+    "sealed",
+    "spec",
+    "undo",
+    "units",
+    "wire",
+    "xml",
+}
 MAY = {
     "ops": BASE | {"image", "kvm", "net", "ops", "pki", "placement", "seed"},
     "fleet": BASE | {"compat", "fleet", "pki", "placement"},
@@ -25,6 +48,7 @@ MAY = {
     "xml": {"arguments", "errors", "model", "nics", "units", "xml"},
     "nics": {"arguments", "errors", "model"},
     "compat": {"errors"},
+    "wire": {"errors"},
 }
 DUNDERS = {"__opts__", "__salt__", "__grains__", "__pillar__", "__context__", "__jid_event__"}
 SALT_ALLOWED = {"compat", "errors", "fleet", "image", "net", "ops"}

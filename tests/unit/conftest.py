@@ -1,10 +1,12 @@
 """What the unit tests share: libvirt's own schema as the judge of every domain XML."""
 
+import os
 import subprocess
 from pathlib import Path
 
 import pytest
 import salt.config
+from saltvirt import records
 from saltvirt.config import HostSettings
 
 SCHEMA = Path("/usr/share/libvirt/schemas/domain.rng")
@@ -34,9 +36,11 @@ def opts(tmp_path):
     """Options of a master whose folders are the test's."""
     opts = salt.config.master_config(None)
     opts.update(
-        pki_dir=str(tmp_path / "pki"), cachedir=str(tmp_path / "cache"),
-        sock_dir=str(tmp_path / "run"), root_dir=str(tmp_path),
-    )  # fmt: skip
+        pki_dir=str(tmp_path / "pki"),
+        cachedir=str(tmp_path / "cache"),
+        sock_dir=str(tmp_path / "run"),
+        root_dir=str(tmp_path),
+    )
     for folder in ("minions", "minions_pre", "minions_rejected", "minions_denied"):
         (tmp_path / "pki" / folder).mkdir(parents=True)
     (tmp_path / "cache").mkdir()
@@ -47,3 +51,39 @@ def opts(tmp_path):
 def host(tmp_path):
     """Settings of a host whose folders are the test's."""
     return HostSettings(images=str(tmp_path / "images"), state_dir=str(tmp_path / "state"))
+
+
+@pytest.fixture
+def synced(monkeypatch):
+    """Return a list of what is brought to the disk, and what each folder held at that moment."""
+    out = []
+
+    def recorded(handle, fsync=os.fsync):
+        path = Path(f"/proc/self/fd/{handle}").readlink()
+        out.append((path.name, sorted(os.listdir(path)) if path.is_dir() else path.read_bytes()))
+        fsync(handle)
+
+    monkeypatch.setattr(os, "fsync", recorded)
+    return out
+
+
+@pytest.fixture
+def cloud(monkeypatch, opts, tmp_path):
+    """Three hosts that are folders; ``init`` and ``purge`` of VM web."""
+    import fleetkit
+
+    return fleetkit.cloud(monkeypatch, opts, tmp_path)
+
+
+@pytest.fixture
+def kill_at(monkeypatch, tmp_path):
+    """A function that runs something which is killed at a point of its record."""
+    import fleetkit
+
+    def run(point, function, *args, **kwargs):
+        monkeypatch.setenv(records.FAULTS, str(tmp_path / "faults"))
+        (tmp_path / "faults").write_text(f"{point} kill")
+        fleetkit.killed(function, *args, **kwargs)
+        assert (tmp_path / "faults.reached").exists()
+
+    return run

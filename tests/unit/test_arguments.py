@@ -8,8 +8,8 @@ from saltvirt.errors import BadArgument
 
 
 @pytest.mark.parametrize(
-    "name", ["../x", "", " ", "a b", "x" * 300, "-x", ".x", "x/y", "a..b", "x.", "é", "a\nb", "x\0",
-             "a\n"]
+    "name",
+    ["../x", "", " ", "a b", "x" * 300, "-x", ".x", "x/y", "a..b", "x.", "é", "a\nb", "x\0", "a\n"],
 )
 def test_a_name_that_could_leave_its_folder_or_confuse_anyone_is_refused(name):
     with pytest.raises(BadArgument) as refused:
@@ -21,8 +21,8 @@ def test_a_name_that_could_leave_its_folder_or_confuse_anyone_is_refused(name):
 
 
 @pytest.mark.parametrize("name", [7, ["x"], True])
-def test_a_name_that_is_no_text_is_refused(name):
-    with pytest.raises(BadArgument, match="is no text"):
+def test_a_name_that_is_not_text_is_refused(name):
+    with pytest.raises(BadArgument, match="is not text"):
         arguments.vm_name(name)
     with pytest.raises(BadArgument, match="is missing"):
         arguments.vm_name(None)
@@ -57,9 +57,16 @@ def test_an_amount_of_memory_that_is_none_is_refused_by_name(mem):
 
 @pytest.mark.parametrize(
     ("mem", "mib"),
-    [(512, 512), ("512", 512), ("2g", 2048), ("512 MiB", 512), ({"boot": "1g"}, 1024),
-     ({"boot": 512, "max": "4g"}, 4096), (1024.0, 1024)],
-)  # fmt: skip
+    [
+        (512, 512),
+        ("512", 512),
+        ("2g", 2048),
+        ("512 MiB", 512),
+        ({"boot": "1g"}, 1024),
+        ({"boot": 512, "max": "4g"}, 4096),
+        (1024.0, 1024),
+    ],
+)
 def test_memory_is_mib_unless_a_unit_says_otherwise(mem, mib):
     assert arguments.memory_mib(mem) == mib
 
@@ -81,16 +88,24 @@ def test_what_salt_adds_to_a_call_is_no_unknown_keyword():
 
 @pytest.mark.parametrize(
     ("size", "expected"),
-    [(1, 2**20), ("1 MiB", 2**20), ("4g", 4 * 2**30), ("4GB", 4 * 10**9), ("1k", 1024),
-     ("1.5g", 3 * 2**29), ("10b", 10), ("2TiB", 2 * 2**40)],
-)  # fmt: skip
+    [
+        (1, 2**20),
+        ("1 MiB", 2**20),
+        ("4g", 4 * 2**30),
+        ("4GB", 4 * 10**9),
+        ("1k", 1024),
+        ("1.5g", 3 * 2**29),
+        ("10b", 10),
+        ("2TiB", 2 * 2**40),
+    ],
+)
 def test_sizes_with_and_without_units(size, expected):
     assert units.size_bytes(size) == expected
 
 
 @pytest.mark.parametrize("size", ["", "g", "-1", "1 parsec", True, None, {}, "1g1"])
 def test_what_is_no_size_is_refused(size):
-    with pytest.raises(BadArgument, match="is no size"):
+    with pytest.raises(BadArgument, match="is not a size"):
         units.size_bytes(size, "disk")
 
 

@@ -9,7 +9,8 @@ import pytest
 from saltvirt import compat, keypair, sealed
 from saltvirt.config import MasterSettings
 from saltvirt.errors import BadArgument, MasterError, NameTaken, VirtError
-from saltvirt.fleet import authorize, deploy, keys
+from saltvirt.fleet import authorize, keys
+from saltvirt.fleet.hosts import HostSilent
 
 PUBLIC = keypair.generate()[0]
 HOST = keypair.generate()
@@ -20,7 +21,7 @@ def token(opts, monkeypatch):
     """Give hyper1 leave for web1; return its token as only it can read it."""
     sent = {}
     # The host itself keeps its token in tests/cloud/test_virtkey.py.
-    monkeypatch.setattr(deploy, "act", lambda *words, **more: sent.update(more["kwarg"]))
+    monkeypatch.setattr(authorize, "act", lambda *words, **more: sent.update(more["kwarg"]))
     keys.accept(opts, "hyper1", HOST[0])
 
     def give(name="web1", minutes=10, replace=False):
@@ -47,13 +48,16 @@ def test_the_host_that_has_leave_has_its_key_accepted_once(opts, token):
         submit(opts, given)
 
 
-@pytest.mark.parametrize(("change", "why"), [
-    ({"host": "hyper2"}, "hyper2 may not submit a key of 'web1': another host may"),
-    ({"name": "web2"}, "nobody authorised hyper1 to submit a key of 'web2'"),
-    ({"name": "../web1"}, "cannot name a VM"),
-    ({"now": 1e12}, "too late"),
-    ({"key": "no key"}, "no public key"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"host": "hyper2"}, "hyper2 may not submit a key of 'web1': another host may"),
+        ({"name": "web2"}, "nobody authorised hyper1 to submit a key of 'web2'"),
+        ({"name": "../web1"}, "cannot name a VM"),
+        ({"now": 1e12}, "too late"),
+        ({"key": "no key"}, "not a public key"),
+    ],
+)
 def test_whoever_else_submits_is_refused(opts, token, change, why):
     given = token()
 
@@ -115,12 +119,12 @@ def test_the_master_keeps_no_token_and_logs_none(opts, token, caplog):
 
 def test_a_host_that_cannot_be_reached_gets_no_leave(opts, monkeypatch):
     def silent(*_words, **_more):
-        raise deploy.HostSilent("hyper1 does not answer")
+        raise HostSilent("hyper1 does not answer")
 
-    monkeypatch.setattr(deploy, "act", silent)
+    monkeypatch.setattr(authorize, "act", silent)
     keys.accept(opts, "hyper1", HOST[0])
 
-    with pytest.raises(deploy.HostSilent):
+    with pytest.raises(HostSilent):
         authorize.authorize(opts, MasterSettings(), "web1", "hyper1", minutes=10, replace=False)
     with pytest.raises(MasterError, match="no host is authorised"):
         authorize.withdraw(opts, "web1")

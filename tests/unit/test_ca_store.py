@@ -36,7 +36,7 @@ LOST = {
     "with a list alone": lambda p: (p.authority(NOW), p.revocations(NOW), lose(p)),
     "in a rotation": lambda p: (p.begin_rotation(NOW), lose(p)),
     "as a link": lambda p: (p.authority(NOW), dangle(p)),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("happens", LOST.values(), ids=LOST)

@@ -3,6 +3,8 @@
 import os
 import pwd
 import shutil
+import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
@@ -26,8 +28,9 @@ def test_a_write_replaces_in_one_step_and_leaves_no_part(tmp_path):
 def test_files_that_belong_together_change_only_when_all_are_written(tmp_path):
     files.write(tmp_path / "a", b"old")
     with pytest.raises(FileNotFoundError):
-        files.replace([(tmp_path / "a", b"new", 0o600, None),
-                       (tmp_path / "gone" / "b", b"new", 0o600, None)])  # fmt: skip
+        files.replace(
+            [(tmp_path / "a", b"new", 0o600, None), (tmp_path / "gone" / "b", b"new", 0o600, None)]
+        )
 
     assert (tmp_path / "a").read_bytes() == b"old"
     assert os.listdir(tmp_path) == ["a"]
@@ -67,16 +70,85 @@ def test_a_folder_that_may_be_written_in_and_not_read_is_enough():
         shutil.rmtree(folder)
 
 
+def test_what_others_wrote_is_settled_with_its_folders_once(tmp_path, synced):
+    (tmp_path / "a").write_bytes(b"1")
+    (tmp_path / "b").write_bytes(b"2")
+
+    files.settle([tmp_path / "a", str(tmp_path / "b")])
+    files.durable(str(tmp_path / "a"))
+
+    folder = (tmp_path.name, ["a", "b"])
+    assert synced == [("a", b"1"), ("b", b"2"), folder, ("a", b"1"), folder]
+
+
+def test_a_missing_file_cannot_be_settled(tmp_path):
+    with pytest.raises(FileNotFoundError):
+        files.durable(tmp_path / "a")
+
+
+def test_what_is_removed_is_gone_after_a_crash_too(tmp_path, synced):
+    (tmp_path / "a").touch()
+
+    files.unlink(str(tmp_path / "a"))
+    files.unlink(tmp_path / "a")
+    files.unlink(tmp_path / "gone" / "a")
+
+    assert synced == [(tmp_path.name, []), (tmp_path.name, [])]
+
+
+def test_a_file_system_that_cannot_sync_a_folder_is_synced_whole(tmp_path, monkeypatch):
+    # Faked: CIFS and some file systems in user space answer so, and there is none here.
+    def refused(_handle):
+        raise OSError(22, "Invalid argument")
+
+    wholes = []
+    monkeypatch.setattr(files.os, "fsync", refused)
+    monkeypatch.setattr(files.os, "sync", lambda: wholes.append(True))
+
+    files.sync_folder(tmp_path)
+
+    assert wholes == [True]
+
+
 def test_only_the_parts_of_dead_processes_are_swept(tmp_path):
     live = files.part_path(tmp_path, "x")
     live.touch()
-    for name in (".999999999-x.part", ".nobody-x.part"):
+    dead = live.name.replace(f"-{os.getpid()}-", "-999999999-")
+    for name in (dead, ".nobody-x.part", "x.part"):
         (tmp_path / name).touch()
-    (tmp_path / "x.part").touch()
 
     files.sweep(tmp_path)
 
-    assert sorted(os.listdir(tmp_path)) == sorted([live.name, "x.part"])
+    assert sorted(os.listdir(tmp_path)) == sorted([live.name, ".nobody-x.part", "x.part"])
+
+
+def test_a_part_of_another_host_is_swept_when_nobody_has_written_to_it_for_a_day(
+    tmp_path, monkeypatch
+):
+    # The second is one of releases that did not name the host. Neither process is known here.
+    others = [".0123456789ab-999999999-x.part", ".999999999-x.part"]
+    for name in others:
+        (tmp_path / name).touch()
+        os.utime(tmp_path / name, (0, 0))  # a link to an old file
+
+    files.sweep(tmp_path)
+    assert sorted(os.listdir(tmp_path)) == others
+
+    monkeypatch.setattr(files.time, "time", lambda now=files.time.time: now() + 25 * 3600)
+    files.sweep(tmp_path)
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_part_of_another_container_of_this_host_is_another_hosts(tmp_path):
+    script = "from saltvirt import files; import sys; files.part_path(sys.argv[1], 'x').touch()"
+    argv = ["unshare", "--pid", "--fork", "--mount-proc", sys.executable, "-c", script, tmp_path]
+    subprocess.run(argv, check=True, env={**os.environ, "PYTHONPATH": ":".join(sys.path)})
+    (part,) = tmp_path.iterdir()
+
+    files.sweep(tmp_path)
+
+    assert list(tmp_path.iterdir()) == [part]
+    assert part.name.split("-")[0] != files.part_path(tmp_path, "x").name.split("-")[0]
 
 
 def test_what_is_opened_privately_is_nobody_elses(tmp_path):

@@ -7,7 +7,9 @@ import pytest
 import salt.utils.systemd
 from salt.exceptions import CommandExecutionError
 from saltvirt.errors import BadArgument
-from saltvirt.net import boot, firewall, rules
+from saltvirt.net.firewall import backends, bootunits, iptables, nftables, rules
+from saltvirt.net.firewall.backend import FirewallError
+from saltvirt.net.tools import PersistenceError
 
 PORTS = [16514, "49152-49215"]
 PEERS = ["10.0.0.2", "fd00::2"]
@@ -28,8 +30,9 @@ class Space:
     def run_all(self, argv, **_how):
         """Run a command as Salt's ``cmd.run_all`` does."""
         try:
-            done = subprocess.run([*self._enter, *argv], capture_output=True, text=True,
-                                  check=False)  # fmt: skip
+            done = subprocess.run(
+                [*self._enter, *argv], capture_output=True, text=True, check=False
+            )
         except OSError as exc:
             raise CommandExecutionError(str(exc)) from exc
         return {"retcode": done.returncode, "stdout": done.stdout, "stderr": done.stderr}
@@ -52,16 +55,16 @@ def space():
 @pytest.fixture
 def place(tmp_path, monkeypatch):
     """A folder that takes the rules; systemd, if it runs here, is not to be told of them."""
-    for module in (boot, firewall):
+    for module in (bootunits, nftables, iptables):
         monkeypatch.setattr(module, "RULES", tmp_path / "rules")
-    monkeypatch.setattr(boot, "UNITS", tmp_path / "units")
+    monkeypatch.setattr(bootunits, "UNITS", tmp_path / "units")
     monkeypatch.setattr(salt.utils.systemd, "booted", lambda: False)
     return tmp_path / "rules"
 
 
 def made(space, backend, ports=PORTS, peers=PEERS, name="salt_virt"):
     """Return the rules of a backend in the namespace."""
-    work = firewall.of(backend, {"cmd.run_all": space.run_all}, name, ports, peers)
+    work = backends.of(backend, {"cmd.run_all": space.run_all}, name, ports, peers)
     if not work.is_installed or space.run_all(LISTED[backend])["retcode"]:
         pytest.skip(f"{work.program} is not installed, or this kernel has nothing for it")
     return work
@@ -87,9 +90,11 @@ def test_rules_are_loaded_once_kept_in_a_file_and_taken_away(space, place, backe
 @pytest.mark.parametrize("backend", LISTED)
 def test_other_peers_replace_the_old_ones_and_nothing_else(space, place, backend):
     work = made(space, backend)
-    foreign = {"nftables": ["nft", "add", "table", "inet", "foreign"],
-               "iptables": ["iptables", "-A", "INPUT", "-p", "tcp", "--dport", "99", "-j", "DROP"]}
-    assert space.run_all(foreign[backend])["retcode"] == 0  # fmt: skip
+    foreign = {
+        "nftables": ["nft", "add", "table", "inet", "foreign"],
+        "iptables": ["iptables", "-A", "INPUT", "-p", "tcp", "--dport", "99", "-j", "DROP"],
+    }
+    assert space.run_all(foreign[backend])["retcode"] == 0
     work.apply()
     other = made(space, backend, peers=["10.0.0.9"])
 
@@ -101,7 +106,8 @@ def test_other_peers_replace_the_old_ones_and_nothing_else(space, place, backend
         assert space.listed(backend).count("-A INPUT -j SALT-VIRT") == 1
     other.remove()
     assert {"nftables": "table inet foreign", "iptables": "--dport 99"}[backend] in (
-        space.listed(backend))  # fmt: skip
+        space.listed(backend)
+    )
 
 
 @pytest.mark.parametrize("backend", LISTED)
@@ -113,7 +119,8 @@ def test_what_is_in_the_file_is_what_is_loaded(space, place, backend):
 
     for path in sorted(place.iterdir()):
         program = {"nftables": ["nft", "-f"]}.get(
-            backend, [f"{path.name.partition('-')[0]}-restore", "--noflush"])  # fmt: skip
+            backend, [f"{path.name.partition('-')[0]}-restore", "--noflush"]
+        )
         assert space.run_all([*program, str(path)])["retcode"] == 0
 
     assert space.listed(backend) == loaded
@@ -124,7 +131,7 @@ def test_what_is_in_the_file_is_what_is_loaded(space, place, backend):
 def test_rules_that_cannot_be_kept_are_not_left_loaded(space, place, backend):
     place.write_text("a file where the folder would be")
 
-    with pytest.raises(boot.BootError, match=f"^cannot write {place}/"):
+    with pytest.raises(PersistenceError, match=f"^cannot write {place}/"):
         made(space, backend).apply()
 
     assert "16514" not in space.listed(backend)
@@ -134,7 +141,7 @@ def test_rules_that_nft_refuses_change_nothing(space, place):
     work = made(space, "nftables")
     work._text = work._text.replace("tcp reset", "tcp nonsense")
 
-    with pytest.raises(firewall.FirewallError, match="^nft -c -f .*: .*nonsense"):
+    with pytest.raises(FirewallError, match="^nft -c -f .*: .*nonsense"):
         work.apply()
 
     assert space.listed("nftables") == "" and not place.exists()
@@ -157,24 +164,26 @@ def test_without_systemd_it_is_said_that_nothing_loads_them_at_boot(space, place
     assert str(place) in note
 
 
-@pytest.mark.parametrize(("backend", "program"), [
-    ("nftables", "nft"), ("iptables", "iptables"), ("firewalld", "firewall-cmd")])  # fmt: skip
+@pytest.mark.parametrize(
+    ("backend", "program"),
+    [("nftables", "nft"), ("iptables", "iptables"), ("firewalld", "firewall-cmd")],
+)
 def test_a_host_without_the_program_is_refused_in_one_line_but_can_be_tested(
     place, monkeypatch, backend, program
 ):
-    monkeypatch.setattr(firewall, "_FOLDERS", str(place))
-    work = firewall.of(backend, {}, "salt_virt", PORTS, PEERS)
+    monkeypatch.setattr("saltvirt.net.firewall.backend._FOLDERS", str(place))
+    work = backends.of(backend, {}, "salt_virt", PORTS, PEERS)
 
     assert set(work.plan().values()) & {"loaded", "added"}
-    assert firewall.of(backend, {}, "salt_virt", PORTS, []).removal() == {}
-    with pytest.raises(firewall.FirewallError, match=f"^{program} is not installed on this host"):
+    assert backends.of(backend, {}, "salt_virt", PORTS, []).removal() == {}
+    with pytest.raises(FirewallError, match=f"^{program} is not installed on this host"):
         work.refuse_missing()
 
 
 def test_a_saved_chain_that_comes_back_is_named(place, tmp_path, monkeypatch):
     saved = tmp_path / "rules.v4"
-    monkeypatch.setattr(firewall.Iptables, "_SAVED", (str(saved), str(tmp_path / "none")))
-    work = firewall.of("iptables", {}, "salt_virt", PORTS, [])
+    monkeypatch.setattr(iptables.Iptables, "_SAVED", (str(saved), str(tmp_path / "none")))
+    work = backends.of("iptables", {}, "salt_virt", PORTS, [])
     assert work.leftovers() == []
 
     saved.write_text("*filter\n:SALT-VIRT - [0:0]\nCOMMIT\n")
@@ -192,8 +201,12 @@ def test_a_chain_that_is_loaded_again_and_again_is_jumped_to_once(space, place):
     made(space, "iptables").apply()
     work = made(space, "iptables")
     texts = work.boot._units
-    commands = [line.partition("=")[2].split() for text in texts.values()
-                for line in text.splitlines() if line.startswith("ExecStart=")]  # fmt: skip
+    commands = [
+        line.partition("=")[2].split()
+        for text in texts.values()
+        for line in text.splitlines()
+        if line.startswith("ExecStart=")
+    ]
 
     for argv in commands:
         done = space.run_all([argv[0].removeprefix("-"), *argv[1:]])
@@ -220,7 +233,7 @@ def test_a_table_of_somebody_else_is_refused_and_stays(space, place, tmp_path):
     work = made(space, "nftables", name="mine")
 
     for act in (work.plan, work.removal):
-        with pytest.raises(firewall.FirewallError, match="^table inet mine is there and was not"):
+        with pytest.raises(FirewallError, match="^table inet mine is there and was not"):
             act()
     assert space.listed("nftables") == before and not place.exists()
 
@@ -233,7 +246,7 @@ def test_a_chain_of_somebody_else_is_refused_and_stays(space, place):
     work = made(space, "iptables", name="mine")
 
     for act in (work.plan, work.removal):
-        with pytest.raises(firewall.FirewallError, match="^the chain MINE of iptables is there"):
+        with pytest.raises(FirewallError, match="^the chain MINE of iptables is there"):
             act()
     assert space.listed("iptables") == before and not place.exists()
 
@@ -242,8 +255,10 @@ def test_a_chain_of_somebody_else_is_refused_and_stays(space, place):
 def test_rules_of_ours_are_known_again_without_a_file_and_when_somebody_flushed_them(
     space, place, backend
 ):
-    flush = {"nftables": ["nft", "flush", "table", "inet", "salt_virt"],
-             "iptables": ["iptables", "-F"]}[backend]  # fmt: skip
+    flush = {
+        "nftables": ["nft", "flush", "table", "inet", "salt_virt"],
+        "iptables": ["iptables", "-F"],
+    }[backend]
     made(space, backend, peers=[f"10.0.{n}.1" for n in range(20)]).apply()
     loaded = space.listed(backend)
     for path in list(place.iterdir()):
@@ -259,36 +274,42 @@ def test_rules_of_ours_are_known_again_without_a_file_and_when_somebody_flushed_
 @pytest.mark.parametrize("name", ["filter", "nat", "mangle", "raw", "security", "firewalld"])
 def test_the_name_of_a_table_that_may_come_later_is_refused(place, name):
     with pytest.raises(BadArgument, match="^name: .* choose another, like salt_virt"):
-        firewall.of("nftables", {}, name, PORTS, []).plan()
+        backends.of("nftables", {}, name, PORTS, []).plan()
 
 
 @pytest.mark.parametrize("name", ["input", "INPUT", "Forward", "output", "accept", "reject"])
 def test_the_name_of_a_built_in_chain_is_refused(place, name):
     with pytest.raises(BadArgument, match="^name: .* is built into iptables; choose another"):
-        firewall.of("iptables", {}, name, PORTS, [])
+        backends.of("iptables", {}, name, PORTS, [])
 
 
-@pytest.mark.parametrize(("listed", "is_ours"), [
-    ("-N X\n", True),
-    (f"-N X\n-A X -i lo -m comment --comment {'0a' * 12} -j RETURN\n-A X -j DROP\n", True),
-    (f'-N X\n-A X -i lo -m comment --comment "{"0a" * 12}" -j RETURN\n', True),
-    ("-N X\n-A X -i lo -m comment --comment mine -j RETURN\n", False),
-    ("-N X\n-A X -p tcp --dport 22 -j ACCEPT\n", False),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("listed", "is_ours"),
+    [
+        ("-N X\n", True),
+        (f"-N X\n-A X -i lo -m comment --comment {'0a' * 12} -j RETURN\n-A X -j DROP\n", True),
+        (f'-N X\n-A X -i lo -m comment --comment "{"0a" * 12}" -j RETURN\n', True),
+        ("-N X\n-A X -i lo -m comment --comment mine -j RETURN\n", False),
+        ("-N X\n-A X -p tcp --dport 22 -j ACCEPT\n", False),
+    ],
+)
 def test_a_chain_of_ours_is_known_by_its_mark(listed, is_ours):
     assert rules.is_our_chain(listed) == is_ours
 
 
-@pytest.mark.parametrize(("inside", "is_ours"), [
-    ("", True),
-    ("\tset peers4 {\n\t\ttype ipv4_addr\n\t}\n", True),
-    ("\tset bogons {\n\t\ttype ipv4_addr\n\t}\n", False),
-    ("\tchain input {\n\t\ttype filter hook input priority filter; policy drop;\n\t}\n", False),
-    ("\tchain input {\n\t\ttype filter hook input priority -5; policy accept;\n\t}\n", True),
-    ("\tchain forward {\n\t\ttype filter hook forward priority 0; policy drop;\n\t}\n", False),
-    ("\tchain input {\n\t\ttcp dport 22 accept\n\t}\n", False),
-    (f'\tchain input {{\n\t\tiif "lo" accept comment "{"0a" * 12}"\n\t\tdrop\n\t}}\n', True),
-    ('\tchain input {\n\t\tiif "lo" accept comment "loopback"\n\t}\n', False),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("inside", "is_ours"),
+    [
+        ("", True),
+        ("\tset peers4 {\n\t\ttype ipv4_addr\n\t}\n", True),
+        ("\tset bogons {\n\t\ttype ipv4_addr\n\t}\n", False),
+        ("\tchain input {\n\t\ttype filter hook input priority filter; policy drop;\n\t}\n", False),
+        ("\tchain input {\n\t\ttype filter hook input priority -5; policy accept;\n\t}\n", True),
+        ("\tchain forward {\n\t\ttype filter hook forward priority 0; policy drop;\n\t}\n", False),
+        ("\tchain input {\n\t\ttcp dport 22 accept\n\t}\n", False),
+        (f'\tchain input {{\n\t\tiif "lo" accept comment "{"0a" * 12}"\n\t\tdrop\n\t}}\n', True),
+        ('\tchain input {\n\t\tiif "lo" accept comment "loopback"\n\t}\n', False),
+    ],
+)
 def test_a_table_of_ours_is_known_by_its_mark(inside, is_ours):
     assert rules.is_our_table(f"table inet x {{\n{inside}}}\n") == is_ours

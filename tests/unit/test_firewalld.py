@@ -1,7 +1,7 @@
 """The rich rules of firewalld: which are ours is what the record of them says."""
 
 import pytest
-from saltvirt.net import boot, firewall, rules
+from saltvirt.net.firewall import backend, backends, bootunits, rules
 
 PORTS = [16514, "49152-49215"]
 ADMINS = 'rule family="ipv4" source address="10.99.0.5" port port="16514" protocol="tcp" accept'
@@ -31,11 +31,14 @@ class Fake:
             verb, _equals, rule = word.partition("=")
             if verb == "--add-rich-rule" and self.refused and self.refused in rule:
                 return {"retcode": 1, "stdout": "", "stderr": "Error: INVALID_RULE"}
-            if verb == "--add-rich-rule" and rule not in has:
-                has.append(rule)
-            if verb == "--remove-rich-rule" and rule in has:  # else it only warns
-                has.remove(rule)
+            self._change(has, verb, rule)
         return {"retcode": 0, "stdout": "success", "stderr": ""}
+
+    def _change(self, has, verb, rule):
+        if verb == "--add-rich-rule" and rule not in has:
+            has.append(rule)
+        if verb == "--remove-rich-rule" and rule in has:  # else it only warns
+            has.remove(rule)
 
 
 @pytest.fixture
@@ -44,20 +47,20 @@ def fake(tmp_path, monkeypatch):
     (tmp_path / "bin").mkdir()
     program = tmp_path / "bin/firewall-cmd"
     program.touch(mode=0o755)
-    monkeypatch.setattr(firewall, "_FOLDERS", str(program.parent))
-    monkeypatch.setattr(boot, "RULES", tmp_path / "rules")
+    monkeypatch.setattr("saltvirt.net.firewall.backend._FOLDERS", str(program.parent))
+    monkeypatch.setattr(bootunits, "RULES", tmp_path / "rules")
     return Fake()
 
 
 def work(fake, ports=PORTS, peers=(), name="salt_virt"):
     """Return the rules of a name."""
-    return firewall.of("firewalld", {"cmd.run_all": fake.run_all}, name, ports, peers)
+    return backends.of("firewalld", {"cmd.run_all": fake.run_all}, name, ports, peers)
 
 
 def test_rules_are_recorded_and_go_with_their_record(fake):
     wanted = rich(PORTS, "10.0.0.2", "fd00::2")
     first = work(fake, peers=["10.0.0.2", "fd00::2"])
-    record = boot.RULES / "firewalld-salt_virt.rules"
+    record = bootunits.RULES / "firewalld-salt_virt.rules"
 
     assert first.plan() == {**dict.fromkeys(wanted, "added"), str(record): "written"}
     first.apply()
@@ -68,7 +71,7 @@ def test_rules_are_recorded_and_go_with_their_record(fake):
     gone = work(fake, ports=[16514])
     assert gone.removal() == {**dict.fromkeys(wanted, "removed"), str(record): "removed"}
     gone.remove()
-    assert fake.now == fake.later == [] and not boot.RULES.exists()
+    assert fake.now == fake.later == [] and not bootunits.RULES.exists()
     assert work(fake).removal() == {}
 
 
@@ -102,7 +105,7 @@ def test_rules_of_a_version_without_a_record_are_taken_over(fake):
     new = work(fake, peers=["10.0.0.2"])
     assert new.plan() == {
         **dict.fromkeys(rich(PORTS, "10.0.0.9"), "removed"),
-        str(boot.RULES / "firewalld-salt_virt.rules"): "written",
+        str(bootunits.RULES / "firewalld-salt_virt.rules"): "written",
     }
     new.apply()
 
@@ -121,14 +124,17 @@ def test_a_version_without_a_record_is_undone_by_the_ports(fake):
     assert fake.now == fake.later == []
 
 
-@pytest.mark.parametrize("other", [
-    ADMINS,
-    ADMINS.replace("rule family", 'rule priority="-10" family'),
-    ADMINS.replace("source address", "source NOT address"),
-    ADMINS.replace(" port port", " source-port port"),
-    ADMINS.replace(" accept", " log prefix=\"x\" accept"),
-    'rule family="ipv4" source address="1.2.3.4" accept',
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "other",
+    [
+        ADMINS,
+        ADMINS.replace("rule family", 'rule priority="-10" family'),
+        ADMINS.replace("source address", "source NOT address"),
+        ADMINS.replace(" port port", " source-port port"),
+        ADMINS.replace(" accept", ' log prefix="x" accept'),
+        'rule family="ipv4" source address="1.2.3.4" accept',
+    ],
+)
 def test_what_is_not_said_in_our_words_or_for_one_port_only_is_not_ours(other):
     pairs = rules.ports(PORTS)
     ours = rich(PORTS, "10.0.0.2", "fd00::2")
@@ -150,11 +156,11 @@ def test_two_names_share_a_rule_until_both_are_gone(fake):
 
 def test_what_firewalld_refuses_leaves_rules_and_record_as_they_were(fake):
     work(fake, peers=["10.0.0.2"]).apply()
-    record = boot.RULES / "firewalld-salt_virt.rules"
+    record = bootunits.RULES / "firewalld-salt_virt.rules"
     before = fake.now[:], fake.later[:], record.read_text()
     fake.refused = "10.0.0.3"
 
-    with pytest.raises(firewall.FirewallError, match="^firewall-cmd .*INVALID_RULE"):
+    with pytest.raises(backend.FirewallError, match="^firewall-cmd .*INVALID_RULE"):
         work(fake, peers=["10.0.0.3"]).apply()
     assert (fake.now, fake.later, record.read_text()) == before
 
@@ -165,7 +171,7 @@ def test_a_run_that_is_killed_half_way_is_known_for_ours(fake, monkeypatch):
             raise SystemExit
         return Fake.run_all(fake, argv, **how)
 
-    monkeypatch.setattr(firewall.undo.Steps, "run", lambda steps: None)
+    monkeypatch.setattr(backend.undo.Steps, "run", lambda steps: None)
     monkeypatch.setattr(fake, "run_all", run)
     with pytest.raises(SystemExit):
         work(fake, peers=["10.0.0.2"]).apply()
@@ -175,4 +181,4 @@ def test_a_run_that_is_killed_half_way_is_known_for_ours(fake, monkeypatch):
     gone = work(fake)
     gone.removal()
     gone.remove()
-    assert fake.now == fake.later == [] and not boot.RULES.exists()
+    assert fake.now == fake.later == [] and not bootunits.RULES.exists()

@@ -1,14 +1,13 @@
-"""The master's side that needs no master: replies, reports, progress, keys, the journal."""
+"""The master's side that needs no master: replies, reports, progress, keys."""
 
 import contextlib
-import multiprocessing
 import time
 from pathlib import Path
 
 import pytest
-from saltvirt import compat, keypair
-from saltvirt.errors import BadArgument, NameTaken
-from saltvirt.fleet import deploy, journal, keys, minions, progress, report
+from saltvirt import compat, config, keypair
+from saltvirt.errors import NameTaken
+from saltvirt.fleet import deploy, hosts, keys, minions, progress
 from saltvirt.model import Verdict
 
 
@@ -43,44 +42,16 @@ def test_a_reply_is_what_its_exit_code_says():
         ("Fetching", {"done_bytes": 40, "total_bytes": 100}, "vm: Fetching 40 % of 100B"),
         ("Fetching", {"done_bytes": 2**20, "total_bytes": None}, "vm: Fetching 1.0M"),
         ("Placing", {"detail": "on hyper1"}, "vm: Placing (on hyper1)"),
+        (
+            "web1: Moving",
+            {"percent": 15, "rate_bytes_s": 2**20, "remaining_bytes": 2**21},
+            "vm: web1: Moving 15 %, 1.0M/s, 2.0M to go",
+        ),
         ("Starting", {}, "vm: Starting"),
     ],
 )
 def test_progress_reads_as_one_line(stage, figures, line):
     assert progress.text("vm", stage, figures) == line
-
-
-__context__ = {}
-__opts__ = {"user": "root"}
-
-
-@report.reported
-def face(name, count=1):
-    """Stand for a runner function."""
-    if count == 0:
-        raise BadArgument("count", "0 is out of range")
-    return {name: count}
-
-
-def test_a_runner_that_fails_says_so_in_one_line_and_a_code():
-    __context__.clear()
-
-    assert face("a", __pub_user="root") == {"a": 1}
-    assert __context__ == {}
-    assert face("a", count=0) == {
-        "outputter": "virt_plan",
-        "data": {"error": "count: 0 is out of range", "retcode": 1},
-    }
-    assert __context__ == {"retcode": 1}
-
-
-@pytest.mark.parametrize(("args", "kwargs"), [((), {}), (("a", 1, 2), {}), (("a",), {"cuont": 2})])
-def test_wrong_arguments_of_a_runner_are_an_error_not_a_help_page(args, kwargs):
-    answer = face(*args, **kwargs)["data"]
-
-    assert answer["retcode"] == 1
-    assert answer["error"].startswith("virt.face: ")
-    assert "salt-run -d virt.face" in answer["error"]
 
 
 def test_a_key_is_accepted_for_one_id_and_taken_back(opts):
@@ -115,55 +86,6 @@ def test_a_key_that_waits_under_the_id_of_a_new_vm_does_not_win(opts):
     assert store.read("vm1") == ("accepted", ours)
 
 
-def die_holding(opts, public):
-    """Deploy half-way, then end without a word."""
-    import os
-
-    with journal.opened(opts, "vm1") as entry:
-        entry.note({"name": "vm1", "public_key": public, "host": "hyper2"})
-        keys.accept(opts, "vm1", public)
-        os._exit(9)
-
-
-def test_the_key_of_a_deployment_that_was_killed_is_taken_back_by_the_next(opts):
-    public = keypair.generate()[0]
-    process = multiprocessing.get_context("fork").Process(target=die_holding, args=(opts, public))
-    process.start()
-    process.join()
-    assert compat.KeyStore(opts).read("vm1")[0] == "accepted"
-
-    with journal.opened(opts, "vm1") as entry:
-        entry.take_back(opts, {"hyper1"})
-        assert compat.KeyStore(opts).read("vm1") == (None, None)
-
-
-def test_the_key_of_a_vm_that_may_live_on_a_silent_host_stays(opts):
-    public = keypair.generate()[0]
-    process = multiprocessing.get_context("fork").Process(target=die_holding, args=(opts, public))
-    process.start()
-    process.join()
-
-    for _again in range(2):
-        with (
-            journal.opened(opts, "vm1") as entry,
-            pytest.raises(NameTaken, match="may be on hyper2, which does not answer"),
-        ):
-            entry.take_back(opts, {"hyper2"})
-    assert compat.KeyStore(opts).read("vm1") == ("accepted", public)
-    with journal.opened(opts, "vm1") as entry:
-        entry.take_back(opts, set())
-    assert compat.KeyStore(opts).read("vm1") == (None, None)
-
-
-def test_two_deployments_of_one_name_do_not_go_together(opts):
-    with (
-        journal.opened(opts, "vm1"),
-        pytest.raises(NameTaken, match="by another salt-run"),
-        journal.opened(opts, "vm1"),
-    ):
-        pass
-
-
 def test_the_table_of_a_deployment_says_why_not():
     table = deploy.table([Verdict(host="a", score=0.5), Verdict(host="b", reasons=("full",))])
 
@@ -174,30 +96,37 @@ def test_the_table_of_a_deployment_says_why_not():
 
 
 @pytest.mark.parametrize(
-    ("given", "seeded"),
+    ("given", "profile", "seeded"),
     [
-        ({"image": "salt://a"}, True),
-        ({"image": "salt://a", "seed": False}, False),
-        ({"disks": {"system": {"image": "salt://a"}}}, True),
-        ({"disks": [{"name": "data", "size": 1, "overlay_image": True}]}, False),
-        ({}, False),
+        ({"image": "salt://a"}, {}, True),
+        ({"image": "salt://a", "seed": False}, {}, False),
+        ({"disks": {"system": {"image": "salt://a"}}}, {}, True),
+        ({"disks": [{"name": "data", "size": 1, "overlay_image": True}]}, {}, False),
+        ({}, {}, False),
+        ({"disk": "web"}, {"web": {"size_mib": 1, "has_image": True}}, True),
+        ({"disk": "web", "seed": False}, {"web": {"size_mib": 1, "has_image": True}}, False),
+        ({}, {"default": {"size_mib": 1, "has_image": True}}, True),
+        ({"disk": None}, {"default": {"size_mib": 1, "has_image": True}}, False),
+        ({"disk": "web"}, {"web": {"size_mib": 1}}, False),
+        ({"disk": "none"}, {}, False),
     ],
 )
-def test_a_key_is_made_only_for_a_guest_that_is_seeded(given, seeded):
-    assert deploy._is_seeded(given) is seeded
+def test_a_key_is_made_only_for_a_guest_that_is_seeded(given, profile, seeded):
+    assert deploy.is_seeded(given, {"profiles": {"disk": profile}}) is seeded
 
 
 class LateMaster:
     """Stand for Salt's client: a return that is late cannot be had of a real minion at will."""
 
-    def __init__(self, said_s):
-        self.event, self._said_at = self, time.monotonic() + said_s
+    def __init__(self, said_s=60):
+        self.event, self._said_at, self.sent = self, time.monotonic() + said_s, []
 
     def subscribe(self, tag):
         """Take in what is wanted."""
 
     def pub(self, targets, fun, arg, **_options):
         """Send a job to all its targets."""
+        self.sent.append(fun)
         return {"jid": "1", "minions": targets}
 
     def get_event(self, wait, tag, full):
@@ -225,3 +154,40 @@ def test_the_answer_of_a_job_that_has_ended_is_waited_for(monkeypatch, find_job,
     reply = minions.order({}, "hyper1", "virt.init", [], {}, timeout_s=0.1, limit_s=60, watch=None)
 
     assert (reply.missing, reply.value) == ((False, "built") if is_heard else (True, None))
+
+
+AT_IT = {"jid": "1"}
+
+
+@pytest.mark.parametrize(
+    ("find_job", "is_late", "words"),
+    [
+        ({"value": AT_IT}, True, "hyper1 was still at virt.init after 0.2 s, which is our limit"),
+        ({"missing": True}, False, "hyper1 does not answer; see: salt hyper1 test.ping"),
+        ({"value": {}}, False, "hyper1 has ended virt.init, but its answer did not come"),
+    ],
+    ids=["our limit", "silent", "lost"],
+)
+def test_a_time_out_says_whose_time_ran_out(monkeypatch, find_job, is_late, words):
+    master = LateMaster()
+    monkeypatch.setattr(minions, "client", lambda opts: contextlib.nullcontext(master))
+    monkeypatch.setattr(minions, "_RETURN_S", 0.1)
+    replies = {"hyper1": minions.Reply(minion="hyper1", **find_job)}
+    monkeypatch.setattr(minions, "ask", lambda *_args, **_options: replies)
+
+    reply = minions.order({}, "hyper1", "virt.init", [], {}, timeout_s=0.1, limit_s=0.2, watch=None)
+
+    assert (reply.missing, reply.is_late) == (True, is_late)
+    assert words in reply.error
+    assert "saltutil.term_job" in master.sent or not is_late
+
+
+@pytest.mark.parametrize(("limit_s", "is_named"), [(None, True), (60, False)])
+def test_our_limit_is_named_by_its_option(monkeypatch, limit_s, is_named):
+    late = minions.Reply(minion="h", missing=True, is_late=True, error="h was still at it")
+    monkeypatch.setattr(minions, "order", lambda *_args, **_options: late)
+
+    with pytest.raises(hosts.HostSilent, match="h was still at it") as caught:
+        hosts.act({}, config.MasterSettings(), "h", "virt.start", "web", limit_s=limit_s)
+
+    assert ("virt:deploy_timeout_s" in str(caught.value)) is is_named

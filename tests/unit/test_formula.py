@@ -46,13 +46,20 @@ def minion(folder, grains, **more):
     conf.write_text(json.dumps({"grains": grains}))
     opts = salt.config.minion_config(str(conf))
     opts.update(
-        id="bare", file_client="local", master_type="disable", root_dir=str(folder),
-        file_roots={"base": [str(ROOT)]}, pillar_roots={"base": [str(folder / "pillar")]},
-        enable_fqdns_grains=False, enable_gpu_grains=False,
-        **{key: str(folder / key) for key in ("cachedir", "pki_dir", "log_file",
-                                              "extension_modules")},
+        id="bare",
+        file_client="local",
+        master_type="disable",
+        root_dir=str(folder),
+        file_roots={"base": [str(ROOT)]},
+        pillar_roots={"base": [str(folder / "pillar")]},
+        enable_fqdns_grains=False,
+        enable_gpu_grains=False,
+        **{
+            key: str(folder / key)
+            for key in ("cachedir", "pki_dir", "log_file", "extension_modules")
+        },
         **more,
-    )  # fmt: skip
+    )
     return salt.client.Caller(mopts=opts)
 
 
@@ -94,22 +101,41 @@ def test_every_system_gets_a_listener_for_tls_after_its_keys(caller, family, rel
 @pytest.mark.parametrize("part", PARTS)
 def test_every_part_stands_alone(caller, part, family, release, _listener):
     bridges = {"br0": {"ports": ["eth0"]}}
-    states = rendered(caller, f"hypervisor.{part}", {"hypervisor": {"bridges": bridges}},
-                      os_family=family, osrelease=release)  # fmt: skip
+    states = rendered(
+        caller,
+        f"hypervisor.{part}",
+        {"hypervisor": {"bridges": bridges}},
+        os_family=family,
+        osrelease=release,
+    )
 
     there = {(name.partition(".")[0], key) for key, (name, _arguments) in states.items()}
-    wanted = {pair for _name, arguments in states.values()
-              for kind in ("require", "watch", "onchanges", "require_in")
-              for one in arguments.get(kind, ()) for pair in one.items()}  # fmt: skip
+    wanted = {
+        pair
+        for _name, arguments in states.values()
+        for kind in ("require", "watch", "onchanges", "require_in")
+        for one in arguments.get(kind, ())
+        for pair in one.items()
+    }
     assert wanted <= there
 
 
 @pytest.mark.parametrize("family", ["Debian", "RedHat", "Suse", "Arch"])
 def test_packages_are_those_of_the_family_and_of_salts_python(caller, family):
-    own = rendered(caller, "hypervisor.packages", os_family=family, osrelease="9",
-                   pythonexecutable="/nowhere/python3")  # fmt: skip
-    system = rendered(caller, "hypervisor.packages", os_family=family, osrelease="9",
-                      pythonexecutable="/usr/bin/python3.99")  # fmt: skip
+    own = rendered(
+        caller,
+        "hypervisor.packages",
+        os_family=family,
+        osrelease="9",
+        pythonexecutable="/nowhere/python3",
+    )
+    system = rendered(
+        caller,
+        "hypervisor.packages",
+        os_family=family,
+        osrelease="9",
+        pythonexecutable="/usr/bin/python3.99",
+    )
 
     assert any("libvirt" in name for name in own["hypervisor_packages"][1]["pkgs"])
     assert any("qemu" in name for name in own["hypervisor_packages"][1]["pkgs"])
@@ -120,15 +146,17 @@ def test_packages_are_those_of_the_family_and_of_salts_python(caller, family):
 
 
 def test_the_pillar_wins(caller):
-    pillar = {"hypervisor": {
-        "qemu_conf": {"migration_port_max": 49160, "user": "root"},
-        "firewall": {"backend": "iptables", "peers": ["192.0.2.0/24"]},
-        "bridges": {"br7": {"ports": ["bond0"], "mtu": 9000}},
-        "pool": {"path": "/vm"},
-        "images": "/vm/images",
-        "tls_allowed_dn_list": ["*CN=hyper1*"],
-        "keys": {"vnc": True},
-    }}  # fmt: skip
+    pillar = {
+        "hypervisor": {
+            "qemu_conf": {"migration_port_max": 49160, "user": "root"},
+            "firewall": {"backend": "iptables", "peers": ["192.0.2.0/24"]},
+            "bridges": {"br7": {"ports": ["bond0"], "mtu": 9000}},
+            "pool": {"path": "/vm"},
+            "images": "/vm/images",
+            "tls_allowed_dn_list": ["*CN=hyper1*"],
+            "keys": {"vnc": True},
+        }
+    }
     states = rendered(caller, "hypervisor", pillar, os_family="Debian", osrelease="12")
 
     assert states["hypervisor_qemu_settings"][1]["key_values"]["user"] == '"root"'
@@ -143,22 +171,37 @@ def test_the_pillar_wins(caller):
 
 
 def test_no_firewall_means_none(caller):
-    states = rendered(caller, "hypervisor", {"hypervisor": {"firewall": {"backend": "none"}}},
-                      os_family="Debian", osrelease="12")  # fmt: skip
+    states = rendered(
+        caller,
+        "hypervisor",
+        {"hypervisor": {"firewall": {"backend": "none"}}},
+        os_family="Debian",
+        osrelease="12",
+    )
 
     assert not [name for name in states if "firewall" in name]
 
 
-@pytest.mark.parametrize(("family", "release", "package"), [
-    ("Debian", "12", "iptables"), ("RedHat", "8.10", "iptables"), ("RedHat", "9.4", "iptables-nft"),
-    ("Suse", "15.6", "iptables"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("family", "release", "package"),
+    [
+        ("Debian", "12", "iptables"),
+        ("RedHat", "8.10", "iptables"),
+        ("RedHat", "9.4", "iptables-nft"),
+        ("Suse", "15.6", "iptables"),
+    ],
+)
 def test_iptables_comes_without_a_service_that_saves_the_rules_of_others(
     tmp_path, family, release, package
 ):
     pillar = {"hypervisor": {"firewall": {"backend": "iptables"}}}
-    states = rendered(lambda grains: minion(tmp_path, grains), "hypervisor.firewall", pillar,
-                      os_family=family, osrelease=release)  # fmt: skip
+    states = rendered(
+        lambda grains: minion(tmp_path, grains),
+        "hypervisor.firewall",
+        pillar,
+        os_family=family,
+        osrelease=release,
+    )
 
     assert states["hypervisor_firewall_package"][1]["name"] == package
     assert "firewalld" not in units(states, "service.running")
@@ -166,8 +209,12 @@ def test_iptables_comes_without_a_service_that_saves_the_rules_of_others(
 
 def firewalld(tmp_path, port):
     """Return the states of a host with firewalld whose master publishes on that port."""
-    return rendered(lambda grains: minion(tmp_path, grains, publish_port=port),
-                    "hypervisor.firewall", os_family="RedHat", osrelease="9.4")  # fmt: skip
+    return rendered(
+        lambda grains: minion(tmp_path, grains, publish_port=port),
+        "hypervisor.firewall",
+        os_family="RedHat",
+        osrelease="9.4",
+    )
 
 
 def test_firewalld_is_started_before_it_gets_rules_and_lets_the_master_be_heard(tmp_path):
@@ -181,12 +228,16 @@ def test_firewalld_is_started_before_it_gets_rules_and_lets_the_master_be_heard(
     assert {"service": "hypervisor_firewalld"} in states["hypervisor_firewall"][1]["require"]
     function, heard = states["hypervisor_firewalld_hears_127.0.0.1"]
     assert function == "cmd.run" and heard["onchanges"] == [
-        {"pkg": "hypervisor_firewall_package"}, {"service": "hypervisor_firewalld"}]  # fmt: skip
+        {"pkg": "hypervisor_firewall_package"},
+        {"service": "hypervisor_firewalld"},
+    ]
     assert heard["name"] == (
-        "firewall-cmd --timeout=10m --add-rich-rule='rule family=\"ipv4\" source "
-        f'address="127.0.0.1" source-port port="{port}" protocol="tcp" accept\'')  # fmt: skip
+        'firewall-cmd --timeout=10m --add-rich-rule=\'rule family="ipv4" source '
+        f'address="127.0.0.1" source-port port="{port}" protocol="tcp" accept\''
+    )
     assert list(states).index("hypervisor_firewalld_hears_127.0.0.1") < list(states).index(
-        "hypervisor_firewall")  # fmt: skip
+        "hypervisor_firewall"
+    )
 
 
 def test_a_host_that_hears_no_master_opens_nothing_for_one(tmp_path):
@@ -197,8 +248,9 @@ def test_a_host_that_hears_no_master_opens_nothing_for_one(tmp_path):
 
 
 def test_a_host_without_systemd_listens_by_an_argument(caller):
-    states = rendered(caller, "hypervisor.libvirt", os_family="Debian", osrelease="12",
-                      init="sysvinit")  # fmt: skip
+    states = rendered(
+        caller, "hypervisor.libvirt", os_family="Debian", osrelease="12", init="sysvinit"
+    )
 
     assert states["hypervisor_listen"][1]["key_values"] == {"LIBVIRTD_ARGS": '"--listen"'}
     assert units(states, "service.running") == {"libvirtd", "virtlogd"}

@@ -9,28 +9,50 @@ from hypothesis import strategies as st
 from saltvirt import spec
 from saltvirt.config import HostSettings
 from saltvirt.errors import BadArgument
-from saltvirt.fleet import evacuate, find
+from saltvirt.fleet import agreement
+from saltvirt.fleet import inventory as find
 from saltvirt.kvm import connect, lifecycle
 from saltvirt.model import Need
-from saltvirt.ops import moving
+from saltvirt.ops.migration import facts
 from saltvirt.placement import choose, generation, moves, plan
-from saltvirt.xml import METADATA_NS, newer, parse, read
+from saltvirt.xml import METADATA_NS, capabilities, newer, parse, read
 
 DATA = Path(__file__).resolve().parents[1] / "data"
 TEST = HostSettings(uri="test:///default")
-VERSIONS = {12: {"libvirt": "9.0.0", "qemu": "7.2.22"},
-            13: {"libvirt": "11.3.0", "qemu": "10.0.13"}}  # fmt: skip
-USUAL = {"name": "m1", "state": "running", "vcpus": 1, "memory_mib": 1, "disks": [], "stay": False,
-         "affinity": [], "anti_affinity": [], "domain_type": "qemu", "arch": "x86_64",
-         "bridges": [], "networks": [], "links": [], "obstacles": []}  # fmt: skip
+VERSIONS = {
+    12: {"libvirt": "9.0.0", "qemu": "7.2.22"},
+    13: {"libvirt": "11.3.0", "qemu": "10.0.13"},
+}
+USUAL = {
+    "name": "m1",
+    "state": "running",
+    "vcpus": 1,
+    "memory_mib": 1,
+    "disks": [],
+    "stay": False,
+    "affinity": [],
+    "anti_affinity": [],
+    "domain_type": "qemu",
+    "arch": "x86_64",
+    "bridges": [],
+    "networks": [],
+    "links": [],
+    "obstacles": [],
+}
 
 
 def host(release):
     """Return an empty host of a release of Debian, with what its libvirt really said."""
     info = json.loads((DATA / "fleets" / "three.json").read_text())["hyper2"]
-    found = read.capabilities((DATA / "generations" / f"debian{release}.xml").read_text())
-    return {**info, "vms": {}, "building": [], "maintenance": False, "versions": VERSIONS[release],
-            "machines": generation.known(found["guests"], found["arch"])}  # fmt: skip
+    found = capabilities.read((DATA / "generations" / f"debian{release}.xml").read_text())
+    return {
+        **info,
+        "vms": {},
+        "building": [],
+        "maintenance": False,
+        "versions": VERSIONS[release],
+        "machines": generation.known(found["guests"], found["arch"]),
+    }
 
 
 HOSTS = {"hyper1": host(12), "hyper3": host(13)}
@@ -44,19 +66,24 @@ def why_not(release, **about):
 def test_a_survey_says_in_few_bytes_which_machine_types_there_are():
     said = host(13)["machines"]
 
-    assert said["x86_64"] == said["i686"] == {
-        "versions": {"pc-i440fx-": ["2.4", "10.0"], "pc-q35-": ["2.4", "10.0"]},
-        "names": ["isapc", "microvm", "pc", "q35", "x-remote"]}  # fmt: skip
+    assert (
+        said["x86_64"]
+        == said["i686"]
+        == {
+            "versions": {"pc-i440fx-": ["2.4", "10.0"], "pc-q35-": ["2.4", "10.0"]},
+            "names": ["isapc", "microvm", "pc", "q35", "x-remote"],
+        }
+    )
     assert len(json.dumps(said)) < 300
 
 
 def test_every_machine_type_that_a_host_has_is_known_to_be_there():
     for release, other in ((12, 13), (13, 12)):
         text = (DATA / "generations" / f"debian{release}.xml").read_text()
-        machines = read.capabilities(text)["guests"][1]["machines"]
+        machines = capabilities.read(text)["guests"][1]["machines"]
         assert len(machines) > 50
         assert [one for one in machines if why_not(release, machine=one)] == []
-        theirs = read.capabilities((DATA / "generations" / f"debian{other}.xml").read_text())
+        theirs = capabilities.read((DATA / "generations" / f"debian{other}.xml").read_text())
         lacking = set(machines) - set(theirs["guests"][1]["machines"])
         assert {one for one in machines if why_not(other, machine=one)} == lacking
 
@@ -64,14 +91,21 @@ def test_every_machine_type_that_a_host_has_is_known_to_be_there():
 @pytest.mark.parametrize(
     ("release", "machine", "why"),
     [
-        (12, "pc-q35-10.0", "its machine type pc-q35-10.0 is newer than QEMU 7.2 there knows "
-                            "(up to pc-q35-7.2)"),
-        (13, "pc-i440fx-2.0", "its machine type pc-i440fx-2.0 is older than QEMU 10.0 there "
-                              "knows (from pc-i440fx-2.4 on)"),
+        (
+            12,
+            "pc-q35-10.0",
+            "its machine type pc-q35-10.0 is newer than QEMU 7.2 there knows " "(up to pc-q35-7.2)",
+        ),
+        (
+            13,
+            "pc-i440fx-2.0",
+            "its machine type pc-i440fx-2.0 is older than QEMU 10.0 there "
+            "knows (from pc-i440fx-2.4 on)",
+        ),
         (13, "pc-q35-rhel9.6.0", "QEMU 10.0 there does not know the machine type pc-q35-rhel9.6.0"),
         (13, "pc-q35-noble", "QEMU 10.0 there does not know the machine type pc-q35-noble"),
     ],
-)  # fmt: skip
+)
 def test_a_machine_type_that_is_not_there_is_said_in_one_line(release, machine, why):
     assert why_not(release, machine=machine) == [why]
 
@@ -95,8 +129,11 @@ def test_without_an_architecture_the_hosts_own_is_meant():
     assert [v.host for v in choose.judge(HOSTS, need) if v.fits] == ["hyper3"]
 
 
-@given(st.tuples(st.integers(0, 12), st.integers(0, 12)),
-       st.sampled_from(["pc-q35-", "pc-i440fx-"]), st.sampled_from([12, 13]))  # fmt: skip
+@given(
+    st.tuples(st.integers(0, 12), st.integers(0, 12)),
+    st.sampled_from(["pc-q35-", "pc-i440fx-"]),
+    st.sampled_from([12, 13]),
+)
 def test_a_version_is_a_number_and_no_text(version, family, release):
     machine = f"{family}{version[0]}.{version[1]}"
     ends = host(release)["machines"]["x86_64"]["versions"][family]
@@ -137,8 +174,11 @@ CHECKED = UNCHECKED.replace("none", "partial")
         (domain(note="cpu_qemu='7.2.22'"), True, {"cpu_qemu": "7.2.22"}),
         (domain(), False, {}),
         (domain(kind="kvm"), True, {"host_cpu": "<cpu/>", "cpu_qemu": "10.0.13"}),
-        (domain(cpu="<cpu mode='host-passthrough'/>", kind="kvm"), True,
-         {"host_cpu": "<cpu/>", "cpu_qemu": "10.0.13"}),
+        (
+            domain(cpu="<cpu mode='host-passthrough'/>", kind="kvm"),
+            True,
+            {"host_cpu": "<cpu/>", "cpu_qemu": "10.0.13"},
+        ),
         (domain(cpu="<cpu mode='host-passthrough'/>", kind="kvm"), False, {}),
         (domain(kind="kvm"), False, {}),
         (domain(cpu=UNCHECKED, kind="kvm"), False, {}),
@@ -150,7 +190,7 @@ CHECKED = UNCHECKED.replace("none", "partial")
 def test_what_a_guests_cpu_needs_depends_on_where_it_was_started(root, is_running, wanted):
     tags = {"qemu": "10.0.13", "host_cpu": "<cpu/>"}
 
-    found = moving._cpu(root, tags, is_running)
+    found = facts._cpu(root, tags, is_running)
 
     assert {key: value for key, value in found.items() if value} == wanted
 
@@ -160,8 +200,10 @@ def test_a_note_of_this_run_never_gets_into_the_definition():
         dom = connect.domain(conn, "test")
         lifecycle.note_cpu(conn, "test", "7.2.22")
         lifecycle.set_stay(conn, "test", True)
-        live, kept = (read.ours(parse(dom.XMLDesc(flag))) for flag in (
-            0, connect.libvirt.VIR_DOMAIN_XML_INACTIVE))  # fmt: skip
+        live, kept = (
+            read.ours(parse(dom.XMLDesc(flag)))
+            for flag in (0, connect.libvirt.VIR_DOMAIN_XML_INACTIVE)
+        )
 
         assert (live["cpu_qemu"], live["stay"]) == ("7.2.22", True)
         assert (kept["cpu_qemu"], kept["stay"]) == (None, True)
@@ -179,8 +221,12 @@ def test_a_note_of_this_run_never_gets_into_the_definition():
         # so says libvirt's documentation; its 9.0 has no such attribute in its schema
         ("<devices><video><model type='virtio' blob='on'/></video></devices>", "blob", "9.2"),
         ("<cpu><maxphysaddr mode='passthrough' limit='39'/></cpu>", "address bits", "9.3"),
-        ("<devices><memory model='virtio-mem'><target><address base='0x140000000'/></target>"
-         "</memory></devices>", "address", "9.4"),
+        (
+            "<devices><memory model='virtio-mem'><target><address base='0x140000000'/></target>"
+            "</memory></devices>",
+            "address",
+            "9.4",
+        ),
         ("<os><nvram template='/v.qcow2' templateFormat='qcow2'/></os>", "template", "10.10"),
         # broken off in the middle
         ("<devices><pstore/></devices>", "pstore", "10.6"),
@@ -231,10 +277,13 @@ def test_a_template_of_the_variables_own_format_needs_what_the_variables_need():
 
 def test_tags_on_a_linux_bridge_move_only_to_where_they_can_be():
     vlan = "<vlan><tag id='42'/></vlan>"
-    tagged = domain(f"<devices><interface type='bridge'><source bridge='br0'/>{vlan}</interface>"
-                    "</devices>")  # fmt: skip
-    switched = domain("<devices><interface type='bridge'><source bridge='ovs0'/>"
-                      f"<virtualport type='openvswitch'/>{vlan}</interface></devices>")
+    tagged = domain(
+        f"<devices><interface type='bridge'><source bridge='br0'/>{vlan}</interface>" "</devices>"
+    )
+    switched = domain(
+        "<devices><interface type='bridge'><source bridge='ovs0'/>"
+        f"<virtualport type='openvswitch'/>{vlan}</interface></devices>"
+    )
     need = moves.need({**USUAL, **read.links(tagged), "bridges": []})
 
     assert read.links(switched)["bridge_vlans"] is False and need.bridge_vlans is True
@@ -245,8 +294,10 @@ def test_tags_on_a_linux_bridge_move_only_to_where_they_can_be():
 
 def test_an_evacuation_sends_each_vm_only_where_its_generation_is():
     hosts = {**HOSTS, "hyper2": host(12)}
-    abouts = {"new": {**USUAL, "name": "new", "machine": "pc-q35-10.0"},
-              "old": {**USUAL, "name": "old", "machine": "pc-q35-7.2"}}  # fmt: skip
+    abouts = {
+        "new": {**USUAL, "name": "new", "machine": "pc-q35-10.0"},
+        "old": {**USUAL, "name": "old", "machine": "pc-q35-7.2"},
+    }
 
     there, stays = plan.evacuate({k: v for k, v in hosts.items() if k != "hyper3"}, abouts)
 
@@ -263,10 +314,12 @@ def test_a_plan_is_made_anew_when_a_host_refuses_it(monkeypatch):
     def survey(_opts, _settings, hosts, fun, kwarg):
         asked.append((fun, hosts))
         refusing = {"hyper1": {"m1": ["its CPU does not suffice"]}, "hyper3": {}}
-        return find.Survey(answers={host: refusing[host] for host in hosts if host in refusing},
-                           failed={"hyper2": "an older one: no such thing"})  # fmt: skip
+        return find.Survey(
+            answers={host: refusing[host] for host in hosts if host in refusing},
+            failed={"hyper2": "an older one: no such thing"},
+        )
 
-    monkeypatch.setattr(evacuate.find, "survey", survey)
+    monkeypatch.setattr(agreement.inventory, "survey", survey)
     hosts = {name: host(13) for name in ("hyper1", "hyper2", "hyper3")}
     hosts["hyper1"]["memory"] = {**hosts["hyper1"]["memory"], "committed_mib": 0}
     abouts = {"m1": USUAL}
@@ -275,7 +328,7 @@ def test_a_plan_is_made_anew_when_a_host_refuses_it(monkeypatch):
         there, stays = plan.evacuate(hosts, abouts, refused=refused)
         return (there, stays, refused), there
 
-    there, stays, refused = evacuate._agreed({}, None, sorted(hosts), abouts, place)
+    there, stays, refused = agreement.reach({}, None, sorted(hosts), abouts, place)
 
     assert there == {"m1": "hyper2"} and not stays
     assert refused == {"m1": {"hyper1": ["its CPU does not suffice"]}}
@@ -287,7 +340,7 @@ def test_a_machine_type_can_be_asked_for():
     from_master = spec.need_from_master("m1", 1, 64, {"machine": "pc-q35-7.2"})
 
     assert vm.machine == spec.need(vm).machine == from_master.machine == "pc-q35-7.2"
-    with pytest.raises(BadArgument, match="machine: '../x' is no machine type"):
+    with pytest.raises(BadArgument, match="machine: '../x' is not a machine type"):
         spec.need_from_master("m1", 1, 64, {"machine": "../x"})
 
 

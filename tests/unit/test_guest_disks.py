@@ -6,8 +6,9 @@ import libvirt
 import pytest
 from saltvirt.config import HostSettings
 from saltvirt.errors import BadArgument, ImageError, StorageError
-from saltvirt.ops import seeding, storage
+from saltvirt.ops import storage
 from saltvirt.ops.context import Context
+from saltvirt.ops.seeding import identity
 from saltvirt.units import MIB
 
 DOMAIN = """<domain type='test'><name>web1</name><memory unit='MiB'>8</memory><os><type>hvm</type>
@@ -47,11 +48,18 @@ def test_a_raw_disk_that_looks_like_an_overlay_of_a_host_file_stays_raw(host, tm
         storage.opened_format(host, str(disk))
 
 
-@pytest.mark.parametrize("backing", [
-    "/etc/shadow", "../../../../../../../../etc/shadow", "base/../../secret", "/no/such/file",
-    'json:{"driver":"raw","file":{"driver":"file","filename":"/etc/shadow"}}', "nbd:localhost:1",
-    'json:{"node-name":"/../../../images/base/a.qcow2","driver":"file"}',
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "backing",
+    [
+        "/etc/shadow",
+        "../../../../../../../../etc/shadow",
+        "base/../../secret",
+        "/no/such/file",
+        'json:{"driver":"raw","file":{"driver":"file","filename":"/etc/shadow"}}',
+        "nbd:localhost:1",
+        'json:{"node-name":"/../../../images/base/a.qcow2","driver":"file"}',
+    ],
+)
 def test_no_disk_names_a_file_that_is_no_base_image(host, tmp_path, backing):
     (tmp_path / "secret").write_text("x")
     disk = overlay(tmp_path / "images/x.qcow2", backing, "-F", "raw")
@@ -79,8 +87,11 @@ def test_the_operator_may_name_more_folders(tmp_path):
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine/b.raw").write_bytes(bytes(MIB))
     disk = overlay(tmp_path / "x.qcow2", tmp_path / "mine/b.raw", "-F", "raw")
-    settings = HostSettings(images=str(tmp_path / "images"), uri="test:///default",
-                            backing_paths=[str(tmp_path / "mine")])  # fmt: skip
+    settings = HostSettings(
+        images=str(tmp_path / "images"),
+        uri="test:///default",
+        backing_paths=[str(tmp_path / "mine")],
+    )
 
     assert storage.opened_format(settings, str(disk)) == "qcow2"
     assert not (tmp_path / "images").exists()
@@ -95,6 +106,6 @@ def test_a_minion_has_the_id_that_its_key_is_for(host, tmp_path):
     context = Context(settings=host, opts={"master": "10.0.0.1", "pki_dir": str(tmp_path)})
 
     with pytest.raises(BadArgument, match="its id is 'web2', but the minion will be 'web1'"):
-        seeding.identity(context, "web1", {"id": "web2"}, (None, None))
-    made = seeding.identity(context, "web1", {"id": "web1"}, (None, None))
+        identity.identity(context, "web1", {"id": "web2"}, (None, None))
+    made = identity.identity(context, "web1", {"id": "web1"}, (None, None))
     assert made["id"] == made["config"]["id"] == "web1"

@@ -1,14 +1,24 @@
 """Facts and figures of a host, from libvirt's own test driver and from real files."""
 
 import subprocess
+from contextlib import contextmanager
+from dataclasses import replace
 
 import pytest
+from saltvirt import records
 from saltvirt.config import HostSettings
-from saltvirt.errors import BadArgument, HostUnreachable, LibvirtRefused, NoSuchVm
+from saltvirt.errors import (
+    BadArgument,
+    ClaimRefused,
+    HostUnreachable,
+    LibvirtRefused,
+    NoSuchVm,
+)
 from saltvirt.kvm import connect, lifecycle, query
 from saltvirt.model import Need
-from saltvirt.ops import claims, inspect, purge, storage
-from saltvirt.xml import hostdev, read
+from saltvirt.ops import inspect, maintenance, reservations, storage
+from saltvirt.placement import fit
+from saltvirt.xml import hostdev, nodedev, read
 
 TEST = HostSettings(uri="test:///default")
 
@@ -64,23 +74,24 @@ def test_a_state_is_on_or_off(state, tmp_path):
     with connect.opened(TEST, readonly=False) as conn, pytest.raises(BadArgument, match="state"):
         lifecycle.set_autostart(conn, "test", state)
     with pytest.raises(BadArgument, match="state"):
-        purge.set_maintenance(HostSettings(state_dir=str(tmp_path)), state)
+        maintenance.set_flag(HostSettings(state_dir=str(tmp_path)), state)
 
 
 def test_the_maintenance_flag_lives_with_the_host(tmp_path):
     host = HostSettings(state_dir=str(tmp_path / "state"))
 
-    assert inspect.in_maintenance(host) is False
-    assert purge.set_maintenance(host, "on") is True
-    assert inspect.in_maintenance(host) is True
-    assert purge.set_maintenance(host, "off") is False
-    assert inspect.in_maintenance(host) is False
+    assert maintenance.is_on(host) is False
+    assert maintenance.set_flag(host, "on") is True
+    assert maintenance.is_on(host) is True
+    assert maintenance.set_flag(host, "off") is False
+    assert maintenance.is_on(host) is False
 
 
 def test_a_disk_is_measured_without_a_subprocess(tmp_path):
     path = tmp_path / "d.qcow2"
-    subprocess.run(["qemu-img", "create", "-f", "qcow2", path, "1G"], check=True,
-                   capture_output=True)  # fmt: skip
+    subprocess.run(
+        ["qemu-img", "create", "-f", "qcow2", path, "1G"], check=True, capture_output=True
+    )
 
     sizes = storage.measure(path, "qcow2")
 
@@ -112,12 +123,16 @@ def test_a_base_image_and_a_shared_disk_belong_to_nobody_alone(tmp_path):
     used = {str(tmp_path / "shared.qcow2")}
 
     kept = {
-        name: purge._is_shared(host, str(tmp_path / name), used)
+        name: storage.is_shared(host, str(tmp_path / name), used)
         for name in ("base/b.qcow2", "link.qcow2", "shared.qcow2", "own.qcow2")
     }
 
-    assert kept == {"base/b.qcow2": True, "link.qcow2": True, "shared.qcow2": True,
-                    "own.qcow2": False}  # fmt: skip
+    assert kept == {
+        "base/b.qcow2": True,
+        "link.qcow2": True,
+        "shared.qcow2": True,
+        "own.qcow2": False,
+    }
 
 
 def test_a_guests_console_cannot_steer_a_terminal():
@@ -132,14 +147,21 @@ USB = """<device><name>usb_1_2</name><capability type='usb_device'><bus>1</bus><
 
 
 def test_devices_have_what_passing_them_on_needs():
-    pci, usb = read.device(PCI), read.device(USB)
+    pci, usb = nodedev.read(PCI), nodedev.read(USB)
 
-    assert pci == {"name": "pci_0000_03_00_0", "caps": "pci", "vendor_id": "0x8086",
-                   "product_id": "0x1533", "vendor": "Intel", "product": "I210",
-                   "address": "0000:03:00.0", "PCI class": "0x020000"}  # fmt: skip
+    assert pci == {
+        "name": "pci_0000_03_00_0",
+        "caps": "pci",
+        "vendor_id": "0x8086",
+        "product_id": "0x1533",
+        "vendor": "Intel",
+        "product": "I210",
+        "address": "0000:03:00.0",
+        "PCI class": "0x020000",
+    }
     assert (usb["vendor_id"], usb["product_id"], usb["address"]) == ("0x046d", "0xc52b", "1:4")
-    assert hostdev.element(pci).find("source/address").get("bus") == "0x03"
-    assert hostdev.element(usb).find("source/vendor").get("id") == "0x046d"
+    assert hostdev.of(pci).address["bus"] == "0x03"
+    assert hostdev.of(usb).vendor == {"id": "0x046d"}
 
 
 @pytest.fixture
@@ -148,14 +170,23 @@ def bare(tmp_path, monkeypatch):
     monkeypatch.setattr(inspect, "domain_types", lambda *_: {"usable": ["test"]})
     monkeypatch.setattr(query, "node", lambda _conn: {"phymemory": 4096, "cpus": 4})
     monkeypatch.setattr(inspect.host, "free_memory_mib", lambda _conn: 4096)
-    return HostSettings(uri="test:///default", state_dir=str(tmp_path), hypervisor="qemu",
-                        images=str(tmp_path))  # fmt: skip
+    return HostSettings(
+        uri="test:///default", state_dir=str(tmp_path), hypervisor="qemu", images=str(tmp_path)
+    )
+
+
+@contextmanager
+def built(settings, need):
+    """Have a build on record while the block runs."""
+    with reservations.reserved(settings, need, "u1", lambda: None) as held:
+        yield
+        reservations.end(settings, held)
 
 
 def test_a_vm_whose_building_ends_meanwhile_is_counted(bare, monkeypatch):
     need = Need(name="web1", vcpus=1, memory_mib=700)
     listed = inspect._vms
-    building = claims.claimed(bare, need, lambda: None)
+    building = built(bare, need)
     building.__enter__()
 
     def list_and_end(conn, given):
@@ -173,21 +204,62 @@ def test_a_vm_whose_building_ends_meanwhile_is_counted(bare, monkeypatch):
     assert counted == without + 700
 
 
-def test_domains_read_before_the_lock_are_read_again_only_if_a_claim_ended_since(bare):
+def test_domains_read_before_the_lock_are_read_again_only_if_a_record_ended_since(bare):
     with connect.opened(bare, readonly=False) as conn:
         known = inspect.seen(conn, bare)
         vms = set(known[0])
-        new = conn.defineXML("<domain type='test'><name>web1</name><memory>1024</memory>"
-                             "<os><type>hvm</type></os></domain>")  # fmt: skip
+        new = conn.defineXML(
+            "<domain type='test'><name>web1</name><memory>1024</memory>"
+            "<os><type>hvm</type></os></domain>"
+        )
         try:
             assert set(inspect.host_info(conn, bare, known)["vms"]) == vms
-            with claims.claimed(bare, Need(name="web1", vcpus=1, memory_mib=1), lambda: None):
+            with built(bare, Need(name="web1", vcpus=1, memory_mib=1)):
                 assert set(inspect.host_info(conn, bare, known)["vms"]) == vms
             assert set(inspect.host_info(conn, bare, known)["vms"]) == {*vms, "web1"}
             known = inspect.seen(conn, bare)
-            claims.drop(bare, "gone")
+            reservations.note_end(bare)
             new.undefine()
             assert set(inspect.host_info(conn, bare, known)["vms"]) == vms
         finally:
             if new.name() in conn.listDefinedDomains():
                 new.undefine()
+
+
+def _checked(conn, settings, need):
+    """Return a host's own check of a VM, as it is made before room is claimed for it."""
+
+    def check():
+        why = fit.reasons(inspect.host_info(conn, settings), need)
+        if why:
+            raise ClaimRefused(need.name, why)
+
+    return check
+
+
+def test_two_of_an_anti_affinity_group_are_not_built_on_one_host_at_once(bare):
+    types = {"default": "qemu", "usable": ["qemu"], "why": "it is set"}
+    first = Need(name="db1", vcpus=1, memory_mib=64, anti_affinity=("db",))
+    with pytest.MonkeyPatch.context() as patch, connect.opened(bare, readonly=False) as conn:
+        patch.setattr(inspect, "domain_types", lambda *_: types)
+        with reservations.reserved(bare, first, "u1", _checked(conn, bare, first)):
+            second = replace(first, name="db2")
+            with (
+                pytest.raises(ClaimRefused, match="db1 of the anti-affinity group db is being bui"),
+                reservations.reserved(bare, second, "u2", _checked(conn, bare, second)),
+            ):
+                pytest.fail("both are built on one host")
+            other = replace(first, name="web1", anti_affinity=("web",), affinity=("shop",))
+            place = reservations.folder(bare)
+            with records.held(place, "arrival", "web1") as held:
+                held.begin("t1", "preparing", **reservations.room(other))
+                coming = inspect.host_info(conn, bare)["coming"]
+        left = inspect.host_info(conn, bare)["coming"]
+
+    room = {"vcpus": 1, "memory_mib": 64, "disk_mib": 0}
+    assert coming == {
+        "db1": {**room, "affinity": [], "anti_affinity": ["db"]},
+        "web1": {**room, "affinity": ["shop"], "anti_affinity": ["web"]},
+    }
+    # What another host sends is awaited when the call that claimed its room is over.
+    assert list(left) == ["web1"]

@@ -14,7 +14,7 @@ from fetching import obtain
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from saltvirt.errors import ImageError
-from saltvirt.image import gate, qcow2
+from saltvirt.image import qcow2, validation
 
 MIB = 1 << 20
 SECRET = b"this is a secret of the host"
@@ -51,8 +51,9 @@ def json_backing(good, path):
 
 def data_file(good, path):
     """Keep the data elsewhere."""
-    hostile.qemu_img("create", "-f", "qcow2", "-o", f"data_file={good}/d.raw,data_file_raw=on",
-                     path, "1M")  # fmt: skip
+    hostile.qemu_img(
+        "create", "-f", "qcow2", "-o", f"data_file={good}/d.raw,data_file_raw=on", path, "1M"
+    )
 
 
 def luks(good, path):
@@ -113,7 +114,7 @@ def old(good, path):
 
 def vmdk(good, path):
     """Be text that names other files."""
-    path.write_text(f"# Disk DescriptorFile\nRW 2048 FLAT \"{good}/secret\" 0\n")
+    path.write_text(f'# Disk DescriptorFile\nRW 2048 FLAT "{good}/secret" 0\n')
 
 
 def huge_table(good, path):
@@ -122,8 +123,22 @@ def huge_table(good, path):
     path.write_bytes(bytes(446) + entry + bytes(48) + b"\x55\xaa" + bytes(MIB))
 
 
-CORPUS = [backing, json_backing, data_file, luks, encrypted, bomb, many_tables, table_elsewhere,
-          shared_clusters, snapshots, unknown_feature, old, vmdk, huge_table]  # fmt: skip
+CORPUS = [
+    backing,
+    json_backing,
+    data_file,
+    luks,
+    encrypted,
+    bomb,
+    many_tables,
+    table_elsewhere,
+    shared_clusters,
+    snapshots,
+    unknown_feature,
+    old,
+    vmdk,
+    huge_table,
+]
 
 
 @pytest.mark.parametrize("make", CORPUS, ids=lambda make: make.__name__)
@@ -155,8 +170,9 @@ def mutated(good, changes):
     return bytes(data)
 
 
-@settings(max_examples=2000, deadline=None,
-          suppress_health_check=[HealthCheck.function_scoped_fixture])  # fmt: skip
+@settings(
+    max_examples=2000, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(changes=st.lists(ONE, min_size=1, max_size=6))
 def test_no_mutation_of_a_header_is_anything_but_refused_or_read(tmp_path_factory, good, changes):
     path = good / "mutated.qcow2"
@@ -170,10 +186,10 @@ def test_no_mutation_of_a_header_is_anything_but_refused_or_read(tmp_path_factor
         assert header_.version in (2, 3) and header_.size_bytes >= 0
 
 
-def judged_as_sound(path):
-    """Return whether the gate lets an image in; anything but its own error is a failure."""
+def is_valid(path):
+    """Return whether an image is found valid; anything but its own error is a failure."""
     try:
-        judged = gate.judge(path)
+        judged = validation.validate(path)
     except ImageError as exc:
         assert "\n" not in str(exc)
         return False
@@ -185,11 +201,14 @@ def test_what_the_gate_lets_in_of_mutated_images_can_be_read_to_its_end(good):
     noise, let_in = random.Random(7), 0
     path, out = good / "mutated.qcow2", good / "out.raw"
     for _ in range(300):
-        places = [(noise.randrange(0, 104), noise.randbytes(noise.randrange(1, 9)))
-                  if noise.random() < 0.5 else (noise.randrange(104, 330_000), noise.randbytes(4))
-                  for _ in range(noise.randrange(1, 4))]  # fmt: skip
+        places = [
+            (noise.randrange(0, 104), noise.randbytes(noise.randrange(1, 9)))
+            if noise.random() < 0.5
+            else (noise.randrange(104, 330_000), noise.randbytes(4))
+            for _ in range(noise.randrange(1, 4))
+        ]
         path.write_bytes(mutated(good, places)[: 393_216 + 200_000])
-        if not judged_as_sound(path) or gate.judge(path).size_bytes > 64 * MIB:
+        if not is_valid(path) or validation.validate(path).size_bytes > 64 * MIB:
             continue
         let_in += 1
         argv = ["qemu-img", "convert", "-f", "qcow2", "-O", "raw", path, out]

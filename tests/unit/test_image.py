@@ -11,8 +11,9 @@ import pytest
 from fetching import obtain
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from saltvirt import files
 from saltvirt.errors import BadArgument, ImageError, StorageError
-from saltvirt.image import cache, clone, gate, qcow2, source
+from saltvirt.image import cache, clone, qcow2, source, validation
 from saltvirt.model import Disk
 from saltvirt.units import MIB
 
@@ -46,8 +47,14 @@ def raw_disk(tmp_path):
 
 
 def test_a_good_image_is_what_it_is(image, raw_disk):
-    assert (gate.judge(image).format, gate.judge(image).size_bytes) == ("qcow2", MIB + 512)
-    assert (gate.judge(raw_disk).format, gate.judge(raw_disk).size_bytes) == ("raw", 8 * MIB)
+    assert (validation.validate(image).format, validation.validate(image).size_bytes) == (
+        "qcow2",
+        MIB + 512,
+    )
+    assert (validation.validate(raw_disk).format, validation.validate(raw_disk).size_bytes) == (
+        "raw",
+        8 * MIB,
+    )
 
 
 def test_an_image_that_names_another_file_of_the_host_is_never_followed(tmp_path, image):
@@ -57,7 +64,7 @@ def test_an_image_that_names_another_file_of_the_host_is_never_followed(tmp_path
 
     for path in (evil, linked):
         with pytest.raises(ImageError, match="names a backing file .* never followed"):
-            gate.judge(path)
+            validation.validate(path)
 
 
 def test_an_image_with_an_external_data_file_is_refused(tmp_path):
@@ -65,7 +72,7 @@ def test_an_image_with_an_external_data_file_is_refused(tmp_path):
     qemu_img("create", "-f", "qcow2", "-o", f"data_file={tmp_path / 'secret'}", path, "1M")
 
     with pytest.raises(ImageError, match="external data file"):
-        gate.judge(path)
+        validation.validate(path)
 
 
 def test_a_truncated_image_is_refused(image, raw_disk):
@@ -73,14 +80,14 @@ def test_a_truncated_image_is_refused(image, raw_disk):
         handle.truncate(image.stat().st_size // 2)
 
     with pytest.raises(ImageError, match=r"truncated|damaged"):
-        gate.judge(image)
+        validation.validate(image)
 
 
 def test_an_image_that_nobody_has_written_to_is_whole(tmp_path):
     path = tmp_path / "empty.qcow2"
     qemu_img("create", "-f", "qcow2", path, "8M")
 
-    assert gate.judge(path).size_bytes == 8 * 2**20
+    assert validation.validate(path).size_bytes == 8 * 2**20
 
 
 def test_a_raw_disk_whose_partitions_reach_past_its_end_is_refused(tmp_path):
@@ -89,7 +96,7 @@ def test_a_raw_disk_whose_partitions_reach_past_its_end_is_refused(tmp_path):
     path.write_bytes((bytes(446) + entry + bytes(48) + b"\x55\xaa").ljust(MIB, b"\0"))
 
     with pytest.raises(ImageError, match="truncated: its partitions end"):
-        gate.judge(path)
+        validation.validate(path)
 
 
 @pytest.mark.parametrize(
@@ -108,14 +115,14 @@ def test_what_is_no_disk_image_is_refused_with_its_kind(tmp_path, content, why):
     path.write_bytes(content)
 
     with pytest.raises(ImageError, match=why):
-        gate.judge(path)
+        validation.validate(path)
 
 
 def test_what_is_no_file_is_refused(tmp_path):
     with pytest.raises(ImageError, match="does not exist"):
-        gate.judge(tmp_path / "missing")
-    with pytest.raises(ImageError, match="no regular file"):
-        gate.judge(tmp_path)
+        validation.validate(tmp_path / "missing")
+    with pytest.raises(ImageError, match="is not a regular file"):
+        validation.validate(tmp_path)
 
 
 @settings(max_examples=300, deadline=None)
@@ -143,7 +150,7 @@ def test_the_header_agrees_with_qemu_img(tmp_path, image):
 
 @pytest.mark.parametrize("enable_qcow", [True, False, None])
 def test_a_clone_reads_as_its_image_and_has_the_profiles_size(tmp_path, image, enable_qcow):
-    base, path = gate.judge(image), tmp_path / "clone"
+    base, path = validation.validate(image), tmp_path / "clone"
 
     how = clone.plan(DISK, base, enable_qcow)
     clone.make(base, path, how)
@@ -158,7 +165,7 @@ def test_a_clone_reads_as_its_image_and_has_the_profiles_size(tmp_path, image, e
 
 
 def test_a_raw_copy_keeps_its_holes(tmp_path, raw_disk):
-    base, path = gate.judge(raw_disk), tmp_path / "copy.raw"
+    base, path = validation.validate(raw_disk), tmp_path / "copy.raw"
 
     clone.make(base, path, clone.plan(DISK, base, None))
 
@@ -168,7 +175,7 @@ def test_a_raw_copy_keeps_its_holes(tmp_path, raw_disk):
 
 
 def test_a_raw_image_can_be_the_base_of_an_overlay(tmp_path, raw_disk):
-    base, path = gate.judge(raw_disk), tmp_path / "o.qcow2"
+    base, path = validation.validate(raw_disk), tmp_path / "o.qcow2"
 
     clone.make(base, path, clone.plan(DISK, base, True))
 
@@ -176,7 +183,7 @@ def test_a_raw_image_can_be_the_base_of_an_overlay(tmp_path, raw_disk):
 
 
 def test_a_disk_is_never_shrunk(image):
-    base = replace(gate.judge(image), size_bytes=100 * MIB)
+    base = replace(validation.validate(image), size_bytes=100 * MIB)
     asked = replace(DISK, is_sized_by_user=True)
 
     assert clone.plan(DISK, base, None)["size_bytes"] == 100 * MIB
@@ -185,7 +192,7 @@ def test_a_disk_is_never_shrunk(image):
 
 
 def test_contradictions_are_refused(image):
-    base = gate.judge(image)
+    base = validation.validate(image)
 
     with pytest.raises(BadArgument, match="overlay is always qcow2"):
         clone.plan(replace(DISK, format="raw"), base, True)
@@ -197,9 +204,40 @@ def test_a_disk_that_cannot_be_written_leaves_nothing(tmp_path, image):
     path = tmp_path / "no-such-folder" / "disk"
 
     with pytest.raises(StorageError, match="cannot create disk"):
-        clone.make(gate.judge(image), path, clone.plan(DISK, gate.judge(image), None))
+        clone.make(
+            validation.validate(image), path, clone.plan(DISK, validation.validate(image), None)
+        )
 
     assert not path.exists()
+
+
+@pytest.mark.parametrize("enable_qcow", [True, False])
+def test_a_disk_is_made_when_it_is_on_the_disk_with_its_folder(
+    tmp_path, image, enable_qcow, synced
+):
+    path = tmp_path / "vm" / "clone"
+    path.parent.mkdir()
+
+    base = validation.validate(image)
+    clone.make(base, path, clone.plan(DISK, base, enable_qcow))
+    clone.empty(path.with_name("empty"), 8 * MIB, "qcow2")
+
+    assert [name for name, _content in synced] == ["clone", "vm", "empty", "vm"]
+    assert synced[0][1] == path.read_bytes()
+    assert [content for name, content in synced if name == "vm"] == [["clone"], ["clone", "empty"]]
+
+
+def test_an_image_is_on_the_disk_before_it_is_noted_that_it_is_there(host, image, synced):
+    got = obtain(host, image)
+
+    names = [name for name, _content in synced]
+    digest = hashlib.sha256(image.read_bytes()).hexdigest()
+    at = names.index(f"{digest}.qcow2")
+    assert synced[at][1] == image.read_bytes()
+    assert f"{digest}.qcow2" in synced[at + 1][1]
+    assert f"{digest}.json" not in synced[at + 1][1]
+    assert synced[-1] == ("base", sorted(os.listdir(cache.folder(host))))
+    assert got.path == str(cache.folder(host) / f"{digest}.qcow2")
 
 
 def contents(host):
@@ -251,14 +289,15 @@ def test_fetches_that_were_killed_are_swept(host, image):
     obtain(host, image)
     dead = subprocess.Popen(["true"])
     dead.wait()
-    left = f"{host.images}/base/.{dead.pid}-1.part"
-    live = f"{host.images}/base/.{os.getpid()}-1.part"
-    for path in (left, live):
-        open(path, "w").close()
+    live = files.part_path(cache.folder(host), "1")
+    left = live.with_name(live.name.replace(f"-{os.getpid()}-", f"-{dead.pid}-"))
+    other = live.with_name(f".0123456789ab-{dead.pid}-1.part")
+    for path in (left, live, other):
+        path.touch()
 
     cache.sweep(host)
 
-    assert (os.path.exists(left), os.path.exists(live)) == (False, True)
+    assert (left.exists(), live.exists(), other.exists()) == (False, True, True)
 
 
 def test_many_at_once_fetch_once(host, image):
@@ -279,12 +318,19 @@ def test_a_checksum_is_verified_before_anything_reads_the_image(host, image, kin
 
     def judge(path):
         read.append(path)
-        return gate.judge(path)
+        return validation.validate(path)
 
     def get(hsum):
         expected = {"hash_type": kind, "hsum": hsum}
-        return cache.obtain(str(image), saltenv="base", settings=host, opts={}, judge=judge,
-                            say=lambda *_: None, expected=expected)  # fmt: skip
+        return cache.obtain(
+            str(image),
+            saltenv="base",
+            settings=host,
+            opts={},
+            judge=judge,
+            say=lambda *_: None,
+            expected=expected,
+        )
 
     with pytest.raises(ImageError, match=f"not what image_hash says: its {kind} is {right[:16]}"):
         get("0" * len(right))
@@ -296,11 +342,11 @@ def test_a_checksum_is_verified_before_anything_reads_the_image(host, image, kin
 
 def test_what_an_images_snapshots_hide_is_not_kept(host, image):
     qemu_img("snapshot", "-c", "before", image)
-    assert gate.judge(image).has_snapshots
+    assert validation.validate(image).has_snapshots
 
     got = obtain(host, str(image))
 
-    assert not gate.judge(got.path).has_snapshots
+    assert not validation.validate(got.path).has_snapshots
     qemu_img("compare", "-f", "qcow2", "-F", "qcow2", image, got.path)
     assert obtain(host, str(image)) == got
 
@@ -316,5 +362,5 @@ def test_an_image_that_says_it_is_huge_is_refused(host, tmp_path):
 
 @pytest.mark.parametrize("bad", ["ftp://x/y", "file://relative", "gopher:/x"])
 def test_other_kinds_of_sources_are_refused(bad):
-    with pytest.raises(BadArgument, match="is no image"):
+    with pytest.raises(BadArgument, match="is not an image"):
         source.kind(bad)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from saltvirt.net import ifupdown, interfaces, tools
 
-KEPT = replace(netcases.KEPT, dns=(), seen=(("10.9.0.0/16", "10.0.0.9"),))
+CONFIG = replace(netcases.CONFIG, dns=(), seen=(("10.9.0.0/16", "10.0.0.9"),))
 LO = "auto lo\niface lo inet loopback\n\n"
 STATIC = """allow-hotplug eth0
 iface eth0 inet static
@@ -67,56 +67,87 @@ def read(tmp_path, text, *names):
 
 
 @pytest.mark.parametrize("text", [LO + STATIC, LO + SITE, "", STATIC], ids=range(4))
-@pytest.mark.parametrize("kept", [
-    KEPT,
-    replace(KEPT, dhcp=True),
-    replace(KEPT, addresses=("fd00::4/64",), gateways=("fe80::1",), routes=(("10.9.0.0/16", ""),)),
-    replace(KEPT, addresses=(), gateways=(), routes=()),
-], ids=["static", "dhcp", "ipv6", "none"])  # fmt: skip
-def test_a_second_time_nothing_is_to_be_written_and_ifupdown_reads_it(tmp_path, text, kept):
-    there = interfaces.with_bridge(text, kept)
+@pytest.mark.parametrize(
+    "config",
+    [
+        CONFIG,
+        replace(CONFIG, dhcp=True),
+        replace(
+            CONFIG, addresses=("fd00::4/64",), gateways=("fe80::1",), routes=(("10.9.0.0/16", ""),)
+        ),
+        replace(CONFIG, addresses=(), gateways=(), routes=()),
+    ],
+    ids=["static", "dhcp", "ipv6", "none"],
+)
+def test_a_second_time_nothing_is_to_be_written_and_ifupdown_reads_it(tmp_path, text, config):
+    there = interfaces.with_bridge(text, config)
 
-    assert interfaces.with_bridge(there, kept) == there
-    gone = interfaces.without_bridge(there, "br0", replace(kept, name="eth0", ports=()))
+    assert interfaces.with_bridge(there, config) == there
+    gone = interfaces.without_bridge(there, "br0", replace(config, name="eth0", ports=()))
     assert "br0" not in gone
-    assert interfaces.with_bridge(gone, kept).splitlines().count("iface br0 inet "
-           + ("dhcp" if kept.dhcp else "static" if "10.0.0.4/16" in kept.addresses else "manual")
-           ) == 1  # fmt: skip
+    assert (
+        interfaces.with_bridge(gone, config)
+        .splitlines()
+        .count(
+            "iface br0 inet "
+            + (
+                "dhcp"
+                if config.dhcp
+                else "static"
+                if "10.0.0.4/16" in config.addresses
+                else "manual"
+            )
+        )
+        == 1
+    )
     for one in (there, gone):
         read(tmp_path, one, *interfaces.names(one))
 
 
 def test_only_the_stanzas_of_bridge_and_port_are_edited(tmp_path):
-    there = interfaces.with_bridge(SITE, KEPT)
+    there = interfaces.with_bridge(SITE, CONFIG)
 
     before, after = SITE.splitlines(), there.splitlines()
     gone = [line.strip() for line in before if line not in after]
-    assert gone == ["iface eth0 inet static", "up ip route add 10.9.0.0/16 \\",
-                    "via 10.0.0.9 || true"]  # fmt: skip
-    for part in ("# Two of one name.\niface eth9 inet static\n\taddress 10.1.0.4/16\niface eth9 "
-                 "inet static\n\taddress 10.2.0.4/16\n", "mapping eth5\n    script",
-                 "source-directory interfaces.d", "wpa-psk secret\n"):  # fmt: skip
+    assert gone == [
+        "iface eth0 inet static",
+        "up ip route add 10.9.0.0/16 \\",
+        "via 10.0.0.9 || true",
+    ]
+    for part in (
+        "# Two of one name.\niface eth9 inet static\n\taddress 10.1.0.4/16\niface eth9 "
+        "inet static\n\taddress 10.2.0.4/16\n",
+        "mapping eth5\n    script",
+        "source-directory interfaces.d",
+        "wpa-psk secret\n",
+    ):
         assert part in there
     found, _up = read(tmp_path, there, "eth0", "br0")
     assert found["eth0"] == ["up: ethtool -K eth0 gro off"]
-    for line in ("address: 10.0.0.4", "gateway: 10.0.0.1", "bridge_ports: eth0",
-                 "dns-search: corp.example", "dns-nameservers: 10.0.0.53",
-                 "up: ip address replace fd00::4/64 dev br0",
-                 "up: ip route replace 10.9.0.0/16 via 10.0.0.9 dev br0"):  # fmt: skip
+    for line in (
+        "address: 10.0.0.4",
+        "gateway: 10.0.0.1",
+        "bridge_ports: eth0",
+        "dns-search: corp.example",
+        "dns-nameservers: 10.0.0.53",
+        "up: ip address replace fd00::4/64 dev br0",
+        "up: ip route replace 10.9.0.0/16 via 10.0.0.9 dev br0",
+    ):
         assert line in found["br0"]
 
 
 def test_what_an_undo_leaves_is_what_was_there():
-    kept = replace(KEPT, addresses=("10.0.0.4/16",), routes=())
-    there = interfaces.with_bridge(LO + STATIC, kept)
+    config = replace(CONFIG, addresses=("10.0.0.4/16",), routes=())
+    there = interfaces.with_bridge(LO + STATIC, config)
 
-    assert interfaces.without_bridge(there, "br0", replace(kept, name="eth0")) == LO + STATIC
+    assert interfaces.without_bridge(there, "br0", replace(config, name="eth0")) == LO + STATIC
     assert interfaces.without_bridge(there, "br0", None) == LO + (
-        "allow-hotplug eth0\niface eth0 inet manual\n")  # fmt: skip
+        "allow-hotplug eth0\niface eth0 inet manual\n"
+    )
 
 
 def test_a_bond_keeps_its_links_and_comes_up_before_its_bridge(tmp_path):
-    there = interfaces.with_bridge(LO + BOND, replace(KEPT, ports=("bond0",)))
+    there = interfaces.with_bridge(LO + BOND, replace(CONFIG, ports=("bond0",)))
 
     found, up = read(tmp_path, there, "bond0", "br0")
     assert found["bond0"] == ["bond-slaves: eth0 eth1", "bond-mode: 802.3ad"]
@@ -125,26 +156,26 @@ def test_a_bond_keeps_its_links_and_comes_up_before_its_bridge(tmp_path):
 
 def test_a_vlan_keeps_its_link(tmp_path):
     text = "auto lan10\niface lan10 inet static\n address 10.0.0.4/16\n vlan-raw-device eth0\n"
-    there = interfaces.with_bridge(text, replace(KEPT, ports=("lan10",)))
+    there = interfaces.with_bridge(text, replace(CONFIG, ports=("lan10",)))
 
     assert read(tmp_path, there, "lan10")[0] == {"lan10": ["vlan-raw-device: eth0"]}
 
 
 def test_ipv6_by_routers_goes_with_the_bridge_and_back():
     text = "auto eth0\niface eth0 inet6 auto\n    privext 0\n    up logger x\n"
-    kept = replace(KEPT, addresses=(), gateways=(), routes=())
-    there = interfaces.with_bridge(text, kept)
+    config = replace(CONFIG, addresses=(), gateways=(), routes=())
+    there = interfaces.with_bridge(text, config)
 
     assert "iface br0 inet6 auto\n    privext 0" in there and "eth0 inet6" not in there
     assert there.count("logger") == 1
-    assert interfaces.with_bridge(there, kept) == there
-    gone = interfaces.without_bridge(there, "br0", replace(kept, name="eth0"))
+    assert interfaces.with_bridge(there, config) == there
+    gone = interfaces.without_bridge(there, "br0", replace(config, name="eth0"))
     assert "iface eth0 inet6 auto\n    privext 0" in gone and "br0" not in gone
 
 
 def test_a_static_address_stays_beside_a_lease(tmp_path):
-    kept = replace(KEPT, dhcp=True, addresses=("192.0.2.9/24",), gateways=())
-    there = interfaces.with_bridge("auto eth0\niface eth0 inet dhcp\n    hostname h1\n", kept)
+    config = replace(CONFIG, dhcp=True, addresses=("192.0.2.9/24",), gateways=())
+    there = interfaces.with_bridge("auto eth0\niface eth0 inet dhcp\n    hostname h1\n", config)
 
     found, _up = read(tmp_path, there, "br0")
     assert "iface br0 inet dhcp" in there and "hostname: h1" in found["br0"]
@@ -152,66 +183,89 @@ def test_a_static_address_stays_beside_a_lease(tmp_path):
 
 
 def test_an_ipv6_gateway_has_its_link():
-    there = interfaces.with_bridge("", replace(KEPT, gateways=("fe80::1",)))
+    there = interfaces.with_bridge("", replace(CONFIG, gateways=("fe80::1",)))
 
     assert "up ip -6 route replace default via fe80::1 dev br0" in there
 
 
-@pytest.mark.parametrize(("text", "why"), [
-    ("iface eth0 inet static inherits base\n", "eth0 inherits from another stanza"),
-    ("iface eth0:1 inet static\n  address 10.0.0.5/16\n", "has eth0:1, whose address would stay"),
-    ("mapping eth*\n  script x\n", r"maps eth0 to another stanza \(mapping eth\*\)"),
-    ("auto /eth*=lan\n", r"maps eth0 to another stanza"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("iface eth0 inet static inherits base\n", "eth0 inherits from another stanza"),
+        (
+            "iface eth0:1 inet static\n  address 10.0.0.5/16\n",
+            "has eth0:1, whose address would stay",
+        ),
+        ("mapping eth*\n  script x\n", r"maps eth0 to another stanza \(mapping eth\*\)"),
+        ("auto /eth*=lan\n", r"maps eth0 to another stanza"),
+    ],
+)
 def test_what_cannot_be_edited_safely_is_refused(text, why):
-    with pytest.raises(tools.KeepError, match=why):
+    with pytest.raises(tools.PersistenceError, match=why):
         interfaces.refuse_unclear(text, "/etc/network/interfaces", ["br0", "eth0"])
 
 
 def test_an_ipv6_lease_of_a_port_is_refused_and_one_of_the_bridge_stays():
     text = "iface br0 inet6 dhcp\n"
     interfaces.refuse_dhcpv6(text, "x", ["eth0"])
-    assert text in interfaces.with_bridge(text, KEPT)
+    assert text in interfaces.with_bridge(text, CONFIG)
 
-    with pytest.raises(tools.KeepError, match="br0 has its IPv6 address by DHCPv6"):
+    with pytest.raises(tools.PersistenceError, match="br0 has its IPv6 address by DHCPv6"):
         interfaces.refuse_dhcpv6(text, "x", ["br0", "eth0"])
 
 
 def test_a_hook_that_does_two_things_is_refused():
     text = "iface eth0 inet static\n  up ip route add 10.9.0.0/16 via 10.0.0.9; ethtool -K eth0\n"
 
-    with pytest.raises(tools.KeepError, match="make two lines of it"):
-        interfaces.with_bridge(text, KEPT)
+    with pytest.raises(tools.PersistenceError, match="make two lines of it"):
+        interfaces.with_bridge(text, CONFIG)
 
 
-@pytest.mark.parametrize("hook", [
-    "ip addr add 10.255.0.1/32 dev lo", "ip route add 10.8.0.0/24 dev tun0 || true",
-    "ip route add blackhole 10.66.0.0/16", "ip route flush cache", "ifconfig eth0 promisc",
-    "ifconfig eth0 txqueuelen 10000", "ifconfig eth0 hw ether 52:54:00:00:00:01",
-    "route add -net 10.8.0.0/24 tun0",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "hook",
+    [
+        "ip addr add 10.255.0.1/32 dev lo",
+        "ip route add 10.8.0.0/24 dev tun0 || true",
+        "ip route add blackhole 10.66.0.0/16",
+        "ip route flush cache",
+        "ifconfig eth0 promisc",
+        "ifconfig eth0 txqueuelen 10000",
+        "ifconfig eth0 hw ether 52:54:00:00:00:01",
+        "route add -net 10.8.0.0/24 tun0",
+    ],
+)
 def test_a_hook_that_gives_the_port_neither_address_nor_route_stays(hook):
-    there = interfaces.with_bridge(f"iface eth0 inet static\n    post-up {hook}\n", KEPT)
+    there = interfaces.with_bridge(f"iface eth0 inet static\n    post-up {hook}\n", CONFIG)
 
     assert there.count(f"post-up {hook}\n") == 1
 
 
-@pytest.mark.parametrize("hook", [
-    "ip addr add 10.0.0.4/16 dev $IFACE", "ip route add default via 10.0.0.1",
-    "ifconfig eth0 10.0.0.4", "route add -net 10.9.0.0 netmask 255.255.0.0 gw 10.0.0.9 eth0",
-    "ip route del 10.9.0.0/16",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "hook",
+    [
+        "ip addr add 10.0.0.4/16 dev $IFACE",
+        "ip route add default via 10.0.0.1",
+        "ifconfig eth0 10.0.0.4",
+        "route add -net 10.9.0.0 netmask 255.255.0.0 gw 10.0.0.9 eth0",
+        "ip route del 10.9.0.0/16",
+    ],
+)
 def test_a_hook_that_gives_what_the_bridge_has_goes(hook):
-    assert hook not in interfaces.with_bridge(f"iface eth0 inet static\n  up {hook}\n", KEPT)
+    assert hook not in interfaces.with_bridge(f"iface eth0 inet static\n  up {hook}\n", CONFIG)
 
 
-@pytest.mark.parametrize("hook", [
-    "ip route add 10.50.0.0/16 via 10.0.0.9", "ip route add 10.9.0.0/16 via 10.0.0.8",
-    "ip route add default via 10.0.0.1 table 5", "ip addr add 10.0.0.5/16 dev eth0",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "hook",
+    [
+        "ip route add 10.50.0.0/16 via 10.0.0.9",
+        "ip route add 10.9.0.0/16 via 10.0.0.8",
+        "ip route add default via 10.0.0.1 table 5",
+        "ip addr add 10.0.0.5/16 dev eth0",
+    ],
+)
 def test_a_hook_that_sets_what_is_not_there_is_refused(hook):
-    with pytest.raises(tools.KeepError, match="sets what eth0 does not have now"):
-        interfaces.with_bridge(f"iface eth0 inet static\n  up {hook} || true\n", KEPT)
+    with pytest.raises(tools.PersistenceError, match="sets what eth0 does not have now"):
+        interfaces.with_bridge(f"iface eth0 inet static\n  up {hook} || true\n", CONFIG)
 
 
 @pytest.fixture
@@ -230,47 +284,64 @@ def test_the_file_is_written_once_and_keeps_its_mode_there_and_back(host, monkey
     written = []
     put = ifupdown.put
     monkeypatch.setattr(ifupdown, "put", lambda *given: (written.append(given), put(*given)))
-    keeper, before = ifupdown.Ifupdown(), host.read_text()
-    assert list(keeper.pending(KEPT)) == [str(host)] and host.read_text() == before
+    manager, before = ifupdown.Ifupdown(), host.read_text()
+    assert list(manager.pending(CONFIG)) == [str(host)] and host.read_text() == before
 
-    made = keeper.keeping(KEPT)
-    made._files(is_back=False)
-    assert len(written) == 1 and keeper.pending(KEPT) == {}
-    assert keeper.kept_in("br0") == [f"{host}: br0"] and keeper.stanza(["br0"])
+    made = manager.persisting(CONFIG)
+    made._files(is_rollback=False)
+    assert len(written) == 1 and manager.pending(CONFIG) == {}
+    assert manager.files_of("br0") == [f"{host}: br0"] and manager.claims(["br0"])
     assert host.stat().st_mode & 0o777 == 0o640
-    made._files(is_back=True)
+    made._files(is_rollback=True)
     assert host.read_text() == before and host.stat().st_mode & 0o777 == 0o640
 
 
-@pytest.mark.parametrize("line", ["source {0}/interfaces.d/*", "source-directory interfaces.d",
-                                  "source {0}/more"])  # fmt: skip
+@pytest.mark.parametrize(
+    "line", ["source {0}/interfaces.d/*", "source-directory interfaces.d", "source {0}/more"]
+)
 def test_a_port_in_a_file_of_its_own_is_refused_with_its_path(host, line):
     host.write_text(line.format(host.parent) + "\n" + LO)
     (host.parent / "more").write_text("source interfaces.d/*\n")
-    keeper = ifupdown.Ifupdown()
-    assert keeper.pending(KEPT)  # the folder is empty, as it is on a new host
+    manager = ifupdown.Ifupdown()
+    assert manager.pending(CONFIG)  # the folder is empty, as it is on a new host
 
     (host.parent / "interfaces.d/lan").write_text(STATIC.replace("eth0", "eth1"))
-    assert keeper.pending(KEPT)
+    assert manager.pending(CONFIG)
     (host.parent / "interfaces.d/lan").write_text(STATIC)
-    with pytest.raises(tools.KeepError, match="interfaces.d/lan sets eth0, and only"):
-        keeper.pending(KEPT)
-    with pytest.raises(tools.KeepError, match="interfaces.d/lan sets eth0, and only"):
-        keeper.forgetting("br0", ["eth0"], None)
+    with pytest.raises(tools.PersistenceError, match="interfaces.d/lan sets eth0, and only"):
+        manager.pending(CONFIG)
+    with pytest.raises(tools.PersistenceError, match="interfaces.d/lan sets eth0, and only"):
+        manager.forgetting("br0", ["eth0"], None)
 
 
-LINES = st.sampled_from(["", "# x", "auto eth0", "auto lo", "iface eth0 inet static", "  up true",
-                         "iface lo inet loopback", "  address 10.0.0.4/16", "mapping eth7",
-                         "  script a \\", "source none", "iface eth0 inet6 auto", "  mtu 9000",
-                         "allow-hotplug eth0 eth1", "\tpost-up x", "no-scripts eth1"])  # fmt: skip
+LINES = st.sampled_from(
+    [
+        "",
+        "# x",
+        "auto eth0",
+        "auto lo",
+        "iface eth0 inet static",
+        "  up true",
+        "iface lo inet loopback",
+        "  address 10.0.0.4/16",
+        "mapping eth7",
+        "  script a \\",
+        "source none",
+        "iface eth0 inet6 auto",
+        "  mtu 9000",
+        "allow-hotplug eth0 eth1",
+        "\tpost-up x",
+        "no-scripts eth1",
+    ]
+)
 
 
 @given(st.lists(LINES, max_size=20))
 def test_any_file_keeps_what_is_not_the_ports_and_settles(lines):
     text = "\n".join(lines)
-    there = interfaces.with_bridge(text, KEPT)
+    there = interfaces.with_bridge(text, CONFIG)
 
-    assert interfaces.with_bridge(there, KEPT) == there
+    assert interfaces.with_bridge(there, CONFIG) == there
     for line in ("# x", "mapping eth7", "source none", "no-scripts eth1"):
         assert there.count(line) == text.count(line)
-    assert "br0" not in interfaces.without_bridge(there, "br0", replace(KEPT, name="eth0"))
+    assert "br0" not in interfaces.without_bridge(there, "br0", replace(CONFIG, name="eth0"))

@@ -27,12 +27,18 @@ Components: main
 """
 
 
-@pytest.mark.parametrize(("name", "text", "address"), [
-    ("sources.list", ONE_LINE, "http://mirror.example/debian"),
-    ("sources.list.d/debian.sources", STANZAS, "http://mirror.example/debian"),
-    ("sources.list.d/docker.list", ONE_LINE.rpartition("deb ")[0],
-     "http://deb.debian.org/debian"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "text", "address"),
+    [
+        ("sources.list", ONE_LINE, "http://mirror.example/debian"),
+        ("sources.list.d/debian.sources", STANZAS, "http://mirror.example/debian"),
+        (
+            "sources.list.d/docker.list",
+            ONE_LINE.rpartition("deb ")[0],
+            "http://deb.debian.org/debian",
+        ),
+    ],
+)
 def test_the_machines_own_mirror_is_one_of_debian_itself(tmp_path, name, text, address):
     (tmp_path / "sources.list.d").mkdir()
     (tmp_path / name).write_text(text)

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from saltvirt import files, locks
 from saltvirt.errors import MasterError
-from saltvirt.fleet import masteruser, report
+from saltvirt.fleet import hints, masteruser, orders, report
 from saltvirt.pki import store
 
 USER = pwd.getpwnam("nobody")
@@ -63,6 +63,18 @@ def test_what_root_makes_belongs_to_the_masters_user_and_is_nobody_elses(master)
     assert os.getgroups() == groups
     files.write(Path(master["pki_dir"]) / "new", b"")
     assert owner(Path(master["pki_dir"]) / "new")[0] == 0
+
+
+@needs_root
+def test_the_masters_user_has_the_orders_and_the_hints(master):
+    with masteruser.acting(master):
+        with orders.opened(master, "web") as order:
+            orders.begin(order, orders.PLACING)
+        hints.moved(master, "web", "hyper1")
+
+    made = list((orders.folder(master).parent).rglob("*"))
+    assert len(made) == 4
+    assert {owner(path)[0] for path in made} == {USER.pw_uid}
 
 
 @needs_root
@@ -150,11 +162,13 @@ def test_no_command_is_advised_that_goes_through_a_link(master, name):
     __opts__.clear()
     __opts__.update(master)
 
-    error = opens(folder / "libvirt" / name)()["data"]["error"]
+    error = opens(folder / "libvirt" / name)()["error"]
 
     assert "run:" not in error
-    assert error.endswith(f"cannot read it; {folder}/libvirt on the way there is a link: put the "
-                          "folder itself in its place")  # fmt: skip
+    assert error.endswith(
+        f"cannot read it; {folder}/libvirt on the way there is a link: put the "
+        "folder itself in its place"
+    )
 
 
 @needs_root
@@ -169,7 +183,7 @@ def test_only_roots_own_link_to_the_masters_folder_is_followed(master, place):
     __opts__.clear()
     __opts__.update(master, pki_dir=str(folder.parent / place))
 
-    error = opens(Path(__opts__["pki_dir"]) / "cakey.pem")()["data"]["error"]
+    error = opens(Path(__opts__["pki_dir"]) / "cakey.pem")()["error"]
 
     if place == "planted":
         assert f"{folder.parent}/planted on the way there is a link" in error
@@ -231,22 +245,34 @@ def opens(path):
 
 
 REFUSED = {
-    "a file": ("pki/libvirt/cakey.pem",
-               "{0}/pki/libvirt/cakey.pem belongs to root (0600), and user nobody, as which the "
-               "master runs, cannot read it; run: chown -hR nobody: {0}/pki"),
-    "a folder": ("cache/salt-virt/vm.json",
-                 "{0}/cache/salt-virt belongs to root (0700), and user nobody, as which the master "
-                 "runs, cannot enter it on the way to {0}/cache/salt-virt/vm.json; run: chown -hR "
-                 "nobody: {0}/cache"),
-    "a link": ("pki/link", "{0}/pki/link is a link, and user nobody, as which the master runs, "
-               "cannot read what it leads to; put the file itself there"),
-    "its own": ("pki/own", "{0}/pki/own belongs to nobody (0000), and user nobody, as which the "
-                "master runs, cannot read it; run: chmod u+rwX {0}/pki/own"),
-    "another's": ("private/x/pass",
-                  "{0}/private belongs to root (0700), and user nobody, as which the master runs, "
-                  "cannot enter it on the way to {0}/private/x/pass; choose a place that nobody "
-                  "can use; this makes one: install -d -m 700 -o nobody /srv/salt-virt"),
-}  # fmt: skip
+    "a file": (
+        "pki/libvirt/cakey.pem",
+        "{0}/pki/libvirt/cakey.pem belongs to root (0600), and user nobody, as which the "
+        "master runs, cannot read it; run: chown -hR nobody: {0}/pki",
+    ),
+    "a folder": (
+        "cache/salt-virt/vm.json",
+        "{0}/cache/salt-virt belongs to root (0700), and user nobody, as which the master "
+        "runs, cannot enter it on the way to {0}/cache/salt-virt/vm.json; run: chown -hR "
+        "nobody: {0}/cache",
+    ),
+    "a link": (
+        "pki/link",
+        "{0}/pki/link is a link, and user nobody, as which the master runs, "
+        "cannot read what it leads to; put the file itself there",
+    ),
+    "its own": (
+        "pki/own",
+        "{0}/pki/own belongs to nobody (0000), and user nobody, as which the "
+        "master runs, cannot read it; run: chmod u+rwX {0}/pki/own",
+    ),
+    "another's": (
+        "private/x/pass",
+        "{0}/private belongs to root (0700), and user nobody, as which the master runs, "
+        "cannot enter it on the way to {0}/private/x/pass; choose a place that nobody "
+        "can use; this makes one: install -d -m 700 -o nobody /srv/salt-virt",
+    ),
+}
 
 
 @needs_root
@@ -265,9 +291,9 @@ def test_a_runner_says_whose_file_is_in_the_way_and_what_mends_it(master, path, 
     __opts__.clear()
     __opts__.update(master)
 
-    data = opens(folder / path)()["data"]
+    data = opens(folder / path)()
 
-    assert data == {"error": line.format(folder), "retcode": 1}
+    assert data["error"] == line.format(folder)
     command = data["error"].partition("; run: ")[2]
     if command:  # it is what mends it
         assert os.system(command) == 0
@@ -299,7 +325,7 @@ def test_a_masters_user_that_is_not_there_is_said():
 
     with pytest.raises(MasterError, match="says user: nosuchuser"), masteruser.acting(__opts__):
         pass
-    assert "has no such user" in opens("/etc/hostname")()["data"]["error"]
+    assert "has no such user" in opens("/etc/hostname")()["error"]
 
 
 def test_a_master_of_this_very_user_changes_nothing(tmp_path):
@@ -312,7 +338,6 @@ def test_other_errors_of_files_are_one_line_too(tmp_path):
     __opts__.clear()
     __opts__["user"] = pwd.getpwuid(os.geteuid()).pw_name
 
-    data = opens(tmp_path / "missing")()["data"]
+    data = opens(tmp_path / "missing")()
 
-    assert data == {"error": f"[Errno 2] No such file or directory: '{tmp_path}/missing'",
-                    "retcode": 1}  # fmt: skip
+    assert data["error"] == f"[Errno 2] No such file or directory: '{tmp_path}/missing'"

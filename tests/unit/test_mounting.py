@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from saltvirt.config import HostSettings
 from saltvirt.errors import BadArgument, ImageError, SeedError, StorageError
-from saltvirt.ops import looking
+from saltvirt.ops.seeding import method
 from saltvirt.seed import hostmount
 
 MODULES = Path(__file__).resolve().parents[2] / "_modules"
@@ -23,14 +23,14 @@ def face(name):
 
 @pytest.mark.parametrize("mounted", [{"/": "/dev/sda"}, {"/x": "/dev/nbd0; rm"}, {"/x": None}])
 def test_only_what_was_mounted_through_nbd_is_taken_away(mounted):
-    with pytest.raises(BadArgument, match="is no nbd device"):
+    with pytest.raises(BadArgument, match="is not an nbd device"):
         hostmount.clear(mounted)
 
 
 @pytest.mark.parametrize("seed", [{}, {"allow_host_mount": False}, {"allow_host_mount": "yes"}])
 def test_this_hosts_kernel_mounts_nothing_unless_that_was_allowed(seed):
     with pytest.raises(SeedError, match="set virt:seed:allow_host_mount: True"):
-        looking.refuse_host_mount(HostSettings(seed=seed))
+        method.refuse_host_mount(HostSettings(seed=seed))
 
 
 def test_nothing_is_mounted_over_what_is_there(tmp_path):
@@ -57,14 +57,17 @@ def test_images_are_made_and_converted(tmp_path):
     assert "virtual size: 64 MiB" in said
 
 
-@pytest.mark.parametrize(("words", "why"), [
-    (("relative", 64, "qcow2"), "no absolute path"),
-    (("/no/such/folder/x", 64, "qcow2"), "no absolute path"),
-    (("/etc/passwd", 64, "qcow2"), "exists already"),
-    (("{}/x", 64, "iso"), "fmt: 'iso'; one of qcow2"),
-    (("{}/x", "much", "qcow2"), "size"),
-    (("{}/x", 0, "qcow2"), "size: 0 is out of range"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (("relative", 64, "qcow2"), "not an absolute path"),
+        (("/no/such/folder/x", 64, "qcow2"), "not an absolute path"),
+        (("/etc/passwd", 64, "qcow2"), "exists already"),
+        (("{}/x", 64, "iso"), "fmt: 'iso'; one of qcow2"),
+        (("{}/x", "much", "qcow2"), "size"),
+        (("{}/x", 0, "qcow2"), "size: 0 is out of range"),
+    ],
+)
 def test_an_image_that_cannot_be_made_is_refused(tmp_path, words, why):
     location = words[0].format(tmp_path)
 
@@ -75,8 +78,20 @@ def test_an_image_that_cannot_be_made_is_refused(tmp_path, words, why):
 
 def test_an_image_that_names_another_file_is_not_converted(tmp_path):
     evil = tmp_path / "evil.qcow2"
-    argv = ["qemu-img", "create", "-q", "-f", "qcow2", "-u", "-b", "/etc/shadow", "-F", "raw", evil,
-            "1M"]  # fmt: skip
+    argv = [
+        "qemu-img",
+        "create",
+        "-q",
+        "-f",
+        "qcow2",
+        "-u",
+        "-b",
+        "/etc/shadow",
+        "-F",
+        "raw",
+        evil,
+        "1M",
+    ]
     subprocess.run(argv, check=True)
 
     with pytest.raises(ImageError, match="names a backing file"):

@@ -3,26 +3,30 @@
 import pytest
 from saltvirt.kvm import migrate
 from saltvirt.model import Move
-from saltvirt.ops import migration
+from saltvirt.ops.migration import reach, watching
 
 
-@pytest.mark.parametrize(("target", "host"), [
-    ("hyper2", "hyper2"),
-    ("qemu+tls://hyper2/system", "hyper2"),
-    ("qemu+tls://hyper2:16515/system", "hyper2"),
-    ("qemu+ssh://root@10.0.0.2/system", "10.0.0.2"),
-    ("qemu+tls://[2001:db8::2]:16515/system", "[2001:db8::2]"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("target", "host"),
+    [
+        ("hyper2", "hyper2"),
+        ("qemu+tls://hyper2/system", "hyper2"),
+        ("qemu+tls://hyper2:16515/system", "hyper2"),
+        ("qemu+ssh://root@10.0.0.2/system", "10.0.0.2"),
+        ("qemu+tls://[2001:db8::2]:16515/system", "[2001:db8::2]"),
+    ],
+)
 def test_the_data_goes_to_the_host_of_the_target(target, host):
-    uri, found = migration.uri_of(target)
+    uri, found = reach.uri_of(target)
 
     assert found == host
     assert uri == (target if "://" in target else f"qemu+tls://{target}/system")
 
 
 def test_the_peers_certificate_is_checked_against_its_name_however_many_connections():
-    given = migrate.parameters(Move(parallel_connections=3), address="[2001:db8::2]", disks=["vda"],
-                               is_running=True)  # fmt: skip
+    given = migrate.parameters(
+        Move(parallel_connections=3), address="[2001:db8::2]", disks=["vda"], is_running=True
+    )
 
     assert given["migrate_uri"] == "tcp://[2001:db8::2]"
     assert given["tls.destination"] == "2001:db8::2"
@@ -39,5 +43,5 @@ def test_without_qemus_own_tls_no_name_is_checked(options):
 def test_why_there_is_no_post_copy_is_said_where_qemu_names_no_cause():
     said = "unable to execute QEMU command 'migrate-set-capabilities': Postcopy is not supported"
 
-    assert "vm.unprivileged_userfaultfd=1 on both hosts" in migration._remedy(said)
-    assert migration._remedy("the connection was lost") == ""
+    assert "vm.unprivileged_userfaultfd=1 on both hosts" in watching._remedy(said)
+    assert watching._remedy("the connection was lost") == ""

@@ -8,15 +8,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 from saltvirt import arguments
 from saltvirt.errors import BadArgument, VirtError
-from saltvirt.net import interfaces, netplan, persist, plan, rules
+from saltvirt.net import interfaces, linkconfig, netplan, plan
+from saltvirt.net.firewall import rules
 
-KEPT = netcases.KEPT
+CONFIG = netcases.CONFIG
 
 
 def link(**given):
     """Return a link of a snapshot."""
-    usual = {"kind": None, "master": None, "up": True, "mtu": 1500, "mac": "52:00:00:00:00:01",
-             "bridge": None, "addresses": [], "vlans": []}  # fmt: skip
+    usual = {
+        "kind": None,
+        "master": None,
+        "up": True,
+        "mtu": 1500,
+        "mac": "52:00:00:00:00:01",
+        "bridge": None,
+        "addresses": [],
+        "vlans": [],
+    }
     return {**usual, **given}
 
 
@@ -27,16 +36,34 @@ def address(text, valid_s=None, scope=0):
 
 def route(dst, gateway, oif, **given):
     """Return a route of a snapshot."""
-    usual = {"family": 2, "dst": dst, "gateway": gateway, "oif": oif, "table": 254, "scope": 0,
-             "priority": None, "prefsrc": None, "proto": 4, "type": 1, "is_multipath": False}
-    return {**usual, **given}  # fmt: skip
+    usual = {
+        "family": 2,
+        "dst": dst,
+        "gateway": gateway,
+        "oif": oif,
+        "table": 254,
+        "scope": 0,
+        "priority": None,
+        "prefsrc": None,
+        "proto": 4,
+        "type": 1,
+        "is_multipath": False,
+    }
+    return {**usual, **given}
 
 
 BEFORE = {
-    "links": {"eth0": link(addresses=[address("10.0.0.4/16"), address("fd00::4/64"),
-                                      address("fe80::1/64", scope=253)])},
+    "links": {
+        "eth0": link(
+            addresses=[
+                address("10.0.0.4/16"),
+                address("fd00::4/64"),
+                address("fe80::1/64", scope=253),
+            ]
+        )
+    },
     "routes": [route("default", "10.0.0.1", "eth0"), route("10.9.0.0/16", "10.0.0.9", "eth0")],
-}  # fmt: skip
+}
 BR0 = plan.Bridge(name="br0", ports=("eth0",))
 
 
@@ -77,8 +104,12 @@ class Kernel:
         self.routes = [r for r in self.routes if r["oif"] != name]
 
     def add_address(self, name, value):
-        others = [a["address"] for one, link in self.links.items() for a in link["addresses"]
-                  if one != name]  # fmt: skip
+        others = [
+            a["address"]
+            for one, link in self.links.items()
+            for a in link["addresses"]
+            if one != name
+        ]
         assert value["address"] not in others, "an address on two links"
         mine = [a for a in self.links[name]["addresses"] if a["address"] != value["address"]]
         self.links[name]["addresses"] = [*mine, value]
@@ -101,15 +132,19 @@ def carried_out(snapshot, steps):
 
 def same(one, other):
     """Return whether two snapshots mean the same."""
+
     def key(route_):
         return str(sorted(route_.items(), key=str))
 
     def plain(snapshot):
-        return {n: {**li, "addresses": sorted(map(str, li["addresses"]))}
-                for n, li in snapshot["links"].items()}  # fmt: skip
+        return {
+            n: {**li, "addresses": sorted(map(str, li["addresses"]))}
+            for n, li in snapshot["links"].items()
+        }
 
     return plain(one) == plain(other) and (
-        sorted(map(key, one["routes"])) == sorted(map(key, other["routes"])))  # fmt: skip
+        sorted(map(key, one["routes"])) == sorted(map(key, other["routes"]))
+    )
 
 
 def test_everything_of_the_port_becomes_the_bridges():
@@ -182,8 +217,9 @@ def test_a_delay_that_others_set_is_left_as_long_as_nothing_waits_for_it():
 
 
 def test_static_addresses_and_a_gateway_replace_what_the_port_had():
-    bridge = plan.Bridge(name="br0", ports=("eth0",), addresses=("192.0.2.2/24",),
-                         gateway="192.0.2.1", mtu=9000)  # fmt: skip
+    bridge = plan.Bridge(
+        name="br0", ports=("eth0",), addresses=("192.0.2.2/24",), gateway="192.0.2.1", mtu=9000
+    )
     there = carried_out(BEFORE, plan.operations(BEFORE, plan.target(BEFORE, bridge)))
 
     assert [a["address"] for a in there["links"]["br0"]["addresses"]] == ["192.0.2.2/24"]
@@ -199,7 +235,7 @@ def test_static_addresses_and_a_gateway_replace_what_the_port_had():
         ({}, "no link 'eth0' on this host; there are: lan"),
         ({"eth0": link(master="br9")}, "'eth0' is a port of br9 already"),
         ({"eth0": link(kind="bridge")}, "'eth0' is a bridge itself"),
-        ({"eth0": link(), "br0": link(kind="veth")}, "'br0' exists and is no bridge"),
+        ({"eth0": link(), "br0": link(kind="veth")}, "'br0' exists and is not a bridge"),
     ],
 )
 def test_a_port_that_cannot_be_one_is_refused(links, why):
@@ -215,29 +251,42 @@ def test_a_route_with_several_hops_is_refused():
 
 
 def test_networkd_gets_a_bridge_its_network_and_a_network_for_each_port():
-    files = persist.networkd(KEPT)
+    files = linkconfig.networkd(CONFIG)
 
     assert sorted(path.rpartition("/")[2] for path in files) == [
-        "05-salt-virt-br0-eth0.network", "05-salt-virt-br0.netdev", "05-salt-virt-br0.network"]
+        "05-salt-virt-br0-eth0.network",
+        "05-salt-virt-br0.netdev",
+        "05-salt-virt-br0.network",
+    ]
     network = files["/etc/systemd/network/05-salt-virt-br0.network"]
-    for line in ("DHCP=no", "Address=10.0.0.4/16", "Gateway=10.0.0.1", "DNS=10.0.0.53",
-                 "Destination=10.9.0.0/16"):  # fmt: skip
+    for line in (
+        "DHCP=no",
+        "Address=10.0.0.4/16",
+        "Gateway=10.0.0.1",
+        "DNS=10.0.0.53",
+        "Destination=10.9.0.0/16",
+    ):
         assert line in network.splitlines()
 
 
 def test_vlans_are_kept_as_ranges():
-    kept = replace(KEPT, vlan_filtering=True, vlans=arguments.vlans("vlans", [30, "10-12"]))
+    config = replace(CONFIG, vlan_filtering=True, vlans=arguments.vlans("vlans", [30, "10-12"]))
 
-    assert "VLAN=10-12" in persist.networkd(kept)[
-        "/etc/systemd/network/05-salt-virt-br0-eth0.network"]
-    port = persist.networkmanager(kept)[
-        "/etc/NetworkManager/system-connections/salt-virt-br0-eth0.nmconnection"]
+    assert (
+        "VLAN=10-12"
+        in linkconfig.networkd(config)["/etc/systemd/network/05-salt-virt-br0-eth0.network"]
+    )
+    port = linkconfig.networkmanager(config)[
+        "/etc/NetworkManager/system-connections/salt-virt-br0-eth0.nmconnection"
+    ]
     assert "vlans=10-12, 30" in port
 
 
 def test_netplan_gives_up_the_addresses_of_a_port_and_nothing_else():
-    old = ("network: {ethernets: {eth0: {addresses: [10.0.0.4/16], wakeonlan: true}, "
-           "eth1: {dhcp4: true}}}")  # fmt: skip
+    old = (
+        "network: {ethernets: {eth0: {addresses: [10.0.0.4/16], wakeonlan: true}, "
+        "eth1: {dhcp4: true}}}"
+    )
     freed = netplan.freed(old, ["eth0"])
 
     assert "10.0.0.4" not in freed and "wakeonlan" in freed and "dhcp4: true" in freed
@@ -267,8 +316,9 @@ def test_rules_name_ports_and_peers_and_a_mark_that_changes_with_them():
     some = rules.networks(["10.0.0.2", "10.0.0.3", "fd00::2"])
 
     text, mark = rules.nftables("salt_virt", ports, some)
-    _same, again = rules.nftables("salt_virt", ports, rules.networks(["fd00::2", "10.0.0.3/32",
-                                                                      "10.0.0.2"]))
+    _same, again = rules.nftables(
+        "salt_virt", ports, rules.networks(["fd00::2", "10.0.0.3/32", "10.0.0.2"])
+    )
     _other, other = rules.nftables("salt_virt", ports, rules.networks(["10.0.0.2"]))
 
     assert mark == again != other
@@ -280,8 +330,9 @@ def test_firewalld_gets_a_rule_for_each_peer_and_port():
     ports = rules.ports([16514])
     (rule,) = rules.rich_rules(ports, rules.networks(["10.0.0.2"]))
 
-    assert rule == ('rule family="ipv4" source address="10.0.0.2" port port="16514" '
-                    'protocol="tcp" accept')  # fmt: skip
+    assert rule == (
+        'rule family="ipv4" source address="10.0.0.2" port port="16514" ' 'protocol="tcp" accept'
+    )
 
 
 @pytest.mark.parametrize("ports", [[], ["x"], [0], [70000], ["5-3"], ["1-x"], [None]])

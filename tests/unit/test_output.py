@@ -18,19 +18,34 @@ def outputter(name):
 
 
 VM = {
-    "cpu": 2, "mem": 524288, "state": "running",
+    "cpu": 2,
+    "mem": 524288,
+    "state": "running",
     "graphics": {"type": "vnc", "listen": "0.0.0.0", "port": "5900"},
-    "disks": {"vda": {"file": "/srv/salt-images/ubuntu2_system.qcow2", "file format": "qcow2",
-                      "virtual size": 2 * 2**30}},
+    "disks": {
+        "vda": {
+            "file": "/srv/salt-images/ubuntu2_system.qcow2",
+            "file format": "qcow2",
+            "virtual size": 2 * 2**30,
+        }
+    },
     "nics": {"ac:de:48:98:08:77": {"source": {"bridge": "br0"}, "type": "bridge"}},
-}  # fmt: skip
+}
 CLOUD = {
-    "hyper6": {"freecpu": 2, "freemem": 7680.0, "node_info": {"cpus": 4, "phymemory": 8192},
-               "vm_info": {"ubuntu2": VM}},
-    "hyper7": {"freecpu": 4, "freemem": 8192.0, "node_info": {"cpus": 4, "phymemory": 8192},
-               "vm_info": {}},
+    "hyper6": {
+        "freecpu": 2,
+        "freemem": 7680.0,
+        "node_info": {"cpus": 4, "phymemory": 8192},
+        "vm_info": {"ubuntu2": VM},
+    },
+    "hyper7": {
+        "freecpu": 4,
+        "freemem": 8192.0,
+        "node_info": {"cpus": 4, "phymemory": 8192},
+        "vm_info": {},
+    },
     "unreachable": ["hyper8"],
-}  # fmt: skip
+}
 
 
 def test_the_seeds_layout_of_a_vm():
@@ -38,10 +53,18 @@ def test_the_seeds_layout_of_a_vm():
 
     start = lines.index("ubuntu2")
     assert lines[start + 1 : start + 12] == [
-        "CPU: 2", "Memory: 524288", "State: running", "Graphics: vnc - hyper6:5900",
-        "Disk - vda:", "Size: 2.0G", "File: /srv/salt-images/ubuntu2_system.qcow2",
-        "File Format: qcow2", "Nic - ac:de:48:98:08:77:", "Source: br0", "Type: bridge",
-    ]  # fmt: skip
+        "CPU: 2",
+        "Memory: 524288",
+        "State: running",
+        "Graphics: vnc - hyper6:5900",
+        "Disk - vda:",
+        "Size: 2.0G",
+        "File: /srv/salt-images/ubuntu2_system.qcow2",
+        "File Format: qcow2",
+        "Nic - ac:de:48:98:08:77:",
+        "Source: br0",
+        "Type: bridge",
+    ]
     assert lines[-1] == "hyper8: does not answer"
 
 
@@ -63,8 +86,10 @@ def test_the_table_of_hosts():
 
 def test_the_table_of_a_plan_wraps_its_reasons():
     reasons = ["4096 MiB of memory wanted, 12 MiB free", "no bridge br7 there", "in maintenance"]
-    plan = {"a": {"fits": True, "score": 0.5, "reasons": []},
-            "b": {"fits": False, "score": 0.0, "reasons": reasons}}  # fmt: skip
+    plan = {
+        "a": {"fits": True, "score": 0.5, "reasons": []},
+        "b": {"fits": False, "score": 0.0, "reasons": reasons},
+    }
 
     text = outputter("virt_plan")(
         {"error": f"no host fits 'x': b: {reasons}", "hosts": plan, "retcode": 1}
@@ -82,16 +107,98 @@ def test_a_deployment_ends_in_one_line():
     assert outputter("virt_plan")({"name": "vm1", "host": "hyper2"}) == "vm1 is on hyper2"
 
 
-@pytest.mark.parametrize("name", ["virt_query", "virt_hosts", "virt_plan", "virt_progress"])
+MOVE = {"name": "vm1", "from": "hyper1", "to": "hyper2"}
+
+
+def test_a_move_ends_in_its_figures():
+    figures = {"total_ms": 1914, "downtime_ms": 23, "memory_bytes": 53 * 2**20, "disk_bytes": 2**19}
+
+    assert outputter("virt_plan")({**MOVE, **figures, "warning": "it is tired"}).splitlines() == [
+        "vm1 moved from hyper1 to hyper2 in 1.9 s",
+        "  its guest stood still for 23 ms",
+        "  sent, encrypted: 53.0 MiB of memory, 0.5 MiB of disks",
+        "warning: it is tired",
+    ]
+    stopped = {"total_ms": 100, "downtime_ms": 0, "memory_bytes": 0, "disk_bytes": 0}
+    assert outputter("virt_plan")({**MOVE, **stopped}) == "vm1 moved from hyper1 to hyper2 in 0.1 s"
+
+
+def test_a_move_that_would_be_says_what_travels():
+    plan = {**MOVE, "state": "running", "memory_mib": 96, "disks": {"vda": "3 MiB of /a"}}
+
+    assert outputter("virt_plan")(plan).splitlines() == [
+        "vm1 would move from hyper1 to hyper2",
+        "  running, 96 MiB of memory",
+        "  vda: 3 MiB of /a",
+    ]
+
+
+def test_an_evacuation_that_failed_says_what_moved_what_stays_and_what_to_look_at():
+    data = {
+        "error": "hyper3 still has db1, web2; what moved stays where it is, and the next run "
+        "goes on",
+        "host": "hyper3",
+        "moved": {"web1": "hyper1"},
+        "stays": {"db1": "it has snapshots"},
+        "failed": {"web2": "hyper2: its disk is full"},
+        "warnings": {"web1": "it does not start with its new host"},
+        "retcode": 1,
+    }
+
+    assert outputter("virt_moves")(data).splitlines() == [
+        "error: hyper3 still has db1, web2; what moved stays where it is, and the next",
+        "run goes on",
+        "VM                WHERE",
+        "web1              moved to hyper1",
+        "db1               stays: it has snapshots",
+        "web2              failed: hyper2: its disk is full",
+        "web1              warning: it does not start with its new host",
+    ]
+
+
+def test_what_comes_back_and_what_is_evened_out():
+    back = {
+        "host": "hyper3",
+        "moved": {"a": "hyper3"},
+        "failed": {},
+        "gone": ["b"],
+        "elsewhere": {"c": "hyper2"},
+    }
+    steps = {"imbalance": 0.2, "moves": [{**MOVE, "gain": 0.1}], "unreachable": ["hyper9"]}
+    rows = outputter("virt_moves")(back).splitlines()[1:]
+
+    assert [row.split(None, 1)[1] for row in rows] == [
+        "moved to hyper3",
+        "is on hyper2 now",
+        "was removed",
+    ]
+    assert outputter("virt_moves")(steps).splitlines()[1:] == [
+        "vm1               from hyper1 to hyper2, gain 0.10",
+        "hyper9 does not answer",
+        "loads differ by 0.20",
+    ]
+    plan = outputter("virt_moves")({"host": "hyper3", "moves": {"a": "hyper1"}, "stays": {}})
+    assert plan.splitlines()[1:] == ["a                 would move to hyper1"]
+    assert outputter("virt_moves")({"host": "hyper3", "moved": {}}) == "hyper3: nothing to move"
+
+
+OUTPUTTERS = sorted(
+    path.stem for path in (ROOT / "_output").glob("*.py") if path.stem != "__init__"
+)
+
+
+@pytest.mark.parametrize("name", OUTPUTTERS)
 @pytest.mark.parametrize("data", [None, "text", {"error": "one line", "retcode": 1}, {}])
 def test_no_answer_breaks_an_outputter(name, data):
     assert isinstance(outputter(name)(data), str)
 
 
-@pytest.mark.parametrize("name", ["virt_query", "virt_hosts", "virt_plan"])
+@pytest.mark.parametrize("name", ["virt_query", "virt_hosts", "virt_plan", "virt_moves"])
 def test_nothing_is_wider_than_a_terminal(name):
     fleet = json.loads((ROOT / "tests/data/fleets/three.json").read_text())
+    moves = {"host": "h", "moved": {}, "stays": {"vm-" * 9: "why " * 40}, "error": "text " * 40}
     plan = {f"hyper{n}": {"fits": False, "score": 0, "reasons": ["why " * 40]} for n in range(3)}
-    data = {"virt_query": CLOUD, "virt_hosts": fleet, "virt_plan": plan}[name]
+    answers = {"virt_query": CLOUD, "virt_hosts": fleet, "virt_plan": plan, "virt_moves": moves}
+    data = answers[name]
 
     assert max(len(line) for line in outputter(name)(data).splitlines()) <= 80

@@ -12,8 +12,14 @@ from saltvirt.model import Need
 from saltvirt.placement import choose, fit
 
 FLEETS = Path(__file__).resolve().parents[1] / "data" / "fleets"
-NEED = Need(name="new", vcpus=2, memory_mib=1024, disk_mib=8192, nic_profile="default",
-            disk_profile="default")  # fmt: skip
+NEED = Need(
+    name="new",
+    vcpus=2,
+    memory_mib=1024,
+    disk_mib=8192,
+    nic_profile="default",
+    disk_profile="default",
+)
 
 
 def fleet(name="three"):
@@ -120,8 +126,11 @@ def test_no_host_that_is_chosen_is_overcommitted(vcpus, memory_mib, disk_mib):
 
     for verdict in choose.judge(fleet(), need):
         room = fit.free(fleet()[verdict.host])
-        fits = (room["vcpus"] >= vcpus and room["memory_mib"] >= memory_mib
-                and room["disk_mib"] >= max(disk_mib, 8192))  # fmt: skip
+        fits = (
+            room["vcpus"] >= vcpus
+            and room["memory_mib"] >= memory_mib
+            and room["disk_mib"] >= max(disk_mib, 8192)
+        )
         assert verdict.fits == fits
 
 
@@ -131,3 +140,48 @@ def test_a_failed_choice_carries_every_reason():
 
     assert sorted(refused.value.reasons) == ["hyper1", "hyper2", "hyper3"]
     assert "no host fits 'new' (2 CPUs, 1000000 MiB)" in str(refused.value)
+
+
+@pytest.mark.parametrize("kind", ["vms", "coming"])
+def test_groups_count_what_is_there_and_what_comes(kind):
+    hosts = fleet()
+    for one in hosts.values():
+        one.update(vms={}, coming={})
+    hosts["hyper2"][kind]["w1"] = {"affinity": ["shop"], "anti_affinity": ["tower"]}
+
+    together = choose.judge(hosts, replace(NEED, affinity=("shop",)))
+    apart = choose.judge(hosts, replace(NEED, anti_affinity=("tower",)))
+
+    assert [v.host for v in together if v.fits] == ["hyper2"]
+    assert together[-1].reasons == ("the affinity group shop is on hyper2",)
+    assert "hyper2" not in [v.host for v in apart if v.fits]
+    what = "is there" if kind == "vms" else "is being built there or on its way"
+    assert apart[-1].reasons == (f"w1 of the anti-affinity group tower {what}",)
+
+
+def test_a_vm_on_its_way_counts_where_it_goes():
+    hosts = fleet()
+    one = {"affinity": ["shop"], "anti_affinity": []}
+    hosts["hyper1"]["vms"]["w1"] = one
+    hosts["hyper2"]["coming"] = {"w1": one}
+
+    verdicts = choose.judge(hosts, replace(NEED, affinity=("shop",)))
+
+    assert [v.host for v in verdicts if v.fits] == ["hyper2"]
+
+
+def test_every_affinity_group_of_a_vm_must_be_where_it_goes():
+    hosts = fleet()
+    hosts["hyper1"]["vms"]["w1"] = {"affinity": ["shop"], "anti_affinity": []}
+    hosts["hyper2"]["vms"]["w2"] = {"affinity": ["till"], "anti_affinity": []}
+    need = replace(NEED, affinity=("shop", "till"))
+
+    assert "the affinity group till is on hyper2" in why_not(need, hosts)
+    assert "the affinity group shop is on hyper1" in why_not(need, hosts, "hyper2")
+
+
+def test_a_host_of_an_older_release_names_what_it_builds_and_no_more():
+    hosts = fleet()
+    assert all("coming" not in one for one in hosts.values())
+
+    assert "is being built there" in why_not(replace(NEED, name="coming"), hosts)

@@ -11,12 +11,24 @@ from saltvirt.pki.ca import PkiError
 from test_pki import ask, parsed, place, request, subjects
 
 __all__ = ["place"]
-VICTIM = {"fqdn": "victim.example.org", "host": "victim", "ipv4": ["192.0.2.2"],
-          "ipv6": ["2001:db8::2"]}  # fmt: skip
+VICTIM = {
+    "fqdn": "victim.example.org",
+    "host": "victim",
+    "ipv4": ["192.0.2.2"],
+    "ipv6": ["2001:db8::2"],
+}
 
 
-@pytest.mark.parametrize("said", ["2001:db8::2%x", "2001:0db8::0002%eth0", "::ffff:192.0.2.2",
-                                  "::ffff:127.0.0.1", "::ffff:192.0.2.2%1"])  # fmt: skip
+@pytest.mark.parametrize(
+    "said",
+    [
+        "2001:db8::2%x",
+        "2001:0db8::0002%eth0",
+        "::ffff:192.0.2.2",
+        "::ffff:127.0.0.1",
+        "::ffff:192.0.2.2%1",
+    ],
+)
 def test_another_hosts_address_in_another_spelling_is_not_certified(place, said):
     leaf = parsed(ask(place, "evil", grains={"ipv6": [said]}, others={"victim": VICTIM}))
 
@@ -39,8 +51,7 @@ def test_an_id_that_names_another_minion_is_refused(place, minion_id):
 def test_the_operator_can_say_that_an_id_is_right(place):
     names = {"Victim": ["Victim"]}
 
-    leaf = parsed(ask(place, "Victim", options={"names": names}, grains={},
-                      others={"victim": {}}))  # fmt: skip
+    leaf = parsed(ask(place, "Victim", options={"names": names}, grains={}, others={"victim": {}}))
 
     assert subjects(leaf)[0] == ["victim"]
 
@@ -76,16 +87,18 @@ def options(**pki):
 
 
 BAD = {
-    "days": ("90d", "'90d' is no number"),
-    "days, none": (0, "0; at least 1"),
-    "days, endless": (float("inf"), "inf is no number"),
+    "days": ("90d", "expected a whole number of at least 1, found '90d'"),
+    "days, none": (0, "expected a whole number of at least 1, found 0"),
+    "days, endless": (float("inf"), "expected a whole number of at least 1, found inf"),
     "names": ("h1", "expected a mapping of hosts to lists, found 'h1'"),
-    "names, number": ({"h1": ["a", 10]}, "h1: expected a list of names and addresses, found "
-                      "['a', 10]"),
+    "names, number": (
+        {"h1": ["a", 10]},
+        "h1: expected a list of names and addresses, found " "['a', 10]",
+    ),
     "organization": (42, "expected text, found 42"),
     "allow": (None, "expected a compound target, found None"),
     "allow, mapping": ({"h1": True}, "expected a compound target, found {'h1': True}"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize(("case", "value", "why"), [(k, *v) for k, v in BAD.items()], ids=BAD)
@@ -99,12 +112,20 @@ def test_an_option_of_the_ca_that_cannot_be_used_is_named(case, value, why):
 
 
 def test_what_was_good_for_the_ca_stays_good():
-    pki = {"days": "90", "names": {"h1": ["alias.ex", "192.0.2.1"], "h2": None, "h3": ("a",)},
-           "organization": None, "allow": ["a", "or", "b"], "key_type": "rsa"}  # fmt: skip
+    pki = {
+        "days": "90",
+        "names": {"h1": ["alias.ex", "192.0.2.1"], "h2": None, "h3": ("a",)},
+        "organization": None,
+        "allow": ["a", "or", "b"],
+        "key_type": "rsa",
+    }
 
     assert options(**pki) == {
-        "days": 90, "names": {"h1": ["alias.ex", "192.0.2.1"], "h2": [], "h3": ["a"]},
-        "allow": ["a", "or", "b"], "key_type": "rsa"}  # fmt: skip
+        "days": 90,
+        "names": {"h1": ["alias.ex", "192.0.2.1"], "h2": [], "h3": ["a"]},
+        "allow": ["a", "or", "b"],
+        "key_type": "rsa",
+    }
 
 
 def test_what_can_only_mean_one_thing_is_taken_so():
@@ -126,8 +147,12 @@ def pillar(opts):
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     (Path(opts["pki_dir"]) / "minions" / "hyper1").write_text("key")
-    module.__opts__ = {**opts, "user": "root", "virt": {"hypervisors": "hyper1"},
-                       "grains": {"fqdn": "hyper1"}}  # fmt: skip
+    module.__opts__ = {
+        **opts,
+        "user": "root",
+        "virt": {"hypervisors": "hyper1"},
+        "grains": {"fqdn": "hyper1"},
+    }
     return module
 
 
@@ -137,7 +162,7 @@ def test_a_host_is_told_the_cause_whatever_was_wrong(pillar, monkeypatch):
 
     pillar.__opts__["virt"]["pki"] = {"days": "90d"}
     told = pillar.ext_pillar("hyper1", {}, certificates=wanted)
-    assert told == {"libvirt_pki": {"error": "option virt:pki:days: '90d' is no number"}}
+    assert told == {"libvirt_pki": {"error": f"option virt:pki:days: {BAD['days'][1]}"}}
 
     def refuse(*_args, **_kwargs):
         raise ValueError("too long\nby far")
@@ -153,9 +178,12 @@ def test_a_list_of_ids_keeps_out_a_guest_that_says_it_is_a_hypervisor(pillar):
     pillar.__opts__["grains"] = {"virt_hypervisor": True}
     pillar.__opts__["virt"] = {"pki": {"allow": "L@hyper1,hyper2"}}
 
-    told = {host: pillar.ext_pillar(host, {}, certificates={})["libvirt_pki"]
-            for host in ("hyper1", "guest")}  # fmt: skip
+    told = {
+        host: pillar.ext_pillar(host, {}, certificates={})["libvirt_pki"]
+        for host in ("hyper1", "guest")
+    }
 
     assert "ca" in told["hyper1"]
-    assert told["guest"] == {"error": "guest is no hypervisor of this master (virt:pki:allow: "
-                                      "L@hyper1,hyper2)"}  # fmt: skip
+    assert told["guest"] == {
+        "error": "guest is not a hypervisor of this master (virt:pki:allow: " "L@hyper1,hyper2)"
+    }

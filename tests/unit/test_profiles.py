@@ -28,11 +28,17 @@ def test_without_configuration_there_is_one_virtio_nic_on_br0():
 
 
 def test_interfaces_override_the_profile_by_name_and_add_to_it():
-    made = profiles.nics("vm", {}, "default", [{"name": "eth0", "source": "br9"},
-                                               {"name": "eth1", "network": "net0"}])  # fmt: skip
+    made = profiles.nics(
+        "vm",
+        {},
+        "default",
+        [{"name": "eth0", "source": "br9"}, {"name": "eth1", "network": "net0"}],
+    )
 
     assert [(n.name, n.type, n.source) for n in made] == [
-        ("eth0", "bridge", "br9"), ("eth1", "network", "net0")]  # fmt: skip
+        ("eth0", "bridge", "br9"),
+        ("eth1", "network", "net0"),
+    ]
 
 
 @given(st.text(min_size=1), st.text(min_size=1))
@@ -52,9 +58,9 @@ def test_macs_of_twenty_thousand_vms_differ():
     ("entry", "why"),
     [
         ({"name": "eth0", "type": "carrier-pigeon"}, "carrier-pigeon"),
-        ({"name": "eth0", "mac": "01:00:00:00:00:01"}, "no unicast MAC"),
-        ({"name": "eth0", "mac": "nonsense"}, "no unicast MAC"),
-        ({"name": "eth0", "mac": "52:00:00:00:00:01\n"}, "no unicast MAC"),
+        ({"name": "eth0", "mac": "01:00:00:00:00:01"}, "not a unicast MAC"),
+        ({"name": "eth0", "mac": "nonsense"}, "not a unicast MAC"),
+        ({"name": "eth0", "mac": "52:00:00:00:00:01\n"}, "not a unicast MAC"),
         ({"name": "eth0", "bandwith": 7}, "bandwith"),
         ({"name": "eth1", "type": "network"}, "no source"),
         ({"bridge": "br0", "model": "virtio"}, "no 'name'"),
@@ -70,11 +76,13 @@ def test_macs_of_twenty_thousand_vms_differ():
         ({"name": "a", "source": "br0", "bandwidth": {"in": {"peak": 7}}}, "has no 'average'"),
         ({"name": "a", "source": "br0", "bandwidth": {"in": {"average": 7, "peak": 1}}}, "below"),
         ({"name": "a", "source": "br0", "bandwidth": {"up": 7}}, "'up'"),
-        ({"name": "a", "source": "br0", "filter": {"ip": "here"}}, "'here' is no IP address"),
+        ({"name": "a", "source": "br0", "filter": {"ip": "here"}}, "'here' is not an IP address"),
         ({"name": "a", "source": "br0", "filter": {"name": "a b"}}, "cannot name a filter"),
         ({"name": "a", "source": "o", "virtualport": "ovs"}, "'ovs'; one of openvswitch"),
-        ({"name": "a", "source": "o", "virtualport": "openvswitch", "filter": "clean-traffic"},
-         "do not reach"),
+        (
+            {"name": "a", "source": "o", "virtualport": "openvswitch", "filter": "clean-traffic"},
+            "do not reach",
+        ),
         ({"name": "a", "source": "br0", "mac": "52:54:00:00:00:01", "model": "a b"}, "model"),
     ],
 )
@@ -91,13 +99,24 @@ def test_two_interfaces_with_one_mac_are_refused():
 
 
 def test_what_nics_need_of_a_host_is_told_apart():
-    made = profiles.nics("vm", {}, None, {
-        "a": {"bridge": "br0", "vlan": 7}, "b": {"network": "lan", "vlan": 8},
-        "c": {"type": "direct", "source": "eno1"},
-        "d": {"bridge": "ovs0", "virtualport": "openvswitch", "vlan": 9}})  # fmt: skip
+    made = profiles.nics(
+        "vm",
+        {},
+        None,
+        {
+            "a": {"bridge": "br0", "vlan": 7},
+            "b": {"network": "lan", "vlan": 8},
+            "c": {"type": "direct", "source": "eno1"},
+            "d": {"bridge": "ovs0", "virtualport": "openvswitch", "vlan": 9},
+        },
+    )
 
-    assert nics.needs(made) == {"bridges": ("br0",), "networks": ("lan",),
-                                "links": ("eno1", "ovs0"), "bridge_vlans": True}  # fmt: skip
+    assert nics.needs(made) == {
+        "bridges": ("br0",),
+        "networks": ("lan",),
+        "links": ("eno1", "ovs0"),
+        "bridge_vlans": True,
+    }
     assert nics.needs(made[1:])["bridge_vlans"] is False
 
 
@@ -107,8 +126,10 @@ def test_an_unknown_profile_is_refused_with_those_there_are():
 
 
 def test_the_image_becomes_the_first_disk_that_is_empty():
-    extra = [{"name": "iso", "device": "cdrom", "source_file": "/x.iso"},
-             {"name": "data", "size": 100}]  # fmt: skip
+    extra = [
+        {"name": "iso", "device": "cdrom", "source_file": "/x.iso"},
+        {"name": "data", "size": 100},
+    ]
 
     system, iso, data = profiles.disks({}, "default", extra, "salt://a.img")
 
@@ -134,11 +155,11 @@ def test_only_a_size_somebody_asked_for_can_be_too_small_for_an_image():
     [
         ({"name": "../../etc/x", "size": 1}, "use letters"),
         ({"name": "d", "size": 0}, "at least 1 MiB"),
-        ({"name": "d", "size": "big"}, "is no size"),
+        ({"name": "d", "size": "big"}, "is not a size"),
         ({"name": "d", "size": 1, "model": "punchcard"}, "punchcard"),
         ({"name": "d", "size": 1, "device": "tape"}, "tape"),
         ({"name": "d", "size": 1, "sparse_volume": True}, "bhyve"),
-        ({"name": "d", "source_file": "relative.qcow2"}, "no absolute path"),
+        ({"name": "d", "source_file": "relative.qcow2"}, "not an absolute path"),
         ({"name": "d", "sise": 1}, "did you mean 'size'"),
     ],
 )
@@ -151,6 +172,8 @@ def test_profiles_are_shown_in_the_old_shape():
     shown = profiles.describe({}, {})
 
     assert shown["nic"]["default"] == [
-        {"name": "eth0", "type": "bridge", "source": "br0", "model": "virtio"}]  # fmt: skip
+        {"name": "eth0", "type": "bridge", "source": "br0", "model": "virtio"}
+    ]
     assert shown["disk"]["default"] == [
-        {"name": "system", "size": 8192, "device": "disk", "model": "virtio"}]  # fmt: skip
+        {"name": "system", "size": 8192, "device": "disk", "model": "virtio"}
+    ]

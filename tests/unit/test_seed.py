@@ -12,9 +12,10 @@ import yaml
 from saltvirt import keypair, profiles, sealed
 from saltvirt.config import HostSettings
 from saltvirt.errors import BadArgument, SeedError
-from saltvirt.ops import seeding
 from saltvirt.ops.context import Context
-from saltvirt.seed import cloudconfig, credentials, guest, keys, nocloud
+from saltvirt.ops.seeding import identity as identities
+from saltvirt.ops.seeding import write
+from saltvirt.seed import cloudconfig, credentials, guest, minionkeys, nocloud
 from saltvirt.spec import deployment
 
 PUBLIC, PRIVATE = keypair.generate()
@@ -23,10 +24,14 @@ PUBLIC, PRIVATE = keypair.generate()
 def identity(**change):
     """Return a guest's identity."""
     return {
-        "id": "centos1.example.org", "instance": "i-1", "master_key": "MASTER KEY\n",
+        "id": "centos1.example.org",
+        "instance": "i-1",
+        "master_key": "MASTER KEY\n",
         "config": {"id": "centos1.example.org", "master": "10.0.0.1"},
-        "public_key": PUBLIC, "private_key": PRIVATE, **change,
-    }  # fmt: skip
+        "public_key": PUBLIC,
+        "private_key": PRIVATE,
+        **change,
+    }
 
 
 @pytest.fixture
@@ -88,7 +93,9 @@ def test_the_guests_script_takes_the_key_and_wipes_it(seed, tmp_path):
     assert (pki / "minion.pub").read_text() == PUBLIC
     assert (pki / "minion_master.pub").read_text() == "MASTER KEY\n"
     assert yaml.safe_load((root / "minion.d/99-salt-virt.conf").read_text()) == {
-        "id": "centos1.example.org", "master": "10.0.0.1"}  # fmt: skip
+        "id": "centos1.example.org",
+        "master": "10.0.0.1",
+    }
     assert b"PRIVATE" not in seed.read_bytes()
     assert read(seed)["label"] == "cidata"
 
@@ -111,6 +118,13 @@ def test_without_keys_the_region_is_empty_and_the_script_still_works(tmp_path):
 
     assert path.read_bytes()[-guest.SECRET_BYTES :] == bytes(guest.SECRET_BYTES)
     assert "runcmd" not in yaml.safe_load(read(path)["user-data"])
+
+
+def test_a_seed_is_written_when_it_is_on_the_disk_with_its_folder(tmp_path, synced):
+    nocloud.build(tmp_path / "seed.iso", identity(), install=True)
+
+    content = (tmp_path / "seed.iso").read_bytes()
+    assert synced == [("seed.iso", content), (tmp_path.name, ["seed.iso"])]
 
 
 def test_a_seed_is_never_written_over(seed):
@@ -146,33 +160,39 @@ def test_a_key_pair_comes_from_text_files_or_the_master(tmp_path):
     (tmp_path / "k.pub").write_text(PUBLIC)
     guest_public, guest_private = keypair.generate()
 
-    assert keys.read(None, None, tmp_path) == (None, None)
-    assert keys.read(PUBLIC, PRIVATE, tmp_path) == (PUBLIC, PRIVATE)
-    assert keys.read(str(tmp_path / "k.pub"), str(tmp_path / "minion.pem"), tmp_path) == (
-        PUBLIC, PRIVATE)  # fmt: skip
-    assert keys.read(guest_public, sealed.seal(guest_private, PUBLIC), tmp_path) == (
-        guest_public, guest_private)  # fmt: skip
+    assert minionkeys.read(None, None, tmp_path) == (None, None)
+    assert minionkeys.read(PUBLIC, PRIVATE, tmp_path) == (PUBLIC, PRIVATE)
+    assert minionkeys.read(str(tmp_path / "k.pub"), str(tmp_path / "minion.pem"), tmp_path) == (
+        PUBLIC,
+        PRIVATE,
+    )
+    assert minionkeys.read(guest_public, sealed.seal(guest_private, PUBLIC), tmp_path) == (
+        guest_public,
+        guest_private,
+    )
 
 
 @pytest.mark.parametrize(
     ("public", "private", "why"),
     [
         (PUBLIC, None, "go together"),
-        ("nonsense", "nonsense", "no PEM key"),
+        ("nonsense", "nonsense", "not a PEM key"),
         (keypair.generate()[0], PRIVATE, "not the public half"),
         ("/missing.pub", "/missing.pem", "pub_key /missing.pub|priv_key /missing.pem"),
     ],
 )
 def test_a_key_pair_that_cannot_work_is_refused_before_the_vm_exists(public, private, why):
     with pytest.raises(SeedError, match=why):
-        keys.read(public, private, "/nowhere")
+        minionkeys.read(public, private, "/nowhere")
 
 
 def prepared(opts=None, settings=None, functions=(), **given):
     """Prepare the identity of a call."""
     host = settings or HostSettings()
     context = Context(settings=host, opts=opts or {"master": "10.0.0.1"}, functions=functions)
-    return seeding.prepare(context, deployment(host, "vm1", 1, 128, {"image": "/x.img", **given}))
+    return identities.prepare(
+        context, deployment(host, "vm1", 1, 128, {"image": "/x.img", **given})
+    )
 
 
 def test_the_guest_gets_the_hypervisors_master_unless_told_otherwise():
@@ -212,8 +232,8 @@ def test_another_seed_command_gets_files_that_are_gone_afterwards():
     context = Context(settings=HostSettings(), opts={"master": "m"}, functions=functions)
     given = {"image": "/x", "seed_cmd": "my.seed", "pub_key": PUBLIC, "priv_key": PRIVATE}
     call = deployment(HostSettings(), "vm1", 1, 128, given)
-    who = seeding.prepare(context, call)
-    seeding.run_command(context, call, who, "/disk")
+    who = identities.prepare(context, call)
+    write.run_command(context, "my.seed", who, "/disk", install=True)
 
     assert (seen["path"], seen["id_"], seen["text"]) == ("/disk", "vm1", PRIVATE)
     assert not Path(seen["priv_key"]).exists()
@@ -223,9 +243,10 @@ def test_a_seed_command_that_says_false_has_failed():
     functions = {"my.seed": lambda *_args, **_given: False}
     context = Context(settings=HostSettings(), opts={"master": "m"}, functions=functions)
     call = deployment(HostSettings(), "vm1", 1, 128, {"image": "/x", "seed_cmd": "my.seed"})
+    who = identities.prepare(context, call)
 
     with pytest.raises(SeedError, match="could not seed /disk"):
-        seeding.run_command(context, call, seeding.prepare(context, call), "/disk")
+        write.run_command(context, "my.seed", who, "/disk", install=True)
 
 
 def test_more_of_cloud_init_is_merged_into_ours():
@@ -239,12 +260,15 @@ def test_more_of_cloud_init_is_merged_into_ours():
     assert (merged["bootcmd"], merged["users"]) == ([["ours"]], ["default"])
 
 
-@pytest.mark.parametrize(("value", "why"), [
-    ("#!/bin/sh\nls", "a script goes under its 'runcmd'"),
-    (["x"], "is no mapping"),
-    ("#cloud-config\na: [", "is no YAML"),
-    ({"hostname": "other"}, "'hostname' is the VM's name"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("value", "why"),
+    [
+        ("#!/bin/sh\nls", "a script goes under its 'runcmd'"),
+        (["x"], "is neither a mapping"),
+        ("#cloud-config\na: [", "is not YAML"),
+        ({"hostname": "other"}, "'hostname' is the VM's name"),
+    ],
+)
 def test_what_cloud_init_could_not_take_is_refused(value, why):
     with pytest.raises(BadArgument, match=why):
         cloudconfig.mapping("user_data", value)
@@ -253,11 +277,19 @@ def test_what_cloud_init_could_not_take_is_refused(value, why):
 def test_a_network_configuration_finds_nics_by_their_mac():
     interfaces = [
         {"name": "eth0", "bridge": "br0", "guest": "dhcp"},
-        {"name": "eth1", "bridge": "br0", "mac": "52:54:00:00:00:01",
-         "guest": {"addresses": ["10.0.0.4/16", "fd00::4/64"], "gateway": ["10.0.0.1", "fd00::1"],
-                   "dns": "10.0.0.1", "search": ["example.org"]}},
+        {
+            "name": "eth1",
+            "bridge": "br0",
+            "mac": "52:54:00:00:00:01",
+            "guest": {
+                "addresses": ["10.0.0.4/16", "fd00::4/64"],
+                "gateway": ["10.0.0.1", "fd00::1"],
+                "dns": "10.0.0.1",
+                "search": ["example.org"],
+            },
+        },
         {"name": "eth2", "bridge": "br0"},
-    ]  # fmt: skip
+    ]
 
     told = cloudconfig.network(profiles.nics("web1", {}, None, interfaces))
 
@@ -265,27 +297,36 @@ def test_a_network_configuration_finds_nics_by_their_mac():
     assert set(told["ethernets"]) == {"eth0", "eth1"}
     assert first["dhcp4"] is True and len(first["match"]["macaddress"]) == 17
     assert second == {
-        "match": {"macaddress": "52:54:00:00:00:01"}, "dhcp4": False,
-        "addresses": ["10.0.0.4/16", "fd00::4/64"], "gateway4": "10.0.0.1", "gateway6": "fd00::1",
+        "match": {"macaddress": "52:54:00:00:00:01"},
+        "dhcp4": False,
+        "addresses": ["10.0.0.4/16", "fd00::4/64"],
+        "gateway4": "10.0.0.1",
+        "gateway6": "fd00::1",
         "nameservers": {"addresses": ["10.0.0.1"], "search": ["example.org"]},
-    }  # fmt: skip
+    }
     assert cloudconfig.network(profiles.nics("web1", {}, "default", None)) is None
 
 
-@pytest.mark.parametrize(("guest_", "why"), [
-    ("static", "dhcp, or"),
-    ({"adresses": []}, "did you mean 'addresses'"),
-    ({"addresses": ["10.0.0.4"]}, "no address with its prefix"),
-    ({"gateway": "10.0.0.1"}, "a gateway needs addresses"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("guest_", "why"),
+    [
+        ("static", "dhcp, or"),
+        ({"adresses": []}, "did you mean 'addresses'"),
+        ({"addresses": ["10.0.0.4"]}, "not an address with its prefix"),
+        ({"gateway": "10.0.0.1"}, "a gateway needs addresses"),
+    ],
+)
 def test_a_guests_part_of_an_interface_is_checked(guest_, why):
     with pytest.raises(BadArgument, match=why):
         profiles.nics("web1", {}, None, [{"name": "eth0", "bridge": "br0", "guest": guest_}])
 
 
 def test_what_is_said_beside_the_identity_is_in_the_seed(tmp_path):
-    cloud = {"user_data": ({"packages": ["vim"]},), "vendor_data": {"locale": "C.UTF-8"},
-             "network": {"version": 2, "ethernets": {}}}  # fmt: skip
+    cloud = {
+        "user_data": ({"packages": ["vim"]},),
+        "vendor_data": {"locale": "C.UTF-8"},
+        "network": {"version": 2, "ethernets": {}},
+    }
     path = tmp_path / "seed.iso"
     nocloud.build(path, identity(cloud=cloud), install=False)
 
@@ -297,8 +338,10 @@ def test_what_is_said_beside_the_identity_is_in_the_seed(tmp_path):
 
 
 def test_a_credential_is_what_systemd_tmpfiles_does(tmp_path):
-    files = [("/etc/salt/minion_id", "web1\n", "644"),
-             ("/etc/salt/pki/minion/minion.pem", "SECRET\nlines % here", "400")]  # fmt: skip
+    files = [
+        ("/etc/salt/minion_id", "web1\n", "644"),
+        ("/etc/salt/pki/minion/minion.pem", "SECRET\nlines % here", "400"),
+    ]
     rules = tmp_path / "rules.conf"
     rules.write_bytes(credentials.content(files))
 

@@ -1,5 +1,7 @@
 """A call of virt.init means one VM, and every keyword of it is looked at."""
 
+import re
+
 import pytest
 from saltvirt import config, spec
 from saltvirt.errors import BadArgument, BadConfig
@@ -41,7 +43,10 @@ def test_the_old_positions_keep_their_meaning():
     deployment = meant("vm", 1, 128, *values)
 
     assert (deployment.vm.domain_type, deployment.start, deployment.saltenv) == (
-        "qemu", False, "dev")  # fmt: skip
+        "qemu",
+        False,
+        "dev",
+    )
     with pytest.raises(BadArgument, match="values too many"):
         meant("vm", 1, 128, *[None] * 40)
     with pytest.raises(BadArgument, match="^hypervisor: given twice"):
@@ -101,7 +106,7 @@ def test_vnc_listens_on_loopback_unless_the_open_port_is_asked_for():
 
 def test_a_vnc_password_that_the_protocol_would_cut_is_refused():
     with pytest.raises(BadArgument, match="8 characters"):
-        graphics.elements(graphics.vnc({"password": "correct horse"}))
+        graphics.of(graphics.vnc({"password": "correct horse"}))
 
 
 def test_what_a_host_must_have_follows_from_the_vm():
@@ -115,18 +120,26 @@ def test_what_a_host_must_have_follows_from_the_vm():
 
 
 def test_the_master_names_profiles_and_leaves_their_meaning_to_the_hosts():
-    given = {"nic": "dmz", "disk": "big", "image": "salt://x",
-             "disks": [{"name": "data", "size": "1g"}]}  # fmt: skip
+    given = {
+        "nic": "dmz",
+        "disk": "big",
+        "image": "salt://x",
+        "disks": [{"name": "data", "size": "1g"}],
+    }
 
-    need = spec.need_from_master("vm", {"maximum": 2, "features": {"avx": "require"}}, "1g", given)
+    features = {"avx": "require", "sgx": "force", "mpx": "disable"}
+    need = spec.need_from_master("vm", {"maximum": 2, "features": features}, "1g", given)
 
     assert (need.nic_profile, need.disk_profile, need.disk_mib) == ("dmz", "big", 1024)
     assert (need.vcpus, need.memory_mib, need.cpu_features) == (2, 1024, ("avx",))
 
 
 def test_configuration_wins_over_grains_and_grains_over_pillar():
-    opts, grains, pillar = ({"virt": {"images": "/a"}}, {"virt": {"images": "/b", "cpu_ratio": 2}},
-                            {"virt.cpu_ratio": 3, "virt": {"reserve_mib": 7}})  # fmt: skip
+    opts, grains, pillar = (
+        {"virt": {"images": "/a"}},
+        {"virt": {"images": "/b", "cpu_ratio": 2}},
+        {"virt.cpu_ratio": 3, "virt": {"reserve_mib": 7}},
+    )
 
     settings = config.host_settings(opts, pillar, grains)
 
@@ -135,15 +148,95 @@ def test_configuration_wins_over_grains_and_grains_over_pillar():
 
 @pytest.mark.parametrize(
     ("virt", "why"),
-    [({"images": "relative"}, "images"), ({"cpu_ratio": "many"}, "cpu_ratio"),
-     ({"reserve_mib": -1}, "reserve_mib"), ({"nic": ["x"]}, "nic"),
-     ({"console_log": 3}, "console"), ({"capacity": {"memory": 5}}, "capacity: unknown key"),
-     ({"seed": {"mastr": "x"}}, "seed: unknown key 'mastr'"),
-     ({"vnc": {"adress": "x"}}, "vnc: unknown key")],
-)  # fmt: skip
+    [
+        ("kvm", ": expected a mapping, found 'kvm'"),
+        ({"images": "relative"}, ":images: expected an absolute path, found 'relative'"),
+        ({"images": 5}, ":images: expected an absolute path, found 5"),
+        ({"cpu_ratio": "many"}, ":cpu_ratio: expected a number of at least 0, found 'many'"),
+        ({"cpu_ratio": ".nan"}, ":cpu_ratio: expected a number of at least 0, found '.nan'"),
+        ({"cpu_ratio": float("nan")}, ":cpu_ratio: expected a number of at least 0, found nan"),
+        ({"reserve_mib": -1}, ":reserve_mib: expected a whole number of at least 0, found -1"),
+        ({"reserve_mib": 2.5}, ":reserve_mib: expected a whole number of at least 0, found 2.5"),
+        ({"reserve_mib": True}, ":reserve_mib: expected a whole number of at least 0, found True"),
+        ({"nic": ["x"]}, ":nic: expected a mapping, found ['x']"),
+        ({"console_log": 3}, ":console_log: expected True or False, found 3"),
+        ({"hypervisor": "xen"}, ":hypervisor: expected kvm or qemu, found 'xen'"),
+        ({"hypervisor": ["kvm"]}, ":hypervisor: expected kvm or qemu, found ['kvm']"),
+        ({"shared_paths": "/a"}, ":shared_paths: expected a list of absolute paths, found '/a'"),
+        (
+            {"connection": "qemu:///system"},
+            ":connection: expected a mapping with auth, uri, found 'qemu:///system'",
+        ),
+        ({"connection": {"uri": 5}}, ":connection:uri: expected text, found 5"),
+        (
+            {"connection": {"auth": {"password": 1234}}},
+            ":connection:auth:password: expected text, found something else",
+        ),
+        (
+            {"capacity": {"vcpus": "many"}},
+            ":capacity:vcpus: expected a whole number of at least 0, found 'many'",
+        ),
+        (
+            {"capacity": {"memory": 5}},
+            ":capacity: unknown key 'memory'; known: disk_mib, memory_mib, vcpus",
+        ),
+        (
+            {"seed": {"allow_host_mount": "yes"}},
+            ":seed:allow_host_mount: expected True or False, found 'yes'",
+        ),
+        ({"seed": {"limit_s": 0}}, ":seed:limit_s: expected a whole number of at least 1, found 0"),
+        ({"seed": "x"}, ":seed: expected a mapping with allow_host_mount, bootstrap, config"),
+        ({"seed": {"mastr": "x"}}, ":seed: unknown key 'mastr'"),
+        ({"vnc": {"adress": "x"}}, ":vnc: unknown key"),
+    ],
+)
 def test_a_bad_option_is_named(virt, why):
-    with pytest.raises(BadConfig, match=f"virt:{why}"):
+    with pytest.raises(BadConfig, match=re.escape(f"option virt{why}")) as refused:
         config.host_settings({"virt": virt})
+    assert "\n" not in str(refused.value)
+
+
+def test_every_option_is_checked():
+    def leaves(kinds, path=()):
+        for name, kind in kinds.items():
+            if isinstance(kind, dict):
+                yield from leaves(kind, (*path, name))
+            else:
+                yield (*path, name)
+
+    for path in leaves(config._HOST):
+        value = object()
+        for name in reversed(path):
+            value = {name: value}
+        with pytest.raises(BadConfig, match=f"option virt:{':'.join(path)}: expected"):
+            config.host_settings({"virt": value})
+    assert {*config._HOST, "uri", "username", "password"} - {"connection"} == set(
+        config.HostSettings.__dataclass_fields__
+    )
+    assert set(config._MASTER) == set(config.MasterSettings.__dataclass_fields__)
+
+
+def test_an_option_of_the_master_is_checked():
+    with pytest.raises(BadConfig, match="option virt:weights:cpu: expected a number of at least 0"):
+        config.master_settings({"virt": {"weights": {"cpu": "much"}}})
+
+
+def test_numbers_may_be_texts_and_what_is_empty_is_the_default():
+    settings = config.host_settings(
+        {"virt": {"capacity": {"vcpus": "8", "memory_mib": None}, "connection": {"auth": None}}}
+    )
+
+    assert settings.capacity == {"vcpus": 8}
+    assert settings.uri == "qemu:///system"
+
+
+def test_a_call_overrides_the_connection():
+    given = {"uri": "qemu:///a", "auth": {"username": "a", "password": "b"}}
+    own = config.host_settings({"virt": {"connection": given}})
+    call = config.host_settings({"virt": {"connection": given}}, connection="qemu:///b")
+
+    assert (own.uri, own.username, own.password) == ("qemu:///a", "a", "b")
+    assert (call.uri, call.username) == ("qemu:///b", "a")
 
 
 def test_a_password_is_never_shown():

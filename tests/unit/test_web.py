@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from fetching import obtain
+from saltvirt import files
 from saltvirt.errors import ImageError
 from saltvirt.image import cache
 from saltvirt.units import MIB
@@ -138,6 +139,25 @@ def test_what_arrived_is_kept_for_the_next_call(shaky, host, raw_disk):
 
     assert handler.asked[-1] == f"bytes={5 * MIB}-"
     assert partials(host) == []
+
+
+def test_what_arrived_before_the_host_was_started_anew_is_not_trusted(
+    shaky, host, raw_disk, monkeypatch
+):
+    # Faked: after a power cut the length of a file may be there, and its bytes zeros.
+    url, handler = shaky
+    handler.data, handler.most = raw_disk.read_bytes(), MIB
+    with pytest.raises(ImageError, match="cut off"):
+        obtain(host, url)
+    (part,) = cache.folder(host).glob("*.partial")
+    part.write_bytes(bytes(part.stat().st_size))
+    monkeypatch.setattr(files, "boot", lambda: "another")
+    handler.most = 8 * MIB
+
+    got = obtain(host, url)
+
+    assert Path(got.path).read_bytes() == handler.data
+    assert handler.asked[-1] is None
 
 
 def test_the_beginning_of_an_older_version_is_thrown_away(shaky, host, raw_disk, image):

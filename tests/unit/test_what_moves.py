@@ -6,7 +6,7 @@ import pytest
 from saltvirt.config import HostSettings
 from saltvirt.kvm import connect, lifecycle
 from saltvirt.kvm import host as kvm_host
-from saltvirt.ops import moving
+from saltvirt.ops.migration import facts
 from saltvirt.xml import read
 
 DATA = Path(__file__).resolve().parents[1] / "data"
@@ -28,7 +28,7 @@ def about():
             change(conn, "m1")
             if state == "saved":
                 dom.managedSave(0)
-            return moving.facts(conn, settings, "m1")["m1"]
+            return facts.facts(conn, settings, "m1")["m1"]
 
         yield define
         lifecycle.destroy(conn, "m1")
@@ -45,20 +45,22 @@ def test_a_saved_state_stays_behind_so_its_vm_does_not_move(about):
     assert "virsh managedsave-remove m1" in why
 
 
-@pytest.mark.parametrize("nvram", ["<nvram>{}</nvram>",
-                                   "<nvram type='file'><source file='{}'/></nvram>"])  # fmt: skip
-def test_a_stopped_vm_does_not_lose_what_its_firmware_noted(about, tmp_path, nvram):
+@pytest.mark.parametrize(
+    "nvram", ["<nvram>{}</nvram>", "<nvram type='file'><source file='{}'/></nvram>"]
+)
+def test_what_its_firmware_noted_travels_with_a_stopped_vm(about, tmp_path, nvram):
     path = tmp_path / "m1_VARS.fd"
     os = "<loader readonly='yes' type='pflash'>/usr/share/fw.fd</loader>" + nvram.format(path)
     shared = HostSettings(uri="test:///default", shared_paths=(str(tmp_path),))
-    assert about(os=os)["obstacles"] == [], "it was never started"
-    path.touch()
+    assert about(os=os)["nvram"] == [], "it was never started"
+    path.write_bytes(bytes(8192))
 
-    (why,) = about(os=os)["obstacles"]
+    (file,) = about(os=os)["nvram"]
 
-    assert why.startswith(f"its firmware's variables are in {path}, which does not move; start it")
-    assert about(os=os, settings=shared)["obstacles"] == []
-    assert about(os=os, state="running")["obstacles"] == []
+    assert file == {"path": str(path), "how": "push", "size_bytes": 8192, "actual_bytes": 8192}
+    assert about(os=os, settings=shared)["nvram"] == []
+    # Of a running one QEMU sends them.
+    assert about(os=os, state="running")["nvram"][0]["how"] == "copy"
 
 
 @pytest.mark.parametrize(
@@ -80,7 +82,7 @@ def test_firmware_that_libvirt_chooses_has_its_variables_where_libvirt_puts_them
 
 def test_a_stopped_vm_does_not_lose_the_secrets_of_its_tpm(about, tmp_path, monkeypatch):
     tpm = "<tpm model='tpm-crb'><backend type='{}' version='2.0'/></tpm>"
-    monkeypatch.setattr(moving, "_SWTPM", str(tmp_path))
+    monkeypatch.setattr(facts, "_SWTPM", str(tmp_path))
     assert about(devices=tpm.format("emulator"))["obstacles"] == [], "it was never started"
     (tmp_path / "4dea22b3-1d52-d8f3-2516-782e98ab3fa0").mkdir()
 
@@ -112,7 +114,7 @@ def test_what_only_the_definition_has_of_a_newer_libvirt_counts():
     tags = {"snapshots": set(), "saved": set(), "autostart": set(), "host_cpu": None, "qemu": "10"}
 
     for later, since in ((plain, []), (xml, ["9.4"])):
-        found = moving._facts(TEST, {**row, "next_xml": later}, tags)
+        found = facts._facts(TEST, {**row, "next_xml": later}, tags)
         assert [version for _what, version in found["newer"]] == since
 
 
@@ -121,5 +123,28 @@ def test_facts_of_an_older_host_are_judged_by_what_they_say(about):
     older = {key: said[key] for key in ("arch", "domain_type")}
 
     with connect.opened(TEST) as conn:
-        assert kvm_host.has_machine(conn, older) is kvm_host.has_machine(conn, {
-            **older, "machine": None})  # fmt: skip
+        assert kvm_host.has_machine(conn, older) is kvm_host.has_machine(
+            conn, {**older, "machine": None}
+        )
+
+
+@pytest.mark.parametrize(
+    ("device", "shared", "why", "files"),
+    [
+        ("disk", (), ["its definition has the disk /srv/a.raw, without which it runs"], []),
+        ("disk", ("/srv",), [], ["/srv/a.raw"]),
+        ("cdrom", (), [], ["/srv/a.raw"]),
+    ],
+)
+def test_a_disk_of_the_definition_alone_does_not_stay_behind(about, device, shared, why, files):
+    settings = HostSettings(uri="test:///default", shared_paths=shared)
+    assert about(settings=settings, state="running")["obstacles"] == []
+    disk = (
+        f"<disk type='file' device='{device}'><source file='/srv/a.raw'/>"
+        "<target dev='sda' bus='scsi'/></disk>"
+    )
+
+    found = about(settings=settings, state="running", devices=disk)
+
+    assert [one.split(";")[0] for one in found["obstacles"]] == why
+    assert found["files"] == files

@@ -7,11 +7,16 @@ from pathlib import Path
 
 import pytest
 from saltvirt.errors import SeedError
-from saltvirt.ops import looking
+from saltvirt.ops.seeding import write
 from saltvirt.seed import appliance
 
-IDENTITY = {"id": "web1", "config": {"master": "m", "id": "web1"}, "public_key": "PUB",
-            "private_key": "PRIV", "master_key": None}  # fmt: skip
+IDENTITY = {
+    "id": "web1",
+    "config": {"master": "m", "id": "web1"},
+    "public_key": "PUB",
+    "private_key": "PRIV",
+    "master_key": None,
+}
 BOOT = {"kind": "boot", "script": "echo install"}
 
 
@@ -29,8 +34,15 @@ def root(tmp_path):
 
 def run(tmp_path, root, install=BOOT, **more):
     """Have the worker seed a folder."""
-    job = {"action": "seed", "via": "folder", "path": str(root), "format": None,
-           "install": install, "files": looking.files_of(IDENTITY), **more}  # fmt: skip
+    job = {
+        "action": "seed",
+        "via": "folder",
+        "path": str(root),
+        "format": None,
+        "install": install,
+        "files": write.files_of(IDENTITY),
+        **more,
+    }
     return appliance.run(job, state_dir=str(tmp_path / "state"), python=sys.executable)
 
 
@@ -106,12 +118,18 @@ def test_a_pipe_in_the_way_blocks_nothing(tmp_path, root):
     assert (root / "etc/hostname").read_text() == "web1\n"
 
 
-@pytest.mark.parametrize(("change", "why"), [
-    ({"install": None}, "there is no salt-minion in it, and install=False"),
-    ({"install": {"kind": "tarball", "files": []}}, "nothing is installed without an appliance"),
-    ({"path": "/proc"}, "there is no operating system in it"),
-    ({"path": "/no/such"}, "writing failed on /no/such: .*No such file"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"install": None}, "there is no salt-minion in it, and install=False"),
+        (
+            {"install": {"kind": "tarball", "files": []}},
+            "nothing is installed without an appliance",
+        ),
+        ({"path": "/proc"}, "there is no operating system in it"),
+        ({"path": "/no/such"}, "writing failed on /no/such: .*No such file"),
+    ],
+)
 def test_what_cannot_be_done_is_said(tmp_path, root, change, why):
     before = sorted(root.rglob("*"))
 

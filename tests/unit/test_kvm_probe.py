@@ -6,9 +6,10 @@ import subprocess
 
 import pytest
 from saltvirt.config import HostSettings
-from saltvirt.kvm import connect, host, prove
+from saltvirt.kvm import connect, host, probe
 from saltvirt.ops import inspect
-from saltvirt.xml import read
+from saltvirt.xml import capabilities as host_xml
+from saltvirt.xml import parse
 
 # Libvirt's test driver refuses a guest of type kvm, as a real one does whose QEMU lacks something.
 TEST = HostSettings(uri="test:///default")
@@ -21,23 +22,38 @@ def capabilities(machines=("pc", "q35"), kinds=("qemu", "kvm")):
 
 
 @pytest.mark.skipif(not shutil.which("qemu-system-x86_64"), reason="QEMU is not installed here")
-@pytest.mark.parametrize("machine", prove.MACHINES)
+@pytest.mark.parametrize("machine", probe.MACHINES)
 def test_the_test_guest_switches_every_machine_off_that_it_may_be(machine, tmp_path):
     disk = tmp_path / "disk.raw"
-    disk.write_bytes(prove.boot_disk())
-    argv = ["qemu-system-x86_64", "-machine", f"{machine},accel=tcg", "-m", "16", "-nodefaults",
-            "-display", "none", "-drive", f"file={disk},format=raw,if=virtio"]  # fmt: skip
+    disk.write_bytes(probe.boot_disk())
+    argv = [
+        "qemu-system-x86_64",
+        "-machine",
+        f"{machine},accel=tcg",
+        "-m",
+        "16",
+        "-nodefaults",
+        "-display",
+        "none",
+        "-drive",
+        f"file={disk},format=raw,if=virtio",
+    ]
 
     done = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
 
     assert (done.returncode, done.stderr) == (0, "")
 
 
-@pytest.mark.parametrize(("machines", "machine"), [
-    (["pc-i440fx-7.2", "pc", "q35"], "pc"), (["pc-q35-rhel10.0.0", "q35"], "q35"), (["virt"], None),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("machines", "machine"),
+    [
+        (["pc-i440fx-7.2", "pc", "q35"], "pc"),
+        (["pc-q35-rhel10.0.0", "q35"], "q35"),
+        (["virt"], None),
+    ],
+)
 def test_the_test_guest_is_a_machine_that_qemu_has(machines, machine):
-    assert prove.machine_for(machines) == machine
+    assert probe.machine_for(machines) == machine
 
 
 def test_the_machine_types_of_a_host_are_read_with_their_aliases():
@@ -46,16 +62,19 @@ def test_the_machine_types_of_a_host_are_read_with_their_aliases():
       <domain type='qemu'/><domain type='kvm'><machine>microvm</machine></domain></arch></guest>
       </capabilities>"""
 
-    (guest,) = read.capabilities(text)["guests"]
+    (guest,) = host_xml.read(text)["guests"]
 
     assert guest["machines"] == ["isapc", "microvm", "pc-q35-7.2", "q35"]
     assert guest["domain_types"] == ["qemu", "kvm"]
 
 
-@pytest.mark.parametrize(("machines", "why"), [
-    (["virt"], "the test guest needs machine type pc or q35, and QEMU has none of them here"),
-    (["q35"], r"a test guest \(machine type q35\) does not start: \w+"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("machines", "why"),
+    [
+        (["virt"], "the test guest needs machine type pc or q35, and QEMU has none of them here"),
+        (["q35"], r"a test guest \(machine type q35\) does not start: \w+"),
+    ],
+)
 def test_where_no_test_guest_can_be_run_it_is_said_and_emulation_is_no_default(
     machines, why, tmp_path, monkeypatch
 ):
@@ -67,7 +86,7 @@ def test_where_no_test_guest_can_be_run_it_is_said_and_emulation_is_no_default(
     assert types["why"].endswith("; set virt:hypervisor to kvm or qemu")
     assert re.search(f"KVM is not proved: .*{why}", types["why"])
     # The next call tries again: what was missing may be there by then.
-    assert not (tmp_path / "kvm-proof.json").exists()
+    assert not (tmp_path / "kvm-probe.json").exists()
 
 
 def test_a_host_that_offers_no_kvm_emulates(tmp_path, monkeypatch):
@@ -75,8 +94,11 @@ def test_a_host_that_offers_no_kvm_emulates(tmp_path, monkeypatch):
     with connect.opened(TEST, readonly=False) as conn:
         types = inspect.domain_types(conn, HostSettings(), capabilities(kinds=["qemu"]))
 
-    assert types == {"default": "qemu", "usable": ["qemu"],
-                     "why": "libvirt offers no KVM guests on this host"}  # fmt: skip
+    assert types == {
+        "default": "qemu",
+        "usable": ["qemu"],
+        "why": "libvirt offers no KVM guests on this host",
+    }
 
 
 def test_the_model_that_a_domain_type_has_is_told_to_libvirt_as_a_hosts_cpu():
@@ -86,22 +108,35 @@ def test_the_model_that_a_domain_type_has_is_told_to_libvirt_as_a_hosts_cpu():
       <vendor>AMD</vendor><maxphysaddr mode='passthrough'/><feature policy='require' name='ss'/>
       </mode></cpu></domainCapabilities>"""
 
-    root = read.parse(read.host_model(text))
+    root = parse(host_xml.host_model(text))
 
     assert [(one.tag, one.text or one.get("name")) for one in root] == [
-        ("arch", "x86_64"), ("model", "EPYC"), ("vendor", "AMD"), ("feature", "ss"),
-    ]  # fmt: skip
-    assert read.host_model(text.replace("'yes'", "'no'")) is None
+        ("arch", "x86_64"),
+        ("model", "EPYC"),
+        ("vendor", "AMD"),
+        ("feature", "ss"),
+    ]
+    assert host_xml.host_model(text.replace("'yes'", "'no'")) is None
 
 
 def test_features_that_the_model_has_and_the_host_lacks_do_not_count():
     text = """<cpu><model>EPYC</model><feature policy='require' name='sse2'/>
       <feature policy='disable' name='avx'/><feature name='aes'/></cpu>"""
 
-    assert read.required_features(text) == ["aes", "sse2"]
+    assert host_xml.required_features(text) == ["aes", "sse2"]
 
 
 def test_where_libvirt_has_no_data_of_cpus_the_listed_features_are_all():
     with connect.opened(TEST, readonly=False) as conn:
-        known = {"arch": "x86_64", "features": ["avx"]}
+        known = {"arch": "x86_64", "model": None, "features": ["avx"]}
         assert host.cpu_features(conn, known, "test") == ["avx"]
+
+
+def test_what_the_hosts_model_implies_counts_where_libvirt_cannot_say_what_guests_get(monkeypatch):
+    own = "<cpu><arch>x86_64</arch><model>Haswell</model><feature name='vmx'/></cpu>"
+    monkeypatch.setattr(host, "own_cpu", lambda _conn: own)  # the test driver's CPU has no model
+    with connect.opened(TEST, readonly=False) as conn:
+        known = {"arch": "x86_64", "model": "Haswell", "features": ["vmx"]}
+        found = host.cpu_features(conn, known, "test")
+
+    assert {"vmx", "avx2", "sse4.2"} <= set(found)

@@ -4,7 +4,7 @@ import subprocess
 
 import netcases
 import pytest
-from saltvirt.net import netplan, persist
+from saltvirt.net import linkconfig, netplan
 
 OLD = """network:
   version: 2
@@ -14,17 +14,22 @@ OLD = """network:
 """
 
 
-@pytest.mark.parametrize("path", persist.networkmanager(netcases.KEPT))
+@pytest.mark.parametrize("path", linkconfig.networkmanager(netcases.CONFIG))
 def test_networkmanager_reads_every_keyfile(path):
-    text = persist.networkmanager(netcases.KEPT)[path]
+    text = linkconfig.networkmanager(netcases.CONFIG)[path]
 
     argv = ["nmcli", "--offline", "connection", "modify", "connection.autoconnect", "yes"]
     read = subprocess.run(argv, capture_output=True, text=True, check=False, input=text)
 
     assert read.returncode == 0, read.stderr
     if "\ntype=bridge" in text:
-        for part in ("address1=10.0.0.4/16,10.0.0.1", "dns=10.0.0.53;", "10.9.0.0/16,10.0.0.9",
-                     "interface-name=br0", "address1=fd00::4/64"):  # fmt: skip
+        for part in (
+            "address1=10.0.0.4/16,10.0.0.1",
+            "dns=10.0.0.53;",
+            "10.9.0.0/16,10.0.0.9",
+            "interface-name=br0",
+            "address1=fd00::4/64",
+        ):
             assert part in read.stdout
     else:
         for part in ("interface-name=eth0", "master=br0", "slave-type=bridge"):
@@ -35,7 +40,7 @@ def test_netplan_gives_the_addresses_to_the_bridge_alone(tmp_path):
     folder = tmp_path / "etc/netplan"
     folder.mkdir(parents=True)
     (folder / "50-cloud-init.yaml").write_text(netplan.freed(OLD, ["eth0"]))
-    for path, text in netplan.written(netcases.KEPT, [OLD]).items():
+    for path, text in netplan.written(netcases.CONFIG, [OLD]).items():
         (folder / path.rpartition("/")[2]).write_text(text)
     for path in folder.iterdir():
         path.chmod(0o600)

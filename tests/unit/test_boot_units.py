@@ -6,23 +6,39 @@ import subprocess
 import pytest
 import salt.utils.systemd
 from saltvirt import undo
-from saltvirt.net import boot
+from saltvirt.net.firewall import bootunits
 
-UNITS = boot.units("salt-virt-nftables-t", "table inet t", [["-/bin/true", "x"], ["/bin/true"]],
-                   [["/bin/false"]], ["nftables.service"])  # fmt: skip
+UNITS = bootunits.units(
+    "salt-virt-nftables-t",
+    "table inet t",
+    [["-/bin/true", "x"], ["/bin/true"]],
+    [["/bin/false"]],
+    ["nftables.service"],
+)
 FIRST, AGAIN = UNITS
 
 
 def test_the_units_come_before_the_network_and_after_who_empties_their_rules():
     for text in UNITS.values():
-        for line in ("Before=network-pre.target shutdown.target", "Wants=network-pre.target",
-                     "ExecStart=-/bin/true x", "ExecStart=/bin/true", "DefaultDependencies=no",
-                     "StartLimitIntervalSec=0"):  # fmt: skip
+        for line in (
+            "Before=network-pre.target shutdown.target",
+            "Wants=network-pre.target",
+            "ExecStart=-/bin/true x",
+            "ExecStart=/bin/true",
+            "DefaultDependencies=no",
+            "StartLimitIntervalSec=0",
+        ):
             assert line in text.splitlines()
-    for line in ("After=nftables.service", "PartOf=nftables.service", "RemainAfterExit=yes",
-                 "ReloadPropagatedFrom=nftables.service", "ExecReload=-/bin/true x",
-                 "ExecReload=/bin/true", "ExecStop=-/bin/false",
-                 "WantedBy=sysinit.target"):  # fmt: skip
+    for line in (
+        "After=nftables.service",
+        "PartOf=nftables.service",
+        "RemainAfterExit=yes",
+        "ReloadPropagatedFrom=nftables.service",
+        "ExecReload=-/bin/true x",
+        "ExecReload=/bin/true",
+        "ExecStop=-/bin/false",
+        "WantedBy=sysinit.target",
+    ):
         assert line in UNITS[FIRST].splitlines()
 
 
@@ -57,8 +73,12 @@ def test_systemd_finds_no_fault_with_the_units(tmp_path):
     for path in paths:
         path.write_text(UNITS[path.name])
 
-    done = subprocess.run(["systemd-analyze", "verify", "--man=no", *paths], capture_output=True,
-                          text=True, check=False)  # fmt: skip
+    done = subprocess.run(
+        ["systemd-analyze", "verify", "--man=no", *paths],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
 
     assert [line for line in done.stderr.splitlines() if "salt-virt-" in line] == []
     assert done.returncode == 0, done.stderr
@@ -84,7 +104,7 @@ class Systemd:
 @pytest.fixture
 def place(tmp_path, monkeypatch):
     """A folder that takes the rules."""
-    monkeypatch.setattr(boot, "RULES", tmp_path / "rules")
+    monkeypatch.setattr(bootunits, "RULES", tmp_path / "rules")
     return tmp_path / "rules"
 
 
@@ -92,18 +112,22 @@ def place(tmp_path, monkeypatch):
 def booted(tmp_path, monkeypatch):
     """A host on which systemd runs, with the folder of its units."""
     monkeypatch.setattr(salt.utils.systemd, "booted", lambda: True)
-    monkeypatch.setattr(boot, "UNITS", tmp_path / "units")
-    boot.UNITS.mkdir()
-    return boot.UNITS
+    monkeypatch.setattr(bootunits, "UNITS", tmp_path / "units")
+    bootunits.UNITS.mkdir()
+    return bootunits.UNITS
 
 
 def test_a_host_of_an_earlier_version_gets_the_second_unit(booted, place):
     (booted / FIRST).write_text("of an earlier version")
     systemd = Systemd(FIRST, active=[FIRST])
-    work = boot.Boot(systemd.run, UNITS, {place / "t.nft": "rules"})
+    work = bootunits.BootUnits(systemd.run, UNITS, {place / "t.nft": "rules"})
 
-    assert work.pending() == {str(place / "t.nft"): "written", str(booted / FIRST): "written",
-                              str(booted / AGAIN): "written", AGAIN: "enabled"}  # fmt: skip
+    assert work.pending() == {
+        str(place / "t.nft"): "written",
+        str(booted / FIRST): "written",
+        str(booted / AGAIN): "written",
+        AGAIN: "enabled",
+    }
     with undo.on_failure() as steps:
         work.keep(steps)
     assert work.pending() == {}
@@ -115,7 +139,7 @@ def test_both_units_go_and_of_an_earlier_version_the_one_that_is_there(booted, p
         systemd = Systemd()
         for name in names:
             (booted / name).write_text(UNITS[name])
-        work = boot.Boot(systemd.run, UNITS, {})
+        work = bootunits.BootUnits(systemd.run, UNITS, {})
         work.forget()
 
         assert systemd.said[0] == f"disable --now {' '.join(names)}"

@@ -7,8 +7,8 @@ import pytest
 import yaml
 from saltvirt.config import HostSettings
 from saltvirt.errors import BadArgument, SeedError
-from saltvirt.ops import seedfile
 from saltvirt.ops.context import Context
+from saltvirt.ops.seeding import existing
 
 
 @pytest.fixture
@@ -21,17 +21,20 @@ def context(tmp_path):
 def apply(context, path, id_="web1", config=None, **flags):
     """Seed as the execution module does."""
     given = {"approve_key": True, "install": True, "prep_install": False, **flags}
-    return seedfile.apply(context, path, id_, config, (None, None), **given)
+    return existing.apply(context, path, id_, config, (None, None), **given)
 
 
-@pytest.mark.parametrize(("words", "why"), [
-    ({"path": "/"}, "/ is this host itself"),
-    ({"path": "/no/such/file"}, "there is no file and no folder"),
-    ({"path": "/etc", "id_": None}, "say which minion this will be"),
-    ({"path": "/etc", "id_": "../x"}, "cannot name a VM"),
-    ({"path": "/etc", "install": "yes"}, "install: 'yes' is neither True nor False"),
-    ({"path": "/etc", "config": ["x"]}, "config"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        ({"path": "/"}, "/ is this host itself"),
+        ({"path": "/no/such/file"}, "there is no file and no folder"),
+        ({"path": "/etc", "id_": None}, "say which minion this will be"),
+        ({"path": "/etc", "id_": "../x"}, "cannot name a VM"),
+        ({"path": "/etc", "install": "yes"}, "install: 'yes' is neither True nor False"),
+        ({"path": "/etc", "config": ["x"]}, "config"),
+    ],
+)
 def test_what_cannot_be_seeded_is_refused(context, words, why):
     with pytest.raises(BadArgument, match=why):
         apply(context, **words)
@@ -49,8 +52,9 @@ def test_a_folder_is_seeded_and_its_guest_makes_its_own_key(context, tmp_path):
 
 
 def test_a_configuration_and_a_key_pair_are_for_root_alone(context, tmp_path):
-    made = seedfile.mkconfig(context, None, str(tmp_path / "seed"), "web1", (None, None),
-                             approve_key=True)  # fmt: skip
+    made = existing.mkconfig(
+        context, None, str(tmp_path / "seed"), "web1", (None, None), approve_key=True
+    )
 
     assert set(made) == {"config", "pubkey", "privkey"}
     for path in map(Path, made.values()):
@@ -63,13 +67,13 @@ def test_a_bootstrap_script_goes_below_the_guests_tmp(context, tmp_path, monkeyp
     script, root = tmp_path / "bootstrap.sh", tmp_path / "root"
     script.write_text("#!/bin/sh\n")
     (root / "tmp").mkdir(parents=True)
-    monkeypatch.setattr(seedfile, "_bootstrap", lambda _context: script)
+    monkeypatch.setattr(existing, "_bootstrap", lambda _context: script)
 
-    host_path, guest_folder = seedfile.prep_bootstrap(context, str(root))
+    host_path, guest_folder = existing.prep_bootstrap(context, str(root))
 
     assert Path(host_path).read_text() == "#!/bin/sh\n"
     assert str(root) + guest_folder == str(Path(host_path).parent)
     (root / "tmp").rename(root / "real")
     (root / "tmp").symlink_to("/tmp")
     with pytest.raises(SeedError, match="is a link, and would lead out"):
-        seedfile.prep_bootstrap(context, str(root))
+        existing.prep_bootstrap(context, str(root))

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
-from saltvirt.ops import certificates, keys
+from saltvirt.ops.certificates import enrolment, installed
 from saltvirt.pki import ca
 from test_pki import GRAINS, ask, place
 
@@ -31,8 +31,13 @@ def bare(place):
     # Not below pytest's own folder, which QEMU could not enter.
     folder = Path(tempfile.mkdtemp(prefix="salt-virt-"))
     folder.chmod(0o755)
-    yield keys.Work(basepath=str(folder / "etc/pki"), host="hyper1", ask=lambda wanted: {
-        "libvirt_pki": ask(place, wanted=wanted, now=datetime.now(timezone.utc))})  # fmt: skip
+    yield enrolment.Enrolment(
+        basepath=str(folder / "etc/pki"),
+        minion_id="hyper1",
+        ask=lambda wanted: {
+            "libvirt_pki": ask(place, wanted=wanted, now=datetime.now(timezone.utc))
+        },
+    )
     shutil.rmtree(folder)
 
 
@@ -40,14 +45,14 @@ def bare(place):
 def host(bare):
     """A host whose certificates are in order."""
     changes, _comment = bare.run(FUNCTIONS)
-    assert set(changes) >= set(certificates.DEFAULT_PURPOSES)
+    assert set(changes) >= set(installed.DEFAULT_PURPOSES)
     return bare, FUNCTIONS
 
 
 @pytest.fixture
 def qemu(monkeypatch):
     """The group of QEMU: one that every machine has."""
-    monkeypatch.setattr(certificates, "_QEMU_GROUPS", ("daemon",))
+    monkeypatch.setattr(installed, "_QEMU_GROUPS", ("daemon",))
     return grp.getgrnam("daemon").gr_gid
 
 
@@ -75,7 +80,7 @@ DAMAGE = {
 @pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE)
 def test_what_was_tampered_with_is_made_anew(host, damage):
     work, functions = host
-    place = certificates.places(work.basepath)["libvirt-server"]
+    place = installed.places(work.basepath)["libvirt-server"]
     damage(place)
 
     planned, _comment = work.plan()
@@ -89,29 +94,29 @@ def test_what_was_tampered_with_is_made_anew(host, damage):
 def test_renewal_begins_when_a_third_of_the_life_is_left(host, place):
     work, _functions = host
     info = ask(place, wanted={}, now=datetime.now(timezone.utc))
-    where = certificates.places(work.basepath)["libvirt-server"]
+    where = installed.places(work.basepath)["libvirt-server"]
     now = datetime.now(timezone.utc)
 
-    assert certificates.due(where, info, now + timedelta(days=59)) is None
-    assert "a third of its life" in certificates.due(where, info, now + timedelta(days=61))
+    assert installed.due(where, info, now + timedelta(days=59)) is None
+    assert "a third of its life" in installed.due(where, info, now + timedelta(days=61))
 
 
 def test_a_new_address_or_a_revocation_makes_a_certificate_due(host, place):
     work, _functions = host
-    where = certificates.places(work.basepath)["libvirt-server"]
+    where = installed.places(work.basepath)["libvirt-server"]
     now = datetime.now(timezone.utc)
     moved = ask(place, wanted={}, now=now, grains={**GRAINS, "ipv4": ["192.0.2.99"]})
     certificate = x509.load_pem_x509_certificate(where.certificate.read_bytes())
 
     place.revoke([f"{certificate.serial_number:032x}"], now)
 
-    assert certificates.due(where, moved, now) == "the host's names or addresses have changed"
-    assert certificates.due(where, ask(place, wanted={}, now=now), now) == "it was revoked"
+    assert installed.due(where, moved, now) == "the host's names or addresses have changed"
+    assert installed.due(where, ask(place, wanted={}, now=now), now) == "it was revoked"
 
 
 def renewed(work, functions):
     """Renew everything by force; return the keys and certificates before and after."""
-    where = certificates.places(work.basepath)["libvirt-client"]
+    where = installed.places(work.basepath)["libvirt-client"]
     before = where.key.read_bytes(), where.certificate.read_bytes()
     replace(work, is_forced=True).run(functions)
     return before, (where.key.read_bytes(), where.certificate.read_bytes())
@@ -129,7 +134,7 @@ def test_a_renewal_and_a_new_ca_keep_the_key_so_that_every_reader_finds_a_pair(h
     changes, _comment = work.run(functions)
 
     assert changes["libvirt-client"] == "it is not signed by the master's CA"
-    where = certificates.places(work.basepath)["libvirt-client"]
+    where = installed.places(work.basepath)["libvirt-client"]
     assert where.key.read_bytes() == before[0] and where.certificate.read_bytes() != after[1]
 
 
@@ -141,10 +146,11 @@ def revoke(where, place):
 
 def lay_down(where, place, minion_id, kind):
     """Have a key of this kind, certified for this minion, in place of the host's own."""
-    key, wanted = certificates.request(minion_id, ca.new_key(kind))
-    answer = ask(place, minion_id, wanted={"libvirt-client": wanted},
-                 now=datetime.now(timezone.utc))  # fmt: skip
-    certificates.lay_down(where, key, answer["certificates"]["libvirt-client"])
+    key, wanted = installed.request(minion_id, ca.new_key(kind))
+    answer = ask(
+        place, minion_id, wanted={"libvirt-client": wanted}, now=datetime.now(timezone.utc)
+    )
+    installed.lay_down(where, key, answer["certificates"]["libvirt-client"])
 
 
 DISTRUST = {
@@ -157,7 +163,7 @@ DISTRUST = {
 
 @pytest.mark.parametrize("distrust", DISTRUST.values(), ids=DISTRUST)
 def test_a_key_that_cannot_be_trusted_is_not_kept(host, place, distrust):
-    where = certificates.places(host[0].basepath)["libvirt-client"]
+    where = installed.places(host[0].basepath)["libvirt-client"]
     distrust(where, place)
 
     before, after = renewed(*host)
@@ -167,15 +173,20 @@ def test_a_key_that_cannot_be_trusted_is_not_kept(host, place, distrust):
 
 @pytest.mark.parametrize(
     ("answered", "why"),
-    [({}, "no external pillar"), (None, "no external pillar"),
-     ({"libvirt_pki": {"error": "not you"}}, "the master refused: not you")],
-)  # fmt: skip
+    [
+        ({}, "no external pillar"),
+        (None, "no external pillar"),
+        ({"libvirt_pki": {"error": "not you"}}, "the master refused: not you"),
+    ],
+)
 def test_no_answer_is_never_called_in_order(tmp_path, answered, why):
-    work = keys.Work(basepath=str(tmp_path), host="hyper1", ask=lambda _wanted: answered)
+    work = enrolment.Enrolment(
+        basepath=str(tmp_path), minion_id="hyper1", ask=lambda _wanted: answered
+    )
 
-    with pytest.raises(keys.KeysRefused, match=why):
+    with pytest.raises(enrolment.EnrolmentRefused, match=why):
         work.run({})
-    with pytest.raises(keys.KeysRefused, match=why):
+    with pytest.raises(enrolment.EnrolmentRefused, match=why):
         work.plan()
     assert os.listdir(tmp_path) == []
 
@@ -183,17 +194,17 @@ def test_no_answer_is_never_called_in_order(tmp_path, answered, why):
 @needs_root
 def test_the_group_of_qemu_can_enter_the_folder_of_its_key(qemu, host, place):
     work, _functions = host
-    where = certificates.places(work.basepath)["qemu-server"]
+    where = installed.places(work.basepath)["qemu-server"]
     info = ask(place, wanted={}, now=datetime.now(timezone.utc))
     where.key.parent.chmod(0o700)
     os.chown(where.key.parent, -1, 0)
-    why = certificates.due(where, info, datetime.now(timezone.utc))
+    why = installed.due(where, info, datetime.now(timezone.utc))
     key, pem = where.key.read_bytes(), where.certificate.read_text()
 
-    certificates.lay_down(where, serialization.load_pem_private_key(key, password=None), pem)
+    installed.lay_down(where, serialization.load_pem_private_key(key, password=None), pem)
 
     assert why == f"{where.key.parent} cannot be entered by QEMU's group daemon"
-    assert certificates.due(where, info, datetime.now(timezone.utc)) is None
+    assert installed.due(where, info, datetime.now(timezone.utc)) is None
     found = where.key.parent.stat()
     assert (stat.S_IMODE(found.st_mode), grp.getgrgid(found.st_gid).gr_name) == (0o750, "daemon")
 
@@ -201,7 +212,7 @@ def test_the_group_of_qemu_can_enter_the_folder_of_its_key(qemu, host, place):
 @needs_root
 @pytest.mark.parametrize("purpose", ["libvirt-client", "qemu-server"])
 def test_a_key_that_root_does_not_own_is_made_anew(qemu, host, purpose):
-    where = certificates.places(host[0].basepath)[purpose]
+    where = installed.places(host[0].basepath)[purpose]
     os.chown(where.key, pwd.getpwnam("nobody").pw_uid, -1)
     before = where.key.read_bytes()
 
@@ -214,7 +225,7 @@ def test_a_key_that_root_does_not_own_is_made_anew(qemu, host, purpose):
 
 @needs_root
 def test_a_key_that_another_group_could_read_is_made_anew(qemu, host):
-    where = certificates.places(host[0].basepath)["qemu-server"]
+    where = installed.places(host[0].basepath)["qemu-server"]
     os.chown(where.key, -1, grp.getgrnam("users").gr_gid)
     before = where.key.read_bytes()
 
@@ -228,9 +239,9 @@ def test_a_key_that_another_group_could_read_is_made_anew(qemu, host):
 @needs_root
 def test_a_host_whose_qemu_gets_a_group_of_its_own_is_mended_once(bare, monkeypatch):
     # kvm alone at first; then the packages of libvirt bring libvirt-qemu.
-    monkeypatch.setattr(certificates, "_QEMU_GROUPS", ("users",))
+    monkeypatch.setattr(installed, "_QEMU_GROUPS", ("users",))
     bare.run(FUNCTIONS)
-    monkeypatch.setattr(certificates, "_QEMU_GROUPS", ("daemon", "users"))
+    monkeypatch.setattr(installed, "_QEMU_GROUPS", ("daemon", "users"))
 
     changes, _comment = bare.run(FUNCTIONS)
 
@@ -240,7 +251,7 @@ def test_a_host_whose_qemu_gets_a_group_of_its_own_is_mended_once(bare, monkeypa
 
 @needs_root
 def test_a_key_that_qemu_cannot_read_is_due_and_is_kept(qemu, host):
-    where = certificates.places(host[0].basepath)["qemu-client"]
+    where = installed.places(host[0].basepath)["qemu-client"]
     where.key.chmod(0o600)
     before = where.key.read_bytes()
 
@@ -252,7 +263,7 @@ def test_a_key_that_qemu_cannot_read_is_due_and_is_kept(qemu, host):
 
 @needs_root
 def test_qemu_cannot_write_in_the_folder_of_its_keys(qemu, bare):
-    folder = certificates.places(bare.basepath)["qemu-server"].key.parent
+    folder = installed.places(bare.basepath)["qemu-server"].key.parent
     folder.mkdir(parents=True)
     folder.chmod(0o770)
 
@@ -300,7 +311,15 @@ def test_a_closed_folder_of_others_is_named_and_left_alone(qemu, host):
     done, planned = host[0].run(FUNCTIONS), host[0].plan()
 
     # QEMU may enter it by another group or an ACL, so nothing is due, and nothing fails.
-    assert done == planned == ({}, (
-        f"all keys are in order; {above} cannot be entered by QEMU's group daemon, which has its "
-        f"keys below it; if QEMU does not read them, run: chmod o+x {above}"))  # fmt: skip
+    assert (
+        done
+        == planned
+        == (
+            {},
+            (
+                f"all keys are in order; {above} cannot be entered by QEMU's group daemon, "
+                f"which has its keys below it; if QEMU does not read them, run: chmod o+x {above}"
+            ),
+        )
+    )
     assert mode(above) == 0o700

@@ -3,22 +3,22 @@
 import sys
 
 import pytest
-from saltvirt import later
+from saltvirt import optional
 
 
 def test_a_module_that_was_missing_is_found_once_it_is_there(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
-    module = later.Later("installed_meanwhile")
-    assert later.is_missing(module)
+    module = optional.OptionalModule("installed_meanwhile")
+    assert optional.is_missing(module)
     with pytest.raises(ModuleNotFoundError, match="installed_meanwhile"):
         str(module.answer)
 
     (tmp_path / "installed_meanwhile.py").write_text("answer = 42")
 
-    assert not later.is_missing(module)
+    assert not optional.is_missing(module)
     assert module.answer == 42
     del sys.modules["installed_meanwhile"]
 
 
 def test_a_module_that_was_there_is_itself():
-    assert not later.is_missing(sys)
+    assert not optional.is_missing(sys)

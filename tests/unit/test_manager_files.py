@@ -4,9 +4,9 @@ import subprocess
 from dataclasses import replace
 
 import pytest
-from netcases import KEPT
+from netcases import CONFIG
 from saltvirt.errors import VirtError
-from saltvirt.net import filed, netplan, networkmanager, persist
+from saltvirt.net import filemanagers, linkconfig, netplan, networkmanager
 
 NM = "/etc/NetworkManager/system-connections"
 
@@ -14,11 +14,11 @@ NM = "/etc/NetworkManager/system-connections"
 @pytest.fixture
 def root(tmp_path, monkeypatch):
     """Give the managers of networks a root of their own."""
-    for module in (filed, networkmanager):
+    for module in (filemanagers, networkmanager):
         monkeypatch.setattr(module, "Path", lambda *parts: _below(tmp_path, *parts), raising=False)
-    content = filed.content
-    monkeypatch.setattr(filed, "content", lambda path: content(_below(tmp_path, path)))
-    monkeypatch.setattr(filed, "put", lambda path, data: _put(_below(tmp_path, path), data))
+    content = filemanagers.content
+    monkeypatch.setattr(filemanagers, "content", lambda path: content(_below(tmp_path, path)))
+    monkeypatch.setattr(filemanagers, "put", lambda path, data: _put(_below(tmp_path, path), data))
     return tmp_path
 
 
@@ -37,33 +37,35 @@ def names(root, folder):
     return sorted(path.name for path in (root / folder.lstrip("/")).iterdir())
 
 
-@pytest.mark.parametrize(("keeper", "folder"), [
-    (filed.Networkd(), "/etc/systemd/network"), (networkmanager.NetworkManager(), NM)])  # fmt: skip
-def test_a_bridge_whose_name_begins_with_anothers_keeps_its_files(root, keeper, folder):
-    other = replace(KEPT, name="lan-dmz", ports=("eth1",))
-    keeper.keeping(other)._write()
+@pytest.mark.parametrize(
+    ("manager", "folder"),
+    [(filemanagers.Networkd(), "/etc/systemd/network"), (networkmanager.NetworkManager(), NM)],
+)
+def test_a_bridge_whose_name_begins_with_anothers_keeps_its_files(root, manager, folder):
+    other = replace(CONFIG, name="lan-dmz", ports=("eth1",))
+    manager.persisting(other)._write()
     there = names(root, folder)
-    assert there and keeper.kept_in("lan") == []
-    assert len(keeper.kept_in("lan-dmz")) == len(there)
+    assert there and manager.files_of("lan") == []
+    assert len(manager.files_of("lan-dmz")) == len(there)
 
-    keeper.keeping(replace(KEPT, name="lan"))._write()
-    keeper.forgetting("lan", (), None)._write()
+    manager.persisting(replace(CONFIG, name="lan"))._write()
+    manager.forgetting("lan", (), None)._write()
     assert names(root, folder) == there
     with pytest.raises(VirtError, match="lan-dmz.* keeps another bridge: give lan another name"):
-        keeper.pending(replace(KEPT, name="lan", ports=("dmz",)))
+        manager.pending(replace(CONFIG, name="lan", ports=("dmz",)))
 
 
 @pytest.mark.parametrize("master", ["br0", "13bd3b7e-4b93-5a3c-9a65-1c5d5a7c7d0e"])
 def test_a_port_that_networkmanager_saved_again_is_still_the_bridges(root, master):
     """It says controller and port-type since 1.46, and may give the bridge's UUID."""
-    keeper = networkmanager.NetworkManager()
-    keeper.keeping(KEPT)._write()
+    manager = networkmanager.NetworkManager()
+    manager.persisting(CONFIG)._write()
     port = root / f"{NM.lstrip('/')}/salt-virt-br0-eth0.nmconnection"
     text = port.read_text().replace("master=br0", f"controller={master}")
     port.write_text(text.replace("slave-type=", "port-type="))
 
-    assert len(keeper.kept_in("br0")) == 2
-    keeper.forgetting("br0", ("eth0",), None)._write()
+    assert len(manager.files_of("br0")) == 2
+    manager.forgetting("br0", ("eth0",), None)._write()
     assert names(root, NM) == []
 
 
@@ -87,65 +89,67 @@ def site(root):
 
 
 def test_each_bridge_gives_back_what_its_own_port_gave_up(site):
-    keeper = filed.Netplan()
-    keeper.keeping(KEPT)._write()
-    other = replace(KEPT, name="br1", ports=("eth1",), addresses=("10.1.0.4/16",))
-    keeper.keeping(other)._write()
+    manager = filemanagers.Netplan()
+    manager.persisting(CONFIG)._write()
+    other = replace(CONFIG, name="br1", ports=("eth1",), addresses=("10.1.0.4/16",))
+    manager.persisting(other)._write()
     assert "10.0.0.4" not in site.read_text() and "10.1.0.4" not in site.read_text()
 
-    keeper.forgetting("br0", ("eth0",), None)._write()
+    manager.forgetting("br0", ("eth0",), None)._write()
     assert "10.0.0.4/16" in site.read_text() and "10.1.0.4" not in site.read_text()
-    keeper.forgetting("br1", ("eth1",), None)._write()
+    manager.forgetting("br1", ("eth1",), None)._write()
     assert netplan.yaml.safe_load(site.read_text()) == netplan.yaml.safe_load(SITE)
     assert [path.name for path in site.parent.iterdir()] == ["01.yaml"]
 
 
 def test_one_bridge_and_back_is_the_file_as_it_was_and_what_others_add_stays(site):
-    keeper = filed.Netplan()
-    keeper.keeping(KEPT)._write()
-    assert keeper.pending(KEPT) == {}
-    keeper.forgetting("br0", ("eth0",), None)._write()
+    manager = filemanagers.Netplan()
+    manager.persisting(CONFIG)._write()
+    assert manager.pending(CONFIG) == {}
+    manager.forgetting("br0", ("eth0",), None)._write()
     assert site.read_text() == SITE
 
-    keeper.keeping(KEPT)._write()
+    manager.persisting(CONFIG)._write()
     site.write_text(site.read_text().replace("    eth1:", "    eth2: {dhcp4: true}\n    eth1:"))
-    keeper.forgetting("br0", (), None)._write()
+    manager.forgetting("br0", (), None)._write()
     assert "eth2" in site.read_text() and "10.0.0.4/16" in site.read_text()
 
 
 def test_a_file_that_is_gone_meanwhile_comes_back_only_for_what_the_port_gave_up(site):
-    keeper = filed.Netplan()
-    keeper.keeping(KEPT)._write()
+    manager = filemanagers.Netplan()
+    manager.persisting(CONFIG)._write()
     site.unlink()
-    keeper.forgetting("br0", ("eth0",), None)._write()
+    manager.forgetting("br0", ("eth0",), None)._write()
     assert "10.0.0.4/16" in site.read_text() and "eth1" not in site.read_text()
 
     site.write_text("")
     _put(site.with_name("01.yaml.before-salt-virt-br0"), b"network: {version: 2}\n")
     site.unlink()
-    keeper.forgetting("br0", (), None)._write()
+    manager.forgetting("br0", (), None)._write()
     assert list(site.parent.iterdir()) == []
 
 
 def test_a_port_more_does_not_lose_what_the_first_gave_up(site):
-    keeper = filed.Netplan()
-    keeper.keeping(KEPT)._write()
-    keeper.keeping(replace(KEPT, ports=("eth0", "eth1")))._write()
-    keeper.forgetting("br0", ("eth0", "eth1"), None)._write()
+    manager = filemanagers.Netplan()
+    manager.persisting(CONFIG)._write()
+    manager.persisting(replace(CONFIG, ports=("eth0", "eth1")))._write()
+    manager.forgetting("br0", ("eth0", "eth1"), None)._write()
 
     assert site.read_text() == SITE
 
 
 def test_search_domains_go_with_the_bridge():
-    found = replace(KEPT, search=("corp.example",))
-    text = netplan.written(replace(KEPT, dns=()), [SITE])["/etc/netplan/90-salt-virt-br0.yaml"]
+    found = replace(CONFIG, search=("corp.example",))
+    text = netplan.written(replace(CONFIG, dns=()), [SITE])["/etc/netplan/90-salt-virt-br0.yaml"]
     bridge = netplan.yaml.safe_load(text)["network"]["bridges"]["br0"]
     assert bridge["nameservers"] == {"addresses": ["10.0.0.53"], "search": ["corp.example"]}
 
-    network = persist.networkd(found)["/etc/systemd/network/05-salt-virt-br0.network"]
+    network = linkconfig.networkd(found)["/etc/systemd/network/05-salt-virt-br0.network"]
     assert "Domains=corp.example" in network.splitlines()
-    assert "dns-search=corp.example;" in persist.networkmanager(found)[
-        f"{NM}/salt-virt-br0.nmconnection"]  # fmt: skip
+    assert (
+        "dns-search=corp.example;"
+        in linkconfig.networkmanager(found)[f"{NM}/salt-virt-br0.nmconnection"]
+    )
 
 
 CALLED = """network:
@@ -167,14 +171,18 @@ VLAN = """network:
 """
 
 
-@pytest.mark.parametrize(("text", "port", "file"), [
-    (CALLED, "eth0", "10-netplan-lan.network"),
-    (MANY, "eth0", "10-netplan-00-salt-virt-eth0.network"),
-    (BOND, "bond0", "10-netplan-bond0.network"),
-    (VLAN, "lan10", "10-netplan-lan10.network"),
-], ids=["set-name", "many", "bond", "vlan"])  # fmt: skip
+@pytest.mark.parametrize(
+    ("text", "port", "file"),
+    [
+        (CALLED, "eth0", "10-netplan-lan.network"),
+        (MANY, "eth0", "10-netplan-00-salt-virt-eth0.network"),
+        (BOND, "bond0", "10-netplan-bond0.network"),
+        (VLAN, "lan10", "10-netplan-lan10.network"),
+    ],
+    ids=["set-name", "many", "bond", "vlan"],
+)
 def test_netplan_knows_the_port_by_what_it_calls_it(tmp_path, text, port, file):
-    one = replace(KEPT, ports=(port,), routes=(("10.9.0.0/16", ""),))
+    one = replace(CONFIG, ports=(port,), routes=(("10.9.0.0/16", ""),))
     ids = netplan.ids(one.ports, [text])
     folder = tmp_path / "etc/netplan"
     folder.mkdir(parents=True)
@@ -191,11 +199,18 @@ def test_netplan_knows_the_port_by_what_it_calls_it(tmp_path, text, port, file):
     made = {p.name: p.read_text() for p in (tmp_path / "run/systemd/network").iterdir()}
     assert "Bridge=br0" in made[file] and "Address=" not in made[file].replace("MACAddress=", "")
     # networkd takes the first file that fits, by its name.
-    assert sorted(name for name in made if name.endswith(".network")
-                  and ("Name=e*" in made[name] or "Bridge=" in made[name]))[0] == file  # fmt: skip
+    assert (
+        sorted(
+            name
+            for name in made
+            if name.endswith(".network") and ("Name=e*" in made[name] or "Bridge=" in made[name])
+        )[0]
+        == file
+    )
     assert "Destination=10.9.0.0/16" in made["10-netplan-br0.network"]
-    assert netplan.yaml.safe_load(netplan.restored(netplan.freed(text, ids) or text, text, ids)
-                                  ) == netplan.yaml.safe_load(text)  # fmt: skip
+    assert netplan.yaml.safe_load(
+        netplan.restored(netplan.freed(text, ids) or text, text, ids)
+    ) == netplan.yaml.safe_load(text)
 
 
 def test_a_name_by_which_netplan_means_another_link_is_refused():
@@ -209,18 +224,19 @@ def test_a_renderer_of_one_kind_is_no_link():
     text = "network: {version: 2, ethernets: {renderer: networkd, eth0: {dhcp4: true}, eth1: }}"
     ids = netplan.ids(["eth0"], [text])
 
-    assert netplan.written(KEPT, [text]) and list(ids) == ["eth0"]
+    assert netplan.written(CONFIG, [text]) and list(ids) == ["eth0"]
     there = netplan.freed(text, ids)
     assert "renderer: networkd" in there and "dhcp4" not in there
     assert netplan.restored(there, text, ids) == text
 
 
-@pytest.mark.parametrize("keeper", [filed.Networkd(), filed.Netplan(),
-                                    networkmanager.NetworkManager()])  # fmt: skip
-def test_a_router_that_is_away_changes_no_file(root, monkeypatch, keeper):
-    monkeypatch.setattr(keeper, "kept_in", lambda _name: [])
-    monkeypatch.setattr(filed, "_OURS", ("none of ours",))
-    keeper.keeping(replace(KEPT, ra=True))._write()
+@pytest.mark.parametrize(
+    "manager", [filemanagers.Networkd(), filemanagers.Netplan(), networkmanager.NetworkManager()]
+)
+def test_a_router_that_is_away_changes_no_file(root, monkeypatch, manager):
+    monkeypatch.setattr(manager, "files_of", lambda _name: [])
+    monkeypatch.setattr(filemanagers, "_OURS", ("none of ours",))
+    manager.persisting(replace(CONFIG, ra=True))._write()
 
-    assert keeper.pending(replace(KEPT, ra=True)) == keeper.pending(KEPT) == {}
+    assert manager.pending(replace(CONFIG, ra=True)) == manager.pending(CONFIG) == {}
     assert names(root, "/etc")

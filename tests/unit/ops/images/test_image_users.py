@@ -8,7 +8,7 @@ import pytest
 from saltvirt.config import HostSettings
 from saltvirt.errors import StorageError
 from saltvirt.image import cache
-from saltvirt.ops import images
+from saltvirt.ops.images import cached
 
 DOMAIN = """<domain type='test'><name>{name}</name><memory unit='MiB'>64</memory>
 <os><type>hvm</type></os><devices><disk type='file' device='disk'><source file='{disk}'/>
@@ -26,8 +26,9 @@ def host(tmp_path):
     source = tmp_path / "source.qcow2"
     qemu_img("create", "-f", "qcow2", source, "8M")
     settings = HostSettings(images=str(tmp_path / "images"), state_dir=str(tmp_path / "state"))
-    got = cache.obtain(str(source), saltenv="base", settings=settings, opts={},
-                       say=lambda _done, _total: None)  # fmt: skip
+    got = cache.obtain(
+        str(source), saltenv="base", settings=settings, opts={}, say=lambda _done, _total: None
+    )
     conn = libvirt.open("test:///default")
     yield settings, conn, hashlib.sha256(source.read_bytes()).hexdigest(), got.path
     conn.close()
@@ -44,10 +45,10 @@ def test_nobody_uses_it_and_it_is_removed_with_its_notes(host):
     settings, conn, digest, path = host
     cache.look_path(settings, digest).write_text("{}")
     size = cache.every(settings)[digest]["stat"][0]
-    assert images.prune(conn, settings, None, is_dry=True)["removed"] == {digest: size}
+    assert cached.prune(conn, settings, None, is_dry=True)["removed"] == {digest: size}
     assert cache.find(settings, digest)
 
-    done = images.prune(conn, settings, None, is_dry=False)
+    done = cached.prune(conn, settings, None, is_dry=False)
 
     assert done == {"removed": {digest: size}, "kept": {}}
     assert [p.name for p in cache.folder(settings).iterdir() if digest in p.name] == []
@@ -59,7 +60,7 @@ def test_a_chain_that_ends_in_it_uses_it_wherever_its_files_are(host, tmp_path):
     top = overlay(tmp_path / "elsewhere/top.qcow2", middle)
     dom = conn.defineXML(DOMAIN.format(name="deep", disk=top))
     try:
-        done = images.prune(conn, settings, [digest], is_dry=False)
+        done = cached.prune(conn, settings, [digest], is_dry=False)
     finally:
         dom.undefine()
 
@@ -71,7 +72,7 @@ def test_an_overlay_in_the_image_folder_uses_it_without_a_vm(host, tmp_path):
     settings, conn, digest, path = host
     lonely = overlay(tmp_path / "images/lonely.qcow2", path)
 
-    assert images.listed(conn, settings)[digest]["users"] == [str(lonely)]
+    assert cached.listed(conn, settings)[digest]["users"] == [str(lonely)]
 
 
 def test_a_chain_that_goes_in_a_circle_ends(host, tmp_path):
@@ -79,7 +80,7 @@ def test_a_chain_that_goes_in_a_circle_ends(host, tmp_path):
     ring = overlay(tmp_path / "images/ring.qcow2", path)
     qemu_img("rebase", "-u", "-F", "qcow2", "-b", "ring.qcow2", ring)
 
-    assert images.listed(conn, settings)[digest]["users"] == []
+    assert cached.listed(conn, settings)[digest]["users"] == []
 
 
 def test_nothing_is_removed_while_a_vm_is_built(host, tmp_path):
@@ -91,5 +92,5 @@ def test_nothing_is_removed_while_a_vm_is_built(host, tmp_path):
     )
 
     with pytest.raises(StorageError, match="web1 is being built or moved here"):
-        images.prune(conn, settings, None, is_dry=False)
+        cached.prune(conn, settings, None, is_dry=False)
     assert cache.find(settings, digest)

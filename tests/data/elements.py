@@ -1,0 +1,258 @@
+"""What every element of a domain can say, as strategies of hypothesis."""
+
+from hypothesis import strategies as st
+from saltvirt.xml import (
+    chardev,
+    clock,
+    cpu,
+    cputune,
+    disk,
+    domain,
+    features,
+    graphics,
+    hostdev,
+    memory,
+    metadata,
+    nic,
+    numatune,
+    osboot,
+    rng,
+    vcpu,
+    video,
+)
+
+# What XML can hold; an attribute keeps a tab and a newline too.
+PRINTABLE = st.characters(blacklist_categories=("Cs", "Cc"), blacklist_characters="\ufffe\uffff")
+TEXT = st.text(PRINTABLE, min_size=1, max_size=12)
+VALUE = st.text(PRINTABLE | st.sampled_from("\t\n<&'\""), max_size=12)
+BAG = st.dictionaries(st.from_regex(r"[a-z][a-zA-Z]{0,7}", fullmatch=True), VALUE, max_size=3)
+KIB = st.integers(0, 2**60)
+FLAG = st.none() | st.booleans()
+
+
+def some(strategy):
+    """Return a strategy of tuples."""
+    return st.lists(strategy, max_size=3).map(tuple)
+
+
+def maybe(strategy):
+    """Return a strategy that is None, too."""
+    return st.none() | strategy
+
+
+def rows(names):
+    """Return a strategy of rows: an element's name and its attributes."""
+    return some(st.tuples(st.sampled_from(names), BAG))
+
+
+NICS = st.builds(
+    nic.Interface,
+    type=maybe(VALUE),
+    managed=FLAG,
+    source=maybe(BAG.filter(bool)),
+    address=maybe(BAG),
+    mac=maybe(VALUE),
+    mtu=maybe(VALUE),
+    vlan=maybe(
+        st.builds(nic.Vlan, is_trunk=st.booleans(), tags=some(st.tuples(VALUE, maybe(VALUE))))
+    ),
+    virtualport=maybe(st.builds(nic.Port, type=maybe(VALUE), parameters=maybe(BAG))),
+    bandwidth=maybe(st.dictionaries(st.sampled_from(["inbound", "outbound"]), BAG)),
+    filter=maybe(
+        st.builds(
+            nic.Filter, name=maybe(VALUE), parameters=some(st.tuples(maybe(VALUE), maybe(VALUE)))
+        )
+    ),
+    model=maybe(VALUE),
+    driver=maybe(BAG),
+)
+DISKS = st.builds(
+    disk.Disk,
+    type=maybe(VALUE),
+    device=VALUE,
+    driver=maybe(BAG),
+    source=maybe(BAG),
+    backing=maybe(
+        st.builds(disk.Backing, type=maybe(VALUE), format=maybe(VALUE), source=BAG),
+    ),
+    target=BAG,
+    is_readonly=st.booleans(),
+    serial=maybe(TEXT),
+)
+PAGES = st.builds(memory.Page, size_kib=maybe(KIB), nodeset=maybe(VALUE))
+MEMORIES = st.builds(
+    memory.Memory,
+    size_kib=KIB,
+    current_kib=KIB,
+    maximum_kib=KIB,
+    slots=maybe(VALUE),
+    backing=st.builds(
+        memory.Backing,
+        hugepages=maybe(some(PAGES)),
+        nosharepages=st.booleans(),
+        locked=st.booleans(),
+        source=maybe(BAG),
+        access=maybe(BAG),
+        allocation=maybe(BAG),
+        discard=st.booleans(),
+    ),
+    limits_kib=st.dictionaries(st.sampled_from(["hard_limit", "min_guarantee"]), KIB),
+) | st.builds(memory.Memory, size_kib=KIB, current_kib=KIB)
+TUNES = maybe(st.builds(numatune.Numatune, memory=maybe(BAG), memnodes=some(BAG)))
+VCPUS = st.builds(
+    vcpu.Vcpus,
+    maximum=TEXT,
+    attributes=BAG,
+    listed=some(
+        st.builds(vcpu.Vcpu, id=VALUE, enabled=FLAG, hotpluggable=FLAG, order=maybe(VALUE))
+    ),
+    iothreads=maybe(TEXT),
+)
+PARTS = st.builds(
+    cputune.Part,
+    name=st.sampled_from(["cachetune", "memorytune"]),
+    vcpus=maybe(VALUE),
+    rows=rows(["cache", "monitor", "node"]),
+)
+CPUTUNES = maybe(
+    st.builds(
+        cputune.Cputune,
+        numbers=st.dictionaries(st.sampled_from(["shares", "quota"]), TEXT),
+        pins=rows(["vcpupin", "emulatorpin", "iothreadpin"]),
+        scheds=rows(["vcpusched", "iothreadsched", "emulatorsched"]),
+        parts=some(PARTS),
+    )
+)
+CPUS = maybe(
+    st.builds(
+        cpu.Cpu,
+        attributes=BAG,
+        model=maybe(st.builds(cpu.Model, name=maybe(TEXT), attributes=BAG)),
+        vendor=maybe(TEXT),
+        topology=maybe(BAG),
+        cache=maybe(BAG),
+        features=st.dictionaries(VALUE, maybe(VALUE), max_size=3),
+        cells=some(
+            st.builds(
+                cpu.Cell,
+                id=maybe(VALUE),
+                cpus=maybe(VALUE),
+                memory_kib=maybe(KIB),
+                mem_access=maybe(VALUE),
+                discard=FLAG,
+                distances=some(BAG),
+            )
+        ),
+    )
+)
+CLOCKS = st.builds(
+    clock.Clock,
+    attributes=BAG,
+    timers=some(st.builds(clock.Timer, attributes=BAG, catchup=maybe(BAG))),
+)
+FEATURES = st.builds(
+    features.Features,
+    acpi=st.booleans(),
+    apic=st.booleans(),
+    pae=st.booleans(),
+    hint_dedicated=FLAG,
+)
+GRAPHICS = st.builds(
+    graphics.Graphics,
+    type=maybe(VALUE),
+    port=maybe(VALUE),
+    autoport=FLAG,
+    tls_port=maybe(VALUE),
+    password=maybe(VALUE),
+    keymap=maybe(VALUE),
+    listen=maybe(BAG),
+)
+VIDEOS = st.builds(video.Video, model=maybe(BAG))
+LOADERS = st.builds(osboot.Loader, path=maybe(TEXT), attributes=BAG)
+# A file or a source, never both.
+NVRAMS = st.builds(osboot.Nvram, path=maybe(TEXT), attributes=BAG) | st.builds(
+    osboot.Nvram, attributes=BAG, source=BAG
+)
+SYSTEMS = st.builds(
+    osboot.Os,
+    type=maybe(TEXT),
+    arch=maybe(VALUE),
+    machine=maybe(VALUE),
+    firmware=maybe(VALUE),
+    loader=maybe(LOADERS),
+    nvram=maybe(NVRAMS),
+    kernel=maybe(TEXT),
+    initrd=maybe(TEXT),
+    cmdline=maybe(TEXT),
+    boot=some(VALUE),
+)
+CHARDEVS = st.builds(
+    chardev.Chardev,
+    element=st.sampled_from(chardev.ELEMENTS),
+    type=maybe(VALUE),
+    source=maybe(BAG),
+    protocol=maybe(BAG),
+    log=maybe(BAG),
+    target=maybe(BAG),
+)
+HOSTDEVS = st.builds(
+    hostdev.Hostdev,
+    type=maybe(VALUE),
+    mode=maybe(VALUE),
+    managed=FLAG,
+    address=maybe(BAG),
+    vendor=maybe(BAG),
+    product=maybe(BAG),
+)
+RNGS = st.builds(rng.Rng, model=maybe(VALUE), backend=BAG, path=maybe(TEXT))
+NOTES = st.builds(
+    metadata.Notes,
+    disk_mib=st.integers(0, 2**60),
+    seed=maybe(VALUE),
+    stay=st.booleans(),
+    cpu_qemu=maybe(VALUE),
+    affinity=some(TEXT),
+    anti_affinity=some(TEXT),
+)
+DOMAINS = st.builds(
+    domain.Domain,
+    type=maybe(VALUE),
+    name=maybe(TEXT),
+    uuid=maybe(TEXT),
+    notes=NOTES,
+    memory=MEMORIES,
+    vcpus=VCPUS,
+    cputune=CPUTUNES,
+    numatune=TUNES,
+    os=SYSTEMS,
+    features=FEATURES,
+    cpu=CPUS,
+    clock=CLOCKS,
+    on_poweroff=maybe(TEXT),
+    on_reboot=maybe(TEXT),
+    on_crash=maybe(TEXT),
+    disks=some(DISKS),
+    interfaces=some(NICS),
+    chardevs=some(CHARDEVS),
+    graphics=some(GRAPHICS),
+    videos=some(VIDEOS),
+    hostdevs=some(HOSTDEVS),
+    rngs=some(RNGS),
+)
+# Modules whose element is by itself, and a strategy of what it can say.
+SINGLE = {
+    "chardev": (chardev, CHARDEVS),
+    "clock": (clock, CLOCKS),
+    "cpu": (cpu, CPUS),
+    "cputune": (cputune, CPUTUNES),
+    "disk": (disk, DISKS),
+    "features": (features, FEATURES),
+    "graphics": (graphics, GRAPHICS),
+    "hostdev": (hostdev, HOSTDEVS),
+    "metadata": (metadata, NOTES),
+    "nic": (nic, NICS),
+    "numatune": (numatune, TUNES),
+    "osboot": (osboot, SYSTEMS),
+    "rng": (rng, RNGS),
+    "video": (video, VIDEOS),
+}

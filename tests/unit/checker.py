@@ -1,0 +1,396 @@
+"""
+A checker of the protocol of a move: every order in which things can happen, to a stated depth.
+
+It has hands of its own for :mod:`saltvirt.protocol`: a few hosts with one VM, two masters, and
+between any two effects a runner that is killed or stops waiting, a job that is killed, a host that
+loses its power, and somebody who starts, stops or purges the VM. A call that nobody waits for any
+more is a stalled one: it goes on at any later time, or never.
+"""
+
+from collections import deque
+
+from cloudhands import Hands
+from clouds import (
+    NOTHING,
+    PART,
+    UNSYNCED,
+    WHOLE,
+    Call,
+    Departure,
+    Lost,
+    Model,
+    Refused,
+    Runner,
+    Seen,
+    change,
+    is_arriving,
+    replayed,
+    same,
+    with_runner,
+)
+from invariants import Invariants, open_moves
+from saltvirt import protocol
+from saltvirt.protocol import Target
+
+# What needs the network between the hosts; the second of them may fail after it was done.
+BETWEEN, DONE_THERE = ("push", "migrate", "look", "define_there"), ("migrate", "define_there")
+
+
+class Checker(Invariants):
+    """Explores a model from a world, breadth first, and checks every state that it reaches."""
+
+    hands = Hands
+
+    def __init__(self, model=None):
+        self.model = model or Model()
+        self.states, self.depth, self.settled, self._replayed = 0, 0, {}, {}
+
+    def explore(self, world, depth=None):
+        """
+        Look at all that can happen; raise :class:`Lost` with the way to it.
+
+        depth
+            In so many steps; without it all that can ever happen.
+        """
+        came, queue = {world: None}, deque([(world, 0)])
+        while queue:
+            here, far = queue.popleft()
+            self.states, self.depth = self.states + 1, far
+            try:
+                self.check(here)
+                if depth is None or far < depth:
+                    for label, there in self.successors(here):
+                        there = same(there)
+                        if there not in came:
+                            came[there] = (here, label)
+                            queue.append((there, far + 1))
+            except Lost as lost:
+                raise Lost(lost.why, [*_way(came, here), *lost.trace]) from None
+        return self.states
+
+    # What can happen next.
+
+    def successors(self, world):
+        """Yield ``(label, world)`` of all that can happen next."""
+        yield from self._masters(world)
+        for index, call in enumerate(world.stalled):
+            rest = world.stalled[:index] + world.stalled[index + 1 :]
+            for label, after, new in self._advanced(world, call):
+                kept = rest if isinstance(new, tuple) and new[:1] == ("over",) else (*rest, new)
+                yield f"stalled {label}", after._replace(stalled=tuple(sorted(kept, key=repr)))
+            yield f"a stalled {call.part} is killed", world._replace(stalled=rest)
+        yield from self._libvirt(world)
+        if world.left[2]:
+            for number in range(len(world.hosts)):
+                yield f"host {number} loses its power", self._cut(world, number)
+                if any(
+                    number in (n, h.job) and h.job is not None or n == number and h.is_migrated
+                    for n, h in enumerate(world.hosts)
+                ):
+                    yield f"libvirtd of {number} is restarted", self._restarted(world, number)
+        yield from self._by_hand(world)
+
+    def _masters(self, world):
+        for master, runner in enumerate(world.runners):
+            if runner is None:
+                yield from self._commands(world, master)
+                continue
+            yield from self._stepped(world, master, runner)
+            if world.left[1]:
+                yield f"runner {master} is killed", self._without(world, master, runner)
+
+    def _commands(self, world, master):
+        if not world.left[0]:
+            return
+        spent = world._replace(left=(world.left[0] - 1, *world.left[1:]))
+        order = world.orders[master]
+        for one in [order] if order else sorted(open_moves(world._replace(orders=()))):
+            yield f"runner {master} settles", with_runner(spent, master, Runner("settle", *one))
+        if order is not None:
+            return
+        if world.is_by_hand:
+            if not world.tokens:
+                given = (("source", 0), ("target", 1))
+                stalled = (*spent.stalled, Call(0, "copied", "t0", given))
+                yield "somebody moves 0->1 by hand", spent._replace(tokens=1, stalled=stalled)
+            return
+        yield from self._moves(spent, master)
+
+    @staticmethod
+    def _moves(spent, master):
+        for source, host in enumerate(spent.hosts):
+            for target in range(len(spent.hosts)) if host.defined else ():
+                if target != source:
+                    token = f"t{spent.tokens}"
+                    new = Runner("move", token, source, target)
+                    begun = with_runner(spent._replace(tokens=spent.tokens + 1), master, new)
+                    yield f"runner {master} moves {source}->{target} ({token})", begun
+
+    def _without(self, world, master, runner):
+        """Return the world in which a runner is gone, and what it has asked for goes on."""
+        spent = world._replace(left=(world.left[0], world.left[1] - 1, *world.left[2:]))
+        if runner.call is not None:
+            stalled = tuple(sorted((*spent.stalled, runner.call), key=repr))
+            spent = spent._replace(stalled=stalled)
+        return with_runner(spent, master, None)
+
+    def _stepped(self, world, master, runner):
+        if runner.call is not None:
+            yield from self._waited(world, master, runner)
+            return
+        make = self.model.on_master[runner.part]
+        kind, value = self._after(runner.part, runner.answers, make)
+        if kind != "effect":
+            if kind == "return":
+                self.reported(world, runner, value)
+            yield f"runner {master} ends: {value}", with_runner(world, master, None)
+            return
+        yield from self._asked(world, master, runner, value[0])
+
+    def _asked(self, world, master, runner, effect):
+        """Yield what follows when a runner does an effect: at once, or by a call to a host."""
+
+        def answered(after, answer):
+            answers = (*runner.answers, ("ok", answer))
+            return with_runner(after, master, runner._replace(answers=answers))
+
+        name = f"runner {master}: {effect}"
+        if effect in ("order", "close"):
+            order = (runner.token, runner.source, runner.target) if effect == "order" else None
+            before = world.orders[master]
+            if effect == "close" and before and before[0] != runner.token:
+                order = before
+            orders = tuple(order if i == master else o for i, o in enumerate(world.orders))
+            yield name, answered(world._replace(orders=orders), None)
+        elif effect in ("look_at_source", "look_at_target"):
+            seen = getattr(self, effect)(world, runner)
+            yield f"{name} {seen}", answered(world, seen)
+            if world.left[1]:
+                spent = world._replace(left=(world.left[0], world.left[1] - 1, *world.left[2:]))
+                yield f"{name}: silent", answered(spent, None)
+        else:
+            call = self.call(world, runner, effect)
+            yield name, with_runner(world, master, runner._replace(call=call))
+
+    def call(self, world, runner, effect):
+        """Return the call that an effect of a runner is."""
+        number = runner.source if effect in self.model.on_source else runner.target
+        given = {"source": runner.source, "target": runner.target}
+        if effect == "arrive":
+            # What the source noted, as it said itself at the end of sending, or when it was asked.
+            # Of a move that it does not know nothing is known but what is there.
+            last = [one for _kind, one in runner.answers if isinstance(one, Departure | Seen)][-1]
+            noted = last if isinstance(last, Departure) else last.noted
+            known = noted or Departure(runner.token, "", runner.target, True, False)
+            given |= {"was": known.was, "auto": known.auto, "version": known.version}
+            given["is_handed"] = last.is_handed if isinstance(last, Seen) else last.was
+        if effect == "cancel":
+            source, target = (answer for _kind, answer in runner.answers[-2:])
+            given["seen"] = source.phase
+            given["is_refused"] = target is not None and target.phase in (None, protocol.REFUSED)
+        return Call(number, effect, runner.token, tuple(sorted(given.items())))
+
+    def _waited(self, world, master, runner):
+        """Yield what follows while a runner waits for a call: the call goes on, or is given up."""
+        for label, after, new in self._advanced(world, runner.call):
+            if isinstance(new, tuple) and new[:1] == ("over",):
+                kind, value = new[1:]
+                if (kind, runner.call.part) == ("return", "send"):
+                    value = after.hosts[runner.source].departure
+                if (kind, value, runner.call.part) == ("return", True, "prepare"):
+                    # The images have come, each to a file of this move.
+                    resume = runner.call._replace(part="resume", answers=None, there=None)
+                    yield label, with_runner(after, master, runner._replace(call=resume))
+                    continue
+                answer = ("ok", value) if kind == "return" else ("error", value)
+                answers = (*runner.answers, answer)
+                yield label, with_runner(after, master, runner._replace(call=None, answers=answers))
+            else:
+                yield label, with_runner(after, master, runner._replace(call=new))
+        if world.left[1]:
+            spent = self._without(world, master, runner)
+            answers = (*runner.answers, ("error", "silent"))
+            gone = runner._replace(call=None, answers=answers)
+            yield f"runner {master} waits no longer", with_runner(spent, master, gone)
+
+    def _advanced(self, world, call):
+        """Yield ``(label, world, call)`` of one step; of an ended call ``("over", ...)``."""
+        host, name = world.hosts[call.host], f"{call.part} on {call.host}"
+        if call.answers is None:
+            if self._is_locked(world, call):
+                yield f"{name} is refused: busy", world, ("over", "raise", "busy")
+                return
+            begun = call._replace(answers=(), there=self.model.there(host, call.part))
+            yield f"{name} begins", world, begun
+            return
+        key = (call.part, call.token, call.there, call.given)
+        kind, value = self._after(key, call.answers, lambda: self.model.part(call))
+        if kind != "effect":
+            yield f"{name} ends ({kind} {value})", world, ("over", kind, value)
+            return
+        if not (call.has_begun and host.job is not None):
+            yield self._done(world, call, value, name)
+        yield from self._cut_off(world, call, value, name)
+
+    def _after(self, key, answers, make):
+        """Return what a part comes to after some answers; it is pure, so it is asked once."""
+        if (key, answers) not in self._replayed:
+            self._replayed[key, answers] = replayed(make(), answers)
+        return self._replayed[key, answers]
+
+    def _cut_off(self, world, call, effect, name):
+        """Yield what follows when the network between the hosts fails, or libvirt does not end."""
+        if effect[0] not in BETWEEN or not world.left[1]:
+            return
+        spent = world._replace(left=(world.left[0], world.left[1] - 1, *world.left[2:]))
+        new = call._replace(answers=(*call.answers, ("error", "cut off")), has_begun=False)
+        yield f"{name}: {effect} is cut off", spent, new
+        if effect[0] in DONE_THERE and world.hosts[call.host].job is None:
+            _label, after, done = self._done(spent, call, effect, name)
+            if not done.has_begun and done.answers[-1][0] == "ok":
+                yield f"{name}: {effect} is cut off when it was done", after, new
+
+    def _done(self, world, call, effect, name):
+        """Return what follows when a call does an effect; a long one has a beginning and an end."""
+        hands = self.hands(world, call)
+        is_long = hasattr(hands, f"begin_{effect[0]}")
+        is_begun = is_long and not call.has_begun
+        method = f"begin_{effect[0]}" if is_begun else effect[0]
+        try:
+            after, answer = getattr(hands, method)(*effect[1:])
+        except Refused as error:
+            answers = (*call.answers, ("error", str(error)))
+            new = call._replace(answers=answers, has_begun=False)
+            return f"{name}: {effect} fails: {error}", world, new
+        if is_begun:
+            return f"{name}: {effect} begins", after, call._replace(has_begun=True)
+        new = call._replace(answers=(*call.answers, ("ok", answer)), has_begun=False)
+        return f"{name}: {effect}", after, new
+
+    def _is_locked(self, world, call):
+        """Return whether another call holds the lock of the same record."""
+        of = self.model.on_source if call.part in self.model.on_source else self.model.on_target
+        others = [*world.stalled, *(r.call for r in world.runners if r and r.call)]
+        return any(
+            other.host == call.host and other.part in of and other.answers is not None
+            for other in others
+        )
+
+    def is_live(self, world, number, parts):
+        """Return whether a call is at work on a record of a host."""
+        calls = [*world.stalled, *(r.call for r in world.runners if r and r.call)]
+        return any(c.host == number and c.part in parts and c.answers is not None for c in calls)
+
+    def look_at_source(self, world, runner):
+        """Return what the source says."""
+        host = world.hosts[runner.source]
+        departure = host.departure
+        is_own = departure is not None and departure.token == runner.token
+        phase = departure.phase if is_own else None
+        if phase is None and runner.token in host.buried:
+            phase = protocol.CANCELLED
+        return Seen(
+            phase=phase,
+            noted=departure if is_own else None,
+            is_live=self.is_live(world, runner.source, self.model.on_source),
+            is_moving=host.job is not None,
+            has=bool(host.defined) and host.files == WHOLE,
+            stays=is_own and departure.was and host.active and host.job is None,
+            is_handed=is_own and host.is_migrated,
+        )
+
+    def look_at_target(self, world, runner):
+        """Return what the target says."""
+        host = world.hosts[runner.target]
+        is_own = host.arrival is not None and host.arrival.token == runner.token
+        return Target(
+            phase=host.arrival.phase if is_own else None,
+            is_live=self.is_live(world, runner.target, self.model.on_target),
+            is_arriving=is_arriving(world, runner.target),
+            has=bool(host.defined),
+            is_empty=host.files == PART
+            and host.version == -1
+            or host.files == NOTHING
+            and not host.defined,
+        )
+
+    def _libvirt(self, world):
+        for number, host in enumerate(world.hosts):
+            if host.job is None:
+                continue
+            yield "libvirt's job fails", change(world, number, job=None)
+            moved = change(world, number, job=None, active=False, is_migrated=True)
+            # QEMU flushes the disks that it copies; libvirt does not sync its folder.
+            defined = max(world.hosts[host.job].defined, UNSYNCED)
+            new = {"defined": defined, "active": True, "files": WHOLE, "version": host.version}
+            yield "libvirt's job ends well", change(moved, host.job, **new)
+
+    def _cut(self, world, number):
+        """Return the world in which a host has lost its power and is up again."""
+        left = (*world.left[:2], world.left[2] - 1, *world.left[3:])
+        host = world.hosts[number]
+        files = PART if host.files == UNSYNCED else host.files
+        defined = NOTHING if host.defined == UNSYNCED else host.defined
+        off = {"active": False, "job": None, "is_migrated": False}
+        cut = change(world, number, files=files, defined=defined, **off)
+        for other, one in enumerate(cut.hosts):
+            if one.job == number:
+                cut = change(cut, other, job=None)
+        runners = tuple(self._unanswered(r, number) for r in cut.runners)
+        stalled = tuple(call for call in cut.stalled if call.host != number)
+        cut = cut._replace(left=left, runners=runners, stalled=stalled)
+        return self.started(cut, number) if host.auto and defined else cut
+
+    @staticmethod
+    def _restarted(world, number):
+        """Return the world in which a libvirtd has ended, and begun anew; QEMU goes on."""
+        left = (*world.left[:2], world.left[2] - 1, *world.left[3:])
+        after = change(world, number, job=None, is_migrated=False)
+        for other, host in enumerate(after.hosts):
+            if host.job == number:
+                after = change(after, other, job=None)
+        return after._replace(left=left)
+
+    @staticmethod
+    def _unanswered(runner, number):
+        if runner is None or runner.call is None or runner.call.host != number:
+            return runner
+        return runner._replace(call=None, answers=(*runner.answers, ("error", "silent")))
+
+    @staticmethod
+    def started(world, number):
+        """Return the world in which the VM was started on a host, and has written to its disk."""
+        host = world.hosts[number]
+        latest = max(world.latest, host.version) + 1
+        new = change(world, number, active=True, version=latest)
+        return new._replace(latest=latest)
+
+    def _by_hand(self, world):
+        if not world.left[3]:
+            return
+        spent = world._replace(left=(*world.left[:3], world.left[3] - 1))
+        for number, host in enumerate(world.hosts):
+            if host.active:
+                yield f"the guest on {number} writes", self.started(spent, number)
+                if host.job is None:
+                    yield f"stop on {number}", change(spent, number, active=False)
+            else:
+                yield from self._of_one_that_is_off(spent, number)
+
+    def _of_one_that_is_off(self, world, number):
+        host = world.hosts[number]
+        # Of two that were asked for it is for whoever asked to start one only.
+        is_kept = not world.leaves and sum(bool(one.defined) for one in world.hosts) > 1
+        if self.model.is_startable(host) and not is_kept:
+            yield f"start on {number}", self.started(world, number)
+        if self.model.may_purge(host):
+            gone = change(world, number, defined=NOTHING, files=NOTHING, auto=False)
+            yield f"purge on {number}", gone._replace(is_purged=True)
+
+
+def _way(came, world):
+    labels = []
+    while came[world] is not None:
+        world, label = came[world]
+        labels.append(label)
+    return [f"{number}. {label}" for number, label in enumerate(reversed(labels), 1)]

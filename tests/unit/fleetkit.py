@@ -1,0 +1,176 @@
+"""Hosts that are folders: what they have outlives the process that asked them."""
+
+import functools
+import json
+import multiprocessing
+import os
+import signal
+from types import SimpleNamespace
+
+from saltvirt import compat, keypair, records
+from saltvirt.config import MasterSettings
+from saltvirt.errors import NoSuchVm
+from saltvirt.fleet import deploy, inventory, keys, minions, orders, purge
+from saltvirt.fleet.cloud import Cloud
+from test_generation import host as empty_host
+
+SETTINGS = MasterSettings(timeout_s=1)
+
+
+@functools.cache
+def _a_key():
+    return keypair.generate()[0]
+
+
+class Hosts:
+    """
+    Stand for minions of hypervisors, which no unit test can have.
+
+    A VM is a file that has its state; a host with a file ``.silent`` gives no answer.
+    """
+
+    def __init__(self, opts, folder, names):
+        self.opts, self.folder, self.sent = opts, folder, []
+        self.profiles = {"default": {"size_mib": 1}}
+        self.does = {"virt.init": self.build, "virt.purge": self.remove}
+        for name in names:
+            (folder / name).mkdir()
+            keys.accept(opts, name, _a_key())
+
+    def names(self, *_args):
+        """Stand for ``inventory.every``."""
+        return sorted(path.name for path in self.folder.iterdir())
+
+    def put(self, host, name, state="running", **more):
+        """Have a VM on a host."""
+        (self.folder / host / name).write_text(json.dumps({"state": state, **more}))
+
+    def silence(self, host, is_silent=True):
+        """Let a host give no answer, or answers again."""
+        silent = self.folder / host / ".silent"
+        silent.touch() if is_silent else silent.unlink()
+
+    def where(self, name):
+        """Return the hosts that have a VM."""
+        return [host for host in self.names() if (self.folder / host / name).exists()]
+
+    def build(self, host, name, *_args):
+        """Make a VM, as ``virt.init`` of a host does."""
+        self.put(host, name)
+
+    def remove(self, host, name):
+        """Remove a VM, as ``virt.purge`` of a host does."""
+        if host not in self.where(name):
+            raise NoSuchVm(name)
+        (self.folder / host / name).unlink()
+
+    def _vms(self, host):
+        return {
+            path.name: {"building": False, "unfinished": False, **json.loads(path.read_text())}
+            for path in (self.folder / host).iterdir()
+            if not path.name.startswith(".")
+        }
+
+    def _answer(self, host, fun, arg):
+        vms = self._vms(host)
+        if fun == "virt.presence":
+            none = {"state": None, "building": False, "unfinished": False}
+            return vms.get(arg[0], none)
+        if fun == "virt.full_info":
+            return {"vm_info": vms}
+        sized = {"vcpus": 1, "memory_mib": 1, "affinity": [], "anti_affinity": []}
+        return {
+            **empty_host(13),
+            "profiles": {"disk": self.profiles, "nic": {"default": {}}},
+            "vms": {n: {**sized, "state": v["state"]} for n, v in vms.items() if v["state"]},
+            "building": [n for n, v in vms.items() if v["building"]],
+            "unfinished": [n for n, v in vms.items() if v["unfinished"]],
+        }
+
+    def is_silent(self, host):
+        """Return whether a host gives no answer."""
+        return (self.folder / host / ".silent").exists()
+
+    def ask(self, _opts, targets, fun, arg=(), kwarg=None, *, timeout_s):
+        """Stand for ``minions.ask``."""
+        return {
+            host: minions.Reply(minion=host, missing=True)
+            if self.is_silent(host)
+            else minions.Reply(minion=host, value=self._answer(host, fun, arg))
+            for host in targets
+        }
+
+    def order(self, _opts, host, fun, arg, kwarg, **_options):
+        """Stand for ``minions.order``."""
+        self.sent.append((host, fun, kwarg))
+        silent = minions.Reply(minion=host, missing=True, error=f"{host} does not answer")
+        if self.is_silent(host):
+            return silent
+        try:
+            self.does[fun](host, *arg)
+        except (deploy.VirtError, ValueError) as error:
+            return minions.Reply(minion=host, value={}, error=str(error))
+        return silent if self.is_silent(host) else minions.Reply(minion=host, value=True)
+
+
+def cloud(monkeypatch, opts, tmp_path, count=3):
+    """Return a cloud of hosts, with ``init`` and ``purge`` as a user of its master has them."""
+    folder = tmp_path / "hosts"
+    folder.mkdir()
+    hosts = Hosts(opts, folder, [f"hyper{n}" for n in range(1, count + 1)])
+    monkeypatch.setattr(inventory, "every", hosts.names)
+    monkeypatch.setattr(minions, "ask", hosts.ask)
+    monkeypatch.setattr(minions, "order", hosts.order)
+    monkeypatch.setattr(deploy, "_UNDOING_S", (0, 0))
+    # Salt's own deletion tells the running master of it.
+    monkeypatch.setattr(compat.KeyStore, "delete", compat.KeyStore.discard)
+
+    def say(_stage, **_figures):
+        pass  # nobody looks at the progress
+
+    master = Cloud(opts=opts, settings=SETTINGS, say=say)
+
+    def init(name="web", *, host=None, force=False, image="salt://a.qcow2"):
+        placing = deploy.Placing(host=host, force=force)
+        given = {"image": image} if image else {}
+        return deploy.deploy(master, name, 1, 1, given, placing, wait=False)
+
+    def dry_run(name="web"):
+        return deploy.dry_run(master, name, 1, 1, {}, deploy.Placing())
+
+    def remove(name="web", delete_key=True):
+        return purge.purge(master, name, delete_key)
+
+    return SimpleNamespace(
+        hosts=hosts, init=init, dry_run=dry_run, purge=remove, opts=opts, master=master
+    )
+
+
+def killed(function, *args, **kwargs):
+    """Run something in a process that is killed in the middle of it."""
+    process = multiprocessing.get_context("fork").Process(target=function, args=args, kwargs=kwargs)
+    process.start()
+    process.join()
+    assert process.exitcode == -signal.SIGKILL
+
+
+def die(*_args):
+    """End this process as ``kill -9`` does."""
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def left(cloud, name="web"):
+    """Return the phase in which the order of a VM was left, None if there is none."""
+    record = records.look(orders.folder(cloud.opts), "order", name)
+    return record and record.phase
+
+
+def is_tidy(cloud):
+    """Return whether nothing but the hints is left of any order."""
+    folder = orders.folder(cloud.opts) / "order"
+    return not folder.exists() or list(folder.iterdir()) == []
+
+
+def key(cloud, name="web"):
+    """Return the accepted key of a minion."""
+    return keys.accepted(cloud.opts, name)

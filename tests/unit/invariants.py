@@ -1,0 +1,105 @@
+"""What must hold in every state of the checker's cloud, and after everything was settled."""
+
+from clouds import NOTHING, UNSYNCED, Lost, Runner, change, with_runner
+
+
+class Invariants:
+    """The checks of a :class:`checker.Checker`."""
+
+    def check(self, world):
+        """Raise :class:`Lost` if an invariant does not hold."""
+        self._check_there(world)
+        self._check_once(world)
+        self.check_settling(world)
+
+    @staticmethod
+    def _check_there(world):
+        if any(host.active and host.files < UNSYNCED for host in world.hosts):
+            raise Lost("it runs without its disk")
+        newest = [h for h in world.hosts if h.files >= UNSYNCED and h.version == world.latest]
+        if not (world.is_purged or newest and _is_defined(world, newest)):
+            raise Lost("no host has the VM's definition and all its disks")
+
+    def _check_once(self, world):
+        running = {number for number, host in enumerate(world.hosts) if host.active}
+        if len(running) > 1:
+            raise Lost(f"it runs on {sorted(running)}")
+        would = {
+            number
+            for number, host in enumerate(world.hosts)
+            if self.model.is_startable(host) or (host.auto and host.defined)
+        }
+        # Whoever had it kept on both hosts is to see to that himself, once it is over.
+        is_kept = not world.leaves and not any(host.departure for host in world.hosts)
+        if len(would | running) > 1 and not is_kept:
+            raise Lost(f"it runs on {sorted(running)}, and would be started on {sorted(would)}")
+
+    def reported(self, world, runner, value):
+        """Check that a success that a runner reports is there."""
+        if runner.part != "move" or not value[1] or world.is_purged:
+            return
+        # Of one that was followed by another move only that one can tell.
+        is_last = runner.token == f"t{world.tokens - 1}"
+        if is_last and not world.hosts[runner.target].defined:
+            raise Lost("success is reported, and it is not there")
+
+    def check_settling(self, world):
+        """Check that the next command brings everything to an end, whatever has died before."""
+        quiet = world._replace(runners=(None,) * len(world.runners), stalled=(), left=(99, 0, 0, 0))
+        for number, host in enumerate(world.hosts):
+            if host.job is not None:
+                quiet = change(quiet, number, job=None)
+        if quiet not in self.settled:
+            self.settled[quiet] = None
+            self._settle_all(quiet)
+
+    def _settle_all(self, world):
+        trace = []
+        for _round in range(3):
+            for token, source, target in sorted(open_moves(world)):
+                runner = Runner("settle", token, source, target)
+                world = with_runner(world, 0, runner)
+                while world.runners[0] is not None:
+                    label, world = next(iter(self._stepped(world, 0, world.runners[0])))
+                    trace.append(f"settling: {label}")
+                    if len(trace) > 200:
+                        raise Lost("settling does not end", trace)
+        self._check_end(world, trace)
+
+    @staticmethod
+    def _check_end(world, trace):
+        if any(host.departure or host.arrival for host in world.hosts):
+            raise Lost("something is left on record", trace)
+        if not world.leaves:
+            return
+        there = [host for host in world.hosts if host.defined]
+        if len(there) != (0 if world.is_purged else 1):
+            raise Lost(f"it is on {len(there)} hosts in the end", trace)
+        if any(h.files < UNSYNCED or h.version != world.latest for h in there):
+            raise Lost("it has lost what was written to its disk", trace)
+        _check_files(world, there, trace)
+
+
+def _check_files(world, there, trace):
+    # What somebody has made by hand is his.
+    with_files = sum(host.files != NOTHING for host in world.hosts)
+    if with_files != len(there) and not world.is_by_hand:
+        raise Lost("files are left", trace)
+
+
+def _is_defined(world, newest):
+    # Of one that moved while it ran, a target whose power was cut has the disks, and loses its
+    # definition unless it was synced; the source defines it anew.
+    is_handed = any(host.is_migrated and host.defined for host in world.hosts)
+    return is_handed or any(host.defined for host in newest)
+
+
+def open_moves(world):
+    """Return ``(token, source, target)`` of all moves that some host has on record."""
+    out = {order for order in world.orders if order}
+    for number, host in enumerate(world.hosts):
+        if host.departure:
+            out.add((host.departure.token, number, host.departure.target))
+        if host.arrival:
+            out.add((host.arrival.token, host.arrival.source, number))
+    return out

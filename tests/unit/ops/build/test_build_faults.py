@@ -1,0 +1,232 @@
+"""A build that fails takes itself back; one whose builder is killed is settled by the next."""
+
+import os
+import signal
+
+import pytest
+from saltvirt import files, records
+from saltvirt.errors import LibvirtRefused, NameTaken, SeedError, StorageError
+from saltvirt.image import clone
+from saltvirt.kvm import lifecycle
+from saltvirt.ops import inspect, purge, reservations, unfinished
+from saltvirt.ops.build import do
+from saltvirt.seed import nocloud
+
+ALL = ["web1_data.qcow2", "web1_seed.iso", "web1_system.qcow2"]
+
+
+def kill(*_args, **_given):
+    """Die as a process does that is killed."""
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_a_vm_is_built_and_nothing_of_it_stays_on_record(hypervisor):
+    with hypervisor.libvirt() as conn:
+        assert hypervisor.init() is True
+
+        assert lifecycle.name_of(conn, lifecycle.uuid(conn, "web1")) == "web1"
+        assert conn.lookupByName("web1").isActive()
+    assert (hypervisor.files(), hypervisor.domains()) == (ALL, ["web1"])
+    assert hypervisor.open_records() == []
+
+
+POINTS = {
+    "build.before-making": [],
+    "build.making": [],
+    "build.before-defining": [],
+    "build.defining": [],
+    "build.before-complete": ["web1"],
+    "build.complete": ["web1"],
+    "build.end": ["web1"],
+}
+
+
+@pytest.mark.parametrize(("point", "domains"), POINTS.items(), ids=POINTS)
+def test_what_a_killed_builder_leaves_is_settled(hypervisor, point, domains):
+    hypervisor.dies(hypervisor.init, point)
+
+    with hypervisor.libvirt() as conn:
+        unfinished.settle(conn, hypervisor.settings)
+        # A second time changes nothing.
+        unfinished.settle(conn, hypervisor.settings)
+
+        assert list(reservations.folder(hypervisor.settings).rglob("*.*")) == []
+        assert hypervisor.domains() == domains
+        assert hypervisor.files() == (ALL if domains else [])
+        if domains:
+            with pytest.raises(NameTaken, match=r"exists on this host \(shutdown\)"):
+                hypervisor.init()
+        else:
+            assert hypervisor.init() is True
+        assert hypervisor.files() == ALL
+
+
+@pytest.mark.parametrize(
+    ("part", "name"), [(clone, "empty"), (nocloud, "build"), (files, "settle"), (do, "_define")]
+)
+def test_a_builder_that_is_killed_between_two_phases_leaves_no_file(
+    hypervisor, monkeypatch, part, name
+):
+    with monkeypatch.context() as dying:
+        dying.setattr(part, name, kill)
+        hypervisor.dies(hypervisor.init)
+    assert hypervisor.files() != []
+
+    with hypervisor.libvirt() as conn:
+        info = inspect.host_info(conn, hypervisor.settings)
+        assert (info["unfinished"], info["building"]) == (["web1"], [])
+        purge.purge(conn, hypervisor.settings, "web1")
+
+    assert (hypervisor.files(), hypervisor.domains(), hypervisor.open_records()) == ([], [], [])
+
+
+def test_a_vm_that_ran_and_was_shut_down_is_not_deleted_by_anothers_init(hypervisor):
+    # L4: killed between the start and the end of its record; or a crash brought the record back.
+    hypervisor.dies(hypervisor.init, "build.complete")
+
+    with hypervisor.libvirt():
+        assert hypervisor.init("web2", seed=False, pub_key=None, priv_key=None) is True
+
+    assert hypervisor.domains() == ["web1", "web2"]
+    assert set(ALL) < set(hypervisor.files())
+
+
+def test_a_complete_vm_that_has_left_keeps_what_lies_in_its_place(hypervisor):
+    hypervisor.dies(hypervisor.init, "build.complete")
+    # It was moved away meanwhile, and its disks are on storage that its new host uses.
+    (hypervisor.definitions / "web1.xml").unlink()
+
+    with hypervisor.libvirt() as conn:
+        unfinished.settle(conn, hypervisor.settings)
+
+    assert hypervisor.files() == ALL
+    assert hypervisor.open_records() == []
+
+
+def test_a_file_that_another_vm_uses_by_now_stays(hypervisor):
+    hypervisor.dies(hypervisor.init, "build.defining")
+    images = hypervisor.settings.images
+    (hypervisor.definitions / "other.xml").write_text(
+        f"""<domain type='test'><name>other</name><memory>1024</memory><os><type>hvm</type></os>
+        <devices><disk type='file' device='disk'><source file='{images}/web1_data.qcow2'/>
+        <target dev='vda'/></disk></devices></domain>"""
+    )
+
+    with hypervisor.libvirt() as conn:
+        unfinished.settle(conn, hypervisor.settings)
+
+    assert hypervisor.files() == ["web1_data.qcow2"]
+
+
+def fail(*_args, **_given):
+    """Fail as a step does."""
+    raise SeedError("this step failed")
+
+
+@pytest.mark.parametrize(
+    ("part", "name"),
+    [(clone, "empty"), (nocloud, "build"), (lifecycle, "define"), (lifecycle, "start")],
+)
+def test_a_build_that_fails_leaves_nothing(hypervisor, monkeypatch, part, name):
+    monkeypatch.setattr(part, name, fail)
+    before = reservations.last_end(hypervisor.settings)
+
+    with hypervisor.libvirt() as conn:
+        with pytest.raises(SeedError, match="this step failed"):
+            hypervisor.init()
+        assert conn.listAllDomains() == []
+
+    assert (hypervisor.files(), hypervisor.domains(), hypervisor.open_records()) == ([], [], [])
+    assert reservations.last_end(hypervisor.settings) != before
+
+
+def test_what_cannot_be_undone_stays_on_record_and_the_disks_of_a_vm_stay_with_it(
+    hypervisor, monkeypatch
+):
+    monkeypatch.setattr(lifecycle, "start", fail)
+    monkeypatch.setattr(lifecycle, "undefine", fail)
+
+    with hypervisor.libvirt() as conn:
+        with pytest.raises(StorageError, match="this step failed; and .* cannot all be removed"):
+            hypervisor.init()
+
+        assert hypervisor.open_records() == [("build", "web1", "undoing")]
+        assert (hypervisor.files(), hypervisor.domains()) == (ALL, ["web1"])
+        unfinished.settle(conn, hypervisor.settings)
+    assert (hypervisor.files(), hypervisor.domains()) == (ALL, ["web1"])
+    assert hypervisor.open_records() == []
+
+
+def test_a_builder_that_is_killed_while_it_undoes_a_complete_vm_leaves_no_file(
+    hypervisor, monkeypatch
+):
+    monkeypatch.setattr(lifecycle, "start", fail)
+    with monkeypatch.context() as dying:
+        dying.setattr(unfinished, "remove", kill)
+        hypervisor.dies(hypervisor.init)
+    assert (hypervisor.files(), hypervisor.domains()) == (ALL, [])
+
+    with hypervisor.libvirt() as conn:
+        unfinished.settle(conn, hypervisor.settings)
+
+    assert (hypervisor.files(), hypervisor.open_records()) == ([], [])
+
+
+def test_the_files_and_the_phase_are_on_the_disk_before_the_vm_is_defined(hypervisor, monkeypatch):
+    order, settings = [], hypervisor.settings
+    settle, define, start = files.settle, lifecycle.define, lifecycle.start
+
+    def phase():
+        return records.look(reservations.folder(settings), "build", "web1").phase
+
+    def watched(name, function):
+        def call(*args):
+            order.append((name, phase()))
+            return function(*args)
+
+        return call
+
+    monkeypatch.setattr(files, "settle", watched("settle", settle))
+    monkeypatch.setattr(lifecycle, "define", watched("define", define))
+    monkeypatch.setattr(lifecycle, "start", watched("start", start))
+    with hypervisor.libvirt():
+        hypervisor.init()
+
+    assert order == [("settle", "making"), ("define", "defining"), ("start", "complete")]
+
+
+def test_credentials_that_a_killed_builder_wrote_do_not_stay(hypervisor, monkeypatch):
+    monkeypatch.setattr(lifecycle, "start_once", kill)
+    monkeypatch.setattr("saltvirt.seed.appliance.why_missing", lambda _python: "no such thing")
+    hypervisor.dies(lambda: hypervisor.init(seed_method="credentials"))
+    assert "web1_seed.credentials" in hypervisor.files()
+
+    with hypervisor.libvirt() as conn:
+        unfinished.settle(conn, hypervisor.settings)
+
+    assert hypervisor.files() == ["web1_data.qcow2", "web1_system.qcow2"]
+    assert hypervisor.domains() == ["web1"]
+
+
+def test_a_vm_that_somebody_else_defined_meanwhile_is_not_undone(hypervisor, monkeypatch):
+    settle = files.settle
+
+    def settle_and_see_another(paths):
+        settle(paths)
+        lifecycle.define(
+            conn,
+            "<domain type='test'><name>web1</name><memory>1024</memory><os><type>hvm</type></os>"
+            "</domain>",
+        )
+
+    monkeypatch.setattr(files, "settle", settle_and_see_another)
+    with hypervisor.libvirt() as conn:
+        with pytest.raises(LibvirtRefused, match="already exists|already defined"):
+            hypervisor.init()
+        assert conn.lookupByName("web1")
+
+    assert (hypervisor.files(), hypervisor.domains(), hypervisor.open_records()) == (
+        [],
+        ["web1"],
+        [],
+    )

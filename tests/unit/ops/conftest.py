@@ -1,0 +1,148 @@
+"""A host whose libvirt is the test driver; what is defined outlives a process that is killed."""
+
+import multiprocessing
+import os
+import signal
+import subprocess
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import libvirt
+import pytest
+from saltvirt import keypair, records, spec
+from saltvirt.config import HostSettings
+from saltvirt.kvm import connect, lifecycle, query
+from saltvirt.ops import inspect, reservations
+from saltvirt.ops.build import create
+from saltvirt.ops.context import Context
+
+PUBLIC, PRIVATE = keypair.generate()
+
+
+@dataclass
+class Hypervisor:
+    """A host with an image, and what an inspector sees of it."""
+
+    settings: HostSettings
+    root: Path
+    said: list = field(default_factory=list)
+
+    @property
+    def definitions(self):
+        """The folder that stands for libvirt's own, which the test driver has not."""
+        return self.root / "qemu"
+
+    @contextmanager
+    def libvirt(self):
+        """Yield a connection that knows what was defined; as long as it is open it is known."""
+        with connect.opened(self.settings, readonly=False) as conn:
+            for name in query.names(conn):
+                lifecycle.destroy(conn, name)
+                conn.lookupByName(name).undefine()
+            for path in sorted(self.definitions.glob("*.xml")):
+                conn.defineXML(path.read_text())
+            yield conn
+
+    def deployment(self, name="web1", **given):
+        """Return what a call of virt.init means: an overlay and an empty disk, seeded."""
+        said = {
+            "image": str(self.root / "image.qcow2"),
+            "disks": [{"name": "data", "size": 8}],
+            "seed_method": "nocloud",
+            "pub_key": PUBLIC,
+            "priv_key": PRIVATE,
+            **given,
+        }
+        return spec.deployment(self.settings, name, 1, 64, said)
+
+    @property
+    def context(self):
+        """The context of a call."""
+
+        def say(stage, **figures):
+            self.said.append((stage, figures))
+
+        return Context(settings=self.settings, opts={"master": "10.0.0.1"}, say=say)
+
+    def init(self, name="web1", **given):
+        """Build a VM as virt.init does."""
+        return create.create(self.context, self.deployment(name, **given))
+
+    def dies(self, work, point=None):
+        """Do some work in a process of its own, which is killed at a phase boundary, or kills."""
+        faults = self.root / "faults"
+        if point:
+            faults.write_text(f"{point} kill")
+
+        def run():
+            os.environ[records.FAULTS] = str(faults)
+            with self.libvirt():
+                work()
+
+        process = multiprocessing.get_context("fork").Process(target=run)
+        process.start()
+        process.join()
+        faults.unlink(missing_ok=True)
+        assert process.exitcode == -signal.SIGKILL, process.exitcode
+
+    def files(self):
+        """Return the files of VMs."""
+        images = Path(self.settings.images)
+        return sorted(p.name for p in images.glob("*") if p.is_file()) if images.exists() else []
+
+    def open_records(self):
+        """Return ``(purpose, name, phase)`` of all records."""
+        folder = reservations.folder(self.settings)
+        return [
+            (record.purpose, record.name, record.phase)
+            for purpose in ("build", "purge")
+            for record in records.every(folder, purpose)
+        ]
+
+    def domains(self):
+        """Return the names of what is defined."""
+        return sorted(path.stem for path in self.definitions.glob("*.xml"))
+
+
+@pytest.fixture
+def hypervisor(tmp_path, monkeypatch):
+    """A host on libvirt's test driver, which has no answer for some of what is asked."""
+    types = {"default": "test", "usable": ["test"], "why": ""}
+    monkeypatch.setattr(inspect, "domain_types", lambda *_: types)
+    monkeypatch.setattr(query, "node", lambda _conn: {"phymemory": 4096, "cpus": 4})
+    monkeypatch.setattr(inspect.host, "free_memory_mib", lambda _conn: 4096)
+    settings = HostSettings(
+        uri="test:///default",
+        images=str(tmp_path / "images"),
+        state_dir=str(tmp_path / "state"),
+        nic={"default": []},
+        disk={"default": [{"name": "system"}]},
+        reserve_mib=0,
+        disk_reserve_mib=0,
+        console_log=False,
+    )
+    made = Hypervisor(settings=settings, root=tmp_path)
+    made.definitions.mkdir()
+    qemu_img = ["qemu-img", "create", "-q", "-f", "qcow2", tmp_path / "image.qcow2", "8M"]
+    subprocess.run(qemu_img, check=True)
+    _keep_definitions(monkeypatch, made.definitions)
+    return made
+
+
+def _keep_definitions(monkeypatch, folder):
+    define = lifecycle.define
+
+    def kept(conn, xml):
+        name = define(conn, xml)
+        flags = libvirt.VIR_DOMAIN_XML_INACTIVE
+        (folder / f"{name}.xml").write_text(conn.lookupByName(name).XMLDesc(flags))
+        return name
+
+    def gone(conn, name):
+        # The test driver has fewer flags, and nothing that ours would remove.
+        conn.lookupByName(name).undefine()
+        (folder / f"{name}.xml").unlink(missing_ok=True)
+
+    monkeypatch.setattr(lifecycle, "define", kept)
+    monkeypatch.setattr(lifecycle, "undefine", gone)

@@ -1,0 +1,58 @@
+"""An end of a move on libvirt's test driver."""
+
+import shutil
+from contextlib import nullcontext
+from pathlib import Path
+
+import pytest
+from endkit import End
+from saltvirt import content
+from saltvirt.kvm import lifecycle, migrate
+from saltvirt.ops.migration import requirements, sending
+
+
+@pytest.fixture
+def end(hypervisor, tmp_path, monkeypatch):
+    """An end of a move; its libvirt's far side is played."""
+    folder = tmp_path / "other"
+    folder.mkdir()
+    made = End(hypervisor, folder)
+
+    def push(_other, here, there):
+        shutil.copy(here, folder / Path(there).name)
+        made.meanwhile()
+        return content.digest(here)
+
+    def migrated(*_args):
+        (folder / "defined").touch()
+        made.moving()
+        return {"memory_bytes": 1}
+
+    def undefine(conn, name):
+        # The test driver does not know the flag that keeps the firmware's variables.
+        conn.lookupByName(name).undefine()
+        (hypervisor.definitions / f"{name}.xml").unlink(missing_ok=True)
+
+    missing = ["it is not defined there"]
+    monkeypatch.setattr(migrate, "target", lambda _uri: nullcontext("the other"))
+    monkeypatch.setattr(migrate, "push", push)
+    monkeypatch.setattr(
+        migrate, "missing_there", lambda *_: [] if (folder / "defined").exists() else missing
+    )
+    monkeypatch.setattr(sending, "migrated", migrated)
+    monkeypatch.setattr(lifecycle, "undefine_moved", undefine)
+    monkeypatch.setattr(sending, "_QEMU_PKI", folder)
+    for name in sending._TLS_FILES:
+        (folder / name).touch()
+    # It says of no machine type and of no job what libvirt says of QEMU's.
+    monkeypatch.setattr(requirements, "_libvirts_reasons", lambda *_: [])
+    monkeypatch.setattr(migrate, "status", lambda *_: {})
+    monkeypatch.setattr(lifecycle, "runs_alone", lifecycle.is_active)
+    return made
+
+
+@pytest.fixture
+def conn(end):
+    """The host's libvirt, as long as the test runs."""
+    with end.hypervisor.libvirt() as opened:
+        yield opened

@@ -1,0 +1,120 @@
+"""
+Both ends of a move, each on libvirt's test driver, with real files and records.
+
+One process has one such libvirt, so what the *other* host's does is played: a folder takes what is
+pushed, and libvirt's own migration is a note that it was asked for.
+"""
+
+from pathlib import Path
+
+from saltvirt import protocol, records
+from saltvirt.kvm import lifecycle
+from saltvirt.model import Move
+from saltvirt.ops import reservations
+from saltvirt.ops.migration import arrival, departure, state
+from saltvirt.parts import run
+
+UUID = "4dea22b3-1d52-d8f3-2516-782e98ab3fa0"
+TOKEN = "t1"
+
+
+class End:
+    """A host with what its side of a move has."""
+
+    def __init__(self, hypervisor, folder):
+        self.hypervisor, self.settings, self.folder = hypervisor, hypervisor.settings, folder
+        self.images = Path(hypervisor.settings.images)
+        # What happens while files are pushed, and while libvirt moves.
+        self.meanwhile, self.moving = (lambda: None), (lambda: None)
+
+    @property
+    def context(self):
+        return self.hypervisor.context
+
+    def record(self, purpose, name="web1"):
+        """Return a record, None if there is none."""
+        return records.look(reservations.folder(self.settings), purpose, name)
+
+    def phase(self, purpose, name="web1"):
+        """Return the phase of a record."""
+        left = self.record(purpose, name)
+        return left and left.phase
+
+    def define(self, conn, name="web1", uuid=UUID, firmware="", paths=()):
+        """Define a VM with raw disks."""
+        disks = "".join(
+            f"<disk type='file' device='disk'><driver name='qemu' type='raw'/>"
+            f"<source file='{path}'/><target dev='vd{'abc'[n]}' bus='virtio'/></disk>"
+            for n, path in enumerate(paths)
+        )
+        xml = (
+            f"<domain type='test'><name>{name}</name><uuid>{uuid}</uuid><memory>65536</memory>"
+            f"<os><type arch='i686' machine='pc'>hvm</type>{firmware}</os>"
+            f"<devices>{disks}</devices></domain>"
+        )
+        lifecycle.define(conn, xml)
+
+    def make(self, conn, name="web1", uuid=UUID, count=2):
+        """Have a stopped VM with so many disks; return their paths."""
+        self.images.mkdir(exist_ok=True)
+        paths = [self.images / f"{name}_{n}.raw" for n in range(count)]
+        for n, path in enumerate(paths):
+            path.write_bytes(bytes(300_000) + bytes([n + 1]) * 100_000)
+        self.define(conn, name, uuid, paths=paths)
+        return paths
+
+    # The source.
+
+    def begin(self, token=TOKEN):
+        """Begin a departure to hyper2."""
+        return departure.begin(self.context, "web1", token, "hyper2")
+
+    def send(self, token=TOKEN, **options):
+        """Send the VM."""
+        return departure.send(self.context, "web1", token, "hyper2", Move(**options), [])
+
+    def step(self, which, token=TOKEN, **given):
+        """Do a step of settling, on the side that it is of."""
+        side = departure if which in protocol.ON_SOURCE else arrival
+        return side.step(self.context, "web1", token, which, **given)
+
+    def state(self, conn, token=TOKEN):
+        """Return what the host says of the move."""
+        return state.of(conn, self.settings, "web1", token, UUID)
+
+
+class Settling:
+    """The master's hands: one real end, and an other one that is played."""
+
+    def __init__(self, site, conn, other):
+        self.site, self.conn, self.other, self.done = site, conn, other, []
+
+    def look_at_source(self):
+        self.source = protocol.Source(**self.site.state(self.conn)["source"])
+        return self.source
+
+    def look_at_target(self):
+        return protocol.Target(**self.other)
+
+    def close(self):
+        pass
+
+    def __getattr__(self, step):
+        def do():
+            self.done.append(step)
+            if step in protocol.ON_SOURCE:
+                is_gone = self.other.get("phase") in (None, "refused")
+                said = {"seen": self.source.phase, "is_refused": is_gone}
+                given = said if step == "cancel" else {}
+                self.site.step(step, **given)
+            else:
+                after = {"arrive": "arrived", "refuse": "refused"}.get(step)
+                self.other["phase"] = after
+                if step == "drop":
+                    self.other["has"] = False
+
+        return do
+
+    def settle(self):
+        """Return how it ended, and whether it has moved."""
+        return run(protocol.settle(), self)

@@ -1,0 +1,262 @@
+"""A VM comes: what is made for it is noted first, judged when it has come, and removed if not."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+from saltvirt import content
+from saltvirt.errors import ClaimRefused, VirtError
+from saltvirt.kvm import lifecycle
+from saltvirt.kvm.migrate import MigrationFailed
+from saltvirt.ops.migration import arrival, facts, guard
+from saltvirt.xml import parse
+
+
+@pytest.fixture
+def about(end, conn):
+    """What the other host has said of web1; its files are in a folder of that host."""
+    paths = end.make(conn)
+    said = facts.facts(conn, end.settings, "web1")["web1"]
+    for path in paths:
+        shutil.move(path, end.folder / path.name)
+    lifecycle.undefine(conn, "web1")
+    return said
+
+
+def prepare(end, about, token="t1"):
+    """Make ready for a VM."""
+    return arrival.prepare(end.context, about, token, "hyper1")
+
+
+def come(end, conn, about):
+    """Have all come: the files, and the definition."""
+    paths = [Path(disk["path"]) for disk in about["disks"]]
+    for path in paths:
+        path.write_bytes((end.folder / path.name).read_bytes())
+    end.define(conn, about["name"], about["uuid"], paths=paths)
+    return {"digests": {str(p): content.digest(end.folder / p.name) for p in paths}}
+
+
+def pools(conn):
+    """Return the folders that other hosts may write to."""
+    return sorted(
+        parse(pool.XMLDesc(0)).findtext("target/path")
+        for pool in conn.listAllStoragePools(0)
+        if pool.name().startswith("salt-virt-incoming-")
+    )
+
+
+def test_what_is_made_is_noted_and_dropped_when_the_source_keeps_the_vm(end, conn, about):
+    assert prepare(end, about) == {"images": {}, "present": [], "token": "t1"}
+
+    assert end.phase("arrival") == "ready" and pools(conn) == [str(end.images)]
+    assert end.hypervisor.files() == ["web1_0.raw", "web1_1.raw"]
+    assert end.record("arrival").facts["paths"] == [disk["path"] for disk in about["disks"]]
+    assert end.state(conn)["target"]["is_empty"] is True
+    with pytest.raises(guard.OnItsWay, match="on its way here from hyper1"):
+        guard.refuse_moving(end.settings, "web1")
+
+    end.step("drop")
+    assert end.hypervisor.files() == [] and end.record("arrival") is None and pools(conn) == []
+
+
+def test_what_was_written_to_is_not_empty(end, conn, about):
+    prepare(end, about)
+    with open(about["disks"][0]["path"], "r+b") as handle:
+        handle.write(b"x")
+
+    assert end.state(conn)["target"]["is_empty"] is False
+
+
+def test_of_a_vm_of_which_no_file_is_made_here_none_says_that_it_did_not_come(end, conn, about):
+    prepare(end, {**about, "disks": []})
+
+    assert end.state(conn)["target"]["is_empty"] is False
+
+
+def test_a_file_that_is_there_is_refused_and_stays(end, conn, about):
+    path = Path(about["disks"][1]["path"])
+    path.write_bytes(b"somebody's")
+
+    with pytest.raises(ClaimRefused, match="web1_1.raw is there already"):
+        prepare(end, about)
+
+    assert path.read_bytes() == b"somebody's" and end.record("arrival") is None
+
+
+def test_what_cannot_be_made_is_taken_back(end, conn, about, monkeypatch):
+    from saltvirt.ops.migration import files
+
+    make = files.make
+
+    def second_fails(settings, disk):
+        if disk["path"].endswith("_1.raw"):
+            raise MigrationFailed("disk full")
+        make(settings, disk)
+
+    monkeypatch.setattr(files, "make", second_fails)
+    with pytest.raises(MigrationFailed, match="disk full"):
+        prepare(end, about)
+    assert end.hypervisor.files() == [] and end.record("arrival") is None
+
+
+def test_a_second_move_to_here_is_refused_and_names_what_settles_the_first(end, conn, about):
+    prepare(end, about)
+
+    with pytest.raises(MigrationFailed, match="is ready already.*salt-run virt.settle web1"):
+        prepare(end, about, "t2")
+    assert end.hypervisor.files() == ["web1_0.raw", "web1_1.raw"]
+
+
+def test_a_vm_that_has_come_whole_belongs_here(end, conn, about):
+    prepare(end, about)
+    noted = come(end, conn, about)
+
+    said = end.step("arrive", is_handed=False, noted={**noted, "autostart": True})
+
+    assert said == {"warnings": []} and end.phase("arrival") == "arrived"
+    assert lifecycle.autostarted(conn) == {"web1"}
+    with pytest.raises(MigrationFailed, match="it is arrived here"):
+        end.step("drop")
+    end.step("end")
+    assert end.record("arrival") is None and pools(conn) == []
+    assert end.hypervisor.files() == ["web1_0.raw", "web1_1.raw"]
+
+
+def lose(path):
+    path.unlink()
+
+
+def cut(path):
+    with open(path, "r+b") as handle:
+        handle.truncate(1000)
+
+
+def change(path):
+    with open(path, "r+b") as handle:
+        handle.write(b"x")
+
+
+@pytest.mark.parametrize(
+    ("harm", "why"),
+    [(lose, "is missing"), (cut, "has 1000 bytes, not 400000"), (change, "is not what was sent")],
+)
+def test_a_vm_that_has_not_come_whole_is_refused_for_good(end, conn, about, harm, why):
+    prepare(end, about)
+    noted = come(end, conn, about)
+    harm(Path(about["disks"][0]["path"]))
+
+    with pytest.raises(MigrationFailed, match=f"has not come here whole: .*web1_0.raw {why}"):
+        end.step("arrive", is_handed=False, noted=noted)
+    assert end.phase("arrival") == "refused"
+
+    end.step("drop")
+    assert not lifecycle.is_defined(conn, "web1") and end.hypervisor.files() == []
+
+
+def test_a_vm_that_ran_here_is_not_refused(end, conn, about):
+    prepare(end, about)
+    noted = come(end, conn, about)
+    change(Path(about["disks"][0]["path"]))
+
+    with pytest.raises(MigrationFailed, match="has not come here whole"):
+        end.step("arrive", is_handed=True, noted=noted)
+    assert end.phase("arrival") == "ready"
+
+
+def test_what_libvirt_copies_is_as_big_as_it_gets(end, conn, about):
+    disks = [{**disk, "how": "copy"} for disk in about["disks"]]
+    for disk in disks:
+        Path(disk["path"]).unlink(missing_ok=True)
+    prepare(end, {**about, "state": "running", "disks": disks})
+    come(end, conn, about)
+    for disk in disks:
+        cut(Path(disk["path"]))
+
+    # It was stopped from within as soon as it ran here.
+    end.step("arrive", is_handed=True)
+    assert end.phase("arrival") == "arrived"
+
+
+def test_what_runs_here_is_not_dropped(end, conn, about):
+    prepare(end, about)
+    come(end, conn, about)
+    lifecycle.start(conn, "web1")
+
+    for step in ("refuse", "drop"):
+        with pytest.raises(MigrationFailed, match="runs here, so it is not given back"):
+            end.step(step)
+    assert end.phase("arrival") == "ready" and lifecycle.is_active(conn, "web1")
+
+
+def test_a_file_that_another_vm_uses_by_now_is_not_removed(end, conn, about):
+    prepare(end, about)
+    used = [about["disks"][0]["path"]]
+    end.define(conn, "db1", uuid="4dea22b3-1d52-d8f3-2516-782e98ab3fa1", paths=used)
+
+    end.step("drop")
+
+    assert end.hypervisor.files() == ["web1_0.raw"]
+
+
+def test_a_place_is_made_for_what_its_firmware_noted(end, conn, about):
+    nvram = end.images / "web1_VARS.fd"
+    said = {"path": str(nvram), "how": "push", "size_bytes": 8192, "actual_bytes": 8192}
+    prepare(end, {**about, "nvram": [said]})
+
+    assert nvram.stat().st_size == 8192 and nvram.stat().st_mode & 0o777 == 0o600
+    noted = come(end, conn, about)
+    nvram.unlink()
+    with pytest.raises(MigrationFailed, match="its file .*web1_VARS.fd is missing"):
+        end.step("arrive", is_handed=False, noted=noted)
+
+
+def test_images_that_the_host_lacks_are_sent_first_and_checked(end, conn, about):
+    image = {"file_bytes": 5, "source": "https://images.example.com/a.qcow2"}
+    disks = [{**one, "base": "ab" * 32, "image": image} for one in about["disks"][:1]]
+    lacking = {**about, "disks": disks}
+
+    ((digest, path),) = prepare(end, lacking)["images"].items()
+
+    assert digest == "ab" * 32 and Path(path).stat().st_size == 5
+    assert end.phase("arrival") == "preparing" and end.hypervisor.files() == []
+    Path(path).write_bytes(b"other")
+    with pytest.raises(VirtError, match="arrived damaged"):
+        arrival.resume(end.context, lacking, "t1")
+    assert end.record("arrival") is None and not Path(path).exists() and pools(conn) == []
+
+
+def test_two_moves_into_one_folder_do_not_end_each_others_pool(end, conn, about):
+    other = {**about, "name": "web1-1", "uuid": "4dea22b3-1d52-d8f3-2516-782e98ab3fa1"}
+    moved = [{**d, "path": d["path"].replace("web1", "web1-1")} for d in about["disks"]]
+    prepare(end, about)
+    prepare(end, {**other, "disks": moved}, "t2")
+
+    end.step("drop")
+    assert pools(conn) == [str(end.images)]
+
+    arrival.step(end.context, "web1-1", "t2", "drop")
+    assert pools(conn) == [] and end.hypervisor.files() == []
+
+
+@pytest.mark.parametrize("point", ["before-preparing", "preparing", "before-ready", "ready", "end"])
+def test_a_host_that_dies_while_it_makes_ready_drops_it_later(end, point, tmp_path):
+    with end.hypervisor.libvirt() as conn:
+        paths = end.make(conn)
+        said = facts.facts(conn, end.settings, "web1")["web1"]
+        lifecycle.undefine(conn, "web1")
+        for path in paths:
+            path.unlink()
+
+    def work():
+        prepare(end, said)
+        end.step("drop")
+
+    end.hypervisor.dies(work, f"arrival.{point}")
+
+    with end.hypervisor.libvirt() as conn:
+        if end.record("arrival") is not None:
+            end.step("drop")
+        assert end.hypervisor.files() == [] and end.record("arrival") is None
+        prepare(end, said)
+        assert end.phase("arrival") == "ready"

@@ -1,0 +1,93 @@
+"""Moves that versions before the records have begun are taken over, and settled as one's own."""
+
+import fcntl
+import json
+import time
+
+import pytest
+from saltvirt import protocol
+from saltvirt.kvm import lifecycle
+from saltvirt.ops.migration import legacy, state
+
+ROOM = {"vcpus": 1, "memory_mib": 64, "disk_mib": 1, "affinity": [], "anti_affinity": []}
+
+
+def leave(end, kind, **said):
+    """Leave a file of an older version."""
+    folder = end.hypervisor.root / "state" / kind
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / "web1.json"
+    path.write_text(json.dumps({"name": "web1", **said}))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("until_s", "is_held", "is_adopted"),
+    [(-5, False, True), (600, False, False), (-5, True, False), (None, False, False)],
+    ids=["late", "awaited", "held", "a build's"],
+)
+def test_a_claim_is_taken_over_when_nobody_is_at_it(end, conn, until_s, is_held, is_adopted):
+    until = {} if until_s is None else {"until": time.time() + until_s}
+    path = leave(end, "claims", paths=[str(end.images / "a")], defines=True, **ROOM, **until)
+    with open(path) as handle:
+        if is_held:
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        legacy.adopt(end.settings)
+
+    assert path.exists() is not is_adopted
+    assert end.phase("arrival") == ("ready" if is_adopted else None)
+    if is_adopted:
+        (shown,) = state.every(end.settings)["web1"]
+        assert shown["token"] == protocol.legacy_token("web1") and shown["source"] is None
+        # What came in those days was not noted, so nobody calls it empty.
+        assert end.state(conn, shown["token"])["target"]["is_empty"] is False
+
+
+def test_a_departure_is_taken_over_and_settled(end, conn):
+    paths = end.make(conn)
+    uuid = lifecycle.uuid(conn, "web1")
+    said = {"uuid": uuid, "uri": "qemu+tls://hyper2/system", "paths": [str(p) for p in paths]}
+    path = leave(end, "departures", **said)
+
+    (shown,) = state.every(end.settings)["web1"]
+
+    assert not path.exists() and (shown["phase"], shown["target"]) == ("handing", "hyper2")
+    (end.folder / "defined").touch()
+    end.step("finish", token=shown["token"])
+    assert not any(path.exists() for path in paths) and end.record("departure") is None
+
+
+def test_one_that_was_taken_over_before_a_crash_is_not_taken_over_again(end, conn):
+    paths = end.make(conn)
+    uuid = lifecycle.uuid(conn, "web1")
+    said = {"uuid": uuid, "uri": "qemu+tls://hyper2/system", "paths": [str(p) for p in paths]}
+    path = leave(end, "departures", **said)
+    legacy.adopt(end.settings)
+    leave(end, "departures", **said)
+
+    legacy.adopt(end.settings)
+
+    assert not path.exists() and end.phase("departure") == "handing"
+
+
+def test_what_is_buried_of_one_old_move_says_nothing_of_another(end, conn):
+    end.step("cancel", token=protocol.legacy_token("web1"), seen=None, is_refused=True)
+    end.make(conn, "db1", "4dea22b3-1d52-d8f3-2516-782e98ab3fa1")
+
+    seen = state.of(conn, end.settings, "db1", protocol.legacy_token("db1"), None)
+
+    assert seen["source"]["phase"] is None
+
+
+def test_one_that_was_sent_without_digests_arrives(end, conn):
+    paths = end.make(conn)
+    said = {"paths": [str(p) for p in paths], "defines": True, **ROOM}
+    leave(end, "claims", until=time.time() - 5, **said)
+    uuid = lifecycle.uuid(conn, "web1")
+    token = protocol.legacy_token("web1")
+    leave(end, "departures", uuid=uuid, uri="qemu+tls://hyper2/system", paths=said["paths"])
+    noted = end.state(conn, token)["noted"]
+
+    end.step("arrive", token=token, is_handed=False, noted=noted)
+
+    assert end.phase("arrival") == "arrived"

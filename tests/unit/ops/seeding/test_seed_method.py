@@ -1,0 +1,169 @@
+"""How the seed method is decided; the appliance itself is tried in tests/cloud."""
+
+import sys
+from types import SimpleNamespace
+
+import pytest
+from saltvirt import spec
+from saltvirt.config import HostSettings
+from saltvirt.errors import BadArgument, SeedError
+from saltvirt.ops.build import facts
+from saltvirt.ops.context import Context
+from saltvirt.ops.seeding import install, method
+from saltvirt.seed import appliance
+
+IMAGE = "salt://images/any.qcow2"
+IDENTITY = {"cloud": {"user_data": ({}, {}), "network": None}}
+FOUND = {"root": "/dev/sda1", "os": "X", "arch": "x86_64", "has_systemd": True}
+
+
+def wish(who=IDENTITY, settings=None, **given):
+    """Return what a call of virt.init wishes, on a host whose interpreter has no binding."""
+    settings = settings or HostSettings(seed={"python": sys.executable})
+    deployment = spec.deployment(HostSettings(), "web1", 1, 512, {"image": IMAGE, **given})
+    return facts._wish(Context(settings=settings, opts={}), deployment, who)
+
+
+@pytest.fixture
+def seeing(monkeypatch):
+    """A host that could look into images; a real appliance does in tests/cloud/test_seeding.py."""
+    monkeypatch.setattr(appliance, "why_missing", lambda _python: None)
+
+
+def test_without_the_binding_auto_is_nocloud_and_says_why():
+    chosen = method.decide(wish())
+
+    assert (chosen.name, chosen.install) == ("nocloud", {"kind": "boot"})
+    assert chosen.why == "nothing here could look into the image"
+
+
+def test_what_was_asked_for_is_taken_without_looking():
+    def name(seed=None, **given):
+        settings = HostSettings(seed=seed) if seed else None
+        asked = wish(settings=settings, **given)
+        assert not asked.is_image_inspected
+        return method.decide(asked).name
+
+    assert name(seed_method="nocloud") == "nocloud"
+    assert name({"method": "nocloud"}) == "nocloud"
+    assert name(seed_cmd="my.seed") == "my.seed"
+    assert name({"allow_host_mount": True}, seed_method="nbd") == "nbd"
+
+
+def test_guestfs_without_the_binding_is_refused_with_what_to_install():
+    with pytest.raises(SeedError, match="no module 'guestfs'; install python3-guestfs"):
+        method.decide(wish(seed_method="guestfs"))
+
+
+def test_an_interpreter_that_is_not_there_is_named():
+    assert "No such file" in appliance.why_missing("/no/such/python")
+
+
+def test_an_unknown_method_is_refused():
+    with pytest.raises(BadArgument, match="seed_method: 'magic'; one of auto, nocloud"):
+        wish(seed_method="magic")
+
+
+@pytest.mark.parametrize(
+    ("cloud_init", "minion", "source", "chosen", "kind"),
+    [
+        (True, True, None, "nocloud", None),
+        (True, True, "/x.tar.xz", "nocloud", None),
+        (True, False, None, "nocloud", "boot"),
+        (True, False, "/x.tar.xz", "guestfs", "tarball"),
+        (False, True, None, "guestfs", None),
+        (False, False, None, "guestfs", "repository"),
+        (False, False, "/a.deb,/b.deb", "guestfs", "package"),
+        (False, False, "/bootstrap.sh", "guestfs", "script"),
+    ],
+)
+def test_the_cheapest_way_that_the_image_supports_is_taken(
+    seeing, cloud_init, minion, source, chosen, kind
+):
+    found = {**FOUND, "has_cloud_init": cloud_init, "has_minion": minion}
+
+    seed = method.decide(wish(install_from=source), found)
+
+    assert (seed.name, (seed.install or {}).get("kind")) == (chosen, kind)
+    assert seed.to_dict()["install"] == kind
+    if not minion:
+        with pytest.raises(SeedError, match="has no salt-minion, and install=False"):
+            method.decide(wish(install=False), found)
+
+
+def test_an_image_that_nobody_could_look_into_gets_the_seed_that_does_no_harm(seeing):
+    broken = SeedError("the appliance did not start")
+
+    seed = method.decide(wish(), None, broken)
+
+    assert (seed.name, seed.why) == ("nocloud", "the appliance did not start")
+    with pytest.raises(SeedError, match="did not start"):
+        method.decide(wish(seed_method="guestfs"), None, broken)
+
+
+def test_of_an_image_that_is_not_here_yet_nothing_is_claimed(seeing):
+    seed = method.decide(wish(user_data={"packages": ["vim"]}))
+
+    assert seed.to_dict() == {
+        "method": "auto",
+        "install": None,
+        "install_from": [],
+        "os": None,
+        "why": "the image was not looked into yet",
+    }
+
+
+def here(_context, url, *_more):
+    """Stand for a file that is fetched; fetching has tests of its own."""
+    return SimpleNamespace(path=url)
+
+
+def test_the_guests_processor_is_put_into_the_files_name(monkeypatch):
+    monkeypatch.setattr(install.fetch, "obtain", here)
+    context = Context(settings=HostSettings(), opts={})
+
+    got = install.prepared(context, ("/salt-{arch}.tar.xz",), "aarch64", "base")
+
+    assert got["files"] == [("/salt-aarch64.tar.xz", "salt-aarch64.tar.xz")]
+    with pytest.raises(BadArgument, match="write the file's name instead"):
+        install.decided(("/salt-{arch}.tar.xz",), None)
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        ({"seed_method": "nbd"}, "set virt:seed:allow_host_mount: True"),
+        ({"seed_method": "nocloud", "install_from": "/x.tar"}, "install_from needs seed_method"),
+        ({"install_from": "magic"}, "install_from: 'magic'; write salt://path"),
+        ({"install_from": "/a.deb,/b.sh"}, "only packages"),
+    ],
+)
+def test_what_cannot_work_is_refused_before_anything_is_made(given, why):
+    with pytest.raises((SeedError, BadArgument), match=why):
+        method.decide(wish(**given))
+
+
+def test_what_only_cloud_init_reads_needs_cloud_init(seeing):
+    told = {"cloud": {"user_data": ({}, {"packages": ["vim"]}), "network": None}}
+
+    with pytest.raises(SeedError, match="with guestfs nothing in the guest would read them"):
+        method.decide(wish(told), {**FOUND, "has_cloud_init": False, "has_minion": True})
+
+
+@pytest.mark.parametrize(
+    ("found", "given", "why"),
+    [
+        ({"has_minion": False}, {}, "credentials install none"),
+        ({"systemd_version": 239}, {}, "has systemd 239; credentials need 252"),
+        ({"has_systemd": False, "systemd_version": None}, {}, "has systemd of no kind"),
+        ({}, {"start": False}, "leave out start=False"),
+        ({"root": None}, {}, "there is no operating system in it"),
+    ],
+)
+def test_credentials_need_a_minion_a_new_systemd_and_a_start(seeing, found, given, why):
+    fine = {**FOUND, "has_cloud_init": False, "has_minion": True, "systemd_version": 252}
+    asked = {"seed_method": "credentials"}
+    assert method.decide(wish(**asked), fine).name == "credentials"
+
+    with pytest.raises(SeedError, match=why):
+        method.decide(wish(**asked, **given), {**fine, **found})

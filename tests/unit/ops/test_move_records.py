@@ -1,0 +1,67 @@
+"""The records of a move on a host: what stands in the way of another command."""
+
+import pytest
+from saltvirt import content, protocol, records
+from saltvirt.errors import NameTaken
+from saltvirt.fleet import moves, orders
+from saltvirt.kvm import connect
+from saltvirt.ops import reservations, storage
+from saltvirt.ops.migration import arrival, departure, state
+
+
+def _noted(host, purpose, phase, **facts):
+    with records.held(reservations.folder(host), purpose, "vm1") as held:
+        held.begin("t0", phase, **facts)
+
+
+@pytest.mark.parametrize("phase", [protocol.READY, protocol.ARRIVED, protocol.REFUSED])
+def test_a_vm_whose_arrival_is_not_over_does_not_leave(host, phase):
+    _noted(host, "arrival", phase)
+    with records.held(reservations.folder(host), "departure", "vm1") as held:
+        context = type("Context", (), {"settings": host})
+        hands = departure.Departure(context, (None, None), held, "vm1")
+        with pytest.raises(NameTaken, match="coming to this host"):
+            hands.open("t1")
+        assert held.record is None
+
+
+def test_an_order_is_closed_by_its_own_move_only(host):
+    place = reservations.folder(host)
+    with records.held(place, "order", "vm1") as held:
+        held.begin("t1", orders.MOVING)
+        moves.Hands(None, held, "t0", ("a", "b")).close()
+        assert held.record is not None
+        moves.Hands(None, held, "t1", ("a", "b")).close()
+        assert held.record is None
+
+
+def test_files_that_are_gone_hold_nothing_unless_the_vm_is_here(tmp_path):
+    path = tmp_path / "disk"
+    path.write_bytes(b"")
+    made = {str(path): content.signature(path)}
+    coming = records.Record(
+        purpose="arrival", name="vm1", token="t0", phase="ready", facts={"untouched": made}
+    )
+    assert state._is_empty(coming, is_here=True)
+    path.unlink()
+    assert state._is_empty(coming, is_here=False)
+    assert not state._is_empty(coming, is_here=True)
+
+
+def test_a_vm_that_came_before_the_records_is_known_by_its_name(host):
+    host = type(host)(uri="test:///default", images=host.images, state_dir=host.state_dir)
+    with (
+        connect.opened(host, readonly=False) as conn,
+        records.held(reservations.folder(host), "arrival", "test") as held,
+    ):
+        held.begin("legacy", protocol.READY, uuid=None)
+        context = type("Context", (), {"settings": host})
+        assert arrival.Arrival(context, conn, held, "test")._here() == "test"
+        assert arrival.Arrival(context, conn, held, "other")._here() is None
+
+
+def test_autostart_is_on_the_disk_with_the_definitions(tmp_path, monkeypatch, synced):
+    (tmp_path / "autostart").mkdir()
+    monkeypatch.setattr(storage, "_DEFINITIONS", tmp_path)
+    storage.settle_definitions()
+    assert [name for name, _held in synced] == [tmp_path.name, "autostart"]

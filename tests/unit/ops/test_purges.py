@@ -1,0 +1,244 @@
+"""A purge that was interrupted anywhere is finished by the next, and removes nothing of others."""
+
+import os
+import signal
+import subprocess
+
+import pytest
+from saltvirt import records
+from saltvirt.errors import NameTaken, NoSuchVm, StorageError
+from saltvirt.kvm import lifecycle
+from saltvirt.ops import inspect, purge, reservations, storage, unfinished
+
+NOTHING = ([], [], [])
+
+
+def left(hypervisor):
+    """Return the files, domains and records that are left."""
+    return hypervisor.files(), hypervisor.domains(), hypervisor.open_records()
+
+
+def purged(hypervisor, name="web1"):
+    """Purge a VM, with all that stays known of it."""
+    with hypervisor.libvirt() as conn:
+        purge.purge(conn, hypervisor.settings, name)
+
+
+def kill(*_args, **_given):
+    """Die as a process does that is killed."""
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+@pytest.fixture
+def built(hypervisor):
+    """A host with one VM."""
+    with hypervisor.libvirt():
+        hypervisor.init()
+    return hypervisor
+
+
+def test_a_purge_leaves_nothing(built):
+    purged(built)
+
+    assert left(built) == NOTHING
+    with pytest.raises(NoSuchVm):
+        purged(built)
+
+
+def after_the_first(function):
+    """Return a function that works once and kills at its second call."""
+    calls = []
+
+    def call(*args):
+        if calls:
+            kill()
+        calls.append(args)
+        return function(*args)
+
+    return call
+
+
+@pytest.mark.parametrize("point", ["purge.before-removing", "purge.removing", "purge.end"])
+def test_a_purge_that_was_killed_at_a_phase_boundary_can_be_finished(built, point):
+    built.dies(lambda: purged(built), point)
+
+    if point == "purge.end":
+        assert left(built) == NOTHING
+    else:
+        assert built.domains() == ["web1"]
+        purged(built)
+    assert left(built) == NOTHING
+
+
+@pytest.mark.parametrize(
+    ("part", "name"),
+    [(lifecycle, "undefine"), (storage, "settle_definitions"), (unfinished, "remove")],
+)
+@pytest.mark.parametrize("by", ["the next purge", "the next command"])
+def test_a_purge_that_was_killed_in_between_can_be_finished(built, monkeypatch, part, name, by):
+    with monkeypatch.context() as dying:
+        dying.setattr(part, name, kill)
+        built.dies(lambda: purged(built))
+    assert built.open_records() == [("purge", "web1", "removing")]
+    was_defined = built.domains() == ["web1"]
+
+    with built.libvirt() as conn:
+        assert inspect.host_info(conn, built.settings)["unfinished"] == ["web1"]
+        assert inspect.presence(conn, built.settings, "web1")["unfinished"] is True
+        if by == "the next command":
+            unfinished.settle(conn, built.settings)
+    if by == "the next purge" or was_defined:
+        # What is defined is never undone; the VM is stopped, and all of it is there.
+        assert len(built.files()) == 3
+        purged(built)
+
+    assert left(built) == NOTHING
+
+
+def test_a_purge_that_was_killed_among_the_files_can_be_finished(built, monkeypatch):
+    with monkeypatch.context() as dying:
+        dying.setattr(storage, "remove", after_the_first(storage.remove))
+        built.dies(lambda: purged(built))
+    assert len(built.files()) == 2
+
+    purged(built)
+
+    assert left(built) == NOTHING
+
+
+def test_a_file_that_cannot_be_removed_is_named_and_the_purge_can_be_repeated(built, monkeypatch):
+    def refuse(path):
+        if str(path).endswith("_data.qcow2"):
+            raise OSError(1, "Operation not permitted")
+        remove(path)
+
+    remove = storage.remove
+    with monkeypatch.context() as failing:
+        failing.setattr(storage, "remove", refuse)
+        with pytest.raises(StorageError, match="the VM is gone, but .*_data.qcow2"):
+            purged(built)
+    assert built.files() == ["web1_data.qcow2"]
+
+    purged(built)
+
+    assert left(built) == NOTHING
+
+
+def test_what_another_vm_has_taken_over_meanwhile_stays(built, monkeypatch):
+    with monkeypatch.context() as dying:
+        dying.setattr(unfinished, "remove", kill)
+        built.dies(lambda: purged(built))
+    path = f"{built.settings.images}/web1_data.qcow2"
+    (built.definitions / "other.xml").write_text(
+        f"""<domain type='test'><name>other</name><memory>1024</memory><os><type>hvm</type></os>
+        <devices><disk type='file' device='disk'><source file='{path}'/>
+        <target dev='vda'/></disk></devices></domain>"""
+    )
+
+    purged(built)
+
+    assert (built.files(), built.domains()) == (["web1_data.qcow2"], ["other"])
+
+
+def test_the_base_of_a_stopped_vms_overlay_stays(built):
+    # libvirt does not say what is below the disk of a domain that does not run.
+    base = f"{built.settings.images}/web1_data.qcow2"
+    disk = {"name": "system", "backing_store_path": base}
+    given = {"image": None, "disk": None, "disks": [disk], "seed": False, "start": False}
+    trusting = built.settings.__class__(
+        **{
+            **{name: getattr(built.settings, name) for name in built.settings.__slots__},
+            "backing_paths": [built.settings.images],
+        }
+    )
+    built.settings = trusting
+    with built.libvirt():
+        built.init("web2", **given, pub_key=None, priv_key=None, seed_method=None)
+
+    purged(built)
+
+    assert built.files() == ["web1_data.qcow2", "web2_system.qcow2"]
+
+
+@pytest.mark.parametrize(
+    ("purpose", "phase", "words"),
+    [
+        ("departure", "sending", "been leaving this host since 20.* .sending.*virt.settle web1"),
+        ("arrival", "ready", "been coming to this host since 20.* UTC .ready.*virt.settle web1"),
+    ],
+)
+def test_a_vm_on_its_way_is_not_purged_nor_built(built, purpose, phase, words):
+    folder = reservations.folder(built.settings)
+    room = {"vcpus": 1, "memory_mib": 1, "disk_mib": 0, "affinity": [], "anti_affinity": []}
+    with records.held(folder, purpose, "web1") as held:
+        held.begin("t1", phase, **room)
+
+    with pytest.raises(NameTaken, match=words):
+        purged(built)
+    with built.libvirt(), pytest.raises(NameTaken, match=words):
+        built.init()
+    assert len(built.files()) == 3
+
+
+def test_a_cancelled_departure_is_no_obstacle(built):
+    with records.held(reservations.folder(built.settings), "departure", "web1") as held:
+        held.begin("t1", "cancelled")
+
+    purged(built)
+
+    assert built.files() == []
+
+
+def test_what_a_guest_wrote_into_its_raw_disk_holds_no_file_of_another(built):
+    disk = built.root / "guest.raw"
+    below = f"{built.settings.images}/web1_data.qcow2"
+    qemu_img = ["qemu-img", "create", "-q", "-f", "qcow2", "-u", "-F", "qcow2", "-b", below]
+    subprocess.run([*qemu_img, disk, "8M"], check=True)
+    (built.definitions / "other.xml").write_text(
+        f"""<domain type='test'><name>other</name><memory>1024</memory><os><type>hvm</type></os>
+        <devices><disk type='file' device='disk'><driver name='qemu' type='raw'/>
+        <source file='{disk}'/><target dev='vda'/></disk></devices></domain>"""
+    )
+
+    purged(built)
+
+    assert built.files() == []
+
+
+def test_a_disk_that_another_vm_has_from_its_next_start_on_stays(built):
+    path = f"{built.settings.images}/web1_data.qcow2"
+    disk = (
+        f"<disk type='file' device='disk'><driver name='qemu' type='qcow2'/>"
+        f"<source file='{path}'/><target dev='vdz' bus='virtio'/></disk>"
+    )
+    plain = (
+        "<domain type='test'><name>db1</name><uuid>4dea22b3-1d52-d8f3-2516-782e98ab3fa7</uuid>"
+        "<memory>65536</memory><os><type>hvm</type></os><devices>{}</devices></domain>"
+    )
+    with built.libvirt() as conn:
+        conn.defineXML(plain.format("")).create()
+        conn.defineXML(plain.format(disk))
+        purge.purge(conn, built.settings, "web1")
+
+    assert built.files() == ["web1_data.qcow2"]
+
+
+def test_a_file_that_another_vm_has_as_a_volume_stays(built):
+    folder, name = built.settings.images, "web1_data.qcow2"
+    pool = f"<pool type='dir'><name>vms</name><target><path>{folder}</path></target></pool>"
+    volume = (
+        f"<volume><name>{name}</name><capacity>1024</capacity>"
+        f"<target><path>{folder}/{name}</path></target></volume>"
+    )
+    other = (
+        "<domain type='test'><name>db1</name><uuid>4dea22b3-1d52-d8f3-2516-782e98ab3fa8</uuid>"
+        "<memory>65536</memory><os><type>hvm</type></os><devices><disk type='volume'>"
+        f"<source pool='vms' volume='{name}'/><target dev='vdz' bus='virtio'/></disk>"
+        "</devices></domain>"
+    )
+    with built.libvirt() as conn:
+        conn.storagePoolCreateXML(pool).createXML(volume)
+        conn.defineXML(other)
+        purge.purge(conn, built.settings, "web1")
+
+    assert built.files() == [name]

@@ -1,0 +1,192 @@
+"""Room is given away once: what is being built and what is sent here counts."""
+
+import fcntl
+import json
+import multiprocessing
+import os
+import signal
+
+import pytest
+from saltvirt import records
+from saltvirt.config import HostSettings
+from saltvirt.errors import ClaimRefused, NameTaken, StorageError
+from saltvirt.model import Need
+from saltvirt.ops import inspect, purge, reservations, unfinished
+
+NEED = Need(name="vm1", vcpus=1, memory_mib=128, disk_mib=10, anti_affinity=("db",))
+
+
+@pytest.fixture
+def host(tmp_path):
+    """Settings of a host whose folders are the test's."""
+    return HostSettings(images=str(tmp_path / "images"), state_dir=str(tmp_path / "state"))
+
+
+def reserve_and_wait(pipe, host):
+    """Reserve room, and wait to be told or killed."""
+    with reservations.reserved(host, NEED, "u1", lambda: None) as held:
+        pipe.send("there")
+        pipe.recv()
+        reservations.end(host, held)
+
+
+@pytest.fixture
+def builder(host):
+    """A process that has reserved room."""
+    fork = multiprocessing.get_context("fork")
+    here, there = fork.Pipe()
+    process = fork.Process(target=reserve_and_wait, args=(there, host))
+    process.start()
+    there.close()  # so that one that fails is seen, and not waited for
+    assert here.recv() == "there"
+    yield process, here
+    process.kill()
+    process.join()
+
+
+def test_a_live_build_is_seen_and_its_name_is_taken(host, builder):
+    process, pipe = builder
+
+    assert reservations.coming(host)["vm1"]["memory_mib"] == 128
+    assert reservations.coming(host)["vm1"]["anti_affinity"] == ["db"]
+    assert reservations.unfinished(host) == []
+    with (
+        pytest.raises(NameTaken, match="being built on this host at this moment"),
+        reservations.reserved(host, NEED, "u2", lambda: None),
+    ):
+        pass
+    pipe.send("end")
+    process.join()
+    assert reservations.coming(host) == {}
+    assert os.listdir(reservations.folder(host) / "build") == []
+
+
+def test_a_killed_builder_is_named_and_its_name_waits_to_be_settled(host, builder):
+    process, _pipe = builder
+
+    os.kill(process.pid, signal.SIGKILL)
+    process.join()
+
+    assert reservations.coming(host) == {}
+    assert reservations.unfinished(host) == ["vm1"]
+    with (
+        pytest.raises(StorageError, match="interrupted virt.init of 'vm1' has left"),
+        reservations.reserved(host, NEED, "u2", lambda: None),
+    ):
+        pass
+
+
+def test_a_host_that_refuses_has_nothing_on_record(host):
+    def refuse():
+        raise ClaimRefused("vm1", ["no room"])
+
+    with pytest.raises(ClaimRefused), reservations.reserved(host, NEED, "u1", refuse):
+        pass
+
+    assert os.listdir(reservations.folder(host) / "build") == []
+    assert not (reservations.folder(host).parent / "claims.lock").exists()
+
+
+def test_a_state_folder_that_cannot_be_made_is_named(tmp_path):
+    (tmp_path / "file").touch()
+    host = HostSettings(state_dir=str(tmp_path / "file" / "state"))
+
+    with (
+        pytest.raises(StorageError, match="cannot make the folder"),
+        reservations.reserved(host, NEED, "u1", lambda: None),
+    ):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("phase", "counts"),
+    [("preparing", True), ("ready", True), ("arrived", False), ("cancelled", False)],
+)
+def test_a_vm_that_is_sent_here_counts_until_it_is_here(host, phase, counts):
+    with records.held(reservations.folder(host), "arrival", "vm2") as held:
+        held.begin("t1", phase, **reservations.room(NEED))
+
+    # Nobody works on it at this moment, and it counts all the same.
+    assert ("vm2" in reservations.coming(host)) is counts
+    assert reservations.unfinished(host) == []
+
+
+def test_what_is_coming_takes_its_room_and_is_shown_with_its_groups(hypervisor):
+    settings = hypervisor.settings
+    with hypervisor.libvirt() as conn:
+        before = inspect.host_info(conn, settings)
+        with reservations.reserved(settings, NEED, "u1", lambda: None):
+            during = inspect.host_info(conn, settings)
+
+    assert during["building"] == ["vm1"]
+    assert during["coming"]["vm1"]["anti_affinity"] == ["db"]
+    for kind, key, more in (
+        ("cpu", "vcpus_committed", 1),
+        ("memory", "committed_mib", 128),
+        ("storage", "committed_mib", 10),
+    ):
+        assert during[kind][key] - before[kind][key] >= more
+
+
+def old_claim(hypervisor, name="web1", **more):
+    """Leave a claim as a builder of the version before the records did."""
+    folder = hypervisor.root / "state" / "claims"
+    folder.mkdir(parents=True, exist_ok=True)
+    disk = hypervisor.root / "images" / f"{name}_system.qcow2"
+    disk.parent.mkdir(exist_ok=True)
+    disk.touch()
+    room = {"vcpus": 1, "memory_mib": 64, "disk_mib": 8, "affinity": [], "anti_affinity": []}
+    said = {"name": name, **room, "paths": [str(disk)], "defines": False, **more}
+    path = folder / f"{name}.json"
+    path.write_text(json.dumps(said))
+    return path
+
+
+def test_the_claim_of_an_old_builder_that_still_runs_is_left_alone(hypervisor):
+    path = old_claim(hypervisor)
+    with open(path) as handle, hypervisor.libvirt() as conn:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+
+        unfinished.settle(conn, hypervisor.settings)
+
+        assert reservations.coming(hypervisor.settings)["web1"]["memory_mib"] == 64
+        with pytest.raises(NameTaken, match="being built"):
+            purge.purge(conn, hypervisor.settings, "web1")
+        with pytest.raises(NameTaken, match="being built"):
+            hypervisor.init()
+    assert path.exists() and hypervisor.files() == ["web1_system.qcow2"]
+
+
+def test_the_claim_of_an_old_builder_that_died_is_settled(hypervisor):
+    path = old_claim(hypervisor)
+    assert reservations.unfinished(hypervisor.settings) == ["web1"]
+
+    with hypervisor.libvirt() as conn:
+        unfinished.settle(conn, hypervisor.settings)
+
+    assert not path.exists() and hypervisor.files() == []
+
+
+def test_what_an_old_builder_has_defined_is_not_undone(hypervisor):
+    path = old_claim(hypervisor, defines=True)
+    (hypervisor.definitions / "web1.xml").write_text(
+        "<domain type='test'><name>web1</name><memory>1024</memory><os><type>hvm</type></os>"
+        "</domain>"
+    )
+
+    with hypervisor.libvirt() as conn:
+        unfinished.settle(conn, hypervisor.settings)
+        assert conn.lookupByName("web1")
+
+    assert not path.exists() and hypervisor.files() == ["web1_system.qcow2"]
+
+
+def test_an_old_claim_that_was_cut_off_in_a_write_is_settled_and_named(hypervisor, caplog):
+    path = old_claim(hypervisor)
+    path.write_text('{"name": "web1", "pa')
+
+    with hypervisor.libvirt() as conn:
+        unfinished.settle(conn, hypervisor.settings)
+
+    assert not path.exists() and hypervisor.files() == ["web1_system.qcow2"]
+    assert "cannot be read; look for files of it" in caplog.text

@@ -1,0 +1,32 @@
+"""What its source has no more is never refused by its target."""
+
+import pytest
+from saltvirt.fleet import moves
+from saltvirt.fleet.cloud import Cloud
+from saltvirt.parts import Source
+
+
+@pytest.mark.parametrize(
+    ("source", "is_handed"),
+    [
+        (Source(phase="handing", has=True), False),
+        (Source(phase="handing", has=True, is_handed=True), True),
+        # One that is transient, or that a version before the records sent.
+        (Source(phase="handing", has=False), True),
+    ],
+)
+def test_what_its_source_has_no_more_is_not_given_back(monkeypatch, source, is_handed):
+    asked = []
+
+    def act(_opts, _settings, host, fun, *args, **options):
+        asked.append((host, fun, args[-1], options["kwarg"]["is_handed"]))
+        return {"warnings": []}
+
+    monkeypatch.setattr(moves, "act", act)
+    cloud = Cloud(opts={}, settings=None, say=lambda *_a, **_k: None)
+    hands = moves.Hands(cloud, type("Held", (), {"name": "web1"})(), "t1", ("hyper1", "hyper2"))
+    hands.seen["hyper1"] = source
+
+    hands.arrive()
+
+    assert asked == [("hyper2", "virt.migrate_step", "arrive", is_handed)]

@@ -1,0 +1,193 @@
+"""Which host had a VM when it was last asked: only a silent one's hint counts."""
+
+import json
+import threading
+import time
+
+import fleetkit
+import pytest
+from saltvirt import compat
+from saltvirt.errors import NameTaken, NoSuchVm
+from saltvirt.fleet import hints, inventory
+from saltvirt.fleet.hints import Heard
+from saltvirt.fleet.sightings import Sighting, having
+
+HERE = {"hyper1": ["db", "web"], "hyper2": ["mail"]}
+
+
+@pytest.mark.parametrize(
+    ("heard", "after"),
+    [
+        (Heard(), HERE),
+        (Heard(whole={"hyper1": ["web"]}), {"hyper1": ["web"], "hyper2": ["mail"]}),
+        (Heard(whole={"hyper1": []}), {"hyper2": ["mail"]}),
+        (Heard(whole={"hyper3": {"web": 1}}), {**HERE, "hyper3": ["web"]}),
+        (
+            Heard(whole={"hyper3": ["web"]}, settled={"hyper3": ["web"]}),
+            {"hyper1": ["db"], "hyper2": ["mail"], "hyper3": ["web"]},
+        ),
+        (
+            Heard(whole={h: ["web"] for h in HERE}, settled={h: ["web"] for h in HERE}),
+            {"hyper1": ["web"], "hyper2": ["web"]},
+        ),
+        (
+            Heard(name="db", one={"hyper1": Sighting()}),
+            {"hyper1": ["web"], "hyper2": ["mail"]},
+        ),
+        (
+            Heard(name="db", one={"hyper2": Sighting(state="running")}),
+            {"hyper1": ["db", "web"], "hyper2": ["db", "mail"]},
+        ),
+        (Heard(whole={"hyper3": ["x" * 64, "", 7]}), HERE),
+    ],
+)
+def test_a_live_answer_is_taken_and_who_is_silent_keeps_what_it_had(heard, after):
+    assert hints.refreshed(HERE, heard) == after
+
+
+def test_a_move_puts_a_name_on_one_host():
+    assert hints.placed(HERE, "web", "hyper2") == {"hyper1": ["db"], "hyper2": ["mail", "web"]}
+    assert hints.placed(HERE, "mail", None) == {"hyper1": ["db", "web"]}
+
+
+def test_a_host_that_makes_names_up_fills_no_disk():
+    many = [f"vm{n}" for n in range(100_000)]
+
+    assert len(hints.refreshed({}, Heard(whole={"hyper1": many}))["hyper1"]) <= 4096
+
+
+def test_one_that_is_on_its_way_is_not_there_twice():
+    arriving = {"h1": Sighting(state="running"), "h2": Sighting(state="paused", building=True)}
+
+    assert having(arriving) == ["h1"]
+    assert having({"h2": arriving["h2"]}) == ["h2"]
+    assert having({**arriving, "h3": Sighting(state="shutdown")}) == ["h1", "h3"]
+
+
+@pytest.mark.parametrize("command", ["init", "dry_run"])
+def test_a_name_that_a_silent_host_has_is_not_given_away(cloud, command):
+    cloud.init("web", image=None)
+    (host,) = cloud.hosts.where("web")
+    cloud.hosts.silence(host)
+
+    with pytest.raises(NameTaken) as caught:
+        getattr(cloud, command)("web")
+
+    assert str(caught.value) == (
+        f"VM 'web' was on {host} (does not answer) when it was last asked; wait until it can be "
+        "asked, or, if you know that the VM is not there any more, give force=True"
+    )
+    assert cloud.init("db", image=None)["host"] != host
+
+
+def test_a_vm_that_a_survey_has_seen_is_hinted_at_too(cloud, opts):
+    cloud.hosts.put("hyper3", "web", "shutdown")
+    inventory.overview(opts, fleetkit.SETTINGS, "virt.full_info")
+    cloud.hosts.silence("hyper3")
+
+    with pytest.raises(NameTaken, match="was on hyper3"):
+        cloud.init("web", image=None)
+    with pytest.raises(NoSuchVm, match="not asked: hyper3; it was last seen on hyper3"):
+        inventory.locate(opts, fleetkit.SETTINGS, "web")
+    with pytest.raises(NoSuchVm, match=r"not asked: hyper3\)"):
+        inventory.locate(opts, fleetkit.SETTINGS, "other")
+
+
+def test_a_duplicate_that_was_forced_is_named_and_not_started(cloud, opts):
+    cloud.init("web", image=None)
+    cloud.hosts.silence("hyper1")
+    assert cloud.init("web", image=None, force=True)["host"] == "hyper2"
+    cloud.hosts.silence("hyper1", False)
+
+    found = inventory.overview(opts, fleetkit.SETTINGS, "virt.full_info")
+
+    assert found.beside() == {"duplicates": {"web": ["hyper1", "hyper2"]}}
+    for command in (
+        lambda: inventory.locate(opts, fleetkit.SETTINGS, "web"),
+        lambda: cloud.init("web"),
+        lambda: cloud.purge("web"),
+    ):
+        with pytest.raises(NameTaken, match="'web' is on hyper1 and hyper2: see which of them"):
+            command()
+    cloud.hosts.remove("hyper1", "web")
+    assert inventory.overview(opts, fleetkit.SETTINGS, "virt.host_info").beside() == {}
+
+
+def test_a_vm_that_moves_is_not_a_duplicate(cloud, opts):
+    cloud.hosts.put("hyper1", "web")
+    cloud.hosts.put("hyper2", "web", "paused", building=True)
+
+    assert inventory.overview(opts, fleetkit.SETTINGS, "virt.full_info").beside() == {}
+    assert inventory.locate(opts, fleetkit.SETTINGS, "web") == "hyper1"
+
+
+def test_a_host_that_was_taken_out_of_the_cloud_holds_no_names(cloud, opts):
+    hints.moved(opts, "web", "hyper9")
+    compat.KeyStore(opts).accept("hyper9", "a key")
+
+    with pytest.raises(NameTaken, match="was on hyper9 "):
+        cloud.init("web", image=None)
+    compat.KeyStore(opts).discard("hyper9")
+    assert cloud.init("web", image=None)["host"] == "hyper1"
+    assert hints.where(opts, "web") == ["hyper1"]
+
+
+def test_what_is_purged_is_hinted_at_no_more(cloud, opts):
+    cloud.init()
+    cloud.purge()
+
+    assert hints.where(opts, "web") == []
+
+
+def test_hints_are_written_only_when_they_change(opts):
+    heard = Heard(whole={f"hyper{h}": [f"vm{h}-{n}" for n in range(20)] for h in range(1000)})
+    hints.refresh(opts, heard)
+    path = hints._path(opts)
+    before, begin = path.stat(), time.process_time()
+
+    hints.refresh(opts, heard)
+
+    assert time.process_time() - begin < 1
+    assert path.stat().st_ino == before.st_ino and before.st_size < 300_000
+    assert before.st_mode & 0o777 == 0o600
+    hints.moved(opts, "vm1-1", "hyper2")
+    assert path.stat().st_ino != before.st_ino
+
+
+def test_surveys_at_once_lose_nothing(opts):
+    def refresh(number):
+        for n in range(20):
+            hints.moved(opts, f"vm{number}-{n}", f"hyper{number}")
+
+    threads = [threading.Thread(target=refresh, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert all(
+        hints.where(opts, f"vm{number}-{n}") == [f"hyper{number}"]
+        for number in range(4)
+        for n in range(20)
+    )
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", '{"version": 1}', '{"version": 1, "hosts": {"h": 1}}', '{"version": 9}']
+)
+def test_hints_that_cannot_be_read_stop_nothing(opts, caplog, text):
+    hints.moved(opts, "web", "hyper1")
+    hints._path(opts).write_text(text)
+
+    assert hints.where(opts, "web") == []
+    assert "it is written anew" in caplog.text
+    hints.moved(opts, "web", "hyper1")
+    assert json.loads(hints._path(opts).read_text())["hosts"] == {"hyper1": ["web"]}
+
+
+def test_hints_that_cannot_be_written_stop_nothing(opts, caplog):
+    hints._path(opts).parent.write_text("a file where the folder should be")
+
+    hints.moved(opts, "web", "hyper1")
+
+    assert "cannot note in" in caplog.text

@@ -1,0 +1,114 @@
+"""Locks between processes, and what a process that is told to end undoes first."""
+
+import multiprocessing
+import os
+import signal
+
+import pytest
+from saltvirt import locks, undo
+
+
+def in_another_process(function, *args):
+    """Start a function in a process of its own; it says on the pipe when it is there."""
+    fork = multiprocessing.get_context("fork")
+    here, there = fork.Pipe()
+    process = fork.Process(target=function, args=(there, *args))
+    process.start()
+    assert here.recv() == "there"
+    return process, here
+
+
+def hold(pipe, path):
+    """Hold a lock until told to end."""
+    with locks.held(path):
+        pipe.send("there")
+        pipe.recv()
+
+
+def test_a_lock_is_one_processs_at_a_time_and_leaves_no_file(tmp_path):
+    path = tmp_path / "a" / "lock"
+    process, pipe = in_another_process(hold, path)
+
+    assert locks.is_held(path)
+    with locks.held(path, wait=False) as handle:
+        assert handle is None
+    pipe.send("end")
+    with locks.held(path) as handle:
+        assert handle is not None
+    process.join()
+    assert not path.exists() and not locks.is_held(path)
+
+
+def test_the_lock_of_a_killed_process_is_free_at_once(tmp_path):
+    process, _pipe = in_another_process(hold, tmp_path / "lock")
+
+    os.kill(process.pid, signal.SIGKILL)
+    process.join()
+
+    with locks.held(tmp_path / "lock", wait=False) as handle:
+        assert handle is not None
+
+
+def test_undo_runs_backwards_and_to_the_end(caplog):
+    done = []
+
+    def fail(step):
+        raise OSError(step)
+
+    with pytest.raises(KeyboardInterrupt), undo.on_failure() as steps:
+        steps.then(done.append, "first")
+        steps.then(fail, "second")
+        steps.then(done.append, "third")
+        raise KeyboardInterrupt
+
+    assert done == ["third", "first"]
+    assert "undo step failed: fail(second): second" in caplog.text
+
+
+def test_success_undoes_nothing():
+    done = []
+
+    with undo.on_failure() as steps:
+        steps.then(done.append, "first")
+
+    assert done == []
+
+
+def terminated(pipe, path):
+    """Undo a step when told to end."""
+    with undo.on_sigterm(), undo.on_failure() as steps:
+        path.touch()
+        steps.then(path.unlink)
+        pipe.send("there")
+        pipe.recv()
+
+
+def test_a_process_that_is_told_to_end_undoes_its_steps_first(tmp_path):
+    process, _pipe = in_another_process(terminated, tmp_path / "made")
+    assert (tmp_path / "made").exists()
+
+    os.kill(process.pid, signal.SIGTERM)
+    process.join()
+
+    assert not (tmp_path / "made").exists()
+    assert process.exitcode == 143
+
+
+def told_twice(pipe, path):
+    """Undo two steps when told to end; be told again in the middle of it."""
+    with undo.on_sigterm(), undo.on_failure() as steps:
+        path.touch()
+        steps.then(path.unlink)
+        steps.then(os.kill, os.getpid(), signal.SIGTERM)
+        pipe.send("there")
+        pipe.recv()
+
+
+def test_a_process_that_is_told_twice_to_end_undoes_all_its_steps(tmp_path):
+    process, _pipe = in_another_process(told_twice, tmp_path / "made")
+
+    os.kill(process.pid, signal.SIGTERM)
+    process.join()
+
+    assert not (tmp_path / "made").exists()
+    assert process.exitcode == 143

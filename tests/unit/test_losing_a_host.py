@@ -1,0 +1,37 @@
+"""A host is given up as lost only if it is silent: one that fails to look may run the VM."""
+
+from dataclasses import asdict
+from types import SimpleNamespace
+
+import pytest
+from saltvirt.fleet import minions, moves
+from saltvirt.fleet.cloud import Cloud
+from saltvirt.parts import Source, Target
+
+HANDED = {"source": asdict(Source(phase="handing", has=True)), "target": asdict(Target())}
+
+
+@pytest.mark.parametrize(
+    ("said", "is_lost"), [({"error": "libvirtd is down"}, False), ({"missing": True}, True)]
+)
+def test_only_a_silent_host_is_lost(monkeypatch, said, is_lost):
+    asked = []
+
+    def ask(_opts, hosts, *_args, **_options):
+        (host,) = hosts
+        value = {"value": {**HANDED, "noted": {}}} if host == "hyper1" else said
+        return {host: minions.Reply(minion=host, **value)}
+
+    monkeypatch.setattr(minions, "ask", ask)
+    monkeypatch.setattr(moves, "act", lambda *args, **_options: asked.append(args[2:]) or {})
+    monkeypatch.setattr(moves, "_PATIENCE_S", 0)
+    held = SimpleNamespace(name="web1", record=None)
+    cloud = Cloud(opts={}, settings=SimpleNamespace(timeout_s=1), say=lambda *_a, **_k: None)
+    call = (cloud, held, "t1", ("hyper1", "hyper2"))
+
+    if is_lost:
+        assert moves.settle(*call, keep="hyper1") == "stays on hyper1; hyper2 is lost"
+    else:
+        with pytest.raises(moves.MoveFailed, match="hyper2 answers, so it is not lost"):
+            moves.settle(*call, keep="hyper1")
+    assert bool(asked) is is_lost

@@ -1,0 +1,92 @@
+"""The notes and the flag of a host in maintenance, in real files."""
+
+import json
+import multiprocessing
+import time
+from pathlib import Path
+
+import pytest
+from saltvirt.errors import BadArgument, StorageError
+from saltvirt.model import Need
+from saltvirt.ops import maintenance, reservations
+
+
+def test_where_vms_were_evacuated_to_is_noted_and_forgotten(host):
+    assert maintenance.evacuated(host, None) == {}
+    assert maintenance.evacuated(host, {"web": ["h2", "h3"], "db": "h2"}) == {
+        "web": ["h2", "h3"],
+        "db": ["h2"],
+    }
+    assert maintenance.evacuated(host, {"web": None, "other": None}) == {"db": ["h2"]}
+    assert maintenance.evacuated(host, {"db": []}) == {}
+    assert not (Path(host.state_dir) / "evacuated.json").exists()
+
+
+def test_notes_of_the_release_before_are_read(host):
+    path = Path(host.state_dir) / "evacuated.json"
+    path.parent.mkdir()
+    path.write_text(json.dumps({"web": "h2", "db": "h3"}))
+
+    assert maintenance.evacuated(host, {}) == {"web": ["h2"], "db": ["h3"]}
+    assert maintenance.evacuated(host, {"web": ["h2", "h4"]})["web"] == ["h2", "h4"]
+
+
+@pytest.mark.parametrize("text", ["{", "[1]", '{"web": 1}'])
+def test_notes_that_cannot_be_read_are_said_and_kept(host, text):
+    path = Path(host.state_dir) / "evacuated.json"
+    path.parent.mkdir()
+    path.write_text(text)
+
+    with pytest.raises(StorageError, match="evacuated.json.* remove it, and bring them back"):
+        maintenance.evacuated(host, {"web": ["h2"]})
+
+    assert path.read_text() == text
+
+
+def test_what_is_not_a_mapping_of_names_is_refused(host):
+    with pytest.raises(BadArgument, match="vms: 'web' is not a mapping"):
+        maintenance.evacuated(host, "web")
+    with pytest.raises(BadArgument, match="vms"):
+        maintenance.evacuated(host, {"web": 1})
+
+
+def note(host, number):
+    """Note a VM, as one of several moves that end at once."""
+    maintenance.evacuated(host, {f"vm{number}": ["h2"]})
+
+
+def test_notes_of_several_at_once_are_all_kept(host):
+    context = multiprocessing.get_context("fork")
+    noting = [context.Process(target=note, args=(host, number)) for number in range(12)]
+    for process in noting:
+        process.start()
+    for process in noting:
+        process.join()
+
+    assert sorted(maintenance.evacuated(host, {})) == sorted(f"vm{n}" for n in range(12))
+
+
+def set_flag(host, looked):
+    """Set the flag in a process of its own, as soon as somebody has looked for it."""
+    looked.wait(10)
+    maintenance.set_flag(host, "on")
+
+
+def test_whoever_was_let_in_before_the_flag_is_seen_after_it(host):
+    # It looks for the flag just before that is set, and is not among those being built yet.
+    context, seen = multiprocessing.get_context("fork"), []
+    looked = context.Event()
+    # Begun first: what it inherited of an open lock it would hold as well.
+    setting = context.Process(target=set_flag, args=(host, looked), daemon=True)
+    setting.start()
+
+    def look():
+        seen.append(maintenance.is_on(host))
+        looked.set()
+        time.sleep(0.5)
+        seen.append(maintenance.is_on(host))
+
+    with reservations.reserved(host, Need(name="web", vcpus=1, memory_mib=64), "u1", look):
+        setting.join(10)
+        assert seen == [False, False]
+        assert maintenance.is_on(host) and list(reservations.coming(host)) == ["web"]

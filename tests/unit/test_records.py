@@ -1,0 +1,157 @@
+"""Records: what is written before it is done, and what is left of a process that died."""
+
+import json
+import multiprocessing
+import os
+import signal
+
+import pytest
+from saltvirt import locks, records
+from saltvirt.errors import StorageError
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A host's folder of records, which is not there yet."""
+    return tmp_path / "state" / "records"
+
+
+def test_a_phase_is_on_the_disk_before_anything_else_happens(folder):
+    with records.held(folder, "build", "web1") as held:
+        held.begin("t1", "making", paths=[])
+        held.enter("defining", uuid="u1")
+        there = records.look(folder, "build", "web1")
+
+    assert (there.token, there.phase, there.facts) == (
+        "t1",
+        "defining",
+        {"paths": [], "uuid": "u1"},
+    )
+    assert records.every(folder, "build") == [there]
+
+
+def test_an_ended_record_is_gone_with_its_lock(folder):
+    with records.held(folder, "build", "web1") as held:
+        held.begin("t1", "making")
+        held.end()
+
+    assert list((folder / "build").iterdir()) == []
+
+
+def test_a_record_outlives_the_process_that_wrote_it(folder):
+    def build():
+        with records.held(folder, "build", "web1") as held:
+            held.begin("t1", "making")
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    process = multiprocessing.get_context("fork").Process(target=build)
+    process.start()
+    process.join()
+
+    assert not records.is_live(folder, "build", "web1")
+    assert records.look(folder, "build", "web1").phase == "making"
+
+
+def test_who_works_on_a_record_keeps_others_away(folder):
+    with records.held(folder, "build", "web1") as held, records.held(folder, "build", "web1") as no:
+        held.begin("t1", "making")
+
+        assert no is None
+        assert records.is_live(folder, "build", "web1")
+
+
+def test_who_only_looks_gets_in_nobodys_way(folder, tmp_path):
+    lock = tmp_path / "lock"
+    lock.touch()
+    with open(lock) as looking:
+        assert not locks.is_held(lock)
+        with locks.held(lock, wait=False) as handle:
+            assert handle is not None and looking
+
+
+@pytest.mark.parametrize("name", ["../../etc/passwd", "..", ".", "a/b", "web 1", "ü"])
+def test_a_name_leads_to_no_other_folder(folder, name):
+    with records.held(folder, "order", name) as held:
+        held.begin("t1", "placing")
+        assert held.path.resolve().parent == (folder / "order").resolve()
+
+    assert records.look(folder, "order", name).name == name
+    assert [one.name for one in records.every(folder, "order")] == [name]
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("{", "cannot be read"),
+        ("[]", "cannot be read"),
+        ('{"version": 1, "name": "web1"}', "cannot be read"),
+        ('{"version": 9, "name": "web1"}', "is of version 9"),
+    ],
+)
+def test_a_record_that_cannot_be_read_is_named(folder, text, why):
+    (folder / "build").mkdir(parents=True)
+    (folder / "build" / "web1.json").write_text(text)
+
+    with pytest.raises(StorageError, match=why):
+        records.look(folder, "build", "web1")
+
+
+def test_a_crash_in_the_middle_of_a_write_leaves_the_phase_before(folder):
+    with records.held(folder, "build", "web1") as held:
+        held.begin("t1", "making")
+        # What a write that was cut off leaves: a part beside it.
+        (held.path.parent / ".1-web1.json.part").write_text("{")
+
+    assert [one.phase for one in records.every(folder, "build")] == ["making"]
+
+
+@pytest.mark.parametrize("point", ["build.before-defining", "build.defining", "build.end"])
+def test_a_test_may_end_a_process_at_any_phase(folder, tmp_path, monkeypatch, point):
+    monkeypatch.setenv(records.FAULTS, str(tmp_path / "faults"))
+    (tmp_path / "faults").write_text(f"{point} kill")
+
+    def build():
+        with records.held(folder, "build", "web1") as held:
+            held.begin("t1", "making")
+            held.enter("defining")
+            held.end()
+
+    process = multiprocessing.get_context("fork").Process(target=build)
+    process.start()
+    process.join()
+
+    left = [one.phase for one in records.every(folder, "build")]
+    assert process.exitcode == -signal.SIGKILL
+    assert left == {"build.before-defining": ["making"], "build.defining": ["defining"]}.get(
+        point, []
+    )
+    assert (tmp_path / "faults.reached").exists()
+
+
+def test_records_are_for_nobody_else_to_read(folder):
+    with records.held(folder, "build", "web1") as held:
+        held.begin("t1", "making")
+
+        assert held.path.stat().st_mode & 0o777 == 0o600
+        assert held.path.parent.stat().st_mode & 0o777 == 0o700
+        assert json.loads(held.path.read_text())["version"] == records.VERSION
+
+
+def test_the_folders_of_the_first_record_survive_a_crash_with_it(folder, monkeypatch):
+    synced = []
+    monkeypatch.setattr(records.files, "sync_folder", lambda path: synced.append(path))
+
+    with records.held(folder, "build", "web1"):
+        pass
+
+    assert synced == [folder.parent.parent, folder.parent, folder]
+
+
+def test_a_record_that_cannot_be_written_is_one_line(folder, monkeypatch):
+    def full(_path, _data):
+        raise OSError(28, "No space left on device")
+
+    with records.held(folder, "build", "web1") as held:
+        monkeypatch.setattr(records.files, "write", full)
+        with pytest.raises(StorageError, match="cannot write the record .*web1.json: No space"):
+            held.begin("t1", "making")

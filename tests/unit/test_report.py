@@ -1,0 +1,140 @@
+"""What a runner function returns, who hears of a failure, and who sees a table."""
+
+import io
+import weakref
+from contextlib import redirect_stdout
+
+import pytest
+from salt.utils.event import NamespacedEvent
+from saltvirt.errors import BadArgument, VirtError
+from saltvirt.fleet import progress, report
+
+__context__ = {}
+__opts__ = {"user": "root"}
+__jid_event__ = None
+
+
+class Bus:
+    """Stand for the master's event bus, which needs a master."""
+
+    def fire_event(self, data, tag):
+        """Nobody listens."""
+
+
+def job(number, printed=None):
+    """Return Salt's own event bus of a job; ``printed`` gets what it would print."""
+    show = None if printed is None else lambda suffix, event: printed.append((suffix, event))
+    return NamespacedEvent(Bus(), f"salt/run/{number}", print_func=show)
+
+
+@pytest.fixture(autouse=True)
+def _outside(monkeypatch):
+    __context__.clear()
+    monkeypatch.setattr(report, "__jid_event__", None, raising=False)
+
+
+@report.reported
+def face(name, count=1):
+    """Stand for a runner function."""
+    if count == 0:
+        raise BadArgument("count", "0 is out of range")
+    if count < 0:
+        error = VirtError("nothing fits")
+        error.table = {"hosts": {}}
+        raise error
+    return {name: count}
+
+
+@report.reported(outputter="virt_query")
+def table():
+    """Stand for a runner function whose answer is shown as a table."""
+    __jid_event__.fire_event({"message": "on its way"}, "progress")
+    return {"hyper1": {}}
+
+
+def test_the_answer_is_plain_data_and_a_success():
+    assert face("a", __pub_user="root") == {"a": 1}
+    assert __context__ == {}
+
+
+def test_a_failure_is_plain_data_that_salt_hears_of():
+    assert face("a", count=0) == {"error": "count: 0 is out of range", "retcode": 1}
+    assert __context__["retcode"] == 1
+    assert face("a", count=-1) == {"error": "nothing fits", "hosts": {}, "retcode": 1}
+
+
+@pytest.mark.parametrize(("args", "kwargs"), [((), {}), (("a", 1, 2), {}), (("a",), {"cuont": 2})])
+def test_wrong_arguments_of_a_runner_are_an_error_not_a_help_page(args, kwargs):
+    answer = face(*args, **kwargs)
+
+    assert answer["retcode"] == 1
+    assert answer["error"].startswith("virt.face: ")
+    assert "salt-run -d virt.face" in answer["error"]
+
+
+def test_who_waits_for_the_job_gets_the_table_and_the_event_stays_plain(monkeypatch):
+    printed = []
+    events = job(1, printed)
+    monkeypatch.setattr(report, "__jid_event__", events)
+
+    answer = table()
+    ended = {"fun": "runner.virt.query", "return": answer}
+    events.fire_event(ended, "ret")
+
+    assert answer == {"hyper1": {}}
+    assert ended == {"fun": "runner.virt.query", "return": answer}
+    assert printed == [
+        ("progress", {"message": "on its way"}),
+        ("ret", {**ended, "outputter": "virt_query"}),
+    ]
+
+
+def test_a_job_that_only_called_the_function_is_printed_as_ever(monkeypatch):
+    printed = []
+    events = job(1, printed)
+    monkeypatch.setattr(report, "__jid_event__", events)
+
+    ended = {"fun": "runner.state.orchestrate", "return": {"outputter": "highstate", **table()}}
+    events.fire_event(ended, "ret")
+
+    assert printed[-1] == ("ret", ended)
+
+
+def test_where_nothing_is_printed_nothing_is_chosen(monkeypatch):
+    events = job(1)
+    monkeypatch.setattr(report, "__jid_event__", events)
+
+    table()
+
+    assert events.print_func is None
+
+
+def test_a_failure_does_not_outlive_its_job_in_a_client_that_goes_on(monkeypatch):
+    first, second = job(1), job(2)
+    monkeypatch.setattr(report, "__jid_event__", first)
+    face("a", count=0)
+    face("a")
+    assert __context__["retcode"] == 1, "a runner that went on after a failure has failed"
+
+    monkeypatch.setattr(report, "__jid_event__", second)
+    face("a")
+    assert __context__ == {}
+
+    __context__["retcode"] = 3
+    face("a")
+    assert __context__ == {"retcode": 3}, "that is another's"
+
+
+def test_the_progress_of_a_job_whose_bus_is_gone_disturbs_nothing(monkeypatch):
+    events = job(1, [])
+    monkeypatch.setattr(report, "__jid_event__", weakref.proxy(events))
+    assert report._job().base == "salt/run/1"
+    say = progress.teller({}, report._job(), "vm")
+    say("Starting")
+    del events
+
+    with redirect_stdout(io.StringIO()):
+        say("Waiting")
+        progress.teller({}, report._job(), "vm")("Waiting")
+    assert report._job() is None
+    assert face("a") == {"a": 1}
