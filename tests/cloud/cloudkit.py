@@ -14,14 +14,19 @@ from labkit.settings import CHECKOUT
 
 LAB = CHECKOUT / "tests" / "lab" / "lab"
 TINY = "salt://images/tiny.qcow2"
-LIBVIRT_SOCKETS = ["libvirtd.socket", "libvirtd-ro.socket", "libvirtd-admin.socket",
-                   "libvirtd-tls.socket"]  # fmt: skip
+LIBVIRT_SOCKETS = [
+    "libvirtd.socket",
+    "libvirtd-ro.socket",
+    "libvirtd-admin.socket",
+    "libvirtd-tls.socket",
+]
 PURGE = """
 for name in $(virsh -q list --all --name); do
     virsh -q destroy $name; virsh -q undefine $name
 done >/dev/null 2>&1
 rm -rf /srv/salt-images/*_* /var/log/libvirt/qemu/*console*
 rm -f /var/lib/salt-virt/claims/* /var/lib/salt-virt/departures/*
+rm -rf /var/lib/salt-virt/records
 """
 
 
@@ -95,6 +100,17 @@ class Cloud:
         argv += self._argv("salt-run", [*words, "--out=json"])
         return subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
+    def cut_off(self, point, *words):
+        """Run salt-run until it is killed at a point of its record; return when it has been."""
+        faults = self.folder("master") / "run/faults/at"
+        self.sh("master", f"install -d -o salt /run/faults; echo {point} kill >/run/faults/at")
+        self.sh(
+            "master",
+            f"SALTVIRT_FAULTS=/run/faults/at salt-run {shlex.join(words)} >/run/faults/out 2>&1; "
+            "test $? = 137",
+        )
+        faults.with_name("at.reached").unlink()
+
     def end(self, process, timeout_s=300):
         """Wait for a salt-run that was begun."""
         out, err = process.communicate(timeout=timeout_s)
@@ -129,16 +145,22 @@ class Cloud:
         """Return a node's file system, as this machine sees it while the node is up."""
         return node.root(self.lab, name)
 
+    @property
+    def notes(self):
+        """What the master notes of its VMs, as this machine sees it."""
+        return self.folder("master") / "var/cache/salt/master/salt-virt"
+
     def accepted(self):
         """Return the accepted keys, the hosts' own left out."""
         accepted = self.master_conf / "pki/master/minions"
         return sorted(p.name for p in accepted.iterdir() if p.name not in self.hosts)
 
     def traces(self):
-        """Return everything that VMs leave: definitions, files, claims, locks, keys, journals."""
+        """Return everything that VMs leave: definitions, files, claims, locks, keys, orders."""
         out = {"keys": self.accepted()}
-        journals = self.folder("master") / "var/cache/salt/master/salt-virt"
-        out["journals"] = sorted(p.name for p in journals.glob("*")) if journals.exists() else []
+        # The hints are of the hosts.
+        kept = self.notes.rglob("*") if self.notes.exists() else ()
+        out["orders"] = sorted(p.name for p in kept if p.is_file() and p.name != "hints.json")
         for host in self.hosts:
             folder = self.folder(host)
             logs = folder / "var/log/libvirt/qemu"
@@ -216,8 +238,9 @@ class Cloud:
 
     def lab_command(self, *words):
         """Run the lab's own command; it must succeed."""
-        done = subprocess.run([LAB, "--salt", self.lab.salt, *words], capture_output=True,
-                              text=True, check=False)  # fmt: skip
+        done = subprocess.run(
+            [LAB, "--salt", self.lab.salt, *words], capture_output=True, text=True, check=False
+        )
         assert done.returncode == 0, done.stdout + done.stderr
 
     def signal(self, name, program, signal):
@@ -235,8 +258,11 @@ class Cloud:
 
     def interrupt(self, words, signal="INT"):
         """Send a signal to the salt-run that was begun with these words."""
-        self.sh("master", f"pkill -{signal} -f '^/opt/saltstack/salt/bin/python3 "
-                f"/usr/bin/salt-run .*{words}'")  # fmt: skip
+        self.sh(
+            "master",
+            f"pkill -{signal} -f '^/opt/saltstack/salt/bin/python3 "
+            f"/usr/bin/salt-run .*{words}'",
+        )
 
     def ready(self, hosts=None):
         """Wait until these hosts' minions answer."""
@@ -248,9 +274,11 @@ class Cloud:
             self.sh(host, PURGE)
         for key in self.accepted():
             (self.master_conf / "pki/master/minions" / key).unlink()
+        for order in self.notes.glob("records/order/*"):
+            order.unlink()
 
 
-_KEPT = ("kvm-proof.json", "claims.ended")  # of the host, not of a VM
+_KEPT = ("kvm-probe.json", "claims.ended")  # of the host, not of a VM
 
 
 def _is_trace(path):
@@ -278,8 +306,11 @@ except OSError: print("rejected")"""
 
 def backup_folder(cloud):
     """Make the folder of docs/pki.md for a backup; return the paths of backup and passphrase."""
-    cloud.sh("master", "rm -rf /srv/backup; install -d -m 700 -o salt /srv/backup; "
-             "install -m 600 -o salt /dev/stdin /srv/backup/passphrase <<X\na long passphrase\nX\n")
+    cloud.sh(
+        "master",
+        "rm -rf /srv/backup; install -d -m 700 -o salt /srv/backup; "
+        "install -m 600 -o salt /dev/stdin /srv/backup/passphrase <<X\na long passphrase\nX\n",
+    )
     return "/srv/backup/ca.backup", "/srv/backup/passphrase"
 
 

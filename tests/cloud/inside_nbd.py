@@ -10,9 +10,9 @@ from pathlib import Path
 
 from saltvirt.config import HostSettings
 from saltvirt.errors import VirtError
-from saltvirt.image import gate
-from saltvirt.ops import looking
+from saltvirt.image import validation
 from saltvirt.ops.context import Context
+from saltvirt.ops.seeding import write
 from saltvirt.seed import hostmount
 
 FOLDER = Path(sys.argv[1])
@@ -23,19 +23,33 @@ CONTEXT = Context(settings=SETTINGS, opts={})
 def say(name, **more):
     """Print what a part found, with what is attached and mounted after it."""
     attached = [path.parent.name for path in Path("/sys/block").glob("nbd*/pid")]
-    mounts = [line.split()[1] for line in Path("/proc/mounts").read_text().splitlines()
-              if line.startswith("/dev/nbd")]  # fmt: skip
+    mounts = [
+        line.split()[1]
+        for line in Path("/proc/mounts").read_text().splitlines()
+        if line.startswith("/dev/nbd")
+    ]
     left = [path.name for path in Path("/run/state/appliances").glob("*")]
-    print(json.dumps({"name": name, "attached": attached, "mounts": mounts, "left": left,
-                      "second": round(time.monotonic()), **more}), flush=True)  # fmt: skip
+    print(
+        json.dumps(
+            {
+                "name": name,
+                "attached": attached,
+                "mounts": mounts,
+                "left": left,
+                "second": round(time.monotonic()),
+                **more,
+            }
+        ),
+        flush=True,
+    )
 
 
 def seed(disk, identity, install=None):
     """Seed a disk by nbd; return the error's text, None if there was none."""
     path = str(FOLDER / disk)
     try:
-        fmt = gate.judge(path, backing_below=["/"]).format
-        looking.seed_disk(CONTEXT, path, fmt, identity, via="nbd", install=install)
+        fmt = validation.validate(path, backing_below=["/"]).format
+        write.seed_disk(CONTEXT, path, fmt, identity, via="nbd", install=install)
     except VirtError as exc:
         return str(exc)
     return None
@@ -83,8 +97,11 @@ def modules():
     """Do what the functions of qemu_nbd do."""
     device = hostmount.connect(str(FOLDER / "slow.qcow2"), "qcow2")
     mounted = hostmount.mount_device(SETTINGS, device, "/run/mnt")
-    options = [line.split()[3] for line in Path("/proc/mounts").read_text().splitlines()
-               if "/run/mnt" in line]  # fmt: skip
+    options = [
+        line.split()[3]
+        for line in Path("/proc/mounts").read_text().splitlines()
+        if "/run/mnt" in line
+    ]
     names = sorted(os.listdir(next(iter(mounted))))
     say("mounted", mounted=mounted, options=options, names=names)
     say("cleared", rest=hostmount.clear(mounted))

@@ -69,11 +69,14 @@ def repository(cloud, work):
         (tree / f"usr/bin/salt-{name}").symlink_to(f"/opt/saltstack/salt/salt-{name}")
     (tree / "lib/systemd/system/salt-minion.service").write_text(UNIT)
     package = work / "salt-minion.deb"
-    subprocess.run(["dpkg-deb", "-Zgzip", "-z1", "--build", tree, package], check=True,
-                   capture_output=True)  # fmt: skip
+    subprocess.run(
+        ["dpkg-deb", "-Zgzip", "-z1", "--build", tree, package], check=True, capture_output=True
+    )
     digest = hashlib.sha256(package.read_bytes()).hexdigest()
-    (work / "Packages").write_text(f"{CONTROL}Filename: ./{package.name}\n"
-                                   f"Size: {package.stat().st_size}\nSHA256: {digest}\n")
+    (work / "Packages").write_text(
+        f"{CONTROL}Filename: ./{package.name}\n"
+        f"Size: {package.stat().st_size}\nSHA256: {digest}\n"
+    )
 
 
 @contextmanager
@@ -81,8 +84,9 @@ def served(cloud, work):
     """Serve the repository to guests and appliances of hyper1 while the block runs."""
     repository(cloud, work)
     argv = ["python3", "-m", "http.server", "-d", work, "8099"]
-    server = subprocess.Popen(node.enter(cloud.pids["hyper1"], argv), stdout=subprocess.DEVNULL,
-                              stderr=subprocess.DEVNULL)  # fmt: skip
+    server = subprocess.Popen(
+        node.enter(cloud.pids["hyper1"], argv), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
     source = f"deb [trusted=yes] http://{cloud.lab.host_ip('hyper1')}:8099 ./\n"
     (cloud.fileroot / "sources.list").write_text(source)
     try:

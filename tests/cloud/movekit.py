@@ -5,6 +5,8 @@ import time
 
 from cloudkit import ticks, wait
 
+# What hosts have on record.
+RECORDS = "find /var/lib/salt-virt/records -name '*.json' 2>/dev/null || true"
 # A move's own pools; the formula's is called default.
 POOLS = "(virsh -q pool-list --all --name | grep -vxE '(default)? *' || true)"
 
@@ -35,8 +37,11 @@ def numbers(cloud, host):
 def slow(cloud):
     """Begin a move of the VM to hyper2 that takes long, and wait until bytes flow."""
     job = cloud.begin("virt.migrate", "m1", "hyper2", "max_bandwidth=1")
-    wait("the move", lambda: "Migration" in cloud.sh("hyper1", "virsh domjobinfo m1 2>&1 || true")
-         or "Unbounded" in cloud.sh("hyper1", "virsh domjobinfo m1 2>&1 || true"))  # fmt: skip
+    wait(
+        "the move",
+        lambda: "Migration" in cloud.sh("hyper1", "virsh domjobinfo m1 2>&1 || true")
+        or "Unbounded" in cloud.sh("hyper1", "virsh domjobinfo m1 2>&1 || true"),
+    )
     time.sleep(1)
     return job
 
@@ -48,7 +53,8 @@ def stays(cloud, job, why):
     assert why in done.error, done.error
     wait("the VM on its host", lambda: where(cloud) == {"hyper1": "running"})
     assert "m1" not in cloud.sh("hyper2", "ls /srv/salt-images")
-    assert cloud.sh("hyper2", f"{POOLS}; ls /var/lib/salt-virt/claims") == ""
+    for host in cloud.hosts:
+        assert cloud.sh(host, f"{POOLS}; {RECORDS}") == ""
     count = ticks(cloud, "hyper1", "m1")
     wait("the counter", lambda: ticks(cloud, "hyper1", "m1") > count)
 
@@ -56,5 +62,8 @@ def stays(cloud, job, why):
 def hasten(cloud):
     """Let a slow move go on as fast as it can, to its end."""
     # What is said while disks travel is forgotten when the memory's turn comes.
-    cloud.sh("hyper1", "for n in $(seq 200); do virsh -q migrate-setspeed m1 500 || break; "
-             "sleep 0.2; virsh domjobinfo m1 | grep -q None && break; done 2>&1; true")
+    cloud.sh(
+        "hyper1",
+        "for n in $(seq 200); do virsh -q migrate-setspeed m1 500 || break; "
+        "sleep 0.2; virsh domjobinfo m1 | grep -q None && break; done 2>&1; true",
+    )

@@ -37,10 +37,19 @@ def _shared_root(folder):
     socket = folder / "fs.sock"
     with (folder / "virtiofsd.log").open("w") as log:
         server = subprocess.Popen(
-            ["/usr/lib/qemu/virtiofsd", f"--socket-path={socket}", "-o", "source=/", "-o",
-             "sandbox=chroot,cache=always", "-f"],
-            stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-        )  # fmt: skip
+            [
+                "/usr/lib/qemu/virtiofsd",
+                f"--socket-path={socket}",
+                "-o",
+                "source=/",
+                "-o",
+                "sandbox=chroot,cache=always",
+                "-f",
+            ],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+        )
         try:
             wait_for("virtiofsd", socket.exists)
             yield socket
@@ -55,21 +64,48 @@ def run(folder, script, *words, modules=(), timeout_s=600):
     paths = f"PYTHONPATH={CHECKOUT}/_utils"
     argv = ["/usr/bin/env", "PYTHONDONTWRITEBYTECODE=1", paths, python, script, *words]
     command = " ".join(map(str, argv))
-    initrd = ramkit.initrd(folder, _INIT.format(share=folder, command=command),
-                           [*_MODULES, *modules])  # fmt: skip
+    initrd = ramkit.initrd(
+        folder, _INIT.format(share=folder, command=command), [*_MODULES, *modules]
+    )
     with _shared_root(folder) as socket:
         argv = [
-            "qemu-system-x86_64", "-accel", "tcg", "-cpu", "max", "-m", "1024", "-smp", "2",
-            "-object", "memory-backend-memfd,id=mem,size=1024M,share=on",
-            "-numa", "node,memdev=mem", "-chardev", f"socket,id=c,path={socket}",
-            "-device", "vhost-user-fs-pci,chardev=c,tag=host", "-kernel", ramkit.kernel(),
-            "-initrd", initrd, "-append", "console=ttyS0 quiet tsc=reliable no_timer_check noxsave "
-            "mitigations=off panic=-1", "-nographic", "-no-reboot", "-nodefaults",
-            "-serial", f"file:{folder}/console",
-        ]  # fmt: skip
+            "qemu-system-x86_64",
+            "-accel",
+            "tcg",
+            "-cpu",
+            "max",
+            "-m",
+            "1024",
+            "-smp",
+            "2",
+            "-object",
+            "memory-backend-memfd,id=mem,size=1024M,share=on",
+            "-numa",
+            "node,memdev=mem",
+            "-chardev",
+            f"socket,id=c,path={socket}",
+            "-device",
+            "vhost-user-fs-pci,chardev=c,tag=host",
+            "-kernel",
+            ramkit.kernel(),
+            "-initrd",
+            initrd,
+            "-append",
+            "console=ttyS0 quiet tsc=reliable no_timer_check noxsave " "mitigations=off panic=-1",
+            "-nographic",
+            "-no-reboot",
+            "-nodefaults",
+            "-serial",
+            f"file:{folder}/console",
+        ]
         try:
-            subprocess.run(list(map(str, argv)), check=True, timeout=timeout_s,
-                           stdin=subprocess.DEVNULL, capture_output=True)  # fmt: skip
+            subprocess.run(
+                list(map(str, argv)),
+                check=True,
+                timeout=timeout_s,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+            )
         except subprocess.TimeoutExpired:
             raise AssertionError((folder / "console").read_text()[-2000:]) from None
     out = (folder / "out").read_text()
@@ -81,9 +117,13 @@ def identity(cloud, name, folder):
     """Make the identity of a minion that the master accepts, for a script inside."""
     public, private = keypair.generate()
     pki = cloud.master_conf / "pki/master"
-    made = {"id": name, "config": {"master": MASTER_IP, "id": name},
-            "public_key": public, "private_key": private,
-            "master_key": (pki / "master.pub").read_text()}  # fmt: skip
+    made = {
+        "id": name,
+        "config": {"master": MASTER_IP, "id": name},
+        "public_key": public,
+        "private_key": private,
+        "master_key": (pki / "master.pub").read_text(),
+    }
     (folder / "identity.json").write_text(json.dumps(made))
     (pki / "minions" / name).write_text(public)
 

@@ -5,6 +5,7 @@ import re
 import subprocess
 
 import pytest
+from bridgekit import bare, open_connection
 from cloudkit import wait
 from labkit import node
 
@@ -14,30 +15,12 @@ CUT = """nft add table inet cut
 nft add chain inet cut i '{ type filter hook input priority 0; }'
 nft add rule inet cut i iifname br0 tcp sport 4506 drop"""
 
-LISTEN = """import socket
-with socket.create_server(("10.77.0.1", 7777)) as server:
-    print("listening", flush=True)
-    server.settimeout(30)
-    with server.accept()[0].makefile() as lines:
-        print(lines.read())
-"""
-SEND = """import socket, time
-with socket.create_connection(("10.77.0.1", 7777), timeout=10) as link:
-    for number in range(40):
-        link.sendall(f"{number}\\n".encode())
-        time.sleep(0.1)
-"""
-
 
 @pytest.fixture(scope="module")
 def host(cloud):
     """A bare host with one link and a lease, its minion's modules synced."""
-    cloud.lab_command("bare", HOST)
-    assert cloud.salt(HOST, "saltutil.sync_all").code == 0
-    done = cloud.salt(HOST, "pip.install", "pyroute2")
-    assert done.code == 0, done.out
-    yield HOST
-    cloud.lab_command("remove", HOST)
+    with bare(cloud, HOST):
+        yield HOST
 
 
 @pytest.fixture
@@ -58,10 +41,12 @@ def network(cloud, host):
     """
     links = json.loads(cloud.sh(host, "ip -j address"))
     addresses = {
-        link["ifname"]: (link.get("master"), sorted(
-            a["local"] for a in link["addr_info"] if a["scope"] == "global"))
+        link["ifname"]: (
+            link.get("master"),
+            sorted(a["local"] for a in link["addr_info"] if a["scope"] == "global"),
+        )
         for link in links
-    }  # fmt: skip
+    }
     return addresses, sorted(
         re.sub(r" metric \d+", "", line).strip()
         for line in cloud.sh(host, "ip route; ip -6 route show default").splitlines()
@@ -76,8 +61,7 @@ def apply(cloud, host, state, *words):
 
 @pytest.mark.both_salts
 def test_addresses_and_routes_move_and_the_second_run_changes_nothing(cloud, host, before):
-    would = apply(cloud, host, "bridge_present", "br0", "ports=[eth0]",
-                  "test=True")  # fmt: skip
+    would = apply(cloud, host, "bridge_present", "br0", "ports=[eth0]", "test=True")
     assert would["result"] is None and "gets 10.77.1.7/16" in would["changes"]["br0"]
     assert network(cloud, host) == before
 
@@ -96,26 +80,15 @@ def test_addresses_and_routes_move_and_the_second_run_changes_nothing(cloud, hos
 
 
 def test_an_open_connection_lives_through_the_move(cloud, host, before):
-    def python(name, code):
-        argv = node.enter(cloud.pids[name], ["python3", "-c", code])
-        return subprocess.Popen(argv, stdout=subprocess.PIPE, text=True)
-
-    with python("master", LISTEN) as server:
-        assert server.stdout.readline() == "listening\n"
-        with python(host, SEND) as client:
-            done = apply(cloud, host, "bridge_present", "br0", "ports=[eth0]")
-            assert done["result"] is True, done
-            assert client.wait(timeout=30) == 0
-        received = server.stdout.read()
-
-    assert received.split() == [str(n) for n in range(40)]
+    with open_connection(cloud, host, 40):
+        done = apply(cloud, host, "bridge_present", "br0", "ports=[eth0]")
+        assert done["result"] is True, done
 
 
 def test_a_cut_path_puts_everything_back(cloud, host, before):
     cloud.sh(host, CUT)
 
-    done = apply(cloud, host, "bridge_present", "br0", "ports=[eth0]",
-                 "confirm_timeout=3")  # fmt: skip
+    done = apply(cloud, host, "bridge_present", "br0", "ports=[eth0]", "confirm_timeout=3")
 
     assert done["result"] is False
     assert done["comment"].startswith("the master 10.77.0.1 cannot be reached over br0 within 3 s")
@@ -128,8 +101,11 @@ def test_a_job_that_is_killed_in_the_middle_puts_everything_back(cloud, host, be
     cloud.sh(host, CUT)
     argv = ["salt-call", "state.single", "virt.bridge_present", "br0", "ports=[eth0]"]
     job = f"echo $$ > /run/job; exec {' '.join(map(str, argv))}"
-    with subprocess.Popen(node.enter(cloud.pids[host], ["sh", "-c", job]),
-                          stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL):  # fmt: skip
+    with subprocess.Popen(
+        node.enter(cloud.pids[host], ["sh", "-c", job]),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    ):
         wait("the bridge", lambda: "br0" in network(cloud, host)[0])
         cloud.sh(host, "kill -9 $(cat /run/job)")
 
@@ -153,7 +129,7 @@ def test_a_step_that_fails_puts_everything_back(cloud, host, before):
     [
         (("ports=[eth9]",), "no link 'eth9' on this host; there are: eth0"),
         (("ports=[eth0]", "mtu=9"), "mtu: 9 is out of range"),
-        (("ports=[eth0]", "addresses=[10.0.0.1]"), "no address with its prefix"),
+        (("ports=[eth0]", "addresses=[10.0.0.1]"), "not an address with its prefix"),
         (("ports=[eth0]", "vlans=[7]"), "only a bridge with vlan_filtering=True"),
         (("ports=[eth0]", "stp=True", "forward_delay=15"), "with STP nothing passes for 30 s"),
         (("ports=[eth0]", "persist=nobody"), "persist: 'nobody'; one of auto"),
@@ -168,14 +144,22 @@ def test_what_cannot_be_is_refused_before_anything_changes(cloud, host, before, 
 
 
 def test_vlan_filtering_works_or_says_what_the_kernel_lacks(cloud, host, before):
-    done = apply(cloud, host, "bridge_present", "br0", "ports=[eth0]",
-                 "vlan_filtering=True", "vlans=[10, 20-22]")  # fmt: skip
+    done = apply(
+        cloud,
+        host,
+        "bridge_present",
+        "br0",
+        "ports=[eth0]",
+        "vlan_filtering=True",
+        "vlans=[10, 20-22]",
+    )
 
     if done["result"]:
         vlans = json.loads(cloud.sh(host, "bridge -j vlan show dev eth0"))[0]["vlans"]
         assert {10, 20} <= {vlan["vlan"] for vlan in vlans}
     else:
         # This kernel has no VLAN filtering: a real failure in the middle of the steps.
-        assert done["comment"] == ("the kernel refused vlan_filtering=1 of br0: not supported by "
-                                   "this kernel")  # fmt: skip
+        assert done["comment"] == (
+            "the kernel refused vlan_filtering=1 of br0: not supported by " "this kernel"
+        )
         assert network(cloud, host) == before

@@ -30,16 +30,27 @@ def guest(cloud):
 
 def bridge(cloud, *words):
     """Apply virt.bridge_present and return the state's result."""
-    done = cloud.salt(VM, "state.single", "virt.bridge_present", "br0", "ports=[eth0, bond0]",
-                      "vlan_filtering=True", "vlans=[10, 20-22]", *words)  # fmt: skip
+    done = cloud.salt(
+        VM,
+        "state.single",
+        "virt.bridge_present",
+        "br0",
+        "ports=[eth0, bond0]",
+        "vlan_filtering=True",
+        "vlans=[10, 20-22]",
+        *words,
+    )
     return next(iter(done.data[VM].values()))
 
 
 def addresses(cloud):
     """Return the guest's global IPv4 addresses by link."""
     text = cloud.salt(VM, "cmd.run", "ip -j -4 address show scope global").data[VM]
-    return {link["ifname"]: [a["local"] for a in link["addr_info"]] for link in json.loads(text)
-            if link.get("addr_info")}  # fmt: skip
+    return {
+        link["ifname"]: [a["local"] for a in link["addr_info"]]
+        for link in json.loads(text)
+        if link.get("addr_info")
+    }
 
 
 def test_a_leased_address_moves_and_stays_over_a_reboot(cloud, guest):

@@ -52,8 +52,10 @@ def test_of_five_at_once_of_one_name_exactly_one_succeeds(clean):
 def test_of_five_at_once_on_one_host_exactly_one_succeeds(clean):
     words = ["virt.init", "same", "1", "64", TINY, "seed=False", "start=False"]
     codes = []
-    threads = [threading.Thread(target=lambda: codes.append(clean.call("hyper1", *words).code))
-               for _ in range(5)]  # fmt: skip
+    threads = [
+        threading.Thread(target=lambda: codes.append(clean.call("hyper1", *words).code))
+        for _ in range(5)
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:

@@ -10,8 +10,16 @@ pytestmark = pytest.mark.second
 def given(cloud):
     """The answer to the deployment of a VM called cred1, seeded by credentials."""
     cloud.purge_all()
-    yield cloud.command("salt-run", "virt.init", "cred1", "2", "1024", IMAGE, "host=hyper1",
-                        "seed_method=credentials")  # fmt: skip
+    yield cloud.command(
+        "salt-run",
+        "virt.init",
+        "cred1",
+        "2",
+        "1024",
+        IMAGE,
+        "host=hyper1",
+        "seed_method=credentials",
+    )
     cloud.purge_all()
 
 
@@ -38,8 +46,9 @@ def test_it_does_not_move_before_it_was_started_once_more(cloud, given):
 def test_a_refused_start_leaves_no_credential(cloud, given):
     before = cloud.traces()
 
-    done = cloud.call("hyper1", "virt.init", "cred2", "1", "512", IMAGE,
-                      "seed_method=credentials", "start=False")  # fmt: skip
+    done = cloud.call(
+        "hyper1", "virt.init", "cred2", "1", "512", IMAGE, "seed_method=credentials", "start=False"
+    )
 
     assert done.code != 0 and "leave out start=False" in done.out + done.err
     assert cloud.traces() == before

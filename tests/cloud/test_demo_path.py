@@ -94,7 +94,7 @@ def test_a_plain_minion_gets_no_certificate(cloud, deployed):
     plain = ["unmask=True"] if cloud.lab.salt == "3008" else []
     answer = cloud.salt("centos1", "pillar.ext", *wanted, *plain).data["centos1"]
 
-    assert "centos1 is no hypervisor of this master" in answer["libvirt_pki"]["error"]
+    assert "centos1 is not a hypervisor of this master" in answer["libvirt_pki"]["error"]
 
 
 def test_it_can_be_stopped_and_started_from_the_master(cloud, deployed):
@@ -106,6 +106,30 @@ def test_it_can_be_stopped_and_started_from_the_master(cloud, deployed):
     assert cloud.run("virt.vm_info", "centos1").data[host]["centos1"]["state"] == "running"
     assert cloud.run("virt.force_off", "centos1").data == {host: {"centos1": "stopped"}}
     assert cloud.run("virt.start", "centos1").data == {host: {"centos1": "started"}}
+
+
+STEPS = """
+looks: {salt.runner: [{name: virt.query}]}
+misses: {salt.runner: [{name: virt.vm_info}, {arg: [nobody]}]}
+"""
+
+
+def test_an_orchestration_gets_data_and_goes_by_what_happened(cloud, deployed):
+    path = cloud.fileroot / "looks.sls"
+    path.write_text(STEPS)
+    try:
+        done = cloud.run("state.orch", "looks")
+    finally:
+        path.unlink()
+
+    (states,) = done.data["data"].values()
+    looks, misses = sorted(states.values(), key=lambda state: state["__id__"])
+    host = host_of(cloud, "centos1")
+    assert looks["result"] is True
+    assert "centos1" in looks["changes"]["return"][host]["vm_info"]
+    assert misses["result"] is False
+    assert "no VM called 'nobody'" in misses["changes"]["return"]["error"]
+    assert done.code == 1
 
 
 def test_purge_leaves_no_trace_but_the_cached_image(cloud, deployed):

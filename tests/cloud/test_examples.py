@@ -26,8 +26,11 @@ def examples():
             for function in ast.parse(path.read_text()).body:
                 if isinstance(function, ast.FunctionDef) and not function.name.startswith("_"):
                     block = ast.get_docstring(function).split("code-block:: bash", 1)[1]
-                    lines = [line.strip() for line in block.replace("\\\n", "").splitlines()
-                             if "salt" in line]  # fmt: skip
+                    lines = [
+                        line.strip()
+                        for line in block.replace("\\\n", "").splitlines()
+                        if "salt" in line
+                    ]
                     name = function.name.rstrip("_")
                     yield pytest.param(name, lines, id=f"{folder}.{path.stem}.{name}")
 
@@ -41,8 +44,16 @@ def prepare_pki(cloud, name):
         cloud.sh("master", "rm -rf /srv/old-ca; mv /etc/salt/pki/master/libvirt /srv/old-ca")
 
 
-MIGRATION = {"migrate", "migrate_check", "migrate_push", "migrate_cancel", "migrate_prepare",
-             "migrate_start_postcopy"}  # fmt: skip
+MIGRATION = {
+    "migrate",
+    "migrate_begin",
+    "migrate_check",
+    "migrate_push",
+    "migrate_cancel",
+    "migrate_prepare",
+    "migrate_start_postcopy",
+    "migrate_step",
+}
 
 MOVING = {"migrate_cancel": "quiet=True", "migrate_start_postcopy": "postcopy=True"}
 USERFAULTS = "/proc/sys/vm/unprivileged_userfaultfd"
@@ -54,8 +65,9 @@ def begin_move(cloud, *words):
         pytest.skip("post-copy needs vm.unprivileged_userfaultfd=1 of the machine itself")
     job = cloud.begin("virt.migrate", "centos1", "hyper2", "max_bandwidth=1", *words)
     asked = "virsh qemu-monitor-command centos1 --hmp 'info migrate' 2>&1 || true"
-    wait("the move", lambda: "status: active" in cloud.sh("hyper1", asked)
-         or job.poll() is not None)  # fmt: skip
+    wait(
+        "the move", lambda: "status: active" in cloud.sh("hyper1", asked) or job.poll() is not None
+    )
     assert job.poll() is None, job.communicate()
     return job
 

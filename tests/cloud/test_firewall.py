@@ -8,14 +8,24 @@ from cloudkit import port
 HOST, PEER = "hyper1", "hyper2"
 NAME, PORT = "lab_rules", 7901  # beside the rules that the formula has made
 SHOWN = {"nftables": "nft list tables", "iptables": "iptables -S; ip6tables -S"}
-FOREIGN = {"nftables": ("nft add table inet foreign", "nft delete table inet foreign",
-                        "table inet foreign"),
-           "iptables": ("iptables -A INPUT -p tcp --dport 9 -j DROP",
-                        "iptables -D INPUT -p tcp --dport 9 -j DROP", "--dport 9 -j DROP")}
+FOREIGN = {
+    "nftables": (
+        "nft add table inet foreign",
+        "nft delete table inet foreign",
+        "table inet foreign",
+    ),
+    "iptables": (
+        "iptables -A INPUT -p tcp --dport 9 -j DROP",
+        "iptables -D INPUT -p tcp --dport 9 -j DROP",
+        "--dport 9 -j DROP",
+    ),
+}
 ADMINS = 'rule family="ipv4" source address="10.99.0.5" port port="16514" protocol="tcp" accept'
-OURS = {"nftables": f"table inet {NAME}", "iptables": "-A INPUT -j LAB-RULES"}  # fmt: skip
-FILES = (f"ls -d /etc/salt-virt/*{NAME}* /etc/systemd/system/*{NAME}* "
-         f"/etc/systemd/system/*.wants/*{NAME}* 2>/dev/null || true")  # fmt: skip
+OURS = {"nftables": f"table inet {NAME}", "iptables": "-A INPUT -j LAB-RULES"}
+FILES = (
+    f"ls -d /etc/salt-virt/*{NAME}* /etc/systemd/system/*{NAME}* "
+    f"/etc/systemd/system/*.wants/*{NAME}* 2>/dev/null || true"
+)
 
 
 def state(cloud, host, function, name, *words):
@@ -51,9 +61,11 @@ def test_the_rules_are_there_again_after_a_reboot_before_the_network_is(cloud, b
         assert OURS[backend] in cloud.sh(HOST, SHOWN[backend])
         assert state(cloud, HOST, "firewall_present", NAME, *words)["changes"] == {}
         times = {
-            name: int(cloud.sh(HOST, "systemctl show --value -p ActiveEnterTimestampMonotonic "
-                               f"{name}")) for name in (f"{unit}.service", "network.target")
-        }  # fmt: skip
+            name: int(
+                cloud.sh(HOST, "systemctl show --value -p ActiveEnterTimestampMonotonic " f"{name}")
+            )
+            for name in (f"{unit}.service", "network.target")
+        }
         assert 0 < times[f"{unit}.service"] <= times["network.target"]
         assert cloud.sh(HOST, "systemctl --failed --plain --no-legend") == ""
         listening(cloud, HOST)
@@ -75,8 +87,11 @@ def test_the_rules_are_there_again_after_a_reboot_before_the_network_is(cloud, b
 
 def test_a_unit_that_does_not_start_leaves_nothing(cloud):
     folder = f"/etc/systemd/system/salt-virt-nftables-{NAME}.service.d"
-    cloud.sh(HOST, f"mkdir {folder}; printf '[Service]\\nExecStart=\\nExecStart=/bin/false\\n' "
-             f"> {folder}/broken.conf")  # fmt: skip
+    cloud.sh(
+        HOST,
+        f"mkdir {folder}; printf '[Service]\\nExecStart=\\nExecStart=/bin/false\\n' "
+        f"> {folder}/broken.conf",
+    )
     try:
         done = state(cloud, HOST, "firewall_present", NAME, f"ports=[{PORT}]")
     finally:
@@ -93,8 +108,11 @@ def test_a_unit_that_does_not_start_leaves_nothing(cloud):
 def test_a_service_that_empties_all_tables_is_followed_by_ours(cloud, backend, before):
     """Debian's nftables.service, active or not, whose configuration begins with a flush."""
     conf = "#!/usr/sbin/nft -f\\nflush ruleset\\ntable inet mine {}\\n"
-    cloud.sh(HOST, "cp -p /etc/nftables.conf /etc/nftables.conf.lab; "
-             f"printf '{conf}' > /etc/nftables.conf; systemctl {before} nftables")  # fmt: skip
+    cloud.sh(
+        HOST,
+        "cp -p /etc/nftables.conf /etc/nftables.conf.lab; "
+        f"printf '{conf}' > /etc/nftables.conf; systemctl {before} nftables",
+    )
     shown = {}
     try:
         done = state(cloud, HOST, "firewall_present", NAME, f"ports=[{PORT}]", f"backend={backend}")
@@ -109,9 +127,12 @@ def test_a_service_that_empties_all_tables_is_followed_by_ours(cloud, backend, b
         left = cloud.sh(HOST, f"nft list tables; {SHOWN[backend]}")
     finally:
         state(cloud, HOST, "firewall_absent", NAME, f"backend={backend}")
-        cloud.sh(HOST, "mv /etc/nftables.conf.lab /etc/nftables.conf; systemctl stop nftables; "
-                 "systemctl try-restart libvirtd; "
-                 "systemctl restart salt-virt-nftables-salt_virt || true")  # fmt: skip
+        cloud.sh(
+            HOST,
+            "mv /etc/nftables.conf.lab /etc/nftables.conf; systemctl stop nftables; "
+            "systemctl try-restart libvirtd; "
+            "systemctl restart salt-virt-nftables-salt_virt || true",
+        )
 
     for verbs, lines in shown.items():
         assert "table inet mine" in lines, verbs
@@ -122,18 +143,24 @@ def test_a_service_that_empties_all_tables_is_followed_by_ours(cloud, backend, b
 
 
 def test_a_table_of_somebody_else_is_refused_and_stays(cloud):
-    cloud.sh(HOST, f"nft 'add table inet {NAME}; add chain inet {NAME} own; "
-             f"add rule inet {NAME} own tcp dport 9 accept'")  # fmt: skip
+    cloud.sh(
+        HOST,
+        f"nft 'add table inet {NAME}; add chain inet {NAME} own; "
+        f"add rule inet {NAME} own tcp dport 9 accept'",
+    )
     try:
-        outcomes = [state(cloud, HOST, "firewall_present", NAME, f"ports=[{PORT}]"),
-                    state(cloud, HOST, "firewall_absent", NAME)]  # fmt: skip
+        outcomes = [
+            state(cloud, HOST, "firewall_present", NAME, f"ports=[{PORT}]"),
+            state(cloud, HOST, "firewall_absent", NAME),
+        ]
         shown = cloud.sh(HOST, f"nft list table inet {NAME}")
     finally:
         cloud.sh(HOST, f"nft delete table inet {NAME}")
 
     assert [one["result"] for one in outcomes] == [False, False]
     assert {one["comment"].partition(": ")[0] for one in outcomes} == {
-        f"table inet {NAME} is there and was not made by virt.firewall_present"}  # fmt: skip
+        f"table inet {NAME} is there and was not made by virt.firewall_present"
+    }
     assert "tcp dport 9 accept" in shown and cloud.sh(HOST, FILES) == ""
 
 
@@ -153,8 +180,11 @@ def test_firewalld_is_started_keeps_the_rules_and_the_master_is_still_heard(clou
         assert 'port port="16514" protocol="tcp" accept' in now
         assert state(cloud, HOST, "firewall_present", "salt_virt", *words)["changes"] == {}
 
-        cloud.sh(HOST, f"for set in '' --permanent; do firewall-cmd -q $set "
-                 f"--add-rich-rule='{ADMINS}'; done")  # fmt: skip
+        cloud.sh(
+            HOST,
+            f"for set in '' --permanent; do firewall-cmd -q $set "
+            f"--add-rich-rule='{ADMINS}'; done",
+        )
         other = ("backend=firewalld", "ports=[16514, 49152-49279]")
         changed = state(cloud, HOST, "firewall_present", "salt_virt", *other)
         assert changed["result"] is True, changed["comment"]

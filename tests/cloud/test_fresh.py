@@ -17,8 +17,9 @@ def fresh(request):
     environment = dict(os.environ, SALTVIRT_LAB_ROOT=str(root))
     words = ["up", "--fresh", "--images", "tiny", *request.param]
     try:
-        up = subprocess.run([LAB, *words], env=environment, capture_output=True, text=True,
-                            check=False)  # fmt: skip
+        up = subprocess.run(
+            [LAB, *words], env=environment, capture_output=True, text=True, check=False
+        )
         assert up.returncode == 0, up.stderr
         yield Cloud(Lab(root=root, salt="3008"))
     finally:

@@ -2,7 +2,7 @@
 
 import pytest
 from cloudkit import TINY, ticks, wait
-from movekit import POOLS, move, where
+from movekit import POOLS, RECORDS, move, where
 
 pytestmark = pytest.mark.second
 OLD, NEW = "pc-q35-7.2", "pc-q35-10.0"
@@ -53,8 +53,10 @@ def refused(cloud, done, why):
     assert done.traceback == []
     assert list(where(cloud)) == ["hyper3"]
     for host in ("hyper1", "hyper2"):
-        there = cloud.sh(host, f"ls /srv/salt-images | grep m1 || true; {POOLS}; "
-                         "ls /var/lib/salt-virt/claims 2>/dev/null || true")  # fmt: skip
+        there = cloud.sh(
+            host,
+            f"ls /srv/salt-images | grep m1 || true; {POOLS}; {RECORDS}",
+        )
         assert there == ""
 
 
@@ -111,21 +113,33 @@ def test_a_running_vm_whose_next_start_is_of_the_newer_generation_stays(cloud2, 
     made("host=hyper1", f"machine={OLD}")
     counts(cloud2, "hyper1")
     move(cloud2, "hyper3")
-    cloud2.sh("hyper3", f"virsh -q dumpxml --inactive m1 | sed s/{OLD}/{NEW}/ > /tmp/m1.xml && "
-              "virsh -q define /tmp/m1.xml; rm /tmp/m1.xml")  # fmt: skip
+    cloud2.sh(
+        "hyper3",
+        f"virsh -q dumpxml --inactive m1 | sed s/{OLD}/{NEW}/ > /tmp/m1.xml && "
+        "virsh -q define /tmp/m1.xml; rm /tmp/m1.xml",
+    )
 
-    refused(cloud2, cloud2.run("virt.migrate", "m1", "hyper1"),
-            NEWER.replace(NEW, f"{NEW} (of its next start)"))  # fmt: skip
+    refused(
+        cloud2,
+        cloud2.run("virt.migrate", "m1", "hyper1"),
+        NEWER.replace(NEW, f"{NEW} (of its next start)"),
+    )
 
 
 def test_what_an_older_libvirt_would_leave_out_keeps_a_vm_where_it_is(cloud2, made):
     made("host=hyper3", f"machine={OLD}", "start=False")
     change = "s/discard='unmap'/& discard_no_unref='on'/"
-    cloud2.sh("hyper3", f'virsh -q dumpxml --inactive m1 | sed "{change}" > /tmp/m1.xml && '
-              "virsh -q define /tmp/m1.xml; rm /tmp/m1.xml")  # fmt: skip
+    cloud2.sh(
+        "hyper3",
+        f'virsh -q dumpxml --inactive m1 | sed "{change}" > /tmp/m1.xml && '
+        "virsh -q define /tmp/m1.xml; rm /tmp/m1.xml",
+    )
 
-    refused(cloud2, cloud2.run("virt.migrate", "m1", "hyper1"),
-            "it has discard_no_unref on a disk, which libvirt 9.0.0 there does not know (9.5 does)")
+    refused(
+        cloud2,
+        cloud2.run("virt.migrate", "m1", "hyper1"),
+        "it has discard_no_unref on a disk, which libvirt 9.0.0 there does not know (9.5 does)",
+    )
 
 
 def test_a_cpu_that_an_older_host_cannot_name_is_a_reason_in_the_plan(cloud2, made):
@@ -152,7 +166,7 @@ def test_an_evacuation_plans_nothing_that_the_others_cannot_take(cloud2, made):
         assert where(cloud2) == {"hyper3": "running"}
     finally:
         cloud2.run("virt.restore", "hyper3")
-    down = cloud2.run("virt.rebalance", "dry_run=True", "threshold=0")
+    down = cloud2.run("virt.rebalance", "dry_run=True", "threshold=0", "window_s=3")
     assert down.code == 0 and down.data["moves"] == []
 
 
@@ -174,14 +188,18 @@ def test_a_machine_type_decides_where_a_vm_is_made(cloud2, made):
     table = cloud2.run("virt.init", "m1", "1", "96", TINY, f"machine={NEW}", "dry_run=True").data
 
     assert {host: row["fits"] for host, row in table.items()} == {
-        "hyper1": False, "hyper2": False, "hyper3": True}  # fmt: skip
+        "hyper1": False,
+        "hyper2": False,
+        "hyper3": True,
+    }
     assert table["hyper1"]["reasons"] == [NEWER]
     assert made(f"machine={NEW}") == "hyper3"
 
 
 def test_a_machine_type_that_nobody_has_leaves_nothing(cloud2, made):
-    done = cloud2.run("virt.init", "m2", "1", "96", TINY, "machine=pc-q35-7.9", "host=hyper3",
-                      "seed=False")  # fmt: skip
+    done = cloud2.run(
+        "virt.init", "m2", "1", "96", TINY, "machine=pc-q35-7.9", "host=hyper3", "seed=False"
+    )
 
     assert done.code == 1 and "does not know the machine type pc-q35-7.9" in done.out
     assert made("host=hyper3", f"machine={OLD}") == "hyper3"
@@ -191,7 +209,10 @@ def test_tags_on_a_linux_bridge_are_for_the_newer_libvirt(cloud2, made):
     tagged = "interfaces={eth0: {bridge: br0, vlan: 42}}"
     table = cloud2.run("virt.init", "m1", "1", "96", TINY, tagged, "dry_run=True").data
     assert [TAGS in "; ".join(table[host]["reasons"]) for host in cloud2.hosts] == [
-        True, True, False]  # fmt: skip
+        True,
+        True,
+        False,
+    ]
 
     assert made(tagged, f"machine={OLD}", "start=False") == "hyper3"
 

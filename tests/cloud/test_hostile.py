@@ -8,23 +8,34 @@ import hostile
 import pytest
 from saltvirt.config import HostSettings
 from saltvirt.errors import SeedError
-from saltvirt.ops import looking
 from saltvirt.ops.context import Context
+from saltvirt.ops.seeding import write
 from saltvirt.seed import appliance
 
-IDENTITY = {"id": "evil1", "config": {"master": "m", "id": "evil1"}, "public_key": "PUB",
-            "private_key": "PRIV", "master_key": None}  # fmt: skip
+IDENTITY = {
+    "id": "evil1",
+    "config": {"master": "m", "id": "evil1"},
+    "public_key": "PUB",
+    "private_key": "PRIV",
+    "master_key": None,
+}
 ALWAYS = {"pipes": "/etc/salt", "superblock": "no operating system"}
 WHY = {
-    **ALWAYS, "links-out": "a path element was not a directory", "link-farm": "/etc/salt",
-    "circle": "libguestfs failed", "mutated": None, "lvm": "no operating system",
-    "nothing": "no operating system", "overlapping": None,
-}  # fmt: skip
+    **ALWAYS,
+    "links-out": "a path element was not a directory",
+    "link-farm": "/etc/salt",
+    "circle": "libguestfs failed",
+    "mutated": None,
+    "lvm": "no operating system",
+    "nothing": "no operating system",
+    "overlapping": None,
+}
 
 
-@pytest.mark.parametrize("name", [
-    name if name in ALWAYS else pytest.param(name, marks=pytest.mark.nightly) for name in WHY
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "name",
+    [name if name in ALWAYS else pytest.param(name, marks=pytest.mark.nightly) for name in WHY],
+)
 def test_a_hostile_disk_ends_well_or_with_a_line(tmp_path, name):
     disk = hostile.content(name, tmp_path / "work", tmp_path / "disk.qcow2")
     settings = HostSettings(state_dir=str(tmp_path / "state"), seed={"limit_s": 200})
@@ -32,8 +43,14 @@ def test_a_hostile_disk_ends_well_or_with_a_line(tmp_path, name):
     began, said = time.monotonic(), None
 
     try:
-        looking.seed_disk(Context(settings=settings, opts={}), str(disk), "qcow2", IDENTITY,
-                          via="guestfs", install={"kind": "boot", "script": "true"})  # fmt: skip
+        write.seed_disk(
+            Context(settings=settings, opts={}),
+            str(disk),
+            "qcow2",
+            IDENTITY,
+            via="guestfs",
+            install={"kind": "boot", "script": "true"},
+        )
     except SeedError as exc:
         said = str(exc)
 

@@ -71,8 +71,9 @@ def test_the_second_run_changes_nothing(cloud, made):
     assert {name: s["changes"] for name, s in states.items() if s["changes"]} == {}
 
 
-@pytest.mark.parametrize("part", ["modules", "packages", "bridge", "keys", "libvirt", "storage",
-                                  "sysctl", "firewall"])  # fmt: skip
+@pytest.mark.parametrize(
+    "part", ["modules", "packages", "bridge", "keys", "libvirt", "storage", "sysctl", "firewall"]
+)
 def test_every_part_can_be_applied_alone(cloud, made, part):
     assert wrong(highstate(cloud, f"hypervisor.{part}")) == {}
 
@@ -91,7 +92,9 @@ def test_it_runs_a_vm(cloud, made):
     [
         ("{name: eth0, filter: {ip: [10.77.9.9]}}", "bridge", "br0"),
         pytest.param(
-            "{name: eth0, type: direct, source: br0, mode: bridge}", "direct", "br0",
+            "{name: eth0, type: direct, source: br0, mode: bridge}",
+            "direct",
+            "br0",
             marks=pytest.mark.skip(reason="a node has no udev, which makes macvtap's device"),
         ),
         ("{name: eth0, mtu: 1400}", "bridge", "br0"),
@@ -157,9 +160,16 @@ def test_only_hypervisors_are_let_in_whatever_else_the_ca_signed(
 
 @pytest.mark.parametrize("backend", ["iptables", "nftables"])
 def test_the_ports_are_open_to_the_other_hypervisors_only(cloud, made, backend):
-    listen = node.enter(cloud.pids[HOST], ["python3", "-c", "import socket, sys\n"
-                        "s = socket.create_server(('', 49152)); print(1, flush=True)\n"
-                        "sys.stdin.read()"])  # fmt: skip
+    listen = node.enter(
+        cloud.pids[HOST],
+        [
+            "python3",
+            "-c",
+            "import socket, sys\n"
+            "s = socket.create_server(('', 49152)); print(1, flush=True)\n"
+            "sys.stdin.read()",
+        ],
+    )
     if backend == "iptables":
         cloud.salt(HOST, "state.single", "virt.firewall_absent", "salt_virt")
     words = ["salt_virt", "ports=[16514, 49152-49215]", f"backend={backend}"]
@@ -169,8 +179,9 @@ def test_the_ports_are_open_to_the_other_hypervisors_only(cloud, made, backend):
 
     assert done.code == 0, done.out
     assert next(iter(again.data[HOST].values()))["changes"] == {}
-    with subprocess.Popen(listen, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                          text=True) as listener:
+    with subprocess.Popen(
+        listen, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as listener:
         assert listener.stdout.readline() == "1\n"
         numbers = (16514, 49152)
         assert [port(cloud, "hyper1", ADDRESS, number) for number in numbers] == ["open", "open"]
@@ -178,20 +189,25 @@ def test_the_ports_are_open_to_the_other_hypervisors_only(cloud, made, backend):
         # Nobody listens: no drop of other ports.
         assert port(cloud, "master", ADDRESS, 49300) == "refused"
     if backend == "iptables":
-        gone = cloud.salt(HOST, "state.single", "virt.firewall_absent", "salt_virt",
-                          "backend=iptables")  # fmt: skip
+        gone = cloud.salt(
+            HOST, "state.single", "virt.firewall_absent", "salt_virt", "backend=iptables"
+        )
         assert gone.code == 0 and "SALT-VIRT" not in cloud.sh(HOST, "iptables -S")
         assert port(cloud, "master", ADDRESS, 16514) == "open"
 
 
 def test_a_table_that_drops_is_named(cloud, made):
-    cloud.sh(HOST, "nft add table inet mine; "
-             "nft add chain inet mine in '{ type filter hook input priority 5; policy drop; }'; "
-             "nft add rule inet mine in tcp sport 4505-4506 accept; "
-             "nft add rule inet mine in iif lo accept")  # fmt: skip
+    cloud.sh(
+        HOST,
+        "nft add table inet mine; "
+        "nft add chain inet mine in '{ type filter hook input priority 5; policy drop; }'; "
+        "nft add rule inet mine in tcp sport 4505-4506 accept; "
+        "nft add rule inet mine in iif lo accept",
+    )
     try:
-        done = cloud.salt(HOST, "state.single", "virt.firewall_present", "salt_virt",
-                          "ports=[16514, 49152-49215]")  # fmt: skip
+        done = cloud.salt(
+            HOST, "state.single", "virt.firewall_present", "salt_virt", "ports=[16514, 49152-49215]"
+        )
     finally:
         cloud.sh(HOST, "nft delete table inet mine")
 
@@ -216,7 +232,10 @@ def test_the_master_killed_while_all_hosts_ask_leaves_a_sound_ca(cloud, made):
     serials = [row["serial"] for row in rows]
     assert len(serials) == len(set(serials))
     assert len([row for row in rows if row["state"] == "good"]) == 4 * 4
-    checked = cloud.sh("hyper1", "openssl verify -CAfile /etc/pki/CA/cacert.pem "
-                       "/etc/pki/libvirt/servercert.pem /etc/pki/qemu/client-cert.pem")  # fmt: skip
+    checked = cloud.sh(
+        "hyper1",
+        "openssl verify -CAfile /etc/pki/CA/cacert.pem "
+        "/etc/pki/libvirt/servercert.pem /etc/pki/qemu/client-cert.pem",
+    )
     assert checked.count(": OK") == 2
     assert reach(cloud, "hyper1", HOST) == (0, HOST)

@@ -37,7 +37,9 @@ def test_what_a_vm_is_based_on_is_kept_on_every_host(pulled):
     assert listed["hyper1"][digest]["users"] == ["t1"]
     assert listed["hyper2"][digest]["users"] == []
     assert (listed["hyper2"][digest]["source"], listed["hyper2"][digest]["format"]) == (
-        TINY, "qcow2")  # fmt: skip
+        TINY,
+        "qcow2",
+    )
     text = cloud.command("salt-run", "virt.images").out
     assert digest[:12] in text and "not seen" in text and max(map(len, text.splitlines())) <= 80
 
@@ -55,8 +57,11 @@ def test_what_a_vm_is_based_on_is_kept_on_every_host(pulled):
 def test_nothing_is_removed_while_a_vm_is_built_or_a_host_is_silent(pulled):
     cloud, digest = pulled
     claim = "/var/lib/salt-virt/claims/other.json"
-    cloud.sh("hyper2", f"mkdir -p /var/lib/salt-virt/claims; echo '{{\"name\": \"other\", "
-             f"\"paths\": [], \"defines\": false, \"until\": 99999999999}}' > {claim}")  # fmt: skip
+    cloud.sh(
+        "hyper2",
+        f'mkdir -p /var/lib/salt-virt/claims; echo \'{{"name": "other", '
+        f'"paths": [], "defines": false, "until": 99999999999}}\' > {claim}',
+    )
     done = cloud.call("hyper2", "virt.image_prune")
     cloud.sh("hyper2", f"rm {claim}")
     assert done.code != 0 and "other is being built or moved here" in done.out + done.err
@@ -91,11 +96,15 @@ def test_a_checksum_is_taken_as_the_file_states_take_it(pulled):
     sums.write_text(f"{'0' * 64}  other.img\n{digest}  tiny.qcow2\n")
     ask = ["virt.image_pull", TINY]
     try:
-        good = [cloud.call("hyper1", *ask, f"image_hash={said}")
-                for said in ("salt://SHA256SUMS", f"sha256={digest}")]  # fmt: skip
+        good = [
+            cloud.call("hyper1", *ask, f"image_hash={said}")
+            for said in ("salt://SHA256SUMS", f"sha256={digest}")
+        ]
         sums.write_text(f"{'0' * 64}  tiny.qcow2\n")
-        bad = [cloud.call("hyper1", *ask, f"image_hash={said}")
-               for said in ("salt://SHA256SUMS", "salt://images/none", "sha256=xyz")]  # fmt: skip
+        bad = [
+            cloud.call("hyper1", *ask, f"image_hash={said}")
+            for said in ("salt://SHA256SUMS", "salt://images/none", "sha256=xyz")
+        ]
     finally:
         sums.unlink()
 

@@ -29,10 +29,19 @@ def host(cloud, tmp_path_factory):
 
 def build(cloud, name, commands):
     """Build an image without a minion whose package manager finds one."""
-    files = {"/etc/systemd/network/50-any.network": "salt://50-any.network",
-             "/etc/apt/sources.list": "salt://sources.list"}  # fmt: skip
-    done = cloud.run("virt.image_build", PLAIN, name, "hyper1", "install=False",
-                     f"files={json.dumps(files)}", f"commands={json.dumps(commands)}")  # fmt: skip
+    files = {
+        "/etc/systemd/network/50-any.network": "salt://50-any.network",
+        "/etc/apt/sources.list": "salt://sources.list",
+    }
+    done = cloud.run(
+        "virt.image_build",
+        PLAIN,
+        name,
+        "hyper1",
+        "install=False",
+        f"files={json.dumps(files)}",
+        f"commands={json.dumps(commands)}",
+    )
     assert done.code == 0, done.out
     assert done.data["hyper1"]["has_minion"] is False
     assert done.data["hyper1"]["has_cloud_init"] is (commands == [])
@@ -52,8 +61,13 @@ def test_a_package_or_a_script_installs_a_minion_without_a_network(host, tmp_pat
     else:
         given.write_text("#!/bin/sh\necho '#!/bin/sh' > /usr/bin/salt-minion\n")
     try:
-        done = host.run("virt.image_build", PLAIN, f"packed-{kind}", "hyper1",
-                        f"install_from=salt://minion.{kind}")  # fmt: skip
+        done = host.run(
+            "virt.image_build",
+            PLAIN,
+            f"packed-{kind}",
+            "hyper1",
+            f"install_from=salt://minion.{kind}",
+        )
     finally:
         given.unlink()
 
@@ -61,13 +75,24 @@ def test_a_package_or_a_script_installs_a_minion_without_a_network(host, tmp_pat
     assert done.data["hyper1"]["has_minion"] is True
 
 
-@pytest.mark.parametrize(("image", "method", "words"), [
-    ("plain", "guestfs", []),
-    ("cloudy", "nocloud", ["user_data={apt: {preserve_sources_list: true}}"]),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("image", "method", "words"),
+    [
+        ("plain", "guestfs", []),
+        ("cloudy", "nocloud", ["user_data={apt: {preserve_sources_list: true}}"]),
+    ],
+)
 def test_the_guests_own_package_manager_installs_a_minion_that_answers(host, image, method, words):
-    done = host.run("virt.init", "apt1", "2", "1024", f"{GOLDEN}/{image}.qcow2", "host=hyper1",
-                    f"seed_method={method}", *words)  # fmt: skip
+    done = host.run(
+        "virt.init",
+        "apt1",
+        "2",
+        "1024",
+        f"{GOLDEN}/{image}.qcow2",
+        "host=hyper1",
+        f"seed_method={method}",
+        *words,
+    )
 
     assert done.code == 0, done.out + host.console("hyper1", "apt1")[-1500:]
     assert host.salt("apt1", "grains.item", "id").data["apt1"] == {"id": "apt1"}
@@ -79,8 +104,13 @@ def test_a_guest_that_was_prepared_installs_its_minion_when_it_boots(host):
     host.local("hyper1", "virt.init", "apt2", "2", "1024", image, "seed=False", "start=False")
     assert host.run("virt.authorize", "apt2", "hyper1").code == 0
 
-    host.local("hyper1", "seed.apply", "/srv/salt-images/apt2_system.qcow2", "id_=apt2",
-               "prep_install=True")  # fmt: skip
+    host.local(
+        "hyper1",
+        "seed.apply",
+        "/srv/salt-images/apt2_system.qcow2",
+        "id_=apt2",
+        "prep_install=True",
+    )
     host.local("hyper1", "virt.start", "apt2")
 
     wait("its minion", lambda: host.answers("apt2"), timeout_s=600)

@@ -63,8 +63,13 @@ def test_libvirts_own_checker_is_content(cloud, secured):
 
     text = cloud.sh("hyper1", "virt-pki-validate")
 
-    for found in ("CA certificate", "client certificate", "client private key",
-                  "server certificate", "server private key"):  # fmt: skip
+    for found in (
+        "CA certificate",
+        "client certificate",
+        "client private key",
+        "server certificate",
+        "server private key",
+    ):
         assert f"Found {found} /etc/pki" in text
 
 
@@ -158,7 +163,8 @@ def test_new_keys_do_no_harm_to_connections_being_set_up(cloud, secured):
     failures = [failure for caller in callers for failure in caller.end()]
     assert failures == []
     assert {state["comment"] for state in done} == {
-        "new certificates are in place; libvirtd uses them"}  # fmt: skip
+        "new certificates are in place; libvirtd uses them"
+    }
     assert cloud.sh("hyper2", "pidof libvirtd") == pid
     assert stalled.wait(20) == 0, "the handshake that never ended was not cut"
     limits = cloud.sh("hyper2", "virt-admin server-clients-info libvirtd")

@@ -35,16 +35,31 @@ def other():
 def traces(root):
     """Return what a lab could leave on the machine itself."""
     links = subprocess.run(["ip", "-o", "link"], capture_output=True, text=True, check=True).stdout
-    mounts = [line for line in Path("/proc/self/mounts").read_text().splitlines()
-              if str(root) in line]  # fmt: skip
+    mounts = [
+        line for line in Path("/proc/self/mounts").read_text().splitlines() if str(root) in line
+    ]
     names = sorted(line.split(": ")[1] for line in links.splitlines())
-    loops = subprocess.run(["losetup", "--list", "--noheadings", "--output", "BACK-FILE"],
-                           check=True, capture_output=True, text=True).stdout  # fmt: skip
+    loops = subprocess.run(
+        ["losetup", "--list", "--noheadings", "--output", "BACK-FILE"],
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stdout
     lab = Lab(root=root, salt="3008")
-    groups = [path for name in ("switch", "master", "hyper1", "hyper2")
-              for path in boot.cgroups(node.group(lab, name)) if path.exists()]  # fmt: skip
-    return {"links": names, "mounts": mounts, "folder": root.exists(), "groups": groups,
-            "loops": loops.count(str(root)), "processes": node.leftovers(lab)}  # fmt: skip
+    groups = [
+        path
+        for name in ("switch", "master", "hyper1", "hyper2")
+        for path in boot.cgroups(node.group(lab, name))
+        if path.exists()
+    ]
+    return {
+        "links": names,
+        "mounts": mounts,
+        "folder": root.exists(),
+        "groups": groups,
+        "loops": loops.count(str(root)),
+        "processes": node.leftovers(lab),
+    }
 
 
 def test_up_twice_is_up_once_and_down_leaves_nothing(other):
@@ -70,9 +85,11 @@ def test_up_twice_is_up_once_and_down_leaves_nothing(other):
 
 
 def test_a_power_cut_loses_what_was_not_written_and_a_cable_can_be_pulled(cloud):
-    script = ("import os; h = os.open('/srv/kept', os.O_WRONLY | os.O_CREAT); os.write(h, b'x'); "
-              "os.fsync(h); os.fsync(os.open('/srv', os.O_RDONLY)); "
-              "open('/srv/lost', 'w').write('x')")  # fmt: skip
+    script = (
+        "import os; h = os.open('/srv/kept', os.O_WRONLY | os.O_CREAT); os.write(h, b'x'); "
+        "os.fsync(h); os.fsync(os.open('/srv', os.O_RDONLY)); "
+        "open('/srv/lost', 'w').write('x')"
+    )
     boot_id = cloud.sh("hyper3", "cat /proc/sys/kernel/random/boot_id")
     cloud.sh("hyper3", f'python3 -c "{script}"')
 
@@ -89,21 +106,37 @@ def test_a_power_cut_loses_what_was_not_written_and_a_cable_can_be_pulled(cloud)
     assert cloud.sh("hyper1", reach).strip() == "reached"
 
 
-@pytest.mark.parametrize("script", [
-    "cat /proc/sys/vm/swappiness > /proc/sys/vm/swappiness",
-    "echo h > /proc/sysrq-trigger",
-    "date --set=now",
-    "echo > /sys/kernel/mm/transparent_hugepage/enabled",
-    "mkdir /sys/fs/cgroup/../x",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "script",
+    [
+        "cat /proc/sys/vm/swappiness > /proc/sys/vm/swappiness",
+        "echo h > /proc/sysrq-trigger",
+        "date --set=now",
+        "echo > /sys/kernel/mm/transparent_hugepage/enabled",
+        "mkdir /sys/fs/cgroup/../x",
+    ],
+)
 def test_a_node_cannot_touch_what_is_the_whole_machines(cloud, script):
     assert "DONE" not in cloud.sh("hyper1", f"({script}) 2>&1 && echo DONE || true")
 
 
 def test_the_mark_of_a_node_on_another_users_process_makes_it_no_node(other):
     marks = [f"SALTVIRT_LAB={other.root}", "SALTVIRT_NODE=hyper1"]
-    argv = ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups", "env", *marks,
-            "unshare", "-Urmpf", "sh", "-c", "echo up; exec sleep 60"]  # fmt: skip
+    argv = [
+        "setpriv",
+        "--reuid",
+        "65534",
+        "--regid",
+        "65534",
+        "--clear-groups",
+        "env",
+        *marks,
+        "unshare",
+        "-Urmpf",
+        "sh",
+        "-c",
+        "echo up; exec sleep 60",
+    ]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as impostor:
         said = impostor.stdout.readline()
         alive, left = node.alive(other.lab), node.leftovers(other.lab)
@@ -135,8 +168,14 @@ def test_a_verb_takes_a_node_and_no_folder(other, tmp_path):
     other.root.mkdir(mode=0o700)
     (tmp_path / "kept").touch()
 
-    for words in (["remove", str(tmp_path)], ["remove", ""], ["remove", "shared"],
-                  ["cut", "hyper9"], ["console", "../x"], ["off", "hyper9"]):  # fmt: skip
+    for words in (
+        ["remove", str(tmp_path)],
+        ["remove", ""],
+        ["remove", "shared"],
+        ["cut", "hyper9"],
+        ["console", "../x"],
+        ["off", "hyper9"],
+    ):
         done = other(*words)
         assert done.returncode == 1 and done.stderr.count("\n") == 1, done.stderr
     assert (tmp_path / "kept").exists() and other.root.exists()
@@ -157,9 +196,12 @@ def test_a_lab_that_was_killed_half_way_up_can_be_taken_down(other, after_s):
 
 @pytest.mark.parametrize(
     ("words", "why"),
-    [(["up", "--hosts", "0"], "between 1 and 32"), (["exec", "hyper9", "true"], "was never made"),
-     (["--salt", "2019", "status"], "unknown Salt line")],
-)  # fmt: skip
+    [
+        (["up", "--hosts", "0"], "between 1 and 32"),
+        (["exec", "hyper9", "true"], "was never made"),
+        (["--salt", "2019", "status"], "unknown Salt line"),
+    ],
+)
 def test_a_mistake_is_one_line(other, words, why):
     done = other(*words)
 
@@ -234,8 +276,17 @@ def test_the_cache_is_not_emptied_below_a_lab_that_is_up(tmp_path):
 
 @pytest.mark.parametrize("words", [["up"], ["down"], ["status"]])
 def test_whoever_is_not_root_is_told_so_in_one_line(words):
-    argv = ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups", "/bin/sh", "-c",
-            f"PATH=/usr/bin:/bin python3 -B {LAB} {words[0]}"]  # fmt: skip
+    argv = [
+        "setpriv",
+        "--reuid",
+        "65534",
+        "--regid",
+        "65534",
+        "--clear-groups",
+        "/bin/sh",
+        "-c",
+        f"PATH=/usr/bin:/bin python3 -B {LAB} {words[0]}",
+    ]
 
     done = subprocess.run(argv, capture_output=True, text=True, check=False)
 
@@ -244,12 +295,15 @@ def test_whoever_is_not_root_is_told_so_in_one_line(words):
 
 
 def test_what_builds_a_layer_ends_with_whoever_started_it(tmp_path):
-    script = ("import sys; from pathlib import Path; from labkit import layers, roots\n"
-              "layers.in_chroot(roots.base('bookworm'), ['sleep', '4711'], "
-              "scratch=Path(sys.argv[1]))")  # fmt: skip
+    script = (
+        "import sys; from pathlib import Path; from labkit import layers, roots\n"
+        "layers.in_chroot(roots.base('bookworm'), ['sleep', '4711'], "
+        "scratch=Path(sys.argv[1]))"
+    )
     environment = dict(os.environ, PYTHONPATH=str(LAB.parent))
-    with subprocess.Popen([sys.executable, "-B", "-c", script, tmp_path / "s"],
-                          env=environment) as building:  # fmt: skip
+    with subprocess.Popen(
+        [sys.executable, "-B", "-c", script, tmp_path / "s"], env=environment
+    ) as building:
         wait("the build", lambda: _running("sleep\0004711"))
         building.kill()
 

@@ -60,12 +60,20 @@ for part in dev proc sys; do $b mount --move /$part /new/$part; done
 exec $b switch_root /new /sbin/init
 """
 LAYOUTS = {
-    "lvm": {"wait": "/dev/vda1", "before": "/usr/sbin/lvm vgchange -ay --noudevsync; "
-            "/usr/sbin/lvm vgmknodes", "root": "/dev/vg/root", "options": "-t ext4 -o rw"},
-    "btrfs": {"wait": "/dev/vda1", "before": "", "root": "/dev/vda1",
-              "options": "-t btrfs -o rw,subvol=@rootfs"},
+    "lvm": {
+        "wait": "/dev/vda1",
+        "before": "/usr/sbin/lvm vgchange -ay --noudevsync; " "/usr/sbin/lvm vgmknodes",
+        "root": "/dev/vg/root",
+        "options": "-t ext4 -o rw",
+    },
+    "btrfs": {
+        "wait": "/dev/vda1",
+        "before": "",
+        "root": "/dev/vda1",
+        "options": "-t btrfs -o rw,subvol=@rootfs",
+    },
     "bare": {"wait": "/dev/vda", "before": "", "root": "/dev/vda", "options": "-t ext4 -o rw"},
-}  # fmt: skip
+}
 MODULES = ["virtio_pci", "virtio_blk", "virtio_net", "dm_mod", "btrfs"]
 
 
@@ -76,8 +84,16 @@ def layout(cloud, request, tmp_path_factory):
     source = cloud.lab.images / "debian-minion.qcow2"
     work = tmp_path_factory.mktemp(name)
     (work / "copy.py").write_text(COPY)
-    argv = ["env", "LIBGUESTFS_BACKEND=direct", "LIBGUESTFS_BACKEND_SETTINGS=force_tcg",
-            "/usr/bin/python3", work / "copy.py", source, work / "disk.qcow2", name]  # fmt: skip
+    argv = [
+        "env",
+        "LIBGUESTFS_BACKEND=direct",
+        "LIBGUESTFS_BACKEND_SETTINGS=force_tcg",
+        "/usr/bin/python3",
+        work / "copy.py",
+        source,
+        work / "disk.qcow2",
+        name,
+    ]
     subprocess.run(list(map(str, argv)), check=True)
     initrd = ramkit.initrd(work, INIT.format(**LAYOUTS[name]), MODULES, ["/usr/sbin/lvm"])
     srv = cloud.folder("hyper1") / "srv"
@@ -95,8 +111,9 @@ def test_a_guest_of_that_layout_answers(cloud, layout, method):
     image, boot = layout
     cloud.purge_all()
 
-    done = cloud.run("virt.init", "l1", "2", "1024", image, "host=hyper1", boot,
-                     f"seed_method={method}")  # fmt: skip
+    done = cloud.run(
+        "virt.init", "l1", "2", "1024", image, "host=hyper1", boot, f"seed_method={method}"
+    )
 
     assert done.code == 0, done.out + cloud.console("hyper1", "l1")[-1500:]
     assert cloud.salt("l1", "grains.item", "id").data["l1"] == {"id": "l1"}

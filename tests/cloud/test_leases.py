@@ -5,6 +5,7 @@ import subprocess
 import time
 
 import pytest
+from bridgekit import bare, open_connection
 from cloudkit import wait
 from labkit import node
 from labkit.settings import host as host_of
@@ -16,38 +17,22 @@ HOSTS = {
     "hyper11": "/etc/network/interfaces",
     "hyper12": "/etc/NetworkManager/system-connections/salt-virt-br0-eth0.nmconnection",
 }
-TITLES = {"networkd": "systemd-networkd", "ifupdown": "ifupdown",
-          "networkmanager": "NetworkManager"}  # fmt: skip
+TITLES = {
+    "networkd": "systemd-networkd",
+    "ifupdown": "ifupdown",
+    "networkmanager": "NetworkManager",
+}
 PRESENT = ("virt.bridge_present", "br0", "ports=[eth0]")
-LISTEN = """import socket
-with socket.create_server(("10.77.0.1", 7777)) as server:
-    print("listening", flush=True)
-    server.settimeout(60)
-    with server.accept()[0].makefile() as lines:
-        print(lines.read())
-"""
-SEND = """import socket, time
-with socket.create_connection(("10.77.0.1", 7777), timeout=20) as link:
-    for number in range(100):
-        link.sendall(f"{number}\\n".encode())
-        time.sleep(0.1)
-"""
 
 
 @pytest.fixture(scope="module")
 def hosts(cloud):
     """Bare hosts, one for each of those that keep a network, their minions' modules synced."""
-    for name in HOSTS:
-        cloud.lab_command("bare", name)
-        assert cloud.salt(name, "saltutil.sync_all").code == 0
-        done = cloud.salt(name, "pip.install", "pyroute2")
+    with bare(cloud, *HOSTS):
+        assert {host_of(name).network for name in HOSTS} == set(TITLES)
+        done = cloud.salt("hyper11", "pkg.install", "bridge-utils", "refresh=True")
         assert done.code == 0, done.out
-    assert {host_of(name).network for name in HOSTS} == set(TITLES)
-    done = cloud.salt("hyper11", "pkg.install", "bridge-utils", "refresh=True")
-    assert done.code == 0, done.out
-    yield list(HOSTS)
-    for name in HOSTS:
-        cloud.lab_command("remove", name)
+        yield list(HOSTS)
 
 
 @pytest.fixture(params=HOSTS)
@@ -69,9 +54,12 @@ def apply(cloud, name, *words):
 def leased(cloud, name):
     """Return ``{link: (address, seconds that it lasts)}`` of the addresses that end."""
     links = json.loads(cloud.sh(name, "ip -j -4 address show scope global"))
-    return {link["ifname"]: (one["local"], one["valid_life_time"])
-            for link in links for one in link.get("addr_info", [])
-            if one.get("dynamic") and one["valid_life_time"] < 2**32 - 1}  # fmt: skip
+    return {
+        link["ifname"]: (one["local"], one["valid_life_time"])
+        for link in links
+        for one in link.get("addr_info", [])
+        if one.get("dynamic") and one["valid_life_time"] < 2**32 - 1
+    }
 
 
 def wait_for_renewal(cloud, names, link):
@@ -120,19 +108,9 @@ def test_leases_are_renewed_on_the_bridge_through_a_reboot_and_on_the_port_again
 
 
 def test_an_open_connection_lives_while_the_manager_takes_the_bridge_and_gives_it_back(cloud, host):
-    def python(name, code):
-        argv = node.enter(cloud.pids[name], ["python3", "-c", code])
-        return subprocess.Popen(argv, stdout=subprocess.PIPE, text=True)
-
-    with python("master", LISTEN) as server:
-        assert server.stdout.readline() == "listening\n"
-        with python(host, SEND) as client:
-            assert apply(cloud, host, *PRESENT)["result"] is True
-            assert apply(cloud, host, "virt.bridge_absent", "br0")["result"] is True
-            assert client.wait(timeout=60) == 0
-        received = server.stdout.read()
-
-    assert received.split() == [str(n) for n in range(100)]
+    with open_connection(cloud, host, 100):
+        assert apply(cloud, host, *PRESENT)["result"] is True
+        assert apply(cloud, host, "virt.bridge_absent", "br0")["result"] is True
 
 
 def test_a_job_that_is_killed_when_the_manager_was_told_puts_back_what_it_knew(cloud, host):
@@ -179,10 +157,13 @@ def test_a_lease_that_nobody_would_renew_is_refused_before_anything_changes(
 
 def test_ifupdown_keeps_a_static_address_and_gives_it_back(cloud, hosts):
     (name,) = [name for name in hosts if host_of(name).network == "ifupdown"]
-    cloud.sh(name, "cp /etc/network/interfaces /run/interfaces; ifdown eth0 >/dev/null 2>&1; "
-             "printf 'auto lo\niface lo inet loopback\n\nauto eth0\niface eth0 inet static\n"
-             f"  address {host_of(name).address}/16\n  gateway 10.77.0.2\n' "
-             ">/etc/network/interfaces; ifup eth0 >/dev/null 2>&1")  # fmt: skip
+    cloud.sh(
+        name,
+        "cp /etc/network/interfaces /run/interfaces; ifdown eth0 >/dev/null 2>&1; "
+        "printf 'auto lo\niface lo inet loopback\n\nauto eth0\niface eth0 inet static\n"
+        f"  address {host_of(name).address}/16\n  gateway 10.77.0.2\n' "
+        ">/etc/network/interfaces; ifup eth0 >/dev/null 2>&1",
+    )
     assert leased(cloud, name) == {}
     try:
         done = apply(cloud, name, *PRESENT)
@@ -198,8 +179,11 @@ def test_ifupdown_keeps_a_static_address_and_gives_it_back(cloud, hosts):
         assert f"address: {host_of(name).address}" in cloud.sh(name, "ifquery eth0")
         assert "br0" not in cloud.sh(name, "cat /etc/network/interfaces")
     finally:
-        cloud.sh(name, "ifdown eth0 >/dev/null 2>&1; mv /run/interfaces /etc/network/interfaces; "
-                 "ifup eth0 >/dev/null 2>&1")  # fmt: skip
+        cloud.sh(
+            name,
+            "ifdown eth0 >/dev/null 2>&1; mv /run/interfaces /etc/network/interfaces; "
+            "ifup eth0 >/dev/null 2>&1",
+        )
 
 
 def test_without_a_dhcp_server_that_answers_nothing_changes(cloud, host):

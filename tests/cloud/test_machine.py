@@ -13,8 +13,9 @@ pytestmark = pytest.mark.nightly
 TOOLS = {"mmdebstrap", "iproute2"}  # what a clean Debian lacks of labkit/deps.py
 # Whoever has nothing but Python sees this, and nothing has happened yet.
 NAMED = "iproute2 (links between the nodes), mmdebstrap (Debian roots)"
-WITHOUT_ROOT = ("setpriv --reuid 65534 --regid 65534 --clear-groups "
-                "env PYTHONDONTWRITEBYTECODE=1 ")  # fmt: skip
+WITHOUT_ROOT = (
+    "setpriv --reuid 65534 --regid 65534 --clear-groups " "env PYTHONDONTWRITEBYTECODE=1 "
+)
 
 
 @pytest.fixture

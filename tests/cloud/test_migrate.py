@@ -7,7 +7,7 @@ import time
 import pytest
 from cloudkit import TINY, ticks, wait
 from labkit import node
-from movekit import POOLS, move, slow, stays, where
+from movekit import POOLS, RECORDS, move, slow, stays, where
 
 pytestmark = pytest.mark.second
 TAP = """import select, socket, sys
@@ -37,13 +37,15 @@ EAGER = """import sys
 sys.path.insert(0, sys.argv[1])
 from saltvirt import config, spec
 from saltvirt.kvm import migrate
-from saltvirt.ops import context, migration
+from saltvirt.ops import context
+from saltvirt.ops.migration import departure
 is_over = migrate.Job.is_over
 migrate.Job.is_over = lambda job, _wait_s: is_over(job, 0)
 settings = config.HostSettings()
 options = spec.move(settings, {"limit_s": 5, "max_bandwidth": 1})
 try:
-    migration.move(context.Context(settings=settings, opts={}), "m1", "hyper2", options, [])
+    how = context.Context(settings=settings, opts={})
+    departure.send(how, "m1", "t1", "hyper2", options, [])
 except migrate.MigrationFailed as error:
     print(error)
 """
@@ -73,12 +75,17 @@ def test_only_the_overlay_travels_and_the_base_is_fetched_or_sent(cloud3, m1):
     # The file server has another image under that name now: the content must come from the host.
     note = json.loads(cloud3.sh("hyper2", "cat /srv/salt-images/base/*.json"))
     note["source"] = "salt://images/no-such.qcow2"
-    cloud3.sh("hyper2", f"cat > /srv/salt-images/base/x <<'X'\n{json.dumps(note)}\nX\n"
-              "mv /srv/salt-images/base/x /srv/salt-images/base/*.json")  # fmt: skip
+    cloud3.sh(
+        "hyper2",
+        f"cat > /srv/salt-images/base/x <<'X'\n{json.dumps(note)}\nX\n"
+        "mv /srv/salt-images/base/x /srv/salt-images/base/*.json",
+    )
     move(cloud3, "hyper3")
 
-    digests = {cloud3.sh(host, "sha256sum /srv/salt-images/base/*.qcow2").split()[0]
-               for host in ("hyper2", "hyper3")}  # fmt: skip
+    digests = {
+        cloud3.sh(host, "sha256sum /srv/salt-images/base/*.qcow2").split()[0]
+        for host in ("hyper2", "hyper3")
+    }
     assert len(digests) == 1
     assert where(cloud3) == {"hyper3": "running"}
     assert cloud3.sh("hyper3", POOLS) == ""
@@ -86,8 +93,10 @@ def test_only_the_overlay_travels_and_the_base_is_fetched_or_sent(cloud3, m1):
 
 def test_data_disks_and_seeds_follow_and_a_paused_vm_stays_paused(cloud3):
     cloud3.purge_all()
-    disks = ("disks=[{name: data, size: 64}, {name: raw, size: 32, format: raw}, "
-             "{name: iso, device: cdrom, source_file: /srv/medium.iso}]")  # fmt: skip
+    disks = (
+        "disks=[{name: data, size: 64}, {name: raw, size: 32, format: raw}, "
+        "{name: iso, device: cdrom, source_file: /srv/medium.iso}]"
+    )
     for host in ("hyper1", "hyper2"):
         cloud3.sh(host, f"echo 'of {host}' > /srv/medium.iso")
     done = cloud3.run("virt.init", "m1", "1", "96", TINY, "host=hyper1", "wait=False", disks)
@@ -102,7 +111,9 @@ def test_data_disks_and_seeds_follow_and_a_paused_vm_stays_paused(cloud3):
     assert where(cloud3) == {"hyper2": "paused"}
     assert cloud3.sh("hyper2", "virsh -q list --all --autostart --name").split() == ["m1"]
     assert [cloud3.sh(f"hyper{n}", "cat /srv/medium.iso").strip() for n in (1, 2)] == [
-        "of hyper1", "of hyper2"]  # fmt: skip
+        "of hyper1",
+        "of hyper2",
+    ]
     assert cloud3.sh("hyper2", "cd /srv/salt-images; sha256sum m1_seed.iso m1_raw.raw") == sums
     assert "m1_" not in cloud3.sh("hyper1", "ls /srv/salt-images")
     cloud3.local("hyper2", "virt.resume", "m1")
@@ -145,8 +156,10 @@ def refused(cloud, why, *words):
 
 def test_a_host_whose_cpu_does_not_suffice_says_what_it_lacks(cloud3, m1):
     about = cloud3.local("hyper1", "virt.migration_info", m1)
-    with_vmx = ("<cpu mode='custom' match='exact'><model fallback='forbid'>qemu64</model>"
-                "<feature policy='require' name='vmx'/></cpu>")  # fmt: skip
+    with_vmx = (
+        "<cpu mode='custom' match='exact'><model fallback='forbid'>qemu64</model>"
+        "<feature policy='require' name='vmx'/></cpu>"
+    )
     own = cloud3.sh("hyper1", "virsh -q capabilities | sed -n '/<cpu>/,/<.cpu>/p'")
     better = own.replace("</cpu>", "<feature name='sgx'/></cpu>")
     for change in ({"cpu": with_vmx}, {"host_cpu": better}):
@@ -157,7 +170,7 @@ def test_a_host_whose_cpu_does_not_suffice_says_what_it_lacks(cloud3, m1):
 
 
 def test_what_cannot_move_is_refused_with_the_reason(cloud3, m1):
-    refused(cloud3, "'nowhere' is no hypervisor here", "nowhere")
+    refused(cloud3, "'nowhere' is not a hypervisor here", "nowhere")
     refused(cloud3, "is on hyper1 already", "hyper1")
     refused(cloud3, "virt.migrate has no argument 'max_bandwith'", "hyper2", "max_bandwith=7")
     refused(cloud3, "hosts let each other in by their certificates", "hyper2", "username=root")
@@ -180,15 +193,29 @@ def test_a_stopped_vm_does_not_leave_behind_what_it_would_go_on_with(cloud3, m1)
     refused(cloud3, "it has a saved state, which libvirt does not move", "hyper2")
     cloud3.sh("hyper1", "virsh -q managedsave-remove m1")
     # The firmware itself is not started: only where it keeps its variables matters.
-    change = ("s!</os>!<loader readonly='yes' type='pflash'>/tmp/fw.fd</loader>"
-              "<nvram>/tmp/m1_VARS.fd</nvram></os>!")  # fmt: skip
-    cloud3.sh("hyper1", "touch /tmp/fw.fd /tmp/m1_VARS.fd; virsh -q dumpxml --inactive m1 > /tmp/m1"
-              f'; sed "{change}" /tmp/m1 > /tmp/m1.xml; virsh -q define /tmp/m1.xml')  # fmt: skip
-    refused(cloud3, "its firmware's variables are in /tmp/m1_VARS.fd, which does not move")
-    cloud3.sh("hyper1", "virsh -q define /tmp/m1; rm /tmp/m1 /tmp/m1.xml /tmp/fw.fd "
-              "/tmp/m1_VARS.fd")  # fmt: skip
-    move(cloud3, "hyper2")
+    change = (
+        "s!</os>!<loader readonly='yes' type='pflash'>/tmp/fw.fd</loader>"
+        "<nvram>/tmp/m1_VARS.fd</nvram></os>!"
+    )
+    for host in ("hyper1", "hyper2"):
+        cloud3.sh(host, "touch /tmp/fw.fd")
+    cloud3.sh(
+        "hyper1",
+        "head -c 100000 /dev/urandom > /tmp/m1_VARS.fd; virsh -q dumpxml --inactive m1 > /tmp/m1"
+        f'; sed "{change}" /tmp/m1 > /tmp/m1.xml; virsh -q define /tmp/m1.xml',
+    )
+    variables = cloud3.sh("hyper1", "sha256sum /tmp/m1_VARS.fd")
+
+    done = move(cloud3, "hyper2")
+
     assert where(cloud3) == {"hyper2": "shut off"}
+    assert cloud3.sh("hyper2", "sha256sum /tmp/m1_VARS.fd") == variables
+    assert "/tmp/m1_VARS.fd" in done["removed"]
+    assert cloud3.sh("hyper1", "ls /tmp/*_VARS.fd 2>/dev/null || true") == ""
+    plain = "virsh dumpxml m1 | sed '/nvram/d;/pflash/d' > /tmp/m1.xml; virsh -q define /tmp/m1.xml"
+    cloud3.sh("hyper2", plain)
+    cloud3.sh("hyper1", "rm /tmp/m1 /tmp/m1.xml /tmp/fw.fd")
+    cloud3.sh("hyper2", "rm /tmp/fw.fd /tmp/m1_VARS.fd")
 
 
 def test_a_move_can_be_watched_and_cancelled_and_a_second_one_is_refused(cloud3, m1):
@@ -198,7 +225,7 @@ def test_a_move_can_be_watched_and_cancelled_and_a_second_one_is_refused(cloud3,
     second = cloud3.run("virt.migrate", "m1", "hyper3")
     assert second.code == 1 and "by another salt-run at this moment" in second.error
     direct = cloud3.call("hyper1", "virt.migrate", "m1", "hyper3", "copy_storage=all")
-    assert direct.code != 0 and "is being migrated by another job" in direct.out + direct.err
+    assert direct.code != 0 and "is being moved by another job" in direct.out + direct.err
 
     assert cloud3.local("hyper1", "virt.migrate_cancel", "m1") is True
 
@@ -215,16 +242,18 @@ def test_a_move_that_takes_too_long_leaves_the_vm_where_it_is(cloud3, m1):
 
 def test_a_move_that_is_asked_without_pause_still_hears_that_it_shall_end(cloud3, m1):
     # While another thread of a connection waits, libvirt before 10 can lose a call: seen at once.
-    about = json.dumps(cloud3.local("hyper1", "virt.migration_info", m1))
-    cloud3.local("hyper2", "virt.migrate_prepare", about)
+    about = json.dumps(cloud3.local("hyper1", "virt.migrate_begin", m1, "t1", "hyper2"))
+    cloud3.local("hyper2", "virt.migrate_prepare", about, "token=t1", "source=hyper1")
     words = ["/opt/saltstack/salt/bin/python3", "-c", EAGER, "/var/cache/salt/minion/extmods/utils"]
     argv = node.enter(cloud3.pids["hyper1"], words)
 
     done = subprocess.run(argv, capture_output=True, text=True, check=True, timeout=100)
 
     assert "VM 'm1' stays where it is: not over within 5 s" in done.stdout
-    assert cloud3.local("hyper2", "virt.migrate_forget", m1) is False
     assert where(cloud3) == {"hyper1": "running"}
+    settled = cloud3.run("virt.settle", m1)
+    assert settled.data == {"settled": {"m1": "stays on hyper1"}}
+    assert cloud3.sh("hyper2", f"ls /srv/salt-images; {RECORDS}; {POOLS}").split() == ["base"]
 
 
 def test_a_target_whose_qemu_dies_costs_nothing(cloud3, m1):

@@ -81,8 +81,10 @@ def test_a_content_is_fetched_once_per_host(clean, local_image):
     init(clean, "c1", "1", "64", TINY, "start=False", "seed=False")
     init(clean, "c2", "1", "64", local_image, "start=False", "seed=False")
 
-    bases = {clean.local("hyper1", "virt.get_disks", n)["vda"]["backing file"]["file"]
-             for n in ("c1", "c2")}  # fmt: skip
+    bases = {
+        clean.local("hyper1", "virt.get_disks", n)["vda"]["backing file"]["file"]
+        for n in ("c1", "c2")
+    }
     assert len(bases) == 1
     purge(clean, "c1")
     purge(clean, "c2")
@@ -101,23 +103,44 @@ def test_vnc_is_asked_for_and_listens_on_loopback(clean):
 
 def test_the_old_keywords_arrive_in_the_definition(clean):
     init(
-        clean, "c1", "2", "256", "image=" + TINY, "seed=False", "start=False", "hypervisor=qemu",
-        "arch=x86_64", "os_type=hvm", "boot_dev=network hd", "stop_on_reboot=True",
-        "clock={utc: false, timezone: CET}", "hypervisor_features={kvm-hint-dedicated: true}",
+        clean,
+        "c1",
+        "2",
+        "256",
+        "image=" + TINY,
+        "seed=False",
+        "start=False",
+        "hypervisor=qemu",
+        "arch=x86_64",
+        "os_type=hvm",
+        "boot_dev=network hd",
+        "stop_on_reboot=True",
+        "clock={utc: false, timezone: CET}",
+        "hypervisor_features={kvm-hint-dedicated: true}",
         "numatune={memory: {mode: strict, nodeset: '0'}}",
-        "serials=[{type: tcp, port: 4555}]", "consoles=[{type: pty}]",
+        "serials=[{type: tcp, port: 4555}]",
+        "consoles=[{type: pty}]",
         "graphics={type: vnc, port: 5999}",
-        "interfaces=[{name: eth0, model: e1000}, {name: eth1, bridge: br0, mac: '52:54:00:1:2:3'}]"
-        .replace("1:2:3", "01:02:03"),
+        "interfaces=[{name: eth0, model: e1000}, "
+        "{name: eth1, bridge: br0, mac: '52:54:00:01:02:03'}]",
         "disks=[{name: data, size: 16, format: raw, model: scsi}, {name: cd, device: cdrom}]",
-    )  # fmt: skip
+    )
 
     xml = xml_of(clean, "c1")
     for piece in (
-        "<domain type='qemu'", "<boot dev='network'/>", "<on_reboot>destroy</on_reboot>",
-        "timezone='CET'", "<hint-dedicated state='on'/>", "mode='strict'", "service='4555'",
-        "port='5999'", "<model type='e1000'/>", "52:54:00:01:02:03", "bus='scsi'", "device='cdrom'",
-    ):  # fmt: skip
+        "<domain type='qemu'",
+        "<boot dev='network'/>",
+        "<on_reboot>destroy</on_reboot>",
+        "timezone='CET'",
+        "<hint-dedicated state='on'/>",
+        "mode='strict'",
+        "service='4555'",
+        "port='5999'",
+        "<model type='e1000'/>",
+        "52:54:00:01:02:03",
+        "bus='scsi'",
+        "device='cdrom'",
+    ):
         assert piece in xml, piece
     purge(clean, "c1")
 
@@ -127,8 +150,7 @@ def test_a_kernel_of_the_host_can_be_booted_directly(clean):
     boot = json.dumps({"kernel": kernel, "cmdline": "console=ttyS0 panic=-1"})
     init(clean, "k1", "1", "128", f"boot={boot}", "disk=None", "nic=None")
 
-    wait("the kernel's last words",
-         lambda: "Kernel panic" in clean.console("hyper1", "k1"))  # fmt: skip
+    wait("the kernel's last words", lambda: "Kernel panic" in clean.console("hyper1", "k1"))
     purge(clean, "k1")
 
 
@@ -175,16 +197,22 @@ def test_the_users_own_keys_reach_the_seed_and_no_log(clean):
 
 def test_profiles_of_the_configuration_are_used(clean):
     conf = clean.folder("hyper1") / "etc/salt/minion.d/profiles.conf"
-    conf.write_text(json.dumps({
-        "virt.nic": {"two": [{"eth0": {"bridge": "br0"}}, {"eth1": {"bridge": "br0"}}]},
-        "virt.disk": {"big": [{"system": {"size": 9000}}, {"data": {"size": 10}}]},
-    }))  # fmt: skip
+    conf.write_text(
+        json.dumps(
+            {
+                "virt.nic": {"two": [{"eth0": {"bridge": "br0"}}, {"eth1": {"bridge": "br0"}}]},
+                "virt.disk": {"big": [{"system": {"size": 9000}}, {"data": {"size": 10}}]},
+            }
+        )
+    )
     try:
         init(clean, "c1", "1", "64", TINY, "nic=two", "disk=big", "seed=False", "start=False")
 
         assert len(clean.local("hyper1", "virt.get_macs", "c1")) == 2
-        sizes = {t: d["virtual size"] // 2**20
-                 for t, d in clean.local("hyper1", "virt.get_disks", "c1").items()}  # fmt: skip
+        sizes = {
+            t: d["virtual size"] // 2**20
+            for t, d in clean.local("hyper1", "virt.get_disks", "c1").items()
+        }
         assert sizes == {"vda": 9000, "vdb": 10}
         assert set(clean.local("hyper1", "virt.get_profiles")["nic"]) == {"default", "two"}
         purge(clean, "c1")
@@ -222,16 +250,42 @@ def test_a_vm_goes_through_its_life(cloud, vm):
 
 
 OLD_SHAPES = {
-    "node_info": {"cpucores": int, "cpumhz": int, "cpumodel": str, "cpus": int, "cputhreads": int,
-                  "numanodes": int, "phymemory": int, "sockets": int},
-    "vm_info": {"cpu": int, "cputime": int, "disks": dict, "graphics": dict, "nics": dict,
-                "uuid": str, "loader": dict, "on_crash": str, "on_reboot": str,
-                "on_poweroff": str, "maxMem": int, "mem": int, "state": str},
-    "disk": {"file": str, "type": str, "file format": str, "virtual size": int, "disk size": int,
-             "backing file": dict},
+    "node_info": {
+        "cpucores": int,
+        "cpumhz": int,
+        "cpumodel": str,
+        "cpus": int,
+        "cputhreads": int,
+        "numanodes": int,
+        "phymemory": int,
+        "sockets": int,
+    },
+    "vm_info": {
+        "cpu": int,
+        "cputime": int,
+        "disks": dict,
+        "graphics": dict,
+        "nics": dict,
+        "uuid": str,
+        "loader": dict,
+        "on_crash": str,
+        "on_reboot": str,
+        "on_poweroff": str,
+        "maxMem": int,
+        "mem": int,
+        "state": str,
+    },
+    "disk": {
+        "file": str,
+        "type": str,
+        "file format": str,
+        "virtual size": int,
+        "disk size": int,
+        "backing file": dict,
+    },
     "nic": {"type": str, "mac": str, "source": dict, "model": str, "address": dict},
     "graphics": {"autoport": str, "keymap": str, "listen": str, "port": str, "type": str},
-}  # fmt: skip
+}
 
 
 def fits(shape, value):
@@ -292,8 +346,11 @@ def test_a_configured_domain_type_wins(clean):
     conf.write_text("virt.hypervisor: qemu\n")
     try:
         types = clean.local("hyper1", "virt.host_info")["domain_types"]
-        assert types == {"default": "qemu", "usable": ["qemu"],
-                         "why": "virt:hypervisor is set to qemu"}  # fmt: skip
+        assert types == {
+            "default": "qemu",
+            "usable": ["qemu"],
+            "why": "virt:hypervisor is set to qemu",
+        }
     finally:
         conf.unlink()
 

@@ -35,22 +35,28 @@ def said(folder):
 
 
 def test_nothing_stays_attached_mounted_or_behind(said):
-    left = {name: one for name, one in said.items()
-            if name != "mounted" and (one["attached"] or one["mounts"])}  # fmt: skip
+    left = {
+        name: one
+        for name, one in said.items()
+        if name != "mounted" and (one["attached"] or one["mounts"])
+    }
 
     assert left == {}
     assert [name for name, one in said.items() if one["left"]] == []
 
 
-@pytest.mark.parametrize(("name", "why"), [
-    ("links-out", None),
-    ("link-farm", "/etc/salt"),
-    ("pipes", "/etc/salt"),
-    ("circle", "mounting by this host failed"),
-    ("superblock", "no operating system"),
-    ("lvm", "its root may be on LVM"),
-    ("nothing", "no operating system"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("links-out", None),
+        ("link-farm", "/etc/salt"),
+        ("pipes", "/etc/salt"),
+        ("circle", "mounting by this host failed"),
+        ("superblock", "no operating system"),
+        ("lvm", "its root may be on LVM"),
+        ("nothing", "no operating system"),
+    ],
+)
 def test_a_disk_that_a_stranger_made_ends_well_or_with_a_line(said, name, why):
     one = said[f"bad-{name}.qcow2"]
 

@@ -58,8 +58,11 @@ def disks(cloud):
     """Return ``{name: [id, has a key]}`` as guests' own disks have it."""
     script = cloud.folder("hyper1") / "srv/read.py"
     script.write_text(READ)
-    said = cloud.sh("hyper1", "LIBGUESTFS_BACKEND=direct LIBGUESTFS_BACKEND_SETTINGS=force_tcg "
-                    "/usr/bin/python3 /srv/read.py; rm /srv/read.py")  # fmt: skip
+    said = cloud.sh(
+        "hyper1",
+        "LIBGUESTFS_BACKEND=direct LIBGUESTFS_BACKEND_SETTINGS=force_tcg "
+        "/usr/bin/python3 /srv/read.py; rm /srv/read.py",
+    )
     return json.loads(said)
 
 
@@ -75,19 +78,30 @@ def beside(cloud, pattern):
     return out
 
 
-@pytest.mark.parametrize(("method", "image", "seen"), [
-    ("nocloud", TINY, lambda cloud: beside(cloud, "*_seed.iso")),
-    ("credentials", DEBIAN, lambda cloud: beside(cloud, "*")),
-    ("guestfs", DEBIAN, disks),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("method", "image", "seen"),
+    [
+        ("nocloud", TINY, lambda cloud: beside(cloud, "*_seed.iso")),
+        ("credentials", DEBIAN, lambda cloud: beside(cloud, "*")),
+        ("guestfs", DEBIAN, disks),
+    ],
+)
 def test_twenty_starts_in_a_row(watched, method, image, seen):
     names = [f"r{number}" for number in range(STARTS)]
     watched.purge_all()
     watched.sh("hyper1", "rm -rf /srv/seen")
     try:
         for name in names:
-            done = watched.run("virt.init", name, "1", "256", image, "host=hyper1",
-                               f"seed_method={method}", "wait=False")  # fmt: skip
+            done = watched.run(
+                "virt.init",
+                name,
+                "1",
+                "256",
+                image,
+                "host=hyper1",
+                f"seed_method={method}",
+                "wait=False",
+            )
             assert done.code == 0, done.out + done.err
             wait("its console", lambda name=name: watched.console("hyper1", name))
             assert watched.run("virt.purge", name).code == 0

@@ -17,8 +17,10 @@ RULES = {
 def network(cloud, host):
     """Return the global addresses by link, and which links are ports of br0."""
     links = json.loads(cloud.sh(host, "ip -j -4 address"))
-    found = {link["ifname"]: [a["local"] for a in link["addr_info"] if a["scope"] == "global"]
-             for link in links}  # fmt: skip
+    found = {
+        link["ifname"]: [a["local"] for a in link["addr_info"] if a["scope"] == "global"]
+        for link in links
+    }
     return {name: said for name, said in found.items() if said and name != "lo"}
 
 
@@ -72,7 +74,10 @@ def test_a_second_state_run_after_a_reboot_changes_nothing(cloud):
 
     done = cloud.salt("hyper*", "state.apply", "hypervisor")
 
-    changed = {f"{host} {state['__id__']}": state["changes"] or state["comment"]
-               for host, states in done.data.items() for state in states.values()
-               if state["changes"] or state["result"] is not True}  # fmt: skip
+    changed = {
+        f"{host} {state['__id__']}": state["changes"] or state["comment"]
+        for host, states in done.data.items()
+        for state in states.values()
+        if state["changes"] or state["result"] is not True
+    }
     assert changed == {}

@@ -58,21 +58,31 @@ def test_twenty_moves_back_and_forth(cloud3, m1):
     seen += numbers(cloud3, here)
     found |= sums(cloud3, here)
 
-    print(f"20 moves: longest silence {longest:.2f} s, downtime {min(downtimes)}-"
-          f"{max(downtimes)} ms")  # fmt: skip
+    print(
+        f"20 moves: longest silence {longest:.2f} s, downtime {min(downtimes)}-"
+        f"{max(downtimes)} ms"
+    )
     assert seen == sorted(set(seen)), "a number was printed twice, or out of order"
     assert len(found) == 1, "the file on the guest's disk has changed"
     # One may be the machine's, which is shared.
     assert second < 1 and longest < 2 and sorted(downtimes)[-2] < 1000
 
 
-@pytest.mark.parametrize("words", [
-    ["parallel_connections=3"],
-    ["compressed=True", "comp_methods=xbzrle", f"comp_xbzrle_cache={64 << 20}"],
-    ["compressed=True", "comp_methods=mt", "comp_mt_level=1", "comp_mt_threads=2",
-     "comp_mt_dthreads=2"],
-    ["compressed=True"],
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["parallel_connections=3"],
+        ["compressed=True", "comp_methods=xbzrle", f"comp_xbzrle_cache={64 << 20}"],
+        [
+            "compressed=True",
+            "comp_methods=mt",
+            "comp_mt_level=1",
+            "comp_mt_threads=2",
+            "comp_mt_dthreads=2",
+        ],
+        ["compressed=True"],
+    ],
+)
 def test_it_moves_by_several_connections_and_compressed(cloud3, m1, words):
     before = ticks(cloud3, "hyper1", m1)
 

@@ -17,10 +17,14 @@ def built(cloud, tmp_path_factory):
     onedir(cloud, tmp_path_factory.mktemp("onedir"))
     files = {"/etc/systemd/network/50-any.network": "salt://50-any.network"}
     done = cloud.run(
-        "virt.image_build", PLAIN, "bare", "hyper1",
-        "install_from=salt://salt.tar.gz", f"files={json.dumps(files)}",
+        "virt.image_build",
+        PLAIN,
+        "bare",
+        "hyper1",
+        "install_from=salt://salt.tar.gz",
+        f"files={json.dumps(files)}",
         f"commands={json.dumps(COMMANDS)}",
-    )  # fmt: skip
+    )
     yield done
     for name in ("salt.tar.gz", "50-any.network"):
         (cloud.fileroot / name).unlink()
@@ -47,12 +51,18 @@ def test_a_golden_image_says_what_it_has_and_is_in_the_cache(bare, built):
     assert left(bare) == ""
 
 
-@pytest.mark.parametrize(("words", "why"), [
-    pytest.param(["commands=echo a reason; exit 3", "install=False"], "exit 3' failed: a reason",
-                 marks=pytest.mark.nightly),
-    (["files={etc/x: salt://50-any.network}"], "no absolute path in the guest"),
-    (["nonsense=1"], "nonsense"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        pytest.param(
+            ["commands=echo a reason; exit 3", "install=False"],
+            "exit 3' failed: a reason",
+            marks=pytest.mark.nightly,
+        ),
+        (["files={etc/x: salt://50-any.network}"], "not an absolute path in the guest"),
+        (["nonsense=1"], "nonsense"),
+    ],
+)
 def test_an_image_that_cannot_be_built_leaves_nothing(bare, words, why):
     before = bare.sh("hyper1", "ls -A /srv/salt-images/golden")
 
@@ -72,22 +82,30 @@ def begun(cloud):
 
 def left(cloud):
     """Return what an appliance could leave on hyper1."""
-    return cloud.sh("hyper1", "pgrep -fa '[g]uestfs|[s]eed/worker'; "
-                    "ls -d /var/lib/salt-virt/appliances/* 2>/dev/null || true")  # fmt: skip
+    return cloud.sh(
+        "hyper1",
+        "pgrep -fa '[g]uestfs|[s]eed/worker'; "
+        "ls -d /var/lib/salt-virt/appliances/* 2>/dev/null || true",
+    )
 
 
 def test_an_image_without_cloud_init_becomes_a_minion(bare):
-    done = bare.command("salt-run", "virt.init", "bare1", "2", "1024", BARE, "host=hyper1",
-                        "seed_method=auto")  # fmt: skip
+    done = bare.command(
+        "salt-run", "virt.init", "bare1", "2", "1024", BARE, "host=hyper1", "seed_method=auto"
+    )
 
     assert done.code == 0, done.out + done.err
     # The builder of the image knows what is in it.
     assert "bare1: Looking" not in done.out
     assert "bare1: Seeding (by guestfs)" in done.out
     assert bare.salt("bare1", "grains.item", "id", "host").data["bare1"] == {
-        "id": "bare1", "host": "bare1"}  # fmt: skip
-    script = ("stat -c '%a %n' /etc/salt/pki/minion /etc/salt/pki/minion/minion.pem; "
-              "ls /etc/ssh; cat /etc/machine-id")  # fmt: skip
+        "id": "bare1",
+        "host": "bare1",
+    }
+    script = (
+        "stat -c '%a %n' /etc/salt/pki/minion /etc/salt/pki/minion/minion.pem; "
+        "ls /etc/ssh; cat /etc/machine-id"
+    )
     said = bare.salt("bare1", "cmd.run", script).data["bare1"].splitlines()
     assert "700 /etc/salt/pki/minion" in said and "400 /etc/salt/pki/minion/minion.pem" in said
     assert "ssh_host_rsa_key" not in said and "0123456789abcdef0123456789abcdef" not in said

@@ -6,8 +6,10 @@ import pytest
 from cloudkit import wait
 
 pytestmark = pytest.mark.second
-USER_DATA = {"write_files": [{"path": "/etc/told", "content": "by the user"}],
-             "bootcmd": [["sh", "-c", "echo by the boot > /etc/booted"]]}  # fmt: skip
+USER_DATA = {
+    "write_files": [{"path": "/etc/told", "content": "by the user"}],
+    "bootcmd": [["sh", "-c", "echo by the boot > /etc/booted"]],
+}
 INTERFACES = [{"name": "eth0", "guest": {"addresses": ["10.77.9.9/16"], "gateway": "10.77.0.1"}}]
 
 
@@ -17,10 +19,16 @@ def own(cloud):
     cloud.purge_all()
     assert cloud.run("virt.authorize", "own1", "hyper1").code == 0
     done = cloud.call(
-        "hyper1", "virt.init", "own1", "2", "1024", "salt://images/debian-minion.qcow2",
-        "seed_method=nocloud", f"user_data={json.dumps(USER_DATA)}",
+        "hyper1",
+        "virt.init",
+        "own1",
+        "2",
+        "1024",
+        "salt://images/debian-minion.qcow2",
+        "seed_method=nocloud",
+        f"user_data={json.dumps(USER_DATA)}",
         f"interfaces={json.dumps(INTERFACES)}",
-    )  # fmt: skip
+    )
     yield done
     cloud.purge_all()
 
@@ -66,8 +74,9 @@ def test_a_late_submission_is_refused_and_leaves_no_vm(cloud, own):
     (note,) = (cache / "salt-virt-authorised").glob("late1.json")
     note.write_text(json.dumps({**json.loads(note.read_text()), "until": 1}))
 
-    done = cloud.call("hyper1", "virt.init", "late1", "1", "96", "salt://images/tiny.qcow2",
-                      "seed_method=nocloud")  # fmt: skip
+    done = cloud.call(
+        "hyper1", "virt.init", "late1", "1", "96", "salt://images/tiny.qcow2", "seed_method=nocloud"
+    )
 
     assert done.code != 0 and "too late" in done.out + done.err, done.out + done.err
     assert cloud.traces() == before

@@ -46,8 +46,9 @@ def _own_groups():
     rows = [line.split(":", 2) for line in Path("/proc/self/cgroup").read_text().splitlines()]
     paths = {names: path for _, names, path in rows}
     tops = [one.parent for one in cgroups("x")]
-    return [Path(f"{top}{paths.get('name=systemd' if top.name == 'systemd' else '')}")
-            for top in tops]  # fmt: skip
+    return [
+        Path(f"{top}{paths.get('name=systemd' if top.name == 'systemd' else '')}") for top in tops
+    ]
 
 
 class Node:
@@ -81,15 +82,31 @@ class Node:
         reader.start()
         for group in cgroups(self.group):
             group.mkdir(exist_ok=True)
-        environment = dict(os.environ, CONSOLE=os.ttyname(console), SEED=str(self.folder / "seed"),
-                           DENIED=DENIED)  # fmt: skip
+        environment = dict(
+            os.environ, CONSOLE=os.ttyname(console), SEED=str(self.folder / "seed"), DENIED=DENIED
+        )
         environment["SHARES"] = "\n".join(":".join(share) for share in self.shares)
         script = Path(__file__).with_name("root.sh")
-        argv = ["unshare", "--mount", "--pid", "--net", "--uts", "--ipc", "--cgroup", "--fork",
-                "--kill-child=KILL", script, "init", self.folder / "root", self.lower,
-                self.folder / "disk", self.name]  # fmt: skip
-        self.child = subprocess.Popen(argv, stdin=subprocess.PIPE, env=environment,
-                                      preexec_fn=self._join_groups)  # fmt: skip
+        argv = [
+            "unshare",
+            "--mount",
+            "--pid",
+            "--net",
+            "--uts",
+            "--ipc",
+            "--cgroup",
+            "--fork",
+            "--kill-child=KILL",
+            script,
+            "init",
+            self.folder / "root",
+            self.lower,
+            self.folder / "disk",
+            self.name,
+        ]
+        self.child = subprocess.Popen(
+            argv, stdin=subprocess.PIPE, env=environment, preexec_fn=self._join_groups
+        )
         try:
             self._power_on()
         except (OSError, subprocess.CalledProcessError) as error:
@@ -121,8 +138,12 @@ class Node:
         own = Path("/proc/self/ns/net").readlink()
         while Path(f"/proc/{self.init}/ns/net").readlink() == own:
             self._wait_a_little()
-        subprocess.run(["nsenter", "-t", found[0], "-n", "ip", "link", "set", "lo", "up"],
-                       check=True, capture_output=True, text=True)  # fmt: skip
+        subprocess.run(
+            ["nsenter", "-t", found[0], "-n", "ip", "link", "set", "lo", "up"],
+            check=True,
+            capture_output=True,
+            text=True,
+        )
         # Where groups have controllers, one with processes of its own can give none to those below.
         for procs in (group / "cgroup.procs" for group in _own_groups()):
             if procs.exists():
@@ -198,8 +219,21 @@ def plug(root, link, pid):
     inside = ["nsenter", "-t", str(switch), "-n", "ip"]
     name = link["name"]
     subprocess.run([*inside, "link", "del", "dev", name], capture_output=True, check=False)
-    pair = ["link", "add", "name", name, "type", "veth", "peer", "name", "eth0",
-            "address", link["mac"], "netns", str(pid)]  # fmt: skip
+    pair = [
+        "link",
+        "add",
+        "name",
+        name,
+        "type",
+        "veth",
+        "peer",
+        "name",
+        "eth0",
+        "address",
+        link["mac"],
+        "netns",
+        str(pid),
+    ]
     subprocess.run([*inside, *pair], check=True)
     state = "down" if (root / name / "cut").exists() else "up"
     subprocess.run([*inside, "link", "set", "dev", name, "master", "segment", state], check=True)

@@ -22,23 +22,43 @@ from labkit.settings import (
     LabError,
     host,
     lab_from_environment,
-)  # fmt: skip
+)
 
 # What is in a lab's folder and in the cache; both may be set to any folder, and are removed whole.
 _NODES = ("shared", "rival", SWITCH, MASTER, "hyper*")
-_CACHED = ("layers", "mirror", "env", "files-*", "*.lock", "*.log", "*-300?.recipe",
-           "debian-root-*", "tiny-*", "debian-minion-*", "debian-plain-*")  # fmt: skip
+_CACHED = (
+    "layers",
+    "mirror",
+    "env",
+    "files-*",
+    "*.lock",
+    "*.log",
+    "*-300?.recipe",
+    "debian-root-*",
+    "tiny-*",
+    "debian-minion-*",
+    "debian-plain-*",
+)
 
 
 def _strange(folder, patterns):
     paths = sorted(folder.iterdir()) if folder.exists() else []
-    return next((path.name for path in paths if not (path / "node.json").exists()
-                 and not any(fnmatch(path.name, one) for one in patterns)), None)  # fmt: skip
+    return next(
+        (
+            path.name
+            for path in paths
+            if not (path / "node.json").exists()
+            and not any(fnmatch(path.name, one) for one in patterns)
+        ),
+        None,
+    )
 
 
 def _hosts(lab):
-    return sorted((name for name in node.alive(lab) if name.startswith("hyper")),
-                  key=lambda name: host(name).number)  # fmt: skip
+    return sorted(
+        (name for name in node.alive(lab) if name.startswith("hyper")),
+        key=lambda name: host(name).number,
+    )
 
 
 def up(lab, args):
@@ -120,29 +140,41 @@ def status(lab, _args):
     good = {SWITCH, MASTER} <= set(pids) and answering == hosts
     print(f"{'node':8} {'address':10} {'Debian':9} {'network':15} {'systemd':9} minion")
     for name in [SWITCH, MASTER, *hosts]:
-        if name not in pids:
-            continue
-        argv = node.enter(pids[name], ["systemctl", "is-system-running"])
-        said = subprocess.run(argv, capture_output=True, text=True, check=False).stdout.strip()
-        one = host(name) if name in hosts else None
-        row = (one.address, node.about(lab, name)["release"], one.network) if one else ("", "", "")
-        minion = ("answers" if name in answering else "silent") if one else "-"
-        good = good and said in ("running", "starting")
-        print(f"{name:8} {row[0]:10} {row[1]:9} {row[2]:15} {said:9} {minion}")
+        if name in pids:
+            said = _systemd_state(pids[name])
+            good = good and said in ("running", "starting")
+            print(_row(lab, name, said, answering if name in hosts else None))
     return 0 if good else 1
+
+
+def _systemd_state(pid):
+    argv = node.enter(pid, ["systemctl", "is-system-running"])
+    return subprocess.run(argv, capture_output=True, text=True, check=False).stdout.strip()
+
+
+def _row(lab, name, said, answering):
+    """Return a node's line; ``answering`` is None of those that have no minion of a host."""
+    if answering is None:
+        return f"{name:8} {'':10} {'':9} {'':15} {said:9} -"
+    one, release = host(name), node.about(lab, name)["release"]
+    minion = "answers" if name in answering else "silent"
+    return f"{name:8} {one.address:10} {release:9} {one.network:15} {said:9} {minion}"
 
 
 def env(lab, _args):
     """Print the paths, addresses and command prefixes in use as JSON."""
-    out = {"root": str(lab.root), "salt": lab.salt, "images": str(lab.images),
-           "nodes": {}}  # fmt: skip
+    out = {"root": str(lab.root), "salt": lab.salt, "images": str(lab.images), "nodes": {}}
     for name, pid in sorted(node.alive(lab).items()):
-        out["nodes"][name] = {"pid": pid, "files": f"/proc/{pid}/root",
-                              "console": str(lab.node_dir(name) / "console")}  # fmt: skip
+        out["nodes"][name] = {
+            "pid": pid,
+            "files": f"/proc/{pid}/root",
+            "console": str(lab.node_dir(name) / "console"),
+        }
     for name in _hosts(lab):
         socket = f"{out['nodes'][name]['files']}/run/libvirt/libvirt-sock"
-        out["nodes"][name].update(address=host(name).address,
-                                  uri=f"qemu+unix:///system?socket={socket}")  # fmt: skip
+        out["nodes"][name].update(
+            address=host(name).address, uri=f"qemu+unix:///system?socket={socket}"
+        )
     print(json.dumps(out, indent=2))
     return 0
 

@@ -28,8 +28,9 @@ _WATCHES_OF_A_NODE = 9  # 5 of systemd's own, then logind, libvirtd, NetworkMana
 def missing():
     """Return the Debian packages whose programs are not here, each with what it is for."""
     path = f"{PLAIN['PATH']}:{os.environ['PATH']}"
-    return {package: purpose for name, package, purpose in TOOLS
-            if not shutil.which(name, path=path)}  # fmt: skip
+    return {
+        package: purpose for name, package, purpose in TOOLS if not shutil.which(name, path=path)
+    }
 
 
 def _named(wanted):
@@ -73,5 +74,7 @@ def room(nodes):
     wanted = nodes * _WATCHES_OF_A_NODE
     if wanted > 0 and (free := _free(wanted)) < wanted:
         most = int(_WATCHES.read_text())
-        raise LabError(f"{nodes} nodes need {wanted} inotify instances, and root can have {free} "
-                       f"more: sysctl fs.inotify.max_user_instances={most + wanted}")  # fmt: skip
+        raise LabError(
+            f"{nodes} nodes need {wanted} inotify instances, and root can have {free} "
+            f"more: sysctl fs.inotify.max_user_instances={most + wanted}"
+        )

@@ -22,10 +22,12 @@ _UNITS = {
 
 
 # Beside the defaults: the bridge, as nearly every site has one, and libguestfs to look into images.
-PILLAR = {"hypervisor": {
-    "bridges": {"br0": {"ports": ["eth0"]}},
-    "extra_packages": ["python3-guestfs", "guestmount", "linux-image-cloud-amd64"],
-}}  # fmt: skip
+PILLAR = {
+    "hypervisor": {
+        "bridges": {"br0": {"ports": ["eth0"]}},
+        "extra_packages": ["python3-guestfs", "guestmount", "linux-image-cloud-amd64"],
+    }
+}
 _FORMULA = ("packages.sls", "map.jinja", "defaults.yaml", "families.yaml")
 _INSTALL = """
 printf 'deb [trusted=yes] file:///run/lab/debs ./\\n' >/etc/apt/sources.list
@@ -56,19 +58,23 @@ def packages(lab, release):
     debs, wheels = mirror.debian(release), mirror.pypi()
     formula = [(CHECKOUT / "hypervisor" / name).read_text() for name in _FORMULA]
     return layers.add(
-        f"hypervisor-{lab.salt}-{release}", _INSTALL.format(pillar=json.dumps(PILLAR)),
+        f"hypervisor-{lab.salt}-{release}",
+        _INSTALL.format(pillar=json.dumps(PILLAR)),
         [onedir.layer(lab.salt), *roots.base(release)],
         f"what the formula installs on Debian {release} (Salt {lab.salt})",
         inputs=[*formula, debs.name, wheels.name],
         READ_ONLY=f"{CHECKOUT}:/run/lab/project\n{debs}:/run/lab/debs\n{wheels}:/run/lab/wheels",
-        PIP_FIND_LINKS="/run/lab/wheels", PIP_NO_INDEX="1",
-    )  # fmt: skip
+        PIP_FIND_LINKS="/run/lab/wheels",
+        PIP_NO_INDEX="1",
+    )
 
 
 def plugs(lab, host):
     """Return a host's network card, and the folder that all hosts share, as of a SAN."""
-    return {"link": {"name": host.name, "mac": host.mac},
-            "share": (str(lab.shared), "/mnt/shared", "rw")}  # fmt: skip
+    return {
+        "link": {"name": host.name, "mac": host.mac},
+        "share": (str(lab.shared), "/mnt/shared", "rw"),
+    }
 
 
 def pillar(host):
@@ -80,20 +86,22 @@ def pillar(host):
 def create(lab, host, root, memory_mib):
     """Make a host that has never booted: a Debian with its network, and a minion."""
     seed = node.create(lab, host.name, root, **plugs(lab, host))
-    node.write(seed, {
-        **_KEPT_BY[host.network],
-        "etc/salt/minion": "",
-        "etc/salt/minion.d/lab.conf": saltd.MINION,
-        "etc/salt/minion.d/virt.conf": json.dumps(_options(memory_mib)) + "\n",
-        "etc/pip.conf": f"[global]\nno-index = true\nfind-links = http://{SWITCH_IP}/pypi/\n"
-                        f"trusted-host = {SWITCH_IP}\n",
-        "first-boot": f"systemctl -q enable {_UNITS[host.network]} salt-minion\n"
-                      "systemctl -q mask systemd-networkd-wait-online "
-                      "NetworkManager-wait-online\n",
-        **node.identity(host.name),
-        "etc/apt/sources.list":
-            f"deb [trusted=yes] http://{SWITCH_IP}/{host.release} ./\n",
-    })  # fmt: skip
+    node.write(
+        seed,
+        {
+            **_KEPT_BY[host.network],
+            "etc/salt/minion": "",
+            "etc/salt/minion.d/lab.conf": saltd.MINION,
+            "etc/salt/minion.d/virt.conf": json.dumps(_options(memory_mib)) + "\n",
+            "etc/pip.conf": f"[global]\nno-index = true\nfind-links = http://{SWITCH_IP}/pypi/\n"
+            f"trusted-host = {SWITCH_IP}\n",
+            "first-boot": f"systemctl -q enable {_UNITS[host.network]} salt-minion\n"
+            "systemctl -q mask systemd-networkd-wait-online "
+            "NetworkManager-wait-online\n",
+            **node.identity(host.name),
+            "etc/apt/sources.list": f"deb [trusted=yes] http://{SWITCH_IP}/{host.release} ./\n",
+        },
+    )
 
 
 def _options(memory_mib):

@@ -29,8 +29,14 @@ def _recipe(lab, name):
 
 def _in_workshop(argv, work):
     scratch = Path(work) / "scratch"
-    layers.in_chroot(roots.workshop(), argv, scratch=scratch, log=CACHE / "images.log",
-                     WHOLE_DEV="1", BINDS=f"{CHECKOUT}\n{CACHE}")  # fmt: skip
+    layers.in_chroot(
+        roots.workshop(),
+        argv,
+        scratch=scratch,
+        log=CACHE / "images.log",
+        WHOLE_DEV="1",
+        BINDS=f"{CHECKOUT}\n{CACHE}",
+    )
     shutil.rmtree(scratch)
 
 

@@ -19,8 +19,9 @@ _JUNK = ("var/log/journal", "var/cache/apt", "var/lib/apt/lists", "tmp", "run", 
 
 
 def _files(folder):
-    return sorted(path for path in folder.rglob("*") if path.is_file()
-                  and "__pycache__" not in path.parts)  # fmt: skip
+    return sorted(
+        path for path in folder.rglob("*") if path.is_file() and "__pycache__" not in path.parts
+    )
 
 
 def digest_of(folders):
@@ -42,10 +43,13 @@ class Kept:
 
     def __init__(self, lab, stacks):
         here = Path(__file__).parent
-        recipe = [lab.salt, *(f"{name}: {layers.lower(stack)}" for name, stack in stacks.items()),
-                  *((here / name).read_text() for name in _LAB),
-                  digest_of(CHECKOUT / name for name in _CODE),
-                  time.strftime("%Y-%m")]  # certificates in them grow old  # fmt: skip
+        recipe = [
+            lab.salt,
+            *(f"{name}: {layers.lower(stack)}" for name, stack in stacks.items()),
+            *((here / name).read_text() for name in _LAB),
+            digest_of(CHECKOUT / name for name in _CODE),
+            time.strftime("%Y-%m"),
+        ]  # certificates in them grow old
         self.lab, self.names = lab, list(stacks)
         self.folder = layers.path(f"kept-{lab.salt}", recipe)
 
@@ -83,6 +87,7 @@ class Kept:
 def _copy(folder, target):
     disk = folder / "disk"
     junk = " ".join(f"{target}/{name}" for name in _JUNK)
-    script = (f"mount -o loop {folder}/disk.img {disk}; cp -a {disk}/upper {target}; "
-              f"rm -rf {junk}")  # fmt: skip
+    script = (
+        f"mount -o loop {folder}/disk.img {disk}; cp -a {disk}/upper {target}; " f"rm -rf {junk}"
+    )
     run(["unshare", "--mount", "--propagation", "private", "sh", "-euc", script])

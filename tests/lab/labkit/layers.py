@@ -21,8 +21,18 @@ _HERE = defaultdict(threading.Lock)
 # What packages' scripts could do to the machine: mdadm's, for one, loads a kernel module.
 _DENIED = "-sys_module,-sys_time,-sys_rawio,-syslog,-sys_boot,-mac_admin"
 # Whoever is killed in the middle takes it along: the next would build in the same place.
-ALONE = ("setpriv", "--pdeathsig", "KILL", "unshare", "--mount", "--propagation", "private",
-         "--pid", "--fork", "--kill-child=KILL")  # fmt: skip
+ALONE = (
+    "setpriv",
+    "--pdeathsig",
+    "KILL",
+    "unshare",
+    "--mount",
+    "--propagation",
+    "private",
+    "--pid",
+    "--fork",
+    "--kill-child=KILL",
+)
 PLAIN = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LANG": "C.UTF-8", "HOME": "/root"}
 
 
@@ -87,15 +97,27 @@ def forget_old(name):
 def in_chroot(stack, argv, *, scratch, log=None, **environment):
     """Run a command in a root of layers; what it writes goes to ``scratch/upper``."""
     root = scratch / "root"
-    words = ["setpriv", "--bounding-set", _DENIED, "--inh-caps", _DENIED,
-             *ALONE, ROOT_SH, "chroot", root]  # fmt: skip
+    words = [
+        "setpriv",
+        "--bounding-set",
+        _DENIED,
+        "--inh-caps",
+        _DENIED,
+        *ALONE,
+        ROOT_SH,
+        "chroot",
+        root,
+    ]
     return run([*words, lower(stack), scratch, *argv], log=log, env={**passed_on(), **environment})
 
 
 def passed_on():
     """Return the environment of what is built: the way to package indexes, and the lab's mark."""
-    mine = {key: value for key, value in os.environ.items()
-            if key.startswith("PIP_") or key.lower().endswith("_proxy") or key == MARK}  # fmt: skip
+    mine = {
+        key: value
+        for key, value in os.environ.items()
+        if key.startswith("PIP_") or key.lower().endswith("_proxy") or key == MARK
+    }
     return {**mine, **PLAIN}
 
 
@@ -110,8 +132,13 @@ def add(name, recipe, stack, what=None, inputs=(), **environment):
         scratch = part.with_suffix(".scratch")
         shutil.rmtree(scratch, ignore_errors=True)
         try:
-            in_chroot(stack, ["sh", "-euc", recipe], scratch=scratch,
-                      log=CACHE / f"{name}.log", **environment)  # fmt: skip
+            in_chroot(
+                stack,
+                ["sh", "-euc", recipe],
+                scratch=scratch,
+                log=CACHE / f"{name}.log",
+                **environment,
+            )
             (scratch / "upper/etc/resolv.conf").unlink(missing_ok=True)
             part.rmdir()
             (scratch / "upper").rename(part)

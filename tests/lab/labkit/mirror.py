@@ -13,13 +13,32 @@ from labkit.settings import CACHE
 MIRROR = CACHE / "mirror"
 # What the formula or a test installs on a host of the lab.
 _DEBIAN = (
-    "libvirt-daemon-system", "libvirt-daemon-config-nwfilter", "libvirt-clients", "qemu-utils",
-    "qemu-system-x86", "dnsmasq-base", "gcc", "libc6-dev", "pkg-config", "libvirt-dev",
-    "nftables", "iptables",
-    "iptables-persistent", "firewalld", "bridge-utils", "python3-guestfs", "guestmount",
-    "python3-libvirt", "python3-pycdlib", "python3-pyroute2", "xfsprogs", "libxml2-utils",
-    "gnutls-bin", "mmdebstrap", "python3-venv",
-)  # fmt: skip
+    "libvirt-daemon-system",
+    "libvirt-daemon-config-nwfilter",
+    "libvirt-clients",
+    "qemu-utils",
+    "qemu-system-x86",
+    "dnsmasq-base",
+    "gcc",
+    "libc6-dev",
+    "pkg-config",
+    "libvirt-dev",
+    "nftables",
+    "iptables",
+    "iptables-persistent",
+    "firewalld",
+    "bridge-utils",
+    "python3-guestfs",
+    "guestmount",
+    "python3-libvirt",
+    "python3-pycdlib",
+    "python3-pyroute2",
+    "xfsprogs",
+    "libxml2-utils",
+    "gnutls-bin",
+    "mmdebstrap",
+    "python3-venv",
+)
 _PYTHON = ("libvirt-python", "pycdlib", "pyroute2", "setuptools<80", "wheel")
 _DOWNLOAD = """
 apt-get update -qq
@@ -38,15 +57,21 @@ def debian(release):
 
     def build(part):
         scratch = part.with_suffix(".scratch")
-        layers.in_chroot(below, ["sh", "-euc", recipe], scratch=scratch, log=CACHE / "mirror.log",
-                         DEBIAN_FRONTEND="noninteractive")  # fmt: skip
+        layers.in_chroot(
+            below,
+            ["sh", "-euc", recipe],
+            scratch=scratch,
+            log=CACHE / "mirror.log",
+            DEBIAN_FRONTEND="noninteractive",
+        )
         part.rmdir()
         (scratch / "upper/kept").rename(part)
         shutil.rmtree(scratch)
         _in_workshop(_INDEX, part)
 
-    folder = layers.ensure(f"debs-{release}", [recipe], build, below,
-                           f"a mirror of Debian {release}'s packages")[0]  # fmt: skip
+    folder = layers.ensure(
+        f"debs-{release}", [recipe], build, below, f"a mirror of Debian {release}'s packages"
+    )[0]
     _link(release, folder)
     return folder
 
@@ -65,8 +90,13 @@ def pypi():
 
 def _in_workshop(script, folder):
     scratch = folder.with_suffix(".workshop")
-    layers.in_chroot(roots.workshop(), ["sh", "-euc", script, "sh", folder], scratch=scratch,
-                     log=CACHE / "mirror.log", BINDS=str(folder))  # fmt: skip
+    layers.in_chroot(
+        roots.workshop(),
+        ["sh", "-euc", script, "sh", folder],
+        scratch=scratch,
+        log=CACHE / "mirror.log",
+        BINDS=str(folder),
+    )
     shutil.rmtree(scratch)
 
 

@@ -71,8 +71,12 @@ def _marked(lab):
 def labs():
     """Return the folders of all labs of this machine that are up, also half-way."""
     start = f"{MARK}=".encode()
-    return {one.removeprefix(start).decode() for _, environ in _processes() for one in environ
-            if one.startswith(start)}  # fmt: skip
+    return {
+        one.removeprefix(start).decode()
+        for _, environ in _processes()
+        for one in environ
+        if one.startswith(start)
+    }
 
 
 def alive(lab):
@@ -102,9 +106,14 @@ def create(lab, name, stack, *, link=None, share=None):
     if (folder / "node.json").exists():
         raise LabError(f"{name} is there, and off: lab on {name}, or lab remove {name}")
     (folder / "seed").mkdir(parents=True)
-    made = {"name": name, "lower": lower(stack), "group": group(lab, name), "link": link,
-            "shares": [share] if share else [],
-            "release": stack[-1].name.partition("-")[0]}  # fmt: skip
+    made = {
+        "name": name,
+        "lower": lower(stack),
+        "group": group(lab, name),
+        "link": link,
+        "shares": [share] if share else [],
+        "release": stack[-1].name.partition("-")[0],
+    }
     (folder / "node.json").write_text(json.dumps(made))
     with (folder / "disk.img").open("wb") as disk:
         disk.truncate(_DISK_GIB << 30)
@@ -128,11 +137,19 @@ def power_on(lab, name):
     folder = lab.node_dir(name)
     argv = ["unshare", "--mount", "--propagation", "private", sys.executable, "-B", boot.__file__]
     with (folder / "power").open("ab") as log:
-        supply = subprocess.Popen([*argv, folder], env={**PLAIN, MARK: str(lab.root)},
-                                  start_new_session=True, stdin=subprocess.DEVNULL, stdout=log,
-                                  stderr=log)  # fmt: skip
-    wait_for(f"the power of {name}", lambda: _has_power(lab, name) or supply.poll() is not None,
-             timeout_s=20)  # fmt: skip
+        supply = subprocess.Popen(
+            [*argv, folder],
+            env={**PLAIN, MARK: str(lab.root)},
+            start_new_session=True,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+        )
+    wait_for(
+        f"the power of {name}",
+        lambda: _has_power(lab, name) or supply.poll() is not None,
+        timeout_s=20,
+    )
     return _booted(lab, name)
 
 
@@ -166,8 +183,14 @@ def _last_words(folder):
 
 
 def _has_bridge(pid):
-    return subprocess.run(["nsenter", "-t", str(pid), "-n", "ip", "link", "show", "dev", "segment"],
-                          capture_output=True, check=False).returncode == 0  # fmt: skip
+    return (
+        subprocess.run(
+            ["nsenter", "-t", str(pid), "-n", "ip", "link", "show", "dev", "segment"],
+            capture_output=True,
+            check=False,
+        ).returncode
+        == 0
+    )
 
 
 def pid_of(lab, name):
@@ -217,8 +240,9 @@ def power_off(lab, name):
     """Shut a node down and wait until it is off."""
     pid = pid_of(lab, name)
     subprocess.run(enter(pid, ["systemctl", "poweroff"]), capture_output=True, check=False)
-    wait_for(f"the end of {name}", lambda: _is_gone(pid) and not _has_power(lab, name),
-             timeout_s=60)  # fmt: skip
+    wait_for(
+        f"the end of {name}", lambda: _is_gone(pid) and not _has_power(lab, name), timeout_s=60
+    )
 
 
 def _has_power(lab, name):
@@ -278,8 +302,16 @@ def _is_gone(pid):
 def enter(pid, argv):
     """Return the command line that runs ``argv`` inside a node, as root at its console."""
     words = [str(word) for word in argv]
-    clean = ["setpriv", "--bounding-set", boot.DENIED, "--inh-caps", boot.DENIED,
-             "env", "-i", *(f"{key}={value}" for key, value in PLAIN.items())]  # fmt: skip
+    clean = [
+        "setpriv",
+        "--bounding-set",
+        boot.DENIED,
+        "--inh-caps",
+        boot.DENIED,
+        "env",
+        "-i",
+        *(f"{key}={value}" for key, value in PLAIN.items()),
+    ]
     for name in ("TERM", "COLUMNS"):
         if name in os.environ:
             clean.append(f"{name}={os.environ[name]}")

@@ -73,9 +73,14 @@ def layer(line):
     wheels = pythons.wheels(line)
     install = pythons.INSTALL.format(python="$top/bin/python3")
     recipe = _RECIPE.replace("INSTALL", install).replace("SALT", SALTS[line])
-    return layers.add(f"salt-{line}", recipe, roots.workshop(), f"Salt {line} with its Python",
-                      inputs=[wheels.parent.name],
-                      READ_ONLY=f"{wheels}:/run/lab/wheels")[0]  # fmt: skip
+    return layers.add(
+        f"salt-{line}",
+        recipe,
+        roots.workshop(),
+        f"Salt {line} with its Python",
+        inputs=[wheels.parent.name],
+        READ_ONLY=f"{wheels}:/run/lab/wheels",
+    )[0]
 
 
 def packages(line):

@@ -4,7 +4,17 @@ from labkit import layers, roots
 from labkit.settings import SALTS
 
 EXTRAS = ("libvirt-python==9.0.0", "pycdlib>=1.14", "pyroute2>=0.7")
-TOOLS = ("pytest>=8", "hypothesis", "ruff==0.8.*", "pip", "setuptools<80", "wheel")
+TOOLS = (
+    "pytest>=8",
+    "hypothesis",
+    "ruff==0.8.*",
+    "mypy==2.4.*",
+    "types-PyYAML",
+    "radon==6.0.*",
+    "pip",
+    "setuptools<80",
+    "wheel",
+)
 TESTS = "/opt/tests"
 _WHEELS = """
 python3 -m venv /tmp/venv
@@ -12,8 +22,10 @@ python3 -m venv /tmp/venv
 /tmp/venv/bin/pip wheel -q -w /wheels {}
 rm -rf /tmp/venv $HOME/.cache
 """
-INSTALL = ("{python} -m pip install -q --root-user-action=ignore --no-compile --no-index "
-           "-f /run/lab/wheels")  # fmt: skip
+INSTALL = (
+    "{python} -m pip install -q --root-user-action=ignore --no-compile --no-index "
+    "-f /run/lab/wheels"
+)
 
 
 def _quoted(names):
@@ -23,19 +35,30 @@ def _quoted(names):
 def wheels(line):
     """Return the folder of the wheels of a line of Salt and of all that tests need."""
     recipe = _WHEELS.format(_quoted([SALTS[line], *EXTRAS, *TOOLS]))
-    return layers.add(f"wheels-{line}", recipe, roots.workshop(),
-                      f"the Python packages of Salt {line}")[0] / "wheels"  # fmt: skip
+    return (
+        layers.add(
+            f"wheels-{line}", recipe, roots.workshop(), f"the Python packages of Salt {line}"
+        )[0]
+        / "wheels"
+    )
 
 
 def add(name, line, requirements, stack):
     """Return a stack with an environment in /opt/NAME more."""
     folder = wheels(line)
     install = INSTALL.format(python=f"/opt/{name}/bin/python3")
-    recipe = (f"python3 -m venv /opt/{name}; {install} {_quoted(requirements)}; "
-              f"/opt/{name}/bin/python3 -m compileall -j 2 -q /opt/{name}/lib || true")  # fmt: skip
-    return layers.add(f"python-{name}", recipe, stack, f"the Python environment {name}",
-                      inputs=[folder.parent.name],
-                      READ_ONLY=f"{folder}:/run/lab/wheels")  # fmt: skip
+    recipe = (
+        f"python3 -m venv /opt/{name}; {install} {_quoted(requirements)}; "
+        f"/opt/{name}/bin/python3 -m compileall -j 2 -q /opt/{name}/lib || true"
+    )
+    return layers.add(
+        f"python-{name}",
+        recipe,
+        stack,
+        f"the Python environment {name}",
+        inputs=[folder.parent.name],
+        READ_ONLY=f"{folder}:/run/lab/wheels",
+    )
 
 
 def tests():

@@ -9,8 +9,17 @@ from labkit.run import wait_for
 from labkit.settings import CHECKOUT, MASTER, MASTER_IP, SWITCH_IP, LabError
 
 # What a Salt master serves of this project; the rest is of no use to it.
-SERVED = ("_grains", "_modules", "_output", "_pillar", "_runners", "_states", "_utils",
-          "hypervisor", "pki")  # fmt: skip
+SERVED = (
+    "_grains",
+    "_modules",
+    "_output",
+    "_pillar",
+    "_runners",
+    "_states",
+    "_utils",
+    "hypervisor",
+    "pki",
+)
 PROJECT = "srv/salt-virt"
 _FROM_DOCS = "file_roots:\n  base: [/srv/salt, /srv/salt-virt]\n"
 _MASTER = """\
@@ -51,22 +60,27 @@ def create_master(lab, stack):
     lab.images.mkdir(parents=True, exist_ok=True)
     seed = node.create(lab, MASTER, stack, **plugs(lab))
     serve(seed)
-    node.write(seed, {
-        "etc/salt/master": "user: salt\n",
-        "etc/salt/master.d/virt.conf": _FROM_DOCS,
-        "etc/salt/master.d/lab.conf": _MASTER,
-        "etc/systemd/network/10-eth0.network": _NETWORK,
-        "srv/pillar/top.sls": "base: {}\n",
-        "first-boot": "systemctl -q enable systemd-networkd salt-master\n"
-                      "systemctl -q mask systemd-networkd-wait-online\n",
-        **node.identity(MASTER),
-    })  # fmt: skip
+    node.write(
+        seed,
+        {
+            "etc/salt/master": "user: salt\n",
+            "etc/salt/master.d/virt.conf": _FROM_DOCS,
+            "etc/salt/master.d/lab.conf": _MASTER,
+            "etc/systemd/network/10-eth0.network": _NETWORK,
+            "srv/pillar/top.sls": "base: {}\n",
+            "first-boot": "systemctl -q enable systemd-networkd salt-master\n"
+            "systemctl -q mask systemd-networkd-wait-online\n",
+            **node.identity(MASTER),
+        },
+    )
 
 
 def plugs(lab):
     """Return the master's network card, and the images that it serves."""
-    return {"link": {"name": MASTER, "mac": "52:54:00:77:00:01"},
-            "share": (str(lab.images), "/srv/salt/images", "ro")}  # fmt: skip
+    return {
+        "link": {"name": MASTER, "mac": "52:54:00:77:00:01"},
+        "share": (str(lab.images), "/srv/salt/images", "ro"),
+    }
 
 
 def serve(folder):
@@ -74,8 +88,12 @@ def serve(folder):
     target = folder / PROJECT
     shutil.rmtree(target, ignore_errors=True)
     for name in SERVED:
-        shutil.copytree(CHECKOUT / name, target / name, symlinks=True,
-                        ignore=shutil.ignore_patterns("__pycache__"))  # fmt: skip
+        shutil.copytree(
+            CHECKOUT / name,
+            target / name,
+            symlinks=True,
+            ignore=shutil.ignore_patterns("__pycache__"),
+        )
     for path in [target, *target.rglob("*")]:
         if not path.is_symlink():
             path.chmod(0o755 if path.is_dir() else 0o644)
@@ -90,11 +108,6 @@ def pillar(lab, hosts):
         (folder / f"{name}.sls").write_text(json.dumps(text))
 
 
-def restart_master(lab):
-    """Have the master read its configuration anew."""
-    node.inside(node.pid_of(lab, MASTER), ["systemctl", "restart", "salt-master"])
-
-
 def salt(lab, program, args, **options):
     """Run a Salt command on the master's node; return the completed process."""
     argv = node.enter(node.pid_of(lab, MASTER), [program, *args])
@@ -104,8 +117,11 @@ def salt(lab, program, args, **options):
 def accept(lab, name):
     """Accept a host's key, as its administrator does."""
     pki = node.root(lab, MASTER) / "etc/salt/pki/master"
-    wait_for(f"the key of {name}", lambda: (pki / "minions_pre" / name).exists()
-             or (pki / "minions" / name).exists(), timeout_s=120)  # fmt: skip
+    wait_for(
+        f"the key of {name}",
+        lambda: (pki / "minions_pre" / name).exists() or (pki / "minions" / name).exists(),
+        timeout_s=120,
+    )
     salt(lab, "salt-key", ["-y", "-a", name], capture_output=True)
 
 
@@ -159,8 +175,11 @@ def apply(lab, hosts, sls, timeout_s=600):
         if not isinstance(states, dict):
             failed.append(f"{name}: {states}")
             continue
-        failed += [f"{name}: {one.get('__id__')}: {one['comment'].strip().splitlines()[-1]}"
-                   for one in states.values() if one["result"] is False]  # fmt: skip
+        failed += [
+            f"{name}: {one.get('__id__')}: {one['comment'].strip().splitlines()[-1]}"
+            for one in states.values()
+            if one["result"] is False
+        ]
     if failed:
         raise LabError(f"state.apply {sls}:\n" + "\n".join(failed))
 

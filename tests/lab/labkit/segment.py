@@ -13,7 +13,7 @@ from labkit.settings import (
     SWITCH,
     SWITCH_IP,
     host,
-)  # fmt: skip
+)
 
 _LEASE = "2m"
 _DNSMASQ = f"""\
@@ -29,8 +29,13 @@ log-dhcp
 host-record=master,salt,{MASTER_IP}
 """
 _BRIDGE = "[NetDev]\nName=segment\nKind=bridge\n[Bridge]\nSTP=no\nForwardDelaySec=0\n"
-_NETWORK = (f"[Match]\nName=segment\n[Network]\nAddress={SWITCH_IP}/16\n"
-            "ConfigureWithoutCarrier=yes\n")  # fmt: skip
+_DNSMASQ_UNIT = (
+    "[Unit]\nAfter=sys-subsystem-net-devices-segment.device\n"
+    "[Service]\nRestart=on-failure\nRestartSec=0.2\n[Unit]\nStartLimitIntervalSec=0\n"
+)
+_NETWORK = (
+    f"[Match]\nName=segment\n[Network]\nAddress={SWITCH_IP}/16\n" "ConfigureWithoutCarrier=yes\n"
+)
 _HTTP = """\
 [Unit]
 After=systemd-networkd-wait-online.service
@@ -60,17 +65,20 @@ def create(lab):
     rows = [_DNSMASQ]
     for number in range(1, MOST_HOSTS + 1):
         one = host(f"hyper{number}")
-        rows += [f"dhcp-host={one.mac},{one.name},{one.address},{_LEASE}\n",
-                 f"host-record={one.name},{one.address}\n"]  # fmt: skip
-    node.write(seed, {
-        "etc/dnsmasq.d/lab.conf": "".join(rows),
-        "etc/systemd/network/10-segment.netdev": _BRIDGE,
-        "etc/systemd/network/10-segment.network": _NETWORK,
-        "etc/systemd/system/mirror.service": _HTTP,
-        "etc/systemd/system/dnsmasq.service.d/lab.conf":
-            "[Unit]\nAfter=sys-subsystem-net-devices-segment.device\n"
-            "[Service]\nRestart=on-failure\nRestartSec=0.2\n[Unit]\nStartLimitIntervalSec=0\n",
-        "first-boot": "systemctl -q enable systemd-networkd dnsmasq mirror\n"
-                      "systemctl -q mask systemd-networkd-wait-online\n",
-        **node.identity(SWITCH),
-    })  # fmt: skip
+        rows += [
+            f"dhcp-host={one.mac},{one.name},{one.address},{_LEASE}\n",
+            f"host-record={one.name},{one.address}\n",
+        ]
+    node.write(
+        seed,
+        {
+            "etc/dnsmasq.d/lab.conf": "".join(rows),
+            "etc/systemd/network/10-segment.netdev": _BRIDGE,
+            "etc/systemd/network/10-segment.network": _NETWORK,
+            "etc/systemd/system/mirror.service": _HTTP,
+            "etc/systemd/system/dnsmasq.service.d/lab.conf": _DNSMASQ_UNIT,
+            "first-boot": "systemctl -q enable systemd-networkd dnsmasq mirror\n"
+            "systemctl -q mask systemd-networkd-wait-online\n",
+            **node.identity(SWITCH),
+        },
+    )

@@ -64,11 +64,6 @@ class Lab:
     root: Path
     salt: str
 
-    @property
-    def master_ip(self):
-        """The master's address on the segment."""
-        return MASTER_IP
-
     def host_ip(self, name):
         """The address of ``hyperN`` on the segment."""
         return host(name).address

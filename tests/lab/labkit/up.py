@@ -128,20 +128,13 @@ def up(lab, count, release, is_fresh, wanted_images):
     images.known(wanted_images)
     _prepare(lab, wanted, wanted_images, is_fresh)
     if not there:
-        if lab.root.exists() and list(lab.root.iterdir()):
-            raise LabError(f"{lab.root} is there, of a lab that is off: lab on {SWITCH}, lab on "
-                           f"{MASTER}, and each host; or lab down")  # fmt: skip
-        lab.root.mkdir(parents=True, exist_ok=True)
-        lab.root.chmod(0o700)
-        lab.shared.mkdir()
+        _make_root(lab)
         return _first(lab, wanted, is_fresh)
-    made = [one for one in wanted if (lab.node_dir(one.name) / MADE).exists()]
-    for one in made:
-        if one.name not in there:
-            node.power_on(lab, one.name)
-    missing = [one for one in wanted if one not in made]
+    names = [one.name for one in wanted]
+    made = [name for name in names if (lab.node_dir(name) / MADE).exists()]
+    _power_on(lab, set(made) - set(there))
+    missing = [one for one in wanted if one.name not in made]
     if not missing:
-        names = [one.name for one in wanted]
         saltd.wait_until_ready(lab, names)
         say(f"already up: {', '.join(names)}")
         return names
@@ -150,4 +143,20 @@ def up(lab, count, release, is_fresh, wanted_images):
     more.nodes()
     more.join()
     more.formula()
-    return [one.name for one in wanted]
+    return names
+
+
+def _power_on(lab, names):
+    for name in sorted(names):
+        node.power_on(lab, name)
+
+
+def _make_root(lab):
+    if lab.root.exists() and list(lab.root.iterdir()):
+        raise LabError(
+            f"{lab.root} is there, of a lab that is off: lab on {SWITCH}, lab on "
+            f"{MASTER}, and each host; or lab down"
+        )
+    lab.root.mkdir(parents=True, exist_ok=True)
+    lab.root.chmod(0o700)
+    lab.shared.mkdir()
