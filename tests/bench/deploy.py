@@ -7,7 +7,8 @@ import statistics
 import asminion
 from saltvirt import config, keypair, spec
 from saltvirt.kvm import connect, lifecycle
-from saltvirt.ops import create, purge
+from saltvirt.ops import purge
+from saltvirt.ops.build import create
 from saltvirt.ops.context import Context
 
 ROUNDS = 5
@@ -56,9 +57,15 @@ def main():
             libvirts.append(watched.spent)
         with connect.opened(settings, readonly=False) as conn:
             purge.purge(conn, settings, f"speed{number}")
-    print(json.dumps({
-        "cpu": statistics.median(totals), "libvirt": statistics.median(libvirts), "rounds": ROUNDS,
-    }))  # fmt: skip
+    print(
+        json.dumps(
+            {
+                "cpu": statistics.median(totals),
+                "libvirt": statistics.median(libvirts),
+                "rounds": ROUNDS,
+            }
+        )
+    )
 
 
 if __name__ == "__main__":

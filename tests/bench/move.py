@@ -13,12 +13,24 @@ from labkit.run import LabError, wait_for
 ROUNDS = 5
 DISK = "/srv/salt-images/m1_system.qcow2"
 CONSOLE = Path("/var/log/libvirt/qemu/m1-console.log")
-BY_HAND = ["virsh", "-q", "migrate", "m1", "--live", "--p2p", "--tls", "--persistent",
-           "--migrate-disks", "vda", "--migrateuri", "tcp://hyper2",
-           "--desturi", "qemu+tls://hyper2/system"]  # fmt: skip
+BY_HAND = [
+    "virsh",
+    "-q",
+    "migrate",
+    "m1",
+    "--live",
+    "--p2p",
+    "--tls",
+    "--persistent",
+    "--migrate-disks",
+    "vda",
+    "--migrateuri",
+    "tcp://hyper2",
+    "--desturi",
+    "qemu+tls://hyper2/system",
+]
 IMAGE = "salt://images/tiny.qcow2"
-INIT = ["virt.init", "m1", "1", "96", IMAGE, "host=hyper1", "wait=False",
-        "seed=False"]  # fmt: skip
+INIT = ["virt.init", "m1", "1", "96", IMAGE, "host=hyper1", "wait=False", "seed=False"]
 
 
 class Bench:
@@ -48,8 +60,12 @@ class Bench:
     def fresh(self):
         """Have the VM on hyper1 and nothing of it on hyper2."""
         for host in ("hyper1", "hyper2"):
-            self.sh(host, "sh", "-c", "virsh -q destroy m1; virsh -q undefine m1; "
-                    f"rm -f {DISK} {CONSOLE}")  # fmt: skip
+            self.sh(
+                host,
+                "sh",
+                "-c",
+                "virsh -q destroy m1; virsh -q undefine m1; " f"rm -f {DISK} {CONSOLE}",
+            )
         self.runner(*INIT)
         # All that it writes to its disk is written.
         console = node.root(self.lab, "hyper1") / CONSOLE.relative_to("/")
@@ -136,9 +152,12 @@ def rows(lab, host):
     bench.runner("virt.image_pull", IMAGE)
     bare = statistics.median(bench.bare_start() for _ in range(ROUNDS))
     hand = None
-    for name, way, less in (("virsh, overlay", by_hand, 0), ("virsh, whole disk", by_hand_whole, 0),
-                            ("salt-run virt.migrate", ours, bare),
-                            ("3006.25 module", theirs, 0)):  # fmt: skip
+    for name, way, less in (
+        ("virsh, overlay", by_hand, 0),
+        ("virsh, whole disk", by_hand_whole, 0),
+        ("salt-run virt.migrate", ours, bare),
+        ("3006.25 module", theirs, 0),
+    ):
         try:
             with bench.in_clear_text() if way is theirs else nullcontext():
                 took, downtime, memory, disk = measured(bench, way)
@@ -146,8 +165,14 @@ def rows(lab, host):
             yield (name, "cannot", str(error).strip().rpartition(": ")[2][:60], "", "", "")
             continue
         hand = hand or took
-        yield (name, f"{took - less:.2f} s", f"{(took - less) / hand:.2f} x", f"{downtime} ms",
-               f"{memory:.0f} MiB", f"{disk:.1f} MiB")  # fmt: skip
+        yield (
+            name,
+            f"{took - less:.2f} s",
+            f"{(took - less) / hand:.2f} x",
+            f"{downtime} ms",
+            f"{memory:.0f} MiB",
+            f"{disk:.1f} MiB",
+        )
     bench.fresh()
     bench.runner("virt.purge", "m1")
 

@@ -17,7 +17,7 @@ from saltvirt.placement import balance, plan  # noqa: E402
 SIZES = ((10, 200), (20, 400), (40, 800), (80, 1600), (1000, 20000))
 HBAL_LIMIT_S = 60
 NODE_MIB, NODE_CPUS = 131072, 64
-POLICY = ("128,1,1024,1,1,1|128,1,1024,1,1,1;32768,8,1048576,16,8,12|ext|4.0|32.0")  # fmt: skip
+POLICY = "128,1,1024,1,1,1|128,1,1024,1,1,1;32768,8,1048576,16,8,12|ext|4.0|32.0"
 
 
 def cluster(hosts, vms, seed=1):
@@ -42,24 +42,50 @@ def ours(names, sizes):
     pattern = next(iter(pattern.values()))
     on = {name: {} for name in names}
     for vm, (memory, cpus, host) in sizes.items():
-        on[host][vm] = {"state": "running", "vcpus": cpus, "memory_mib": memory, "affinity": [],
-                        "anti_affinity": []}  # fmt: skip
+        on[host][vm] = {
+            "state": "running",
+            "vcpus": cpus,
+            "memory_mib": memory,
+            "affinity": [],
+            "anti_affinity": [],
+        }
     hosts, loads = {}, {}
     for name, vms in on.items():
         used, cpus = (sum(vm[key] for vm in vms.values()) for key in ("memory_mib", "vcpus"))
         hosts[name] = {
-            **pattern, "vms": vms, "building": [], "maintenance": False,
+            **pattern,
+            "vms": vms,
+            "building": [],
+            "maintenance": False,
             "memory": {**pattern["memory"], "limit_mib": NODE_MIB, "committed_mib": used},
             "cpu": {**pattern["cpu"], "vcpus_limit": NODE_CPUS * 4, "vcpus_committed": cpus},
             "storage": {**pattern["storage"], "limit_mib": 10**8, "committed_mib": 0},
-        }  # fmt: skip
-        loads[name] = {"cpus": NODE_CPUS, "memory_mib": NODE_MIB, "vms": {
-            vm: {"cpu": 0.0, "memory_mib": v["memory_mib"]} for vm, v in vms.items()}}  # fmt: skip
-    usual = {"state": "running", "disks": [], "images": "/srv", "affinity": [], "anti_affinity": [],
-             "domain_type": "qemu", "arch": "x86_64", "machine": "pc", "bridges": [],
-             "networks": [], "links": [], "obstacles": [], "files": [], "stay": False}  # fmt: skip
-    abouts = {vm: {**usual, "name": vm, "memory_mib": memory, "vcpus": cpus}
-              for vm, (memory, cpus, _host) in sizes.items()}  # fmt: skip
+        }
+        loads[name] = {
+            "cpus": NODE_CPUS,
+            "memory_mib": NODE_MIB,
+            "vms": {vm: {"cpu": 0.0, "memory_mib": v["memory_mib"]} for vm, v in vms.items()},
+        }
+    usual = {
+        "state": "running",
+        "disks": [],
+        "images": "/srv",
+        "affinity": [],
+        "anti_affinity": [],
+        "domain_type": "qemu",
+        "arch": "x86_64",
+        "machine": "pc",
+        "bridges": [],
+        "networks": [],
+        "links": [],
+        "obstacles": [],
+        "files": [],
+        "stay": False,
+    }
+    abouts = {
+        vm: {**usual, "name": vm, "memory_mib": memory, "vcpus": cpus}
+        for vm, (memory, cpus, _host) in sizes.items()
+    }
     return hosts, loads, abouts
 
 
@@ -77,10 +103,18 @@ def hbal(names, sizes, most, limit_s):
     for memory, _cpus, host in sizes.values():
         used[host] += memory
     lines = ["g|fake|preferred||", ""]
-    lines += [f"{n}|{NODE_MIB}|0|{NODE_MIB - used[n]}|10000000|10000000|{NODE_CPUS}|"
-              f"{'M' if n == names[0] else 'N'}|fake|1||N|0|1|1.0" for n in names]  # fmt: skip
-    lines += ["", *[f"{vm}|{memory}|1024|{cpus}|running|Y|{host}||ext||1|1|N"
-                    for vm, (memory, cpus, host) in sizes.items()]]  # fmt: skip
+    lines += [
+        f"{n}|{NODE_MIB}|0|{NODE_MIB - used[n]}|10000000|10000000|{NODE_CPUS}|"
+        f"{'M' if n == names[0] else 'N'}|fake|1||N|0|1|1.0"
+        for n in names
+    ]
+    lines += [
+        "",
+        *[
+            f"{vm}|{memory}|1024|{cpus}|running|Y|{host}||ext||1|1|N"
+            for vm, (memory, cpus, host) in sizes.items()
+        ],
+    ]
     lines += ["", "", f"|{POLICY}", f"g|{POLICY}", ""]
     with tempfile.NamedTemporaryFile("w", suffix=".data") as handle:
         handle.write("\n".join(lines))
@@ -89,8 +123,11 @@ def hbal(names, sizes, most, limit_s):
         try:
             done = subprocess.run(
                 ["hbal", "-t", handle.name, f"--max-length={most}"],
-                capture_output=True, text=True, timeout=limit_s, check=True,
-            )  # fmt: skip
+                capture_output=True,
+                text=True,
+                timeout=limit_s,
+                check=True,
+            )
         except subprocess.TimeoutExpired:
             return None
         took = time.monotonic() - begin
@@ -113,8 +150,15 @@ def rows():
         plan.evacuate({name: told[name] for name in names[1:]}, first)
         emptied = time.monotonic() - begin
         theirs = hbal(names, sizes, len(steps), HBAL_LIMIT_S)
-        yield (f"{hosts} x {vms}", f"{uneven(names, sizes, {}):.2f}", f"{after:.2f}", len(steps),
-               f"{mine:.2f} s", *_of(theirs, names, sizes), f"{emptied:.2f} s")  # fmt: skip
+        yield (
+            f"{hosts} x {vms}",
+            f"{uneven(names, sizes, {}):.2f}",
+            f"{after:.2f}",
+            len(steps),
+            f"{mine:.2f} s",
+            *_of(theirs, names, sizes),
+            f"{emptied:.2f} s",
+        )
 
 
 def _of(theirs, names, sizes):
@@ -125,5 +169,7 @@ def _of(theirs, names, sizes):
 
 
 HEADS = ("hosts x VMs", "uneven %", "after", "moves", "time", "hbal", "moves", "time", "evacuate 1")
-TITLE = ("plans beside Ganeti's hbal, as many moves at most; uneven: standard deviation of the "
-         "hosts' memory in use")  # fmt: skip
+TITLE = (
+    "plans beside Ganeti's hbal, as many moves at most; uneven: standard deviation of the "
+    "hosts' memory in use"
+)

@@ -58,18 +58,41 @@ def compare(host):
         host.measured("define.py", count)
         bare_ours, mine, info, bare_theirs, other = host.timed(*commands)
         mine, info, other = mine - bare_ours, info - bare_ours, other - bare_theirs
-        whole.append((count, seconds(other), seconds(mine), faster(other, mine),
-                      seconds(info), faster(other, info)))  # fmt: skip
+        whole.append(
+            (
+                count,
+                seconds(other),
+                seconds(mine),
+                faster(other, mine),
+                seconds(info),
+                faster(other, info),
+            )
+        )
         in_one = host.measured("inspect_host.py")
         bulk = in_one["bulk"]
-        one.append((count, seconds(in_one["stats"]), seconds(bulk), *[
-            cell for key in ("full_info", "host_info")
-            for cell in (seconds(in_one[key]), f"{in_one[key] / bulk:.1f} x")]))  # fmt: skip
-    table("salt-call, minus its bare test.ping "
-          f"(ours {seconds(bare_ours)}, 3006.25 {seconds(bare_theirs)}); x: times faster",
-          ("VMs", "3006.25 full_info", "full_info", "", "host_info", ""), whole)  # fmt: skip
-    table("inside one process, beside libvirt's bare bulk calls; x: times stats+XML",
-          ("VMs", "stats", "stats+XML", "full_info", "", "host_info", ""), one)  # fmt: skip
+        one.append(
+            (
+                count,
+                seconds(in_one["stats"]),
+                seconds(bulk),
+                *[
+                    cell
+                    for key in ("full_info", "host_info")
+                    for cell in (seconds(in_one[key]), f"{in_one[key] / bulk:.1f} x")
+                ],
+            )
+        )
+    table(
+        "salt-call, minus its bare test.ping "
+        f"(ours {seconds(bare_ours)}, 3006.25 {seconds(bare_theirs)}); x: times faster",
+        ("VMs", "3006.25 full_info", "full_info", "", "host_info", ""),
+        whole,
+    )
+    table(
+        "inside one process, beside libvirt's bare bulk calls; x: times stats+XML",
+        ("VMs", "stats", "stats+XML", "full_info", "", "host_info", ""),
+        one,
+    )
     host.measured("define.py", 0)
 
 
@@ -77,10 +100,18 @@ def measure(lab, host):
     """Print all tables."""
     compare(host)
     figures = host.measured("deploy.py")
-    table(f"virt.init of an overlay clone with seeding, median of {figures['rounds']}",
-          ("CPU on the host", "of it define+start", "the rest", "target"),
-          [(seconds(figures["cpu"]), seconds(figures["libvirt"]),
-            seconds(figures["cpu"] - figures["libvirt"]), "0.500 s")])  # fmt: skip
+    table(
+        f"virt.init of an overlay clone with seeding, median of {figures['rounds']}",
+        ("CPU on the host", "of it define+start", "the rest", "target"),
+        [
+            (
+                seconds(figures["cpu"]),
+                seconds(figures["libvirt"]),
+                seconds(figures["cpu"] - figures["libvirt"]),
+                "0.500 s",
+            )
+        ],
+    )
     signed = host.measured("sign.py")["per_second"]
     table("the certificate authority", ("certificates a second",), [(f"{signed:.0f}",)])
     methods, ten = seeds.rows(host)

@@ -15,8 +15,9 @@ from pathlib import Path
 
 import asminion
 from saltvirt import config, keypair, spec
-from saltvirt.ops import create, looking
+from saltvirt.ops.build import create
 from saltvirt.ops.context import Context
+from saltvirt.ops.seeding import inspection, write
 from saltvirt.seed import appliance, credentials, nocloud
 from saltvirt.xml import domain
 
@@ -30,8 +31,14 @@ g.launch()
 g.shutdown()
 """
 PUBLIC, PRIVATE = keypair.generate()
-IDENTITY = {"id": "b1", "config": {"master": "10.77.0.1", "id": "b1"}, "public_key": PUBLIC,
-            "private_key": PRIVATE, "master_key": None, "instance": "i-1"}  # fmt: skip
+IDENTITY = {
+    "id": "b1",
+    "config": {"master": "10.77.0.1", "id": "b1"},
+    "public_key": PUBLIC,
+    "private_key": PRIVATE,
+    "master_key": None,
+    "instance": "i-1",
+}
 
 
 def used():
@@ -66,22 +73,27 @@ def methods(context, image, folder):
         iso.unlink(missing_ok=True)
         nocloud.build(iso, IDENTITY, install=True)
 
-    found = appliance.run({"action": "look", "path": image, "format": "qcow2"},
-                          **looking.limits(context.settings))  # fmt: skip
+    found = appliance.run(
+        {"action": "look", "path": image, "format": "qcow2"}, **inspection.limits(context.settings)
+    )
 
     def by_guestfs():
         overlay(image, disk)
-        looking.seed_disk(context, str(disk), "qcow2", IDENTITY, via="guestfs", install=None,
-                          found=found)  # fmt: skip
+        write.seed_disk(
+            context, str(disk), "qcow2", IDENTITY, via="guestfs", install=None, found=found
+        )
 
     out = {
         "nocloud": median(by_nocloud, 20),
-        "credentials": median(lambda: credentials.content(looking.files_of(IDENTITY)), 20),
+        "credentials": median(lambda: credentials.content(write.files_of(IDENTITY)), 20),
     }
     overlay(image, disk)
     argv = ["/usr/bin/python3", "-c", LAUNCH, str(disk)]
-    environment = {**os.environ, "LIBGUESTFS_BACKEND": "direct",
-                   "LIBGUESTFS_BACKEND_SETTINGS": "force_tcg"}  # fmt: skip
+    environment = {
+        **os.environ,
+        "LIBGUESTFS_BACKEND": "direct",
+        "LIBGUESTFS_BACKEND_SETTINGS": "force_tcg",
+    }
     out["launch"] = median(lambda: subprocess.run(argv, check=True, env=environment))
     out["guestfs"] = median(by_guestfs)
     return out
@@ -123,8 +135,10 @@ def by_hand(image, xml, folder):
         mac = f"00:00:{number:02x}"
         filled = xml.replace("@NAME@", f"h{number}").replace("@DISK@", str(disk))
         text.write_text(filled.replace("@MAC@", mac).replace("NAME-console", f"h{number}-console"))
-        scripts.append(f"qemu-img create -q -f qcow2 -b {image} -F qcow2 {disk} 8G && "
-                       f"virsh -q define {text} && virsh -q start h{number}")  # fmt: skip
+        scripts.append(
+            f"qemu-img create -q -f qcow2 -b {image} -F qcow2 {disk} 8G && "
+            f"virsh -q define {text} && virsh -q start h{number}"
+        )
     begin = time.monotonic()
     jobs = [subprocess.Popen(["sh", "-c", one], stdout=subprocess.DEVNULL) for one in scripts]
     assert [job.wait() for job in jobs] == [0] * AT_ONCE
@@ -136,8 +150,15 @@ def same(image):
     settings = config.HostSettings()
     vm = spec.deployment(settings, "@NAME@".strip("@"), 1, 64, {"image": image}).vm
     disk = replace(vm.disks[0], path="@DISK@", format="qcow2")
-    return domain.build(replace(vm, name="@NAME@", domain_type="qemu", disks=(disk,), nics=(
-        replace(vm.nics[0], mac="52:54:00:@MAC@"),)))  # fmt: skip
+    return domain.build(
+        replace(
+            vm,
+            name="@NAME@",
+            domain_type="qemu",
+            disks=(disk,),
+            nics=(replace(vm.nics[0], mac="52:54:00:@MAC@"),),
+        )
+    )
 
 
 def clean():

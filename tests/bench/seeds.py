@@ -55,12 +55,35 @@ def rows(host):
 
 def _rivals(host):
     """Yield the same job by others: an id, a configuration, host keys and machine id away."""
-    write = ["--write", "/etc/salt/minion_id:b1", "--mkdir", "/etc/salt/minion.d",
-             "--write", "/etc/salt/minion.d/99-salt-virt.conf:master: 10.77.0.1",
-             "--hostname", "b1"]  # fmt: skip
+    write = [
+        "--write",
+        "/etc/salt/minion_id:b1",
+        "--mkdir",
+        "/etc/salt/minion.d",
+        "--write",
+        "/etc/salt/minion.d/99-salt-virt.conf:master: 10.77.0.1",
+        "--hostname",
+        "b1",
+    ]
     yield "virt-customize", [*host.environment, "virt-customize", "-a", DISK, *write]
-    yield "virt-sysprep", [*host.environment, "virt-sysprep", "-a", DISK,
-                           "--operations", "machine-id,ssh-hostkeys,customize", *write]  # fmt: skip
-    apply = ["seed.apply", DISK, "id_=b1", "config={master: 10.77.0.1}", "install=False",
-             "approve_key=False"]  # fmt: skip
+    yield (
+        "virt-sysprep",
+        [
+            *host.environment,
+            "virt-sysprep",
+            "-a",
+            DISK,
+            "--operations",
+            "machine-id,ssh-hostkeys,customize",
+            *write,
+        ],
+    )
+    apply = [
+        "seed.apply",
+        DISK,
+        "id_=b1",
+        "config={master: 10.77.0.1}",
+        "install=False",
+        "approve_key=False",
+    ]
     yield "Salt 3006.25 seed.apply", [*host.environment, *host.rival, "--out=json", *apply]

@@ -61,10 +61,20 @@ class Host:
     """The measured host: what it is given, and how long commands take there."""
 
     salt_call = ("salt-call", "--local", "--out=quiet")
-    rival = (PLACE / "salt-3006/bin/python3", PLACE / "salt-3006/bin/salt-call", "--local",
-             "-c", PLACE / "rival", "--out=quiet")  # fmt: skip
-    environment = ("env", "LIBGUESTFS_BACKEND=direct", "LIBGUESTFS_BACKEND_SETTINGS=force_tcg",
-                   f"PATH={PLACE}/tools/usr/bin:{PLAIN['PATH']}")  # fmt: skip
+    rival = (
+        PLACE / "salt-3006/bin/python3",
+        PLACE / "salt-3006/bin/salt-call",
+        "--local",
+        "-c",
+        PLACE / "rival",
+        "--out=quiet",
+    )
+    environment = (
+        "env",
+        "LIBGUESTFS_BACKEND=direct",
+        "LIBGUESTFS_BACKEND_SETTINGS=force_tcg",
+        f"PATH={PLACE}/tools/usr/bin:{PLAIN['PATH']}",
+    )
 
     def __init__(self, lab, name, built):
         self._pid = node.pid_of(lab, name)

@@ -49,8 +49,15 @@ def installed(base, tmp_path_factory):
             source = folder / "source"
             shutil.copytree(CHECKOUT, source, ignore=shutil.ignore_patterns(".git", "tests"))
             overlay(folder / "venv", base(line))
-            argv = [folder / "venv/bin/pip", "install", "-q", "--no-deps", "--no-build-isolation",
-                    *(["-e"] if how == "editable" else []), source]  # fmt: skip
+            argv = [
+                folder / "venv/bin/pip",
+                "install",
+                "-q",
+                "--no-deps",
+                "--no-build-isolation",
+                *(["-e"] if how == "editable" else []),
+                source,
+            ]
             done = run(argv)
             assert done.returncode == 0, done.stdout + done.stderr
             made[line, how] = folder / "venv"

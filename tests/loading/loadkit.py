@@ -30,11 +30,15 @@ class Place:
         self.etc.mkdir(parents=True)
         (folder / "cache" / "proc").mkdir(parents=True)
         common = {
-            "root_dir": str(folder), "pki_dir": str(folder / "pki"),
-            "cachedir": str(folder / "cache"), "sock_dir": str(folder / "run"),
-            "log_file": str(folder / "log"), "file_roots": {"base": [str(CHECKOUT)]},
-            "enable_fqdns_grains": False, "enable_gpu_grains": False,
-        }  # fmt: skip
+            "root_dir": str(folder),
+            "pki_dir": str(folder / "pki"),
+            "cachedir": str(folder / "cache"),
+            "sock_dir": str(folder / "run"),
+            "log_file": str(folder / "log"),
+            "file_roots": {"base": [str(CHECKOUT), str(folder / "srv")]},
+            "enable_fqdns_grains": False,
+            "enable_gpu_grains": False,
+        }
         minion = {**common, "id": "m1", "file_client": "local", "master": "10.0.0.1"}
         (self.etc / "minion").write_text(json.dumps(minion))
         (self.etc / "master").write_text(json.dumps({**common, "id": "master"}))

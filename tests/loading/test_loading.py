@@ -9,8 +9,11 @@ SOME = ["virt.init", "virt.host_info", "virt.get_xml", "virt.setmem", "virt.defi
 CORES_OWN = ["virt.nesthash", "virt.pool_capabilities", "virt.cpu_baseline"]
 
 
-@pytest.fixture(scope="module", params=[(line, way) for line in SALT_LINES for way in WAYS],
-                ids=lambda p: f"{p[0]}-{p[1]}")  # fmt: skip
+@pytest.fixture(
+    scope="module",
+    params=[(line, way) for line in SALT_LINES for way in WAYS],
+    ids=lambda p: f"{p[0]}-{p[1]}",
+)
 def loaded(request, base, installed, place):
     """Salt with the bundle, by each way."""
     line, way = request.param

@@ -33,12 +33,15 @@ class Master:
         bundle = shutil.ignore_patterns(".*", "tests", "__pycache__")
         shutil.copytree(CHECKOUT, folder / "files", ignore=bundle)
         config = {
-            "user": USER.pw_name, "root_dir": str(folder), "pki_dir": str(folder / "pki"),
-            "cachedir": str(folder / "cache"), "sock_dir": str(folder / "run"),
+            "user": USER.pw_name,
+            "root_dir": str(folder),
+            "pki_dir": str(folder / "pki"),
+            "cachedir": str(folder / "cache"),
+            "sock_dir": str(folder / "run"),
             "extension_modules": str(folder / "cache" / "extmods"),
             "log_file": str(folder / "cache" / "log"),
             "file_roots": {"base": [str(folder / "files")]},
-        }  # fmt: skip
+        }
         (folder / "etc" / "master").write_text(json.dumps(config))
         assert self.runner("saltutil.sync_all")[0] == 0
 
@@ -51,8 +54,12 @@ class Master:
 
     def strangers(self):
         """Return what is not the master's user's alone below its folders."""
-        found = [path for name in ("pki", "cache") for path in (self.folder / name).rglob("*")
-                 if "extmods" not in path.parts and "files" not in path.parts]  # fmt: skip
+        found = [
+            path
+            for name in ("pki", "cache")
+            for path in (self.folder / name).rglob("*")
+            if "extmods" not in path.parts and "files" not in path.parts
+        ]
         return [str(path) for path in found if path.lstat().st_uid != USER.pw_uid]
 
 
@@ -100,8 +107,9 @@ def test_a_ca_of_root_is_adopted_exported_and_imported_by_roots_salt_run(master)
     words = kept / "backup", kept / "passphrase"
     assert master.runner("virt_pki.export", *words) == (0, str(kept / "backup"))
     assert ((kept / "backup").stat().st_uid, (kept / "backup").stat().st_mode & 0o777) == (
-        USER.pw_uid, 0o600,
-    )  # fmt: skip
+        USER.pw_uid,
+        0o600,
+    )
 
     key = (master.pki / "cakey.pem").read_bytes()
     shutil.rmtree(master.pki)

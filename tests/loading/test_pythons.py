@@ -31,9 +31,20 @@ def test_the_unit_tests_pass_on(version, line, tmp_path):
     made = run([venv / "bin/pip", "install", "-q", *needs])
     assert made.returncode == 0, made.stderr
     done = run(
-        [venv / "bin/python3", "-m", "pytest", "-q", "-W", "ignore", "-p", "no:cacheprovider",
-         "-p", "no:warnings", "tests/unit"],
+        [
+            venv / "bin/python3",
+            "-m",
+            "pytest",
+            "-q",
+            "-W",
+            "ignore",
+            "-p",
+            "no:cacheprovider",
+            "-p",
+            "no:warnings",
+            "tests/unit",
+        ],
         cwd=CHECKOUT,
-    )  # fmt: skip
+    )
 
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-1000:]
