@@ -2,10 +2,10 @@
 help:      ## these lines
 	@grep -E '^[a-z]+:.*##' Makefile | sed 's/:[^#]*##/\t/'
 
-demo:      ## a cloud of 3 hypervisors on this machine: deploy, show, remove
+demo:      ## a cloud of 3 hypervisors on this machine: deploy, show, move, remove
 	tests/demo
 
-test:      ## the whole test suite, fast tests first
+test: lint  ## the whole test suite, fast tests first
 	tests/env pytest tests/unit tests/faces
 	tests/together
 
@@ -15,8 +15,11 @@ nightly:   ## the tests that take minutes each, with the machine to themselves
 unit:      ## no daemon; minutes (root, as all of it, for the tests' own Debian)
 	tests/env pytest tests/unit tests/faces
 
-lint:      ## style
+lint:      ## style and types
 	tests/env ruff check .
+	tests/env ruff format --check .
+	tests/env mypy
+	tests/env mypy --config-file tests/worker-mypy.toml
 
 lab:       ## bring the lab up and leave it up
 	tests/lab/lab up --hosts 3

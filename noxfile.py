@@ -7,8 +7,10 @@ nox.options.sessions = ["lint", "unit", "loading", "docs"]
 
 @nox.session(python=False)
 def lint(session):
-    """Check the style."""
+    """Check style and types."""
     session.run("tests/env", "ruff", "check", ".", external=True)
+    session.run("tests/env", "mypy", external=True)
+    session.run("tests/env", "mypy", "--config-file", "tests/worker-mypy.toml", external=True)
 
 
 @nox.session(python=False)
