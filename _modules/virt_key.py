@@ -25,7 +25,7 @@ def authorized(name, token):
     name
         The VM's minion id.
     token
-        The sealed token.
+        The sealed token; None removes the one that is here.
 
     Returns True. The next ``virt.init`` or ``seed.apply`` of that id uses it up. Undo: salt-run
     virt.unauthorize.

@@ -70,5 +70,5 @@ def unauthorize(name):
         salt-run virt.authorize web9 hyper1
         salt-run virt.unauthorize web9
     """
-    leave.withdraw(__opts__, name)
+    leave.withdraw(__opts__, config.master_settings(__opts__), name)
     return True

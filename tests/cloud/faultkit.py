@@ -7,6 +7,7 @@ What must hold is read from the hosts themselves: virsh, files, records. None of
 import json
 import re
 import time
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from cloudkit import TINY, wait
@@ -259,7 +260,21 @@ def says_true(cloud, said, seen_home):
             assert claim not in said or host == seen_home, f"{seen_home}: {said}"
 
 
-def unit_told(cloud, host, is_told):
+@contextmanager
+def told(cloud, hosts):
+    """Have the minions of hosts look where their jobs are to stop, until the end."""
+    try:
+        for host in hosts:
+            _unit_told(cloud, host, True)
+        cloud.ready(hosts)
+        yield cloud
+    finally:
+        for host in hosts:
+            _unit_told(cloud, host, False)
+        cloud.ready(hosts)
+
+
+def _unit_told(cloud, host, is_told):
     """Have a host's minion look where its jobs are to stop, or not any more."""
     folder = "/etc/systemd/system/salt-minion.service.d"
     text = f"[Service]\\nEnvironment=SALTVIRT_FAULTS={FAULTS}\\n"

@@ -2,11 +2,11 @@
 
 import subprocess
 
+import faultkit as kit
 import pytest
 from cloudkit import LAB, TINY, how_to, wait
 
 pytestmark = pytest.mark.second
-DEBIAN = "salt://images/debian-minion.qcow2"
 NAMES = ["e1", "e2", "e3", "e4"]
 
 
@@ -128,19 +128,33 @@ def test_vms_that_two_evacuations_moved_come_home(full):
     assert places(full) == before
 
 
-def test_a_vm_on_its_way_in_is_waited_for_and_moved_too(full):
-    # An image that no host has yet takes seconds to fetch.
-    words = ("e9", "1", "64", DEBIAN, "host=hyper1", "wait=False", "seed=False", "start=False")
-    job = full.begin("virt.init", *words)
-    try:
-        wait("its build", lambda: "e9" in full.local("hyper1", "virt.host_info")["building"])
-        done = full.run("virt.evacuate", "hyper1", "max_parallel=4")
-        assert full.end(job).code == 0
-        assert done.code == 0, done.out
-        assert sorted(done.data["moved"]) == [*NAMES, "e9"]
-        assert "hyper1" not in {host for host, _state in places(full).values()}
-    finally:
-        assert full.run("virt.purge", "e9").code == 0
+@pytest.fixture
+def slow(full):
+    """The same, where the build of a VM e9 on hyper1 goes on when its test releases it."""
+    words = ("e9", "1", "64", TINY, "host=hyper1", "wait=False", "seed=False", "start=False")
+    with kit.told(full, ["hyper1"]):
+        point = "build.before-defining"
+        kit.tell(full, "hyper1", point, "wait")
+        job = full.begin("virt.init", *words)
+        kit.reached(full, "hyper1", point, job)
+        yield job
+        kit.release(full, "hyper1")
+    assert full.run("virt.purge", "e9").code == 0
+
+
+def test_a_vm_on_its_way_in_is_waited_for_and_moved_too(full, slow):
+    evacuation = full.begin("virt.evacuate", "hyper1", "max_parallel=4")
+    there = "virsh -q list --all --name"
+    wait("the others", lambda: set(NAMES).isdisjoint(full.sh("hyper1", there).split()))
+    assert evacuation.poll() is None
+    kit.release(full, "hyper1")
+
+    done = full.end(evacuation)
+
+    assert full.end(slow).code == 0
+    assert done.code == 0, done.out
+    assert sorted(done.data["moved"]) == [*NAMES, "e9"]
+    assert "hyper1" not in {host for host, _state in places(full).values()}
 
 
 @pytest.fixture

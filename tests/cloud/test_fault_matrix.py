@@ -88,14 +88,11 @@ def test_every_cell_of_the_sample_is_one():
 @pytest.fixture(scope="module")
 def told(cloud):
     """The lab, where the minions of a pair of hosts stop where a test says."""
-    for host in PAIR:
-        kit.unit_told(cloud, host, True)
-    cloud.ready(PAIR)
-    # What is a trace of nobody's VM is the same before and after.
-    yield cloud
-    for host in PAIR:
-        kit.unit_told(cloud, host, False)
-    cloud.ready(PAIR)
+    cloud.purge_all()
+    for host, there in kit.look(cloud).items():
+        assert there["strays"] == [], f"left on {host} by the tests before these"
+    with kit.told(cloud, PAIR):
+        yield cloud
     cloud.purge_all()
 
 

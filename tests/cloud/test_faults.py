@@ -3,8 +3,10 @@
 import subprocess
 import time
 
+import faultkit as kit
 import pytest
 from cloudkit import TINY, wait
+from faultkit import FAULTS
 
 DEBIAN = "salt://images/debian-minion.qcow2"
 
@@ -277,26 +279,16 @@ def test_a_runner_that_is_killed_does_not_cost_its_vm_the_key(clean):
     assert clean.run("virt.purge", "t1").data == {"hyper1": {"t1": "purged"}}
 
 
-FAULTS = "/run/salt-virt-faults"
-
-
 @pytest.fixture(scope="module")
 def told(cloud):
     """The lab, where hyper1's minion stops at a phase boundary that a test names."""
-    folder, unit = "/etc/systemd/system/salt-minion.service.d", "systemctl daemon-reload; sync"
-    text = f"[Service]\\nEnvironment=SALTVIRT_FAULTS={FAULTS}\\n"
-    cloud.sh("hyper1", f"mkdir -p {folder}; printf '{text}' >{folder}/faults.conf; {unit}")
-    cloud.service("hyper1", "salt-minion", "restart")
-    cloud.ready(["hyper1"])
-    yield
-    cloud.sh("hyper1", f"rm -r {folder}/faults.conf {FAULTS}*; {unit}")
-    cloud.service("hyper1", "salt-minion", "restart")
-    cloud.ready(["hyper1"])
+    with kit.told(cloud, ["hyper1"]):
+        yield
 
 
 def stop_at(clean, point, action, *words):
     """Have hyper1's job stop at a phase boundary, killed or waiting; return when it has."""
-    clean.sh("hyper1", f"rm -f {FAULTS}*; echo '{point} {action}' >{FAULTS}; sync")
+    kit.tell(clean, "hyper1", point, action)
     assert clean.command("salt", "--async", "hyper1", *words).code == 0
     wait(point, lambda: clean.sh("hyper1", f"ls {FAULTS}.reached 2>/dev/null || true"))
     if action == "kill":

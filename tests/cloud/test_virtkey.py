@@ -86,3 +86,15 @@ def test_a_token_from_nowhere_is_refused(cloud, own):
     done = cloud.call("hyper1", "virt.authorized", "web8", "no-token")
 
     assert done.code != 0 and "it comes from salt-run virt.authorize" in done.out + done.err
+
+
+def test_leave_that_is_taken_back_leaves_nothing(cloud, own):
+    before = cloud.traces()
+    assert cloud.run("virt.authorize", "web9", "hyper1").code == 0
+    tokens = "ls -A /var/lib/salt-virt/tokens"
+    assert cloud.sh("hyper1", tokens) == "web9\n"
+
+    assert cloud.run("virt.unauthorize", "web9").code == 0
+
+    assert cloud.sh("hyper1", tokens) == ""
+    assert cloud.traces() == before

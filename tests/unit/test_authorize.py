@@ -19,18 +19,27 @@ HOST = keypair.generate()
 @pytest.fixture
 def token(opts, monkeypatch):
     """Give hyper1 leave for web1; return its token as only it can read it."""
-    sent = {}
+    sent = []
     # The host itself keeps its token in tests/cloud/test_virtkey.py.
-    monkeypatch.setattr(authorize, "act", lambda *words, **more: sent.update(more["kwarg"]))
+    monkeypatch.setattr(
+        authorize, "act", lambda *words, **more: sent.append((words[2], more["kwarg"]))
+    )
     keys.accept(opts, "hyper1", HOST[0])
 
     def give(name="web1", minutes=10, replace=False):
         settings = MasterSettings()
         authorize.authorize(opts, settings, name, "hyper1", minutes=minutes, replace=replace)
-        assert HOST[1] not in sent["token"]
-        return sealed.unseal(sent["token"], HOST[1])
+        host, words = sent[-1]
+        assert host == "hyper1" and HOST[1] not in words["token"]
+        return sealed.unseal(words["token"], HOST[1])
 
+    give.sent = sent
     return give
+
+
+def silent(*_words, **_more):
+    """Stand for a host that gives no answer."""
+    raise HostSilent("hyper1 does not answer")
 
 
 def submit(opts, given, name="web1", host="hyper1", key=PUBLIC, now=None):
@@ -99,12 +108,39 @@ def test_a_key_accepted_meanwhile_is_not_replaced(opts, token):
 
 def test_leave_can_be_taken_back(opts, token):
     given = token()
-    authorize.withdraw(opts, "web1")
+    authorize.withdraw(opts, MasterSettings(), "web1")
 
+    assert token.sent[-1] == ("hyper1", {"name": "web1", "token": None})
     with pytest.raises(MasterError, match="nobody authorised"):
         submit(opts, given)
     with pytest.raises(MasterError, match="no host is authorised"):
-        authorize.withdraw(opts, "web1")
+        authorize.withdraw(opts, MasterSettings(), "web1")
+
+
+def test_leave_of_a_host_that_is_silent_is_taken_back_all_the_same(
+    opts, token, monkeypatch, caplog
+):
+    given = token()
+    monkeypatch.setattr(authorize, "act", silent)
+
+    authorize.withdraw(opts, MasterSettings(), "web1")
+
+    assert "hyper1 keeps a token for web1 that is worth nothing" in caplog.text
+    with pytest.raises(MasterError, match="nobody authorised"):
+        submit(opts, given)
+
+
+def test_leave_is_gone_with_the_vm_of_that_host_and_stays_for_another(opts, token):
+    given = token()
+
+    authorize.forget(opts, "web1", "hyper2")
+    submit(opts, given)
+    given = token(replace=True)
+    authorize.forget(opts, "web1", "hyper1")
+    authorize.forget(opts, "web1", "hyper1")
+
+    with pytest.raises(MasterError, match="nobody authorised"):
+        submit(opts, given)
 
 
 def test_the_master_keeps_no_token_and_logs_none(opts, token, caplog):
@@ -118,16 +154,13 @@ def test_the_master_keeps_no_token_and_logs_none(opts, token, caplog):
 
 
 def test_a_host_that_cannot_be_reached_gets_no_leave(opts, monkeypatch):
-    def silent(*_words, **_more):
-        raise HostSilent("hyper1 does not answer")
-
     monkeypatch.setattr(authorize, "act", silent)
     keys.accept(opts, "hyper1", HOST[0])
 
     with pytest.raises(HostSilent):
         authorize.authorize(opts, MasterSettings(), "web1", "hyper1", minutes=10, replace=False)
     with pytest.raises(MasterError, match="no host is authorised"):
-        authorize.withdraw(opts, "web1")
+        authorize.withdraw(opts, MasterSettings(), "web1")
 
 
 def test_minutes_are_a_number_of_a_day_at_most(opts):

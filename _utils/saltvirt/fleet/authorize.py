@@ -5,6 +5,7 @@ The host gets a token, sealed for it; the master keeps the token's digest alone.
 key must be that host (Salt authenticated it) and have the token.
 """
 
+import contextlib
 import hashlib
 import hmac
 import json
@@ -19,7 +20,7 @@ from saltvirt import arguments, files, keypair
 from saltvirt.config import MasterSettings
 from saltvirt.errors import MasterError, VirtError
 from saltvirt.fleet import keys
-from saltvirt.fleet.hosts import act
+from saltvirt.fleet.hosts import DeployError, act
 
 log = logging.getLogger(__name__)
 
@@ -61,13 +62,27 @@ def authorize(
     return until
 
 
-def withdraw(opts: Mapping[str, Any], name: str) -> None:
-    """Take back leave that was not used yet."""
+def withdraw(opts: Mapping[str, Any], settings: MasterSettings, name: str) -> None:
+    """Take back leave that was not used yet; the host's token is worth nothing from then on."""
     arguments.vm_name(name)
+    path = _path(opts, name)
     try:
-        _path(opts, name).unlink()
+        host = json.loads(path.read_text())["host"]
+        path.unlink()
     except FileNotFoundError:
         raise MasterError(f"no host is authorised to submit a key of {name!r}") from None
+    try:
+        act(opts, settings, host, "virt.authorized", kwarg={"name": name, "token": None})
+    except DeployError as error:
+        log.warning("%s keeps a token for %s that is worth nothing any more: %s", host, name, error)
+
+
+def forget(opts: Mapping[str, Any], name: str, host: str) -> None:
+    """Remove leave of a host for a VM that it has purged; another host's stays."""
+    path = _path(opts, name)
+    with contextlib.suppress(FileNotFoundError):
+        if json.loads(path.read_text())["host"] == host:
+            path.unlink()
 
 
 def submitted(

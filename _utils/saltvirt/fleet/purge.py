@@ -6,7 +6,7 @@ from typing import Any
 from saltvirt import arguments
 from saltvirt.config import MasterSettings
 from saltvirt.errors import NoSuchVm
-from saltvirt.fleet import hints, inventory, keys, moves, orders, settle, sightings
+from saltvirt.fleet import authorize, hints, inventory, keys, moves, orders, settle, sightings
 from saltvirt.fleet.cloud import Cloud
 from saltvirt.fleet.hosts import DeployError, HostSilent, act
 from saltvirt.records import Held
@@ -59,6 +59,7 @@ def _remove(cloud: Cloud, order: Held, name: str, host: str, delete_key: bool) -
             order.end()
         raise
     keys.delete(opts, name, public)
+    authorize.forget(opts, name, host)
     hints.gone(opts, name)
     order.end()
 

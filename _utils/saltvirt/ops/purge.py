@@ -12,6 +12,7 @@ from saltvirt.errors import NameTaken, NoSuchVm, StorageError
 from saltvirt.image import cache
 from saltvirt.kvm import lifecycle
 from saltvirt.ops import reservations, storage, unfinished
+from saltvirt.ops.seeding import submission
 from saltvirt.xml import read
 
 log = logging.getLogger(__name__)
@@ -21,7 +22,7 @@ def purge(
     conn: Any, settings: HostSettings, name: str, *, dirs: bool = False, removables: bool = False
 ) -> None:
     """
-    Remove a VM: stop it, forget it, remove its disks, seed and console log.
+    Remove a VM: stop it, forget it, remove its disks, seed, console log and unused token.
 
     A disk that another VM uses, or that another VM's disk is based on, stays, and so does
     every cached image. ``removables`` removes cdrom and floppy images too; ``dirs`` removes the
@@ -53,6 +54,7 @@ def purge(
 def _remove(conn: Any, settings: HostSettings, name: str, paths: list[str]) -> None:
     lifecycle.destroy(conn, name)
     lifecycle.undefine(conn, name)
+    submission.forget(settings, name)
     # The definition must not come back with a crash when the files are gone.
     storage.settle_definitions()
     unfinished.remove_log(name)

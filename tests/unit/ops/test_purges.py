@@ -3,6 +3,7 @@
 import os
 import signal
 import subprocess
+from pathlib import Path
 
 import pytest
 from saltvirt import records
@@ -43,6 +44,16 @@ def test_a_purge_leaves_nothing(built):
     assert left(built) == NOTHING
     with pytest.raises(NoSuchVm):
         purged(built)
+
+
+def test_a_purge_takes_a_token_with_it_that_nobody_used(built):
+    token = Path(built.settings.state_dir) / "tokens" / "web1"
+    token.parent.mkdir()
+    token.write_text("unused")
+
+    purged(built)
+
+    assert not token.exists()
 
 
 def after_the_first(function):

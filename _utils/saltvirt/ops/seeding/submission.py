@@ -17,14 +17,22 @@ def _path(settings: HostSettings, name: str) -> Path:
 
 
 def keep(context: Context, name: str, token: Any) -> None:
-    """Keep a token that the master sealed for this host, until it is used."""
+    """Keep a token that the master sealed for this host, until it is used; None takes it back."""
     arguments.vm_name(name)
+    if token is None:
+        forget(context.settings, name)
+        return
     if not sealed.is_sealed(token):
         raise SeedError("token: it is not sealed; it comes from salt-run virt.authorize")
     own = Path(context.opts.get("pki_dir", "/etc/salt/pki/minion")) / "minion.pem"
     path = _path(context.settings, name)
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     files.write(path, sealed.unseal(token, own.read_text()).encode())
+
+
+def forget(settings: HostSettings, name: str) -> None:
+    """Remove a VM's token if there is one."""
+    _path(settings, name).unlink(missing_ok=True)
 
 
 def is_allowed(settings: HostSettings, name: str) -> bool:
