@@ -12,9 +12,9 @@ line and exit code 1. The old names ``hyper_info``, ``next_hyper``
 and ``force_off`` stay.
 """
 
-from saltvirt import arguments, config
+from saltvirt import arguments
 from saltvirt.errors import BadArgument, MasterError
-from saltvirt.fleet import deploy, hosts, inventory, progress
+from saltvirt.fleet import deploy, hosts, inventory
 from saltvirt.fleet import purge as removing
 from saltvirt.fleet.cloud import Cloud
 from saltvirt.fleet.report import reported
@@ -32,17 +32,8 @@ def __virtual__():
     return __virtualname__
 
 
-def _settings():
-    return config.master_settings(__opts__)
-
-
-def _cloud(name, quiet=True):
-    say = progress.teller(__opts__, __jid_event__, name, quiet)
-    return Cloud(opts=__opts__, settings=_settings(), say=say)
-
-
 def _survey(fun, host=None):
-    found = inventory.overview(__opts__, _settings(), fun, host)
+    found = inventory.overview(Cloud.of(__opts__), fun, host)
     if not found.answers:
         why = "; ".join(f"{host}: {reason}" for host, reason in found.reasons().items())
         error = MasterError(f"no hypervisor answers: {why}")
@@ -52,9 +43,9 @@ def _survey(fun, host=None):
 
 
 def _act(fun, name, done):
-    settings = _settings()
-    host = inventory.locate(__opts__, settings, name)
-    hosts.act(__opts__, settings, host, fun, name)
+    cloud = Cloud.of(__opts__)
+    host = inventory.locate(cloud, name)
+    hosts.act(cloud, host, fun, name)
     return {host: {name: done}}
 
 
@@ -147,7 +138,7 @@ def next_host():
     """
     found = _survey("virt.host_info")
     need = Need(name="the next VM", vcpus=1, memory_mib=1)
-    return choose.choose(found.answers, need, _settings().weights)[0].host
+    return choose.choose(found.answers, need, Cloud.of(__opts__).settings.weights)[0].host
 
 
 next_hyper = next_host
@@ -171,9 +162,9 @@ def vm_info(name, quiet=False):
 
         salt-run virt.vm_info centos1
     """
-    settings = _settings()
-    host = inventory.locate(__opts__, settings, name)
-    return {host: hosts.act(__opts__, settings, host, "virt.vm_info", name)}
+    cloud = Cloud.of(__opts__)
+    host = inventory.locate(cloud, name)
+    return {host: hosts.act(cloud, host, "virt.vm_info", name)}
 
 
 @reported(outputter="virt_plan")
@@ -251,7 +242,8 @@ def init(
         given["serials"] = _SERIALS[serial_type]
     is_forced = arguments.boolean("force", force)
     placing = deploy.Placing(host=host, where=where, force=is_forced)
-    call = (_cloud(name, quiet), name, cpu, mem, given, placing)
+    cloud = Cloud.of(__opts__, __jid_event__, name, quiet)
+    call = (cloud, name, cpu, mem, given, placing)
     return deploy.dry_run(*call) if dry_run else deploy.deploy(*call, wait)
 
 
@@ -392,4 +384,4 @@ def purge(name, delete_key=True):
 
         salt-run virt.purge centos1
     """
-    return removing.purge(_cloud(name), name, delete_key)
+    return removing.purge(Cloud.of(__opts__), name, delete_key)

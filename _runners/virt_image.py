@@ -4,9 +4,9 @@ The cached images of all hypervisors.
 .. versionadded:: 1.0.0
 """
 
-from saltvirt import arguments, config
+from saltvirt import arguments
 from saltvirt.fleet import images as cached
-from saltvirt.fleet import progress
+from saltvirt.fleet.cloud import Cloud
 from saltvirt.fleet.report import reported
 
 __virtualname__ = "virt"
@@ -35,7 +35,7 @@ def images(host=None):
         salt-run virt.images
         salt-run virt.images hyper1 --out=json
     """
-    found = cached.listed(__opts__, config.master_settings(__opts__), host)
+    found = cached.listed(Cloud.of(__opts__), host)
     return {**found.answers, **found.beside()}
 
 
@@ -63,7 +63,7 @@ def image_pull(image, host=None, saltenv="base", image_hash=None):
         salt-run virt.image_pull salt://images/tiny.qcow2
     """
     kwarg = {"saltenv": saltenv, "image_hash": image_hash}
-    return cached.pull(__opts__, config.master_settings(__opts__), image, host, kwarg)
+    return cached.pull(Cloud.of(__opts__), image, host, kwarg)
 
 
 @reported
@@ -85,7 +85,7 @@ def image_prune(dry_run=False):
         salt-run virt.image_prune
     """
     is_dry = arguments.boolean("dry_run", dry_run)
-    return cached.prune(__opts__, config.master_settings(__opts__), is_dry=is_dry)
+    return cached.prune(Cloud.of(__opts__), is_dry=is_dry)
 
 
 @reported
@@ -114,6 +114,5 @@ def image_build(source, name, host, quiet=False, **kwargs):
         salt-run virt.image_build salt://images/tiny.qcow2 web8 hyper1 install=False
         salt hyper1 file.remove /srv/salt-images/golden/web8.qcow2
     """
-    settings = config.master_settings(__opts__)
-    say = progress.teller(__opts__, __jid_event__, name, quiet)
-    return cached.build(__opts__, settings, source, name, host, kwargs, say)
+    cloud = Cloud.of(__opts__, __jid_event__, name, quiet)
+    return cached.build(cloud, source, name, host, kwargs)

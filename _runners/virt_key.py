@@ -9,8 +9,8 @@ Let a hypervisor submit the minion key of a VM that it seeds itself.
 
 import time
 
-from saltvirt import config
 from saltvirt.fleet import authorize as leave
+from saltvirt.fleet.cloud import Cloud
 from saltvirt.fleet.report import reported
 
 __virtualname__ = "virt"
@@ -44,8 +44,7 @@ def authorize(name, host, minutes=10, replace=False):
         salt-run virt.authorize web9 hyper1
         salt-run virt.unauthorize web9
     """
-    settings = config.master_settings(__opts__)
-    until = leave.authorize(__opts__, settings, name, host, minutes=minutes, replace=replace)
+    until = leave.authorize(Cloud.of(__opts__), name, host, minutes=minutes, replace=replace)
     return {
         "name": name,
         "host": host,
@@ -70,5 +69,5 @@ def unauthorize(name):
         salt-run virt.authorize web9 hyper1
         salt-run virt.unauthorize web9
     """
-    leave.withdraw(__opts__, config.master_settings(__opts__), name)
+    leave.withdraw(Cloud.of(__opts__), name)
     return True

@@ -4,13 +4,13 @@ Move VMs between hypervisors, and empty whole hosts.
 .. versionadded:: 1.0.0
 """
 
-from saltvirt import arguments, config
+from saltvirt import arguments
 from saltvirt.errors import BadArgument
 from saltvirt.fleet import balance as balancing
 from saltvirt.fleet import evacuate as emptying
 from saltvirt.fleet import migrate as moving
-from saltvirt.fleet import progress, settling
 from saltvirt.fleet import restore as filling
+from saltvirt.fleet import settling
 from saltvirt.fleet.cloud import Cloud
 from saltvirt.fleet.report import reported
 
@@ -53,11 +53,10 @@ def migrate(name, target=None, dry_run=False, quiet=False, **kwargs):
         salt-run virt.migrate centos1 hyper2
         salt-run virt.migrate centos1
     """
-    settings = config.master_settings(__opts__)
-    say = progress.teller(__opts__, __jid_event__, name, quiet)
+    cloud = Cloud.of(__opts__, __jid_event__, name, quiet)
     if dry_run:
-        return moving.dry_run(__opts__, settings, name, target, say)
-    return moving.migrate(__opts__, settings, name, target, kwargs, say)
+        return moving.dry_run(cloud, name, target)
+    return moving.migrate(cloud, name, target, kwargs)
 
 
 @reported
@@ -87,8 +86,7 @@ def settle(name=None, keep=None, force=False, quiet=False):
 
         salt-run virt.settle
     """
-    say = progress.teller(__opts__, __jid_event__, name or "moves", quiet)
-    cloud = Cloud(opts=__opts__, settings=config.master_settings(__opts__), say=say)
+    cloud = Cloud.of(__opts__, __jid_event__, name or "moves", quiet)
     if keep is not None and name is None:
         raise BadArgument("keep", "goes with the name of a VM")
     return settling.every(cloud, name, force=arguments.boolean("force", force), keep=keep)
@@ -114,7 +112,7 @@ def maintenance(host, state="on"):
         salt-run virt.maintenance hyper3 on
         salt-run virt.maintenance hyper3 off
     """
-    return emptying.set_maintenance(__opts__, config.master_settings(__opts__), host, state)
+    return emptying.set_maintenance(Cloud.of(__opts__), host, state)
 
 
 @reported(outputter="virt_moves")
@@ -148,17 +146,16 @@ def evacuate(host, max_parallel=2, dry_run=False, stopped=True, wait_s=600, quie
         salt-run virt.evacuate hyper3
         salt-run virt.restore hyper3
     """
-    settings = config.master_settings(__opts__)
-    say = progress.teller(__opts__, __jid_event__, host, quiet)
+    cloud = Cloud.of(__opts__, __jid_event__, host, quiet)
     with_stopped = arguments.boolean("stopped", stopped)
     if dry_run:
-        return emptying.dry_run(__opts__, settings, host, with_stopped, say)
+        return emptying.dry_run(cloud, host, with_stopped)
     how = {
         "max_parallel": arguments.whole("max_parallel", max_parallel, most=64),
         "wait_s": arguments.whole("wait_s", wait_s, least=0),
         "with_stopped": with_stopped,
     }
-    return emptying.evacuate(__opts__, settings, host, **how, say=say)
+    return emptying.evacuate(cloud, host, **how)
 
 
 @reported(outputter="virt_moves")
@@ -187,12 +184,11 @@ def restore(host, max_parallel=2, dry_run=False, quiet=False):
         salt-run virt.restore hyper3 dry_run=True
         salt-run virt.restore hyper3
     """
-    settings = config.master_settings(__opts__)
-    say = progress.teller(__opts__, __jid_event__, host, quiet)
+    cloud = Cloud.of(__opts__, __jid_event__, host, quiet)
     if arguments.boolean("dry_run", dry_run):
-        return filling.dry_run(__opts__, settings, host, say)
+        return filling.dry_run(cloud, host)
     count = arguments.whole("max_parallel", max_parallel, most=64)
-    return filling.restore(__opts__, settings, host, max_parallel=count, say=say)
+    return filling.restore(cloud, host, max_parallel=count)
 
 
 @reported(outputter="virt_moves")
@@ -225,14 +221,11 @@ def rebalance(max_moves=5, threshold=0.02, window_s=60, dry_run=False, quiet=Fal
 
         salt-run virt.rebalance dry_run=True window_s=6
     """
-    settings = config.master_settings(__opts__)
-    say = progress.teller(__opts__, __jid_event__, "balance", quiet)
+    cloud = Cloud.of(__opts__, __jid_event__, "balance", quiet)
     return balancing.balance(
-        __opts__,
-        settings,
+        cloud,
         max_moves=arguments.whole("max_moves", max_moves, most=1000),
         threshold=arguments.share("threshold", threshold),
         window_s=arguments.whole("window_s", window_s, most=3600),
         is_dry=arguments.boolean("dry_run", dry_run),
-        say=say,
     )

@@ -8,7 +8,8 @@ come here.
 """
 
 from saltvirt import config
-from saltvirt.fleet import certificates, inventory, progress
+from saltvirt.fleet import certificates, inventory
+from saltvirt.fleet.cloud import Cloud
 from saltvirt.fleet.report import reported
 from saltvirt.pki import store
 
@@ -58,10 +59,9 @@ def renew(host=None):
 
         salt-run virt_pki.renew hyper1
     """
-    settings = config.master_settings(__opts__)
-    config.pki_options(settings)  # what the CA would refuse each host for, told at once
-    hosts = inventory.hosts(__opts__, settings, host=host)
-    return certificates.apply_keys(__opts__, hosts, renew=True)
+    cloud = Cloud.of(__opts__)
+    config.pki_options(cloud.settings)  # what the CA would refuse each host for, told at once
+    return certificates.apply_keys(cloud, inventory.hosts(cloud, host=host), renew=True)
 
 
 @reported
@@ -83,8 +83,7 @@ def revoke(target):
         salt-run virt_pki.revoke hyper1
         salt-run virt_pki.renew hyper1
     """
-    settings = config.master_settings(__opts__)
-    return certificates.revoke(__opts__, settings, target, store.utc_now())
+    return certificates.revoke(Cloud.of(__opts__), target, store.utc_now())
 
 
 @reported
@@ -105,9 +104,8 @@ def rotate_ca(quiet=False):
 
         salt-run virt_pki.rotate_ca
     """
-    say = progress.teller(__opts__, __jid_event__, "CA", quiet)
-    settings = config.master_settings(__opts__)
-    return certificates.rotate(__opts__, settings, store.utc_now(), say)
+    cloud = Cloud.of(__opts__, __jid_event__, "CA", quiet)
+    return certificates.rotate(cloud, store.utc_now())
 
 
 @reported

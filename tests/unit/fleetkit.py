@@ -91,7 +91,7 @@ class Hosts:
         """Return whether a host gives no answer."""
         return (self.folder / host / ".silent").exists()
 
-    def ask(self, _opts, targets, fun, arg=(), kwarg=None, *, timeout_s):
+    def ask(self, _cloud, targets, fun, arg=(), _kwarg=None, **_options):
         """Stand for ``minions.ask``."""
         return {
             host: minions.Reply(minion=host, missing=True)
@@ -100,7 +100,7 @@ class Hosts:
             for host in targets
         }
 
-    def order(self, _opts, host, fun, arg, kwarg, **_options):
+    def order(self, _cloud, host, fun, arg, kwarg, **_options):
         """Stand for ``minions.order``."""
         self.sent.append((host, fun, kwarg))
         silent = minions.Reply(minion=host, missing=True, error=f"{host} does not answer")

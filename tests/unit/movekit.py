@@ -209,13 +209,13 @@ class Cloud:
         except hosts.DeployError as error:
             return minions.Reply(minion=host, error=str(error).removeprefix(f"{host}: "))
 
-    def ask(self, _opts, targets, fun, arg=(), kwarg=None, *, timeout_s):
+    def ask(self, _cloud, targets, fun, arg=(), kwarg=None, **_options):
         """Stand for ``minions.ask``."""
         replies = {h: self._reply(h, fun, arg, kwarg or {}) for h in sorted(set(targets))}
         # Whose time ran out is said of what one waits for alone.
         return {h: replace(r, error=None) if r.missing else r for h, r in replies.items()}
 
-    def order(self, _opts, host, fun, arg, kwarg, **_options):
+    def order(self, _cloud, host, fun, arg, kwarg, **_options):
         """Stand for ``minions.order``."""
         return self._reply(host, fun, arg, kwarg or {})
 
@@ -342,7 +342,7 @@ def clouds(monkeypatch):
 
     def make(count):
         made = Cloud([f"h{n}" for n in range(1, count + 1)])
-        monkeypatch.setattr(inventory, "every", lambda _opts, _settings: list(made.hosts))
+        monkeypatch.setattr(inventory, "every", lambda _cloud: list(made.hosts))
         monkeypatch.setattr(minions, "ask", made.ask)
         monkeypatch.setattr(minions, "order", made.order)
         monkeypatch.setattr(moves, "_PATIENCE_S", 0)

@@ -18,7 +18,7 @@ from saltvirt.parts import Source
 def test_what_its_source_has_no_more_is_not_given_back(monkeypatch, source, is_handed):
     asked = []
 
-    def act(_opts, _settings, host, fun, *args, **options):
+    def act(_cloud, host, fun, *args, **options):
         asked.append((host, fun, args[-1], options["kwarg"]["is_handed"]))
         return {"warnings": []}
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 from saltvirt import compat, keypair, sealed
-from saltvirt.config import MasterSettings
 from saltvirt.errors import BadArgument, MasterError, NameTaken, VirtError
 from saltvirt.fleet import authorize, keys
+from saltvirt.fleet.cloud import Cloud
 from saltvirt.fleet.hosts import HostSilent
 
 PUBLIC = keypair.generate()[0]
@@ -22,13 +22,12 @@ def token(opts, monkeypatch):
     sent = []
     # The host itself keeps its token in tests/cloud/test_virtkey.py.
     monkeypatch.setattr(
-        authorize, "act", lambda *words, **more: sent.append((words[2], more["kwarg"]))
+        authorize, "act", lambda *words, **more: sent.append((words[1], more["kwarg"]))
     )
     keys.accept(opts, "hyper1", HOST[0])
 
     def give(name="web1", minutes=10, replace=False):
-        settings = MasterSettings()
-        authorize.authorize(opts, settings, name, "hyper1", minutes=minutes, replace=replace)
+        authorize.authorize(Cloud.of(opts), name, "hyper1", minutes=minutes, replace=replace)
         host, words = sent[-1]
         assert host == "hyper1" and HOST[1] not in words["token"]
         return sealed.unseal(words["token"], HOST[1])
@@ -108,13 +107,13 @@ def test_a_key_accepted_meanwhile_is_not_replaced(opts, token):
 
 def test_leave_can_be_taken_back(opts, token):
     given = token()
-    authorize.withdraw(opts, MasterSettings(), "web1")
+    authorize.withdraw(Cloud.of(opts), "web1")
 
     assert token.sent[-1] == ("hyper1", {"name": "web1", "token": None})
     with pytest.raises(MasterError, match="nobody authorised"):
         submit(opts, given)
     with pytest.raises(MasterError, match="no host is authorised"):
-        authorize.withdraw(opts, MasterSettings(), "web1")
+        authorize.withdraw(Cloud.of(opts), "web1")
 
 
 def test_leave_of_a_host_that_is_silent_is_taken_back_all_the_same(
@@ -123,7 +122,7 @@ def test_leave_of_a_host_that_is_silent_is_taken_back_all_the_same(
     given = token()
     monkeypatch.setattr(authorize, "act", silent)
 
-    authorize.withdraw(opts, MasterSettings(), "web1")
+    authorize.withdraw(Cloud.of(opts), "web1")
 
     assert "hyper1 keeps a token for web1 that is worth nothing" in caplog.text
     with pytest.raises(MasterError, match="nobody authorised"):
@@ -158,14 +157,14 @@ def test_a_host_that_cannot_be_reached_gets_no_leave(opts, monkeypatch):
     keys.accept(opts, "hyper1", HOST[0])
 
     with pytest.raises(HostSilent):
-        authorize.authorize(opts, MasterSettings(), "web1", "hyper1", minutes=10, replace=False)
+        authorize.authorize(Cloud.of(opts), "web1", "hyper1", minutes=10, replace=False)
     with pytest.raises(MasterError, match="no host is authorised"):
-        authorize.withdraw(opts, MasterSettings(), "web1")
+        authorize.withdraw(Cloud.of(opts), "web1")
 
 
 def test_minutes_are_a_number_of_a_day_at_most(opts):
     with pytest.raises(BadArgument, match="minutes"):
-        authorize.authorize(opts, MasterSettings(), "web1", "hyper1", minutes=9999, replace=False)
+        authorize.authorize(Cloud.of(opts), "web1", "hyper1", minutes=9999, replace=False)
 
 
 @pytest.fixture

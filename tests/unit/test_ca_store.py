@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from saltvirt import files
 from saltvirt.fleet import certificates
+from saltvirt.fleet.cloud import Cloud
 from saltvirt.pki import ca, store
 from saltvirt.pki.ca import PkiError
 from test_pki import NOW, ask, place
@@ -199,10 +200,10 @@ def test_an_import_does_not_write_where_a_link_is_the_certificate(place):
 def test_a_runner_says_in_one_line_what_the_ca_refuses(place):
     ask(place)
     lose(place)
-    opts = {"pki_dir": str(place.folder.parent)}
+    cloud = Cloud.of({"pki_dir": str(place.folder.parent)})
 
     with pytest.raises(certificates.PkiRefused, match="is lost, and its CA has been in use"):
-        certificates.revoke(opts, None, "hyper1", NOW)
+        certificates.revoke(cloud, "hyper1", NOW)
 
 
 def test_the_key_of_an_adopted_ca_is_closed(place):

@@ -7,7 +7,8 @@ import threading
 import pytest
 from movekit import SILENT, clouds
 from saltvirt.errors import BadArgument
-from saltvirt.fleet import deploy, evacuate, migrate, several
+from saltvirt.fleet import deploy, evacuate, inventory, migrate, several
+from saltvirt.fleet.cloud import Cloud as Master
 
 HOW = {"max_parallel": 2, "with_stopped": True, "wait_s": 6}
 
@@ -33,7 +34,7 @@ def run(opts, said):
         def say(stage, **figures):
             said.append(f"{stage} {figures.get('detail', '')}")
 
-        return function(opts, cloud, *args, say=say, **kwargs)
+        return function(Master(opts=opts, settings=cloud, say=say), *args, **kwargs)
 
     return call
 
@@ -74,7 +75,8 @@ def test_nobody_guesses_where_a_vm_is_while_its_host_is_silent(cloud, opts):
     three = cloud(3)
     three.put("web1", "h1")
     three.silent.add("h3")
-    there = several._presence(opts, three, "web1")
+    master = Master(opts=opts, settings=three, say=lambda *_args, **_figures: None)
+    there = inventory.look_for(master, "web1")
 
     assert several._arrived(there, "h3") is None
     assert several._arrived(there, "h2") == "h1"
@@ -244,10 +246,10 @@ def test_a_fault_nobody_thought_of_does_not_stop_the_others(cloud, run, monkeypa
     for name in ("web1", "web2", "web3"):
         three.put(name, "h3")
 
-    def broken(opts, settings, name, *args):
+    def broken(master, name, *args):
         if name == "web1":
             raise KeyError("disks")
-        return move(opts, settings, name, *args)
+        return move(master, name, *args)
 
     monkeypatch.setattr(migrate, "migrate", broken)
     with pytest.raises(evacuate.NotEmpty) as caught:

@@ -5,9 +5,11 @@ import time
 from pathlib import Path
 
 import pytest
-from saltvirt import compat, config, keypair
+from saltvirt import compat, keypair
+from saltvirt.config import MasterSettings
 from saltvirt.errors import NameTaken
 from saltvirt.fleet import deploy, hosts, keys, minions, progress
+from saltvirt.fleet.cloud import Cloud
 from saltvirt.model import Verdict
 
 
@@ -115,6 +117,9 @@ def test_a_key_is_made_only_for_a_guest_that_is_seeded(given, profile, seeded):
     assert deploy.is_seeded(given, {"profiles": {"disk": profile}}) is seeded
 
 
+IMPATIENT = Cloud(opts={}, settings=MasterSettings(timeout_s=0.1), say=lambda *_a, **_k: None)
+
+
 class LateMaster:
     """Stand for Salt's client: a return that is late cannot be had of a real minion at will."""
 
@@ -148,10 +153,10 @@ class LateMaster:
 )
 def test_the_answer_of_a_job_that_has_ended_is_waited_for(monkeypatch, find_job, is_heard):
     late = LateMaster(said_s=2)
-    monkeypatch.setattr(minions, "client", lambda opts: contextlib.nullcontext(late))
+    monkeypatch.setattr(Cloud, "client", lambda _self: contextlib.nullcontext(late))
     monkeypatch.setattr(minions, "ask", lambda *_args, **_options: find_job)
 
-    reply = minions.order({}, "hyper1", "virt.init", [], {}, timeout_s=0.1, limit_s=60, watch=None)
+    reply = minions.order(IMPATIENT, "hyper1", "virt.init", [], {}, limit_s=60)
 
     assert (reply.missing, reply.value) == ((False, "built") if is_heard else (True, None))
 
@@ -170,12 +175,12 @@ AT_IT = {"jid": "1"}
 )
 def test_a_time_out_says_whose_time_ran_out(monkeypatch, find_job, is_late, words):
     master = LateMaster()
-    monkeypatch.setattr(minions, "client", lambda opts: contextlib.nullcontext(master))
+    monkeypatch.setattr(Cloud, "client", lambda _self: contextlib.nullcontext(master))
     monkeypatch.setattr(minions, "_RETURN_S", 0.1)
     replies = {"hyper1": minions.Reply(minion="hyper1", **find_job)}
     monkeypatch.setattr(minions, "ask", lambda *_args, **_options: replies)
 
-    reply = minions.order({}, "hyper1", "virt.init", [], {}, timeout_s=0.1, limit_s=0.2, watch=None)
+    reply = minions.order(IMPATIENT, "hyper1", "virt.init", [], {}, limit_s=0.2)
 
     assert (reply.missing, reply.is_late) == (True, is_late)
     assert words in reply.error
@@ -188,6 +193,6 @@ def test_our_limit_is_named_by_its_option(monkeypatch, limit_s, is_named):
     monkeypatch.setattr(minions, "order", lambda *_args, **_options: late)
 
     with pytest.raises(hosts.HostSilent, match="h was still at it") as caught:
-        hosts.act({}, config.MasterSettings(), "h", "virt.start", "web", limit_s=limit_s)
+        hosts.act(IMPATIENT, "h", "virt.start", "web", limit_s=limit_s)
 
     assert ("virt:deploy_timeout_s" in str(caught.value)) is is_named

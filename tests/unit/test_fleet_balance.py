@@ -4,6 +4,7 @@ import pytest
 from movekit import clouds
 from saltvirt.config import MasterSettings
 from saltvirt.fleet import balance, inventory, migrate
+from saltvirt.fleet.cloud import Cloud
 
 EVEN = {"max_moves": 5, "threshold": 0.02, "window_s": 24}
 
@@ -37,9 +38,8 @@ def run(opts, said):
         def say(stage, **figures):
             said.append((stage, figures.get("detail")))
 
-        return balance.balance(
-            opts, MasterSettings(), say=say, **{**EVEN, "is_dry": False, **given}
-        )
+        master = Cloud(opts=opts, settings=MasterSettings(), say=say)
+        return balance.balance(master, **{**EVEN, "is_dry": False, **given})
 
     return call
 
@@ -50,10 +50,10 @@ def failing(monkeypatch):
     move = migrate.migrate
 
     def fail(how):
-        def moved(opts, settings, name, *args):
+        def moved(master, name, *args):
             if name in how:
                 raise how[name]
-            return move(opts, settings, name, *args)
+            return move(master, name, *args)
 
         monkeypatch.setattr(migrate, "migrate", moved)
 
@@ -78,10 +78,10 @@ def test_a_dry_run_says_what_would_be_done_and_how_uneven_it_is(lopsided, run):
 def test_the_load_is_watched_in_parts_with_progress(lopsided, run, said, monkeypatch):
     asked, survey = [], inventory.survey
 
-    def noted(opts, settings, targets, fun, arg=(), kwarg=None):
+    def noted(master, targets, fun, arg=(), kwarg=None, *, timeout_s=None):
         if fun == "virt.load":
-            asked.append((settings.timeout_s, *arg))
-        return survey(opts, settings, targets, fun, arg, kwarg)
+            asked.append((timeout_s, *arg))
+        return survey(master, targets, fun, arg, kwarg, timeout_s=timeout_s)
 
     monkeypatch.setattr(inventory, "survey", noted)
     run(is_dry=True, window_s=60)

@@ -4,6 +4,7 @@ import pytest
 from movekit import SILENT, clouds
 from saltvirt.errors import NoHostFits
 from saltvirt.fleet import evacuate, migrate
+from saltvirt.fleet.cloud import Cloud as Master
 
 
 @pytest.fixture
@@ -17,7 +18,8 @@ def run(opts):
     """A function that calls one of the fleet's, with progress that nobody looks at."""
 
     def call(function, cloud, *args, **kwargs):
-        return function(opts, cloud, *args, say=lambda *_args, **_figures: None, **kwargs)
+        master = Master(opts=opts, settings=cloud, say=lambda *_args, **_figures: None)
+        return function(master, *args, **kwargs)
 
     return call
 

@@ -311,7 +311,7 @@ def test_a_plan_is_made_anew_when_a_host_refuses_it(monkeypatch):
     # What a host's own libvirt says of a CPU: a fault that needs two kinds of processors.
     asked = []
 
-    def survey(_opts, _settings, hosts, fun, kwarg):
+    def survey(_cloud, hosts, fun, kwarg):
         asked.append((fun, hosts))
         refusing = {"hyper1": {"m1": ["its CPU does not suffice"]}, "hyper3": {}}
         return find.Survey(
@@ -328,7 +328,7 @@ def test_a_plan_is_made_anew_when_a_host_refuses_it(monkeypatch):
         there, stays = plan.evacuate(hosts, abouts, refused=refused)
         return (there, stays, refused), there
 
-    there, stays, refused = agreement.reach({}, None, sorted(hosts), abouts, place)
+    there, stays, refused = agreement.reach(None, sorted(hosts), abouts, place)
 
     assert there == {"m1": "hyper2"} and not stays
     assert refused == {"m1": {"hyper1": ["its CPU does not suffice"]}}

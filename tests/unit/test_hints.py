@@ -4,7 +4,6 @@ import json
 import threading
 import time
 
-import fleetkit
 import pytest
 from saltvirt import compat
 from saltvirt.errors import NameTaken, NoSuchVm
@@ -80,45 +79,45 @@ def test_a_name_that_a_silent_host_has_is_not_given_away(cloud, command):
     assert cloud.init("db", image=None)["host"] != host
 
 
-def test_a_vm_that_a_survey_has_seen_is_hinted_at_too(cloud, opts):
+def test_a_vm_that_a_survey_has_seen_is_hinted_at_too(cloud):
     cloud.hosts.put("hyper3", "web", "shutdown")
-    inventory.overview(opts, fleetkit.SETTINGS, "virt.full_info")
+    inventory.overview(cloud.master, "virt.full_info")
     cloud.hosts.silence("hyper3")
 
     with pytest.raises(NameTaken, match="was on hyper3"):
         cloud.init("web", image=None)
     with pytest.raises(NoSuchVm, match="not asked: hyper3; it was last seen on hyper3"):
-        inventory.locate(opts, fleetkit.SETTINGS, "web")
+        inventory.locate(cloud.master, "web")
     with pytest.raises(NoSuchVm, match=r"not asked: hyper3\)"):
-        inventory.locate(opts, fleetkit.SETTINGS, "other")
+        inventory.locate(cloud.master, "other")
 
 
-def test_a_duplicate_that_was_forced_is_named_and_not_started(cloud, opts):
+def test_a_duplicate_that_was_forced_is_named_and_not_started(cloud):
     cloud.init("web", image=None)
     cloud.hosts.silence("hyper1")
     assert cloud.init("web", image=None, force=True)["host"] == "hyper2"
     cloud.hosts.silence("hyper1", False)
 
-    found = inventory.overview(opts, fleetkit.SETTINGS, "virt.full_info")
+    found = inventory.overview(cloud.master, "virt.full_info")
 
     assert found.beside() == {"duplicates": {"web": ["hyper1", "hyper2"]}}
     for command in (
-        lambda: inventory.locate(opts, fleetkit.SETTINGS, "web"),
+        lambda: inventory.locate(cloud.master, "web"),
         lambda: cloud.init("web"),
         lambda: cloud.purge("web"),
     ):
         with pytest.raises(NameTaken, match="'web' is on hyper1 and hyper2: see which of them"):
             command()
     cloud.hosts.remove("hyper1", "web")
-    assert inventory.overview(opts, fleetkit.SETTINGS, "virt.host_info").beside() == {}
+    assert inventory.overview(cloud.master, "virt.host_info").beside() == {}
 
 
-def test_a_vm_that_moves_is_not_a_duplicate(cloud, opts):
+def test_a_vm_that_moves_is_not_a_duplicate(cloud):
     cloud.hosts.put("hyper1", "web")
     cloud.hosts.put("hyper2", "web", "paused", building=True)
 
-    assert inventory.overview(opts, fleetkit.SETTINGS, "virt.full_info").beside() == {}
-    assert inventory.locate(opts, fleetkit.SETTINGS, "web") == "hyper1"
+    assert inventory.overview(cloud.master, "virt.full_info").beside() == {}
+    assert inventory.locate(cloud.master, "web") == "hyper1"
 
 
 def test_a_host_that_was_taken_out_of_the_cloud_holds_no_names(cloud, opts):

@@ -17,13 +17,13 @@ HANDED = {"source": asdict(Source(phase="handing", has=True)), "target": asdict(
 def test_only_a_silent_host_is_lost(monkeypatch, said, is_lost):
     asked = []
 
-    def ask(_opts, hosts, *_args, **_options):
+    def ask(_cloud, hosts, *_args, **_options):
         (host,) = hosts
         value = {"value": {**HANDED, "noted": {}}} if host == "hyper1" else said
         return {host: minions.Reply(minion=host, **value)}
 
     monkeypatch.setattr(minions, "ask", ask)
-    monkeypatch.setattr(moves, "act", lambda *args, **_options: asked.append(args[2:]) or {})
+    monkeypatch.setattr(moves, "act", lambda *args, **_options: asked.append(args[1:]) or {})
     monkeypatch.setattr(moves, "_PATIENCE_S", 0)
     held = SimpleNamespace(name="web1", record=None)
     cloud = Cloud(opts={}, settings=SimpleNamespace(timeout_s=1), say=lambda *_a, **_k: None)

@@ -3,6 +3,7 @@
 import pytest
 from movekit import clouds
 from saltvirt.fleet import deploy, evacuate, notes, restore
+from saltvirt.fleet.cloud import Cloud as Master
 
 HOW = {"max_parallel": 2, "with_stopped": True, "wait_s": 6}
 HOME = {"max_parallel": 2}
@@ -19,7 +20,8 @@ def run(opts):
     """A function that calls one of the fleet's, with progress that nobody looks at."""
 
     def call(function, cloud, *args, **kwargs):
-        return function(opts, cloud, *args, say=lambda *_args, **_figures: None, **kwargs)
+        master = Master(opts=opts, settings=cloud, say=lambda *_args, **_figures: None)
+        return function(master, *args, **kwargs)
 
     return call
 

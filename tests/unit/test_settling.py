@@ -41,7 +41,7 @@ def master(opts, two):
 
 def move(master, name="web", target="h2", **given):
     """Move a VM as salt-run virt.migrate does."""
-    return migrate.migrate(master.opts, master.settings, name, target, given, master.say)
+    return migrate.migrate(master, name, target, given)
 
 
 def left(master):
@@ -124,7 +124,7 @@ def test_a_refusal_keeps_the_vm_and_names_its_host(two, master, call):
 
 def test_a_host_that_does_not_get_ready_is_followed_by_the_next(two, master):
     two.hosts["h3"], two.notes["h3"] = {}, {}
-    first = migrate.dry_run(master.opts, two, "web", None, master.say)["to"]
+    first = migrate.dry_run(master, "web", None)["to"]
     (other,) = {"h2", "h3"} - {first}
     two.refuses[first] = {"web": ["no room any more"]}
 

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 from hypothesis import given, strategies
 from saltvirt import wire
-from saltvirt.config import HostSettings, MasterSettings
+from saltvirt.config import HostSettings
 from saltvirt.fleet import inventory, minions
+from saltvirt.fleet.cloud import Cloud
 from saltvirt.kvm import connect
 from saltvirt.ops.migration import facts as gathering
 from saltvirt.placement.facts import About, HostInfo
@@ -113,8 +114,8 @@ def test_a_host_whose_answer_is_broken_has_failed_and_the_others_count(monkeypat
     replies = {host: minions.Reply(minion=host, value=one) for host, one in said.items()}
     monkeypatch.setattr(minions, "ask", lambda *_args, **_options: replies)
 
-    opts = {"cachedir": str(tmp_path)}
-    found = inventory.survey(opts, MasterSettings(), replies, "virt.host_info")
+    cloud = Cloud.of({"cachedir": str(tmp_path)})
+    found = inventory.survey(cloud, replies, "virt.host_info")
 
     assert list(found.answers) == ["h1"] and sorted(found.failed) == ["h2", "h3"]
     assert "h2" in found.failed["h2"] and "cpu.vcpus_limit is str" in found.failed["h2"]

@@ -1,10 +1,10 @@
 """A plan of many moves that the hosts agree to before the first is made."""
 
 from collections.abc import Callable, Collection, Mapping
-from typing import Any, TypeVar
+from typing import TypeVar
 
-from saltvirt.config import MasterSettings
 from saltvirt.fleet import inventory
+from saltvirt.fleet.cloud import Cloud
 from saltvirt.placement.facts import About
 
 _ROUNDS = 5
@@ -13,8 +13,7 @@ _Plan = TypeVar("_Plan")
 
 
 def reach(
-    opts: Mapping[str, Any],
-    settings: MasterSettings,
+    cloud: Cloud,
     hosts: Collection[str],
     abouts: Mapping[str, About],
     place: Callable[[_Refused], tuple[_Plan, Mapping[str, str]]],
@@ -49,9 +48,7 @@ def reach(
             if any((name, host) not in asked for host in targets)
         }
         asked |= {(name, host) for name in coming for host in targets}
-        found = inventory.survey(
-            opts, settings, targets, "virt.migrate_check", kwarg={"about": coming}
-        )
+        found = inventory.survey(cloud, targets, "virt.migrate_check", kwarg={"about": coming})
         for host, answer in found.answers.items():
             for name in coming.keys() & set(answer):
                 refused.setdefault(name, {})[host] = answer[name]

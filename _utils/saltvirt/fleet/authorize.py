@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from saltvirt import arguments, files, keypair
-from saltvirt.config import MasterSettings
 from saltvirt.errors import MasterError, VirtError
 from saltvirt.fleet import keys
+from saltvirt.fleet.cloud import Cloud
 from saltvirt.fleet.hosts import DeployError, act
 
 log = logging.getLogger(__name__)
@@ -30,8 +30,7 @@ def _path(opts: Mapping[str, Any], name: str) -> Path:
 
 
 def authorize(
-    opts: Mapping[str, Any],
-    settings: MasterSettings,
+    cloud: Cloud,
     name: str,
     host: str,
     *,
@@ -42,37 +41,32 @@ def authorize(
     arguments.vm_name(name)
     minutes = arguments.whole("minutes", minutes, most=24 * 60)
     if not arguments.boolean("replace", replace):
-        keys.refuse_taken(opts, name)
+        keys.refuse_taken(cloud.opts, name)
     token, until = secrets.token_urlsafe(32), int(time.time()) + 60 * minutes
-    path = _path(opts, name)
+    path = _path(cloud.opts, name)
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     note = {"host": host, "digest": _digest(token), "until": until, "replace": replace}
     files.write(path, json.dumps(note).encode())
     try:
-        act(
-            opts,
-            settings,
-            host,
-            "virt.authorized",
-            kwarg={"name": name, "token": keys.seal_for(opts, host, token)},
-        )
+        sealed = keys.seal_for(cloud.opts, host, token)
+        act(cloud, host, "virt.authorized", kwarg={"name": name, "token": sealed})
     except VirtError:
         path.unlink(missing_ok=True)
         raise
     return until
 
 
-def withdraw(opts: Mapping[str, Any], settings: MasterSettings, name: str) -> None:
+def withdraw(cloud: Cloud, name: str) -> None:
     """Take back leave that was not used yet; the host's token is worth nothing from then on."""
     arguments.vm_name(name)
-    path = _path(opts, name)
+    path = _path(cloud.opts, name)
     try:
         host = json.loads(path.read_text())["host"]
         path.unlink()
     except FileNotFoundError:
         raise MasterError(f"no host is authorised to submit a key of {name!r}") from None
     try:
-        act(opts, settings, host, "virt.authorized", kwarg={"name": name, "token": None})
+        act(cloud, host, "virt.authorized", kwarg={"name": name, "token": None})
     except DeployError as error:
         log.warning("%s keeps a token for %s that is worth nothing any more: %s", host, name, error)
 

@@ -1,12 +1,11 @@
 """Even out the load of all hosts: watch them, plan few moves, make them, say what was done."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
-from saltvirt.config import MasterSettings
 from saltvirt.errors import VirtError
 from saltvirt.fleet import agreement, inventory, migrate
+from saltvirt.fleet.cloud import Cloud
 from saltvirt.placement import balance as planning
 from saltvirt.placement import load
 from saltvirt.placement.facts import About, HostInfo, Load
@@ -28,14 +27,12 @@ class NotEven(VirtError):
 
 
 def balance(
-    opts: Mapping[str, Any],
-    settings: MasterSettings,
+    cloud: Cloud,
     *,
     max_moves: int,
     threshold: float,
     window_s: int,
     is_dry: bool,
-    say: Callable[..., None],
 ) -> dict[str, Any]:
     """
     Even out the load of all hosts with few moves, one after the other; return what was done.
@@ -43,16 +40,16 @@ def balance(
     A move that fails does not keep the others from being made: what is best without it is planned
     anew. Raises NotEven, which says the same, if one failed or the command was interrupted.
     """
-    cloud, beside = _seen(opts, settings, window_s, say)
-    out = {"imbalance": planning.imbalance(cloud.loads), "moves": [], "stays": {}, **beside}
+    watched, beside = _seen(cloud, window_s)
+    out = {"imbalance": planning.imbalance(watched.loads), "moves": [], "stays": {}, **beside}
     out["uneven"] = out["imbalance"]  # its old name, for one release
 
     def steps(made: _Made, failed: Collection[str]) -> list[planning.Step]:
-        return _planned(opts, settings, cloud, made, failed, max_moves, threshold)
+        return _planned(cloud, watched, made, failed, max_moves, threshold)
 
     if is_dry:
         return {**out, "moves": [step.to_dict() for step in steps((), ())]}
-    made, stays, why = _made(opts, settings, steps, max_moves, say)
+    made, stays, why = _made(cloud, steps, max_moves)
     out.update(moves=[step.to_dict() for step in made], stays=stays)
     if stays:
         moved = ", ".join(f"{step.name} to {step.target}" for step in made) or "nothing"
@@ -62,7 +59,7 @@ def balance(
     return out
 
 
-class _Cloud:
+class _Watched:
     """What the hosts have said that answered all questions."""
 
     def __init__(
@@ -77,23 +74,19 @@ class _Cloud:
         self.abouts = {name: one for host in there for name, one in facts[host].items()}
 
 
-def _seen(
-    opts: Mapping[str, Any], settings: MasterSettings, window_s: int, say: Callable[..., None]
-) -> tuple[_Cloud, dict[str, Any]]:
-    """Return the :class:`_Cloud`, and what is said beside a result of hosts that are not in it."""
-    every = inventory.every(opts, settings)
-    loads, surveys = _watched(opts, settings, every, window_s, say)
-    infos = inventory.survey(opts, settings, every, "virt.host_info")
-    facts = inventory.survey(opts, settings, every, "virt.migration_info")
-    return _Cloud(loads, infos.answers, facts.answers), inventory.beside(*surveys, infos, facts)
+def _seen(cloud: Cloud, window_s: int) -> tuple[_Watched, dict[str, Any]]:
+    """Return what the hosts have said, and what stands beside a result of those that have not."""
+    every = inventory.every(cloud)
+    loads, surveys = _watched(cloud, every, window_s)
+    infos = inventory.survey(cloud, every, "virt.host_info")
+    facts = inventory.survey(cloud, every, "virt.migration_info")
+    return _Watched(loads, infos.answers, facts.answers), inventory.beside(*surveys, infos, facts)
 
 
 def _watched(
-    opts: Mapping[str, Any],
-    settings: MasterSettings,
+    cloud: Cloud,
     hosts: Sequence[str],
     window_s: int,
-    say: Callable[..., None],
 ) -> tuple[dict[str, Load], list[inventory.Survey]]:
     """
     Return ``{host: load}`` over some seconds, and the surveys that it was read by.
@@ -101,12 +94,12 @@ def _watched(
     A host that does not answer once is asked no more.
     """
     part_s = min(_LONGEST_S, max(1, window_s // _PARTS))
-    patient = replace(settings, timeout_s=settings.timeout_s + part_s)
+    patient_s = cloud.settings.timeout_s + part_s
     readings: dict[str, list[Load]] = {host: [] for host in hosts}
     surveys = []
     for begun_s in range(0, max(1, window_s // part_s) * part_s, part_s):
-        say("Watching", detail=f"{len(hosts)} hypervisors, {begun_s} of {window_s} s")
-        found = inventory.survey(opts, patient, hosts, "virt.load", [part_s])
+        cloud.say("Watching", detail=f"{len(hosts)} hypervisors, {begun_s} of {window_s} s")
+        found = inventory.survey(cloud, hosts, "virt.load", [part_s], timeout_s=patient_s)
         surveys.append(found)
         hosts = [host for host in hosts if host in found.answers]
         for host in hosts:
@@ -115,21 +108,20 @@ def _watched(
 
 
 def _planned(
-    opts: Mapping[str, Any],
-    settings: MasterSettings,
-    cloud: _Cloud,
+    cloud: Cloud,
+    watched: _Watched,
     made: _Made,
     failed: Collection[str],
     max_moves: int,
     threshold: float,
 ) -> list[planning.Step]:
     """Return the steps that are left to make, without VMs whose move has failed."""
-    abouts = {name: about for name, about in cloud.abouts.items() if name not in failed}
+    abouts = {name: about for name, about in watched.abouts.items() if name not in failed}
 
     def place(refused: planning.Refused) -> tuple[list[planning.Step], dict[str, str]]:
         steps = planning.rebalance(
-            cloud.hosts,
-            cloud.loads,
+            watched.hosts,
+            watched.loads,
             abouts,
             max_moves=max_moves - len(made),
             threshold=threshold,
@@ -138,23 +130,21 @@ def _planned(
         )
         return steps, {step.name: step.target for step in steps}
 
-    return agreement.reach(opts, settings, list(cloud.hosts), abouts, place)
+    return agreement.reach(cloud, list(watched.hosts), abouts, place)
 
 
 def _made(
-    opts: Mapping[str, Any],
-    settings: MasterSettings,
+    cloud: Cloud,
     steps: Callable[[_Made, Collection[str]], list[planning.Step]],
     max_moves: int,
-    say: Callable[..., None],
 ) -> tuple[list[planning.Step], dict[str, str], str | None]:
     """Make the steps; return ``(those made, {name: why it was not moved}, why it ended early)``."""
     made, stays, left = [], {}, steps((), ())
     while left:
         step = left.pop(0)
-        say(f"{step.name}: Moving", detail=f"from {step.source} to {step.target}")
+        cloud.say(f"{step.name}: Moving", detail=f"from {step.source} to {step.target}")
         try:
-            migrate.migrate(opts, settings, step.name, step.target, {}, say, step.source)
+            migrate.migrate(cloud, step.name, step.target, {}, step.source)
             made.append(step)
             continue
         except (VirtError, *_CUT) as error:

@@ -1,16 +1,16 @@
 """The CA as its operator sees it: what was issued, renew, revoke, back up."""
 
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from saltvirt import config, files
-from saltvirt.config import MasterSettings
 from saltvirt.errors import BadArgument, MasterError, VirtError
 from saltvirt.fleet import inventory, masteruser, minions
+from saltvirt.fleet.cloud import Cloud
 from saltvirt.pki import backup, ca, store
 
 _APPLY_S = 120
@@ -64,9 +64,7 @@ def _state(
     return "good" if newest[row["host"], row["purpose"]] == row["serial"] else "replaced"
 
 
-def apply_keys(
-    opts: Mapping[str, Any], hosts: Iterable[str], *, renew: bool = False
-) -> dict[str, str]:
+def apply_keys(cloud: Cloud, hosts: Iterable[str], *, renew: bool = False) -> dict[str, str]:
     """
     Have hosts apply ``virt.keys``; return ``{host: comment}``, raise if one could not.
 
@@ -77,7 +75,7 @@ def apply_keys(
     failed: dict[str, str] = {}
     due, end = list(hosts), time.monotonic() + _APPLY_S
     while due:
-        replies = minions.ask(opts, due, "state.single", ["virt.keys"], kwarg, timeout_s=_APPLY_S)
+        replies = minions.ask(cloud, due, "state.single", ["virt.keys"], kwarg, timeout_s=_APPLY_S)
         for host, reply in replies.items():
             comment, error = _outcome(reply)
             if error:
@@ -105,34 +103,30 @@ def _outcome(reply: minions.Reply) -> tuple[str, str | None]:
 
 
 @_in_one_line()
-def rotate(
-    opts: Mapping[str, Any], settings: MasterSettings, now: datetime, say: Callable[..., None]
-) -> dict[str, Any]:
+def rotate(cloud: Cloud, now: datetime) -> dict[str, Any]:
     """
     Replace the CA in three steps; between any two hosts each step leaves a common trust.
 
     Every host must take part in a step before the next is begun. If one does not, MasterError
     names it, and the rotation goes on from there when it is run again.
     """
-    place, hosts = opened(opts), inventory.hosts(opts, settings)
-    say("Trusting", detail="every host learns to trust the next CA")
-    place.begin_rotation(now, kind=config.pki_options(settings).get("key_type", "ecdsa"))
-    apply_keys(opts, hosts)
-    say("Renewing", detail="every host gets certificates of the next CA")
+    place, hosts = opened(cloud.opts), inventory.hosts(cloud)
+    cloud.say("Trusting", detail="every host learns to trust the next CA")
+    place.begin_rotation(now, kind=config.pki_options(cloud.settings).get("key_type", "ecdsa"))
+    apply_keys(cloud, hosts)
+    cloud.say("Renewing", detail="every host gets certificates of the next CA")
     place.promote(now)
-    apply_keys(opts, hosts)
-    say("Forgetting", detail="every host stops trusting the old CA")
+    apply_keys(cloud, hosts)
+    cloud.say("Forgetting", detail="every host stops trusting the old CA")
     place.finish_rotation(now)
-    apply_keys(opts, hosts)
+    apply_keys(cloud, hosts)
     return {"rotated": sorted(hosts)}
 
 
 @_in_one_line()
-def revoke(
-    opts: Mapping[str, Any], settings: MasterSettings, target: str, now: datetime
-) -> dict[str, Any]:
+def revoke(cloud: Cloud, target: str, now: datetime) -> dict[str, Any]:
     """Revoke a host's certificates, or one by its serial, and bring the list to every host."""
-    place = opened(opts)
+    place = opened(cloud.opts)
     rows = [row for row in listed(place, now) if target in (row["host"], row["serial"])]
     serials = [row["serial"] for row in rows if row["state"] in ("good", "replaced")]
     if not serials:
@@ -143,8 +137,8 @@ def revoke(
         )
     place.revoke(serials, now)
     owners = {row["host"] for row in rows}
-    others = [host for host in inventory.hosts(opts, settings) if host not in owners]
-    return {"revoked": serials, "told": apply_keys(opts, others)}
+    others = [host for host in inventory.hosts(cloud) if host not in owners]
+    return {"revoked": serials, "told": apply_keys(cloud, others)}
 
 
 def _passphrase(opts: Mapping[str, Any], path: str | Path) -> str:

@@ -1,10 +1,17 @@
-"""The cloud as one command of the master has it: its configuration, and who is told of progress."""
+"""The cloud as one command of the master has it: its configuration, its client, its progress."""
 
-from collections.abc import Callable, Mapping
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import salt.client
+from salt.exceptions import SaltException
+
+from saltvirt import config
 from saltvirt.config import MasterSettings
+from saltvirt.errors import MasterError
+from saltvirt.fleet import progress
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,3 +30,36 @@ class Cloud:
     opts: Mapping[str, Any]
     settings: MasterSettings
     say: Callable[..., None]
+
+    @classmethod
+    def of(
+        cls, opts: Mapping[str, Any], events: Any = None, name: str = "", quiet: bool = False
+    ) -> "Cloud":
+        """
+        Return the cloud of a runner function.
+
+        opts
+            Salt's ``__opts__``.
+        events
+            Salt's ``__jid_event__``, by which progress is shown. Defaults to none, for silence.
+        name
+            What a line of progress begins with.
+        quiet
+            Show no progress. Defaults to False.
+        """
+        say = progress.teller(opts, events, name, quiet)
+        return cls(opts=opts, settings=config.master_settings(opts), say=say)
+
+    @contextlib.contextmanager
+    def client(self) -> Iterator[Any]:
+        """
+        Yield an open LocalClient; Salt's own errors come out as MasterError.
+
+        Each question has its own: a client hears all events on one socket, which threads cannot
+        share, and would keep the events that another of its users waits for.
+        """
+        try:
+            with salt.client.get_local_client(mopts=dict(self.opts)) as local:
+                yield local
+        except SaltException as exc:
+            raise MasterError(f"the Salt master does not answer: {exc}") from exc

@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from saltvirt import keypair, profiles, spec, undo
-from saltvirt.config import MasterSettings
 from saltvirt.errors import BadArgument, NameTaken, NoHostFits, VirtError
 from saltvirt.fleet import hints, inventory, keys, minions, moves, orders, settle, sightings
 from saltvirt.fleet.cloud import Cloud
@@ -48,20 +47,18 @@ class Hosts:
 
 def _look(cloud: Cloud, name: str, placing: Placing, noted: Iterable[str]) -> Hosts:
     """Ask all hypervisors what they have; return the :class:`Hosts`."""
-    every = inventory.every(cloud.opts, cloud.settings)
-    wanted = frozenset(inventory.narrow(cloud.opts, every, placing.where, placing.host))
+    every = inventory.every(cloud)
+    wanted = frozenset(inventory.narrow(cloud, every, placing.where, placing.host))
     cloud.say("Searching", detail=f"{len(every)} hypervisors")
-    found = inventory.survey(cloud.opts, cloud.settings, every, "virt.host_info")
-    unheard = {} if placing.force else inventory.unheard(cloud.opts, found, name, noted)
+    found = inventory.survey(cloud, every, "virt.host_info")
+    unheard = {} if placing.force else inventory.unheard(cloud, found, name, noted)
     seen = sightings.of_info(found.answers, name)
     return Hosts(found=found, wanted=wanted, seen=seen, unheard=unheard)
 
 
-def _verdicts(
-    settings: MasterSettings, need: Need, hosts: Hosts, placing: Placing
-) -> list[Verdict]:
+def _verdicts(cloud: Cloud, need: Need, hosts: Hosts, placing: Placing) -> list[Verdict]:
     """Return the verdict on every hypervisor, the best first."""
-    judged = choose.judge(hosts.found.answers, need, settings.weights)
+    judged = choose.judge(hosts.found.answers, need, cloud.settings.weights)
     verdicts = [_narrowed(verdict, hosts.wanted, placing) for verdict in judged]
     silent = hosts.found.reasons()
     verdicts += [Verdict(host=name, reasons=(why,)) for name, why in silent.items()]
@@ -114,7 +111,7 @@ def dry_run(
     need = spec.need_from_master(name, cpu, mem, given)
     hosts = _look(cloud, name, placing, ())
     _refuse_taken(hosts, name)
-    return table(_verdicts(cloud.settings, need, hosts, placing))
+    return table(_verdicts(cloud, need, hosts, placing))
 
 
 def deploy(
@@ -151,7 +148,7 @@ def deploy(
         hosts = _look(cloud, name, placing, settle.noted(order))
         settled = settle.order(cloud.opts, order, hosts.seen, hosts.unheard)
         _refuse_taken(hosts, name, settled)
-        verdicts = _verdicts(cloud.settings, need, hosts, placing)
+        verdicts = _verdicts(cloud, need, hosts, placing)
         fitting = [verdict.host for verdict in verdicts if verdict.fits]
         if not fitting:
             raise none_fits(need, verdicts)
@@ -175,16 +172,6 @@ class Build:
     def name(self) -> str:
         """The VM's name."""
         return self.need.name
-
-    @property
-    def opts(self) -> Mapping[str, Any]:
-        """The master's configuration."""
-        return self.cloud.opts
-
-    @property
-    def settings(self) -> MasterSettings:
-        """What of it is ours."""
-        return self.cloud.settings
 
 
 def is_seeded(given: dict[str, Any], info: dict[str, Any]) -> bool:
@@ -229,9 +216,9 @@ def _made(build: Build, verdicts: list[Verdict], seeded: Collection[str]) -> str
 
 def _settled(build: Build, host: str, unused: tuple[str, str] | None) -> None:
     """End the order of a VM that is built; a key pair that its host did not want goes with it."""
-    hints.moved(build.opts, build.name, host)
+    hints.moved(build.cloud.opts, build.name, host)
     if unused:
-        keys.discard(build.opts, build.name, unused[0])
+        keys.discard(build.cloud.opts, build.name, unused[0])
     build.order.end()
 
 
@@ -245,10 +232,10 @@ def _open_end(build: Build) -> str:
 
 
 def _accepted_pair(build: Build) -> tuple[str, str]:
-    keys.refuse_taken(build.opts, build.name)
+    keys.refuse_taken(build.cloud.opts, build.name)
     public, private = keypair.generate()
     build.order.enter(orders.KEYED, public_key=public)
-    keys.accept(build.opts, build.name, public)
+    keys.accept(build.cloud.opts, build.name, public)
     return public, private
 
 
@@ -258,7 +245,7 @@ def _take_back(build: Build) -> None:
     if left.phase == orders.ORDERED and not _has_given_up(build, left.facts["host"]):
         return
     if left.facts.get("public_key"):
-        keys.discard(build.opts, build.name, left.facts["public_key"])
+        keys.discard(build.cloud.opts, build.name, left.facts["public_key"])
     build.order.end()
 
 
@@ -266,7 +253,7 @@ def _has_given_up(build: Build, host: str) -> bool:
     """Return whether a host says that it has nothing of a VM; what it undoes is waited for."""
     for wait_s in _UNDOING_S:
         time.sleep(wait_s)
-        found = inventory.survey(build.opts, build.settings, [host], "virt.presence", [build.name])
+        found = inventory.survey(build.cloud, [host], "virt.presence", [build.name])
         one = sightings.of_presence(found.answers).get(host)
         if one is None or one.is_complete:
             return False
@@ -295,11 +282,11 @@ def _build(
     build: Build, verdicts: list[Verdict], pairs: Mapping[str, tuple[str, str] | None]
 ) -> str:
     """Have the best host build the VM; one that has no room any more makes way for the next."""
-    name, say = build.name, build.cloud.say
+    name, cloud = build.name, build.cloud
     refused: dict[str, list[str]] = {}
     fitting = [verdict.host for verdict in verdicts if verdict.fits]
     for host in fitting:
-        say("Placing", detail=f"on {host}, {len(fitting)} of {len(verdicts)} hosts fit")
+        cloud.say("Placing", detail=f"on {host}, {len(fitting)} of {len(verdicts)} hosts fit")
         build.order.enter(orders.ORDERED, host=host)
         reply = _order(build, host, pairs.get(host))
         if reply.missing:
@@ -311,7 +298,7 @@ def _build(
         if not isinstance(reply.value, dict) or reply.value.get("kind") != _REFUSED:
             raise DeployError(f"{host}: {reply.error}")
         refused[host] = [reply.error or ""]
-        say("Placing", detail=f"{host} refused: {reply.error}")
+        cloud.say("Placing", detail=f"{host} refused: {reply.error}")
     raise none_fits(build.need, verdicts, refused)
 
 
@@ -319,16 +306,14 @@ def _order(build: Build, host: str, pair: tuple[str, str] | None) -> minions.Rep
     cpu, mem, given = build.call
     kwarg = {**given, "report": True}
     if pair:
-        kwarg |= {"pub_key": pair[0], "priv_key": keys.seal_for(build.opts, host, pair[1])}
+        kwarg |= {"pub_key": pair[0], "priv_key": keys.seal_for(build.cloud.opts, host, pair[1])}
     return minions.order(
-        build.opts,
+        build.cloud,
         host,
         "virt.init",
         [build.name, cpu, mem],
         kwarg,
-        timeout_s=build.settings.timeout_s,
-        limit_s=build.settings.deploy_timeout_s,
-        watch=watching("salt/virt/init", host, build.name, build.cloud.say),
+        watch=watching(build.cloud, "salt/virt/init", host, build.name),
     )
 
 
@@ -338,7 +323,7 @@ def _answer(cloud: Cloud, name: str, host: str, wait: bool) -> dict[str, Any]:
         return out
     wait_s = cloud.settings.wait_s
     cloud.say("Waiting", detail=f"for its minion, at most {wait_s} s")
-    seconds = minions.wait_for_start(cloud.opts, name, wait_s=wait_s)
+    seconds = minions.wait_for_start(cloud, name, wait_s=wait_s)
     if seconds is None:
         raise DeployError(
             f"VM {name!r} runs on {host}, but its minion does not answer after {wait_s} "

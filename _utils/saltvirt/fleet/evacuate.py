@@ -1,13 +1,13 @@
 """Empty a host for maintenance."""
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from saltvirt import wire
-from saltvirt.config import MasterSettings
 from saltvirt.errors import VirtError
 from saltvirt.fleet import agreement, inventory, notes, several
+from saltvirt.fleet.cloud import Cloud
 from saltvirt.fleet.hosts import act
 from saltvirt.placement import plan
 from saltvirt.placement.facts import About, HostInfo
@@ -26,20 +26,16 @@ class NotEmpty(VirtError):
     """Some VMs of a host did not move; ``table`` says which, and why."""
 
 
-def set_maintenance(
-    opts: Mapping[str, Any], settings: MasterSettings, host: str, state: object
-) -> dict[str, Any]:
+def set_maintenance(cloud: Cloud, host: str, state: object) -> dict[str, Any]:
     """Set or clear a host's flag; return ``{host: state}``."""
-    inventory.hosts(opts, settings, host=host)
-    return {host: act(opts, settings, host, "virt.maintenance", state)}
+    inventory.hosts(cloud, host=host)
+    return {host: act(cloud, host, "virt.maintenance", state)}
 
 
 def planned(
-    opts: Mapping[str, Any],
-    settings: MasterSettings,
+    cloud: Cloud,
     host: str,
     wanted: Mapping[str, About],
-    say: Callable[..., None],
 ) -> tuple[dict[str, str], dict[str, str]]:
     """
     Return ``(moves, stays)`` of VMs of a host, as the hosts are now.
@@ -47,42 +43,38 @@ def planned(
     wanted
         ``{name: answer of virt.migration_info}``.
     """
-    others = [one for one in inventory.every(opts, settings) if one != host]
-    say("Searching", detail=f"{len(others)} hypervisors")
-    found = inventory.survey(opts, settings, others, "virt.host_info")
+    others = [one for one in inventory.every(cloud) if one != host]
+    cloud.say("Searching", detail=f"{len(others)} hypervisors")
+    found = inventory.survey(cloud, others, "virt.host_info")
 
     def place(
         refused: Mapping[str, Mapping[str, Iterable[str]]],
     ) -> tuple[tuple[dict[str, str], dict[str, str]], dict[str, str]]:
         moves, stays = plan.evacuate(
-            found.answers, wanted, settings.weights, refused, found.reasons()
+            found.answers, wanted, cloud.settings.weights, refused, found.reasons()
         )
         return (moves, stays), moves
 
-    return agreement.reach(opts, settings, list(found.answers), wanted, place)
+    return agreement.reach(cloud, list(found.answers), wanted, place)
 
 
 def dry_run(
-    opts: Mapping[str, Any],
-    settings: MasterSettings,
+    cloud: Cloud,
     host: str,
     with_stopped: bool,
-    say: Callable[..., None],
 ) -> dict[str, Any]:
     """Return what an evacuation would do; nothing is changed."""
-    inventory.hosts(opts, settings, host=host)
-    coming, warnings = _coming(opts, settings, host)
-    stopped, wanted = _sorted(opts, settings, host, coming, with_stopped)
-    moves, stays = planned(opts, settings, host, wanted, say)
+    inventory.hosts(cloud, host=host)
+    coming, warnings = _coming(cloud, host)
+    stopped, wanted = _sorted(cloud, host, coming, with_stopped)
+    moves, stays = planned(cloud, host, wanted)
     warnings |= dict.fromkeys(coming, "on its way in: it is waited for, and then moved too")
     return {"host": host, "moves": moves, "stays": {**stopped, **stays}, "warnings": warnings}
 
 
-def _coming(
-    opts: Mapping[str, Any], settings: MasterSettings, host: str
-) -> tuple[list[str], dict[str, str]]:
+def _coming(cloud: Cloud, host: str) -> tuple[list[str], dict[str, str]]:
     """Return the names of the VMs on their way in, and ``{name: what is left}`` of others."""
-    said = act(opts, settings, host, "virt.host_info")
+    said = act(cloud, host, "virt.host_info")
     info: HostInfo = wire.read(host, "virt.host_info", HostInfo, said)
     coming = {*info["building"], *info.get("coming", ())}
     left = set(info["unfinished"]) - coming - set(info["vms"])
@@ -90,14 +82,13 @@ def _coming(
 
 
 def _sorted(
-    opts: Mapping[str, Any],
-    settings: MasterSettings,
+    cloud: Cloud,
     host: str,
     coming: Sequence[str],
     with_stopped: bool,
 ) -> tuple[dict[str, str], dict[str, About]]:
     """Return ``({name: why} of those that may stay, {name: facts} of those that have to move)``."""
-    said = act(opts, settings, host, "virt.migration_info")
+    said = act(cloud, host, "virt.migration_info")
     abouts: dict[str, About] = wire.read(host, "virt.migration_info", dict[str, About], said)
     here = {name: about for name, about in abouts.items() if name not in coming}
     is_off = {name for name, about in here.items() if about["state"] == "shutdown"}
@@ -106,14 +97,12 @@ def _sorted(
 
 
 def evacuate(
-    opts: Mapping[str, Any],
-    settings: MasterSettings,
+    cloud: Cloud,
     host: str,
     *,
     max_parallel: int,
     with_stopped: bool,
     wait_s: float,
-    say: Callable[..., None],
 ) -> dict[str, Any]:
     """
     Keep new VMs away from a host and move its own to others, several at once.
@@ -123,8 +112,8 @@ def evacuate(
 
     What was interrupted goes on when it is run again. Raises NotEmpty if a VM was not moved.
     """
-    set_maintenance(opts, settings, host, "on")
-    run = _Run(opts, settings, host, max_parallel, with_stopped, say)
+    set_maintenance(cloud, host, "on")
+    run = _Run(cloud, host, max_parallel, with_stopped)
     why = None
     try:
         run.until_empty(wait_s)
@@ -142,14 +131,12 @@ class _Run:
 
     def __init__(
         self,
-        opts: Mapping[str, Any],
-        settings: MasterSettings,
+        cloud: Cloud,
         host: str,
         max_parallel: int,
         with_stopped: bool,
-        say: Callable[..., None],
     ) -> None:
-        self._opts, self._settings, self._host, self._say = opts, settings, host, say
+        self._cloud, self._host = cloud, host
         self._max_parallel, self._with_stopped = max_parallel, with_stopped
         self._done = several.Outcome()
         self._stuck: dict[str, str] = {}
@@ -165,7 +152,7 @@ class _Run:
         told: list[str] = []
         waited_s = 0
         while not self._done.is_interrupted:
-            coming, left = _coming(self._opts, self._settings, self._host)
+            coming, left = _coming(self._cloud, self._host)
             self._done.warnings |= left
             if self._round(coming):
                 continue
@@ -176,22 +163,20 @@ class _Run:
                 return
             if coming != told:
                 detail = f"at most {wait_s - waited_s} s for {', '.join(coming)} on the way in"
-                self._say("Waiting", detail=detail)
+                self._cloud.say("Waiting", detail=detail)
             told, waited_s = coming, waited_s + _LOOK_S
             time.sleep(_LOOK_S)
 
     def _round(self, coming: Sequence[str]) -> bool:
         """Move what has not been tried; return whether there was anything."""
-        self._stopped, wanted = _sorted(
-            self._opts, self._settings, self._host, coming, self._with_stopped
-        )
+        self._stopped, wanted = _sorted(self._cloud, self._host, coming, self._with_stopped)
         # One that had to stay, and was removed or stopped meanwhile, is in nobody's way any more.
         self._stuck = {name: why for name, why in self._stuck.items() if name in wanted}
         tried = {*self._done.moved, *self._done.failed, *self._done.gone, *self._stuck}
         fresh = {name: about for name, about in wanted.items() if name not in tried}
         if not fresh:
             return False
-        moves, stays = planned(self._opts, self._settings, self._host, fresh, self._say)
+        moves, stays = planned(self._cloud, self._host, fresh)
         self._stuck |= stays
         if moves:
             self._move(moves)
@@ -199,25 +184,23 @@ class _Run:
 
     def _move(self, moves: Mapping[str, str]) -> None:
         """Move VMs as planned; where they go is noted before they do, as nobody knows who dies."""
-        opts, settings, host = self._opts, self._settings, self._host
-        noted = notes.heard(opts, settings, inventory.every(opts, settings)).answers
+        cloud, host = self._cloud, self._host
+        noted = notes.heard(cloud, inventory.every(cloud)).answers
         changes = {name: notes.followed(noted, name, host, to) for name, to in moves.items()}
         own = {name: change[host] for name, change in changes.items() if host in change}
-        _note(opts, settings, host, own)
+        _note(cloud, host, own)
         noted = {**noted, host: {**noted.get(host, {}), **own}}
 
         def after(name: str, source: str, to: str) -> str | None:
             changes = notes.followed(noted, name, source, to)
-            failed = notes.tell(opts, settings, {one: {name: at} for one, at in changes.items()})
+            failed = notes.tell(cloud, {one: {name: at} for one, at in changes.items()})
             why = "; ".join(failed.values())
             return f"it has moved, but that was not noted: {why}" if why else None
 
         done = several.move(
-            opts,
-            settings,
+            cloud,
             {name: (host, to) for name, to in moves.items()},
             max_parallel=self._max_parallel,
-            say=self._say,
             after=after,
         )
         self._done.add(done)
@@ -226,9 +209,9 @@ class _Run:
     def _forget(self, names: Sequence[str]) -> None:
         """Take back what was noted of VMs that did not move; of one that may have, it stays."""
         if names:
-            here = act(self._opts, self._settings, self._host, "virt.migration_info")
+            here = act(self._cloud, self._host, "virt.migration_info")
             staying = [name for name in names if name in here or name in self._done.gone]
-            _note(self._opts, self._settings, self._host, dict.fromkeys(staying))
+            _note(self._cloud, self._host, dict.fromkeys(staying))
 
     def result(self, why: str | None) -> dict[str, Any]:
         """Return what was done, or raise NotEmpty with it; ``why`` it ended before its end."""
@@ -255,10 +238,9 @@ class _Run:
 
 
 def _note(
-    opts: Mapping[str, Any],
-    settings: MasterSettings,
+    cloud: Cloud,
     host: str,
     vms: Mapping[str, Sequence[str] | None],
 ) -> None:
     if vms:
-        act(opts, settings, host, "virt.evacuated", {name: at or None for name, at in vms.items()})
+        act(cloud, host, "virt.evacuated", {name: at or None for name, at in vms.items()})

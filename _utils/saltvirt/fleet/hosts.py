@@ -1,11 +1,11 @@
 """Have one host do something, wait as long as it is at it, and show how far it is."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-from saltvirt.config import MasterSettings
 from saltvirt.errors import VirtError
 from saltvirt.fleet import minions
+from saltvirt.fleet.cloud import Cloud
 
 
 class DeployError(VirtError):
@@ -17,8 +17,7 @@ class HostSilent(DeployError):
 
 
 def act(
-    opts: Mapping[str, Any],
-    settings: MasterSettings,
+    cloud: Cloud,
     host: str,
     fun: str,
     *args: Any,
@@ -27,16 +26,7 @@ def act(
     limit_s: float | None = None,
 ) -> Any:
     """Have a host do something, with a VM mostly, or raise with the host's own words."""
-    reply = minions.order(
-        opts,
-        host,
-        fun,
-        list(args),
-        kwarg,
-        timeout_s=settings.timeout_s,
-        limit_s=limit_s or settings.deploy_timeout_s,
-        watch=watch,
-    )
+    reply = minions.order(cloud, host, fun, list(args), kwarg, limit_s=limit_s, watch=watch)
     if reply.missing:
         raise HostSilent(whose_time(reply, limit_s))
     if not reply.ok:
@@ -50,13 +40,13 @@ def whose_time(reply: minions.Reply, limit_s: float | None) -> str:
     return f"{reply.error}{' (virt:deploy_timeout_s)' if is_option else ''}"
 
 
-def watching(wanted: str, host: str, name: str, say: Callable[..., None]) -> minions.Watch:
+def watching(cloud: Cloud, wanted: str, host: str, name: str) -> minions.Watch:
     """Return what shows the progress events of one tag that a host fires about a name."""
 
     def watch(tag: str, event: Mapping[str, Any]) -> None:
         # Any minion may fire any tag: it is shown, and nothing is decided by it.
         data = event.get("data") or {}
         if tag == wanted and event.get("id") == host and data.get("name") == name:
-            say(str(data.get("stage")), **{k: v for k, v in data.items() if k != "stage"})
+            cloud.say(str(data.get("stage")), **{k: v for k, v in data.items() if k != "stage"})
 
     return watch

@@ -1,33 +1,33 @@
 """The cached images of all hypervisors."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-from saltvirt.config import MasterSettings
 from saltvirt.errors import MasterError
 from saltvirt.fleet import inventory, minions
+from saltvirt.fleet.cloud import Cloud
 from saltvirt.fleet.hosts import act, watching
 
 
-def listed(opts: Mapping[str, Any], settings: MasterSettings, host: str | None) -> inventory.Survey:
+def listed(cloud: Cloud, host: str | None) -> inventory.Survey:
     """Return the :class:`saltvirt.fleet.inventory.Survey` of the cached images."""
-    targets = inventory.hosts(opts, settings, host=host)
-    return inventory.survey(opts, settings, targets, "virt.images")
+    targets = inventory.hosts(cloud, host=host)
+    return inventory.survey(cloud, targets, "virt.images")
 
 
 def pull(
-    opts: Mapping[str, Any],
-    settings: MasterSettings,
+    cloud: Cloud,
     image: str,
     host: str | None,
     kwarg: Mapping[str, Any],
 ) -> dict[str, str]:
     """Have all hosts that answer fetch an image at once; return ``{host: digest}``."""
-    found = listed(opts, settings, host)
+    found = listed(cloud, host)
+    limit_s = cloud.settings.deploy_timeout_s
     replies = minions.ask(
-        opts, found.answers, "virt.image_pull", [image], kwarg, timeout_s=settings.deploy_timeout_s
+        cloud, found.answers, "virt.image_pull", [image], kwarg, timeout_s=limit_s
     )
-    late = f"no answer within {settings.deploy_timeout_s} s (virt:deploy_timeout_s)"
+    late = f"no answer within {limit_s} s (virt:deploy_timeout_s)"
     failed = {
         **found.reasons(),
         **{h: r.error or late for h, r in replies.items() if not r.ok},
@@ -39,21 +39,18 @@ def pull(
 
 
 def build(
-    opts: Mapping[str, Any],
-    settings: MasterSettings,
+    cloud: Cloud,
     source: str,
     name: str,
     host: str | None,
     given: Mapping[str, Any],
-    say: Callable[..., None],
 ) -> dict[str, Any]:
     """Have a host build a golden image; return ``{host: what it says}``."""
-    (host,) = inventory.hosts(opts, settings, host=host)
+    (host,) = inventory.hosts(cloud, host=host)
     given = {key: value for key, value in given.items() if not key.startswith("__")}
-    watch = watching("salt/virt/image_build", host, name, say)
+    watch = watching(cloud, "salt/virt/image_build", host, name)
     done = act(
-        opts,
-        settings,
+        cloud,
         host,
         "virt.image_build",
         source,
@@ -74,15 +71,13 @@ def _failed(reasons: Mapping[str, str], table: Mapping[str, Any]) -> MasterError
     return error
 
 
-def prune(
-    opts: Mapping[str, Any], settings: MasterSettings, *, is_dry: bool
-) -> dict[str, dict[str, int]]:
+def prune(cloud: Cloud, *, is_dry: bool) -> dict[str, dict[str, int]]:
     """
     Remove from every host what no VM on any host uses; return ``{host: {digest: bytes}}``.
 
     Every host must answer: an image folder may be shared, and its VMs anywhere.
     """
-    found = listed(opts, settings, None)
+    found = listed(cloud, None)
     silent = found.reasons()
     if silent:
         raise MasterError(
@@ -99,20 +94,12 @@ def prune(
         free = sorted(set(images) - used)
         if not free:
             continue
-        reply = minions.ask(
-            opts,
-            [host],
-            "virt.image_prune",
-            [free],
-            {"dry_run": is_dry},
-            timeout_s=settings.timeout_s,
-        )[host]
+        reply = minions.ask(cloud, [host], "virt.image_prune", [free], {"dry_run": is_dry})[host]
         if reply.ok:
             out[host] = reply.value["removed"]
         else:
-            failed[host] = (
-                reply.error or f"no answer within {settings.timeout_s} s (virt:timeout_s)"
-            )
+            late = f"no answer within {cloud.settings.timeout_s} s (virt:timeout_s)"
+            failed[host] = reply.error or late
     if failed:
         raise _failed(failed, {"removed": out})
     return out

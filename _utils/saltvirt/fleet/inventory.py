@@ -7,9 +7,9 @@ from typing import Any
 from salt.utils.minions import CkMinions
 
 from saltvirt import compat, wire
-from saltvirt.config import MasterSettings
 from saltvirt.errors import BadArgument, MasterError, NameTaken, NoSuchVm
 from saltvirt.fleet import hints, minions, sightings
+from saltvirt.fleet.cloud import Cloud
 from saltvirt.placement import facts
 
 # What is judged by placement must be whole: it has no other place where it is looked at.
@@ -53,16 +53,15 @@ def beside(*surveys: Survey) -> dict[str, Any]:
     return Survey(answers={}, unreachable=silent, failed=failed).beside()
 
 
-def _match(opts: Mapping[str, Any], expression: str, what: str) -> list[str]:
-    found = CkMinions(opts).check_minions(expression, "compound", greedy=False)
+def _match(cloud: Cloud, expression: str, what: str) -> list[str]:
+    found = CkMinions(cloud.opts).check_minions(expression, "compound", greedy=False)
     if found.get("missing"):
         raise BadArgument(what, f"{expression!r} is not a Salt target")
     return sorted(found.get("minions") or ())
 
 
 def hosts(
-    opts: Mapping[str, Any],
-    settings: MasterSettings,
+    cloud: Cloud,
     where: str | None = None,
     host: str | None = None,
 ) -> list[str]:
@@ -74,12 +73,12 @@ def hosts(
     host
         One of them by name.
     """
-    return narrow(opts, every(opts, settings), where, host)
+    return narrow(cloud, every(cloud), where, host)
 
 
-def every(opts: Mapping[str, Any], settings: MasterSettings) -> list[str]:
+def every(cloud: Cloud) -> list[str]:
     """Return the ids of all hypervisors of this master; raise MasterError if it has none."""
-    found = _match(opts, settings.hypervisors, "virt:hypervisors")
+    found = _match(cloud, cloud.settings.hypervisors, "virt:hypervisors")
     if not found:
         raise MasterError(
             "this master has no hypervisors: no minion has the grain virt_hypervisor; run "
@@ -89,7 +88,7 @@ def every(opts: Mapping[str, Any], settings: MasterSettings) -> list[str]:
 
 
 def narrow(
-    opts: Mapping[str, Any], every: list[str], where: str | None = None, host: str | None = None
+    cloud: Cloud, every: list[str], where: str | None = None, host: str | None = None
 ) -> list[str]:
     """Return those of the hypervisors that a call means; see :func:`hosts`."""
     if host is not None and host not in every:
@@ -99,22 +98,28 @@ def narrow(
         return [host]
     if where is None:
         return every
-    narrowed = [one for one in every if one in set(_match(opts, where, "where"))]
+    narrowed = [one for one in every if one in set(_match(cloud, where, "where"))]
     if not narrowed:
         raise BadArgument("where", f"{where!r} matches none of the hypervisors {', '.join(every)}")
     return narrowed
 
 
 def survey(
-    opts: Mapping[str, Any],
-    settings: MasterSettings,
+    cloud: Cloud,
     targets: Iterable[str],
     fun: str,
     arg: Sequence[Any] = (),
     kwarg: dict[str, Any] | None = None,
+    *,
+    timeout_s: float | None = None,
 ) -> Survey:
-    """Ask all targets one question and return the :class:`Survey`; hints are refreshed by it."""
-    replies = minions.ask(opts, targets, fun, arg, kwarg, timeout_s=settings.timeout_s)
+    """
+    Ask all targets one question and return the :class:`Survey`; hints are refreshed by it.
+
+    timeout_s
+        How long silent ones are waited for. Defaults to ``virt:timeout_s``.
+    """
+    replies = minions.ask(cloud, targets, fun, arg, kwarg, timeout_s=timeout_s)
     answers, broken = _readable(fun, {h: reply.value for h, reply in replies.items() if reply.ok})
     failed = {h: r.error or "" for h, r in replies.items() if not r.ok and not r.missing}
     found = Survey(
@@ -124,7 +129,7 @@ def survey(
     )
     heard = _heard(fun, arg, found.answers)
     if heard is not None:
-        hints.refresh(opts, heard)
+        hints.refresh(cloud.opts, heard)
     return found
 
 
@@ -161,9 +166,7 @@ def _heard(fun: str, arg: Sequence[Any], answers: dict[str, Any]) -> hints.Heard
     return None
 
 
-def unheard(
-    opts: Mapping[str, Any], found: Survey, name: str, noted: Iterable[str] = ()
-) -> dict[str, str]:
+def unheard(cloud: Cloud, found: Survey, name: str, noted: Iterable[str] = ()) -> dict[str, str]:
     """
     Return ``{host: why}`` of the hosts that may have a VM, and cannot be asked.
 
@@ -174,31 +177,27 @@ def unheard(
 
     Hints at minions that this master does not know any more are dropped.
     """
-    silent, store = found.reasons(), compat.KeyStore(opts)
+    silent, store = found.reasons(), compat.KeyStore(cloud.opts)
 
     def is_known(host: str) -> bool:
         # Of a reinstalled master a host that is away is no hypervisor yet.
         return host in found.answers or host in silent or store.read(host)[0] == "accepted"
 
-    hints.kept(opts, is_known)
+    hints.kept(cloud.opts, is_known)
     why = "this master does not know it as a hypervisor any more"
-    suspects = sorted({*hints.where(opts, name), *filter(is_known, noted)} - {*found.answers})
+    suspects = sorted({*hints.where(cloud.opts, name), *filter(is_known, noted)} - {*found.answers})
     return {host: silent.get(host, why) for host in suspects}
 
 
-def overview(
-    opts: Mapping[str, Any], settings: MasterSettings, fun: str, host: str | None = None
-) -> Survey:
+def overview(cloud: Cloud, fun: str, host: str | None = None) -> Survey:
     """Return the :class:`Survey` of a question about all VMs, with those that are there twice."""
-    found = survey(opts, settings, hosts(opts, settings, host=host), fun)
+    found = survey(cloud, hosts(cloud, host=host), fun)
     heard = _heard(fun, (), found.answers)
     named = heard.whole if heard else {}
-    return replace(found, duplicates=_duplicates(opts, settings, named))
+    return replace(found, duplicates=_duplicates(cloud, named))
 
 
-def _duplicates(
-    opts: Mapping[str, Any], settings: MasterSettings, named: Mapping[str, Iterable[str]]
-) -> dict[str, list[str]]:
+def _duplicates(cloud: Cloud, named: Mapping[str, Iterable[str]]) -> dict[str, list[str]]:
     """Return ``{name: hosts}`` of the VMs that several hosts have; those that move are left out."""
     by_name: dict[str, list[str]] = {}
     for host, names in sorted(named.items()):
@@ -208,23 +207,23 @@ def _duplicates(
     for name, there in sorted(by_name.items()):
         if len(there) > 1:
             # Which of them is on its way, presence alone can say.
-            found = survey(opts, settings, there, "virt.presence", [name])
+            found = survey(cloud, there, "virt.presence", [name])
             having = sightings.having(sightings.of_presence(found.answers))
             out |= {name: having} if len(having) > 1 else {}
     return out
 
 
-def locate(opts: Mapping[str, Any], settings: MasterSettings, name: str) -> str:
+def locate(cloud: Cloud, name: str) -> str:
     """Return the host that has a VM; raise NoSuchVm, naming the hosts that could not be asked."""
-    return located(opts, look_for(opts, settings, name), name)
+    return located(cloud, look_for(cloud, name), name)
 
 
-def look_for(opts: Mapping[str, Any], settings: MasterSettings, name: str) -> Survey:
+def look_for(cloud: Cloud, name: str) -> Survey:
     """Return the :class:`Survey` of where a VM is."""
-    return survey(opts, settings, every(opts, settings), "virt.presence", [name])
+    return survey(cloud, every(cloud), "virt.presence", [name])
 
 
-def located(opts: Mapping[str, Any], found: Survey, name: str) -> str:
+def located(cloud: Cloud, found: Survey, name: str) -> str:
     """Return the host that has a VM, by the answers of :func:`look_for`; see :func:`locate`."""
     seen = sightings.of_presence(found.answers)
     having = sightings.having(seen)
@@ -237,6 +236,6 @@ def located(opts: Mapping[str, Any], found: Survey, name: str) -> str:
     asked = f"on any of {len(found.answers)} hypervisors"
     if silent:
         asked += f" that answer (not asked: {', '.join(silent)}"
-        last = sorted(unheard(opts, found, name))
+        last = sorted(unheard(cloud, found, name))
         asked += f"; it was last seen on {', '.join(last)})" if last else ")"
     raise NoSuchVm(name, asked, silent)

@@ -1,11 +1,11 @@
 """Move a VM between hypervisors: find it, choose, and have it carried."""
 
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from saltvirt import spec, wire
-from saltvirt.config import HostSettings, MasterSettings
+from saltvirt.config import HostSettings
 from saltvirt.errors import BadArgument, NameTaken
 from saltvirt.fleet import inventory, moves, orders, settle, sightings
 from saltvirt.fleet.cloud import Cloud
@@ -20,13 +20,10 @@ from saltvirt.records import Held
 
 
 def plan(
-    opts: Mapping[str, Any],
-    settings: MasterSettings,
+    cloud: Cloud,
     name: str,
     target: str | None,
     source: str | None = None,
-    *,
-    say: Callable[..., None],
 ) -> tuple[str, About, list[Verdict]]:
     """
     Return ``(source, about, verdicts)`` of a move; the best host first.
@@ -34,31 +31,41 @@ def plan(
     Raises NoHostFits, with the table of reasons, if the VM can go nowhere.
     """
     target = target or None  # 3006's default is empty
-    every = inventory.every(opts, settings)
-    say("Searching", detail=f"{len(every)} hypervisors")
-    found = inventory.survey(opts, settings, every, "virt.host_info", kwarg={"moving": name})
-    source = source or _having(found, name) or inventory.locate(opts, settings, name)
+    every = inventory.every(cloud)
+    cloud.say("Searching", detail=f"{len(every)} hypervisors")
+    found = inventory.survey(cloud, every, "virt.host_info", kwarg={"moving": name})
+    source = source or _having(found, name) or inventory.locate(cloud, name)
+    about = _about(cloud, found, name, source)
+    if target is not None and target not in every:
+        raise BadArgument(
+            "target", f"{target!r} is not a hypervisor here; there are: {', '.join(every)}"
+        )
+    if target == source:
+        raise BadArgument("target", f"VM {name!r} is on {source} already")
+    return source, about, _verdicts(cloud, found, about, source, target)
+
+
+def _about(cloud: Cloud, found: inventory.Survey, name: str, source: str) -> About:
+    """Return what a VM is made of; raise MoveFailed if it cannot be moved at all."""
     said = found.answers.get(source, {}).get("moving") or act(
-        opts, settings, source, "virt.migration_info", name
+        cloud, source, "virt.migration_info", name
     )
     about: About = wire.read(source, "virt.migration_info", About, said)
     if about["obstacles"]:
         raise MoveFailed(f"VM {name!r} stays on {source}: {'; '.join(about['obstacles'])}")
-    if target is not None and target not in every:
-        raise BadArgument(
-            "target", f"{target!r} is not a hypervisor here; there are: " f"{', '.join(every)}"
-        )
-    if target == source:
-        raise BadArgument("target", f"VM {name!r} is on {source} already")
+    return about
+
+
+def _verdicts(
+    cloud: Cloud, found: inventory.Survey, about: About, source: str, target: str | None
+) -> list[Verdict]:
+    """Return the verdict on every host but the source, the best first."""
     others = {host: info for host, info in found.answers.items() if host != source}
-    judged = choose.judge(others, requirements.need(about), settings.weights)
+    judged = choose.judge(others, requirements.need(about), cloud.settings.weights)
     verdicts = [v if target in (None, v.host) else _other(v, target) for v in judged]
-    verdicts += [
-        Verdict(host=host, reasons=(why,))
-        for host, why in found.reasons().items()
-        if host != source
-    ]
-    return source, about, sorted(verdicts, key=lambda v: (not v.fits, -v.score, v.host))
+    silent = {host: why for host, why in found.reasons().items() if host != source}
+    verdicts += [Verdict(host=host, reasons=(why,)) for host, why in silent.items()]
+    return sorted(verdicts, key=lambda v: (not v.fits, -v.score, v.host))
 
 
 def _having(found: inventory.Survey, name: str) -> str | None:
@@ -72,8 +79,7 @@ def _other(verdict: Verdict, target: str) -> Verdict:
 
 
 def chosen(
-    opts: Mapping[str, Any],
-    settings: MasterSettings,
+    cloud: Cloud,
     source: str,
     about: About,
     verdicts: Sequence[Verdict],
@@ -85,8 +91,7 @@ def chosen(
             continue
         try:
             why = act(
-                opts,
-                settings,
+                cloud,
                 verdict.host,
                 "virt.migrate_check",
                 kwarg={"about": about, "source": source},
@@ -100,15 +105,13 @@ def chosen(
 
 
 def dry_run(
-    opts: Mapping[str, Any],
-    settings: MasterSettings,
+    cloud: Cloud,
     name: str,
     target: str | None,
-    say: Callable[..., None],
 ) -> dict[str, Any]:
     """Return what a move would do, and every reason why it would not work; nothing is changed."""
-    source, about, verdicts = plan(opts, settings, name, target, say=say)
-    host = chosen(opts, settings, source, about, verdicts)
+    source, about, verdicts = plan(cloud, name, target)
+    host = chosen(cloud, source, about, verdicts)
     moved = {disk["target"]: _shown(disk) for disk in about["disks"]}
     return {
         "name": name,
@@ -128,12 +131,10 @@ def _shown(disk: DiskFacts) -> str:
 
 
 def migrate(
-    opts: Mapping[str, Any],
-    settings: MasterSettings,
+    cloud: Cloud,
     name: str,
     target: str | None,
     given: Mapping[str, Any],
-    say: Callable[..., None],
     source: str | None = None,
 ) -> dict[str, Any]:
     """
@@ -146,19 +147,18 @@ def migrate(
         The host that has it, if that is known.
     """
     spec.move(HostSettings(), given)
-    cloud = Cloud(opts=opts, settings=settings, say=say)
     late: dict[str, list[str]] = {}
-    with orders.opened(opts, name) as held:
+    with orders.opened(cloud.opts, name) as held:
         _settle(cloud, held)
-        source, about, verdicts = plan(opts, settings, name, target, source, say=say)
+        source, about, verdicts = plan(cloud, name, target, source)
         for host in [verdict.host for verdict in verdicts if verdict.fits]:
-            say("Placing", detail=f"from {source} to {host}")
+            cloud.say("Placing", detail=f"from {source} to {host}")
             hands = moves.Hands(cloud, held, secrets.token_hex(8), (source, host))
             hands.given = given
             try:
                 figures = moves.carry(cloud, hands)
             except moves.NotReady as refused:
-                say("Placing", detail=f"{host} refused: {refused}")
+                cloud.say("Placing", detail=f"{host} refused: {refused}")
                 late[host] = [str(refused)]
                 continue
             return {"name": name, "from": source, "to": host, **figures}
@@ -170,8 +170,8 @@ def _settle(cloud: Cloud, held: Held) -> None:
     moves.settle_order(cloud, held)
     if held.record is None:
         return
-    found = inventory.look_for(cloud.opts, cloud.settings, held.name)
-    unheard = inventory.unheard(cloud.opts, found, held.name, settle.noted(held))
+    found = inventory.look_for(cloud, held.name)
+    unheard = inventory.unheard(cloud, found, held.name, settle.noted(held))
     settle.order(cloud.opts, held, sightings.of_presence(found.answers), unheard)
     if held.record is not None:
         raise NameTaken(

@@ -2,15 +2,15 @@
 
 import contextlib
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import salt.client
 import salt.utils.args
-from salt.exceptions import SaltClientError, SaltException
+from salt.exceptions import SaltClientError
 
 from saltvirt.errors import MasterError
+from saltvirt.fleet.cloud import Cloud
 
 _FIND_JOB_S = 10
 # Salt's return_retry_timer_max and return_retry_tries: a minion that is not heard says it again.
@@ -40,16 +40,6 @@ class Reply:
     def ok(self) -> bool:
         """Whether the minion did what it was asked."""
         return not self.missing and self.error is None
-
-
-@contextlib.contextmanager
-def client(opts: Mapping[str, Any]) -> Iterator[Any]:
-    """Yield an open LocalClient; Salt's own errors come out as MasterError."""
-    try:
-        with salt.client.get_local_client(mopts=dict(opts)) as local:
-            yield local
-    except SaltException as exc:
-        raise MasterError(f"the Salt master does not answer: {exc}") from exc
 
 
 def _publish(
@@ -96,24 +86,25 @@ def _short(error: str) -> str:
 
 
 def ask(
-    opts: Mapping[str, Any],
+    cloud: Cloud,
     targets: Iterable[str],
     fun: str,
     arg: Sequence[Any] = (),
     kwarg: Mapping[str, Any] | None = None,
     *,
-    timeout_s: float,
+    timeout_s: float | None = None,
 ) -> dict[str, Reply]:
     """
     Return ``{minion: Reply}`` of every target; one that is silent has ``Reply.missing``.
 
     timeout_s
-        How long a silent minion is waited for.
+        How long a silent minion is waited for. Defaults to ``virt:timeout_s``.
     """
+    timeout_s = cloud.settings.timeout_s if timeout_s is None else timeout_s
     targets = sorted(set(targets))
     if not targets:
         return {}
-    with client(opts) as local:
+    with cloud.client() as local:
         jid, matched = _publish(local, targets, fun, arg, kwarg, timeout_s)
         replies: dict[str, Reply] = {}
         collect(local, jid, matched, replies, time.monotonic() + timeout_s)
@@ -146,26 +137,29 @@ def collect(
 
 
 def order(
-    opts: Mapping[str, Any],
+    cloud: Cloud,
     minion: str,
     fun: str,
     arg: Sequence[Any],
     kwarg: Mapping[str, Any] | None,
     *,
-    timeout_s: float,
-    limit_s: float,
-    watch: Watch | None,
+    limit_s: float | None = None,
+    watch: Watch | None = None,
 ) -> Reply:
     """
     Let one minion do something long, for as long as it says that it is at it.
 
+    limit_s
+        How long at most. Defaults to ``virt:deploy_timeout_s``.
     watch
         Called with the tag and data of every other event meanwhile.
 
     Returns the :class:`Reply`. What has not ended after ``limit_s`` is told to end, and so is what
     is under way when an exception leaves this.
     """
-    with client(opts) as local:
+    timeout_s = cloud.settings.timeout_s
+    limit_s = limit_s or cloud.settings.deploy_timeout_s
+    with cloud.client() as local:
         local.event.subscribe("salt/virt/")
         jid, matched = _publish(local, [minion], fun, arg, kwarg, timeout_s)
         replies: dict[str, Reply] = {}
@@ -174,7 +168,7 @@ def order(
         try:
             while is_at_it and time.monotonic() < end:
                 collect(local, jid, matched, replies, time.monotonic() + timeout_s, watch)
-                is_at_it = None if replies else _is_running(opts, minion, jid)
+                is_at_it = None if replies else _is_running(cloud, minion, jid)
             if not replies:
                 late_s = _RETURN_S if is_at_it is False else 1
                 collect(local, jid, matched, replies, time.monotonic() + late_s, watch)
@@ -196,10 +190,10 @@ def _unheard(minion: str, fun: str, is_at_it: bool | None, limit_s: float) -> Re
     return Reply(minion=minion, missing=True, is_late=bool(is_at_it), error=why)
 
 
-def _is_running(opts: Mapping[str, Any], minion: str, jid: str) -> bool | None:
+def _is_running(cloud: Cloud, minion: str, jid: str) -> bool | None:
     """Return whether a minion says that it is at a job; None if it is silent, asked twice."""
     for _time in range(2):
-        found = ask(opts, [minion], "saltutil.find_job", [jid], timeout_s=_FIND_JOB_S)[minion]
+        found = ask(cloud, [minion], "saltutil.find_job", [jid], timeout_s=_FIND_JOB_S)[minion]
         if not found.missing:
             return bool(found.ok and found.value)
     return None
@@ -212,20 +206,18 @@ def _end_job(local: Any, minion: str, jid: str) -> None:
         local.pub([minion], "saltutil.term_job", arg, tgt_type="list")
 
 
-def wait_for_start(
-    opts: Mapping[str, Any], minion: str, *, wait_s: float, every_s: float = 5
-) -> float | None:
+def wait_for_start(cloud: Cloud, minion: str, *, wait_s: float, every_s: float = 5) -> float | None:
     """
     Return after how many seconds a new minion answers, or None if it does not within ``wait_s``.
 
     It is asked when it says that it started, and every few seconds in case that was missed.
     """
     begin = time.monotonic()
-    with client(opts) as local:
+    with cloud.client() as local:
         while time.monotonic() - begin < wait_s:
             tag = f"salt/minion/{minion}/start"
             local.event.get_event(wait=every_s, tag=tag, full=True)
-            reply = ask(opts, [minion], "test.ping", timeout_s=every_s)[minion]
+            reply = ask(cloud, [minion], "test.ping", timeout_s=every_s)[minion]
             if reply.ok:
                 return round(time.monotonic() - begin, 1)
     return None

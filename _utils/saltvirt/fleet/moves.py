@@ -104,7 +104,7 @@ class Hands:
     def send(self) -> None:
         kwarg = {**self.given, "vm_": self.name, "target": self.target, "token": self.token}
         kwarg |= {"present": self.present, "report": True}
-        watch = watching("salt/virt/migrate", self.source or "", self.name, self._cloud.say)
+        watch = watching(self._cloud, "salt/virt/migrate", self.source or "", self.name)
         self.figures = self._act(
             self.source, "virt.migrate", kwarg=kwarg, watch=watch, limit_s=self._limit_s
         )
@@ -144,14 +144,8 @@ class Hands:
             time.sleep(1)
 
     def _asked(self, host: str) -> minions.Reply:
-        return minions.ask(
-            self._cloud.opts,
-            [host],
-            "virt.migration_state",
-            [self.name],
-            {"token": self.token, "uuid": self.uuid},
-            timeout_s=self._cloud.settings.timeout_s,
-        )[host]
+        kwarg = {"token": self.token, "uuid": self.uuid}
+        return minions.ask(self._cloud, [host], "virt.migration_state", [self.name], kwarg)[host]
 
     def cancel(self) -> None:
         target = self.seen.get(self.target)
@@ -225,7 +219,7 @@ class Hands:
         if host is None:
             raise MoveFailed(f"nobody knows which host sends VM {self.name!r}")
         try:
-            return act(self._cloud.opts, self._cloud.settings, host, fun, *args, **options)
+            return act(self._cloud, host, fun, *args, **options)
         except HostSilent:
             raise
         except DeployError as error:

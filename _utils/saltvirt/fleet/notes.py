@@ -4,7 +4,7 @@ Where evacuations have put VMs: what every emptied host keeps of its own, put to
 A note names the hosts one after the other. Of a VM that was evacuated from h1 to h2, and when h2
 was emptied too to h3, h1 notes [h2, h3] and h2 notes [h3]: it comes home to either, and what h2
 noted is over when it is home on h1. A host that was off meanwhile still notes [h2]; what h2 notes
-goes on from there. All but the functions that take ``opts`` are decisions over plain data,
+goes on from there. All but the functions that take the cloud are decisions over plain data,
 ``{host: {name: [hosts]}}``.
 """
 
@@ -12,9 +12,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from saltvirt.config import MasterSettings
 from saltvirt.errors import VirtError
 from saltvirt.fleet import inventory
+from saltvirt.fleet.cloud import Cloud
 from saltvirt.fleet.hosts import act
 
 Notes = Mapping[str, Mapping[str, Sequence[str]]]
@@ -125,11 +125,9 @@ def _all(names: Iterable[str]) -> str:
     return ", ".join(sorted(names))
 
 
-def heard(
-    opts: Mapping[str, Any], settings: MasterSettings, every: Iterable[str]
-) -> inventory.Survey:
+def heard(cloud: Cloud, every: Iterable[str]) -> inventory.Survey:
     """Return the :class:`Survey` of what all hosts note: ``{name: [hosts]}`` each."""
-    found = inventory.survey(opts, settings, every, "virt.evacuated")
+    found = inventory.survey(cloud, every, "virt.evacuated")
     answers = {host: listed(noted) for host, noted in found.answers.items()}
     return inventory.Survey(answers=answers, unreachable=found.unreachable, failed=found.failed)
 
@@ -140,15 +138,14 @@ def listed(noted: Mapping[str, Any]) -> dict[str, list[str]]:
 
 
 def tell(
-    opts: Mapping[str, Any],
-    settings: MasterSettings,
+    cloud: Cloud,
     changes: Mapping[str, Mapping[str, Sequence[str] | None]],
 ) -> dict[str, str]:
     """Have hosts note ``{host: {name: hosts}}``; return why it is not noted, by host."""
     failed = {}
     for host, vms in changes.items():
         try:
-            act(opts, settings, host, "virt.evacuated", {n: at or None for n, at in vms.items()})
+            act(cloud, host, "virt.evacuated", {n: at or None for n, at in vms.items()})
         except VirtError as error:
             failed[host] = str(error)
     return failed

@@ -1,10 +1,6 @@
 """Remove a VM wherever it is, and its key last; an interrupted one is finished by the next."""
 
-from collections.abc import Mapping
-from typing import Any
-
 from saltvirt import arguments
-from saltvirt.config import MasterSettings
 from saltvirt.errors import NoSuchVm
 from saltvirt.fleet import authorize, hints, inventory, keys, moves, orders, settle, sightings
 from saltvirt.fleet.cloud import Cloud
@@ -21,18 +17,17 @@ def purge(cloud: Cloud, name: str, delete_key: bool) -> dict[str, dict[str, str]
     """
     arguments.vm_name(name)
     arguments.boolean("delete_key", delete_key)
-    opts = cloud.opts
-    with orders.opened(opts, name) as order:
+    with orders.opened(cloud.opts, name) as order:
         moves.settle_order(cloud, order)
-        found = inventory.look_for(opts, cloud.settings, name)
+        found = inventory.look_for(cloud, name)
         seen = sightings.of_presence(found.answers)
-        unheard = inventory.unheard(opts, found, name, settle.noted(order))
+        unheard = inventory.unheard(cloud, found, name, settle.noted(order))
         begun = order.record if order.record and order.record.phase == orders.REMOVING else None
         if begun and not delete_key:
             order.note(public_key=None)
-        said = settle.order(opts, order, seen, unheard)
+        said = settle.order(cloud.opts, order, seen, unheard)
         try:
-            host = inventory.located(opts, found, name)
+            host = inventory.located(cloud, found, name)
         except NoSuchVm as error:
             if begun:
                 return {begun.facts["host"]: {name: f"purged; {said}"}}
@@ -42,11 +37,10 @@ def purge(cloud: Cloud, name: str, delete_key: bool) -> dict[str, dict[str, str]
 
 
 def _remove(cloud: Cloud, order: Held, name: str, host: str, delete_key: bool) -> None:
-    opts, settings = cloud.opts, cloud.settings
-    public = keys.accepted(opts, name) if delete_key else None
+    public = keys.accepted(cloud.opts, name) if delete_key else None
     orders.begin(order, orders.REMOVING, host=host, public_key=public)
     try:
-        act(opts, settings, host, "virt.purge", name)
+        act(cloud, host, "virt.purge", name)
     except (KeyboardInterrupt, SystemExit):
         raise DeployError(
             f"interrupted while {host} removed VM {name!r}; run salt-run virt.purge {name} again, "
@@ -55,16 +49,16 @@ def _remove(cloud: Cloud, order: Held, name: str, host: str, delete_key: bool) -
     except HostSilent as error:
         raise HostSilent(f"{error}; run salt-run virt.purge {name} again, which goes on") from error
     except DeployError:
-        if _still_has(opts, settings, host, name):
+        if _still_has(cloud, host, name):
             order.end()
         raise
-    keys.delete(opts, name, public)
-    authorize.forget(opts, name, host)
-    hints.gone(opts, name)
+    keys.delete(cloud.opts, name, public)
+    authorize.forget(cloud.opts, name, host)
+    hints.gone(cloud.opts, name)
     order.end()
 
 
-def _still_has(opts: Mapping[str, Any], settings: MasterSettings, host: str, name: str) -> bool:
+def _still_has(cloud: Cloud, host: str, name: str) -> bool:
     """Return whether a host that failed to remove a VM has left it as it was."""
-    found = inventory.survey(opts, settings, [host], "virt.presence", [name])
+    found = inventory.survey(cloud, [host], "virt.presence", [name])
     return any(one.state is not None for one in sightings.of_presence(found.answers).values())

@@ -1,20 +1,17 @@
 """Fill a host again with the VMs that evacuations moved away from it."""
 
-from collections.abc import Callable, Mapping
 from typing import Any
 
-from saltvirt.config import MasterSettings
 from saltvirt.fleet import inventory, notes, several
+from saltvirt.fleet.cloud import Cloud
 from saltvirt.fleet.evacuate import NotEmpty, set_maintenance
 from saltvirt.fleet.hosts import act
 
 
-def dry_run(
-    opts: Mapping[str, Any], settings: MasterSettings, host: str, say: Callable[..., None]
-) -> dict[str, Any]:
+def dry_run(cloud: Cloud, host: str) -> dict[str, Any]:
     """Return what :func:`restore` would do; nothing is changed."""
-    inventory.hosts(opts, settings, host=host)
-    _noted, away = _looked(opts, settings, host, say)
+    inventory.hosts(cloud, host=host)
+    _noted, away = _looked(cloud, host)
     return {
         "host": host,
         "moves": dict.fromkeys(away.back, host),
@@ -25,12 +22,10 @@ def dry_run(
 
 
 def restore(
-    opts: Mapping[str, Any],
-    settings: MasterSettings,
+    cloud: Cloud,
     host: str,
     *,
     max_parallel: int,
-    say: Callable[..., None],
 ) -> dict[str, Any]:
     """
     Let a host take VMs again, and bring back those that are where evacuations have put them.
@@ -38,25 +33,23 @@ def restore(
     Those that somebody has moved by hand since are left there, and named once, as are those that
     were removed. One that did not come is brought by the next call.
     """
-    set_maintenance(opts, settings, host, "off")
-    noted, away = _looked(opts, settings, host, say)
+    set_maintenance(cloud, host, "off")
+    noted, away = _looked(cloud, host)
     if away.over:
-        act(opts, settings, host, "virt.evacuated", dict.fromkeys(away.over))
+        act(cloud, host, "virt.evacuated", dict.fromkeys(away.over))
 
     def after(name: str, source: str, _to: str) -> str | None:
         changes = notes.followed(noted, name, source, host)
         # Its own last: until then it is known that the VM was to come here.
         order = sorted(changes, key=lambda one: one == host)
-        failed = notes.tell(opts, settings, {one: {name: changes[one]} for one in order})
+        failed = notes.tell(cloud, {one: {name: changes[one]} for one in order})
         why = "; ".join(failed.values())
         return f"it is home, but not all have noted that: {why}" if why else None
 
     way = {name: (at, host) for name, at in away.back.items()}
-    done = several.move(
-        opts, settings, way, max_parallel=max_parallel, say=say, is_fixed=True, after=after
-    )
+    done = several.move(cloud, way, max_parallel=max_parallel, is_fixed=True, after=after)
     if done.gone:
-        notes.tell(opts, settings, {host: dict.fromkeys(done.gone)})
+        notes.tell(cloud, {host: dict.fromkeys(done.gone)})
     out = {
         "host": host,
         "moved": done.moved,
@@ -75,18 +68,16 @@ def restore(
     return out
 
 
-def _looked(
-    opts: Mapping[str, Any], settings: MasterSettings, host: str, say: Callable[..., None]
-) -> tuple[dict[str, dict[str, list[str]]], notes.Away]:
+def _looked(cloud: Cloud, host: str) -> tuple[dict[str, dict[str, list[str]]], notes.Away]:
     """Return ``(notes of all hosts, the Away of this one)``."""
-    own = notes.listed(act(opts, settings, host, "virt.evacuated"))
+    own = notes.listed(act(cloud, host, "virt.evacuated"))
     if not own:
         return {}, notes.Away()
-    every = inventory.every(opts, settings)
-    say("Searching", detail=f"{len(own)} VMs on {len(every)} hypervisors")
-    asked = notes.heard(opts, settings, every)
+    every = inventory.every(cloud)
+    cloud.say("Searching", detail=f"{len(own)} VMs on {len(every)} hypervisors")
+    asked = notes.heard(cloud, every)
     noted = {**asked.answers, host: own}
-    found = inventory.survey(opts, settings, every, "virt.host_info")
+    found = inventory.survey(cloud, every, "virt.host_info")
     there = {one: set(info["vms"]) for one, info in found.answers.items()}
     silent = {*asked.reasons(), *found.reasons()}
     return noted, notes.away(noted, host, there, silent)

@@ -21,9 +21,9 @@ def every(
         raise BadArgument("force", "it removes what may be all there is of a VM; name that VM")
     # What a command that was killed at its very end has left is a lock that nobody holds.
     locks.sweep(orders.folder(cloud.opts) / orders.PURPOSE)
-    every = inventory.every(cloud.opts, cloud.settings)
-    found = inventory.survey(cloud.opts, cloud.settings, every, "virt.migration_state")
-    known, out, failed = _on_record(cloud.opts, found.answers, name), {}, {}
+    every = inventory.every(cloud)
+    found = inventory.survey(cloud, every, "virt.migration_state")
+    known, out, failed = _on_record(cloud, found.answers, name), {}, {}
     for (vm, token), (source, target, uuid) in sorted(known.items()):
         cloud.say("Settling", detail=f"{vm}, from {source} to {target}")
         try:
@@ -45,12 +45,12 @@ def every(
 
 
 def _on_record(
-    opts: Mapping[str, Any], answers: Mapping[str, Any], name: str | None
+    cloud: Cloud, answers: Mapping[str, Any], name: str | None
 ) -> dict[tuple[str, str], tuple[str | None, str, str | None]]:
     """Return ``{(name, token): (source, target, uuid)}`` of all moves that somebody knows of."""
     out: dict[tuple[str, str], tuple[str | None, str, str | None]] = {}
     # This master knows both hosts of its own, whatever a host has noted.
-    for record in orders.moving(opts):
+    for record in orders.moving(cloud.opts):
         if name in (None, record.name):
             way = (record.facts["source"], record.facts["target"])
             out.setdefault((record.name, record.token), (*way, record.facts.get("uuid")))

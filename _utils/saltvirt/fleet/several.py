@@ -5,12 +5,12 @@ import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from saltvirt.config import MasterSettings
 from saltvirt.errors import BadArgument, NoHostFits, VirtError
 from saltvirt.fleet import inventory, migrate
+from saltvirt.fleet.cloud import Cloud
 from saltvirt.fleet.hosts import DeployError
 from saltvirt.fleet.moves import MoveFailed
 
@@ -58,12 +58,10 @@ class Outcome:
 
 
 def move(
-    opts: Mapping[str, Any],
-    settings: MasterSettings,
+    cloud: Cloud,
     moves: Mapping[str, tuple[str, str]],
     *,
     max_parallel: int,
-    say: Callable[..., None],
     is_fixed: bool = False,
     after: Callable[[str, str, str], str | None] = lambda *_way: None,
 ) -> Outcome:
@@ -86,13 +84,14 @@ def move(
     def tell(name: str) -> Callable[..., None]:
         def one(stage: str, **figures: Any) -> None:
             with lock:
-                say(f"{name}: {stage}", **figures)
+                cloud.say(f"{name}: {stage}", **figures)
 
         return one
 
     def carry(name: str, source: str, to: str) -> None:
         try:
-            done = _moved(opts, settings, name, (source, to), is_fixed, tell(name))
+            own = replace(cloud, say=tell(name))
+            done = _moved(own, name, (source, to), is_fixed)
             why = [done.get("warning"), after(name, source, done["to"])]
         except VirtError as error:
             out.has_not(name, error)
@@ -150,20 +149,18 @@ _GOING_ON = (
 
 
 def _moved(
-    opts: Mapping[str, Any],
-    settings: MasterSettings,
+    cloud: Cloud,
     name: str,
     way: tuple[str, str],
     is_fixed: bool,
-    say: Callable[..., None],
 ) -> dict[str, Any]:
     """Move one VM as planned; if that host refuses, to the next best. Return where it is now."""
     source, to = way
     for target in (to, to if is_fixed else None):
         try:
-            return migrate.migrate(opts, settings, name, target, {}, say, source)
+            return migrate.migrate(cloud, name, target, {}, source)
         except (DeployError, MoveFailed, NoHostFits) as error:
-            failure, there = error, _presence(opts, settings, name)
+            failure, there = error, inventory.look_for(cloud, name)
         arrived = _arrived(there, source)
         if arrived is not None and (not is_fixed or arrived == to):
             why = f"it is on {arrived}, though its move seemed to fail: {failure}"
@@ -172,14 +169,8 @@ def _moved(
         # Asked again, the only host says the same, unless the VM was stopped under the move.
         if is_fixed and _state(there, source) != "shutdown":
             break
-        say("Placing", detail=f"{to} did not take it: {failure}")
+        cloud.say("Placing", detail=f"{to} did not take it: {failure}")
     raise failure
-
-
-def _presence(opts: Mapping[str, Any], settings: MasterSettings, name: str) -> inventory.Survey:
-    return inventory.survey(
-        opts, settings, inventory.every(opts, settings), "virt.presence", [name]
-    )
 
 
 def _state(there: inventory.Survey, host: str) -> str | None:
