@@ -83,7 +83,7 @@ def init(image, root=None):
     settings = _settings()
     with undo.on_failure() as steps:
         device = hostmount.connect(image, storage.opened_format(settings, image))
-        steps.then(hostmount.disconnect, device)
+        steps.undo_with(hostmount.disconnect, device)
         return hostmount.mount_device(settings, device, root)
 
 

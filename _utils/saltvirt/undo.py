@@ -30,7 +30,7 @@ class Steps:
         self._actions: list[tuple[Callable[..., object], tuple[object, ...]]] = []
         self.failed: list[str] = []
 
-    def then(self, action: Callable[..., object], *args: object) -> None:
+    def undo_with(self, action: Callable[..., object], *args: object) -> None:
         """Register how to undo the step that has just succeeded."""
         self._actions.append((action, args))
 

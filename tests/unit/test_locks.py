@@ -56,9 +56,9 @@ def test_undo_runs_backwards_and_to_the_end(caplog):
         raise OSError(step)
 
     with pytest.raises(KeyboardInterrupt), undo.on_failure() as steps:
-        steps.then(done.append, "first")
-        steps.then(fail, "second")
-        steps.then(done.append, "third")
+        steps.undo_with(done.append, "first")
+        steps.undo_with(fail, "second")
+        steps.undo_with(done.append, "third")
         raise KeyboardInterrupt
 
     assert done == ["third", "first"]
@@ -69,7 +69,7 @@ def test_success_undoes_nothing():
     done = []
 
     with undo.on_failure() as steps:
-        steps.then(done.append, "first")
+        steps.undo_with(done.append, "first")
 
     assert done == []
 
@@ -78,7 +78,7 @@ def terminated(pipe, path):
     """Undo a step when told to end."""
     with undo.on_sigterm(), undo.on_failure() as steps:
         path.touch()
-        steps.then(path.unlink)
+        steps.undo_with(path.unlink)
         pipe.send("there")
         pipe.recv()
 
@@ -98,8 +98,8 @@ def told_twice(pipe, path):
     """Undo two steps when told to end; be told again in the middle of it."""
     with undo.on_sigterm(), undo.on_failure() as steps:
         path.touch()
-        steps.then(path.unlink)
-        steps.then(os.kill, os.getpid(), signal.SIGTERM)
+        steps.undo_with(path.unlink)
+        steps.undo_with(os.kill, os.getpid(), signal.SIGTERM)
         pipe.send("there")
         pipe.recv()
 

@@ -46,7 +46,7 @@ def a_job(pipe, folder, second):
     """Work on a host until told to end."""
     with undo.on_sigterm(), undo.on_failure() as steps:
         for step in two_steps(folder, second):
-            steps.then(*step)
+            steps.undo_with(*step)
         pipe.send("there")
         rest()
 
@@ -58,7 +58,7 @@ def a_runner(pipe, folder, second):
     def run():
         with undo.on_failure() as steps:
             for step in two_steps(folder, second):
-                steps.then(*step)
+                steps.undo_with(*step)
             pipe.send("there")
             rest()
 
@@ -98,8 +98,8 @@ def test_a_signal_that_comes_while_a_failure_is_undone_takes_effect_afterwards()
     before = [signal.getsignal(number) for number in SIGNALS]
 
     with pytest.raises(SystemExit) as ended, undo.on_sigterm(), undo.on_failure() as steps:
-        steps.then(done.append, "first")
-        steps.then(os.kill, os.getpid(), signal.SIGHUP)
+        steps.undo_with(done.append, "first")
+        steps.undo_with(os.kill, os.getpid(), signal.SIGHUP)
         raise VirtError("no room")
 
     assert done == ["first"]
@@ -137,7 +137,7 @@ def test_what_could_not_be_undone_is_known_without_what_it_was_given_beside_name
         raise OSError("no rights")
 
     with pytest.raises(VirtError), undo.on_failure() as steps:
-        steps.then(discard, {"password": "hidden"}, "web1", "two\nlines")
+        steps.undo_with(discard, {"password": "hidden"}, "web1", "two\nlines")
         raise VirtError("no room")
 
     assert steps.failed == ["discard(web1): no rights"]

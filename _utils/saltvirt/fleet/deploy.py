@@ -198,7 +198,7 @@ def _made(build: Build, verdicts: list[Verdict], seeded: Collection[str]) -> str
     try:
         with undo.on_failure() as steps:
             orders.begin(build.order, orders.PLACING)
-            steps.then(_take_back, build)
+            steps.undo_with(_take_back, build)
             pair = _accepted_pair(build) if seeded else None
             host = _build(build, verdicts, {host: pair for host in seeded})
         build.order.enter(orders.BUILT)

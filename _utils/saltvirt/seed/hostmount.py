@@ -139,7 +139,7 @@ def connect(image: str, fmt: str) -> str:
                 f"{image} cannot be attached",
             )
             with undo.on_failure() as steps:
-                steps.then(disconnect, device)
+                steps.undo_with(disconnect, device)
                 nbd.wait_attached(device)
     except nbd.Unusable as exc:
         raise SeedError(str(exc)) from exc

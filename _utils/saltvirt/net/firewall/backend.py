@@ -144,7 +144,7 @@ class Loaded(Firewall):
         had_any = bool(self._there())
         with undo.on_failure() as steps:
             if not had_any:
-                steps.then(self._unload)
+                steps.undo_with(self._unload)
             self.boot.keep(steps)
             if self._missing():
                 self._load()

@@ -139,15 +139,15 @@ class BootUnits:
 
     def keep(self, steps: Steps) -> None:
         """Write the files, enable the units and start the first if it is not; see ``steps``."""
-        steps.then(self._tidy)
+        steps.undo_with(self._tidy)
         for path, text in self.texts.items():
-            steps.then(put, path, content(path))
+            steps.undo_with(put, path, content(path))
             put(path, text)
         if not self.has_systemd:
             return
         self._reread()
         for name in self._disabled():
-            steps.then(self._run, ["systemctl", "disable", name])
+            steps.undo_with(self._run, ["systemctl", "disable", name])
             self._run(["systemctl", "enable", name])
         if self._is_stopped():
             # What this starts it with is what a boot will start it with.

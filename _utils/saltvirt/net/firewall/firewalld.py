@@ -75,11 +75,11 @@ class Firewalld(Firewall):
         """Add and remove the rules, those for now and those for later."""
         ours, kept, differences = self._look()
         with undo.on_failure() as steps:
-            steps.then(self._own_rules.write, self._own_rules.read())
+            steps.undo_with(self._own_rules.write, self._own_rules.read())
             # First, so that those of a run that is killed are known for ours.
             self._own_rules.write(sorted(ours.union(kept or ())))
             for words, missing, stale in differences:
-                steps.then(self._change, words, stale, missing)
+                steps.undo_with(self._change, words, stale, missing)
                 self._change(words, missing, stale)
             self._own_rules.write(kept)
 

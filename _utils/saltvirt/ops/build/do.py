@@ -145,8 +145,8 @@ def _fetch_minion(context: Context, plan: Plan) -> Mapping[str, Any] | None:
 def _make_disk(conn: Any, settings: HostSettings, file: DiskFile, steps: undo.Steps) -> None:
     if file.pool:
         # Undone last: the pool is to forget the file when it is gone.
-        steps.then(host.refresh_pool, conn, file.pool)
-    steps.then(unfinished.remove, conn, settings, [file.path])
+        steps.undo_with(host.refresh_pool, conn, file.pool)
+    steps.undo_with(unfinished.remove, conn, settings, [file.path])
     if file.base is None:
         clone.empty(file.path, file.layout["size_bytes"], file.layout["format"])
     else:
@@ -167,7 +167,7 @@ def _seed(
     name, disk = seed.name, plan.seeded_disk
     context.say("Seeding", detail=f"by {name}{f': {seed.why}' if seed.why else ''}")
     if name == "nocloud":
-        steps.then(unfinished.remove, conn, context.settings, [plan.seed_path])
+        steps.undo_with(unfinished.remove, conn, context.settings, [plan.seed_path])
         nocloud.build(
             plan.seed_path or "", {**who, "instance": plan.vm.uuid}, install=bool(seed.install)
         )
@@ -195,7 +195,7 @@ def _settle(paths: list[str]) -> None:
 
 def _define(conn: Any, plan: Plan, steps: undo.Steps) -> None:
     name, uuid = plan.vm.name, plan.vm.uuid
-    steps.then(_forget, conn, name, uuid)
+    steps.undo_with(_forget, conn, name, uuid)
     lifecycle.define(conn, plan.xml())
     storage.settle_definitions()
 
