@@ -35,11 +35,11 @@ def _writing(function, given):
     return connect.opened(_settings(function, given), readonly=False)
 
 
-def _say(name):
-    def say(stage, **figures):
+def _progress(name):
+    def progress(stage, **figures):
         __salt__["event.fire_master"]({"name": name, "stage": stage, **figures}, "salt/virt/init")
 
-    return say
+    return progress
 
 
 def init(name=None, cpu=None, mem=None, *values, **kwargs):
@@ -131,7 +131,7 @@ def init(name=None, cpu=None, mem=None, *values, **kwargs):
         deployment = spec.deployment(settings, name, cpu, mem, given)
         ask = functools.partial(compat.ask_pillar, __opts__)
         context = Context(settings=settings, opts=__opts__, functions=__salt__, ask=ask)
-        return work(context.reporting(_say(name)) if report else context, deployment)
+        return work(context.with_progress(_progress(name)) if report else context, deployment)
     except errors.VirtError as error:
         if not report:
             raise

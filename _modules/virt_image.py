@@ -26,12 +26,12 @@ def _context(settings):
     return Context(settings=settings, opts=__opts__, functions=__salt__)
 
 
-def _say(name):
-    def say(stage, **figures):
+def _progress(name):
+    def progress(stage, **figures):
         data = {"name": name, "stage": stage, **figures}
         __salt__["event.fire_master"](data, "salt/virt/image_build")
 
-    return say
+    return progress
 
 
 def images():
@@ -164,4 +164,6 @@ def image_build(
         "replace": replace,
     }
     context = _context(_settings())
-    return golden.build(context.reporting(_say(name)) if report else context, source, name, given)
+    return golden.build(
+        context.with_progress(_progress(name)) if report else context, source, name, given
+    )

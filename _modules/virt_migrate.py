@@ -36,12 +36,12 @@ def _context():
     return Context(settings=_settings(), opts=__opts__, functions=__salt__)
 
 
-def _say(name):
-    def say(stage, **figures):
+def _progress(name):
+    def progress(stage, **figures):
         event = {"name": name, "stage": stage, **figures}
         __salt__["event.fire_master"](event, "salt/virt/migrate")
 
-    return say
+    return progress
 
 
 def migrate(vm_, target, **kwargs):
@@ -80,7 +80,7 @@ def migrate(vm_, target, **kwargs):
     try:
         context = _context()
         options = spec.move(context.settings, kwargs)
-        say = context.reporting(_say(vm_)) if report else context
+        context = context.with_progress(_progress(vm_)) if report else context
         if token is None and present is not None:
             raise errors.BadArgument(
                 "present",
@@ -88,8 +88,8 @@ def migrate(vm_, target, **kwargs):
                 "master that has an older version of Salt Virt: salt-run saltutil.sync_all",
             )
         if token is None:
-            return departure.copy(say, vm_, target, options)
-        return departure.send(say, vm_, token, target, options, present)
+            return departure.copy(context, vm_, target, options)
+        return departure.send(context, vm_, token, target, options, present)
     except errors.VirtError as error:
         if not report:
             raise

@@ -5,5 +5,5 @@ from saltvirt.image import cache
 
 def obtain(host, image, heard=None):
     """Obtain an image as virt.init does."""
-    say = (lambda *figures: heard.append(figures)) if heard is not None else lambda *_: None
-    return cache.obtain(str(image), saltenv="base", settings=host, opts={}, say=say)
+    progress = (lambda *figures: heard.append(figures)) if heard is not None else lambda *_: None
+    return cache.obtain(str(image), saltenv="base", settings=host, opts={}, progress=progress)

@@ -125,10 +125,10 @@ def cloud(monkeypatch, opts, tmp_path, count=3):
     # Salt's own deletion tells the running master of it.
     monkeypatch.setattr(compat.KeyStore, "delete", compat.KeyStore.discard)
 
-    def say(_stage, **_figures):
+    def progress(_stage, **_figures):
         pass  # nobody looks at the progress
 
-    master = Cloud(opts=opts, settings=SETTINGS, say=say)
+    master = Cloud(opts=opts, settings=SETTINGS, progress=progress)
 
     def init(name="web", *, host=None, force=False, image="salt://a.qcow2"):
         placing = deploy.Placing(host=host, force=force)

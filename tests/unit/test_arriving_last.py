@@ -23,7 +23,7 @@ def test_what_its_source_has_no_more_is_not_given_back(monkeypatch, source, is_h
         return {"warnings": []}
 
     monkeypatch.setattr(moves, "act", act)
-    cloud = Cloud(opts={}, settings=None, say=lambda *_a, **_k: None)
+    cloud = Cloud(opts={}, settings=None, progress=lambda *_a, **_k: None)
     hands = moves.Hands(cloud, type("Held", (), {"name": "web1"})(), "t1", ("hyper1", "hyper2"))
     hands.seen["hyper1"] = source
 

@@ -31,10 +31,10 @@ def run(opts, said):
     """A function that calls one of the fleet's."""
 
     def call(function, cloud, *args, **kwargs):
-        def say(stage, **figures):
+        def progress(stage, **figures):
             said.append(f"{stage} {figures.get('detail', '')}")
 
-        return function(Master(opts=opts, settings=cloud, say=say), *args, **kwargs)
+        return function(Master(opts=opts, settings=cloud, progress=progress), *args, **kwargs)
 
     return call
 
@@ -75,7 +75,7 @@ def test_nobody_guesses_where_a_vm_is_while_its_host_is_silent(cloud, opts):
     three = cloud(3)
     three.put("web1", "h1")
     three.silent.add("h3")
-    master = Master(opts=opts, settings=three, say=lambda *_args, **_figures: None)
+    master = Master(opts=opts, settings=three, progress=lambda *_args, **_figures: None)
     there = inventory.look_for(master, "web1")
 
     assert several._arrived(there, "h3") is None

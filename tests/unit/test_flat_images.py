@@ -79,7 +79,7 @@ def test_the_checksum_of_the_image_is_the_one_that_counts(host, image, kind):
             saltenv="base",
             settings=host,
             opts={},
-            say=lambda *_: None,
+            progress=lambda *_: None,
             expected=expected,
         )
 

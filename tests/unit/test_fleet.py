@@ -117,7 +117,7 @@ def test_a_key_is_made_only_for_a_guest_that_is_seeded(given, profile, seeded):
     assert deploy.is_seeded(given, {"profiles": {"disk": profile}}) is seeded
 
 
-IMPATIENT = Cloud(opts={}, settings=MasterSettings(timeout_s=0.1), say=lambda *_a, **_k: None)
+IMPATIENT = Cloud(opts={}, settings=MasterSettings(timeout_s=0.1), progress=lambda *_a, **_k: None)
 
 
 class LateMaster:

@@ -35,10 +35,10 @@ def run(opts, said):
     """A function that rebalances."""
 
     def call(**given):
-        def say(stage, **figures):
+        def progress(stage, **figures):
             said.append((stage, figures.get("detail")))
 
-        master = Cloud(opts=opts, settings=MasterSettings(), say=say)
+        master = Cloud(opts=opts, settings=MasterSettings(), progress=progress)
         return balance.balance(master, **{**EVEN, "is_dry": False, **given})
 
     return call

@@ -18,7 +18,7 @@ def run(opts):
     """A function that calls one of the fleet's, with progress that nobody looks at."""
 
     def call(function, cloud, *args, **kwargs):
-        master = Master(opts=opts, settings=cloud, say=lambda *_args, **_figures: None)
+        master = Master(opts=opts, settings=cloud, progress=lambda *_args, **_figures: None)
         return function(master, *args, **kwargs)
 
     return call

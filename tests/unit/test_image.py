@@ -328,7 +328,7 @@ def test_a_checksum_is_verified_before_anything_reads_the_image(host, image, kin
             settings=host,
             opts={},
             judge=judge,
-            say=lambda *_: None,
+            progress=lambda *_: None,
             expected=expected,
         )
 

@@ -26,7 +26,7 @@ def test_only_a_silent_host_is_lost(monkeypatch, said, is_lost):
     monkeypatch.setattr(moves, "act", lambda *args, **_options: asked.append(args[1:]) or {})
     monkeypatch.setattr(moves, "_PATIENCE_S", 0)
     held = SimpleNamespace(name="web1", record=None)
-    cloud = Cloud(opts={}, settings=SimpleNamespace(timeout_s=1), say=lambda *_a, **_k: None)
+    cloud = Cloud(opts={}, settings=SimpleNamespace(timeout_s=1), progress=lambda *_a, **_k: None)
     call = (cloud, held, "t1", ("hyper1", "hyper2"))
 
     if is_lost:

@@ -129,12 +129,12 @@ def test_the_progress_of_a_job_whose_bus_is_gone_disturbs_nothing(monkeypatch):
     events = job(1, [])
     monkeypatch.setattr(report, "__jid_event__", weakref.proxy(events))
     assert report._job().base == "salt/run/1"
-    say = progress.teller({}, report._job(), "vm")
-    say("Starting")
+    shown = progress.callback({}, report._job(), "vm")
+    shown("Starting")
     del events
 
     with redirect_stdout(io.StringIO()):
-        say("Waiting")
-        progress.teller({}, report._job(), "vm")("Waiting")
+        shown("Waiting")
+        progress.callback({}, report._job(), "vm")("Waiting")
     assert report._job() is None
     assert face("a") == {"a": 1}

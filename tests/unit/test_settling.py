@@ -36,7 +36,7 @@ def two(monkeypatch):
 @pytest.fixture
 def master(opts, two):
     """A master of both."""
-    return Master(opts=opts, settings=two, say=lambda *_args, **_figures: None)
+    return Master(opts=opts, settings=two, progress=lambda *_args, **_figures: None)
 
 
 def move(master, name="web", target="h2", **given):
@@ -190,7 +190,7 @@ def _old_target():
 def test_a_second_master_does_not_take_part_in_the_move_of_the_first(two, master, tmp_path):
     (tmp_path / "other").mkdir()
     opts = {**master.opts, "cachedir": str(tmp_path / "other")}
-    other = Master(opts=opts, settings=two, say=master.say)
+    other = Master(opts=opts, settings=two, progress=master.progress)
     said = []
 
     def meanwhile():

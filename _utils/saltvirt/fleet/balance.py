@@ -98,7 +98,7 @@ def _watched(
     readings: dict[str, list[Load]] = {host: [] for host in hosts}
     surveys = []
     for begun_s in range(0, max(1, window_s // part_s) * part_s, part_s):
-        cloud.say("Watching", detail=f"{len(hosts)} hypervisors, {begun_s} of {window_s} s")
+        cloud.progress("Watching", detail=f"{len(hosts)} hypervisors, {begun_s} of {window_s} s")
         found = inventory.survey(cloud, hosts, "virt.load", [part_s], timeout_s=patient_s)
         surveys.append(found)
         hosts = [host for host in hosts if host in found.answers]
@@ -142,7 +142,7 @@ def _made(
     made, stays, left = [], {}, steps((), ())
     while left:
         step = left.pop(0)
-        cloud.say(f"{step.name}: Moving", detail=f"from {step.source} to {step.target}")
+        cloud.progress(f"{step.name}: Moving", detail=f"from {step.source} to {step.target}")
         try:
             migrate.migrate(cloud, step.name, step.target, {}, step.source)
             made.append(step)

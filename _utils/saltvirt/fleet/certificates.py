@@ -111,13 +111,13 @@ def rotate(cloud: Cloud, now: datetime) -> dict[str, Any]:
     names it, and the rotation goes on from there when it is run again.
     """
     place, hosts = opened(cloud.opts), inventory.hosts(cloud)
-    cloud.say("Trusting", detail="every host learns to trust the next CA")
+    cloud.progress("Trusting", detail="every host learns to trust the next CA")
     place.begin_rotation(now, kind=config.pki_options(cloud.settings).get("key_type", "ecdsa"))
     apply_keys(cloud, hosts)
-    cloud.say("Renewing", detail="every host gets certificates of the next CA")
+    cloud.progress("Renewing", detail="every host gets certificates of the next CA")
     place.promote(now)
     apply_keys(cloud, hosts)
-    cloud.say("Forgetting", detail="every host stops trusting the old CA")
+    cloud.progress("Forgetting", detail="every host stops trusting the old CA")
     place.finish_rotation(now)
     apply_keys(cloud, hosts)
     return {"rotated": sorted(hosts)}

@@ -23,13 +23,13 @@ class Cloud:
         The master's configuration.
     settings
         What of it is ours.
-    say
-        Shows progress, see :func:`saltvirt.fleet.progress.teller`.
+    progress
+        Shows progress, see :func:`saltvirt.fleet.progress.callback`.
     """
 
     opts: Mapping[str, Any]
     settings: MasterSettings
-    say: Callable[..., None]
+    progress: Callable[..., None]
 
     @classmethod
     def of(
@@ -47,8 +47,8 @@ class Cloud:
         quiet
             Show no progress. Defaults to False.
         """
-        say = progress.teller(opts, events, name, quiet)
-        return cls(opts=opts, settings=config.master_settings(opts), say=say)
+        shown = progress.callback(opts, events, name, quiet)
+        return cls(opts=opts, settings=config.master_settings(opts), progress=shown)
 
     @contextlib.contextmanager
     def client(self) -> Iterator[Any]:

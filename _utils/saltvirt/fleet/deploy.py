@@ -49,7 +49,7 @@ def _look(cloud: Cloud, name: str, placing: Placing, noted: Iterable[str]) -> Ho
     """Ask all hypervisors what they have; return the :class:`Hosts`."""
     every = inventory.every(cloud)
     wanted = frozenset(inventory.narrow(cloud, every, placing.where, placing.host))
-    cloud.say("Searching", detail=f"{len(every)} hypervisors")
+    cloud.progress("Searching", detail=f"{len(every)} hypervisors")
     found = inventory.survey(cloud, every, "virt.host_info")
     unheard = {} if placing.force else inventory.unheard(cloud, found, name, noted)
     seen = sightings.of_info(found.answers, name)
@@ -286,7 +286,7 @@ def _build(
     refused: dict[str, list[str]] = {}
     fitting = [verdict.host for verdict in verdicts if verdict.fits]
     for host in fitting:
-        cloud.say("Placing", detail=f"on {host}, {len(fitting)} of {len(verdicts)} hosts fit")
+        cloud.progress("Placing", detail=f"on {host}, {len(fitting)} of {len(verdicts)} hosts fit")
         build.order.enter(orders.ORDERED, host=host)
         reply = _order(build, host, pairs.get(host))
         if reply.missing:
@@ -298,7 +298,7 @@ def _build(
         if not isinstance(reply.value, dict) or reply.value.get("kind") != _REFUSED:
             raise DeployError(f"{host}: {reply.error}")
         refused[host] = [reply.error or ""]
-        cloud.say("Placing", detail=f"{host} refused: {reply.error}")
+        cloud.progress("Placing", detail=f"{host} refused: {reply.error}")
     raise none_fits(build.need, verdicts, refused)
 
 
@@ -322,7 +322,7 @@ def _answer(cloud: Cloud, name: str, host: str, wait: bool) -> dict[str, Any]:
     if not wait:
         return out
     wait_s = cloud.settings.wait_s
-    cloud.say("Waiting", detail=f"for its minion, at most {wait_s} s")
+    cloud.progress("Waiting", detail=f"for its minion, at most {wait_s} s")
     seconds = minions.wait_for_start(cloud, name, wait_s=wait_s)
     if seconds is None:
         raise DeployError(

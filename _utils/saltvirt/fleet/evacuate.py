@@ -44,7 +44,7 @@ def planned(
         ``{name: answer of virt.migration_info}``.
     """
     others = [one for one in inventory.every(cloud) if one != host]
-    cloud.say("Searching", detail=f"{len(others)} hypervisors")
+    cloud.progress("Searching", detail=f"{len(others)} hypervisors")
     found = inventory.survey(cloud, others, "virt.host_info")
 
     def place(
@@ -163,7 +163,7 @@ class _Run:
                 return
             if coming != told:
                 detail = f"at most {wait_s - waited_s} s for {', '.join(coming)} on the way in"
-                self._cloud.say("Waiting", detail=detail)
+                self._cloud.progress("Waiting", detail=detail)
             told, waited_s = coming, waited_s + _LOOK_S
             time.sleep(_LOOK_S)
 

@@ -47,6 +47,8 @@ def watching(cloud: Cloud, wanted: str, host: str, name: str) -> minions.Watch:
         # Any minion may fire any tag: it is shown, and nothing is decided by it.
         data = event.get("data") or {}
         if tag == wanted and event.get("id") == host and data.get("name") == name:
-            cloud.say(str(data.get("stage")), **{k: v for k, v in data.items() if k != "stage"})
+            cloud.progress(
+                str(data.get("stage")), **{k: v for k, v in data.items() if k != "stage"}
+            )
 
     return watch

@@ -32,7 +32,7 @@ def plan(
     """
     target = target or None  # 3006's default is empty
     every = inventory.every(cloud)
-    cloud.say("Searching", detail=f"{len(every)} hypervisors")
+    cloud.progress("Searching", detail=f"{len(every)} hypervisors")
     found = inventory.survey(cloud, every, "virt.host_info", kwarg={"moving": name})
     source = source or _having(found, name) or inventory.locate(cloud, name)
     about = _about(cloud, found, name, source)
@@ -152,13 +152,13 @@ def migrate(
         _settle(cloud, held)
         source, about, verdicts = plan(cloud, name, target, source)
         for host in [verdict.host for verdict in verdicts if verdict.fits]:
-            cloud.say("Placing", detail=f"from {source} to {host}")
+            cloud.progress("Placing", detail=f"from {source} to {host}")
             hands = moves.Hands(cloud, held, secrets.token_hex(8), (source, host))
             hands.given = given
             try:
                 figures = moves.carry(cloud, hands)
             except moves.NotReady as refused:
-                cloud.say("Placing", detail=f"{host} refused: {refused}")
+                cloud.progress("Placing", detail=f"{host} refused: {refused}")
                 late[host] = [str(refused)]
                 continue
             return {"name": name, "from": source, "to": host, **figures}

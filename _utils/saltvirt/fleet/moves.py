@@ -97,7 +97,7 @@ class Hands:
         return str(error).removeprefix(f"{self.target}: ")
 
     def _send_images(self, images: Mapping[str, str]) -> None:
-        self._cloud.say("Sending", detail=f"{len(images)} images to {self.target}")
+        self._cloud.progress("Sending", detail=f"{len(images)} images to {self.target}")
         kwarg = {"name": self.name, "target": self.target, "images": images}
         self._act(self.source, "virt.migrate_push", kwarg=kwarg, limit_s=self._limit_s)
 
@@ -182,14 +182,14 @@ class Hands:
         self._step(self.source, protocol.REDEFINE)
 
     def finish(self) -> None:
-        self._cloud.say("Tidying up", detail=f"on {self.source}")
+        self._cloud.progress("Tidying up", detail=f"on {self.source}")
         self.figures["removed"] = self._step(self.source, protocol.FINISH)["removed"]
 
     def forget(self) -> None:
         self._step(self.source, protocol.FORGET)
 
     def arrive(self) -> None:
-        self._cloud.say("Checking", detail=f"on {self.target}")
+        self._cloud.progress("Checking", detail=f"on {self.target}")
         said = self._step(self.target, protocol.ARRIVE, is_handed=self._is_handed, noted=self.noted)
         self.warnings += said["warnings"]
 

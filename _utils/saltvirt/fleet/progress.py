@@ -7,11 +7,11 @@ from typing import Any
 from saltvirt.units import human
 
 
-def teller(
+def callback(
     opts: Mapping[str, Any], events: Any, name: str, quiet: bool = False
 ) -> Callable[..., None]:
     """
-    Return ``say(stage, **figures)``, which shows a line of progress at once.
+    Return ``progress(stage, **figures)``, which shows a line of progress at once.
 
     opts
         With ``--out`` the data alone is wanted, so nothing is shown.
@@ -20,7 +20,7 @@ def teller(
     """
     is_silent = quiet or bool(opts.get("output")) or events is None
 
-    def say(stage: str, **figures: Any) -> None:
+    def progress(stage: str, **figures: Any) -> None:
         if not is_silent:
             message = {"message": text(name, stage, figures), "outputter": "virt_progress"}
             # A process that runs jobs as threads, such as the reactor, has one such global for all:
@@ -28,7 +28,7 @@ def teller(
             with contextlib.suppress(ReferenceError):
                 events.fire_event(message, "progress")
 
-    return say
+    return progress
 
 
 def text(name: str, stage: str, figures: Mapping[str, Any]) -> str:

@@ -74,7 +74,7 @@ def _looked(cloud: Cloud, host: str) -> tuple[dict[str, dict[str, list[str]]], n
     if not own:
         return {}, notes.Away()
     every = inventory.every(cloud)
-    cloud.say("Searching", detail=f"{len(own)} VMs on {len(every)} hypervisors")
+    cloud.progress("Searching", detail=f"{len(own)} VMs on {len(every)} hypervisors")
     asked = notes.heard(cloud, every)
     noted = {**asked.answers, host: own}
     found = inventory.survey(cloud, every, "virt.host_info")

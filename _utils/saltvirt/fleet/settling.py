@@ -25,7 +25,7 @@ def every(
     found = inventory.survey(cloud, every, "virt.migration_state")
     known, out, failed = _on_record(cloud, found.answers, name), {}, {}
     for (vm, token), (source, target, uuid) in sorted(known.items()):
-        cloud.say("Settling", detail=f"{vm}, from {source} to {target}")
+        cloud.progress("Settling", detail=f"{vm}, from {source} to {target}")
         try:
             with orders.opened(cloud.opts, vm) as held:
                 way = (source, target)

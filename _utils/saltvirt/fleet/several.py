@@ -81,16 +81,16 @@ def move(
         raise BadArgument("max_parallel", f"{max_parallel}; at least 1")
     out, lock = Outcome(), threading.Lock()
 
-    def tell(name: str) -> Callable[..., None]:
+    def progress_of(name: str) -> Callable[..., None]:
         def one(stage: str, **figures: Any) -> None:
             with lock:
-                cloud.say(f"{name}: {stage}", **figures)
+                cloud.progress(f"{name}: {stage}", **figures)
 
         return one
 
     def carry(name: str, source: str, to: str) -> None:
         try:
-            own = replace(cloud, say=tell(name))
+            own = replace(cloud, progress=progress_of(name))
             done = _moved(own, name, (source, to), is_fixed)
             why = [done.get("warning"), after(name, source, done["to"])]
         except VirtError as error:
@@ -107,7 +107,7 @@ def move(
 
         def going_on(name: str) -> None:
             detail = _GOING_ON.format(moves[name][0], name)
-            tell(name)("Going on", detail=detail)
+            progress_of(name)("Going on", detail=detail)
 
         _wait(pool, jobs, out, going_on)
     out.moved = {name: out.moved[name] for name in moves if name in out.moved}
@@ -169,7 +169,7 @@ def _moved(
         # Asked again, the only host says the same, unless the VM was stopped under the move.
         if is_fixed and _state(there, source) != "shutdown":
             break
-        cloud.say("Placing", detail=f"{to} did not take it: {failure}")
+        cloud.progress("Placing", detail=f"{to} did not take it: {failure}")
     raise failure
 
 

@@ -59,14 +59,14 @@ def obtain(
     saltenv: str,
     settings: HostSettings,
     opts: Mapping[str, Any],
-    say: Callable[..., None],
+    progress: Callable[..., None],
     judge: admission.Judge = validation.validate,
     expected: Mapping[str, Any] | None = None,
 ) -> validation.ValidatedImage:
     """
     Return the cached, judged copy of an image, fetched if its content is not here yet.
 
-    say
+    progress
         Called with ``(done_bytes, total_bytes)`` while bytes arrive.
     judge
         Decides whether a fetched file may be used, and as what.
@@ -82,7 +82,7 @@ def obtain(
         known = source.known_digest(image, saltenv, opts, index)
         if known["digest"] is None:
             part = base / f"{_own_name(opts, image)}.partial"
-            return _obtain_http(image, part, index, lock_dir, say, gate)
+            return _obtain_http(image, part, index, lock_dir, progress, gate)
         gate.refuse_digest(known["digest"])
         with locks.held(lock_dir / f"image-{known['digest']}.lock"):
             found = _kept(base, known["digest"], gate)
@@ -90,7 +90,7 @@ def obtain(
                 gate.refuse_content(found.path)
                 return found
             with _part(base, image) as part:
-                _bring(image, saltenv, opts, part, known["size_bytes"], say)
+                _bring(image, saltenv, opts, part, known["size_bytes"], progress)
                 admission.refuse_other(part, image, known["digest"])
                 gate.refuse_content(part)
                 return _admit(part, base, known["digest"], gate, lock_dir)
@@ -111,10 +111,10 @@ def _bring(
     opts: Mapping[str, Any],
     part: Path,
     size_bytes: int | None,
-    say: Callable[..., None],
+    progress: Callable[..., None],
 ) -> None:
     if source.kind(image) == "salt":
-        source.fetch_salt(image, saltenv, opts, part, size_bytes, say)
+        source.fetch_salt(image, saltenv, opts, part, size_bytes, progress)
     else:
         clone.copy(source.local_path(image), part)
 
@@ -129,14 +129,14 @@ def _obtain_http(
     part: Path,
     index: source.Index,
     lock_dir: Path,
-    say: Callable[..., None],
+    progress: Callable[..., None],
     gated: admission.Admission,
 ) -> validation.ValidatedImage:
     base, known = part.parent, index.get(url)
     found = _kept(base, known["digest"], gated) if known else None
     with _said(base, url):
         try:
-            version = web.fetch(url, part, say, known if found else None)
+            version = web.fetch(url, part, progress, known if found else None)
         except OSError:
             web.forget(part)  # the disk is full, or broken: nobody is to find the rest in the way
             raise
@@ -359,7 +359,7 @@ def fetch_same(context: _Host, image: Mapping[str, Any] | None, digest: str) -> 
         saltenv="base",
         settings=context.settings,
         opts=context.opts,
-        say=lambda _done, _total: None,
+        progress=lambda _done, _total: None,
     )
     # Of one with snapshots something else is kept.
     return find(context.settings, digest) is not None

@@ -156,14 +156,14 @@ def file_digest(path: str | Path, kind: str = "sha256") -> str:
 
 
 @contextmanager
-def _watched(path: Path, total: int | None, say: Callable[..., None]) -> Iterator[None]:
+def _watched(path: Path, total: int | None, progress: Callable[..., None]) -> Iterator[None]:
     """Report the growth of a file that somebody else writes."""
     done = threading.Event()
 
     def watch() -> None:
         while not done.wait(0.3):
             if os.path.exists(path):
-                say(os.path.getsize(path), total)
+                progress(os.path.getsize(path), total)
 
     # Salt's functions find their loader through context variables, which threads do not inherit.
     thread = threading.Thread(target=contextvars.copy_context().run, args=(watch,), daemon=True)
@@ -181,11 +181,11 @@ def fetch_salt(
     opts: Mapping[str, Any],
     part: Path,
     total: int | None,
-    say: Callable[..., None],
+    progress: Callable[..., None],
 ) -> None:
     """Fetch a file of the Salt file server into ``part``."""
     try:
-        with _watched(part, total, say), salt.fileclient.get_file_client(opts) as client:
+        with _watched(part, total, progress), salt.fileclient.get_file_client(opts) as client:
             fetched = client.get_file(source, dest=str(part), saltenv=saltenv)
     except SaltException as exc:
         raise ImageError(f"image {source} cannot be fetched: {exc}") from exc

@@ -23,7 +23,10 @@ class _Broken(Exception):
 
 
 def fetch(
-    url: str, part: Path, say: Callable[[int, int], None], known: Mapping[str, Any] | None = None
+    url: str,
+    part: Path,
+    progress: Callable[[int, int], None],
+    known: Mapping[str, Any] | None = None,
 ) -> dict[str, Any] | None:
     """
     Fetch a URL into ``part``; return what identifies this version of it.
@@ -39,7 +42,7 @@ def fetch(
     for left in reversed(range(_TRIES)):
         before = _size(part)
         try:
-            version = _once(url, part, say, known)
+            version = _once(url, part, progress, known)
         except _Broken as exc:
             if left and _size(part) > before:
                 continue
@@ -80,12 +83,12 @@ def _begun(part: Path) -> dict[str, Any] | None:
 
 
 def _once(
-    url: str, part: Path, say: Callable[[int, int], None], known: Mapping[str, Any] | None
+    url: str, part: Path, progress: Callable[[int, int], None], known: Mapping[str, Any] | None
 ) -> dict[str, Any] | None:
     request = urllib.request.Request(url, headers=_headers(part, known))
     try:
         with urllib.request.urlopen(request, timeout=_TIMEOUT_S) as answer:
-            return _receive(url, answer, part, say)
+            return _receive(url, answer, part, progress)
     except urllib.error.HTTPError as exc:
         if exc.code == 304:
             return None
@@ -111,7 +114,9 @@ def _headers(part: Path, known: Mapping[str, Any] | None) -> dict[str, str]:
     return headers
 
 
-def _receive(url: str, answer: Any, part: Path, say: Callable[[int, int], None]) -> dict[str, Any]:
+def _receive(
+    url: str, answer: Any, part: Path, progress: Callable[[int, int], None]
+) -> dict[str, Any]:
     done, total = _extent(url, answer, part)
     version = {key: answer.headers.get(header) for key, header in _VALIDATORS}
     # Without a strong validator nobody can say that the rest belongs to this beginning.
@@ -123,7 +128,7 @@ def _receive(url: str, answer: Any, part: Path, say: Callable[[int, int], None])
         while chunk := answer.read(_CHUNK):
             handle.write(chunk)
             done += len(chunk)
-            say(done, total)
+            progress(done, total)
     if total and done != total:
         raise _Broken(f"{done} of {total} bytes arrived")
     return version

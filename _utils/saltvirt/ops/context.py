@@ -18,9 +18,9 @@ class Context:
     settings: HostSettings
     opts: Mapping[str, Any]
     functions: Mapping[str, Any] = field(default_factory=dict)
-    say: Callable[..., Any] = _silent
+    progress: Callable[..., Any] = _silent
     ask: Callable[..., Any] | None = None
 
-    def reporting(self, say: Callable[..., None]) -> "Context":
+    def with_progress(self, progress: Callable[..., None]) -> "Context":
         """Return the same context with a way to report progress."""
-        return replace(self, say=say)
+        return replace(self, progress=progress)

@@ -60,10 +60,10 @@ class Hypervisor:
     def context(self):
         """The context of a call."""
 
-        def say(stage, **figures):
+        def progress(stage, **figures):
             self.said.append((stage, figures))
 
-        return Context(settings=self.settings, opts={"master": "10.0.0.1"}, say=say)
+        return Context(settings=self.settings, opts={"master": "10.0.0.1"}, progress=progress)
 
     def init(self, name="web1", **given):
         """Build a VM as virt.init does."""

@@ -110,7 +110,7 @@ class Builder:
     @_told
     def start(self) -> None:
         """Start the domain."""
-        self._context.say("Starting")
+        self._context.progress("Starting")
         _start(self._conn, self._plan, self._who)
 
     def undo(self) -> None:
@@ -165,7 +165,7 @@ def _seed(
     steps: undo.Steps,
 ) -> None:
     name, disk = seed.name, plan.seeded_disk
-    context.say("Seeding", detail=f"by {name}{f': {seed.why}' if seed.why else ''}")
+    context.progress("Seeding", detail=f"by {name}{f': {seed.why}' if seed.why else ''}")
     if name == "nocloud":
         steps.undo_with(unfinished.remove, conn, context.settings, [plan.seed_path])
         nocloud.build(

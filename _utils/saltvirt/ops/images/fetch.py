@@ -33,7 +33,7 @@ def obtain(
         saltenv=saltenv,
         settings=context.settings,
         opts=context.opts,
-        say=_Steps(context, image),
+        progress=_Steps(context, image),
         judge=judge,
         expected=_expected(context, image, saltenv, image_hash),
     )
@@ -62,6 +62,6 @@ class _Steps:
         step = 10 * done_bytes // total_bytes if total_bytes else done_bytes // (64 * MIB)
         if step > self._last:
             self._last = step
-            self._context.say(
+            self._context.progress(
                 "Fetching", done_bytes=done_bytes, total_bytes=total_bytes, image=self._image
             )

@@ -34,10 +34,10 @@ def build(context: Context, source: str, name: str, given: Mapping[str, Any]) ->
     base = fetch.obtain(context, source, given["saltenv"], image_hash=given["image_hash"])
     part = files.part_path(target.parent, name)
     with clone.storing(part):
-        context.say("Copying")
+        context.progress("Copying")
         tool.convert(base.path, base.format, part, "qcow2")
         job |= _brought(context, base, given)
-        context.say("Building", detail="in the appliance")
+        context.progress("Building", detail="in the appliance")
         try:
             found = appliance.run({**job, "path": str(part), "format": "qcow2"}, **limits)
         except SeedError as exc:

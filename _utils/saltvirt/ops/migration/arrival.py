@@ -185,7 +185,7 @@ class Arrival:
         # Versions before the records noted none.
         for path, wanted in (self.given.get("digests") or {}).items():
             if os.path.exists(path):
-                self._context.say("Checking", detail=path)
+                self._context.progress("Checking", detail=path)
                 if content.digest(path) != wanted:
                     yield f"{path} is not what was sent"
 

@@ -147,7 +147,7 @@ class Departure:
         with migrate.target(reach.uri_of(self.target)[0]) as other:
             digests = {}
             for one in wanted:
-                self._context.say("Sending", detail=one["path"])
+                self._context.progress("Sending", detail=one["path"])
                 digests[one["path"]] = migrate.push(other, one["path"], one["path"])
                 self.figures["sent_bytes"] = self.figures.get("sent_bytes", 0) + one["actual_bytes"]
         self._held.note(digests=digests, signatures=signatures)

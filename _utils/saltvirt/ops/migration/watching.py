@@ -14,7 +14,7 @@ _CANCEL_S = 180
 def watch(context: Context, job: migrate.Job, name: str, options: Move) -> dict[str, int]:
     """Wait for a job and tell how far it is; end one that takes too long or stands still."""
     job.begin(options.max_downtime)
-    pace = _Pace(context.say, options)
+    pace = _Pace(context.progress, options)
     try:
         while not job.is_over(0.1):
             pace.take(job.stats())
@@ -56,8 +56,8 @@ class _Pace:
 
     _EVERY_S = 2
 
-    def __init__(self, say: Callable[..., None], options: Move) -> None:
-        self._say, self._options = say, options
+    def __init__(self, progress: Callable[..., None], options: Move) -> None:
+        self._progress, self._options = progress, options
         self._begin = self._moved = time.monotonic()
         self._told, self._best = 0.0, 0
         self.last: dict[str, int] = {}
@@ -72,7 +72,7 @@ class _Pace:
             self._best, self._moved = done, now
         if stats and now - self._told > self._EVERY_S:
             self._told = now
-            self._say("Moving", **stats)
+            self._progress("Moving", **stats)
 
     def wants_postcopy(self) -> bool:
         """Return whether enough passes were made, and it has not been switched yet."""

@@ -50,7 +50,7 @@ def look(context: Context, base: validation.ValidatedImage, *, use_kvm: bool) ->
         if kept.exists():
             out: dict[str, Any] = json.loads(kept.read_text())
             return out
-        context.say("Looking", detail="into the image, once")
+        context.progress("Looking", detail="into the image, once")
         found = appliance.run(job, use_kvm=use_kvm, **limits(context.settings))
         files.write(kept, json.dumps(found).encode(), 0o644)
     return found

@@ -27,7 +27,7 @@ def host(tmp_path):
     qemu_img("create", "-f", "qcow2", source, "8M")
     settings = HostSettings(images=str(tmp_path / "images"), state_dir=str(tmp_path / "state"))
     got = cache.obtain(
-        str(source), saltenv="base", settings=settings, opts={}, say=lambda _done, _total: None
+        str(source), saltenv="base", settings=settings, opts={}, progress=lambda _done, _total: None
     )
     conn = libvirt.open("test:///default")
     yield settings, conn, hashlib.sha256(source.read_bytes()).hexdigest(), got.path
