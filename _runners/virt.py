@@ -17,7 +17,7 @@ from saltvirt.errors import BadArgument, MasterError
 from saltvirt.fleet import deploy, hosts, inventory
 from saltvirt.fleet import purge as removing
 from saltvirt.fleet.cloud import Cloud
-from saltvirt.fleet.report import reported
+from saltvirt.fleet.runners import runner_function
 from saltvirt.model import Need
 from saltvirt.placement import choose
 
@@ -49,7 +49,7 @@ def _act(fun, name, done):
     return {host: {name: done}}
 
 
-@reported(outputter="virt_query")
+@runner_function(outputter="virt_query")
 def query(host=None, quiet=False):
     """
     Show every hypervisor with all its VMs.
@@ -73,7 +73,7 @@ def query(host=None, quiet=False):
     return {**found.answers, **found.beside()}
 
 
-@reported
+@runner_function
 def list_(host=None, quiet=False, hyper=None):
     """
     List the VMs of every hypervisor by their state.
@@ -99,7 +99,7 @@ def _by_state(vms):
     return {state: sorted(n for n, s in vms.items() if s == state) for state in set(vms.values())}
 
 
-@reported(outputter="virt_hosts")
+@runner_function(outputter="virt_hosts")
 def host_info(host=None):
     """
     Show what every hypervisor has and has promised.
@@ -123,7 +123,7 @@ def host_info(host=None):
 hyper_info = host_info
 
 
-@reported
+@runner_function
 def next_host():
     """
     Return the hypervisor that has most room, which the next VM would go to.
@@ -144,7 +144,7 @@ def next_host():
 next_hyper = next_host
 
 
-@reported
+@runner_function
 def vm_info(name, quiet=False):
     """
     Show one VM.
@@ -167,7 +167,7 @@ def vm_info(name, quiet=False):
     return {host: hosts.act(cloud, host, "virt.vm_info", name)}
 
 
-@reported(outputter="virt_plan")
+@runner_function(outputter="virt_plan")
 def init(
     name,
     cpu,
@@ -247,7 +247,7 @@ def init(
     return deploy.dry_run(*call) if dry_run else deploy.deploy(*call, wait)
 
 
-@reported
+@runner_function
 def start(name):
     """
     Start a VM wherever it is.
@@ -266,7 +266,7 @@ def start(name):
     return _act("virt.start", name, "started")
 
 
-@reported
+@runner_function
 def stop(name):
     """
     Stop a VM at once, as pulling its plug would.
@@ -288,7 +288,7 @@ def stop(name):
 force_off = stop
 
 
-@reported
+@runner_function
 def shutdown(name):
     """
     Ask a VM's guest to shut down.
@@ -307,7 +307,7 @@ def shutdown(name):
     return _act("virt.shutdown", name, "asked to shut down")
 
 
-@reported
+@runner_function
 def reset(name):
     """
     Reset a VM at once, as its reset button would.
@@ -326,7 +326,7 @@ def reset(name):
     return _act("virt.reset", name, "reset")
 
 
-@reported
+@runner_function
 def pause(name):
     """
     Pause a VM.
@@ -345,7 +345,7 @@ def pause(name):
     return _act("virt.pause", name, "paused")
 
 
-@reported
+@runner_function
 def resume(name):
     """
     Let a paused VM go on.
@@ -364,7 +364,7 @@ def resume(name):
     return _act("virt.resume", name, "resumed")
 
 
-@reported
+@runner_function
 def purge(name, delete_key=True):
     """
     Remove a VM with its disks, its seed and its minion key.

@@ -7,7 +7,7 @@ The cached images of all hypervisors.
 from saltvirt import arguments
 from saltvirt.fleet import images as cached
 from saltvirt.fleet.cloud import Cloud
-from saltvirt.fleet.report import reported
+from saltvirt.fleet.runners import runner_function
 
 __virtualname__ = "virt"
 
@@ -17,7 +17,7 @@ def __virtual__():
     return __virtualname__
 
 
-@reported(outputter="virt_images")
+@runner_function(outputter="virt_images")
 def images(host=None):
     """
     Show which images are cached where, and who uses them.
@@ -39,7 +39,7 @@ def images(host=None):
     return {**found.answers, **found.beside()}
 
 
-@reported
+@runner_function
 def image_pull(image, host=None, saltenv="base", image_hash=None):
     """
     Have all hypervisors fetch an image now, so that no VM waits for it.
@@ -66,7 +66,7 @@ def image_pull(image, host=None, saltenv="base", image_hash=None):
     return cached.pull(Cloud.of(__opts__), image, host, kwarg)
 
 
-@reported
+@runner_function
 def image_prune(dry_run=False):
     """
     Remove the cached images that no VM and no overlay on any hypervisor uses.
@@ -88,7 +88,7 @@ def image_prune(dry_run=False):
     return cached.prune(Cloud.of(__opts__), is_dry=is_dry)
 
 
-@reported
+@runner_function
 def image_build(source, name, host, quiet=False, **kwargs):
     """
     Make a golden image on a hypervisor.

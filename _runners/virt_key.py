@@ -11,7 +11,7 @@ import time
 
 from saltvirt.fleet import authorize as leave
 from saltvirt.fleet.cloud import Cloud
-from saltvirt.fleet.report import reported
+from saltvirt.fleet.runners import runner_function
 
 __virtualname__ = "virt"
 
@@ -21,7 +21,7 @@ def __virtual__():
     return __virtualname__
 
 
-@reported
+@runner_function
 def authorize(name, host, minutes=10, replace=False):
     """
     Let one hypervisor submit the key of one VM, once, within minutes.
@@ -52,7 +52,7 @@ def authorize(name, host, minutes=10, replace=False):
     }
 
 
-@reported
+@runner_function
 def unauthorize(name):
     """
     Take back the leave that virt.authorize gave, if it was not used yet.

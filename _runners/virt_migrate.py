@@ -12,7 +12,7 @@ from saltvirt.fleet import migrate as moving
 from saltvirt.fleet import restore as filling
 from saltvirt.fleet import settling
 from saltvirt.fleet.cloud import Cloud
-from saltvirt.fleet.report import reported
+from saltvirt.fleet.runners import runner_function
 
 __virtualname__ = "virt"
 
@@ -22,7 +22,7 @@ def __virtual__():
     return __virtualname__
 
 
-@reported(outputter="virt_plan")
+@runner_function(outputter="virt_plan")
 def migrate(name, target=None, dry_run=False, quiet=False, **kwargs):
     """
     Move a VM to another hypervisor, encrypted, without its guest noticing.
@@ -59,7 +59,7 @@ def migrate(name, target=None, dry_run=False, quiet=False, **kwargs):
     return moving.migrate(cloud, name, target, kwargs)
 
 
-@reported
+@runner_function
 def settle(name=None, keep=None, force=False, quiet=False):
     """
     Bring interrupted moves to their end: both hosts are asked, and one of them goes on.
@@ -92,7 +92,7 @@ def settle(name=None, keep=None, force=False, quiet=False):
     return settling.every(cloud, name, force=arguments.boolean("force", force), keep=keep)
 
 
-@reported
+@runner_function
 def maintenance(host, state="on"):
     """
     Keep new VMs away from a hypervisor, or let them come again; running VMs stay.
@@ -115,7 +115,7 @@ def maintenance(host, state="on"):
     return emptying.set_maintenance(Cloud.of(__opts__), host, state)
 
 
-@reported(outputter="virt_moves")
+@runner_function(outputter="virt_moves")
 def evacuate(host, max_parallel=2, dry_run=False, stopped=True, wait_s=600, quiet=False):
     """
     Empty a hypervisor: no new VMs, and its own move to the others.
@@ -158,7 +158,7 @@ def evacuate(host, max_parallel=2, dry_run=False, stopped=True, wait_s=600, quie
     return emptying.evacuate(cloud, host, **how)
 
 
-@reported(outputter="virt_moves")
+@runner_function(outputter="virt_moves")
 def restore(host, max_parallel=2, dry_run=False, quiet=False):
     """
     Let a hypervisor take VMs again, and bring back those that virt.evacuate moved away.
@@ -191,7 +191,7 @@ def restore(host, max_parallel=2, dry_run=False, quiet=False):
     return filling.restore(cloud, host, max_parallel=count)
 
 
-@reported(outputter="virt_moves")
+@runner_function(outputter="virt_moves")
 def rebalance(max_moves=5, threshold=0.02, window_s=60, dry_run=False, quiet=False):
     """
     Even out the load of all hypervisors with few moves.

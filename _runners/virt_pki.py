@@ -10,7 +10,7 @@ come here.
 from saltvirt import config
 from saltvirt.fleet import certificates, inventory
 from saltvirt.fleet.cloud import Cloud
-from saltvirt.fleet.report import reported
+from saltvirt.fleet.runners import runner_function
 from saltvirt.pki import store
 
 __virtualname__ = "virt_pki"
@@ -22,7 +22,7 @@ def __virtual__():
     return __virtualname__
 
 
-@reported
+@runner_function
 def list_(host=None):
     """
     List the certificates that the CA has issued.
@@ -43,7 +43,7 @@ def list_(host=None):
     return [row for row in rows if host in (None, row["host"])]
 
 
-@reported
+@runner_function
 def renew(host=None):
     """
     Renew the certificates of a hypervisor now, due or not; a private key that is sound stays.
@@ -64,7 +64,7 @@ def renew(host=None):
     return certificates.apply_keys(cloud, inventory.hosts(cloud, host=host), renew=True)
 
 
-@reported
+@runner_function
 def revoke(target):
     """
     Revoke a host's certificates and tell every other host.
@@ -86,7 +86,7 @@ def revoke(target):
     return certificates.revoke(Cloud.of(__opts__), target, store.utc_now())
 
 
-@reported
+@runner_function
 def rotate_ca(quiet=False):
     """
     Replace the certificate authority while every host goes on talking to every other.
@@ -108,7 +108,7 @@ def rotate_ca(quiet=False):
     return certificates.rotate(cloud, store.utc_now())
 
 
-@reported
+@runner_function
 def export(path, passphrase_file):
     """
     Write an encrypted backup of the CA.
@@ -130,7 +130,7 @@ def export(path, passphrase_file):
     return certificates.export(__opts__, path, passphrase_file)
 
 
-@reported
+@runner_function
 def import_(path, passphrase_file):
     """
     Read a backup of the CA back, on a master that has none.

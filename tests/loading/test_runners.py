@@ -9,9 +9,9 @@ from loadkit import SALT_LINES, run
 BAD = "virt.unauthorize"
 # A runner of ours that has something to show without hypervisors, and one of somebody's own.
 OURS = """
-from saltvirt.fleet.report import reported
+from saltvirt.fleet.runners import runner_function
 
-@reported(outputter="virt_plan")
+@runner_function(outputter="virt_plan")
 def made(name):
     return {"name": name, "host": "hyper1"}
 """

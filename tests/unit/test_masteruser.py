@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from saltvirt import files, locks
 from saltvirt.errors import MasterError
-from saltvirt.fleet import hints, masteruser, orders, report
+from saltvirt.fleet import hints, masteruser, orders, runners
 from saltvirt.pki import store
 
 USER = pwd.getpwnam("nobody")
@@ -237,7 +237,7 @@ def test_a_folder_that_cannot_be_read_is_not_taken_for_an_empty_one(master, name
 def opens(path):
     """Return a runner function that reads a file."""
 
-    @report.reported
+    @runners.runner_function
     def run():
         return Path(path).read_text()
 

@@ -9,7 +9,7 @@ import time
 import pytest
 from saltvirt import undo
 from saltvirt.errors import VirtError
-from saltvirt.fleet import report
+from saltvirt.fleet import runners
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -54,7 +54,7 @@ def a_job(pipe, folder, second):
 def a_runner(pipe, folder, second):
     """Work on a master until told to end; say what the runner returns."""
 
-    @report.reported
+    @runners.runner_function
     def run():
         with undo.on_failure() as steps:
             for step in two_steps(folder, second):

@@ -20,7 +20,7 @@ from saltvirt.fleet import masteruser
 _FAILED_JOB = "saltvirt_failed_job"
 
 
-def reported(function: Any = None, *, outputter: str | None = None) -> Any:
+def runner_function(function: Any = None, *, outputter: str | None = None) -> Any:
     """
     Let a runner function return plain data that salt-run shows as a table, and fail with one line.
 
@@ -34,7 +34,7 @@ def reported(function: Any = None, *, outputter: str | None = None) -> Any:
     :mod:`saltvirt.fleet.masteruser`.
     """
     if function is None:
-        return functools.partial(reported, outputter=outputter)
+        return functools.partial(runner_function, outputter=outputter)
     signature = inspect.signature(function)
 
     @functools.wraps(function)

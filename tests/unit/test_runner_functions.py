@@ -7,7 +7,7 @@ from contextlib import redirect_stdout
 import pytest
 from salt.utils.event import NamespacedEvent
 from saltvirt.errors import BadArgument, VirtError
-from saltvirt.fleet import progress, report
+from saltvirt.fleet import progress, runners
 
 __context__ = {}
 __opts__ = {"user": "root"}
@@ -30,10 +30,10 @@ def job(number, printed=None):
 @pytest.fixture(autouse=True)
 def _outside(monkeypatch):
     __context__.clear()
-    monkeypatch.setattr(report, "__jid_event__", None, raising=False)
+    monkeypatch.setattr(runners, "__jid_event__", None, raising=False)
 
 
-@report.reported
+@runners.runner_function
 def face(name, count=1):
     """Stand for a runner function."""
     if count == 0:
@@ -45,7 +45,7 @@ def face(name, count=1):
     return {name: count}
 
 
-@report.reported(outputter="virt_query")
+@runners.runner_function(outputter="virt_query")
 def table():
     """Stand for a runner function whose answer is shown as a table."""
     __jid_event__.fire_event({"message": "on its way"}, "progress")
@@ -75,7 +75,7 @@ def test_wrong_arguments_of_a_runner_are_an_error_not_a_help_page(args, kwargs):
 def test_who_waits_for_the_job_gets_the_table_and_the_event_stays_plain(monkeypatch):
     printed = []
     events = job(1, printed)
-    monkeypatch.setattr(report, "__jid_event__", events)
+    monkeypatch.setattr(runners, "__jid_event__", events)
 
     answer = table()
     ended = {"fun": "runner.virt.query", "return": answer}
@@ -92,7 +92,7 @@ def test_who_waits_for_the_job_gets_the_table_and_the_event_stays_plain(monkeypa
 def test_a_job_that_only_called_the_function_is_printed_as_ever(monkeypatch):
     printed = []
     events = job(1, printed)
-    monkeypatch.setattr(report, "__jid_event__", events)
+    monkeypatch.setattr(runners, "__jid_event__", events)
 
     ended = {"fun": "runner.state.orchestrate", "return": {"outputter": "highstate", **table()}}
     events.fire_event(ended, "ret")
@@ -102,7 +102,7 @@ def test_a_job_that_only_called_the_function_is_printed_as_ever(monkeypatch):
 
 def test_where_nothing_is_printed_nothing_is_chosen(monkeypatch):
     events = job(1)
-    monkeypatch.setattr(report, "__jid_event__", events)
+    monkeypatch.setattr(runners, "__jid_event__", events)
 
     table()
 
@@ -111,12 +111,12 @@ def test_where_nothing_is_printed_nothing_is_chosen(monkeypatch):
 
 def test_a_failure_does_not_outlive_its_job_in_a_client_that_goes_on(monkeypatch):
     first, second = job(1), job(2)
-    monkeypatch.setattr(report, "__jid_event__", first)
+    monkeypatch.setattr(runners, "__jid_event__", first)
     face("a", count=0)
     face("a")
     assert __context__["retcode"] == 1, "a runner that went on after a failure has failed"
 
-    monkeypatch.setattr(report, "__jid_event__", second)
+    monkeypatch.setattr(runners, "__jid_event__", second)
     face("a")
     assert __context__ == {}
 
@@ -127,14 +127,14 @@ def test_a_failure_does_not_outlive_its_job_in_a_client_that_goes_on(monkeypatch
 
 def test_the_progress_of_a_job_whose_bus_is_gone_disturbs_nothing(monkeypatch):
     events = job(1, [])
-    monkeypatch.setattr(report, "__jid_event__", weakref.proxy(events))
-    assert report._job().base == "salt/run/1"
-    shown = progress.callback({}, report._job(), "vm")
+    monkeypatch.setattr(runners, "__jid_event__", weakref.proxy(events))
+    assert runners._job().base == "salt/run/1"
+    shown = progress.callback({}, runners._job(), "vm")
     shown("Starting")
     del events
 
     with redirect_stdout(io.StringIO()):
         shown("Waiting")
-        progress.callback({}, report._job(), "vm")("Waiting")
-    assert report._job() is None
+        progress.callback({}, runners._job(), "vm")("Waiting")
+    assert runners._job() is None
     assert face("a") == {"a": 1}
