@@ -48,7 +48,7 @@ def apply_(
     config
         More options for its configuration. Defaults to none.
     approve_key
-        Have the master accept the key, if ``salt-run virt.authorize`` allowed it. Defaults to True.
+        Have the master accept the key, if ``salt-run virt.authorize`` granted it. Defaults to True.
     install
         Install a minion if there is none (``virt:seed:install_from``). Defaults to True.
     prep_install
@@ -93,7 +93,7 @@ def mkconfig(config=None, tmp=None, id_=None, approve_key=True, pub_key=None, pr
     id_
         The minion's id. Defaults to the ``id`` of ``config``.
     approve_key
-        Have the master accept the key, if ``salt-run virt.authorize`` allowed it. Defaults to True.
+        Have the master accept the key, if ``salt-run virt.authorize`` granted it. Defaults to True.
     pub_key, priv_key
         The key pair; made if it is not given.
 

@@ -1,5 +1,5 @@
 """
-Keep the master's leave to submit a VM's minion key.
+Keep the master's authorization to submit a VM's minion key.
 
 .. versionadded:: 1.0.0
 """

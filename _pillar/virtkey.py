@@ -2,8 +2,8 @@
 On-demand external pillar ``virtkey``: a hypervisor submits the public key of a new VM.
 
 The name is in Salt's default ``on_demand_ext_pillar``. A key is accepted only from the host that
-``salt-run virt.authorize`` gave leave to, with its token, once and in time; see
-:mod:`saltvirt.fleet.authorize`.
+``salt-run virt.authorize`` named, with its token, once and in time; see
+:mod:`saltvirt.fleet.authorization`.
 """
 
 import logging
@@ -11,7 +11,7 @@ import time
 from typing import Any
 
 from saltvirt.errors import VirtError
-from saltvirt.fleet import authorize, masteruser
+from saltvirt.fleet import authorization, masteruser
 
 log = logging.getLogger(__name__)
 __opts__: Any
@@ -42,7 +42,7 @@ def ext_pillar(
         return {}
     try:
         with masteruser.acting(__opts__):
-            authorize.submitted(__opts__, minion_id, name, key, token, now=time.time())
+            authorization.submitted(__opts__, minion_id, name, key, token, now=time.time())
         return {"virtkey": {name: True}}
     except VirtError as refused:
         error = str(refused)

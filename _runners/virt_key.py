@@ -9,7 +9,7 @@ Let a hypervisor submit the minion key of a VM that it seeds itself.
 
 import time
 
-from saltvirt.fleet import authorize as leave
+from saltvirt.fleet import authorization
 from saltvirt.fleet.cloud import Cloud
 from saltvirt.fleet.runners import runner_function
 
@@ -44,7 +44,7 @@ def authorize(name, host, minutes=10, replace=False):
         salt-run virt.authorize web9 hyper1
         salt-run virt.unauthorize web9
     """
-    until = leave.authorize(Cloud.of(__opts__), name, host, minutes=minutes, replace=replace)
+    until = authorization.grant(Cloud.of(__opts__), name, host, minutes=minutes, replace=replace)
     return {
         "name": name,
         "host": host,
@@ -55,7 +55,7 @@ def authorize(name, host, minutes=10, replace=False):
 @runner_function
 def unauthorize(name):
     """
-    Take back the leave that virt.authorize gave, if it was not used yet.
+    Revoke what virt.authorize granted, if it was not used yet.
 
     name
         The VM's minion id.
@@ -69,5 +69,5 @@ def unauthorize(name):
         salt-run virt.authorize web9 hyper1
         salt-run virt.unauthorize web9
     """
-    leave.withdraw(Cloud.of(__opts__), name)
+    authorization.revoke(Cloud.of(__opts__), name)
     return True

@@ -1,4 +1,4 @@
-"""A hypervisor makes a VM by itself: its key is accepted by leave, and cloud-init is told more."""
+"""A hypervisor makes a VM by itself: its key is accepted if authorized; cloud-init is told more."""
 
 import json
 
@@ -15,7 +15,7 @@ INTERFACES = [{"name": "eth0", "guest": {"addresses": ["10.77.9.9/16"], "gateway
 
 @pytest.fixture(scope="module")
 def own(cloud):
-    """The lab, and a VM that hyper1 made by itself with leave; what virt.init answered."""
+    """The lab, and a VM that hyper1 was authorized to make a key for; what virt.init answered."""
     cloud.purge_all()
     assert cloud.run("virt.authorize", "own1", "hyper1").code == 0
     done = cloud.call(
@@ -49,10 +49,10 @@ def test_cloud_init_did_what_it_was_told(cloud, own):
     assert "10.77.9.9/16" in said
 
 
-def test_a_key_is_submitted_once_and_only_with_leave(cloud, own):
+def test_a_key_is_submitted_once_and_only_if_authorized(cloud, own):
     words = ["seed.mkconfig", "tmp=/srv/seed", "id_=web7"]
     try:
-        made = cloud.local("hyper1", *words)  # without leave
+        made = cloud.local("hyper1", *words)  # not authorized
         assert "web7" not in cloud.accepted()
         assert cloud.sh("hyper1", f"stat -c %a {made['privkey']}").strip() == "600"
         assert cloud.run("virt.authorize", "web7", "hyper1").code == 0
@@ -88,7 +88,7 @@ def test_a_token_from_nowhere_is_refused(cloud, own):
     assert done.code != 0 and "it comes from salt-run virt.authorize" in done.out + done.err
 
 
-def test_leave_that_is_taken_back_leaves_nothing(cloud, own):
+def test_an_authorization_that_is_revoked_leaves_nothing(cloud, own):
     before = cloud.traces()
     assert cloud.run("virt.authorize", "web9", "hyper1").code == 0
     tokens = "ls -A /var/lib/salt-virt/tokens"

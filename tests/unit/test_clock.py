@@ -14,7 +14,7 @@ READERS = {
     "ops/migration/legacy.py",
     "image/cache.py",
     "files.py",
-    "fleet/authorize.py",
+    "fleet/authorization.py",
     "pki/store.py",
 }
 CLOCKS = {"time.time", "time.time_ns", "datetime.now", "datetime.datetime.now", "datetime.utcnow"}

@@ -2,7 +2,7 @@
 
 from saltvirt import arguments
 from saltvirt.errors import NoSuchVm
-from saltvirt.fleet import authorize, hints, inventory, keys, moves, orders, settle, sightings
+from saltvirt.fleet import authorization, hints, inventory, keys, moves, orders, settle, sightings
 from saltvirt.fleet.cloud import Cloud
 from saltvirt.fleet.hosts import DeployError, HostSilent, act
 from saltvirt.records import Held
@@ -53,7 +53,7 @@ def _remove(cloud: Cloud, order: Held, name: str, host: str, delete_key: bool) -
             order.end()
         raise
     keys.delete(cloud.opts, name, public)
-    authorize.forget(cloud.opts, name, host)
+    authorization.forget(cloud.opts, name, host)
     hints.gone(cloud.opts, name)
     order.end()
 

@@ -48,7 +48,7 @@ def identity(
     pki = context.opts.get("pki_dir", "/etc/salt/pki/minion")
     public, private = minionkeys.read(given[0], given[1], pki)
     is_submitted = bool(
-        approve_key and not public and submission.is_allowed(context.settings, name)
+        approve_key and not public and submission.is_authorized(context.settings, name)
     )
     if is_submitted:
         public, private = keypair.generate()

@@ -35,8 +35,8 @@ def forget(settings: HostSettings, name: str) -> None:
     _path(settings, name).unlink(missing_ok=True)
 
 
-def is_allowed(settings: HostSettings, name: str) -> bool:
-    """Return whether the master gave this host leave to submit a VM's key."""
+def is_authorized(settings: HostSettings, name: str) -> bool:
+    """Return whether the master has authorized this host to submit a VM's key."""
     return _path(settings, name).exists()
 
 

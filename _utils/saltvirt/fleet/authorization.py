@@ -1,5 +1,5 @@
 """
-Leave for one host to submit the key of one VM, once, within minutes.
+Authorizations: one host may submit the key of one VM, once, within minutes.
 
 The host gets a token, sealed for it; the master keeps the token's digest alone. Whoever submits a
 key must be that host (Salt authenticated it) and have the token.
@@ -29,15 +29,8 @@ def _path(opts: Mapping[str, Any], name: str) -> Path:
     return Path(opts["cachedir"]) / "salt-virt-authorised" / f"{name}.json"
 
 
-def authorize(
-    cloud: Cloud,
-    name: str,
-    host: str,
-    *,
-    minutes: object,
-    replace: bool,
-) -> int:
-    """Let a host submit a VM's key; return until when, in seconds since 1970."""
+def grant(cloud: Cloud, name: str, host: str, *, minutes: object, replace: bool) -> int:
+    """Authorize a host to submit a VM's key; return until when, in seconds since 1970."""
     arguments.vm_name(name)
     minutes = arguments.whole("minutes", minutes, most=24 * 60)
     if not arguments.boolean("replace", replace):
@@ -56,15 +49,15 @@ def authorize(
     return until
 
 
-def withdraw(cloud: Cloud, name: str) -> None:
-    """Take back leave that was not used yet; the host's token is worth nothing from then on."""
+def revoke(cloud: Cloud, name: str) -> None:
+    """Revoke an authorization that was not used yet; the host's token is worth nothing then."""
     arguments.vm_name(name)
     path = _path(cloud.opts, name)
     try:
         host = json.loads(path.read_text())["host"]
         path.unlink()
     except FileNotFoundError:
-        raise MasterError(f"no host is authorised to submit a key of {name!r}") from None
+        raise MasterError(f"no host is authorized to submit a key of {name!r}") from None
     try:
         act(cloud, host, "virt.authorized", kwarg={"name": name, "token": None})
     except DeployError as error:
@@ -72,7 +65,7 @@ def withdraw(cloud: Cloud, name: str) -> None:
 
 
 def forget(opts: Mapping[str, Any], name: str, host: str) -> None:
-    """Remove leave of a host for a VM that it has purged; another host's stays."""
+    """Drop a host's authorization for a VM that it has purged; another host's stays."""
     path = _path(opts, name)
     with contextlib.suppress(FileNotFoundError):
         if json.loads(path.read_text())["host"] == host:
@@ -85,7 +78,7 @@ def submitted(
     """
     Accept the key that an authenticated host submits, or raise MasterError with the reason.
 
-    A refusal of a foreign host or a wrong token leaves the leave as it is for its owner.
+    A refusal of a foreign host or a wrong token leaves the authorization as it is for its owner.
     """
     arguments.vm_name(name)
     path = _path(opts, name)
@@ -93,7 +86,7 @@ def submitted(
         note = json.loads(path.read_text())
     except FileNotFoundError:
         raise MasterError(
-            f"nobody authorised {host} to submit a key of {name!r}, or it was " "used already"
+            f"nobody authorized {host} to submit a key of {name!r}, or it was used already"
         ) from None
     if note["host"] != host:
         raise MasterError(f"{host} may not submit a key of {name!r}: another host may")
@@ -109,7 +102,7 @@ def submitted(
 
 
 def _used(path: Path, host: str, name: str) -> None:
-    """Use leave up; of two that submit at once one is refused."""
+    """Use an authorization up; of two that submit at once one is refused."""
     try:
         path.unlink()
     except FileNotFoundError:
