@@ -212,7 +212,8 @@ def init(
     serial_type
         ``pty``, ``tcp`` or ``None`` (default: a console that is logged).
     dry_run
-        Return which hosts fit, their scores, and why the others do not; nothing is made.
+        Return which hosts fit, their scores, and why the others do not, or fail as the deployment
+        would; nothing is made.
     wait
         Wait for the VM's minion, at most ``virt:wait_s`` seconds. Defaults to True.
     quiet
@@ -240,11 +241,10 @@ def init(
     given |= {"enable_vnc": enable_vnc, "seed_cmd": seed_cmd, "enable_qcow": enable_qcow}
     if _SERIALS.get(serial_type):
         given["serials"] = _SERIALS[serial_type]
-    is_forced = arguments.boolean("force", force)
-    placing = deploy.Placing(host=host, where=where, force=is_forced)
+    asked = {"name": name, "cpu": cpu, "mem": mem, "given": given, "host": host, "where": where}
+    request = deploy.Request(**asked, force=arguments.boolean("force", force))
     cloud = Cloud.of(__opts__, __jid_event__, name, quiet)
-    call = (cloud, name, cpu, mem, given, placing)
-    return deploy.dry_run(*call) if dry_run else deploy.deploy(*call, wait)
+    return deploy.dry_run(cloud, request) if dry_run else deploy.deploy(cloud, request, wait=wait)
 
 
 @runner_function

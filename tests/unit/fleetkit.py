@@ -131,12 +131,12 @@ def cloud(monkeypatch, opts, tmp_path, count=3):
     master = Cloud(opts=opts, settings=SETTINGS, progress=progress)
 
     def init(name="web", *, host=None, force=False, image="salt://a.qcow2"):
-        placing = deploy.Placing(host=host, force=force)
         given = {"image": image} if image else {}
-        return deploy.deploy(master, name, 1, 1, given, placing, wait=False)
+        request = deploy.Request(name=name, cpu=1, mem=1, given=given, host=host, force=force)
+        return deploy.deploy(master, request, wait=False)
 
-    def dry_run(name="web"):
-        return deploy.dry_run(master, name, 1, 1, {}, deploy.Placing())
+    def dry_run(name="web", **given):
+        return deploy.dry_run(master, deploy.Request(name=name, cpu=1, mem=1, given=given))
 
     def remove(name="web", delete_key=True):
         return purge.purge(master, name, delete_key)

@@ -3,7 +3,7 @@
 import pytest
 from fleetkit import is_tidy, key, left
 from saltvirt import compat, keypair
-from saltvirt.errors import NameTaken, NoHostFits, NoSuchVm
+from saltvirt.errors import BadArgument, NameTaken, NoHostFits, NoSuchVm
 from saltvirt.fleet import deploy, hints, keys
 
 
@@ -256,5 +256,11 @@ def test_an_unseeded_vm_has_no_key_and_its_order_is_settled_too(cloud, kill_at):
 
 def test_no_host_that_fits_leaves_no_order(cloud):
     with pytest.raises(NoHostFits):
-        deploy.deploy(cloud.master, "web", 1, 10**6, {}, deploy.Placing())
+        deploy.deploy(cloud.master, deploy.Request(name="web", cpu=1, mem=10**6, given={}))
     assert is_tidy(cloud) and compat.KeyStore(cloud.opts).read("web") == (None, None)
+
+
+@pytest.mark.parametrize("keyword", ["pub_key", "priv_key"])
+def test_a_dry_run_refuses_a_key_as_the_deployment_would(cloud, keyword):
+    with pytest.raises(BadArgument, match=f"^{keyword}: the runner makes the keys itself"):
+        cloud.dry_run(**{keyword: "/srv/minion.pem"})

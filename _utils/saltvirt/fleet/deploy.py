@@ -20,19 +20,37 @@ _UNDOING_S = (0, 1, 2, 4, 8)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Placing:
+class Request:
     """
-    Where a VM may go.
+    A VM that is asked for, and where it may go.
 
+    name, cpu, mem, given
+        The arguments of ``virt.init``, and its keyword arguments.
     host, where
         This hypervisor alone, or those that match this compound target.
     force
         Make it though a host that cannot be asked may have a VM of that name.
     """
 
+    name: str
+    cpu: int | dict[str, Any]
+    mem: int | dict[str, Any]
+    given: dict[str, Any]
     host: str | None = None
     where: str | None = None
     force: bool = False
+
+    def need(self) -> Need:
+        """Return what the VM takes of a host; refuse what the master cannot ask a host for."""
+        need = spec.need_from_master(self.name, self.cpu, self.mem, self.given)
+        for keyword in ("pub_key", "priv_key"):
+            if self.given.get(keyword) is not None:
+                raise BadArgument(
+                    keyword,
+                    "the runner makes the keys itself; to use your own, call "
+                    f"salt HOST virt.init {self.name} ...",
+                )
+        return need
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,30 +63,30 @@ class Hosts:
     unheard: dict[str, str] = field(default_factory=dict)
 
 
-def _look(cloud: Cloud, name: str, placing: Placing, noted: Iterable[str]) -> Hosts:
+def _look(cloud: Cloud, request: Request, noted: Iterable[str] = ()) -> Hosts:
     """Ask all hypervisors what they have; return the :class:`Hosts`."""
     every = inventory.every(cloud)
-    wanted = frozenset(inventory.narrow(cloud, every, placing.where, placing.host))
+    wanted = frozenset(inventory.narrow(cloud, every, request.where, request.host))
     cloud.progress("Searching", detail=f"{len(every)} hypervisors")
     found = inventory.survey(cloud, every, "virt.host_info")
-    unheard = {} if placing.force else inventory.unheard(cloud, found, name, noted)
-    seen = sightings.of_info(found.answers, name)
+    unheard = {} if request.force else inventory.unheard(cloud, found, request.name, noted)
+    seen = sightings.of_info(found.answers, request.name)
     return Hosts(found=found, wanted=wanted, seen=seen, unheard=unheard)
 
 
-def _verdicts(cloud: Cloud, need: Need, hosts: Hosts, placing: Placing) -> list[Verdict]:
+def _verdicts(cloud: Cloud, request: Request, need: Need, hosts: Hosts) -> list[Verdict]:
     """Return the verdict on every hypervisor, the best first."""
     judged = choose.judge(hosts.found.answers, need, cloud.settings.weights)
-    verdicts = [_narrowed(verdict, hosts.wanted, placing) for verdict in judged]
+    verdicts = [_narrowed(verdict, hosts.wanted, request) for verdict in judged]
     silent = hosts.found.reasons()
     verdicts += [Verdict(host=name, reasons=(why,)) for name, why in silent.items()]
     return sorted(verdicts, key=lambda v: (not v.fits, -v.score, v.host))
 
 
-def _narrowed(verdict: Verdict, wanted: Collection[str], placing: Placing) -> Verdict:
+def _narrowed(verdict: Verdict, wanted: Collection[str], request: Request) -> Verdict:
     if verdict.host in wanted:
         return verdict
-    host, where = placing.host, placing.where
+    host, where = request.host, request.where
     why = f"not the host asked for ({host})" if host else f"not in where={where}"
     return Verdict(host=verdict.host, reasons=(why,))
 
@@ -99,79 +117,51 @@ def table(verdicts: Iterable[Verdict]) -> dict[str, dict[str, Any]]:
     return {verdict.host: verdict.to_dict() for verdict in verdicts}
 
 
-def dry_run(
-    cloud: Cloud,
-    name: str,
-    cpu: int | dict[str, Any],
-    mem: int | dict[str, Any],
-    given: dict[str, Any],
-    placing: Placing,
-) -> dict[str, dict[str, Any]]:
+def dry_run(cloud: Cloud, request: Request) -> dict[str, dict[str, Any]]:
     """Return the table of a deployment that is not made."""
-    need = spec.need_from_master(name, cpu, mem, given)
-    hosts = _look(cloud, name, placing, ())
-    _refuse_taken(hosts, name)
-    return table(_verdicts(cloud, need, hosts, placing))
+    need = request.need()
+    hosts = _look(cloud, request)
+    _refuse_taken(hosts, request.name)
+    return table(_verdicts(cloud, request, need, hosts))
 
 
-def deploy(
-    cloud: Cloud,
-    name: str,
-    cpu: int | dict[str, Any],
-    mem: int | dict[str, Any],
-    given: dict[str, Any],
-    placing: Placing,
-    wait: bool = True,
-) -> dict[str, Any]:
+def deploy(cloud: Cloud, request: Request, *, wait: bool = True) -> dict[str, Any]:
     """
     Deploy a VM and return ``{"name", "host", "minion", "seconds"}``.
 
-    cloud
-        The :class:`saltvirt.fleet.cloud.Cloud`.
-    given
-        Keyword arguments of ``virt.init``.
-    placing
-        The :class:`Placing`.
     wait
-        Wait until the VM's own minion answers.
+        Wait until the VM's own minion answers. Defaults to True.
     """
-    need = spec.need_from_master(name, cpu, mem, given)
-    for keyword in ("pub_key", "priv_key"):
-        if given.get(keyword) is not None:
-            raise BadArgument(
-                keyword,
-                "the runner makes the keys itself; to use your own, call "
-                f"salt HOST virt.init {name} ...",
-            )
-    with orders.opened(cloud.opts, name) as order:
+    need, given = request.need(), request.given
+    with orders.opened(cloud.opts, request.name) as order:
         moves.settle_order(cloud, order)
-        hosts = _look(cloud, name, placing, settle.noted(order))
+        hosts = _look(cloud, request, settle.noted(order))
         settled = settle.order(cloud.opts, order, hosts.seen, hosts.unheard)
-        _refuse_taken(hosts, name, settled)
-        verdicts = _verdicts(cloud, need, hosts, placing)
+        _refuse_taken(hosts, request.name, settled)
+        verdicts = _verdicts(cloud, request, need, hosts)
         fitting = [verdict.host for verdict in verdicts if verdict.fits]
         if not fitting:
             raise none_fits(need, verdicts)
         seeded = {host for host in fitting if is_seeded(given, hosts.found.answers[host])}
-        build = Build(cloud=cloud, need=need, call=(cpu, mem, given), order=order)
+        build = Build(cloud=cloud, request=request, need=need, order=order)
         host = _made(build, verdicts, seeded)
     is_awaited = wait and host in seeded and given.get("start", True)
-    return _answer(cloud, name, host, is_awaited)
+    return _answer(cloud, request.name, host, is_awaited)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Build:
-    """A deployment on its way: what is to be built, the call that asks for it, and its order."""
+    """A deployment on its way: what was asked for, what it takes of a host, and its order."""
 
     cloud: Cloud
+    request: Request
     need: Need
-    call: tuple[Any, ...]
     order: Held
 
     @property
     def name(self) -> str:
         """The VM's name."""
-        return self.need.name
+        return self.request.name
 
 
 def is_seeded(given: dict[str, Any], info: dict[str, Any]) -> bool:
@@ -303,15 +293,15 @@ def _build(
 
 
 def _order(build: Build, host: str, pair: tuple[str, str] | None) -> minions.Reply:
-    cpu, mem, given = build.call
-    kwarg = {**given, "report": True}
+    request = build.request
+    kwarg = {**request.given, "report": True}
     if pair:
         kwarg |= {"pub_key": pair[0], "priv_key": keys.seal_for(build.cloud.opts, host, pair[1])}
     return minions.order(
         build.cloud,
         host,
         "virt.init",
-        [build.name, cpu, mem],
+        [request.name, request.cpu, request.mem],
         kwarg,
         watch=watching(build.cloud, "salt/virt/init", host, build.name),
     )
