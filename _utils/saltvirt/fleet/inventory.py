@@ -22,9 +22,15 @@ _SHAPES: Mapping[str, object] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Survey:
-    """What the hosts answered, which are silent, which could not say, and who is there twice."""
+    """
+    What the hosts answered, which are silent, which could not say, and who is there twice.
+
+    said
+        The answers as they came, for whoever shows them to users.
+    """
 
     answers: dict[str, Any]
+    said: dict[str, Any] = field(default_factory=dict)
     unreachable: list[str] = field(default_factory=list)
     failed: dict[str, str] = field(default_factory=dict)
     duplicates: dict[str, list[str]] = field(default_factory=dict)
@@ -115,10 +121,12 @@ def survey(
 ) -> Survey:
     """Ask all targets one question and return the :class:`Survey`; hints are refreshed by it."""
     replies = minions.ask(opts, targets, fun, arg, kwarg, timeout_s=settings.timeout_s)
-    answers, broken = _readable(fun, {h: reply.value for h, reply in replies.items() if reply.ok})
+    said = {host: reply.value for host, reply in replies.items() if reply.ok}
+    answers, broken = _readable(fun, said)
     failed = {h: r.error or "" for h, r in replies.items() if not r.ok and not r.missing}
     found = Survey(
         answers=answers,
+        said={host: said[host] for host in answers},
         unreachable=[host for host, reply in replies.items() if reply.missing],
         failed={**failed, **broken},
     )
@@ -145,8 +153,8 @@ def _heard(fun: str, arg: Sequence[Any], answers: dict[str, Any]) -> hints.Heard
     """Return what the answers to a question say of names, None if it is about none."""
     if fun == "virt.host_info":
         return hints.Heard(
-            whole={host: info["vms"] for host, info in answers.items()},
-            settled={h: {*info["vms"]} - {*info["building"]} for h, info in answers.items()},
+            whole={host: info.vms for host, info in answers.items()},
+            settled={h: {*info.vms} - {*info.building} for h, info in answers.items()},
         )
     if fun == "virt.full_info":
         return hints.Heard(whole={host: info["vm_info"] for host, info in answers.items()})

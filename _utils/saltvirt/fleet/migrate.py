@@ -38,12 +38,9 @@ def plan(
     say("Searching", detail=f"{len(every)} hypervisors")
     found = inventory.survey(opts, settings, every, "virt.host_info", kwarg={"moving": name})
     source = source or _having(found, name) or inventory.locate(opts, settings, name)
-    said = found.answers.get(source, {}).get("moving") or act(
-        opts, settings, source, "virt.migration_info", name
-    )
-    about: About = wire.read(source, "virt.migration_info", About, said)
-    if about["obstacles"]:
-        raise MoveFailed(f"VM {name!r} stays on {source}: {'; '.join(about['obstacles'])}")
+    about = _about(opts, settings, found, source, name)
+    if about.obstacles:
+        raise MoveFailed(f"VM {name!r} stays on {source}: {'; '.join(about.obstacles)}")
     if target is not None and target not in every:
         raise BadArgument(
             "target", f"{target!r} is not a hypervisor here; there are: " f"{', '.join(every)}"
@@ -61,9 +58,25 @@ def plan(
     return source, about, sorted(verdicts, key=lambda v: (not v.fits, -v.score, v.host))
 
 
+def _about(
+    opts: Mapping[str, Any],
+    settings: MasterSettings,
+    found: inventory.Survey,
+    source: str,
+    name: str,
+) -> About:
+    """Return what the source says of a VM; one of an older release is asked for that alone."""
+    info = found.answers.get(source)
+    about: About | None = info and info.moving
+    if about is None:
+        said = act(opts, settings, source, "virt.migration_info", name)
+        about = wire.read(source, "virt.migration_info", About, said)
+    return about
+
+
 def _having(found: inventory.Survey, name: str) -> str | None:
     """Return the one host that has a VM, None if that is not so clear."""
-    having = [host for host, info in found.answers.items() if name in info["vms"]]
+    having = [host for host, info in found.answers.items() if name in info.vms]
     return having[0] if len(having) == 1 and not found.reasons() else None
 
 
@@ -89,7 +102,7 @@ def chosen(
                 settings,
                 verdict.host,
                 "virt.migrate_check",
-                kwarg={"about": about, "source": source},
+                kwarg={"about": wire.plain(about), "source": source},
             )
         except DeployError as error:
             why = [str(error).removeprefix(f"{verdict.host}: ")]
@@ -109,22 +122,22 @@ def dry_run(
     """Return what a move would do, and every reason why it would not work; nothing is changed."""
     source, about, verdicts = plan(opts, settings, name, target, say=say)
     host = chosen(opts, settings, source, about, verdicts)
-    moved = {disk["target"]: _shown(disk) for disk in about["disks"]}
+    moved = {disk.target: _shown(disk) for disk in about.disks}
     return {
         "name": name,
         "from": source,
         "to": host,
-        "state": about["state"],
-        "memory_mib": about["memory_mib"],
+        "state": about.state,
+        "memory_mib": about.memory_mib,
         "disks": moved,
     }
 
 
 def _shown(disk: DiskFacts) -> str:
-    if disk["how"] == "shared":
+    if disk.how == "shared":
         return "stays where it is, the storage is shared"
-    base = f", over the image {disk['base'][:12]}" if disk["base"] else ""
-    return f"{disk['actual_bytes'] // 2**20} MiB of {disk['path']}{base}"
+    base = f", over the image {disk.base[:12]}" if disk.base else ""
+    return f"{(disk.actual_bytes or 0) // 2**20} MiB of {disk.path}{base}"
 
 
 def migrate(

@@ -49,7 +49,7 @@ class Hands:
         self._cloud, self._held = cloud, held
         self.token, (self.source, self.target), self.uuid = token, way, uuid
         self.name = held.name
-        self.about: dict[str, Any] = {}
+        self.about: facts.About
         self.given: Mapping[str, Any] = {}
         self.figures: dict[str, Any] = {}
         self.warnings: list[str] = []
@@ -74,16 +74,17 @@ class Hands:
         kwarg = {"token": self.token, "target": self.target}
         said = self._act(self.source, "virt.migrate_begin", self.name, kwarg=kwarg)
         self.about = wire.read(self.source or "", "virt.migrate_begin", facts.About, said)
-        self.uuid = self.about["uuid"]
+        self.uuid = self.about.uuid
         self._held.note(uuid=self.uuid)
 
     def prepare(self) -> None:
-        kwarg = {"about": self.about, "token": self.token, "source": self.source}
+        about = wire.plain(self.about)
+        kwarg = {"about": about, "token": self.token, "source": self.source}
         try:
             made = self._act(self.target, "virt.migrate_prepare", kwarg=kwarg)
             if made["images"]:
                 self._send_images(made["images"])
-                sent = {"about": self.about, "token": self.token, "images_sent": True}
+                sent = {"about": about, "token": self.token, "images_sent": True}
                 made = self._act(self.target, "virt.migrate_prepare", kwarg=sent)
         except HostSilent:
             raise

@@ -87,6 +87,6 @@ def _looked(
     asked = notes.heard(opts, settings, every)
     noted = {**asked.answers, host: own}
     found = inventory.survey(opts, settings, every, "virt.host_info")
-    there = {one: set(info["vms"]) for one, info in found.answers.items()}
+    there = {one: set(info.vms) for one, info in found.answers.items()}
     silent = {*asked.reasons(), *found.reasons()}
     return noted, notes.away(noted, host, there, silent)

@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from saltvirt.placement.facts import HostInfo
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sighting:
@@ -41,13 +43,13 @@ def of_presence(answers: Mapping[str, dict[str, Any]]) -> dict[str, Sighting]:
     }
 
 
-def of_info(answers: Mapping[str, dict[str, Any]], name: str) -> dict[str, Sighting]:
+def of_info(answers: Mapping[str, HostInfo], name: str) -> dict[str, Sighting]:
     """Return the sightings of a name in ``{host: answer of virt.host_info}``."""
     return {
         host: Sighting(
-            state=info["vms"].get(name, {}).get("state"),
-            building=name in info["building"],
-            unfinished=name in info["unfinished"],
+            state=info.vms[name].state if name in info.vms else None,
+            building=name in info.building,
+            unfinished=name in info.unfinished,
         )
         for host, info in answers.items()
     }
