@@ -148,9 +148,11 @@ def migration_state(name=None, token=None, uuid=None):
     settings = _settings()
     if name is None or token is None:
         known = state.every(settings)
-        return known if name is None else {one: known[one] for one in known if one == name}
+        return wire.plain(
+            known if name is None else {one: known[one] for one in known if one == name}
+        )
     with connect.opened(settings, readonly=False) as conn:
-        return state.of(conn, settings, name, str(token), uuid)
+        return wire.plain(state.of(conn, settings, name, str(token), uuid))
 
 
 def migrate_step(

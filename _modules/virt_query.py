@@ -85,7 +85,7 @@ def presence(name, **kwargs):
     """
     settings = _settings("virt.presence", kwargs)
     with connect.opened(settings) as conn:
-        return inspect.presence(conn, settings, name)
+        return wire.plain(inspect.presence(conn, settings, name))
 
 
 def list_domains(**kwargs):

@@ -1,7 +1,9 @@
 """
 Answers as they come over the wire, made into dataclasses; and dataclasses made plain data again.
 
-A field's metadata ``said_with`` names a field: it is left out of plain data where that is None.
+Metadata of a dataclass's fields say how they are told: ``is_required``, that an answer must have
+one, though it has a default for those who make it here; ``said_with``, the name of a field, that it
+is left out of plain data where that one is None.
 """
 
 import dataclasses
@@ -193,7 +195,8 @@ def _of_fields(kind: Any) -> _Reader:
 
 def _is_required(field: dataclasses.Field[Any]) -> bool:
     nothing = dataclasses.MISSING
-    return field.default is nothing and field.default_factory is nothing
+    has_none = field.default is nothing and field.default_factory is nothing
+    return has_none or bool(field.metadata.get("is_required"))
 
 
 _KINDS = {

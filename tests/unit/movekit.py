@@ -331,7 +331,7 @@ class Cloud:
             for (where, name), one in records.items():
                 if where == host:
                     shown = {"purpose": purpose, "token": one["token"], "phase": one["phase"]}
-                    shown |= {"uuid": None, "source": one.get("source")}
+                    shown |= {"since": 0.0, "uuid": None, "source": one.get("source")}
                     out.setdefault(name, []).append({**shown, "target": one.get("target")})
         return out
 

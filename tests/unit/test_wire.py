@@ -4,16 +4,20 @@ import copy
 import dataclasses
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import told
 from hypothesis import given, strategies
 from saltvirt import wire
 from saltvirt.config import HostSettings, MasterSettings
-from saltvirt.errors import BadArgument
-from saltvirt.fleet import inventory, minions
+from saltvirt.errors import BadArgument, NoHostFits
+from saltvirt.fleet import inventory, migrate, minions, moves, sightings
+from saltvirt.fleet.cloud import Cloud
 from saltvirt.kvm import connect
+from saltvirt.model import Verdict
 from saltvirt.ops.migration import facts as gathering
+from saltvirt.parts import Source, State, Target
 from saltvirt.placement.facts import About, DiskFacts, DiskProfile, HostInfo, NicProfile
 
 DATA = Path(__file__).parents[1] / "data"
@@ -161,6 +165,100 @@ def test_a_host_whose_answer_is_broken_has_failed_and_the_others_count(monkeypat
     assert list(found.answers) == ["h1"] and sorted(found.failed) == ["h2", "h3"]
     assert "h2" in found.failed["h2"] and "cpu.vcpus_limit is str" in found.failed["h2"]
     assert found.unreachable == []
+
+
+PRESENCE = {"state": None, "building": False, "unfinished": False}
+RECORD = {"purpose": "departure", "token": "t1", "phase": "handing", "since": 1.5}
+RECORD |= {"uuid": None, "source": None, "target": "h2"}
+STATE = wire.plain(State(source=Source(), target=Target(), noted={}))
+
+
+@pytest.mark.parametrize(
+    ("fun", "whole", "path", "where"),
+    [
+        ("virt.presence", PRESENCE, ("state",), "state"),
+        ("virt.presence", PRESENCE, ("building",), "building"),
+        ("virt.migration_state", {"web1": [RECORD]}, ("web1", 0, "token"), "web1[0].token"),
+        ("virt.migration_state", {"web1": [RECORD]}, ("web1", 0, "target"), "web1[0].target"),
+        ("virt.migrate_check", {"web1": ["full"]}, ("web1",), "web1"),
+    ],
+)
+@pytest.mark.parametrize("how", ["is missing", "is bytes"])
+def test_a_host_that_cannot_be_read_could_not_be_asked(
+    monkeypatch, tmp_path, fun, whole, path, where, how
+):
+    if how == "is missing" and fun == "virt.migrate_check":
+        pytest.skip("it has names of VMs alone")
+    lacking = damaged(whole, path, put(NO_TYPE) if how == "is bytes" else lambda i, n: i.pop(n))
+    said = {"h1": whole, "h2": lacking}
+    replies = {host: minions.Reply(minion=host, value=one) for host, one in said.items()}
+    monkeypatch.setattr(minions, "ask", lambda *_args, **_options: replies)
+
+    found = inventory.survey({"cachedir": str(tmp_path)}, MasterSettings(), replies, fun, ["web1"])
+
+    assert list(found.answers) == ["h1"] and list(found.failed) == ["h2"]
+    assert found.said == {"h1": whole}
+    assert f"h2 answers {fun} with something" in found.failed["h2"]
+    assert f"{where} {how}" in found.failed["h2"] and "\n" not in found.failed["h2"]
+
+
+def test_a_host_whose_presence_cannot_be_read_may_have_the_vm(monkeypatch, opts):
+    said = {"h1": PRESENCE, "h2": {"state": "running"}}
+    replies = {host: minions.Reply(minion=host, value=one) for host, one in said.items()}
+    monkeypatch.setattr(minions, "ask", lambda *_args, **_options: replies)
+
+    found = inventory.survey(opts, MasterSettings(), replies, "virt.presence", ["web1"])
+
+    assert sightings.of_presence(found.answers).keys() == {"h1"}
+    with pytest.raises(inventory.NoSuchVm, match=r"on any of 1 hypervisors .*\(not asked: h2"):
+        inventory.located(opts, found, "web1")
+
+
+def moved_by(monkeypatch, said):
+    """Return the hands of a move whose hosts say something of it."""
+    monkeypatch.setattr(
+        minions,
+        "ask",
+        lambda _o, hosts, *_a, **_k: {h: minions.Reply(minion=h, value=said) for h in hosts},
+    )
+    cloud = Cloud(opts={}, settings=MasterSettings(), say=lambda *_a, **_k: None)
+    held = SimpleNamespace(name="web1", record=None)
+    return moves.Hands(cloud, held, "t1", ("h1", "h2"))
+
+
+@pytest.mark.parametrize("side", ["source", "target"])
+@given(data=strategies.data())
+def test_a_move_is_not_settled_by_what_cannot_be_read(side, data):
+    name = data.draw(strategies.sampled_from(sorted(STATE[side])))
+    change, why = data.draw(
+        strategies.sampled_from([(put(NO_TYPE), "is bytes"), (lambda i, n: i.pop(n), "is missing")])
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        hands = moved_by(patch, damaged(STATE, (side, name), change))
+        patch.setattr(moves.time, "sleep", lambda _s: pytest.fail("it is asked again"))
+        assert getattr(hands, f"look_at_{side}")() is None
+
+    (host, line), *_more = hands.seen.items()
+    assert f"{host} answers virt.migration_state with" in line and f"{side}.{name} {why}" in line
+    # It answers, so nobody may say that it is lost.
+    assert hands.silent == set()
+
+
+def test_a_move_is_settled_by_what_newer_hosts_say_too(monkeypatch):
+    hands = moved_by(monkeypatch, {**STATE, "source": {**STATE["source"], "new": 1}, "more": 2})
+
+    assert hands.look_at_source() == Source() and hands.look_at_target() == Target()
+
+
+def test_a_check_that_cannot_be_read_is_a_refusal_that_says_so(monkeypatch):
+    monkeypatch.setattr(migrate, "act", lambda *_args, **_options: "no room")
+    verdicts = [Verdict(host="h2", score=1.0)]
+
+    with pytest.raises(NoHostFits) as refused:
+        migrate.chosen({}, MasterSettings(), "h1", told.about(), verdicts)
+
+    assert "h2 answers virt.migrate_check with" in refused.value.reasons["h2"]
+    assert "the answer is str, not a list" in refused.value.reasons["h2"]
 
 
 def fields(shape):

@@ -6,17 +6,21 @@ from typing import Any
 
 from salt.utils.minions import CkMinions
 
-from saltvirt import compat, wire
+from saltvirt import compat, records, wire
 from saltvirt.config import MasterSettings
 from saltvirt.errors import BadArgument, MasterError, NameTaken, NoSuchVm
 from saltvirt.fleet import hints, minions, sightings
 from saltvirt.placement import facts
 
 # What is judged by placement must be whole: it has no other place where it is looked at.
+# So must be what says whether a host has a VM, and whether it takes one.
 _SHAPES: Mapping[str, object] = {
     "virt.host_info": facts.HostInfo,
     "virt.migration_info": dict[str, facts.About],
     "virt.load": facts.Load,
+    "virt.presence": facts.Presence,
+    "virt.migration_state": dict[str, list[records.Shown]],
+    "virt.migrate_check": dict[str, list[str]],
 }
 
 

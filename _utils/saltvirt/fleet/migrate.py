@@ -97,13 +97,16 @@ def chosen(
         if not verdict.fits:
             continue
         try:
-            why = act(
+            said = act(
                 opts,
                 settings,
                 verdict.host,
                 "virt.migrate_check",
                 kwarg={"about": wire.plain(about), "source": source},
             )
+            why = wire.read(verdict.host, "virt.migrate_check", list[str], said)
+        except wire.BadAnswer as error:
+            why = [str(error)]
         except DeployError as error:
             why = [str(error).removeprefix(f"{verdict.host}: ")]
         if not why:

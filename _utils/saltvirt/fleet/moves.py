@@ -2,13 +2,14 @@
 
 import time
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from typing import Any
 
 from saltvirt import parts, protocol, wire
 from saltvirt.errors import BadArgument, VirtError
 from saltvirt.fleet import hints, minions, orders
 from saltvirt.fleet.cloud import Cloud
 from saltvirt.fleet.hosts import DeployError, HostSilent, act, watching
+from saltvirt.parts import State
 from saltvirt.placement import facts
 from saltvirt.protocol import Source, Target
 from saltvirt.records import Held
@@ -18,6 +19,7 @@ LIMIT_S = 3600
 _BESIDE_S = 600
 # How long a job that was told to end, or a domain that only arrives, is waited for.
 _PATIENCE_S = 30
+_STATE = "virt.migration_state"
 # What Salt says of a function, and of an argument, that an older version does not have.
 _OLD = "is not available"
 _OLD_TARGET = "keyword arguments are not valid: "
@@ -25,7 +27,6 @@ _OLD_TARGET = "keyword arguments are not valid: "
 
 # The hosts of a move; nobody may know which one sends.
 _Way = tuple[str | None, str]
-_Side = TypeVar("_Side", Source, Target)
 
 
 class MoveFailed(VirtError):
@@ -121,12 +122,14 @@ class Hands:
     def look_at_source(self) -> Source | None:
         if self.source is None:
             return Source()
-        return self._seen(self.source, "source", Source)
+        seen: Source | None = self._seen(self.source, "source")
+        return seen
 
     def look_at_target(self) -> Target | None:
-        return self._seen(self.target, "target", Target)
+        seen: Target | None = self._seen(self.target, "target")
+        return seen
 
-    def _seen(self, host: str, side: str, view: type[_Side]) -> _Side | None:
+    def _seen(self, host: str, side: str) -> Any:
         """Return what a host says; one that is at it, or cannot say, is asked again for a while."""
         deadline = time.monotonic() + _PATIENCE_S
         while True:
@@ -136,11 +139,17 @@ class Hands:
                 self.silent.add(host)
                 self.seen[host] = asked.error or "it does not answer"
                 return None
-            out = view(**asked.value[side]) if asked.ok else None
+            try:
+                said = wire.read(host, _STATE, State, asked.value) if asked.ok else None
+            except wire.BadAnswer as error:
+                # It would say the same again.
+                self.seen[host] = str(error)
+                return None
+            out = said and getattr(said, side)
             self.seen[host] = out or asked.error
             if time.monotonic() > deadline or (out is not None and not _is_at_it(out)):
-                if out is not None and side == "source":
-                    self.noted = asked.value["noted"]
+                if said is not None and side == "source":
+                    self.noted = said.noted
                 return out
             time.sleep(1)
 
@@ -148,7 +157,7 @@ class Hands:
         return minions.ask(
             self._cloud.opts,
             [host],
-            "virt.migration_state",
+            _STATE,
             [self.name],
             {"token": self.token, "uuid": self.uuid},
             timeout_s=self._cloud.settings.timeout_s,

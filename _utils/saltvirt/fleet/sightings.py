@@ -2,9 +2,8 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
-from saltvirt.placement.facts import HostInfo
+from saltvirt.placement.facts import HostInfo, Presence
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,10 +34,10 @@ class Sighting:
         return self.state is not None or self.building or self.unfinished
 
 
-def of_presence(answers: Mapping[str, dict[str, Any]]) -> dict[str, Sighting]:
+def of_presence(answers: Mapping[str, Presence]) -> dict[str, Sighting]:
     """Return the sightings in ``{host: answer of virt.presence}``."""
     return {
-        host: Sighting(state=one["state"], building=one["building"], unfinished=one["unfinished"])
+        host: Sighting(state=one.state, building=one.building, unfinished=one.unfinished)
         for host, one in answers.items()
     }
 

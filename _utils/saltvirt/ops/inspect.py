@@ -23,6 +23,7 @@ from saltvirt.placement.facts import (
     MemoryFacts,
     NetworkFacts,
     NicProfile,
+    Presence,
     Profiles,
     StorageFacts,
     Versions,
@@ -338,17 +339,17 @@ def links() -> list[str]:
     return sorted(name for name in names if name != "lo" and not name.startswith("vnet"))
 
 
-def presence(conn: Any, settings: HostSettings, name: str) -> dict[str, Any]:
-    """Return ``{"state", "building", "unfinished"}``: all that locating one VM needs."""
+def presence(conn: Any, settings: HostSettings, name: str) -> Presence:
+    """Return all that locating one VM needs."""
     try:
         state = query.state(conn, name)
     except NoSuchVm:
         state = None
-    return {
-        "state": state,
-        "building": name in reservations.coming(settings),
-        "unfinished": name in reservations.unfinished(settings),
-    }
+    return Presence(
+        state=state,
+        building=name in reservations.coming(settings),
+        unfinished=name in reservations.unfinished(settings),
+    )
 
 
 def console_tail(name: str, lines: int) -> str:

@@ -255,3 +255,12 @@ class Load:
     memory_mib: int
     vms: dict[str, VmLoad]
     cpu_error: float | None = _said_with("cpu_error")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Presence:
+    """What a host answers to ``virt.presence``: all that locating one VM needs."""
+
+    state: str | None
+    building: bool
+    unfinished: bool
