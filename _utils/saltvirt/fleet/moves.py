@@ -133,25 +133,31 @@ class Hands:
         """Return what a host says; one that is at it, or cannot say, is asked again for a while."""
         deadline = time.monotonic() + _PATIENCE_S
         while True:
-            asked = self._asked(host)
-            self.silent.discard(host)
-            if asked.missing:
-                self.silent.add(host)
-                self.seen[host] = asked.error or "it does not answer"
-                return None
-            try:
-                said = wire.read(host, _STATE, State, asked.value) if asked.ok else None
-            except wire.BadAnswer as error:
-                # It would say the same again.
-                self.seen[host] = str(error)
-                return None
-            out = said and getattr(said, side)
-            self.seen[host] = out or asked.error
-            if time.monotonic() > deadline or (out is not None and not _is_at_it(out)):
+            said, is_last = self._state(host)
+            out: Any = None if said is None else getattr(said, side)
+            self.seen[host] = out or self.seen[host]
+            is_over = out is not None and not _is_at_it(out)
+            if is_last or is_over or time.monotonic() > deadline:
                 if said is not None and side == "source":
                     self.noted = said.noted
                 return out
             time.sleep(1)
+
+    def _state(self, host: str) -> tuple[State | None, bool]:
+        """Return what a host says of both sides, and whether there is no use in asking again."""
+        asked = self._asked(host)
+        self.silent.discard(host)
+        self.seen[host] = asked.error
+        if asked.missing:
+            self.silent.add(host)
+            self.seen[host] = asked.error or "it does not answer"
+        if not asked.ok:
+            return None, asked.missing
+        try:
+            return wire.read(host, _STATE, State, asked.value), False
+        except wire.BadAnswer as error:
+            self.seen[host] = str(error)
+            return None, True
 
     def _asked(self, host: str) -> minions.Reply:
         return minions.ask(
