@@ -6,7 +6,7 @@ Move VMs of this hypervisor to another; ``salt-run virt.migrate`` does all of it
 
 import logging
 
-from saltvirt import arguments, config, errors, spec
+from saltvirt import arguments, config, errors, spec, wire
 from saltvirt.kvm import connect, lifecycle
 from saltvirt.kvm import migrate as jobs
 from saltvirt.ops import inspect, maintenance
@@ -116,7 +116,7 @@ def migration_info(name=None):
     settings = _settings()
     with connect.opened(settings, readonly=False) as conn:
         found = sending.facts(conn, settings, name)
-    return found if name is None else found[name]
+    return wire.plain(found if name is None else found[name])
 
 
 def hold(name, state="on"):
@@ -181,7 +181,7 @@ def load(seconds=1):
         salt hyper1 virt.load
     """
     with connect.opened(_settings()) as conn:
-        return inspect.load(conn, arguments.whole("seconds", seconds, most=60))
+        return wire.plain(inspect.load(conn, arguments.whole("seconds", seconds, most=60)))
 
 
 def evacuated(vms=None):

@@ -4,10 +4,11 @@ What ``salt-run virt.migrate`` and ``virt.settle`` ask of the two hosts of a mov
 .. versionadded:: 1.0.0
 """
 
-from saltvirt import config, errors, protocol
+from saltvirt import config, errors, protocol, wire
 from saltvirt.kvm import connect, lifecycle
 from saltvirt.ops.context import Context
 from saltvirt.ops.migration import arrival, departure, files, guard, reach, requirements, state
+from saltvirt.placement.facts import About
 
 __virtualname__ = "virt"
 _OLD_MASTER = (
@@ -48,7 +49,8 @@ def migrate_check(about, source=None):
             "$(salt hyper1 virt.migration_info centos1 --out=json | jq -c .hyper1)"
     """
     settings = _settings()
-    is_one = isinstance(about.get("disks"), list)
+    is_one = isinstance(about, dict) and isinstance(about.get("disks"), list)
+    about = wire.argument("about", About if is_one else dict[str, About], about)
     with connect.opened(settings, readonly=False) as conn:
         if not is_one:
             return requirements.check_all(conn, settings, about)
@@ -84,7 +86,7 @@ def migrate_begin(name, token, target):
         salt hyper1 virt.migrate_step centos1 t1 cancel seen=planned
         salt hyper1 virt.migrate_step centos1 t1 forget
     """
-    return departure.begin(_context(), name, str(token), target)
+    return wire.plain(departure.begin(_context(), name, str(token), target))
 
 
 def migrate_prepare(about, limit_s=None, images_sent=False, source=None, token=None):
@@ -118,6 +120,7 @@ def migrate_prepare(about, limit_s=None, images_sent=False, source=None, token=N
     if token is None:
         raise errors.BadArgument("token", _OLD_MASTER)
     context, token = _context(), str(token)
+    about = wire.argument("about", About, about)
     if images_sent:
         return arrival.resume(context, about, token)
     if source:
@@ -145,9 +148,11 @@ def migration_state(name=None, token=None, uuid=None):
     settings = _settings()
     if name is None or token is None:
         known = state.every(settings)
-        return known if name is None else {one: known[one] for one in known if one == name}
+        return wire.plain(
+            known if name is None else {one: known[one] for one in known if one == name}
+        )
     with connect.opened(settings, readonly=False) as conn:
-        return state.of(conn, settings, name, str(token), uuid)
+        return wire.plain(state.of(conn, settings, name, str(token), uuid))
 
 
 def migrate_step(

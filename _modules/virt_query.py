@@ -7,7 +7,9 @@ Look at this hypervisor and its VMs; nothing is changed.
 ``virt:connection:uri`` and ``virt:connection:auth``.
 """
 
-from saltvirt import config, profiles
+import dataclasses
+
+from saltvirt import config, profiles, wire
 from saltvirt.errors import HostUnreachable
 from saltvirt.kvm import connect, host, query
 from saltvirt.ops import inspect
@@ -59,9 +61,10 @@ def host_info(moving=None, **kwargs):
     # The probe of KVM starts a guest, which a read-only connection may not.
     with connect.opened(settings, readonly=False) as conn:
         info = inspect.host_info(conn, settings)
-        if moving in info["vms"]:
-            info["moving"] = migration.facts(conn, settings, moving)[moving]
-        return info
+        if moving in info.vms:
+            about = migration.facts(conn, settings, moving)[moving]
+            info = dataclasses.replace(info, moving=about)
+        return wire.plain(info)
 
 
 def presence(name, **kwargs):
@@ -82,7 +85,7 @@ def presence(name, **kwargs):
     """
     settings = _settings("virt.presence", kwargs)
     with connect.opened(settings) as conn:
-        return inspect.presence(conn, settings, name)
+        return wire.plain(inspect.presence(conn, settings, name))
 
 
 def list_domains(**kwargs):
@@ -312,4 +315,4 @@ def get_hypervisor():
     """
     settings = _settings("virt.get_hypervisor", {})
     with connect.opened(settings, readonly=False) as conn:
-        return inspect.domain_types(conn, settings, host.capabilities(conn))["default"]
+        return inspect.domain_types(conn, settings, host.capabilities(conn)).default

@@ -117,7 +117,7 @@ def host_info(host=None):
         salt-run virt.host_info hyper1 --out=json
     """
     found = _survey("virt.host_info", host)
-    return {**found.answers, **found.beside()}
+    return {**found.said, **found.beside()}
 
 
 hyper_info = host_info

@@ -5,7 +5,7 @@ The protocol itself is :mod:`saltvirt.protocol`.
 """
 
 from collections.abc import Callable, Generator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 Steps = Generator[tuple[Any, ...], Any, Any]
@@ -17,6 +17,11 @@ class There:
 
     token: str
     phase: str
+
+
+def _told(usual: Any) -> Any:
+    """Return a field that a host always tells, whatever it usually is."""
+    return field(default=usual, metadata={"is_required": True})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,12 +41,12 @@ class Source:
         Whether libvirt says that it has moved a running VM: its disks there are newer then.
     """
 
-    phase: str | None = None
-    is_live: bool = False
-    is_moving: bool = False
-    has: bool = False
-    stays: bool = False
-    is_handed: bool = False
+    phase: str | None = _told(None)
+    is_live: bool = _told(False)
+    is_moving: bool = _told(False)
+    has: bool = _told(False)
+    stays: bool = _told(False)
+    is_handed: bool = _told(False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,11 +64,20 @@ class Target:
         Whether nothing has been written to the files that were made there, or none is there.
     """
 
-    phase: str | None = None
-    is_live: bool = False
-    is_arriving: bool = False
-    has: bool = False
-    is_empty: bool = False
+    phase: str | None = _told(None)
+    is_live: bool = _told(False)
+    is_arriving: bool = _told(False)
+    has: bool = _told(False)
+    is_empty: bool = _told(False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class State:
+    """What a host says of one move, as its source and as its target; ``noted`` is the source's."""
+
+    source: Source
+    target: Target
+    noted: dict[str, Any]
 
 
 def run(steps: Steps, hands: object) -> Any:

@@ -49,6 +49,19 @@ class Record:
     facts: dict[str, Any] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shown:
+    """A record of a move as a host shows it; of what it does not know it says None."""
+
+    purpose: str
+    token: str
+    phase: str
+    since: float
+    uuid: str | None
+    source: str | None
+    target: str | None
+
+
 class Held:
     """A record whose lock this process holds, or the place of one that is not there yet."""
 

@@ -1,98 +1,202 @@
-"""Answers as they come over the wire, checked against their types before anybody relies on them."""
+"""
+Answers as they come over the wire, made into dataclasses; and dataclasses made plain data again.
 
+Metadata of a dataclass's fields say how they are told: ``is_required``, that an answer must have
+one, though it has a default for those who make it here; ``said_with``, the name of a field, that it
+is left out of plain data where that one is None.
+"""
+
+import dataclasses
 import functools
 import types
-from collections.abc import Iterator
-from typing import Any, Union, get_args, get_origin, get_type_hints, is_typeddict
+from collections.abc import Callable, Iterator
+from typing import Any, Union, get_args, get_origin, get_type_hints
 
-from saltvirt.errors import VirtError
+from saltvirt.errors import BadArgument, VirtError
+
+_Reader = Callable[[Any], Any]
+# A field with what an answer was read from: it is passed on like that, with what only a newer host
+# can read, and without what an older one has not said.
+_SAID = "said"
 
 
 class BadAnswer(VirtError):
     """A host's answer lacks something, or has another type in its place; it says what."""
 
 
-def read(host: str, fun: str, shape: object, answer: object) -> Any:
+class _Wrong(Exception):
+    """A value has another type than it should; where, is put together on its way out."""
+
+    def __init__(self, why: str, where: str = "") -> None:
+        super().__init__(why)
+        self.why, self.before, self._path = why, "", [where]
+
+    def is_in(self, where: str) -> "_Wrong":
+        """Take in what the value is in: ``.field`` or ``[number]``."""
+        self._path.append(where)
+        return self
+
+    def said(self, whole: str) -> str:
+        """Return what is wrong, and where; ``whole`` is what all of it is called."""
+        path = "".join(reversed(self._path)).removeprefix(".")
+        return f"{self.before}{path or whole} {self.why}"
+
+
+def read(host: str, fun: str, shape: Any, answer: object) -> Any:
     """
-    Return a host's answer as it is, if it has a shape; raise :class:`BadAnswer` if it has not.
+    Return a host's answer as its type says; raise :class:`BadAnswer` if it is not of that type.
 
     fun
         What the host was asked, such as ``virt.host_info``.
     shape
-        A type; of a ``TypedDict`` all required fields must be there. Those that it does not name
-        are passed over, as a newer host may say more.
+        A type; a dataclass is made of a mapping that has all its fields without a default. Names
+        that are not fields of it are passed over, as a newer host may say more.
     """
-    for path, why in _wrong(shape, answer, ""):
+    try:
+        return _reader(shape)(answer)
+    except _Wrong as wrong:
         raise BadAnswer(
             f"{host} answers {fun} with something that this master cannot read: "
-            f"{path or 'the answer'} {why}; bring both to the same version of Salt Virt "
+            f"{wrong.said('the answer')}; bring both to the same version of Salt Virt "
             f"(salt {host} saltutil.sync_all)"
-        )
-    return answer
+        ) from None
 
 
-def _wrong(shape: Any, value: Any, path: str) -> Iterator[tuple[str, str]]:
-    """Yield what is wrong with a value: where, and why."""
-    if is_typeddict(shape):
-        yield from _wrong_fields(shape, value, path)
-    elif get_origin(shape) in (Union, types.UnionType):
-        yield from _wrong_choice(get_args(shape), value, path)
-    elif get_origin(shape) is dict:
-        yield from _wrong_mapping(get_args(shape), value, path)
-    elif get_origin(shape) is list:
-        yield from _wrong_list(get_args(shape)[0], value, path)
-    elif shape is not Any and not _is_of(shape, value):
-        yield path, _not_a(shape, value)
+def argument(name: str, shape: Any, value: object) -> Any:
+    """Return what a host was given as its type says; raise BadArgument if it is not of that."""
+    try:
+        return _reader(shape)(value)
+    except _Wrong as wrong:
+        raise BadArgument(name, wrong.said("it")) from None
 
 
-def _is_of(kind: type, value: object) -> bool:
-    if isinstance(value, bool):
-        return kind is bool
-    return isinstance(value, int | float if kind is float else kind)
+def plain(value: Any) -> Any:
+    """Return a dataclass, with all that is in it, as plain data, as it is sent and recorded."""
+    if isinstance(value, dict):
+        return {name: plain(one) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(one) for one in value]
+    if not dataclasses.is_dataclass(value):
+        return value
+    said = getattr(value, _SAID, None)
+    return dict(_told(value)) if said is None else said
+
+
+def _told(value: Any) -> Iterator[tuple[str, Any]]:
+    for one in dataclasses.fields(value):
+        with_ = one.metadata.get("said_with")
+        if one.name != _SAID and (with_ is None or getattr(value, with_) is not None):
+            yield one.name, plain(getattr(value, one.name))
 
 
 @functools.cache
-def _fields(shape: type) -> dict[str, Any]:
-    return get_type_hints(shape)
+def _reader(shape: Any) -> _Reader:
+    """Return what makes a value of a type, put together once for each type."""
+    if dataclasses.is_dataclass(shape):
+        return _of_fields(shape)
+    origin, kinds = get_origin(shape), get_args(shape)
+    if origin in (Union, types.UnionType):
+        # There is no choice but between something and nothing.
+        return _or_none(_reader(next(kind for kind in kinds if kind is not type(None))))
+    if origin is dict:
+        return _of_mapping(*map(_reader, kinds))
+    if origin is list:
+        return _of_list(_reader(kinds[0]))
+    return _as_it_is if shape is Any else _of_kind(shape)
 
 
-def _wrong_fields(shape: Any, value: Any, path: str) -> Iterator[tuple[str, str]]:
-    if not isinstance(value, dict):
-        yield path, _not_a(dict, value)
-        return
-    for name, kind in _fields(shape).items():
-        if name in value:
-            yield from _wrong(kind, value[name], _below(path, name))
-        elif name in shape.__required_keys__:
-            yield _below(path, name), "is missing"
+def _as_it_is(value: Any) -> Any:
+    return value
 
 
-def _wrong_choice(kinds: tuple[Any, ...], value: Any, path: str) -> Iterator[tuple[str, str]]:
-    if value is None and type(None) in kinds:
-        return
-    # There is no choice but between something and nothing.
-    yield from _wrong(next(kind for kind in kinds if kind is not type(None)), value, path)
+def _of_kind(kind: type) -> _Reader:
+    """Return what passes a value of one plain type, in which True is not a number."""
+    kinds = (int, float) if kind is float else kind
+
+    def take(value: Any) -> Any:
+        if type(value) is kind:
+            return value
+        is_bool = isinstance(value, bool)
+        if kind is bool if is_bool else isinstance(value, kinds):
+            return value
+        raise _not_a(kind, value)
+
+    return take
 
 
-def _wrong_mapping(kinds: tuple[Any, ...], value: Any, path: str) -> Iterator[tuple[str, str]]:
-    if not isinstance(value, dict):
-        yield path, _not_a(dict, value)
-        return
-    for name, one in value.items():
-        yield from _wrong(kinds[0], name, f"a name in {path}")
-        yield from _wrong(kinds[1], one, _below(path, name))
+def _or_none(take_one: _Reader) -> _Reader:
+    def take(value: Any) -> Any:
+        return None if value is None else take_one(value)
+
+    return take
 
 
-def _wrong_list(kind: Any, value: Any, path: str) -> Iterator[tuple[str, str]]:
-    if not isinstance(value, list | tuple):
-        yield path, _not_a(list, value)
-        return
-    for number, one in enumerate(value):
-        yield from _wrong(kind, one, f"{path}[{number}]")
+def _of_list(take_one: _Reader) -> _Reader:
+    def take(value: Any) -> list[Any]:
+        if not isinstance(value, list | tuple):
+            raise _not_a(list, value)
+        out: list[Any] = []
+        try:
+            for one in value:
+                out.append(take_one(one))
+        except _Wrong as wrong:
+            raise wrong.is_in(f"[{len(out)}]") from None
+        return out
+
+    return take
 
 
-def _below(path: str, name: object) -> str:
-    return f"{path}.{name}" if path else str(name)
+def _of_mapping(take_name: _Reader, take_one: _Reader) -> _Reader:
+    def take(value: Any) -> dict[Any, Any]:
+        if not isinstance(value, dict):
+            raise _not_a(dict, value)
+        out = {}
+        for name, one in value.items():
+            try:
+                take_name(name)
+            except _Wrong as wrong:
+                wrong.before = "a name in "
+                raise
+            try:
+                out[name] = take_one(one)
+            except _Wrong as wrong:
+                raise wrong.is_in(f".{name}") from None
+        return out
+
+    return take
+
+
+def _of_fields(kind: Any) -> _Reader:
+    """Return what makes a dataclass of a mapping."""
+    types_ = get_type_hints(kind)
+    fields = [
+        (one.name, f".{one.name}", _reader(types_[one.name]), _is_required(one))
+        for one in dataclasses.fields(kind)
+        if one.name != _SAID
+    ]
+    keeps = _SAID in types_
+
+    def take(value: Any) -> Any:
+        if not isinstance(value, dict):
+            raise _not_a(dict, value)
+        given: dict[str, Any] = {_SAID: value} if keeps else {}
+        for name, where, take_one, is_required in fields:
+            if name in value:
+                try:
+                    given[name] = take_one(value[name])
+                except _Wrong as wrong:
+                    raise wrong.is_in(where) from None
+            elif is_required:
+                raise _Wrong("is missing", where)
+        return kind(**given)
+
+    return take
+
+
+def _is_required(field: dataclasses.Field[Any]) -> bool:
+    nothing = dataclasses.MISSING
+    has_none = field.default is nothing and field.default_factory is nothing
+    return has_none or bool(field.metadata.get("is_required"))
 
 
 _KINDS = {
@@ -104,5 +208,5 @@ _KINDS = {
 }
 
 
-def _not_a(kind: type, value: object) -> str:
-    return f"is {type(value).__name__}, not {_KINDS.get(kind, 'a number')}"
+def _not_a(kind: type, value: object) -> _Wrong:
+    return _Wrong(f"is {type(value).__name__}, not {_KINDS.get(kind, 'a number')}")

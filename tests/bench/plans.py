@@ -10,9 +10,12 @@ import time
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parents[1] / "_utils"))
+sys.path[:0] = [str(HERE.parents[1] / "_utils"), str(HERE.parent / "data")]
 
+import told  # noqa: E402
+from saltvirt import wire  # noqa: E402
 from saltvirt.placement import balance, plan  # noqa: E402
+from saltvirt.placement.facts import About, HostInfo, Load  # noqa: E402
 
 SIZES = ((10, 200), (20, 400), (40, 800), (80, 1600), (1000, 20000))
 HBAL_LIMIT_S = 60
@@ -36,19 +39,13 @@ def cluster(hosts, vms, seed=1):
     return names, sizes
 
 
-def ours(names, sizes):
-    """Return the cloud as the hosts would tell it."""
+def plain(names, sizes):
+    """Return the cloud as the hosts would tell it: ``(infos, loads, abouts)`` as plain data."""
     pattern = json.loads((HERE.parent / "data/fleets/three.json").read_text())
     pattern = next(iter(pattern.values()))
     on = {name: {} for name in names}
     for vm, (memory, cpus, host) in sizes.items():
-        on[host][vm] = {
-            "state": "running",
-            "vcpus": cpus,
-            "memory_mib": memory,
-            "affinity": [],
-            "anti_affinity": [],
-        }
+        on[host][vm] = {**told.VM, "vcpus": cpus, "memory_mib": memory}
     hosts, loads = {}, {}
     for name, vms in on.items():
         used, cpus = (sum(vm[key] for vm in vms.values()) for key in ("memory_mib", "vcpus"))
@@ -66,27 +63,22 @@ def ours(names, sizes):
             "memory_mib": NODE_MIB,
             "vms": {vm: {"cpu": 0.0, "memory_mib": v["memory_mib"]} for vm, v in vms.items()},
         }
-    usual = {
-        "state": "running",
-        "disks": [],
-        "images": "/srv",
-        "affinity": [],
-        "anti_affinity": [],
-        "domain_type": "qemu",
-        "arch": "x86_64",
-        "machine": "pc",
-        "bridges": [],
-        "networks": [],
-        "links": [],
-        "obstacles": [],
-        "files": [],
-        "stay": False,
-    }
+    usual = {**told.ABOUT, "images": "/srv", "machine": "pc", "files": []}
     abouts = {
         vm: {**usual, "name": vm, "memory_mib": memory, "vcpus": cpus}
         for vm, (memory, cpus, _host) in sizes.items()
     }
     return hosts, loads, abouts
+
+
+def ours(names, sizes):
+    """Return the cloud as a master reads it: ``(infos, loads, abouts)``."""
+    hosts, loads, abouts = plain(names, sizes)
+    return (
+        {host: wire.read(host, "virt.host_info", HostInfo, one) for host, one in hosts.items()},
+        {host: wire.read(host, "virt.load", Load, one) for host, one in loads.items()},
+        wire.read("all", "virt.migration_info", dict[str, About], abouts),
+    )
 
 
 def uneven(names, sizes, moved):
@@ -139,15 +131,15 @@ def rows():
     """Yield a row of the table per size."""
     for hosts, vms in SIZES:
         names, sizes = cluster(hosts, vms)
-        told, loads, abouts = ours(names, sizes)
+        hosts_, loads, abouts = ours(names, sizes)
         most = max(50, hosts // 5)
         begin = time.monotonic()
-        steps = balance.rebalance(told, loads, abouts, max_moves=most, threshold=0.0)
+        steps = balance.rebalance(hosts_, loads, abouts, max_moves=most, threshold=0.0)
         mine = time.monotonic() - begin
         after = uneven(names, sizes, {step.name: step.target for step in steps})
         first = {vm: abouts[vm] for vm, size in sizes.items() if size[2] == names[0]}
         begin = time.monotonic()
-        plan.evacuate({name: told[name] for name in names[1:]}, first)
+        plan.evacuate({name: hosts_[name] for name in names[1:]}, first)
         emptied = time.monotonic() - begin
         theirs = hbal(names, sizes, len(steps), HBAL_LIMIT_S)
         yield (

@@ -1,49 +1,35 @@
 """Random tight clouds for the planners, and an exact solver that says what can be done."""
 
-import copy
 import json
 import operator
+from dataclasses import replace
 from pathlib import Path
 
+import told
 from saltvirt.placement import choose, fit, moves, plan
 
 FLEETS = Path(__file__).resolve().parent / "fleets"
-PATTERN = next(iter(json.loads((FLEETS / "three.json").read_text()).values()))
+_THREE = json.loads((FLEETS / "three.json").read_text())
+_EMPTY = {"vms": {}, "building": [], "maintenance": False}
+PATTERN = told.info({**next(iter(_THREE.values())), **_EMPTY})
 AFFINE, APART = "ab", "xy"
 
 
 def host(memory_mib, vcpus=1000, disk_mib=10**7, **given):
     """Return an empty host with this much of everything."""
-    out = copy.deepcopy(PATTERN)
-    out.update(vms={}, building=[], coming={}, maintenance=False, **given)
-    out["memory"].update(limit_mib=memory_mib, committed_mib=0)
-    out["cpu"].update(vcpus_limit=vcpus, vcpus_committed=0)
-    out["storage"].update(limit_mib=disk_mib, committed_mib=0)
-    return out
+    return told.but(
+        PATTERN,
+        memory={"limit_mib": memory_mib, "committed_mib": 0},
+        cpu={"vcpus_limit": vcpus, "vcpus_committed": 0},
+        storage={"limit_mib": disk_mib, "committed_mib": 0},
+        **given,
+    )
 
 
 def about(name, memory_mib, **given):
     """Return what a host says of a VM that moves."""
-    usual = {
-        "name": name,
-        "state": "running",
-        "vcpus": 1,
-        "memory_mib": memory_mib,
-        "disks": [],
-        "images": "/srv",
-        "affinity": [],
-        "anti_affinity": [],
-        "domain_type": "qemu",
-        "arch": "x86_64",
-        "machine": "pc",
-        "bridges": [],
-        "networks": [],
-        "links": [],
-        "obstacles": [],
-        "files": [],
-        "stay": False,
-    }
-    return {**usual, **given}
+    usual = {"images": "/srv", "machine": "pc"}
+    return told.about(name=name, memory_mib=memory_mib, **{**usual, **given})
 
 
 def _groups(draw):
@@ -70,19 +56,12 @@ def tight(draw, most_hosts=6, most_vms=14):
     """
     vms = [_vm(draw, f"v{n}") for n in range(draw.randint(2, most_vms))]
     hosts = {f"h{n}": host(0) for n in range(draw.randint(2, most_hosts))}
-    for number, one in enumerate(hosts.values()):
-        there = {
-            "state": "running",
-            "vcpus": 1,
-            "memory_mib": 1,
-            "affinity": [],
-            "anti_affinity": [],
-        }
+    for number, name in enumerate(hosts):
         if draw.random() < 0.15:
             where = "coming" if draw.random() < 0.5 else "vms"
-            one[where][f"o{number}"] = {**there, **_groups(draw)}
+            hosts[name] = told.but(hosts[name], **{where: {f"o{number}": _groups(draw)}})
     _make_tight(draw, hosts, [moves.need(vm) for vm in vms])
-    return hosts, {vm["name"]: vm for vm in vms}
+    return hosts, {vm.name: vm for vm in vms}
 
 
 def _make_tight(draw, hosts, needs):
@@ -94,8 +73,10 @@ def _make_tight(draw, hosts, needs):
         plenty = 1.0 if key == scarce else 1.5
         total = sum(getattr(need, key) for need in needs) * draw.uniform(1.0, 1.5) * plenty
         shares = [draw.choice([2, 3, 4]) for _ in hosts]
-        for one, share in zip(hosts.values(), shares, strict=True):
-            one[part][limit] = round(total * share / sum(shares))
+        for name, share in zip(list(hosts), shares, strict=True):
+            most = {limit: round(total * share / sum(shares))}
+            limited = replace(getattr(hosts[name], part), **most)
+            hosts[name] = replace(hosts[name], **{part: limited})
 
 
 def _bits(groups):
@@ -114,9 +95,9 @@ class Exact:
         sizes = [size for size, _mine, _apart in self._vms]
         self._needed = [tuple(map(sum, zip(*sizes[n:], strict=True))) for n in range(len(sizes))]
         self._failed, self._left = set(), most
-        seen = [{**one["coming"], **one["vms"]}.values() for one in hosts.values()]
-        here = [_bits(g for vm in vms for g in vm["affinity"]) for vms in seen]
-        apart = [_bits(g for vm in vms for g in vm["anti_affinity"]) for vms in seen]
+        seen = [{**one.coming, **one.vms}.values() for one in hosts.values()]
+        here = [_bits(g for vm in vms for g in vm.affinity) for vms in seen]
+        apart = [_bits(g for vm in vms for g in vm.anti_affinity) for vms in seen]
         rooms = [tuple(fit.free(one).values()) for one in hosts.values()]
         self._begin = tuple(zip(rooms, here, apart, strict=True))
 

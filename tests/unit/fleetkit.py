@@ -12,7 +12,7 @@ from saltvirt.config import MasterSettings
 from saltvirt.errors import NoSuchVm
 from saltvirt.fleet import deploy, inventory, keys, minions, orders, purge
 from saltvirt.fleet.cloud import Cloud
-from test_generation import host as empty_host
+from test_generation import said_of
 
 SETTINGS = MasterSettings(timeout_s=1)
 
@@ -80,7 +80,7 @@ class Hosts:
             return {"vm_info": vms}
         sized = {"vcpus": 1, "memory_mib": 1, "affinity": [], "anti_affinity": []}
         return {
-            **empty_host(13),
+            **said_of(13),
             "profiles": {"disk": self.profiles, "nic": {"default": {}}},
             "vms": {n: {**sized, "state": v["state"]} for n, v in vms.items() if v["state"]},
             "building": [n for n, v in vms.items() if v["building"]],

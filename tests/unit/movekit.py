@@ -2,14 +2,13 @@
 
 from dataclasses import replace
 
+import told
 from saltvirt import parts, protocol
 from saltvirt.errors import NoSuchVm, VirtError
 from saltvirt.fleet import hosts, inventory, minions, moves
-from test_generation import USUAL
-from test_generation import host as empty_host
+from test_generation import said_of
 
 SILENT = "{0} does not answer; see: salt {0} test.ping"
-_ROW = {"state": "running", "vcpus": 1, "memory_mib": 1, "affinity": [], "anti_affinity": []}
 
 
 class _Side:
@@ -175,7 +174,7 @@ class Cloud:
     def put(self, name, host, **about):
         """Have a VM on a host."""
         about = {"autostart": False, "uuid": f"uuid of {name}", **about}
-        self.hosts[host][name] = {**USUAL, "name": name, **about}
+        self.hosts[host][name] = {**told.ABOUT, "name": name, **about}
 
     def where(self, name):
         """Return the hosts that have a VM."""
@@ -221,8 +220,8 @@ class Cloud:
 
     def _host_info(self, host, moving=None):
         info = {
-            **empty_host(13),
-            "vms": {name: dict(_ROW) for name in self.hosts[host]},
+            **said_of(13),
+            "vms": {name: dict(told.VM) for name in self.hosts[host]},
             "building": self.building.get(host, []),
         }
         return {**info, "moving": self.hosts[host][moving]} if moving in info["vms"] else info
@@ -332,7 +331,7 @@ class Cloud:
             for (where, name), one in records.items():
                 if where == host:
                     shown = {"purpose": purpose, "token": one["token"], "phase": one["phase"]}
-                    shown |= {"uuid": None, "source": one.get("source")}
+                    shown |= {"since": 0.0, "uuid": None, "source": one.get("source")}
                     out.setdefault(name, []).append({**shown, "target": one.get("target")})
         return out
 

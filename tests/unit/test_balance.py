@@ -1,44 +1,44 @@
 """Which moves even out a cloud: pure, so whole clouds are tried."""
 
 import random
+from dataclasses import replace
 
 import pytest
+import told
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from saltvirt.placement import balance, choose, load, moves, plan
+from saltvirt.placement.facts import Load, VmLoad
 from tightclouds import about, host
 
 
 def named(*abouts):
     """Return facts by their VM's name."""
-    return {one["name"]: one for one in abouts}
+    return {one.name: one for one in abouts}
 
 
 def busy(**vms):
     """Return the load of a host of 10 CPUs: ``{name: CPUs used}``."""
-    return {
-        "cpus": 10,
-        "memory_mib": 100000,
-        "vms": {name: {"cpu": cpu, "memory_mib": 0} for name, cpu in vms.items()},
-    }
+    used = {name: VmLoad(cpu=cpu, memory_mib=0) for name, cpu in vms.items()}
+    return Load(cpus=10, memory_mib=100000, vms=used)
 
 
 def lopsided():
     """Return hosts, loads and VMs of a cloud in which one host does it all."""
     loads = {"a": busy(v1=3, v2=2, v3=2, v4=1), "b": busy(), "c": busy()}
     hosts = {name: host(100000) for name in loads}
-    abouts = named(*[about(name, 100) for name in loads["a"]["vms"]])
+    abouts = named(*[about(name, 100) for name in loads["a"].vms])
     for name, one in abouts.items():
         hosts["a"] = plan.with_vm(hosts["a"], moves.need(one))
-        assert name in hosts["a"]["vms"]
+        assert name in hosts["a"].vms
     return hosts, loads, abouts
 
 
 def shares(loads, steps):
     """Return each host's CPUs in use after the steps."""
-    out = {name: sum(vm["cpu"] for vm in one["vms"].values()) for name, one in loads.items()}
+    out = {name: sum(vm.cpu for vm in one.vms.values()) for name, one in loads.items()}
     for step in steps:
-        used = loads[step.source]["vms"][step.name]["cpu"]
+        used = loads[step.source].vms[step.name].cpu
         out[step.source] -= used
         out[step.target] += used
     return out
@@ -65,9 +65,9 @@ def test_no_more_moves_are_made_than_asked_for_and_none_that_gains_too_little():
 
 def test_what_is_tagged_or_cannot_move_stays_and_maintenance_is_honoured():
     hosts, loads, abouts = lopsided()
-    abouts["v1"]["stay"] = True
-    abouts["v2"]["obstacles"] = ["it has a device of this host"]
-    hosts["b"]["maintenance"] = True
+    abouts["v1"] = told.but(abouts["v1"], stay=True)
+    abouts["v2"] = told.but(abouts["v2"], obstacles=["it has a device of this host"])
+    hosts["b"] = told.but(hosts["b"], maintenance=True)
 
     steps = balance.rebalance(hosts, loads, abouts, max_moves=9, threshold=0.01)
 
@@ -87,10 +87,8 @@ def test_a_host_that_has_refused_a_vm_is_not_planned_for_it_again():
 
 def test_a_move_that_costs_more_than_it_gains_is_not_made():
     hosts, loads, abouts = lopsided()
-    for one in abouts.values():
-        one["memory_mib"] = 1024 * 2000
-    for name in hosts:
-        hosts[name]["memory"]["limit_mib"] = 10**9
+    abouts = {name: told.but(one, memory_mib=1024 * 2000) for name, one in abouts.items()}
+    hosts = {name: told.but(one, memory={"limit_mib": 10**9}) for name, one in hosts.items()}
 
     assert balance.rebalance(hosts, loads, abouts, max_moves=9, threshold=0.0) == []
 
@@ -103,7 +101,7 @@ def test_every_step_evens_out_and_none_is_taken_back(cpus):
         for n, row in enumerate(cpus)
     }
     hosts = {name: host(100000) for name in loads}
-    abouts = named(*[about(vm, 10) for one in loads.values() for vm in one["vms"]])
+    abouts = named(*[about(vm, 10) for one in loads.values() for vm in one.vms])
 
     steps = balance.rebalance(hosts, loads, abouts, max_moves=20, threshold=0.001)
 
@@ -154,11 +152,12 @@ def test_every_step_is_one_that_migrate_takes():
             if not choose.judge({at: hosts[at]}, need)[0].fits:
                 continue
             if draw.random() < 0.1:
-                hosts[at]["coming"] = {"c": {"affinity": ["a"], "anti_affinity": ["x"]}}
+                coming = {"c": {"affinity": ["a"], "anti_affinity": ["x"]}}
+                hosts[at] = told.but(hosts[at], coming=coming)
             hosts[at] = plan.with_vm(hosts[at], need)
-            abouts[one["name"]] = one
+            abouts[one.name] = one
             cpu = draw.choice([0, 0.1, 0.5, 1, 2])
-            loads[at]["vms"][one["name"]] = {"cpu": cpu, "memory_mib": 0, "cpu_error": 0.0}
+            loads[at].vms[one.name] = VmLoad(cpu=cpu, memory_mib=0, cpu_error=0.0)
         steps = balance.rebalance(hosts, loads, abouts, max_moves=10, threshold=0.02)
         judged(hosts, abouts, steps)
         made += len(steps)
@@ -180,7 +179,7 @@ def test_idle_hosts_that_can_take_nothing_do_not_keep_others_from_it():
 def test_hosts_whose_vms_stay_do_not_keep_others_from_moving_theirs():
     tagged = {f"p{n}": {f"v{n}{k}": {"stay": True} for k in range(5)} for n in range(6)}
     hosts, abouts = filled({**tagged, "busy": {f"w{k}": {} for k in range(5)}, "idle": {}})
-    loads = {name: busy(**dict.fromkeys(one["vms"], 1.9)) for name, one in hosts.items()}
+    loads = {name: busy(**dict.fromkeys(one.vms, 1.9)) for name, one in hosts.items()}
     loads["busy"] = busy(**{f"w{k}": 1.8 for k in range(5)})
 
     steps = balance.rebalance(hosts, loads, abouts, max_moves=5, threshold=0.02)
@@ -193,8 +192,8 @@ def test_full_hosts_that_are_idle_do_not_keep_others_from_taking():
     hosts |= {f"full{n:02}": host(5) for n in range(20)}
     loads = {name: busy() for name in hosts}
     loads["a"], loads["z"] = busy(**dict.fromkeys(abouts, 2.0)), busy(other=0.5)
-    for vm in (*loads["a"]["vms"].values(), *loads["z"]["vms"].values()):
-        vm["cpu_error"] = 0.1
+    for one in (loads["a"], loads["z"]):
+        one.vms.update({name: replace(vm, cpu_error=0.1) for name, vm in one.vms.items()})
 
     steps = balance.rebalance(hosts, loads, abouts, max_moves=5, threshold=0.02)
 
@@ -203,7 +202,7 @@ def test_full_hosts_that_are_idle_do_not_keep_others_from_taking():
 
 def test_a_vm_on_its_way_is_left_alone():
     hosts, abouts = filled({"a": {"v1": {}, "v2": {}}, "b": {}, "c": {}})
-    hosts["b"].update(building=["v1"], coming={"v1": {"affinity": [], "anti_affinity": []}})
+    hosts["b"] = told.but(hosts["b"], building=["v1"], coming={"v1": {}})
     loads = {"a": busy(v1=4, v2=4), "b": busy(), "c": busy()}
 
     steps = balance.rebalance(hosts, loads, abouts, max_moves=5, threshold=0.02)
@@ -243,9 +242,7 @@ class Simulated:
         used = {
             name: sum(self._second(name) for _ in range(seconds)) / seconds for name in self.abouts
         }
-        return {
-            host: busy(**{vm: used[vm] for vm in one["vms"]}) for host, one in self.hosts.items()
-        }
+        return {host: busy(**{vm: used[vm] for vm in one.vms}) for host, one in self.hosts.items()}
 
     def run(self, readings=12, seconds=5):
         """Rebalance once and make the steps; return them."""
@@ -268,10 +265,10 @@ def test_an_even_cloud_is_left_alone(busy_s):
 
 def test_a_cloud_that_is_uneven_is_evened_out_in_spite_of_chance():
     cloud = Simulated(seed=3, busy_s=2)
-    cloud.part |= {name: 0.3 for name in cloud.hosts["h0"]["vms"]}
+    cloud.part |= {name: 0.3 for name in cloud.hosts["h0"].vms}
 
     def expected(host):
-        return sum(cloud.part[name] for name in cloud.hosts[host]["vms"])
+        return sum(cloud.part[name] for name in cloud.hosts[host].vms)
 
     before = expected("h0")
     steps = [step for _run in range(10) for step in cloud.run()]
@@ -288,19 +285,18 @@ def test_the_error_of_a_mean_sees_what_lasts():
 
 
 def test_readings_are_put_together():
-    first = {"cpus": 8, "memory_mib": 64, "vms": {"a": {"cpu": 1.0, "memory_mib": 5}}}
-    gone = {**first, "vms": {**first["vms"], "b": {"cpu": 3.0, "memory_mib": 5}}}
-    last = {**first, "vms": {"a": {"cpu": 2.0, "memory_mib": 7}, "c": {"cpu": 1, "memory_mib": 1}}}
+    first = Load(cpus=8, memory_mib=64, vms={"a": VmLoad(cpu=1.0, memory_mib=5)})
+    gone = replace(first, vms={**first.vms, "b": VmLoad(cpu=3.0, memory_mib=5)})
+    vms = {"a": VmLoad(cpu=2.0, memory_mib=7), "c": VmLoad(cpu=1, memory_mib=1)}
+    last = replace(first, vms=vms)
 
     over = load.over([first, gone, last])
 
-    assert over["vms"]["a"] == {
-        "cpu": pytest.approx(4 / 3),
-        "memory_mib": 7,
-        "cpu_error": pytest.approx(1 / 3),
-    }
-    assert over["vms"]["c"] == {"cpu": 1, "memory_mib": 1, "cpu_error": None}
-    assert set(over["vms"]) == {"a", "c"} and over["cpus"] == 8
+    both = over.vms["a"]
+    assert both.memory_mib == 7
+    assert (both.cpu, both.cpu_error) == (pytest.approx(4 / 3), pytest.approx(1 / 3))
+    assert over.vms["c"] == VmLoad(cpu=1, memory_mib=1)
+    assert set(over.vms) == {"a", "c"} and over.cpus == 8
 
 
 def test_vms_that_are_busy_together_are_known_by_their_host():
@@ -308,8 +304,5 @@ def test_vms_that_are_busy_together_are_known_by_their_host():
 
     over = load.over(taken)
 
-    assert over["cpu_error"] == pytest.approx(4 * over["vms"]["a"]["cpu_error"])
-    assert (
-        load.Loads({"h": over}).surely("h")[1]
-        > 0.2 + 4 * 0.4 * over["vms"]["a"]["cpu_error"] - 1e-9
-    )
+    assert over.cpu_error == pytest.approx(4 * over.vms["a"].cpu_error)
+    assert load.Loads({"h": over}).surely("h")[1] > 0.2 + 4 * 0.4 * over.vms["a"].cpu_error - 1e-9

@@ -4,9 +4,10 @@ import json
 from pathlib import Path
 
 import pytest
+import told
 from hypothesis import given
 from hypothesis import strategies as st
-from saltvirt import spec
+from saltvirt import spec, wire
 from saltvirt.config import HostSettings
 from saltvirt.errors import BadArgument
 from saltvirt.fleet import agreement
@@ -23,26 +24,10 @@ VERSIONS = {
     12: {"libvirt": "9.0.0", "qemu": "7.2.22"},
     13: {"libvirt": "11.3.0", "qemu": "10.0.13"},
 }
-USUAL = {
-    "name": "m1",
-    "state": "running",
-    "vcpus": 1,
-    "memory_mib": 1,
-    "disks": [],
-    "stay": False,
-    "affinity": [],
-    "anti_affinity": [],
-    "domain_type": "qemu",
-    "arch": "x86_64",
-    "bridges": [],
-    "networks": [],
-    "links": [],
-    "obstacles": [],
-}
 
 
-def host(release):
-    """Return an empty host of a release of Debian, with what its libvirt really said."""
+def said_of(release):
+    """Return what an empty host of a release of Debian says, with what its libvirt really said."""
     info = json.loads((DATA / "fleets" / "three.json").read_text())["hyper2"]
     found = capabilities.read((DATA / "generations" / f"debian{release}.xml").read_text())
     return {
@@ -51,8 +36,13 @@ def host(release):
         "building": [],
         "maintenance": False,
         "versions": VERSIONS[release],
-        "machines": generation.known(found["guests"], found["arch"]),
+        "machines": wire.plain(generation.known(found["guests"], found["arch"])),
     }
+
+
+def host(release):
+    """Return an empty host of a release of Debian."""
+    return told.info(said_of(release))
 
 
 HOSTS = {"hyper1": host(12), "hyper3": host(13)}
@@ -60,11 +50,16 @@ HOSTS = {"hyper1": host(12), "hyper3": host(13)}
 
 def why_not(release, **about):
     """Return why a host of a release cannot take a VM."""
-    return list(generation.reasons(host(release), moves.need({**USUAL, **about})))
+    return list(generation.reasons(generation.of(host(release)), need(**about)))
+
+
+def need(**about):
+    """Return what a VM needs that moves."""
+    return moves.need(told.about(**about))
 
 
 def test_a_survey_says_in_few_bytes_which_machine_types_there_are():
-    said = host(13)["machines"]
+    said = said_of(13)["machines"]
 
     assert (
         said["x86_64"]
@@ -111,22 +106,23 @@ def test_a_machine_type_that_is_not_there_is_said_in_one_line(release, machine, 
 
 
 def test_a_host_that_says_nothing_of_its_machine_types_is_left_to_judge_itself():
-    older = {key: value for key, value in host(12).items() if key != "machines"}
+    older = {key: value for key, value in said_of(12).items() if key != "machines"}
+    here = generation.of(told.info(older))
 
-    assert list(generation.reasons(older, moves.need({**USUAL, "machine": "pc-q35-10.0"}))) == []
+    assert list(generation.reasons(here, need(machine="pc-q35-10.0"))) == []
     assert why_not(12, machine="virt-9.0", arch="aarch64") == []
 
 
 def test_facts_of_an_older_host_leave_the_judging_to_the_target():
-    need = moves.need(USUAL)
+    said = need()
 
-    assert (need.machine, need.cpu_qemu, need.newer, need.bridge_vlans) == (None, None, (), False)
+    assert (said.machine, said.cpu_qemu, said.newer, said.bridge_vlans) == (None, None, (), False)
 
 
 def test_without_an_architecture_the_hosts_own_is_meant():
-    need = Need(name="new", vcpus=1, memory_mib=1, machine="pc-q35-10.0")
+    new = Need(name="new", vcpus=1, memory_mib=1, machine="pc-q35-10.0")
 
-    assert [v.host for v in choose.judge(HOSTS, need) if v.fits] == ["hyper3"]
+    assert [v.host for v in choose.judge(HOSTS, new) if v.fits] == ["hyper3"]
 
 
 @given(
@@ -136,7 +132,7 @@ def test_without_an_architecture_the_hosts_own_is_meant():
 )
 def test_a_version_is_a_number_and_no_text(version, family, release):
     machine = f"{family}{version[0]}.{version[1]}"
-    ends = host(release)["machines"]["x86_64"]["versions"][family]
+    ends = host(release).machines["x86_64"].versions[family]
     oldest, newest = (tuple(map(int, end.split("."))) for end in ends)
 
     assert (not why_not(release, machine=machine)) == (oldest <= version <= newest)
@@ -284,10 +280,10 @@ def test_tags_on_a_linux_bridge_move_only_to_where_they_can_be():
         "<devices><interface type='bridge'><source bridge='ovs0'/>"
         f"<virtualport type='openvswitch'/>{vlan}</interface></devices>"
     )
-    need = moves.need({**USUAL, **read.links(tagged), "bridges": []})
+    wanted = need(**{**read.links(tagged), "bridges": []})
 
-    assert read.links(switched)["bridge_vlans"] is False and need.bridge_vlans is True
-    verdicts = {v.host: v for v in choose.judge(HOSTS, need)}
+    assert read.links(switched)["bridge_vlans"] is False and wanted.bridge_vlans is True
+    verdicts = {v.host: v for v in choose.judge(HOSTS, wanted)}
     assert verdicts["hyper3"].fits
     assert "libvirt 9.0.0 there cannot tag VLANs" in verdicts["hyper1"].reasons[0]
 
@@ -295,8 +291,8 @@ def test_tags_on_a_linux_bridge_move_only_to_where_they_can_be():
 def test_an_evacuation_sends_each_vm_only_where_its_generation_is():
     hosts = {**HOSTS, "hyper2": host(12)}
     abouts = {
-        "new": {**USUAL, "name": "new", "machine": "pc-q35-10.0"},
-        "old": {**USUAL, "name": "old", "machine": "pc-q35-7.2"},
+        "new": told.about(name="new", machine="pc-q35-10.0"),
+        "old": told.about(name="old", machine="pc-q35-7.2"),
     }
 
     there, stays = plan.evacuate({k: v for k, v in hosts.items() if k != "hyper3"}, abouts)
@@ -321,8 +317,8 @@ def test_a_plan_is_made_anew_when_a_host_refuses_it(monkeypatch):
 
     monkeypatch.setattr(agreement.inventory, "survey", survey)
     hosts = {name: host(13) for name in ("hyper1", "hyper2", "hyper3")}
-    hosts["hyper1"]["memory"] = {**hosts["hyper1"]["memory"], "committed_mib": 0}
-    abouts = {"m1": USUAL}
+    hosts["hyper1"] = told.but(hosts["hyper1"], memory={"committed_mib": 0})
+    abouts = {"m1": told.about()}
 
     def place(refused):
         there, stays = plan.evacuate(hosts, abouts, refused=refused)

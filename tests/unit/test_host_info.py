@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 import pytest
-from saltvirt import records
+from saltvirt import records, wire
 from saltvirt.config import HostSettings
 from saltvirt.errors import (
     BadArgument,
@@ -18,9 +18,11 @@ from saltvirt.kvm import connect, lifecycle, query
 from saltvirt.model import Need
 from saltvirt.ops import inspect, maintenance, reservations, storage
 from saltvirt.placement import fit
+from saltvirt.placement.facts import DomainTypes
 from saltvirt.xml import hostdev, nodedev, read
 
 TEST = HostSettings(uri="test:///default")
+TYPES = DomainTypes(default="test", usable=["test"], why="")
 
 
 def test_a_libvirt_that_is_not_there_is_said_with_what_to_do():
@@ -167,7 +169,7 @@ def test_devices_have_what_passing_them_on_needs():
 @pytest.fixture
 def bare(tmp_path, monkeypatch):
     """A host on libvirt's test driver, which has no answer for some of what is asked."""
-    monkeypatch.setattr(inspect, "domain_types", lambda *_: {"usable": ["test"]})
+    monkeypatch.setattr(inspect, "domain_types", lambda *_: TYPES)
     monkeypatch.setattr(query, "node", lambda _conn: {"phymemory": 4096, "cpus": 4})
     monkeypatch.setattr(inspect.host, "free_memory_mib", lambda _conn: 4096)
     return HostSettings(
@@ -197,9 +199,9 @@ def test_a_vm_whose_building_ends_meanwhile_is_counted(bare, monkeypatch):
 
     monkeypatch.setattr(inspect, "_vms", list_and_end)
     with connect.opened(bare, readonly=False) as conn:
-        counted = inspect.host_info(conn, bare)["memory"]["committed_mib"]
+        counted = inspect.host_info(conn, bare).memory.committed_mib
         monkeypatch.setattr(inspect, "_vms", listed)
-        without = inspect.host_info(conn, bare)["memory"]["committed_mib"]
+        without = inspect.host_info(conn, bare).memory.committed_mib
 
     assert counted == without + 700
 
@@ -213,14 +215,14 @@ def test_domains_read_before_the_lock_are_read_again_only_if_a_record_ended_sinc
             "<os><type>hvm</type></os></domain>"
         )
         try:
-            assert set(inspect.host_info(conn, bare, known)["vms"]) == vms
+            assert set(inspect.host_info(conn, bare, known).vms) == vms
             with built(bare, Need(name="web1", vcpus=1, memory_mib=1)):
-                assert set(inspect.host_info(conn, bare, known)["vms"]) == vms
-            assert set(inspect.host_info(conn, bare, known)["vms"]) == {*vms, "web1"}
+                assert set(inspect.host_info(conn, bare, known).vms) == vms
+            assert set(inspect.host_info(conn, bare, known).vms) == {*vms, "web1"}
             known = inspect.seen(conn, bare)
             reservations.note_end(bare)
             new.undefine()
-            assert set(inspect.host_info(conn, bare, known)["vms"]) == vms
+            assert set(inspect.host_info(conn, bare, known).vms) == vms
         finally:
             if new.name() in conn.listDefinedDomains():
                 new.undefine()
@@ -238,7 +240,7 @@ def _checked(conn, settings, need):
 
 
 def test_two_of_an_anti_affinity_group_are_not_built_on_one_host_at_once(bare):
-    types = {"default": "qemu", "usable": ["qemu"], "why": "it is set"}
+    types = DomainTypes(default="qemu", usable=["qemu"], why="it is set")
     first = Need(name="db1", vcpus=1, memory_mib=64, anti_affinity=("db",))
     with pytest.MonkeyPatch.context() as patch, connect.opened(bare, readonly=False) as conn:
         patch.setattr(inspect, "domain_types", lambda *_: types)
@@ -253,11 +255,11 @@ def test_two_of_an_anti_affinity_group_are_not_built_on_one_host_at_once(bare):
             place = reservations.folder(bare)
             with records.held(place, "arrival", "web1") as held:
                 held.begin("t1", "preparing", **reservations.room(other))
-                coming = inspect.host_info(conn, bare)["coming"]
-        left = inspect.host_info(conn, bare)["coming"]
+                coming = inspect.host_info(conn, bare).coming
+        left = inspect.host_info(conn, bare).coming
 
     room = {"vcpus": 1, "memory_mib": 64, "disk_mib": 0}
-    assert coming == {
+    assert wire.plain(coming) == {
         "db1": {**room, "affinity": [], "anti_affinity": ["db"]},
         "web1": {**room, "affinity": ["shop"], "anti_affinity": ["web"]},
     }

@@ -5,6 +5,7 @@ import shutil
 import subprocess
 
 import pytest
+from saltvirt import wire
 from saltvirt.config import HostSettings
 from saltvirt.kvm import connect, host, probe
 from saltvirt.ops import inspect
@@ -82,9 +83,9 @@ def test_where_no_test_guest_can_be_run_it_is_said_and_emulation_is_no_default(
     with connect.opened(TEST, readonly=False) as conn:
         types = inspect.domain_types(conn, HostSettings(), capabilities(machines))
 
-    assert (types["default"], types["usable"]) == (None, ["qemu"])
-    assert types["why"].endswith("; set virt:hypervisor to kvm or qemu")
-    assert re.search(f"KVM is not proved: .*{why}", types["why"])
+    assert (types.default, types.usable) == (None, ["qemu"])
+    assert types.why.endswith("; set virt:hypervisor to kvm or qemu")
+    assert re.search(f"KVM is not proved: .*{why}", types.why)
     # The next call tries again: what was missing may be there by then.
     assert not (tmp_path / "kvm-probe.json").exists()
 
@@ -94,7 +95,7 @@ def test_a_host_that_offers_no_kvm_emulates(tmp_path, monkeypatch):
     with connect.opened(TEST, readonly=False) as conn:
         types = inspect.domain_types(conn, HostSettings(), capabilities(kinds=["qemu"]))
 
-    assert types == {
+    assert wire.plain(types) == {
         "default": "qemu",
         "usable": ["qemu"],
         "why": "libvirt offers no KVM guests on this host",

@@ -5,19 +5,20 @@ import time
 
 import pytest
 import tightclouds
+import told
 from saltvirt.placement import fit, moves, pack, plan
 from tightclouds import about, host
 
 
 def named(*abouts):
     """Return facts by their VM's name."""
-    return {one["name"]: one for one in abouts}
+    return {one.name: one for one in abouts}
 
 
 def full(hosts, **mib):
     """Say of hosts how much memory others have there."""
     for name, committed in mib.items():
-        hosts[name]["memory"]["committed_mib"] = committed
+        hosts[name] = told.but(hosts[name], memory={"committed_mib": committed})
     return hosts
 
 
@@ -85,8 +86,8 @@ def test_an_affinity_group_stays_together_where_it_does_not_fit_together():
 
 def test_what_keeps_one_of_a_group_keeps_the_others_and_is_said():
     hosts = {"a": host(100), "b": host(100)}
-    hosts["a"]["bridges"], hosts["b"]["bridges"] = ["br0"], []
-    hosts["b"]["maintenance"] = True
+    hosts["a"] = told.but(hosts["a"], bridges=["br0"])
+    hosts["b"] = told.but(hosts["b"], bridges=[], maintenance=True)
     pair = named(
         about("p", 10, affinity=["g"]), about("q", 10, affinity=["g"], bridges=["br0", "br7"])
     )
@@ -99,7 +100,7 @@ def test_what_keeps_one_of_a_group_keeps_the_others_and_is_said():
 
 def test_a_group_that_is_elsewhere_is_joined_one_by_one():
     hosts = full({"a": host(100), "b": host(100)}, a=90)
-    hosts["a"]["vms"]["old"] = {"affinity": ["g"], "anti_affinity": []}
+    hosts["a"] = told.but(hosts["a"], vms={"old": {"affinity": ["g"]}})
 
     there, stays = plan.evacuate(hosts, named(*[about(n, 10, affinity=["g"]) for n in "pq"]))
 
@@ -141,7 +142,7 @@ def test_ten_thousand_vms_are_planned_in_seconds(slack):
             for n in range(10_000)
         ]
     )
-    total = sum(vm["memory_mib"] for vm in vms.values())
+    total = sum(vm.memory_mib for vm in vms.values())
     base = host(int(total * slack / 1000))
     begin = time.process_time()
 

@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import told
 from hypothesis import given
 from hypothesis import strategies as st
 from saltvirt.errors import NoHostFits
@@ -29,17 +30,17 @@ def fleet(name="three"):
 
 def why_not(need, hosts=None, host="hyper1"):
     """Return why one host cannot take the VM."""
-    verdicts = {v.host: v for v in choose.judge(hosts or fleet(), need)}
+    verdicts = {v.host: v for v in choose.judge(told.infos(hosts or fleet()), need)}
     return "; ".join(verdicts[host].reasons)
 
 
 def test_the_emptiest_host_comes_first_and_equal_ones_by_name():
     hosts = fleet()
 
-    order = [v.host for v in choose.judge(hosts, NEED)]
+    order = [v.host for v in choose.judge(told.infos(hosts), NEED)]
 
     assert order == ["hyper2", "hyper3", "hyper1"]
-    assert order == [v.host for v in choose.judge(dict(reversed(hosts.items())), NEED)]
+    assert order == [v.host for v in choose.judge(told.infos(dict(reversed(hosts.items()))), NEED)]
 
 
 @pytest.mark.parametrize(
@@ -92,7 +93,7 @@ def test_a_host_in_maintenance_is_never_chosen():
         info["maintenance"] = True
 
     with pytest.raises(NoHostFits, match="hyper1: in maintenance; hyper2: in maintenance"):
-        choose.choose(hosts, NEED)
+        choose.choose(told.infos(hosts), NEED)
 
 
 def test_the_networks_of_the_hosts_own_profile_count():
@@ -105,17 +106,17 @@ def test_the_networks_of_the_hosts_own_profile_count():
 def test_affinity_keeps_a_group_together_where_it_is():
     need = replace(NEED, affinity=("web",))
 
-    assert [v.host for v in choose.judge(fleet(), need) if v.fits] == ["hyper3"]
+    assert [v.host for v in choose.judge(told.infos(fleet()), need) if v.fits] == ["hyper3"]
 
 
 def test_stopped_vms_keep_their_room():
-    assert fit.free(fleet()["hyper1"])["memory_mib"] == 2048
+    assert fit.free(told.infos(fleet())["hyper1"])["memory_mib"] == 2048
 
 
 def test_weights_decide_what_matters():
     hosts = fleet()
 
-    by_cpu = choose.judge(hosts, NEED, {"memory": 0, "cpu": 1, "disk": 0})
+    by_cpu = choose.judge(told.infos(hosts), NEED, {"memory": 0, "cpu": 1, "disk": 0})
 
     assert by_cpu[0].host == "hyper3"
 
@@ -124,8 +125,8 @@ def test_weights_decide_what_matters():
 def test_no_host_that_is_chosen_is_overcommitted(vcpus, memory_mib, disk_mib):
     need = replace(NEED, vcpus=vcpus, memory_mib=memory_mib, disk_mib=disk_mib)
 
-    for verdict in choose.judge(fleet(), need):
-        room = fit.free(fleet()[verdict.host])
+    for verdict in choose.judge(told.infos(fleet()), need):
+        room = fit.free(told.infos(fleet())[verdict.host])
         fits = (
             room["vcpus"] >= vcpus
             and room["memory_mib"] >= memory_mib
@@ -136,7 +137,7 @@ def test_no_host_that_is_chosen_is_overcommitted(vcpus, memory_mib, disk_mib):
 
 def test_a_failed_choice_carries_every_reason():
     with pytest.raises(NoHostFits) as refused:
-        choose.choose(fleet(), replace(NEED, memory_mib=10**6))
+        choose.choose(told.infos(fleet()), replace(NEED, memory_mib=10**6))
 
     assert sorted(refused.value.reasons) == ["hyper1", "hyper2", "hyper3"]
     assert "no host fits 'new' (2 CPUs, 1000000 MiB)" in str(refused.value)
@@ -149,8 +150,8 @@ def test_groups_count_what_is_there_and_what_comes(kind):
         one.update(vms={}, coming={})
     hosts["hyper2"][kind]["w1"] = {"affinity": ["shop"], "anti_affinity": ["tower"]}
 
-    together = choose.judge(hosts, replace(NEED, affinity=("shop",)))
-    apart = choose.judge(hosts, replace(NEED, anti_affinity=("tower",)))
+    together = choose.judge(told.infos(hosts), replace(NEED, affinity=("shop",)))
+    apart = choose.judge(told.infos(hosts), replace(NEED, anti_affinity=("tower",)))
 
     assert [v.host for v in together if v.fits] == ["hyper2"]
     assert together[-1].reasons == ("the affinity group shop is on hyper2",)
@@ -165,7 +166,7 @@ def test_a_vm_on_its_way_counts_where_it_goes():
     hosts["hyper1"]["vms"]["w1"] = one
     hosts["hyper2"]["coming"] = {"w1": one}
 
-    verdicts = choose.judge(hosts, replace(NEED, affinity=("shop",)))
+    verdicts = choose.judge(told.infos(hosts), replace(NEED, affinity=("shop",)))
 
     assert [v.host for v in verdicts if v.fits] == ["hyper2"]
 

@@ -1,8 +1,10 @@
 """Where many VMs go at once: pure, so whole clouds are tried."""
 
 import copy
+from dataclasses import replace
 
 import pytest
+import told
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from saltvirt.config import HostSettings
@@ -15,7 +17,7 @@ from tightclouds import about, host
 
 def named(*abouts):
     """Return facts by their VM's name."""
-    return {one["name"]: one for one in abouts}
+    return {one.name: one for one in abouts}
 
 
 def test_big_vms_go_first_and_each_counts_for_the_next():
@@ -72,8 +74,8 @@ def test_no_host_is_ever_overcommitted_and_every_vm_is_accounted_for(vms, limits
 
     assert {*there, *stays} == {*abouts} and not {*there} & {*stays}
     for name, one in hosts.items():
-        taken = sum(abouts[vm]["memory_mib"] for vm, to in there.items() if to == name)
-        assert taken <= one["memory"]["limit_mib"]
+        taken = sum(abouts[vm].memory_mib for vm, to in there.items() if to == name)
+        assert taken <= one.memory.limit_mib
 
 
 def test_one_more_vm_leaves_that_much_less():
@@ -89,18 +91,9 @@ def test_one_more_vm_leaves_that_much_less():
 
 def test_a_thousand_equal_hosts_each_take_one():
     base = host(64 * 1024)
-    vms = {
-        f"o{n}": {
-            "state": "running",
-            "vcpus": 2,
-            "memory_mib": 2048,
-            "affinity": [],
-            "anti_affinity": [],
-        }
-        for n in range(20)
-    }
+    vms = told.but(base, vms={f"o{n}": {"vcpus": 2, "memory_mib": 2048} for n in range(20)}).vms
     hosts = {
-        f"h{n}": {**base, "vms": {f"h{n}-{k}": v for k, v in vms.items()}} for n in range(1000)
+        f"h{n}": replace(base, vms={f"h{n}-{k}": v for k, v in vms.items()}) for n in range(1000)
     }
 
     there, stays = plan.evacuate(hosts, named(*[about(f"vm{n}", 2048) for n in range(20)]))

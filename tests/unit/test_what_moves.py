@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from saltvirt.config import HostSettings
 from saltvirt.kvm import connect, lifecycle
-from saltvirt.kvm import host as kvm_host
 from saltvirt.ops.migration import facts
+from saltvirt.placement.facts import FileFacts
 from saltvirt.xml import read
 
 DATA = Path(__file__).resolve().parents[1] / "data"
@@ -37,9 +37,9 @@ def about():
 
 
 def test_a_saved_state_stays_behind_so_its_vm_does_not_move(about):
-    assert about()["obstacles"] == []
+    assert about().obstacles == []
 
-    (why,) = about(state="saved")["obstacles"]
+    (why,) = about(state="saved").obstacles
 
     assert why.startswith("it has a saved state, which libvirt does not move; start it, or")
     assert "virsh managedsave-remove m1" in why
@@ -52,15 +52,15 @@ def test_what_its_firmware_noted_travels_with_a_stopped_vm(about, tmp_path, nvra
     path = tmp_path / "m1_VARS.fd"
     os = "<loader readonly='yes' type='pflash'>/usr/share/fw.fd</loader>" + nvram.format(path)
     shared = HostSettings(uri="test:///default", shared_paths=(str(tmp_path),))
-    assert about(os=os)["nvram"] == [], "it was never started"
+    assert about(os=os).nvram == [], "it was never started"
     path.write_bytes(bytes(8192))
 
-    (file,) = about(os=os)["nvram"]
+    (file,) = about(os=os).nvram
 
-    assert file == {"path": str(path), "how": "push", "size_bytes": 8192, "actual_bytes": 8192}
-    assert about(os=os, settings=shared)["nvram"] == []
+    assert file == FileFacts(path=str(path), how="push", size_bytes=8192, actual_bytes=8192)
+    assert about(os=os, settings=shared).nvram == []
     # Of a running one QEMU sends them.
-    assert about(os=os, state="running")["nvram"][0]["how"] == "copy"
+    assert about(os=os, state="running").nvram[0].how == "copy"
 
 
 @pytest.mark.parametrize(
@@ -83,13 +83,13 @@ def test_firmware_that_libvirt_chooses_has_its_variables_where_libvirt_puts_them
 def test_a_stopped_vm_does_not_lose_the_secrets_of_its_tpm(about, tmp_path, monkeypatch):
     tpm = "<tpm model='tpm-crb'><backend type='{}' version='2.0'/></tpm>"
     monkeypatch.setattr(facts, "_SWTPM", str(tmp_path))
-    assert about(devices=tpm.format("emulator"))["obstacles"] == [], "it was never started"
+    assert about(devices=tpm.format("emulator")).obstacles == [], "it was never started"
     (tmp_path / "4dea22b3-1d52-d8f3-2516-782e98ab3fa0").mkdir()
 
-    (why,) = about(devices=tpm.format("emulator"))["obstacles"]
+    (why,) = about(devices=tpm.format("emulator")).obstacles
 
     assert why.startswith("its emulated TPM has its state on this host, which does not move; start")
-    assert about(devices=tpm.format("emulator"), state="running")["obstacles"] == []
+    assert about(devices=tpm.format("emulator"), state="running").obstacles == []
 
 
 def test_the_definition_that_goes_along_is_judged_too(about, tmp_path):
@@ -99,11 +99,11 @@ def test_the_definition_that_goes_along_is_judged_too(about, tmp_path):
 
     both = about(**second, state="running")
 
-    assert (alone["machine"], alone["next_machine"]) == ("pc-q35-7.2", None)
-    assert (both["machine"], both["next_machine"]) == ("pc-q35-7.2", "pc-q35-10.0")
-    assert both["files"] == [f"{tmp_path}/old", f"{tmp_path}/new"]
+    assert (alone.machine, alone.next_machine) == ("pc-q35-7.2", None)
+    assert (both.machine, both.next_machine) == ("pc-q35-7.2", "pc-q35-10.0")
+    assert both.files == [f"{tmp_path}/old", f"{tmp_path}/new"]
     stopped = about(**second)
-    assert (stopped["machine"], stopped["next_machine"]) == ("pc-q35-10.0", None)
+    assert (stopped.machine, stopped.next_machine) == ("pc-q35-10.0", None)
 
 
 def test_what_only_the_definition_has_of_a_newer_libvirt_counts():
@@ -115,17 +115,7 @@ def test_what_only_the_definition_has_of_a_newer_libvirt_counts():
 
     for later, since in ((plain, []), (xml, ["9.4"])):
         found = facts._facts(TEST, {**row, "next_xml": later}, tags)
-        assert [version for _what, version in found["newer"]] == since
-
-
-def test_facts_of_an_older_host_are_judged_by_what_they_say(about):
-    said = about()
-    older = {key: said[key] for key in ("arch", "domain_type")}
-
-    with connect.opened(TEST) as conn:
-        assert kvm_host.has_machine(conn, older) is kvm_host.has_machine(
-            conn, {**older, "machine": None}
-        )
+        assert [version for _what, version in found.newer] == since
 
 
 @pytest.mark.parametrize(
@@ -138,7 +128,7 @@ def test_facts_of_an_older_host_are_judged_by_what_they_say(about):
 )
 def test_a_disk_of_the_definition_alone_does_not_stay_behind(about, device, shared, why, files):
     settings = HostSettings(uri="test:///default", shared_paths=shared)
-    assert about(settings=settings, state="running")["obstacles"] == []
+    assert about(settings=settings, state="running").obstacles == []
     disk = (
         f"<disk type='file' device='{device}'><source file='/srv/a.raw'/>"
         "<target dev='sda' bus='scsi'/></disk>"
@@ -146,5 +136,5 @@ def test_a_disk_of_the_definition_alone_does_not_stay_behind(about, device, shar
 
     found = about(settings=settings, state="running", devices=disk)
 
-    assert [one.split(";")[0] for one in found["obstacles"]] == why
-    assert found["files"] == files
+    assert [one.split(";")[0] for one in found.obstacles] == why
+    assert found.files == files

@@ -1,25 +1,31 @@
 """What hosts answer is read whole, or refused in one line that names the host and the field."""
 
 import copy
+import dataclasses
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+import told
 from hypothesis import given, strategies
 from saltvirt import wire
 from saltvirt.config import HostSettings
-from saltvirt.fleet import inventory, minions
+from saltvirt.errors import BadArgument, NoHostFits
+from saltvirt.fleet import inventory, migrate, minions, moves, sightings
 from saltvirt.fleet.cloud import Cloud
 from saltvirt.kvm import connect
+from saltvirt.model import Verdict
 from saltvirt.ops.migration import facts as gathering
-from saltvirt.placement.facts import About, HostInfo
+from saltvirt.parts import Source, State, Target
+from saltvirt.placement.facts import About, DiskFacts, DiskProfile, HostInfo, NicProfile
 
 DATA = Path(__file__).parents[1] / "data"
 TEST = HostSettings(uri="test:///default")
 HOST = json.loads((DATA / "fleets/three.json").read_text())["hyper2"]
 with connect.opened(TEST) as conn:
     # As it comes over the wire: lists, no tuples.
-    ABOUT = json.loads(json.dumps(gathering.facts(conn, TEST, "test")["test"]))
+    ABOUT = json.loads(json.dumps(wire.plain(gathering.facts(conn, TEST, "test")["test"])))
 # What is shown to nobody but people, and has no fixed names.
 FREE = (("storage", "images"), ("storage", "pools"))
 NO_TYPE = b"none of a host's fields is bytes"
@@ -49,16 +55,55 @@ def put(value):
 
 
 @pytest.mark.parametrize(("shape", "answer"), [(HostInfo, HOST), (About, ABOUT)])
-def test_a_whole_answer_is_read_as_it_is(shape, answer):
-    assert wire.read("h1", "virt.x", shape, answer) == answer
+def test_a_whole_answer_is_read_and_made_what_it_was(shape, answer):
+    read = wire.read("h1", "virt.x", shape, answer)
+
+    assert wire.plain(read) == {**wire.plain(read), **answer}
     # A newer host says more.
-    assert wire.read("h1", "virt.x", shape, {**answer, "new": 1}) == {**answer, "new": 1}
+    assert wire.read("h1", "virt.x", shape, {**answer, "new": 1}) == read
 
 
 def test_an_older_host_says_less():
     older = {name: one for name, one in HOST.items() if name != "maintenance"}
 
-    assert wire.read("h1", "virt.host_info", HostInfo, older) == older
+    assert wire.read("h1", "virt.host_info", HostInfo, older).maintenance is False
+
+
+def test_another_host_is_told_of_a_vm_what_the_first_has_said_be_it_older_or_newer():
+    older = {name: one for name, one in ABOUT.items() if name not in ("machine", "uuid")}
+
+    for said in (older, {**ABOUT, "new": 1, "disks": [{**told.DISK, "how": "push", "new": 2}]}):
+        read = wire.read("h1", "virt.migration_info", About, said)
+        assert wire.plain(read) == said and wire.plain({"m1": [read]}) == {"m1": [said]}
+        info = wire.read("h1", "virt.host_info", HostInfo, {**HOST, "moving": said})
+        assert wire.plain(info.moving) == said
+
+
+def test_what_was_not_measured_or_cannot_be_used_is_left_out():
+    disk = {**told.DISK, "how": "missing"}
+    sizes = {"virtual_bytes": 1, "actual_bytes": 1, "backing": None, "size_bytes": 1}
+
+    for said in (disk, {**disk, **sizes}):
+        assert wire.plain(wire.read("h1", "virt.x", DiskFacts, said)) == said
+    assert wire.plain(NicProfile(error="no")) == {"error": "no"}
+    assert wire.plain(DiskProfile(size_mib=0, has_image=False)) == {
+        "size_mib": 0,
+        "has_image": False,
+    }
+    assert "moving" not in wire.plain(told.info(HOST))
+
+
+def test_an_argument_that_cannot_be_read_names_itself_and_the_field():
+    with pytest.raises(BadArgument, match=r"^about: disks\[1\].path is int, not text$"):
+        disks = [{**told.DISK, "how": "push"}, {**told.DISK, "path": 1}]
+        wire.argument("about", About, {**ABOUT, "disks": disks})
+    with pytest.raises(BadArgument, match="^about: it is str, not a mapping$"):
+        wire.argument("about", About, "m1")
+
+
+def test_a_name_that_is_no_text_is_said_to_be_a_name():
+    with pytest.raises(wire.BadAnswer, match="cannot read: a name in vms is int, not text;"):
+        wire.read("h1", "virt.host_info", HostInfo, damaged(HOST, ("vms",), put({1: {}})))
 
 
 @given(strategies.data())
@@ -77,7 +122,7 @@ def test_a_wrong_type_anywhere_is_one_line_that_names_host_and_field(data):
 @given(strategies.data())
 def test_a_missing_field_is_one_line_that_names_host_and_field(data):
     shape, answer = data.draw(strategies.sampled_from([(HostInfo, HOST), (About, ABOUT)]))
-    needed = [(name,) for name in shape.__required_keys__]
+    needed = [(one.name,) for one in dataclasses.fields(shape) if wire._is_required(one)]
     if shape is HostInfo:
         needed += [("cpu", "features"), ("memory", "limit_mib"), ("domain_types", "default")]
         needed += [("networks", "net0", "active"), ("versions", "qemu"), ("profiles", "disk")]
@@ -122,6 +167,100 @@ def test_a_host_whose_answer_is_broken_has_failed_and_the_others_count(monkeypat
     assert found.unreachable == []
 
 
+PRESENCE = {"state": None, "building": False, "unfinished": False}
+RECORD = {"purpose": "departure", "token": "t1", "phase": "handing", "since": 1.5}
+RECORD |= {"uuid": None, "source": None, "target": "h2"}
+STATE = wire.plain(State(source=Source(), target=Target(), noted={}))
+
+
+@pytest.mark.parametrize(
+    ("fun", "whole", "path", "where"),
+    [
+        ("virt.presence", PRESENCE, ("state",), "state"),
+        ("virt.presence", PRESENCE, ("building",), "building"),
+        ("virt.migration_state", {"web1": [RECORD]}, ("web1", 0, "token"), "web1[0].token"),
+        ("virt.migration_state", {"web1": [RECORD]}, ("web1", 0, "target"), "web1[0].target"),
+        ("virt.migrate_check", {"web1": ["full"]}, ("web1",), "web1"),
+    ],
+)
+@pytest.mark.parametrize("how", ["is missing", "is bytes"])
+def test_a_host_that_cannot_be_read_could_not_be_asked(
+    monkeypatch, tmp_path, fun, whole, path, where, how
+):
+    if how == "is missing" and fun == "virt.migrate_check":
+        pytest.skip("it has names of VMs alone")
+    lacking = damaged(whole, path, put(NO_TYPE) if how == "is bytes" else lambda i, n: i.pop(n))
+    said = {"h1": whole, "h2": lacking}
+    replies = {host: minions.Reply(minion=host, value=one) for host, one in said.items()}
+    monkeypatch.setattr(minions, "ask", lambda *_args, **_options: replies)
+
+    cloud = Cloud.of({"cachedir": str(tmp_path)})
+    found = inventory.survey(cloud, replies, fun, ["web1"])
+
+    assert list(found.answers) == ["h1"] and list(found.failed) == ["h2"]
+    assert found.said == {"h1": whole}
+    assert f"h2 answers {fun} with something" in found.failed["h2"]
+    assert f"{where} {how}" in found.failed["h2"] and "\n" not in found.failed["h2"]
+
+
+def test_a_host_whose_presence_cannot_be_read_may_have_the_vm(monkeypatch, opts):
+    said = {"h1": PRESENCE, "h2": {"state": "running"}}
+    replies = {host: minions.Reply(minion=host, value=one) for host, one in said.items()}
+    monkeypatch.setattr(minions, "ask", lambda *_args, **_options: replies)
+
+    found = inventory.survey(Cloud.of(opts), replies, "virt.presence", ["web1"])
+
+    assert sightings.of_presence(found.answers).keys() == {"h1"}
+    with pytest.raises(inventory.NoSuchVm, match=r"on any of 1 hypervisors .*\(not asked: h2"):
+        inventory.located(Cloud.of(opts), found, "web1")
+
+
+def moved_by(monkeypatch, said):
+    """Return the hands of a move whose hosts say something of it."""
+    monkeypatch.setattr(
+        minions,
+        "ask",
+        lambda _o, hosts, *_a, **_k: {h: minions.Reply(minion=h, value=said) for h in hosts},
+    )
+    held = SimpleNamespace(name="web1", record=None)
+    return moves.Hands(Cloud.of({}), held, "t1", ("h1", "h2"))
+
+
+@pytest.mark.parametrize("side", ["source", "target"])
+@given(data=strategies.data())
+def test_a_move_is_not_settled_by_what_cannot_be_read(side, data):
+    name = data.draw(strategies.sampled_from(sorted(STATE[side])))
+    change, why = data.draw(
+        strategies.sampled_from([(put(NO_TYPE), "is bytes"), (lambda i, n: i.pop(n), "is missing")])
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        hands = moved_by(patch, damaged(STATE, (side, name), change))
+        patch.setattr(moves.time, "sleep", lambda _s: pytest.fail("it is asked again"))
+        assert getattr(hands, f"look_at_{side}")() is None
+
+    (host, line), *_more = hands.seen.items()
+    assert f"{host} answers virt.migration_state with" in line and f"{side}.{name} {why}" in line
+    # It answers, so nobody may say that it is lost.
+    assert hands.silent == set()
+
+
+def test_a_move_is_settled_by_what_newer_hosts_say_too(monkeypatch):
+    hands = moved_by(monkeypatch, {**STATE, "source": {**STATE["source"], "new": 1}, "more": 2})
+
+    assert hands.look_at_source() == Source() and hands.look_at_target() == Target()
+
+
+def test_a_check_that_cannot_be_read_is_a_refusal_that_says_so(monkeypatch):
+    monkeypatch.setattr(migrate, "act", lambda *_args, **_options: "no room")
+    verdicts = [Verdict(host="h2", score=1.0)]
+
+    with pytest.raises(NoHostFits) as refused:
+        migrate.chosen(Cloud.of({}), "h1", told.about(), verdicts)
+
+    assert "h2 answers virt.migrate_check with" in refused.value.reasons["h2"]
+    assert "the answer is str, not a list" in refused.value.reasons["h2"]
+
+
 def fields(shape):
     """Return the names of a type's fields, required or not."""
-    return {*shape.__required_keys__, *shape.__optional_keys__}
+    return {one.name for one in dataclasses.fields(shape)}

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Collection, Mapping
 from typing import TypeVar
 
+from saltvirt import wire
 from saltvirt.fleet import inventory
 from saltvirt.fleet.cloud import Cloud
 from saltvirt.placement.facts import About
@@ -43,7 +44,7 @@ def reach(
             return made
         targets, names = _questions(new, refused, moves, hosts)
         coming = {
-            name: abouts[name]
+            name: wire.plain(abouts[name])
             for name in names
             if any((name, host) not in asked for host in targets)
         }

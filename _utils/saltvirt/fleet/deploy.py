@@ -12,6 +12,7 @@ from saltvirt.fleet.cloud import Cloud
 from saltvirt.fleet.hosts import DeployError, HostSilent, watching, whose_time
 from saltvirt.model import Need, Verdict
 from saltvirt.placement import choose
+from saltvirt.placement.facts import HostInfo
 from saltvirt.records import Held
 
 _REFUSED = "ClaimRefused"
@@ -164,7 +165,7 @@ class Build:
         return self.request.name
 
 
-def is_seeded(given: dict[str, Any], info: dict[str, Any]) -> bool:
+def is_seeded(given: dict[str, Any], info: HostInfo) -> bool:
     """
     Return whether a host makes a seed for a VM.
 
@@ -174,11 +175,11 @@ def is_seeded(given: dict[str, Any], info: dict[str, Any]) -> bool:
         The host's answer to ``virt.host_info``: its disk profile may have an image of its own.
     """
     listed = profiles.entries(given.get("disks") or [], "disks")
-    profile = info["profiles"]["disk"].get(given.get("disk", spec.OPTIONS["disk"])) or {}
+    profile = info.profiles.disk.get(given.get("disk", spec.OPTIONS["disk"]) or "")
     has_image = (
         given.get("image")
         or any(disk.get("image") for disk in listed)
-        or profile.get("has_image", False)
+        or (profile and profile.has_image)
     )
     return bool(given.get("seed", True) and has_image)
 

@@ -76,8 +76,8 @@ def _coming(cloud: Cloud, host: str) -> tuple[list[str], dict[str, str]]:
     """Return the names of the VMs on their way in, and ``{name: what is left}`` of others."""
     said = act(cloud, host, "virt.host_info")
     info: HostInfo = wire.read(host, "virt.host_info", HostInfo, said)
-    coming = {*info["building"], *info.get("coming", ())}
-    left = set(info["unfinished"]) - coming - set(info["vms"])
+    coming = {*info.building, *info.coming}
+    left = set(info.unfinished) - coming - set(info.vms)
     return sorted(coming), {name: _UNFINISHED.format(host, name) for name in left}
 
 
@@ -91,7 +91,7 @@ def _sorted(
     said = act(cloud, host, "virt.migration_info")
     abouts: dict[str, About] = wire.read(host, "virt.migration_info", dict[str, About], said)
     here = {name: about for name, about in abouts.items() if name not in coming}
-    is_off = {name for name, about in here.items() if about["state"] == "shutdown"}
+    is_off = {name for name, about in here.items() if about.state == "shutdown"}
     stopped = {} if with_stopped else dict.fromkeys(sorted(is_off), "it is stopped")
     return stopped, {name: about for name, about in here.items() if name not in stopped}
 

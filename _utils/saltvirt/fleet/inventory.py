@@ -6,25 +6,35 @@ from typing import Any
 
 from salt.utils.minions import CkMinions
 
-from saltvirt import compat, wire
+from saltvirt import compat, records, wire
 from saltvirt.errors import BadArgument, MasterError, NameTaken, NoSuchVm
 from saltvirt.fleet import hints, minions, sightings
 from saltvirt.fleet.cloud import Cloud
 from saltvirt.placement import facts
 
 # What is judged by placement must be whole: it has no other place where it is looked at.
+# So must be what says whether a host has a VM, and whether it takes one.
 _SHAPES: Mapping[str, object] = {
     "virt.host_info": facts.HostInfo,
     "virt.migration_info": dict[str, facts.About],
     "virt.load": facts.Load,
+    "virt.presence": facts.Presence,
+    "virt.migration_state": dict[str, list[records.Shown]],
+    "virt.migrate_check": dict[str, list[str]],
 }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Survey:
-    """What the hosts answered, which are silent, which could not say, and who is there twice."""
+    """
+    What the hosts answered, which are silent, which could not say, and who is there twice.
+
+    said
+        The answers as they came, for whoever shows them to users.
+    """
 
     answers: dict[str, Any]
+    said: dict[str, Any] = field(default_factory=dict)
     unreachable: list[str] = field(default_factory=list)
     failed: dict[str, str] = field(default_factory=dict)
     duplicates: dict[str, list[str]] = field(default_factory=dict)
@@ -120,10 +130,12 @@ def survey(
         How long silent ones are waited for. Defaults to ``virt:timeout_s``.
     """
     replies = minions.ask(cloud, targets, fun, arg, kwarg, timeout_s=timeout_s)
-    answers, broken = _readable(fun, {h: reply.value for h, reply in replies.items() if reply.ok})
+    said = {host: reply.value for host, reply in replies.items() if reply.ok}
+    answers, broken = _readable(fun, said)
     failed = {h: r.error or "" for h, r in replies.items() if not r.ok and not r.missing}
     found = Survey(
         answers=answers,
+        said={host: said[host] for host in answers},
         unreachable=[host for host, reply in replies.items() if reply.missing],
         failed={**failed, **broken},
     )
@@ -150,8 +162,8 @@ def _heard(fun: str, arg: Sequence[Any], answers: dict[str, Any]) -> hints.Heard
     """Return what the answers to a question say of names, None if it is about none."""
     if fun == "virt.host_info":
         return hints.Heard(
-            whole={host: info["vms"] for host, info in answers.items()},
-            settled={h: {*info["vms"]} - {*info["building"]} for h, info in answers.items()},
+            whole={host: info.vms for host, info in answers.items()},
+            settled={h: {*info.vms} - {*info.building} for h, info in answers.items()},
         )
     if fun == "virt.full_info":
         return hints.Heard(whole={host: info["vm_info"] for host, info in answers.items()})

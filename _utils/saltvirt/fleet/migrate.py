@@ -47,12 +47,14 @@ def plan(
 
 def _about(cloud: Cloud, found: inventory.Survey, name: str, source: str) -> About:
     """Return what a VM is made of; raise MoveFailed if it cannot be moved at all."""
-    said = found.answers.get(source, {}).get("moving") or act(
-        cloud, source, "virt.migration_info", name
-    )
-    about: About = wire.read(source, "virt.migration_info", About, said)
-    if about["obstacles"]:
-        raise MoveFailed(f"VM {name!r} stays on {source}: {'; '.join(about['obstacles'])}")
+    info = found.answers.get(source)
+    # A host of an older release is asked for that alone.
+    about: About | None = info and info.moving
+    if about is None:
+        said = act(cloud, source, "virt.migration_info", name)
+        about = wire.read(source, "virt.migration_info", About, said)
+    if about.obstacles:
+        raise MoveFailed(f"VM {name!r} stays on {source}: {'; '.join(about.obstacles)}")
     return about
 
 
@@ -70,7 +72,7 @@ def _verdicts(
 
 def _having(found: inventory.Survey, name: str) -> str | None:
     """Return the one host that has a VM, None if that is not so clear."""
-    having = [host for host, info in found.answers.items() if name in info["vms"]]
+    having = [host for host, info in found.answers.items() if name in info.vms]
     return having[0] if len(having) == 1 and not found.reasons() else None
 
 
@@ -90,12 +92,15 @@ def chosen(
         if not verdict.fits:
             continue
         try:
-            why = act(
+            said = act(
                 cloud,
                 verdict.host,
                 "virt.migrate_check",
-                kwarg={"about": about, "source": source},
+                kwarg={"about": wire.plain(about), "source": source},
             )
+            why = wire.read(verdict.host, "virt.migrate_check", list[str], said)
+        except wire.BadAnswer as error:
+            why = [str(error)]
         except DeployError as error:
             why = [str(error).removeprefix(f"{verdict.host}: ")]
         if not why:
@@ -112,22 +117,22 @@ def dry_run(
     """Return what a move would do, and every reason why it would not work; nothing is changed."""
     source, about, verdicts = plan(cloud, name, target)
     host = chosen(cloud, source, about, verdicts)
-    moved = {disk["target"]: _shown(disk) for disk in about["disks"]}
+    moved = {disk.target: _shown(disk) for disk in about.disks}
     return {
         "name": name,
         "from": source,
         "to": host,
-        "state": about["state"],
-        "memory_mib": about["memory_mib"],
+        "state": about.state,
+        "memory_mib": about.memory_mib,
         "disks": moved,
     }
 
 
 def _shown(disk: DiskFacts) -> str:
-    if disk["how"] == "shared":
+    if disk.how == "shared":
         return "stays where it is, the storage is shared"
-    base = f", over the image {disk['base'][:12]}" if disk["base"] else ""
-    return f"{disk['actual_bytes'] // 2**20} MiB of {disk['path']}{base}"
+    base = f", over the image {disk.base[:12]}" if disk.base else ""
+    return f"{(disk.actual_bytes or 0) // 2**20} MiB of {disk.path}{base}"
 
 
 def migrate(

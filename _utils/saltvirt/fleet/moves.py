@@ -2,13 +2,14 @@
 
 import time
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from typing import Any
 
 from saltvirt import parts, protocol, wire
 from saltvirt.errors import BadArgument, VirtError
 from saltvirt.fleet import hints, minions, orders
 from saltvirt.fleet.cloud import Cloud
 from saltvirt.fleet.hosts import DeployError, HostSilent, act, watching
+from saltvirt.parts import State
 from saltvirt.placement import facts
 from saltvirt.protocol import Source, Target
 from saltvirt.records import Held
@@ -18,6 +19,7 @@ LIMIT_S = 3600
 _BESIDE_S = 600
 # How long a job that was told to end, or a domain that only arrives, is waited for.
 _PATIENCE_S = 30
+_STATE = "virt.migration_state"
 # What Salt says of a function, and of an argument, that an older version does not have.
 _OLD = "is not available"
 _OLD_TARGET = "keyword arguments are not valid: "
@@ -25,7 +27,6 @@ _OLD_TARGET = "keyword arguments are not valid: "
 
 # The hosts of a move; nobody may know which one sends.
 _Way = tuple[str | None, str]
-_Side = TypeVar("_Side", Source, Target)
 
 
 class MoveFailed(VirtError):
@@ -49,7 +50,7 @@ class Hands:
         self._cloud, self._held = cloud, held
         self.token, (self.source, self.target), self.uuid = token, way, uuid
         self.name = held.name
-        self.about: dict[str, Any] = {}
+        self.about: facts.About
         self.given: Mapping[str, Any] = {}
         self.figures: dict[str, Any] = {}
         self.warnings: list[str] = []
@@ -74,16 +75,17 @@ class Hands:
         kwarg = {"token": self.token, "target": self.target}
         said = self._act(self.source, "virt.migrate_begin", self.name, kwarg=kwarg)
         self.about = wire.read(self.source or "", "virt.migrate_begin", facts.About, said)
-        self.uuid = self.about["uuid"]
+        self.uuid = self.about.uuid
         self._held.note(uuid=self.uuid)
 
     def prepare(self) -> None:
-        kwarg = {"about": self.about, "token": self.token, "source": self.source}
+        about = wire.plain(self.about)
+        kwarg = {"about": about, "token": self.token, "source": self.source}
         try:
             made = self._act(self.target, "virt.migrate_prepare", kwarg=kwarg)
             if made["images"]:
                 self._send_images(made["images"])
-                sent = {"about": self.about, "token": self.token, "images_sent": True}
+                sent = {"about": about, "token": self.token, "images_sent": True}
                 made = self._act(self.target, "virt.migrate_prepare", kwarg=sent)
         except HostSilent:
             raise
@@ -120,32 +122,46 @@ class Hands:
     def look_at_source(self) -> Source | None:
         if self.source is None:
             return Source()
-        return self._seen(self.source, "source", Source)
+        seen: Source | None = self._seen(self.source, "source")
+        return seen
 
     def look_at_target(self) -> Target | None:
-        return self._seen(self.target, "target", Target)
+        seen: Target | None = self._seen(self.target, "target")
+        return seen
 
-    def _seen(self, host: str, side: str, view: type[_Side]) -> _Side | None:
+    def _seen(self, host: str, side: str) -> Any:
         """Return what a host says; one that is at it, or cannot say, is asked again for a while."""
         deadline = time.monotonic() + _PATIENCE_S
         while True:
-            asked = self._asked(host)
-            self.silent.discard(host)
-            if asked.missing:
-                self.silent.add(host)
-                self.seen[host] = asked.error or "it does not answer"
-                return None
-            out = view(**asked.value[side]) if asked.ok else None
-            self.seen[host] = out or asked.error
-            if time.monotonic() > deadline or (out is not None and not _is_at_it(out)):
-                if out is not None and side == "source":
-                    self.noted = asked.value["noted"]
+            said, is_last = self._state(host)
+            out: Any = None if said is None else getattr(said, side)
+            self.seen[host] = out or self.seen[host]
+            is_over = out is not None and not _is_at_it(out)
+            if is_last or is_over or time.monotonic() > deadline:
+                if said is not None and side == "source":
+                    self.noted = said.noted
                 return out
             time.sleep(1)
 
+    def _state(self, host: str) -> tuple[State | None, bool]:
+        """Return what a host says of both sides, and whether there is no use in asking again."""
+        asked = self._asked(host)
+        self.silent.discard(host)
+        self.seen[host] = asked.error
+        if asked.missing:
+            self.silent.add(host)
+            self.seen[host] = asked.error or "it does not answer"
+        if not asked.ok:
+            return None, asked.missing
+        try:
+            return wire.read(host, _STATE, State, asked.value), False
+        except wire.BadAnswer as error:
+            self.seen[host] = str(error)
+            return None, True
+
     def _asked(self, host: str) -> minions.Reply:
         kwarg = {"token": self.token, "uuid": self.uuid}
-        return minions.ask(self._cloud, [host], "virt.migration_state", [self.name], kwarg)[host]
+        return minions.ask(self._cloud, [host], _STATE, [self.name], kwarg)[host]
 
     def cancel(self) -> None:
         target = self.seen.get(self.target)

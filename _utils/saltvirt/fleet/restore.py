@@ -78,6 +78,6 @@ def _looked(cloud: Cloud, host: str) -> tuple[dict[str, dict[str, list[str]]], n
     asked = notes.heard(cloud, every)
     noted = {**asked.answers, host: own}
     found = inventory.survey(cloud, every, "virt.host_info")
-    there = {one: set(info["vms"]) for one, info in found.answers.items()}
+    there = {one: set(info.vms) for one, info in found.answers.items()}
     silent = {*asked.reasons(), *found.reasons()}
     return noted, notes.away(noted, host, there, silent)

@@ -57,11 +57,11 @@ def _on_record(
     for host, there in sorted(answers.items()):
         for vm, known in there.items():
             for one in known if name in (None, vm) else ():
-                is_leaving = one["purpose"] == "departure"
-                way = (host, one["target"]) if is_leaving else (one["source"], host)
+                is_leaving = one.purpose == "departure"
+                way = (host, one.target) if is_leaving else (one.source, host)
                 if way[0] is None:
                     way = (_sender(answers, vm, host), host)
-                out.setdefault((vm, one["token"]), (*way, one["uuid"]))
+                out.setdefault((vm, one.token), (*way, one.uuid))
     return out
 
 
@@ -70,6 +70,6 @@ def _sender(answers: Mapping[str, Any], name: str, target: str) -> str | None:
     leaving = [
         host
         for host, there in answers.items()
-        if host != target and any(one["purpose"] == "departure" for one in there.get(name, ()))
+        if host != target and any(one.purpose == "departure" for one in there.get(name, ()))
     ]
     return leaving[0] if len(leaving) == 1 else None

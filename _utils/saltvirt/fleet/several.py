@@ -174,13 +174,13 @@ def _moved(
 
 
 def _state(there: inventory.Survey, host: str) -> str | None:
-    found: str | None = there.answers.get(host, {}).get("state")
-    return found
+    one = there.answers.get(host)
+    return one.state if one is not None else None
 
 
 def _refuse_gone(there: inventory.Survey, name: str) -> None:
     """Raise _Gone if all hosts say that they do not have a VM, and that none is on its way."""
-    is_known = any(one["state"] or one["building"] for one in there.answers.values())
+    is_known = any(one.state or one.building for one in there.answers.values())
     if not is_known and not there.reasons():
         raise _Gone(f"VM {name!r} was removed")
 
@@ -192,6 +192,6 @@ def _arrived(there: inventory.Survey, source: str) -> str | None:
     A move is over when the source does not have the VM any more, which it must say itself: the
     target lists one that only arrives too.
     """
-    having = [host for host, one in there.answers.items() if one["state"] is not None]
+    having = [host for host, one in there.answers.items() if one.state is not None]
     is_sure = source in there.answers
     return having[0] if len(having) == 1 and having[0] != source and is_sure else None

@@ -2,7 +2,8 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+
+from saltvirt.placement.facts import HostInfo, Presence
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,21 +34,21 @@ class Sighting:
         return self.state is not None or self.building or self.unfinished
 
 
-def of_presence(answers: Mapping[str, dict[str, Any]]) -> dict[str, Sighting]:
+def of_presence(answers: Mapping[str, Presence]) -> dict[str, Sighting]:
     """Return the sightings in ``{host: answer of virt.presence}``."""
     return {
-        host: Sighting(state=one["state"], building=one["building"], unfinished=one["unfinished"])
+        host: Sighting(state=one.state, building=one.building, unfinished=one.unfinished)
         for host, one in answers.items()
     }
 
 
-def of_info(answers: Mapping[str, dict[str, Any]], name: str) -> dict[str, Sighting]:
+def of_info(answers: Mapping[str, HostInfo], name: str) -> dict[str, Sighting]:
     """Return the sightings of a name in ``{host: answer of virt.host_info}``."""
     return {
         host: Sighting(
-            state=info["vms"].get(name, {}).get("state"),
-            building=name in info["building"],
-            unfinished=name in info["unfinished"],
+            state=info.vms[name].state if name in info.vms else None,
+            building=name in info.building,
+            unfinished=name in info.unfinished,
         )
         for host, info in answers.items()
     }

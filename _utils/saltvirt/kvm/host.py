@@ -70,10 +70,10 @@ def filters(conn: Any) -> list[str]:
     return sorted(one.name() for one in conn.listAllNWFilters(0))
 
 
-def has_machine(conn: Any, about: Mapping[str, Any]) -> bool:
-    """Return whether this host's QEMU knows a VM's machine type."""
+def has_machine(conn: Any, arch: str, machine: str | None, domain_type: str) -> bool:
+    """Return whether this host's QEMU knows a machine type."""
     try:
-        conn.getDomainCapabilities(None, about["arch"], about.get("machine"), about["domain_type"])
+        conn.getDomainCapabilities(None, arch, machine, domain_type)
     except libvirt.libvirtError:
         return False
     return True
@@ -118,22 +118,29 @@ def _own_features(conn: Any, capabilities: Mapping[str, Any]) -> list[str]:
         raise
 
 
-def why_not_cpu(conn: Any, about: Mapping[str, Any]) -> str | None:
+def why_not_cpu(
+    conn: Any,
+    arch: str,
+    machine: str | None,
+    domain_type: str,
+    *,
+    cpu: str | None,
+    host_cpu: str | None,
+) -> str | None:
     """
     Return what this host's CPU, or its QEMU, lacks of a VM's; None if it lacks nothing.
 
-    about
-        ``cpu`` is the VM's ``<cpu>``, ``host_cpu`` that of the host it runs on if the VM has it
-        as it is.
+    cpu
+        The VM's ``<cpu>``, None if it takes any.
+    host_cpu
+        That of the host it runs on, if the VM has it as it is.
     """
     flag = libvirt.VIR_CONNECT_COMPARE_CPU_FAIL_INCOMPATIBLE
     try:
-        if about.get("host_cpu"):
-            conn.compareCPU(about["host_cpu"], flag)
-        elif about.get("cpu"):
-            conn.compareHypervisorCPU(
-                None, about["arch"], about.get("machine"), about["domain_type"], about["cpu"], flag
-            )
+        if host_cpu:
+            conn.compareCPU(host_cpu, flag)
+        elif cpu:
+            conn.compareHypervisorCPU(None, arch, machine, domain_type, cpu, flag)
     except libvirt.libvirtError as exc:
         if _is_one_of(exc, _CPU_ERRORS):
             return f"its CPU does not suffice: {exc}"

@@ -21,9 +21,14 @@ from saltvirt.placement.facts import (
     HostInfo,
     Load,
     MemoryFacts,
+    NetworkFacts,
+    NicProfile,
+    Presence,
     Profiles,
     StorageFacts,
+    Versions,
     VmFacts,
+    VmLoad,
 )
 from saltvirt.spec import console_log
 from saltvirt.units import MIB
@@ -106,7 +111,7 @@ def _free(node: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> dict[st
 
 
 def load(conn: Any, seconds: float) -> Load:
-    """Return ``{cpus, memory_mib, vms: {name: {cpu, memory_mib}}}`` as used over some seconds."""
+    """Return what the VMs use over some seconds."""
 
     def sample() -> dict[str, dict[str, Any]]:
         return {row["name"]: row for row in query.rows(conn, with_xml=False, with_blocks=False)}
@@ -115,18 +120,18 @@ def load(conn: Any, seconds: float) -> Load:
     time.sleep(seconds)
     last, passed_ns = sample(), (time.monotonic() - begin) * 1e9
     node = query.node(conn)
-    return {
-        "cpus": node["cpus"],
-        "memory_mib": node["phymemory"],
-        "vms": {
-            name: {
-                "cpu": round((row["cputime_ns"] - first[name]["cputime_ns"]) / passed_ns, 3),
-                "memory_mib": row["rss_kib"] // 1024,
-            }
+    return Load(
+        cpus=node["cpus"],
+        memory_mib=node["phymemory"],
+        vms={
+            name: VmLoad(
+                cpu=round((row["cputime_ns"] - first[name]["cputime_ns"]) / passed_ns, 3),
+                memory_mib=row["rss_kib"] // 1024,
+            )
             for name, row in last.items()
             if name in first and row["state"] == "running"
         },
-    }
+    )
 
 
 def seen(conn: Any, settings: HostSettings) -> _Seen:
@@ -137,7 +142,7 @@ def seen(conn: Any, settings: HostSettings) -> _Seen:
 
 def host_info(conn: Any, settings: HostSettings, known: _Seen | None = None) -> HostInfo:
     """
-    Return everything placement needs to know of this host, as plain data.
+    Return everything placement needs to know of this host.
 
     known
         What :func:`seen` returned. A domain that is being started holds up whoever reads it, so it
@@ -153,36 +158,36 @@ def host_info(conn: Any, settings: HostSettings, known: _Seen | None = None) -> 
     vms, promises, _ = known
     extra = [facts for name, facts in coming.items() if name not in vms]
     types = domain_types(conn, settings, capabilities)
-    features = {kind: host.cpu_features(conn, capabilities, kind) for kind in types["usable"]}
-    return {
-        "maintenance": maintenance.is_on(settings),
-        "vms": vms,
-        "building": sorted(coming),
-        "coming": {name: _room(facts) for name, facts in coming.items()},
-        "unfinished": reservations.unfinished(settings),
-        "cpu": _cpu(settings, node, capabilities, vms, extra, features),
-        "memory": _memory(conn, settings, node, vms, extra),
-        "storage": _storage(conn, settings, promises, extra),
-        "bridges": bridges(),
-        "links": links(),
-        "networks": host.networks(conn),
-        "profiles": _profiles(settings),
-        "domain_types": types,
-        "machines": generation.known(capabilities["guests"], capabilities["arch"]),
-        "archs": sorted({guest["arch"] for guest in capabilities["guests"]}),
-        "versions": host.versions(conn),
-    }
+    features = {kind: host.cpu_features(conn, capabilities, kind) for kind in types.usable}
+    return HostInfo(
+        maintenance=maintenance.is_on(settings),
+        vms=vms,
+        building=sorted(coming),
+        coming={name: _room(facts) for name, facts in coming.items()},
+        unfinished=reservations.unfinished(settings),
+        cpu=_cpu(settings, node, capabilities, vms, extra, features),
+        memory=_memory(conn, settings, node, vms, extra),
+        storage=_storage(conn, settings, promises, extra),
+        bridges=bridges(),
+        links=links(),
+        networks={name: NetworkFacts(**one) for name, one in host.networks(conn).items()},
+        profiles=_profiles(settings),
+        domain_types=types,
+        machines=generation.known(capabilities["guests"], capabilities["arch"]),
+        archs=sorted({guest["arch"] for guest in capabilities["guests"]}),
+        versions=Versions(**host.versions(conn)),
+    )
 
 
 def _room(facts: Mapping[str, Any]) -> ComingFacts:
     """Return what a VM that is on its way needs."""
-    return {
-        "vcpus": facts["vcpus"],
-        "memory_mib": facts["memory_mib"],
-        "disk_mib": facts["disk_mib"],
-        "affinity": facts["affinity"],
-        "anti_affinity": facts["anti_affinity"],
-    }
+    return ComingFacts(
+        vcpus=facts["vcpus"],
+        memory_mib=facts["memory_mib"],
+        disk_mib=facts["disk_mib"],
+        affinity=facts["affinity"],
+        anti_affinity=facts["anti_affinity"],
+    )
 
 
 def _vms(conn: Any, settings: HostSettings) -> tuple[dict[str, VmFacts], dict[str, int]]:
@@ -193,13 +198,13 @@ def _vms(conn: Any, settings: HostSettings) -> tuple[dict[str, VmFacts], dict[st
     for row in query.rows(conn, with_blocks=False):
         root = read.domain(row["xml"])
         ours = read.ours(root)
-        out[row["name"]] = {
-            "state": row["state"],
-            "vcpus": row["max_vcpus"],
-            "memory_mib": row["max_memory_kib"] // 1024,
-            "affinity": ours["affinity"],
-            "anti_affinity": ours["anti_affinity"],
-        }
+        out[row["name"]] = VmFacts(
+            state=row["state"],
+            vcpus=row["max_vcpus"],
+            memory_mib=row["max_memory_kib"] // 1024,
+            affinity=ours["affinity"],
+            anti_affinity=ours["anti_affinity"],
+        )
         for disk in read.disk_sources(root):
             if (disk["path"] or "").startswith(images):
                 _add_promise(promises, storage.measure(disk["path"], disk["format"]))
@@ -221,15 +226,15 @@ def _cpu(
     features: dict[str, list[str]],
 ) -> CpuFacts:
     total = settings.capacity.get("vcpus", node["cpus"])
-    return {
-        "threads": node["cpus"],
-        "model": capabilities["model"],
-        "vendor": capabilities["vendor"],
-        "arch": capabilities["arch"],
-        "vcpus_limit": int(total * settings.cpu_ratio),
-        "vcpus_committed": _sum("vcpus", vms, extra),
-        "features": features,
-    }
+    return CpuFacts(
+        threads=node["cpus"],
+        model=capabilities["model"],
+        vendor=capabilities["vendor"],
+        arch=capabilities["arch"],
+        vcpus_limit=int(total * settings.cpu_ratio),
+        vcpus_committed=_sum("vcpus", vms, extra),
+        features=features,
+    )
 
 
 def _memory(
@@ -240,16 +245,16 @@ def _memory(
     extra: Iterable[Mapping[str, Any]],
 ) -> MemoryFacts:
     total = settings.capacity.get("memory_mib", node["phymemory"])
-    return {
-        "total_mib": node["phymemory"],
-        "free_mib": host.free_memory_mib(conn),
-        "limit_mib": int(total * settings.memory_ratio - settings.reserve_mib),
-        "committed_mib": _sum("memory_mib", vms, extra),
-    }
+    return MemoryFacts(
+        total_mib=node["phymemory"],
+        free_mib=host.free_memory_mib(conn),
+        limit_mib=int(total * settings.memory_ratio - settings.reserve_mib),
+        committed_mib=_sum("memory_mib", vms, extra),
+    )
 
 
-def _sum(key: str, vms: Mapping[str, Any], extra: Iterable[Mapping[str, Any]]) -> int:
-    found: int = sum(vm[key] for vm in vms.values()) + sum(facts[key] for facts in extra)
+def _sum(key: str, vms: Mapping[str, VmFacts], extra: Iterable[Mapping[str, Any]]) -> int:
+    found: int = sum(getattr(vm, key) for vm in vms.values()) + sum(facts[key] for facts in extra)
     return found
 
 
@@ -263,46 +268,48 @@ def _storage(
     else:
         committed = promises["virtual"] // MIB
     limit = (capacity or total) * settings.disk_ratio - settings.disk_reserve_mib
-    return {
-        "images": {"path": settings.images, "total_mib": total, "free_mib": free},
-        "pools": host.pools(conn),
-        "limit_mib": int(limit),
-        "committed_mib": committed + sum(facts["disk_mib"] for facts in extra),
-    }
+    return StorageFacts(
+        images={"path": settings.images, "total_mib": total, "free_mib": free},
+        pools=host.pools(conn),
+        limit_mib=int(limit),
+        committed_mib=committed + sum(facts["disk_mib"] for facts in extra),
+    )
 
 
 def _profiles(settings: HostSettings) -> Profiles:
-    return {
-        "nic": {name: _nic_needs(settings, name) for name in {"default", *settings.nic}},
-        "disk": {name: _disk_needs(settings, name) for name in {"default", *settings.disk}},
-    }
+    return Profiles(
+        nic={name: _nic_needs(settings, name) for name in {"default", *settings.nic}},
+        disk={name: _disk_needs(settings, name) for name in {"default", *settings.disk}},
+    )
 
 
-def _nic_needs(settings: HostSettings, name: str) -> Any:
+def _nic_needs(settings: HostSettings, name: str) -> NicProfile:
     try:
-        nics = profiles.nics("probe", settings.nic, name, None)
+        wanted = needs(profiles.nics("probe", settings.nic, name, None))
     except BadArgument as exc:
-        return {"error": str(exc)}
-    return {
-        key: list(value) if isinstance(value, tuple) else value
-        for key, value in needs(nics).items()
-    }
+        return NicProfile(error=str(exc))
+    return NicProfile(
+        bridges=list(wanted["bridges"]),
+        networks=list(wanted["networks"]),
+        links=list(wanted["links"]),
+        bridge_vlans=wanted["bridge_vlans"],
+    )
 
 
 def _disk_needs(settings: HostSettings, name: str) -> DiskProfile:
     try:
         disks_ = profiles.disks(settings.disk, name, None, None)
     except BadArgument as exc:
-        return {"error": str(exc)}
-    return {
-        "size_mib": sum(disk.size_mib or 0 for disk in disks_),
-        "has_image": any(disk.image for disk in disks_),
-    }
+        return DiskProfile(error=str(exc))
+    return DiskProfile(
+        size_mib=sum(disk.size_mib or 0 for disk in disks_),
+        has_image=any(disk.image for disk in disks_),
+    )
 
 
 def domain_types(conn: Any, settings: HostSettings, capabilities: Mapping[str, Any]) -> DomainTypes:
     """
-    Return ``{"default", "usable", "why"}``; ``virt:hypervisor`` wins, then the probe of KVM.
+    Return the kinds of guests; ``virt:hypervisor`` wins, then the probe of KVM.
 
     Where KVM is offered and could be neither proved nor disproved there is no default: emulation
     would be many times slower, and nobody would know why.
@@ -310,14 +317,15 @@ def domain_types(conn: Any, settings: HostSettings, capabilities: Mapping[str, A
     offered = {kind for guest in capabilities["guests"] for kind in guest["domain_types"]}
     if settings.hypervisor:
         why = f"virt:hypervisor is set to {settings.hypervisor}"
-        return {"default": settings.hypervisor, "usable": [settings.hypervisor], "why": why}
+        return DomainTypes(default=settings.hypervisor, usable=[settings.hypervisor], why=why)
     found = probe.kvm(conn, capabilities, RUN_DIR)
     usable = [
         kind for kind in ("kvm", "qemu") if kind in offered and (kind != "kvm" or found["usable"])
     ]
     is_open = found["usable"] is None
     why = f"{found['why']}; set virt:hypervisor to kvm or qemu" if is_open else found["why"]
-    return {"default": usable[0] if usable and not is_open else None, "usable": usable, "why": why}
+    default = usable[0] if usable and not is_open else None
+    return DomainTypes(default=default, usable=usable, why=why)
 
 
 def bridges() -> list[str]:
@@ -331,17 +339,17 @@ def links() -> list[str]:
     return sorted(name for name in names if name != "lo" and not name.startswith("vnet"))
 
 
-def presence(conn: Any, settings: HostSettings, name: str) -> dict[str, Any]:
-    """Return ``{"state", "building", "unfinished"}``: all that locating one VM needs."""
+def presence(conn: Any, settings: HostSettings, name: str) -> Presence:
+    """Return all that locating one VM needs."""
     try:
         state = query.state(conn, name)
     except NoSuchVm:
         state = None
-    return {
-        "state": state,
-        "building": name in reservations.coming(settings),
-        "unfinished": name in reservations.unfinished(settings),
-    }
+    return Presence(
+        state=state,
+        building=name in reservations.coming(settings),
+        unfinished=name in reservations.unfinished(settings),
+    )
 
 
 def console_tail(name: str, lines: int) -> str:

@@ -99,7 +99,7 @@ class _Cloud:
         self._needs = {
             name: moves.need(about)
             for name, about in abouts.items()
-            if not about["obstacles"] and not about["stay"] and name in settled
+            if not about.obstacles and not about.stay and name in settled
         }
         self._makes: dict[str, Need] = {}
         self._standing: dict[tuple[str, Need], bool] = {}
@@ -130,7 +130,7 @@ class _Cloud:
         return None
 
     def _movable(self, host: str) -> list[str]:
-        there = self._hosts[host]["vms"]
+        there = self._hosts[host].vms
         return [name for name in self._loads.vms[host] if name in self._needs and name in there]
 
     def _steps(self, source: str, coolest: Sequence[str], count: int | None) -> Iterator[Step]:
@@ -203,6 +203,6 @@ class _Cloud:
 
 def _settled(hosts: Mapping[str, HostInfo]) -> set[str]:
     """Return the names of the VMs that are on one host and on their way to none."""
-    seen = Counter(name for info in hosts.values() for name in {*info["vms"], *info["building"]})
-    coming = {name for info in hosts.values() for name in info["building"]}
+    seen = Counter(name for info in hosts.values() for name in {*info.vms, *info.building})
+    coming = {name for info in hosts.values() for name in info.building}
     return {name for name, count in seen.items() if count == 1} - coming

@@ -1,9 +1,21 @@
-"""What the hosts say of themselves and of their VMs, as it comes over the wire: names and types."""
+"""
+What the hosts say of themselves and of their VMs: made of plain data, and made that, by ``wire``.
 
-from typing import Any, TypedDict
+A default stands for what a host does not say: one of an older release, or of what is not there.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
 
-class VmFacts(TypedDict):
+def _said_with(name: str) -> Any:
+    """Return a field that is None, and left out on the wire, where the named field is None."""
+    return field(default=None, metadata={"said_with": name})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VmFacts:
     """A VM that a host has, as far as placement asks."""
 
     state: str
@@ -13,7 +25,8 @@ class VmFacts(TypedDict):
     anti_affinity: list[str]
 
 
-class ComingFacts(TypedDict):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComingFacts:
     """A VM that a host awaits."""
 
     vcpus: int
@@ -23,78 +36,77 @@ class ComingFacts(TypedDict):
     anti_affinity: list[str]
 
 
-class _CpuMore(TypedDict, total=False):
-    threads: int
-    model: str | None
-    vendor: str | None
-
-
-class CpuFacts(_CpuMore):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CpuFacts:
     """A host's CPU; ``features`` are by domain type."""
 
+    threads: int = 0
+    model: str | None = None
+    vendor: str | None = None
     arch: str
     vcpus_limit: int
     vcpus_committed: int
     features: dict[str, list[str]]
 
 
-class _MemoryMore(TypedDict, total=False):
-    total_mib: int
-    free_mib: int
-
-
-class MemoryFacts(_MemoryMore):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryFacts:
     """A host's memory."""
 
+    total_mib: int = 0
+    free_mib: int = 0
     limit_mib: int
     committed_mib: int
 
 
-class _StorageMore(TypedDict, total=False):
-    images: dict[str, Any]
-    pools: dict[str, dict[str, Any]]
-
-
-class StorageFacts(_StorageMore):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StorageFacts:
     """The room for disks in a host's image folder."""
 
+    images: dict[str, Any] = field(default_factory=dict)
+    pools: dict[str, dict[str, Any]] = field(default_factory=dict)
     limit_mib: int
     committed_mib: int
 
 
-class NetworkFacts(TypedDict):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NetworkFacts:
     """A network of libvirt's."""
 
     active: bool
     bridge: str | None
 
 
-class NicProfile(TypedDict, total=False):
-    """What a profile of interfaces needs of its host; ``error`` if it cannot be used."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NicProfile:
+    """What a profile of interfaces needs of its host; ``error`` alone if it cannot be used."""
 
-    error: str
-    bridges: list[str]
-    networks: list[str]
-    links: list[str]
-    bridge_vlans: bool
-
-
-class DiskProfile(TypedDict, total=False):
-    """What a profile of disks needs of its host; ``error`` if it cannot be used."""
-
-    error: str
-    size_mib: int
-    has_image: bool
+    error: str | None = _said_with("error")
+    bridges: list[str] | None = _said_with("bridges")
+    networks: list[str] | None = _said_with("networks")
+    links: list[str] | None = _said_with("links")
+    bridge_vlans: bool | None = _said_with("bridge_vlans")
 
 
-class Profiles(TypedDict):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DiskProfile:
+    """What a profile of disks needs of its host; ``error`` alone if it cannot be used."""
+
+    error: str | None = _said_with("error")
+    size_mib: int | None = _said_with("size_mib")
+    has_image: bool | None = _said_with("has_image")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Profiles:
     """The profiles of a host by their names."""
 
     nic: dict[str, NicProfile]
     disk: dict[str, DiskProfile]
 
 
-class DomainTypes(TypedDict):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DomainTypes:
     """Which guests a host runs: by default, at all, and why no others."""
 
     default: str | None
@@ -102,34 +114,115 @@ class DomainTypes(TypedDict):
     why: str
 
 
-class Machines(TypedDict):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Machines:
     """The machine types of an architecture: the oldest and newest by family, and those without."""
 
     versions: dict[str, list[str]]
     names: list[str]
 
 
-class Versions(TypedDict):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Versions:
     """What a host runs."""
 
     libvirt: str
     qemu: str
 
 
-class _HostMore(TypedDict, total=False):
-    """What a host of an older release may not say."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImageFacts:
+    """What is known of a cached image: where it came from, and its size as a file."""
 
-    maintenance: bool
-    coming: dict[str, ComingFacts]
-    machines: dict[str, Machines]
-    moving: "About | None"
+    source: str
+    file_bytes: int
 
 
-class HostInfo(_HostMore):
-    """What a host answers to ``virt.host_info``."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileFacts:
+    """A file of a VM that moves, beside its disks; ``how`` is ``copy`` or ``push``."""
 
+    path: str
+    how: str
+    size_bytes: int
+    actual_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DiskFacts:
+    """
+    A disk of a VM that moves.
+
+    how
+        ``copy`` (libvirt mirrors it), ``push`` (sent as a file) or ``shared``; ``device`` and
+        ``missing`` are obstacles.
+    base, image
+        The digest of the cached image below it, and what is known of that.
+    virtual_bytes, actual_bytes, backing, size_bytes
+        What it was measured to be, None if it was not.
+    """
+
+    target: str
+    path: str
+    format: str
+    device: str
+    how: str
+    base: str | None
+    image: ImageFacts | None
+    virtual_bytes: int | None = _said_with("virtual_bytes")
+    actual_bytes: int | None = _said_with("actual_bytes")
+    backing: str | None = _said_with("virtual_bytes")
+    size_bytes: int | None = _said_with("size_bytes")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class About:
+    """What a host answers of a VM to ``virt.migration_info``: all that another must know of it."""
+
+    wire: int | None = _said_with("wire")
+    name: str
+    uuid: str | None = None
+    state: str
+    vcpus: int
+    memory_mib: int
+    disks: list[DiskFacts]
+    images: str | None = None
+    affinity: list[str]
+    anti_affinity: list[str]
+    stay: bool
+    domain_type: str
+    arch: str
+    machine: str | None = None
+    next_machine: str | None = None
+    newer: list[list[str]] = field(default_factory=list)
+    cpu: str | None = None
+    host_cpu: str | None = None
+    cpu_qemu: str | None = None
+    bridges: list[str]
+    networks: list[str]
+    links: list[str]
+    bridge_vlans: bool = False
+    obstacles: list[str]
+    nvram: list[FileFacts] = field(default_factory=list)
+    files: list[str] = field(default_factory=list)
+    autostart: bool = False
+    said: Mapping[str, Any] | None = field(default=None, compare=False, repr=False)
+    """What this was read from; another host is told just that. None of a VM of this host."""
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it has memory, which moves too."""
+        return self.state in ("running", "paused")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostInfo:
+    """What a host answers to ``virt.host_info``; ``moving`` is the VM that was asked about."""
+
+    maintenance: bool = False
     vms: dict[str, VmFacts]
     building: list[str]
+    coming: dict[str, ComingFacts] = field(default_factory=dict)
     unfinished: list[str]
     cpu: CpuFacts
     memory: MemoryFacts
@@ -139,97 +232,35 @@ class HostInfo(_HostMore):
     networks: dict[str, NetworkFacts]
     profiles: Profiles
     domain_types: DomainTypes
+    machines: dict[str, Machines] = field(default_factory=dict)
     archs: list[str]
     versions: Versions
+    moving: About | None = _said_with("moving")
 
 
-class ImageFacts(TypedDict):
-    """What is known of a cached image: where it came from, and its size as a file."""
-
-    source: str
-    file_bytes: int
-
-
-class _FileMore(TypedDict, total=False):
-    size_bytes: int
-    actual_bytes: int
-
-
-class FileFacts(_FileMore):
-    """A file of a VM that moves; ``how`` is ``copy``, ``push``, ``shared`` or ``absent``."""
-
-    path: str
-    how: str
-
-
-class _DiskMore(_FileMore, total=False):
-    virtual_bytes: int
-    backing: str | None
-
-
-class DiskFacts(_DiskMore):
-    """A disk of a VM that moves; ``base`` is the digest of the cached image below it."""
-
-    target: str
-    path: str
-    format: str
-    device: str
-    how: str
-    base: str | None
-    image: ImageFacts | None
-
-
-class _AboutMore(TypedDict, total=False):
-    """What a host of an older release may not say; then the target alone judges it."""
-
-    wire: int
-    images: str
-    files: list[str]
-    uuid: str
-    autostart: bool
-    bridge_vlans: bool
-    machine: str | None
-    next_machine: str | None
-    cpu_qemu: str | None
-    cpu: str | None
-    host_cpu: str | None
-    newer: list[list[str]]
-    nvram: list[FileFacts]
-
-
-class About(_AboutMore):
-    """What a host answers of a VM to ``virt.migration_info``: all that another must know of it."""
-
-    name: str
-    state: str
-    vcpus: int
-    memory_mib: int
-    disks: list[DiskFacts]
-    affinity: list[str]
-    anti_affinity: list[str]
-    stay: bool
-    domain_type: str
-    arch: str
-    bridges: list[str]
-    networks: list[str]
-    links: list[str]
-    obstacles: list[str]
-
-
-class _LoadMore(TypedDict, total=False):
-    cpu_error: float | None
-
-
-class VmLoad(_LoadMore):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VmLoad:
     """What a VM used over some seconds: CPUs, and memory in MiB."""
 
     cpu: float
     memory_mib: int
+    cpu_error: float | None = _said_with("cpu_error")
 
 
-class Load(_LoadMore):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Load:
     """What a host answers to ``virt.load``; ``cpu_error`` is there over several readings."""
 
     cpus: int
     memory_mib: int
     vms: dict[str, VmLoad]
+    cpu_error: float | None = _said_with("cpu_error")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Presence:
+    """What a host answers to ``virt.presence``: all that locating one VM needs."""
+
+    state: str | None
+    building: bool
+    unfinished: bool

@@ -2,14 +2,35 @@
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from saltvirt.model import Need
-from saltvirt.placement.facts import HostInfo, Machines
+from saltvirt.placement.facts import HostInfo, Machines, NicProfile, Versions
 
 _VERSIONED = re.compile(r"(.*?)(\d+(?:\.\d+)+)")
 
 _TAGGING = (11, 0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Generation:
+    """What of a host decides which VMs its libvirt and its QEMU take; ``nic`` are its profiles."""
+
+    arch: str
+    versions: Versions
+    machines: Mapping[str, Machines]
+    nic: Mapping[str, NicProfile] = field(default_factory=dict)
+
+
+def of(host: HostInfo) -> Generation:
+    """Return the :class:`Generation` of a host."""
+    return Generation(
+        arch=host.cpu.arch,
+        versions=host.versions,
+        machines=host.machines,
+        nic=host.profiles.nic,
+    )
 
 
 def numbers(version: str) -> tuple[int, ...]:
@@ -53,40 +74,40 @@ def _summary(machines: Iterable[str]) -> Machines:
         else:
             versions.setdefault(kind, []).append(version)
     ends = {kind: [_dotted(min(all_)), _dotted(max(all_))] for kind, all_ in versions.items()}
-    return {"versions": dict(sorted(ends.items())), "names": sorted(names)}
+    return Machines(versions=dict(sorted(ends.items())), names=sorted(names))
 
 
 def _dotted(version: tuple[int, ...]) -> str:
     return ".".join(map(str, version))
 
 
-def reasons(host: HostInfo, need: Need) -> Iterator[str]:
-    """Yield why a host is of the wrong generation; nothing of what an older host does not say."""
+def reasons(host: Generation, need: Need) -> Iterator[str]:
+    """Yield why a generation is the wrong one; nothing of what an older host does not say."""
     yield from machine(host, need)
     yield from _cpu(host, need)
     yield from _tags(host, need)
-    libvirt = host["versions"]["libvirt"]
+    libvirt = host.versions.libvirt
     for what, since in need.newer:
         if numbers(libvirt) < numbers(since):
             yield f"it has {what}, which libvirt {libvirt} there does not know ({since} does)"
 
 
-def machine(host: HostInfo, need: Need) -> Iterator[str]:
+def machine(host: Generation, need: Need) -> Iterator[str]:
     """Yield why a host's QEMU cannot have a VM's machine types, as far as its survey tells."""
     yield from _machine(host, need, need.machine)
     yield from _machine(host, need, need.next_machine, " (of its next start)")
 
 
-def _machine(host: HostInfo, need: Need, name: str | None, note: str = "") -> Iterator[str]:
-    there = host.get("machines", {}).get(need.arch or host["cpu"]["arch"])
-    if not name or not there or name in there["names"]:
+def _machine(host: Generation, need: Need, name: str | None, note: str = "") -> Iterator[str]:
+    there = host.machines.get(need.arch or host.arch)
+    if not name or not there or name in there.names:
         return
     kind, version = family(name)
-    qemu = f"QEMU {'.'.join(host['versions']['qemu'].split('.')[:2])} there"
-    if version is None or kind not in there["versions"]:
+    qemu = f"QEMU {'.'.join(host.versions.qemu.split('.')[:2])} there"
+    if version is None or kind not in there.versions:
         yield f"{qemu} does not know the machine type {name}{note}"
         return
-    oldest, newest = (family(end)[1] or () for end in there["versions"][kind])
+    oldest, newest = (family(end)[1] or () for end in there.versions[kind])
     if version > newest:
         yield (
             f"its machine type {name}{note} is newer than {qemu} knows (up to "
@@ -99,19 +120,20 @@ def _machine(host: HostInfo, need: Need, name: str | None, note: str = "") -> It
         )
 
 
-def _tags(host: HostInfo, need: Need) -> Iterator[str]:
-    profile = host["profiles"]["nic"].get(need.nic_profile or "", {}) if "profiles" in host else {}
-    version = host["versions"]["libvirt"]
+def _tags(host: Generation, need: Need) -> Iterator[str]:
+    version = host.versions.libvirt
     can_tag = numbers(version) >= _TAGGING
-    if (need.bridge_vlans or profile.get("bridge_vlans")) and not can_tag:
+    profile = host.nic.get(need.nic_profile or "")
+    is_tagged = need.bridge_vlans or (profile is not None and profile.bridge_vlans)
+    if is_tagged and not can_tag:
         yield (
             f"libvirt {version} there cannot tag VLANs on a Linux bridge (11.0 can): take a "
             "bridge per VLAN, or virtualport openvswitch"
         )
 
 
-def _cpu(host: HostInfo, need: Need) -> Iterator[str]:
-    qemu = host["versions"]["qemu"]
+def _cpu(host: Generation, need: Need) -> Iterator[str]:
+    qemu = host.versions.qemu
     if need.cpu_qemu and numbers(qemu) < numbers(need.cpu_qemu):
         yield (
             f"it was started with all that QEMU {_dotted(numbers(need.cpu_qemu))} has for a CPU "

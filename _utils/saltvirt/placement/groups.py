@@ -1,20 +1,19 @@
 """Where the VMs of affinity and anti-affinity groups are, or will be once they have arrived."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from typing import Any
 
 from saltvirt.model import Need
-from saltvirt.placement.facts import HostInfo
+from saltvirt.placement.facts import ComingFacts, HostInfo, VmFacts
 
 
-def members(host: HostInfo) -> dict[str, Any]:
+def members(host: HostInfo) -> dict[str, VmFacts | ComingFacts]:
     """
-    Return ``{name: {"affinity", "anti_affinity", ...}}`` of all VMs that a host has or awaits.
+    Return ``{name: facts}`` of all VMs that a host has or awaits.
 
     host
         One answer of ``virt.host_info``; an older host only names what is being built there.
     """
-    return {**host.get("coming", {}), **host["vms"]}
+    return {**host.coming, **host.vms}
 
 
 class Spots:
@@ -32,11 +31,11 @@ class Spots:
         self._names: dict[str, dict[str, set[str]]] = {}
         if only is not None and not only:
             return
-        coming = {name for host in hosts.values() for name in host.get("coming", ())}
+        coming = {name for host in hosts.values() for name in host.coming}
         for host, info in hosts.items():
             for name, vm in members(info).items():
-                if name not in coming or name in info.get("coming", ()):
-                    self._count(host, name, vm["affinity"], only)
+                if name not in coming or name in info.coming:
+                    self._count(host, name, vm.affinity, only)
 
     def _count(
         self, host: str, name: str, groups: Iterable[str], only: Collection[str] | None = None

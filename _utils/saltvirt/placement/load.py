@@ -2,6 +2,7 @@
 
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from saltvirt.placement.facts import Load, VmLoad
 
@@ -22,13 +23,11 @@ def over(readings: Sequence[Load]) -> Load:
     """
     last = readings[-1]
     vms: dict[str, VmLoad] = {}
-    for name, now in last["vms"].items():
-        cpu = [one["vms"][name]["cpu"] for one in readings if name in one["vms"]]
-        vms[name] = {**now, "cpu": statistics.fmean(cpu), "cpu_error": error(cpu)}
-    sums = [
-        sum(vm["cpu"] for name, vm in one["vms"].items() if name in last["vms"]) for one in readings
-    ]
-    return {**last, "vms": vms, "cpu_error": error(sums)}
+    for name, now in last.vms.items():
+        cpu = [one.vms[name].cpu for one in readings if name in one.vms]
+        vms[name] = replace(now, cpu=statistics.fmean(cpu), cpu_error=error(cpu))
+    sums = [sum(vm.cpu for name, vm in one.vms.items() if name in last.vms) for one in readings]
+    return replace(last, vms=vms, cpu_error=error(sums))
 
 
 def error(values: Sequence[float]) -> float | None:
@@ -51,10 +50,10 @@ class Loads:
 
     def __init__(self, loads: Mapping[str, Load]) -> None:
         """Take in ``{host: answer of virt.load, or of over()}``."""
-        self.vms = {host: dict(load["vms"]) for host, load in loads.items()}
-        self._size = {host: (load["cpus"], load["memory_mib"]) for host, load in loads.items()}
+        self.vms = {host: dict(load.vms) for host, load in loads.items()}
+        self._size = {host: (load.cpus, load.memory_mib) for host, load in loads.items()}
         self._used = {
-            host: [sum(vm[k] for vm in vms.values()) for k in ("cpu", "memory_mib")]
+            host: [sum(vm.cpu for vm in vms.values()), sum(vm.memory_mib for vm in vms.values())]
             for host, vms in self.vms.items()
         }
         self._variance = self._variances(loads)
@@ -71,7 +70,7 @@ class Loads:
         return {
             host: max(
                 sum(max(usual, _variance(vm)) for vm in vms.values()),
-                (loads[host].get("cpu_error") or 0) ** 2,
+                (loads[host].cpu_error or 0) ** 2,
             )
             for host, vms in self.vms.items()
         }
@@ -101,7 +100,7 @@ class Loads:
     def after(self, name: str, source: str, target: str) -> list[tuple[str, float]]:
         """Return the shares of both hosts once a VM has moved."""
         vm = self.vms[source][name]
-        less, more = (-vm["cpu"], -vm["memory_mib"]), (vm["cpu"], vm["memory_mib"])
+        less, more = (-vm.cpu, -vm.memory_mib), (vm.cpu, vm.memory_mib)
         return [(source, self._share(source, less)), (target, self._share(target, more))]
 
     def move(self, name: str, source: str, target: str) -> None:
@@ -110,8 +109,8 @@ class Loads:
         vm = self.vms[source].pop(name)
         self.vms[target][name] = vm
         for host, sign in ((source, -1), (target, 1)):
-            self._used[host][0] += sign * vm["cpu"]
-            self._used[host][1] += sign * vm["memory_mib"]
+            self._used[host][0] += sign * vm.cpu
+            self._used[host][1] += sign * vm.memory_mib
             self._bounds.pop(host, None)
             self._variance[host] = max(0.0, self._variance[host] + sign * _variance(vm))
         for host, share in changes:
@@ -121,5 +120,5 @@ class Loads:
 
 
 def _variance(vm: VmLoad) -> float:
-    error_ = vm.get("cpu_error")
-    return (_UNKNOWN * vm["cpu"] if error_ is None else error_) ** 2
+    error_ = vm.cpu_error
+    return (_UNKNOWN * vm.cpu if error_ is None else error_) ** 2

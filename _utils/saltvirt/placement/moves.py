@@ -13,22 +13,22 @@ def need(about: About) -> Need:
         What ``virt.migration_info`` says of it; an older host says less, and then what is missing
         is judged by the target alone.
     """
-    size = sum(disk.get("virtual_bytes", 0) for disk in about["disks"] if disk["how"] != "shared")
+    size = sum(disk.virtual_bytes or 0 for disk in about.disks if disk.how != "shared")
     return Need(
-        name=about["name"],
-        vcpus=about["vcpus"],
-        memory_mib=about["memory_mib"],
+        name=about.name,
+        vcpus=about.vcpus,
+        memory_mib=about.memory_mib,
         disk_mib=size // MIB,
-        bridges=tuple(about["bridges"]),
-        networks=tuple(about["networks"]),
-        links=tuple(about["links"]),
-        bridge_vlans=about.get("bridge_vlans", False),
-        domain_type=about["domain_type"],
-        arch=about["arch"],
-        machine=about.get("machine"),
-        next_machine=about.get("next_machine"),
-        cpu_qemu=about.get("cpu_qemu"),
-        newer=tuple((what, since) for what, since in about.get("newer", ())),
-        affinity=tuple(about["affinity"]),
-        anti_affinity=tuple(about["anti_affinity"]),
+        bridges=tuple(about.bridges),
+        networks=tuple(about.networks),
+        links=tuple(about.links),
+        bridge_vlans=about.bridge_vlans,
+        domain_type=about.domain_type,
+        arch=about.arch,
+        machine=about.machine,
+        next_machine=about.next_machine,
+        cpu_qemu=about.cpu_qemu,
+        newer=tuple((what, since) for what, since in about.newer),
+        affinity=tuple(about.affinity),
+        anti_affinity=tuple(about.anti_affinity),
     )

@@ -12,33 +12,32 @@ _Refused = Mapping[str, Mapping[str, Iterable[str]]]
 
 def with_vm(host: HostInfo, need: Need) -> HostInfo:
     """Return what a host would say of itself with one more VM on it."""
-    cpu, memory, disk = host["cpu"], host["memory"], host["storage"]
-    vm: VmFacts = {
-        "state": "running",
-        "vcpus": need.vcpus,
-        "memory_mib": need.memory_mib,
-        "affinity": list(need.affinity),
-        "anti_affinity": list(need.anti_affinity),
-    }
-    return {
-        **host,
-        "vms": {**host["vms"], need.name: vm},
-        "cpu": {**cpu, "vcpus_committed": cpu["vcpus_committed"] + need.vcpus},
-        "memory": {**memory, "committed_mib": memory["committed_mib"] + need.memory_mib},
-        "storage": {**disk, "committed_mib": disk["committed_mib"] + need.disk_mib},
-    }
+    vm = VmFacts(
+        state="running",
+        vcpus=need.vcpus,
+        memory_mib=need.memory_mib,
+        affinity=list(need.affinity),
+        anti_affinity=list(need.anti_affinity),
+    )
+    return _committed(host, {**host.vms, need.name: vm}, need, 1)
 
 
 def without_vm(host: HostInfo, need: Need) -> HostInfo:
     """Return what a host would say of itself with one VM less on it."""
-    cpu, memory, disk = host["cpu"], host["memory"], host["storage"]
-    return {
-        **host,
-        "vms": {name: vm for name, vm in host["vms"].items() if name != need.name},
-        "cpu": {**cpu, "vcpus_committed": cpu["vcpus_committed"] - need.vcpus},
-        "memory": {**memory, "committed_mib": memory["committed_mib"] - need.memory_mib},
-        "storage": {**disk, "committed_mib": disk["committed_mib"] - need.disk_mib},
-    }
+    vms = {name: vm for name, vm in host.vms.items() if name != need.name}
+    return _committed(host, vms, need, -1)
+
+
+def _committed(host: HostInfo, vms: dict[str, VmFacts], need: Need, sign: int) -> HostInfo:
+    """Return what a host would say with these VMs, and with more or less of it promised."""
+    cpu, memory, disk = host.cpu, host.memory, host.storage
+    return replace(
+        host,
+        vms=vms,
+        cpu=replace(cpu, vcpus_committed=cpu.vcpus_committed + sign * need.vcpus),
+        memory=replace(memory, committed_mib=memory.committed_mib + sign * need.memory_mib),
+        storage=replace(disk, committed_mib=disk.committed_mib + sign * need.disk_mib),
+    )
 
 
 def evacuate(
@@ -64,7 +63,7 @@ def evacuate(
     VMs of an affinity group that no other host has go to one host, or stay together.
     """
     refused = refused or {}
-    stays = {n: "; ".join(a["obstacles"]) for n, a in abouts.items() if a["obstacles"]}
+    stays = {n: "; ".join(a.obstacles) for n, a in abouts.items() if a.obstacles}
     needs = [moves.need(about) for name, about in abouts.items() if name not in stays]
     needs.sort(key=lambda need: (-need.memory_mib, -need.vcpus, need.name))
     rules = _Rules(hosts, needs, refused)
@@ -132,7 +131,7 @@ class _Rules:
         self._apart: dict[str, set[str]] = {}
         for name, host in hosts.items():
             for vm in groups.members(host).values():
-                for group in vm["anti_affinity"]:
+                for group in vm.anti_affinity:
                     self._apart.setdefault(group, set()).add(name)
 
     def new_groups(self, need: Need) -> list[str]:
@@ -162,7 +161,7 @@ class _Rules:
         return self._standing[make]
 
     def _has(self, host: str, name: str) -> bool:
-        return name in self._hosts[host]["vms"] or name in self._hosts[host]["building"]
+        return name in self._hosts[host].vms or name in self._hosts[host].building
 
 
 def _packed(
@@ -215,7 +214,7 @@ def _clash(bundle: list[Need]) -> str | None:
 def _judge_once(hosts: Mapping[str, HostInfo]) -> Callable[[Need], list[Verdict]]:
     """Return a function that judges the hosts for a VM, once for all that need the same."""
     known: dict[Need, list[Verdict]] = {}
-    names = {name for host in hosts.values() for name in (*host["vms"], *host["building"])}
+    names = {name for host in hosts.values() for name in (*host.vms, *host.building)}
 
     def judged(need: Need) -> list[Verdict]:
         need = need if need.name in names else replace(need, name="")

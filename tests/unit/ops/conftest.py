@@ -16,6 +16,7 @@ from saltvirt.kvm import connect, lifecycle, query
 from saltvirt.ops import inspect, reservations
 from saltvirt.ops.build import create
 from saltvirt.ops.context import Context
+from saltvirt.placement.facts import DomainTypes
 
 PUBLIC, PRIVATE = keypair.generate()
 
@@ -108,7 +109,7 @@ class Hypervisor:
 @pytest.fixture
 def hypervisor(tmp_path, monkeypatch):
     """A host on libvirt's test driver, which has no answer for some of what is asked."""
-    types = {"default": "test", "usable": ["test"], "why": ""}
+    types = DomainTypes(default="test", usable=["test"], why="")
     monkeypatch.setattr(inspect, "domain_types", lambda *_: types)
     monkeypatch.setattr(query, "node", lambda _conn: {"phymemory": 4096, "cpus": 4})
     monkeypatch.setattr(inspect.host, "free_memory_mib", lambda _conn: 4096)

@@ -94,8 +94,8 @@ def test_a_purge_that_was_killed_in_between_can_be_finished(built, monkeypatch, 
     was_defined = built.domains() == ["web1"]
 
     with built.libvirt() as conn:
-        assert inspect.host_info(conn, built.settings)["unfinished"] == ["web1"]
-        assert inspect.presence(conn, built.settings, "web1")["unfinished"] is True
+        assert inspect.host_info(conn, built.settings).unfinished == ["web1"]
+        assert inspect.presence(conn, built.settings, "web1").unfinished is True
         if by == "the next command":
             unfinished.settle(conn, built.settings)
     if by == "the next purge" or was_defined:

@@ -118,14 +118,14 @@ def test_what_is_coming_takes_its_room_and_is_shown_with_its_groups(hypervisor):
         with reservations.reserved(settings, NEED, "u1", lambda: None):
             during = inspect.host_info(conn, settings)
 
-    assert during["building"] == ["vm1"]
-    assert during["coming"]["vm1"]["anti_affinity"] == ["db"]
+    assert during.building == ["vm1"]
+    assert during.coming["vm1"].anti_affinity == ["db"]
     for kind, key, more in (
         ("cpu", "vcpus_committed", 1),
         ("memory", "committed_mib", 128),
         ("storage", "committed_mib", 10),
     ):
-        assert during[kind][key] - before[kind][key] >= more
+        assert getattr(getattr(during, kind), key) - getattr(getattr(before, kind), key) >= more
 
 
 def old_claim(hypervisor, name="web1", **more):

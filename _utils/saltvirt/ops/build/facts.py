@@ -90,15 +90,15 @@ def of_host(conn: Any, settings: HostSettings, vm: Vm) -> HostFacts:
     """Return what libvirt says of this host."""
     capabilities = host.capabilities(conn)
     types = inspect.domain_types(conn, settings, capabilities)
-    kind = vm.domain_type or types["default"]
-    machine = {"arch": vm.arch or capabilities["arch"], "machine": vm.machine, "domain_type": kind}
+    kind = vm.domain_type or types.default
+    arch = vm.arch or capabilities["arch"]
     devices = _devices(conn, vm)
     has_pools = settings.storagepool or any(disk.pool for disk in vm.disks)
     return HostFacts(
         arch=capabilities["arch"],
         domain_types=types,
         qemu=host.versions(conn)["qemu"],
-        has_machine=not (vm.machine and kind) or host.has_machine(conn, machine),
+        has_machine=not (vm.machine and kind) or host.has_machine(conn, arch, vm.machine, kind),
         devices={device["name"]: device for device in devices},
         pci=frozenset(device["address"] for device in devices if "address" in device),
         filters=_filters(conn, vm),

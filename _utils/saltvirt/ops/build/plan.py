@@ -136,7 +136,7 @@ def on_host(vm: Vm, host: HostFacts) -> Vm:
                 "host_devices",
                 f"{name!r} is not a device of this host; see them with virt.node_devices",
             )
-    kind = vm.domain_type or host.domain_types["default"]
+    kind = vm.domain_type or host.domain_types.default
     return replace(vm, domain_type=kind, arch=vm.arch or host.arch)
 
 
@@ -163,9 +163,9 @@ def refuse(vm: Vm, host: HostFacts, info: HostInfo, need: Need) -> None:
     info
         What :func:`saltvirt.ops.inspect.host_info` returns.
     """
-    if need.name in info["vms"]:
+    if need.name in info.vms:
         raise NameTaken(
-            f"a VM called {need.name!r} exists on this host ({info['vms'][need.name]['state']}); "
+            f"a VM called {need.name!r} exists on this host ({info.vms[need.name].state}); "
             f"choose another name, or remove it first with virt.purge {need.name}"
         )
     why = list(fit.reasons(info, need))

@@ -100,11 +100,11 @@ class Arrival:
         self._held.begin(
             token,
             phase,
-            uuid=self.about["uuid"],
+            uuid=self.about.uuid,
             source=self.source,
-            was_running=self.about["state"] in ("running", "paused"),
+            was_running=self.about.is_running,
             # What libvirt copies is made anew here, and is as big as it gets.
-            sizes={d["path"]: d["size_bytes"] for d in wanted if d["how"] == "push"},
+            sizes={one.path: one.size_bytes for one in wanted if one.how == "push"},
             paths=[],
             images={},
             folders=[],
@@ -123,7 +123,7 @@ class Arrival:
             self.images[digest] = str(path)
         if not missing:
             for disk in coming.wanted(self.about):
-                self._will_make(disk["path"])
+                self._will_make(disk.path)
                 coming.make(self._settings, disk)
             files.settle(self.facts["paths"])
         # Noted before it is opened: a pool of another move is not ended while this one needs it.
@@ -237,7 +237,7 @@ def prepare(context: Context, about: About, token: str, source: str | None) -> d
     and cannot get, so that the other host sends them there and :func:`resume` goes on; and media
     that are here already.
     """
-    with opened(context, about["name"]) as hands:
+    with opened(context, about.name) as hands:
         unfinished.settle(hands._conn, context.settings)
         hands.about, hands.source = about, source
         present = coming.present(about)
@@ -247,7 +247,7 @@ def prepare(context: Context, about: About, token: str, source: str | None) -> d
 
 def resume(context: Context, about: About, token: str | None) -> dict[str, Any]:
     """Go on with :func:`prepare` when the missing images have come; each is checked first."""
-    with opened(context, about["name"]) as hands:
+    with opened(context, about.name) as hands:
         hands.about = about
         present = coming.present(about)
         hands.do(protocol.resume(hands.there, token or (hands.there.token if hands.there else "")))

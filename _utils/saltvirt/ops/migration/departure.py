@@ -5,6 +5,7 @@ import os
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 from saltvirt import content, files, parts, protocol, records, undo
@@ -104,15 +105,15 @@ class Departure:
     def begin(self, token: str, phase: str) -> None:
         about = self.about
         own = purge.own_files(self._conn, self._settings, self._name, removables=False)
-        shared = {disk["path"] for disk in about["disks"] if disk["how"] == "shared"}
-        nvram = [one["path"] for one in about["nvram"]]
+        shared = {disk.path for disk in about.disks if disk.how == "shared"}
+        nvram = [one.path for one in about.nvram]
         self._held.begin(
             token,
             phase,
-            uuid=about["uuid"],
+            uuid=about.uuid,
             target=self.target,
-            was_running=about["state"] in ("running", "paused"),
-            autostart=about["autostart"],
+            was_running=about.is_running,
+            autostart=about.autostart,
             leaves=self.options is None or self.options.undefinesource,
             paths=sorted({*own, *nvram} - shared),
             disks=_disks(about),
@@ -143,13 +144,14 @@ class Departure:
 
     def push(self) -> None:
         wanted = sending.pushed(self.about, self.present)
-        signatures = {one["path"]: content.signature(one["path"]) for one in wanted}
+        signatures = {one.path: content.signature(one.path) for one in wanted}
         with migrate.target(reach.uri_of(self.target)[0]) as other:
             digests = {}
             for one in wanted:
-                self._context.progress("Sending", detail=one["path"])
-                digests[one["path"]] = migrate.push(other, one["path"], one["path"])
-                self.figures["sent_bytes"] = self.figures.get("sent_bytes", 0) + one["actual_bytes"]
+                self._context.progress("Sending", detail=one.path)
+                digests[one.path] = migrate.push(other, one.path, one.path)
+                sent_bytes = self.figures.get("sent_bytes", 0)
+                self.figures["sent_bytes"] = sent_bytes + (one.actual_bytes or 0)
         self._held.note(digests=digests, signatures=signatures)
 
     def hold(self) -> None:
@@ -169,10 +171,9 @@ class Departure:
 
     def _refuse_changed(self) -> None:
         now = gathering.facts(self._conn, self._settings, self._name)[self._name]
-        is_running = now["state"] in ("running", "paused")
-        why = list(now["obstacles"])
-        if now["uuid"] != self.facts["uuid"] or is_running != self.facts["was_running"]:
-            why = [f"it is {now['state']} now; somebody has changed that meanwhile"]
+        why = list(now.obstacles)
+        if now.uuid != self.facts["uuid"] or now.is_running != self.facts["was_running"]:
+            why = [f"it is {now.state} now; somebody has changed that meanwhile"]
         # The other host has made files of those alone that it was told of.
         elif _disks(now) != self.facts["disks"]:
             why.append("it has other disks now; somebody has changed them meanwhile")
@@ -264,10 +265,10 @@ class Departure:
 
 def _disks(about: About) -> list[list[str]]:
     """Return what a move depends on of a VM's disks, as plain data that JSON keeps."""
-    return [[disk["target"], disk["path"], disk["how"]] for disk in about["disks"]]
+    return [[disk.target, disk.path, disk.how] for disk in about.disks]
 
 
-def begin(context: Context, name: str, token: str, target: str) -> dict[str, Any]:
+def begin(context: Context, name: str, token: str, target: str) -> About:
     """Note that a VM is to leave for another host; return what that must know of it."""
     _await_arrival(context.settings, name)
     with opened(context, name) as hands:
@@ -275,11 +276,11 @@ def begin(context: Context, name: str, token: str, target: str) -> dict[str, Any
         about = sending.facts(hands._conn, context.settings, name).get(name)
         if about is None:
             raise NoSuchVm(name)
-        if about["obstacles"]:
-            raise MigrationFailed(f"VM {name!r} cannot be moved: {'; '.join(about['obstacles'])}")
+        if about.obstacles:
+            raise MigrationFailed(f"VM {name!r} cannot be moved: {'; '.join(about.obstacles)}")
         hands.about, hands.target = about, target
         hands.open(token)
-        return {"wire": records.VERSION, **about}
+        return replace(about, wire=records.VERSION)
 
 
 def _await_arrival(settings: HostSettings, name: str) -> None:

@@ -4,13 +4,14 @@ import itertools
 import os
 import xml.etree.ElementTree as ET
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, TypedDict, TypeVar
 
 from saltvirt.config import HostSettings
 from saltvirt.image import cache
 from saltvirt.kvm import host, lifecycle, query
 from saltvirt.ops import storage
-from saltvirt.placement.facts import About, DiskFacts, FileFacts
+from saltvirt.placement.facts import About, DiskFacts, FileFacts, ImageFacts
 from saltvirt.xml import newer, read
 
 _SWTPM = "/var/lib/libvirt/swtpm"
@@ -37,14 +38,10 @@ class _Cpu(TypedDict):
 
 def facts(conn: Any, settings: HostSettings, name: str | None = None) -> dict[str, About]:
     """
-    Return what another host must know to take VMs, as plain data by their names.
+    Return what another host must know to take VMs, by their names.
 
     name
         Only this one.
-
-    ``disks`` are ``{target, path, format, device, how, base, image, ...}``; ``how`` is ``copy``
-    (libvirt mirrors it), ``push`` (sent as a file) or ``shared``; ``base`` is the digest of the
-    cached image below an overlay, ``image`` what is known of that.
     """
     tags: _Tags = {
         "snapshots": lifecycle.with_snapshots(conn),
@@ -65,42 +62,43 @@ def _facts(settings: HostSettings, row: Mapping[str, Any], tags: _Tags) -> About
     machines = [_os_type(one).get("machine") for one in both]
     is_running = row["state"] in ("running", "paused")
     following = _following(both)
-    disks = [_disk(settings, source, is_running) for source in read.disk_sources(root)]
+    sources = [one for one in read.disk_sources(root) if one["path"] is not None]
+    disks = [_disk(settings, source, is_running) for source in sources]
     ours = read.ours(root)
     links, cpu = read.links(root), _cpu(root, tags, is_running)
-    return {
-        "name": name,
-        "uuid": root.findtext("uuid", ""),
-        "state": row["state"],
-        "vcpus": row["max_vcpus"],
-        "memory_mib": row["max_memory_kib"] // 1024,
-        "disks": [disk for disk in disks if disk["how"] != "absent"],
-        "images": settings.images,
-        "affinity": ours["affinity"],
-        "anti_affinity": ours["anti_affinity"],
-        "stay": ours["stay"],
-        "domain_type": root.get("type", ""),
-        "arch": _os_type(root).get("arch", ""),
-        "machine": machines[0],
-        "next_machine": machines[-1] if machines[-1] != machines[0] else None,
-        "newer": _union(newer.newer(one) for one in both),
-        "cpu": cpu["cpu"],
-        "host_cpu": cpu["host_cpu"],
-        "cpu_qemu": cpu["cpu_qemu"],
-        "bridges": links["bridges"],
-        "networks": links["networks"],
-        "links": links["links"],
-        "bridge_vlans": links["bridge_vlans"],
-        "obstacles": [
+    return About(
+        name=name,
+        uuid=root.findtext("uuid", ""),
+        state=row["state"],
+        vcpus=row["max_vcpus"],
+        memory_mib=row["max_memory_kib"] // 1024,
+        disks=disks,
+        images=settings.images,
+        affinity=ours["affinity"],
+        anti_affinity=ours["anti_affinity"],
+        stay=ours["stay"],
+        domain_type=root.get("type", ""),
+        arch=_os_type(root).get("arch", ""),
+        machine=machines[0],
+        next_machine=machines[-1] if machines[-1] != machines[0] else None,
+        newer=_union(newer.newer(one) for one in both),
+        cpu=cpu["cpu"],
+        host_cpu=cpu["host_cpu"],
+        cpu_qemu=cpu["cpu_qemu"],
+        bridges=links["bridges"],
+        networks=links["networks"],
+        links=links["links"],
+        bridge_vlans=links["bridge_vlans"],
+        obstacles=[
             *_obstacles(name, root, tags),
             *_unreadable(disks),
             *_not_running_with(settings, following),
             *([] if is_running else _left_behind(root)),
         ],
-        "nvram": _firmware(settings, root, is_running),
-        "files": _union([*map(read.boot_files, both), _needed(settings, following)]),
-        "autostart": name in tags["autostart"],
-    }
+        nvram=_firmware(settings, root, is_running),
+        files=_union([*map(read.boot_files, both), _needed(settings, following)]),
+        autostart=name in tags["autostart"],
+    )
 
 
 def _os_type(root: ET.Element) -> ET.Element:
@@ -143,38 +141,38 @@ def _is_declared(settings: HostSettings, path: str) -> bool:
     return any(path.startswith(f"{folder.rstrip('/')}/") for folder in settings.shared_paths)
 
 
-def _disk(settings: HostSettings, source: Mapping[str, Any], is_running: bool) -> Any:
+def _disk(settings: HostSettings, source: Mapping[str, Any], is_running: bool) -> DiskFacts:
+    """Return the facts of a disk that has a file, or another place where it is."""
     path = source["path"]
-    out: dict[str, Any] = {
-        "target": source["target"],
-        "path": path,
-        "format": source["format"],
-        "device": source["device"],
-        "how": "absent",
-        "base": None,
-        "image": None,
-    }
-    if path is None:
-        return out
+    out = DiskFacts(
+        target=source["target"],
+        path=path,
+        format=source["format"],
+        device=source["device"],
+        how="missing",
+        base=None,
+        image=None,
+    )
     is_declared = _is_declared(settings, path)
     if source["type"] != "file" or is_declared:
-        return {**out, "how": "shared" if is_declared or source["type"] == "network" else "device"}
+        is_shared = is_declared or source["type"] == "network"
+        return replace(out, how="shared" if is_shared else "device")
     sizes = storage.measure(path, source["format"])
     if sizes is None:
-        return {**out, "how": "missing"}
+        return out
     is_readonly = source["is_readonly"] or source["device"] != "disk"
-    how = "copy" if is_running and not is_readonly else "push"
     base = cache.digest_of(settings, sizes["backing"])
-    return {
-        **out,
-        "how": how,
-        "virtual_bytes": sizes["virtual"],
-        "actual_bytes": sizes["actual"],
-        "base": base,
-        "image": cache.note(settings, base),
-        "backing": sizes["backing"],
-        "size_bytes": os.path.getsize(path),
-    }
+    image = cache.note(settings, base)
+    return replace(
+        out,
+        how="copy" if is_running and not is_readonly else "push",
+        virtual_bytes=sizes["virtual"],
+        actual_bytes=sizes["actual"],
+        base=base,
+        image=ImageFacts(**image) if image else None,
+        backing=sizes["backing"],
+        size_bytes=os.path.getsize(path),
+    )
 
 
 def _obstacles(name: str, root: ET.Element, tags: _Tags) -> Iterator[str]:
@@ -201,16 +199,16 @@ def _obstacles(name: str, root: ET.Element, tags: _Tags) -> Iterator[str]:
 
 def _unreadable(disks: Iterable[DiskFacts]) -> Iterator[str]:
     for disk in disks:
-        if disk["how"] == "missing":
-            yield f"its disk {disk['path']} is missing or cannot be read"
-        elif disk["how"] == "device":
+        if disk.how == "missing":
+            yield f"its disk {disk.path} is missing or cannot be read"
+        elif disk.how == "device":
             yield (
-                f"its disk {disk['path']} is a device of this host; declare it in "
+                f"its disk {disk.path} is a device of this host; declare it in "
                 "virt:shared_paths if every host has it"
             )
-        elif disk.get("backing") and not disk["base"]:
+        elif disk.backing and not disk.base:
             yield (
-                f"its disk {disk['path']} is based on {disk['backing']}, which is not a cached "
+                f"its disk {disk.path} is based on {disk.backing}, which is not a cached "
                 "image; declare its folder in virt:shared_paths, or flatten the disk"
             )
 
@@ -269,10 +267,10 @@ def _firmware(settings: HostSettings, root: ET.Element, is_running: bool) -> lis
         return []
     stat = os.stat(path)
     return [
-        {
-            "path": path,
-            "how": "copy" if is_running else "push",
-            "size_bytes": stat.st_size,
-            "actual_bytes": stat.st_blocks * 512,
-        }
+        FileFacts(
+            path=path,
+            how="copy" if is_running else "push",
+            size_bytes=stat.st_size,
+            actual_bytes=stat.st_blocks * 512,
+        )
     ]

@@ -4,31 +4,34 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from saltvirt import wire
 from saltvirt.config import HostSettings
 from saltvirt.errors import StorageError
 from saltvirt.files import private
 from saltvirt.image import cache, tool
 from saltvirt.ops.context import Context
 from saltvirt.ops.migration.requirements import is_medium
-from saltvirt.placement.facts import About
+from saltvirt.placement.facts import About, DiskFacts, FileFacts
 
 
 def present(about: About) -> list[str]:
     """Return the media of a VM that this host has already."""
-    return [d["path"] for d in about["disks"] if is_medium(d) and Path(d["path"]).exists()]
+    return [d.path for d in about.disks if is_medium(d) and Path(d.path).exists()]
 
 
 def missing_images(context: Context, about: About) -> dict[str, int]:
     """Return ``{digest: size in bytes}`` of images that this host neither has nor can fetch."""
     out = {}
-    for disk in about["disks"]:
-        digest = disk["base"]
-        if disk["how"] == "shared" or not digest or digest in out:
+    for disk in about.disks:
+        digest = disk.base
+        if disk.how == "shared" or not digest or digest in out:
             continue
-        sent: Any = disk["image"]
-        image = cache.note(context.settings, digest) or sent
-        if not (cache.find(context.settings, digest) or cache.fetch_same(context, image, digest)):
-            out[digest] = sent["file_bytes"]
+        if cache.find(context.settings, digest):
+            continue
+        if disk.image is None:
+            raise StorageError(f"nothing is known of the image {digest[:16]} below {disk.path}")
+        if not cache.fetch_same(context, wire.plain(disk.image), digest):
+            out[digest] = disk.image.file_bytes
     return out
 
 
@@ -43,27 +46,32 @@ def placeholder(path: str | Path, size_bytes: int) -> None:
         raise StorageError(f"cannot make {path}: {exc.strerror}") from exc
 
 
-def wanted(about: About) -> list[Any]:
+def wanted(about: About) -> list[DiskFacts | FileFacts]:
     """Return the disks, and the firmware's variables, of which files are to be made here."""
     here = present(about)
-    disks = [d for d in about["disks"] if d["how"] != "shared" and d["path"] not in here]
-    return [*disks, *(one for one in about.get("nvram", ()) if one["how"] == "push")]
+    disks = [d for d in about.disks if d.how != "shared" and d.path not in here]
+    return [*disks, *(one for one in about.nvram if one.how == "push")]
 
 
-def make(settings: HostSettings, disk: Mapping[str, Any]) -> None:
+def make(settings: HostSettings, disk: DiskFacts | FileFacts) -> None:
     """Make the file of one disk: of one that libvirt copies an empty overlay or disk."""
-    path = Path(disk["path"])
-    if disk["how"] == "push":
-        placeholder(path, disk["size_bytes"])
+    path = Path(disk.path)
+    if isinstance(disk, FileFacts) or disk.how == "push":
+        placeholder(path, _known(path, disk.size_bytes))
         return
     path.parent.mkdir(mode=0o711, parents=True, exist_ok=True)
-    base = cache.find(settings, disk["base"]) if disk["base"] else None
-    if disk["base"] and base is None:
-        digest = disk["base"][:16]
-        raise StorageError(f"the image {digest} below {path} is not on this host any more")
+    base = cache.find(settings, disk.base) if disk.base else None
+    if disk.base and base is None:
+        raise StorageError(f"the image {disk.base[:16]} below {path} is not on this host any more")
     backing = (base.path, base.format) if base else ()
-    tool.create(path, disk["virtual_bytes"], disk["format"], *backing)
+    tool.create(path, _known(path, disk.virtual_bytes), disk.format, *backing)
     path.chmod(0o600)
+
+
+def _known(path: Path, size_bytes: int | None) -> int:
+    if size_bytes is None:
+        raise StorageError(f"the other host does not say how big {path} is")
+    return size_bytes
 
 
 def seed(disks: Mapping[str, Mapping[str, Any]], force: bool) -> None:

@@ -8,7 +8,8 @@ from saltvirt.config import HostSettings
 from saltvirt.kvm import host
 from saltvirt.ops import inspect
 from saltvirt.placement import fit, generation, moves
-from saltvirt.placement.facts import About, DiskFacts, HostInfo
+from saltvirt.placement.facts import About, DiskFacts, HostInfo, Versions
+from saltvirt.placement.generation import Generation
 
 
 def check(
@@ -22,29 +23,36 @@ def check(
     """
     info = info or inspect.host_info(conn, settings)
     why = list(fit.reasons(info, moves.need(about)))
-    if settings.images != about["images"]:
+    if about.images is not None and settings.images != about.images:
         why.append(
-            f"its image folder is {settings.images}, not {about['images']}; VMs move only "
+            f"its image folder is {settings.images}, not {about.images}; VMs move only "
             "between hosts with the same virt:images"
         )
-    why += _libvirts_reasons(conn, about, info)
-    why += [f"there is no file {path} there" for path in about["files"] if not Path(path).exists()]
-    why += [reason for disk in about["disks"] for reason in _disk_reasons(settings, disk)]
-    pushed = [one["path"] for one in about.get("nvram", ()) if one["how"] == "push"]
+    why += _libvirts_reasons(conn, about, generation.of(info))
+    why += [f"there is no file {path} there" for path in about.files if not Path(path).exists()]
+    why += [reason for disk in about.disks for reason in _disk_reasons(settings, disk)]
+    pushed = [one.path for one in about.nvram if one.how == "push"]
     return why + [f"a file {path} is there already" for path in pushed if Path(path).exists()]
 
 
-def _libvirts_reasons(conn: Any, about: About, info: HostInfo) -> Iterator[str]:
+def _libvirts_reasons(conn: Any, about: About, here: Generation) -> Iterator[str]:
     """Yield what libvirt itself says of machine type and CPU that the survey does not tell."""
     unknown = [
         one
-        for one in (about.get("machine"), about.get("next_machine"))
-        if one and not host.has_machine(conn, {**about, "machine": one})
+        for one in (about.machine, about.next_machine)
+        if one and not host.has_machine(conn, about.arch, one, about.domain_type)
     ]
     if not unknown:
-        lacking = host.why_not_cpu(conn, about)
+        lacking = host.why_not_cpu(
+            conn,
+            about.arch,
+            about.machine,
+            about.domain_type,
+            cpu=about.cpu,
+            host_cpu=about.host_cpu,
+        )
         yield from [lacking] if lacking else []
-    elif not list(generation.machine(info, moves.need(about))):
+    elif not list(generation.machine(here, moves.need(about))):
         yield (
             f"its machine type {unknown[0]} is not known there "
             f"(QEMU {host.versions(conn)['qemu']})"
@@ -54,13 +62,12 @@ def _libvirts_reasons(conn: Any, about: About, info: HostInfo) -> Iterator[str]:
 def unfit(conn: Any, about: About) -> list[str]:
     """Return why libvirt and QEMU behind a connection, also another host's, cannot take a VM."""
     found = host.capabilities(conn)
-    # All that is asked of it here.
-    info: Any = {
-        "versions": host.versions(conn),
-        "cpu": {"arch": found["arch"]},
-        "machines": generation.known(found["guests"], found["arch"]),
-    }
-    return [*generation.reasons(info, moves.need(about)), *_libvirts_reasons(conn, about, info)]
+    there = Generation(
+        arch=found["arch"],
+        versions=Versions(**host.versions(conn)),
+        machines=generation.known(found["guests"], found["arch"]),
+    )
+    return [*generation.reasons(there, moves.need(about)), *_libvirts_reasons(conn, about, there)]
 
 
 def check_all(
@@ -73,8 +80,8 @@ def check_all(
 
 
 def _disk_reasons(settings: HostSettings, disk: DiskFacts) -> Iterator[str]:
-    path = Path(disk["path"])
-    if disk["how"] == "shared":
+    path = Path(disk.path)
+    if disk.how == "shared":
         if str(path).startswith("/") and not path.exists():
             yield f"the shared disk {path} is not there"
     elif path.exists() and not is_medium(disk):
@@ -85,4 +92,4 @@ def _disk_reasons(settings: HostSettings, disk: DiskFacts) -> Iterator[str]:
 
 def is_medium(disk: DiskFacts) -> bool:
     """Return whether a disk is a cdrom or floppy image, which hosts may well have in common."""
-    return disk["device"] in ("cdrom", "floppy")
+    return disk.device in ("cdrom", "floppy")

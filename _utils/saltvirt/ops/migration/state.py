@@ -8,6 +8,7 @@ from saltvirt.config import HostSettings
 from saltvirt.kvm import lifecycle, migrate
 from saltvirt.ops import reservations, unfinished
 from saltvirt.ops.migration import departure, legacy, reach
+from saltvirt.parts import Source, State, Target
 from saltvirt.records import Record
 
 # What libvirt says of a domain that it does not have.
@@ -16,34 +17,33 @@ _ABSENT = dict.fromkeys(
 )
 
 
-def every(settings: HostSettings) -> dict[str, list[dict[str, Any]]]:
-    """Return ``{name: [record]}`` of all moves that this host has on record, as plain data."""
+def every(settings: HostSettings) -> dict[str, list[records.Shown]]:
+    """Return ``{name: [record]}`` of all moves that this host has on record."""
     legacy.adopt(settings)
     unfinished.sweep_locks(settings)
     place = reservations.folder(settings)
-    out: dict[str, list[dict[str, Any]]] = {}
+    out: dict[str, list[records.Shown]] = {}
     for purpose in ("departure", "arrival"):
         for record in records.every(place, purpose):
             out.setdefault(record.name, []).append(_shown(record))
     return out
 
 
-def _shown(record: Record) -> dict[str, Any]:
-    facts, target = ("uuid", "source"), record.facts.get("target")
-    return {
-        "purpose": record.purpose,
-        "token": record.token,
-        "phase": record.phase,
-        "since": record.since,
-        **{key: record.facts.get(key) for key in facts},
+def _shown(record: Record) -> records.Shown:
+    target = record.facts.get("target")
+    return records.Shown(
+        purpose=record.purpose,
+        token=record.token,
+        phase=record.phase,
+        since=record.since,
+        uuid=record.facts.get("uuid"),
+        source=record.facts.get("source"),
         # A move by hand may have noted a URI, and nobody can be asked by that.
-        "target": target and reach.uri_of(target)[1].strip("[]"),
-    }
+        target=target and reach.uri_of(target)[1].strip("[]"),
+    )
 
 
-def of(
-    conn: Any, settings: HostSettings, name: str, token: str, uuid: str | None
-) -> dict[str, Any]:
+def of(conn: Any, settings: HostSettings, name: str, token: str, uuid: str | None) -> State:
     """
     Return what this host says of one move, as its source and as its target.
 
@@ -58,24 +58,24 @@ def of(
     here = name if uuid is None else lifecycle.name_of(conn, uuid)
     seen = _seen(conn, here, leaving) if here and lifecycle.is_defined(conn, here) else _ABSENT
     is_arriving = seen["is_arriving"]
-    return {
-        "source": {
-            "phase": _source_phase(settings, leaving, token),
-            "is_live": not is_anothers and records.is_live(place, "departure", name),
-            "is_moving": seen["has_job"] and not is_arriving,
-            "has": seen["is_whole"] and not is_arriving,
-            "stays": seen["stays"],
-            "is_handed": seen["is_handed"],
-        },
-        "target": {
-            "phase": coming and coming.phase,
-            "is_live": records.is_live(place, "arrival", name),
-            "is_arriving": is_arriving,
-            "has": seen["is_here"] and not is_arriving,
-            "is_empty": coming is not None and _is_empty(coming, seen["is_here"]),
-        },
-        "noted": {} if leaving is None else departure.noted(leaving.facts),
-    }
+    return State(
+        source=Source(
+            phase=_source_phase(settings, leaving, token),
+            is_live=not is_anothers and records.is_live(place, "departure", name),
+            is_moving=seen["has_job"] and not is_arriving,
+            has=seen["is_whole"] and not is_arriving,
+            stays=seen["stays"],
+            is_handed=seen["is_handed"],
+        ),
+        target=Target(
+            phase=coming.phase if coming else None,
+            is_live=records.is_live(place, "arrival", name),
+            is_arriving=is_arriving,
+            has=seen["is_here"] and not is_arriving,
+            is_empty=coming is not None and _is_empty(coming, seen["is_here"]),
+        ),
+        noted={} if leaving is None else departure.noted(leaving.facts),
+    )
 
 
 def _seen(conn: Any, here: str, leaving: Record | None) -> dict[str, bool]:

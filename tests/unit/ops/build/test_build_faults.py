@@ -74,7 +74,7 @@ def test_a_builder_that_is_killed_between_two_phases_leaves_no_file(
 
     with hypervisor.libvirt() as conn:
         info = inspect.host_info(conn, hypervisor.settings)
-        assert (info["unfinished"], info["building"]) == (["web1"], [])
+        assert (info.unfinished, info.building) == (["web1"], [])
         purge.purge(conn, hypervisor.settings, "web1")
 
     assert (hypervisor.files(), hypervisor.domains(), hypervisor.open_records()) == ([], [], [])

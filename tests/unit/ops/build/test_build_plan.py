@@ -12,6 +12,7 @@ from saltvirt.image import validation
 from saltvirt.ops.build import create, facts, plan
 from saltvirt.ops.seeding import method
 from saltvirt.ops.storage import Place
+from saltvirt.placement.facts import DomainTypes
 from saltvirt.units import MIB
 from saltvirt.xml import read
 
@@ -19,7 +20,7 @@ IMAGE = "salt://images/any.qcow2"
 BASE = validation.ValidatedImage(path="/images/base/aa.qcow2", format="qcow2", size_bytes=16 * MIB)
 HOST = facts.HostFacts(
     arch="x86_64",
-    domain_types={"default": "kvm", "usable": ["kvm", "qemu"], "why": ""},
+    domain_types=DomainTypes(default="kvm", usable=["kvm", "qemu"], why=""),
     qemu="7.2.22",
 )
 CONTENT = facts.Content(
@@ -118,7 +119,7 @@ def test_the_host_decides_what_was_left_open():
 
     assert (vm.domain_type, vm.arch) == ("kvm", "x86_64")
     assert plan.on_host(replace(vm, domain_type="qemu"), HOST).domain_type == "qemu"
-    without = replace(HOST, domain_types={"default": None, "usable": [], "why": "no proof"})
+    without = replace(HOST, domain_types=DomainTypes(default=None, usable=[], why="no proof"))
     with pytest.raises(ClaimRefused, match="no proof"):
         plan.on_host(replace(vm, domain_type=None), without)
 

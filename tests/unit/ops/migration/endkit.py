@@ -7,7 +7,7 @@ pushed, and libvirt's own migration is a note that it was asked for.
 
 from pathlib import Path
 
-from saltvirt import protocol, records
+from saltvirt import protocol, records, wire
 from saltvirt.kvm import lifecycle
 from saltvirt.model import Move
 from saltvirt.ops import reservations
@@ -79,8 +79,8 @@ class End:
         return side.step(self.context, "web1", token, which, **given)
 
     def state(self, conn, token=TOKEN):
-        """Return what the host says of the move."""
-        return state.of(conn, self.settings, "web1", token, UUID)
+        """Return what the host says of the move, as it is sent."""
+        return wire.plain(state.of(conn, self.settings, "web1", token, UUID))
 
 
 class Settling:

@@ -1,6 +1,7 @@
 """A VM comes: what is made for it is noted first, judged when it has come, and removed if not."""
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from saltvirt.errors import ClaimRefused, VirtError
 from saltvirt.kvm import lifecycle
 from saltvirt.kvm.migrate import MigrationFailed
 from saltvirt.ops.migration import arrival, facts, guard
+from saltvirt.placement.facts import FileFacts, ImageFacts
 from saltvirt.xml import parse
 
 
@@ -30,10 +32,10 @@ def prepare(end, about, token="t1"):
 
 def come(end, conn, about):
     """Have all come: the files, and the definition."""
-    paths = [Path(disk["path"]) for disk in about["disks"]]
+    paths = [Path(disk.path) for disk in about.disks]
     for path in paths:
         path.write_bytes((end.folder / path.name).read_bytes())
-    end.define(conn, about["name"], about["uuid"], paths=paths)
+    end.define(conn, about.name, about.uuid, paths=paths)
     return {"digests": {str(p): content.digest(end.folder / p.name) for p in paths}}
 
 
@@ -51,7 +53,7 @@ def test_what_is_made_is_noted_and_dropped_when_the_source_keeps_the_vm(end, con
 
     assert end.phase("arrival") == "ready" and pools(conn) == [str(end.images)]
     assert end.hypervisor.files() == ["web1_0.raw", "web1_1.raw"]
-    assert end.record("arrival").facts["paths"] == [disk["path"] for disk in about["disks"]]
+    assert end.record("arrival").facts["paths"] == [disk.path for disk in about.disks]
     assert end.state(conn)["target"]["is_empty"] is True
     with pytest.raises(guard.OnItsWay, match="on its way here from hyper1"):
         guard.refuse_moving(end.settings, "web1")
@@ -62,20 +64,20 @@ def test_what_is_made_is_noted_and_dropped_when_the_source_keeps_the_vm(end, con
 
 def test_what_was_written_to_is_not_empty(end, conn, about):
     prepare(end, about)
-    with open(about["disks"][0]["path"], "r+b") as handle:
+    with open(about.disks[0].path, "r+b") as handle:
         handle.write(b"x")
 
     assert end.state(conn)["target"]["is_empty"] is False
 
 
 def test_of_a_vm_of_which_no_file_is_made_here_none_says_that_it_did_not_come(end, conn, about):
-    prepare(end, {**about, "disks": []})
+    prepare(end, replace(about, disks=[]))
 
     assert end.state(conn)["target"]["is_empty"] is False
 
 
 def test_a_file_that_is_there_is_refused_and_stays(end, conn, about):
-    path = Path(about["disks"][1]["path"])
+    path = Path(about.disks[1].path)
     path.write_bytes(b"somebody's")
 
     with pytest.raises(ClaimRefused, match="web1_1.raw is there already"):
@@ -90,7 +92,7 @@ def test_what_cannot_be_made_is_taken_back(end, conn, about, monkeypatch):
     make = files.make
 
     def second_fails(settings, disk):
-        if disk["path"].endswith("_1.raw"):
+        if disk.path.endswith("_1.raw"):
             raise MigrationFailed("disk full")
         make(settings, disk)
 
@@ -144,7 +146,7 @@ def change(path):
 def test_a_vm_that_has_not_come_whole_is_refused_for_good(end, conn, about, harm, why):
     prepare(end, about)
     noted = come(end, conn, about)
-    harm(Path(about["disks"][0]["path"]))
+    harm(Path(about.disks[0].path))
 
     with pytest.raises(MigrationFailed, match=f"has not come here whole: .*web1_0.raw {why}"):
         end.step("arrive", is_handed=False, noted=noted)
@@ -157,7 +159,7 @@ def test_a_vm_that_has_not_come_whole_is_refused_for_good(end, conn, about, harm
 def test_a_vm_that_ran_here_is_not_refused(end, conn, about):
     prepare(end, about)
     noted = come(end, conn, about)
-    change(Path(about["disks"][0]["path"]))
+    change(Path(about.disks[0].path))
 
     with pytest.raises(MigrationFailed, match="has not come here whole"):
         end.step("arrive", is_handed=True, noted=noted)
@@ -165,13 +167,13 @@ def test_a_vm_that_ran_here_is_not_refused(end, conn, about):
 
 
 def test_what_libvirt_copies_is_as_big_as_it_gets(end, conn, about):
-    disks = [{**disk, "how": "copy"} for disk in about["disks"]]
+    disks = [replace(disk, how="copy") for disk in about.disks]
     for disk in disks:
-        Path(disk["path"]).unlink(missing_ok=True)
-    prepare(end, {**about, "state": "running", "disks": disks})
+        Path(disk.path).unlink(missing_ok=True)
+    prepare(end, replace(about, state="running", disks=disks))
     come(end, conn, about)
     for disk in disks:
-        cut(Path(disk["path"]))
+        cut(Path(disk.path))
 
     # It was stopped from within as soon as it ran here.
     end.step("arrive", is_handed=True)
@@ -191,7 +193,7 @@ def test_what_runs_here_is_not_dropped(end, conn, about):
 
 def test_a_file_that_another_vm_uses_by_now_is_not_removed(end, conn, about):
     prepare(end, about)
-    used = [about["disks"][0]["path"]]
+    used = [about.disks[0].path]
     end.define(conn, "db1", uuid="4dea22b3-1d52-d8f3-2516-782e98ab3fa1", paths=used)
 
     end.step("drop")
@@ -201,8 +203,8 @@ def test_a_file_that_another_vm_uses_by_now_is_not_removed(end, conn, about):
 
 def test_a_place_is_made_for_what_its_firmware_noted(end, conn, about):
     nvram = end.images / "web1_VARS.fd"
-    said = {"path": str(nvram), "how": "push", "size_bytes": 8192, "actual_bytes": 8192}
-    prepare(end, {**about, "nvram": [said]})
+    said = FileFacts(path=str(nvram), how="push", size_bytes=8192, actual_bytes=8192)
+    prepare(end, replace(about, nvram=[said]))
 
     assert nvram.stat().st_size == 8192 and nvram.stat().st_mode & 0o777 == 0o600
     noted = come(end, conn, about)
@@ -211,10 +213,19 @@ def test_a_place_is_made_for_what_its_firmware_noted(end, conn, about):
         end.step("arrive", is_handed=False, noted=noted)
 
 
+def test_no_file_is_made_of_which_nobody_says_how_big_it_is(end, conn, about):
+    for how, said in (("push", "size_bytes"), ("copy", "virtual_bytes")):
+        (disk,) = [replace(one, how=how, **{said: None}) for one in about.disks[:1]]
+
+        with pytest.raises(VirtError, match="does not say how big .*web1_0.raw is"):
+            prepare(end, replace(about, disks=[disk]))
+        assert end.hypervisor.files() == [] and end.record("arrival") is None
+
+
 def test_images_that_the_host_lacks_are_sent_first_and_checked(end, conn, about):
-    image = {"file_bytes": 5, "source": "https://images.example.com/a.qcow2"}
-    disks = [{**one, "base": "ab" * 32, "image": image} for one in about["disks"][:1]]
-    lacking = {**about, "disks": disks}
+    image = ImageFacts(file_bytes=5, source="https://images.example.com/a.qcow2")
+    disks = [replace(one, base="ab" * 32, image=image) for one in about.disks[:1]]
+    lacking = replace(about, disks=disks)
 
     ((digest, path),) = prepare(end, lacking)["images"].items()
 
@@ -227,10 +238,10 @@ def test_images_that_the_host_lacks_are_sent_first_and_checked(end, conn, about)
 
 
 def test_two_moves_into_one_folder_do_not_end_each_others_pool(end, conn, about):
-    other = {**about, "name": "web1-1", "uuid": "4dea22b3-1d52-d8f3-2516-782e98ab3fa1"}
-    moved = [{**d, "path": d["path"].replace("web1", "web1-1")} for d in about["disks"]]
+    moved = [replace(d, path=d.path.replace("web1", "web1-1")) for d in about.disks]
+    uuid = "4dea22b3-1d52-d8f3-2516-782e98ab3fa1"
     prepare(end, about)
-    prepare(end, {**other, "disks": moved}, "t2")
+    prepare(end, replace(about, name="web1-1", uuid=uuid, disks=moved), "t2")
 
     end.step("drop")
     assert pools(conn) == [str(end.images)]

@@ -23,7 +23,7 @@ def test_a_stopped_vm_leaves_and_nothing_of_it_stays(end, conn):
     whole = {str(path): content.digest(path) for path in paths}
 
     about = end.begin()
-    assert about["uuid"] and end.phase("departure") == "planned"
+    assert about.uuid and end.phase("departure") == "planned"
     end.send()
 
     assert end.phase("departure") == "handing"
@@ -46,7 +46,7 @@ def test_what_its_firmware_noted_leaves_with_a_stopped_vm(end, conn):
     about = end.begin()
     end.send()
 
-    assert [one["how"] for one in about["nvram"]] == ["push"]
+    assert [one.how for one in about.nvram] == ["push"]
     assert (end.folder / "web1_VARS.fd").read_bytes() == noted.read_bytes()
     assert str(noted) in end.state(conn)["noted"]["digests"]
     assert end.step("finish")["removed"] == sorted(map(str, [noted, *paths]))

@@ -38,9 +38,9 @@ def test_a_claim_is_taken_over_when_nobody_is_at_it(end, conn, until_s, is_held,
     assert end.phase("arrival") == ("ready" if is_adopted else None)
     if is_adopted:
         (shown,) = state.every(end.settings)["web1"]
-        assert shown["token"] == protocol.legacy_token("web1") and shown["source"] is None
+        assert shown.token == protocol.legacy_token("web1") and shown.source is None
         # What came in those days was not noted, so nobody calls it empty.
-        assert end.state(conn, shown["token"])["target"]["is_empty"] is False
+        assert end.state(conn, shown.token)["target"]["is_empty"] is False
 
 
 def test_a_departure_is_taken_over_and_settled(end, conn):
@@ -51,9 +51,9 @@ def test_a_departure_is_taken_over_and_settled(end, conn):
 
     (shown,) = state.every(end.settings)["web1"]
 
-    assert not path.exists() and (shown["phase"], shown["target"]) == ("handing", "hyper2")
+    assert not path.exists() and (shown.phase, shown.target) == ("handing", "hyper2")
     (end.folder / "defined").touch()
-    end.step("finish", token=shown["token"])
+    end.step("finish", token=shown.token)
     assert not any(path.exists() for path in paths) and end.record("departure") is None
 
 
@@ -76,7 +76,7 @@ def test_what_is_buried_of_one_old_move_says_nothing_of_another(end, conn):
 
     seen = state.of(conn, end.settings, "db1", protocol.legacy_token("db1"), None)
 
-    assert seen["source"]["phase"] is None
+    assert seen.source.phase is None
 
 
 def test_one_that_was_sent_without_digests_arrives(end, conn):

@@ -1,0 +1,66 @@
+"""What hosts say, read as the library reads it, out of as much plain data as a test cares for."""
+
+from saltvirt import wire
+from saltvirt.placement.facts import About, HostInfo, Load
+
+VM = {"state": "running", "vcpus": 1, "memory_mib": 1, "affinity": [], "anti_affinity": []}
+COMING = {"vcpus": 1, "memory_mib": 1, "disk_mib": 0, "affinity": [], "anti_affinity": []}
+DISK = {
+    "target": "vda",
+    "path": "/srv/vda.qcow2",
+    "format": "qcow2",
+    "device": "disk",
+    "base": None,
+    "image": None,
+}
+ABOUT = {
+    "name": "m1",
+    "state": "running",
+    "vcpus": 1,
+    "memory_mib": 1,
+    "disks": [],
+    "stay": False,
+    "affinity": [],
+    "anti_affinity": [],
+    "domain_type": "qemu",
+    "arch": "x86_64",
+    "bridges": [],
+    "networks": [],
+    "links": [],
+    "obstacles": [],
+}
+
+
+def _whole(usual, given):
+    return {name: {**usual, **one} for name, one in given.items()}
+
+
+def info(said):
+    """Return what a host says of itself; its VMs need not be whole."""
+    more = {"vms": _whole(VM, said["vms"]), "coming": _whole(COMING, said.get("coming", {}))}
+    return wire.read("a host", "virt.host_info", HostInfo, {**said, **more})
+
+
+def infos(said):
+    """Return ``{host: info}``."""
+    return {host: info(one) for host, one in said.items()}
+
+
+def about(**said):
+    """Return what a host says of a VM that moves."""
+    disks = [{**DISK, **disk} for disk in said.get("disks", ())]
+    return wire.read("a host", "virt.migration_info", About, {**ABOUT, **said, "disks": disks})
+
+
+def load(said):
+    """Return what a host says of its load."""
+    return wire.read("a host", "virt.load", Load, said)
+
+
+def but(one, **changes):
+    """Return an answer with some of it changed: what is a mapping by its names, else as a whole."""
+    said = {**wire.plain(one)}
+    for name, change in changes.items():
+        is_part = isinstance(change, dict) and isinstance(said[name], dict)
+        said[name] = {**said[name], **change} if is_part else change
+    return about(**said) if isinstance(one, About) else info(said)
