@@ -2,6 +2,7 @@
 
 import signal
 
+from hypothesis import settings
 from salt._logging import shutdown_temp_handler
 
 
@@ -11,9 +12,16 @@ def pytest_addoption(parser):
 
 
 def pytest_configure():
-    """Have Salt not keep its log for a console, and Ctrl-C heard by what the tests start."""
+    """Have Salt not keep its log for a console, and signals heard by what the tests start."""
     # It would write to one that pytest has closed.
     shutdown_temp_handler()
-    # A shell that runs scripts has what it starts in the background ignore it.
-    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+    # A shell that runs scripts has what it starts in the background ignore SIGINT; nohup, SIGHUP.
+    for number, default in (
+        (signal.SIGINT, signal.default_int_handler),
+        (signal.SIGHUP, signal.SIG_DFL),
+    ):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, default)
+    # What a test may take is no matter of a busy machine.
+    settings.register_profile("patient", deadline=None)
+    settings.load_profile("patient")

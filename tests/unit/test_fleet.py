@@ -5,6 +5,8 @@ import time
 from pathlib import Path
 
 import pytest
+import tightclouds
+import told
 from saltvirt import compat, keypair
 from saltvirt.config import MasterSettings
 from saltvirt.errors import NameTaken
@@ -114,7 +116,9 @@ def test_the_table_of_a_deployment_says_why_not():
     ],
 )
 def test_a_key_is_made_only_for_a_guest_that_is_seeded(given, profile, seeded):
-    assert deploy.is_seeded(given, {"profiles": {"disk": profile}}) is seeded
+    info = told.but(tightclouds.host(1), profiles={"disk": profile})
+
+    assert deploy.is_seeded(given, info) is seeded
 
 
 IMPATIENT = Cloud(opts={}, settings=MasterSettings(timeout_s=0.1), progress=lambda *_a, **_k: None)

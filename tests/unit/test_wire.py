@@ -170,25 +170,24 @@ def test_a_host_whose_answer_is_broken_has_failed_and_the_others_count(monkeypat
 PRESENCE = {"state": None, "building": False, "unfinished": False}
 RECORD = {"purpose": "departure", "token": "t1", "phase": "handing", "since": 1.5}
 RECORD |= {"uuid": None, "source": None, "target": "h2"}
+MOVES = {"web1": [RECORD]}
 STATE = wire.plain(State(source=Source(), target=Target(), noted={}))
 
 
 @pytest.mark.parametrize(
-    ("fun", "whole", "path", "where"),
+    ("fun", "whole", "path", "where", "how"),
     [
-        ("virt.presence", PRESENCE, ("state",), "state"),
-        ("virt.presence", PRESENCE, ("building",), "building"),
-        ("virt.migration_state", {"web1": [RECORD]}, ("web1", 0, "token"), "web1[0].token"),
-        ("virt.migration_state", {"web1": [RECORD]}, ("web1", 0, "target"), "web1[0].target"),
-        ("virt.migrate_check", {"web1": ["full"]}, ("web1",), "web1"),
+        ("virt.presence", PRESENCE, ("state",), "state", "is missing"),
+        ("virt.presence", PRESENCE, ("state",), "state", "is bytes"),
+        ("virt.presence", PRESENCE, ("building",), "building", "is missing"),
+        ("virt.migration_state", MOVES, ("web1", 0, "token"), "web1[0].token", "is missing"),
+        ("virt.migration_state", MOVES, ("web1", 0, "target"), "web1[0].target", "is bytes"),
+        ("virt.migrate_check", {"web1": ["full"]}, ("web1",), "web1", "is bytes"),
     ],
 )
-@pytest.mark.parametrize("how", ["is missing", "is bytes"])
 def test_a_host_that_cannot_be_read_could_not_be_asked(
     monkeypatch, tmp_path, fun, whole, path, where, how
 ):
-    if how == "is missing" and fun == "virt.migrate_check":
-        pytest.skip("it has names of VMs alone")
     lacking = damaged(whole, path, put(NO_TYPE) if how == "is bytes" else lambda i, n: i.pop(n))
     said = {"h1": whole, "h2": lacking}
     replies = {host: minions.Reply(minion=host, value=one) for host, one in said.items()}
