@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import told
-from saltvirt.placement import choose, fit, moves, plan
+from saltvirt.placement import choose, fit, plan, requirements
 
 FLEETS = Path(__file__).resolve().parent / "fleets"
 _THREE = json.loads((FLEETS / "three.json").read_text())
@@ -60,7 +60,7 @@ def tight(draw, most_hosts=6, most_vms=14):
         if draw.random() < 0.15:
             where = "coming" if draw.random() < 0.5 else "vms"
             hosts[name] = told.but(hosts[name], **{where: {f"o{number}": _groups(draw)}})
-    _make_tight(draw, hosts, [moves.need(vm) for vm in vms])
+    _make_tight(draw, hosts, [requirements.of(vm) for vm in vms])
     return hosts, {vm.name: vm for vm in vms}
 
 
@@ -87,7 +87,7 @@ class Exact:
     """Whether all VMs can be placed: every way is tried, what has failed is not tried again."""
 
     def __init__(self, hosts, abouts, most=100_000):
-        needs = sorted(map(moves.need, abouts.values()), key=lambda n: (-n.memory_mib, n.name))
+        needs = sorted(map(requirements.of, abouts.values()), key=lambda n: (-n.memory_mib, n.name))
         self._vms = [
             ((n.vcpus, n.memory_mib, n.disk_mib), _bits(n.affinity), _bits(n.anti_affinity))
             for n in needs
@@ -140,8 +140,8 @@ class Exact:
 def carried(hosts, abouts, there):
     """Return the hosts after each move of a plan, as judged by what ``virt.migrate`` judges by."""
     for name, to in there.items():
-        need = moves.need(abouts[name])
-        verdicts = {v.host: v for v in choose.judge(hosts, need)}
-        assert verdicts[to].fits, (name, to, verdicts[to].reasons)
+        need = requirements.of(abouts[name])
+        evaluations = {v.host: v for v in choose.evaluate(hosts, need)}
+        assert evaluations[to].fits, (name, to, evaluations[to].reasons)
         hosts = {**hosts, to: plan.with_vm(hosts[to], need)}
     return hosts

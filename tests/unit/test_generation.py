@@ -13,9 +13,9 @@ from saltvirt.errors import BadArgument
 from saltvirt.fleet import agreement
 from saltvirt.fleet import inventory as find
 from saltvirt.kvm import connect, lifecycle
-from saltvirt.model import Need
+from saltvirt.model import Requirements
 from saltvirt.ops.migration import facts
-from saltvirt.placement import choose, generation, moves, plan
+from saltvirt.placement import choose, generation, plan, requirements
 from saltvirt.xml import METADATA_NS, capabilities, newer, parse, read
 
 DATA = Path(__file__).resolve().parents[1] / "data"
@@ -55,7 +55,7 @@ def why_not(release, **about):
 
 def need(**about):
     """Return what a VM needs that moves."""
-    return moves.need(told.about(**about))
+    return requirements.of(told.about(**about))
 
 
 def test_a_survey_says_in_few_bytes_which_machine_types_there_are():
@@ -120,9 +120,9 @@ def test_facts_of_an_older_host_leave_the_judging_to_the_target():
 
 
 def test_without_an_architecture_the_hosts_own_is_meant():
-    new = Need(name="new", vcpus=1, memory_mib=1, machine="pc-q35-10.0")
+    new = Requirements(name="new", vcpus=1, memory_mib=1, machine="pc-q35-10.0")
 
-    assert [v.host for v in choose.judge(HOSTS, new) if v.fits] == ["hyper3"]
+    assert [v.host for v in choose.evaluate(HOSTS, new) if v.fits] == ["hyper3"]
 
 
 @given(
@@ -283,9 +283,9 @@ def test_tags_on_a_linux_bridge_move_only_to_where_they_can_be():
     wanted = need(**{**read.links(tagged), "bridges": []})
 
     assert read.links(switched)["bridge_vlans"] is False and wanted.bridge_vlans is True
-    verdicts = {v.host: v for v in choose.judge(HOSTS, wanted)}
-    assert verdicts["hyper3"].fits
-    assert "libvirt 9.0.0 there cannot tag VLANs" in verdicts["hyper1"].reasons[0]
+    evaluations = {v.host: v for v in choose.evaluate(HOSTS, wanted)}
+    assert evaluations["hyper3"].fits
+    assert "libvirt 9.0.0 there cannot tag VLANs" in evaluations["hyper1"].reasons[0]
 
 
 def test_an_evacuation_sends_each_vm_only_where_its_generation_is():
@@ -333,11 +333,11 @@ def test_a_plan_is_made_anew_when_a_host_refuses_it(monkeypatch):
 
 def test_a_machine_type_can_be_asked_for():
     vm = spec.deployment(HostSettings(), "m1", 1, 64, {"machine": "pc-q35-7.2"}).vm
-    from_master = spec.need_from_master("m1", 1, 64, {"machine": "pc-q35-7.2"})
+    from_master = spec.requirements_from_master("m1", 1, 64, {"machine": "pc-q35-7.2"})
 
-    assert vm.machine == spec.need(vm).machine == from_master.machine == "pc-q35-7.2"
+    assert vm.machine == spec.requirements(vm).machine == from_master.machine == "pc-q35-7.2"
     with pytest.raises(BadArgument, match="machine: '../x' is not a machine type"):
-        spec.need_from_master("m1", 1, 64, {"machine": "../x"})
+        spec.requirements_from_master("m1", 1, 64, {"machine": "../x"})
 
 
 def test_the_machine_type_of_the_next_start_is_looked_for_too():

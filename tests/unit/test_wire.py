@@ -15,7 +15,7 @@ from saltvirt.errors import BadArgument, NoHostFits
 from saltvirt.fleet import inventory, migrate, minions, moves, sightings
 from saltvirt.fleet.cloud import Cloud
 from saltvirt.kvm import connect
-from saltvirt.model import Verdict
+from saltvirt.model import Evaluation
 from saltvirt.ops.migration import facts as gathering
 from saltvirt.parts import Source, State, Target
 from saltvirt.placement.facts import About, DiskFacts, DiskProfile, HostInfo, NicProfile
@@ -251,10 +251,10 @@ def test_a_move_is_settled_by_what_newer_hosts_say_too(monkeypatch):
 
 def test_a_check_that_cannot_be_read_is_a_refusal_that_says_so(monkeypatch):
     monkeypatch.setattr(migrate, "act", lambda *_args, **_options: "no room")
-    verdicts = [Verdict(host="h2", score=1.0)]
+    evaluations = [Evaluation(host="h2", score=1.0)]
 
     with pytest.raises(NoHostFits) as refused:
-        migrate.chosen(Cloud.of({}), "h1", told.about(), verdicts)
+        migrate.chosen(Cloud.of({}), "h1", told.about(), evaluations)
 
     assert "h2 answers virt.migrate_check with" in refused.value.reasons["h2"]
     assert "the answer is str, not a list" in refused.value.reasons["h2"]

@@ -12,9 +12,8 @@ from saltvirt.fleet.cloud import Cloud
 from saltvirt.fleet.deploy import none_fits
 from saltvirt.fleet.hosts import DeployError, act
 from saltvirt.fleet.moves import MoveFailed
-from saltvirt.model import Verdict
-from saltvirt.placement import choose
-from saltvirt.placement import moves as requirements
+from saltvirt.model import Evaluation
+from saltvirt.placement import choose, requirements
 from saltvirt.placement.facts import About, DiskFacts
 from saltvirt.records import Held
 
@@ -24,9 +23,9 @@ def plan(
     name: str,
     target: str | None,
     source: str | None = None,
-) -> tuple[str, About, list[Verdict]]:
+) -> tuple[str, About, list[Evaluation]]:
     """
-    Return ``(source, about, verdicts)`` of a move; the best host first.
+    Return ``(source, about, evaluations)`` of a move; the best host first.
 
     Raises NoHostFits, with the table of reasons, if the VM can go nowhere.
     """
@@ -42,7 +41,7 @@ def plan(
         )
     if target == source:
         raise BadArgument("target", f"VM {name!r} is on {source} already")
-    return source, about, _verdicts(cloud, found, about, source, target)
+    return source, about, _evaluations(cloud, found, about, source, target)
 
 
 def _about(cloud: Cloud, found: inventory.Survey, name: str, source: str) -> About:
@@ -58,16 +57,16 @@ def _about(cloud: Cloud, found: inventory.Survey, name: str, source: str) -> Abo
     return about
 
 
-def _verdicts(
+def _evaluations(
     cloud: Cloud, found: inventory.Survey, about: About, source: str, target: str | None
-) -> list[Verdict]:
-    """Return the verdict on every host but the source, the best first."""
+) -> list[Evaluation]:
+    """Return the evaluation of every host but the source, the best first."""
     others = {host: info for host, info in found.answers.items() if host != source}
-    judged = choose.judge(others, requirements.need(about), cloud.settings.weights)
-    verdicts = [v if target in (None, v.host) else _other(v, target) for v in judged]
+    evaluated = choose.evaluate(others, requirements.of(about), cloud.settings.weights)
+    evaluations = [v if target in (None, v.host) else _other(v, target) for v in evaluated]
     silent = {host: why for host, why in found.reasons().items() if host != source}
-    verdicts += [Verdict(host=host, reasons=(why,)) for host, why in silent.items()]
-    return sorted(verdicts, key=lambda v: (not v.fits, -v.score, v.host))
+    evaluations += [Evaluation(host=host, reasons=(why,)) for host, why in silent.items()]
+    return choose.ranked(evaluations)
 
 
 def _having(found: inventory.Survey, name: str) -> str | None:
@@ -76,37 +75,37 @@ def _having(found: inventory.Survey, name: str) -> str | None:
     return having[0] if len(having) == 1 and not found.reasons() else None
 
 
-def _other(verdict: Verdict, target: str) -> Verdict:
-    return Verdict(host=verdict.host, reasons=(f"not the host asked for ({target})",))
+def _other(evaluation: Evaluation, target: str) -> Evaluation:
+    return Evaluation(host=evaluation.host, reasons=(f"not the host asked for ({target})",))
 
 
 def chosen(
     cloud: Cloud,
     source: str,
     about: About,
-    verdicts: Sequence[Verdict],
+    evaluations: Sequence[Evaluation],
 ) -> str:
     """Return the first host that fits and says itself that it could take the VM."""
     late = {}
-    for verdict in verdicts:
-        if not verdict.fits:
+    for evaluation in evaluations:
+        if not evaluation.fits:
             continue
         try:
             said = act(
                 cloud,
-                verdict.host,
+                evaluation.host,
                 "virt.migrate_check",
                 kwarg={"about": wire.plain(about), "source": source},
             )
-            why = wire.read(verdict.host, "virt.migrate_check", list[str], said)
+            why = wire.read(evaluation.host, "virt.migrate_check", list[str], said)
         except wire.BadAnswer as error:
             why = [str(error)]
         except DeployError as error:
-            why = [str(error).removeprefix(f"{verdict.host}: ")]
+            why = [str(error).removeprefix(f"{evaluation.host}: ")]
         if not why:
-            return verdict.host
-        late[verdict.host] = why
-    raise none_fits(requirements.need(about), verdicts, late)
+            return evaluation.host
+        late[evaluation.host] = why
+    raise none_fits(requirements.of(about), evaluations, late)
 
 
 def dry_run(
@@ -115,8 +114,8 @@ def dry_run(
     target: str | None,
 ) -> dict[str, Any]:
     """Return what a move would do, and every reason why it would not work; nothing is changed."""
-    source, about, verdicts = plan(cloud, name, target)
-    host = chosen(cloud, source, about, verdicts)
+    source, about, evaluations = plan(cloud, name, target)
+    host = chosen(cloud, source, about, evaluations)
     moved = {disk.target: _shown(disk) for disk in about.disks}
     return {
         "name": name,
@@ -155,8 +154,8 @@ def migrate(
     late: dict[str, list[str]] = {}
     with orders.opened(cloud.opts, name) as held:
         _settle(cloud, held)
-        source, about, verdicts = plan(cloud, name, target, source)
-        for host in [verdict.host for verdict in verdicts if verdict.fits]:
+        source, about, evaluations = plan(cloud, name, target, source)
+        for host in [evaluation.host for evaluation in evaluations if evaluation.fits]:
             cloud.progress("Placing", detail=f"from {source} to {host}")
             hands = moves.Hands(cloud, held, secrets.token_hex(8), (source, host))
             hands.given = given
@@ -167,7 +166,7 @@ def migrate(
                 late[host] = [str(refused)]
                 continue
             return {"name": name, "from": source, "to": host, **figures}
-    raise none_fits(requirements.need(about), verdicts, late)
+    raise none_fits(requirements.of(about), evaluations, late)
 
 
 def _settle(cloud: Cloud, held: Held) -> None:

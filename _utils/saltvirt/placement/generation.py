@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from saltvirt.model import Need
+from saltvirt.model import Requirements
 from saltvirt.placement.facts import HostInfo, Machines, NicProfile, Versions
 
 _VERSIONED = re.compile(r"(.*?)(\d+(?:\.\d+)+)")
@@ -81,7 +81,7 @@ def _dotted(version: tuple[int, ...]) -> str:
     return ".".join(map(str, version))
 
 
-def reasons(host: Generation, need: Need) -> Iterator[str]:
+def reasons(host: Generation, need: Requirements) -> Iterator[str]:
     """Yield why a generation is the wrong one; nothing of what an older host does not say."""
     yield from machine(host, need)
     yield from _cpu(host, need)
@@ -92,13 +92,15 @@ def reasons(host: Generation, need: Need) -> Iterator[str]:
             yield f"it has {what}, which libvirt {libvirt} there does not know ({since} does)"
 
 
-def machine(host: Generation, need: Need) -> Iterator[str]:
+def machine(host: Generation, need: Requirements) -> Iterator[str]:
     """Yield why a host's QEMU cannot have a VM's machine types, as far as its survey tells."""
     yield from _machine(host, need, need.machine)
     yield from _machine(host, need, need.next_machine, " (of its next start)")
 
 
-def _machine(host: Generation, need: Need, name: str | None, note: str = "") -> Iterator[str]:
+def _machine(
+    host: Generation, need: Requirements, name: str | None, note: str = ""
+) -> Iterator[str]:
     there = host.machines.get(need.arch or host.arch)
     if not name or not there or name in there.names:
         return
@@ -120,7 +122,7 @@ def _machine(host: Generation, need: Need, name: str | None, note: str = "") -> 
         )
 
 
-def _tags(host: Generation, need: Need) -> Iterator[str]:
+def _tags(host: Generation, need: Requirements) -> Iterator[str]:
     version = host.versions.libvirt
     can_tag = numbers(version) >= _TAGGING
     profile = host.nic.get(need.nic_profile or "")
@@ -132,7 +134,7 @@ def _tags(host: Generation, need: Need) -> Iterator[str]:
         )
 
 
-def _cpu(host: Generation, need: Need) -> Iterator[str]:
+def _cpu(host: Generation, need: Requirements) -> Iterator[str]:
     qemu = host.versions.qemu
     if need.cpu_qemu and numbers(qemu) < numbers(need.cpu_qemu):
         yield (

@@ -7,7 +7,7 @@ from typing import Any
 from saltvirt.config import HostSettings
 from saltvirt.kvm import host
 from saltvirt.ops import inspect
-from saltvirt.placement import fit, generation, moves
+from saltvirt.placement import fit, generation, requirements
 from saltvirt.placement.facts import About, DiskFacts, HostInfo, Versions
 from saltvirt.placement.generation import Generation
 
@@ -22,7 +22,7 @@ def check(
         What :func:`saltvirt.ops.inspect.host_info` has said, if it was asked already.
     """
     info = info or inspect.host_info(conn, settings)
-    why = list(fit.reasons(info, moves.need(about)))
+    why = list(fit.reasons(info, requirements.of(about)))
     if about.images is not None and settings.images != about.images:
         why.append(
             f"its image folder is {settings.images}, not {about.images}; VMs move only "
@@ -52,7 +52,7 @@ def _libvirts_reasons(conn: Any, about: About, here: Generation) -> Iterator[str
             host_cpu=about.host_cpu,
         )
         yield from [lacking] if lacking else []
-    elif not list(generation.machine(here, moves.need(about))):
+    elif not list(generation.machine(here, requirements.of(about))):
         yield (
             f"its machine type {unknown[0]} is not known there "
             f"(QEMU {host.versions(conn)['qemu']})"
@@ -67,7 +67,10 @@ def unfit(conn: Any, about: About) -> list[str]:
         versions=Versions(**host.versions(conn)),
         machines=generation.known(found["guests"], found["arch"]),
     )
-    return [*generation.reasons(there, moves.need(about)), *_libvirts_reasons(conn, about, there)]
+    return [
+        *generation.reasons(there, requirements.of(about)),
+        *_libvirts_reasons(conn, about, there),
+    ]
 
 
 def check_all(
