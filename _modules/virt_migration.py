@@ -7,7 +7,7 @@ What ``salt-run virt.migrate`` and ``virt.settle`` ask of the two hosts of a mov
 from saltvirt import config, errors, protocol
 from saltvirt.kvm import connect, lifecycle
 from saltvirt.ops.context import Context
-from saltvirt.ops.migration import arrival, departure, files, guard, reach, requirements, state
+from saltvirt.ops.migration import arrival, checks, departure, files, guard, reach, state
 
 __virtualname__ = "virt"
 _OLD_MASTER = (
@@ -51,8 +51,8 @@ def migrate_check(about, source=None):
     is_one = isinstance(about.get("disks"), list)
     with connect.opened(settings, readonly=False) as conn:
         if not is_one:
-            return requirements.check_all(conn, settings, about)
-        why = requirements.check(conn, settings, about)
+            return checks.check_all(conn, settings, about)
+        why = checks.check(conn, settings, about)
     if source:
         try:
             reach.refuse_unreachable(source)

@@ -18,7 +18,7 @@ from saltvirt.fleet import deploy, hosts, inventory, progress
 from saltvirt.fleet import purge as removing
 from saltvirt.fleet.cloud import Cloud
 from saltvirt.fleet.report import reported
-from saltvirt.model import Need
+from saltvirt.model import Requirements
 from saltvirt.placement import choose
 
 __virtualname__ = "virt"
@@ -146,7 +146,7 @@ def next_host():
         salt-run virt.next_host
     """
     found = _survey("virt.host_info")
-    need = Need(name="the next VM", vcpus=1, memory_mib=1)
+    need = Requirements(name="the next VM", vcpus=1, memory_mib=1)
     return choose.choose(found.answers, need, _settings().weights)[0].host
 
 

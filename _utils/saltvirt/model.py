@@ -87,7 +87,7 @@ class Vm:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Need:
+class Requirements:
     """What a VM needs of a host; unknown things are ``None`` and are not asked for."""
 
     name: str
@@ -115,7 +115,7 @@ class Need:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class Evaluation:
     """Whether one host can take a VM, why not, and how well it would."""
 
     host: str

@@ -8,7 +8,7 @@ from typing import Any
 from saltvirt import arguments, config, nics, profiles
 from saltvirt.config import HostSettings
 from saltvirt.errors import BadArgument
-from saltvirt.model import Disk, Move, Need, Vm
+from saltvirt.model import Disk, Move, Requirements, Vm
 from saltvirt.units import MIB, size_mib
 from saltvirt.xml import graphics, osboot
 
@@ -284,9 +284,9 @@ def _graphics(settings: HostSettings, options: Mapping[str, Any]) -> dict[str, A
     return graphics.vnc(settings.vnc) if options["enable_vnc"] else None
 
 
-def need(vm: Vm) -> Need:
+def requirements(vm: Vm) -> Requirements:
     """Return what a VM needs of its host, for the host's own check."""
-    return Need(
+    return Requirements(
         name=vm.name,
         vcpus=vm.vcpus,
         memory_mib=vm.memory_mib,
@@ -307,7 +307,9 @@ def _features(cpu: Any) -> tuple[str, ...]:
     return tuple(sorted(n for n, policy in features.items() if policy == "require"))
 
 
-def need_from_master(name: str, cpu: Any, mem: Any, given: Mapping[str, Any]) -> Need:
+def requirements_from_master(
+    name: str, cpu: Any, mem: Any, given: Mapping[str, Any]
+) -> Requirements:
     """
     Return what a VM needs of a host, as far as the master can know it.
 
@@ -318,7 +320,7 @@ def need_from_master(name: str, cpu: Any, mem: Any, given: Mapping[str, Any]) ->
     osboot.check(arguments.mapping("boot", options["boot"]))
     osboot.devices(options["boot_dev"])
     listed = profiles.entries(options["disks"] or [], "disks")
-    return Need(
+    return Requirements(
         name=name,
         vcpus=arguments.vcpus(cpu),
         memory_mib=arguments.memory_mib(mem),

@@ -5,7 +5,7 @@ import json
 import operator
 from pathlib import Path
 
-from saltvirt.placement import choose, fit, moves, plan
+from saltvirt.placement import choose, fit, plan, requirements
 
 FLEETS = Path(__file__).resolve().parent / "fleets"
 PATTERN = next(iter(json.loads((FLEETS / "three.json").read_text()).values()))
@@ -81,7 +81,7 @@ def tight(draw, most_hosts=6, most_vms=14):
         if draw.random() < 0.15:
             where = "coming" if draw.random() < 0.5 else "vms"
             one[where][f"o{number}"] = {**there, **_groups(draw)}
-    _make_tight(draw, hosts, [moves.need(vm) for vm in vms])
+    _make_tight(draw, hosts, [requirements.of(vm) for vm in vms])
     return hosts, {vm["name"]: vm for vm in vms}
 
 
@@ -106,7 +106,7 @@ class Exact:
     """Whether all VMs can be placed: every way is tried, what has failed is not tried again."""
 
     def __init__(self, hosts, abouts, most=100_000):
-        needs = sorted(map(moves.need, abouts.values()), key=lambda n: (-n.memory_mib, n.name))
+        needs = sorted(map(requirements.of, abouts.values()), key=lambda n: (-n.memory_mib, n.name))
         self._vms = [
             ((n.vcpus, n.memory_mib, n.disk_mib), _bits(n.affinity), _bits(n.anti_affinity))
             for n in needs
@@ -159,8 +159,8 @@ class Exact:
 def carried(hosts, abouts, there):
     """Return the hosts after each move of a plan, as judged by what ``virt.migrate`` judges by."""
     for name, to in there.items():
-        need = moves.need(abouts[name])
-        verdicts = {v.host: v for v in choose.judge(hosts, need)}
-        assert verdicts[to].fits, (name, to, verdicts[to].reasons)
+        need = requirements.of(abouts[name])
+        evaluations = {one.host: one for one in choose.evaluate(hosts, need)}
+        assert evaluations[to].fits, (name, to, evaluations[to].reasons)
         hosts = {**hosts, to: plan.with_vm(hosts[to], need)}
     return hosts

@@ -5,7 +5,7 @@ import random
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from saltvirt.placement import balance, choose, load, moves, plan
+from saltvirt.placement import balance, choose, load, plan, requirements
 from tightclouds import about, host
 
 
@@ -29,7 +29,7 @@ def lopsided():
     hosts = {name: host(100000) for name in loads}
     abouts = named(*[about(name, 100) for name in loads["a"]["vms"]])
     for name, one in abouts.items():
-        hosts["a"] = plan.with_vm(hosts["a"], moves.need(one))
+        hosts["a"] = plan.with_vm(hosts["a"], requirements.of(one))
         assert name in hosts["a"]["vms"]
     return hosts, loads, abouts
 
@@ -120,17 +120,17 @@ def filled(vms_of, limit_mib=100_000, **given):
         hosts[name] = host(limit_mib, **given)
         for vm, what in vms.items():
             abouts[vm] = about(vm, 10, **what)
-            hosts[name] = plan.with_vm(hosts[name], moves.need(abouts[vm]))
+            hosts[name] = plan.with_vm(hosts[name], requirements.of(abouts[vm]))
     return hosts, abouts
 
 
 def judged(hosts, abouts, steps):
     """Make the steps one after the other; each must be taken by what virt.migrate judges by."""
     for step in steps:
-        need = moves.need(abouts[step.name])
+        need = requirements.of(abouts[step.name])
         others = {name: one for name, one in hosts.items() if name != step.source}
-        verdicts = {v.host: v for v in choose.judge(others, need)}
-        assert verdicts[step.target].fits, (step, verdicts[step.target].reasons)
+        evaluations = {one.host: one for one in choose.evaluate(others, need)}
+        assert evaluations[step.target].fits, (step, evaluations[step.target].reasons)
         hosts = {
             **hosts,
             step.source: plan.without_vm(hosts[step.source], need),
@@ -149,9 +149,9 @@ def test_every_step_is_one_that_migrate_takes():
                 {"anti_affinity": [draw.choice("xy")]} if draw.random() < 0.5 else {}
             )
             one = about(f"v{number}", draw.choice([5, 10, 20]), **groups)
-            at, need = draw.choice(list(hosts)), moves.need(one)
+            at, need = draw.choice(list(hosts)), requirements.of(one)
             # Groups may be in parts already, from before they were groups.
-            if not choose.judge({at: hosts[at]}, need)[0].fits:
+            if not choose.evaluate({at: hosts[at]}, need)[0].fits:
                 continue
             if draw.random() < 0.1:
                 hosts[at]["coming"] = {"c": {"affinity": ["a"], "anti_affinity": ["x"]}}
@@ -253,7 +253,7 @@ class Simulated:
         loads = {host: load.over([one[host] for one in taken]) for host in self.hosts}
         steps = balance.rebalance(self.hosts, loads, self.abouts, max_moves=5, threshold=0.02)
         for step in steps:
-            need = moves.need(self.abouts[step.name])
+            need = requirements.of(self.abouts[step.name])
             self.hosts[step.source] = plan.without_vm(self.hosts[step.source], need)
             self.hosts[step.target] = plan.with_vm(self.hosts[step.target], need)
         return steps

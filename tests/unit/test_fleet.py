@@ -8,7 +8,7 @@ import pytest
 from saltvirt import compat, config, keypair
 from saltvirt.errors import NameTaken
 from saltvirt.fleet import deploy, hosts, keys, minions, progress
-from saltvirt.model import Verdict
+from saltvirt.model import Evaluation
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ def test_a_key_that_waits_under_the_id_of_a_new_vm_does_not_win(opts):
 
 
 def test_the_table_of_a_deployment_says_why_not():
-    table = deploy.table([Verdict(host="a", score=0.5), Verdict(host="b", reasons=("full",))])
+    table = deploy.table([Evaluation(host="a", score=0.5), Evaluation(host="b", reasons=("full",))])
 
     assert table == {
         "a": {"fits": True, "score": 0.5, "reasons": []},

@@ -12,9 +12,9 @@ from saltvirt.errors import BadArgument
 from saltvirt.fleet import agreement
 from saltvirt.fleet import inventory as find
 from saltvirt.kvm import connect, lifecycle
-from saltvirt.model import Need
+from saltvirt.model import Requirements
 from saltvirt.ops.migration import facts
-from saltvirt.placement import choose, generation, moves, plan
+from saltvirt.placement import choose, generation, plan, requirements
 from saltvirt.xml import METADATA_NS, capabilities, newer, parse, read
 
 DATA = Path(__file__).resolve().parents[1] / "data"
@@ -60,7 +60,7 @@ HOSTS = {"hyper1": host(12), "hyper3": host(13)}
 
 def why_not(release, **about):
     """Return why a host of a release cannot take a VM."""
-    return list(generation.reasons(host(release), moves.need({**USUAL, **about})))
+    return list(generation.reasons(host(release), requirements.of({**USUAL, **about})))
 
 
 def test_a_survey_says_in_few_bytes_which_machine_types_there_are():
@@ -113,20 +113,22 @@ def test_a_machine_type_that_is_not_there_is_said_in_one_line(release, machine, 
 def test_a_host_that_says_nothing_of_its_machine_types_is_left_to_judge_itself():
     older = {key: value for key, value in host(12).items() if key != "machines"}
 
-    assert list(generation.reasons(older, moves.need({**USUAL, "machine": "pc-q35-10.0"}))) == []
+    assert (
+        list(generation.reasons(older, requirements.of({**USUAL, "machine": "pc-q35-10.0"}))) == []
+    )
     assert why_not(12, machine="virt-9.0", arch="aarch64") == []
 
 
 def test_facts_of_an_older_host_leave_the_judging_to_the_target():
-    need = moves.need(USUAL)
+    need = requirements.of(USUAL)
 
     assert (need.machine, need.cpu_qemu, need.newer, need.bridge_vlans) == (None, None, (), False)
 
 
 def test_without_an_architecture_the_hosts_own_is_meant():
-    need = Need(name="new", vcpus=1, memory_mib=1, machine="pc-q35-10.0")
+    need = Requirements(name="new", vcpus=1, memory_mib=1, machine="pc-q35-10.0")
 
-    assert [v.host for v in choose.judge(HOSTS, need) if v.fits] == ["hyper3"]
+    assert [one.host for one in choose.evaluate(HOSTS, need) if one.fits] == ["hyper3"]
 
 
 @given(
@@ -284,12 +286,12 @@ def test_tags_on_a_linux_bridge_move_only_to_where_they_can_be():
         "<devices><interface type='bridge'><source bridge='ovs0'/>"
         f"<virtualport type='openvswitch'/>{vlan}</interface></devices>"
     )
-    need = moves.need({**USUAL, **read.links(tagged), "bridges": []})
+    need = requirements.of({**USUAL, **read.links(tagged), "bridges": []})
 
     assert read.links(switched)["bridge_vlans"] is False and need.bridge_vlans is True
-    verdicts = {v.host: v for v in choose.judge(HOSTS, need)}
-    assert verdicts["hyper3"].fits
-    assert "libvirt 9.0.0 there cannot tag VLANs" in verdicts["hyper1"].reasons[0]
+    evaluations = {one.host: one for one in choose.evaluate(HOSTS, need)}
+    assert evaluations["hyper3"].fits
+    assert "libvirt 9.0.0 there cannot tag VLANs" in evaluations["hyper1"].reasons[0]
 
 
 def test_an_evacuation_sends_each_vm_only_where_its_generation_is():
@@ -337,11 +339,11 @@ def test_a_plan_is_made_anew_when_a_host_refuses_it(monkeypatch):
 
 def test_a_machine_type_can_be_asked_for():
     vm = spec.deployment(HostSettings(), "m1", 1, 64, {"machine": "pc-q35-7.2"}).vm
-    from_master = spec.need_from_master("m1", 1, 64, {"machine": "pc-q35-7.2"})
+    from_master = spec.requirements_from_master("m1", 1, 64, {"machine": "pc-q35-7.2"})
 
-    assert vm.machine == spec.need(vm).machine == from_master.machine == "pc-q35-7.2"
+    assert vm.machine == spec.requirements(vm).machine == from_master.machine == "pc-q35-7.2"
     with pytest.raises(BadArgument, match="machine: '../x' is not a machine type"):
-        spec.need_from_master("m1", 1, 64, {"machine": "../x"})
+        spec.requirements_from_master("m1", 1, 64, {"machine": "../x"})
 
 
 def test_the_machine_type_of_the_next_start_is_looked_for_too():

@@ -15,7 +15,7 @@ from saltvirt.errors import (
     NoSuchVm,
 )
 from saltvirt.kvm import connect, lifecycle, query
-from saltvirt.model import Need
+from saltvirt.model import Requirements
 from saltvirt.ops import inspect, maintenance, reservations, storage
 from saltvirt.placement import fit
 from saltvirt.xml import hostdev, nodedev, read
@@ -184,7 +184,7 @@ def built(settings, need):
 
 
 def test_a_vm_whose_building_ends_meanwhile_is_counted(bare, monkeypatch):
-    need = Need(name="web1", vcpus=1, memory_mib=700)
+    need = Requirements(name="web1", vcpus=1, memory_mib=700)
     listed = inspect._vms
     building = built(bare, need)
     building.__enter__()
@@ -214,7 +214,7 @@ def test_domains_read_before_the_lock_are_read_again_only_if_a_record_ended_sinc
         )
         try:
             assert set(inspect.host_info(conn, bare, known)["vms"]) == vms
-            with built(bare, Need(name="web1", vcpus=1, memory_mib=1)):
+            with built(bare, Requirements(name="web1", vcpus=1, memory_mib=1)):
                 assert set(inspect.host_info(conn, bare, known)["vms"]) == vms
             assert set(inspect.host_info(conn, bare, known)["vms"]) == {*vms, "web1"}
             known = inspect.seen(conn, bare)
@@ -239,7 +239,7 @@ def _checked(conn, settings, need):
 
 def test_two_of_an_anti_affinity_group_are_not_built_on_one_host_at_once(bare):
     types = {"default": "qemu", "usable": ["qemu"], "why": "it is set"}
-    first = Need(name="db1", vcpus=1, memory_mib=64, anti_affinity=("db",))
+    first = Requirements(name="db1", vcpus=1, memory_mib=64, anti_affinity=("db",))
     with pytest.MonkeyPatch.context() as patch, connect.opened(bare, readonly=False) as conn:
         patch.setattr(inspect, "domain_types", lambda *_: types)
         with reservations.reserved(bare, first, "u1", _checked(conn, bare, first)):

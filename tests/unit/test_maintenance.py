@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from saltvirt.errors import BadArgument, StorageError
-from saltvirt.model import Need
+from saltvirt.model import Requirements
 from saltvirt.ops import maintenance, reservations
 
 
@@ -86,7 +86,7 @@ def test_whoever_was_let_in_before_the_flag_is_seen_after_it(host):
         time.sleep(0.5)
         seen.append(maintenance.is_on(host))
 
-    with reservations.reserved(host, Need(name="web", vcpus=1, memory_mib=64), "u1", look):
+    with reservations.reserved(host, Requirements(name="web", vcpus=1, memory_mib=64), "u1", look):
         setting.join(10)
         assert seen == [False, False]
         assert maintenance.is_on(host) and list(reservations.coming(host)) == ["web"]

@@ -5,7 +5,7 @@ import time
 
 import pytest
 import tightclouds
-from saltvirt.placement import fit, moves, pack, plan
+from saltvirt.placement import fit, pack, plan, requirements
 from tightclouds import about, host
 
 
@@ -167,4 +167,4 @@ def test_a_vm_that_is_refused_by_a_host_is_packed_elsewhere():
     there, stays = plan.evacuate(hosts, vms, refused=refused)
 
     assert set(there) == {"q"} and stays["p"].count("its CPU does not suffice") == 2
-    assert not fit.reasons(hosts[there["q"]], moves.need(vms["q"]))
+    assert not fit.reasons(hosts[there["q"]], requirements.of(vms["q"]))

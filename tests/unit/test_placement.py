@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from saltvirt.errors import NoHostFits
-from saltvirt.model import Need
+from saltvirt.model import Requirements
 from saltvirt.placement import choose, fit
 
 FLEETS = Path(__file__).resolve().parents[1] / "data" / "fleets"
-NEED = Need(
+NEED = Requirements(
     name="new",
     vcpus=2,
     memory_mib=1024,
@@ -29,17 +29,17 @@ def fleet(name="three"):
 
 def why_not(need, hosts=None, host="hyper1"):
     """Return why one host cannot take the VM."""
-    verdicts = {v.host: v for v in choose.judge(hosts or fleet(), need)}
-    return "; ".join(verdicts[host].reasons)
+    evaluations = {one.host: one for one in choose.evaluate(hosts or fleet(), need)}
+    return "; ".join(evaluations[host].reasons)
 
 
 def test_the_emptiest_host_comes_first_and_equal_ones_by_name():
     hosts = fleet()
 
-    order = [v.host for v in choose.judge(hosts, NEED)]
+    order = [one.host for one in choose.evaluate(hosts, NEED)]
 
     assert order == ["hyper2", "hyper3", "hyper1"]
-    assert order == [v.host for v in choose.judge(dict(reversed(hosts.items())), NEED)]
+    assert order == [one.host for one in choose.evaluate(dict(reversed(hosts.items())), NEED)]
 
 
 @pytest.mark.parametrize(
@@ -105,7 +105,7 @@ def test_the_networks_of_the_hosts_own_profile_count():
 def test_affinity_keeps_a_group_together_where_it_is():
     need = replace(NEED, affinity=("web",))
 
-    assert [v.host for v in choose.judge(fleet(), need) if v.fits] == ["hyper3"]
+    assert [one.host for one in choose.evaluate(fleet(), need) if one.fits] == ["hyper3"]
 
 
 def test_stopped_vms_keep_their_room():
@@ -115,7 +115,7 @@ def test_stopped_vms_keep_their_room():
 def test_weights_decide_what_matters():
     hosts = fleet()
 
-    by_cpu = choose.judge(hosts, NEED, {"memory": 0, "cpu": 1, "disk": 0})
+    by_cpu = choose.evaluate(hosts, NEED, {"memory": 0, "cpu": 1, "disk": 0})
 
     assert by_cpu[0].host == "hyper3"
 
@@ -124,14 +124,14 @@ def test_weights_decide_what_matters():
 def test_no_host_that_is_chosen_is_overcommitted(vcpus, memory_mib, disk_mib):
     need = replace(NEED, vcpus=vcpus, memory_mib=memory_mib, disk_mib=disk_mib)
 
-    for verdict in choose.judge(fleet(), need):
-        room = fit.free(fleet()[verdict.host])
+    for evaluation in choose.evaluate(fleet(), need):
+        room = fit.free(fleet()[evaluation.host])
         fits = (
             room["vcpus"] >= vcpus
             and room["memory_mib"] >= memory_mib
             and room["disk_mib"] >= max(disk_mib, 8192)
         )
-        assert verdict.fits == fits
+        assert evaluation.fits == fits
 
 
 def test_a_failed_choice_carries_every_reason():
@@ -149,12 +149,12 @@ def test_groups_count_what_is_there_and_what_comes(kind):
         one.update(vms={}, coming={})
     hosts["hyper2"][kind]["w1"] = {"affinity": ["shop"], "anti_affinity": ["tower"]}
 
-    together = choose.judge(hosts, replace(NEED, affinity=("shop",)))
-    apart = choose.judge(hosts, replace(NEED, anti_affinity=("tower",)))
+    together = choose.evaluate(hosts, replace(NEED, affinity=("shop",)))
+    apart = choose.evaluate(hosts, replace(NEED, anti_affinity=("tower",)))
 
-    assert [v.host for v in together if v.fits] == ["hyper2"]
+    assert [one.host for one in together if one.fits] == ["hyper2"]
     assert together[-1].reasons == ("the affinity group shop is on hyper2",)
-    assert "hyper2" not in [v.host for v in apart if v.fits]
+    assert "hyper2" not in [one.host for one in apart if one.fits]
     what = "is there" if kind == "vms" else "is being built there or on its way"
     assert apart[-1].reasons == (f"w1 of the anti-affinity group tower {what}",)
 
@@ -165,9 +165,9 @@ def test_a_vm_on_its_way_counts_where_it_goes():
     hosts["hyper1"]["vms"]["w1"] = one
     hosts["hyper2"]["coming"] = {"w1": one}
 
-    verdicts = choose.judge(hosts, replace(NEED, affinity=("shop",)))
+    evaluations = choose.evaluate(hosts, replace(NEED, affinity=("shop",)))
 
-    assert [v.host for v in verdicts if v.fits] == ["hyper2"]
+    assert [one.host for one in evaluations if one.fits] == ["hyper2"]
 
 
 def test_every_affinity_group_of_a_vm_must_be_where_it_goes():

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from saltvirt.config import HostSettings
 from saltvirt.errors import BadArgument
 from saltvirt.model import Move
-from saltvirt.placement import fit, moves, plan
+from saltvirt.placement import fit, plan, requirements
 from saltvirt.spec import move
 from tightclouds import about, host
 
@@ -78,7 +78,7 @@ def test_no_host_is_ever_overcommitted_and_every_vm_is_accounted_for(vms, limits
 
 def test_one_more_vm_leaves_that_much_less():
     before = host(1000)
-    need = moves.need(
+    need = requirements.of(
         about("x", 100, vcpus=3, disks=[{"how": "copy", "virtual_bytes": 2**30}, {"how": "shared"}])
     )
     after = plan.with_vm(before, need)

@@ -112,7 +112,7 @@ def test_a_vnc_password_that_the_protocol_would_cut_is_refused():
 def test_what_a_host_must_have_follows_from_the_vm():
     vm = meant(interfaces=[{"name": "eth1", "network": "n"}], anti_affinity="db,web").vm
 
-    need = spec.need(vm)
+    need = spec.requirements(vm)
 
     assert (need.bridges, need.networks) == (("br0",), ("n",))
     assert (need.vcpus, need.memory_mib, need.disk_mib) == (1, 128, 8192)
@@ -128,7 +128,7 @@ def test_the_master_names_profiles_and_leaves_their_meaning_to_the_hosts():
     }
 
     features = {"avx": "require", "sgx": "force", "mpx": "disable"}
-    need = spec.need_from_master("vm", {"maximum": 2, "features": features}, "1g", given)
+    need = spec.requirements_from_master("vm", {"maximum": 2, "features": features}, "1g", given)
 
     assert (need.nic_profile, need.disk_profile, need.disk_mib) == ("dmz", "big", 1024)
     assert (need.vcpus, need.memory_mib, need.cpu_features) == (2, 1024, ("avx",))

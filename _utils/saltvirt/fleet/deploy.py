@@ -11,7 +11,7 @@ from saltvirt.errors import BadArgument, NameTaken, NoHostFits, VirtError
 from saltvirt.fleet import hints, inventory, keys, minions, moves, orders, settle, sightings
 from saltvirt.fleet.cloud import Cloud
 from saltvirt.fleet.hosts import DeployError, HostSilent, watching, whose_time
-from saltvirt.model import Need, Verdict
+from saltvirt.model import Evaluation, Requirements
 from saltvirt.placement import choose
 from saltvirt.records import Held
 
@@ -57,23 +57,23 @@ def _look(cloud: Cloud, name: str, placing: Placing, noted: Iterable[str]) -> Ho
     return Hosts(found=found, wanted=wanted, seen=seen, unheard=unheard)
 
 
-def _verdicts(
-    settings: MasterSettings, need: Need, hosts: Hosts, placing: Placing
-) -> list[Verdict]:
-    """Return the verdict on every hypervisor, the best first."""
-    judged = choose.judge(hosts.found.answers, need, settings.weights)
-    verdicts = [_narrowed(verdict, hosts.wanted, placing) for verdict in judged]
+def _evaluations(
+    settings: MasterSettings, need: Requirements, hosts: Hosts, placing: Placing
+) -> list[Evaluation]:
+    """Return the evaluation of every hypervisor, the best first."""
+    found = choose.evaluate(hosts.found.answers, need, settings.weights)
+    evaluations = [_narrowed(evaluation, hosts.wanted, placing) for evaluation in found]
     silent = hosts.found.reasons()
-    verdicts += [Verdict(host=name, reasons=(why,)) for name, why in silent.items()]
-    return sorted(verdicts, key=lambda v: (not v.fits, -v.score, v.host))
+    evaluations += [Evaluation(host=name, reasons=(why,)) for name, why in silent.items()]
+    return choose.ranked(evaluations)
 
 
-def _narrowed(verdict: Verdict, wanted: Collection[str], placing: Placing) -> Verdict:
-    if verdict.host in wanted:
-        return verdict
+def _narrowed(evaluation: Evaluation, wanted: Collection[str], placing: Placing) -> Evaluation:
+    if evaluation.host in wanted:
+        return evaluation
     host, where = placing.host, placing.where
     why = f"not the host asked for ({host})" if host else f"not in where={where}"
-    return Verdict(host=verdict.host, reasons=(why,))
+    return Evaluation(host=evaluation.host, reasons=(why,))
 
 
 def _refuse_taken(hosts: Hosts, name: str, settled: str = "") -> None:
@@ -97,9 +97,9 @@ def _refuse_taken(hosts: Hosts, name: str, settled: str = "") -> None:
         )
 
 
-def table(verdicts: Iterable[Verdict]) -> dict[str, dict[str, Any]]:
+def table(evaluations: Iterable[Evaluation]) -> dict[str, dict[str, Any]]:
     """Return ``{host: {"fits", "score", "reasons"}}``, what ``dry_run=True`` shows."""
-    return {verdict.host: verdict.to_dict() for verdict in verdicts}
+    return {evaluation.host: evaluation.to_dict() for evaluation in evaluations}
 
 
 def dry_run(
@@ -111,10 +111,10 @@ def dry_run(
     placing: Placing,
 ) -> dict[str, dict[str, Any]]:
     """Return the table of a deployment that is not made."""
-    need = spec.need_from_master(name, cpu, mem, given)
+    need = spec.requirements_from_master(name, cpu, mem, given)
     hosts = _look(cloud, name, placing, ())
     _refuse_taken(hosts, name)
-    return table(_verdicts(cloud.settings, need, hosts, placing))
+    return table(_evaluations(cloud.settings, need, hosts, placing))
 
 
 def deploy(
@@ -138,7 +138,7 @@ def deploy(
     wait
         Wait until the VM's own minion answers.
     """
-    need = spec.need_from_master(name, cpu, mem, given)
+    need = spec.requirements_from_master(name, cpu, mem, given)
     for keyword in ("pub_key", "priv_key"):
         if given.get(keyword) is not None:
             raise BadArgument(
@@ -151,13 +151,13 @@ def deploy(
         hosts = _look(cloud, name, placing, settle.noted(order))
         settled = settle.order(cloud.opts, order, hosts.seen, hosts.unheard)
         _refuse_taken(hosts, name, settled)
-        verdicts = _verdicts(cloud.settings, need, hosts, placing)
-        fitting = [verdict.host for verdict in verdicts if verdict.fits]
+        evaluations = _evaluations(cloud.settings, need, hosts, placing)
+        fitting = [evaluation.host for evaluation in evaluations if evaluation.fits]
         if not fitting:
-            raise none_fits(need, verdicts)
+            raise none_fits(need, evaluations)
         seeded = {host for host in fitting if is_seeded(given, hosts.found.answers[host])}
         build = Build(cloud=cloud, need=need, call=(cpu, mem, given), order=order)
-        host = _made(build, verdicts, seeded)
+        host = _made(build, evaluations, seeded)
     is_awaited = wait and host in seeded and given.get("start", True)
     return _answer(cloud, name, host, is_awaited)
 
@@ -167,7 +167,7 @@ class Build:
     """A deployment on its way: what is to be built, the call that asks for it, and its order."""
 
     cloud: Cloud
-    need: Need
+    need: Requirements
     call: tuple[Any, ...]
     order: Held
 
@@ -206,14 +206,14 @@ def is_seeded(given: dict[str, Any], info: dict[str, Any]) -> bool:
     return bool(given.get("seed", True) and has_image)
 
 
-def _made(build: Build, verdicts: list[Verdict], seeded: Collection[str]) -> str:
+def _made(build: Build, evaluations: list[Evaluation], seeded: Collection[str]) -> str:
     """Have one of the hosts build a VM, and return it; what is not built leaves no key."""
     try:
         with undo.on_failure() as steps:
             orders.begin(build.order, orders.PLACING)
             steps.then(_take_back, build)
             pair = _accepted_pair(build) if seeded else None
-            host = _build(build, verdicts, {host: pair for host in seeded})
+            host = _build(build, evaluations, {host: pair for host in seeded})
         build.order.enter(orders.BUILT)
         _settled(build, host, pair if host not in seeded else None)
     except (KeyboardInterrupt, SystemExit):
@@ -276,7 +276,9 @@ def _has_given_up(build: Build, host: str) -> bool:
 
 
 def none_fits(
-    need: Need, verdicts: Iterable[Verdict], late: Mapping[str, Iterable[str]] | None = None
+    need: Requirements,
+    evaluations: Iterable[Evaluation],
+    late: Mapping[str, Iterable[str]] | None = None,
 ) -> NoHostFits:
     """
     Return the error that says of every host why a VM cannot be there.
@@ -284,22 +286,22 @@ def none_fits(
     late
         ``{host: reasons}`` of hosts that fitted, and refused when they were asked.
     """
-    told = {host: Verdict(host=host, reasons=tuple(why)) for host, why in (late or {}).items()}
-    verdicts = [told.get(verdict.host, verdict) for verdict in verdicts]
-    error = NoHostFits(need, {v.host: "; ".join(v.reasons) for v in verdicts})
-    error.table = {"hosts": table(verdicts)}
+    told = {host: Evaluation(host=host, reasons=tuple(why)) for host, why in (late or {}).items()}
+    evaluations = [told.get(evaluation.host, evaluation) for evaluation in evaluations]
+    error = NoHostFits(need, {one.host: "; ".join(one.reasons) for one in evaluations})
+    error.table = {"hosts": table(evaluations)}
     return error
 
 
 def _build(
-    build: Build, verdicts: list[Verdict], pairs: Mapping[str, tuple[str, str] | None]
+    build: Build, evaluations: list[Evaluation], pairs: Mapping[str, tuple[str, str] | None]
 ) -> str:
     """Have the best host build the VM; one that has no room any more makes way for the next."""
     name, say = build.name, build.cloud.say
     refused: dict[str, list[str]] = {}
-    fitting = [verdict.host for verdict in verdicts if verdict.fits]
+    fitting = [evaluation.host for evaluation in evaluations if evaluation.fits]
     for host in fitting:
-        say("Placing", detail=f"on {host}, {len(fitting)} of {len(verdicts)} hosts fit")
+        say("Placing", detail=f"on {host}, {len(fitting)} of {len(evaluations)} hosts fit")
         build.order.enter(orders.ORDERED, host=host)
         reply = _order(build, host, pairs.get(host))
         if reply.missing:
@@ -312,7 +314,7 @@ def _build(
             raise DeployError(f"{host}: {reply.error}")
         refused[host] = [reply.error or ""]
         say("Placing", detail=f"{host} refused: {reply.error}")
-    raise none_fits(build.need, verdicts, refused)
+    raise none_fits(build.need, evaluations, refused)
 
 
 def _order(build: Build, host: str, pair: tuple[str, str] | None) -> minions.Reply:

@@ -12,9 +12,8 @@ from saltvirt.fleet.cloud import Cloud
 from saltvirt.fleet.deploy import none_fits
 from saltvirt.fleet.hosts import DeployError, act
 from saltvirt.fleet.moves import MoveFailed
-from saltvirt.model import Verdict
-from saltvirt.placement import choose
-from saltvirt.placement import moves as requirements
+from saltvirt.model import Evaluation
+from saltvirt.placement import choose, requirements
 from saltvirt.placement.facts import About, DiskFacts
 from saltvirt.records import Held
 
@@ -27,9 +26,9 @@ def plan(
     source: str | None = None,
     *,
     say: Callable[..., None],
-) -> tuple[str, About, list[Verdict]]:
+) -> tuple[str, About, list[Evaluation]]:
     """
-    Return ``(source, about, verdicts)`` of a move; the best host first.
+    Return ``(source, about, evaluations)`` of a move; the best host first.
 
     Raises NoHostFits, with the table of reasons, if the VM can go nowhere.
     """
@@ -51,14 +50,14 @@ def plan(
     if target == source:
         raise BadArgument("target", f"VM {name!r} is on {source} already")
     others = {host: info for host, info in found.answers.items() if host != source}
-    judged = choose.judge(others, requirements.need(about), settings.weights)
-    verdicts = [v if target in (None, v.host) else _other(v, target) for v in judged]
-    verdicts += [
-        Verdict(host=host, reasons=(why,))
+    evaluated = choose.evaluate(others, requirements.of(about), settings.weights)
+    evaluations = [one if target in (None, one.host) else _other(one, target) for one in evaluated]
+    evaluations += [
+        Evaluation(host=host, reasons=(why,))
         for host, why in found.reasons().items()
         if host != source
     ]
-    return source, about, sorted(verdicts, key=lambda v: (not v.fits, -v.score, v.host))
+    return source, about, choose.ranked(evaluations)
 
 
 def _having(found: inventory.Survey, name: str) -> str | None:
@@ -67,8 +66,8 @@ def _having(found: inventory.Survey, name: str) -> str | None:
     return having[0] if len(having) == 1 and not found.reasons() else None
 
 
-def _other(verdict: Verdict, target: str) -> Verdict:
-    return Verdict(host=verdict.host, reasons=(f"not the host asked for ({target})",))
+def _other(evaluation: Evaluation, target: str) -> Evaluation:
+    return Evaluation(host=evaluation.host, reasons=(f"not the host asked for ({target})",))
 
 
 def chosen(
@@ -76,27 +75,27 @@ def chosen(
     settings: MasterSettings,
     source: str,
     about: About,
-    verdicts: Sequence[Verdict],
+    evaluations: Sequence[Evaluation],
 ) -> str:
     """Return the first host that fits and says itself that it could take the VM."""
     late = {}
-    for verdict in verdicts:
-        if not verdict.fits:
+    for evaluation in evaluations:
+        if not evaluation.fits:
             continue
         try:
             why = act(
                 opts,
                 settings,
-                verdict.host,
+                evaluation.host,
                 "virt.migrate_check",
                 kwarg={"about": about, "source": source},
             )
         except DeployError as error:
-            why = [str(error).removeprefix(f"{verdict.host}: ")]
+            why = [str(error).removeprefix(f"{evaluation.host}: ")]
         if not why:
-            return verdict.host
-        late[verdict.host] = why
-    raise none_fits(requirements.need(about), verdicts, late)
+            return evaluation.host
+        late[evaluation.host] = why
+    raise none_fits(requirements.of(about), evaluations, late)
 
 
 def dry_run(
@@ -107,8 +106,8 @@ def dry_run(
     say: Callable[..., None],
 ) -> dict[str, Any]:
     """Return what a move would do, and every reason why it would not work; nothing is changed."""
-    source, about, verdicts = plan(opts, settings, name, target, say=say)
-    host = chosen(opts, settings, source, about, verdicts)
+    source, about, evaluations = plan(opts, settings, name, target, say=say)
+    host = chosen(opts, settings, source, about, evaluations)
     moved = {disk["target"]: _shown(disk) for disk in about["disks"]}
     return {
         "name": name,
@@ -150,8 +149,8 @@ def migrate(
     late: dict[str, list[str]] = {}
     with orders.opened(opts, name) as held:
         _settle(cloud, held)
-        source, about, verdicts = plan(opts, settings, name, target, source, say=say)
-        for host in [verdict.host for verdict in verdicts if verdict.fits]:
+        source, about, evaluations = plan(opts, settings, name, target, source, say=say)
+        for host in [evaluation.host for evaluation in evaluations if evaluation.fits]:
             say("Placing", detail=f"from {source} to {host}")
             hands = moves.Hands(cloud, held, secrets.token_hex(8), (source, host))
             hands.given = given
@@ -162,7 +161,7 @@ def migrate(
                 late[host] = [str(refused)]
                 continue
             return {"name": name, "from": source, "to": host, **figures}
-    raise none_fits(requirements.need(about), verdicts, late)
+    raise none_fits(requirements.of(about), evaluations, late)
 
 
 def _settle(cloud: Cloud, held: Held) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 from saltvirt import locks, protocol, records
 from saltvirt.config import HostSettings
 from saltvirt.errors import NameTaken, StorageError
-from saltvirt.model import Need
+from saltvirt.model import Requirements
 from saltvirt.ops import legacy
 
 # The phases in which a VM that another host sends has its room here, and is not here yet.
@@ -134,7 +134,7 @@ def refuse_taken(settings: HostSettings, name: str, paths: Iterable[str]) -> Non
 
 @contextmanager
 def reserved(
-    settings: HostSettings, need: Need, domain: str, check: Callable[[], None]
+    settings: HostSettings, need: Requirements, domain: str, check: Callable[[], None]
 ) -> Iterator[records.Held]:
     """
     Yield the record of a build, begun with the room that its VM needs.
@@ -161,7 +161,7 @@ def reserved(
         yield held
 
 
-def room(need: Need) -> dict[str, Any]:
+def room(need: Requirements) -> dict[str, Any]:
     """Return what a record says of the room that a VM takes."""
     return {
         "vcpus": need.vcpus,

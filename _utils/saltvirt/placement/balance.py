@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
 
-from saltvirt.model import Need
-from saltvirt.placement import fit, groups, moves, plan
+from saltvirt.model import Requirements
+from saltvirt.placement import fit, groups, plan, requirements
 from saltvirt.placement.facts import About, HostInfo, Load
 from saltvirt.placement.load import Loads
 
@@ -97,12 +97,12 @@ class _Cloud:
         self._refused, self._spots = refused, groups.Spots(hosts)
         settled = _settled(hosts)
         self._needs = {
-            name: moves.need(about)
+            name: requirements.of(about)
             for name, about in abouts.items()
             if not about["obstacles"] and not about["stay"] and name in settled
         }
-        self._makes: dict[str, Need] = {}
-        self._standing: dict[tuple[str, Need], bool] = {}
+        self._makes: dict[str, Requirements] = {}
+        self._standing: dict[tuple[str, Requirements], bool] = {}
         self._room = {host: tuple(fit.free(info).values()) for host, info in hosts.items()}
 
     def make(self, step: Step) -> None:
@@ -142,7 +142,7 @@ class _Cloud:
             if shares[source] - shares[host] > self._threshold
             and least > self._loads.surely(host)[1]
         ]
-        of_make: dict[Need, list[str]] = {}
+        of_make: dict[Requirements, list[str]] = {}
         for name in sorted(self._movable(source)) if reach else ():
             make = self._make(name)
             if make not in of_make:
@@ -152,7 +152,7 @@ class _Cloud:
                 if target not in self._refused.get(name, ()) and self._has_room(target, name):
                     yield from self._step(name, source, target)
 
-    def _make(self, name: str) -> Need:
+    def _make(self, name: str) -> Requirements:
         """Return what of a VM's needs does not differ for VMs of one make."""
         if name not in self._makes:
             self._makes[name] = replace(
@@ -166,7 +166,7 @@ class _Cloud:
             )
         return self._makes[name]
 
-    def _may_take(self, host: str, make: Need) -> bool:
+    def _may_take(self, host: str, make: Requirements) -> bool:
         key = (host, make)
         if key not in self._standing:
             self._standing[key] = not fit.standing(self._hosts[host], make)

@@ -4,18 +4,18 @@ import operator
 from collections.abc import Iterable, Mapping, Sequence
 
 from saltvirt.errors import NoHostFits
-from saltvirt.model import Need, Verdict
+from saltvirt.model import Evaluation, Requirements
 from saltvirt.placement import fit, groups
 from saltvirt.placement.facts import HostInfo
 
 WEIGHTS = {"memory": 1.0, "cpu": 1.0, "disk": 0.5}
 
 
-def judge(
-    hosts: Mapping[str, HostInfo], need: Need, weights: Mapping[str, float] | None = None
-) -> list[Verdict]:
+def evaluate(
+    hosts: Mapping[str, HostInfo], need: Requirements, weights: Mapping[str, float] | None = None
+) -> list[Evaluation]:
     """
-    Return a verdict for every host, the best first; equal ones by name.
+    Return the evaluation of every host, the best first; equal ones by name.
 
     hosts
         ``{host: answer of virt.host_info}``.
@@ -23,12 +23,12 @@ def judge(
         Overrides of ``{"memory": 1.0, "cpu": 1.0, "disk": 0.5}``.
     """
     spots, factors = groups.Spots(hosts, need.affinity), weighed(weights)
-    verdicts = []
+    evaluations = []
     for name, host in hosts.items():
         why = [*fit.reasons(host, need), *spots.why_apart(need, name)]
         points = _score(host, need, factors) if not why else 0.0
-        verdicts.append(Verdict(host=name, reasons=tuple(why), score=points))
-    return _ranked(verdicts)
+        evaluations.append(Evaluation(host=name, reasons=tuple(why), score=points))
+    return ranked(evaluations)
 
 
 def weighed(weights: Mapping[str, float] | None = None) -> tuple[float, ...]:
@@ -37,33 +37,36 @@ def weighed(weights: Mapping[str, float] | None = None) -> tuple[float, ...]:
     return tuple(all_[key] for key in ("cpu", "memory", "disk"))
 
 
-def _ranked(verdicts: Iterable[Verdict]) -> list[Verdict]:
-    return sorted(verdicts, key=lambda v: (not v.fits, -v.score, v.host))
+def ranked(evaluations: Iterable[Evaluation]) -> list[Evaluation]:
+    """Return the evaluations, the best first; equal ones by name."""
+    return sorted(evaluations, key=lambda one: (not one.fits, -one.score, one.host))
 
 
-def overruled(verdicts: Iterable[Verdict], late: Mapping[str, Iterable[str]]) -> list[Verdict]:
+def overruled(
+    evaluations: Iterable[Evaluation], late: Mapping[str, Iterable[str]]
+) -> list[Evaluation]:
     """
-    Return the verdicts, the best first, once hosts were asked themselves.
+    Return the evaluations, the best first, once hosts were asked themselves.
 
     late
         ``{host: reasons}`` of those that refused.
     """
-    refused = {host: Verdict(host=host, reasons=tuple(why)) for host, why in late.items()}
-    return _ranked([refused.get(v.host, v) if v.fits else v for v in verdicts])
+    refused = {host: Evaluation(host=host, reasons=tuple(why)) for host, why in late.items()}
+    return ranked([refused.get(one.host, one) if one.fits else one for one in evaluations])
 
 
 def choose(
-    hosts: Mapping[str, HostInfo], need: Need, weights: Mapping[str, float] | None = None
-) -> list[Verdict]:
-    """Return the verdicts of the hosts that fit, the best first, or raise NoHostFits."""
-    verdicts = judge(hosts, need, weights)
-    fitting = [verdict for verdict in verdicts if verdict.fits]
+    hosts: Mapping[str, HostInfo], need: Requirements, weights: Mapping[str, float] | None = None
+) -> list[Evaluation]:
+    """Return the evaluations of the hosts that fit, the best first, or raise NoHostFits."""
+    evaluations = evaluate(hosts, need, weights)
+    fitting = [evaluation for evaluation in evaluations if evaluation.fits]
     if not fitting:
-        raise NoHostFits(need, {v.host: "; ".join(v.reasons) for v in verdicts})
+        raise NoHostFits(need, {one.host: "; ".join(one.reasons) for one in evaluations})
     return fitting
 
 
-def _score(host: HostInfo, need: Need, weights: Sequence[float]) -> float:
+def _score(host: HostInfo, need: Requirements, weights: Sequence[float]) -> float:
     left, limits = fit.free(host), fit.limits(host)
     rest = [left[key] - getattr(need, key) for key in fit.DIMENSIONS]
     return score(rest, [limits[key] for key in fit.DIMENSIONS], weights)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from saltvirt.model import Need
+from saltvirt.model import Requirements
 from saltvirt.placement import generation, groups
 from saltvirt.placement.facts import DomainTypes, HostInfo
 
@@ -32,12 +32,12 @@ def limits(host: HostInfo) -> dict[str, int]:
     }
 
 
-def reasons(host: HostInfo, need: Need) -> list[str]:
+def reasons(host: HostInfo, need: Requirements) -> list[str]:
     """Return every reason why a host cannot take a VM; empty if it can."""
     return [*_taken(host, need), *_room(host, need), *standing(host, need), *apart(host, need)]
 
 
-def standing(host: HostInfo, need: Need) -> list[str]:
+def standing(host: HostInfo, need: Requirements) -> list[str]:
     """Return the reasons that stay whichever VMs come and go: what the host is, not what it has."""
     return [
         *(["in maintenance"] if host.get("maintenance") else []),
@@ -47,14 +47,14 @@ def standing(host: HostInfo, need: Need) -> list[str]:
     ]
 
 
-def _taken(host: HostInfo, need: Need) -> Iterator[str]:
+def _taken(host: HostInfo, need: Requirements) -> Iterator[str]:
     if need.name in host["vms"]:
         yield f"it already has a VM called {need.name}"
     elif need.name in host["building"]:
         yield f"a VM called {need.name} is being built there"
 
 
-def _room(host: HostInfo, need: Need) -> Iterator[str]:
+def _room(host: HostInfo, need: Requirements) -> Iterator[str]:
     have = free(host)
     if need.vcpus > have["vcpus"]:
         yield f"{need.vcpus} CPUs wanted, {max(0, have['vcpus'])} of {_limit(host)} free"
@@ -70,12 +70,12 @@ def _limit(host: HostInfo) -> int:
     return int(host["cpu"]["vcpus_limit"])
 
 
-def _disk_mib(host: HostInfo, need: Need) -> int:
+def _disk_mib(host: HostInfo, need: Requirements) -> int:
     profile = host["profiles"]["disk"].get(need.disk_profile or "", {})
     return max(need.disk_mib, profile.get("size_mib", 0))
 
 
-def _machine(host: HostInfo, need: Need) -> Iterator[str]:
+def _machine(host: HostInfo, need: Requirements) -> Iterator[str]:
     types = host["domain_types"]
     why = why_not_type(types, need.domain_type)
     if why:
@@ -105,7 +105,7 @@ def why_not_type(types: DomainTypes, wanted: str | None) -> str | None:
     return None
 
 
-def _links(host: HostInfo, need: Need) -> Iterator[str]:
+def _links(host: HostInfo, need: Requirements) -> Iterator[str]:
     yield from _profiles(host, need)
     profile = host["profiles"]["nic"].get(need.nic_profile or "", {})
     for bridge in sorted({*need.bridges, *profile.get("bridges", ())} - set(host["bridges"])):
@@ -117,7 +117,7 @@ def _links(host: HostInfo, need: Need) -> Iterator[str]:
         yield f"no link {link} there"
 
 
-def _profiles(host: HostInfo, need: Need) -> Iterator[str]:
+def _profiles(host: HostInfo, need: Requirements) -> Iterator[str]:
     nic, disk = host["profiles"]["nic"], host["profiles"]["disk"]
     for kind, wanted, profile in (
         ("nic", need.nic_profile, nic.get(need.nic_profile or "")),
@@ -129,7 +129,7 @@ def _profiles(host: HostInfo, need: Need) -> Iterator[str]:
             yield profile["error"]
 
 
-def apart(host: HostInfo, need: Need) -> Iterator[str]:
+def apart(host: HostInfo, need: Requirements) -> Iterator[str]:
     """Yield why the VM's anti-affinity groups keep it off a host."""
     if not need.anti_affinity:
         return

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from saltvirt.model import Need
+from saltvirt.model import Requirements
 from saltvirt.placement.facts import HostInfo, Machines
 
 _VERSIONED = re.compile(r"(.*?)(\d+(?:\.\d+)+)")
@@ -60,7 +60,7 @@ def _dotted(version: tuple[int, ...]) -> str:
     return ".".join(map(str, version))
 
 
-def reasons(host: HostInfo, need: Need) -> Iterator[str]:
+def reasons(host: HostInfo, need: Requirements) -> Iterator[str]:
     """Yield why a host is of the wrong generation; nothing of what an older host does not say."""
     yield from machine(host, need)
     yield from _cpu(host, need)
@@ -71,13 +71,13 @@ def reasons(host: HostInfo, need: Need) -> Iterator[str]:
             yield f"it has {what}, which libvirt {libvirt} there does not know ({since} does)"
 
 
-def machine(host: HostInfo, need: Need) -> Iterator[str]:
+def machine(host: HostInfo, need: Requirements) -> Iterator[str]:
     """Yield why a host's QEMU cannot have a VM's machine types, as far as its survey tells."""
     yield from _machine(host, need, need.machine)
     yield from _machine(host, need, need.next_machine, " (of its next start)")
 
 
-def _machine(host: HostInfo, need: Need, name: str | None, note: str = "") -> Iterator[str]:
+def _machine(host: HostInfo, need: Requirements, name: str | None, note: str = "") -> Iterator[str]:
     there = host.get("machines", {}).get(need.arch or host["cpu"]["arch"])
     if not name or not there or name in there["names"]:
         return
@@ -99,7 +99,7 @@ def _machine(host: HostInfo, need: Need, name: str | None, note: str = "") -> It
         )
 
 
-def _tags(host: HostInfo, need: Need) -> Iterator[str]:
+def _tags(host: HostInfo, need: Requirements) -> Iterator[str]:
     profile = host["profiles"]["nic"].get(need.nic_profile or "", {}) if "profiles" in host else {}
     version = host["versions"]["libvirt"]
     can_tag = numbers(version) >= _TAGGING
@@ -110,7 +110,7 @@ def _tags(host: HostInfo, need: Need) -> Iterator[str]:
         )
 
 
-def _cpu(host: HostInfo, need: Need) -> Iterator[str]:
+def _cpu(host: HostInfo, need: Requirements) -> Iterator[str]:
     qemu = host["versions"]["qemu"]
     if need.cpu_qemu and numbers(qemu) < numbers(need.cpu_qemu):
         yield (

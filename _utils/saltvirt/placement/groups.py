@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
-from saltvirt.model import Need
+from saltvirt.model import Requirements
 from saltvirt.placement.facts import HostInfo
 
 
@@ -50,13 +50,13 @@ class Spots:
         there = self._names.get(group, {})
         return {host for host, names in there.items() if names - {without}}
 
-    def move(self, need: Need, source: str, target: str) -> None:
+    def move(self, need: Requirements, source: str, target: str) -> None:
         """Count a VM where it goes."""
         for group in need.affinity:
             self._names.get(group, {}).get(source, set()).discard(need.name)
         self._count(target, need.name, need.affinity)
 
-    def why_apart(self, need: Need, host: str) -> Iterator[str]:
+    def why_apart(self, need: Requirements, host: str) -> Iterator[str]:
         """Yield why a host is not where the VM's affinity groups are."""
         for group in need.affinity:
             there = self.hosts(group, need.name)

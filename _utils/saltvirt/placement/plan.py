@@ -3,14 +3,14 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from saltvirt.model import Need, Verdict
-from saltvirt.placement import choose, fit, groups, moves, pack
+from saltvirt.model import Evaluation, Requirements
+from saltvirt.placement import choose, fit, groups, pack, requirements
 from saltvirt.placement.facts import About, HostInfo, VmFacts
 
 _Refused = Mapping[str, Mapping[str, Iterable[str]]]
 
 
-def with_vm(host: HostInfo, need: Need) -> HostInfo:
+def with_vm(host: HostInfo, need: Requirements) -> HostInfo:
     """Return what a host would say of itself with one more VM on it."""
     cpu, memory, disk = host["cpu"], host["memory"], host["storage"]
     vm: VmFacts = {
@@ -29,7 +29,7 @@ def with_vm(host: HostInfo, need: Need) -> HostInfo:
     }
 
 
-def without_vm(host: HostInfo, need: Need) -> HostInfo:
+def without_vm(host: HostInfo, need: Requirements) -> HostInfo:
     """Return what a host would say of itself with one VM less on it."""
     cpu, memory, disk = host["cpu"], host["memory"], host["storage"]
     return {
@@ -65,20 +65,20 @@ def evacuate(
     """
     refused = refused or {}
     stays = {n: "; ".join(a["obstacles"]) for n, a in abouts.items() if a["obstacles"]}
-    needs = [moves.need(about) for name, about in abouts.items() if name not in stays]
+    needs = [requirements.of(about) for name, about in abouts.items() if name not in stays]
     needs.sort(key=lambda need: (-need.memory_mib, -need.vcpus, need.name))
     rules = _Rules(hosts, needs, refused)
     bundles = _bundles(needs, rules)
     found = _packed(hosts, bundles, rules, choose.weighed(weights))
     out = {need.name: found[need.name] for need in needs if need.name in found}
-    judged = _judge_once(_with_all(hosts, needs, out))
+    evaluated = _evaluate_once(_with_all(hosts, needs, out))
     left = [bundle for bundle in bundles if bundle[0].name not in out]
-    return out, {**stays, **_staying(judged, left, refused, silent or {})}
+    return out, {**stays, **_staying(evaluated, left, refused, silent or {})}
 
 
 def _staying(
-    judged: Callable[[Need], list[Verdict]],
-    bundles: Iterable[list[Need]],
+    evaluated: Callable[[Requirements], list[Evaluation]],
+    bundles: Iterable[list[Requirements]],
     refused: _Refused,
     silent: Mapping[str, str],
 ) -> dict[str, str]:
@@ -86,14 +86,14 @@ def _staying(
     out = {}
     for bundle in bundles:
         for need in bundle:
-            said = {**_why(judged, need, bundle, refused), **silent}
+            said = {**_why(evaluated, need, bundle, refused), **silent}
             why = "; ".join(f"{host}: {one}" for host, one in said.items())
             out[need.name] = _clash(bundle) or why or "there is no other hypervisor"
     return out
 
 
 def _with_all(
-    hosts: Mapping[str, HostInfo], needs: Iterable[Need], moves: Mapping[str, str]
+    hosts: Mapping[str, HostInfo], needs: Iterable[Requirements], moves: Mapping[str, str]
 ) -> dict[str, HostInfo]:
     """Return what the hosts would say when the moves have been made."""
     after = dict(hosts)
@@ -103,14 +103,14 @@ def _with_all(
     return after
 
 
-def _bundles(needs: Sequence[Need], rules: "_Rules") -> list[list[Need]]:
+def _bundles(needs: Sequence[Requirements], rules: "_Rules") -> list[list[Requirements]]:
     """
     Return the needs in lists of those that stay together, as they share affinity groups.
 
     Where a group is on other hosts already, each goes there for itself.
     """
-    of_group: dict[str, list[Need]] = {}
-    out: dict[int, list[Need]] = {}
+    of_group: dict[str, list[Requirements]] = {}
+    out: dict[int, list[Requirements]] = {}
     for need in needs:
         new = rules.new_groups(need)
         near = {id(of_group[group]): of_group[group] for group in new if group in of_group}
@@ -124,10 +124,10 @@ class _Rules:
     """Where VMs may go at all, whatever room there is; each question is answered once."""
 
     def __init__(
-        self, hosts: Mapping[str, HostInfo], needs: Sequence[Need], refused: _Refused
+        self, hosts: Mapping[str, HostInfo], needs: Sequence[Requirements], refused: _Refused
     ) -> None:
         self._hosts, self._refused = hosts, refused
-        self._standing: dict[Need, list[str]] = {}
+        self._standing: dict[Requirements, list[str]] = {}
         self._spots = groups.Spots(hosts, {group for need in needs for group in need.affinity})
         self._apart: dict[str, set[str]] = {}
         for name, host in hosts.items():
@@ -135,11 +135,11 @@ class _Rules:
                 for group in vm["anti_affinity"]:
                     self._apart.setdefault(group, set()).add(name)
 
-    def new_groups(self, need: Need) -> list[str]:
+    def new_groups(self, need: Requirements) -> list[str]:
         """Return the affinity groups of a VM that no host has yet."""
         return [group for group in need.affinity if not self._spots.hosts(group)]
 
-    def hosts(self, need: Need) -> list[str]:
+    def hosts(self, need: Requirements) -> list[str]:
         """Return the hosts that one VM may go to."""
         out = self._standing_hosts(need)
         barred = {*self._refused.get(need.name, ())}.union(
@@ -150,7 +150,7 @@ class _Rules:
             barred.update(host for host in out if there and host not in there)
         return [host for host in out if host not in barred and not self._has(host, need.name)]
 
-    def _standing_hosts(self, need: Need) -> list[str]:
+    def _standing_hosts(self, need: Requirements) -> list[str]:
         # What a host is does not differ for VMs of one make.
         make = replace(
             need, name="", vcpus=0, memory_mib=0, disk_mib=0, affinity=(), anti_affinity=()
@@ -167,7 +167,7 @@ class _Rules:
 
 def _packed(
     hosts: Mapping[str, HostInfo],
-    bundles: Iterable[list[Need]],
+    bundles: Iterable[list[Requirements]],
     rules: _Rules,
     weights: Sequence[float],
 ) -> dict[str, str]:
@@ -184,7 +184,7 @@ def _packed(
     }
 
 
-def _item(bundle: list[Need], rules: _Rules) -> pack.Item:
+def _item(bundle: list[Requirements], rules: _Rules) -> pack.Item:
     spots = rules.hosts(bundle[0])
     for need in bundle[1:]:
         others = set(rules.hosts(need))
@@ -198,7 +198,7 @@ def _item(bundle: list[Need], rules: _Rules) -> pack.Item:
     )
 
 
-def _clash(bundle: list[Need]) -> str | None:
+def _clash(bundle: list[Requirements]) -> str | None:
     """Return why VMs that stay together can be nowhere, None if that is not in themselves."""
     first: dict[str, str] = {}
     for need in bundle:
@@ -212,30 +212,33 @@ def _clash(bundle: list[Need]) -> str | None:
     return None
 
 
-def _judge_once(hosts: Mapping[str, HostInfo]) -> Callable[[Need], list[Verdict]]:
-    """Return a function that judges the hosts for a VM, once for all that need the same."""
-    known: dict[Need, list[Verdict]] = {}
+def _evaluate_once(hosts: Mapping[str, HostInfo]) -> Callable[[Requirements], list[Evaluation]]:
+    """Return a function that evaluates the hosts for a VM, once for all that need the same."""
+    known: dict[Requirements, list[Evaluation]] = {}
     names = {name for host in hosts.values() for name in (*host["vms"], *host["building"])}
 
-    def judged(need: Need) -> list[Verdict]:
+    def evaluated(need: Requirements) -> list[Evaluation]:
         need = need if need.name in names else replace(need, name="")
         if need not in known:
-            known[need] = choose.judge(hosts, need)
+            known[need] = choose.evaluate(hosts, need)
         return known[need]
 
-    return judged
+    return evaluated
 
 
 def _why(
-    judged: Callable[[Need], list[Verdict]], need: Need, bundle: list[Need], refused: _Refused
+    evaluated: Callable[[Requirements], list[Evaluation]],
+    need: Requirements,
+    bundle: list[Requirements],
+    refused: _Refused,
 ) -> dict[str, str]:
     """Return ``{host: why}`` of a VM, with those that stay together with it, at all hosts."""
     size = {key: sum(getattr(one, key) for one in bundle) for key in fit.DIMENSIONS}
     out = {}
     for one in [need, *(other for other in bundle if other is not need)]:
         late = refused.get(one.name, {})
-        for verdict in choose.overruled(judged(replace(one, **size)), late):
-            if verdict.reasons and verdict.host not in out:
+        for evaluation in choose.overruled(evaluated(replace(one, **size)), late):
+            if evaluation.reasons and evaluation.host not in out:
                 with_it = "" if one is need else f"{one.name}, which stays with it: "
-                out[verdict.host] = with_it + ", ".join(verdict.reasons)
+                out[evaluation.host] = with_it + ", ".join(evaluation.reasons)
     return out

@@ -10,10 +10,10 @@ import pytest
 from saltvirt import records
 from saltvirt.config import HostSettings
 from saltvirt.errors import ClaimRefused, NameTaken, StorageError
-from saltvirt.model import Need
+from saltvirt.model import Requirements
 from saltvirt.ops import inspect, purge, reservations, unfinished
 
-NEED = Need(name="vm1", vcpus=1, memory_mib=128, disk_mib=10, anti_affinity=("db",))
+NEED = Requirements(name="vm1", vcpus=1, memory_mib=128, disk_mib=10, anti_affinity=("db",))
 
 
 @pytest.fixture

@@ -24,7 +24,7 @@ def create(context: Context, deployment: spec.Deployment) -> bool:
         chosen = str(uuid.uuid4())
         deployment = replace(deployment, vm=replace(deployment.vm, uuid=chosen))
         unfinished.settle(conn, settings)
-        known, need = inspect.seen(conn, settings), spec.need(deployment.vm)
+        known, need = inspect.seen(conn, settings), spec.requirements(deployment.vm)
 
         def check() -> None:
             info = inspect.host_info(conn, settings, known)
@@ -56,7 +56,7 @@ def show(context: Context, deployment: spec.Deployment) -> dict[str, Any]:
         on, deployment = _on_host(conn, settings, deployment)
         reservations.refuse_moving(settings, deployment.vm.name)
         info = inspect.host_info(conn, settings)
-        plan.refuse(deployment.vm, on, info, spec.need(deployment.vm))
+        plan.refuse(deployment.vm, on, info, spec.requirements(deployment.vm))
         content = facts.of_content(context, deployment, on, who, is_dry=True)
         return plan.decide(deployment, on, content, settings.images).to_dict()
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from saltvirt.errors import BadArgument, ClaimRefused, NameTaken, StorageError
 from saltvirt.image import clone, validation
-from saltvirt.model import Disk, Need, Vm
+from saltvirt.model import Disk, Requirements, Vm
 from saltvirt.ops.build import facts
 from saltvirt.ops.build.facts import Content, HostFacts
 from saltvirt.ops.seeding import method as seeding
@@ -156,7 +156,7 @@ def _refuse_nics(vm: Vm, host: HostFacts) -> None:
             )
 
 
-def refuse(vm: Vm, host: HostFacts, info: HostInfo, need: Need) -> None:
+def refuse(vm: Vm, host: HostFacts, info: HostInfo, need: Requirements) -> None:
     """
     Raise unless the host has room for the VM, and no other of its name.
 

@@ -14,10 +14,10 @@ from saltvirt.kvm import connect, lifecycle
 from saltvirt.kvm.migrate import MigrationFailed
 from saltvirt.ops import reservations, storage, unfinished
 from saltvirt.ops.context import Context
+from saltvirt.ops.migration import checks, guard, legacy, reach
 from saltvirt.ops.migration import files as coming
-from saltvirt.ops.migration import guard, legacy, reach, requirements
 from saltvirt.parts import Steps
-from saltvirt.placement import moves
+from saltvirt.placement import requirements
 from saltvirt.placement.facts import About
 
 log = logging.getLogger(__name__)
@@ -91,12 +91,12 @@ class Arrival:
         self._reserving.enter_context(reservations.host_lock(self._settings))
         guard.refuse_moving(self._settings, self._name)
         reservations.refuse_building(self._settings, self._name)
-        why = requirements.check(self._conn, self._settings, self.about)
+        why = checks.check(self._conn, self._settings, self.about)
         if why:
             raise ClaimRefused(self._name, why)
 
     def begin(self, token: str, phase: str) -> None:
-        need, wanted = moves.need(self.about), coming.wanted(self.about)
+        need, wanted = requirements.of(self.about), coming.wanted(self.about)
         self._held.begin(
             token,
             phase,

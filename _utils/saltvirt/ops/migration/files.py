@@ -9,7 +9,7 @@ from saltvirt.errors import StorageError
 from saltvirt.files import private
 from saltvirt.image import cache, tool
 from saltvirt.ops.context import Context
-from saltvirt.ops.migration.requirements import is_medium
+from saltvirt.ops.migration.checks import is_medium
 from saltvirt.placement.facts import About
 
 

@@ -11,8 +11,8 @@ from saltvirt.kvm import lifecycle, migrate
 from saltvirt.kvm.migrate import MigrationFailed
 from saltvirt.model import Move
 from saltvirt.ops.context import Context
+from saltvirt.ops.migration import checks, reach, watching
 from saltvirt.ops.migration import facts as gathering
-from saltvirt.ops.migration import reach, requirements, watching
 from saltvirt.placement.facts import About
 
 _TLS_FILES = ("ca-cert.pem", "client-cert.pem", "client-key.pem")
@@ -52,7 +52,7 @@ def refuse_unprepared(settings: HostSettings, about: About, target: str, options
     if not why:
         with migrate.target(reach.uri_of(target)[0]) as other:
             # libvirt would define there what it cannot start.
-            why = requirements.unfit(other, about)
+            why = checks.unfit(other, about)
     if why:
         raise MigrationFailed(f"VM {about['name']!r} cannot be moved: {'; '.join(why)}")
 

@@ -147,7 +147,7 @@ def test_a_name_that_is_taken_is_refused():
     info = {"vms": {"web1": {"state": "running"}}}
 
     with pytest.raises(NameTaken, match=r"called 'web1' exists on this host \(running\)"):
-        plan.refuse(vm, HOST, info, spec.need(vm))
+        plan.refuse(vm, HOST, info, spec.requirements(vm))
 
 
 def test_a_dry_run_changes_nothing_and_shows_what_the_build_then_does(hypervisor):

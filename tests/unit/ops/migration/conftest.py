@@ -8,7 +8,7 @@ import pytest
 from endkit import End
 from saltvirt import content
 from saltvirt.kvm import lifecycle, migrate
-from saltvirt.ops.migration import requirements, sending
+from saltvirt.ops.migration import checks, sending
 
 
 @pytest.fixture
@@ -45,7 +45,7 @@ def end(hypervisor, tmp_path, monkeypatch):
     for name in sending._TLS_FILES:
         (folder / name).touch()
     # It says of no machine type and of no job what libvirt says of QEMU's.
-    monkeypatch.setattr(requirements, "_libvirts_reasons", lambda *_: [])
+    monkeypatch.setattr(checks, "_libvirts_reasons", lambda *_: [])
     monkeypatch.setattr(migrate, "status", lambda *_: {})
     monkeypatch.setattr(lifecycle, "runs_alone", lifecycle.is_active)
     return made

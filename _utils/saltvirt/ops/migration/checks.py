@@ -7,7 +7,7 @@ from typing import Any
 from saltvirt.config import HostSettings
 from saltvirt.kvm import host
 from saltvirt.ops import inspect
-from saltvirt.placement import fit, generation, moves
+from saltvirt.placement import fit, generation, requirements
 from saltvirt.placement.facts import About, DiskFacts, HostInfo
 
 
@@ -21,7 +21,7 @@ def check(
         What :func:`saltvirt.ops.inspect.host_info` has said, if it was asked already.
     """
     info = info or inspect.host_info(conn, settings)
-    why = list(fit.reasons(info, moves.need(about)))
+    why = list(fit.reasons(info, requirements.of(about)))
     if settings.images != about["images"]:
         why.append(
             f"its image folder is {settings.images}, not {about['images']}; VMs move only "
@@ -44,7 +44,7 @@ def _libvirts_reasons(conn: Any, about: About, info: HostInfo) -> Iterator[str]:
     if not unknown:
         lacking = host.why_not_cpu(conn, about)
         yield from [lacking] if lacking else []
-    elif not list(generation.machine(info, moves.need(about))):
+    elif not list(generation.machine(info, requirements.of(about))):
         yield (
             f"its machine type {unknown[0]} is not known there "
             f"(QEMU {host.versions(conn)['qemu']})"
@@ -60,7 +60,10 @@ def unfit(conn: Any, about: About) -> list[str]:
         "cpu": {"arch": found["arch"]},
         "machines": generation.known(found["guests"], found["arch"]),
     }
-    return [*generation.reasons(info, moves.need(about)), *_libvirts_reasons(conn, about, info)]
+    return [
+        *generation.reasons(info, requirements.of(about)),
+        *_libvirts_reasons(conn, about, info),
+    ]
 
 
 def check_all(

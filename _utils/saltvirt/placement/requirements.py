@@ -1,20 +1,20 @@
 """What a VM that moves needs of the host that takes it."""
 
-from saltvirt.model import Need
+from saltvirt.model import Requirements
 from saltvirt.placement.facts import About
 from saltvirt.units import MIB
 
 
-def need(about: About) -> Need:
+def of(about: About) -> Requirements:
     """
-    Return the :class:`saltvirt.model.Need` of a VM that moves.
+    Return the :class:`saltvirt.model.Requirements` of a VM that moves.
 
     about
         What ``virt.migration_info`` says of it; an older host says less, and then what is missing
         is judged by the target alone.
     """
     size = sum(disk.get("virtual_bytes", 0) for disk in about["disks"] if disk["how"] != "shared")
-    return Need(
+    return Requirements(
         name=about["name"],
         vcpus=about["vcpus"],
         memory_mib=about["memory_mib"],
