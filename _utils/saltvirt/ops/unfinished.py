@@ -104,15 +104,21 @@ def _clear(conn: Any, settings: HostSettings, name: str, paths: list[str], has_l
         remove_log(name)
 
 
-def remove(conn: Any, settings: HostSettings, paths: list[str]) -> None:
-    """Remove files for good; those that a domain uses stay. Raise StorageError if one cannot be."""
-    used, failed = storage.in_use(conn), []
+def remove(conn: Any, settings: HostSettings, paths: list[str]) -> list[str]:
+    """
+    Remove files for good, but cached images and those that a domain uses; return those removed.
+
+    Raises StorageError if one cannot be removed; the others are.
+    """
+    used = storage.in_use(conn)
+    removed, failed = [], []
     for path in paths:
         if storage.is_shared(settings, path, used):
             log.warning("%s stays: it is a cached image, or a VM uses it", path)
             continue
         try:
             storage.remove(path)
+            removed.append(path)
         except OSError as exc:
             failed.append(f"{path} ({exc.strerror})")
     for folder in {Path(path).parent for path in paths}:
@@ -120,6 +126,7 @@ def remove(conn: Any, settings: HostSettings, paths: list[str]) -> None:
             files.sync_folder(folder)
     if failed:
         raise StorageError(f"these files cannot be removed: {', '.join(failed)}")
+    return removed
 
 
 def remove_log(name: str) -> None:

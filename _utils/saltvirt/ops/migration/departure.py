@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from saltvirt import content, files, protocol, records, undo
+from saltvirt import content, protocol, records, undo
 from saltvirt.config import HostSettings
 from saltvirt.errors import NameTaken, NoSuchVm, StorageError
 from saltvirt.kvm import connect, lifecycle, migrate
@@ -220,21 +220,11 @@ class Departure(End):
     def remove(self) -> None:
         if not self.facts["leaves"]:
             return
-        used = storage.in_use(self.conn)
-        failed = []
-        for path in self.facts["paths"]:
-            if storage.is_shared(self._settings, path, used):
-                continue
-            try:
-                files.unlink(path)
-                self.removed.append(path)
-            except OSError as exc:
-                failed.append(f"{path} ({exc.strerror})")
         unfinished.remove_log(self._name)
-        if failed:
-            raise StorageError(
-                f"VM {self._name!r} has moved, but these files are still here: {', '.join(failed)}"
-            )
+        try:
+            self.removed = unfinished.remove(self.conn, self._settings, self.facts["paths"])
+        except StorageError as exc:
+            raise StorageError(f"VM {self._name!r} has moved, but {exc}") from exc
 
 
 def _disks(about: About) -> list[list[str]]:
