@@ -48,6 +48,11 @@ class Record:
     since: float = 0.0
     facts: dict[str, Any] = field(default_factory=dict)
 
+    @property
+    def since_text(self) -> str:
+        """When it began, as users read it."""
+        return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(self.since))
+
 
 class Held:
     """A record whose lock this process holds, or the place of one that is not there yet."""
