@@ -172,7 +172,7 @@ class Departure(End):
             lifecycle.set_autostart(self.conn, self._name, "on")
 
     def migrate(self) -> None:
-        self.figures |= sending.migrated(
+        self.figures |= sending.hand_over(
             self._context, (self.conn, self._carrier), self.about, self.target, self._move
         )
 
@@ -281,7 +281,7 @@ def noted(facts: Mapping[str, Any]) -> dict[str, Any]:
     return {key: facts.get(key) for key in keys}
 
 
-def copy(context: Context, name: str, target: str, options: Move) -> dict[str, int]:
+def move_unprepared(context: Context, name: str, target: str, options: Move) -> dict[str, int]:
     """Move a VM whose target nobody has made ready: by hand, without files of its own."""
     with opened(context, name) as hands:
         about = gathering.facts(hands.conn, context.settings, name)[name]

@@ -44,6 +44,7 @@ def refuse_moving(settings: HostSettings, name: str) -> None:
 
 def _error(record: records.Record, what: str) -> OnItsWay:
     return OnItsWay(
-        f"VM {record.name!r} is {what}, in a move that was begun at {record.since_text} and is not "
-        f"over; if nobody is at it any more, have both hosts asked: salt-run virt.settle {record.name}"
+        f"VM {record.name!r} is {what}, in a move that was begun at {record.since_text} and is "
+        f"not over; if nobody is at it any more, have both hosts asked: "
+        f"salt-run virt.settle {record.name}"
     )
