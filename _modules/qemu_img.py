@@ -77,7 +77,7 @@ def convert(orig, dest, fmt):
         salt hyper1 file.remove /srv/empty.vmdk
     """
     _new("dest", dest, fmt)
-    judged = validation.validate(orig)
+    validated = validation.validate(orig)
     with clone.storing(dest):
-        tool.convert(orig, judged.format, dest, fmt)
+        tool.convert(orig, validated.format, dest, fmt)
     return True

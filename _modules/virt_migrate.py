@@ -11,11 +11,7 @@ from saltvirt.kvm import connect, lifecycle
 from saltvirt.kvm import migrate as jobs
 from saltvirt.ops import inspect, maintenance
 from saltvirt.ops.context import Context
-from saltvirt.ops.migration import (
-    departure,
-    files,
-    sending,
-)
+from saltvirt.ops.migration import departure, files, sending
 
 log = logging.getLogger(__name__)
 
@@ -88,7 +84,7 @@ def migrate(vm_, target, **kwargs):
                 "master that has an older version of Salt Virt: salt-run saltutil.sync_all",
             )
         if token is None:
-            return departure.copy(context, vm_, target, options)
+            return departure.move_unprepared(context, vm_, target, options)
         return departure.send(context, vm_, token, target, options, present)
     except errors.VirtError as error:
         if not report:

@@ -48,6 +48,11 @@ class Record:
     since: float = 0.0
     facts: dict[str, Any] = field(default_factory=dict)
 
+    @property
+    def since_text(self) -> str:
+        """When it began, as users read it."""
+        return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(self.since))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shown:

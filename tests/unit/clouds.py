@@ -113,7 +113,7 @@ class Seen(Source):
 
 
 def copied(there, token):
-    """Move a VM by hand, as ``ops.migration.departure.copy`` does: all parts in one job."""
+    """Move a VM by hand, all in one job, as ``ops.migration.departure.move_unprepared`` does."""
     yield from protocol.open_departure(there, token)
     yield from protocol.send(There(token=token, phase=protocol.PLANNED), token)
     yield from protocol.finish(There(token=token, phase=protocol.HANDING), token)

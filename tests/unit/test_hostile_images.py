@@ -189,11 +189,11 @@ def test_no_mutation_of_a_header_is_anything_but_refused_or_read(tmp_path_factor
 def is_valid(path):
     """Return whether an image is found valid; anything but its own error is a failure."""
     try:
-        judged = validation.validate(path)
+        validated = validation.validate(path)
     except ImageError as exc:
         assert "\n" not in str(exc)
         return False
-    assert judged.size_bytes > 0
+    assert validated.size_bytes > 0
     return True
 
 

@@ -1,4 +1,4 @@
-"""Images: judged before anything opens them, kept once per content, cloned without loss."""
+"""Images: validated before anything opens them, kept once per content, cloned without loss."""
 
 import hashlib
 import json
@@ -316,7 +316,7 @@ def test_a_checksum_is_verified_before_anything_reads_the_image(host, image, kin
     right = hashlib.new(kind, image.read_bytes()).hexdigest()
     read = []
 
-    def judge(path):
+    def validate(path):
         read.append(path)
         return validation.validate(path)
 
@@ -327,7 +327,7 @@ def test_a_checksum_is_verified_before_anything_reads_the_image(host, image, kin
             saltenv="base",
             settings=host,
             opts={},
-            judge=judge,
+            validate=validate,
             progress=lambda *_: None,
             expected=expected,
         )

@@ -10,7 +10,7 @@ from saltvirt.errors import ImageError
 from saltvirt.image import source, validation
 from saltvirt.units import human
 
-Judge = Callable[[Path], validation.ValidatedImage]
+Validate = Callable[[Path], validation.ValidatedImage]
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +18,7 @@ class Admission:
     """An image and everything that may refuse it."""
 
     image: str
-    judge: Judge
+    validate: Validate
     expected: Mapping[str, Any] | None
     max_bytes: int
 
@@ -44,25 +44,28 @@ class Admission:
                 f"is {got[:16]}..., not {wanted[:16]}...; nothing has read it"
             )
 
-    def judged(self, path: Path) -> validation.ValidatedImage:
+    def validated(self, path: Path) -> validation.ValidatedImage:
         """Return what the image is."""
         try:
-            judged = self.judge(path)
+            validated = self.validate(path)
         except ImageError as exc:
             raise ImageError(str(exc).replace(str(path), self.image)) from exc
-        if judged.size_bytes > self.max_bytes:
+        if validated.size_bytes > self.max_bytes:
             raise ImageError(
-                f"image {self.image} says that it is {human(judged.size_bytes)} large; the most is "
-                f"{human(self.max_bytes)} (virt:image_max_gib)"
+                f"image {self.image} says that it is {human(validated.size_bytes)} large; the most "
+                f"is {human(self.max_bytes)} (virt:image_max_gib)"
             )
-        return judged
+        return validated
 
 
 def of(
-    settings: HostSettings, image: str, judge: Judge, expected: Mapping[str, Any] | None = None
+    settings: HostSettings,
+    image: str,
+    validate: Validate,
+    expected: Mapping[str, Any] | None = None,
 ) -> Admission:
     """Return what an image must pass before it is kept."""
-    return Admission(image, judge, expected, int(settings.image_max_gib) << 30)
+    return Admission(image, validate, expected, int(settings.image_max_gib) << 30)
 
 
 def refuse_other(part: Path, image: object, digest: str) -> None:

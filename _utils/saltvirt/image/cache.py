@@ -1,5 +1,5 @@
 """
-The image cache of a host: each content is kept once, judged, and never written again.
+The image cache of a host: each content is kept once, validated, and never written again.
 
 A file is called by the digest of its own bytes, so another host can check what it is sent. What is
 kept of an image with snapshots is another file than the image: ``DIGEST.flat`` beside it says, by
@@ -60,15 +60,15 @@ def obtain(
     settings: HostSettings,
     opts: Mapping[str, Any],
     progress: Callable[..., None],
-    judge: admission.Judge = validation.validate,
+    validate: admission.Validate = validation.validate,
     expected: Mapping[str, Any] | None = None,
 ) -> validation.ValidatedImage:
     """
-    Return the cached, judged copy of an image, fetched if its content is not here yet.
+    Return the cached, validated copy of an image, fetched if its content is not here yet.
 
     progress
         Called with ``(done_bytes, total_bytes)`` while bytes arrive.
-    judge
+    validate
         Decides whether a fetched file may be used, and as what.
     expected
         ``{"hash_type", "hsum"}`` that the content must have, checked before anything reads it.
@@ -77,7 +77,7 @@ def obtain(
     index = source.Index(base / "index.json")
     lock_dir = Path(settings.state_dir) / "locks"
     name = hashlib.sha256(image.encode()).hexdigest()
-    gate = admission.of(settings, image, judge, expected)
+    gate = admission.of(settings, image, validate, expected)
     with locks.held(lock_dir / f"source-{name}.lock"):
         known = source.known_digest(image, saltenv, opts, index)
         if known["digest"] is None:
@@ -149,11 +149,11 @@ def _obtain_http(
         gated.refuse_digest(digest)
         gated.refuse_content(part)
         with _said(base, url), locks.held(lock_dir / f"image-{digest}.lock"):
-            judged = _kept(base, digest, gated) or _admit(part, base, digest, gated, lock_dir)
+            validated = _kept(base, digest, gated) or _admit(part, base, digest, gated, lock_dir)
     finally:
         web.forget(part)
     index.put(url, {"digest": digest, **(version or {})})
-    return judged
+    return validated
 
 
 @contextmanager
@@ -181,36 +181,36 @@ def _part(base: Path, image: str) -> Iterator[Path]:
 def _admit(
     part: Path, base: Path, digest: str, gated: admission.Admission, lock_dir: Path
 ) -> validation.ValidatedImage:
-    """Judge a file whose digest is known, and give it its place, or what is kept of it."""
-    judged = gated.judged(part)
-    if not judged.has_snapshots:
-        return place(part, base, digest, judged, gated.image)
+    """Validate a file whose digest is known, and give it its place, or what is kept of it."""
+    validated = gated.validated(part)
+    if not validated.has_snapshots:
+        return place(part, base, digest, validated, gated.image)
     # Only what the image shows is kept; what its snapshots hide is nobody's business.
     flat = Path(f"{part}.flat.part")
     with clone.storing(flat):
-        tool.convert(part, judged.format, flat, judged.format)
+        tool.convert(part, validated.format, flat, validated.format)
         flat.replace(part)
     own = source.file_digest(part)
     # Nobody waits for us with this lock in hand: what is flat is not flattened.
     with locks.held(lock_dir / f"image-{own}.lock"):
-        judged = replace(judged, has_snapshots=False)
-        kept = _cached(base, own) or place(part, base, own, judged, gated.image)
+        validated = replace(validated, has_snapshots=False)
+        kept = _cached(base, own) or place(part, base, own, validated, gated.image)
     files.write(_flat_path(base, digest), own.encode(), 0o644)
     return kept
 
 
 def place(
-    part: Path, base: Path, digest: str, judged: validation.ValidatedImage, origin: str
+    part: Path, base: Path, digest: str, validated: validation.ValidatedImage, origin: str
 ) -> validation.ValidatedImage:
     """Give a checked file its place in the cache, with a note of where it came from."""
-    path = base / f"{digest}.{judged.format}"
+    path = base / f"{digest}.{validated.format}"
     part.chmod(0o644)
     part.rename(path)
     # Before the note, which says that all of it is there.
     files.durable(path)
-    note = {**asdict(judged), "path": str(path), "source": origin, "stat": _stat(path)}
+    note = {**asdict(validated), "path": str(path), "source": origin, "stat": _stat(path)}
     files.write(base / f"{digest}.json", json.dumps(note).encode(), 0o644)
-    return replace(judged, path=str(path))
+    return replace(validated, path=str(path))
 
 
 def _flat_path(base: Path, digest: str) -> Path:
@@ -257,7 +257,7 @@ def _cached(base: Path, digest: str) -> validation.ValidatedImage | None:
 
 
 def find(settings: HostSettings, digest: str) -> validation.ValidatedImage | None:
-    """Return the judged image of a digest, None if this host does not have it."""
+    """Return the validated image of a digest, None if this host does not have it."""
     return _cached(folder(settings), digest)
 
 
@@ -270,7 +270,7 @@ def digest_of(settings: HostSettings, path: str | None) -> str | None:
 
 
 def to_send(settings: HostSettings, digest: str) -> validation.ValidatedImage:
-    """Return the judged image of a digest, whose bytes have that digest; StorageError if not."""
+    """Return the validated image of a digest, whose bytes have that digest; StorageError if not."""
     found = find(settings, digest)
     if found is None:
         raise StorageError(f"the image {digest[:16]} is not on this host any more")
@@ -321,7 +321,7 @@ def remove(settings: HostSettings, digest: str) -> int:
     return found
 
 
-def adopt(settings: HostSettings, path: Path, judged: validation.ValidatedImage) -> str:
+def adopt(settings: HostSettings, path: Path, validated: validation.ValidatedImage) -> str:
     """
     Have an image that was made on this host in the cache; return its digest.
 
@@ -339,7 +339,7 @@ def adopt(settings: HostSettings, path: Path, judged: validation.ValidatedImage)
                 if exc.errno != errno.EXDEV:
                     raise
                 return digest
-            place(part, base, digest, judged, str(path))
+            place(part, base, digest, validated, str(path))
     return digest
 
 

@@ -19,8 +19,8 @@ def admit(settings: HostSettings, digest: str, part: Path) -> None:
     with locks.held(Path(settings.state_dir) / "locks" / f"image-{digest}.lock"):
         if not cache.find(settings, digest):
             admission.refuse_other(part, part, digest)
-            judged = admission.of(settings, origin, validation.validate).judged(part)
-            if judged.has_snapshots:
+            validated = admission.of(settings, origin, validation.validate).validated(part)
+            if validated.has_snapshots:
                 raise ImageError(f"image {origin} has snapshots, and no host keeps one with them")
-            cache.place(part, cache.folder(settings), digest, judged, origin)
+            cache.place(part, cache.folder(settings), digest, validated, origin)
         part.unlink(missing_ok=True)

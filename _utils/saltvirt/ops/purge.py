@@ -1,6 +1,5 @@
 """Remove a VM with everything that was made for it, and never anything else."""
 
-import logging
 import uuid
 from contextlib import ExitStack
 from pathlib import Path
@@ -14,8 +13,6 @@ from saltvirt.kvm import lifecycle
 from saltvirt.ops import reservations, storage, unfinished
 from saltvirt.ops.seeding import submission
 from saltvirt.xml import read
-
-log = logging.getLogger(__name__)
 
 
 def purge(
@@ -83,8 +80,3 @@ def _remove_empty(settings: HostSettings, paths: list[str]) -> None:
     for folder in {Path(path).parent for path in paths} - {Path(settings.images)}:
         if not any(folder.iterdir()):
             folder.rmdir()
-
-
-def remove_log(name: str) -> None:
-    """Remove a VM's console log and those virtlogd rotated away."""
-    unfinished.remove_log(name)

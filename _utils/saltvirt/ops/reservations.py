@@ -6,7 +6,6 @@ host's lock meanwhile, so that no room is given away twice.
 """
 
 import os
-import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -95,10 +94,9 @@ def refuse_moving(settings: HostSettings, name: str) -> None:
     for purpose, doing in _MOVES.items():
         record = records.look(folder(settings), purpose, name)
         if record is not None and record.phase != protocol.CANCELLED:
-            since = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(record.since))
             raise NameTaken(
-                f"VM {name!r} has been {doing} since {since} ({record.phase}); wait until that is "
-                "over, or if nobody is at it any more, have both hosts asked: "
+                f"VM {name!r} has been {doing} since {record.since_text} ({record.phase}); wait "
+                "until that is over, or if nobody is at it any more, have both hosts asked: "
                 f"salt-run virt.settle {name}"
             )
 

@@ -51,7 +51,7 @@ def settle_one(conn: Any, settings: HostSettings, name: str) -> bool:
     """Settle what was begun for a VM, under the host's lock; return whether anything was."""
     place = reservations.folder(settings)
     any_of_it = False
-    for purpose, settled in (("build", _build), ("purge", _purge)):
+    for purpose, settle_record in (("build", _settle_build), ("purge", _settle_purge)):
         if records.look(place, purpose, name) is None:
             continue
         with records.held(place, purpose, name) as held:
@@ -60,12 +60,12 @@ def settle_one(conn: Any, settings: HostSettings, name: str) -> bool:
                 # What libvirt has defined or undefined, its files must not be removed or forgotten
                 # if a crash could take that back.
                 storage.settle_definitions()
-                settled(conn, settings, held.now)
+                settle_record(conn, settings, held.now)
                 reservations.end(settings, held)
-    return _claim(conn, settings, name) or any_of_it
+    return _settle_claim(conn, settings, name) or any_of_it
 
 
-def _build(conn: Any, settings: HostSettings, record: records.Record) -> None:
+def _settle_build(conn: Any, settings: HostSettings, record: records.Record) -> None:
     # They hold keys; whoever was to read them is gone, or has.
     for path in record.facts.get("secrets", ()):
         files.unlink(path)
@@ -76,14 +76,14 @@ def _build(conn: Any, settings: HostSettings, record: records.Record) -> None:
     _clear(conn, settings, record.name, record.facts["paths"], record.phase != protocol.MAKING)
 
 
-def _purge(conn: Any, settings: HostSettings, record: records.Record) -> None:
+def _settle_purge(conn: Any, settings: HostSettings, record: records.Record) -> None:
     if lifecycle.name_of(conn, record.facts["uuid"]):
         log.warning("VM %s is here; its virt.purge was interrupted at its begin", record.name)
         return
     _clear(conn, settings, record.name, record.facts["paths"], True)
 
 
-def _claim(conn: Any, settings: HostSettings, name: str) -> bool:
+def _settle_claim(conn: Any, settings: HostSettings, name: str) -> bool:
     """Settle the claim of a builder of an older version."""
     claim = legacy.stale(settings).get(name)
     if claim is None or "until" in claim:
@@ -104,15 +104,21 @@ def _clear(conn: Any, settings: HostSettings, name: str, paths: list[str], has_l
         remove_log(name)
 
 
-def remove(conn: Any, settings: HostSettings, paths: list[str]) -> None:
-    """Remove files for good; those that a domain uses stay. Raise StorageError if one cannot be."""
-    used, failed = storage.in_use(conn), []
+def remove(conn: Any, settings: HostSettings, paths: list[str]) -> list[str]:
+    """
+    Remove files for good, but cached images and those that a domain uses; return those removed.
+
+    Raises StorageError if one cannot be removed; the others are.
+    """
+    used = storage.in_use(conn)
+    removed, failed = [], []
     for path in paths:
         if storage.is_shared(settings, path, used):
             log.warning("%s stays: it is a cached image, or a VM uses it", path)
             continue
         try:
             storage.remove(path)
+            removed.append(path)
         except OSError as exc:
             failed.append(f"{path} ({exc.strerror})")
     for folder in {Path(path).parent for path in paths}:
@@ -120,6 +126,7 @@ def remove(conn: Any, settings: HostSettings, paths: list[str]) -> None:
             files.sync_folder(folder)
     if failed:
         raise StorageError(f"these files cannot be removed: {', '.join(failed)}")
+    return removed
 
 
 def remove_log(name: str) -> None:

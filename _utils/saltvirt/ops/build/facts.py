@@ -136,7 +136,9 @@ def of_content(
     made = [disk for disk in vm.disks if is_made(disk)]
     places = {disk.name: storage.place(settings, on.pools, disk) for disk in made}
     given = {
-        disk.name: judged for disk in vm.disks if (judged := _given(settings, on, disk)) is not None
+        disk.name: validated
+        for disk in vm.disks
+        if (validated := _given(settings, on, disk)) is not None
     }
     images = _images(context, deployment, is_dry)
     boot = _boot(context, deployment, is_dry)
@@ -217,10 +219,10 @@ def _source_file(settings: HostSettings, on: HostFacts, disk: Disk) -> validatio
     # A guest may have written what looks like another format into a raw disk, or a medium.
     if disk.device != "disk" or disk.format == "raw":
         return validation.ValidatedImage(path=str(path), format=disk.format or "raw", size_bytes=0)
-    judged = validation.validate(path, backing_below=storage.backing_below(settings))
-    if disk.format and disk.format != judged.format:
-        raise StorageError(f"disk {disk.name!r}: {path} is {judged.format}, not {disk.format}")
-    return judged
+    validated = validation.validate(path, backing_below=storage.backing_below(settings))
+    if disk.format and disk.format != validated.format:
+        raise StorageError(f"disk {disk.name!r}: {path} is {validated.format}, not {disk.format}")
+    return validated
 
 
 def disk_path(vm: Vm, disk: Disk, place: storage.Place, fmt: str) -> str:

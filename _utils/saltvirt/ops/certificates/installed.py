@@ -104,8 +104,8 @@ def kept_key(place: Place, info: Mapping[str, Any]) -> ca.PrivateKey | None:
     Return the private key that the next certificate may go on with, None if it needs a new one.
 
     Whoever reads the two files while they are replaced must find a pair, so that a renewal or a new
-    CA changes the certificate alone. A key that was lost, exposed or revoked is not kept, nor one
-    that this project has not made.
+    CA changes the certificate alone. A key that was lost, exposed or revoked is not kept, nor is
+    one that this project did not make.
     """
     try:
         certificate, key = _read(place)

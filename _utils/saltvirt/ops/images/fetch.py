@@ -11,18 +11,18 @@ from saltvirt.image import cache, validation
 from saltvirt.ops.context import Context
 from saltvirt.units import MIB
 
-_Judge = Callable[[Path], validation.ValidatedImage]
+_Validate = Callable[[Path], validation.ValidatedImage]
 
 
 def obtain(
     context: Context,
     image: str,
     saltenv: str,
-    judge: _Judge = validation.validate,
+    validate: _Validate = validation.validate,
     image_hash: object = None,
 ) -> validation.ValidatedImage:
     """
-    Return the cached, judged copy of an image.
+    Return the cached, validated copy of an image.
 
     image_hash
         As ``source_hash`` of Salt's file states: ``sha256=HEX``, HEX alone, or where a file with
@@ -34,7 +34,7 @@ def obtain(
         settings=context.settings,
         opts=context.opts,
         progress=_Steps(context, image),
-        judge=judge,
+        validate=validate,
         expected=_expected(context, image, saltenv, image_hash),
     )
 

@@ -42,10 +42,10 @@ def build(context: Context, source: str, name: str, given: Mapping[str, Any]) ->
             found = appliance.run({**job, "path": str(part), "format": "qcow2"}, **limits)
         except SeedError as exc:
             raise SeedError(str(exc).replace(str(part), f"image {name}")) from exc
-        judged = validation.validate(part)
+        validated = validation.validate(part)
         part.chmod(0o644)
         part.rename(target)
-    digest = _known(context.settings, target, judged, found)
+    digest = _known(context.settings, target, validated, found)
     shown = {key: found[key] for key in ("os", "has_minion", "has_cloud_init")}
     return {"path": str(target), "digest": digest, **shown}
 
@@ -112,11 +112,11 @@ def _brought(
 def _known(
     settings: HostSettings,
     target: Path,
-    judged: validation.ValidatedImage,
+    validated: validation.ValidatedImage,
     found: Mapping[str, Any],
 ) -> str:
     """Have a built image in the cache, without a second copy; return its digest."""
-    digest = cache.adopt(settings, target, judged)
+    digest = cache.adopt(settings, target, validated)
     look = {key: value for key, value in found.items() if key != "had_minion"}
     files.write(cache.look_path(settings, digest), json.dumps(look).encode(), 0o644)
     return digest

@@ -1,13 +1,12 @@
 """The host that a VM comes to: the hands of :mod:`saltvirt.protocol` there."""
 
-import logging
 import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from saltvirt import content, files, parts, protocol, records, undo
+from saltvirt import content, files, protocol, records, undo
 from saltvirt.errors import ClaimRefused, HostUnreachable, NameTaken, VirtError
 from saltvirt.image import incoming
 from saltvirt.kvm import connect, lifecycle
@@ -16,11 +15,11 @@ from saltvirt.ops import reservations, storage, unfinished
 from saltvirt.ops.context import Context
 from saltvirt.ops.migration import checks, guard, legacy, reach
 from saltvirt.ops.migration import files as coming
+from saltvirt.ops.migration.end import End
 from saltvirt.parts import Steps
 from saltvirt.placement import requirements
 from saltvirt.placement.facts import About
 
-log = logging.getLogger(__name__)
 _PURPOSE = "arrival"
 
 
@@ -39,50 +38,31 @@ def opened(context: Context, name: str) -> Iterator["Arrival"]:
         yield Arrival(context, conn, held, name)
 
 
-class Arrival:
+class Arrival(End):
     """What the target of a move does; each method is an effect of the protocol."""
 
+    _done = "taken"
+
     def __init__(self, context: Context, conn: Any, held: records.Held, name: str) -> None:
-        self._context, self._settings = context, context.settings
-        self._conn, self._held, self._name = conn, held, name
+        super().__init__(context, conn, held, name)
         self._reserving = ExitStack()
-        self.about: About
         self.source: str | None = None
         self.images: dict[str, str] = {}
         self.warnings: list[str] = []
         # What the source has noted of the VM; the runner passes it on.
         self.given: dict[str, Any] = {}
 
-    @property
-    def there(self) -> protocol.There | None:
-        """The record that a part of the protocol begins from."""
-        record = self._held.record
-        if record is None:
-            return None
-        return protocol.There(token=record.token, phase=record.phase)
-
-    @property
-    def facts(self) -> dict[str, Any]:
-        """What was noted when the move began, and since."""
-        return self._held.now.facts
-
     def do(self, part: Steps) -> Any:
-        """Do a part of the protocol; what is out of turn is said in one line."""
+        # A part that fails between check and begin lets go of the host's lock too.
         with self._reserving:
-            try:
-                return parts.run(part, self)
-            except protocol.OutOfTurn as error:
-                raise MigrationFailed(
-                    f"VM {self._name!r} cannot be taken: {error}; if nobody is at that move any "
-                    f"more, have both hosts asked: salt-run virt.settle {self._name}"
-                ) from error
+            return super().do(part)
 
     def _here(self) -> str | None:
         """Return the name of the domain that this is about, None if it is not here."""
         if self.facts["uuid"] is not None:
-            return lifecycle.name_of(self._conn, self.facts["uuid"])
+            return lifecycle.name_of(self.conn, self.facts["uuid"])
         # Versions before the records have noted its name alone.
-        return self._name if lifecycle.is_defined(self._conn, self._name) else None
+        return self._name if lifecycle.is_defined(self.conn, self._name) else None
 
     # Making ready.
 
@@ -91,7 +71,7 @@ class Arrival:
         self._reserving.enter_context(reservations.host_lock(self._settings))
         guard.refuse_moving(self._settings, self._name)
         reservations.refuse_building(self._settings, self._name)
-        why = checks.check(self._conn, self._settings, self.about)
+        why = checks.check(self.conn, self._settings, self.about)
         if why:
             raise ClaimRefused(self._name, why)
 
@@ -129,7 +109,7 @@ class Arrival:
         # Noted before it is opened: a pool of another move is not ended while this one needs it.
         folders = sorted({str(Path(path).parent) for path in self.facts["paths"]})
         self._held.note(folders=folders, images=self.images)
-        reach.open_folders(self._conn, self._settings, self.facts["paths"])
+        reach.open_folders(self.conn, self._settings, self.facts["paths"])
         return bool(missing)
 
     def _admit(self) -> None:
@@ -153,7 +133,7 @@ class Arrival:
             self._held.enter(phase)
 
     def end(self) -> None:
-        reach.close_folders(self._conn, self._settings, self._name)
+        reach.close_folders(self.conn, self._settings, self._name)
         reservations.end(self._settings, self._held)
 
     # Arriving.
@@ -161,10 +141,10 @@ class Arrival:
     def verify(self) -> None:
         """Refuse a VM that is not here whole; what is here is on the disk afterwards."""
         name = self._here()
-        if name is None or lifecycle.is_arriving(self._conn, name):
+        if name is None or lifecycle.is_arriving(self.conn, name):
             raise MigrationFailed(f"VM {self._name!r} is not defined here")
         why = [*self._lacking(), *self._different()]
-        is_up = lifecycle.is_active(self._conn, name)
+        is_up = lifecycle.is_active(self.conn, name)
         if why and not is_up:
             raise MigrationFailed(f"VM {self._name!r} has not come here whole: {'; '.join(why)}")
         self.warnings += why
@@ -211,18 +191,18 @@ class Arrival:
 
     def refuse_running(self) -> None:
         name = self._here()
-        if name is not None and lifecycle.is_active(self._conn, name):
+        if name is not None and lifecycle.is_active(self.conn, name):
             raise MigrationFailed(f"VM {self._name!r} runs here, so it is not given back")
 
     def undefine(self) -> None:
         name = self._here()
         if name is not None:
             self.refuse_running()
-            lifecycle.undefine_moved(self._conn, name)
+            lifecycle.undefine_moved(self.conn, name)
             storage.settle_definitions()
 
     def remove(self) -> None:
-        used = storage.in_use(self._conn)
+        used = storage.in_use(self.conn)
         for path in self.facts["paths"]:
             if path not in used and os.path.realpath(path) not in used:
                 files.unlink(path)
@@ -238,7 +218,7 @@ def prepare(context: Context, about: About, token: str, source: str | None) -> d
     that are here already.
     """
     with opened(context, about.name) as hands:
-        unfinished.settle(hands._conn, context.settings)
+        unfinished.settle(hands.conn, context.settings)
         hands.about, hands.source = about, source
         present = coming.present(about)
         hands.do(protocol.prepare(hands.there, token))

@@ -1,6 +1,5 @@
 """The host that a VM leaves: the hands of :mod:`saltvirt.protocol` there."""
 
-import logging
 import os
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -8,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
-from saltvirt import content, files, parts, protocol, records, undo
+from saltvirt import content, protocol, records, undo
 from saltvirt.config import HostSettings
 from saltvirt.errors import NameTaken, NoSuchVm, StorageError
 from saltvirt.kvm import connect, lifecycle, migrate
@@ -18,10 +17,10 @@ from saltvirt.ops import purge, reservations, storage, unfinished
 from saltvirt.ops.context import Context
 from saltvirt.ops.migration import facts as gathering
 from saltvirt.ops.migration import guard, legacy, reach, sending
+from saltvirt.ops.migration.end import End
 from saltvirt.parts import Steps
 from saltvirt.placement.facts import About
 
-log = logging.getLogger(__name__)
 _PURPOSE, _BURIED = "departure", "cancelled"
 # From a target's *arrived* to the end of its record: the source removes files meanwhile.
 _LAST_STEP_S = 15
@@ -50,44 +49,20 @@ def is_buried(settings: HostSettings, token: str) -> bool:
     return records.look(reservations.folder(settings), _BURIED, token) is not None
 
 
-class Departure:
+class Departure(End):
     """What the source of a move does; each method is an effect of the protocol."""
 
     def __init__(
         self, context: Context, conns: tuple[Any, Any], held: records.Held, name: str
     ) -> None:
-        self._context, self._settings = context, context.settings
-        (self._conn, self._carrier), self._held, self._name = conns, held, name
+        super().__init__(context, conns[0], held, name)
+        self._carrier = conns[1]
         self.figures: dict[str, int] = {}
         self.removed: list[str] = []
         # What the move was asked for; set by whoever sends.
-        self.about: About
         self.options: Move | None = None
         self.present: Collection[str] | None = None
         self.target = ""
-
-    @property
-    def there(self) -> protocol.There | None:
-        """The record that a part of the protocol begins from."""
-        record = self._held.record
-        if record is None:
-            return None
-        return protocol.There(token=record.token, phase=record.phase)
-
-    @property
-    def facts(self) -> dict[str, Any]:
-        """What was noted when the move began, and since."""
-        return self._held.now.facts
-
-    def do(self, part: Steps) -> Any:
-        """Do a part of the protocol; what is out of turn is said in one line."""
-        try:
-            return parts.run(part, self)
-        except protocol.OutOfTurn as error:
-            raise MigrationFailed(
-                f"VM {self._name!r} cannot be moved: {error}; if nobody is at that move any more, "
-                f"have both hosts asked: salt-run virt.settle {self._name}"
-            ) from error
 
     def open(self, token: str) -> None:
         """Begin, unless the VM is still coming here, or is being built or purged."""
@@ -104,7 +79,7 @@ class Departure:
 
     def begin(self, token: str, phase: str) -> None:
         about = self.about
-        own = purge.own_files(self._conn, self._settings, self._name, removables=False)
+        own = purge.own_files(self.conn, self._settings, self._name, removables=False)
         shared = {disk.path for disk in about.disks if disk.how == "shared"}
         nvram = [one.path for one in about.nvram]
         self._held.begin(
@@ -170,7 +145,7 @@ class Departure:
         return self.options
 
     def _refuse_changed(self) -> None:
-        now = gathering.facts(self._conn, self._settings, self._name)[self._name]
+        now = gathering.facts(self.conn, self._settings, self._name)[self._name]
         why = list(now.obstacles)
         if now.uuid != self.facts["uuid"] or now.is_running != self.facts["was_running"]:
             why = [f"it is {now.state} now; somebody has changed that meanwhile"]
@@ -189,32 +164,32 @@ class Departure:
 
     def autostart_off(self) -> None:
         if self.facts["autostart"]:
-            lifecycle.set_autostart(self._conn, self._name, "off")
+            lifecycle.set_autostart(self.conn, self._name, "off")
             # A crash must not have it started here when it runs there.
             storage.settle_definitions()
 
     def autostart_on(self) -> None:
         if self.facts["autostart"]:
-            lifecycle.set_autostart(self._conn, self._name, "on")
+            lifecycle.set_autostart(self.conn, self._name, "on")
 
     def migrate(self) -> None:
-        self.figures |= sending.migrated(
-            self._context, (self._conn, self._carrier), self.about, self.target, self._move
+        self.figures |= sending.hand_over(
+            self._context, (self.conn, self._carrier), self.about, self.target, self._move
         )
 
     def stays(self) -> bool:
-        return self._ran_and_is_here() and lifecycle.runs_alone(self._conn, self._name)
+        return self._ran_and_is_here() and lifecycle.runs_alone(self.conn, self._name)
 
     def is_handed(self) -> bool:
-        return self._ran_and_is_here() and lifecycle.is_migrated(self._conn, self._name)
+        return self._ran_and_is_here() and lifecycle.is_migrated(self.conn, self._name)
 
     def _ran_and_is_here(self) -> bool:
         # One that was never defined is gone here when it has moved.
-        is_here = lifecycle.name_of(self._conn, self.facts["uuid"]) == self._name
+        is_here = lifecycle.name_of(self.conn, self.facts["uuid"]) == self._name
         return bool(self.facts["was_running"]) and is_here
 
     def define_there(self) -> None:
-        xml = lifecycle.whole_xml(self._conn, self._name)
+        xml = lifecycle.whole_xml(self.conn, self._name)
         with migrate.target(reach.uri_of(self.facts["target"])[0]) as other:
             lifecycle.define(other, xml)
 
@@ -223,11 +198,11 @@ class Departure:
     def look(self) -> None:
         """Refuse to remove anything unless the VM is off here and whole on the other host."""
         why = list(self._written())
-        here = lifecycle.name_of(self._conn, self.facts["uuid"])
+        here = lifecycle.name_of(self.conn, self.facts["uuid"])
         # libvirt itself has undefined those of versions before the records.
-        if here is None and lifecycle.is_defined(self._conn, self._name):
+        if here is None and lifecycle.is_defined(self.conn, self._name):
             why.append("it is another VM of this name")
-        elif here is not None and lifecycle.is_active(self._conn, here):
+        elif here is not None and lifecycle.is_active(self.conn, here):
             why.append("it runs here")
         with migrate.target(reach.uri_of(self.facts["target"])[0]) as other:
             why += migrate.missing_there(other, self.facts["uuid"])
@@ -238,29 +213,19 @@ class Departure:
             )
 
     def undefine(self) -> None:
-        name = lifecycle.name_of(self._conn, self.facts["uuid"])
+        name = lifecycle.name_of(self.conn, self.facts["uuid"])
         if self.facts["leaves"] and name is not None:
-            lifecycle.undefine_moved(self._conn, name)
+            lifecycle.undefine_moved(self.conn, name)
             storage.settle_definitions()
 
     def remove(self) -> None:
         if not self.facts["leaves"]:
             return
-        used = storage.in_use(self._conn)
-        failed = []
-        for path in self.facts["paths"]:
-            if storage.is_shared(self._settings, path, used):
-                continue
-            try:
-                files.unlink(path)
-                self.removed.append(path)
-            except OSError as exc:
-                failed.append(f"{path} ({exc.strerror})")
         unfinished.remove_log(self._name)
-        if failed:
-            raise StorageError(
-                f"VM {self._name!r} has moved, but these files are still here: {', '.join(failed)}"
-            )
+        try:
+            self.removed = unfinished.remove(self.conn, self._settings, self.facts["paths"])
+        except StorageError as exc:
+            raise StorageError(f"VM {self._name!r} has moved, but {exc}") from exc
 
 
 def _disks(about: About) -> list[list[str]]:
@@ -272,8 +237,8 @@ def begin(context: Context, name: str, token: str, target: str) -> About:
     """Note that a VM is to leave for another host; return what that must know of it."""
     _await_arrival(context.settings, name)
     with opened(context, name) as hands:
-        unfinished.settle(hands._conn, context.settings)
-        about = sending.facts(hands._conn, context.settings, name).get(name)
+        unfinished.settle(hands.conn, context.settings)
+        about = sending.facts(hands.conn, context.settings, name).get(name)
         if about is None:
             raise NoSuchVm(name)
         if about.obstacles:
@@ -304,7 +269,7 @@ def send(
 ) -> dict[str, Any]:
     """Send a VM that was made ready for, under its token; return the figures."""
     with opened(context, name) as hands:
-        hands.about = gathering.facts(hands._conn, context.settings, name)[name]
+        hands.about = gathering.facts(hands.conn, context.settings, name)[name]
         hands.target, hands.options, hands.present = target, options, present
         began = time.monotonic()
         hands.do(protocol.send(hands.there, token))
@@ -317,10 +282,10 @@ def noted(facts: Mapping[str, Any]) -> dict[str, Any]:
     return {key: facts.get(key) for key in keys}
 
 
-def copy(context: Context, name: str, target: str, options: Move) -> dict[str, int]:
+def move_unprepared(context: Context, name: str, target: str, options: Move) -> dict[str, int]:
     """Move a VM whose target nobody has made ready: by hand, without files of its own."""
     with opened(context, name) as hands:
-        about = gathering.facts(hands._conn, context.settings, name)[name]
+        about = gathering.facts(hands.conn, context.settings, name)[name]
         sending.refuse_unprepared(context.settings, about, target, options)
         hands.about, hands.target, hands.options, hands.present = about, target, options, None
         token, began = os.urandom(8).hex(), time.monotonic()

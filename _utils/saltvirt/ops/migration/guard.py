@@ -1,6 +1,5 @@
 """Nobody starts a VM here that is on its way to or from another host."""
 
-import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -44,8 +43,8 @@ def refuse_moving(settings: HostSettings, name: str) -> None:
 
 
 def _error(record: records.Record, what: str) -> OnItsWay:
-    since = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(record.since))
     return OnItsWay(
-        f"VM {record.name!r} is {what}, in a move that was begun at {since} and is not over; if "
-        f"nobody is at it any more, have both hosts asked: salt-run virt.settle {record.name}"
+        f"VM {record.name!r} is {what}, in a move that was begun at {record.since_text} and is "
+        f"not over; if nobody is at it any more, have both hosts asked: "
+        f"salt-run virt.settle {record.name}"
     )

@@ -24,12 +24,12 @@ def adopt(settings: HostSettings) -> None:
     for path in sorted((place / "departures").glob("*.json")):
         left = _read(path)
         if left is not None and not _is_held(path):
-            _departure(settings, path, left)
+            _adopt_departure(settings, path, left)
     for path in sorted((place / "claims").glob("*.json")):
         left = _read(path)
         # An old source may be sending until this time; it knows of no cancelling.
         if left is not None and 0 < left.get("until", 0) < time.time() and not _is_held(path):
-            _arrival(settings, path, left)
+            _adopt_arrival(settings, path, left)
 
 
 def _is_held(path: Path) -> bool:
@@ -51,7 +51,7 @@ def _is_new(held: records.Held, path: Path) -> bool:
     return held.record is None
 
 
-def _departure(settings: HostSettings, path: Path, left: Mapping[str, Any]) -> None:
+def _adopt_departure(settings: HostSettings, path: Path, left: Mapping[str, Any]) -> None:
     with records.held(reservations.folder(settings), "departure", left["name"]) as held:
         if held is None or not _is_new(held, path):
             return
@@ -68,7 +68,7 @@ def _departure(settings: HostSettings, path: Path, left: Mapping[str, Any]) -> N
         files.unlink(path)
 
 
-def _arrival(settings: HostSettings, path: Path, left: Mapping[str, Any]) -> None:
+def _adopt_arrival(settings: HostSettings, path: Path, left: Mapping[str, Any]) -> None:
     with records.held(reservations.folder(settings), "arrival", left["name"]) as held:
         if held is None or not _is_new(held, path):
             return

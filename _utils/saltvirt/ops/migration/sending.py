@@ -83,10 +83,10 @@ def pushed(about: About, present: Collection[str] | None) -> list[DiskFacts | Fi
     return [*disks, *(one for one in about.nvram if one.how == "push")]
 
 
-def migrated(
+def hand_over(
     context: Context, conns: tuple[Any, Any], about: About, target: str, options: Move
 ) -> dict[str, int]:
-    """Let libvirt migrate a domain, watched; return its figures."""
+    """Have libvirt migrate a domain, watched; return the figures of that."""
     if about.cpu_qemu:
         lifecycle.note_cpu(conns[0], about.name, about.cpu_qemu)
     uri, address = reach.uri_of(target)

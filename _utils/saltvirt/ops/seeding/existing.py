@@ -1,4 +1,4 @@
-"""Seed a disk or a folder that is no VM of ours yet, as ``seed.apply`` always could."""
+"""Seed a disk or a folder that is not a VM of ours yet, as ``seed.apply`` always could."""
 
 import shutil
 import tempfile

@@ -37,7 +37,6 @@ class Wish:
     installs: bool = True
     starts: bool = True
     is_for_cloud_init: bool = False
-    mounts_on_host: bool = False
     why_blind: str | None = None
 
     @property

@@ -1,4 +1,4 @@
-"""Write a guest's identity: a seed beside its disk, into the disk, or by the user's function."""
+"""Write a guest's identity into its disk, or have the function do it that the user named."""
 
 import os
 import sys
@@ -14,14 +14,7 @@ from salt.exceptions import SaltException
 from saltvirt.errors import SeedError
 from saltvirt.ops.context import Context
 from saltvirt.ops.seeding import inspection
-from saltvirt.seed import appliance, nocloud
-
-
-def write(
-    path: str | Path, identity: Mapping[str, Any], uuid: str | None, *, install: bool
-) -> None:
-    """Write the seed of our own method."""
-    nocloud.build(path, {**identity, "instance": uuid}, install=install)
+from saltvirt.seed import appliance
 
 
 @contextmanager

@@ -8,7 +8,7 @@ import pytest
 from endkit import End
 from saltvirt import content
 from saltvirt.kvm import lifecycle, migrate
-from saltvirt.ops.migration import sending
+from saltvirt.ops.migration import checks, sending
 
 
 @pytest.fixture
@@ -23,7 +23,7 @@ def end(hypervisor, tmp_path, monkeypatch):
         made.meanwhile()
         return content.digest(here)
 
-    def migrated(*_args):
+    def hand_over(*_args):
         (folder / "defined").touch()
         made.moving()
         return {"memory_bytes": 1}
@@ -39,7 +39,7 @@ def end(hypervisor, tmp_path, monkeypatch):
     monkeypatch.setattr(
         migrate, "missing_there", lambda *_: [] if (folder / "defined").exists() else missing
     )
-    monkeypatch.setattr(sending, "migrated", migrated)
+    monkeypatch.setattr(sending, "hand_over", hand_over)
     monkeypatch.setattr(lifecycle, "undefine_moved", undefine)
     monkeypatch.setattr(sending, "_QEMU_PKI", folder)
     for name in sending._TLS_FILES:

@@ -1,0 +1,44 @@
+"""One end of a move: the hands of :mod:`saltvirt.protocol` on a host, and its record there."""
+
+from typing import Any
+
+from saltvirt import parts, protocol, records
+from saltvirt.kvm.migrate import MigrationFailed
+from saltvirt.ops.context import Context
+from saltvirt.parts import Steps
+from saltvirt.placement.facts import About
+
+
+class End:
+    """What source and target have in common; the effects of the protocol are theirs."""
+
+    # What cannot be done to the VM if a part of the protocol is out of turn.
+    _done = "moved"
+
+    def __init__(self, context: Context, conn: Any, held: records.Held, name: str) -> None:
+        self._context, self._settings = context, context.settings
+        self.conn, self._held, self._name = conn, held, name
+        self.about: About
+
+    @property
+    def there(self) -> protocol.There | None:
+        """The record that a part of the protocol begins from."""
+        record = self._held.record
+        if record is None:
+            return None
+        return protocol.There(token=record.token, phase=record.phase)
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What was noted when the move began, and since."""
+        return self._held.now.facts
+
+    def do(self, part: Steps) -> Any:
+        """Do a part of the protocol; raise MigrationFailed, in one line, if it is out of turn."""
+        try:
+            return parts.run(part, self)
+        except protocol.OutOfTurn as error:
+            raise MigrationFailed(
+                f"VM {self._name!r} cannot be {self._done}: {error}; if nobody is at that move any "
+                f"more, have both hosts asked: salt-run virt.settle {self._name}"
+            ) from error
