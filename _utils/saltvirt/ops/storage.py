@@ -144,6 +144,26 @@ def is_shared(settings: HostSettings, path: str, used: set[str]) -> bool:
     return real.startswith(f"{base}/") or path in used or real in used
 
 
+def is_declared(settings: HostSettings, path: str) -> bool:
+    """
+    Return whether every host has a file or a device, says ``virt:shared_paths``.
+
+    Links and ``..`` are followed first: what a shared folder only links to is this host's alone.
+    """
+    # The disk of a network has a name that is no path.
+    if not os.path.isabs(path):
+        return False
+    return any(_real(path).is_relative_to(_real(one)) for one in settings.shared_paths)
+
+
+def _real(path: str) -> Path:
+    real = Path(os.path.realpath(path))
+    if real.is_block_device():
+        # Hosts know it by the same link; what that leads to has a number of this host alone.
+        return Path(os.path.realpath(os.path.dirname(path)), os.path.basename(path))
+    return real
+
+
 def remove(path: str | Path) -> None:
     """Remove a file; do nothing if it is not there."""
     Path(path).unlink(missing_ok=True)

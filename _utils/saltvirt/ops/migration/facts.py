@@ -138,11 +138,6 @@ def _cpu(root: ET.Element, tags: _Tags, is_running: bool) -> _Cpu:
     }
 
 
-def _is_declared(settings: HostSettings, path: str) -> bool:
-    """Return whether every host has a file, says ``virt:shared_paths``."""
-    return any(path.startswith(f"{folder.rstrip('/')}/") for folder in settings.shared_paths)
-
-
 def _disk(settings: HostSettings, source: Mapping[str, Any], is_running: bool) -> Any:
     path = source["path"]
     out: dict[str, Any] = {
@@ -156,7 +151,7 @@ def _disk(settings: HostSettings, source: Mapping[str, Any], is_running: bool) -
     }
     if path is None:
         return out
-    is_declared = _is_declared(settings, path)
+    is_declared = storage.is_declared(settings, path)
     if source["type"] != "file" or is_declared:
         return {**out, "how": "shared" if is_declared or source["type"] == "network" else "device"}
     sizes = storage.measure(path, source["format"])
@@ -230,7 +225,7 @@ def _needed(settings: HostSettings, following: Iterable[Mapping[str, Any]]) -> l
 
 def _stays_behind(settings: HostSettings, disk: Mapping[str, Any]) -> bool:
     is_file = disk["type"] in ("file", "block") and disk["device"] == "disk"
-    return is_file and not _is_declared(settings, disk["path"])
+    return is_file and not storage.is_declared(settings, disk["path"])
 
 
 def _not_running_with(
@@ -265,7 +260,7 @@ def _left_behind(root: ET.Element) -> Iterator[str]:
 def _firmware(settings: HostSettings, root: ET.Element, is_running: bool) -> list[FileFacts]:
     """Return the files with the firmware's variables of a VM; of a running one QEMU sends them."""
     path = read.firmware_variables(root)
-    if path is None or _is_declared(settings, path) or not os.path.isfile(path):
+    if path is None or storage.is_declared(settings, path) or not os.path.isfile(path):
         return []
     stat = os.stat(path)
     return [
