@@ -10,6 +10,7 @@ from saltvirt.config import HostSettings
 from saltvirt.image import cache
 from saltvirt.kvm import host, lifecycle, query
 from saltvirt.ops import storage
+from saltvirt.ops.migration import guard
 from saltvirt.placement.facts import About, DiskFacts, FileFacts
 from saltvirt.xml import newer, read
 
@@ -182,6 +183,9 @@ def _obstacles(name: str, root: ET.Element, tags: _Tags) -> Iterator[str]:
             "it has a saved state, which libvirt does not move; start it, or drop that state "
             f"with virsh managedsave-remove {name}"
         )
+    moved_to = read.ours(root)["moved_to"]
+    if moved_to is not None:
+        yield guard.kept(moved_to, name)
     if (
         root.find("devices/hostdev") is not None
         or root.find("devices/interface[@type='hostdev']") is not None
