@@ -60,7 +60,11 @@ def coming(settings: HostSettings) -> dict[str, dict[str, Any]]:
 
 
 def unfinished(settings: HostSettings) -> list[str]:
-    """Return the names of the VMs whose builder, or whoever purged them, has died over it."""
+    """
+    Return the names of the VMs whose builder, or whoever purged them, has died over it.
+
+    Also of those of which a record cannot be read.
+    """
     place = folder(settings)
     dead = {
         record.name
@@ -68,7 +72,15 @@ def unfinished(settings: HostSettings) -> list[str]:
         for record in records.every(place, purpose)
         if not records.is_live(place, purpose, record.name)
     }
-    return sorted(dead | set(legacy.stale(settings)))
+    # Of what cannot be read nobody knows how far it got: the name stays taken.
+    return sorted(dead | set(legacy.stale(settings)) | set(unreadable(settings)))
+
+
+def unreadable(settings: HostSettings) -> dict[str, str]:
+    """Return ``{name: why, and what to do}`` of the VMs with a record that cannot be read."""
+    place = folder(settings)
+    found = (records.unreadable(place, one) for one in ("build", "purge", *_MOVES))
+    return {name: why for purpose in found for name, why in purpose.items()}
 
 
 def end(settings: HostSettings, held: records.Held) -> None:

@@ -122,6 +122,7 @@ class _HostMore(TypedDict, total=False):
     maintenance: bool
     coming: dict[str, ComingFacts]
     machines: dict[str, Machines]
+    unreadable: dict[str, str]
     moving: "About | None"
 
 

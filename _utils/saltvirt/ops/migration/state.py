@@ -15,6 +15,18 @@ _ABSENT = dict.fromkeys(
     ("is_here", "is_arriving", "has_job", "is_whole", "stays", "is_handed"), False
 )
 
+# What is said of a record that cannot be read. A master of the release before asks this host about
+# it by that token, and is told why.
+_UNREADABLE = {
+    "purpose": "unreadable",
+    "token": "",
+    "phase": "unreadable",
+    "since": 0,
+    "uuid": None,
+    "source": None,
+    "target": None,
+}
+
 
 def every(settings: HostSettings) -> dict[str, list[dict[str, Any]]]:
     """Return ``{name: [record]}`` of all moves that this host has on record, as plain data."""
@@ -25,6 +37,8 @@ def every(settings: HostSettings) -> dict[str, list[dict[str, Any]]]:
     for purpose in ("departure", "arrival"):
         for record in records.every(place, purpose):
             out.setdefault(record.name, []).append(_shown(record))
+        for name, why in records.unreadable(place, purpose).items():
+            out.setdefault(name, []).append({**_UNREADABLE, "error": why})
     return out
 
 
