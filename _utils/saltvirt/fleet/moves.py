@@ -119,6 +119,7 @@ class Hands:
 
     def look_at_source(self) -> Source | None:
         if self.source is None:
+            self.seen[None] = Source()
             return Source()
         return self._seen(self.source, "source", Source)
 
@@ -321,7 +322,7 @@ def settle(
     """
     hands = Hands(cloud, held, token, way, uuid)
     try:
-        step, is_moved = parts.run(protocol.settle(), hands)
+        step, is_moved = _settled(hands, force)
         if step == protocol.KEEP and force:
             hands.give_up()
             step, is_moved = parts.run(protocol.settle(), hands)
@@ -341,6 +342,29 @@ def settle(
         hints.moved(cloud.opts, held.name, hands.target)
     ended = {True: f"has moved to {hands.target}", False: f"stays on {hands.source}"}
     return ended.get(is_moved, "was settled before")
+
+
+def _is_stuck(hands: Hands) -> bool:
+    source, target = hands.seen.get(hands.source), hands.seen.get(hands.target)
+    both = isinstance(source, Source) and isinstance(target, Target)
+    return both and protocol.is_stuck(source, target)
+
+
+def _settled(hands: Hands, force: bool) -> tuple[str, bool | None]:
+    """Settle a move; what has come and cannot be taken is given up by force alone."""
+    try:
+        out: tuple[str, bool | None] = parts.run(protocol.settle(), hands)
+        return out
+    except VirtError as error:
+        if isinstance(error, HostSilent) or not _is_stuck(hands):
+            raise
+        if force:
+            return protocol.KEEP, None
+        raise MoveFailed(
+            f"{error}; the source has it no more: bring back what it lacks on {hands.target} and "
+            "settle it again, or remove what has come there, which may be all there is of the VM, "
+            f"with: salt-run virt.settle {hands.name} force=True"
+        ) from error
 
 
 def _kept(hands: Hands, keep: str) -> str:
