@@ -85,7 +85,7 @@ def _refuse_others(conn: Any, settings: HostSettings, name: str) -> None:
     shared = [path for path in paths if path and storage.is_declared(settings, path)]
     moved_to = read.ours(root)["moved_to"]
     if moved_to is None and lifecycle.is_migrated(conn, name):
-        moved_to = "another host"
+        moved_to = "another host, says libvirt"
     if moved_to is not None and shared:
         raise StorageError(
             f"VM {name!r} has moved to {moved_to}, and its files are on storage that all hosts "
