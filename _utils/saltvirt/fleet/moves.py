@@ -119,7 +119,6 @@ class Hands:
 
     def look_at_source(self) -> Source | None:
         if self.source is None:
-            self.seen[None] = Source()
             return Source()
         return self._seen(self.source, "source", Source)
 
@@ -322,7 +321,7 @@ def settle(
     """
     hands = Hands(cloud, held, token, way, uuid)
     try:
-        step, is_moved = _settled(hands, force)
+        step, is_moved = _tried(hands, force)
         if step == protocol.KEEP and force:
             hands.give_up()
             step, is_moved = parts.run(protocol.settle(), hands)
@@ -345,16 +344,17 @@ def settle(
 
 
 def _is_stuck(hands: Hands) -> bool:
-    source, target = hands.seen.get(hands.source), hands.seen.get(hands.target)
-    both = isinstance(source, Source) and isinstance(target, Target)
-    return both and protocol.is_stuck(source, target)
+    source = Source() if hands.source is None else hands.seen.get(hands.source)
+    target = hands.seen.get(hands.target)
+    if not (isinstance(source, Source) and isinstance(target, Target)):
+        return False
+    return protocol.is_stuck(source, target)
 
 
-def _settled(hands: Hands, force: bool) -> tuple[str, bool | None]:
+def _tried(hands: Hands, force: bool) -> tuple[str, Any]:
     """Settle a move; what has come and cannot be taken is given up by force alone."""
     try:
-        out: tuple[str, bool | None] = parts.run(protocol.settle(), hands)
-        return out
+        step, is_moved = parts.run(protocol.settle(), hands)
     except VirtError as error:
         if isinstance(error, HostSilent) or not _is_stuck(hands):
             raise
@@ -365,6 +365,7 @@ def _settled(hands: Hands, force: bool) -> tuple[str, bool | None]:
             "settle it again, or remove what has come there, which may be all there is of the VM, "
             f"with: salt-run virt.settle {hands.name} force=True"
         ) from error
+    return step, is_moved
 
 
 def _kept(hands: Hands, keep: str) -> str:
