@@ -150,9 +150,10 @@ def purge_(vm_, dirs=False, removables=False, **kwargs):
     removables
         Also remove cdrom and floppy images. Defaults to False.
 
-    A disk that another VM uses, the base of another VM's overlay and cached images stay. One that
-    was interrupted is finished by the next. Returns True; fails if there is no such VM, or if it is
-    on its way to or from this host. There is no undo.
+    A disk that another VM uses, the base of another VM's overlay and cached images stay, and in
+    ``virt:shared_paths`` all but its own disks. One that was interrupted is finished by the next.
+    Returns True; fails if there is no such VM, if it is on its way to or from this host, or if its
+    disks are shared and may be in use by another host. There is no undo.
 
     CLI Example:
 
@@ -182,7 +183,7 @@ def start(name, **kwargs):
         salt hyper1 virt.start centos1
     """
     settings = _settings("virt.start", kwargs)
-    with guard.starting(settings, name), connect.opened(settings, readonly=False) as host:
+    with connect.opened(settings, readonly=False) as host, guard.starting(host, settings, name):
         lifecycle.start(host, name)
     return True
 

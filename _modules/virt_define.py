@@ -8,6 +8,8 @@ from pathlib import Path
 
 from saltvirt import config, errors
 from saltvirt.kvm import connect, lifecycle
+from saltvirt.ops import purge
+from saltvirt.ops.migration import guard
 
 __virtualname__ = "virt"
 
@@ -18,9 +20,12 @@ def __virtual__():
     return (False, missing) if missing else __virtualname__
 
 
+def _settings(function, given):
+    return config.for_call(function, given, __opts__, __pillar__, __grains__)
+
+
 def _writing(function, given):
-    settings = config.for_call(function, given, __opts__, __pillar__, __grains__)
-    return connect.opened(settings, readonly=False)
+    return connect.opened(_settings(function, given), readonly=False)
 
 
 def undefine(vm_, **kwargs):
@@ -30,6 +35,9 @@ def undefine(vm_, **kwargs):
     vm_
         The VM's name.
 
+    The firmware's variables go with it; they stay if they are another host's: the VM has moved
+    there, or does not run and has them in ``virt:shared_paths``.
+
     Returns True; fails if there is no such VM. Undo: virt.define_xml_str with its virt.get_xml.
 
     CLI Example:
@@ -38,8 +46,9 @@ def undefine(vm_, **kwargs):
 
         salt hyper1 virt.undefine centos1
     """
-    with _writing("virt.undefine", kwargs) as host:
-        lifecycle.undefine(host, vm_)
+    settings = _settings("virt.undefine", kwargs)
+    with connect.opened(settings, readonly=False) as host:
+        purge.undefine(host, settings, vm_)
     return True
 
 
@@ -100,7 +109,8 @@ def create_xml_str(xml, **kwargs):
 <os><type>hvm</type></os></domain>"
         salt hyper1 virt.stop d8
     """
-    with _writing("virt.create_xml_str", kwargs) as host:
+    settings = _settings("virt.create_xml_str", kwargs)
+    with connect.opened(settings, readonly=False) as host, guard.creating(host, settings, xml):
         lifecycle.create_transient(host, xml)
     return True
 

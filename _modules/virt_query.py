@@ -40,16 +40,17 @@ def host_info(moving=None, **kwargs):
         A VM that shall be moved: where it is, ``moving`` is added, the answer of
         ``virt.migration_info``. Defaults to none.
 
-    Returns ``{maintenance, vms, building, coming, unfinished, cpu, memory, storage, bridges,
-    links, networks, profiles, domain_types, archs, machines, versions}``. ``vms`` is ``{name:
-    {state, vcpus, memory_mib, affinity, anti_affinity}}``; ``coming`` the same of those in
-    ``building``, with ``disk_mib`` instead of ``state``; ``unfinished`` has the names of
-    builds and purges that died; ``cpu``,
-    ``memory`` and ``storage`` have what can be handed out (``..._limit``/``limit_mib``) and what
-    is promised (``..._committed``/``committed_mib``), sizes in MiB; ``cpu`` has ``features`` by
-    domain type, those that the model implies included; ``domain_types`` says which kinds of guests
-    run here and why: ``default`` is None where KVM is offered and could not be proved;
-    ``machines`` which machine types: ``{arch: {versions: {family: [oldest, newest]}, names}}``.
+    Returns ``{maintenance, vms, building, coming, unfinished, unreadable, cpu, memory, storage,
+    bridges, links, networks, profiles, domain_types, archs, machines, versions}``. ``vms`` is
+    ``{name: {state, vcpus, memory_mib, affinity, anti_affinity}}``; ``coming`` the same of those in
+    ``building``, with ``disk_mib`` instead of ``state``; ``unfinished`` has the names of builds and
+    purges that died; ``unreadable`` says of which VMs a record cannot be read, and what to do:
+    ``{name: why}``; ``cpu``, ``memory`` and ``storage`` have what can be handed out
+    (``..._limit``/``limit_mib``) and what is promised (``..._committed``/``committed_mib``), sizes
+    in MiB; ``cpu`` has ``features`` by domain type, those that the model implies included;
+    ``domain_types`` says which kinds of guests run here and why: ``default`` is None where KVM is
+    offered and could not be proved; ``machines`` which machine types: ``{arch: {versions: {family:
+    [oldest, newest]}, names}}``.
 
     CLI Example:
 
@@ -75,7 +76,8 @@ def presence(name, **kwargs):
         The VM's name.
 
     Returns ``{"state": str or None, "building": bool, "unfinished": bool}``; ``unfinished`` means
-    that its ``virt.init`` was interrupted and the next one, or a purge, cleans up.
+    that its ``virt.init`` was interrupted and the next one, or a purge, cleans up, or that a record
+    of it cannot be read, which the next command of that VM says.
 
     CLI Example:
 

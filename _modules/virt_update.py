@@ -92,6 +92,6 @@ def set_autostart(vm_, state="on", **kwargs):
         salt hyper1 virt.set_autostart centos1 off
     """
     settings = _settings("virt.set_autostart", kwargs)
-    with guard.starting(settings, vm_), connect.opened(settings, readonly=False) as host:
+    with connect.opened(settings, readonly=False) as host, guard.starting(host, settings, vm_):
         lifecycle.set_autostart(host, vm_, state)
     return True

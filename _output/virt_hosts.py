@@ -21,6 +21,8 @@ def output(data, **_kwargs):
     lines = [_ROW.format(*titles), _ROW.format("", *("free/all",) * 3, "", "", "").rstrip()]
     for host in sorted(set(data) - {"unreachable", "failed", "duplicates"}):
         lines.append(_row(host, data[host]))
+        for _, why in sorted(data[host].get("unreadable", {}).items()):
+            lines += textwrap.wrap(f"{host}: {why}", 78, subsequent_indent="  ")
     lines += [f"{host:<16} does not answer" for host in data.get("unreachable", ())]
     lines += [f"{host:<16} {why}" for host, why in sorted(data.get("failed", {}).items())]
     for name, hosts in sorted(data.get("duplicates", {}).items()):

@@ -70,8 +70,9 @@ def settle(name=None, keep=None, force=False, quiet=False):
         The host that has the VM from now on, because the other never comes back. The other must
         not answer; if it comes back after all, it gives up what it has, unless the VM runs there.
     force
-        Remove what a target has of a VM though its source knows of no move, and it may be all there
-        is; ``name`` must be given. Defaults to False.
+        Remove what a target has of a VM though its source knows of no move, or has the VM no more
+        and it has not come whole: it may be all there is; ``name`` must be given. Defaults to
+        False.
     quiet
         Show no progress. Defaults to False.
 

@@ -336,6 +336,12 @@ def next_step(source: Source | None, target: Target | None) -> str:
     return _AFTER[source.phase](source, target)
 
 
+def is_stuck(source: Source, target: Target) -> bool:
+    """Return whether a VM that cannot arrive, as was tried, is not on its source any more."""
+    can_only = target.phase == READY and next_step(source, target) == ARRIVE
+    return can_only and not (source.has or source.is_handed)
+
+
 def _after_handing(source: Source, target: Target) -> str:
     if target.phase == ARRIVED or (target.phase is None and target.has):
         return FINISH

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 from saltvirt import files, locks
 from saltvirt.errors import StorageError
@@ -56,7 +56,12 @@ class Record:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shown:
-    """A record of a move as a host shows it; of what it does not know it says None."""
+    """
+    A record of a move as a host shows it; of what it does not know it says None.
+
+    Error:
+        Why it cannot be read; then the rest says nothing, and its purpose is "unreadable".
+    """
 
     purpose: str
     token: str
@@ -65,6 +70,7 @@ class Shown:
     uuid: str | None
     source: str | None
     target: str | None
+    error: str | None = field(default=None, metadata={"said_with": "error"})
 
 
 class Held:
@@ -149,9 +155,23 @@ def look(folder: Path, purpose: str, name: str) -> Record | None:
 
 
 def every(folder: Path, purpose: str) -> list[Record]:
-    """Return all records of a purpose."""
-    found = (_read(path) for path in sorted((folder / purpose).glob("*.json")))
-    return [record for record in found if record is not None]
+    """Return all records of a purpose that can be read; of the others see :func:`unreadable`."""
+    found = (found for _name, found in _all(folder, purpose))
+    return [record for record in found if isinstance(record, Record)]
+
+
+def unreadable(folder: Path, purpose: str) -> dict[str, str]:
+    """Return ``{name: why, and what to do}`` of the records of a purpose that cannot be read."""
+    return {name: found for name, found in _all(folder, purpose) if isinstance(found, str)}
+
+
+def _all(folder: Path, purpose: str) -> Iterator[tuple[str, Record | str | None]]:
+    """Yield the name and the record of each file of a purpose, or why that cannot be read."""
+    for path in sorted((folder / purpose).glob("*.json")):
+        try:
+            yield unquote(path.stem), _read(path)
+        except StorageError as exc:
+            yield unquote(path.stem), str(exc)
 
 
 def is_live(folder: Path, purpose: str, name: str) -> bool:
@@ -180,7 +200,7 @@ def _read(path: Path) -> Record | None:
         content = json.loads(path.read_text())
         version = content.pop("version")
         if version == VERSION:
-            return Record(**content)
+            return _checked(Record(**content))
     except FileNotFoundError:
         return None
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as exc:
@@ -191,6 +211,13 @@ def _read(path: Path) -> Record | None:
         f"the record {path} is of version {version}, and Salt Virt here knows version {VERSION}; "
         "update it here: saltutil.sync_all"
     )
+
+
+def _checked(record: Record) -> Record:
+    texts = (record.purpose, record.name, record.token, record.phase)
+    if not (all(isinstance(one, str) for one in texts) and isinstance(record.facts, dict)):
+        raise ValueError("it does not say what a record says")
+    return record
 
 
 def _stop_here(point: str) -> None:

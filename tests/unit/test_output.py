@@ -84,6 +84,16 @@ def test_the_table_of_hosts():
     assert lines[-1].split(None, 1) == ["hyper9", "libvirt is down"]
 
 
+def test_a_record_that_cannot_be_read_is_named_below_its_host():
+    fleet = json.loads((ROOT / "tests/data/fleets/three.json").read_text())
+    why = "the record /var/lib/salt-virt/records/build/web1.json cannot be read; move it away"
+    fleet["hyper1"]["unreadable"] = {"web1": why}
+
+    lines = outputter("virt_hosts")(fleet).splitlines()
+
+    assert f"{lines[3]} {lines[4].strip()}" == f"hyper1: {why}" and len(lines[3]) <= 78
+
+
 def test_the_table_of_a_plan_wraps_its_reasons():
     reasons = ["4096 MiB of memory wanted, 12 MiB free", "no bridge br7 there", "in maintenance"]
     plan = {

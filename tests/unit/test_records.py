@@ -9,6 +9,11 @@ import pytest
 from saltvirt import locks, records
 from saltvirt.errors import StorageError
 
+WHOLE = (
+    '{"version": 1, "purpose": "build", "name": "web1", "token": "t", "phase": "making", '
+    '"since": 0, "facts": {}}'
+)
+
 
 @pytest.fixture
 def folder(tmp_path):
@@ -86,6 +91,8 @@ def test_a_name_leads_to_no_other_folder(folder, name):
         ("[]", "cannot be read"),
         ('{"version": 1, "name": "web1"}', "cannot be read"),
         ('{"version": 9, "name": "web1"}', "is of version 9"),
+        (WHOLE.replace("{}", "null"), "cannot be read"),
+        (WHOLE.replace('"making"', "7"), "cannot be read"),
     ],
 )
 def test_a_record_that_cannot_be_read_is_named(folder, text, why):
@@ -94,6 +101,18 @@ def test_a_record_that_cannot_be_read_is_named(folder, text, why):
 
     with pytest.raises(StorageError, match=why):
         records.look(folder, "build", "web1")
+
+
+def test_a_record_that_cannot_be_read_hides_no_other(folder):
+    for name in ("db1", "web 1"):
+        with records.held(folder, "build", name) as held:
+            held.begin("t1", "making")
+    broken = folder / "build" / "web%201.json"
+    broken.write_text("{")
+
+    assert [one.name for one in records.every(folder, "build")] == ["db1"]
+    ((name, why),) = records.unreadable(folder, "build").items()
+    assert name == "web 1" and f"the record {broken} cannot be read" in why
 
 
 def test_a_crash_in_the_middle_of_a_write_leaves_the_phase_before(folder):

@@ -331,7 +331,7 @@ def settle(
     """
     hands = Hands(cloud, held, token, way, uuid)
     try:
-        step, is_moved = parts.run(protocol.settle(), hands)
+        step, is_moved = _tried(hands, force)
         if step == protocol.KEEP and force:
             hands.give_up()
             step, is_moved = parts.run(protocol.settle(), hands)
@@ -351,6 +351,31 @@ def settle(
         hints.moved(cloud.opts, held.name, hands.target)
     ended = {True: f"has moved to {hands.target}", False: f"stays on {hands.source}"}
     return ended.get(is_moved, "was settled before")
+
+
+def _is_stuck(hands: Hands) -> bool:
+    source = Source() if hands.source is None else hands.seen.get(hands.source)
+    target = hands.seen.get(hands.target)
+    if not (isinstance(source, Source) and isinstance(target, Target)):
+        return False
+    return protocol.is_stuck(source, target)
+
+
+def _tried(hands: Hands, force: bool) -> tuple[str, Any]:
+    """Settle a move; what has come and cannot be taken is given up by force alone."""
+    try:
+        step, is_moved = parts.run(protocol.settle(), hands)
+    except VirtError as error:
+        if isinstance(error, HostSilent) or not _is_stuck(hands):
+            raise
+        if force:
+            return protocol.KEEP, None
+        raise MoveFailed(
+            f"{error}; the source has it no more: bring back what it lacks on {hands.target} and "
+            "settle it again, or remove what has come there, which may be all there is of the VM, "
+            f"with: salt-run virt.settle {hands.name} force=True"
+        ) from error
+    return step, is_moved
 
 
 def _kept(hands: Hands, keep: str) -> str:

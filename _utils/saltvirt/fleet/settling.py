@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from saltvirt import locks
+from saltvirt import locks, records
 from saltvirt.errors import BadArgument, VirtError
 from saltvirt.fleet import inventory, moves, orders
 from saltvirt.fleet.cloud import Cloud
@@ -23,7 +23,8 @@ def every(
     locks.sweep(orders.folder(cloud.opts) / orders.PURPOSE)
     every = inventory.every(cloud)
     found = inventory.survey(cloud, every, "virt.migration_state")
-    known, out, failed = _on_record(cloud, found.answers, name), {}, {}
+    known, out = _on_record(cloud, found.answers, name), {}
+    failed = _unreadable(cloud, found.answers, name)
     for (vm, token), (source, target, uuid) in sorted(known.items()):
         cloud.progress("Settling", detail=f"{vm}, from {source} to {target}")
         try:
@@ -57,12 +58,24 @@ def _on_record(
     for host, there in sorted(answers.items()):
         for vm, known in there.items():
             for one in known if name in (None, vm) else ():
+                if one.error is not None:
+                    continue
                 is_leaving = one.purpose == "departure"
                 way = (host, one.target) if is_leaving else (one.source, host)
                 if way[0] is None:
                     way = (_sender(answers, vm, host), host)
                 out.setdefault((vm, one.token), (*way, one.uuid))
     return out
+
+
+def _unreadable(cloud: Cloud, answers: Mapping[str, Any], name: str | None) -> dict[str, str]:
+    """Return ``{name: why}`` of the VMs with a record, here or on a host, that cannot be read."""
+    out = dict(records.unreadable(orders.folder(cloud.opts), orders.PURPOSE))
+    for host, there in sorted(answers.items()):
+        for vm, known in there.items():
+            said = [f"{host}: {one.error}" for one in known if one.error is not None]
+            out |= {vm: "; ".join(filter(None, [out.get(vm), *said]))} if said else {}
+    return {vm: why for vm, why in out.items() if name in (None, vm)}
 
 
 def _sender(answers: Mapping[str, Any], name: str, target: str) -> str | None:

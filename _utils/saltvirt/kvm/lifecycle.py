@@ -226,6 +226,20 @@ def undefine_moved(conn: Any, name: str) -> None:
     dom.undefineFlags(libvirt.VIR_DOMAIN_UNDEFINE_KEEP_NVRAM)
 
 
+def keep_moved(conn: Any, name: str, host: str) -> None:
+    """Keep the definition of a domain that is another host's: it is noted, and not autostarted."""
+    set_autostart(conn, name, "off")
+    _note(domain(conn, name), "moved_to", host, live=False)
+
+
+def moved_to(conn: Any, name: str) -> str | None:
+    """Return the host that has a domain whose definition was only kept here, None if it is ours."""
+    # Not what runs: whoever has started it all the same may have taken the note out since.
+    text = domain(conn, name).XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE)
+    found: str | None = read.ours(read.domain(text))["moved_to"]
+    return found
+
+
 def file_paths(conn: Any, name: str) -> list[str]:
     """Return the files that a domain has as its disks."""
     disks = read.disk_sources(read.domain(domain(conn, name).XMLDesc(0)))

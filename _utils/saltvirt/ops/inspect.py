@@ -165,6 +165,7 @@ def host_info(conn: Any, settings: HostSettings, known: _Seen | None = None) -> 
         building=sorted(coming),
         coming={name: _room(facts) for name, facts in coming.items()},
         unfinished=reservations.unfinished(settings),
+        unreadable=reservations.unreadable(settings),
         cpu=_cpu(settings, node, capabilities, vms, extra, features),
         memory=_memory(conn, settings, node, vms, extra),
         storage=_storage(conn, settings, promises, extra),

@@ -23,11 +23,13 @@ def purge(
 
     A disk that another VM uses, or that another VM's disk is based on, stays, and so does
     every cached image. ``removables`` removes cdrom and floppy images too; ``dirs`` removes the
-    folders that are empty afterwards. One that was interrupted is finished by the next.
+    folders that are empty afterwards. Of what all hosts share only its disks are removed, and none
+    if another host may have it. One that was interrupted is finished by the next.
     """
     with ExitStack() as holding:
         with reservations.host_lock(settings):
-            reservations.refuse_moving(settings, name)
+            domain = lifecycle.uuid(conn, name) if lifecycle.is_defined(conn, name) else None
+            reservations.refuse_moving(settings, name, domain)
             if name in reservations.coming(settings):
                 raise NameTaken(f"VM {name!r} is being built on this host; wait until that is over")
             was_begun = unfinished.settle_one(conn, settings, name)
@@ -39,13 +41,14 @@ def purge(
                     raise NoSuchVm(name)
                 cache.sweep(settings)
                 return
+            _refuse_others(conn, settings, name)
             paths = own_files(conn, settings, name, removables)
-            domain = lifecycle.uuid(conn, name)
             held.begin(uuid.uuid4().hex, "removing", uuid=domain, paths=paths)
         _remove(conn, settings, name, paths)
         reservations.end(settings, held)
     if dirs:
-        _remove_empty(settings, paths)
+        own = [path for path in paths if not storage.is_declared(settings, path)]
+        _remove_empty(settings, own)
 
 
 def _remove(conn: Any, settings: HostSettings, name: str, paths: list[str]) -> None:
@@ -61,6 +64,40 @@ def _remove(conn: Any, settings: HostSettings, name: str, paths: list[str]) -> N
         raise StorageError(f"the VM is gone, but {exc}; purge it once more then") from exc
 
 
+def undefine(conn: Any, settings: HostSettings, name: str) -> None:
+    """Forget a VM's definition; what another host may have of it stays."""
+    root = read.domain(lifecycle.xml(conn, name))
+    noted = read.firmware_variables(root)
+    is_shared = noted is not None and storage.is_declared(settings, noted)
+    if read.ours(root)["moved_to"] or (is_shared and not lifecycle.is_active(conn, name)):
+        lifecycle.undefine_moved(conn, name)
+    else:
+        lifecycle.undefine(conn, name)
+
+
+def _refuse_others(conn: Any, settings: HostSettings, name: str) -> None:
+    """Raise StorageError if what a VM has on storage that all hosts share may be another host's."""
+    root = read.domain(lifecycle.xml(conn, name))
+    paths = [*lifecycle.file_paths(conn, name), read.firmware_variables(root)]
+    shared = [path for path in paths if path and storage.is_declared(settings, path)]
+    moved_to = read.ours(root)["moved_to"]
+    if moved_to is None and lifecycle.is_migrated(conn, name):
+        moved_to = "another host, says libvirt"
+    if moved_to is not None and shared:
+        raise StorageError(
+            f"VM {name!r} has moved to {moved_to}, and its files are on storage that all hosts "
+            f"share ({', '.join(shared)}), so nothing is removed; only the definition here goes "
+            f"with virt.undefine {name}"
+        )
+    is_open = not lifecycle.is_active(conn, name) and any(map(storage.is_open, shared))
+    if is_open:
+        raise StorageError(
+            f"VM {name!r} does not run here, and a program, on another host mostly, has its files "
+            f"open ({', '.join(shared)}), so nothing is removed; if the VM is on another host, "
+            f"virt.undefine {name} removes the definition here alone"
+        )
+
+
 def own_files(conn: Any, settings: HostSettings, name: str, removables: bool) -> list[str]:
     """Return the files that belong to this VM alone."""
     root = read.domain(lifecycle.xml(conn, name))
@@ -70,6 +107,9 @@ def own_files(conn: Any, settings: HostSettings, name: str, removables: bool) ->
         path = disk["path"]
         is_removable = disk["device"] in ("cdrom", "floppy")
         if path is None or disk["type"] != "file" or (is_removable and not removables):
+            continue
+        # What a VM only reads there may be read by VMs of all hosts.
+        if (is_removable or disk["is_readonly"]) and storage.is_declared(settings, path):
             continue
         if not storage.is_shared(settings, path, used):
             out.append(path)

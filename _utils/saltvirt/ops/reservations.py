@@ -59,7 +59,11 @@ def coming(settings: HostSettings) -> dict[str, dict[str, Any]]:
 
 
 def unfinished(settings: HostSettings) -> list[str]:
-    """Return the names of the VMs whose builder, or whoever purged them, has died over it."""
+    """
+    Return the names of the VMs whose builder, or whoever purged them, has died over it.
+
+    Also of those of which a record cannot be read.
+    """
     place = folder(settings)
     dead = {
         record.name
@@ -67,7 +71,15 @@ def unfinished(settings: HostSettings) -> list[str]:
         for record in records.every(place, purpose)
         if not records.is_live(place, purpose, record.name)
     }
-    return sorted(dead | set(legacy.stale(settings)))
+    # Of what cannot be read nobody knows how far it got: the name stays taken.
+    return sorted(dead | set(legacy.stale(settings)) | set(unreadable(settings)))
+
+
+def unreadable(settings: HostSettings) -> dict[str, str]:
+    """Return ``{name: why, and what to do}`` of the VMs with a record that cannot be read."""
+    place = folder(settings)
+    found = (records.unreadable(place, one) for one in ("build", "purge", *_MOVES))
+    return {name: why for purpose in found for name, why in purpose.items()}
 
 
 def end(settings: HostSettings, held: records.Held) -> None:
@@ -89,15 +101,39 @@ def last_end(settings: HostSettings) -> str:
         return ""
 
 
-def refuse_moving(settings: HostSettings, name: str) -> None:
-    """Raise NameTaken if a VM of this name is on its way to or from this host."""
+def moves(
+    settings: HostSettings, purpose: str, name: str, uuid: str | None
+) -> list[records.Record]:
+    """
+    Return the records of a VM's moves: of its name, and of its UUID under another name.
+
+    purpose
+        ``departure`` or ``arrival``.
+    uuid
+        The VM's; somebody may have renamed it since the move began. None if it is not known.
+    """
+    place = folder(settings)
+    named = records.look(place, purpose, name)
+    others = [one for one in records.every(place, purpose) if one.name != name and uuid]
+    renamed = [one for one in others if one.facts.get("uuid") == uuid]
+    return renamed if named is None else [named, *renamed]
+
+
+def called(record: records.Record, name: str) -> str:
+    """Return how a VM is called in a message about a record, under which it may be settled."""
+    return repr(name) if record.name == name else f"{name!r} (on record as {record.name!r})"
+
+
+def refuse_moving(settings: HostSettings, name: str, uuid: str | None = None) -> None:
+    """Raise NameTaken if a VM of this name, or UUID, is on its way to or from this host."""
     for purpose, doing in _MOVES.items():
-        record = records.look(folder(settings), purpose, name)
-        if record is not None and record.phase != protocol.CANCELLED:
+        for record in moves(settings, purpose, name, uuid):
+            if record.phase == protocol.CANCELLED:
+                continue
             raise NameTaken(
-                f"VM {name!r} has been {doing} since {record.since_text} ({record.phase}); wait "
-                "until that is over, or if nobody is at it any more, have both hosts asked: "
-                f"salt-run virt.settle {name}"
+                f"VM {called(record, name)} has been {doing} since {record.since_text} "
+                f"({record.phase}); wait until that is over, or if nobody is at it any more, "
+                f"have both hosts asked: salt-run virt.settle {record.name}"
             )
 
 

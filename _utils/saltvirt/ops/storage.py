@@ -1,6 +1,8 @@
 """Where a VM's disks lie on this host, and what they take."""
 
+import fcntl
 import os
+import struct
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -142,6 +144,38 @@ def is_shared(settings: HostSettings, path: str, used: set[str]) -> bool:
     base = os.path.realpath(cache.where(settings))
     real = os.path.realpath(path)
     return real.startswith(f"{base}/") or path in used or real in used
+
+
+def is_declared(settings: HostSettings, path: str) -> bool:
+    """
+    Return whether every host has a file or a device, says ``virt:shared_paths``.
+
+    Links and ``..`` are followed first: what a shared folder only links to is this host's alone.
+    """
+    # The disk of a network has a name that is no path.
+    if not path.startswith("/"):
+        return False
+    return any(_real(path).is_relative_to(_real(one)) for one in settings.shared_paths)
+
+
+def _real(path: str) -> Path:
+    real = Path(os.path.realpath(path))
+    if real.is_block_device():
+        # Hosts know it by the same link; what that leads to has a number of this host alone.
+        return Path(path).parent.resolve() / Path(path).name
+    return real
+
+
+def is_open(path: str) -> bool:
+    """Return whether a QEMU has a disk open, on any host whose locks its file system shares."""
+    # QEMU locks bytes from 100 on, of what it does and of what it lets others do.
+    asked = struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, 100, 200, 0)
+    try:
+        with open(path, "rb") as handle:
+            found = fcntl.fcntl(handle, fcntl.F_OFD_GETLK, asked)
+    except OSError:
+        return False  # it is not there, or its file system has no locks
+    return bool(struct.unpack_from("h", found)[0] != fcntl.F_UNLCK)
 
 
 def remove(path: str | Path) -> None:

@@ -116,6 +116,9 @@ def remove(conn: Any, settings: HostSettings, paths: list[str]) -> list[str]:
         if storage.is_shared(settings, path, used):
             log.warning("%s stays: it is a cached image, or a VM uses it", path)
             continue
+        if storage.is_declared(settings, path) and storage.is_open(path):
+            failed.append(f"{path} (another host has it open)")
+            continue
         try:
             storage.remove(path)
             removed.append(path)

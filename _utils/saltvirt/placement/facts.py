@@ -224,6 +224,7 @@ class HostInfo:
     building: list[str]
     coming: dict[str, ComingFacts] = field(default_factory=dict)
     unfinished: list[str]
+    unreadable: dict[str, str] = field(default_factory=dict)
     cpu: CpuFacts
     memory: MemoryFacts
     storage: StorageFacts

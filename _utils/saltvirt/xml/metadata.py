@@ -17,13 +17,15 @@ class Notes:
     What is noted of a VM.
 
     ``disk_mib`` is promised to it, ``seed`` the seed's file, ``stay`` whether it stays when load
-    is evened out, ``cpu_qemu`` the QEMU that gave the running guest its CPU.
+    is evened out, ``cpu_qemu`` the QEMU that gave the running guest its CPU, ``moved_to`` the host
+    that has the VM while its definition was only kept here.
     """
 
     disk_mib: int = 0
     seed: str | None = None
     stay: bool = False
     cpu_qemu: str | None = None
+    moved_to: str | None = None
     affinity: tuple[str, ...] = ()
     anti_affinity: tuple[str, ...] = ()
 
@@ -46,6 +48,7 @@ def build(notes: Notes) -> ET.Element:
         "seed": notes.seed,
         "stay": yes_no(notes.stay or None),
         "cpu_qemu": notes.cpu_qemu,
+        "moved_to": notes.moved_to,
     }
     return tag("metadata", None, tag(f"{_OURS}vm", attributes, *members))
 
@@ -65,12 +68,13 @@ def read(element: ET.Element | None) -> Notes:
         seed=ours.get("seed"),
         stay=ours.get("stay") == "yes",
         cpu_qemu=ours.get("cpu_qemu"),
+        moved_to=ours.get("moved_to"),
         **groups,
     )
 
 
 def describe(notes: Notes) -> dict[str, Any]:
-    """Return ``{affinity, anti_affinity, disk_mib, seed, stay, cpu_qemu}``."""
+    """Return ``{affinity, anti_affinity, disk_mib, seed, stay, cpu_qemu, moved_to}``."""
     return {
         "affinity": list(notes.affinity),
         "anti_affinity": list(notes.anti_affinity),
@@ -78,6 +82,7 @@ def describe(notes: Notes) -> dict[str, Any]:
         "seed": notes.seed,
         "stay": notes.stay,
         "cpu_qemu": notes.cpu_qemu,
+        "moved_to": notes.moved_to,
     }
 
 

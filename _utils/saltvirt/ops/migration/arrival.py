@@ -69,7 +69,7 @@ class Arrival(End):
     def check(self) -> None:
         # The host's lock is held until the record has begun: its room is looked at only once.
         self._reserving.enter_context(reservations.host_lock(self._settings))
-        guard.refuse_moving(self._settings, self._name)
+        guard.refuse_moving(self._settings, self._name, self.about.uuid)
         reservations.refuse_building(self._settings, self._name)
         why = checks.check(self.conn, self._settings, self.about)
         if why:

@@ -71,7 +71,7 @@ class Departure(End):
             part = protocol.open_departure(self.there, token)
             if self.there is None or self.there.phase == protocol.CANCELLED:
                 # Its source must have ended: it looks for the VM here.
-                reservations.refuse_moving(self._settings, self._name)
+                reservations.refuse_moving(self._settings, self._name, self.about.uuid)
                 reservations.refuse_building(self._settings, self._name)
             self.do(part)
 
@@ -131,8 +131,9 @@ class Departure(End):
 
     def hold(self) -> None:
         with guard.unstarted(self._settings, self._name):
-            self._refuse_changed()
-            self._held.enter(protocol.HANDING, leaves=self._leaves())
+            # It may have been set since the move began.
+            autostart = self._refuse_changed().autostart
+            self._held.enter(protocol.HANDING, leaves=self._leaves(), autostart=autostart)
 
     def _leaves(self) -> bool:
         return bool(self._move.undefinesource and self._move.persistent)
@@ -144,7 +145,7 @@ class Departure(End):
             raise MigrationFailed(f"VM {self._name!r} cannot be sent: nobody has said how")
         return self.options
 
-    def _refuse_changed(self) -> None:
+    def _refuse_changed(self) -> About:
         now = gathering.facts(self.conn, self._settings, self._name)[self._name]
         why = list(now.obstacles)
         if now.uuid != self.facts["uuid"] or now.is_running != self.facts["was_running"]:
@@ -155,6 +156,7 @@ class Departure(End):
         why += self._written()
         if why:
             raise MigrationFailed(f"VM {self._name!r} stays where it is: {'; '.join(why)}")
+        return now
 
     def _written(self) -> Iterator[str]:
         """Yield which of the files that were sent were written to since."""
@@ -169,8 +171,10 @@ class Departure(End):
             storage.settle_definitions()
 
     def autostart_on(self) -> None:
-        if self.facts["autostart"]:
-            lifecycle.set_autostart(self.conn, self._name, "on")
+        name = lifecycle.name_of(self.conn, self.facts["uuid"])
+        # One that was given up may have no definition here any more.
+        if self.facts["autostart"] and name is not None:
+            lifecycle.set_autostart(self.conn, name, "on")
 
     def migrate(self) -> None:
         self.figures |= sending.hand_over(
@@ -214,9 +218,15 @@ class Departure(End):
 
     def undefine(self) -> None:
         name = lifecycle.name_of(self.conn, self.facts["uuid"])
-        if self.facts["leaves"] and name is not None:
+        if name is None:
+            return
+        if self.facts["leaves"]:
             lifecycle.undefine_moved(self.conn, name)
-            storage.settle_definitions()
+        else:
+            # The record ends, and nobody may start it here as long as it is there.
+            host = reach.uri_of(self.facts["target"])[1]
+            lifecycle.keep_moved(self.conn, name, host)
+        storage.settle_definitions()
 
     def remove(self) -> None:
         if not self.facts["leaves"]:

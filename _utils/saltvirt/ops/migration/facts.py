@@ -11,6 +11,7 @@ from saltvirt.config import HostSettings
 from saltvirt.image import cache
 from saltvirt.kvm import host, lifecycle, query
 from saltvirt.ops import storage
+from saltvirt.ops.migration import guard
 from saltvirt.placement.facts import About, DiskFacts, FileFacts, ImageFacts
 from saltvirt.xml import newer, read
 
@@ -136,11 +137,6 @@ def _cpu(root: ET.Element, tags: _Tags, is_running: bool) -> _Cpu:
     }
 
 
-def _is_declared(settings: HostSettings, path: str) -> bool:
-    """Return whether every host has a file, says ``virt:shared_paths``."""
-    return any(path.startswith(f"{folder.rstrip('/')}/") for folder in settings.shared_paths)
-
-
 def _disk(settings: HostSettings, source: Mapping[str, Any], is_running: bool) -> DiskFacts:
     """Return the facts of a disk that has a file, or another place where it is."""
     path = source["path"]
@@ -153,7 +149,7 @@ def _disk(settings: HostSettings, source: Mapping[str, Any], is_running: bool) -
         base=None,
         image=None,
     )
-    is_declared = _is_declared(settings, path)
+    is_declared = storage.is_declared(settings, path)
     if source["type"] != "file" or is_declared:
         is_shared = is_declared or source["type"] == "network"
         return replace(out, how="shared" if is_shared else "device")
@@ -185,6 +181,9 @@ def _obstacles(name: str, root: ET.Element, tags: _Tags) -> Iterator[str]:
             "it has a saved state, which libvirt does not move; start it, or drop that state "
             f"with virsh managedsave-remove {name}"
         )
+    moved_to = read.ours(root)["moved_to"]
+    if moved_to is not None:
+        yield guard.kept(moved_to, name)
     if (
         root.find("devices/hostdev") is not None
         or root.find("devices/interface[@type='hostdev']") is not None
@@ -228,7 +227,7 @@ def _needed(settings: HostSettings, following: Iterable[Mapping[str, Any]]) -> l
 
 def _stays_behind(settings: HostSettings, disk: Mapping[str, Any]) -> bool:
     is_file = disk["type"] in ("file", "block") and disk["device"] == "disk"
-    return is_file and not _is_declared(settings, disk["path"])
+    return is_file and not storage.is_declared(settings, disk["path"])
 
 
 def _not_running_with(
@@ -263,7 +262,7 @@ def _left_behind(root: ET.Element) -> Iterator[str]:
 def _firmware(settings: HostSettings, root: ET.Element, is_running: bool) -> list[FileFacts]:
     """Return the files with the firmware's variables of a VM; of a running one QEMU sends them."""
     path = read.firmware_variables(root)
-    if path is None or _is_declared(settings, path) or not os.path.isfile(path):
+    if path is None or storage.is_declared(settings, path) or not os.path.isfile(path):
         return []
     stat = os.stat(path)
     return [

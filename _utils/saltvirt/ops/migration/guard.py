@@ -1,7 +1,7 @@
 """Nobody starts a VM here that is on its way to or from another host."""
 
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -9,7 +9,9 @@ from urllib.parse import quote
 from saltvirt import locks, protocol, records
 from saltvirt.config import HostSettings
 from saltvirt.errors import VirtError
+from saltvirt.kvm import lifecycle
 from saltvirt.ops import reservations
+from saltvirt.xml import read
 
 _AWAY = {protocol.HANDING: "handed over", protocol.LEAVING: "gone"}
 
@@ -19,11 +21,34 @@ class OnItsWay(VirtError):
 
 
 @contextmanager
-def starting(settings: HostSettings, name: str) -> Iterator[None]:
+def starting(conn: Any, settings: HostSettings, name: str) -> Iterator[None]:
     """Start a VM, or hand it over, in the block: never both at once."""
     with unstarted(settings, name):
-        refuse_moving(settings, name)
+        refuse_moving(settings, name, lifecycle.uuid(conn, name))
+        moved_to = lifecycle.moved_to(conn, name)
+        if moved_to is not None:
+            raise OnItsWay(f"VM {name!r} cannot be started here: {kept(moved_to, name)}")
         yield
+
+
+@contextmanager
+def creating(conn: Any, settings: HostSettings, xml: str) -> Iterator[None]:
+    """Start a VM from its XML in the block: libvirt starts one that is defined by that too."""
+    root = read.domain(xml)
+    uuid = root.findtext("uuid", "")
+    refuse_moving(settings, root.findtext("name", ""), uuid)
+    here = lifecycle.name_of(conn, uuid)
+    with nullcontext() if here is None else starting(conn, settings, here):
+        yield
+
+
+def kept(moved_to: str, name: str) -> str:
+    """Return why a VM is another host's whose definition was kept here, and what to do about it."""
+    return (
+        f"it has moved to {moved_to}, and only its definition was kept here; remove that with "
+        f"virt.undefine {name}, or if no other host has the VM any more, take moved_to out of it "
+        f"with virsh edit {name}"
+    )
 
 
 def unstarted(settings: HostSettings, name: str) -> AbstractContextManager[Any]:
@@ -31,20 +56,19 @@ def unstarted(settings: HostSettings, name: str) -> AbstractContextManager[Any]:
     return locks.held(Path(settings.state_dir) / "locks" / f"start-{quote(name, safe='')}.lock")
 
 
-def refuse_moving(settings: HostSettings, name: str) -> None:
-    """Raise OnItsWay if a VM belongs, or may belong, to another host."""
-    place = reservations.folder(settings)
-    departure = records.look(place, "departure", name)
-    arrival = records.look(place, "arrival", name)
-    if departure is not None and departure.phase in _AWAY:
-        raise _error(departure, f"{_AWAY[departure.phase]} to {departure.facts.get('target')}")
-    if arrival is not None and arrival.phase != protocol.ARRIVED:
-        raise _error(arrival, f"still on its way here from {arrival.facts.get('source')}")
+def refuse_moving(settings: HostSettings, name: str, uuid: str | None = None) -> None:
+    """Raise OnItsWay if a VM of this name, or UUID, belongs, or may belong, to another host."""
+    for record in reservations.moves(settings, "departure", name, uuid):
+        if record.phase in _AWAY:
+            raise _error(record, name, f"{_AWAY[record.phase]} to {record.facts.get('target')}")
+    for record in reservations.moves(settings, "arrival", name, uuid):
+        if record.phase != protocol.ARRIVED:
+            raise _error(record, name, f"still on its way here from {record.facts.get('source')}")
 
 
-def _error(record: records.Record, what: str) -> OnItsWay:
+def _error(record: records.Record, name: str, what: str) -> OnItsWay:
     return OnItsWay(
-        f"VM {record.name!r} is {what}, in a move that was begun at {record.since_text} and is "
-        f"not over; if nobody is at it any more, have both hosts asked: "
+        f"VM {reservations.called(record, name)} is {what}, in a move that was begun at "
+        f"{record.since_text} and is not over; if nobody is at it any more, have both hosts asked: "
         f"salt-run virt.settle {record.name}"
     )

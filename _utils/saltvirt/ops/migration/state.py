@@ -26,6 +26,8 @@ def every(settings: HostSettings) -> dict[str, list[records.Shown]]:
     for purpose in ("departure", "arrival"):
         for record in records.every(place, purpose):
             out.setdefault(record.name, []).append(_shown(record))
+        for name, why in records.unreadable(place, purpose).items():
+            out.setdefault(name, []).append(_broken(why))
     return out
 
 
@@ -40,6 +42,21 @@ def _shown(record: Record) -> records.Shown:
         source=record.facts.get("source"),
         # A move by hand may have noted a URI, and nobody can be asked by that.
         target=target and reach.uri_of(target)[1].strip("[]"),
+    )
+
+
+def _broken(why: str) -> records.Shown:
+    """Return what is said of a record that cannot be read."""
+    # A master of the release before asks this host about it by that token, and is told why.
+    return records.Shown(
+        purpose="unreadable",
+        token="",
+        phase="unreadable",
+        since=0,
+        uuid=None,
+        source=None,
+        target=None,
+        error=why,
     )
 
 

@@ -62,6 +62,18 @@ def test_what_is_made_is_noted_and_dropped_when_the_source_keeps_the_vm(end, con
     assert end.hypervisor.files() == [] and end.record("arrival") is None and pools(conn) == []
 
 
+def test_a_vm_that_is_still_coming_is_not_started_under_another_name(end, conn, about):
+    prepare(end, about)
+    end.define(conn, "web2", about.uuid)
+
+    on_record = "'web2' .on record as 'web1'.*on its way here"
+    with (
+        pytest.raises(guard.OnItsWay, match=on_record),
+        guard.starting(conn, end.settings, "web2"),
+    ):
+        pytest.fail("it was started")
+
+
 def test_what_was_written_to_is_not_empty(end, conn, about):
     prepare(end, about)
     with open(about.disks[0].path, "r+b") as handle:

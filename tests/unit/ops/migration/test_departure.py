@@ -5,16 +5,16 @@ import threading
 import pytest
 from endkit import Settling
 from saltvirt import content, records
-from saltvirt.errors import VirtError
-from saltvirt.kvm import lifecycle
+from saltvirt.errors import NameTaken, VirtError
+from saltvirt.kvm import connect, lifecycle
 from saltvirt.kvm.migrate import MigrationFailed
-from saltvirt.ops import reservations
-from saltvirt.ops.migration import guard
+from saltvirt.ops import purge, reservations
+from saltvirt.ops.migration import departure, guard
 
 
-def is_untouched(end, paths):
+def is_untouched(end, paths, name="web1"):
     """Return whether a VM is here as before, and may be started."""
-    with guard.starting(end.settings, "web1"):
+    with connect.opened(end.settings) as conn, guard.starting(conn, end.settings, name):
         return all(path.stat().st_size == 400_000 for path in paths)
 
 
@@ -142,7 +142,7 @@ def test_nobody_starts_what_was_handed_over_and_who_starts_first_keeps_it(end, c
     paths = end.make(conn)
     end.begin()
     said = []
-    with guard.starting(end.settings, "web1"):
+    with guard.starting(conn, end.settings, "web1"):
         thread = threading.Thread(target=lambda: said.append(_error(end.send)))
         thread.start()
         thread.join(1)
@@ -263,3 +263,58 @@ def test_a_host_that_dies_while_it_sends_is_settled(end, point, came):
         assert is_moved is (None if point == "departure.end" and not hands.done else other["has"])
     assert end.record("departure") is None
     assert records.every(reservations.folder(end.settings), "cancelled") == []
+
+
+@pytest.mark.parametrize("options", [{"undefinesource": False}, {"persistent": False}])
+def test_a_definition_that_is_kept_is_not_started_as_long_as_the_vm_is_elsewhere(
+    end, conn, options
+):
+    paths = end.make(conn)
+    end.begin()
+    # Somebody sets it when the move has begun already.
+    end.meanwhile = lambda: lifecycle.set_autostart(conn, "web1", "on")
+
+    end.send(**options)
+    assert end.state(conn)["noted"]["autostart"], "its target has it start with its new host"
+    lifecycle.set_autostart(conn, "web1", "on")
+    assert end.step("finish")["removed"] == []
+
+    assert lifecycle.autostarted(conn) == set() and end.record("departure") is None
+    with pytest.raises(guard.OnItsWay, match="moved to hyper2, and only its def.* virt.undefine"):
+        is_untouched(end, paths)
+    xml = conn.lookupByName("web1").XMLDesc(0)
+    with pytest.raises(guard.OnItsWay, match="moved to hyper2"), _creating(end, conn, xml):
+        pytest.fail("it was started")
+    with pytest.raises(MigrationFailed, match="moved to hyper2, and only its definition was kept"):
+        end.begin("t2")
+    # What the message says is to be taken out by hand.
+    lifecycle.define(conn, xml.replace(' moved_to="hyper2"', "").replace(" moved_to='hyper2'", ""))
+    assert is_untouched(end, paths)
+
+
+def _creating(end, conn, xml):
+    return guard.creating(conn, end.settings, xml)
+
+
+def test_a_new_name_does_not_free_a_vm_that_is_on_its_way(end, conn):
+    paths = end.make(conn)
+    end.begin()
+    end.send()
+    xml = conn.lookupByName("web1").XMLDesc(0)
+    conn.lookupByName("web1").undefine()
+    lifecycle.define(conn, xml.replace(">web1<", ">web2<"))
+
+    on_record = "'web2' .on record as 'web1'.*salt-run virt.settle web1"
+    with pytest.raises(guard.OnItsWay, match=on_record):
+        is_untouched(end, paths, "web2")
+    renamed = conn.lookupByName("web2").XMLDesc(0)
+    with pytest.raises(guard.OnItsWay, match=on_record), _creating(end, conn, renamed):
+        pytest.fail("it was started")
+    with pytest.raises(NameTaken, match=on_record):
+        purge.purge(conn, end.settings, "web2")
+    with pytest.raises(NameTaken, match=on_record):
+        departure.begin(end.context, "web2", "t2", "hyper3")
+    assert all(path.exists() for path in paths)
+
+    end.step("finish")
+    assert not any(path.exists() for path in paths) and not lifecycle.is_defined(conn, "web2")

@@ -1,0 +1,203 @@
+"""What all hosts share: a disk is told from its folder, and nothing of another host is removed."""
+
+import fcntl
+import struct
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from saltvirt.errors import StorageError
+from saltvirt.kvm import lifecycle
+from saltvirt.ops import purge, storage, unfinished
+
+UUID = "4dea22b3-1d52-d8f3-2516-782e98ab3fa0"
+
+
+@pytest.fixture
+def shared(hypervisor):
+    """A folder that all hosts share."""
+    folder = hypervisor.root / "shared"
+    folder.mkdir()
+    hypervisor.settings = replace(hypervisor.settings, shared_paths=[str(folder)])
+    return folder
+
+
+@pytest.mark.parametrize("declared", ["{}", "{}/", "{}/.", "{}/../shared", "{}/../link"])
+@pytest.mark.parametrize(
+    ("path", "is_shared"),
+    [
+        ("shared/a.raw", True),
+        ("shared//below/a.raw", True),
+        ("link/a.raw", True),
+        ("sharedX/a.raw", False),
+        ("shared/../a.raw", False),
+        ("shared/local.raw", False),
+        ("elsewhere.raw", True),
+    ],
+)
+def test_what_is_shared_is_told_by_where_it_really_is(
+    hypervisor, shared, declared, path, is_shared
+):
+    root = hypervisor.root
+    (root / "link").symlink_to(shared)
+    (shared / "local.raw").symlink_to(root / "a.raw")
+    (root / "elsewhere.raw").symlink_to(shared / "a.raw")
+    settings = replace(hypervisor.settings, shared_paths=[declared.format(shared)])
+
+    assert storage.is_declared(settings, f"{root}/{path}") is is_shared
+
+
+@pytest.mark.parametrize("declared", ["devices", "devices/lv1"])
+def test_a_device_is_shared_by_the_name_that_all_hosts_have_for_it(
+    hypervisor, monkeypatch, declared
+):
+    root = hypervisor.root
+    (root / "devices").mkdir()
+    (root / "dm-7").touch()
+    (root / "devices" / "lv1").symlink_to(root / "dm-7")
+    settings = replace(hypervisor.settings, shared_paths=[f"{root}/{declared}"])
+    monkeypatch.setattr(Path, "is_block_device", lambda path: path.name == "dm-7")
+
+    assert storage.is_declared(settings, f"{root}/devices/lv1")
+    assert not storage.is_declared(settings, f"{root}/dm-7")
+
+
+def test_the_name_of_a_network_disk_is_no_path(hypervisor, monkeypatch):
+    monkeypatch.chdir(hypervisor.root)
+    settings = replace(hypervisor.settings, shared_paths=["/"])
+
+    assert not storage.is_declared(settings, "pool/image")
+
+
+@pytest.fixture
+def conn(hypervisor):
+    """The host's libvirt, as long as the test runs."""
+    with hypervisor.libvirt() as opened:
+        yield opened
+
+
+@pytest.fixture
+def web(hypervisor, shared, conn):
+    """A stopped VM whose disks and media are shared, but for one disk."""
+    paths = {
+        name: shared / "vms" / f"web_{name}.raw" for name in ("floppy", "disk", "cdrom", "read")
+    }
+    paths["own"] = hypervisor.root / "web_own.raw"
+    (shared / "vms").mkdir()
+    disks = ""
+    for number, (name, path) in enumerate(paths.items()):
+        path.write_bytes(bytes(1000))
+        device = name if name in ("floppy", "cdrom") else "disk"
+        inside = "<readonly/>" if name == "read" else ""
+        place = (
+            "dev='fda' bus='fdc'" if name == "floppy" else f"dev='hd{'abcd'[number % 4]}' bus='ide'"
+        )
+        disks += (
+            f"<disk type='file' device='{device}'><driver name='qemu' type='raw'/>"
+            f"<source file='{path}'/><target {place}/>{inside}</disk>"
+        )
+    lifecycle.define(
+        conn,
+        f"<domain type='test'><name>web</name><uuid>{UUID}</uuid><memory>65536</memory>"
+        f"<os><type>hvm</type></os><devices>{disks}</devices></domain>",
+    )
+    return paths
+
+
+def kept(paths):
+    """Return which of a VM's files are there."""
+    return {name for name, path in paths.items() if path.exists()}
+
+
+@pytest.fixture
+def open_elsewhere():
+    """A function that locks a file as a QEMU on another host does."""
+    handles = []
+
+    def lock(path):
+        handles.append(open(path, "rb"))  # noqa: SIM115 # as long as the test runs
+        asked = struct.pack("hhqqi4x", fcntl.F_RDLCK, 0, 101, 1, 0)
+        fcntl.fcntl(handles[-1], fcntl.F_OFD_SETLK, asked)
+
+    yield lock
+    for handle in handles:
+        handle.close()
+
+
+def test_a_purge_removes_a_vms_own_disks_and_nothing_else_that_is_shared(hypervisor, conn, web):
+    purge.purge(conn, hypervisor.settings, "web", dirs=True, removables=True)
+
+    assert kept(web) == {"floppy", "cdrom", "read"}
+    assert not lifecycle.is_defined(conn, "web")
+
+
+def test_a_shared_folder_stays_though_it_is_empty(hypervisor, conn, web):
+    for name in ("floppy", "cdrom", "read"):
+        web[name].unlink()
+
+    purge.purge(conn, hypervisor.settings, "web", dirs=True)
+
+    assert kept(web) == set() and web["disk"].parent.is_dir()
+
+
+@pytest.mark.parametrize("how", ["noted", "libvirt says it"])
+def test_a_stale_definition_takes_no_shared_disk_with_it(hypervisor, conn, web, how, monkeypatch):
+    if how == "noted":
+        lifecycle.keep_moved(conn, "web", "hyper2")
+    else:
+        monkeypatch.setattr(lifecycle, "is_migrated", lambda *_: True)
+
+    with pytest.raises(StorageError, match="has moved to .*web_disk.raw.*virt.undefine web"):
+        purge.purge(conn, hypervisor.settings, "web")
+
+    assert kept(web) == set(web) and lifecycle.is_defined(conn, "web")
+    assert hypervisor.open_records() == []
+
+
+def test_a_stale_definition_goes_with_the_disks_that_this_host_alone_has(hypervisor, conn, web):
+    hypervisor.settings = replace(hypervisor.settings, shared_paths=[])
+    lifecycle.keep_moved(conn, "web", "hyper2")
+
+    purge.purge(conn, hypervisor.settings, "web")
+
+    assert kept(web) == {"floppy", "cdrom"} and not lifecycle.is_defined(conn, "web")
+
+
+def test_what_another_host_has_open_is_not_purged(hypervisor, conn, web, open_elsewhere):
+    open_elsewhere(web["disk"])
+
+    with pytest.raises(StorageError, match="does not run here, and a program, on another host"):
+        purge.purge(conn, hypervisor.settings, "web")
+
+    assert kept(web) == set(web) and lifecycle.is_defined(conn, "web")
+
+
+def test_what_is_settled_late_leaves_what_another_host_has_open(
+    hypervisor, conn, web, open_elsewhere
+):
+    paths = [str(web["disk"]), str(web["own"])]
+    lifecycle.undefine(conn, "web")
+    open_elsewhere(web["disk"])
+
+    with pytest.raises(StorageError, match="web_disk.raw .another host has it open"):
+        unfinished.remove(conn, hypervisor.settings, paths)
+
+    assert "disk" in kept(web) and "own" not in kept(web)
+
+
+def test_firmware_variables_of_another_hosts_vm_stay(hypervisor, conn, shared, monkeypatch):
+    noted = shared / "fw_VARS.fd"
+    monkeypatch.setattr(lifecycle, "undefine", lambda *_: noted.unlink())
+    monkeypatch.setattr(lifecycle, "undefine_moved", lambda *_: None)
+    noted.touch()
+    lifecycle.define(
+        conn,
+        f"<domain type='test'><name>fw</name><uuid>{UUID}</uuid><memory>65536</memory>"
+        "<os><type>hvm</type><loader readonly='yes' type='pflash'>/usr/share/fw.fd</loader>"
+        f"<nvram>{noted}</nvram></os></domain>",
+    )
+
+    purge.undefine(conn, hypervisor.settings, "fw")
+    assert noted.exists()
+    purge.undefine(conn, replace(hypervisor.settings, shared_paths=[]), "fw")
+    assert not noted.exists()

@@ -1,0 +1,69 @@
+"""A record that cannot be read holds up its own VM, is named, and holds up no other."""
+
+import pytest
+from saltvirt import records
+from saltvirt.errors import StorageError
+from saltvirt.ops import inspect, purge, reservations, unfinished
+from saltvirt.ops.migration import guard, state
+
+PURPOSES = ("build", "purge", "departure", "arrival")
+
+
+@pytest.fixture(params=PURPOSES)
+def spoilt(hypervisor, request):
+    """A host with VMs web1 and db1; of web1 a record is cut off."""
+    with hypervisor.libvirt():
+        hypervisor.init()
+        hypervisor.init("db1")
+    path = reservations.folder(hypervisor.settings) / request.param / "web1.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text('{"version": 1, "purp')
+    return path
+
+
+def test_it_is_named_and_its_host_answers(hypervisor, spoilt):
+    settings = hypervisor.settings
+    with hypervisor.libvirt() as conn:
+        info = inspect.host_info(conn, settings)
+        seen = {name: inspect.presence(conn, settings, name) for name in ("web1", "db1")}
+
+    assert sorted(info.vms) == ["db1", "web1"]
+    ((name, why),) = info.unreadable.items()
+    assert name == "web1" and f"the record {spoilt} cannot be read" in why
+    assert "see what it was about, then move it away" in why
+    # Whatever was begun for it: its name is not given to another.
+    assert info.unfinished == ["web1"]
+    assert {name: one.unfinished for name, one in seen.items()} == {"web1": True, "db1": False}
+
+
+def test_nothing_is_done_with_its_vm_and_all_with_others(hypervisor, spoilt):
+    settings = hypervisor.settings
+    with hypervisor.libvirt() as conn:
+        with pytest.raises(StorageError, match="cannot be read"):
+            purge.purge(conn, settings, "web1")
+        if spoilt.parent.name in ("departure", "arrival"):
+            with (
+                pytest.raises(StorageError, match="cannot be read"),
+                guard.starting(conn, settings, "web1"),
+            ):
+                pytest.fail("it was started")
+        with guard.starting(conn, settings, "db1"):
+            pass
+        purge.purge(conn, settings, "db1")
+        hypervisor.init("mail1")
+        unfinished.settle(conn, settings)
+
+    assert hypervisor.domains() == ["mail1", "web1"] and spoilt.exists()
+    assert len(hypervisor.files()) == 6
+
+
+def test_moves_name_it_beside_the_others(hypervisor, spoilt):
+    with records.held(reservations.folder(hypervisor.settings), "departure", "db1") as held:
+        held.begin("t1", "planned", uuid="u1", target="hyper2")
+
+    known = state.every(hypervisor.settings)
+
+    assert [one.phase for one in known["db1"]] == ["planned"]
+    if spoilt.parent.name in ("departure", "arrival"):
+        (one,) = known["web1"]
+        assert str(spoilt) in one.error and one.target is None
