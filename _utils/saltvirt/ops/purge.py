@@ -41,8 +41,8 @@ def purge(
                     raise NoSuchVm(name)
                 cache.sweep(settings)
                 return
-            _refuse_others(conn, settings, name)
             paths = own_files(conn, settings, name, removables)
+            _refuse_others(conn, settings, name, paths)
             held.begin(uuid.uuid4().hex, "removing", uuid=domain, paths=paths)
         _remove(conn, settings, name, paths)
         reservations.end(settings, held)
@@ -75,10 +75,10 @@ def undefine(conn: Any, settings: HostSettings, name: str) -> None:
         lifecycle.undefine(conn, name)
 
 
-def _refuse_others(conn: Any, settings: HostSettings, name: str) -> None:
+def _refuse_others(conn: Any, settings: HostSettings, name: str, own: list[str]) -> None:
     """Raise StorageError if what a VM has on storage that all hosts share may be another host's."""
     root = read.domain(lifecycle.xml(conn, name))
-    paths = [*lifecycle.file_paths(conn, name), read.firmware_variables(root)]
+    paths = [*own, read.firmware_variables(root)]
     shared = [path for path in paths if path and storage.is_declared(settings, path)]
     moved_to = read.ours(root)["moved_to"]
     if moved_to is None and lifecycle.is_migrated(conn, name):
