@@ -1,4 +1,4 @@
-"""Faces are thin and documented; files and functions are small; the package is complete."""
+"""Commands are thin and documented; files and functions are small; the package is complete."""
 
 import ast
 import re
@@ -114,7 +114,7 @@ def test_no_source_names_a_machine_or_leaves_a_todo():
     found = [
         f"{path}:{number}"
         for path in SOURCES
-        if path.name != "test_faces.py"
+        if path.name != "test_sources.py"
         for number, line in enumerate(path.read_text().splitlines(), 1)
         if pattern.search(line)
     ]

@@ -171,7 +171,7 @@ def test_minutes_are_a_number_of_a_day_at_most(opts):
 @pytest.fixture
 def pillar(opts):
     """The external pillar as a master loads it."""
-    path = Path(__file__).resolve().parents[2] / "_pillar/virtkey.py"
+    path = Path(__file__).resolve().parents[3] / "_pillar/virtkey.py"
     spec = importlib.util.spec_from_file_location("virtkey_pillar", path)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)

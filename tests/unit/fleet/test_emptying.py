@@ -5,7 +5,7 @@ import signal
 import threading
 
 import pytest
-from movekit import SILENT, clouds
+from playedhosts import SILENT, clouds
 from saltvirt.errors import BadArgument
 from saltvirt.fleet import deploy, evacuate, migrate, several
 

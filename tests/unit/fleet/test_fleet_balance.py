@@ -1,7 +1,7 @@
 """A rebalance as the master leads it; the hosts are those of the other moves' tests."""
 
 import pytest
-from movekit import clouds
+from playedhosts import clouds
 from saltvirt.config import MasterSettings
 from saltvirt.fleet import balance, inventory, migrate
 

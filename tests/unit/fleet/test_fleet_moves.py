@@ -1,7 +1,7 @@
 """Moves of several VMs, as the master leads them; hosts that fall silent are played."""
 
 import pytest
-from movekit import SILENT, clouds
+from playedhosts import SILENT, clouds
 from saltvirt.errors import NoHostFits
 from saltvirt.fleet import evacuate, migrate
 

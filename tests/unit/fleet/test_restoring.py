@@ -1,7 +1,7 @@
 """A host is filled again; hosts that fall silent, and VMs that were moved meanwhile, are played."""
 
 import pytest
-from movekit import clouds
+from playedhosts import clouds
 from saltvirt.fleet import deploy, evacuate, notes, restore
 
 HOW = {"max_parallel": 2, "with_stopped": True, "wait_s": 6}

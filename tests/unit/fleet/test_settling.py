@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from movekit import clouds
+from playedhosts import clouds
 from saltvirt import protocol, records
 from saltvirt.errors import BadArgument, NameTaken, NoHostFits, VirtError
 from saltvirt.fleet import hosts, migrate, moves, orders, settling

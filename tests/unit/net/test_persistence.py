@@ -10,7 +10,7 @@ import netcases
 import pytest
 from saltvirt.errors import VirtError
 from saltvirt.net import interfaces, linkconfig, links, managers, persistence, plan, watchdog
-from test_net import BR0, address, carried_out, link, route, same
+from snapshots import BR0, address, carried_out, link, route, same
 
 GATEWAY = "10.0.0.1"
 NM = "/etc/NetworkManager/system-connections"

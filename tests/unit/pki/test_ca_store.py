@@ -10,13 +10,11 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 import pytest
+from askedca import NOW, ask
 from saltvirt import files
 from saltvirt.fleet import certificates
 from saltvirt.pki import ca, store
 from saltvirt.pki.ca import PkiError
-from test_pki import NOW, ask, place
-
-__all__ = ["place"]
 
 
 def lose(place):

@@ -4,13 +4,12 @@ import importlib.util
 from pathlib import Path
 
 import pytest
+from askedca import ask, parsed, request, subjects
 from saltvirt import config
 from saltvirt.errors import BadConfig
 from saltvirt.pki import policy
 from saltvirt.pki.ca import PkiError
-from test_pki import ask, parsed, place, request, subjects
 
-__all__ = ["place"]
 VICTIM = {
     "fqdn": "victim.example.org",
     "host": "victim",
@@ -142,7 +141,7 @@ def test_a_bad_option_of_the_ca_stops_no_other_runner():
 @pytest.fixture
 def pillar(opts):
     """The external pillar of a master that has accepted one hypervisor."""
-    path = Path(__file__).resolve().parents[2] / "_pillar" / "libvirt.py"
+    path = Path(__file__).resolve().parents[3] / "_pillar" / "libvirt.py"
     spec = importlib.util.spec_from_file_location("libvirt_pillar", path)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)

@@ -17,7 +17,7 @@ from saltvirt.ops.migration import facts
 from saltvirt.placement import choose, generation, moves, plan
 from saltvirt.xml import METADATA_NS, capabilities, newer, parse, read
 
-DATA = Path(__file__).resolve().parents[1] / "data"
+DATA = Path(__file__).resolve().parents[2] / "data"
 TEST = HostSettings(uri="test:///default")
 VERSIONS = {
     12: {"libvirt": "9.0.0", "qemu": "7.2.22"},

@@ -11,7 +11,7 @@ from saltvirt.errors import NoHostFits
 from saltvirt.model import Need
 from saltvirt.placement import choose, fit
 
-FLEETS = Path(__file__).resolve().parents[1] / "data" / "fleets"
+FLEETS = Path(__file__).resolve().parents[2] / "data" / "fleets"
 NEED = Need(
     name="new",
     vcpus=2,

@@ -10,7 +10,7 @@ from saltvirt.errors import BadArgument, ImageError, SeedError, StorageError
 from saltvirt.ops.seeding import method
 from saltvirt.seed import hostmount
 
-MODULES = Path(__file__).resolve().parents[2] / "_modules"
+MODULES = Path(__file__).resolve().parents[3] / "_modules"
 
 
 def face(name):

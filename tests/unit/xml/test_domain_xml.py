@@ -13,7 +13,7 @@ from saltvirt.errors import BadArgument, VirtError
 from saltvirt.seed import credentials
 from saltvirt.xml import capabilities, domain, parse, read, to_text
 
-GOLDEN = Path(__file__).resolve().parents[1] / "data" / "domains"
+GOLDEN = Path(__file__).resolve().parents[2] / "data" / "domains"
 HOST = config.HostSettings()
 CASES = {
     "default": {"image": "salt://centos.img"},

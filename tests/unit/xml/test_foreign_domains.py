@@ -12,7 +12,7 @@ from saltvirt.kvm import connect, lifecycle
 from saltvirt.seed import credentials
 from saltvirt.xml import METADATA_NS, domain, metadata, newer, parse, read, to_text
 
-DATA = Path(__file__).resolve().parents[1] / "data"
+DATA = Path(__file__).resolve().parents[2] / "data"
 PATHS = [*sorted((DATA / "foreign").glob("*.xml")), DATA / "generations" / "running13.xml"]
 TEXTS = {path.stem: path.read_text() for path in PATHS}
 READERS = (

@@ -6,7 +6,7 @@ import pytest
 from saltvirt.errors import BadArgument, VirtError
 from saltvirt.net import links, managers, resolver
 from saltvirt.ops.bridge import absent, confirm, present
-from test_net import BR0, address, link, route
+from snapshots import BR0, address, link, route
 
 HOST = {
     "links": {"eth0": link(addresses=[address("10.0.0.4/16")])},

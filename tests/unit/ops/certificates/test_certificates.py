@@ -12,14 +12,11 @@ from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 import pytest
+from askedca import GRAINS, ask
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 from saltvirt.ops.certificates import enrolment, installed
 from saltvirt.pki import ca
-from test_pki import GRAINS, ask, place
-
-__all__ = ["place"]
-
 
 FUNCTIONS = {"cmd.has_exec": lambda _name: False}
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")

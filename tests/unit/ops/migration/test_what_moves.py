@@ -9,7 +9,7 @@ from saltvirt.kvm import host as kvm_host
 from saltvirt.ops.migration import facts
 from saltvirt.xml import read
 
-DATA = Path(__file__).resolve().parents[1] / "data"
+DATA = Path(__file__).resolve().parents[3] / "data"
 TEST = HostSettings(uri="test:///default")
 VM = """<domain type='test'><name>m1</name><uuid>4dea22b3-1d52-d8f3-2516-782e98ab3fa0</uuid>
 <memory>1024</memory><os><type arch='i686' machine='{machine}'>hvm</type>{os}</os>{inside}

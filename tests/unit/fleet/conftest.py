@@ -1,0 +1,24 @@
+"""Hosts that are folders, and commands that die on the way."""
+
+import fleetkit
+import pytest
+from saltvirt import records
+
+
+@pytest.fixture
+def cloud(monkeypatch, opts, tmp_path):
+    """Three hosts that are folders; ``init`` and ``purge`` of VM web."""
+    return fleetkit.cloud(monkeypatch, opts, tmp_path)
+
+
+@pytest.fixture
+def kill_at(monkeypatch, tmp_path):
+    """A function that runs something which is killed at a point of its record."""
+
+    def run(point, function, *args, **kwargs):
+        monkeypatch.setenv(records.FAULTS, str(tmp_path / "faults"))
+        (tmp_path / "faults").write_text(f"{point} kill")
+        fleetkit.killed(function, *args, **kwargs)
+        assert (tmp_path / "faults.reached").exists()
+
+    return run
