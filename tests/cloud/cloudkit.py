@@ -95,9 +95,7 @@ class Cloud:
 
     def begin(self, *words):
         """Start a salt-run and return the process."""
-        # Whoever runs the tests in the background has them ignore Ctrl-C, and all they start.
-        argv = ["env", "--default-signal=INT"]
-        argv += self._argv("salt-run", [*words, "--out=json"])
+        argv = self._argv("salt-run", [*words, "--out=json"])
         return subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
     def cut_off(self, point, *words):
