@@ -12,6 +12,25 @@ def cloud(monkeypatch, opts, tmp_path):
 
 
 @pytest.fixture
+def said():
+    """What the user has read."""
+    return []
+
+
+@pytest.fixture
+def run(opts, said):
+    """A function that calls one of the fleet's."""
+
+    def call(function, cloud, *args, **kwargs):
+        def say(stage, **figures):
+            said.append(f"{stage} {figures.get('detail', '')}")
+
+        return function(opts, cloud, *args, say=say, **kwargs)
+
+    return call
+
+
+@pytest.fixture
 def kill_at(monkeypatch, tmp_path):
     """A function that runs something which is killed at a point of its record."""
 

@@ -349,3 +349,8 @@ def clouds(monkeypatch):
         return made
 
     return make
+
+
+def table(caught):
+    """Return what an error says beside its line."""
+    return caught.value.table

@@ -5,7 +5,7 @@ import signal
 import threading
 
 import pytest
-from playedhosts import SILENT, clouds
+from playedhosts import SILENT, clouds, table
 from saltvirt.errors import BadArgument
 from saltvirt.fleet import deploy, evacuate, migrate, several
 
@@ -17,30 +17,6 @@ def cloud(monkeypatch):
     """A function that makes a cloud of so many hosts; nobody sleeps, and little is waited."""
     monkeypatch.setattr(evacuate.time, "sleep", lambda _s: None)
     return clouds(monkeypatch)
-
-
-@pytest.fixture
-def said():
-    """What the user has read."""
-    return []
-
-
-@pytest.fixture
-def run(opts, said):
-    """A function that calls one of the fleet's."""
-
-    def call(function, cloud, *args, **kwargs):
-        def say(stage, **figures):
-            said.append(f"{stage} {figures.get('detail', '')}")
-
-        return function(opts, cloud, *args, say=say, **kwargs)
-
-    return call
-
-
-def table(caught):
-    """Return what an error says beside its line."""
-    return caught.value.table
 
 
 def test_a_vm_that_has_moved_but_does_not_start_with_its_host_has_moved(cloud, run):

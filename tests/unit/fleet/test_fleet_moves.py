@@ -12,16 +12,6 @@ def cloud(monkeypatch):
     return clouds(monkeypatch)
 
 
-@pytest.fixture
-def run(opts):
-    """A function that calls one of the fleet's, with progress that nobody looks at."""
-
-    def call(function, cloud, *args, **kwargs):
-        return function(opts, cloud, *args, say=lambda *_args, **_figures: None, **kwargs)
-
-    return call
-
-
 def test_a_plan_is_not_made_of_hosts_that_have_not_been_asked(cloud, run):
     nine = cloud(9)
     for name in ("web1", "web2"):

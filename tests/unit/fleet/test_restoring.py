@@ -1,7 +1,7 @@
 """A host is filled again; hosts that fall silent, and VMs that were moved meanwhile, are played."""
 
 import pytest
-from playedhosts import clouds
+from playedhosts import clouds, table
 from saltvirt.fleet import deploy, evacuate, notes, restore
 
 HOW = {"max_parallel": 2, "with_stopped": True, "wait_s": 6}
@@ -12,21 +12,6 @@ HOME = {"max_parallel": 2}
 def cloud(monkeypatch):
     """A function that makes a cloud of so many hosts."""
     return clouds(monkeypatch)
-
-
-@pytest.fixture
-def run(opts):
-    """A function that calls one of the fleet's, with progress that nobody looks at."""
-
-    def call(function, cloud, *args, **kwargs):
-        return function(opts, cloud, *args, say=lambda *_args, **_figures: None, **kwargs)
-
-    return call
-
-
-def table(caught):
-    """Return what an error says beside its line."""
-    return caught.value.table
 
 
 def test_a_restore_brings_back_only_what_is_still_where_the_evacuation_left_it(cloud, run):
