@@ -99,7 +99,8 @@ def test_a_purge_that_was_cut_off_says_that_the_next_one_goes_on(cloud, error, w
     assert key(cloud) and left(cloud) == "removing"
 
 
-def test_two_commands_for_one_vm_do_not_go_together(cloud):
+def test_two_commands_for_one_vm_do_not_go_together(cloud, monkeypatch):
+    monkeypatch.setattr(orders, "_END_S", 0.3)
     with orders.opened(cloud.opts, "web") as order:
         orders.begin(order, orders.REMOVING, host="hyper1")
         for command in (cloud.init, cloud.purge):

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from saltvirt.placement import balance, choose, load, moves, plan
+from sizes import sizes
 from tightclouds import about, host
 
 
@@ -259,11 +260,12 @@ class Simulated:
         return steps
 
 
+@sizes(quick=10, full=50)
 @pytest.mark.parametrize("busy_s", [1, 5, 15])
-def test_an_even_cloud_is_left_alone(busy_s):
+def test_an_even_cloud_is_left_alone(busy_s, size):
     cloud = Simulated(seed=busy_s, busy_s=busy_s)
 
-    assert [step for _run in range(50) for step in cloud.run()] == []
+    assert [step for _run in range(size) for step in cloud.run()] == []
 
 
 def test_a_cloud_that_is_uneven_is_evened_out_in_spite_of_chance():

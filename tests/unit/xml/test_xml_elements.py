@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from elements import DOMAINS, MEMORIES, SINGLE, VCPUS
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from saltvirt import profiles
 from saltvirt.errors import BadArgument
@@ -23,6 +23,7 @@ from saltvirt.xml import (
     to_text,
     vcpu,
 )
+from sizes import sizes
 
 
 def parsed(*elements):
@@ -58,9 +59,14 @@ def test_elements_that_belong_together_are_read_as_they_were_built(module, strat
     assert module.read(parsed(*module.build(one))) == one
 
 
-@given(one=DOMAINS)
-def test_a_domain_is_read_as_it_was_built(one):
-    assert domain.read(parse(to_text(domain.element(one)))) == one
+@sizes(quick=25, full=200)
+def test_a_domain_is_read_as_it_was_built(size):
+    @settings(max_examples=size, deadline=None)
+    @given(one=DOMAINS)
+    def compared(one):
+        assert domain.read(parse(to_text(domain.element(one)))) == one
+
+    compared()
 
 
 INTERFACES = st.one_of(
