@@ -6,14 +6,14 @@ demo:      ## a cloud of 3 hypervisors on this machine: deploy, show, move, remo
 	tests/demo
 
 test: lint  ## the whole test suite, fast tests first
-	tests/env pytest tests/unit tests/faces
+	tests/env pytest tests/unit tests/conventions
 	tests/together
 
 nightly:   ## the tests that take minutes each, with the machine to themselves
 	tests/env pytest tests/loading tests/cloud -m nightly
 
 unit:      ## no daemon; minutes (root, as all of it, for the tests' own Debian)
-	tests/env pytest tests/unit tests/faces
+	tests/env pytest tests/unit tests/conventions
 
 lint:      ## style and types
 	tests/env ruff check .
@@ -28,6 +28,6 @@ bench:     ## figures beside named rivals, in one run
 	tests/env python tests/bench/run.py
 
 docs:      ## every page's links and options are checked; the pages are plain Markdown
-	tests/env pytest tests/faces -k docs
+	tests/env pytest tests/conventions -k docs
 
 .PHONY: help demo test nightly unit lint lab bench docs

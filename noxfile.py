@@ -16,7 +16,7 @@ def lint(session):
 @nox.session(python=False)
 def unit(session):
     """Run what needs neither root nor a daemon."""
-    session.run("tests/env", "pytest", "tests/unit", "tests/faces", external=True)
+    session.run("tests/env", "pytest", "tests/unit", "tests/conventions", external=True)
 
 
 @nox.session(python=False)
@@ -28,4 +28,4 @@ def loading(session):
 @nox.session(python=False)
 def docs(session):
     """Check the pages."""
-    session.run("tests/env", "pytest", "tests/faces", "-k", "docs", external=True)
+    session.run("tests/env", "pytest", "tests/conventions", "-k", "docs", external=True)

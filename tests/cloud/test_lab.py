@@ -13,6 +13,8 @@ from cloudkit import LAB, wait
 from labkit import boot, layers, node
 from labkit.settings import Lab, LabError
 
+AS_NOBODY = ("setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups")
+
 
 @pytest.fixture
 def other():
@@ -123,12 +125,7 @@ def test_a_node_cannot_touch_what_is_the_whole_machines(cloud, script):
 def test_the_mark_of_a_node_on_another_users_process_makes_it_no_node(other):
     marks = [f"SALTVIRT_LAB={other.root}", "SALTVIRT_NODE=hyper1"]
     argv = [
-        "setpriv",
-        "--reuid",
-        "65534",
-        "--regid",
-        "65534",
-        "--clear-groups",
+        *AS_NOBODY,
         "env",
         *marks,
         "unshare",
@@ -277,12 +274,7 @@ def test_the_cache_is_not_emptied_below_a_lab_that_is_up(tmp_path):
 @pytest.mark.parametrize("words", [["up"], ["down"], ["status"]])
 def test_whoever_is_not_root_is_told_so_in_one_line(words):
     argv = [
-        "setpriv",
-        "--reuid",
-        "65534",
-        "--regid",
-        "65534",
-        "--clear-groups",
+        *AS_NOBODY,
         "/bin/sh",
         "-c",
         f"PATH=/usr/bin:/bin python3 -B {LAB} {words[0]}",

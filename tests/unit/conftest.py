@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 import salt.config
-from saltvirt import records
 from saltvirt.config import HostSettings
+from saltvirt.pki import store
 
 SCHEMA = Path("/usr/share/libvirt/schemas/domain.rng")
 
@@ -68,22 +68,6 @@ def synced(monkeypatch):
 
 
 @pytest.fixture
-def cloud(monkeypatch, opts, tmp_path):
-    """Three hosts that are folders; ``init`` and ``purge`` of VM web."""
-    import fleetkit
-
-    return fleetkit.cloud(monkeypatch, opts, tmp_path)
-
-
-@pytest.fixture
-def kill_at(monkeypatch, tmp_path):
-    """A function that runs something which is killed at a point of its record."""
-    import fleetkit
-
-    def run(point, function, *args, **kwargs):
-        monkeypatch.setenv(records.FAULTS, str(tmp_path / "faults"))
-        (tmp_path / "faults").write_text(f"{point} kill")
-        fleetkit.killed(function, *args, **kwargs)
-        assert (tmp_path / "faults.reached").exists()
-
-    return run
+def place(tmp_path):
+    """An empty CA."""
+    return store.Store(tmp_path / "libvirt")

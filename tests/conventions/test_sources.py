@@ -1,0 +1,122 @@
+"""Commands are thin and documented; files and functions are small; the package is complete."""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+import tomllib
+
+ROOT = Path(__file__).resolve().parents[2]
+FOLDERS = (
+    "_modules",
+    "_runners",
+    "_states",
+    "_pillar",
+    "_output",
+    "_grains",
+    "_utils",
+    "pki",
+    "tests",
+)
+SOURCES = [p for folder in FOLDERS for p in sorted((ROOT / folder).rglob("*.py"))]
+FACES = [p for kind in ("_modules", "_runners") for p in sorted((ROOT / kind).glob("*.py"))]
+
+
+def functions(path):
+    """Return the functions of a file, nested ones too."""
+    tree = ast.parse(path.read_text())
+    return [n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef)]
+
+
+def public(path):
+    """Return the functions that users call."""
+    return [
+        f
+        for f in ast.parse(path.read_text()).body
+        if isinstance(f, ast.FunctionDef) and not f.name.startswith("_")
+    ]
+
+
+COMMANDS = [pytest.param(p, f, id=f"{p.parent.name}.{f.name}") for p in FACES for f in public(p)]
+
+
+def body_lines(function):
+    """Return how many lines of code a function has, its docstring left out."""
+    body = function.body[1:] if ast.get_docstring(function) else function.body
+    return body[-1].end_lineno - body[0].lineno + 1 if body else 0
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_files_and_functions_are_small(path):
+    lines = path.read_text().count("\n")
+    long = [f.name for f in functions(path) if body_lines(f) > 60]
+
+    assert lines <= 400
+    assert long == []
+
+
+@pytest.mark.parametrize(("path", "function"), COMMANDS)
+def test_a_command_is_thin(path, function):
+    assert body_lines(function) <= 20
+
+
+@pytest.mark.parametrize(("path", "function"), COMMANDS)
+def test_a_command_explains_itself(path, function):
+    text = ast.get_docstring(function) or ""
+    first = text.split("\n", 1)[0]
+    names = [a.arg for a in (*function.args.posonlyargs, *function.args.args)]
+
+    assert first.endswith((".", "``.")) or "." in text.split("\n\n")[0]
+    assert "CLI Example:" in text
+    assert ".. code-block:: bash" in text
+    assert [name for name in names if not re.search(rf"\b{name}\b", text)] == []
+
+
+@pytest.mark.parametrize(("path", "function"), COMMANDS)
+def test_an_example_calls_the_command_it_is_written_for(path, function):
+    text = ast.get_docstring(function).split("code-block:: bash", 1)[1]
+    name = function.name.rstrip("_")
+
+    stem = path.stem
+    called = "virt" if stem.startswith("virt_") and stem != "virt_pki" else stem
+    assert re.search(rf"{called}\.{name}\b", text)
+
+
+def test_every_folder_of_code_is_in_the_package():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]
+    library = {
+        ".".join(["saltvirt", *p.parent.relative_to(ROOT / "_utils/saltvirt").parts])
+        for p in (ROOT / "_utils/saltvirt").rglob("*.py")
+    }
+    faces = {f"saltvirt.{p.name.strip('_')}" for p in ROOT.glob("_*") if p.name != "_utils"}
+
+    assert set(project["packages"]) == library | faces
+    assert {*faces, "saltvirt.pki"} <= set(project["package-dir"])
+
+
+def test_the_librarys_pki_is_links_to_the_folder_that_is_synced_for_the_pillar():
+    links = {p.name: p.resolve() for p in (ROOT / "_utils/saltvirt/pki").glob("*.py")}
+
+    assert links == {p.name: p for p in (ROOT / "pki").glob("*.py")}
+
+
+def test_every_folder_of_code_has_an_init():
+    folders = {p.parent for p in SOURCES if "tests" not in p.parts}
+
+    without = {f.name for f in folders if not (f / "__init__.py").exists()}
+
+    assert without <= {"_utils"}
+
+
+def test_no_source_names_a_machine_or_leaves_a_todo():
+    pattern = re.compile(r"\b(TODO|FIXME|XXX)\b|/home/|/work/|/root/")
+    found = [
+        f"{path}:{number}"
+        for path in SOURCES
+        if path.name != "test_sources.py"
+        for number, line in enumerate(path.read_text().splitlines(), 1)
+        if pattern.search(line)
+    ]
+
+    assert found == []

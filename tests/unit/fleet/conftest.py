@@ -1,0 +1,44 @@
+"""Hosts that are folders, and commands that die on the way."""
+
+import fleetkit
+import pytest
+from saltvirt import records
+from saltvirt.fleet.cloud import Cloud
+
+
+@pytest.fixture
+def cloud(monkeypatch, opts, tmp_path):
+    """Three hosts that are folders; ``init`` and ``purge`` of VM web."""
+    return fleetkit.cloud(monkeypatch, opts, tmp_path)
+
+
+@pytest.fixture
+def said():
+    """What the user has read."""
+    return []
+
+
+@pytest.fixture
+def run(opts, said):
+    """A function that calls one of the fleet's."""
+
+    def call(function, cloud, *args, **kwargs):
+        def progress(stage, **figures):
+            said.append(f"{stage} {figures.get('detail', '')}")
+
+        return function(Cloud(opts=opts, settings=cloud, progress=progress), *args, **kwargs)
+
+    return call
+
+
+@pytest.fixture
+def kill_at(monkeypatch, tmp_path):
+    """A function that runs something which is killed at a point of its record."""
+
+    def run(point, function, *args, **kwargs):
+        monkeypatch.setenv(records.FAULTS, str(tmp_path / "faults"))
+        (tmp_path / "faults").write_text(f"{point} kill")
+        fleetkit.killed(function, *args, **kwargs)
+        assert (tmp_path / "faults.reached").exists()
+
+    return run

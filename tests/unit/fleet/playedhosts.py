@@ -1,0 +1,355 @@
+"""Hosts that do the real parts of the protocol, with a small model of what each effect does."""
+
+from dataclasses import replace
+
+import told
+from saltvirt import parts, protocol
+from saltvirt.errors import NoSuchVm, VirtError
+from saltvirt.fleet import hosts, inventory, minions, moves
+from test_generation import said_of
+
+SILENT = "{0} does not answer; see: salt {0} test.ping"
+
+
+class _Side:
+    """The record of one purpose on one host; effects that write it down."""
+
+    def __init__(self, cloud, host, name, records):
+        self.cloud, self.host, self.name, self.records = cloud, host, name, records
+        self.given, self.warnings = {}, []
+
+    @property
+    def there(self):
+        left = self.records.get((self.host, self.name))
+        return left and protocol.There(token=left["token"], phase=left["phase"])
+
+    @property
+    def record(self):
+        return self.records[self.host, self.name]
+
+    @property
+    def vms(self):
+        return self.cloud.hosts[self.host]
+
+    def enter(self, phase):
+        self.record["phase"] = phase
+
+    def end(self):
+        del self.records[self.host, self.name]
+
+    def remove(self):
+        pass  # there are no files
+
+    def do(self, part):
+        try:
+            return parts.run(part, self)
+        except protocol.OutOfTurn as error:
+            raise VirtError(f"VM {self.name!r} cannot be moved: {error}") from error
+
+
+class _Source(_Side):
+    """The hands of the host that sends."""
+
+    def begin(self, token, phase):
+        about = self.vms[self.name]
+        self.records[self.host, self.name] = {
+            "token": token,
+            "phase": phase,
+            "target": self.given["target"],
+            "autostart": about["autostart"],
+            "was": about["state"] == "running",
+        }
+
+    def bury(self, token):
+        self.cloud.buried.add((self.host, token))
+
+    def unbury(self, token):
+        self.cloud.buried.discard((self.host, token))
+
+    def push(self):
+        pass
+
+    def hold(self):
+        if self.name not in self.vms:
+            raise NoSuchVm(self.name)
+        self.enter(protocol.HANDING)
+
+    def autostart_off(self):
+        self.vms[self.name]["autostart"] = False
+
+    def migrate(self):
+        target = self.record["target"]
+        # What is left of it here is a definition that does not run.
+        self.cloud.away[self.host, self.name] = about = self.vms.pop(self.name)
+        if target not in self.cloud.swallows:
+            self.cloud.hosts[target][self.name] = dict(about)
+
+    def autostart_on(self):
+        for about in (self.vms.get(self.name), self.cloud.away.get((self.host, self.name))):
+            if about:
+                about["autostart"] = self.record["autostart"]
+
+    def enter(self, phase):
+        super().enter(phase)
+        if phase == protocol.CANCELLED and (self.host, self.name) in self.cloud.away:
+            self.vms[self.name] = self.cloud.away.pop((self.host, self.name))
+
+    def stays(self):
+        return self.record["was"] and self.name in self.vms
+
+    def is_handed(self):
+        is_away = (self.host, self.name) in self.cloud.away
+        return self.record["was"] and is_away and self.record["target"] not in self.cloud.swallows
+
+    def look(self):
+        if self.name not in self.cloud.hosts[self.record["target"]]:
+            raise VirtError("it is not defined there")
+
+    def define_there(self):
+        about = self.cloud.away[self.host, self.name]
+        self.cloud.hosts[self.record["target"]][self.name] = dict(about)
+
+    def undefine(self):
+        self.cloud.away.pop((self.host, self.name), None)
+
+
+class _Target(_Side):
+    """The hands of the host that takes."""
+
+    def check(self):
+        why = self.cloud.refuses.get(self.host, {}).get(self.name)
+        if why:
+            raise VirtError(why[0])
+
+    def begin(self, token, phase):
+        self.records[self.host, self.name] = {"token": token, "phase": phase}
+
+    def make(self):
+        return False
+
+    def verify(self):
+        if self.name not in self.vms:
+            raise VirtError(f"VM {self.name!r} is not defined here")
+
+    def autostart_on(self):
+        if not self.given.get("autostart"):
+            return
+        if self.host in self.cloud.no_autostart:
+            self.warnings.append("it does not start with its new host: no")
+        else:
+            self.vms[self.name]["autostart"] = True
+
+    def refuse_running(self):
+        if self.vms.get(self.name, {}).get("state") == "running":
+            raise VirtError("it runs here, so it is not given back")
+
+    def undefine(self):
+        self.refuse_running()
+        self.vms.pop(self.name, None)
+
+
+class Cloud:
+    """
+    Hosts that answer what real ones do; which call gets no answer, or a refusal, is set.
+
+    silent
+        A host, ``(host, function)``, or ``(host, function, "the answer")``: that is done, and
+        nobody hears of it. Of virt.migrate_step the function is ``virt.migrate_step cancel``.
+    before, after
+        ``{(host, function): what is done, or raised, before it, or when it has done it}``.
+    swallows, no_autostart
+        Hosts that lose a VM as it comes, and on which autostart cannot be set.
+    """
+
+    weights, timeout_s, deploy_timeout_s, hypervisors = {}, 1, 1, "*"
+
+    def __init__(self, names):
+        self.hosts = {name: {} for name in names}
+        self.notes = {name: {} for name in names}
+        self.silent, self.refuses, self.asked = set(), {}, []
+        self.building, self.before, self.after = {}, {}, {}
+        self.departures, self.arrivals, self.buried, self.away = {}, {}, set(), {}
+        self.swallows, self.no_autostart, self.live = set(), set(), set()
+
+    def put(self, name, host, **about):
+        """Have a VM on a host."""
+        about = {"autostart": False, "uuid": f"uuid of {name}", **about}
+        self.hosts[host][name] = {**told.ABOUT, "name": name, **about}
+
+    def where(self, name):
+        """Return the hosts that have a VM."""
+        return [host for host, vms in self.hosts.items() if name in vms]
+
+    def is_settled(self):
+        """Return whether no host has anything of any move on record."""
+        return not (self.departures or self.arrivals or self.buried or self.away)
+
+    # What a minion does.
+
+    def _does(self, host, fun, arg, kwarg):
+        label = f"{fun} {arg[2]}" if fun == "virt.migrate_step" else fun
+        self.asked.append((host, label))
+        self.before.get((host, label), lambda: None)()
+        missing = minions.Reply(minion=host, missing=True, error=SILENT.format(host))
+        if not {host, (host, label)}.isdisjoint(self.silent):
+            return missing
+        does = getattr(self, f"_{fun.removeprefix('virt.')}")
+        try:
+            value = does(host, *arg, **kwarg)
+        except VirtError as error:
+            return minions.Reply(minion=host, error=str(error))
+        self.after.get((host, label), lambda: None)()
+        is_unheard = (host, label, "the answer") in self.silent
+        return missing if is_unheard else minions.Reply(minion=host, value=value)
+
+    def _reply(self, host, fun, arg, kwarg):
+        try:
+            return self._does(host, fun, arg, kwarg)
+        except hosts.DeployError as error:
+            return minions.Reply(minion=host, error=str(error).removeprefix(f"{host}: "))
+
+    def ask(self, _cloud, targets, fun, arg=(), kwarg=None, **_options):
+        """Stand for ``minions.ask``."""
+        replies = {h: self._reply(h, fun, arg, kwarg or {}) for h in sorted(set(targets))}
+        # Whose time ran out is said of what one waits for alone.
+        return {h: replace(r, error=None) if r.missing else r for h, r in replies.items()}
+
+    def order(self, _cloud, host, fun, arg, kwarg, **_options):
+        """Stand for ``minions.order``."""
+        return self._reply(host, fun, arg, kwarg or {})
+
+    def _host_info(self, host, moving=None):
+        info = {
+            **said_of(13),
+            "vms": {name: dict(told.VM) for name in self.hosts[host]},
+            "building": self.building.get(host, []),
+        }
+        return {**info, "moving": self.hosts[host][moving]} if moving in info["vms"] else info
+
+    def _presence(self, host, name):
+        is_built = name in self.building.get(host, [])
+        state = self.hosts[host].get(name, {"state": None})["state"]
+        return {"state": state, "building": is_built, "unfinished": False}
+
+    def _migration_info(self, host, name=None):
+        vms = self.hosts[host]
+        if name is not None and name not in vms:
+            raise NoSuchVm(name)
+        return dict(vms) if name is None else vms[name]
+
+    def _evacuated(self, host, vms=None):
+        merged = {**self.notes[host], **(vms or {})}
+        self.notes[host] = {name: at for name, at in merged.items() if at}
+        return self.notes[host]
+
+    def _migrate_check(self, host, about, source=None):
+        why = self.refuses.get(host, {})
+        is_one = "disks" in about
+        return why.get(about["name"], []) if is_one else {n: why[n] for n in about if n in why}
+
+    def _load(self, host, _seconds=1):
+        used = {name: {"cpu": 0.0, "memory_mib": 100} for name in self.hosts[host]}
+        return {"cpus": 8, "memory_mib": 1000, "vms": used}
+
+    def _set_maintenance(self, *_args):
+        return True
+
+    _maintenance = _set_maintenance
+
+    # The two hosts of a move.
+
+    def _source(self, host, name, **given):
+        hands = _Source(self, host, name, self.departures)
+        hands.given = given
+        return hands
+
+    def _target(self, host, name, noted=None):
+        hands = _Target(self, host, name, self.arrivals)
+        hands.given = noted or {}
+        return hands
+
+    def _migrate_begin(self, host, name, token, target):
+        about = self._migration_info(host, name)
+        hands = self._source(host, name, target=target)
+        hands.do(protocol.open_departure(hands.there, token))
+        return {"wire": 1, **about}
+
+    def _migrate_prepare(self, host, about, token, source):
+        hands = self._target(host, about["name"])
+        hands.do(protocol.prepare(hands.there, token))
+        return {"images": {}, "present": [], "token": token}
+
+    def _migrate(self, host, vm_, target, token, present, report):
+        hands = self._source(host, vm_, target=target)
+        hands.do(protocol.send(hands.there, token))
+        noted = {"autostart": hands.record["autostart"], "was_running": hands.record["was"]}
+        return {"total_ms": 1, "noted": noted}
+
+    def _migrate_step(self, host, name, token, step, noted=None, **given):
+        make = getattr(protocol, step)
+        if step in protocol.ON_SOURCE:
+            hands = self._source(host, name)
+        else:
+            hands = self._target(host, name, noted)
+        hands.do(make(hands.there, token, **given))
+        return {"removed": [], "warnings": hands.warnings}
+
+    def _migration_state(self, host, name=None, token=None, uuid=None):
+        if name is None:
+            return self._on_record(host)
+        own = self._own(self.departures, host, name, token)
+        source = self._source(host, name)
+        is_away, has = (host, name) in self.away, name in self.hosts[host]
+        buried = protocol.CANCELLED if (host, token) in self.buried else None
+        coming = self._own(self.arrivals, host, name, token)
+        return {
+            "source": {
+                "phase": own["phase"] if own else buried,
+                "is_live": (host, name) in self.live,
+                "is_moving": False,
+                "has": has or is_away,
+                "stays": bool(own) and source.stays(),
+                "is_handed": bool(own) and source.is_handed(),
+            },
+            "target": {
+                "phase": coming and coming["phase"],
+                "is_live": False,
+                "is_arriving": False,
+                "has": has,
+                "is_empty": bool(coming) and not has,
+            },
+            "noted": {"autostart": own["autostart"]} if own else {},
+        }
+
+    def _own(self, records, host, name, token):
+        record = records.get((host, name))
+        return record if record is not None and record["token"] == token else None
+
+    def _on_record(self, host):
+        out = {}
+        for purpose, records in (("departure", self.departures), ("arrival", self.arrivals)):
+            for (where, name), one in records.items():
+                if where == host:
+                    shown = {"purpose": purpose, "token": one["token"], "phase": one["phase"]}
+                    shown |= {"since": 0.0, "uuid": None, "source": one.get("source")}
+                    out.setdefault(name, []).append({**shown, "target": one.get("target")})
+        return out
+
+
+def clouds(monkeypatch):
+    """Return a function that makes a cloud of so many hosts, h1 to hN."""
+
+    def make(count):
+        made = Cloud([f"h{n}" for n in range(1, count + 1)])
+        monkeypatch.setattr(inventory, "every", lambda _cloud: list(made.hosts))
+        monkeypatch.setattr(minions, "ask", made.ask)
+        monkeypatch.setattr(minions, "order", made.order)
+        monkeypatch.setattr(moves, "_PATIENCE_S", 0)
+        return made
+
+    return make
+
+
+def table(caught):
+    """Return what an error says beside its line."""
+    return caught.value.table

@@ -1,0 +1,195 @@
+"""A VM's key is accepted from the host that is authorized, once, in time, and from no other."""
+
+import importlib.util
+import logging
+import time
+from pathlib import Path
+
+import pytest
+from saltvirt import compat, keypair, sealed
+from saltvirt.errors import BadArgument, MasterError, NameTaken, VirtError
+from saltvirt.fleet import authorization, keys
+from saltvirt.fleet.cloud import Cloud
+from saltvirt.fleet.hosts import HostSilent
+
+PUBLIC = keypair.generate()[0]
+HOST = keypair.generate()
+
+
+@pytest.fixture
+def token(opts, monkeypatch):
+    """Authorize hyper1 for web1; return its token as only it can read it."""
+    sent = []
+    # The host itself keeps its token in tests/cloud/test_virtkey.py.
+    monkeypatch.setattr(
+        authorization, "act", lambda *words, **more: sent.append((words[1], more["kwarg"]))
+    )
+    keys.accept(opts, "hyper1", HOST[0])
+
+    def give(name="web1", minutes=10, replace=False):
+        authorization.grant(Cloud.of(opts), name, "hyper1", minutes=minutes, replace=replace)
+        host, words = sent[-1]
+        assert host == "hyper1" and HOST[1] not in words["token"]
+        return sealed.unseal(words["token"], HOST[1])
+
+    give.sent = sent
+    return give
+
+
+def silent(*_words, **_more):
+    """Stand for a host that gives no answer."""
+    raise HostSilent("hyper1 does not answer")
+
+
+def submit(opts, given, name="web1", host="hyper1", key=PUBLIC, now=None):
+    """Submit a key as the external pillar does."""
+    authorization.submitted(opts, host, name, key, given, now=now or time.time())
+
+
+def test_the_host_that_is_authorized_has_its_key_accepted_once(opts, token):
+    given = token()
+
+    submit(opts, given)
+
+    assert compat.KeyStore(opts).read("web1") == ("accepted", PUBLIC)
+    with pytest.raises(MasterError, match="nobody authorized hyper1 .* or it was used already"):
+        submit(opts, given)
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"host": "hyper2"}, "hyper2 may not submit a key of 'web1': another host may"),
+        ({"name": "web2"}, "nobody authorized hyper1 to submit a key of 'web2'"),
+        ({"name": "../web1"}, "cannot name a VM"),
+        ({"now": 1e12}, "too late"),
+        ({"key": "no key"}, "not a public key"),
+    ],
+)
+def test_whoever_else_submits_is_refused(opts, token, change, why):
+    given = token()
+
+    with pytest.raises(VirtError, match=why):
+        submit(opts, given, **change)
+
+    assert compat.KeyStore(opts).read("web1") == (None, None)
+
+
+@pytest.mark.parametrize("wrong", [None, "", "x" * 43, 7])
+def test_a_wrong_token_is_refused_and_the_right_one_still_works(opts, token, wrong):
+    given = token()
+
+    with pytest.raises(MasterError, match="wrong token"):
+        submit(opts, wrong)
+    submit(opts, given)
+
+
+def test_another_accepted_key_is_replaced_only_if_that_was_asked_for(opts, token):
+    other = keypair.generate()[0]
+    keys.accept(opts, "web1", other)
+    with pytest.raises(NameTaken, match="'web1' is accepted"):
+        token()
+
+    submit(opts, token(replace=True))
+
+    assert compat.KeyStore(opts).read("web1") == ("accepted", PUBLIC)
+
+
+def test_a_key_accepted_meanwhile_is_not_replaced(opts, token):
+    given, other = token(), keypair.generate()[0]
+    keys.accept(opts, "web1", other)
+
+    with pytest.raises(NameTaken):
+        submit(opts, given)
+
+    assert compat.KeyStore(opts).read("web1") == ("accepted", other)
+
+
+def test_an_authorization_can_be_revoked(opts, token):
+    given = token()
+    authorization.revoke(Cloud.of(opts), "web1")
+
+    assert token.sent[-1] == ("hyper1", {"name": "web1", "token": None})
+    with pytest.raises(MasterError, match="nobody authorized"):
+        submit(opts, given)
+    with pytest.raises(MasterError, match="no host is authorized"):
+        authorization.revoke(Cloud.of(opts), "web1")
+
+
+def test_an_authorization_of_a_host_that_is_silent_is_revoked_all_the_same(
+    opts, token, monkeypatch, caplog
+):
+    given = token()
+    monkeypatch.setattr(authorization, "act", silent)
+
+    authorization.revoke(Cloud.of(opts), "web1")
+
+    assert "hyper1 keeps a token for web1 that is worth nothing" in caplog.text
+    with pytest.raises(MasterError, match="nobody authorized"):
+        submit(opts, given)
+
+
+def test_an_authorization_is_gone_with_the_vm_of_its_host_and_stays_for_another(opts, token):
+    given = token()
+
+    authorization.forget(opts, "web1", "hyper2")
+    submit(opts, given)
+    given = token(replace=True)
+    authorization.forget(opts, "web1", "hyper1")
+    authorization.forget(opts, "web1", "hyper1")
+
+    with pytest.raises(MasterError, match="nobody authorized"):
+        submit(opts, given)
+
+
+def test_the_master_keeps_no_token_and_logs_none(opts, token, caplog):
+    caplog.set_level(logging.DEBUG)
+    given = token()
+    (note,) = (authorization._path(opts, "web1").parent).iterdir()
+
+    assert given not in note.read_text() and note.stat().st_mode & 0o077 == 0
+    submit(opts, given)
+    assert given not in caplog.text
+
+
+def test_a_host_that_cannot_be_reached_gets_no_authorization(opts, monkeypatch):
+    monkeypatch.setattr(authorization, "act", silent)
+    keys.accept(opts, "hyper1", HOST[0])
+
+    with pytest.raises(HostSilent):
+        authorization.grant(Cloud.of(opts), "web1", "hyper1", minutes=10, replace=False)
+    with pytest.raises(MasterError, match="no host is authorized"):
+        authorization.revoke(Cloud.of(opts), "web1")
+
+
+def test_minutes_are_a_number_of_a_day_at_most(opts):
+    with pytest.raises(BadArgument, match="minutes"):
+        authorization.grant(Cloud.of(opts), "web1", "hyper1", minutes=9999, replace=False)
+
+
+@pytest.fixture
+def pillar(opts):
+    """The external pillar as a master loads it."""
+    path = Path(__file__).resolve().parents[3] / "_pillar/virtkey.py"
+    spec = importlib.util.spec_from_file_location("virtkey_pillar", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    module.__opts__ = opts
+    return module.ext_pillar
+
+
+def test_the_pillar_answers_in_one_line_and_logs_what_it_refuses(opts, pillar, token, caplog):
+    given = token()
+
+    assert pillar("hyper1", {}) == {}
+    for words, why in (
+        (("hyper2", {}, "web1", PUBLIC, given), "another host may"),
+        (("hyper1", {}, "web1", PUBLIC), "wrong token"),  # the call of Salt 3006
+        (("hyper1", {}, "web9", PUBLIC, given), "nobody authorized"),
+    ):
+        answer = pillar(*words)["virtkey"]
+        assert why in answer["error"] and "\n" not in answer["error"]
+        assert answer["error"] in caplog.text
+    assert pillar("hyper1", {}, "web1", PUBLIC, given) == {"virtkey": {"web1": True}}
+    assert "used already" in pillar("hyper1", {}, "web1", PUBLIC, given)["virtkey"]["error"]
+    assert given not in caplog.text

@@ -1,0 +1,177 @@
+"""A rebalance as the master leads it; the hosts are those of the other moves' tests."""
+
+import pytest
+from playedhosts import clouds
+from saltvirt.config import MasterSettings
+from saltvirt.fleet import balance, inventory, migrate
+from saltvirt.fleet.cloud import Cloud
+
+EVEN = {"max_moves": 5, "threshold": 0.02, "window_s": 24}
+
+
+@pytest.fixture
+def cloud(monkeypatch):
+    """A function that makes a cloud of so many hosts."""
+    return clouds(monkeypatch)
+
+
+@pytest.fixture
+def lopsided(cloud):
+    """A cloud of three hosts, of which the first has six VMs."""
+    made = cloud(3)
+    for number in range(1, 7):
+        made.put(f"web{number}", "h1")
+    return made
+
+
+@pytest.fixture
+def said():
+    """What was shown as progress."""
+    return []
+
+
+@pytest.fixture
+def run(opts, said):
+    """A function that rebalances."""
+
+    def call(**given):
+        def progress(stage, **figures):
+            said.append((stage, figures.get("detail")))
+
+        master = Cloud(opts=opts, settings=MasterSettings(), progress=progress)
+        return balance.balance(master, **{**EVEN, "is_dry": False, **given})
+
+    return call
+
+
+@pytest.fixture
+def failing(monkeypatch):
+    """A function that lets the moves of some VMs end as they are told to."""
+    move = migrate.migrate
+
+    def fail(how):
+        def moved(master, name, *args):
+            if name in how:
+                raise how[name]
+            return move(master, name, *args)
+
+        monkeypatch.setattr(migrate, "migrate", moved)
+
+    return fail
+
+
+def full(name):
+    """Return the error of a move that did not work."""
+    return migrate.MoveFailed(f"VM {name!r} stays where it is: disk full")
+
+
+def test_a_dry_run_says_what_would_be_done_and_how_uneven_it_is(lopsided, run):
+    done = run(is_dry=True)
+
+    assert len(done["moves"]) == 4 and done["stays"] == {}
+    assert done["imbalance"] == done["uneven"] > 0.2
+    assert len(lopsided.hosts["h1"]) == 6
+    run()
+    assert [len(vms) for vms in lopsided.hosts.values()] == [2, 2, 2]
+
+
+def test_the_load_is_watched_in_parts_with_progress(lopsided, run, said, monkeypatch):
+    asked, survey = [], inventory.survey
+
+    def noted(master, targets, fun, arg=(), kwarg=None, *, timeout_s=None):
+        if fun == "virt.load":
+            asked.append((timeout_s, *arg))
+        return survey(master, targets, fun, arg, kwarg, timeout_s=timeout_s)
+
+    monkeypatch.setattr(inventory, "survey", noted)
+    run(is_dry=True, window_s=60)
+
+    # A minion that works for a part is waited for that much longer.
+    assert asked == [(MasterSettings().timeout_s + 5, 5)] * 12
+    assert said[0] == ("Watching", "3 hypervisors, 0 of 60 s")
+    assert said[11] == ("Watching", "3 hypervisors, 55 of 60 s")
+
+
+@pytest.mark.parametrize(
+    ("window_s", "parts"), [(1, 1), (6, 6), (24, 12), (60, 12), (100, 12), (3600, 60)]
+)
+def test_a_window_has_parts_of_at_most_a_minute(lopsided, run, window_s, parts):
+    run(is_dry=True, window_s=window_s)
+
+    assert lopsided.asked.count(("h1", "virt.load")) == parts
+
+
+def test_a_move_that_fails_does_not_keep_the_others_from_being_made(lopsided, run, failing):
+    first, second, *_rest = run(is_dry=True)["moves"]
+    failing({second["name"]: full(second["name"])})
+
+    with pytest.raises(balance.NotEven) as caught:
+        run()
+
+    table = caught.value.table
+    assert table["stays"] == {second["name"]: f"VM {second['name']!r} stays where it is: disk full"}
+    assert first in table["moves"] and len(table["moves"]) == 4
+    assert [len(vms) for vms in lopsided.hosts.values()] == [2, 2, 2]
+    assert f"moved: {first['name']} to {first['to']}" in str(caught.value)
+
+
+def test_a_cloud_in_which_nothing_moves_is_not_tried_for_ever(cloud, run, failing):
+    many = cloud(2)
+    names = [f"web{number:02}" for number in range(40)]
+    for name in names:
+        many.put(name, "h1")
+    failing({name: full(name) for name in names})
+
+    with pytest.raises(
+        balance.NotEven, match="too many moves have failed; moved: nothing"
+    ) as caught:
+        run()
+
+    stays = caught.value.table["stays"]
+    assert sum("disk full" in why for why in stays.values()) == 16
+
+
+@pytest.mark.parametrize("how", [KeyboardInterrupt(), SystemExit(1), "a move that was cut"])
+def test_an_interruption_says_what_was_moved(lopsided, run, failing, how):
+    first, second, third, *_rest = run(is_dry=True)["moves"]
+    if how == "a move that was cut":
+        how = migrate.MoveFailed("interrupted, but h2 has not given up yet what it made ready")
+        how.__context__ = KeyboardInterrupt()
+    failing({second["name"]: how})
+
+    with pytest.raises(balance.NotEven, match="the command was interrupted; moved: ") as caught:
+        run()
+
+    table = caught.value.table
+    assert table["moves"] == [first]
+    assert "interrupted" in table["stays"][second["name"]]
+    assert table["stays"][third["name"]] == "not begun: the command was interrupted"
+
+
+def test_what_was_moved_is_told_if_the_rest_cannot_be_planned(lopsided, run, failing, monkeypatch):
+    first, second, *_rest = run(is_dry=True)["moves"]
+    failing({second["name"]: full(second["name"])})
+    planned, calls = balance._planned, []
+
+    def once(*args):
+        calls.append(args)
+        if len(calls) > 1:
+            raise migrate.MoveFailed("the Salt master does not answer")
+        return planned(*args)
+
+    monkeypatch.setattr(balance, "_planned", once)
+    with pytest.raises(balance.NotEven, match="does not answer; moved: ") as caught:
+        run()
+
+    assert caught.value.table["moves"] == [first]
+
+
+@pytest.mark.parametrize("fun", ["virt.load", "virt.host_info", "virt.migration_info"])
+def test_a_host_that_cannot_say_all_of_it_is_named(lopsided, run, fun):
+    lopsided.silent.add(("h3", fun))
+
+    done = run(is_dry=True)
+
+    assert done["unreachable"] == ["h3"] and "failed" not in done
+    assert {step["to"] for step in done["moves"]} == {"h2"}
+    assert lopsided.asked.count(("h3", "virt.load")) == (1 if fun == "virt.load" else 12)

@@ -1,0 +1,72 @@
+"""Moves of several VMs, as the master leads them; hosts that fall silent are played."""
+
+import pytest
+from playedhosts import SILENT, clouds
+from saltvirt.errors import NoHostFits
+from saltvirt.fleet import evacuate, migrate
+
+
+@pytest.fixture
+def cloud(monkeypatch):
+    """What :func:`clouds` returns."""
+    return clouds(monkeypatch)
+
+
+def test_a_plan_is_not_made_of_hosts_that_have_not_been_asked(cloud, run):
+    nine = cloud(9)
+    for name in ("web1", "web2"):
+        nine.put(name, "h9")
+    why = ["its CPU does not suffice"]
+    nine.refuses = {host: {"web1": why} for host in nine.hosts}
+
+    plan = run(evacuate.dry_run, nine, "h9", True)
+
+    assert list(plan["moves"]) == ["web2"]
+    assert plan["stays"]["web1"].count(why[0]) == 8
+    checks = [host for host, fun in nine.asked if fun == "virt.migrate_check"]
+    assert len(checks) <= 2 * 8 and set(checks) == set(nine.hosts) - {"h9"}
+
+
+def test_the_last_host_that_takes_a_vm_is_found(cloud, run):
+    nine = cloud(9)
+    nine.put("web1", "h9")
+    nine.refuses = {f"h{n}": {"web1": ["its CPU does not suffice"]} for n in range(1, 8)}
+
+    assert run(evacuate.dry_run, nine, "h9", True)["moves"] == {"web1": "h8"}
+
+
+def test_a_dry_run_goes_on_when_the_best_host_has_fallen_silent(cloud, run):
+    three = cloud(3)
+    three.put("web1", "h3")
+    three.silent.add(("h1", "virt.migrate_check"))
+
+    assert run(migrate.dry_run, three, "web1", None)["to"] == "h2"
+    three.refuses["h2"] = {"web1": ["a file is there already"]}
+    with pytest.raises(NoHostFits) as caught:
+        run(migrate.dry_run, three, "web1", None)
+    assert caught.value.reasons["h1"] == SILENT.format("h1")
+
+
+@pytest.mark.parametrize("target", ["", None])
+def test_no_target_is_3006s_empty_one(cloud, run, target):
+    three = cloud(3)
+    three.put("web1", "h3")
+
+    assert run(migrate.dry_run, three, "web1", target)["to"] == "h1"
+    assert run(migrate.migrate, three, "web1", target, {})["to"] == "h1"
+
+
+def test_silent_hosts_are_named_where_a_vm_must_stay(cloud, run):
+    three = cloud(3)
+    three.put("web1", "h3")
+    three.put("web2", "h3", obstacles=["it has snapshots"])
+    three.silent |= {"h1", "h2"}
+
+    stays = run(evacuate.dry_run, three, "h3", True)["stays"]
+
+    assert stays == {"web1": "h1: does not answer; h2: does not answer", "web2": "it has snapshots"}
+    alone = cloud(1)
+    alone.put("web1", "h1")
+    assert run(evacuate.dry_run, alone, "h1", True)["stays"] == {
+        "web1": "there is no other hypervisor"
+    }

@@ -1,0 +1,195 @@
+"""Purges that were cut off, and what other commands and older versions have left of a VM."""
+
+import json
+
+import pytest
+from fleetkit import die, is_tidy, key, killed, left
+from saltvirt import keypair, locks, records
+from saltvirt.errors import BadArgument, NameTaken, NoSuchVm
+from saltvirt.fleet import deploy, keys, moves, orders
+
+
+def test_a_purge_killed_before_the_keys_deletion_is_finished_by_the_next(cloud):
+    cloud.init()
+
+    def remove(host, name):
+        cloud.hosts.remove(host, name)
+        die()
+
+    cloud.hosts.does["virt.purge"] = remove
+    killed(cloud.purge)
+    assert cloud.hosts.where("web") == [] and key(cloud) and left(cloud) == "removing"
+
+    done = cloud.purge()
+
+    assert done == {"hyper1": {"web": "purged; its minion key is deleted now"}}
+    assert key(cloud) is None and is_tidy(cloud)
+    with pytest.raises(NoSuchVm):
+        cloud.purge()
+
+
+def test_the_key_of_a_foreign_minion_is_not_deleted_by_the_end_of_a_purge(cloud, kill_at):
+    cloud.init()
+    kill_at("order.removing", cloud.purge)
+    cloud.hosts.remove("hyper1", "web")
+    foreign = keypair.generate()[0]
+    keys.accept(cloud.opts, "web", foreign)
+
+    assert cloud.purge() == {"hyper1": {"web": "purged; its minion key is gone too"}}
+
+    assert key(cloud) == foreign.strip() and is_tidy(cloud)
+
+
+def test_a_key_that_shall_stay_stays_when_a_purge_is_finished(cloud, kill_at):
+    cloud.init()
+    before = key(cloud)
+    kill_at("order.removing", cloud.purge)
+    cloud.hosts.remove("hyper1", "web")
+
+    cloud.purge(delete_key=False)
+
+    assert key(cloud) == before and is_tidy(cloud)
+
+
+def test_a_purge_killed_before_anything_was_removed_begins_again(cloud, kill_at):
+    cloud.init()
+    kill_at("order.removing", cloud.purge)
+
+    assert cloud.purge() == {"hyper1": {"web": "purged"}}
+    assert key(cloud) is None and is_tidy(cloud)
+
+
+def test_a_new_vm_of_the_name_finishes_the_purge_of_the_old_one(cloud, kill_at):
+    cloud.init()
+    before = key(cloud)
+    kill_at("order.removing", cloud.purge)
+    cloud.hosts.remove("hyper1", "web")
+
+    cloud.init()
+
+    assert key(cloud) not in (None, before) and is_tidy(cloud)
+
+
+def test_a_purge_that_its_host_refuses_leaves_no_order(cloud):
+    cloud.init()
+
+    def remove(*_args):
+        raise ValueError("it is being moved")
+
+    cloud.hosts.does["virt.purge"] = remove
+    with pytest.raises(deploy.DeployError, match="hyper1: it is being moved"):
+        cloud.purge()
+    assert key(cloud) and is_tidy(cloud)
+
+
+@pytest.mark.parametrize(
+    ("error", "why"), [(KeyboardInterrupt, "interrupted"), ("silent", "does not answer")]
+)
+def test_a_purge_that_was_cut_off_says_that_the_next_one_goes_on(cloud, error, why):
+    cloud.init()
+
+    def remove(host, _name):
+        if error == "silent":
+            return cloud.hosts.silence(host)
+        raise error
+
+    cloud.hosts.does["virt.purge"] = remove
+    with pytest.raises(deploy.DeployError, match=f"{why}.* run salt-run virt.purge web again"):
+        cloud.purge()
+    assert key(cloud) and left(cloud) == "removing"
+
+
+def test_two_commands_for_one_vm_do_not_go_together(cloud, monkeypatch):
+    monkeypatch.setattr(orders, "_END_S", 0.3)
+    with orders.opened(cloud.opts, "web") as order:
+        orders.begin(order, orders.REMOVING, host="hyper1")
+        for command in (cloud.init, cloud.purge):
+            with pytest.raises(NameTaken, match="'web' is being removed by another salt-run"):
+                command()
+        order.end()
+    with pytest.raises(BadArgument, match="cannot name a VM"), orders.opened(cloud.opts, "../x"):
+        pass
+
+
+@pytest.mark.parametrize("command", ["init", "purge"])
+@pytest.mark.parametrize("can", [True, False])
+def test_a_move_that_was_cut_off_is_settled_first(cloud, monkeypatch, command, can):
+    cloud.init()
+    with orders.opened(cloud.opts, "web") as order:
+        orders.begin(order, orders.MOVING, source="hyper1", target="hyper2")
+
+    def settle(_cloud, held):
+        if held.now.phase != orders.MOVING or not can:
+            raise moves.Unsettled("hyper2 has not ended yet")
+        cloud.hosts.remove("hyper1", "web")
+        cloud.hosts.put("hyper2", "web")
+        held.end()
+
+    monkeypatch.setattr(moves, "settle_order", settle)
+    why, error = "hyper2 has not ended yet", moves.Unsettled
+    if can and command == "init":
+        why, error = "'web' is on hyper2 already", NameTaken
+    if can and command == "purge":
+        assert cloud.purge() == {"hyper2": {"web": "purged"}}
+    else:
+        with pytest.raises(error, match=why):
+            getattr(cloud, command)()
+    assert left(cloud) == (None if can else "moving")
+
+
+def journal(cloud, content):
+    """Leave the journal that an older version kept."""
+    path = orders.folder(cloud.opts).parent / "web.json"
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(content)
+    return path
+
+
+def test_the_journal_of_an_older_version_is_settled(cloud):
+    public = keypair.generate()[0]
+    keys.accept(cloud.opts, "web", public)
+    path = journal(cloud, json.dumps({"name": "web", "public_key": public, "host": "hyper2"}))
+    cloud.hosts.silence("hyper2")
+
+    with pytest.raises(NameTaken, match="it may be on hyper2"):
+        cloud.init()
+    assert not path.exists() and left(cloud) == "ordered" and key(cloud) == public.strip()
+    cloud.hosts.silence("hyper2", False)
+    with pytest.raises(NoSuchVm):
+        cloud.purge()
+    assert key(cloud) is None and is_tidy(cloud)
+
+
+def test_the_journal_of_an_older_versions_move_is_an_order_of_a_move(cloud):
+    path = journal(cloud, json.dumps({"name": "web", "host": "hyper1", "to": "hyper2"}))
+
+    with orders.opened(cloud.opts, "web") as order:
+        assert order.now.phase == "moving"
+        assert order.now.facts == {"source": "hyper1", "target": "hyper2"}
+    assert not path.exists()
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "{}"])
+def test_a_journal_that_says_nothing_was_cut_off_before_anything_was_done(cloud, text):
+    path = journal(cloud, text)
+
+    assert cloud.init()["host"] == "hyper1"
+    assert not path.exists()
+
+
+def test_a_command_of_an_older_version_is_not_disturbed(cloud):
+    path = journal(cloud, "{}")
+
+    with locks.held(path), pytest.raises(NameTaken, match="by another salt-run"):
+        cloud.init()
+
+
+def test_a_journal_that_was_taken_over_when_the_power_went_is_not_taken_over_twice(cloud, kill_at):
+    public = keypair.generate()[0]
+    path = journal(cloud, json.dumps({"name": "web", "public_key": public, "host": "hyper2"}))
+
+    kill_at("order.ordered", lambda: orders.opened(cloud.opts, "web").__enter__())
+    assert path.exists() and left(cloud) == "ordered"
+    first = records.look(orders.folder(cloud.opts), "order", "web").token
+    with orders.opened(cloud.opts, "web") as order:
+        assert order.now.token == first and not path.exists()

@@ -1,0 +1,138 @@
+"""A host is filled again; hosts that fall silent, and VMs that were moved meanwhile, are played."""
+
+import pytest
+from playedhosts import clouds, table
+from saltvirt.fleet import deploy, evacuate, notes, restore
+
+HOW = {"max_parallel": 2, "with_stopped": True, "wait_s": 6}
+HOME = {"max_parallel": 2}
+
+
+@pytest.fixture
+def cloud(monkeypatch):
+    """A function that makes a cloud of so many hosts."""
+    return clouds(monkeypatch)
+
+
+def test_a_restore_brings_back_only_what_is_still_where_the_evacuation_left_it(cloud, run):
+    four = cloud(4)
+    noted = {"back": ["h1"], "there": ["h1"], "onwards": ["h1"], "gone": ["h2"]}
+    four.notes["h3"] = noted
+    for name, host in (("back", "h3"), ("there", "h1"), ("onwards", "h2")):
+        four.put(name, host)
+    expected = {"host": "h3", "gone": ["gone"], "elsewhere": {"onwards": "h2"}}
+
+    plan = run(restore.dry_run, four, "h3")
+    assert plan == {**expected, "moves": {"there": "h3"}, "stays": {}}
+    assert four.notes["h3"] == noted
+    done = run(restore.restore, four, "h3", **HOME)
+
+    assert done == {**expected, "moved": {"there": "h3"}, "failed": {}, "warnings": {}}
+    assert four.where("onwards") == ["h2"] and four.notes["h3"] == {}
+    again = run(restore.restore, four, "h3", **HOME)
+    assert [again[key] for key in ("moved", "failed", "gone", "elsewhere")] == [{}, {}, [], {}]
+
+
+def test_a_restore_forgets_nothing_that_may_be_on_a_silent_host(cloud, run):
+    three = cloud(3)
+    three.notes["h3"] = {"web1": ["h1"], "web2": ["h2"]}
+    three.put("web1", "h1")
+    three.put("web2", "h2")
+    three.silent.add("h1")
+
+    with pytest.raises(evacuate.NotEmpty, match="web1 did not come back to h3; .* virt.restore h3"):
+        run(restore.restore, three, "h3", **HOME)
+
+    assert three.where("web2") == ["h3"] and three.notes["h3"] == {"web1": ["h1"]}
+    three.silent.clear()
+    assert run(restore.restore, three, "h3", **HOME)["moved"] == {"web1": "h3"}
+
+
+def test_a_vm_that_two_evacuations_moved_comes_home_once(cloud, run):
+    three = cloud(3)
+    three.put("web1", "h1")
+    three.refuses["h3"] = {"web1": ["it is full"]}
+    assert run(evacuate.evacuate, three, "h1", **HOW)["moved"] == {"web1": "h2"}
+    three.refuses = {"h1": {"web1": ["it is in maintenance"]}}
+    assert run(evacuate.evacuate, three, "h2", **HOW)["moved"] == {"web1": "h3"}
+    three.refuses = {}
+
+    assert run(restore.restore, three, "h1", **HOME)["moved"] == {"web1": "h1"}
+
+    second = run(restore.restore, three, "h2", **HOME)
+    assert second["moved"] == second["elsewhere"] == {} and three.where("web1") == ["h1"]
+    assert three.notes == {"h1": {}, "h2": {}, "h3": {}}
+
+
+def test_a_vm_that_two_evacuations_moved_comes_back_step_by_step_too(cloud, run):
+    three = cloud(3)
+    three.put("web1", "h3")
+    three.notes = {"h1": {"web1": ["h2", "h3"]}, "h2": {"web1": ["h3"]}, "h3": {}}
+
+    assert run(restore.restore, three, "h2", **HOME)["moved"] == {"web1": "h2"}
+    assert three.notes["h1"] == {"web1": ["h2"]}
+    assert run(restore.restore, three, "h1", **HOME)["moved"] == {"web1": "h1"}
+
+
+def test_what_a_host_that_is_off_was_not_told_does_not_cost_its_vm_the_way_home(cloud, run):
+    three = cloud(3)
+    three.put("web1", "h2")
+    three.notes["h1"] = {"web1": ["h2"]}
+    three.silent.add("h1")
+    assert run(evacuate.evacuate, three, "h2", **HOW)["moved"] == {"web1": "h3"}
+    assert three.notes["h1"] == {"web1": ["h2"]}
+    three.silent.clear()
+
+    assert run(restore.restore, three, "h1", **HOME)["moved"] == {"web1": "h1"}
+
+
+def test_a_vm_that_is_stopped_under_its_way_home_comes_home(cloud, run):
+    three, tries = cloud(3), []
+    three.put("web1", "h1")
+    three.notes["h3"] = {"web1": ["h1"]}
+
+    def stopped():
+        tries.append(1)
+        if len(tries) == 1:
+            three.hosts["h1"]["web1"]["state"] = "shutdown"
+            raise deploy.DeployError("h1: domain is not running")
+
+    three.before["h1", "virt.migrate"] = stopped
+
+    assert run(restore.restore, three, "h3", **HOME)["moved"] == {"web1": "h3"}
+
+
+def test_a_home_that_refuses_is_asked_once(cloud, run):
+    three = cloud(3)
+    three.put("web1", "h1")
+    three.notes["h3"] = {"web1": ["h1"]}
+    three.refuses["h3"] = {"web1": ["a file is there already"]}
+
+    with pytest.raises(evacuate.NotEmpty) as caught:
+        run(restore.restore, three, "h3", **HOME)
+
+    assert "a file is there already" in table(caught)["failed"]["web1"]
+    assert three.asked.count(("h3", "virt.migrate_prepare")) == 1
+    assert three.notes["h3"] == {"web1": ["h1"]} and three.where("web1") == ["h1"]
+
+
+def test_notes_of_a_host_of_the_release_before_are_read(cloud, run):
+    three = cloud(3)
+    three.put("web1", "h1")
+    three.notes["h3"] = {"web1": "h1"}
+
+    assert notes.listed(three.notes["h3"]) == {"web1": ["h1"]}
+    assert run(restore.restore, three, "h3", **HOME)["moved"] == {"web1": "h3"}
+
+
+def test_a_vm_that_is_removed_while_others_come_home_is_gone(cloud, run):
+    three = cloud(3)
+    for name in ("web1", "web2"):
+        three.put(name, "h1")
+    three.notes["h3"] = {"web1": ["h1"], "web2": ["h1"]}
+    three.before["h1", "virt.migrate"] = lambda: three.hosts["h1"].pop("web2", None)
+
+    done = run(restore.restore, three, "h3", **{**HOME, "max_parallel": 1})
+
+    assert done["moved"] == {"web1": "h3"} and done["gone"] == ["web2"] and done["failed"] == {}
+    assert three.notes["h3"] == {}

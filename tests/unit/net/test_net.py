@@ -1,0 +1,227 @@
+"""The plan of a bridge, what keeps it, and the firewall's rules: pure, so tried in every shape."""
+
+from dataclasses import replace
+
+import netcases
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from saltvirt import arguments
+from saltvirt.errors import BadArgument, VirtError
+from saltvirt.net import interfaces, linkconfig, netplan, plan
+from saltvirt.net.firewall import rules
+from snapshots import BR0, address, carried_out, link, route, same
+
+CONFIG = netcases.CONFIG
+BEFORE = {
+    "links": {
+        "eth0": link(
+            addresses=[
+                address("10.0.0.4/16"),
+                address("fd00::4/64"),
+                address("fe80::1/64", scope=253),
+            ]
+        )
+    },
+    "routes": [route("default", "10.0.0.1", "eth0"), route("10.9.0.0/16", "10.0.0.9", "eth0")],
+}
+
+
+def test_everything_of_the_port_becomes_the_bridges():
+    wanted = plan.target(BEFORE, BR0)
+
+    held = [a["address"] for a in wanted["links"]["br0"]["addresses"]]
+    assert held == ["10.0.0.4/16", "fd00::4/64"]
+    assert [a["address"] for a in wanted["links"]["eth0"]["addresses"]] == ["fe80::1/64"]
+    assert {r["oif"] for r in wanted["routes"]} == {"br0"}
+    assert wanted["links"]["br0"]["mac"] == "52:00:00:00:00:01"
+
+
+def test_the_steps_lead_there_and_back_and_then_nothing_is_left_to_do():
+    wanted = plan.target(BEFORE, BR0)
+
+    there = carried_out(BEFORE, plan.operations(BEFORE, wanted))
+    assert same(there, wanted)
+    assert plan.operations(there, plan.target(there, BR0)) == []
+    back = carried_out(there, plan.operations(there, BEFORE))
+    assert same(back, BEFORE)
+
+
+@given(st.integers(0, 30))
+def test_a_change_that_stops_after_any_step_can_be_put_back(count):
+    steps = plan.operations(BEFORE, plan.target(BEFORE, BR0))
+    half = carried_out(BEFORE, steps[:count])
+
+    assert same(carried_out(half, plan.operations(half, BEFORE)), BEFORE)
+
+
+def test_a_bridge_goes_and_its_one_port_inherits():
+    there = carried_out(BEFORE, plan.operations(BEFORE, plan.target(BEFORE, BR0)))
+
+    gone = carried_out(there, plan.operations(there, plan.without(there, "br0", ["eth0"])))
+
+    assert "br0" not in gone["links"]
+    assert same(gone, BEFORE)
+
+
+def test_a_port_that_has_left_its_bridge_already_is_not_removed_with_it():
+    there = carried_out(BEFORE, plan.operations(BEFORE, plan.target(BEFORE, BR0)))
+    there["links"]["eth0"]["master"] = None  # its manager was faster
+
+    gone = carried_out(there, plan.operations(there, plan.without(there, "br0", ["eth0"])))
+
+    assert same(gone, BEFORE)
+
+
+def test_a_leased_address_that_is_asked_for_as_static_does_not_end_any_more():
+    leased = {**BEFORE, "links": {"eth0": link(addresses=[address("10.0.0.4/16", valid_s=90)])}}
+    moved = carried_out(leased, plan.operations(leased, plan.target(leased, BR0)))
+    assert moved["links"]["br0"]["addresses"] == [address("10.0.0.4/16", valid_s=90)]
+
+    static = replace(BR0, addresses=("10.0.0.4/16",))
+    there = carried_out(moved, plan.operations(moved, plan.target(moved, static)))
+
+    assert there["links"]["br0"]["addresses"] == [address("10.0.0.4/16")]
+    assert same(carried_out(there, plan.operations(there, moved)), moved)
+
+
+def test_a_delay_that_others_set_is_left_as_long_as_nothing_waits_for_it():
+    def steps(stp):
+        made = link(kind="bridge", bridge={"stp": stp, "forward_delay_cs": 1500})
+        asked = replace(BR0, ports=(), options={"stp": stp, "forward_delay_cs": 0})
+        before = {"links": {"br0": made}, "routes": []}
+        return plan.operations(before, plan.target(before, asked))
+
+    assert steps(stp=0) == []
+    assert steps(stp=1) == [("bridge", "br0", {"forward_delay_cs": 0})]
+
+
+def test_static_addresses_and_a_gateway_replace_what_the_port_had():
+    bridge = plan.Bridge(
+        name="br0", ports=("eth0",), addresses=("192.0.2.2/24",), gateway="192.0.2.1", mtu=9000
+    )
+    there = carried_out(BEFORE, plan.operations(BEFORE, plan.target(BEFORE, bridge)))
+
+    assert [a["address"] for a in there["links"]["br0"]["addresses"]] == ["192.0.2.2/24"]
+    default = [r["gateway"] for r in there["routes"] if r["dst"] == "default"]
+    assert default == ["192.0.2.1"]
+    assert {one["mtu"] for one in there["links"].values()} == {9000}
+    assert plan.operations(there, plan.target(there, bridge)) == []
+
+
+@pytest.mark.parametrize(
+    ("links", "why"),
+    [
+        ({}, "no link 'eth0' on this host; there are: lan"),
+        ({"eth0": link(master="br9")}, "'eth0' is a port of br9 already"),
+        ({"eth0": link(kind="bridge")}, "'eth0' is a bridge itself"),
+        ({"eth0": link(), "br0": link(kind="veth")}, "'br0' exists and is not a bridge"),
+    ],
+)
+def test_a_port_that_cannot_be_one_is_refused(links, why):
+    with pytest.raises(VirtError, match=why):
+        plan.refuse_impossible({"links": links, "routes": []}, BR0, ["lan"])
+
+
+def test_a_route_with_several_hops_is_refused():
+    many = {**BEFORE, "routes": [route("default", None, "eth0", is_multipath=True)]}
+
+    with pytest.raises(VirtError, match="several next hops"):
+        plan.refuse_impossible(many, BR0, [])
+
+
+def test_networkd_gets_a_bridge_its_network_and_a_network_for_each_port():
+    files = linkconfig.networkd(CONFIG)
+
+    assert sorted(path.rpartition("/")[2] for path in files) == [
+        "05-salt-virt-br0-eth0.network",
+        "05-salt-virt-br0.netdev",
+        "05-salt-virt-br0.network",
+    ]
+    network = files["/etc/systemd/network/05-salt-virt-br0.network"]
+    for line in (
+        "DHCP=no",
+        "Address=10.0.0.4/16",
+        "Gateway=10.0.0.1",
+        "DNS=10.0.0.53",
+        "Destination=10.9.0.0/16",
+    ):
+        assert line in network.splitlines()
+
+
+def test_vlans_are_kept_as_ranges():
+    config = replace(CONFIG, vlan_filtering=True, vlans=arguments.vlans("vlans", [30, "10-12"]))
+
+    assert (
+        "VLAN=10-12"
+        in linkconfig.networkd(config)["/etc/systemd/network/05-salt-virt-br0-eth0.network"]
+    )
+    port = linkconfig.networkmanager(config)[
+        "/etc/NetworkManager/system-connections/salt-virt-br0-eth0.nmconnection"
+    ]
+    assert "vlans=10-12, 30" in port
+
+
+def test_netplan_gives_up_the_addresses_of_a_port_and_nothing_else():
+    old = (
+        "network: {ethernets: {eth0: {addresses: [10.0.0.4/16], wakeonlan: true}, "
+        "eth1: {dhcp4: true}}}"
+    )
+    freed = netplan.freed(old, ["eth0"])
+
+    assert "10.0.0.4" not in freed and "wakeonlan" in freed and "dhcp4: true" in freed
+    assert netplan.freed(freed, ["eth0"]) is None
+
+
+def test_ifupdown_loses_the_stanzas_of_one_interface_only():
+    text = """auto lo
+iface lo inet loopback
+
+auto br0
+iface br0 inet static
+    address 10.0.0.4
+    bridge_ports eth0
+
+auto br01
+iface br01 inet manual
+"""
+    left = interfaces.without_bridge(text, "br0", None)
+
+    assert "10.0.0.4" not in left and "iface lo inet loopback" in left
+    assert "auto br01\niface br01 inet manual" in left
+
+
+def test_rules_name_ports_and_peers_and_a_mark_that_changes_with_them():
+    ports = rules.ports([16514, "49152-49215"])
+    some = rules.networks(["10.0.0.2", "10.0.0.3", "fd00::2"])
+
+    text, mark = rules.nftables("salt_virt", ports, some)
+    _same, again = rules.nftables(
+        "salt_virt", ports, rules.networks(["fd00::2", "10.0.0.3/32", "10.0.0.2"])
+    )
+    _other, other = rules.nftables("salt_virt", ports, rules.networks(["10.0.0.2"]))
+
+    assert mark == again != other
+    assert "tcp dport { 16514, 49152-49215 } ip saddr @peers4 accept" in text
+    assert "elements = { 10.0.0.2/31 }" in text and "elements = { fd00::2 }" in text
+
+
+def test_firewalld_gets_a_rule_for_each_peer_and_port():
+    ports = rules.ports([16514])
+    (rule,) = rules.rich_rules(ports, rules.networks(["10.0.0.2"]))
+
+    assert rule == (
+        'rule family="ipv4" source address="10.0.0.2" port port="16514" ' 'protocol="tcp" accept'
+    )
+
+
+@pytest.mark.parametrize("ports", [[], ["x"], [0], [70000], ["5-3"], ["1-x"], [None]])
+def test_a_bad_port_is_refused(ports):
+    with pytest.raises(BadArgument, match="^ports: "):
+        rules.ports(ports)
+
+
+@pytest.mark.parametrize("peer", ["here", "10.0.0.0/40", "", None, "1.2.3.4; drop"])
+def test_a_peer_that_is_no_address_is_refused(peer):
+    with pytest.raises(BadArgument, match="^peers: "):
+        rules.networks([peer])

@@ -1,0 +1,105 @@
+"""One run of a bridge: what is refused before anything changes, and what is watched."""
+
+import contextlib
+
+import pytest
+from saltvirt.errors import BadArgument, VirtError
+from saltvirt.net import links, managers, resolver
+from saltvirt.ops.bridge import absent, confirm, present
+from snapshots import BR0, address, link, route
+
+HOST = {
+    "links": {"eth0": link(addresses=[address("10.0.0.4/16")])},
+    "routes": [route("default", "10.0.0.1", "eth0")],
+}
+
+
+class Manager(managers.NoManager):
+    """A manager that has a bridge in its files, and holds no lease."""
+
+    title, writes_heir = "systemd-networkd", False
+
+    def __init__(self, *, runs=True):
+        self.is_running, self.told = runs, []
+
+    def runs(self):
+        """Return whether it runs."""
+        return self.is_running
+
+    def files_of(self, name):
+        """Return one file."""
+        return [f"/etc/{name}"]
+
+    def holder(self, _link):
+        """Return nothing."""
+        return
+
+    def give_back(self, _change):
+        """Note it."""
+        self.told.append("given back")
+
+
+@pytest.fixture
+def found(monkeypatch):
+    """Give a host a network and its manager; the watchdog is noted."""
+    host = {"seen": HOST, "manager": Manager(), "name": "networkd", "watched": []}
+
+    @contextlib.contextmanager
+    def safely(_before, names, _change, _limit_s):
+        host["watched"].append(names)
+        yield
+
+    monkeypatch.setattr(links, "refuse_if_impossible", lambda: None)
+    monkeypatch.setattr(links, "names", lambda: ["eth0"])
+    monkeypatch.setattr(links, "ports_of", lambda _bridge: [])
+    monkeypatch.setattr(links, "read", lambda _names: host["seen"])
+    monkeypatch.setattr(managers, "find", lambda *_given: (host["name"], host["manager"]))
+    monkeypatch.setattr(confirm, "safely", safely)
+    return host
+
+
+def look():
+    """Look at what one bridge over the host's link would need."""
+    return present.decide(present.Request(bridge=BR0))
+
+
+def test_a_manager_that_does_not_run_is_refused_for_a_static_address_too(found):
+    found["manager"] = Manager(runs=False)
+    with pytest.raises(BadArgument, match="systemd-networkd does not run here, so nobody would"):
+        look()
+
+    found.update(manager=managers.NoManager(), name="none")
+    assert look().config.addresses == ("10.0.0.4/16",)
+
+
+def test_what_cannot_be_kept_is_no_matter_where_nobody_keeps_it(found):
+    outside = route("default", "172.31.1.1", "eth0", is_onlink=True)
+    found["seen"] = {**HOST, "routes": [outside]}
+    with pytest.raises(VirtError, match="gateway outside the subnet"):
+        look()
+
+    found.update(manager=managers.NoManager(), name="none")
+    look()
+
+
+def test_files_of_a_bridge_that_is_not_there_are_removed_under_the_watchdog_too(found):
+    found["seen"] = {"links": {}, "routes": []}
+
+    def remove(*, is_test):
+        return absent.remove(
+            {"file_client": "local"}, "br0", confirm_timeout_s=1, persist_by="auto", is_test=is_test
+        )
+
+    assert remove(is_test=True) == {"/etc/br0": "removed"} and not found["watched"]
+    assert remove(is_test=False) == {"/etc/br0": "removed"}
+    assert found["watched"] == [("br0",)] and found["manager"].told == ["given back"]
+
+
+def test_search_domains_are_found_where_the_name_servers_are(tmp_path, monkeypatch):
+    path = tmp_path / "resolv.conf"
+    path.write_text("# x\nnameserver 10.0.0.53\nsearch . corp.example b\nnameserver fd00::53\n")
+    monkeypatch.setattr(resolver, "_PATHS", (str(path),))
+
+    assert resolver.configured() == (("10.0.0.53", "fd00::53"), ("corp.example", "b"))
+    path.write_text("search .\n")
+    assert resolver.configured() == ((), ())

@@ -1,0 +1,310 @@
+"""Which moves even out a cloud: pure, so whole clouds are tried."""
+
+import random
+from dataclasses import replace
+
+import pytest
+import told
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from saltvirt.placement import balance, choose, load, plan, requirements
+from saltvirt.placement.facts import Load, VmLoad
+from sizes import sizes
+from tightclouds import about, host
+
+
+def named(*abouts):
+    """Return facts by their VM's name."""
+    return {one.name: one for one in abouts}
+
+
+def busy(**vms):
+    """Return the load of a host of 10 CPUs: ``{name: CPUs used}``."""
+    used = {name: VmLoad(cpu=cpu, memory_mib=0) for name, cpu in vms.items()}
+    return Load(cpus=10, memory_mib=100000, vms=used)
+
+
+def lopsided():
+    """Return hosts, loads and VMs of a cloud in which one host does it all."""
+    loads = {"a": busy(v1=3, v2=2, v3=2, v4=1), "b": busy(), "c": busy()}
+    hosts = {name: host(100000) for name in loads}
+    abouts = named(*[about(name, 100) for name in loads["a"].vms])
+    for name, one in abouts.items():
+        hosts["a"] = plan.with_vm(hosts["a"], requirements.of(one))
+        assert name in hosts["a"].vms
+    return hosts, loads, abouts
+
+
+def shares(loads, steps):
+    """Return each host's CPUs in use after the steps."""
+    out = {name: sum(vm.cpu for vm in one.vms.values()) for name, one in loads.items()}
+    for step in steps:
+        used = loads[step.source].vms[step.name].cpu
+        out[step.source] -= used
+        out[step.target] += used
+    return out
+
+
+def test_a_lopsided_cloud_is_evened_out_with_few_moves():
+    hosts, loads, abouts = lopsided()
+
+    steps = balance.rebalance(hosts, loads, abouts, max_moves=9, threshold=0.01)
+
+    assert sorted(shares(loads, steps).values()) == [2, 3, 3]
+    assert len(steps) <= 3 and all(step.gain > 0.01 for step in steps)
+    assert steps == balance.rebalance(hosts, loads, abouts, max_moves=9, threshold=0.01)
+
+
+def test_no_more_moves_are_made_than_asked_for_and_none_that_gains_too_little():
+    hosts, loads, abouts = lopsided()
+
+    assert len(balance.rebalance(hosts, loads, abouts, max_moves=1, threshold=0.01)) == 1
+    assert balance.rebalance(hosts, loads, abouts, max_moves=9, threshold=0.9) == []
+    even = {name: busy() for name in loads}
+    assert balance.rebalance(hosts, even, abouts, max_moves=9, threshold=0.0) == []
+
+
+def test_what_is_tagged_or_cannot_move_stays_and_maintenance_is_honoured():
+    hosts, loads, abouts = lopsided()
+    abouts["v1"] = told.but(abouts["v1"], stay=True)
+    abouts["v2"] = told.but(abouts["v2"], obstacles=["it has a device of this host"])
+    hosts["b"] = told.but(hosts["b"], maintenance=True)
+
+    steps = balance.rebalance(hosts, loads, abouts, max_moves=9, threshold=0.01)
+
+    assert {step.name for step in steps} <= {"v3", "v4"}
+    assert {step.target for step in steps} == {"c"}
+
+
+def test_a_host_that_has_refused_a_vm_is_not_planned_for_it_again():
+    hosts, loads, abouts = lopsided()
+    first = balance.rebalance(hosts, loads, abouts, max_moves=1, threshold=0.01)[0]
+    refused = {first.name: {"b": ["its CPU does not suffice"], "c": ["the same"]}}
+
+    steps = balance.rebalance(hosts, loads, abouts, max_moves=9, threshold=0.01, refused=refused)
+
+    assert steps and first.name not in {step.name for step in steps}
+
+
+def test_a_move_that_costs_more_than_it_gains_is_not_made():
+    hosts, loads, abouts = lopsided()
+    abouts = {name: told.but(one, memory_mib=1024 * 2000) for name, one in abouts.items()}
+    hosts = {name: told.but(one, memory={"limit_mib": 10**9}) for name, one in hosts.items()}
+
+    assert balance.rebalance(hosts, loads, abouts, max_moves=9, threshold=0.0) == []
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.lists(st.integers(0, 5), max_size=5), min_size=1, max_size=5))
+def test_every_step_evens_out_and_none_is_taken_back(cpus):
+    loads = {
+        f"h{n}": busy(**{f"v{n}{k}": cpu for k, cpu in enumerate(row)})
+        for n, row in enumerate(cpus)
+    }
+    hosts = {name: host(100000) for name in loads}
+    abouts = named(*[about(vm, 10) for one in loads.values() for vm in one.vms])
+
+    steps = balance.rebalance(hosts, loads, abouts, max_moves=20, threshold=0.001)
+
+    assert len({step.name for step in steps}) == len(steps)
+    before, used = balance.imbalance(loads), shares(loads, steps)
+    after = balance.imbalance({name: busy(all=cpu) for name, cpu in used.items()})
+    assert after <= before
+
+
+def filled(vms_of, limit_mib=100_000, **given):
+    """Return ``(hosts, abouts)`` of hosts with these VMs: ``{host: {name: what it is}}``."""
+    hosts, abouts = {}, {}
+    for name, vms in vms_of.items():
+        hosts[name] = host(limit_mib, **given)
+        for vm, what in vms.items():
+            abouts[vm] = about(vm, 10, **what)
+            hosts[name] = plan.with_vm(hosts[name], requirements.of(abouts[vm]))
+    return hosts, abouts
+
+
+def judged(hosts, abouts, steps):
+    """Make the steps one after the other; each must be taken by what virt.migrate judges by."""
+    for step in steps:
+        need = requirements.of(abouts[step.name])
+        others = {name: one for name, one in hosts.items() if name != step.source}
+        evaluations = {v.host: v for v in choose.evaluate(others, need)}
+        assert evaluations[step.target].fits, (step, evaluations[step.target].reasons)
+        hosts = {
+            **hosts,
+            step.source: plan.without_vm(hosts[step.source], need),
+            step.target: plan.with_vm(hosts[step.target], need),
+        }
+
+
+def test_every_step_is_one_that_migrate_takes():
+    draw, made = random.Random(5), 0
+    for _cloud in range(150):
+        hosts = {f"h{n}": host(100) for n in range(draw.randint(3, 6))}
+        loads, abouts = {name: busy() for name in hosts}, {}
+        for number in range(draw.randint(4, 16)):
+            groups = {"affinity": [draw.choice("ab")]} if draw.random() < 0.4 else {}
+            groups = groups or (
+                {"anti_affinity": [draw.choice("xy")]} if draw.random() < 0.5 else {}
+            )
+            one = about(f"v{number}", draw.choice([5, 10, 20]), **groups)
+            at, need = draw.choice(list(hosts)), requirements.of(one)
+            # Groups may be in parts already, from before they were groups.
+            if not choose.evaluate({at: hosts[at]}, need)[0].fits:
+                continue
+            if draw.random() < 0.1:
+                coming = {"c": {"affinity": ["a"], "anti_affinity": ["x"]}}
+                hosts[at] = told.but(hosts[at], coming=coming)
+            hosts[at] = plan.with_vm(hosts[at], need)
+            abouts[one.name] = one
+            cpu = draw.choice([0, 0.1, 0.5, 1, 2])
+            loads[at].vms[one.name] = VmLoad(cpu=cpu, memory_mib=0, cpu_error=0.0)
+        steps = balance.rebalance(hosts, loads, abouts, max_moves=10, threshold=0.02)
+        judged(hosts, abouts, steps)
+        made += len(steps)
+    assert made > 200
+
+
+def test_idle_hosts_that_can_take_nothing_do_not_keep_others_from_it():
+    hosts, abouts = filled({"x0": {f"v{n}": {} for n in range(8)}, "x1": {}, "x2": {}})
+    hosts |= {f"arm{n:02}": host(10**6, archs=["aarch64"]) for n in range(20)}
+    loads = {name: busy() for name in hosts}
+    loads["x0"] = busy(**{name: 1.2 for name in abouts})
+    loads["x1"] = busy(z=0.1)
+
+    steps = balance.rebalance(hosts, loads, abouts, max_moves=5, threshold=0.02)
+
+    assert steps and {step.target for step in steps} == {"x1", "x2"}
+
+
+def test_hosts_whose_vms_stay_do_not_keep_others_from_moving_theirs():
+    tagged = {f"p{n}": {f"v{n}{k}": {"stay": True} for k in range(5)} for n in range(6)}
+    hosts, abouts = filled({**tagged, "busy": {f"w{k}": {} for k in range(5)}, "idle": {}})
+    loads = {name: busy(**dict.fromkeys(one.vms, 1.9)) for name, one in hosts.items()}
+    loads["busy"] = busy(**{f"w{k}": 1.8 for k in range(5)})
+
+    steps = balance.rebalance(hosts, loads, abouts, max_moves=5, threshold=0.02)
+
+    assert steps and {step.source for step in steps} == {"busy"}
+
+
+def test_full_hosts_that_are_idle_do_not_keep_others_from_taking():
+    hosts, abouts = filled({"a": {f"v{n}": {} for n in range(4)}, "z": {}})
+    hosts |= {f"full{n:02}": host(5) for n in range(20)}
+    loads = {name: busy() for name in hosts}
+    loads["a"], loads["z"] = busy(**dict.fromkeys(abouts, 2.0)), busy(other=0.5)
+    for one in (loads["a"], loads["z"]):
+        one.vms.update({name: replace(vm, cpu_error=0.1) for name, vm in one.vms.items()})
+
+    steps = balance.rebalance(hosts, loads, abouts, max_moves=5, threshold=0.02)
+
+    assert steps and {step.target for step in steps} == {"z"}
+
+
+def test_a_vm_on_its_way_is_left_alone():
+    hosts, abouts = filled({"a": {"v1": {}, "v2": {}}, "b": {}, "c": {}})
+    hosts["b"] = told.but(hosts["b"], building=["v1"], coming={"v1": {}})
+    loads = {"a": busy(v1=4, v2=4), "b": busy(), "c": busy()}
+
+    steps = balance.rebalance(hosts, loads, abouts, max_moves=5, threshold=0.02)
+
+    assert {step.name for step in steps} == {"v2"}
+
+
+def test_steps_that_were_made_count_for_those_that_follow():
+    hosts, loads, abouts = lopsided()
+    first, *rest = balance.rebalance(hosts, loads, abouts, max_moves=9, threshold=0.01)
+
+    again = balance.rebalance(hosts, loads, abouts, max_moves=9, threshold=0.01, made=[first])
+
+    assert again == rest
+
+
+class Simulated:
+    """Hosts of ten CPUs whose VMs are busy by chance; their load is read as a runner reads it."""
+
+    def __init__(self, seed, busy_s, vms=20, hosts=10):
+        self._draw, self._busy_s = random.Random(seed), busy_s
+        names = {f"h{n}": {f"v{n}_{k}": {} for k in range(vms)} for n in range(hosts)}
+        self.hosts, self.abouts = filled(names)
+        self.part = dict.fromkeys(self.abouts, 0.1)
+        self._is_busy = {name: self._draw.random() < 0.1 for name in self.abouts}
+
+    def _second(self, name):
+        # Busy for so many seconds on average, idle for as long as makes it its part of the time.
+        part = self.part[name]
+        leave = 1 / self._busy_s
+        enter = leave * part / (1 - part)
+        if self._draw.random() < (leave if self._is_busy[name] else enter):
+            self._is_busy[name] = not self._is_busy[name]
+        return 1.0 if self._is_busy[name] else 0.02
+
+    def _reading(self, seconds):
+        used = {
+            name: sum(self._second(name) for _ in range(seconds)) / seconds for name in self.abouts
+        }
+        return {host: busy(**{vm: used[vm] for vm in one.vms}) for host, one in self.hosts.items()}
+
+    def run(self, readings=12, seconds=5):
+        """Rebalance once and make the steps; return them."""
+        taken = [self._reading(seconds) for _ in range(readings)]
+        loads = {host: load.over([one[host] for one in taken]) for host in self.hosts}
+        steps = balance.rebalance(self.hosts, loads, self.abouts, max_moves=5, threshold=0.02)
+        for step in steps:
+            need = requirements.of(self.abouts[step.name])
+            self.hosts[step.source] = plan.without_vm(self.hosts[step.source], need)
+            self.hosts[step.target] = plan.with_vm(self.hosts[step.target], need)
+        return steps
+
+
+@sizes(quick=10, full=50)
+@pytest.mark.parametrize("busy_s", [1, 5, 15])
+def test_an_even_cloud_is_left_alone(busy_s, size):
+    cloud = Simulated(seed=busy_s, busy_s=busy_s)
+
+    assert [step for _run in range(size) for step in cloud.run()] == []
+
+
+def test_a_cloud_that_is_uneven_is_evened_out_in_spite_of_chance():
+    cloud = Simulated(seed=3, busy_s=2)
+    cloud.part |= {name: 0.3 for name in cloud.hosts["h0"].vms}
+
+    def expected(host):
+        return sum(cloud.part[name] for name in cloud.hosts[host].vms)
+
+    before = expected("h0")
+    steps = [step for _run in range(10) for step in cloud.run()]
+
+    assert before == pytest.approx(6) and expected("h0") < 5
+    assert {step.source for step in steps} == {"h0"}
+
+
+def test_the_error_of_a_mean_sees_what_lasts():
+    steady, alike = [0, 1] * 10, [0] * 10 + [1] * 10
+
+    assert load.error([1.0] * 5) == 0.0 and load.error([1.0, 2.0]) is None
+    assert load.error(alike) > 1.5 * load.error(steady) > 0
+
+
+def test_readings_are_put_together():
+    first = Load(cpus=8, memory_mib=64, vms={"a": VmLoad(cpu=1.0, memory_mib=5)})
+    gone = replace(first, vms={**first.vms, "b": VmLoad(cpu=3.0, memory_mib=5)})
+    vms = {"a": VmLoad(cpu=2.0, memory_mib=7), "c": VmLoad(cpu=1, memory_mib=1)}
+    last = replace(first, vms=vms)
+
+    over = load.over([first, gone, last])
+
+    both = over.vms["a"]
+    assert both.memory_mib == 7
+    assert (both.cpu, both.cpu_error) == (pytest.approx(4 / 3), pytest.approx(1 / 3))
+    assert over.vms["c"] == VmLoad(cpu=1, memory_mib=1)
+    assert set(over.vms) == {"a", "c"} and over.cpus == 8
+
+
+def test_vms_that_are_busy_together_are_known_by_their_host():
+    taken = [busy(**dict.fromkeys("abcd", cpu)) for cpu in (0.0, 1.0, 0.0, 1.0, 0.0, 1.0)]
+
+    over = load.over(taken)
+
+    assert over.cpu_error == pytest.approx(4 * over.vms["a"].cpu_error)
+    assert load.Loads({"h": over}).surely("h")[1] > 0.2 + 4 * 0.4 * over.vms["a"].cpu_error - 1e-9

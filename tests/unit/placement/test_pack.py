@@ -1,0 +1,174 @@
+"""Evacuations of tight clouds beside an exact solver."""
+
+import random
+import time
+
+import pytest
+import tightclouds
+import told
+from saltvirt.placement import fit, pack, plan, requirements
+from sizes import sizes
+from tightclouds import about, host
+
+
+def named(*abouts):
+    """Return facts by their VM's name."""
+    return {one.name: one for one in abouts}
+
+
+def full(hosts, **mib):
+    """Say of hosts how much memory others have there."""
+    for name, committed in mib.items():
+        hosts[name] = told.but(hosts[name], memory={"committed_mib": committed})
+    return hosts
+
+
+def measured(count, first=0):
+    """Return ``(feasible, missed)`` of so many random tight clouds; each plan is carried out."""
+    feasible = missed = 0
+    for seed in range(first, first + count):
+        hosts, abouts = tightclouds.tight(random.Random(seed))
+        there, stays = plan.evacuate(hosts, abouts)
+        assert {*there, *stays} == {*abouts} and not {*there} & {*stays}
+        # Several are moved at a time, so in no certain order.
+        tightclouds.carried(hosts, abouts, there)
+        tightclouds.carried(hosts, abouts, dict(reversed(there.items())))
+        if not stays or tightclouds.Exact(hosts, abouts).feasible():
+            feasible, missed = feasible + 1, missed + bool(stays)
+    print(f"{feasible} of {count} tight clouds can be emptied; a way was found in ", end="")
+    print(f"{100 * (feasible - missed) / feasible:.1f} %")
+    return feasible, missed
+
+
+@sizes(quick=100, full=300)
+def test_a_way_is_found_wherever_there_is_one(size):
+    feasible, missed = measured(size)
+
+    assert feasible > size / 3 and missed <= 0.01 * feasible
+
+
+@pytest.mark.nightly
+def test_a_way_is_found_wherever_there_is_one_in_many_clouds():
+    feasible, missed = measured(5000, first=10_000)
+
+    assert missed <= 0.01 * feasible
+
+
+def test_the_exact_solver_knows_what_cannot_be():
+    def can(hosts, *vms):
+        return tightclouds.Exact(hosts, named(*vms)).feasible()
+
+    two = {"a": host(10), "b": host(10)}
+    assert can(two, about("x", 10), about("y", 10))
+    assert not can(two, about("x", 10), about("y", 6), about("z", 4), about("w", 1))
+    pair = [about(name, 6, affinity=["a"]) for name in "xy"]
+    assert not can(two, *pair) and can({**two, "c": host(12)}, *pair)
+    apart = [about(name, 1, anti_affinity=["x"]) for name in "pqr"]
+    assert can(two, *apart[:2]) and not can(two, *apart)
+
+
+def test_an_affinity_group_goes_where_all_of_it_has_room():
+    hosts = full({"a": host(100), "b": host(60)}, a=70, b=40)
+
+    there, stays = plan.evacuate(hosts, named(*[about(n, 10, affinity=["g"]) for n in "pqr"]))
+
+    assert there == dict.fromkeys("pqr", "a") and not stays
+
+
+def test_an_affinity_group_stays_together_where_it_does_not_fit_together():
+    hosts = {"a": host(20), "b": host(25)}
+
+    there, stays = plan.evacuate(
+        hosts, named(about("p", 10, affinity=["g"]), about("q", 20, affinity=["g"]), about("r", 5))
+    )
+
+    assert there == {"r": "b"} and set(stays) == {"p", "q"}
+    assert "a: 30 MiB of memory wanted, 20 MiB free" in stays["p"]
+
+
+def test_what_keeps_one_of_a_group_keeps_the_others_and_is_said():
+    hosts = {"a": host(100), "b": host(100)}
+    hosts["a"] = told.but(hosts["a"], bridges=["br0"])
+    hosts["b"] = told.but(hosts["b"], bridges=[], maintenance=True)
+    pair = named(
+        about("p", 10, affinity=["g"]), about("q", 10, affinity=["g"], bridges=["br0", "br7"])
+    )
+
+    there, stays = plan.evacuate(hosts, pair)
+
+    assert there == {} and "a: q, which stays with it: no bridge br7 there" in stays["p"]
+    assert "a: no bridge br7 there" in stays["q"]
+
+
+def test_a_group_that_is_elsewhere_is_joined_one_by_one():
+    hosts = full({"a": host(100), "b": host(100)}, a=90)
+    hosts["a"] = told.but(hosts["a"], vms={"old": {"affinity": ["g"]}})
+
+    there, stays = plan.evacuate(hosts, named(*[about(n, 10, affinity=["g"]) for n in "pq"]))
+
+    assert there == {"p": "a"}
+    assert "b: the affinity group g is on a" in stays["q"]
+
+
+def test_what_is_to_be_together_and_apart_is_named():
+    pair = named(*[about(n, 10, affinity=["g"], anti_affinity=["h"]) for n in "pq"])
+
+    there, stays = plan.evacuate({"a": host(100)}, pair)
+
+    assert there == {} and stays["p"] == stays["q"]
+    assert "to be together, by their affinity groups, and apart" in stays["p"]
+
+
+def test_one_makes_room_for_another_and_that_for_a_third():
+    rooms = {"a": (10,), "b": (7,), "c": (4,)}
+    items = [
+        pack.Item(key="x", size=(6,), spots=("a", "b")),
+        pack.Item(key="y", size=(4,), spots=("a", "b", "c")),
+        pack.Item(key="z", size=(10,), spots=("a",)),
+    ]
+
+    assert pack.pack(items, rooms, lambda _spot, rest: sum(rest)) == {"x": "b", "y": "c", "z": "a"}
+
+
+@sizes(quick=2_000, full=10_000)
+@pytest.mark.parametrize("slack", [3.0, 1.02])
+def test_many_vms_are_planned_in_seconds(slack, size):
+    draw, together, apart = random.Random(7), 3 * size // 10, 3 * size // 100
+    vms = named(
+        *[
+            about(
+                f"v{n}",
+                draw.choice([1024, 2048, 4096]),
+                affinity=[f"a{draw.randrange(together)}"] if draw.random() < 0.2 else [],
+                anti_affinity=[f"x{draw.randrange(apart)}"] if draw.random() < 0.2 else [],
+            )
+            for n in range(size)
+        ]
+    )
+    total = sum(vm.memory_mib for vm in vms.values())
+    base = host(int(total * slack / (size // 10)))
+    begin = time.process_time()
+
+    there, stays = plan.evacuate({f"h{n}": base for n in range(size // 10)}, vms)
+
+    assert len(there) + len(stays) == size
+    print(f"{len(there)} of {size} VMs planned in {time.process_time() - begin:.1f} s")
+    assert time.process_time() - begin < 30 * size / 10_000
+
+
+def test_a_plan_does_not_hang_on_the_order_in_which_things_are_told():
+    hosts, abouts = tightclouds.tight(random.Random(5))
+    turned = dict(reversed(abouts.items()))
+
+    assert plan.evacuate(hosts, abouts) == plan.evacuate(dict(reversed(hosts.items())), turned)
+
+
+def test_a_vm_that_is_refused_by_a_host_is_packed_elsewhere():
+    hosts = {"a": host(20), "b": host(20)}
+    refused = {"p": {"a": ["its CPU does not suffice"], "b": ["its CPU does not suffice"]}}
+    vms = named(about("p", 10), about("q", 10))
+
+    there, stays = plan.evacuate(hosts, vms, refused=refused)
+
+    assert set(there) == {"q"} and stays["p"].count("its CPU does not suffice") == 2
+    assert not fit.reasons(hosts[there["q"]], requirements.of(vms["q"]))

@@ -1,0 +1,99 @@
+"""Mounting for whoever asks, and making images: what is refused; the rest is in tests/cloud."""
+
+import importlib.util
+import subprocess
+from pathlib import Path
+
+import pytest
+from saltvirt.config import HostSettings
+from saltvirt.errors import BadArgument, ImageError, SeedError, StorageError
+from saltvirt.ops.seeding import method
+from saltvirt.seed import hostmount
+
+MODULES = Path(__file__).resolve().parents[3] / "_modules"
+
+
+def face(name):
+    """Load one of our execution modules without a minion."""
+    spec = importlib.util.spec_from_file_location(f"face_{name}", MODULES / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("mounted", [{"/": "/dev/sda"}, {"/x": "/dev/nbd0; rm"}, {"/x": None}])
+def test_only_what_was_mounted_through_nbd_is_taken_away(mounted):
+    with pytest.raises(BadArgument, match="is not an nbd device"):
+        hostmount.clear(mounted)
+
+
+@pytest.mark.parametrize("seed", [{}, {"allow_host_mount": False}, {"allow_host_mount": "yes"}])
+def test_this_hosts_kernel_mounts_nothing_unless_that_was_allowed(seed):
+    with pytest.raises(SeedError, match="set virt:seed:allow_host_mount: True"):
+        method.refuse_host_mount(HostSettings(seed=seed))
+
+
+def test_nothing_is_mounted_over_what_is_there(tmp_path):
+    (tmp_path / "root").mkdir()
+    (tmp_path / "root/file").write_text("")
+    settings = HostSettings(state_dir=str(tmp_path / "state"))
+
+    with pytest.raises(StorageError, match="is not empty"):
+        hostmount.mount(settings, "/x.qcow2", "qcow2", "rw", str(tmp_path / "root"))
+    with pytest.raises(BadArgument, match="access: 'rx'; rw or ro"):
+        hostmount.mount(settings, "/x.qcow2", "qcow2", "rx", None)
+    with pytest.raises(BadArgument, match="nothing is mounted at"):
+        hostmount.umount(settings, str(tmp_path / "root"))
+
+
+def test_images_are_made_and_converted(tmp_path):
+    qemu_img, made, copy = face("qemu_img"), str(tmp_path / "a.qcow2"), str(tmp_path / "b.vmdk")
+
+    assert qemu_img.make_image(made, 64, "qcow2") == made
+    assert qemu_img.convert(made, copy, "vmdk") is True
+
+    argv = ["qemu-img", "info", "-f", "vmdk", copy]
+    said = subprocess.run(argv, check=True, capture_output=True, text=True).stdout
+    assert "virtual size: 64 MiB" in said
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (("relative", 64, "qcow2"), "not an absolute path"),
+        (("/no/such/folder/x", 64, "qcow2"), "not an absolute path"),
+        (("/etc/passwd", 64, "qcow2"), "exists already"),
+        (("{}/x", 64, "iso"), "fmt: 'iso'; one of qcow2"),
+        (("{}/x", "much", "qcow2"), "size"),
+        (("{}/x", 0, "qcow2"), "size: 0 is out of range"),
+    ],
+)
+def test_an_image_that_cannot_be_made_is_refused(tmp_path, words, why):
+    location = words[0].format(tmp_path)
+
+    with pytest.raises((BadArgument, StorageError), match=why):
+        face("qemu_img").make_image(location, *words[1:])
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_image_that_names_another_file_is_not_converted(tmp_path):
+    evil = tmp_path / "evil.qcow2"
+    argv = [
+        "qemu-img",
+        "create",
+        "-q",
+        "-f",
+        "qcow2",
+        "-u",
+        "-b",
+        "/etc/shadow",
+        "-F",
+        "raw",
+        evil,
+        "1M",
+    ]
+    subprocess.run(argv, check=True)
+
+    with pytest.raises(ImageError, match="names a backing file"):
+        face("qemu_img").convert(str(evil), str(tmp_path / "out.raw"), "raw")
+    assert not (tmp_path / "out.raw").exists()

@@ -1,0 +1,329 @@
+"""Domain XML: golden files, libvirt's own schema, and what is read back."""
+
+import json
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from saltvirt import config, spec
+from saltvirt.errors import BadArgument, VirtError
+from saltvirt.seed import credentials
+from saltvirt.xml import capabilities, domain, parse, read, to_text
+
+GOLDEN = Path(__file__).resolve().parents[2] / "data" / "domains"
+HOST = config.HostSettings()
+CASES = {
+    "default": {"image": "salt://centos.img"},
+    "without-image": {},
+    "vnc": {"image": "salt://c.img", "enable_vnc": True},
+    "kernel": {"boot": {"kernel": "/boot/k", "initrd": "/boot/i", "cmdline": "console=ttyS0"}},
+    "machine": {"machine": "pc-q35-7.2"},
+    "efi": {"boot": {"efi": True}, "boot_dev": "network hd"},
+    "loader": {"boot": {"loader": "/usr/share/OVMF/OVMF_CODE.fd", "nvram": "/v.fd"}},
+    "spice": {
+        "graphics": {
+            "type": "spice",
+            "port": 5930,
+            "tls_port": 5931,
+            "listen": {"type": "address", "address": "::1"},
+        }
+    },
+    "clock": {
+        "clock": {
+            "utc": False,
+            "timezone": "CET",
+            "timers": {
+                "tsc": {"frequency": 3504000000, "mode": "native"},
+                "hpet": {"present": False},
+            },
+        }
+    },
+    "consoles": {
+        "serials": [
+            {"type": "tcp", "host": "127.0.0.1", "port": 22223, "protocol": "telnet", "tls": False},
+            {"type": "pty"},
+        ],
+        "consoles": [{"type": "unix", "path": "/run/c.sock", "target_type": "serial"}],
+    },
+    "network": {
+        "nic": None,
+        "interfaces": {
+            "eth0": {"network": "net0", "vlan": 7},
+            "eth1": {"type": "direct", "source": "eno1"},
+        },
+    },
+    "networks": {
+        "nic": None,
+        "interfaces": {
+            "trunk": {
+                "bridge": "ovs0",
+                "virtualport": {
+                    "type": "openvswitch",
+                    "interfaceid": "09b11c53-8b5c-4eeb-8f00-d84eaa0aaa4f",
+                },
+                "vlan": {"tags": [10, "20-21"], "native": 7},
+            },
+            "safe": {
+                "bridge": "br0",
+                "mtu": 9000,
+                "queues": 2,
+                "filter": {"ip": ["192.0.2.7"]},
+                "bandwidth": {"in": 1000, "out": {"average": 512, "peak": 1024, "burst": 256}},
+            },
+            "group": {"network": "lan", "portgroup": "web", "vlan": 30},
+            "tap": {"type": "direct", "source": "eno1", "mode": "vepa"},
+            "vf": {"type": "hostdev", "source": "0000:03:10.2", "vlan": 42},
+            "pool": {"type": "hostdev", "source": "sriov"},
+        },
+    },
+    "disks": {
+        "disks": [
+            {"name": "data", "size": "10g", "model": "scsi", "io": "native"},
+            {"name": "cd", "device": "cdrom", "source_file": "/srv/x.iso"},
+            {"name": "raw", "source_file": "/dev/mapper/x", "format": "raw", "model": "sata"},
+        ]
+    },
+    "groups": {"affinity": "a,b", "anti_affinity": ["c"], "stop_on_reboot": True},
+    "kvm-hint": {"hypervisor_features": {"kvm-hint-dedicated": True}},
+}
+BIG_CPU = {
+    "maximum": 8,
+    "current": 4,
+    "placement": "static",
+    "cpuset": "0-7",
+    "mode": "custom",
+    "match": "exact",
+    "check": "partial",
+    "vendor": "Intel",
+    "model": {"name": "Broadwell", "fallback": "allow"},
+    "topology": {"sockets": 2, "cores": 4},
+    "cache": {"mode": "emulate", "level": 3},
+    "features": {"pcid": "require", "vmx": "disable"},
+    "iothreads": 2,
+    "vcpus": {0: {"enabled": True, "hotpluggable": False}, 1: {"enabled": False}},
+    "tuning": {
+        "vcpupin": {0: "1-4,^2", 1: "0,1"},
+        "emulatorpin": "1-3",
+        "shares": 2048,
+        "period": 122000,
+        "quota": -1,
+        "iothreadpin": {1: "5,6"},
+    },
+    "numa": {
+        0: {"cpus": "0-3", "memory": "1g", "discard": True},
+        1: {"cpus": "4-7", "memory": "512m", "distances": {0: 21, 1: 10}},
+    },
+}
+BIG_MEMORY = {
+    "boot": "1g",
+    "current": "1g",
+    "max": "4g",
+    "slots": 4,
+    "hard_limit": "2g",
+    "soft_limit": "1g",
+    "swap_hard_limit": "3g",
+    "min_guarantee": "512m",
+    "hugepages": [{"size": "2m"}],
+    "nosharepages": True,
+    "locked": True,
+    "source": "anonymous",
+    "access": "shared",
+    "allocation": "immediate",
+    "discard": True,
+}
+
+
+def meant(name="centos1", cpu=2, mem=512, **given):
+    """Return the VM of a call, its disks placed as the host would."""
+    vm = spec.deployment(HOST, name, cpu, mem, given).vm
+    disks = tuple(
+        replace(
+            disk,
+            path=disk.source_file or f"/srv/salt-images/{name}_{disk.name}.qcow2",
+            format=disk.format or "qcow2",
+        )
+        for disk in vm.disks
+    )
+    seed = f"/srv/salt-images/{name}_seed.iso" if given.get("image") else None
+    return replace(vm, disks=disks, seed_path=seed, domain_type="qemu", arch="x86_64")
+
+
+def built(*args, host_devices=(), **kwargs):
+    """Return the XML of a call."""
+    return domain.build(meant(*args, **kwargs), host_devices)
+
+
+def everything():
+    """Return the XML of every case by name."""
+    out = {name: built(**given) for name, given in CASES.items()}
+    out["cpu-mapping"] = built(cpu=BIG_CPU, mem=2048)
+    out["memory-mapping"] = built(
+        cpu={"maximum": 2, "numa": {0: {"cpus": "0-1", "memory": "1g"}}},
+        mem=BIG_MEMORY,
+        numatune={
+            "memory": {"mode": "strict", "nodeset": "0"},
+            "memnodes": {0: {"mode": "strict", "nodeset": "0"}},
+        },
+    )
+    devices = [
+        {"name": "pci_0000_03_00_0"},
+        {"name": "usb_1_2", "vendor_id": "0x046d", "product_id": "0xc52b"},
+    ]
+    out["host-devices"] = built(host_devices=devices)
+    return out
+
+
+@pytest.mark.parametrize("name", [*CASES, "cpu-mapping", "memory-mapping", "host-devices"])
+def test_the_xml_is_what_it_was(name, request):
+    path, text = GOLDEN / f"{name}.xml", everything()[name]
+    if request.config.getoption("--regenerate"):
+        path.write_text(text)
+
+    assert path.read_text() == text
+
+
+@pytest.mark.parametrize("path", sorted(GOLDEN.glob("*.xml")), ids=lambda path: path.stem)
+def test_what_is_read_of_our_xml_builds_it_again(path):
+    found = domain.read(parse(path.read_text()))
+
+    assert to_text(domain.element(found)) == path.read_text()
+
+
+def test_libvirts_own_checker_takes_every_golden_file(validate):
+    validate(path.read_text() for path in sorted(GOLDEN.glob("*.xml")))
+    one = subprocess.run(
+        ["virt-xml-validate", GOLDEN / "default.xml", "domain"], capture_output=True, check=False
+    )
+
+    assert one.returncode == 0, one.stdout
+
+
+NAMES = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9_-]{0,20}", fullmatch=True)
+CALLS = st.fixed_dictionaries(
+    {},
+    optional={
+        "image": st.sampled_from(["salt://a.img", "/srv/<&'\">.img"]),
+        "enable_vnc": st.booleans(),
+        "stop_on_reboot": st.booleans(),
+        "boot_dev": st.sampled_from(["hd", "network hd", "cdrom hd network"]),
+        "interfaces": st.lists(
+            st.fixed_dictionaries({"name": NAMES, "network": NAMES}), max_size=3
+        ),
+        "disks": st.lists(
+            st.fixed_dictionaries(
+                {
+                    "name": NAMES,
+                    "size": st.integers(1, 10**6),
+                    "model": st.sampled_from(["virtio", "scsi", "sata", "ide"]),
+                }
+            ),
+            max_size=3,
+        ),
+        "affinity": st.lists(st.text("ab<>&\"'é ", min_size=1).filter(str.strip), max_size=3),
+        "clock": st.sampled_from([{"utc": True}, {"adjustment": 3600}, {"timezone": "CET"}]),
+        "serials": st.lists(
+            st.sampled_from([{"type": "pty"}, {"type": "null"}, {"type": "tcp", "port": 4555}]),
+            max_size=2,
+        ),
+    },
+)
+
+
+def test_whatever_is_asked_for_is_valid_for_libvirt(validate):
+    texts = []
+
+    @settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+    @given(NAMES, st.integers(1, 512), st.integers(1, 10**7), CALLS)
+    def generate(name, cpu, mem, given):
+        wanted = meant(name, cpu, mem, **given)
+        text = domain.build(wanted)
+        texts.append(text)
+        assert domain.read(parse(text)) == domain.of(wanted)
+
+    generate()
+    validate(texts)
+
+
+def test_no_text_of_a_user_becomes_markup():
+    text = built(affinity=["</metadata><devices>", "<!--"])
+
+    assert read.ours(read.domain(text))["affinity"] == ["</metadata><devices>", "<!--"]
+
+
+def test_what_was_built_is_read_back():
+    root = read.domain(everything()["disks"])
+
+    assert [d["target"] for d in read.disk_sources(root)] == ["vda", "sda", "hda", "sdb"]
+    assert [n["source"] for n in read.nics(root).values()] == [{"bridge": "br0"}]
+    assert read.graphics(root)["type"] == "None"
+    assert read.ours(root)["disk_mib"] == 8192 + 10240
+
+
+def test_a_uuid_that_was_chosen_is_defined(validate):
+    uuid = "4dea22b3-1d52-d8f3-2516-782e98ab3fa0"
+
+    text = domain.build(replace(meant(), uuid=uuid))
+
+    validate([text])
+    assert domain.read(parse(text)).uuid == uuid
+
+
+def test_a_seed_without_a_free_target_is_refused():
+    disks = [{"name": f"d{number}"} for number in range(25)]
+
+    with pytest.raises(BadArgument, match="none of vdb to vdz is left for the seed"):
+        built(image="salt://c.img", disks=disks)
+
+
+def test_the_old_shape_of_a_display():
+    assert read.graphics(read.domain(everything()["vnc"])) == {
+        "autoport": "yes",
+        "keymap": "None",
+        "listen": "127.0.0.1",
+        "port": "None",
+        "type": "vnc",
+    }
+
+
+def test_xml_with_entities_is_refused_before_anything_expands_it():
+    with pytest.raises(VirtError, match="DOCTYPE"):
+        parse('<!DOCTYPE d [<!ENTITY a "x">]><d>&a;</d>')
+    with pytest.raises(VirtError, match="cannot be read"):
+        parse("<domain>")
+
+
+@pytest.mark.parametrize(
+    ("given", "key"),
+    [
+        ({"cpu": {"maximum": 1, "modell": "x"}}, "modell"),
+        ({"mem": {"boot": 1, "hugepage": []}}, "hugepage"),
+        ({"boot": {"kernal": "/x"}}, "kernal"),
+        ({"clock": {"utcc": True}}, "utcc"),
+        ({"graphics": {"type": "vnc", "pasword": "x"}}, "pasword"),
+        ({"serials": [{"typ": "pty"}]}, "typ"),
+        ({"hypervisor_features": {"kvm-hint": 1}}, "kvm-hint"),
+        ({"numatune": {"memry": 1}}, "memry"),
+    ],
+)
+def test_an_unknown_key_inside_a_mapping_is_named(given, key):
+    with pytest.raises(BadArgument, match=f"no argument '{key}'"):
+        built(**given)
+
+
+def test_a_host_without_our_metadata_is_read_without_complaint():
+    assert read.ours(read.domain("<domain><name>x</name></domain>"))["anti_affinity"] == []
+    assert json.dumps(capabilities.read("<capabilities><host/></capabilities>"))
+
+
+def test_a_credential_is_valid_for_libvirt(validate):
+    deployed = spec.deployment(HOST, "vm1", 1, 512, {"image": "salt://c.img"})
+    vm = replace(deployed.vm, domain_type="qemu", disks=())
+
+    text = credentials.added(domain.build(vm), "/srv/vm1_seed.credentials")
+
+    validate([text])
+    assert "type='fwcfg'" in text.replace('"', "'")
+    assert "/srv/vm1_seed.credentials" in text

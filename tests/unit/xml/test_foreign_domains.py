@@ -1,0 +1,217 @@
+"""Domains that others defined: whatever is in them is read, and only what is ours is changed."""
+
+import copy
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from saltvirt.config import HostSettings
+from saltvirt.kvm import connect, lifecycle
+from saltvirt.seed import credentials
+from saltvirt.xml import METADATA_NS, domain, metadata, newer, parse, read, to_text
+
+DATA = Path(__file__).resolve().parents[2] / "data"
+PATHS = [*sorted((DATA / "foreign").glob("*.xml")), DATA / "generations" / "running13.xml"]
+TEXTS = {path.stem: path.read_text() for path in PATHS}
+READERS = (
+    read.nics,
+    read.macs,
+    read.links,
+    read.graphics,
+    read.loader,
+    read.boot_files,
+    read.firmware_variables,
+    read.disk_sources,
+    read.after,
+    read.ours,
+    read.cpu,
+    newer.newer,
+)
+TEST = HostSettings(uri="test:///default")
+
+
+def root_of(name):
+    """Return a parsed domain."""
+    return read.domain(TEXTS[name])
+
+
+def test_libvirt_itself_takes_what_these_tests_call_a_domain(validate):
+    validate(text for name, text in TEXTS.items() if name != "running13")
+
+
+def test_a_desktop_of_virt_manager():
+    found = domain.read(root_of("windows"))
+
+    assert found.memory.size_kib == found.memory.current_kib == 8 * 2**20
+    assert (found.memory.maximum_kib, found.memory.slots) == (32 * 2**20, "16")
+    assert found.memory.backing.hugepages[0].size_kib == 2**20
+    assert found.memory.backing.allocation == {"mode": "immediate", "threads": "4"}
+    assert found.vcpus.attributes == {"placement": "static", "cpuset": "0-7", "current": "4"}
+    assert found.cpu.model.name == "EPYC-Milan"
+    assert found.cpu.features == {"topoext": "require", "svm": "disable"}
+    assert found.notes == metadata.Notes()
+    assert found.os.loader.attributes["secure"] == "yes"
+    assert found.disks[0].driver["queues"] == "4"
+    assert found.interfaces[0].on == "default"
+    assert [one.element for one in found.chardevs] == ["serial", "console", "channel"]
+    assert domain.read(root_of("storage")).rngs[0].path is None
+
+
+def test_what_is_shown_of_a_desktop():
+    root = root_of("windows")
+
+    system, cd = read.disk_sources(root)
+    assert system["backing"] == {"path": "/var/lib/libvirt/images/win11.qcow2", "format": "qcow2"}
+    assert (cd["path"], cd["format"], cd["is_readonly"]) == (None, "raw", True)
+    assert read.nics(root)["52:54:00:6b:3c:58"]["driver"]["rx_queue_size"] == "512"
+    assert read.nics(root)["52:54:00:6b:3c:58"]["target"] == "vnet3"
+    assert read.loader(root) == {
+        "path": "/usr/share/OVMF/OVMF_CODE_4M.ms.fd",
+        "readonly": "yes",
+        "secure": "yes",
+        "type": "pflash",
+    }
+    assert read.firmware_variables(root) == "/var/lib/libvirt/qemu/nvram/win11_VARS.fd"
+    assert read.graphics(root)["listen"] == "127.0.0.1"
+    assert read.after(root)["on_crash"] == "coredump-destroy"
+    assert read.cpu(root)[0] == "custom"
+
+
+def test_every_kind_of_storage_has_a_place():
+    assert {one["target"]: one["path"] for one in read.disk_sources(root_of("storage"))} == {
+        "vda": "rbd:pool/image",
+        "sda": "iscsi:iqn.2013-07.com.example:iscsi-nopool/2",
+        "hda": "blk-pool0/blk-pool0-vol0",
+        "vdb": "/dev/vg/data",
+        "fda": "/var/somefiles",
+        "vdc": None,
+        "vdd": None,
+    }
+
+
+def test_every_kind_of_network_is_told_apart():
+    root = root_of("storage")
+
+    assert read.links(root) == {
+        "bridges": ["br0"],
+        "networks": [],
+        "links": ["eth0", "ovsbr"],
+        "bridge_vlans": True,
+    }
+    assert len(read.macs(root)) == len(read.nics(root)) == 5
+    assert read.nics(root)["52:54:00:6d:90:02"]["virtualport"] == {"type": "802.1Qbh"}
+    assert domain.read(root_of("storage")).interfaces[3].address["slot"] == "0x07"
+
+
+def test_a_domain_that_says_next_to_nothing():
+    root = root_of("bare")
+    found = domain.read(root)
+
+    assert (found.memory.size_kib, found.vcpus.maximum, found.cpu) == (4096, "1", None)
+    assert read.cpu(root) == (None, None)
+    assert read.loader(root) == {"path": "None"}
+    assert read.boot_files(root) == read.macs(root) == read.disk_sources(root) == []
+
+
+def test_firmware_variables_beside_a_source():
+    assert read.firmware_variables(root_of("arm")) == "/srv/nvram/arm1_VARS.fd"
+    assert read.loader(root_of("arm")) == {"path": "None", "secure": "no"}
+
+
+ODD = st.sampled_from(["", "x", "-1", "yes", "99999999999999999999", "é", "a/b", " "])
+
+
+def spoil(root, draw):
+    """Take an element away, double or rename it, or spoil its attributes or its text."""
+    parent = draw(st.sampled_from([one for one in root.iter() if len(one)]))
+    place = draw(st.integers(0, len(parent) - 1))
+    child, how = parent[place], draw(st.integers(0, 5))
+    if how == 0:
+        parent.remove(child)
+    elif how == 1:
+        parent.insert(place, copy.deepcopy(child))
+    elif how == 2:
+        child.tag = draw(st.sampled_from(["later", "{urn:x}source", "source", "target", "vlan"]))
+    elif how == 3:
+        child.attrib.clear()
+    elif how == 4:
+        child.text = draw(ODD)
+    else:
+        child.attrib.update(dict.fromkeys(child.attrib, draw(ODD)))
+
+
+@given(data=st.data())
+def test_nothing_in_a_domain_breaks_reading_it(data):
+    root = root_of(data.draw(st.sampled_from(sorted(TEXTS))))
+    for _ in range(data.draw(st.integers(1, 6))):
+        spoil(root, data.draw)
+        if not len(root):
+            break
+
+    text = ET.tostring(root, encoding="unicode")
+    for reader in READERS:
+        reader(read.domain(text))
+    found = domain.read(read.domain(text))
+    # What was read of it can be built, and says the same again.
+    assert domain.read(parse(to_text(domain.element(found)))) == found
+
+
+@pytest.mark.parametrize("disk_mib", ["", "x", "-1", "1.5", "²"])
+def test_a_note_that_somebody_spoiled_is_none(disk_mib):
+    note = f"<v:vm xmlns:v='{METADATA_NS}' disk_mib='{disk_mib}'><v:affinity/></v:vm>"
+    root = parse(f"<domain><metadata>{note}</metadata></domain>")
+
+    assert read.ours(root)["disk_mib"] == 0
+    assert read.ours(root)["affinity"] == []
+
+
+def test_what_a_later_version_noted_is_kept():
+    text = (
+        f"<domain><metadata><v:vm xmlns:v='{METADATA_NS}' xmlns:o='urn:other' later='1' o:a='2'>"
+        "<v:affinity>db</v:affinity><v:later>x</v:later><o:own>y</o:own></v:vm></metadata></domain>"
+    )
+
+    element = metadata.changed(text, "stay", "yes")
+
+    assert element.attrib == {"later": "1", "{urn:other}a": "2", "stay": "yes"}
+    assert [one.tag for one in element] == ["affinity", "later", "{urn:other}own"]
+
+
+def shape(element):
+    """Return an element as plain data, its indentation left out."""
+    rows = [shape(child) for child in element]
+    return element.tag, dict(element.attrib), (element.text or "").strip(), rows
+
+
+def test_a_note_leaves_all_else_in_a_domain_as_it_was():
+    others = (
+        "<metadata><a:app xmlns:a='urn:a' x='1'><a:b>t</a:b></a:app></metadata>",
+        "<devices><disk type='file'><source file='/a'/><target dev='vda'/></disk></devices>",
+    )
+    text = TEXTS["bare"].replace("<memory>", f"{others[0]}<memory>")
+    text = text.replace("</domain>", f"{others[1]}</domain>")
+    with connect.opened(TEST, readonly=False) as conn:
+        dom = conn.defineXML(text)
+        before = parse(dom.XMLDesc(0))
+
+        lifecycle.set_stay(conn, "bare", True)
+
+        after = parse(dom.XMLDesc(0))
+        dom.undefine()
+    assert read.ours(after)["stay"] is True
+    notes = after.find("metadata")
+    notes.remove(notes.find(f"{{{METADATA_NS}}}vm"))
+    assert shape(after) == shape(before)
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_a_credential_is_all_that_is_added_to_a_domain(name):
+    before = root_of(name)
+
+    after = parse(credentials.added(TEXTS[name], "/srv/x.credentials"))
+
+    (added,) = [one for one in after.iterfind("sysinfo") if one.get("type") == "fwcfg"]
+    after.remove(added)
+    assert shape(after) == shape(before)

@@ -1,0 +1,191 @@
+"""Each element of a domain is read back as it was built: read(build(x)) == x, through real text."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from elements import DOMAINS, MEMORIES, SINGLE, VCPUS
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from saltvirt import profiles
+from saltvirt.errors import BadArgument
+from saltvirt.model import Vm
+from saltvirt.xml import (
+    clock,
+    cputune,
+    domain,
+    graphics,
+    memory,
+    nic,
+    osboot,
+    parse,
+    tag,
+    to_text,
+    vcpu,
+)
+from sizes import sizes
+
+
+def parsed(*elements):
+    """Return a domain with elements, written as text and parsed again."""
+    return parse(to_text(tag("domain", None, *elements)))
+
+
+def test_no_element_is_left_out_here():
+    folder = Path(domain.__file__).parent
+    builders = {path.stem for path in folder.glob("*.py") if "\ndef build(" in path.read_text()}
+
+    assert builders == {*SINGLE, "memory", "vcpu", "domain"}
+
+
+@pytest.mark.parametrize("name", SINGLE)
+@given(data=st.data())
+def test_an_element_is_read_as_it_was_built(name, data):
+    module, strategy = SINGLE[name]
+    one = data.draw(strategy)
+
+    root = parsed(module.build(one))
+
+    assert module.read(root[0] if len(root) else None) == one
+
+
+@pytest.mark.parametrize(
+    ("module", "strategy"), [(memory, MEMORIES), (vcpu, VCPUS)], ids=["memory", "vcpu"]
+)
+@given(data=st.data())
+def test_elements_that_belong_together_are_read_as_they_were_built(module, strategy, data):
+    one = data.draw(strategy)
+
+    assert module.read(parsed(*module.build(one))) == one
+
+
+@sizes(quick=25, full=200)
+def test_a_domain_is_read_as_it_was_built(size):
+    @settings(max_examples=size, deadline=None)
+    @given(one=DOMAINS)
+    def compared(one):
+        assert domain.read(parse(to_text(domain.element(one)))) == one
+
+    compared()
+
+
+INTERFACES = st.one_of(
+    st.fixed_dictionaries(
+        {"type": st.just("bridge"), "source": st.just("br0")},
+        optional={
+            "vlan": st.sampled_from([7, [1, "3-5"], {"tags": [9], "native": 2}]),
+            "filter": st.sampled_from(["clean-traffic", {"ip": "192.0.2.7"}]),
+            "bandwidth": st.sampled_from([{"in": 7}, {"out": {"average": 1, "burst": 9}}]),
+            "queues": st.integers(1, 256),
+            "mtu": st.integers(68, 65535),
+            "guest": st.just("dhcp"),
+        },
+    ),
+    st.fixed_dictionaries(
+        {"type": st.just("bridge"), "source": st.just("ovs0")},
+        optional={
+            "virtualport": st.sampled_from(["openvswitch", {"type": "midonet", "interfaceid": 7}])
+        },
+    ),
+    st.fixed_dictionaries({"network": st.just("lan")}, optional={"portgroup": st.just("web")}),
+    st.fixed_dictionaries(
+        {"type": st.just("direct"), "source": st.just("eno1")},
+        optional={"mode": st.sampled_from(["vepa", "private"])},
+    ),
+    st.fixed_dictionaries(
+        {"type": st.just("hostdev"), "source": st.sampled_from(["0000:03:10.2", "sriov"])}
+    ),
+    st.sampled_from([{"type": "user"}, {"type": "ethernet"}, {"type": "vdpa", "source": "/dev/v"}]),
+)
+
+
+@given(entries=st.lists(INTERFACES, max_size=4))
+def test_every_nic_that_can_be_asked_for_is_read_as_it_was_built(entries):
+    named = [{**entry, "name": f"eth{number}"} for number, entry in enumerate(entries)]
+
+    for one in map(nic.of, profiles.nics("vm", {}, None, named)):
+        (element,) = parsed(nic.build(one))
+        assert nic.read(element) == one
+
+
+@pytest.mark.parametrize(
+    ("amount", "unit", "size_kib"),
+    [
+        ("8", "GiB", 8 * 2**20),
+        ("8192", "MiB", 8 * 2**20),
+        ("1073741824", "b", 2**20),
+        ("1", "G", 2**20),
+        (" 4096\n", None, 4096),
+        ("1000", "KB", 977),
+        ("9007199254740991", "KiB", 2**53 - 1),
+        ("9007199254740993", "KiB", 2**53 + 1),
+        ("", None, 0),
+        ("lots", "KiB", 0),
+        ("1", "parsec", 0),
+    ],
+)
+def test_memory_is_read_in_the_unit_in_which_others_wrote_it(amount, unit, size_kib):
+    (element,) = parsed(tag("memory", {"unit": unit}, text=amount))
+
+    assert memory.read(tag("domain", None, element)).size_kib == size_kib
+
+
+@pytest.mark.parametrize("text", ["a\0b", "\x1b[2J", "\ud800", "\uffff"])
+def test_a_character_that_xml_cannot_hold_is_refused_by_name(text):
+    with pytest.raises(BadArgument, match="cmdline: .* has a control character"):
+        osboot.build(osboot.Os(cmdline=text))
+    with pytest.raises(BadArgument, match="^address: "):
+        nic.build(nic.Interface(mac=text))
+
+
+def test_a_password_is_not_shown_with_what_it_belongs_to():
+    assert "s3cret" not in repr(graphics.of({"type": "vnc", "password": "s3cret"}))
+
+
+def test_a_clock_that_is_off_by_no_number_is_refused():
+    assert clock.of({"adjustment": "-3600"}).attributes["adjustment"] == "-3600"
+    with pytest.raises(BadArgument, match="^clock:adjustment: 'soon' is not a whole number"):
+        clock.of({"adjustment": "soon"})
+
+
+def test_a_cache_of_a_processor_without_a_size_is_refused_by_name():
+    with pytest.raises(BadArgument, match="^cpu:tuning:cachetune:size"):
+        cputune.of({"cachetune": {"0-1": {0: {"level": 3, "type": "both"}}}})
+
+
+def test_schedulers_caches_and_bandwidths_of_a_cpu_mapping():
+    tune = cputune.of(
+        {
+            "vcpusched": [{"vcpus": "0-1", "scheduler": "fifo", "priority": 1}],
+            "emulatorsched": [{"scheduler": "idle"}],
+            "cachetune": {
+                "0-1": {0: {"level": 3, "type": "both", "size": "4m"}, "monitor": {"0": 3}}
+            },
+            "memorytune": {"0-1": {0: 60}},
+        }
+    )
+
+    assert tune.scheds == (
+        ("vcpusched", {"vcpus": "0-1", "scheduler": "fifo", "priority": "1"}),
+        ("emulatorsched", {"scheduler": "idle"}),
+    )
+    assert tune.parts == (
+        cputune.Part(
+            name="cachetune",
+            vcpus="0-1",
+            rows=(
+                ("cache", {"id": "0", "level": "3", "type": "both", "size": "4096", "unit": "KiB"}),
+                ("monitor", {"vcpus": "0", "level": "3"}),
+            ),
+        ),
+        cputune.Part(
+            name="memorytune", vcpus="0-1", rows=(("node", {"id": "0", "bandwidth": "60"}),)
+        ),
+    )
+
+
+def test_the_kind_of_guest_that_was_asked_for():
+    vm = Vm(name="vm", cpu=1, vcpus=1, memory=1, memory_mib=1)
+
+    assert osboot.of(vm).type == "hvm"
+    assert osboot.of(replace(vm, os_type="linux")).type == "linux"
