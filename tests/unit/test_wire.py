@@ -12,7 +12,7 @@ from hypothesis import given, strategies
 from saltvirt import wire
 from saltvirt.config import HostSettings
 from saltvirt.errors import BadArgument, NoHostFits
-from saltvirt.fleet import inventory, migrate, minions, moves, sightings
+from saltvirt.fleet import effects, inventory, migrate, minions, sightings
 from saltvirt.fleet.cloud import Cloud
 from saltvirt.kvm import connect
 from saltvirt.model import Evaluation
@@ -222,7 +222,7 @@ def moved_by(monkeypatch, said):
         lambda _o, hosts, *_a, **_k: {h: minions.Reply(minion=h, value=said) for h in hosts},
     )
     held = SimpleNamespace(name="web1", record=None)
-    return moves.Hands(Cloud.of({}), held, "t1", ("h1", "h2"))
+    return effects.Hands(Cloud.of({}), held, "t1", ("h1", "h2"))
 
 
 @pytest.mark.parametrize("side", ["source", "target"])
@@ -234,7 +234,7 @@ def test_a_move_is_not_settled_by_what_cannot_be_read(side, data):
     )
     with pytest.MonkeyPatch.context() as patch:
         hands = moved_by(patch, damaged(STATE, (side, name), change))
-        patch.setattr(moves.time, "sleep", lambda _s: pytest.fail("it is asked again"))
+        patch.setattr(effects.time, "sleep", lambda _s: pytest.fail("it is asked again"))
         assert getattr(hands, f"look_at_{side}")() is None
 
     (host, line), *_more = hands.seen.items()

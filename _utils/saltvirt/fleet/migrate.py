@@ -10,8 +10,8 @@ from saltvirt.errors import BadArgument, NameTaken
 from saltvirt.fleet import inventory, moves, orders, settle, sightings
 from saltvirt.fleet.cloud import Cloud
 from saltvirt.fleet.deploy import none_fits
+from saltvirt.fleet.effects import Hands, MoveFailed, NotReady
 from saltvirt.fleet.hosts import DeployError, act
-from saltvirt.fleet.moves import MoveFailed
 from saltvirt.model import Evaluation
 from saltvirt.placement import choose, requirements
 from saltvirt.placement.facts import About, DiskFacts
@@ -157,11 +157,11 @@ def migrate(
         source, about, evaluations = plan(cloud, name, target, source)
         for host in [evaluation.host for evaluation in evaluations if evaluation.fits]:
             cloud.progress("Placing", detail=f"from {source} to {host}")
-            hands = moves.Hands(cloud, held, secrets.token_hex(8), (source, host))
+            hands = Hands(cloud, held, secrets.token_hex(8), (source, host))
             hands.given = given
             try:
                 figures = moves.carry(cloud, hands)
-            except moves.NotReady as refused:
+            except NotReady as refused:
                 cloud.progress("Placing", detail=f"{host} refused: {refused}")
                 late[host] = [str(refused)]
                 continue

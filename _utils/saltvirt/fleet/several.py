@@ -11,8 +11,8 @@ from typing import Any
 from saltvirt.errors import BadArgument, NoHostFits, VirtError
 from saltvirt.fleet import inventory, migrate
 from saltvirt.fleet.cloud import Cloud
+from saltvirt.fleet.effects import MoveFailed
 from saltvirt.fleet.hosts import DeployError
-from saltvirt.fleet.moves import MoveFailed
 
 log = logging.getLogger(__name__)
 

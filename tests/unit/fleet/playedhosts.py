@@ -5,7 +5,7 @@ from dataclasses import replace
 import told
 from saltvirt import parts, protocol
 from saltvirt.errors import NoSuchVm, VirtError
-from saltvirt.fleet import hosts, inventory, minions, moves
+from saltvirt.fleet import effects, hosts, inventory, minions
 from test_generation import said_of
 
 SILENT = "{0} does not answer; see: salt {0} test.ping"
@@ -344,7 +344,7 @@ def clouds(monkeypatch):
         monkeypatch.setattr(inventory, "every", lambda _cloud: list(made.hosts))
         monkeypatch.setattr(minions, "ask", made.ask)
         monkeypatch.setattr(minions, "order", made.order)
-        monkeypatch.setattr(moves, "_PATIENCE_S", 0)
+        monkeypatch.setattr(effects, "_PATIENCE_S", 0)
         return made
 
     return make

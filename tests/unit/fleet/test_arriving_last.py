@@ -1,7 +1,7 @@
 """What its source has no more is never refused by its target."""
 
 import pytest
-from saltvirt.fleet import moves
+from saltvirt.fleet import effects
 from saltvirt.fleet.cloud import Cloud
 from saltvirt.parts import Source
 
@@ -22,9 +22,9 @@ def test_what_its_source_has_no_more_is_not_given_back(monkeypatch, source, is_h
         asked.append((host, fun, args[-1], options["kwarg"]["is_handed"]))
         return {"warnings": []}
 
-    monkeypatch.setattr(moves, "act", act)
+    monkeypatch.setattr(effects, "act", act)
     cloud = Cloud(opts={}, settings=None, progress=lambda *_a, **_k: None)
-    hands = moves.Hands(cloud, type("Held", (), {"name": "web1"})(), "t1", ("hyper1", "hyper2"))
+    hands = effects.Hands(cloud, type("Held", (), {"name": "web1"})(), "t1", ("hyper1", "hyper2"))
     hands.seen["hyper1"] = source
 
     hands.arrive()

@@ -4,7 +4,7 @@ from dataclasses import asdict
 from types import SimpleNamespace
 
 import pytest
-from saltvirt.fleet import minions, moves
+from saltvirt.fleet import effects, minions, moves
 from saltvirt.fleet.cloud import Cloud
 from saltvirt.parts import Source, Target
 
@@ -23,8 +23,8 @@ def test_only_a_silent_host_is_lost(monkeypatch, said, is_lost):
         return {host: minions.Reply(minion=host, **value)}
 
     monkeypatch.setattr(minions, "ask", ask)
-    monkeypatch.setattr(moves, "act", lambda *args, **_options: asked.append(args[1:]) or {})
-    monkeypatch.setattr(moves, "_PATIENCE_S", 0)
+    monkeypatch.setattr(effects, "act", lambda *args, **_options: asked.append(args[1:]) or {})
+    monkeypatch.setattr(effects, "_PATIENCE_S", 0)
     held = SimpleNamespace(name="web1", record=None)
     cloud = Cloud(opts={}, settings=SimpleNamespace(timeout_s=1), progress=lambda *_a, **_k: None)
     call = (cloud, held, "t1", ("hyper1", "hyper2"))
@@ -32,6 +32,6 @@ def test_only_a_silent_host_is_lost(monkeypatch, said, is_lost):
     if is_lost:
         assert moves.settle(*call, keep="hyper1") == "stays on hyper1; hyper2 is lost"
     else:
-        with pytest.raises(moves.MoveFailed, match="hyper2 answers, so it is not lost"):
+        with pytest.raises(effects.MoveFailed, match="hyper2 answers, so it is not lost"):
             moves.settle(*call, keep="hyper1")
     assert bool(asked) is is_lost

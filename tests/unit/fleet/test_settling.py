@@ -6,7 +6,7 @@ import pytest
 from playedhosts import clouds
 from saltvirt import protocol, records
 from saltvirt.errors import BadArgument, NameTaken, NoHostFits, VirtError
-from saltvirt.fleet import hosts, migrate, moves, orders, settling
+from saltvirt.fleet import effects, hosts, migrate, moves, orders, settling
 from saltvirt.fleet.cloud import Cloud as Master
 
 CALLS = [
@@ -157,7 +157,7 @@ def test_an_interruption_whose_move_cannot_be_settled_says_how(two, master):
 def test_a_vm_that_its_target_loses_while_it_comes_is_on_its_source_as_before(two, master):
     two.swallows.add("h2")
 
-    with pytest.raises(moves.MoveFailed, match="was not taken by h2.* is on h1 as before"):
+    with pytest.raises(effects.MoveFailed, match="was not taken by h2.* is on h1 as before"):
         move(master)
     assert is_over(two, master, "h1")
 
@@ -165,7 +165,7 @@ def test_a_vm_that_its_target_loses_while_it_comes_is_on_its_source_as_before(tw
 def test_an_older_host_is_named_with_what_brings_it_up_to_date(two, master):
     two.before["h1", "virt.migrate_begin"] = _old
 
-    with pytest.raises(moves.MoveFailed, match="h1 has an older version.*salt h1 saltutil.sync"):
+    with pytest.raises(effects.MoveFailed, match="h1 has an older version.*salt h1 saltutil.sync"):
         move(master)
     assert is_over(two, master, "h1")
 
@@ -357,7 +357,7 @@ def test_a_host_that_answers_is_not_lost(two, master):
 )
 def test_what_a_move_waits_for_is_said_in_words(master, source, target, says):
     with orders.opened(master.opts, "web") as held:
-        hands = moves.Hands(master, held, "t1", ("h1", "h2"))
+        hands = effects.Hands(master, held, "t1", ("h1", "h2"))
         hands.seen = {"h1": source, "h2": target}
         assert re.search(says, hands.waits())
 

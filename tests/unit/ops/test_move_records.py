@@ -4,7 +4,7 @@ import pytest
 import told
 from saltvirt import content, protocol, records
 from saltvirt.errors import NameTaken
-from saltvirt.fleet import moves, orders
+from saltvirt.fleet import effects, orders
 from saltvirt.kvm import connect
 from saltvirt.ops import reservations, storage
 from saltvirt.ops.migration import arrival, departure, state
@@ -31,9 +31,9 @@ def test_an_order_is_closed_by_its_own_move_only(host):
     place = reservations.folder(host)
     with records.held(place, "order", "vm1") as held:
         held.begin("t1", orders.MOVING)
-        moves.Hands(None, held, "t0", ("a", "b")).close()
+        effects.Hands(None, held, "t0", ("a", "b")).close()
         assert held.record is not None
-        moves.Hands(None, held, "t1", ("a", "b")).close()
+        effects.Hands(None, held, "t1", ("a", "b")).close()
         assert held.record is None
 
 

@@ -1,0 +1,269 @@
+"""What the master does of a move: each effect of :mod:`saltvirt.protocol` that is done there."""
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from saltvirt import protocol, wire
+from saltvirt.errors import VirtError
+from saltvirt.fleet import minions, orders
+from saltvirt.fleet.cloud import Cloud
+from saltvirt.fleet.hosts import DeployError, HostSilent, act, watching
+from saltvirt.parts import State
+from saltvirt.placement import facts
+from saltvirt.protocol import Source, Target
+from saltvirt.records import Held
+
+LIMIT_S = 3600
+# What sending files and definitions, and looking at them, may take beside the move itself.
+_BESIDE_S = 600
+# How long a job that was told to end, or a domain that only arrives, is waited for.
+_PATIENCE_S = 30
+_STATE = "virt.migration_state"
+# What Salt says of a function, and of an argument, that an older version does not have.
+_OLD = "is not available"
+_OLD_TARGET = "keyword arguments are not valid: "
+
+
+# The hosts of a move; nobody may know which one sends.
+Way = tuple[str | None, str]
+
+
+class MoveFailed(VirtError):
+    """A VM was not moved; the message says where it is and why."""
+
+
+class NotReady(VirtError):
+    """The target did not get ready for the VM; another one may be tried."""
+
+
+class Hands:
+    """One move of one VM between two hosts; each method is an effect of the protocol."""
+
+    def __init__(
+        self, cloud: Cloud, held: Held, token: str, way: Way, uuid: str | None = None
+    ) -> None:
+        self._cloud, self._held = cloud, held
+        self.token, (self.source, self.target), self.uuid = token, way, uuid
+        self.name = held.name
+        self.about: facts.About
+        self.given: Mapping[str, Any] = {}
+        self.figures: dict[str, Any] = {}
+        self.warnings: list[str] = []
+        self.noted: dict[str, Any] = {}
+        # What each host has said, or why it has not.
+        self.seen: dict[str | None, Source | Target | str | None] = {}
+        self.silent: set[str | None] = set()
+        self.is_sent = False
+
+    # What is asked for.
+
+    def order(self) -> None:
+        self._held.begin(self.token, orders.MOVING, source=self.source, target=self.target)
+
+    def close(self) -> None:
+        # What was settled may be another's move, and the order one of a later.
+        left = self._held.record
+        if left is not None and (left.phase, left.token) == (orders.MOVING, self.token):
+            self._held.end()
+
+    def open(self) -> None:
+        kwarg = {"token": self.token, "target": self.target}
+        said = self._act(self.source, "virt.migrate_begin", self.name, kwarg=kwarg)
+        self.about = wire.read(self.source or "", "virt.migrate_begin", facts.About, said)
+        self.uuid = self.about.uuid
+        self._held.note(uuid=self.uuid)
+
+    def prepare(self) -> None:
+        about = wire.plain(self.about)
+        kwarg = {"about": about, "token": self.token, "source": self.source}
+        try:
+            made = self._act(self.target, "virt.migrate_prepare", kwarg=kwarg)
+            if made["images"]:
+                self._send_images(made["images"])
+                sent = {"about": about, "token": self.token, "images_sent": True}
+                made = self._act(self.target, "virt.migrate_prepare", kwarg=sent)
+        except HostSilent:
+            raise
+        except DeployError as error:
+            raise NotReady(self._refusal(error)) from error
+        self.present = made["present"]
+
+    def _refusal(self, error: DeployError) -> str:
+        if _OLD_TARGET in str(error):
+            return f"it has an older version of Salt Virt: salt {self.target} saltutil.sync_all"
+        return str(error).removeprefix(f"{self.target}: ")
+
+    def _send_images(self, images: Mapping[str, str]) -> None:
+        self._cloud.progress("Sending", detail=f"{len(images)} images to {self.target}")
+        kwarg = {"name": self.name, "target": self.target, "images": images}
+        self._act(self.source, "virt.migrate_push", kwarg=kwarg, limit_s=self._limit_s)
+
+    def send(self) -> None:
+        kwarg = {**self.given, "vm_": self.name, "target": self.target, "token": self.token}
+        kwarg |= {"present": self.present, "report": True}
+        watch = watching(self._cloud, "salt/virt/migrate", self.source or "", self.name)
+        self.figures = self._act(
+            self.source, "virt.migrate", kwarg=kwarg, watch=watch, limit_s=self._limit_s
+        )
+        self.noted, self.is_sent = self.figures.pop("noted", {}), True
+
+    @property
+    def _limit_s(self) -> float:
+        found: float = self.given.get("limit_s", LIMIT_S) + _BESIDE_S
+        return found
+
+    # What settling does.
+
+    def look_at_source(self) -> Source | None:
+        if self.source is None:
+            return Source()
+        seen: Source | None = self._seen(self.source, "source")
+        return seen
+
+    def look_at_target(self) -> Target | None:
+        seen: Target | None = self._seen(self.target, "target")
+        return seen
+
+    def _seen(self, host: str, side: str) -> Any:
+        """Return what a host says; one that is at it, or cannot say, is asked again for a while."""
+        deadline = time.monotonic() + _PATIENCE_S
+        while True:
+            said, is_last = self._state(host)
+            out: Any = None if said is None else getattr(said, side)
+            self.seen[host] = out or self.seen[host]
+            is_over = out is not None and not _is_at_it(out)
+            if is_last or is_over or time.monotonic() > deadline:
+                if said is not None and side == "source":
+                    self.noted = said.noted
+                return out
+            time.sleep(1)
+
+    def _state(self, host: str) -> tuple[State | None, bool]:
+        """Return what a host says of both sides, and whether there is no use in asking again."""
+        asked = self._asked(host)
+        self.silent.discard(host)
+        self.seen[host] = asked.error
+        if asked.missing:
+            self.silent.add(host)
+            self.seen[host] = asked.error or "it does not answer"
+        if not asked.ok:
+            return None, asked.missing
+        try:
+            return wire.read(host, _STATE, State, asked.value), False
+        except wire.BadAnswer as error:
+            self.seen[host] = str(error)
+            return None, True
+
+    def _asked(self, host: str) -> minions.Reply:
+        kwarg = {"token": self.token, "uuid": self.uuid}
+        return minions.ask(self._cloud, [host], _STATE, [self.name], kwarg)[host]
+
+    def cancel(self) -> None:
+        target = self.seen.get(self.target)
+        is_refused = isinstance(target, Target) and target.phase in (None, protocol.REFUSED)
+        source = self.seen.get(self.source)
+        seen = source.phase if isinstance(source, Source) else None
+        self._step(self.source, protocol.CANCEL, seen=seen, is_refused=is_refused)
+
+    def lose_target(self) -> None:
+        """Give up the target: its operator says that it never comes back with the VM."""
+        self._step(
+            self.source, protocol.CANCEL, seen=protocol.HANDING, is_refused=False, is_lost=True
+        )
+
+    def give_up(self) -> None:
+        """Give up what the target has: its operator says that it is not needed."""
+        source = self.seen.get(self.source)
+        if self.source is None:
+            # Nobody is left to note that it does not leave.
+            self.drop()
+        elif isinstance(source, Source) and source.phase == protocol.HANDING:
+            self.lose_target()
+        else:
+            self.cancel()
+
+    def lose_source(self) -> None:
+        """Give up the source: what the target has is the VM, unless it is not whole."""
+        # Nothing is refused for good: there is no other host that it could go back to.
+        given = {"is_handed": True, "noted": self.noted}
+        self.warnings += self._step(self.target, protocol.ARRIVE, **given)["warnings"]
+        self.end()
+
+    def redefine(self) -> None:
+        self._step(self.source, protocol.REDEFINE)
+
+    def finish(self) -> None:
+        self._cloud.progress("Tidying up", detail=f"on {self.source}")
+        self.figures["removed"] = self._step(self.source, protocol.FINISH)["removed"]
+
+    def forget(self) -> None:
+        self._step(self.source, protocol.FORGET)
+
+    def arrive(self) -> None:
+        self._cloud.progress("Checking", detail=f"on {self.target}")
+        said = self._step(self.target, protocol.ARRIVE, is_handed=self._is_handed, noted=self.noted)
+        self.warnings += said["warnings"]
+
+    @property
+    def _is_handed(self) -> bool:
+        source = self.seen.get(self.source)
+        if isinstance(source, Source):
+            # What its source has no more is not given back to it: here may be all there is.
+            return source.is_handed or not source.has
+        # Nobody has looked: it was sent just now.
+        return bool(self.noted.get("was_running"))
+
+    def refuse(self) -> None:
+        self._step(self.target, protocol.REFUSE)
+
+    def drop(self) -> None:
+        self._step(self.target, protocol.DROP)
+
+    def end(self) -> None:
+        self._step(self.target, protocol.END)
+
+    def _step(self, host: str | None, which: str, **given: Any) -> Any:
+        args = [self.name, self.token, which]
+        return self._act(host, "virt.migrate_step", *args, kwarg=given, limit_s=self._limit_s)
+
+    def _act(self, host: str | None, fun: str, *args: Any, **options: Any) -> Any:
+        if host is None:
+            raise MoveFailed(f"nobody knows which host sends VM {self.name!r}")
+        try:
+            return act(self._cloud, host, fun, *args, **options)
+        except HostSilent:
+            raise
+        except DeployError as error:
+            if _OLD in str(error):
+                raise MoveFailed(
+                    f"{host} has an older version of Salt Virt, which cannot take part in a move: "
+                    f"salt {host} saltutil.sync_all"
+                ) from error
+            raise
+
+    # How it ended.
+
+    def waits(self) -> str:
+        """Return what a move that is not over waits for."""
+        silent = [f"{host} ({why})" for host, why in self.seen.items() if isinstance(why, str)]
+        if silent:
+            return f"{' and '.join(sorted(silent))} cannot be asked"
+        for host, at_it in ((self.source, "sending"), (self.target, "taking")):
+            seen = self.seen.get(host)
+            if isinstance(seen, Source | Target) and _is_at_it(seen):
+                return f"{host} is still {at_it} it"
+        said = (f"{host} {_shown(seen)}" for host, seen in self.seen.items())
+        return f"the hosts do not agree: {', '.join(said)}"
+
+
+def _shown(seen: Source | Target | str | None) -> str:
+    """Return what a host has said of a move, in words."""
+    if not isinstance(seen, Source | Target):
+        return "has said nothing"
+    return f"{'has' if seen.has else 'does not have'} the VM ({seen.phase or 'no record'})"
+
+
+def _is_at_it(seen: Source | Target) -> bool:
+    moving = getattr(seen, "is_moving", False) or getattr(seen, "is_arriving", False)
+    return seen.is_live or moving
