@@ -5,15 +5,14 @@ help:      ## these lines
 demo:      ## a cloud of 3 hypervisors on this machine: deploy, show, move, remove
 	tests/demo
 
-test: lint  ## the whole test suite, fast tests first
-	tests/env pytest tests/unit tests/conventions
+test: lint unit  ## the whole test suite, fast tests first
 	tests/together
 
 nightly:   ## the tests that take minutes each, with the machine to themselves
-	tests/env pytest tests/loading tests/cloud -m nightly
+	tests/env pytest tests/unit tests/loading tests/cloud -m nightly
 
-unit:      ## no daemon; minutes (root, as all of it, for the tests' own Debian)
-	tests/env pytest tests/unit tests/conventions
+unit:      ## no daemon; a minute (root, as all of it, for the tests' own Debian)
+	tests/env pytest -n auto --dist loadfile tests/conventions tests/unit
 
 lint:      ## style and types
 	tests/env ruff check .

@@ -16,7 +16,9 @@ def lint(session):
 @nox.session(python=False)
 def unit(session):
     """Run what needs neither root nor a daemon."""
-    session.run("tests/env", "pytest", "tests/unit", "tests/conventions", external=True)
+    parallel = ("-n", "auto", "--dist", "loadfile")
+    folders = ("tests/conventions", "tests/unit")
+    session.run("tests/env", "pytest", *parallel, *folders, external=True)
 
 
 @nox.session(python=False)
