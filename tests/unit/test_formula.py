@@ -59,6 +59,9 @@ def minion(folder, grains, **more):
     (folder / "cachedir").mkdir()
     cached = folder / "cachedir" / "grains.cache.p"
     cached.write_bytes(salt.payload.dumps({**of_this_machine(), **grains}))
+    # The formula alone: Salt walks through all that it serves, several times for each call.
+    (folder / "states").mkdir()
+    (folder / "states" / "hypervisor").symlink_to(ROOT / "hypervisor")
     conf = folder / "minion"
     conf.write_text(json.dumps({"grains": grains}))
     opts = salt.config.minion_config(str(conf))
@@ -67,7 +70,7 @@ def minion(folder, grains, **more):
         file_client="local",
         master_type="disable",
         root_dir=str(folder),
-        file_roots={"base": [str(ROOT)]},
+        file_roots={"base": [str(folder / "states")]},
         pillar_roots={"base": [str(folder / "pillar")]},
         grains_cache=True,
         enable_fqdns_grains=False,
