@@ -177,17 +177,44 @@ def test_what_another_host_has_open_is_not_purged(hypervisor, conn, web, open_el
     assert kept(web) == set(web) and lifecycle.is_defined(conn, "web")
 
 
-def test_what_is_settled_late_leaves_what_another_host_has_open(
-    hypervisor, conn, web, open_elsewhere
+def test_what_another_host_has_open_stays_and_is_not_come_back_for(
+    hypervisor, conn, web, open_elsewhere, monkeypatch
 ):
-    paths = [str(web["disk"]), str(web["own"])]
-    lifecycle.undefine(conn, "web")
-    open_elsewhere(web["disk"])
+    undefine = lifecycle.undefine
 
-    with pytest.raises(StorageError, match="web_disk.raw .another host has it open"):
-        unfinished.remove(conn, hypervisor.settings, paths)
+    def started_elsewhere(*args):
+        undefine(*args)
+        open_elsewhere(web["disk"])
 
+    monkeypatch.setattr(lifecycle, "undefine", started_elsewhere)
+    purge.purge(conn, hypervisor.settings, "web")
     assert "disk" in kept(web) and "own" not in kept(web)
+
+    # The VM of the other host is stopped, and this host settles what it has on record.
+    monkeypatch.setattr(storage, "is_open", lambda _path: False)
+    unfinished.settle(conn, hypervisor.settings)
+
+    assert "disk" in kept(web) and hypervisor.open_records() == []
+
+
+@pytest.mark.parametrize("is_new", [True, False])
+def test_a_purge_that_was_interrupted_removes_no_file_that_is_another_vms_by_now(
+    hypervisor, conn, web, monkeypatch, is_new
+):
+    def die(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as dying, pytest.raises(KeyboardInterrupt):
+        dying.setattr(unfinished, "remove", die)
+        purge.purge(conn, hypervisor.settings, "web")
+    if is_new:
+        web["disk"].unlink()
+        web["disk"].write_bytes(bytes(2000))
+
+    unfinished.settle(conn, hypervisor.settings)
+
+    assert ("disk" in kept(web)) is is_new and "own" not in kept(web)
+    assert hypervisor.open_records() == []
 
 
 def test_firmware_variables_of_another_hosts_vm_stay(hypervisor, conn, shared, monkeypatch):
