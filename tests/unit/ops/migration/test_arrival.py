@@ -168,6 +168,18 @@ def test_a_vm_that_has_not_come_whole_is_refused_for_good(end, conn, about, harm
     assert not lifecycle.is_defined(conn, "web1") and end.hypervisor.files() == []
 
 
+def test_a_disk_that_cannot_be_read_has_not_come_whole(end, conn, about, monkeypatch):
+    prepare(end, about)
+    noted = come(end, conn, about)
+
+    def fail(_path):
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr("saltvirt.content.digest", fail)
+    with pytest.raises(MigrationFailed, match="not come here whole: .*cannot be read .Input"):
+        end.step("arrive", is_handed=True, noted=noted)
+
+
 def test_a_vm_that_ran_here_is_not_refused(end, conn, about):
     prepare(end, about)
     noted = come(end, conn, about)
