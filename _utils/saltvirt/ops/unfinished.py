@@ -75,7 +75,11 @@ def _settle_build(conn: Any, settings: HostSettings, record: records.Record) -> 
     if protocol.settle_build(record.phase, is_defined=is_defined) == protocol.FORGET:
         log.warning("VM %s is here; its virt.init was interrupted at its end", record.name)
         return
-    _clear(conn, settings, record.name, record.facts["paths"], record.phase != protocol.MAKING)
+    paths, begun = record.facts["paths"], record.facts.get("begun")
+    if begun is not None:
+        # Those that were not made here may have been made by another host since.
+        paths = [one for one in paths if one in begun or not storage.is_declared(settings, one)]
+    _clear(conn, settings, record.name, paths, record.phase != protocol.MAKING)
 
 
 def _settle_purge(conn: Any, settings: HostSettings, record: records.Record) -> None:

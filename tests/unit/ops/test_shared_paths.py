@@ -6,9 +6,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from saltvirt import protocol, records
 from saltvirt.errors import StorageError
 from saltvirt.kvm import lifecycle
-from saltvirt.ops import purge, storage, unfinished
+from saltvirt.ops import purge, reservations, storage, unfinished
 
 UUID = "4dea22b3-1d52-d8f3-2516-782e98ab3fa0"
 
@@ -215,6 +216,23 @@ def test_a_purge_that_was_interrupted_removes_no_file_that_is_another_vms_by_now
 
     assert ("disk" in kept(web)) is is_new and "own" not in kept(web)
     assert hypervisor.open_records() == []
+
+
+def test_a_build_that_was_interrupted_removes_no_shared_file_that_it_had_not_begun(
+    hypervisor, conn, shared
+):
+    paths = {name: shared / f"web_{name}.raw" for name in ("system", "data")}
+    paths["own"] = hypervisor.root / "web_own.raw"
+    for path in paths.values():
+        path.touch()
+    with records.held(reservations.folder(hypervisor.settings), "build", "web") as held:
+        noted = [str(path) for path in paths.values()]
+        begun = [str(paths["system"])]
+        held.begin("t1", protocol.MAKING, uuid=UUID, paths=noted, secrets=[], begun=begun)
+
+    unfinished.settle(conn, hypervisor.settings)
+
+    assert kept(paths) == {"data"} and hypervisor.open_records() == []
 
 
 def test_firmware_variables_of_another_hosts_vm_stay(hypervisor, conn, shared, monkeypatch):
