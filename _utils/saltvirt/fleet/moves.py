@@ -11,6 +11,9 @@ from saltvirt.fleet.hosts import HostSilent
 from saltvirt.protocol import Source, Target
 from saltvirt.records import Held
 
+# What a target says, also one of the release before, that has looked at a VM and found it wanting.
+_NOT_WHOLE = "has not come here whole"
+
 
 class Unsettled(MoveFailed):
     """A move has not come to its end; the message says what it waits for, and the next command."""
@@ -109,7 +112,9 @@ def _tried(hands: Hands, force: bool) -> tuple[str, Any]:
     try:
         step, is_moved = parts.run(protocol.settle(), hands)
     except VirtError as error:
-        if isinstance(error, HostSilent) or not _is_stuck(hands):
+        # Any other failure, say of a full disk, passes: what is there may be whole.
+        is_lacking = not isinstance(error, HostSilent) and _NOT_WHOLE in str(error)
+        if not (is_lacking and _is_stuck(hands)):
             raise
         if force:
             return protocol.KEEP, None

@@ -44,15 +44,18 @@ def purge(
             paths = own_files(conn, settings, name, removables)
             _refuse_others(conn, settings, name, paths)
             held.begin(uuid.uuid4().hex, "removing", uuid=domain, paths=paths)
-        _remove(conn, settings, name, paths)
+        _remove(conn, settings, held, paths)
         reservations.end(settings, held)
     if dirs:
         own = [path for path in paths if not storage.is_declared(settings, path)]
         _remove_empty(settings, own)
 
 
-def _remove(conn: Any, settings: HostSettings, name: str, paths: list[str]) -> None:
+def _remove(conn: Any, settings: HostSettings, held: records.Held, paths: list[str]) -> None:
+    name = held.name
     lifecycle.destroy(conn, name)
+    # Whoever settles this knows by it what is still this VM's of the files that all hosts share.
+    held.note(untouched=unfinished.shared_signatures(settings, paths))
     lifecycle.undefine(conn, name)
     submission.forget(settings, name)
     # The definition must not come back with a crash when the files are gone.

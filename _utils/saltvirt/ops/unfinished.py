@@ -6,10 +6,12 @@ the noted files are removed, unless a domain uses them by now.
 """
 
 import logging
+import os
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from saltvirt import files, locks, protocol, records
+from saltvirt import content, files, locks, protocol, records
 from saltvirt.config import HostSettings
 from saltvirt.errors import StorageError, VirtError
 from saltvirt.image import cache
@@ -73,14 +75,29 @@ def _settle_build(conn: Any, settings: HostSettings, record: records.Record) -> 
     if protocol.settle_build(record.phase, is_defined=is_defined) == protocol.FORGET:
         log.warning("VM %s is here; its virt.init was interrupted at its end", record.name)
         return
-    _clear(conn, settings, record.name, record.facts["paths"], record.phase != protocol.MAKING)
+    paths, begun = record.facts["paths"], record.facts.get("begun")
+    if begun is not None:
+        # Those that were not made here may have been made by another host since.
+        paths = [one for one in paths if one in begun or not storage.is_declared(settings, one)]
+    _clear(conn, settings, record.name, paths, record.phase != protocol.MAKING)
 
 
 def _settle_purge(conn: Any, settings: HostSettings, record: records.Record) -> None:
     if lifecycle.name_of(conn, record.facts["uuid"]):
         log.warning("VM %s is here; its virt.purge was interrupted at its begin", record.name)
         return
-    _clear(conn, settings, record.name, record.facts["paths"], True)
+    paths, was = record.facts["paths"], record.facts.get("untouched")
+    if was is not None:
+        now = shared_signatures(settings, paths)
+        # Meanwhile another host may have made, or used, a file of that name.
+        paths = [path for path in paths if now.get(path) == was.get(path)]
+    _clear(conn, settings, record.name, paths, True)
+
+
+def shared_signatures(settings: HostSettings, paths: Iterable[str]) -> dict[str, list[int]]:
+    """Return the signatures of those files that are there and that all hosts share."""
+    shared = (path for path in paths if storage.is_declared(settings, path))
+    return {path: content.signature(path) for path in shared if os.path.exists(path)}
 
 
 def _settle_claim(conn: Any, settings: HostSettings, name: str) -> bool:
@@ -106,9 +123,9 @@ def _clear(conn: Any, settings: HostSettings, name: str, paths: list[str], has_l
 
 def remove(conn: Any, settings: HostSettings, paths: list[str]) -> list[str]:
     """
-    Remove files for good, but cached images and those that a domain uses; return those removed.
+    Remove files for good, but cached images and those in use, here or by another host.
 
-    Raises StorageError if one cannot be removed; the others are.
+    Returns those removed. Raises StorageError if one cannot be removed; the others are.
     """
     used = storage.in_use(conn)
     removed, failed = [], []
@@ -117,7 +134,8 @@ def remove(conn: Any, settings: HostSettings, paths: list[str]) -> list[str]:
             log.warning("%s stays: it is a cached image, or a VM uses it", path)
             continue
         if storage.is_declared(settings, path) and storage.is_open(path):
-            failed.append(f"{path} (another host has it open)")
+            # No failure: what is tried again is removed when the VM of that host is stopped.
+            log.warning("%s stays: all hosts share it, and another one has it open", path)
             continue
         try:
             storage.remove(path)

@@ -77,6 +77,24 @@ def test_force_gives_up_nothing_that_its_source_has_or_that_only_fails_now(two, 
     assert two.where("web") == ["h2"]
 
 
+def test_force_removes_nothing_that_its_target_has_not_looked_at(two, master):
+    two.hosts["h1"].clear()
+    two.arrivals["h2", "web"] = {"token": "t1", "phase": "ready", "source": "h1"}
+    two.put("web", "h2", state="shutdown")
+
+    def fail():
+        raise VirtError("cannot write the record /r/web.json: No space left on device")
+
+    two.before["h2", "virt.migrate_step arrive"] = fail
+    with pytest.raises(moves.Unsettled, match="No space left") as caught:
+        settled(master, "web", force=True)
+
+    assert two.where("web") == ["h2"] and "force=True" not in str(caught.value)
+    del two.before["h2", "virt.migrate_step arrive"]
+    settled(master, "web", force=True)
+    assert two.where("web") == ["h2"] and two.is_settled()
+
+
 def test_a_record_that_cannot_be_read_is_named_and_the_others_are_settled(two, master, monkeypatch):
     two.put("db", "h1", autostart=True)
     two.silent.add(("h2", "virt.migrate_step end"))

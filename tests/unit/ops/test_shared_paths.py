@@ -6,9 +6,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from saltvirt import protocol, records
 from saltvirt.errors import StorageError
 from saltvirt.kvm import lifecycle
-from saltvirt.ops import purge, storage, unfinished
+from saltvirt.ops import purge, reservations, storage, unfinished
 
 UUID = "4dea22b3-1d52-d8f3-2516-782e98ab3fa0"
 
@@ -177,17 +178,61 @@ def test_what_another_host_has_open_is_not_purged(hypervisor, conn, web, open_el
     assert kept(web) == set(web) and lifecycle.is_defined(conn, "web")
 
 
-def test_what_is_settled_late_leaves_what_another_host_has_open(
-    hypervisor, conn, web, open_elsewhere
+def test_what_another_host_has_open_stays_and_is_not_come_back_for(
+    hypervisor, conn, web, open_elsewhere, monkeypatch
 ):
-    paths = [str(web["disk"]), str(web["own"])]
-    lifecycle.undefine(conn, "web")
-    open_elsewhere(web["disk"])
+    undefine = lifecycle.undefine
 
-    with pytest.raises(StorageError, match="web_disk.raw .another host has it open"):
-        unfinished.remove(conn, hypervisor.settings, paths)
+    def started_elsewhere(*args):
+        undefine(*args)
+        open_elsewhere(web["disk"])
 
+    monkeypatch.setattr(lifecycle, "undefine", started_elsewhere)
+    purge.purge(conn, hypervisor.settings, "web")
     assert "disk" in kept(web) and "own" not in kept(web)
+
+    # The VM of the other host is stopped, and this host settles what it has on record.
+    monkeypatch.setattr(storage, "is_open", lambda _path: False)
+    unfinished.settle(conn, hypervisor.settings)
+
+    assert "disk" in kept(web) and hypervisor.open_records() == []
+
+
+@pytest.mark.parametrize("is_new", [True, False])
+def test_a_purge_that_was_interrupted_removes_no_file_that_is_another_vms_by_now(
+    hypervisor, conn, web, monkeypatch, is_new
+):
+    def die(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as dying, pytest.raises(KeyboardInterrupt):
+        dying.setattr(unfinished, "remove", die)
+        purge.purge(conn, hypervisor.settings, "web")
+    if is_new:
+        web["disk"].unlink()
+        web["disk"].write_bytes(bytes(2000))
+
+    unfinished.settle(conn, hypervisor.settings)
+
+    assert ("disk" in kept(web)) is is_new and "own" not in kept(web)
+    assert hypervisor.open_records() == []
+
+
+def test_a_build_that_was_interrupted_removes_no_shared_file_that_it_had_not_begun(
+    hypervisor, conn, shared
+):
+    paths = {name: shared / f"web_{name}.raw" for name in ("system", "data")}
+    paths["own"] = hypervisor.root / "web_own.raw"
+    for path in paths.values():
+        path.touch()
+    with records.held(reservations.folder(hypervisor.settings), "build", "web") as held:
+        noted = [str(path) for path in paths.values()]
+        begun = [str(paths["system"])]
+        held.begin("t1", protocol.MAKING, uuid=UUID, paths=noted, secrets=[], begun=begun)
+
+    unfinished.settle(conn, hypervisor.settings)
+
+    assert kept(paths) == {"data"} and hypervisor.open_records() == []
 
 
 def test_firmware_variables_of_another_hosts_vm_stay(hypervisor, conn, shared, monkeypatch):

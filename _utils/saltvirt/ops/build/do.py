@@ -91,14 +91,22 @@ class Builder:
         with reservations.host_lock(settings):
             # What is noted here is removed by whoever settles this: it must be nobody else's.
             reservations.refuse_taken(settings, plan.vm.name, plan.paths)
-            self._held.note(paths=plan.paths, secrets=secrets)
+            self._held.note(paths=plan.paths, secrets=secrets, begun=[])
         if plan.paths:
             storage.made(settings.images)
         for file in plan.files:
+            self._begin_file(file.path)
             _make_disk(conn, settings, file, self._steps)
         if plan.seed and self._who:
+            if plan.seed_path:
+                self._begin_file(plan.seed_path)
             _seed(conn, self._context, plan, plan.seed, self._who, minion, self._steps)
         _settle([path for path in plan.paths if path not in secrets])
+
+    def _begin_file(self, path: str) -> None:
+        # Of those that all hosts share: until it is made, another host may make one of that name.
+        if storage.is_declared(self._context.settings, path):
+            self._held.note(begun=[*self._held.now.facts["begun"], path])
 
     @_told
     def define(self) -> None:

@@ -166,8 +166,11 @@ class Arrival(End):
         for path, wanted in (self.given.get("digests") or {}).items():
             if os.path.exists(path):
                 self._context.progress("Checking", detail=path)
-                if content.digest(path) != wanted:
-                    yield f"{path} is not what was sent"
+                try:
+                    if content.digest(path) != wanted:
+                        yield f"{path} is not what was sent"
+                except OSError as exc:
+                    yield f"{path} cannot be read ({exc.strerror})"
 
     def autostart_on(self) -> None:
         if not self.given.get("autostart"):

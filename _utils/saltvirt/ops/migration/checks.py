@@ -6,7 +6,7 @@ from typing import Any
 
 from saltvirt.config import HostSettings
 from saltvirt.kvm import host
-from saltvirt.ops import inspect
+from saltvirt.ops import inspect, storage
 from saltvirt.placement import fit, generation, requirements
 from saltvirt.placement.facts import About, DiskFacts, HostInfo, Versions
 from saltvirt.placement.generation import Generation
@@ -85,8 +85,11 @@ def check_all(
 def _disk_reasons(settings: HostSettings, disk: DiskFacts) -> Iterator[str]:
     path = Path(disk.path)
     if disk.how == "shared":
-        if str(path).startswith("/") and not path.exists():
+        if disk.path.startswith("/") and not path.exists():
             yield f"the shared disk {path} is not there"
+        # By a link that this host does not have, it may be an old file of this host's own.
+        elif disk.path.startswith("/") and not storage.is_declared(settings, disk.path):
+            yield f"the disk {path} is shared, and virt:shared_paths there does not have it"
     elif path.exists() and not is_medium(disk):
         yield f"a file {path} is there already"
     elif not path.parent.is_dir() and path.parent != Path(settings.images):

@@ -5,6 +5,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
+from uuid import UUID
 
 from saltvirt import locks, protocol, records
 from saltvirt.config import HostSettings
@@ -35,11 +36,19 @@ def starting(conn: Any, settings: HostSettings, name: str) -> Iterator[None]:
 def creating(conn: Any, settings: HostSettings, xml: str) -> Iterator[None]:
     """Start a VM from its XML in the block: libvirt starts one that is defined by that too."""
     root = read.domain(xml)
-    uuid = root.findtext("uuid", "")
+    uuid = _canonical(root.findtext("uuid", ""))
     refuse_moving(settings, root.findtext("name", ""), uuid)
     here = lifecycle.name_of(conn, uuid)
     with nullcontext() if here is None else starting(conn, settings, here):
         yield
+
+
+def _canonical(uuid: str) -> str:
+    """Return a UUID as libvirt says it, which takes it with capitals and without hyphens too."""
+    try:
+        return str(UUID(uuid.strip()))
+    except ValueError:
+        return uuid
 
 
 def kept(moved_to: str, name: str) -> str:

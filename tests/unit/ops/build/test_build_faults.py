@@ -2,6 +2,7 @@
 
 import os
 import signal
+from dataclasses import replace
 
 import pytest
 from saltvirt import files, records
@@ -61,12 +62,15 @@ def test_what_a_killed_builder_leaves_is_settled(hypervisor, point, domains):
         assert hypervisor.files() == ALL
 
 
+@pytest.mark.parametrize("is_shared", [False, True])
 @pytest.mark.parametrize(
     ("part", "name"), [(clone, "empty"), (nocloud, "build"), (files, "settle"), (do, "_define")]
 )
 def test_a_builder_that_is_killed_between_two_phases_leaves_no_file(
-    hypervisor, monkeypatch, part, name
+    hypervisor, monkeypatch, part, name, is_shared
 ):
+    shared_paths = [str(hypervisor.settings.images)] if is_shared else []
+    hypervisor.settings = replace(hypervisor.settings, shared_paths=shared_paths)
     with monkeypatch.context() as dying:
         dying.setattr(part, name, kill)
         hypervisor.dies(hypervisor.init)

@@ -88,6 +88,19 @@ def test_of_a_vm_of_which_no_file_is_made_here_none_says_that_it_did_not_come(en
     assert end.state(conn)["target"]["is_empty"] is False
 
 
+def test_a_shared_disk_is_taken_only_where_it_is_shared(end, conn, about):
+    path = Path(about.disks[0].path)
+    path.write_bytes(b"of long ago")
+    about = replace(about, disks=[replace(about.disks[0], how="shared")])
+
+    with pytest.raises(ClaimRefused, match="web1_0.raw is shared, and virt:shared_paths there"):
+        prepare(end, about)
+
+    end.settings = end.hypervisor.settings = replace(end.settings, shared_paths=[str(path.parent)])
+    prepare(end, about)
+    assert end.phase("arrival") == "ready" and end.record("arrival").facts["paths"] == []
+
+
 def test_a_file_that_is_there_is_refused_and_stays(end, conn, about):
     path = Path(about.disks[1].path)
     path.write_bytes(b"somebody's")
@@ -166,6 +179,18 @@ def test_a_vm_that_has_not_come_whole_is_refused_for_good(end, conn, about, harm
 
     end.step("drop")
     assert not lifecycle.is_defined(conn, "web1") and end.hypervisor.files() == []
+
+
+def test_a_disk_that_cannot_be_read_has_not_come_whole(end, conn, about, monkeypatch):
+    prepare(end, about)
+    noted = come(end, conn, about)
+
+    def fail(_path):
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr("saltvirt.content.digest", fail)
+    with pytest.raises(MigrationFailed, match="not come here whole: .*cannot be read .Input"):
+        end.step("arrive", is_handed=True, noted=noted)
 
 
 def test_a_vm_that_ran_here_is_not_refused(end, conn, about):
