@@ -117,7 +117,7 @@ def maintenance(host, state="on"):
 
 
 @runner_function(outputter="virt_moves")
-def evacuate(host, max_parallel=2, dry_run=False, stopped=True, wait_s=600, quiet=False):
+def evacuate(host, max_parallel=2, dry_run=False, stopped=True, quiet=False, wait_s=600):
     """
     Empty a hypervisor: no new VMs, and its own move to the others.
 
@@ -129,10 +129,10 @@ def evacuate(host, max_parallel=2, dry_run=False, stopped=True, wait_s=600, quie
         Return where each VM would go, and which would stay, and why. Defaults to False.
     stopped
         Move stopped VMs too. Defaults to True.
-    wait_s
-        For how long VMs that are being built there, or arriving, are waited for. Defaults to 600.
     quiet
         Show no progress. Defaults to False.
+    wait_s
+        For how long VMs that are being built there, or arriving, are waited for. Defaults to 600.
 
     Big VMs first, never overcommitting, as affinity and anti-affinity want it. If a host refuses a
     VM, the next best takes it. What was interrupted goes on when this is run again. Returns
@@ -160,7 +160,7 @@ def evacuate(host, max_parallel=2, dry_run=False, stopped=True, wait_s=600, quie
 
 
 @runner_function(outputter="virt_moves")
-def restore(host, max_parallel=2, dry_run=False, quiet=False):
+def restore(host, max_parallel=2, quiet=False, dry_run=False):
     """
     Let a hypervisor take VMs again, and bring back those that virt.evacuate moved away.
 
@@ -168,10 +168,10 @@ def restore(host, max_parallel=2, dry_run=False, quiet=False):
         The hypervisor.
     max_parallel
         How many VMs move at a time. Defaults to 2.
-    dry_run
-        Return which VMs would come back, and which not. Defaults to False.
     quiet
         Show no progress. Defaults to False.
+    dry_run
+        Return which VMs would come back, and which not. Defaults to False.
 
     Also those that the evacuation of another host moved on since. Returns ``{"host", "moved",
     "failed", "gone", "elsewhere", "warnings"}``: ``gone`` are VMs that were removed since,
@@ -193,7 +193,7 @@ def restore(host, max_parallel=2, dry_run=False, quiet=False):
 
 
 @runner_function(outputter="virt_moves")
-def rebalance(max_moves=5, threshold=0.02, window_s=60, dry_run=False, quiet=False):
+def rebalance(max_moves=5, threshold=0.02, dry_run=False, quiet=False, window_s=60):
     """
     Even out the load of all hypervisors with few moves.
 
@@ -201,12 +201,12 @@ def rebalance(max_moves=5, threshold=0.02, window_s=60, dry_run=False, quiet=Fal
         At most so many. Defaults to 5.
     threshold
         Least gain of a move, as a part of a host's load. Defaults to 0.02.
-    window_s
-        For how long the load is watched, from 1 to 3600 s. Defaults to 60.
     dry_run
         Return the moves without making them. Defaults to False.
     quiet
         Show no progress. Defaults to False.
+    window_s
+        For how long the load is watched, from 1 to 3600 s. Defaults to 60.
 
     By what VMs really use, CPUs and memory; a VM tagged by ``virt.hold`` never moves. A move is
     made only if it gains more than it costs, and between hosts whose loads differ by more than

@@ -120,3 +120,18 @@ def test_no_source_names_a_machine_or_leaves_a_todo():
     ]
 
     assert found == []
+
+
+# What a release had in this order is called by position, and new arguments come after it.
+ORDERS = {
+    "evacuate": ["host", "max_parallel", "dry_run", "stopped", "quiet"],
+    "restore": ["host", "max_parallel", "quiet"],
+    "rebalance": ["max_moves", "threshold", "dry_run", "quiet"],
+}
+
+
+@pytest.mark.parametrize("name", ORDERS)
+def test_new_arguments_come_after_those_of_the_release_before(name):
+    (function,) = [f for f in public(ROOT / "_runners/virt_migrate.py") if f.name == name]
+
+    assert [arg.arg for arg in function.args.args][: len(ORDERS[name])] == ORDERS[name]

@@ -93,6 +93,7 @@ def test_a_name_leads_to_no_other_folder(folder, name):
         ('{"version": 9, "name": "web1"}', "is of version 9"),
         (WHOLE.replace("{}", "null"), "cannot be read"),
         (WHOLE.replace('"making"', "7"), "cannot be read"),
+        (WHOLE.replace("0,", '"now",'), "cannot be read"),
     ],
 )
 def test_a_record_that_cannot_be_read_is_named(folder, text, why):

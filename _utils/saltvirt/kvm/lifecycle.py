@@ -40,13 +40,19 @@ def create_transient(conn: Any, xml: str) -> str:
     return found
 
 
-def undefine(conn: Any, name: str) -> None:
-    """Remove a domain's definition with all that libvirt keeps for it."""
+def undefine(conn: Any, name: str, *, keep_nvram: bool = False) -> None:
+    """
+    Remove a domain's definition with all that libvirt keeps for it.
+
+    keep_nvram
+        Leave the firmware's variables, which may be another host's. Defaults to False.
+    """
+    keep, remove = libvirt.VIR_DOMAIN_UNDEFINE_KEEP_NVRAM, libvirt.VIR_DOMAIN_UNDEFINE_NVRAM
     flags = (
         libvirt.VIR_DOMAIN_UNDEFINE_MANAGED_SAVE
         | libvirt.VIR_DOMAIN_UNDEFINE_SNAPSHOTS_METADATA
         | libvirt.VIR_DOMAIN_UNDEFINE_CHECKPOINTS_METADATA
-        | libvirt.VIR_DOMAIN_UNDEFINE_NVRAM
+        | (keep if keep_nvram else remove)
     )
     domain(conn, name).undefineFlags(flags)
 

@@ -72,10 +72,8 @@ def undefine(conn: Any, settings: HostSettings, name: str) -> None:
     root = read.domain(lifecycle.xml(conn, name))
     noted = read.firmware_variables(root)
     is_shared = noted is not None and storage.is_declared(settings, noted)
-    if read.ours(root)["moved_to"] or (is_shared and not lifecycle.is_active(conn, name)):
-        lifecycle.undefine_moved(conn, name)
-    else:
-        lifecycle.undefine(conn, name)
+    is_idle = is_shared and not lifecycle.is_active(conn, name)
+    lifecycle.undefine(conn, name, keep_nvram=is_idle or read.ours(root)["moved_to"] is not None)
 
 
 def _refuse_others(conn: Any, settings: HostSettings, name: str, own: list[str]) -> None:

@@ -4,9 +4,12 @@ import fcntl
 import struct
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
+import libvirt
 import pytest
 from saltvirt import protocol, records
+from saltvirt.config import HostSettings
 from saltvirt.errors import StorageError
 from saltvirt.kvm import lifecycle
 from saltvirt.ops import purge, reservations, storage, unfinished
@@ -235,19 +238,30 @@ def test_a_build_that_was_interrupted_removes_no_shared_file_that_it_had_not_beg
     assert kept(paths) == {"data"} and hypervisor.open_records() == []
 
 
-def test_firmware_variables_of_another_hosts_vm_stay(hypervisor, conn, shared, monkeypatch):
-    noted = shared / "fw_VARS.fd"
-    monkeypatch.setattr(lifecycle, "undefine", lambda *_: noted.unlink())
-    monkeypatch.setattr(lifecycle, "undefine_moved", lambda *_: None)
-    noted.touch()
-    lifecycle.define(
-        conn,
-        f"<domain type='test'><name>fw</name><uuid>{UUID}</uuid><memory>65536</memory>"
-        "<os><type>hvm</type><loader readonly='yes' type='pflash'>/usr/share/fw.fd</loader>"
-        f"<nvram>{noted}</nvram></os></domain>",
-    )
+FIRMWARE = (
+    f"<domain type='test'><name>fw</name><uuid>{UUID}</uuid><memory>65536</memory>"
+    "<os><type>hvm</type><loader readonly='yes' type='pflash'>/usr/share/fw.fd</loader>"
+    "<nvram>{}</nvram></os></domain>"
+)
 
-    purge.undefine(conn, hypervisor.settings, "fw")
-    assert noted.exists()
-    purge.undefine(conn, replace(hypervisor.settings, shared_paths=[]), "fw")
-    assert not noted.exists()
+
+@pytest.mark.parametrize(("is_shared", "is_up"), [(True, False), (True, True), (False, False)])
+def test_firmware_variables_of_another_hosts_vm_stay(tmp_path, monkeypatch, is_shared, is_up):
+    flags, folder = [], tmp_path / ("shared" if is_shared else "own")
+    # The test driver does not know of keeping them.
+    vm = SimpleNamespace(
+        XMLDesc=lambda _flags: FIRMWARE.format(folder / "fw_VARS.fd"),
+        isActive=lambda: is_up,
+        undefineFlags=flags.append,
+    )
+    monkeypatch.setattr(lifecycle, "domain", lambda *_: vm)
+
+    purge.undefine(None, HostSettings(shared_paths=[f"{tmp_path}/shared"]), "fw")
+
+    (told,) = flags
+    is_kept = is_shared and not is_up
+    assert bool(told & libvirt.VIR_DOMAIN_UNDEFINE_KEEP_NVRAM) is is_kept
+    assert bool(told & libvirt.VIR_DOMAIN_UNDEFINE_NVRAM) is not is_kept
+    # With these libvirt refuses to forget a VM, unless it is told to forget them too.
+    for kind in ("MANAGED_SAVE", "SNAPSHOTS_METADATA", "CHECKPOINTS_METADATA"):
+        assert told & getattr(libvirt, f"VIR_DOMAIN_UNDEFINE_{kind}")

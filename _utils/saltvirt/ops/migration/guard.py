@@ -25,7 +25,9 @@ class OnItsWay(VirtError):
 def starting(conn: Any, settings: HostSettings, name: str) -> Iterator[None]:
     """Start a VM, or hand it over, in the block: never both at once."""
     with unstarted(settings, name):
-        refuse_moving(settings, name, lifecycle.uuid(conn, name))
+        # One that has gone, or only comes, is said to move before it is said not to be here.
+        is_here = lifecycle.is_defined(conn, name)
+        refuse_moving(settings, name, lifecycle.uuid(conn, name) if is_here else None)
         moved_to = lifecycle.moved_to(conn, name)
         if moved_to is not None:
             raise OnItsWay(f"VM {name!r} cannot be started here: {kept(moved_to, name)}")
@@ -36,15 +38,15 @@ def starting(conn: Any, settings: HostSettings, name: str) -> Iterator[None]:
 def creating(conn: Any, settings: HostSettings, xml: str) -> Iterator[None]:
     """Start a VM from its XML in the block: libvirt starts one that is defined by that too."""
     root = read.domain(xml)
-    uuid = _canonical(root.findtext("uuid", ""))
+    uuid = _as_libvirt_writes(root.findtext("uuid", ""))
     refuse_moving(settings, root.findtext("name", ""), uuid)
     here = lifecycle.name_of(conn, uuid)
     with nullcontext() if here is None else starting(conn, settings, here):
         yield
 
 
-def _canonical(uuid: str) -> str:
-    """Return a UUID as libvirt says it, which takes it with capitals and without hyphens too."""
+def _as_libvirt_writes(uuid: str) -> str:
+    """Return a UUID in small letters with hyphens; what is none as it is, libvirt refuses it."""
     try:
         return str(UUID(uuid.strip()))
     except ValueError:

@@ -62,6 +62,16 @@ def test_what_is_made_is_noted_and_dropped_when_the_source_keeps_the_vm(end, con
     assert end.hypervisor.files() == [] and end.record("arrival") is None and pools(conn) == []
 
 
+def test_a_vm_that_is_not_here_yet_is_said_to_be_coming(end, conn, about):
+    prepare(end, about)
+
+    with (
+        pytest.raises(guard.OnItsWay, match="on its way here from hyper1.*virt.settle web1"),
+        guard.starting(conn, end.settings, "web1"),
+    ):
+        pytest.fail("it was started")
+
+
 def test_a_vm_that_is_still_coming_is_not_started_under_another_name(end, conn, about):
     prepare(end, about)
     end.define(conn, "web2", about.uuid)

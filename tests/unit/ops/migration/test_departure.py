@@ -3,7 +3,7 @@
 import threading
 
 import pytest
-from endkit import Settling
+from endkit import UUID, Settling
 from saltvirt import content, records
 from saltvirt.errors import NameTaken, VirtError
 from saltvirt.kvm import connect, lifecycle
@@ -300,6 +300,16 @@ def _creating(end, conn, xml):
     return guard.creating(conn, end.settings, xml)
 
 
+def test_a_vm_that_has_gone_is_said_to_have_gone(end, conn):
+    paths = end.make(conn)
+    end.begin()
+    end.send()
+    conn.lookupByName("web1").undefine()
+
+    with pytest.raises(guard.OnItsWay, match="handed over to hyper2.*salt-run virt.settle web1"):
+        is_untouched(end, paths)
+
+
 def test_a_new_name_does_not_free_a_vm_that_is_on_its_way(end, conn):
     paths = end.make(conn)
     end.begin()
@@ -312,8 +322,10 @@ def test_a_new_name_does_not_free_a_vm_that_is_on_its_way(end, conn):
     with pytest.raises(guard.OnItsWay, match=on_record):
         is_untouched(end, paths, "web2")
     renamed = conn.lookupByName("web2").XMLDesc(0)
-    with pytest.raises(guard.OnItsWay, match=on_record), _creating(end, conn, renamed):
-        pytest.fail("it was started")
+    for spelt in (UUID, UUID.upper(), UUID.replace("-", "")):
+        given = renamed.replace(UUID, spelt)
+        with pytest.raises(guard.OnItsWay, match=on_record), _creating(end, conn, given):
+            pytest.fail("it was started")
     with pytest.raises(NameTaken, match=on_record):
         purge.purge(conn, end.settings, "web2")
     with pytest.raises(NameTaken, match=on_record):
