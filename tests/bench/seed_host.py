@@ -19,6 +19,7 @@ from saltvirt.ops.build import create
 from saltvirt.ops.context import Context
 from saltvirt.ops.seeding import inspection, write
 from saltvirt.seed import appliance, credentials, nocloud
+from saltvirt.seed.model import Identity
 from saltvirt.xml import domain
 
 ROUNDS, AT_ONCE = 3, 10
@@ -31,14 +32,12 @@ g.launch()
 g.shutdown()
 """
 PUBLIC, PRIVATE = keypair.generate()
-IDENTITY = {
-    "id": "b1",
-    "config": {"master": "10.77.0.1", "id": "b1"},
-    "public_key": PUBLIC,
-    "private_key": PRIVATE,
-    "master_key": None,
-    "instance": "i-1",
-}
+IDENTITY = Identity(
+    id="b1",
+    config={"master": "10.77.0.1", "id": "b1"},
+    public_key=PUBLIC,
+    private_key=PRIVATE,
+)
 
 
 def used():
@@ -71,11 +70,10 @@ def methods(context, image, folder):
 
     def by_nocloud():
         iso.unlink(missing_ok=True)
-        nocloud.build(iso, IDENTITY, install=True)
+        nocloud.build(iso, IDENTITY, "i-1", install=True)
 
-    found = appliance.run(
-        {"action": "look", "path": image, "format": "qcow2"}, **inspection.limits(context.settings)
-    )
+    job = {"action": "look", "path": image, "format": "qcow2"}
+    found = inspection.found(appliance.run(job, **inspection.limits(context.settings)))
 
     def by_guestfs():
         overlay(image, disk)

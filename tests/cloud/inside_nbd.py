@@ -14,6 +14,7 @@ from saltvirt.image import validation
 from saltvirt.ops.context import Context
 from saltvirt.ops.seeding import write
 from saltvirt.seed import hostmount
+from saltvirt.seed.model import Identity, Installation
 
 FOLDER = Path(sys.argv[1])
 SETTINGS = HostSettings(state_dir="/run/state", seed={"allow_host_mount": True})
@@ -46,10 +47,10 @@ def say(name, **more):
 
 def seed(disk, identity, install=None):
     """Seed a disk by nbd; return the error's text, None if there was none."""
-    path = str(FOLDER / disk)
+    path, who = str(FOLDER / disk), Identity(**identity)
     try:
         fmt = validation.validate(path, backing_below=["/"]).format
-        write.seed_disk(CONTEXT, path, fmt, identity, via="nbd", install=install)
+        write.seed_disk(CONTEXT, path, fmt, who, via="nbd", install=install)
     except VirtError as exc:
         return str(exc)
     return None
@@ -59,7 +60,7 @@ def hostile(identity):
     """Seed disks that strangers made."""
     before = {path: path.stat().st_mtime_ns for path in (Path("/etc"), Path("/etc/hostname"))}
     for disk in sorted(path.name for path in FOLDER.glob("bad-*")):
-        error = seed(disk, identity, install={"kind": "boot", "script": "true"})
+        error = seed(disk, identity, install=Installation(kind="boot", script="true"))
         after = {path: path.stat().st_mtime_ns for path in before}
         say(disk, error=error, touched=after != before or Path("/etc/minion_id").exists())
 

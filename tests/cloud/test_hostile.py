@@ -11,14 +11,14 @@ from saltvirt.errors import SeedError
 from saltvirt.ops.context import Context
 from saltvirt.ops.seeding import write
 from saltvirt.seed import appliance
+from saltvirt.seed.model import Identity, Installation
 
-IDENTITY = {
-    "id": "evil1",
-    "config": {"master": "m", "id": "evil1"},
-    "public_key": "PUB",
-    "private_key": "PRIV",
-    "master_key": None,
-}
+IDENTITY = Identity(
+    id="evil1",
+    config={"master": "m", "id": "evil1"},
+    public_key="PUB",
+    private_key="PRIV",
+)
 ALWAYS = {"pipes": "/etc/salt", "superblock": "no operating system"}
 WHY = {
     **ALWAYS,
@@ -49,7 +49,7 @@ def test_a_hostile_disk_ends_well_or_with_a_line(tmp_path, name):
             "qcow2",
             IDENTITY,
             via="guestfs",
-            install={"kind": "boot", "script": "true"},
+            install=Installation(kind="boot", script="true"),
         )
     except SeedError as exc:
         said = str(exc)

@@ -10,13 +10,13 @@ import io
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import yaml
 
 from saltvirt import files, optional
 from saltvirt.errors import SeedError
 from saltvirt.seed import cloudconfig, guest
+from saltvirt.seed.model import Identity
 
 try:
     import pycdlib
@@ -51,39 +51,39 @@ def _iso(texts: Mapping[str, str]) -> bytes:
     return data + bytes(-len(data) % guest.BLOCK)
 
 
-def _files(identity: Mapping[str, Any], first_block: int, install: object) -> dict[str, str]:
+def _files(identity: Identity, instance: str, first_block: int, install: object) -> dict[str, str]:
     script = guest.first_boot(
-        identity["id"],
-        yaml.safe_dump(identity["config"], default_flow_style=False),
-        identity.get("public_key"),
-        identity.get("master_key"),
+        identity.id,
+        yaml.safe_dump(identity.config, default_flow_style=False),
+        identity.public_key,
+        identity.master_key,
         LABEL,
         first_block,
     )
     own = {
         "preserve_hostname": False,
-        "hostname": identity["id"].split(".")[0],
-        "fqdn": identity["id"],
+        "hostname": identity.id.split(".")[0],
+        "fqdn": identity.id,
         "bootcmd": [["cloud-init-per", "instance", "salt-virt", "sh", "-c", script]],
     }
     if install:
         own["runcmd"] = [["sh", "-c", guest.install()]]
     meta = {
-        "instance-id": identity["instance"],
-        "local-hostname": identity["id"],
+        "instance-id": instance,
+        "local-hostname": identity.id,
         # Local: the identity must be there before the network is up and the minion starts.
         "dsmode": "local",
     }
-    cloud = identity.get("cloud") or {}
+    cloud = identity.cloud_init
     # JSON is YAML; it needs no quoting rules of its own.
     out = {
         "meta-data": json.dumps(meta, indent=1),
-        "user-data": _marked(cloudconfig.merge(own, *cloud.get("user_data", ()))),
+        "user-data": _marked(cloudconfig.merge(own, *cloud.user_data)),
     }
-    if cloud.get("vendor_data"):
-        out["vendor-data"] = _marked(cloud["vendor_data"])
-    if cloud.get("network"):
-        out["network-config"] = json.dumps(cloud["network"], indent=1)
+    if cloud.vendor_data:
+        out["vendor-data"] = _marked(cloud.vendor_data)
+    if cloud.network:
+        out["network-config"] = json.dumps(cloud.network, indent=1)
     return out
 
 
@@ -91,26 +91,24 @@ def _marked(config: object) -> str:
     return "#cloud-config\n" + json.dumps(config, indent=1)
 
 
-def build(path: str | Path, identity: Mapping[str, Any], *, install: object) -> None:
+def build(path: str | Path, identity: Identity, instance: str, *, install: object) -> None:
     """
     Write a seed, readable by its owner only; it is on the disk when this returns.
 
     path
         Where; it must not exist.
-    identity
-        ``{"id", "instance", "config": {...}, "public_key", "private_key", "master_key"}``; keys
-        are PEM text or None. Perhaps ``"cloud"``: ``{"user_data": (mapping, ...), "vendor_data",
-        "network"}``.
+    instance
+        What cloud-init tells one guest from another by: the domain's UUID.
     install
         Let the guest install a minion if it has none.
     """
     refuse_if_impossible()
-    secret = (identity.get("private_key") or "").encode()
+    secret = (identity.private_key or "").encode()
     if len(secret) > guest.SECRET_BYTES:
         raise SeedError(f"priv_key: {len(secret)} bytes are too many for a key")
     # The script says where the key begins, and its length moves that: two passes settle it.
-    first_block = len(_iso(_files(identity, 999999, install))) // guest.BLOCK
-    image = _iso(_files(identity, first_block, install))
+    first_block = len(_iso(_files(identity, instance, 999999, install))) // guest.BLOCK
+    image = _iso(_files(identity, instance, first_block, install))
     image = image.ljust(first_block * guest.BLOCK, b"\0")
     if len(image) != first_block * guest.BLOCK:
         raise SeedError("the seed's size did not settle")

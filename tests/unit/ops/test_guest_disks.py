@@ -108,4 +108,4 @@ def test_a_minion_has_the_id_that_its_key_is_for(host, tmp_path):
     with pytest.raises(BadArgument, match="its id is 'web2', but the minion will be 'web1'"):
         identity.identity(context, "web1", {"id": "web2"}, (None, None))
     made = identity.identity(context, "web1", {"id": "web1"}, (None, None))
-    assert made["id"] == made["config"]["id"] == "web1"
+    assert made.id == made.config["id"] == "web1"

@@ -16,6 +16,7 @@ from saltvirt.ops.context import Context
 from saltvirt.ops.seeding import identity as identities
 from saltvirt.ops.seeding import write
 from saltvirt.seed import cloudconfig, credentials, guest, minionkeys, nocloud
+from saltvirt.seed.model import CloudInit, Identity
 from saltvirt.spec import deployment
 
 PUBLIC, PRIVATE = keypair.generate()
@@ -23,22 +24,21 @@ PUBLIC, PRIVATE = keypair.generate()
 
 def identity(**change):
     """Return a guest's identity."""
-    return {
+    usual = {
         "id": "centos1.example.org",
-        "instance": "i-1",
         "master_key": "MASTER KEY\n",
         "config": {"id": "centos1.example.org", "master": "10.0.0.1"},
         "public_key": PUBLIC,
         "private_key": PRIVATE,
-        **change,
     }
+    return Identity(**{**usual, **change})
 
 
 @pytest.fixture
 def seed(tmp_path):
     """A seed on disk."""
     path = tmp_path / "seed.iso"
-    nocloud.build(path, identity(), install=True)
+    nocloud.build(path, identity(), "i-1", install=True)
     return path
 
 
@@ -103,7 +103,7 @@ def test_the_guests_script_takes_the_key_and_wipes_it(seed, tmp_path):
 def test_values_of_a_user_cannot_become_shell(tmp_path):
     evil = "'; touch /tmp/owned; echo '$(id)`id`"
     path = tmp_path / "seed.iso"
-    nocloud.build(path, identity(config={"id": "x", "note": evil}), install=False)
+    nocloud.build(path, identity(config={"id": "x", "note": evil}), "i-1", install=False)
     script = yaml.safe_load(read(path)["user-data"])["bootcmd"][0][-1]
 
     writes = script[script.index("printf '%s' 'id") :].split(" >/etc/salt")[0]
@@ -114,14 +114,14 @@ def test_values_of_a_user_cannot_become_shell(tmp_path):
 
 def test_without_keys_the_region_is_empty_and_the_script_still_works(tmp_path):
     path = tmp_path / "seed.iso"
-    nocloud.build(path, identity(private_key=None, public_key=None), install=False)
+    nocloud.build(path, identity(private_key=None, public_key=None), "i-1", install=False)
 
     assert path.read_bytes()[-guest.SECRET_BYTES :] == bytes(guest.SECRET_BYTES)
     assert "runcmd" not in yaml.safe_load(read(path)["user-data"])
 
 
 def test_a_seed_is_written_when_it_is_on_the_disk_with_its_folder(tmp_path, synced):
-    nocloud.build(tmp_path / "seed.iso", identity(), install=True)
+    nocloud.build(tmp_path / "seed.iso", identity(), "i-1", install=True)
 
     content = (tmp_path / "seed.iso").read_bytes()
     assert synced == [("seed.iso", content), (tmp_path.name, ["seed.iso"])]
@@ -131,7 +131,7 @@ def test_a_seed_is_never_written_over(seed):
     before = seed.read_bytes()
 
     with pytest.raises(SeedError, match="File exists"):
-        nocloud.build(seed, identity(), install=True)
+        nocloud.build(seed, identity(), "i-1", install=True)
 
     assert seed.read_bytes() == before
 
@@ -198,17 +198,26 @@ def prepared(opts=None, settings=None, functions=(), **given):
 def test_the_guest_gets_the_hypervisors_master_unless_told_otherwise():
     other = HostSettings(seed={"master": "203.0.113.9", "config": {"log_level": "info"}})
 
-    assert prepared()["config"] == {"master": "10.0.0.1", "id": "vm1"}
-    assert prepared(settings=other)["config"]["master"] == "203.0.113.9"
-    assert prepared(settings=other)["config"]["log_level"] == "info"
-    assert prepared(config={"master": "m2"})["config"]["master"] == "m2"
-    assert prepared({"master": "m", "master_port": 5506})["config"]["master_port"] == 5506
+    assert prepared().config == {"master": "10.0.0.1", "id": "vm1"}
+    assert prepared(settings=other).config["master"] == "203.0.113.9"
+    assert prepared(settings=other).config["log_level"] == "info"
+    assert prepared(config={"master": "m2"}).config["master"] == "m2"
+    assert prepared({"master": "m", "master_port": 5506}).config["master_port"] == 5506
 
 
 @pytest.mark.parametrize("master", ["localhost", "127.0.0.1", None])
 def test_a_master_no_guest_can_reach_is_refused(master):
     with pytest.raises(SeedError, match="virt:seed:master"):
         prepared({"master": master, "id": "h"})
+
+
+def test_an_identity_shows_nothing_secret_where_it_is_printed():
+    told = {"user_data": {"password": "hunter2"}, "config": {"token": "hunter2"}}
+
+    who = prepared(pub_key=PUBLIC, priv_key=PRIVATE, **told)
+
+    assert who.private_key == PRIVATE and who.config["token"] == "hunter2"
+    assert PRIVATE[40:80] not in repr(who) and "hunter2" not in repr(who)
 
 
 def test_no_seed_without_an_image_or_when_it_is_not_wanted():
@@ -322,13 +331,13 @@ def test_a_guests_part_of_an_interface_is_checked(guest_, why):
 
 
 def test_what_is_said_beside_the_identity_is_in_the_seed(tmp_path):
-    cloud = {
-        "user_data": ({"packages": ["vim"]},),
-        "vendor_data": {"locale": "C.UTF-8"},
-        "network": {"version": 2, "ethernets": {}},
-    }
+    cloud = CloudInit(
+        user_data=({"packages": ["vim"]},),
+        vendor_data={"locale": "C.UTF-8"},
+        network={"version": 2, "ethernets": {}},
+    )
     path = tmp_path / "seed.iso"
-    nocloud.build(path, identity(cloud=cloud), install=False)
+    nocloud.build(path, identity(cloud_init=cloud), "i-1", install=False)
 
     names = ("meta-data", "user-data", "vendor-data", "network-config")
     files = read(path, names)

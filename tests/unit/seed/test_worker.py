@@ -9,14 +9,14 @@ import pytest
 from saltvirt.errors import SeedError
 from saltvirt.ops.seeding import write
 from saltvirt.seed import appliance
+from saltvirt.seed.model import Identity
 
-IDENTITY = {
-    "id": "web1",
-    "config": {"master": "m", "id": "web1"},
-    "public_key": "PUB",
-    "private_key": "PRIV",
-    "master_key": None,
-}
+IDENTITY = Identity(
+    id="web1",
+    config={"master": "m", "id": "web1"},
+    public_key="PUB",
+    private_key="PRIV",
+)
 BOOT = {"kind": "boot", "script": "echo install"}
 
 

@@ -2,7 +2,7 @@
 
 import functools
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack
 from typing import Any
 
@@ -17,6 +17,7 @@ from saltvirt.ops.context import Context
 from saltvirt.ops.seeding import install, submission, write
 from saltvirt.ops.seeding.method import SeedMethod
 from saltvirt.seed import credentials, nocloud
+from saltvirt.seed.model import Identity, Installation
 
 log = logging.getLogger(__name__)
 
@@ -57,7 +58,7 @@ class Builder:
         self,
         conn: Any,
         context: Context,
-        who: Mapping[str, Any] | None,
+        who: Identity | None,
         reserve: Callable[[], AbstractContextManager[records.Held]],
         decide: Callable[[], Plan],
     ) -> None:
@@ -112,8 +113,8 @@ class Builder:
     def define(self) -> None:
         """Define the domain, and have the master accept its key."""
         _define(self._conn, self._plan, self._steps)
-        if self._who and self._who["is_submitted"]:
-            submission.submit(self._context, self._plan.vm.name, self._who["public_key"])
+        if self._who and self._who.is_submitted:
+            submission.submit(self._context, self._plan.vm.name, self._who.public_key)
 
     @_told
     def start(self) -> None:
@@ -142,10 +143,10 @@ class Builder:
         reservations.end(self._context.settings, self._held)
 
 
-def _fetch_minion(context: Context, plan: Plan) -> Mapping[str, Any] | None:
+def _fetch_minion(context: Context, plan: Plan) -> Installation | None:
     """Return how a minion is installed, with its files on this host; None if none is."""
     wanted = plan.seed.install if plan.seed else None
-    if wanted and "from" in wanted:
+    if wanted and wanted.kind != "boot":
         return install.fetched(context, wanted, plan.saltenv)
     return wanted
 
@@ -168,17 +169,15 @@ def _seed(
     context: Context,
     plan: Plan,
     seed: SeedMethod,
-    who: Mapping[str, Any],
-    minion: Mapping[str, Any] | None,
+    who: Identity,
+    minion: Installation | None,
     steps: undo.Steps,
 ) -> None:
     name, disk = seed.name, plan.seeded_disk
     context.progress("Seeding", detail=f"by {name}{f': {seed.why}' if seed.why else ''}")
     if name == "nocloud":
         steps.undo_with(unfinished.remove, conn, context.settings, [plan.seed_path])
-        nocloud.build(
-            plan.seed_path or "", {**who, "instance": plan.vm.uuid}, install=bool(seed.install)
-        )
+        nocloud.build(plan.seed_path or "", who, plan.vm.uuid or "", install=bool(seed.install))
     elif name in _INTO_DISK:
         write.seed_disk(
             context,
@@ -218,7 +217,7 @@ def _forget(conn: Any, name: str, uuid: str) -> None:
         unfinished.remove_log(name)
 
 
-def _start(conn: Any, plan: Plan, who: Mapping[str, Any] | None) -> None:
+def _start(conn: Any, plan: Plan, who: Identity | None) -> None:
     name, path = plan.vm.name, plan.credentials_path
     if path is None or who is None:
         lifecycle.start(conn, name)

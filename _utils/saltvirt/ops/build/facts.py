@@ -19,10 +19,9 @@ from saltvirt.ops.seeding import identity, inspection, install
 from saltvirt.ops.seeding import method as seeding
 from saltvirt.placement.facts import DomainTypes
 from saltvirt.seed import appliance
+from saltvirt.seed.model import Found, Identity
 from saltvirt.spec import Deployment
 
-# A guest's, as :func:`saltvirt.ops.seeding.identity.prepare` returns it.
-Identity = Mapping[str, Any]
 BOOT_FILES = ("kernel", "initrd")
 
 
@@ -82,7 +81,7 @@ class Content:
     taken: frozenset[str]
     boot: Mapping[str, str | None]
     wish: seeding.Wish | None = None
-    found: Mapping[str, Any] | None = None
+    found: Found | None = None
     unseen: SeedError | None = None
 
 
@@ -120,7 +119,7 @@ def of_content(
     context: Context,
     deployment: Deployment,
     on: HostFacts,
-    who: Mapping[str, Any] | None,
+    who: Identity | None,
     *,
     is_dry: bool,
 ) -> Content:
@@ -260,21 +259,21 @@ def _wish(context: Context, deployment: Deployment, who: Identity) -> seeding.Wi
     if asked == "nbd":
         seeding.refuse_host_mount(settings)
     needs_appliance = asked in ("auto", "guestfs", "credentials")
-    cloud = who["cloud"]
+    cloud = who.cloud_init
     return seeding.Wish(
         image=image,
         asked=asked,
         install_from=install.source(settings, deployment.install_from),
         installs=deployment.install,
         starts=deployment.start,
-        is_for_cloud_init=bool(any(cloud["user_data"]) or cloud["network"]),
+        is_for_cloud_init=bool(any(cloud.user_data) or cloud.network),
         why_blind=appliance.why_missing(inspection.python(settings)) if needs_appliance else None,
     )
 
 
 def _inspected(
     context: Context, vm: Vm, wish: seeding.Wish | None, images: Mapping[str, Any], is_dry: bool
-) -> tuple[Mapping[str, Any] | None, SeedError | None]:
+) -> tuple[Found | None, SeedError | None]:
     """Return ``(what the seeded image has in it, why nobody could look)``."""
     base = images.get(wish.image) if wish and wish.is_image_inspected else None
     if base is None:

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from saltvirt import arguments, files
+from saltvirt import arguments, files, wire
 from saltvirt.config import HostSettings
 from saltvirt.errors import BadArgument, SeedError, StorageError
 from saltvirt.image import cache, clone, tool, validation
@@ -14,6 +14,7 @@ from saltvirt.ops.context import Context
 from saltvirt.ops.images import fetch
 from saltvirt.ops.seeding import inspection, install
 from saltvirt.seed import appliance
+from saltvirt.seed.model import Found
 
 
 def build(context: Context, source: str, name: str, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -39,15 +40,20 @@ def build(context: Context, source: str, name: str, given: Mapping[str, Any]) ->
         job |= _brought(context, base, given)
         context.progress("Building", detail="in the appliance")
         try:
-            found = appliance.run({**job, "path": str(part), "format": "qcow2"}, **limits)
+            answer = appliance.run({**job, "path": str(part), "format": "qcow2"}, **limits)
         except SeedError as exc:
             raise SeedError(str(exc).replace(str(part), f"image {name}")) from exc
         validated = validation.validate(part)
         part.chmod(0o644)
         part.rename(target)
-    digest = _known(context.settings, target, validated, found)
-    shown = {key: found[key] for key in ("os", "has_minion", "has_cloud_init")}
-    return {"path": str(target), "digest": digest, **shown}
+    found = inspection.found(answer)
+    return {
+        "path": str(target),
+        "digest": _known(context.settings, target, validated, found),
+        "os": found.os,
+        "has_minion": found.has_minion,
+        "has_cloud_init": found.has_cloud_init,
+    }
 
 
 def _job(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -94,9 +100,8 @@ def _brought(
     installed = None
     if given["install"]:
         found = inspection.look(context, base, use_kvm=False)
-        if not found.get("has_minion"):
-            arch = found.get("arch")
-            installed = install.prepared(context, source, arch, given["saltenv"])
+        if not found.has_minion:
+            installed = install.prepared(context, source, found.arch, given["saltenv"])
     uploads = []
     for path, said in (given["files"] or {}).items():
         said = said if isinstance(said, dict) else {"source": said}
@@ -105,18 +110,17 @@ def _brought(
             context, said.get("source", ""), given["saltenv"], validation.accept_any
         )
         uploads.append([path, file.path, str(said.get("mode", "644"))])
-    network = bool(given["packages"] or given["commands"] or (installed and installed["network"]))
-    return {"install": installed, "uploads": uploads, "network": network}
+    network = bool(given["packages"] or given["commands"] or (installed and installed.network))
+    return {"install": installed and installed.to_job(), "uploads": uploads, "network": network}
 
 
 def _known(
     settings: HostSettings,
     target: Path,
     validated: validation.ValidatedImage,
-    found: Mapping[str, Any],
+    found: Found,
 ) -> str:
     """Have a built image in the cache, without a second copy; return its digest."""
     digest = cache.adopt(settings, target, validated)
-    look = {key: value for key, value in found.items() if key != "had_minion"}
-    files.write(cache.look_path(settings, digest), json.dumps(look).encode(), 0o644)
+    files.write(cache.look_path(settings, digest), json.dumps(wire.plain(found)).encode(), 0o644)
     return digest

@@ -3,7 +3,6 @@
 import shutil
 import tempfile
 import uuid
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +19,9 @@ from saltvirt.ops.images import fetch
 from saltvirt.ops.seeding import identity, inspection, submission, write
 from saltvirt.ops.seeding import install as installing
 from saltvirt.seed import appliance, guest
+from saltvirt.seed.model import Found, Identity, Installation
 
-_PREPARED = {"kind": "boot", "script": guest.install()}
+_PREPARED = Installation(kind="boot", script=guest.install())
 
 
 def apply(
@@ -34,7 +34,7 @@ def apply(
     approve_key: bool,
     install: bool,
     prep_install: bool,
-) -> dict[str, Any]:
+) -> Found:
     """
     Write a minion's identity into a disk image, or below a folder; return what was found.
 
@@ -48,15 +48,15 @@ def apply(
     arguments.boolean("prep_install", prep_install)
     made = _identity(context, id_, config, keys_, approve_key)
     via, fmt = _via(context.settings, path)
-    seen: dict[str, Any] | None = None
-    how: Mapping[str, Any] | None = None
+    seen: Found | None = None
+    how: Installation | None = None
     if prep_install:
         how = _PREPARED
     elif install:
         how, seen = _installed(context, via, path, fmt)
     found = write.seed_disk(context, str(path), fmt, made, via=via, install=how, found=seen)
-    if made["is_submitted"]:
-        submission.submit(context, made["id"], made["public_key"])
+    if made.is_submitted:
+        submission.submit(context, made.id, made.public_key)
     return found
 
 
@@ -83,20 +83,20 @@ def _via(settings: HostSettings, path: str | Path) -> tuple[str, str | None]:
 
 def _installed(
     context: Context, via: str, path: str | Path, fmt: str | None
-) -> tuple[Mapping[str, Any] | None, dict[str, Any] | None]:
+) -> tuple[Installation | None, Found | None]:
     """Return how a minion is installed, and what was found in the disk if that decided it."""
     if via != "guestfs":
         return _PREPARED, None
     source, found = installing.source(context.settings, None), None
     if source and any("{arch}" in url for url in source):
         job = {"action": "look", "path": str(path), "format": fmt}
-        found = appliance.run(job, **inspection.limits(context.settings))
-    return installing.prepared(context, source, (found or {}).get("arch"), "base"), found
+        found = inspection.found(appliance.run(job, **inspection.limits(context.settings)))
+    return installing.prepared(context, source, found.arch if found else None, "base"), found
 
 
 def _identity(
     context: Context, id_: str | None, config: object, keys_: Any, approve_key: bool
-) -> dict[str, Any]:
+) -> Identity:
     arguments.boolean("approve_key", approve_key)
     config = arguments.mapping("config", config) or {}
     name = id_ or config.get("id")
@@ -122,20 +122,20 @@ def mkconfig(
     """
     made = _identity(context, id_, config, keys_, approve_key)
     folder = Path(tmp or tempfile.mkdtemp(prefix="salt-virt-seed-"))
-    public, private = made["public_key"], made["private_key"]
-    if not public:
+    public, private = made.public_key, made.private_key
+    if not (public and private):
         public, private = keypair.generate()
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     out = {}
     for key, leaf, text in (
-        ("config", "minion", yaml.safe_dump(made["config"], default_flow_style=False)),
+        ("config", "minion", yaml.safe_dump(made.config, default_flow_style=False)),
         ("pubkey", "minion.pub", public),
         ("privkey", "minion.pem", private),
     ):
         out[key] = str(folder / leaf)
         files.write(out[key], text.encode())
-    if made["is_submitted"]:
-        submission.submit(context, made["id"], public)
+    if made.is_submitted:
+        submission.submit(context, made.id, public)
     return out
 
 

@@ -1,6 +1,7 @@
-"""What makes a guest a minion: its name, its master, its keys; decided before anything is made."""
+"""A guest's identity, decided before anything is made: its name, its master, its keys."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,13 +10,14 @@ from saltvirt.errors import BadArgument, SeedError
 from saltvirt.ops.context import Context
 from saltvirt.ops.seeding import submission
 from saltvirt.seed import cloudconfig, minionkeys, nocloud
+from saltvirt.seed.model import CloudInit, Identity
 from saltvirt.spec import Deployment
 
 OWN = "seed.apply"
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
-def prepare(context: Context, deployment: Deployment) -> dict[str, Any] | None:
+def prepare(context: Context, deployment: Deployment) -> Identity | None:
     """
     Return the guest's identity, or None if it gets none; refuse what cannot work.
 
@@ -32,14 +34,14 @@ def prepare(context: Context, deployment: Deployment) -> dict[str, Any] | None:
         nocloud.refuse_if_impossible()
     pair = (deployment.pub_key, deployment.priv_key)
     made = identity(context, deployment.vm.name, deployment.config, pair)
-    return {**made, "cloud": _cloud(context, deployment)}
+    return replace(made, cloud_init=_cloud_init(context, deployment))
 
 
 def identity(
     context: Context, name: str, config: Mapping[str, Any], given: Any, *, approve_key: bool = True
-) -> dict[str, Any]:
+) -> Identity:
     """
-    Return ``{id, config, public_key, private_key, master_key, is_submitted}`` of a minion.
+    Return the identity of a minion.
 
     given
         ``(public, private)``: text or paths. If neither is given, a pair is made when the master
@@ -53,27 +55,26 @@ def identity(
     if is_submitted:
         public, private = keypair.generate()
     config = _config(context, name, config)
-    return {
-        "id": name,
-        "config": config,
-        "public_key": public,
-        "private_key": private,
-        "master_key": _master_key(context, config, pki),
-        "is_submitted": is_submitted,
-    }
+    return Identity(
+        id=name,
+        config=config,
+        public_key=public,
+        private_key=private,
+        master_key=_master_key(context, config, pki),
+        is_submitted=is_submitted,
+    )
 
 
-def _cloud(context: Context, deployment: Deployment) -> dict[str, Any]:
-    """Return what cloud-init is told beside the identity; only a seed of NoCloud can say it."""
+def _cloud_init(context: Context, deployment: Deployment) -> CloudInit:
     seed = context.settings.seed
-    return {
-        "user_data": (
+    return CloudInit(
+        user_data=(
             cloudconfig.mapping("virt:seed:user_data", seed.get("user_data")),
             cloudconfig.mapping("user_data", deployment.user_data),
         ),
-        "vendor_data": cloudconfig.mapping("virt:seed:vendor_data", seed.get("vendor_data")),
-        "network": cloudconfig.network(deployment.vm.nics),
-    }
+        vendor_data=cloudconfig.mapping("virt:seed:vendor_data", seed.get("vendor_data")),
+        network=cloudconfig.network(deployment.vm.nics),
+    )
 
 
 def _config(context: Context, name: str, given: Mapping[str, Any]) -> dict[str, Any]:

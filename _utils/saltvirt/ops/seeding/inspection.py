@@ -4,11 +4,13 @@ import json
 from pathlib import Path
 from typing import Any
 
-from saltvirt import files, locks
+from saltvirt import files, locks, wire
 from saltvirt.config import HostSettings
+from saltvirt.errors import BadArgument, SeedError
 from saltvirt.image import cache, validation
 from saltvirt.ops.context import Context
 from saltvirt.seed import appliance
+from saltvirt.seed.model import Found
 
 
 def python(settings: HostSettings) -> str:
@@ -28,29 +30,33 @@ def limits(settings: HostSettings) -> dict[str, Any]:
     }
 
 
-def kept(settings: HostSettings, base: validation.ValidatedImage) -> dict[str, Any] | None:
+def found(answer: object) -> Found:
+    """Return what the worker, or who has kept its answer, says of a disk; raise SeedError."""
+    try:
+        out: Found = wire.argument("the disk's content", Found, answer)
+    except BadArgument as exc:
+        raise SeedError(f"what was found in the disk cannot be understood: {exc}") from exc
+    return out
+
+
+def kept(settings: HostSettings, base: validation.ValidatedImage) -> Found | None:
     """Return what was found in a cached image before, None if nobody has looked into it."""
     digest = cache.digest_of(settings, base.path)
     path = cache.look_path(settings, digest) if digest else None
-    return json.loads(path.read_text()) if path and path.exists() else None
+    return found(json.loads(path.read_text())) if path and path.exists() else None
 
 
-def look(context: Context, base: validation.ValidatedImage, *, use_kvm: bool) -> dict[str, Any]:
-    """
-    Return what a cached image has in it: ``{root, os, arch, has_minion, has_cloud_init, ...}``.
-
-    It is looked for once per content and kept beside the image.
-    """
+def look(context: Context, base: validation.ValidatedImage, *, use_kvm: bool) -> Found:
+    """Return what a cached image has in it, looked for once per content and kept beside it."""
     digest = cache.digest_of(context.settings, base.path)
     job = {"action": "look", "path": base.path, "format": base.format}
     if digest is None:
-        return appliance.run(job, use_kvm=use_kvm, **limits(context.settings))
+        return found(appliance.run(job, use_kvm=use_kvm, **limits(context.settings)))
     kept = cache.look_path(context.settings, digest)
     with locks.held(Path(context.settings.state_dir) / "locks" / f"look-{digest}.lock"):
         if kept.exists():
-            out: dict[str, Any] = json.loads(kept.read_text())
-            return out
+            return found(json.loads(kept.read_text()))
         context.progress("Looking", detail="into the image, once")
-        found = appliance.run(job, use_kvm=use_kvm, **limits(context.settings))
-        files.write(kept, json.dumps(found).encode(), 0o644)
-    return found
+        answer = appliance.run(job, use_kvm=use_kvm, **limits(context.settings))
+        files.write(kept, json.dumps(answer).encode(), 0o644)
+    return found(answer)

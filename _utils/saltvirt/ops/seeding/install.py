@@ -1,7 +1,7 @@
 """What a minion is installed from, brought to this host before a guest's disk is touched."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import replace
 
 from saltvirt import arguments
 from saltvirt.config import HostSettings
@@ -9,6 +9,7 @@ from saltvirt.errors import BadArgument
 from saltvirt.image import validation
 from saltvirt.ops.context import Context
 from saltvirt.ops.images import fetch
+from saltvirt.seed.model import Installation
 
 _TARBALLS = (".tar", ".tar.gz", ".tgz", ".tar.xz", ".txz")
 _PACKAGES = (".deb", ".rpm")
@@ -35,36 +36,36 @@ def kind(url: str) -> str:
     return "package" if url.endswith(_PACKAGES) else "script"
 
 
-def decided(urls: Sequence[str] | None, arch: str | None) -> dict[str, Any]:
+def decided(urls: Sequence[str] | None, arch: str | None) -> Installation:
     """
-    Return how a worker will install a minion: ``{"kind", "from": [url], "network"}``.
+    Return how a worker will install a minion, from what is still to be fetched.
 
     urls
         As :func:`source` returns it; None means the guest's own package manager. ``{arch}`` in a
         URL is the guest's processor: ``x86_64``, ``aarch64``.
     """
     if not urls:
-        return {"kind": "repository", "from": [], "network": True}
+        return Installation(kind="repository", network=True)
     if any("{arch}" in url for url in urls) and arch in (None, "unknown"):
         raise BadArgument(
             "install_from",
             "nothing is known of the image's processor; write the file's name instead of {arch}",
         )
-    named = [url.replace("{arch}", str(arch)) for url in urls]
-    return {"kind": kind(urls[0]), "from": named, "network": kind(urls[0]) == "script"}
+    named = tuple(url.replace("{arch}", str(arch)) for url in urls)
+    return Installation(kind=kind(urls[0]), urls=named, network=kind(urls[0]) == "script")
 
 
-def fetched(context: Context, wanted: Mapping[str, Any], saltenv: str) -> dict[str, Any]:
-    """Return how a worker installs a minion: ``{"kind", "files": [(path, name)], "network"}``."""
-    files = [
+def fetched(context: Context, wanted: Installation, saltenv: str) -> Installation:
+    """Return how a worker installs a minion, with what it needs on this host."""
+    files = tuple(
         (fetch.obtain(context, url, saltenv, validation.accept_any).path, url.rpartition("/")[2])
-        for url in wanted["from"]
-    ]
-    return {"kind": wanted["kind"], "files": files, "network": wanted["network"]}
+        for url in wanted.urls
+    )
+    return replace(wanted, files=files)
 
 
 def prepared(
     context: Context, urls: Sequence[str] | None, arch: str | None, saltenv: str
-) -> dict[str, Any]:
+) -> Installation:
     """Return how a worker installs a minion, with all its files on this host."""
     return fetched(context, decided(urls, arch), saltenv)

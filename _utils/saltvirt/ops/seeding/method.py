@@ -1,6 +1,5 @@
 """Which seed method a guest gets: decided by what was asked for and by what its image has in it."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,6 +7,7 @@ from saltvirt.config import HostSettings
 from saltvirt.errors import SeedError
 from saltvirt.ops.seeding import install
 from saltvirt.seed import credentials, guest
+from saltvirt.seed.model import Found, Installation
 
 # These write into the disk, or hand over what must fit what is in it: the image is inspected first.
 _INSPECTS = ("auto", "guestfs", "credentials")
@@ -53,7 +53,7 @@ class SeedMethod:
     name
         One of our methods, or the function that the user named.
     install
-        How a minion is installed, None if none is; ``from`` has the URLs of what is to be fetched.
+        How a minion is installed, None if none is; its ``urls`` are still to be fetched.
     found
         What the image has in it, where that was needed.
     why
@@ -61,18 +61,17 @@ class SeedMethod:
     """
 
     name: str
-    install: Mapping[str, Any] | None = None
-    found: Mapping[str, Any] | None = None
+    install: Installation | None = None
+    found: Found | None = None
     why: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return what ``dry_run=True`` shows."""
-        install_ = self.install or {}
         return {
             "method": self.name,
-            "install": install_.get("kind"),
-            "install_from": list(install_.get("from", ())),
-            "os": (self.found or {}).get("os"),
+            "install": self.install.kind if self.install else None,
+            "install_from": list(self.install.urls if self.install else ()),
+            "os": self.found.os if self.found else None,
             **({"why": self.why} if self.why else {}),
         }
 
@@ -86,9 +85,7 @@ def refuse_host_mount(settings: HostSettings) -> None:
         )
 
 
-def decide(
-    wish: Wish, found: Mapping[str, Any] | None = None, failed: SeedError | None = None
-) -> SeedMethod:
+def decide(wish: Wish, found: Found | None = None, failed: SeedError | None = None) -> SeedMethod:
     """
     Return the seed method of a VM; raise SeedError before anything is made if it cannot work.
 
@@ -114,20 +111,18 @@ def decide(
     return SeedMethod(name=name, install=_install(wish, name, found), found=found, why=why)
 
 
-def _name(
-    wish: Wish, found: Mapping[str, Any] | None, failed: SeedError | None
-) -> tuple[str, str | None]:
+def _name(wish: Wish, found: Found | None, failed: SeedError | None) -> tuple[str, str | None]:
     """Return ``(method, why)``."""
     if found is None:
         return _unseen(wish, failed)
     _refuse_unfit(wish, found)
     if wish.asked != "auto":
         return wish.asked, None
-    if found["root"] is None:
+    if found.root is None:
         return "nocloud", "there is no operating system in the image"
     # The cheapest safe one that the image supports.
-    is_put_in = wish.install_from is not None and not found["has_minion"]
-    return ("nocloud" if found["has_cloud_init"] and not is_put_in else "guestfs"), None
+    is_put_in = wish.install_from is not None and not found.has_minion
+    return ("nocloud" if found.has_cloud_init and not is_put_in else "guestfs"), None
 
 
 def _unseen(wish: Wish, failed: SeedError | None) -> tuple[str, str | None]:
@@ -144,45 +139,45 @@ def _unseen(wish: Wish, failed: SeedError | None) -> tuple[str, str | None]:
     return wish.asked, None
 
 
-def _install(wish: Wish, name: str, found: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+def _install(wish: Wish, name: str, found: Found | None) -> Installation | None:
     """Return how the minion is installed; nothing is fetched if there is one."""
-    if not wish.installs or name == "credentials" or (found and found.get("has_minion")):
+    if not wish.installs or name == "credentials" or (found and found.has_minion):
         return None
     if name == "guestfs":
-        return install.decided(wish.install_from, (found or {}).get("arch"))
+        return install.decided(wish.install_from, found.arch if found else None)
     if wish.install_from:
         why = {
             "nocloud": "cloud-init installs from the guest's own repositories",
             "nbd": "a host never runs what is in a guest's disk",
         }[name]
         raise SeedError(f"install_from needs seed_method=guestfs: {why}")
-    return {"kind": "boot", **({"script": guest.install()} if name == "nbd" else {})}
+    return Installation(kind="boot", script=guest.install() if name == "nbd" else None)
 
 
-def _refuse_unfit(wish: Wish, found: Mapping[str, Any]) -> None:
-    if found["root"] is None:
+def _refuse_unfit(wish: Wish, found: Found) -> None:
+    if found.root is None:
         if wish.asked != "auto":
             raise SeedError(
                 f"image {wish.image} cannot be seeded: there is no operating system in it"
             )
         return
-    if not found["has_minion"] and not wish.installs:
+    if not found.has_minion and not wish.installs:
         raise SeedError(
-            f"image {wish.image} ({found['os']}) has no salt-minion, and install=False; "
+            f"image {wish.image} ({found.os}) has no salt-minion, and install=False; "
             "give another image, install=True, or seed=False"
         )
     if wish.asked == "credentials":
         _refuse_without_credentials(wish.image, found)
 
 
-def _refuse_without_credentials(image: str, found: Mapping[str, Any]) -> None:
-    if not found["has_minion"]:
+def _refuse_without_credentials(image: str, found: Found) -> None:
+    if not found.has_minion:
         raise SeedError(
             f"image {image} has no salt-minion, and credentials install none; "
             "use seed_method=guestfs"
         )
-    version = found.get("systemd_version")
-    if not found["has_systemd"] or (version and version < credentials.LEAST_SYSTEMD):
+    version = found.systemd_version
+    if not found.has_systemd or (version and version < credentials.LEAST_SYSTEMD):
         raise SeedError(
             f"image {image} has systemd {version or 'of no kind'}; credentials need "
             f"{credentials.LEAST_SYSTEMD} or later"

@@ -3,32 +3,31 @@
 import os
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import yaml
 from salt.exceptions import SaltException
 
+from saltvirt import wire
 from saltvirt.errors import SeedError
 from saltvirt.ops.context import Context
 from saltvirt.ops.seeding import inspection
 from saltvirt.seed import appliance
+from saltvirt.seed.model import Found, Identity, Installation
 
 
 @contextmanager
-def _key_files(identity: Mapping[str, Any]) -> Iterator[tuple[str | None, str | None]]:
+def _key_files(identity: Identity) -> Iterator[tuple[str | None, str | None]]:
     """Yield the paths of the key pair for a function that wants files; None without keys."""
-    if not identity["private_key"]:
+    public, private = identity.public_key, identity.private_key
+    if not (public and private):
         yield None, None
         return
     with tempfile.TemporaryDirectory(prefix="salt-virt-keys-") as folder:
         paths = []
-        for name, text in (
-            ("minion.pub", identity["public_key"]),
-            ("minion.pem", identity["private_key"]),
-        ):
+        for name, text in (("minion.pub", public), ("minion.pem", private)):
             path = Path(folder) / name
             path.touch(mode=0o600)
             path.write_text(text)
@@ -39,7 +38,7 @@ def _key_files(identity: Mapping[str, Any]) -> Iterator[tuple[str | None, str | 
 def run_command(
     context: Context,
     function: str,
-    made: Mapping[str, Any],
+    made: Identity,
     disk_path: str | Path,
     *,
     install: object,
@@ -49,8 +48,8 @@ def run_command(
         try:
             done = context.functions[function](
                 os.fspath(disk_path),
-                id_=made["id"],
-                config=made["config"],
+                id_=made.id,
+                config=made.config,
                 install=install,
                 pub_key=public,
                 priv_key=private,
@@ -65,13 +64,13 @@ def seed_disk(
     context: Context,
     path: str | None,
     fmt: str | None,
-    identity: Mapping[str, Any],
+    identity: Identity,
     *,
     via: str,
-    install: Mapping[str, Any] | None,
-    found: Mapping[str, Any] | None = None,
+    install: Installation | None,
+    found: Found | None = None,
     use_kvm: bool = False,
-) -> dict[str, Any]:
+) -> Found:
     """
     Write an identity into a disk or, via ``folder``, below a folder; return what was found.
 
@@ -89,24 +88,24 @@ def seed_disk(
         "via": via,
         "path": path,
         "format": fmt,
-        "install": install,
-        "network": bool(install and install.get("network")),
+        "install": install and install.to_job(),
+        "network": bool(install and install.network),
         "files": files_of(identity),
-        "found": found,
+        "found": wire.plain(found),
     }
-    return appliance.run(job, use_kvm=use_kvm, **own)
+    return inspection.found(appliance.run(job, use_kvm=use_kvm, **own))
 
 
-def files_of(identity: Mapping[str, Any]) -> list[tuple[str, str, str]]:
+def files_of(identity: Identity) -> list[tuple[str, str, str]]:
     """Return the files of an identity as ``[(path, text, octal mode)]``."""
-    config = yaml.safe_dump(identity["config"], default_flow_style=False)
+    config = yaml.safe_dump(identity.config, default_flow_style=False)
     pki = "/etc/salt/pki/minion"
     wanted = [
-        ("/etc/salt/minion_id", f"{identity['id']}\n", "644"),
+        ("/etc/salt/minion_id", f"{identity.id}\n", "644"),
         ("/etc/salt/minion.d/99-salt-virt.conf", config, "640"),
-        ("/etc/hostname", f"{identity['id'].split('.')[0]}\n", "644"),
-        (f"{pki}/minion.pem", identity["private_key"], "400"),
-        (f"{pki}/minion.pub", identity["public_key"], "644"),
-        (f"{pki}/minion_master.pub", identity["master_key"], "644"),
+        ("/etc/hostname", f"{identity.id.split('.')[0]}\n", "644"),
+        (f"{pki}/minion.pem", identity.private_key, "400"),
+        (f"{pki}/minion.pub", identity.public_key, "644"),
+        (f"{pki}/minion_master.pub", identity.master_key, "644"),
     ]
-    return [one for one in wanted if one[1]]
+    return [(path, text, mode) for path, text, mode in wanted if text]

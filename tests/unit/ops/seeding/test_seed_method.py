@@ -1,6 +1,7 @@
 """How the seed method is decided; the appliance itself is tried in tests/cloud."""
 
 import sys
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -9,12 +10,13 @@ from saltvirt.config import HostSettings
 from saltvirt.errors import BadArgument, SeedError
 from saltvirt.ops.build import facts
 from saltvirt.ops.context import Context
-from saltvirt.ops.seeding import install, method
+from saltvirt.ops.seeding import inspection, install, method
 from saltvirt.seed import appliance
+from saltvirt.seed.model import CloudInit, Found, Identity, Installation
 
 IMAGE = "salt://images/any.qcow2"
-IDENTITY = {"cloud": {"user_data": ({}, {}), "network": None}}
-FOUND = {"root": "/dev/sda1", "os": "X", "arch": "x86_64", "has_systemd": True}
+IDENTITY = Identity(id="web1", config={}, cloud_init=CloudInit(user_data=({}, {})))
+FOUND = Found(root="/dev/sda1", os="X", arch="x86_64", has_systemd=True)
 
 
 def wish(who=IDENTITY, settings=None, **given):
@@ -33,7 +35,7 @@ def seeing(monkeypatch):
 def test_without_the_binding_auto_is_nocloud_and_says_why():
     chosen = method.decide(wish())
 
-    assert (chosen.name, chosen.install) == ("nocloud", {"kind": "boot"})
+    assert (chosen.name, chosen.install) == ("nocloud", Installation(kind="boot"))
     assert chosen.why == "nothing here could look into the image"
 
 
@@ -80,12 +82,11 @@ def test_an_unknown_method_is_refused():
 def test_the_cheapest_way_that_the_image_supports_is_taken(
     seeing, cloud_init, minion, source, chosen, kind
 ):
-    found = {**FOUND, "has_cloud_init": cloud_init, "has_minion": minion}
+    found = replace(FOUND, has_cloud_init=cloud_init, has_minion=minion)
 
     seed = method.decide(wish(install_from=source), found)
 
-    assert (seed.name, (seed.install or {}).get("kind")) == (chosen, kind)
-    assert seed.to_dict()["install"] == kind
+    assert (seed.name, seed.to_dict()["install"]) == (chosen, kind)
     if not minion:
         with pytest.raises(SeedError, match="has no salt-minion, and install=False"):
             method.decide(wish(install=False), found)
@@ -124,7 +125,7 @@ def test_the_guests_processor_is_put_into_the_files_name(monkeypatch):
 
     got = install.prepared(context, ("/salt-{arch}.tar.xz",), "aarch64", "base")
 
-    assert got["files"] == [("/salt-aarch64.tar.xz", "salt-aarch64.tar.xz")]
+    assert got.files == (("/salt-aarch64.tar.xz", "salt-aarch64.tar.xz"),)
     with pytest.raises(BadArgument, match="write the file's name instead"):
         install.decided(("/salt-{arch}.tar.xz",), None)
 
@@ -144,10 +145,10 @@ def test_what_cannot_work_is_refused_before_anything_is_made(given, why):
 
 
 def test_what_only_cloud_init_reads_needs_cloud_init(seeing):
-    told = {"cloud": {"user_data": ({}, {"packages": ["vim"]}), "network": None}}
+    told = replace(IDENTITY, cloud_init=CloudInit(user_data=({}, {"packages": ["vim"]})))
 
     with pytest.raises(SeedError, match="with guestfs nothing in the guest would read them"):
-        method.decide(wish(told), {**FOUND, "has_cloud_init": False, "has_minion": True})
+        method.decide(wish(told), replace(FOUND, has_minion=True))
 
 
 @pytest.mark.parametrize(
@@ -161,9 +162,31 @@ def test_what_only_cloud_init_reads_needs_cloud_init(seeing):
     ],
 )
 def test_credentials_need_a_minion_a_new_systemd_and_a_start(seeing, found, given, why):
-    fine = {**FOUND, "has_cloud_init": False, "has_minion": True, "systemd_version": 252}
+    fine = replace(FOUND, has_minion=True, systemd_version=252)
     asked = {"seed_method": "credentials"}
     assert method.decide(wish(**asked), fine).name == "credentials"
 
     with pytest.raises(SeedError, match=why):
-        method.decide(wish(**asked, **given), {**fine, **found})
+        method.decide(wish(**asked, **given), replace(fine, **found))
+
+
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        ({"os": "X"}, "root is missing"),
+        ({"root": 7}, "root is int"),
+        ({"root": "/", "systemd_version": "new"}, "systemd_version is str"),
+        ("nothing", "it is str"),
+    ],
+)
+def test_an_answer_of_the_worker_that_cannot_be_understood_is_one_line(answer, why):
+    with pytest.raises(SeedError, match=f"found in the disk cannot be understood: .*{why}") as said:
+        inspection.found(answer)
+
+    assert "\n" not in str(said.value)
+
+
+def test_what_an_older_release_has_kept_of_an_image_is_understood():
+    assert inspection.found({"root": None}) == Found(root=None)
+    kept = {"root": "/dev/sda1", "os": "X", "arch": "x86_64", "has_minion": True, "more": 1}
+    assert inspection.found(kept).has_minion is True

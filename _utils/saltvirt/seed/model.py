@@ -1,0 +1,88 @@
+"""What seeding decides and finds out, as data: identities, installations, what a disk has in it."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CloudInit:
+    """
+    What cloud-init is told beside the identity; only a seed of NoCloud can say it.
+
+    user_data
+        Mappings that are merged, in their order.
+    """
+
+    user_data: tuple[dict[str, Any], ...] = ()
+    vendor_data: dict[str, Any] | None = None
+    network: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Identity:
+    """
+    What makes a guest a minion. What may be secret of it is not in its ``repr``.
+
+    public_key, private_key
+        PEM text; None if the guest is to make its own.
+    master_key
+        The master's public key, None if the guest is to trust the first that answers.
+    is_submitted
+        This host has the master accept the key.
+    """
+
+    id: str
+    config: dict[str, Any] = field(repr=False)
+    public_key: str | None = None
+    private_key: str | None = field(default=None, repr=False)
+    master_key: str | None = None
+    is_submitted: bool = False
+    cloud_init: CloudInit = field(default=CloudInit(), repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Installation:
+    """
+    How a minion is installed.
+
+    kind
+        ``repository`` (the guest's own package manager), ``package``, ``script`` or ``tarball``, by
+        the worker; ``boot``, by the guest when it boots.
+    urls, files
+        What it is installed from: where that is to be had, and as ``(path, name)`` once it is here.
+    script
+        What the guest runs when it boots, where the worker puts it there.
+    network
+        The worker's appliance needs the network.
+    """
+
+    kind: str
+    urls: tuple[str, ...] = ()
+    files: tuple[tuple[str, str], ...] = ()
+    script: str | None = None
+    network: bool = False
+
+    def to_job(self) -> dict[str, Any]:
+        """Return what the worker is told."""
+        return {"kind": self.kind, "files": list(self.files), "script": self.script}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """
+    What a disk has in it, as the worker says; ``root`` is None if there is no system in it.
+
+    mounts
+        ``[[place, device]]`` of its file systems, for the next that opens a disk of this content.
+    systemd_version
+        None if there is no systemd, or it does not say.
+    """
+
+    root: str | None
+    mounts: list[list[str]] = field(default_factory=list)
+    os: str | None = None
+    arch: str | None = None
+    has_minion: bool = False
+    has_cloud_init: bool = False
+    has_systemd: bool = False
+    systemd_version: int | None = None
