@@ -277,9 +277,10 @@ def told(cloud, hosts):
 def _unit_told(cloud, host, is_told):
     """Have a host's minion look where its jobs are to stop, or not any more."""
     folder = "/etc/systemd/system/salt-minion.service.d"
-    text = f"[Service]\\nEnvironment=SALTVIRT_FAULTS={FAULTS}\\n"
+    # A minion of 3006 that is stopped waits for its jobs, and so for what waits at a point.
+    unit = f"[Service]\\nEnvironment=SALTVIRT_FAULTS={FAULTS}\\nTimeoutStopSec=10\\n"
     change = (
-        f"mkdir -p {folder}; printf '{text}' >{folder}/faults.conf"
+        f"mkdir -p {folder}; printf '{unit}' >{folder}/faults.conf"
         if is_told
         else f"rm -f {folder}/faults.conf {FAULTS}*"
     )

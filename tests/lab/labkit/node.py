@@ -160,7 +160,8 @@ def _booted(lab, name, but=None):
             raise LabError(f"{name} does not boot: {_last_words(lab.node_dir(name))}")
         return found if found != but else None
 
-    found = wait_for(f"the boot of {name} (see {lab.node_dir(name)}/power)", pid, timeout_s=60)
+    # Before it boots again, systemd may wait for 90 s until a minion has stopped.
+    found = wait_for(f"the boot of {name} (see {lab.node_dir(name)}/power)", pid, timeout_s=150)
     if name == SWITCH:
         # Where the others' links go: boot.py reads it.
         wait_for("the switch's bridge", lambda: _has_bridge(found), timeout_s=60)
