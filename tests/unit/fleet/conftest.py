@@ -1,6 +1,7 @@
 """Hosts that are folders, and commands that die on the way."""
 
 import fleetkit
+import playedhosts
 import pytest
 from saltvirt import records
 from saltvirt.fleet.cloud import Cloud
@@ -42,3 +43,17 @@ def kill_at(monkeypatch, tmp_path):
         assert (tmp_path / "faults.reached").exists()
 
     return run
+
+
+@pytest.fixture
+def two(monkeypatch):
+    """Two hosts; web is on the first."""
+    made = playedhosts.clouds(monkeypatch)(2)
+    made.put("web", "h1", autostart=True)
+    return made
+
+
+@pytest.fixture
+def master(opts, two):
+    """A master of both."""
+    return Cloud(opts=opts, settings=two, progress=lambda *_args, **_figures: None)

@@ -3,7 +3,6 @@
 import re
 
 import pytest
-from playedhosts import clouds
 from saltvirt import protocol, records
 from saltvirt.errors import BadArgument, NameTaken, NoHostFits, VirtError
 from saltvirt.fleet import effects, hosts, migrate, moves, orders, settling
@@ -23,20 +22,6 @@ PLANNED = {"phase": "planned", "target": "h2", "autostart": True, "was": True}
 
 class Killed(BaseException):
     """Nobody catches it: the runner is gone, as it is when it is killed."""
-
-
-@pytest.fixture
-def two(monkeypatch):
-    """Two hosts; web is on the first."""
-    made = clouds(monkeypatch)(2)
-    made.put("web", "h1", autostart=True)
-    return made
-
-
-@pytest.fixture
-def master(opts, two):
-    """A master of both."""
-    return Master(opts=opts, settings=two, progress=lambda *_args, **_figures: None)
 
 
 def move(master, name="web", target="h2", **given):

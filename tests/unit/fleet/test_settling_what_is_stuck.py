@@ -1,10 +1,8 @@
 """Moves that cannot come to an end by themselves: what is said of them, and what force does."""
 
 import pytest
-from playedhosts import clouds
 from saltvirt.errors import VirtError
 from saltvirt.fleet import migrate, moves, orders, settling
-from saltvirt.fleet.cloud import Cloud as Master
 
 # What a host says of a record that cannot be read, beside why.
 UNREADABLE = {
@@ -16,20 +14,6 @@ UNREADABLE = {
     "source": None,
     "target": None,
 }
-
-
-@pytest.fixture
-def two(monkeypatch):
-    """Two hosts; web is on the first."""
-    made = clouds(monkeypatch)(2)
-    made.put("web", "h1", autostart=True)
-    return made
-
-
-@pytest.fixture
-def master(opts, two):
-    """A master of both."""
-    return Master(opts=opts, settings=two, progress=lambda *_args, **_figures: None)
 
 
 def settled(master, name=None, **given):

@@ -4,6 +4,7 @@ import http.server
 import os
 import subprocess
 import threading
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -31,6 +32,18 @@ def raw_disk(tmp_path):
     return path
 
 
+@contextmanager
+def served(handler):
+    """Serve on this machine alone; yield the address."""
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
 @pytest.fixture
 def web(tmp_path):
     """A web server on loopback: its folder, its address and what it was asked."""
@@ -46,13 +59,8 @@ def web(tmp_path):
         def log_message(self, *_args):
             pass
 
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_port}", asked
-    server.shutdown()
-    server.server_close()
-    thread.join()
+    with served(Handler) as address:
+        yield address, asked
 
 
 def test_an_image_of_the_web_is_fetched_once_per_version(web, host, image):
@@ -102,13 +110,8 @@ class Shaky(http.server.BaseHTTPRequestHandler):
 def shaky():
     """Serve with :class:`Shaky`; yield the address and the handler to be changed."""
     handler = type("Handler", (Shaky,), {"asked": []})
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_port}/x.img", handler
-    server.shutdown()
-    server.server_close()
-    thread.join()
+    with served(handler) as address:
+        yield f"{address}/x.img", handler
 
 
 def partials(host):
