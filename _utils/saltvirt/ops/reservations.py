@@ -114,8 +114,8 @@ def moves(
     """
     place = folder(settings)
     named = records.look(place, purpose, name)
-    others = [one for one in records.every(place, purpose) if one.name != name and uuid]
-    renamed = [one for one in others if one.facts.get("uuid") == uuid]
+    every = records.every(place, purpose) if uuid else []
+    renamed = [one for one in every if one.name != name and one.facts.get("uuid") == uuid]
     return renamed if named is None else [named, *renamed]
 
 
