@@ -33,9 +33,8 @@ def purge(
             if name in reservations.coming(settings):
                 raise NameTaken(f"VM {name!r} is being built on this host; wait until that is over")
             was_begun = unfinished.settle_one(conn, settings, name)
-            held = holding.enter_context(records.held(reservations.folder(settings), "purge", name))
-            if held is None:
-                raise NameTaken(f"VM {name!r} is being purged on this host by another job")
+            busy = f"VM {name!r} is being purged on this host by another job"
+            held = holding.enter_context(reservations.opened(settings, "purge", name, busy))
             if not lifecycle.is_defined(conn, name):
                 if not was_begun:
                     raise NoSuchVm(name)

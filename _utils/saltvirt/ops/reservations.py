@@ -31,6 +31,15 @@ def folder(settings: HostSettings) -> Path:
 
 
 @contextmanager
+def opened(settings: HostSettings, purpose: str, name: str, busy: str) -> Iterator[records.Held]:
+    """Yield the record of a VM and purpose under its lock; raise NameTaken(busy) if it is held."""
+    with records.held(folder(settings), purpose, name) as held:
+        if held is None:
+            raise NameTaken(busy)
+        yield held
+
+
+@contextmanager
 def host_lock(settings: HostSettings) -> Iterator[None]:
     """Hold the lock under which this host's room is looked at and a record begun."""
     records.make_folder(Path(settings.state_dir))

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from saltvirt import content, files, protocol, records, undo
-from saltvirt.errors import ClaimRefused, HostUnreachable, NameTaken, VirtError
+from saltvirt.errors import ClaimRefused, HostUnreachable, VirtError
 from saltvirt.image import incoming
 from saltvirt.kvm import connect, lifecycle
 from saltvirt.kvm.migrate import MigrationFailed
@@ -27,14 +27,13 @@ _PURPOSE = "arrival"
 def opened(context: Context, name: str) -> Iterator["Arrival"]:
     """Yield the hands for the arrival of a VM; raise NameTaken if another job is at it."""
     settings = context.settings
+    busy = f"another job is preparing this host for VM {name!r} at this moment"
     legacy.adopt(settings)
     with (
         undo.on_sigterm(),
         connect.opened(settings, readonly=False) as conn,
-        records.held(reservations.folder(settings), _PURPOSE, name) as held,
+        reservations.opened(settings, _PURPOSE, name, busy) as held,
     ):
-        if held is None:
-            raise NameTaken(f"another job is preparing this host for VM {name!r} at this moment")
         yield Arrival(context, conn, held, name)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from saltvirt import content, protocol, records, undo
 from saltvirt.config import HostSettings
-from saltvirt.errors import NameTaken, NoSuchVm, StorageError
+from saltvirt.errors import NoSuchVm, StorageError
 from saltvirt.kvm import connect, lifecycle, migrate
 from saltvirt.kvm.migrate import MigrationFailed
 from saltvirt.model import Move
@@ -30,6 +30,7 @@ _LAST_STEP_S = 15
 def opened(context: Context, name: str) -> Iterator["Departure"]:
     """Yield the hands for the departure of a VM; raise NameTaken if another job is at it."""
     settings = context.settings
+    busy = f"VM {name!r} is being moved by another job at this moment"
     legacy.adopt(settings)
     # Both are opened before the event loop runs: libvirt would ask them for signs of life, and end
     # one whose process is stopped for a while, though the move goes on.
@@ -37,10 +38,8 @@ def opened(context: Context, name: str) -> Iterator["Departure"]:
         undo.on_sigterm(),
         connect.opened(settings, readonly=False) as conn,
         connect.opened(settings, readonly=False) as carrier,
-        records.held(reservations.folder(settings), _PURPOSE, name) as held,
+        reservations.opened(settings, _PURPOSE, name, busy) as held,
     ):
-        if held is None:
-            raise NameTaken(f"VM {name!r} is being moved by another job at this moment")
         yield Departure(context, (conn, carrier), held, name)
 
 
