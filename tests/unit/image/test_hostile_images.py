@@ -63,28 +63,30 @@ def luks(good, path):
     path.write_bytes(raw)
 
 
+def patched(good, path, *change):
+    """Be a good one but for what :func:`header` writes."""
+    path.write_bytes((good / "good.qcow2").read_bytes())
+    header(path, *change)
+
+
 def encrypted(good, path):
     """Say that it is encrypted."""
-    path.write_bytes((good / "good.qcow2").read_bytes())
-    header(path, ">I", 32, 2)
+    patched(good, path, ">I", 32, 2)
 
 
 def bomb(good, path):
     """Be 8 EiB large."""
-    path.write_bytes((good / "good.qcow2").read_bytes())
-    header(path, ">Q", 24, 1 << 62)
+    patched(good, path, ">Q", 24, 1 << 62)
 
 
 def many_tables(good, path):
     """Have four thousand million tables."""
-    path.write_bytes((good / "good.qcow2").read_bytes())
-    header(path, ">I", 36, 0xFFFFFFFF)
+    patched(good, path, ">I", 36, 0xFFFFFFFF)
 
 
 def table_elsewhere(good, path):
     """Have the table of tables beyond the end."""
-    path.write_bytes((good / "good.qcow2").read_bytes())
-    header(path, ">Q", 40, 1 << 50)
+    patched(good, path, ">Q", 40, 1 << 50)
 
 
 def shared_clusters(good, path):
@@ -98,14 +100,12 @@ def shared_clusters(good, path):
 
 def snapshots(good, path):
     """Have sixty thousand snapshots."""
-    path.write_bytes((good / "good.qcow2").read_bytes())
-    header(path, ">IQ", 60, 60000, 0x10000)
+    patched(good, path, ">IQ", 60, 60000, 0x10000)
 
 
 def unknown_feature(good, path):
     """Need what nobody knows."""
-    path.write_bytes((good / "good.qcow2").read_bytes())
-    header(path, ">Q", 72, 1 << 40)
+    patched(good, path, ">Q", 72, 1 << 40)
 
 
 def old(good, path):
