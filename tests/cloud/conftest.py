@@ -4,7 +4,7 @@ import subprocess
 
 import pytest
 from cloudkit import LAB, TINY, Cloud, ticks, wait
-from labkit import node
+from labkit import node, temporary
 from labkit.settings import lab_from_environment
 
 
@@ -12,9 +12,9 @@ from labkit.settings import lab_from_environment
 def cloud():
     """The lab, brought up; taken down again unless it was up before."""
     lab = lab_from_environment()
-    was_up = bool(node.alive(lab))
-    up = subprocess.run([LAB, "--salt", lab.salt, "up", "--hosts", "3"], check=False)
-    assert up.returncode == 0
+    was_up = bool(node.alive(lab)) and not temporary.was_left(lab)
+    up = [LAB, "--salt", lab.salt, "up", "--hosts", "3", "--temporary"]
+    assert subprocess.run(up, check=False).returncode == 0
     if was_up:
         subprocess.run([LAB, "--salt", lab.salt, "sync"], check=True)
     it = Cloud(lab)

@@ -178,6 +178,26 @@ def test_a_verb_takes_a_node_and_no_folder(other, tmp_path):
     assert (tmp_path / "kept").exists() and other.root.exists()
 
 
+def test_what_a_killed_run_left_is_in_nobodys_way(other):
+    up = f"{LAB} up --hosts 1 --images '' --temporary"
+    shell = ["sh", "-c", f"{up}; exit"]  # it ends, as a run that is killed does
+    subprocess.run(shell, env=other.environment, check=True, capture_output=True)
+    first = node.alive(other.lab)["hyper1"]
+
+    second = other("up", "--hosts", "1", "--images", "", "--temporary")
+    pids = node.alive(other.lab)
+    again = other("up", "--hosts", "1", "--images", "")
+
+    assert second.returncode == 0 and "whoever brought this lab up was killed" in second.stderr
+    assert pids["hyper1"] != first
+    assert again.returncode == 0 and node.alive(other.lab) == pids
+    node.kill(node.leftovers(other.lab))  # as the end of a session does
+    assert other("up", "--hosts", "1", "--images", "").returncode == 1
+    (other.root / "temporary").write_text("")
+    assert other("up", "--hosts", "1", "--images", "").returncode == 0
+    assert not (other.root / "temporary").exists()
+
+
 @pytest.mark.parametrize("after_s", [0.3, 0.6, 1.5])
 def test_a_lab_that_was_killed_half_way_up_can_be_taken_down(other, after_s):
     before = traces(other.root)

@@ -9,7 +9,7 @@ import sys
 from fnmatch import fnmatch
 from pathlib import Path
 
-from labkit import deps, hypervisors, images, node, saltd
+from labkit import deps, hypervisors, images, node, saltd, temporary
 from labkit import up as going_up
 from labkit.say import say
 from labkit.settings import (
@@ -25,7 +25,7 @@ from labkit.settings import (
 )
 
 # What is in a lab's folder and in the cache; both may be set to any folder, and are removed whole.
-_NODES = ("shared", "rival", SWITCH, MASTER, "hyper*")
+_NODES = ("shared", "rival", temporary.NAME, SWITCH, MASTER, "hyper*")
 _CACHED = (
     "layers",
     "mirror",
@@ -66,8 +66,14 @@ def up(lab, args):
     if not 1 <= args.hosts <= MOST_HOSTS:
         raise LabError(f"--hosts {args.hosts}: between 1 and {MOST_HOSTS}")
     deps.check()
+    if temporary.was_left(lab):
+        say(f"{lab.root}: whoever brought this lab up was killed; it is made anew")
+        down(lab, args)
     deps.room(args.hosts + 2 - len(node.alive(lab)))
     node.mark_children(lab)
+    if args.temporary and not lab.root.exists():
+        lab.root.mkdir(mode=0o700, parents=True)
+        temporary.mark(lab)
     wanted = args.images.split(",") if args.images else []
     names = going_up.up(lab, args.hosts, args.release, args.fresh, wanted)
     say(f"{', '.join(names)}: hypervisors that answer")
@@ -285,6 +291,11 @@ def parser():
     )
     verb.add_argument("--release", choices=RELEASES, help="of all hosts (default: 12, 12, 13)")
     verb.add_argument("--fresh", action="store_true", help="keep and use no work of earlier times")
+    verb.add_argument(
+        "--temporary",
+        action="store_true",
+        help="of the calling process: if that ends without down, the next up makes it anew",
+    )
     verb.set_defaults(do=up)
     for name, do, text in (
         ("down", down, "end and remove everything"),

@@ -3,7 +3,7 @@
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
-from labkit import hypervisors, images, kept, mirror, node, roots, saltd, segment
+from labkit import hypervisors, images, kept, mirror, node, roots, saltd, segment, temporary
 from labkit.say import say
 from labkit.settings import MASTER, SWITCH, LabError, host
 
@@ -152,7 +152,7 @@ def _power_on(lab, names):
 
 
 def _make_root(lab):
-    if lab.root.exists() and list(lab.root.iterdir()):
+    if lab.root.exists() and any(one.name != temporary.NAME for one in lab.root.iterdir()):
         raise LabError(
             f"{lab.root} is there, of a lab that is off: lab on {SWITCH}, lab on "
             f"{MASTER}, and each host; or lab down"
