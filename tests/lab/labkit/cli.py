@@ -71,8 +71,7 @@ def up(lab, args):
         down(lab, args)
     deps.room(args.hosts + 2 - len(node.alive(lab)))
     node.mark_children(lab)
-    if args.temporary and not lab.root.exists():
-        lab.root.mkdir(mode=0o700, parents=True)
+    if args.temporary:
         temporary.mark(lab)
     wanted = args.images.split(",") if args.images else []
     names = going_up.up(lab, args.hosts, args.release, args.fresh, wanted)
@@ -277,11 +276,7 @@ def build(lab, args):
     return 0
 
 
-def parser():
-    """Return the command line."""
-    top = argparse.ArgumentParser(prog="lab", description=__doc__)
-    top.add_argument("--salt", help="Salt line: 3008 (default) or 3006", default=None, dest="line")
-    verbs = top.add_subparsers(dest="verb", required=True)
+def _add_up(verbs):
     verb = verbs.add_parser("up", help="bring the lab up (idempotent)")
     verb.add_argument("--hosts", type=int, default=3, help="how many hypervisors (default 3)")
     verb.add_argument(
@@ -297,6 +292,14 @@ def parser():
         help="of the calling process: if that ends without down, the next up makes it anew",
     )
     verb.set_defaults(do=up)
+
+
+def parser():
+    """Return the command line."""
+    top = argparse.ArgumentParser(prog="lab", description=__doc__)
+    top.add_argument("--salt", help="Salt line: 3008 (default) or 3006", default=None, dest="line")
+    verbs = top.add_subparsers(dest="verb", required=True)
+    _add_up(verbs)
     for name, do, text in (
         ("down", down, "end and remove everything"),
         ("purge", purge, "down, and empty the cache"),

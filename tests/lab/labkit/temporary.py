@@ -7,7 +7,10 @@ NAME = "temporary"
 
 
 def mark(lab):
-    """Note that the lab is the calling process's: it ends with it."""
+    """Note that the lab is the calling process's, unless it is there already."""
+    if lab.root.exists():
+        return
+    lab.root.mkdir(mode=0o700, parents=True)
     (lab.root / NAME).write_text(_identity(os.getppid()))
 
 
