@@ -16,7 +16,7 @@ from saltvirt.config import HostSettings
 from saltvirt.errors import StorageError, VirtError
 from saltvirt.image import cache
 from saltvirt.kvm import lifecycle
-from saltvirt.ops import legacy, reservations, storage
+from saltvirt.ops import legacy, ownfiles, reservations, storage
 from saltvirt.spec import console_log
 
 log = logging.getLogger(__name__)
@@ -75,11 +75,10 @@ def _settle_build(conn: Any, settings: HostSettings, record: records.Record) -> 
     if protocol.settle_build(record.phase, is_defined=is_defined) == protocol.FORGET:
         log.warning("VM %s is here; its virt.init was interrupted at its end", record.name)
         return
-    paths, begun = record.facts["paths"], record.facts.get("begun")
-    if begun is not None:
-        # Those that were not made here may have been made by another host since.
-        paths = [one for one in paths if one in begun or not storage.is_declared(settings, one)]
-    _clear(conn, settings, record.name, paths, record.phase != protocol.MAKING)
+    paths = record.facts["paths"]
+    mine = ownfiles.made(record, paths)
+    _clear(conn, settings, record.name, mine, record.phase != protocol.MAKING)
+    ownfiles.forget(record, paths)
 
 
 def _settle_purge(conn: Any, settings: HostSettings, record: records.Record) -> None:

@@ -96,7 +96,7 @@ def build(path: str | Path, identity: Identity, instance: str, *, install: objec
     Write a seed, readable by its owner only; it is on the disk when this returns.
 
     path
-        Where; it must not exist.
+        Where; a file that is there must be the caller's own, and is written over.
     instance
         What cloud-init tells one guest from another by: the domain's UUID.
     install
@@ -113,10 +113,9 @@ def build(path: str | Path, identity: Identity, instance: str, *, install: objec
     if len(image) != first_block * guest.BLOCK:
         raise SeedError("the seed's size did not settle")
     try:
-        with open(path, "xb", opener=files.private) as handle:
+        with open(path, "wb", opener=files.private) as handle:
             handle.write(image + secret.ljust(guest.SECRET_BYTES, b"\0"))
         files.durable(path)
     except OSError as exc:
-        if not isinstance(exc, FileExistsError):
-            Path(path).unlink(missing_ok=True)
+        Path(path).unlink(missing_ok=True)
         raise SeedError(f"cannot write seed {path}: {exc.strerror}") from exc

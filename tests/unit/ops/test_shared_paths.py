@@ -225,7 +225,6 @@ def test_a_build_that_was_interrupted_removes_no_shared_file_that_it_had_not_beg
     hypervisor, conn, shared
 ):
     paths = {name: shared / f"web_{name}.raw" for name in ("system", "data")}
-    paths["own"] = hypervisor.root / "web_own.raw"
     for path in paths.values():
         path.touch()
     with records.held(reservations.folder(hypervisor.settings), "build", "web") as held:

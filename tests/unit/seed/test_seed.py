@@ -127,15 +127,6 @@ def test_a_seed_is_written_when_it_is_on_the_disk_with_its_folder(tmp_path, sync
     assert synced == [("seed.iso", content), (tmp_path.name, ["seed.iso"])]
 
 
-def test_a_seed_is_never_written_over(seed):
-    before = seed.read_bytes()
-
-    with pytest.raises(SeedError, match="File exists"):
-        nocloud.build(seed, identity(), "i-1", install=True)
-
-    assert seed.read_bytes() == before
-
-
 def test_what_is_sealed_opens_only_for_its_minion():
     other_public, other_private = keypair.generate()
 

@@ -7,11 +7,10 @@ from contextlib import AbstractContextManager, ExitStack
 from typing import Any
 
 from saltvirt import files, protocol, records, undo
-from saltvirt.config import HostSettings
 from saltvirt.errors import StorageError
 from saltvirt.image import clone
 from saltvirt.kvm import host, lifecycle
-from saltvirt.ops import reservations, storage, unfinished
+from saltvirt.ops import ownfiles, reservations, storage, unfinished
 from saltvirt.ops.build.plan import DiskFile, Plan
 from saltvirt.ops.context import Context
 from saltvirt.ops.seeding import install, submission, write
@@ -96,18 +95,26 @@ class Builder:
         if plan.paths:
             storage.made(settings.images)
         for file in plan.files:
-            self._begin_file(file.path)
-            _make_disk(conn, settings, file, self._steps)
+            if file.pool:
+                # Undone last: the pool is to forget the file when it is gone.
+                self._steps.undo_with(host.refresh_pool, conn, file.pool)
+            self._make_file(file.path)
+            _make_disk(conn, file)
         if plan.seed and self._who:
             if plan.seed_path:
-                self._begin_file(plan.seed_path)
-            _seed(conn, self._context, plan, plan.seed, self._who, minion, self._steps)
+                self._make_file(plan.seed_path)
+            _seed(self._context, plan, plan.seed, self._who, minion)
         _settle([path for path in plan.paths if path not in secrets])
 
-    def _begin_file(self, path: str) -> None:
-        # Of those that all hosts share: until it is made, another host may make one of that name.
-        if storage.is_declared(self._context.settings, path):
-            self._held.note(begun=[*self._held.now.facts["begun"], path])
+    def _make_file(self, path: str) -> None:
+        # Whatever was there to be seen: until it is made, another host may make one of that name.
+        self._steps.undo_with(self._remove, path)
+        ownfiles.make(self._held, path)
+
+    def _remove(self, path: str) -> None:
+        mine = ownfiles.made(self._held.now, [path])
+        unfinished.remove(self._conn, self._context.settings, mine)
+        ownfiles.forget(self._held.now, [path])
 
     @_told
     def define(self) -> None:
@@ -151,11 +158,7 @@ def _fetch_minion(context: Context, plan: Plan) -> Installation | None:
     return wanted
 
 
-def _make_disk(conn: Any, settings: HostSettings, file: DiskFile, steps: undo.Steps) -> None:
-    if file.pool:
-        # Undone last: the pool is to forget the file when it is gone.
-        steps.undo_with(host.refresh_pool, conn, file.pool)
-    steps.undo_with(unfinished.remove, conn, settings, [file.path])
+def _make_disk(conn: Any, file: DiskFile) -> None:
     if file.base is None:
         clone.empty(file.path, file.layout["size_bytes"], file.layout["format"])
     else:
@@ -165,18 +168,11 @@ def _make_disk(conn: Any, settings: HostSettings, file: DiskFile, steps: undo.St
 
 
 def _seed(
-    conn: Any,
-    context: Context,
-    plan: Plan,
-    seed: SeedMethod,
-    who: Identity,
-    minion: Installation | None,
-    steps: undo.Steps,
+    context: Context, plan: Plan, seed: SeedMethod, who: Identity, minion: Installation | None
 ) -> None:
     name, disk = seed.name, plan.seeded_disk
     context.progress("Seeding", detail=f"by {name}{f': {seed.why}' if seed.why else ''}")
     if name == "nocloud":
-        steps.undo_with(unfinished.remove, conn, context.settings, [plan.seed_path])
         nocloud.build(plan.seed_path or "", who, plan.vm.uuid or "", install=bool(seed.install))
     elif name in _INTO_DISK:
         write.seed_disk(

@@ -1,9 +1,14 @@
 """Two VMs whose disks would have one path are never both built."""
 
+import errno
+import os
+import signal
+from pathlib import Path
+
 import pytest
 from saltvirt import records
 from saltvirt.errors import StorageError
-from saltvirt.ops import reservations
+from saltvirt.ops import ownfiles, reservations, unfinished
 from saltvirt.ops.build import do
 
 
@@ -39,3 +44,84 @@ def test_what_was_made_since_it_was_looked_for_stays(hypervisor, monkeypatch):
             hypervisor.init("web1")
 
     assert [one for one in hypervisor.files() if one.startswith("web1")] == ["web1_data.qcow2"]
+
+
+@pytest.fixture
+def other_host(hypervisor, monkeypatch):
+    """Another host, which makes a file between this one's last look and its own file."""
+    make = ownfiles._make
+
+    def first(mark, path):
+        if path.endswith("_data.qcow2"):
+            Path(path).write_text("another host's")
+        make(mark, path)
+
+    monkeypatch.setattr(ownfiles, "_make", first)
+
+
+def left(hypervisor):
+    """Return the names of all that VMs have in the folder, hidden files too."""
+    return sorted(one.name for one in Path(hypervisor.settings.images).glob("*web*"))
+
+
+def test_of_two_hosts_that_share_a_folder_one_makes_a_file(hypervisor, other_host):
+    with (
+        hypervisor.libvirt(),
+        pytest.raises(StorageError, match="web1_data.qcow2 is there already"),
+    ):
+        hypervisor.init("web1")
+
+    assert left(hypervisor) == ["web1_data.qcow2"]
+    assert (Path(hypervisor.settings.images) / "web1_data.qcow2").read_text() == "another host's"
+    assert hypervisor.domains() == [] and hypervisor.open_records() == []
+
+
+@pytest.mark.parametrize("step", ["link", "unlink", "note"])
+def test_a_builder_that_is_killed_as_it_makes_a_file_leaves_none_and_takes_no_other(
+    hypervisor, monkeypatch, step
+):
+    """Killed as it links the file, as it has that on record, as it removes the first name."""
+    part = {"link": os, "note": records.Held, "unlink": Path}[step]
+    real = getattr(part, step)
+
+    def kill(subject, *args, **given):
+        is_it = {"link": True, "note": given.get("begun"), "unlink": ".web1_" in str(subject)}[step]
+        return os.kill(os.getpid(), signal.SIGKILL) if is_it else real(subject, *args, **given)
+
+    with monkeypatch.context() as dying:
+        dying.setattr(part, step, kill)
+        hypervisor.dies(hypervisor.init)
+    before = left(hypervisor)
+    with hypervisor.libvirt() as conn:
+        unfinished.settle(conn, hypervisor.settings)
+
+    assert before and left(hypervisor) == []
+
+
+def test_a_file_that_cannot_be_had_on_record_is_taken_back(hypervisor, monkeypatch):
+    note = records.Held.note
+
+    def full(held, **facts):
+        if facts.get("begun"):
+            raise StorageError("the disk is full")
+        note(held, **facts)
+
+    monkeypatch.setattr(records.Held, "note", full)
+    with hypervisor.libvirt(), pytest.raises(StorageError, match="the disk is full"):
+        hypervisor.init("web1")
+
+    assert left(hypervisor) == [] and hypervisor.open_records() == []
+
+
+def test_a_file_system_without_hard_links_will_do(hypervisor, monkeypatch, request):
+    def refuse(*_args):
+        raise OSError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr(os, "link", refuse)
+    with hypervisor.libvirt():
+        assert hypervisor.init("web1") is True
+        request.getfixturevalue("other_host")
+        with pytest.raises(StorageError, match="web2_data.qcow2 is there already"):
+            hypervisor.init("web2")
+
+    assert [one for one in hypervisor.files() if one.startswith("web2")] == ["web2_data.qcow2"]
