@@ -52,7 +52,7 @@ def refreshed(known: Mapping[str, Collection[str]], heard: Heard) -> Known:
         out[host] = set(sorted(filter(_is_name, names))[:_MOST])
     for host, sighting in heard.one.items():
         there = out.setdefault(host, set())
-        (there.add if sighting.state is not None else there.discard)(heard.name)
+        (there.add if sighting.is_its_own else there.discard)(heard.name)
     answered = {*heard.whole, *heard.one}
     elsewhere = {name for names in heard.settled.values() for name in names}
     for host in out.keys() - answered:

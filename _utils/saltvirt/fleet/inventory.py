@@ -158,12 +158,16 @@ def _readable(fun: str, answers: dict[str, Any]) -> tuple[dict[str, Any], dict[s
     return out, broken
 
 
+def _own(info: facts.HostInfo) -> set[str]:
+    return {name for name, vm in info.vms.items() if vm.moved_to is None}
+
+
 def _heard(fun: str, arg: Sequence[Any], answers: dict[str, Any]) -> hints.Heard | None:
     """Return what the answers to a question say of names, None if it is about none."""
     if fun == "virt.host_info":
         return hints.Heard(
-            whole={host: info.vms for host, info in answers.items()},
-            settled={h: {*info.vms} - {*info.building} for h, info in answers.items()},
+            whole={host: _own(info) for host, info in answers.items()},
+            settled={h: _own(info) - {*info.building} for h, info in answers.items()},
         )
     if fun == "virt.full_info":
         return hints.Heard(whole={host: info["vm_info"] for host, info in answers.items()})

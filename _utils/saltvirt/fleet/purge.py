@@ -1,5 +1,7 @@
 """Remove a VM wherever it is, and its key last; an interrupted one is finished by the next."""
 
+from collections.abc import Mapping
+
 from saltvirt import arguments
 from saltvirt.errors import NoSuchVm
 from saltvirt.fleet import authorization, hints, inventory, keys, moves, orders, settle, sightings
@@ -32,8 +34,23 @@ def purge(cloud: Cloud, name: str, delete_key: bool) -> dict[str, dict[str, str]
             if begun:
                 return {begun.facts["host"]: {name: f"purged; {said}"}}
             raise NoSuchVm(name, error.where, error.silent, said) from None
+        _refuse_kept(found, host, name, seen[host].moved_to, unheard)
         _remove(cloud, order, name, host, delete_key)
     return {host: {name: "purged"}}
+
+
+def _refuse_kept(
+    found: inventory.Survey, host: str, name: str, moved_to: str | None, unheard: Mapping[str, str]
+) -> None:
+    """Raise DeployError if a host only kept the definition of a VM that a silent one may have."""
+    may_have = {*unheard, *({moved_to} - {*found.answers})} if moved_to else set()
+    if may_have:
+        raise DeployError(
+            f"VM {name!r} has moved to {moved_to}, and {host} only kept its definition; "
+            f"{', '.join(sorted(may_have))} may have it and cannot be asked, so nothing is "
+            f"removed, its minion key neither; only the definition goes with "
+            f"salt {host} virt.undefine {name}"
+        )
 
 
 def _remove(cloud: Cloud, order: Held, name: str, host: str, delete_key: bool) -> None:

@@ -17,16 +17,24 @@ class Sighting:
         Whether it is being made there, or on its way there, at this moment.
     unfinished
         Whether what made it there has died before it was complete.
+    moved_to
+        The host that has it, if only its definition was kept there.
     """
 
     state: str | None = None
     building: bool = False
     unfinished: bool = False
+    moved_to: str | None = None
+
+    @property
+    def is_its_own(self) -> bool:
+        """Whether the host has a domain that is its own, or is to be."""
+        return self.state is not None and self.moved_to is None
 
     @property
     def is_complete(self) -> bool:
         """Whether the host has all of the VM: what is defined is, whoever has died over it."""
-        return self.state is not None and not self.building
+        return self.is_its_own and not self.building
 
     @property
     def is_trace(self) -> bool:
@@ -37,27 +45,41 @@ class Sighting:
 def of_presence(answers: Mapping[str, Presence]) -> dict[str, Sighting]:
     """Return the sightings in ``{host: answer of virt.presence}``."""
     return {
-        host: Sighting(state=one.state, building=one.building, unfinished=one.unfinished)
+        host: Sighting(
+            state=one.state,
+            building=one.building,
+            unfinished=one.unfinished,
+            moved_to=one.moved_to,
+        )
         for host, one in answers.items()
     }
 
 
 def of_info(answers: Mapping[str, HostInfo], name: str) -> dict[str, Sighting]:
     """Return the sightings of a name in ``{host: answer of virt.host_info}``."""
-    return {
-        host: Sighting(
-            state=info.vms[name].state if name in info.vms else None,
-            building=name in info.building,
-            unfinished=name in info.unfinished,
-        )
-        for host, info in answers.items()
-    }
+    return {host: _of_info(info, name) for host, info in answers.items()}
+
+
+def _of_info(info: HostInfo, name: str) -> Sighting:
+    vm = info.vms.get(name)
+    return Sighting(
+        state=vm.state if vm else None,
+        building=name in info.building,
+        unfinished=name in info.unfinished,
+        moved_to=vm.moved_to if vm else None,
+    )
 
 
 def having(seen: Mapping[str, Sighting]) -> list[str]:
-    """Return the hosts that have a VM; one that is still on its way does not, if another has it."""
+    """
+    Return the hosts that have a VM.
+
+    One to which it is still on its way does not, if another has it; nor has one that only kept its
+    definition.
+    """
     there = sorted(host for host, one in seen.items() if one.state is not None)
-    return [host for host in there if not seen[host].building] or there
+    own = [host for host in there if seen[host].is_its_own]
+    return [host for host in own if seen[host].is_complete] or own or there
 
 
 def several(name: str, hosts: list[str]) -> str:

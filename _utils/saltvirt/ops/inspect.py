@@ -3,13 +3,14 @@
 import time
 import xml.etree.ElementTree as ET
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from saltvirt import profiles
 from saltvirt.config import HostSettings
 from saltvirt.errors import BadArgument, NoSuchVm, VirtError
-from saltvirt.kvm import host, probe, query
+from saltvirt.kvm import host, lifecycle, probe, query
 from saltvirt.nics import needs
 from saltvirt.ops import maintenance, reservations, storage
 from saltvirt.placement import generation
@@ -205,6 +206,7 @@ def _vms(conn: Any, settings: HostSettings) -> tuple[dict[str, VmFacts], dict[st
             memory_mib=row["max_memory_kib"] // 1024,
             affinity=ours["affinity"],
             anti_affinity=ours["anti_affinity"],
+            moved_to=ours["moved_to"],
         )
         for disk in read.disk_sources(root):
             if (disk["path"] or "").startswith(images):
@@ -342,12 +344,13 @@ def links() -> list[str]:
 
 def presence(conn: Any, settings: HostSettings, name: str) -> Presence:
     """Return all that locating one VM needs."""
-    try:
+    state = moved_to = None
+    with suppress(NoSuchVm):
         state = query.state(conn, name)
-    except NoSuchVm:
-        state = None
+        moved_to = lifecycle.moved_to(conn, name)
     return Presence(
         state=state,
+        moved_to=moved_to,
         building=name in reservations.coming(settings),
         unfinished=name in reservations.unfinished(settings),
     )

@@ -16,13 +16,14 @@ def _said_with(name: str) -> Any:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VmFacts:
-    """A VM that a host has, as far as placement asks."""
+    """A VM that a host has, as far as placement asks; ``moved_to`` has it if not this host."""
 
     state: str
     vcpus: int
     memory_mib: int
     affinity: list[str]
     anti_affinity: list[str]
+    moved_to: str | None = _said_with("moved_to")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -260,8 +261,14 @@ class Load:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Presence:
-    """What a host answers to ``virt.presence``: all that locating one VM needs."""
+    """
+    What a host answers to ``virt.presence``: all that locating one VM needs.
+
+    moved_to
+        The host that has the VM, of which only the definition was kept here.
+    """
 
     state: str | None
     building: bool
     unfinished: bool
+    moved_to: str | None = _said_with("moved_to")

@@ -82,7 +82,11 @@ class Hosts:
         return {
             **said_of(13),
             "profiles": {"disk": self.profiles, "nic": {"default": {}}},
-            "vms": {n: {**sized, "state": v["state"]} for n, v in vms.items() if v["state"]},
+            "vms": {
+                n: {**sized, "state": v["state"], "moved_to": v.get("moved_to")}
+                for n, v in vms.items()
+                if v["state"]
+            },
             "building": [n for n, v in vms.items() if v["building"]],
             "unfinished": [n for n, v in vms.items() if v["unfinished"]],
         }

@@ -37,6 +37,10 @@ HERE = {"hyper1": ["db", "web"], "hyper2": ["mail"]}
             Heard(name="db", one={"hyper2": Sighting(state="running")}),
             {"hyper1": ["db", "web"], "hyper2": ["db", "mail"]},
         ),
+        (
+            Heard(name="db", one={"hyper2": Sighting(state="shutdown", moved_to="hyper1")}),
+            HERE,
+        ),
         (Heard(whole={"hyper3": ["x" * 64, "", 7]}), HERE),
     ],
 )
@@ -61,6 +65,15 @@ def test_one_that_is_on_its_way_is_not_there_twice():
     assert having(arriving) == ["h1"]
     assert having({"h2": arriving["h2"]}) == ["h2"]
     assert having({**arriving, "h3": Sighting(state="shutdown")}) == ["h1", "h3"]
+
+
+def test_one_that_left_its_definition_behind_is_not_there_twice():
+    kept = {"h0": Sighting(state="shutdown", moved_to="h1")}
+
+    assert having({**kept, "h1": Sighting(state="running")}) == ["h1"]
+    assert having({**kept, "h1": Sighting(state="paused", building=True)}) == ["h1"]
+    # It can still be removed, when nobody else has it.
+    assert having(kept) == ["h0"]
 
 
 @pytest.mark.parametrize("command", ["init", "dry_run"])

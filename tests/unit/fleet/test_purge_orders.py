@@ -6,7 +6,7 @@ import pytest
 from fleetkit import die, is_tidy, key, killed, left
 from saltvirt import keypair, locks, records
 from saltvirt.errors import BadArgument, NameTaken, NoSuchVm
-from saltvirt.fleet import deploy, keys, moves, orders
+from saltvirt.fleet import deploy, inventory, keys, moves, orders
 
 
 def test_a_purge_killed_before_the_keys_deletion_is_finished_by_the_next(cloud):
@@ -193,3 +193,36 @@ def test_a_journal_that_was_taken_over_when_the_power_went_is_not_taken_over_twi
     first = records.look(orders.folder(cloud.opts), "order", "web").token
     with orders.opened(cloud.opts, "web") as order:
         assert order.now.token == first and not path.exists()
+
+
+def test_a_kept_definition_does_not_cost_the_vm_that_moved_on_its_key(cloud):
+    cloud.init()
+    before = key(cloud)
+    cloud.hosts.put("hyper1", "web", "shutdown", moved_to="hyper2")
+    cloud.hosts.put("hyper2", "web")
+    inventory.overview(cloud.master, "virt.host_info")  # it is seen where it is
+    cloud.hosts.silence("hyper2")
+
+    with pytest.raises(deploy.DeployError, match="hyper2 may have it and .*hyper1 virt.undefine w"):
+        cloud.purge()
+
+    assert cloud.hosts.where("web") == ["hyper1", "hyper2"] and key(cloud) == before
+    assert is_tidy(cloud)
+
+    # Where it really is, it is removed; and what was left behind when it is nowhere else.
+    cloud.hosts.silence("hyper2", False)
+    assert cloud.purge() == {"hyper2": {"web": "purged"}}
+    assert cloud.purge() == {"hyper1": {"web": "purged"}} and key(cloud) is None
+
+
+@pytest.mark.parametrize("is_seen", [True, False])
+def test_a_vm_that_moved_on_from_where_its_definition_says_keeps_its_key(cloud, is_seen):
+    cloud.init()
+    cloud.hosts.put("hyper1", "web", "shutdown", moved_to="hyper3" if is_seen else "hyper2")
+    cloud.hosts.put("hyper3" if is_seen else "hyper2", "web")
+    if is_seen:
+        inventory.overview(cloud.master, "virt.host_info")
+    cloud.hosts.silence("hyper3" if is_seen else "hyper2")
+
+    with pytest.raises(deploy.DeployError, match="so nothing is removed, its minion key neither"):
+        cloud.purge()
