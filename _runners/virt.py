@@ -70,7 +70,7 @@ def query(host=None, quiet=False):
         salt-run virt.query hyper1 --out=json
     """
     found = _survey("virt.full_info", host)
-    return {**found.answers, **found.beside()}
+    return {**found.said, **found.beside()}
 
 
 @runner_function

@@ -36,7 +36,7 @@ def images(host=None):
         salt-run virt.images hyper1 --out=json
     """
     found = cached.listed(Cloud.of(__opts__), host)
-    return {**found.answers, **found.beside()}
+    return {**found.said, **found.beside()}
 
 
 @runner_function

@@ -11,11 +11,12 @@ import told
 from hypothesis import given, strategies
 from saltvirt import wire
 from saltvirt.config import HostSettings
-from saltvirt.errors import BadArgument, NoHostFits
-from saltvirt.fleet import effects, inventory, migrate, minions, sightings
+from saltvirt.errors import BadArgument, MasterError, NoHostFits
+from saltvirt.fleet import effects, images, inventory, migrate, minions, notes, sightings
 from saltvirt.fleet.cloud import Cloud
 from saltvirt.kvm import connect
 from saltvirt.model import Evaluation
+from saltvirt.ops import inspect
 from saltvirt.ops.migration import facts as gathering
 from saltvirt.parts import Source, State, Target
 from saltvirt.placement.facts import About, DiskFacts, DiskProfile, HostInfo, NicProfile
@@ -171,6 +172,11 @@ PRESENCE = {"state": None, "building": False, "unfinished": False}
 RECORD = {"purpose": "departure", "token": "t1", "phase": "handing", "since": 1.5}
 RECORD |= {"uuid": None, "source": None, "target": "h2"}
 MOVES = {"web1": [RECORD]}
+with connect.opened(TEST) as conn:
+    # The test driver does not tell of its memory.
+    NODE = {"freecpu": 1, "freemem": 96.5, "node_info": {"cpus": 2, "phymemory": 3072}}
+    FULL = {**NODE, "vm_info": json.loads(json.dumps(inspect.vm_info(conn)))}
+IMAGES = {"d1": {"users": ["web1"], "source": "salt://a.img"}}
 STATE = wire.plain(State(source=Source(), target=Target(), noted={}))
 
 
@@ -183,6 +189,11 @@ STATE = wire.plain(State(source=Source(), target=Target(), noted={}))
         ("virt.migration_state", MOVES, ("web1", 0, "token"), "web1[0].token", "is missing"),
         ("virt.migration_state", MOVES, ("web1", 0, "target"), "web1[0].target", "is bytes"),
         ("virt.migrate_check", {"web1": ["full"]}, ("web1",), "web1", "is bytes"),
+        ("virt.full_info", FULL, ("freemem",), "freemem", "is missing"),
+        ("virt.full_info", FULL, ("node_info", "cpus"), "node_info.cpus", "is bytes"),
+        ("virt.full_info", FULL, ("vm_info", "test", "disks"), "vm_info.test.disks", "is missing"),
+        ("virt.vm_state", {"web1": "running"}, ("web1",), "web1", "is bytes"),
+        ("virt.images", IMAGES, ("d1", "users"), "d1.users", "is missing"),
     ],
 )
 def test_a_host_that_cannot_be_read_could_not_be_asked(
@@ -200,6 +211,53 @@ def test_a_host_that_cannot_be_read_could_not_be_asked(
     assert found.said == {"h1": whole}
     assert f"h2 answers {fun} with something" in found.failed["h2"]
     assert f"{where} {how}" in found.failed["h2"] and "\n" not in found.failed["h2"]
+
+
+@pytest.mark.parametrize("said", [{"web1": 7}, {"web1": ["h1", None]}, ["web1"], None])
+def test_notes_of_a_host_that_cannot_be_read_are_not_known(monkeypatch, opts, said):
+    answers = {"h1": {"web1": "h2"}, "h2": said}
+    replies = {host: minions.Reply(minion=host, value=one) for host, one in answers.items()}
+    monkeypatch.setattr(minions, "ask", lambda *_args, **_options: replies)
+
+    found = notes.heard(Cloud.of(opts), replies)
+
+    assert found.answers == {"h1": {"web1": ["h2"]}} and list(found.failed) == ["h2"]
+    assert "h2 answers virt.evacuated with something" in found.failed["h2"]
+
+
+@pytest.mark.parametrize(
+    ("effect", "said", "why"),
+    [
+        ("prepare", {"images": {}}, "virt.migrate_prepare with .* present is missing"),
+        ("prepare", {"images": [], "present": []}, "images is list"),
+        ("send", ["total_ms"], "virt.migrate with .* is list"),
+        ("arrive", {"warnings": "none"}, "virt.migrate_step with .* warnings is str"),
+        ("finish", {"removed": [7]}, r"removed\[0\] is int"),
+    ],
+)
+def test_an_effect_whose_answer_cannot_be_read_says_so(monkeypatch, opts, effect, said, why):
+    monkeypatch.setattr(effects, "act", lambda *_args, **_options: said)
+    held = SimpleNamespace(name="web1", record=None)
+    hands = effects.Hands(Cloud.of(opts, quiet=True), held, "t1", ("h1", "h2"))
+    hands.about, hands.present = told.about(), []
+
+    with pytest.raises(wire.BadAnswer, match=f"h[12] answers .*{why}"):
+        getattr(hands, effect)()
+
+
+def test_a_host_whose_pruning_cannot_be_read_has_failed(monkeypatch, opts):
+    asked = {"virt.images": {"d1": {"users": []}}, "virt.image_prune": {"removed": ["d1"]}}
+    monkeypatch.setattr(inventory, "hosts", lambda *_args, **_options: ["h1"])
+    monkeypatch.setattr(
+        minions,
+        "ask",
+        lambda _o, hosts, fun, *_a, **_k: {
+            h: minions.Reply(minion=h, value=asked[fun]) for h in hosts
+        },
+    )
+
+    with pytest.raises(MasterError, match="h1 answers virt.image_prune with .* removed is list"):
+        images.prune(Cloud.of(opts), is_dry=False)
 
 
 def test_a_host_whose_presence_cannot_be_read_may_have_the_vm(monkeypatch, opts):

@@ -78,16 +78,20 @@ class Hands:
         about = wire.plain(self.about)
         kwarg = {"about": about, "token": self.token, "source": self.source}
         try:
-            made = self._act(self.target, "virt.migrate_prepare", kwarg=kwarg)
-            if made["images"]:
-                self._send_images(made["images"])
-                sent = {"about": about, "token": self.token, "images_sent": True}
-                made = self._act(self.target, "virt.migrate_prepare", kwarg=sent)
+            made = self._prepare(kwarg)
+            if made.images:
+                self._send_images(made.images)
+                made = self._prepare({"about": about, "token": self.token, "images_sent": True})
         except HostSilent:
             raise
         except DeployError as error:
             raise NotReady(self._refusal(error)) from error
-        self.present = made["present"]
+        self.present = made.present
+
+    def _prepare(self, kwarg: Mapping[str, Any]) -> facts.Room:
+        said = self._act(self.target, "virt.migrate_prepare", kwarg=kwarg)
+        made: facts.Room = wire.read(self.target, "virt.migrate_prepare", facts.Room, said)
+        return made
 
     def _refusal(self, error: DeployError) -> str:
         if _OLD_TARGET in str(error):
@@ -103,9 +107,10 @@ class Hands:
         kwarg = {**self.given, "vm_": self.name, "target": self.target, "token": self.token}
         kwarg |= {"present": self.present, "report": True}
         watch = watching(self._cloud, "salt/virt/migrate", self.source or "", self.name)
-        self.figures = self._act(
+        said = self._act(
             self.source, "virt.migrate", kwarg=kwarg, watch=watch, limit_s=self._limit_s
         )
+        self.figures = dict(wire.read(self.source or "", "virt.migrate", dict[str, Any], said))
         self.noted, self.is_sent = self.figures.pop("noted", {}), True
 
     @property
@@ -187,7 +192,7 @@ class Hands:
         """Give up the source: what the target has is the VM, unless it is not whole."""
         # Nothing is refused for good: there is no other host that it could go back to.
         given = {"is_handed": True, "noted": self.noted}
-        self.warnings += self._step(self.target, protocol.ARRIVE, **given)["warnings"]
+        self.warnings += self._step(self.target, protocol.ARRIVE, **given).warnings
         self.end()
 
     def redefine(self) -> None:
@@ -195,7 +200,7 @@ class Hands:
 
     def finish(self) -> None:
         self._cloud.progress("Tidying up", detail=f"on {self.source}")
-        self.figures["removed"] = self._step(self.source, protocol.FINISH)["removed"]
+        self.figures["removed"] = self._step(self.source, protocol.FINISH).removed
 
     def forget(self) -> None:
         self._step(self.source, protocol.FORGET)
@@ -203,7 +208,7 @@ class Hands:
     def arrive(self) -> None:
         self._cloud.progress("Checking", detail=f"on {self.target}")
         said = self._step(self.target, protocol.ARRIVE, is_handed=self._is_handed, noted=self.noted)
-        self.warnings += said["warnings"]
+        self.warnings += said.warnings
 
     @property
     def _is_handed(self) -> bool:
@@ -223,9 +228,11 @@ class Hands:
     def end(self) -> None:
         self._step(self.target, protocol.END)
 
-    def _step(self, host: str | None, which: str, **given: Any) -> Any:
-        args = [self.name, self.token, which]
-        return self._act(host, "virt.migrate_step", *args, kwarg=given, limit_s=self._limit_s)
+    def _step(self, host: str | None, which: str, **given: Any) -> facts.StepDone:
+        fun, args = "virt.migrate_step", [self.name, self.token, which]
+        said = self._act(host, fun, *args, kwarg=given, limit_s=self._limit_s)
+        done: facts.StepDone = wire.read(host or "", fun, facts.StepDone, said)
+        return done
 
     def _act(self, host: str | None, fun: str, *args: Any, **options: Any) -> Any:
         if host is None:

@@ -3,10 +3,14 @@
 from collections.abc import Mapping
 from typing import Any
 
+from saltvirt import wire
 from saltvirt.errors import MasterError
 from saltvirt.fleet import inventory, minions
 from saltvirt.fleet.cloud import Cloud
 from saltvirt.fleet.hosts import act, watching
+from saltvirt.placement import facts
+
+_PRUNE = "virt.image_prune"
 
 
 def listed(cloud: Cloud, host: str | None) -> inventory.Survey:
@@ -84,19 +88,19 @@ def prune(cloud: Cloud, *, is_dry: bool) -> dict[str, dict[str, int]]:
             "nothing was removed, as not all hosts say what they use: " f"{_said(silent)}"
         )
     used = {
-        digest
-        for images in found.answers.values()
-        for digest, one in images.items()
-        if one["users"]
+        digest for images in found.answers.values() for digest, one in images.items() if one.users
     }
     out, failed = {}, {}
     for host, images in sorted(found.answers.items()):
         free = sorted(set(images) - used)
         if not free:
             continue
-        reply = minions.ask(cloud, [host], "virt.image_prune", [free], {"dry_run": is_dry})[host]
+        reply = minions.ask(cloud, [host], _PRUNE, [free], {"dry_run": is_dry})[host]
         if reply.ok:
-            out[host] = reply.value["removed"]
+            try:
+                out[host] = wire.read(host, _PRUNE, facts.Pruned, reply.value).removed
+            except wire.BadAnswer as error:
+                failed[host] = str(error)
         else:
             late = f"no answer within {cloud.settings.timeout_s} s (virt:timeout_s)"
             failed[host] = reply.error or late

@@ -16,6 +16,9 @@ from saltvirt.placement import facts
 # So must be what says whether a host has a VM, and whether it takes one.
 _SHAPES: Mapping[str, object] = {
     "virt.host_info": facts.HostInfo,
+    "virt.full_info": facts.FullInfo,
+    "virt.vm_state": dict[str, str],
+    "virt.images": dict[str, facts.CachedImage],
     "virt.migration_info": dict[str, facts.About],
     "virt.load": facts.Load,
     "virt.presence": facts.Presence,
@@ -170,7 +173,7 @@ def _heard(fun: str, arg: Sequence[Any], answers: dict[str, Any]) -> hints.Heard
             settled={h: _own(info) - {*info.building} for h, info in answers.items()},
         )
     if fun == "virt.full_info":
-        return hints.Heard(whole={host: info["vm_info"] for host, info in answers.items()})
+        return hints.Heard(whole={host: info.vm_info for host, info in answers.items()})
     if fun == "virt.vm_state":
         return hints.Heard(whole=answers)
     if fun == "virt.presence":

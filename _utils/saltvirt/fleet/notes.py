@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from saltvirt import wire
 from saltvirt.errors import VirtError
 from saltvirt.fleet import inventory
 from saltvirt.fleet.cloud import Cloud
@@ -128,13 +129,21 @@ def _all(names: Iterable[str]) -> str:
 def heard(cloud: Cloud, every: Iterable[str]) -> inventory.Survey:
     """Return the :class:`Survey` of what all hosts note: ``{name: [hosts]}`` each."""
     found = inventory.survey(cloud, every, "virt.evacuated")
-    answers = {host: listed(noted) for host, noted in found.answers.items()}
-    return inventory.Survey(answers=answers, unreachable=found.unreachable, failed=found.failed)
+    answers, failed = {}, dict(found.failed)
+    for host, said in found.answers.items():
+        try:
+            answers[host] = listed(host, said)
+        except wire.BadAnswer as error:
+            failed[host] = str(error)
+    return inventory.Survey(answers=answers, unreachable=found.unreachable, failed=failed)
 
 
-def listed(noted: Mapping[str, Any]) -> dict[str, list[str]]:
-    """Return one host's notes as lists; one of an older release says the last host alone."""
-    return {name: [at] if isinstance(at, str) else list(at) for name, at in noted.items()}
+def listed(host: str, said: Any) -> dict[str, list[str]]:
+    """Return a host's notes as lists; one of an older release says the last host alone."""
+    if isinstance(said, dict):
+        said = {name: [at] if isinstance(at, str) else at for name, at in said.items()}
+    noted: dict[str, list[str]] = wire.read(host, "virt.evacuated", dict[str, list[str]], said)
+    return noted
 
 
 def tell(

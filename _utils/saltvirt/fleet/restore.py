@@ -70,7 +70,7 @@ def restore(
 
 def _looked(cloud: Cloud, host: str) -> tuple[dict[str, dict[str, list[str]]], notes.Away]:
     """Return ``(notes of all hosts, the Away of this one)``."""
-    own = notes.listed(act(cloud, host, "virt.evacuated"))
+    own = notes.listed(host, act(cloud, host, "virt.evacuated"))
     if not own:
         return {}, notes.Away()
     every = inventory.every(cloud)

@@ -272,3 +272,63 @@ class Presence:
     building: bool
     unfinished: bool
     moved_to: str | None = _said_with("moved_to")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Room:
+    """What a host answers to ``virt.migrate_prepare``: images that it needs, media that it has."""
+
+    images: dict[str, str]
+    present: list[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepDone:
+    """What a host answers to ``virt.migrate_step``: one of the two, as the step has it."""
+
+    removed: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CachedImage:
+    """An image that a host keeps, as far as this master decides by it."""
+
+    users: list[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pruned:
+    """What a host answers to ``virt.image_prune``: the bytes of what it has removed."""
+
+    removed: dict[str, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShownVm:
+    """A VM as ``virt.full_info`` tells it, as far as it is shown."""
+
+    cpu: int
+    mem: int
+    state: str
+    graphics: dict[str, Any]
+    disks: dict[str, dict[str, Any]]
+    nics: dict[str, dict[str, Any]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Node:
+    """A host's own processors and memory in MiB, as far as they are shown."""
+
+    cpus: int
+    phymemory: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FullInfo:
+    """What a host answers to ``virt.full_info``, as far as it is shown."""
+
+    freecpu: int
+    freemem: float
+    node_info: Node
+    vm_info: dict[str, ShownVm]

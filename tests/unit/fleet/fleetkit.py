@@ -77,7 +77,9 @@ class Hosts:
             none = {"state": None, "building": False, "unfinished": False}
             return vms.get(arg[0], none)
         if fun == "virt.full_info":
-            return {"vm_info": vms}
+            shown = {"cpu": 1, "mem": 1, "graphics": {}, "disks": {}, "nics": {}}
+            node = {"freecpu": 1, "freemem": 1.0, "node_info": {"cpus": 1, "phymemory": 1}}
+            return {**node, "vm_info": {n: {**shown, **v} for n, v in vms.items()}}
         sized = {"vcpus": 1, "memory_mib": 1, "affinity": [], "anti_affinity": []}
         return {
             **said_of(13),

@@ -121,7 +121,7 @@ def test_notes_of_a_host_of_the_release_before_are_read(cloud, run):
     three.put("web1", "h1")
     three.notes["h3"] = {"web1": "h1"}
 
-    assert notes.listed(three.notes["h3"]) == {"web1": ["h1"]}
+    assert notes.listed("h3", three.notes["h3"]) == {"web1": ["h1"]}
     assert run(restore.restore, three, "h3", **HOME)["moved"] == {"web1": "h3"}
 
 
