@@ -77,9 +77,10 @@ def settle(name=None, keep=None, force=False, quiet=False):
         Show no progress. Defaults to False.
 
     The VM ends up on exactly one of the two. Returns ``{"settled": {name: "has moved to hyper2" |
-    "stays on hyper1" | "was settled before"}}``. Exit code 1 if a move is not over, with what it
-    waits for; nothing is lost meanwhile, and nobody starts the VM on either host. Run again,
-    ``virt.migrate`` of that VM does the same first.
+    "stays on hyper1" | "was settled before"}}``; after ``force``, that it was given up, if neither
+    has it. Exit code 1 if a move is not over, with what it waits for; nothing is lost meanwhile,
+    and nobody starts the VM on either host. Run again, ``virt.migrate`` of that VM does the same
+    first.
 
     CLI Example:
 

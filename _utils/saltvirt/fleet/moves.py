@@ -78,7 +78,8 @@ def settle(
     hands = Hands(cloud, held, token, way, uuid)
     try:
         step, is_moved = _tried(hands, force)
-        if step == protocol.KEEP and force:
+        is_given_up = step == protocol.KEEP and force
+        if is_given_up:
             hands.give_up()
             step, is_moved = parts.run(protocol.settle(), hands)
         if step == protocol.WAIT and keep is not None:
@@ -95,6 +96,14 @@ def settle(
         raise _unsettled(hands, hands.waits())
     if is_moved:
         hints.moved(cloud.opts, held.name, hands.target)
+    return _ending(hands, is_moved, is_given_up)
+
+
+def _ending(hands: Hands, is_moved: bool | None, is_given_up: bool) -> str:
+    source = hands.seen.get(hands.source)
+    if is_given_up and not (isinstance(source, Source) and source.has):
+        other = f", nor has {hands.source}" if hands.source else ""
+        return f"was given up: {hands.target} has nothing of it any more{other}"
     ended = {True: f"has moved to {hands.target}", False: f"stays on {hands.source}"}
     return ended.get(is_moved, "was settled before")
 

@@ -253,7 +253,9 @@ def test_what_may_be_all_there_is_goes_by_force_alone(two, master, source):
 
     with pytest.raises(BadArgument, match="name that VM"):
         settled(master, force=True)
-    settled(master, "web", force=True)
+    said = settled(master, "web", force=True)
+    nor = ", nor has h1" if source else ""
+    assert said["settled"] == {"web": f"was given up: h2 has nothing of it any more{nor}"}
     assert two.where("web") == [] and two.is_settled()
 
 
@@ -288,7 +290,7 @@ def test_what_was_handed_over_and_refused_goes_back_by_force(two, master):
 
     with pytest.raises(moves.Unsettled, match="says that it has handed it over.* force=True"):
         settled(master)
-    settled(master, "web", force=True)
+    assert settled(master, "web", force=True)["settled"] == {"web": "stays on h1"}
 
     assert is_over(two, master, "h1")
 
