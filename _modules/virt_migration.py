@@ -8,7 +8,7 @@ from saltvirt import config, errors, protocol, wire
 from saltvirt.kvm import connect, lifecycle
 from saltvirt.ops.context import Context
 from saltvirt.ops.migration import arrival, checks, departure, files, guard, reach, state
-from saltvirt.placement.facts import About
+from saltvirt.placement.facts import MigrationInfo
 
 __virtualname__ = "virt"
 _OLD_MASTER = (
@@ -50,7 +50,7 @@ def migrate_check(about, source=None):
     """
     settings = _settings()
     is_one = isinstance(about, dict) and isinstance(about.get("disks"), list)
-    about = wire.argument("about", About if is_one else dict[str, About], about)
+    about = wire.argument("about", MigrationInfo if is_one else dict[str, MigrationInfo], about)
     with connect.opened(settings, readonly=False) as conn:
         if not is_one:
             return checks.check_all(conn, settings, about)
@@ -120,7 +120,7 @@ def migrate_prepare(about, limit_s=None, images_sent=False, source=None, token=N
     if token is None:
         raise errors.BadArgument("token", _OLD_MASTER)
     context, token = _context(), str(token)
-    about = wire.argument("about", About, about)
+    about = wire.argument("about", MigrationInfo, about)
     if images_sent:
         return arrival.resume(context, about, token)
     if source:

@@ -63,8 +63,8 @@ def host_info(moving=None, **kwargs):
     with connect.opened(settings, readonly=False) as conn:
         info = inspect.host_info(conn, settings)
         if moving in info.vms:
-            about = migration.facts(conn, settings, moving)[moving]
-            info = dataclasses.replace(info, moving=about)
+            found = migration.facts(conn, settings, moving)[moving]
+            info = dataclasses.replace(info, moving=found)
         return wire.plain(info)
 
 

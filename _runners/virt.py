@@ -137,8 +137,8 @@ def next_host():
         salt-run virt.next_host
     """
     found = _survey("virt.host_info")
-    need = Requirements(name="the next VM", vcpus=1, memory_mib=1)
-    return choose.choose(found.answers, need, Cloud.of(__opts__).settings.weights)[0].host
+    required = Requirements(name="the next VM", vcpus=1, memory_mib=1)
+    return choose.choose(found.answers, required, Cloud.of(__opts__).settings.weights)[0].host
 
 
 next_hyper = next_host

@@ -65,10 +65,10 @@ class NameTaken(VirtError):
 class NoHostFits(VirtError):
     """No host can take the VM; ``reasons`` maps each host to why."""
 
-    def __init__(self, need: object, reasons: Mapping[str, str]) -> None:
+    def __init__(self, required: object, reasons: Mapping[str, str]) -> None:
         self.reasons = reasons
         listed = "; ".join(f"{host}: {reason}" for host, reason in sorted(reasons.items()))
-        super().__init__(f"no host fits {need}: {listed or 'no hypervisor answers'}")
+        super().__init__(f"no host fits {required}: {listed or 'no hypervisor answers'}")
 
 
 class ClaimRefused(VirtError):

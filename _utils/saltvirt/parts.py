@@ -8,7 +8,7 @@ from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from typing import Any
 
-Steps = Generator[tuple[Any, ...], Any, Any]
+Effects = Generator[tuple[Any, ...], Any, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +80,7 @@ class State:
     noted: dict[str, Any]
 
 
-def run(steps: Steps, hands: object) -> Any:
+def run(steps: Effects, hands: object) -> Any:
     """Have hands do what a part of the protocol asks for, one after the other."""
     do: Callable[[], Any] = steps.__next__
     while True:
@@ -96,9 +96,9 @@ def run(steps: Steps, hands: object) -> Any:
             do = _sender(steps, answer)
 
 
-def _thrower(steps: Steps, error: BaseException) -> Callable[[], Any]:
+def _thrower(steps: Effects, error: BaseException) -> Callable[[], Any]:
     return lambda: steps.throw(error)
 
 
-def _sender(steps: Steps, answer: object) -> Callable[[], Any]:
+def _sender(steps: Effects, answer: object) -> Callable[[], Any]:
     return lambda: steps.send(answer)

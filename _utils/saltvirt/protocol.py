@@ -11,8 +11,8 @@ by its durable *cancelled*, and once it has handed over, only after the target h
 then on nobody takes the VM back from the target, and the source removes what it has, files last.
 """
 
+from saltvirt.parts import Effects
 from saltvirt.parts import Source as Source
-from saltvirt.parts import Steps
 from saltvirt.parts import Target as Target
 from saltvirt.parts import There as There
 
@@ -55,7 +55,7 @@ def _expect(there: There | None, token: str, *phases: str) -> str:
 # A build, on its host.
 
 
-def build(start: bool) -> Steps:
+def build(start: bool) -> Effects:
     """
     Make a VM's files, define it, and start it.
 
@@ -89,7 +89,7 @@ def settle_build(phase: str, *, is_defined: bool) -> str:
 # A move, on the host that has the VM.
 
 
-def open_departure(there: There | None, token: str) -> Steps:
+def open_departure(there: There | None, token: str) -> Effects:
     """Note that a VM is to leave. A departure that was cancelled is kept as a proof of it."""
     if there is not None and there.phase != CANCELLED:
         raise OutOfTurn(f"a move of it is {there.phase} already")
@@ -98,7 +98,7 @@ def open_departure(there: There | None, token: str) -> Steps:
     yield "begin", token, PLANNED
 
 
-def send(there: There | None, token: str) -> Steps:
+def send(there: There | None, token: str) -> Effects:
     """Send a VM: first the files that libvirt does not move, then libvirt's own migration."""
     _expect(there, token, PLANNED)
     yield "enter", SENDING
@@ -120,7 +120,7 @@ def send(there: There | None, token: str) -> Steps:
         raise
 
 
-def finish(there: There | None, token: str) -> Steps:
+def finish(there: There | None, token: str) -> Effects:
     """Remove what a VM that has arrived had here alone, files last."""
     if _expect(there, token, HANDING, LEAVING) == HANDING:
         yield ("look",)
@@ -137,7 +137,7 @@ def cancel(
     seen: str | None,
     is_refused: bool,
     is_lost: bool = False,
-) -> Steps:
+) -> Effects:
     """
     Note for good that a VM does not leave.
 
@@ -165,13 +165,13 @@ def cancel(
         yield "enter", CANCELLED
 
 
-def redefine(there: There | None, token: str) -> Steps:
+def redefine(there: There | None, token: str) -> Effects:
     """Define a VM on the target again, which lost its definition in a crash and has its disks."""
     _expect(there, token, HANDING)
     yield ("define_there",)
 
 
-def forget(there: There | None, token: str) -> Steps:
+def forget(there: There | None, token: str) -> Effects:
     """Forget a cancelled departure, of which the target has removed everything."""
     yield "unbury", token
     if there is not None and there.token == token:
@@ -182,7 +182,7 @@ def forget(there: There | None, token: str) -> Steps:
 # A move, on the host that takes the VM.
 
 
-def prepare(there: There | None, token: str) -> Steps:
+def prepare(there: There | None, token: str) -> Effects:
     """Make the files that a VM is written to; return whether images must be sent here first."""
     if there is not None:
         raise OutOfTurn(f"a move of it is {there.phase} already")
@@ -192,13 +192,13 @@ def prepare(there: There | None, token: str) -> Steps:
     return (yield from _make())
 
 
-def resume(there: There | None, token: str) -> Steps:
+def resume(there: There | None, token: str) -> Effects:
     """Go on with :func:`prepare` when the images have come."""
     _expect(there, token, PREPARING)
     return (yield from _make())
 
 
-def _make() -> Steps:
+def _make() -> Effects:
     # Nothing was sent yet that is not on the source too: that begins when this was answered.
     try:
         is_waiting = yield ("make",)
@@ -211,7 +211,7 @@ def _make() -> Steps:
     return is_waiting
 
 
-def arrive(there: There | None, token: str, *, is_handed: bool) -> Steps:
+def arrive(there: There | None, token: str, *, is_handed: bool) -> Effects:
     """
     Look whether a VM is here, whole and on the disk; from then on it belongs here.
 
@@ -230,14 +230,14 @@ def arrive(there: There | None, token: str, *, is_handed: bool) -> Steps:
     yield ("autostart_on",)
 
 
-def refuse(there: There | None, token: str) -> Steps:
+def refuse(there: There | None, token: str) -> Effects:
     """Note for good that a VM, of which nothing came that could run, does not arrive."""
     if _expect(there, token, PREPARING, READY, REFUSED) != REFUSED:
         yield ("refuse_running",)
         yield "enter", REFUSED
 
 
-def drop(there: There | None, token: str) -> Steps:
+def drop(there: There | None, token: str) -> Effects:
     """Remove what was made here for a VM whose source has cancelled, and nothing else."""
     if _expect(there, token, PREPARING, READY, REFUSED) != PREPARING:
         yield ("undefine",)
@@ -245,7 +245,7 @@ def drop(there: There | None, token: str) -> Steps:
     yield ("end",)
 
 
-def end(there: There | None, token: str) -> Steps:
+def end(there: There | None, token: str) -> Effects:
     """Forget the arrival of a VM that its source has nothing of any more."""
     _expect(there, token, ARRIVED)
     yield ("end",)
@@ -254,7 +254,7 @@ def end(there: There | None, token: str) -> Steps:
 # A move, on the master.
 
 
-def move() -> Steps:
+def move() -> Effects:
     """Move a VM; return what :func:`settle` returns, and what went wrong or None."""
     error, has_left = None, None
     yield ("order",)
@@ -276,7 +276,7 @@ def move() -> Steps:
     return step, has_left if is_moved is None else is_moved, error
 
 
-def settle() -> Steps:
+def settle() -> Effects:
     """
     Bring a move to its end, whatever has become of it.
 

@@ -15,7 +15,7 @@ sys.path[:0] = [str(HERE.parents[1] / "_utils"), str(HERE.parent / "data")]
 import told  # noqa: E402
 from saltvirt import wire  # noqa: E402
 from saltvirt.placement import balance, plan  # noqa: E402
-from saltvirt.placement.facts import About, HostInfo, Load  # noqa: E402
+from saltvirt.placement.facts import HostInfo, Load, MigrationInfo  # noqa: E402
 
 SIZES = ((10, 200), (20, 400), (40, 800), (80, 1600), (1000, 20000))
 HBAL_LIMIT_S = 60
@@ -77,7 +77,7 @@ def ours(names, sizes):
     return (
         {host: wire.read(host, "virt.host_info", HostInfo, one) for host, one in hosts.items()},
         {host: wire.read(host, "virt.load", Load, one) for host, one in loads.items()},
-        wire.read("all", "virt.migration_info", dict[str, About], abouts),
+        wire.read("all", "virt.migration_info", dict[str, MigrationInfo], abouts),
     )
 
 

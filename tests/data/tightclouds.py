@@ -26,10 +26,10 @@ def host(memory_mib, vcpus=1000, disk_mib=10**7, **given):
     )
 
 
-def about(name, memory_mib, **given):
+def moving(name, memory_mib, **given):
     """Return what a host says of a VM that moves."""
     usual = {"images": "/srv", "machine": "pc"}
-    return told.about(name=name, memory_mib=memory_mib, **{**usual, **given})
+    return told.moving(name=name, memory_mib=memory_mib, **{**usual, **given})
 
 
 def _groups(draw):
@@ -44,7 +44,7 @@ def _groups(draw):
 def _vm(draw, name):
     size = draw.choice([4, 8, 12, 16, 24, 32])
     disk = {"how": "copy", "virtual_bytes": draw.choice([1, 2, 4, 8]) * 2**30}
-    return about(name, size, vcpus=draw.choice([1, 2, 4]), disks=[disk], **_groups(draw))
+    return moving(name, size, vcpus=draw.choice([1, 2, 4]), disks=[disk], **_groups(draw))
 
 
 def tight(draw, most_hosts=6, most_vms=14):
@@ -71,7 +71,7 @@ def _make_tight(draw, hosts, needs):
     scarce = draw.choice(["memory_mib", "memory_mib", "vcpus", "disk_mib"])
     for key, (part, limit) in dims.items():
         plenty = 1.0 if key == scarce else 1.5
-        total = sum(getattr(need, key) for need in needs) * draw.uniform(1.0, 1.5) * plenty
+        total = sum(getattr(required, key) for required in needs) * draw.uniform(1.0, 1.5) * plenty
         shares = [draw.choice([2, 3, 4]) for _ in hosts]
         for name, share in zip(list(hosts), shares, strict=True):
             most = {limit: round(total * share / sum(shares))}
@@ -140,8 +140,8 @@ class Exact:
 def carried(hosts, abouts, there):
     """Return the hosts after each move of a plan, as judged by what ``virt.migrate`` judges by."""
     for name, to in there.items():
-        need = requirements.of(abouts[name])
-        evaluations = {v.host: v for v in choose.evaluate(hosts, need)}
+        required = requirements.of(abouts[name])
+        evaluations = {v.host: v for v in choose.evaluate(hosts, required)}
         assert evaluations[to].fits, (name, to, evaluations[to].reasons)
-        hosts = {**hosts, to: plan.with_vm(hosts[to], need)}
+        hosts = {**hosts, to: plan.with_vm(hosts[to], required)}
     return hosts

@@ -1,7 +1,7 @@
 """What hosts say, read as the library reads it, out of as much plain data as a test cares for."""
 
 from saltvirt import wire
-from saltvirt.placement.facts import About, HostInfo, Load
+from saltvirt.placement.facts import HostInfo, Load, MigrationInfo
 
 VM = {"state": "running", "vcpus": 1, "memory_mib": 1, "affinity": [], "anti_affinity": []}
 COMING = {"vcpus": 1, "memory_mib": 1, "disk_mib": 0, "affinity": [], "anti_affinity": []}
@@ -46,10 +46,12 @@ def infos(said):
     return {host: info(one) for host, one in said.items()}
 
 
-def about(**said):
+def moving(**said):
     """Return what a host says of a VM that moves."""
     disks = [{**DISK, **disk} for disk in said.get("disks", ())]
-    return wire.read("a host", "virt.migration_info", About, {**ABOUT, **said, "disks": disks})
+    return wire.read(
+        "a host", "virt.migration_info", MigrationInfo, {**ABOUT, **said, "disks": disks}
+    )
 
 
 def load(said):
@@ -63,4 +65,4 @@ def but(one, **changes):
     for name, change in changes.items():
         is_part = isinstance(change, dict) and isinstance(said[name], dict)
         said[name] = {**said[name], **change} if is_part else change
-    return about(**said) if isinstance(one, About) else info(said)
+    return moving(**said) if isinstance(one, MigrationInfo) else info(said)

@@ -112,11 +112,11 @@ def test_a_vnc_password_that_the_protocol_would_cut_is_refused():
 def test_what_a_host_must_have_follows_from_the_vm():
     vm = meant(interfaces=[{"name": "eth1", "network": "n"}], anti_affinity="db,web").vm
 
-    need = spec.requirements(vm)
+    required = spec.requirements(vm)
 
-    assert (need.bridges, need.networks) == (("br0",), ("n",))
-    assert (need.vcpus, need.memory_mib, need.disk_mib) == (1, 128, 8192)
-    assert need.anti_affinity == ("db", "web")
+    assert (required.bridges, required.networks) == (("br0",), ("n",))
+    assert (required.vcpus, required.memory_mib, required.disk_mib) == (1, 128, 8192)
+    assert required.anti_affinity == ("db", "web")
 
 
 def test_the_master_names_profiles_and_leaves_their_meaning_to_the_hosts():
@@ -128,10 +128,12 @@ def test_the_master_names_profiles_and_leaves_their_meaning_to_the_hosts():
     }
 
     features = {"avx": "require", "sgx": "force", "mpx": "disable"}
-    need = spec.requirements_from_master("vm", {"maximum": 2, "features": features}, "1g", given)
+    required = spec.requirements_from_master(
+        "vm", {"maximum": 2, "features": features}, "1g", given
+    )
 
-    assert (need.nic_profile, need.disk_profile, need.disk_mib) == ("dmz", "big", 1024)
-    assert (need.vcpus, need.memory_mib, need.cpu_features) == (2, 1024, ("avx",))
+    assert (required.nic_profile, required.disk_profile, required.disk_mib) == ("dmz", "big", 1024)
+    assert (required.vcpus, required.memory_mib, required.cpu_features) == (2, 1024, ("avx",))
 
 
 def test_configuration_wins_over_grains_and_grains_over_pillar():

@@ -19,7 +19,7 @@ from saltvirt.model import Evaluation
 from saltvirt.ops import inspect
 from saltvirt.ops.migration import facts as gathering
 from saltvirt.parts import Source, State, Target
-from saltvirt.placement.facts import About, DiskFacts, DiskProfile, HostInfo, NicProfile
+from saltvirt.placement.facts import DiskFacts, DiskProfile, HostInfo, MigrationInfo, NicProfile
 
 DATA = Path(__file__).parents[1] / "data"
 TEST = HostSettings(uri="test:///default")
@@ -55,7 +55,7 @@ def put(value):
     return lambda inner, last: inner.update({last: value})
 
 
-@pytest.mark.parametrize(("shape", "answer"), [(HostInfo, HOST), (About, ABOUT)])
+@pytest.mark.parametrize(("shape", "answer"), [(HostInfo, HOST), (MigrationInfo, ABOUT)])
 def test_a_whole_answer_is_read_and_made_what_it_was(shape, answer):
     read = wire.read("h1", "virt.x", shape, answer)
 
@@ -74,7 +74,7 @@ def test_another_host_is_told_of_a_vm_what_the_first_has_said_be_it_older_or_new
     older = {name: one for name, one in ABOUT.items() if name not in ("machine", "uuid")}
 
     for said in (older, {**ABOUT, "new": 1, "disks": [{**told.DISK, "how": "push", "new": 2}]}):
-        read = wire.read("h1", "virt.migration_info", About, said)
+        read = wire.read("h1", "virt.migration_info", MigrationInfo, said)
         assert wire.plain(read) == said and wire.plain({"m1": [read]}) == {"m1": [said]}
         info = wire.read("h1", "virt.host_info", HostInfo, {**HOST, "moving": said})
         assert wire.plain(info.moving) == said
@@ -97,9 +97,9 @@ def test_what_was_not_measured_or_cannot_be_used_is_left_out():
 def test_an_argument_that_cannot_be_read_names_itself_and_the_field():
     with pytest.raises(BadArgument, match=r"^about: disks\[1\].path is int, not text$"):
         disks = [{**told.DISK, "how": "push"}, {**told.DISK, "path": 1}]
-        wire.argument("about", About, {**ABOUT, "disks": disks})
+        wire.argument("about", MigrationInfo, {**ABOUT, "disks": disks})
     with pytest.raises(BadArgument, match="^about: it is str, not a mapping$"):
-        wire.argument("about", About, "m1")
+        wire.argument("about", MigrationInfo, "m1")
 
 
 def test_a_name_that_is_no_text_is_said_to_be_a_name():
@@ -109,7 +109,7 @@ def test_a_name_that_is_no_text_is_said_to_be_a_name():
 
 @given(strategies.data())
 def test_a_wrong_type_anywhere_is_one_line_that_names_host_and_field(data):
-    shape, answer = data.draw(strategies.sampled_from([(HostInfo, HOST), (About, ABOUT)]))
+    shape, answer = data.draw(strategies.sampled_from([(HostInfo, HOST), (MigrationInfo, ABOUT)]))
     path = data.draw(strategies.sampled_from([p for p in places(answer) if p[0] in fields(shape)]))
     broken = damaged(answer, path, put(NO_TYPE))
 
@@ -122,7 +122,7 @@ def test_a_wrong_type_anywhere_is_one_line_that_names_host_and_field(data):
 
 @given(strategies.data())
 def test_a_missing_field_is_one_line_that_names_host_and_field(data):
-    shape, answer = data.draw(strategies.sampled_from([(HostInfo, HOST), (About, ABOUT)]))
+    shape, answer = data.draw(strategies.sampled_from([(HostInfo, HOST), (MigrationInfo, ABOUT)]))
     needed = [(one.name,) for one in dataclasses.fields(shape) if wire._is_required(one)]
     if shape is HostInfo:
         needed += [("cpu", "features"), ("memory", "limit_mib"), ("domain_types", "default")]
@@ -141,7 +141,7 @@ def test_a_missing_field_is_one_line_that_names_host_and_field(data):
     )
 )
 def test_whatever_a_host_answers_is_no_traceback(nonsense):
-    for shape in (HostInfo, About):
+    for shape in (HostInfo, MigrationInfo):
         with pytest.raises(wire.BadAnswer):
             wire.read("h7", "virt.x", shape, nonsense)
 
@@ -239,7 +239,7 @@ def test_an_effect_whose_answer_cannot_be_read_says_so(monkeypatch, opts, effect
     monkeypatch.setattr(effects, "act", lambda *_args, **_options: said)
     held = SimpleNamespace(name="web1", record=None)
     hands = effects.Hands(Cloud.of(opts, quiet=True), held, "t1", ("h1", "h2"))
-    hands.about, hands.present = told.about(), []
+    hands.moving, hands.present = told.moving(), []
 
     with pytest.raises(wire.BadAnswer, match=f"h[12] answers .*{why}"):
         getattr(hands, effect)()
@@ -312,7 +312,7 @@ def test_a_check_that_cannot_be_read_is_a_refusal_that_says_so(monkeypatch):
     evaluations = [Evaluation(host="h2", score=1.0)]
 
     with pytest.raises(NoHostFits) as refused:
-        migrate.chosen(Cloud.of({}), "h1", told.about(), evaluations)
+        migrate.chosen(Cloud.of({}), "h1", told.moving(), evaluations)
 
     assert "h2 answers virt.migrate_check with" in refused.value.reasons["h2"]
     assert "the answer is str, not a list" in refused.value.reasons["h2"]

@@ -6,7 +6,7 @@ from typing import TypeVar
 from saltvirt import wire
 from saltvirt.fleet import inventory
 from saltvirt.fleet.cloud import Cloud
-from saltvirt.placement.facts import About
+from saltvirt.placement.facts import MigrationInfo
 
 _ROUNDS = 5
 _Refused = Mapping[str, Mapping[str, list[str]]]
@@ -16,7 +16,7 @@ _Plan = TypeVar("_Plan")
 def reach(
     cloud: Cloud,
     hosts: Collection[str],
-    abouts: Mapping[str, About],
+    abouts: Mapping[str, MigrationInfo],
     place: Callable[[_Refused], tuple[_Plan, Mapping[str, str]]],
 ) -> _Plan:
     """

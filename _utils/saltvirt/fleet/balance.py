@@ -8,7 +8,7 @@ from saltvirt.fleet import agreement, inventory, migrate
 from saltvirt.fleet.cloud import Cloud
 from saltvirt.placement import balance as planning
 from saltvirt.placement import load
-from saltvirt.placement.facts import About, HostInfo, Load
+from saltvirt.placement.facts import HostInfo, Load, MigrationInfo
 
 # A window is watched in so many parts, of at most so many seconds: what differs between them is
 # chance. No minion is at it for longer than a part, so none is taken for silent.
@@ -66,7 +66,7 @@ class _Watched:
         self,
         loads: Mapping[str, Load],
         infos: Mapping[str, HostInfo],
-        facts: Mapping[str, Mapping[str, About]],
+        facts: Mapping[str, Mapping[str, MigrationInfo]],
     ) -> None:
         there = [host for host in loads if host in infos and host in facts]
         self.hosts = {host: infos[host] for host in there}
@@ -116,7 +116,7 @@ def _planned(
     threshold: float,
 ) -> list[planning.Step]:
     """Return the steps that are left to make, without VMs whose move has failed."""
-    abouts = {name: about for name, about in watched.abouts.items() if name not in failed}
+    abouts = {name: moving for name, moving in watched.abouts.items() if name not in failed}
 
     def place(refused: planning.Refused) -> tuple[list[planning.Step], dict[str, str]]:
         steps = planning.rebalance(

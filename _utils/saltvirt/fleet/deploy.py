@@ -41,9 +41,9 @@ class Request:
     where: str | None = None
     force: bool = False
 
-    def need(self) -> Requirements:
+    def required(self) -> Requirements:
         """Return what the VM takes of a host; refuse what the master cannot ask a host for."""
-        need = spec.requirements_from_master(self.name, self.cpu, self.mem, self.given)
+        required = spec.requirements_from_master(self.name, self.cpu, self.mem, self.given)
         for keyword in ("pub_key", "priv_key"):
             if self.given.get(keyword) is not None:
                 raise BadArgument(
@@ -51,7 +51,7 @@ class Request:
                     "the runner makes the keys itself; to use your own, call "
                     f"salt HOST virt.init {self.name} ...",
                 )
-        return need
+        return required
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,10 +76,10 @@ def _look(cloud: Cloud, request: Request, noted: Iterable[str] = ()) -> Hosts:
 
 
 def _evaluations(
-    cloud: Cloud, request: Request, need: Requirements, hosts: Hosts
+    cloud: Cloud, request: Request, required: Requirements, hosts: Hosts
 ) -> list[Evaluation]:
     """Return the evaluation of every hypervisor, the best first."""
-    evaluated = choose.evaluate(hosts.found.answers, need, cloud.settings.weights)
+    evaluated = choose.evaluate(hosts.found.answers, required, cloud.settings.weights)
     evaluations = [_narrowed(evaluation, hosts.wanted, request) for evaluation in evaluated]
     silent = hosts.found.reasons()
     evaluations += [Evaluation(host=name, reasons=(why,)) for name, why in silent.items()]
@@ -122,10 +122,10 @@ def table(evaluations: Iterable[Evaluation]) -> dict[str, dict[str, Any]]:
 
 def dry_run(cloud: Cloud, request: Request) -> dict[str, dict[str, Any]]:
     """Return the table of a deployment that is not made."""
-    need = request.need()
+    required = request.required()
     hosts = _look(cloud, request)
     _refuse_taken(hosts, request.name)
-    return table(_evaluations(cloud, request, need, hosts))
+    return table(_evaluations(cloud, request, required, hosts))
 
 
 def deploy(cloud: Cloud, request: Request, *, wait: bool = True) -> dict[str, Any]:
@@ -135,18 +135,18 @@ def deploy(cloud: Cloud, request: Request, *, wait: bool = True) -> dict[str, An
     wait
         Wait until the VM's own minion answers. Defaults to True.
     """
-    need, given = request.need(), request.given
+    required, given = request.required(), request.given
     with orders.opened(cloud.opts, request.name) as order:
         moves.settle_order(cloud, order)
         hosts = _look(cloud, request, settle.noted(order))
         settled = settle.order(cloud.opts, order, hosts.seen, hosts.unheard)
         _refuse_taken(hosts, request.name, settled)
-        evaluations = _evaluations(cloud, request, need, hosts)
+        evaluations = _evaluations(cloud, request, required, hosts)
         fitting = [evaluation.host for evaluation in evaluations if evaluation.fits]
         if not fitting:
-            raise none_fits(need, evaluations)
+            raise none_fits(required, evaluations)
         seeded = {host for host in fitting if is_seeded(given, hosts.found.answers[host])}
-        build = Build(cloud=cloud, request=request, need=need, order=order)
+        build = Build(cloud=cloud, request=request, required=required, order=order)
         host = _made(build, evaluations, seeded)
     is_awaited = wait and host in seeded and given.get("start", True)
     return _answer(cloud, request.name, host, is_awaited)
@@ -158,7 +158,7 @@ class Build:
 
     cloud: Cloud
     request: Request
-    need: Requirements
+    required: Requirements
     order: Held
 
     @property
@@ -256,7 +256,7 @@ def _has_given_up(build: Build, host: str) -> bool:
 
 
 def none_fits(
-    need: Requirements,
+    required: Requirements,
     evaluations: Iterable[Evaluation],
     late: Mapping[str, Iterable[str]] | None = None,
 ) -> NoHostFits:
@@ -268,7 +268,7 @@ def none_fits(
     """
     told = {host: Evaluation(host=host, reasons=tuple(why)) for host, why in (late or {}).items()}
     evaluations = [told.get(evaluation.host, evaluation) for evaluation in evaluations]
-    error = NoHostFits(need, {v.host: "; ".join(v.reasons) for v in evaluations})
+    error = NoHostFits(required, {v.host: "; ".join(v.reasons) for v in evaluations})
     error.table = {"hosts": table(evaluations)}
     return error
 
@@ -296,7 +296,7 @@ def _build(
             raise DeployError(f"{host}: {reply.error}")
         refused[host] = [reply.error or ""]
         cloud.progress("Placing", detail=f"{host} refused: {reply.error}")
-    raise none_fits(build.need, evaluations, refused)
+    raise none_fits(build.required, evaluations, refused)
 
 
 def _order(build: Build, host: str, pair: tuple[str, str] | None) -> minions.Reply:

@@ -46,7 +46,7 @@ class Hands:
         self._cloud, self._held = cloud, held
         self.token, (self.source, self.target), self.uuid = token, way, uuid
         self.name = held.name
-        self.about: facts.About
+        self.moving: facts.MigrationInfo
         self.given: Mapping[str, Any] = {}
         self.figures: dict[str, Any] = {}
         self.warnings: list[str] = []
@@ -70,18 +70,18 @@ class Hands:
     def open(self) -> None:
         kwarg = {"token": self.token, "target": self.target}
         said = self._act(self.source, "virt.migrate_begin", self.name, kwarg=kwarg)
-        self.about = wire.read(self.source or "", "virt.migrate_begin", facts.About, said)
-        self.uuid = self.about.uuid
+        self.moving = wire.read(self.source or "", "virt.migrate_begin", facts.MigrationInfo, said)
+        self.uuid = self.moving.uuid
         self._held.note(uuid=self.uuid)
 
     def prepare(self) -> None:
-        about = wire.plain(self.about)
-        kwarg = {"about": about, "token": self.token, "source": self.source}
+        moving = wire.plain(self.moving)
+        kwarg = {"about": moving, "token": self.token, "source": self.source}
         try:
             made = self._prepare(kwarg)
             if made.images:
                 self._send_images(made.images)
-                made = self._prepare({"about": about, "token": self.token, "images_sent": True})
+                made = self._prepare({"about": moving, "token": self.token, "images_sent": True})
         except HostSilent:
             raise
         except DeployError as error:

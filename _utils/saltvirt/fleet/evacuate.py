@@ -10,7 +10,7 @@ from saltvirt.fleet import agreement, inventory, notes, several
 from saltvirt.fleet.cloud import Cloud
 from saltvirt.fleet.hosts import act
 from saltvirt.placement import plan
-from saltvirt.placement.facts import About, HostInfo
+from saltvirt.placement.facts import HostInfo, MigrationInfo
 
 # How often a host is looked at while VMs are on their way in.
 _LOOK_S = 3
@@ -35,7 +35,7 @@ def set_maintenance(cloud: Cloud, host: str, state: object) -> dict[str, Any]:
 def planned(
     cloud: Cloud,
     host: str,
-    wanted: Mapping[str, About],
+    wanted: Mapping[str, MigrationInfo],
 ) -> tuple[dict[str, str], dict[str, str]]:
     """
     Return ``(moves, stays)`` of VMs of a host, as the hosts are now.
@@ -86,14 +86,16 @@ def _sorted(
     host: str,
     coming: Sequence[str],
     with_stopped: bool,
-) -> tuple[dict[str, str], dict[str, About]]:
+) -> tuple[dict[str, str], dict[str, MigrationInfo]]:
     """Return ``({name: why} of those that may stay, {name: facts} of those that have to move)``."""
     said = act(cloud, host, "virt.migration_info")
-    abouts: dict[str, About] = wire.read(host, "virt.migration_info", dict[str, About], said)
-    here = {name: about for name, about in abouts.items() if name not in coming}
-    is_off = {name for name, about in here.items() if about.state == "shutdown"}
+    abouts: dict[str, MigrationInfo] = wire.read(
+        host, "virt.migration_info", dict[str, MigrationInfo], said
+    )
+    here = {name: moving for name, moving in abouts.items() if name not in coming}
+    is_off = {name for name, moving in here.items() if moving.state == "shutdown"}
     stopped = {} if with_stopped else dict.fromkeys(sorted(is_off), "it is stopped")
-    return stopped, {name: about for name, about in here.items() if name not in stopped}
+    return stopped, {name: moving for name, moving in here.items() if name not in stopped}
 
 
 def evacuate(
@@ -173,7 +175,7 @@ class _Run:
         # One that had to stay, and was removed or stopped meanwhile, is in nobody's way any more.
         self._stuck = {name: why for name, why in self._stuck.items() if name in wanted}
         tried = {*self._done.moved, *self._done.failed, *self._done.gone, *self._stuck}
-        fresh = {name: about for name, about in wanted.items() if name not in tried}
+        fresh = {name: moving for name, moving in wanted.items() if name not in tried}
         if not fresh:
             return False
         moves, stays = planned(self._cloud, self._host, fresh)

@@ -19,7 +19,7 @@ _SHAPES: Mapping[str, object] = {
     "virt.full_info": facts.FullInfo,
     "virt.vm_state": dict[str, str],
     "virt.images": dict[str, facts.CachedImage],
-    "virt.migration_info": dict[str, facts.About],
+    "virt.migration_info": dict[str, facts.MigrationInfo],
     "virt.load": facts.Load,
     "virt.presence": facts.Presence,
     "virt.migration_state": dict[str, list[records.Shown]],

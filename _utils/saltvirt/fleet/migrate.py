@@ -14,7 +14,7 @@ from saltvirt.fleet.effects import Hands, MoveFailed, NotReady
 from saltvirt.fleet.hosts import DeployError, act
 from saltvirt.model import Evaluation
 from saltvirt.placement import choose, requirements
-from saltvirt.placement.facts import About, DiskFacts
+from saltvirt.placement.facts import DiskFacts, MigrationInfo
 from saltvirt.records import Held
 
 
@@ -23,7 +23,7 @@ def plan(
     name: str,
     target: str | None,
     source: str | None = None,
-) -> tuple[str, About, list[Evaluation]]:
+) -> tuple[str, MigrationInfo, list[Evaluation]]:
     """
     Return ``(source, about, evaluations)`` of a move; the best host first.
 
@@ -34,35 +34,35 @@ def plan(
     cloud.progress("Searching", detail=f"{len(every)} hypervisors")
     found = inventory.survey(cloud, every, "virt.host_info", kwarg={"moving": name})
     source = source or _having(found, name) or inventory.locate(cloud, name)
-    about = _about(cloud, found, name, source)
+    moving = _about(cloud, found, name, source)
     if target is not None and target not in every:
         raise BadArgument(
             "target", f"{target!r} is not a hypervisor here; there are: {', '.join(every)}"
         )
     if target == source:
         raise BadArgument("target", f"VM {name!r} is on {source} already")
-    return source, about, _evaluations(cloud, found, about, source, target)
+    return source, moving, _evaluations(cloud, found, moving, source, target)
 
 
-def _about(cloud: Cloud, found: inventory.Survey, name: str, source: str) -> About:
+def _about(cloud: Cloud, found: inventory.Survey, name: str, source: str) -> MigrationInfo:
     """Return what a VM is made of; raise MoveFailed if it cannot be moved at all."""
     info = found.answers.get(source)
     # A host of an older release is asked for that alone.
-    about: About | None = info and info.moving
-    if about is None:
+    moving: MigrationInfo | None = info and info.moving
+    if moving is None:
         said = act(cloud, source, "virt.migration_info", name)
-        about = wire.read(source, "virt.migration_info", About, said)
-    if about.obstacles:
-        raise MoveFailed(f"VM {name!r} stays on {source}: {'; '.join(about.obstacles)}")
-    return about
+        moving = wire.read(source, "virt.migration_info", MigrationInfo, said)
+    if moving.obstacles:
+        raise MoveFailed(f"VM {name!r} stays on {source}: {'; '.join(moving.obstacles)}")
+    return moving
 
 
 def _evaluations(
-    cloud: Cloud, found: inventory.Survey, about: About, source: str, target: str | None
+    cloud: Cloud, found: inventory.Survey, moving: MigrationInfo, source: str, target: str | None
 ) -> list[Evaluation]:
     """Return the evaluation of every host but the source, the best first."""
     others = {host: info for host, info in found.answers.items() if host != source}
-    evaluated = choose.evaluate(others, requirements.of(about), cloud.settings.weights)
+    evaluated = choose.evaluate(others, requirements.of(moving), cloud.settings.weights)
     evaluations = [v if target in (None, v.host) else _other(v, target) for v in evaluated]
     silent = {host: why for host, why in found.reasons().items() if host != source}
     evaluations += [Evaluation(host=host, reasons=(why,)) for host, why in silent.items()]
@@ -82,7 +82,7 @@ def _other(evaluation: Evaluation, target: str) -> Evaluation:
 def chosen(
     cloud: Cloud,
     source: str,
-    about: About,
+    moving: MigrationInfo,
     evaluations: Sequence[Evaluation],
 ) -> str:
     """Return the first host that fits and says itself that it could take the VM."""
@@ -95,7 +95,7 @@ def chosen(
                 cloud,
                 evaluation.host,
                 "virt.migrate_check",
-                kwarg={"about": wire.plain(about), "source": source},
+                kwarg={"about": wire.plain(moving), "source": source},
             )
             why = wire.read(evaluation.host, "virt.migrate_check", list[str], said)
         except wire.BadAnswer as error:
@@ -105,7 +105,7 @@ def chosen(
         if not why:
             return evaluation.host
         late[evaluation.host] = why
-    raise none_fits(requirements.of(about), evaluations, late)
+    raise none_fits(requirements.of(moving), evaluations, late)
 
 
 def dry_run(
@@ -114,15 +114,15 @@ def dry_run(
     target: str | None,
 ) -> dict[str, Any]:
     """Return what a move would do, and every reason why it would not work; nothing is changed."""
-    source, about, evaluations = plan(cloud, name, target)
-    host = chosen(cloud, source, about, evaluations)
-    moved = {disk.target: _shown(disk) for disk in about.disks}
+    source, moving, evaluations = plan(cloud, name, target)
+    host = chosen(cloud, source, moving, evaluations)
+    moved = {disk.target: _shown(disk) for disk in moving.disks}
     return {
         "name": name,
         "from": source,
         "to": host,
-        "state": about.state,
-        "memory_mib": about.memory_mib,
+        "state": moving.state,
+        "memory_mib": moving.memory_mib,
         "disks": moved,
     }
 
@@ -154,7 +154,7 @@ def migrate(
     late: dict[str, list[str]] = {}
     with orders.opened(cloud.opts, name) as held:
         _settle(cloud, held)
-        source, about, evaluations = plan(cloud, name, target, source)
+        source, moving, evaluations = plan(cloud, name, target, source)
         for host in [evaluation.host for evaluation in evaluations if evaluation.fits]:
             cloud.progress("Placing", detail=f"from {source} to {host}")
             hands = Hands(cloud, held, secrets.token_hex(8), (source, host))
@@ -166,7 +166,7 @@ def migrate(
                 late[host] = [str(refused)]
                 continue
             return {"name": name, "from": source, "to": host, **figures}
-    raise none_fits(requirements.of(about), evaluations, late)
+    raise none_fits(requirements.of(moving), evaluations, late)
 
 
 def _settle(cloud: Cloud, held: Held) -> None:

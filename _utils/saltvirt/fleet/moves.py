@@ -104,8 +104,9 @@ def _ending(hands: Hands, is_moved: bool | None, is_given_up: bool) -> str:
     if is_given_up and not (isinstance(source, Source) and source.has):
         other = f", nor has {hands.source}" if hands.source else ""
         return f"was given up: {hands.target} has nothing of it any more{other}"
-    ended = {True: f"has moved to {hands.target}", False: f"stays on {hands.source}"}
-    return ended.get(is_moved, "was settled before")
+    if is_moved is None:
+        return "was settled before"
+    return f"has moved to {hands.target}" if is_moved else f"stays on {hands.source}"
 
 
 def _is_stuck(hands: Hands) -> bool:

@@ -177,7 +177,7 @@ def refuse_taken(settings: HostSettings, name: str, paths: Iterable[str]) -> Non
 
 @contextmanager
 def reserved(
-    settings: HostSettings, need: Requirements, domain: str, check: Callable[[], None]
+    settings: HostSettings, required: Requirements, domain: str, check: Callable[[], None]
 ) -> Iterator[records.Held]:
     """
     Yield the record of a build, begun with the room that its VM needs.
@@ -189,27 +189,27 @@ def reserved(
     """
     with ExitStack() as holding:
         with host_lock(settings):
-            refuse_moving(settings, need.name)
-            opened = records.held(folder(settings), "build", need.name)
+            refuse_moving(settings, required.name)
+            opened = records.held(folder(settings), "build", required.name)
             held = holding.enter_context(opened)
-            if held is None or need.name in legacy.live(settings):
-                raise NameTaken(f"VM {need.name!r} is being built on this host at this moment")
+            if held is None or required.name in legacy.live(settings):
+                raise NameTaken(f"VM {required.name!r} is being built on this host at this moment")
             if held.record is not None:
                 raise StorageError(
-                    f"what an interrupted virt.init of {need.name!r} has left cannot be removed; "
-                    f"the minion's log says why: {', '.join(held.record.facts['paths'])}"
+                    f"what an interrupted virt.init of {required.name!r} has left cannot be "
+                    f"removed; the minion's log says why: {', '.join(held.record.facts['paths'])}"
                 )
             check()
-            held.begin(uuid.uuid4().hex, protocol.MAKING, uuid=domain, paths=[], **room(need))
+            held.begin(uuid.uuid4().hex, protocol.MAKING, uuid=domain, paths=[], **room(required))
         yield held
 
 
-def room(need: Requirements) -> dict[str, Any]:
+def room(required: Requirements) -> dict[str, Any]:
     """Return what a record says of the room that a VM takes."""
     return {
-        "vcpus": need.vcpus,
-        "memory_mib": need.memory_mib,
-        "disk_mib": need.disk_mib,
-        "affinity": list(need.affinity),
-        "anti_affinity": list(need.anti_affinity),
+        "vcpus": required.vcpus,
+        "memory_mib": required.memory_mib,
+        "disk_mib": required.disk_mib,
+        "affinity": list(required.affinity),
+        "anti_affinity": list(required.anti_affinity),
     }

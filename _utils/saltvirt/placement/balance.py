@@ -8,7 +8,7 @@ from typing import Any
 
 from saltvirt.model import Requirements
 from saltvirt.placement import fit, groups, plan, requirements
-from saltvirt.placement.facts import About, HostInfo, Load
+from saltvirt.placement.facts import HostInfo, Load, MigrationInfo
 from saltvirt.placement.load import Loads
 
 # So many of the most loaded hosts are looked at together, and so many of the least loaded first:
@@ -47,7 +47,7 @@ def imbalance(loads: Mapping[str, Load]) -> float:
 def rebalance(
     hosts: Mapping[str, HostInfo],
     loads: Mapping[str, Load],
-    abouts: Mapping[str, About],
+    vms: Mapping[str, MigrationInfo],
     *,
     max_moves: int,
     threshold: float,
@@ -64,7 +64,7 @@ def rebalance(
         ``{host: answer of virt.host_info}``.
     loads
         ``{host: answer of virt.load}``, of several readings by ``load.over``.
-    abouts
+    vms
         ``{name: answer of virt.migration_info}`` of the VMs; one that is not there, that has
         obstacles or is tagged to stay, stays.
     refused
@@ -72,7 +72,7 @@ def rebalance(
     made
         Steps that were made since all this was asked.
     """
-    cloud = _Cloud(hosts, loads, abouts, threshold, refused or {})
+    cloud = _Cloud(hosts, loads, vms, threshold, refused or {})
     for one in made:
         cloud.make(one)
     out: list[Step] = []
@@ -89,7 +89,7 @@ class _Cloud:
         self,
         hosts: Mapping[str, HostInfo],
         loads: Mapping[str, Load],
-        abouts: Mapping[str, About],
+        vms: Mapping[str, MigrationInfo],
         threshold: float,
         refused: Refused,
     ) -> None:
@@ -97,9 +97,9 @@ class _Cloud:
         self._refused, self._spots = refused, groups.Spots(hosts)
         settled = _settled(hosts)
         self._needs = {
-            name: requirements.of(about)
-            for name, about in abouts.items()
-            if not about.obstacles and not about.stay and name in settled
+            name: requirements.of(moving)
+            for name, moving in vms.items()
+            if not moving.obstacles and not moving.stay and name in settled
         }
         self._makes: dict[str, Requirements] = {}
         self._standing: dict[tuple[str, Requirements], bool] = {}
@@ -107,11 +107,11 @@ class _Cloud:
 
     def make(self, step: Step) -> None:
         """Count a step as made; a VM moves once."""
-        need, hosts = self._needs.pop(step.name), self._hosts
+        required, hosts = self._needs.pop(step.name), self._hosts
         self._loads.move(step.name, step.source, step.target)
-        self._spots.move(need, step.source, step.target)
-        hosts[step.source] = plan.without_vm(hosts[step.source], need)
-        hosts[step.target] = plan.with_vm(hosts[step.target], need)
+        self._spots.move(required, step.source, step.target)
+        hosts[step.source] = plan.without_vm(hosts[step.source], required)
+        hosts[step.target] = plan.with_vm(hosts[step.target], required)
         for host in (step.source, step.target):
             self._room[host] = tuple(fit.free(hosts[host]).values())
 
@@ -174,8 +174,12 @@ class _Cloud:
 
     def _has_room(self, host: str, name: str) -> bool:
         vcpus, memory_mib, disk_mib = self._room[host]
-        need = self._needs[name]
-        return need.vcpus <= vcpus and need.memory_mib <= memory_mib and need.disk_mib <= disk_mib
+        required = self._needs[name]
+        return (
+            required.vcpus <= vcpus
+            and required.memory_mib <= memory_mib
+            and required.disk_mib <= disk_mib
+        )
 
     def _step(self, name: str, source: str, target: str) -> Iterator[Step]:
         """Yield the step if it is worth it."""
@@ -190,14 +194,14 @@ class _Cloud:
 
     def _is_taken(self, step: Step) -> bool:
         """Return whether virt.migrate would take a step, and it leaves no group in parts."""
-        need = self._needs[step.name]
+        required = self._needs[step.name]
         is_apart = any(
-            step.source in self._spots.hosts(group, need.name) for group in need.affinity
+            step.source in self._spots.hosts(group, required.name) for group in required.affinity
         )
         return not (
             is_apart
-            or fit.reasons(self._hosts[step.target], need)
-            or any(self._spots.why_apart(need, step.target))
+            or fit.reasons(self._hosts[step.target], required)
+            or any(self._spots.why_apart(required, step.target))
         )
 
 

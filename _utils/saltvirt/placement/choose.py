@@ -12,7 +12,9 @@ WEIGHTS = {"memory": 1.0, "cpu": 1.0, "disk": 0.5}
 
 
 def evaluate(
-    hosts: Mapping[str, HostInfo], need: Requirements, weights: Mapping[str, float] | None = None
+    hosts: Mapping[str, HostInfo],
+    required: Requirements,
+    weights: Mapping[str, float] | None = None,
 ) -> list[Evaluation]:
     """
     Return the evaluation of every host, the best first; equal ones by name.
@@ -22,11 +24,11 @@ def evaluate(
     weights
         Overrides of ``{"memory": 1.0, "cpu": 1.0, "disk": 0.5}``.
     """
-    spots, factors = groups.Spots(hosts, need.affinity), weighed(weights)
+    spots, factors = groups.Spots(hosts, required.affinity), weighed(weights)
     evaluations = []
     for name, host in hosts.items():
-        why = [*fit.reasons(host, need), *spots.why_apart(need, name)]
-        points = _score(host, need, factors) if not why else 0.0
+        why = [*fit.reasons(host, required), *spots.why_apart(required, name)]
+        points = _score(host, required, factors) if not why else 0.0
         evaluations.append(Evaluation(host=name, reasons=tuple(why), score=points))
     return ranked(evaluations)
 
@@ -55,19 +57,21 @@ def overruled(
 
 
 def choose(
-    hosts: Mapping[str, HostInfo], need: Requirements, weights: Mapping[str, float] | None = None
+    hosts: Mapping[str, HostInfo],
+    required: Requirements,
+    weights: Mapping[str, float] | None = None,
 ) -> list[Evaluation]:
     """Return the evaluations of the hosts that fit, the best first, or raise NoHostFits."""
-    evaluations = evaluate(hosts, need, weights)
+    evaluations = evaluate(hosts, required, weights)
     fitting = [evaluation for evaluation in evaluations if evaluation.fits]
     if not fitting:
-        raise NoHostFits(need, {v.host: "; ".join(v.reasons) for v in evaluations})
+        raise NoHostFits(required, {v.host: "; ".join(v.reasons) for v in evaluations})
     return fitting
 
 
-def _score(host: HostInfo, need: Requirements, weights: Sequence[float]) -> float:
+def _score(host: HostInfo, required: Requirements, weights: Sequence[float]) -> float:
     left, limits = fit.free(host), fit.limits(host)
-    rest = [left[key] - getattr(need, key) for key in fit.DIMENSIONS]
+    rest = [left[key] - getattr(required, key) for key in fit.DIMENSIONS]
     return score(rest, [limits[key] for key in fit.DIMENSIONS], weights)
 
 

@@ -177,7 +177,7 @@ class DiskFacts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class About:
+class MigrationInfo:
     """What a host answers of a VM to ``virt.migration_info``: all that another must know of it."""
 
     wire: int | None = _said_with("wire")
@@ -237,7 +237,7 @@ class HostInfo:
     machines: dict[str, Machines] = field(default_factory=dict)
     archs: list[str]
     versions: Versions
-    moving: About | None = _said_with("moving")
+    moving: MigrationInfo | None = _said_with("moving")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -33,54 +33,60 @@ def limits(host: HostInfo) -> dict[str, int]:
     }
 
 
-def reasons(host: HostInfo, need: Requirements) -> list[str]:
+def reasons(host: HostInfo, required: Requirements) -> list[str]:
     """Return every reason why a host cannot take a VM; empty if it can."""
-    return [*_taken(host, need), *_room(host, need), *standing(host, need), *apart(host, need)]
-
-
-def standing(host: HostInfo, need: Requirements) -> list[str]:
-    """Return the reasons that stay whichever VMs come and go: what the host is, not what it has."""
     return [
-        *(["in maintenance"] if host.maintenance else []),
-        *_machine(host, need),
-        *generation.reasons(generation.of(host), need),
-        *_links(host, need),
+        *_taken(host, required),
+        *_room(host, required),
+        *standing(host, required),
+        *apart(host, required),
     ]
 
 
-def _taken(host: HostInfo, need: Requirements) -> Iterator[str]:
-    if need.name in host.vms:
-        yield f"it already has a VM called {need.name}"
-    elif need.name in host.building:
-        yield f"a VM called {need.name} is being built there"
+def standing(host: HostInfo, required: Requirements) -> list[str]:
+    """Return the reasons that stay whichever VMs come and go: what the host is, not what it has."""
+    return [
+        *(["in maintenance"] if host.maintenance else []),
+        *_machine(host, required),
+        *generation.reasons(generation.of(host), required),
+        *_links(host, required),
+    ]
 
 
-def _room(host: HostInfo, need: Requirements) -> Iterator[str]:
+def _taken(host: HostInfo, required: Requirements) -> Iterator[str]:
+    if required.name in host.vms:
+        yield f"it already has a VM called {required.name}"
+    elif required.name in host.building:
+        yield f"a VM called {required.name} is being built there"
+
+
+def _room(host: HostInfo, required: Requirements) -> Iterator[str]:
     have = free(host)
-    if need.vcpus > have["vcpus"]:
-        yield f"{need.vcpus} CPUs wanted, {max(0, have['vcpus'])} of {host.cpu.vcpus_limit} free"
-    if need.memory_mib > have["memory_mib"]:
+    if required.vcpus > have["vcpus"]:
+        left = max(0, have["vcpus"])
+        yield f"{required.vcpus} CPUs wanted, {left} of {host.cpu.vcpus_limit} free"
+    if required.memory_mib > have["memory_mib"]:
         free_mib = max(0, have["memory_mib"])
-        yield f"{need.memory_mib} MiB of memory wanted, {free_mib} MiB free"
-    if _disk_mib(host, need) > have["disk_mib"]:
+        yield f"{required.memory_mib} MiB of memory wanted, {free_mib} MiB free"
+    if _disk_mib(host, required) > have["disk_mib"]:
         free_mib = max(0, have["disk_mib"])
-        yield f"{_disk_mib(host, need)} MiB of disk wanted, {free_mib} MiB free"
+        yield f"{_disk_mib(host, required)} MiB of disk wanted, {free_mib} MiB free"
 
 
-def _disk_mib(host: HostInfo, need: Requirements) -> int:
-    profile = host.profiles.disk.get(need.disk_profile or "")
-    return max(need.disk_mib, (profile and profile.size_mib) or 0)
+def _disk_mib(host: HostInfo, required: Requirements) -> int:
+    profile = host.profiles.disk.get(required.disk_profile or "")
+    return max(required.disk_mib, (profile and profile.size_mib) or 0)
 
 
-def _machine(host: HostInfo, need: Requirements) -> Iterator[str]:
+def _machine(host: HostInfo, required: Requirements) -> Iterator[str]:
     types = host.domain_types
-    why = why_not_type(types, need.domain_type)
+    why = why_not_type(types, required.domain_type)
     if why:
         yield why
-    if need.arch and need.arch not in host.archs:
-        yield f"no {need.arch} guests there ({', '.join(host.archs)})"
-    kind = need.domain_type or types.default
-    lacking = sorted(set(need.cpu_features) - set(host.cpu.features.get(kind or "", ())))
+    if required.arch and required.arch not in host.archs:
+        yield f"no {required.arch} guests there ({', '.join(host.archs)})"
+    kind = required.domain_type or types.default
+    lacking = sorted(set(required.cpu_features) - set(host.cpu.features.get(kind or "", ())))
     if lacking and not why:
         yield f"its CPU lacks {', '.join(lacking)} for {kind} guests"
 
@@ -102,23 +108,23 @@ def why_not_type(types: DomainTypes, wanted: str | None) -> str | None:
     return None
 
 
-def _links(host: HostInfo, need: Requirements) -> Iterator[str]:
-    yield from _profiles(host, need)
-    profile = host.profiles.nic.get(need.nic_profile or "", _NO_PROFILE)
-    for bridge in sorted({*need.bridges, *(profile.bridges or ())} - set(host.bridges)):
+def _links(host: HostInfo, required: Requirements) -> Iterator[str]:
+    yield from _profiles(host, required)
+    profile = host.profiles.nic.get(required.nic_profile or "", _NO_PROFILE)
+    for bridge in sorted({*required.bridges, *(profile.bridges or ())} - set(host.bridges)):
         yield f"no bridge {bridge} there"
     active = {name for name, state in host.networks.items() if state.active}
-    for network in sorted({*need.networks, *(profile.networks or ())} - active):
+    for network in sorted({*required.networks, *(profile.networks or ())} - active):
         yield f"no active network {network} there"
-    for link in sorted({*need.links, *(profile.links or ())} - set(host.links)):
+    for link in sorted({*required.links, *(profile.links or ())} - set(host.links)):
         yield f"no link {link} there"
 
 
-def _profiles(host: HostInfo, need: Requirements) -> Iterator[str]:
+def _profiles(host: HostInfo, required: Requirements) -> Iterator[str]:
     nic, disk = host.profiles.nic, host.profiles.disk
     for kind, wanted, profile in (
-        ("nic", need.nic_profile, nic.get(need.nic_profile or "")),
-        ("disk", need.disk_profile, disk.get(need.disk_profile or "")),
+        ("nic", required.nic_profile, nic.get(required.nic_profile or "")),
+        ("disk", required.disk_profile, disk.get(required.disk_profile or "")),
     ):
         if wanted and profile is None:
             yield f"no {kind} profile {wanted!r} there"
@@ -126,13 +132,13 @@ def _profiles(host: HostInfo, need: Requirements) -> Iterator[str]:
             yield profile.error
 
 
-def apart(host: HostInfo, need: Requirements) -> Iterator[str]:
+def apart(host: HostInfo, required: Requirements) -> Iterator[str]:
     """Yield why the VM's anti-affinity groups keep it off a host."""
-    if not need.anti_affinity:
+    if not required.anti_affinity:
         return
     for name, vm in sorted(groups.members(host).items()):
-        clash = set(vm.anti_affinity) & set(need.anti_affinity)
-        if clash and name != need.name:
+        clash = set(vm.anti_affinity) & set(required.anti_affinity)
+        if clash and name != required.name:
             is_there = "is there" if name in host.vms else "is being built there or on its way"
             yield f"{name} of the anti-affinity group {sorted(clash)[0]} {is_there}"
             return

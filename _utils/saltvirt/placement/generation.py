@@ -81,27 +81,27 @@ def _dotted(version: tuple[int, ...]) -> str:
     return ".".join(map(str, version))
 
 
-def reasons(host: Generation, need: Requirements) -> Iterator[str]:
+def reasons(host: Generation, required: Requirements) -> Iterator[str]:
     """Yield why a generation is the wrong one; nothing of what an older host does not say."""
-    yield from machine(host, need)
-    yield from _cpu(host, need)
-    yield from _tags(host, need)
+    yield from machine(host, required)
+    yield from _cpu(host, required)
+    yield from _tags(host, required)
     libvirt = host.versions.libvirt
-    for what, since in need.newer:
+    for what, since in required.newer:
         if numbers(libvirt) < numbers(since):
             yield f"it has {what}, which libvirt {libvirt} there does not know ({since} does)"
 
 
-def machine(host: Generation, need: Requirements) -> Iterator[str]:
+def machine(host: Generation, required: Requirements) -> Iterator[str]:
     """Yield why a host's QEMU cannot have a VM's machine types, as far as its survey tells."""
-    yield from _machine(host, need, need.machine)
-    yield from _machine(host, need, need.next_machine, " (of its next start)")
+    yield from _machine(host, required, required.machine)
+    yield from _machine(host, required, required.next_machine, " (of its next start)")
 
 
 def _machine(
-    host: Generation, need: Requirements, name: str | None, note: str = ""
+    host: Generation, required: Requirements, name: str | None, note: str = ""
 ) -> Iterator[str]:
-    there = host.machines.get(need.arch or host.arch)
+    there = host.machines.get(required.arch or host.arch)
     if not name or not there or name in there.names:
         return
     kind, version = family(name)
@@ -122,11 +122,11 @@ def _machine(
         )
 
 
-def _tags(host: Generation, need: Requirements) -> Iterator[str]:
+def _tags(host: Generation, required: Requirements) -> Iterator[str]:
     version = host.versions.libvirt
     can_tag = numbers(version) >= _TAGGING
-    profile = host.nic.get(need.nic_profile or "")
-    is_tagged = need.bridge_vlans or (profile is not None and profile.bridge_vlans)
+    profile = host.nic.get(required.nic_profile or "")
+    is_tagged = required.bridge_vlans or (profile is not None and profile.bridge_vlans)
     if is_tagged and not can_tag:
         yield (
             f"libvirt {version} there cannot tag VLANs on a Linux bridge (11.0 can): take a "
@@ -134,11 +134,11 @@ def _tags(host: Generation, need: Requirements) -> Iterator[str]:
         )
 
 
-def _cpu(host: Generation, need: Requirements) -> Iterator[str]:
+def _cpu(host: Generation, required: Requirements) -> Iterator[str]:
     qemu = host.versions.qemu
-    if need.cpu_qemu and numbers(qemu) < numbers(need.cpu_qemu):
+    if required.cpu_qemu and numbers(qemu) < numbers(required.cpu_qemu):
         yield (
-            f"it was started with all that QEMU {_dotted(numbers(need.cpu_qemu))} has for a CPU "
-            f"(mode maximum or host-passthrough), and QEMU {_dotted(numbers(qemu))} there has "
+            f"it was started with all that QEMU {_dotted(numbers(required.cpu_qemu))} has for a "
+            f"CPU (mode maximum or host-passthrough), and QEMU {_dotted(numbers(qemu))} there has "
             "less: stop it first, or give it a CPU model"
         )

@@ -49,15 +49,15 @@ class Spots:
         there = self._names.get(group, {})
         return {host for host, names in there.items() if names - {without}}
 
-    def move(self, need: Requirements, source: str, target: str) -> None:
+    def move(self, required: Requirements, source: str, target: str) -> None:
         """Count a VM where it goes."""
-        for group in need.affinity:
-            self._names.get(group, {}).get(source, set()).discard(need.name)
-        self._count(target, need.name, need.affinity)
+        for group in required.affinity:
+            self._names.get(group, {}).get(source, set()).discard(required.name)
+        self._count(target, required.name, required.affinity)
 
-    def why_apart(self, need: Requirements, host: str) -> Iterator[str]:
+    def why_apart(self, required: Requirements, host: str) -> Iterator[str]:
         """Yield why a host is not where the VM's affinity groups are."""
-        for group in need.affinity:
-            there = self.hosts(group, need.name)
+        for group in required.affinity:
+            there = self.hosts(group, required.name)
             if there and host not in there:
                 yield f"the affinity group {group} is on {', '.join(sorted(there))}"

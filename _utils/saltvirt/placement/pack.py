@@ -179,7 +179,9 @@ def _scarcity(items: Sequence[Item], rooms: Mapping[str, Vector]) -> list[float]
     """Return how much each dimension matters: how much of it all need, by how much there is."""
     needed = map(sum, zip(*(item.size for item in items), strict=True))
     there = map(sum, zip(*rooms.values(), strict=True))
-    return [need / max(room, 1) / max(room, 1) for need, room in zip(needed, there, strict=True)]
+    return [
+        required / max(room, 1) / max(room, 1) for required, room in zip(needed, there, strict=True)
+    ]
 
 
 def _weight(vector: Vector, scarcity: Sequence[float]) -> float:

@@ -5,44 +5,46 @@ from dataclasses import replace
 
 from saltvirt.model import Evaluation, Requirements
 from saltvirt.placement import choose, fit, groups, pack, requirements
-from saltvirt.placement.facts import About, HostInfo, VmFacts
+from saltvirt.placement.facts import HostInfo, MigrationInfo, VmFacts
 
 _Refused = Mapping[str, Mapping[str, Iterable[str]]]
 
 
-def with_vm(host: HostInfo, need: Requirements) -> HostInfo:
+def with_vm(host: HostInfo, required: Requirements) -> HostInfo:
     """Return what a host would say of itself with one more VM on it."""
     vm = VmFacts(
         state="running",
-        vcpus=need.vcpus,
-        memory_mib=need.memory_mib,
-        affinity=list(need.affinity),
-        anti_affinity=list(need.anti_affinity),
+        vcpus=required.vcpus,
+        memory_mib=required.memory_mib,
+        affinity=list(required.affinity),
+        anti_affinity=list(required.anti_affinity),
     )
-    return _committed(host, {**host.vms, need.name: vm}, need, 1)
+    return _committed(host, {**host.vms, required.name: vm}, required, 1)
 
 
-def without_vm(host: HostInfo, need: Requirements) -> HostInfo:
+def without_vm(host: HostInfo, required: Requirements) -> HostInfo:
     """Return what a host would say of itself with one VM less on it."""
-    vms = {name: vm for name, vm in host.vms.items() if name != need.name}
-    return _committed(host, vms, need, -1)
+    vms = {name: vm for name, vm in host.vms.items() if name != required.name}
+    return _committed(host, vms, required, -1)
 
 
-def _committed(host: HostInfo, vms: dict[str, VmFacts], need: Requirements, sign: int) -> HostInfo:
+def _committed(
+    host: HostInfo, vms: dict[str, VmFacts], required: Requirements, sign: int
+) -> HostInfo:
     """Return what a host would say with these VMs, and with more or less of it promised."""
     cpu, memory, disk = host.cpu, host.memory, host.storage
     return replace(
         host,
         vms=vms,
-        cpu=replace(cpu, vcpus_committed=cpu.vcpus_committed + sign * need.vcpus),
-        memory=replace(memory, committed_mib=memory.committed_mib + sign * need.memory_mib),
-        storage=replace(disk, committed_mib=disk.committed_mib + sign * need.disk_mib),
+        cpu=replace(cpu, vcpus_committed=cpu.vcpus_committed + sign * required.vcpus),
+        memory=replace(memory, committed_mib=memory.committed_mib + sign * required.memory_mib),
+        storage=replace(disk, committed_mib=disk.committed_mib + sign * required.disk_mib),
     )
 
 
 def evacuate(
     hosts: Mapping[str, HostInfo],
-    abouts: Mapping[str, About],
+    vms: Mapping[str, MigrationInfo],
     weights: Mapping[str, float] | None = None,
     refused: _Refused | None = None,
     silent: Mapping[str, str] | None = None,
@@ -52,7 +54,7 @@ def evacuate(
 
     hosts
         ``{host: answer of virt.host_info}`` of all others.
-    abouts
+    vms
         ``{name: answer of virt.migration_info}`` of the VMs.
     refused
         ``{name: {host: reasons}}`` of hosts that have said themselves that they cannot take a VM.
@@ -63,13 +65,13 @@ def evacuate(
     VMs of an affinity group that no other host has go to one host, or stay together.
     """
     refused = refused or {}
-    stays = {n: "; ".join(a.obstacles) for n, a in abouts.items() if a.obstacles}
-    needs = [requirements.of(about) for name, about in abouts.items() if name not in stays]
-    needs.sort(key=lambda need: (-need.memory_mib, -need.vcpus, need.name))
+    stays = {n: "; ".join(a.obstacles) for n, a in vms.items() if a.obstacles}
+    needs = [requirements.of(moving) for name, moving in vms.items() if name not in stays]
+    needs.sort(key=lambda required: (-required.memory_mib, -required.vcpus, required.name))
     rules = _Rules(hosts, needs, refused)
     bundles = _bundles(needs, rules)
     found = _packed(hosts, bundles, rules, choose.weighed(weights))
-    out = {need.name: found[need.name] for need in needs if need.name in found}
+    out = {required.name: found[required.name] for required in needs if required.name in found}
     evaluated = _evaluate_once(_with_all(hosts, needs, out))
     left = [bundle for bundle in bundles if bundle[0].name not in out]
     return out, {**stays, **_staying(evaluated, left, refused, silent or {})}
@@ -84,10 +86,10 @@ def _staying(
     """Return ``{name: why}`` of the VMs of the bundles that find no place."""
     out = {}
     for bundle in bundles:
-        for need in bundle:
-            said = {**_why(evaluated, need, bundle, refused), **silent}
+        for required in bundle:
+            said = {**_why(evaluated, required, bundle, refused), **silent}
             why = "; ".join(f"{host}: {one}" for host, one in said.items())
-            out[need.name] = _clash(bundle) or why or "there is no other hypervisor"
+            out[required.name] = _clash(bundle) or why or "there is no other hypervisor"
     return out
 
 
@@ -96,9 +98,9 @@ def _with_all(
 ) -> dict[str, HostInfo]:
     """Return what the hosts would say when the moves have been made."""
     after = dict(hosts)
-    for need in needs:
-        if need.name in moves:
-            after[moves[need.name]] = with_vm(after[moves[need.name]], need)
+    for required in needs:
+        if required.name in moves:
+            after[moves[required.name]] = with_vm(after[moves[required.name]], required)
     return after
 
 
@@ -110,10 +112,10 @@ def _bundles(needs: Sequence[Requirements], rules: "_Rules") -> list[list[Requir
     """
     of_group: dict[str, list[Requirements]] = {}
     out: dict[int, list[Requirements]] = {}
-    for need in needs:
-        new = rules.new_groups(need)
+    for required in needs:
+        new = rules.new_groups(required)
         near = {id(of_group[group]): of_group[group] for group in new if group in of_group}
-        bundle = [one for number in near for one in out.pop(number)] + [need]
+        bundle = [one for number in near for one in out.pop(number)] + [required]
         out[id(bundle)] = bundle
         of_group.update({group: bundle for one in bundle for group in rules.new_groups(one)})
     return list(out.values())
@@ -127,32 +129,34 @@ class _Rules:
     ) -> None:
         self._hosts, self._refused = hosts, refused
         self._standing: dict[Requirements, list[str]] = {}
-        self._spots = groups.Spots(hosts, {group for need in needs for group in need.affinity})
+        self._spots = groups.Spots(
+            hosts, {group for required in needs for group in required.affinity}
+        )
         self._apart: dict[str, set[str]] = {}
         for name, host in hosts.items():
             for vm in groups.members(host).values():
                 for group in vm.anti_affinity:
                     self._apart.setdefault(group, set()).add(name)
 
-    def new_groups(self, need: Requirements) -> list[str]:
+    def new_groups(self, required: Requirements) -> list[str]:
         """Return the affinity groups of a VM that no host has yet."""
-        return [group for group in need.affinity if not self._spots.hosts(group)]
+        return [group for group in required.affinity if not self._spots.hosts(group)]
 
-    def hosts(self, need: Requirements) -> list[str]:
+    def hosts(self, required: Requirements) -> list[str]:
         """Return the hosts that one VM may go to."""
-        out = self._standing_hosts(need)
-        barred = {*self._refused.get(need.name, ())}.union(
-            *(self._apart.get(group, ()) for group in need.anti_affinity)
+        out = self._standing_hosts(required)
+        barred = {*self._refused.get(required.name, ())}.union(
+            *(self._apart.get(group, ()) for group in required.anti_affinity)
         )
-        for group in need.affinity:
+        for group in required.affinity:
             there = self._spots.hosts(group)
             barred.update(host for host in out if there and host not in there)
-        return [host for host in out if host not in barred and not self._has(host, need.name)]
+        return [host for host in out if host not in barred and not self._has(host, required.name)]
 
-    def _standing_hosts(self, need: Requirements) -> list[str]:
+    def _standing_hosts(self, required: Requirements) -> list[str]:
         # What a host is does not differ for VMs of one make.
         make = replace(
-            need, name="", vcpus=0, memory_mib=0, disk_mib=0, affinity=(), anti_affinity=()
+            required, name="", vcpus=0, memory_mib=0, disk_mib=0, affinity=(), anti_affinity=()
         )
         if make not in self._standing:
             self._standing[make] = [
@@ -176,23 +180,23 @@ def _packed(
     items = [_item(bundle, rules) for bundle in bundles]
     found = pack.pack(items, rooms, lambda host, rest: choose.score(rest, limits[host], weights))
     return {
-        need.name: found[bundle[0].name]
+        required.name: found[bundle[0].name]
         for bundle in bundles
-        for need in bundle
+        for required in bundle
         if bundle[0].name in found
     }
 
 
 def _item(bundle: list[Requirements], rules: _Rules) -> pack.Item:
     spots = rules.hosts(bundle[0])
-    for need in bundle[1:]:
-        others = set(rules.hosts(need))
+    for required in bundle[1:]:
+        others = set(rules.hosts(required))
         spots = [host for host in spots if host in others]
     return pack.Item(
         key=bundle[0].name,
-        size=tuple(sum(getattr(need, key) for need in bundle) for key in fit.DIMENSIONS),
+        size=tuple(sum(getattr(required, key) for required in bundle) for key in fit.DIMENSIONS),
         spots=() if _clash(bundle) else tuple(spots),
-        apart=frozenset(group for need in bundle for group in need.anti_affinity),
+        apart=frozenset(group for required in bundle for group in required.anti_affinity),
         count=len(bundle),
     )
 
@@ -200,14 +204,14 @@ def _item(bundle: list[Requirements], rules: _Rules) -> pack.Item:
 def _clash(bundle: list[Requirements]) -> str | None:
     """Return why VMs that stay together can be nowhere, None if that is not in themselves."""
     first: dict[str, str] = {}
-    for need in bundle:
-        for group in set(need.anti_affinity):
+    for required in bundle:
+        for group in set(required.anti_affinity):
             if group in first:
                 return (
-                    f"{first[group]} and {need.name} are to be together, by their affinity groups, "
-                    f"and apart, by the anti-affinity group {group}"
+                    f"{first[group]} and {required.name} are to be together, by their affinity "
+                    f"groups, and apart, by the anti-affinity group {group}"
                 )
-            first[group] = need.name
+            first[group] = required.name
     return None
 
 
@@ -216,28 +220,28 @@ def _evaluate_once(hosts: Mapping[str, HostInfo]) -> Callable[[Requirements], li
     known: dict[Requirements, list[Evaluation]] = {}
     names = {name for host in hosts.values() for name in (*host.vms, *host.building)}
 
-    def evaluated(need: Requirements) -> list[Evaluation]:
-        need = need if need.name in names else replace(need, name="")
-        if need not in known:
-            known[need] = choose.evaluate(hosts, need)
-        return known[need]
+    def evaluated(required: Requirements) -> list[Evaluation]:
+        required = required if required.name in names else replace(required, name="")
+        if required not in known:
+            known[required] = choose.evaluate(hosts, required)
+        return known[required]
 
     return evaluated
 
 
 def _why(
     evaluated: Callable[[Requirements], list[Evaluation]],
-    need: Requirements,
+    required: Requirements,
     bundle: list[Requirements],
     refused: _Refused,
 ) -> dict[str, str]:
     """Return ``{host: why}`` of a VM, with those that stay together with it, at all hosts."""
     size = {key: sum(getattr(one, key) for one in bundle) for key in fit.DIMENSIONS}
     out = {}
-    for one in [need, *(other for other in bundle if other is not need)]:
+    for one in [required, *(other for other in bundle if other is not required)]:
         late = refused.get(one.name, {})
         for evaluation in choose.overruled(evaluated(replace(one, **size)), late):
             if evaluation.reasons and evaluation.host not in out:
-                with_it = "" if one is need else f"{one.name}, which stays with it: "
+                with_it = "" if one is required else f"{one.name}, which stays with it: "
                 out[evaluation.host] = with_it + ", ".join(evaluation.reasons)
     return out

@@ -1,34 +1,34 @@
 """What a VM that moves needs of the host that takes it."""
 
 from saltvirt.model import Requirements
-from saltvirt.placement.facts import About
+from saltvirt.placement.facts import MigrationInfo
 from saltvirt.units import MIB
 
 
-def of(about: About) -> Requirements:
+def of(moving: MigrationInfo) -> Requirements:
     """
     Return the :class:`saltvirt.model.Requirements` of a VM that moves.
 
-    about
+    moving
         What ``virt.migration_info`` says of it; an older host says less, and then what is missing
         is judged by the target alone.
     """
-    size = sum(disk.virtual_bytes or 0 for disk in about.disks if disk.how != "shared")
+    size = sum(disk.virtual_bytes or 0 for disk in moving.disks if disk.how != "shared")
     return Requirements(
-        name=about.name,
-        vcpus=about.vcpus,
-        memory_mib=about.memory_mib,
+        name=moving.name,
+        vcpus=moving.vcpus,
+        memory_mib=moving.memory_mib,
         disk_mib=size // MIB,
-        bridges=tuple(about.bridges),
-        networks=tuple(about.networks),
-        links=tuple(about.links),
-        bridge_vlans=about.bridge_vlans,
-        domain_type=about.domain_type,
-        arch=about.arch,
-        machine=about.machine,
-        next_machine=about.next_machine,
-        cpu_qemu=about.cpu_qemu,
-        newer=tuple((what, since) for what, since in about.newer),
-        affinity=tuple(about.affinity),
-        anti_affinity=tuple(about.anti_affinity),
+        bridges=tuple(moving.bridges),
+        networks=tuple(moving.networks),
+        links=tuple(moving.links),
+        bridge_vlans=moving.bridge_vlans,
+        domain_type=moving.domain_type,
+        arch=moving.arch,
+        machine=moving.machine,
+        next_machine=moving.next_machine,
+        cpu_qemu=moving.cpu_qemu,
+        newer=tuple((what, since) for what, since in moving.newer),
+        affinity=tuple(moving.affinity),
+        anti_affinity=tuple(moving.anti_affinity),
     )

@@ -178,17 +178,17 @@ def bare(tmp_path, monkeypatch):
 
 
 @contextmanager
-def built(settings, need):
+def built(settings, required):
     """Have a build on record while the block runs."""
-    with reservations.reserved(settings, need, "u1", lambda: None) as held:
+    with reservations.reserved(settings, required, "u1", lambda: None) as held:
         yield
         reservations.end(settings, held)
 
 
 def test_a_vm_whose_building_ends_meanwhile_is_counted(bare, monkeypatch):
-    need = Requirements(name="web1", vcpus=1, memory_mib=700)
+    required = Requirements(name="web1", vcpus=1, memory_mib=700)
     listed = inspect._vms
-    building = built(bare, need)
+    building = built(bare, required)
     building.__enter__()
 
     def list_and_end(conn, given):
@@ -228,13 +228,13 @@ def test_domains_read_before_the_lock_are_read_again_only_if_a_record_ended_sinc
                 new.undefine()
 
 
-def _checked(conn, settings, need):
+def _checked(conn, settings, required):
     """Return a host's own check of a VM, as it is made before room is claimed for it."""
 
     def check():
-        why = fit.reasons(inspect.host_info(conn, settings), need)
+        why = fit.reasons(inspect.host_info(conn, settings), required)
         if why:
-            raise ClaimRefused(need.name, why)
+            raise ClaimRefused(required.name, why)
 
     return check
 

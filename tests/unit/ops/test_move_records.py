@@ -21,7 +21,7 @@ def test_a_vm_whose_arrival_is_not_over_does_not_leave(host, phase):
     with records.held(reservations.folder(host), "departure", "vm1") as held:
         context = type("Context", (), {"settings": host})
         hands = departure.Departure(context, (None, None), held, "vm1")
-        hands.about = told.about(uuid="u1")
+        hands.moving = told.moving(uuid="u1")
         with pytest.raises(NameTaken, match="coming to this host"):
             hands.open("t1")
         assert held.record is None

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from saltvirt.placement import balance, choose, load, plan, requirements
 from saltvirt.placement.facts import Load, VmLoad
 from sizes import sizes
-from tightclouds import about, host
+from tightclouds import host, moving
 
 
 def named(*abouts):
@@ -28,7 +28,7 @@ def lopsided():
     """Return hosts, loads and VMs of a cloud in which one host does it all."""
     loads = {"a": busy(v1=3, v2=2, v3=2, v4=1), "b": busy(), "c": busy()}
     hosts = {name: host(100000) for name in loads}
-    abouts = named(*[about(name, 100) for name in loads["a"].vms])
+    abouts = named(*[moving(name, 100) for name in loads["a"].vms])
     for name, one in abouts.items():
         hosts["a"] = plan.with_vm(hosts["a"], requirements.of(one))
         assert name in hosts["a"].vms
@@ -102,7 +102,7 @@ def test_every_step_evens_out_and_none_is_taken_back(cpus):
         for n, row in enumerate(cpus)
     }
     hosts = {name: host(100000) for name in loads}
-    abouts = named(*[about(vm, 10) for one in loads.values() for vm in one.vms])
+    abouts = named(*[moving(vm, 10) for one in loads.values() for vm in one.vms])
 
     steps = balance.rebalance(hosts, loads, abouts, max_moves=20, threshold=0.001)
 
@@ -118,7 +118,7 @@ def filled(vms_of, limit_mib=100_000, **given):
     for name, vms in vms_of.items():
         hosts[name] = host(limit_mib, **given)
         for vm, what in vms.items():
-            abouts[vm] = about(vm, 10, **what)
+            abouts[vm] = moving(vm, 10, **what)
             hosts[name] = plan.with_vm(hosts[name], requirements.of(abouts[vm]))
     return hosts, abouts
 
@@ -126,14 +126,14 @@ def filled(vms_of, limit_mib=100_000, **given):
 def judged(hosts, abouts, steps):
     """Make the steps one after the other; each must be taken by what virt.migrate judges by."""
     for step in steps:
-        need = requirements.of(abouts[step.name])
+        required = requirements.of(abouts[step.name])
         others = {name: one for name, one in hosts.items() if name != step.source}
-        evaluations = {v.host: v for v in choose.evaluate(others, need)}
+        evaluations = {v.host: v for v in choose.evaluate(others, required)}
         assert evaluations[step.target].fits, (step, evaluations[step.target].reasons)
         hosts = {
             **hosts,
-            step.source: plan.without_vm(hosts[step.source], need),
-            step.target: plan.with_vm(hosts[step.target], need),
+            step.source: plan.without_vm(hosts[step.source], required),
+            step.target: plan.with_vm(hosts[step.target], required),
         }
 
 
@@ -147,15 +147,15 @@ def test_every_step_is_one_that_migrate_takes():
             groups = groups or (
                 {"anti_affinity": [draw.choice("xy")]} if draw.random() < 0.5 else {}
             )
-            one = about(f"v{number}", draw.choice([5, 10, 20]), **groups)
-            at, need = draw.choice(list(hosts)), requirements.of(one)
+            one = moving(f"v{number}", draw.choice([5, 10, 20]), **groups)
+            at, required = draw.choice(list(hosts)), requirements.of(one)
             # Groups may be in parts already, from before they were groups.
-            if not choose.evaluate({at: hosts[at]}, need)[0].fits:
+            if not choose.evaluate({at: hosts[at]}, required)[0].fits:
                 continue
             if draw.random() < 0.1:
                 coming = {"c": {"affinity": ["a"], "anti_affinity": ["x"]}}
                 hosts[at] = told.but(hosts[at], coming=coming)
-            hosts[at] = plan.with_vm(hosts[at], need)
+            hosts[at] = plan.with_vm(hosts[at], required)
             abouts[one.name] = one
             cpu = draw.choice([0, 0.1, 0.5, 1, 2])
             loads[at].vms[one.name] = VmLoad(cpu=cpu, memory_mib=0, cpu_error=0.0)
@@ -251,9 +251,9 @@ class Simulated:
         loads = {host: load.over([one[host] for one in taken]) for host in self.hosts}
         steps = balance.rebalance(self.hosts, loads, self.abouts, max_moves=5, threshold=0.02)
         for step in steps:
-            need = requirements.of(self.abouts[step.name])
-            self.hosts[step.source] = plan.without_vm(self.hosts[step.source], need)
-            self.hosts[step.target] = plan.with_vm(self.hosts[step.target], need)
+            required = requirements.of(self.abouts[step.name])
+            self.hosts[step.source] = plan.without_vm(self.hosts[step.source], required)
+            self.hosts[step.target] = plan.with_vm(self.hosts[step.target], required)
         return steps
 
 

@@ -48,14 +48,14 @@ def host(release):
 HOSTS = {"hyper1": host(12), "hyper3": host(13)}
 
 
-def why_not(release, **about):
+def why_not(release, **moving):
     """Return why a host of a release cannot take a VM."""
-    return list(generation.reasons(generation.of(host(release)), need(**about)))
+    return list(generation.reasons(generation.of(host(release)), required(**moving)))
 
 
-def need(**about):
+def required(**moving):
     """Return what a VM needs that moves."""
-    return requirements.of(told.about(**about))
+    return requirements.of(told.moving(**moving))
 
 
 def test_a_survey_says_in_few_bytes_which_machine_types_there_are():
@@ -109,12 +109,12 @@ def test_a_host_that_says_nothing_of_its_machine_types_is_left_to_judge_itself()
     older = {key: value for key, value in said_of(12).items() if key != "machines"}
     here = generation.of(told.info(older))
 
-    assert list(generation.reasons(here, need(machine="pc-q35-10.0"))) == []
+    assert list(generation.reasons(here, required(machine="pc-q35-10.0"))) == []
     assert why_not(12, machine="virt-9.0", arch="aarch64") == []
 
 
 def test_facts_of_an_older_host_leave_the_judging_to_the_target():
-    said = need()
+    said = required()
 
     assert (said.machine, said.cpu_qemu, said.newer, said.bridge_vlans) == (None, None, (), False)
 
@@ -280,7 +280,7 @@ def test_tags_on_a_linux_bridge_move_only_to_where_they_can_be():
         "<devices><interface type='bridge'><source bridge='ovs0'/>"
         f"<virtualport type='openvswitch'/>{vlan}</interface></devices>"
     )
-    wanted = need(**{**read.links(tagged), "bridges": []})
+    wanted = required(**{**read.links(tagged), "bridges": []})
 
     assert read.links(switched)["bridge_vlans"] is False and wanted.bridge_vlans is True
     evaluations = {v.host: v for v in choose.evaluate(HOSTS, wanted)}
@@ -291,8 +291,8 @@ def test_tags_on_a_linux_bridge_move_only_to_where_they_can_be():
 def test_an_evacuation_sends_each_vm_only_where_its_generation_is():
     hosts = {**HOSTS, "hyper2": host(12)}
     abouts = {
-        "new": told.about(name="new", machine="pc-q35-10.0"),
-        "old": told.about(name="old", machine="pc-q35-7.2"),
+        "new": told.moving(name="new", machine="pc-q35-10.0"),
+        "old": told.moving(name="old", machine="pc-q35-7.2"),
     }
 
     there, stays = plan.evacuate({k: v for k, v in hosts.items() if k != "hyper3"}, abouts)
@@ -318,7 +318,7 @@ def test_a_plan_is_made_anew_when_a_host_refuses_it(monkeypatch):
     monkeypatch.setattr(agreement.inventory, "survey", survey)
     hosts = {name: host(13) for name in ("hyper1", "hyper2", "hyper3")}
     hosts["hyper1"] = told.but(hosts["hyper1"], memory={"committed_mib": 0})
-    abouts = {"m1": told.about()}
+    abouts = {"m1": told.moving()}
 
     def place(refused):
         there, stays = plan.evacuate(hosts, abouts, refused=refused)

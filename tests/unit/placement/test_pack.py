@@ -8,7 +8,7 @@ import tightclouds
 import told
 from saltvirt.placement import fit, pack, plan, requirements
 from sizes import sizes
-from tightclouds import about, host
+from tightclouds import host, moving
 
 
 def named(*abouts):
@@ -59,18 +59,18 @@ def test_the_exact_solver_knows_what_cannot_be():
         return tightclouds.Exact(hosts, named(*vms)).feasible()
 
     two = {"a": host(10), "b": host(10)}
-    assert can(two, about("x", 10), about("y", 10))
-    assert not can(two, about("x", 10), about("y", 6), about("z", 4), about("w", 1))
-    pair = [about(name, 6, affinity=["a"]) for name in "xy"]
+    assert can(two, moving("x", 10), moving("y", 10))
+    assert not can(two, moving("x", 10), moving("y", 6), moving("z", 4), moving("w", 1))
+    pair = [moving(name, 6, affinity=["a"]) for name in "xy"]
     assert not can(two, *pair) and can({**two, "c": host(12)}, *pair)
-    apart = [about(name, 1, anti_affinity=["x"]) for name in "pqr"]
+    apart = [moving(name, 1, anti_affinity=["x"]) for name in "pqr"]
     assert can(two, *apart[:2]) and not can(two, *apart)
 
 
 def test_an_affinity_group_goes_where_all_of_it_has_room():
     hosts = full({"a": host(100), "b": host(60)}, a=70, b=40)
 
-    there, stays = plan.evacuate(hosts, named(*[about(n, 10, affinity=["g"]) for n in "pqr"]))
+    there, stays = plan.evacuate(hosts, named(*[moving(n, 10, affinity=["g"]) for n in "pqr"]))
 
     assert there == dict.fromkeys("pqr", "a") and not stays
 
@@ -79,7 +79,8 @@ def test_an_affinity_group_stays_together_where_it_does_not_fit_together():
     hosts = {"a": host(20), "b": host(25)}
 
     there, stays = plan.evacuate(
-        hosts, named(about("p", 10, affinity=["g"]), about("q", 20, affinity=["g"]), about("r", 5))
+        hosts,
+        named(moving("p", 10, affinity=["g"]), moving("q", 20, affinity=["g"]), moving("r", 5)),
     )
 
     assert there == {"r": "b"} and set(stays) == {"p", "q"}
@@ -91,7 +92,7 @@ def test_what_keeps_one_of_a_group_keeps_the_others_and_is_said():
     hosts["a"] = told.but(hosts["a"], bridges=["br0"])
     hosts["b"] = told.but(hosts["b"], bridges=[], maintenance=True)
     pair = named(
-        about("p", 10, affinity=["g"]), about("q", 10, affinity=["g"], bridges=["br0", "br7"])
+        moving("p", 10, affinity=["g"]), moving("q", 10, affinity=["g"], bridges=["br0", "br7"])
     )
 
     there, stays = plan.evacuate(hosts, pair)
@@ -104,14 +105,14 @@ def test_a_group_that_is_elsewhere_is_joined_one_by_one():
     hosts = full({"a": host(100), "b": host(100)}, a=90)
     hosts["a"] = told.but(hosts["a"], vms={"old": {"affinity": ["g"]}})
 
-    there, stays = plan.evacuate(hosts, named(*[about(n, 10, affinity=["g"]) for n in "pq"]))
+    there, stays = plan.evacuate(hosts, named(*[moving(n, 10, affinity=["g"]) for n in "pq"]))
 
     assert there == {"p": "a"}
     assert "b: the affinity group g is on a" in stays["q"]
 
 
 def test_what_is_to_be_together_and_apart_is_named():
-    pair = named(*[about(n, 10, affinity=["g"], anti_affinity=["h"]) for n in "pq"])
+    pair = named(*[moving(n, 10, affinity=["g"], anti_affinity=["h"]) for n in "pq"])
 
     there, stays = plan.evacuate({"a": host(100)}, pair)
 
@@ -136,7 +137,7 @@ def test_many_vms_are_planned_in_seconds(slack, size):
     draw, together, apart = random.Random(7), 3 * size // 10, 3 * size // 100
     vms = named(
         *[
-            about(
+            moving(
                 f"v{n}",
                 draw.choice([1024, 2048, 4096]),
                 affinity=[f"a{draw.randrange(together)}"] if draw.random() < 0.2 else [],
@@ -166,7 +167,7 @@ def test_a_plan_does_not_hang_on_the_order_in_which_things_are_told():
 def test_a_vm_that_is_refused_by_a_host_is_packed_elsewhere():
     hosts = {"a": host(20), "b": host(20)}
     refused = {"p": {"a": ["its CPU does not suffice"], "b": ["its CPU does not suffice"]}}
-    vms = named(about("p", 10), about("q", 10))
+    vms = named(moving("p", 10), moving("q", 10))
 
     there, stays = plan.evacuate(hosts, vms, refused=refused)
 

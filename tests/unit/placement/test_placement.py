@@ -28,9 +28,9 @@ def fleet(name="three"):
     return json.loads((FLEETS / f"{name}.json").read_text())
 
 
-def why_not(need, hosts=None, host="hyper1"):
+def why_not(required, hosts=None, host="hyper1"):
     """Return why one host cannot take the VM."""
-    evaluations = {v.host: v for v in choose.evaluate(told.infos(hosts or fleet()), need)}
+    evaluations = {v.host: v for v in choose.evaluate(told.infos(hosts or fleet()), required)}
     return "; ".join(evaluations[host].reasons)
 
 
@@ -74,10 +74,10 @@ def test_the_features_of_the_kind_of_guest_count():
     hosts = fleet()
     hosts["hyper1"]["domain_types"] = {"default": "kvm", "usable": ["kvm", "qemu"], "why": "it ran"}
     hosts["hyper1"]["cpu"]["features"] = {"kvm": ["sgx"], "qemu": ["avx"]}
-    need = replace(NEED, cpu_features=("avx",))
+    required = replace(NEED, cpu_features=("avx",))
 
-    assert why_not(need, hosts) == "its CPU lacks avx for kvm guests"
-    assert why_not(replace(need, domain_type="qemu"), hosts) == ""
+    assert why_not(required, hosts) == "its CPU lacks avx for kvm guests"
+    assert why_not(replace(required, domain_type="qemu"), hosts) == ""
 
 
 def test_a_host_where_kvm_is_open_says_so_and_takes_what_was_asked_for_by_name():
@@ -106,9 +106,9 @@ def test_the_networks_of_the_hosts_own_profile_count():
 
 
 def test_affinity_keeps_a_group_together_where_it_is():
-    need = replace(NEED, affinity=("web",))
+    required = replace(NEED, affinity=("web",))
 
-    assert [v.host for v in choose.evaluate(told.infos(fleet()), need) if v.fits] == ["hyper3"]
+    assert [v.host for v in choose.evaluate(told.infos(fleet()), required) if v.fits] == ["hyper3"]
 
 
 def test_stopped_vms_keep_their_room():
@@ -125,9 +125,9 @@ def test_weights_decide_what_matters():
 
 @given(st.integers(1, 20), st.integers(1, 20000), st.integers(0, 10**6))
 def test_no_host_that_is_chosen_is_overcommitted(vcpus, memory_mib, disk_mib):
-    need = replace(NEED, vcpus=vcpus, memory_mib=memory_mib, disk_mib=disk_mib)
+    required = replace(NEED, vcpus=vcpus, memory_mib=memory_mib, disk_mib=disk_mib)
 
-    for evaluation in choose.evaluate(told.infos(fleet()), need):
+    for evaluation in choose.evaluate(told.infos(fleet()), required):
         room = fit.free(told.infos(fleet())[evaluation.host])
         fits = (
             room["vcpus"] >= vcpus
@@ -177,10 +177,10 @@ def test_every_affinity_group_of_a_vm_must_be_where_it_goes():
     hosts = fleet()
     hosts["hyper1"]["vms"]["w1"] = {"affinity": ["shop"], "anti_affinity": []}
     hosts["hyper2"]["vms"]["w2"] = {"affinity": ["till"], "anti_affinity": []}
-    need = replace(NEED, affinity=("shop", "till"))
+    required = replace(NEED, affinity=("shop", "till"))
 
-    assert "the affinity group till is on hyper2" in why_not(need, hosts)
-    assert "the affinity group shop is on hyper1" in why_not(need, hosts, "hyper2")
+    assert "the affinity group till is on hyper2" in why_not(required, hosts)
+    assert "the affinity group shop is on hyper1" in why_not(required, hosts, "hyper2")
 
 
 def test_a_host_of_an_older_release_names_what_it_builds_and_no_more():

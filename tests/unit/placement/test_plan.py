@@ -12,7 +12,7 @@ from saltvirt.errors import BadArgument
 from saltvirt.model import Move
 from saltvirt.placement import fit, plan, requirements
 from saltvirt.spec import move
-from tightclouds import about, host
+from tightclouds import host, moving
 
 
 def named(*abouts):
@@ -24,7 +24,7 @@ def test_big_vms_go_first_and_each_counts_for_the_next():
     hosts = {"a": host(100), "b": host(60)}
 
     there, stays = plan.evacuate(
-        hosts, named(about("small", 40), about("big", 90), about("mid", 50))
+        hosts, named(moving("small", 40), moving("big", 90), moving("mid", 50))
     )
 
     assert list(there) == ["big", "mid"] and there == {"big": "a", "mid": "b"}
@@ -34,7 +34,7 @@ def test_big_vms_go_first_and_each_counts_for_the_next():
 def test_what_cannot_move_stays_with_its_reason():
     there, stays = plan.evacuate(
         {"a": host(1000)},
-        named(about("pinned", 10, obstacles=["it has a device of this host"]), about("free", 10)),
+        named(moving("pinned", 10, obstacles=["it has a device of this host"]), moving("free", 10)),
     )
 
     assert there == {"free": "a"} and stays == {"pinned": "it has a device of this host"}
@@ -45,10 +45,10 @@ def test_groups_stay_together_and_apart():
     there, stays = plan.evacuate(
         hosts,
         named(
-            about("w1", 10, affinity=["web"]),
-            about("w2", 20, affinity=["web"]),
-            about("d1", 30, anti_affinity=["db"]),
-            about("d2", 30, anti_affinity=["db"]),
+            moving("w1", 10, affinity=["web"]),
+            moving("w2", 20, affinity=["web"]),
+            moving("d1", 30, anti_affinity=["db"]),
+            moving("d2", 30, anti_affinity=["db"]),
         ),
     )
 
@@ -59,7 +59,7 @@ def test_the_hosts_that_were_given_are_not_changed():
     hosts = {"a": host(1000)}
     before = copy.deepcopy(hosts)
 
-    plan.evacuate(hosts, named(about("x", 10)))
+    plan.evacuate(hosts, named(moving("x", 10)))
 
     assert hosts == before
 
@@ -68,7 +68,7 @@ def test_the_hosts_that_were_given_are_not_changed():
 @given(st.lists(st.integers(1, 60), max_size=12), st.lists(st.integers(10, 120), max_size=4))
 def test_no_host_is_ever_overcommitted_and_every_vm_is_accounted_for(vms, limits):
     hosts = {f"h{n}": host(limit) for n, limit in enumerate(limits)}
-    abouts = named(*[about(f"vm{n:02}", size) for n, size in enumerate(vms)])
+    abouts = named(*[moving(f"vm{n:02}", size) for n, size in enumerate(vms)])
 
     there, stays = plan.evacuate(hosts, abouts)
 
@@ -80,10 +80,12 @@ def test_no_host_is_ever_overcommitted_and_every_vm_is_accounted_for(vms, limits
 
 def test_one_more_vm_leaves_that_much_less():
     before = host(1000)
-    need = requirements.of(
-        about("x", 100, vcpus=3, disks=[{"how": "copy", "virtual_bytes": 2**30}, {"how": "shared"}])
+    required = requirements.of(
+        moving(
+            "x", 100, vcpus=3, disks=[{"how": "copy", "virtual_bytes": 2**30}, {"how": "shared"}]
+        )
     )
-    after = plan.with_vm(before, need)
+    after = plan.with_vm(before, required)
 
     left, had = fit.free(after), fit.free(before)
     assert [had[k] - left[k] for k in ("vcpus", "memory_mib", "disk_mib")] == [3, 100, 1024]
@@ -96,7 +98,7 @@ def test_a_thousand_equal_hosts_each_take_one():
         f"h{n}": replace(base, vms={f"h{n}-{k}": v for k, v in vms.items()}) for n in range(1000)
     }
 
-    there, stays = plan.evacuate(hosts, named(*[about(f"vm{n}", 2048) for n in range(20)]))
+    there, stays = plan.evacuate(hosts, named(*[moving(f"vm{n}", 2048) for n in range(20)]))
 
     assert len(there) == 20 and not stays
     assert len(set(there.values())) == 20

@@ -42,8 +42,8 @@ class Hands:
             raise Refused("its move to here is not over")
         if self.call.part == "copied" and not host.active:
             raise Refused("of a stopped VM libvirt copies no disk")
-        about = Departure(token, phase, self.given["target"], host.active, host.auto)
-        return self.put(departure=about._replace(leaves=self.world.leaves))
+        moving = Departure(token, phase, self.given["target"], host.active, host.auto)
+        return self.put(departure=moving._replace(leaves=self.world.leaves))
 
     def enter(self, phase):
         return self.put(**{self.record: getattr(self.host, self.record)._replace(phase=phase)})

@@ -24,14 +24,14 @@ def create(context: Context, deployment: spec.Deployment) -> bool:
         chosen = str(uuid.uuid4())
         deployment = replace(deployment, vm=replace(deployment.vm, uuid=chosen))
         unfinished.settle(conn, settings)
-        known, need = inspect.seen(conn, settings), spec.requirements(deployment.vm)
+        known, required = inspect.seen(conn, settings), spec.requirements(deployment.vm)
 
         def check() -> None:
             info = inspect.host_info(conn, settings, known)
-            plan.refuse(deployment.vm, on, info, need)
+            plan.refuse(deployment.vm, on, info, required)
 
         def reserve() -> AbstractContextManager[records.Held]:
-            return reservations.reserved(settings, need, chosen, check)
+            return reservations.reserved(settings, required, chosen, check)
 
         def decide() -> plan.Plan:
             content = facts.of_content(context, deployment, on, who, is_dry=False)

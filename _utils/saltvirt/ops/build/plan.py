@@ -156,23 +156,23 @@ def _refuse_nics(vm: Vm, host: HostFacts) -> None:
             )
 
 
-def refuse(vm: Vm, host: HostFacts, info: HostInfo, need: Requirements) -> None:
+def refuse(vm: Vm, host: HostFacts, info: HostInfo, required: Requirements) -> None:
     """
     Raise unless the host has room for the VM, and no other of its name.
 
     info
         What :func:`saltvirt.ops.inspect.host_info` returns.
     """
-    if need.name in info.vms:
+    if required.name in info.vms:
         raise NameTaken(
-            f"a VM called {need.name!r} exists on this host ({info.vms[need.name].state}); "
-            f"choose another name, or remove it first with virt.purge {need.name}"
+            f"a VM called {required.name!r} exists on this host ({info.vms[required.name].state}); "
+            f"choose another name, or remove it first with virt.purge {required.name}"
         )
-    why = list(fit.reasons(info, need))
+    why = list(fit.reasons(info, required))
     if not why and not host.has_machine:
         why = [f"QEMU {host.qemu} there does not know the machine type {vm.machine}"]
     if why:
-        raise ClaimRefused(need.name, why)
+        raise ClaimRefused(required.name, why)
 
 
 def decide(deployment: Deployment, host: HostFacts, content: Content, images: str) -> Plan:

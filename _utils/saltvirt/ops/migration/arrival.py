@@ -16,9 +16,9 @@ from saltvirt.ops.context import Context
 from saltvirt.ops.migration import checks, guard, legacy, reach
 from saltvirt.ops.migration import files as coming
 from saltvirt.ops.migration.end import End
-from saltvirt.parts import Steps
+from saltvirt.parts import Effects
 from saltvirt.placement import requirements
-from saltvirt.placement.facts import About
+from saltvirt.placement.facts import MigrationInfo
 
 _PURPOSE = "arrival"
 
@@ -51,7 +51,7 @@ class Arrival(End):
         # What the source has noted of the VM; the runner passes it on.
         self.given: dict[str, Any] = {}
 
-    def do(self, part: Steps) -> Any:
+    def do(self, part: Effects) -> Any:
         # A part that fails between check and begin lets go of the host's lock too.
         with self._reserving:
             return super().do(part)
@@ -68,40 +68,40 @@ class Arrival(End):
     def check(self) -> None:
         # The host's lock is held until the record has begun: its room is looked at only once.
         self._reserving.enter_context(reservations.host_lock(self._settings))
-        guard.refuse_moving(self._settings, self._name, self.about.uuid)
+        guard.refuse_moving(self._settings, self._name, self.moving.uuid)
         reservations.refuse_building(self._settings, self._name)
-        why = checks.check(self.conn, self._settings, self.about)
+        why = checks.check(self.conn, self._settings, self.moving)
         if why:
             raise ClaimRefused(self._name, why)
 
     def begin(self, token: str, phase: str) -> None:
-        need, wanted = requirements.of(self.about), coming.wanted(self.about)
+        required, wanted = requirements.of(self.moving), coming.wanted(self.moving)
         self._held.begin(
             token,
             phase,
-            uuid=self.about.uuid,
+            uuid=self.moving.uuid,
             source=self.source,
-            was_running=self.about.is_running,
+            was_running=self.moving.is_running,
             # What libvirt copies is made anew here, and is as big as it gets.
             sizes={one.path: one.size_bytes for one in wanted if one.how == "push"},
             paths=[],
             images={},
             folders=[],
-            **reservations.room(need),
+            **reservations.room(required),
         )
         self._reserving.close()
 
     def make(self) -> bool:
         """Make the files; return whether images must be sent first."""
         self._admit()
-        missing = coming.missing_images(self._context, self.about)
+        missing = coming.missing_images(self._context, self.moving)
         for digest, size_bytes in missing.items():
             path = incoming.path(self._settings, digest, self._held.now.token)
             self._will_make(path)
             coming.placeholder(path, size_bytes)
             self.images[digest] = str(path)
         if not missing:
-            for disk in coming.wanted(self.about):
+            for disk in coming.wanted(self.moving):
                 self._will_make(disk.path)
                 coming.make(self._settings, disk)
             files.settle(self.facts["paths"])
@@ -211,7 +211,9 @@ class Arrival(End):
         unfinished.remove_log(self._name)
 
 
-def prepare(context: Context, about: About, token: str, source: str | None) -> dict[str, Any]:
+def prepare(
+    context: Context, moving: MigrationInfo, token: str, source: str | None
+) -> dict[str, Any]:
     """
     Claim room for a VM that comes, and make the files that it is written to.
 
@@ -219,19 +221,19 @@ def prepare(context: Context, about: About, token: str, source: str | None) -> d
     and cannot get, so that the other host sends them there and :func:`resume` goes on; and media
     that are here already.
     """
-    with opened(context, about.name) as hands:
+    with opened(context, moving.name) as hands:
         unfinished.settle(hands.conn, context.settings)
-        hands.about, hands.source = about, source
-        present = coming.present(about)
+        hands.moving, hands.source = moving, source
+        present = coming.present(moving)
         hands.do(protocol.prepare(hands.there, token))
         return {"images": hands.images, "present": present, "token": token}
 
 
-def resume(context: Context, about: About, token: str | None) -> dict[str, Any]:
+def resume(context: Context, moving: MigrationInfo, token: str | None) -> dict[str, Any]:
     """Go on with :func:`prepare` when the missing images have come; each is checked first."""
-    with opened(context, about.name) as hands:
-        hands.about = about
-        present = coming.present(about)
+    with opened(context, moving.name) as hands:
+        hands.moving = moving
+        present = coming.present(moving)
         hands.do(protocol.resume(hands.there, token or (hands.there.token if hands.there else "")))
         return {"images": hands.images, "present": present, "token": token}
 
@@ -239,7 +241,7 @@ def resume(context: Context, about: About, token: str | None) -> dict[str, Any]:
 def step(context: Context, name: str, token: str, which: str, **given: Any) -> dict[str, Any]:
     """Do one step of settling a move on its target; see :data:`saltvirt.protocol.ON_TARGET`."""
     noted = given.pop("noted", {})
-    steps: dict[str, Callable[..., Steps]] = {
+    steps: dict[str, Callable[..., Effects]] = {
         protocol.ARRIVE: protocol.arrive,
         protocol.REFUSE: protocol.refuse,
         protocol.DROP: protocol.drop,

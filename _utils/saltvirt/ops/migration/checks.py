@@ -8,12 +8,12 @@ from saltvirt.config import HostSettings
 from saltvirt.kvm import host
 from saltvirt.ops import inspect, storage
 from saltvirt.placement import fit, generation, requirements
-from saltvirt.placement.facts import About, DiskFacts, HostInfo, Versions
+from saltvirt.placement.facts import DiskFacts, HostInfo, MigrationInfo, Versions
 from saltvirt.placement.generation import Generation
 
 
 def check(
-    conn: Any, settings: HostSettings, about: About, info: HostInfo | None = None
+    conn: Any, settings: HostSettings, moving: MigrationInfo, info: HostInfo | None = None
 ) -> list[str]:
     """
     Return why this host cannot take a VM; empty if it can. Nothing is changed.
@@ -22,44 +22,44 @@ def check(
         What :func:`saltvirt.ops.inspect.host_info` has said, if it was asked already.
     """
     info = info or inspect.host_info(conn, settings)
-    why = list(fit.reasons(info, requirements.of(about)))
-    if about.images is not None and settings.images != about.images:
+    why = list(fit.reasons(info, requirements.of(moving)))
+    if moving.images is not None and settings.images != moving.images:
         why.append(
-            f"its image folder is {settings.images}, not {about.images}; VMs move only "
+            f"its image folder is {settings.images}, not {moving.images}; VMs move only "
             "between hosts with the same virt:images"
         )
-    why += _libvirts_reasons(conn, about, generation.of(info))
-    why += [f"there is no file {path} there" for path in about.files if not Path(path).exists()]
-    why += [reason for disk in about.disks for reason in _disk_reasons(settings, disk)]
-    pushed = [one.path for one in about.nvram if one.how == "push"]
+    why += _libvirts_reasons(conn, moving, generation.of(info))
+    why += [f"there is no file {path} there" for path in moving.files if not Path(path).exists()]
+    why += [reason for disk in moving.disks for reason in _disk_reasons(settings, disk)]
+    pushed = [one.path for one in moving.nvram if one.how == "push"]
     return why + [f"a file {path} is there already" for path in pushed if Path(path).exists()]
 
 
-def _libvirts_reasons(conn: Any, about: About, here: Generation) -> Iterator[str]:
+def _libvirts_reasons(conn: Any, moving: MigrationInfo, here: Generation) -> Iterator[str]:
     """Yield what libvirt itself says of machine type and CPU that the survey does not tell."""
     unknown = [
         one
-        for one in (about.machine, about.next_machine)
-        if one and not host.has_machine(conn, about.arch, one, about.domain_type)
+        for one in (moving.machine, moving.next_machine)
+        if one and not host.has_machine(conn, moving.arch, one, moving.domain_type)
     ]
     if not unknown:
         lacking = host.why_not_cpu(
             conn,
-            about.arch,
-            about.machine,
-            about.domain_type,
-            cpu=about.cpu,
-            host_cpu=about.host_cpu,
+            moving.arch,
+            moving.machine,
+            moving.domain_type,
+            cpu=moving.cpu,
+            host_cpu=moving.host_cpu,
         )
         yield from [lacking] if lacking else []
-    elif not list(generation.machine(here, requirements.of(about))):
+    elif not list(generation.machine(here, requirements.of(moving))):
         yield (
             f"its machine type {unknown[0]} is not known there "
             f"(QEMU {host.versions(conn)['qemu']})"
         )
 
 
-def unfit(conn: Any, about: About) -> list[str]:
+def unfit(conn: Any, moving: MigrationInfo) -> list[str]:
     """Return why libvirt and QEMU behind a connection, also another host's, cannot take a VM."""
     found = host.capabilities(conn)
     there = Generation(
@@ -68,17 +68,17 @@ def unfit(conn: Any, about: About) -> list[str]:
         machines=generation.known(found["guests"], found["arch"]),
     )
     return [
-        *generation.reasons(there, requirements.of(about)),
-        *_libvirts_reasons(conn, about, there),
+        *generation.reasons(there, requirements.of(moving)),
+        *_libvirts_reasons(conn, moving, there),
     ]
 
 
 def check_all(
-    conn: Any, settings: HostSettings, abouts: Mapping[str, About]
+    conn: Any, settings: HostSettings, vms: Mapping[str, MigrationInfo]
 ) -> dict[str, list[str]]:
     """Return ``{name: why this host cannot take it}`` of VMs, those left out that it can take."""
     info = inspect.host_info(conn, settings)
-    found = {name: check(conn, settings, about, info) for name, about in abouts.items()}
+    found = {name: check(conn, settings, moving, info) for name, moving in vms.items()}
     return {name: why for name, why in found.items() if why}
 
 

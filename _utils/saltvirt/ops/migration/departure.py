@@ -18,8 +18,8 @@ from saltvirt.ops.context import Context
 from saltvirt.ops.migration import facts as gathering
 from saltvirt.ops.migration import guard, legacy, reach, sending
 from saltvirt.ops.migration.end import End
-from saltvirt.parts import Steps
-from saltvirt.placement.facts import About
+from saltvirt.parts import Effects
+from saltvirt.placement.facts import MigrationInfo
 
 _PURPOSE, _BURIED = "departure", "cancelled"
 # From a target's *arrived* to the end of its record: the source removes files meanwhile.
@@ -70,27 +70,27 @@ class Departure(End):
             part = protocol.open_departure(self.there, token)
             if self.there is None or self.there.phase == protocol.CANCELLED:
                 # Its source must have ended: it looks for the VM here.
-                reservations.refuse_moving(self._settings, self._name, self.about.uuid)
+                reservations.refuse_moving(self._settings, self._name, self.moving.uuid)
                 reservations.refuse_building(self._settings, self._name)
             self.do(part)
 
     # The record.
 
     def begin(self, token: str, phase: str) -> None:
-        about = self.about
+        moving = self.moving
         own = purge.own_files(self.conn, self._settings, self._name, removables=False)
-        shared = {disk.path for disk in about.disks if disk.how == "shared"}
-        nvram = [one.path for one in about.nvram]
+        shared = {disk.path for disk in moving.disks if disk.how == "shared"}
+        nvram = [one.path for one in moving.nvram]
         self._held.begin(
             token,
             phase,
-            uuid=about.uuid,
+            uuid=moving.uuid,
             target=self.target,
-            was_running=about.is_running,
-            autostart=about.autostart,
+            was_running=moving.is_running,
+            autostart=moving.autostart,
             leaves=self.options is None or self.options.undefinesource,
             paths=sorted({*own, *nvram} - shared),
-            disks=_disks(about),
+            disks=_disks(moving),
         )
 
     def enter(self, phase: str) -> None:
@@ -117,7 +117,7 @@ class Departure(End):
     # Sending.
 
     def push(self) -> None:
-        wanted = sending.pushed(self.about, self.present)
+        wanted = sending.pushed(self.moving, self.present)
         signatures = {one.path: content.signature(one.path) for one in wanted}
         with migrate.target(reach.uri_of(self.target)[0]) as other:
             digests = {}
@@ -144,7 +144,7 @@ class Departure(End):
             raise MigrationFailed(f"VM {self._name!r} cannot be sent: nobody has said how")
         return self.options
 
-    def _refuse_changed(self) -> About:
+    def _refuse_changed(self) -> MigrationInfo:
         now = gathering.facts(self.conn, self._settings, self._name)[self._name]
         why = list(now.obstacles)
         if now.uuid != self.facts["uuid"] or now.is_running != self.facts["was_running"]:
@@ -177,7 +177,7 @@ class Departure(End):
 
     def migrate(self) -> None:
         self.figures |= sending.hand_over(
-            self._context, (self.conn, self._carrier), self.about, self.target, self._move
+            self._context, (self.conn, self._carrier), self.moving, self.target, self._move
         )
 
     def stays(self) -> bool:
@@ -237,24 +237,24 @@ class Departure(End):
             raise StorageError(f"VM {self._name!r} has moved, but {exc}") from exc
 
 
-def _disks(about: About) -> list[list[str]]:
+def _disks(moving: MigrationInfo) -> list[list[str]]:
     """Return what a move depends on of a VM's disks, as plain data that JSON keeps."""
-    return [[disk.target, disk.path, disk.how] for disk in about.disks]
+    return [[disk.target, disk.path, disk.how] for disk in moving.disks]
 
 
-def begin(context: Context, name: str, token: str, target: str) -> About:
+def begin(context: Context, name: str, token: str, target: str) -> MigrationInfo:
     """Note that a VM is to leave for another host; return what that must know of it."""
     _await_arrival(context.settings, name)
     with opened(context, name) as hands:
         unfinished.settle(hands.conn, context.settings)
-        about = sending.facts(hands.conn, context.settings, name).get(name)
-        if about is None:
+        moving = sending.facts(hands.conn, context.settings, name).get(name)
+        if moving is None:
             raise NoSuchVm(name)
-        if about.obstacles:
-            raise MigrationFailed(f"VM {name!r} cannot be moved: {'; '.join(about.obstacles)}")
-        hands.about, hands.target = about, target
+        if moving.obstacles:
+            raise MigrationFailed(f"VM {name!r} cannot be moved: {'; '.join(moving.obstacles)}")
+        hands.moving, hands.target = moving, target
         hands.open(token)
-        return replace(about, wire=records.VERSION)
+        return replace(moving, wire=records.VERSION)
 
 
 def _await_arrival(settings: HostSettings, name: str) -> None:
@@ -278,7 +278,7 @@ def send(
 ) -> dict[str, Any]:
     """Send a VM that was made ready for, under its token; return the figures."""
     with opened(context, name) as hands:
-        hands.about = gathering.facts(hands.conn, context.settings, name)[name]
+        hands.moving = gathering.facts(hands.conn, context.settings, name)[name]
         hands.target, hands.options, hands.present = target, options, present
         began = time.monotonic()
         hands.do(protocol.send(hands.there, token))
@@ -294,9 +294,9 @@ def noted(facts: Mapping[str, Any]) -> dict[str, Any]:
 def move_unprepared(context: Context, name: str, target: str, options: Move) -> dict[str, int]:
     """Move a VM whose target nobody has made ready: by hand, without files of its own."""
     with opened(context, name) as hands:
-        about = gathering.facts(hands.conn, context.settings, name)[name]
-        sending.refuse_unprepared(context.settings, about, target, options)
-        hands.about, hands.target, hands.options, hands.present = about, target, options, None
+        moving = gathering.facts(hands.conn, context.settings, name)[name]
+        sending.refuse_unprepared(context.settings, moving, target, options)
+        hands.moving, hands.target, hands.options, hands.present = moving, target, options, None
         token, began = os.urandom(8).hex(), time.monotonic()
         hands.open(token)
         hands.do(protocol.send(hands.there, token))
@@ -306,7 +306,7 @@ def move_unprepared(context: Context, name: str, target: str, options: Move) -> 
 
 def step(context: Context, name: str, token: str, which: str, **given: Any) -> dict[str, Any]:
     """Do one step of settling a move on its source; see :data:`saltvirt.protocol.ON_SOURCE`."""
-    steps: dict[str, Callable[..., Steps]] = {
+    steps: dict[str, Callable[..., Effects]] = {
         protocol.CANCEL: protocol.cancel,
         protocol.REDEFINE: protocol.redefine,
         protocol.FINISH: protocol.finish,

@@ -5,8 +5,8 @@ from typing import Any
 from saltvirt import parts, protocol, records
 from saltvirt.kvm.migrate import MigrationFailed
 from saltvirt.ops.context import Context
-from saltvirt.parts import Steps
-from saltvirt.placement.facts import About
+from saltvirt.parts import Effects
+from saltvirt.placement.facts import MigrationInfo
 
 
 class End:
@@ -18,7 +18,7 @@ class End:
     def __init__(self, context: Context, conn: Any, held: records.Held, name: str) -> None:
         self._context, self._settings = context, context.settings
         self.conn, self._held, self._name = conn, held, name
-        self.about: About
+        self.moving: MigrationInfo
 
     @property
     def there(self) -> protocol.There | None:
@@ -33,7 +33,7 @@ class End:
         """What was noted when the move began, and since."""
         return self._held.now.facts
 
-    def do(self, part: Steps) -> Any:
+    def do(self, part: Effects) -> Any:
         """Do a part of the protocol; raise MigrationFailed, in one line, if it is out of turn."""
         try:
             return parts.run(part, self)

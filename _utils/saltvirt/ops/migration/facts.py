@@ -12,7 +12,7 @@ from saltvirt.image import cache
 from saltvirt.kvm import host, lifecycle, query
 from saltvirt.ops import storage
 from saltvirt.ops.migration import guard
-from saltvirt.placement.facts import About, DiskFacts, FileFacts, ImageFacts
+from saltvirt.placement.facts import DiskFacts, FileFacts, ImageFacts, MigrationInfo
 from saltvirt.xml import newer, read
 
 _SWTPM = "/var/lib/libvirt/swtpm"
@@ -37,7 +37,7 @@ class _Cpu(TypedDict):
     cpu_qemu: str | None
 
 
-def facts(conn: Any, settings: HostSettings, name: str | None = None) -> dict[str, About]:
+def facts(conn: Any, settings: HostSettings, name: str | None = None) -> dict[str, MigrationInfo]:
     """
     Return what another host must know to take VMs, by their names.
 
@@ -56,7 +56,7 @@ def facts(conn: Any, settings: HostSettings, name: str | None = None) -> dict[st
     }
 
 
-def _facts(settings: HostSettings, row: Mapping[str, Any], tags: _Tags) -> About:
+def _facts(settings: HostSettings, row: Mapping[str, Any], tags: _Tags) -> MigrationInfo:
     name, root = row["name"], read.domain(row["xml"])
     # The definition goes too, and may differ from what runs: the target must know both.
     both = [root, read.domain(row["next_xml"])] if row["next_xml"] else [root]
@@ -67,7 +67,7 @@ def _facts(settings: HostSettings, row: Mapping[str, Any], tags: _Tags) -> About
     disks = [_disk(settings, source, is_running) for source in sources]
     ours = read.ours(root)
     links, cpu = read.links(root), _cpu(root, tags, is_running)
-    return About(
+    return MigrationInfo(
         name=name,
         uuid=root.findtext("uuid", ""),
         state=row["state"],

@@ -11,18 +11,18 @@ from saltvirt.files import private
 from saltvirt.image import cache, tool
 from saltvirt.ops.context import Context
 from saltvirt.ops.migration.checks import is_medium
-from saltvirt.placement.facts import About, DiskFacts, FileFacts
+from saltvirt.placement.facts import DiskFacts, FileFacts, MigrationInfo
 
 
-def present(about: About) -> list[str]:
+def present(moving: MigrationInfo) -> list[str]:
     """Return the media of a VM that this host has already."""
-    return [d.path for d in about.disks if is_medium(d) and Path(d.path).exists()]
+    return [d.path for d in moving.disks if is_medium(d) and Path(d.path).exists()]
 
 
-def missing_images(context: Context, about: About) -> dict[str, int]:
+def missing_images(context: Context, moving: MigrationInfo) -> dict[str, int]:
     """Return ``{digest: size in bytes}`` of images that this host neither has nor can fetch."""
     out = {}
-    for disk in about.disks:
+    for disk in moving.disks:
         digest = disk.base
         if disk.how == "shared" or not digest or digest in out:
             continue
@@ -46,11 +46,11 @@ def placeholder(path: str | Path, size_bytes: int) -> None:
         raise StorageError(f"cannot make {path}: {exc.strerror}") from exc
 
 
-def wanted(about: About) -> list[DiskFacts | FileFacts]:
+def wanted(moving: MigrationInfo) -> list[DiskFacts | FileFacts]:
     """Return the disks, and the firmware's variables, of which files are to be made here."""
-    here = present(about)
-    disks = [d for d in about.disks if d.how != "shared" and d.path not in here]
-    return [*disks, *(one for one in about.nvram if one.how == "push")]
+    here = present(moving)
+    disks = [d for d in moving.disks if d.how != "shared" and d.path not in here]
+    return [*disks, *(one for one in moving.nvram if one.how == "push")]
 
 
 def make(settings: HostSettings, disk: DiskFacts | FileFacts) -> None:

@@ -14,85 +14,87 @@ from saltvirt.model import Move
 from saltvirt.ops.context import Context
 from saltvirt.ops.migration import checks, reach, watching
 from saltvirt.ops.migration import facts as gathering
-from saltvirt.placement.facts import About, DiskFacts, FileFacts
+from saltvirt.placement.facts import DiskFacts, FileFacts, MigrationInfo
 
 _TLS_FILES = ("ca-cert.pem", "client-cert.pem", "client-key.pem")
 _QEMU_PKI = Path("/etc/pki/qemu")
 
 
-def obstacles(settings: HostSettings, about: About, options: Move) -> list[str]:
+def obstacles(settings: HostSettings, moving: MigrationInfo, options: Move) -> list[str]:
     """Return why this host cannot send a VM, as far as it can tell by itself."""
-    why = list(about.obstacles)
-    copies = [disk.target for disk in about.disks if disk.how == "copy"]
-    if options.tunnel and copies and about.is_running:
+    why = list(moving.obstacles)
+    copies = [disk.target for disk in moving.disks if disk.how == "copy"]
+    if options.tunnel and copies and moving.is_running:
         why.append(
             f"a tunnel cannot carry disks ({', '.join(copies)}), says libvirt; set virt:"
             "tunnel to False (QEMU's own TLS), or declare virt:shared_paths"
         )
-    if options.tls and not options.tunnel and about.is_running:
+    if options.tls and not options.tunnel and moving.is_running:
         missing = [name for name in _TLS_FILES if not (_QEMU_PKI / name).exists()]
         if missing:
             why.append(f"{_QEMU_PKI} lacks {', '.join(missing)}; apply virt.keys to this host")
     return why
 
 
-def facts(conn: Any, settings: HostSettings, name: str | None) -> dict[str, About]:
+def facts(conn: Any, settings: HostSettings, name: str | None) -> dict[str, MigrationInfo]:
     """Return ``{name: facts}`` with everything in ``obstacles`` that this host knows of."""
     options = spec.move(settings, {})
     found = gathering.facts(conn, settings, name)
     return {
-        one: replace(about, obstacles=obstacles(settings, about, options))
-        for one, about in found.items()
+        one: replace(moving, obstacles=obstacles(settings, moving, options))
+        for one, moving in found.items()
     }
 
 
-def refuse_unprepared(settings: HostSettings, about: About, target: str, options: Move) -> None:
+def refuse_unprepared(
+    settings: HostSettings, moving: MigrationInfo, target: str, options: Move
+) -> None:
     """Raise MigrationFailed if a VM cannot move to a host that nobody has made ready."""
-    why = [*obstacles(settings, about, options), *_unsent(about, options)]
+    why = [*obstacles(settings, moving, options), *_unsent(moving, options)]
     if not why:
         with migrate.target(reach.uri_of(target)[0]) as other:
             # libvirt would define there what it cannot start.
-            why = checks.unfit(other, about)
+            why = checks.unfit(other, moving)
     if why:
-        raise MigrationFailed(f"VM {about.name!r} cannot be moved: {'; '.join(why)}")
+        raise MigrationFailed(f"VM {moving.name!r} cannot be moved: {'; '.join(why)}")
 
 
-def _unsent(about: About, options: Move) -> Iterator[str]:
+def _unsent(moving: MigrationInfo, options: Move) -> Iterator[str]:
     """Yield which files of a VM nobody would send."""
-    alone = [disk.path for disk in about.disks if disk.how != "shared"]
-    alone += [one.path for one in about.nvram if one.how == "push"]
+    alone = [disk.path for disk in moving.disks if disk.how != "shared"]
+    alone += [one.path for one in moving.nvram if one.how == "push"]
     if alone and options.copy_storage is None:
         yield (
             f"its disks are on this host alone ({', '.join(alone)}): use salt-run "
             "virt.migrate, which prepares the target, or give copy_storage after "
             "virt.seed_non_shared_migrate there"
         )
-    left = [one.path for one in pushed(about, ())] if options.copy_storage else []
-    if left and not about.is_running:
+    left = [one.path for one in pushed(moving, ())] if options.copy_storage else []
+    if left and not moving.is_running:
         yield (
             f"of a stopped VM libvirt copies no disk ({', '.join(left)}); use salt-run "
             "virt.migrate"
         )
 
 
-def pushed(about: About, present: Collection[str] | None) -> list[DiskFacts | FileFacts]:
+def pushed(moving: MigrationInfo, present: Collection[str] | None) -> list[DiskFacts | FileFacts]:
     """Return the files that are sent before libvirt's own migration."""
     if present is None:
         return []
-    disks = [d for d in about.disks if d.how == "push" and d.path not in present]
-    return [*disks, *(one for one in about.nvram if one.how == "push")]
+    disks = [d for d in moving.disks if d.how == "push" and d.path not in present]
+    return [*disks, *(one for one in moving.nvram if one.how == "push")]
 
 
 def hand_over(
-    context: Context, conns: tuple[Any, Any], about: About, target: str, options: Move
+    context: Context, conns: tuple[Any, Any], moving: MigrationInfo, target: str, options: Move
 ) -> dict[str, int]:
     """Have libvirt migrate a domain, watched; return the figures of that."""
-    if about.cpu_qemu:
-        lifecycle.note_cpu(conns[0], about.name, about.cpu_qemu)
+    if moving.cpu_qemu:
+        lifecycle.note_cpu(conns[0], moving.name, moving.cpu_qemu)
     uri, address = reach.uri_of(target)
-    name, is_running = about.name, about.is_running
-    copies = [disk.target for disk in about.disks if disk.how == "copy"]
-    has_shared = any(disk.how == "shared" for disk in about.disks)
+    name, is_running = moving.name, moving.is_running
+    copies = [disk.target for disk in moving.disks if disk.how == "copy"]
+    has_shared = any(disk.how == "shared" for disk in moving.disks)
     bits = migrate.flags(options, copies=copies, shared=has_shared, is_running=is_running)
     given = migrate.parameters(options, address=address, disks=copies, is_running=is_running)
     with migrate.target(uri) as other:

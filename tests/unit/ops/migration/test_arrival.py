@@ -15,7 +15,7 @@ from saltvirt.xml import parse
 
 
 @pytest.fixture
-def about(end, conn):
+def moving(end, conn):
     """What the other host has said of web1; its files are in a folder of that host."""
     paths = end.make(conn)
     said = facts.facts(conn, end.settings, "web1")["web1"]
@@ -25,17 +25,17 @@ def about(end, conn):
     return said
 
 
-def prepare(end, about, token="t1"):
+def prepare(end, moving, token="t1"):
     """Make ready for a VM."""
-    return arrival.prepare(end.context, about, token, "hyper1")
+    return arrival.prepare(end.context, moving, token, "hyper1")
 
 
-def come(end, conn, about):
+def come(end, conn, moving):
     """Have all come: the files, and the definition."""
-    paths = [Path(disk.path) for disk in about.disks]
+    paths = [Path(disk.path) for disk in moving.disks]
     for path in paths:
         path.write_bytes((end.folder / path.name).read_bytes())
-    end.define(conn, about.name, about.uuid, paths=paths)
+    end.define(conn, moving.name, moving.uuid, paths=paths)
     return {"digests": {str(p): content.digest(end.folder / p.name) for p in paths}}
 
 
@@ -48,12 +48,12 @@ def pools(conn):
     )
 
 
-def test_what_is_made_is_noted_and_dropped_when_the_source_keeps_the_vm(end, conn, about):
-    assert prepare(end, about) == {"images": {}, "present": [], "token": "t1"}
+def test_what_is_made_is_noted_and_dropped_when_the_source_keeps_the_vm(end, conn, moving):
+    assert prepare(end, moving) == {"images": {}, "present": [], "token": "t1"}
 
     assert end.phase("arrival") == "ready" and pools(conn) == [str(end.images)]
     assert end.hypervisor.files() == ["web1_0.raw", "web1_1.raw"]
-    assert end.record("arrival").facts["paths"] == [disk.path for disk in about.disks]
+    assert end.record("arrival").facts["paths"] == [disk.path for disk in moving.disks]
     assert end.state(conn)["target"]["is_empty"] is True
     with pytest.raises(guard.OnItsWay, match="on its way here from hyper1"):
         guard.refuse_moving(end.settings, "web1")
@@ -62,8 +62,8 @@ def test_what_is_made_is_noted_and_dropped_when_the_source_keeps_the_vm(end, con
     assert end.hypervisor.files() == [] and end.record("arrival") is None and pools(conn) == []
 
 
-def test_a_vm_that_is_not_here_yet_is_said_to_be_coming(end, conn, about):
-    prepare(end, about)
+def test_a_vm_that_is_not_here_yet_is_said_to_be_coming(end, conn, moving):
+    prepare(end, moving)
 
     with (
         pytest.raises(guard.OnItsWay, match="on its way here from hyper1.*virt.settle web1"),
@@ -72,9 +72,9 @@ def test_a_vm_that_is_not_here_yet_is_said_to_be_coming(end, conn, about):
         pytest.fail("it was started")
 
 
-def test_a_vm_that_is_still_coming_is_not_started_under_another_name(end, conn, about):
-    prepare(end, about)
-    end.define(conn, "web2", about.uuid)
+def test_a_vm_that_is_still_coming_is_not_started_under_another_name(end, conn, moving):
+    prepare(end, moving)
+    end.define(conn, "web2", moving.uuid)
 
     on_record = "'web2' .on record as 'web1'.*on its way here"
     with (
@@ -84,44 +84,44 @@ def test_a_vm_that_is_still_coming_is_not_started_under_another_name(end, conn, 
         pytest.fail("it was started")
 
 
-def test_what_was_written_to_is_not_empty(end, conn, about):
-    prepare(end, about)
-    with open(about.disks[0].path, "r+b") as handle:
+def test_what_was_written_to_is_not_empty(end, conn, moving):
+    prepare(end, moving)
+    with open(moving.disks[0].path, "r+b") as handle:
         handle.write(b"x")
 
     assert end.state(conn)["target"]["is_empty"] is False
 
 
-def test_of_a_vm_of_which_no_file_is_made_here_none_says_that_it_did_not_come(end, conn, about):
-    prepare(end, replace(about, disks=[]))
+def test_of_a_vm_of_which_no_file_is_made_here_none_says_that_it_did_not_come(end, conn, moving):
+    prepare(end, replace(moving, disks=[]))
 
     assert end.state(conn)["target"]["is_empty"] is False
 
 
-def test_a_shared_disk_is_taken_only_where_it_is_shared(end, conn, about):
-    path = Path(about.disks[0].path)
+def test_a_shared_disk_is_taken_only_where_it_is_shared(end, conn, moving):
+    path = Path(moving.disks[0].path)
     path.write_bytes(b"of long ago")
-    about = replace(about, disks=[replace(about.disks[0], how="shared")])
+    moving = replace(moving, disks=[replace(moving.disks[0], how="shared")])
 
     with pytest.raises(ClaimRefused, match="web1_0.raw is shared, and virt:shared_paths there"):
-        prepare(end, about)
+        prepare(end, moving)
 
     end.settings = end.hypervisor.settings = replace(end.settings, shared_paths=[str(path.parent)])
-    prepare(end, about)
+    prepare(end, moving)
     assert end.phase("arrival") == "ready" and end.record("arrival").facts["paths"] == []
 
 
-def test_a_file_that_is_there_is_refused_and_stays(end, conn, about):
-    path = Path(about.disks[1].path)
+def test_a_file_that_is_there_is_refused_and_stays(end, conn, moving):
+    path = Path(moving.disks[1].path)
     path.write_bytes(b"somebody's")
 
     with pytest.raises(ClaimRefused, match="web1_1.raw is there already"):
-        prepare(end, about)
+        prepare(end, moving)
 
     assert path.read_bytes() == b"somebody's" and end.record("arrival") is None
 
 
-def test_what_cannot_be_made_is_taken_back(end, conn, about, monkeypatch):
+def test_what_cannot_be_made_is_taken_back(end, conn, moving, monkeypatch):
     from saltvirt.ops.migration import files
 
     make = files.make
@@ -133,21 +133,21 @@ def test_what_cannot_be_made_is_taken_back(end, conn, about, monkeypatch):
 
     monkeypatch.setattr(files, "make", second_fails)
     with pytest.raises(MigrationFailed, match="disk full"):
-        prepare(end, about)
+        prepare(end, moving)
     assert end.hypervisor.files() == [] and end.record("arrival") is None
 
 
-def test_a_second_move_to_here_is_refused_and_names_what_settles_the_first(end, conn, about):
-    prepare(end, about)
+def test_a_second_move_to_here_is_refused_and_names_what_settles_the_first(end, conn, moving):
+    prepare(end, moving)
 
     with pytest.raises(MigrationFailed, match="is ready already.*salt-run virt.settle web1"):
-        prepare(end, about, "t2")
+        prepare(end, moving, "t2")
     assert end.hypervisor.files() == ["web1_0.raw", "web1_1.raw"]
 
 
-def test_a_vm_that_has_come_whole_belongs_here(end, conn, about):
-    prepare(end, about)
-    noted = come(end, conn, about)
+def test_a_vm_that_has_come_whole_belongs_here(end, conn, moving):
+    prepare(end, moving)
+    noted = come(end, conn, moving)
 
     said = end.step("arrive", is_handed=False, noted={**noted, "autostart": True})
 
@@ -178,10 +178,10 @@ def change(path):
     ("harm", "why"),
     [(lose, "is missing"), (cut, "has 1000 bytes, not 400000"), (change, "is not what was sent")],
 )
-def test_a_vm_that_has_not_come_whole_is_refused_for_good(end, conn, about, harm, why):
-    prepare(end, about)
-    noted = come(end, conn, about)
-    harm(Path(about.disks[0].path))
+def test_a_vm_that_has_not_come_whole_is_refused_for_good(end, conn, moving, harm, why):
+    prepare(end, moving)
+    noted = come(end, conn, moving)
+    harm(Path(moving.disks[0].path))
 
     with pytest.raises(MigrationFailed, match=f"has not come here whole: .*web1_0.raw {why}"):
         end.step("arrive", is_handed=False, noted=noted)
@@ -191,9 +191,9 @@ def test_a_vm_that_has_not_come_whole_is_refused_for_good(end, conn, about, harm
     assert not lifecycle.is_defined(conn, "web1") and end.hypervisor.files() == []
 
 
-def test_a_disk_that_cannot_be_read_has_not_come_whole(end, conn, about, monkeypatch):
-    prepare(end, about)
-    noted = come(end, conn, about)
+def test_a_disk_that_cannot_be_read_has_not_come_whole(end, conn, moving, monkeypatch):
+    prepare(end, moving)
+    noted = come(end, conn, moving)
 
     def fail(_path):
         raise OSError(5, "Input/output error")
@@ -203,22 +203,22 @@ def test_a_disk_that_cannot_be_read_has_not_come_whole(end, conn, about, monkeyp
         end.step("arrive", is_handed=True, noted=noted)
 
 
-def test_a_vm_that_ran_here_is_not_refused(end, conn, about):
-    prepare(end, about)
-    noted = come(end, conn, about)
-    change(Path(about.disks[0].path))
+def test_a_vm_that_ran_here_is_not_refused(end, conn, moving):
+    prepare(end, moving)
+    noted = come(end, conn, moving)
+    change(Path(moving.disks[0].path))
 
     with pytest.raises(MigrationFailed, match="has not come here whole"):
         end.step("arrive", is_handed=True, noted=noted)
     assert end.phase("arrival") == "ready"
 
 
-def test_what_libvirt_copies_is_as_big_as_it_gets(end, conn, about):
-    disks = [replace(disk, how="copy") for disk in about.disks]
+def test_what_libvirt_copies_is_as_big_as_it_gets(end, conn, moving):
+    disks = [replace(disk, how="copy") for disk in moving.disks]
     for disk in disks:
         Path(disk.path).unlink(missing_ok=True)
-    prepare(end, replace(about, state="running", disks=disks))
-    come(end, conn, about)
+    prepare(end, replace(moving, state="running", disks=disks))
+    come(end, conn, moving)
     for disk in disks:
         cut(Path(disk.path))
 
@@ -227,9 +227,9 @@ def test_what_libvirt_copies_is_as_big_as_it_gets(end, conn, about):
     assert end.phase("arrival") == "arrived"
 
 
-def test_what_runs_here_is_not_dropped(end, conn, about):
-    prepare(end, about)
-    come(end, conn, about)
+def test_what_runs_here_is_not_dropped(end, conn, moving):
+    prepare(end, moving)
+    come(end, conn, moving)
     lifecycle.start(conn, "web1")
 
     for step in ("refuse", "drop"):
@@ -238,9 +238,9 @@ def test_what_runs_here_is_not_dropped(end, conn, about):
     assert end.phase("arrival") == "ready" and lifecycle.is_active(conn, "web1")
 
 
-def test_a_file_that_another_vm_uses_by_now_is_not_removed(end, conn, about):
-    prepare(end, about)
-    used = [about.disks[0].path]
+def test_a_file_that_another_vm_uses_by_now_is_not_removed(end, conn, moving):
+    prepare(end, moving)
+    used = [moving.disks[0].path]
     end.define(conn, "db1", uuid="4dea22b3-1d52-d8f3-2516-782e98ab3fa1", paths=used)
 
     end.step("drop")
@@ -248,31 +248,31 @@ def test_a_file_that_another_vm_uses_by_now_is_not_removed(end, conn, about):
     assert end.hypervisor.files() == ["web1_0.raw"]
 
 
-def test_a_place_is_made_for_what_its_firmware_noted(end, conn, about):
+def test_a_place_is_made_for_what_its_firmware_noted(end, conn, moving):
     nvram = end.images / "web1_VARS.fd"
     said = FileFacts(path=str(nvram), how="push", size_bytes=8192, actual_bytes=8192)
-    prepare(end, replace(about, nvram=[said]))
+    prepare(end, replace(moving, nvram=[said]))
 
     assert nvram.stat().st_size == 8192 and nvram.stat().st_mode & 0o777 == 0o600
-    noted = come(end, conn, about)
+    noted = come(end, conn, moving)
     nvram.unlink()
     with pytest.raises(MigrationFailed, match="its file .*web1_VARS.fd is missing"):
         end.step("arrive", is_handed=False, noted=noted)
 
 
-def test_no_file_is_made_of_which_nobody_says_how_big_it_is(end, conn, about):
+def test_no_file_is_made_of_which_nobody_says_how_big_it_is(end, conn, moving):
     for how, said in (("push", "size_bytes"), ("copy", "virtual_bytes")):
-        (disk,) = [replace(one, how=how, **{said: None}) for one in about.disks[:1]]
+        (disk,) = [replace(one, how=how, **{said: None}) for one in moving.disks[:1]]
 
         with pytest.raises(VirtError, match="does not say how big .*web1_0.raw is"):
-            prepare(end, replace(about, disks=[disk]))
+            prepare(end, replace(moving, disks=[disk]))
         assert end.hypervisor.files() == [] and end.record("arrival") is None
 
 
-def test_images_that_the_host_lacks_are_sent_first_and_checked(end, conn, about):
+def test_images_that_the_host_lacks_are_sent_first_and_checked(end, conn, moving):
     image = ImageFacts(file_bytes=5, source="https://images.example.com/a.qcow2")
-    disks = [replace(one, base="ab" * 32, image=image) for one in about.disks[:1]]
-    lacking = replace(about, disks=disks)
+    disks = [replace(one, base="ab" * 32, image=image) for one in moving.disks[:1]]
+    lacking = replace(moving, disks=disks)
 
     ((digest, path),) = prepare(end, lacking)["images"].items()
 
@@ -284,11 +284,11 @@ def test_images_that_the_host_lacks_are_sent_first_and_checked(end, conn, about)
     assert end.record("arrival") is None and not Path(path).exists() and pools(conn) == []
 
 
-def test_two_moves_into_one_folder_do_not_end_each_others_pool(end, conn, about):
-    moved = [replace(d, path=d.path.replace("web1", "web1-1")) for d in about.disks]
+def test_two_moves_into_one_folder_do_not_end_each_others_pool(end, conn, moving):
+    moved = [replace(d, path=d.path.replace("web1", "web1-1")) for d in moving.disks]
     uuid = "4dea22b3-1d52-d8f3-2516-782e98ab3fa1"
-    prepare(end, about)
-    prepare(end, replace(about, name="web1-1", uuid=uuid, disks=moved), "t2")
+    prepare(end, moving)
+    prepare(end, replace(moving, name="web1-1", uuid=uuid, disks=moved), "t2")
 
     end.step("drop")
     assert pools(conn) == [str(end.images)]

@@ -22,8 +22,8 @@ def test_a_stopped_vm_leaves_and_nothing_of_it_stays(end, conn):
     paths = end.make(conn)
     whole = {str(path): content.digest(path) for path in paths}
 
-    about = end.begin()
-    assert about.uuid and end.phase("departure") == "planned"
+    moving = end.begin()
+    assert moving.uuid and end.phase("departure") == "planned"
     end.send()
 
     assert end.phase("departure") == "handing"
@@ -43,10 +43,10 @@ def test_what_its_firmware_noted_leaves_with_a_stopped_vm(end, conn):
     loader = "<loader readonly='yes' type='pflash'>/usr/share/fw.fd</loader>"
     end.define(conn, firmware=f"{loader}<nvram>{noted}</nvram>", paths=paths)
 
-    about = end.begin()
+    moving = end.begin()
     end.send()
 
-    assert [one.how for one in about.nvram] == ["push"]
+    assert [one.how for one in moving.nvram] == ["push"]
     assert (end.folder / "web1_VARS.fd").read_bytes() == noted.read_bytes()
     assert str(noted) in end.state(conn)["noted"]["digests"]
     assert end.step("finish")["removed"] == sorted(map(str, [noted, *paths]))

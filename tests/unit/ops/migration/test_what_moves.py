@@ -18,7 +18,7 @@ PARTS = {"machine": "pc", "os": "", "inside": "", "devices": ""}
 
 
 @pytest.fixture
-def about():
+def moving():
     """A function that defines a VM, m1, and returns what its host says of it."""
     with connect.opened(TEST, readonly=False) as conn:
 
@@ -36,10 +36,10 @@ def about():
         connect.domain(conn, "m1").undefineFlags(connect.libvirt.VIR_DOMAIN_UNDEFINE_MANAGED_SAVE)
 
 
-def test_a_saved_state_stays_behind_so_its_vm_does_not_move(about):
-    assert about().obstacles == []
+def test_a_saved_state_stays_behind_so_its_vm_does_not_move(moving):
+    assert moving().obstacles == []
 
-    (why,) = about(state="saved").obstacles
+    (why,) = moving(state="saved").obstacles
 
     assert why.startswith("it has a saved state, which libvirt does not move; start it, or")
     assert "virsh managedsave-remove m1" in why
@@ -48,19 +48,19 @@ def test_a_saved_state_stays_behind_so_its_vm_does_not_move(about):
 @pytest.mark.parametrize(
     "nvram", ["<nvram>{}</nvram>", "<nvram type='file'><source file='{}'/></nvram>"]
 )
-def test_what_its_firmware_noted_travels_with_a_stopped_vm(about, tmp_path, nvram):
+def test_what_its_firmware_noted_travels_with_a_stopped_vm(moving, tmp_path, nvram):
     path = tmp_path / "m1_VARS.fd"
     os = "<loader readonly='yes' type='pflash'>/usr/share/fw.fd</loader>" + nvram.format(path)
     shared = HostSettings(uri="test:///default", shared_paths=(str(tmp_path),))
-    assert about(os=os).nvram == [], "it was never started"
+    assert moving(os=os).nvram == [], "it was never started"
     path.write_bytes(bytes(8192))
 
-    (file,) = about(os=os).nvram
+    (file,) = moving(os=os).nvram
 
     assert file == FileFacts(path=str(path), how="push", size_bytes=8192, actual_bytes=8192)
-    assert about(os=os, settings=shared).nvram == []
+    assert moving(os=os, settings=shared).nvram == []
     # Of a running one QEMU sends them.
-    assert about(os=os, state="running").nvram[0].how == "copy"
+    assert moving(os=os, state="running").nvram[0].how == "copy"
 
 
 @pytest.mark.parametrize(
@@ -80,29 +80,29 @@ def test_firmware_that_libvirt_chooses_has_its_variables_where_libvirt_puts_them
     assert read.firmware_variables(read.domain("<domain><os/></domain>")) is None
 
 
-def test_a_stopped_vm_does_not_lose_the_secrets_of_its_tpm(about, tmp_path, monkeypatch):
+def test_a_stopped_vm_does_not_lose_the_secrets_of_its_tpm(moving, tmp_path, monkeypatch):
     tpm = "<tpm model='tpm-crb'><backend type='{}' version='2.0'/></tpm>"
     monkeypatch.setattr(facts, "_SWTPM", str(tmp_path))
-    assert about(devices=tpm.format("emulator")).obstacles == [], "it was never started"
+    assert moving(devices=tpm.format("emulator")).obstacles == [], "it was never started"
     (tmp_path / "4dea22b3-1d52-d8f3-2516-782e98ab3fa0").mkdir()
 
-    (why,) = about(devices=tpm.format("emulator")).obstacles
+    (why,) = moving(devices=tpm.format("emulator")).obstacles
 
     assert why.startswith("its emulated TPM has its state on this host, which does not move; start")
-    assert about(devices=tpm.format("emulator"), state="running").obstacles == []
+    assert moving(devices=tpm.format("emulator"), state="running").obstacles == []
 
 
-def test_the_definition_that_goes_along_is_judged_too(about, tmp_path):
+def test_the_definition_that_goes_along_is_judged_too(moving, tmp_path):
     first = {"machine": "pc-q35-7.2", "os": f"<kernel>{tmp_path}/old</kernel>"}
     second = {"machine": "pc-q35-10.0", "os": f"<kernel>{tmp_path}/new</kernel>"}
-    alone = about(**first, state="running")
+    alone = moving(**first, state="running")
 
-    both = about(**second, state="running")
+    both = moving(**second, state="running")
 
     assert (alone.machine, alone.next_machine) == ("pc-q35-7.2", None)
     assert (both.machine, both.next_machine) == ("pc-q35-7.2", "pc-q35-10.0")
     assert both.files == [f"{tmp_path}/old", f"{tmp_path}/new"]
-    stopped = about(**second)
+    stopped = moving(**second)
     assert (stopped.machine, stopped.next_machine) == ("pc-q35-10.0", None)
 
 
@@ -126,15 +126,15 @@ def test_what_only_the_definition_has_of_a_newer_libvirt_counts():
         ("cdrom", (), [], ["/srv/a.raw"]),
     ],
 )
-def test_a_disk_of_the_definition_alone_does_not_stay_behind(about, device, shared, why, files):
+def test_a_disk_of_the_definition_alone_does_not_stay_behind(moving, device, shared, why, files):
     settings = HostSettings(uri="test:///default", shared_paths=shared)
-    assert about(settings=settings, state="running").obstacles == []
+    assert moving(settings=settings, state="running").obstacles == []
     disk = (
         f"<disk type='file' device='{device}'><source file='/srv/a.raw'/>"
         "<target dev='sda' bus='scsi'/></disk>"
     )
 
-    found = about(settings=settings, state="running", devices=disk)
+    found = moving(settings=settings, state="running", devices=disk)
 
     assert [one.split(";")[0] for one in found.obstacles] == why
     assert found.files == files
