@@ -2,6 +2,7 @@
 
 import ast
 import re
+from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
@@ -135,3 +136,16 @@ def test_new_arguments_come_after_those_of_the_release_before(name):
     (function,) = [f for f in public(ROOT / "_runners/virt_migrate.py") if f.name == name]
 
     assert [arg.arg for arg in function.args.args][: len(ORDERS[name])] == ORDERS[name]
+
+
+def test_every_test_is_collected(pytestconfig):
+    tests = {path for path in SOURCES if path.name.startswith("test_")}
+    skipped = pytestconfig.getini("norecursedirs")
+
+    assert len(tests) > 100
+    lost = [
+        path
+        for path in tests
+        if any(fnmatch(one, rule) for one in path.relative_to(ROOT).parts for rule in skipped)
+    ]
+    assert lost == []

@@ -6,6 +6,7 @@ token of the build, and linked to its own, which only one host can do; then it i
 """
 
 import errno
+import hashlib
 import os
 from collections.abc import Iterable
 from pathlib import Path
@@ -26,6 +27,8 @@ def make(held: records.Held, path: str) -> None:
     mark = _mark(held.now, path)
     try:
         _make(mark, path)
+        # What is on record and does not survive a crash might be another host's by then.
+        files.sync_folder(mark.parent)
     except FileExistsError as exc:
         raise StorageError(f"a file {path} is there already") from exc
     except OSError as exc:
@@ -60,7 +63,9 @@ def forget(record: records.Record, paths: Iterable[str]) -> None:
 
 
 def _mark(record: records.Record, path: str) -> Path:
-    return Path(path).with_name(f".{Path(path).name}.{record.token[:12]}")
+    # A name of its own length: the file's may be as long as a name can be.
+    digest = hashlib.sha256(Path(path).name.encode()).hexdigest()[:12]
+    return Path(path).with_name(f".salt-virt-{record.token[:12]}-{digest}")
 
 
 def _is_same(mark: Path, path: str) -> bool:

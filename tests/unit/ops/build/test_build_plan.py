@@ -1,10 +1,12 @@
 """What a build does is decided from plain facts, before anything is made."""
 
+import json
 import os
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import told
 from saltvirt import spec
 from saltvirt.config import HostSettings
 from saltvirt.errors import BadArgument, ClaimRefused, NameTaken, StorageError
@@ -23,6 +25,8 @@ HOST = facts.HostFacts(
     domain_types=DomainTypes(default="kvm", usable=["kvm", "qemu"], why=""),
     qemu="7.2.22",
 )
+FLEETS = Path(__file__).parents[3] / "data/fleets"
+ANY_HOST = json.loads((FLEETS / "three.json").read_text())["hyper2"]
 CONTENT = facts.Content(
     images={IMAGE: BASE},
     given={},
@@ -145,7 +149,7 @@ def test_what_the_host_does_not_have_is_refused(given, why):
 
 def test_a_name_that_is_taken_is_refused():
     vm = deployment().vm
-    info = {"vms": {"web1": {"state": "running"}}}
+    info = told.info({**ANY_HOST, "vms": {"web1": {"state": "running"}}})
 
     with pytest.raises(NameTaken, match=r"called 'web1' exists on this host \(running\)"):
         plan.refuse(vm, HOST, info, spec.requirements(vm))
