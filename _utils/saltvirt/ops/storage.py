@@ -70,6 +70,9 @@ def opened_format(settings: HostSettings, path: str | Path) -> str:
     What libvirt has defined holds: a guest can write into a raw disk whatever looks like another
     format. Of a disk that no VM has, the file itself says it.
     """
+    # qemu-img does not find that out of a raw disk.
+    if is_open(path):
+        raise StorageError(f"{path} is open in another program; if it is a VM, stop it first")
     fmt = None
     if not connect.why_missing():
         with connect.opened(settings) as conn:
@@ -166,7 +169,7 @@ def _real(path: str) -> Path:
     return real
 
 
-def is_open(path: str) -> bool:
+def is_open(path: str | Path) -> bool:
     """Return whether a QEMU has a disk open, on any host whose locks its file system shares."""
     # QEMU locks bytes from 100 on, of what it does and of what it lets others do.
     asked = struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, 100, 200, 0)

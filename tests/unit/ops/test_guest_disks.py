@@ -97,6 +97,24 @@ def test_the_operator_may_name_more_folders(tmp_path):
     assert not (tmp_path / "images").exists()
 
 
+@pytest.mark.parametrize("fmt", ["raw", "qcow2"])
+def test_a_disk_that_a_qemu_has_open_is_refused(host, tmp_path, fmt):
+    disk = tmp_path / f"web1.{fmt}"
+    subprocess.run(["qemu-img", "create", "-q", "-f", fmt, disk, "8M"], check=True)
+    if fmt == "raw":
+        subprocess.run(["mkfs.ext4", "-q", disk], check=True)
+    argv = ["qemu-io", "-f", fmt, disk]
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as qemu:
+        qemu.stdin.write(b"info\n")
+        qemu.stdin.flush()
+        qemu.stdout.read(8)  # it prompts when it has opened the disk
+        with pytest.raises(StorageError, match="is open in another program; .* stop it first"):
+            storage.opened_format(host, str(disk))
+        qemu.stdin.close()
+
+    assert storage.opened_format(host, str(disk)) == fmt
+
+
 def test_what_cannot_be_opened_is_refused(host, tmp_path):
     with pytest.raises((ImageError, StorageError), match="does not exist"):
         storage.opened_format(host, str(tmp_path / "nothing"))
