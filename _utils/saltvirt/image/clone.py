@@ -73,8 +73,8 @@ def plan(disk: Disk, base: ValidatedImage, enable_qcow: bool | None) -> dict[str
 
 
 def make(base: ValidatedImage, path: str | Path, how: Mapping[str, Any]) -> None:
-    """Make a disk as :func:`plan` said; it is on the disk when this returns."""
-    with storing(path):
+    """Make a disk as :func:`plan` said, in its file; it is on the disk when this returns."""
+    with _writing(path):
         if how["is_overlay"]:
             tool.create(path, how["size_bytes"], "qcow2", base.path, base.format)
         elif how["format"] == base.format:
@@ -88,21 +88,28 @@ def make(base: ValidatedImage, path: str | Path, how: Mapping[str, Any]) -> None
 
 
 def empty(path: str | Path, size_bytes: int, fmt: str) -> None:
-    """Make a disk without content; it is on the disk when this returns."""
-    with storing(path):
+    """Make a disk without content, in its file; it is on the disk when this returns."""
+    with _writing(path):
         tool.create(path, size_bytes, fmt)
         Path(path).chmod(0o600)
         files.durable(path)
 
 
 @contextmanager
-def storing(path: str | Path) -> Iterator[None]:
-    """Remove the half file if the block fails; an OSError comes out as a StorageError."""
+def _writing(path: str | Path) -> Iterator[None]:
+    """Have an OSError come out as a StorageError; the file is removed by whoever made it."""
     try:
         yield
     except OSError as exc:
-        Path(path).unlink(missing_ok=True)
         raise StorageError(f"cannot write {path}: {exc.strerror}") from exc
+
+
+@contextmanager
+def storing(path: str | Path) -> Iterator[None]:
+    """Remove the half file if the block fails; an OSError comes out as a StorageError."""
+    try:
+        with _writing(path):
+            yield
     except BaseException:
         Path(path).unlink(missing_ok=True)
         raise

@@ -1,8 +1,10 @@
 """
-Which files are a build's own: of all hosts that share a folder, one makes a file of a name.
+Which files a build has made: of all hosts that share a folder, one makes a file of a name.
 
-Hosts do not see each other's records. So a file is first made under another name, which has the
-token of the build, and linked to its own, which only one host can do; then it is on record.
+Hosts do not see each other's records. So a file has a second name for a moment, its mark, with the
+token of the build in it: only one host can link a mark to the file's own name, and whoever finds
+both names of one file after a crash knows whose it is. It is the same when a file is removed: its
+name must be off the record before it is free for others.
 """
 
 import errno
@@ -26,26 +28,34 @@ def make(held: records.Held, path: str) -> None:
     """
     mark = _mark(held.now, path)
     try:
-        _make(mark, path)
+        os.close(files.private(mark, os.O_WRONLY | os.O_CREAT | os.O_EXCL))
+        has_mark = _linked(mark, path)
         # What is on record and does not survive a crash might be another host's by then.
         files.sync_folder(mark.parent)
     except FileExistsError as exc:
         raise StorageError(f"a file {path} is there already") from exc
     except OSError as exc:
         raise StorageError(f"cannot make the file {path}: {exc.strerror}") from exc
-    held.note(begun=[*held.now.facts["begun"], path])
-    mark.unlink()
+    try:
+        held.note(begun=[*held.now.facts["begun"], path])
+    except BaseException:
+        if not has_mark:
+            Path(path).unlink(missing_ok=True)
+        raise
+    _unmark(mark)
 
 
-def _make(mark: Path, path: str) -> None:
-    os.close(files.private(mark, os.O_WRONLY | os.O_CREAT | os.O_EXCL))
+def _linked(mark: Path, path: str) -> bool:
+    """Make a file of a mark; return whether it is, as a file system may know no such thing."""
     try:
         os.link(mark, path)
     except OSError as exc:
         if exc.errno not in _NO_LINKS:
             raise
-        # Whoever is killed right here leaves a file without content.
+        # Whoever is killed before this is on record leaves a file without content.
         os.close(files.private(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL))
+        return False
+    return True
 
 
 def made(record: records.Record, paths: Iterable[str]) -> list[str]:
@@ -56,10 +66,37 @@ def made(record: records.Record, paths: Iterable[str]) -> list[str]:
     return [path for path in paths if path in begun or _is_same(_mark(record, path), path)]
 
 
+def leave(held: records.Held, paths: Iterable[str]) -> None:
+    """Take files off the record that are removed next; until :func:`forget` their marks tell."""
+    begun = held.now.facts.get("begun") or []
+    for path in [one for one in paths if one in begun]:
+        mark = _mark(held.now, path)
+        try:
+            if not _is_same(mark, path):
+                os.link(path, mark)
+                files.sync_folder(mark.parent)
+        except FileNotFoundError:
+            pass  # it is gone already
+        except OSError as exc:
+            if exc.errno in _NO_LINKS:
+                continue  # it stays on record until all of it is removed
+            raise StorageError(f"cannot remove {path}: {exc.strerror}") from exc
+        held.note(begun=[one for one in held.now.facts["begun"] if one != path])
+
+
 def forget(record: records.Record, paths: Iterable[str]) -> None:
-    """Remove the names under which some files were begun."""
+    """Remove the marks of some files."""
     for path in paths:
-        _mark(record, path).unlink(missing_ok=True)
+        _unmark(_mark(record, path))
+
+
+def _unmark(mark: Path) -> None:
+    try:
+        # A file system that may only be read refuses also what is not there.
+        if os.path.lexists(mark):
+            mark.unlink(missing_ok=True)
+    except OSError as exc:
+        raise StorageError(f"cannot remove {mark}: {exc.strerror}") from exc
 
 
 def _mark(record: records.Record, path: str) -> Path:
@@ -71,5 +108,7 @@ def _mark(record: records.Record, path: str) -> Path:
 def _is_same(mark: Path, path: str) -> bool:
     try:
         return mark.samefile(path)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return False
+    except OSError as exc:
+        raise StorageError(f"cannot look at {path}: {exc.strerror}") from exc

@@ -44,7 +44,7 @@ def sweep_locks(settings: HostSettings) -> None:
 def _settle_all_of(conn: Any, settings: HostSettings, name: str) -> None:
     try:
         settle_one(conn, settings, name)
-    except VirtError as exc:
+    except (VirtError, OSError) as exc:
         # It is named in host_info, and its name stays taken; other VMs have nothing to do with it.
         log.error("what was begun for VM %s cannot be settled: %s", name, exc)
 
@@ -62,12 +62,13 @@ def settle_one(conn: Any, settings: HostSettings, name: str) -> bool:
                 # What libvirt has defined or undefined, its files must not be removed or forgotten
                 # if a crash could take that back.
                 storage.settle_definitions()
-                settle_record(conn, settings, held.now)
+                settle_record(conn, settings, held)
                 reservations.end(settings, held)
     return _settle_claim(conn, settings, name) or any_of_it
 
 
-def _settle_build(conn: Any, settings: HostSettings, record: records.Record) -> None:
+def _settle_build(conn: Any, settings: HostSettings, held: records.Held) -> None:
+    record = held.now
     # They hold keys; whoever was to read them is gone, or has.
     for path in record.facts.get("secrets", ()):
         files.unlink(path)
@@ -77,11 +78,13 @@ def _settle_build(conn: Any, settings: HostSettings, record: records.Record) -> 
         return
     paths = record.facts["paths"]
     mine = ownfiles.made(record, paths)
+    ownfiles.leave(held, mine)
     _clear(conn, settings, record.name, mine, record.phase != protocol.MAKING)
     ownfiles.forget(record, paths)
 
 
-def _settle_purge(conn: Any, settings: HostSettings, record: records.Record) -> None:
+def _settle_purge(conn: Any, settings: HostSettings, held: records.Held) -> None:
+    record = held.now
     if lifecycle.name_of(conn, record.facts["uuid"]):
         log.warning("VM %s is here; its virt.purge was interrupted at its begin", record.name)
         return

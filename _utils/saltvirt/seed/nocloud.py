@@ -96,7 +96,8 @@ def build(path: str | Path, identity: Identity, instance: str, *, install: objec
     Write a seed, readable by its owner only; it is on the disk when this returns.
 
     path
-        Where; a file that is there must be the caller's own, and is written over.
+        Where; a file that is there must be the caller's own, and is written over. It is the
+        caller's to remove if this fails, too.
     instance
         What cloud-init tells one guest from another by: the domain's UUID.
     install
@@ -117,5 +118,4 @@ def build(path: str | Path, identity: Identity, instance: str, *, install: objec
             handle.write(image + secret.ljust(guest.SECRET_BYTES, b"\0"))
         files.durable(path)
     except OSError as exc:
-        Path(path).unlink(missing_ok=True)
         raise SeedError(f"cannot write seed {path}: {exc.strerror}") from exc

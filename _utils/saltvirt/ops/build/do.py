@@ -113,6 +113,7 @@ class Builder:
 
     def _remove(self, path: str) -> None:
         mine = ownfiles.made(self._held.now, [path])
+        ownfiles.leave(self._held, mine)
         unfinished.remove(self._conn, self._context.settings, mine)
         ownfiles.forget(self._held.now, [path])
 
