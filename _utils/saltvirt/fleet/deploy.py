@@ -70,8 +70,8 @@ def _look(cloud: Cloud, request: Request, noted: Iterable[str] = ()) -> Hosts:
     wanted = frozenset(inventory.narrow(cloud, every, request.where, request.host))
     cloud.progress("Searching", detail=f"{len(every)} hypervisors")
     found = inventory.survey(cloud, every, "virt.host_info")
-    unheard = {} if request.force else inventory.unheard(cloud, found, request.name, noted)
     seen = sightings.of_info(found.answers, request.name)
+    unheard = {} if request.force else inventory.unheard(cloud, found, request.name, seen, noted)
     return Hosts(found=found, wanted=wanted, seen=seen, unheard=unheard)
 
 

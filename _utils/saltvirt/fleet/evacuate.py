@@ -19,6 +19,7 @@ _STILL_COMING = (
     "run this again (if nobody is at that move any more: salt-run virt.settle {})"
 )
 # On this host alone: by now another may have a VM of that name, which salt-run would remove.
+_KEPT = "moved to {}, only its definition was kept: salt {} virt.undefine {} removes that"
 _UNFINISHED = "left by an interrupted virt.init or virt.purge: salt {} virt.purge {} removes it"
 
 
@@ -78,7 +79,8 @@ def _coming(cloud: Cloud, host: str) -> tuple[list[str], dict[str, str]]:
     info: HostInfo = wire.read(host, "virt.host_info", HostInfo, said)
     coming = {*info.building, *info.coming}
     left = set(info.unfinished) - coming - set(info.vms)
-    return sorted(coming), {name: _UNFINISHED.format(host, name) for name in left}
+    warnings = {name: _UNFINISHED.format(host, name) for name in left}
+    return sorted(coming), warnings | {n: _KEPT.format(at, host, n) for n, at in info.kept.items()}
 
 
 def _sorted(

@@ -161,16 +161,12 @@ def _readable(fun: str, answers: dict[str, Any]) -> tuple[dict[str, Any], dict[s
     return out, broken
 
 
-def _own(info: facts.HostInfo) -> set[str]:
-    return {name for name, vm in info.vms.items() if vm.moved_to is None}
-
-
 def _heard(fun: str, arg: Sequence[Any], answers: dict[str, Any]) -> hints.Heard | None:
     """Return what the answers to a question say of names, None if it is about none."""
     if fun == "virt.host_info":
         return hints.Heard(
-            whole={host: _own(info) for host, info in answers.items()},
-            settled={h: _own(info) - {*info.building} for h, info in answers.items()},
+            whole={host: info.vms for host, info in answers.items()},
+            settled={h: {*info.vms} - {*info.building} for h, info in answers.items()},
         )
     if fun == "virt.full_info":
         return hints.Heard(whole={host: info.vm_info for host, info in answers.items()})
@@ -185,18 +181,30 @@ def _heard(fun: str, arg: Sequence[Any], answers: dict[str, Any]) -> hints.Heard
     return None
 
 
-def unheard(cloud: Cloud, found: Survey, name: str, noted: Iterable[str] = ()) -> dict[str, str]:
+def unheard(
+    cloud: Cloud,
+    found: Survey,
+    name: str,
+    seen: Mapping[str, sightings.Sighting],
+    noted: Iterable[str] = (),
+) -> dict[str, str]:
     """
     Return ``{host: why}`` of the hosts that may have a VM, and cannot be asked.
 
     found
         The :class:`Survey` of all hypervisors.
+    seen
+        What it says of the VM. Where only its definition was kept, it went somewhere else: if no
+        host that answers has it, any that is silent may.
     noted
         Hosts that may have it beside those that had it when they were last asked.
 
     Hints at minions that this master does not know any more are dropped.
     """
     silent, store = found.reasons(), compat.KeyStore(cloud.opts)
+    has_left = any(one.moved_to for one in seen.values())
+    if has_left and not any(one.is_its_own for one in seen.values()):
+        noted = {*noted, *silent, *(one.moved_to for one in seen.values() if one.moved_to)}
 
     def is_known(host: str) -> bool:
         # Of a reinstalled master a host that is away is no hypervisor yet.
@@ -255,6 +263,6 @@ def located(cloud: Cloud, found: Survey, name: str) -> str:
     asked = f"on any of {len(found.answers)} hypervisors"
     if silent:
         asked += f" that answer (not asked: {', '.join(silent)}"
-        last = sorted(unheard(cloud, found, name))
+        last = sorted(unheard(cloud, found, name, seen))
         asked += f"; it was last seen on {', '.join(last)})" if last else ")"
     raise NoSuchVm(name, asked, silent)

@@ -175,8 +175,9 @@ def _settle(cloud: Cloud, held: Held) -> None:
     if held.record is None:
         return
     found = inventory.look_for(cloud, held.name)
-    unheard = inventory.unheard(cloud, found, held.name, settle.noted(held))
-    settle.order(cloud.opts, held, sightings.of_presence(found.answers), unheard)
+    seen = sightings.of_presence(found.answers)
+    unheard = inventory.unheard(cloud, found, held.name, seen, settle.noted(held))
+    settle.order(cloud.opts, held, seen, unheard)
     if held.record is not None:
         raise NameTaken(
             f"what an interrupted virt.init or virt.purge has left of VM {held.name!r} is not "

@@ -23,7 +23,7 @@ def purge(cloud: Cloud, name: str, delete_key: bool) -> dict[str, dict[str, str]
         moves.settle_order(cloud, order)
         found = inventory.look_for(cloud, name)
         seen = sightings.of_presence(found.answers)
-        unheard = inventory.unheard(cloud, found, name, settle.noted(order))
+        unheard = inventory.unheard(cloud, found, name, seen, settle.noted(order))
         begun = order.record if order.record and order.record.phase == orders.REMOVING else None
         if begun and not delete_key:
             order.note(public_key=None)
@@ -34,22 +34,23 @@ def purge(cloud: Cloud, name: str, delete_key: bool) -> dict[str, dict[str, str]
             if begun:
                 return {begun.facts["host"]: {name: f"purged; {said}"}}
             raise NoSuchVm(name, error.where, error.silent, said) from None
-        _refuse_kept(found, host, name, seen[host].moved_to, unheard)
+        moved_to = seen[host].moved_to
+        if moved_to is not None:
+            _refuse_kept(host, name, moved_to, unheard)
+            # That of the VM itself is deleted by now: one that is there may be another's.
+            delete_key = delete_key and begun is None
         _remove(cloud, order, name, host, delete_key)
     return {host: {name: "purged"}}
 
 
-def _refuse_kept(
-    found: inventory.Survey, host: str, name: str, moved_to: str | None, unheard: Mapping[str, str]
-) -> None:
+def _refuse_kept(host: str, name: str, moved_to: str, unheard: Mapping[str, str]) -> None:
     """Raise DeployError if a host only kept the definition of a VM that a silent one may have."""
-    may_have = {*unheard, *({moved_to} - {*found.answers})} if moved_to else set()
-    if may_have:
+    if unheard:
         raise DeployError(
             f"VM {name!r} has moved to {moved_to}, and {host} only kept its definition; "
-            f"{', '.join(sorted(may_have))} may have it and cannot be asked, so nothing is "
-            f"removed, its minion key neither; only the definition goes with "
-            f"salt {host} virt.undefine {name}"
+            f"{', '.join(sorted(unheard))} may have it and cannot be asked, so nothing is "
+            f"removed, its minion key neither; salt {host} virt.undefine {name} removes the "
+            "definition alone"
         )
 
 

@@ -32,7 +32,7 @@ def order(
         held.end()
         return "what was interrupted is settled: the VM is complete and keeps its key"
     # What died before it had defined the VM is removed by its host, and needs no key.
-    if was_asked and any(one.building or one.state is not None for one in seen.values()):
+    if was_asked and any(one.building or one.is_its_own for one in seen.values()):
         return ""
     if was_asked and unheard:
         raise NameTaken(_may_be(left, unheard))

@@ -61,12 +61,13 @@ def of_info(answers: Mapping[str, HostInfo], name: str) -> dict[str, Sighting]:
 
 
 def _of_info(info: HostInfo, name: str) -> Sighting:
-    vm = info.vms.get(name)
+    vm, moved_to = info.vms.get(name), info.kept.get(name)
+    off = None if moved_to is None else "shutdown"
     return Sighting(
-        state=vm.state if vm else None,
+        state=vm.state if vm else off,
         building=name in info.building,
         unfinished=name in info.unfinished,
-        moved_to=vm.moved_to if vm else None,
+        moved_to=moved_to,
     )
 
 

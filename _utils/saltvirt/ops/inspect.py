@@ -36,8 +36,8 @@ from saltvirt.units import MIB
 from saltvirt.xml import read
 
 RUN_DIR = "/run/salt-virt"
-# The VMs, what their disks may take in bytes, and until when that holds.
-_Seen = tuple[dict[str, VmFacts], dict[str, int], Any]
+# The VMs, what their disks may take in bytes, kept definitions, and until when that holds.
+_Seen = tuple[dict[str, VmFacts], dict[str, int], dict[str, str], Any]
 
 
 def vm_info(conn: Any, name: str | None = None) -> dict[str, dict[str, Any]]:
@@ -156,13 +156,14 @@ def host_info(conn: Any, settings: HostSettings, known: _Seen | None = None) -> 
     coming = reservations.coming(settings)
     if known is None or known[-1] != reservations.last_end(settings):
         known = seen(conn, settings)
-    vms, promises, _ = known
+    vms, promises, kept, _ = known
     extra = [facts for name, facts in coming.items() if name not in vms]
     types = domain_types(conn, settings, capabilities)
     features = {kind: host.cpu_features(conn, capabilities, kind) for kind in types.usable}
     return HostInfo(
         maintenance=maintenance.is_on(settings),
         vms=vms,
+        kept=kept,
         building=sorted(coming),
         coming={name: _room(facts) for name, facts in coming.items()},
         unfinished=reservations.unfinished(settings),
@@ -192,26 +193,35 @@ def _room(facts: Mapping[str, Any]) -> ComingFacts:
     )
 
 
-def _vms(conn: Any, settings: HostSettings) -> tuple[dict[str, VmFacts], dict[str, int]]:
-    """Return the VMs, and what their disks in the image folder may take, in bytes."""
+def _vms(
+    conn: Any, settings: HostSettings
+) -> tuple[dict[str, VmFacts], dict[str, int], dict[str, str]]:
+    """
+    Return the VMs, what their disks in the image folder may take, in bytes, and ``{name: host}``.
+
+    The latter of the VMs that have moved, of which only the definition was kept here.
+    """
     out: dict[str, VmFacts] = {}
+    kept: dict[str, str] = {}
     promises = {"virtual": 0, "growth": 0}
     images = f"{settings.images}/"
     for row in query.rows(conn, with_blocks=False):
         root = read.domain(row["xml"])
         ours = read.ours(root)
+        if ours["moved_to"] is not None:
+            kept[row["name"]] = ours["moved_to"]
+            continue
         out[row["name"]] = VmFacts(
             state=row["state"],
             vcpus=row["max_vcpus"],
             memory_mib=row["max_memory_kib"] // 1024,
             affinity=ours["affinity"],
             anti_affinity=ours["anti_affinity"],
-            moved_to=ours["moved_to"],
         )
         for disk in read.disk_sources(root):
             if (disk["path"] or "").startswith(images):
                 _add_promise(promises, storage.measure(disk["path"], disk["format"]))
-    return out, promises
+    return out, promises, kept
 
 
 def _add_promise(promises: dict[str, int], sizes: Mapping[str, Any] | None) -> None:

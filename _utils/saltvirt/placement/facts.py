@@ -16,14 +16,13 @@ def _said_with(name: str) -> Any:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VmFacts:
-    """A VM that a host has, as far as placement asks; ``moved_to`` has it if not this host."""
+    """A VM that a host has, as far as placement asks."""
 
     state: str
     vcpus: int
     memory_mib: int
     affinity: list[str]
     anti_affinity: list[str]
-    moved_to: str | None = _said_with("moved_to")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -218,10 +217,18 @@ class MigrationInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostInfo:
-    """What a host answers to ``virt.host_info``; ``moving`` is the VM that was asked about."""
+    """
+    What a host answers to ``virt.host_info``.
+
+    kept
+        ``{name: host}`` of the VMs that have moved there, of which only the definition is here.
+    moving
+        The VM that was asked about.
+    """
 
     maintenance: bool = False
     vms: dict[str, VmFacts]
+    kept: dict[str, str] = field(default_factory=dict)
     building: list[str]
     coming: dict[str, ComingFacts] = field(default_factory=dict)
     unfinished: list[str]

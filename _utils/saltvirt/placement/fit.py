@@ -54,7 +54,9 @@ def standing(host: HostInfo, required: Requirements) -> list[str]:
 
 
 def _taken(host: HostInfo, required: Requirements) -> Iterator[str]:
-    if required.name in host.vms:
+    if required.name in host.kept:
+        yield f"it kept the definition of a VM called {required.name}"
+    elif required.name in host.vms:
         yield f"it already has a VM called {required.name}"
     elif required.name in host.building:
         yield f"a VM called {required.name} is being built there"

@@ -80,15 +80,16 @@ class Hosts:
             shown = {"cpu": 1, "mem": 1, "graphics": {}, "disks": {}, "nics": {}}
             node = {"freecpu": 1, "freemem": 1.0, "node_info": {"cpus": 1, "phymemory": 1}}
             return {**node, "vm_info": {n: {**shown, **v} for n, v in vms.items()}}
+        return self._info(vms)
+
+    def _info(self, vms):
         sized = {"vcpus": 1, "memory_mib": 1, "affinity": [], "anti_affinity": []}
+        own = {n: v for n, v in vms.items() if v["state"] and "moved_to" not in v}
         return {
             **said_of(13),
             "profiles": {"disk": self.profiles, "nic": {"default": {}}},
-            "vms": {
-                n: {**sized, "state": v["state"], "moved_to": v.get("moved_to")}
-                for n, v in vms.items()
-                if v["state"]
-            },
+            "vms": {n: {**sized, "state": v["state"]} for n, v in own.items()},
+            "kept": {n: v["moved_to"] for n, v in vms.items() if "moved_to" in v},
             "building": [n for n, v in vms.items() if v["building"]],
             "unfinished": [n for n, v in vms.items() if v["unfinished"]],
         }

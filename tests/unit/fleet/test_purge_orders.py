@@ -226,3 +226,88 @@ def test_a_vm_that_moved_on_from_where_its_definition_says_keeps_its_key(cloud, 
 
     with pytest.raises(deploy.DeployError, match="so nothing is removed, its minion key neither"):
         cloud.purge()
+
+
+def kept(cloud, is_purged=True):
+    """Have a VM that has moved on, and may be purged since, of which hyper1 kept the definition."""
+    cloud.init()
+    for host in cloud.hosts.where("web"):
+        cloud.hosts.remove(host, "web")
+    cloud.hosts.put("hyper1", "web", "shutdown", moved_to="hyper2")
+    if not is_purged:
+        cloud.hosts.put("hyper2", "web")
+
+
+@pytest.mark.parametrize("host", ["hyper2", "hyper3"])
+def test_a_name_is_not_given_away_beside_a_kept_definition(cloud, host):
+    cloud.hosts.put("hyper1", "web", "shutdown", moved_to="hyper2")
+    cloud.hosts.put(host, "web")
+    cloud.hosts.silence(host)
+
+    with pytest.raises(NameTaken, match=f"was on {host}"):
+        cloud.init(image=None)
+
+    assert cloud.hosts.where("web") == sorted(["hyper1", host])
+
+
+def test_a_kept_definition_named_by_an_address_can_be_purged(cloud):
+    cloud.hosts.put("hyper1", "web", "shutdown", moved_to="10.0.0.12")
+
+    assert cloud.purge() == {"hyper1": {"web": "purged"}}
+
+
+@pytest.mark.parametrize("image", ["salt://a.qcow2", None])
+def test_an_interrupted_deployment_beside_a_kept_definition_is_taken_back(cloud, image):
+    cloud.hosts.put("hyper1", "web", "shutdown", moved_to="hyper2")
+    cloud.hosts.does["virt.init"] = die
+    killed(cloud.init, host="hyper3")
+    assert left(cloud) == "ordered" and key(cloud)
+    cloud.hosts.does["virt.init"] = cloud.hosts.build
+
+    cloud.init(host="hyper3", image=image)
+
+    assert is_tidy(cloud) and bool(key(cloud)) is bool(image)
+
+
+def test_an_interrupted_purge_beside_a_kept_definition_deletes_that_key_and_no_other(
+    cloud, monkeypatch
+):
+    kept(cloud, is_purged=False)
+    with monkeypatch.context() as dying:
+        dying.setattr(keys, "delete", lambda *_args: die())
+        killed(cloud.purge)
+    assert cloud.hosts.where("web") == ["hyper1"] and left(cloud) == "removing"
+    keys.discard(cloud.opts, "web", key(cloud))
+    other = keypair.generate()[0]
+    keys.accept(cloud.opts, "web", other)
+
+    cloud.purge()
+
+    assert key(cloud) == other.strip() and cloud.hosts.where("web") == []
+
+
+def test_the_key_of_an_interrupted_purge_goes_though_a_kept_definition_cannot(cloud, monkeypatch):
+    kept(cloud, is_purged=False)
+    with monkeypatch.context() as dying:
+        dying.setattr(keys, "delete", lambda *_args: die())
+        killed(cloud.purge)
+
+    def refuse(_host, _name):
+        raise deploy.VirtError("its files are on storage that all hosts share")
+
+    cloud.hosts.does["virt.purge"] = refuse
+    with pytest.raises(deploy.DeployError, match="storage that all hosts share"):
+        cloud.purge()
+
+    assert key(cloud) is None
+
+
+def test_the_key_of_a_vm_that_moved_on_stays_while_any_host_is_silent(cloud):
+    kept(cloud)
+    before = key(cloud)
+    cloud.hosts.silence("hyper3")
+
+    with pytest.raises(deploy.DeployError, match="hyper3 may have it"):
+        cloud.purge()
+
+    assert key(cloud) == before

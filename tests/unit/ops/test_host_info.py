@@ -17,6 +17,7 @@ from saltvirt.errors import (
 from saltvirt.kvm import connect, lifecycle, query
 from saltvirt.model import Requirements
 from saltvirt.ops import inspect, maintenance, reservations, storage
+from saltvirt.ops.migration import facts as gathering
 from saltvirt.placement import fit
 from saltvirt.placement.facts import DomainTypes
 from saltvirt.xml import hostdev, nodedev, read
@@ -265,3 +266,22 @@ def test_two_of_an_anti_affinity_group_are_not_built_on_one_host_at_once(bare):
     }
     # What another host sends is awaited when the call that claimed its room is over.
     assert list(left) == ["web1"]
+
+
+def test_a_definition_that_was_kept_is_not_a_vm_of_the_host(hypervisor):
+    with hypervisor.libvirt() as conn:
+        hypervisor.init("web1")
+        hypervisor.init("web2")
+        lifecycle.destroy(conn, "web1")
+        before = inspect.host_info(conn, hypervisor.settings)
+        lifecycle.keep_moved(conn, "web1", "hyper2")
+
+        info = inspect.host_info(conn, hypervisor.settings)
+        seen = inspect.presence(conn, hypervisor.settings, "web1")
+        moving = gathering.facts(conn, hypervisor.settings)
+        (obstacle,) = gathering.facts(conn, hypervisor.settings, "web1")["web1"].obstacles
+
+    assert set(before.vms) == {"web1", "web2"} and before.kept == {}
+    assert set(info.vms) == set(moving) == {"web2"} and info.kept == {"web1": "hyper2"}
+    assert (seen.state, seen.moved_to) == ("shutdown", "hyper2")
+    assert "has moved to hyper2, and only its definition was kept here" in obstacle

@@ -188,3 +188,23 @@ def test_a_host_of_an_older_release_names_what_it_builds_and_no_more():
     assert all("coming" not in one for one in hosts.values())
 
     assert "is being built there" in why_not(replace(NEED, name="coming"), hosts)
+
+
+@pytest.mark.parametrize("group", ["affinity", "anti_affinity"])
+def test_a_kept_definition_is_not_in_a_group(group):
+    hosts = fleet()
+    one = {"vcpus": 1, "affinity": [], "anti_affinity": [], group: ["shop"]}
+    hosts["hyper2"]["vms"]["w1"] = one
+    hosts["hyper1"]["kept"] = {"w1": "hyper2"}
+    required = replace(NEED, **{group: ("shop",)})
+
+    fits = {v.host: v.fits for v in choose.evaluate(told.infos(hosts), required)}
+
+    assert fits["hyper2"] is (group == "affinity") and fits["hyper1"] is not fits["hyper2"]
+
+
+def test_a_name_of_which_a_host_kept_the_definition_is_taken_there():
+    hosts = fleet()
+    hosts["hyper1"]["kept"] = {NEED.name: "hyper2"}
+
+    assert why_not(NEED, hosts) == "it kept the definition of a VM called new"

@@ -163,6 +163,11 @@ def refuse(vm: Vm, host: HostFacts, info: HostInfo, required: Requirements) -> N
     info
         What :func:`saltvirt.ops.inspect.host_info` returns.
     """
+    if required.name in info.kept:
+        raise NameTaken(
+            f"VM {required.name!r} has moved to {info.kept[required.name]}, and its definition was "
+            f"kept here; choose another name, or remove that with virt.undefine {required.name}"
+        )
     if required.name in info.vms:
         raise NameTaken(
             f"a VM called {required.name!r} exists on this host ({info.vms[required.name].state}); "

@@ -42,7 +42,7 @@ def facts(conn: Any, settings: HostSettings, name: str | None = None) -> dict[st
     Return what another host must know to take VMs, by their names.
 
     name
-        Only this one.
+        Only this one. Of all, those of which only the definition was kept here are left out.
     """
     tags: _Tags = {
         "snapshots": lifecycle.with_snapshots(conn),
@@ -51,9 +51,15 @@ def facts(conn: Any, settings: HostSettings, name: str | None = None) -> dict[st
         "host_cpu": host.own_cpu(conn),
         "qemu": host.versions(conn)["qemu"],
     }
-    return {
-        row["name"]: _facts(settings, row, tags) for row in query.rows(conn, name, with_next=True)
-    }
+    rows = {row["name"]: row for row in query.rows(conn, name, with_next=True)}
+    if name is None:
+        rows = {one: row for one, row in rows.items() if not _moved_to(row)}
+    return {one: _facts(settings, row, tags) for one, row in rows.items()}
+
+
+def _moved_to(row: Mapping[str, Any]) -> str | None:
+    found: str | None = read.ours(read.domain(row["xml"]))["moved_to"]
+    return found
 
 
 def _facts(settings: HostSettings, row: Mapping[str, Any], tags: _Tags) -> MigrationInfo:
