@@ -175,7 +175,8 @@ def migrate_step(
         For ``cancel``: the other host, asked after that, has refused it for good. Defaults to
         False.
     is_lost
-        For ``cancel``: you say that the other host never comes back with it. Defaults to False.
+        For ``cancel``: you say that the other host never comes back with it. For ``drop``: that the
+        other host has the VM, though it has arrived here. Defaults to False.
     is_handed
         For ``arrive``: it ran here already. Defaults to False.
     noted
@@ -200,7 +201,8 @@ def migrate_step(
     if step not in protocol.ON_TARGET:
         known = ", ".join((*protocol.ON_SOURCE, *protocol.ON_TARGET))
         raise errors.BadArgument("step", f"{step!r}; one of {known}")
-    given = {"is_handed": is_handed} if step == protocol.ARRIVE else {}
+    said = {protocol.ARRIVE: {"is_handed": is_handed}, protocol.DROP: {"is_lost": is_lost}}
+    given = said.get(step, {})
     return arrival.step(context, name, token, step, noted=noted or {}, **given)
 
 

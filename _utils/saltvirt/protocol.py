@@ -237,9 +237,16 @@ def refuse(there: There | None, token: str) -> Effects:
         yield "enter", REFUSED
 
 
-def drop(there: There | None, token: str) -> Effects:
-    """Remove what was made here for a VM whose source has cancelled, and nothing else."""
-    if _expect(there, token, PREPARING, READY, REFUSED) != PREPARING:
+def drop(there: There | None, token: str, *, is_lost: bool = False) -> Effects:
+    """
+    Remove what was made here for a VM whose source has cancelled, and nothing else.
+
+    is_lost
+        Whether the operator says that its source has the VM, though it has arrived: this host was
+        given up when it could not be asked.
+    """
+    arrived = (ARRIVED,) if is_lost else ()
+    if _expect(there, token, PREPARING, READY, REFUSED, *arrived) != PREPARING:
         yield ("undefine",)
     yield ("remove",)
     yield ("end",)
@@ -334,6 +341,12 @@ def next_step(source: Source | None, target: Target | None) -> str:
     if target is None or target.is_live or target.is_arriving:
         return WAIT
     return _AFTER[source.phase](source, target)
+
+
+def is_on_both(source: object, target: object) -> bool:
+    """Return whether a target that was given up has come back with a VM that had arrived."""
+    is_left = isinstance(source, Source) and source.phase == CANCELLED
+    return is_left and isinstance(target, Target) and target.phase == ARRIVED
 
 
 def is_stuck(source: Source, target: Target) -> bool:

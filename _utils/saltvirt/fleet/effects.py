@@ -4,9 +4,9 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from saltvirt import protocol, wire
+from saltvirt import compat, protocol, wire
 from saltvirt.errors import VirtError
-from saltvirt.fleet import minions, orders
+from saltvirt.fleet import hints, minions, orders
 from saltvirt.fleet.cloud import Cloud
 from saltvirt.fleet.hosts import DeployError, HostSilent, act, watching
 from saltvirt.parts import State
@@ -164,6 +164,10 @@ class Hands:
         kwarg = {"token": self.token, "uuid": self.uuid}
         return minions.ask(self._cloud, [host], _STATE, [self.name], kwarg)[host]
 
+    def is_unknown(self, host: str | None) -> bool:
+        """Return whether a host is not a minion of this master (any more)."""
+        return host is None or compat.KeyStore(self._cloud.opts).read(host)[0] != "accepted"
+
     def cancel(self) -> None:
         target = self.seen.get(self.target)
         is_refused = isinstance(target, Target) and target.phase in (None, protocol.REFUSED)
@@ -180,7 +184,9 @@ class Hands:
     def give_up(self) -> None:
         """Give up what the target has: its operator says that it is not needed."""
         source = self.seen.get(self.source)
-        if self.source is None:
+        if protocol.is_on_both(source, self.seen.get(self.target)):
+            self._step(self.target, protocol.DROP, is_lost=True)
+        elif self.source is None:
             # Nobody is left to note that it does not leave.
             self.drop()
         elif isinstance(source, Source) and source.phase == protocol.HANDING:
@@ -250,6 +256,10 @@ class Hands:
             raise
 
     # How it ended.
+
+    def hint(self) -> None:
+        """Note where the VM is now."""
+        hints.moved(self._cloud.opts, self.name, self.target)
 
     def waits(self) -> str:
         """Return what a move that is not over waits for."""

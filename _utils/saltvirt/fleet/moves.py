@@ -3,16 +3,13 @@
 from typing import Any
 
 from saltvirt import parts, protocol
-from saltvirt.errors import BadArgument, VirtError
-from saltvirt.fleet import hints, orders
+from saltvirt.errors import VirtError
+from saltvirt.fleet import lost, orders
 from saltvirt.fleet.cloud import Cloud
 from saltvirt.fleet.effects import Hands, MoveFailed, Way
 from saltvirt.fleet.hosts import HostSilent
 from saltvirt.protocol import Source, Target
 from saltvirt.records import Held
-
-# What a target says, also one of the release before, that has looked at a VM and found it wanting.
-_NOT_WHOLE = "has not come here whole"
 
 
 class Unsettled(MoveFailed):
@@ -29,9 +26,12 @@ def carry(cloud: Cloud, hands: Hands) -> dict[str, Any]:
         said = str(error) if isinstance(error, Exception) else ""
         raise _unsettled(hands, "; ".join(filter(None, [hands.waits(), said]))) from error
     if is_moved:
-        hints.moved(cloud.opts, hands.name, hands.target)
+        hands.hint()
         if error is None or isinstance(error, Exception):
             return _figures(hands, error)
+        raise MoveFailed(
+            f"interrupted, but VM {hands.name!r} has moved to {hands.target}"
+        ) from error
     if error is None:
         raise MoveFailed(
             f"the move of VM {hands.name!r} was settled by another command; see virt.query"
@@ -51,9 +51,16 @@ def _figures(hands: Hands, error: object) -> dict[str, Any]:
 
 
 def _unsettled(hands: Hands, why: str) -> Unsettled:
+    gone = [host for host in (hands.source, hands.target) if host in hands.silent]
+    more = ""
+    if len(gone) == 2:
+        more = ", or if neither host ever comes back, with force=True"
+    elif gone:
+        (other,) = {hands.source, hands.target} - {*gone}
+        more = f", or if {gone[0]} never comes back, with keep={other}"
     return Unsettled(
         f"the move of VM {hands.name!r} from {hands.source} to {hands.target} is not over: {why}. "
-        f"Nothing is lost; go on with: salt-run virt.settle {hands.name}"
+        f"Nothing is lost; go on with: salt-run virt.settle {hands.name}{more}"
     )
 
 
@@ -71,32 +78,40 @@ def settle(
     Bring one move to its end; return in one line how it ended, or raise :class:`Unsettled`.
 
     force
-        Drop what the target has though its source does not know of the move.
+        Drop what the target has though its source does not know of the move, or though nothing
+        that can run has come; forget the move if neither host answers.
     keep
-        The host that has the VM from now on, as the other one is lost.
+        The host that has the VM from now on: the other one is lost, or was, and has come back.
     """
     hands = Hands(cloud, held, token, way, uuid)
     try:
-        step, is_moved = _tried(hands, force)
-        is_given_up = step == protocol.KEEP and force
-        if is_given_up:
-            hands.give_up()
-            step, is_moved = parts.run(protocol.settle(), hands)
-        if step == protocol.WAIT and keep is not None:
-            return _kept(hands, keep)
+        step, ended = _settled(hands, force, keep)
     except VirtError as failed:
-        raise _unsettled(hands, str(failed)) from failed
+        raise failed if keep is not None else _unsettled(hands, str(failed)) from failed
     if step == protocol.KEEP:
-        raise Unsettled(
-            f"what {hands.target} has of VM {held.name!r} may be all there is of it: "
-            f"{_sources_word(hands.source)}; see whether it is needed, and remove it with: "
-            f"salt-run virt.settle {held.name} force=True"
-        )
+        raise Unsettled(lost.undecided(hands))
     if step != protocol.DONE:
         raise _unsettled(hands, hands.waits())
+    return ended
+
+
+def _settled(hands: Hands, force: bool, keep: str | None) -> tuple[str, str]:
+    """Settle as far as it goes; return how far, and how it ended."""
+    if keep is not None:
+        lost.refuse_keep(hands, keep)
+    step, is_moved = _tried(hands, force)
+    if step == protocol.KEEP and keep is not None:
+        return protocol.DONE, lost.kept(hands, keep)
+    is_given_up = step == protocol.KEEP and force
+    if is_given_up:
+        hands.give_up()
+        step, is_moved = parts.run(protocol.settle(), hands)
+    if step == protocol.WAIT:
+        ended = lost.without(hands, force=force, keep=keep)
+        return (step, "") if ended is None else (protocol.DONE, ended)
     if is_moved:
-        hints.moved(cloud.opts, held.name, hands.target)
-    return _ending(hands, is_moved, is_given_up)
+        hands.hint()
+    return step, _ending(hands, is_moved, is_given_up)
 
 
 def _ending(hands: Hands, is_moved: bool | None, is_given_up: bool) -> str:
@@ -123,7 +138,7 @@ def _tried(hands: Hands, force: bool) -> tuple[str, Any]:
         step, is_moved = parts.run(protocol.settle(), hands)
     except VirtError as error:
         # Any other failure, say of a full disk, passes: what is there may be whole.
-        is_lacking = not isinstance(error, HostSilent) and _NOT_WHOLE in str(error)
+        is_lacking = not isinstance(error, HostSilent) and lost.NOT_WHOLE in str(error)
         if not (is_lacking and _is_stuck(hands)):
             raise
         if force:
@@ -134,28 +149,6 @@ def _tried(hands: Hands, force: bool) -> tuple[str, Any]:
             f"with: salt-run virt.settle {hands.name} force=True"
         ) from error
     return step, is_moved
-
-
-def _kept(hands: Hands, keep: str) -> str:
-    """Settle a move on the one host that is left."""
-    lost = hands.source if keep == hands.target else hands.target
-    if keep not in (hands.source, hands.target):
-        raise BadArgument("keep", f"{keep!r}; one of {hands.source}, {hands.target}")
-    # One that only fails to look, say as its libvirtd is down, may well run the VM.
-    if lost not in hands.silent:
-        raise MoveFailed(f"{lost} answers, so it is not lost: {hands.waits()}")
-    if keep == hands.source:
-        hands.lose_target()
-    else:
-        hands.lose_source()
-    hands.close()
-    return f"stays on {keep}; {lost} is lost"
-
-
-def _sources_word(source: str | None) -> str:
-    if source is None:
-        return "no host that answers knows of sending it"
-    return f"{source} has not all of it, or says that it has handed it over"
 
 
 def settle_order(cloud: Cloud, held: Held) -> None:

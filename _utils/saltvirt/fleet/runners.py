@@ -52,7 +52,7 @@ def runner_function(function: Any = None, *, outputter: str | None = None) -> An
         except OSError as error:
             failure = {"error": masteruser.why(error, face["__opts__"])}
         except (KeyboardInterrupt, SystemExit):
-            failure = {"error": "interrupted; what was begun is taken back"}
+            failure = {"error": "interrupted; what was begun is taken back or finished"}
         else:
             _print_by(job, data, outputter)
             return data

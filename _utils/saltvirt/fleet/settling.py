@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from saltvirt import locks, records
-from saltvirt.errors import BadArgument, VirtError
+from saltvirt.errors import BadArgument, MasterError, VirtError
 from saltvirt.fleet import inventory, moves, orders
 from saltvirt.fleet.cloud import Cloud
 
@@ -34,6 +34,9 @@ def every(
         except VirtError as error:
             failed[vm] = str(error)
     unheard = found.reasons()
+    if unheard and not found.answers and not known:
+        listed = "; ".join(f"{host}: {why}" for host, why in sorted(unheard.items()))
+        raise MasterError(f"no hypervisor answers: {listed}")
     if failed:
         unsettled = moves.Unsettled("; ".join(failed.values()))
         every_failed = {**found.failed, **failed}
@@ -41,7 +44,11 @@ def every(
         raise unsettled
     if name is not None and not out:
         silent = f" that answers (not asked: {', '.join(sorted(unheard))})" if unheard else ""
-        raise BadArgument("name", f"no move of VM {name!r} is on record on any host{silent}")
+        raise BadArgument(
+            "name",
+            f"no move of VM {name!r} is on record on any host{silent}; if its virt.init was "
+            f"interrupted, run that again, or salt-run virt.purge {name}",
+        )
     return {"settled": out, **found.beside()}
 
 

@@ -4,6 +4,7 @@ import fleetkit
 import playedhosts
 import pytest
 from saltvirt import records
+from saltvirt.fleet import keys
 from saltvirt.fleet.cloud import Cloud
 
 
@@ -55,5 +56,7 @@ def two(monkeypatch):
 
 @pytest.fixture
 def master(opts, two):
-    """A master of both."""
+    """A master of both, which are minions of its own."""
+    for host in two.hosts:
+        keys.accept(opts, host, "a key")
     return Cloud(opts=opts, settings=two, progress=lambda *_args, **_figures: None)

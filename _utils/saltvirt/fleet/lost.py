@@ -1,0 +1,123 @@
+"""What an operator decides of a move, whose word stands for a host that cannot say it."""
+
+from saltvirt import protocol
+from saltvirt.errors import BadArgument, VirtError
+from saltvirt.fleet.effects import Hands, MoveFailed
+from saltvirt.fleet.hosts import HostSilent
+from saltvirt.protocol import Source, Target
+
+# What a target says, also one of the release before, that has looked at a VM and found it wanting.
+NOT_WHOLE = "has not come here whole"
+
+
+def refuse_keep(hands: Hands, keep: str) -> None:
+    """Raise unless a host is lost, or came back, and the one to be kept is the other one."""
+    if keep not in (hands.source, hands.target):
+        raise BadArgument("keep", f"{keep!r}; one of {hands.source}, {hands.target}")
+    source, target = hands.look_at_source(), hands.look_at_target()
+    lost = _other(hands, keep)
+    # One that only fails to look, say as its libvirtd is down, may well run the VM.
+    if lost not in hands.silent and not protocol.is_on_both(source, target):
+        said = hands.seen.get(lost)
+        why = f" ({said})" if isinstance(said, str) else ""
+        raise MoveFailed(f"{lost} answers, so it is not lost: leave keep= out{why}")
+
+
+def _other(hands: Hands, keep: str) -> str | None:
+    return hands.source if keep == hands.target else hands.target
+
+
+def kept(hands: Hands, keep: str) -> str:
+    """Bring a move to its end whose target was given up, and has come back with the VM."""
+    source = hands.seen.get(hands.source)
+    if keep == hands.source:
+        hands.give_up()
+    else:
+        hands.end()
+    hands.forget()
+    hands.close()
+    has_two = keep == hands.target and isinstance(source, Source) and source.has
+    more = f"; {hands.source} has one too, see virt.query" if has_two else ""
+    return f"is on {keep}{more}"
+
+
+def without(hands: Hands, *, force: bool, keep: str | None) -> str | None:
+    """Bring a move to its end without a host that is lost; return how, None if it has to wait."""
+    both = {hands.source, hands.target}
+    if keep is not None and _other(hands, keep) in hands.silent:
+        return _without_one(hands, keep, force)
+    if force and both <= hands.silent:
+        hands.close()
+        return (
+            f"was given up, as neither {hands.source} nor {hands.target} answers; if one of them "
+            "comes back, what it has on record is settled then"
+        )
+    return _forgotten(hands)
+
+
+def _without_one(hands: Hands, keep: str, force: bool) -> str:
+    lost = _other(hands, keep)
+    if keep == hands.source:
+        hands.lose_target()
+        hands.close()
+        return f"stays on {keep}; {lost} is lost"
+    target = hands.seen.get(hands.target)
+    phase = target.phase if isinstance(target, Target) else None
+    has_come = isinstance(target, Target) and target.has
+    if phase in (protocol.READY, protocol.ARRIVED) and has_come:
+        try:
+            hands.lose_source()
+            hands.close()
+            return f"is on {keep}; {lost} is lost"
+        except HostSilent:
+            raise
+        except VirtError as error:
+            if not (force and NOT_WHOLE in str(error)):
+                raise MoveFailed(
+                    f"{error}; bring back what it lacks on {keep}, or give up what has come, "
+                    f"and {lost} with the VM, by force=True too"
+                ) from error
+    elif not force:
+        raise MoveFailed(
+            f"nothing that could run has come to {keep}, so the VM is where {lost} is; if that "
+            f"never comes back, give up what has come by force=True too"
+        )
+    if phase is not None:
+        hands.drop()
+    hands.close()
+    return f"was given up with {lost}: {keep} has nothing of it any more"
+
+
+def _forgotten(hands: Hands) -> str | None:
+    """Forget a cancelled move whose target is not a minion of this master any more."""
+    source = hands.seen.get(hands.source)
+    is_over = isinstance(source, Source) and source.phase == protocol.CANCELLED
+    if not (is_over and hands.target in hands.silent and hands.is_unknown(hands.target)):
+        return None
+    hands.forget()
+    hands.close()
+    return f"stays on {hands.source}; {hands.target} is not a minion of this master any more"
+
+
+def undecided(hands: Hands) -> str:
+    """Return what is said of a VM that both hosts have, or that its target alone may have."""
+    name, source, target = hands.name, hands.seen.get(hands.source), hands.target
+    if protocol.is_on_both(source, hands.seen.get(target)):
+        has = isinstance(source, Source) and source.has
+        where = f"{hands.source} {'has it too' if has else 'does not have it any more'}"
+        return (
+            f"VM {name!r} had come to {target} before that was given up, and {where}: see which "
+            f"is right (salt HOST virt.vm_info {name}), stop the other, and end the move with "
+            f"salt-run virt.settle {name} keep={hands.source}, which removes what {target} has, "
+            f"or keep={target}, which leaves both as they are"
+        )
+    return (
+        f"what {target} has of VM {name!r} may be all there is of it: {_sources_word(hands)}; see "
+        f"whether it is needed, and remove it with: salt-run virt.settle {name} force=True"
+    )
+
+
+def _sources_word(hands: Hands) -> str:
+    if hands.source is None:
+        return "no host that answers knows of sending it"
+    return f"{hands.source} has not all of it, or says that it has handed it over"
