@@ -48,8 +48,8 @@ def _refuse_kept(
         raise DeployError(
             f"VM {name!r} has moved to {moved_to}, and {host} only kept its definition; "
             f"{', '.join(sorted(may_have))} may have it and cannot be asked, so nothing is "
-            f"removed, its minion key neither; only the definition goes with "
-            f"salt {host} virt.undefine {name}"
+            f"removed, its minion key neither; salt {host} virt.undefine {name} removes the "
+            f"definition alone"
         )
 
 

@@ -91,6 +91,7 @@ class Hosts:
             },
             "building": [n for n, v in vms.items() if v["building"]],
             "unfinished": [n for n, v in vms.items() if v["unfinished"]],
+            "unreadable": {n: v["unreadable"] for n, v in vms.items() if "unreadable" in v},
         }
 
     def is_silent(self, host):
