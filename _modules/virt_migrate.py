@@ -54,15 +54,16 @@ def migrate(vm_, target, **kwargs):
         ``compressed``, ``comp_methods`` (``mt,xbzrle``), ``comp_mt_level``, ``comp_mt_threads``,
         ``comp_mt_dthreads``, ``comp_xbzrle_cache`` (bytes), ``copy_storage`` (``all`` or
         ``incremental``), ``postcopy``, ``postcopy_after`` (passes), ``limit_s`` (3600), ``stall_s``
-        (60), ``username`` and ``password``; ``present`` and ``report`` are the runner's.
+        (60); ``token``, ``present`` and ``report`` are the runner's. ``username`` and ``password``
+        are refused: hosts have certificates.
 
     With ``undefinesource=False`` or ``persistent=False`` the definition stays here, without
     autostart, and our commands do not start it: it says where the VM is.
 
     Memory and disks are encrypted by QEMU's own TLS; with ``virt:tunnel`` everything goes through
     port 16514. Returns ``{total_ms, downtime_ms, memory_bytes, disk_bytes}``, and with a token what
-    its target must be told, ``noted``. Fails with one line and the VM where it was. Undo: move it
-    back.
+    its target must be told, ``noted``. Fails with one line, and leaves the VM where it was. Undo:
+    move it back.
 
     CLI Example:
 

@@ -75,10 +75,11 @@ def presence(name, **kwargs):
     name
         The VM's name.
 
-    Returns ``{"state": str or None, "building": bool, "unfinished": bool}``; ``unfinished`` means
-    that its ``virt.init`` was interrupted and the next one, or a purge, cleans up, or that a record
-    of it cannot be read, which the next command of that VM says. Where only the definition of a VM
-    was kept that has moved, ``moved_to`` names the host that has it.
+    Returns ``{"state": str or None, "building": bool, "unfinished": bool}``; ``building`` means
+    that it is being built here, or is on its way here from another host; ``unfinished`` that its
+    ``virt.init`` was interrupted and the next one, or a purge, cleans up, or that a record of it
+    cannot be read, which the next command of that VM says. Where only the definition of a VM was
+    kept that has moved, ``moved_to`` names the host that has it.
 
     CLI Example:
 

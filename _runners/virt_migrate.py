@@ -42,8 +42,8 @@ def migrate(name, target=None, dry_run=False, quiet=False, **kwargs):
     overlay only the VM's own part, its image is taken from the target's cache. Returns ``{"name",
     "from", "to", "total_ms", "downtime_ms", "memory_bytes", "disk_bytes", "removed"}``, and
     ``warning`` if something beside the move failed; ``removed`` are the files that the source has
-    removed. Fails with one line and the VM where it was, or says what settles it. Undo: move it
-    back.
+    removed. Fails with one line, and leaves the VM where it was, or says what settles it. Undo:
+    move it back.
 
     CLI Example:
 
@@ -55,7 +55,7 @@ def migrate(name, target=None, dry_run=False, quiet=False, **kwargs):
     """
     cloud = Cloud.of(__opts__, __jid_event__, name, quiet)
     if dry_run:
-        return moving.dry_run(cloud, name, target)
+        return moving.dry_run(cloud, name, target, kwargs)
     return moving.migrate(cloud, name, target, kwargs)
 
 
@@ -120,7 +120,7 @@ def maintenance(host, state="on"):
 @runner_function(outputter="virt_moves")
 def evacuate(host, max_parallel=2, dry_run=False, stopped=True, quiet=False, wait_s=600):
     """
-    Empty a hypervisor: no new VMs, and its own move to the others.
+    Empty a hypervisor: it takes no new VMs, and its own are moved to other hosts.
 
     host
         The hypervisor.
@@ -129,7 +129,7 @@ def evacuate(host, max_parallel=2, dry_run=False, stopped=True, quiet=False, wai
     dry_run
         Return where each VM would go, and which would stay, and why. Defaults to False.
     stopped
-        Move stopped VMs too. Defaults to True.
+        Move stopped VMs too. Defaults to True; else they are in ``stays``, and no failure.
     quiet
         Show no progress. Defaults to False.
     wait_s
@@ -138,7 +138,8 @@ def evacuate(host, max_parallel=2, dry_run=False, stopped=True, quiet=False, wai
     Big VMs first, never overcommitting, as affinity and anti-affinity want it. If a host refuses a
     VM, the next best takes it. What was interrupted goes on when this is run again. Returns
     ``{"host", "moved", "stays", "failed", "warnings"}``, and ``gone`` if VMs were removed then.
-    Exit code 1 if a VM had to stay, or did not arrive in time. Undo: virt.restore.
+    Exit code 1 if a VM that was to move had to stay, or did not arrive in time; a definition that
+    was only kept is one: ``virt.undefine`` it. Undo: virt.restore.
 
     CLI Example:
 
@@ -172,7 +173,7 @@ def restore(host, max_parallel=2, quiet=False, dry_run=False):
     quiet
         Show no progress. Defaults to False.
     dry_run
-        Return which VMs would come back, and which not. Defaults to False.
+        Return which VMs would come back (``moves``), and which not. Defaults to False.
 
     Also those that the evacuation of another host moved on since. Returns ``{"host", "moved",
     "failed", "gone", "elsewhere", "warnings"}``: ``gone`` are VMs that were removed since,

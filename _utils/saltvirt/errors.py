@@ -46,15 +46,24 @@ class LibvirtRefused(VirtError):
 
 
 class NoSuchVm(VirtError):
-    """The host does not know the VM."""
+    """
+    There is no VM of that name.
+
+    where
+        Where the master has looked; None says a host of itself.
+    """
 
     def __init__(
-        self, name: str, where: str = "on this host", silent: Iterable[str] = (), also: str = ""
+        self, name: str, where: str | None = None, silent: Iterable[str] = (), also: str = ""
     ) -> None:
         self.where, self.silent = where, tuple(silent)
+        others = (
+            "virt.list_domains shows those that it has"
+            if where is None
+            else "salt-run virt.list shows all VMs"
+        )
         super().__init__(
-            f"no VM called {name!r} {where}; see virt.list_domains for those it has"
-            f"{also and f' ({also})'}"
+            f"no VM called {name!r} {where or 'on this host'}; {others}{also and f' ({also})'}"
         )
 
 

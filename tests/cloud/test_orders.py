@@ -80,7 +80,7 @@ def test_a_name_on_a_silent_host_is_given_away_by_force_alone(clean):
     wait("all hosts", lambda: "unreachable" not in clean.run("virt.query").data)
     assert clean.run("virt.query").data["duplicates"] == {"t1": there}
     assert "VM 't1' is on hyper1 and" in clean.command("salt-run", "virt.host_info").out
-    refused(clean.run("virt.start", "t1"), f"VM 't1' is on {' and '.join(there)}: see which")
+    refused(clean.run("virt.start", "t1"), f"VM 't1' is on {' and '.join(there)}: look at each")
     assert clean.local(there[1], "virt.purge", "t1") is True
     assert clean.run("virt.start", "t1").data == {"hyper1": {"t1": "started"}}
     assert clean.run("virt.purge", "t1").data == {"hyper1": {"t1": "purged"}}

@@ -106,7 +106,12 @@ def _refuse_taken(hosts: Hosts, name: str, settled: str = "") -> None:
                 f"or remove it first: salt-run virt.purge {name}{settled and f' ({settled})'}"
             )
         if one.building:
-            raise NameTaken(f"VM {name!r} is being built on {host} at this moment")
+            raise NameTaken(
+                f"VM {name!r} is being built on {host}, or is on its way there; if nobody is at it "
+                f"any more: salt-run virt.settle {name}"
+            )
+        if one.unreadable:
+            raise NameTaken(f"what {host} has of VM {name!r} is not known: {one.unreadable}")
     if hosts.unheard:
         listed = ", ".join(f"{host} ({why})" for host, why in hosts.unheard.items())
         raise NameTaken(
@@ -216,11 +221,12 @@ def _settled(build: Build, host: str, unused: tuple[str, str] | None) -> None:
 
 
 def _open_end(build: Build) -> str:
-    """Return what is not settled of a deployment that failed, and who settles it."""
+    """Return what is left of a deployment that failed, and which command takes it back."""
     name, host = build.name, build.order.now.facts.get("host")
-    left = f"may still be made on {host}: when it answers" if host else "has left its key"
+    left = f"may still be made on {host}; when that answers," if host else "has left its key;"
     return (
-        f"VM {name!r} {left}; run virt.init again, or salt-run virt.purge {name}, which settles it"
+        f"VM {name!r} {left} run virt.init again, which keeps what is complete and takes back what "
+        f"is not, or salt-run virt.purge {name}"
     )
 
 

@@ -79,7 +79,9 @@ def _coming(cloud: Cloud, host: str) -> tuple[list[str], dict[str, str]]:
     info: HostInfo = wire.read(host, "virt.host_info", HostInfo, said)
     coming = {*info.building, *info.coming}
     left = set(info.unfinished) - coming - set(info.vms)
-    warnings = {name: _UNFINISHED.format(host, name) for name in left}
+    # What cannot be read no purge removes: it ends with the same line.
+    unfinished = {name: _UNFINISHED.format(host, name) for name in left}
+    warnings = {n: info.unreadable.get(n, why) for n, why in unfinished.items()}
     return sorted(coming), warnings | {n: _KEPT.format(at, host, n) for n, at in info.kept.items()}
 
 

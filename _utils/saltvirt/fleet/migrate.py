@@ -112,8 +112,15 @@ def dry_run(
     cloud: Cloud,
     name: str,
     target: str | None,
+    given: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """Return what a move would do, and every reason why it would not work; nothing is changed."""
+    """
+    Return what a move would do, or raise with every reason why not; nothing is changed.
+
+    given
+        Keyword arguments of the module's ``virt.migrate``, looked at as by :func:`migrate`.
+    """
+    spec.move(HostSettings(), given)
     source, moving, evaluations = plan(cloud, name, target)
     host = chosen(cloud, source, moving, evaluations)
     moved = {disk.target: _shown(disk) for disk in moving.disks}
@@ -170,7 +177,7 @@ def migrate(
 
 
 def _settle(cloud: Cloud, held: Held) -> None:
-    """Settle what an interrupted command of this master has left of a VM."""
+    """Bring what an interrupted command of this master has left of a VM to its end."""
     moves.settle_order(cloud, held)
     if held.record is None:
         return
@@ -180,6 +187,6 @@ def _settle(cloud: Cloud, held: Held) -> None:
     settle.order(cloud.opts, held, seen, unheard)
     if held.record is not None:
         raise NameTaken(
-            f"what an interrupted virt.init or virt.purge has left of VM {held.name!r} is not "
-            f"settled; run that command again, or salt-run virt.purge {held.name}"
+            f"an interrupted virt.init or virt.purge of VM {held.name!r} is not finished; run it "
+            f"again, or salt-run virt.purge {held.name}"
         )

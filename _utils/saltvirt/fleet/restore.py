@@ -15,7 +15,7 @@ def dry_run(cloud: Cloud, host: str) -> dict[str, Any]:
     return {
         "host": host,
         "moves": dict.fromkeys(away.back, host),
-        "stays": away.unsure,
+        "failed": away.unsure,
         "gone": away.gone,
         "elsewhere": away.elsewhere,
     }

@@ -30,7 +30,7 @@ def order(
     was_asked = left.phase not in (orders.PLACING, orders.KEYED)
     if was_asked and any(one.is_complete for one in seen.values()):
         held.end()
-        return "what was interrupted is settled: the VM is complete and keeps its key"
+        return "what was interrupted is over: the VM is complete and keeps its key"
     # What died before it had defined the VM is removed by its host, and needs no key.
     if was_asked and any(one.building or one.is_its_own for one in seen.values()):
         return ""
@@ -60,9 +60,12 @@ def _without_vm(opts: Mapping[str, Any], held: Held) -> str:
 
 
 def _may_be(left: Record, unheard: Mapping[str, str]) -> str:
-    begun = "purge" if left.phase == orders.REMOVING else "deployment"
+    is_purge = left.phase == orders.REMOVING
+    begun, end = ("purge", "finished") if is_purge else ("init", "finished or taken back")
+    again = "" if is_purge else "run virt.init again, or "
     listed = ", ".join(f"{host} ({why})" for host, why in sorted(unheard.items()))
     return (
-        f"an interrupted {begun} of VM {left.name!r} cannot be settled: it may be on {listed}; "
-        "wait until that can be asked"
+        f"an interrupted virt.{begun} of VM {left.name!r} cannot be {end} yet: it may be on "
+        f"{listed}; when that can be asked, {again}salt-run virt.purge {left.name}; if it never "
+        "comes back, see docs/maintenance.md"
     )

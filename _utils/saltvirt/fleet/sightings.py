@@ -19,12 +19,15 @@ class Sighting:
         Whether what made it there has died before it was complete.
     moved_to
         The host that has it, if only its definition was kept there.
+    unreadable
+        Why a record of it cannot be read there, and what to do; only virt.host_info says it.
     """
 
     state: str | None = None
     building: bool = False
     unfinished: bool = False
     moved_to: str | None = None
+    unreadable: str | None = None
 
     @property
     def is_its_own(self) -> bool:
@@ -68,6 +71,7 @@ def _of_info(info: HostInfo, name: str) -> Sighting:
         building=name in info.building,
         unfinished=name in info.unfinished,
         moved_to=moved_to,
+        unreadable=info.unreadable.get(name),
     )
 
 
@@ -86,7 +90,7 @@ def having(seen: Mapping[str, Sighting]) -> list[str]:
 def several(name: str, hosts: list[str]) -> str:
     """Return the line that names a VM which is on several hosts."""
     return (
-        f"VM {name!r} is on {' and '.join(hosts)}: see which of them is the right one "
-        f"(salt {hosts[0]} virt.vm_info {name}), and remove the other on its host "
-        f"(salt {hosts[-1]} virt.purge {name}; virt.undefine if they share its disks)"
+        f"VM {name!r} is on {' and '.join(hosts)}: look at each (salt HOST virt.vm_info {name}), "
+        f"and remove the wrong one there: salt WRONG-HOST virt.purge {name} (virt.undefine if they "
+        "share disks)"
     )

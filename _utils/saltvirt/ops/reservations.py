@@ -150,7 +150,10 @@ def refuse_building(settings: HostSettings, name: str) -> None:
     """Raise NameTaken if a VM of this name is being built here, or purged, or was interrupted."""
     place = folder(settings)
     if any(records.look(place, one, name) for one in ("build", "purge")):
-        raise NameTaken(f"VM {name!r} is being built or purged on this host, or that is unfinished")
+        raise NameTaken(
+            f"VM {name!r} is being built or purged on this host: wait until that is over; if it "
+            "was interrupted, what it has left cannot be removed, and the minion's log says why"
+        )
 
 
 def refuse_taken(settings: HostSettings, name: str, paths: Iterable[str]) -> None:

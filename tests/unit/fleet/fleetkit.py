@@ -92,6 +92,7 @@ class Hosts:
             "kept": {n: v["moved_to"] for n, v in vms.items() if "moved_to" in v},
             "building": [n for n, v in vms.items() if v["building"]],
             "unfinished": [n for n, v in vms.items() if v["unfinished"]],
+            "unreadable": {n: v["unreadable"] for n, v in vms.items() if "unreadable" in v},
         }
 
     def is_silent(self, host):

@@ -168,6 +168,7 @@ class Cloud:
         self.notes = {name: {} for name in names}
         self.silent, self.refuses, self.asked = set(), {}, []
         self.building, self.before, self.after = {}, {}, {}
+        self.unfinished, self.unreadable = {}, {}
         self.departures, self.arrivals, self.buried, self.away = {}, {}, set(), {}
         self.swallows, self.no_autostart, self.live = set(), set(), set()
 
@@ -223,6 +224,8 @@ class Cloud:
             **said_of(13),
             "vms": {name: dict(told.VM) for name in self.hosts[host]},
             "building": self.building.get(host, []),
+            "unfinished": [*self.unfinished.get(host, ()), *self.unreadable.get(host, ())],
+            "unreadable": self.unreadable.get(host, {}),
         }
         return {**info, "moving": self.hosts[host][moving]} if moving in info["vms"] else info
 

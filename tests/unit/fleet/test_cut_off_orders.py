@@ -58,7 +58,9 @@ def test_a_purge_settles_a_killed_deployment_too(cloud, kill_at, point):
     kill_at(point, cloud.init)
 
     if point in BEFORE:
-        with pytest.raises(NoSuchVm, match="no VM called 'web'") as caught:
+        with pytest.raises(
+            NoSuchVm, match="'web' on any of .*; salt-run virt.list shows all"
+        ) as caught:
             cloud.purge()
         is_said = "what an interrupted virt.init had begun is taken back" in str(caught.value)
         assert is_said is (point != "order.before-placing")
@@ -85,8 +87,12 @@ def test_the_key_of_a_vm_that_may_be_on_a_silent_host_stays_until_that_answers(c
     cloud.hosts.silence("hyper2")
 
     for command in (cloud.init, cloud.purge):
-        with pytest.raises(NameTaken, match=r"it may be on hyper2 \(does not answer\)"):
+        with pytest.raises(NameTaken, match=r"it may be on hyper2 \(does not answer\)") as caught:
             command()
+        assert "an interrupted virt.init of VM 'web' cannot be finished or taken" in str(
+            caught.value
+        )
+        assert "run virt.init again, or salt-run virt.purge web;" in str(caught.value)
     assert key(cloud) == before and left(cloud) == "ordered"
 
     cloud.hosts.put("hyper2", "web")
@@ -121,8 +127,8 @@ def test_force_overrules_a_host_that_is_gone_for_good(cloud, kill_at):
 @pytest.mark.parametrize(
     ("one", "words"),
     [
-        ({"state": None, "building": True}, "is being built on hyper1 at this moment"),
-        ({"state": "running", "building": True}, "is being built on hyper1 at this moment"),
+        ({"state": None, "building": True}, "is being built on hyper1, or is on its way there; "),
+        ({"state": "running", "building": True}, "any more: salt-run virt.settle web$"),
     ],
 )
 def test_an_order_stays_while_a_host_has_a_part_of_the_vm(cloud, kill_at, one, words):
@@ -134,6 +140,18 @@ def test_an_order_stays_while_a_host_has_a_part_of_the_vm(cloud, kill_at, one, w
         cloud.init()
 
     assert left(cloud) == "ordered" and key(cloud) == before
+
+
+def test_a_name_of_which_a_host_has_a_record_that_cannot_be_read_is_taken(cloud):
+    why = "the record /a/arrival/web.json cannot be read (x); move it away"
+    cloud.hosts.put("hyper2", "web", None, unfinished=True, unreadable=why)
+
+    for command in (cloud.init, cloud.dry_run, lambda: cloud.init(force=True)):
+        with pytest.raises(NameTaken, match="what hyper2 has of VM 'web' is not known: ") as caught:
+            command()
+        assert str(caught.value).endswith(why)
+
+    assert key(cloud) is None and is_tidy(cloud) and cloud.hosts.sent == []
 
 
 def test_what_a_host_had_defined_is_complete_and_keeps_its_key(cloud, kill_at):
@@ -184,8 +202,11 @@ def test_an_interrupted_deployment_that_its_host_may_finish_is_not_taken_back(cl
 
     cloud.hosts.does["virt.init"] = build
 
-    with pytest.raises(deploy.DeployError, match="interrupted, but VM 'web' may still be made on"):
+    with pytest.raises(
+        deploy.DeployError, match="interrupted, but VM 'web' may still be "
+    ) as caught:
         cloud.init()
+    assert "on hyper1; when that answers, run virt.init again" in str(caught.value)
     assert key(cloud) and left(cloud) == "ordered"
 
 

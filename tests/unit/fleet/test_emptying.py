@@ -156,6 +156,21 @@ def test_a_plan_names_what_is_on_its_way_in(cloud, run):
     assert plan["warnings"] == {"web2": "on its way in: it is waited for, and then moved too"}
 
 
+def test_what_was_interrupted_there_is_named_with_the_command_that_ends_it(cloud, run):
+    three, why = cloud(3), "the record /a/build/db.json cannot be read (x); move it away"
+    three.put("web1", "h3")
+    three.unfinished["h3"] = ["web2"]
+    three.unreadable["h3"] = {"db": why}
+
+    plan = run(evacuate.dry_run, three, "h3", True)
+    done = run(evacuate.evacuate, three, "h3", **HOW)
+
+    # What cannot be read, a purge refuses too.
+    assert plan["warnings"] == done["warnings"]
+    assert done["warnings"]["db"] == why
+    assert "salt h3 virt.purge web2 removes it" in done["warnings"]["web2"]
+
+
 def test_a_purge_in_between_is_no_failure(cloud, run):
     three = cloud(3)
     three.put("web1", "h3")

@@ -2,7 +2,7 @@
 
 import pytest
 from playedhosts import SILENT, clouds
-from saltvirt.errors import NoHostFits
+from saltvirt.errors import BadArgument, NoHostFits
 from saltvirt.fleet import evacuate, migrate
 
 
@@ -40,10 +40,10 @@ def test_a_dry_run_goes_on_when_the_best_host_has_fallen_silent(cloud, run):
     three.put("web1", "h3")
     three.silent.add(("h1", "virt.migrate_check"))
 
-    assert run(migrate.dry_run, three, "web1", None)["to"] == "h2"
+    assert run(migrate.dry_run, three, "web1", None, {})["to"] == "h2"
     three.refuses["h2"] = {"web1": ["a file is there already"]}
     with pytest.raises(NoHostFits) as caught:
-        run(migrate.dry_run, three, "web1", None)
+        run(migrate.dry_run, three, "web1", None, {})
     assert caught.value.reasons["h1"] == SILENT.format("h1")
 
 
@@ -52,8 +52,19 @@ def test_no_target_is_3006s_empty_one(cloud, run, target):
     three = cloud(3)
     three.put("web1", "h3")
 
-    assert run(migrate.dry_run, three, "web1", target)["to"] == "h1"
+    assert run(migrate.dry_run, three, "web1", target, {})["to"] == "h1"
     assert run(migrate.migrate, three, "web1", target, {})["to"] == "h1"
+
+
+@pytest.mark.parametrize("given", [{"max_bandwith": 5}, {"limit_s": 0}, {"password": "secret"}])
+def test_a_dry_run_refuses_a_keyword_as_the_move_would(cloud, run, given):
+    three = cloud(3)
+    three.put("web1", "h3")
+
+    for command in (migrate.dry_run, migrate.migrate):
+        with pytest.raises(BadArgument, match=next(iter(given))):
+            run(command, three, "web1", None, given)
+    assert three.asked == [], "nobody is asked before"
 
 
 def test_silent_hosts_are_named_where_a_vm_must_stay(cloud, run):

@@ -23,7 +23,7 @@ def test_a_restore_brings_back_only_what_is_still_where_the_evacuation_left_it(c
     expected = {"host": "h3", "gone": ["gone"], "elsewhere": {"onwards": "h2"}}
 
     plan = run(restore.dry_run, four, "h3")
-    assert plan == {**expected, "moves": {"there": "h3"}, "stays": {}}
+    assert plan == {**expected, "moves": {"there": "h3"}, "failed": {}}
     assert four.notes["h3"] == noted
     done = run(restore.restore, four, "h3", **HOME)
 
@@ -40,9 +40,14 @@ def test_a_restore_forgets_nothing_that_may_be_on_a_silent_host(cloud, run):
     three.put("web2", "h2")
     three.silent.add("h1")
 
-    with pytest.raises(evacuate.NotEmpty, match="web1 did not come back to h3; .* virt.restore h3"):
+    unsure = run(restore.dry_run, three, "h3")["failed"]
+    assert list(unsure) == ["web1"]
+    with pytest.raises(
+        evacuate.NotEmpty, match="web1 did not come back to h3; .* virt.restore h3"
+    ) as caught:
         run(restore.restore, three, "h3", **HOME)
 
+    assert table(caught)["failed"] == unsure
     assert three.where("web2") == ["h3"] and three.notes["h3"] == {"web1": ["h1"]}
     three.silent.clear()
     assert run(restore.restore, three, "h3", **HOME)["moved"] == {"web1": "h3"}

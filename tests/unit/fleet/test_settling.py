@@ -109,7 +109,7 @@ def test_a_refusal_keeps_the_vm_and_names_its_host(two, master, call):
 
 def test_a_host_that_does_not_get_ready_is_followed_by_the_next(two, master):
     two.hosts["h3"], two.notes["h3"] = {}, {}
-    first = migrate.dry_run(master, "web", None)["to"]
+    first = migrate.dry_run(master, "web", None, {})["to"]
     (other,) = {"h2", "h3"} - {first}
     two.refuses[first] = {"web": ["no room any more"]}
 

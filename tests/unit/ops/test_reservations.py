@@ -69,6 +69,9 @@ def test_a_killed_builder_is_named_and_its_name_waits_to_be_settled(host, builde
 
     assert reservations.coming(host) == {}
     assert reservations.unfinished(host) == ["vm1"]
+    # Said to whoever moves a VM of that name: a purge would remove that.
+    with pytest.raises(NameTaken, match="if it was interrupted, .*the minion's log says why$"):
+        reservations.refuse_building(host, "vm1")
     with (
         pytest.raises(StorageError, match="interrupted virt.init of 'vm1' has left"),
         reservations.reserved(host, NEED, "u2", lambda: None),
