@@ -84,7 +84,7 @@ def migrate_begin(name, token, target):
 
 def migrate_prepare(about, limit_s=None, images_sent=False, source=None, token=None):
     """
-    Claim room for a VM that comes, and make the files it will be written to.
+    Reserve room for a VM that comes, and make the files it will be written to.
 
     about
         The answer of ``virt.migrate_begin`` or ``virt.migration_info``.

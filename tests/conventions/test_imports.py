@@ -8,7 +8,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 LIBRARY = ROOT / "_utils" / "saltvirt"
-FACES = [
+SALT_MODULES = [
     p
     for kind in ("_modules", "_runners", "_states", "_pillar", "_output", "_grains")
     for p in sorted((ROOT / kind).glob("*.py"))
@@ -90,13 +90,13 @@ def test_arrows_point_one_way(path):
     assert used <= allowed
 
 
-@pytest.mark.parametrize("path", [*FACES, *PARTS], ids=where)
+@pytest.mark.parametrize("path", [*SALT_MODULES, *PARTS], ids=where)
 def test_imports_are_at_the_top_of_the_file(path):
     assert [name for name, at_top in imports(path) if not at_top] == []
 
 
 @pytest.mark.parametrize("path", PARTS, ids=where)
-def test_dunders_stay_in_the_faces(path):
+def test_dunders_stay_in_the_salt_modules(path):
     names = {n.id for n in ast.walk(ast.parse(path.read_text())) if isinstance(n, ast.Name)}
 
     assert names & DUNDERS == set()
@@ -126,7 +126,7 @@ def test_what_stays_loaded_for_ever_does_not_pin_the_library(kind):
         assert not [name for name, _top in imports(path) if name.startswith("saltvirt")]
 
 
-@pytest.mark.parametrize("path", [*FACES, *PARTS], ids=where)
+@pytest.mark.parametrize("path", [*SALT_MODULES, *PARTS], ids=where)
 def test_nothing_but_the_declared_dependencies_is_imported(path):
     known = {"saltvirt", "salt", "cryptography", "yaml", "libvirt", "pycdlib", "pyroute2"} | {
         "guestfs"  # in the worker, which the system's own Python runs

@@ -1,4 +1,4 @@
-"""What a workflow gets from the face that called it."""
+"""What a workflow gets from the Salt module that called it."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -32,7 +32,7 @@ class Context:
         ask: Callable[..., Any] | None = None,
         **override: Any,
     ) -> "Context":
-        """Return the context of a call: the first four are what Salt gives to each module."""
+        """Return the context of a call: the first four are what Salt gives its modules."""
         settings = host_settings(opts, pillar, grains, **override)
         return cls(settings=settings, opts=opts, functions=functions, ask=ask)
 

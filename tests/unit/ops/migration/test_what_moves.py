@@ -92,7 +92,7 @@ def test_a_stopped_vm_does_not_lose_the_secrets_of_its_tpm(moving, tmp_path, mon
     assert moving(devices=tpm.format("emulator"), state="running").obstacles == []
 
 
-def test_the_definition_that_goes_along_is_judged_too(moving, tmp_path):
+def test_the_definition_that_goes_along_is_checked_too(moving, tmp_path):
     first = {"machine": "pc-q35-7.2", "os": f"<kernel>{tmp_path}/old</kernel>"}
     second = {"machine": "pc-q35-10.0", "os": f"<kernel>{tmp_path}/new</kernel>"}
     alone = moving(**first, state="running")
