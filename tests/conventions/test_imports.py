@@ -51,6 +51,9 @@ MAY = {
     "wire": {"errors"},
 }
 DUNDERS = {"__opts__", "__salt__", "__grains__", "__pillar__", "__context__", "__jid_event__"}
+OF_ELEMENTS = {"find", "findall", "findtext", "iterfind"}
+# The XML of pools and networks, of which one question is asked where libvirt is.
+OTHER_XML = {f"_utils/saltvirt/kvm/{name}.py" for name in ("host", "lifecycle", "pools")}
 SALT_ALLOWED = {"compat", "errors", "fleet", "image", "net", "ops"}
 
 
@@ -111,6 +114,34 @@ def test_edges_are_where_they_belong(path):
     assert "salt.client" not in used or part(path) == "fleet"
     assert "subprocess" not in top or part(path) in ("image", "seed", "net")
     assert "salt" not in top or part(path) in SALT_ALLOWED
+
+
+def names_imported(path):
+    """Yield the names of all modules, functions and classes that a file imports."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            yield from (alias.name for alias in node.names)
+
+
+def calls(path):
+    """Yield ``(what, function, line)`` of calls like ``what.function()``; what may be ""."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            what = node.func.value
+            yield what.id if isinstance(what, ast.Name) else "", node.func.attr, node.lineno
+
+
+NOT_XML = [path for path in PARTS if part(path) != "xml" and where(path) not in OTHER_XML]
+
+
+@pytest.mark.parametrize("path", NOT_XML, ids=where)
+def test_elements_of_a_domain_are_read_and_built_in_xml_alone(path):
+    # ``re.findall`` and the like are functions of a module.
+    modules = set(names_imported(path))
+    found = [one for one in calls(path) if one[1] in OF_ELEMENTS and one[0] not in modules]
+
+    assert found == []
+    assert [one for one in calls(path) if one[0] == "ET"] == []
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "_runners").glob("*.py")), ids=where)
