@@ -11,7 +11,7 @@ test: lint unit  ## the whole test suite, fast tests first
 nightly:   ## the tests that take minutes each, with the machine to themselves
 	tests/env pytest tests/unit tests/loading tests/cloud -m nightly
 
-unit:      ## no daemon; a minute (root, as all of it, for the tests' own Debian)
+unit:      ## no daemon; a minute and a quarter (root, as all of it, for the tests' own Debian)
 	tests/env pytest -n auto --dist loadfile tests/conventions tests/unit
 
 lint:      ## style and types

@@ -14,10 +14,6 @@ def __virtual__():
     return True
 
 
-def _settings():
-    return config.host_settings(__opts__, __pillar__, __grains__)
-
-
 def mount(location, access="rw", root=None):
     """
     Mount all file systems of a disk image below a folder.
@@ -38,7 +34,7 @@ def mount(location, access="rw", root=None):
         salt hyper1 guestfs.mount /srv/debian.qcow2 root=/srv/guest
         salt hyper1 guestfs.umount /srv/guest
     """
-    settings = _settings()
+    settings = config.host_settings(__opts__, __pillar__, __grains__)
     fmt = storage.opened_format(settings, location)
     return hostmount.mount(settings, location, fmt, access, root)
 
@@ -61,4 +57,4 @@ def umount(name, disk=None):
         salt hyper1 guestfs.mount /srv/debian.qcow2 ro root=/srv/guest
         salt hyper1 guestfs.umount /srv/guest
     """
-    return hostmount.umount(_settings(), name)
+    return hostmount.umount(config.host_settings(__opts__, __pillar__, __grains__), name)

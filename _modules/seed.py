@@ -7,9 +7,7 @@ A disk is opened in libguestfs' appliance, never mounted by the host, unless the
 ``virt:seed:allow_host_mount``. Replaces Salt's module of the same name.
 """
 
-import functools
-
-from saltvirt import compat, config
+from saltvirt import compat
 from saltvirt.ops.context import Context
 from saltvirt.ops.seeding import existing
 
@@ -19,12 +17,6 @@ __func_alias__ = {"apply_": "apply"}
 def __virtual__():
     """Load everywhere: no libvirt is needed."""
     return True
-
-
-def _context():
-    settings = config.host_settings(__opts__, __pillar__, __grains__)
-    ask = functools.partial(compat.ask_pillar, __opts__)
-    return Context(settings=settings, opts=__opts__, functions=__salt__, ask=ask)
 
 
 def apply_(
@@ -69,8 +61,9 @@ def apply_(
         salt hyper1 seed.apply /srv/salt-images/web9_system.qcow2 id_=web9 prep_install=True
         salt hyper1 virt.purge web9
     """
+    context = Context.of(__opts__, __pillar__, __grains__, __salt__, ask=compat.ask_pillar)
     existing.apply(
-        _context(),
+        context,
         path,
         id_,
         config,
@@ -106,9 +99,9 @@ def mkconfig(config=None, tmp=None, id_=None, approve_key=True, pub_key=None, pr
         salt hyper1 seed.mkconfig tmp=/srv/seed-web9 id_=web9
         salt hyper1 file.remove /srv/seed-web9
     """
-    return existing.mkconfig(
-        _context(), config, tmp, id_, (pub_key, priv_key), approve_key=approve_key
-    )
+    context = Context.of(__opts__, __pillar__, __grains__, __salt__, ask=compat.ask_pillar)
+    keys = (pub_key, priv_key)
+    return existing.mkconfig(context, config, tmp, id_, keys, approve_key=approve_key)
 
 
 def prep_bootstrap(mpt):
@@ -129,4 +122,5 @@ def prep_bootstrap(mpt):
         salt hyper1 seed.prep_bootstrap /srv/web9-root
         salt hyper1 file.remove /srv/web9-root
     """
-    return list(existing.prep_bootstrap(_context(), mpt))
+    context = Context.of(__opts__, __pillar__, __grains__, __salt__, ask=compat.ask_pillar)
+    return list(existing.prep_bootstrap(context, mpt))

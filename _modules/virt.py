@@ -7,8 +7,6 @@ Sizes are MiB where nothing else is said. ``connection``, ``username`` and ``pas
 function override ``virt:connection:uri`` and ``virt:connection:auth``.
 """
 
-import functools
-
 from saltvirt import arguments, compat, config, errors, spec
 from saltvirt.kvm import connect, lifecycle
 from saltvirt.ops import maintenance as upkeep
@@ -27,19 +25,9 @@ def __virtual__():
     return (False, missing) if missing else __virtualname__
 
 
-def _settings(function, given):
-    return config.for_call(function, given, __opts__, __pillar__, __grains__)
-
-
 def _writing(function, given):
-    return connect.opened(_settings(function, given), readonly=False)
-
-
-def _progress(name):
-    def progress(stage, **figures):
-        __salt__["event.fire_master"]({"name": name, "stage": stage, **figures}, "salt/virt/init")
-
-    return progress
+    settings = config.for_call(function, given, __opts__, __pillar__, __grains__)
+    return connect.opened(settings, readonly=False)
 
 
 def init(name=None, cpu=None, mem=None, *values, **kwargs):
@@ -126,12 +114,12 @@ def init(name=None, cpu=None, mem=None, *values, **kwargs):
     try:
         is_dry = arguments.boolean("dry_run", kwargs.pop("dry_run", False))
         work = create.show if is_dry else create.create
-        settings = config.host_settings(__opts__, __pillar__, __grains__, **override)
+        context = Context.of(
+            __opts__, __pillar__, __grains__, __salt__, ask=compat.ask_pillar, **override
+        )
         given = spec.given(values, kwargs)
-        deployment = spec.deployment(settings, name, cpu, mem, given)
-        ask = functools.partial(compat.ask_pillar, __opts__)
-        context = Context(settings=settings, opts=__opts__, functions=__salt__, ask=ask)
-        return work(context.with_progress(_progress(name)) if report else context, deployment)
+        deployment = spec.deployment(context.settings, name, cpu, mem, given)
+        return work(context.reporting(name, "salt/virt/init") if report else context, deployment)
     except errors.VirtError as error:
         if not report:
             raise
@@ -161,9 +149,9 @@ def purge_(vm_, dirs=False, removables=False, **kwargs):
 
         salt hyper1 virt.purge centos1
     """
-    settings = _settings("virt.purge", kwargs)
-    with connect.opened(settings, readonly=False) as host:
-        removal.purge(host, settings, vm_, dirs=dirs, removables=removables)
+    settings = config.for_call("virt.purge", kwargs, __opts__, __pillar__, __grains__)
+    with connect.opened(settings, readonly=False) as conn:
+        removal.purge(conn, settings, vm_, dirs=dirs, removables=removables)
     return True
 
 
@@ -182,9 +170,9 @@ def start(name, **kwargs):
 
         salt hyper1 virt.start centos1
     """
-    settings = _settings("virt.start", kwargs)
-    with connect.opened(settings, readonly=False) as host, guard.starting(host, settings, name):
-        lifecycle.start(host, name)
+    settings = config.for_call("virt.start", kwargs, __opts__, __pillar__, __grains__)
+    with connect.opened(settings, readonly=False) as conn, guard.starting(conn, settings, name):
+        lifecycle.start(conn, name)
     return True
 
 
@@ -203,8 +191,8 @@ def stop(name, **kwargs):
 
         salt hyper1 virt.stop centos1
     """
-    with _writing("virt.stop", kwargs) as host:
-        lifecycle.act(host, name, "destroy")
+    with _writing("virt.stop", kwargs) as conn:
+        lifecycle.act(conn, name, "destroy")
     return True
 
 
@@ -223,8 +211,8 @@ def shutdown(vm_, **kwargs):
 
         salt hyper1 virt.shutdown centos1
     """
-    with _writing("virt.shutdown", kwargs) as host:
-        lifecycle.act(host, vm_, "shutdown")
+    with _writing("virt.shutdown", kwargs) as conn:
+        lifecycle.act(conn, vm_, "shutdown")
     return True
 
 
@@ -243,8 +231,8 @@ def reboot(name, **kwargs):
 
         salt hyper1 virt.reboot centos1
     """
-    with _writing("virt.reboot", kwargs) as host:
-        lifecycle.act(host, name, "reboot")
+    with _writing("virt.reboot", kwargs) as conn:
+        lifecycle.act(conn, name, "reboot")
     return True
 
 
@@ -263,8 +251,8 @@ def reset(vm_, **kwargs):
 
         salt hyper1 virt.reset centos1
     """
-    with _writing("virt.reset", kwargs) as host:
-        lifecycle.act(host, vm_, "reset")
+    with _writing("virt.reset", kwargs) as conn:
+        lifecycle.act(conn, vm_, "reset")
     return True
 
 
@@ -283,8 +271,8 @@ def pause(vm_, **kwargs):
 
         salt hyper1 virt.pause centos1
     """
-    with _writing("virt.pause", kwargs) as host:
-        lifecycle.act(host, vm_, "suspend")
+    with _writing("virt.pause", kwargs) as conn:
+        lifecycle.act(conn, vm_, "suspend")
     return True
 
 
@@ -303,8 +291,8 @@ def resume(vm_, **kwargs):
 
         salt hyper1 virt.resume centos1
     """
-    with _writing("virt.resume", kwargs) as host:
-        lifecycle.act(host, vm_, "resume")
+    with _writing("virt.resume", kwargs) as conn:
+        lifecycle.act(conn, vm_, "resume")
     return True
 
 
@@ -323,8 +311,8 @@ def ctrl_alt_del(vm_, **kwargs):
 
         salt hyper1 virt.ctrl_alt_del centos1
     """
-    with _writing("virt.ctrl_alt_del", kwargs) as host:
-        lifecycle.act(host, vm_, "ctrl_alt_del")
+    with _writing("virt.ctrl_alt_del", kwargs) as conn:
+        lifecycle.act(conn, vm_, "ctrl_alt_del")
     return True
 
 
@@ -344,4 +332,4 @@ def maintenance(state="on"):
         salt hyper1 virt.maintenance on
         salt hyper1 virt.maintenance off
     """
-    return upkeep.set_flag(_settings("virt.maintenance", {}), state)
+    return upkeep.set_flag(config.host_settings(__opts__, __pillar__, __grains__), state)

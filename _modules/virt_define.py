@@ -20,12 +20,9 @@ def __virtual__():
     return (False, missing) if missing else __virtualname__
 
 
-def _settings(function, given):
-    return config.for_call(function, given, __opts__, __pillar__, __grains__)
-
-
 def _writing(function, given):
-    return connect.opened(_settings(function, given), readonly=False)
+    settings = config.for_call(function, given, __opts__, __pillar__, __grains__)
+    return connect.opened(settings, readonly=False)
 
 
 def undefine(vm_, **kwargs):
@@ -46,9 +43,9 @@ def undefine(vm_, **kwargs):
 
         salt hyper1 virt.undefine centos1
     """
-    settings = _settings("virt.undefine", kwargs)
-    with connect.opened(settings, readonly=False) as host:
-        purge.undefine(host, settings, vm_)
+    settings = config.for_call("virt.undefine", kwargs, __opts__, __pillar__, __grains__)
+    with connect.opened(settings, readonly=False) as conn:
+        purge.undefine(conn, settings, vm_)
     return True
 
 
@@ -69,8 +66,8 @@ def define_xml_str(xml, **kwargs):
 <os><type>hvm</type></os></domain>"
         salt hyper1 virt.undefine d9
     """
-    with _writing("virt.define_xml_str", kwargs) as host:
-        lifecycle.define(host, xml)
+    with _writing("virt.define_xml_str", kwargs) as conn:
+        lifecycle.define(conn, xml)
     return True
 
 
@@ -109,9 +106,9 @@ def create_xml_str(xml, **kwargs):
 <os><type>hvm</type></os></domain>"
         salt hyper1 virt.stop d8
     """
-    settings = _settings("virt.create_xml_str", kwargs)
-    with connect.opened(settings, readonly=False) as host, guard.creating(host, settings, xml):
-        lifecycle.create_transient(host, xml)
+    settings = config.for_call("virt.create_xml_str", kwargs, __opts__, __pillar__, __grains__)
+    with connect.opened(settings, readonly=False) as conn, guard.creating(conn, settings, xml):
+        lifecycle.create_transient(conn, xml)
     return True
 
 

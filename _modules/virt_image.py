@@ -18,22 +18,6 @@ def __virtual__():
     return (False, missing) if missing else __virtualname__
 
 
-def _settings():
-    return config.host_settings(__opts__, __pillar__, __grains__)
-
-
-def _context(settings):
-    return Context(settings=settings, opts=__opts__, functions=__salt__)
-
-
-def _progress(name):
-    def progress(stage, **figures):
-        data = {"name": name, "stage": stage, **figures}
-        __salt__["event.fire_master"](data, "salt/virt/image_build")
-
-    return progress
-
-
 def images():
     """
     Return the cached images of this host and who uses them.
@@ -48,7 +32,7 @@ def images():
 
         salt hyper1 virt.images
     """
-    settings = _settings()
+    settings = config.host_settings(__opts__, __pillar__, __grains__)
     with connect.opened(settings) as conn:
         return cached.listed(conn, settings)
 
@@ -73,8 +57,7 @@ def image_pull(image, saltenv="base", image_hash=None):
 
         salt hyper1 virt.image_pull salt://images/tiny.qcow2
     """
-    settings = _settings()
-    context = _context(settings)
+    context = Context.of(__opts__, __pillar__, __grains__, __salt__)
     return cached.pull(context, image, saltenv, image_hash)
 
 
@@ -97,7 +80,7 @@ def image_prune(digests=None, dry_run=False):
         salt hyper1 virt.image_prune dry_run=True
     """
     is_dry = arguments.boolean("dry_run", dry_run)
-    settings = _settings()
+    settings = config.host_settings(__opts__, __pillar__, __grains__)
     with connect.opened(settings) as conn:
         return cached.prune(conn, settings, digests, is_dry=is_dry)
 
@@ -163,7 +146,7 @@ def image_build(
         "folder": folder,
         "replace": replace,
     }
-    context = _context(_settings())
+    context = Context.of(__opts__, __pillar__, __grains__, __salt__)
     return golden.build(
-        context.with_progress(_progress(name)) if report else context, source, name, given
+        context.reporting(name, "salt/virt/image_build") if report else context, source, name, given
     )

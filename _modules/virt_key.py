@@ -4,7 +4,6 @@ Keep the master's authorization to submit a VM's minion key.
 .. versionadded:: 1.0.0
 """
 
-from saltvirt import config
 from saltvirt.kvm import connect
 from saltvirt.ops.context import Context
 from saltvirt.ops.seeding import submission
@@ -37,6 +36,5 @@ def authorized(name, token):
         salt-run virt.authorize web9 hyper1 # which calls virt.authorized there
         salt-run virt.unauthorize web9
     """
-    settings = config.host_settings(__opts__, __pillar__, __grains__)
-    submission.keep(Context(settings=settings, opts=__opts__), name, token)
+    submission.keep(Context.of(__opts__, __pillar__, __grains__, __salt__), name, token)
     return True

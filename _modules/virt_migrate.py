@@ -24,22 +24,6 @@ def __virtual__():
     return (False, missing) if missing else __virtualname__
 
 
-def _settings():
-    return config.host_settings(__opts__, __pillar__, __grains__)
-
-
-def _context():
-    return Context(settings=_settings(), opts=__opts__, functions=__salt__)
-
-
-def _progress(name):
-    def progress(stage, **figures):
-        event = {"name": name, "stage": stage, **figures}
-        __salt__["event.fire_master"](event, "salt/virt/migrate")
-
-    return progress
-
-
 def migrate(vm_, target, **kwargs):
     """
     Move a VM to another host; ``salt-run virt.migrate`` prepares that host first.
@@ -78,9 +62,9 @@ def migrate(vm_, target, **kwargs):
     report, present = kwargs.pop("report", False), kwargs.pop("present", None)
     token = kwargs.pop("token", None)
     try:
-        context = _context()
+        context = Context.of(__opts__, __pillar__, __grains__, __salt__)
         options = spec.move(context.settings, kwargs)
-        context = context.with_progress(_progress(vm_)) if report else context
+        context = context.reporting(vm_, "salt/virt/migrate") if report else context
         if token is None and present is not None:
             raise errors.BadArgument(
                 "present",
@@ -113,7 +97,7 @@ def migration_info(name=None):
 
         salt hyper1 virt.migration_info centos1
     """
-    settings = _settings()
+    settings = config.host_settings(__opts__, __pillar__, __grains__)
     with connect.opened(settings, readonly=False) as conn:
         found = sending.facts(conn, settings, name)
     return wire.plain(found if name is None else found[name])
@@ -136,7 +120,8 @@ def hold(name, state="on"):
 
         salt hyper1 virt.hold centos1 on
     """
-    with connect.opened(_settings(), readonly=False) as conn:
+    settings = config.host_settings(__opts__, __pillar__, __grains__)
+    with connect.opened(settings, readonly=False) as conn:
         lifecycle.set_stay(conn, name, arguments.on_off("state", state))
     return True
 
@@ -180,7 +165,7 @@ def load(seconds=1):
 
         salt hyper1 virt.load
     """
-    with connect.opened(_settings()) as conn:
+    with connect.opened(config.host_settings(__opts__, __pillar__, __grains__)) as conn:
         return wire.plain(inspect.load(conn, arguments.whole("seconds", seconds, most=60)))
 
 
@@ -201,7 +186,7 @@ def evacuated(vms=None):
         salt hyper1 virt.evacuated
         salt hyper1 virt.evacuated "{centos1: null}"
     """
-    return maintenance.evacuated(_settings(), vms)
+    return maintenance.evacuated(config.host_settings(__opts__, __pillar__, __grains__), vms)
 
 
 def migrate_status(vm_):
@@ -221,7 +206,7 @@ def migrate_status(vm_):
 
         salt hyper1 virt.migrate_status centos1
     """
-    with connect.opened(_settings()) as conn:
+    with connect.opened(config.host_settings(__opts__, __pillar__, __grains__)) as conn:
         return jobs.status(conn, vm_)
 
 
@@ -240,7 +225,8 @@ def migrate_cancel(vm_):
 
         salt hyper1 virt.migrate_cancel centos1
     """
-    with connect.opened(_settings(), readonly=False) as conn:
+    settings = config.host_settings(__opts__, __pillar__, __grains__)
+    with connect.opened(settings, readonly=False) as conn:
         jobs.cancel(conn, vm_)
     return True
 
@@ -260,7 +246,8 @@ def migrate_start_postcopy(vm_):
 
         salt hyper1 virt.migrate_start_postcopy centos1
     """
-    with connect.opened(_settings(), readonly=False) as conn:
+    settings = config.host_settings(__opts__, __pillar__, __grains__)
+    with connect.opened(settings, readonly=False) as conn:
         jobs.start_postcopy(conn, vm_)
     return True
 

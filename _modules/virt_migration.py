@@ -23,14 +23,6 @@ def __virtual__():
     return (False, missing) if missing else __virtualname__
 
 
-def _settings():
-    return config.host_settings(__opts__, __pillar__, __grains__)
-
-
-def _context():
-    return Context(settings=_settings(), opts=__opts__, functions=__salt__)
-
-
 def migrate_check(about, source=None):
     """
     Return why this host cannot take a VM; an empty list if it can. Nothing is changed.
@@ -48,7 +40,7 @@ def migrate_check(about, source=None):
         salt hyper2 virt.migrate_check \
             "$(salt hyper1 virt.migration_info centos1 --out=json | jq -c .hyper1)"
     """
-    settings = _settings()
+    settings = config.host_settings(__opts__, __pillar__, __grains__)
     is_one = isinstance(about, dict) and isinstance(about.get("disks"), list)
     about = wire.argument("about", MigrationInfo if is_one else dict[str, MigrationInfo], about)
     with connect.opened(settings, readonly=False) as conn:
@@ -86,12 +78,13 @@ def migrate_begin(name, token, target):
         salt hyper1 virt.migrate_step centos1 t1 cancel seen=planned
         salt hyper1 virt.migrate_step centos1 t1 forget
     """
-    return wire.plain(departure.begin(_context(), name, str(token), target))
+    context = Context.of(__opts__, __pillar__, __grains__, __salt__)
+    return wire.plain(departure.begin(context, name, str(token), target))
 
 
 def migrate_prepare(about, limit_s=None, images_sent=False, source=None, token=None):
     """
-    Claim room for a VM that comes, and make the files it will be written to.
+    Reserve room for a VM that comes, and make the files it will be written to.
 
     about
         The answer of ``virt.migrate_begin`` or ``virt.migration_info``.
@@ -119,7 +112,7 @@ def migrate_prepare(about, limit_s=None, images_sent=False, source=None, token=N
     """
     if token is None:
         raise errors.BadArgument("token", _OLD_MASTER)
-    context, token = _context(), str(token)
+    context, token = Context.of(__opts__, __pillar__, __grains__, __salt__), str(token)
     about = wire.argument("about", MigrationInfo, about)
     if images_sent:
         return arrival.resume(context, about, token)
@@ -145,7 +138,7 @@ def migration_state(name=None, token=None, uuid=None):
 
         salt hyper1 virt.migration_state
     """
-    settings = _settings()
+    settings = config.host_settings(__opts__, __pillar__, __grains__)
     if name is None or token is None:
         known = state.every(settings)
         return wire.plain(
@@ -193,7 +186,7 @@ def migrate_step(
         salt hyper1 virt.migrate_step centos1 t1 cancel seen=planned
         salt hyper1 virt.migrate_step centos1 t1 forget
     """
-    context, token = _context(), str(token)
+    context, token = Context.of(__opts__, __pillar__, __grains__, __salt__), str(token)
     if step in protocol.ON_SOURCE:
         said = {"seen": seen, "is_refused": is_refused, "is_lost": is_lost}
         given = said if step == protocol.CANCEL else {}
@@ -225,7 +218,7 @@ def migrate_push(name, target, images):
 
         salt hyper1 virt.migrate_push centos1 hyper2 '{}'
     """
-    settings = _settings()
+    settings = config.host_settings(__opts__, __pillar__, __grains__)
     reach.send_files(settings, target, files.image_paths(settings, images))
     return True
 
@@ -246,7 +239,7 @@ def migrate_forget(name):
 
         salt hyper2 virt.migrate_forget centos1
     """
-    settings = _settings()
+    settings = config.host_settings(__opts__, __pillar__, __grains__)
     guard.refuse_moving(settings, name)
     with connect.opened(settings) as conn:
         return lifecycle.is_defined(conn, name)

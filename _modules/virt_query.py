@@ -24,12 +24,8 @@ def __virtual__():
     return (False, missing) if missing else __virtualname__
 
 
-def _settings(function, given):
-    return config.for_call(function, given, __opts__, __pillar__, __grains__)
-
-
 def _reading(function, given):
-    return connect.opened(_settings(function, given))
+    return connect.opened(config.for_call(function, given, __opts__, __pillar__, __grains__))
 
 
 def host_info(moving=None, **kwargs):
@@ -58,7 +54,7 @@ def host_info(moving=None, **kwargs):
 
         salt hyper1 virt.host_info
     """
-    settings = _settings("virt.host_info", kwargs)
+    settings = config.for_call("virt.host_info", kwargs, __opts__, __pillar__, __grains__)
     # The probe of KVM starts a guest, which a read-only connection may not.
     with connect.opened(settings, readonly=False) as conn:
         info = inspect.host_info(conn, settings)
@@ -87,7 +83,7 @@ def presence(name, **kwargs):
 
         salt hyper1 virt.presence centos1
     """
-    settings = _settings("virt.presence", kwargs)
+    settings = config.for_call("virt.presence", kwargs, __opts__, __pillar__, __grains__)
     with connect.opened(settings) as conn:
         return wire.plain(inspect.presence(conn, settings, name))
 
@@ -273,7 +269,7 @@ def get_profiles(hypervisor=None, **kwargs):
 
         salt hyper1 virt.get_profiles
     """
-    settings = _settings("virt.get_profiles", kwargs)
+    settings = config.for_call("virt.get_profiles", kwargs, __opts__, __pillar__, __grains__)
     return profiles.describe(settings.nic, settings.disk)
 
 
@@ -317,6 +313,6 @@ def get_hypervisor():
 
         salt hyper1 virt.get_hypervisor
     """
-    settings = _settings("virt.get_hypervisor", {})
+    settings = config.host_settings(__opts__, __pillar__, __grains__)
     with connect.opened(settings, readonly=False) as conn:
         return inspect.domain_types(conn, settings, host.capabilities(conn)).default

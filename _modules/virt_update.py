@@ -17,12 +17,8 @@ def __virtual__():
     return (False, missing) if missing else __virtualname__
 
 
-def _settings(function, given):
-    return config.for_call(function, given, __opts__, __pillar__, __grains__)
-
-
 def _writing(function, given):
-    settings = _settings(function, given)
+    settings = config.for_call(function, given, __opts__, __pillar__, __grains__)
     return connect.opened(settings, readonly=False)
 
 
@@ -45,8 +41,8 @@ def setmem(vm_, memory, config=False, **kwargs):
 
         salt hyper1 virt.setmem centos1 768 config=True
     """
-    with _writing("virt.setmem", kwargs) as host:
-        lifecycle.set_memory(host, vm_, arguments.memory_mib(memory), config=config)
+    with _writing("virt.setmem", kwargs) as conn:
+        lifecycle.set_memory(conn, vm_, arguments.memory_mib(memory), config=config)
     return True
 
 
@@ -69,8 +65,8 @@ def setvcpus(vm_, vcpus, config=False, **kwargs):
 
         salt hyper1 virt.setvcpus centos1 1 config=True
     """
-    with _writing("virt.setvcpus", kwargs) as host:
-        lifecycle.set_vcpus(host, vm_, arguments.whole("vcpus", vcpus), config=config)
+    with _writing("virt.setvcpus", kwargs) as conn:
+        lifecycle.set_vcpus(conn, vm_, arguments.whole("vcpus", vcpus), config=config)
     return True
 
 
@@ -91,7 +87,7 @@ def set_autostart(vm_, state="on", **kwargs):
 
         salt hyper1 virt.set_autostart centos1 off
     """
-    settings = _settings("virt.set_autostart", kwargs)
-    with connect.opened(settings, readonly=False) as host, guard.starting(host, settings, vm_):
-        lifecycle.set_autostart(host, vm_, state)
+    settings = config.for_call("virt.set_autostart", kwargs, __opts__, __pillar__, __grains__)
+    with connect.opened(settings, readonly=False) as conn, guard.starting(conn, settings, vm_):
+        lifecycle.set_autostart(conn, vm_, state)
     return True

@@ -227,7 +227,7 @@ def firewall_absent(name: str, ports: Any = (16514,), backend: str = "nftables")
         changes = work.removal()
         if changes and not __opts__["test"]:
             work.remove()
-        warnings = work.leftovers()
+        warnings = work.kept_by_others()
     except VirtError as error:
         return statereturn.failed(name, error)
     ret = statereturn.of(

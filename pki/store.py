@@ -282,5 +282,5 @@ def _inside(folder: Path, name: str) -> Path:
 
 
 def utc_now() -> datetime:
-    """Return the time, for the faces."""
+    """Return the time, for the Salt modules."""
     return datetime.now(timezone.utc)

@@ -22,6 +22,6 @@ def pytest_configure():
     ):
         if signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, default)
-    # What a test may take is no matter of a busy machine.
+    # How long a test may take does not depend on how busy the machine is.
     settings.register_profile("patient", deadline=None)
     settings.load_profile("patient")

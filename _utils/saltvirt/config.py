@@ -8,7 +8,7 @@ from typing import Any
 from saltvirt.arguments import refuse_unknown
 from saltvirt.errors import BadConfig
 
-# Longer than any CA; more would be no date.
+# Longer than any CA; what is far longer is not a date any more.
 _MAX_DAYS = 36500
 CONNECTION = ("connection", "username", "password")
 DEFAULT_NIC = [{"name": "eth0", "type": "bridge", "source": "br0", "model": "virtio"}]
@@ -35,7 +35,7 @@ def _kind(accepts: str, is_good: Callable[[Any], bool]) -> _Kind:
 def _number(of: Callable[[Any], float], accepts: str, least: int) -> _Kind:
     def read(value: Any) -> float:
         number = of(value)
-        # Of 2.5 there is no whole number, and True is nobody's.
+        # 2.5 is not a whole number, and True is not a number.
         if isinstance(value, bool) or number != float(value) or not least <= number < math.inf:
             raise ValueError
         return number

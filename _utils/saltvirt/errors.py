@@ -81,7 +81,11 @@ class NoHostFits(VirtError):
 
 
 class ClaimRefused(VirtError):
-    """The host has no room for the VM, so another one may be tried."""
+    """
+    The host cannot reserve room for the VM, so another one may be tried.
+
+    Its name goes over the wire: masters know the refusal by it.
+    """
 
     def __init__(self, name: str, reasons: Iterable[str]) -> None:
         super().__init__(f"this host cannot take {name!r}: {'; '.join(reasons)}")

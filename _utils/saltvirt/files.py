@@ -78,7 +78,7 @@ def sync_folder(folder: str | Path) -> None:
     try:
         _sync(folder)
     except PermissionError:
-        # One that may be written in and not be read (1733): its file is there, so this is no error.
+        # It may be written in and not read (1733): the file is there, so this is not an error.
         os.sync()
     except OSError as exc:
         # Some file systems of networks know no such thing for a folder.

@@ -9,7 +9,7 @@ class OptionalModule:
     """
     A module that was missing when the library was loaded.
 
-    A state may install it afterwards, in the same job; Salt then loads its faces anew, and the
+    A state may install it afterwards, in the same job; Salt then loads its modules anew, and the
     library stays as it is.
     """
 

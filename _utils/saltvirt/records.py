@@ -216,7 +216,7 @@ def _read(path: Path) -> Record | None:
 def _checked(record: Record) -> Record:
     texts = (record.purpose, record.name, record.token, record.phase)
     has_texts = all(isinstance(one, str) for one in texts)
-    # It is shown, and one that is no number would hold up whoever shows it: all moves of a host.
+    # It is shown, and one that is not a number would hold up whoever shows it: all moves of a host.
     is_timed = isinstance(record.since, int | float)
     if not (has_texts and is_timed and isinstance(record.facts, dict)):
         raise ValueError("it does not say what a record says")

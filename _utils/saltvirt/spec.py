@@ -230,34 +230,41 @@ _COPIES = {None: None, "all": "all", "inc": "incremental", "incremental": "incre
 
 def move(settings: HostSettings, given: Mapping[str, Any]) -> Move:
     """Return the :class:`saltvirt.model.Move` that a call of ``virt.migrate`` means."""
+    values = _move_values(given)
+    how: dict[str, Any] = {
+        key: arguments.whole(key, values[key], least=least, most=most)
+        for key, (least, most) in _MOVE_NUMBERS.items()
+        if key in values
+    }
+    how |= {key: arguments.boolean(key, values[key]) for key in _MOVE_FLAGS if key in values}
+    if values.get("copy_storage") not in _COPIES:
+        raise BadArgument("copy_storage", f"{values['copy_storage']!r}; all or incremental")
+    methods = arguments.names("comp_methods", values.get("comp_methods"))
+    if not set(methods) <= {"mt", "xbzrle"}:
+        raise BadArgument("comp_methods", f"{', '.join(methods)}; of mt and xbzrle")
+    if "postcopy_after" in how:
+        how["postcopy"] = True
+    return Move(
+        comp_methods=methods,
+        copy_storage=_COPIES[values.get("copy_storage")],
+        tunnel=settings.tunnel,
+        **how,
+    )
+
+
+def _move_values(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values that a call of ``virt.migrate`` gives; refuse keywords it does not take."""
     given = {key: value for key, value in given.items() if not key.startswith("__")}
     known = [*_MOVE_NUMBERS, *_MOVE_FLAGS, "comp_methods", "copy_storage", *config.CONNECTION]
-    arguments.refuse_unknown([k for k in given if k not in known], known, "virt.migrate")
+    arguments.refuse_unknown([key for key in given if key not in known], known, "virt.migrate")
+    values = {key: value for key, value in given.items() if value is not None}
     for keyword in config.CONNECTION:
-        if given.get(keyword) is not None:
+        if keyword in values:
             raise BadArgument(
                 keyword,
                 "hosts let each other in by their certificates (virt.keys); leave it out",
             )
-    values: dict[str, Any] = {
-        k: arguments.whole(k, given[k], least=least, most=most)
-        for k, (least, most) in _MOVE_NUMBERS.items()
-        if given.get(k) is not None
-    }
-    values |= {k: arguments.boolean(k, given[k]) for k in _MOVE_FLAGS if given.get(k) is not None}
-    if given.get("copy_storage") not in _COPIES:
-        raise BadArgument("copy_storage", f"{given['copy_storage']!r}; all or incremental")
-    methods = arguments.names("comp_methods", given.get("comp_methods"))
-    if not set(methods) <= {"mt", "xbzrle"}:
-        raise BadArgument("comp_methods", f"{', '.join(methods)}; of mt and xbzrle")
-    if values.get("postcopy_after"):
-        values["postcopy"] = True
-    return Move(
-        comp_methods=methods,
-        copy_storage=_COPIES[given.get("copy_storage")],
-        tunnel=settings.tunnel,
-        **values,
-    )
+    return values
 
 
 def console_log(name: str) -> str:

@@ -40,7 +40,7 @@ def cluster(hosts, vms, seed=1):
 
 
 def plain(names, sizes):
-    """Return the cloud as the hosts would tell it: ``(infos, loads, abouts)`` as plain data."""
+    """Return the cloud as the hosts would tell it: ``(infos, loads, vms)`` as plain data."""
     pattern = json.loads((HERE.parent / "data/fleets/three.json").read_text())
     pattern = next(iter(pattern.values()))
     on = {name: {} for name in names}
@@ -64,20 +64,20 @@ def plain(names, sizes):
             "vms": {vm: {"cpu": 0.0, "memory_mib": v["memory_mib"]} for vm, v in vms.items()},
         }
     usual = {**told.ABOUT, "images": "/srv", "machine": "pc", "files": []}
-    abouts = {
+    vms = {
         vm: {**usual, "name": vm, "memory_mib": memory, "vcpus": cpus}
         for vm, (memory, cpus, _host) in sizes.items()
     }
-    return hosts, loads, abouts
+    return hosts, loads, vms
 
 
 def ours(names, sizes):
-    """Return the cloud as a master reads it: ``(infos, loads, abouts)``."""
-    hosts, loads, abouts = plain(names, sizes)
+    """Return the cloud as a master reads it: ``(infos, loads, vms)``."""
+    hosts, loads, vms = plain(names, sizes)
     return (
         {host: wire.read(host, "virt.host_info", HostInfo, one) for host, one in hosts.items()},
         {host: wire.read(host, "virt.load", Load, one) for host, one in loads.items()},
-        wire.read("all", "virt.migration_info", dict[str, MigrationInfo], abouts),
+        wire.read("all", "virt.migration_info", dict[str, MigrationInfo], vms),
     )
 
 
@@ -129,21 +129,21 @@ def hbal(names, sizes, most, limit_s):
 
 def rows():
     """Yield a row of the table per size."""
-    for hosts, vms in SIZES:
-        names, sizes = cluster(hosts, vms)
-        hosts_, loads, abouts = ours(names, sizes)
+    for hosts, count in SIZES:
+        names, sizes = cluster(hosts, count)
+        hosts_, loads, vms = ours(names, sizes)
         most = max(50, hosts // 5)
         begin = time.monotonic()
-        steps = balance.rebalance(hosts_, loads, abouts, max_moves=most, threshold=0.0)
+        steps = balance.rebalance(hosts_, loads, vms, max_moves=most, threshold=0.0)
         mine = time.monotonic() - begin
         after = uneven(names, sizes, {step.name: step.target for step in steps})
-        first = {vm: abouts[vm] for vm, size in sizes.items() if size[2] == names[0]}
+        first = {vm: vms[vm] for vm, size in sizes.items() if size[2] == names[0]}
         begin = time.monotonic()
         plan.evacuate({name: hosts_[name] for name in names[1:]}, first)
         emptied = time.monotonic() - begin
         theirs = hbal(names, sizes, len(steps), HBAL_LIMIT_S)
         yield (
-            f"{hosts} x {vms}",
+            f"{hosts} x {count}",
             f"{uneven(names, sizes, {}):.2f}",
             f"{after:.2f}",
             len(steps),

@@ -154,7 +154,7 @@ class Cloud:
         return sorted(p.name for p in accepted.iterdir() if p.name not in self.hosts)
 
     def traces(self):
-        """Return everything that VMs leave: definitions, files, claims, locks, keys, orders."""
+        """Return everything that VMs leave: definitions, files, records, locks, keys, orders."""
         out = {"keys": self.accepted()}
         # The hints are of the hosts.
         kept = self.notes.rglob("*") if self.notes.exists() else ()

@@ -33,14 +33,14 @@ BAD_CALLS = {
     "long name": (["x" * 300, "1", "64", TINY], "300 characters"),
     "no CPUs": (["t1", "0", "64", TINY], "cpu: 0 is out of range"),
     "negative CPUs": (["t1", "cpu=-1", "mem=64", f"image={TINY}"], "cpu: -1 is out of range"),
-    "CPUs that are no number": (["t1", "two", "64", TINY], "cpu: 'two' is not a whole number"),
+    "CPUs that are not a number": (["t1", "two", "64", TINY], "cpu: 'two' is not a whole number"),
     "no memory": (["t1", "1", "0", TINY], "mem: 0 is out of range"),
     "negative memory": (["t1", "1", "mem=-5", f"image={TINY}"], "mem: -5 is out of range"),
-    "memory that is no number": (["t1", "1", "lots", TINY], "mem: 'lots' is not a size"),
+    "memory that is not a number": (["t1", "1", "lots", TINY], "mem: 'lots' is not a size"),
     "unknown keyword": (["t1", "1", "64", TINY, "imgae=x"], "no argument 'imgae'"),
     "image missing": (["t1", "1", "64", "salt://none.img"], "not on the Salt file server"),
     "image path missing": (["t1", "1", "64", "/none.img"], "/none.img"),
-    "image that is no source": (["t1", "1", "64", "none"], "image: 'none' is not an image"),
+    "image that is not a source": (["t1", "1", "64", "none"], "image: 'none' is not an image"),
     "disk too small": (["t1", "1", "64", TINY, "disks=[{name: system, size: 1}]"], "never shrunk"),
     "bridge missing": (
         ["t1", "1", "64", TINY, "interfaces=[{name: eth1, bridge: br7}]"],
@@ -93,7 +93,7 @@ def make_images(folder):
         subprocess.run(["qemu-img", *words], check=True, capture_output=True, cwd=folder)
 
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "text.img").write_text("this is no image\n" * 100)
+    (folder / "text.img").write_text("this is not an image\n" * 100)
     qemu_img("create", "-f", "qcow2", "-u", "-b", "/etc/shadow", "-F", "raw", "backing.qcow2", "1M")
     qemu_img("create", "-f", "qcow2", "-o", f"data_file={folder}/d.raw", "data.qcow2", "1M")
     qemu_img("create", "-f", "qcow2", "-o", "preallocation=full", "cut.qcow2", "1M")

@@ -24,7 +24,7 @@ class Watch(threading.Thread):
         before, since = None, time.monotonic()
         while not self._end.wait(0.02):
             sizes = [path.stat().st_size if path.exists() else 0 for path in self._paths]
-            # A log that goes away with the VM is no sign of life.
+            # A log that goes away with the VM is not a sign of life.
             grew = before and any(now > then for now, then in zip(sizes, before, strict=True))
             if grew or before is None:
                 self.gaps_s.append(time.monotonic() - since)

@@ -20,7 +20,7 @@ NESTED = {
 
 
 def commands(folder):
-    """Return the public functions of the faces in a folder."""
+    """Return the public functions of the Salt modules in a folder."""
     for path in sorted((ROOT / folder).glob("*.py")):
         for node in ast.parse(path.read_text()).body:
             if isinstance(node, ast.FunctionDef) and not node.name.startswith("_"):

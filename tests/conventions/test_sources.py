@@ -21,7 +21,7 @@ FOLDERS = (
     "tests",
 )
 SOURCES = [p for folder in FOLDERS for p in sorted((ROOT / folder).rglob("*.py"))]
-FACES = [p for kind in ("_modules", "_runners") for p in sorted((ROOT / kind).glob("*.py"))]
+SALT_MODULES = [p for kind in ("_modules", "_runners") for p in sorted((ROOT / kind).glob("*.py"))]
 
 
 def functions(path):
@@ -39,7 +39,9 @@ def public(path):
     ]
 
 
-COMMANDS = [pytest.param(p, f, id=f"{p.parent.name}.{f.name}") for p in FACES for f in public(p)]
+COMMANDS = [
+    pytest.param(p, f, id=f"{p.parent.name}.{f.name}") for p in SALT_MODULES for f in public(p)
+]
 
 
 def body_lines(function):
@@ -90,10 +92,10 @@ def test_every_folder_of_code_is_in_the_package():
         ".".join(["saltvirt", *p.parent.relative_to(ROOT / "_utils/saltvirt").parts])
         for p in (ROOT / "_utils/saltvirt").rglob("*.py")
     }
-    faces = {f"saltvirt.{p.name.strip('_')}" for p in ROOT.glob("_*") if p.name != "_utils"}
+    modules = {f"saltvirt.{p.name.strip('_')}" for p in ROOT.glob("_*") if p.name != "_utils"}
 
-    assert set(project["packages"]) == library | faces
-    assert {*faces, "saltvirt.pki"} <= set(project["package-dir"])
+    assert set(project["packages"]) == library | modules
+    assert {*modules, "saltvirt.pki"} <= set(project["package-dir"])
 
 
 def test_the_librarys_pki_is_links_to_the_folder_that_is_synced_for_the_pillar():

@@ -17,6 +17,8 @@ from saltvirt.xml import (
     numatune,
     osboot,
     rng,
+    sysinfo,
+    tpm,
     vcpu,
     video,
 )
@@ -205,6 +207,16 @@ HOSTDEVS = st.builds(
     product=maybe(BAG),
 )
 RNGS = st.builds(rng.Rng, model=maybe(VALUE), backend=BAG, path=maybe(TEXT))
+SYSINFOS = st.builds(
+    sysinfo.Sysinfo,
+    type=maybe(VALUE),
+    entries=some(st.builds(sysinfo.Entry, name=maybe(VALUE), text=maybe(TEXT), file=maybe(VALUE))),
+)
+TPMS = st.builds(
+    tpm.Tpm,
+    model=maybe(VALUE),
+    backend=maybe(st.builds(tpm.Backend, attributes=BAG, source=maybe(BAG))),
+)
 NOTES = st.builds(
     metadata.Notes,
     disk_mib=st.integers(0, 2**60),
@@ -254,5 +266,7 @@ SINGLE = {
     "numatune": (numatune, TUNES),
     "osboot": (osboot, SYSTEMS),
     "rng": (rng, RNGS),
+    "sysinfo": (sysinfo, SYSINFOS),
+    "tpm": (tpm, TPMS),
     "video": (video, VIDEOS),
 }

@@ -49,7 +49,7 @@ def _vm(draw, name):
 
 def tight(draw, most_hosts=6, most_vms=14):
     """
-    Return ``(hosts, abouts)`` of a cloud with hardly more room than the VMs of a host need.
+    Return ``(hosts, vms)`` of a cloud with hardly more room than the VMs of a host need.
 
     Hosts have VMs of groups already, some await one; a VM has up to one group of each kind. What is
     scarce is memory, in every third cloud CPUs or disk instead.
@@ -86,8 +86,8 @@ def _bits(groups):
 class Exact:
     """Whether all VMs can be placed: every way is tried, what has failed is not tried again."""
 
-    def __init__(self, hosts, abouts, most=100_000):
-        needs = sorted(map(requirements.of, abouts.values()), key=lambda n: (-n.memory_mib, n.name))
+    def __init__(self, hosts, vms, most=100_000):
+        needs = sorted(map(requirements.of, vms.values()), key=lambda n: (-n.memory_mib, n.name))
         self._vms = [
             ((n.vcpus, n.memory_mib, n.disk_mib), _bits(n.affinity), _bits(n.anti_affinity))
             for n in needs
@@ -137,10 +137,10 @@ class Exact:
                 yield (*state[:at], (rest, here | mine, used | apart), *state[at + 1 :])
 
 
-def carried(hosts, abouts, there):
-    """Return the hosts after each move of a plan, as judged by what ``virt.migrate`` judges by."""
+def carried(hosts, vms, there):
+    """Return the hosts after each move of a plan, each checked as ``virt.migrate`` checks it."""
     for name, to in there.items():
-        required = requirements.of(abouts[name])
+        required = requirements.of(vms[name])
         evaluations = {v.host: v for v in choose.evaluate(hosts, required)}
         assert evaluations[to].fits, (name, to, evaluations[to].reasons)
         hosts = {**hosts, to: plan.with_vm(hosts[to], required)}

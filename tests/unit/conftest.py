@@ -1,4 +1,4 @@
-"""What the unit tests share: libvirt's own schema as the judge of every domain XML."""
+"""What the unit tests share: libvirt's own schema, which every domain XML is checked by."""
 
 import os
 import subprocess

@@ -16,7 +16,7 @@ _Plan = TypeVar("_Plan")
 def reach(
     cloud: Cloud,
     hosts: Collection[str],
-    abouts: Mapping[str, MigrationInfo],
+    vms: Mapping[str, MigrationInfo],
     place: Callable[[_Refused], tuple[_Plan, Mapping[str, str]]],
 ) -> _Plan:
     """
@@ -24,13 +24,13 @@ def reach(
 
     hosts
         All that may take a VM.
-    abouts
+    vms
         ``{name: answer of virt.migration_info}``.
     place
         Called with ``{name: {host: reasons}}`` of the refusals so far; returns ``(plan, moves)``,
         ``moves`` as ``{name: host}``.
 
-    What only a host's own libvirt can judge, such as a CPU model, is in no survey. First the hosts
+    What only a host's own libvirt knows, such as a CPU model, is in no survey. First the hosts
     of the plan are asked; once one has refused, all are, about all VMs that are not settled: else
     each round would find one more host that refuses. One that cannot be asked says it when the
     move begins, as all do after some rounds.
@@ -44,7 +44,7 @@ def reach(
             return made
         targets, names = _questions(new, refused, moves, hosts)
         coming = {
-            name: wire.plain(abouts[name])
+            name: wire.plain(vms[name])
             for name in names
             if any((name, host) not in asked for host in targets)
         }

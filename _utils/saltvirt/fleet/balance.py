@@ -71,7 +71,7 @@ class _Watched:
         there = [host for host in loads if host in infos and host in facts]
         self.hosts = {host: infos[host] for host in there}
         self.loads = {host: loads[host] for host in there}
-        self.abouts = {name: one for host in there for name, one in facts[host].items()}
+        self.vms = {name: one for host in there for name, one in facts[host].items()}
 
 
 def _seen(cloud: Cloud, window_s: int) -> tuple[_Watched, dict[str, Any]]:
@@ -116,13 +116,13 @@ def _planned(
     threshold: float,
 ) -> list[planning.Step]:
     """Return the steps that are left to make, without VMs whose move has failed."""
-    abouts = {name: moving for name, moving in watched.abouts.items() if name not in failed}
+    vms = {name: moving for name, moving in watched.vms.items() if name not in failed}
 
     def place(refused: planning.Refused) -> tuple[list[planning.Step], dict[str, str]]:
         steps = planning.rebalance(
             watched.hosts,
             watched.loads,
-            abouts,
+            vms,
             max_moves=max_moves - len(made),
             threshold=threshold,
             refused=refused,
@@ -130,7 +130,7 @@ def _planned(
         )
         return steps, {step.name: step.target for step in steps}
 
-    return agreement.reach(cloud, list(watched.hosts), abouts, place)
+    return agreement.reach(cloud, list(watched.hosts), vms, place)
 
 
 def _made(

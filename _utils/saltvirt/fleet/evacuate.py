@@ -93,10 +93,10 @@ def _sorted(
 ) -> tuple[dict[str, str], dict[str, MigrationInfo]]:
     """Return ``({name: why} of those that may stay, {name: facts} of those that have to move)``."""
     said = act(cloud, host, "virt.migration_info")
-    abouts: dict[str, MigrationInfo] = wire.read(
+    vms: dict[str, MigrationInfo] = wire.read(
         host, "virt.migration_info", dict[str, MigrationInfo], said
     )
-    here = {name: moving for name, moving in abouts.items() if name not in coming}
+    here = {name: moving for name, moving in vms.items() if name not in coming}
     is_off = {name for name, moving in here.items() if moving.state == "shutdown"}
     stopped = {} if with_stopped else dict.fromkeys(sorted(is_off), "it is stopped")
     return stopped, {name: moving for name, moving in here.items() if name not in stopped}

@@ -1,9 +1,9 @@
 """
 Hints: on which hosts each VM was when they were last asked.
 
-They are no inventory: whoever wants to know where a VM is asks the hosts. A hint only says that a
-host which is silent now had a VM, so that its name is not given away meanwhile. One file has all
-of them. Every survey that hears names refreshes it, and writes only what has changed.
+They are not an inventory: whoever wants to know where a VM is asks the hosts. A hint only says
+that a host which is silent now had a VM, so that its name is not given away meanwhile. One file has
+all of them. Every survey that hears names refreshes it, and writes only what has changed.
 """
 
 import json

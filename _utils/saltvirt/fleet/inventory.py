@@ -12,7 +12,7 @@ from saltvirt.fleet import hints, minions, sightings
 from saltvirt.fleet.cloud import Cloud
 from saltvirt.placement import facts
 
-# What is judged by placement must be whole: it has no other place where it is looked at.
+# What placement decides by must be whole: it is looked at nowhere else.
 # So must be what says whether a host has a VM, and whether it takes one.
 _SHAPES: Mapping[str, object] = {
     "virt.host_info": facts.HostInfo,
@@ -207,7 +207,7 @@ def unheard(
         noted = {*noted, *silent, *(one.moved_to for one in seen.values() if one.moved_to)}
 
     def is_known(host: str) -> bool:
-        # Of a reinstalled master a host that is away is no hypervisor yet.
+        # Of a reinstalled master a host that is away is not a hypervisor yet.
         return host in found.answers or host in silent or store.read(host)[0] == "accepted"
 
     hints.kept(cloud.opts, is_known)

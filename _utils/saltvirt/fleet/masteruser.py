@@ -120,7 +120,7 @@ def why(error: OSError, opts: Mapping[str, Any]) -> str:
     """
     Return in one line why a file could not be used; where rights lack, what mends it.
 
-    An OSError that is no PermissionError is said in its own words.
+    An OSError that is not a PermissionError is said in its own words.
     """
     user = _user(opts)
     is_ours = isinstance(error, PermissionError) and isinstance(error.filename, str | Path)

@@ -25,7 +25,7 @@ def plan(
     source: str | None = None,
 ) -> tuple[str, MigrationInfo, list[Evaluation]]:
     """
-    Return ``(source, about, evaluations)`` of a move; the best host first.
+    Return ``(source, moving, evaluations)`` of a move; the best host first.
 
     Raises NoHostFits, with the table of reasons, if the VM can go nowhere.
     """
@@ -34,7 +34,7 @@ def plan(
     cloud.progress("Searching", detail=f"{len(every)} hypervisors")
     found = inventory.survey(cloud, every, "virt.host_info", kwarg={"moving": name})
     source = source or _having(found, name) or inventory.locate(cloud, name)
-    moving = _about(cloud, found, name, source)
+    moving = _moving(cloud, found, name, source)
     if target is not None and target not in every:
         raise BadArgument(
             "target", f"{target!r} is not a hypervisor here; there are: {', '.join(every)}"
@@ -44,7 +44,7 @@ def plan(
     return source, moving, _evaluations(cloud, found, moving, source, target)
 
 
-def _about(cloud: Cloud, found: inventory.Survey, name: str, source: str) -> MigrationInfo:
+def _moving(cloud: Cloud, found: inventory.Survey, name: str, source: str) -> MigrationInfo:
     """Return what a VM is made of; raise MoveFailed if it cannot be moved at all."""
     info = found.answers.get(source)
     # A host of an older release is asked for that alone.

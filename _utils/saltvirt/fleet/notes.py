@@ -76,7 +76,7 @@ class Away:
     elsewhere: dict[str, Any] = field(default_factory=dict)
     """``{name: host}`` of those that somebody has moved by hand."""
     unsure: dict[str, Any] = field(default_factory=dict)
-    """``{name: why}`` of those that cannot be judged now; they are noted further on."""
+    """``{name: why}`` of those of which that is not known now; they stay noted."""
 
     @property
     def over(self) -> list[str]:

@@ -39,24 +39,24 @@ def runner_function(function: Any = None, *, outputter: str | None = None) -> An
 
     @functools.wraps(function)
     def run(*args: Any, **kwargs: Any) -> Any:
-        face, given = function.__globals__, {k: v for k, v in kwargs.items() if k[:2] != "__"}
-        face["__jid_event__"] = job = _job()
-        _forget_failure(face["__context__"], job)
+        module, given = function.__globals__, {k: v for k, v in kwargs.items() if k[:2] != "__"}
+        module["__jid_event__"] = job = _job()
+        _forget_failure(module["__context__"], job)
         try:
             bound = _bind(signature, function, args, given)
             # Ctrl-C arrives as SystemExit, from Salt; so do SIGTERM and a terminal that is closed.
-            with undo.on_sigterm(), masteruser.acting(face["__opts__"]):
+            with undo.on_sigterm(), masteruser.acting(module["__opts__"]):
                 data = function(*bound.args, **bound.kwargs)
         except VirtError as error:
             failure = {"error": str(error), **getattr(error, "table", {})}
         except OSError as error:
-            failure = {"error": masteruser.why(error, face["__opts__"])}
+            failure = {"error": masteruser.why(error, module["__opts__"])}
         except (KeyboardInterrupt, SystemExit):
             failure = {"error": "interrupted; what was begun is taken back or finished"}
         else:
             _print_by(job, data, outputter)
             return data
-        return _failed(face["__context__"], job, failure, outputter or "virt_plan")
+        return _failed(module["__context__"], job, failure, outputter or "virt_plan")
 
     # Salt must see that anything is taken, so that the check above is the one that speaks.
     del run.__wrapped__

@@ -77,23 +77,23 @@ def obtain(
     index = source.Index(base / "index.json")
     lock_dir = Path(settings.state_dir) / "locks"
     name = hashlib.sha256(image.encode()).hexdigest()
-    gate = admission.of(settings, image, validate, expected)
+    candidate = admission.of(settings, image, validate, expected)
     with locks.held(lock_dir / f"source-{name}.lock"):
         known = source.known_digest(image, saltenv, opts, index)
         if known["digest"] is None:
             part = base / f"{_own_name(opts, image)}.partial"
-            return _obtain_http(image, part, index, lock_dir, progress, gate)
-        gate.refuse_digest(known["digest"])
+            return _obtain_http(image, part, index, lock_dir, progress, candidate)
+        candidate.refuse_digest(known["digest"])
         with locks.held(lock_dir / f"image-{known['digest']}.lock"):
-            found = _kept(base, known["digest"], gate)
+            found = _kept(base, known["digest"], candidate)
             if found:
-                gate.refuse_content(found.path)
+                candidate.refuse_content(found.path)
                 return found
             with _part(base, image) as part:
                 _bring(image, saltenv, opts, part, known["size_bytes"], progress)
                 admission.refuse_other(part, image, known["digest"])
-                gate.refuse_content(part)
-                return _admit(part, base, known["digest"], gate, lock_dir)
+                candidate.refuse_content(part)
+                return _admit(part, base, known["digest"], candidate, lock_dir)
 
 
 def peek(
@@ -130,10 +130,10 @@ def _obtain_http(
     index: source.Index,
     lock_dir: Path,
     progress: Callable[..., None],
-    gated: admission.Admission,
+    candidate: admission.Admission,
 ) -> validation.ValidatedImage:
     base, known = part.parent, index.get(url)
-    found = _kept(base, known["digest"], gated) if known else None
+    found = _kept(base, known["digest"], candidate) if known else None
     with _said(base, url):
         try:
             version = web.fetch(url, part, progress, known if found else None)
@@ -141,15 +141,17 @@ def _obtain_http(
             web.forget(part)  # the disk is full, or broken: nobody is to find the rest in the way
             raise
     if version is None and found is not None:
-        gated.refuse_digest(known["digest"])
-        gated.refuse_content(found.path)
+        candidate.refuse_digest(known["digest"])
+        candidate.refuse_content(found.path)
         return found
     try:
         digest = source.file_digest(part)
-        gated.refuse_digest(digest)
-        gated.refuse_content(part)
+        candidate.refuse_digest(digest)
+        candidate.refuse_content(part)
         with _said(base, url), locks.held(lock_dir / f"image-{digest}.lock"):
-            validated = _kept(base, digest, gated) or _admit(part, base, digest, gated, lock_dir)
+            validated = _kept(base, digest, candidate) or _admit(
+                part, base, digest, candidate, lock_dir
+            )
     finally:
         web.forget(part)
     index.put(url, {"digest": digest, **(version or {})})
@@ -179,12 +181,12 @@ def _part(base: Path, image: str) -> Iterator[Path]:
 
 
 def _admit(
-    part: Path, base: Path, digest: str, gated: admission.Admission, lock_dir: Path
+    part: Path, base: Path, digest: str, candidate: admission.Admission, lock_dir: Path
 ) -> validation.ValidatedImage:
     """Validate a file whose digest is known, and give it its place, or what is kept of it."""
-    validated = gated.validated(part)
+    validated = candidate.validated(part)
     if not validated.has_snapshots:
-        return place(part, base, digest, validated, gated.image)
+        return place(part, base, digest, validated, candidate.image)
     # Only what the image shows is kept; what its snapshots hide is nobody's business.
     flat = Path(f"{part}.flat.part")
     with clone.storing(flat):
@@ -194,7 +196,7 @@ def _admit(
     # Nobody waits for us with this lock in hand: what is flat is not flattened.
     with locks.held(lock_dir / f"image-{own}.lock"):
         validated = replace(validated, has_snapshots=False)
-        kept = _cached(base, own) or place(part, base, own, validated, gated.image)
+        kept = _cached(base, own) or place(part, base, own, validated, candidate.image)
     files.write(_flat_path(base, digest), own.encode(), 0o644)
     return kept
 
@@ -217,13 +219,15 @@ def _flat_path(base: Path, digest: str) -> Path:
     return base / f"{digest}.flat"
 
 
-def _kept(base: Path, digest: str, gated: admission.Admission) -> validation.ValidatedImage | None:
+def _kept(
+    base: Path, digest: str, candidate: admission.Admission
+) -> validation.ValidatedImage | None:
     """Return what is kept of an image by the image's digest, None if it must be fetched."""
     try:
         own = _flat_path(base, digest).read_text()
     except FileNotFoundError:
         return None if _is_misnamed(base, digest) else _cached(base, digest)
-    return None if gated.needs_content() else _cached(base, own)
+    return None if candidate.needs_content() else _cached(base, own)
 
 
 def _is_misnamed(base: Path, digest: str) -> bool:

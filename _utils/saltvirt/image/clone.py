@@ -54,6 +54,16 @@ def plan(disk: Disk, base: ValidatedImage, enable_qcow: bool | None) -> dict[str
 
     Refuse what would lose data (a size below the image's) or cannot be (a raw overlay).
     """
+    size_bytes = _size_bytes(disk, base)
+    is_overlay = _is_overlay(disk, base, enable_qcow)
+    fmt = "qcow2" if is_overlay else (disk.format or base.format)
+    if fmt not in ("qcow2", "raw"):
+        raise BadArgument(f"disk {disk.name!r}", f"format {fmt!r}; qcow2 or raw")
+    return {"format": fmt, "size_bytes": size_bytes, "is_overlay": is_overlay}
+
+
+def _size_bytes(disk: Disk, base: ValidatedImage) -> int:
+    """Return how large a disk is: as wanted, and never smaller than its image."""
     wanted = disk.size_mib * MIB if disk.size_mib else 0
     if wanted and wanted < base.size_bytes and disk.is_sized_by_user:
         raise BadArgument(
@@ -61,15 +71,17 @@ def plan(disk: Disk, base: ValidatedImage, enable_qcow: bool | None) -> dict[str
             f"size {disk.size_mib} MiB is less than the image's {human(base.size_bytes)}, "
             "and a disk is never shrunk; give a larger size",
         )
+    return max(wanted, base.size_bytes)
+
+
+def _is_overlay(disk: Disk, base: ValidatedImage, enable_qcow: bool | None) -> bool:
+    """Return whether a disk is an overlay: as the call or the disk says, else of a qcow2 image."""
     choice = enable_qcow if enable_qcow is not None else disk.overlay
     if choice and disk.format == "raw":
         raise BadArgument(f"disk {disk.name!r}", "an overlay is always qcow2, not raw")
     if choice is None:
-        choice = base.format == "qcow2" and disk.format in (None, "qcow2")
-    fmt = "qcow2" if choice else (disk.format or base.format)
-    if fmt not in ("qcow2", "raw"):
-        raise BadArgument(f"disk {disk.name!r}", f"format {fmt!r}; qcow2 or raw")
-    return {"format": fmt, "size_bytes": max(wanted, base.size_bytes), "is_overlay": bool(choice)}
+        return base.format == "qcow2" and disk.format in (None, "qcow2")
+    return bool(choice)
 
 
 def make(base: ValidatedImage, path: str | Path, how: Mapping[str, Any]) -> None:

@@ -89,27 +89,32 @@ def flags(options: Move, *, copies: Collection[str], shared: bool, is_running: b
     copies, shared
         Whether disks travel, and whether some are declared shared.
     """
-    out = libvirt.VIR_MIGRATE_PEER2PEER
     wanted = {
-        "VIR_MIGRATE_PERSIST_DEST": options.persistent,
-        "VIR_MIGRATE_LIVE": options.live and is_running,
-        "VIR_MIGRATE_OFFLINE": not is_running or options.offline,
-        "VIR_MIGRATE_TUNNELLED": options.tunnel and is_running,
+        "PEER2PEER": True,
+        "PERSIST_DEST": options.persistent,
+        "OFFLINE": not is_running or options.offline,
         # Hosts with migrate_tls_force want it of a stopped VM's definition too.
-        "VIR_MIGRATE_TLS": options.tls and not (options.tunnel and is_running),
-        "VIR_MIGRATE_COMPRESSED": options.compressed and is_running,
-        "VIR_MIGRATE_AUTO_CONVERGE": options.live and is_running and not options.postcopy,
-        "VIR_MIGRATE_POSTCOPY": options.postcopy and is_running,
-        "VIR_MIGRATE_PARALLEL": bool(options.parallel_connections) and is_running,
-        "VIR_MIGRATE_UNSAFE": shared and is_running,
+        "TLS": options.tls and not (options.tunnel and is_running),
     }
-    for name, is_set in wanted.items():
-        out |= getattr(libvirt, name) if is_set else 0
-    if copies and is_running:
-        kind = "DISK" if options.copy_storage == "all" else "INC"
-        out |= getattr(libvirt, f"VIR_MIGRATE_NON_SHARED_{kind}")
-    found: int = out
-    return found
+    if is_running:
+        wanted |= _live_flags(options, copies=copies, shared=shared)
+    return sum(getattr(libvirt, f"VIR_MIGRATE_{name}") for name, is_set in wanted.items() if is_set)
+
+
+def _live_flags(options: Move, *, copies: Collection[str], shared: bool) -> dict[str, bool]:
+    """Return the names of the flags that mean something only while a VM runs: set or not."""
+    is_whole = options.copy_storage == "all"
+    return {
+        "LIVE": options.live,
+        "TUNNELLED": options.tunnel,
+        "COMPRESSED": options.compressed,
+        "AUTO_CONVERGE": options.live and not options.postcopy,
+        "POSTCOPY": options.postcopy,
+        "PARALLEL": bool(options.parallel_connections),
+        "UNSAFE": shared,
+        "NON_SHARED_DISK": bool(copies) and is_whole,
+        "NON_SHARED_INC": bool(copies) and not is_whole,
+    }
 
 
 def parameters(

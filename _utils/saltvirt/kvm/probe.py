@@ -124,10 +124,11 @@ def attempt(conn: Any, kind: str, arch: str, machine: str) -> dict[str, Any]:
                 "why": "KVM is not proved: a test guest (machine type "
                 f"{machine}) does not start: {exc}",
             }
-        return _judged(dom, machine)
+        return _outcome(dom, machine)
 
 
-def _judged(dom: Any, machine: str) -> dict[str, Any]:
+def _outcome(dom: Any, machine: str) -> dict[str, Any]:
+    """Return what a test guest proves, once it has ended or its time is over."""
     try:
         has_ended = _wait(dom)
     except libvirt.libvirtError as exc:

@@ -107,7 +107,7 @@ class Ifupdown:
             self._begin(port, [bridge])
         except PersistenceError:
             # No server answers now. dhclient knows itself when the lease has run out.
-            _say(port, None)
+            _set_lifetime(port, None)
             run(
                 [
                     *_apart(),
@@ -139,7 +139,7 @@ class Ifupdown:
         if lease is None:
             raise PersistenceError(f"ifup {link} has brought no dhclient that renews its lease")
         # dhclient leaves an address that is there already the time that it had from before.
-        _say(link, lease.lasts_s)
+        _set_lifetime(link, lease.lasts_s)
 
 
 def _text() -> str:
@@ -186,7 +186,7 @@ def _apart() -> list[str]:
     return ["systemd-run", "--scope", "--quiet", "--collect"]
 
 
-def _say(link: str, seconds: int | None) -> None:
+def _set_lifetime(link: str, seconds: int | None) -> None:
     """Let the leased address of a link last so long from now on."""
     path = _leases_of(link)
     lease = leases.of_dhclient(path.read_text()) if path.exists() else None

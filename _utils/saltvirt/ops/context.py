@@ -1,10 +1,10 @@
-"""What a workflow gets from the face that called it."""
+"""What a workflow gets from the Salt module that called it."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from saltvirt.config import HostSettings
+from saltvirt.config import HostSettings, host_settings
 
 
 def _silent(_stage: str, **_figures: object) -> None:
@@ -21,6 +21,26 @@ class Context:
     progress: Callable[..., Any] = _silent
     ask: Callable[..., Any] | None = None
 
-    def with_progress(self, progress: Callable[..., None]) -> "Context":
-        """Return the same context with a way to report progress."""
+    @classmethod
+    def of(
+        cls,
+        opts: Mapping[str, Any],
+        pillar: Mapping[str, Any],
+        grains: Mapping[str, Any],
+        functions: Mapping[str, Any],
+        *,
+        ask: Callable[..., Any] | None = None,
+        **override: Any,
+    ) -> "Context":
+        """Return the context of a call: the first four are what Salt gives its modules."""
+        settings = host_settings(opts, pillar, grains, **override)
+        return cls(settings=settings, opts=opts, functions=functions, ask=ask)
+
+    def reporting(self, name: str, tag: str) -> "Context":
+        """Return the same context, which fires its progress with a name as the master's events."""
+
+        def progress(stage: str, **figures: object) -> None:
+            event = {"name": name, "stage": stage, **figures}
+            self.functions["event.fire_master"](event, tag)
+
         return replace(self, progress=progress)

@@ -53,7 +53,7 @@ def _describe(row: Mapping[str, Any]) -> dict[str, Any]:
         "disks": disks(root, row["blocks"]),
         "graphics": read.graphics(root),
         "nics": read.nics(root),
-        "uuid": root.findtext("uuid", ""),
+        "uuid": read.uuid(root),
         "loader": read.loader(root),
         **read.after(root),
         "maxMem": row["max_memory_kib"],

@@ -155,7 +155,7 @@ def is_declared(settings: HostSettings, path: str) -> bool:
 
     Links and ``..`` are followed first: what a shared folder only links to is this host's alone.
     """
-    # The disk of a network has a name that is no path.
+    # The disk of a network has a name that is not a path.
     if not path.startswith("/"):
         return False
     return any(_real(path).is_relative_to(_real(one)) for one in settings.shared_paths)

@@ -11,7 +11,7 @@ def of(moving: MigrationInfo) -> Requirements:
 
     moving
         What ``virt.migration_info`` says of it; an older host says less, and then what is missing
-        is judged by the target alone.
+        is checked by the target alone.
     """
     size = sum(disk.virtual_bytes or 0 for disk in moving.disks if disk.how != "shared")
     return Requirements(

@@ -7,9 +7,10 @@ Source: systemd.system-credentials(7), tmpfiles.d(5); QEMU, -fw_cfg.
 """
 
 import base64
-import xml.etree.ElementTree as ET
 from collections.abc import Iterable
 from pathlib import PurePosixPath
+
+from saltvirt.xml import parse, sysinfo, to_text
 
 NAME = "opt/io.systemd.credentials/tmpfiles.extra"
 LEAST_SYSTEMD = 252
@@ -37,9 +38,6 @@ def content(files: Iterable[tuple[str, str, str]]) -> bytes:
 
 def added(xml: str, path: object) -> str:
     """Return a domain's XML with the file as its credential."""
-    root = ET.fromstring(xml)
-    info = ET.Element("sysinfo", {"type": "fwcfg"})
-    ET.SubElement(info, "entry", {"name": NAME, "file": str(path)})
-    place = next(at for at, element in enumerate(root) if element.tag == "os")
-    root.insert(place, info)
-    return ET.tostring(root, encoding="unicode")
+    root = parse(xml)
+    sysinfo.add(root, sysinfo.of(NAME, path))
+    return to_text(root)

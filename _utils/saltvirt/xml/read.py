@@ -4,13 +4,24 @@ import xml.etree.ElementTree as ET
 from typing import Any
 
 from saltvirt.nics import needs
-from saltvirt.xml import disk, metadata, nic, osboot, parse, to_text
+from saltvirt.xml import cpu as cpu_
+from saltvirt.xml import disk, metadata, nic, osboot, parse, sysinfo, to_text, tpm
 from saltvirt.xml import graphics as graphics_
 
 
 def domain(text: str) -> ET.Element:
     """Return the parsed domain, which the other functions here take."""
     return parse(text)
+
+
+def name(root: ET.Element) -> str:
+    """Return a VM's name, empty if the XML has none."""
+    return root.findtext("name", "")
+
+
+def uuid(root: ET.Element) -> str:
+    """Return a VM's UUID, empty if the XML has none."""
+    return root.findtext("uuid", "")
 
 
 def nics(root: ET.Element) -> dict[str, dict[str, Any]]:
@@ -36,20 +47,25 @@ def graphics(root: ET.Element) -> dict[str, str]:
     return graphics_.describe(root.find("devices/graphics"))
 
 
+def system(root: ET.Element) -> osboot.Os:
+    """Return what a VM boots: its machine, processor, firmware and kernel."""
+    return osboot.read(root.find("os"))
+
+
 def loader(root: ET.Element) -> dict[str, str]:
     """Return ``{path: ...}`` of the VM's firmware, with its attributes."""
-    found = osboot.read(root.find("os")).loader or osboot.Loader()
+    found = system(root).loader or osboot.Loader()
     return {"path": found.path or "None", **found.attributes}
 
 
 def boot_files(root: ET.Element) -> list[str]:
     """Return the files of the host that a VM boots from: kernel, initial RAM disk, firmware."""
-    return osboot.files(osboot.read(root.find("os")))
+    return osboot.files(system(root))
 
 
 def firmware_variables(root: ET.Element) -> str | None:
     """Return the file that a VM's firmware keeps its variables in; None if there is none here."""
-    return osboot.variables(osboot.read(root.find("os")), root.findtext("name"))
+    return osboot.variables(system(root), root.findtext("name"))
 
 
 def disk_sources(root: ET.Element) -> list[dict[str, Any]]:
@@ -72,3 +88,29 @@ def cpu(root: ET.Element) -> tuple[str | None, str | None]:
     """Return ``(mode, XML)`` of a domain's CPU."""
     found = root.find("cpu")
     return (None, None) if found is None else (found.get("mode"), to_text(found))
+
+
+def is_cpu_checked(root: ET.Element) -> bool:
+    """Return whether libvirt starts a VM only where QEMU has all that its CPU asks for."""
+    found = cpu_.read(root.find("cpu"))
+    return found is None or found.attributes.get("check") != "none"
+
+
+def has_host_device(root: ET.Element) -> bool:
+    """Return whether a VM has a device of its host, be it as a NIC."""
+    found = map(nic.read, root.iterfind("devices/interface"))
+    return root.find("devices/hostdev") is not None or any(one.type == "hostdev" for one in found)
+
+
+def was_given_file(root: ET.Element) -> bool:
+    """Return whether a VM runs with a file of its host that QEMU read: a credential."""
+    found = map(sysinfo.read, root.iterfind("sysinfo"))
+    return any(entry.file is not None for one in found for entry in one.entries)
+
+
+def tpm_state(root: ET.Element) -> str | None:
+    """Return where the emulated TPM of a VM has its state; None without one."""
+    found = [
+        tpm.state(tpm.read(one), root.findtext("uuid")) for one in root.iterfind("devices/tpm")
+    ]
+    return next((path for path in found if path), None)

@@ -66,7 +66,7 @@ def _build(lab, name, out):
 
 
 def known(names):
-    """Raise LabError if one of these is no image of the lab."""
+    """Raise LabError if one of these is not an image of the lab."""
     if strange := [name for name in names if name not in RECIPES]:
         raise LabError(f"unknown image {strange[0]!r}: use {', '.join(RECIPES)}")
 

@@ -15,7 +15,7 @@ def put(noted, changes, name="web"):
             noted[host][name] = at
 
 
-def judged(noted, host, at, silent=()):
+def sorted_as(noted, host, at, silent=()):
     """Return what a host's restore makes of the VM, and what of it is said."""
     there = {one: {"web"} if one == at else set() for one in (*HOSTS, at) if one not in silent}
     away = notes.away(noted, host, there, set(silent))
@@ -34,7 +34,7 @@ def evacuated(*hosts):
 def test_a_vm_that_two_evacuations_moved_comes_home_and_is_not_dragged_back():
     noted = evacuated("h1", "h2", "h3")
     assert noted == {"h1": {"web": ["h2", "h3"]}, "h2": {"web": ["h3"]}, "h3": {}, "h4": {}}
-    assert judged(noted, "h1", "h3") == ("back", {"web": "h3"})
+    assert sorted_as(noted, "h1", "h3") == ("back", {"web": "h3"})
 
     put(noted, notes.followed(noted, "web", "h3", "h1"))
 
@@ -47,7 +47,7 @@ def test_a_vm_that_came_back_to_the_second_host_still_comes_home():
     put(noted, notes.followed(noted, "web", "h3", "h2"))
 
     assert noted == {"h1": {"web": ["h2"]}, "h2": {}, "h3": {}, "h4": {}}
-    assert judged(noted, "h1", "h2") == ("back", {"web": "h2"})
+    assert sorted_as(noted, "h1", "h2") == ("back", {"web": "h2"})
 
 
 def test_a_host_that_was_off_when_the_next_was_emptied_gets_its_vm_all_the_same():
@@ -56,29 +56,29 @@ def test_a_host_that_was_off_when_the_next_was_emptied_gets_its_vm_all_the_same(
     put(noted, off)
 
     assert noted["h1"] == {"web": ["h2"]} and noted["h2"] == {"web": ["h3"]}
-    assert judged(noted, "h1", "h3") == ("back", {"web": "h3"})
+    assert sorted_as(noted, "h1", "h3") == ("back", {"web": "h3"})
 
 
 def test_a_host_that_is_off_now_keeps_nobody_from_coming_home_if_the_first_knows():
     noted = evacuated("h1", "h2", "h3")
     del noted["h2"]
 
-    assert judged(noted, "h1", "h3", silent=["h2"]) == ("back", {"web": "h3"})
+    assert sorted_as(noted, "h1", "h3", silent=["h2"]) == ("back", {"web": "h3"})
 
 
 def test_what_only_a_silent_host_can_know_is_not_guessed():
-    kind, said = judged({"h1": {"web": ["h2"]}}, "h1", "h3", silent=["h2"])
+    kind, said = sorted_as({"h1": {"web": ["h2"]}}, "h1", "h3", silent=["h2"])
 
     assert kind == "unsure"
     assert "salt-run virt.migrate web h1" in said["web"]
     assert "salt h1 virt.evacuated '{web: null}'" in said["web"]
-    assert judged({"h1": {"web": ["h2"]}}, "h1", "h3", silent=["h4"])[0] == "elsewhere"
+    assert sorted_as({"h1": {"web": ["h2"]}}, "h1", "h3", silent=["h4"])[0] == "elsewhere"
 
 
 def test_a_vm_that_no_host_has_is_gone_only_if_all_have_answered():
     noted = {"h1": {"web": ["h2"]}}
 
-    assert judged(noted, "h1", "x") == ("elsewhere", {"web": "x"})
+    assert sorted_as(noted, "h1", "x") == ("elsewhere", {"web": "x"})
     there = {host: set() for host in HOSTS}
     assert notes.away(noted, "h1", there, set()).gone == ["web"]
     away = notes.away(noted, "h1", there, {"h4"})
@@ -136,7 +136,7 @@ def test_a_vm_comes_home_to_each_host_it_was_taken_from_and_to_no_other(steps):
             model.by_hand(at)
             continue
         if kind == "restore":
-            is_back = host in noted and judged_back(noted, host, at)
+            is_back = host in noted and is_sorted_back(noted, host, at)
             assert is_back == (host in model.pile[:-1]), (steps, noted)
             if not is_back:
                 noted.get(host, {}).pop("web", None)
@@ -149,6 +149,6 @@ def test_a_vm_comes_home_to_each_host_it_was_taken_from_and_to_no_other(steps):
     assert at == model.pile[-1]
 
 
-def judged_back(noted, host, at):
+def is_sorted_back(noted, host, at):
     """Return whether a restore of a host would bring the VM back."""
-    return "web" in noted[host] and judged(noted, host, at)[0] == "back"
+    return "web" in noted[host] and sorted_as(noted, host, at)[0] == "back"

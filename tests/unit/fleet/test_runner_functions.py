@@ -34,7 +34,7 @@ def _outside(monkeypatch):
 
 
 @runners.runner_function
-def face(name, count=1):
+def command(name, count=1):
     """Stand for a runner function."""
     if count == 0:
         raise BadArgument("count", "0 is out of range")
@@ -53,23 +53,23 @@ def table():
 
 
 def test_the_answer_is_plain_data_and_a_success():
-    assert face("a", __pub_user="root") == {"a": 1}
+    assert command("a", __pub_user="root") == {"a": 1}
     assert __context__ == {}
 
 
 def test_a_failure_is_plain_data_that_salt_hears_of():
-    assert face("a", count=0) == {"error": "count: 0 is out of range", "retcode": 1}
+    assert command("a", count=0) == {"error": "count: 0 is out of range", "retcode": 1}
     assert __context__["retcode"] == 1
-    assert face("a", count=-1) == {"error": "nothing fits", "hosts": {}, "retcode": 1}
+    assert command("a", count=-1) == {"error": "nothing fits", "hosts": {}, "retcode": 1}
 
 
 @pytest.mark.parametrize(("args", "kwargs"), [((), {}), (("a", 1, 2), {}), (("a",), {"cuont": 2})])
 def test_wrong_arguments_of_a_runner_are_an_error_not_a_help_page(args, kwargs):
-    answer = face(*args, **kwargs)
+    answer = command(*args, **kwargs)
 
     assert answer["retcode"] == 1
-    assert answer["error"].startswith("virt.face: ")
-    assert "salt-run -d virt.face" in answer["error"]
+    assert answer["error"].startswith("virt.command: ")
+    assert "salt-run -d virt.command" in answer["error"]
 
 
 def test_who_waits_for_the_job_gets_the_table_and_the_event_stays_plain(monkeypatch):
@@ -112,16 +112,16 @@ def test_where_nothing_is_printed_nothing_is_chosen(monkeypatch):
 def test_a_failure_does_not_outlive_its_job_in_a_client_that_goes_on(monkeypatch):
     first, second = job(1), job(2)
     monkeypatch.setattr(runners, "__jid_event__", first)
-    face("a", count=0)
-    face("a")
+    command("a", count=0)
+    command("a")
     assert __context__["retcode"] == 1, "a runner that went on after a failure has failed"
 
     monkeypatch.setattr(runners, "__jid_event__", second)
-    face("a")
+    command("a")
     assert __context__ == {}
 
     __context__["retcode"] = 3
-    face("a")
+    command("a")
     assert __context__ == {"retcode": 3}, "that is another's"
 
 
@@ -137,4 +137,4 @@ def test_the_progress_of_a_job_whose_bus_is_gone_disturbs_nothing(monkeypatch):
         shown("Waiting")
         progress.callback({}, runners._job(), "vm")("Waiting")
     assert runners._job() is None
-    assert face("a") == {"a": 1}
+    assert command("a") == {"a": 1}

@@ -201,7 +201,7 @@ def is_valid(path):
 
 
 @sizes(quick=60, full=300)
-def test_what_the_gate_lets_in_of_mutated_images_can_be_read_to_its_end(good, size):
+def test_a_mutated_image_that_is_accepted_can_be_read_to_its_end(good, size):
     noise, let_in = random.Random(7), 0
     path, out = good / "mutated.qcow2", good / "out.raw"
     for _ in range(size):

@@ -22,7 +22,7 @@ def test_a_server_is_asked_as_the_client_that_the_bridge_will_be():
     assert bytes([61, 7]) + bytes.fromhex("0152000000ff01") in packet
     length, checked = struct.unpack("!2xH", packet[:4])[0], sum(struct.unpack("!10H", packet[:20]))
     assert length == len(packet) and (checked & 0xFFFF) + (checked >> 16) == 0xFFFF
-    assert dhcp.offer(packet, b"abcd") is None  # the question itself is no answer
+    assert dhcp.offer(packet, b"abcd") is None  # the question itself is not an answer
     assert dhcp.offer(answer(packet, "10.0.0.4"), b"abcd") == "10.0.0.4"
     assert dhcp.offer(answer(packet, "10.0.0.4"), b"else") is None
     assert dhcp.offer(answer(packet, "10.0.0.4", kind=6), b"abcd") is None

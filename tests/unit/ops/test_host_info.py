@@ -196,7 +196,7 @@ def test_a_vm_whose_building_ends_meanwhile_is_counted(bare, monkeypatch):
     building.__enter__()
 
     def list_and_end(conn, given):
-        # Defined behind the listing's back, and its claim given up before the listing is used.
+        # Defined behind the listing's back, and its reservation ended before that is used.
         found = listed(conn, given)
         building.__exit__(None, None, None)
         return found
@@ -233,7 +233,7 @@ def test_domains_read_before_the_lock_are_read_again_only_if_a_record_ended_sinc
 
 
 def _checked(conn, settings, required):
-    """Return a host's own check of a VM, as it is made before room is claimed for it."""
+    """Return a host's own check of a VM, as it is made before room is reserved for it."""
 
     def check():
         why = fit.reasons(inspect.host_info(conn, settings), required)
@@ -267,7 +267,7 @@ def test_two_of_an_anti_affinity_group_are_not_built_on_one_host_at_once(bare):
         "db1": {**room, "affinity": [], "anti_affinity": ["db"]},
         "web1": {**room, "affinity": ["shop"], "anti_affinity": ["web"]},
     }
-    # What another host sends is awaited when the call that claimed its room is over.
+    # What another host sends is awaited when the call that reserved its room is over.
     assert list(left) == ["web1"]
 
 

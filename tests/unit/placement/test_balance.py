@@ -13,9 +13,9 @@ from sizes import sizes
 from tightclouds import host, moving
 
 
-def named(*abouts):
+def named(*vms):
     """Return facts by their VM's name."""
-    return {one.name: one for one in abouts}
+    return {one.name: one for one in vms}
 
 
 def busy(**vms):
@@ -28,11 +28,11 @@ def lopsided():
     """Return hosts, loads and VMs of a cloud in which one host does it all."""
     loads = {"a": busy(v1=3, v2=2, v3=2, v4=1), "b": busy(), "c": busy()}
     hosts = {name: host(100000) for name in loads}
-    abouts = named(*[moving(name, 100) for name in loads["a"].vms])
-    for name, one in abouts.items():
+    vms = named(*[moving(name, 100) for name in loads["a"].vms])
+    for name, one in vms.items():
         hosts["a"] = plan.with_vm(hosts["a"], requirements.of(one))
         assert name in hosts["a"].vms
-    return hosts, loads, abouts
+    return hosts, loads, vms
 
 
 def shares(loads, steps):
@@ -46,52 +46,52 @@ def shares(loads, steps):
 
 
 def test_a_lopsided_cloud_is_evened_out_with_few_moves():
-    hosts, loads, abouts = lopsided()
+    hosts, loads, vms = lopsided()
 
-    steps = balance.rebalance(hosts, loads, abouts, max_moves=9, threshold=0.01)
+    steps = balance.rebalance(hosts, loads, vms, max_moves=9, threshold=0.01)
 
     assert sorted(shares(loads, steps).values()) == [2, 3, 3]
     assert len(steps) <= 3 and all(step.gain > 0.01 for step in steps)
-    assert steps == balance.rebalance(hosts, loads, abouts, max_moves=9, threshold=0.01)
+    assert steps == balance.rebalance(hosts, loads, vms, max_moves=9, threshold=0.01)
 
 
 def test_no_more_moves_are_made_than_asked_for_and_none_that_gains_too_little():
-    hosts, loads, abouts = lopsided()
+    hosts, loads, vms = lopsided()
 
-    assert len(balance.rebalance(hosts, loads, abouts, max_moves=1, threshold=0.01)) == 1
-    assert balance.rebalance(hosts, loads, abouts, max_moves=9, threshold=0.9) == []
+    assert len(balance.rebalance(hosts, loads, vms, max_moves=1, threshold=0.01)) == 1
+    assert balance.rebalance(hosts, loads, vms, max_moves=9, threshold=0.9) == []
     even = {name: busy() for name in loads}
-    assert balance.rebalance(hosts, even, abouts, max_moves=9, threshold=0.0) == []
+    assert balance.rebalance(hosts, even, vms, max_moves=9, threshold=0.0) == []
 
 
 def test_what_is_tagged_or_cannot_move_stays_and_maintenance_is_honoured():
-    hosts, loads, abouts = lopsided()
-    abouts["v1"] = told.but(abouts["v1"], stay=True)
-    abouts["v2"] = told.but(abouts["v2"], obstacles=["it has a device of this host"])
+    hosts, loads, vms = lopsided()
+    vms["v1"] = told.but(vms["v1"], stay=True)
+    vms["v2"] = told.but(vms["v2"], obstacles=["it has a device of this host"])
     hosts["b"] = told.but(hosts["b"], maintenance=True)
 
-    steps = balance.rebalance(hosts, loads, abouts, max_moves=9, threshold=0.01)
+    steps = balance.rebalance(hosts, loads, vms, max_moves=9, threshold=0.01)
 
     assert {step.name for step in steps} <= {"v3", "v4"}
     assert {step.target for step in steps} == {"c"}
 
 
 def test_a_host_that_has_refused_a_vm_is_not_planned_for_it_again():
-    hosts, loads, abouts = lopsided()
-    first = balance.rebalance(hosts, loads, abouts, max_moves=1, threshold=0.01)[0]
+    hosts, loads, vms = lopsided()
+    first = balance.rebalance(hosts, loads, vms, max_moves=1, threshold=0.01)[0]
     refused = {first.name: {"b": ["its CPU does not suffice"], "c": ["the same"]}}
 
-    steps = balance.rebalance(hosts, loads, abouts, max_moves=9, threshold=0.01, refused=refused)
+    steps = balance.rebalance(hosts, loads, vms, max_moves=9, threshold=0.01, refused=refused)
 
     assert steps and first.name not in {step.name for step in steps}
 
 
 def test_a_move_that_costs_more_than_it_gains_is_not_made():
-    hosts, loads, abouts = lopsided()
-    abouts = {name: told.but(one, memory_mib=1024 * 2000) for name, one in abouts.items()}
+    hosts, loads, vms = lopsided()
+    vms = {name: told.but(one, memory_mib=1024 * 2000) for name, one in vms.items()}
     hosts = {name: told.but(one, memory={"limit_mib": 10**9}) for name, one in hosts.items()}
 
-    assert balance.rebalance(hosts, loads, abouts, max_moves=9, threshold=0.0) == []
+    assert balance.rebalance(hosts, loads, vms, max_moves=9, threshold=0.0) == []
 
 
 @settings(max_examples=40, deadline=None)
@@ -102,9 +102,9 @@ def test_every_step_evens_out_and_none_is_taken_back(cpus):
         for n, row in enumerate(cpus)
     }
     hosts = {name: host(100000) for name in loads}
-    abouts = named(*[moving(vm, 10) for one in loads.values() for vm in one.vms])
+    vms = named(*[moving(vm, 10) for one in loads.values() for vm in one.vms])
 
-    steps = balance.rebalance(hosts, loads, abouts, max_moves=20, threshold=0.001)
+    steps = balance.rebalance(hosts, loads, vms, max_moves=20, threshold=0.001)
 
     assert len({step.name for step in steps}) == len(steps)
     before, used = balance.imbalance(loads), shares(loads, steps)
@@ -113,20 +113,20 @@ def test_every_step_evens_out_and_none_is_taken_back(cpus):
 
 
 def filled(vms_of, limit_mib=100_000, **given):
-    """Return ``(hosts, abouts)`` of hosts with these VMs: ``{host: {name: what it is}}``."""
-    hosts, abouts = {}, {}
-    for name, vms in vms_of.items():
+    """Return ``(hosts, vms)`` of hosts with these VMs: ``{host: {name: what it is}}``."""
+    hosts, vms = {}, {}
+    for name, own in vms_of.items():
         hosts[name] = host(limit_mib, **given)
-        for vm, what in vms.items():
-            abouts[vm] = moving(vm, 10, **what)
-            hosts[name] = plan.with_vm(hosts[name], requirements.of(abouts[vm]))
-    return hosts, abouts
+        for vm, what in own.items():
+            vms[vm] = moving(vm, 10, **what)
+            hosts[name] = plan.with_vm(hosts[name], requirements.of(vms[vm]))
+    return hosts, vms
 
 
-def judged(hosts, abouts, steps):
-    """Make the steps one after the other; each must be taken by what virt.migrate judges by."""
+def carried_out(hosts, vms, steps):
+    """Make the steps one after the other; each must pass the check of virt.migrate."""
     for step in steps:
-        required = requirements.of(abouts[step.name])
+        required = requirements.of(vms[step.name])
         others = {name: one for name, one in hosts.items() if name != step.source}
         evaluations = {v.host: v for v in choose.evaluate(others, required)}
         assert evaluations[step.target].fits, (step, evaluations[step.target].reasons)
@@ -141,7 +141,7 @@ def test_every_step_is_one_that_migrate_takes():
     draw, made = random.Random(5), 0
     for _cloud in range(150):
         hosts = {f"h{n}": host(100) for n in range(draw.randint(3, 6))}
-        loads, abouts = {name: busy() for name in hosts}, {}
+        loads, vms = {name: busy() for name in hosts}, {}
         for number in range(draw.randint(4, 16)):
             groups = {"affinity": [draw.choice("ab")]} if draw.random() < 0.4 else {}
             groups = groups or (
@@ -156,66 +156,66 @@ def test_every_step_is_one_that_migrate_takes():
                 coming = {"c": {"affinity": ["a"], "anti_affinity": ["x"]}}
                 hosts[at] = told.but(hosts[at], coming=coming)
             hosts[at] = plan.with_vm(hosts[at], required)
-            abouts[one.name] = one
+            vms[one.name] = one
             cpu = draw.choice([0, 0.1, 0.5, 1, 2])
             loads[at].vms[one.name] = VmLoad(cpu=cpu, memory_mib=0, cpu_error=0.0)
-        steps = balance.rebalance(hosts, loads, abouts, max_moves=10, threshold=0.02)
-        judged(hosts, abouts, steps)
+        steps = balance.rebalance(hosts, loads, vms, max_moves=10, threshold=0.02)
+        carried_out(hosts, vms, steps)
         made += len(steps)
     assert made > 200
 
 
 def test_idle_hosts_that_can_take_nothing_do_not_keep_others_from_it():
-    hosts, abouts = filled({"x0": {f"v{n}": {} for n in range(8)}, "x1": {}, "x2": {}})
+    hosts, vms = filled({"x0": {f"v{n}": {} for n in range(8)}, "x1": {}, "x2": {}})
     hosts |= {f"arm{n:02}": host(10**6, archs=["aarch64"]) for n in range(20)}
     loads = {name: busy() for name in hosts}
-    loads["x0"] = busy(**{name: 1.2 for name in abouts})
+    loads["x0"] = busy(**{name: 1.2 for name in vms})
     loads["x1"] = busy(z=0.1)
 
-    steps = balance.rebalance(hosts, loads, abouts, max_moves=5, threshold=0.02)
+    steps = balance.rebalance(hosts, loads, vms, max_moves=5, threshold=0.02)
 
     assert steps and {step.target for step in steps} == {"x1", "x2"}
 
 
 def test_hosts_whose_vms_stay_do_not_keep_others_from_moving_theirs():
     tagged = {f"p{n}": {f"v{n}{k}": {"stay": True} for k in range(5)} for n in range(6)}
-    hosts, abouts = filled({**tagged, "busy": {f"w{k}": {} for k in range(5)}, "idle": {}})
+    hosts, vms = filled({**tagged, "busy": {f"w{k}": {} for k in range(5)}, "idle": {}})
     loads = {name: busy(**dict.fromkeys(one.vms, 1.9)) for name, one in hosts.items()}
     loads["busy"] = busy(**{f"w{k}": 1.8 for k in range(5)})
 
-    steps = balance.rebalance(hosts, loads, abouts, max_moves=5, threshold=0.02)
+    steps = balance.rebalance(hosts, loads, vms, max_moves=5, threshold=0.02)
 
     assert steps and {step.source for step in steps} == {"busy"}
 
 
 def test_full_hosts_that_are_idle_do_not_keep_others_from_taking():
-    hosts, abouts = filled({"a": {f"v{n}": {} for n in range(4)}, "z": {}})
+    hosts, vms = filled({"a": {f"v{n}": {} for n in range(4)}, "z": {}})
     hosts |= {f"full{n:02}": host(5) for n in range(20)}
     loads = {name: busy() for name in hosts}
-    loads["a"], loads["z"] = busy(**dict.fromkeys(abouts, 2.0)), busy(other=0.5)
+    loads["a"], loads["z"] = busy(**dict.fromkeys(vms, 2.0)), busy(other=0.5)
     for one in (loads["a"], loads["z"]):
         one.vms.update({name: replace(vm, cpu_error=0.1) for name, vm in one.vms.items()})
 
-    steps = balance.rebalance(hosts, loads, abouts, max_moves=5, threshold=0.02)
+    steps = balance.rebalance(hosts, loads, vms, max_moves=5, threshold=0.02)
 
     assert steps and {step.target for step in steps} == {"z"}
 
 
 def test_a_vm_on_its_way_is_left_alone():
-    hosts, abouts = filled({"a": {"v1": {}, "v2": {}}, "b": {}, "c": {}})
+    hosts, vms = filled({"a": {"v1": {}, "v2": {}}, "b": {}, "c": {}})
     hosts["b"] = told.but(hosts["b"], building=["v1"], coming={"v1": {}})
     loads = {"a": busy(v1=4, v2=4), "b": busy(), "c": busy()}
 
-    steps = balance.rebalance(hosts, loads, abouts, max_moves=5, threshold=0.02)
+    steps = balance.rebalance(hosts, loads, vms, max_moves=5, threshold=0.02)
 
     assert {step.name for step in steps} == {"v2"}
 
 
 def test_steps_that_were_made_count_for_those_that_follow():
-    hosts, loads, abouts = lopsided()
-    first, *rest = balance.rebalance(hosts, loads, abouts, max_moves=9, threshold=0.01)
+    hosts, loads, vms = lopsided()
+    first, *rest = balance.rebalance(hosts, loads, vms, max_moves=9, threshold=0.01)
 
-    again = balance.rebalance(hosts, loads, abouts, max_moves=9, threshold=0.01, made=[first])
+    again = balance.rebalance(hosts, loads, vms, max_moves=9, threshold=0.01, made=[first])
 
     assert again == rest
 
@@ -226,9 +226,9 @@ class Simulated:
     def __init__(self, seed, busy_s, vms=20, hosts=10):
         self._draw, self._busy_s = random.Random(seed), busy_s
         names = {f"h{n}": {f"v{n}_{k}": {} for k in range(vms)} for n in range(hosts)}
-        self.hosts, self.abouts = filled(names)
-        self.part = dict.fromkeys(self.abouts, 0.1)
-        self._is_busy = {name: self._draw.random() < 0.1 for name in self.abouts}
+        self.hosts, self.vms = filled(names)
+        self.part = dict.fromkeys(self.vms, 0.1)
+        self._is_busy = {name: self._draw.random() < 0.1 for name in self.vms}
 
     def _second(self, name):
         # Busy for so many seconds on average, idle for as long as makes it its part of the time.
@@ -241,7 +241,7 @@ class Simulated:
 
     def _reading(self, seconds):
         used = {
-            name: sum(self._second(name) for _ in range(seconds)) / seconds for name in self.abouts
+            name: sum(self._second(name) for _ in range(seconds)) / seconds for name in self.vms
         }
         return {host: busy(**{vm: used[vm] for vm in one.vms}) for host, one in self.hosts.items()}
 
@@ -249,9 +249,9 @@ class Simulated:
         """Rebalance once and make the steps; return them."""
         taken = [self._reading(seconds) for _ in range(readings)]
         loads = {host: load.over([one[host] for one in taken]) for host in self.hosts}
-        steps = balance.rebalance(self.hosts, loads, self.abouts, max_moves=5, threshold=0.02)
+        steps = balance.rebalance(self.hosts, loads, self.vms, max_moves=5, threshold=0.02)
         for step in steps:
-            required = requirements.of(self.abouts[step.name])
+            required = requirements.of(self.vms[step.name])
             self.hosts[step.source] = plan.without_vm(self.hosts[step.source], required)
             self.hosts[step.target] = plan.with_vm(self.hosts[step.target], required)
         return steps

@@ -105,7 +105,7 @@ def test_a_machine_type_that_is_not_there_is_said_in_one_line(release, machine, 
     assert why_not(release, machine=machine) == [why]
 
 
-def test_a_host_that_says_nothing_of_its_machine_types_is_left_to_judge_itself():
+def test_a_host_that_says_nothing_of_its_machine_types_is_left_to_check_itself():
     older = {key: value for key, value in said_of(12).items() if key != "machines"}
     here = generation.of(told.info(older))
 
@@ -113,7 +113,7 @@ def test_a_host_that_says_nothing_of_its_machine_types_is_left_to_judge_itself()
     assert why_not(12, machine="virt-9.0", arch="aarch64") == []
 
 
-def test_facts_of_an_older_host_leave_the_judging_to_the_target():
+def test_facts_of_an_older_host_leave_the_check_to_the_target():
     said = required()
 
     assert (said.machine, said.cpu_qemu, said.newer, said.bridge_vlans) == (None, None, (), False)
@@ -290,16 +290,16 @@ def test_tags_on_a_linux_bridge_move_only_to_where_they_can_be():
 
 def test_an_evacuation_sends_each_vm_only_where_its_generation_is():
     hosts = {**HOSTS, "hyper2": host(12)}
-    abouts = {
+    vms = {
         "new": told.moving(name="new", machine="pc-q35-10.0"),
         "old": told.moving(name="old", machine="pc-q35-7.2"),
     }
 
-    there, stays = plan.evacuate({k: v for k, v in hosts.items() if k != "hyper3"}, abouts)
+    there, stays = plan.evacuate({k: v for k, v in hosts.items() if k != "hyper3"}, vms)
 
     assert list(there) == ["old"]
     assert stays["new"].count("is newer than QEMU 7.2 there knows") == 2
-    there, stays = plan.evacuate({k: v for k, v in hosts.items() if k != "hyper1"}, abouts)
+    there, stays = plan.evacuate({k: v for k, v in hosts.items() if k != "hyper1"}, vms)
     assert there["new"] == "hyper3" and not stays
 
 
@@ -318,13 +318,13 @@ def test_a_plan_is_made_anew_when_a_host_refuses_it(monkeypatch):
     monkeypatch.setattr(agreement.inventory, "survey", survey)
     hosts = {name: host(13) for name in ("hyper1", "hyper2", "hyper3")}
     hosts["hyper1"] = told.but(hosts["hyper1"], memory={"committed_mib": 0})
-    abouts = {"m1": told.moving()}
+    vms = {"m1": told.moving()}
 
     def place(refused):
-        there, stays = plan.evacuate(hosts, abouts, refused=refused)
+        there, stays = plan.evacuate(hosts, vms, refused=refused)
         return (there, stays, refused), there
 
-    there, stays, refused = agreement.reach(None, sorted(hosts), abouts, place)
+    there, stays, refused = agreement.reach(None, sorted(hosts), vms, place)
 
     assert there == {"m1": "hyper2"} and not stays
     assert refused == {"m1": {"hyper1": ["its CPU does not suffice"]}}

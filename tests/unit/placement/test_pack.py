@@ -11,9 +11,9 @@ from sizes import sizes
 from tightclouds import host, moving
 
 
-def named(*abouts):
+def named(*vms):
     """Return facts by their VM's name."""
-    return {one.name: one for one in abouts}
+    return {one.name: one for one in vms}
 
 
 def full(hosts, **mib):
@@ -27,13 +27,13 @@ def measured(count, first=0):
     """Return ``(feasible, missed)`` of so many random tight clouds; each plan is carried out."""
     feasible = missed = 0
     for seed in range(first, first + count):
-        hosts, abouts = tightclouds.tight(random.Random(seed))
-        there, stays = plan.evacuate(hosts, abouts)
-        assert {*there, *stays} == {*abouts} and not {*there} & {*stays}
+        hosts, vms = tightclouds.tight(random.Random(seed))
+        there, stays = plan.evacuate(hosts, vms)
+        assert {*there, *stays} == {*vms} and not {*there} & {*stays}
         # Several are moved at a time, so in no certain order.
-        tightclouds.carried(hosts, abouts, there)
-        tightclouds.carried(hosts, abouts, dict(reversed(there.items())))
-        if not stays or tightclouds.Exact(hosts, abouts).feasible():
+        tightclouds.carried(hosts, vms, there)
+        tightclouds.carried(hosts, vms, dict(reversed(there.items())))
+        if not stays or tightclouds.Exact(hosts, vms).feasible():
             feasible, missed = feasible + 1, missed + bool(stays)
     print(f"{feasible} of {count} tight clouds can be emptied; a way was found in ", end="")
     print(f"{100 * (feasible - missed) / feasible:.1f} %")
@@ -158,10 +158,10 @@ def test_many_vms_are_planned_in_seconds(slack, size):
 
 
 def test_a_plan_does_not_hang_on_the_order_in_which_things_are_told():
-    hosts, abouts = tightclouds.tight(random.Random(5))
-    turned = dict(reversed(abouts.items()))
+    hosts, vms = tightclouds.tight(random.Random(5))
+    turned = dict(reversed(vms.items()))
 
-    assert plan.evacuate(hosts, abouts) == plan.evacuate(dict(reversed(hosts.items())), turned)
+    assert plan.evacuate(hosts, vms) == plan.evacuate(dict(reversed(hosts.items())), turned)
 
 
 def test_a_vm_that_is_refused_by_a_host_is_packed_elsewhere():

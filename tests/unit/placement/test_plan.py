@@ -15,9 +15,9 @@ from saltvirt.spec import move
 from tightclouds import host, moving
 
 
-def named(*abouts):
+def named(*vms):
     """Return facts by their VM's name."""
-    return {one.name: one for one in abouts}
+    return {one.name: one for one in vms}
 
 
 def test_big_vms_go_first_and_each_counts_for_the_next():
@@ -66,15 +66,15 @@ def test_the_hosts_that_were_given_are_not_changed():
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.integers(1, 60), max_size=12), st.lists(st.integers(10, 120), max_size=4))
-def test_no_host_is_ever_overcommitted_and_every_vm_is_accounted_for(vms, limits):
+def test_no_host_is_ever_overcommitted_and_every_vm_is_accounted_for(sizes, limits):
     hosts = {f"h{n}": host(limit) for n, limit in enumerate(limits)}
-    abouts = named(*[moving(f"vm{n:02}", size) for n, size in enumerate(vms)])
+    vms = named(*[moving(f"vm{n:02}", size) for n, size in enumerate(sizes)])
 
-    there, stays = plan.evacuate(hosts, abouts)
+    there, stays = plan.evacuate(hosts, vms)
 
-    assert {*there, *stays} == {*abouts} and not {*there} & {*stays}
+    assert {*there, *stays} == {*vms} and not {*there} & {*stays}
     for name, one in hosts.items():
-        taken = sum(abouts[vm].memory_mib for vm, to in there.items() if to == name)
+        taken = sum(vms[vm].memory_mib for vm, to in there.items() if to == name)
         assert taken <= one.memory.limit_mib
 
 

@@ -13,9 +13,9 @@ from saltvirt.seed import hostmount
 MODULES = Path(__file__).resolve().parents[3] / "_modules"
 
 
-def face(name):
+def loaded(name):
     """Load one of our execution modules without a minion."""
-    spec = importlib.util.spec_from_file_location(f"face_{name}", MODULES / f"{name}.py")
+    spec = importlib.util.spec_from_file_location(f"loaded_{name}", MODULES / f"{name}.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
@@ -47,7 +47,7 @@ def test_nothing_is_mounted_over_what_is_there(tmp_path):
 
 
 def test_images_are_made_and_converted(tmp_path):
-    qemu_img, made, copy = face("qemu_img"), str(tmp_path / "a.qcow2"), str(tmp_path / "b.vmdk")
+    qemu_img, made, copy = loaded("qemu_img"), str(tmp_path / "a.qcow2"), str(tmp_path / "b.vmdk")
 
     assert qemu_img.make_image(made, 64, "qcow2") == made
     assert qemu_img.convert(made, copy, "vmdk") is True
@@ -72,7 +72,7 @@ def test_an_image_that_cannot_be_made_is_refused(tmp_path, words, why):
     location = words[0].format(tmp_path)
 
     with pytest.raises((BadArgument, StorageError), match=why):
-        face("qemu_img").make_image(location, *words[1:])
+        loaded("qemu_img").make_image(location, *words[1:])
     assert list(tmp_path.iterdir()) == []
 
 
@@ -95,5 +95,5 @@ def test_an_image_that_names_another_file_is_not_converted(tmp_path):
     subprocess.run(argv, check=True)
 
     with pytest.raises(ImageError, match="names a backing file"):
-        face("qemu_img").convert(str(evil), str(tmp_path / "out.raw"), "raw")
+        loaded("qemu_img").convert(str(evil), str(tmp_path / "out.raw"), "raw")
     assert not (tmp_path / "out.raw").exists()

@@ -92,7 +92,7 @@ class Firewall(ABC):
         """Return what else on this host decides over these ports."""
         return []
 
-    def leftovers(self) -> list[str]:
+    def kept_by_others(self) -> list[str]:
         """Return what others keep of these rules once ours are gone."""
         return []
 

@@ -108,7 +108,7 @@ class Iptables(Loaded):
             self._run([program, "-w", "-F", self._chain])
             self._run([program, "-w", "-X", self._chain])
 
-    def leftovers(self) -> list[str]:
+    def kept_by_others(self) -> list[str]:
         """Return which files of others, saved meanwhile, bring the chain back at boot."""
         return [
             f"{path} was saved with the chain {self._chain}, which is back after a boot: save "

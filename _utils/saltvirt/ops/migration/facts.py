@@ -15,7 +15,6 @@ from saltvirt.ops.migration import guard
 from saltvirt.placement.facts import DiskFacts, FileFacts, ImageFacts, MigrationInfo
 from saltvirt.xml import newer, read
 
-_SWTPM = "/var/lib/libvirt/swtpm"
 _T = TypeVar("_T")
 
 
@@ -66,7 +65,7 @@ def _facts(settings: HostSettings, row: Mapping[str, Any], tags: _Tags) -> Migra
     name, root = row["name"], read.domain(row["xml"])
     # The definition goes too, and may differ from what runs: the target must know both.
     both = [root, read.domain(row["next_xml"])] if row["next_xml"] else [root]
-    machines = [_os_type(one).get("machine") for one in both]
+    machines = [read.system(one).machine for one in both]
     is_running = row["state"] in ("running", "paused")
     following = _following(both)
     sources = [one for one in read.disk_sources(root) if one["path"] is not None]
@@ -75,7 +74,7 @@ def _facts(settings: HostSettings, row: Mapping[str, Any], tags: _Tags) -> Migra
     links, cpu = read.links(root), _cpu(root, tags, is_running)
     return MigrationInfo(
         name=name,
-        uuid=root.findtext("uuid", ""),
+        uuid=read.uuid(root),
         state=row["state"],
         vcpus=row["max_vcpus"],
         memory_mib=row["max_memory_kib"] // 1024,
@@ -85,7 +84,7 @@ def _facts(settings: HostSettings, row: Mapping[str, Any], tags: _Tags) -> Migra
         anti_affinity=ours["anti_affinity"],
         stay=ours["stay"],
         domain_type=root.get("type", ""),
-        arch=_os_type(root).get("arch", ""),
+        arch=read.system(root).arch or "",
         machine=machines[0],
         next_machine=machines[-1] if machines[-1] != machines[0] else None,
         newer=_union(newer.newer(one) for one in both),
@@ -106,11 +105,6 @@ def _facts(settings: HostSettings, row: Mapping[str, Any], tags: _Tags) -> Migra
         files=_union([*map(read.boot_files, both), _needed(settings, following)]),
         autostart=name in tags["autostart"],
     )
-
-
-def _os_type(root: ET.Element) -> ET.Element:
-    """Return the element that every definition has."""
-    return next(root.iterfind("os/type"))
 
 
 def _union(lists: Iterable[Iterable[_T]]) -> list[_T]:
@@ -135,7 +129,7 @@ def _cpu(root: ET.Element, tags: _Tags, is_running: bool) -> _Cpu:
     is_all = is_running and mode in ("maximum", "host-passthrough")
     is_hosts = is_all and not (mode == "maximum" and is_emulated)
     # libvirt starts one that is not to be checked anywhere, without what QEMU lacks.
-    is_checked = is_running or root.find("cpu[@check='none']") is None
+    is_checked = is_running or read.is_cpu_checked(root)
     return {
         "cpu": cpu if mode == "custom" and is_checked else None,
         "host_cpu": tags["host_cpu"] if is_hosts else None,
@@ -190,12 +184,9 @@ def _obstacles(name: str, root: ET.Element, tags: _Tags) -> Iterator[str]:
     moved_to = read.ours(root)["moved_to"]
     if moved_to is not None:
         yield guard.kept(moved_to, name)
-    if (
-        root.find("devices/hostdev") is not None
-        or root.find("devices/interface[@type='hostdev']") is not None
-    ):
+    if read.has_host_device(root):
         yield "it has a device of this host, which cannot move; detach it first"
-    if root.find("sysinfo/entry[@file]") is not None:
+    if read.was_given_file(root):
         yield (
             "it runs for the first time since it was seeded by credentials, which are on this "
             "host; stop and start it once"
@@ -247,18 +238,11 @@ def _not_running_with(
             )
 
 
-def _tpm_state(root: ET.Element, backend: ET.Element) -> str:
-    """Return where an emulated TPM has its state: where libvirt puts it, unless it is told."""
-    source = backend.find("source")
-    path = source.get("path") if source is not None else None
-    return path or f"{_SWTPM}/{root.findtext('uuid')}"
-
-
 def _left_behind(root: ET.Element) -> Iterator[str]:
     """Yield what a stopped VM would lose; of a running one QEMU takes it along."""
-    backend = root.find("devices/tpm/backend[@type='emulator']")
+    state = read.tpm_state(root)
     # libvirt makes it when the VM is first started; until then there is nothing to lose.
-    if backend is not None and os.path.exists(_tpm_state(root, backend)):
+    if state is not None and os.path.exists(state):
         yield (
             "its emulated TPM has its state on this host, which does not move; start it and "
             "move it live"

@@ -38,8 +38,8 @@ def starting(conn: Any, settings: HostSettings, name: str) -> Iterator[None]:
 def creating(conn: Any, settings: HostSettings, xml: str) -> Iterator[None]:
     """Start a VM from its XML in the block: libvirt starts one that is defined by that too."""
     root = read.domain(xml)
-    uuid = _as_libvirt_writes(root.findtext("uuid", ""))
-    refuse_moving(settings, root.findtext("name", ""), uuid)
+    uuid = _as_libvirt_writes(read.uuid(root))
+    refuse_moving(settings, read.name(root), uuid)
     here = lifecycle.name_of(conn, uuid)
     with nullcontext() if here is None else starting(conn, settings, here):
         yield

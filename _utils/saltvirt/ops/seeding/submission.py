@@ -44,14 +44,14 @@ def submit(context: Context, name: str, public: str | None) -> None:
     """
     Have the master accept a VM's key; raise SeedError if it refuses. The token is used up.
 
-    ``context.ask`` asks the master: :func:`saltvirt.compat.ask_pillar` with the host's options.
+    ``context.ask`` asks the master: :func:`saltvirt.compat.ask_pillar`.
     """
     path = _path(context.settings, name)
     token = path.read_text()
     path.unlink()
     if context.ask is None:
         raise SeedError(f"nobody can ask the master to accept the key of {name!r}")
-    answer = context.ask({"virtkey": {"name": name, "key": public, "token": token}})
+    answer = context.ask(context.opts, {"virtkey": {"name": name, "key": public, "token": token}})
     answer = answer.get("virtkey") or {}
     if answer.get(name) is not True:
         why = answer.get("error") or "it has no external pillar 'virtkey' (saltutil.sync_all)"

@@ -184,11 +184,11 @@ def test_a_saved_chain_that_comes_back_is_named(place, tmp_path, monkeypatch):
     saved = tmp_path / "rules.v4"
     monkeypatch.setattr(iptables.Iptables, "_SAVED", (str(saved), str(tmp_path / "none")))
     work = backends.of("iptables", {}, "salt_virt", PORTS, [])
-    assert work.leftovers() == []
+    assert work.kept_by_others() == []
 
     saved.write_text("*filter\n:SALT-VIRT - [0:0]\nCOMMIT\n")
 
-    assert work.leftovers()[0].startswith(f"{saved} was saved with the chain SALT-VIRT")
+    assert work.kept_by_others()[0].startswith(f"{saved} was saved with the chain SALT-VIRT")
 
 
 @pytest.mark.parametrize("name", ["", None, "a b", "x;y", "1a", "../a", "a-b", "a" * 29])

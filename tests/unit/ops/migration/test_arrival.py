@@ -1,4 +1,4 @@
-"""A VM comes: what is made for it is noted first, judged when it has come, and removed if not."""
+"""A VM comes: what is made for it is noted first, checked when it has come, and removed if not."""
 
 import shutil
 from dataclasses import replace

@@ -7,7 +7,7 @@ from saltvirt.config import HostSettings
 from saltvirt.kvm import connect, lifecycle
 from saltvirt.ops.migration import facts
 from saltvirt.placement.facts import FileFacts
-from saltvirt.xml import read
+from saltvirt.xml import read, tpm
 
 DATA = Path(__file__).resolve().parents[3] / "data"
 TEST = HostSettings(uri="test:///default")
@@ -81,18 +81,18 @@ def test_firmware_that_libvirt_chooses_has_its_variables_where_libvirt_puts_them
 
 
 def test_a_stopped_vm_does_not_lose_the_secrets_of_its_tpm(moving, tmp_path, monkeypatch):
-    tpm = "<tpm model='tpm-crb'><backend type='{}' version='2.0'/></tpm>"
-    monkeypatch.setattr(facts, "_SWTPM", str(tmp_path))
-    assert moving(devices=tpm.format("emulator")).obstacles == [], "it was never started"
+    element = "<tpm model='tpm-crb'><backend type='{}' version='2.0'/></tpm>"
+    monkeypatch.setattr(tpm, "_STATES", str(tmp_path))
+    assert moving(devices=element.format("emulator")).obstacles == [], "it was never started"
     (tmp_path / "4dea22b3-1d52-d8f3-2516-782e98ab3fa0").mkdir()
 
-    (why,) = moving(devices=tpm.format("emulator")).obstacles
+    (why,) = moving(devices=element.format("emulator")).obstacles
 
     assert why.startswith("its emulated TPM has its state on this host, which does not move; start")
-    assert moving(devices=tpm.format("emulator"), state="running").obstacles == []
+    assert moving(devices=element.format("emulator"), state="running").obstacles == []
 
 
-def test_the_definition_that_goes_along_is_judged_too(moving, tmp_path):
+def test_the_definition_that_goes_along_is_checked_too(moving, tmp_path):
     first = {"machine": "pc-q35-7.2", "os": f"<kernel>{tmp_path}/old</kernel>"}
     second = {"machine": "pc-q35-10.0", "os": f"<kernel>{tmp_path}/new</kernel>"}
     alone = moving(**first, state="running")

@@ -1,0 +1,25 @@
+"""What a workflow gets from the Salt module that called it."""
+
+from saltvirt.ops.context import Context
+
+PILLAR = {"virt": {"image_max_gib": 7, "connection": {"uri": "qemu:///pillar"}}}
+
+
+def test_a_call_has_the_options_of_its_host_and_overrides_them():
+    opts = {"id": "hyper1"}
+
+    context = Context.of(opts, PILLAR, {}, {}, ask=print, connection="test:///default")
+
+    assert (context.settings.image_max_gib, context.settings.uri) == (7, "test:///default")
+    assert (context.opts, context.ask) == (opts, print)
+
+
+def test_a_context_that_reports_fires_its_progress_with_the_name():
+    fired = []
+    functions = {"event.fire_master": lambda data, tag: fired.append((tag, data))}
+    context = Context.of({}, {}, {}, functions)
+
+    context.progress("Fetching", bytes=1)
+    context.reporting("web1", "salt/virt/init").progress("Fetching", bytes=2)
+
+    assert fired == [("salt/virt/init", {"name": "web1", "stage": "Fetching", "bytes": 2})]
