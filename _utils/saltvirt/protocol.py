@@ -343,12 +343,6 @@ def next_step(source: Source | None, target: Target | None) -> str:
     return _AFTER[source.phase](source, target)
 
 
-def is_on_both(source: object, target: object) -> bool:
-    """Return whether a target that was given up has come back with a VM that had arrived."""
-    is_left = isinstance(source, Source) and source.phase == CANCELLED
-    return is_left and isinstance(target, Target) and target.phase == ARRIVED
-
-
 def is_stuck(source: Source, target: Target) -> bool:
     """Return whether a VM that cannot arrive, as was tried, is not on its source any more."""
     can_only = target.phase == READY and next_step(source, target) == ARRIVE

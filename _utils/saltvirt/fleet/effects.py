@@ -184,7 +184,7 @@ class Hands:
     def give_up(self) -> None:
         """Give up what the target has: its operator says that it is not needed."""
         source = self.seen.get(self.source)
-        if protocol.is_on_both(source, self.seen.get(self.target)):
+        if self.is_on_both:
             self._step(self.target, protocol.DROP, is_lost=True)
         elif self.source is None:
             # Nobody is left to note that it does not leave.
@@ -193,6 +193,13 @@ class Hands:
             self.lose_target()
         else:
             self.cancel()
+
+    @property
+    def is_on_both(self) -> bool:
+        """Whether a target that was given up has come back with a VM that had arrived."""
+        source, target = self.seen.get(self.source), self.seen.get(self.target)
+        is_left = isinstance(source, Source) and source.phase == protocol.CANCELLED
+        return is_left and isinstance(target, Target) and target.phase == protocol.ARRIVED
 
     def lose_source(self) -> None:
         """Give up the source: what the target has is the VM, unless it is not whole."""

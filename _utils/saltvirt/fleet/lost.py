@@ -14,10 +14,11 @@ def refuse_keep(hands: Hands, keep: str) -> None:
     """Raise unless a host is lost, or came back, and the one to be kept is the other one."""
     if keep not in (hands.source, hands.target):
         raise BadArgument("keep", f"{keep!r}; one of {hands.source}, {hands.target}")
-    source, target = hands.look_at_source(), hands.look_at_target()
+    hands.look_at_source()
+    hands.look_at_target()
     lost = _other(hands, keep)
     # One that only fails to look, say as its libvirtd is down, may well run the VM.
-    if lost not in hands.silent and not protocol.is_on_both(source, target):
+    if lost not in hands.silent and not hands.is_on_both:
         said = hands.seen.get(lost)
         why = f" ({said})" if isinstance(said, str) else ""
         raise MoveFailed(f"{lost} answers, so it is not lost: leave keep= out{why}")
@@ -102,7 +103,7 @@ def _forgotten(hands: Hands) -> str | None:
 def undecided(hands: Hands) -> str:
     """Return what is said of a VM that both hosts have, or that its target alone may have."""
     name, source, target = hands.name, hands.seen.get(hands.source), hands.target
-    if protocol.is_on_both(source, hands.seen.get(target)):
+    if hands.is_on_both:
         has = isinstance(source, Source) and source.has
         where = f"{hands.source} {'has it too' if has else 'does not have it any more'}"
         return (

@@ -33,23 +33,29 @@ def every(
                 out[vm] = moves.settle(cloud, held, token, way, uuid, force=force, keep=keep)
         except VirtError as error:
             failed[vm] = str(error)
-    unheard = found.reasons()
-    if unheard and not found.answers and not known:
-        listed = "; ".join(f"{host}: {why}" for host, why in sorted(unheard.items()))
-        raise MasterError(f"no hypervisor answers: {listed}")
+    if not (known or failed):
+        _refuse_silence(found, name)
     if failed:
         unsettled = moves.Unsettled("; ".join(failed.values()))
         every_failed = {**found.failed, **failed}
         unsettled.table = {"settled": out, **found.beside(), "failed": every_failed}
         raise unsettled
-    if name is not None and not out:
+    return {"settled": out, **found.beside()}
+
+
+def _refuse_silence(found: inventory.Survey, name: str | None) -> None:
+    """Raise if no host answers, or none that answers has a move of the VM on record."""
+    unheard = found.reasons()
+    if unheard and not found.answers:
+        listed = "; ".join(f"{host}: {why}" for host, why in sorted(unheard.items()))
+        raise MasterError(f"no hypervisor answers: {listed}")
+    if name is not None:
         silent = f" that answers (not asked: {', '.join(sorted(unheard))})" if unheard else ""
         raise BadArgument(
             "name",
             f"no move of VM {name!r} is on record on any host{silent}; if its virt.init was "
             f"interrupted, run that again, or salt-run virt.purge {name}",
         )
-    return {"settled": out, **found.beside()}
 
 
 def _on_record(

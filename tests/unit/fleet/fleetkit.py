@@ -22,6 +22,11 @@ def _a_key():
     return keypair.generate()[0]
 
 
+def _with(vms, key):
+    """Return ``{name: what is said of it}`` of the VMs of which something is said."""
+    return {name: vm[key] for name, vm in vms.items() if vm.get(key)}
+
+
 class Hosts:
     """
     Stand for minions of hypervisors, which no unit test can have.
@@ -89,10 +94,10 @@ class Hosts:
             **said_of(13),
             "profiles": {"disk": self.profiles, "nic": {"default": {}}},
             "vms": {n: {**sized, "state": v["state"]} for n, v in own.items()},
-            "kept": {n: v["moved_to"] for n, v in vms.items() if "moved_to" in v},
-            "building": [n for n, v in vms.items() if v["building"]],
-            "unfinished": [n for n, v in vms.items() if v["unfinished"]],
-            "unreadable": {n: v["unreadable"] for n, v in vms.items() if "unreadable" in v},
+            "kept": _with(vms, "moved_to"),
+            "building": [*_with(vms, "building")],
+            "unfinished": [*_with(vms, "unfinished")],
+            "unreadable": _with(vms, "unreadable"),
         }
 
     def is_silent(self, host):
