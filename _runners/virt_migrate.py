@@ -67,20 +67,21 @@ def settle(name=None, keep=None, force=False, quiet=False):
     name
         A VM's name. Defaults to all that any host has on record.
     keep
-        The host that has the VM from now on, because the other never comes back. The other must
-        not answer; if it comes back after all, it gives up what it has, unless the VM runs there.
+        The host that has the VM from now on, because the other never comes back, and does not
+        answer; or because that one has come back, and both have the VM.
     force
         Remove what a target has of a VM though its source knows of no move, or has the VM no more
-        and it has not come whole: it may be all there is; ``name`` must be given. Defaults to
-        False.
+        and it has not come whole: it may be all there is; ``name`` must be given. With ``keep``,
+        though nothing that could run has come there. If neither host answers, forget the move.
+        Defaults to False.
     quiet
         Show no progress. Defaults to False.
 
     The VM ends up on exactly one of the two. Returns ``{"settled": {name: "has moved to hyper2" |
-    "stays on hyper1" | "was settled before"}}``; after ``force``, that it was given up, if neither
-    has it. Exit code 1 if a move is not over, with what it waits for; nothing is lost meanwhile,
-    and nobody starts the VM on either host. Run again, ``virt.migrate`` of that VM does the same
-    first.
+    "stays on hyper1" | "was settled before"}}``; after ``keep`` and ``force``, what was given up.
+    Exit code 1 if a move is not over, with what it waits for; nothing is lost meanwhile, and nobody
+    starts the VM on either host. What silent hosts alone have on record is not settled, they are
+    named as ``unreachable``. ``virt.migrate`` of that VM, run again, does the same first.
 
     CLI Example:
 
