@@ -12,7 +12,7 @@ nightly:   ## the tests that take minutes each, with the machine to themselves
 	tests/env pytest tests/unit tests/loading tests/cloud -m nightly
 
 unit:      ## no daemon; a minute (root, as all of it, for the tests' own Debian)
-	tests/env pytest -n auto --dist loadfile tests/conventions tests/unit
+	tests/env pytest -n auto --dist worksteal tests/conventions tests/unit
 
 lint:      ## style and types
 	tests/env ruff check .
