@@ -11,8 +11,8 @@ test: lint unit  ## the whole test suite, fast tests first
 nightly:   ## the tests that take minutes each, with the machine to themselves
 	tests/env pytest tests/unit tests/loading tests/cloud -m nightly
 
-unit:      ## no daemon; a minute and a quarter (root, as all of it, for the tests' own Debian)
-	tests/env pytest -n auto --dist loadfile tests/conventions tests/unit
+unit:      ## no daemon; a minute (root, as all of it, for the tests' own Debian)
+	tests/env pytest -n auto --dist worksteal tests/conventions tests/unit
 
 lint:      ## style and types
 	tests/env ruff check .

@@ -1,5 +1,6 @@
 """Options of the whole suite."""
 
+import gc
 import signal
 
 from hypothesis import settings
@@ -9,6 +10,18 @@ from salt._logging import shutdown_temp_handler
 def pytest_addoption(parser):
     """Add ``--regenerate``: write the golden files anew instead of comparing with them."""
     parser.addoption("--regenerate", action="store_true", help="write the golden files anew")
+
+
+# All that is collected stays to the end, and is so much that looking through it for garbage, while
+# it is collected and again and again during the tests, takes seconds of each process.
+gc.disable()
+
+
+def pytest_collection_finish():
+    """Leave what was collected out of the search for garbage, which begins here."""
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 20)
+    gc.enable()
 
 
 def pytest_configure():

@@ -8,8 +8,12 @@ Then the CPU time of ``virt.init`` of an overlay clone with seeding, libvirt's d
 left out. Then seeding beside virt-customize, virt-sysprep and Salt 3006.25's seed.apply, and
 ten VMs at once beside qemu-img and virsh by hand. Then a move beside virsh and Salt 3006.25's
 module, and plans for simulated clouds beside Ganeti's hbal.
+
+At the end the ratios stand beside those of ``ratios.json``; the exit code is 1 if one is worse by
+more than a tenth. With ``--accept`` they are written there instead.
 """
 
+import argparse
 import subprocess
 import sys
 from pathlib import Path
@@ -19,6 +23,7 @@ sys.path.insert(0, str(HERE.parent / "lab"))
 
 import move  # noqa: E402
 import plans  # noqa: E402
+import ratios  # noqa: E402
 import seeds  # noqa: E402
 import stage  # noqa: E402
 from labkit import node  # noqa: E402
@@ -48,8 +53,14 @@ def faster(other, mine):
     return f"{other / mine:.1f} x" if min(other, mine) > NOISE_S else f"< {NOISE_S} s"
 
 
-def compare(host):
-    """Print the tables of the answers."""
+def note(found, name, mine, other):
+    """Note a ratio, unless it is lost in the noise."""
+    if min(mine, other) > NOISE_S:
+        found[name] = mine / other
+
+
+def compare(host, found):
+    """Print the tables of the answers; note their ratios in ``found``."""
     asked = ("test.ping", "virt.full_info", "virt.host_info")
     commands = [[*host.salt_call, name] for name in asked]
     commands += [[*host.rival, name] for name in asked[:2]]
@@ -58,6 +69,8 @@ def compare(host):
         host.measured("define.py", count)
         bare_ours, mine, info, bare_theirs, other = host.timed(*commands)
         mine, info, other = mine - bare_ours, info - bare_ours, other - bare_theirs
+        note(found, f"full_info of {count} VMs, 3006.25", mine, other)
+        note(found, f"host_info of {count} VMs, 3006.25's full_info", info, other)
         whole.append(
             (
                 count,
@@ -70,6 +83,8 @@ def compare(host):
         )
         in_one = host.measured("inspect_host.py")
         bulk = in_one["bulk"]
+        for name in ("full_info", "host_info"):
+            found[f"{name} of {count} VMs inside, stats+XML"] = in_one[name] / bulk
         one.append(
             (
                 count,
@@ -97,8 +112,9 @@ def compare(host):
 
 
 def measure(lab, host):
-    """Print all tables."""
-    compare(host)
+    """Print all tables; return the ratios of our figures to the rivals', by names."""
+    found = {}
+    compare(host, found)
     figures = host.measured("deploy.py")
     table(
         f"virt.init of an overlay clone with seeding, median of {figures['rounds']}",
@@ -114,11 +130,28 @@ def measure(lab, host):
     )
     signed = host.measured("sign.py")["per_second"]
     table("the certificate authority", ("certificates a second",), [(f"{signed:.0f}",)])
-    methods, ten = seeds.rows(host)
+    methods, ten = seeds.rows(host, found)
     table(seeds.TITLE, seeds.HEADS, methods)
     table(seeds.TEN_TITLE, seeds.TEN_HEADS, ten)
-    table(move.TITLE, move.HEADS, list(move.rows(lab, host)))
+    table(move.TITLE, move.HEADS, list(move.rows(lab, host, found)))
     table(plans.TITLE, plans.HEADS, list(plans.rows()))
+    return found
+
+
+def judge(found, accept):
+    """Print the ratios beside the accepted ones, or accept them; return the exit code."""
+    earlier = ratios.read()
+    rows, worse = ratios.compared(found, earlier)
+    table(ratios.TITLE, ratios.HEADS, rows)
+    if accept:
+        ratios.write(found)
+        print(f"\naccepted: {ratios.ACCEPTED.relative_to(CHECKOUT)}")
+        return 0
+    if not earlier:
+        print(f"\n{ratios.NONE}")
+    if worse:
+        print(f"\nworse by more than a tenth: {'; '.join(worse)}")
+    return 1 if worse else 0
 
 
 def in_lab(lab, *verbs):
@@ -129,7 +162,7 @@ def in_lab(lab, *verbs):
 
 
 def bench(lab):
-    """Bring the lab up, measure, take it down if it was down."""
+    """Bring the lab up, measure, take it down if it was down; return the ratios."""
     was_up = bool(node.alive(lab))
     built = stage.build()
     # As many hosts as of the demo and the tests: what they have kept serves here, and the reverse.
@@ -139,7 +172,7 @@ def bench(lab):
             in_lab(lab, "sync")
         host = stage.Host(lab, HOST, built)
         try:
-            measure(lab, host)
+            return measure(lab, host)
         finally:
             host.clear()
     finally:
@@ -149,12 +182,17 @@ def bench(lab):
 
 def main():
     """Print all figures; whatever cannot be had is said in one line."""
+    parser = argparse.ArgumentParser(description="figures beside named rivals, in one run")
+    parser.add_argument(
+        "--accept", action="store_true", help="compare the next runs with the ratios of this one"
+    )
+    accept = parser.parse_args().accept
     try:
-        bench(lab_from_environment())
+        found = bench(lab_from_environment())
     except LabError as error:
         print(f"bench: {error}", file=sys.stderr)
         return 1
-    return 0
+    return judge(found, accept)
 
 
 if __name__ == "__main__":

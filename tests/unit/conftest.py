@@ -1,11 +1,14 @@
 """What the unit tests share: libvirt's own schema, which every domain XML is checked by."""
 
+import copy
 import os
 import subprocess
 from pathlib import Path
 
+import keypairs
 import pytest
 import salt.config
+from saltvirt import keypair
 from saltvirt.config import HostSettings
 from saltvirt.pki import store
 
@@ -31,10 +34,23 @@ def validate(tmp_path_factory):
     return check
 
 
+@pytest.fixture(autouse=True)
+def row_of_keys(monkeypatch):
+    """Have each test take key pairs that were made before; each of them is another one."""
+    keypairs.begin()
+    monkeypatch.setattr(keypair, "generate", keypairs.another)
+
+
+@pytest.fixture(scope="session")
+def usual_opts():
+    """Options of a master that nobody configured; nobody changes them."""
+    return salt.config.master_config(None)
+
+
 @pytest.fixture
-def opts(tmp_path):
+def opts(tmp_path, usual_opts):
     """Options of a master whose folders are the test's."""
-    opts = salt.config.master_config(None)
+    opts = copy.deepcopy(usual_opts)
     opts.update(
         pki_dir=str(tmp_path / "pki"),
         cachedir=str(tmp_path / "cache"),

@@ -1,6 +1,7 @@
 """Hosts that are folders, and commands that die on the way."""
 
 import fleetkit
+import keypairs
 import playedhosts
 import pytest
 from saltvirt import records
@@ -11,6 +12,8 @@ from saltvirt.fleet.cloud import Cloud
 @pytest.fixture
 def cloud(monkeypatch, opts, tmp_path):
     """Three hosts that are folders; ``init`` and ``purge`` of VM web."""
+    # Whatever is killed has made no key pair that is made again beside it.
+    keypairs.begin(ahead=2)
     return fleetkit.cloud(monkeypatch, opts, tmp_path)
 
 

@@ -1,13 +1,13 @@
 """Hosts that are folders: what they have outlives the process that asked them."""
 
-import functools
 import json
 import multiprocessing
 import os
 import signal
 from types import SimpleNamespace
 
-from saltvirt import compat, keypair, records
+import keypairs
+from saltvirt import compat, records
 from saltvirt.config import MasterSettings
 from saltvirt.errors import NoSuchVm
 from saltvirt.fleet import deploy, inventory, keys, minions, orders, purge
@@ -15,11 +15,6 @@ from saltvirt.fleet.cloud import Cloud
 from test_generation import said_of
 
 SETTINGS = MasterSettings(timeout_s=1)
-
-
-@functools.cache
-def _a_key():
-    return keypair.generate()[0]
 
 
 def _with(vms, key):
@@ -40,7 +35,7 @@ class Hosts:
         self.does = {"virt.init": self.build, "virt.purge": self.remove}
         for name in names:
             (folder / name).mkdir()
-            keys.accept(opts, name, _a_key())
+            keys.accept(opts, name, keypairs.named("a host")[0])
 
     def names(self, *_args):
         """Stand for ``inventory.every``."""

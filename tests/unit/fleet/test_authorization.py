@@ -5,6 +5,7 @@ import logging
 import time
 from pathlib import Path
 
+import keypairs
 import pytest
 from saltvirt import compat, keypair, sealed
 from saltvirt.errors import BadArgument, MasterError, NameTaken, VirtError
@@ -12,8 +13,8 @@ from saltvirt.fleet import authorization, keys
 from saltvirt.fleet.cloud import Cloud
 from saltvirt.fleet.hosts import HostSilent
 
-PUBLIC = keypair.generate()[0]
-HOST = keypair.generate()
+PUBLIC = keypairs.named("a guest")[0]
+HOST = keypairs.named("a host")
 
 
 @pytest.fixture

@@ -2,15 +2,17 @@
 
 import multiprocessing
 import os
+import shutil
 import signal
 import subprocess
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import keypairs
 import libvirt
 import pytest
-from saltvirt import keypair, records, spec
+from saltvirt import records, spec
 from saltvirt.config import HostSettings
 from saltvirt.kvm import connect, lifecycle, query
 from saltvirt.ops import inspect, reservations
@@ -18,7 +20,7 @@ from saltvirt.ops.build import create
 from saltvirt.ops.context import Context
 from saltvirt.placement.facts import DomainTypes
 
-PUBLIC, PRIVATE = keypair.generate()
+PUBLIC, PRIVATE = keypairs.named("a guest")
 
 
 @dataclass
@@ -106,8 +108,16 @@ class Hypervisor:
         return sorted(path.stem for path in self.definitions.glob("*.xml"))
 
 
+@pytest.fixture(scope="session")
+def empty_image(tmp_path_factory):
+    """An empty image, which is copied."""
+    path = tmp_path_factory.mktemp("empty") / "image.qcow2"
+    subprocess.run(["qemu-img", "create", "-q", "-f", "qcow2", path, "8M"], check=True)
+    return path
+
+
 @pytest.fixture
-def hypervisor(tmp_path, monkeypatch):
+def hypervisor(tmp_path, monkeypatch, empty_image):
     """A host on libvirt's test driver, which has no answer for some of what is asked."""
     types = DomainTypes(default="test", usable=["test"], why="")
     monkeypatch.setattr(inspect, "domain_types", lambda *_: types)
@@ -125,8 +135,7 @@ def hypervisor(tmp_path, monkeypatch):
     )
     made = Hypervisor(settings=settings, root=tmp_path)
     made.definitions.mkdir()
-    qemu_img = ["qemu-img", "create", "-q", "-f", "qcow2", tmp_path / "image.qcow2", "8M"]
-    subprocess.run(qemu_img, check=True)
+    shutil.copy(empty_image, tmp_path)
     _keep_definitions(monkeypatch, made.definitions)
     return made
 

@@ -1,5 +1,7 @@
 """Hosts of two generations: what Debian 12's and 13's libvirt said, and what is made of it."""
 
+import copy
+import functools
 import json
 from pathlib import Path
 
@@ -28,6 +30,11 @@ VERSIONS = {
 
 def said_of(release):
     """Return what an empty host of a release of Debian says, with what its libvirt really said."""
+    return copy.deepcopy(_said_of(release))
+
+
+@functools.cache
+def _said_of(release):
     info = json.loads((DATA / "fleets" / "three.json").read_text())["hyper2"]
     found = capabilities.read((DATA / "generations" / f"debian{release}.xml").read_text())
     return {

@@ -6,6 +6,7 @@ import stat
 import subprocess
 from pathlib import Path
 
+import keypairs
 import pycdlib
 import pytest
 import yaml
@@ -19,7 +20,7 @@ from saltvirt.seed import cloudconfig, credentials, guest, minionkeys, nocloud
 from saltvirt.seed.model import CloudInit, Identity
 from saltvirt.spec import deployment
 
-PUBLIC, PRIVATE = keypair.generate()
+PUBLIC, PRIVATE = keypairs.named("a guest")
 
 
 def identity(**change):
@@ -168,7 +169,7 @@ def test_a_key_pair_comes_from_text_files_or_the_master(tmp_path):
     [
         (PUBLIC, None, "go together"),
         ("nonsense", "nonsense", "not a PEM key"),
-        (keypair.generate()[0], PRIVATE, "not the public half"),
+        (keypairs.named("a host")[0], PRIVATE, "not the public half"),
         ("/missing.pub", "/missing.pem", "pub_key /missing.pub|priv_key /missing.pem"),
     ],
 )
