@@ -32,6 +32,7 @@ def opened(context: Context, name: str) -> Iterator["Departure"]:
     settings = context.settings
     busy = f"VM {name!r} is being moved by another job at this moment"
     legacy.adopt(settings)
+    legacy.refuse_unreadable(settings, name)
     # Both are opened before the event loop runs: libvirt would ask them for signs of life, and end
     # one whose process is stopped for a while, though the move goes on.
     with (
