@@ -28,10 +28,10 @@ def adopt(settings: HostSettings) -> None:
         if not isinstance(left, str):
             _adopt_departure(settings, path, left)
     for path in sorted((Path(settings.state_dir) / "claims").glob("*.json")):
-        left = _read(path)
+        claim = _read(path)
         # An old source may be sending until this time; it knows of no cancelling.
-        if left is not None and 0 < left.get("until", 0) < time.time() and not _is_held(path):
-            _adopt_arrival(settings, path, left)
+        if claim is not None and 0 < claim.get("until", 0) < time.time() and not _is_held(path):
+            _adopt_arrival(settings, path, claim)
 
 
 def unreadable(settings: HostSettings) -> dict[str, str]:
