@@ -162,6 +162,11 @@ def is_arriving(conn: Any, name: str) -> bool:
     return not is_kept and state == libvirt.VIR_DOMAIN_PAUSED and reason in waits
 
 
+def is_persistent(conn: Any, name: str) -> bool:
+    """Return whether a domain stays defined when it stops."""
+    return bool(domain(conn, name).isPersistent())
+
+
 def autostarted(conn: Any) -> set[str]:
     """Return the names of the domains that start with the host."""
     return {dom.name() for dom in conn.listAllDomains(libvirt.VIR_CONNECT_LIST_DOMAINS_AUTOSTART)}

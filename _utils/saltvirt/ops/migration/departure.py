@@ -132,8 +132,13 @@ class Departure(End):
     def hold(self) -> None:
         with guard.unstarted(self._settings, self._name):
             # It may have been set since the move began.
-            autostart = self._refuse_changed().autostart
-            self._held.enter(protocol.HANDING, leaves=self._leaves(), autostart=autostart)
+            now = self._refuse_changed()
+            self._held.enter(
+                protocol.HANDING,
+                leaves=self._leaves(),
+                autostart=now.autostart,
+                sizes=migrate.sizes(self.conn, self._name),
+            )
 
     def _leaves(self) -> bool:
         return bool(self._move.undefinesource and self._move.persistent)
@@ -209,7 +214,13 @@ class Departure(End):
         elif here is not None and lifecycle.is_active(self.conn, here):
             why.append("it runs here")
         with migrate.target(reach.uri_of(self.facts["target"])[0]) as other:
-            why += migrate.missing_there(other, self.facts["uuid"])
+            why += migrate.missing_there(
+                other,
+                self.facts["uuid"],
+                is_kept=self.facts["leaves"],
+                # Versions before did not note them.
+                sizes=self.facts.get("sizes", {}),
+            )
         if why:
             raise MigrationFailed(
                 f"VM {self._name!r} has moved to {self.facts['target']}, but nothing of it is "

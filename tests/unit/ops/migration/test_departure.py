@@ -6,7 +6,7 @@ import pytest
 from endkit import UUID, Settling
 from saltvirt import content, records
 from saltvirt.errors import NameTaken, VirtError
-from saltvirt.kvm import connect, lifecycle
+from saltvirt.kvm import connect, lifecycle, migrate
 from saltvirt.kvm.migrate import MigrationFailed
 from saltvirt.ops import purge, reservations
 from saltvirt.ops.migration import departure, guard
@@ -200,6 +200,21 @@ def test_nothing_is_removed_of_what_the_other_host_lacks(end, conn):
     with pytest.raises(MigrationFailed, match="nothing of it is removed here: it is not defined"):
         end.step("finish")
     assert all(path.exists() for path in paths) and end.phase("departure") == "handing"
+
+
+@pytest.mark.parametrize("leaves", [True, False])
+def test_the_other_host_is_asked_for_what_was_handed_over(end, conn, monkeypatch, leaves):
+    asked = []
+    monkeypatch.setattr(migrate, "missing_there", lambda *_, **given: asked.append(given) or [])
+    end.make(conn)
+    end.begin()
+    # Each disk of the test driver's domains is said to be that big.
+    end.send(persistent=leaves)
+    end.step("finish")
+
+    (given,) = asked
+    assert given["is_kept"] is leaves and sorted(given["sizes"]) == ["vda", "vdb"]
+    assert min(given["sizes"].values()) > 2**39
 
 
 def test_a_file_that_another_vm_uses_by_now_stays(end, conn):
