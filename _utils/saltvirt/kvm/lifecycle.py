@@ -184,6 +184,12 @@ def with_snapshots(conn: Any) -> set[str]:
     return {dom.name() for dom in conn.listAllDomains(flag)}
 
 
+def with_checkpoints(conn: Any) -> set[str]:
+    """Return the names of the domains that have checkpoints, of backups mostly."""
+    flag = libvirt.VIR_CONNECT_LIST_DOMAINS_HAS_CHECKPOINT
+    return {dom.name() for dom in conn.listAllDomains(flag)}
+
+
 def xml(conn: Any, name: str) -> str:
     """Return a domain's XML; secrets such as a VNC password are left out."""
     found: str = domain(conn, name).XMLDesc(0)

@@ -6,7 +6,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from saltvirt import content, files, protocol, records, undo
+from saltvirt import content, files, protocol, records, undo, wire
 from saltvirt.errors import ClaimRefused, HostUnreachable, VirtError
 from saltvirt.image import incoming
 from saltvirt.kvm import connect, lifecycle
@@ -223,6 +223,20 @@ class Arrival(End):
             if path not in used and os.path.realpath(path) not in used:
                 files.unlink(path)
         unfinished.remove_log(self._name)
+
+
+def said(context: Context, about: object) -> MigrationInfo:
+    """Return what another host has said of a VM that comes; raise if that is of a newer version."""
+    version = about.get("wire") if isinstance(about, dict) else None
+    # Looked at before the rest, which may be of other types then.
+    if isinstance(version, int) and version > protocol.WIRE:
+        raise MigrationFailed(
+            f"VM {about.get('name')!r} is on a host whose version of Salt Virt moves VMs by version "
+            f"{version} of the protocol, and this host knows {protocol.WIRE}; update this host: "
+            f"salt {context.opts.get('id', 'HOST')} saltutil.sync_all"
+        )
+    moving: MigrationInfo = wire.argument("about", MigrationInfo, about)
+    return moving
 
 
 def prepare(

@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from saltvirt import content
+from saltvirt import content, protocol, wire
 from saltvirt.errors import ClaimRefused, VirtError
 from saltvirt.image import tool
 from saltvirt.kvm import lifecycle
@@ -47,6 +47,20 @@ def pools(conn):
         for pool in conn.listAllStoragePools(0)
         if pool.name().startswith("salt-virt-incoming-")
     )
+
+
+@pytest.mark.parametrize("spoilt", [{}, {"disks": "of another type"}])
+def test_a_newer_version_of_the_protocol_is_refused_in_one_line(end, moving, spoilt):
+    about = {**wire.plain(moving), "wire": protocol.WIRE}
+    context = replace(end.context, opts={"id": "hyper2"})
+    assert arrival.said(context, about) == replace(moving, wire=protocol.WIRE)
+
+    with pytest.raises(MigrationFailed, match="VM 'web1' .*update this host: salt hyper2 saltutil"):
+        arrival.said(context, {**about, "wire": protocol.WIRE + 1, **spoilt})
+
+
+def test_a_host_that_says_no_version_of_the_protocol_is_an_older_one(end, moving):
+    assert arrival.said(end.context, wire.plain(moving)) == moving
 
 
 def test_what_is_made_is_noted_and_dropped_when_the_source_keeps_the_vm(end, conn, moving):
