@@ -227,12 +227,13 @@ class Arrival(End):
 
 def said(context: Context, about: object) -> MigrationInfo:
     """Return what another host has said of a VM that comes; raise if that is of a newer version."""
-    version = about.get("wire") if isinstance(about, dict) else None
+    known: dict[str, Any] = about if isinstance(about, dict) else {}
+    version = known.get("wire")
     # Looked at before the rest, which may be of other types then.
     if isinstance(version, int) and version > protocol.WIRE:
         raise MigrationFailed(
-            f"VM {about.get('name')!r} is on a host whose version of Salt Virt moves VMs by version "
-            f"{version} of the protocol, and this host knows {protocol.WIRE}; update this host: "
+            f"VM {known.get('name')!r} is on a host whose Salt Virt moves VMs by version {version} "
+            f"of the protocol, and this host knows {protocol.WIRE}; update this host: "
             f"salt {context.opts.get('id', 'HOST')} saltutil.sync_all"
         )
     moving: MigrationInfo = wire.argument("about", MigrationInfo, about)

@@ -3,19 +3,13 @@
 import threading
 
 import pytest
-from endkit import UUID, Settling
+from endkit import UUID, Settling, is_untouched
 from saltvirt import content, protocol, records
 from saltvirt.errors import NameTaken, VirtError
-from saltvirt.kvm import connect, lifecycle, migrate
+from saltvirt.kvm import lifecycle, migrate
 from saltvirt.kvm.migrate import MigrationFailed
 from saltvirt.ops import purge, reservations
 from saltvirt.ops.migration import departure, guard
-
-
-def is_untouched(end, paths, name="web1"):
-    """Return whether a VM is here as before, and may be started."""
-    with connect.opened(end.settings) as conn, guard.starting(conn, end.settings, name):
-        return all(path.stat().st_size == 400_000 for path in paths)
 
 
 def test_a_stopped_vm_leaves_and_nothing_of_it_stays(end, conn):
@@ -69,61 +63,6 @@ def test_what_is_written_while_it_is_sent_keeps_a_vm(end, conn):
     assert not (end.folder / "defined").exists()
 
 
-def snapshot(dom):
-    dom.snapshotCreateXML("<domainsnapshot><name>s1</name></domainsnapshot>", 0)
-
-
-def checkpoint(dom):
-    dom.checkpointCreateXML("<domaincheckpoint><name>c1</name></domaincheckpoint>", 0)
-
-
-def save(dom):
-    if not dom.isActive():
-        dom.create()
-    dom.managedSave(0)
-
-
-def pause(dom):
-    dom.create()
-    dom.suspend()
-
-
-STATES = {"stopped": lambda _dom: None, "running": lambda dom: dom.create(), "paused": pause}
-
-
-@pytest.mark.parametrize(
-    ("before", "deed", "why"),
-    [
-        ("stopped", lambda dom: dom.create(), "it is running now; somebody has changed that"),
-        ("stopped", snapshot, "it has snapshots"),
-        ("stopped", save, "it has a saved state"),
-        ("running", lambda dom: dom.suspend(), "it is paused now; somebody has changed that"),
-        ("running", lambda dom: dom.destroy(), "it is shutdown now; somebody has changed that"),
-        ("running", snapshot, "it has snapshots"),
-        ("running", checkpoint, "it has checkpoints"),
-        ("running", save, "it is shutdown now; .*it has a saved state"),
-        ("paused", lambda dom: dom.resume(), "it is running now; somebody has changed that"),
-    ],
-)
-def test_a_vm_that_is_changed_while_it_is_sent_stays(end, conn, before, deed, why):
-    paths = end.make(conn)
-    # Of a running one what it only reads is sent.
-    iso = end.images / "web1.iso"
-    iso.write_bytes(b"medium")
-    medium = f"<disk type='file' device='cdrom'><source file='{iso}'/><target dev='hda'/></disk>"
-    xml = conn.lookupByName("web1").XMLDesc(0)
-    lifecycle.define(conn, xml.replace("</devices>", f"{medium}</devices>"))
-    STATES[before](conn.lookupByName("web1"))
-    end.begin()
-    deeds = [deed]
-    end.meanwhile = lambda: deeds and deeds.pop()(conn.lookupByName("web1"))
-
-    with pytest.raises(MigrationFailed, match=f"stays where it is: {why}"):
-        end.send()
-    assert end.phase("departure") == "cancelled" and is_untouched(end, paths)
-    assert not (end.folder / "defined").exists()
-
-
 def test_a_disk_that_is_attached_while_it_is_sent_keeps_a_vm(end, conn):
     paths = end.make(conn)
     end.begin()
@@ -134,24 +73,6 @@ def test_a_disk_that_is_attached_while_it_is_sent_keeps_a_vm(end, conn):
     with pytest.raises(MigrationFailed, match="it has other disks now"):
         end.send()
     assert end.phase("departure") == "cancelled" and is_untouched(end, paths)
-
-
-@pytest.mark.parametrize(
-    ("deed", "why"),
-    [
-        (snapshot, "it has snapshots, which libvirt does not move"),
-        (checkpoint, "it has checkpoints, which libvirt does not move"),
-        (save, "it has a saved state, which libvirt does not move"),
-    ],
-)
-def test_a_saved_state_a_snapshot_and_a_checkpoint_are_named(end, conn, deed, why):
-    end.make(conn)
-    lifecycle.start(conn, "web1")
-    deed(conn.lookupByName("web1"))
-
-    with pytest.raises(MigrationFailed, match=why):
-        end.begin()
-    assert end.record("departure") is None
 
 
 def test_a_second_departure_is_refused_and_names_what_settles_the_first(end, conn):
