@@ -113,12 +113,12 @@ def migrate_prepare(about, limit_s=None, images_sent=False, source=None, token=N
     if token is None:
         raise errors.BadArgument("token", _OLD_MASTER)
     context, token = Context.of(__opts__, __pillar__, __grains__, __salt__), str(token)
-    about = wire.argument("about", MigrationInfo, about)
+    moving = arrival.said(context, about)
     if images_sent:
-        return arrival.resume(context, about, token)
+        return arrival.resume(context, moving, token)
     if source:
         reach.refuse_unreachable(source)
-    return arrival.prepare(context, about, token, source)
+    return arrival.prepare(context, moving, token, source)
 
 
 def migration_state(name=None, token=None, uuid=None):

@@ -16,6 +16,8 @@ from saltvirt.parts import Source as Source
 from saltvirt.parts import Target as Target
 from saltvirt.parts import There as There
 
+# The version of what the two hosts of a move and the master say to each other of it.
+WIRE = 1
 # What a host notes of a VM that it builds.
 MAKING, DEFINING, COMPLETE = "making", "defining", "complete"
 # What the source of a move notes. From HANDING on nobody starts the VM there.

@@ -22,6 +22,8 @@ from saltvirt import files, locks
 from saltvirt.errors import StorageError
 
 VERSION = 1
+# The folder of all records of a host, below its state_dir.
+FOLDER = "records"
 # A file, named by this variable, that says where to stop: "departure.handing kill". Tests set it.
 FAULTS = "SALTVIRT_FAULTS"
 

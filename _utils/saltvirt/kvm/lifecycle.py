@@ -162,6 +162,11 @@ def is_arriving(conn: Any, name: str) -> bool:
     return not is_kept and state == libvirt.VIR_DOMAIN_PAUSED and reason in waits
 
 
+def is_persistent(conn: Any, name: str) -> bool:
+    """Return whether a domain stays defined when it stops."""
+    return bool(domain(conn, name).isPersistent())
+
+
 def autostarted(conn: Any) -> set[str]:
     """Return the names of the domains that start with the host."""
     return {dom.name() for dom in conn.listAllDomains(libvirt.VIR_CONNECT_LIST_DOMAINS_AUTOSTART)}
@@ -176,6 +181,12 @@ def saved(conn: Any) -> set[str]:
 def with_snapshots(conn: Any) -> set[str]:
     """Return the names of the domains that have snapshots."""
     flag = libvirt.VIR_CONNECT_LIST_DOMAINS_HAS_SNAPSHOT
+    return {dom.name() for dom in conn.listAllDomains(flag)}
+
+
+def with_checkpoints(conn: Any) -> set[str]:
+    """Return the names of the domains that have checkpoints, of backups mostly."""
+    flag = libvirt.VIR_CONNECT_LIST_DOMAINS_HAS_CHECKPOINT
     return {dom.name() for dom in conn.listAllDomains(flag)}
 
 

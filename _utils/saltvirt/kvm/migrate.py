@@ -303,8 +303,32 @@ def _in_hole(_stream: Any, descriptor: int) -> tuple[bool, int]:
     return content.in_hole(descriptor)
 
 
-def missing_there(other: Any, uuid: str) -> Iterator[str]:
-    """Yield what another host's libvirt lacks of a domain: its definition, or one of its disks."""
+def sizes(conn: Any, name: str) -> dict[str, int]:
+    """
+    Return how big a domain's disks are to its guest, in bytes by their targets, as libvirt says.
+
+    Media are left out, as those of another host may differ, and what it does not know.
+    """
+    dom, out = domain(conn, name), {}
+    for disk in read.disk_sources(read.domain(dom.XMLDesc(0))):
+        if disk["device"] == "disk" and disk["path"]:
+            with suppress(libvirt.libvirtError):
+                out[disk["target"]] = int(dom.blockInfo(disk["target"])[0])
+    return out
+
+
+def missing_there(
+    other: Any, uuid: str, *, is_kept: bool, sizes: Mapping[str, int]
+) -> Iterator[str]:
+    """
+    Yield what another host's libvirt lacks of a domain: its definition, or one of its disks.
+
+    is_kept
+        Whether the domain must still be defined there when it stops.
+    sizes
+        What :func:`sizes` returned when it was handed over. A disk may have been resized there
+        since, so it must have at least that.
+    """
     try:
         dom = other.lookupByUUIDString(uuid)
     except libvirt.libvirtError as exc:
@@ -312,10 +336,15 @@ def missing_there(other: Any, uuid: str) -> Iterator[str]:
             raise MigrationFailed(f"the other host does not say whether it has it: {exc}") from exc
         yield "it is not defined there"
         return
+    if is_kept and not dom.isPersistent():
+        yield "it runs there, but its definition was not kept; have it defined there (virsh define)"
     for disk in read.disk_sources(read.domain(dom.XMLDesc(0))):
         if not disk["path"] or disk["type"] not in ("file", "block"):
             continue
         try:
-            dom.blockInfo(disk["target"])
+            has = dom.blockInfo(disk["target"])[0]
         except libvirt.libvirtError as exc:
             yield f"its disk {disk['path']} is not there: {exc}"
+            continue
+        if has < sizes.get(disk["target"], 0):
+            yield f"its disk {disk['path']} has {has} bytes there, not {sizes[disk['target']]}"

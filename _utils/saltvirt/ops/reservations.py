@@ -17,6 +17,7 @@ from saltvirt.config import HostSettings
 from saltvirt.errors import NameTaken, StorageError
 from saltvirt.model import Requirements
 from saltvirt.ops import legacy
+from saltvirt.ops.migration import legacy as legacy_moves
 
 # The phases in which a VM that another host sends has its room here, and is not here yet.
 _COMING = (protocol.PREPARING, protocol.READY)
@@ -27,7 +28,7 @@ _MOVES = {"departure": "leaving this host", "arrival": "coming to this host"}
 
 def folder(settings: HostSettings) -> Path:
     """Return the folder of all records of this host."""
-    return Path(settings.state_dir) / "records"
+    return Path(settings.state_dir) / records.FOLDER
 
 
 @contextmanager
@@ -88,7 +89,8 @@ def unreadable(settings: HostSettings) -> dict[str, str]:
     """Return ``{name: why, and what to do}`` of the VMs with a record that cannot be read."""
     place = folder(settings)
     found = (records.unreadable(place, one) for one in ("build", "purge", *_MOVES))
-    return {name: why for purpose in found for name, why in purpose.items()}
+    known = {name: why for purpose in found for name, why in purpose.items()}
+    return {**legacy_moves.unreadable(settings), **known}
 
 
 def end(settings: HostSettings, held: records.Held) -> None:
@@ -135,6 +137,8 @@ def called(record: records.Record, name: str) -> str:
 
 def refuse_moving(settings: HostSettings, name: str, uuid: str | None = None) -> None:
     """Raise NameTaken if a VM of this name, or UUID, is on its way to or from this host."""
+    legacy_moves.adopt(settings)
+    legacy_moves.refuse_unreadable(settings, name)
     for purpose, doing in _MOVES.items():
         for record in moves(settings, purpose, name, uuid):
             if record.phase == protocol.CANCELLED:

@@ -20,6 +20,8 @@ from saltvirt.units import MIB
 _DEPTH = 64
 # Where libvirt keeps what is defined. It writes and removes the files there; the folder it leaves.
 _DEFINITIONS = Path("/etc/libvirt/qemu")
+# The formats whose virtual size is measured; of others the size of the file stands for it.
+_MEASURED = ("raw", "qcow2")
 _POOL_TYPES = ("dir", "fs", "netfs")
 
 
@@ -115,6 +117,11 @@ def measure(path: str | Path, fmt: str) -> dict[str, Any] | None:
     virtual = header.size_bytes if header else stat.st_size
     backing = header.backing_file if header else None
     return {"virtual": virtual, "actual": stat.st_blocks * 512, "backing": backing}
+
+
+def is_measured(fmt: str) -> bool:
+    """Return whether the virtual size that :func:`measure` returns is what a guest sees."""
+    return fmt in _MEASURED
 
 
 def chain(path: str) -> Iterator[str]:

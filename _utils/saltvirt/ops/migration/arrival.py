@@ -6,7 +6,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from saltvirt import content, files, protocol, records, undo
+from saltvirt import content, files, protocol, records, undo, wire
 from saltvirt.errors import ClaimRefused, HostUnreachable, VirtError
 from saltvirt.image import incoming
 from saltvirt.kvm import connect, lifecycle
@@ -82,8 +82,9 @@ class Arrival(End):
             uuid=self.moving.uuid,
             source=self.source,
             was_running=self.moving.is_running,
-            # What libvirt copies is made anew here, and is as big as it gets.
+            # The file of what libvirt copies is as big as it gets; what its guest sees is not.
             sizes={one.path: one.size_bytes for one in wanted if one.how == "push"},
+            virtual=coming.virtual(wanted),
             paths=[],
             images={},
             folders=[],
@@ -142,6 +143,7 @@ class Arrival(End):
         name = self._here()
         if name is None or lifecycle.is_arriving(self.conn, name):
             raise MigrationFailed(f"VM {self._name!r} is not defined here")
+        self._refuse_transient(name)
         why = [*self._lacking(), *self._different()]
         is_up = lifecycle.is_active(self.conn, name)
         if why and not is_up:
@@ -152,7 +154,19 @@ class Arrival(End):
         files.settle(path for path in self.facts["paths"] if os.path.exists(path))
         storage.settle_definitions()
 
+    def _refuse_transient(self, name: str) -> None:
+        # libvirt calls a move a success whose domain it could not define; one whose definition
+        # stays on its source, or that was never defined, is as it should be.
+        if self.given.get("leaves") and not lifecycle.is_persistent(self.conn, name):
+            raise MigrationFailed(
+                f"VM {self._name!r} runs here, but its definition was not kept, so it would be "
+                f"gone when it stops; have it kept here by virsh dumpxml --migratable "
+                f"--security-info {name} >FILE and virsh define FILE, then salt-run virt.settle "
+                f"{self._name}"
+            )
+
     def _lacking(self) -> Iterator[str]:
+        yield from coming.too_small(self.facts.get("virtual", {}))
         for path in self.facts["paths"]:
             size = self.facts["sizes"].get(path)
             if not os.path.exists(path):
@@ -209,6 +223,21 @@ class Arrival(End):
             if path not in used and os.path.realpath(path) not in used:
                 files.unlink(path)
         unfinished.remove_log(self._name)
+
+
+def said(context: Context, about: object) -> MigrationInfo:
+    """Return what another host has said of a VM that comes; raise if that is of a newer version."""
+    known: dict[str, Any] = about if isinstance(about, dict) else {}
+    version = known.get("wire")
+    # Looked at before the rest, which may be of other types then.
+    if isinstance(version, int) and version > protocol.WIRE:
+        raise MigrationFailed(
+            f"VM {known.get('name')!r} is on a host whose Salt Virt moves VMs by version {version} "
+            f"of the protocol, and this host knows {protocol.WIRE}; update this host: "
+            f"salt {context.opts.get('id', 'HOST')} saltutil.sync_all"
+        )
+    moving: MigrationInfo = wire.argument("about", MigrationInfo, about)
+    return moving
 
 
 def prepare(

@@ -32,6 +32,7 @@ def opened(context: Context, name: str) -> Iterator["Departure"]:
     settings = context.settings
     busy = f"VM {name!r} is being moved by another job at this moment"
     legacy.adopt(settings)
+    legacy.refuse_unreadable(settings, name)
     # Both are opened before the event loop runs: libvirt would ask them for signs of life, and end
     # one whose process is stopped for a while, though the move goes on.
     with (
@@ -87,6 +88,7 @@ class Departure(End):
             uuid=moving.uuid,
             target=self.target,
             was_running=moving.is_running,
+            state=moving.state,
             autostart=moving.autostart,
             leaves=self.options is None or self.options.undefinesource,
             paths=sorted({*own, *nvram} - shared),
@@ -131,8 +133,13 @@ class Departure(End):
     def hold(self) -> None:
         with guard.unstarted(self._settings, self._name):
             # It may have been set since the move began.
-            autostart = self._refuse_changed().autostart
-            self._held.enter(protocol.HANDING, leaves=self._leaves(), autostart=autostart)
+            now = self._refuse_changed()
+            self._held.enter(
+                protocol.HANDING,
+                leaves=self._leaves(),
+                autostart=now.autostart,
+                sizes=migrate.sizes(self.conn, self._name),
+            )
 
     def _leaves(self) -> bool:
         return bool(self._move.undefinesource and self._move.persistent)
@@ -147,8 +154,11 @@ class Departure(End):
     def _refuse_changed(self) -> MigrationInfo:
         now = gathering.facts(self.conn, self._settings, self._name)[self._name]
         why = list(now.obstacles)
-        if now.uuid != self.facts["uuid"] or now.is_running != self.facts["was_running"]:
-            why = [f"it is {now.state} now; somebody has changed that meanwhile"]
+        if now.uuid != self.facts["uuid"]:
+            why = ["it is another VM of this name now"]
+        elif self._has_changed_state(now):
+            # Before the obstacles: of what was saved it is said too that it has a saved state.
+            why.insert(0, f"it is {now.state} now; somebody has changed that meanwhile")
         # The other host has made files of those alone that it was told of.
         elif _disks(now) != self.facts["disks"]:
             why.append("it has other disks now; somebody has changed them meanwhile")
@@ -156,6 +166,13 @@ class Departure(End):
         if why:
             raise MigrationFailed(f"VM {self._name!r} stays where it is: {'; '.join(why)}")
         return now
+
+    def _has_changed_state(self, now: MigrationInfo) -> bool:
+        # One that is resumed, or paused, is somebody's at this moment; how one is off is the same.
+        if now.is_running and self.facts["was_running"]:
+            # Versions before did not note it.
+            return bool(now.state != self.facts.get("state", now.state))
+        return bool(now.is_running != self.facts["was_running"])
 
     def _written(self) -> Iterator[str]:
         """Yield which of the files that were sent were written to since."""
@@ -208,7 +225,13 @@ class Departure(End):
         elif here is not None and lifecycle.is_active(self.conn, here):
             why.append("it runs here")
         with migrate.target(reach.uri_of(self.facts["target"])[0]) as other:
-            why += migrate.missing_there(other, self.facts["uuid"])
+            why += migrate.missing_there(
+                other,
+                self.facts["uuid"],
+                is_kept=self.facts["leaves"],
+                # Versions before did not note them.
+                sizes=self.facts.get("sizes", {}),
+            )
         if why:
             raise MigrationFailed(
                 f"VM {self._name!r} has moved to {self.facts['target']}, but nothing of it is "
@@ -254,7 +277,7 @@ def begin(context: Context, name: str, token: str, target: str) -> MigrationInfo
             raise MigrationFailed(f"VM {name!r} cannot be moved: {'; '.join(moving.obstacles)}")
         hands.moving, hands.target = moving, target
         hands.open(token)
-        return replace(moving, wire=records.VERSION)
+        return replace(moving, wire=protocol.WIRE)
 
 
 def _await_arrival(settings: HostSettings, name: str) -> None:

@@ -22,6 +22,7 @@ class _Tags(TypedDict):
     """What libvirt says of all domains at once, and of the host."""
 
     snapshots: set[str]
+    checkpoints: set[str]
     saved: set[str]
     autostart: set[str]
     host_cpu: str | None
@@ -45,6 +46,7 @@ def facts(conn: Any, settings: HostSettings, name: str | None = None) -> dict[st
     """
     tags: _Tags = {
         "snapshots": lifecycle.with_snapshots(conn),
+        "checkpoints": lifecycle.with_checkpoints(conn),
         "saved": lifecycle.saved(conn),
         "autostart": lifecycle.autostarted(conn),
         "host_cpu": host.own_cpu(conn),
@@ -175,6 +177,12 @@ def _obstacles(name: str, root: ET.Element, tags: _Tags) -> Iterator[str]:
     """Yield why a VM cannot be moved to any host."""
     if name in tags["snapshots"]:
         yield "it has snapshots, which libvirt does not move; remove them first"
+    if name in tags["checkpoints"]:
+        # libvirt would not let go of its definition here either.
+        yield (
+            "it has checkpoints, which libvirt does not move; remove them first (virsh "
+            f"checkpoint-list {name}), and begin its backups anew afterwards"
+        )
     if name in tags["saved"]:
         # It would stay here, and be resumed over changed disks when the VM comes back.
         yield (

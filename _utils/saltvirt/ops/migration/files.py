@@ -1,6 +1,6 @@
 """The files of a VM that comes: made empty on this host, filled by the other."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +9,7 @@ from saltvirt.config import HostSettings
 from saltvirt.errors import StorageError
 from saltvirt.files import private
 from saltvirt.image import cache, tool
+from saltvirt.ops import storage
 from saltvirt.ops.context import Context
 from saltvirt.ops.migration.checks import is_medium
 from saltvirt.placement.facts import DiskFacts, FileFacts, MigrationInfo
@@ -51,6 +52,32 @@ def wanted(moving: MigrationInfo) -> list[DiskFacts | FileFacts]:
     here = present(moving)
     disks = [d for d in moving.disks if d.how != "shared" and d.path not in here]
     return [*disks, *(one for one in moving.nvram if one.how == "push")]
+
+
+def virtual(disks: Iterable[DiskFacts | FileFacts]) -> dict[str, list[Any]]:
+    """Return ``{path: [format, virtual size]}`` of the disks that libvirt copies, where known."""
+    return {
+        one.path: [one.format, one.virtual_bytes]
+        for one in disks
+        if isinstance(one, DiskFacts) and one.how == "copy" and storage.is_measured(one.format)
+    }
+
+
+def too_small(known: Mapping[str, list[Any]]) -> Iterator[str]:
+    """
+    Yield which disks have come with less than they had; ``known`` is what :func:`virtual` returned.
+
+    One may be larger: its VM runs here already, and somebody may have resized it since. It is not
+    smaller: libvirt resizes no disk while it copies it, and QEMU copies none into a smaller one.
+    """
+    for path, (fmt, wanted) in known.items():
+        if not Path(path).exists():
+            continue  # it is said to be missing
+        sizes = storage.measure(path, fmt)
+        if sizes is None:
+            yield f"its disk {path} cannot be read"
+        elif sizes["virtual"] < wanted:
+            yield f"its disk {path} has {sizes['virtual']} bytes, not {wanted}"
 
 
 def make(settings: HostSettings, disk: DiskFacts | FileFacts) -> None:

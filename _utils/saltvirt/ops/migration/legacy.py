@@ -3,33 +3,81 @@ What moves of versions before the records have left on a host, taken over as rec
 
 Then nobody had a token, and a claim did not say which host sends its VM: both are found by asking
 all hosts (``salt-run virt.settle``).
+
+A departure was written without being brought to the disk: one that is empty or cut off is all that
+a crash may have left of a move that was under way. So it is named, and never removed.
 """
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 from saltvirt import files, locks, protocol, records
 from saltvirt.config import HostSettings
-from saltvirt.ops import legacy, reservations
+from saltvirt.errors import StorageError
+from saltvirt.ops import legacy
 from saltvirt.protocol import legacy_token
 
 
 def adopt(settings: HostSettings) -> None:
     """Take over what nobody is at any more; what an old job still holds is left to it."""
-    place = Path(settings.state_dir)
-    for path in sorted((place / "departures").glob("*.json")):
-        left = _read(path)
-        if left is not None and not _is_held(path):
+    for path, left in _departures(settings):
+        if not isinstance(left, str):
             _adopt_departure(settings, path, left)
-    for path in sorted((place / "claims").glob("*.json")):
-        left = _read(path)
+    for path in sorted((Path(settings.state_dir) / "claims").glob("*.json")):
+        claim = _read(path)
         # An old source may be sending until this time; it knows of no cancelling.
-        if left is not None and 0 < left.get("until", 0) < time.time() and not _is_held(path):
-            _adopt_arrival(settings, path, left)
+        if claim is not None and 0 < claim.get("until", 0) < time.time() and not _is_held(path):
+            _adopt_arrival(settings, path, claim)
+
+
+def unreadable(settings: HostSettings) -> dict[str, str]:
+    """Return ``{name: why, and what to do}`` of the VMs with a departure that cannot be read."""
+    return {path.stem: left for path, left in _departures(settings) if isinstance(left, str)}
+
+
+def refuse_unreadable(settings: HostSettings, name: str) -> None:
+    """Raise StorageError if a VM's departure cannot be read: it may be another host's by now."""
+    why = unreadable(settings).get(name)
+    if why is not None:
+        raise StorageError(why)
+
+
+def _departures(settings: HostSettings) -> Iterator[tuple[Path, dict[str, Any] | str]]:
+    """Yield the departures that nobody is at: what each says, or why it cannot be read."""
+    for path in sorted((Path(settings.state_dir) / "departures").glob("*.json")):
+        # Looked at first: an old job that ends between the two leaves nothing that is half written.
+        if _is_held(path):
+            continue
+        try:
+            yield path, _said(path)
+        except FileNotFoundError:
+            continue
+        except (OSError, ValueError) as exc:
+            yield (
+                path,
+                f"the record {path} cannot be read ({exc}), and a move of VM {path.stem!r} may not "
+                "be over; see which host has the VM, then move that file away",
+            )
+
+
+def _said(path: Path) -> dict[str, Any]:
+    """Return what a departure says; raise if that is not all."""
+    text = path.read_text()
+    if not text.strip("\0 \n"):
+        raise ValueError("it is empty")
+    left = json.loads(text)
+    if not isinstance(left, dict) or not {"name", "uuid", "uri", "paths"} <= left.keys():
+        raise ValueError("it does not say what a departure says")
+    return left
+
+
+def _records(settings: HostSettings) -> Path:
+    # That of ops.reservations, which looks here before it says that no VM moves.
+    return Path(settings.state_dir) / records.FOLDER
 
 
 def _is_held(path: Path) -> bool:
@@ -52,7 +100,7 @@ def _is_new(held: records.Held, path: Path) -> bool:
 
 
 def _adopt_departure(settings: HostSettings, path: Path, left: Mapping[str, Any]) -> None:
-    with records.held(reservations.folder(settings), "departure", left["name"]) as held:
+    with records.held(_records(settings), "departure", left["name"]) as held:
         if held is None or not _is_new(held, path):
             return
         held.begin(
@@ -69,7 +117,7 @@ def _adopt_departure(settings: HostSettings, path: Path, left: Mapping[str, Any]
 
 
 def _adopt_arrival(settings: HostSettings, path: Path, left: Mapping[str, Any]) -> None:
-    with records.held(reservations.folder(settings), "arrival", left["name"]) as held:
+    with records.held(_records(settings), "arrival", left["name"]) as held:
         if held is None or not _is_new(held, path):
             return
         room = ("vcpus", "memory_mib", "disk_mib", "affinity", "anti_affinity")

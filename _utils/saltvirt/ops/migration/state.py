@@ -28,6 +28,8 @@ def every(settings: HostSettings) -> dict[str, list[records.Shown]]:
             out.setdefault(record.name, []).append(_shown(record))
         for name, why in records.unreadable(place, purpose).items():
             out.setdefault(name, []).append(_broken(why))
+    for name, why in legacy.unreadable(settings).items():
+        out.setdefault(name, []).append(_broken(why))
     return out
 
 
@@ -68,6 +70,7 @@ def of(conn: Any, settings: HostSettings, name: str, token: str, uuid: str | Non
         The VM's, None if nobody knows it: then it is told by its name.
     """
     legacy.adopt(settings)
+    legacy.refuse_unreadable(settings, name)
     place = reservations.folder(settings)
     leaving, coming = (records.look(place, one, name) for one in ("departure", "arrival"))
     is_anothers = _is_anothers(leaving, token)

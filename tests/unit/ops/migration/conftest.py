@@ -37,7 +37,7 @@ def end(hypervisor, tmp_path, monkeypatch):
     monkeypatch.setattr(migrate, "target", lambda _uri: nullcontext("the other"))
     monkeypatch.setattr(migrate, "push", push)
     monkeypatch.setattr(
-        migrate, "missing_there", lambda *_: [] if (folder / "defined").exists() else missing
+        migrate, "missing_there", lambda *_, **__: [] if (folder / "defined").exists() else missing
     )
     monkeypatch.setattr(sending, "hand_over", hand_over)
     monkeypatch.setattr(lifecycle, "undefine_moved", undefine)

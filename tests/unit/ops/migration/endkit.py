@@ -8,10 +8,10 @@ pushed, and libvirt's own migration is a note that it was asked for.
 from pathlib import Path
 
 from saltvirt import protocol, records, wire
-from saltvirt.kvm import lifecycle
+from saltvirt.kvm import connect, lifecycle
 from saltvirt.model import Move
 from saltvirt.ops import reservations
-from saltvirt.ops.migration import arrival, departure, state
+from saltvirt.ops.migration import arrival, departure, guard, state
 from saltvirt.parts import run
 
 UUID = "4dea22b3-1d52-d8f3-2516-782e98ab3fa0"
@@ -81,6 +81,12 @@ class End:
     def state(self, conn, token=TOKEN):
         """Return what the host says of the move, as it is sent."""
         return wire.plain(state.of(conn, self.settings, "web1", token, UUID))
+
+
+def is_untouched(end, paths, name="web1"):
+    """Return whether a VM is here as before, and may be started."""
+    with connect.opened(end.settings) as conn, guard.starting(conn, end.settings, name):
+        return all(path.stat().st_size == 400_000 for path in paths)
 
 
 class Settling:

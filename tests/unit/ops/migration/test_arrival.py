@@ -5,8 +5,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from saltvirt import content
+from saltvirt import content, protocol, wire
 from saltvirt.errors import ClaimRefused, VirtError
+from saltvirt.image import tool
 from saltvirt.kvm import lifecycle
 from saltvirt.kvm.migrate import MigrationFailed
 from saltvirt.ops.migration import arrival, facts, guard
@@ -46,6 +47,20 @@ def pools(conn):
         for pool in conn.listAllStoragePools(0)
         if pool.name().startswith("salt-virt-incoming-")
     )
+
+
+@pytest.mark.parametrize("spoilt", [{}, {"disks": "of another type"}])
+def test_a_newer_version_of_the_protocol_is_refused_in_one_line(end, moving, spoilt):
+    about = {**wire.plain(moving), "wire": protocol.WIRE}
+    context = replace(end.context, opts={"id": "hyper2"})
+    assert arrival.said(context, about) == replace(moving, wire=protocol.WIRE)
+
+    with pytest.raises(MigrationFailed, match="VM 'web1' .*update this host: salt hyper2 saltutil"):
+        arrival.said(context, {**about, "wire": protocol.WIRE + 1, **spoilt})
+
+
+def test_a_host_that_says_no_version_of_the_protocol_is_an_older_one(end, moving):
+    assert arrival.said(end.context, wire.plain(moving)) == moving
 
 
 def test_what_is_made_is_noted_and_dropped_when_the_source_keeps_the_vm(end, conn, moving):
@@ -213,17 +228,71 @@ def test_a_vm_that_ran_here_is_not_refused(end, conn, moving):
     assert end.phase("arrival") == "ready"
 
 
-def test_what_libvirt_copies_is_as_big_as_it_gets(end, conn, moving):
-    disks = [replace(disk, how="copy") for disk in moving.disks]
-    for disk in disks:
-        Path(disk.path).unlink(missing_ok=True)
-    prepare(end, replace(moving, state="running", disks=disks))
-    come(end, conn, moving)
-    for disk in disks:
-        cut(Path(disk.path))
+@pytest.fixture
+def live(end, conn, moving):
+    """What the other host has said of web1 as it runs there: its disks are copied by libvirt."""
+    formats = ("raw", "qcow2")
+    disks = [
+        replace(disk, how="copy", format=fmt, virtual_bytes=8 * 2**20)
+        for disk, fmt in zip(moving.disks, formats, strict=True)
+    ]
+    return replace(moving, state="running", disks=disks)
+
+
+def resize(disk, size_bytes):
+    """Have the disk of a VM that has come another size than it had."""
+    Path(disk.path).unlink()
+    tool.create(disk.path, size_bytes, disk.format)
+
+
+@pytest.mark.parametrize("size_bytes", [8 * 2**20, 9 * 2**20])
+def test_what_libvirt_copies_is_as_big_as_it_was_or_was_resized_since(end, conn, live, size_bytes):
+    prepare(end, live)
+    for disk in live.disks:
+        resize(disk, size_bytes)
+    end.define(conn, "web1", live.uuid, paths=[disk.path for disk in live.disks])
 
     # It was stopped from within as soon as it ran here.
     end.step("arrive", is_handed=True)
+    assert end.phase("arrival") == "arrived"
+
+
+@pytest.mark.parametrize("number", [0, 1], ids=["raw", "qcow2"])
+def test_a_copy_that_is_smaller_has_not_come_whole(end, conn, live, number):
+    prepare(end, live)
+    end.define(conn, "web1", live.uuid, paths=[disk.path for disk in live.disks])
+    resize(live.disks[number], 7 * 2**20)
+
+    with pytest.raises(MigrationFailed, match=f"its disk .*_{number}.raw has 7340032 bytes, not 8"):
+        end.step("arrive", is_handed=True)
+    assert end.phase("arrival") == "ready"
+
+
+def test_a_copy_whose_header_is_cut_off_has_not_come_whole(end, conn, live):
+    prepare(end, live)
+    end.define(conn, "web1", live.uuid, paths=[disk.path for disk in live.disks])
+    with open(live.disks[1].path, "r+b") as handle:
+        handle.truncate(50)
+
+    with pytest.raises(MigrationFailed, match="its disk .*_1.raw cannot be read"):
+        end.step("arrive", is_handed=True)
+
+
+@pytest.mark.parametrize("leaves", [True, False])
+def test_a_vm_whose_definition_leaves_has_one_here_before_it_arrives(end, conn, moving, leaves):
+    prepare(end, moving)
+    noted = {**come(end, conn, moving), "leaves": leaves}
+    xml = conn.lookupByName("web1").XMLDesc(0)
+    lifecycle.undefine(conn, "web1")
+    lifecycle.create_transient(conn, xml)
+
+    if leaves:
+        with pytest.raises(MigrationFailed, match="its definition was not kept.* virsh define"):
+            end.step("arrive", is_handed=True, noted=noted)
+        assert end.phase("arrival") == "ready"
+        # As the message says.
+        lifecycle.define(conn, xml)
+    end.step("arrive", is_handed=True, noted=noted)
     assert end.phase("arrival") == "arrived"
 
 

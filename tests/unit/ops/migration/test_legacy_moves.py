@@ -5,9 +5,11 @@ import json
 import time
 
 import pytest
-from saltvirt import protocol
+from saltvirt import locks, protocol
+from saltvirt.errors import NameTaken, StorageError
 from saltvirt.kvm import lifecycle
-from saltvirt.ops.migration import legacy, state
+from saltvirt.ops import inspect, purge, reservations
+from saltvirt.ops.migration import departure, guard, legacy, state
 
 ROOM = {"vcpus": 1, "memory_mib": 64, "disk_mib": 1, "affinity": [], "anti_affinity": []}
 
@@ -55,6 +57,65 @@ def test_a_departure_is_taken_over_and_settled(end, conn):
     (end.folder / "defined").touch()
     end.step("finish", token=shown.token)
     assert not any(path.exists() for path in paths) and end.record("departure") is None
+
+
+def departed(end, conn):
+    """Leave the departure of a VM that an older version was sending; return its file."""
+    paths = [str(path) for path in end.make(conn)]
+    uuid = lifecycle.uuid(conn, "web1")
+    return leave(end, "departures", uuid=uuid, uri="qemu+tls://hyper2/system", paths=paths)
+
+
+def test_a_vm_whose_departure_nobody_has_taken_over_yet_is_not_started(end, conn):
+    path = departed(end, conn)
+
+    with (
+        pytest.raises(guard.OnItsWay, match="handed over to hyper2.*salt-run virt.settle web1"),
+        guard.starting(conn, end.settings, "web1"),
+    ):
+        pytest.fail("it was started")
+    assert not path.exists() and end.phase("departure") == "handing"
+
+
+def test_a_vm_whose_departure_nobody_has_taken_over_yet_is_not_purged(end, conn):
+    departed(end, conn)
+
+    with pytest.raises(NameTaken, match="leaving this host.*salt-run virt.settle web1"):
+        purge.purge(conn, end.settings, "web1")
+    assert lifecycle.is_defined(conn, "web1")
+
+
+@pytest.mark.parametrize("text", ["", "\0" * 90, '{"name": "web1", "uu', "[]", '{"name": "web1"}'])
+def test_a_departure_that_a_crash_has_spoilt_is_named_and_kept(end, conn, text):
+    path = departed(end, conn)
+    path.write_text(text)
+    end.make(conn, "db1", "4dea22b3-1d52-d8f3-2516-782e98ab3fa1")
+    why = f"the record {path} cannot be read .*see which host has the VM, then move"
+
+    (shown,) = state.every(end.settings)["web1"]
+    info = inspect.host_info(conn, end.settings)
+
+    assert shown.purpose == "unreadable" and shown.error == info.unreadable["web1"]
+    assert info.unfinished == ["web1"]
+    for work in (
+        lambda: guard.refuse_moving(end.settings, "web1"),
+        lambda: reservations.refuse_moving(end.settings, "web1"),
+        lambda: departure.begin(end.context, "web1", "t1", "hyper2"),
+        lambda: end.state(conn),
+    ):
+        with pytest.raises(StorageError, match=why):
+            work()
+    with guard.starting(conn, end.settings, "db1"):
+        pass
+    assert path.read_text() == text and end.record("departure") is None
+
+
+def test_a_departure_that_an_old_job_is_about_to_write_is_left_to_it(end, conn):
+    path = departed(end, conn)
+    path.write_text("")
+
+    with locks.held(path):
+        assert legacy.unreadable(end.settings) == {}
 
 
 def test_one_that_was_taken_over_before_a_crash_is_not_taken_over_again(end, conn):

@@ -1,0 +1,112 @@
+"""
+A migration of libvirt's is watched: ended when it gets nowhere, and what became of it is said.
+
+The domains are played: a libvirt that refuses post-copy, or ends a job only when it is over, cannot
+be made to do so when a test wants it, and the test driver has no jobs at all.
+"""
+
+import threading
+from types import SimpleNamespace
+
+import libvirt
+import pytest
+from saltvirt.kvm import migrate
+from saltvirt.kvm.migrate import MigrationFailed
+from saltvirt.model import Move
+from saltvirt.ops.migration import watching
+
+DATA = {"type": libvirt.VIR_DOMAIN_JOB_UNBOUNDED, "memory_processed": 4096}
+
+
+class Domain:
+    """A domain whose migration goes on until it is ended, or the guest has gone over."""
+
+    def __init__(self, *, passes=0, postcopy=None, ends="aborted"):
+        self.passes, self.postcopy, self.ends = passes, postcopy, ends
+        self.asked, self._over = [], threading.Event()
+
+    def migrateToURI3(self, *_args):
+        assert self._over.wait(10), "nobody has ended it"
+        if self.ends == "aborted":
+            raise libvirt.libvirtError("operation aborted: canceled by client")
+
+    def jobStats(self):
+        return {**DATA, "memory_iteration": self.passes}
+
+    def migrateStartPostCopy(self):
+        self.asked.append("post-copy")
+        if self.postcopy is not None:
+            raise self.postcopy
+        self._over.set()
+
+    def abortJob(self):
+        self.asked.append("abort")
+        if self.ends == "refused":
+            raise libvirt.libvirtError("the monitor does not answer")
+        self._over.set()
+
+    def release(self):
+        """Have it end by itself."""
+        self._over.set()
+
+
+@pytest.fixture
+def watch(monkeypatch):
+    """A function that watches the migration of a domain; afterwards it has ended."""
+    played = []
+
+    def run(dom, **options):
+        played.append(dom)
+        monkeypatch.setattr(migrate, "domain", lambda *_: dom)
+        job = migrate.Job(None, None, "web1", "qemu+tls://hyper2/system", {}, 0)
+        context = SimpleNamespace(progress=lambda *_, **__: None)
+        return watching.watch(context, job, "web1", Move(**options))
+
+    yield run
+    for dom in played:
+        dom.release()
+
+
+def test_a_move_whose_post_copy_cannot_start_is_ended(watch):
+    dom = Domain(passes=4, postcopy=libvirt.libvirtError("post-copy is not allowed"))
+
+    with pytest.raises(libvirt.libvirtError, match="post-copy is not allowed"):
+        watch(dom, postcopy=True, postcopy_after=3)
+
+    assert dom.asked == ["post-copy", "abort"]
+
+
+def test_a_guest_that_runs_on_the_target_by_post_copy_is_waited_for(watch):
+    dom = Domain(passes=4, ends="moved")
+
+    # Both limits have passed: by then only going on can save it.
+    last = watch(dom, postcopy=True, postcopy_after=3, limit_s=3600, stall_s=60)
+
+    assert dom.asked == ["post-copy"] and last["passes"] == 4
+
+
+def test_a_move_that_stands_still_is_ended_and_says_where_to_look(watch):
+    dom = Domain()
+
+    with pytest.raises(MigrationFailed, match="stays where it is: nothing has moved for 0 s; look"):
+        watch(dom, stall_s=0)
+
+    assert dom.asked == ["abort"]
+
+
+def test_an_end_that_comes_too_late_is_a_move(watch):
+    dom = Domain(ends="moved")
+
+    last = watch(dom, stall_s=0)
+
+    assert dom.asked == ["abort"] and last["memory_bytes"] == 4096
+
+
+def test_a_job_that_cannot_be_ended_is_said_to_go_on(watch, monkeypatch):
+    monkeypatch.setattr(watching, "_CANCEL_S", 0.5)
+    dom = Domain(ends="refused")
+
+    with pytest.raises(
+        MigrationFailed, match="could not end it .*monitor.*virt.migrate_status web1"
+    ):
+        watch(dom, stall_s=0)
