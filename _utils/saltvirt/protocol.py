@@ -18,8 +18,8 @@ from saltvirt.parts import There as There
 
 # The version of what the two hosts of a move and the master say to each other of it.
 WIRE = 1
-# What a host notes of a VM that it builds.
-MAKING, DEFINING, COMPLETE = "making", "defining", "complete"
+# What a host notes of a VM that it builds; a complete one is undone if it cannot be started.
+MAKING, DEFINING, COMPLETE, UNDOING = "making", "defining", "complete", "undoing"
 # What the source of a move notes. From HANDING on nobody starts the VM there.
 PLANNED, SENDING, HANDING, LEAVING = "planned", "sending", "handing", "leaving"
 CANCELLED = "cancelled"

@@ -1,8 +1,9 @@
 """
 Records: what is begun for a VM and not over, written down before it is done.
 
-There is one record per VM and purpose: a build, an arrival, a departure or an order. It has its
-owner's token and a phase. A phase is on the disk, file and folder, before the effect that it
+There is one record per VM and purpose: on a host a build, a purge, an arrival, a departure or a move
+that was cancelled before it was known there, on the master an order. It has its owner's token and a
+phase. A phase is on the disk, file and folder, before the effect that it
 announces, and so is the end of a record. The lock beside it is held by the process that works on
 it: when this dies the lock goes with it, and the record says what is to be settled.
 """
@@ -36,7 +37,8 @@ class Record:
     token
         Whose it is: what was begun by one owner is never ended by another.
     phase
-        How far it has got; :mod:`saltvirt.protocol` has the phases of each purpose.
+        How far it has got; :mod:`saltvirt.protocol` has the phases of builds and moves,
+        :mod:`saltvirt.fleet.orders` those of orders.
     since
         When it began, in seconds since 1970. It is shown, and nothing is decided by it.
     facts

@@ -87,7 +87,9 @@ def settle(
     try:
         step, ended = _settled(hands, force, keep)
     except VirtError as failed:
-        raise failed if keep is not None else _unsettled(hands, str(failed)) from failed
+        if keep is not None:
+            raise
+        raise _unsettled(hands, str(failed)) from failed
     if step == protocol.KEEP:
         raise Unsettled(lost.undecided(hands))
     if step != protocol.DONE:

@@ -20,8 +20,6 @@ from saltvirt.seed.model import Identity, Installation
 
 log = logging.getLogger(__name__)
 
-# A complete VM whose start has failed: it is taken back, and what is left of it is not kept.
-UNDOING = "undoing"
 _Step = Callable[..., None]
 # These write the identity into the disk, through the worker.
 _INTO_DISK = ("guestfs", "nbd")
@@ -136,7 +134,7 @@ class Builder:
         try:
             if self._held.now.phase == protocol.COMPLETE:
                 # What is complete would be left by whoever settles it, files without a VM too.
-                self._held.enter(UNDOING)
+                self._held.enter(protocol.UNDOING)
         except StorageError as exc:
             # The disk may be full, which is why it is undone.
             log.error("cannot note that the build of %s is undone: %s", name, exc)
