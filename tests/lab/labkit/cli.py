@@ -28,6 +28,7 @@ from labkit.settings import (
 _NODES = ("shared", "rival", temporary.NAME, SWITCH, MASTER, "hyper*")
 _CACHED = (
     "layers",
+    "mypy",
     "mirror",
     "env",
     "files-*",
