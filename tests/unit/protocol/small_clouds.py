@@ -115,7 +115,9 @@ class Builds:
     @staticmethod
     def _noted(site):
         # What ``ops.build.do`` notes: one that is complete would be left to whoever has it.
-        return site._replace(phase=protocol.UNDOING if site.phase == protocol.COMPLETE else site.phase)
+        return site._replace(
+            phase=protocol.UNDOING if site.phase == protocol.COMPLETE else site.phase
+        )
 
     def _undo(self, site):
         return self._noted(site)._replace(defined=NOTHING, files=NOTHING, active=False)

@@ -56,10 +56,11 @@ def wanted(moving: MigrationInfo) -> list[DiskFacts | FileFacts]:
 
 def virtual(disks: Iterable[DiskFacts | FileFacts]) -> dict[str, list[Any]]:
     """Return ``{path: [format, virtual size]}`` of the disks that libvirt copies, where known."""
+    copied = [one for one in disks if isinstance(one, DiskFacts) and one.how == "copy"]
     return {
         one.path: [one.format, one.virtual_bytes]
-        for one in disks
-        if isinstance(one, DiskFacts) and one.how == "copy" and storage.is_measured(one.format)
+        for one in copied
+        if one.virtual_bytes is not None and storage.is_measured(one.format)
     }
 
 

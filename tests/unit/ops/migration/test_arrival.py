@@ -11,6 +11,7 @@ from saltvirt.image import tool
 from saltvirt.kvm import lifecycle
 from saltvirt.kvm.migrate import MigrationFailed
 from saltvirt.ops.migration import arrival, facts, guard
+from saltvirt.ops.migration import files as coming
 from saltvirt.placement.facts import FileFacts, ImageFacts
 from saltvirt.xml import parse
 
@@ -387,3 +388,9 @@ def test_a_host_that_dies_while_it_makes_ready_drops_it_later(end, point, tmp_pa
         assert end.hypervisor.files() == [] and end.record("arrival") is None
         prepare(end, said)
         assert end.phase("arrival") == "ready"
+
+
+def test_a_disk_that_its_source_could_not_measure_is_taken_as_it_comes(live):
+    unknown = replace(live.disks[0], virtual_bytes=None)
+
+    assert coming.virtual([unknown, live.disks[1]]) == {live.disks[1].path: ["qcow2", 8 * 2**20]}
