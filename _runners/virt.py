@@ -13,7 +13,7 @@ and ``force_off`` stay.
 """
 
 from saltvirt import arguments
-from saltvirt.errors import BadArgument, MasterError
+from saltvirt.errors import BadArgument
 from saltvirt.fleet import deploy, hosts, inventory
 from saltvirt.fleet import purge as removing
 from saltvirt.fleet.cloud import Cloud
@@ -35,10 +35,7 @@ def __virtual__():
 def _survey(fun, host=None):
     found = inventory.overview(Cloud.of(__opts__), fun, host)
     if not found.answers:
-        why = "; ".join(f"{host}: {reason}" for host, reason in found.reasons().items())
-        error = MasterError(f"no hypervisor answers: {why}")
-        error.table = found.beside()
-        raise error
+        raise found.silence()
     return found
 
 

@@ -56,6 +56,13 @@ class Survey:
         silent = dict.fromkeys(self.unreachable, "does not answer")
         return {**silent, **self.failed}
 
+    def silence(self) -> MasterError:
+        """Return the error that no host answers, with why each does not."""
+        why = "; ".join(f"{host}: {reason}" for host, reason in sorted(self.reasons().items()))
+        error = MasterError(f"no hypervisor answers: {why}")
+        error.table = self.beside()
+        return error
+
 
 def beside(*surveys: Survey) -> dict[str, Any]:
     """Return :meth:`Survey.beside` of several surveys: of whom any answer is missing."""

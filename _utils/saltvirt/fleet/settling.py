@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from saltvirt import locks, records
-from saltvirt.errors import BadArgument, MasterError, VirtError
+from saltvirt.errors import BadArgument, VirtError
 from saltvirt.fleet import inventory, moves, orders
 from saltvirt.fleet.cloud import Cloud
 
@@ -47,8 +47,7 @@ def _refuse_silence(found: inventory.Survey, name: str | None) -> None:
     """Raise if no host answers, or none that answers has a move of the VM on record."""
     unheard = found.reasons()
     if unheard and not found.answers:
-        listed = "; ".join(f"{host}: {why}" for host, why in sorted(unheard.items()))
-        raise MasterError(f"no hypervisor answers: {listed}")
+        raise found.silence()
     if name is not None:
         silent = f" that answers (not asked: {', '.join(sorted(unheard))})" if unheard else ""
         raise BadArgument(
