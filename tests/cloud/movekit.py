@@ -1,5 +1,6 @@
 """What the tests of moving VMs have in common; the VM is ``m1``."""
 
+import json
 import re
 import time
 
@@ -32,6 +33,15 @@ def move(cloud, *words):
 def numbers(cloud, host):
     """Return what the guest's counter has printed on this host."""
     return [int(n) for n in re.findall(r"TICK (\d+) ", cloud.console(host, "m1"))]
+
+
+def unfetchable(cloud, host):
+    """Have a host's images come from where the file server has none: hosts must send them."""
+    for path in cloud.sh(host, "ls /srv/salt-images/base/*.json").split():
+        note = json.loads(cloud.sh(host, f"cat {path}"))
+        note["source"] = "salt://images/no-such.qcow2"
+        new = f"cat > {path}.new <<'X'\n{json.dumps(note)}\nX\nmv {path}.new {path}"
+        cloud.sh(host, new)
 
 
 def slow(cloud):

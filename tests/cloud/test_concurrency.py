@@ -5,6 +5,7 @@ import threading
 
 import pytest
 from cloudkit import TINY
+from movekit import unfetchable
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -63,3 +64,25 @@ def test_of_five_at_once_on_one_host_exactly_one_succeeds(clean):
 
     assert sorted(codes)[0] == 0 and sorted(codes)[1] != 0, codes
     assert clean.run("virt.purge", "same").code == 0
+
+
+def test_two_vms_of_one_image_go_at_once_to_a_host_without_it(clean):
+    names, words = ("one", "two"), ("1", "64", TINY, "seed=False", "start=False", "host=hyper1")
+    for host in ("hyper1", "hyper2"):
+        clean.forget_images(host)
+    for name in names:
+        assert clean.run("virt.init", name, *words).code == 0
+    unfetchable(clean, "hyper1")
+
+    running = [clean.begin("virt.migrate", name, "hyper2") for name in names]
+    done = [clean.end(process) for process in running]
+
+    assert [d.code for d in done] == [0, 0], [d.out + d.err for d in done]
+    left = clean.sh("hyper2", "ls -A /srv/salt-images/base").split()
+    assert sorted(name.rpartition(".")[2] for name in left) == ["json", "qcow2"], left
+    clean.forget_images("hyper1")
+    for name in names:
+        clean.sh("hyper2", f"qemu-img check /srv/salt-images/{name}_system.qcow2")
+        assert clean.local("hyper2", "virt.start", name) is True
+        assert clean.run("virt.purge", name).code == 0
+    clean.forget_images("hyper2")
