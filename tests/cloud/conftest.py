@@ -20,6 +20,7 @@ def cloud():
     it = Cloud(lab)
     it.purge_all()
     yield it
+    it.warm.close()
     if not was_up:
         subprocess.run([LAB, "--salt", lab.salt, "down"], check=True)
 

@@ -14,6 +14,8 @@ XML = """<domain type='qemu'><name>{}</name><memory>65536</memory>
 <os><type>hvm</type></os></domain>"""
 # The examples that make their VM themselves, or need none.
 WITHOUT_VM = {"init", "purge"}
+# Those that boot an appliance, whose functions other tests look at: test_seeding.py, and umount's.
+SLOW = {"image_build", "mount", "apply"}
 PKI = {"renew", "revoke", "rotate_ca", "export", "import"}
 
 
@@ -32,7 +34,8 @@ def examples():
                         if "salt" in line
                     ]
                     name = function.name.rstrip("_")
-                    yield pytest.param(name, lines, id=f"{folder}.{path.stem}.{name}")
+                    marks = [pytest.mark.nightly] if name in SLOW else []
+                    yield pytest.param(name, lines, id=f"{folder}.{path.stem}.{name}", marks=marks)
 
 
 def prepare_pki(cloud, name):
