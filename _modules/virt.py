@@ -13,7 +13,7 @@ from saltvirt.ops import maintenance as upkeep
 from saltvirt.ops import purge as removal
 from saltvirt.ops.build import create
 from saltvirt.ops.context import Context
-from saltvirt.ops.migration import guard
+from saltvirt.ops.migration import startlock
 
 __virtualname__ = "virt"
 __func_alias__ = {"purge_": "purge"}
@@ -171,7 +171,7 @@ def start(name, **kwargs):
         salt hyper1 virt.start centos1
     """
     settings = config.for_call("virt.start", kwargs, __opts__, __pillar__, __grains__)
-    with connect.opened(settings, readonly=False) as conn, guard.starting(conn, settings, name):
+    with connect.opened(settings, readonly=False) as conn, startlock.starting(conn, settings, name):
         lifecycle.start(conn, name)
     return True
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from saltvirt import config, errors
 from saltvirt.kvm import connect, lifecycle
 from saltvirt.ops import purge
-from saltvirt.ops.migration import guard
+from saltvirt.ops.migration import startlock
 
 __virtualname__ = "virt"
 
@@ -107,7 +107,7 @@ def create_xml_str(xml, **kwargs):
         salt hyper1 virt.stop d8
     """
     settings = config.for_call("virt.create_xml_str", kwargs, __opts__, __pillar__, __grains__)
-    with connect.opened(settings, readonly=False) as conn, guard.creating(conn, settings, xml):
+    with connect.opened(settings, readonly=False) as conn, startlock.creating(conn, settings, xml):
         lifecycle.create_transient(conn, xml)
     return True
 

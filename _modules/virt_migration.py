@@ -7,7 +7,7 @@ What ``salt-run virt.migrate`` and ``virt.settle`` ask of the two hosts of a mov
 from saltvirt import config, errors, protocol, wire
 from saltvirt.kvm import connect, lifecycle
 from saltvirt.ops.context import Context
-from saltvirt.ops.migration import arrival, checks, departure, files, guard, reach, state
+from saltvirt.ops.migration import arrival, checks, departure, files, reach, startlock, state
 from saltvirt.placement.facts import MigrationInfo
 
 __virtualname__ = "virt"
@@ -240,6 +240,6 @@ def migrate_forget(name):
         salt hyper2 virt.migrate_forget centos1
     """
     settings = config.host_settings(__opts__, __pillar__, __grains__)
-    guard.refuse_moving(settings, name)
+    startlock.refuse_moving(settings, name)
     with connect.opened(settings) as conn:
         return lifecycle.is_defined(conn, name)

@@ -6,7 +6,7 @@ Change what a VM has.
 
 from saltvirt import arguments, config
 from saltvirt.kvm import connect, lifecycle
-from saltvirt.ops.migration import guard
+from saltvirt.ops.migration import startlock
 
 __virtualname__ = "virt"
 
@@ -88,6 +88,6 @@ def set_autostart(vm_, state="on", **kwargs):
         salt hyper1 virt.set_autostart centos1 off
     """
     settings = config.for_call("virt.set_autostart", kwargs, __opts__, __pillar__, __grains__)
-    with connect.opened(settings, readonly=False) as conn, guard.starting(conn, settings, vm_):
+    with connect.opened(settings, readonly=False) as conn, startlock.starting(conn, settings, vm_):
         lifecycle.set_autostart(conn, vm_, state)
     return True

@@ -4,7 +4,7 @@ import pytest
 from saltvirt import records
 from saltvirt.errors import StorageError
 from saltvirt.ops import inspect, purge, reservations, unfinished
-from saltvirt.ops.migration import guard, state
+from saltvirt.ops.migration import startlock, state
 
 PURPOSES = ("build", "purge", "departure", "arrival")
 
@@ -44,10 +44,10 @@ def test_nothing_is_done_with_its_vm_and_all_with_others(hypervisor, spoilt):
         if spoilt.parent.name in ("departure", "arrival"):
             with (
                 pytest.raises(StorageError, match="cannot be read"),
-                guard.starting(conn, settings, "web1"),
+                startlock.starting(conn, settings, "web1"),
             ):
                 pytest.fail("it was started")
-        with guard.starting(conn, settings, "db1"):
+        with startlock.starting(conn, settings, "db1"):
             pass
         purge.purge(conn, settings, "db1")
         hypervisor.init("mail1")

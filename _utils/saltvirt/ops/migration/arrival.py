@@ -13,7 +13,7 @@ from saltvirt.kvm import connect, lifecycle
 from saltvirt.kvm.migrate import MigrationFailed
 from saltvirt.ops import reservations, storage, unfinished
 from saltvirt.ops.context import Context
-from saltvirt.ops.migration import checks, guard, legacy, reach
+from saltvirt.ops.migration import checks, legacy, reach, startlock
 from saltvirt.ops.migration import files as coming
 from saltvirt.ops.migration.end import End
 from saltvirt.parts import Effects
@@ -68,7 +68,7 @@ class Arrival(End):
     def check(self) -> None:
         # The host's lock is held until the record has begun: its room is looked at only once.
         self._reserving.enter_context(reservations.host_lock(self._settings))
-        guard.refuse_moving(self._settings, self._name, self.moving.uuid)
+        startlock.refuse_moving(self._settings, self._name, self.moving.uuid)
         reservations.refuse_building(self._settings, self._name)
         why = checks.check(self.conn, self._settings, self.moving)
         if why:

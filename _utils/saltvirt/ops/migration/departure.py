@@ -16,7 +16,7 @@ from saltvirt.model import Move
 from saltvirt.ops import purge, reservations, storage, unfinished
 from saltvirt.ops.context import Context
 from saltvirt.ops.migration import facts as gathering
-from saltvirt.ops.migration import guard, legacy, reach, sending
+from saltvirt.ops.migration import legacy, reach, sending, startlock
 from saltvirt.ops.migration.end import End
 from saltvirt.parts import Effects
 from saltvirt.placement.facts import MigrationInfo
@@ -131,7 +131,7 @@ class Departure(End):
         self._held.note(digests=digests, signatures=signatures)
 
     def hold(self) -> None:
-        with guard.unstarted(self._settings, self._name):
+        with startlock.unstarted(self._settings, self._name):
             # It may have been set since the move began.
             now = self._refuse_changed()
             self._held.enter(

@@ -11,7 +11,7 @@ from saltvirt.config import HostSettings
 from saltvirt.image import cache
 from saltvirt.kvm import host, lifecycle, query
 from saltvirt.ops import storage
-from saltvirt.ops.migration import guard
+from saltvirt.ops.migration import startlock
 from saltvirt.placement.facts import DiskFacts, FileFacts, ImageFacts, MigrationInfo
 from saltvirt.xml import newer, read
 
@@ -191,7 +191,7 @@ def _obstacles(name: str, root: ET.Element, tags: _Tags) -> Iterator[str]:
         )
     moved_to = read.ours(root)["moved_to"]
     if moved_to is not None:
-        yield guard.kept(moved_to, name)
+        yield startlock.kept(moved_to, name)
     if read.has_host_device(root):
         yield "it has a device of this host, which cannot move; detach it first"
     if read.was_given_file(root):

@@ -11,7 +11,7 @@ from saltvirt import protocol, records, wire
 from saltvirt.kvm import connect, lifecycle
 from saltvirt.model import Move
 from saltvirt.ops import reservations
-from saltvirt.ops.migration import arrival, departure, guard, state
+from saltvirt.ops.migration import arrival, departure, startlock, state
 from saltvirt.parts import run
 
 UUID = "4dea22b3-1d52-d8f3-2516-782e98ab3fa0"
@@ -85,7 +85,7 @@ class End:
 
 def is_untouched(end, paths, name="web1"):
     """Return whether a VM is here as before, and may be started."""
-    with connect.opened(end.settings) as conn, guard.starting(conn, end.settings, name):
+    with connect.opened(end.settings) as conn, startlock.starting(conn, end.settings, name):
         return all(path.stat().st_size == 400_000 for path in paths)
 
 

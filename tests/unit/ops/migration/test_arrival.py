@@ -10,7 +10,7 @@ from saltvirt.errors import ClaimRefused, VirtError
 from saltvirt.image import tool
 from saltvirt.kvm import lifecycle
 from saltvirt.kvm.migrate import MigrationFailed
-from saltvirt.ops.migration import arrival, facts, guard
+from saltvirt.ops.migration import arrival, facts, startlock
 from saltvirt.ops.migration import files as coming
 from saltvirt.placement.facts import FileFacts, ImageFacts
 from saltvirt.xml import parse
@@ -71,8 +71,8 @@ def test_what_is_made_is_noted_and_dropped_when_the_source_keeps_the_vm(end, con
     assert end.hypervisor.files() == ["web1_0.raw", "web1_1.raw"]
     assert end.record("arrival").facts["paths"] == [disk.path for disk in moving.disks]
     assert end.state(conn)["target"]["is_empty"] is True
-    with pytest.raises(guard.OnItsWay, match="on its way here from hyper1"):
-        guard.refuse_moving(end.settings, "web1")
+    with pytest.raises(startlock.OnItsWay, match="on its way here from hyper1"):
+        startlock.refuse_moving(end.settings, "web1")
 
     end.step("drop")
     assert end.hypervisor.files() == [] and end.record("arrival") is None and pools(conn) == []
@@ -82,8 +82,8 @@ def test_a_vm_that_is_not_here_yet_is_said_to_be_coming(end, conn, moving):
     prepare(end, moving)
 
     with (
-        pytest.raises(guard.OnItsWay, match="on its way here from hyper1.*virt.settle web1"),
-        guard.starting(conn, end.settings, "web1"),
+        pytest.raises(startlock.OnItsWay, match="on its way here from hyper1.*virt.settle web1"),
+        startlock.starting(conn, end.settings, "web1"),
     ):
         pytest.fail("it was started")
 
@@ -94,8 +94,8 @@ def test_a_vm_that_is_still_coming_is_not_started_under_another_name(end, conn, 
 
     on_record = "'web2' .on record as 'web1'.*on its way here"
     with (
-        pytest.raises(guard.OnItsWay, match=on_record),
-        guard.starting(conn, end.settings, "web2"),
+        pytest.raises(startlock.OnItsWay, match=on_record),
+        startlock.starting(conn, end.settings, "web2"),
     ):
         pytest.fail("it was started")
 

@@ -9,7 +9,7 @@ from saltvirt.errors import NameTaken, VirtError
 from saltvirt.kvm import lifecycle, migrate
 from saltvirt.kvm.migrate import MigrationFailed
 from saltvirt.ops import purge, reservations
-from saltvirt.ops.migration import departure, guard
+from saltvirt.ops.migration import departure, startlock
 
 
 def test_a_stopped_vm_leaves_and_nothing_of_it_stays(end, conn):
@@ -117,7 +117,7 @@ def test_nobody_starts_what_was_handed_over_and_who_starts_first_keeps_it(end, c
     paths = end.make(conn)
     end.begin()
     said = []
-    with guard.starting(conn, end.settings, "web1"):
+    with startlock.starting(conn, end.settings, "web1"):
         thread = threading.Thread(target=lambda: said.append(_error(end.send)))
         thread.start()
         thread.join(1)
@@ -131,7 +131,7 @@ def test_nobody_starts_what_was_handed_over_and_who_starts_first_keeps_it(end, c
     end.step("forget")
     end.begin()
     end.send()
-    with pytest.raises(guard.OnItsWay, match="salt-run virt.settle web1"):
+    with pytest.raises(startlock.OnItsWay, match="salt-run virt.settle web1"):
         is_untouched(end, paths)
 
 
@@ -270,14 +270,19 @@ def test_a_definition_that_is_kept_is_not_started_as_long_as_the_vm_is_elsewhere
     assert end.step("finish")["removed"] == []
 
     assert lifecycle.autostarted(conn) == set() and end.record("departure") is None
-    with pytest.raises(guard.OnItsWay, match="moved to hyper2, and only its def.* virt.undefine"):
+    with pytest.raises(
+        startlock.OnItsWay, match="moved to hyper2, and only its def.* virt.undefine"
+    ):
         is_untouched(end, paths)
     xml = conn.lookupByName("web1").XMLDesc(0)
     own = conn.lookupByName("web1").UUIDString()
     # libvirt takes it however it is written.
     for written in (own, own.upper(), own.replace("-", ""), f" {own} "):
         again = xml.replace(own, written)
-        with pytest.raises(guard.OnItsWay, match="moved to hyper2"), _creating(end, conn, again):
+        with (
+            pytest.raises(startlock.OnItsWay, match="moved to hyper2"),
+            _creating(end, conn, again),
+        ):
             pytest.fail("it was started")
     with pytest.raises(MigrationFailed, match="moved to hyper2, and only its definition was kept"):
         end.begin("t2")
@@ -287,7 +292,7 @@ def test_a_definition_that_is_kept_is_not_started_as_long_as_the_vm_is_elsewhere
 
 
 def _creating(end, conn, xml):
-    return guard.creating(conn, end.settings, xml)
+    return startlock.creating(conn, end.settings, xml)
 
 
 def test_a_vm_that_has_gone_is_said_to_have_gone(end, conn):
@@ -296,7 +301,9 @@ def test_a_vm_that_has_gone_is_said_to_have_gone(end, conn):
     end.send()
     conn.lookupByName("web1").undefine()
 
-    with pytest.raises(guard.OnItsWay, match="handed over to hyper2.*salt-run virt.settle web1"):
+    with pytest.raises(
+        startlock.OnItsWay, match="handed over to hyper2.*salt-run virt.settle web1"
+    ):
         is_untouched(end, paths)
 
 
@@ -309,12 +316,12 @@ def test_a_new_name_does_not_free_a_vm_that_is_on_its_way(end, conn):
     lifecycle.define(conn, xml.replace(">web1<", ">web2<"))
 
     on_record = "'web2' .on record as 'web1'.*salt-run virt.settle web1"
-    with pytest.raises(guard.OnItsWay, match=on_record):
+    with pytest.raises(startlock.OnItsWay, match=on_record):
         is_untouched(end, paths, "web2")
     renamed = conn.lookupByName("web2").XMLDesc(0)
     for spelt in (UUID, UUID.upper(), UUID.replace("-", "")):
         given = renamed.replace(UUID, spelt)
-        with pytest.raises(guard.OnItsWay, match=on_record), _creating(end, conn, given):
+        with pytest.raises(startlock.OnItsWay, match=on_record), _creating(end, conn, given):
             pytest.fail("it was started")
     with pytest.raises(NameTaken, match=on_record):
         purge.purge(conn, end.settings, "web2")

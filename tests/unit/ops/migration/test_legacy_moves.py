@@ -9,7 +9,7 @@ from saltvirt import locks, protocol
 from saltvirt.errors import NameTaken, StorageError
 from saltvirt.kvm import lifecycle
 from saltvirt.ops import inspect, purge, reservations
-from saltvirt.ops.migration import departure, guard, legacy, state
+from saltvirt.ops.migration import departure, legacy, startlock, state
 
 ROOM = {"vcpus": 1, "memory_mib": 64, "disk_mib": 1, "affinity": [], "anti_affinity": []}
 
@@ -70,8 +70,8 @@ def test_a_vm_whose_departure_nobody_has_taken_over_yet_is_not_started(end, conn
     path = departed(end, conn)
 
     with (
-        pytest.raises(guard.OnItsWay, match="handed over to hyper2.*salt-run virt.settle web1"),
-        guard.starting(conn, end.settings, "web1"),
+        pytest.raises(startlock.OnItsWay, match="handed over to hyper2.*salt-run virt.settle web1"),
+        startlock.starting(conn, end.settings, "web1"),
     ):
         pytest.fail("it was started")
     assert not path.exists() and end.phase("departure") == "handing"
@@ -98,14 +98,14 @@ def test_a_departure_that_a_crash_has_spoilt_is_named_and_kept(end, conn, text):
     assert shown.purpose == "unreadable" and shown.error == info.unreadable["web1"]
     assert info.unfinished == ["web1"]
     for work in (
-        lambda: guard.refuse_moving(end.settings, "web1"),
+        lambda: startlock.refuse_moving(end.settings, "web1"),
         lambda: reservations.refuse_moving(end.settings, "web1"),
         lambda: departure.begin(end.context, "web1", "t1", "hyper2"),
         lambda: end.state(conn),
     ):
         with pytest.raises(StorageError, match=why):
             work()
-    with guard.starting(conn, end.settings, "db1"):
+    with startlock.starting(conn, end.settings, "db1"):
         pass
     assert path.read_text() == text and end.record("departure") is None
 

@@ -1,4 +1,4 @@
-"""Nobody starts a VM here that is on its way to or from another host."""
+"""The lock under which VMs are started: nobody starts one that is on its way between two hosts."""
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
