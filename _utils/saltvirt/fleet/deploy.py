@@ -7,7 +7,7 @@ from typing import Any
 
 from saltvirt import keypair, profiles, spec, undo
 from saltvirt.errors import BadArgument, NameTaken, NoHostFits, VirtError
-from saltvirt.fleet import hints, inventory, keys, minions, moves, orders, settle, sightings
+from saltvirt.fleet import hints, interrupted, inventory, keys, minions, moves, orders, sightings
 from saltvirt.fleet.cloud import Cloud
 from saltvirt.fleet.hosts import DeployError, HostSilent, watching, whose_time
 from saltvirt.model import Evaluation, Requirements
@@ -143,8 +143,8 @@ def deploy(cloud: Cloud, request: Request, *, wait: bool = True) -> dict[str, An
     required, given = request.required(), request.given
     with orders.opened(cloud.opts, request.name) as order:
         moves.settle_order(cloud, order)
-        hosts = _look(cloud, request, settle.noted(order))
-        settled = settle.order(cloud.opts, order, hosts.seen, hosts.unheard)
+        hosts = _look(cloud, request, interrupted.hosts(order))
+        settled = interrupted.settle(cloud.opts, order, hosts.seen, hosts.unheard)
         _refuse_taken(hosts, request.name, settled)
         evaluations = _evaluations(cloud, request, required, hosts)
         fitting = [evaluation.host for evaluation in evaluations if evaluation.fits]

@@ -7,7 +7,7 @@ from typing import Any
 from saltvirt import spec, wire
 from saltvirt.config import HostSettings
 from saltvirt.errors import BadArgument, NameTaken
-from saltvirt.fleet import inventory, moves, orders, settle, sightings
+from saltvirt.fleet import interrupted, inventory, moves, orders, sightings
 from saltvirt.fleet.cloud import Cloud
 from saltvirt.fleet.deploy import none_fits
 from saltvirt.fleet.effects import Hands, MoveFailed, NotReady
@@ -183,8 +183,8 @@ def _settle(cloud: Cloud, held: Held) -> None:
         return
     found = inventory.look_for(cloud, held.name)
     seen = sightings.of_presence(found.answers)
-    unheard = inventory.unheard(cloud, found, held.name, seen, settle.noted(held))
-    settle.order(cloud.opts, held, seen, unheard)
+    unheard = inventory.unheard(cloud, found, held.name, seen, interrupted.hosts(held))
+    interrupted.settle(cloud.opts, held, seen, unheard)
     if held.record is not None:
         raise NameTaken(
             f"an interrupted virt.init or virt.purge of VM {held.name!r} is not finished; run it "

@@ -4,7 +4,16 @@ from collections.abc import Mapping
 
 from saltvirt import arguments
 from saltvirt.errors import NoSuchVm
-from saltvirt.fleet import authorization, hints, inventory, keys, moves, orders, settle, sightings
+from saltvirt.fleet import (
+    authorization,
+    hints,
+    interrupted,
+    inventory,
+    keys,
+    moves,
+    orders,
+    sightings,
+)
 from saltvirt.fleet.cloud import Cloud
 from saltvirt.fleet.hosts import DeployError, HostSilent, act
 from saltvirt.records import Held
@@ -23,11 +32,11 @@ def purge(cloud: Cloud, name: str, delete_key: bool) -> dict[str, dict[str, str]
         moves.settle_order(cloud, order)
         found = inventory.look_for(cloud, name)
         seen = sightings.of_presence(found.answers)
-        unheard = inventory.unheard(cloud, found, name, seen, settle.noted(order))
+        unheard = inventory.unheard(cloud, found, name, seen, interrupted.hosts(order))
         begun = order.record if order.record and order.record.phase == orders.REMOVING else None
         if begun and not delete_key:
             order.note(public_key=None)
-        said = settle.order(cloud.opts, order, seen, unheard)
+        said = interrupted.settle(cloud.opts, order, seen, unheard)
         try:
             host = inventory.located(cloud, found, name)
         except NoSuchVm as error:

@@ -9,7 +9,7 @@ from saltvirt.fleet.sightings import Sighting
 from saltvirt.records import Held, Record
 
 
-def order(
+def settle(
     opts: Mapping[str, Any], held: Held, seen: Mapping[str, Sighting], unheard: Mapping[str, str]
 ) -> str:
     """
@@ -41,7 +41,7 @@ def order(
     return said
 
 
-def noted(held: Held) -> list[str]:
+def hosts(held: Held) -> list[str]:
     """Return the hosts that an order names, which may have its VM."""
     facts = held.record.facts if held.record else {}
     return [facts["host"]] if facts.get("host") else []
