@@ -10,7 +10,7 @@ from saltvirt.fleet import balance as balancing
 from saltvirt.fleet import evacuate as emptying
 from saltvirt.fleet import migrate as moving
 from saltvirt.fleet import restore as filling
-from saltvirt.fleet import settling
+from saltvirt.fleet import settle as settling
 from saltvirt.fleet.cloud import Cloud
 from saltvirt.fleet.runners import runner_function
 

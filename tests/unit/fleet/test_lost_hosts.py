@@ -2,14 +2,14 @@
 
 import pytest
 from saltvirt.errors import MasterError, VirtError
-from saltvirt.fleet import keys, migrate, moves, orders, settling
+from saltvirt.fleet import keys, migrate, moves, orders, settle
 
 PLANNED = {"target": "h2", "autostart": True, "was": True}
 
 
 def settled(master, **given):
     """Settle as salt-run virt.settle does; return how the move of web ended."""
-    return settling.every(master, "web", **given)["settled"]["web"]
+    return settle.every(master, "web", **given)["settled"]["web"]
 
 
 def cut_off(two, master, host, call):
@@ -151,4 +151,4 @@ def test_that_nobody_answers_is_no_success(two, master):
     two.silent = {"h1", "h2"}
 
     with pytest.raises(MasterError, match="no hypervisor answers: h1: does not answer; h2: does"):
-        settling.every(master)
+        settle.every(master)

@@ -5,7 +5,7 @@ import re
 import pytest
 from saltvirt import protocol, records
 from saltvirt.errors import BadArgument, NameTaken, NoHostFits, VirtError
-from saltvirt.fleet import effects, hosts, migrate, moves, orders, settling
+from saltvirt.fleet import effects, hosts, migrate, moves, orders, settle
 from saltvirt.fleet.cloud import Cloud as Master
 
 CALLS = [
@@ -44,7 +44,7 @@ def is_over(cloud, master, *where):
 
 def settled(master, name=None, **given):
     """Settle as salt-run virt.settle does."""
-    return settling.every(master, name, **given)
+    return settle.every(master, name, **given)
 
 
 def test_a_move_comes_to_its_end_and_the_order_of_what_is_asked(two, master):

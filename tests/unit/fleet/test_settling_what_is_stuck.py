@@ -2,7 +2,7 @@
 
 import pytest
 from saltvirt.errors import VirtError
-from saltvirt.fleet import migrate, moves, orders, settling
+from saltvirt.fleet import migrate, moves, orders, settle
 
 # What a host says of a record that cannot be read, beside why.
 UNREADABLE = {
@@ -18,7 +18,7 @@ UNREADABLE = {
 
 def settled(master, name=None, **given):
     """Settle as salt-run virt.settle does."""
-    return settling.every(master, name, **given)
+    return settle.every(master, name, **given)
 
 
 @pytest.mark.parametrize("source", ["h1", None])
