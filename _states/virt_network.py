@@ -10,7 +10,7 @@ from typing import Any
 
 from saltvirt import arguments, compat, statereturn
 from saltvirt.errors import BadArgument, VirtError
-from saltvirt.net import plan
+from saltvirt.net import bridgeplan
 from saltvirt.net.firewall import backends
 from saltvirt.ops.bridge import absent, present
 from saltvirt.ops.certificates import enrolment
@@ -43,7 +43,7 @@ def _request(name: str, ports: Any, given: Mapping[str, Any]) -> present.Request
         raise BadArgument("vlans", "only a bridge with vlan_filtering=True looks at them")
     mtu = given["mtu"]
     return present.Request(
-        bridge=plan.Bridge(
+        bridge=bridgeplan.Bridge(
             name=arguments.link_name("name", name),
             ports=tuple(arguments.link_name("ports", p) for p in arguments.names("ports", ports)),
             addresses=arguments.interface_addresses("addresses", given["addresses"]),

@@ -1,8 +1,8 @@
 """Snapshots of a host's network, and a kernel that carries steps out on one."""
 
-from saltvirt.net import plan
+from saltvirt.net import bridgeplan
 
-BR0 = plan.Bridge(name="br0", ports=("eth0",))
+BR0 = bridgeplan.Bridge(name="br0", ports=("eth0",))
 
 
 def link(**given):

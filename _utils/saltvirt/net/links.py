@@ -8,7 +8,7 @@ from typing import Any
 
 from saltvirt import optional
 from saltvirt.errors import VirtError
-from saltvirt.net.plan import Step
+from saltvirt.net.bridgeplan import Step
 from saltvirt.net.snapshot import Address, Link, Route, Snapshot
 
 try:
@@ -76,7 +76,7 @@ def ports_of(bridge: str) -> list[str]:
 
 
 def read(wanted: Collection[str]) -> Snapshot:
-    """Return the snapshot of these links, as far as they exist; see :mod:`saltvirt.net.plan`."""
+    """Return the snapshot that :mod:`saltvirt.net.bridgeplan` plans by, of the links that exist."""
     with _asking() as ipr:
         every = {link["index"]: link for link in ipr.get_links()}
         by_index = {index: link.get_attr("IFLA_IFNAME") for index, link in every.items()}
@@ -197,7 +197,7 @@ def last(link: str, address: str, seconds: int | None) -> None:
 
 
 def execute(steps: Iterable[Step]) -> None:
-    """Carry out the steps of :func:`saltvirt.net.plan.operations`; raise LinkError at the first."""
+    """Carry out the steps of a plan; raise LinkError at the first that fails."""
     with pyroute2.IPRoute() as ipr:
         for step in steps:
             _carry_out(ipr, *step)

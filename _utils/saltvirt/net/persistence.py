@@ -4,8 +4,8 @@ import ipaddress
 from collections.abc import Collection, Iterable
 from typing import Any
 
+from saltvirt.net.bridgeplan import BridgeRefused
 from saltvirt.net.linkconfig import LinkConfig
-from saltvirt.net.plan import BridgeRefused
 from saltvirt.net.snapshot import Address, Link, Route, Snapshot
 
 _PROTO_BOOT, _PROTO_RA, _PROTO_DHCP = 3, 9, 16

@@ -17,7 +17,7 @@ from typing import Any
 
 from saltvirt import undo
 from saltvirt.errors import VirtError
-from saltvirt.net import links, plan
+from saltvirt.net import bridgeplan, links
 from saltvirt.net.change import Change
 from saltvirt.net.snapshot import Snapshot
 
@@ -38,7 +38,7 @@ def roll_back(snapshot: Snapshot, names: Collection[str], change: Change) -> Non
 
 
 def _roll_links_back(snapshot: Snapshot, names: Collection[str]) -> None:
-    links.roll_back(plan.operations(links.read(names), snapshot))
+    links.roll_back(bridgeplan.operations(links.read(names), snapshot))
 
 
 def settle(change_links: Callable[[], object]) -> None:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from saltvirt import arguments
 from saltvirt.errors import BadArgument, VirtError
-from saltvirt.net import interfaces, linkconfig, netplan, plan
+from saltvirt.net import bridgeplan, interfaces, linkconfig, netplan
 from saltvirt.net.firewall import rules
 from snapshots import BR0, address, carried_out, link, route, same
 
@@ -28,7 +28,7 @@ BEFORE = {
 
 
 def test_everything_of_the_port_becomes_the_bridges():
-    wanted = plan.target(BEFORE, BR0)
+    wanted = bridgeplan.target(BEFORE, BR0)
 
     held = [a["address"] for a in wanted["links"]["br0"]["addresses"]]
     assert held == ["10.0.0.4/16", "fd00::4/64"]
@@ -38,51 +38,55 @@ def test_everything_of_the_port_becomes_the_bridges():
 
 
 def test_the_steps_lead_there_and_back_and_then_nothing_is_left_to_do():
-    wanted = plan.target(BEFORE, BR0)
+    wanted = bridgeplan.target(BEFORE, BR0)
 
-    there = carried_out(BEFORE, plan.operations(BEFORE, wanted))
+    there = carried_out(BEFORE, bridgeplan.operations(BEFORE, wanted))
     assert same(there, wanted)
-    assert plan.operations(there, plan.target(there, BR0)) == []
-    back = carried_out(there, plan.operations(there, BEFORE))
+    assert bridgeplan.operations(there, bridgeplan.target(there, BR0)) == []
+    back = carried_out(there, bridgeplan.operations(there, BEFORE))
     assert same(back, BEFORE)
 
 
 @given(st.integers(0, 30))
 def test_a_change_that_stops_after_any_step_can_be_put_back(count):
-    steps = plan.operations(BEFORE, plan.target(BEFORE, BR0))
+    steps = bridgeplan.operations(BEFORE, bridgeplan.target(BEFORE, BR0))
     half = carried_out(BEFORE, steps[:count])
 
-    assert same(carried_out(half, plan.operations(half, BEFORE)), BEFORE)
+    assert same(carried_out(half, bridgeplan.operations(half, BEFORE)), BEFORE)
 
 
 def test_a_bridge_goes_and_its_one_port_inherits():
-    there = carried_out(BEFORE, plan.operations(BEFORE, plan.target(BEFORE, BR0)))
+    there = carried_out(BEFORE, bridgeplan.operations(BEFORE, bridgeplan.target(BEFORE, BR0)))
 
-    gone = carried_out(there, plan.operations(there, plan.without(there, "br0", ["eth0"])))
+    gone = carried_out(
+        there, bridgeplan.operations(there, bridgeplan.without(there, "br0", ["eth0"]))
+    )
 
     assert "br0" not in gone["links"]
     assert same(gone, BEFORE)
 
 
 def test_a_port_that_has_left_its_bridge_already_is_not_removed_with_it():
-    there = carried_out(BEFORE, plan.operations(BEFORE, plan.target(BEFORE, BR0)))
+    there = carried_out(BEFORE, bridgeplan.operations(BEFORE, bridgeplan.target(BEFORE, BR0)))
     there["links"]["eth0"]["master"] = None  # its manager was faster
 
-    gone = carried_out(there, plan.operations(there, plan.without(there, "br0", ["eth0"])))
+    gone = carried_out(
+        there, bridgeplan.operations(there, bridgeplan.without(there, "br0", ["eth0"]))
+    )
 
     assert same(gone, BEFORE)
 
 
 def test_a_leased_address_that_is_asked_for_as_static_does_not_end_any_more():
     leased = {**BEFORE, "links": {"eth0": link(addresses=[address("10.0.0.4/16", valid_s=90)])}}
-    moved = carried_out(leased, plan.operations(leased, plan.target(leased, BR0)))
+    moved = carried_out(leased, bridgeplan.operations(leased, bridgeplan.target(leased, BR0)))
     assert moved["links"]["br0"]["addresses"] == [address("10.0.0.4/16", valid_s=90)]
 
     static = replace(BR0, addresses=("10.0.0.4/16",))
-    there = carried_out(moved, plan.operations(moved, plan.target(moved, static)))
+    there = carried_out(moved, bridgeplan.operations(moved, bridgeplan.target(moved, static)))
 
     assert there["links"]["br0"]["addresses"] == [address("10.0.0.4/16")]
-    assert same(carried_out(there, plan.operations(there, moved)), moved)
+    assert same(carried_out(there, bridgeplan.operations(there, moved)), moved)
 
 
 def test_a_delay_that_others_set_is_left_as_long_as_nothing_waits_for_it():
@@ -90,23 +94,23 @@ def test_a_delay_that_others_set_is_left_as_long_as_nothing_waits_for_it():
         made = link(kind="bridge", bridge={"stp": stp, "forward_delay_cs": 1500})
         asked = replace(BR0, ports=(), options={"stp": stp, "forward_delay_cs": 0})
         before = {"links": {"br0": made}, "routes": []}
-        return plan.operations(before, plan.target(before, asked))
+        return bridgeplan.operations(before, bridgeplan.target(before, asked))
 
     assert steps(stp=0) == []
     assert steps(stp=1) == [("bridge", "br0", {"forward_delay_cs": 0})]
 
 
 def test_static_addresses_and_a_gateway_replace_what_the_port_had():
-    bridge = plan.Bridge(
+    bridge = bridgeplan.Bridge(
         name="br0", ports=("eth0",), addresses=("192.0.2.2/24",), gateway="192.0.2.1", mtu=9000
     )
-    there = carried_out(BEFORE, plan.operations(BEFORE, plan.target(BEFORE, bridge)))
+    there = carried_out(BEFORE, bridgeplan.operations(BEFORE, bridgeplan.target(BEFORE, bridge)))
 
     assert [a["address"] for a in there["links"]["br0"]["addresses"]] == ["192.0.2.2/24"]
     default = [r["gateway"] for r in there["routes"] if r["dst"] == "default"]
     assert default == ["192.0.2.1"]
     assert {one["mtu"] for one in there["links"].values()} == {9000}
-    assert plan.operations(there, plan.target(there, bridge)) == []
+    assert bridgeplan.operations(there, bridgeplan.target(there, bridge)) == []
 
 
 @pytest.mark.parametrize(
@@ -120,14 +124,14 @@ def test_static_addresses_and_a_gateway_replace_what_the_port_had():
 )
 def test_a_port_that_cannot_be_one_is_refused(links, why):
     with pytest.raises(VirtError, match=why):
-        plan.refuse_impossible({"links": links, "routes": []}, BR0, ["lan"])
+        bridgeplan.refuse_impossible({"links": links, "routes": []}, BR0, ["lan"])
 
 
 def test_a_route_with_several_hops_is_refused():
     many = {**BEFORE, "routes": [route("default", None, "eth0", is_multipath=True)]}
 
     with pytest.raises(VirtError, match="several next hops"):
-        plan.refuse_impossible(many, BR0, [])
+        bridgeplan.refuse_impossible(many, BR0, [])
 
 
 def test_networkd_gets_a_bridge_its_network_and_a_network_for_each_port():

@@ -9,7 +9,7 @@ from dataclasses import replace
 import netcases
 import pytest
 from saltvirt.errors import VirtError
-from saltvirt.net import interfaces, linkconfig, links, managers, persistence, plan, watchdog
+from saltvirt.net import bridgeplan, interfaces, linkconfig, links, managers, persistence, watchdog
 from snapshots import BR0, address, carried_out, link, route, same
 
 GATEWAY = "10.0.0.1"
@@ -23,7 +23,7 @@ def host(*addresses, routes=()):
 
 def config_of(snapshot, **given):
     """Return what is kept of the bridge over its link."""
-    wanted = plan.target(snapshot, replace(BR0, **given.pop("asked", {})))
+    wanted = bridgeplan.target(snapshot, replace(BR0, **given.pop("asked", {})))
     persistence.refuse_unpersistable(wanted, "br0", given.get("dhcp", False))
     return persistence.link_config(wanted, "br0", ports=("eth0",), dns=(), **given)
 
@@ -171,7 +171,7 @@ def test_what_ifupdown_itself_sets_is_no_reason_to_refuse():
 )
 def test_what_cannot_be_moved_is_refused(snapshot, why):
     with pytest.raises(VirtError, match=why):
-        plan.refuse_impossible(snapshot, BR0, [])
+        bridgeplan.refuse_impossible(snapshot, BR0, [])
 
 
 def test_a_gateway_comes_after_the_route_by_which_it_is_reached():
@@ -183,20 +183,20 @@ def test_a_gateway_comes_after_the_route_by_which_it_is_reached():
             route("10.128.0.1/32", None, "eth0", scope=253),
         ],
     )
-    steps = plan.operations(cloud, plan.target(cloud, BR0))
+    steps = bridgeplan.operations(cloud, bridgeplan.target(cloud, BR0))
 
     order = [route_["dst"] for verb, _link, route_ in steps if verb == "route"]
     assert order == ["10.128.0.1/32", "10.9.0.0/16", "default"]
     there = carried_out(cloud, steps)
-    assert same(carried_out(there, plan.operations(there, cloud)), cloud)
+    assert same(carried_out(there, bridgeplan.operations(there, cloud)), cloud)
 
 
 def test_an_address_that_the_kernel_takes_along_comes_back():
     two = host(address("10.0.0.4/16"), address("10.0.0.5/16"))
-    there = carried_out(two, plan.operations(two, plan.target(two, BR0)))
-    only = plan.target(there, replace(BR0, addresses=("10.0.0.5/16",)))
+    there = carried_out(two, bridgeplan.operations(two, bridgeplan.target(two, BR0)))
+    only = bridgeplan.target(there, replace(BR0, addresses=("10.0.0.5/16",)))
 
-    assert ("add_address", "br0", address("10.0.0.5/16")) in plan.operations(there, only)
+    assert ("add_address", "br0", address("10.0.0.5/16")) in bridgeplan.operations(there, only)
 
 
 def test_in_a_rollback_every_step_is_tried(monkeypatch):

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from saltvirt.net import leases, links, managers, persistence, plan, resolver, watchdog
+from saltvirt.net import bridgeplan, leases, links, managers, persistence, resolver, watchdog
 from saltvirt.net.change import Change, Manager
 from saltvirt.net.leases import Lease
 from saltvirt.net.linkconfig import LinkConfig
@@ -58,8 +58,8 @@ def _decide(name: str, persist_by: str) -> _Removal:
     if name in before["links"]:
         _refuse(before, name, ports)
         held = lease.held(manager, (name, *ports))
-        wanted = plan.without(before, name, ports)
-        changes = {**plan.describe(plan.operations(before, wanted)), **changes}
+        wanted = bridgeplan.without(before, name, ports)
+        changes = {**bridgeplan.describe(bridgeplan.operations(before, wanted)), **changes}
         if len(ports) == 1:
             heir = _heir(manager, before, wanted, ports[0], held)
     return _Removal(
@@ -76,10 +76,10 @@ def _decide(name: str, persist_by: str) -> _Removal:
 
 def _refuse(before: Snapshot, name: str, ports: Sequence[str]) -> None:
     if before["links"][name]["kind"] != "bridge":
-        raise plan.BridgeRefused(f"{name!r} is not a bridge")
+        raise bridgeplan.BridgeRefused(f"{name!r} is not a bridge")
     guests = [port for port in ports if port.startswith(("vnet", "tap"))]
     if guests:
-        raise plan.BridgeRefused(f"VMs use {name!r} ({', '.join(guests)}); stop them first")
+        raise bridgeplan.BridgeRefused(f"VMs use {name!r} ({', '.join(guests)}); stop them first")
 
 
 def _heir(
@@ -89,7 +89,7 @@ def _heir(
     dhcp = leases.is_there(before, held)
     if dhcp:
         leases.refuse_idle(dhcp, manager.runs(), manager.title)
-    plan.refuse_unmovable(before)
+    bridgeplan.refuse_unmovable(before)
     if manager.writes_heir:
         persistence.refuse_unpersistable(wanted, port, dhcp)
     servers, search = resolver.configured()
@@ -125,4 +125,4 @@ def _take_apart(name: str, names: Sequence[str]) -> None:
     """Remove a bridge, or what its manager, which was told first, has left of it."""
     now = links.read(names)
     if name in now["links"]:
-        links.execute(plan.operations(now, plan.without(now, name, names[1:])))
+        links.execute(bridgeplan.operations(now, bridgeplan.without(now, name, names[1:])))

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from saltvirt.errors import BadArgument
-from saltvirt.net import leases, links, managers, persistence, plan, resolver
+from saltvirt.net import bridgeplan, leases, links, managers, persistence, resolver
 from saltvirt.net.change import Manager
 from saltvirt.net.leases import Lease
 from saltvirt.net.linkconfig import LinkConfig
@@ -17,7 +17,7 @@ from saltvirt.ops.bridge import confirm, lease
 class Request:
     """A bridge as a state asked for it."""
 
-    bridge: plan.Bridge
+    bridge: bridgeplan.Bridge
     dhcp: bool | None = None
     dns: tuple[str, ...] | None = None
     persist: str = "auto"
@@ -30,7 +30,7 @@ class Decision:
 
     request: Request
     before: Snapshot
-    steps: list[plan.Step]
+    steps: list[bridgeplan.Step]
     manager: Manager
     config: LinkConfig
     held: Mapping[str, Lease]
@@ -50,7 +50,7 @@ class Decision:
         """Return the changes as users read them; empty if all is in order."""
         name = self.config.name
         out: dict[str, Any] = {
-            **plan.describe(self.steps),
+            **bridgeplan.describe(self.steps),
             **dict.fromkeys(self.pending, "written"),
         }
         if self.has_lease_to_take:
@@ -65,8 +65,8 @@ def decide(request: Request) -> Decision:
     bridge = request.bridge
     names = (bridge.name, *bridge.ports)
     before = links.read(names)
-    plan.refuse_impossible(before, bridge, links.names())
-    wanted = plan.target(before, bridge)
+    bridgeplan.refuse_impossible(before, bridge, links.names())
+    wanted = bridgeplan.target(before, bridge)
     kind, manager = managers.find(request.persist, names)
     held = lease.held(manager, names)
     leased = leases.is_there(before, held)
@@ -91,7 +91,7 @@ def decide(request: Request) -> Decision:
     return Decision(
         request=request,
         before=before,
-        steps=plan.operations(before, wanted),
+        steps=bridgeplan.operations(before, wanted),
         manager=manager,
         config=config,
         held=held,

@@ -273,7 +273,7 @@ def _routes(current: Snapshot, wanted: Snapshot, changed: bool) -> list[Step]:
 
 
 def _device(route: Route) -> str:
-    """Return the link that a route of a plan is over: those without one are in no plan."""
+    """Return the link that a route of a plan is over; routes without one are never in a plan."""
     return route["oif"] or ""
 
 
