@@ -9,7 +9,7 @@ from saltvirt import parts, protocol, records, spec, undo
 from saltvirt.config import HostSettings
 from saltvirt.kvm import connect
 from saltvirt.ops import inspect, reservations, unfinished
-from saltvirt.ops.build import do, facts, plan
+from saltvirt.ops.build import buildfacts, buildplan, do
 from saltvirt.ops.context import Context
 from saltvirt.ops.seeding import identity
 from saltvirt.spec import Deployment
@@ -28,14 +28,14 @@ def create(context: Context, deployment: spec.Deployment) -> bool:
 
         def check() -> None:
             info = inspect.host_info(conn, settings, known)
-            plan.refuse(deployment.vm, on, info, required)
+            buildplan.refuse(deployment.vm, on, info, required)
 
         def reserve() -> AbstractContextManager[records.Held]:
             return reservations.reserved(settings, required, chosen, check)
 
-        def decide() -> plan.Plan:
-            content = facts.of_content(context, deployment, on, who, is_dry=False)
-            return plan.decide(deployment, on, content, settings.images)
+        def decide() -> buildplan.Plan:
+            content = buildfacts.of_content(context, deployment, on, who, is_dry=False)
+            return buildplan.decide(deployment, on, content, settings.images)
 
         with do.Builder(conn, context, who, reserve, decide) as hands:
             parts.run(protocol.build(deployment.start), hands)
@@ -46,8 +46,8 @@ def show(context: Context, deployment: spec.Deployment) -> dict[str, Any]:
     """
     Return what :func:`create` would do, or raise as it would; nothing is changed.
 
-    See :meth:`saltvirt.ops.build.plan.Plan.to_dict`. Of an image that is not cached here, format
-    and content are not known yet.
+    See :meth:`saltvirt.ops.build.buildplan.Plan.to_dict`. The format and content of an image
+    that is not cached here are not known yet.
     """
     settings = context.settings
     who = identity.prepare(context, deployment)
@@ -56,14 +56,14 @@ def show(context: Context, deployment: spec.Deployment) -> dict[str, Any]:
         on, deployment = _on_host(conn, settings, deployment)
         reservations.refuse_moving(settings, deployment.vm.name)
         info = inspect.host_info(conn, settings)
-        plan.refuse(deployment.vm, on, info, spec.requirements(deployment.vm))
-        content = facts.of_content(context, deployment, on, who, is_dry=True)
-        return plan.decide(deployment, on, content, settings.images).to_dict()
+        buildplan.refuse(deployment.vm, on, info, spec.requirements(deployment.vm))
+        content = buildfacts.of_content(context, deployment, on, who, is_dry=True)
+        return buildplan.decide(deployment, on, content, settings.images).to_dict()
 
 
 def _on_host(
     conn: Any, settings: HostSettings, deployment: Deployment
-) -> tuple[facts.HostFacts, Deployment]:
+) -> tuple[buildfacts.HostFacts, Deployment]:
     """Return the host's facts, and the deployment with what the host decides."""
-    on = facts.of_host(conn, settings, deployment.vm)
-    return on, replace(deployment, vm=plan.on_host(deployment.vm, on))
+    on = buildfacts.of_host(conn, settings, deployment.vm)
+    return on, replace(deployment, vm=buildplan.on_host(deployment.vm, on))

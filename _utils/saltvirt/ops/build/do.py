@@ -11,7 +11,7 @@ from saltvirt.errors import StorageError
 from saltvirt.image import clone
 from saltvirt.kvm import host, lifecycle
 from saltvirt.ops import ownfiles, reservations, storage, unfinished
-from saltvirt.ops.build.plan import DiskFile, Plan
+from saltvirt.ops.build.buildplan import DiskFile, Plan
 from saltvirt.ops.context import Context
 from saltvirt.ops.seeding import install, submission, write
 from saltvirt.ops.seeding.method import SeedMethod

@@ -11,7 +11,7 @@ from saltvirt import spec
 from saltvirt.config import HostSettings
 from saltvirt.errors import BadArgument, ClaimRefused, NameTaken, StorageError
 from saltvirt.image import validation
-from saltvirt.ops.build import create, facts, plan
+from saltvirt.ops.build import buildfacts, buildplan, create
 from saltvirt.ops.seeding import method
 from saltvirt.ops.storage import Place
 from saltvirt.placement.facts import DomainTypes
@@ -20,14 +20,14 @@ from saltvirt.xml import read
 
 IMAGE = "salt://images/any.qcow2"
 BASE = validation.ValidatedImage(path="/images/base/aa.qcow2", format="qcow2", size_bytes=16 * MIB)
-HOST = facts.HostFacts(
+HOST = buildfacts.HostFacts(
     arch="x86_64",
     domain_types=DomainTypes(default="kvm", usable=["kvm", "qemu"], why=""),
     qemu="7.2.22",
 )
 FLEETS = Path(__file__).parents[3] / "data/fleets"
 ANY_HOST = json.loads((FLEETS / "three.json").read_text())["hyper2"]
-CONTENT = facts.Content(
+CONTENT = buildfacts.Content(
     images={IMAGE: BASE},
     given={},
     places={"system": Place(folder=Path("/images")), "data": Place(folder=Path("/pool"), pool="p")},
@@ -41,12 +41,12 @@ def deployment(**given):
     """Return a call of virt.init with the host's part decided."""
     said = {"image": IMAGE, "disks": [{"name": "data", "size": 8}], **given}
     call = spec.deployment(HostSettings(), "web1", 1, 512, said)
-    return replace(call, vm=replace(plan.on_host(call.vm, HOST), uuid="u1"))
+    return replace(call, vm=replace(buildplan.on_host(call.vm, HOST), uuid="u1"))
 
 
 def decided(content=CONTENT, **given):
     """Return the plan of a call."""
-    return plan.decide(deployment(**given), HOST, content, "/images")
+    return buildplan.decide(deployment(**given), HOST, content, "/images")
 
 
 def test_a_plan_says_all_that_will_be_made_and_touches_nothing():
@@ -122,10 +122,10 @@ def test_the_host_decides_what_was_left_open():
     vm = deployment().vm
 
     assert (vm.domain_type, vm.arch) == ("kvm", "x86_64")
-    assert plan.on_host(replace(vm, domain_type="qemu"), HOST).domain_type == "qemu"
+    assert buildplan.on_host(replace(vm, domain_type="qemu"), HOST).domain_type == "qemu"
     without = replace(HOST, domain_types=DomainTypes(default=None, usable=[], why="no proof"))
     with pytest.raises(ClaimRefused, match="no proof"):
-        plan.on_host(replace(vm, domain_type=None), without)
+        buildplan.on_host(replace(vm, domain_type=None), without)
 
 
 @pytest.mark.parametrize(
@@ -152,7 +152,7 @@ def test_a_name_that_is_taken_is_refused():
     info = told.info({**ANY_HOST, "vms": {"web1": {"state": "running"}}})
 
     with pytest.raises(NameTaken, match=r"called 'web1' exists on this host \(running\)"):
-        plan.refuse(vm, HOST, info, spec.requirements(vm))
+        buildplan.refuse(vm, HOST, info, spec.requirements(vm))
 
 
 def test_a_dry_run_changes_nothing_and_shows_what_the_build_then_does(hypervisor):

@@ -8,7 +8,7 @@ import pytest
 from saltvirt import spec
 from saltvirt.config import HostSettings
 from saltvirt.errors import BadArgument, SeedError
-from saltvirt.ops.build import facts
+from saltvirt.ops.build import buildfacts
 from saltvirt.ops.context import Context
 from saltvirt.ops.seeding import inspection, install, method
 from saltvirt.seed import appliance
@@ -23,7 +23,7 @@ def wish(who=IDENTITY, settings=None, **given):
     """Return what a call of virt.init wishes, on a host whose interpreter has no binding."""
     settings = settings or HostSettings(seed={"python": sys.executable})
     deployment = spec.deployment(HostSettings(), "web1", 1, 512, {"image": IMAGE, **given})
-    return facts._wish(Context(settings=settings, opts={}), deployment, who)
+    return buildfacts._wish(Context(settings=settings, opts={}), deployment, who)
 
 
 @pytest.fixture

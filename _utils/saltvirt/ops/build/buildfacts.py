@@ -127,7 +127,7 @@ def of_content(
     Return what the disks are made of; unless ``is_dry``, images are fetched and looked into.
 
     deployment
-        With the VM as :func:`saltvirt.ops.build.plan.on_host` returns it.
+        With the VM as :func:`saltvirt.ops.build.buildplan.on_host` returns it.
     who
         The guest's identity, None if it gets none.
     """

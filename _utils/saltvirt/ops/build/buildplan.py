@@ -7,8 +7,8 @@ from typing import Any
 from saltvirt.errors import BadArgument, ClaimRefused, NameTaken, StorageError
 from saltvirt.image import clone, validation
 from saltvirt.model import Disk, Requirements, Vm
-from saltvirt.ops.build import facts
-from saltvirt.ops.build.facts import Content, HostFacts
+from saltvirt.ops.build import buildfacts
+from saltvirt.ops.build.buildfacts import Content, HostFacts
 from saltvirt.ops.seeding import method as seeding
 from saltvirt.placement import fit
 from saltvirt.placement.facts import HostInfo
@@ -149,7 +149,7 @@ def _refuse_nics(vm: Vm, host: HostFacts) -> None:
             raise BadArgument(
                 f"interface {nic.name!r}", f"no filter {name!r} on this host; it has: {listed}"
             )
-        if facts.is_pci(nic) and (nic.source or "").lower() not in host.pci:
+        if buildfacts.is_pci(nic) and (nic.source or "").lower() not in host.pci:
             raise BadArgument(
                 f"interface {nic.name!r}",
                 f"no PCI device {nic.source} on this host; see them with virt.node_devices",
@@ -191,9 +191,11 @@ def decide(deployment: Deployment, host: HostFacts, content: Content, images: st
     """
     seed = seeding.decide(content.wish, content.found, content.unseen) if content.wish else None
     pairs = [_disk(deployment, content, disk) for disk in deployment.vm.disks]
-    name, way = deployment.vm.name, seed.name if seed else None
-    seed_path = facts.seed_path(images, name, "iso") if way == "nocloud" else None
-    credentials = facts.seed_path(images, name, "credentials") if way == "credentials" else None
+    name, method = deployment.vm.name, seed.name if seed else None
+    seed_path = buildfacts.seed_path(images, name, "iso") if method == "nocloud" else None
+    credentials = (
+        buildfacts.seed_path(images, name, "credentials") if method == "credentials" else None
+    )
     boot = {**(deployment.vm.boot or {}), **content.boot}
     vm = replace(
         deployment.vm,
@@ -236,7 +238,7 @@ def _refuse_taken(plan: Plan, content: Content) -> None:
 
 def _disk(deployment: Deployment, content: Content, disk: Disk) -> tuple[Disk, DiskFile | None]:
     """Return ``(the disk with its path and format, its file if it is to be made)``."""
-    if not facts.is_made(disk):
+    if not buildfacts.is_made(disk):
         given = content.given.get(disk.name)
         return (replace(disk, path=given.path, format=given.format) if given else disk), None
     base = content.images.get(disk.image) if disk.image else content.given.get(disk.name)
@@ -246,7 +248,7 @@ def _disk(deployment: Deployment, content: Content, disk: Disk) -> tuple[Disk, D
         disk = replace(disk, overlay=True)
     layout = _layout(disk, base, deployment.enable_qcow)
     place = content.places[disk.name]
-    path = facts.disk_path(deployment.vm, disk, place, layout["format"])
+    path = buildfacts.disk_path(deployment.vm, disk, place, layout["format"])
     file = DiskFile(path=path, layout=layout, base=base, pool=place.pool)
     size_mib = layout["size_bytes"] // MIB
     return replace(disk, path=path, format=layout["format"], size_mib=size_mib), file
