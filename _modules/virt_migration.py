@@ -8,7 +8,7 @@ from saltvirt import config, errors, protocol, wire
 from saltvirt.kvm import connect, lifecycle
 from saltvirt.ops.context import Context
 from saltvirt.ops.migration import arrival, checks, departure, files, reach, startlock, state
-from saltvirt.placement.facts import MigrationInfo
+from saltvirt.placement.answers import MigrationInfo
 
 __virtualname__ = "virt"
 _OLD_MASTER = (

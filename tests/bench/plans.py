@@ -15,7 +15,7 @@ sys.path[:0] = [str(HERE.parents[1] / "_utils"), str(HERE.parent / "data")]
 import told  # noqa: E402
 from saltvirt import wire  # noqa: E402
 from saltvirt.placement import balance, plan  # noqa: E402
-from saltvirt.placement.facts import HostInfo, Load, MigrationInfo  # noqa: E402
+from saltvirt.placement.answers import HostInfo, Load, MigrationInfo  # noqa: E402
 
 SIZES = ((10, 200), (20, 400), (40, 800), (80, 1600), (1000, 20000))
 HBAL_LIMIT_S = 60

@@ -1,7 +1,7 @@
 """What hosts say, read as the library reads it, out of as much plain data as a test cares for."""
 
 from saltvirt import wire
-from saltvirt.placement.facts import HostInfo, Load, MigrationInfo
+from saltvirt.placement.answers import HostInfo, Load, MigrationInfo
 
 VM = {"state": "running", "vcpus": 1, "memory_mib": 1, "affinity": [], "anti_affinity": []}
 COMING = {"vcpus": 1, "memory_mib": 1, "disk_mib": 0, "affinity": [], "anti_affinity": []}

@@ -19,7 +19,7 @@ from saltvirt.model import Evaluation
 from saltvirt.ops import inspect
 from saltvirt.ops.migration import facts as gathering
 from saltvirt.parts import Source, State, Target
-from saltvirt.placement.facts import DiskFacts, DiskProfile, HostInfo, MigrationInfo, NicProfile
+from saltvirt.placement.answers import DiskFacts, DiskProfile, HostInfo, MigrationInfo, NicProfile
 
 DATA = Path(__file__).parents[1] / "data"
 TEST = HostSettings(uri="test:///default")

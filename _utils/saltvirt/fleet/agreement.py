@@ -6,7 +6,7 @@ from typing import TypeVar
 from saltvirt import wire
 from saltvirt.fleet import inventory
 from saltvirt.fleet.cloud import Cloud
-from saltvirt.placement.facts import MigrationInfo
+from saltvirt.placement.answers import MigrationInfo
 
 _ROUNDS = 5
 _Refused = Mapping[str, Mapping[str, list[str]]]

@@ -8,7 +8,7 @@ from saltvirt.fleet import agreement, inventory, migrate
 from saltvirt.fleet.cloud import Cloud
 from saltvirt.placement import balance as planning
 from saltvirt.placement import load
-from saltvirt.placement.facts import HostInfo, Load, MigrationInfo
+from saltvirt.placement.answers import HostInfo, Load, MigrationInfo
 
 # A window is watched in so many parts, of at most so many seconds: what differs between them is
 # chance. No minion is at it for longer than a part, so none is taken for silent.

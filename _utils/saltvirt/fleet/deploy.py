@@ -12,7 +12,7 @@ from saltvirt.fleet.cloud import Cloud
 from saltvirt.fleet.hosts import DeployError, HostSilent, watching, whose_time
 from saltvirt.model import Evaluation, Requirements
 from saltvirt.placement import choose
-from saltvirt.placement.facts import HostInfo
+from saltvirt.placement.answers import HostInfo
 from saltvirt.records import Held
 
 _REFUSED = "ClaimRefused"

@@ -10,7 +10,7 @@ from saltvirt.fleet import hints, minions, orders
 from saltvirt.fleet.cloud import Cloud
 from saltvirt.fleet.hosts import DeployError, HostSilent, act, watching
 from saltvirt.parts import State
-from saltvirt.placement import facts
+from saltvirt.placement.answers import MigrationInfo, Room, StepDone
 from saltvirt.protocol import Source, Target
 from saltvirt.records import Held
 
@@ -46,7 +46,7 @@ class Hands:
         self._cloud, self._held = cloud, held
         self.token, (self.source, self.target), self.uuid = token, way, uuid
         self.name = held.name
-        self.moving: facts.MigrationInfo
+        self.moving: MigrationInfo
         self.given: Mapping[str, Any] = {}
         self.figures: dict[str, Any] = {}
         self.warnings: list[str] = []
@@ -70,7 +70,7 @@ class Hands:
     def open(self) -> None:
         kwarg = {"token": self.token, "target": self.target}
         said = self._act(self.source, "virt.migrate_begin", self.name, kwarg=kwarg)
-        self.moving = wire.read(self.source or "", "virt.migrate_begin", facts.MigrationInfo, said)
+        self.moving = wire.read(self.source or "", "virt.migrate_begin", MigrationInfo, said)
         self.uuid = self.moving.uuid
         self._held.note(uuid=self.uuid)
 
@@ -88,9 +88,9 @@ class Hands:
             raise NotReady(self._refusal(error)) from error
         self.present = made.present
 
-    def _prepare(self, kwarg: Mapping[str, Any]) -> facts.Room:
+    def _prepare(self, kwarg: Mapping[str, Any]) -> Room:
         said = self._act(self.target, "virt.migrate_prepare", kwarg=kwarg)
-        made: facts.Room = wire.read(self.target, "virt.migrate_prepare", facts.Room, said)
+        made: Room = wire.read(self.target, "virt.migrate_prepare", Room, said)
         return made
 
     def _refusal(self, error: DeployError) -> str:
@@ -241,10 +241,10 @@ class Hands:
     def end(self) -> None:
         self._step(self.target, protocol.END)
 
-    def _step(self, host: str | None, which: str, **given: Any) -> facts.StepDone:
+    def _step(self, host: str | None, which: str, **given: Any) -> StepDone:
         fun, args = "virt.migrate_step", [self.name, self.token, which]
         said = self._act(host, fun, *args, kwarg=given, limit_s=self._limit_s)
-        done: facts.StepDone = wire.read(host or "", fun, facts.StepDone, said)
+        done: StepDone = wire.read(host or "", fun, StepDone, said)
         return done
 
     def _act(self, host: str | None, fun: str, *args: Any, **options: Any) -> Any:

@@ -10,7 +10,7 @@ from saltvirt.fleet import agreement, inventory, notes, several
 from saltvirt.fleet.cloud import Cloud
 from saltvirt.fleet.hosts import act
 from saltvirt.placement import plan
-from saltvirt.placement.facts import HostInfo, MigrationInfo
+from saltvirt.placement.answers import HostInfo, MigrationInfo
 
 # How often a host is looked at while VMs are on their way in.
 _LOOK_S = 3

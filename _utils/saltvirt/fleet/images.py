@@ -8,7 +8,7 @@ from saltvirt.errors import MasterError
 from saltvirt.fleet import inventory, minions
 from saltvirt.fleet.cloud import Cloud
 from saltvirt.fleet.hosts import act, watching
-from saltvirt.placement import facts
+from saltvirt.placement.answers import Pruned
 
 _PRUNE = "virt.image_prune"
 
@@ -98,7 +98,7 @@ def prune(cloud: Cloud, *, is_dry: bool) -> dict[str, dict[str, int]]:
         reply = minions.ask(cloud, [host], _PRUNE, [free], {"dry_run": is_dry})[host]
         if reply.ok:
             try:
-                out[host] = wire.read(host, _PRUNE, facts.Pruned, reply.value).removed
+                out[host] = wire.read(host, _PRUNE, Pruned, reply.value).removed
             except wire.BadAnswer as error:
                 failed[host] = str(error)
         else:

@@ -10,18 +10,25 @@ from saltvirt import compat, records, wire
 from saltvirt.errors import BadArgument, MasterError, NameTaken, NoSuchVm
 from saltvirt.fleet import hints, minions, sightings
 from saltvirt.fleet.cloud import Cloud
-from saltvirt.placement import facts
+from saltvirt.placement.answers import (
+    CachedImage,
+    FullInfo,
+    HostInfo,
+    Load,
+    MigrationInfo,
+    Presence,
+)
 
 # What placement decides by must be whole: it is looked at nowhere else.
 # So must be what says whether a host has a VM, and whether it takes one.
 _SHAPES: Mapping[str, object] = {
-    "virt.host_info": facts.HostInfo,
-    "virt.full_info": facts.FullInfo,
+    "virt.host_info": HostInfo,
+    "virt.full_info": FullInfo,
     "virt.vm_state": dict[str, str],
-    "virt.images": dict[str, facts.CachedImage],
-    "virt.migration_info": dict[str, facts.MigrationInfo],
-    "virt.load": facts.Load,
-    "virt.presence": facts.Presence,
+    "virt.images": dict[str, CachedImage],
+    "virt.migration_info": dict[str, MigrationInfo],
+    "virt.load": Load,
+    "virt.presence": Presence,
     "virt.migration_state": dict[str, list[records.Shown]],
     "virt.migrate_check": dict[str, list[str]],
 }

@@ -14,7 +14,7 @@ from saltvirt.fleet.effects import Hands, MoveFailed, NotReady
 from saltvirt.fleet.hosts import DeployError, act
 from saltvirt.model import Evaluation
 from saltvirt.placement import choose, requirements
-from saltvirt.placement.facts import DiskFacts, MigrationInfo
+from saltvirt.placement.answers import DiskFacts, MigrationInfo
 from saltvirt.records import Held
 
 

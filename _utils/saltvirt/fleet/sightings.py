@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from saltvirt.placement.facts import HostInfo, Presence
+from saltvirt.placement.answers import HostInfo, Presence
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

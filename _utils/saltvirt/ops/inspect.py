@@ -14,7 +14,7 @@ from saltvirt.kvm import host, lifecycle, probe, query
 from saltvirt.nics import needs
 from saltvirt.ops import maintenance, reservations, storage
 from saltvirt.placement import generation
-from saltvirt.placement.facts import (
+from saltvirt.placement.answers import (
     ComingFacts,
     CpuFacts,
     DiskProfile,

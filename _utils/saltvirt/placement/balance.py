@@ -8,7 +8,7 @@ from typing import Any
 
 from saltvirt.model import Requirements
 from saltvirt.placement import fit, groups, plan, requirements
-from saltvirt.placement.facts import HostInfo, Load, MigrationInfo
+from saltvirt.placement.answers import HostInfo, Load, MigrationInfo
 from saltvirt.placement.load import Loads
 
 # So many of the most loaded hosts are looked at together, and so many of the least loaded first:

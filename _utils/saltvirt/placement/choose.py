@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from saltvirt.errors import NoHostFits
 from saltvirt.model import Evaluation, Requirements
 from saltvirt.placement import fit, groups
-from saltvirt.placement.facts import HostInfo
+from saltvirt.placement.answers import HostInfo
 
 WEIGHTS = {"memory": 1.0, "cpu": 1.0, "disk": 0.5}
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from saltvirt.model import Requirements
 from saltvirt.placement import generation, groups
-from saltvirt.placement.facts import DomainTypes, HostInfo, NicProfile
+from saltvirt.placement.answers import DomainTypes, HostInfo, NicProfile
 
 DIMENSIONS = ("vcpus", "memory_mib", "disk_mib")
 _NO_PROFILE = NicProfile()

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from saltvirt.model import Requirements
-from saltvirt.placement.facts import HostInfo, Machines, NicProfile, Versions
+from saltvirt.placement.answers import HostInfo, Machines, NicProfile, Versions
 
 _VERSIONED = re.compile(r"(.*?)(\d+(?:\.\d+)+)")
 

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from saltvirt.model import Requirements
-from saltvirt.placement.facts import ComingFacts, HostInfo, VmFacts
+from saltvirt.placement.answers import ComingFacts, HostInfo, VmFacts
 
 
 def members(host: HostInfo) -> dict[str, VmFacts | ComingFacts]:

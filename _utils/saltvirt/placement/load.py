@@ -4,7 +4,7 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from saltvirt.placement.facts import Load, VmLoad
+from saltvirt.placement.answers import Load, VmLoad
 
 # Load counts as different only beyond so many standard errors: among hundreds of hosts that do the
 # same, some pair is three apart.

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from saltvirt.model import Evaluation, Requirements
 from saltvirt.placement import choose, fit, groups, pack, requirements
-from saltvirt.placement.facts import HostInfo, MigrationInfo, VmFacts
+from saltvirt.placement.answers import HostInfo, MigrationInfo, VmFacts
 
 _Refused = Mapping[str, Mapping[str, Iterable[str]]]
 

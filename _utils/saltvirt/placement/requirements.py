@@ -1,7 +1,7 @@
 """What a VM that moves needs of the host that takes it."""
 
 from saltvirt.model import Requirements
-from saltvirt.placement.facts import MigrationInfo
+from saltvirt.placement.answers import MigrationInfo
 from saltvirt.units import MIB
 
 

@@ -18,7 +18,7 @@ from saltvirt.kvm import connect, lifecycle, query
 from saltvirt.ops import inspect, reservations
 from saltvirt.ops.build import create
 from saltvirt.ops.context import Context
-from saltvirt.placement.facts import DomainTypes
+from saltvirt.placement.answers import DomainTypes
 
 PUBLIC, PRIVATE = keypairs.named("a guest")
 

@@ -19,7 +19,7 @@ from saltvirt.model import Requirements
 from saltvirt.ops import inspect, maintenance, reservations, storage
 from saltvirt.ops.migration import facts as gathering
 from saltvirt.placement import fit
-from saltvirt.placement.facts import DomainTypes
+from saltvirt.placement.answers import DomainTypes
 from saltvirt.xml import hostdev, nodedev, read
 
 TEST = HostSettings(uri="test:///default")

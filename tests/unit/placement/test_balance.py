@@ -8,7 +8,7 @@ import told
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from saltvirt.placement import balance, choose, load, plan, requirements
-from saltvirt.placement.facts import Load, VmLoad
+from saltvirt.placement.answers import Load, VmLoad
 from sizes import sizes
 from tightclouds import host, moving
 

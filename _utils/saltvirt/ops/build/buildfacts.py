@@ -17,7 +17,7 @@ from saltvirt.ops.context import Context
 from saltvirt.ops.images import fetch
 from saltvirt.ops.seeding import identity, inspection, install
 from saltvirt.ops.seeding import method as seeding
-from saltvirt.placement.facts import DomainTypes
+from saltvirt.placement.answers import DomainTypes
 from saltvirt.seed import appliance
 from saltvirt.seed.model import Found, Identity
 from saltvirt.spec import Deployment

@@ -11,7 +11,7 @@ from saltvirt.ops.build import buildfacts
 from saltvirt.ops.build.buildfacts import Content, HostFacts
 from saltvirt.ops.seeding import method as seeding
 from saltvirt.placement import fit
-from saltvirt.placement.facts import HostInfo
+from saltvirt.placement.answers import HostInfo
 from saltvirt.spec import Deployment
 from saltvirt.units import MIB
 from saltvirt.xml import domain

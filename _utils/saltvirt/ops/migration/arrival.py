@@ -18,7 +18,7 @@ from saltvirt.ops.migration import files as coming
 from saltvirt.ops.migration.end import End
 from saltvirt.parts import Effects
 from saltvirt.placement import requirements
-from saltvirt.placement.facts import MigrationInfo
+from saltvirt.placement.answers import MigrationInfo
 
 _PURPOSE = "arrival"
 

@@ -8,7 +8,7 @@ from saltvirt.config import HostSettings
 from saltvirt.kvm import host
 from saltvirt.ops import inspect, storage
 from saltvirt.placement import fit, generation, requirements
-from saltvirt.placement.facts import DiskFacts, HostInfo, MigrationInfo, Versions
+from saltvirt.placement.answers import DiskFacts, HostInfo, MigrationInfo, Versions
 from saltvirt.placement.generation import Generation
 
 

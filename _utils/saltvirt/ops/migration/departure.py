@@ -19,7 +19,7 @@ from saltvirt.ops.migration import facts as gathering
 from saltvirt.ops.migration import legacy, reach, sending, startlock
 from saltvirt.ops.migration.end import End
 from saltvirt.parts import Effects
-from saltvirt.placement.facts import MigrationInfo
+from saltvirt.placement.answers import MigrationInfo
 
 _PURPOSE, _BURIED = "departure", "cancelled"
 # From a target's *arrived* to the end of its record: the source removes files meanwhile.

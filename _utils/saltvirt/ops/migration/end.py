@@ -6,7 +6,7 @@ from saltvirt import parts, protocol, records
 from saltvirt.kvm.migrate import MigrationFailed
 from saltvirt.ops.context import Context
 from saltvirt.parts import Effects
-from saltvirt.placement.facts import MigrationInfo
+from saltvirt.placement.answers import MigrationInfo
 
 
 class End:

@@ -12,7 +12,7 @@ from saltvirt.image import cache
 from saltvirt.kvm import host, lifecycle, query
 from saltvirt.ops import storage
 from saltvirt.ops.migration import startlock
-from saltvirt.placement.facts import DiskFacts, FileFacts, ImageFacts, MigrationInfo
+from saltvirt.placement.answers import DiskFacts, FileFacts, ImageFacts, MigrationInfo
 from saltvirt.xml import newer, read
 
 _T = TypeVar("_T")

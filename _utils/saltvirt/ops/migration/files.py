@@ -12,7 +12,7 @@ from saltvirt.image import cache, tool
 from saltvirt.ops import storage
 from saltvirt.ops.context import Context
 from saltvirt.ops.migration.checks import is_medium
-from saltvirt.placement.facts import DiskFacts, FileFacts, MigrationInfo
+from saltvirt.placement.answers import DiskFacts, FileFacts, MigrationInfo
 
 
 def present(moving: MigrationInfo) -> list[str]:

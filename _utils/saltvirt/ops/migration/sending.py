@@ -14,7 +14,7 @@ from saltvirt.model import Move
 from saltvirt.ops.context import Context
 from saltvirt.ops.migration import checks, reach, watching
 from saltvirt.ops.migration import facts as gathering
-from saltvirt.placement.facts import DiskFacts, FileFacts, MigrationInfo
+from saltvirt.placement.answers import DiskFacts, FileFacts, MigrationInfo
 
 _TLS_FILES = ("ca-cert.pem", "client-cert.pem", "client-key.pem")
 _QEMU_PKI = Path("/etc/pki/qemu")

@@ -14,7 +14,7 @@ from saltvirt.image import validation
 from saltvirt.ops.build import buildfacts, buildplan, create
 from saltvirt.ops.seeding import method
 from saltvirt.ops.storage import Place
-from saltvirt.placement.facts import DomainTypes
+from saltvirt.placement.answers import DomainTypes
 from saltvirt.units import MIB
 from saltvirt.xml import read
 

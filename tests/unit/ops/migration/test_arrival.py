@@ -12,7 +12,7 @@ from saltvirt.kvm import lifecycle
 from saltvirt.kvm.migrate import MigrationFailed
 from saltvirt.ops.migration import arrival, facts, startlock
 from saltvirt.ops.migration import files as coming
-from saltvirt.placement.facts import FileFacts, ImageFacts
+from saltvirt.placement.answers import FileFacts, ImageFacts
 from saltvirt.xml import parse
 
 

@@ -6,7 +6,7 @@ import pytest
 from saltvirt.config import HostSettings
 from saltvirt.kvm import connect, lifecycle
 from saltvirt.ops.migration import facts
-from saltvirt.placement.facts import FileFacts
+from saltvirt.placement.answers import FileFacts
 from saltvirt.xml import read, tpm
 
 DATA = Path(__file__).resolve().parents[3] / "data"
