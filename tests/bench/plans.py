@@ -14,7 +14,7 @@ sys.path[:0] = [str(HERE.parents[1] / "_utils"), str(HERE.parent / "data")]
 
 import told  # noqa: E402
 from saltvirt import wire  # noqa: E402
-from saltvirt.placement import balance, plan  # noqa: E402
+from saltvirt.placement import balance, evacuation  # noqa: E402
 from saltvirt.placement.answers import HostInfo, Load, MigrationInfo  # noqa: E402
 
 SIZES = ((10, 200), (20, 400), (40, 800), (80, 1600), (1000, 20000))
@@ -139,7 +139,7 @@ def rows():
         after = uneven(names, sizes, {step.name: step.target for step in steps})
         first = {vm: vms[vm] for vm, size in sizes.items() if size[2] == names[0]}
         begin = time.monotonic()
-        plan.evacuate({name: hosts_[name] for name in names[1:]}, first)
+        evacuation.evacuate({name: hosts_[name] for name in names[1:]}, first)
         emptied = time.monotonic() - begin
         theirs = hbal(names, sizes, len(steps), HBAL_LIMIT_S)
         yield (

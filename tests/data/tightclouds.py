@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import told
-from saltvirt.placement import choose, fit, plan, requirements
+from saltvirt.placement import choose, fit, requirements, whatif
 
 FLEETS = Path(__file__).resolve().parent / "fleets"
 _THREE = json.loads((FLEETS / "three.json").read_text())
@@ -143,5 +143,5 @@ def carried(hosts, vms, there):
         required = requirements.of(vms[name])
         evaluations = {v.host: v for v in choose.evaluate(hosts, required)}
         assert evaluations[to].fits, (name, to, evaluations[to].reasons)
-        hosts = {**hosts, to: plan.with_vm(hosts[to], required)}
+        hosts = {**hosts, to: whatif.with_vm(hosts[to], required)}
     return hosts

@@ -9,7 +9,7 @@ from saltvirt.errors import VirtError
 from saltvirt.fleet import agreement, inventory, notes, several
 from saltvirt.fleet.cloud import Cloud
 from saltvirt.fleet.hosts import act
-from saltvirt.placement import plan
+from saltvirt.placement import evacuation
 from saltvirt.placement.answers import HostInfo, MigrationInfo
 
 # How often a host is looked at while VMs are on their way in.
@@ -51,7 +51,7 @@ def planned(
     def place(
         refused: Mapping[str, Mapping[str, Iterable[str]]],
     ) -> tuple[tuple[dict[str, str], dict[str, str]], dict[str, str]]:
-        moves, stays = plan.evacuate(
+        moves, stays = evacuation.evacuate(
             found.answers, wanted, cloud.settings.weights, refused, found.reasons()
         )
         return (moves, stays), moves

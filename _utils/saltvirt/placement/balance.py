@@ -7,7 +7,7 @@ from itertools import islice
 from typing import Any
 
 from saltvirt.model import Requirements
-from saltvirt.placement import fit, groups, plan, requirements
+from saltvirt.placement import fit, groups, requirements, whatif
 from saltvirt.placement.answers import HostInfo, Load, MigrationInfo
 from saltvirt.placement.load import Loads
 
@@ -110,8 +110,8 @@ class _Cloud:
         required, hosts = self._needs.pop(step.name), self._hosts
         self._loads.move(step.name, step.source, step.target)
         self._spots.move(required, step.source, step.target)
-        hosts[step.source] = plan.without_vm(hosts[step.source], required)
-        hosts[step.target] = plan.with_vm(hosts[step.target], required)
+        hosts[step.source] = whatif.without_vm(hosts[step.source], required)
+        hosts[step.target] = whatif.with_vm(hosts[step.target], required)
         for host in (step.source, step.target):
             self._room[host] = tuple(fit.free(hosts[host]).values())
 

@@ -7,7 +7,7 @@ import pytest
 import told
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from saltvirt.placement import balance, choose, load, plan, requirements
+from saltvirt.placement import balance, choose, load, requirements, whatif
 from saltvirt.placement.answers import Load, VmLoad
 from sizes import sizes
 from tightclouds import host, moving
@@ -30,7 +30,7 @@ def lopsided():
     hosts = {name: host(100000) for name in loads}
     vms = named(*[moving(name, 100) for name in loads["a"].vms])
     for name, one in vms.items():
-        hosts["a"] = plan.with_vm(hosts["a"], requirements.of(one))
+        hosts["a"] = whatif.with_vm(hosts["a"], requirements.of(one))
         assert name in hosts["a"].vms
     return hosts, loads, vms
 
@@ -119,7 +119,7 @@ def filled(vms_of, limit_mib=100_000, **given):
         hosts[name] = host(limit_mib, **given)
         for vm, what in own.items():
             vms[vm] = moving(vm, 10, **what)
-            hosts[name] = plan.with_vm(hosts[name], requirements.of(vms[vm]))
+            hosts[name] = whatif.with_vm(hosts[name], requirements.of(vms[vm]))
     return hosts, vms
 
 
@@ -132,8 +132,8 @@ def carried_out(hosts, vms, steps):
         assert evaluations[step.target].fits, (step, evaluations[step.target].reasons)
         hosts = {
             **hosts,
-            step.source: plan.without_vm(hosts[step.source], required),
-            step.target: plan.with_vm(hosts[step.target], required),
+            step.source: whatif.without_vm(hosts[step.source], required),
+            step.target: whatif.with_vm(hosts[step.target], required),
         }
 
 
@@ -155,7 +155,7 @@ def test_every_step_is_one_that_migrate_takes():
             if draw.random() < 0.1:
                 coming = {"c": {"affinity": ["a"], "anti_affinity": ["x"]}}
                 hosts[at] = told.but(hosts[at], coming=coming)
-            hosts[at] = plan.with_vm(hosts[at], required)
+            hosts[at] = whatif.with_vm(hosts[at], required)
             vms[one.name] = one
             cpu = draw.choice([0, 0.1, 0.5, 1, 2])
             loads[at].vms[one.name] = VmLoad(cpu=cpu, memory_mib=0, cpu_error=0.0)
@@ -252,8 +252,8 @@ class Simulated:
         steps = balance.rebalance(self.hosts, loads, self.vms, max_moves=5, threshold=0.02)
         for step in steps:
             required = requirements.of(self.vms[step.name])
-            self.hosts[step.source] = plan.without_vm(self.hosts[step.source], required)
-            self.hosts[step.target] = plan.with_vm(self.hosts[step.target], required)
+            self.hosts[step.source] = whatif.without_vm(self.hosts[step.source], required)
+            self.hosts[step.target] = whatif.with_vm(self.hosts[step.target], required)
         return steps
 
 

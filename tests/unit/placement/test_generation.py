@@ -17,7 +17,7 @@ from saltvirt.fleet import inventory as find
 from saltvirt.kvm import connect, lifecycle
 from saltvirt.model import Requirements
 from saltvirt.ops.migration import facts
-from saltvirt.placement import choose, generation, plan, requirements
+from saltvirt.placement import choose, evacuation, generation, requirements
 from saltvirt.xml import METADATA_NS, capabilities, newer, parse, read
 
 DATA = Path(__file__).resolve().parents[2] / "data"
@@ -302,11 +302,11 @@ def test_an_evacuation_sends_each_vm_only_where_its_generation_is():
         "old": told.moving(name="old", machine="pc-q35-7.2"),
     }
 
-    there, stays = plan.evacuate({k: v for k, v in hosts.items() if k != "hyper3"}, vms)
+    there, stays = evacuation.evacuate({k: v for k, v in hosts.items() if k != "hyper3"}, vms)
 
     assert list(there) == ["old"]
     assert stays["new"].count("is newer than QEMU 7.2 there knows") == 2
-    there, stays = plan.evacuate({k: v for k, v in hosts.items() if k != "hyper1"}, vms)
+    there, stays = evacuation.evacuate({k: v for k, v in hosts.items() if k != "hyper1"}, vms)
     assert there["new"] == "hyper3" and not stays
 
 
@@ -328,7 +328,7 @@ def test_a_plan_is_made_anew_when_a_host_refuses_it(monkeypatch):
     vms = {"m1": told.moving()}
 
     def place(refused):
-        there, stays = plan.evacuate(hosts, vms, refused=refused)
+        there, stays = evacuation.evacuate(hosts, vms, refused=refused)
         return (there, stays, refused), there
 
     there, stays, refused = agreement.reach(None, sorted(hosts), vms, place)

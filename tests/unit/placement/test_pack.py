@@ -6,7 +6,7 @@ import time
 import pytest
 import tightclouds
 import told
-from saltvirt.placement import fit, pack, plan, requirements
+from saltvirt.placement import evacuation, fit, pack, requirements
 from sizes import sizes
 from tightclouds import host, moving
 
@@ -28,7 +28,7 @@ def measured(count, first=0):
     feasible = missed = 0
     for seed in range(first, first + count):
         hosts, vms = tightclouds.tight(random.Random(seed))
-        there, stays = plan.evacuate(hosts, vms)
+        there, stays = evacuation.evacuate(hosts, vms)
         assert {*there, *stays} == {*vms} and not {*there} & {*stays}
         # Several are moved at a time, so in no certain order.
         tightclouds.carried(hosts, vms, there)
@@ -70,7 +70,9 @@ def test_the_exact_solver_knows_what_cannot_be():
 def test_an_affinity_group_goes_where_all_of_it_has_room():
     hosts = full({"a": host(100), "b": host(60)}, a=70, b=40)
 
-    there, stays = plan.evacuate(hosts, named(*[moving(n, 10, affinity=["g"]) for n in "pqr"]))
+    there, stays = evacuation.evacuate(
+        hosts, named(*[moving(n, 10, affinity=["g"]) for n in "pqr"])
+    )
 
     assert there == dict.fromkeys("pqr", "a") and not stays
 
@@ -78,7 +80,7 @@ def test_an_affinity_group_goes_where_all_of_it_has_room():
 def test_an_affinity_group_stays_together_where_it_does_not_fit_together():
     hosts = {"a": host(20), "b": host(25)}
 
-    there, stays = plan.evacuate(
+    there, stays = evacuation.evacuate(
         hosts,
         named(moving("p", 10, affinity=["g"]), moving("q", 20, affinity=["g"]), moving("r", 5)),
     )
@@ -95,7 +97,7 @@ def test_what_keeps_one_of_a_group_keeps_the_others_and_is_said():
         moving("p", 10, affinity=["g"]), moving("q", 10, affinity=["g"], bridges=["br0", "br7"])
     )
 
-    there, stays = plan.evacuate(hosts, pair)
+    there, stays = evacuation.evacuate(hosts, pair)
 
     assert there == {} and "a: q, which stays with it: no bridge br7 there" in stays["p"]
     assert "a: no bridge br7 there" in stays["q"]
@@ -105,7 +107,7 @@ def test_a_group_that_is_elsewhere_is_joined_one_by_one():
     hosts = full({"a": host(100), "b": host(100)}, a=90)
     hosts["a"] = told.but(hosts["a"], vms={"old": {"affinity": ["g"]}})
 
-    there, stays = plan.evacuate(hosts, named(*[moving(n, 10, affinity=["g"]) for n in "pq"]))
+    there, stays = evacuation.evacuate(hosts, named(*[moving(n, 10, affinity=["g"]) for n in "pq"]))
 
     assert there == {"p": "a"}
     assert "b: the affinity group g is on a" in stays["q"]
@@ -114,7 +116,7 @@ def test_a_group_that_is_elsewhere_is_joined_one_by_one():
 def test_what_is_to_be_together_and_apart_is_named():
     pair = named(*[moving(n, 10, affinity=["g"], anti_affinity=["h"]) for n in "pq"])
 
-    there, stays = plan.evacuate({"a": host(100)}, pair)
+    there, stays = evacuation.evacuate({"a": host(100)}, pair)
 
     assert there == {} and stays["p"] == stays["q"]
     assert "to be together, by their affinity groups, and apart" in stays["p"]
@@ -150,7 +152,7 @@ def test_many_vms_are_planned_in_seconds(slack, size):
     base = host(int(total * slack / (size // 10)))
     begin = time.process_time()
 
-    there, stays = plan.evacuate({f"h{n}": base for n in range(size // 10)}, vms)
+    there, stays = evacuation.evacuate({f"h{n}": base for n in range(size // 10)}, vms)
 
     assert len(there) + len(stays) == size
     print(f"{len(there)} of {size} VMs planned in {time.process_time() - begin:.1f} s")
@@ -161,7 +163,9 @@ def test_a_plan_does_not_hang_on_the_order_in_which_things_are_told():
     hosts, vms = tightclouds.tight(random.Random(5))
     turned = dict(reversed(vms.items()))
 
-    assert plan.evacuate(hosts, vms) == plan.evacuate(dict(reversed(hosts.items())), turned)
+    assert evacuation.evacuate(hosts, vms) == evacuation.evacuate(
+        dict(reversed(hosts.items())), turned
+    )
 
 
 def test_a_vm_that_is_refused_by_a_host_is_packed_elsewhere():
@@ -169,7 +173,7 @@ def test_a_vm_that_is_refused_by_a_host_is_packed_elsewhere():
     refused = {"p": {"a": ["its CPU does not suffice"], "b": ["its CPU does not suffice"]}}
     vms = named(moving("p", 10), moving("q", 10))
 
-    there, stays = plan.evacuate(hosts, vms, refused=refused)
+    there, stays = evacuation.evacuate(hosts, vms, refused=refused)
 
     assert set(there) == {"q"} and stays["p"].count("its CPU does not suffice") == 2
     assert not fit.reasons(hosts[there["q"]], requirements.of(vms["q"]))

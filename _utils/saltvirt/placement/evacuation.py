@@ -4,42 +4,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from saltvirt.model import Evaluation, Requirements
-from saltvirt.placement import choose, fit, groups, pack, requirements
-from saltvirt.placement.answers import HostInfo, MigrationInfo, VmFacts
+from saltvirt.placement import choose, fit, groups, pack, requirements, whatif
+from saltvirt.placement.answers import HostInfo, MigrationInfo
 
 _Refused = Mapping[str, Mapping[str, Iterable[str]]]
-
-
-def with_vm(host: HostInfo, required: Requirements) -> HostInfo:
-    """Return what a host would say of itself with one more VM on it."""
-    vm = VmFacts(
-        state="running",
-        vcpus=required.vcpus,
-        memory_mib=required.memory_mib,
-        affinity=list(required.affinity),
-        anti_affinity=list(required.anti_affinity),
-    )
-    return _committed(host, {**host.vms, required.name: vm}, required, 1)
-
-
-def without_vm(host: HostInfo, required: Requirements) -> HostInfo:
-    """Return what a host would say of itself with one VM less on it."""
-    vms = {name: vm for name, vm in host.vms.items() if name != required.name}
-    return _committed(host, vms, required, -1)
-
-
-def _committed(
-    host: HostInfo, vms: dict[str, VmFacts], required: Requirements, sign: int
-) -> HostInfo:
-    """Return what a host would say with these VMs, and with more or less of it promised."""
-    cpu, memory, disk = host.cpu, host.memory, host.storage
-    return replace(
-        host,
-        vms=vms,
-        cpu=replace(cpu, vcpus_committed=cpu.vcpus_committed + sign * required.vcpus),
-        memory=replace(memory, committed_mib=memory.committed_mib + sign * required.memory_mib),
-        storage=replace(disk, committed_mib=disk.committed_mib + sign * required.disk_mib),
-    )
 
 
 def evacuate(
@@ -100,7 +68,7 @@ def _with_all(
     after = dict(hosts)
     for required in needs:
         if required.name in moves:
-            after[moves[required.name]] = with_vm(after[moves[required.name]], required)
+            after[moves[required.name]] = whatif.with_vm(after[moves[required.name]], required)
     return after
 
 

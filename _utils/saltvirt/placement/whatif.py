@@ -1,0 +1,38 @@
+"""What a host would say of itself if it had one VM more, or one less."""
+
+from dataclasses import replace
+
+from saltvirt.model import Requirements
+from saltvirt.placement.answers import HostInfo, VmFacts
+
+
+def with_vm(host: HostInfo, required: Requirements) -> HostInfo:
+    """Return what a host would say of itself with one more VM on it."""
+    vm = VmFacts(
+        state="running",
+        vcpus=required.vcpus,
+        memory_mib=required.memory_mib,
+        affinity=list(required.affinity),
+        anti_affinity=list(required.anti_affinity),
+    )
+    return _committed(host, {**host.vms, required.name: vm}, required, 1)
+
+
+def without_vm(host: HostInfo, required: Requirements) -> HostInfo:
+    """Return what a host would say of itself with one VM less on it."""
+    vms = {name: vm for name, vm in host.vms.items() if name != required.name}
+    return _committed(host, vms, required, -1)
+
+
+def _committed(
+    host: HostInfo, vms: dict[str, VmFacts], required: Requirements, sign: int
+) -> HostInfo:
+    """Return what a host would say with these VMs, and with more or less of it promised."""
+    cpu, memory, disk = host.cpu, host.memory, host.storage
+    return replace(
+        host,
+        vms=vms,
+        cpu=replace(cpu, vcpus_committed=cpu.vcpus_committed + sign * required.vcpus),
+        memory=replace(memory, committed_mib=memory.committed_mib + sign * required.memory_mib),
+        storage=replace(disk, committed_mib=disk.committed_mib + sign * required.disk_mib),
+    )

@@ -1,0 +1,18 @@
+"""What a host would say of itself with one VM more, or one less."""
+
+from saltvirt.placement import fit, requirements, whatif
+from tightclouds import host, moving
+
+
+def test_one_more_vm_leaves_that_much_less():
+    before = host(1000)
+    required = requirements.of(
+        moving(
+            "x", 100, vcpus=3, disks=[{"how": "copy", "virtual_bytes": 2**30}, {"how": "shared"}]
+        )
+    )
+    after = whatif.with_vm(before, required)
+
+    left, had = fit.free(after), fit.free(before)
+    assert [had[k] - left[k] for k in ("vcpus", "memory_mib", "disk_mib")] == [3, 100, 1024]
+    assert whatif.without_vm(after, required) == before
