@@ -13,7 +13,7 @@ from saltvirt import config, profiles, wire
 from saltvirt.errors import HostUnreachable
 from saltvirt.kvm import connect, host, query
 from saltvirt.ops import inspect
-from saltvirt.ops.migration import sending as migration
+from saltvirt.ops.migration import sending
 
 __virtualname__ = "virt"
 
@@ -59,7 +59,7 @@ def host_info(moving=None, **kwargs):
     with connect.opened(settings, readonly=False) as conn:
         info = inspect.host_info(conn, settings)
         if moving in info.vms:
-            found = migration.facts(conn, settings, moving)[moving]
+            found = sending.facts(conn, settings, moving)[moving]
             info = dataclasses.replace(info, moving=found)
         return wire.plain(info)
 

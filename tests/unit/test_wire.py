@@ -17,7 +17,7 @@ from saltvirt.fleet.cloud import Cloud
 from saltvirt.kvm import connect
 from saltvirt.model import Evaluation
 from saltvirt.ops import inspect
-from saltvirt.ops.migration import facts as gathering
+from saltvirt.ops.migration import migrationinfo
 from saltvirt.parts import Source, State, Target
 from saltvirt.placement.answers import DiskFacts, DiskProfile, HostInfo, MigrationInfo, NicProfile
 
@@ -26,7 +26,7 @@ TEST = HostSettings(uri="test:///default")
 HOST = json.loads((DATA / "fleets/three.json").read_text())["hyper2"]
 with connect.opened(TEST) as conn:
     # As it comes over the wire: lists, no tuples.
-    ABOUT = json.loads(json.dumps(wire.plain(gathering.facts(conn, TEST, "test")["test"])))
+    ABOUT = json.loads(json.dumps(wire.plain(migrationinfo.gather(conn, TEST, "test")["test"])))
 # What is shown to nobody but people, and has no fixed names.
 FREE = (("storage", "images"), ("storage", "pools"))
 NO_TYPE = b"none of a host's fields is bytes"

@@ -17,7 +17,7 @@ from saltvirt.errors import (
 from saltvirt.kvm import connect, lifecycle, query
 from saltvirt.model import Requirements
 from saltvirt.ops import inspect, maintenance, reservations, storage
-from saltvirt.ops.migration import facts as gathering
+from saltvirt.ops.migration import migrationinfo
 from saltvirt.placement import fit
 from saltvirt.placement.answers import DomainTypes
 from saltvirt.xml import hostdev, nodedev, read
@@ -281,8 +281,8 @@ def test_a_definition_that_was_kept_is_not_a_vm_of_the_host(hypervisor):
 
         info = inspect.host_info(conn, hypervisor.settings)
         seen = inspect.presence(conn, hypervisor.settings, "web1")
-        moving = gathering.facts(conn, hypervisor.settings)
-        (obstacle,) = gathering.facts(conn, hypervisor.settings, "web1")["web1"].obstacles
+        moving = migrationinfo.gather(conn, hypervisor.settings)
+        (obstacle,) = migrationinfo.gather(conn, hypervisor.settings, "web1")["web1"].obstacles
 
     assert set(before.vms) == {"web1", "web2"} and before.kept == {}
     assert set(info.vms) == set(moving) == {"web2"} and info.kept == {"web1": "hyper2"}

@@ -16,7 +16,7 @@ from saltvirt.fleet import agreement
 from saltvirt.fleet import inventory as find
 from saltvirt.kvm import connect, lifecycle
 from saltvirt.model import Requirements
-from saltvirt.ops.migration import facts
+from saltvirt.ops.migration import migrationinfo
 from saltvirt.placement import choose, evacuation, generation, requirements
 from saltvirt.xml import METADATA_NS, capabilities, newer, parse, read
 
@@ -193,7 +193,7 @@ CHECKED = UNCHECKED.replace("none", "partial")
 def test_what_a_guests_cpu_needs_depends_on_where_it_was_started(root, is_running, wanted):
     tags = {"qemu": "10.0.13", "host_cpu": "<cpu/>"}
 
-    found = facts._cpu(root, tags, is_running)
+    found = migrationinfo._cpu(root, tags, is_running)
 
     assert {key: value for key, value in found.items() if value} == wanted
 

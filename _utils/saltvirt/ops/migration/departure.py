@@ -15,8 +15,7 @@ from saltvirt.kvm.migrate import MigrationFailed
 from saltvirt.model import Move
 from saltvirt.ops import purge, reservations, storage, unfinished
 from saltvirt.ops.context import Context
-from saltvirt.ops.migration import facts as gathering
-from saltvirt.ops.migration import legacy, reach, sending, startlock
+from saltvirt.ops.migration import legacy, migrationinfo, reach, sending, startlock
 from saltvirt.ops.migration.end import End
 from saltvirt.parts import Effects
 from saltvirt.placement.answers import MigrationInfo
@@ -152,7 +151,7 @@ class Departure(End):
         return self.options
 
     def _refuse_changed(self) -> MigrationInfo:
-        now = gathering.facts(self.conn, self._settings, self._name)[self._name]
+        now = migrationinfo.gather(self.conn, self._settings, self._name)[self._name]
         why = list(now.obstacles)
         if now.uuid != self.facts["uuid"]:
             why = ["it is another VM of this name now"]
@@ -301,7 +300,7 @@ def send(
 ) -> dict[str, Any]:
     """Send a VM that was made ready for, under its token; return the figures."""
     with opened(context, name) as hands:
-        hands.moving = gathering.facts(hands.conn, context.settings, name)[name]
+        hands.moving = migrationinfo.gather(hands.conn, context.settings, name)[name]
         hands.target, hands.options, hands.present = target, options, present
         began = time.monotonic()
         hands.do(protocol.send(hands.there, token))
@@ -317,7 +316,7 @@ def noted(facts: Mapping[str, Any]) -> dict[str, Any]:
 def move_unprepared(context: Context, name: str, target: str, options: Move) -> dict[str, int]:
     """Move a VM whose target nobody has made ready: by hand, without files of its own."""
     with opened(context, name) as hands:
-        moving = gathering.facts(hands.conn, context.settings, name)[name]
+        moving = migrationinfo.gather(hands.conn, context.settings, name)[name]
         sending.refuse_unprepared(context.settings, moving, target, options)
         hands.moving, hands.target, hands.options, hands.present = moving, target, options, None
         token, began = os.urandom(8).hex(), time.monotonic()

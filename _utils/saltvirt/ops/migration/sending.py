@@ -12,8 +12,7 @@ from saltvirt.kvm import lifecycle, migrate
 from saltvirt.kvm.migrate import MigrationFailed
 from saltvirt.model import Move
 from saltvirt.ops.context import Context
-from saltvirt.ops.migration import checks, reach, watching
-from saltvirt.ops.migration import facts as gathering
+from saltvirt.ops.migration import checks, migrationinfo, reach, watching
 from saltvirt.placement.answers import DiskFacts, FileFacts, MigrationInfo
 
 _TLS_FILES = ("ca-cert.pem", "client-cert.pem", "client-key.pem")
@@ -39,7 +38,7 @@ def obstacles(settings: HostSettings, moving: MigrationInfo, options: Move) -> l
 def facts(conn: Any, settings: HostSettings, name: str | None) -> dict[str, MigrationInfo]:
     """Return ``{name: facts}`` with everything in ``obstacles`` that this host knows of."""
     options = spec.move(settings, {})
-    found = gathering.facts(conn, settings, name)
+    found = migrationinfo.gather(conn, settings, name)
     return {
         one: replace(moving, obstacles=obstacles(settings, moving, options))
         for one, moving in found.items()

@@ -10,7 +10,7 @@ from saltvirt.errors import ClaimRefused, VirtError
 from saltvirt.image import tool
 from saltvirt.kvm import lifecycle
 from saltvirt.kvm.migrate import MigrationFailed
-from saltvirt.ops.migration import arrival, facts, startlock
+from saltvirt.ops.migration import arrival, migrationinfo, startlock
 from saltvirt.ops.migration import files as coming
 from saltvirt.placement.answers import FileFacts, ImageFacts
 from saltvirt.xml import parse
@@ -20,7 +20,7 @@ from saltvirt.xml import parse
 def moving(end, conn):
     """What the other host has said of web1; its files are in a folder of that host."""
     paths = end.make(conn)
-    said = facts.facts(conn, end.settings, "web1")["web1"]
+    said = migrationinfo.gather(conn, end.settings, "web1")["web1"]
     for path in paths:
         shutil.move(path, end.folder / path.name)
     lifecycle.undefine(conn, "web1")
@@ -371,7 +371,7 @@ def test_two_moves_into_one_folder_do_not_end_each_others_pool(end, conn, moving
 def test_a_host_that_dies_while_it_makes_ready_drops_it_later(end, point, tmp_path):
     with end.hypervisor.libvirt() as conn:
         paths = end.make(conn)
-        said = facts.facts(conn, end.settings, "web1")["web1"]
+        said = migrationinfo.gather(conn, end.settings, "web1")["web1"]
         lifecycle.undefine(conn, "web1")
         for path in paths:
             path.unlink()

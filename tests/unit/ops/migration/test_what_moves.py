@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from saltvirt.config import HostSettings
 from saltvirt.kvm import connect, lifecycle
-from saltvirt.ops.migration import facts
+from saltvirt.ops.migration import migrationinfo
 from saltvirt.placement.answers import FileFacts
 from saltvirt.xml import read, tpm
 
@@ -28,7 +28,7 @@ def moving():
             change(conn, "m1")
             if state == "saved":
                 dom.managedSave(0)
-            return facts.facts(conn, settings, "m1")["m1"]
+            return migrationinfo.gather(conn, settings, "m1")["m1"]
 
         yield define
         lifecycle.destroy(conn, "m1")
@@ -115,7 +115,7 @@ def test_what_only_the_definition_has_of_a_newer_libvirt_counts():
     tags |= {"host_cpu": None, "qemu": "10"}
 
     for later, since in ((plain, []), (xml, ["9.4"])):
-        found = facts._facts(TEST, {**row, "next_xml": later}, tags)
+        found = migrationinfo._facts(TEST, {**row, "next_xml": later}, tags)
         assert [version for _what, version in found.newer] == since
 
 

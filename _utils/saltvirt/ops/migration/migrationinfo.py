@@ -37,7 +37,7 @@ class _Cpu(TypedDict):
     cpu_qemu: str | None
 
 
-def facts(conn: Any, settings: HostSettings, name: str | None = None) -> dict[str, MigrationInfo]:
+def gather(conn: Any, settings: HostSettings, name: str | None = None) -> dict[str, MigrationInfo]:
     """
     Return what another host must know to take VMs, by their names.
 
