@@ -27,6 +27,7 @@ HOST = json.loads((DATA / "fleets/three.json").read_text())["hyper2"]
 with connect.opened(TEST) as conn:
     # As it comes over the wire: lists, no tuples.
     ABOUT = json.loads(json.dumps(wire.plain(migrationinfo.gather(conn, TEST, "test")["test"])))
+HOSTS = effects.MoveHosts(source="h1", target="h2")
 # What is shown to nobody but people, and has no fixed names.
 FREE = (("storage", "images"), ("storage", "pools"))
 NO_TYPE = b"none of a host's fields is bytes"
@@ -238,7 +239,7 @@ def test_notes_of_a_host_that_cannot_be_read_are_not_known(monkeypatch, opts, sa
 def test_an_effect_whose_answer_cannot_be_read_says_so(monkeypatch, opts, effect, said, why):
     monkeypatch.setattr(effects, "act", lambda *_args, **_options: said)
     held = SimpleNamespace(name="web1", record=None)
-    hands = effects.Hands(Cloud.of(opts, quiet=True), held, "t1", ("h1", "h2"))
+    hands = effects.Hands(Cloud.of(opts, quiet=True), held, "t1", HOSTS)
     hands.moving, hands.present = told.moving(), []
 
     with pytest.raises(wire.BadAnswer, match=f"h[12] answers .*{why}"):
@@ -280,7 +281,7 @@ def moved_by(monkeypatch, said):
         lambda _o, hosts, *_a, **_k: {h: minions.Reply(minion=h, value=said) for h in hosts},
     )
     held = SimpleNamespace(name="web1", record=None)
-    return effects.Hands(Cloud.of({}), held, "t1", ("h1", "h2"))
+    return effects.Hands(Cloud.of({}), held, "t1", HOSTS)
 
 
 @pytest.mark.parametrize("side", ["source", "target"])

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from saltvirt import compat, protocol, wire
@@ -25,8 +26,12 @@ _OLD = "is not available"
 _OLD_TARGET = "keyword arguments are not valid: "
 
 
-# The hosts of a move; nobody may know which one sends.
-Way = tuple[str | None, str]
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MoveHosts:
+    """The hosts of a move; ``source`` is None if nobody knows which host sends the VM."""
+
+    source: str | None
+    target: str
 
 
 class MoveFailed(VirtError):
@@ -41,10 +46,11 @@ class Hands:
     """One move of one VM between two hosts; each method is an effect of the protocol."""
 
     def __init__(
-        self, cloud: Cloud, held: Held, token: str, way: Way, uuid: str | None = None
+        self, cloud: Cloud, held: Held, token: str, hosts: MoveHosts, uuid: str | None = None
     ) -> None:
         self._cloud, self._held = cloud, held
-        self.token, (self.source, self.target), self.uuid = token, way, uuid
+        self.source, self.target = hosts.source, hosts.target
+        self.token, self.uuid = token, uuid
         self.name = held.name
         self.moving: MigrationInfo
         self.given: Mapping[str, Any] = {}

@@ -10,7 +10,7 @@ from saltvirt.errors import BadArgument, NameTaken
 from saltvirt.fleet import interrupted, inventory, moves, orders, sightings
 from saltvirt.fleet.cloud import Cloud
 from saltvirt.fleet.deploy import none_fits
-from saltvirt.fleet.effects import Hands, MoveFailed, NotReady
+from saltvirt.fleet.effects import Hands, MoveFailed, MoveHosts, NotReady
 from saltvirt.fleet.hosts import DeployError, act
 from saltvirt.model import Evaluation
 from saltvirt.placement import choose, requirements
@@ -164,7 +164,8 @@ def migrate(
         source, moving, evaluations = plan(cloud, name, target, source)
         for host in [evaluation.host for evaluation in evaluations if evaluation.fits]:
             cloud.progress("Placing", detail=f"from {source} to {host}")
-            hands = Hands(cloud, held, secrets.token_hex(8), (source, host))
+            hosts = MoveHosts(source=source, target=host)
+            hands = Hands(cloud, held, secrets.token_hex(8), hosts)
             hands.given = given
             try:
                 figures = moves.carry(cloud, hands)

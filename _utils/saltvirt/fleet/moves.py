@@ -6,7 +6,7 @@ from saltvirt import parts, protocol
 from saltvirt.errors import VirtError
 from saltvirt.fleet import lost, orders
 from saltvirt.fleet.cloud import Cloud
-from saltvirt.fleet.effects import Hands, MoveFailed, Way
+from saltvirt.fleet.effects import Hands, MoveFailed, MoveHosts
 from saltvirt.fleet.hosts import HostSilent
 from saltvirt.protocol import Source, Target
 from saltvirt.records import Held
@@ -68,7 +68,7 @@ def settle(
     cloud: Cloud,
     held: Held,
     token: str,
-    way: Way,
+    hosts: MoveHosts,
     uuid: str | None = None,
     *,
     force: bool = False,
@@ -83,7 +83,7 @@ def settle(
     keep
         The host that has the VM from now on: the other one is lost, or was, and has come back.
     """
-    hands = Hands(cloud, held, token, way, uuid)
+    hands = Hands(cloud, held, token, hosts, uuid)
     try:
         step, ended = _settled(hands, force, keep)
     except VirtError as failed:
@@ -157,5 +157,5 @@ def settle_order(cloud: Cloud, held: Held) -> None:
     """Settle the move that an interrupted command of this master has left on record."""
     left = held.record
     if left is not None and left.phase == orders.MOVING:
-        way = (left.facts["source"], left.facts["target"])
-        settle(cloud, held, left.token, way, left.facts.get("uuid"))
+        hosts = MoveHosts(source=left.facts["source"], target=left.facts["target"])
+        settle(cloud, held, left.token, hosts, left.facts.get("uuid"))

@@ -46,8 +46,8 @@ def restore(
         why = "; ".join(failed.values())
         return f"it is home, but not all have noted that: {why}" if why else None
 
-    way = {name: (at, host) for name, at in away.back.items()}
-    done = several.move(cloud, way, max_parallel=max_parallel, is_fixed=True, after=after)
+    moves = {name: (at, host) for name, at in away.back.items()}
+    done = several.move(cloud, moves, max_parallel=max_parallel, is_fixed=True, after=after)
     if done.gone:
         notes.tell(cloud, {host: dict.fromkeys(done.gone)})
     out = {

@@ -7,6 +7,7 @@ from saltvirt import locks, records
 from saltvirt.errors import BadArgument, VirtError
 from saltvirt.fleet import inventory, moves, orders
 from saltvirt.fleet.cloud import Cloud
+from saltvirt.fleet.effects import MoveHosts
 
 
 def every(
@@ -25,12 +26,11 @@ def every(
     found = inventory.survey(cloud, every, "virt.migration_state")
     known, out = _on_record(cloud, found.answers, name), {}
     failed = _unreadable(cloud, found.answers, name)
-    for (vm, token), (source, target, uuid) in sorted(known.items()):
-        cloud.progress("Settling", detail=f"{vm}, from {source} to {target}")
+    for (vm, token), (hosts, uuid) in sorted(known.items()):
+        cloud.progress("Settling", detail=f"{vm}, from {hosts.source} to {hosts.target}")
         try:
             with orders.opened(cloud.opts, vm) as held:
-                way = (source, target)
-                out[vm] = moves.settle(cloud, held, token, way, uuid, force=force, keep=keep)
+                out[vm] = moves.settle(cloud, held, token, hosts, uuid, force=force, keep=keep)
         except VirtError as error:
             failed[vm] = str(error)
     if not (known or failed):
@@ -59,24 +59,25 @@ def _refuse_silence(found: inventory.Survey, name: str | None) -> None:
 
 def _on_record(
     cloud: Cloud, answers: Mapping[str, Any], name: str | None
-) -> dict[tuple[str, str], tuple[str | None, str, str | None]]:
-    """Return ``{(name, token): (source, target, uuid)}`` of all moves that somebody knows of."""
-    out: dict[tuple[str, str], tuple[str | None, str, str | None]] = {}
+) -> dict[tuple[str, str], tuple[MoveHosts, str | None]]:
+    """Return ``{(name, token): (hosts, uuid)}`` of all moves that somebody knows of."""
+    out: dict[tuple[str, str], tuple[MoveHosts, str | None]] = {}
     # This master knows both hosts of its own, whatever a host has noted.
     for record in orders.moving(cloud.opts):
         if name in (None, record.name):
-            way = (record.facts["source"], record.facts["target"])
-            out.setdefault((record.name, record.token), (*way, record.facts.get("uuid")))
+            hosts = MoveHosts(source=record.facts["source"], target=record.facts["target"])
+            out.setdefault((record.name, record.token), (hosts, record.facts.get("uuid")))
     for host, there in sorted(answers.items()):
         for vm, known in there.items():
             for one in known if name in (None, vm) else ():
                 if one.error is not None:
                     continue
-                is_leaving = one.purpose == "departure"
-                way = (host, one.target) if is_leaving else (one.source, host)
-                if way[0] is None:
-                    way = (_sender(answers, vm, host), host)
-                out.setdefault((vm, one.token), (*way, one.uuid))
+                if one.purpose == "departure":
+                    hosts = MoveHosts(source=host, target=one.target)
+                else:
+                    source = one.source or _sender(answers, vm, host)
+                    hosts = MoveHosts(source=source, target=host)
+                out.setdefault((vm, one.token), (hosts, one.uuid))
     return out
 
 

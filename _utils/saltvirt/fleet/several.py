@@ -63,7 +63,7 @@ def move(
     *,
     max_parallel: int,
     is_fixed: bool = False,
-    after: Callable[[str, str, str], str | None] = lambda *_way: None,
+    after: Callable[[str, str, str], str | None] = lambda *_move: None,
 ) -> Outcome:
     """
     Move VMs and return the :class:`Outcome`.
@@ -91,7 +91,7 @@ def move(
     def carry(name: str, source: str, to: str) -> None:
         try:
             own = replace(cloud, progress=progress_of(name))
-            done = _moved(own, name, (source, to), is_fixed)
+            done = _moved(own, name, source, to, is_fixed)
             why = [done.get("warning"), after(name, source, done["to"])]
         except VirtError as error:
             out.has_not(name, error)
@@ -101,8 +101,8 @@ def move(
     # Salt's functions find their loader through context variables, which threads do not inherit.
     with ThreadPoolExecutor(max_parallel) as pool:
         jobs = {
-            name: pool.submit(contextvars.copy_context().run, carry, name, way[0], way[1])
-            for name, way in moves.items()
+            name: pool.submit(contextvars.copy_context().run, carry, name, source, to)
+            for name, (source, to) in moves.items()
         }
 
         def going_on(name: str) -> None:
@@ -148,14 +148,8 @@ _GOING_ON = (
 )
 
 
-def _moved(
-    cloud: Cloud,
-    name: str,
-    way: tuple[str, str],
-    is_fixed: bool,
-) -> dict[str, Any]:
+def _moved(cloud: Cloud, name: str, source: str, to: str, is_fixed: bool) -> dict[str, Any]:
     """Move one VM as planned; if that host refuses, to the next best. Return where it is now."""
-    source, to = way
     for target in (to, to if is_fixed else None):
         try:
             return migrate.migrate(cloud, name, target, {}, source)

@@ -8,6 +8,7 @@ from saltvirt.fleet import effects, minions, moves
 from saltvirt.fleet.cloud import Cloud
 from saltvirt.parts import Source, Target
 
+HOSTS = effects.MoveHosts(source="hyper1", target="hyper2")
 HANDED = {"source": asdict(Source(phase="handing", has=True)), "target": asdict(Target())}
 
 
@@ -27,7 +28,7 @@ def test_only_a_silent_host_is_lost(monkeypatch, said, is_lost):
     monkeypatch.setattr(effects, "_PATIENCE_S", 0)
     held = SimpleNamespace(name="web1", record=None)
     cloud = Cloud(opts={}, settings=SimpleNamespace(timeout_s=1), progress=lambda *_a, **_k: None)
-    call = (cloud, held, "t1", ("hyper1", "hyper2"))
+    call = (cloud, held, "t1", HOSTS)
 
     if is_lost:
         assert moves.settle(*call, keep="hyper1") == "stays on hyper1; hyper2 is lost"

@@ -16,7 +16,7 @@ CALLS = [
     ("h1", "virt.migrate_step finish"),
     ("h2", "virt.migrate_step end"),
 ]
-
+HOSTS = effects.MoveHosts(source="h1", target="h2")
 PLANNED = {"phase": "planned", "target": "h2", "autostart": True, "was": True}
 
 
@@ -236,7 +236,7 @@ def test_the_order_of_another_move_is_not_ended(two, master):
     two.departures["h1", "web"] = {**PLANNED, "token": "t0", "phase": "cancelled"}
     with orders.opened(master.opts, "web") as held:
         held.begin("t1", orders.MOVING, source="h1", target="h2", uuid=None)
-        assert moves.settle(master, held, "t0", ("h1", "h2")) == "stays on h1"
+        assert moves.settle(master, held, "t0", HOSTS) == "stays on h1"
         assert held.now.token == "t1"
         moves.settle_order(master, held)
         assert held.record is None
@@ -348,7 +348,7 @@ def test_a_host_that_answers_is_not_lost(two, master):
 )
 def test_what_a_move_waits_for_is_said_in_words(master, source, target, says):
     with orders.opened(master.opts, "web") as held:
-        hands = effects.Hands(master, held, "t1", ("h1", "h2"))
+        hands = effects.Hands(master, held, "t1", HOSTS)
         hands.seen = {"h1": source, "h2": target}
         assert re.search(says, hands.waits())
 

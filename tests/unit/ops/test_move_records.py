@@ -29,11 +29,12 @@ def test_a_vm_whose_arrival_is_not_over_does_not_leave(host, phase):
 
 def test_an_order_is_closed_by_its_own_move_only(host):
     place = reservations.folder(host)
+    hosts = effects.MoveHosts(source="a", target="b")
     with records.held(place, "order", "vm1") as held:
         held.begin("t1", orders.MOVING)
-        effects.Hands(None, held, "t0", ("a", "b")).close()
+        effects.Hands(None, held, "t0", hosts).close()
         assert held.record is not None
-        effects.Hands(None, held, "t1", ("a", "b")).close()
+        effects.Hands(None, held, "t1", hosts).close()
         assert held.record is None
 
 
