@@ -61,7 +61,7 @@ def revoke(cloud: Cloud, name: str) -> None:
     try:
         act(cloud, host, "virt.authorized", kwarg={"name": name, "token": None})
     except DeployError as error:
-        log.warning("%s keeps a token for %s that is worth nothing any more: %s", host, name, error)
+        log.warning("%s keeps a token for %s that is no longer valid: %s", host, name, error)
 
 
 def forget(opts: Mapping[str, Any], name: str, host: str) -> None:

@@ -97,7 +97,7 @@ def _outcome(reply: minions.Reply) -> tuple[str, str | None]:
     if reply.missing:
         return "", f"no answer within {_APPLY_S} s"
     if not isinstance(reply.value, dict):
-        return "", reply.error or "it gave no answer that can be read"
+        return "", reply.error or "its answer cannot be read"
     state = next(iter(reply.value.values()))
     return (state["comment"], None) if state["result"] else ("", state["comment"])
 

@@ -106,10 +106,7 @@ def _refuse_taken(hosts: Hosts, name: str, settled: str = "") -> None:
                 f"or remove it first: salt-run virt.purge {name}{settled and f' ({settled})'}"
             )
         if one.building:
-            raise NameTaken(
-                f"VM {name!r} is being built on {host}, or is on its way there; if nobody is at it "
-                f"any more: salt-run virt.settle {name}"
-            )
+            raise NameTaken(sightings.coming(name, host))
         if one.unreadable:
             raise NameTaken(f"what {host} has of VM {name!r} is not known: {one.unreadable}")
     if hosts.unheard:

@@ -33,6 +33,9 @@ class MoveHosts:
     source: str | None
     target: str
 
+    def __str__(self) -> str:
+        return f"from {self.source or 'an unknown host'} to {self.target}"
+
 
 class MoveFailed(VirtError):
     """A VM was not moved; the message says where it is and why."""
@@ -49,7 +52,7 @@ class Hands:
         self, cloud: Cloud, held: Held, token: str, hosts: MoveHosts, uuid: str | None = None
     ) -> None:
         self._cloud, self._held = cloud, held
-        self.source, self.target = hosts.source, hosts.target
+        self.hosts, self.source, self.target = hosts, hosts.source, hosts.target
         self.token, self.uuid = token, uuid
         self.name = held.name
         self.moving: MigrationInfo

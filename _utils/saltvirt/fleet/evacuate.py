@@ -16,7 +16,7 @@ from saltvirt.placement.answers import HostInfo, MigrationInfo
 _LOOK_S = 3
 _STILL_COMING = (
     "still on its way in after {} s; when the virt.init or virt.migrate that brings it is over, "
-    "run this again (if nobody is at that move any more: salt-run virt.settle {})"
+    "run this again (if that move was interrupted: salt-run virt.settle {})"
 )
 # On this host alone: by now another may have a VM of that name, which salt-run would remove.
 _KEPT = "moved to {}, only its definition was kept: salt {} virt.undefine {} removes that"
@@ -92,14 +92,19 @@ def _sorted(
     with_stopped: bool,
 ) -> tuple[dict[str, str], dict[str, MigrationInfo]]:
     """Return ``({name: why} of those that may stay, {name: facts} of those that have to move)``."""
+    here = {name: one for name, one in _vms(cloud, host).items() if name not in coming}
+    is_off = {name for name, moving in here.items() if moving.state == "shutdown"}
+    stopped = {} if with_stopped else dict.fromkeys(sorted(is_off), "it is stopped")
+    return stopped, {name: moving for name, moving in here.items() if name not in stopped}
+
+
+def _vms(cloud: Cloud, host: str) -> dict[str, MigrationInfo]:
+    """Return ``{name: answer of virt.migration_info}`` of all VMs of a host."""
     said = act(cloud, host, "virt.migration_info")
     vms: dict[str, MigrationInfo] = wire.read(
         host, "virt.migration_info", dict[str, MigrationInfo], said
     )
-    here = {name: moving for name, moving in vms.items() if name not in coming}
-    is_off = {name for name, moving in here.items() if moving.state == "shutdown"}
-    stopped = {} if with_stopped else dict.fromkeys(sorted(is_off), "it is stopped")
-    return stopped, {name: moving for name, moving in here.items() if name not in stopped}
+    return vms
 
 
 def evacuate(
@@ -215,7 +220,7 @@ class _Run:
     def _forget(self, names: Sequence[str]) -> None:
         """Take back what was noted of VMs that did not move; of one that may have, it stays."""
         if names:
-            here = act(self._cloud, self._host, "virt.migration_info")
+            here = _vms(self._cloud, self._host)
             staying = [name for name in names if name in here or name in self._done.gone]
             _note(self._cloud, self._host, dict.fromkeys(staying))
 

@@ -82,8 +82,14 @@ def beside(*surveys: Survey) -> dict[str, Any]:
 
 def _match(cloud: Cloud, expression: str, what: str) -> list[str]:
     found = CkMinions(cloud.opts).check_minions(expression, "compound", greedy=False)
-    if found.get("missing"):
-        raise BadArgument(what, f"{expression!r} is not a Salt target")
+    missing = sorted(found.get("missing") or ())
+    if missing:
+        accept = ", ".join(f"salt-key -a {minion}" for minion in missing)
+        raise BadArgument(
+            what,
+            f"{expression!r} lists {', '.join(missing)}, without an accepted key on this master: "
+            f"accept it ({accept}), or take it out of the list",
+        )
     return sorted(found.get("minions") or ())
 
 

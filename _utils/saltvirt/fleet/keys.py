@@ -11,7 +11,7 @@ def seal_for(opts: Mapping[str, Any], host: str, private: str) -> str:
     """Return a private key that only this host's minion can read."""
     _state, public = compat.KeyStore(opts).read(host)
     if not public:
-        raise MasterError(f"the master has no accepted key of {host}; is it a minion of its own?")
+        raise MasterError(f"the master has no accepted key of {host}; is it one of its minions?")
     return sealed.seal(private, public)
 
 

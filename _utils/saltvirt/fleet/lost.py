@@ -13,11 +13,17 @@ NOT_WHOLE = "has not come here whole"
 def refuse_keep(hands: Hands, keep: str) -> None:
     """Raise unless a host is lost, or came back, and the one to be kept is the other one."""
     if keep not in (hands.source, hands.target):
-        raise BadArgument("keep", f"{keep!r}; one of {hands.source}, {hands.target}")
+        known = ", ".join(filter(None, (hands.source, hands.target)))
+        raise BadArgument("keep", f"{keep!r}; one of {known}")
+    if hands.source is None:
+        raise MoveFailed(
+            f"no host that answers knows of sending VM {hands.name!r}, so none can be given up for "
+            f"{keep}: leave keep= out"
+        )
     hands.look_at_source()
     hands.look_at_target()
     lost = _other(hands, keep)
-    # One that only fails to look, say as its libvirtd is down, may well run the VM.
+    # A host that only fails to look, for example because its libvirtd is down, may run the VM.
     if lost not in hands.silent and not hands.is_on_both:
         said = hands.seen.get(lost)
         why = f" ({said})" if isinstance(said, str) else ""
@@ -76,12 +82,12 @@ def _without_one(hands: Hands, keep: str, force: bool) -> str:
             if not (force and NOT_WHOLE in str(error)):
                 raise MoveFailed(
                     f"{error}; bring back what it lacks on {keep}, or give up what has come, "
-                    f"and {lost} with the VM, by force=True too"
+                    f"and {lost} with the VM, with force=True too"
                 ) from error
     elif not force:
         raise MoveFailed(
             f"nothing that could run has come to {keep}, so the VM is where {lost} is; if that "
-            f"never comes back, give up what has come by force=True too"
+            f"never comes back, give up what has come with force=True too"
         )
     if phase is not None:
         hands.drop()
@@ -105,7 +111,7 @@ def undecided(hands: Hands) -> str:
     name, source, target = hands.name, hands.seen.get(hands.source), hands.target
     if hands.is_on_both:
         has = isinstance(source, Source) and source.has
-        where = f"{hands.source} {'has it too' if has else 'does not have it any more'}"
+        where = f"{hands.source} {'has it too' if has else 'no longer has it'}"
         return (
             f"VM {name!r} had come to {target} before that was given up, and {where}: see which "
             f"is right (salt HOST virt.vm_info {name}), stop the other, and end the move with "
@@ -121,4 +127,4 @@ def undecided(hands: Hands) -> str:
 def _sources_word(hands: Hands) -> str:
     if hands.source is None:
         return "no host that answers knows of sending it"
-    return f"{hands.source} has not all of it, or says that it has handed it over"
+    return f"{hands.source} does not have all of it, or says that it has handed it over"

@@ -1,5 +1,5 @@
 """
-As which user the master's files are read and written, and what is said where that fails.
+As which user the master's files are read and written, and what the error says if that fails.
 
 Salt's packages run the master as user ``salt``. salt-run drops to that user for good before it
 calls a runner function, whoever typed it. ``saltutil.runner`` on the master's own minion does so in
@@ -118,7 +118,7 @@ def _set_ids(uid: int, gid: int) -> tuple[int, int]:
 
 def why(error: OSError, opts: Mapping[str, Any]) -> str:
     """
-    Return in one line why a file could not be used; where rights lack, what mends it.
+    Return in one line why a file could not be used, and if rights are missing, what to run.
 
     An OSError that is not a PermissionError is said in its own words.
     """

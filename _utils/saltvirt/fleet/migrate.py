@@ -187,7 +187,5 @@ def _settle(cloud: Cloud, held: Held) -> None:
     unheard = inventory.unheard(cloud, found, held.name, seen, interrupted.hosts(held))
     interrupted.settle(cloud.opts, held, seen, unheard)
     if held.record is not None:
-        raise NameTaken(
-            f"an interrupted virt.init or virt.purge of VM {held.name!r} is not finished; run it "
-            f"again, or salt-run virt.purge {held.name}"
-        )
+        host = next(host for host, one in sorted(seen.items()) if one.building)
+        raise NameTaken(sightings.coming(held.name, host))

@@ -57,9 +57,13 @@ def _unsettled(hands: Hands, why: str) -> Unsettled:
         more = ", or if neither host ever comes back, with force=True"
     elif gone:
         (other,) = {hands.source, hands.target} - {*gone}
-        more = f", or if {gone[0]} never comes back, with keep={other}"
+        never = f"if {gone[0]} never comes back"
+        # A source that nobody knows may be silent too, so there is none to keep.
+        more = (
+            f", or {never}, with keep={other}" if other else f"; {never}, see docs/maintenance.md"
+        )
     return Unsettled(
-        f"the move of VM {hands.name!r} from {hands.source} to {hands.target} is not over: {why}. "
+        f"the move of VM {hands.name!r} {hands.hosts} is not over: {why}. "
         f"Nothing is lost; go on with: salt-run virt.settle {hands.name}{more}"
     )
 
@@ -146,7 +150,7 @@ def _tried(hands: Hands, force: bool) -> tuple[str, Any]:
         if force:
             return protocol.KEEP, None
         raise MoveFailed(
-            f"{error}; the source has it no more: bring back what it lacks on {hands.target} and "
+            f"{error}; the source no longer has it: bring back what it lacks on {hands.target} and "
             "settle it again, or remove what has come there, which may be all there is of the VM, "
             f"with: salt-run virt.settle {hands.name} force=True"
         ) from error

@@ -116,7 +116,7 @@ def away(notes: Notes, host: str, there: Mapping[str, Collection[str]], silent: 
 
 def _unheard(name: str, host: str, at: str, silent: Collection[str]) -> str:
     return (
-        f"it is on {at}; whether an evacuation put it there, {_all(silent)} cannot be asked: "
+        f"it is on {at}; {_all(silent)} cannot be asked whether an evacuation put it there: "
         f"bring it back with salt-run virt.migrate {name} {host}, "
         f"or forget it with salt {host} virt.evacuated '{{{name}: null}}'"
     )

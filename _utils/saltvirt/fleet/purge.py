@@ -58,7 +58,7 @@ def _refuse_kept(host: str, name: str, moved_to: str, unheard: Mapping[str, str]
         raise DeployError(
             f"VM {name!r} has moved to {moved_to}, and {host} only kept its definition; "
             f"{', '.join(sorted(unheard))} may have it and cannot be asked, so nothing is "
-            f"removed, its minion key neither; salt {host} virt.undefine {name} removes the "
+            f"removed, not even its minion key; salt {host} virt.undefine {name} removes the "
             "definition alone"
         )
 

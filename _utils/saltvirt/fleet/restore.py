@@ -61,7 +61,7 @@ def restore(
     if out["failed"]:
         error = NotEmpty(
             f"{', '.join(sorted(out['failed']))} did not come back to {host}; when what keeps them "
-            f"is mended, run this again: salt-run virt.restore {host}"
+            f"there is fixed, run this again: salt-run virt.restore {host}"
         )
         error.table = out
         raise error

@@ -27,7 +27,7 @@ def every(
     known, out = _on_record(cloud, found.answers, name), {}
     failed = _unreadable(cloud, found.answers, name)
     for (vm, token), (hosts, uuid) in sorted(known.items()):
-        cloud.progress("Settling", detail=f"{vm}, from {hosts.source} to {hosts.target}")
+        cloud.progress("Settling", detail=f"{vm}, {hosts}")
         try:
             with orders.opened(cloud.opts, vm) as held:
                 out[vm] = moves.settle(cloud, held, token, hosts, uuid, force=force, keep=keep)

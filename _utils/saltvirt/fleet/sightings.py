@@ -87,6 +87,14 @@ def having(seen: Mapping[str, Sighting]) -> list[str]:
     return [host for host in own if seen[host].is_complete] or own or there
 
 
+def coming(name: str, host: str) -> str:
+    """Return the line that says of a VM that it is not on a host yet."""
+    return (
+        f"VM {name!r} is being built on {host}, or is on its way there: wait until that is over; "
+        f"if it is a move that was interrupted: salt-run virt.settle {name}"
+    )
+
+
 def several(name: str, hosts: list[str]) -> str:
     """Return the line that names a VM which is on several hosts."""
     return (

@@ -125,7 +125,7 @@ def test_an_authorization_of_a_host_that_is_silent_is_revoked_all_the_same(
 
     authorization.revoke(Cloud.of(opts), "web1")
 
-    assert "hyper1 keeps a token for web1 that is worth nothing" in caplog.text
+    assert "hyper1 keeps a token for web1 that is no longer valid" in caplog.text
     with pytest.raises(MasterError, match="nobody authorized"):
         submit(opts, given)
 

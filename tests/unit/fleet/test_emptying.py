@@ -6,7 +6,7 @@ import threading
 
 import pytest
 from playedhosts import SILENT, clouds, table
-from saltvirt.errors import BadArgument
+from saltvirt.errors import BadArgument, VirtError
 from saltvirt.fleet import deploy, evacuate, inventory, migrate, several
 from saltvirt.fleet.cloud import Cloud as Master
 
@@ -181,6 +181,22 @@ def test_a_purge_in_between_is_no_failure(cloud, run):
 
     assert list(done["moved"]) == ["web1"] and done["failed"] == {}
     assert done["gone"] == ["web2"] and list(three.notes["h3"]) == ["web1"]
+
+
+def test_what_cannot_be_read_takes_back_no_note_of_a_vm(cloud, run):
+    three = cloud(3)
+    three.put("web1", "h3")
+
+    def fail():
+        three.hosts["h3"]["web1"]["vcpus"] = "two"
+        raise VirtError("no")
+
+    three.before["h3", "virt.migrate_begin"] = fail
+
+    with pytest.raises(evacuate.NotEmpty, match="h3 answers virt.migration_info with something"):
+        run(evacuate.evacuate, three, "h3", **HOW)
+
+    assert list(three.notes["h3"]) == ["web1"]
 
 
 def test_a_vm_that_could_not_move_and_was_purged_meanwhile_is_no_failure(cloud, run):

@@ -9,8 +9,8 @@ import tightclouds
 import told
 from saltvirt import compat, keypair
 from saltvirt.config import MasterSettings
-from saltvirt.errors import NameTaken
-from saltvirt.fleet import deploy, hosts, keys, minions, progress
+from saltvirt.errors import BadArgument, NameTaken
+from saltvirt.fleet import deploy, hosts, inventory, keys, minions, progress
 from saltvirt.fleet.cloud import Cloud
 from saltvirt.model import Evaluation
 
@@ -56,6 +56,19 @@ def test_a_reply_is_what_its_exit_code_says():
 )
 def test_progress_reads_as_one_line(stage, figures, line):
     assert progress.text("vm", stage, figures) == line
+
+
+@pytest.mark.parametrize(
+    ("listed", "said"),
+    [("L@h1,h2", "lists h2, .*: accept it .salt-key -a h2."), ("L@h3,h2", "lists h2, h3, ")],
+)
+def test_a_list_of_hypervisors_names_the_one_without_an_accepted_key(opts, listed, said):
+    keys.accept(opts, "h1", keypair.generate()[0])
+    settings = MasterSettings(hypervisors=listed)
+    cloud = Cloud(opts=opts, settings=settings, progress=lambda *_args, **_figures: None)
+
+    with pytest.raises(BadArgument, match=f"virt:hypervisors: '{listed}' {said}"):
+        inventory.every(cloud)
 
 
 def test_a_key_is_accepted_for_one_id_and_taken_back(opts):

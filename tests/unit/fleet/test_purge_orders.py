@@ -229,7 +229,7 @@ def test_a_vm_that_moved_on_from_where_its_definition_says_keeps_its_key(cloud, 
         inventory.overview(cloud.master, "virt.host_info")
     cloud.hosts.silence("hyper3" if is_seen else "hyper2")
 
-    with pytest.raises(deploy.DeployError, match="so nothing is removed, its minion key neither"):
+    with pytest.raises(deploy.DeployError, match="so nothing is removed, not even its minion key"):
         cloud.purge()
 
 

@@ -250,7 +250,7 @@ def test_what_may_be_all_there_is_goes_by_force_alone(two, master, source):
 
     with pytest.raises(moves.Unsettled, match="may be all there is of it.* force=True") as caught:
         settled(master)
-    knows = "h1 has not all of it" if source else "no host that answers knows of sending it"
+    knows = "h1 does not have all of it" if source else "no host that answers knows of sending it"
     assert knows in str(caught.value) and two.where("web") == ["h2"]
 
     with pytest.raises(BadArgument, match="name that VM"):

@@ -1,8 +1,9 @@
 """Moves that cannot come to an end by themselves: what is said of them, and what force does."""
 
 import pytest
+from saltvirt import records
 from saltvirt.errors import VirtError
-from saltvirt.fleet import migrate, moves, orders, settle
+from saltvirt.fleet import effects, migrate, moves, orders, settle
 
 # What a host says of a record that cannot be read, beside why.
 UNREADABLE = {
@@ -32,13 +33,39 @@ def test_what_has_come_and_is_not_whole_goes_by_force_alone(two, master, source)
 
     two.before["h2", "virt.migrate_step arrive"] = refuse
 
-    said = "web.raw is missing; the source has it no more: bring back .* on h2 .* force=True"
+    said = "web.raw is missing; the source no longer has it: bring back .* on h2 .* force=True"
     with pytest.raises(moves.Unsettled, match=said):
         settled(master, "web")
     assert two.where("web") == ["h2"]
 
     settled(master, "web", force=True)
     assert two.where("web") == [] and two.is_settled()
+
+
+def test_a_move_whose_target_is_silent_and_whose_source_nobody_knows_names_no_host_to_keep(
+    two, master
+):
+    two.arrivals["h2", "web"] = {"token": "t1", "phase": "ready", "source": None}
+    held = records.held(orders.folder(master.opts), orders.PURPOSE, "web")
+    hosts = effects.MoveHosts(source=None, target="h2")
+    two.silent.add(("h2", "virt.migration_state"))
+
+    with held as order, pytest.raises(moves.Unsettled) as caught:
+        moves.settle(master, order, "t1", hosts)
+
+    said = "the move of VM 'web' from an unknown host to h2 is not over: "
+    assert str(caught.value).startswith(said)
+    assert str(caught.value).endswith("; if h2 never comes back, see docs/maintenance.md")
+
+
+def test_a_host_is_not_given_up_for_another_if_nobody_knows_it(two, master):
+    two.arrivals["h2", "web"] = {"token": "t1", "phase": "ready", "source": None}
+    two.hosts["h1"].clear()
+
+    with pytest.raises(moves.Unsettled, match="no host .* knows of sending VM 'web'.* keep= out"):
+        settled(master, "web", keep="h2")
+    with pytest.raises(moves.Unsettled, match="keep: 'h1'; one of h2$"):
+        settled(master, "web", keep="h1")
 
 
 def test_force_gives_up_nothing_that_its_source_has_or_that_only_fails_now(two, master):
