@@ -1,5 +1,5 @@
 """
-Mount a guest's disk through libguestfs: no file system of it is parsed by the host's kernel.
+Mount a guest's disk through libguestfs: the host's kernel parses none of its file systems.
 
 .. versionadded:: 1.0.0
 """
@@ -41,7 +41,7 @@ def mount(location, access="rw", root=None):
 
 def umount(name, disk=None):
     """
-    Unmount what guestfs.mount mounted, and wait until its disk is let go.
+    Unmount what guestfs.mount mounted, and wait until its disk is released.
 
     name
         The folder.

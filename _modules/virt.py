@@ -46,7 +46,7 @@ def init(name=None, cpu=None, mem=None, *values, **kwargs):
     nic
         NIC profile of ``virt:nic``. Defaults to ``default``: one virtio NIC on ``br0``.
     interfaces
-        NICs that override the profile's by ``name``, or come beside them.
+        NICs that override the profile's by ``name``, or are added to them.
     hypervisor
         ``kvm`` or ``qemu``. Defaults to ``virt:hypervisor``, else to KVM where it really works.
     start
@@ -54,7 +54,7 @@ def init(name=None, cpu=None, mem=None, *values, **kwargs):
     disk
         Disk profile of ``virt:disk``. Defaults to ``default``: one disk of 8192 MiB.
     disks
-        Disks that override the profile's by ``name``, or come beside them; sizes in MiB.
+        Disks that override the profile's by ``name``, or are added to them; sizes in MiB.
     saltenv
         Where ``salt://`` images are looked for. Defaults to ``base``.
     seed, install, config
@@ -92,13 +92,13 @@ def init(name=None, cpu=None, mem=None, *values, **kwargs):
         Names of groups; VMs of one anti-affinity group never share a host.
     dry_run
         Change nothing and return what would be done, as plain data: ``disks``, ``nics``, ``seed``,
-        ``files``, ``to_fetch``, ``xml``, ... Images are not fetched: of those in ``to_fetch`` the
-        rest is known only then. Defaults to False.
+        ``files``, ``to_fetch``, ``xml``, ... Images are not fetched: what depends on
+        those in ``to_fetch`` is not known yet. Defaults to False.
     report
         Return errors as ``{"error", "kind", "retcode"}`` and fire progress events: for the runner.
 
     Returns True, or the plan of a dry run. Fails with one line and leaves nothing behind: a bad
-    argument, an image that cannot be had or trusted, no room, a missing bridge, a name that is
+    argument, an image that cannot be fetched or trusted, no room, a missing bridge, a name that is
     taken, or one that is on its way to or from this host. Undo: virt.purge.
 
     CLI Example:
@@ -139,7 +139,7 @@ def purge_(vm_, dirs=False, removables=False, **kwargs):
         Also remove cdrom and floppy images. Defaults to False.
 
     A disk that another VM uses, the base of another VM's overlay and cached images stay, and in
-    ``virt:shared_paths`` all but its own disks. One that was interrupted is finished by the next.
+    ``virt:shared_paths`` all but its own disks. An interrupted purge is finished by the next.
     Returns True; fails if there is no such VM, if it is on its way to or from this host, or if its
     disks are shared and may be in use by another host. There is no undo.
 

@@ -32,8 +32,8 @@ def undefine(vm_, **kwargs):
     vm_
         The VM's name.
 
-    The firmware's variables go with it; they stay if they are another host's: the VM has moved
-    there, or does not run and has them in ``virt:shared_paths``.
+    The firmware's variables go with it, unless they may be another host's: if the VM has moved
+    there, or does not run and has them in ``virt:shared_paths``, they stay.
 
     Returns True; fails if there is no such VM. Undo: virt.define_xml_str with its virt.get_xml.
 
@@ -56,7 +56,7 @@ def define_xml_str(xml, **kwargs):
     xml
         The XML text.
 
-    Returns True; fails with libvirt's words. Undo: virt.undefine.
+    Returns True; fails with libvirt's message. Undo: virt.undefine.
 
     CLI Example:
 
@@ -91,12 +91,12 @@ def define_xml_path(path, **kwargs):
 
 def create_xml_str(xml, **kwargs):
     """
-    Start a VM from libvirt's domain XML that is forgotten when it stops.
+    Start a VM from libvirt's domain XML; it is forgotten when it stops.
 
     xml
         The XML text.
 
-    Returns True; fails with libvirt's words. Undo: virt.stop.
+    Returns True; fails with libvirt's message. Undo: virt.stop.
 
     CLI Example:
 

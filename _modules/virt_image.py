@@ -48,7 +48,7 @@ def image_pull(image, saltenv="base", image_hash=None):
     image_hash
         Its checksum as the file states take it. Defaults to none.
 
-    Returns its digest (SHA-256). Fails with one line if it cannot be had or trusted. Undo:
+    Returns its digest (SHA-256). Fails with one line if it cannot be fetched or trusted. Undo:
     virt.image_prune.
 
     CLI Example:
@@ -101,7 +101,7 @@ def image_build(
     report=False,
 ):
     """
-    Make a golden image: everything that every VM made of it shall have is put in once.
+    Make a golden image: what all VMs made from it shall have is put in once.
 
     source, saltenv, image_hash
         The image to begin with, as in ``virt.init``.
@@ -118,9 +118,9 @@ def image_build(
     sysprep
         Remove host keys, machine id, logs, minion keys, cloud-init's state. Default: True.
     folder
-        Where the image goes: say the file server's. Default: ``golden`` below ``virt:images``.
+        Where the image goes, such as the file server's. Default: ``golden`` below ``virt:images``.
     replace
-        Replace an image of that name; VMs made of the old one keep it. Default: False.
+        Replace an image of that name; VMs made from the old one keep it. Default: False.
     report
         Fire progress events: for the runner.
 

@@ -89,7 +89,7 @@ def migration_info(name=None):
         The VM's name. Defaults to all: ``{name: {...}}``.
 
     Returns ``{name, state, vcpus, memory_mib, disks, images, obstacles, ...}``; ``obstacles`` says
-    why it can be moved nowhere. Nothing is changed.
+    why it cannot be moved at all. Nothing is changed.
 
     CLI Example:
 
@@ -105,7 +105,7 @@ def migration_info(name=None):
 
 def hold(name, state="on"):
     """
-    Tag a VM to stay on its host when ``virt.rebalance`` evens out the load; other ways move it.
+    Tag a VM to stay on its host when ``virt.rebalance`` evens out the load; other commands move it.
 
     name
         The VM's name.
@@ -146,7 +146,7 @@ def stay(name, state="on"):
 
         salt hyper1 virt.stay centos1 on
     """
-    log.warning("virt.stay is deprecated, and gone in the next release; use virt.hold")
+    log.warning("virt.stay is deprecated and will be removed in the next release; use virt.hold")
     return hold(name, state)
 
 

@@ -28,10 +28,10 @@ def migrate_check(about, source=None):
     Return why this host cannot take a VM; an empty list if it can. Nothing is changed.
 
     about
-        The answer of ``virt.migration_info``, of one VM or of all; of all, the return is
+        The answer of ``virt.migration_info``, for one VM or for all; for all, it returns
         ``{name: [why]}`` of those that it cannot take.
     source
-        The host that has it, whose libvirt must let this one in too. Of one VM only.
+        The host that has it, whose libvirt must let this one in too. For one VM only.
 
     CLI Example:
 
@@ -89,11 +89,11 @@ def migrate_prepare(about, limit_s=None, images_sent=False, source=None, token=N
     about
         The answer of ``virt.migrate_begin`` or ``virt.migration_info``.
     limit_s
-        Ignored: what is made ready is kept until the move is settled. Of an older release.
+        Ignored, from an older release: what is made ready is kept until the move is settled.
     images_sent
         Go on after virt.migrate_push: what was sent is checked first. Defaults to False.
     source
-        The host that has it, whose libvirt must let this one in too. Defaults to not looking.
+        The host that has it, whose libvirt must let this one in too. Defaults to not checking.
     token
         That of virt.migrate_begin; a runner of an older release does not give it, and is refused.
 
@@ -128,7 +128,7 @@ def migration_state(name=None, token=None, uuid=None):
     name
         The VM's name. Defaults to all: ``{name: [{purpose, token, phase, since, ...}]}``.
     token
-        That of one move: the return is ``{source, target, noted}``, what settling it needs.
+        That of one move; it then returns ``{source, target, noted}``, what settling it needs.
     uuid
         The VM's, for one move. Defaults to finding it by its name.
 
@@ -225,12 +225,12 @@ def migrate_push(name, target, images):
 
 def migrate_forget(name):
     """
-    Return whether a VM that was to come is here; of an older release.
+    Return whether a VM that was to come is here; kept from an older release.
 
     name
         The VM's name.
 
-    Nothing is given up by it any more: only both hosts together know whether that may be. Fails if
+    It no longer gives up anything: only both hosts together know whether that is safe. Fails if
     a move of the VM is not settled, and names ``salt-run virt.settle``, which asks both.
 
     CLI Example:

@@ -33,13 +33,13 @@ def host_info(moving=None, **kwargs):
     Return everything placement needs to know of this host, in one compact answer.
 
     moving
-        A VM that shall be moved: where it is, ``moving`` is added, the answer of
+        A VM that is to be moved: the host that has it adds ``moving``, its answer of
         ``virt.migration_info``. Defaults to none.
 
     Returns ``{maintenance, vms, building, coming, unfinished, unreadable, cpu, memory, storage,
     bridges, links, networks, profiles, domain_types, archs, machines, versions}``. ``vms`` is
-    ``{name: {state, vcpus, memory_mib, affinity, anti_affinity}}``; ``coming`` the same of those in
-    ``building``, with ``disk_mib`` instead of ``state``; ``unfinished`` has the names of builds and
+    ``{name: {state, vcpus, memory_mib, affinity, anti_affinity}}``; ``coming`` the same for those
+    in ``building``, with ``disk_mib`` instead of ``state``; ``unfinished`` names the builds and
     purges that died; ``unreadable`` says of which VMs a record cannot be read, and what to do:
     ``{name: why}``; ``cpu``, ``memory`` and ``storage`` have what can be handed out
     (``..._limit``/``limit_mib``) and what is promised (``..._committed``/``committed_mib``), sizes
@@ -74,8 +74,8 @@ def presence(name, **kwargs):
     Returns ``{"state": str or None, "building": bool, "unfinished": bool}``; ``building`` means
     that it is being built here, or is on its way here from another host; ``unfinished`` that its
     ``virt.init`` was interrupted and the next one, or a purge, cleans up, or that a record of it
-    cannot be read, which the next command of that VM says. Where only the definition of a VM was
-    kept that has moved, ``moved_to`` names the host that has it.
+    cannot be read, which the next command for that VM says. If the VM has moved and only its
+    definition was kept here, ``moved_to`` names the host that has it.
 
     CLI Example:
 
@@ -305,7 +305,7 @@ def virt_type():
 
 def get_hypervisor():
     """
-    Return the domain type that new VMs get here: ``kvm`` or ``qemu``, None if that is open.
+    Return the domain type that new VMs get here: ``kvm`` or ``qemu``, None if unknown.
 
     CLI Example:
 

@@ -31,7 +31,7 @@ def setmem(vm_, memory, config=False, **kwargs):
     memory
         MiB, or a size like ``2g``.
     config
-        Of a running VM, change the definition for its next start. Defaults to False.
+        For a running VM, change the definition for its next start. Defaults to False.
 
     Returns True; fails if the VM runs and ``config`` is not given.
 
@@ -55,7 +55,7 @@ def setvcpus(vm_, vcpus, config=False, **kwargs):
     vcpus
         How many.
     config
-        Of a running VM, change the definition for its next start. Defaults to False.
+        For a running VM, change the definition for its next start. Defaults to False.
 
     Returns True; fails if the VM runs and ``config`` is not given.
 
@@ -72,7 +72,7 @@ def setvcpus(vm_, vcpus, config=False, **kwargs):
 
 def set_autostart(vm_, state="on", **kwargs):
     """
-    Start a VM together with its host, or no longer.
+    Start a VM together with its host, or stop doing so.
 
     vm_
         The VM's name.

@@ -3,11 +3,11 @@ The private cloud from the master: look at all hypervisors, deploy, control and 
 
 .. versionadded:: 1.0.0
 
-Everything is asked live of the hypervisors (minions with the grain ``virt_hypervisor``, or
-``virt:hypervisors`` of the master's configuration); there is no database. What did not answer
-within ``virt:timeout_s`` is listed under ``unreachable``, what answered with an error under
-``failed``, and a VM that several hypervisors have under ``duplicates`` (``{name: [host]}``); such
-a VM is named, and neither started nor controlled, until one of them is removed. A failure is one
+The hypervisors (minions with the grain ``virt_hypervisor``, or ``virt:hypervisors`` of the
+master's configuration) are asked live; there is no database. Those that did not answer within
+``virt:timeout_s`` are listed under ``unreachable``, those that answered with an error under
+``failed``, and VMs that several hypervisors have under ``duplicates`` (``{name: [host]}``); such
+a VM is neither started nor controlled until all but one of them are removed. A failure is one
 line and exit code 1. The old names ``hyper_info``, ``next_hyper``
 and ``force_off`` stay.
 """
@@ -123,7 +123,7 @@ hyper_info = host_info
 @runner_function
 def next_host():
     """
-    Return the hypervisor that has most room, which the next VM would go to.
+    Return the hypervisor that has the most room, which the next VM would go to.
 
     Returns its minion id; fails if no hypervisor takes VMs.
 
@@ -216,8 +216,9 @@ def init(
     quiet
         Show no progress. Defaults to False.
     force
-        Deploy though a hypervisor that cannot be asked now had a VM of that name when it was last
-        asked, or was asked to make one: say it only if the VM is not there. Defaults to False.
+        Deploy even though a hypervisor that cannot be asked now had a VM of that name when it was
+        last asked, or was asked to build one: only if you know that the VM is not there. Default:
+        False.
 
     Every other keyword argument of the module's ``virt.init`` is passed on; an unknown one is
     refused by name. Returns ``{"name", "host", "minion", "seconds"}``. Fails with one line, and
@@ -372,8 +373,8 @@ def purge(name, delete_key=True):
         Delete the minion key of that id too. Defaults to True.
 
     Cached images, and disks that another VM uses, stay. A purge that was interrupted is finished by
-    the next one: that key is deleted which the VM had. Returns ``{host: {name: "purged"}}``, with
-    what was finished behind it; fails if no host has the VM. There is no undo.
+    the next one, which deletes the key that the VM had. Returns ``{host: {name: "purged"}}``, with
+    what was finished after ``purged``; fails if no host has the VM. There is no undo.
 
     CLI Example:
 

@@ -53,7 +53,7 @@ def image_pull(image, host=None, saltenv="base", image_hash=None):
     image_hash
         Its checksum as the file states take it. Defaults to none.
 
-    Returns ``{host: digest}``; fails with one line if a host could not have it. Undo:
+    Returns ``{host: digest}``; fails with one line if a host could not get it. Undo:
     virt.image_prune.
 
     CLI Example:

@@ -33,7 +33,7 @@ def authorize(name, host, minutes=10, replace=False):
     minutes
         How long. Defaults to 10.
     replace
-        Also if another key is accepted under that id, which is then replaced. Defaults to False.
+        Replace another key that is accepted under that id. Defaults to False: refuse.
 
     Returns ``{"name", "host", "until"}``. Undo: virt.unauthorize.
 

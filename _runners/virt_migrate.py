@@ -70,18 +70,18 @@ def settle(name=None, keep=None, force=False, quiet=False):
         The host that has the VM from now on, because the other never comes back, and does not
         answer; or because that one has come back, and both have the VM.
     force
-        Remove what a target has of a VM though its source knows of no move, or has the VM no more
-        and it has not come whole: it may be all there is; ``name`` must be given. With ``keep``,
-        though nothing that could run has come there. If neither host answers, forget the move.
-        Defaults to False.
+        Remove what a target has of a VM even if its source knows of no move, or no longer has the
+        VM though it has not come whole: that may be all there is; ``name`` must be given. With
+        ``keep``, even if nothing that could run has come there. If neither host answers, forget
+        the move. Defaults to False.
     quiet
         Show no progress. Defaults to False.
 
     The VM ends up on exactly one of the two. Returns ``{"settled": {name: "has moved to hyper2" |
     "stays on hyper1" | "was settled before"}}``; after ``keep`` and ``force``, what was given up.
     Exit code 1 if a move is not over, with what it waits for; nothing is lost meanwhile, and nobody
-    starts the VM on either host. What silent hosts alone have on record is not settled, they are
-    named as ``unreachable``. ``virt.migrate`` of that VM, run again, does the same first.
+    starts the VM on either host. Moves that only silent hosts have on record are not settled; these
+    hosts are ``unreachable``. ``virt.migrate`` of that VM, run again, does the same first.
 
     CLI Example:
 
@@ -130,17 +130,17 @@ def evacuate(host, max_parallel=2, dry_run=False, stopped=True, quiet=False, wai
     dry_run
         Return where each VM would go, and which would stay, and why. Defaults to False.
     stopped
-        Move stopped VMs too. Defaults to True; else they are in ``stays``, and no failure.
+        Move stopped VMs too. Defaults to True; else they are in ``stays``, and not a failure.
     quiet
         Show no progress. Defaults to False.
     wait_s
         For how long VMs that are being built there, or arriving, are waited for. Defaults to 600.
 
-    Big VMs first, never overcommitting, as affinity and anti-affinity want it. If a host refuses a
-    VM, the next best takes it. What was interrupted goes on when this is run again. Returns
+    Big VMs move first; no host is overcommitted, affinity and anti-affinity hold. If a host refuses
+    a VM, the next best takes it. What was interrupted goes on when this is run again. Returns
     ``{"host", "moved", "stays", "failed", "warnings"}``, and ``gone`` if VMs were removed then.
-    Exit code 1 if a VM that was to move had to stay, or did not arrive in time; a definition that
-    was only kept is one: ``virt.undefine`` it. Undo: virt.restore.
+    Exit code 1 if a VM that was to move had to stay, or did not arrive in time; that includes a
+    definition that was only kept: remove it with ``virt.undefine``. Undo: virt.restore.
 
     CLI Example:
 
@@ -176,7 +176,7 @@ def restore(host, max_parallel=2, quiet=False, dry_run=False):
     dry_run
         Return which VMs would come back (``moves``), and which not. Defaults to False.
 
-    Also those that the evacuation of another host moved on since. Returns ``{"host", "moved",
+    VMs that the evacuation of another host has moved on since come too. Returns ``{"host", "moved",
     "failed", "gone", "elsewhere", "warnings"}``: ``gone`` are VMs that were removed since,
     ``elsewhere`` those that somebody moved by hand, which stay there; both are forgotten. Exit code
     1 if a VM did not come back. Undo: virt.evacuate.
@@ -201,7 +201,7 @@ def rebalance(max_moves=5, threshold=0.02, dry_run=False, quiet=False, window_s=
     Even out the load of all hypervisors with few moves.
 
     max_moves
-        At most so many. Defaults to 5.
+        How many moves to make at most. Defaults to 5.
     threshold
         Least gain of a move, as a part of a host's load. Defaults to 0.02.
     dry_run
@@ -211,8 +211,8 @@ def rebalance(max_moves=5, threshold=0.02, dry_run=False, quiet=False, window_s=
     window_s
         For how long the load is watched, from 1 to 3600 s. Defaults to 60.
 
-    By what VMs really use, CPUs and memory; a VM tagged by ``virt.hold`` never moves. A move is
-    made only if it gains more than it costs, and between hosts whose loads differ by more than
+    Load is what VMs really use of CPUs and memory; a VM tagged by ``virt.hold`` never moves. A move
+    is made only if it gains more than it costs, and between hosts whose loads differ by more than
     chance does within the window. Returns ``{"imbalance", "moves": [{"name", "from", "to",
     "gain"}], "stays": {name: why}}``: ``imbalance`` is the spread of the hosts' loads before (as
     ``uneven``, its old name, too for one release), ``moves`` what was moved, ``stays`` the VMs

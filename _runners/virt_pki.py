@@ -133,7 +133,7 @@ def export(path, passphrase_file):
 @runner_function
 def import_(path, passphrase_file):
     """
-    Read a backup of the CA back, on a master that has none.
+    Restore a CA from its backup, on a master that has none.
 
     path
         A file that ``virt_pki.export`` wrote and the master's user can read.

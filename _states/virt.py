@@ -45,7 +45,7 @@ def keys_(
     vnc
         Also for VNC, in ``libvirt-vnc/``. Defaults to False.
     renew
-        Renew everything, due or not. Defaults to False; ``virt_pki.renew`` gives it.
+        Renew everything, due or not. Defaults to False; ``virt_pki.renew`` sets it.
 
     A certificate is renewed when less than a third of its life is left, when the host's names or
     addresses change, when it was revoked or tampered with. ``changes`` is empty when nothing is

@@ -86,7 +86,7 @@ def bridge_present(
     addresses, gateway
         Static addresses (``10.0.0.4/16``) and the default gateway. Default to what the ports have.
     dhcp, dns
-        Keep the bridge by DHCP, or with these name servers. Default to what is found: a leased
+        Give the bridge its address by DHCP; its name servers. Default to what is found: a leased
         address means DHCP, and whoever renewed it renews it on the bridge.
     mtu
         In bytes, of bridge and ports. Defaults to that of the first port.
@@ -179,7 +179,8 @@ def firewall_present(
     before the network, and ``salt-virt-BACKEND-NAME-again`` whenever a service that empties all
     rules starts; firewalld keeps them itself; without systemd the comment says that nothing does. A
     table or chain of that name that others made is refused. A rule of another nftables table that
-    drops is named as a warning. If a step fails, all is as it was. Undo: virt.firewall_absent.
+    drops packets is named in a warning. If a step fails, all is as it was. Undo:
+    virt.firewall_absent.
 
     .. code-block:: yaml
 
@@ -212,7 +213,7 @@ def firewall_present(
 
 def firewall_absent(name: str, ports: Any = (16514,), backend: str = "nftables") -> dict[str, Any]:
     """
-    Take away the rules of virt.firewall_present, now and for the boots to come.
+    Take away the rules of virt.firewall_present, now and at later boots.
 
     name, ports, backend
         As there; the ports find firewalld's rules of an earlier version, which did not note them.

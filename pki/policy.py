@@ -80,10 +80,10 @@ def _refuse_anothers(minion_id: str, others: Mapping[str, Mapping[str, Any]]) ->
     for other in sorted(others):
         if minion_id.lower() != other.lower():
             continue
-        whose = f"the id {other!r} of another minion in other letters"
         raise PkiError(
-            f"the minion id {minion_id!r} is {whose}: remove the wrong one's key (salt-key -d), or "
-            f"list {minion_id!r} for itself in virt:pki:names if both are right"
+            f"the minion id {minion_id!r} differs from the id {other!r} of another minion only in "
+            "upper and lower case: remove the wrong one's key (salt-key -d), or list "
+            f"{minion_id!r} for itself in virt:pki:names if both are right"
         )
 
 

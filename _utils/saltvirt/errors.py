@@ -92,7 +92,7 @@ class ClaimRefused(VirtError):
 
 
 class ImageError(VirtError):
-    """An image cannot be had or cannot be trusted; the message says which and why."""
+    """An image cannot be fetched or cannot be trusted; the message says which and why."""
 
 
 class StorageError(VirtError):

@@ -48,7 +48,7 @@ def legacy_token(name: str) -> str:
 
 def _expect(there: There | None, token: str, *phases: str) -> str:
     if there is None or there.token != token:
-        raise OutOfTurn("it is not on record here any more; begin anew")
+        raise OutOfTurn("it is not on record here any more; begin again")
     if there.phase not in phases:
         raise OutOfTurn(f"it is {there.phase} here, not {' or '.join(phases)}")
     return there.phase

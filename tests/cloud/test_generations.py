@@ -92,7 +92,7 @@ def test_a_machine_type_that_is_too_new_is_refused_before_anything_is_touched(cl
     refused(cloud2, cloud2.run("virt.migrate", "m1", "dry_run=True"), NEWER)
     # The module's own call, before which no runner has looked; the disks are declared ready.
     direct = cloud2.call("hyper3", "virt.migrate", "m1", "hyper1", "copy_storage=all")
-    why = NEWER if start else "of a stopped VM libvirt copies no disk"
+    why = NEWER if start else "libvirt does not copy the disks of a stopped VM"
     assert direct.code == 1 and why in direct.out + direct.err
     assert list(where(cloud2)) == ["hyper3"]
 

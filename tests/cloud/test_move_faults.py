@@ -268,5 +268,5 @@ def test_a_tunnel_carries_no_disks_and_says_so(cloud3, shared, m1):
     done = cloud3.run("virt.migrate", m1, "hyper2")
 
     assert done.code == 1
-    assert "a tunnel cannot carry disks (vda), says libvirt; set virt:tunnel to False" in done.error
+    assert "libvirt cannot send disks (vda) through a tunnel; set virt:tunnel to" in done.error
     assert where(cloud3) == {"hyper1": "running"}

@@ -21,6 +21,6 @@ def admit(settings: HostSettings, digest: str, part: Path) -> None:
             admission.refuse_other(part, part, digest)
             validated = admission.of(settings, origin, validation.validate).validated(part)
             if validated.has_snapshots:
-                raise ImageError(f"image {origin} has snapshots, and no host keeps one with them")
+                raise ImageError(f"image {origin} has snapshots, and hosts keep images without any")
             cache.place(part, cache.folder(settings), digest, validated, origin)
         part.unlink(missing_ok=True)

@@ -57,7 +57,7 @@ def refuse_unmovable(snapshot: Snapshot) -> None:
             if one.get("peer") and _moved(one):
                 raise BridgeRefused(
                     f"{one['address']} of {name} has a peer ({one['peer']}), which "
-                    "is not moved; make it a usual address first"
+                    "is not moved; make it an ordinary address first"
                 )
 
 

@@ -52,7 +52,7 @@ class Ifupdown:
     def persisting(self, config: LinkConfig) -> Change:
         """Return the change that persists a bridge; raise PersistenceError if it could not boot."""
         if not _BRIDGES.exists():
-            why = "ifupdown makes bridges by the package bridge-utils, which is not installed here"
+            why = "ifupdown makes bridges with the package bridge-utils, which is not installed"
             raise PersistenceError(f"{why}: install it, as the formula's hypervisor.bridge does")
         return self._change(config.name, config.ports, self.pending(config), is_coming=True)
 
@@ -137,7 +137,7 @@ class Ifupdown:
         run([*_apart(), "ifup", "--force", link], _UP_S)
         lease = self.lease(link)
         if lease is None:
-            raise PersistenceError(f"ifup {link} has brought no dhclient that renews its lease")
+            raise PersistenceError(f"ifup {link} has started no dhclient that renews its lease")
         # dhclient leaves an address that is there already the time that it had from before.
         _set_lifetime(link, lease.lasts_s)
 

@@ -129,12 +129,12 @@ def refuse_foreign(snapshot: Snapshot, held: Mapping[str, Lease], bridge: str, t
             "has one: give addresses to one of them first",
         )
     ending = _ending(snapshot)
-    # A bridge that has a lease nobody renews is taken in hand.
+    # A bridge with a lease that nobody renews is taken over.
     if ending and not held and bridge not in snapshot["links"]:
         raise BadArgument(
             "persist",
             f"{ending[0]} is leased, and {title} does not renew that "
-            "lease: give persist=... of who does, or make the address static first",
+            "lease: give persist=... of the manager that does, or make the address static first",
         )
 
 
@@ -151,5 +151,5 @@ def refuse_idle(dhcp: bool, runs: bool, title: str) -> None:
     raise BadArgument(
         "persist",
         f"{title} does not run here, so nobody would bring up the bridge "
-        "at the next boot: start and enable it, or give persist=... of who does",
+        "at the next boot: start and enable it, or give persist=... of a manager that does",
     )

@@ -141,8 +141,8 @@ def _refuse_several(family: str, defaults: list[str]) -> None:
     if len(defaults) > 1:
         raise BridgeRefused(
             f"there are {len(defaults)} default routes of {family} "
-            f"({', '.join(defaults)}), and one is kept over a reboot: give gateway "
-            "of the one that shall stay"
+            f"({', '.join(defaults)}), and only one can be kept over a reboot: give "
+            "the gateway of the one to keep"
         )
 
 

@@ -45,6 +45,6 @@ def run(argv: Sequence[str], timeout_s: float = _ENOUGH_S) -> str:
         text = out.read().decode(errors="replace").strip()
     if child.returncode:
         raise PersistenceError(
-            f"{' '.join(argv)} failed: {text.splitlines()[-1] if text else 'no word'}"
+            f"{' '.join(argv)} failed: {text.splitlines()[-1] if text else 'it says nothing'}"
         )
     return text

@@ -199,7 +199,7 @@ def _vms(
     """
     Return the VMs, what their disks in the image folder may take, in bytes, and ``{name: host}``.
 
-    The latter of the VMs that have moved, of which only the definition was kept here.
+    The last is of VMs that have moved, of which only the definition was kept here.
     """
     out: dict[str, VmFacts] = {}
     kept: dict[str, str] = {}

@@ -63,7 +63,7 @@ def _remove(conn: Any, settings: HostSettings, held: records.Held, paths: list[s
     try:
         unfinished.remove(conn, settings, paths)
     except StorageError as exc:
-        raise StorageError(f"the VM is gone, but {exc}; purge it once more then") from exc
+        raise StorageError(f"the VM is gone, but {exc}; fix that, then purge it again") from exc
 
 
 def undefine(conn: Any, settings: HostSettings, name: str) -> None:
@@ -82,19 +82,19 @@ def _refuse_others(conn: Any, settings: HostSettings, name: str, own: list[str])
     shared = [path for path in paths if path and storage.is_declared(settings, path)]
     moved_to = read.ours(root)["moved_to"]
     if moved_to is None and lifecycle.is_migrated(conn, name):
-        moved_to = "another host, says libvirt"
+        moved_to = "another host, as libvirt says"
     if moved_to is not None and shared:
         raise StorageError(
             f"VM {name!r} has moved to {moved_to}, and its files are on storage that all hosts "
-            f"share ({', '.join(shared)}), so nothing is removed; only the definition here goes "
-            f"with virt.undefine {name}"
+            f"share ({', '.join(shared)}), so nothing is removed; virt.undefine {name} removes "
+            "only the definition here"
         )
     is_open = not lifecycle.is_active(conn, name) and any(map(storage.is_open, shared))
     if is_open:
         raise StorageError(
-            f"VM {name!r} does not run here, and a program, on another host mostly, has its files "
-            f"open ({', '.join(shared)}), so nothing is removed; if the VM is on another host, "
-            f"virt.undefine {name} removes the definition here alone"
+            f"VM {name!r} does not run here, and a program, most likely on another host, has its "
+            f"files open ({', '.join(shared)}), so nothing is removed; if the VM is on another "
+            f"host, virt.undefine {name} removes only the definition here"
         )
 
 

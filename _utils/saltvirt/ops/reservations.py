@@ -145,7 +145,7 @@ def refuse_moving(settings: HostSettings, name: str, uuid: str | None = None) ->
                 continue
             raise NameTaken(
                 f"VM {called(record, name)} has been {doing} since {record.since_text} "
-                f"({record.phase}); wait until that is over, or if nobody is at it any more, "
+                f"({record.phase}); wait until that is over, or if it was interrupted, "
                 f"have both hosts asked: salt-run virt.settle {record.name}"
             )
 
@@ -156,7 +156,7 @@ def refuse_building(settings: HostSettings, name: str) -> None:
     if any(records.look(place, one, name) for one in ("build", "purge")):
         raise NameTaken(
             f"VM {name!r} is being built or purged on this host: wait until that is over; if it "
-            "was interrupted, what it has left cannot be removed, and the minion's log says why"
+            "was interrupted, what it left behind cannot be removed, and the minion's log says why"
         )
 
 

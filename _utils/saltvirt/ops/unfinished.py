@@ -86,7 +86,7 @@ def _settle_build(conn: Any, settings: HostSettings, held: records.Held) -> None
 def _settle_purge(conn: Any, settings: HostSettings, held: records.Held) -> None:
     record = held.now
     if lifecycle.name_of(conn, record.facts["uuid"]):
-        log.warning("VM %s is here; its virt.purge was interrupted at its begin", record.name)
+        log.warning("VM %s is here; its virt.purge was interrupted at its beginning", record.name)
         return
     paths, was = record.facts["paths"], record.facts.get("untouched")
     if was is not None:
@@ -108,7 +108,7 @@ def _settle_claim(conn: Any, settings: HostSettings, name: str) -> bool:
     if claim is None or "until" in claim:
         return False
     if "is_broken" in claim:
-        log.warning("the claim of VM %s cannot be read; look for files of it", name)
+        log.warning("the reservation of VM %s cannot be read; look for files of it", name)
     if not lifecycle.is_defined(conn, name):
         _clear(conn, settings, name, claim["paths"], claim["defines"])
     reservations.note_end(settings)

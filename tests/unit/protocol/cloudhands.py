@@ -41,7 +41,7 @@ class Hands:
         if host.arrival is not None:
             raise Refused("its move to here is not over")
         if self.call.part == "copied" and not host.active:
-            raise Refused("of a stopped VM libvirt copies no disk")
+            raise Refused("libvirt does not copy the disks of a stopped VM")
         moving = Departure(token, phase, self.given["target"], host.active, host.auto)
         return self.put(departure=moving._replace(leaves=self.world.leaves))
 

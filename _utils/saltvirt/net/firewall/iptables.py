@@ -111,8 +111,8 @@ class Iptables(Loaded):
     def kept_by_others(self) -> list[str]:
         """Return which files of others, saved meanwhile, bring the chain back at boot."""
         return [
-            f"{path} was saved with the chain {self._chain}, which is back after a boot: save "
-            "the rules of this host anew"
+            f"{path} was saved with the chain {self._chain}, which comes back at boot: save "
+            "the rules of this host again"
             for path in map(Path, self._SAVED)
             if path.exists() and f":{self._chain} " in path.read_text()
         ]

@@ -231,7 +231,7 @@ def _refuse_taken(plan: Plan, content: Content) -> None:
         if path in content.taken:
             what = "seed" if path in (plan.seed_path, plan.credentials_path) else "disk"
             raise StorageError(
-                f"{what} {path} exists already, and no VM of this name; look what it is, "
+                f"{what} {path} exists already, but no VM of this name; see what it is, "
                 "then remove it or choose another name"
             )
 

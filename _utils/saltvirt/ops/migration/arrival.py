@@ -199,7 +199,7 @@ class Arrival(End):
         except VirtError as error:
             # It has come, and whoever asked is told.
             self.warnings.append(
-                f"it does not start with its new host: {error}; when that is mended, there: "
+                f"it does not start with its new host: {error}; when that is fixed, there: "
                 f"virt.set_autostart {self._name} on"
             )
 

@@ -39,6 +39,6 @@ class End:
             return parts.run(part, self)
         except protocol.OutOfTurn as error:
             raise MigrationFailed(
-                f"VM {self._name!r} cannot be {self._done}: {error}; if nobody is at that move any "
-                f"more, have both hosts asked: salt-run virt.settle {self._name}"
+                f"VM {self._name!r} cannot be {self._done}: {error}; if that move was "
+                f"interrupted, have both hosts asked: salt-run virt.settle {self._name}"
             ) from error

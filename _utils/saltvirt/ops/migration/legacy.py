@@ -23,7 +23,7 @@ from saltvirt.protocol import legacy_token
 
 
 def adopt(settings: HostSettings) -> None:
-    """Take over what nobody is at any more; what an old job still holds is left to it."""
+    """Take over what no job works on any more; what an old job still holds is left to it."""
     for path, left in _departures(settings):
         if not isinstance(left, str):
             _adopt_departure(settings, path, left)
@@ -47,7 +47,7 @@ def refuse_unreadable(settings: HostSettings, name: str) -> None:
 
 
 def _departures(settings: HostSettings) -> Iterator[tuple[Path, dict[str, Any] | str]]:
-    """Yield the departures that nobody is at: what each says, or why it cannot be read."""
+    """Yield the departures that no job works on: what each says, or why it cannot be read."""
     for path in sorted((Path(settings.state_dir) / "departures").glob("*.json")):
         # Looked at first: an old job that ends between the two leaves nothing that is half written.
         if _is_held(path):

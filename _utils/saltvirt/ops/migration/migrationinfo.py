@@ -42,7 +42,7 @@ def gather(conn: Any, settings: HostSettings, name: str | None = None) -> dict[s
     Return what another host must know to take VMs, by their names.
 
     name
-        Only this one. Of all, those of which only the definition was kept here are left out.
+        Only this one. If all, VMs of which only the definition was kept here are left out.
     """
     tags: _Tags = {
         "snapshots": lifecycle.with_snapshots(conn),
@@ -181,7 +181,7 @@ def _obstacles(name: str, root: ET.Element, tags: _Tags) -> Iterator[str]:
         # libvirt would not let go of its definition here either.
         yield (
             "it has checkpoints, which libvirt does not move; remove them first (virsh "
-            f"checkpoint-list {name}), and begin its backups anew afterwards"
+            f"checkpoint-list {name}), and begin its backups again afterwards"
         )
     if name in tags["saved"]:
         # It would stay here, and be resumed over changed disks when the VM comes back.

@@ -25,7 +25,7 @@ def obstacles(settings: HostSettings, moving: MigrationInfo, options: Move) -> l
     copies = [disk.target for disk in moving.disks if disk.how == "copy"]
     if options.tunnel and copies and moving.is_running:
         why.append(
-            f"a tunnel cannot carry disks ({', '.join(copies)}), says libvirt; set virt:"
+            f"libvirt cannot send disks ({', '.join(copies)}) through a tunnel; set virt:"
             "tunnel to False (QEMU's own TLS), or declare virt:shared_paths"
         )
     if options.tls and not options.tunnel and moving.is_running:
@@ -71,8 +71,8 @@ def _unsent(moving: MigrationInfo, options: Move) -> Iterator[str]:
     left = [one.path for one in pushed(moving, ())] if options.copy_storage else []
     if left and not moving.is_running:
         yield (
-            f"of a stopped VM libvirt copies no disk ({', '.join(left)}); use salt-run "
-            "virt.migrate"
+            f"libvirt does not copy the disks of a stopped VM ({', '.join(left)}); use "
+            "salt-run virt.migrate"
         )
 
 

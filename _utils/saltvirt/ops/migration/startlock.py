@@ -47,7 +47,7 @@ def creating(conn: Any, settings: HostSettings, xml: str) -> Iterator[None]:
 
 
 def _as_libvirt_writes(uuid: str) -> str:
-    """Return a UUID in small letters with hyphens; what is none as it is, libvirt refuses it."""
+    """Return a UUID in small letters with hyphens; other text as it is, which libvirt refuses."""
     try:
         return str(UUID(uuid.strip()))
     except ValueError:
@@ -84,6 +84,6 @@ def refuse_moving(settings: HostSettings, name: str, uuid: str | None = None) ->
 def _error(record: records.Record, name: str, what: str) -> OnItsWay:
     return OnItsWay(
         f"VM {reservations.called(record, name)} is {what}, in a move that was begun at "
-        f"{record.since_text} and is not over; if nobody is at it any more, have both hosts asked: "
+        f"{record.since_text} and is not over; if it was interrupted, have both hosts asked: "
         f"salt-run virt.settle {record.name}"
     )

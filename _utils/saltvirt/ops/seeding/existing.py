@@ -167,12 +167,12 @@ def _bootstrap(context: Context) -> str:
         found = context.functions["config.gather_bootstrap_script"]()
     except (KeyError, SaltException, OSError) as exc:
         raise SeedError(
-            f"Salt's bootstrap script cannot be had: {exc}; put one on the file "
+            f"Salt's bootstrap script cannot be fetched: {exc}; put one on the file "
             "server and name it in virt:seed:bootstrap"
         ) from exc
     if not found:
         raise SeedError(
-            "Salt's bootstrap script cannot be had; put one on the file server and "
+            "Salt's bootstrap script cannot be fetched; put one on the file server and "
             "name it in virt:seed:bootstrap"
         )
     out: str = found

@@ -25,7 +25,7 @@ def source(settings: HostSettings, asked: object) -> tuple[str, ...] | None:
                 "install_from", f"{url!r}; write salt://path, http(s)://... or an " "absolute path"
             )
     if len(urls) > 1 and not all(url.endswith(_PACKAGES) for url in urls):
-        raise BadArgument("install_from", "only packages (.deb or .rpm) may be several")
+        raise BadArgument("install_from", "only packages (.deb or .rpm) can be several files")
     return urls or None
 
 
@@ -49,7 +49,7 @@ def decided(urls: Sequence[str] | None, arch: str | None) -> Installation:
     if any("{arch}" in url for url in urls) and arch in (None, "unknown"):
         raise BadArgument(
             "install_from",
-            "nothing is known of the image's processor; write the file's name instead of {arch}",
+            "nothing is known about the image's processor; write the file's name instead of {arch}",
         )
     named = tuple(url.replace("{arch}", str(arch)) for url in urls)
     return Installation(kind=kind(urls[0]), urls=named, network=kind(urls[0]) == "script")

@@ -173,12 +173,12 @@ def _refuse_unfit(wish: Wish, found: Found) -> None:
 def _refuse_without_credentials(image: str, found: Found) -> None:
     if not found.has_minion:
         raise SeedError(
-            f"image {image} has no salt-minion, and credentials install none; "
+            f"image {image} has no salt-minion, and credentials cannot install one; "
             "use seed_method=guestfs"
         )
     version = found.systemd_version
     if not found.has_systemd or (version and version < credentials.LEAST_SYSTEMD):
         raise SeedError(
-            f"image {image} has systemd {version or 'of no kind'}; credentials need "
-            f"{credentials.LEAST_SYSTEMD} or later"
+            f"image {image} has {f'systemd {version}' if version else 'no systemd'}; credentials "
+            f"need systemd {credentials.LEAST_SYSTEMD} or later"
         )

@@ -154,9 +154,9 @@ def test_what_only_cloud_init_reads_needs_cloud_init(seeing):
 @pytest.mark.parametrize(
     ("found", "given", "why"),
     [
-        ({"has_minion": False}, {}, "credentials install none"),
-        ({"systemd_version": 239}, {}, "has systemd 239; credentials need 252"),
-        ({"has_systemd": False, "systemd_version": None}, {}, "has systemd of no kind"),
+        ({"has_minion": False}, {}, "credentials cannot install one"),
+        ({"systemd_version": 239}, {}, "has systemd 239; credentials need systemd 252"),
+        ({"has_systemd": False, "systemd_version": None}, {}, "has no systemd; credentials"),
         ({}, {"start": False}, "leave out start=False"),
         ({"root": None}, {}, "there is no operating system in it"),
     ],
