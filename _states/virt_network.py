@@ -173,7 +173,7 @@ def firewall_present(
     backend
         ``nftables`` (default), ``iptables`` or ``firewalld``, which must run.
     peers
-        Addresses and networks beside those of the hypervisors that the master knows.
+        Addresses and networks besides those of the hypervisors that the master knows.
 
     Loaded in one step. A systemd unit ``salt-virt-BACKEND-NAME`` loads them again at each boot,
     before the network, and ``salt-virt-BACKEND-NAME-again`` whenever a service that empties all

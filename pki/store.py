@@ -102,7 +102,7 @@ class Store:
                 f"{self.folder / CERTIFICATE} is lost, and its CA has been in use: put it back, or "
                 f"import a backup (virt_pki.import); for a new CA move {self.folder} away"
             )
-        # Of one that was interrupted between the two files, or of a CA that came here in part.
+        # From a CA whose making was interrupted between the two files, or which came here in part.
         self.put_aside(b"")
         _lay_down(self.folder, ca.create("Salt Virt CA", now, **options))
 

@@ -20,7 +20,7 @@ def generate() -> tuple[str, str]:
 
 
 def public(text: object) -> str:
-    """Return a public key in its usual form; raise BadArgument if the text is none."""
+    """Return a public key in its usual form; raise BadArgument if it is not one."""
     try:
         key = serialization.load_pem_public_key(str(text).strip().encode())
     except ValueError:

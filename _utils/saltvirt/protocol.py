@@ -366,7 +366,7 @@ def _after_handing(source: Source, target: Target) -> str:
 
 def _after_libvirt(target: Target) -> str:
     """Return what is next for a VM that has run on the target, by libvirt's own word."""
-    # Of one that was moved by hand the target has nothing on record.
+    # The target has nothing on record of a VM that was moved by hand.
     if target.phase not in (READY, None):
         return KEEP
     return ARRIVE if target.has else REDEFINE

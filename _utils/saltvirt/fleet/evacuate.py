@@ -218,7 +218,7 @@ class _Run:
         self._forget([*done.gone, *done.failed])
 
     def _forget(self, names: Sequence[str]) -> None:
-        """Take back what was noted of VMs that did not move; of one that may have, it stays."""
+        """Take back the notes of VMs that did not move; that of a VM which may have moved stays."""
         if names:
             here = _vms(self._cloud, self._host)
             staying = [name for name in names if name in here or name in self._done.gone]

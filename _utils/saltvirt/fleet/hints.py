@@ -20,7 +20,7 @@ from saltvirt.fleet.sightings import Sighting
 log = logging.getLogger(__name__)
 
 VERSION = 1
-# Of one host, so that one that makes names up fills no disk.
+# Names of one host, so that a host that makes names up cannot fill the disk.
 _MOST = 4096
 
 Known = dict[str, list[str]]

@@ -227,7 +227,7 @@ def unheard(
         noted = {*noted, *silent, *(one.moved_to for one in seen.values() if one.moved_to)}
 
     def is_known(host: str) -> bool:
-        # Of a reinstalled master a host that is away is not a hypervisor yet.
+        # A host that is away is not a hypervisor of a reinstalled master yet.
         return host in found.answers or host in silent or store.read(host)[0] == "accepted"
 
     hints.kept(cloud.opts, is_known)

@@ -147,7 +147,7 @@ def order(
     watch: Watch | None = None,
 ) -> Reply:
     """
-    Let one minion do something long, for as long as it says that it is at it.
+    Let one minion do something long, for as long as it says that it is working on it.
 
     limit_s
         How long at most. Defaults to ``virt:deploy_timeout_s``.

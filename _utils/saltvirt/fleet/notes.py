@@ -38,8 +38,8 @@ def followed(notes: Notes, name: str, source: str, to: str) -> dict[str, list[st
     Return what hosts must note of a VM that a command of ours moves: ``{host: hosts}``, () for no
     note; only of those whose note changes.
 
-    Of a VM that is put back where an evacuation took it from, nothing is noted any more by that
-    host, nor by those on which it only was a guest since.
+    A host from which an evacuation took a VM that is now put back there forgets its note of it, as
+    do those on which it was only a guest since.
     """
     # A VM that is on a host is not away from it, whatever that still notes.
     valid = {**notes, source: {n: at for n, at in notes.get(source, {}).items() if n != name}}

@@ -79,8 +79,8 @@ def having(seen: Mapping[str, Sighting]) -> list[str]:
     """
     Return the hosts that have a VM.
 
-    One to which it is still on its way does not, if another has it; nor has one that only kept its
-    definition.
+    A host to which it is still on its way does not count if another has it, nor does one that only
+    kept its definition.
     """
     there = sorted(host for host, one in seen.items() if one.state is not None)
     own = [host for host in there if seen[host].is_its_own]
@@ -88,7 +88,7 @@ def having(seen: Mapping[str, Sighting]) -> list[str]:
 
 
 def coming(name: str, host: str) -> str:
-    """Return the line that says of a VM that it is not on a host yet."""
+    """Return the line that says that a VM is not on a host yet."""
     return (
         f"VM {name!r} is being built on {host}, or is on its way there: wait until that is over; "
         f"if it is a move that was interrupted: salt-run virt.settle {name}"

@@ -365,7 +365,7 @@ def fetch_same(context: _Host, image: Mapping[str, Any] | None, digest: str) -> 
         opts=context.opts,
         progress=lambda _done, _total: None,
     )
-    # Of one with snapshots something else is kept.
+    # Something else is kept of an image with snapshots.
     return find(context.settings, digest) is not None
 
 

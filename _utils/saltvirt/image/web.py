@@ -78,7 +78,7 @@ def _begun(part: Path) -> dict[str, Any] | None:
         version = json.loads(_note(part).read_text()) if _size(part) else None
     except (FileNotFoundError, ValueError):
         return None
-    # Of what was not on the disk when a host died, the length may be there and the bytes not.
+    # If a host died before it was on the disk, the length may be there and the bytes not.
     return version if version and version.get("boot") == files.boot() else None
 
 

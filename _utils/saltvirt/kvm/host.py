@@ -10,7 +10,7 @@ from saltvirt.xml import nodedev, parse
 
 # What libvirt answers where it cannot expand a model: no such call, architecture or domain type.
 _NO_CPU_DATA = ("NO_SUPPORT", "CONFIG_UNSUPPORTED", "OPERATION_UNSUPPORTED", "INVALID_ARG")
-# A feature that a newer libvirt has named is an internal error, says 9.0; a model, unsupported.
+# To 9.0 a feature that only a newer libvirt knows is an internal error; a model, unsupported.
 _CPU_ERRORS = ("CPU_INCOMPATIBLE", "INTERNAL_ERROR", "CONFIG_UNSUPPORTED")
 
 

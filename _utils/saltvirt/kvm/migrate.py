@@ -75,7 +75,7 @@ def target(uri: str) -> Iterator[Any]:
     try:
         yield conn
     finally:
-        # Of a connection that was cut nothing is left to close.
+        # Nothing is left to close of a connection that was cut.
         with suppress(libvirt.libvirtError):
             conn.close()
 

@@ -75,7 +75,7 @@ def _checksum(data: bytes) -> int:
 
 
 def offer(packet: bytes, xid: bytes) -> str | None:
-    """Return the address that an IP packet offers to who asked with ``xid``, None if it is none."""
+    """Return the address that an IP packet offers to whoever asked with ``xid``, or None."""
     start = (packet[0] & 15) * 4 if packet else 0
     body = packet[start + 8 :]
     is_answer = len(packet) > start + 248 and packet[9] == _UDP and body[0] == 2

@@ -126,7 +126,7 @@ def _link(
 
 
 def _address(message: Any) -> Address:
-    # Of a point-to-point address IFA_ADDRESS is the peer's.
+    # IFA_ADDRESS of a point-to-point address is the peer's.
     text = message.get_attr("IFA_LOCAL") or message.get_attr("IFA_ADDRESS")
     cache = message.get_attr("IFA_CACHEINFO") or {}
     valid = cache.get("ifa_valid", _FOREVER)

@@ -60,8 +60,8 @@ def find(wanted: str = "auto", links: Iterable[str] = ()) -> tuple[str, Manager]
     Return the name and the manager of this host's network; raise PersistenceError if none is found.
 
     links
-        Of several managers the one is meant that renews a lease of one of these; then ifupdown,
-        if it sets one; then the first that runs.
+        If there are several managers: the one that renews a lease of one of these; else ifupdown,
+        if it sets one of them up; else the first that runs.
     """
     makers: dict[str, Callable[[], Manager]] = {
         "netplan": filemanagers.Netplan,

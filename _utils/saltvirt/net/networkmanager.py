@@ -22,7 +22,7 @@ _UP = ["nmcli", "--wait", str(_WAIT_S), "connection", "up"]
 
 
 class NetworkManager(FileManager):
-    """NetworkManager. It makes a bridge anew that others remove, so it is told first."""
+    """NetworkManager. It makes a bridge again that others remove, so it is told first."""
 
     # Without an address of its own it asks routers anyway.
     title = "NetworkManager"

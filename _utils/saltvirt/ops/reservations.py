@@ -72,7 +72,7 @@ def unfinished(settings: HostSettings) -> list[str]:
     """
     Return the names of the VMs whose builder, or whoever purged them, has died over it.
 
-    Also of those of which a record cannot be read.
+    VMs with a record that cannot be read are among them.
     """
     place = folder(settings)
     dead = {
@@ -81,7 +81,7 @@ def unfinished(settings: HostSettings) -> list[str]:
         for record in records.every(place, purpose)
         if not records.is_live(place, purpose, record.name)
     }
-    # Of what cannot be read nobody knows how far it got: the name stays taken.
+    # Nobody knows how far a record got that cannot be read: the name stays taken.
     return sorted(dead | set(legacy.stale(settings)) | set(unreadable(settings)))
 
 

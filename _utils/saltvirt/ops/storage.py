@@ -158,7 +158,7 @@ def is_shared(settings: HostSettings, path: str, used: set[str]) -> bool:
 
 def is_declared(settings: HostSettings, path: str) -> bool:
     """
-    Return whether every host has a file or a device, says ``virt:shared_paths``.
+    Return whether ``virt:shared_paths`` says that every host has a file or a device.
 
     Links and ``..`` are followed first: what a shared folder only links to is this host's alone.
     """

@@ -207,7 +207,7 @@ class MigrationInfo:
     files: list[str] = field(default_factory=list)
     autostart: bool = False
     said: Mapping[str, Any] | None = field(default=None, compare=False, repr=False)
-    """What this was read from; another host is told just that. None of a VM of this host."""
+    """What this was read from; another host is told just that. None for a VM of this host."""
 
     @property
     def is_running(self) -> bool:

@@ -18,7 +18,7 @@ EFFORT = 200_000
 _CHAIN = 4
 _SEARCHED = 200
 Vector = tuple[int, ...]
-# Of a place and what would be left there: the more, the better.
+# The score of a place, by what would be left there: the more, the better.
 _Score = Callable[[str, Vector], float]
 _Entry = tuple[float, str]
 

@@ -7,7 +7,7 @@ from typing import Any
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CloudInit:
     """
-    What cloud-init is told beside the identity; only a seed of NoCloud can say it.
+    What cloud-init is told besides the identity; only a seed of NoCloud can say it.
 
     user_data
         Mappings that are merged, in their order.

@@ -29,7 +29,7 @@ def units(
     has the second start is a link of its own, made by ``systemctl enable``.
 
     name
-        Of the first; the second is called ``NAME-again``, what no name of rules can end with.
+        That of the first; the second is called ``NAME-again``, which no name of rules can end with.
     what
         What it loads, for its description.
     start, stop

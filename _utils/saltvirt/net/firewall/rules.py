@@ -16,7 +16,7 @@ _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,27}")  # 28 characters are what ipta
 
 _MARK = "@mark@"
 
-# By these, tables and chains are known again that this project has made, in all its versions.
+# What marks tables and chains as made by this project, in any of its versions.
 _OUR_TABLE = re.compile(r'^\s*iif "?lo"? accept comment "[0-9a-f]{24}"\s*$', re.MULTILINE)
 _OUR_CHAIN = re.compile(
     r'^-A \S+ -i lo -m comment --comment "?[0-9a-f]{24}"? -j RETURN\s*$', re.MULTILINE

@@ -94,7 +94,7 @@ def decide(wish: Wish, found: Found | None = None, failed: SeedError | None = No
     failed
         Why it could not be inspected although this host can do such things.
 
-    With neither of an image that is to be inspected, what is known without is returned.
+    With neither, for an image that is to be inspected, what is known without that is returned.
     """
     if wish.function:
         return SeedMethod(name=wish.function)
