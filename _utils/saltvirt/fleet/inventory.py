@@ -87,7 +87,7 @@ def _match(cloud: Cloud, expression: str, what: str) -> list[str]:
         accept = ", ".join(f"salt-key -a {minion}" for minion in missing)
         raise BadArgument(
             what,
-            f"{expression!r} lists {', '.join(missing)}, without an accepted key on this master: "
+            f"{expression!r} lists {', '.join(missing)}, whose key this master has not accepted: "
             f"accept it ({accept}), or take it out of the list",
         )
     return sorted(found.get("minions") or ())
