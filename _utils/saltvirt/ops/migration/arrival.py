@@ -15,11 +15,10 @@ from saltvirt.kvm.migrate import MigrationFailed
 from saltvirt.movefacts import ArrivalFacts, Noted
 from saltvirt.ops import reservations, storage, unfinished
 from saltvirt.ops.context import Context
-from saltvirt.ops.migration import checks, guard, legacy, reach
+from saltvirt.ops.migration import checks, guard, here, legacy, plan, reach
 from saltvirt.ops.migration import files as coming
 from saltvirt.ops.migration.end import End
 from saltvirt.parts import Effects
-from saltvirt.placement import requirements
 from saltvirt.placement.facts import MigrationInfo
 
 _PURPOSE = "arrival"
@@ -49,7 +48,9 @@ class Arrival(End[ArrivalFacts]):
         super().__init__(context, conn, held, name)
         self._reserving = ExitStack()
         self.source: str | None = None
-        self.images: dict[str, str] = {}
+        # The VM's media that are here already; looked for once, by whoever makes ready for it.
+        self.media: frozenset[str] = frozenset()
+        self.plan: plan.ArrivalPlan
         self.warnings: list[str] = []
         # What the source has noted of the VM; the runner passes it on.
         self.given = Noted()
@@ -78,42 +79,29 @@ class Arrival(End[ArrivalFacts]):
             raise ClaimRefused(self._name, why)
 
     def begin(self, token: str, phase: str) -> None:
-        required, wanted = requirements.of(self.moving), coming.wanted(self.moving)
-        facts = ArrivalFacts(
-            uuid=self.moving.uuid,
-            source=self.source,
-            was_running=self.moving.is_running,
-            # The file of what libvirt copies is as big as it gets; what its guest sees is not.
-            sizes={one.path: one.size_bytes for one in wanted if one.how == "push"},
-            virtual=coming.virtual(wanted),
-            paths=[],
-            images={},
-            folders=[],
-            **reservations.room(required),
-        )
-        self._begin(token, phase, facts)
+        self._begin(token, phase, plan.begun(self.moving, self.media, self.source))
         self._reserving.close()
 
     def make(self) -> bool:
-        """Make the files; return whether images must be sent first."""
+        """Make what the plan says; return whether images must be sent first."""
         self._admit()
-        missing = coming.missing_images(self._context, self.moving)
-        for digest, size_bytes in missing.items():
-            path = incoming.path(self._settings, digest, self._held.now.token)
-            self._will_make(str(path))
-            coming.placeholder(path, size_bytes)
-            self.images[digest] = str(path)
-        if not missing:
-            for disk in coming.wanted(self.moving):
-                self._will_make(disk.path)
-                coming.make(self._settings, disk)
-            files.settle(self.facts.paths)
+        token = self._held.now.token
+        found = here.gather(self._context, self.moving, self.media, token)
+        self.plan = plan.decide(self.moving, found)
+        for image in self.plan.images:
+            self._will_make(image.path)
+            coming.placeholder(image.path, image.size_bytes)
+        for file in self.plan.files:
+            self._will_make(file.path)
+            coming.make(file)
+        is_waiting, facts = bool(self.plan.images), self.facts
+        if not is_waiting:
+            files.settle(facts.paths)
         # Noted before it is opened: a pool of another move is not ended while this one needs it.
-        facts = self.facts
         folders = sorted({str(Path(path).parent) for path in facts.paths})
-        self._note(replace(facts, folders=folders, images=self.images))
+        self._note(replace(facts, folders=folders, images=self.plan.image_paths))
         reach.open_folders(self.conn, self._settings, facts.paths)
-        return bool(missing)
+        return is_waiting
 
     def _admit(self) -> None:
         """Take the images that the other host has sent into the cache."""
@@ -258,19 +246,21 @@ def prepare(
     """
     with opened(context, moving.name) as hands:
         unfinished.settle(hands.conn, context.settings)
-        hands.moving, hands.source = moving, source
-        present = coming.present(moving)
+        hands.moving, hands.source, hands.media = moving, source, here.media(moving)
         hands.do(protocol.prepare(hands.there, token))
-        return {"images": hands.images, "present": present, "token": token}
+        return _answer(hands.plan, token)
 
 
 def resume(context: Context, moving: MigrationInfo, token: str | None) -> dict[str, Any]:
     """Go on with :func:`prepare` when the missing images have come; each is checked first."""
     with opened(context, moving.name) as hands:
-        hands.moving = moving
-        present = coming.present(moving)
+        hands.moving, hands.media = moving, here.media(moving)
         hands.do(protocol.resume(hands.there, token or (hands.there.token if hands.there else "")))
-        return {"images": hands.images, "present": present, "token": token}
+        return _answer(hands.plan, token)
+
+
+def _answer(decided: plan.ArrivalPlan, token: str | None) -> dict[str, Any]:
+    return {"images": decided.image_paths, "present": list(decided.present), "token": token}
 
 
 def step(
