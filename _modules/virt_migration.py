@@ -6,6 +6,7 @@ What ``salt-run virt.migrate`` and ``virt.settle`` ask of the two hosts of a mov
 
 from saltvirt import config, errors, protocol, wire
 from saltvirt.kvm import connect, lifecycle
+from saltvirt.movefacts import Noted
 from saltvirt.ops.context import Context
 from saltvirt.ops.migration import arrival, checks, departure, files, reach, startlock, state
 from saltvirt.placement.answers import MigrationInfo
@@ -195,8 +196,8 @@ def migrate_step(
         known = ", ".join((*protocol.ON_SOURCE, *protocol.ON_TARGET))
         raise errors.BadArgument("step", f"{step!r}; one of {known}")
     said = {protocol.ARRIVE: {"is_handed": is_handed}, protocol.DROP: {"is_lost": is_lost}}
-    given = said.get(step, {})
-    return arrival.step(context, name, token, step, noted=noted or {}, **given)
+    given, noted = said.get(step, {}), wire.argument("noted", Noted, noted or {})
+    return arrival.step(context, name, token, step, noted=noted, **given)
 
 
 def migrate_push(name, target, images):

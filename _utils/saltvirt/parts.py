@@ -8,6 +8,8 @@ from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from typing import Any
 
+from saltvirt.movefacts import Noted
+
 Effects = Generator[tuple[Any, ...], Any, Any]
 
 
@@ -77,7 +79,7 @@ class State:
 
     source: Source
     target: Target
-    noted: dict[str, Any]
+    noted: Noted
 
 
 def run(steps: Effects, hands: object) -> Any:

@@ -16,17 +16,22 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import quote, unquote
 
-from saltvirt import files, locks
+from saltvirt import files, locks, wire
 from saltvirt.errors import StorageError
+from saltvirt.movefacts import ArrivalFacts, DepartureFacts
 
 VERSION = 1
 # The folder of all records of a host, below its state_dir.
 FOLDER = "records"
 # A file, named by this variable, that says where to stop: "departure.handing kill". Tests set it.
 FAULTS = "SALTVIRT_FAULTS"
+# What the facts of a purpose are, where those have a type.
+_SHAPES = {"departure": DepartureFacts, "arrival": ArrivalFacts}
+
+_Facts = TypeVar("_Facts")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +56,11 @@ class Record:
     phase: str
     since: float = 0.0
     facts: dict[str, Any] = field(default_factory=dict)
+
+    def read(self, shape: type[_Facts]) -> _Facts:
+        """Return the facts as the type that its purpose has for them."""
+        found: _Facts = wire.recorded(shape, self.facts)
+        return found
 
     @property
     def since_text(self) -> str:
@@ -204,7 +214,7 @@ def _read(path: Path) -> Record | None:
         content = json.loads(path.read_text())
         version = content.pop("version")
         if version == VERSION:
-            return _checked(Record(**content))
+            return _checked(Record(**content), path.parent.name)
     except FileNotFoundError:
         return None
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as exc:
@@ -217,13 +227,15 @@ def _read(path: Path) -> Record | None:
     )
 
 
-def _checked(record: Record) -> Record:
+def _checked(record: Record, purpose: str) -> Record:
     texts = (record.purpose, record.name, record.token, record.phase)
     has_texts = all(isinstance(one, str) for one in texts)
     # It is shown, and one that is not a number would hold up whoever shows it: all moves of a host.
     is_timed = isinstance(record.since, int | float)
     if not (has_texts and is_timed and isinstance(record.facts, dict)):
         raise ValueError("it does not say what a record says")
+    if purpose in _SHAPES:
+        record.read(_SHAPES[purpose])
     return record
 
 

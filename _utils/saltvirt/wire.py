@@ -1,5 +1,6 @@
 """
-Answers as they come over the wire, made into dataclasses; and dataclasses made plain data again.
+Answers as they come over the wire, and what is on record, made into dataclasses; and dataclasses
+made plain data again.
 
 Metadata of a dataclass's fields say how they are told: ``is_required``, that an answer must have
 one, though it has a default for those who make it here; ``said_with``, the name of a field, that it
@@ -68,6 +69,14 @@ def argument(name: str, shape: Any, value: object) -> Any:
         return _reader(shape)(value)
     except _Wrong as wrong:
         raise BadArgument(name, wrong.said("it")) from None
+
+
+def recorded(shape: Any, value: object) -> Any:
+    """Return what is on record as its type says; raise ValueError if it is not of that."""
+    try:
+        return _reader(shape)(value)
+    except _Wrong as wrong:
+        raise ValueError(wrong.said("it")) from None
 
 
 def plain(value: Any) -> Any:

@@ -25,6 +25,7 @@ BASE = {
     "optional",
     "locks",
     "model",
+    "movefacts",
     "nics",
     "content",
     "parts",

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from types import SimpleNamespace
 
+import onrecord
 import pytest
 import told
 from hypothesis import given, strategies
@@ -16,6 +17,7 @@ from saltvirt.fleet import effects, images, inventory, migrate, minions, notes, 
 from saltvirt.fleet.cloud import Cloud
 from saltvirt.kvm import connect
 from saltvirt.model import Evaluation
+from saltvirt.movefacts import Noted
 from saltvirt.ops import inspect
 from saltvirt.ops.migration import migrationinfo
 from saltvirt.parts import Source, State, Target
@@ -178,7 +180,7 @@ with connect.opened(TEST) as conn:
     NODE = {"freecpu": 1, "freemem": 96.5, "node_info": {"cpus": 2, "phymemory": 3072}}
     FULL = {**NODE, "vm_info": json.loads(json.dumps(inspect.vm_info(conn)))}
 IMAGES = {"d1": {"users": ["web1"], "source": "salt://a.img"}}
-STATE = wire.plain(State(source=Source(), target=Target(), noted={}))
+STATE = wire.plain(State(source=Source(), target=Target(), noted=Noted()))
 
 
 @pytest.mark.parametrize(
@@ -232,6 +234,7 @@ def test_notes_of_a_host_that_cannot_be_read_are_not_known(monkeypatch, opts, sa
         ("prepare", {"images": {}}, "virt.migrate_prepare with .* present is missing"),
         ("prepare", {"images": [], "present": []}, "images is list"),
         ("send", ["total_ms"], "virt.migrate with .* is list"),
+        ("send", {"noted": {"digests": []}}, "virt.migrate with .* digests is list"),
         ("arrive", {"warnings": "none"}, "virt.migrate_step with .* warnings is str"),
         ("finish", {"removed": [7]}, r"removed\[0\] is int"),
     ],
@@ -306,6 +309,31 @@ def test_a_move_is_settled_by_what_newer_hosts_say_too(monkeypatch):
     hands = moved_by(monkeypatch, {**STATE, "source": {**STATE["source"], "new": 1}, "more": 2})
 
     assert hands.look_at_source() == Source() and hands.look_at_target() == Target()
+
+
+@pytest.mark.parametrize(
+    "noted", [{}, {"autostart": True}, {"digests": None, "was_running": True, "new": [1]}]
+)
+def test_what_a_source_has_noted_is_told_its_target_as_it_came(monkeypatch, noted):
+    hands = moved_by(monkeypatch, {**STATE, "noted": noted})
+    told = []
+
+    def act(_cloud, host, _fun, *_args, kwarg, **_options):
+        told.append((host, kwarg))
+        return {"warnings": []}
+
+    monkeypatch.setattr(effects, "act", act)
+    hands.look_at_source()
+    hands.arrive()
+
+    assert told == [("h2", {"is_handed": True, "noted": noted})]
+
+
+def test_a_source_that_has_nothing_on_record_has_noted_nothing():
+    assert STATE["noted"] == {}
+    # Of a move of versions before the records there are no digests.
+    noted = onrecord.noted(was_running=True, leaves=True)
+    assert noted == {"digests": None, "autostart": False, "leaves": True, "was_running": True}
 
 
 def test_a_check_that_cannot_be_read_is_a_refusal_that_says_so(monkeypatch):

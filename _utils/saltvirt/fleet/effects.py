@@ -10,6 +10,7 @@ from saltvirt.errors import VirtError
 from saltvirt.fleet import hints, minions, orders
 from saltvirt.fleet.cloud import Cloud
 from saltvirt.fleet.hosts import DeployError, HostSilent, act, watching
+from saltvirt.movefacts import Noted
 from saltvirt.parts import State
 from saltvirt.placement.answers import MigrationInfo, Room, StepDone
 from saltvirt.protocol import Source, Target
@@ -59,7 +60,7 @@ class Hands:
         self.given: Mapping[str, Any] = {}
         self.figures: dict[str, Any] = {}
         self.warnings: list[str] = []
-        self.noted: dict[str, Any] = {}
+        self.noted = Noted()
         # What each host has said, or why it has not.
         self.seen: dict[str | None, Source | Target | str | None] = {}
         self.silent: set[str | None] = set()
@@ -119,8 +120,9 @@ class Hands:
         said = self._act(
             self.source, "virt.migrate", kwarg=kwarg, watch=watch, limit_s=self._limit_s
         )
-        self.figures = dict(wire.read(self.source or "", "virt.migrate", dict[str, Any], said))
-        self.noted, self.is_sent = self.figures.pop("noted", {}), True
+        source, fun = self.source or "", "virt.migrate"
+        self.figures, self.is_sent = dict(wire.read(source, fun, dict[str, Any], said)), True
+        self.noted = wire.read(source, fun, Noted, self.figures.pop("noted", {}))
 
     @property
     def _limit_s(self) -> float:
@@ -213,7 +215,7 @@ class Hands:
     def lose_source(self) -> None:
         """Give up the source: what the target has is the VM, unless it is not whole."""
         # Nothing is refused for good: there is no other host that it could go back to.
-        given = {"is_handed": True, "noted": self.noted}
+        given = {"is_handed": True, "noted": wire.plain(self.noted)}
         self.warnings += self._step(self.target, protocol.ARRIVE, **given).warnings
         self.end()
 
@@ -229,8 +231,8 @@ class Hands:
 
     def arrive(self) -> None:
         self._cloud.progress("Checking", detail=f"on {self.target}")
-        said = self._step(self.target, protocol.ARRIVE, is_handed=self._is_handed, noted=self.noted)
-        self.warnings += said.warnings
+        given = {"is_handed": self._is_handed, "noted": wire.plain(self.noted)}
+        self.warnings += self._step(self.target, protocol.ARRIVE, **given).warnings
 
     @property
     def _is_handed(self) -> bool:
@@ -239,7 +241,7 @@ class Hands:
             # What its source has no more is not given back to it: here may be all there is.
             return source.is_handed or not source.has
         # Nobody has looked: it was sent just now.
-        return bool(self.noted.get("was_running"))
+        return bool(self.noted.was_running)
 
     def refuse(self) -> None:
         self._step(self.target, protocol.REFUSE)

@@ -4,6 +4,7 @@ import subprocess
 from contextlib import contextmanager
 from dataclasses import replace
 
+import onrecord
 import pytest
 from saltvirt import records, wire
 from saltvirt.config import HostSettings
@@ -258,7 +259,7 @@ def test_two_of_an_anti_affinity_group_are_not_built_on_one_host_at_once(bare):
             other = replace(first, name="web1", anti_affinity=("web",), affinity=("shop",))
             place = reservations.folder(bare)
             with records.held(place, "arrival", "web1") as held:
-                held.begin("t1", "preparing", **reservations.room(other))
+                held.begin("t1", "preparing", **onrecord.arrival(**reservations.room(other)))
                 coming = inspect.host_info(conn, bare).coming
         left = inspect.host_info(conn, bare).coming
 

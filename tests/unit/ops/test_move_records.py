@@ -1,5 +1,6 @@
 """The records of a move on a host: what stands in the way of another command."""
 
+import onrecord
 import pytest
 import told
 from saltvirt import content, protocol, records
@@ -10,14 +11,10 @@ from saltvirt.ops import reservations, storage
 from saltvirt.ops.migration import arrival, departure, state
 
 
-def _noted(host, purpose, phase, **facts):
-    with records.held(reservations.folder(host), purpose, "vm1") as held:
-        held.begin("t0", phase, **facts)
-
-
 @pytest.mark.parametrize("phase", [protocol.READY, protocol.ARRIVED, protocol.REFUSED])
 def test_a_vm_whose_arrival_is_not_over_does_not_leave(host, phase):
-    _noted(host, "arrival", phase)
+    with records.held(reservations.folder(host), "arrival", "vm1") as held:
+        held.begin("t0", phase, **onrecord.arrival())
     with records.held(reservations.folder(host), "departure", "vm1") as held:
         context = type("Context", (), {"settings": host})
         hands = departure.Departure(context, (None, None), held, "vm1")
@@ -42,13 +39,10 @@ def test_files_that_are_gone_hold_nothing_unless_the_vm_is_here(tmp_path):
     path = tmp_path / "disk"
     path.write_bytes(b"")
     made = {str(path): content.signature(path)}
-    coming = records.Record(
-        purpose="arrival", name="vm1", token="t0", phase="ready", facts={"untouched": made}
-    )
-    assert state._is_empty(coming, is_here=True)
+    assert state._is_empty(made, is_here=True)
     path.unlink()
-    assert state._is_empty(coming, is_here=False)
-    assert not state._is_empty(coming, is_here=True)
+    assert state._is_empty(made, is_here=False)
+    assert not state._is_empty(made, is_here=True)
 
 
 def test_a_vm_that_came_before_the_records_is_known_by_its_name(host):
@@ -57,7 +51,7 @@ def test_a_vm_that_came_before_the_records_is_known_by_its_name(host):
         connect.opened(host, readonly=False) as conn,
         records.held(reservations.folder(host), "arrival", "test") as held,
     ):
-        held.begin("legacy", protocol.READY, uuid=None)
+        held.begin("legacy", protocol.READY, **onrecord.arrival(uuid=None))
         context = type("Context", (), {"settings": host})
         assert arrival.Arrival(context, conn, held, "test")._here() == "test"
         assert arrival.Arrival(context, conn, held, "other")._here() is None

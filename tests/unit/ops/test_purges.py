@@ -5,6 +5,7 @@ import signal
 import subprocess
 from pathlib import Path
 
+import onrecord
 import pytest
 from saltvirt import records
 from saltvirt.errors import NameTaken, NoSuchVm, StorageError
@@ -180,9 +181,8 @@ def test_the_base_of_a_stopped_vms_overlay_stays(built):
 )
 def test_a_vm_on_its_way_is_not_purged_nor_built(built, purpose, phase, words):
     folder = reservations.folder(built.settings)
-    room = {"vcpus": 1, "memory_mib": 1, "disk_mib": 0, "affinity": [], "anti_affinity": []}
     with records.held(folder, purpose, "web1") as held:
-        held.begin("t1", phase, **room)
+        held.begin("t1", phase, **getattr(onrecord, purpose)())
 
     with pytest.raises(NameTaken, match=words):
         purged(built)
@@ -193,7 +193,7 @@ def test_a_vm_on_its_way_is_not_purged_nor_built(built, purpose, phase, words):
 
 def test_a_cancelled_departure_is_no_obstacle(built):
     with records.held(reservations.folder(built.settings), "departure", "web1") as held:
-        held.begin("t1", "cancelled")
+        held.begin("t1", "cancelled", **onrecord.departure())
 
     purged(built)
 

@@ -6,6 +6,7 @@ import multiprocessing
 import os
 import signal
 
+import onrecord
 import pytest
 from saltvirt import records
 from saltvirt.config import HostSettings
@@ -107,7 +108,7 @@ def test_a_state_folder_that_cannot_be_made_is_named(tmp_path):
 )
 def test_a_vm_that_is_sent_here_counts_until_it_is_here(host, phase, counts):
     with records.held(reservations.folder(host), "arrival", "vm2") as held:
-        held.begin("t1", phase, **reservations.room(NEED))
+        held.begin("t1", phase, **onrecord.arrival(**reservations.room(NEED)))
 
     # Nobody works on it at this moment, and it counts all the same.
     assert ("vm2" in reservations.coming(host)) is counts

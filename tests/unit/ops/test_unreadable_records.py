@@ -1,5 +1,8 @@
 """A record that cannot be read holds up its own VM, is named, and holds up no other."""
 
+import json
+
+import onrecord
 import pytest
 from saltvirt import records
 from saltvirt.errors import StorageError
@@ -7,17 +10,29 @@ from saltvirt.ops import inspect, purge, reservations, unfinished
 from saltvirt.ops.migration import startlock, state
 
 PURPOSES = ("build", "purge", "departure", "arrival")
+CUT_OFF = '{"version": 1, "purp'
 
 
-@pytest.fixture(params=PURPOSES)
+def _of_another_type(purpose):
+    facts = {**getattr(onrecord, purpose)(), "paths": "/srv/web1.qcow2"}
+    said = {"purpose": purpose, "name": "web1", "token": "t1", "phase": "handing", "since": 0}
+    return json.dumps({"version": 1, **said, "facts": facts})
+
+
+SPOILT = [(purpose, CUT_OFF) for purpose in PURPOSES]
+SPOILT += [(purpose, _of_another_type(purpose)) for purpose in ("departure", "arrival")]
+
+
+@pytest.fixture(params=SPOILT, ids=[*PURPOSES, "departure's paths", "arrival's paths"])
 def spoilt(hypervisor, request):
-    """A host with VMs web1 and db1; of web1 a record is cut off."""
+    """A host with VMs web1 and db1; of web1 a record is cut off, or says what it cannot mean."""
+    purpose, text = request.param
     with hypervisor.libvirt():
         hypervisor.init()
         hypervisor.init("db1")
-    path = reservations.folder(hypervisor.settings) / request.param / "web1.json"
+    path = reservations.folder(hypervisor.settings) / purpose / "web1.json"
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text('{"version": 1, "purp')
+    path.write_text(text)
     return path
 
 
@@ -59,7 +74,7 @@ def test_nothing_is_done_with_its_vm_and_all_with_others(hypervisor, spoilt):
 
 def test_moves_name_it_beside_the_others(hypervisor, spoilt):
     with records.held(reservations.folder(hypervisor.settings), "departure", "db1") as held:
-        held.begin("t1", "planned", uuid="u1", target="hyper2")
+        held.begin("t1", "planned", **onrecord.departure())
 
     known = state.every(hypervisor.settings)
 

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +12,13 @@ from saltvirt.errors import ClaimRefused, HostUnreachable, VirtError
 from saltvirt.image import incoming
 from saltvirt.kvm import connect, lifecycle
 from saltvirt.kvm.migrate import MigrationFailed
+from saltvirt.movefacts import ArrivalFacts, Noted
 from saltvirt.ops import reservations, storage, unfinished
 from saltvirt.ops.context import Context
-from saltvirt.ops.migration import checks, legacy, reach, startlock
+from saltvirt.ops.migration import arrivalplan, checks, here, legacy, reach, startlock
 from saltvirt.ops.migration import files as coming
 from saltvirt.ops.migration.end import End
 from saltvirt.parts import Effects
-from saltvirt.placement import requirements
 from saltvirt.placement.answers import MigrationInfo
 
 _PURPOSE = "arrival"
@@ -37,19 +38,22 @@ def opened(context: Context, name: str) -> Iterator["Arrival"]:
         yield Arrival(context, conn, held, name)
 
 
-class Arrival(End):
+class Arrival(End[ArrivalFacts]):
     """What the target of a move does; each method is an effect of the protocol."""
 
     _done = "taken"
+    _shape = ArrivalFacts
 
     def __init__(self, context: Context, conn: Any, held: records.Held, name: str) -> None:
         super().__init__(context, conn, held, name)
         self._reserving = ExitStack()
         self.source: str | None = None
-        self.images: dict[str, str] = {}
+        # The VM's media that are here already; looked for once, by whoever makes ready for it.
+        self.media: frozenset[str] = frozenset()
+        self.plan: arrivalplan.ArrivalPlan
         self.warnings: list[str] = []
         # What the source has noted of the VM; the runner passes it on.
-        self.given: dict[str, Any] = {}
+        self.given = Noted()
 
     def do(self, part: Effects) -> Any:
         # A part that fails between check and begin lets go of the host's lock too.
@@ -58,8 +62,8 @@ class Arrival(End):
 
     def _here(self) -> str | None:
         """Return the name of the domain that this is about, None if it is not here."""
-        if self.facts["uuid"] is not None:
-            return lifecycle.name_of(self.conn, self.facts["uuid"])
+        if self.facts.uuid is not None:
+            return lifecycle.name_of(self.conn, self.facts.uuid)
         # Versions before the records have noted its name alone.
         return self._name if lifecycle.is_defined(self.conn, self._name) else None
 
@@ -75,62 +79,51 @@ class Arrival(End):
             raise ClaimRefused(self._name, why)
 
     def begin(self, token: str, phase: str) -> None:
-        required, wanted = requirements.of(self.moving), coming.wanted(self.moving)
-        self._held.begin(
-            token,
-            phase,
-            uuid=self.moving.uuid,
-            source=self.source,
-            was_running=self.moving.is_running,
-            # The file of what libvirt copies is as big as it gets; what its guest sees is not.
-            sizes={one.path: one.size_bytes for one in wanted if one.how == "push"},
-            virtual=coming.virtual(wanted),
-            paths=[],
-            images={},
-            folders=[],
-            **reservations.room(required),
-        )
+        self._begin(token, phase, arrivalplan.begun(self.moving, self.media, self.source))
         self._reserving.close()
 
     def make(self) -> bool:
-        """Make the files; return whether images must be sent first."""
+        """Make what the plan says; return whether images must be sent first."""
         self._admit()
-        missing = coming.missing_images(self._context, self.moving)
-        for digest, size_bytes in missing.items():
-            path = incoming.path(self._settings, digest, self._held.now.token)
-            self._will_make(path)
-            coming.placeholder(path, size_bytes)
-            self.images[digest] = str(path)
-        if not missing:
-            for disk in coming.wanted(self.moving):
-                self._will_make(disk.path)
-                coming.make(self._settings, disk)
-            files.settle(self.facts["paths"])
+        token = self._held.now.token
+        found = here.gather(self._context, self.moving, self.media, token)
+        self.plan = arrivalplan.decide(self.moving, found)
+        for image in self.plan.images:
+            self._will_make(image.path)
+            coming.placeholder(image.path, image.size_bytes)
+        for file in self.plan.files:
+            self._will_make(file.path)
+            coming.make(file)
+        is_waiting, facts = bool(self.plan.images), self.facts
+        if not is_waiting:
+            files.settle(facts.paths)
         # Noted before it is opened: a pool of another move is not ended while this one needs it.
-        folders = sorted({str(Path(path).parent) for path in self.facts["paths"]})
-        self._held.note(folders=folders, images=self.images)
-        reach.open_folders(self.conn, self._settings, self.facts["paths"])
-        return bool(missing)
+        folders = sorted({str(Path(path).parent) for path in facts.paths})
+        self._note(replace(facts, folders=folders, images=self.plan.image_paths))
+        reach.open_folders(self.conn, self._settings, facts.paths)
+        return is_waiting
 
     def _admit(self) -> None:
         """Take the images that the other host has sent into the cache."""
-        for digest, path in self.facts["images"].items():
+        for digest, path in self.facts.images.items():
             incoming.admit(self._settings, digest, Path(path))
-            self._held.note(paths=[one for one in self.facts["paths"] if one != path])
-        self._held.note(images={})
+            left = [one for one in self.facts.paths if one != path]
+            self._note(replace(self.facts, paths=left))
+        self._note(replace(self.facts, images={}))
 
-    def _will_make(self, path: str | Path) -> None:
-        if str(path) not in self.facts["paths"]:
+    def _will_make(self, path: str) -> None:
+        # What is noted is what :meth:`remove` takes back, also after a crash.
+        if path not in self.facts.paths:
             with reservations.host_lock(self._settings):
-                reservations.refuse_taken(self._settings, self._name, [str(path)])
-                self._held.note(paths=[*self.facts["paths"], str(path)])
+                reservations.refuse_taken(self._settings, self._name, [path])
+                self._note(replace(self.facts, paths=[*self.facts.paths, path]))
 
     def enter(self, phase: str) -> None:
+        facts = self.facts
         if phase == protocol.READY:
-            made = {path: content.signature(path) for path in self.facts["paths"]}
-            self._held.enter(phase, untouched=made)
-        else:
-            self._held.enter(phase)
+            made = {path: content.signature(path) for path in facts.paths}
+            facts = replace(facts, untouched=made)
+        self._note(facts, phase)
 
     def end(self) -> None:
         reach.close_folders(self.conn, self._settings, self._name)
@@ -149,15 +142,15 @@ class Arrival(End):
         if why and not is_up:
             raise MigrationFailed(f"VM {self._name!r} has not come here whole: {'; '.join(why)}")
         self.warnings += why
-        if self.facts["was_running"] and not is_up:
+        if self.facts.was_running and not is_up:
             self.warnings.append("it ran when it was sent, and does not run here")
-        files.settle(path for path in self.facts["paths"] if os.path.exists(path))
+        files.settle(path for path in self.facts.paths if os.path.exists(path))
         storage.settle_definitions()
 
     def _refuse_transient(self, name: str) -> None:
         # libvirt calls a move a success whose domain it could not define; one whose definition
         # stays on its source, or that was never defined, is as it should be.
-        if self.given.get("leaves") and not lifecycle.is_persistent(self.conn, name):
+        if self.given.leaves and not lifecycle.is_persistent(self.conn, name):
             raise MigrationFailed(
                 f"VM {self._name!r} runs here, but its definition was not kept, so it would be "
                 f"gone when it stops; have it kept here by virsh dumpxml --migratable "
@@ -166,9 +159,10 @@ class Arrival(End):
             )
 
     def _lacking(self) -> Iterator[str]:
-        yield from coming.too_small(self.facts.get("virtual", {}))
-        for path in self.facts["paths"]:
-            size = self.facts["sizes"].get(path)
+        facts = self.facts
+        yield from coming.too_small(facts.virtual or {})
+        for path in facts.paths:
+            size = facts.sizes.get(path)
             if not os.path.exists(path):
                 yield f"its file {path} is missing"
             elif size is not None and os.path.getsize(path) != size:
@@ -176,7 +170,7 @@ class Arrival(End):
 
     def _different(self) -> Iterator[str]:
         # Versions before the records noted none.
-        for path, wanted in (self.given.get("digests") or {}).items():
+        for path, wanted in (self.given.digests or {}).items():
             if os.path.exists(path):
                 self._context.progress("Checking", detail=path)
                 try:
@@ -186,7 +180,7 @@ class Arrival(End):
                     yield f"{path} cannot be read ({exc.strerror})"
 
     def autostart_on(self) -> None:
-        if not self.given.get("autostart"):
+        if not self.given.autostart:
             return
         try:
             # Another connection than the one that this long look was made by: libvirtd may have
@@ -219,7 +213,7 @@ class Arrival(End):
 
     def remove(self) -> None:
         used = storage.in_use(self.conn)
-        for path in self.facts["paths"]:
+        for path in self.facts.paths:
             if path not in used and os.path.realpath(path) not in used:
                 files.unlink(path)
         unfinished.remove_log(self._name)
@@ -252,24 +246,27 @@ def prepare(
     """
     with opened(context, moving.name) as hands:
         unfinished.settle(hands.conn, context.settings)
-        hands.moving, hands.source = moving, source
-        present = coming.present(moving)
+        hands.moving, hands.source, hands.media = moving, source, here.media(moving)
         hands.do(protocol.prepare(hands.there, token))
-        return {"images": hands.images, "present": present, "token": token}
+        return _answer(hands.plan, token)
 
 
 def resume(context: Context, moving: MigrationInfo, token: str | None) -> dict[str, Any]:
     """Go on with :func:`prepare` when the missing images have come; each is checked first."""
     with opened(context, moving.name) as hands:
-        hands.moving = moving
-        present = coming.present(moving)
+        hands.moving, hands.media = moving, here.media(moving)
         hands.do(protocol.resume(hands.there, token or (hands.there.token if hands.there else "")))
-        return {"images": hands.images, "present": present, "token": token}
+        return _answer(hands.plan, token)
 
 
-def step(context: Context, name: str, token: str, which: str, **given: Any) -> dict[str, Any]:
+def _answer(decided: arrivalplan.ArrivalPlan, token: str | None) -> dict[str, Any]:
+    return {"images": decided.image_paths, "present": list(decided.present), "token": token}
+
+
+def step(
+    context: Context, name: str, token: str, which: str, noted: Noted | None = None, **given: Any
+) -> dict[str, Any]:
     """Do one step of settling a move on its target; see :data:`saltvirt.protocol.ON_TARGET`."""
-    noted = given.pop("noted", {})
     steps: dict[str, Callable[..., Effects]] = {
         protocol.ARRIVE: protocol.arrive,
         protocol.REFUSE: protocol.refuse,
@@ -278,6 +275,6 @@ def step(context: Context, name: str, token: str, which: str, **given: Any) -> d
     }
     make = steps[which]
     with opened(context, name) as hands:
-        hands.given = noted
+        hands.given = noted or Noted()
         hands.do(make(hands.there, token, **given))
         return {"warnings": hands.warnings}

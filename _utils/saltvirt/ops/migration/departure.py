@@ -2,17 +2,18 @@
 
 import os
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
-from saltvirt import content, protocol, records, undo
+from saltvirt import content, protocol, records, undo, wire
 from saltvirt.config import HostSettings
 from saltvirt.errors import NoSuchVm, StorageError
 from saltvirt.kvm import connect, lifecycle, migrate
 from saltvirt.kvm.migrate import MigrationFailed
 from saltvirt.model import Move
+from saltvirt.movefacts import DepartureFacts
 from saltvirt.ops import purge, reservations, storage, unfinished
 from saltvirt.ops.context import Context
 from saltvirt.ops.migration import legacy, migrationinfo, reach, sending, startlock
@@ -48,8 +49,10 @@ def is_buried(settings: HostSettings, token: str) -> bool:
     return records.look(reservations.folder(settings), _BURIED, token) is not None
 
 
-class Departure(End):
+class Departure(End[DepartureFacts]):
     """What the source of a move does; each method is an effect of the protocol."""
+
+    _shape = DepartureFacts
 
     def __init__(
         self, context: Context, conns: tuple[Any, Any], held: records.Held, name: str
@@ -81,10 +84,8 @@ class Departure(End):
         own = purge.own_files(self.conn, self._settings, self._name, removables=False)
         shared = {disk.path for disk in moving.disks if disk.how == "shared"}
         nvram = [one.path for one in moving.nvram]
-        self._held.begin(
-            token,
-            phase,
-            uuid=moving.uuid,
+        facts = DepartureFacts(
+            uuid=moving.uuid or "",
             target=self.target,
             was_running=moving.is_running,
             state=moving.state,
@@ -93,6 +94,7 @@ class Departure(End):
             paths=sorted({*own, *nvram} - shared),
             disks=_disks(moving),
         )
+        self._begin(token, phase, facts)
 
     def enter(self, phase: str) -> None:
         self._held.enter(phase)
@@ -127,18 +129,19 @@ class Departure(End):
                 digests[one.path] = migrate.push(other, one.path, one.path)
                 sent_bytes = self.figures.get("sent_bytes", 0)
                 self.figures["sent_bytes"] = sent_bytes + (one.actual_bytes or 0)
-        self._held.note(digests=digests, signatures=signatures)
+        self._note(replace(self.facts, digests=digests, signatures=signatures))
 
     def hold(self) -> None:
         with startlock.unstarted(self._settings, self._name):
             # It may have been set since the move began.
             now = self._refuse_changed()
-            self._held.enter(
-                protocol.HANDING,
+            facts = replace(
+                self.facts,
                 leaves=self._leaves(),
                 autostart=now.autostart,
                 sizes=migrate.sizes(self.conn, self._name),
             )
+            self._note(facts, protocol.HANDING)
 
     def _leaves(self) -> bool:
         return bool(self._move.undefinesource and self._move.persistent)
@@ -153,13 +156,13 @@ class Departure(End):
     def _refuse_changed(self) -> MigrationInfo:
         now = migrationinfo.gather(self.conn, self._settings, self._name)[self._name]
         why = list(now.obstacles)
-        if now.uuid != self.facts["uuid"]:
+        if now.uuid != self.facts.uuid:
             why = ["it is another VM of this name now"]
         elif self._has_changed_state(now):
             # Before the obstacles: of what was saved it is said too that it has a saved state.
             why.insert(0, f"it is {now.state} now; somebody has changed that meanwhile")
         # The other host has made files of those alone that it was told of.
-        elif _disks(now) != self.facts["disks"]:
+        elif _disks(now) != self.facts.disks:
             why.append("it has other disks now; somebody has changed them meanwhile")
         why += self._written()
         if why:
@@ -167,28 +170,28 @@ class Departure(End):
         return now
 
     def _has_changed_state(self, now: MigrationInfo) -> bool:
+        facts = self.facts
         # One that is resumed, or paused, is somebody's at this moment; how one is off is the same.
-        if now.is_running and self.facts["was_running"]:
-            # Versions before did not note it.
-            return bool(now.state != self.facts.get("state", now.state))
-        return bool(now.is_running != self.facts["was_running"])
+        if now.is_running and facts.was_running:
+            return facts.state is not None and now.state != facts.state
+        return now.is_running != facts.was_running
 
     def _written(self) -> Iterator[str]:
         """Yield which of the files that were sent were written to since."""
-        for path, before in self.facts.get("signatures", {}).items():
+        for path, before in (self.facts.signatures or {}).items():
             if not os.path.exists(path) or content.signature(path) != before:
                 yield f"{path} was written to while it was sent"
 
     def autostart_off(self) -> None:
-        if self.facts["autostart"]:
+        if self.facts.autostart:
             lifecycle.set_autostart(self.conn, self._name, "off")
             # A crash must not have it started here when it runs there.
             storage.settle_definitions()
 
     def autostart_on(self) -> None:
-        name = lifecycle.name_of(self.conn, self.facts["uuid"])
+        name = lifecycle.name_of(self.conn, self.facts.uuid)
         # One that was given up may have no definition here any more.
-        if self.facts["autostart"] and name is not None:
+        if self.facts.autostart and name is not None:
             lifecycle.set_autostart(self.conn, name, "on")
 
     def migrate(self) -> None:
@@ -204,63 +207,59 @@ class Departure(End):
 
     def _ran_and_is_here(self) -> bool:
         # One that was never defined is gone here when it has moved.
-        is_here = lifecycle.name_of(self.conn, self.facts["uuid"]) == self._name
-        return bool(self.facts["was_running"]) and is_here
+        is_here = lifecycle.name_of(self.conn, self.facts.uuid) == self._name
+        return self.facts.was_running and is_here
 
     def define_there(self) -> None:
         xml = lifecycle.whole_xml(self.conn, self._name)
-        with migrate.target(reach.uri_of(self.facts["target"])[0]) as other:
+        with migrate.target(reach.uri_of(self.facts.target)[0]) as other:
             lifecycle.define(other, xml)
 
     # Leaving.
 
     def look(self) -> None:
         """Refuse to remove anything unless the VM is off here and whole on the other host."""
-        why = list(self._written())
-        here = lifecycle.name_of(self.conn, self.facts["uuid"])
+        why, facts = list(self._written()), self.facts
+        here = lifecycle.name_of(self.conn, facts.uuid)
         # libvirt itself has undefined those of versions before the records.
         if here is None and lifecycle.is_defined(self.conn, self._name):
             why.append("it is another VM of this name")
         elif here is not None and lifecycle.is_active(self.conn, here):
             why.append("it runs here")
-        with migrate.target(reach.uri_of(self.facts["target"])[0]) as other:
+        with migrate.target(reach.uri_of(facts.target)[0]) as other:
             why += migrate.missing_there(
-                other,
-                self.facts["uuid"],
-                is_kept=self.facts["leaves"],
-                # Versions before did not note them.
-                sizes=self.facts.get("sizes", {}),
+                other, facts.uuid, is_kept=facts.leaves, sizes=facts.sizes or {}
             )
         if why:
             raise MigrationFailed(
-                f"VM {self._name!r} has moved to {self.facts['target']}, but nothing of it is "
+                f"VM {self._name!r} has moved to {facts.target}, but nothing of it is "
                 f"removed here: {'; '.join(why)}"
             )
 
     def undefine(self) -> None:
-        name = lifecycle.name_of(self.conn, self.facts["uuid"])
+        name = lifecycle.name_of(self.conn, self.facts.uuid)
         if name is None:
             return
-        if self.facts["leaves"]:
+        if self.facts.leaves:
             lifecycle.undefine_moved(self.conn, name)
         else:
             # The record ends, and nobody may start it here as long as it is there.
-            host = reach.uri_of(self.facts["target"])[1]
+            host = reach.uri_of(self.facts.target)[1]
             lifecycle.keep_moved(self.conn, name, host)
         storage.settle_definitions()
 
     def remove(self) -> None:
-        if not self.facts["leaves"]:
+        if not self.facts.leaves:
             return
         unfinished.remove_log(self._name)
         try:
-            self.removed = unfinished.remove(self.conn, self._settings, self.facts["paths"])
+            self.removed = unfinished.remove(self.conn, self._settings, self.facts.paths)
         except StorageError as exc:
             raise StorageError(f"VM {self._name!r} has moved, but {exc}") from exc
 
 
 def _disks(moving: MigrationInfo) -> list[list[str]]:
-    """Return what a move depends on of a VM's disks, as plain data that JSON keeps."""
+    """Return what a move depends on of a VM's disks, as a record has it."""
     return [[disk.target, disk.path, disk.how] for disk in moving.disks]
 
 
@@ -304,13 +303,7 @@ def send(
         hands.target, hands.options, hands.present = target, options, present
         began = time.monotonic()
         hands.do(protocol.send(hands.there, token))
-        return {**sending.figures(hands.figures, began), "noted": noted(hands.facts)}
-
-
-def noted(facts: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what the target must know to tell whether the VM has come as it was sent."""
-    keys = ("digests", "autostart", "leaves", "was_running")
-    return {key: facts.get(key) for key in keys}
+        return {**sending.figures(hands.figures, began), "noted": wire.plain(hands.facts.noted)}
 
 
 def move_unprepared(context: Context, name: str, target: str, options: Move) -> dict[str, int]:

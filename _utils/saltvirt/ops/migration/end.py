@@ -1,19 +1,23 @@
 """One end of a move: the hands of :mod:`saltvirt.protocol` on a host, and its record there."""
 
-from typing import Any
+from typing import Any, Generic, TypeVar
 
-from saltvirt import parts, protocol, records
+from saltvirt import parts, protocol, records, wire
 from saltvirt.kvm.migrate import MigrationFailed
+from saltvirt.movefacts import ArrivalFacts, DepartureFacts
 from saltvirt.ops.context import Context
 from saltvirt.parts import Effects
 from saltvirt.placement.answers import MigrationInfo
 
+_Facts = TypeVar("_Facts", ArrivalFacts, DepartureFacts)
 
-class End:
+
+class End(Generic[_Facts]):
     """What source and target have in common; the effects of the protocol are theirs."""
 
     # What cannot be done to the VM if a part of the protocol is out of turn.
     _done = "moved"
+    _shape: type[_Facts]
 
     def __init__(self, context: Context, conn: Any, held: records.Held, name: str) -> None:
         self._context, self._settings = context, context.settings
@@ -29,9 +33,17 @@ class End:
         return protocol.There(token=record.token, phase=record.phase)
 
     @property
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> _Facts:
         """What was noted when the move began, and since."""
-        return self._held.now.facts
+        return self._held.now.read(self._shape)
+
+    def _begin(self, token: str, phase: str, facts: _Facts) -> None:
+        """Begin the record."""
+        self._held.begin(token, phase, **wire.plain(facts))
+
+    def _note(self, facts: _Facts, phase: str | None = None) -> None:
+        """Have facts on record, and go on to a phase with that; what others have noted stays."""
+        self._held.enter(phase or self._held.now.phase, **wire.plain(facts))
 
     def do(self, part: Effects) -> Any:
         """Do a part of the protocol; raise MigrationFailed, in one line, if it is out of turn."""

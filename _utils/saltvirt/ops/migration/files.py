@@ -1,39 +1,15 @@
 """The files of a VM that comes: made empty on this host, filled by the other."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from saltvirt import wire
 from saltvirt.config import HostSettings
 from saltvirt.errors import StorageError
 from saltvirt.files import private
 from saltvirt.image import cache, tool
 from saltvirt.ops import storage
-from saltvirt.ops.context import Context
-from saltvirt.ops.migration.checks import is_medium
-from saltvirt.placement.answers import DiskFacts, FileFacts, MigrationInfo
-
-
-def present(moving: MigrationInfo) -> list[str]:
-    """Return the media of a VM that this host has already."""
-    return [d.path for d in moving.disks if is_medium(d) and Path(d.path).exists()]
-
-
-def missing_images(context: Context, moving: MigrationInfo) -> dict[str, int]:
-    """Return ``{digest: size in bytes}`` of images that this host neither has nor can fetch."""
-    out = {}
-    for disk in moving.disks:
-        digest = disk.base
-        if disk.how == "shared" or not digest or digest in out:
-            continue
-        if cache.find(context.settings, digest):
-            continue
-        if disk.image is None:
-            raise StorageError(f"nothing is known of the image {digest[:16]} below {disk.path}")
-        if not cache.fetch_same(context, wire.plain(disk.image), digest):
-            out[digest] = disk.image.file_bytes
-    return out
+from saltvirt.ops.migration.arrivalplan import ComingFile
 
 
 def placeholder(path: str | Path, size_bytes: int) -> None:
@@ -47,26 +23,12 @@ def placeholder(path: str | Path, size_bytes: int) -> None:
         raise StorageError(f"cannot make {path}: {exc.strerror}") from exc
 
 
-def wanted(moving: MigrationInfo) -> list[DiskFacts | FileFacts]:
-    """Return the disks, and the firmware's variables, of which files are to be made here."""
-    here = present(moving)
-    disks = [d for d in moving.disks if d.how != "shared" and d.path not in here]
-    return [*disks, *(one for one in moving.nvram if one.how == "push")]
-
-
-def virtual(disks: Iterable[DiskFacts | FileFacts]) -> dict[str, list[Any]]:
-    """Return ``{path: [format, virtual size]}`` of the disks that libvirt copies, where known."""
-    copied = [one for one in disks if isinstance(one, DiskFacts) and one.how == "copy"]
-    return {
-        one.path: [one.format, one.virtual_bytes]
-        for one in copied
-        if one.virtual_bytes is not None and storage.is_measured(one.format)
-    }
-
-
 def too_small(known: Mapping[str, list[Any]]) -> Iterator[str]:
     """
-    Yield which disks have come with less than they had; ``known`` is what :func:`virtual` returned.
+    Yield which disks have come with less than they had.
+
+    known
+        ``{path: [format, bytes to its guest]}`` of those that libvirt has copied.
 
     One may be larger: its VM runs here already, and somebody may have resized it since. It is not
     smaller: libvirt resizes no disk while it copies it, and QEMU copies none into a smaller one.
@@ -81,25 +43,16 @@ def too_small(known: Mapping[str, list[Any]]) -> Iterator[str]:
             yield f"its disk {path} has {sizes['virtual']} bytes, not {wanted}"
 
 
-def make(settings: HostSettings, disk: DiskFacts | FileFacts) -> None:
+def make(file: ComingFile) -> None:
     """Make the file of one disk: of one that libvirt copies an empty overlay or disk."""
-    path = Path(disk.path)
-    if isinstance(disk, FileFacts) or disk.how == "push":
-        placeholder(path, _known(path, disk.size_bytes))
+    path = Path(file.path)
+    if file.how == "push":
+        placeholder(path, file.size_bytes)
         return
     path.parent.mkdir(mode=0o711, parents=True, exist_ok=True)
-    base = cache.find(settings, disk.base) if disk.base else None
-    if disk.base and base is None:
-        raise StorageError(f"the image {disk.base[:16]} below {path} is not on this host any more")
-    backing = (base.path, base.format) if base else ()
-    tool.create(path, _known(path, disk.virtual_bytes), disk.format, *backing)
+    backing = (file.base.path, file.base.format) if file.base else ()
+    tool.create(path, file.size_bytes, file.format, *backing)
     path.chmod(0o600)
-
-
-def _known(path: Path, size_bytes: int | None) -> int:
-    if size_bytes is None:
-        raise StorageError(f"the other host does not say how big {path} is")
-    return size_bytes
 
 
 def seed(disks: Mapping[str, Mapping[str, Any]], force: bool) -> None:

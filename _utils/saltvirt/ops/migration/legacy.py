@@ -11,15 +11,32 @@ a crash may have left of a move that was under way. So it is named, and never re
 import json
 import time
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from saltvirt import files, locks, protocol, records
+from saltvirt import files, locks, protocol, records, wire
 from saltvirt.config import HostSettings
 from saltvirt.errors import StorageError
+from saltvirt.movefacts import ArrivalFacts, DepartureFacts
 from saltvirt.ops import legacy
 from saltvirt.protocol import legacy_token
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Departure:
+    """What a departure says: whose it is, and which files are removed when it is over."""
+
+    name: str
+    uuid: str
+    uri: str
+    paths: list[str]
+
+    @property
+    def target(self) -> str:
+        """The host that takes the VM, empty if the URI does not name one."""
+        return urlsplit(self.uri).hostname or ""
 
 
 def adopt(settings: HostSettings) -> None:
@@ -46,7 +63,7 @@ def refuse_unreadable(settings: HostSettings, name: str) -> None:
         raise StorageError(why)
 
 
-def _departures(settings: HostSettings) -> Iterator[tuple[Path, dict[str, Any] | str]]:
+def _departures(settings: HostSettings) -> Iterator[tuple[Path, _Departure | str]]:
     """Yield the departures that no job works on: what each says, or why it cannot be read."""
     for path in sorted((Path(settings.state_dir) / "departures").glob("*.json")):
         # Looked at first: an old job that ends between the two leaves nothing that is half written.
@@ -64,14 +81,14 @@ def _departures(settings: HostSettings) -> Iterator[tuple[Path, dict[str, Any] |
             )
 
 
-def _said(path: Path) -> dict[str, Any]:
+def _said(path: Path) -> _Departure:
     """Return what a departure says; raise if that is not all."""
     text = path.read_text()
     if not text.strip("\0 \n"):
         raise ValueError("it is empty")
-    left = json.loads(text)
-    if not isinstance(left, dict) or not {"name", "uuid", "uri", "paths"} <= left.keys():
-        raise ValueError("it does not say what a departure says")
+    left: _Departure = wire.recorded(_Departure, json.loads(text))
+    if not left.target:
+        raise ValueError("its uri does not name a host")
     return left
 
 
@@ -99,20 +116,19 @@ def _is_new(held: records.Held, path: Path) -> bool:
     return held.record is None
 
 
-def _adopt_departure(settings: HostSettings, path: Path, left: Mapping[str, Any]) -> None:
-    with records.held(_records(settings), "departure", left["name"]) as held:
+def _adopt_departure(settings: HostSettings, path: Path, left: _Departure) -> None:
+    with records.held(_records(settings), "departure", left.name) as held:
         if held is None or not _is_new(held, path):
             return
-        held.begin(
-            legacy_token(held.name),
-            protocol.HANDING,
-            uuid=left["uuid"],
-            target=urlsplit(left["uri"]).hostname,
+        facts = DepartureFacts(
+            uuid=left.uuid,
+            target=left.target,
             was_running=True,
             autostart=False,
             leaves=True,
-            paths=left["paths"],
+            paths=left.paths,
         )
+        held.begin(legacy_token(held.name), protocol.HANDING, **wire.plain(facts))
         files.unlink(path)
 
 
@@ -121,9 +137,7 @@ def _adopt_arrival(settings: HostSettings, path: Path, left: Mapping[str, Any]) 
         if held is None or not _is_new(held, path):
             return
         room = ("vcpus", "memory_mib", "disk_mib", "affinity", "anti_affinity")
-        held.begin(
-            legacy_token(held.name),
-            protocol.READY,
+        facts = ArrivalFacts(
             uuid=None,
             source=None,
             was_running=True,
@@ -133,4 +147,5 @@ def _adopt_arrival(settings: HostSettings, path: Path, left: Mapping[str, Any]) 
             folders=[],
             **{key: left[key] for key in room},
         )
+        held.begin(legacy_token(held.name), protocol.READY, **wire.plain(facts))
         files.unlink(path)

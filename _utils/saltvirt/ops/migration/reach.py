@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 from saltvirt import locks, records
 from saltvirt.config import HostSettings
 from saltvirt.kvm import connect, migrate, pools
+from saltvirt.movefacts import ArrivalFacts
 from saltvirt.ops import reservations
 
 _POOL = "salt-virt-incoming-"
@@ -51,7 +52,7 @@ def close_folders(conn: Any, settings: HostSettings, name: str) -> None:
     with _pools(settings):
         place = reservations.folder(settings)
         others = [one for one in records.every(place, "arrival") if one.name != name]
-        needed = {folder for one in others for folder in one.facts.get("folders", ())}
+        needed = {folder for one in others for folder in one.read(ArrivalFacts).folders}
         pools.make_unreachable(conn, _POOL, but=needed)
 
 

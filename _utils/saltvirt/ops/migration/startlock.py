@@ -11,6 +11,7 @@ from saltvirt import locks, protocol, records
 from saltvirt.config import HostSettings
 from saltvirt.errors import VirtError
 from saltvirt.kvm import lifecycle
+from saltvirt.movefacts import ArrivalFacts, DepartureFacts
 from saltvirt.ops import reservations
 from saltvirt.ops.migration import legacy
 from saltvirt.xml import read
@@ -75,10 +76,12 @@ def refuse_moving(settings: HostSettings, name: str, uuid: str | None = None) ->
     legacy.refuse_unreadable(settings, name)
     for record in reservations.moves(settings, "departure", name, uuid):
         if record.phase in _AWAY:
-            raise _error(record, name, f"{_AWAY[record.phase]} to {record.facts.get('target')}")
+            target = record.read(DepartureFacts).target
+            raise _error(record, name, f"{_AWAY[record.phase]} to {target}")
     for record in reservations.moves(settings, "arrival", name, uuid):
         if record.phase != protocol.ARRIVED:
-            raise _error(record, name, f"still on its way here from {record.facts.get('source')}")
+            source = record.read(ArrivalFacts).source
+            raise _error(record, name, f"still on its way here from {source}")
 
 
 def _error(record: records.Record, name: str, what: str) -> OnItsWay:

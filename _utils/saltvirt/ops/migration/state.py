@@ -1,20 +1,30 @@
 """What a host says of the moves of its VMs, for whoever brings them to their end."""
 
 import os
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from saltvirt import content, protocol, records
 from saltvirt.config import HostSettings
 from saltvirt.kvm import lifecycle, migrate
+from saltvirt.movefacts import ArrivalFacts, DepartureFacts, Noted
 from saltvirt.ops import reservations, unfinished
 from saltvirt.ops.migration import departure, legacy, reach
 from saltvirt.parts import Source, State, Target
 from saltvirt.records import Record
 
-# What libvirt says of a domain that it does not have.
-_ABSENT = dict.fromkeys(
-    ("is_here", "is_arriving", "has_job", "is_whole", "stays", "is_handed"), False
-)
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Seen:
+    """What libvirt says of a VM: nothing of one that it does not have."""
+
+    is_here: bool = False
+    is_arriving: bool = False
+    has_job: bool = False
+    is_whole: bool = False
+    stays: bool = False
+    is_handed: bool = False
 
 
 def every(settings: HostSettings) -> dict[str, list[records.Shown]]:
@@ -34,17 +44,26 @@ def every(settings: HostSettings) -> dict[str, list[records.Shown]]:
 
 
 def _shown(record: Record) -> records.Shown:
-    target = record.facts.get("target")
+    uuid, source, target = _way(record)
     return records.Shown(
         purpose=record.purpose,
         token=record.token,
         phase=record.phase,
         since=record.since,
-        uuid=record.facts.get("uuid"),
-        source=record.facts.get("source"),
-        # A move by hand may have noted a URI, and nobody can be asked by that.
-        target=target and reach.uri_of(target)[1].strip("[]"),
+        uuid=uuid,
+        source=source,
+        target=target,
     )
+
+
+def _way(record: Record) -> tuple[str | None, str | None, str | None]:
+    """Return the UUID of the VM that a record is about, and its source and target if it says."""
+    if record.purpose == "arrival":
+        coming = record.read(ArrivalFacts)
+        return coming.uuid, coming.source, None
+    leaving = record.read(DepartureFacts)
+    # A move by hand may have noted a URI, and nobody can be asked by that.
+    return leaving.uuid, None, reach.uri_of(leaving.target)[1].strip("[]")
 
 
 def _broken(why: str) -> records.Shown:
@@ -75,40 +94,42 @@ def of(conn: Any, settings: HostSettings, name: str, token: str, uuid: str | Non
     leaving, coming = (records.look(place, one, name) for one in ("departure", "arrival"))
     is_anothers = _is_anothers(leaving, token)
     leaving, coming = _own(leaving, token), _own(coming, token)
-    here = name if uuid is None else lifecycle.name_of(conn, uuid)
-    seen = _seen(conn, here, leaving) if here and lifecycle.is_defined(conn, here) else _ABSENT
-    is_arriving = seen["is_arriving"]
+    facts = leaving.read(DepartureFacts) if leaving else None
+    made = coming.read(ArrivalFacts).untouched if coming else None
+    seen = _seen(conn, name if uuid is None else lifecycle.name_of(conn, uuid), facts)
     return State(
         source=Source(
             phase=_source_phase(settings, leaving, token),
             is_live=not is_anothers and records.is_live(place, "departure", name),
-            is_moving=seen["has_job"] and not is_arriving,
-            has=seen["is_whole"] and not is_arriving,
-            stays=seen["stays"],
-            is_handed=seen["is_handed"],
+            is_moving=seen.has_job and not seen.is_arriving,
+            has=seen.is_whole and not seen.is_arriving,
+            stays=seen.stays,
+            is_handed=seen.is_handed,
         ),
         target=Target(
             phase=coming.phase if coming else None,
             is_live=records.is_live(place, "arrival", name),
-            is_arriving=is_arriving,
-            has=seen["is_here"] and not is_arriving,
-            is_empty=coming is not None and _is_empty(coming, seen["is_here"]),
+            is_arriving=seen.is_arriving,
+            has=seen.is_here and not seen.is_arriving,
+            is_empty=_is_empty(made, seen.is_here),
         ),
-        noted={} if leaving is None else departure.noted(leaving.facts),
+        noted=facts.noted if facts else Noted(),
     )
 
 
-def _seen(conn: Any, here: str, leaving: Record | None) -> dict[str, bool]:
-    """Return what libvirt says of a domain that it has."""
-    was_running = leaving is not None and leaving.facts["was_running"]
-    return {
-        "is_here": True,
-        "is_arriving": lifecycle.is_arriving(conn, here),
-        "has_job": lifecycle.is_active(conn, here) and bool(migrate.status(conn, here)),
-        "is_whole": all(os.path.exists(path) for path in lifecycle.file_paths(conn, here)),
-        "stays": was_running and lifecycle.runs_alone(conn, here),
-        "is_handed": was_running and lifecycle.is_migrated(conn, here),
-    }
+def _seen(conn: Any, name: str | None, leaving: DepartureFacts | None) -> _Seen:
+    """Return what libvirt says of the VM of a name, None of one that it does not know."""
+    if name is None or not lifecycle.is_defined(conn, name):
+        return _Seen()
+    was_running = leaving is not None and leaving.was_running
+    return _Seen(
+        is_here=True,
+        is_arriving=lifecycle.is_arriving(conn, name),
+        has_job=lifecycle.is_active(conn, name) and bool(migrate.status(conn, name)),
+        is_whole=all(os.path.exists(path) for path in lifecycle.file_paths(conn, name)),
+        stays=was_running and lifecycle.runs_alone(conn, name),
+        is_handed=was_running and lifecycle.is_migrated(conn, name),
+    )
 
 
 def _is_anothers(leaving: Record | None, token: str) -> bool:
@@ -128,8 +149,8 @@ def _source_phase(settings: HostSettings, leaving: Record | None, token: str) ->
     return protocol.CANCELLED if departure.is_buried(settings, token) else None
 
 
-def _is_empty(coming: Record, is_here: bool) -> bool:
-    made = coming.facts.get("untouched")
+def _is_empty(made: Mapping[str, list[int]] | None, is_here: bool) -> bool:
+    """Return whether files are as they were made; ``made`` are their signatures then."""
     # Of a VM of which no file was made here, none says that it did not come.
     if not made:
         return False

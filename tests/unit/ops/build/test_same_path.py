@@ -5,6 +5,7 @@ import os
 import signal
 from pathlib import Path
 
+import onrecord
 import pytest
 from saltvirt import records
 from saltvirt.errors import StorageError
@@ -16,8 +17,7 @@ from saltvirt.ops.build import do
 def test_a_path_that_another_is_about_to_make_is_refused(hypervisor, purpose):
     path = f"{hypervisor.settings.images}/a_b_c.qcow2"
     place = reservations.folder(hypervisor.settings)
-    noted = {"paths": [path], **dict.fromkeys(("vcpus", "memory_mib", "disk_mib"), 0)}
-    noted |= {"affinity": [], "anti_affinity": [], "uuid": "4dea22b3-1d52-d8f3-2516-782e98ab3fa9"}
+    noted = onrecord.arrival(paths=[path])
 
     with hypervisor.libvirt(), records.held(place, purpose, "a_b") as other:
         # It has looked, and not made its file yet.

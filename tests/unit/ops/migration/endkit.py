@@ -10,6 +10,7 @@ from pathlib import Path
 from saltvirt import protocol, records, wire
 from saltvirt.kvm import connect, lifecycle
 from saltvirt.model import Move
+from saltvirt.movefacts import Noted
 from saltvirt.ops import reservations
 from saltvirt.ops.migration import arrival, departure, startlock, state
 from saltvirt.parts import run
@@ -76,6 +77,8 @@ class End:
     def step(self, which, token=TOKEN, **given):
         """Do a step of settling, on the side that it is of."""
         side = departure if which in protocol.ON_SOURCE else arrival
+        if "noted" in given:
+            given["noted"] = wire.argument("noted", Noted, given["noted"])
         return side.step(self.context, "web1", token, which, **given)
 
     def state(self, conn, token=TOKEN):

@@ -11,7 +11,6 @@ from saltvirt.image import tool
 from saltvirt.kvm import lifecycle
 from saltvirt.kvm.migrate import MigrationFailed
 from saltvirt.ops.migration import arrival, migrationinfo, startlock
-from saltvirt.ops.migration import files as coming
 from saltvirt.placement.answers import FileFacts, ImageFacts
 from saltvirt.xml import parse
 
@@ -142,10 +141,10 @@ def test_what_cannot_be_made_is_taken_back(end, conn, moving, monkeypatch):
 
     make = files.make
 
-    def second_fails(settings, disk):
-        if disk.path.endswith("_1.raw"):
+    def second_fails(file):
+        if file.path.endswith("_1.raw"):
             raise MigrationFailed("disk full")
-        make(settings, disk)
+        make(file)
 
     monkeypatch.setattr(files, "make", second_fails)
     with pytest.raises(MigrationFailed, match="disk full"):
@@ -388,9 +387,3 @@ def test_a_host_that_dies_while_it_makes_ready_drops_it_later(end, point, tmp_pa
         assert end.hypervisor.files() == [] and end.record("arrival") is None
         prepare(end, said)
         assert end.phase("arrival") == "ready"
-
-
-def test_a_disk_that_its_source_could_not_measure_is_taken_as_it_comes(live):
-    unknown = replace(live.disks[0], virtual_bytes=None)
-
-    assert coming.virtual([unknown, live.disks[1]]) == {live.disks[1].path: ["qcow2", 8 * 2**20]}

@@ -85,7 +85,12 @@ def test_a_vm_whose_departure_nobody_has_taken_over_yet_is_not_purged(end, conn)
     assert lifecycle.is_defined(conn, "web1")
 
 
-@pytest.mark.parametrize("text", ["", "\0" * 90, '{"name": "web1", "uu', "[]", '{"name": "web1"}'])
+SPOILT = ["", "\0" * 90, '{"name": "web1", "uu', "[]", '{"name": "web1"}']
+SAID = {"name": "web1", "uuid": "u1", "uri": "qemu+tls://hyper2/system", "paths": []}
+SPOILT += [json.dumps({**SAID, **wrong}) for wrong in ({"uri": "qemu:///system"}, {"paths": "a"})]
+
+
+@pytest.mark.parametrize("text", SPOILT)
 def test_a_departure_that_a_crash_has_spoilt_is_named_and_kept(end, conn, text):
     path = departed(end, conn)
     path.write_text(text)

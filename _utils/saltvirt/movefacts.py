@@ -1,0 +1,110 @@
+"""
+What the two hosts of a move have on record of it, and what one tells the other.
+
+A default stands for what a record does not say (yet): one of an older release, or of an earlier
+phase. What is None is not written either.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+
+def _said_with(name: str) -> Any:
+    """Return a field that is None, and left out of plain data, where the named field is None."""
+    return field(default=None, metadata={"said_with": name})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DepartureFacts:
+    """
+    What the source of a move has noted.
+
+    target
+        The host that takes the VM, or its libvirt's URI.
+    was_running, state
+        How the VM was when the move began.
+    autostart
+        Whether it starts with its host, as of when it was last looked at.
+    leaves
+        Whether nothing of the VM stays, not even its definition.
+    paths
+        The files that are removed when it has left.
+    disks
+        ``[target, path, how it moves]`` of each, as they were when the move began.
+    digests, signatures
+        Of the files that were sent, by their paths.
+    sizes
+        How big its disks are to its guest, in bytes by their targets.
+    """
+
+    uuid: str
+    target: str
+    was_running: bool
+    autostart: bool
+    leaves: bool
+    paths: list[str]
+    state: str | None = _said_with("state")
+    disks: list[list[str]] | None = _said_with("disks")
+    digests: dict[str, str] | None = _said_with("digests")
+    signatures: dict[str, list[int]] | None = _said_with("signatures")
+    sizes: dict[str, int] | None = _said_with("sizes")
+
+    @property
+    def noted(self) -> "Noted":
+        """What its target must know to tell whether the VM has come as it was sent."""
+        return Noted(
+            digests=self.digests,
+            autostart=self.autostart,
+            leaves=self.leaves,
+            was_running=self.was_running,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArrivalFacts:
+    """
+    What the target of a move has noted.
+
+    uuid, source
+        None in a record of a move that was begun before there were records.
+    sizes
+        How big the files are that its source sends, in bytes by their paths.
+    virtual
+        ``[format, bytes to its guest]`` of the disks that libvirt copies, by their paths.
+    paths
+        The files that were made here, or are about to be.
+    images
+        Where the images are that are sent first, by their digests.
+    folders
+        The folders that the source may write to.
+    untouched
+        The signatures of the files as they were made, by their paths.
+    """
+
+    uuid: str | None
+    source: str | None
+    was_running: bool
+    sizes: dict[str, int | None]
+    virtual: dict[str, list[Any]] | None = _said_with("virtual")
+    paths: list[str]
+    images: dict[str, str]
+    folders: list[str]
+    vcpus: int
+    memory_mib: int
+    disk_mib: int
+    affinity: list[str]
+    anti_affinity: list[str]
+    untouched: dict[str, list[int]] | None = _said_with("untouched")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Noted:
+    """What the source of a move tells its target of it; all is None if it has it not on record."""
+
+    digests: dict[str, str] | None = _said_with("was_running")
+    autostart: bool | None = _said_with("was_running")
+    leaves: bool | None = _said_with("was_running")
+    was_running: bool | None = _said_with("was_running")
+    said: Mapping[str, Any] | None = field(default=None, compare=False, repr=False)
+    """What this was read from; the target is told just that. None of a record of this host."""

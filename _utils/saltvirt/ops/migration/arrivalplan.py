@@ -1,0 +1,140 @@
+"""
+The arrival of a VM as plain data: decided from facts, before anything is made. Nothing is read
+here.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from saltvirt.errors import StorageError
+from saltvirt.image.validation import ValidatedImage
+from saltvirt.movefacts import ArrivalFacts
+from saltvirt.ops import reservations, storage
+from saltvirt.ops.migration.here import Here
+from saltvirt.placement import requirements
+from saltvirt.placement.answers import DiskFacts, FileFacts, MigrationInfo
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComingFile:
+    """
+    A file that is to be made, and filled by the other host.
+
+    how
+        ``push`` (that sends it as it is), or ``copy`` (libvirt copies what the guest sees).
+    size_bytes
+        How big it is: as a file if it is pushed, else to its guest.
+    format, base
+        Of what libvirt copies: the disk's format, and the image that it is made over.
+    """
+
+    path: str
+    how: str
+    size_bytes: int
+    format: str = "raw"
+    base: ValidatedImage | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AwaitedImage:
+    """An image that the other host must send first: where to, and how big it is as a file."""
+
+    digest: str
+    path: str
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArrivalPlan:
+    """
+    All that is made on this host for a VM, before the other host sends that.
+
+    files
+        The files of its disks and firmware, in this order; none as long as images are awaited.
+    images
+        The images that are awaited.
+    present
+        Its media that are here already.
+    """
+
+    files: tuple[ComingFile, ...] = ()
+    images: tuple[AwaitedImage, ...] = ()
+    present: tuple[str, ...] = ()
+
+    @property
+    def image_paths(self) -> dict[str, str]:
+        """Where the images that are awaited are sent, by their digests."""
+        return {image.digest: image.path for image in self.images}
+
+
+def begun(moving: MigrationInfo, media: frozenset[str], source: str | None) -> ArrivalFacts:
+    """
+    Return what is on record of an arrival before anything is made for it.
+
+    media
+        The paths of the VM's media that are here already.
+    """
+    wanted = _wanted(moving, media)
+    return ArrivalFacts(
+        uuid=moving.uuid,
+        source=source,
+        was_running=moving.is_running,
+        # The file of what libvirt copies is as big as it gets; what its guest sees is not.
+        sizes={one.path: one.size_bytes for one in wanted if one.how == "push"},
+        virtual={
+            one.path: [one.format, one.virtual_bytes]
+            for one in wanted
+            if isinstance(one, DiskFacts) and one.how == "copy"
+            if one.virtual_bytes is not None and storage.is_measured(one.format)
+        },
+        paths=[],
+        images={},
+        folders=[],
+        **reservations.room(requirements.of(moving)),
+    )
+
+
+def decide(moving: MigrationInfo, here: Here) -> ArrivalPlan:
+    """Return the plan of an arrival; raise StorageError if it cannot work."""
+    images = tuple(_awaited(moving, here))
+    wanted = [] if images else _wanted(moving, here.media)
+    return ArrivalPlan(
+        files=tuple(_file(one, here) for one in wanted),
+        images=images,
+        present=tuple(disk.path for disk in moving.disks if disk.path in here.media),
+    )
+
+
+def _wanted(moving: MigrationInfo, media: frozenset[str]) -> list[DiskFacts | FileFacts]:
+    """Return the disks, and the firmware's variables, of which files are to be made."""
+    disks = [disk for disk in moving.disks if disk.how != "shared" and disk.path not in media]
+    return [*disks, *(one for one in moving.nvram if one.how == "push")]
+
+
+def _awaited(moving: MigrationInfo, here: Here) -> Iterator[AwaitedImage]:
+    known = {disk.base: disk for disk in reversed(moving.disks) if disk.how != "shared"}
+    for digest, path in here.incoming.items():
+        image = known[digest].image
+        if image is None:
+            raise StorageError(
+                f"nothing is known of the image {digest[:16]} below {known[digest].path}"
+            )
+        yield AwaitedImage(digest=digest, path=path, size_bytes=image.file_bytes)
+
+
+def _file(one: DiskFacts | FileFacts, here: Here) -> ComingFile:
+    if isinstance(one, FileFacts) or one.how == "push":
+        return ComingFile(path=one.path, how="push", size_bytes=_known(one.path, one.size_bytes))
+    return ComingFile(
+        path=one.path,
+        how="copy",
+        size_bytes=_known(one.path, one.virtual_bytes),
+        format=one.format,
+        base=here.images[one.base] if one.base else None,
+    )
+
+
+def _known(path: str, size_bytes: int | None) -> int:
+    if size_bytes is None:
+        raise StorageError(f"the other host does not say how big {path} is")
+    return size_bytes

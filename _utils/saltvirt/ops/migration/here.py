@@ -1,0 +1,64 @@
+"""What an arrival is decided by: facts of this host, gathered once."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from saltvirt import wire
+from saltvirt.image import cache, incoming
+from saltvirt.image.validation import ValidatedImage
+from saltvirt.ops.context import Context
+from saltvirt.ops.migration.checks import is_medium
+from saltvirt.placement.answers import DiskFacts, MigrationInfo
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Here:
+    """
+    What this host has of what a VM that comes is made of.
+
+    media
+        The paths of its media that are here already.
+    images
+        The images below its disks by their digests, None of one that is not here and cannot be
+        fetched.
+    incoming
+        Where the other host is to write the latter, for this move alone, by their digests.
+    """
+
+    media: frozenset[str]
+    images: Mapping[str, ValidatedImage | None]
+    incoming: Mapping[str, str]
+
+
+def media(moving: MigrationInfo) -> frozenset[str]:
+    """Return the paths of a VM's media that this host has already."""
+    return frozenset(d.path for d in moving.disks if is_medium(d) and Path(d.path).exists())
+
+
+def gather(context: Context, moving: MigrationInfo, media: frozenset[str], token: str) -> Here:
+    """
+    Return what this host has of a VM; images that it can fetch are fetched.
+
+    media
+        What :func:`media` returned before anything was noted of the VM.
+    token
+        That of the move.
+    """
+    images: dict[str, ValidatedImage | None] = {}
+    for disk in moving.disks:
+        if disk.how != "shared" and disk.base and disk.base not in images:
+            images[disk.base] = _image(context, disk, disk.base)
+    missing = [digest for digest, found in images.items() if found is None]
+    return Here(
+        media=media,
+        images=images,
+        incoming={one: str(incoming.path(context.settings, one, token)) for one in missing},
+    )
+
+
+def _image(context: Context, disk: DiskFacts, digest: str) -> ValidatedImage | None:
+    found = cache.find(context.settings, digest)
+    if found is None and cache.fetch_same(context, wire.plain(disk.image), digest):
+        found = cache.find(context.settings, digest)
+    return found

@@ -1,0 +1,24 @@
+"""What records of a move say, whole, out of as much as a test cares for."""
+
+from saltvirt import wire
+from saltvirt.movefacts import ArrivalFacts, DepartureFacts
+
+UUID = "4dea22b3-1d52-d8f3-2516-782e98ab3fa9"
+ROOM = {"vcpus": 1, "memory_mib": 1, "disk_mib": 0, "affinity": [], "anti_affinity": []}
+
+
+def departure(**said):
+    """Return the facts of a departure, as they are written."""
+    usual = {"uuid": UUID, "target": "hyper2", "was_running": False, "autostart": False}
+    return wire.plain(DepartureFacts(**{**usual, "leaves": True, "paths": [], **said}))
+
+
+def arrival(**said):
+    """Return the facts of an arrival, as they are written."""
+    usual = {"uuid": UUID, "source": "hyper1", "was_running": False, "sizes": {}, "paths": []}
+    return wire.plain(ArrivalFacts(**{**usual, "images": {}, "folders": [], **ROOM, **said}))
+
+
+def noted(**said):
+    """Return what a source with such a departure tells its target."""
+    return wire.plain(DepartureFacts(**departure(**said)).noted)

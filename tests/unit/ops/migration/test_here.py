@@ -1,0 +1,80 @@
+"""What a host has of a VM that comes is looked for once; what is here is not overwritten."""
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from saltvirt.errors import StorageError
+from saltvirt.image import cache, source
+from saltvirt.ops import storage
+from saltvirt.ops.migration import arrival, checks, here, migrationinfo
+from saltvirt.placement.answers import ImageFacts
+
+MIB = 2**20
+
+
+@pytest.fixture
+def image(end):
+    """An image that the other host has, and its digest."""
+    path = end.hypervisor.root / "image.qcow2"
+    return path, source.file_digest(path)
+
+
+@pytest.fixture
+def moving(end, conn, image):
+    """What the other host has said of web1, whose disk is over the image."""
+    (path,) = end.make(conn, count=1)
+    said = migrationinfo.gather(conn, end.settings, "web1")["web1"]
+    conn.lookupByName("web1").undefine()
+    path.unlink()
+    kept = ImageFacts(source="https://images.example.com/a", file_bytes=image[0].stat().st_size)
+    copied = {"how": "copy", "format": "qcow2", "virtual_bytes": 9 * MIB}
+    disk = replace(said.disks[0], base=image[1], image=kept, **copied)
+    return replace(said, state="running", disks=[disk])
+
+
+def test_an_image_that_comes_first_is_what_the_disk_is_made_over(end, conn, image, moving):
+    path, digest = image
+    asked = arrival.prepare(end.context, moving, "t1", "hyper1")
+    assert list(asked["images"]) == [digest] and end.phase("arrival") == "preparing"
+    shutil.copy(path, asked["images"][digest])
+
+    said = arrival.resume(end.context, moving, "t1")
+
+    assert said == {"images": {}, "present": [], "token": "t1"} and end.phase("arrival") == "ready"
+    (disk,) = moving.disks
+    made = storage.measure(disk.path, "qcow2")
+    assert (made["backing"], made["virtual"]) == (cache.find(end.settings, digest).path, 9 * MIB)
+    left = end.record("arrival").facts
+    assert left["paths"] == [disk.path] and left["images"] == {}
+    # It is not asked for again.
+    found = here.gather(end.context, moving, frozenset(), "t2")
+    assert found.incoming == {} and found.images[digest].path == made["backing"]
+
+
+def test_a_medium_that_appears_after_the_look_is_not_overwritten(end, conn, moving, monkeypatch):
+    iso = Path(end.images, "tools.iso")
+    (disk,) = moving.disks
+    medium = replace(disk, path=str(iso), device="cdrom", how="push", base=None, size_bytes=4)
+
+    def check(*_args):
+        iso.write_bytes(b"somebody's")
+        return []
+
+    monkeypatch.setattr(checks, "check", check)
+    with pytest.raises(StorageError, match=r"a file .*tools.iso is there already"):
+        arrival.prepare(end.context, replace(moving, disks=[medium]), "t1", "hyper1")
+
+    assert iso.read_bytes() == b"somebody's" and end.record("arrival") is None
+
+
+def test_a_medium_that_is_here_is_said_to_be(end, conn, moving):
+    iso = Path(end.images, "tools.iso")
+    iso.write_bytes(b"tool")
+    (disk,) = moving.disks
+    medium = replace(disk, path=str(iso), device="cdrom", how="push", base=None, size_bytes=4)
+
+    said = arrival.prepare(end.context, replace(moving, disks=[medium]), "t1", "hyper1")
+
+    assert said["present"] == [str(iso)] and end.record("arrival").facts["paths"] == []
