@@ -164,7 +164,7 @@ class Departure(End[DepartureFacts]):
         # The other host has made files of those alone that it was told of.
         elif _disks(now) != self.facts.disks:
             why.append("it has other disks now; somebody has changed them meanwhile")
-        why += self._written()
+        why += [f"{path} was written to while it was sent" for path in self._written()]
         if why:
             raise MigrationFailed(f"VM {self._name!r} stays where it is: {'; '.join(why)}")
         return now
@@ -177,10 +177,10 @@ class Departure(End[DepartureFacts]):
         return now.is_running != facts.was_running
 
     def _written(self) -> Iterator[str]:
-        """Yield which of the files that were sent were written to since."""
+        """Yield the files that were sent and are not what they were any more."""
         for path, before in (self.facts.signatures or {}).items():
             if not os.path.exists(path) or content.signature(path) != before:
-                yield f"{path} was written to while it was sent"
+                yield path
 
     def autostart_off(self) -> None:
         if self.facts.autostart:
@@ -219,7 +219,13 @@ class Departure(End[DepartureFacts]):
 
     def look(self) -> None:
         """Refuse to remove anything unless the VM is off here and whole on the other host."""
-        why, facts = list(self._written()), self.facts
+        facts = self.facts
+        # One that is gone is nothing that could be lost.
+        why = [
+            f"{path} was written to after it was sent (see which is right; if it is the other "
+            f"host's, move this one away, then salt-run virt.settle {self._name})"
+            for path in filter(os.path.exists, self._written())
+        ]
         here = lifecycle.name_of(self.conn, facts.uuid)
         # libvirt itself has undefined those of versions before the records.
         if here is None and lifecycle.is_defined(self.conn, self._name):

@@ -177,6 +177,24 @@ def test_nothing_is_removed_of_what_the_other_host_lacks(end, conn):
     assert all(path.exists() for path in paths) and end.phase("departure") == "handing"
 
 
+def test_what_is_written_after_it_was_sent_is_removed_by_nobody_else(end, conn):
+    paths = end.make(conn)
+    end.begin()
+    end.send()
+    with open(paths[0], "r+b") as handle:
+        handle.write(b"new")
+
+    with pytest.raises(MigrationFailed, match="was written to after it was sent") as refused:
+        end.step("finish")
+    assert str(paths[0]) in str(refused.value) and end.phase("departure") == "handing"
+    assert all(path.exists() for path in paths)
+    paths[0].rename(end.images / "kept.raw")
+    end.step("finish")
+
+    assert (end.images / "kept.raw").exists() and not paths[1].exists()
+    assert end.record("departure") is None
+
+
 @pytest.mark.parametrize("leaves", [True, False])
 def test_the_other_host_is_asked_for_what_was_handed_over(end, conn, monkeypatch, leaves):
     asked = []
