@@ -138,7 +138,7 @@ def test_two_default_routes_are_refused_unless_one_is_asked_for():
             route("default", "10.0.0.2", "eth0", priority=50),
         ],
     )
-    with pytest.raises(VirtError, match="2 default routes of IPv4 .* give gateway"):
+    with pytest.raises(VirtError, match="2 default routes of IPv4 .* give the gateway"):
         config_of(two)
 
     assert config_of(two, asked={"gateway": GATEWAY}).gateways == (GATEWAY,)

@@ -175,7 +175,7 @@ def test_a_stale_definition_goes_with_the_disks_that_this_host_alone_has(hypervi
 def test_what_another_host_has_open_is_not_purged(hypervisor, conn, web, open_elsewhere):
     open_elsewhere(web["disk"])
 
-    with pytest.raises(StorageError, match="does not run here, and a program, on another host"):
+    with pytest.raises(StorageError, match="a program, most likely on another host, has"):
         purge.purge(conn, hypervisor.settings, "web")
 
     assert kept(web) == set(web) and lifecycle.is_defined(conn, "web")

@@ -83,7 +83,7 @@ def test_a_disk_is_copied_where_that_is_wanted():
     ("path", "what"), [("/pool/web1_data.qcow2", "disk"), ("/images/web1_seed.iso", "seed")]
 )
 def test_what_is_there_already_is_never_written_over(path, what):
-    with pytest.raises(StorageError, match=f"{what} {path} exists already, and no VM of this name"):
+    with pytest.raises(StorageError, match=f"{what} {path} exists already, but no VM of this name"):
         decided(replace(CONTENT, taken=frozenset({path})))
 
 
