@@ -128,6 +128,11 @@ class Members:
         ):
             object.__setattr__(self, name, value)
 
+    @property
+    def named(self) -> frozenset[str]:
+        """The ids that are named, not matched by a glob."""
+        return frozenset(self._ids)
+
     def is_disallowed(self, minion_id: str) -> bool:
         """Return whether ``virt.disallow`` has listed an id, in whatever letters."""
         return minion_id.casefold() in self._out

@@ -221,6 +221,12 @@ def test_a_list_that_cannot_be_read_is_an_error_and_is_not_written_over(opts, co
     assert path.read_text() == content
 
 
+def test_without_a_list_and_a_configuration_nobody_is(opts):
+    found = membership.of(opts)
+
+    assert not any(found.has(one) for one in IDS)
+
+
 def test_the_masters_configuration_and_its_list_are_united(accepted):
     accepted["virt"] = {"hypervisors": "N@listed"}
     membership.allow(accepted, ["web1"])
