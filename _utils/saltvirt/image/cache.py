@@ -21,6 +21,7 @@ from saltvirt import files, locks
 from saltvirt.config import HostSettings
 from saltvirt.errors import ImageError, StorageError
 from saltvirt.image import admission, clone, source, tool, validation, web
+from saltvirt.room import OverLimit
 
 
 class _Host(Protocol):
@@ -90,7 +91,7 @@ def obtain(
                 candidate.refuse_content(found.path)
                 return found
             with _part(base, image) as part:
-                _bring(image, saltenv, opts, part, known["size_bytes"], progress)
+                _bring(image, saltenv, opts, part, known["size_bytes"], progress, candidate)
                 admission.refuse_other(part, image, known["digest"])
                 candidate.refuse_content(part)
                 return _admit(part, base, known["digest"], candidate, lock_dir)
@@ -112,11 +113,13 @@ def _bring(
     part: Path,
     size_bytes: int | None,
     progress: Callable[..., None],
+    candidate: admission.Admission,
 ) -> None:
+    meter = candidate.meter(part.parent)
     if source.kind(image) == "salt":
-        source.fetch_salt(image, saltenv, opts, part, size_bytes, progress)
+        source.fetch_salt(image, saltenv, opts, part, size_bytes, progress, meter)
     else:
-        clone.copy(source.local_path(image), part)
+        clone.copy(source.local_path(image), part, meter)
 
 
 def _own_name(opts: Mapping[str, Any], url: str) -> str:
@@ -136,8 +139,10 @@ def _obtain_http(
     found = _kept(base, known["digest"], candidate) if known else None
     with _said(base, url):
         try:
-            version = web.fetch(url, part, progress, known if found else None)
-        except OSError:
+            version = web.fetch(
+                url, part, progress, known if found else None, candidate.meter(base)
+            )
+        except (OSError, OverLimit):
             web.forget(part)  # the disk is full, or broken: nobody is to find the rest in the way
             raise
     if version is None and found is not None:
@@ -190,7 +195,7 @@ def _admit(
     # Only what the image shows is kept; what its snapshots hide is nobody's business.
     flat = Path(f"{part}.flat.part")
     with clone.storing(flat):
-        tool.convert(part, validated.format, flat, validated.format)
+        tool.convert(part, validated.format, flat, validated.format, candidate.meter(base))
         flat.replace(part)
     own = source.file_digest(part)
     # Nobody waits for us with this lock in hand: what is flat is not flattened.

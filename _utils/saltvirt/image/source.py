@@ -13,7 +13,7 @@ from typing import Any, TypedDict
 import salt.fileclient
 from salt.exceptions import SaltException
 
-from saltvirt import files
+from saltvirt import files, room
 from saltvirt.errors import BadArgument, ImageError
 
 _CHUNK = 1 << 20
@@ -175,6 +175,26 @@ def _watched(path: Path, total: int | None, progress: Callable[..., None]) -> It
         thread.join()
 
 
+@contextmanager
+def _counted(client: Any, part: Path, meter: room.Meter) -> Iterator[None]:
+    """Look at what has arrived before Salt's own loop, which has no limit, asks for more."""
+    send, over = client._channel_send, []
+
+    def counted(*given: Any, **more: Any) -> Any:
+        try:
+            meter.check(os.path.getsize(part) if os.path.exists(part) else 0)
+        except room.OverLimit as exc:
+            over.append(exc)
+            # The end of the file: Salt closes what it writes to then, and only then.
+            return {"data": b""}
+        return send(*given, **more)
+
+    client._channel_send = counted
+    yield
+    if over:
+        raise over[0]
+
+
 def fetch_salt(
     source: str,
     saltenv: str,
@@ -182,11 +202,19 @@ def fetch_salt(
     part: Path,
     total: int | None,
     progress: Callable[..., None],
+    meter: room.Meter,
 ) -> None:
     """Fetch a file of the Salt file server into ``part``."""
+    meter.expect(total or 0)
     try:
-        with _watched(part, total, progress), salt.fileclient.get_file_client(opts) as client:
+        with (
+            _watched(part, total, progress),
+            salt.fileclient.get_file_client(opts) as client,
+            _counted(client, part, meter),
+        ):
             fetched = client.get_file(source, dest=str(part), saltenv=saltenv)
+    except room.OverLimit:
+        raise
     except SaltException as exc:
         raise ImageError(f"image {source} cannot be fetched: {exc}") from exc
     if not fetched or not os.path.exists(part):

@@ -11,6 +11,7 @@ from typing import Any
 
 from saltvirt import files
 from saltvirt.errors import ImageError
+from saltvirt.room import Meter
 
 _CHUNK = 1 << 20
 _TIMEOUT_S = 30
@@ -26,7 +27,8 @@ def fetch(
     url: str,
     part: Path,
     progress: Callable[[int, int], None],
-    known: Mapping[str, Any] | None = None,
+    known: Mapping[str, Any] | None,
+    meter: Meter,
 ) -> dict[str, Any] | None:
     """
     Fetch a URL into ``part``; return what identifies this version of it.
@@ -36,15 +38,17 @@ def fetch(
     known
         What an earlier call returned; if the server says that nothing changed, None is
         returned and nothing is written.
+    meter
+        Ends it when it takes too much room. When its time is over, it counts as broken off.
 
     Source: RFC 9110, sections 13 and 14 (If-Range, Content-Range).
     """
     for left in reversed(range(_TRIES)):
         before = _size(part)
         try:
-            version = _once(url, part, progress, known)
+            version = _once(url, part, meter.counting(progress), known, meter)
         except _Broken as exc:
-            if left and _size(part) > before:
+            if left and _size(part) > before and meter.left_s > 0:
                 continue
             if _begun(part) is None:
                 forget(part)
@@ -83,12 +87,16 @@ def _begun(part: Path) -> dict[str, Any] | None:
 
 
 def _once(
-    url: str, part: Path, progress: Callable[[int, int], None], known: Mapping[str, Any] | None
+    url: str,
+    part: Path,
+    progress: Callable[[int, int], None],
+    known: Mapping[str, Any] | None,
+    meter: Meter,
 ) -> dict[str, Any] | None:
     request = urllib.request.Request(url, headers=_headers(part, known))
     try:
         with urllib.request.urlopen(request, timeout=_TIMEOUT_S) as answer:
-            return _receive(url, answer, part, progress)
+            return _receive(url, answer, part, progress, meter)
     except urllib.error.HTTPError as exc:
         if exc.code == 304:
             return None
@@ -115,7 +123,7 @@ def _headers(part: Path, known: Mapping[str, Any] | None) -> dict[str, str]:
 
 
 def _receive(
-    url: str, answer: Any, part: Path, progress: Callable[[int, int], None]
+    url: str, answer: Any, part: Path, progress: Callable[[int, int], None], meter: Meter
 ) -> dict[str, Any]:
     done, total = _extent(url, answer, part)
     version = {key: answer.headers.get(header) for key, header in _VALIDATORS}
@@ -125,7 +133,11 @@ def _receive(
     else:
         forget(part)
     with open(part, "ab" if done else "wb") as handle:
-        while chunk := answer.read(_CHUNK):
+        progress(done, total)
+        # What is there is taken as it comes: to wait for a whole chunk is to have no limit of time.
+        while chunk := answer.read1(_CHUNK):
+            if meter.left_s <= 0:
+                raise _Broken(f"{done} bytes in the time that it has (virt:image_limit_s)")
             handle.write(chunk)
             done += len(chunk)
             progress(done, total)
@@ -137,7 +149,7 @@ def _receive(
 def _extent(url: str, answer: Any, part: Path) -> tuple[int, int]:
     """Return where the answer begins and how long the whole is, in bytes; 0 if not known."""
     if answer.status != 206:
-        return 0, int(answer.headers.get("Content-Length") or 0)
+        return 0, answer.length or 0
     said = answer.headers.get("Content-Range", "")
     found = re.fullmatch(r"bytes (\d+)-\d+/(\d+)", said.strip())
     if not found or int(found[1]) != _size(part):
