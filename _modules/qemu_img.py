@@ -39,7 +39,7 @@ def make_image(location, size, fmt):
     fmt
         ``qcow2``, ``raw``, ``vmdk``, ``vdi``, ``vpc`` or ``vhdx``.
 
-    Returns the path. Undo: remove it.
+    Returns the path. Nobody but root can read it, until libvirt gives it to QEMU. Undo: remove it.
 
     CLI Example:
 
@@ -61,7 +61,7 @@ def convert(orig, dest, fmt):
     orig
         A qcow2 or raw image; one that names other files is refused.
     dest
-        The absolute path of the copy; nothing may be there.
+        The absolute path of the copy, which only root can read; nothing may be there.
     fmt
         ``qcow2``, ``raw``, ``vmdk``, ``vdi``, ``vpc`` or ``vhdx``.
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from saltvirt import room
+from saltvirt.arguments import shown
 from saltvirt.config import HostSettings
 from saltvirt.errors import ImageError
 from saltvirt.image import source, validation
@@ -17,7 +18,12 @@ Validate = Callable[[Path], validation.ValidatedImage]
 
 @dataclass(frozen=True, slots=True)
 class Admission:
-    """An image and everything that may refuse it."""
+    """
+    An image and everything that may refuse it.
+
+    image
+        What it is called, without what its URL may have of secrets.
+    """
 
     image: str
     validate: Validate
@@ -71,7 +77,7 @@ def of(
     expected: Mapping[str, Any] | None = None,
 ) -> Admission:
     """Return what an image must pass before it is kept."""
-    return Admission(image, validate, expected, room.of(settings))
+    return Admission(shown(image), validate, expected, room.of(settings))
 
 
 def refuse_other(part: Path, image: object, digest: str) -> None:

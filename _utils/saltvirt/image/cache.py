@@ -20,7 +20,7 @@ from typing import Any, Protocol
 from saltvirt import files, locks
 from saltvirt.config import HostSettings
 from saltvirt.errors import ImageError, StorageError
-from saltvirt.image import admission, clone, source, tool, validation, web
+from saltvirt.image import admission, clone, rights, source, tool, validation, web
 from saltvirt.room import OverLimit
 
 
@@ -135,9 +135,9 @@ def _obtain_http(
     progress: Callable[..., None],
     candidate: admission.Admission,
 ) -> validation.ValidatedImage:
-    base, known = part.parent, index.get(url)
+    base, known = part.parent, index.get(source.web_key(url))
     found = _kept(base, known["digest"], candidate) if known else None
-    with _said(base, url):
+    with _said(base, candidate.image):
         try:
             version = web.fetch(
                 url, part, progress, known if found else None, candidate.meter(base)
@@ -153,13 +153,13 @@ def _obtain_http(
         digest = source.file_digest(part)
         candidate.refuse_digest(digest)
         candidate.refuse_content(part)
-        with _said(base, url), locks.held(lock_dir / f"image-{digest}.lock"):
+        with _said(base, candidate.image), locks.held(lock_dir / f"image-{digest}.lock"):
             validated = _kept(base, digest, candidate) or _admit(
                 part, base, digest, candidate, lock_dir
             )
     finally:
         web.forget(part)
-    index.put(url, {"digest": digest, **(version or {})})
+    index.put(source.web_key(url), {"digest": digest, **(version or {})})
     return validated
 
 
@@ -202,7 +202,7 @@ def _admit(
     with locks.held(lock_dir / f"image-{own}.lock"):
         validated = replace(validated, has_snapshots=False)
         kept = _cached(base, own) or place(part, base, own, validated, candidate.image)
-    files.write(_flat_path(base, digest), own.encode(), 0o644)
+    files.write(_flat_path(base, digest), own.encode())
     return kept
 
 
@@ -211,12 +211,13 @@ def place(
 ) -> validation.ValidatedImage:
     """Give a checked file its place in the cache, with a note of where it came from."""
     path = base / f"{digest}.{validated.format}"
-    part.chmod(0o644)
+    # QEMU reads disks, and so does the user who looks into them; of others only this host does.
+    part.chmod(0o600 if validated.format == validation.NO_DISK else 0o644)
     part.rename(path)
     # Before the note, which says that all of it is there.
     files.durable(path)
     note = {**asdict(validated), "path": str(path), "source": origin, "stat": _stat(path)}
-    files.write(base / f"{digest}.json", json.dumps(note).encode(), 0o644)
+    files.write(base / f"{digest}.json", json.dumps(note).encode())
     return replace(validated, path=str(path))
 
 
@@ -379,6 +380,7 @@ def sweep(settings: HostSettings) -> None:
     locks.sweep(Path(settings.state_dir) / "locks")
     base = Path(settings.images) / "base"
     files.sweep(base)
+    rights.tighten(base)
     for path in base.glob("*.partial*"):
         with suppress(FileNotFoundError):
             if time.time() - path.stat().st_mtime > _PARTIAL_LIFE_S:

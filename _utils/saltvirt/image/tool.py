@@ -2,6 +2,7 @@
 
 import functools
 import json
+import os
 import resource
 import subprocess
 from pathlib import Path
@@ -20,6 +21,7 @@ def _limits(file_bytes: int = resource.RLIM_INFINITY) -> None:
     resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_BYTES, _MEMORY_BYTES))
     resource.setrlimit(resource.RLIMIT_FSIZE, (file_bytes, file_bytes))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    os.umask(0o077)
 
 
 def _run(argv: list[str], error: type[VirtError]) -> subprocess.CompletedProcess[str]:

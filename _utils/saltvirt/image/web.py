@@ -1,15 +1,18 @@
 """Fetch an image from a web server; what arrived of it before a break is not fetched again."""
 
+import base64
 import http.client
 import json
 import re
 import urllib.error
+import urllib.parse
 import urllib.request
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from saltvirt import files
+from saltvirt.arguments import shown
 from saltvirt.errors import ImageError
 from saltvirt.room import Meter
 
@@ -53,7 +56,7 @@ def fetch(
             if _begun(part) is None:
                 forget(part)
             raise ImageError(
-                f"image {url} was cut off: {exc}; try again: what arrived is kept if "
+                f"image {shown(url)} was cut off: {exc}; try again: what arrived is kept if "
                 "the server can go on from there"
             ) from exc
         forget(part, keep_content=True)
@@ -93,7 +96,7 @@ def _once(
     known: Mapping[str, Any] | None,
     meter: Meter,
 ) -> dict[str, Any] | None:
-    request = urllib.request.Request(url, headers=_headers(part, known))
+    request = _request(url, _headers(part, known))
     try:
         with urllib.request.urlopen(request, timeout=_TIMEOUT_S) as answer:
             return _receive(url, answer, part, progress, meter)
@@ -102,13 +105,34 @@ def _once(
             return None
         if exc.code == 416:
             forget(part)
-            raise ImageError(f"image {url} changed while it was fetched; try again") from exc
-        raise ImageError(f"image {url} cannot be fetched: HTTP {exc.code} {exc.reason}") from exc
+            raise ImageError(f"image {shown(url)} changed while it was fetched; try again") from exc
+        why = f"HTTP {exc.code} {exc.reason}"
+        raise ImageError(f"image {shown(url)} cannot be fetched: {why}") from exc
     except (urllib.error.URLError, TimeoutError, ConnectionError, http.client.HTTPException) as exc:
-        reason = getattr(exc, "reason", exc)
+        # What http.client says of a URL has all of it.
+        is_url = isinstance(exc, http.client.InvalidURL)
+        reason = "it is not a URL" if is_url else getattr(exc, "reason", exc)
         if _size(part):
             raise _Broken(str(reason)) from exc
-        raise ImageError(f"image {url} cannot be fetched: {reason}") from exc
+        raise ImageError(f"image {shown(url)} cannot be fetched: {reason}") from exc
+
+
+def _request(url: str, headers: Mapping[str, str]) -> urllib.request.Request:
+    """Return what is asked of a server; the URL's credentials are for that server alone."""
+    try:
+        found = urllib.parse.urlsplit(url)
+        user, at, host = found.netloc.rpartition("@")
+        plain = found._replace(netloc=host).geturl()
+        request = urllib.request.Request(plain, headers=dict(headers))
+    except ValueError as exc:
+        raise ImageError(f"image {shown(url)} cannot be fetched: it is not a URL") from exc
+    if at:
+        name, _colon, password = user.partition(":")
+        pair = f"{urllib.parse.unquote(name)}:{urllib.parse.unquote(password)}"
+        basic = base64.b64encode(pair.encode()).decode()
+        # Not sent on to where the server may lead.
+        request.add_unredirected_header("Authorization", f"Basic {basic}")
+    return request
 
 
 def _headers(part: Path, known: Mapping[str, Any] | None) -> dict[str, str]:
@@ -132,7 +156,7 @@ def _receive(
         files.write(_note(part), json.dumps({**version, "boot": files.boot()}).encode())
     else:
         forget(part)
-    with open(part, "ab" if done else "wb") as handle:
+    with open(part, "ab" if done else "wb", opener=files.private) as handle:
         progress(done, total)
         # What is there is taken as it comes: to wait for a whole chunk is to have no limit of time.
         while chunk := answer.read1(_CHUNK):
@@ -154,5 +178,7 @@ def _extent(url: str, answer: Any, part: Path) -> tuple[int, int]:
     found = re.fullmatch(r"bytes (\d+)-\d+/(\d+)", said.strip())
     if not found or int(found[1]) != _size(part):
         forget(part)
-        raise ImageError(f"image {url}: the server sent another part than was asked for ({said})")
+        raise ImageError(
+            f"image {shown(url)}: the server sent another part than was asked for ({said})"
+        )
     return int(found[1]), int(found[2])

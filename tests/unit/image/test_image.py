@@ -266,7 +266,6 @@ def test_a_content_is_kept_once_whatever_its_name(tmp_path, host, image):
 
     assert first == second == third
     assert len(contents(host)) == 2
-    assert oct(os.stat(first.path).st_mode & 0o777) == "0o644"
 
 
 def test_a_changed_image_is_another_content_and_the_old_one_stays(host, image, raw_disk):

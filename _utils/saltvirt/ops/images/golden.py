@@ -36,7 +36,7 @@ def build(context: Context, source: str, name: str, given: Mapping[str, Any]) ->
     part = files.part_path(target.parent, name)
     with clone.storing(part):
         context.progress("Copying")
-        meter = room.of(context.settings).meter(source, target.parent)
+        meter = room.of(context.settings).meter(arguments.shown(source), target.parent)
         tool.convert(base.path, base.format, part, "qcow2", meter)
         job |= _brought(context, base, given)
         context.progress("Building", detail="in the appliance")
@@ -123,5 +123,5 @@ def _known(
 ) -> str:
     """Have a built image in the cache, without a second copy; return its digest."""
     digest = cache.adopt(settings, target, validated)
-    files.write(cache.look_path(settings, digest), json.dumps(wire.plain(found)).encode(), 0o644)
+    files.write(cache.look_path(settings, digest), json.dumps(wire.plain(found)).encode())
     return digest

@@ -59,5 +59,5 @@ def look(context: Context, base: validation.ValidatedImage, *, use_kvm: bool) ->
             return found(json.loads(kept.read_text()))
         context.progress("Looking", detail="into the image, once")
         answer = appliance.run(job, use_kvm=use_kvm, **limits(context.settings))
-        files.write(kept, json.dumps(answer).encode(), 0o644)
+        files.write(kept, json.dumps(answer).encode())
     return found(answer)
