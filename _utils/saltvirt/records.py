@@ -134,6 +134,11 @@ class Held:
         _stop_here(f"{self._purpose}.end")
 
     def _write(self, record: Record) -> None:
+        try:
+            # Nothing is begun, or gone on with, that nobody could read afterwards.
+            _checked(record, record.purpose)
+        except ValueError as exc:
+            raise StorageError(f"cannot write the record {self.path}: {exc}") from exc
         is_new = self.record is None or self.record.phase != record.phase
         if is_new:
             _stop_here(f"{record.purpose}.before-{record.phase}")

@@ -20,7 +20,12 @@ _ROOM = {"vcpus": 0, "memory_mib": 0, "disk_mib": 0, "affinity": [], "anti_affin
 
 def live(settings: HostSettings) -> dict[str, dict[str, Any]]:
     """Return ``{name: claim}`` of the VMs being built, or expected, at this moment."""
-    return {path.stem: {**_ROOM, **claim} for path, claim in _all(settings) if is_live(path, claim)}
+    return {path.stem: with_room(one) for path, one in _all(settings) if is_live(path, one)}
+
+
+def with_room(claim: dict[str, Any]) -> dict[str, Any]:
+    """Return a claim that says of everything how much of it is reserved."""
+    return {**_ROOM, **claim}
 
 
 def stale(settings: HostSettings) -> dict[str, dict[str, Any]]:

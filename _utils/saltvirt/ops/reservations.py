@@ -160,6 +160,17 @@ def refuse_building(settings: HostSettings, name: str) -> None:
         )
 
 
+def coming_files(settings: HostSettings, name: str) -> dict[str, str]:
+    """Return ``{path: VM}`` of what is being made here for other VMs than the named one."""
+    return {
+        path: record.name
+        for purpose in ("build", "arrival")
+        for record in records.every(folder(settings), purpose)
+        if record.name != name
+        for path in record.facts.get("paths", ())
+    }
+
+
 def refuse_taken(settings: HostSettings, name: str, paths: Iterable[str]) -> None:
     """
     Raise StorageError if a file is there, or another VM that comes here is to have it.
@@ -167,17 +178,13 @@ def refuse_taken(settings: HostSettings, name: str, paths: Iterable[str]) -> Non
     It is called under the host's lock, in which the paths are noted then: whoever is noted first
     makes the file, and nobody else removes it.
     """
-    place = folder(settings)
-    others = {
-        path: record.name
-        for purpose in ("build", "arrival")
-        for record in records.every(place, purpose)
-        if record.name != name
-        for path in record.facts.get("paths", ())
-    }
+    others = coming_files(settings, name)
     for path in paths:
         if path in others:
-            raise StorageError(f"{path} is to be a file of VM {others[path]!r}; choose other names")
+            raise StorageError(
+                f"{path} is to be a file of VM {others[path]!r}, which is being built here or on "
+                "its way here; wait until that is over, or choose another name"
+            )
         if os.path.lexists(path):
             raise StorageError(f"a file {path} is there already")
 

@@ -246,7 +246,11 @@ def prepare(
     """
     with opened(context, moving.name) as hands:
         unfinished.settle(hands.conn, context.settings)
-        hands.moving, hands.source, hands.media = moving, source, here.media(moving)
+        hands.moving, hands.source, hands.media = (
+            moving,
+            source,
+            here.media(context.settings, moving),
+        )
         hands.do(protocol.prepare(hands.there, token))
         return _answer(hands.plan, token)
 
@@ -254,7 +258,7 @@ def prepare(
 def resume(context: Context, moving: MigrationInfo, token: str | None) -> dict[str, Any]:
     """Go on with :func:`prepare` when the missing images have come; each is checked first."""
     with opened(context, moving.name) as hands:
-        hands.moving, hands.media = moving, here.media(moving)
+        hands.moving, hands.media = moving, here.media(context.settings, moving)
         hands.do(protocol.resume(hands.there, token or (hands.there.token if hands.there else "")))
         return _answer(hands.plan, token)
 

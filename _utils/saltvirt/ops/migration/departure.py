@@ -220,11 +220,12 @@ class Departure(End[DepartureFacts]):
     def look(self) -> None:
         """Refuse to remove anything unless the VM is off here and whole on the other host."""
         facts = self.facts
-        # One that is gone is nothing that could be lost.
+        # What is gone cannot be lost, nor what stays here.
+        sent = filter(os.path.exists, self._written()) if facts.leaves else ()
         why = [
             f"{path} was written to after it was sent (see which is right; if it is the other "
             f"host's, move this one away, then salt-run virt.settle {self._name})"
-            for path in filter(os.path.exists, self._written())
+            for path in sent
         ]
         here = lifecycle.name_of(self.conn, facts.uuid)
         # libvirt itself has undefined those of versions before the records.

@@ -5,8 +5,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from saltvirt import wire
+from saltvirt.config import HostSettings
 from saltvirt.image import cache, incoming
 from saltvirt.image.validation import ValidatedImage
+from saltvirt.ops import reservations
 from saltvirt.ops.context import Context
 from saltvirt.ops.migration.checks import is_medium
 from saltvirt.placement.answers import DiskFacts, MigrationInfo
@@ -31,9 +33,11 @@ class Here:
     incoming: Mapping[str, str]
 
 
-def media(moving: MigrationInfo) -> frozenset[str]:
-    """Return the paths of a VM's media that this host has already."""
-    return frozenset(d.path for d in moving.disks if is_medium(d) and Path(d.path).exists())
+def media(settings: HostSettings, moving: MigrationInfo) -> frozenset[str]:
+    """Return the paths of a VM's media that this host has already, and not only begun to make."""
+    there = frozenset(d.path for d in moving.disks if is_medium(d) and Path(d.path).exists())
+    # Looked at afterwards: a file is on record before it is made.
+    return there - reservations.coming_files(settings, moving.name).keys()
 
 
 def gather(context: Context, moving: MigrationInfo, media: frozenset[str], token: str) -> Here:

@@ -10,7 +10,8 @@ a crash may have left of a move that was under way. So it is named, and never re
 
 import json
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -39,25 +40,38 @@ class _Departure:
         return urlsplit(self.uri).hostname or ""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Claim:
+    """What a claim says: whose it is, which files were made, and the room that is reserved."""
+
+    name: str
+    paths: list[str]
+    vcpus: int
+    memory_mib: int
+    disk_mib: int
+    affinity: list[str]
+    anti_affinity: list[str]
+
+
 def adopt(settings: HostSettings) -> None:
     """Take over what no job works on any more; what an old job still holds is left to it."""
-    for path, left in _departures(settings):
-        if not isinstance(left, str):
-            _adopt_departure(settings, path, left)
-    for path in sorted((Path(settings.state_dir) / "claims").glob("*.json")):
-        claim = _read(path)
-        # An old source may be sending until this time; it knows of no cancelling.
-        if claim is not None and 0 < claim.get("until", 0) < time.time() and not _is_held(path):
-            _adopt_arrival(settings, path, claim)
+    for path, left in (*_departures(settings), *_claims(settings)):
+        # What cannot be taken over is named with its own VM, and holds up no other.
+        with suppress(StorageError):
+            if isinstance(left, _Departure):
+                _adopt_departure(settings, path, left)
+            elif isinstance(left, _Claim):
+                _adopt_arrival(settings, path, left)
 
 
 def unreadable(settings: HostSettings) -> dict[str, str]:
-    """Return ``{name: why, and what to do}`` of the VMs with a departure that cannot be read."""
-    return {path.stem: left for path, left in _departures(settings) if isinstance(left, str)}
+    """Return ``{name: why, and what to do}`` of the VMs with a move that cannot be read."""
+    every = (*_claims(settings), *_departures(settings))
+    return {path.stem: left for path, left in every if isinstance(left, str)}
 
 
 def refuse_unreadable(settings: HostSettings, name: str) -> None:
-    """Raise StorageError if a VM's departure cannot be read: it may be another host's by now."""
+    """Raise StorageError if a VM's move cannot be read: it may be another host's by now."""
     why = unreadable(settings).get(name)
     if why is not None:
         raise StorageError(why)
@@ -74,11 +88,28 @@ def _departures(settings: HostSettings) -> Iterator[tuple[Path, _Departure | str
         except FileNotFoundError:
             continue
         except (OSError, ValueError) as exc:
-            yield (
-                path,
-                f"the record {path} cannot be read ({exc}), and a move of VM {path.stem!r} may not "
-                "be over; see which host has the VM, then move that file away",
-            )
+            yield path, _broken(path, exc)
+
+
+def _claims(settings: HostSettings) -> Iterator[tuple[Path, _Claim | str]]:
+    """Yield the claims of VMs that are not awaited any more, or why one cannot be read."""
+    for path in sorted((Path(settings.state_dir) / "claims").glob("*.json")):
+        left = _read(path)
+        until = left.get("until", 0) if left else 0
+        # An old source may be sending until this time; it knows of no cancelling.
+        if left is None or not 0 < until < time.time() or _is_held(path):
+            continue
+        try:
+            yield path, wire.recorded(_Claim, legacy.with_room(left))
+        except ValueError as exc:
+            yield path, _broken(path, exc)
+
+
+def _broken(path: Path, why: Exception) -> str:
+    return (
+        f"the record {path} cannot be read ({why}), and a move of VM {path.stem!r} may not "
+        "be over; see which host has the VM, then move that file away"
+    )
 
 
 def _said(path: Path) -> _Departure:
@@ -132,20 +163,23 @@ def _adopt_departure(settings: HostSettings, path: Path, left: _Departure) -> No
         files.unlink(path)
 
 
-def _adopt_arrival(settings: HostSettings, path: Path, left: Mapping[str, Any]) -> None:
-    with records.held(_records(settings), "arrival", left["name"]) as held:
+def _adopt_arrival(settings: HostSettings, path: Path, left: _Claim) -> None:
+    with records.held(_records(settings), "arrival", left.name) as held:
         if held is None or not _is_new(held, path):
             return
-        room = ("vcpus", "memory_mib", "disk_mib", "affinity", "anti_affinity")
         facts = ArrivalFacts(
             uuid=None,
             source=None,
             was_running=True,
             sizes={},
-            paths=left["paths"],
+            paths=left.paths,
             images={},
             folders=[],
-            **{key: left[key] for key in room},
+            vcpus=left.vcpus,
+            memory_mib=left.memory_mib,
+            disk_mib=left.disk_mib,
+            affinity=left.affinity,
+            anti_affinity=left.anti_affinity,
         )
         held.begin(legacy_token(held.name), protocol.READY, **wire.plain(facts))
         files.unlink(path)

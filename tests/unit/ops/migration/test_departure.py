@@ -195,6 +195,18 @@ def test_what_is_written_after_it_was_sent_is_removed_by_nobody_else(end, conn):
     assert end.record("departure") is None
 
 
+def test_what_stays_here_may_be_written_to(end, conn):
+    paths = end.make(conn)
+    end.begin()
+    end.send(undefinesource=False)
+    with open(paths[0], "r+b") as handle:
+        handle.write(b"new")
+
+    end.step("finish")
+
+    assert paths[0].exists() and end.record("departure") is None
+
+
 @pytest.mark.parametrize("leaves", [True, False])
 def test_the_other_host_is_asked_for_what_was_handed_over(end, conn, monkeypatch, leaves):
     asked = []

@@ -78,3 +78,16 @@ def test_a_medium_that_is_here_is_said_to_be(end, conn, moving):
     said = arrival.prepare(end.context, replace(moving, disks=[medium]), "t1", "hyper1")
 
     assert said["present"] == [str(iso)] and end.record("arrival").facts["paths"] == []
+
+
+def test_a_medium_that_is_only_coming_with_another_vm_is_not_here(end, conn, moving):
+    iso = Path(end.images, "tools.iso")
+    (disk,) = moving.disks
+    medium = replace(disk, path=str(iso), device="cdrom", how="push", base=None, size_bytes=4)
+    other = {"name": "db1", "uuid": "4dea22b3-1d52-d8f3-2516-782e98ab3fa1"}
+    arrival.prepare(end.context, replace(moving, **other, disks=[medium]), "t1", "hyper1")
+
+    with pytest.raises(StorageError, match="is to be a file of VM 'db1', which .* on its way here"):
+        arrival.prepare(end.context, replace(moving, disks=[medium]), "t2", "hyper1")
+
+    assert iso.exists() and end.record("arrival") is None

@@ -115,6 +115,42 @@ def test_a_departure_that_a_crash_has_spoilt_is_named_and_kept(end, conn, text):
     assert path.read_text() == text and end.record("departure") is None
 
 
+@pytest.mark.parametrize("said", [{"disk_mib": 1.5}, {"paths": "a"}])
+def test_a_claim_of_another_type_is_named_and_holds_up_no_other_vm(end, conn, said):
+    until = time.time() - 5
+    path = leave(end, "claims", **{"paths": [], "defines": True, **ROOM, "until": until, **said})
+    end.make(conn, "db1", "4dea22b3-1d52-d8f3-2516-782e98ab3fa1")
+
+    legacy.adopt(end.settings)
+
+    assert path.exists() and end.record("arrival") is None
+    assert "see which host has the VM" in legacy.unreadable(end.settings)["web1"]
+    with startlock.starting(conn, end.settings, "db1"):
+        pass
+
+
+def test_an_old_claim_that_says_less_is_taken_over(end, conn):
+    path = leave(end, "claims", paths=[], defines=True, until=time.time() - 5)
+
+    legacy.adopt(end.settings)
+
+    assert not path.exists() and end.record("arrival").facts["vcpus"] == 0
+
+
+def test_an_old_departure_beside_a_broken_record_holds_up_no_other_vm(end, conn):
+    path = leave(end, "departures", uuid="u", uri="qemu+tls://hyper2/system", paths=[])
+    broken = reservations.folder(end.settings) / "departure/web1.json"
+    broken.parent.mkdir(parents=True)
+    broken.write_text("{")
+    end.make(conn, "db1", "4dea22b3-1d52-d8f3-2516-782e98ab3fa1")
+
+    with startlock.starting(conn, end.settings, "db1"):
+        pass
+    with pytest.raises(StorageError, match="cannot be read"):
+        startlock.refuse_moving(end.settings, "web1")
+    assert path.exists()
+
+
 def test_a_departure_that_an_old_job_is_about_to_write_is_left_to_it(end, conn):
     path = departed(end, conn)
     path.write_text("")

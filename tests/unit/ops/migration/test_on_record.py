@@ -1,12 +1,14 @@
 """What the two ends of a move write, and read of what other releases have written."""
 
+import json
+
 import onrecord
 import pytest
 from saltvirt import records
 from saltvirt.errors import StorageError
 from saltvirt.movefacts import ArrivalFacts, DepartureFacts
 from saltvirt.ops import reservations
-from saltvirt.ops.migration import arrival, migrationinfo
+from saltvirt.ops.migration import arrival, departure, migrationinfo
 
 ROOM = set(onrecord.ROOM)
 BEGUN = {"uuid", "target", "was_running", "state", "autostart", "leaves", "paths", "disks"}
@@ -92,6 +94,15 @@ def test_a_departure_of_another_release_is_gone_on_with(end, conn):
     assert end.record("departure") is None
 
 
+def leave(place, purpose, facts):
+    """Leave a record as somebody else has written it."""
+    path = place / purpose / "web1.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    said = {"purpose": purpose, "name": "web1", "token": "t1", "phase": "planned", "facts": facts}
+    path.write_text(json.dumps({"version": records.VERSION, **said}))
+    return path
+
+
 @pytest.mark.parametrize(
     ("purpose", "spoilt", "why"),
     [
@@ -104,8 +115,7 @@ def test_a_departure_of_another_release_is_gone_on_with(end, conn):
 )
 def test_what_has_another_type_is_one_line_that_names_file_and_field(end, purpose, spoilt, why):
     place = reservations.folder(end.settings)
-    with records.held(place, purpose, "web1") as held:
-        held.begin("t1", "planned", **{**getattr(onrecord, purpose)(), **spoilt})
+    leave(place, purpose, {**getattr(onrecord, purpose)(), **spoilt})
 
     line = rf"^the record {place}/{purpose}/web1.json cannot be read .{why}.*move it away$"
     with pytest.raises(StorageError, match=line):
@@ -119,9 +129,16 @@ def test_what_has_another_type_is_one_line_that_names_file_and_field(end, purpos
 def test_what_every_release_has_written_must_be_there(end, purpose, first):
     place = reservations.folder(end.settings)
     for name in set(first) - {"disks"}:
-        with records.held(place, purpose, "web1") as held:
-            held.begin("t1", "planned", **{key: first[key] for key in first if key != name})
+        path = leave(place, purpose, {key: first[key] for key in first if key != name})
 
         with pytest.raises(StorageError, match=f"{name} is missing"):
             records.look(place, purpose, "web1")
-        (place / purpose / "web1.json").unlink()
+        path.unlink()
+
+
+def test_what_nobody_could_read_is_not_written(end, conn):
+    end.make(conn)
+    with pytest.raises(StorageError, match=r"cannot write the record .*target is int, not text"):
+        departure.begin(end.context, "web1", "t1", 10)
+
+    assert end.record("departure") is None
