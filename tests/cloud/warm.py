@@ -10,6 +10,7 @@ one of its own (``Cloud.begin``).
 import json
 import subprocess
 import threading
+from contextlib import suppress
 from dataclasses import dataclass
 
 from labkit import node
@@ -24,6 +25,11 @@ import salt.scripts
 def text(handle):
     return os.pread(handle, os.fstat(handle).st_size, 0).decode()
 
+# The node's own systemd is to be its parent: nsenter, which is outside, stops when systemd stops
+# all processes before it ends them, and then a node that shuts down would never be over.
+if os.fork():
+    os._exit(0)
+os.setsid()
 gc.freeze()
 for line in sys.stdin:
     program, *words = json.loads(line)
@@ -71,13 +77,17 @@ class Warm:
             said = ""
         finally:
             server.lock.release()
-        return tuple(json.loads(said)) if said else (-9, "", f"{name} has gone under {program}")
+        if said:
+            return tuple(json.loads(said))
+        with self._lock:
+            self._end(self._servers.pop(name, None))
+        return -9, "", f"{name} has gone under {program}"
 
     def _server(self, name, pid):
         with self._lock:
             there = self._servers.get(name)
             # A node that was booted anew has another first process.
-            if there is None or there.pid != pid or there.process.poll() is not None:
+            if there is None or there.pid != pid:
                 self._end(self._servers.pop(name, None))
                 process = subprocess.Popen(
                     node.enter(pid, [_PYTHON, "-u", "-c", _SERVER]),
@@ -91,8 +101,11 @@ class Warm:
     @staticmethod
     def _end(server):
         if server is not None:
-            with server.process as process:
-                process.kill()
+            # It ends when nobody can ask it any more.
+            with suppress(BrokenPipeError):
+                server.process.stdin.close()
+            server.process.stdout.close()
+            server.process.wait()
 
     def close(self):
         """End all processes."""
