@@ -32,7 +32,6 @@ BASE = {
     "profiles",
     "protocol",
     "records",
-    "room",
     "sealed",
     "spec",
     "undo",

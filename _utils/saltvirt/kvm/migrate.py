@@ -17,7 +17,6 @@ from saltvirt.model import Move
 from saltvirt.xml import read
 
 _CHUNK = 256 * 1024
-_TLS = "qemu+tls://"
 _TLS_PORT = 16514
 _CONNECT_S = 10
 _KEEPALIVE_S = 5
@@ -46,7 +45,9 @@ def _loop() -> None:
 def _refuse_unreachable(uri: str) -> None:
     """Raise MigrationFailed if a host's port is silent; libvirt itself would wait for minutes."""
     found = urlsplit(uri)
-    port = found.port or _TLS_PORT
+    port = found.port or (_TLS_PORT if found.scheme.endswith("+tls") else None)
+    if port is None:
+        return
     try:
         socket.create_connection((found.hostname, port), _CONNECT_S).close()
     except OSError as exc:
@@ -64,9 +65,6 @@ def target(uri: str) -> Iterator[Any]:
 
     A network that is cut ends it, and whatever waits for an answer, after 20 s.
     """
-    if not uri.startswith(_TLS):
-        # As a release before this one may have noted it.
-        raise MigrationFailed(f"another host's libvirt is reached over TLS alone, not by {uri!r}")
     _refuse_unreachable(uri)
     _answer_keepalives()
     try:

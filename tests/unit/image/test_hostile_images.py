@@ -4,22 +4,21 @@ import os
 import random
 import resource
 import struct
+import subprocess
 import time
-from dataclasses import replace
+from pathlib import Path
 
 import hostile
 import pytest
-from fetching import least_free, obtain
+from fetching import obtain
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from saltvirt import room
-from saltvirt.errors import ImageError, StorageError
-from saltvirt.image import qcow2, tool, validation
+from saltvirt.errors import ImageError
+from saltvirt.image import qcow2, validation
 from sizes import sizes
 
 MIB = 1 << 20
 SECRET = b"this is a secret of the host"
-ROOM = room.Room(max_bytes=64 * MIB, reserve_bytes=0, limit_s=60)
 
 
 @pytest.fixture(scope="module")
@@ -144,15 +143,12 @@ CORPUS = [
 
 
 @pytest.mark.parametrize("make", CORPUS, ids=lambda make: make.__name__)
-def test_an_image_made_to_hurt_is_refused_soon_and_leaves_nothing(
-    tmp_path, good, host, small_disk, make
-):
+def test_an_image_made_to_hurt_is_refused_soon_and_leaves_nothing(tmp_path, good, host, make):
     path = tmp_path / "evil"
     make(good, path)
-    host = replace(host, images=str(small_disk / "images"), disk_reserve_mib=20)
     began, before = time.monotonic(), resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
 
-    with least_free(small_disk) as least, pytest.raises(ImageError) as refused:
+    with pytest.raises(ImageError) as refused:
         obtain(host, path)
 
     text = str(refused.value)
@@ -160,8 +156,7 @@ def test_an_image_made_to_hurt_is_refused_soon_and_leaves_nothing(
     assert time.monotonic() - began < 30
     grown = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss - before
     assert grown < 512 * 1024  # KiB
-    assert room.space(small_disk)[0] - least[0] < room.taken(path) + MIB
-    assert [p.name for p in (small_disk / "images/base").iterdir()] == ["index.json"]
+    assert [p.name for p in (tmp_path / "images/base").iterdir()] == ["index.json"]
 
 
 # The header and what follows it; our own reader alone, as each qemu-img would take 20 ms.
@@ -217,16 +212,11 @@ def test_a_mutated_image_that_is_accepted_can_be_read_to_its_end(good, size):
             for _ in range(noise.randrange(1, 4))
         ]
         path.write_bytes(mutated(good, places)[: 393_216 + 200_000])
-        if not is_valid(path):
-            continue
-        try:
-            tool.convert(path, "qcow2", out, "raw", ROOM.meter(path, good))
-        except StorageError:
-            # It says that it is larger than a file can be.
-            assert validation.validate(path).size_bytes > ROOM.max_bytes
+        if not is_valid(path) or validation.validate(path).size_bytes > 64 * MIB:
             continue
         let_in += 1
-        assert room.taken(out) <= MIB
-        with out.open("rb") as read:
-            assert SECRET not in read.read(2 * MIB)
+        argv = ["qemu-img", "convert", "-f", "qcow2", "-O", "raw", path, out]
+        done = subprocess.run(argv, capture_output=True, timeout=60, check=False)
+        assert done.returncode == 0, done.stderr
+        assert SECRET not in Path(out).read_bytes()
     assert let_in > size / 15  # else the mutations would test the refusal alone

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from saltvirt import arguments, files, room, wire
+from saltvirt import arguments, files, wire
 from saltvirt.config import HostSettings
 from saltvirt.errors import BadArgument, SeedError, StorageError
 from saltvirt.image import cache, clone, tool, validation
@@ -36,8 +36,7 @@ def build(context: Context, source: str, name: str, given: Mapping[str, Any]) ->
     part = files.part_path(target.parent, name)
     with clone.storing(part):
         context.progress("Copying")
-        meter = room.of(context.settings).meter(arguments.shown(source), target.parent)
-        tool.convert(base.path, base.format, part, "qcow2", meter)
+        tool.convert(base.path, base.format, part, "qcow2")
         job |= _brought(context, base, given)
         context.progress("Building", detail="in the appliance")
         try:
@@ -123,5 +122,5 @@ def _known(
 ) -> str:
     """Have a built image in the cache, without a second copy; return its digest."""
     digest = cache.adopt(settings, target, validated)
-    files.write(cache.look_path(settings, digest), json.dumps(wire.plain(found)).encode())
+    files.write(cache.look_path(settings, digest), json.dumps(wire.plain(found)).encode(), 0o644)
     return digest
