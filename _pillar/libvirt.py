@@ -2,18 +2,20 @@
 On-demand external pillar ``libvirt``: certificates for the hypervisor that asks.
 
 The name is in Salt's default ``on_demand_ext_pillar``, so no setting of the master is needed.
-Who gets one, and what goes into it, is decided here, from the authenticated minion id; see
-:mod:`saltvirt.fleet.membership` and :mod:`saltvirt.pki.policy`. After an update of this file the
-master must be restarted: a running one keeps the code it has loaded.
+What goes into a certificate is decided here, from the authenticated minion id; see
+:mod:`saltvirt.pki.policy`. After an update of this file the master must be restarted: a running
+one keeps the code it has loaded.
 """
 
 import logging
+from pathlib import Path
 from typing import Any
 
+import salt.loader
 import salt.utils.minions
-from saltvirt import compat, config
+from saltvirt import config
 from saltvirt.errors import VirtError
-from saltvirt.fleet import masteruser, membership
+from saltvirt.fleet import masteruser
 from saltvirt.pki import answer, ca, policy, store
 
 log = logging.getLogger(__name__)
@@ -55,24 +57,23 @@ def ext_pillar(
 
 def _answer(minion_id: str, certificates: Any) -> dict[str, Any]:
     settings = config.master_settings(__opts__)
-    members = membership.of(__opts__)
-    members.refuse_stranger(minion_id)
+    checker = salt.utils.minions.CkMinions(__opts__)
     options = config.pki_options(settings)
-    every = compat.KeyStore(__opts__).accepted()
-    hosts = [one for one in every if members.has(one)]
-    guests = membership.guests(__opts__, members, hosts)
-    membership.refuse_guests(
-        members, {vm: on for vm, on in guests.items() if vm.casefold() == minion_id.casefold()}
-    )
+    allow = options.get("allow", settings.hypervisors)
+    if not (minion_id in _matching(checker, allow) or _matches_now(minion_id, allow)):
+        raise ca.PkiError(
+            f"{minion_id} is not a hypervisor of this master (virt:pki:allow: {allow})"
+        )
+    every = checker.check_minions("*", "glob")["minions"]
     known = {one: salt.utils.minions.get_minion_data(one, __opts__)[1] or {} for one in every}
     known.pop(minion_id, None)
     peers = {
         host: policy.reachable(known[host])
-        for host in hosts
-        if host in known and host not in guests
+        for host in _matching(checker, settings.hypervisors)
+        if host in known
     }
     answered = answer.answer(
-        store.Store(membership.folder(__opts__)),
+        store.Store(Path(__opts__["pki_dir"]) / "libvirt"),
         minion_id,
         certificates,
         grains=__opts__["grains"],
@@ -81,3 +82,15 @@ def _answer(minion_id: str, certificates: Any) -> dict[str, Any]:
         now=store.utc_now(),
     )
     return {**answered, "peers": peers, "own": policy.reachable(__opts__["grains"])}
+
+
+def _matching(checker: Any, target: Any) -> list[str]:
+    found: list[str] = checker.check_minions(target, "compound", greedy=False)["minions"]
+    return found
+
+
+def _matches_now(minion_id: str, target: Any) -> bool:
+    """Return whether a host that the master does not know as one yet says now that it is."""
+    opts = {**__opts__, "id": minion_id}
+    found: bool = salt.loader.matchers(opts)["compound_match.match"](target, opts, minion_id)
+    return found

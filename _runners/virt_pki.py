@@ -73,7 +73,8 @@ def revoke(target):
         A hypervisor's id, or a serial of ``virt_pki.list``.
 
     Returns ``{"revoked": [serial], "told": {host: what was done}}``. There is no undo; the host
-    gets new certificates when it applies ``virt.keys`` again. To shut it out: virt.disallow.
+    gets new certificates when it applies ``virt.keys`` again, unless ``virt:pki:allow`` leaves it
+    out.
 
     CLI Example:
 

@@ -11,7 +11,7 @@ from salt.exceptions import SaltException
 from saltvirt import config
 from saltvirt.config import MasterSettings
 from saltvirt.errors import MasterError
-from saltvirt.fleet import candidates, membership, progress
+from saltvirt.fleet import progress
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,14 +48,7 @@ class Cloud:
             Show no progress. Defaults to False.
         """
         shown = progress.callback(opts, events, name, quiet)
-        settings = config.master_settings(opts)
-        candidates.refuse_targets(opts, settings.hypervisors)
-        return cls(opts=opts, settings=settings, progress=shown)
-
-    @property
-    def members(self) -> membership.Members:
-        """Who is a hypervisor; read anew, so that ``virt.disallow`` stops what is under way too."""
-        return membership.of(self.opts, self.settings.hypervisors)
+        return cls(opts=opts, settings=config.master_settings(opts), progress=shown)
 
     @contextlib.contextmanager
     def client(self) -> Iterator[Any]:
