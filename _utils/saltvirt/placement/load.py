@@ -1,5 +1,6 @@
 """What hosts really do: read several times, as one reading says more of chance than of load."""
 
+import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -40,7 +41,10 @@ def error(values: Sequence[float]) -> float | None:
     found, stretch = [], 1
     while (count := len(values) // stretch) >= _FEWEST:
         means = [statistics.fmean(values[n * stretch : (n + 1) * stretch]) for n in range(count)]
-        found.append(statistics.stdev(means) / count**0.5)
+        mean = statistics.fmean(means)
+        # What statistics.stdev says, by fractions, at thirty times the cost.
+        variance = math.fsum((one - mean) ** 2 for one in means) / (count - 1)
+        found.append((variance / count) ** 0.5)
         stretch *= 2
     return max(found, default=None)
 
