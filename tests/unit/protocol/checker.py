@@ -60,9 +60,9 @@ class Checker(Invariants):
                 self.check(here)
                 if depth is None or far < depth:
                     for label, there in self.successors(here):
-                        there = same(there)
-                        if there not in came:
-                            came[there] = (here, label)
+                        known, there = len(came), same(there)
+                        came.setdefault(there, (here, label))
+                        if len(came) > known:
                             queue.append((there, far + 1))
             except Lost as lost:
                 raise Lost(lost.why, [*_way(came, here), *lost.trace]) from None
@@ -234,9 +234,11 @@ class Checker(Invariants):
 
     def _after(self, key, answers, make):
         """Return what a part comes to after some answers; it is pure, so it is asked once."""
-        if (key, answers) not in self._replayed:
-            self._replayed[key, answers] = replayed(make(), answers)
-        return self._replayed[key, answers]
+        asked = (key, answers)
+        found = self._replayed.get(asked)
+        if found is None:
+            found = self._replayed[asked] = replayed(make(), answers)
+        return found
 
     def _cut_off(self, world, call, effect, name):
         """Yield what follows when the network between the hosts fails, or libvirt does not end."""
