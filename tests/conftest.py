@@ -24,6 +24,12 @@ def pytest_collection_finish():
     gc.enable()
 
 
+def pytest_sessionfinish():
+    """Look for garbage once at the end, where pytest does it twice among all that there is."""
+    gc.collect()
+    gc.freeze()
+
+
 def pytest_configure():
     """Have Salt not keep its log for a console, and signals heard by what the tests start."""
     # It would write to one that pytest has closed.
