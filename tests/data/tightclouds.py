@@ -144,7 +144,7 @@ class Exact:
 
     def feasible(self):
         """Return True or False, None if that took too long."""
-        tries = [(vms, most) for most in (20_000, 1_000_000) for vms in self._orders]
+        tries = [(vms, most) for most in (20_000, 400_000) for vms in self._orders]
         found = (self._searched(vms, most) for vms, most in tries)
         return next((one for one in found if one is not None), None)
 

@@ -30,8 +30,12 @@ def largest_group(vms):
 
 
 def measured(make, count):
-    """Return ``(feasible, missed, largest group)`` of random clouds; each plan is carried out."""
-    feasible = missed = largest = 0
+    """
+    Return ``(feasible, missed, largest group)`` of random clouds; each plan is carried out.
+
+    What the exact solver gives up counts as missed.
+    """
+    feasible = missed = unknown = largest = 0
     for seed in range(count):
         hosts, vms = make(random.Random(seed))
         there, stays = evacuation.evacuate(hosts, vms)
@@ -40,12 +44,14 @@ def measured(make, count):
         tightclouds.carried(hosts, vms, there)
         tightclouds.carried(hosts, vms, dict(reversed(there.items())))
         is_feasible = not stays or tightclouds.Exact(hosts, vms).feasible()
-        assert is_feasible is not None, f"the exact solver has given cloud {seed} up"
-        if is_feasible:
+        if is_feasible is not False:
             feasible, missed = feasible + 1, missed + bool(stays)
+            unknown += is_feasible is None
+        if not stays:
             largest = max(largest, largest_group(vms))
     print(f"{feasible} of {count} tight clouds can be emptied; a way was found in ", end="")
-    print(f"{100 * (feasible - missed) / feasible:.2f} %; groups of up to {largest} VMs")
+    print(f"{100 * (feasible - missed) / feasible:.2f} %; groups of up to {largest} VMs", end="")
+    print(f"; {missed} missed, of which the exact solver gave {unknown} up")
     return feasible, missed, largest
 
 
