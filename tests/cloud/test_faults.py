@@ -176,11 +176,20 @@ def test_a_host_that_is_down_is_listed_and_not_waited_for_longer_than_agreed(cle
     try:
         info = clean.run("virt.host_info")
         assert (info.code, info.data["unreachable"]) == (0, ["hyper3"])
+        refused(clean.run("virt.vm_info", "t1"), "not asked: hyper3")
+    finally:
+        clean.service("hyper3", "salt-minion", "start")
+        clean.ready()
+
+
+@pytest.mark.nightly
+def test_a_host_that_is_down_and_is_asked_alone_is_an_error(clean):
+    clean.kill("hyper3", "salt-minion")
+    try:
         alone = clean.run("virt.host_info", "hyper3")
         assert (alone.code, alone.data["unreachable"]) == (1, ["hyper3"])
         assert alone.error == "no hypervisor answers: hyper3: does not answer"
         refused(clean.run("virt.init", "t1", "1", "64", TINY, "host=hyper3"), "does not answer")
-        refused(clean.run("virt.vm_info", "t1"), "not asked: hyper3")
     finally:
         clean.service("hyper3", "salt-minion", "start")
         clean.ready()
@@ -195,6 +204,7 @@ def begin_slow(clean):
     return running
 
 
+@pytest.mark.nightly
 def test_a_minion_killed_in_the_middle_does_not_block_the_name(clean):
     running = begin_slow(clean)
     clean.kill("hyper1", "salt-minion")

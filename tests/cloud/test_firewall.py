@@ -103,8 +103,15 @@ def test_a_unit_that_does_not_start_leaves_nothing(cloud):
     assert NAME not in cloud.sh(HOST, "nft list tables; systemctl --failed --plain --no-legend")
 
 
-@pytest.mark.parametrize("before", ["start", "stop"])
-@pytest.mark.parametrize("backend", ["nftables", "iptables"])
+@pytest.mark.parametrize(
+    ("backend", "before"),
+    [
+        ("nftables", "start"),
+        pytest.param("nftables", "stop", marks=pytest.mark.nightly),
+        pytest.param("iptables", "start", marks=pytest.mark.nightly),
+        pytest.param("iptables", "stop", marks=pytest.mark.nightly),
+    ],
+)
 def test_a_service_that_empties_all_tables_is_followed_by_ours(cloud, backend, before):
     """Debian's nftables.service, active or not, whose configuration begins with a flush."""
     conf = "#!/usr/sbin/nft -f\\nflush ruleset\\ntable inet mine {}\\n"
@@ -164,6 +171,7 @@ def test_a_table_of_somebody_else_is_refused_and_stays(cloud):
     assert "tcp dport 9 accept" in shown and cloud.sh(HOST, FILES) == ""
 
 
+@pytest.mark.nightly
 def test_firewalld_is_started_keeps_the_rules_and_the_master_is_still_heard(cloud):
     pillar = {"hypervisor": {"firewall": {"backend": "firewalld", "ports": [16514]}}}
     words = ("backend=firewalld", "ports=[16514, 49152-49215]")

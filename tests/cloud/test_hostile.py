@@ -19,9 +19,10 @@ IDENTITY = Identity(
     public_key="PUB",
     private_key="PRIV",
 )
-ALWAYS = {"pipes": "/etc/salt", "superblock": "no operating system"}
+ALWAYS = {"pipes": "/etc/salt"}
 WHY = {
     **ALWAYS,
+    "superblock": "no operating system",
     "links-out": "a path element was not a directory",
     "link-farm": "/etc/salt",
     "circle": "libguestfs failed",

@@ -143,6 +143,7 @@ def test_the_mark_of_a_node_on_another_users_process_makes_it_no_node(other):
     assert (said, alive, left) == ("up\n", {}, [])
 
 
+@pytest.mark.nightly
 def test_a_host_that_is_off_is_neither_made_anew_nor_said_to_answer(other):
     assert other("up", "--hosts", "1", "--images", "").returncode == 0
     shut = other("off", "hyper1")
@@ -178,6 +179,7 @@ def test_a_verb_takes_a_node_and_no_folder(other, tmp_path):
     assert (tmp_path / "kept").exists() and other.root.exists()
 
 
+@pytest.mark.nightly
 def test_what_a_killed_run_left_is_in_nobodys_way(other):
     up = f"{LAB} up --hosts 1 --images '' --temporary"
     shell = ["sh", "-c", f"{up}; exit"]  # it ends, as a run that is killed does

@@ -6,9 +6,12 @@ import hostile
 import nbdkit
 import pytest
 
-pytestmark = pytest.mark.skipif(
-    nbdkit.is_possible() is not None, reason=f"this machine lacks {nbdkit.is_possible()}"
-)
+pytestmark = [
+    pytest.mark.nightly,
+    pytest.mark.skipif(
+        nbdkit.is_possible() is not None, reason=f"this machine lacks {nbdkit.is_possible()}"
+    ),
+]
 INSIDE = Path(__file__).with_name("inside_nbd.py")
 
 

@@ -64,6 +64,7 @@ def test_an_interrupted_purge_is_finished_with_its_key(clean):
     refused(clean.run("virt.purge", "t1"), "no VM called 't1'")
 
 
+@pytest.mark.nightly
 def test_a_name_on_a_silent_host_is_given_away_by_force_alone(clean):
     words = ["virt.init", "t1", "1", "96", TINY, "seed=False", "start=False"]
     assert clean.run(*words, "host=hyper1").code == 0
