@@ -10,6 +10,7 @@ test: lint unit  ## the whole test suite, fast tests first
 
 nightly:   ## the tests that take minutes each, with the machine to themselves
 	tests/env pytest tests/unit tests/loading tests/cloud -m nightly
+	SALTVIRT_LAB_SALT=3006 tests/env pytest tests/cloud -m second_nightly
 
 unit:      ## no daemon; a minute (root, as all of it, for the tests' own Debian)
 	tests/env pytest -n auto --dist worksteal tests/conventions tests/unit

@@ -87,7 +87,7 @@ def test_a_source_whose_minion_stands_still_for_a_minute(big):
         arrives(big, "hyper2")
 
 
-@pytest.mark.second
+@nightly
 def test_a_vm_that_is_started_during_the_push_stays_and_runs(big):
     job = pushing(big, "hyper2")
     assert big.cloud.local("hyper1", "virt.start", VM) is True

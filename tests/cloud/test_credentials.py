@@ -3,7 +3,7 @@
 import pytest
 
 IMAGE = "salt://images/debian-minion.qcow2"
-pytestmark = pytest.mark.second
+pytestmark = [pytest.mark.nightly, pytest.mark.second]
 
 
 @pytest.fixture(scope="module")

@@ -86,6 +86,7 @@ def test_a_host_is_emptied_as_planned_and_filled_again(full):
     assert full.run("virt.restore", "hyper1").data["moved"] == {}
 
 
+@pytest.mark.nightly
 def test_a_vm_that_was_moved_by_hand_since_is_left_there(full):
     done = full.run("virt.evacuate", "hyper1", "max_parallel=4")
     assert done.code == 0, done.out
@@ -105,6 +106,7 @@ def test_a_vm_that_was_moved_by_hand_since_is_left_there(full):
     assert full.run("virt.migrate", name, "hyper1").code == 0
 
 
+@pytest.mark.nightly
 def test_vms_that_two_evacuations_moved_come_home(full):
     before = places(full)
     first = full.run("virt.evacuate", "hyper1", "max_parallel=4")
@@ -142,6 +144,7 @@ def slow(full):
     assert full.run("virt.purge", "e9").code == 0
 
 
+@pytest.mark.nightly
 def test_a_vm_on_its_way_in_is_waited_for_and_moved_too(full, slow):
     evacuation = full.begin("virt.evacuate", "hyper1", "max_parallel=4")
     there = "virsh -q list --all --name"
@@ -183,6 +186,7 @@ def eight(full):
     assert back.code == 0 and back.data["gone"] == more, back.out
 
 
+@pytest.mark.nightly
 def test_a_host_that_refuses_half_way_is_passed_over_and_stopped_vms_may_stay(eight):
     plan = eight.run("virt.evacuate", "hyper1", "dry_run=True", "stopped=False").data
     assert len(plan["moves"]) == 5
@@ -257,6 +261,7 @@ def four(full):
     subprocess.run([*lab, "remove", "hyper4"], check=True)
 
 
+@pytest.mark.nightly
 def test_a_lopsided_cloud_is_evened_out_but_for_what_is_tagged(four):
     four.local("hyper1", "virt.hold", "e2", "on")
     words = ("virt.rebalance", "threshold=0.0005", "window_s=12")

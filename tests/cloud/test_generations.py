@@ -73,6 +73,7 @@ def test_a_running_vm_moves_up_and_back(cloud2, made):
     counts(cloud2, "hyper2")
 
 
+@pytest.mark.nightly
 def test_a_stopped_vm_moves_up_and_back_and_starts_on_each(cloud2, made):
     made("host=hyper1", "start=False")
 
@@ -97,6 +98,7 @@ def test_a_machine_type_that_is_too_new_is_refused_before_anything_is_touched(cl
     assert list(where(cloud2)) == ["hyper3"]
 
 
+@pytest.mark.nightly
 def test_a_guest_that_was_started_on_the_newer_qemu_goes_back_when_it_is_stopped(cloud2, made):
     made("host=hyper3", f"machine={OLD}")
     counts(cloud2, "hyper3")
@@ -171,6 +173,7 @@ def test_an_evacuation_plans_nothing_that_the_others_cannot_take(cloud2, made):
     assert down.code == 0 and down.data["moves"] == []
 
 
+@pytest.mark.nightly
 def test_a_vm_of_the_older_generation_leaves_and_comes_back_by_evacuation(cloud2, made):
     made("host=hyper1")
     counts(cloud2, "hyper1")

@@ -48,7 +48,7 @@ def made(cloud):
         cloud.lab_command("remove", HOST)
 
 
-@pytest.mark.both_salts
+@pytest.mark.second_nightly
 def test_the_how_to_makes_it_a_hypervisor_that_the_runner_shows(cloud, made, capsys):
     for words, it in made["done"]:
         # The states that failed, and not the first lines of all.
@@ -63,7 +63,7 @@ def test_the_how_to_makes_it_a_hypervisor_that_the_runner_shows(cloud, made, cap
         print(f"\nbare host to virt.host_info: {made['seconds']:.1f} s")
 
 
-@pytest.mark.both_salts
+@pytest.mark.second_nightly
 def test_the_second_run_changes_nothing(cloud, made):
     states = highstate(cloud, "hypervisor")
 
@@ -129,7 +129,7 @@ def test_a_nic_that_cannot_be_is_refused_before_anything_is_built(cloud, made, i
     assert cloud.sh(HOST, "virsh -q list --all --name").split() == []
 
 
-@pytest.mark.both_salts
+@pytest.mark.second_nightly
 def test_tls_works_in_both_directions(cloud, made):
     assert reach(cloud, "hyper1", HOST) == (0, HOST)
     assert reach(cloud, HOST, "hyper1") == (0, "hyper1")

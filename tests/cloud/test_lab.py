@@ -64,6 +64,7 @@ def traces(root):
     }
 
 
+@pytest.mark.nightly
 def test_up_twice_is_up_once_and_down_leaves_nothing(other):
     before = traces(other.root)
 

@@ -122,6 +122,7 @@ def test_a_source_minion_that_is_killed_costs_nothing(cloud3, m1):
     assert is_tidy(cloud3)
 
 
+@pytest.mark.nightly
 def test_a_master_that_is_killed_costs_nothing(cloud3, m1):
     job = slow(cloud3)
     cloud3.kill("master", "salt-run")
