@@ -2,20 +2,18 @@
 On-demand external pillar ``libvirt``: certificates for the hypervisor that asks.
 
 The name is in Salt's default ``on_demand_ext_pillar``, so no setting of the master is needed.
-What goes into a certificate is decided here, from the authenticated minion id; see
-:mod:`saltvirt.pki.policy`. After an update of this file the master must be restarted: a running
-one keeps the code it has loaded.
+Who gets one, and what goes into it, is decided here, from the authenticated minion id; see
+:mod:`saltvirt.fleet.membership` and :mod:`saltvirt.pki.policy`. After an update of this file the
+master must be restarted: a running one keeps the code it has loaded.
 """
 
 import logging
-from pathlib import Path
 from typing import Any
 
-import salt.loader
 import salt.utils.minions
-from saltvirt import config
+from saltvirt import compat, config
 from saltvirt.errors import VirtError
-from saltvirt.fleet import masteruser
+from saltvirt.fleet import masteruser, membership
 from saltvirt.pki import answer, ca, policy, store
 
 log = logging.getLogger(__name__)
@@ -57,23 +55,24 @@ def ext_pillar(
 
 def _answer(minion_id: str, certificates: Any) -> dict[str, Any]:
     settings = config.master_settings(__opts__)
-    checker = salt.utils.minions.CkMinions(__opts__)
+    members = membership.of(__opts__)
+    members.refuse_stranger(minion_id)
     options = config.pki_options(settings)
-    allow = options.get("allow", settings.hypervisors)
-    if not (minion_id in _matching(checker, allow) or _matches_now(minion_id, allow)):
-        raise ca.PkiError(
-            f"{minion_id} is not a hypervisor of this master (virt:pki:allow: {allow})"
-        )
-    every = checker.check_minions("*", "glob")["minions"]
+    every = compat.KeyStore(__opts__).accepted()
+    hosts = [one for one in every if members.has(one)]
+    guests = membership.guests(__opts__, members, hosts)
+    membership.refuse_guests(
+        members, {vm: on for vm, on in guests.items() if vm.casefold() == minion_id.casefold()}
+    )
     known = {one: salt.utils.minions.get_minion_data(one, __opts__)[1] or {} for one in every}
     known.pop(minion_id, None)
     peers = {
         host: policy.reachable(known[host])
-        for host in _matching(checker, settings.hypervisors)
-        if host in known
+        for host in hosts
+        if host in known and host not in guests
     }
     answered = answer.answer(
-        store.Store(Path(__opts__["pki_dir"]) / "libvirt"),
+        store.Store(membership.folder(__opts__)),
         minion_id,
         certificates,
         grains=__opts__["grains"],
@@ -82,15 +81,3 @@ def _answer(minion_id: str, certificates: Any) -> dict[str, Any]:
         now=store.utc_now(),
     )
     return {**answered, "peers": peers, "own": policy.reachable(__opts__["grains"])}
-
-
-def _matching(checker: Any, target: Any) -> list[str]:
-    found: list[str] = checker.check_minions(target, "compound", greedy=False)["minions"]
-    return found
-
-
-def _matches_now(minion_id: str, target: Any) -> bool:
-    """Return whether a host that the master does not know as one yet says now that it is."""
-    opts = {**__opts__, "id": minion_id}
-    found: bool = salt.loader.matchers(opts)["compound_match.match"](target, opts, minion_id)
-    return found

@@ -73,8 +73,7 @@ def revoke(target):
         A hypervisor's id, or a serial of ``virt_pki.list``.
 
     Returns ``{"revoked": [serial], "told": {host: what was done}}``. There is no undo; the host
-    gets new certificates when it applies ``virt.keys`` again, unless ``virt:pki:allow`` leaves it
-    out.
+    gets new certificates when it applies ``virt.keys`` again. To shut it out: virt.disallow.
 
     CLI Example:
 

@@ -23,6 +23,8 @@ from saltvirt.files import replace, sweep, write
 from saltvirt.pki import ca, crl
 
 KEY, CERTIFICATE, REVOCATIONS = "cakey.pem", "cacert.pem", "cacrl.pem"
+# Who is a hypervisor; see saltvirt.fleet.membership.
+HYPERVISORS = "hypervisors.json"
 # Folders that exist during a rotation only: the CA that will sign, and the one that did.
 NEXT, PREVIOUS = "next", "previous"
 
@@ -260,6 +262,7 @@ def restore(folder: str | Path, files: Mapping[str, bytes]) -> None:
         path = place.folder / CERTIFICATE
         if _is_there(path) or path.is_symlink():
             raise ca.PkiError(f"there is a CA in {folder} already; move it away first")
+        _refuse_another_list(place.folder / HYPERVISORS, files)
         ca.Authority.from_pem(files.get(KEY, b""), files.get(CERTIFICATE, b""))
         last = (KEY, CERTIFICATE)
         # An older backup may have keys put aside; in their place may be one of this master's.
@@ -270,6 +273,15 @@ def restore(folder: str | Path, files: Mapping[str, bytes]) -> None:
         place.put_aside(files[KEY])
         modes = {CERTIFICATE: 0o644, REVOCATIONS: 0o644}
         replace([(path, files[name], modes.get(name, 0o600), None) for name, path in paths.items()])
+
+
+def _refuse_another_list(path: Path, files: Mapping[str, bytes]) -> None:
+    """Let no backup say again who is a hypervisor, where the master has said it since."""
+    if HYPERVISORS in files and _is_there(path) and path.read_bytes() != files[HYPERVISORS]:
+        raise ca.PkiError(
+            f"{path} is another list of hypervisors than the backup's; move it away first, and see "
+            "who lacks then: salt-run virt.allow"
+        )
 
 
 def _inside(folder: Path, name: str) -> Path:

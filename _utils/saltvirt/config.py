@@ -150,7 +150,7 @@ class HostSettings:
 class MasterSettings:
     """Options of the runner (master configuration, below ``virt:``)."""
 
-    hypervisors: str = "G@virt_hypervisor:True"
+    hypervisors: str | Sequence[str] = ()
     timeout_s: int = 10
     deploy_timeout_s: int = 1800
     wait_s: int = 300
@@ -204,14 +204,10 @@ def pki_options(settings: MasterSettings) -> dict[str, Any]:
 
     Only what makes the CA sign asks for it: a slip there must not stop the other runners.
     """
-    # Empty, ``allow`` lets nobody in; its default would let in every hypervisor.
     given = {
-        key: value
-        for key, value in settings.pki.items()
-        if key == "allow" or value not in (None, "", [], (), {})
+        key: value for key, value in settings.pki.items() if value not in (None, "", [], (), {})
     }
     kinds = {
-        "allow": _kind("a compound target", lambda value: isinstance(value, str | list | tuple)),
         "organization": _TEXT,
         "names": _kind("a mapping of hosts to lists", lambda value: isinstance(value, Mapping)),
         "days": _AT_LEAST_1,
@@ -275,4 +271,11 @@ def host_settings(
 
 def master_settings(opts: Mapping[str, Any]) -> MasterSettings:
     """Return the options of the runner."""
-    return MasterSettings(**_options(_MASTER, [opts]))
+    settings = MasterSettings(**_options(_MASTER, [opts]))
+    if "allow" in settings.pki:
+        raise BadConfig(
+            "option virt:pki:allow: who gets certificates is said by virt:hypervisors and "
+            "virt.allow now; take it out of the master's configuration, list its ids in "
+            "virt:hypervisors, or run: salt-run virt.allow HOST"
+        )
+    return settings

@@ -9,7 +9,7 @@ from typing import Any
 
 from saltvirt import config, files
 from saltvirt.errors import BadArgument, MasterError, VirtError
-from saltvirt.fleet import inventory, masteruser, minions
+from saltvirt.fleet import inventory, masteruser, membership, minions
 from saltvirt.fleet.cloud import Cloud
 from saltvirt.pki import backup, ca, store
 
@@ -34,7 +34,7 @@ def _in_one_line() -> Iterator[None]:
 
 def opened(opts: Mapping[str, Any]) -> store.Store:
     """Return the CA's store on this master."""
-    return store.Store(Path(opts["pki_dir"]) / "libvirt")
+    return store.Store(membership.folder(opts))
 
 
 def listed(place: store.Store, now: datetime) -> list[dict[str, Any]]:
@@ -126,19 +126,39 @@ def rotate(cloud: Cloud, now: datetime) -> dict[str, Any]:
 @_in_one_line()
 def revoke(cloud: Cloud, target: str, now: datetime) -> dict[str, Any]:
     """Revoke a host's certificates, or one by its serial, and bring the list to every host."""
-    place = opened(cloud.opts)
-    rows = [row for row in listed(place, now) if target in (row["host"], row["serial"])]
-    serials = [row["serial"] for row in rows if row["state"] in ("good", "replaced")]
+    rows = [r for r in listed(opened(cloud.opts), now) if target in (r["host"], r["serial"])]
+    serials = _revoked(cloud.opts, rows, now)
     if not serials:
         raise BadArgument(
             "target",
             f"{target!r} is neither a host nor a serial with a valid "
             "certificate; see: salt-run virt_pki.list",
         )
-    place.revoke(serials, now)
     owners = {row["host"] for row in rows}
-    others = [host for host in inventory.hosts(cloud) if host not in owners]
+    others = [host for host in inventory.allowed(cloud) if host not in owners]
     return {"revoked": serials, "told": apply_keys(cloud, others)}
+
+
+def _revoked(
+    opts: Mapping[str, Any], rows: Iterable[Mapping[str, Any]], now: datetime
+) -> list[str]:
+    """Revoke what is valid of these certificates; return their serials."""
+    serials = [row["serial"] for row in rows if row["state"] in ("good", "replaced")]
+    if serials:
+        opened(opts).revoke(serials, now)
+    return serials
+
+
+@_in_one_line()
+def shut_out(opts: Mapping[str, Any], hosts: Collection[str], now: datetime) -> list[str]:
+    """Revoke all certificates of hosts; return the serials of those that were valid."""
+    rows = [row for row in listed(opened(opts), now) if row["host"] in hosts]
+    return _revoked(opts, rows, now)
+
+
+def holders(opts: Mapping[str, Any], now: datetime) -> set[str]:
+    """Return the hosts with certificates that are not over, revoked ones too."""
+    return {row["host"] for row in listed(opened(opts), now) if row["state"] != "expired"}
 
 
 def _passphrase(opts: Mapping[str, Any], path: str | Path) -> str:

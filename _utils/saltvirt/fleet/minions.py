@@ -97,11 +97,27 @@ def ask(
     """
     Return ``{minion: Reply}`` of every target; one that is silent has ``Reply.missing``.
 
+    So has one that is not a hypervisor of this master (any more): it is not asked.
+
     timeout_s
         How long a silent minion is waited for. Defaults to ``virt:timeout_s``.
     """
+    members, wanted = cloud.members, set(targets)
+    strangers = {t: why for t in wanted if (why := members.why_not(t))}
     timeout_s = cloud.settings.timeout_s if timeout_s is None else timeout_s
-    targets = sorted(set(targets))
+    replies = _asked(cloud, sorted(wanted - strangers.keys()), fun, arg, kwarg, timeout_s)
+    left_out = {t: Reply(minion=t, missing=True, error=why) for t, why in strangers.items()}
+    return dict(sorted({**replies, **left_out}.items()))
+
+
+def _asked(
+    cloud: Cloud,
+    targets: Sequence[str],
+    fun: str,
+    arg: Sequence[Any],
+    kwarg: Mapping[str, Any] | None,
+    timeout_s: float,
+) -> dict[str, Reply]:
     if not targets:
         return {}
     with cloud.client() as local:
@@ -154,11 +170,27 @@ def order(
     watch
         Called with the tag and data of every other event meanwhile.
 
-    Returns the :class:`Reply`. What has not ended after ``limit_s`` is told to end, and so is what
-    is under way when an exception leaves this.
+    Returns the :class:`Reply`; who is not a hypervisor of this master gets no orders, and has
+    ``Reply.missing``. What has not ended after ``limit_s`` is told to end, and so is what is under
+    way when an exception leaves this.
     """
-    timeout_s = cloud.settings.timeout_s
+    why = cloud.members.why_not(minion)
+    if why is not None:
+        return Reply(minion=minion, missing=True, error=why)
     limit_s = limit_s or cloud.settings.deploy_timeout_s
+    return _ordered(cloud, minion, fun, arg, kwarg, limit_s, watch)
+
+
+def _ordered(
+    cloud: Cloud,
+    minion: str,
+    fun: str,
+    arg: Sequence[Any],
+    kwarg: Mapping[str, Any] | None,
+    limit_s: float,
+    watch: Watch | None,
+) -> Reply:
+    timeout_s = cloud.settings.timeout_s
     with cloud.client() as local:
         local.event.subscribe("salt/virt/")
         jid, matched = _publish(local, [minion], fun, arg, kwarg, timeout_s)
@@ -217,7 +249,7 @@ def wait_for_start(cloud: Cloud, minion: str, *, wait_s: float, every_s: float =
         while time.monotonic() - begin < wait_s:
             tag = f"salt/minion/{minion}/start"
             local.event.get_event(wait=every_s, tag=tag, full=True)
-            reply = ask(cloud, [minion], "test.ping", timeout_s=every_s)[minion]
+            reply = _asked(cloud, [minion], "test.ping", (), None, every_s)[minion]
             if reply.ok:
                 return round(time.monotonic() - begin, 1)
     return None

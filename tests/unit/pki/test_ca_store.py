@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from askedca import NOW, ask
 from saltvirt import files
-from saltvirt.fleet import certificates
+from saltvirt.fleet import certificates, membership
 from saltvirt.fleet.cloud import Cloud
 from saltvirt.pki import ca, store
 from saltvirt.pki.ca import PkiError
@@ -184,6 +184,23 @@ def test_an_import_of_a_backup_with_a_key_put_aside_loses_no_other_key(place):
     store.restore(place.folder, {**kept, "cakey.pem.1": b"put aside before the backup"})
 
     assert [path.read_bytes() for path in place.folder.glob("cakey.pem.*")] == [other]
+
+
+def test_a_backup_brings_back_who_is_a_hypervisor_but_not_over_a_newer_word(place):
+    ask(place)
+    opts = {"pki_dir": str(place.folder.parent)}
+    membership.allow(opts, ["hyper1", "hyper4"])
+    kept = store.read_all(place.folder)
+    shutil.rmtree(place.folder)
+    membership.disallow(opts, ["hyper4"])
+
+    with pytest.raises(PkiError, match="hypervisors.json is another list"):
+        store.restore(place.folder, kept)
+    (place.folder / "hypervisors.json").unlink()
+    store.restore(place.folder, kept)
+
+    assert membership.listed(opts).has("hyper4")
+    assert (place.folder / "hypervisors.json").stat().st_mode & 0o077 == 0
 
 
 def test_an_import_does_not_write_where_a_link_is_the_certificate(place):
