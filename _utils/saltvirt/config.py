@@ -76,6 +76,7 @@ _HOST = {
     "connection": {"uri": _TEXT, "auth": {"username": _TEXT, "password": _TEXT}},
     "images": _PATH,
     "image_max_gib": _COUNT,
+    "image_limit_s": _AT_LEAST_1,
     "storagepool": _TEXT,
     "hypervisor": _one_of("kvm", "qemu"),
     "nic": _MAPPING,
@@ -127,6 +128,7 @@ class HostSettings:
     password: str | None = field(default=None, repr=False)
     images: str = "/srv/salt-images"
     image_max_gib: int = 2048
+    image_limit_s: int = 3600
     storagepool: str | None = None
     hypervisor: str | None = None
     nic: dict[str, Any] = field(default_factory=dict)

@@ -32,6 +32,7 @@ BASE = {
     "profiles",
     "protocol",
     "records",
+    "room",
     "sealed",
     "spec",
     "undo",
