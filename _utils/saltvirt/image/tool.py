@@ -98,6 +98,8 @@ def convert(
     if done.returncode and "File too large" in done.stderr:
         meter.expect(most + 1)
     if done.returncode:
+        # It may have filled the disk between two looks.
+        meter.check(room.taken(target))
         raise StorageError(f"cannot write disk {target}: {_why(done)}")
 
 
