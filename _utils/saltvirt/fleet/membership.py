@@ -156,6 +156,10 @@ class Members:
         matching = (one for one in self._globs if fnmatchcase(wanted, one.casefold()))
         return next((f"{OPTION} matches it ({one})" for one in matching), None)
 
+    def is_named(self, name: str) -> bool:
+        """Return whether a name is that of a hypervisor by its id, in whatever letters."""
+        return name.casefold() in self._folded
+
     def refuse_guest(self, name: str) -> None:
         """Raise BadArgument if a VM of this name would be taken for a hypervisor."""
         why = self.reserved(name)
@@ -295,12 +299,18 @@ def among(members: Members, there: Mapping[str, Iterable[str]]) -> dict[str, lis
 
 def refuse_guests(members: Members, found: Mapping[str, Sequence[str]]) -> None:
     """Raise MasterError if there are VMs whose minions would be taken for hypervisors."""
-    if found:
-        said = "; ".join(
-            f"{name} is a VM on {' and '.join(hosts)}, and {members.reserved(name)}"
-            for name, hosts in sorted(found.items())
+    if not found:
+        return
+    said = "; ".join(
+        f"{name} is a VM on {' and '.join(hosts)}, and {members.reserved(name)}"
+        for name, hosts in sorted(found.items())
+    )
+    # Shutting out the hypervisor itself would be wrong: its name was taken, maybe to that end.
+    named = sorted(name for name in found if members.is_named(name))
+    matched = sorted(name for name in found if not members.is_named(name))
+    ways = [f"rename or remove the VM {name} there" for name in named]
+    if matched:
+        ways.append(
+            f"narrow {OPTION}, or shut it out with: salt-run virt.disallow {' '.join(matched)}"
         )
-        raise MasterError(
-            f"{said}; a VM is never a hypervisor: narrow {OPTION}, or shut it out with: salt-run "
-            f"virt.disallow {' '.join(sorted(found))}"
-        )
+    raise MasterError(f"{said}; a VM is never a hypervisor: {'; '.join(ways)}")

@@ -257,6 +257,18 @@ def test_a_vm_that_a_hypervisor_has_is_a_guest_whatever_its_name(opts):
     assert str(refused.value).endswith("salt-run virt.disallow HYPER8 hyper9")
 
 
+def test_nobody_is_told_to_shut_out_a_hypervisor_whose_name_a_vm_has():
+    members = Members(patterns=("hyper*",), allowed=frozenset({"kvm1"}))
+
+    with pytest.raises(MasterError) as refused:
+        membership.refuse_guests(members, {"KVM1": ["hyper3"], "hyper9": ["hyper3"]})
+
+    said = str(refused.value)
+    assert "KVM1 is a VM on hyper3, and it is the name of the hypervisor kvm1" in said
+    assert "rename or remove the VM KVM1 there" in said
+    assert said.endswith("virt.disallow hyper9")
+
+
 def test_thousands_of_hosts_and_vms_are_looked_through_at_once():
     members = Members(patterns=tuple(f"hyper{n}" for n in range(2000)), allowed=frozenset({"h"}))
     there = {f"hyper{n}": [f"vm{n}-{m}" for m in range(20)] for n in range(2000)}
