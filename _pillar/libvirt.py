@@ -11,10 +11,10 @@ import logging
 from typing import Any
 
 import salt.utils.minions
-from saltvirt import compat, config
-from saltvirt.errors import VirtError
+from saltvirt import compat, config, wire
+from saltvirt.errors import MasterError, VirtError
 from saltvirt.fleet import masteruser, membership
-from saltvirt.pki import answer, ca, policy, store
+from saltvirt.pki import answer, authorities, ca, policy, store
 
 log = logging.getLogger(__name__)
 __opts__: Any
@@ -26,21 +26,33 @@ def __virtual__() -> bool:
 
 
 def ext_pillar(
-    minion_id: str, pillar: Any, command: object = None, certificates: Any = None
+    minion_id: str,
+    pillar: Any,
+    command: object = None,
+    certificates: Any = None,
+    version: object = 1,
 ) -> dict[str, Any]:
     """
     Answer a hypervisor's question for certificates.
 
     certificates
         ``{purpose: certificate request}``; empty to learn only what would be written.
+    version
+        What the host understands; that of a host with an earlier release is 1.
 
-    Returns ``{"libvirt_pki": {ca, crl, certificates, names, addresses, subject, peers, own}}``, or
-    ``{"libvirt_pki": {"error": one line}}`` if the master refuses.
+    Returns ``{"libvirt_pki": {trust, certificates, names, addresses, subject, peers, own}}``, see
+    :class:`saltvirt.pki.answer.Answer`, or ``{"libvirt_pki": {"error": one line}}`` if the master
+    refuses.
     """
     if certificates is None:
         return {}
     try:
         with masteruser.acting(__opts__):
+            if version != answer.VERSION:
+                raise MasterError(
+                    f"{minion_id} has the code of another release than the master; run: salt "
+                    f"{minion_id} saltutil.sync_all"
+                )
             return {"libvirt_pki": _answer(minion_id, certificates)}
     except (ca.PkiError, VirtError) as refused:
         error = str(refused)
@@ -64,20 +76,19 @@ def _answer(minion_id: str, certificates: Any) -> dict[str, Any]:
     membership.refuse_guests(
         members, {vm: on for vm, on in guests.items() if vm.casefold() == minion_id.casefold()}
     )
-    known = {one: salt.utils.minions.get_minion_data(one, __opts__)[1] or {} for one in every}
+    known = {one: salt.utils.minions.get_minion_data(one, __opts__)[1] or {} for one in hosts}
     known.pop(minion_id, None)
-    peers = {
-        host: policy.reachable(known[host])
-        for host in hosts
-        if host in known and host not in guests
-    }
-    answered = answer.answer(
-        store.Store(membership.folder(__opts__)),
-        minion_id,
+    told = answer.answer(
+        authorities.Authorities(membership.folder(__opts__)),
+        answer.Host(
+            id=minion_id,
+            grains=__opts__["grains"],
+            hypervisors={one: said for one, said in known.items() if one not in guests},
+            minions=[one for one in every if one != minion_id],
+        ),
         certificates,
-        grains=__opts__["grains"],
-        others=known,
         options=options,
         now=store.utc_now(),
     )
-    return {**answered, "peers": peers, "own": policy.reachable(__opts__["grains"])}
+    peers = {host: policy.reachable(grains) for host, grains in known.items() if host not in guests}
+    return {**wire.plain(told), "peers": peers, "own": policy.reachable(__opts__["grains"])}

@@ -87,6 +87,6 @@ def ask_pillar(opts: Any, external: Mapping[str, Any]) -> Any:
     return salt.pillar.get_pillar(opts, grains, opts["id"], saltenv, ext=external).compile_pillar()
 
 
-def certificates_pillar(opts: Any, wanted: Mapping[str, str]) -> Any:
+def certificates_pillar(opts: Any, question: Mapping[str, Any]) -> Any:
     """Return the master's answer to a question for certificates."""
-    return ask_pillar(opts, {"libvirt": {"certificates": wanted}})
+    return ask_pillar(opts, {"libvirt": question})

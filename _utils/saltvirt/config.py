@@ -115,7 +115,9 @@ _MASTER = {
     "wait_s": _COUNT,
     "weights": {"memory": _RATIO, "cpu": _RATIO, "disk": _RATIO},
     # See pki_options: what is in it concerns the CA alone.
-    "pki": dict.fromkeys(("allow", "days", "key_type", "organization", "names"), _ANY),
+    "pki": dict.fromkeys(
+        ("allow", "days", "key_type", "organization", "names", "requests_per_hour"), _ANY
+    ),
 }
 
 
@@ -213,6 +215,7 @@ def pki_options(settings: MasterSettings) -> dict[str, Any]:
         "organization": _TEXT,
         "names": _kind("a mapping of hosts to lists", lambda value: isinstance(value, Mapping)),
         "days": _AT_LEAST_1,
+        "requests_per_hour": _AT_LEAST_1,
     }
     for name in kinds.keys() & given.keys():
         given[name] = _read(f"pki:{name}", kinds[name], given[name])

@@ -1,4 +1,4 @@
-"""A VM never has a name that the master's glob of hypervisors matches, whichever was there first."""
+"""A VM never has a name that the glob of hypervisors matches, whichever was there first."""
 
 import shlex
 from contextlib import contextmanager

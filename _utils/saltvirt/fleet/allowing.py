@@ -126,6 +126,13 @@ def disallow(opts: Mapping[str, Any], given: Sequence[object], now: datetime) ->
     return {**out, "told": told}
 
 
+def revoke(opts: Mapping[str, Any], target: str, now: datetime) -> dict[str, Any]:
+    """Shut a host out, or revoke one certificate by its serial."""
+    if target in certificates.holders(opts, now):
+        return disallow(opts, [target], now)
+    return certificates.revoke(Cloud.of(opts), target, now)
+
+
 def _known(opts: Mapping[str, Any], texts: Iterable[str], now: datetime) -> list[str]:
     """Return the ids that are meant; refuse one that nobody could mean."""
     members, listed = _members(opts), membership.listed(opts)

@@ -17,6 +17,7 @@ from saltvirt import compat
 from saltvirt.errors import MasterError
 from saltvirt.fleet import hints, membership
 from saltvirt.pki import store
+from saltvirt.pki.authorities import Authorities
 
 _GRAIN = "G@virt_hypervisor:True"
 
@@ -77,7 +78,7 @@ def _matching(opts: Mapping[str, Any], target: str) -> list[str]:
 
 def _certified(opts: Mapping[str, Any]) -> set[str]:
     """Return the hosts with certificates that are valid now."""
-    place, now = store.Store(membership.folder(opts)), store.utc_now()
+    place, now = Authorities(membership.folder(opts)), store.utc_now()
     revoked = place.revoked()
     return {
         row["host"]

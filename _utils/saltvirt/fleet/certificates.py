@@ -12,6 +12,7 @@ from saltvirt.errors import BadArgument, MasterError, VirtError
 from saltvirt.fleet import inventory, masteruser, membership, minions
 from saltvirt.fleet.cloud import Cloud
 from saltvirt.pki import backup, ca, store
+from saltvirt.pki.authorities import Authorities
 
 _APPLY_S = 120
 _AGAIN_S = 2
@@ -32,13 +33,17 @@ def _in_one_line() -> Iterator[None]:
         raise PkiRefused(str(exc)) from exc
 
 
-def opened(opts: Mapping[str, Any]) -> store.Store:
-    """Return the CA's store on this master."""
-    return store.Store(membership.folder(opts))
+def opened(opts: Mapping[str, Any]) -> Authorities:
+    """Return the CAs of this master."""
+    return Authorities(membership.folder(opts))
 
 
-def listed(place: store.Store, now: datetime) -> list[dict[str, Any]]:
-    """Return one row per certificate: ``{host, purpose, serial, not_after, days_left, state}``."""
+def listed(place: Authorities, now: datetime) -> list[dict[str, Any]]:
+    """
+    Return one row per certificate.
+
+    ``{host, purpose, serial, not_after, signer, days_left, state}``.
+    """
     revoked, newest, rows = place.revoked(), {}, []
     for entry in sorted(place.issued(), key=lambda e: e["not_after"]):
         newest[entry["host"], entry["purpose"]] = entry["serial"]
@@ -92,6 +97,18 @@ def apply_keys(cloud: Cloud, hosts: Iterable[str], *, renew: bool = False) -> di
     return dict(sorted(out.items()))
 
 
+def renew(cloud: Cloud, hosts: Collection[str], now: datetime) -> dict[str, str]:
+    """
+    Renew the certificates of hosts, due or not; return ``{host: comment}``.
+
+    If these were the last ones that libvirt's CA had signed for other uses, all hosts hear of it.
+    """
+    out = apply_keys(cloud, hosts, renew=True)
+    if opened(cloud.opts).separate(inventory.allowed(cloud), now):
+        apply_keys(cloud, inventory.hosts(cloud))
+    return out
+
+
 def _outcome(reply: minions.Reply) -> tuple[str, str | None]:
     """Return what the state said, and why it failed."""
     if reply.missing:
@@ -124,15 +141,15 @@ def rotate(cloud: Cloud, now: datetime) -> dict[str, Any]:
 
 
 @_in_one_line()
-def revoke(cloud: Cloud, target: str, now: datetime) -> dict[str, Any]:
-    """Revoke a host's certificates, or one by its serial, and bring the list to every host."""
-    rows = [r for r in listed(opened(cloud.opts), now) if target in (r["host"], r["serial"])]
+def revoke(cloud: Cloud, serial: str, now: datetime) -> dict[str, Any]:
+    """Revoke one certificate, and bring the list to every other host."""
+    rows = [row for row in listed(opened(cloud.opts), now) if row["serial"] == serial]
     serials = _revoked(cloud.opts, rows, now)
     if not serials:
         raise BadArgument(
             "target",
-            f"{target!r} is neither a host nor a serial with a valid "
-            "certificate; see: salt-run virt_pki.list",
+            f"{serial!r} is neither a host nor a serial with a valid certificate; see: salt-run "
+            "virt_pki.list",
         )
     owners = {row["host"] for row in rows}
     others = [host for host in inventory.allowed(cloud) if host not in owners]
@@ -143,10 +160,9 @@ def _revoked(
     opts: Mapping[str, Any], rows: Iterable[Mapping[str, Any]], now: datetime
 ) -> list[str]:
     """Revoke what is valid of these certificates; return their serials."""
-    serials = [row["serial"] for row in rows if row["state"] in ("good", "replaced")]
-    if serials:
-        opened(opts).revoke(serials, now)
-    return serials
+    valid = [row for row in rows if row["state"] in ("good", "replaced")]
+    opened(opts).revoke(valid, now)
+    return [row["serial"] for row in valid]
 
 
 @_in_one_line()
@@ -174,10 +190,10 @@ def export(opts: Mapping[str, Any], path: str | Path, passphrase_file: str | Pat
     """Write an encrypted backup of the CA; return its path."""
     place = opened(opts)
     try:
-        kept = store.read_all(place.folder)
+        kept = backup.read_all(place.folder)
         if store.CERTIFICATE not in kept:
             raise PkiRefused(
-                "this master has no CA yet; the first virt.keys of a hypervisor makes " "it"
+                "this master has no CA yet; the first virt.keys of a hypervisor makes it"
             )
         files.write(path, backup.pack(kept, _passphrase(opts, passphrase_file)).encode())
     except ca.PkiError as exc:
@@ -192,7 +208,7 @@ def restore(opts: Mapping[str, Any], path: str | Path, passphrase_file: str | Pa
     place = opened(opts)
     try:
         kept = backup.unpack(Path(path).read_text(), _passphrase(opts, passphrase_file))
-        store.restore(place.folder, kept)
+        backup.restore(place.folder, kept)
     except ca.PkiError as exc:
         raise PkiRefused(f"nothing was restored: {exc}") from exc
     except OSError as exc:

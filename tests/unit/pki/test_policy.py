@@ -153,10 +153,10 @@ def pillar(opts):
 
 def test_a_host_is_told_the_cause_whatever_was_wrong(pillar, monkeypatch):
     wanted = {"libvirt-client": request()}
-    assert "ca" in pillar.ext_pillar("hyper1", {}, certificates=wanted)["libvirt_pki"]
+    assert "trust" in pillar.ext_pillar("hyper1", {}, certificates=wanted, version=2)["libvirt_pki"]
 
     pillar.__opts__["virt"]["pki"] = {"days": "90d"}
-    told = pillar.ext_pillar("hyper1", {}, certificates=wanted)
+    told = pillar.ext_pillar("hyper1", {}, certificates=wanted, version=2)
     assert told == {"libvirt_pki": {"error": f"option virt:pki:days: {BAD['days'][1]}"}}
 
     def refuse(*_args, **_kwargs):
@@ -164,7 +164,7 @@ def test_a_host_is_told_the_cause_whatever_was_wrong(pillar, monkeypatch):
 
     pillar.__opts__["virt"]["pki"] = {}
     monkeypatch.setattr(pillar.answer, "answer", refuse)
-    told = pillar.ext_pillar("hyper1", {}, certificates=wanted)
+    told = pillar.ext_pillar("hyper1", {}, certificates=wanted, version=2)
     assert told == {"libvirt_pki": {"error": "no certificate can be made: too long by far"}}
 
 
@@ -172,7 +172,7 @@ def test_a_host_is_told_the_cause_whatever_was_wrong(pillar, monkeypatch):
 def test_who_gets_certificates_is_said_in_one_place(pillar, allow):
     pillar.__opts__["virt"]["pki"] = {"allow": allow}
 
-    told = pillar.ext_pillar("hyper1", {}, certificates={"libvirt-client": request()})
+    told = pillar.ext_pillar("hyper1", {}, certificates={"libvirt-client": request()}, version=2)
 
     assert told["libvirt_pki"]["error"].startswith("option virt:pki:allow: ")
     assert "salt-run virt.allow" in told["libvirt_pki"]["error"]
@@ -187,7 +187,10 @@ def told_to(pillar, *minions):
         (Path(pillar.__opts__["pki_dir"]) / "minions" / minion).write_text("key")
     pillar.__opts__["grains"] = CLAIMS
     wanted = {"libvirt-client": request()}
-    return {one: pillar.ext_pillar(one, {}, certificates=wanted)["libvirt_pki"] for one in minions}
+    return {
+        one: pillar.ext_pillar(one, {}, certificates=wanted, version=2)["libvirt_pki"]
+        for one in minions
+    }
 
 
 def test_a_guest_that_says_it_is_a_hypervisor_gets_nothing(pillar):
