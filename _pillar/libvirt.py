@@ -72,23 +72,31 @@ def _answer(minion_id: str, certificates: Any) -> dict[str, Any]:
     options = config.pki_options(settings)
     every = compat.KeyStore(__opts__).accepted()
     hosts = [one for one in every if members.has(one)]
-    guests = membership.guests(__opts__, members, hosts)
-    membership.refuse_guests(
-        members, {vm: on for vm, on in guests.items() if vm.casefold() == minion_id.casefold()}
-    )
-    known = {one: salt.utils.minions.get_minion_data(one, __opts__)[1] or {} for one in hosts}
-    known.pop(minion_id, None)
+    guests = _guests(members, hosts, minion_id)
+    others = {
+        one: salt.utils.minions.get_minion_data(one, __opts__)[1] or {}
+        for one in hosts
+        if one != minion_id and one not in guests
+    }
     told = answer.answer(
         authorities.Authorities(membership.folder(__opts__)),
         answer.Host(
             id=minion_id,
             grains=__opts__["grains"],
-            hypervisors={one: said for one, said in known.items() if one not in guests},
+            hypervisors=others,
             minions=[one for one in every if one != minion_id],
         ),
         certificates,
         options=options,
         now=store.utc_now(),
     )
-    peers = {host: policy.reachable(grains) for host, grains in known.items() if host not in guests}
+    peers = {host: policy.reachable(grains) for host, grains in others.items()}
     return {**wire.plain(told), "peers": peers, "own": policy.reachable(__opts__["grains"])}
+
+
+def _guests(members: membership.Members, hosts: list[str], minion_id: str) -> dict[str, list[str]]:
+    """Return the VMs that would be taken for hypervisors; refuse if one of them asks."""
+    found = membership.guests(__opts__, members, hosts)
+    asks = {vm: on for vm, on in found.items() if vm.casefold() == minion_id.casefold()}
+    membership.refuse_guests(members, asks)
+    return found

@@ -90,16 +90,9 @@ class Authorities:
         return out
 
     def _separated(self, use: str, hosts: Collection[str], now: datetime) -> list[str]:
-        gone = self.revoked()
-        good = [
-            row
-            for row in self.issued()
-            if use_of(row["purpose"]) == use
-            and row["serial"] not in gone
-            and datetime.fromisoformat(row["not_after"]) > now
-        ]
-        have = {(row["host"], row["purpose"]) for row in good if row["signer"] == use}
+        good = self._good(use, now)
         old = [row for row in good if row["signer"] == LIBVIRT]
+        have = {(row["host"], row["purpose"]) for row in good if row["signer"] == use}
         waited_for = {(row["host"], row["purpose"]) for row in old if row["host"] in hosts}
         if waited_for - have:
             return []
@@ -107,6 +100,16 @@ class Authorities:
         with self.stores[use].locked():
             files.write(self.stores[use].folder / _SEPARATE, b"")
         return [row["serial"] for row in old]
+
+    def _good(self, use: str, now: datetime) -> list[dict[str, Any]]:
+        """Return the certificates for a use that are neither over nor revoked, whoever signed."""
+        gone = self.revoked()
+        rows = [row for row in self.issued() if use_of(row["purpose"]) == use]
+        return [
+            row
+            for row in rows
+            if row["serial"] not in gone and datetime.fromisoformat(row["not_after"]) > now
+        ]
 
     def begin_rotation(self, now: datetime, **options: Any) -> None:
         """Make the next CA of each use; from now on every host is told to trust both."""

@@ -95,12 +95,17 @@ def subjects(
     refuse_id(minion_id)
     if minion_id.lower() not in (str(text).lower() for text in extra):
         _refuse_anothers(minion_id, known.ids)
-    names, addresses = [minion_id.lower()], []
-    for name in (str(grains.get("fqdn") or ""), str(grains.get("host") or "")):
-        name = name.lower()
-        if _NAME.fullmatch(name) and "localhost" not in name and known.leaves(minion_id, name):
-            names.append(name)
-    addresses += [one for one in reachable(grains) if known.leaves(minion_id, one)]
+    names, addresses = _given(minion_id, extra)
+    said = [str(grains.get(name) or "").lower() for name in ("fqdn", "host")]
+    good = [name for name in said if _NAME.fullmatch(name) and "localhost" not in name]
+    names = [minion_id.lower(), *(one for one in good if known.leaves(minion_id, one)), *names]
+    reported = [one for one in reachable(grains) if known.leaves(minion_id, one)]
+    return list(dict.fromkeys(names)), list(dict.fromkeys([*reported, *addresses]))
+
+
+def _given(minion_id: str, extra: Iterable[str]) -> tuple[list[str], list[str]]:
+    """Return the names and the addresses that the operator has configured for a host."""
+    names, addresses = [], []
     for text in extra:
         try:
             addresses.append(str(ipaddress.ip_address(text)))
@@ -111,7 +116,7 @@ def subjects(
                     "letters; write it as xn--..."
                 ) from None
             names.append(str(text).lower())
-    return list(dict.fromkeys(names)), list(dict.fromkeys(addresses))
+    return names, addresses
 
 
 def _spelt(text: str) -> str:
