@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from saltvirt.config import HostSettings, host_settings
+from saltvirt.ops import answering
 
 
 def _silent(_stage: str, **_figures: object) -> None:
@@ -46,7 +47,7 @@ class Context:
         """Return the context of the master's order, which hears of its progress by events."""
 
         def progress(stage: str, **figures: object) -> None:
-            event = {"name": name, "stage": stage, **figures}
-            self.functions["event.fire_master"](event, tag)
+            value = {"name": name, "stage": stage, **figures}
+            self.functions["event.fire_master"](answering.sign(self.opts, tag, value=value), tag)
 
         return replace(self, progress=progress, is_ordered=True)
