@@ -44,7 +44,7 @@ class Said:
         The function that was asked for; empty in an event.
     value
         The answer; plain data.
-    error
+    why
         What went wrong, in Salt's words; None if nothing did.
     retcode
         The exit code that Salt would give the job.
@@ -54,7 +54,7 @@ class Said:
     about: str
     fun: str = ""
     value: Any = None
-    error: str | None = None
+    why: str | None = None
     retcode: int = 0
 
 

@@ -34,6 +34,7 @@ BASE = {
     "records",
     "room",
     "sealed",
+    "signed",
     "spec",
     "undo",
     "units",

@@ -117,9 +117,9 @@ class Hearing:
 
 
 def _reply(said: signed.Said) -> Reply:
-    if said.retcode == 0 and said.error is None:
+    if said.retcode == 0 and said.why is None:
         return Reply(minion=said.minion, value=said.value)
-    error = said.error or _said(said.value) or f"exit code {said.retcode}"
+    error = said.why or _said(said.value) or f"exit code {said.retcode}"
     return Reply(minion=said.minion, value=said.value, error=_short(error))
 
 
@@ -238,22 +238,17 @@ def _ordered(
     limit_s: float,
     watch: Watch | None,
 ) -> Reply:
-    timeout_s = cloud.settings.timeout_s
+    what = json.dumps({"fun": fun, "arg": list(arg), "kwarg": dict(kwarg or {})})
     with cloud.client() as local:
         local.event.subscribe("salt/virt/")
-        what = json.dumps({"fun": fun, "arg": list(arg), "kwarg": dict(kwarg or {})})
-        sealed = keys.seal_for(cloud.opts, minion, what)
-        jid, matched = _publish(local, [minion], _SIGNED, [sealed], None, timeout_s)
+        order_for_it = [keys.seal_for(cloud.opts, minion, what)]
+        jid, matched = _publish(
+            local, [minion], _SIGNED, order_for_it, None, cloud.settings.timeout_s
+        )
         hearing = Hearing(cloud, jid, fun, matched)
         end = time.monotonic() + limit_s
-        is_at_it = True if matched else None
         try:
-            while is_at_it and time.monotonic() < end:
-                collect(local, hearing, time.monotonic() + timeout_s, watch)
-                is_at_it = None if hearing.replies else _is_running(cloud, minion, jid)
-            if not hearing.replies:
-                late_s = _RETURN_S if is_at_it is False else 1
-                collect(local, hearing, time.monotonic() + late_s, watch)
+            is_at_it = _followed(local, cloud, hearing, end, watch)
         except BaseException:
             _end_job(local, minion, jid)
             raise
@@ -261,6 +256,22 @@ def _ordered(
             _end_job(local, minion, jid)
     found = hearing.reply(minion)
     return _unheard(minion, fun, is_at_it, limit_s) if found.missing and not found.error else found
+
+
+def _followed(
+    local: Any, cloud: Cloud, hearing: Hearing, end: float, watch: Watch | None
+) -> bool | None:
+    """Hear one host as long as it is at it; return what :func:`_is_running` said last."""
+    is_at_it: bool | None = True if hearing.wanted else None
+    timeout_s = cloud.settings.timeout_s
+    while is_at_it and time.monotonic() < end:
+        collect(local, hearing, time.monotonic() + timeout_s, watch)
+        (minion,) = hearing.wanted
+        is_at_it = None if hearing.replies else _is_running(cloud, minion, hearing.jid)
+    if not hearing.replies:
+        late_s = _RETURN_S if is_at_it is False else 1
+        collect(local, hearing, time.monotonic() + late_s, watch)
+    return is_at_it
 
 
 def _unheard(minion: str, fun: str, is_at_it: bool | None, limit_s: float) -> Reply:

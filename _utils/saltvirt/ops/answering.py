@@ -55,7 +55,7 @@ def answer(
     code = int(context.get("retcode") or 0) or (1 if error is not None else 0)
     if code:
         context["retcode"] = code
-    return sign(opts, jid, fun=wanted.fun, value=value, error=error, retcode=code)
+    return sign(opts, jid, fun=wanted.fun, value=value, why=error, retcode=code)
 
 
 def _read(opts: Mapping[str, Any], order: object) -> Order:

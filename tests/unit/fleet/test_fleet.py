@@ -4,11 +4,12 @@ import contextlib
 import time
 from pathlib import Path
 
+import keypairs
 import pytest
 import tightclouds
 import told
 from salt.utils.crypt import pem_finger
-from saltvirt import compat, keypair
+from saltvirt import compat, keypair, signed
 from saltvirt.config import MasterSettings
 from saltvirt.errors import BadArgument, NameTaken
 from saltvirt.fleet import deploy, hosts, inventory, keys, minions, progress
@@ -33,8 +34,8 @@ def test_a_minions_error_loses_salts_wrapping(error, short):
 
 
 def test_a_reply_is_what_its_exit_code_says():
-    good = minions._reply({"id": "h", "return": {"a": 1}, "retcode": 0})
-    bad = minions._reply({"id": "h", "return": {"error": "x"}, "retcode": 1})
+    good = minions._reply(signed.Said(minion="h", about="1", value={"a": 1}))
+    bad = minions._reply(signed.Said(minion="h", about="1", value={"error": "x"}, retcode=1))
 
     assert (good.ok, good.value) == (True, {"a": 1})
     assert (bad.ok, bad.value, bad.missing) == (False, {"error": "x"}, False)
@@ -160,6 +161,7 @@ def test_a_key_is_made_only_for_a_guest_that_is_seeded(given, profile, seeded):
 def impatient(opts):
     """A master that waits for no minion."""
     settings = MasterSettings(timeout_s=0.1, hypervisors="hyper1 h")
+    keys.accept(opts, "hyper1", keypairs.named("hyper1")[0])
     return Cloud(opts=opts, settings=settings, progress=lambda *_a, **_k: None)
 
 
@@ -182,7 +184,9 @@ class LateMaster:
         time.sleep(min(wait, 0.05))
         if time.monotonic() < self._said_at:
             return None
-        data = {"id": "hyper1", "return": "built", "retcode": 0, "success": True}
+        said = signed.Said(minion="hyper1", about="1", fun="virt.init", value="built")
+        packed = signed.pack(said, keypairs.named("hyper1")[1].encode())
+        data = {"id": "hyper1", "return": packed, "retcode": 0, "success": True}
         return {"tag": "salt/job/1/ret/hyper1", "data": data}
 
 

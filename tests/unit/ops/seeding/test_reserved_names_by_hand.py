@@ -4,6 +4,7 @@ import importlib.util
 from dataclasses import replace
 from pathlib import Path
 
+import keypairs
 import pytest
 from saltvirt.errors import BadArgument
 from saltvirt.ops.build import create
@@ -30,7 +31,8 @@ def context(opts, host, asked):
         asked.append(external)
         return pillar.ext_pillar("hyper1", {}, **external["virtkey"])
 
-    minion = {"master": "10.0.0.1", "pki_dir": opts["pki_dir"]}
+    Path(opts["pki_dir"], "minion.pem").write_text(keypairs.named("hyper1")[1])
+    minion = {"master": "10.0.0.1", "pki_dir": opts["pki_dir"], "id": "hyper1"}
     return Context(settings=host, opts=minion, ask=ask)
 
 
