@@ -23,7 +23,8 @@ KEYS = {
 }
 LIBVIRT = {"ca_name": "cacert.pem", "cert_name": "clientcert.pem", "key_name": "clientkey.pem"}
 QEMU = {"ca_name": "ca-cert.pem", "cert_name": "client-cert.pem", "key_name": "client-key.pem"}
-PORT = 26514
+# One of those that are open to the other hypervisors.
+PORT = 49200
 # Whoever has a server's key and certificate, and says that it is libvirtd.
 POSER = """import socket, ssl
 context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -77,7 +78,9 @@ def test_libvirts_key_alone_poses_as_a_libvirtd(cloud, whose):
     cert, key = SERVERS[whose]
     code = POSER.format(cert=cert, key=key, port=PORT)
     posing = subprocess.Popen(
-        node.enter(cloud.pids["hyper2"], ["python3", "-c", code]), stdout=subprocess.PIPE, text=True
+        node.enter(cloud.pids["hyper2"], ["timeout", "20", "python3", "-c", code]),
+        stdout=subprocess.PIPE,
+        text=True,
     )
     try:
         assert posing.stdout.readline() == "listening\n"
