@@ -1,10 +1,10 @@
 """
 Grain ``virt_hypervisor``: whether this minion is a host that runs VMs under libvirt.
 
-It is how the runner finds its hypervisors. ``virtual: physical`` would leave out hosts that
-are nested or live in containers. It looks for what is installed, not for what runs: a host
-whose libvirtd is down must be shown as failed, not vanish. Nothing of ``saltvirt`` is imported
-here: grains stay loaded in the minion for ever, and would pin the library's code.
+It is a hint for whoever says on the master who is a hypervisor, and decides nothing: any minion can
+say it. ``virtual: physical`` would leave out hosts that are nested or live in containers. It looks
+for what is installed, not for what runs. Nothing of ``saltvirt`` is imported here: grains stay
+loaded in the minion for ever, and would pin the library's code.
 """
 
 import importlib.util

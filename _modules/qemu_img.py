@@ -6,7 +6,7 @@ Make and convert disk images.
 
 from pathlib import Path
 
-from saltvirt import arguments
+from saltvirt import arguments, config, room
 from saltvirt.errors import BadArgument, StorageError
 from saltvirt.image import clone, tool, validation
 from saltvirt.units import MIB, size_mib
@@ -39,7 +39,7 @@ def make_image(location, size, fmt):
     fmt
         ``qcow2``, ``raw``, ``vmdk``, ``vdi``, ``vpc`` or ``vhdx``.
 
-    Returns the path. Undo: remove it.
+    Returns the path. Nobody but root can read it, until libvirt gives it to QEMU. Undo: remove it.
 
     CLI Example:
 
@@ -61,11 +61,13 @@ def convert(orig, dest, fmt):
     orig
         A qcow2 or raw image; one that names other files is refused.
     dest
-        The absolute path of the copy; nothing may be there.
+        The absolute path of the copy, which only root can read; nothing may be there.
     fmt
         ``qcow2``, ``raw``, ``vmdk``, ``vdi``, ``vpc`` or ``vhdx``.
 
-    Returns True. Undo: remove the copy.
+    Returns True. Fails with one line, and leaves nothing, if the copy would take more than
+    ``virt:image_max_gib``, ``virt:image_limit_s`` or what ``virt:disk_reserve_mib`` leaves free.
+    Undo: remove the copy.
 
     CLI Example:
 
@@ -78,6 +80,8 @@ def convert(orig, dest, fmt):
     """
     _new("dest", dest, fmt)
     validated = validation.validate(orig)
+    settings = config.host_settings(__opts__, __pillar__, __grains__)
+    meter = room.of(settings).meter(orig, Path(dest).parent)
     with clone.storing(dest):
-        tool.convert(orig, validated.format, dest, fmt)
+        tool.convert(orig, validated.format, dest, fmt, meter)
     return True

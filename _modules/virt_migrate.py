@@ -11,7 +11,7 @@ from saltvirt.kvm import connect, lifecycle
 from saltvirt.kvm import migrate as jobs
 from saltvirt.ops import inspect, maintenance
 from saltvirt.ops.context import Context
-from saltvirt.ops.migration import departure, files, sending
+from saltvirt.ops.migration import departure, files, reach, sending
 
 log = logging.getLogger(__name__)
 
@@ -31,7 +31,7 @@ def migrate(vm_, target, **kwargs):
     vm_
         The VM's name.
     target
-        A hypervisor's name, or a libvirt URI.
+        A hypervisor's name; ``qemu+tls://NAME/system`` says the same. Other URIs are refused.
     kwargs
         ``live``, ``persistent``, ``undefinesource`` (all True), ``offline``, ``max_bandwidth`` and
         ``postcopy_bandwidth`` (MiB/s), ``max_downtime`` (ms), ``parallel_connections``,
@@ -59,9 +59,9 @@ def migrate(vm_, target, **kwargs):
         salt hyper1 virt.migrate centos1 hyper2 token=t1 present=[]
         salt-run virt.settle centos1
     """
-    report, present = kwargs.pop("report", False), kwargs.pop("present", None)
-    token = kwargs.pop("token", None)
+    report, present, token = (kwargs.pop(key, None) for key in ("report", "present", "token"))
     try:
+        reach.refuse_strange("target", target)
         context = Context.of(__opts__, __pillar__, __grains__, __salt__)
         options = spec.move(context.settings, kwargs)
         context = context.reporting(vm_, "salt/virt/migrate") if report else context

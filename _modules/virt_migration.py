@@ -49,6 +49,7 @@ def migrate_check(about, source=None):
             return checks.check_all(conn, settings, about)
         why = checks.check(conn, settings, about)
     if source:
+        reach.refuse_strange("source", source)
         try:
             reach.refuse_unreachable(source)
         except errors.VirtError as exc:
@@ -79,6 +80,7 @@ def migrate_begin(name, token, target):
         salt hyper1 virt.migrate_step centos1 t1 cancel seen=planned
         salt hyper1 virt.migrate_step centos1 t1 forget
     """
+    reach.refuse_strange("target", target)
     context = Context.of(__opts__, __pillar__, __grains__, __salt__)
     return wire.plain(departure.begin(context, name, str(token), target))
 
@@ -113,6 +115,8 @@ def migrate_prepare(about, limit_s=None, images_sent=False, source=None, token=N
     """
     if token is None:
         raise errors.BadArgument("token", _OLD_MASTER)
+    if source:
+        reach.refuse_strange("source", source)
     context, token = Context.of(__opts__, __pillar__, __grains__, __salt__), str(token)
     moving = arrival.said(context, about)
     if images_sent:
@@ -219,6 +223,7 @@ def migrate_push(name, target, images):
 
         salt hyper1 virt.migrate_push centos1 hyper2 '{}'
     """
+    reach.refuse_strange("target", target)
     settings = config.host_settings(__opts__, __pillar__, __grains__)
     reach.send_files(settings, target, files.image_paths(settings, images))
     return True

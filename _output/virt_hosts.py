@@ -15,8 +15,10 @@ def output(data, **_kwargs):
 
         salt-run virt.host_info --out=virt_hosts
     """
-    if not isinstance(data, dict) or "error" in data:
-        return f"error: {data['error']}" if isinstance(data, dict) else str(data)
+    if not isinstance(data, dict):
+        return str(data)
+    if "error" in data:
+        return "\n".join([f"error: {data['error']}", *_candidates(data.get("candidates", {}))])
     titles = ("HYPERVISOR", "CPUS", "MEMORY MiB", "DISK MiB", "VMS", "TYPE", "STATE")
     lines = [_ROW.format(*titles), _ROW.format("", *("free/all",) * 3, "", "", "").rstrip()]
     for host in sorted(set(data) - {"unreachable", "failed", "duplicates"}):
@@ -47,3 +49,10 @@ def _row(host, info):
 
 def _share(limit, committed):
     return f"{limit - committed}/{limit}"
+
+
+def _candidates(candidates):
+    for minion, one in sorted(candidates.items()):
+        guest = f"; but it is a VM on {', '.join(one['vm_on'])}" if one["vm_on"] else ""
+        yield f"{minion:<16} {one['why']}{guest}"
+        yield f"  {one['fingerprint']}"

@@ -21,9 +21,11 @@ def output(data, **_kwargs):
         return "\n".join(_moved(data))
     if "name" in data:
         return _deployed(data)
-    hosts = data.get("hosts") if "error" in data else data
-    lines = _error(data["error"], hosts) if "error" in data else []
-    return "\n".join([*lines, *_table(hosts or {})])
+    if "error" not in data:
+        return "\n".join(_table(data))
+    hosts = data.get("hosts")
+    lines = [*_error(data["error"], hosts), *_table(hosts or {})]
+    return "\n".join([*lines, *_candidates(data.get("candidates", {}))])
 
 
 def _table(hosts):
@@ -71,3 +73,10 @@ def _error(text, hosts):
 
 def _order(host, row):
     return (not row["fits"], -row["score"], host)
+
+
+def _candidates(candidates):
+    for minion, one in sorted(candidates.items()):
+        guest = f"; but it is a VM on {', '.join(one['vm_on'])}" if one["vm_on"] else ""
+        yield f"{minion:<16} {one['why']}{guest}"
+        yield f"  {one['fingerprint']}"

@@ -2,21 +2,19 @@
 On-demand external pillar ``libvirt``: certificates for the hypervisor that asks.
 
 The name is in Salt's default ``on_demand_ext_pillar``, so no setting of the master is needed.
-What goes into a certificate is decided here, from the authenticated minion id; see
-:mod:`saltvirt.pki.policy`. After an update of this file the master must be restarted: a running
-one keeps the code it has loaded.
+Who gets one, and what goes into it, is decided here, from the authenticated minion id; see
+:mod:`saltvirt.fleet.membership` and :mod:`saltvirt.pki.policy`. After an update of this file the
+master must be restarted: a running one keeps the code it has loaded.
 """
 
 import logging
-from pathlib import Path
 from typing import Any
 
-import salt.loader
 import salt.utils.minions
-from saltvirt import config
-from saltvirt.errors import VirtError
-from saltvirt.fleet import masteruser
-from saltvirt.pki import answer, ca, policy, store
+from saltvirt import compat, config, wire
+from saltvirt.errors import MasterError, VirtError
+from saltvirt.fleet import masteruser, membership
+from saltvirt.pki import answer, authorities, ca, policy, store
 
 log = logging.getLogger(__name__)
 __opts__: Any
@@ -28,21 +26,33 @@ def __virtual__() -> bool:
 
 
 def ext_pillar(
-    minion_id: str, pillar: Any, command: object = None, certificates: Any = None
+    minion_id: str,
+    pillar: Any,
+    command: object = None,
+    certificates: Any = None,
+    version: object = 1,
 ) -> dict[str, Any]:
     """
     Answer a hypervisor's question for certificates.
 
     certificates
         ``{purpose: certificate request}``; empty to learn only what would be written.
+    version
+        What the host understands; that of a host with an earlier release is 1.
 
-    Returns ``{"libvirt_pki": {ca, crl, certificates, names, addresses, subject, peers, own}}``, or
-    ``{"libvirt_pki": {"error": one line}}`` if the master refuses.
+    Returns ``{"libvirt_pki": {trust, certificates, names, addresses, subject, peers, own}}``, see
+    :class:`saltvirt.pki.answer.Answer`, or ``{"libvirt_pki": {"error": one line}}`` if the master
+    refuses.
     """
     if certificates is None:
         return {}
     try:
         with masteruser.acting(__opts__):
+            if version != answer.VERSION:
+                raise MasterError(
+                    f"{minion_id} has the code of another release than the master; run: salt "
+                    f"{minion_id} saltutil.sync_all"
+                )
             return {"libvirt_pki": _answer(minion_id, certificates)}
     except (ca.PkiError, VirtError) as refused:
         error = str(refused)
@@ -57,40 +67,36 @@ def ext_pillar(
 
 def _answer(minion_id: str, certificates: Any) -> dict[str, Any]:
     settings = config.master_settings(__opts__)
-    checker = salt.utils.minions.CkMinions(__opts__)
+    members = membership.of(__opts__)
+    members.refuse_stranger(minion_id)
     options = config.pki_options(settings)
-    allow = options.get("allow", settings.hypervisors)
-    if not (minion_id in _matching(checker, allow) or _matches_now(minion_id, allow)):
-        raise ca.PkiError(
-            f"{minion_id} is not a hypervisor of this master (virt:pki:allow: {allow})"
-        )
-    every = checker.check_minions("*", "glob")["minions"]
-    known = {one: salt.utils.minions.get_minion_data(one, __opts__)[1] or {} for one in every}
-    known.pop(minion_id, None)
-    peers = {
-        host: policy.reachable(known[host])
-        for host in _matching(checker, settings.hypervisors)
-        if host in known
+    every = compat.KeyStore(__opts__).accepted()
+    hosts = [one for one in every if members.has(one)]
+    guests = _guests(members, hosts, minion_id)
+    others = {
+        one: salt.utils.minions.get_minion_data(one, __opts__)[1] or {}
+        for one in hosts
+        if one != minion_id and one not in guests
     }
-    answered = answer.answer(
-        store.Store(Path(__opts__["pki_dir"]) / "libvirt"),
-        minion_id,
+    told = answer.answer(
+        authorities.Authorities(membership.folder(__opts__)),
+        answer.Host(
+            id=minion_id,
+            grains=__opts__["grains"],
+            hypervisors=others,
+            minions=[one for one in every if one != minion_id],
+        ),
         certificates,
-        grains=__opts__["grains"],
-        others=known,
         options=options,
         now=store.utc_now(),
     )
-    return {**answered, "peers": peers, "own": policy.reachable(__opts__["grains"])}
+    peers = {host: policy.reachable(grains) for host, grains in others.items()}
+    return {**wire.plain(told), "peers": peers, "own": policy.reachable(__opts__["grains"])}
 
 
-def _matching(checker: Any, target: Any) -> list[str]:
-    found: list[str] = checker.check_minions(target, "compound", greedy=False)["minions"]
-    return found
-
-
-def _matches_now(minion_id: str, target: Any) -> bool:
-    """Return whether a host that the master does not know as one yet says now that it is."""
-    opts = {**__opts__, "id": minion_id}
-    found: bool = salt.loader.matchers(opts)["compound_match.match"](target, opts, minion_id)
+def _guests(members: membership.Members, hosts: list[str], minion_id: str) -> dict[str, list[str]]:
+    """Return the VMs that would be taken for hypervisors; refuse if one of them asks."""
+    found = membership.guests(__opts__, members, hosts)
+    asks = {vm: on for vm, on in found.items() if vm.casefold() == minion_id.casefold()}
+    membership.refuse_guests(members, asks)
     return found

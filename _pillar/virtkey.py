@@ -10,8 +10,9 @@ import logging
 import time
 from typing import Any
 
+from saltvirt import arguments
 from saltvirt.errors import VirtError
-from saltvirt.fleet import authorization, masteruser
+from saltvirt.fleet import authorization, keys, masteruser
 
 log = logging.getLogger(__name__)
 __opts__: Any
@@ -31,17 +32,22 @@ def ext_pillar(
     name
         The VM's minion id.
     key
-        Its public key, PEM.
+        Its public key, PEM. Defaults to none, to learn only whether a VM may have that name.
     token
         What the hypervisor was given; old callers have none, and are refused.
 
     Returns ``{"virtkey": {name: True}}``, or ``{"virtkey": {"error": one line}}`` if the master
-    refuses, which is logged.
+    refuses, which is logged. Without a key ``{"virtkey": {"reserved": None}}``, or why a VM may not
+    have that name.
     """
     if name is None:
         return {}
+    is_question = key is None and token is None
     try:
         with masteruser.acting(__opts__):
+            if is_question:
+                keys.refuse_reserved(__opts__, arguments.vm_name(name))
+                return {"virtkey": {"reserved": None}}
             authorization.submitted(__opts__, minion_id, name, key, token, now=time.time())
         return {"virtkey": {name: True}}
     except VirtError as refused:
@@ -49,4 +55,4 @@ def ext_pillar(
     except OSError as refused:
         error = masteruser.why(refused, __opts__)
     log.warning("virtkey: refused: %s", error)
-    return {"virtkey": {"error": error}}
+    return {"virtkey": {"reserved" if is_question else "error": error}}

@@ -3,13 +3,12 @@ The private cloud from the master: look at all hypervisors, deploy, control and 
 
 .. versionadded:: 1.0.0
 
-The hypervisors (minions with the grain ``virt_hypervisor``, or ``virt:hypervisors`` of the
-master's configuration) are asked live; there is no database. Those that did not answer within
-``virt:timeout_s`` are listed under ``unreachable``, those that answered with an error under
-``failed``, and VMs that several hypervisors have under ``duplicates`` (``{name: [host]}``); such
-a VM is neither started nor controlled until all but one of them are removed. A failure is one
-line and exit code 1. The old names ``hyper_info``, ``next_hyper``
-and ``force_off`` stay.
+The hypervisors (those of ``virt.allow``, and of ``virt:hypervisors`` in the master's configuration)
+are asked live; there is no database. Those that did not answer within ``virt:timeout_s`` are listed
+under ``unreachable``, those that answered with an error under ``failed``, and VMs that several
+hypervisors have under ``duplicates`` (``{name: [host]}``); such a VM is neither started nor
+controlled until all but one of them are removed. A failure is one line and exit code 1. The old
+names ``hyper_info``, ``next_hyper`` and ``force_off`` stay.
 """
 
 from saltvirt import arguments

@@ -1,5 +1,5 @@
 """
-The certificate authority of the cloud: what it issued, renew, revoke, back up.
+The certificate authorities of the cloud: what they issued, renew, revoke, back up.
 
 .. versionadded:: 1.0.0
 
@@ -8,7 +8,7 @@ come here.
 """
 
 from saltvirt import config
-from saltvirt.fleet import certificates, inventory
+from saltvirt.fleet import allowing, certificates, inventory
 from saltvirt.fleet.cloud import Cloud
 from saltvirt.fleet.runners import runner_function
 from saltvirt.pki import store
@@ -30,8 +30,9 @@ def list_(host=None):
     host
         Only those of this hypervisor.
 
-    Returns a list of ``{host, purpose, serial, not_after, days_left, state}``; ``state`` is good,
-    replaced (by a newer one), revoked or expired.
+    Returns a list of ``{host, purpose, serial, not_after, signer, days_left, state}``; ``state`` is
+    good, replaced (by a newer one), revoked or expired, ``signer`` the use whose CA signed it:
+    libvirt, qemu or vnc. Those that are over for a day are forgotten.
 
     CLI Example:
 
@@ -61,29 +62,31 @@ def renew(host=None):
     """
     cloud = Cloud.of(__opts__)
     config.pki_options(cloud.settings)  # what the CA would refuse each host for, told at once
-    return certificates.apply_keys(cloud, inventory.hosts(cloud, host=host), renew=True)
+    return certificates.renew(cloud, inventory.hosts(cloud, host=host), store.utc_now())
 
 
 @runner_function
 def revoke(target):
     """
-    Revoke a host's certificates and tell every other host.
+    Revoke a host's certificates and shut it out, or revoke one certificate.
 
     target
         A hypervisor's id, or a serial of ``virt_pki.list``.
 
-    Returns ``{"revoked": [serial], "told": {host: what was done}}``. There is no undo; the host
-    gets new certificates when it applies ``virt.keys`` again, unless ``virt:pki:allow`` leaves it
-    out.
+    A host is shut out as by virt.disallow, as it could ask for new certificates otherwise; undo:
+    virt.allow, then virt_pki.renew. Of a serial there is no undo; that host gets a new one when it
+    applies ``virt.keys`` again. Every other host is told. Returns ``{"revoked": [serial], "told":
+    {host: what was done}}``, of a host with ``"disallowed": [id]`` too.
 
     CLI Example:
 
     .. code-block:: bash
 
         salt-run virt_pki.revoke hyper1
+        salt-run virt.allow hyper1
         salt-run virt_pki.renew hyper1
     """
-    return certificates.revoke(Cloud.of(__opts__), target, store.utc_now())
+    return allowing.revoke(__opts__, target, store.utc_now())
 
 
 @runner_function

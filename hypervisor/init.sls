@@ -1,4 +1,4 @@
-# A bare host becomes a hypervisor: salt newhost state.apply hypervisor
+# A bare host becomes a hypervisor: salt-run virt.allow newhost; salt newhost state.apply hypervisor
 include:
   - hypervisor.modules
   - hypervisor.packages

@@ -1,60 +1,141 @@
 """The master's answer to a host that asks for certificates."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
-from saltvirt.pki import ca, policy
-from saltvirt.pki.store import Store
+from saltvirt.pki import ca, enrolled, policy
+from saltvirt.pki.authorities import LIBVIRT, USES, Authorities
+
+# Of the question and the answer; hosts of a release with one CA for all send none.
+VERSION = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trust:
+    """What one use trusts: its CA's certificates and revocation lists, as PEM texts."""
+
+    ca: str
+    crl: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """
+    What an authenticated host needs.
+
+    trust
+        ``{use: Trust}``; each use has a CA of its own.
+    certificates
+        ``{purpose: PEM}`` of those that were wanted.
+    names, addresses, subject
+        What is written into every certificate of this host.
+    """
+
+    trust: dict[str, Trust]
+    names: list[str]
+    addresses: list[str]
+    subject: str
+    certificates: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Host:
+    """
+    Who asks, and what the master knows of all others.
+
+    grains
+        What this host says of itself.
+    hypervisors
+        ``{id: grains}`` of all other hypervisors.
+    minions
+        The ids of all other minions whose keys are accepted.
+    """
+
+    id: str
+    grains: Mapping[str, Any]
+    hypervisors: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    minions: Collection[str] = ()
 
 
 def answer(
-    store: Store,
-    minion_id: str,
+    authorities: Authorities,
+    host: Host,
     wanted: object,
     *,
-    grains: Mapping[str, Any],
-    others: Mapping[str, Mapping[str, Any]],
     options: Mapping[str, Any],
     now: datetime,
-) -> dict[str, Any]:
+) -> Answer:
     """
     Return what an authenticated host needs.
-
-    ``{"ca", "crl", "certificates": {purpose: PEM}, "names", "addresses", "subject"}``.
 
     wanted
         ``{purpose: request PEM}``; of a request only the public key is used. Empty: nothing is
         signed, the answer says what would be written.
-    grains, others
-        What this host and all others say of themselves; see :func:`saltvirt.pki.policy.subjects`.
     options
-        ``{"days", "key_type", "organization", "names": {host: [...]}}``, each optional.
+        ``{"days", "key_type", "organization", "requests_per_hour", "names": {host: [...]}}``,
+        each optional.
     """
     keys = {p: ca.read_request(pem) for p, pem in policy.purposes(wanted).items()}
-    extra = (options.get("names") or {}).get(minion_id) or ()
-    names, addresses = policy.subjects(minion_id, grains, others, extra)
-    authority = store.authority(now, kind=options.get("key_type", "ecdsa"))
-    certificates = {}
-    for purpose, key in keys.items():
-        signed = ca.sign(
-            authority,
-            key,
-            minion_id=minion_id,
-            role=policy.PURPOSES[purpose],
+    register = enrolled.Register(authorities.folder)
+    configured = options.get("names") or {}
+    policy.refuse_id(host.id)
+    with register.turn(host.id):
+        known = policy.Known.of(
+            ids=host.minions,
+            hypervisors=host.hypervisors,
+            names=(given for one, given in configured.items() if one != host.id),
+            holders=register.holders([host.id, *host.hypervisors]),
+        )
+        extra = configured.get(host.id) or ()
+        names, addresses = policy.subjects(host.id, host.grains, known, extra)
+        kind = options.get("key_type", "ecdsa")
+        # First, as it waits for an import of a backup.
+        authorities.stores[LIBVIRT].authority(now, kind=kind)
+        authorities.prune_daily(now)
+        authorities.separate([host.id, *host.hypervisors], now)
+        trust = {use: _trust(authorities.trust(use, now, kind=kind)) for use in USES}
+        told = Answer(
+            trust=trust,
             names=names,
             addresses=addresses,
+            subject=ca.subject(host.id, options.get("organization")).rfc4514_string(),
+        )
+        if keys:
+            per_hour = options.get("requests_per_hour", enrolled.PER_HOUR)
+            was = register.read(host.id).counted(host.id, now, per_hour)
+            register.write(host.id, replace(was, subjects=(*names, *addresses)))
+            told = replace(told, certificates=_signed(authorities, host, told, keys, options, now))
+    return told
+
+
+def _trust(texts: tuple[str, str]) -> Trust:
+    return Trust(ca=texts[0], crl=texts[1])
+
+
+def _signed(
+    authorities: Authorities,
+    host: Host,
+    told: Answer,
+    keys: Mapping[str, ca.PublicKey],
+    options: Mapping[str, Any],
+    now: datetime,
+) -> dict[str, str]:
+    certificates = {}
+    for purpose, key in keys.items():
+        place = authorities.of(purpose)
+        signed = ca.sign(
+            place.authority(now),
+            key,
+            minion_id=host.id,
+            role=policy.PURPOSES[purpose],
+            names=told.names,
+            addresses=told.addresses,
             now=now,
             days=int(options.get("days", 90)),
             organization=options.get("organization"),
         )
-        store.note(minion_id, purpose, signed)
+        place.note(host.id, purpose, signed)
         certificates[purpose] = ca.certificate_pem(signed).decode()
-    return {
-        "ca": store.bundle(now),
-        "crl": store.revocations(now),
-        "certificates": certificates,
-        "names": names,
-        "addresses": addresses,
-        "subject": ca.subject(minion_id, options.get("organization")).rfc4514_string(),
-    }
+    return certificates

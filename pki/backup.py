@@ -1,14 +1,19 @@
-"""A backup of the CA that is of no use without its passphrase."""
+"""A backup of the CAs that is of no use without its passphrase."""
 
 import base64
 import json
 import os
+import re
 from collections.abc import Mapping
+from pathlib import Path
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.kdf.scrypt import Scrypt
-from saltvirt.pki.ca import PkiError
+from saltvirt import files
+from saltvirt.pki.authorities import LIBVIRT, USES, Authorities
+from saltvirt.pki.ca import Authority, PkiError
+from saltvirt.pki.store import CERTIFICATE, HYPERVISORS, KEY, REVOCATIONS, is_there
 
 _MARK = "salt-virt-ca-backup:1"
 MIN_PASSPHRASE = 12
@@ -42,3 +47,84 @@ def unpack(text: str, passphrase: str) -> dict[str, bytes]:
     except (InvalidTag, ValueError) as exc:
         raise PkiError("the passphrase is wrong, or the backup is damaged") from exc
     return {name: base64.b64decode(data) for name, data in json.loads(plain).items()}
+
+
+def read_all(folder: str | Path) -> dict[str, bytes]:
+    """Return every file of the CAs' folder as ``{relative path: bytes}``, for a backup."""
+    folder = Path(folder)
+    kept: dict[str, bytes] = {}
+    if not is_there(folder):
+        return kept
+    with Authorities(folder).locked():
+        for root, _folders, names in os.walk(folder, onerror=_unless_missing):
+            for path in (Path(root) / name for name in names):
+                if path.suffix not in (".lock", ".part") and not _is_aside(path):
+                    kept[str(path.relative_to(folder))] = path.read_bytes()
+    return kept
+
+
+def _is_aside(path: str | Path) -> bool:
+    """Return whether it is a key that was put aside: of no CA, and another one elsewhere."""
+    return re.fullmatch(rf"{re.escape(KEY)}\.\d+", Path(path).name) is not None
+
+
+def _unless_missing(error: OSError) -> None:
+    if not isinstance(error, FileNotFoundError):
+        raise error
+
+
+def restore(folder: str | Path, kept: Mapping[str, bytes]) -> None:
+    """
+    Lay a backup's files down where no CA is; all are on the disk before the first takes its place.
+
+    The certificates come last, libvirt's at the end: with it the CAs exist. A host that asks
+    meanwhile waits.
+    """
+    place = Authorities(folder)
+    with place.locked():
+        _refuse_another_ca(place, kept)
+        _refuse_another_list(place.folder / HYPERVISORS, kept)
+        Authority.from_pem(kept.get(KEY, b""), kept.get(CERTIFICATE, b""))
+        # Of the CAs of a release that had one for all there is nothing: they are made when asked.
+        pairs = [(f"{below}/{KEY}", f"{below}/{CERTIFICATE}") for below, _name in USES.values()]
+        last = [str(Path(name)) for pair in reversed(pairs) for name in pair]
+        # An older backup may have keys put aside; in their place may be one of this master's.
+        names = [name for name in kept if name not in last and not _is_aside(name)]
+        paths = {name: _inside(place.folder, name) for name in (*names, *last) if name in kept}
+        for path in paths.values():
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for one in place.stores.values():
+            one.put_aside(kept.get(str((one.folder / KEY).relative_to(place.folder)), b""))
+        files.replace([(path, kept[name], _mode(name), None) for name, path in paths.items()])
+
+
+def _mode(name: str) -> int:
+    return 0o644 if Path(name).name in (CERTIFICATE, REVOCATIONS) else 0o600
+
+
+def _refuse_another_ca(place: Authorities, kept: Mapping[str, bytes]) -> None:
+    """Replace no CA; of the other uses' there may be those that the backup has."""
+    for use, one in place.stores.items():
+        path = one.folder / CERTIFICATE
+        if path.is_symlink() or is_there(path):
+            name = str(path.relative_to(place.folder))
+            if use == LIBVIRT or path.is_symlink() or path.read_bytes() != kept.get(name):
+                raise PkiError(f"there is a CA in {one.folder} already; move it away first")
+
+
+def _refuse_another_list(path: Path, kept: Mapping[str, bytes]) -> None:
+    """Let no backup say again who is a hypervisor, where the master has said it since."""
+    if HYPERVISORS in kept and is_there(path) and path.read_bytes() != kept[HYPERVISORS]:
+        raise PkiError(
+            f"{path} is another list of hypervisors than the backup's; move it away first, and see "
+            "who lacks then: salt-run virt.allow"
+        )
+
+
+def _inside(folder: Path, name: str) -> Path:
+    # The file itself may be a link, which is replaced.
+    path = folder / name
+    parent = path.parent.resolve()
+    if path.name == ".." or folder.resolve() not in (parent, *parent.parents):
+        raise PkiError(f"the backup names a file outside the CA: {name!r}")
+    return parent / path.name

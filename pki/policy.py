@@ -3,6 +3,7 @@
 import ipaddress
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from saltvirt.pki.ca import PkiError
@@ -16,16 +17,67 @@ PURPOSES = {
 }
 # RFC 5280, ub-common-name.
 _MAX_CN = 64
+# More than any host has; each becomes a part of a certificate, and of the others' firewalls.
+_MAX_ADDRESSES = 64
 _NAME = re.compile(
     r"(?=.{1,253}\Z)[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?"
     r"(\.[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?)*"
 )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Known:
+    """
+    What the master knows of all minions but the one that asks.
+
+    ids
+        Their ids: the names of accepted keys.
+    assigned
+        What is another's by the master's word: ids, and what ``virt:pki:names`` gives it.
+    said
+        Names and addresses that other hypervisors say they have. What a guest says is no claim.
+    holders
+        ``{name or address: hypervisor}`` of certificates that were given out, to whomever.
+    """
+
+    ids: frozenset[str] = frozenset()
+    assigned: frozenset[str] = frozenset()
+    said: frozenset[str] = frozenset()
+    holders: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls,
+        ids: Iterable[str] = (),
+        hypervisors: Mapping[str, Mapping[str, Any]] | None = None,
+        names: Iterable[Iterable[str]] = (),
+        holders: Mapping[str, str] | None = None,
+    ) -> "Known":
+        """Return it of the others' ids, ``{hypervisor: grains}`` and configured names."""
+        ids = frozenset(ids)
+        assigned = {one.lower() for one in ids} | {
+            _spelt(text) for texts in names for text in texts
+        }
+        said = {text for grains in (hypervisors or {}).values() for text in claims(grains)}
+        return cls(
+            ids=ids,
+            assigned=frozenset(assigned),
+            said=frozenset(said),
+            holders=holders or {},
+        )
+
+    def leaves(self, minion_id: str, text: str) -> bool:
+        """Return whether a host may be certified for a name or an address that it says it has."""
+        holder = self.holders.get(text)
+        if text in self.assigned:
+            return False
+        return holder == minion_id or (holder is None and text not in self.said)
+
+
 def subjects(
     minion_id: str,
     grains: Mapping[str, Any],
-    others: Mapping[str, Mapping[str, Any]],
+    known: Known,
     extra: Iterable[str] = (),
 ) -> tuple[list[str], list[str]]:
     """
@@ -35,19 +87,25 @@ def subjects(
         The authenticated id; always the first name.
     grains
         What the host says of itself: believed only where nobody else can be meant.
-    others
-        ``{minion id: its grains}`` of every other minion; what one of them has is nobody else's.
+    known
+        What the master knows of all others.
     extra
         Names and addresses that the operator configured for this host; they are taken as they are.
     """
-    _refuse_id(minion_id, others, extra)
-    foreign = _claimed_by(others)
-    names, addresses = [minion_id.lower()], []
-    for name in (str(grains.get("fqdn") or ""), str(grains.get("host") or "")):
-        name = name.lower()
-        if _NAME.fullmatch(name) and name not in foreign and "localhost" not in name:
-            names.append(name)
-    addresses += [address for address in reachable(grains) if address not in foreign]
+    refuse_id(minion_id)
+    if minion_id.lower() not in (str(text).lower() for text in extra):
+        _refuse_anothers(minion_id, known.ids)
+    names, addresses = _given(minion_id, extra)
+    said = [str(grains.get(name) or "").lower() for name in ("fqdn", "host")]
+    good = [name for name in said if _NAME.fullmatch(name) and "localhost" not in name]
+    names = [minion_id.lower(), *(one for one in good if known.leaves(minion_id, one)), *names]
+    reported = [one for one in reachable(grains) if known.leaves(minion_id, one)]
+    return list(dict.fromkeys(names)), list(dict.fromkeys([*reported, *addresses]))
+
+
+def _given(minion_id: str, extra: Iterable[str]) -> tuple[list[str], list[str]]:
+    """Return the names and the addresses that the operator has configured for a host."""
+    names, addresses = [], []
     for text in extra:
         try:
             addresses.append(str(ipaddress.ip_address(text)))
@@ -58,12 +116,24 @@ def subjects(
                     "letters; write it as xn--..."
                 ) from None
             names.append(str(text).lower())
-    return list(dict.fromkeys(names)), list(dict.fromkeys(addresses))
+    return names, addresses
 
 
-def _refuse_id(
-    minion_id: str, others: Mapping[str, Mapping[str, Any]], extra: Iterable[str]
-) -> None:
+def _spelt(text: str) -> str:
+    try:
+        return str(ipaddress.ip_address(text))
+    except ValueError:
+        return str(text).lower()
+
+
+def claims(grains: Mapping[str, Any]) -> set[str]:
+    """Return the names and addresses that a host says it has."""
+    names = {str(grains.get(name) or "").lower() for name in ("fqdn", "host")}
+    return (names | set(reachable(grains))) - {""}
+
+
+def refuse_id(minion_id: str) -> None:
+    """Raise PkiError if an id cannot be a certificate's name."""
     if not _NAME.fullmatch(minion_id):
         raise PkiError(f"the minion id {minion_id!r} is not a host name, so it cannot be certified")
     if len(minion_id) > _MAX_CN:
@@ -71,11 +141,9 @@ def _refuse_id(
             f"the minion id {minion_id!r} has {len(minion_id)} characters; a certificate's name "
             f"holds {_MAX_CN}, so give the minion a shorter id"
         )
-    if minion_id.lower() not in (str(text).lower() for text in extra):
-        _refuse_anothers(minion_id, others)
 
 
-def _refuse_anothers(minion_id: str, others: Mapping[str, Mapping[str, Any]]) -> None:
+def _refuse_anothers(minion_id: str, others: Iterable[str]) -> None:
     """Refuse an id by which another minion is reached: its holder could pose as that one."""
     for other in sorted(others):
         if minion_id.lower() != other.lower():
@@ -85,18 +153,6 @@ def _refuse_anothers(minion_id: str, others: Mapping[str, Mapping[str, Any]]) ->
             "upper and lower case: remove the wrong one's key (salt-key -d), or list "
             f"{minion_id!r} for itself in virt:pki:names if both are right"
         )
-
-
-def _claimed_by(others: Mapping[str, Mapping[str, Any]]) -> set[str]:
-    claimed = set()
-    for minion_id, grains in others.items():
-        claimed |= {
-            minion_id.lower(),
-            str(grains.get("fqdn", "")).lower(),
-            str(grains.get("host", "")).lower(),
-        }
-        claimed |= set(reachable(grains))
-    return claimed - {""}
 
 
 def _address(text: object) -> str | None:
@@ -117,7 +173,8 @@ def _address(text: object) -> str | None:
 def reachable(grains: Mapping[str, Any]) -> list[str]:
     """Return the addresses a host may be reached by, of what it says of itself."""
     texts = (*(grains.get("ipv4") or ()), *(grains.get("ipv6") or ()))
-    return list(dict.fromkeys(found for found in map(_address, texts) if found))
+    found = dict.fromkeys(found for found in map(_address, texts) if found)
+    return list(found)[:_MAX_ADDRESSES]
 
 
 def purposes(wanted: object) -> dict[str, str]:

@@ -9,22 +9,25 @@ rewrite each other's state.
 import itertools
 import json
 import os
-import re
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
 from cryptography import x509
-from saltvirt import locks
+from saltvirt import files, locks
 from saltvirt.files import replace, sweep, write
 from saltvirt.pki import ca, crl
 
 KEY, CERTIFICATE, REVOCATIONS = "cakey.pem", "cacert.pem", "cacrl.pem"
+# Who is a hypervisor; see saltvirt.fleet.membership.
+HYPERVISORS = "hypervisors.json"
 # Folders that exist during a rotation only: the CA that will sign, and the one that did.
 NEXT, PREVIOUS = "next", "previous"
+# How long a certificate is known after its end: a host's clock may be late.
+_KEPT = timedelta(days=1)
 
 
 def _close(key: Path) -> None:
@@ -42,7 +45,7 @@ def _read(folder: Path) -> ca.Authority:
     return ca.Authority.from_pem(key, certificate)
 
 
-def _is_there(path: Path) -> bool:
+def is_there(path: Path) -> bool:
     """Return whether a file is there; raise if its folder cannot be entered."""
     try:
         path.stat()
@@ -72,8 +75,8 @@ def _lay_down(folder: Path, authority: ca.Authority) -> None:
 class Store:
     """The state of one CA in a folder."""
 
-    def __init__(self, folder: str | Path) -> None:
-        self.folder = Path(folder)
+    def __init__(self, folder: str | Path, name: str = "Salt Virt CA") -> None:
+        self.folder, self.name = Path(folder), name
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -85,9 +88,9 @@ class Store:
 
     def authority(self, now: datetime, **options: Any) -> ca.Authority:
         """Return the CA, made at the first call; an older release's is taken as it is."""
-        if not _is_there(self.folder / CERTIFICATE):
+        if not is_there(self.folder / CERTIFICATE):
             with self.locked():
-                if not _is_there(self.folder / CERTIFICATE):
+                if not is_there(self.folder / CERTIFICATE):
                     self._create(now, options)
         try:
             return _read(self.folder)
@@ -104,7 +107,7 @@ class Store:
             )
         # From a CA whose making was interrupted between the two files, or which came here in part.
         self.put_aside(b"")
-        _lay_down(self.folder, ca.create("Salt Virt CA", now, **options))
+        _lay_down(self.folder, ca.create(self.name, now, **options))
 
     def _was_there(self) -> bool:
         """Return whether there was a CA; all that hosts trust would end with it."""
@@ -115,31 +118,31 @@ class Store:
         return (
             (self.folder / CERTIFICATE).is_symlink()
             or bool(_names(self.folder / "issued"))
-            or any(map(_is_there, rests))
+            or any(map(is_there, rests))
         )
 
     def put_aside(self, wanted: bytes) -> None:
         """Keep a key that is about to be replaced by another one: it may be all that is left."""
         key = self.folder / KEY
-        if not _is_there(key) or key.read_bytes() == wanted:
+        if not is_there(key) or key.read_bytes() == wanted:
             return
         _close(key)
         names = (f"{KEY}.{number}" for number in itertools.count(1))
-        key.rename(next(self.folder / name for name in names if not _is_there(self.folder / name)))
+        key.rename(next(self.folder / name for name in names if not is_there(self.folder / name)))
 
     def begin_rotation(self, now: datetime, **options: Any) -> None:
         """Make the next CA, unless there is one: from now on every host is told to trust both."""
         self.authority(now)
         with self.locked():
-            if not _is_there(self.folder / NEXT / CERTIFICATE) and not self._previous():
+            if not is_there(self.folder / NEXT / CERTIFICATE) and not self._previous():
                 (self.folder / NEXT).mkdir(mode=0o700, exist_ok=True)
-                made = ca.create(f"Salt Virt CA {now:%Y-%m-%d}", now, **options)
+                made = ca.create(f"{self.name} {now:%Y-%m-%d}", now, **options)
                 _lay_down(self.folder / NEXT, made)
 
     def promote(self, now: datetime) -> None:
         """Let the next CA sign from now on; the present one stays trusted. Can be run again."""
         with self.locked():
-            if not _is_there(self.folder / NEXT / CERTIFICATE):
+            if not is_there(self.folder / NEXT / CERTIFICATE):
                 return
             if not self._previous():
                 (self.folder / PREVIOUS).mkdir(mode=0o700, exist_ok=True)
@@ -158,13 +161,13 @@ class Store:
             self._write_list(authority, now)
 
     def _previous(self) -> bool:
-        return _is_there(self.folder / PREVIOUS / CERTIFICATE)
+        return is_there(self.folder / PREVIOUS / CERTIFICATE)
 
     def bundle(self, now: datetime) -> str:
         """Return the certificates that hosts trust, the signing one first, as PEM text."""
         folders = [self.folder, self.folder / NEXT, self.folder / PREVIOUS]
         self.authority(now)
-        found = [f / CERTIFICATE for f in folders if _is_there(f / CERTIFICATE)]
+        found = [f / CERTIFICATE for f in folders if is_there(f / CERTIFICATE)]
         return "".join(dict.fromkeys(path.read_text() for path in found))
 
     def note(self, minion_id: str, purpose: str, certificate: x509.Certificate) -> None:
@@ -182,15 +185,20 @@ class Store:
     def issued(self) -> list[dict[str, Any]]:
         """Return every certificate that was issued: ``{host, purpose, serial, not_after}``."""
         folder = self.folder / "issued"
-        return [json.loads((folder / name).read_text()) for name in _names(folder)]
+        out = []
+        for name in _names(folder):
+            with suppress(FileNotFoundError):  # it was pruned since
+                out.append(json.loads((folder / name).read_text()))
+        return out
 
     def _revoked_dates(self) -> dict[int, datetime]:
         # A glob would pass over a folder that cannot be read, and nobody would be revoked.
         folder = self.folder / "revoked"
-        return {
-            int(name, 16): datetime.fromisoformat((folder / name).read_text())
-            for name in _names(folder)
-        }
+        out = {}
+        for name in _names(folder):
+            with suppress(FileNotFoundError):  # it was pruned since
+                out[int(name, 16)] = datetime.fromisoformat((folder / name).read_text())
+        return out
 
     def revoked(self) -> set[str]:
         """Return the serials that were revoked."""
@@ -203,7 +211,7 @@ class Store:
             folder = self.folder / "revoked"
             folder.mkdir(mode=0o700, exist_ok=True)
             for serial in serials:
-                if not _is_there(folder / serial):
+                if not is_there(folder / serial):
                     write(folder / serial, now.isoformat().encode())
             self._write_list(authority, now)
 
@@ -216,69 +224,21 @@ class Store:
         listed = b"".join(crl.build(one, dates, number, now) for one in authorities)
         write(self.folder / REVOCATIONS, listed, 0o644)
 
+    def prune(self, now: datetime) -> None:
+        """Forget certificates that are over, and that they were revoked."""
+        with self.locked():
+            for row in self.issued():
+                if datetime.fromisoformat(row["not_after"]) + _KEPT < now:
+                    files.unlink(self.folder / "revoked" / row["serial"])
+                    files.unlink(self.folder / "issued" / f"{row['serial']}.json")
+
     def revocations(self, now: datetime) -> str:
         """Return the revocation list as PEM text."""
-        if not _is_there(self.folder / REVOCATIONS):
+        if not is_there(self.folder / REVOCATIONS):
             authority = self.authority(now)
             with self.locked():
                 self._write_list(authority, now)
         return (self.folder / REVOCATIONS).read_text()
-
-
-def read_all(folder: str | Path) -> dict[str, bytes]:
-    """Return every file of a CA's folder as ``{relative path: bytes}``, for a backup."""
-    folder = Path(folder)
-    kept: dict[str, bytes] = {}
-    if not _is_there(folder):
-        return kept
-    with Store(folder).locked():
-        for root, _folders, names in os.walk(folder, onerror=_unless_missing):
-            for path in (Path(root) / name for name in names):
-                if path.suffix not in (".lock", ".part") and not _is_aside(path):
-                    kept[str(path.relative_to(folder))] = path.read_bytes()
-    return kept
-
-
-def _is_aside(path: str | Path) -> bool:
-    """Return whether it is a key that was put aside: of no CA, and another one elsewhere."""
-    return re.fullmatch(rf"{re.escape(KEY)}\.\d+", Path(path).name) is not None
-
-
-def _unless_missing(error: OSError) -> None:
-    if not isinstance(error, FileNotFoundError):
-        raise error
-
-
-def restore(folder: str | Path, files: Mapping[str, bytes]) -> None:
-    """
-    Lay a backup's files down where no CA is; all are on the disk before the first takes its place.
-
-    The certificate comes last: with it the CA exists. A host that asks meanwhile waits.
-    """
-    place = Store(folder)
-    with place.locked():
-        path = place.folder / CERTIFICATE
-        if _is_there(path) or path.is_symlink():
-            raise ca.PkiError(f"there is a CA in {folder} already; move it away first")
-        ca.Authority.from_pem(files.get(KEY, b""), files.get(CERTIFICATE, b""))
-        last = (KEY, CERTIFICATE)
-        # An older backup may have keys put aside; in their place may be one of this master's.
-        names = [*(n for n in files if n not in last and not _is_aside(n)), *last]
-        paths = {name: _inside(place.folder, name) for name in names}
-        for path in paths.values():
-            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        place.put_aside(files[KEY])
-        modes = {CERTIFICATE: 0o644, REVOCATIONS: 0o644}
-        replace([(path, files[name], modes.get(name, 0o600), None) for name, path in paths.items()])
-
-
-def _inside(folder: Path, name: str) -> Path:
-    # The file itself may be a link, which is replaced.
-    path = folder / name
-    parent = path.parent.resolve()
-    if path.name == ".." or folder.resolve() not in (parent, *parent.parents):
-        raise ca.PkiError(f"the backup names a file outside the CA: {name!r}")
-    return parent / path.name
 
 
 def utc_now() -> datetime:

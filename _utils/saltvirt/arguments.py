@@ -11,6 +11,7 @@ from saltvirt.units import size_mib
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 MAX_NAME = 63
+_WEB = re.compile(r"(https?://)(?:[^/?#]*@)?([^?#]*)(?:[?#].*)?", re.IGNORECASE | re.DOTALL)
 
 
 def vm_name(name: object) -> str:
@@ -178,6 +179,12 @@ def refuse_unknown(given: Iterable[str], known: Iterable[str], what: str) -> Non
         near = difflib.get_close_matches(keyword, known, n=1)
         hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known)}"
         raise BadArgument(f"{what} has no argument {keyword!r}", hint)
+
+
+def shown(source: object) -> str:
+    """Return a source without the credentials and the query that a URL of the web may have."""
+    found = _WEB.fullmatch(str(source))
+    return f"{found[1]}{found[2]}" if found else str(source)
 
 
 def is_image(text: object) -> bool:

@@ -7,6 +7,7 @@ from typing import Any
 import salt.key
 import salt.loader
 import salt.pillar
+import salt.utils.crypt
 
 _FOLDERS = {"accepted": "minions", "pending": "minions_pre", "rejected": "minions_rejected"}
 
@@ -15,7 +16,7 @@ class KeyStore:
     """The master's minion keys: files on 3006, a cache with a driver on 3008."""
 
     def __init__(self, opts: Any) -> None:
-        self._keys = salt.key.get_key(opts)
+        self._opts, self._keys = opts, salt.key.get_key(opts)
         self._pki = Path(opts["pki_dir"])
         self._cache = self._keys.cache if "keys.cache_driver" in opts else None
 
@@ -29,6 +30,24 @@ class KeyStore:
             if path.exists():
                 return state, path.read_text()
         return None, None
+
+    def accepted(self) -> list[str]:
+        """Return the ids of all minions whose keys are accepted."""
+        return sorted(self._keys.list_status("accepted")["minions"])
+
+    def fingerprint(self, minion_id: str) -> str | None:
+        """
+        Return the fingerprint of a key as ``salt-call --local key.finger`` shows it on its host.
+
+        That of ``salt-key -f`` is the same on 3006; on 3008 it is of the whole text instead.
+        """
+        public = self.read(minion_id)[1]
+        if not public:
+            return None
+        lines = [line for line in public.splitlines(keepends=True) if line.strip()]
+        kind = self._opts["hash_type"]
+        body = "".join(lines[1:-1]).replace("\r\n", "\n")
+        return str(salt.utils.crypt.pem_finger(key=body.encode(), sum_type=kind))
 
     def accept(self, minion_id: str, public_pem: str) -> None:
         """Accept a key for exactly this id, whatever was waiting under the id before."""
@@ -68,6 +87,6 @@ def ask_pillar(opts: Any, external: Mapping[str, Any]) -> Any:
     return salt.pillar.get_pillar(opts, grains, opts["id"], saltenv, ext=external).compile_pillar()
 
 
-def certificates_pillar(opts: Any, wanted: Mapping[str, str]) -> Any:
+def certificates_pillar(opts: Any, question: Mapping[str, Any]) -> Any:
     """Return the master's answer to a question for certificates."""
-    return ask_pillar(opts, {"libvirt": {"certificates": wanted}})
+    return ask_pillar(opts, {"libvirt": question})

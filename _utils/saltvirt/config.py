@@ -76,6 +76,7 @@ _HOST = {
     "connection": {"uri": _TEXT, "auth": {"username": _TEXT, "password": _TEXT}},
     "images": _PATH,
     "image_max_gib": _COUNT,
+    "image_limit_s": _AT_LEAST_1,
     "storagepool": _TEXT,
     "hypervisor": _one_of("kvm", "qemu"),
     "nic": _MAPPING,
@@ -114,7 +115,9 @@ _MASTER = {
     "wait_s": _COUNT,
     "weights": {"memory": _RATIO, "cpu": _RATIO, "disk": _RATIO},
     # See pki_options: what is in it concerns the CA alone.
-    "pki": dict.fromkeys(("allow", "days", "key_type", "organization", "names"), _ANY),
+    "pki": dict.fromkeys(
+        ("allow", "days", "key_type", "organization", "names", "requests_per_hour"), _ANY
+    ),
 }
 
 
@@ -127,6 +130,7 @@ class HostSettings:
     password: str | None = field(default=None, repr=False)
     images: str = "/srv/salt-images"
     image_max_gib: int = 2048
+    image_limit_s: int = 3600
     storagepool: str | None = None
     hypervisor: str | None = None
     nic: dict[str, Any] = field(default_factory=dict)
@@ -150,7 +154,7 @@ class HostSettings:
 class MasterSettings:
     """Options of the runner (master configuration, below ``virt:``)."""
 
-    hypervisors: str = "G@virt_hypervisor:True"
+    hypervisors: str | Sequence[str] = ()
     timeout_s: int = 10
     deploy_timeout_s: int = 1800
     wait_s: int = 300
@@ -204,17 +208,14 @@ def pki_options(settings: MasterSettings) -> dict[str, Any]:
 
     Only what makes the CA sign asks for it: a slip there must not stop the other runners.
     """
-    # Empty, ``allow`` lets nobody in; its default would let in every hypervisor.
     given = {
-        key: value
-        for key, value in settings.pki.items()
-        if key == "allow" or value not in (None, "", [], (), {})
+        key: value for key, value in settings.pki.items() if value not in (None, "", [], (), {})
     }
     kinds = {
-        "allow": _kind("a compound target", lambda value: isinstance(value, str | list | tuple)),
         "organization": _TEXT,
         "names": _kind("a mapping of hosts to lists", lambda value: isinstance(value, Mapping)),
         "days": _AT_LEAST_1,
+        "requests_per_hour": _AT_LEAST_1,
     }
     for name in kinds.keys() & given.keys():
         given[name] = _read(f"pki:{name}", kinds[name], given[name])
@@ -275,4 +276,11 @@ def host_settings(
 
 def master_settings(opts: Mapping[str, Any]) -> MasterSettings:
     """Return the options of the runner."""
-    return MasterSettings(**_options(_MASTER, [opts]))
+    settings = MasterSettings(**_options(_MASTER, [opts]))
+    if "allow" in settings.pki:
+        raise BadConfig(
+            "option virt:pki:allow: who gets certificates is said by virt:hypervisors and "
+            "virt.allow now; take it out of the master's configuration, list its ids in "
+            "virt:hypervisors, or run: salt-run virt.allow HOST"
+        )
+    return settings

@@ -114,7 +114,8 @@ def _options(given: Mapping[str, Any]) -> dict[str, Any]:
     if image is not None and not arguments.is_image(image):
         raise BadArgument(
             "image",
-            f"{image!r} is not an image: write salt://path, http(s)://... or an absolute path",
+            f"{arguments.shown(image)!r} is not an image: write salt://path, http(s)://... or an "
+            "absolute path",
         )
     if options["image_hash"] is not None and image is None:
         raise BadArgument("image_hash", "there is no image that it could belong to")

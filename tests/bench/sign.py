@@ -8,6 +8,7 @@ from pathlib import Path
 import asminion  # noqa: F401 (where saltvirt is)
 from saltvirt.ops.certificates import installed
 from saltvirt.pki import answer, store
+from saltvirt.pki.authorities import Authorities
 
 HOSTS = 50
 
@@ -16,19 +17,12 @@ def main():
     """Let fifty hosts ask for their four certificates each; print the figure as JSON."""
     wanted = {purpose: installed.request("h")[1] for purpose in installed.DEFAULT_PURPOSES}
     with tempfile.TemporaryDirectory() as folder:
-        place = store.Store(Path(folder) / "ca")
-        place.revocations(store.utc_now())
+        place = Authorities(Path(folder) / "ca")
+        answer.answer(place, answer.Host(id="h", grains={}), {}, options={}, now=store.utc_now())
         begin = time.monotonic()
         for number in range(HOSTS):
-            answer.answer(
-                place,
-                f"host{number}",
-                wanted,
-                grains={},
-                others={},
-                options={},
-                now=store.utc_now(),
-            )
+            host = answer.Host(id=f"host{number}", grains={})
+            answer.answer(place, host, wanted, options={}, now=store.utc_now())
         seconds = time.monotonic() - begin
     print(json.dumps({"per_second": HOSTS * len(wanted) / seconds}))
 

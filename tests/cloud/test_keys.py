@@ -187,7 +187,7 @@ def test_the_ca_is_rotated_and_nobody_notices(cloud, secured):
     assert after != before and after.count("BEGIN CERTIFICATE") == 1
 
 
-def test_a_revoked_host_is_refused_by_the_others_until_it_is_renewed(cloud, secured):
+def test_a_revoked_host_stays_out_until_it_is_allowed_and_renewed(cloud, secured):
     done = cloud.run("virt_pki.revoke", "hyper3")
     assert done.code == 0, done.out
     assert set(done.data["told"]) == {"hyper1", "hyper2"}
@@ -198,6 +198,10 @@ def test_a_revoked_host_is_refused_by_the_others_until_it_is_renewed(cloud, secu
     states = {row["state"] for row in cloud.run("virt_pki.list", "hyper3").data}
     assert states == {"revoked"}
 
+    refused = apply(cloud, "hyper3")
+    assert refused["result"] is False and "salt-run virt.allow hyper3" in refused["comment"]
+
+    assert cloud.run("virt.allow", "hyper3").code == 0
     assert cloud.run("virt_pki.renew", "hyper3").code == 0
     assert reach(cloud, "hyper3", "hyper2") == (0, "hyper2")
     assert reach(cloud, "hyper1", "hyper3") == (0, "hyper3")

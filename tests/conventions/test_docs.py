@@ -15,7 +15,7 @@ NESTED = {
     "username": "connection:auth:username",
     "password": ":password",
     "seed": "seed:master",
-    "pki": "pki:allow",
+    "pki": "pki:days",
 }
 
 

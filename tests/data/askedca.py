@@ -6,6 +6,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.x509.oid import NameOID
 from saltvirt.pki import answer, ca
+from saltvirt.pki.authorities import Authorities
 
 NOW = datetime(2026, 1, 1, tzinfo=timezone.utc)
 GRAINS = {
@@ -26,17 +27,20 @@ def request(key=None, name="anything", extensions=()):
     return signed.public_bytes(serialization.Encoding.PEM).decode()
 
 
-def ask(place, minion_id="hyper1", wanted=None, **change):
-    """Ask the CA as the external pillar does."""
-    given_ = {"grains": GRAINS, "others": {}, "options": {}, "now": NOW, **change}
+def ask(place, minion_id="hyper1", wanted=None, *, grains=GRAINS, others=(), guests=(), **change):
+    """Ask the CAs as the external pillar does; ``others`` are the other hypervisors' grains."""
+    given = {"options": {}, "now": NOW, **change}
     if wanted is None:
         wanted = {"libvirt-server": request()}
-    return answer.answer(place, minion_id, wanted, **given_)
+    host = answer.Host(
+        id=minion_id, grains=grains, hypervisors=dict(others), minions=[*others, *guests]
+    )
+    return answer.answer(Authorities(place.folder), host, wanted, **given)
 
 
 def parsed(out, purpose="libvirt-server"):
     """Return a certificate of an answer."""
-    return x509.load_pem_x509_certificate(out["certificates"][purpose].encode())
+    return x509.load_pem_x509_certificate(out.certificates[purpose].encode())
 
 
 def subjects(certificate):

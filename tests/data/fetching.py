@@ -1,5 +1,9 @@
 """Images, fetched as virt.init does."""
 
+import threading
+from contextlib import contextmanager
+
+from saltvirt import room
 from saltvirt.image import cache
 
 
@@ -7,3 +11,21 @@ def obtain(host, image, heard=None):
     """Obtain an image as virt.init does."""
     progress = (lambda *figures: heard.append(figures)) if heard is not None else lambda *_: None
     return cache.obtain(str(image), saltenv="base", settings=host, opts={}, progress=progress)
+
+
+@contextmanager
+def least_free(folder):
+    """Yield a list that has, after the block, how few bytes were free in a folder meanwhile."""
+    out, over = [room.space(folder)[1]], threading.Event()
+
+    def look():
+        while not over.wait(0.005):
+            out[0] = min(out[0], room.space(folder)[1])
+
+    thread = threading.Thread(target=look)
+    thread.start()
+    try:
+        yield out
+    finally:
+        over.set()
+        thread.join()

@@ -74,6 +74,17 @@ def host(tmp_path):
 
 
 @pytest.fixture
+def small_disk(tmp_path):
+    """A folder whose file system has 40 MiB."""
+    folder = tmp_path / "small"
+    folder.mkdir()
+    argv = ["mount", "-t", "tmpfs", "-o", "size=40m", "tmpfs", folder]
+    subprocess.run(argv, check=True)
+    yield folder
+    subprocess.run(["umount", "--lazy", folder], check=True)
+
+
+@pytest.fixture
 def synced(monkeypatch):
     """Return a list of what is brought to the disk, and what each folder held at that moment."""
     out = []

@@ -94,6 +94,22 @@ def test_a_record_that_cannot_be_read_is_named_below_its_host():
     assert f"{lines[3]} {lines[4].strip()}" == f"hyper1: {why}" and len(lines[3]) <= 78
 
 
+@pytest.mark.parametrize("name", ["virt_hosts", "virt_plan"])
+def test_who_may_be_a_hypervisor_is_shown_with_fingerprints_below_the_error(name):
+    row = {"fingerprint": "aa:bb", "why": "says that it is one", "vm_on": []}
+    shown = {"hyper1": row, "web1": {**row, "vm_on": ["hyper1"]}}
+
+    lines = outputter(name)({"error": "nobody yet", "candidates": shown, "retcode": 1}).splitlines()
+
+    assert lines == [
+        "error: nobody yet",
+        "hyper1           says that it is one",
+        "  aa:bb",
+        "web1             says that it is one; but it is a VM on hyper1",
+        "  aa:bb",
+    ]
+
+
 def test_the_table_of_a_plan_wraps_its_reasons():
     reasons = ["4096 MiB of memory wanted, 12 MiB free", "no bridge br7 there", "in maintenance"]
     plan = {

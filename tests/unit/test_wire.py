@@ -156,14 +156,14 @@ def test_true_is_not_a_number():
         wire.read("h7", "virt.host_info", HostInfo, broken)
 
 
-def test_a_host_whose_answer_is_broken_has_failed_and_the_others_count(monkeypatch, tmp_path):
+def test_a_host_whose_answer_is_broken_has_failed_and_the_others_count(monkeypatch, opts):
     # No host answers nonsense when it is asked to, so what the hosts said is stood for.
     broken = damaged(HOST, ("cpu", "vcpus_limit"), put("many"))
     said = {"h1": HOST, "h2": broken, "h3": None}
     replies = {host: minions.Reply(minion=host, value=one) for host, one in said.items()}
     monkeypatch.setattr(minions, "ask", lambda *_args, **_options: replies)
 
-    cloud = Cloud.of({"cachedir": str(tmp_path)})
+    cloud = Cloud.of(opts)
     found = inventory.survey(cloud, replies, "virt.host_info")
 
     assert list(found.answers) == ["h1"] and sorted(found.failed) == ["h2", "h3"]
@@ -200,14 +200,14 @@ STATE = wire.plain(State(source=Source(), target=Target(), noted=Noted()))
     ],
 )
 def test_a_host_that_cannot_be_read_could_not_be_asked(
-    monkeypatch, tmp_path, fun, whole, path, where, how
+    monkeypatch, opts, fun, whole, path, where, how
 ):
     lacking = damaged(whole, path, put(NO_TYPE) if how == "is bytes" else lambda i, n: i.pop(n))
     said = {"h1": whole, "h2": lacking}
     replies = {host: minions.Reply(minion=host, value=one) for host, one in said.items()}
     monkeypatch.setattr(minions, "ask", lambda *_args, **_options: replies)
 
-    cloud = Cloud.of({"cachedir": str(tmp_path)})
+    cloud = Cloud.of(opts)
     found = inventory.survey(cloud, replies, fun, ["web1"])
 
     assert list(found.answers) == ["h1"] and list(found.failed) == ["h2"]

@@ -18,7 +18,7 @@ from typing import Any
 
 from saltvirt import arguments, files, keypair
 from saltvirt.errors import MasterError, VirtError
-from saltvirt.fleet import keys
+from saltvirt.fleet import inventory, keys, membership
 from saltvirt.fleet.cloud import Cloud
 from saltvirt.fleet.hosts import DeployError, act
 
@@ -33,6 +33,8 @@ def grant(cloud: Cloud, name: str, host: str, *, minutes: object, replace: bool)
     """Authorize a host to submit a VM's key; return until when, in seconds since 1970."""
     arguments.vm_name(name)
     minutes = arguments.whole("minutes", minutes, most=24 * 60)
+    keys.refuse_reserved(cloud.opts, name)
+    inventory.hosts(cloud, host=host)
     if not arguments.boolean("replace", replace):
         keys.refuse_taken(cloud.opts, name)
     token, until = secrets.token_urlsafe(32), int(time.time()) + 60 * minutes
@@ -81,6 +83,8 @@ def submitted(
     A refusal of a foreign host or a wrong token leaves the authorization as it is for its owner.
     """
     arguments.vm_name(name)
+    membership.of(opts).refuse_stranger(host)
+    keys.refuse_reserved(opts, name)
     path = _path(opts, name)
     try:
         note = json.loads(path.read_text())

@@ -9,9 +9,10 @@ from typing import Any
 
 from saltvirt import config, files
 from saltvirt.errors import BadArgument, MasterError, VirtError
-from saltvirt.fleet import inventory, masteruser, minions
+from saltvirt.fleet import inventory, masteruser, membership, minions
 from saltvirt.fleet.cloud import Cloud
 from saltvirt.pki import backup, ca, store
+from saltvirt.pki.authorities import Authorities
 
 _APPLY_S = 120
 _AGAIN_S = 2
@@ -32,13 +33,17 @@ def _in_one_line() -> Iterator[None]:
         raise PkiRefused(str(exc)) from exc
 
 
-def opened(opts: Mapping[str, Any]) -> store.Store:
-    """Return the CA's store on this master."""
-    return store.Store(Path(opts["pki_dir"]) / "libvirt")
+def opened(opts: Mapping[str, Any]) -> Authorities:
+    """Return the CAs of this master."""
+    return Authorities(membership.folder(opts))
 
 
-def listed(place: store.Store, now: datetime) -> list[dict[str, Any]]:
-    """Return one row per certificate: ``{host, purpose, serial, not_after, days_left, state}``."""
+def listed(place: Authorities, now: datetime) -> list[dict[str, Any]]:
+    """
+    Return one row per certificate.
+
+    ``{host, purpose, serial, not_after, signer, days_left, state}``.
+    """
     revoked, newest, rows = place.revoked(), {}, []
     for entry in sorted(place.issued(), key=lambda e: e["not_after"]):
         newest[entry["host"], entry["purpose"]] = entry["serial"]
@@ -92,6 +97,18 @@ def apply_keys(cloud: Cloud, hosts: Iterable[str], *, renew: bool = False) -> di
     return dict(sorted(out.items()))
 
 
+def renew(cloud: Cloud, hosts: Collection[str], now: datetime) -> dict[str, str]:
+    """
+    Renew the certificates of hosts, due or not; return ``{host: comment}``.
+
+    If these were the last ones that libvirt's CA had signed for other uses, all hosts hear of it.
+    """
+    out = apply_keys(cloud, hosts, renew=True)
+    if opened(cloud.opts).separate(inventory.allowed(cloud), now):
+        apply_keys(cloud, inventory.hosts(cloud))
+    return out
+
+
 def _outcome(reply: minions.Reply) -> tuple[str, str | None]:
     """Return what the state said, and why it failed."""
     if reply.missing:
@@ -124,21 +141,40 @@ def rotate(cloud: Cloud, now: datetime) -> dict[str, Any]:
 
 
 @_in_one_line()
-def revoke(cloud: Cloud, target: str, now: datetime) -> dict[str, Any]:
-    """Revoke a host's certificates, or one by its serial, and bring the list to every host."""
-    place = opened(cloud.opts)
-    rows = [row for row in listed(place, now) if target in (row["host"], row["serial"])]
-    serials = [row["serial"] for row in rows if row["state"] in ("good", "replaced")]
+def revoke(cloud: Cloud, serial: str, now: datetime) -> dict[str, Any]:
+    """Revoke one certificate, and bring the list to every other host."""
+    rows = [row for row in listed(opened(cloud.opts), now) if row["serial"] == serial]
+    serials = _revoked(cloud.opts, rows, now)
     if not serials:
         raise BadArgument(
             "target",
-            f"{target!r} is neither a host nor a serial with a valid "
-            "certificate; see: salt-run virt_pki.list",
+            f"{serial!r} is neither a host nor a serial with a valid certificate; see: salt-run "
+            "virt_pki.list",
         )
-    place.revoke(serials, now)
     owners = {row["host"] for row in rows}
-    others = [host for host in inventory.hosts(cloud) if host not in owners]
+    others = [host for host in inventory.allowed(cloud) if host not in owners]
     return {"revoked": serials, "told": apply_keys(cloud, others)}
+
+
+def _revoked(
+    opts: Mapping[str, Any], rows: Iterable[Mapping[str, Any]], now: datetime
+) -> list[str]:
+    """Revoke what is valid of these certificates; return their serials."""
+    valid = [row for row in rows if row["state"] in ("good", "replaced")]
+    opened(opts).revoke(valid, now)
+    return [row["serial"] for row in valid]
+
+
+@_in_one_line()
+def shut_out(opts: Mapping[str, Any], hosts: Collection[str], now: datetime) -> list[str]:
+    """Revoke all certificates of hosts; return the serials of those that were valid."""
+    rows = [row for row in listed(opened(opts), now) if row["host"] in hosts]
+    return _revoked(opts, rows, now)
+
+
+def holders(opts: Mapping[str, Any], now: datetime) -> set[str]:
+    """Return the hosts with certificates that are not over, revoked ones too."""
+    return {row["host"] for row in listed(opened(opts), now) if row["state"] != "expired"}
 
 
 def _passphrase(opts: Mapping[str, Any], path: str | Path) -> str:
@@ -154,10 +190,10 @@ def export(opts: Mapping[str, Any], path: str | Path, passphrase_file: str | Pat
     """Write an encrypted backup of the CA; return its path."""
     place = opened(opts)
     try:
-        kept = store.read_all(place.folder)
+        kept = backup.read_all(place.folder)
         if store.CERTIFICATE not in kept:
             raise PkiRefused(
-                "this master has no CA yet; the first virt.keys of a hypervisor makes " "it"
+                "this master has no CA yet; the first virt.keys of a hypervisor makes it"
             )
         files.write(path, backup.pack(kept, _passphrase(opts, passphrase_file)).encode())
     except ca.PkiError as exc:
@@ -172,7 +208,7 @@ def restore(opts: Mapping[str, Any], path: str | Path, passphrase_file: str | Pa
     place = opened(opts)
     try:
         kept = backup.unpack(Path(path).read_text(), _passphrase(opts, passphrase_file))
-        store.restore(place.folder, kept)
+        backup.restore(place.folder, kept)
     except ca.PkiError as exc:
         raise PkiRefused(f"nothing was restored: {exc}") from exc
     except OSError as exc:

@@ -11,7 +11,7 @@ from salt.exceptions import SaltException
 from saltvirt import config
 from saltvirt.config import MasterSettings
 from saltvirt.errors import MasterError
-from saltvirt.fleet import progress
+from saltvirt.fleet import candidates, membership, progress
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +48,14 @@ class Cloud:
             Show no progress. Defaults to False.
         """
         shown = progress.callback(opts, events, name, quiet)
-        return cls(opts=opts, settings=config.master_settings(opts), progress=shown)
+        settings = config.master_settings(opts)
+        candidates.refuse_targets(opts, settings.hypervisors)
+        return cls(opts=opts, settings=settings, progress=shown)
+
+    @property
+    def members(self) -> membership.Members:
+        """Who is a hypervisor; read anew, so that ``virt.disallow`` stops what is under way too."""
+        return membership.of(self.opts, self.settings.hypervisors)
 
     @contextlib.contextmanager
     def client(self) -> Iterator[Any]:

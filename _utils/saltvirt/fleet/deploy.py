@@ -125,6 +125,7 @@ def table(evaluations: Iterable[Evaluation]) -> dict[str, dict[str, Any]]:
 def dry_run(cloud: Cloud, request: Request) -> dict[str, dict[str, Any]]:
     """Return the table of a deployment that is not made."""
     required = request.required()
+    keys.refuse_reserved(cloud.opts, request.name)
     hosts = _look(cloud, request)
     _refuse_taken(hosts, request.name)
     return table(_evaluations(cloud, request, required, hosts))
@@ -138,6 +139,7 @@ def deploy(cloud: Cloud, request: Request, *, wait: bool = True) -> dict[str, An
         Wait until the VM's own minion answers. Defaults to True.
     """
     required, given = request.required(), request.given
+    keys.refuse_reserved(cloud.opts, request.name)
     with orders.opened(cloud.opts, request.name) as order:
         moves.settle_order(cloud, order)
         hosts = _look(cloud, request, interrupted.hosts(order))
@@ -228,6 +230,7 @@ def _open_end(build: Build) -> str:
 
 
 def _accepted_pair(build: Build) -> tuple[str, str]:
+    keys.refuse_reserved(build.cloud.opts, build.name)
     keys.refuse_taken(build.cloud.opts, build.name)
     public, private = keypair.generate()
     build.order.enter(orders.KEYED, public_key=public)

@@ -101,6 +101,11 @@ def where(opts: Mapping[str, Any], name: str) -> list[str]:
     return [host for host, names in _read(opts).items() if name in names]
 
 
+def every(opts: Mapping[str, Any]) -> Known:
+    """Return ``{host: names}`` of all VMs as they were when their hosts were last asked."""
+    return _read(opts)
+
+
 def _path(opts: Mapping[str, Any]) -> Path:
     return Path(opts["cachedir"]) / "salt-virt" / "hints.json"
 

@@ -1,11 +1,15 @@
 """Have one host do something, wait as long as it is at it, and show how far it is."""
 
+import logging
 from collections.abc import Mapping
 from typing import Any
 
+from saltvirt import signed
 from saltvirt.errors import VirtError
-from saltvirt.fleet import minions
+from saltvirt.fleet import keys, minions
 from saltvirt.fleet.cloud import Cloud
+
+log = logging.getLogger(__name__)
 
 
 class DeployError(VirtError):
@@ -40,13 +44,25 @@ def whose_time(reply: minions.Reply, limit_s: float | None) -> str:
     return f"{reply.error}{' (virt:deploy_timeout_s)' if is_option else ''}"
 
 
+def _signed(cloud: Cloud, host: str, tag: str, packed: object) -> Mapping[str, Any]:
+    """Return an event's data, empty if this host has not signed it: any minion fires any tag."""
+    try:
+        public = keys.accepted(cloud.opts, host) or ""
+        value = signed.unpack(packed, public, minion=host, about=tag).value
+    except (signed.NotSigned, signed.NotUnderstood) as why:
+        log.warning("%s: passed over, in the name of %s: %s", tag, host, why)
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
 def watching(cloud: Cloud, wanted: str, host: str, name: str) -> minions.Watch:
     """Return what shows the progress events of one tag that a host fires about a name."""
 
     def watch(tag: str, event: Mapping[str, Any]) -> None:
-        # Any minion may fire any tag: it is shown, and nothing is decided by it.
-        data = event.get("data") or {}
-        if tag == wanted and event.get("id") == host and data.get("name") == name:
+        if tag != wanted or event.get("id") != host:
+            return
+        data = _signed(cloud, host, tag, event.get("data"))
+        if data.get("name") == name:
             cloud.progress(
                 str(data.get("stage")), **{k: v for k, v in data.items() if k != "stage"}
             )

@@ -8,7 +8,7 @@ from salt.utils.minions import CkMinions
 
 from saltvirt import compat, records, wire
 from saltvirt.errors import BadArgument, MasterError, NameTaken, NoSuchVm
-from saltvirt.fleet import hints, minions, sightings
+from saltvirt.fleet import candidates, hints, membership, minions, sightings
 from saltvirt.fleet.cloud import Cloud
 from saltvirt.placement.answers import (
     CachedImage,
@@ -99,7 +99,7 @@ def hosts(
     host: str | None = None,
 ) -> list[str]:
     """
-    Return the ids of the hypervisors, by our grain or by ``virt:hypervisors``.
+    Return the ids of the hypervisors.
 
     where
         A compound Salt target that narrows them.
@@ -111,13 +111,22 @@ def hosts(
 
 def every(cloud: Cloud) -> list[str]:
     """Return the ids of all hypervisors of this master; raise MasterError if it has none."""
-    found = _match(cloud, cloud.settings.hypervisors, "virt:hypervisors")
+    found = allowed(cloud)
     if not found:
-        raise MasterError(
-            "this master has no hypervisors: no minion has the grain virt_hypervisor; run "
-            "\"salt '*' saltutil.sync_all\" first, or set virt:hypervisors to a target"
-        )
+        raise candidates.nobody(cloud.opts, cloud.members)
+    members = cloud.members
+    guests = membership.guests(cloud.opts, members, found)
+    if guests:
+        # They were there when their hosts were last asked; this raises if they are there now.
+        survey(cloud, {host for there in guests.values() for host in there}, "virt.vm_state")
+        membership.refuse_guests(members, membership.guests(cloud.opts, members, found))
     return found
+
+
+def allowed(cloud: Cloud) -> list[str]:
+    """Return the ids of the accepted minions that the master says are hypervisors, maybe none."""
+    members = cloud.members
+    return [one for one in compat.KeyStore(cloud.opts).accepted() if members.has(one)]
 
 
 def narrow(
@@ -126,7 +135,11 @@ def narrow(
     """Return those of the hypervisors that a call means; see :func:`hosts`."""
     if host is not None and host not in every:
         known = ", ".join(every)
-        raise BadArgument("host", f"{host!r} is not a hypervisor here; there are: {known}")
+        raise BadArgument(
+            "host",
+            f"{host!r} is not a hypervisor here; there are: {known}; if it is to be one, run: "
+            f"salt-run virt.allow {host}",
+        )
     if host is not None:
         return [host]
     if where is None:
@@ -149,6 +162,8 @@ def survey(
     """
     Ask all targets one question and return the :class:`Survey`; hints are refreshed by it.
 
+    Raises MasterError if one of them has a VM whose minion would be taken for a hypervisor.
+
     timeout_s
         How long silent ones are waited for. Defaults to ``virt:timeout_s``.
     """
@@ -164,8 +179,16 @@ def survey(
     )
     heard = _heard(fun, arg, found.answers)
     if heard is not None:
-        hints.refresh(cloud.opts, heard)
+        _take_in(cloud, heard)
     return found
+
+
+def _take_in(cloud: Cloud, heard: hints.Heard) -> None:
+    """Refresh the hints by what a survey heard; refuse VMs that would pass for hypervisors."""
+    hints.refresh(cloud.opts, heard)
+    if heard.whole:
+        members = cloud.members
+        membership.refuse_guests(members, membership.among(members, heard.whole))
 
 
 def _readable(fun: str, answers: dict[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:

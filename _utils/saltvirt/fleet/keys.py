@@ -5,6 +5,7 @@ from typing import Any
 
 from saltvirt import compat, sealed
 from saltvirt.errors import MasterError, NameTaken
+from saltvirt.fleet import membership
 
 
 def seal_for(opts: Mapping[str, Any], host: str, private: str) -> str:
@@ -13,6 +14,11 @@ def seal_for(opts: Mapping[str, Any], host: str, private: str) -> str:
     if not public:
         raise MasterError(f"the master has no accepted key of {host}; is it one of its minions?")
     return sealed.seal(private, public)
+
+
+def refuse_reserved(opts: Mapping[str, Any], name: str) -> None:
+    """Raise BadArgument if a VM of that name would be taken for a hypervisor."""
+    membership.of(opts).refuse_guest(name)
 
 
 def refuse_taken(opts: Mapping[str, Any], name: str) -> None:

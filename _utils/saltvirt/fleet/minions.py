@@ -1,6 +1,13 @@
-"""Ask minions, and wait no longer than agreed for those that are silent."""
+"""
+Ask minions, and wait no longer than agreed for those that are silent.
+
+Hypervisors sign what they answer (:mod:`saltvirt.signed`): what others say in their name is passed
+over, and logged.
+"""
 
 import contextlib
+import json
+import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -9,12 +16,18 @@ from typing import Any
 import salt.utils.args
 from salt.exceptions import SaltClientError
 
+from saltvirt import signed
 from saltvirt.errors import MasterError
+from saltvirt.fleet import keys
 from saltvirt.fleet.cloud import Cloud
 
+log = logging.getLogger(__name__)
 _FIND_JOB_S = 10
 # Salt's return_retry_timer_max and return_retry_tries: a minion that is not heard says it again.
 _RETURN_S = 30
+# How long after its event an answer is in the master's job cache at the latest.
+_STORED_S = 2
+_SIGNED = "virt.signed"
 # Called with the tag and the data of an event.
 Watch = Callable[[str, Mapping[str, Any]], None]
 
@@ -25,7 +38,8 @@ class Reply:
     What one minion answered.
 
     missing
-        It did not; ``error`` says whose time ran out, if it was :func:`order` that waited.
+        It did not; ``error`` says whose time ran out, if it was :func:`order` that waited, or that
+        what came in its name was not signed.
     is_late
         It said to the last that it was at it: the time that ran out was the caller's.
     """
@@ -61,11 +75,52 @@ def _publish(
     return published["jid"], set(published.get("minions") or ())
 
 
-def _reply(data: Mapping[str, Any]) -> Reply:
-    value, code = data.get("return"), data.get("retcode", 0)
-    if code == 0 and data.get("success", True):
-        return Reply(minion=data["id"], value=value)
-    return Reply(minion=data["id"], value=value, error=_short(_said(value) or f"exit code {code}"))
+class Hearing:
+    """What is heard of one job: the answers that its hosts have signed."""
+
+    def __init__(self, cloud: Cloud, jid: str, fun: str, wanted: Iterable[str]) -> None:
+        self.jid, self._fun, self._opts = jid, fun, cloud.opts
+        self.wanted = set(wanted)
+        self.replies: dict[str, Reply] = {}
+        self._doubted: dict[str, str] = {}
+
+    def take(self, tag: str, data: Mapping[str, Any]) -> None:
+        """Take an answer in, if the host has given it."""
+        host = data.get("id")
+        if not isinstance(host, str) or host not in self.wanted:
+            return
+        try:
+            said = signed.unpack(
+                data.get("return"),
+                keys.accepted(self._opts, host) or "",
+                minion=host,
+                about=self.jid,
+            )
+        except signed.NotSigned as why:
+            if host not in self._doubted:
+                log.warning("%s: passed over, in the name of %s: %s", tag, host, why)
+            self._doubted[host] = str(why)
+        except signed.NotUnderstood as why:
+            self.replies[host] = Reply(minion=host, error=f"its answer is not understood: {why}")
+        else:
+            self.replies[host] = _reply(said)
+
+    def reply(self, host: str) -> Reply:
+        """Return what a host answered; if it did not, and another did in its name, it says so."""
+        why = self._doubted.get(host)
+        if why is not None:
+            why = (
+                f"{host} has given no answer that is signed ({why}): its code is of an earlier "
+                f"release (salt {host} saltutil.sync_all), or another minion poses as it"
+            )
+        return self.replies.get(host) or Reply(minion=host, missing=True, error=why)
+
+
+def _reply(said: signed.Said) -> Reply:
+    if said.retcode == 0 and said.why is None:
+        return Reply(minion=said.minion, value=said.value)
+    error = said.why or _said(said.value) or f"exit code {said.retcode}"
+    return Reply(minion=said.minion, value=said.value, error=_short(error))
 
 
 def _said(value: object) -> str:
@@ -97,32 +152,42 @@ def ask(
     """
     Return ``{minion: Reply}`` of every target; one that is silent has ``Reply.missing``.
 
+    So has one that is not a hypervisor of this master (any more): it is not asked.
+
     timeout_s
         How long a silent minion is waited for. Defaults to ``virt:timeout_s``.
     """
+    members, wanted = cloud.members, set(targets)
+    strangers = {t: why for t in wanted if (why := members.why_not(t))}
     timeout_s = cloud.settings.timeout_s if timeout_s is None else timeout_s
-    targets = sorted(set(targets))
+    replies = _asked(cloud, sorted(wanted - strangers.keys()), fun, arg, kwarg, timeout_s)
+    left_out = {t: Reply(minion=t, missing=True, error=why) for t, why in strangers.items()}
+    return dict(sorted({**replies, **left_out}.items()))
+
+
+def _asked(
+    cloud: Cloud,
+    targets: Sequence[str],
+    fun: str,
+    arg: Sequence[Any],
+    kwarg: Mapping[str, Any] | None,
+    timeout_s: float,
+) -> dict[str, Reply]:
     if not targets:
         return {}
+    what = {"fun": fun, "arg": list(arg), "kwarg": dict(kwarg or {})}
     with cloud.client() as local:
-        jid, matched = _publish(local, targets, fun, arg, kwarg, timeout_s)
-        replies: dict[str, Reply] = {}
-        collect(local, jid, matched, replies, time.monotonic() + timeout_s)
-    return {t: replies.get(t) or Reply(minion=t, missing=True) for t in targets}
+        jid, matched = _publish(local, targets, _SIGNED, [what], None, timeout_s)
+        hearing = Hearing(cloud, jid, fun, matched)
+        collect(local, hearing, time.monotonic() + timeout_s)
+    return {t: hearing.reply(t) for t in targets}
 
 
-def collect(
-    local: Any,
-    jid: str,
-    wanted: Iterable[str],
-    replies: dict[str, Reply],
-    deadline: float,
-    watch: Watch | None = None,
-) -> None:
+def collect(local: Any, hearing: Hearing, deadline: float, watch: Watch | None = None) -> None:
     """Take in answers until all wanted ones are there or the deadline has come."""
-    prefix = f"salt/job/{jid}/ret/"
+    prefix = f"salt/job/{hearing.jid}/ret/"
     tag = "salt/" if watch else prefix
-    while set(wanted) - set(replies):
+    while hearing.wanted - set(hearing.replies):
         left = deadline - time.monotonic()
         if left <= 0:
             return
@@ -130,8 +195,7 @@ def collect(
         if event is None:
             continue
         if event["tag"].startswith(prefix):
-            reply = _reply(event["data"])
-            replies[reply.minion] = reply
+            hearing.take(event["tag"], event["data"])
         elif watch:
             watch(event["tag"], event["data"])
 
@@ -154,30 +218,60 @@ def order(
     watch
         Called with the tag and data of every other event meanwhile.
 
-    Returns the :class:`Reply`. What has not ended after ``limit_s`` is told to end, and so is what
-    is under way when an exception leaves this.
+    Returns the :class:`Reply`; who is not a hypervisor of this master gets no orders, and has
+    ``Reply.missing``. What has not ended after ``limit_s`` is told to end, and so is what is under
+    way when an exception leaves this.
     """
-    timeout_s = cloud.settings.timeout_s
+    why = cloud.members.why_not(minion)
+    if why is not None:
+        return Reply(minion=minion, missing=True, error=why)
     limit_s = limit_s or cloud.settings.deploy_timeout_s
+    return _ordered(cloud, minion, fun, arg, kwarg, limit_s, watch)
+
+
+def _ordered(
+    cloud: Cloud,
+    minion: str,
+    fun: str,
+    arg: Sequence[Any],
+    kwarg: Mapping[str, Any] | None,
+    limit_s: float,
+    watch: Watch | None,
+) -> Reply:
+    what = json.dumps({"fun": fun, "arg": list(arg), "kwarg": dict(kwarg or {})})
     with cloud.client() as local:
         local.event.subscribe("salt/virt/")
-        jid, matched = _publish(local, [minion], fun, arg, kwarg, timeout_s)
-        replies: dict[str, Reply] = {}
+        order_for_it = [keys.seal_for(cloud.opts, minion, what)]
+        jid, matched = _publish(
+            local, [minion], _SIGNED, order_for_it, None, cloud.settings.timeout_s
+        )
+        hearing = Hearing(cloud, jid, fun, matched)
         end = time.monotonic() + limit_s
-        is_at_it = True if matched else None
         try:
-            while is_at_it and time.monotonic() < end:
-                collect(local, jid, matched, replies, time.monotonic() + timeout_s, watch)
-                is_at_it = None if replies else _is_running(cloud, minion, jid)
-            if not replies:
-                late_s = _RETURN_S if is_at_it is False else 1
-                collect(local, jid, matched, replies, time.monotonic() + late_s, watch)
+            is_at_it = _followed(local, cloud, hearing, end, watch)
         except BaseException:
             _end_job(local, minion, jid)
             raise
-        if not replies and time.monotonic() >= end:
+        if not hearing.replies and time.monotonic() >= end:
             _end_job(local, minion, jid)
-    return replies.get(minion) or _unheard(minion, fun, is_at_it, limit_s)
+    found = hearing.reply(minion)
+    return _unheard(minion, fun, is_at_it, limit_s) if found.missing and not found.error else found
+
+
+def _followed(
+    local: Any, cloud: Cloud, hearing: Hearing, end: float, watch: Watch | None
+) -> bool | None:
+    """Hear one host as long as it is at it; return what :func:`_is_running` said last."""
+    is_at_it: bool | None = True if hearing.wanted else None
+    timeout_s = cloud.settings.timeout_s
+    while is_at_it and time.monotonic() < end:
+        collect(local, hearing, time.monotonic() + timeout_s, watch)
+        (minion,) = hearing.wanted
+        is_at_it = None if hearing.replies else _is_running(cloud, minion, hearing.jid)
+    if not hearing.replies:
+        late_s = _RETURN_S if is_at_it is False else 1
+        collect(local, hearing, time.monotonic() + late_s, watch)
+    return is_at_it
 
 
 def _unheard(minion: str, fun: str, is_at_it: bool | None, limit_s: float) -> Reply:
@@ -217,7 +311,27 @@ def wait_for_start(cloud: Cloud, minion: str, *, wait_s: float, every_s: float =
         while time.monotonic() - begin < wait_s:
             tag = f"salt/minion/{minion}/start"
             local.event.get_event(wait=every_s, tag=tag, full=True)
-            reply = ask(cloud, [minion], "test.ping", timeout_s=every_s)[minion]
-            if reply.ok:
+            if _pinged(local, cloud, minion, every_s):
                 return round(time.monotonic() - begin, 1)
     return None
+
+
+def _pinged(local: Any, cloud: Cloud, minion: str, wait_s: float) -> bool:
+    """
+    Return whether a minion answers, which need have nothing of this project.
+
+    Whoever fires an event in its name is not believed: the master stores what a minion itself has
+    returned, and that alone. A master without a job cache cannot tell the two apart.
+    """
+    jid, _matched = _publish(local, [minion], "test.ping", (), None, wait_s)
+    tag = f"salt/job/{jid}/ret/{minion}"
+    if local.event.get_event(wait=wait_s, tag=tag, full=True) is None:
+        return False
+    if not cloud.opts.get("job_cache", True):
+        return True
+    end = time.monotonic() + _STORED_S
+    while time.monotonic() < end:
+        if minion in (local.get_cache_returns(jid) or {}):
+            return True
+        time.sleep(0.05)
+    return False

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from saltvirt import arguments
-from saltvirt.errors import NoSuchVm
+from saltvirt.errors import BadArgument, NoSuchVm
 from saltvirt.fleet import (
     authorization,
     hints,
@@ -28,6 +28,7 @@ def purge(cloud: Cloud, name: str, delete_key: bool) -> dict[str, dict[str, str]
     """
     arguments.vm_name(name)
     arguments.boolean("delete_key", delete_key)
+    _refuse_hypervisor(cloud, name)
     with orders.opened(cloud.opts, name) as order:
         moves.settle_order(cloud, order)
         found = inventory.look_for(cloud, name)
@@ -50,6 +51,16 @@ def purge(cloud: Cloud, name: str, delete_key: bool) -> dict[str, dict[str, str]
             delete_key = delete_key and begun is None
         _remove(cloud, order, name, host, delete_key)
     return {host: {name: "purged"}}
+
+
+def _refuse_hypervisor(cloud: Cloud, name: str) -> None:
+    """Raise BadArgument if the minion of that name is a hypervisor: its key is not a VM's."""
+    if cloud.members.claims(name):
+        raise BadArgument(
+            "name",
+            f"{name!r} is kept for hypervisors: {cloud.members.reserved(name)}; a VM that is "
+            f"called so all the same is removed on its host: salt HOST virt.purge {name}",
+        )
 
 
 def _refuse_kept(host: str, name: str, moved_to: str, unheard: Mapping[str, str]) -> None:

@@ -5,9 +5,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from saltvirt import room
+from saltvirt.arguments import shown
 from saltvirt.config import HostSettings
 from saltvirt.errors import ImageError
 from saltvirt.image import source, validation
+from saltvirt.room import Meter, Room
 from saltvirt.units import human
 
 Validate = Callable[[Path], validation.ValidatedImage]
@@ -15,12 +18,21 @@ Validate = Callable[[Path], validation.ValidatedImage]
 
 @dataclass(frozen=True, slots=True)
 class Admission:
-    """An image and everything that may refuse it."""
+    """
+    An image and everything that may refuse it.
+
+    image
+        What it is called, without what its URL may have of secrets.
+    """
 
     image: str
     validate: Validate
     expected: Mapping[str, Any] | None
-    max_bytes: int
+    room: Room
+
+    def meter(self, folder: str | Path) -> Meter:
+        """Begin a step that writes something of it into a folder."""
+        return self.room.meter(self.image, folder)
 
     def refuse_digest(self, digest: str) -> None:
         """Refuse a SHA-256 that is not the expected one, before anything is fetched."""
@@ -50,10 +62,10 @@ class Admission:
             validated = self.validate(path)
         except ImageError as exc:
             raise ImageError(str(exc).replace(str(path), self.image)) from exc
-        if validated.size_bytes > self.max_bytes:
+        if validated.size_bytes > self.room.max_bytes:
             raise ImageError(
                 f"image {self.image} says that it is {human(validated.size_bytes)} large; the most "
-                f"is {human(self.max_bytes)} (virt:image_max_gib)"
+                f"is {human(self.room.max_bytes)} (virt:image_max_gib)"
             )
         return validated
 
@@ -65,7 +77,7 @@ def of(
     expected: Mapping[str, Any] | None = None,
 ) -> Admission:
     """Return what an image must pass before it is kept."""
-    return Admission(image, validate, expected, int(settings.image_max_gib) << 30)
+    return Admission(shown(image), validate, expected, room.of(settings))
 
 
 def refuse_other(part: Path, image: object, digest: str) -> None:

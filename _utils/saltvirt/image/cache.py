@@ -20,7 +20,8 @@ from typing import Any, Protocol
 from saltvirt import files, locks
 from saltvirt.config import HostSettings
 from saltvirt.errors import ImageError, StorageError
-from saltvirt.image import admission, clone, source, tool, validation, web
+from saltvirt.image import admission, clone, rights, source, tool, validation, web
+from saltvirt.room import OverLimit
 
 
 class _Host(Protocol):
@@ -90,7 +91,7 @@ def obtain(
                 candidate.refuse_content(found.path)
                 return found
             with _part(base, image) as part:
-                _bring(image, saltenv, opts, part, known["size_bytes"], progress)
+                _bring(image, saltenv, opts, part, known["size_bytes"], progress, candidate)
                 admission.refuse_other(part, image, known["digest"])
                 candidate.refuse_content(part)
                 return _admit(part, base, known["digest"], candidate, lock_dir)
@@ -112,11 +113,13 @@ def _bring(
     part: Path,
     size_bytes: int | None,
     progress: Callable[..., None],
+    candidate: admission.Admission,
 ) -> None:
+    meter = candidate.meter(part.parent)
     if source.kind(image) == "salt":
-        source.fetch_salt(image, saltenv, opts, part, size_bytes, progress)
+        source.fetch_salt(image, saltenv, opts, part, size_bytes, progress, meter)
     else:
-        clone.copy(source.local_path(image), part)
+        clone.copy(source.local_path(image), part, meter)
 
 
 def _own_name(opts: Mapping[str, Any], url: str) -> str:
@@ -132,12 +135,14 @@ def _obtain_http(
     progress: Callable[..., None],
     candidate: admission.Admission,
 ) -> validation.ValidatedImage:
-    base, known = part.parent, index.get(url)
+    base, known = part.parent, index.get(source.web_key(url))
     found = _kept(base, known["digest"], candidate) if known else None
-    with _said(base, url):
+    with _said(base, candidate.image):
         try:
-            version = web.fetch(url, part, progress, known if found else None)
-        except OSError:
+            version = web.fetch(
+                url, part, progress, known if found else None, candidate.meter(base)
+            )
+        except (OSError, OverLimit):
             web.forget(part)  # the disk is full, or broken: nobody is to find the rest in the way
             raise
     if version is None and found is not None:
@@ -148,13 +153,13 @@ def _obtain_http(
         digest = source.file_digest(part)
         candidate.refuse_digest(digest)
         candidate.refuse_content(part)
-        with _said(base, url), locks.held(lock_dir / f"image-{digest}.lock"):
+        with _said(base, candidate.image), locks.held(lock_dir / f"image-{digest}.lock"):
             validated = _kept(base, digest, candidate) or _admit(
                 part, base, digest, candidate, lock_dir
             )
     finally:
         web.forget(part)
-    index.put(url, {"digest": digest, **(version or {})})
+    index.put(source.web_key(url), {"digest": digest, **(version or {})})
     return validated
 
 
@@ -190,14 +195,14 @@ def _admit(
     # Only what the image shows is kept; what its snapshots hide is nobody's business.
     flat = Path(f"{part}.flat.part")
     with clone.storing(flat):
-        tool.convert(part, validated.format, flat, validated.format)
+        tool.convert(part, validated.format, flat, validated.format, candidate.meter(base))
         flat.replace(part)
     own = source.file_digest(part)
     # Nobody waits for us with this lock in hand: what is flat is not flattened.
     with locks.held(lock_dir / f"image-{own}.lock"):
         validated = replace(validated, has_snapshots=False)
         kept = _cached(base, own) or place(part, base, own, validated, candidate.image)
-    files.write(_flat_path(base, digest), own.encode(), 0o644)
+    files.write(_flat_path(base, digest), own.encode())
     return kept
 
 
@@ -206,12 +211,13 @@ def place(
 ) -> validation.ValidatedImage:
     """Give a checked file its place in the cache, with a note of where it came from."""
     path = base / f"{digest}.{validated.format}"
-    part.chmod(0o644)
+    # QEMU reads disks, and so does the user who looks into them; of others only this host does.
+    part.chmod(0o600 if validated.format == validation.NO_DISK else 0o644)
     part.rename(path)
     # Before the note, which says that all of it is there.
     files.durable(path)
     note = {**asdict(validated), "path": str(path), "source": origin, "stat": _stat(path)}
-    files.write(base / f"{digest}.json", json.dumps(note).encode(), 0o644)
+    files.write(base / f"{digest}.json", json.dumps(note).encode())
     return replace(validated, path=str(path))
 
 
@@ -374,6 +380,7 @@ def sweep(settings: HostSettings) -> None:
     locks.sweep(Path(settings.state_dir) / "locks")
     base = Path(settings.images) / "base"
     files.sweep(base)
+    rights.tighten(base)
     for path in base.glob("*.partial*"):
         with suppress(FileNotFoundError):
             if time.time() - path.stat().st_mtime > _PARTIAL_LIFE_S:

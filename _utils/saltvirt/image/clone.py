@@ -13,6 +13,7 @@ from saltvirt.errors import BadArgument, StorageError
 from saltvirt.image import tool
 from saltvirt.image.validation import ValidatedImage
 from saltvirt.model import Disk
+from saltvirt.room import Meter, Room
 from saltvirt.units import MIB, human
 
 # linux/fs.h: _IOW(0x94, 9, int). File systems without it answer one of these.
@@ -20,7 +21,7 @@ _FICLONE = 0x40049409
 _NO_REFLINK = {errno.EOPNOTSUPP, errno.EXDEV, errno.EINVAL, errno.ENOTTY, errno.ENOSYS}
 
 
-def copy(source: str | Path, target: str | Path) -> None:
+def copy(source: str | Path, target: str | Path, meter: Meter) -> None:
     """Copy a file: shared blocks where the file system has them, else without its holes."""
     with open(source, "rb") as inp, open(target, "wb", opener=files.private) as out:
         try:
@@ -28,13 +29,15 @@ def copy(source: str | Path, target: str | Path) -> None:
         except OSError as exc:
             if exc.errno not in _NO_REFLINK:
                 raise
-            _sparse(inp.fileno(), out.fileno())
+            _sparse(inp.fileno(), out.fileno(), meter)
 
 
-def _sparse(source: int, target: int) -> None:
-    size = os.fstat(source).st_size
+def _sparse(source: int, target: int, meter: Meter) -> None:
+    stat = os.fstat(source)
+    size = stat.st_size
+    meter.expect(min(size, stat.st_blocks * 512))
     os.ftruncate(target, size)
-    at = 0
+    at = written = 0
     while at < size:
         try:
             at = os.lseek(source, at, os.SEEK_DATA)
@@ -45,7 +48,9 @@ def _sparse(source: int, target: int) -> None:
         end = os.lseek(source, at, os.SEEK_HOLE)
         os.lseek(target, at, os.SEEK_SET)
         while at < end:
-            at += os.sendfile(target, source, at, min(end - at, 64 * MIB))
+            sent = os.sendfile(target, source, at, min(end - at, 16 * MIB))
+            at, written = at + sent, written + sent
+            meter.check(written)
 
 
 def plan(disk: Disk, base: ValidatedImage, enable_qcow: bool | None) -> dict[str, Any]:
@@ -84,15 +89,16 @@ def _is_overlay(disk: Disk, base: ValidatedImage, enable_qcow: bool | None) -> b
     return bool(choice)
 
 
-def make(base: ValidatedImage, path: str | Path, how: Mapping[str, Any]) -> None:
+def make(base: ValidatedImage, path: str | Path, how: Mapping[str, Any], room: Room) -> None:
     """Make a disk as :func:`plan` said, in its file; it is on the disk when this returns."""
+    meter = room.meter(base.path, Path(path).parent)
     with _writing(path):
         if how["is_overlay"]:
             tool.create(path, how["size_bytes"], "qcow2", base.path, base.format)
         elif how["format"] == base.format:
-            copy(base.path, path)
+            copy(base.path, path, meter)
         else:
-            tool.convert(base.path, base.format, path, how["format"])
+            tool.convert(base.path, base.format, path, how["format"], meter)
         Path(path).chmod(0o600)
         if not how["is_overlay"] and how["size_bytes"] > base.size_bytes:
             tool.resize(path, how["size_bytes"], how["format"])

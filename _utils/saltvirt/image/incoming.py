@@ -1,8 +1,9 @@
 """Images that another host sends: checked before they get their place in the cache."""
 
+from collections.abc import Mapping
 from pathlib import Path
 
-from saltvirt import locks
+from saltvirt import locks, room
 from saltvirt.config import HostSettings
 from saltvirt.errors import ImageError
 from saltvirt.image import admission, cache, validation
@@ -11,6 +12,12 @@ from saltvirt.image import admission, cache, validation
 def path(settings: HostSettings, digest: str, token: str) -> Path:
     """Return where another host writes an image, for one move alone, before it is checked."""
     return cache.folder(settings) / f"{digest}.{token}.incoming"
+
+
+def refuse_too_large(settings: HostSettings, sizes: Mapping[str, int]) -> None:
+    """Raise OverLimit if an image that another host would send does not fit; bytes by digests."""
+    for digest, size_bytes in sizes.items():
+        room.of(settings).meter(digest[:16], cache.where(settings)).expect(size_bytes)
 
 
 def admit(settings: HostSettings, digest: str, part: Path) -> None:

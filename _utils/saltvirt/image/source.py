@@ -13,7 +13,8 @@ from typing import Any, TypedDict
 import salt.fileclient
 from salt.exceptions import SaltException
 
-from saltvirt import files
+from saltvirt import files, room
+from saltvirt.arguments import shown
 from saltvirt.errors import BadArgument, ImageError
 
 _CHUNK = 1 << 20
@@ -36,7 +37,8 @@ def kind(source: str) -> str:
         return "file"
     raise BadArgument(
         "image",
-        f"{source!r} is not an image: write salt://path, http(s)://..., file:///path or /path",
+        f"{shown(source)!r} is not an image: write salt://path, http(s)://..., file:///path or "
+        "/path",
     )
 
 
@@ -65,8 +67,13 @@ def remembered_digest(
     if found == "file":
         out: str | None = index.get(_key(local_path(source)))
         return out
-    known = index.get(source)
+    known = index.get(web_key(source))
     return known["digest"] if known else None
+
+
+def web_key(url: str) -> str:
+    """Return what a URL is noted under: nobody reads out of it what the URL has of secrets."""
+    return f"web {hashlib.sha256(url.encode()).hexdigest()}"
 
 
 def local_path(source: str) -> str:
@@ -83,21 +90,29 @@ class Index:
     def _read(self) -> dict[str, Any]:
         try:
             found: dict[str, Any] = json.loads(self._path.read_text())
-            return found
         except FileNotFoundError:
             return {}
         except ValueError:
             # Cut off by a crash: everything in it can be computed again.
             return {}
+        # Releases before noted a URL as it is, with all that it has of secrets.
+        return {
+            web_key(key) if key.startswith(("http://", "https://")) else key: value
+            for key, value in found.items()
+        }
 
     def get(self, key: str) -> Any:
         """Return what was noted under a key, or None."""
         return self._read().get(key)
 
+    def rewrite(self) -> None:
+        """Write all of it anew, as this release does."""
+        files.write(self._path, json.dumps(self._read()).encode())
+
     def put(self, key: str, value: object) -> None:
         """Note a value; the file is replaced in one step."""
         entries = {**self._read(), key: value}
-        files.write(self._path, json.dumps(entries).encode(), 0o644)
+        files.write(self._path, json.dumps(entries).encode())
 
 
 def _salt_digest(source: str, saltenv: str, opts: Mapping[str, Any]) -> Known:
@@ -175,6 +190,26 @@ def _watched(path: Path, total: int | None, progress: Callable[..., None]) -> It
         thread.join()
 
 
+@contextmanager
+def _counted(client: Any, part: Path, meter: room.Meter) -> Iterator[None]:
+    """Look at what has arrived before Salt's own loop, which has no limit, asks for more."""
+    send, over = client._channel_send, []
+
+    def counted(*given: Any, **more: Any) -> Any:
+        try:
+            meter.check(os.path.getsize(part) if os.path.exists(part) else 0)
+        except room.OverLimit as exc:
+            over.append(exc)
+            # The end of the file: Salt closes what it writes to then, and only then.
+            return {"data": b""}
+        return send(*given, **more)
+
+    client._channel_send = counted
+    yield
+    if over:
+        raise over[0]
+
+
 def fetch_salt(
     source: str,
     saltenv: str,
@@ -182,12 +217,22 @@ def fetch_salt(
     part: Path,
     total: int | None,
     progress: Callable[..., None],
+    meter: room.Meter,
 ) -> None:
     """Fetch a file of the Salt file server into ``part``."""
+    meter.expect(total or 0)
+    # Salt keeps the mode of what is there.
+    part.touch(mode=0o600)
     try:
-        with _watched(part, total, progress), salt.fileclient.get_file_client(opts) as client:
+        with (
+            _watched(part, total, progress),
+            salt.fileclient.get_file_client(opts) as client,
+            _counted(client, part, meter),
+        ):
             fetched = client.get_file(source, dest=str(part), saltenv=saltenv)
+    except room.OverLimit:
+        raise
     except SaltException as exc:
         raise ImageError(f"image {source} cannot be fetched: {exc}") from exc
-    if not fetched or not os.path.exists(part):
+    if not fetched:
         raise ImageError(f"image {source} cannot be fetched from the Salt file server")

@@ -15,6 +15,8 @@ from pathlib import Path
 from saltvirt.errors import ImageError
 from saltvirt.image import qcow2, tool
 
+# The format of what is not a disk.
+NO_DISK = "bin"
 _FOREIGN = {
     b"KDMV": "VMDK",
     b"# Disk DescriptorFile": "VMDK",
@@ -80,11 +82,11 @@ def validate(path: str | Path, *, backing_below: Iterable[str | Path] = ()) -> V
 
 
 def accept_any(path: str | Path) -> ValidatedImage:
-    """Return a file that is not a disk (a kernel, an initial RAM disk) as it is."""
+    """Return a file that is not a disk (a kernel, a package of a minion) as it is."""
     size = Path(path).stat().st_size
     if size == 0:
         raise ImageError(f"file {path} is empty")
-    return ValidatedImage(path=str(path), format="bin", size_bytes=size)
+    return ValidatedImage(path=str(path), format=NO_DISK, size_bytes=size)
 
 
 def _refuse_references(

@@ -1,16 +1,20 @@
 """Fetch an image from a web server; what arrived of it before a break is not fetched again."""
 
+import base64
 import http.client
 import json
 import re
 import urllib.error
+import urllib.parse
 import urllib.request
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from saltvirt import files
+from saltvirt.arguments import shown
 from saltvirt.errors import ImageError
+from saltvirt.room import Meter
 
 _CHUNK = 1 << 20
 _TIMEOUT_S = 30
@@ -26,7 +30,8 @@ def fetch(
     url: str,
     part: Path,
     progress: Callable[[int, int], None],
-    known: Mapping[str, Any] | None = None,
+    known: Mapping[str, Any] | None,
+    meter: Meter,
 ) -> dict[str, Any] | None:
     """
     Fetch a URL into ``part``; return what identifies this version of it.
@@ -36,20 +41,22 @@ def fetch(
     known
         What an earlier call returned; if the server says that nothing changed, None is
         returned and nothing is written.
+    meter
+        Ends it when it takes too much room. When its time is over, it counts as broken off.
 
     Source: RFC 9110, sections 13 and 14 (If-Range, Content-Range).
     """
     for left in reversed(range(_TRIES)):
         before = _size(part)
         try:
-            version = _once(url, part, progress, known)
+            version = _once(url, part, meter.counting(progress), known, meter)
         except _Broken as exc:
-            if left and _size(part) > before:
+            if left and _size(part) > before and meter.left_s > 0:
                 continue
             if _begun(part) is None:
                 forget(part)
             raise ImageError(
-                f"image {url} was cut off: {exc}; try again: what arrived is kept if "
+                f"image {shown(url)} was cut off: {exc}; try again: what arrived is kept if "
                 "the server can go on from there"
             ) from exc
         forget(part, keep_content=True)
@@ -83,24 +90,49 @@ def _begun(part: Path) -> dict[str, Any] | None:
 
 
 def _once(
-    url: str, part: Path, progress: Callable[[int, int], None], known: Mapping[str, Any] | None
+    url: str,
+    part: Path,
+    progress: Callable[[int, int], None],
+    known: Mapping[str, Any] | None,
+    meter: Meter,
 ) -> dict[str, Any] | None:
-    request = urllib.request.Request(url, headers=_headers(part, known))
+    request = _request(url, _headers(part, known))
     try:
         with urllib.request.urlopen(request, timeout=_TIMEOUT_S) as answer:
-            return _receive(url, answer, part, progress)
+            return _receive(url, answer, part, progress, meter)
     except urllib.error.HTTPError as exc:
         if exc.code == 304:
             return None
         if exc.code == 416:
             forget(part)
-            raise ImageError(f"image {url} changed while it was fetched; try again") from exc
-        raise ImageError(f"image {url} cannot be fetched: HTTP {exc.code} {exc.reason}") from exc
+            raise ImageError(f"image {shown(url)} changed while it was fetched; try again") from exc
+        why = f"HTTP {exc.code} {exc.reason}"
+        raise ImageError(f"image {shown(url)} cannot be fetched: {why}") from exc
     except (urllib.error.URLError, TimeoutError, ConnectionError, http.client.HTTPException) as exc:
-        reason = getattr(exc, "reason", exc)
+        # What http.client says of a URL has all of it.
+        is_url = isinstance(exc, http.client.InvalidURL)
+        reason = "it is not a URL" if is_url else getattr(exc, "reason", exc)
         if _size(part):
             raise _Broken(str(reason)) from exc
-        raise ImageError(f"image {url} cannot be fetched: {reason}") from exc
+        raise ImageError(f"image {shown(url)} cannot be fetched: {reason}") from exc
+
+
+def _request(url: str, headers: Mapping[str, str]) -> urllib.request.Request:
+    """Return what is asked of a server; the URL's credentials are for that server alone."""
+    try:
+        found = urllib.parse.urlsplit(url)
+        user, at, host = found.netloc.rpartition("@")
+        plain = found._replace(netloc=host).geturl()
+        request = urllib.request.Request(plain, headers=dict(headers))
+    except ValueError as exc:
+        raise ImageError(f"image {shown(url)} cannot be fetched: it is not a URL") from exc
+    if at:
+        name, _colon, password = user.partition(":")
+        pair = f"{urllib.parse.unquote(name)}:{urllib.parse.unquote(password)}"
+        basic = base64.b64encode(pair.encode()).decode()
+        # Not sent on to where the server may lead.
+        request.add_unredirected_header("Authorization", f"Basic {basic}")
+    return request
 
 
 def _headers(part: Path, known: Mapping[str, Any] | None) -> dict[str, str]:
@@ -115,7 +147,7 @@ def _headers(part: Path, known: Mapping[str, Any] | None) -> dict[str, str]:
 
 
 def _receive(
-    url: str, answer: Any, part: Path, progress: Callable[[int, int], None]
+    url: str, answer: Any, part: Path, progress: Callable[[int, int], None], meter: Meter
 ) -> dict[str, Any]:
     done, total = _extent(url, answer, part)
     version = {key: answer.headers.get(header) for key, header in _VALIDATORS}
@@ -124,8 +156,12 @@ def _receive(
         files.write(_note(part), json.dumps({**version, "boot": files.boot()}).encode())
     else:
         forget(part)
-    with open(part, "ab" if done else "wb") as handle:
-        while chunk := answer.read(_CHUNK):
+    with open(part, "ab" if done else "wb", opener=files.private) as handle:
+        progress(done, total)
+        # What is there is taken as it comes: to wait for a whole chunk is to have no limit of time.
+        while chunk := answer.read1(_CHUNK):
+            if meter.left_s <= 0:
+                raise _Broken(f"{done} bytes in the time that it has (virt:image_limit_s)")
             handle.write(chunk)
             done += len(chunk)
             progress(done, total)
@@ -137,10 +173,12 @@ def _receive(
 def _extent(url: str, answer: Any, part: Path) -> tuple[int, int]:
     """Return where the answer begins and how long the whole is, in bytes; 0 if not known."""
     if answer.status != 206:
-        return 0, int(answer.headers.get("Content-Length") or 0)
+        return 0, answer.length or 0
     said = answer.headers.get("Content-Range", "")
     found = re.fullmatch(r"bytes (\d+)-\d+/(\d+)", said.strip())
     if not found or int(found[1]) != _size(part):
         forget(part)
-        raise ImageError(f"image {url}: the server sent another part than was asked for ({said})")
+        raise ImageError(
+            f"image {shown(url)}: the server sent another part than was asked for ({said})"
+        )
     return int(found[1]), int(found[2])

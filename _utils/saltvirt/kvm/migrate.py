@@ -17,6 +17,7 @@ from saltvirt.model import Move
 from saltvirt.xml import read
 
 _CHUNK = 256 * 1024
+_TLS = "qemu+tls://"
 _TLS_PORT = 16514
 _CONNECT_S = 10
 _KEEPALIVE_S = 5
@@ -45,9 +46,7 @@ def _loop() -> None:
 def _refuse_unreachable(uri: str) -> None:
     """Raise MigrationFailed if a host's port is silent; libvirt itself would wait for minutes."""
     found = urlsplit(uri)
-    port = found.port or (_TLS_PORT if found.scheme.endswith("+tls") else None)
-    if port is None:
-        return
+    port = found.port or _TLS_PORT
     try:
         socket.create_connection((found.hostname, port), _CONNECT_S).close()
     except OSError as exc:
@@ -65,6 +64,9 @@ def target(uri: str) -> Iterator[Any]:
 
     A network that is cut ends it, and whatever waits for an answer, after 20 s.
     """
+    if not uri.startswith(_TLS):
+        # As a release before this one may have noted it.
+        raise MigrationFailed(f"another host's libvirt is reached over TLS alone, not by {uri!r}")
     _refuse_unreachable(uri)
     _answer_keepalives()
     try:

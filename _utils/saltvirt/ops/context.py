@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from saltvirt.config import HostSettings, host_settings
+from saltvirt.ops import answering
 
 
 def _silent(_stage: str, **_figures: object) -> None:
@@ -13,13 +14,19 @@ def _silent(_stage: str, **_figures: object) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Context:
-    """The host's settings, Salt's options and functions, how to ask the master and to report."""
+    """
+    The host's settings, Salt's options and functions, how to ask the master and to report.
+
+    is_ordered
+        By the master, which has judged the name of the VM.
+    """
 
     settings: HostSettings
     opts: Mapping[str, Any]
     functions: Mapping[str, Any] = field(default_factory=dict)
     progress: Callable[..., Any] = _silent
     ask: Callable[..., Any] | None = None
+    is_ordered: bool = False
 
     @classmethod
     def of(
@@ -37,10 +44,10 @@ class Context:
         return cls(settings=settings, opts=opts, functions=functions, ask=ask)
 
     def reporting(self, name: str, tag: str) -> "Context":
-        """Return the same context, which fires its progress with a name as the master's events."""
+        """Return the context of the master's order, which hears of its progress by events."""
 
         def progress(stage: str, **figures: object) -> None:
-            event = {"name": name, "stage": stage, **figures}
-            self.functions["event.fire_master"](event, tag)
+            value = {"name": name, "stage": stage, **figures}
+            self.functions["event.fire_master"](answering.sign(self.opts, tag, value=value), tag)
 
-        return replace(self, progress=progress)
+        return replace(self, progress=progress, is_ordered=True)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from saltvirt import files
+from saltvirt import files, room
 from saltvirt.config import HostSettings
 from saltvirt.errors import ImageError, StorageError
 from saltvirt.image import cache, qcow2, tool, validation
@@ -96,11 +96,8 @@ def made(images: str | Path) -> Path:
 
 def free_mib(path: str | Path) -> tuple[int, int]:
     """Return ``(total_mib, free_mib)`` of the file system that holds ``path`` or its parent."""
-    path = Path(path)
-    while not path.exists():
-        path = path.parent
-    stat = os.statvfs(path)
-    return stat.f_blocks * stat.f_frsize // MIB, stat.f_bavail * stat.f_frsize // MIB
+    total, free = room.space(path)
+    return total // MIB, free // MIB
 
 
 def measure(path: str | Path, fmt: str) -> dict[str, Any] | None:

@@ -9,17 +9,23 @@ import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from saltvirt import locks
 from saltvirt.errors import SeedError
+from saltvirt.room import Meter, OverLimit, Room, taken
+from saltvirt.units import MIB
 
 _WORKER = Path(__file__).with_name("worker")
 # Debian's, SUSE's and RHEL's packages of the binding are for the system's own Python.
 PYTHON = "/usr/bin/python3"
 LIMIT_S, MEMORY_MIB = 300, 768
 _GENTLE_S = 5
+_LOOK_S = 0.5
+# What is written beside the disk: an overlay over one that is only read, and a socket.
+_BESIDE_MIB = 1024
 _WHO = {"guestfs": "libguestfs", "nbd": "mounting by this host", "folder": "writing"}
 
 
@@ -39,6 +45,7 @@ def run(
     job: dict[str, Any],
     *,
     state_dir: str | Path,
+    room: Room,
     python: str = PYTHON,
     limit_s: int = LIMIT_S,
     memory_mib: int = MEMORY_MIB,
@@ -52,12 +59,15 @@ def run(
         the folder ``worker``.
     state_dir
         Where libguestfs keeps its temporary files and sockets meanwhile.
+    room
+        How much the disk may take: the appliance is ended where it leaves VMs too little.
     limit_s, memory_mib
         How long it may take, in seconds, and how much memory the appliance has, in MiB.
     use_kvm
         Let the appliance use KVM; only where that was proved to work.
 
-    Raises SeedError if the disk is refused, or the appliance fails or takes too long.
+    Raises SeedError if the disk is refused, or the appliance fails, takes too long or writes too
+    much.
     """
     given = json.dumps({**job, "limit_s": limit_s, "memory_mib": memory_mib})
     with _folder(Path(state_dir) / "appliances") as folder:
@@ -72,15 +82,50 @@ def run(
         )
         with worker:
             try:
-                out, err = worker.communicate(given, timeout=limit_s)
-            except subprocess.TimeoutExpired as exc:
-                raise SeedError(
-                    f"{job['path']}: the worker took longer than {limit_s} s; raise "
-                    "virt:seed:limit_s if this host is slow"
-                ) from exc
+                out, err = _watched(worker, given, job, room, folder, limit_s)
             finally:
                 _end(worker)
     return _answer(job, worker.returncode, out, err)
+
+
+def _watched(
+    worker: subprocess.Popen[str],
+    given: str,
+    job: dict[str, Any],
+    room: Room,
+    folder: str,
+    limit_s: int,
+) -> tuple[str, str]:
+    """Return what a worker says and prints; raise as soon as it takes too much room or time."""
+    path, deadline = job["path"], time.monotonic() + limit_s
+    told: str | None = given
+    before = taken(path)
+    meter = replace(room, limit_s=limit_s).meter(path, Path(path).parent)
+    while True:
+        try:
+            return worker.communicate(told, timeout=min(_LOOK_S, limit_s))
+        except subprocess.TimeoutExpired as exc:
+            told = None  # what is not written yet is, and a second time is refused
+            if time.monotonic() > deadline:
+                raise SeedError(
+                    f"{path}: the worker took longer than {limit_s} s; raise "
+                    "virt:seed:limit_s if this host is slow"
+                ) from exc
+        if job["action"] != "look":
+            _refuse_growth(meter, max(0, taken(path) - before))
+        if _all_taken(folder) > _BESIDE_MIB * MIB:
+            raise SeedError(f"{path}: the appliance wrote more than {_BESIDE_MIB} MiB beside it")
+
+
+def _all_taken(folder: str) -> int:
+    return sum(taken(f"{at}/{name}") for at, _folders, names in os.walk(folder) for name in names)
+
+
+def _refuse_growth(meter: Meter, written_bytes: int) -> None:
+    try:
+        meter.check(written_bytes)
+    except OverLimit as exc:
+        raise SeedError(str(exc)) from exc
 
 
 def _end(worker: subprocess.Popen[str]) -> None:

@@ -64,6 +64,7 @@ class Up:
         saltd.serve(node.root(self.lab, MASTER))
         saltd.pillar(self.lab, {name: hypervisors.pillar(host(name)) for name in known})
         saltd.must(self.lab, "salt-run", "saltutil.sync_all", "--out=quiet")
+        saltd.must(self.lab, "salt-run", "virt.allow", *self.names, "--out=quiet")
         together = ["-L", ",".join(self.names)]
         saltd.must(self.lab, "salt", *together, "saltutil.refresh_pillar", "--out=quiet")
         saltd.apply(self.lab, self.names, "hypervisor")

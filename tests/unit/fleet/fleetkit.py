@@ -14,7 +14,7 @@ from saltvirt.fleet import deploy, inventory, keys, minions, orders, purge
 from saltvirt.fleet.cloud import Cloud
 from test_generation import said_of
 
-SETTINGS = MasterSettings(timeout_s=1)
+SETTINGS = MasterSettings(timeout_s=1, hypervisors=["hyper*"])
 
 
 def _with(vms, key):
@@ -136,6 +136,7 @@ def cloud(monkeypatch, opts, tmp_path, count=3):
     def progress(_stage, **_figures):
         pass  # nobody looks at the progress
 
+    opts["virt"] = {"hypervisors": SETTINGS.hypervisors}
     master = Cloud(opts=opts, settings=SETTINGS, progress=progress)
 
     def init(name="web", *, host=None, force=False, image="salt://a.qcow2"):

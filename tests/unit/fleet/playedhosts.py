@@ -161,7 +161,7 @@ class Cloud:
         Hosts that lose a VM as it comes, and on which autostart cannot be set.
     """
 
-    weights, timeout_s, deploy_timeout_s, hypervisors = {}, 1, 1, "*"
+    weights, timeout_s, deploy_timeout_s, hypervisors = {}, 1, 1, ["h[0-9]*", "hyper[0-9]*"]
 
     def __init__(self, names):
         self.hosts = {name: {} for name in names}

@@ -9,7 +9,7 @@ import keypairs
 import pytest
 from saltvirt import compat, keypair, sealed
 from saltvirt.errors import BadArgument, MasterError, NameTaken, VirtError
-from saltvirt.fleet import authorization, keys
+from saltvirt.fleet import authorization, keys, membership
 from saltvirt.fleet.cloud import Cloud
 from saltvirt.fleet.hosts import HostSilent
 
@@ -25,7 +25,7 @@ def token(opts, monkeypatch):
     monkeypatch.setattr(
         authorization, "act", lambda *words, **more: sent.append((words[1], more["kwarg"]))
     )
-    keys.accept(opts, "hyper1", HOST[0])
+    known(opts)
 
     def give(name="web1", minutes=10, replace=False):
         authorization.grant(Cloud.of(opts), name, "hyper1", minutes=minutes, replace=replace)
@@ -35,6 +35,13 @@ def token(opts, monkeypatch):
 
     give.sent = sent
     return give
+
+
+def known(opts):
+    """Have hyper1 and hyper2 as hypervisors."""
+    for host in ("hyper1", "hyper2"):
+        keys.accept(opts, host, HOST[0])
+    opts["virt"] = {"hypervisors": ["hyper*"]}
 
 
 def silent(*_words, **_more):
@@ -143,6 +150,40 @@ def test_an_authorization_is_gone_with_the_vm_of_its_host_and_stays_for_another(
         submit(opts, given)
 
 
+@pytest.mark.parametrize("name", ["hyper9", "HYPER9", "hyper1"])
+@pytest.mark.parametrize("replace", [False, True])
+def test_a_name_that_is_a_hypervisors_is_never_authorized(opts, token, name, replace):
+    with pytest.raises(BadArgument, match=f"a VM cannot be called '{name}'"):
+        token(name, replace=replace)
+
+    assert token.sent == []
+
+
+def test_a_name_that_has_become_a_hypervisors_is_not_accepted_any_more(opts, token):
+    given = token()
+    opts["virt"] = {"hypervisors": ["hyper1", "web*"]}
+
+    with pytest.raises(BadArgument, match="a VM cannot be called 'web1'"):
+        submit(opts, given)
+
+    assert compat.KeyStore(opts).read("web1") == (None, None)
+
+
+def test_only_a_hypervisor_is_authorized_and_only_as_long_as_it_is_one(opts, token):
+    keys.accept(opts, "guest", PUBLIC)
+    with pytest.raises(BadArgument, match="'guest' is not a hypervisor here"):
+        authorization.grant(Cloud.of(opts), "web1", "guest", minutes=10, replace=False)
+    given = token()
+    membership.disallow(opts, ["hyper1"])
+
+    with pytest.raises(MasterError, match="hyper1 was shut out"):
+        submit(opts, given)
+
+    assert compat.KeyStore(opts).read("web1") == (None, None)
+    membership.allow(opts, ["hyper1"])
+    submit(opts, given)
+
+
 def test_the_master_keeps_no_token_and_logs_none(opts, token, caplog):
     caplog.set_level(logging.DEBUG)
     given = token()
@@ -155,7 +196,7 @@ def test_the_master_keeps_no_token_and_logs_none(opts, token, caplog):
 
 def test_a_host_that_cannot_be_reached_gets_no_authorization(opts, monkeypatch):
     monkeypatch.setattr(authorization, "act", silent)
-    keys.accept(opts, "hyper1", HOST[0])
+    known(opts)
 
     with pytest.raises(HostSilent):
         authorization.grant(Cloud.of(opts), "web1", "hyper1", minutes=10, replace=False)
@@ -194,3 +235,16 @@ def test_the_pillar_answers_in_one_line_and_logs_what_it_refuses(opts, pillar, t
     assert pillar("hyper1", {}, "web1", PUBLIC, given) == {"virtkey": {"web1": True}}
     assert "used already" in pillar("hyper1", {}, "web1", PUBLIC, given)["virtkey"]["error"]
     assert given not in caplog.text
+
+
+def test_the_pillar_says_whether_a_vm_may_have_a_name(opts, pillar, token, caplog):
+    given = token()
+
+    assert pillar("hyper1", {}, "web1") == {"virtkey": {"reserved": None}}
+    for name, why in (("hyper9", "virt:hypervisors matches it"), ("../a", "cannot name a VM")):
+        assert why in pillar("hyper1", {}, name)["virtkey"]["reserved"]
+    opts["virt"]["hypervisors"] = "G@a:b"
+    assert "option virt:hypervisors" in pillar("hyper1", {}, "web1")["virtkey"]["reserved"]
+
+    opts["virt"]["hypervisors"] = "hyper*"
+    assert pillar("hyper1", {}, "web1", PUBLIC, given) == {"virtkey": {"web1": True}}

@@ -4,10 +4,12 @@ import contextlib
 import time
 from pathlib import Path
 
+import keypairs
 import pytest
 import tightclouds
 import told
-from saltvirt import compat, keypair
+from salt.utils.crypt import pem_finger
+from saltvirt import compat, keypair, signed
 from saltvirt.config import MasterSettings
 from saltvirt.errors import BadArgument, NameTaken
 from saltvirt.fleet import deploy, hosts, inventory, keys, minions, progress
@@ -32,8 +34,8 @@ def test_a_minions_error_loses_salts_wrapping(error, short):
 
 
 def test_a_reply_is_what_its_exit_code_says():
-    good = minions._reply({"id": "h", "return": {"a": 1}, "retcode": 0})
-    bad = minions._reply({"id": "h", "return": {"error": "x"}, "retcode": 1})
+    good = minions._reply(signed.Said(minion="h", about="1", value={"a": 1}))
+    bad = minions._reply(signed.Said(minion="h", about="1", value={"error": "x"}, retcode=1))
 
     assert (good.ok, good.value) == (True, {"a": 1})
     assert (bad.ok, bad.value, bad.missing) == (False, {"error": "x"}, False)
@@ -62,13 +64,13 @@ def test_progress_reads_as_one_line(stage, figures, line):
     ("listed", "said"),
     [("L@h1,h2", "lists h2, .*: accept it .salt-key -a h2."), ("L@h3,h2", "lists h2, h3, ")],
 )
-def test_a_list_of_hypervisors_names_the_one_without_an_accepted_key(opts, listed, said):
+def test_a_list_of_minions_names_the_one_without_an_accepted_key(opts, listed, said):
     keys.accept(opts, "h1", keypair.generate()[0])
-    settings = MasterSettings(hypervisors=listed)
+    settings = MasterSettings(hypervisors=["h1", "h2", "h3"])
     cloud = Cloud(opts=opts, settings=settings, progress=lambda *_args, **_figures: None)
 
-    with pytest.raises(BadArgument, match=f"virt:hypervisors: '{listed}' {said}"):
-        inventory.every(cloud)
+    with pytest.raises(BadArgument, match=f"where: '{listed}' {said}"):
+        inventory.hosts(cloud, where=listed)
 
 
 def test_a_key_is_accepted_for_one_id_and_taken_back(opts):
@@ -103,6 +105,27 @@ def test_a_key_that_waits_under_the_id_of_a_new_vm_does_not_win(opts):
     assert store.read("vm1") == ("accepted", ours)
 
 
+def test_a_fingerprint_is_the_one_that_the_host_shows_of_its_own_key(opts, tmp_path):
+    public = keypair.generate()[0]
+    own = tmp_path / "minion.pub"
+    own.write_text(public)
+    store = compat.KeyStore(opts)
+    keys.accept(opts, "hyper1", f"\n{public}\n")
+
+    assert store.fingerprint("hyper1") == pem_finger(str(own), sum_type=opts["hash_type"])
+    assert store.fingerprint("hyper2") is None
+
+
+def test_only_keys_that_are_accepted_are_minions(opts):
+    store = compat.KeyStore(opts)
+    keys.accept(opts, "hyper2", keypair.generate()[0])
+    keys.accept(opts, "hyper1", keypair.generate()[0])
+    (Path(opts["pki_dir"]) / "minions_pre" / "hyper3").write_text("a key that waits")
+    (Path(opts["pki_dir"]) / "minions_rejected" / "hyper4").write_text("a key that was rejected")
+
+    assert store.accepted() == ["hyper1", "hyper2"]
+
+
 def test_the_table_of_a_deployment_says_why_not():
     table = deploy.table([Evaluation(host="a", score=0.5), Evaluation(host="b", reasons=("full",))])
 
@@ -134,7 +157,12 @@ def test_a_key_is_made_only_for_a_guest_that_is_seeded(given, profile, seeded):
     assert deploy.is_seeded(given, info) is seeded
 
 
-IMPATIENT = Cloud(opts={}, settings=MasterSettings(timeout_s=0.1), progress=lambda *_a, **_k: None)
+@pytest.fixture
+def impatient(opts):
+    """A master that waits for no minion."""
+    settings = MasterSettings(timeout_s=0.1, hypervisors="hyper1 h")
+    keys.accept(opts, "hyper1", keypairs.named("hyper1")[0])
+    return Cloud(opts=opts, settings=settings, progress=lambda *_a, **_k: None)
 
 
 class LateMaster:
@@ -156,7 +184,9 @@ class LateMaster:
         time.sleep(min(wait, 0.05))
         if time.monotonic() < self._said_at:
             return None
-        data = {"id": "hyper1", "return": "built", "retcode": 0, "success": True}
+        said = signed.Said(minion="hyper1", about="1", fun="virt.init", value="built")
+        packed = signed.pack(said, keypairs.named("hyper1")[1].encode())
+        data = {"id": "hyper1", "return": packed, "retcode": 0, "success": True}
         return {"tag": "salt/job/1/ret/hyper1", "data": data}
 
 
@@ -168,12 +198,14 @@ class LateMaster:
     ],
     ids=["ended", "silent"],
 )
-def test_the_answer_of_a_job_that_has_ended_is_waited_for(monkeypatch, find_job, is_heard):
+def test_the_answer_of_a_job_that_has_ended_is_waited_for(
+    monkeypatch, impatient, find_job, is_heard
+):
     late = LateMaster(said_s=2)
     monkeypatch.setattr(Cloud, "client", lambda _self: contextlib.nullcontext(late))
     monkeypatch.setattr(minions, "ask", lambda *_args, **_options: find_job)
 
-    reply = minions.order(IMPATIENT, "hyper1", "virt.init", [], {}, limit_s=60)
+    reply = minions.order(impatient, "hyper1", "virt.init", [], {}, limit_s=60)
 
     assert (reply.missing, reply.value) == ((False, "built") if is_heard else (True, None))
 
@@ -190,14 +222,14 @@ AT_IT = {"jid": "1"}
     ],
     ids=["our limit", "silent", "lost"],
 )
-def test_a_time_out_says_whose_time_ran_out(monkeypatch, find_job, is_late, words):
+def test_a_time_out_says_whose_time_ran_out(monkeypatch, impatient, find_job, is_late, words):
     master = LateMaster()
     monkeypatch.setattr(Cloud, "client", lambda _self: contextlib.nullcontext(master))
     monkeypatch.setattr(minions, "_RETURN_S", 0.1)
     replies = {"hyper1": minions.Reply(minion="hyper1", **find_job)}
     monkeypatch.setattr(minions, "ask", lambda *_args, **_options: replies)
 
-    reply = minions.order(IMPATIENT, "hyper1", "virt.init", [], {}, limit_s=0.2)
+    reply = minions.order(impatient, "hyper1", "virt.init", [], {}, limit_s=0.2)
 
     assert (reply.missing, reply.is_late) == (True, is_late)
     assert words in reply.error
@@ -205,11 +237,11 @@ def test_a_time_out_says_whose_time_ran_out(monkeypatch, find_job, is_late, word
 
 
 @pytest.mark.parametrize(("limit_s", "is_named"), [(None, True), (60, False)])
-def test_our_limit_is_named_by_its_option(monkeypatch, limit_s, is_named):
+def test_our_limit_is_named_by_its_option(monkeypatch, impatient, limit_s, is_named):
     late = minions.Reply(minion="h", missing=True, is_late=True, error="h was still at it")
     monkeypatch.setattr(minions, "order", lambda *_args, **_options: late)
 
     with pytest.raises(hosts.HostSilent, match="h was still at it") as caught:
-        hosts.act(IMPATIENT, "h", "virt.start", "web", limit_s=limit_s)
+        hosts.act(impatient, "h", "virt.start", "web", limit_s=limit_s)
 
     assert ("virt:deploy_timeout_s" in str(caught.value)) is is_named

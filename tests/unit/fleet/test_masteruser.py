@@ -14,7 +14,7 @@ import pytest
 from saltvirt import files, locks
 from saltvirt.errors import MasterError
 from saltvirt.fleet import hints, masteruser, orders, runners
-from saltvirt.pki import store
+from saltvirt.pki import backup, store
 
 USER = pwd.getpwnam("nobody")
 NOW = datetime(2026, 1, 1, tzinfo=timezone.utc)
@@ -229,7 +229,7 @@ def test_a_folder_that_cannot_be_read_is_not_taken_for_an_empty_one(master, name
 
     ask = {"revoked": place.revoked, "issued": place.issued, "next": lambda: place.bundle(NOW)}
     with masteruser.acting(master):
-        for attempt in (ask[name], lambda: store.read_all(place.folder)):
+        for attempt in (ask[name], lambda: backup.read_all(place.folder)):
             with pytest.raises(PermissionError):
                 attempt()
 

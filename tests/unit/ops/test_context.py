@@ -1,5 +1,7 @@
 """What a workflow gets from the Salt module that called it."""
 
+import keypairs
+from saltvirt import signed
 from saltvirt.ops.context import Context
 
 PILLAR = {"virt": {"image_max_gib": 7, "connection": {"uri": "qemu:///pillar"}}}
@@ -14,12 +16,18 @@ def test_a_call_has_the_options_of_its_host_and_overrides_them():
     assert (context.opts, context.ask) == (opts, print)
 
 
-def test_a_context_that_reports_fires_its_progress_with_the_name():
+def test_a_context_that_reports_fires_its_progress_signed_and_with_the_name(tmp_path):
+    public, private = keypairs.named("hyper1")
+    (tmp_path / "minion.pem").write_text(private)
+    opts = {"id": "hyper1", "pki_dir": str(tmp_path)}
     fired = []
     functions = {"event.fire_master": lambda data, tag: fired.append((tag, data))}
-    context = Context.of({}, {}, {}, functions)
+    context = Context.of(opts, {}, {}, functions)
 
     context.progress("Fetching", bytes=1)
     context.reporting("web1", "salt/virt/init").progress("Fetching", bytes=2)
 
-    assert fired == [("salt/virt/init", {"name": "web1", "stage": "Fetching", "bytes": 2})]
+    ((tag, packed),) = fired
+    said = signed.unpack(packed, public, minion="hyper1", about="salt/virt/init")
+    assert tag == "salt/virt/init"
+    assert said.value == {"name": "web1", "stage": "Fetching", "bytes": 2}

@@ -10,11 +10,11 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 import pytest
-from askedca import NOW, ask
+from askedca import NOW, ask, parsed
 from saltvirt import files
-from saltvirt.fleet import certificates
+from saltvirt.fleet import certificates, membership
 from saltvirt.fleet.cloud import Cloud
-from saltvirt.pki import ca, store
+from saltvirt.pki import backup, ca
 from saltvirt.pki.ca import PkiError
 
 
@@ -72,7 +72,7 @@ def test_a_certificate_that_is_a_link_to_a_file_is_adopted(place):
     real.write_bytes(ca.certificate_pem(authority.certificate))
     (place.folder / "cacert.pem").symlink_to(real)
 
-    assert ask(place)["ca"].encode() == real.read_bytes()
+    assert ask(place).trust["libvirt"].ca.encode() == real.read_bytes()
 
 
 def with_notes(place):
@@ -82,14 +82,14 @@ def with_notes(place):
     (place.folder / "issued").mkdir()
     for number in range(200):
         (place.folder / "issued" / f"{number:032x}.json").write_text("{}")
-    kept = store.read_all(place.folder)
+    kept = backup.read_all(place.folder)
     shutil.rmtree(place.folder)
     return kept
 
 
 def test_a_host_that_asks_during_an_import_gets_the_imported_ca(place):
     kept = with_notes(place)
-    importing = threading.Thread(target=store.restore, args=(place.folder, kept))
+    importing = threading.Thread(target=backup.restore, args=(place.folder, kept))
     importing.start()
     end = time.monotonic() + 10
     while not (place.folder / "issued").exists():  # it holds the lock
@@ -99,14 +99,14 @@ def test_a_host_that_asks_during_an_import_gets_the_imported_ca(place):
 
     importing.join()
     assert ca.certificate_pem(authority.certificate) == kept["cacert.pem"]
-    assert store.read_all(place.folder) == kept
+    assert backup.read_all(place.folder) == kept
 
 
 def test_a_backup_waits_for_whoever_changes_the_ca(place):
     place.authority(NOW)
     seen = []
     with place.locked():
-        reading = threading.Thread(target=lambda: seen.append(store.read_all(place.folder)))
+        reading = threading.Thread(target=lambda: seen.append(backup.read_all(place.folder)))
         reading.start()
         time.sleep(0.2)
         assert seen == []
@@ -116,7 +116,7 @@ def test_a_backup_waits_for_whoever_changes_the_ca(place):
 
 
 def test_a_backup_of_no_ca_makes_no_folder(place):
-    assert store.read_all(place.folder) == {}
+    assert backup.read_all(place.folder) == {}
     assert not place.folder.exists()
 
 
@@ -125,7 +125,7 @@ def test_a_backup_that_names_a_file_elsewhere_is_not_begun_with(place, name):
     kept = with_notes(place)
 
     with pytest.raises(PkiError, match="outside the CA"):
-        store.restore(place.folder, {**kept, name: b"x"})
+        backup.restore(place.folder, {**kept, name: b"x"})
 
     assert os.listdir(place.folder) == []
 
@@ -137,25 +137,25 @@ def test_an_import_that_fails_leaves_nothing_and_can_be_done_again(place, in_the
     (place.folder / in_the_way).write_text("in the way")
 
     with pytest.raises(OSError):
-        store.restore(place.folder, kept)
+        backup.restore(place.folder, kept)
     (place.folder / in_the_way).unlink()
     left = [path for path in place.folder.rglob("*") if not path.is_dir()]
-    store.restore(place.folder, kept)
+    backup.restore(place.folder, kept)
 
     assert left == []
-    assert store.read_all(place.folder) == kept
+    assert backup.read_all(place.folder) == kept
 
 
 def test_an_import_brings_a_lost_certificate_back_and_loses_no_other_key(place):
     ask(place)
-    kept = store.read_all(place.folder)
+    kept = backup.read_all(place.folder)
     lose(place)
     other = ca.key_pem(ca.new_key())
     (place.folder / "cakey.pem").write_bytes(other)
 
-    store.restore(place.folder, kept)
+    backup.restore(place.folder, kept)
 
-    assert ask(place)["ca"].encode() == kept["cacert.pem"]
+    assert ask(place).trust["libvirt"].ca.encode() == kept["cacert.pem"]
     assert [path.read_bytes() for path in place.folder.glob("cakey.pem.*")] == [other]
 
 
@@ -174,34 +174,51 @@ def test_a_key_on_a_read_only_mount_is_used_as_it_is(place, monkeypatch):
 def test_an_import_of_a_backup_with_a_key_put_aside_loses_no_other_key(place):
     ask(place)
     (place.folder / "cakey.pem.1").write_bytes(b"put aside before the backup")
-    kept = store.read_all(place.folder)
+    kept = backup.read_all(place.folder)
     assert "cakey.pem.1" not in kept
     shutil.rmtree(place.folder)
     place.folder.mkdir()
     other = ca.key_pem(ca.new_key())
     (place.folder / "cakey.pem").write_bytes(other)
 
-    store.restore(place.folder, {**kept, "cakey.pem.1": b"put aside before the backup"})
+    backup.restore(place.folder, {**kept, "cakey.pem.1": b"put aside before the backup"})
 
     assert [path.read_bytes() for path in place.folder.glob("cakey.pem.*")] == [other]
 
 
+def test_a_backup_brings_back_who_is_a_hypervisor_but_not_over_a_newer_word(place):
+    ask(place)
+    opts = {"pki_dir": str(place.folder.parent)}
+    membership.allow(opts, ["hyper1", "hyper4"])
+    kept = backup.read_all(place.folder)
+    shutil.rmtree(place.folder)
+    membership.disallow(opts, ["hyper4"])
+
+    with pytest.raises(PkiError, match="hypervisors.json is another list"):
+        backup.restore(place.folder, kept)
+    (place.folder / "hypervisors.json").unlink()
+    backup.restore(place.folder, kept)
+
+    assert membership.listed(opts).has("hyper4")
+    assert (place.folder / "hypervisors.json").stat().st_mode & 0o077 == 0
+
+
 def test_an_import_does_not_write_where_a_link_is_the_certificate(place):
     place.authority(NOW)
-    kept = store.read_all(place.folder)
+    kept = backup.read_all(place.folder)
     dangle(place)
 
     with pytest.raises(PkiError, match="there is a CA in .* already; move it away first"):
-        store.restore(place.folder, kept)
+        backup.restore(place.folder, kept)
 
 
 def test_a_runner_says_in_one_line_what_the_ca_refuses(place):
-    ask(place)
+    serial = f"{parsed(ask(place)).serial_number:032x}"
     lose(place)
     cloud = Cloud.of({"pki_dir": str(place.folder.parent)})
 
     with pytest.raises(certificates.PkiRefused, match="is lost, and its CA has been in use"):
-        certificates.revoke(cloud, "hyper1", NOW)
+        certificates.revoke(cloud, serial, NOW)
 
 
 def test_the_key_of_an_adopted_ca_is_closed(place):

@@ -15,17 +15,19 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from saltvirt.fleet import certificates as fleet_certificates
-from saltvirt.pki import answer, backup, ca, crl, policy, store
+from saltvirt.pki import backup, ca, crl, policy, store
+from saltvirt.pki.authorities import use_of
 from saltvirt.pki.ca import PkiError
 from sizes import sizes
 
 
 def test_openssl_verifies_what_was_signed(place, tmp_path):
     out = ask(place, wanted={p: request() for p in policy.PURPOSES})
-    (tmp_path / "ca.pem").write_text(out["ca"] + out["crl"])
 
     for purpose, role in policy.PURPOSES.items():
-        (tmp_path / "leaf.pem").write_text(out["certificates"][purpose])
+        trust = out.trust[use_of(purpose)]
+        (tmp_path / "ca.pem").write_text(trust.ca + trust.crl)
+        (tmp_path / "leaf.pem").write_text(out.certificates[purpose])
         at = str(int(NOW.timestamp()) + 60)
         verify = [
             "openssl",
@@ -145,7 +147,7 @@ SHAPES = [
 @pytest.mark.parametrize("wanted", SHAPES)
 def test_a_question_of_the_wrong_shape_is_refused(place, wanted):
     with pytest.raises(PkiError):
-        answer.answer(place, "hyper1", wanted, grains={}, others={}, options={}, now=NOW)
+        ask(place, wanted=wanted)
 
 
 GOOD = request()
@@ -192,7 +194,7 @@ def test_an_older_releases_ca_is_adopted(place, tmp_path):
 
     out = ask(place, now=datetime.now(timezone.utc))
 
-    assert out["ca"].encode() == before
+    assert out.trust["libvirt"].ca.encode() == before
     parsed(out).verify_directly_issued_by(x509.load_pem_x509_certificate(before))
 
 
@@ -255,19 +257,19 @@ def test_a_crash_between_the_ca_files_leaves_a_ca_that_can_be_made(place):
 
 def test_a_backup_comes_back_whole_and_only_with_its_passphrase(place, tmp_path):
     ask(place)
-    text = backup.pack(store.read_all(place.folder), "correct horse battery")
+    text = backup.pack(backup.read_all(place.folder), "correct horse battery")
     again = store.Store(tmp_path / "again")
 
     with pytest.raises(PkiError, match="passphrase is wrong"):
         backup.unpack(text, "wrong horse battery")
     unpacked = backup.unpack(text, "correct horse battery")
-    store.restore(again.folder, unpacked)
+    backup.restore(again.folder, unpacked)
 
     assert "PRIVATE" not in text
-    assert store.read_all(again.folder) == store.read_all(place.folder)
+    assert backup.read_all(again.folder) == backup.read_all(place.folder)
     assert stat.S_IMODE((again.folder / "cakey.pem").stat().st_mode) == 0o600
     with pytest.raises(PkiError, match="there is a CA"):
-        store.restore(again.folder, unpacked)
+        backup.restore(again.folder, unpacked)
 
 
 @pytest.mark.parametrize("text", ["", "nonsense", "salt-virt-ca-backup:1\na\nb\nc\n"])
@@ -283,10 +285,10 @@ def test_a_short_passphrase_is_refused(place):
 
 def test_a_backup_cannot_write_outside_the_ca(place, tmp_path):
     ask(place)
-    files = {**store.read_all(place.folder), "../evil": b"x"}
+    files = {**backup.read_all(place.folder), "../evil": b"x"}
 
     with pytest.raises(PkiError, match="outside the CA"):
-        store.restore(tmp_path / "new", files)
+        backup.restore(tmp_path / "new", files)
 
     assert not (tmp_path / "evil").exists()
     assert not (tmp_path / "new" / "cacert.pem").exists()
@@ -312,7 +314,7 @@ def test_the_list_shows_the_state_of_every_certificate(place):
 
 def trusted(out):
     """Return the certificates that an answer tells a host to trust."""
-    return x509.load_pem_x509_certificates(out["ca"].encode())
+    return x509.load_pem_x509_certificates(out.trust["libvirt"].ca.encode())
 
 
 def test_a_rotation_leaves_every_two_hosts_a_common_trust_at_each_step(place):

@@ -7,6 +7,7 @@ import pytest
 from askedca import ask, parsed, request, subjects
 from saltvirt import config
 from saltvirt.errors import BadConfig
+from saltvirt.fleet import hints, membership
 from saltvirt.pki import policy
 from saltvirt.pki.ca import PkiError
 
@@ -95,8 +96,6 @@ BAD = {
         "h1: expected a list of names and addresses, found " "['a', 10]",
     ),
     "organization": (42, "expected text, found 42"),
-    "allow": (None, "expected a compound target, found None"),
-    "allow, mapping": ({"h1": True}, "expected a compound target, found {'h1': True}"),
 }
 
 
@@ -115,14 +114,12 @@ def test_what_was_good_for_the_ca_stays_good():
         "days": "90",
         "names": {"h1": ["alias.ex", "192.0.2.1"], "h2": None, "h3": ("a",)},
         "organization": None,
-        "allow": ["a", "or", "b"],
         "key_type": "rsa",
     }
 
     assert options(**pki) == {
         "days": 90,
         "names": {"h1": ["alias.ex", "192.0.2.1"], "h2": [], "h3": ["a"]},
-        "allow": ["a", "or", "b"],
         "key_type": "rsa",
     }
 
@@ -131,7 +128,6 @@ def test_what_can_only_mean_one_thing_is_taken_so():
     assert options(names={"h1": "alias.ex"}) == {"names": {"h1": ["alias.ex"]}}
     assert options(days=10**9) == {"days": 36500}
     assert options(days=None, names=None, organization="", key_type=None) == {}
-    assert options(allow=[]) == {"allow": []}  # nobody, not everybody
 
 
 def test_a_bad_option_of_the_ca_stops_no_other_runner():
@@ -157,10 +153,10 @@ def pillar(opts):
 
 def test_a_host_is_told_the_cause_whatever_was_wrong(pillar, monkeypatch):
     wanted = {"libvirt-client": request()}
-    assert "ca" in pillar.ext_pillar("hyper1", {}, certificates=wanted)["libvirt_pki"]
+    assert "trust" in pillar.ext_pillar("hyper1", {}, certificates=wanted, version=2)["libvirt_pki"]
 
     pillar.__opts__["virt"]["pki"] = {"days": "90d"}
-    told = pillar.ext_pillar("hyper1", {}, certificates=wanted)
+    told = pillar.ext_pillar("hyper1", {}, certificates=wanted, version=2)
     assert told == {"libvirt_pki": {"error": f"option virt:pki:days: {BAD['days'][1]}"}}
 
     def refuse(*_args, **_kwargs):
@@ -168,21 +164,81 @@ def test_a_host_is_told_the_cause_whatever_was_wrong(pillar, monkeypatch):
 
     pillar.__opts__["virt"]["pki"] = {}
     monkeypatch.setattr(pillar.answer, "answer", refuse)
-    told = pillar.ext_pillar("hyper1", {}, certificates=wanted)
+    told = pillar.ext_pillar("hyper1", {}, certificates=wanted, version=2)
     assert told == {"libvirt_pki": {"error": "no certificate can be made: too long by far"}}
 
 
-def test_a_list_of_ids_keeps_out_a_guest_that_says_it_is_a_hypervisor(pillar):
-    (Path(pillar.__opts__["pki_dir"]) / "minions" / "guest").write_text("key")
-    pillar.__opts__["grains"] = {"virt_hypervisor": True}
-    pillar.__opts__["virt"] = {"pki": {"allow": "L@hyper1,hyper2"}}
+@pytest.mark.parametrize("allow", [[], None, "L@hyper1", "G@virt_hypervisor:True"])
+def test_who_gets_certificates_is_said_in_one_place(pillar, allow):
+    pillar.__opts__["virt"]["pki"] = {"allow": allow}
 
-    told = {
-        host: pillar.ext_pillar(host, {}, certificates={})["libvirt_pki"]
-        for host in ("hyper1", "guest")
+    told = pillar.ext_pillar("hyper1", {}, certificates={"libvirt-client": request()}, version=2)
+
+    assert told["libvirt_pki"]["error"].startswith("option virt:pki:allow: ")
+    assert "salt-run virt.allow" in told["libvirt_pki"]["error"]
+
+
+CLAIMS = {"virt_hypervisor": True, "fqdn": "guest", "ipv4": ["10.0.0.9"]}
+
+
+def told_to(pillar, *minions):
+    """Return what these accepted minions are told; all of them say that they are hypervisors."""
+    for minion in minions:
+        (Path(pillar.__opts__["pki_dir"]) / "minions" / minion).write_text("key")
+    pillar.__opts__["grains"] = CLAIMS
+    wanted = {"libvirt-client": request()}
+    return {
+        one: pillar.ext_pillar(one, {}, certificates=wanted, version=2)["libvirt_pki"]
+        for one in minions
     }
 
-    assert "ca" in told["hyper1"]
+
+def test_a_guest_that_says_it_is_a_hypervisor_gets_nothing(pillar):
+    told = told_to(pillar, "guest", "hyper1")
+
+    assert "libvirt-client" in told["hyper1"]["certificates"]
     assert told["guest"] == {
-        "error": "guest is not a hypervisor of this master (virt:pki:allow: " "L@hyper1,hyper2)"
+        "error": "guest is not a hypervisor of this master; if it is to be one, run: salt-run "
+        "virt.allow guest"
     }
+    assert "guest" not in told["hyper1"]["peers"]
+
+
+def test_whoever_is_allowed_gets_certificates_and_is_a_peer_until_shut_out(pillar):
+    membership.allow(pillar.__opts__, ["hyper2"])
+    before = told_to(pillar, "hyper1", "hyper2")
+    membership.disallow(pillar.__opts__, ["hyper1"])
+    after = told_to(pillar, "hyper1", "hyper2")
+
+    assert "certificates" in before["hyper2"] and set(before["hyper1"]["peers"]) == {"hyper2"}
+    assert set(before["hyper2"]["peers"]) == {"hyper1"}
+    assert "was shut out" in after["hyper1"]["error"]
+    assert "certificates" in after["hyper2"] and after["hyper2"]["peers"] == {}
+
+
+def test_a_vm_that_a_glob_has_come_to_match_gets_no_certificate(pillar):
+    pillar.__opts__["virt"] = {"hypervisors": "hyper*"}
+    hints.moved(pillar.__opts__, "hyper9", "hyper1")
+
+    told = told_to(pillar, "hyper1", "hyper9")
+
+    assert "certificates" in told["hyper1"] and "hyper9" not in told["hyper1"]["peers"]
+    assert "hyper9 is a VM on hyper1" in told["hyper9"]["error"]
+    assert "salt-run virt.disallow hyper9" in told["hyper9"]["error"]
+
+
+def test_what_somebody_who_is_no_hypervisor_has_said_of_vms_counts_for_nothing(pillar):
+    hints.moved(pillar.__opts__, "hyper1", "guest")
+
+    assert "certificates" in told_to(pillar, "hyper1", "guest")["hyper1"]
+
+
+def test_a_list_that_cannot_be_read_lets_nobody_in(pillar):
+    membership.allow(pillar.__opts__, ["hyper2"])
+    path = membership.folder(pillar.__opts__) / "hypervisors.json"
+    path.write_text("{")
+
+    told = told_to(pillar, "hyper1", "hyper2")
+
+    assert {"certificates"}.isdisjoint(told["hyper1"]) and str(path) in told["hyper1"]["error"]
+    assert {"certificates"}.isdisjoint(told["hyper2"])

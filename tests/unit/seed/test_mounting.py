@@ -17,6 +17,7 @@ def loaded(name):
     """Load one of our execution modules without a minion."""
     spec = importlib.util.spec_from_file_location(f"loaded_{name}", MODULES / f"{name}.py")
     module = importlib.util.module_from_spec(spec)
+    module.__opts__, module.__pillar__, module.__grains__ = {}, {}, {}
     spec.loader.exec_module(module)
     return module
 

@@ -3,9 +3,12 @@
 import os
 import stat
 import sys
+import time
 from pathlib import Path
 
 import pytest
+from saltvirt import room as limits
+from saltvirt.config import HostSettings
 from saltvirt.errors import SeedError
 from saltvirt.ops.seeding import write
 from saltvirt.seed import appliance
@@ -43,7 +46,8 @@ def run(tmp_path, root, install=BOOT, **more):
         "files": write.files_of(IDENTITY),
         **more,
     }
-    return appliance.run(job, state_dir=str(tmp_path / "state"), python=sys.executable)
+    room = limits.of(HostSettings())
+    return appliance.run(job, state_dir=tmp_path / "state", room=room, python=sys.executable)
 
 
 def test_an_identity_is_written_below_a_folder(tmp_path, root):
@@ -147,3 +151,41 @@ def test_a_kernel_without_nbd_is_said(tmp_path, root):
 
     with pytest.raises(SeedError, match="kernel has no 'nbd' .*; use seed_method=guestfs or "):
         run(tmp_path, root, via="nbd", path=str(disk), format="raw")
+
+
+def greedy(tmp_path, script):
+    """Return a program that does something else in the worker's place, and does not end."""
+    path = tmp_path / "greedy"
+    path.write_text(f"#!/bin/sh\n{script}\nexec sleep 60\n")
+    path.chmod(0o755)
+    return str(path)
+
+
+@pytest.mark.parametrize(
+    ("action", "script", "why"),
+    [
+        ("seed", "head -c 30M /dev/zero >>{disk}", "no room for image .* kept for VMs"),
+        (
+            "look",
+            'head -c 1030M /dev/zero >"$TMPDIR/overlay"',
+            "wrote more than 1024 MiB beside it",
+        ),
+    ],
+)
+def test_an_appliance_that_writes_too_much_is_ended(tmp_path, small_disk, action, script, why):
+    disk = small_disk / "disk"
+    disk.touch()
+    program = greedy(tmp_path, script.format(disk=disk))
+    room = limits.Room(max_bytes=1 << 40, reserve_bytes=20 << 20, limit_s=60)
+    began = time.monotonic()
+
+    with pytest.raises(SeedError, match=why):
+        appliance.run(
+            {"action": action, "path": str(disk)},
+            state_dir=tmp_path / "state",
+            room=room,
+            python=program,
+        )
+
+    assert time.monotonic() - began < 30
+    assert list((tmp_path / "state/appliances").iterdir()) == []

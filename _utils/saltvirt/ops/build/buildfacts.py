@@ -9,7 +9,7 @@ from typing import Any
 from saltvirt import nics
 from saltvirt.config import HostSettings
 from saltvirt.errors import BadArgument, SeedError, StorageError
-from saltvirt.image import cache, validation
+from saltvirt.image import cache, rights, validation
 from saltvirt.kvm import host
 from saltvirt.model import Disk, Nic, Vm
 from saltvirt.ops import inspect, storage
@@ -185,6 +185,7 @@ def _boot(context: Context, deployment: Deployment, is_dry: bool) -> dict[str, s
             out[key] = None
         elif "://" in str(boot.get(key, "")):
             found = fetch.obtain(context, boot[key], deployment.saltenv, validation.accept_any)
+            rights.let_qemu_read(found.path)
             out[key] = found.path
         elif boot.get(key):
             out[key] = boot[key]

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from saltvirt.arguments import shown
 from saltvirt.errors import BadArgument, ClaimRefused, NameTaken, StorageError
 from saltvirt.image import clone, validation
 from saltvirt.model import Disk, Requirements, Vm
@@ -118,7 +119,7 @@ def _shown(disk: Disk, file: DiskFile | None) -> dict[str, Any]:
         "size_mib": disk.size_mib,
     }
     if disk.image:
-        out["image"] = disk.image
+        out["image"] = shown(disk.image)
     if file:
         out |= {"made": file.how, "base": file.base.path if file.base else None}
     return out

@@ -11,13 +11,14 @@ from saltvirt.kvm import connect
 from saltvirt.ops import inspect, reservations, unfinished
 from saltvirt.ops.build import buildfacts, buildplan, do
 from saltvirt.ops.context import Context
-from saltvirt.ops.seeding import identity
+from saltvirt.ops.seeding import identity, submission
 from saltvirt.spec import Deployment
 
 
 def create(context: Context, deployment: spec.Deployment) -> bool:
     """Create the VM that a :class:`saltvirt.spec.Deployment` describes; return True."""
     settings = context.settings
+    submission.refuse_reserved(context, deployment.vm.name)
     who = identity.prepare(context, deployment)
     with undo.on_sigterm(), connect.opened(settings, readonly=False) as conn:
         on, deployment = _on_host(conn, settings, deployment)
@@ -50,6 +51,7 @@ def show(context: Context, deployment: spec.Deployment) -> dict[str, Any]:
     that is not cached here are not known yet.
     """
     settings = context.settings
+    submission.refuse_reserved(context, deployment.vm.name)
     who = identity.prepare(context, deployment)
     # Nothing is written, but libvirt answers what a domain could have only to those who may.
     with connect.opened(settings, readonly=False) as conn:

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack
 from typing import Any
 
-from saltvirt import files, protocol, records, undo
+from saltvirt import files, protocol, records, room, undo
+from saltvirt.config import HostSettings
 from saltvirt.errors import StorageError
 from saltvirt.image import clone
 from saltvirt.kvm import host, lifecycle
@@ -97,7 +98,7 @@ class Builder:
                 # Undone last: the pool is to forget the file when it is gone.
                 self._steps.undo_with(host.refresh_pool, conn, file.pool)
             self._make_file(file.path)
-            _make_disk(conn, file)
+            _make_disk(conn, settings, file)
         if plan.seed and self._who:
             if plan.seed_path:
                 self._make_file(plan.seed_path)
@@ -157,11 +158,11 @@ def _fetch_minion(context: Context, plan: Plan) -> Installation | None:
     return wanted
 
 
-def _make_disk(conn: Any, file: DiskFile) -> None:
+def _make_disk(conn: Any, settings: HostSettings, file: DiskFile) -> None:
     if file.base is None:
         clone.empty(file.path, file.layout["size_bytes"], file.layout["format"])
     else:
-        clone.make(file.base, file.path, file.layout)
+        clone.make(file.base, file.path, file.layout, room.of(settings))
     if file.pool:
         host.refresh_pool(conn, file.pool)
 

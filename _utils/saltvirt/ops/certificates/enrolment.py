@@ -5,12 +5,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from saltvirt import wire
 from saltvirt.errors import VirtError
 from saltvirt.ops.certificates import installed, reload
 from saltvirt.pki import store
+from saltvirt.pki.answer import VERSION, Answer
 
 # Puts a question to the master's external pillar.
-Ask = Callable[[Mapping[str, str]], dict[str, Any] | None]
+Ask = Callable[[Mapping[str, Any]], dict[str, Any] | None]
 # The daemons that listen for TLS, by the socket that says they run (https://libvirt.org/daemons.html).
 _DAEMONS = {
     "libvirtd": "/run/libvirt/libvirt-admin-sock",
@@ -24,11 +26,11 @@ class EnrolmentRefused(VirtError):
 
 def question(ask: Ask, wanted: Mapping[str, str]) -> dict[str, Any]:
     """Return the master's answer to a host that wants certificates; raise if it gives none."""
-    answer = (ask(wanted) or {}).get("libvirt_pki")
+    answer = (ask({"certificates": wanted, "version": VERSION}) or {}).get("libvirt_pki")
     if not answer:
         raise EnrolmentRefused(
-            "the master has no external pillar 'libvirt' of this project: run 'salt-run "
-            "saltutil.sync_all' there, and see that on_demand_ext_pillar lists libvirt"
+            "the master has no external pillar 'libvirt' of this release: run 'salt-run "
+            "saltutil.sync_all' there, restart it, and see that on_demand_ext_pillar lists libvirt"
         )
     if "error" in answer:
         raise EnrolmentRefused(f"the master refused: {answer['error']}")
@@ -58,32 +60,43 @@ class Enrolment:
         extra = ("vnc-server",) if self.with_vnc else ()
         return (*installed.DEFAULT_PURPOSES, *extra)
 
-    def _question(self, wanted: Mapping[str, str]) -> dict[str, Any]:
-        return question(self.ask, wanted)
+    @property
+    def _authorities(self) -> dict[str, tuple[Path, Path]]:
+        places = installed.places(self.basepath)
+        return installed.authorities(self.basepath, (places[one].use for one in self._purposes))
 
-    def _due(self, info: dict[str, Any]) -> dict[str, str]:
+    def _question(self, wanted: Mapping[str, str]) -> Answer:
+        said = question(self.ask, wanted)
+        try:
+            told: Answer = wire.recorded(Answer, said)
+        except ValueError as wrong:
+            raise EnrolmentRefused(f"the master's answer is not understood: {wrong}") from wrong
+        return told
+
+    def _due(self, told: Answer) -> dict[str, str]:
         places, now = installed.places(self.basepath), store.utc_now()
         forced = "the operator asked for it" if self.is_forced else None
-        reasons = {p: forced or installed.due(places[p], info, now) for p in self._purposes}
+        reasons = {p: forced or installed.due(places[p], told, now) for p in self._purposes}
         return {purpose: why for purpose, why in reasons.items() if why}
 
     def plan(self) -> tuple[dict[str, Any], str]:
         """Return what would change, and a comment."""
-        info = self._question({})
-        changes = dict(self._due(info))
-        paths = installed.authorities(self.basepath, self._purposes)
-        changes |= dict.fromkeys(installed.stale_authority(paths, info), "would be written")
+        told = self._question({})
+        changes = dict(self._due(told))
+        stale = installed.stale_authorities(self._authorities, told.trust)
+        changes |= dict.fromkeys(stale, "would be written")
         comment = "certificates are due" if changes else "all keys are in order"
         return changes, "; ".join([comment, *self._warnings()])
 
     def run(self, functions: Mapping[str, Callable[..., Any]]) -> tuple[dict[str, Any], str]:
         """Lay down what is due; return the changes and a comment."""
-        info = self._question({})
-        due = self._due(info)
+        told = self._question({})
+        due = self._due(told)
+        # First what they are trusted by: a new certificate is good from its first moment on.
+        written = installed.lay_down_authorities(self._authorities, told.trust)
         if due:
-            info = self._renew(due, info)
-        paths = installed.authorities(self.basepath, self._purposes)
-        written = installed.lay_down_authority(paths, info)
+            told = self._renew(due, told)
+            written += installed.lay_down_authorities(self._authorities, told.trust)
         changes = {**due, **dict.fromkeys(written, "written")}
         if not changes:
             return {}, "; ".join(["all keys are in order", *self._warnings()])
@@ -97,16 +110,16 @@ class Enrolment:
             places[purpose] for purpose in self._purposes if places[purpose].key.exists()
         )
 
-    def _renew(self, due: Mapping[str, str], info: dict[str, Any]) -> dict[str, Any]:
+    def _renew(self, due: Mapping[str, str], told: Answer) -> Answer:
         places = installed.places(self.basepath)
-        kept = {purpose: installed.kept_key(places[purpose], info) for purpose in due}
+        kept = {purpose: installed.kept_key(places[purpose], told) for purpose in due}
         made = {purpose: installed.request(self.minion_id, kept[purpose]) for purpose in due}
-        info = self._question({purpose: pem for purpose, (_key, pem) in made.items()})
+        told = self._question({purpose: pem for purpose, (_key, pem) in made.items()})
         for purpose, (key, _pem) in made.items():
-            if purpose not in info["certificates"]:
+            if purpose not in told.certificates:
                 raise EnrolmentRefused(f"the master sent no certificate for {purpose}")
-            installed.lay_down(places[purpose], key, info["certificates"][purpose])
-        return info
+            installed.lay_down(places[purpose], key, told.certificates[purpose])
+        return told
 
     def _reload(self, functions: Mapping[str, Callable[..., Any]]) -> list[str]:
         """Let a libvirtd that listens for TLS read its files anew; say what it answered."""

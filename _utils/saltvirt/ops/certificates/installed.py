@@ -23,6 +23,7 @@ from cryptography.x509.oid import NameOID
 from saltvirt import files
 from saltvirt.errors import StorageError
 from saltvirt.pki import ca
+from saltvirt.pki.answer import Answer, Trust
 
 _QEMU_GROUPS = ("libvirt-qemu", "qemu", "kvm")
 DEFAULT_PURPOSES = ("libvirt-server", "libvirt-client", "qemu-server", "qemu-client")
@@ -30,8 +31,9 @@ DEFAULT_PURPOSES = ("libvirt-server", "libvirt-client", "qemu-server", "qemu-cli
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """Where one purpose's key and certificate lie, and who may read the key."""
+    """Where one purpose's key and certificate lie, of which use, and who may read the key."""
 
+    use: str
     key: Path
     certificate: Path
     mode: int
@@ -50,36 +52,42 @@ def places(basepath: str | Path) -> dict[str, Place]:
     out = {}
     for side in ("server", "client"):
         out[f"libvirt-{side}"] = Place(
+            use="libvirt",
             key=base / "libvirt/private" / f"{side}key.pem",
             certificate=base / "libvirt" / f"{side}cert.pem",
             mode=0o600,
             group=None,
         )
-        out[f"qemu-{side}"] = _of_qemu(base / "qemu", side, group)
-    return {**out, "vnc-server": _of_qemu(base / "libvirt-vnc", "server", group)}
+        out[f"qemu-{side}"] = _of_qemu("qemu", base / "qemu", side, group)
+    return {**out, "vnc-server": _of_qemu("vnc", base / "libvirt-vnc", "server", group)}
 
 
-def _of_qemu(folder: Path, side: str, group: str | None) -> Place:
-    key, certificate = folder / f"{side}-key.pem", folder / f"{side}-cert.pem"
-    return Place(key=key, certificate=certificate, mode=0o640 if group else 0o600, group=group)
+def _of_qemu(use: str, folder: Path, side: str, group: str | None) -> Place:
+    return Place(
+        use=use,
+        key=folder / f"{side}-key.pem",
+        certificate=folder / f"{side}-cert.pem",
+        mode=0o640 if group else 0o600,
+        group=group,
+    )
 
 
-def authorities(basepath: str | Path, purposes: Iterable[str]) -> list[tuple[Path, Path]]:
-    """Return the paths of the CA's certificate and of the revocation list."""
+def authorities(basepath: str | Path, uses: Iterable[str]) -> dict[str, tuple[Path, Path]]:
+    """Return ``{use: (CA's certificate, revocation list)}`` as libvirt and QEMU look for them."""
     base = Path(basepath)
-    out = [(base / "CA/cacert.pem", base / "CA/cacrl.pem")]
-    if any(purpose.startswith("qemu") for purpose in purposes):
-        out.append((base / "qemu/ca-cert.pem", base / "qemu/ca-crl.pem"))
-    if "vnc-server" in purposes:
-        out.append((base / "libvirt-vnc/ca-cert.pem", base / "libvirt-vnc/ca-crl.pem"))
-    return out
+    known = {
+        "libvirt": (base / "CA/cacert.pem", base / "CA/cacrl.pem"),
+        "qemu": (base / "qemu/ca-cert.pem", base / "qemu/ca-crl.pem"),
+        "vnc": (base / "libvirt-vnc/ca-cert.pem", base / "libvirt-vnc/ca-crl.pem"),
+    }
+    return {use: known[use] for use in dict.fromkeys(uses)}
 
 
-def due(place: Place, info: Mapping[str, Any], now: datetime) -> str | None:
+def due(place: Place, told: Answer, now: datetime) -> str | None:
     """
     Return why a purpose needs a new certificate, or None if it is in order.
 
-    info
+    told
         The master's answer: what it would write now.
     """
     try:
@@ -90,7 +98,11 @@ def due(place: Place, info: Mapping[str, Any], now: datetime) -> str | None:
         return f"{place.certificate} or its key cannot be read: {exc}"
     if key.public_key() != certificate.public_key():
         return f"{place.key} is not the key of {place.certificate}"
-    return _stale(certificate, info, now) or _open_to_others(place) or _closed_to_qemu(place)
+    return (
+        _stale(certificate, told, told.trust[place.use], now)
+        or _open_to_others(place)
+        or _closed_to_qemu(place)
+    )
 
 
 def _read(place: Place) -> tuple[x509.Certificate, ca.PrivateKey]:
@@ -99,7 +111,7 @@ def _read(place: Place) -> tuple[x509.Certificate, ca.PrivateKey]:
     return certificate, key
 
 
-def kept_key(place: Place, info: Mapping[str, Any]) -> ca.PrivateKey | None:
+def kept_key(place: Place, told: Answer) -> ca.PrivateKey | None:
     """
     Return the private key that the next certificate may go on with, None if it needs a new one.
 
@@ -114,16 +126,16 @@ def kept_key(place: Place, info: Mapping[str, Any]) -> ca.PrivateKey | None:
     is_ours = (
         isinstance(key, ec.EllipticCurvePrivateKey)
         and key.public_key() == certificate.public_key()
-        and certificate.subject.rfc4514_string() == info["subject"]
-        and _is_known(certificate, info)
+        and certificate.subject.rfc4514_string() == told.subject
+        and _is_known(certificate, told.trust[place.use])
     )
     return key if is_ours and not _open_to_others(place) else None
 
 
-def _is_known(certificate: x509.Certificate, info: Mapping[str, Any]) -> bool:
+def _is_known(certificate: x509.Certificate, trust: Trust) -> bool:
     """Return whether one of the CAs of the moment vouches for a certificate."""
-    authorities_now = x509.load_pem_x509_certificates(info["ca"].encode())
-    return not _is_revoked(certificate, info) and any(
+    authorities_now = x509.load_pem_x509_certificates(trust.ca.encode())
+    return not _is_revoked(certificate, trust) and any(
         _is_signed_by(certificate, one) for one in authorities_now
     )
 
@@ -136,19 +148,25 @@ def _is_signed_by(certificate: x509.Certificate, authority: x509.Certificate) ->
     return True
 
 
-def _is_revoked(certificate: x509.Certificate, info: Mapping[str, Any]) -> bool:
-    # While a CA is replaced there is a list of each; all have the same serials.
-    listed = x509.load_pem_x509_crl(info["crl"].encode())
-    return listed.get_revoked_certificate_by_serial_number(certificate.serial_number) is not None
+def _is_revoked(certificate: x509.Certificate, trust: Trust) -> bool:
+    # A list of each CA that is trusted; while one is replaced, both have the same serials.
+    serial = certificate.serial_number
+    lists = map(x509.load_pem_x509_crl, map(str.encode, _each(trust.crl)))
+    return any(one.get_revoked_certificate_by_serial_number(serial) is not None for one in lists)
 
 
-def _stale(certificate: x509.Certificate, info: Mapping[str, Any], now: datetime) -> str | None:
-    if not _is_signed_by(certificate, x509.load_pem_x509_certificate(info["ca"].encode())):
-        return "it is not signed by the master's CA"
-    if _is_revoked(certificate, info):
+def _each(text: str) -> list[str]:
+    end = "-----END X509 CRL-----\n"
+    return [part + end for part in text.split(end) if part.strip()]
+
+
+def _stale(certificate: x509.Certificate, told: Answer, trust: Trust, now: datetime) -> str | None:
+    if not _is_signed_by(certificate, x509.load_pem_x509_certificate(trust.ca.encode())):
+        return "it is not signed by the master's CA for this use"
+    if _is_revoked(certificate, trust):
         return "it was revoked"
-    if certificate.subject.rfc4514_string() != info["subject"]:
-        return f"its subject is not {info['subject']}"
+    if certificate.subject.rfc4514_string() != told.subject:
+        return f"its subject is not {told.subject}"
     begin, end = certificate.not_valid_before_utc, certificate.not_valid_after_utc
     if (end - now) * 3 < end - begin:
         return f"less than a third of its life is left (until {end:%Y-%m-%d})"
@@ -157,7 +175,7 @@ def _stale(certificate: x509.Certificate, info: Mapping[str, Any], now: datetime
         *names.get_values_for_type(x509.DNSName),
         *map(str, names.get_values_for_type(x509.IPAddress)),
     }
-    if has != {*info["names"], *info["addresses"]}:
+    if has != {*told.names, *told.addresses}:
         return "the host's names or addresses have changed"
     return None
 
@@ -211,27 +229,34 @@ def lay_down(place: Place, key: ca.PrivateKey, certificate_pem: str) -> None:
     files.replace([(place.key, ca.key_pem(key), place.mode, gid), certificate])
 
 
-def lay_down_authority(paths: Iterable[tuple[Path, Path]], info: Mapping[str, Any]) -> list[str]:
-    """Put the CA's certificate and the revocation list in place; return the files that changed."""
-    stale = list(_stale_files(paths, info))
-    for path, text in stale:
-        _folder(path.parent, 0o755, None)
+def lay_down_authorities(
+    paths: Mapping[str, tuple[Path, Path]], trust: Mapping[str, Trust]
+) -> list[str]:
+    """Put certificates and revocation lists of CAs in place; return the files that changed."""
+    stale, group = list(_stale_files(paths, trust)), qemu_group()
+    for use, path, text in stale:
+        if use == "libvirt":
+            _folder(path.parent, 0o755, None)
+        else:  # QEMU's keys are beside it
+            _folder(path.parent, 0o750 if group else 0o700, group)
         files.write(path, text.encode(), 0o644)
-    return [str(path) for path, _text in stale]
+    return [str(path) for _use, path, _text in stale]
 
 
-def stale_authority(paths: Iterable[tuple[Path, Path]], info: Mapping[str, Any]) -> list[str]:
-    """Return which files of the CA would be written."""
-    return [str(path) for path, _text in _stale_files(paths, info)]
+def stale_authorities(
+    paths: Mapping[str, tuple[Path, Path]], trust: Mapping[str, Trust]
+) -> list[str]:
+    """Return which files of CAs would be written."""
+    return [str(path) for _use, path, _text in _stale_files(paths, trust)]
 
 
 def _stale_files(
-    paths: Iterable[tuple[Path, Path]], info: Mapping[str, Any]
-) -> Iterator[tuple[Path, str]]:
-    for pair in paths:
-        for path, text in zip(pair, (info["ca"], info["crl"]), strict=True):
+    paths: Mapping[str, tuple[Path, Path]], trust: Mapping[str, Trust]
+) -> Iterator[tuple[str, Path, str]]:
+    for use, pair in paths.items():
+        for path, text in zip(pair, (trust[use].ca, trust[use].crl), strict=True):
             if not path.exists() or path.read_text() != text:
-                yield path, text
+                yield use, path, text
 
 
 def _closed_to_qemu(place: Place) -> str | None:

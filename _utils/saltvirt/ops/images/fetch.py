@@ -6,6 +6,7 @@ from typing import Any
 
 from salt.exceptions import SaltException
 
+from saltvirt.arguments import shown
 from saltvirt.errors import BadArgument
 from saltvirt.image import cache, validation
 from saltvirt.ops.context import Context
@@ -33,7 +34,7 @@ def obtain(
         saltenv=saltenv,
         settings=context.settings,
         opts=context.opts,
-        progress=_Steps(context, image),
+        progress=_Steps(context, shown(image)),
         validate=validate,
         expected=_expected(context, image, saltenv, image_hash),
     )
@@ -49,7 +50,11 @@ def _expected(context: Context, image: str, saltenv: str, image_hash: object) ->
         )
     except SaltException as exc:
         why = " ".join(str(exc).split())
-        raise BadArgument("image_hash", f"no checksum of {image} in {image_hash!r}: {why}") from exc
+        for said in (image, str(image_hash)):
+            why = why.replace(said, shown(said))
+        raise BadArgument(
+            "image_hash", f"no checksum of {shown(image)} in {shown(image_hash)!r}: {why}"
+        ) from exc
 
 
 class _Steps:

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from saltvirt import arguments, files, wire
+from saltvirt import arguments, files, room, wire
 from saltvirt.config import HostSettings
 from saltvirt.errors import BadArgument, SeedError, StorageError
 from saltvirt.image import cache, clone, tool, validation
@@ -36,7 +36,8 @@ def build(context: Context, source: str, name: str, given: Mapping[str, Any]) ->
     part = files.part_path(target.parent, name)
     with clone.storing(part):
         context.progress("Copying")
-        tool.convert(base.path, base.format, part, "qcow2")
+        meter = room.of(context.settings).meter(arguments.shown(source), target.parent)
+        tool.convert(base.path, base.format, part, "qcow2", meter)
         job |= _brought(context, base, given)
         context.progress("Building", detail="in the appliance")
         try:
@@ -122,5 +123,5 @@ def _known(
 ) -> str:
     """Have a built image in the cache, without a second copy; return its digest."""
     digest = cache.adopt(settings, target, validated)
-    files.write(cache.look_path(settings, digest), json.dumps(wire.plain(found)).encode(), 0o644)
+    files.write(cache.look_path(settings, digest), json.dumps(wire.plain(found)).encode())
     return digest

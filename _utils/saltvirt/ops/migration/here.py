@@ -54,6 +54,8 @@ def gather(context: Context, moving: MigrationInfo, media: frozenset[str], token
         if disk.how != "shared" and disk.base and disk.base not in images:
             images[disk.base] = _image(context, disk, disk.base)
     missing = [digest for digest, found in images.items() if found is None]
+    sizes = {d.base: d.image.file_bytes for d in moving.disks if d.base in missing and d.image}
+    incoming.refuse_too_large(context.settings, sizes)
     return Here(
         media=media,
         images=images,

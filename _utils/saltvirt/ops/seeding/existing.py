@@ -102,7 +102,7 @@ def _identity(
     name = id_ or config.get("id")
     if not name:
         raise BadArgument("id_", "say which minion this will be: id_=NAME")
-    arguments.vm_name(name)
+    submission.refuse_reserved(context, name)
     return identity.identity(context, name, config, keys_, approve_key=approve_key)
 
 

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from saltvirt import files, locks, wire
+from saltvirt import files, locks, room, wire
 from saltvirt.config import HostSettings
 from saltvirt.errors import BadArgument, SeedError
 from saltvirt.image import cache, validation
@@ -25,6 +25,7 @@ def limits(settings: HostSettings) -> dict[str, Any]:
     return {
         "python": python(settings),
         "state_dir": settings.state_dir,
+        "room": room.of(settings),
         "limit_s": int(seed.get("limit_s", appliance.LIMIT_S)),
         "memory_mib": int(seed.get("memory_mib", appliance.MEMORY_MIB)),
     }
@@ -58,5 +59,5 @@ def look(context: Context, base: validation.ValidatedImage, *, use_kvm: bool) ->
             return found(json.loads(kept.read_text()))
         context.progress("Looking", detail="into the image, once")
         answer = appliance.run(job, use_kvm=use_kvm, **limits(context.settings))
-        files.write(kept, json.dumps(answer).encode(), 0o644)
+        files.write(kept, json.dumps(answer).encode())
     return found(answer)

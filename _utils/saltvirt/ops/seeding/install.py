@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from saltvirt import arguments
+from saltvirt.arguments import shown
 from saltvirt.config import HostSettings
 from saltvirt.errors import BadArgument
 from saltvirt.image import validation
@@ -22,18 +23,20 @@ def source(settings: HostSettings, asked: object) -> tuple[str, ...] | None:
     for url in urls:
         if not arguments.is_image(url):
             raise BadArgument(
-                "install_from", f"{url!r}; write salt://path, http(s)://... or an " "absolute path"
+                "install_from",
+                f"{shown(url)!r}; write salt://path, http(s)://... or an absolute path",
             )
-    if len(urls) > 1 and not all(url.endswith(_PACKAGES) for url in urls):
+    if len(urls) > 1 and not all(kind(url) == "package" for url in urls):
         raise BadArgument("install_from", "only packages (.deb or .rpm) can be several files")
     return urls or None
 
 
 def kind(url: str) -> str:
     """Return what is done with a file: ``tarball``, ``package`` or ``script``."""
-    if url.endswith(_TARBALLS):
+    name = shown(url)
+    if name.endswith(_TARBALLS):
         return "tarball"
-    return "package" if url.endswith(_PACKAGES) else "script"
+    return "package" if name.endswith(_PACKAGES) else "script"
 
 
 def decided(urls: Sequence[str] | None, arch: str | None) -> Installation:
@@ -58,7 +61,10 @@ def decided(urls: Sequence[str] | None, arch: str | None) -> Installation:
 def fetched(context: Context, wanted: Installation, saltenv: str) -> Installation:
     """Return how a worker installs a minion, with what it needs on this host."""
     files = tuple(
-        (fetch.obtain(context, url, saltenv, validation.accept_any).path, url.rpartition("/")[2])
+        (
+            fetch.obtain(context, url, saltenv, validation.accept_any).path,
+            shown(url).rpartition("/")[2],
+        )
         for url in wanted.urls
     )
     return replace(wanted, files=files)

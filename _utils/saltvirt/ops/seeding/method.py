@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
+from saltvirt.arguments import shown
 from saltvirt.config import HostSettings
 from saltvirt.errors import SeedError
 from saltvirt.ops.seeding import install
@@ -70,7 +71,7 @@ class SeedMethod:
         return {
             "method": self.name,
             "install": self.install.kind if self.install else None,
-            "install_from": list(self.install.urls if self.install else ()),
+            "install_from": [shown(url) for url in self.install.urls] if self.install else [],
             "os": self.found.os if self.found else None,
             **({"why": self.why} if self.why else {}),
         }
@@ -158,16 +159,16 @@ def _refuse_unfit(wish: Wish, found: Found) -> None:
     if found.root is None:
         if wish.asked != "auto":
             raise SeedError(
-                f"image {wish.image} cannot be seeded: there is no operating system in it"
+                f"image {shown(wish.image)} cannot be seeded: there is no operating system in it"
             )
         return
     if not found.has_minion and not wish.installs:
         raise SeedError(
-            f"image {wish.image} ({found.os}) has no salt-minion, and install=False; "
+            f"image {shown(wish.image)} ({found.os}) has no salt-minion, and install=False; "
             "give another image, install=True, or seed=False"
         )
     if wish.asked == "credentials":
-        _refuse_without_credentials(wish.image, found)
+        _refuse_without_credentials(shown(wish.image), found)
 
 
 def _refuse_without_credentials(image: str, found: Found) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 from saltvirt import arguments, files, sealed
 from saltvirt.config import HostSettings
-from saltvirt.errors import SeedError
+from saltvirt.errors import BadArgument, SeedError
 from saltvirt.ops.context import Context
 
 log = logging.getLogger(__name__)
@@ -38,6 +38,22 @@ def forget(settings: HostSettings, name: str) -> None:
 def is_authorized(settings: HostSettings, name: str) -> bool:
     """Return whether the master has authorized this host to submit a VM's key."""
     return _path(settings, name).exists()
+
+
+def refuse_reserved(context: Context, name: str) -> None:
+    """
+    Raise BadArgument if the master says that a VM of that name would be taken for a hypervisor.
+
+    A master of an older release does not say, nor does one without our external pillar.
+    """
+    arguments.vm_name(name)
+    # Without a master nobody takes anybody for a hypervisor.
+    has_master = context.opts.get("file_client") != "local"
+    if context.ask is None or context.is_ordered or not has_master:
+        return
+    answer = (context.ask(context.opts, {"virtkey": {"name": name}}) or {}).get("virtkey") or {}
+    if answer.get("reserved"):
+        raise BadArgument(f"the master refused: {answer['reserved']}")
 
 
 def submit(context: Context, name: str, public: str | None) -> None:

@@ -15,11 +15,18 @@ import pytest
 from askedca import GRAINS, ask
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
+from saltvirt import wire
 from saltvirt.ops.certificates import enrolment, installed
 from saltvirt.pki import ca
 
 FUNCTIONS = {"cmd.has_exec": lambda _name: False}
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+
+
+def answered(place, question):
+    """Return the CA's answer, as it is on the wire."""
+    wanted = question["certificates"]
+    return wire.plain(ask(place, wanted=wanted, now=datetime.now(timezone.utc)))
 
 
 @pytest.fixture
@@ -31,9 +38,7 @@ def bare(place):
     yield enrolment.Enrolment(
         basepath=str(folder / "etc/pki"),
         minion_id="hyper1",
-        ask=lambda wanted: {
-            "libvirt_pki": ask(place, wanted=wanted, now=datetime.now(timezone.utc))
-        },
+        ask=lambda question: {"libvirt_pki": answered(place, question)},
     )
     shutil.rmtree(folder)
 
@@ -130,7 +135,7 @@ def test_a_renewal_and_a_new_ca_keep_the_key_so_that_every_reader_finds_a_pair(h
     place.promote(now)
     changes, _comment = work.run(functions)
 
-    assert changes["libvirt-client"] == "it is not signed by the master's CA"
+    assert changes["libvirt-client"] == "it is not signed by the master's CA for this use"
     where = installed.places(work.basepath)["libvirt-client"]
     assert where.key.read_bytes() == before[0] and where.certificate.read_bytes() != after[1]
 
@@ -147,7 +152,7 @@ def lay_down(where, place, minion_id, kind):
     answer = ask(
         place, minion_id, wanted={"libvirt-client": wanted}, now=datetime.now(timezone.utc)
     )
-    installed.lay_down(where, key, answer["certificates"]["libvirt-client"])
+    installed.lay_down(where, key, answer.certificates["libvirt-client"])
 
 
 DISTRUST = {

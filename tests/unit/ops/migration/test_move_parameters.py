@@ -1,6 +1,7 @@
 """What libvirt is told of a move; the moves themselves are in tests/cloud."""
 
 import pytest
+from saltvirt.errors import BadArgument
 from saltvirt.kvm import migrate
 from saltvirt.model import Move
 from saltvirt.ops.migration import reach, watching
@@ -12,15 +13,67 @@ from saltvirt.ops.migration import reach, watching
         ("hyper2", "hyper2"),
         ("qemu+tls://hyper2/system", "hyper2"),
         ("qemu+tls://hyper2:16515/system", "hyper2"),
-        ("qemu+ssh://root@10.0.0.2/system", "10.0.0.2"),
+        ("Hyper_2.example.org", "Hyper_2.example.org"),
+        ("10.0.0.2", "10.0.0.2"),
+        ("2001:db8::2", "[2001:db8::2]"),
         ("qemu+tls://[2001:db8::2]:16515/system", "[2001:db8::2]"),
     ],
 )
 def test_the_data_goes_to_the_host_of_the_target(target, host):
+    reach.refuse_strange("target", target)
     uri, found = reach.uri_of(target)
 
     assert found == host
-    assert uri == (target if "://" in target else f"qemu+tls://{target}/system")
+    assert uri == (target if "://" in target else f"qemu+tls://{host}/system")
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        "qemu+tcp://hyper2/system",
+        "qemu+ssh://root@10.0.0.2/system",
+        "qemu+ssh://hyper2/system?command=/tmp/x",
+        "qemu+unix:///system?socket=/tmp/x",
+        "qemu:///system",
+        "test:///default",
+        "tcp://hyper2",
+        "QEMU+TLS://hyper2/system",
+        "qemu+tls://hyper2/session",
+        "qemu+tls://hyper2/system?no_verify=1",
+        "qemu+tls://hyper2/system#x",
+        "qemu+tls://root:secret@hyper2/system",
+        "qemu+tls://-x/system",
+        "qemu+tls://hyper2:/system",
+        "qemu+tls://hyper2:x/system",
+        "qemu+tls:///system",
+        "qemu+tls://[2001:db8::2/system",
+        "hyper2?no_verify=1",
+        "hyper2/system?no_verify=1#",
+        "root@hyper2",
+        "hyper2:16514",
+        "--listen",
+        "-x",
+        ".",
+        "a b",
+        "hyper2\n",
+        "",
+        None,
+        7,
+    ],
+)
+def test_what_is_not_a_host_of_this_cloud_over_tls_is_refused(target):
+    with pytest.raises(BadArgument, match="target: .* is not a host of this cloud; give a ") as no:
+        reach.refuse_strange("target", target)
+
+    assert "secret" not in str(no.value) and "\n" not in str(no.value)
+
+
+def test_what_a_release_before_has_noted_is_not_gone_on_with_in_clear_text():
+    with (
+        pytest.raises(migrate.MigrationFailed, match="over TLS alone, not by 'qemu\\+tcp://hyper2"),
+        migrate.target("qemu+tcp://hyper2/system"),
+    ):
+        pass
 
 
 def test_the_peers_certificate_is_checked_against_its_name_however_many_connections():

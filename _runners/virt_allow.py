@@ -1,0 +1,67 @@
+"""
+Say who is a hypervisor: the master's word alone, and no minion's.
+
+.. versionadded:: 1.0.0
+"""
+
+from saltvirt.fleet import allowing
+from saltvirt.fleet.runners import runner_function
+from saltvirt.pki import store
+
+__virtualname__ = "virt"
+
+
+def __virtual__():
+    """Always load: a master needs no libvirt."""
+    return __virtualname__
+
+
+@runner_function
+def allow(*hosts):
+    """
+    Let minions be hypervisors: they get certificates and orders, and may be sent VMs.
+
+    hosts
+        Ids of minions whose keys are accepted, or globs, which stand for those that match now. None
+        at all: show who is a hypervisor, who is shut out and who may be one.
+
+    They are listed beside the CA, and are hypervisors as those of ``virt:hypervisors`` are. Returns
+    ``{"allowed": [id]}``; without hosts ``{"hypervisors": {id: {"by", "fingerprint"}},
+    "disallowed": [id]}``, and if there are minions that say they are hypervisors or have
+    certificates, ``candidates`` with their keys' fingerprints, and ``allow_them``, the command;
+    ``without_key`` are those who are allowed and have no accepted key. A minion that is a VM on a
+    hypervisor is refused. Undo: virt.disallow.
+
+    CLI Example:
+
+    .. code-block:: bash
+
+        salt-run virt.allow
+        salt-run virt.allow hyper3
+    """
+    return allowing.allow(__opts__, hosts) if hosts else allowing.shown(__opts__)
+
+
+@runner_function
+def disallow(*hosts):
+    """
+    Shut hosts out: no orders, no certificates, whatever ``virt:hypervisors`` says.
+
+    hosts
+        Ids, or globs.
+
+    Their certificates are revoked, and every other host reads the list of them. The others'
+    firewalls close at their next state run. VMs that are there stay as they are: empty a host
+    before (virt.evacuate). Returns ``{"disallowed": [id], "revoked": [serial], "told": {host: what
+    was done}}``; if a host did not hear of it, fails, and is to be run again. Undo: virt.allow,
+    then virt_pki.renew.
+
+    CLI Example:
+
+    .. code-block:: bash
+
+        salt-run virt.disallow hyper3
+        salt-run virt.allow hyper3
+        salt-run virt_pki.renew hyper3
+    """
+    return allowing.disallow(__opts__, hosts, store.utc_now())

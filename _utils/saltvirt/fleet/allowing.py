@@ -1,0 +1,152 @@
+"""Say who is a hypervisor, and who is not any more."""
+
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from fnmatch import filter as matching
+from typing import Any
+
+from saltvirt import compat, config, records
+from saltvirt.errors import BadArgument, BadConfig, MasterError, VirtError
+from saltvirt.fleet import candidates, certificates, inventory, membership, orders
+from saltvirt.fleet.cloud import Cloud
+
+
+def shown(opts: Mapping[str, Any]) -> dict[str, Any]:
+    """
+    Return who is a hypervisor, who is shut out, and who may be one.
+
+    ``{"hypervisors": {id: {"by", "fingerprint"}}, "disallowed": [id]}``, and where there are such
+    minions ``without_key`` and ``candidates``, with ``allow_them``, the command.
+    """
+    candidates.refuse_targets(opts, config.master_settings(opts).hypervisors)
+    members = membership.of(opts)
+    keys = compat.KeyStore(opts)
+    maybe, accepted = candidates.found(opts, members), keys.accepted()
+    out: dict[str, Any] = {
+        "hypervisors": {
+            one: {"by": members.why(one), "fingerprint": keys.fingerprint(one)}
+            for one in accepted
+            if members.has(one)
+        },
+        "disallowed": sorted(members.disallowed),
+        **candidates.table(maybe),
+    }
+    without = sorted(one for one in members.named.difference(accepted) if members.has(one))
+    out |= {"without_key": without} if without else {}
+    command = candidates.command(maybe)
+    return {**out, "allow_them": command} if command else out
+
+
+def allow(opts: Mapping[str, Any], given: Sequence[object]) -> dict[str, list[str]]:
+    """List minions as hypervisors; return ``{"allowed": [id]}``."""
+    known = compat.KeyStore(opts).accepted()
+    ids = sorted({one for text in _texts(given) for one in _accepted(known, text)})
+    _refuse_guests(opts, known, ids)
+    membership.allow(opts, ids)
+    return {"allowed": ids}
+
+
+def _texts(given: Iterable[object]) -> list[str]:
+    texts: list[str] = []
+    for one in given:
+        if isinstance(one, list | tuple):
+            texts += _texts(one)
+        elif isinstance(one, str) and one.strip():
+            texts += [text.strip() for text in one.split(",")]
+        else:
+            raise BadArgument("hosts", f"{one!r} is not the id of a minion; quote it")
+    return texts
+
+
+def _accepted(known: Sequence[str], text: str) -> list[str]:
+    if membership.is_glob(text):
+        found = matching(known, text)
+        if not found:
+            raise BadArgument("hosts", f"{text!r} matches none of the minions that are accepted")
+        return found
+    if text not in known:
+        raise BadArgument(
+            "hosts",
+            f"no key of {text!r} is accepted; see whether it is the right one (salt-key -f "
+            f"{shlex.quote(text)}), and accept it: salt-key -a {shlex.quote(text)}",
+        )
+    return [text]
+
+
+def _refuse_guests(opts: Mapping[str, Any], known: Iterable[str], ids: Sequence[str]) -> None:
+    """Raise MasterError if one of these is a VM on a hypervisor, or on another one of these."""
+    before = _members(opts)
+    hosts = {one for one in known if before.has(one)}.union(ids)
+    wanted = membership.Members(allowed=frozenset(ids))
+    found = membership.guests(opts, wanted, hosts)
+    # Of itself none is a VM: an older release asked guests, and they could say anything.
+    others = {vm: [host for host in there if host != vm] for vm, there in found.items()}
+    said = [f"{vm} is a VM on {', '.join(on)}" for vm, on in sorted(others.items()) if on]
+    orders_of = records.every(orders.folder(opts), orders.PURPOSE)
+    said += [f"{one.name} is a VM ({one.phase})" for one in orders_of if wanted.reserved(one.name)]
+    if said:
+        raise MasterError(
+            f"{'; '.join(said)}; a VM is never a hypervisor, so nobody was allowed: name the others"
+        )
+
+
+def _members(opts: Mapping[str, Any]) -> membership.Members:
+    """Return who is a hypervisor, by the list alone where the configuration cannot be used."""
+    try:
+        return membership.of(opts)
+    except BadConfig:
+        # This command is what its error tells the operator to run.
+        return membership.listed(opts)
+
+
+def disallow(opts: Mapping[str, Any], given: Sequence[object], now: datetime) -> dict[str, Any]:
+    """
+    Shut minions out: they are listed, their certificates are revoked, and all others are told.
+
+    Returns ``{"disallowed": [id], "revoked": [serial], "told": {host: what was done}}``.
+    """
+    if not given:
+        raise BadArgument("hosts", "say which: salt-run virt.disallow HOST ...")
+    ids = _known(opts, _texts(given), now)
+    membership.disallow(opts, ids)
+    revoked = certificates.shut_out(opts, ids, now)
+    out = {"disallowed": ids, "revoked": revoked, "told": {}}
+    # Also if they were revoked before: then this goes on with what was interrupted.
+    if certificates.holders(opts, now).isdisjoint(ids):
+        return out
+    try:
+        cloud = Cloud.of(opts)
+        told = certificates.apply_keys(cloud, inventory.allowed(cloud))
+    except VirtError as error:
+        raise MasterError(
+            f"{' and '.join(ids)}: shut out, and the certificates are revoked, but not every other "
+            f"host has heard: {error}; run salt-run virt.disallow {shlex.join(ids)} again"
+        ) from error
+    return {**out, "told": told}
+
+
+def revoke(opts: Mapping[str, Any], target: str, now: datetime) -> dict[str, Any]:
+    """Shut a host out, or revoke one certificate by its serial."""
+    if target in certificates.holders(opts, now):
+        return disallow(opts, [target], now)
+    return certificates.revoke(Cloud.of(opts), target, now)
+
+
+def _known(opts: Mapping[str, Any], texts: Iterable[str], now: datetime) -> list[str]:
+    """Return the ids that are meant; refuse one that nobody could mean."""
+    members, listed = _members(opts), membership.listed(opts)
+    known = {*compat.KeyStore(opts).accepted(), *listed.allowed, *listed.disallowed}
+    known |= certificates.holders(opts, now)
+    out: set[str] = set()
+    for text in texts:
+        if membership.is_glob(text):
+            found = matching(known, text)
+        else:
+            found = [one for one in known if one.casefold() == text.casefold()]
+            # A VM without a key may be what a glob has come to match.
+            found = found or ([text] if members.reserved(text) else [])
+        if not found:
+            raise BadArgument("hosts", f"{text!r} is not a minion or a host that this master knows")
+        out.update(found)
+    return sorted(out)

@@ -1,0 +1,140 @@
+"""
+Minions that may be hypervisors, shown so that the operator can say who is.
+
+That a minion has the grain ``virt_hypervisor``, or certificates of an earlier release, is a hint
+for a reader: nothing is decided by it.
+"""
+
+import shlex
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from typing import Any
+
+from salt.utils.minions import CkMinions
+
+from saltvirt import compat
+from saltvirt.errors import MasterError
+from saltvirt.fleet import hints, membership
+from saltvirt.pki import store
+from saltvirt.pki.authorities import Authorities
+
+_GRAIN = "G@virt_hypervisor:True"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """
+    A minion that may be a hypervisor.
+
+    why
+        What speaks for it.
+    fingerprint
+        That of its accepted key.
+    vm_on
+        The hosts that have a VM of its name: then it is a guest.
+    """
+
+    why: str
+    fingerprint: str | None
+    vm_on: list[str]
+
+
+def found(
+    opts: Mapping[str, Any], members: membership.Members, target: str | None = None
+) -> dict[str, Candidate]:
+    """
+    Return the accepted minions that may be hypervisors, and of which nobody has said so.
+
+    target
+        A compound target that named them before.
+    """
+    keys = compat.KeyStore(opts)
+    reasons: dict[str, list[str]] = {}
+    for why, ids in (
+        ("says that it is one", _matching(opts, _GRAIN)),
+        ("has certificates", _certified(opts)),
+        (f"matches {target}", _matching(opts, target) if target else ()),
+    ):
+        for one in ids:
+            reasons.setdefault(one, []).append(why)
+    there = hints.every(opts)
+    return {
+        one: Candidate(
+            why=", ".join(reasons[one]),
+            fingerprint=keys.fingerprint(one),
+            vm_on=sorted(host for host, names in there.items() if host != one and one in names),
+        )
+        for one in keys.accepted()
+        if one in reasons and not members.has(one) and not members.is_disallowed(one)
+    }
+
+
+def _matching(opts: Mapping[str, Any], target: str) -> list[str]:
+    # As the master has them in its cache: no minion is asked.
+    matched = CkMinions(opts).check_minions(target, "compound", greedy=False)
+    return list(matched.get("minions") or ())
+
+
+def _certified(opts: Mapping[str, Any]) -> set[str]:
+    """Return the hosts with certificates that are valid now."""
+    place, now = Authorities(membership.folder(opts)), store.utc_now()
+    revoked = place.revoked()
+    return {
+        row["host"]
+        for row in place.issued()
+        if row["serial"] not in revoked and datetime.fromisoformat(row["not_after"]) > now
+    }
+
+
+def table(candidates: Mapping[str, Candidate]) -> dict[str, Any]:
+    """Return ``{"candidates": {id: {"why", "fingerprint", "vm_on"}}}``, empty if there are none."""
+    shown = {one: asdict(candidate) for one, candidate in sorted(candidates.items())}
+    return {"candidates": shown} if shown else {}
+
+
+def command(candidates: Mapping[str, Candidate]) -> str | None:
+    """Return the command that allows all of them but known guests; None if nobody is left."""
+    hosts = sorted(one for one, candidate in candidates.items() if not candidate.vm_on)
+    return f"salt-run virt.allow {shlex.join(hosts)}" if hosts else None
+
+
+def nobody(opts: Mapping[str, Any], members: membership.Members) -> MasterError:
+    """Return the error that this master has no hypervisors, with those that may be."""
+    maybe = found(opts, members)
+    line = command(maybe)
+    if line is None:
+        why = "nobody is allowed to be one, and no minion says that it is"
+        if members.patterns or members.allowed:
+            why = (
+                "none of those that are allowed to be one has a key that is accepted (salt-key -L)"
+            )
+        error = MasterError(
+            f"this master has no hypervisors: {why}; name yours: salt-run virt.allow HOST"
+        )
+    else:
+        error = MasterError(
+            f"this master has no hypervisors yet: {_listed(maybe)} may be; if their keys' "
+            "fingerprints are right (salt-call --local key.finger on each), run: " + line
+        )
+    error.table = table(maybe)
+    return error
+
+
+def _listed(candidates: Mapping[str, Candidate]) -> str:
+    names = sorted(one for one, candidate in candidates.items() if not candidate.vm_on)
+    return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
+
+
+def refuse_targets(opts: Mapping[str, Any], option: Any) -> None:
+    """Refuse what ``virt:hypervisors`` cannot have; of a target, with the command in its place."""
+    try:
+        membership.patterns(option, opts.get("nodegroups") or {})
+    except membership.BadTarget as refused:
+        maybe = found(opts, membership.listed(opts), refused.target)
+        line = command(maybe)
+        if line is None:
+            raise
+        error = membership.BadTarget(refused.word, refused.target, line)
+        error.table = table(maybe)
+        raise error from None

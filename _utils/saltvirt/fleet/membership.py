@@ -1,0 +1,316 @@
+"""
+Who is a hypervisor: the master says so, by a minion's id alone.
+
+Hypervisors are the minions that ``virt:hypervisors`` matches and those that ``salt-run virt.allow``
+has listed beside the CA. Whoever ``virt.disallow`` has listed there is not one, whatever else says
+so. What a minion says of itself counts for nothing: guests are minions too.
+"""
+
+import json
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+from saltvirt import config, files, locks
+from saltvirt.errors import BadArgument, BadConfig, MasterError
+from saltvirt.fleet import hints
+from saltvirt.pki import store
+
+OPTION = "virt:hypervisors"
+VERSION = 1
+# Salt's own forms of a target: a letter, maybe a delimiter, and what follows the @.
+_KIND = re.compile(r"([A-Z])\W?@")
+_COMPOUND = ("and", "not", "(", ")")
+_GLOB = re.compile(r"[*?\[]")
+
+
+class BadTarget(BadConfig):
+    """``virt:hypervisors`` has a word that does not go by ids; ``target`` is all that it has."""
+
+    def __init__(
+        self, word: str, target: str = "", command: str = "salt-run virt.allow HOST"
+    ) -> None:
+        self.word, self.target = word, target or word
+        is_said = re.match(r"[GPIJST]\W?@", word)
+        why = (
+            "is what minions say of themselves, and a guest can say it too"
+            if is_said
+            else "is not an id, a glob or a nodegroup"
+        )
+        super().__init__(
+            f"option {OPTION}: {word!r} {why}; list ids, globs (hyper*) or nodegroups (N@) there, "
+            f"or take it out of the master's configuration and run: {command}"
+        )
+
+
+def is_glob(text: str) -> bool:
+    """Return whether a text is a pattern of ids, not an id."""
+    return _GLOB.search(text) is not None
+
+
+def patterns(option: Any, nodegroups: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the ids and globs of ``virt:hypervisors``; refuse what else a target can be."""
+    try:
+        return tuple(dict.fromkeys(_expanded(option, nodegroups, ())))
+    except BadTarget as error:
+        whole = option if isinstance(option, str) else " or ".join(option)
+        raise BadTarget(error.word, whole) from None
+
+
+def _expanded(value: Any, nodegroups: Mapping[str, Any], inside: tuple[str, ...]) -> Iterator[str]:
+    for word in _words(value, inside):
+        if word.startswith("L@"):
+            yield from _ids(word)
+        elif word.startswith("N@"):
+            yield from _group(word[2:], nodegroups, inside)
+        elif _KIND.match(word) or word in _COMPOUND:
+            raise BadTarget(word)
+        elif word != "or":
+            yield from filter(None, word.split(","))
+
+
+def _words(value: Any, inside: tuple[str, ...]) -> list[str]:
+    texts = [value] if isinstance(value, str) else value
+    if not isinstance(texts, list | tuple) or not all(isinstance(one, str) for one in texts):
+        where = f"nodegroups:{inside[-1]}" if inside else OPTION
+        raise BadConfig(f"option {where}: expected text or a list of texts, found {value!r}")
+    return [word for text in texts for word in text.split()]
+
+
+def _ids(word: str) -> Iterator[str]:
+    for one in filter(None, word.removeprefix("L@").split(",")):
+        if is_glob(one):
+            raise BadConfig(f"option {OPTION}: {word!r} lists ids; write {one!r} without the L@")
+        yield one
+
+
+def _group(name: str, nodegroups: Mapping[str, Any], inside: tuple[str, ...]) -> Iterator[str]:
+    if name not in nodegroups:
+        raise BadConfig(f"option {OPTION}: this master has no nodegroup {name!r}")
+    if name in inside:
+        raise BadConfig(f"option {OPTION}: the nodegroup {name!r} contains itself")
+    yield from _expanded(nodegroups[name], nodegroups, (*inside, name))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Members:
+    """
+    What the master says of who is a hypervisor.
+
+    patterns
+        Ids and globs of ``virt:hypervisors``.
+    allowed, disallowed
+        Ids that ``virt.allow`` and ``virt.disallow`` have listed.
+    """
+
+    patterns: tuple[str, ...] = ()
+    allowed: frozenset[str] = field(default_factory=frozenset)
+    disallowed: frozenset[str] = field(default_factory=frozenset)
+    # As there may be thousands of ids: those of the first two, with where each is from, by how
+    # they are spelt and in whatever letters; the globs; those of the last, in whatever letters.
+    _ids: dict[str, str] = field(init=False, repr=False, compare=False)
+    _folded: dict[str, str] = field(init=False, repr=False, compare=False)
+    _globs: tuple[str, ...] = field(init=False, repr=False, compare=False)
+    _out: frozenset[str] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Arrange the ids so that they are found at once."""
+        ids = {one: f"{OPTION}: {one}" for one in self.patterns if not is_glob(one)}
+        ids |= dict.fromkeys(self.allowed, "virt.allow")
+        for name, value in (
+            ("_ids", ids),
+            ("_folded", {one.casefold(): one for one in ids}),
+            ("_globs", tuple(filter(is_glob, self.patterns))),
+            ("_out", frozenset(map(str.casefold, self.disallowed))),
+        ):
+            object.__setattr__(self, name, value)
+
+    @property
+    def named(self) -> frozenset[str]:
+        """The ids that are named, not matched by a glob."""
+        return frozenset(self._ids)
+
+    def is_disallowed(self, minion_id: str) -> bool:
+        """Return whether ``virt.disallow`` has listed an id, in whatever letters."""
+        return minion_id.casefold() in self._out
+
+    def has(self, minion_id: str) -> bool:
+        """Return whether the minion of this id is a hypervisor, if its key is accepted."""
+        return self.why(minion_id) is not None
+
+    def why(self, minion_id: str) -> str | None:
+        """Return what makes a minion a hypervisor, None if nothing does."""
+        if self.is_disallowed(minion_id):
+            return None
+        matching = (f"{OPTION}: {one}" for one in self._globs if fnmatchcase(minion_id, one))
+        return self._ids.get(minion_id) or next(matching, None)
+
+    def reserved(self, name: str) -> str | None:
+        """Return why a VM cannot have a name, in whatever letters; None if it can."""
+        wanted = name.casefold()
+        if wanted in self._folded:
+            return f"it is the name of the hypervisor {self._folded[wanted]}"
+        matching = (one for one in self._globs if fnmatchcase(wanted, one.casefold()))
+        return next((f"{OPTION} matches it ({one})" for one in matching), None)
+
+    def is_named(self, name: str) -> bool:
+        """Return whether a name is that of a hypervisor by its id, in whatever letters."""
+        return name.casefold() in self._folded
+
+    def refuse_guest(self, name: str) -> None:
+        """Raise BadArgument if a VM of this name would be taken for a hypervisor."""
+        why = self.reserved(name)
+        if why is not None:
+            raise BadArgument(
+                "name",
+                f"a VM cannot be called {name!r}: {why}, and a VM is never a hypervisor; choose "
+                "another name",
+            )
+
+    def claims(self, name: str) -> bool:
+        """Return whether the minion of a VM that is there would be taken for a hypervisor."""
+        return not self.is_disallowed(name) and self.reserved(name) is not None
+
+    def refuse_stranger(self, minion_id: str) -> None:
+        """Raise MasterError if a minion is not a hypervisor."""
+        why = self.why_not(minion_id)
+        if why is not None:
+            raise MasterError(why)
+
+    def why_not(self, minion_id: str) -> str | None:
+        """Return why a minion is not a hypervisor, and what would make it one; None if it is."""
+        if self.has(minion_id):
+            return None
+        if self.is_disallowed(minion_id):
+            return (
+                f"{minion_id} was shut out of the hypervisors of this master (virt.disallow); to "
+                f"let it in again, run: salt-run virt.allow {minion_id}"
+            )
+        return (
+            f"{minion_id} is not a hypervisor of this master; if it is to be one, run: salt-run "
+            f"virt.allow {minion_id}"
+        )
+
+
+def folder(opts: Mapping[str, Any]) -> Path:
+    """Return the folder of the CA, which the list of hypervisors is beside."""
+    return Path(opts["pki_dir"]) / "libvirt"
+
+
+def _path(opts: Mapping[str, Any]) -> Path:
+    return folder(opts) / store.HYPERVISORS
+
+
+def of(opts: Mapping[str, Any], option: Any = None) -> Members:
+    """
+    Return what this master says of who is a hypervisor; nobody is asked.
+
+    option
+        What stands for ``virt:hypervisors``. Defaults to the configuration's.
+    """
+    if option is None:
+        option = config.master_settings(opts).hypervisors
+    return listed(opts, patterns(option, opts.get("nodegroups") or {}))
+
+
+def listed(opts: Mapping[str, Any], found: tuple[str, ...] = ()) -> Members:
+    """Return the list beside the CA, and these patterns."""
+    allowed, disallowed = _read(_path(opts))
+    return Members(patterns=found, allowed=allowed, disallowed=disallowed)
+
+
+def _read(path: Path) -> tuple[frozenset[str], frozenset[str]]:
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        if content["version"] != VERSION:
+            raise ValueError(f"it is of version {content['version']!r}")
+        lists = [content[key] for key in ("allowed", "disallowed")]
+        if not all(isinstance(one, str) for ids in lists for one in ids):
+            raise ValueError("it has something else than ids")
+        return frozenset(lists[0]), frozenset(lists[1])
+    except FileNotFoundError:
+        return frozenset(), frozenset()
+    except (ValueError, TypeError, KeyError) as exc:
+        raise MasterError(
+            f"{path} does not say who is a hypervisor ({exc}); put it back from a backup "
+            "(virt_pki.export), or move it away and run salt-run virt.allow anew"
+        ) from exc
+
+
+def allow(opts: Mapping[str, Any], ids: Iterable[str]) -> None:
+    """List minions as hypervisors; what shut them out is over."""
+    added = frozenset(ids)
+    out = {one.casefold() for one in added}
+
+    def change(was: Members) -> Members:
+        left = frozenset(one for one in was.disallowed if one.casefold() not in out)
+        return Members(allowed=was.allowed | added, disallowed=left)
+
+    _change(opts, change)
+
+
+def disallow(opts: Mapping[str, Any], ids: Iterable[str]) -> None:
+    """List minions as shut out of the hypervisors."""
+    out = frozenset(ids)
+
+    def change(was: Members) -> Members:
+        return Members(allowed=was.allowed - out, disallowed=was.disallowed | out)
+
+    _change(opts, change)
+
+
+def _change(opts: Mapping[str, Any], change: Callable[[Members], Members]) -> None:
+    path = _path(opts)
+    with locks.held(path.with_suffix(".lock")):
+        files.sweep(path.parent)
+        now = change(listed(opts))
+        content = {
+            "version": VERSION,
+            "allowed": sorted(now.allowed),
+            "disallowed": sorted(now.disallowed),
+        }
+        files.write(path, json.dumps(content, indent=1).encode())
+
+
+def guests(
+    opts: Mapping[str, Any], members: Members, hosts: Collection[str]
+) -> dict[str, list[str]]:
+    """
+    Return ``{name: hosts}`` of the VMs whose minions would be taken for hypervisors.
+
+    They are those that these hosts had when they were last asked: nobody is asked for it.
+    """
+    there = {host: names for host, names in hints.every(opts).items() if host in hosts}
+    return among(members, there)
+
+
+def among(members: Members, there: Mapping[str, Iterable[str]]) -> dict[str, list[str]]:
+    """Return those of ``{host: names of its VMs}`` whose minions would be taken for hypervisors."""
+    out: dict[str, list[str]] = {}
+    for host, names in sorted(there.items()):
+        for name in names:
+            if members.claims(name):
+                out.setdefault(name, []).append(host)
+    return out
+
+
+def refuse_guests(members: Members, found: Mapping[str, Sequence[str]]) -> None:
+    """Raise MasterError if there are VMs whose minions would be taken for hypervisors."""
+    if not found:
+        return
+    said = "; ".join(
+        f"{name} is a VM on {' and '.join(hosts)}, and {members.reserved(name)}"
+        for name, hosts in sorted(found.items())
+    )
+    # Shutting out the hypervisor itself would be wrong: its name was taken, maybe to that end.
+    named = sorted(name for name in found if members.is_named(name))
+    matched = sorted(name for name in found if not members.is_named(name))
+    ways = [f"rename or remove the VM {name} there" for name in named]
+    if matched:
+        ways.append(
+            f"narrow {OPTION}, or shut it out with: salt-run virt.disallow {' '.join(matched)}"
+        )
+    raise MasterError(f"{said}; a VM is never a hypervisor: {'; '.join(ways)}")

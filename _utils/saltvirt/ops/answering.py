@@ -1,0 +1,83 @@
+"""A host's answer to the master's runner: one of our functions is done, and what it says signed."""
+
+import json
+import logging
+from collections.abc import Callable, Mapping, MutableMapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from salt.exceptions import SaltException
+
+from saltvirt import sealed, signed, wire
+from saltvirt.errors import BadArgument
+
+log = logging.getLogger(__name__)
+_SELF = "virt.signed"
+# What the runner asks for beside this project's own functions, with its first argument.
+_OTHERS = {"saltutil.find_job": None, "state.single": "virt.keys"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """A function, and what it is given."""
+
+    fun: str
+    arg: list[Any] = field(default_factory=list)
+    kwarg: dict[str, Any] = field(default_factory=dict)
+
+
+def _private(opts: Mapping[str, Any]) -> bytes:
+    return (Path(opts["pki_dir"]) / "minion.pem").read_bytes()
+
+
+def sign(opts: Mapping[str, Any], about: str, **what: Any) -> dict[str, str]:
+    """Return what this minion says of a job or an event, signed."""
+    return signed.pack(signed.Said(minion=opts["id"], about=about, **what), _private(opts))
+
+
+def answer(
+    opts: Mapping[str, Any],
+    functions: Mapping[str, Callable[..., Any]],
+    context: MutableMapping[str, Any],
+    jid: str,
+    order: object,
+) -> dict[str, str]:
+    """Do what is ordered; return the signed answer, or what went wrong in its place."""
+    wanted = _read(opts, order)
+    _refuse_others(wanted)
+    context.pop("retcode", None)
+    value, error = None, None
+    if wanted.fun in functions:
+        value, error = _done(functions, wanted)
+    else:
+        error = f"'{wanted.fun}' is not available."
+    code = int(context.get("retcode") or 0) or (1 if error is not None else 0)
+    if code:
+        context["retcode"] = code
+    return sign(opts, jid, fun=wanted.fun, value=value, why=error, retcode=code)
+
+
+def _read(opts: Mapping[str, Any], order: object) -> Order:
+    if sealed.is_sealed(order):
+        order = json.loads(sealed.unseal(str(order), _private(opts).decode()))
+    wanted: Order = wire.argument("order", Order, order)
+    return wanted
+
+
+def _refuse_others(wanted: Order) -> None:
+    first = _OTHERS.get(wanted.fun)
+    is_ours = wanted.fun.startswith("virt.") and wanted.fun != _SELF
+    is_known = wanted.fun in _OTHERS and (first is None or wanted.arg[:1] == [first])
+    if not is_ours and not is_known:
+        raise BadArgument("order", f"{wanted.fun!r} is not a function of virt")
+
+
+def _done(functions: Mapping[str, Callable[..., Any]], wanted: Order) -> tuple[Any, str | None]:
+    try:
+        return functions[wanted.fun](*wanted.arg, **wanted.kwarg), None
+    except (SaltException, TypeError) as error:
+        return None, str(error)
+    except Exception as error:  # the job ends with an answer, whatever happened
+        log.exception("%s failed", wanted.fun)
+        return None, f"{type(error).__name__}: {error}"

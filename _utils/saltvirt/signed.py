@@ -1,0 +1,117 @@
+"""
+What a host says to the master, signed with its minion key: what anybody else says is not heard.
+
+Every minion may fire any event, also one that looks like the answer of another to a running job,
+and guests are minions too. So hosts sign the job, the function and all of the answer as one text,
+and the master reads nothing else.
+"""
+
+import base64
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import padding
+
+from saltvirt import wire
+from saltvirt.errors import VirtError
+
+# Of what one host says at once; a host with 1,000 VMs needs less than 2 MiB.
+MAX_BYTES = 32 << 20
+_PSS = padding.PSS(padding.MGF1(hashes.SHA256()), padding.PSS.DIGEST_LENGTH)
+
+
+class NotSigned(VirtError):
+    """It was not said by the host that it claims to be from."""
+
+
+class NotUnderstood(VirtError):
+    """The host has said it, and it cannot be read; the message says why."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Said:
+    """
+    One thing that a host says.
+
+    minion
+        Its id.
+    about
+        What it is about: a job's id, or an event's tag.
+    fun
+        The function that was asked for; empty in an event.
+    value
+        The answer; plain data.
+    why
+        What went wrong, in Salt's words; None if nothing did.
+    retcode
+        The exit code that Salt would give the job.
+    """
+
+    minion: str
+    about: str
+    fun: str = ""
+    value: Any = None
+    why: str | None = None
+    retcode: int = 0
+
+
+def pack(said: Said, private_pem: bytes) -> dict[str, str]:
+    """Return ``{"said": text, "signature": base64}``."""
+    # What Salt could carry and JSON cannot is an answer that the master would not understand.
+    text = json.dumps(wire.plain(said), default=str)
+    key: Any = serialization.load_pem_private_key(private_pem, password=None)
+    signature = key.sign(text.encode(), _PSS, hashes.SHA256())
+    return {"said": text, "signature": base64.b64encode(signature).decode()}
+
+
+def unpack(packed: object, public_pem: str, *, minion: str, about: str) -> Said:
+    """
+    Return what a host said; raise NotSigned if another did, NotUnderstood if it makes no sense.
+
+    packed
+        What came, from whomever.
+    public_pem
+        The key that the master has accepted of ``minion``.
+    about
+        What it must be about.
+    """
+    text = _verified(packed, public_pem)
+    if len(text) > MAX_BYTES:
+        raise NotUnderstood(f"it has {len(text) >> 20} MiB; the most is {MAX_BYTES >> 20} MiB")
+    try:
+        said: Said = wire.recorded(Said, _clean(json.loads(text)))
+    except (ValueError, RecursionError) as wrong:
+        raise NotUnderstood(str(wrong)) from wrong
+    # A host may say again what it said of another job.
+    if (said.minion, said.about) != (minion, about):
+        raise NotSigned(f"it is of {said.minion} about {said.about}")
+    return said
+
+
+def _clean(value: Any) -> Any:
+    """Return plain data whose texts have nothing that a terminal would obey."""
+    if isinstance(value, str):
+        return value if value.isprintable() else "".join(map(_printable, value))
+    if isinstance(value, dict):
+        return {_clean(name): _clean(one) for name, one in value.items()}
+    return [_clean(one) for one in value] if isinstance(value, list) else value
+
+
+def _printable(letter: str) -> str:
+    return letter if letter in "\n\t" or letter.isprintable() else "\N{REPLACEMENT CHARACTER}"
+
+
+def _verified(packed: object, public_pem: str) -> str:
+    parts = packed if isinstance(packed, dict) else {}
+    text, signature = parts.get("said"), parts.get("signature")
+    if not isinstance(text, str) or not isinstance(signature, str):
+        raise NotSigned("it has no signature")
+    try:
+        key: Any = serialization.load_pem_public_key(public_pem.encode())
+        key.verify(base64.b64decode(signature), text.encode(), _PSS, hashes.SHA256())
+    except (InvalidSignature, ValueError) as wrong:
+        raise NotSigned("its signature is not of that minion's key") from wrong
+    return text

@@ -1,0 +1,146 @@
+"""
+One certificate authority for each use: what one signs is good for nothing else.
+
+libvirt's list of allowed names is read by its servers only, and QEMU looks at chain and usage
+alone: names in one CA cannot keep the uses apart, and a key of QEMU's group would open libvirtd.
+
+Releases before 1.0 signed all with libvirt's CA. Until every hypervisor has certificates of the
+others, those others are trusted beside it; then what it signed for them is revoked.
+"""
+
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from saltvirt import files
+from saltvirt.pki import store
+
+LIBVIRT = "libvirt"
+# Of each use the folder below that of libvirt's CA, and what its CA is called.
+USES = {LIBVIRT: (".", "Salt Virt CA"), "qemu": ("qemu", "Salt Virt QEMU CA"),
+        "vnc": ("vnc", "Salt Virt VNC CA")}  # fmt: skip
+_SEPARATE = "separate"
+_DAY = timedelta(days=1)
+
+
+def use_of(purpose: str) -> str:
+    """Return the use of a certificate's purpose: ``qemu`` of ``qemu-server``."""
+    return purpose.partition("-")[0]
+
+
+class Authorities:
+    """The CAs of a master, in one folder; see the module."""
+
+    def __init__(self, folder: str | Path) -> None:
+        self.folder = Path(folder)
+        self.stores = {
+            use: store.Store(self.folder / below, name) for use, (below, name) in USES.items()
+        }
+
+    def of(self, purpose: str) -> store.Store:
+        """Return the CA that signs for a purpose."""
+        return self.stores[use_of(purpose)]
+
+    def issued(self) -> list[dict[str, Any]]:
+        """Return every certificate, of all CAs: ``{host, purpose, serial, not_after, signer}``."""
+        return [{**row, "signer": use} for use, one in self.stores.items() for row in one.issued()]
+
+    def revoked(self) -> set[str]:
+        """Return the serials that any CA has revoked."""
+        return {serial for one in self.stores.values() for serial in one.revoked()}
+
+    def revoke(self, rows: Collection[Mapping[str, Any]], now: datetime) -> None:
+        """Revoke certificates, of which ``issued`` has told these rows."""
+        for use, one in self.stores.items():
+            serials = [row["serial"] for row in rows if row["signer"] == use]
+            if serials:
+                one.revoke(serials, now)
+
+    def trust(self, use: str, now: datetime, **options: Any) -> tuple[str, str]:
+        """Return the certificates that a use trusts, and their revocation lists, as PEM texts."""
+        parts = [self.stores[use]]
+        if not self.is_separate(use):
+            parts.append(self.stores[LIBVIRT])
+        for one in parts:
+            one.authority(now, **options)
+        return (
+            "".join(one.bundle(now) for one in parts),
+            "".join(one.revocations(now) for one in parts),
+        )
+
+    def is_separate(self, use: str) -> bool:
+        """Return whether nothing that libvirt's CA signed for a use is good any more."""
+        return use == LIBVIRT or (self.stores[use].folder / _SEPARATE).exists()
+
+    def separate(self, hosts: Collection[str], now: datetime) -> list[str]:
+        """
+        Revoke what libvirt's CA signed for other uses, where all hypervisors have better.
+
+        hosts
+            The hypervisors. Whoever is not one of them is not waited for.
+
+        Returns the serials that were revoked.
+        """
+        out: list[str] = []
+        for use in USES:
+            if not self.is_separate(use):
+                out += self._separated(use, hosts, now)
+        return out
+
+    def _separated(self, use: str, hosts: Collection[str], now: datetime) -> list[str]:
+        good = self._good(use, now)
+        old = [row for row in good if row["signer"] == LIBVIRT]
+        have = {(row["host"], row["purpose"]) for row in good if row["signer"] == use}
+        waited_for = {(row["host"], row["purpose"]) for row in old if row["host"] in hosts}
+        if waited_for - have:
+            return []
+        self.revoke(old, now)
+        with self.stores[use].locked():
+            files.write(self.stores[use].folder / _SEPARATE, b"")
+        return [row["serial"] for row in old]
+
+    def _good(self, use: str, now: datetime) -> list[dict[str, Any]]:
+        """Return the certificates for a use that are neither over nor revoked, whoever signed."""
+        gone = self.revoked()
+        rows = [row for row in self.issued() if use_of(row["purpose"]) == use]
+        return [
+            row
+            for row in rows
+            if row["serial"] not in gone and datetime.fromisoformat(row["not_after"]) > now
+        ]
+
+    def begin_rotation(self, now: datetime, **options: Any) -> None:
+        """Make the next CA of each use; from now on every host is told to trust both."""
+        for one in self.stores.values():
+            one.begin_rotation(now, **options)
+
+    def promote(self, now: datetime) -> None:
+        """Let the next CA of each use sign from now on."""
+        for one in self.stores.values():
+            one.promote(now)
+
+    def finish_rotation(self, now: datetime) -> None:
+        """Stop trusting the CAs that were replaced."""
+        for one in self.stores.values():
+            one.finish_rotation(now)
+
+    def prune_daily(self, now: datetime) -> None:
+        """Forget certificates that are over, and that they were revoked; once in a day."""
+        mark = self.folder / "pruned"
+        with suppress(FileNotFoundError):
+            if now - datetime.fromisoformat(mark.read_text()) < _DAY:
+                return
+        for one in self.stores.values():
+            one.prune(now)
+        files.write(mark, now.isoformat().encode())
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Hold the locks of all CAs that are there, and of libvirt's."""
+        with ExitStack() as held:
+            for use, one in self.stores.items():
+                if use == LIBVIRT or store.is_there(one.folder):
+                    held.enter_context(one.locked())
+            yield

@@ -1,0 +1,287 @@
+"""Who is a hypervisor is what the master says of ids, and of nothing else."""
+
+import json
+import multiprocessing
+import stat
+from pathlib import Path
+
+import keypairs
+import pytest
+from salt.utils.minions import CkMinions
+from saltvirt.errors import BadArgument, BadConfig, MasterError
+from saltvirt.fleet import hints, keys, membership
+from saltvirt.fleet.membership import Members
+
+IDS = ["guest", "hyper1", "hyper2", "hyper10", "rack1.example.org", "web1"]
+GROUPS = {
+    "listed": "L@hyper1,hyper2",
+    "globs": ["hyper?", "or", "rack*"],
+    "ids": ["hyper1", "guest"],
+    "nested": "N@listed or rack1*",
+    "deep": ["N@nested", "or", "N@globs"],
+}
+
+
+@pytest.fixture
+def accepted(opts):
+    """A master that has accepted some minions, and has nodegroups."""
+    for one in IDS:
+        keys.accept(opts, one, keypairs.named("a guest")[0])
+    opts["nodegroups"] = GROUPS
+    return opts
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        "hyper1",
+        "hyper*",
+        "hyper[12]",
+        "L@hyper1,web1",
+        "hyper1 or web*",
+        *(f"N@{name}" for name in GROUPS),
+    ],
+)
+def test_ids_globs_and_nodegroups_mean_what_salt_takes_them_for(accepted, target):
+    as_salt = CkMinions(accepted).check_minions(target, "compound", greedy=False)["minions"]
+
+    found = Members(patterns=membership.patterns(target, GROUPS))
+
+    assert [one for one in IDS if found.has(one)] == sorted(as_salt, key=IDS.index) != []
+
+
+def test_a_list_is_all_that_it_has():
+    assert membership.patterns(["hyper1", "rack*, web1", "N@listed"], GROUPS) == (
+        "hyper1",
+        "rack*",
+        "web1",
+        "hyper2",
+    )
+    assert membership.patterns((), {}) == membership.patterns("", {}) == ()
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        "G@virt_hypervisor:True",
+        "G|virt_hypervisor|True",
+        "P@os:.*",
+        "I@role:hypervisor",
+        "J@role:.*",
+        "S@10.0.0.0/8",
+        "E@hyper.*",
+        "R@%hypers",
+        "hyper* and G@os:Debian",
+        "not web*",
+        "( hyper1 )",
+        ["hyper1", "G@virt_hypervisor:True"],
+        "N@by_grain",
+    ],
+)
+def test_what_is_not_an_id_is_refused_with_the_command_in_its_place(target):
+    if target == "G|virt_hypervisor|True":
+        target = "G|@virt_hypervisor|True"
+
+    with pytest.raises(membership.BadTarget) as refused:
+        membership.patterns(target, {"by_grain": ["N@deeper"], "deeper": "G@a:b"})
+
+    line = str(refused.value)
+    assert line.startswith("option virt:hypervisors: ") and "\n" not in line
+    assert "salt-run virt.allow HOST" in line
+
+
+@pytest.mark.parametrize(
+    ("target", "groups", "why"),
+    [
+        ("N@none", {}, "this master has no nodegroup 'none'"),
+        ("N@a", {"a": "N@b", "b": ["N@a"]}, "the nodegroup 'a' contains itself"),
+        ("N@a", {"a": {"b": 1}}, "option nodegroups:a: expected text or a list of texts"),
+        ("L@hyper*", {}, "write 'hyper*' without the L@"),
+        (7, {}, "option virt:hypervisors: expected text"),
+    ],
+)
+def test_what_cannot_be_read_is_refused_in_one_line(target, groups, why):
+    with pytest.raises(BadConfig) as refused:
+        membership.patterns(target, groups)
+
+    assert why in str(refused.value) and "\n" not in str(refused.value)
+
+
+MEMBERS = Members(
+    patterns=("hyper*", "rack1"), allowed=frozenset({"web7"}), disallowed=frozenset({"hyper4"})
+)
+
+
+@pytest.mark.parametrize(
+    ("minion", "by"),
+    [
+        ("hyper1", "virt:hypervisors: hyper*"),
+        ("rack1", "virt:hypervisors: rack1"),
+        ("web7", "virt.allow"),
+        ("web1", None),
+        ("hyper4", None),
+        ("HYPER4", None),
+        ("Hyper1", None),
+    ],
+)
+def test_a_hypervisor_is_who_is_matched_or_allowed_and_not_shut_out(minion, by):
+    assert MEMBERS.why(minion) == by and MEMBERS.has(minion) is bool(by)
+
+
+def test_who_is_shut_out_is_so_whatever_else_says_no():
+    assert not Members(allowed=frozenset({"h"}), disallowed=frozenset({"h"})).has("h")
+    assert not Members(patterns=("h",), disallowed=frozenset({"H"})).has("h")
+
+
+@pytest.mark.parametrize("name", ["hyper9", "HYPER9", "rack1", "Rack1", "web7", "WEB7", "hyper4"])
+def test_a_vm_never_has_a_name_that_is_a_hypervisors(name):
+    with pytest.raises(BadArgument, match=f"a VM cannot be called '{name}'"):
+        MEMBERS.refuse_guest(name)
+
+
+@pytest.mark.parametrize("name", ["web1", "hype", "rack11", "xhyper1"])
+def test_any_other_name_can_be_a_vms(name):
+    MEMBERS.refuse_guest(name)
+
+
+def test_a_vm_that_is_shut_out_is_left_in_peace():
+    assert MEMBERS.claims("hyper9") and not MEMBERS.claims("hyper4")
+
+
+def test_what_is_said_of_a_stranger_is_the_next_command():
+    assert "salt-run virt.allow web1" in MEMBERS.why_not("web1")
+    assert "was shut out" in MEMBERS.why_not("hyper4")
+    assert MEMBERS.why_not("hyper1") is None
+
+
+# The list beside the CA.
+
+
+def listed(opts):
+    """Return what the list says."""
+    found = membership.listed(opts)
+    return sorted(found.allowed), sorted(found.disallowed)
+
+
+def test_allowing_and_shutting_out_undo_each_other(opts):
+    membership.allow(opts, ["hyper1", "hyper2"])
+    membership.disallow(opts, ["hyper2"])
+    assert listed(opts) == (["hyper1"], ["hyper2"])
+
+    membership.allow(opts, ["HYPER2"])
+
+    assert listed(opts) == (["HYPER2", "hyper1"], [])
+
+
+def test_the_list_is_the_masters_alone_and_on_the_disk(opts, synced):
+    membership.allow(opts, ["hyper1"])
+
+    path = membership.folder(opts) / "hypervisors.json"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+    assert [name for name, _content in synced] == [synced[0][0], "libvirt"]
+    assert sorted(one.name for one in path.parent.iterdir()) == ["hypervisors.json"]
+
+
+def _allow(opts, number):
+    membership.allow(opts, [f"hyper{number}"])
+
+
+def test_two_who_allow_at_once_are_both_heard(opts):
+    fork = multiprocessing.get_context("fork")
+    processes = [fork.Process(target=_allow, args=(opts, number)) for number in range(6)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join()
+
+    assert listed(opts)[0] == [f"hyper{number}" for number in range(6)]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "",
+        "[]",
+        "{}",
+        json.dumps({"version": 2, "allowed": ["hyper1"], "disallowed": []}),
+        json.dumps({"version": 1, "allowed": [1], "disallowed": []}),
+        json.dumps({"version": 1, "allowed": None, "disallowed": []}),
+    ],
+)
+def test_a_list_that_cannot_be_read_is_an_error_and_is_not_written_over(opts, content):
+    membership.allow(opts, ["hyper1"])
+    path = membership.folder(opts) / "hypervisors.json"
+    path.write_text(content)
+
+    for work in (membership.listed, lambda opts: membership.allow(opts, ["hyper2"])):
+        with pytest.raises(MasterError, match="does not say who is a hypervisor"):
+            work(opts)
+
+    assert path.read_text() == content
+
+
+def test_without_a_list_and_a_configuration_nobody_is(opts):
+    found = membership.of(opts)
+
+    assert not any(found.has(one) for one in IDS)
+
+
+def test_the_masters_configuration_and_its_list_are_united(accepted):
+    accepted["virt"] = {"hypervisors": "N@listed"}
+    membership.allow(accepted, ["web1"])
+    membership.disallow(accepted, ["hyper2"])
+
+    found = membership.of(accepted)
+
+    assert [one for one in IDS if found.has(one)] == ["hyper1", "web1"]
+
+
+# VMs that a glob has come to match.
+
+
+def test_a_vm_that_a_hypervisor_has_is_a_guest_whatever_its_name(opts):
+    for vm, host in (("hyper9", "hyper1"), ("HYPER8", "hyper2"), ("web1", "hyper1")):
+        hints.moved(opts, vm, host)
+    hints.moved(opts, "hyper1", "guest")
+    members = Members(patterns=("hyper*",), disallowed=frozenset({"hyper7"}))
+
+    found = membership.guests(opts, members, ["hyper1", "hyper2"])
+
+    assert found == {"hyper9": ["hyper1"], "HYPER8": ["hyper2"]}
+    with pytest.raises(MasterError) as refused:
+        membership.refuse_guests(members, found)
+    assert "hyper9 is a VM on hyper1, and virt:hypervisors matches it (hyper*)" in str(
+        refused.value
+    )
+    assert str(refused.value).endswith("salt-run virt.disallow HYPER8 hyper9")
+
+
+def test_nobody_is_told_to_shut_out_a_hypervisor_whose_name_a_vm_has():
+    members = Members(patterns=("hyper*",), allowed=frozenset({"kvm1"}))
+
+    with pytest.raises(MasterError) as refused:
+        membership.refuse_guests(members, {"KVM1": ["hyper3"], "hyper9": ["hyper3"]})
+
+    said = str(refused.value)
+    assert "KVM1 is a VM on hyper3, and it is the name of the hypervisor kvm1" in said
+    assert "rename or remove the VM KVM1 there" in said
+    assert said.endswith("virt.disallow hyper9")
+
+
+def test_thousands_of_hosts_and_vms_are_looked_through_at_once():
+    members = Members(patterns=tuple(f"hyper{n}" for n in range(2000)), allowed=frozenset({"h"}))
+    there = {f"hyper{n}": [f"vm{n}-{m}" for m in range(20)] for n in range(2000)}
+    looked = []
+
+    class Counted(str):
+        def casefold(self):
+            looked.append(self)
+            return super().casefold()
+
+    assert membership.among(members, {h: map(Counted, vms) for h, vms in there.items()}) == {}
+    assert len(looked) == 2 * 20 * 2000
+
+
+def test_the_list_is_beside_the_ca(opts):
+    assert membership.folder(opts) == Path(opts["pki_dir"]) / "libvirt"
