@@ -76,7 +76,7 @@ def _answer(minion_id: str, certificates: Any) -> dict[str, Any]:
     others = {
         one: salt.utils.minions.get_minion_data(one, __opts__)[1] or {}
         for one in hosts
-        if one != minion_id and one not in guests
+        if one != minion_id
     }
     told = answer.answer(
         authorities.Authorities(membership.folder(__opts__)),
@@ -89,8 +89,12 @@ def _answer(minion_id: str, certificates: Any) -> dict[str, Any]:
         certificates,
         options=options,
         now=store.utc_now(),
+        check=lambda: membership.of(__opts__).refuse_stranger(minion_id),
     )
-    peers = {host: policy.reachable(grains) for host, grains in others.items()}
+    # What hosts say of their VMs decides of a firewall's rule, and of nothing in a certificate.
+    peers = {
+        host: policy.reachable(grains) for host, grains in others.items() if host not in guests
+    }
     return {**wire.plain(told), "peers": peers, "own": policy.reachable(__opts__["grains"])}
 
 

@@ -1,6 +1,6 @@
 """The master's answer to a host that asks for certificates."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
@@ -66,10 +66,14 @@ def answer(
     *,
     options: Mapping[str, Any],
     now: datetime,
+    check: Callable[[], object] = lambda: None,
 ) -> Answer:
     """
     Return what an authenticated host needs.
 
+    check
+        Raises if this host may have nothing, any more. Whoever shuts it out says so first, and then
+        revokes what it has in a turn of its own (:meth:`saltvirt.pki.enrolled.Register.turn`).
     wanted
         ``{purpose: request PEM}``; of a request only the public key is used. Empty: nothing is
         signed, the answer says what would be written.
@@ -103,6 +107,7 @@ def answer(
             subject=ca.subject(host.id, options.get("organization")).rfc4514_string(),
         )
         if keys:
+            check()
             per_hour = options.get("requests_per_hour", enrolled.PER_HOUR)
             was = register.read(host.id).counted(host.id, now, per_hour)
             register.write(host.id, replace(was, subjects=(*names, *addresses)))

@@ -1,8 +1,9 @@
 """What the master writes into a certificate: decided from what it knows, never from a request."""
 
 import ipaddress
+import itertools
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,6 +20,8 @@ PURPOSES = {
 _MAX_CN = 64
 # More than any host has; each becomes a part of a certificate, and of the others' firewalls.
 _MAX_ADDRESSES = 64
+# So much of what one host says is looked at.
+_MAX_SAID = 256
 _NAME = re.compile(
     r"(?=.{1,253}\Z)[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?"
     r"(\.[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?)*"
@@ -96,9 +99,10 @@ def subjects(
     if minion_id.lower() not in (str(text).lower() for text in extra):
         _refuse_anothers(minion_id, known.ids)
     names, addresses = _given(minion_id, extra)
-    said = [str(grains.get(name) or "").lower() for name in ("fqdn", "host")]
-    good = [name for name in said if _NAME.fullmatch(name) and "localhost" not in name]
-    names = [minion_id.lower(), *(one for one in good if known.leaves(minion_id, one)), *names]
+    own = minion_id.lower()
+    # What is not of its id's first label may be the name of a host that is not here yet.
+    said = [name for name in _names(grains) if name.partition(".")[0] == own.partition(".")[0]]
+    names = [own, *(one for one in said if known.leaves(minion_id, one)), *names]
     reported = [one for one in reachable(grains) if known.leaves(minion_id, one)]
     return list(dict.fromkeys(names)), list(dict.fromkeys([*reported, *addresses]))
 
@@ -128,13 +132,24 @@ def _spelt(text: str) -> str:
 
 def claims(grains: Mapping[str, Any]) -> set[str]:
     """Return the names and addresses that a host says it has."""
-    names = {str(grains.get(name) or "").lower() for name in ("fqdn", "host")}
-    return (names | set(reachable(grains))) - {""}
+    return {*_names(grains), *reachable(grains)}
+
+
+def _names(grains: object) -> list[str]:
+    """Return the host names that a host says it has."""
+    said = [grains.get(name) for name in ("fqdn", "host")] if isinstance(grains, Mapping) else []
+    found = [name.lower() for name in said if isinstance(name, str)]
+    return [name for name in found if _NAME.fullmatch(name) and "localhost" not in name]
+
+
+def is_name(text: str) -> bool:
+    """Return whether a text is a host name: what else an id may be has no certificate."""
+    return _NAME.fullmatch(text) is not None
 
 
 def refuse_id(minion_id: str) -> None:
     """Raise PkiError if an id cannot be a certificate's name."""
-    if not _NAME.fullmatch(minion_id):
+    if not is_name(minion_id):
         raise PkiError(f"the minion id {minion_id!r} is not a host name, so it cannot be certified")
     if len(minion_id) > _MAX_CN:
         raise PkiError(
@@ -172,9 +187,15 @@ def _address(text: object) -> str | None:
 
 def reachable(grains: Mapping[str, Any]) -> list[str]:
     """Return the addresses a host may be reached by, of what it says of itself."""
-    texts = (*(grains.get("ipv4") or ()), *(grains.get("ipv6") or ()))
-    found = dict.fromkeys(found for found in map(_address, texts) if found)
+    found = dict.fromkeys(found for found in map(_address, _addresses(grains)) if found)
     return list(found)[:_MAX_ADDRESSES]
+
+
+def _addresses(grains: object) -> Iterator[object]:
+    """Return what a host says of its addresses; it may say anything, and much of it."""
+    for kind in ("ipv4", "ipv6"):
+        said = grains.get(kind) if isinstance(grains, Mapping) else None
+        yield from itertools.islice(said, _MAX_SAID) if isinstance(said, list | tuple) else ()
 
 
 def purposes(wanted: object) -> dict[str, str]:

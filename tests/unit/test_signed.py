@@ -166,7 +166,25 @@ def test_a_forged_answer_is_passed_over_and_the_true_one_is_heard(cloud, caplog)
 
     assert replies["hyper1"].value == "truth"
     (line,) = [line for line in caplog.messages if "passed over" in line]
-    assert line.startswith("salt/job/1/ret/hyper1: passed over, in the name of hyper1: ")
+    assert line.startswith("job 1: passed over, in the name of hyper1: ")
+
+
+def test_a_flood_of_answers_in_a_hosts_name_is_read_to_its_end(cloud):
+    unsigned, signed_by_another = event(1), event(packed(EVIL, value="lies"))
+    flood = [unsigned] * 9000 + [signed_by_another] * 500
+    _bus, master = cloud(*flood, event(packed(value="truth")))
+
+    assert minions.ask(master, ["hyper1"], "virt.x")["hyper1"].value == "truth"
+
+
+def test_the_text_of_an_event_is_not_shown(cloud, caplog):
+    bus, master = cloud()
+    hearing = minions.Hearing(master, "1", "virt.x", ["hyper1"])
+
+    with caplog.at_level(logging.WARNING):
+        hearing.take({"id": "hyper1", "return": "\x1b[2J", "tag": "\x1b[2J"})
+
+    assert "\x1b" not in caplog.text and "passed over" in caplog.text
 
 
 def test_a_host_with_old_code_is_silent_and_it_says_why(cloud):
@@ -202,6 +220,14 @@ def test_a_minion_that_the_master_has_not_heard_itself_does_not_answer(cloud, mo
     _bus, master = cloud(*[{"id": "web1", "return": True}] * 4)
 
     assert minions.wait_for_start(master, "web1", wait_s=0.3, every_s=0.1) is None
+
+
+@pytest.mark.parametrize("option", [{"job_cache": False}, {"ext_job_cache": "redis"}])
+def test_without_a_job_cache_of_the_masters_own_a_return_is_an_answer(cloud, option):
+    _bus, master = cloud({"id": "web1", "return": True}, {"id": "web1", "return": True})
+    master.opts.update(option)
+
+    assert minions.wait_for_start(master, "web1", wait_s=5, every_s=0.1) is not None
 
 
 def test_forged_progress_is_not_shown(opts, monkeypatch):

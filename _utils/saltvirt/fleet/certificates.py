@@ -11,8 +11,9 @@ from saltvirt import config, files
 from saltvirt.errors import BadArgument, MasterError, VirtError
 from saltvirt.fleet import inventory, masteruser, membership, minions
 from saltvirt.fleet.cloud import Cloud
-from saltvirt.pki import backup, ca, store
+from saltvirt.pki import backup, ca, policy, store
 from saltvirt.pki.authorities import Authorities
+from saltvirt.pki.enrolled import Register
 
 _APPLY_S = 120
 _AGAIN_S = 2
@@ -168,8 +169,13 @@ def _revoked(
 @_in_one_line()
 def shut_out(opts: Mapping[str, Any], hosts: Collection[str], now: datetime) -> list[str]:
     """Revoke all certificates of hosts; return the serials of those that were valid."""
-    rows = [row for row in listed(opened(opts), now) if row["host"] in hosts]
-    return _revoked(opts, rows, now)
+    place, out = opened(opts), []
+    for host in sorted(filter(policy.is_name, hosts)):
+        # A question that it had open is answered before; there is none after.
+        with Register(place.folder).turn(host):
+            rows = [row for row in listed(place, now) if row["host"] == host]
+            out += _revoked(opts, rows, now)
+    return out
 
 
 def holders(opts: Mapping[str, Any], now: datetime) -> set[str]:

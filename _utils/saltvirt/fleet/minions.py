@@ -27,6 +27,8 @@ _FIND_JOB_S = 10
 _RETURN_S = 30
 # How long after its event an answer is in the master's job cache at the latest.
 _STORED_S = 2
+# How long what came in time is still read after a deadline: others may have fired much before it.
+_DRAIN_S = 10
 _SIGNED = "virt.signed"
 # Called with the tag and the data of an event.
 Watch = Callable[[str, Mapping[str, Any]], None]
@@ -83,22 +85,24 @@ class Hearing:
         self.wanted = set(wanted)
         self.replies: dict[str, Reply] = {}
         self._doubted: dict[str, str] = {}
+        self._public: dict[str, str] = {}
 
-    def take(self, tag: str, data: Mapping[str, Any]) -> None:
+    def take(self, data: Mapping[str, Any]) -> None:
         """Take an answer in, if the host has given it."""
         host = data.get("id")
-        if not isinstance(host, str) or host not in self.wanted:
+        if not isinstance(host, str) or host not in self.wanted or host in self.replies:
             return
+        # Read once: whoever floods the bus with answers is to cost little.
+        if host not in self._public:
+            self._public[host] = keys.accepted(self._opts, host) or ""
         try:
             said = signed.unpack(
-                data.get("return"),
-                keys.accepted(self._opts, host) or "",
-                minion=host,
-                about=self.jid,
+                data.get("return"), self._public[host], minion=host, about=self.jid
             )
         except signed.NotSigned as why:
+            # An event's tag is text of whoever fired it: it is not shown.
             if host not in self._doubted:
-                log.warning("%s: passed over, in the name of %s: %s", tag, host, why)
+                log.warning("job %s: passed over, in the name of %s: %s", self.jid, host, why)
             self._doubted[host] = str(why)
         except signed.NotUnderstood as why:
             self.replies[host] = Reply(minion=host, error=f"its answer is not understood: {why}")
@@ -184,18 +188,20 @@ def _asked(
 
 
 def collect(local: Any, hearing: Hearing, deadline: float, watch: Watch | None = None) -> None:
-    """Take in answers until all wanted ones are there or the deadline has come."""
+    """Take in answers until all wanted ones are there, or all that came before the deadline."""
     prefix = f"salt/job/{hearing.jid}/ret/"
     tag = "salt/" if watch else prefix
     while hearing.wanted - set(hearing.replies):
         left = deadline - time.monotonic()
-        if left <= 0:
+        if left <= -_DRAIN_S:
             return
-        event = local.event.get_event(wait=min(left, 5), tag=tag, full=True)
+        event = local.event.get_event(wait=max(min(left, 5), 0.01), tag=tag, full=True)
         if event is None:
+            if left <= 0:
+                return
             continue
         if event["tag"].startswith(prefix):
-            hearing.take(event["tag"], event["data"])
+            hearing.take(event["data"])
         elif watch:
             watch(event["tag"], event["data"])
 
@@ -321,13 +327,13 @@ def _pinged(local: Any, cloud: Cloud, minion: str, wait_s: float) -> bool:
     Return whether a minion answers, which need have nothing of this project.
 
     Whoever fires an event in its name is not believed: the master stores what a minion itself has
-    returned, and that alone. A master without a job cache cannot tell the two apart.
+    returned, and that alone. A master without a job cache of its own cannot tell the two apart.
     """
     jid, _matched = _publish(local, [minion], "test.ping", (), None, wait_s)
     tag = f"salt/job/{jid}/ret/{minion}"
     if local.event.get_event(wait=wait_s, tag=tag, full=True) is None:
         return False
-    if not cloud.opts.get("job_cache", True):
+    if not cloud.opts.get("job_cache", True) or cloud.opts.get("ext_job_cache"):
         return True
     end = time.monotonic() + _STORED_S
     while time.monotonic() < end:

@@ -148,7 +148,7 @@ def test_certificates_that_are_over_are_forgotten_and_the_others_are_not(place):
     assert f"{old.serial_number:032x}" not in main.revoked()
 
 
-CLAIM = {"fqdn": "db.example.org", "host": "hyper1", "ipv4": ["192.0.2.1"]}
+CLAIM = {"fqdn": "hyper1.example.org", "host": "hyper1", "ipv4": ["192.0.2.1"]}
 
 
 def names(out):
@@ -161,18 +161,34 @@ def test_a_hypervisor_that_claims_what_another_is_certified_for_does_not_take_it
     stolen = names(ask(place, "evil", grains=CLAIM, others={"hyper1": {}}))
     again = names(ask(place, "hyper1", grains=CLAIM, others={"evil": CLAIM}))
 
-    assert again == first == {"hyper1", "db.example.org", "192.0.2.1"}
+    assert again == first == {"hyper1", "hyper1.example.org", "192.0.2.1"}
     assert stolen == {"evil"}
 
 
 def test_what_two_new_hypervisors_claim_is_neithers(place):
-    assert names(ask(place, "hyper1", grains=CLAIM, others={"evil": CLAIM})) == {"hyper1"}
+    out = names(ask(place, "hyper1", grains=CLAIM, others={"evil": {"ipv4": ["192.0.2.1"]}}))
+
+    assert "192.0.2.1" not in out
     assert names(ask(place, "evil", grains=CLAIM, others={"hyper1": CLAIM})) == {"evil"}
+
+
+def test_a_host_is_certified_for_no_name_that_another_may_get(place):
+    squatting = {"fqdn": "hyper9.example.org", "host": "hyper9"}
+
+    assert names(ask(place, "hyper3", grains=squatting)) == {"hyper3"}
+
+
+@pytest.mark.parametrize(
+    "grains", [{"ipv4": 5}, {"ipv4": {"a": 1}, "fqdn": ["x"]}, "x", None, {"host": 1}, [1]]
+)
+def test_whatever_one_host_says_of_itself_keeps_no_other_from_its_certificate(place, grains):
+    assert "hyper1" in names(ask(place, "hyper1", grains=CLAIM, others={"hyper3": grains}))
+    assert names(ask(place, "hyper3", grains=grains)) == {"hyper3"}
 
 
 def test_a_guest_that_claims_a_hypervisors_names_takes_nothing_away(place):
     # What guests say does not come here; their ids do.
-    out = ask(place, "hyper1", grains={**CLAIM, "fqdn": "web1"}, guests=["web1"])
+    out = ask(place, "hyper1", grains={**CLAIM, "fqdn": "hyper1.web"}, guests=["hyper1.web"])
 
     assert names(out) == {"hyper1", "192.0.2.1"}
 
@@ -189,7 +205,7 @@ def test_what_the_operator_gives_to_a_host_is_nobody_elses(place):
 
     taken = names(ask(place, "evil", grains=CLAIM, others={"hyper1": {}}, options=given))
 
-    assert taken == {"evil", "db.example.org"}
+    assert taken == {"evil"}
     own = names(ask(place, "hyper1", grains={}, others={"evil": CLAIM}, options=given))
     assert own == {"hyper1", "192.0.2.1"}
 
