@@ -41,7 +41,9 @@ def seal(secret: str, public_pem: str) -> str:
 
 def unseal(text: str, private_pem: str) -> str:
     """Return what was sealed; raise SeedError if it was not sealed for this key."""
-    private: Any = serialization.load_pem_private_key(private_pem.encode(), password=None)
+    private: Any = serialization.load_pem_private_key(
+        private_pem.encode(), password=None, unsafe_skip_rsa_key_validation=True
+    )
     try:
         box = json.loads(base64.b64decode(text.removeprefix(_MARK)))
         parts = {name: base64.b64decode(value) for name, value in box.items()}
