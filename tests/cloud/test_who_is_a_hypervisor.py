@@ -38,6 +38,7 @@ def guest(cloud):
     cloud.purge_all()
 
 
+@pytest.mark.nightly
 def test_a_guest_that_says_it_is_a_hypervisor_gets_nothing(cloud, guest):
     words = ("state.single", "virt.keys", "mine", "-t", "300", "--out=json", "--static")
     said = next(iter(cloud.command("salt", guest, *words).data[guest].values()))
