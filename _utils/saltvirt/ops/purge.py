@@ -61,7 +61,7 @@ def _remove(conn: Any, settings: HostSettings, held: records.Held, paths: list[s
     storage.settle_definitions()
     unfinished.remove_log(name)
     try:
-        unfinished.remove(conn, settings, paths)
+        unfinished.remove(conn, settings, name, paths)
     except StorageError as exc:
         raise StorageError(f"the VM is gone, but {exc}; fix that, then purge it again") from exc
 

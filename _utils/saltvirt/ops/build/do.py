@@ -113,7 +113,8 @@ class Builder:
     def _remove(self, path: str) -> None:
         mine = ownfiles.made(self._held.now, [path])
         ownfiles.leave(self._held, mine)
-        unfinished.remove(self._conn, self._context.settings, mine)
+        name = self._held.now.name
+        unfinished.remove(self._conn, self._context.settings, name, mine)
         ownfiles.forget(self._held.now, [path])
 
     @_told
