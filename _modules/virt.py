@@ -162,7 +162,8 @@ def start(name, **kwargs):
     name
         The VM's name.
 
-    Returns True; fails if there is no such VM or libvirt refuses. Undo: virt.stop.
+    Returns True; fails if there is no such VM, if it is on its way to or from this host or being
+    purged, or if libvirt refuses. Undo: virt.stop.
 
     CLI Example:
 

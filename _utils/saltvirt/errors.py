@@ -99,6 +99,14 @@ class StorageError(VirtError):
     """A disk cannot be made; the message names the file."""
 
 
+class NotTakenBack(StorageError):
+    """
+    A VM could not be built, and something of it is left on its host.
+
+    Its name goes over the wire: masters know by it that the VM may be there.
+    """
+
+
 class SeedError(VirtError):
     """The guest cannot be given its identity; the message says why."""
 

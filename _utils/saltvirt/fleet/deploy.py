@@ -15,7 +15,8 @@ from saltvirt.placement import choose
 from saltvirt.placement.answers import HostInfo
 from saltvirt.records import Held
 
-_REFUSED = "ClaimRefused"
+# The kinds of errors by which hosts say that another one may be tried, or that something is left.
+_REFUSED, _LEFT = "ClaimRefused", "NotTakenBack"
 # How long what a host was told to end is waited for, between questions about it.
 _UNDOING_S = (0, 1, 2, 4, 8)
 
@@ -222,7 +223,8 @@ def _settled(build: Build, host: str, unused: tuple[str, str] | None) -> None:
 def _open_end(build: Build) -> str:
     """Return what is left of a deployment that failed, and which command takes it back."""
     name, host = build.name, build.order.now.facts.get("host")
-    left = f"may still be made on {host}; when that answers," if host else "has left its key;"
+    on_it = f"may still be made, or be left, on {host}; when that answers,"
+    left = on_it if host else "has left its key;"
     return (
         f"VM {name!r} {left} run virt.init again, which keeps what is complete and takes back what "
         f"is not, or salt-run virt.purge {name}"
@@ -296,9 +298,12 @@ def _build(
             raise HostSilent(f"{whose_time(reply, None)}, while it built {name!r}")
         if reply.ok:
             return host
+        kind = reply.value.get("kind") if isinstance(reply.value, dict) else None
+        if kind == _LEFT:
+            raise DeployError(f"{host}: {reply.error}")
         # It has said itself that it has nothing of the VM.
         build.order.enter(orders.KEYED if pairs else orders.PLACING, host=None)
-        if not isinstance(reply.value, dict) or reply.value.get("kind") != _REFUSED:
+        if kind != _REFUSED:
             raise DeployError(f"{host}: {reply.error}")
         refused[host] = [reply.error or ""]
         cloud.progress("Placing", detail=f"{host} refused: {reply.error}")

@@ -11,6 +11,7 @@ from saltvirt.errors import NameTaken, NoSuchVm, StorageError
 from saltvirt.image import cache
 from saltvirt.kvm import lifecycle
 from saltvirt.ops import reservations, storage, unfinished
+from saltvirt.ops.migration import startlock
 from saltvirt.ops.seeding import submission
 from saltvirt.xml import read
 
@@ -52,27 +53,33 @@ def purge(
 
 def _remove(conn: Any, settings: HostSettings, held: records.Held, paths: list[str]) -> None:
     name = held.name
-    lifecycle.destroy(conn, name)
-    # Whoever settles this knows by it what is still this VM's of the files that all hosts share.
-    held.note(untouched=unfinished.shared_signatures(settings, paths))
-    lifecycle.undefine(conn, name)
+    # One that is started in between would run on, without a definition, over files that stay.
+    with startlock.unstarted(settings, name):
+        lifecycle.destroy(conn, name)
+        # Whoever settles this knows by it what is still this VM's of the files that all share.
+        held.note(untouched=unfinished.shared_signatures(settings, paths))
+        lifecycle.undefine(conn, name)
     submission.forget(settings, name)
     # The definition must not come back with a crash when the files are gone.
     storage.settle_definitions()
     unfinished.remove_log(name)
     try:
-        unfinished.remove(conn, settings, paths)
+        unfinished.remove(conn, settings, name, paths)
     except StorageError as exc:
         raise StorageError(f"the VM is gone, but {exc}; fix that, then purge it again") from exc
 
 
 def undefine(conn: Any, settings: HostSettings, name: str) -> None:
-    """Forget a VM's definition; what another host may have of it stays."""
-    root = read.domain(lifecycle.xml(conn, name))
-    noted = read.firmware_variables(root)
-    is_shared = noted is not None and storage.is_declared(settings, noted)
-    is_idle = is_shared and not lifecycle.is_active(conn, name)
-    lifecycle.undefine(conn, name, keep_nvram=is_idle or read.ours(root)["moved_to"] is not None)
+    """Forget a VM's definition, unless it is being moved; what another host may have stays."""
+    # Whoever begins a move does it under the same lock.
+    with reservations.host_lock(settings):
+        root = read.domain(lifecycle.xml(conn, name))
+        reservations.refuse_moving(settings, name, read.uuid(root))
+        noted = read.firmware_variables(root)
+        is_shared = noted is not None and storage.is_declared(settings, noted)
+        is_kept = is_shared and not lifecycle.is_active(conn, name)
+        is_kept = is_kept or read.ours(root)["moved_to"] is not None
+        lifecycle.undefine(conn, name, keep_nvram=is_kept)
 
 
 def _refuse_others(conn: Any, settings: HostSettings, name: str, own: list[str]) -> None:

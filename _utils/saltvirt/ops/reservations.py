@@ -171,15 +171,45 @@ def coming_files(settings: HostSettings, name: str) -> dict[str, str]:
     }
 
 
+def going_files(settings: HostSettings) -> dict[str, str]:
+    """
+    Return ``{path: whose it is, and what to do}`` of what is removed here, now or later.
+
+    These are the files of VMs that leave this host or are purged, whether they are there still or
+    not: whoever settles that removes what has their names.
+    """
+    place = folder(settings)
+    leaving = [
+        one
+        for one in records.every(place, "departure")
+        if one.phase != protocol.CANCELLED and one.facts.get("leaves", True)
+    ]
+    said = {
+        path: f"of VM {one.name!r}, which is leaving this host; wait until that is over, or if it "
+        f"was interrupted: salt-run virt.settle {one.name}"
+        for one in leaving
+        for path in one.facts.get("paths", ())
+    }
+    for one in records.every(place, "purge"):
+        why = (
+            f"of VM {one.name!r}, which is being purged here; wait until that is over, or if it "
+            f"was interrupted: salt-run virt.purge {one.name}"
+        )
+        said |= dict.fromkeys(one.facts.get("paths", ()), why)
+    return said
+
+
 def refuse_taken(settings: HostSettings, name: str, paths: Iterable[str]) -> None:
     """
-    Raise StorageError if a file is there, or another VM that comes here is to have it.
+    Raise StorageError if a file is there, or is on record for a VM that comes here, or goes.
 
     It is called under the host's lock, in which the paths are noted then: whoever is noted first
     makes the file, and nobody else removes it.
     """
-    others = coming_files(settings, name)
+    others, going = coming_files(settings, name), going_files(settings)
     for path in paths:
+        if path in going:
+            raise StorageError(f"{path} is a file {going[path]}")
         if path in others:
             raise StorageError(
                 f"{path} is to be a file of VM {others[path]!r}, which is being built here or on "

@@ -118,22 +118,25 @@ def _settle_claim(conn: Any, settings: HostSettings, name: str) -> bool:
 
 def _clear(conn: Any, settings: HostSettings, name: str, paths: list[str], has_log: bool) -> None:
     log.warning("removing what an interrupted command left of VM %s: %s", name, paths)
-    remove(conn, settings, paths)
+    remove(conn, settings, name, paths)
     if has_log and not lifecycle.is_defined(conn, name):
         remove_log(name)
 
 
-def remove(conn: Any, settings: HostSettings, paths: list[str]) -> list[str]:
+def remove(conn: Any, settings: HostSettings, name: str, paths: list[str]) -> list[str]:
     """
-    Remove files for good, but cached images and those in use, here or by another host.
+    Remove files of a VM for good, but cached images and those in use, here or by another host.
 
-    Returns those removed. Raises StorageError if one cannot be removed; the others are.
+    What is being made for another VM is in use too: no domain says so yet. Returns those removed.
+    Raises StorageError if one cannot be removed; the others are.
     """
-    used = storage.in_use(conn)
+    # Before the domains: what is on record no more is defined by then.
+    coming = reservations.coming_files(settings, name)
+    used = {*coming, *map(os.path.realpath, coming)} | storage.in_use(conn)
     removed, failed = [], []
     for path in paths:
         if storage.is_shared(settings, path, used):
-            log.warning("%s stays: it is a cached image, or a VM uses it", path)
+            log.warning("%s stays: it is a cached image, or a VM uses it or is to have it", path)
             continue
         if storage.is_declared(settings, path) and storage.is_open(path):
             # No failure: what is tried again is removed when the VM of that host is stopped.

@@ -117,7 +117,8 @@ class Hosts:
         try:
             self.does[fun](host, *arg)
         except (deploy.VirtError, ValueError) as error:
-            return minions.Reply(minion=host, value={}, error=str(error))
+            said = error.to_dict() if isinstance(error, deploy.VirtError) else {}
+            return minions.Reply(minion=host, value=said, error=str(error))
         return silent if self.is_silent(host) else minions.Reply(minion=host, value=True)
 
 

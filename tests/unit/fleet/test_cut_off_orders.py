@@ -3,8 +3,8 @@
 import pytest
 from fleetkit import is_tidy, key, left
 from saltvirt import compat, keypair
-from saltvirt.errors import BadArgument, NameTaken, NoHostFits, NoSuchVm
-from saltvirt.fleet import deploy, hints, keys, migrate
+from saltvirt.errors import BadArgument, NameTaken, NoHostFits, NoSuchVm, NotTakenBack
+from saltvirt.fleet import deploy, hints, keys, migrate, minions
 
 
 def test_a_deployment_leaves_a_vm_and_its_key_and_no_order(cloud):
@@ -237,6 +237,49 @@ def test_a_host_that_fails_is_taken_at_its_word(cloud):
     cloud.hosts.does["virt.init"] = build
 
     with pytest.raises(deploy.DeployError, match="hyper1: no space left on hyper1"):
+        cloud.init()
+    assert key(cloud) is None and is_tidy(cloud)
+
+
+@pytest.mark.parametrize("is_silent", [True, False])
+def test_a_host_that_cannot_take_a_build_back_may_have_the_vm(cloud, is_silent):
+    def build(host, name, *_args):
+        cloud.hosts.put(host, name, unfinished=True)
+        raise NotTakenBack("libvirt does not answer; and not all of it can be removed")
+
+    def ask(*args, **options):
+        if is_silent and cloud.hosts.where("web"):
+            return {"hyper1": minions.Reply(minion="hyper1", error="libvirt does not answer")}
+        return cloud.hosts.ask(*args, **options)
+
+    cloud.hosts.does["virt.init"] = build
+    with (
+        pytest.MonkeyPatch.context() as dead,
+        pytest.raises(
+            deploy.DeployError,
+            match="hyper1: libvirt does not answer; .* 'web' may still be .*, or be "
+            "left, on hyper1; when that answers, run virt.init again, .* salt-run virt.purge web",
+        ),
+    ):
+        dead.setattr(minions, "ask", ask)
+        cloud.init()
+    before = key(cloud)
+    assert before and left(cloud) == "ordered"
+
+    with pytest.raises(NameTaken, match="'web' is on hyper1 already"):
+        cloud.init()
+    assert key(cloud) == before and is_tidy(cloud)
+    assert cloud.purge() == {"hyper1": {"web": "purged"}} and key(cloud) is None
+
+
+def test_a_host_that_has_not_defined_what_it_cannot_remove_needs_no_key(cloud):
+    def build(host, name, *_args):
+        cloud.hosts.put(host, name, None, unfinished=True)
+        raise NotTakenBack("no space left; and not all of it can be removed")
+
+    cloud.hosts.does["virt.init"] = build
+
+    with pytest.raises(deploy.DeployError, match="hyper1: no space left; .* be removed$"):
         cloud.init()
     assert key(cloud) is None and is_tidy(cloud)
 

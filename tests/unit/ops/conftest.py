@@ -149,7 +149,7 @@ def _keep_definitions(monkeypatch, folder):
         (folder / f"{name}.xml").write_text(conn.lookupByName(name).XMLDesc(flags))
         return name
 
-    def gone(conn, name):
+    def gone(conn, name, **_flags):
         # The test driver has fewer flags, and nothing that ours would remove.
         conn.lookupByName(name).undefine()
         (folder / f"{name}.xml").unlink(missing_ok=True)

@@ -3,14 +3,16 @@
 import os
 import signal
 import subprocess
+import threading
 from pathlib import Path
 
 import onrecord
 import pytest
 from saltvirt import records
-from saltvirt.errors import NameTaken, NoSuchVm, StorageError
+from saltvirt.errors import NameTaken, NoSuchVm, StorageError, VirtError
 from saltvirt.kvm import lifecycle
 from saltvirt.ops import inspect, purge, reservations, storage, unfinished
+from saltvirt.ops.migration import startlock
 
 NOTHING = ([], [], [])
 
@@ -189,6 +191,84 @@ def test_a_vm_on_its_way_is_not_purged_nor_built(built, purpose, phase, words):
     with built.libvirt(), pytest.raises(NameTaken, match=words):
         built.init()
     assert len(built.files()) == 3
+
+
+@pytest.mark.parametrize(("purpose", "phase"), [("departure", "handing"), ("arrival", "arrived")])
+def test_a_vm_on_its_way_keeps_its_definition(built, purpose, phase):
+    with built.libvirt() as conn:
+        uuid = lifecycle.uuid(conn, "web1")
+        # It has been renamed since.
+        with records.held(reservations.folder(built.settings), purpose, "web0") as held:
+            held.begin("t1", phase, **getattr(onrecord, purpose)(uuid=uuid))
+            with pytest.raises(NameTaken, match=f"'web0'.* .{phase}.*salt-run virt.settle web0"):
+                purge.undefine(conn, built.settings, "web1")
+            assert built.domains() == ["web1"]
+            # A departure stays on record when it is cancelled, as a proof of it.
+            held.enter("cancelled")
+        purge.undefine(conn, built.settings, "web1")
+        with pytest.raises(NoSuchVm):
+            purge.undefine(conn, built.settings, "web1")
+
+    assert built.domains() == [] and len(built.files()) == 3
+
+
+def test_a_definition_that_was_only_kept_is_removed_alone(built):
+    with built.libvirt() as conn:
+        lifecycle.keep_moved(conn, "web1", "hyper2")
+        purge.undefine(conn, built.settings, "web1")
+
+    assert built.domains() == [] and len(built.files()) == 3
+
+
+def test_a_vm_is_not_started_while_it_is_purged(built, monkeypatch):
+    said, threads = [], []
+
+    def start():
+        try:
+            with startlock.starting(conn, built.settings, "web1"):
+                lifecycle.start(conn, "web1")
+        except VirtError as error:
+            said.append(error)
+
+    def starts_meanwhile(*args):
+        threads.append(threading.Thread(target=start))
+        threads[0].start()
+        threads[0].join(0.5)
+        assert threads[0].is_alive() or said
+        return signatures(*args)
+
+    def remove_log(_name):
+        threads[0].join(10)
+
+    signatures = unfinished.shared_signatures
+    monkeypatch.setattr(unfinished, "shared_signatures", starts_meanwhile)
+    monkeypatch.setattr(unfinished, "remove_log", remove_log)
+    with built.libvirt() as conn:
+        purge.purge(conn, built.settings, "web1")
+        assert not lifecycle.is_defined(conn, "web1")
+
+    (error,) = said
+    assert isinstance(error, startlock.BeingPurged), error
+    assert left(built) == NOTHING
+
+
+def test_a_vm_whose_purge_was_interrupted_is_not_started_before_that_is_settled(built):
+    built.dies(lambda: purged(built), "purge.removing")
+
+    words = "'web1'.? is being purged since 20.* UTC; .* finish it with virt.purge web"
+    with built.libvirt() as conn:
+        renamed = lifecycle.whole_xml(conn, "web1").replace(">web1<", ">web2<")
+        for way in (
+            startlock.starting(conn, built.settings, "web1"),
+            startlock.creating(conn, built.settings, renamed.replace("web2", "web1")),
+            startlock.creating(conn, built.settings, renamed),
+        ):
+            with pytest.raises(startlock.BeingPurged, match=words), way:
+                pytest.fail("it was started")
+        # What is defined is whole, and whoever settles this forgets the purge.
+        unfinished.settle(conn, built.settings)
+        with startlock.starting(conn, built.settings, "web1"):
+            lifecycle.start(conn, "web1")
 
 
 def test_a_cancelled_departure_is_no_obstacle(built):

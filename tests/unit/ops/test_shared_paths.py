@@ -255,7 +255,8 @@ def test_firmware_variables_of_another_hosts_vm_stay(tmp_path, monkeypatch, is_s
     )
     monkeypatch.setattr(lifecycle, "domain", lambda *_: vm)
 
-    purge.undefine(None, HostSettings(shared_paths=[f"{tmp_path}/shared"]), "fw")
+    own = HostSettings(shared_paths=[f"{tmp_path}/shared"], state_dir=str(tmp_path / "state"))
+    purge.undefine(None, own, "fw")
 
     (told,) = flags
     is_kept = is_shared and not is_up

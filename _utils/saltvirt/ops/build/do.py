@@ -8,7 +8,7 @@ from typing import Any
 
 from saltvirt import files, protocol, records, room, undo
 from saltvirt.config import HostSettings
-from saltvirt.errors import StorageError
+from saltvirt.errors import NotTakenBack, StorageError
 from saltvirt.image import clone
 from saltvirt.kvm import host, lifecycle
 from saltvirt.ops import ownfiles, reservations, storage, unfinished
@@ -113,7 +113,8 @@ class Builder:
     def _remove(self, path: str) -> None:
         mine = ownfiles.made(self._held.now, [path])
         ownfiles.leave(self._held, mine)
-        unfinished.remove(self._conn, self._context.settings, mine)
+        name = self._held.now.name
+        unfinished.remove(self._conn, self._context.settings, name, mine)
         ownfiles.forget(self._held.now, [path])
 
     @_told
@@ -140,7 +141,7 @@ class Builder:
             # The disk may be full, which is why it is undone.
             log.error("cannot note that the build of %s is undone: %s", name, exc)
         if not self._steps.run():
-            raise StorageError(
+            raise NotTakenBack(
                 f"{self.error}; and what was made for VM {name!r} cannot all be removed: the "
                 "minion's log says why, the next virt.init or virt.purge on this host tries again"
             )

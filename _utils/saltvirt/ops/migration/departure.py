@@ -260,7 +260,9 @@ class Departure(End[DepartureFacts]):
             return
         unfinished.remove_log(self._name)
         try:
-            self.removed = unfinished.remove(self.conn, self._settings, self.facts.paths)
+            self.removed = unfinished.remove(
+                self.conn, self._settings, self._name, self.facts.paths
+            )
         except StorageError as exc:
             raise StorageError(f"VM {self._name!r} has moved, but {exc}") from exc
 

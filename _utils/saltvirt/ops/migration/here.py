@@ -34,10 +34,11 @@ class Here:
 
 
 def media(settings: HostSettings, moving: MigrationInfo) -> frozenset[str]:
-    """Return the paths of a VM's media that this host has already, and not only begun to make."""
+    """Return the paths of a VM's media that this host has already, and that stay here."""
     there = frozenset(d.path for d in moving.disks if is_medium(d) and Path(d.path).exists())
-    # Looked at afterwards: a file is on record before it is made.
-    return there - reservations.coming_files(settings, moving.name).keys()
+    # Looked at afterwards: a file is on record before it is made, and as long as it is removed.
+    passing = (reservations.coming_files(settings, moving.name), reservations.going_files(settings))
+    return there.difference(*passing)
 
 
 def gather(context: Context, moving: MigrationInfo, media: frozenset[str], token: str) -> Here:

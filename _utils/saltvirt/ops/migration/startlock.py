@@ -23,13 +23,19 @@ class OnItsWay(VirtError):
     """The VM is on its way between two hosts; the message says which command settles that."""
 
 
+class BeingPurged(VirtError):
+    """The VM is being removed; the message says which command finishes that."""
+
+
 @contextmanager
 def starting(conn: Any, settings: HostSettings, name: str) -> Iterator[None]:
     """Start a VM, or hand it over, in the block: never both at once."""
     with unstarted(settings, name):
         # One that has gone, or only comes, is said to move before it is said not to be here.
-        is_here = lifecycle.is_defined(conn, name)
-        refuse_moving(settings, name, lifecycle.uuid(conn, name) if is_here else None)
+        known = lifecycle.uuid(conn, name) if lifecycle.is_defined(conn, name) else None
+        refuse_moving(settings, name, known)
+        # Whoever purges has it on record before it takes this lock.
+        _refuse_purged(settings, name, known)
         moved_to = lifecycle.moved_to(conn, name)
         if moved_to is not None:
             raise OnItsWay(f"VM {name!r} cannot be started here: {kept(moved_to, name)}")
@@ -42,6 +48,7 @@ def creating(conn: Any, settings: HostSettings, xml: str) -> Iterator[None]:
     root = read.domain(xml)
     uuid = _as_libvirt_writes(read.uuid(root))
     refuse_moving(settings, read.name(root), uuid)
+    _refuse_purged(settings, read.name(root), uuid)
     here = lifecycle.name_of(conn, uuid)
     with nullcontext() if here is None else starting(conn, settings, here):
         yield
@@ -82,6 +89,15 @@ def refuse_moving(settings: HostSettings, name: str, uuid: str | None = None) ->
         if record.phase != protocol.ARRIVED:
             source = record.read(ArrivalFacts).source
             raise _error(record, name, f"still on its way here from {source}")
+
+
+def _refuse_purged(settings: HostSettings, name: str, uuid: str | None) -> None:
+    """Raise BeingPurged if the purge of a VM of this name, or UUID, is not over."""
+    for record in reservations.moves(settings, "purge", name, uuid):
+        raise BeingPurged(
+            f"VM {reservations.called(record, name)} is being purged since {record.since_text}; "
+            f"wait until that is over, or if it was interrupted, finish it with virt.purge {name}"
+        )
 
 
 def _error(record: records.Record, name: str, what: str) -> OnItsWay:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 from saltvirt import files, records
-from saltvirt.errors import LibvirtRefused, NameTaken, SeedError, StorageError
+from saltvirt.errors import LibvirtRefused, NameTaken, NotTakenBack, SeedError
 from saltvirt.image import clone
 from saltvirt.kvm import lifecycle
 from saltvirt.ops import inspect, purge, reservations, unfinished
@@ -151,7 +151,7 @@ def test_what_cannot_be_undone_stays_on_record_and_the_disks_of_a_vm_stay_with_i
     monkeypatch.setattr(lifecycle, "undefine", fail)
 
     with hypervisor.libvirt() as conn:
-        with pytest.raises(StorageError, match="this step failed; and .* cannot all be removed"):
+        with pytest.raises(NotTakenBack, match="this step failed; and .* cannot all be removed"):
             hypervisor.init()
 
         assert hypervisor.open_records() == [("build", "web1", "undoing")]

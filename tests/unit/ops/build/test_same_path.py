@@ -28,6 +28,58 @@ def test_a_path_that_another_is_about_to_make_is_refused(hypervisor, purpose):
     assert hypervisor.files() == []
 
 
+@pytest.mark.parametrize(
+    ("purpose", "phase", "command"),
+    [("departure", "leaving", "settle"), ("purge", "removing", "purge")],
+)
+def test_a_path_that_another_is_about_to_remove_is_refused(hypervisor, purpose, phase, command):
+    path = f"{hypervisor.settings.images}/a_b_c.qcow2"
+    place = reservations.folder(hypervisor.settings)
+    noted = onrecord.departure(paths=[path])
+
+    # Whoever was at it may have died; of a purge that is settled, so this one goes on.
+    with hypervisor.libvirt(), records.held(place, purpose, "a_b") as other:
+        other.begin("t1", phase, **noted)
+        with pytest.raises(
+            StorageError, match=f"a_b_c.qcow2 is a file of VM 'a_b', .*salt-run virt.{command} a_b"
+        ):
+            hypervisor.init("a", disks=[{"name": "b_c", "size": 8}])
+
+    assert hypervisor.files() == []
+
+
+@pytest.mark.parametrize("said", [{"phase": "cancelled"}, {"phase": "handing", "leaves": False}])
+def test_a_path_that_nobody_is_to_remove_is_free(hypervisor, said):
+    path = f"{hypervisor.settings.images}/a_b_c.qcow2"
+    place = reservations.folder(hypervisor.settings)
+    with records.held(place, "departure", "a_b") as other:
+        other.begin("t1", said.pop("phase"), **onrecord.departure(paths=[path], **said))
+
+    with hypervisor.libvirt():
+        assert hypervisor.init("a", disks=[{"name": "b_c", "size": 8}]) is True
+
+
+@pytest.mark.parametrize("purpose", ["build", "arrival"])
+def test_a_file_that_is_being_made_for_another_stays(hypervisor, purpose, caplog):
+    images = Path(hypervisor.settings.images)
+    images.mkdir()
+    (images / "real").mkdir()
+    (images / "link").symlink_to("real")
+    mine, its, linked = images / "mine", images / "its", images / "real" / "its"
+    for path in (mine, its, linked):
+        path.write_text("new")
+    place = reservations.folder(hypervisor.settings)
+    with records.held(place, purpose, "a_b") as other:
+        noted = onrecord.arrival(paths=[str(its), str(images / "link" / "its")])
+        other.begin("t1", "making" if purpose == "build" else "preparing", **noted)
+
+    with hypervisor.libvirt() as conn:
+        paths = [str(path) for path in (mine, its, linked)]
+        assert unfinished.remove(conn, hypervisor.settings, "a", paths) == [str(mine)]
+        assert its.exists() and linked.exists() and f"{its} stays: " in caplog.text
+        assert unfinished.remove(conn, hypervisor.settings, "a_b", [str(its)]) == [str(its)]
+
+
 def test_what_was_made_since_it_was_looked_for_stays(hypervisor, monkeypatch):
     with hypervisor.libvirt():
         fetch = do._fetch_minion

@@ -5,7 +5,7 @@ import threading
 import pytest
 from endkit import UUID, Settling, is_untouched
 from saltvirt import content, protocol, records
-from saltvirt.errors import NameTaken, VirtError
+from saltvirt.errors import NameTaken, StorageError, VirtError
 from saltvirt.kvm import lifecycle, migrate
 from saltvirt.kvm.migrate import MigrationFailed
 from saltvirt.ops import purge, reservations
@@ -230,6 +230,30 @@ def test_a_file_that_another_vm_uses_by_now_stays(end, conn):
 
     assert end.step("finish")["removed"] == [str(paths[1])]
     assert paths[0].exists()
+
+
+def test_no_other_vm_gets_a_path_that_a_departure_is_still_to_remove(end, conn, monkeypatch):
+    path = end.images / "web1_a_data.qcow2"
+    end.images.mkdir()
+    path.write_bytes(bytes(1000))
+    end.define(conn, paths=[path])
+    end.begin()
+    end.send()
+    with monkeypatch.context() as dying, pytest.raises(KeyboardInterrupt):
+        dying.setattr(departure.Departure, "end", _die)
+        end.step("finish")
+    assert end.phase("departure") == "leaving" and not path.exists()
+
+    given = {"image": None, "disk": None, "seed": False, "disks": [{"name": "data", "size": 8}]}
+    keyless = dict.fromkeys(("pub_key", "priv_key", "seed_method"))
+    with pytest.raises(StorageError, match="a file of VM 'web1', .*salt-run virt.settle web1"):
+        end.hypervisor.init("web1_a", **given, **keyless)
+    end.step("finish")
+    assert end.hypervisor.init("web1_a", **given, **keyless) is True and path.exists()
+
+
+def _die(*_args):
+    raise KeyboardInterrupt
 
 
 def test_a_vm_whose_definition_is_gone_here_has_its_files_removed_all_the_same(end, conn):

@@ -5,9 +5,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from saltvirt import records
 from saltvirt.errors import StorageError
 from saltvirt.image import cache, source
-from saltvirt.ops import storage
+from saltvirt.ops import reservations, storage
 from saltvirt.ops.migration import arrival, checks, here, migrationinfo
 from saltvirt.placement.answers import ImageFacts
 
@@ -78,6 +79,20 @@ def test_a_medium_that_is_here_is_said_to_be(end, conn, moving):
     said = arrival.prepare(end.context, replace(moving, disks=[medium]), "t1", "hyper1")
 
     assert said["present"] == [str(iso)] and end.record("arrival").facts["paths"] == []
+
+
+def test_a_medium_that_is_being_purged_is_not_here(end, conn, moving):
+    iso = Path(end.images, "tools.iso")
+    iso.write_bytes(b"tool")
+    (disk,) = moving.disks
+    medium = replace(disk, path=str(iso), device="cdrom", how="push", base=None, size_bytes=4)
+    with records.held(reservations.folder(end.settings), "purge", "db1") as purge:
+        purge.begin("t1", "removing", uuid="u1", paths=[str(iso)])
+
+        with pytest.raises(StorageError, match="tools.iso is a file of VM 'db1'.*virt.purge db1"):
+            arrival.prepare(end.context, replace(moving, disks=[medium]), "t2", "hyper1")
+
+    assert iso.exists() and end.record("arrival") is None
 
 
 def test_a_medium_that_is_only_coming_with_another_vm_is_not_here(end, conn, moving):
