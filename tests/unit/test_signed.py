@@ -204,6 +204,15 @@ def test_an_answer_that_cannot_be_read_is_that_hosts_error(cloud, monkeypatch):
     assert not reply.missing and reply.error.startswith("its answer is not understood: it has")
 
 
+def test_an_order_whose_answer_cannot_be_read_may_have_been_done(cloud, monkeypatch):
+    monkeypatch.setattr(signed, "MAX_BYTES", 10)
+    _bus, master = cloud(event(packed(value="x" * 100)))
+
+    reply = minions.order(master, "hyper1", "virt.init", ["web1"], {})
+
+    assert reply.missing and reply.error.startswith("hyper1: its answer is not understood")
+
+
 def test_an_order_to_one_host_has_nothing_that_others_can_read(cloud):
     bus, master = cloud(event(packed(value="built")))
 

@@ -84,6 +84,8 @@ class Hearing:
         self.jid, self._fun, self._opts = jid, fun, cloud.opts
         self.wanted = set(wanted)
         self.replies: dict[str, Reply] = {}
+        # They have done what they were asked, or not: nobody knows.
+        self.garbled: set[str] = set()
         self._doubted: dict[str, str] = {}
         self._public: dict[str, str] = {}
 
@@ -105,6 +107,7 @@ class Hearing:
                 log.warning("job %s: passed over, in the name of %s: %s", self.jid, host, why)
             self._doubted[host] = str(why)
         except signed.NotUnderstood as why:
+            self.garbled.add(host)
             self.replies[host] = Reply(minion=host, error=f"its answer is not understood: {why}")
         else:
             self.replies[host] = _reply(said)
@@ -261,6 +264,8 @@ def _ordered(
         if not hearing.replies and time.monotonic() >= end:
             _end_job(local, minion, jid)
     found = hearing.reply(minion)
+    if minion in hearing.garbled:
+        return Reply(minion=minion, missing=True, error=f"{minion}: {found.error}")
     return _unheard(minion, fun, is_at_it, limit_s) if found.missing and not found.error else found
 
 

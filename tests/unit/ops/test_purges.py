@@ -252,23 +252,40 @@ def test_a_vm_is_not_started_while_it_is_purged(built, monkeypatch):
     assert left(built) == NOTHING
 
 
-def test_a_vm_whose_purge_was_interrupted_is_not_started_before_that_is_settled(built):
+def ways(conn, built):
+    """Return all ways to start the VM, also under another name."""
+    xml = lifecycle.whole_xml(conn, "web1")
+    return [
+        lambda: startlock.starting(conn, built.settings, "web1"),
+        lambda: startlock.creating(conn, built.settings, xml),
+        lambda: startlock.creating(conn, built.settings, xml.replace(">web1<", ">web2<")),
+    ]
+
+
+def test_a_vm_whose_purge_was_interrupted_before_it_took_anything_is_started(built):
+    built.dies(lambda: purged(built), "purge.removing")
+
+    with built.libvirt() as conn:
+        for way in ways(conn, built):
+            with way():
+                pass
+        unfinished.settle(conn, built.settings)
+        assert built.domains() == ["web1"] and len(built.files()) == 3
+
+
+def test_a_vm_whose_purge_was_interrupted_later_is_not_made_anew_before_that_is_finished(built):
     built.dies(lambda: purged(built), "purge.removing")
 
     words = "'web1'.? is being purged since 20.* UTC; .* finish it with virt.purge web"
     with built.libvirt() as conn:
-        renamed = lifecycle.whole_xml(conn, "web1").replace(">web1<", ">web2<")
-        for way in (
-            startlock.starting(conn, built.settings, "web1"),
-            startlock.creating(conn, built.settings, renamed.replace("web2", "web1")),
-            startlock.creating(conn, built.settings, renamed),
-        ):
-            with pytest.raises(startlock.BeingPurged, match=words), way:
+        _starting, *creating = ways(conn, built)
+        lifecycle.undefine(conn, "web1")
+        for way in creating:
+            with pytest.raises(startlock.BeingPurged, match=words), way():
                 pytest.fail("it was started")
-        # What is defined is whole, and whoever settles this forgets the purge.
         unfinished.settle(conn, built.settings)
-        with startlock.starting(conn, built.settings, "web1"):
-            lifecycle.start(conn, "web1")
+        with creating[0]():
+            pass
 
 
 def test_a_cancelled_departure_is_no_obstacle(built):

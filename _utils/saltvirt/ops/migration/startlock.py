@@ -35,7 +35,7 @@ def starting(conn: Any, settings: HostSettings, name: str) -> Iterator[None]:
         known = lifecycle.uuid(conn, name) if lifecycle.is_defined(conn, name) else None
         refuse_moving(settings, name, known)
         # Whoever purges has it on record before it takes this lock.
-        _refuse_purged(settings, name, known)
+        _refuse_purged(settings, name, known, is_here=known is not None)
         moved_to = lifecycle.moved_to(conn, name)
         if moved_to is not None:
             raise OnItsWay(f"VM {name!r} cannot be started here: {kept(moved_to, name)}")
@@ -48,8 +48,8 @@ def creating(conn: Any, settings: HostSettings, xml: str) -> Iterator[None]:
     root = read.domain(xml)
     uuid = _as_libvirt_writes(read.uuid(root))
     refuse_moving(settings, read.name(root), uuid)
-    _refuse_purged(settings, read.name(root), uuid)
     here = lifecycle.name_of(conn, uuid)
+    _refuse_purged(settings, read.name(root), uuid, is_here=here is not None)
     with nullcontext() if here is None else starting(conn, settings, here):
         yield
 
@@ -91,9 +91,12 @@ def refuse_moving(settings: HostSettings, name: str, uuid: str | None = None) ->
             raise _error(record, name, f"still on its way here from {source}")
 
 
-def _refuse_purged(settings: HostSettings, name: str, uuid: str | None) -> None:
+def _refuse_purged(settings: HostSettings, name: str, uuid: str | None, *, is_here: bool) -> None:
     """Raise BeingPurged if the purge of a VM of this name, or UUID, is not over."""
     for record in reservations.moves(settings, "purge", name, uuid):
+        # One that was interrupted before it took anything has come to nothing.
+        if is_here and not records.is_live(reservations.folder(settings), "purge", record.name):
+            continue
         raise BeingPurged(
             f"VM {reservations.called(record, name)} is being purged since {record.since_text}; "
             f"wait until that is over, or if it was interrupted, finish it with virt.purge {name}"
