@@ -9,6 +9,9 @@ from saltvirt.errors import ImageError
 
 MAGIC = b"QFI\xfb"
 _EXTERNAL_DATA = 1 << 2
+_BACKING_FORMAT = 0xE2792ACA
+# There are six kinds of header extensions.
+_EXTENSIONS = 64
 # Every bit that qcow2's specification defines (dirty, corrupt, data file, compression, L2).
 _KNOWN_INCOMPATIBLE = 0b11111
 
@@ -21,6 +24,7 @@ class Header:
     size_bytes: int
     cluster_bytes: int
     backing_file: str | None
+    backing_format: str | None
     has_data_file: bool
     is_encrypted: bool
     is_corrupt: bool
@@ -51,11 +55,13 @@ def _parse(raw: bytes, handle: BinaryIO, path: str | Path) -> Header:
         (features,) = struct.unpack(">Q", raw[72:80])
         if features & ~_KNOWN_INCOMPATIBLE:
             raise ImageError(f"image {path} needs unknown qcow2 features ({features:#x})")
+    begin = struct.unpack(">I", raw[100:104])[0] if version == 3 else 72
     return Header(
         version=version,
         size_bytes=size,
         cluster_bytes=1 << bits,
         backing_file=_name(handle, path, backing_at, backing_size, 1 << bits),
+        backing_format=_backing_format(handle, begin, 1 << bits),
         has_data_file=bool(features & _EXTERNAL_DATA),
         is_encrypted=bool(crypt),
         is_corrupt=bool(features & 2),
@@ -70,4 +76,23 @@ def _name(handle: BinaryIO, path: str | Path, at: int, size: int, cluster_bytes:
     if size > 1023 or at + size > cluster_bytes:
         raise ImageError(f"image {path} is damaged: its backing file's name is not a name")
     handle.seek(at)
-    return handle.read(size).decode(errors="replace")
+    name = handle.read(size).decode(errors="replace")
+    if "\0" in name:
+        raise ImageError(f"image {path} is damaged: its backing file's name is not a name")
+    return name
+
+
+def _backing_format(handle: BinaryIO, at: int, cluster_bytes: int) -> str | None:
+    """Return the format of the backing file that a header's extensions say, None if none does."""
+    for _ in range(_EXTENSIONS):
+        if at + 8 > cluster_bytes:
+            break
+        handle.seek(at)
+        begin = handle.read(8)
+        kind, size = struct.unpack(">II", begin) if len(begin) == 8 else (0, 0)
+        if kind == _BACKING_FORMAT:
+            return handle.read(min(size, 64)).decode(errors="replace")
+        if not kind:
+            break
+        at += 8 + -(-size // 8) * 8
+    return None

@@ -4,7 +4,10 @@ import functools
 import json
 import os
 import resource
+import selectors
 import subprocess
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 from saltvirt import room
@@ -13,6 +16,9 @@ from saltvirt.errors import ImageError, StorageError, VirtError
 _TIMEOUT_S = 600
 _MEMORY_BYTES = 2 << 30
 _LOOK_S = 0.1
+# What is kept of each stream: an honest qemu-img says a few lines.
+_SAID_BYTES = 1 << 20
+_CHUNK = 1 << 16
 _MISSING = "qemu-img is missing on this host; install qemu-utils/qemu-img"
 
 
@@ -24,22 +30,77 @@ def _limits(file_bytes: int = resource.RLIM_INFINITY) -> None:
     os.umask(0o077)
 
 
-def _run(argv: list[str], error: type[VirtError]) -> subprocess.CompletedProcess[str]:
+def _run(
+    argv: list[str], path: str | Path, error: type[VirtError]
+) -> subprocess.CompletedProcess[str]:
+    """Run what does something with an image within its time."""
+    end = time.monotonic() + _TIMEOUT_S
+
+    def look() -> None:
+        if time.monotonic() > end:
+            raise error(f"qemu-img {argv[1]} did not end within {_TIMEOUT_S} s")
+
+    return _listened(argv, path, resource.RLIM_INFINITY, look)
+
+
+def _listened(
+    argv: list[str], path: str | Path, most_bytes: int, look: Callable[[], None]
+) -> subprocess.CompletedProcess[str]:
+    """
+    Return what qemu-img says; it is ended when that is too much, or when ``look`` raises.
+
+    path
+        The image that is named if it says too much: it has a line for each reference that is
+        wrong, and an image of some KiB has millions of them.
+    """
     try:
-        return subprocess.run(
+        child = subprocess.Popen(
             argv,
             stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=_TIMEOUT_S,
-            check=False,
-            preexec_fn=_limits,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            preexec_fn=functools.partial(_limits, most_bytes),
         )
     except FileNotFoundError as exc:
         raise StorageError(_MISSING) from exc
-    except subprocess.TimeoutExpired as exc:
-        raise error(f"qemu-img {argv[1]} did not end within {_TIMEOUT_S} s") from exc
+    with child:
+        try:
+            out, err = _heard(child, path, look)
+        except BaseException:
+            child.kill()
+            raise
+    return subprocess.CompletedProcess(argv, child.returncode, out, err)
+
+
+def _heard(
+    child: subprocess.Popen[bytes], path: str | Path, look: Callable[[], None]
+) -> tuple[str, str]:
+    """Return what a child has written to its streams once it has ended."""
+    said = {name: bytearray() for name in ("stdout", "stderr")}
+    with selectors.DefaultSelector() as streams:
+        for name in said:
+            streams.register(getattr(child, name), selectors.EVENT_READ, said[name])
+        while streams.get_map():
+            for key, _events in streams.select(_LOOK_S):
+                chunk = os.read(key.fd, _CHUNK)
+                key.data.extend(chunk)
+                if len(key.data) > _SAID_BYTES:
+                    raise ImageError(f"image {path} cannot be used: its tables are damaged")
+                if not chunk:
+                    streams.unregister(key.fileobj)
+            look()
+    while not _has_ended(child):
+        look()
+    return said["stdout"].decode(errors="replace"), said["stderr"].decode(errors="replace")
+
+
+def _has_ended(child: subprocess.Popen[bytes]) -> bool:
+    """Return whether a child has ended, after a moment."""
+    try:
+        child.wait(_LOOK_S)
+    except subprocess.TimeoutExpired:
+        return False
+    return True
 
 
 def _why(done: subprocess.CompletedProcess[str]) -> str:
@@ -50,7 +111,7 @@ def _why(done: subprocess.CompletedProcess[str]) -> str:
 def check(path: str | Path) -> int:
     """Return the end of a qcow2 image's data in bytes; raise ImageError if it is damaged."""
     argv = ["qemu-img", "check", "--output=json", "-f", "qcow2", str(path)]
-    done = _run(argv, ImageError)
+    done = _run(argv, path, ImageError)
     # qemu-img check: 0 clean, 3 leaked clusters only (harmless), 2 corrupt, 1 not checked.
     if done.returncode not in (0, 3):
         why = "it is truncated or its tables are damaged" if done.returncode == 2 else _why(done)
@@ -60,7 +121,7 @@ def check(path: str | Path) -> int:
 
 def refuse_in_use(path: str | Path, fmt: str) -> None:
     """Raise StorageError if another program, a VM mostly, has a disk open."""
-    done = _run(["qemu-img", "info", "-f", fmt, str(path)], StorageError)
+    done = _run(["qemu-img", "info", "-f", fmt, str(path)], path, StorageError)
     if done.returncode and " lock" in done.stderr:
         raise StorageError(f"{path} is open in another program; if it is a VM, stop it first")
     if done.returncode:
@@ -78,7 +139,7 @@ def create(
     argv = ["qemu-img", "create", "-q", "-f", fmt]
     if backing:
         argv += ["-b", str(backing), "-F", backing_format]
-    done = _run([*argv, str(path), str(size_bytes)], StorageError)
+    done = _run([*argv, str(path), str(size_bytes)], path, StorageError)
     if done.returncode:
         raise StorageError(f"cannot create disk {path}: {_why(done)}")
 
@@ -94,7 +155,10 @@ def convert(
     argv = ["qemu-img", "convert", "-q", "-f", source_format, "-O", target_format]
     # A raw disk is as long as its content at once, and has holes.
     most = resource.RLIM_INFINITY if target_format == "raw" else meter.most_bytes()
-    done = _watched([*argv, str(source), str(target)], target, meter, most)
+    # It is ended as soon as what it writes takes too much room or time.
+    done = _listened(
+        [*argv, str(source), str(target)], source, most, lambda: meter.check(room.taken(target))
+    )
     if done.returncode and "File too large" in done.stderr:
         meter.expect(most + 1)
     if done.returncode:
@@ -103,38 +167,9 @@ def convert(
         raise StorageError(f"cannot write disk {target}: {_why(done)}")
 
 
-def _watched(
-    argv: list[str], target: str | Path, meter: room.Meter, most_bytes: int
-) -> subprocess.CompletedProcess[str]:
-    """Run what writes a file; it is ended as soon as that takes too much room or time."""
-    try:
-        child = subprocess.Popen(
-            argv,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            text=True,
-            errors="replace",
-            preexec_fn=functools.partial(_limits, most_bytes),
-        )
-    except FileNotFoundError as exc:
-        raise StorageError(_MISSING) from exc
-    with child:
-        try:
-            while True:
-                try:
-                    _out, err = child.communicate(timeout=_LOOK_S)
-                    return subprocess.CompletedProcess(argv, child.returncode, "", err)
-                except subprocess.TimeoutExpired:
-                    meter.check(room.taken(target))
-        except BaseException:
-            child.kill()
-            raise
-
-
 def resize(path: str | Path, size_bytes: int, fmt: str) -> None:
     """Grow a disk."""
     argv = ["qemu-img", "resize", "-q", "-f", fmt, str(path), str(size_bytes)]
-    done = _run(argv, StorageError)
+    done = _run(argv, path, StorageError)
     if done.returncode:
         raise StorageError(f"cannot resize disk {path}: {_why(done)}")

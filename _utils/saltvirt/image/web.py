@@ -14,12 +14,16 @@ from typing import Any
 from saltvirt import files
 from saltvirt.arguments import shown
 from saltvirt.errors import ImageError
+from saltvirt.image import connection
 from saltvirt.room import Meter
+from saltvirt.units import human
 
 _CHUNK = 1 << 20
-_TIMEOUT_S = 30
 _TRIES = 5
 _VALIDATORS = (("etag", "ETag"), ("modified", "Last-Modified"))
+_WHO = {"User-Agent": "salt-virt"}
+_LATE = "in the time that it has (virt:image_limit_s)"
+_FAILURES = (urllib.error.URLError, TimeoutError, ConnectionError, http.client.HTTPException)
 
 
 class _Broken(Exception):
@@ -64,6 +68,23 @@ def fetch(
     raise AssertionError("the last try returns or raises")
 
 
+def fetch_small(url: str, most_bytes: int, meter: Meter) -> bytes:
+    """Return what a small file has in it; raise ImageError, which says nothing but why not."""
+    try:
+        with connection.opened(_request(url, _WHO), meter) as answer:
+            data: bytes = answer.read(most_bytes + 1)
+            if len(data) <= most_bytes and answer.length:
+                raise ImageError(f"it was cut off after {len(data)} bytes; try again")
+    except urllib.error.HTTPError as exc:
+        raise ImageError(f"HTTP {exc.code} {exc.reason}") from exc
+    except _FAILURES as exc:
+        why = f"it does not arrive {_LATE}" if meter.left_s <= 0 else _reason(exc)
+        raise ImageError(why) from exc
+    if len(data) > most_bytes:
+        raise ImageError(f"it has more than {human(most_bytes)}")
+    return data
+
+
 def forget(part: Path, *, keep_content: bool = False) -> None:
     """Remove what an earlier call left."""
     _note(part).unlink(missing_ok=True)
@@ -98,7 +119,7 @@ def _once(
 ) -> dict[str, Any] | None:
     request = _request(url, _headers(part, known))
     try:
-        with urllib.request.urlopen(request, timeout=_TIMEOUT_S) as answer:
+        with connection.opened(request, meter) as answer:
             return _receive(url, answer, part, progress, meter)
     except urllib.error.HTTPError as exc:
         if exc.code == 304:
@@ -108,13 +129,18 @@ def _once(
             raise ImageError(f"image {shown(url)} changed while it was fetched; try again") from exc
         why = f"HTTP {exc.code} {exc.reason}"
         raise ImageError(f"image {shown(url)} cannot be fetched: {why}") from exc
-    except (urllib.error.URLError, TimeoutError, ConnectionError, http.client.HTTPException) as exc:
-        # What http.client says of a URL has all of it.
-        is_url = isinstance(exc, http.client.InvalidURL)
-        reason = "it is not a URL" if is_url else getattr(exc, "reason", exc)
+    except _FAILURES as exc:
+        if meter.left_s <= 0:
+            raise _Broken(f"{_size(part)} bytes {_LATE}") from exc
         if _size(part):
-            raise _Broken(str(reason)) from exc
-        raise ImageError(f"image {shown(url)} cannot be fetched: {reason}") from exc
+            raise _Broken(_reason(exc)) from exc
+        raise ImageError(f"image {shown(url)} cannot be fetched: {_reason(exc)}") from exc
+
+
+def _reason(exc: Exception) -> str:
+    # What http.client says of a URL has all of it.
+    is_url = isinstance(exc, http.client.InvalidURL)
+    return "it is not a URL" if is_url else str(getattr(exc, "reason", exc))
 
 
 def _request(url: str, headers: Mapping[str, str]) -> urllib.request.Request:
@@ -136,7 +162,7 @@ def _request(url: str, headers: Mapping[str, str]) -> urllib.request.Request:
 
 
 def _headers(part: Path, known: Mapping[str, Any] | None) -> dict[str, str]:
-    headers = {"User-Agent": "salt-virt"}
+    headers = dict(_WHO)
     begun = _begun(part)
     if begun:
         headers |= {"Range": f"bytes={_size(part)}-", "If-Range": begun["etag"]}
@@ -161,7 +187,7 @@ def _receive(
         # What is there is taken as it comes: to wait for a whole chunk is to have no limit of time.
         while chunk := answer.read1(_CHUNK):
             if meter.left_s <= 0:
-                raise _Broken(f"{done} bytes in the time that it has (virt:image_limit_s)")
+                raise _Broken(f"{done} bytes {_LATE}")
             handle.write(chunk)
             done += len(chunk)
             progress(done, total)

@@ -301,10 +301,15 @@ def disks(conn: Any) -> dict[str, set[str]]:
 
 
 def overlays(conn: Any, but: str | None = None) -> set[str]:
-    """Return the paths of the disks of all domains but one that may have others below them."""
-    sources = [disk for name, disks in _disk_sources(conn) if name != but for disk in disks]
+    """
+    Return the paths of the disks of all domains but one that may have others below them.
+
+    With them is what libvirt says is right below a disk, if that may have others in turn.
+    """
+    found = (disk for name, disks in _disk_sources(conn) if name != but for disk in disks)
+    both = (one for disk in found for one in (disk, disk["backing"]) if one)
     # What a guest wrote into a raw disk says nothing.
-    return {disk["path"] for disk in sources if disk["path"] and disk["format"] != "raw"}
+    return {one["path"] for one in both if one["path"] and one["format"] != "raw"}
 
 
 def disk_format(conn: Any, path: str | Path) -> str | None:

@@ -122,16 +122,25 @@ def is_measured(fmt: str) -> bool:
 
 
 def chain(path: str) -> Iterator[str]:
-    """Yield a disk and the files below it, by their headers; nothing else is read."""
+    """
+    Yield a disk that is not raw and the files below it, by their headers; nothing else is read.
+
+    A name that cannot be one of a file is nothing below.
+    """
     for _ in range(_DEPTH):
         yield path
         try:
             header = qcow2.read(path) if Path(path).is_file() else None
-        except (OSError, ImageError):
+        # Not a path, by its length or by what is in it.
+        except (OSError, ValueError, ImageError):
             return
         if header is None or not header.backing_file:
             return
         path = str(Path(path).parent / header.backing_file)
+        if header.backing_format == "raw":
+            # It was a guest's disk, maybe, and has whatever that has written.
+            yield path
+            return
 
 
 def in_use(conn: Any, but: str | None = None) -> set[str]:

@@ -6,6 +6,7 @@ import os
 import subprocess
 import threading
 import time
+from contextlib import suppress
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -237,6 +238,26 @@ def test_a_download_that_drips_has_its_time_and_goes_on_in_the_next_call(host, e
 
     assert time.monotonic() - began < 10
     assert len(left(host)) == 2
+
+
+def test_headers_that_drip_have_their_time_too(host, endless):
+    url, handler = endless
+
+    def drip(self):
+        self.wfile.write(b"HTTP/1.1 200 OK\r\n")
+        with suppress(ConnectionError):
+            for number in range(100):
+                self.wfile.write(b"X-%d: a\r\n" % number)
+                time.sleep(0.05)
+
+    handler.do_GET = drip
+    began = time.monotonic()
+
+    with pytest.raises(ImageError, match=r"cut off: 0 bytes in the time that .* try again"):
+        obtain(replace(host, image_limit_s=1), url)
+
+    assert time.monotonic() - began < 3
+    assert left(host) == []
 
 
 def test_what_is_compressed_is_not_unpacked_on_the_host(host, tmp_path):

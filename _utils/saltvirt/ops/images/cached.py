@@ -40,22 +40,24 @@ def listed(conn: Any, settings: HostSettings) -> dict[str, dict[str, Any]]:
 def users(conn: Any, settings: HostSettings) -> dict[str, set[str]]:
     """Return ``{digest: names}``: which VMs and files are based on which cached image."""
     out: dict[str, set[str]] = {}
-    seen = set()
-    for name, paths in lifecycle.disks(conn).items():
+    # In this order: the format of a disk that is known is known too.
+    disks, overlays, seen = lifecycle.disks(conn), lifecycle.overlays(conn), set()
+    for name, paths in disks.items():
         for path in paths:
             seen.add(path)
-            for digest in _below(settings, path):
+            # Into a raw disk its guest may have written what looks like the header of an overlay.
+            for digest in _cached(settings, storage.chain(path) if path in overlays else [path]):
                 out.setdefault(digest, set()).add(name)
     for path in map(str, Path(settings.images).glob("*")):
         if path not in seen:
-            for digest in _below(settings, path):
+            for digest in _cached(settings, storage.chain(path)):
                 out.setdefault(digest, set()).add(path)
     return out
 
 
-def _below(settings: HostSettings, path: str) -> Iterator[str]:
-    """Yield the cached images that a disk is, or is based on."""
-    found = (cache.digest_of(settings, one) for one in storage.chain(path))
+def _cached(settings: HostSettings, paths: Iterable[str]) -> Iterator[str]:
+    """Yield the digests of those files that are cached images."""
+    found = (cache.digest_of(settings, one) for one in paths)
     yield from (digest for digest in found if digest)
 
 

@@ -1,17 +1,24 @@
 """Have an image on this host: fetched with progress, and checked against what the user said."""
 
-from collections.abc import Callable
+import re
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from salt.exceptions import SaltException
 
+from saltvirt import room
 from saltvirt.arguments import shown
-from saltvirt.errors import BadArgument
-from saltvirt.image import cache, validation
+from saltvirt.errors import BadArgument, ImageError
+from saltvirt.image import cache, validation, web
 from saltvirt.ops.context import Context
 from saltvirt.units import MIB
 
+_SUMS_BYTES = MIB
+# Checksums of a distribution's images are some KiB.
+_SUMS_BYTES = MIB
 _Validate = Callable[[Path], validation.ValidatedImage]
 
 
@@ -43,18 +50,44 @@ def obtain(
 def _expected(context: Context, image: str, saltenv: str, image_hash: object) -> Any:
     if image_hash is None:
         return None
+    said = str(image_hash)
     try:
-        # The same function that stands behind file.managed's source_hash.
-        return context.functions["file.get_source_sum"](
-            source=image, source_hash=str(image_hash), saltenv=saltenv
-        )
-    except SaltException as exc:
+        with _local(context, said) as where:
+            # The same function that stands behind file.managed's source_hash.
+            return context.functions["file.get_source_sum"](
+                source=image, source_hash=where, saltenv=saltenv
+            )
+    except (SaltException, ImageError, OSError) as exc:
         why = " ".join(str(exc).split())
-        for said in (image, str(image_hash)):
-            why = why.replace(said, shown(said))
+        for one in (image, said):
+            why = why.replace(one, shown(one))
         raise BadArgument(
             "image_hash", f"no checksum of {shown(image)} in {shown(image_hash)!r}: {why}"
         ) from exc
+
+
+@contextmanager
+def _local(context: Context, image_hash: str) -> Iterator[str]:
+    """
+    Yield what Salt is to read a checksum from: of the web a copy, which is gone afterwards.
+
+    Salt itself fetches whatever a server sends, however much and for however long, and keeps it.
+    """
+    if re.match(r"(ftp|s3|swift)://", image_hash, re.IGNORECASE):
+        raise ImageError("write a checksum, or where checksums lie: salt://... or https://...")
+    if not re.match("https?://", image_hash, re.IGNORECASE):
+        yield image_hash
+        return
+    meter = room.of(context.settings).meter(shown(image_hash), tempfile.gettempdir())
+    data = web.fetch_small(image_hash, _SUMS_BYTES, meter)
+    with tempfile.NamedTemporaryFile(prefix="salt-virt-") as copy:
+        # Salt reads it as text.
+        copy.write(data.decode(errors="replace").encode())
+        copy.flush()
+        try:
+            yield copy.name
+        except SaltException as exc:
+            raise ImageError(str(exc).replace(copy.name, shown(image_hash))) from exc
 
 
 class _Steps:

@@ -1,6 +1,7 @@
 """Who uses a cached image: VMs by their disks, and overlays that belong to nobody."""
 
 import hashlib
+import struct
 import subprocess
 
 import libvirt
@@ -8,11 +9,13 @@ import pytest
 from saltvirt.config import HostSettings
 from saltvirt.errors import StorageError
 from saltvirt.image import cache
+from saltvirt.ops import storage
 from saltvirt.ops.images import cached
 
 DOMAIN = """<domain type='test'><name>{name}</name><memory unit='MiB'>64</memory>
-<os><type>hvm</type></os><devices><disk type='file' device='disk'><source file='{disk}'/>
+<os><type>hvm</type></os><devices><disk type='file' device='disk'>{driver}<source file='{disk}'/>
 <target dev='vda'/></disk></devices></domain>"""
+RAW, QCOW2 = (f"<driver name='qemu' type='{fmt}'/>" for fmt in ("raw", "qcow2"))
 
 
 def qemu_img(*words):
@@ -58,7 +61,7 @@ def test_a_chain_that_ends_in_it_uses_it_wherever_its_files_are(host, tmp_path):
     settings, conn, digest, path = host
     middle = overlay(tmp_path / "elsewhere/middle.qcow2", path)
     top = overlay(tmp_path / "elsewhere/top.qcow2", middle)
-    dom = conn.defineXML(DOMAIN.format(name="deep", disk=top))
+    dom = conn.defineXML(DOMAIN.format(name="deep", disk=top, driver=QCOW2))
     try:
         done = cached.prune(conn, settings, [digest], is_dry=False)
     finally:
@@ -94,3 +97,46 @@ def test_nothing_is_removed_while_a_vm_is_built(host, tmp_path):
     with pytest.raises(StorageError, match="web1 is being built or moved here"):
         cached.prune(conn, settings, None, is_dry=False)
     assert cache.find(settings, digest)
+
+
+def looks_like_an_overlay(path, name):
+    """Write what a guest can write into its raw disk: a header of qcow2 that names a file."""
+    head = struct.pack(">4sIQIIQI", b"QFI\xfb", 2, 104, len(name), 16, 1 << 30, 0)
+    path.write_bytes((head.ljust(104, b"\0") + name).ljust(1 << 20, b"\0"))
+    return path
+
+
+def test_what_a_guest_wrote_into_its_raw_disk_says_nothing(host, tmp_path):
+    settings, conn, digest, path = host
+    disk = looks_like_an_overlay(tmp_path / "images/web1_system.raw", path.encode())
+    dom = conn.defineXML(DOMAIN.format(name="web1", disk=disk, driver=RAW))
+    try:
+        assert cached.listed(conn, settings)[digest]["users"] == []
+    finally:
+        dom.undefine()
+
+
+def test_what_it_wrote_says_nothing_when_it_lies_below_a_snapshot(host, tmp_path):
+    settings, conn, digest, path = host
+    disk = looks_like_an_overlay(tmp_path / "elsewhere.raw", path.encode())
+    top = tmp_path / "images/web1.snapshot"
+    qemu_img("create", "-f", "qcow2", "-F", "raw", "-b", disk, top)
+    dom = conn.defineXML(DOMAIN.format(name="web1", disk=top, driver=QCOW2))
+    try:
+        assert cached.listed(conn, settings)[digest]["users"] == []
+        assert list(storage.chain(str(top))) == [str(top), str(disk)]
+    finally:
+        dom.undefine()
+
+
+@pytest.mark.parametrize("name", [b"/x\0y", b"x" * 1023, b"/\xff\xfe", b"../" * 300, b"\n"])
+def test_a_name_that_is_none_of_a_file_is_nothing_below(host, tmp_path, name):
+    settings, conn, digest, _path = host
+    disk = looks_like_an_overlay(tmp_path / "images/lonely.qcow2", name)
+    dom = conn.defineXML(DOMAIN.format(name="web1", disk=disk, driver=QCOW2))
+    try:
+        assert cached.listed(conn, settings)[digest]["users"] == []
+        assert str(disk) in storage.in_use(conn)
+        storage.measure(disk, "qcow2")
+    finally:
+        dom.undefine()
