@@ -4,14 +4,16 @@ Do what the master's runner orders, and sign the answer.
 .. versionadded:: 1.0.0
 """
 
+from saltvirt.kvm import connect
 from saltvirt.ops import answering
 
 __virtualname__ = "virt"
 
 
 def __virtual__():
-    """Load wherever the other functions do."""
-    return __virtualname__
+    """Load only where libvirt's Python module is; say what is missing otherwise."""
+    missing = connect.why_missing()
+    return (False, missing) if missing else __virtualname__
 
 
 def signed(order, **kwargs):

@@ -118,7 +118,8 @@ class Hearing:
         if why is not None:
             why = (
                 f"{host} has given no answer that is signed ({why}): its code is of an earlier "
-                f"release (salt {host} saltutil.sync_all), or another minion poses as it"
+                f"release (salt {host} saltutil.sync_all), its libvirt has no Python module (salt "
+                f"{host} virt.vm_state says so), or another minion poses as it"
             )
         return self.replies.get(host) or Reply(minion=host, missing=True, error=why)
 
