@@ -23,7 +23,8 @@ _Reader = Callable[[Any], Any]
 # can read, and without what an older one has not said.
 _SAID = "said"
 _NOT_NEGATIVE = "not negative"
-_MOST = 2**63
+# What 64 bits hold, with a sign or without: some file systems number their files up to the last.
+_LEAST, _MOST = -(2**63), 2**64 - 1
 
 
 class BadAnswer(VirtError):
@@ -153,8 +154,8 @@ def _of_kind(kind: type) -> _Reader:
 
 def _check_number(value: Any, where: str = "") -> None:
     # NaN is not within anything. The number is not shown: it may have thousands of digits.
-    if not -_MOST <= value <= _MOST:
-        raise _Wrong("is not a number from -2^63 to 2^63", where, is_nonsense=True)
+    if not _LEAST <= value <= _MOST:
+        raise _Wrong("is not a number of 64 bits", where, is_nonsense=True)
 
 
 def _not_negative(take_one: _Reader) -> _Reader:

@@ -13,13 +13,14 @@ from saltvirt.errors import BadArgument
 from saltvirt.fleet import inventory, minions
 from saltvirt.fleet.cloud import Cloud
 from saltvirt.model import Requirements
+from saltvirt.movefacts import Noted
 from saltvirt.placement import choose
 from saltvirt.placement.answers import ComingFacts, FullInfo, HostInfo, Load
 
 ROOT = Path(__file__).resolve().parents[2]
 FLEET = json.loads((ROOT / "tests/data/fleets/three.json").read_text())
 HOST = FLEET["hyper2"]
-BEYOND = "is not a number from -2^63 to 2^63"
+BEYOND = "is not a number of 64 bits"
 WANTED = Requirements(name="web9", vcpus=1, memory_mib=10, disk_mib=10)
 
 
@@ -45,7 +46,7 @@ def changed(path, value):
         ("memory.limit_mib", 10**4300, BEYOND),
         ("storage.images.free_mib", float("nan"), BEYOND),
         ("storage.pools", {"vms": {"sizes": [1, float("inf")]}}, BEYOND),
-        ("new", {"said_by_newer_ones": 2**63 + 1}, BEYOND),
+        ("new", {"said_by_newer_ones": 2**64}, BEYOND),
     ],
     # Python has no text for 4,300 digits.
     ids=lambda one: one if isinstance(one, str) else "value",
@@ -105,6 +106,15 @@ def test_what_one_host_passes_on_of_another_is_checked_as_well():
     groups = {"affinity": [], "anti_affinity": []}
     with pytest.raises(BadArgument, match="^about: memory_mib is less than 0$"):
         wire.argument("about", ComingFacts, {"vcpus": 1, "memory_mib": -1, "disk_mib": 1, **groups})
+
+
+def test_the_number_of_a_file_may_be_any_that_a_file_system_gives():
+    said = {"signatures": {"/srv/a.qcow2": [2**64 - 1, 4096, 1]}}
+
+    assert wire.plain(wire.read("h1", "virt.migrate", Noted, said)) == {
+        **wire.plain(Noted()),
+        **said,
+    }
 
 
 def test_an_answer_that_is_nested_without_end_is_looked_through():
