@@ -232,8 +232,8 @@ def test_the_master_killed_while_all_hosts_ask_leaves_a_sound_ca(cloud, made):
     assert len([row for row in rows if row["state"] == "good"]) == 4 * 4
     checked = cloud.sh(
         "hyper1",
-        "openssl verify -CAfile /etc/pki/CA/cacert.pem "
-        "/etc/pki/libvirt/servercert.pem /etc/pki/qemu/client-cert.pem",
+        "openssl verify -CAfile /etc/pki/CA/cacert.pem /etc/pki/libvirt/servercert.pem; "
+        "openssl verify -CAfile /etc/pki/qemu/ca-cert.pem /etc/pki/qemu/client-cert.pem",
     )
     assert checked.count(": OK") == 2
     assert reach(cloud, "hyper1", HOST) == (0, HOST)
