@@ -58,7 +58,6 @@ def globbed(cloud):
         yield cloud
 
 
-@pytest.mark.both_salts
 @pytest.mark.parametrize("name", ["hyper9", "HYPER9"])
 @pytest.mark.parametrize(
     "words",

@@ -64,7 +64,7 @@ def test_a_full_copy_where_no_overlay_is_wanted(clean, local_image):
 
 def test_a_full_copy_shares_its_blocks_where_the_file_system_can(clean):
     image = f"{clean.folder('hyper1')}/srv/xfs.img"
-    subprocess.run(["truncate", "-s", "400M", image], check=True)
+    subprocess.run(["truncate", "-s", "4G", image], check=True)
     subprocess.run(["mkfs.xfs", "-q", "-m", "reflink=1", image], check=True)
     clean.mount_image("hyper1", "/srv/xfs.img", "/srv/salt-images")
     try:

@@ -12,7 +12,7 @@ work=$(mktemp -d); cp -a /etc/pki/qemu /etc/pki/qemu-kept; cd $work
 openssl req -newkey rsa:2048 -nodes -keyout server-key.pem -out c.csr -subj /CN=hyper2 2>log
 echo subjectAltName=DNS:hyper2,IP:{address} >x
 echo keyUsage=digitalSignature,keyEncipherment >>x
-openssl x509 -req -in c.csr -CA {ca}/cacert.pem -CAkey {ca}/cakey.pem -CAcreateserial \
+openssl x509 -req -in c.csr -CA {ca}/qemu/cacert.pem -CAkey {ca}/qemu/cakey.pem -CAcreateserial \
     -CAserial serial -extfile x -out server-cert.pem -days -1 2>log
 cp server-cert.pem server-key.pem /etc/pki/qemu; rm -r $work
 """

@@ -3,7 +3,7 @@
 import pytest
 from loadkit import SALT_LINES
 
-WAYS = ["synced", "wheel", "editable"]
+WAYS = {"synced": (), "wheel": (), "editable": pytest.mark.nightly}
 SOME = ["virt.init", "virt.host_info", "virt.get_xml", "virt.setmem", "virt.define_xml_str"]
 # What only Salt 3006's own module has: if these are there, ours has not replaced it.
 CORES_OWN = ["virt.nesthash", "virt.pool_capabilities", "virt.cpu_baseline"]
@@ -11,7 +11,9 @@ CORES_OWN = ["virt.nesthash", "virt.pool_capabilities", "virt.cpu_baseline"]
 
 @pytest.fixture(
     scope="module",
-    params=[(line, way) for line in SALT_LINES for way in WAYS],
+    params=[
+        pytest.param((line, way), marks=marks) for line in SALT_LINES for way, marks in WAYS.items()
+    ],
     ids=lambda p: f"{p[0]}-{p[1]}",
 )
 def loaded(request, base, installed, place):
