@@ -34,7 +34,6 @@ BASE = {
     "records",
     "room",
     "sealed",
-    "settling",
     "signed",
     "spec",
     "undo",

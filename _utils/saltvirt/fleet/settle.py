@@ -65,8 +65,7 @@ def _on_record(
     # This master knows both hosts of its own, whatever a host has noted.
     for record in orders.moving(cloud.opts):
         if name in (None, record.name):
-            facts, since = record.facts, record.since
-            hosts = MoveHosts(source=facts["source"], target=facts["target"], since=since)
+            hosts = MoveHosts(source=record.facts["source"], target=record.facts["target"])
             out.setdefault((record.name, record.token), (hosts, record.facts.get("uuid")))
     for host, there in sorted(answers.items()):
         for vm, known in there.items():
@@ -74,10 +73,10 @@ def _on_record(
                 if one.error is not None:
                     continue
                 if one.purpose == "departure":
-                    hosts = MoveHosts(source=host, target=one.target, since=one.since)
+                    hosts = MoveHosts(source=host, target=one.target)
                 else:
                     source = one.source or _sender(answers, vm, host)
-                    hosts = MoveHosts(source=source, target=host, since=one.since)
+                    hosts = MoveHosts(source=source, target=host)
                 out.setdefault((vm, one.token), (hosts, one.uuid))
     return out
 

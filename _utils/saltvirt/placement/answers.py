@@ -6,11 +6,7 @@ A default stands for what a host does not say: one of an older release, or of wh
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Any
-
-# What there cannot be less than nothing of; limits can be negative, after what a host keeps back.
-Count = Annotated[int, "not negative"]
-Amount = Annotated[float, "not negative"]
+from typing import Any
 
 
 def _said_with(name: str) -> Any:
@@ -23,8 +19,8 @@ class VmFacts:
     """A VM that a host has, as far as placement asks."""
 
     state: str
-    vcpus: Count
-    memory_mib: Count
+    vcpus: int
+    memory_mib: int
     affinity: list[str]
     anti_affinity: list[str]
 
@@ -33,9 +29,9 @@ class VmFacts:
 class ComingFacts:
     """A VM that a host awaits."""
 
-    vcpus: Count
-    memory_mib: Count
-    disk_mib: Count
+    vcpus: int
+    memory_mib: int
+    disk_mib: int
     affinity: list[str]
     anti_affinity: list[str]
 
@@ -44,12 +40,12 @@ class ComingFacts:
 class CpuFacts:
     """A host's CPU; ``features`` are by domain type."""
 
-    threads: Count = 0
+    threads: int = 0
     model: str | None = None
     vendor: str | None = None
     arch: str
     vcpus_limit: int
-    vcpus_committed: Count
+    vcpus_committed: int
     features: dict[str, list[str]]
 
 
@@ -57,10 +53,10 @@ class CpuFacts:
 class MemoryFacts:
     """A host's memory."""
 
-    total_mib: Count = 0
-    free_mib: Count = 0
+    total_mib: int = 0
+    free_mib: int = 0
     limit_mib: int
-    committed_mib: Count
+    committed_mib: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +66,7 @@ class StorageFacts:
     images: dict[str, Any] = field(default_factory=dict)
     pools: dict[str, dict[str, Any]] = field(default_factory=dict)
     limit_mib: int
-    committed_mib: Count
+    committed_mib: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,7 +93,7 @@ class DiskProfile:
     """What a profile of disks needs of its host; ``error`` alone if it cannot be used."""
 
     error: str | None = _said_with("error")
-    size_mib: Count | None = _said_with("size_mib")
+    size_mib: int | None = _said_with("size_mib")
     has_image: bool | None = _said_with("has_image")
 
 
@@ -139,7 +135,7 @@ class ImageFacts:
     """What is known of a cached image: where it came from, and its size as a file."""
 
     source: str
-    file_bytes: Count
+    file_bytes: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,8 +144,8 @@ class FileFacts:
 
     path: str
     how: str
-    size_bytes: Count
-    actual_bytes: Count
+    size_bytes: int
+    actual_bytes: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,10 +169,10 @@ class DiskFacts:
     how: str
     base: str | None
     image: ImageFacts | None
-    virtual_bytes: Count | None = _said_with("virtual_bytes")
-    actual_bytes: Count | None = _said_with("actual_bytes")
+    virtual_bytes: int | None = _said_with("virtual_bytes")
+    actual_bytes: int | None = _said_with("actual_bytes")
     backing: str | None = _said_with("virtual_bytes")
-    size_bytes: Count | None = _said_with("size_bytes")
+    size_bytes: int | None = _said_with("size_bytes")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,8 +183,8 @@ class MigrationInfo:
     name: str
     uuid: str | None = None
     state: str
-    vcpus: Count
-    memory_mib: Count
+    vcpus: int
+    memory_mib: int
     disks: list[DiskFacts]
     images: str | None = None
     affinity: list[str]
@@ -255,8 +251,8 @@ class HostInfo:
 class VmLoad:
     """What a VM used over some seconds: CPUs, and memory in MiB."""
 
-    cpu: Amount
-    memory_mib: Count
+    cpu: float
+    memory_mib: int
     cpu_error: float | None = _said_with("cpu_error")
 
 
@@ -264,8 +260,8 @@ class VmLoad:
 class Load:
     """What a host answers to ``virt.load``; ``cpu_error`` is there over several readings."""
 
-    cpus: Count
-    memory_mib: Count
+    cpus: int
+    memory_mib: int
     vms: dict[str, VmLoad]
     cpu_error: float | None = _said_with("cpu_error")
 
@@ -312,15 +308,15 @@ class CachedImage:
 class Pruned:
     """What a host answers to ``virt.image_prune``: the bytes of what it has removed."""
 
-    removed: dict[str, Count]
+    removed: dict[str, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShownVm:
     """A VM as ``virt.full_info`` tells it, as far as it is shown."""
 
-    cpu: Count
-    mem: Count
+    cpu: int
+    mem: int
     state: str
     graphics: dict[str, Any]
     disks: dict[str, dict[str, Any]]
@@ -331,8 +327,8 @@ class ShownVm:
 class Node:
     """A host's own processors and memory in MiB, as far as they are shown."""
 
-    cpus: Count
-    phymemory: Count
+    cpus: int
+    phymemory: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
