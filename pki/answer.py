@@ -6,18 +6,10 @@ from datetime import datetime
 from typing import Any
 
 from saltvirt.pki import ca, enrolled, policy
-from saltvirt.pki.authorities import LIBVIRT, USES, Authorities
+from saltvirt.pki.authorities import LIBVIRT, USES, Authorities, Trust
 
 # Of the question and the answer; hosts of a release with one CA for all send none.
 VERSION = 2
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Trust:
-    """What one use trusts: its CA's certificates and revocation lists, as PEM texts."""
-
-    ca: str
-    crl: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,9 +91,8 @@ def answer(
         authorities.stores[LIBVIRT].authority(now, kind=kind)
         authorities.prune_daily(now)
         authorities.separate([host.id, *host.hypervisors], now)
-        trust = {use: _trust(authorities.trust(use, now, kind=kind)) for use in USES}
         told = Answer(
-            trust=trust,
+            trust={use: authorities.trust(use, now, kind=kind) for use in USES},
             names=names,
             addresses=addresses,
             subject=ca.subject(host.id, options.get("organization")).rfc4514_string(),
@@ -113,10 +104,6 @@ def answer(
             register.write(host.id, replace(was, subjects=(*names, *addresses)))
             told = replace(told, certificates=_signed(authorities, host, told, keys, options, now))
     return told
-
-
-def _trust(texts: tuple[str, str]) -> Trust:
-    return Trust(ca=texts[0], crl=texts[1])
 
 
 def _signed(

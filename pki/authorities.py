@@ -10,6 +10,7 @@ others, those others are trusted beside it; then what it signed for them is revo
 
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,14 @@ _DAY = timedelta(days=1)
 def use_of(purpose: str) -> str:
     """Return the use of a certificate's purpose: ``qemu`` of ``qemu-server``."""
     return purpose.partition("-")[0]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trust:
+    """What one use trusts: its CA's certificates and revocation lists, as PEM texts."""
+
+    ca: str
+    crl: str
 
 
 class Authorities:
@@ -58,16 +67,16 @@ class Authorities:
             if serials:
                 one.revoke(serials, now)
 
-    def trust(self, use: str, now: datetime, **options: Any) -> tuple[str, str]:
-        """Return the certificates that a use trusts, and their revocation lists, as PEM texts."""
+    def trust(self, use: str, now: datetime, **options: Any) -> Trust:
+        """Return what a use trusts; its CA is made at the first call."""
         parts = [self.stores[use]]
         if not self.is_separate(use):
             parts.append(self.stores[LIBVIRT])
         for one in parts:
             one.authority(now, **options)
-        return (
-            "".join(one.bundle(now) for one in parts),
-            "".join(one.revocations(now) for one in parts),
+        return Trust(
+            ca="".join(one.bundle(now) for one in parts),
+            crl="".join(one.revocations(now) for one in parts),
         )
 
     def is_separate(self, use: str) -> bool:

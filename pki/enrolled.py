@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -26,7 +26,7 @@ class Enrolled:
     """
 
     subjects: tuple[str, ...] = ()
-    asked: tuple[str, ...] = field(default=())
+    asked: tuple[str, ...] = ()
 
     def counted(self, host: str, now: datetime, per_hour: int) -> "Enrolled":
         """Return it with one more time; raise PkiError if that is too often."""

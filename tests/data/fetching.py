@@ -1,5 +1,6 @@
-"""Images, fetched as virt.init does."""
+"""Images, fetched as virt.init does, and web servers that they come from."""
 
+import http.server
 import threading
 from contextlib import contextmanager
 
@@ -28,4 +29,18 @@ def least_free(folder):
         yield out
     finally:
         over.set()
+        thread.join()
+
+
+@contextmanager
+def served(handler):
+    """Serve on this machine alone; yield the address."""
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        server.server_close()
         thread.join()

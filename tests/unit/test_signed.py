@@ -178,8 +178,8 @@ def test_a_flood_of_answers_in_a_hosts_name_is_read_to_its_end(cloud):
 
 
 def test_the_text_of_an_event_is_not_shown(cloud, caplog):
-    bus, master = cloud()
-    hearing = minions.Hearing(master, "1", "virt.x", ["hyper1"])
+    _bus, master = cloud()
+    hearing = minions.Hearing(master, "1", ["hyper1"])
 
     with caplog.at_level(logging.WARNING):
         hearing.take({"id": "hyper1", "return": "\x1b[2J", "tag": "\x1b[2J"})

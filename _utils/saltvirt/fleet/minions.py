@@ -80,8 +80,8 @@ def _publish(
 class Hearing:
     """What is heard of one job: the answers that its hosts have signed."""
 
-    def __init__(self, cloud: Cloud, jid: str, fun: str, wanted: Iterable[str]) -> None:
-        self.jid, self._fun, self._opts = jid, fun, cloud.opts
+    def __init__(self, cloud: Cloud, jid: str, wanted: Iterable[str]) -> None:
+        self.jid, self._opts = jid, cloud.opts
         self.wanted = set(wanted)
         self.replies: dict[str, Reply] = {}
         # They have done what they were asked, or not: nobody knows.
@@ -186,7 +186,7 @@ def _asked(
     what = {"fun": fun, "arg": list(arg), "kwarg": dict(kwarg or {})}
     with cloud.client() as local:
         jid, matched = _publish(local, targets, _SIGNED, [what], None, timeout_s)
-        hearing = Hearing(cloud, jid, fun, matched)
+        hearing = Hearing(cloud, jid, matched)
         collect(local, hearing, time.monotonic() + timeout_s)
     return {t: hearing.reply(t) for t in targets}
 
@@ -255,7 +255,7 @@ def _ordered(
         jid, matched = _publish(
             local, [minion], _SIGNED, order_for_it, None, cloud.settings.timeout_s
         )
-        hearing = Hearing(cloud, jid, fun, matched)
+        hearing = Hearing(cloud, jid, matched)
         end = time.monotonic() + limit_s
         try:
             is_at_it = _followed(local, cloud, hearing, end, watch)

@@ -4,7 +4,6 @@ import gzip
 import http.server
 import os
 import subprocess
-import threading
 import time
 from contextlib import suppress
 from dataclasses import replace
@@ -12,7 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 import salt.config
-from fetching import least_free, obtain
+from fetching import least_free, obtain, served
 from saltvirt import room
 from saltvirt.errors import ImageError
 from saltvirt.image import cache, clone, tool, validation
@@ -198,13 +197,8 @@ class Endless(http.server.BaseHTTPRequestHandler):
 def endless():
     """Serve with :class:`Endless`; yield the address and the handler to be changed."""
     handler = type("Handler", (Endless,), {})
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_port}/x.img", handler
-    server.shutdown()
-    server.server_close()
-    thread.join()
+    with served(handler) as address:
+        yield f"{address}/x.img", handler
 
 
 @pytest.mark.parametrize("length", [None, 1 << 40])

@@ -8,10 +8,9 @@ import os
 import shutil
 import stat
 import subprocess
-import threading
 
 import pytest
-from fetching import obtain
+from fetching import obtain, served
 from saltvirt import arguments
 from saltvirt.errors import BadArgument, ImageError
 from saltvirt.image import cache, rights, source, validation
@@ -102,15 +101,10 @@ class Asking(http.server.BaseHTTPRequestHandler):
 @pytest.fixture
 def asking(host, image):
     """Serve with :class:`Asking`; yield the address and the handler to be changed."""
-    handler = type("Handler", (Asking,), {"asked": [], "parts": [], "folder": cache.folder(host)})
-    handler.data = image.read_bytes()
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    yield f"127.0.0.1:{server.server_port}", handler
-    server.shutdown()
-    server.server_close()
-    thread.join()
+    kept = {"asked": [], "parts": [], "folder": cache.folder(host), "data": image.read_bytes()}
+    handler = type("Handler", (Asking,), kept)
+    with served(handler) as address:
+        yield address.removeprefix("http://"), handler
 
 
 def told(host):

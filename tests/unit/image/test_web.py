@@ -3,12 +3,10 @@
 import http.server
 import os
 import subprocess
-import threading
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from fetching import obtain
+from fetching import obtain, served
 from saltvirt import files
 from saltvirt.errors import ImageError
 from saltvirt.image import cache
@@ -30,18 +28,6 @@ def raw_disk(tmp_path):
     path = tmp_path / "disk.raw"
     path.write_bytes((bytes(510) + b"\x55\xaa").ljust(8 * MIB, b"\0"))
     return path
-
-
-@contextmanager
-def served(handler):
-    """Serve on this machine alone; yield the address."""
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
-    server.server_close()
-    thread.join()
 
 
 @pytest.fixture

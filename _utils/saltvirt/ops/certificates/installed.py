@@ -23,7 +23,8 @@ from cryptography.x509.oid import NameOID
 from saltvirt import files
 from saltvirt.errors import StorageError
 from saltvirt.pki import ca
-from saltvirt.pki.answer import Answer, Trust
+from saltvirt.pki.answer import Answer
+from saltvirt.pki.authorities import Trust
 
 _QEMU_GROUPS = ("libvirt-qemu", "qemu", "kvm")
 DEFAULT_PURPOSES = ("libvirt-server", "libvirt-client", "qemu-server", "qemu-client")

@@ -3,13 +3,13 @@
 import hashlib
 import http.server
 import tempfile
-import threading
 import time
 from pathlib import Path
 
 import pytest
 import salt.config
 import salt.loader
+from fetching import served
 from saltvirt.config import HostSettings
 from saltvirt.errors import BadArgument
 from saltvirt.ops.context import Context
@@ -66,13 +66,8 @@ class Web(http.server.BaseHTTPRequestHandler):
 def web():
     """Serve with :class:`Web`; yield the address and the handler."""
     handler = type("Handler", (Web,), {})
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_port}", handler
-    server.shutdown()
-    server.server_close()
-    thread.join()
+    with served(handler) as address:
+        yield address, handler
 
 
 @pytest.fixture
