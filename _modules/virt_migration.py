@@ -154,7 +154,15 @@ def migration_state(name=None, token=None, uuid=None):
 
 
 def migrate_step(
-    name, token, step, seen=None, is_refused=False, is_lost=False, is_handed=False, noted=None
+    name,
+    token,
+    step,
+    seen=None,
+    is_refused=False,
+    is_lost=False,
+    is_handed=False,
+    noted=None,
+    keeper=None,
 ):
     """
     Do one step of settling a move on this host; ``salt-run virt.settle`` knows which.
@@ -164,8 +172,8 @@ def migrate_step(
     token
         That of the move: another's is never ended.
     step
-        On the host that sends: ``cancel``, ``redefine``, ``finish``, ``forget``. On the one that
-        takes: ``arrive``, ``refuse``, ``drop``, ``end``.
+        On the host that sends: ``cancel``, ``redefine``, ``finish``, ``forget``, ``give_way``. On
+        the one that takes: ``arrive``, ``refuse``, ``drop``, ``end``, ``let_go``.
     seen
         For ``cancel``: the phase that this host was in when that was decided, by
         ``virt.migration_state``; without it the move must not be on record here.
@@ -179,6 +187,8 @@ def migrate_step(
         For ``arrive``: it ran here already. Defaults to False.
     noted
         For ``arrive``: what the other host has noted, with the digests of what it sent.
+    keeper
+        For ``give_way`` and ``let_go``: the third host that has the VM. What is here stays.
 
     Returns ``{"removed": [path]}`` or ``{"warnings": [str]}``; fails with one line if the record
     does not allow the step.
@@ -192,14 +202,20 @@ def migrate_step(
         salt hyper1 virt.migrate_step centos1 t1 forget
     """
     context, token = Context.of(__opts__, __pillar__, __grains__, __salt__), str(token)
+    if keeper is not None:
+        reach.refuse_strange("keeper", keeper)
     if step in protocol.ON_SOURCE:
         said = {"seen": seen, "is_refused": is_refused, "is_lost": is_lost}
-        given = said if step == protocol.CANCEL else {}
+        given = {protocol.CANCEL: said, protocol.GIVE_WAY: {"keeper": keeper}}.get(step, {})
         return departure.step(context, name, token, step, **given)
     if step not in protocol.ON_TARGET:
         known = ", ".join((*protocol.ON_SOURCE, *protocol.ON_TARGET))
         raise errors.BadArgument("step", f"{step!r}; one of {known}")
-    said = {protocol.ARRIVE: {"is_handed": is_handed}, protocol.DROP: {"is_lost": is_lost}}
+    said = {
+        protocol.ARRIVE: {"is_handed": is_handed},
+        protocol.DROP: {"is_lost": is_lost},
+        protocol.LET_GO: {"keeper": keeper},
+    }
     given, noted = said.get(step, {}), wire.argument("noted", Noted, noted or {})
     return arrival.step(context, name, token, step, noted=noted, **given)
 

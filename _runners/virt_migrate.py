@@ -68,12 +68,14 @@ def settle(name=None, keep=None, force=False, quiet=False):
         A VM's name. Defaults to all that any host has on record.
     keep
         The host that has the VM from now on, because the other never comes back, and does not
-        answer; or because that one has come back, and both have the VM.
+        answer; or because that one has come back, and both have the VM. Or a third one, to which
+        the VM has gone on: what the two have of it stays there, and is not started.
     force
         Remove what a target has of a VM even if its source knows of no move, or no longer has the
         VM though it has not come whole: that may be all there is; ``name`` must be given. With
         ``keep``, even if nothing that could run has come there. If neither host answers, forget
-        the move. Defaults to False.
+        the move. If the VM may have gone on to a host that does not answer, settle it all the same.
+        Defaults to False.
     quiet
         Show no progress. Defaults to False.
 

@@ -36,6 +36,8 @@ class DepartureFacts:
         Of the files that were sent, by their paths.
     sizes
         How big its disks are to its guest, in bytes by their targets.
+    is_by_hand
+        Whether nobody of ours is on the target, who would have its definition on the disk there.
     """
 
     uuid: str
@@ -49,6 +51,7 @@ class DepartureFacts:
     digests: dict[str, str] | None = _said_with("digests")
     signatures: dict[str, list[int]] | None = _said_with("signatures")
     sizes: dict[str, int] | None = _said_with("sizes")
+    is_by_hand: bool | None = _said_with("is_by_hand")
 
     @property
     def noted(self) -> "Noted":

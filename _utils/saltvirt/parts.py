@@ -4,7 +4,7 @@ Parts of a protocol: generators of effects, which hands do, and what they are de
 The protocol itself is :mod:`saltvirt.protocol`.
 """
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -71,6 +71,22 @@ class Target:
     is_arriving: bool = _told(False)
     has: bool = _told(False)
     is_empty: bool = _told(False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Elsewhere:
+    """
+    What all hypervisors but the two of a move say of its VM.
+
+    has
+        Those that have it, or to which it is on its way; not those that only kept its definition,
+        or from which it was handed over, by another move that is not over.
+    silent
+        Those that have not said it, each with why.
+    """
+
+    has: Sequence[str] = ()
+    silent: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

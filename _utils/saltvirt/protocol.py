@@ -11,7 +11,7 @@ by its durable *cancelled*, and once it has handed over, only after the target h
 then on nobody takes the VM back from the target, and the source removes what it has, files last.
 """
 
-from saltvirt.parts import Effects
+from saltvirt.parts import Effects, Elsewhere
 from saltvirt.parts import Source as Source
 from saltvirt.parts import Target as Target
 from saltvirt.parts import There as There
@@ -29,9 +29,11 @@ PREPARING, READY, ARRIVED, REFUSED = "preparing", "ready", "arrived", "refused"
 # What settling does next: on the source, on the target, or nothing.
 CANCEL, REDEFINE, FINISH, FORGET = "cancel", "redefine", "finish", "forget"
 ARRIVE, REFUSE, DROP, END = "arrive", "refuse", "drop", "end"
-DONE, WAIT, KEEP = "done", "wait", "keep"
-ON_SOURCE = (CANCEL, REDEFINE, FINISH, FORGET)
-ON_TARGET = (ARRIVE, REFUSE, DROP, END)
+DONE, WAIT, KEEP, GONE_ON = "done", "wait", "keep", "gone on"
+# What the operator alone decides: another host has the VM, and neither of the two.
+GIVE_WAY, LET_GO = "give_way", "let_go"
+ON_SOURCE = (CANCEL, REDEFINE, FINISH, FORGET, GIVE_WAY)
+ON_TARGET = (ARRIVE, REFUSE, DROP, END, LET_GO)
 
 # An interruption is a failure too; GeneratorExit, which ends a part that nobody runs, is not.
 _FAILURES = (Exception, KeyboardInterrupt, SystemExit)
@@ -173,6 +175,17 @@ def redefine(there: There | None, token: str) -> Effects:
     yield ("define_there",)
 
 
+def give_way(there: There | None, token: str, *, keeper: str) -> Effects:
+    """
+    Leave a VM to a third host, by its operator's word: what is here stays, and is not started.
+
+    It is a step of the source, and of the target, where it is called *let go*.
+    """
+    _expect(there, token, HANDING, PREPARING, READY)
+    yield "keep_for", keeper
+    yield ("end",)
+
+
 def forget(there: There | None, token: str) -> Effects:
     """Forget a cancelled departure, of which the target has removed everything."""
     yield "unbury", token
@@ -260,79 +273,19 @@ def end(there: There | None, token: str) -> Effects:
     yield ("end",)
 
 
-# A move, on the master.
+# A move, on the master; the parts themselves are in saltvirt.settling.
 
 
-def move() -> Effects:
-    """Move a VM; return what :func:`settle` returns, and what went wrong or None."""
-    error, has_left = None, None
-    yield ("order",)
-    try:
-        yield ("open",)
-        yield ("prepare",)
-        yield ("send",)
-        # Each host refuses what is out of turn; so nobody needs to look as long as all goes well.
-        for step in (ARRIVE, FINISH, END):
-            yield (step,)
-            has_left = True if step == FINISH else has_left
-        yield ("close",)
-    except _FAILURES as exc:
-        # Also one that was interrupted is brought to an end, and then raised by whoever asked.
-        error = exc
-    else:
-        return DONE, True, None
-    step, is_moved = yield from settle()
-    return step, has_left if is_moved is None else is_moved, error
-
-
-def settle() -> Effects:
-    """
-    Bring a move to its end, whatever has become of it.
-
-    Returns ``(DONE, WAIT or KEEP, whether the VM has moved)``; the latter is None if that was
-    settled before.
-    """
-    # By what was tried, and where the target was then: what has come further may be tried again.
-    failed: dict[tuple[str, str | None], Exception] = {}
-    is_moved, is_whole = None, False
-    while True:
-        source = yield ("look_at_source",)
-        target = yield ("look_at_target",)
-        step = next_step(source, target) if is_whole else _wholly(source, target)
-        if step == DONE:
-            yield ("close",)
-        if step in (DONE, WAIT, KEEP):
-            return step, is_moved
-        tried = step, target and target.phase
-        if tried in failed:
-            raise failed[tried]
-        try:
-            yield (step,)
-        except Exception as error:
-            # It may have been done, or have decided something: one more look tells.
-            failed[tried] = error
-        else:
-            is_whole = is_whole or step == ARRIVE
-            is_moved = _MOVED.get(step, is_moved)
-
-
-# What it means for where the VM is that a step was done.
-_MOVED = {FINISH: True, END: True, CANCEL: False, FORGET: False}
-
-
-def _wholly(source: Source | None, target: Target | None) -> str:
-    """Return the next step; who noted that a VM has arrived may have died over its autostart."""
-    step = next_step(source, target)
-    is_new = step == FINISH and source is not None and source.phase == HANDING
-    return ARRIVE if is_new and target is not None and target.phase == ARRIVED else step
-
-
-def next_step(source: Source | None, target: Target | None) -> str:
+def next_step(
+    source: Source | None, target: Target | None, elsewhere: Elsewhere | None = None
+) -> str:
     """
     Return what is to be done next for a move to come to its end.
 
     source, target
         What the hosts say; None of one that does not answer.
+    elsewhere
+        What all others say; None if they have not been asked. See :func:`asks_others`.
     """
     if source is None:
         return WAIT
@@ -342,7 +295,30 @@ def next_step(source: Source | None, target: Target | None) -> str:
         return CANCEL
     if target is None or target.is_live or target.is_arriving:
         return WAIT
-    return _AFTER[source.phase](source, target)
+    step = _AFTER[source.phase](source, target)
+    if elsewhere is None or not asks_others(source, target, step):
+        return step
+    return _unless_gone_on(step, target, elsewhere)
+
+
+def asks_others(source: Source | None, target: Target | None, step: str) -> bool:
+    """
+    Return whether a step must not be done before all other hosts were asked for the VM.
+
+    From a target that has nothing of this move on record any more it may have gone on to a third
+    host, and so may one that somebody has moved with other means.
+    """
+    is_open = source is not None and source.phase == HANDING and not source.stays
+    is_decided = target is None or target.phase in (ARRIVED, REFUSED)
+    return is_open and not is_decided and step in (CANCEL, REDEFINE, FINISH, REFUSE)
+
+
+def _unless_gone_on(step: str, target: Target, elsewhere: Elsewhere) -> str:
+    if elsewhere.has:
+        return GONE_ON
+    # A record on the target is a proof that it has not gone on from there.
+    is_proven = target.phase is not None or step not in (CANCEL, REDEFINE)
+    return WAIT if elsewhere.silent and not is_proven else step
 
 
 def is_stuck(source: Source, target: Target) -> bool:

@@ -65,7 +65,12 @@ class Record:
     @property
     def since_text(self) -> str:
         """When it began, as users read it."""
-        return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(self.since))
+        return time_text(self.since)
+
+
+def time_text(since: float) -> str:
+    """Return a time, in seconds since 1970, as users read it."""
+    return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(since))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,13 +5,16 @@ made plain data again.
 Metadata of a dataclass's fields say how they are told: ``is_required``, that an answer must have
 one, though it has a default for those who make it here; ``said_with``, the name of a field, that it
 is left out of plain data where that one is None.
+
+Numbers are checked here, where they come in: each is within 64 bits, and finite. What counts
+something is annotated as ``not negative``.
 """
 
 import dataclasses
 import functools
 import types
 from collections.abc import Callable, Iterator
-from typing import Any, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
 from saltvirt.errors import BadArgument, VirtError
 
@@ -19,6 +22,9 @@ _Reader = Callable[[Any], Any]
 # A field with what an answer was read from: it is passed on like that, with what only a newer host
 # can read, and without what an older one has not said.
 _SAID = "said"
+_NOT_NEGATIVE = "not negative"
+# What 64 bits hold, with a sign or without: some file systems number their files up to the last.
+_LEAST, _MOST = -(2**63), 2**64 - 1
 
 
 class BadAnswer(VirtError):
@@ -26,11 +32,13 @@ class BadAnswer(VirtError):
 
 
 class _Wrong(Exception):
-    """A value has another type than it should; where, is put together on its way out."""
+    """A value is not what it should be; where, is put together on its way out."""
 
-    def __init__(self, why: str, where: str = "") -> None:
+    def __init__(self, why: str, where: str = "", *, is_nonsense: bool = False) -> None:
         super().__init__(why)
         self.why, self.before, self._path = why, "", [where]
+        # No other version of what has said it would mean something by it.
+        self.is_nonsense = is_nonsense
 
     def is_in(self, where: str) -> "_Wrong":
         """Take in what the value is in: ``.field`` or ``[number]``."""
@@ -54,8 +62,16 @@ def read(host: str, fun: str, shape: Any, answer: object) -> Any:
         that are not fields of it are passed over, as a newer host may say more.
     """
     try:
-        return _reader(shape)(answer)
+        out = _reader(shape)(answer)
+        # Also what no field is for: it is shown, and passed on.
+        _check_numbers(answer)
+        return out
     except _Wrong as wrong:
+        if wrong.is_nonsense:
+            raise BadAnswer(
+                f"{host}'s answer is not understood: {wrong.said('it')} ({fun}); find out what "
+                f"{host} says, and why: salt {host} {fun}"
+            ) from None
         raise BadAnswer(
             f"{host} answers {fun} with something that this master cannot read: "
             f"{wrong.said('the answer')}; bring both to the same version of Salt Virt "
@@ -104,6 +120,9 @@ def _reader(shape: Any) -> _Reader:
     if dataclasses.is_dataclass(shape):
         return _of_fields(shape)
     origin, kinds = get_origin(shape), get_args(shape)
+    if origin is Annotated:
+        take_one = _reader(kinds[0])
+        return _not_negative(take_one) if _NOT_NEGATIVE in kinds else take_one
     if origin in (Union, types.UnionType):
         # There is no choice but between something and nothing.
         return _or_none(_reader(next(kind for kind in kinds if kind is not type(None))))
@@ -121,16 +140,44 @@ def _as_it_is(value: Any) -> Any:
 def _of_kind(kind: type) -> _Reader:
     """Return what passes a value of one plain type, in which True is not a number."""
     kinds = (int, float) if kind is float else kind
+    is_number = kind in (int, float)
 
     def take(value: Any) -> Any:
-        if type(value) is kind:
-            return value
-        is_bool = isinstance(value, bool)
-        if kind is bool if is_bool else isinstance(value, kinds):
+        if type(value) is kind or (isinstance(value, kinds) and not isinstance(value, bool)):
+            if is_number:
+                _check_number(value)
             return value
         raise _not_a(kind, value)
 
     return take
+
+
+def _check_number(value: Any, where: str = "") -> None:
+    # NaN is not within anything. The number is not shown: it may have thousands of digits.
+    if not _LEAST <= value <= _MOST:
+        raise _Wrong("is not a number of 64 bits", where, is_nonsense=True)
+
+
+def _not_negative(take_one: _Reader) -> _Reader:
+    def take(value: Any) -> Any:
+        if take_one(value) < 0:
+            raise _Wrong("is less than 0", is_nonsense=True)
+        return value
+
+    return take
+
+
+def _check_numbers(value: Any) -> None:
+    """Look at all numbers that are anywhere in a value, however deep."""
+    waiting: list[tuple[str, Any]] = [("", value)]
+    while waiting:
+        where, one = waiting.pop()
+        if isinstance(one, dict):
+            waiting += [(f"{where}.{key}", v) for key, v in one.items() if type(v) is not str]
+        elif isinstance(one, list | tuple):
+            waiting += [(f"{where}[{n}]", v) for n, v in enumerate(one) if type(v) is not str]
+        elif isinstance(one, int | float):
+            _check_number(one, where)
 
 
 def _or_none(take_one: _Reader) -> _Reader:
@@ -177,7 +224,7 @@ def _of_mapping(take_name: _Reader, take_one: _Reader) -> _Reader:
 
 def _of_fields(kind: Any) -> _Reader:
     """Return what makes a dataclass of a mapping."""
-    types_ = get_type_hints(kind)
+    types_ = get_type_hints(kind, include_extras=True)
     fields = [
         (one.name, f".{one.name}", _reader(types_[one.name]), _is_required(one))
         for one in dataclasses.fields(kind)

@@ -34,6 +34,7 @@ BASE = {
     "records",
     "room",
     "sealed",
+    "settling",
     "signed",
     "spec",
     "undo",

@@ -1,6 +1,7 @@
 """What a host says is heard if it has signed it, and whatever else comes in its name is not."""
 
 import contextlib
+import json
 import logging
 import time
 
@@ -9,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from saltvirt import sealed, signed
-from saltvirt.config import MasterSettings
+from saltvirt.config import HostSettings, MasterSettings
 from saltvirt.errors import BadArgument
 from saltvirt.fleet import hosts, keys, minions
 from saltvirt.fleet.cloud import Cloud
-from saltvirt.ops import answering
+from saltvirt.ops import answering, ordered
 from sizes import sizes
 
 OWN, EVIL = keypairs.named("hyper1"), keypairs.named("evil")
@@ -224,6 +225,27 @@ def test_an_order_to_one_host_has_nothing_that_others_can_read(cloud):
     assert "MARKER" in sealed.unseal(arg[0], OWN[1])
 
 
+def test_an_order_without_an_answer_is_given_up_by_its_id(cloud, monkeypatch):
+    monkeypatch.setattr(minions, "_FIND_JOB_S", 0.1)
+    bus, master = cloud()
+
+    assert minions.order(master, "hyper1", "virt.init", ["web1"], {}).missing
+
+    order_id = json.loads(sealed.unseal(bus.sent[0][1][0], OWN[1]))["id"]
+    told = bus.sent[-1][1][0]
+    assert (told["fun"], told["arg"]) == ("virt.refuse_order", [order_id])
+
+
+def test_an_order_that_the_host_had_only_queued_is_said_not_to_have_begun(cloud, monkeypatch):
+    monkeypatch.setattr(minions, "refuse", lambda *_args: minions.REFUSED)
+    monkeypatch.setattr(minions, "_FIND_JOB_S", 0.1)
+    _bus, master = cloud()
+
+    reply = minions.order(master, "hyper1", "virt.init", ["web1"], {})
+
+    assert reply.missing and reply.error == "hyper1 has not begun virt.init, and was told not to"
+
+
 def test_a_minion_that_the_master_has_not_heard_itself_does_not_answer(cloud, monkeypatch):
     monkeypatch.setattr(minions, "_STORED_S", 0.1)
     _bus, master = cloud(*[{"id": "web1", "return": True}] * 4)
@@ -263,6 +285,7 @@ def host(tmp_path):
     """A minion: how it answers an order, and what its functions were given."""
     (tmp_path / "minion.pem").write_text(OWN[1])
     opts, context, called = {"id": "hyper1", "pki_dir": str(tmp_path)}, {}, []
+    own = HostSettings(state_dir=str(tmp_path / "state"))
 
     def failing(*_args, **_kwargs):
         raise BadArgument("name", "no")
@@ -285,7 +308,8 @@ def host(tmp_path):
     }
 
     def answer(order):
-        return heard(answering.answer(opts, functions, context, "1", order))
+        said = answering.answer(opts, functions, context, "1", order, lambda: own)
+        return heard(said)
 
     return answer, called
 
@@ -295,6 +319,18 @@ def test_a_host_does_what_is_ordered_and_signs_what_it_says(host):
     said = answer({"fun": "virt.x", "arg": [1], "kwarg": {"b": 2}})
 
     assert (said.value, said.fun, called) == ("done", "virt.x", [((1,), {"b": 2})])
+
+
+def test_an_order_that_was_refused_is_not_done_and_one_is_done_once(host, tmp_path):
+    answer, called = host
+    own = HostSettings(state_dir=str(tmp_path / "state"))
+    ordered.refuse(own, "1" * 32)
+
+    refused = answer({"fun": "virt.x", "id": "1" * 32})
+    done = [answer({"fun": "virt.x", "id": "2" * 32}).why for _time in range(2)]
+
+    assert "the master has given this order up" in refused.why and refused.retcode == 1
+    assert done == [None, refused.why] and called == [((), {})]
 
 
 def test_a_sealed_order_is_done_too(host):

@@ -65,14 +65,17 @@ class Hosts:
     unheard: dict[str, str] = field(default_factory=dict)
 
 
-def _look(cloud: Cloud, request: Request, noted: Iterable[str] = ()) -> Hosts:
+def _look(cloud: Cloud, request: Request, order: Held | None = None) -> Hosts:
     """Ask all hypervisors what they have; return the :class:`Hosts`."""
+    late = interrupted.give_up(cloud, order) if order else {}
+    noted = interrupted.hosts(order) if order else []
     every = inventory.every(cloud)
     wanted = frozenset(inventory.narrow(cloud, every, request.where, request.host))
     cloud.progress("Searching", detail=f"{len(every)} hypervisors")
     found = inventory.survey(cloud, every, "virt.host_info")
     seen = sightings.of_info(found.answers, request.name)
-    unheard = {} if request.force else inventory.unheard(cloud, found, request.name, seen, noted)
+    unheard = late | inventory.unheard(cloud, found, request.name, seen, noted)
+    unheard = {} if request.force else unheard
     return Hosts(found=found, wanted=wanted, seen=seen, unheard=unheard)
 
 
@@ -143,7 +146,7 @@ def deploy(cloud: Cloud, request: Request, *, wait: bool = True) -> dict[str, An
     keys.refuse_reserved(cloud.opts, request.name)
     with orders.opened(cloud.opts, request.name) as order:
         moves.settle_order(cloud, order)
-        hosts = _look(cloud, request, interrupted.hosts(order))
+        hosts = _look(cloud, request, order)
         settled = interrupted.settle(cloud.opts, order, hosts.seen, hosts.unheard)
         _refuse_taken(hosts, request.name, settled)
         evaluations = _evaluations(cloud, request, required, hosts)
@@ -251,9 +254,18 @@ def _take_back(build: Build) -> None:
 
 
 def _has_given_up(build: Build, host: str) -> bool:
-    """Return whether a host says that it has nothing of a VM; what it undoes is waited for."""
+    """
+    Return whether a host says that it has nothing of a VM, and never will have.
+
+    What it undoes is waited for.
+    """
     for wait_s in _UNDOING_S:
         time.sleep(wait_s)
+        said = minions.refuse(build.cloud, host, build.order.now.facts["order_id"])
+        if said is None:
+            return False
+        if said == minions.RUNNING:
+            continue
         found = inventory.survey(build.cloud, [host], "virt.presence", [build.name])
         one = sightings.of_presence(found.answers).get(host)
         if one is None or one.is_complete:
@@ -292,7 +304,7 @@ def _build(
         cloud.progress(
             "Placing", detail=f"on {host}, {len(fitting)} of {len(evaluations)} hosts fit"
         )
-        build.order.enter(orders.ORDERED, host=host)
+        build.order.enter(orders.ORDERED, host=host, order_id=minions.new_id())
         reply = _order(build, host, pairs.get(host))
         if reply.missing:
             raise HostSilent(f"{whose_time(reply, None)}, while it built {name!r}")
@@ -322,6 +334,7 @@ def _order(build: Build, host: str, pair: tuple[str, str] | None) -> minions.Rep
         [request.name, request.cpu, request.mem],
         kwarg,
         watch=watching(build.cloud, "salt/virt/init", host, build.name),
+        order_id=build.order.now.facts["order_id"],
     )
 
 

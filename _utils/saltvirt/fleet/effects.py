@@ -2,16 +2,16 @@
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from saltvirt import compat, protocol, wire
 from saltvirt.errors import VirtError
-from saltvirt.fleet import hints, minions, orders
+from saltvirt.fleet import elsewhere, hints, minions, orders
 from saltvirt.fleet.cloud import Cloud
 from saltvirt.fleet.hosts import DeployError, HostSilent, act, watching
 from saltvirt.movefacts import Noted
-from saltvirt.parts import State
+from saltvirt.parts import Elsewhere, State
 from saltvirt.placement.answers import MigrationInfo, Room, StepDone
 from saltvirt.protocol import Source, Target
 from saltvirt.records import Held
@@ -29,10 +29,15 @@ _OLD_TARGET = "keyword arguments are not valid: "
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MoveHosts:
-    """The hosts of a move; ``source`` is None if nobody knows which host sends the VM."""
+    """
+    The hosts of a move, and when it began, if that is on record.
+
+    ``source`` is None if nobody knows which host sends the VM.
+    """
 
     source: str | None
     target: str
+    since: float | None = None
 
     def __str__(self) -> str:
         return f"from {self.source or 'an unknown host'} to {self.target}"
@@ -65,6 +70,8 @@ class Hands:
         self.seen: dict[str | None, Source | Target | str | None] = {}
         self.silent: set[str | None] = set()
         self.is_sent = False
+        # What all other hosts say; one that is silent is waited for, unless that is forced.
+        self.elsewhere, self.is_forced = Elsewhere(), False
 
     # What is asked for.
 
@@ -140,6 +147,13 @@ class Hands:
     def look_at_target(self) -> Target | None:
         seen: Target | None = self._seen(self.target, "target")
         return seen
+
+    def look_elsewhere(self) -> Elsewhere:
+        """Return what all other hosts say of the VM, of which these two may be behind the times."""
+        but = {self.source, self.target}
+        found = elsewhere.look(self._cloud, self.name, self.token, self.uuid, but)
+        self.elsewhere = replace(found, silent=()) if self.is_forced else found
+        return self.elsewhere
 
     def _seen(self, host: str, side: str) -> Any:
         """Return what a host says; one that is at it, or cannot say, is asked again for a while."""
@@ -222,6 +236,17 @@ class Hands:
     def redefine(self) -> None:
         self._step(self.source, protocol.REDEFINE)
 
+    def give_way(self, host: str) -> list[str]:
+        """End what both have on record of a VM that this host has; return what they keep of it."""
+        kept = []
+        target = self.seen.get(self.target)
+        if isinstance(target, Target) and target.phase is not None:
+            kept += self._left(self.target, protocol.LET_GO, host)
+        return kept + self._left(self.source, protocol.GIVE_WAY, host)
+
+    def _left(self, at: str | None, which: str, host: str) -> list[str]:
+        return [f"{at}: {one}" for one in self._step(at, which, keeper=host).warnings]
+
     def finish(self) -> None:
         self._cloud.progress("Tidying up", detail=f"on {self.source}")
         self.figures["removed"] = self._step(self.source, protocol.FINISH).removed
@@ -284,6 +309,8 @@ class Hands:
         silent = [f"{host} ({why})" for host, why in self.seen.items() if isinstance(why, str)]
         if silent:
             return f"{' and '.join(sorted(silent))} cannot be asked"
+        if self.elsewhere.silent:
+            return f"{' and '.join(self.elsewhere.silent)} may have it, and cannot be asked"
         for host, at_it in ((self.source, "sending"), (self.target, "taking")):
             seen = self.seen.get(host)
             if isinstance(seen, Source | Target) and _is_at_it(seen):

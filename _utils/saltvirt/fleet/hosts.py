@@ -28,9 +28,12 @@ def act(
     kwarg: Mapping[str, Any] | None = None,
     watch: minions.Watch | None = None,
     limit_s: float | None = None,
+    order_id: str | None = None,
 ) -> Any:
     """Have a host do something, with a VM mostly, or raise with the host's own words."""
-    reply = minions.order(cloud, host, fun, list(args), kwarg, limit_s=limit_s, watch=watch)
+    reply = minions.order(
+        cloud, host, fun, list(args), kwarg, limit_s=limit_s, watch=watch, order_id=order_id
+    )
     if reply.missing:
         raise HostSilent(whose_time(reply, limit_s))
     if not reply.ok:

@@ -4,9 +4,30 @@ from collections.abc import Mapping
 from typing import Any
 
 from saltvirt.errors import NameTaken
-from saltvirt.fleet import keys, orders
+from saltvirt.fleet import keys, minions, orders
+from saltvirt.fleet.cloud import Cloud
 from saltvirt.fleet.sightings import Sighting
 from saltvirt.records import Held, Record
+
+
+def give_up(cloud: Cloud, held: Held) -> dict[str, str]:
+    """
+    Have the host that an order names never begin what it was asked for, if it has not yet.
+
+    Its job may be queued there. What the hosts have is asked after this: only then does it stay so.
+    Returns ``{host: why}`` if that host may still begin it, or is at it.
+    """
+    left = held.record
+    facts = left.facts if left else {}
+    host, order_id = facts.get("host"), facts.get("order_id")
+    if left is None or left.phase not in (orders.ORDERED, orders.REMOVING):
+        return {}
+    if not (host and order_id):
+        return {}
+    said = minions.refuse(cloud, host, order_id)
+    if said is None:
+        return {host: "it cannot be told that this is given up"}
+    return {host: "it is still at it"} if said == minions.RUNNING else {}
 
 
 def settle(
@@ -18,7 +39,7 @@ def settle(
     seen
         What every host that answers says of the VM.
     unheard
-        ``{host: why}`` of those that may have it and cannot be asked.
+        ``{host: why}`` of those that may have it and cannot be asked, or may still begin.
 
     Returns what was done, empty if there was nothing to do. An order stays while a host has a part
     of the VM. Raises NameTaken if it cannot be known.
@@ -28,6 +49,8 @@ def settle(
         return ""
     # Before a host was asked there is no VM of this order, whoever has one of its name.
     was_asked = left.phase not in (orders.PLACING, orders.KEYED)
+    if was_asked:
+        _refuse_late(left, seen, unheard)
     if was_asked and any(one.is_complete for one in seen.values()):
         held.end()
         return "what was interrupted is over: the VM is complete and keeps its key"
@@ -39,6 +62,13 @@ def settle(
     said = _without_vm(opts, held)
     held.end()
     return said
+
+
+def _refuse_late(left: Record, seen: Mapping[str, Sighting], unheard: Mapping[str, str]) -> None:
+    """Raise NameTaken if a host that answers may still begin what an order has asked it for."""
+    late = {one: why for one, why in unheard.items() if one in seen and not seen[one].building}
+    if late:
+        raise NameTaken(_may_be(left, late))
 
 
 def hosts(held: Held) -> list[str]:

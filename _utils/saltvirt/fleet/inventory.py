@@ -193,12 +193,10 @@ def _take_in(cloud: Cloud, heard: hints.Heard) -> None:
 
 def _readable(fun: str, answers: dict[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
     """Return the answers that can be read, and why the others cannot."""
-    if fun not in _SHAPES:
-        return answers, {}
     out, broken = {}, {}
     for host, answer in answers.items():
         try:
-            out[host] = wire.read(host, fun, _SHAPES[fun], answer)
+            out[host] = wire.read(host, fun, _SHAPES.get(fun, Any), answer)
         except wire.BadAnswer as error:
             broken[host] = str(error)
     return out, broken

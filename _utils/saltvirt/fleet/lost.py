@@ -1,6 +1,6 @@
 """What an operator decides of a move, whose word stands for a host that cannot say it."""
 
-from saltvirt import protocol
+from saltvirt import protocol, records
 from saltvirt.errors import BadArgument, VirtError
 from saltvirt.fleet.effects import Hands, MoveFailed
 from saltvirt.fleet.hosts import HostSilent
@@ -32,6 +32,36 @@ def refuse_keep(hands: Hands, keep: str) -> None:
 
 def _other(hands: Hands, keep: str) -> str | None:
     return hands.source if keep == hands.target else hands.target
+
+
+def is_third(hands: Hands, keep: str) -> bool:
+    """Return whether a host that is to be kept is neither of the two, and has the VM."""
+    return keep not in (hands.source, hands.target) and keep in hands.look_elsewhere().has
+
+
+def given_way(hands: Hands, keep: str) -> str:
+    """End a move whose VM a third host has; what the two have stays as it is, and is not used."""
+    step = protocol.next_step(hands.look_at_source(), hands.look_at_target(), hands.elsewhere)
+    if step == protocol.WAIT:
+        raise MoveFailed(f"the move of VM {hands.name!r} is not over: {hands.waits()}")
+    if step != protocol.GONE_ON:
+        raise MoveFailed(
+            f"the move of VM {hands.name!r} {hands.hosts} can be settled without {keep}: leave "
+            "keep= out"
+        )
+    left = hands.give_way(keep)
+    hands.close()
+    return "; ".join([f"is on {keep}", *left])
+
+
+def gone_on(hands: Hands) -> str:
+    """Return what is said of a VM that a third host has, while a move of it is on record."""
+    name, has, since = hands.name, hands.elsewhere.has, hands.hosts.since
+    where, begun = " and ".join(has), f" that was begun at {records.time_text(since or 0)}"
+    return (
+        f"VM {name!r} is on {where}, and the move {hands.hosts}{begun if since else ''} is not "
+        f"over on record: if {has[0]}'s is the VM, run salt-run virt.settle {name} keep={has[0]}"
+    )
 
 
 def kept(hands: Hands, keep: str) -> str:

@@ -182,9 +182,10 @@ def _settle(cloud: Cloud, held: Held) -> None:
     moves.settle_order(cloud, held)
     if held.record is None:
         return
+    late = interrupted.give_up(cloud, held)
     found = inventory.look_for(cloud, held.name)
     seen = sightings.of_presence(found.answers)
-    unheard = inventory.unheard(cloud, found, held.name, seen, interrupted.hosts(held))
+    unheard = late | inventory.unheard(cloud, found, held.name, seen, interrupted.hosts(held))
     interrupted.settle(cloud.opts, held, seen, unheard)
     if held.record is not None:
         host = next(host for host, one in sorted(seen.items()) if one.building)

@@ -9,6 +9,7 @@ import contextlib
 import json
 import logging
 import time
+import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,7 +18,7 @@ import salt.utils.args
 from salt.exceptions import SaltClientError
 
 from saltvirt import signed
-from saltvirt.errors import MasterError
+from saltvirt.errors import MasterError, VirtError
 from saltvirt.fleet import keys
 from saltvirt.fleet.cloud import Cloud
 
@@ -30,6 +31,8 @@ _STORED_S = 2
 # How long what came in time is still read after a deadline: others may have fired much before it.
 _DRAIN_S = 10
 _SIGNED = "virt.signed"
+# What a host says of an order that was given up; see saltvirt.ops.ordered.
+REFUSED, RUNNING = "refused", "running"
 # Called with the tag and the data of an event.
 Watch = Callable[[str, Mapping[str, Any]], None]
 
@@ -219,6 +222,7 @@ def order(
     *,
     limit_s: float | None = None,
     watch: Watch | None = None,
+    order_id: str | None = None,
 ) -> Reply:
     """
     Let one minion do something long, for as long as it says that it is working on it.
@@ -227,31 +231,49 @@ def order(
         How long at most. Defaults to ``virt:deploy_timeout_s``.
     watch
         Called with the tag and data of every other event meanwhile.
+    order_id
+        One of :func:`new_id`, for a caller that has it on record.
 
     Returns the :class:`Reply`; who is not a hypervisor of this master gets no orders, and has
     ``Reply.missing``. What has not ended after ``limit_s`` is told to end, and so is what is under
-    way when an exception leaves this.
+    way when an exception leaves this. What has not begun by then is not begun later, if the minion
+    hears of it: see :func:`refuse`.
     """
     why = cloud.members.why_not(minion)
     if why is not None:
         return Reply(minion=minion, missing=True, error=why)
     limit_s = limit_s or cloud.settings.deploy_timeout_s
-    return _ordered(cloud, minion, fun, arg, kwarg, limit_s, watch)
+    what = {"fun": fun, "arg": list(arg), "kwarg": dict(kwarg or {}), "id": order_id or new_id()}
+    return _ordered(cloud, minion, what, limit_s, watch)
+
+
+def new_id() -> str:
+    """Return the id of an order that is to be given."""
+    return uuid.uuid4().hex
+
+
+def refuse(cloud: Cloud, minion: str, order_id: str) -> str | None:
+    """
+    Tell a minion that an order is given up, which it may not have begun.
+
+    Returns :data:`REFUSED` if it never will begin it, :data:`RUNNING` if it is at it, another word
+    if that is over, and None if it cannot be told.
+    """
+    found = ask(cloud, [minion], "virt.refuse_order", [order_id])[minion]
+    return str(found.value) if found.ok else None
 
 
 def _ordered(
     cloud: Cloud,
     minion: str,
-    fun: str,
-    arg: Sequence[Any],
-    kwarg: Mapping[str, Any] | None,
+    what: Mapping[str, Any],
     limit_s: float,
     watch: Watch | None,
 ) -> Reply:
-    what = json.dumps({"fun": fun, "arg": list(arg), "kwarg": dict(kwarg or {})})
+    fun = what["fun"]
     with cloud.client() as local:
         local.event.subscribe("salt/virt/")
-        order_for_it = [keys.seal_for(cloud.opts, minion, what)]
+        order_for_it = [keys.seal_for(cloud.opts, minion, json.dumps(what))]
         jid, matched = _publish(
             local, [minion], _SIGNED, order_for_it, None, cloud.settings.timeout_s
         )
@@ -261,12 +283,16 @@ def _ordered(
             is_at_it = _followed(local, cloud, hearing, end, watch)
         except BaseException:
             _end_job(local, minion, jid)
+            _give_up(cloud, minion, what["id"])
             raise
         if not hearing.replies and time.monotonic() >= end:
             _end_job(local, minion, jid)
     found = hearing.reply(minion)
     if minion in hearing.garbled:
         return Reply(minion=minion, missing=True, error=f"{minion}: {found.error}")
+    if found.missing and _give_up(cloud, minion, what["id"]) == REFUSED:
+        why = f"{minion} has not begun {fun}, and was told not to"
+        return Reply(minion=minion, missing=True, error=why)
     return _unheard(minion, fun, is_at_it, limit_s) if found.missing and not found.error else found
 
 
@@ -310,6 +336,12 @@ def _end_job(local: Any, minion: str, jid: str) -> None:
     with contextlib.suppress(SaltClientError):
         arg = salt.utils.args.condition_input([jid], None)
         local.pub([minion], "saltutil.term_job", arg, tgt_type="list")
+
+
+def _give_up(cloud: Cloud, minion: str, order_id: str) -> str | None:
+    with contextlib.suppress(SaltClientError, VirtError):
+        return refuse(cloud, minion, order_id)
+    return None
 
 
 def wait_for_start(cloud: Cloud, minion: str, *, wait_s: float, every_s: float = 5) -> float | None:

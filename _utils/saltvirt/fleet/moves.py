@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from saltvirt import parts, protocol
+from saltvirt import parts, protocol, settling
 from saltvirt.errors import VirtError
 from saltvirt.fleet import lost, orders
 from saltvirt.fleet.cloud import Cloud
@@ -19,9 +19,11 @@ class Unsettled(MoveFailed):
 def carry(cloud: Cloud, hands: Hands) -> dict[str, Any]:
     """Move a VM; return its figures, or raise: it stays where it was, or how it is settled."""
     try:
-        step, is_moved, error = parts.run(protocol.move(), hands)
+        step, is_moved, error = parts.run(settling.move(), hands)
     except VirtError as failed:
         raise _unsettled(hands, str(failed)) from failed
+    if step == protocol.GONE_ON:
+        raise Unsettled(lost.gone_on(hands)) from error
     if step != protocol.DONE:
         said = str(error) if isinstance(error, Exception) else ""
         raise _unsettled(hands, "; ".join(filter(None, [hands.waits(), said]))) from error
@@ -55,6 +57,8 @@ def _unsettled(hands: Hands, why: str) -> Unsettled:
     more = ""
     if len(gone) == 2:
         more = ", or if neither host ever comes back, with force=True"
+    elif hands.elsewhere.silent:
+        more = ", or, if no host that cannot be asked can have it, with force=True"
     elif gone:
         (other,) = {hands.source, hands.target} - {*gone}
         never = f"if {gone[0]} never comes back"
@@ -85,7 +89,8 @@ def settle(
         Drop what the target has though its source does not know of the move, or though nothing
         that can run has come; forget the move if neither host answers.
     keep
-        The host that has the VM from now on: the other one is lost, or was, and has come back.
+        The host that has the VM from now on: the other one is lost, or was, and has come back. Or a
+        third one, to which it has gone on: then what both have of it stays there, and is not used.
     """
     hands = Hands(cloud, held, token, hosts, uuid)
     try:
@@ -96,6 +101,8 @@ def settle(
         raise _unsettled(hands, str(failed)) from failed
     if step == protocol.KEEP:
         raise Unsettled(lost.undecided(hands))
+    if step == protocol.GONE_ON:
+        raise Unsettled(lost.gone_on(hands))
     if step != protocol.DONE:
         raise _unsettled(hands, hands.waits())
     return ended
@@ -103,6 +110,9 @@ def settle(
 
 def _settled(hands: Hands, force: bool, keep: str | None) -> tuple[str, str]:
     """Settle as far as it goes; return how far, and how it ended."""
+    hands.is_forced = force
+    if keep is not None and lost.is_third(hands, keep):
+        return protocol.DONE, lost.given_way(hands, keep)
     if keep is not None:
         lost.refuse_keep(hands, keep)
     step, is_moved = _tried(hands, force)
@@ -111,7 +121,7 @@ def _settled(hands: Hands, force: bool, keep: str | None) -> tuple[str, str]:
     is_given_up = step == protocol.KEEP and force
     if is_given_up:
         hands.give_up()
-        step, is_moved = parts.run(protocol.settle(), hands)
+        step, is_moved = parts.run(settling.settle(), hands)
     if step == protocol.WAIT:
         ended = lost.without(hands, force=force, keep=keep)
         return (step, "") if ended is None else (protocol.DONE, ended)
@@ -141,7 +151,7 @@ def _is_stuck(hands: Hands) -> bool:
 def _tried(hands: Hands, force: bool) -> tuple[str, Any]:
     """Settle a move; what has come and cannot be taken is given up by force alone."""
     try:
-        step, is_moved = parts.run(protocol.settle(), hands)
+        step, is_moved = parts.run(settling.settle(), hands)
     except VirtError as error:
         # Any other failure, say of a full disk, passes: what is there may be whole.
         is_lacking = not isinstance(error, HostSilent) and lost.NOT_WHOLE in str(error)
@@ -161,5 +171,6 @@ def settle_order(cloud: Cloud, held: Held) -> None:
     """Settle the move that an interrupted command of this master has left on record."""
     left = held.record
     if left is not None and left.phase == orders.MOVING:
-        hosts = MoveHosts(source=left.facts["source"], target=left.facts["target"])
+        facts = left.facts
+        hosts = MoveHosts(source=facts["source"], target=facts["target"], since=left.since)
         settle(cloud, held, left.token, hosts, left.facts.get("uuid"))

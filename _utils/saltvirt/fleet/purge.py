@@ -10,6 +10,7 @@ from saltvirt.fleet import (
     interrupted,
     inventory,
     keys,
+    minions,
     moves,
     orders,
     sightings,
@@ -31,9 +32,11 @@ def purge(cloud: Cloud, name: str, delete_key: bool) -> dict[str, dict[str, str]
     _refuse_hypervisor(cloud, name)
     with orders.opened(cloud.opts, name) as order:
         moves.settle_order(cloud, order)
+        late = interrupted.give_up(cloud, order)
         found = inventory.look_for(cloud, name)
         seen = sightings.of_presence(found.answers)
         unheard = inventory.unheard(cloud, found, name, seen, interrupted.hosts(order))
+        unheard = {**late, **unheard}
         begun = order.record if order.record and order.record.phase == orders.REMOVING else None
         if begun and not delete_key:
             order.note(public_key=None)
@@ -76,9 +79,10 @@ def _refuse_kept(host: str, name: str, moved_to: str, unheard: Mapping[str, str]
 
 def _remove(cloud: Cloud, order: Held, name: str, host: str, delete_key: bool) -> None:
     public = keys.accepted(cloud.opts, name) if delete_key else None
-    orders.begin(order, orders.REMOVING, host=host, public_key=public)
+    order_id = minions.new_id()
+    orders.begin(order, orders.REMOVING, host=host, public_key=public, order_id=order_id)
     try:
-        act(cloud, host, "virt.purge", name)
+        act(cloud, host, "virt.purge", name, order_id=order_id)
     except (KeyboardInterrupt, SystemExit):
         raise DeployError(
             f"interrupted while {host} removed VM {name!r}; run salt-run virt.purge {name} again, "

@@ -65,7 +65,8 @@ def _on_record(
     # This master knows both hosts of its own, whatever a host has noted.
     for record in orders.moving(cloud.opts):
         if name in (None, record.name):
-            hosts = MoveHosts(source=record.facts["source"], target=record.facts["target"])
+            facts, since = record.facts, record.since
+            hosts = MoveHosts(source=facts["source"], target=facts["target"], since=since)
             out.setdefault((record.name, record.token), (hosts, record.facts.get("uuid")))
     for host, there in sorted(answers.items()):
         for vm, known in there.items():
@@ -73,10 +74,10 @@ def _on_record(
                 if one.error is not None:
                     continue
                 if one.purpose == "departure":
-                    hosts = MoveHosts(source=host, target=one.target)
+                    hosts = MoveHosts(source=host, target=one.target, since=one.since)
                 else:
                     source = one.source or _sender(answers, vm, host)
-                    hosts = MoveHosts(source=source, target=host)
+                    hosts = MoveHosts(source=source, target=host, since=one.since)
                 out.setdefault((vm, one.token), (hosts, one.uuid))
     return out
 

@@ -3,6 +3,7 @@
 import json
 import logging
 from collections.abc import Callable, Mapping, MutableMapping
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,9 @@ from typing import Any
 from salt.exceptions import SaltException
 
 from saltvirt import sealed, signed, wire
+from saltvirt.config import HostSettings
 from saltvirt.errors import BadArgument
+from saltvirt.ops import ordered
 
 log = logging.getLogger(__name__)
 _SELF = "virt.signed"
@@ -20,11 +23,17 @@ _OTHERS = {"saltutil.find_job": None, "state.single": "virt.keys"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
-    """A function, and what it is given."""
+    """
+    A function, and what it is given.
+
+    id
+        Its own, by which the master can give it up; a question has none.
+    """
 
     fun: str
     arg: list[Any] = field(default_factory=list)
     kwarg: dict[str, Any] = field(default_factory=dict)
+    id: str = ""
 
 
 def _private(opts: Mapping[str, Any]) -> bytes:
@@ -42,14 +51,20 @@ def answer(
     context: MutableMapping[str, Any],
     jid: str,
     order: object,
+    settings: Callable[[], HostSettings],
 ) -> dict[str, str]:
-    """Do what is ordered; return the signed answer, or what went wrong in its place."""
+    """
+    Do what is ordered; return the signed answer, or what went wrong in its place.
+
+    settings
+        Returns the options of this host, which an order needs, and a question does not.
+    """
     wanted = _read(opts, order)
     _refuse_others(wanted)
     context.pop("retcode", None)
     value, error = None, None
     if wanted.fun in functions:
-        value, error = _done(functions, wanted)
+        value, error = _done(functions, wanted, settings)
     else:
         error = f"'{wanted.fun}' is not available."
     code = int(context.get("retcode") or 0) or (1 if error is not None else 0)
@@ -73,9 +88,14 @@ def _refuse_others(wanted: Order) -> None:
         raise BadArgument("order", f"{wanted.fun!r} is not a function of virt")
 
 
-def _done(functions: Mapping[str, Callable[..., Any]], wanted: Order) -> tuple[Any, str | None]:
+def _done(
+    functions: Mapping[str, Callable[..., Any]],
+    wanted: Order,
+    settings: Callable[[], HostSettings],
+) -> tuple[Any, str | None]:
     try:
-        return functions[wanted.fun](*wanted.arg, **wanted.kwarg), None
+        with ordered.begun(settings(), wanted.id) if wanted.id else nullcontext():
+            return functions[wanted.fun](*wanted.arg, **wanted.kwarg), None
     except (SaltException, TypeError) as error:
         return None, str(error)
     except Exception as error:  # the job ends with an answer, whatever happened

@@ -126,7 +126,8 @@ def load(conn: Any, seconds: float) -> Load:
         memory_mib=node["phymemory"],
         vms={
             name: VmLoad(
-                cpu=round((row["cputime_ns"] - first[name]["cputime_ns"]) / passed_ns, 3),
+                # A VM that was started anew in between begins at 0.
+                cpu=round(max(0, row["cputime_ns"] - first[name]["cputime_ns"]) / passed_ns, 3),
                 memory_mib=row["rss_kib"] // 1024,
             )
             for name, row in last.items()

@@ -6,7 +6,11 @@ A default stands for what a host does not say: one of an older release, or of wh
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any
+
+# What there cannot be less than nothing of; limits can be negative, after what a host keeps back.
+Count = Annotated[int, "not negative"]
+Amount = Annotated[float, "not negative"]
 
 
 def _said_with(name: str) -> Any:
@@ -19,8 +23,8 @@ class VmFacts:
     """A VM that a host has, as far as placement asks."""
 
     state: str
-    vcpus: int
-    memory_mib: int
+    vcpus: Count
+    memory_mib: Count
     affinity: list[str]
     anti_affinity: list[str]
 
@@ -29,9 +33,9 @@ class VmFacts:
 class ComingFacts:
     """A VM that a host awaits."""
 
-    vcpus: int
-    memory_mib: int
-    disk_mib: int
+    vcpus: Count
+    memory_mib: Count
+    disk_mib: Count
     affinity: list[str]
     anti_affinity: list[str]
 
@@ -40,12 +44,12 @@ class ComingFacts:
 class CpuFacts:
     """A host's CPU; ``features`` are by domain type."""
 
-    threads: int = 0
+    threads: Count = 0
     model: str | None = None
     vendor: str | None = None
     arch: str
     vcpus_limit: int
-    vcpus_committed: int
+    vcpus_committed: Count
     features: dict[str, list[str]]
 
 
@@ -53,10 +57,10 @@ class CpuFacts:
 class MemoryFacts:
     """A host's memory."""
 
-    total_mib: int = 0
-    free_mib: int = 0
+    total_mib: Count = 0
+    free_mib: Count = 0
     limit_mib: int
-    committed_mib: int
+    committed_mib: Count
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +70,7 @@ class StorageFacts:
     images: dict[str, Any] = field(default_factory=dict)
     pools: dict[str, dict[str, Any]] = field(default_factory=dict)
     limit_mib: int
-    committed_mib: int
+    committed_mib: Count
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,7 +97,7 @@ class DiskProfile:
     """What a profile of disks needs of its host; ``error`` alone if it cannot be used."""
 
     error: str | None = _said_with("error")
-    size_mib: int | None = _said_with("size_mib")
+    size_mib: Count | None = _said_with("size_mib")
     has_image: bool | None = _said_with("has_image")
 
 
@@ -135,7 +139,7 @@ class ImageFacts:
     """What is known of a cached image: where it came from, and its size as a file."""
 
     source: str
-    file_bytes: int
+    file_bytes: Count
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,8 +148,8 @@ class FileFacts:
 
     path: str
     how: str
-    size_bytes: int
-    actual_bytes: int
+    size_bytes: Count
+    actual_bytes: Count
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,10 +173,10 @@ class DiskFacts:
     how: str
     base: str | None
     image: ImageFacts | None
-    virtual_bytes: int | None = _said_with("virtual_bytes")
-    actual_bytes: int | None = _said_with("actual_bytes")
+    virtual_bytes: Count | None = _said_with("virtual_bytes")
+    actual_bytes: Count | None = _said_with("actual_bytes")
     backing: str | None = _said_with("virtual_bytes")
-    size_bytes: int | None = _said_with("size_bytes")
+    size_bytes: Count | None = _said_with("size_bytes")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,8 +187,8 @@ class MigrationInfo:
     name: str
     uuid: str | None = None
     state: str
-    vcpus: int
-    memory_mib: int
+    vcpus: Count
+    memory_mib: Count
     disks: list[DiskFacts]
     images: str | None = None
     affinity: list[str]
@@ -251,8 +255,8 @@ class HostInfo:
 class VmLoad:
     """What a VM used over some seconds: CPUs, and memory in MiB."""
 
-    cpu: float
-    memory_mib: int
+    cpu: Amount
+    memory_mib: Count
     cpu_error: float | None = _said_with("cpu_error")
 
 
@@ -260,8 +264,8 @@ class VmLoad:
 class Load:
     """What a host answers to ``virt.load``; ``cpu_error`` is there over several readings."""
 
-    cpus: int
-    memory_mib: int
+    cpus: Count
+    memory_mib: Count
     vms: dict[str, VmLoad]
     cpu_error: float | None = _said_with("cpu_error")
 
@@ -308,15 +312,15 @@ class CachedImage:
 class Pruned:
     """What a host answers to ``virt.image_prune``: the bytes of what it has removed."""
 
-    removed: dict[str, int]
+    removed: dict[str, Count]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShownVm:
     """A VM as ``virt.full_info`` tells it, as far as it is shown."""
 
-    cpu: int
-    mem: int
+    cpu: Count
+    mem: Count
     state: str
     graphics: dict[str, Any]
     disks: dict[str, dict[str, Any]]
@@ -327,8 +331,8 @@ class ShownVm:
 class Node:
     """A host's own processors and memory in MiB, as far as they are shown."""
 
-    cpus: int
-    phymemory: int
+    cpus: Count
+    phymemory: Count
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

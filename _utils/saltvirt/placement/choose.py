@@ -78,7 +78,8 @@ def _score(host: HostInfo, required: Requirements, weights: Sequence[float]) -> 
 def score(rest: Iterable[float], limits: Iterable[float], weights: Sequence[float]) -> float:
     """Return how much of a host is left, from 0 to 1; all are in the order of fit.DIMENSIONS."""
     shares = [
-        max(0.0, one / limit) if limit > 0 else 0.0 for one, limit in zip(rest, limits, strict=True)
+        min(1.0, max(0.0, one / limit)) if limit > 0 else 0.0
+        for one, limit in zip(rest, limits, strict=True)
     ]
     found: float = sum(map(operator.mul, weights, shares)) / (sum(weights) or 1.0)
     return found

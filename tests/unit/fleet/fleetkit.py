@@ -8,10 +8,11 @@ from types import SimpleNamespace
 
 import keypairs
 from saltvirt import compat, records
-from saltvirt.config import MasterSettings
+from saltvirt.config import HostSettings, MasterSettings
 from saltvirt.errors import NoSuchVm
 from saltvirt.fleet import deploy, inventory, keys, minions, orders, purge
 from saltvirt.fleet.cloud import Cloud
+from saltvirt.ops import ordered
 from test_generation import said_of
 
 SETTINGS = MasterSettings(timeout_s=1, hypervisors=["hyper*"])
@@ -31,6 +32,7 @@ class Hosts:
 
     def __init__(self, opts, folder, names):
         self.opts, self.folder, self.sent = opts, folder, []
+        self.queued, self.queues = [], None
         self.profiles = {"default": {"size_mib": 1}}
         self.does = {"virt.init": self.build, "virt.purge": self.remove}
         for name in names:
@@ -71,8 +73,25 @@ class Hosts:
             if not path.name.startswith(".")
         }
 
+    def is_queueing(self, fun):
+        """Let orders of a function wait on their hosts, as if these were busy; nobody hears."""
+        self.queues = fun
+
+    def late(self):
+        """Have the hosts do what they have queued."""
+        self.queues, queued = None, self.queued
+        for host, fun, arg, order_id in queued:
+            with ordered.begun(self.settings(host), order_id):
+                self.does[fun](host, *arg)
+
+    def settings(self, host):
+        """Return the options of a host."""
+        return HostSettings(state_dir=str(self.folder / host / ".state"))
+
     def _answer(self, host, fun, arg):
         vms = self._vms(host)
+        if fun == "virt.refuse_order":
+            return ordered.refuse(self.settings(host), *arg)
         if fun == "virt.presence":
             none = {"state": None, "building": False, "unfinished": False}
             return vms.get(arg[0], none)
@@ -108,11 +127,14 @@ class Hosts:
             for host in targets
         }
 
-    def order(self, _cloud, host, fun, arg, kwarg, **_options):
+    def order(self, _cloud, host, fun, arg, kwarg, order_id=None, **_options):
         """Stand for ``minions.order``."""
         self.sent.append((host, fun, kwarg))
         silent = minions.Reply(minion=host, missing=True, error=f"{host} does not answer")
         if self.is_silent(host):
+            return silent
+        if fun == self.queues:
+            self.queued.append((host, fun, arg, order_id))
             return silent
         try:
             self.does[fun](host, *arg)

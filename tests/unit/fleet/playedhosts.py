@@ -112,6 +112,10 @@ class _Source(_Side):
     def undefine(self):
         self.cloud.away.pop((self.host, self.name), None)
 
+    def keep_for(self, host):
+        self.cloud.kept[self.host, self.name] = host
+        self.warnings.append("its files are left there: /a")
+
 
 class _Target(_Side):
     """The hands of the host that takes."""
@@ -171,6 +175,7 @@ class Cloud:
         self.unfinished, self.unreadable = {}, {}
         self.departures, self.arrivals, self.buried, self.away = {}, {}, set(), {}
         self.swallows, self.no_autostart, self.live = set(), set(), set()
+        self.kept = {}
 
     def put(self, name, host, **about):
         """Have a VM on a host."""

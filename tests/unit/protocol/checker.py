@@ -30,7 +30,7 @@ from clouds import (
 )
 from invariants import Invariants, open_moves
 from saltvirt import protocol
-from saltvirt.protocol import Target
+from saltvirt.protocol import Elsewhere, Target
 
 # What needs the network between the hosts; the second of them may fail after it was done.
 BETWEEN, DONE_THERE = ("push", "migrate", "look", "define_there"), ("migrate", "define_there")
@@ -168,6 +168,8 @@ class Checker(Invariants):
             if world.left[1]:
                 spent = world._replace(left=(world.left[0], world.left[1] - 1, *world.left[2:]))
                 yield f"{name}: silent", answered(spent, None)
+        elif effect == "look_elsewhere":
+            yield name, answered(world, self.look_elsewhere(world, runner))
         else:
             call = self.call(world, runner, effect)
             yield name, with_runner(world, master, runner._replace(call=call))
@@ -185,7 +187,7 @@ class Checker(Invariants):
             given |= {"was": known.was, "auto": known.auto, "version": known.version}
             given["is_handed"] = last.is_handed if isinstance(last, Seen) else last.was
         if effect == "cancel":
-            source, target = (answer for _kind, answer in runner.answers[-2:])
+            source, target = [a for _k, a in runner.answers if not isinstance(a, Elsewhere)][-2:]
             given["seen"] = source.phase
             given["is_refused"] = target is not None and target.phase in (None, protocol.REFUSED)
         return Call(number, effect, runner.token, tuple(sorted(given.items())))

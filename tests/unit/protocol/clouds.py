@@ -7,7 +7,7 @@ Files are PART while they come, UNSYNCED when they are whole in memory alone, th
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from saltvirt import protocol
+from saltvirt import protocol, settling
 from saltvirt.protocol import Source, There
 
 NOTHING, PART, UNSYNCED, WHOLE = range(4)
@@ -129,6 +129,7 @@ class Model:
         "cancel": protocol.cancel,
         "redefine": protocol.redefine,
         "forget": protocol.forget,
+        "give_way": protocol.give_way,
         "copied": copied,
     }
     on_target = {
@@ -139,7 +140,7 @@ class Model:
         "drop": protocol.drop,
         "end": protocol.end,
     }
-    on_master = {"move": protocol.move, "settle": protocol.settle}
+    on_master = {"move": settling.move, "settle": settling.settle}
 
     def there(self, host, part):
         """Return the record that a part begins from."""

@@ -1,6 +1,8 @@
 """What must hold in every state of the checker's cloud, and after everything was settled."""
 
-from clouds import NOTHING, UNSYNCED, Lost, Runner, change, with_runner
+from clouds import NOTHING, UNSYNCED, Lost, Runner, change, is_arriving, with_runner
+from saltvirt import protocol
+from saltvirt.parts import Elsewhere
 
 
 class Invariants:
@@ -43,6 +45,12 @@ class Invariants:
         if is_last and not world.hosts[runner.target].defined:
             raise Lost("success is reported, and it is not there")
 
+    def look_elsewhere(self, world, runner):
+        """Return which third hosts have the VM."""
+        third = set(range(len(world.hosts))) - {runner.source, runner.target}
+        has = [n for n in sorted(third) if _has(world.hosts[n]) or is_arriving(world, n)]
+        return Elsewhere(has=tuple(has))
+
     def check_settling(self, world):
         """Check that the next command brings everything to an end, whatever has died before."""
         # All that is left of it when whoever was at work is gone.
@@ -82,6 +90,13 @@ class Invariants:
         if any(h.files < UNSYNCED or h.version != world.latest for h in there):
             raise Lost("it has lost what was written to its disk", trace)
         _check_files(world, there, trace)
+
+
+def _has(host):
+    """Return whether a host has the VM, and not only what a move from there has left."""
+    phase = host.departure and host.departure.phase
+    is_left = phase in (protocol.HANDING, protocol.LEAVING) and not host.active
+    return bool(host.defined) and not is_left
 
 
 def _check_files(world, there, trace):

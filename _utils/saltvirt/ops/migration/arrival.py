@@ -276,6 +276,7 @@ def step(
         protocol.REFUSE: protocol.refuse,
         protocol.DROP: protocol.drop,
         protocol.END: protocol.end,
+        protocol.LET_GO: protocol.give_way,
     }
     make = steps[which]
     with opened(context, name) as hands:

@@ -16,7 +16,7 @@ from saltvirt.model import Move
 from saltvirt.movefacts import DepartureFacts
 from saltvirt.ops import purge, reservations, storage, unfinished
 from saltvirt.ops.context import Context
-from saltvirt.ops.migration import legacy, migrationinfo, reach, sending, startlock
+from saltvirt.ops.migration import kept, legacy, migrationinfo, reach, sending, startlock
 from saltvirt.ops.migration.end import End
 from saltvirt.parts import Effects
 from saltvirt.placement.answers import MigrationInfo
@@ -65,6 +65,7 @@ class Departure(End[DepartureFacts]):
         self.options: Move | None = None
         self.present: Collection[str] | None = None
         self.target = ""
+        self.is_by_hand = False
 
     def open(self, token: str) -> None:
         """Begin, unless the VM is still coming here, or is being built or purged."""
@@ -93,6 +94,7 @@ class Departure(End[DepartureFacts]):
             leaves=self.options is None or self.options.undefinesource,
             paths=sorted({*own, *nvram} - shared),
             disks=_disks(moving),
+            is_by_hand=self.is_by_hand or None,
         )
         self._begin(token, phase, facts)
 
@@ -247,6 +249,9 @@ class Departure(End[DepartureFacts]):
         name = lifecycle.name_of(self.conn, self.facts.uuid)
         if name is None:
             return
+        if self.facts.leaves and self.facts.is_by_hand:
+            # The other host may have it in memory alone, and lose it with its power.
+            kept.keep(self._settings, name, lifecycle.whole_xml(self.conn, name))
         if self.facts.leaves:
             lifecycle.undefine_moved(self.conn, name)
         else:
@@ -321,6 +326,7 @@ def move_unprepared(context: Context, name: str, target: str, options: Move) -> 
         moving = migrationinfo.gather(hands.conn, context.settings, name)[name]
         sending.refuse_unprepared(context.settings, moving, target, options)
         hands.moving, hands.target, hands.options, hands.present = moving, target, options, None
+        hands.is_by_hand = True
         token, began = os.urandom(8).hex(), time.monotonic()
         hands.open(token)
         hands.do(protocol.send(hands.there, token))
@@ -335,8 +341,9 @@ def step(context: Context, name: str, token: str, which: str, **given: Any) -> d
         protocol.REDEFINE: protocol.redefine,
         protocol.FINISH: protocol.finish,
         protocol.FORGET: protocol.forget,
+        protocol.GIVE_WAY: protocol.give_way,
     }
     make = steps[which]
     with opened(context, name) as hands:
         hands.do(make(hands.there, token, **given))
-        return {"removed": hands.removed}
+        return {"removed": hands.removed, "warnings": hands.warnings}

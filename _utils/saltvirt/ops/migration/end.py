@@ -1,10 +1,13 @@
 """One end of a move: the hands of :mod:`saltvirt.protocol` on a host, and its record there."""
 
+import os
 from typing import Any, Generic, TypeVar
 
 from saltvirt import parts, protocol, records, wire
+from saltvirt.kvm import lifecycle
 from saltvirt.kvm.migrate import MigrationFailed
 from saltvirt.movefacts import ArrivalFacts, DepartureFacts
+from saltvirt.ops import storage
 from saltvirt.ops.context import Context
 from saltvirt.parts import Effects
 from saltvirt.placement.answers import MigrationInfo
@@ -23,6 +26,7 @@ class End(Generic[_Facts]):
         self._context, self._settings = context, context.settings
         self.conn, self._held, self._name = conn, held, name
         self.moving: MigrationInfo
+        self.warnings: list[str] = []
 
     @property
     def there(self) -> protocol.There | None:
@@ -44,6 +48,19 @@ class End(Generic[_Facts]):
     def _note(self, facts: _Facts, phase: str | None = None) -> None:
         """Have facts on record, and go on to a phase with that; what others have noted stays."""
         self._held.enter(phase or self._held.now.phase, **wire.plain(facts))
+
+    def keep_for(self, host: str) -> None:
+        """Keep what is here of a VM that a third host has: nobody starts it, or takes it away."""
+        uuid = self.facts.uuid
+        name = lifecycle.name_of(self.conn, uuid) if uuid else None
+        if name is not None and lifecycle.is_active(self.conn, name):
+            raise MigrationFailed(f"VM {self._name!r} runs here, so {host} is not the only one")
+        if name is not None:
+            lifecycle.keep_moved(self.conn, name, host)
+            storage.settle_definitions()
+        left = [path for path in self.facts.paths if os.path.exists(path)]
+        if left:
+            self.warnings.append(f"its files are left there: {', '.join(left)}")
 
     def do(self, part: Effects) -> Any:
         """Do a part of the protocol; raise MigrationFailed, in one line, if it is out of turn."""

@@ -7,7 +7,7 @@ pushed, and libvirt's own migration is a note that it was asked for.
 
 from pathlib import Path
 
-from saltvirt import protocol, records, wire
+from saltvirt import parts, protocol, records, settling, wire
 from saltvirt.kvm import connect, lifecycle
 from saltvirt.model import Move
 from saltvirt.movefacts import Noted
@@ -105,6 +105,9 @@ class Settling:
     def look_at_target(self):
         return protocol.Target(**self.other)
 
+    def look_elsewhere(self):
+        return parts.Elsewhere()
+
     def close(self):
         pass
 
@@ -126,4 +129,4 @@ class Settling:
 
     def settle(self):
         """Return how it ended, and whether it has moved."""
-        return run(protocol.settle(), self)
+        return run(settling.settle(), self)

@@ -1,0 +1,81 @@
+"""
+The master's parts of :mod:`saltvirt.protocol`: a move, and how one is brought to its end.
+
+They are pure, as the protocol is.
+"""
+
+from saltvirt import protocol
+from saltvirt.parts import Effects, Source, Target
+
+# An interruption is a failure too; GeneratorExit, which ends a part that nobody runs, is not.
+_FAILURES = (Exception, KeyboardInterrupt, SystemExit)
+
+
+def move() -> Effects:
+    """Move a VM; return what :func:`settle` returns, and what went wrong or None."""
+    error, has_left = None, None
+    yield ("order",)
+    try:
+        yield ("open",)
+        yield ("prepare",)
+        yield ("send",)
+        # Each host refuses what is out of turn; so nobody needs to look as long as all goes well.
+        for step in (protocol.ARRIVE, protocol.FINISH, protocol.END):
+            yield (step,)
+            has_left = True if step == protocol.FINISH else has_left
+        yield ("close",)
+    except _FAILURES as exc:
+        # Also one that was interrupted is brought to an end, and then raised by whoever asked.
+        error = exc
+    else:
+        return protocol.DONE, True, None
+    step, is_moved = yield from settle()
+    return step, has_left if is_moved is None else is_moved, error
+
+
+def settle() -> Effects:
+    """
+    Bring a move to its end, whatever has become of it.
+
+    Returns ``(DONE, WAIT, KEEP or GONE_ON, whether the VM has moved)``; the latter is None if that
+    was settled before.
+    """
+    # By what was tried, and where the target was then: what has come further may be tried again.
+    failed: dict[tuple[str, str | None], Exception] = {}
+    is_moved, is_whole = None, False
+    while True:
+        source = yield ("look_at_source",)
+        target = yield ("look_at_target",)
+        step = protocol.next_step(source, target) if is_whole else _wholly(source, target)
+        if protocol.asks_others(source, target, step):
+            step = protocol.next_step(source, target, (yield ("look_elsewhere",)))
+        if step == protocol.DONE:
+            yield ("close",)
+        if step in (protocol.DONE, protocol.WAIT, protocol.KEEP, protocol.GONE_ON):
+            return step, is_moved
+        tried = step, target and target.phase
+        if tried in failed:
+            raise failed[tried]
+        try:
+            yield (step,)
+        except Exception as error:
+            # It may have been done, or have decided something: one more look tells.
+            failed[tried] = error
+        else:
+            is_whole = is_whole or step == protocol.ARRIVE
+            is_moved = _MOVED.get(step, is_moved)
+
+
+# What it means for where the VM is that a step was done.
+_MOVED = {protocol.FINISH: True, protocol.END: True, protocol.CANCEL: False, protocol.FORGET: False}
+
+
+def _wholly(source: Source | None, target: Target | None) -> str:
+    """Return the next step; who noted that a VM has arrived may have died over its autostart."""
+    step = protocol.next_step(source, target)
+    is_new = step == protocol.FINISH and source is not None and source.phase == protocol.HANDING
+    return (
+        protocol.ARRIVE
+        if is_new and target is not None and target.phase == protocol.ARRIVED
+        else step
+    )

@@ -1,0 +1,75 @@
+"""Orders that a host has queued, and would do after the master has given them up."""
+
+import pytest
+from fleetkit import is_tidy, key, left
+from saltvirt import records
+from saltvirt.errors import NameTaken, VirtError
+from saltvirt.fleet import minions, orders
+from saltvirt.fleet.hosts import DeployError, HostSilent
+from saltvirt.ops import ordered
+
+GIVEN_UP = "the master has given this order up"
+
+
+def test_a_vm_that_was_given_up_is_not_made_later(cloud):
+    cloud.hosts.is_queueing("virt.init")
+    with pytest.raises(DeployError):
+        cloud.init(host="hyper1")
+    assert key(cloud) is None and is_tidy(cloud)
+    cloud.hosts.queues = None
+    cloud.init(host="hyper2")
+
+    with pytest.raises(VirtError, match=GIVEN_UP):
+        cloud.hosts.late()
+
+    assert cloud.hosts.where("web") == ["hyper2"] and key(cloud)
+
+
+@pytest.mark.parametrize("again", ["init", "purge"])
+def test_a_killed_masters_order_is_refused_before_it_is_settled(cloud, kill_at, again):
+    kill_at("order.ordered", cloud.init, host="hyper1")
+    order_id = _noted(cloud)
+
+    if again == "init":
+        cloud.init(host="hyper2")
+    else:
+        with pytest.raises(VirtError):
+            cloud.purge()
+
+    assert ordered.refuse(cloud.hosts.settings("hyper1"), order_id) == "refused"
+
+
+def _noted(cloud):
+    return records.look(orders.folder(cloud.opts), "order", "web").facts["order_id"]
+
+
+def test_a_purge_that_was_given_up_removes_no_later_vm(cloud):
+    cloud.init(host="hyper1")
+    cloud.hosts.is_queueing("virt.purge")
+    with pytest.raises(HostSilent, match="run salt-run virt.purge web again"):
+        cloud.purge()
+    cloud.hosts.queues = None
+    cloud.purge()
+    cloud.init(host="hyper1")
+
+    with pytest.raises(VirtError, match=GIVEN_UP):
+        cloud.hosts.late()
+
+    assert cloud.hosts.where("web") == ["hyper1"] and key(cloud)
+
+
+@pytest.mark.parametrize("said", [None, "running"])
+def test_an_order_that_may_still_be_done_is_kept_with_its_key(cloud, monkeypatch, said):
+    cloud.hosts.is_queueing("virt.init")
+    monkeypatch.setattr(minions, "refuse", lambda *_args: said)
+    with pytest.raises(HostSilent, match="may still be made, or be left, on hyper1"):
+        cloud.init(host="hyper1")
+    before = key(cloud)
+    cloud.hosts.queues = None
+
+    for command in (cloud.init, cloud.purge):
+        with pytest.raises(NameTaken, match=r"it may be on hyper1 \(it "):
+            command()
+
+    assert before and (key(cloud), left(cloud)) == (before, "ordered")
+    assert cloud.init(host="hyper2", force=True)["host"] == "hyper2"

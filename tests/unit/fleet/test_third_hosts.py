@@ -1,0 +1,96 @@
+"""A VM that has gone on from its target to a third host, and a source that comes back then."""
+
+import playedhosts
+import pytest
+from saltvirt.fleet import keys, migrate, moves, settle
+from saltvirt.fleet.cloud import Cloud
+
+
+@pytest.fixture
+def three(opts, monkeypatch):
+    """Three hosts; web went from h1 to h2, which was kept, and from there to h3."""
+    made = playedhosts.clouds(monkeypatch)(4)
+    made.put("web", "h1", autostart=True, state="running")
+    for host in made.hosts:
+        keys.accept(opts, host, "a key")
+    made.silent.add(("h1", "virt.migrate", "the answer"))
+    made.after["h1", "virt.migrate"] = lambda: made.silent.add("h1")
+    master = Cloud(opts=opts, settings=made, progress=lambda *_args, **_figures: None)
+    with pytest.raises(moves.Unsettled):
+        migrate.migrate(master, "web", "h2", {})
+    settle.every(master, "web", keep="h2")
+    migrate.migrate(master, "web", "h3", {}, "h2")
+    made.silent.clear()
+    made.master = master
+    return made
+
+
+@pytest.fixture(params=[False, True], ids=["started anew", "libvirt remembers"])
+def is_handed(request, monkeypatch):
+    """Whether libvirt on h1 says that it has handed the VM over."""
+    monkeypatch.setattr(playedhosts._Source, "is_handed", lambda _self: request.param)
+
+
+@pytest.mark.usefixtures("is_handed")
+def test_a_vm_that_has_gone_on_is_not_taken_back(three):
+    with pytest.raises(
+        moves.Unsettled,
+        match=r"'web' is on h3, and the move from h1 to h2.* is not over on record: if h3's is "
+        r"the VM, run salt-run virt.settle web keep=h3",
+    ):
+        settle.every(three.master)
+    for force in (False, True):
+        with pytest.raises(moves.Unsettled, match="keep=h3"):
+            settle.every(three.master, "web", force=force)
+
+    assert three.where("web") == ["h3"] and three.departures and three.away
+
+    assert settle.every(three.master, "web", keep="h3")["settled"] == {
+        "web": "is on h3; h1: its files are left there: /a"
+    }
+    assert three.where("web") == ["h3"] and not (three.departures or three.arrivals)
+    assert three.kept == {("h1", "web"): "h3"} and not three.away["h1", "web"]["autostart"]
+
+
+@pytest.mark.usefixtures("is_handed")
+def test_a_silent_host_that_may_have_it_is_waited_for_unless_forced(three):
+    del three.hosts["h3"]["web"]
+    three.silent.add("h3")
+
+    with pytest.raises(
+        moves.Unsettled, match=r"h3 \(.*\) may have it, and cannot be asked.*with force=True"
+    ):
+        settle.every(three.master, "web")
+    assert three.where("web") == [] and three.departures
+
+    settle.every(three.master, "web", force=True)
+    assert not three.departures and three.where("web")
+
+
+def test_a_host_that_does_not_have_it_cannot_be_kept(three):
+    with pytest.raises(moves.Unsettled):
+        settle.every(three.master, "web")
+    with pytest.raises(moves.Unsettled, match="'h4'; one of h1, h2"):
+        settle.every(three.master, "web", keep="h4")
+
+
+def test_what_is_on_its_way_to_a_third_host_by_another_name_counts(three, monkeypatch):
+    three.hosts["h3"] = {}
+    state = three._migration_state
+
+    def by_uuid(host, name=None, token=None, uuid=None):
+        said = state(host, name, token, uuid)
+        if host == "h3" and uuid == "uuid of web":
+            said["target"]["is_arriving"] = True
+        return said
+
+    monkeypatch.setattr(three, "_migration_state", by_uuid)
+    on_record = three._on_record
+    monkeypatch.setattr(three, "_on_record", lambda host: _with_uuid(on_record(host)))
+
+    with pytest.raises(moves.Unsettled, match="'web' is on h3"):
+        settle.every(three.master)
+
+
+def _with_uuid(said):
+    return {n: [{**one, "uuid": f"uuid of {n}"} for one in known] for n, known in said.items()}

@@ -1,0 +1,67 @@
+"""What stays on the source of a move: of a VM that a third host has, and of one moved by hand."""
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+from endkit import UUID
+from saltvirt.errors import VirtError
+from saltvirt.kvm import lifecycle
+from saltvirt.kvm.migrate import MigrationFailed
+from saltvirt.ops.migration import departure, migrationinfo, startlock
+
+
+def test_what_a_third_host_has_stays_here_off_and_is_named(end, conn):
+    paths = end.make(conn)
+    end.begin()
+    end.send()
+
+    said = end.step("give_way", keeper="hyper3")
+
+    assert said["warnings"] == [f"its files are left there: {paths[0]}, {paths[1]}"]
+    assert end.record("departure") is None and lifecycle.moved_to(conn, "web1") == "hyper3"
+    with pytest.raises(VirtError, match="hyper3"), startlock.starting(conn, end.settings, "web1"):
+        pytest.fail("it may be started")
+
+
+def test_what_runs_makes_way_for_nobody(end, conn):
+    end.make(conn)
+    end.begin()
+    end.send()
+    conn.lookupByName("web1").create()
+
+    with pytest.raises(MigrationFailed, match="'web1' runs here"):
+        end.step("give_way", keeper="hyper3")
+    assert end.phase("departure") == "handing"
+
+
+def test_the_definition_of_a_vm_moved_by_hand_is_kept_for_a_month(end, conn):
+    end.make(conn)
+    kept = Path(end.settings.state_dir) / "moved"
+    kept.mkdir(parents=True)
+    for name, days in (("old", 31), ("new", 29)):
+        (kept / f"{name}.xml").touch()
+        then = time.time() - days * 24 * 3600
+        os.utime(kept / f"{name}.xml", (then, then))
+    with departure.opened(end.context, "web1") as hands:
+        hands.moving = migrationinfo.gather(conn, end.settings, "web1")["web1"]
+        hands.target, hands.is_by_hand = "hyper2", True
+        hands.open("t1")
+    end.send()
+    end.step("finish")
+
+    assert sorted(path.name for path in kept.iterdir()) == ["new.xml", "web1.xml"]
+    assert (kept / "web1.xml").stat().st_mode & 0o777 == 0o600
+    assert not lifecycle.is_defined(conn, "web1")
+    lifecycle.define(conn, (kept / "web1.xml").read_text())
+    assert lifecycle.name_of(conn, UUID) == "web1"
+
+
+def test_the_definition_of_a_vm_that_the_runner_moves_is_not_kept(end, conn):
+    end.make(conn)
+    end.begin()
+    end.send()
+    end.step("finish")
+
+    assert not (Path(end.settings.state_dir) / "moved").exists()

@@ -1,0 +1,109 @@
+"""A VM that has gone on to a third host by hand, while a move of it is still on record."""
+
+import pytest
+from checker import Checker, with_runner
+from clouds import PART, WHOLE, Call, Host, Lost, Runner, World, change
+from invariants import open_moves
+from saltvirt import parts, protocol
+from saltvirt.parts import Elsewhere
+from saltvirt.protocol import Source, Target
+
+ON_H3, SILENT = Elsewhere(has=("h3",)), Elsewhere(silent=("h3 (does not answer)",))
+OFF = Source(phase=protocol.HANDING, has=True)
+AWAY = Source(phase=protocol.HANDING, has=True, is_handed=True)
+NEXT = {
+    "off there, nothing here": (OFF, Target(), protocol.CANCEL, "wait"),
+    "handed over, nothing here": (AWAY, Target(), protocol.REDEFINE, "wait"),
+    "both have it": (OFF, Target(has=True), protocol.FINISH, protocol.FINISH),
+    "made ready, and nothing came": (
+        OFF,
+        Target(phase=protocol.READY),
+        protocol.REFUSE,
+        protocol.REFUSE,
+    ),
+    "made ready, and its definition is gone": (
+        AWAY,
+        Target(phase=protocol.READY),
+        protocol.REDEFINE,
+        protocol.REDEFINE,
+    ),
+}
+
+
+@pytest.mark.parametrize(("source", "target", "alone", "silent"), NEXT.values(), ids=NEXT)
+def test_what_a_third_host_has_is_not_taken_back_or_given_away(source, target, alone, silent):
+    assert protocol.asks_others(source, target, protocol.next_step(source, target))
+    assert protocol.next_step(source, target, Elsewhere()) == alone
+    assert protocol.next_step(source, target, ON_H3) == protocol.GONE_ON
+    assert protocol.next_step(source, target, SILENT) == silent
+
+
+DECIDED = {
+    "it has arrived": (OFF, Target(phase=protocol.ARRIVED, has=True)),
+    "it was refused": (OFF, Target(phase=protocol.REFUSED)),
+    "it still runs there": (Source(phase=protocol.HANDING, has=True, stays=True), Target()),
+    "it was not handed over": (Source(phase=protocol.SENDING, has=True), Target()),
+    "it leaves already": (Source(phase=protocol.LEAVING, has=True), Target()),
+}
+
+
+@pytest.mark.parametrize(("source", "target"), DECIDED.values(), ids=DECIDED)
+def test_nobody_else_is_asked_about_what_is_decided(source, target):
+    step = protocol.next_step(source, target)
+
+    assert not protocol.asks_others(source, target, step)
+    assert protocol.next_step(source, target, ON_H3) == step
+
+
+def test_a_move_that_arrived_makes_no_way():
+    there = protocol.There(token="t0", phase=protocol.LEAVING)
+    with pytest.raises(protocol.OutOfTurn):
+        parts.run(protocol.give_way(there, "t0", keeper="h3"), object())
+
+
+class Onward(Checker):
+    """Moves by hand, 0 to 1 and from there to 2; in place of a power cut libvirtd forgets."""
+
+    def _commands(self, world, master):
+        if not world.left[0]:
+            return
+        spent = world._replace(left=(world.left[0] - 1, *world.left[1:]))
+        for one in sorted(open_moves(world)):
+            yield (
+                f"runner {master} settles {one}",
+                with_runner(spent, master, Runner("settle", *one)),
+            )
+        n = world.tokens
+        if n < 2 and not (n and world.stalled):
+            given = (("source", n), ("target", n + 1))
+            call = Call(n, "copied", f"t{n}", given)
+            moved = spent._replace(tokens=n + 1, stalled=(*spent.stalled, call))
+            yield f"somebody moves {n}->{n + 1} by hand", moved
+
+    def _cut(self, world, number):
+        left = (*world.left[:2], world.left[2] - 1, *world.left[3:])
+        return change(world._replace(left=left), number, is_migrated=False)
+
+    def _check_end(self, world, trace):
+        """Take what waits for its operator as settled: one host has the VM, and may start it."""
+        having = [n for n, host in enumerate(world.hosts) if self.model.is_startable(host)]
+        for number, host in enumerate(world.hosts):
+            waits = host.departure and host.departure.phase == protocol.HANDING
+            if waits and not {*having} <= {number, host.departure.target}:
+                world = change(world, number, departure=None, defined=False)
+        super()._check_end(world, trace)
+
+
+@pytest.mark.parametrize("left", [(2, 0, 0, 0), (2, 0, 1, 0), (3, 0, 1, 0)], ids=str)
+def test_moves_by_hand_from_host_to_host_lose_nothing(left):
+    source = Host(defined=WHOLE, active=True, files=WHOLE, auto=True)
+    target = Host(files=PART, version=-1)
+
+    Onward().explore(World((source, target, target), left=left, is_by_hand=True))
+
+
+def test_without_the_others_it_would_be_on_two_hosts(monkeypatch):
+    monkeypatch.setattr(Onward, "look_elsewhere", lambda *_args: Elsewhere())
+
+    with pytest.raises(Lost, match="it is on|would be started|runs on"):
+        test_moves_by_hand_from_host_to_host_lose_nothing((2, 0, 1, 0))
