@@ -283,10 +283,13 @@ class Cloud:
 
 
 _KEPT = ("kvm-probe.json", "claims.ended")  # of the host, not of a VM
+# Images; which orders were begun, and definitions of VMs that were moved by hand.
+_KEPT_FOLDERS = {"base", "orders", "moved"}
 
 
 def _is_trace(path):
-    return path.is_file() and "base" not in path.parts and path.name not in _KEPT
+    is_kept = path.name in _KEPT or not _KEPT_FOLDERS.isdisjoint(path.parts)
+    return path.is_file() and not is_kept
 
 
 def reach(cloud, source, target, query=""):

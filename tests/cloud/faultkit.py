@@ -60,12 +60,13 @@ out["pools"] = [name for name in names("pool-list", "--all", "--name") if name !
 walked = [os.path.join(at, name) for top in ("/srv", "/var/lib/salt-virt")
           for at, _, files in os.walk(top) for name in files]
 base = "/srv/salt-images/base/"
+notes = ("/var/lib/salt-virt/orders/", "/var/lib/salt-virt/moved/")
 own = [path for path in walked if os.path.basename(path).startswith("m1_")]
 out["files"] = sorted(os.path.basename(path) for path in own)
 skipped = ("kvm-probe.json", "claims.ended")
 out["strays"] = sorted(
     path for path in walked
-    if path not in own and os.path.basename(path) not in skipped
+    if path not in own and os.path.basename(path) not in skipped and not path.startswith(notes)
     and not (path.startswith(base) and not path.endswith(".part"))
 )
 out["sums"] = {os.path.basename(path): digest(path) for path in own}

@@ -32,7 +32,7 @@ def _noted(settings: HostSettings, order_id: object) -> Path:
 
 def _note(path: Path, what: str) -> None:
     for old in path.parent.iterdir():
-        if old.suffix != ".lock" and time.time() - old.stat().st_mtime > _LIFE_S:
+        if time.time() - old.stat().st_mtime > _LIFE_S:
             old.unlink(missing_ok=True)
     files.write(path, what.encode())
     # The folder itself may be new.

@@ -1,4 +1,4 @@
-"""Definitions of VMs that were moved by hand, kept where they were until the target has them."""
+"""Definitions of VMs that were moved by hand, kept where they were."""
 
 import time
 from pathlib import Path
