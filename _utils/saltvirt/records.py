@@ -69,8 +69,8 @@ class Record:
 
 
 def time_text(since: float) -> str:
-    """Return a time, in seconds since 1970, as users read it."""
-    return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(since))
+    """Return a time, in seconds since 1970, as users read it; empty if it is not known."""
+    return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(since)) if since else ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,11 +8,12 @@ import trees
 
 HOME = Path(saltvirt.__file__).parent
 # Who reads it, and what for: to be shown, the formats of older versions, ages of lost parts of
-# downloads, how long a URL or a certificate is good for.
+# downloads, how long a URL or a certificate is good for, and a definition kept for who asks.
 READERS = {
     "records.py",
     "ops/legacy.py",
     "ops/migration/legacy.py",
+    "ops/migration/kept.py",
     "image/cache.py",
     "files.py",
     "fleet/authorization.py",
@@ -41,10 +42,10 @@ def test_only_who_is_listed_reads_the_clock():
 
 
 def test_when_a_record_began_is_only_shown():
-    # The one puts it into a text, the other passes it on; all others get that text.
+    # The state passes it on, two put it into a text; all others get that text.
     readers = {
         str(path.relative_to(HOME))
         for path in HOME.rglob("*.py")
         if any(_attributes(path, "since"))
     }
-    assert readers == {"records.py", "ops/migration/state.py"}
+    assert readers == {"records.py", "ops/migration/state.py", "fleet/settle.py"}

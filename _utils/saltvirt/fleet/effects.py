@@ -30,14 +30,14 @@ _OLD_TARGET = "keyword arguments are not valid: "
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MoveHosts:
     """
-    The hosts of a move, and when it began, if that is on record.
+    The hosts of a move, and when it began, as users read it; empty if that is not on record.
 
     ``source`` is None if nobody knows which host sends the VM.
     """
 
     source: str | None
     target: str
-    since: float | None = None
+    begun: str = ""
 
     def __str__(self) -> str:
         return f"from {self.source or 'an unknown host'} to {self.target}"

@@ -1,6 +1,6 @@
 """What an operator decides of a move, whose word stands for a host that cannot say it."""
 
-from saltvirt import protocol, records
+from saltvirt import protocol
 from saltvirt.errors import BadArgument, VirtError
 from saltvirt.fleet.effects import Hands, MoveFailed
 from saltvirt.fleet.hosts import HostSilent
@@ -56,10 +56,10 @@ def given_way(hands: Hands, keep: str) -> str:
 
 def gone_on(hands: Hands) -> str:
     """Return what is said of a VM that a third host has, while a move of it is on record."""
-    name, has, since = hands.name, hands.elsewhere.has, hands.hosts.since
-    where, begun = " and ".join(has), f" that was begun at {records.time_text(since or 0)}"
+    name, has, begun = hands.name, hands.elsewhere.has, hands.hosts.begun
+    where, when = " and ".join(has), f" that was begun at {begun}" if begun else ""
     return (
-        f"VM {name!r} is on {where}, and the move {hands.hosts}{begun if since else ''} is not "
+        f"VM {name!r} is on {where}, and the move {hands.hosts}{when} is not "
         f"over on record: if {has[0]}'s is the VM, run salt-run virt.settle {name} keep={has[0]}"
     )
 

@@ -172,5 +172,5 @@ def settle_order(cloud: Cloud, held: Held) -> None:
     left = held.record
     if left is not None and left.phase == orders.MOVING:
         facts = left.facts
-        hosts = MoveHosts(source=facts["source"], target=facts["target"], since=left.since)
+        hosts = MoveHosts(source=facts["source"], target=facts["target"], begun=left.since_text)
         settle(cloud, held, left.token, hosts, left.facts.get("uuid"))

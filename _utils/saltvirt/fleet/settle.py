@@ -65,19 +65,20 @@ def _on_record(
     # This master knows both hosts of its own, whatever a host has noted.
     for record in orders.moving(cloud.opts):
         if name in (None, record.name):
-            facts, since = record.facts, record.since
-            hosts = MoveHosts(source=facts["source"], target=facts["target"], since=since)
+            facts, since = record.facts, record.since_text
+            hosts = MoveHosts(source=facts["source"], target=facts["target"], begun=since)
             out.setdefault((record.name, record.token), (hosts, record.facts.get("uuid")))
     for host, there in sorted(answers.items()):
         for vm, known in there.items():
             for one in known if name in (None, vm) else ():
                 if one.error is not None:
                     continue
+                since = records.time_text(one.since)
                 if one.purpose == "departure":
-                    hosts = MoveHosts(source=host, target=one.target, since=one.since)
+                    hosts = MoveHosts(source=host, target=one.target, begun=since)
                 else:
                     source = one.source or _sender(answers, vm, host)
-                    hosts = MoveHosts(source=source, target=host, since=one.since)
+                    hosts = MoveHosts(source=source, target=host, begun=since)
                 out.setdefault((vm, one.token), (hosts, one.uuid))
     return out
 

@@ -7,7 +7,7 @@ begun, or when the master says that it is not to be.
 """
 
 import re
-import time
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,44 +19,63 @@ from saltvirt.errors import BadArgument, VirtError
 _BEGUN, _REFUSED = "begun", "refused"
 # What the master is told of one that was begun: whether it is still being done.
 _RUNNING, _OVER = "running", "over"
-# No job waits for so long.
-_LIFE_S = 7 * 24 * 3600
+# At least so many of the last ids are known, and at most twice that.
+_KEPT = 5000
 
 
-def _noted(settings: HostSettings, order_id: object) -> Path:
-    """Return the file that says what became of an order."""
+def _home(settings: HostSettings) -> Path:
+    return Path(settings.state_dir) / "orders"
+
+
+def _checked(order_id: object) -> str:
     if not isinstance(order_id, str) or not re.fullmatch("[0-9a-f]{32}", order_id):
         raise BadArgument("id", f"{order_id!r} is not the id of an order")
-    return Path(settings.state_dir) / "orders" / order_id
+    return order_id
 
 
-def _note(path: Path, what: str) -> None:
-    for old in path.parent.iterdir():
-        if time.time() - old.stat().st_mtime > _LIFE_S:
-            old.unlink(missing_ok=True)
-    files.write(path, what.encode())
-    # The folder itself may be new.
-    files.sync_folder(path.parent.parent)
+def _noted(home: Path, order_id: str) -> str | None:
+    """Return what was noted of an order."""
+    for folder in ("new", "old"):
+        try:
+            return (home / folder / order_id).read_text()
+        except FileNotFoundError:
+            continue
+    return None
+
+
+def _note(home: Path, order_id: str, what: str) -> None:
+    """Note it; the oldest are forgotten by their number, as the clock may be wrong."""
+    with locks.held(home / "notes.lock"):
+        new, old = home / "new", home / "old"
+        if new.exists() and sum(1 for _ in new.iterdir()) >= _KEPT:
+            shutil.rmtree(old, ignore_errors=True)
+            new.rename(old)
+        new.mkdir(mode=0o700, exist_ok=True)
+        files.write(new / order_id, what.encode())
+        # The folders themselves may be new.
+        files.sync_folder(home)
+        files.sync_folder(home.parent)
 
 
 @contextmanager
 def begun(settings: HostSettings, order_id: str) -> Iterator[None]:
     """Note that an order is begun, and hold its lock meanwhile; raise if it is not to be begun."""
-    path = _noted(settings, order_id)
-    with locks.held(path.with_suffix(".lock"), wait=False) as handle:
-        if handle is None or path.exists():
+    home, order_id = _home(settings), _checked(order_id)
+    with locks.held(home / f"{order_id}.lock", wait=False) as handle:
+        if handle is None or _noted(home, order_id):
             raise VirtError("the master has given this order up, or it was begun before")
-        _note(path, _BEGUN)
+        _note(home, order_id, _BEGUN)
         yield
 
 
 def refuse(settings: HostSettings, order_id: str) -> str:
     """Note that an order is never begun: ``refused``; or return ``running`` or ``over``."""
-    path = _noted(settings, order_id)
-    with locks.held(path.with_suffix(".lock"), wait=False) as handle:
+    home, order_id = _home(settings), _checked(order_id)
+    with locks.held(home / f"{order_id}.lock", wait=False) as handle:
         if handle is None:
             return _RUNNING
-        if path.exists():
-            return _OVER if path.read_text() == _BEGUN else _REFUSED
-        _note(path, _REFUSED)
+        noted = _noted(home, order_id)
+        if noted:
+            return _OVER if noted == _BEGUN else _REFUSED
+        _note(home, order_id, _REFUSED)
         return _REFUSED

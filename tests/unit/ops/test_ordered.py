@@ -1,7 +1,6 @@
 """An order that the master has given up is not begun, however late its job is done."""
 
-import os
-import time
+from pathlib import Path
 
 import pytest
 from saltvirt.config import HostSettings
@@ -35,14 +34,18 @@ def test_an_order_that_was_begun_says_whether_it_is_over(own):
         pytest.fail("it was begun twice")
 
 
-def test_what_is_known_of_an_order_is_forgotten_after_a_week(own, tmp_path):
-    ordered.refuse(own, ONE)
-    old = time.time() - 8 * 24 * 3600
-    os.utime(tmp_path / "state" / "orders" / ONE, (old, old))
+def test_the_last_orders_are_known_and_the_oldest_are_forgotten(own, monkeypatch):
+    monkeypatch.setattr(ordered, "_KEPT", 3)
+    ids = [f"{number:032x}" for number in range(20)]
+    for count, one in enumerate(ids):
+        with ordered.begun(own, one):
+            pass
+        assert all(ordered.refuse(own, known) == "over" for known in ids[max(0, count - 2) : count])
 
-    ordered.refuse(own, TWO)
-
-    assert [path.name for path in (tmp_path / "state" / "orders").iterdir()] == [TWO]
+    known = [path.name for path in (Path(own.state_dir) / "orders").rglob("*") if path.is_file()]
+    assert len(known) <= 6
+    with ordered.begun(own, ids[0]):
+        pass  # it is too long ago
 
 
 @pytest.mark.parametrize("order_id", ["", "../" + "1" * 29, "A" * 32, None, 1])
