@@ -40,7 +40,8 @@ def is_clear(cloud, host):
     # libvirt itself keeps QEMU's own log, m1.log.
     left = cloud.sh(
         host,
-        "ls -A /srv/salt-images /var/log/libvirt/qemu; find /var/lib/salt-virt -type f -not -path '*/moved/*'; "
+        "ls -A /srv/salt-images /var/log/libvirt/qemu; "
+        "find /var/lib/salt-virt -type f -not -path '*/moved/*'; "
         f"{POOLS}; pgrep -fa '[g]uest=m1' || true",
     )
     return "m1" not in left.replace("m1.log", "")
