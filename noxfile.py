@@ -9,14 +9,15 @@ nox.options.sessions = ["lint", "unit", "loading", "docs"]
 def lint(session):
     """Check style and types."""
     session.run("tests/env", "ruff", "check", ".", external=True)
+    session.run("tests/env", "ruff", "format", "--check", ".", external=True)
     session.run("tests/env", "mypy", external=True)
     session.run("tests/env", "mypy", "--config-file", "tests/worker-mypy.toml", external=True)
 
 
 @nox.session(python=False)
 def unit(session):
-    """Run what needs neither root nor a daemon."""
-    parallel = ("-n", "auto", "--dist", "loadfile")
+    """Run what needs no daemon."""
+    parallel = ("-n", "auto", "--dist", "worksteal")
     folders = ("tests/conventions", "tests/unit")
     session.run("tests/env", "pytest", *parallel, *folders, external=True)
 

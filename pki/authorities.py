@@ -20,8 +20,11 @@ from saltvirt.pki import store
 
 LIBVIRT = "libvirt"
 # Of each use the folder below that of libvirt's CA, and what its CA is called.
-USES = {LIBVIRT: (".", "Salt Virt CA"), "qemu": ("qemu", "Salt Virt QEMU CA"),
-        "vnc": ("vnc", "Salt Virt VNC CA")}  # fmt: skip
+USES = {
+    LIBVIRT: (".", "Salt Virt CA"),
+    "qemu": ("qemu", "Salt Virt QEMU CA"),
+    "vnc": ("vnc", "Salt Virt VNC CA"),
+}
 _SEPARATE = "separate"
 _DAY = timedelta(days=1)
 

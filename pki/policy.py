@@ -38,7 +38,7 @@ class Known:
     assigned
         What is another's by the master's word: ids, and what ``virt:pki:names`` gives it.
     said
-        Names and addresses that other hypervisors say they have. What a guest says is no claim.
+        Names and addresses that other hypervisors say they have. What a guest says does not count.
     holders
         ``{name or address: hypervisor}`` of certificates that were given out, to whomever.
     """

@@ -2,7 +2,7 @@
 The protocol of a build and of a move: who writes down what before he does what.
 
 It is pure. A part of it is a generator of effects; *hands* do them: ``ops.build`` and
-``ops.migration`` on a host, ``fleet.migrate`` on the master, and in the tests a checker's, which
+``ops.migration`` on a host, ``fleet.effects`` on the master, and in the tests a checker's, which
 crash, fall silent and stall at every one. What a part does not do itself, it leaves on record, and
 :func:`settle_build` and :func:`next_step` say how the next command goes on.
 

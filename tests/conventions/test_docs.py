@@ -59,6 +59,16 @@ def test_links_and_paths_lead_somewhere(page):
     assert [path for path in paths if not (ROOT / path).exists()] == []
 
 
+@pytest.mark.parametrize("folder", [".", "fleet", "ops"])
+def test_the_picture_of_the_house_has_every_file(folder):
+    page = (ROOT / "docs/development.md").read_text()
+    picture = page.split("## The house")[1].split("```")[1]
+    place = ROOT / "_utils/saltvirt" / folder
+    parts = {path.stem for path in place.iterdir() if not path.name.startswith(("_", "."))}
+
+    assert parts - set(re.findall(r"\w+", picture)) == set()
+
+
 def test_the_readme_names_every_package_the_lab_installs():
     from labkit.deps import TOOLS
 

@@ -58,6 +58,17 @@ def test_files_are_small():
     assert trees.offenders(SOURCES, wrong, ROOT) == {}
 
 
+def test_the_formatter_has_no_exceptions():
+    here = Path(__file__).resolve()
+    # Programs of ours have no ending.
+    programs = [ROOT / "tests" / name for name in ("demo", "env", "lab/lab")]
+
+    def wrong(path):
+        return re.findall(r"# fmt: *\w+", path.read_text()) if path.resolve() != here else []
+
+    assert trees.offenders([*SOURCES, *programs], wrong, ROOT) == {}
+
+
 def test_functions_are_small():
     def wrong(path):
         return [f.name for f in functions(path) if body_lines(f) > 60]

@@ -1,4 +1,4 @@
-"""Numbers of a host that are no numbers to reckon with: that host has failed, the others stand."""
+"""A host whose figures cannot be used has failed; the other hosts' answers stand."""
 
 import copy
 import importlib.util

@@ -122,5 +122,6 @@ def _bind(
     try:
         return signature.bind(*args, **kwargs)
     except TypeError as exc:
-        name = f"virt.{function.__name__.rstrip('_')}"
+        module = function.__globals__.get("__virtualname__", "virt")
+        name = f"{module}.{function.__name__.rstrip('_')}"
         raise BadArgument(name, f"{exc}; see: salt-run -d {name}") from exc

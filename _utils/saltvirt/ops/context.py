@@ -18,7 +18,7 @@ class Context:
     The host's settings, Salt's options and functions, how to ask the master and to report.
 
     is_ordered
-        By the master, which has judged the name of the VM.
+        By the master, which has checked the name of the VM.
     """
 
     settings: HostSettings

@@ -72,6 +72,13 @@ def test_wrong_arguments_of_a_runner_are_an_error_not_a_help_page(args, kwargs):
     assert "salt-run -d virt.command" in answer["error"]
 
 
+def test_wrong_arguments_of_another_runner_name_that_one(monkeypatch):
+    monkeypatch.setitem(globals(), "__virtualname__", "virt_pki")
+
+    assert command()["error"].startswith("virt_pki.command: ")
+    assert "salt-run -d virt_pki.command" in command()["error"]
+
+
 def test_who_waits_for_the_job_gets_the_table_and_the_event_stays_plain(monkeypatch):
     printed = []
     events = job(1, printed)

@@ -176,6 +176,20 @@ def test_a_builder_that_is_killed_while_it_undoes_a_complete_vm_leaves_no_file(
     assert (hypervisor.files(), hypervisor.open_records()) == ([], [])
 
 
+@pytest.mark.parametrize("when", ["before-", ""])
+def test_a_builder_that_is_killed_as_it_begins_to_undo_leaves_the_vm_whole(
+    hypervisor, monkeypatch, when
+):
+    monkeypatch.setattr(lifecycle, "start", fail)
+    hypervisor.dies(hypervisor.init, f"build.{when}undoing")
+
+    with hypervisor.libvirt() as conn:
+        unfinished.settle(conn, hypervisor.settings)
+
+    assert (hypervisor.files(), hypervisor.domains()) == (ALL, ["web1"])
+    assert hypervisor.open_records() == []
+
+
 def test_the_files_and_the_phase_are_on_the_disk_before_the_vm_is_defined(hypervisor, monkeypatch):
     order, settings = [], hypervisor.settings
     settle, define, start = files.settle, lifecycle.define, lifecycle.start

@@ -364,26 +364,3 @@ def test_two_moves_into_one_folder_do_not_end_each_others_pool(end, conn, moving
 
     arrival.step(end.context, "web1-1", "t2", "drop")
     assert pools(conn) == [] and end.hypervisor.files() == []
-
-
-@pytest.mark.parametrize("point", ["before-preparing", "preparing", "before-ready", "ready", "end"])
-def test_a_host_that_dies_while_it_makes_ready_drops_it_later(end, point, tmp_path):
-    with end.hypervisor.libvirt() as conn:
-        paths = end.make(conn)
-        said = migrationinfo.gather(conn, end.settings, "web1")["web1"]
-        lifecycle.undefine(conn, "web1")
-        for path in paths:
-            path.unlink()
-
-    def work():
-        prepare(end, said)
-        end.step("drop")
-
-    end.hypervisor.dies(work, f"arrival.{point}")
-
-    with end.hypervisor.libvirt() as conn:
-        if end.record("arrival") is not None:
-            end.step("drop")
-        assert end.hypervisor.files() == [] and end.record("arrival") is None
-        prepare(end, said)
-        assert end.phase("arrival") == "ready"

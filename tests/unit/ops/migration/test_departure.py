@@ -3,12 +3,12 @@
 import threading
 
 import pytest
-from endkit import UUID, Settling, is_untouched
-from saltvirt import content, protocol, records
+from endkit import UUID, is_untouched
+from saltvirt import content, protocol
 from saltvirt.errors import NameTaken, StorageError, VirtError
 from saltvirt.kvm import lifecycle, migrate
 from saltvirt.kvm.migrate import MigrationFailed
-from saltvirt.ops import purge, reservations
+from saltvirt.ops import purge
 from saltvirt.ops.migration import departure, startlock
 
 
@@ -265,48 +265,6 @@ def test_a_vm_whose_definition_is_gone_here_has_its_files_removed_all_the_same(e
     end.step("finish")
 
     assert not any(path.exists() for path in paths) and end.record("departure") is None
-
-
-POINTS = [
-    f"departure.{when}{phase}"
-    for phase in ("planned", "sending", "handing", "leaving")
-    for when in ("before-", "")
-]
-
-
-@pytest.mark.parametrize("point", [*POINTS, "departure.end"])
-@pytest.mark.parametrize("came", [False, True])
-def test_a_host_that_dies_while_it_sends_is_settled(end, point, came):
-    with end.hypervisor.libvirt() as conn:
-        paths = end.make(conn)
-    other = {"phase": "ready", "has": False, "is_empty": False}
-
-    def work():
-        end.begin()
-        end.send()
-        end.step("finish")
-
-    end.hypervisor.dies(work, point)
-    was_sent = (end.folder / "defined").exists()
-    if came and not was_sent:
-        (end.folder / "defined").touch()
-    is_over = point in ("departure.end", *(f"departure.{w}leaving" for w in ("before-", "")))
-    has_begun = end.phase("departure") not in (None, "planned", "sending") or is_over
-    other["has"] = came and has_begun or is_over
-    other["phase"] = "arrived" if is_over else "ready"
-
-    with end.hypervisor.libvirt() as conn:
-        # What the test driver does not keep: which file was undefined in the process that died.
-        hands = Settling(end, conn, other)
-        step, is_moved = hands.settle()
-
-        assert step == "done"
-        is_here = lifecycle.is_defined(conn, "web1")
-        assert is_here is not bool(other["has"])
-        assert [path.exists() for path in paths] == [is_here] * 2
-        assert is_moved is (None if point == "departure.end" and not hands.done else other["has"])
-    assert end.record("departure") is None
-    assert records.every(reservations.folder(end.settings), "cancelled") == []
 
 
 @pytest.mark.parametrize("options", [{"undefinesource": False}, {"persistent": False}])
