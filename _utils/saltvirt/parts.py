@@ -79,13 +79,17 @@ class Elsewhere:
     What all hypervisors but the two of a move say of its VM.
 
     has
-        Those that have it, or to which it is on its way; not those that only kept its definition,
-        or from which it was handed over, by another move that is not over.
+        Those that have it; not those that only kept its definition.
+    leaving, coming
+        Those from which it is leaving, and to which it is on its way, by another move that is not
+        over: that one decides whether they have it.
     silent
         Those that have not said it, each with why.
     """
 
     has: Sequence[str] = ()
+    leaving: Sequence[str] = ()
+    coming: Sequence[str] = ()
     silent: Sequence[str] = ()
 
 

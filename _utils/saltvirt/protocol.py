@@ -25,6 +25,9 @@ PLANNED, SENDING, HANDING, LEAVING = "planned", "sending", "handing", "leaving"
 CANCELLED = "cancelled"
 # What its target notes. Before ARRIVED nobody starts the VM there.
 PREPARING, READY, ARRIVED, REFUSED = "preparing", "ready", "arrived", "refused"
+# A host whose record says this has the VM, or has nothing of it; all others are open.
+DECIDED = frozenset({CANCELLED, ARRIVED})
+LEAVES = frozenset({PLANNED, SENDING, HANDING, LEAVING})
 
 # What settling does next: on the source, on the target, or nothing.
 CANCEL, REDEFINE, FINISH, FORGET = "cancel", "redefine", "finish", "forget"
@@ -318,7 +321,8 @@ def _unless_gone_on(step: str, target: Target, elsewhere: Elsewhere) -> str:
         return GONE_ON
     # A record on the target is a proof that it has not gone on from there.
     is_proven = target.phase is not None or step not in (CANCEL, REDEFINE)
-    return WAIT if elsewhere.silent and not is_proven else step
+    is_open = elsewhere.silent or elsewhere.leaving or elsewhere.coming
+    return WAIT if is_open and not is_proven else step
 
 
 def is_stuck(source: Source, target: Target) -> bool:

@@ -75,7 +75,9 @@ def _look(cloud: Cloud, request: Request, order: Held | None = None) -> Hosts:
     found = inventory.survey(cloud, every, "virt.host_info")
     seen = sightings.of_info(found.answers, request.name)
     unheard = late | inventory.unheard(cloud, found, request.name, seen, noted)
-    unheard = {} if request.force else unheard
+    if request.force:
+        # A host that says that it is at it is no silent one.
+        unheard = {host: why for host, why in late.items() if why == interrupted.AT_IT}
     return Hosts(found=found, wanted=wanted, seen=seen, unheard=unheard)
 
 

@@ -150,8 +150,8 @@ class Hands:
 
     def look_elsewhere(self) -> Elsewhere:
         """Return what all other hosts say of the VM, of which these two may be behind the times."""
-        but = {self.source, self.target}
-        found = elsewhere.look(self._cloud, self.name, self.token, self.uuid, but)
+        move = elsewhere.Move(name=self.name, token=self.token, uuid=self.uuid)
+        found = elsewhere.look(self._cloud, move, {self.source, self.target})
         self.elsewhere = replace(found, silent=()) if self.is_forced else found
         return self.elsewhere
 
@@ -239,13 +239,12 @@ class Hands:
     def give_way(self, host: str) -> list[str]:
         """End what both have on record of a VM that this host has; return what they keep of it."""
         kept = []
-        target = self.seen.get(self.target)
-        if isinstance(target, Target) and target.phase is not None:
-            kept += self._left(self.target, protocol.LET_GO, host)
-        return kept + self._left(self.source, protocol.GIVE_WAY, host)
-
-    def _left(self, at: str | None, which: str, host: str) -> list[str]:
-        return [f"{at}: {one}" for one in self._step(at, which, keeper=host).warnings]
+        for at, which in ((self.target, protocol.LET_GO), (self.source, protocol.GIVE_WAY)):
+            seen = self.seen.get(at)
+            if isinstance(seen, Source | Target) and seen.phase is not None:
+                said = self._step(at, which, keeper=host).warnings
+                kept += [f"{at}: {one}" for one in said]
+        return kept
 
     def finish(self) -> None:
         self._cloud.progress("Tidying up", detail=f"on {self.source}")
@@ -309,14 +308,23 @@ class Hands:
         silent = [f"{host} ({why})" for host, why in self.seen.items() if isinstance(why, str)]
         if silent:
             return f"{' and '.join(sorted(silent))} cannot be asked"
-        if self.elsewhere.silent:
-            return f"{' and '.join(self.elsewhere.silent)} may have it, and cannot be asked"
+        others = self.waits_for_others()
+        if others:
+            return others
         for host, at_it in ((self.source, "sending"), (self.target, "taking")):
             seen = self.seen.get(host)
             if isinstance(seen, Source | Target) and _is_at_it(seen):
                 return f"{host} is still {at_it} it"
         said = (f"{host} {_shown(seen)}" for host, seen in self.seen.items())
         return f"the hosts do not agree: {', '.join(said)}"
+
+    def waits_for_others(self) -> str:
+        """Return what a move waits for on other hosts than its two; empty if for nothing."""
+        if self.elsewhere.silent:
+            return f"{' and '.join(self.elsewhere.silent)} may have it, and cannot be asked"
+        others = [*self.elsewhere.leaving, *self.elsewhere.coming]
+        where = " and ".join(others)
+        return f"another move of it, by {where}, is not over either" if others else ""
 
 
 def _shown(seen: Source | Target | str | None) -> str:

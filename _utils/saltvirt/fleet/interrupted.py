@@ -10,6 +10,10 @@ from saltvirt.fleet.sightings import Sighting
 from saltvirt.records import Held, Record
 
 
+# Why nothing is known of an order that its host has begun, and is not done with.
+AT_IT = "it is still at it"
+
+
 def give_up(cloud: Cloud, held: Held) -> dict[str, str]:
     """
     Have the host that an order names never begin what it was asked for, if it has not yet.
@@ -27,7 +31,7 @@ def give_up(cloud: Cloud, held: Held) -> dict[str, str]:
     said = minions.refuse(cloud, host, order_id)
     if said is None:
         return {host: "it cannot be told that this is given up"}
-    return {host: "it is still at it"} if said == minions.RUNNING else {}
+    return {host: AT_IT} if said == minions.RUNNING else {}
 
 
 def settle(
@@ -66,9 +70,14 @@ def settle(
 
 def _refuse_late(left: Record, seen: Mapping[str, Sighting], unheard: Mapping[str, str]) -> None:
     """Raise NameTaken if a host that answers may still begin what an order has asked it for."""
-    late = {one: why for one, why in unheard.items() if one in seen and not seen[one].building}
+    late = {one: why for one, why in unheard.items() if one in seen and not _shows(left, seen[one])}
     if late:
         raise NameTaken(_may_be(left, late))
+
+
+def _shows(left: Record, one: Sighting) -> bool:
+    """Return whether a host's own word says already what comes of an order that it is at."""
+    return one.building or (one.is_complete and left.phase == orders.ORDERED)
 
 
 def hosts(held: Held) -> list[str]:

@@ -4,6 +4,7 @@ from saltvirt import protocol
 from saltvirt.errors import BadArgument, VirtError
 from saltvirt.fleet.effects import Hands, MoveFailed
 from saltvirt.fleet.hosts import HostSilent
+from saltvirt.parts import Elsewhere
 from saltvirt.protocol import Source, Target
 
 # What a target says, also one of the release before, that has looked at a VM and found it wanting.
@@ -35,15 +36,29 @@ def _other(hands: Hands, keep: str) -> str | None:
 
 
 def is_third(hands: Hands, keep: str) -> bool:
-    """Return whether a host that is to be kept is neither of the two, and has the VM."""
-    return keep not in (hands.source, hands.target) and keep in hands.look_elsewhere().has
+    """Return whether a host that is to be kept is neither of the two, and may have the VM."""
+    if keep in (hands.source, hands.target):
+        return False
+    others = hands.look_elsewhere()
+    return keep in (*others.has, *others.leaving)
 
 
-def given_way(hands: Hands, keep: str) -> str:
-    """End a move whose VM a third host has; what the two have stays as it is, and is not used."""
-    step = protocol.next_step(hands.look_at_source(), hands.look_at_target(), hands.elsewhere)
+def given_way(hands: Hands, keep: str, force: bool) -> str:
+    """
+    End a move whose VM a third host has; what the two have stays as it is, and is not used.
+
+    With ``force``, one of the two that is silent is passed over: it is asked when it is back.
+    """
+    source, target = hands.look_at_source(), hands.look_at_target()
+    gone = sorted(str(host) for host in hands.silent)
+    if force and hands.source in hands.silent:
+        source = Source(phase=protocol.HANDING)
+    if force and hands.target in hands.silent:
+        target = Target()
+    step = protocol.next_step(source, target, Elsewhere(has=(keep,)))
     if step == protocol.WAIT:
-        raise MoveFailed(f"the move of VM {hands.name!r} is not over: {hands.waits()}")
+        more = f"; if {' and '.join(gone)} never comes back, with force=True too" if gone else ""
+        raise MoveFailed(f"the move of VM {hands.name!r} is not over: {hands.waits()}{more}")
     if step != protocol.GONE_ON:
         raise MoveFailed(
             f"the move of VM {hands.name!r} {hands.hosts} can be settled without {keep}: leave "
@@ -95,6 +110,7 @@ def without(hands: Hands, *, force: bool, keep: str | None) -> str | None:
 def _without_one(hands: Hands, keep: str, force: bool) -> str:
     lost = _other(hands, keep)
     if keep == hands.source:
+        _refuse_third(hands)
         hands.lose_target()
         hands.close()
         return f"stays on {keep}; {lost} is lost"
@@ -123,6 +139,20 @@ def _without_one(hands: Hands, keep: str, force: bool) -> str:
         hands.drop()
     hands.close()
     return f"was given up with {lost}: {keep} has nothing of it any more"
+
+
+def _refuse_third(hands: Hands) -> None:
+    """Raise MoveFailed if the VM may have gone on from a target that is lost."""
+    others = hands.look_elsewhere()
+    having = [*others.has, *others.leaving]
+    if having:
+        raise MoveFailed(
+            f"VM {hands.name!r} is on {' and '.join(having)}, to which it has gone on: nothing is "
+            f"taken back; end this move with keep={having[0]} force=True"
+        )
+    if others.silent or others.coming:
+        more = "; if that cannot be, with force=True too" if others.silent else ""
+        raise MoveFailed(f"{hands.waits_for_others()}; nothing is taken back{more}")
 
 
 def _forgotten(hands: Hands) -> str | None:

@@ -59,6 +59,9 @@ def _unsettled(hands: Hands, why: str) -> Unsettled:
         more = ", or if neither host ever comes back, with force=True"
     elif hands.elsewhere.silent:
         more = ", or, if no host that cannot be asked can have it, with force=True"
+    elif hands.elsewhere.leaving and not gone:
+        more = f", or, if {hands.elsewhere.leaving[0]} has what is newest of it, with "
+        more += f"keep={hands.elsewhere.leaving[0]}"
     elif gone:
         (other,) = {hands.source, hands.target} - {*gone}
         never = f"if {gone[0]} never comes back"
@@ -112,7 +115,7 @@ def _settled(hands: Hands, force: bool, keep: str | None) -> tuple[str, str]:
     """Settle as far as it goes; return how far, and how it ended."""
     hands.is_forced = force
     if keep is not None and lost.is_third(hands, keep):
-        return protocol.DONE, lost.given_way(hands, keep)
+        return protocol.DONE, lost.given_way(hands, keep, force)
     if keep is not None:
         lost.refuse_keep(hands, keep)
     step, is_moved = _tried(hands, force)

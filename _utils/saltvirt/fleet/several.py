@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from saltvirt.errors import BadArgument, NoHostFits, VirtError
-from saltvirt.fleet import inventory, migrate
+from saltvirt.fleet import inventory, migrate, sightings
 from saltvirt.fleet.cloud import Cloud
 from saltvirt.fleet.effects import MoveFailed
 from saltvirt.fleet.hosts import DeployError
@@ -174,7 +174,8 @@ def _state(there: inventory.Survey, host: str) -> str | None:
 
 def _refuse_gone(there: inventory.Survey, name: str) -> None:
     """Raise _Gone if all hosts say that they do not have a VM, and that none is on its way."""
-    is_known = any(one.state or one.building for one in there.answers.values())
+    seen = sightings.of_presence(there.answers)
+    is_known = any(one.is_its_own or one.building for one in seen.values())
     if not is_known and not there.reasons():
         raise _Gone(f"VM {name!r} was removed")
 
@@ -186,6 +187,7 @@ def _arrived(there: inventory.Survey, source: str) -> str | None:
     A move is over when the source does not have the VM any more, which it must say itself: the
     target lists one that only arrives too.
     """
-    having = [host for host, one in there.answers.items() if one.state is not None]
+    seen = sightings.of_presence(there.answers)
+    having = [host for host, one in seen.items() if one.is_its_own]
     is_sure = source in there.answers
     return having[0] if len(having) == 1 and having[0] != source and is_sure else None

@@ -19,6 +19,8 @@ class Sighting:
         Whether what made it there has died before it was complete.
     moved_to
         The host that has it, if only its definition was kept there.
+    uuid
+        That of its domain, if that is known.
     unreadable
         Why a record of it cannot be read there, and what to do; only virt.host_info says it.
     """
@@ -27,6 +29,7 @@ class Sighting:
     building: bool = False
     unfinished: bool = False
     moved_to: str | None = None
+    uuid: str | None = None
     unreadable: str | None = None
 
     @property
@@ -53,6 +56,7 @@ def of_presence(answers: Mapping[str, Presence]) -> dict[str, Sighting]:
             building=one.building,
             unfinished=one.unfinished,
             moved_to=one.moved_to,
+            uuid=one.uuid,
         )
         for host, one in answers.items()
     }

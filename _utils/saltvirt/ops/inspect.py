@@ -355,13 +355,14 @@ def links() -> list[str]:
 
 def presence(conn: Any, settings: HostSettings, name: str) -> Presence:
     """Return all that locating one VM needs."""
-    state = moved_to = None
+    state = moved_to = uuid = None
     with suppress(NoSuchVm):
-        state = query.state(conn, name)
+        state, uuid = query.state(conn, name), lifecycle.uuid(conn, name)
         moved_to = lifecycle.moved_to(conn, name)
     return Presence(
         state=state,
         moved_to=moved_to,
+        uuid=uuid,
         building=name in reservations.coming(settings),
         unfinished=name in reservations.unfinished(settings),
     )

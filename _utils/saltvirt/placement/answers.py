@@ -277,12 +277,15 @@ class Presence:
 
     moved_to
         The host that has the VM, of which only the definition was kept here.
+    uuid
+        That of the VM; None if there is none of that name, or its host is of an older version.
     """
 
     state: str | None
     building: bool
     unfinished: bool
     moved_to: str | None = _said_with("moved_to")
+    uuid: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,42 @@
+"""Finding: what an interrupted move has left off on a host is called a stopped VM."""
+
+import playedhosts
+import pytest
+from saltvirt.fleet import evacuate, keys
+from saltvirt.fleet.cloud import Cloud
+
+
+def test_a_vm_in_the_middle_of_a_move_is_not_called_stopped(opts, monkeypatch):
+    made = playedhosts.clouds(monkeypatch)(3)
+    for host in made.hosts:
+        keys.accept(opts, host, "a key")
+    master = Cloud(opts=opts, settings=made, progress=lambda *_args, **_figures: None)
+    # It ran; its host's power was cut when it had noted that it hands it over. It is off now.
+    made.put("web", "h1", state="shutdown")
+    left = {"token": "t1", "phase": "handing", "target": "h2", "autostart": True, "was": True}
+    made.departures["h1", "web"] = left
+    made.arrivals["h2", "web"] = {"token": "t1", "phase": "ready", "source": "h1"}
+
+    with pytest.raises(evacuate.NotEmpty, match="web"):
+        print(evacuate.evacuate(master, "h1", max_parallel=1, with_stopped=False, wait_s=0))
+
+
+def test_a_definition_that_was_kept_is_no_host_that_a_vm_has_moved_to(opts, monkeypatch):
+    """Web is purged on h1 as it is to move; h3 has only kept its definition, off."""
+    made = playedhosts.clouds(monkeypatch)(3)
+    for host in made.hosts:
+        keys.accept(opts, host, "a key")
+    master = Cloud(opts=opts, settings=made, progress=lambda *_args, **_figures: None)
+    made.put("web", "h1", state="running")
+    made.before["h1", "virt.migrate_begin"] = lambda: made.hosts["h1"].pop("web", None)
+    presence = made._presence
+
+    def kept(host, name):
+        said = presence(host, name)
+        return {**said, "state": "shutdown", "moved_to": "h1"} if host == "h3" else said
+
+    monkeypatch.setattr(made, "_presence", kept)
+
+    said = evacuate.evacuate(master, "h1", max_parallel=1, with_stopped=False, wait_s=0)
+
+    assert said["moved"] == {}

@@ -1,0 +1,177 @@
+"""Findings: a VM that has gone on to a third host, and what is open or lost there."""
+
+import contextlib
+import itertools
+
+import playedhosts
+import pytest
+from saltvirt import protocol
+from saltvirt.errors import VirtError
+from saltvirt.fleet import hints, inventory, keys, migrate, moves, orders, settle
+from saltvirt.fleet.cloud import Cloud
+
+_COMING = ("preparing", "ready")
+
+
+@pytest.fixture
+def made(opts, monkeypatch):
+    """Four hosts, with a presence that tells what comes, as inspect.presence does."""
+    made = playedhosts.clouds(monkeypatch)(4)
+    for host in made.hosts:
+        keys.accept(opts, host, "a key")
+    count = itertools.count(1)
+    monkeypatch.setattr(migrate.secrets, "token_hex", lambda _size: f"{next(count):016x}")
+    presence = made._presence
+
+    def with_coming(host, name):
+        coming = made.arrivals.get((host, name), {}).get("phase") in _COMING
+        said = presence(host, name)
+        return {**said, "building": said["building"] or coming}
+
+    monkeypatch.setattr(made, "_presence", with_coming)
+    # The kit does not play let_go: it asks protocol for a part of the step's name.
+    monkeypatch.setattr(playedhosts.protocol, "let_go", protocol.give_way, raising=False)
+    keep_for = playedhosts._Source.keep_for
+    monkeypatch.setattr(playedhosts._Target, "keep_for", keep_for, raising=False)
+    made.master = Cloud(opts=opts, settings=made, progress=lambda *_args, **_figures: None)
+    return made
+
+
+def _gone_on(made, state):
+    """Have web on h3, and h1 still handing it over to h2, which has nothing of that move."""
+    made.put("web", "h1", autostart=True, state=state)
+    made.silent.add(("h1", "virt.migrate", "the answer"))
+    made.after["h1", "virt.migrate"] = lambda: made.silent.add("h1")
+    with pytest.raises(moves.Unsettled):
+        migrate.migrate(made.master, "web", "h2", {})
+    settle.every(made.master, "web", keep="h2")
+    migrate.migrate(made.master, "web", "h3", {}, "h2")
+    made.silent.clear()
+    made.after.clear()
+
+
+def test_a_third_host_whose_move_was_refused_has_the_vm(made):
+    """It is on its way back to h3 (handing; h4 has refused it): h1 must not take it back."""
+    _gone_on(made, "shutdown")
+    made.swallows.add("h4")
+    made.silent.add(("h3", "virt.migrate_step cancel"))  # here the master dies, say
+    with pytest.raises(moves.Unsettled):
+        migrate.migrate(made.master, "web", "h4", {}, "h3")
+    assert made.departures["h3", "web"]["phase"] == "handing"
+    assert made.arrivals["h4", "web"]["phase"] == "refused"
+    made.silent.clear()
+
+    with contextlib.suppress(moves.Unsettled):
+        settle.every(made.master)
+
+    assert made.where("web") == ["h3"]
+
+
+def test_a_lost_target_gives_nothing_back_to_a_source_while_a_third_host_has_it(made):
+    """h2 burns down; web runs on h3, which answers. The line printed names keep=h1."""
+    _gone_on(made, "running")
+    made.silent.add("h2")
+    # "... is not over: h2 cannot be asked. ... if h2 never comes back, with keep=h1"
+    with pytest.raises(moves.Unsettled):
+        settle.every(made.master, "web")
+
+    with contextlib.suppress(moves.Unsettled):
+        settle.every(made.master, "web", keep="h1")
+
+    assert made.where("web") == ["h3"]
+
+
+def test_a_lost_target_can_be_ended_by_keeping_the_third_host(made):
+    _gone_on(made, "running")
+    made.silent.add("h2")
+
+    said = settle.every(made.master, "web", keep="h3", force=True)
+
+    assert said["settled"]["web"].startswith("is on h3") and not made.departures
+
+
+def test_what_a_cancelled_move_has_left_on_a_third_host_is_not_the_vm(made, opts, tmp_path):
+    """Web is on h1. h3 still has what came of a cancelled move; h1 -> h2 was cut off."""
+    made.put("web", "h1", state="shutdown")
+    first = {"token": "t-first", "phase": "ready", "source": "h1"}
+    made.arrivals["h3", "web"] = first
+    made.buried.add(("h1", "t-first"))
+    # Handed over on record, then the source lost its power before libvirt had sent anything.
+    second = {"token": "t-second", "phase": "handing", "target": "h2"}
+    made.departures["h1", "web"] = {**second, "autostart": False, "was": False}
+    made.away["h1", "web"] = made.hosts["h1"].pop("web")
+    made.arrivals["h2", "web"] = {"token": "t-second", "phase": "ready", "source": "h1"}
+    with orders.opened(opts, "web") as held:
+        held.begin("t-second", orders.MOVING, source="h1", target="h2")
+
+    # "VM 'web' is on h3 ...: if h3's is the VM, run salt-run virt.settle web keep=h3"
+    with contextlib.suppress(moves.Unsettled):
+        migrate.migrate(made.master, "web", "h4", {})
+
+    # As that line says; then what is left is settled.
+    for keep in ("h3", None):
+        with contextlib.suppress(VirtError):
+            settle.every(made.master, "web", keep=keep)
+    assert made.where("web") in (["h1"], ["h4"]) and not made.kept
+
+
+def test_a_third_host_that_is_no_hypervisor_any_more_may_have_it(made, monkeypatch):
+    """Web runs on h3, which was taken off the list; this master noted itself that it has it."""
+    _gone_on(made, "running")
+    assert "h3" in hints.where(made.master.opts, "web")
+    monkeypatch.setattr(inventory, "every", lambda _cloud: ["h1", "h2", "h4"])
+
+    with contextlib.suppress(moves.Unsettled):
+        settle.every(made.master)
+
+    assert made.where("web") == ["h3"]
+
+
+def test_what_runs_is_the_vm_whatever_its_definition_says(made, monkeypatch):
+    """Web runs on h3, over a definition that was kept there when it had left h3 before."""
+    _gone_on(made, "running")
+    presence = made._presence
+
+    def with_note(host, name):
+        said = presence(host, name)
+        return {**said, "moved_to": "h2"} if host == "h3" else said
+
+    monkeypatch.setattr(made, "_presence", with_note)
+
+    with contextlib.suppress(moves.Unsettled):
+        settle.every(made.master)
+
+    assert made.where("web") == ["h3"]
+
+
+def test_another_vm_of_that_name_holds_no_move_up_for_ever(made, monkeypatch):
+    """h3 has a web of its own, with another UUID: no command ends the move from h1 to h2."""
+    made.put("web", "h1", state="shutdown")
+    made.put("web", "h3", state="running", uuid="another")
+    state, on_record = made._migration_state, made._on_record
+
+    def by_uuid(host, name=None, token=None, uuid=None):
+        said = state(host, name, token, uuid)
+        if host == "h3" and uuid is not None:
+            said["target"]["has"] = said["source"]["has"] = False
+        return said
+
+    monkeypatch.setattr(made, "_migration_state", by_uuid)
+    second = {"token": "t-second", "phase": "handing", "target": "h2"}
+    made.departures["h1", "web"] = {**second, "autostart": False, "was": False}
+    made.away["h1", "web"] = made.hosts["h1"].pop("web")
+    made.arrivals["h2", "web"] = {"token": "t-second", "phase": "ready", "source": "h1"}
+    monkeypatch.setattr(
+        made,
+        "_on_record",
+        lambda host: {
+            name: [{**one, "uuid": "uuid of web"} for one in known]
+            for name, known in on_record(host).items()
+        },
+    )
+
+    for options in ({}, {"force": True}, {"keep": "h1", "force": True}, {"keep": "h2"}):
+        with contextlib.suppress(VirtError):
+            settle.every(made.master, "web", **options)
+
+    assert not made.departures
