@@ -19,6 +19,16 @@ def arrival(**said):
     return wire.plain(ArrivalFacts(**{**usual, "images": {}, "folders": [], **ROOM, **said}))
 
 
+def build(**said):
+    """Return the facts of a build, as they are written."""
+    return {"uuid": UUID, "paths": [], **ROOM, **said}
+
+
+def purge(**said):
+    """Return the facts of a purge, as they are written."""
+    return {"uuid": UUID, "paths": [], **said}
+
+
 def noted(**said):
     """Return what a source with such a departure tells its target."""
     return wire.plain(DepartureFacts(**departure(**said)).noted)

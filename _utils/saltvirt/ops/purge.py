@@ -70,16 +70,38 @@ def _remove(conn: Any, settings: HostSettings, held: records.Held, paths: list[s
 
 
 def undefine(conn: Any, settings: HostSettings, name: str) -> None:
-    """Forget a VM's definition, unless it is being moved; what another host may have stays."""
+    """
+    Forget a VM's definition; its disks stay, and what another host may have.
+
+    Raises NameTaken if the VM is being moved, built or purged. What was interrupted of a build or a
+    purge is settled first.
+    """
     # Whoever begins a move does it under the same lock.
     with reservations.host_lock(settings):
         root = read.domain(lifecycle.xml(conn, name))
         reservations.refuse_moving(settings, name, read.uuid(root))
+        _settle_begun(conn, settings, name, read.uuid(root))
         noted = read.firmware_variables(root)
         is_shared = noted is not None and storage.is_declared(settings, noted)
         is_kept = is_shared and not lifecycle.is_active(conn, name)
         is_kept = is_kept or read.ours(root)["moved_to"] is not None
         lifecycle.undefine(conn, name, keep_nvram=is_kept)
+
+
+def _settle_begun(conn: Any, settings: HostSettings, name: str, domain: str) -> None:
+    """
+    Settle an interrupted purge or build of a VM that is to be undefined; refuse one that goes on.
+
+    Whoever settled it later would find no definition any more, and remove the files.
+    """
+    begun = [
+        record.name
+        for purpose in ("build", "purge")
+        for record in reservations.moves(settings, purpose, name, domain)
+    ]
+    for one in dict.fromkeys([name, *begun]):
+        unfinished.settle_one(conn, settings, one)
+        reservations.refuse_building(settings, one)
 
 
 def _refuse_others(conn: Any, settings: HostSettings, name: str, own: list[str]) -> None:

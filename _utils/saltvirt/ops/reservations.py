@@ -116,10 +116,10 @@ def moves(
     settings: HostSettings, purpose: str, name: str, uuid: str | None
 ) -> list[records.Record]:
     """
-    Return the records of a VM's moves: of its name, and of its UUID under another name.
+    Return a VM's records of a purpose: of its name, and of its UUID under another name.
 
     purpose
-        ``departure`` or ``arrival``.
+        ``build``, ``purge``, ``departure`` or ``arrival``.
     uuid
         The VM's; somebody may have renamed it since the move began. None if it is not known.
     """
