@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from saltvirt import keypair, profiles, spec, undo
@@ -13,6 +13,7 @@ from saltvirt.fleet.hosts import DeployError, HostSilent, watching, whose_time
 from saltvirt.model import Evaluation, Requirements
 from saltvirt.placement import choose
 from saltvirt.placement.answers import HostInfo
+from saltvirt.recordfacts import OrderFacts
 from saltvirt.records import Held
 
 # The kinds of errors by which hosts say that another one may be tried, or that something is left.
@@ -174,6 +175,11 @@ class Build:
         """The VM's name."""
         return self.request.name
 
+    @property
+    def facts(self) -> OrderFacts:
+        """What is on record of it."""
+        return orders.facts(self.order.now)
+
 
 def is_seeded(given: dict[str, Any], info: HostInfo) -> bool:
     """
@@ -225,7 +231,7 @@ def _settled(build: Build, host: str, unused: tuple[str, str] | None) -> None:
 
 def _open_end(build: Build) -> str:
     """Return what is left of a deployment that failed, and which command takes it back."""
-    name, host = build.name, build.order.now.facts.get("host")
+    name, host = build.name, build.facts.host
     on_it = f"may still be made, or be left, on {host}; when that answers,"
     left = on_it if host else "has left its key;"
     return (
@@ -238,30 +244,33 @@ def _accepted_pair(build: Build) -> tuple[str, str]:
     keys.refuse_reserved(build.cloud.opts, build.name)
     keys.refuse_taken(build.cloud.opts, build.name)
     public, private = keypair.generate()
-    build.order.enter(orders.KEYED, public_key=public)
+    orders.enter(build.order, orders.KEYED, replace(build.facts, public_key=public))
     keys.accept(build.cloud.opts, build.name, public)
     return public, private
 
 
 def _take_back(build: Build) -> None:
     """End a failed deployment with its key, unless a host may still make its VM."""
-    left = build.order.now
-    if left.phase == orders.ORDERED and not _has_given_up(build, left.facts["host"]):
+    left = build.facts
+    if build.order.now.phase == orders.ORDERED and not _has_given_up(build, left):
         return
-    if left.facts.get("public_key"):
-        keys.discard(build.cloud.opts, build.name, left.facts["public_key"])
+    if left.public_key:
+        keys.discard(build.cloud.opts, build.name, left.public_key)
     build.order.end()
 
 
-def _has_given_up(build: Build, host: str) -> bool:
+def _has_given_up(build: Build, left: OrderFacts) -> bool:
     """
-    Return whether a host says that it has nothing of a VM, and never will have.
+    Return whether the host that was asked says that it has nothing of a VM, and never will have.
 
     What it undoes is waited for.
     """
+    host, order_id = left.host, left.order_id
+    if host is None or order_id is None:
+        return False
     for wait_s in _UNDOING_S:
         time.sleep(wait_s)
-        said = minions.refuse(build.cloud, host, build.order.now.facts["order_id"])
+        said = minions.refuse(build.cloud, host, order_id)
         if said is None:
             return False
         if said == minions.RUNNING:
@@ -304,7 +313,8 @@ def _build(
         cloud.progress(
             "Placing", detail=f"on {host}, {len(fitting)} of {len(evaluations)} hosts fit"
         )
-        build.order.enter(orders.ORDERED, host=host, order_id=minions.new_id())
+        facts = replace(build.facts, host=host, order_id=minions.new_id())
+        orders.enter(build.order, orders.ORDERED, facts)
         reply = _order(build, host, pairs.get(host))
         if reply.missing:
             raise HostSilent(f"{whose_time(reply, None)}, while it built {name!r}")
@@ -314,7 +324,8 @@ def _build(
         if kind == _LEFT:
             raise DeployError(f"{host}: {reply.error}")
         # It has said itself that it has nothing of the VM.
-        build.order.enter(orders.KEYED if pairs else orders.PLACING, host=None)
+        before = orders.KEYED if pairs else orders.PLACING
+        orders.enter(build.order, before, replace(build.facts, host=None))
         if kind != _REFUSED:
             raise DeployError(f"{host}: {reply.error}")
         refused[host] = [reply.error or ""]
@@ -334,7 +345,7 @@ def _order(build: Build, host: str, pair: tuple[str, str] | None) -> minions.Rep
         [request.name, request.cpu, request.mem],
         kwarg,
         watch=watching(build.cloud, "salt/virt/init", host, build.name),
-        order_id=build.order.now.facts["order_id"],
+        order_id=build.facts.order_id,
     )
 
 

@@ -18,8 +18,8 @@ def give_up(cloud: Cloud, held: Held) -> dict[str, str]:
     Returns ``{host: why}`` if that host may still begin it, or is at it.
     """
     left = held.record
-    facts = left.facts if left else {}
-    host, order_id = facts.get("host"), facts.get("order_id")
+    facts = orders.facts(left)
+    host, order_id = facts.host, facts.order_id
     if left is None or left.phase not in (orders.ORDERED, orders.REMOVING):
         return {}
     if not (host and order_id):
@@ -73,14 +73,14 @@ def _refuse_late(left: Record, seen: Mapping[str, Sighting], unheard: Mapping[st
 
 def hosts(held: Held) -> list[str]:
     """Return the hosts that an order names, which may have its VM."""
-    facts = held.record.facts if held.record else {}
-    return [facts["host"]] if facts.get("host") else []
+    host = orders.facts(held.record).host
+    return [host] if host else []
 
 
 def _without_vm(opts: Mapping[str, Any], held: Held) -> str:
     """Take away the key that an order noted, as no host has the VM; return what was done."""
     left = held.now
-    public = left.facts.get("public_key")
+    public = orders.facts(left).public_key
     if left.phase == orders.REMOVING:
         has_gone = keys.delete(opts, left.name, public)
         return "its minion key is deleted now" if has_gone else "its minion key is gone too"

@@ -1,6 +1,7 @@
 """Remove a VM wherever it is, and its key last; an interrupted one is finished by the next."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from saltvirt import arguments
 from saltvirt.errors import BadArgument, NoSuchVm
@@ -17,6 +18,7 @@ from saltvirt.fleet import (
 )
 from saltvirt.fleet.cloud import Cloud
 from saltvirt.fleet.hosts import DeployError, HostSilent, act
+from saltvirt.recordfacts import OrderFacts
 from saltvirt.records import Held
 
 
@@ -39,13 +41,13 @@ def purge(cloud: Cloud, name: str, delete_key: bool) -> dict[str, dict[str, str]
         unheard = {**late, **unheard}
         begun = order.record if order.record and order.record.phase == orders.REMOVING else None
         if begun and not delete_key:
-            order.note(public_key=None)
+            orders.enter(order, orders.REMOVING, replace(orders.facts(begun), public_key=None))
         said = interrupted.settle(cloud.opts, order, seen, unheard)
         try:
             host = inventory.located(cloud, found, name)
         except NoSuchVm as error:
             if begun:
-                return {begun.facts["host"]: {name: f"purged; {said}"}}
+                return {orders.facts(begun).host or "": {name: f"purged; {said}"}}
             raise NoSuchVm(name, error.where, error.silent, said) from None
         moved_to = seen[host].moved_to
         if moved_to is not None:
@@ -80,7 +82,8 @@ def _refuse_kept(host: str, name: str, moved_to: str, unheard: Mapping[str, str]
 def _remove(cloud: Cloud, order: Held, name: str, host: str, delete_key: bool) -> None:
     public = keys.accepted(cloud.opts, name) if delete_key else None
     order_id = minions.new_id()
-    orders.begin(order, orders.REMOVING, host=host, public_key=public, order_id=order_id)
+    facts = OrderFacts(host=host, order_id=order_id, public_key=public)
+    orders.begin(order, orders.REMOVING, facts)
     try:
         act(cloud, host, "virt.purge", name, order_id=order_id)
     except (KeyboardInterrupt, SystemExit):

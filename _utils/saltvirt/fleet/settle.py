@@ -65,9 +65,9 @@ def _on_record(
     # This master knows both hosts of its own, whatever a host has noted.
     for record in orders.moving(cloud.opts):
         if name in (None, record.name):
-            facts, since = record.facts, record.since
-            hosts = MoveHosts(source=facts["source"], target=facts["target"], since=since)
-            out.setdefault((record.name, record.token), (hosts, record.facts.get("uuid")))
+            facts = orders.move(record)
+            hosts = MoveHosts(source=facts.source, target=facts.target, since=record.since)
+            out.setdefault((record.name, record.token), (hosts, facts.uuid))
     for host, there in sorted(answers.items()):
         for vm, known in there.items():
             for one in known if name in (None, vm) else ():

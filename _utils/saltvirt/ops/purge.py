@@ -2,10 +2,11 @@
 
 import uuid
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from saltvirt import records
+from saltvirt import records, wire
 from saltvirt.config import HostSettings
 from saltvirt.errors import NameTaken, NoSuchVm, StorageError
 from saltvirt.image import cache
@@ -13,6 +14,7 @@ from saltvirt.kvm import lifecycle
 from saltvirt.ops import reservations, storage, unfinished
 from saltvirt.ops.migration import startlock
 from saltvirt.ops.seeding import submission
+from saltvirt.recordfacts import PurgeFacts
 from saltvirt.xml import read
 
 
@@ -36,14 +38,15 @@ def purge(
             was_begun = unfinished.settle_one(conn, settings, name)
             busy = f"VM {name!r} is being purged on this host by another job"
             held = holding.enter_context(reservations.opened(settings, "purge", name, busy))
-            if not lifecycle.is_defined(conn, name):
+            if domain is None:
                 if not was_begun:
                     raise NoSuchVm(name)
                 cache.sweep(settings)
                 return
             paths = own_files(conn, settings, name, removables)
             _refuse_others(conn, settings, name, paths)
-            held.begin(uuid.uuid4().hex, "removing", uuid=domain, paths=paths)
+            facts = PurgeFacts(uuid=domain, paths=paths)
+            held.begin(uuid.uuid4().hex, "removing", **wire.plain(facts))
         _remove(conn, settings, held, paths)
         reservations.end(settings, held)
     if dirs:
@@ -57,7 +60,8 @@ def _remove(conn: Any, settings: HostSettings, held: records.Held, paths: list[s
     with startlock.unstarted(settings, name):
         lifecycle.destroy(conn, name)
         # Whoever settles this knows by it what is still this VM's of the files that all share.
-        held.note(untouched=unfinished.shared_signatures(settings, paths))
+        untouched = unfinished.shared_signatures(settings, paths)
+        held.note(**wire.plain(replace(held.now.read(PurgeFacts), untouched=untouched)))
         lifecycle.undefine(conn, name)
     submission.forget(settings, name)
     # The definition must not come back with a crash when the files are gone.

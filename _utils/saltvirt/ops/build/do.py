@@ -93,7 +93,7 @@ class Builder:
         with reservations.host_lock(settings):
             # What is noted here is removed by whoever settles this: it must be nobody else's.
             reservations.refuse_taken(settings, plan.vm.name, plan.paths)
-            self._held.note(paths=plan.paths, secrets=secrets, begun=[])
+            ownfiles.announce(self._held, plan.paths, secrets)
         if plan.paths:
             storage.made(settings.images)
         for file in plan.files:
