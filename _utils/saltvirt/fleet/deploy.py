@@ -16,9 +16,9 @@ from saltvirt.placement.answers import HostInfo
 from saltvirt.recordfacts import OrderFacts
 from saltvirt.records import Held
 
-# The kinds of errors by which hosts say that another one may be tried, or that something is left.
+# The kinds of errors that say that another host may be tried, or that something is left on one.
 _REFUSED, _LEFT = "ClaimRefused", "NotTakenBack"
-# How long what a host was told to end is waited for, between questions about it.
+# How long to wait before each question whether a host has ended what it was told to end.
 _UNDOING_S = (0, 1, 2, 4, 8)
 
 
@@ -32,7 +32,7 @@ class Request:
     host, where
         This hypervisor alone, or those that match this compound target.
     force
-        Make it though a host that cannot be asked may have a VM of that name.
+        Make it even though a host that cannot be asked may have a VM of that name.
     """
 
     name: str
@@ -58,7 +58,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hosts:
-    """All hypervisors as they answered, and those of them that may have a VM already."""
+    """All hypervisors as they answered, and which of them may have the VM already."""
 
     found: inventory.Survey
     wanted: frozenset[str]
@@ -128,7 +128,7 @@ def table(evaluations: Iterable[Evaluation]) -> dict[str, dict[str, Any]]:
 
 
 def dry_run(cloud: Cloud, request: Request) -> dict[str, dict[str, Any]]:
-    """Return the table of a deployment that is not made."""
+    """Return the table of hosts for a deployment, and deploy nothing."""
     required = request.required()
     keys.refuse_reserved(cloud.opts, request.name)
     hosts = _look(cloud, request)
@@ -163,7 +163,7 @@ def deploy(cloud: Cloud, request: Request, *, wait: bool = True) -> dict[str, An
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Build:
-    """A deployment on its way: what was asked for, what it takes of a host, and its order."""
+    """A deployment in progress: what was asked for, what it takes of a host, and its order."""
 
     cloud: Cloud
     request: Request
@@ -201,7 +201,7 @@ def is_seeded(given: dict[str, Any], info: HostInfo) -> bool:
 
 
 def _made(build: Build, evaluations: list[Evaluation], seeded: Collection[str]) -> str:
-    """Have one of the hosts build a VM, and return it; what is not built leaves no key."""
+    """Have one of the hosts build a VM, and return that host; a VM that is not built has no key."""
     try:
         with undo.on_failure() as steps:
             orders.begin(build.order, orders.PLACING)
@@ -222,7 +222,7 @@ def _made(build: Build, evaluations: list[Evaluation], seeded: Collection[str]) 
 
 
 def _settled(build: Build, host: str, unused: tuple[str, str] | None) -> None:
-    """End the order of a VM that is built; a key pair that its host did not want goes with it."""
+    """End the order of a VM that is built, and discard a key pair that its host did not need."""
     hints.moved(build.cloud.opts, build.name, host)
     if unused:
         keys.discard(build.cloud.opts, build.name, unused[0])
@@ -293,7 +293,7 @@ def none_fits(
     Return the error that says of every host why a VM cannot be there.
 
     late
-        ``{host: reasons}`` of hosts that fitted, and refused when they were asked.
+        ``{host: reasons}`` of hosts that fitted, but refused when they were asked.
     """
     told = {host: Evaluation(host=host, reasons=tuple(why)) for host, why in (late or {}).items()}
     evaluations = [told.get(evaluation.host, evaluation) for evaluation in evaluations]
@@ -305,7 +305,7 @@ def none_fits(
 def _build(
     build: Build, evaluations: list[Evaluation], pairs: Mapping[str, tuple[str, str] | None]
 ) -> str:
-    """Have the best host build the VM; one that has no room any more makes way for the next."""
+    """Have the best host build the VM; if it has no room any more, try the next one."""
     name, cloud = build.name, build.cloud
     refused: dict[str, list[str]] = {}
     fitting = [evaluation.host for evaluation in evaluations if evaluation.fits]
@@ -323,7 +323,7 @@ def _build(
         kind = reply.value.get("kind") if isinstance(reply.value, dict) else None
         if kind == _LEFT:
             raise DeployError(f"{host}: {reply.error}")
-        # It has said itself that it has nothing of the VM.
+        # The host itself has said that it has nothing of the VM.
         before = orders.KEYED if pairs else orders.PLACING
         orders.enter(build.order, before, replace(build.facts, host=None))
         if kind != _REFUSED:

@@ -14,8 +14,9 @@ def give_up(cloud: Cloud, held: Held) -> dict[str, str]:
     """
     Have the host that an order names never begin what it was asked for, if it has not yet.
 
-    Its job may be queued there. What the hosts have is asked after this: only then does it stay so.
-    Returns ``{host: why}`` if that host may still begin it, or is at it.
+    Its job may be queued there. The hosts are asked what they have after this, not before: only
+    then does their answer stay true. Returns ``{host: why}`` if that host may still begin it, or is
+    working on it.
     """
     left = held.record
     facts = orders.facts(left)
@@ -26,8 +27,8 @@ def give_up(cloud: Cloud, held: Held) -> dict[str, str]:
         return {}
     said = minions.refuse(cloud, host, order_id)
     if said is None:
-        return {host: "it cannot be told that this is given up"}
-    return {host: "it is still at it"} if said == minions.RUNNING else {}
+        return {host: "it cannot be told that the order was given up"}
+    return {host: "it is still working on it"} if said == minions.RUNNING else {}
 
 
 def settle(
@@ -53,8 +54,8 @@ def settle(
         _refuse_late(left, seen, unheard)
     if was_asked and any(one.is_complete for one in seen.values()):
         held.end()
-        return "what was interrupted is over: the VM is complete and keeps its key"
-    # What died before it had defined the VM is removed by its host, and needs no key.
+        return "the interrupted command had finished: the VM is complete and keeps its key"
+    # What a builder left that died before it defined the VM, its host removes; it needs no key.
     if was_asked and any(one.building or one.is_its_own for one in seen.values()):
         return ""
     if was_asked and unheard:
@@ -86,7 +87,7 @@ def _without_vm(opts: Mapping[str, Any], held: Held) -> str:
         return "its minion key is deleted now" if has_gone else "its minion key is gone too"
     if public is not None:
         keys.discard(opts, left.name, public)
-    return "what an interrupted virt.init had begun is taken back"
+    return "what an interrupted virt.init had begun was taken back"
 
 
 def _may_be(left: Record, unheard: Mapping[str, str]) -> str:
@@ -96,6 +97,6 @@ def _may_be(left: Record, unheard: Mapping[str, str]) -> str:
     listed = ", ".join(f"{host} ({why})" for host, why in sorted(unheard.items()))
     return (
         f"an interrupted virt.{begun} of VM {left.name!r} cannot be {end} yet: it may be on "
-        f"{listed}; when that can be asked, {again}salt-run virt.purge {left.name}; if it never "
+        f"{listed}; when it can be asked, {again}salt-run virt.purge {left.name}; if it never "
         "comes back, see docs/maintenance.md"
     )

@@ -1,10 +1,11 @@
 """
 Orders: what this master has begun for a VM; one at a time for each name.
 
-An order is a record of its name (see :mod:`saltvirt.records`). Its phases, and what exists then:
+An order is a record under the VM's name (see :mod:`saltvirt.records`). Its phases, and what exists
+in each:
 
 ==========  =====================================================================================
-placing     nothing; a host is looked for
+placing     nothing; a host is being looked for
 keyed       the key that was noted may be accepted, no host has been asked
 ordered     the host that was noted was asked to build the VM
 built       that host has said that the VM is complete
@@ -55,7 +56,7 @@ def opened(opts: Mapping[str, Any], name: str) -> Iterator[records.Held]:
 
 
 def _await_end(opts: Mapping[str, Any], name: str) -> None:
-    """Wait a moment for a command that has done its work already, and only says so yet."""
+    """Wait a moment for a command that has finished its work and is only reporting it."""
     until = time.monotonic() + _END_S
     while records.is_live(folder(opts), PURPOSE, name) and time.monotonic() < until:
         time.sleep(0.1)
@@ -104,7 +105,7 @@ def _taken(name: str, record: records.Record | None) -> NameTaken:
 
 
 def _adopt(opts: Mapping[str, Any], held: records.Held, name: str) -> None:
-    """Take over the journal that an older version has left of a VM."""
+    """Take over the journal of a VM that an older version has left."""
     path = Path(opts["cachedir"]) / "salt-virt" / f"{name}.json"
     if not path.exists():
         return

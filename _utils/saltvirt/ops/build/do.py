@@ -28,7 +28,7 @@ _INTO_DISK = ("guestfs", "nbd")
 
 
 def _told(step: _Step) -> _Step:
-    """Keep the error of a step, so that it is told also if it cannot be undone."""
+    """Keep a step's error, so that it is reported even if the build cannot be undone."""
 
     @functools.wraps(step)
     def call(self: "Builder", *args: Any) -> None:
@@ -98,7 +98,7 @@ class Builder:
             storage.made(settings.images)
         for file in plan.files:
             if file.pool:
-                # Undone last: the pool is to forget the file when it is gone.
+                # Undone last: the pool is to forget the file once it is gone.
                 self._steps.undo_with(host.refresh_pool, conn, file.pool)
             self._make_file(file.path)
             _make_disk(conn, settings, file)
@@ -109,7 +109,7 @@ class Builder:
         _settle([path for path in plan.paths if path not in secrets])
 
     def _make_file(self, path: str) -> None:
-        # Whatever was there to be seen: until it is made, another host may make one of that name.
+        # Whatever was seen there: until the file is made, another host may make one of that name.
         self._steps.undo_with(self._remove, path)
         ownfiles.make(self._held, path)
 
@@ -142,7 +142,7 @@ class Builder:
         _start(self._conn, self._plan, self._who)
 
     def undo(self) -> None:
-        """Take everything back, newest first; raise if it stays on record as not all of it is."""
+        """Take everything back, newest first; raise if a part cannot be, which stays on record."""
         name = self._held.now.name
         try:
             if self._held.now.phase != protocol.MAKING:
@@ -150,12 +150,13 @@ class Builder:
                 # settles it, files without a VM too.
                 self._held.enter(protocol.UNDOING)
         except StorageError as exc:
-            # The disk may be full, which is why it is undone.
-            log.error("cannot note that the build of %s is undone: %s", name, exc)
+            # The disk may be full, and the build undone for just that reason.
+            log.error("cannot note that the build of %s is being undone: %s", name, exc)
         if not self._steps.run():
             raise NotTakenBack(
-                f"{self.error}; and what was made for VM {name!r} cannot all be removed: the "
-                "minion's log says why, the next virt.init or virt.purge on this host tries again"
+                f"{self.error}; and not everything that was made for VM {name!r} can be removed: "
+                "the minion's log says why; the next virt.init or virt.purge on this host tries "
+                "again"
             )
 
     def end(self) -> None:

@@ -91,7 +91,7 @@ def test_the_files_stay_until_the_end_of_the_definition_is_on_the_disk(failing, 
 
     with monkeypatch.context() as broken, failing.libvirt() as conn:
         broken.setattr(storage, "settle_definitions", ill)
-        with pytest.raises(NotTakenBack, match="this step failed; and .* cannot all be removed"):
+        with pytest.raises(NotTakenBack, match="step failed; and not everything .* can be removed"):
             failing.init()
         # A power cut would bring it back now, with all that it needs.
         assert left(failing) == (ALL, [], [("build", "web1", "undoing")])
