@@ -127,7 +127,7 @@ def init(name=None, cpu=None, mem=None, *values, **kwargs):
         return error.to_dict()
 
 
-def purge_(vm_, dirs=False, removables=False, **kwargs):
+def purge_(vm_, dirs=False, removables=False, uuid=None, **kwargs):
     """
     Remove a VM with its disks, its seed and its console log.
 
@@ -137,6 +137,8 @@ def purge_(vm_, dirs=False, removables=False, **kwargs):
         Also remove the folders of its disks that are empty afterwards. Defaults to False.
     removables
         Also remove cdrom and floppy images. Defaults to False.
+    uuid
+        Remove the VM with this UUID alone, not another one that was given its name.
 
     A disk that another VM uses, the base of another VM's overlay and cached images stay, and in
     ``virt:shared_paths`` all but its own disks. An interrupted purge is finished by the next.
@@ -151,7 +153,7 @@ def purge_(vm_, dirs=False, removables=False, **kwargs):
     """
     settings = config.for_call("virt.purge", kwargs, __opts__, __pillar__, __grains__)
     with connect.opened(settings, readonly=False) as conn:
-        removal.purge(conn, settings, vm_, dirs=dirs, removables=removables)
+        removal.purge(conn, settings, vm_, dirs=dirs, removables=removables, uuid=uuid)
     return True
 
 

@@ -35,8 +35,8 @@ def undefine(vm_, **kwargs):
     The firmware's variables go with it, unless they may be another host's: if the VM has moved
     there, or does not run and has them in ``virt:shared_paths``, they stay.
 
-    Returns True; fails if there is no such VM, or if it is on its way to or from this host. Undo:
-    virt.define_xml_str with its virt.get_xml.
+    Returns True; fails if there is no such VM, or if it is on its way to or from this host, or is
+    being built or purged. Undo: virt.define_xml_str with its virt.get_xml.
 
     CLI Example:
 

@@ -74,8 +74,8 @@ def presence(name, **kwargs):
     Returns ``{"state": str or None, "building": bool, "unfinished": bool}``; ``building`` means
     that it is being built here, or is on its way here from another host; ``unfinished`` that its
     ``virt.init`` was interrupted and the next one, or a purge, cleans up, or that a record of it
-    cannot be read, which the next command for that VM says; a VM has a ``uuid``. If it has moved and only its
-    definition was kept here, ``moved_to`` names the host that has it.
+    cannot be read, which the next command for that VM says. A VM has a ``uuid``. If it has moved
+    and only its definition was kept here, ``moved_to`` names the host that has it.
 
     CLI Example:
 

@@ -9,10 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-
-def _said_with(name: str) -> Any:
-    """Return a field that is None, and left out of plain data, where the named field is None."""
-    return field(default=None, metadata={"said_with": name})
+from saltvirt.wire import said_with
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,12 +43,12 @@ class DepartureFacts:
     autostart: bool
     leaves: bool
     paths: list[str]
-    state: str | None = _said_with("state")
-    disks: list[list[str]] | None = _said_with("disks")
-    digests: dict[str, str] | None = _said_with("digests")
-    signatures: dict[str, list[int]] | None = _said_with("signatures")
-    sizes: dict[str, int] | None = _said_with("sizes")
-    is_by_hand: bool | None = _said_with("is_by_hand")
+    state: str | None = said_with("state")
+    disks: list[list[str]] | None = said_with("disks")
+    digests: dict[str, str] | None = said_with("digests")
+    signatures: dict[str, list[int]] | None = said_with("signatures")
+    sizes: dict[str, int] | None = said_with("sizes")
+    is_by_hand: bool | None = said_with("is_by_hand")
 
     @property
     def noted(self) -> "Noted":
@@ -89,7 +86,7 @@ class ArrivalFacts:
     source: str | None
     was_running: bool
     sizes: dict[str, int | None]
-    virtual: dict[str, list[Any]] | None = _said_with("virtual")
+    virtual: dict[str, list[Any]] | None = said_with("virtual")
     paths: list[str]
     images: dict[str, str]
     folders: list[str]
@@ -98,16 +95,16 @@ class ArrivalFacts:
     disk_mib: int
     affinity: list[str]
     anti_affinity: list[str]
-    untouched: dict[str, list[int]] | None = _said_with("untouched")
+    untouched: dict[str, list[int]] | None = said_with("untouched")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Noted:
     """What the source of a move tells its target of it; all is None if it has it not on record."""
 
-    digests: dict[str, str] | None = _said_with("was_running")
-    autostart: bool | None = _said_with("was_running")
-    leaves: bool | None = _said_with("was_running")
-    was_running: bool | None = _said_with("was_running")
+    digests: dict[str, str] | None = said_with("was_running")
+    autostart: bool | None = said_with("was_running")
+    leaves: bool | None = said_with("was_running")
+    was_running: bool | None = said_with("was_running")
     said: Mapping[str, Any] | None = field(default=None, compare=False, repr=False)
     """What this was read from; the target is told just that. None of a record of this host."""

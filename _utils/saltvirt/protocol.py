@@ -160,13 +160,16 @@ def cancel(
             raise OutOfTurn("it was ended by another command meanwhile")
         yield "bury", token
         return
-    phase = _expect(there, token, PLANNED, SENDING, HANDING, CANCELLED)
+    # What has arrived on a host that is lost may still be here, whole.
+    left = (LEAVING,) if is_lost else ()
+    phase = _expect(there, token, PLANNED, SENDING, HANDING, CANCELLED, *left)
     if phase == HANDING:
         # Before it was handed over no target knew of it, or it did not know enough.
         is_refused = is_refused and seen == HANDING
         is_sure = is_refused or (yield ("stays",))
         if not is_lost and (not is_sure or (yield ("is_handed",))):
             raise OutOfTurn("it was handed over, so the other host decides")
+    if phase in (HANDING, LEAVING):
         yield ("autostart_on",)
     if phase != CANCELLED:
         yield "enter", CANCELLED
@@ -180,11 +183,11 @@ def redefine(there: There | None, token: str) -> Effects:
 
 def give_way(there: There | None, token: str, *, keeper: str) -> Effects:
     """
-    Leave a VM to a third host, by its operator's word: what is here stays, and is not started.
+    Leave a VM to another host, by its operator's word: what is here stays, and is not started.
 
     It is a step of the source, and of the target, where it is called *let go*.
     """
-    _expect(there, token, HANDING, PREPARING, READY)
+    _expect(there, token, HANDING, LEAVING, PREPARING, READY)
     yield "keep_for", keeper
     yield ("end",)
 

@@ -19,17 +19,14 @@ from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote, unquote
 
-from saltvirt import files, locks, wire
+from saltvirt import files, locks, recordfacts, wire
 from saltvirt.errors import StorageError
-from saltvirt.movefacts import ArrivalFacts, DepartureFacts
 
 VERSION = 1
 # The folder of all records of a host, below its state_dir.
 FOLDER = "records"
 # A file, named by this variable, that says where to stop: "departure.handing kill". Tests set it.
 FAULTS = "SALTVIRT_FAULTS"
-# What the facts of a purpose are, where those have a type.
-_SHAPES = {"departure": DepartureFacts, "arrival": ArrivalFacts}
 
 _Facts = TypeVar("_Facts")
 
@@ -244,8 +241,9 @@ def _checked(record: Record, purpose: str) -> Record:
     is_timed = isinstance(record.since, int | float)
     if not (has_texts and is_timed and isinstance(record.facts, dict)):
         raise ValueError("it does not say what a record says")
-    if purpose in _SHAPES:
-        record.read(_SHAPES[purpose])
+    shape = recordfacts.shape(purpose, record.phase)
+    if shape is not None:
+        record.read(shape)
     return record
 
 

@@ -27,6 +27,11 @@ _NOT_NEGATIVE = "not negative"
 _LEAST, _MOST = -(2**63), 2**64 - 1
 
 
+def said_with(name: str) -> Any:
+    """Return a field that is None, and left out of plain data where the named field is None."""
+    return dataclasses.field(default=None, metadata={"said_with": name})
+
+
 class BadAnswer(VirtError):
     """A host's answer lacks something, or has another type in its place; it says what."""
 

@@ -31,6 +31,7 @@ BASE = {
     "parts",
     "profiles",
     "protocol",
+    "recordfacts",
     "records",
     "room",
     "sealed",

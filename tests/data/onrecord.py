@@ -1,7 +1,8 @@
-"""What records of a move say, whole, out of as much as a test cares for."""
+"""What records say, whole, out of as much as a test cares for."""
 
 from saltvirt import wire
 from saltvirt.movefacts import ArrivalFacts, DepartureFacts
+from saltvirt.recordfacts import BuildFacts, MoveOrderFacts, OrderFacts, PurgeFacts
 
 UUID = "4dea22b3-1d52-d8f3-2516-782e98ab3fa9"
 ROOM = {"vcpus": 1, "memory_mib": 1, "disk_mib": 0, "affinity": [], "anti_affinity": []}
@@ -17,6 +18,26 @@ def arrival(**said):
     """Return the facts of an arrival, as they are written."""
     usual = {"uuid": UUID, "source": "hyper1", "was_running": False, "sizes": {}, "paths": []}
     return wire.plain(ArrivalFacts(**{**usual, "images": {}, "folders": [], **ROOM, **said}))
+
+
+def build(**said):
+    """Return the facts of a build, as they are written."""
+    return wire.plain(BuildFacts(**{"uuid": UUID, "paths": [], **ROOM, **said}))
+
+
+def purge(**said):
+    """Return the facts of a purge, as they are written."""
+    return wire.plain(PurgeFacts(**{"uuid": UUID, "paths": [], **said}))
+
+
+def order(**said):
+    """Return the facts of the order of a deployment or a purge, as they are written."""
+    return wire.plain(OrderFacts(**said))
+
+
+def move_order(**said):
+    """Return the facts of the order of a move, as they are written."""
+    return wire.plain(MoveOrderFacts(**{"source": "hyper1", "target": "hyper2", **said}))
 
 
 def noted(**said):

@@ -5,14 +5,15 @@ import multiprocessing
 import os
 import signal
 
+import onrecord
 import pytest
 from saltvirt import locks, records
 from saltvirt.errors import StorageError
 
 WHOLE = (
     '{"version": 1, "purpose": "build", "name": "web1", "token": "t", "phase": "making", '
-    '"since": 0, "facts": {}}'
-)
+    '"since": 0, "facts": FACTS}'
+).replace("FACTS", json.dumps(onrecord.build()))
 
 
 @pytest.fixture
@@ -23,21 +24,21 @@ def folder(tmp_path):
 
 def test_a_phase_is_on_the_disk_before_anything_else_happens(folder):
     with records.held(folder, "build", "web1") as held:
-        held.begin("t1", "making", paths=[])
-        held.enter("defining", uuid="u1")
+        held.begin("t1", "making", **onrecord.build())
+        held.enter("defining", secrets=[])
         there = records.look(folder, "build", "web1")
 
     assert (there.token, there.phase, there.facts) == (
         "t1",
         "defining",
-        {"paths": [], "uuid": "u1"},
+        {**onrecord.build(), "secrets": []},
     )
     assert records.every(folder, "build") == [there]
 
 
 def test_an_ended_record_is_gone_with_its_lock(folder):
     with records.held(folder, "build", "web1") as held:
-        held.begin("t1", "making")
+        held.begin("t1", "making", **onrecord.build())
         held.end()
 
     assert list((folder / "build").iterdir()) == []
@@ -46,7 +47,7 @@ def test_an_ended_record_is_gone_with_its_lock(folder):
 def test_a_record_outlives_the_process_that_wrote_it(folder):
     def build():
         with records.held(folder, "build", "web1") as held:
-            held.begin("t1", "making")
+            held.begin("t1", "making", **onrecord.build())
             os.kill(os.getpid(), signal.SIGKILL)
 
     process = multiprocessing.get_context("fork").Process(target=build)
@@ -59,7 +60,7 @@ def test_a_record_outlives_the_process_that_wrote_it(folder):
 
 def test_who_works_on_a_record_keeps_others_away(folder):
     with records.held(folder, "build", "web1") as held, records.held(folder, "build", "web1") as no:
-        held.begin("t1", "making")
+        held.begin("t1", "making", **onrecord.build())
 
         assert no is None
         assert records.is_live(folder, "build", "web1")
@@ -91,7 +92,7 @@ def test_a_name_leads_to_no_other_folder(folder, name):
         ("[]", "cannot be read"),
         ('{"version": 1, "name": "web1"}', "cannot be read"),
         ('{"version": 9, "name": "web1"}', "is of version 9"),
-        (WHOLE.replace("{}", "null"), "cannot be read"),
+        (WHOLE.replace(json.dumps(onrecord.build()), "null"), "cannot be read"),
         (WHOLE.replace('"making"', "7"), "cannot be read"),
         (WHOLE.replace("0,", '"now",'), "cannot be read"),
     ],
@@ -107,7 +108,7 @@ def test_a_record_that_cannot_be_read_is_named(folder, text, why):
 def test_a_record_that_cannot_be_read_hides_no_other(folder):
     for name in ("db1", "web 1"):
         with records.held(folder, "build", name) as held:
-            held.begin("t1", "making")
+            held.begin("t1", "making", **onrecord.build())
     broken = folder / "build" / "web%201.json"
     broken.write_text("{")
 
@@ -118,7 +119,7 @@ def test_a_record_that_cannot_be_read_hides_no_other(folder):
 
 def test_a_crash_in_the_middle_of_a_write_leaves_the_phase_before(folder):
     with records.held(folder, "build", "web1") as held:
-        held.begin("t1", "making")
+        held.begin("t1", "making", **onrecord.build())
         # What a write that was cut off leaves: a part beside it.
         (held.path.parent / ".1-web1.json.part").write_text("{")
 
@@ -132,7 +133,7 @@ def test_a_test_may_end_a_process_at_any_phase(folder, tmp_path, monkeypatch, po
 
     def build():
         with records.held(folder, "build", "web1") as held:
-            held.begin("t1", "making")
+            held.begin("t1", "making", **onrecord.build())
             held.enter("defining")
             held.end()
 
@@ -150,7 +151,7 @@ def test_a_test_may_end_a_process_at_any_phase(folder, tmp_path, monkeypatch, po
 
 def test_records_are_for_nobody_else_to_read(folder):
     with records.held(folder, "build", "web1") as held:
-        held.begin("t1", "making")
+        held.begin("t1", "making", **onrecord.build())
 
         assert held.path.stat().st_mode & 0o777 == 0o600
         assert held.path.parent.stat().st_mode & 0o777 == 0o700
@@ -174,4 +175,4 @@ def test_a_record_that_cannot_be_written_is_one_line(folder, monkeypatch):
     with records.held(folder, "build", "web1") as held:
         monkeypatch.setattr(records.files, "write", full)
         with pytest.raises(StorageError, match="cannot write the record .*web1.json: No space"):
-            held.begin("t1", "making")
+            held.begin("t1", "making", **onrecord.build())

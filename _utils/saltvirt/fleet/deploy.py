@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from saltvirt import keypair, profiles, spec, undo
@@ -13,11 +13,12 @@ from saltvirt.fleet.hosts import DeployError, HostSilent, watching, whose_time
 from saltvirt.model import Evaluation, Requirements
 from saltvirt.placement import choose
 from saltvirt.placement.answers import HostInfo
+from saltvirt.recordfacts import OrderFacts
 from saltvirt.records import Held
 
-# The kinds of errors by which hosts say that another one may be tried, or that something is left.
+# The kinds of errors that say that another host may be tried, or that something is left on one.
 _REFUSED, _LEFT = "ClaimRefused", "NotTakenBack"
-# How long what a host was told to end is waited for, between questions about it.
+# How long to wait before each question whether a host has ended what it was told to end.
 _UNDOING_S = (0, 1, 2, 4, 8)
 
 
@@ -31,7 +32,7 @@ class Request:
     host, where
         This hypervisor alone, or those that match this compound target.
     force
-        Make it though a host that cannot be asked may have a VM of that name.
+        Make it even though a host that cannot be asked may have a VM of that name.
     """
 
     name: str
@@ -57,7 +58,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hosts:
-    """All hypervisors as they answered, and those of them that may have a VM already."""
+    """All hypervisors as they answered, and which of them may have the VM already."""
 
     found: inventory.Survey
     wanted: frozenset[str]
@@ -129,7 +130,7 @@ def table(evaluations: Iterable[Evaluation]) -> dict[str, dict[str, Any]]:
 
 
 def dry_run(cloud: Cloud, request: Request) -> dict[str, dict[str, Any]]:
-    """Return the table of a deployment that is not made."""
+    """Return the table of hosts for a deployment, and deploy nothing."""
     required = request.required()
     keys.refuse_reserved(cloud.opts, request.name)
     hosts = _look(cloud, request)
@@ -164,7 +165,7 @@ def deploy(cloud: Cloud, request: Request, *, wait: bool = True) -> dict[str, An
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Build:
-    """A deployment on its way: what was asked for, what it takes of a host, and its order."""
+    """A deployment in progress: what was asked for, what it takes of a host, and its order."""
 
     cloud: Cloud
     request: Request
@@ -175,6 +176,11 @@ class Build:
     def name(self) -> str:
         """The VM's name."""
         return self.request.name
+
+    @property
+    def facts(self) -> OrderFacts:
+        """What is on record of it."""
+        return orders.facts(self.order.now)
 
 
 def is_seeded(given: dict[str, Any], info: HostInfo) -> bool:
@@ -197,7 +203,7 @@ def is_seeded(given: dict[str, Any], info: HostInfo) -> bool:
 
 
 def _made(build: Build, evaluations: list[Evaluation], seeded: Collection[str]) -> str:
-    """Have one of the hosts build a VM, and return it; what is not built leaves no key."""
+    """Have one of the hosts build a VM, and return that host; a VM that is not built has no key."""
     try:
         with undo.on_failure() as steps:
             orders.begin(build.order, orders.PLACING)
@@ -218,7 +224,7 @@ def _made(build: Build, evaluations: list[Evaluation], seeded: Collection[str]) 
 
 
 def _settled(build: Build, host: str, unused: tuple[str, str] | None) -> None:
-    """End the order of a VM that is built; a key pair that its host did not want goes with it."""
+    """End the order of a VM that is built, and discard a key pair that its host did not need."""
     hints.moved(build.cloud.opts, build.name, host)
     if unused:
         keys.discard(build.cloud.opts, build.name, unused[0])
@@ -227,7 +233,7 @@ def _settled(build: Build, host: str, unused: tuple[str, str] | None) -> None:
 
 def _open_end(build: Build) -> str:
     """Return what is left of a deployment that failed, and which command takes it back."""
-    name, host = build.name, build.order.now.facts.get("host")
+    name, host = build.name, build.facts.host
     on_it = f"may still be made, or be left, on {host}; when that answers,"
     left = on_it if host else "has left its key;"
     return (
@@ -240,30 +246,33 @@ def _accepted_pair(build: Build) -> tuple[str, str]:
     keys.refuse_reserved(build.cloud.opts, build.name)
     keys.refuse_taken(build.cloud.opts, build.name)
     public, private = keypair.generate()
-    build.order.enter(orders.KEYED, public_key=public)
+    orders.enter(build.order, orders.KEYED, replace(build.facts, public_key=public))
     keys.accept(build.cloud.opts, build.name, public)
     return public, private
 
 
 def _take_back(build: Build) -> None:
     """End a failed deployment with its key, unless a host may still make its VM."""
-    left = build.order.now
-    if left.phase == orders.ORDERED and not _has_given_up(build, left.facts["host"]):
+    left = build.facts
+    if build.order.now.phase == orders.ORDERED and not _has_given_up(build, left):
         return
-    if left.facts.get("public_key"):
-        keys.discard(build.cloud.opts, build.name, left.facts["public_key"])
+    if left.public_key:
+        keys.discard(build.cloud.opts, build.name, left.public_key)
     build.order.end()
 
 
-def _has_given_up(build: Build, host: str) -> bool:
+def _has_given_up(build: Build, left: OrderFacts) -> bool:
     """
-    Return whether a host says that it has nothing of a VM, and never will have.
+    Return whether the host that was asked says that it has nothing of a VM, and never will have.
 
     What it undoes is waited for.
     """
+    host, order_id = left.host, left.order_id
+    if host is None or order_id is None:
+        return False
     for wait_s in _UNDOING_S:
         time.sleep(wait_s)
-        said = minions.refuse(build.cloud, host, build.order.now.facts["order_id"])
+        said = minions.refuse(build.cloud, host, order_id)
         if said is None:
             return False
         if said == minions.RUNNING:
@@ -286,7 +295,7 @@ def none_fits(
     Return the error that says of every host why a VM cannot be there.
 
     late
-        ``{host: reasons}`` of hosts that fitted, and refused when they were asked.
+        ``{host: reasons}`` of hosts that fitted, but refused when they were asked.
     """
     told = {host: Evaluation(host=host, reasons=tuple(why)) for host, why in (late or {}).items()}
     evaluations = [told.get(evaluation.host, evaluation) for evaluation in evaluations]
@@ -298,7 +307,7 @@ def none_fits(
 def _build(
     build: Build, evaluations: list[Evaluation], pairs: Mapping[str, tuple[str, str] | None]
 ) -> str:
-    """Have the best host build the VM; one that has no room any more makes way for the next."""
+    """Have the best host build the VM; if it has no room any more, try the next one."""
     name, cloud = build.name, build.cloud
     refused: dict[str, list[str]] = {}
     fitting = [evaluation.host for evaluation in evaluations if evaluation.fits]
@@ -306,7 +315,8 @@ def _build(
         cloud.progress(
             "Placing", detail=f"on {host}, {len(fitting)} of {len(evaluations)} hosts fit"
         )
-        build.order.enter(orders.ORDERED, host=host, order_id=minions.new_id())
+        facts = replace(build.facts, host=host, order_id=minions.new_id())
+        orders.enter(build.order, orders.ORDERED, facts)
         reply = _order(build, host, pairs.get(host))
         if reply.missing:
             raise HostSilent(f"{whose_time(reply, None)}, while it built {name!r}")
@@ -315,8 +325,9 @@ def _build(
         kind = reply.value.get("kind") if isinstance(reply.value, dict) else None
         if kind == _LEFT:
             raise DeployError(f"{host}: {reply.error}")
-        # It has said itself that it has nothing of the VM.
-        build.order.enter(orders.KEYED if pairs else orders.PLACING, host=None)
+        # The host itself has said that it has nothing of the VM.
+        before = orders.KEYED if pairs else orders.PLACING
+        orders.enter(build.order, before, replace(build.facts, host=None))
         if kind != _REFUSED:
             raise DeployError(f"{host}: {reply.error}")
         refused[host] = [reply.error or ""]
@@ -336,7 +347,7 @@ def _order(build: Build, host: str, pair: tuple[str, str] | None) -> minions.Rep
         [request.name, request.cpu, request.mem],
         kwarg,
         watch=watching(build.cloud, "salt/virt/init", host, build.name),
-        order_id=build.order.now.facts["order_id"],
+        order_id=build.facts.order_id,
     )
 
 

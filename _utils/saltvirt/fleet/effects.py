@@ -14,6 +14,7 @@ from saltvirt.movefacts import Noted
 from saltvirt.parts import Elsewhere, State
 from saltvirt.placement.answers import MigrationInfo, Room, StepDone
 from saltvirt.protocol import Source, Target
+from saltvirt.recordfacts import MoveOrderFacts
 from saltvirt.records import Held
 
 LIMIT_S = 3600
@@ -76,7 +77,8 @@ class Hands:
     # What is asked for.
 
     def order(self) -> None:
-        self._held.begin(self.token, orders.MOVING, source=self.source, target=self.target)
+        facts = MoveOrderFacts(source=self.source, target=self.target)
+        orders.begin_move(self._held, self.token, facts)
 
     def close(self) -> None:
         # What was settled may be another's move, and the order one of a later.
@@ -89,7 +91,7 @@ class Hands:
         said = self._act(self.source, "virt.migrate_begin", self.name, kwarg=kwarg)
         self.moving = wire.read(self.source or "", "virt.migrate_begin", MigrationInfo, said)
         self.uuid = self.moving.uuid
-        self._held.note(uuid=self.uuid)
+        orders.note_uuid(self._held, self.moving.uuid)
 
     def prepare(self) -> None:
         moving = wire.plain(self.moving)
@@ -202,9 +204,9 @@ class Hands:
 
     def lose_target(self) -> None:
         """Give up the target: its operator says that it never comes back with the VM."""
-        self._step(
-            self.source, protocol.CANCEL, seen=protocol.HANDING, is_refused=False, is_lost=True
-        )
+        source = self.seen.get(self.source)
+        seen = source.phase if isinstance(source, Source) else None
+        self._step(self.source, protocol.CANCEL, seen=seen, is_refused=False, is_lost=True)
 
     def give_up(self) -> None:
         """Give up what the target has: its operator says that it is not needed."""

@@ -1,6 +1,6 @@
 """Whether a VM whose move is not over is on a third host, to which somebody may have moved it."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from saltvirt import protocol, wire
@@ -68,7 +68,7 @@ def standing(move: Move, third: Third) -> str | None:
     return "has" if is_here and not is_kept else None
 
 
-def _phases(move: Move, on_record: Mapping[str, Iterable[Shown]]) -> Collection[str]:
+def _phases(move: Move, on_record: Mapping[str, Iterable[Shown]]) -> set[str]:
     """Return the phases of all other moves of the VM that are still to be decided."""
     found = set()
     for name, records in on_record.items():

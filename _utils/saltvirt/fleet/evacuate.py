@@ -11,6 +11,8 @@ from saltvirt.fleet.cloud import Cloud
 from saltvirt.fleet.hosts import act
 from saltvirt.placement import evacuation
 from saltvirt.placement.answers import HostInfo, MigrationInfo
+from saltvirt.protocol import LEAVES
+from saltvirt.records import Shown
 
 # How often a host is looked at while VMs are on their way in.
 _LOOK_S = 3
@@ -94,8 +96,16 @@ def _sorted(
     """Return ``({name: why} of those that may stay, {name: facts} of those that have to move)``."""
     here = {name: one for name, one in _vms(cloud, host).items() if name not in coming}
     is_off = {name for name, moving in here.items() if moving.state == "shutdown"}
+    is_off -= _leaving(cloud, host)
     stopped = {} if with_stopped else dict.fromkeys(sorted(is_off), "it is stopped")
     return stopped, {name: moving for name, moving in here.items() if name not in stopped}
+
+
+def _leaving(cloud: Cloud, host: str) -> set[str]:
+    """Return the VMs of a host that a move of theirs, which is not over, may have left off."""
+    fun = "virt.migration_state"
+    moves = wire.read(host, fun, dict[str, list[Shown]], act(cloud, host, fun))
+    return {name for name, known in moves.items() if any(o.phase in LEAVES for o in known)}
 
 
 def _vms(cloud: Cloud, host: str) -> dict[str, MigrationInfo]:

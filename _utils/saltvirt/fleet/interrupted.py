@@ -9,28 +9,28 @@ from saltvirt.fleet.cloud import Cloud
 from saltvirt.fleet.sightings import Sighting
 from saltvirt.records import Held, Record
 
-
 # Why nothing is known of an order that its host has begun, and is not done with.
-AT_IT = "it is still at it"
+AT_IT = "it is still working on it"
 
 
 def give_up(cloud: Cloud, held: Held) -> dict[str, str]:
     """
     Have the host that an order names never begin what it was asked for, if it has not yet.
 
-    Its job may be queued there. What the hosts have is asked after this: only then does it stay so.
-    Returns ``{host: why}`` if that host may still begin it, or is at it.
+    Its job may be queued there. The hosts are asked what they have after this, not before: only
+    then does their answer stay true. Returns ``{host: why}`` if that host may still begin it, or is
+    working on it.
     """
     left = held.record
-    facts = left.facts if left else {}
-    host, order_id = facts.get("host"), facts.get("order_id")
+    facts = orders.facts(left)
+    host, order_id = facts.host, facts.order_id
     if left is None or left.phase not in (orders.ORDERED, orders.REMOVING):
         return {}
     if not (host and order_id):
         return {}
     said = minions.refuse(cloud, host, order_id)
     if said is None:
-        return {host: "it cannot be told that this is given up"}
+        return {host: "it cannot be told that the order was given up"}
     return {host: AT_IT} if said == minions.RUNNING else {}
 
 
@@ -57,8 +57,8 @@ def settle(
         _refuse_late(left, seen, unheard)
     if was_asked and any(one.is_complete for one in seen.values()):
         held.end()
-        return "what was interrupted is over: the VM is complete and keeps its key"
-    # What died before it had defined the VM is removed by its host, and needs no key.
+        return "the interrupted command had finished: the VM is complete and keeps its key"
+    # What a builder left that died before it defined the VM, its host removes; it needs no key.
     if was_asked and any(one.building or one.is_its_own for one in seen.values()):
         return ""
     if was_asked and unheard:
@@ -82,20 +82,20 @@ def _shows(left: Record, one: Sighting) -> bool:
 
 def hosts(held: Held) -> list[str]:
     """Return the hosts that an order names, which may have its VM."""
-    facts = held.record.facts if held.record else {}
-    return [facts["host"]] if facts.get("host") else []
+    host = orders.facts(held.record).host
+    return [host] if host else []
 
 
 def _without_vm(opts: Mapping[str, Any], held: Held) -> str:
     """Take away the key that an order noted, as no host has the VM; return what was done."""
     left = held.now
-    public = left.facts.get("public_key")
+    public = orders.facts(left).public_key
     if left.phase == orders.REMOVING:
         has_gone = keys.delete(opts, left.name, public)
         return "its minion key is deleted now" if has_gone else "its minion key is gone too"
     if public is not None:
         keys.discard(opts, left.name, public)
-    return "what an interrupted virt.init had begun is taken back"
+    return "what an interrupted virt.init had begun was taken back"
 
 
 def _may_be(left: Record, unheard: Mapping[str, str]) -> str:
@@ -105,6 +105,6 @@ def _may_be(left: Record, unheard: Mapping[str, str]) -> str:
     listed = ", ".join(f"{host} ({why})" for host, why in sorted(unheard.items()))
     return (
         f"an interrupted virt.{begun} of VM {left.name!r} cannot be {end} yet: it may be on "
-        f"{listed}; when that can be asked, {again}salt-run virt.purge {left.name}; if it never "
+        f"{listed}; when it can be asked, {again}salt-run virt.purge {left.name}; if it never "
         "comes back, see docs/maintenance.md"
     )

@@ -9,6 +9,8 @@ from saltvirt.protocol import Source, Target
 
 # What a target says, also one of the release before, that has looked at a VM and found it wanting.
 NOT_WHOLE = "has not come here whole"
+# What the source of a VM that has arrived notes; then nothing.
+_GONE = (protocol.LEAVING, None)
 
 
 def refuse_keep(hands: Hands, keep: str) -> None:
@@ -110,10 +112,7 @@ def without(hands: Hands, *, force: bool, keep: str | None) -> str | None:
 def _without_one(hands: Hands, keep: str, force: bool) -> str:
     lost = _other(hands, keep)
     if keep == hands.source:
-        _refuse_third(hands)
-        hands.lose_target()
-        hands.close()
-        return f"stays on {keep}; {lost} is lost"
+        return _without_target(hands, keep, force)
     target = hands.seen.get(hands.target)
     phase = target.phase if isinstance(target, Target) else None
     has_come = isinstance(target, Target) and target.has
@@ -139,6 +138,23 @@ def _without_one(hands: Hands, keep: str, force: bool) -> str:
         hands.drop()
     hands.close()
     return f"was given up with {lost}: {keep} has nothing of it any more"
+
+
+def _without_target(hands: Hands, keep: str, force: bool) -> str:
+    _refuse_third(hands)
+    source, lost = hands.seen.get(hands.source), hands.target
+    if isinstance(source, Source) and source.phase in _GONE and not source.has:
+        if not force:
+            raise MoveFailed(
+                f"VM {hands.name!r} has gone from {keep} already, and is lost if {lost} is; with "
+                "force=True too this move is forgotten"
+            )
+        left = hands.give_way(lost)
+        hands.close()
+        return "; ".join([f"is lost with {lost}", *left])
+    hands.lose_target()
+    hands.close()
+    return f"stays on {keep}; {lost} is lost"
 
 
 def _refuse_third(hands: Hands) -> None:

@@ -174,6 +174,6 @@ def settle_order(cloud: Cloud, held: Held) -> None:
     """Settle the move that an interrupted command of this master has left on record."""
     left = held.record
     if left is not None and left.phase == orders.MOVING:
-        facts = left.facts
-        hosts = MoveHosts(source=facts["source"], target=facts["target"], begun=left.since_text)
-        settle(cloud, held, left.token, hosts, left.facts.get("uuid"))
+        facts = orders.move(left)
+        hosts = MoveHosts(source=facts.source, target=facts.target, begun=left.since_text)
+        settle(cloud, held, left.token, hosts, facts.uuid)

@@ -1,10 +1,11 @@
 """
 Orders: what this master has begun for a VM; one at a time for each name.
 
-An order is a record of its name (see :mod:`saltvirt.records`). Its phases, and what exists then:
+An order is a record under the VM's name (see :mod:`saltvirt.records`). Its phases, and what exists
+in each:
 
 ==========  =====================================================================================
-placing     nothing; a host is looked for
+placing     nothing; a host is being looked for
 keyed       the key that was noted may be accepted, no host has been asked
 ordered     the host that was noted was asked to build the VM
 built       that host has said that the VM is complete
@@ -18,16 +19,18 @@ import secrets
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from saltvirt import arguments, files, locks, protocol, records
+from saltvirt import arguments, files, locks, protocol, recordfacts, records, wire
 from saltvirt.errors import NameTaken
+from saltvirt.recordfacts import MoveOrderFacts, OrderFacts
 
 PURPOSE = "order"
 _END_S = 3
 PLACING, KEYED, ORDERED, BUILT = "placing", "keyed", "ordered", "built"
-MOVING, REMOVING = "moving", "removing"
+MOVING, REMOVING = recordfacts.MOVING, "removing"
 _AT_IT = {MOVING: "moved", REMOVING: "removed"}
 
 
@@ -53,7 +56,7 @@ def opened(opts: Mapping[str, Any], name: str) -> Iterator[records.Held]:
 
 
 def _await_end(opts: Mapping[str, Any], name: str) -> None:
-    """Wait a moment for a command that has done its work already, and only says so yet."""
+    """Wait a moment for a command that has finished its work and is only reporting it."""
     until = time.monotonic() + _END_S
     while records.is_live(folder(opts), PURPOSE, name) and time.monotonic() < until:
         time.sleep(0.1)
@@ -64,9 +67,36 @@ def moving(opts: Mapping[str, Any]) -> list[records.Record]:
     return [one for one in records.every(folder(opts), PURPOSE) if one.phase == MOVING]
 
 
-def begin(held: records.Held, phase: str, **facts: object) -> None:
+def facts(record: records.Record | None) -> OrderFacts:
+    """Return what is on record of a deployment or a purge; nothing is, of a move."""
+    if record is None or record.phase == MOVING:
+        return OrderFacts()
+    return record.read(OrderFacts)
+
+
+def move(record: records.Record) -> MoveOrderFacts:
+    """Return what is on record of a move."""
+    return record.read(MoveOrderFacts)
+
+
+def begin(held: records.Held, phase: str, facts: OrderFacts | None = None) -> None:
     """Begin an order of this process, in place of any that was left."""
-    held.begin(secrets.token_hex(8), phase, **facts)
+    held.begin(secrets.token_hex(8), phase, **wire.plain(facts or OrderFacts()))
+
+
+def enter(held: records.Held, phase: str, facts: OrderFacts) -> None:
+    """Go on to a phase of a deployment or a purge, with these facts."""
+    held.enter(phase, **wire.plain(facts))
+
+
+def begin_move(held: records.Held, token: str, facts: MoveOrderFacts) -> None:
+    """Begin the order of a move, in place of any that was left."""
+    held.begin(token, MOVING, **wire.plain(facts))
+
+
+def note_uuid(held: records.Held, uuid: str | None) -> None:
+    """Have it on record which VM a move is of."""
+    held.note(**wire.plain(replace(move(held.now), uuid=uuid)))
 
 
 def _taken(name: str, record: records.Record | None) -> NameTaken:
@@ -75,7 +105,7 @@ def _taken(name: str, record: records.Record | None) -> NameTaken:
 
 
 def _adopt(opts: Mapping[str, Any], held: records.Held, name: str) -> None:
-    """Take over the journal that an older version has left of a VM."""
+    """Take over the journal of a VM that an older version has left."""
     path = Path(opts["cachedir"]) / "salt-virt" / f"{name}.json"
     if not path.exists():
         return
@@ -84,10 +114,10 @@ def _adopt(opts: Mapping[str, Any], held: records.Held, name: str) -> None:
     left = _journal(path)
     # A record that is there already is newer: this was cut off before the journal had gone.
     if held.record is None and "to" in left:
-        token = protocol.legacy_token(name)
-        held.begin(token, MOVING, source=left["host"], target=left["to"])
+        facts = MoveOrderFacts(source=left["host"], target=left["to"])
+        begin_move(held, protocol.legacy_token(name), facts)
     elif held.record is None and left:
-        begin(held, ORDERED, public_key=left["public_key"], host=left["host"])
+        begin(held, ORDERED, OrderFacts(public_key=left["public_key"], host=left["host"]))
     files.unlink(path)
 
 

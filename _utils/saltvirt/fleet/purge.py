@@ -1,6 +1,7 @@
 """Remove a VM wherever it is, and its key last; an interrupted one is finished by the next."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from saltvirt import arguments
 from saltvirt.errors import BadArgument, NoSuchVm
@@ -17,6 +18,7 @@ from saltvirt.fleet import (
 )
 from saltvirt.fleet.cloud import Cloud
 from saltvirt.fleet.hosts import DeployError, HostSilent, act
+from saltvirt.recordfacts import OrderFacts
 from saltvirt.records import Held
 
 
@@ -39,20 +41,20 @@ def purge(cloud: Cloud, name: str, delete_key: bool) -> dict[str, dict[str, str]
         unheard = {**late, **unheard}
         begun = order.record if order.record and order.record.phase == orders.REMOVING else None
         if begun and not delete_key:
-            order.note(public_key=None)
+            orders.enter(order, orders.REMOVING, replace(orders.facts(begun), public_key=None))
         said = interrupted.settle(cloud.opts, order, seen, unheard)
         try:
             host = inventory.located(cloud, found, name)
         except NoSuchVm as error:
             if begun:
-                return {begun.facts["host"]: {name: f"purged; {said}"}}
+                return {orders.facts(begun).host or "": {name: f"purged; {said}"}}
             raise NoSuchVm(name, error.where, error.silent, said) from None
         moved_to = seen[host].moved_to
         if moved_to is not None:
             _refuse_kept(host, name, moved_to, unheard)
             # That of the VM itself is deleted by now: one that is there may be another's.
             delete_key = delete_key and begun is None
-        _remove(cloud, order, name, host, delete_key)
+        _remove(cloud, order, name, host, delete_key, seen[host].uuid)
     return {host: {name: "purged"}}
 
 
@@ -77,12 +79,17 @@ def _refuse_kept(host: str, name: str, moved_to: str, unheard: Mapping[str, str]
         )
 
 
-def _remove(cloud: Cloud, order: Held, name: str, host: str, delete_key: bool) -> None:
+def _remove(
+    cloud: Cloud, order: Held, name: str, host: str, delete_key: bool, uuid: str | None
+) -> None:
     public = keys.accepted(cloud.opts, name) if delete_key else None
     order_id = minions.new_id()
-    orders.begin(order, orders.REMOVING, host=host, public_key=public, order_id=order_id)
+    facts = OrderFacts(host=host, order_id=order_id, public_key=public)
+    orders.begin(order, orders.REMOVING, facts)
     try:
-        act(cloud, host, "virt.purge", name, order_id=order_id)
+        # Somebody may have made another VM of that name when this is done.
+        kwarg = {} if uuid is None else {"uuid": uuid}
+        act(cloud, host, "virt.purge", name, kwarg=kwarg, order_id=order_id)
     except (KeyboardInterrupt, SystemExit):
         raise DeployError(
             f"interrupted while {host} removed VM {name!r}; run salt-run virt.purge {name} again, "

@@ -24,15 +24,25 @@ def every(
     locks.sweep(orders.folder(cloud.opts) / orders.PURPOSE)
     every = inventory.every(cloud)
     found = inventory.survey(cloud, every, "virt.migration_state")
-    known, out = _on_record(cloud, found.answers, name), {}
+    known = _on_record(cloud, found.answers, name)
+    out: dict[str, str] = {}
     failed = _unreadable(cloud, found.answers, name)
-    for (vm, token), (hosts, uuid) in sorted(known.items()):
+    # A host that is neither of a move's two, and is to be kept, ends that move; only then others.
+    known = dict(sorted(known.items(), key=lambda one: (_is_of(one[1][0], keep), one[0])))
+    has_given_way = False
+    for (vm, token), (hosts, uuid) in known.items():
         cloud.progress("Settling", detail=f"{vm}, {hosts}")
+        is_meant = not (has_given_way and _is_of(hosts, keep))
+        word = keep if is_meant else None
         try:
             with orders.opened(cloud.opts, vm) as held:
-                out[vm] = moves.settle(cloud, held, token, hosts, uuid, force=force, keep=keep)
+                ended = moves.settle(
+                    cloud, held, token, hosts, uuid, force=force and is_meant, keep=word
+                )
+            has_given_way = has_given_way or (keep is not None and not _is_of(hosts, keep))
+            out[vm] = "; ".join(filter(None, [out.get(vm), ended]))
         except VirtError as error:
-            failed[vm] = str(error)
+            failed[vm] = "; ".join(filter(None, [failed.get(vm), str(error)]))
     if not (known or failed):
         _refuse_silence(found, name)
     if failed:
@@ -41,6 +51,11 @@ def every(
         unsettled.table = {"settled": out, **found.beside(), "failed": every_failed}
         raise unsettled
     return {"settled": out, **found.beside()}
+
+
+def _is_of(hosts: MoveHosts, keep: str | None) -> bool:
+    """Return whether a host that is to be kept is one of a move's two."""
+    return keep in (hosts.source, hosts.target)
 
 
 def _refuse_silence(found: inventory.Survey, name: str | None) -> None:
@@ -65,9 +80,9 @@ def _on_record(
     # This master knows both hosts of its own, whatever a host has noted.
     for record in orders.moving(cloud.opts):
         if name in (None, record.name):
-            facts, since = record.facts, record.since_text
-            hosts = MoveHosts(source=facts["source"], target=facts["target"], begun=since)
-            out.setdefault((record.name, record.token), (hosts, record.facts.get("uuid")))
+            facts = orders.move(record)
+            hosts = MoveHosts(source=facts.source, target=facts.target, begun=record.since_text)
+            out.setdefault((record.name, record.token), (hosts, facts.uuid))
     for host, there in sorted(answers.items()):
         for vm, known in there.items():
             for one in known if name in (None, vm) else ():

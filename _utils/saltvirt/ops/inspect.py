@@ -158,7 +158,7 @@ def host_info(conn: Any, settings: HostSettings, known: _Seen | None = None) -> 
     if known is None or known[-1] != reservations.last_end(settings):
         known = seen(conn, settings)
     vms, promises, kept, _ = known
-    extra = [facts for name, facts in coming.items() if name not in vms]
+    extra = [one for name, one in coming.items() if name not in vms]
     types = domain_types(conn, settings, capabilities)
     features = {kind: host.cpu_features(conn, capabilities, kind) for kind in types.usable}
     return HostInfo(
@@ -166,7 +166,7 @@ def host_info(conn: Any, settings: HostSettings, known: _Seen | None = None) -> 
         vms=vms,
         kept=kept,
         building=sorted(coming),
-        coming={name: _room(facts) for name, facts in coming.items()},
+        coming=coming,
         unfinished=reservations.unfinished(settings),
         unreadable=reservations.unreadable(settings),
         cpu=_cpu(settings, node, capabilities, vms, extra, features),
@@ -180,17 +180,6 @@ def host_info(conn: Any, settings: HostSettings, known: _Seen | None = None) -> 
         machines=generation.known(capabilities["guests"], capabilities["arch"]),
         archs=sorted({guest["arch"] for guest in capabilities["guests"]}),
         versions=Versions(**host.versions(conn)),
-    )
-
-
-def _room(facts: Mapping[str, Any]) -> ComingFacts:
-    """Return what a VM that is on its way needs."""
-    return ComingFacts(
-        vcpus=facts["vcpus"],
-        memory_mib=facts["memory_mib"],
-        disk_mib=facts["disk_mib"],
-        affinity=facts["affinity"],
-        anti_affinity=facts["anti_affinity"],
     )
 
 
@@ -236,7 +225,7 @@ def _cpu(
     node: Mapping[str, Any],
     capabilities: Mapping[str, Any],
     vms: Mapping[str, VmFacts],
-    extra: Iterable[Mapping[str, Any]],
+    extra: Iterable[ComingFacts],
     features: dict[str, list[str]],
 ) -> CpuFacts:
     total = settings.capacity.get("vcpus", node["cpus"])
@@ -256,7 +245,7 @@ def _memory(
     settings: HostSettings,
     node: Mapping[str, Any],
     vms: Mapping[str, VmFacts],
-    extra: Iterable[Mapping[str, Any]],
+    extra: Iterable[ComingFacts],
 ) -> MemoryFacts:
     total = settings.capacity.get("memory_mib", node["phymemory"])
     return MemoryFacts(
@@ -267,13 +256,13 @@ def _memory(
     )
 
 
-def _sum(key: str, vms: Mapping[str, VmFacts], extra: Iterable[Mapping[str, Any]]) -> int:
-    found: int = sum(getattr(vm, key) for vm in vms.values()) + sum(facts[key] for facts in extra)
+def _sum(key: str, vms: Mapping[str, VmFacts], extra: Iterable[ComingFacts]) -> int:
+    found: int = sum(getattr(one, key) for one in (*vms.values(), *extra))
     return found
 
 
 def _storage(
-    conn: Any, settings: HostSettings, promises: dict[str, int], extra: Iterable[Mapping[str, Any]]
+    conn: Any, settings: HostSettings, promises: dict[str, int], extra: Iterable[ComingFacts]
 ) -> StorageFacts:
     total, free = storage.free_mib(settings.images)
     capacity = settings.capacity.get("disk_mib")
@@ -286,7 +275,7 @@ def _storage(
         images={"path": settings.images, "total_mib": total, "free_mib": free},
         pools=host.pools(conn),
         limit_mib=int(limit),
-        committed_mib=committed + sum(facts["disk_mib"] for facts in extra),
+        committed_mib=committed + sum(one.disk_mib for one in extra),
     )
 
 

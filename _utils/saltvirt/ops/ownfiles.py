@@ -11,13 +11,28 @@ import errno
 import hashlib
 import os
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
-from saltvirt import files, records
+from saltvirt import files, records, wire
 from saltvirt.errors import StorageError
+from saltvirt.recordfacts import BuildFacts
 
 # File systems without hard links answer one of these.
 _NO_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK}
+
+
+def announce(held: records.Held, paths: list[str], secrets: list[str]) -> None:
+    """Have it on record which files a build is about to make, and which of them hold secrets."""
+    _note(held, replace(_facts(held.now), paths=paths, secrets=secrets, begun=[]))
+
+
+def _facts(record: records.Record) -> BuildFacts:
+    return record.read(BuildFacts)
+
+
+def _note(held: records.Held, facts: BuildFacts) -> None:
+    held.note(**wire.plain(facts))
 
 
 def make(held: records.Held, path: str) -> None:
@@ -37,7 +52,8 @@ def make(held: records.Held, path: str) -> None:
     except OSError as exc:
         raise StorageError(f"cannot make the file {path}: {exc.strerror}") from exc
     try:
-        held.note(begun=[*held.now.facts["begun"], path])
+        facts = _facts(held.now)
+        _note(held, replace(facts, begun=[*(facts.begun or []), path]))
     except BaseException:
         if not has_mark:
             Path(path).unlink(missing_ok=True)
@@ -60,7 +76,7 @@ def _linked(mark: Path, path: str) -> bool:
 
 def made(record: records.Record, paths: Iterable[str]) -> list[str]:
     """Return those of some paths that a build has made; the rest is another's by now, if any."""
-    begun = record.facts.get("begun")
+    begun = _facts(record).begun
     if begun is None:  # on record by an older version
         return list(paths)
     return [path for path in paths if path in begun or _is_same(_mark(record, path), path)]
@@ -68,8 +84,11 @@ def made(record: records.Record, paths: Iterable[str]) -> list[str]:
 
 def leave(held: records.Held, paths: Iterable[str]) -> None:
     """Take files off the record that are removed next; until :func:`forget` their marks tell."""
-    begun = held.now.facts.get("begun") or []
-    for path in [one for one in paths if one in begun]:
+    for path in paths:
+        facts = _facts(held.now)
+        begun = facts.begun or []
+        if path not in begun:
+            continue
         mark = _mark(held.now, path)
         try:
             if not _is_same(mark, path):
@@ -81,7 +100,7 @@ def leave(held: records.Held, paths: Iterable[str]) -> None:
             if exc.errno in _NO_LINKS:
                 continue  # it stays on record until all of it is removed
             raise StorageError(f"cannot remove {path}: {exc.strerror}") from exc
-        held.note(begun=[one for one in held.now.facts["begun"] if one != path])
+        _note(held, replace(facts, begun=[one for one in begun if one != path]))
 
 
 def forget(record: records.Record, paths: Iterable[str]) -> None:

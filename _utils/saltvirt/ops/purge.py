@@ -1,11 +1,12 @@
 """Remove a VM with everything that was made for it, and never anything else."""
 
-import uuid
+import secrets
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from saltvirt import records
+from saltvirt import records, wire
 from saltvirt.config import HostSettings
 from saltvirt.errors import NameTaken, NoSuchVm, StorageError
 from saltvirt.image import cache
@@ -13,11 +14,18 @@ from saltvirt.kvm import lifecycle
 from saltvirt.ops import reservations, storage, unfinished
 from saltvirt.ops.migration import startlock
 from saltvirt.ops.seeding import submission
+from saltvirt.recordfacts import PurgeFacts
 from saltvirt.xml import read
 
 
 def purge(
-    conn: Any, settings: HostSettings, name: str, *, dirs: bool = False, removables: bool = False
+    conn: Any,
+    settings: HostSettings,
+    name: str,
+    *,
+    dirs: bool = False,
+    removables: bool = False,
+    uuid: str | None = None,
 ) -> None:
     """
     Remove a VM: stop it, forget it, remove its disks, seed, console log and unused token.
@@ -25,7 +33,8 @@ def purge(
     A disk that another VM uses, or that another VM's disk is based on, stays, and so does
     every cached image. ``removables`` removes cdrom and floppy images too; ``dirs`` removes the
     folders that are empty afterwards. Of what all hosts share only its disks are removed, and none
-    if another host may have it. One that was interrupted is finished by the next.
+    if another host may have it. One that was interrupted is finished by the next. A VM that has
+    not the ``uuid`` that is asked for stays.
     """
     with ExitStack() as holding:
         with reservations.host_lock(settings):
@@ -41,14 +50,26 @@ def purge(
                     raise NoSuchVm(name)
                 cache.sweep(settings)
                 return
+            domain = _the_one(conn, name, uuid)
             paths = own_files(conn, settings, name, removables)
             _refuse_others(conn, settings, name, paths)
-            held.begin(uuid.uuid4().hex, "removing", uuid=domain, paths=paths)
+            facts = PurgeFacts(uuid=domain, paths=paths)
+            held.begin(secrets.token_hex(16), "removing", **wire.plain(facts))
         _remove(conn, settings, held, paths)
         reservations.end(settings, held)
     if dirs:
         own = [path for path in paths if not storage.is_declared(settings, path)]
         _remove_empty(settings, own)
+
+
+def _the_one(conn: Any, name: str, uuid: str | None) -> str:
+    """Return the UUID of a VM; raise NameTaken if it is not the one that is meant."""
+    found = lifecycle.uuid(conn, name)
+    if uuid not in (None, found):
+        raise NameTaken(
+            f"VM {name!r} is another one here: its UUID is {found}, not {uuid}; nothing is removed"
+        )
+    return found
 
 
 def _remove(conn: Any, settings: HostSettings, held: records.Held, paths: list[str]) -> None:
@@ -57,7 +78,8 @@ def _remove(conn: Any, settings: HostSettings, held: records.Held, paths: list[s
     with startlock.unstarted(settings, name):
         lifecycle.destroy(conn, name)
         # Whoever settles this knows by it what is still this VM's of the files that all share.
-        held.note(untouched=unfinished.shared_signatures(settings, paths))
+        untouched = unfinished.shared_signatures(settings, paths)
+        held.note(**wire.plain(replace(held.now.read(PurgeFacts), untouched=untouched)))
         lifecycle.undefine(conn, name)
     submission.forget(settings, name)
     # The definition must not come back with a crash when the files are gone.
@@ -70,16 +92,38 @@ def _remove(conn: Any, settings: HostSettings, held: records.Held, paths: list[s
 
 
 def undefine(conn: Any, settings: HostSettings, name: str) -> None:
-    """Forget a VM's definition, unless it is being moved; what another host may have stays."""
+    """
+    Forget a VM's definition; its disks stay, and what another host may have.
+
+    Raises NameTaken if the VM is being moved, built or purged. What was interrupted of a build or a
+    purge is settled first.
+    """
     # Whoever begins a move does it under the same lock.
     with reservations.host_lock(settings):
         root = read.domain(lifecycle.xml(conn, name))
         reservations.refuse_moving(settings, name, read.uuid(root))
+        _settle_begun(conn, settings, name, read.uuid(root))
         noted = read.firmware_variables(root)
         is_shared = noted is not None and storage.is_declared(settings, noted)
         is_kept = is_shared and not lifecycle.is_active(conn, name)
         is_kept = is_kept or read.ours(root)["moved_to"] is not None
         lifecycle.undefine(conn, name, keep_nvram=is_kept)
+
+
+def _settle_begun(conn: Any, settings: HostSettings, name: str, domain: str) -> None:
+    """
+    Settle an interrupted purge or build of a VM that is to be undefined; refuse one that goes on.
+
+    Whoever settled it later would find no definition any more, and remove the files.
+    """
+    begun = [
+        record.name
+        for purpose in ("build", "purge")
+        for record in reservations.moves(settings, purpose, name, domain)
+    ]
+    for one in dict.fromkeys([name, *begun]):
+        unfinished.settle_one(conn, settings, one)
+        reservations.refuse_building(settings, one)
 
 
 def _refuse_others(conn: Any, settings: HostSettings, name: str, own: list[str]) -> None:

@@ -9,15 +9,19 @@ import os
 import uuid
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from saltvirt import locks, protocol, records
+from saltvirt import locks, protocol, recordfacts, records, wire
 from saltvirt.config import HostSettings
 from saltvirt.errors import NameTaken, StorageError
 from saltvirt.model import Requirements
+from saltvirt.movefacts import ArrivalFacts, DepartureFacts
 from saltvirt.ops import legacy
 from saltvirt.ops.migration import legacy as legacy_moves
+from saltvirt.placement.answers import ComingFacts
+from saltvirt.recordfacts import BuildFacts, PurgeFacts
 
 # The phases in which a VM that another host sends has its room here, and is not here yet.
 _COMING = (protocol.PREPARING, protocol.READY)
@@ -48,24 +52,41 @@ def host_lock(settings: HostSettings) -> Iterator[None]:
         yield
 
 
-def coming(settings: HostSettings) -> dict[str, dict[str, Any]]:
-    """
-    Return ``{name: facts}`` of the VMs that are being built here at this moment, or sent here.
-
-    The facts have ``vcpus``, ``memory_mib``, ``disk_mib``, ``affinity`` and ``anti_affinity``.
-    """
+def coming(settings: HostSettings) -> dict[str, ComingFacts]:
+    """Return ``{name: its room}`` of the VMs that are being built here at this moment, or sent."""
     place = folder(settings)
+    claims = {
+        name: ComingFacts(**{one.name: claim[one.name] for one in fields(ComingFacts)})
+        for name, claim in legacy.live(settings).items()
+    }
     builds = {
-        record.name: record.facts
+        record.name: _room_of(record.read(BuildFacts))
         for record in records.every(place, "build")
         if records.is_live(place, "build", record.name)
     }
     arrivals = {
-        record.name: record.facts
+        record.name: _room_of(record.read(ArrivalFacts))
         for record in records.every(place, "arrival")
         if record.phase in _COMING
     }
-    return {**legacy.live(settings), **builds, **arrivals}
+    return {**claims, **builds, **arrivals}
+
+
+def _room_of(facts: BuildFacts | ArrivalFacts) -> ComingFacts:
+    return ComingFacts(
+        vcpus=facts.vcpus,
+        memory_mib=facts.memory_mib,
+        disk_mib=facts.disk_mib,
+        affinity=facts.affinity,
+        anti_affinity=facts.anti_affinity,
+    )
+
+
+def _facts(record: records.Record) -> BuildFacts | PurgeFacts | ArrivalFacts | DepartureFacts:
+    """Return what a record of this host says; all of them have the VM's ``uuid`` and ``paths``."""
+    shape: Any = recordfacts.shape(record.purpose, record.phase)
+    found: BuildFacts | PurgeFacts | ArrivalFacts | DepartureFacts = record.read(shape)
+    return found
 
 
 def unfinished(settings: HostSettings) -> list[str]:
@@ -116,17 +137,17 @@ def moves(
     settings: HostSettings, purpose: str, name: str, uuid: str | None
 ) -> list[records.Record]:
     """
-    Return the records of a VM's moves: of its name, and of its UUID under another name.
+    Return a VM's records of a purpose: of its name, and of its UUID under another name.
 
     purpose
-        ``departure`` or ``arrival``.
+        ``build``, ``purge``, ``departure`` or ``arrival``.
     uuid
         The VM's; somebody may have renamed it since the move began. None if it is not known.
     """
     place = folder(settings)
     named = records.look(place, purpose, name)
     every = records.every(place, purpose) if uuid else []
-    renamed = [one for one in every if one.name != name and one.facts.get("uuid") == uuid]
+    renamed = [one for one in every if one.name != name and _facts(one).uuid == uuid]
     return renamed if named is None else [named, *renamed]
 
 
@@ -167,7 +188,7 @@ def coming_files(settings: HostSettings, name: str) -> dict[str, str]:
         for purpose in ("build", "arrival")
         for record in records.every(folder(settings), purpose)
         if record.name != name
-        for path in record.facts.get("paths", ())
+        for path in _facts(record).paths
     }
 
 
@@ -182,20 +203,20 @@ def going_files(settings: HostSettings) -> dict[str, str]:
     leaving = [
         one
         for one in records.every(place, "departure")
-        if one.phase != protocol.CANCELLED and one.facts.get("leaves", True)
+        if one.phase != protocol.CANCELLED and one.read(DepartureFacts).leaves
     ]
     said = {
         path: f"of VM {one.name!r}, which is leaving this host; wait until that is over, or if it "
         f"was interrupted: salt-run virt.settle {one.name}"
         for one in leaving
-        for path in one.facts.get("paths", ())
+        for path in _facts(one).paths
     }
     for one in records.every(place, "purge"):
         why = (
             f"of VM {one.name!r}, which is being purged here; wait until that is over, or if it "
             f"was interrupted: salt-run virt.purge {one.name}"
         )
-        said |= dict.fromkeys(one.facts.get("paths", ()), why)
+        said |= dict.fromkeys(_facts(one).paths, why)
     return said
 
 
@@ -241,10 +262,11 @@ def reserved(
             if held.record is not None:
                 raise StorageError(
                     f"what an interrupted virt.init of {required.name!r} has left cannot be "
-                    f"removed; the minion's log says why: {', '.join(held.record.facts['paths'])}"
+                    f"removed; the minion's log says why: {', '.join(_facts(held.record).paths)}"
                 )
             check()
-            held.begin(uuid.uuid4().hex, protocol.MAKING, uuid=domain, paths=[], **room(required))
+            facts = BuildFacts(uuid=domain, paths=[], **room(required))
+            held.begin(uuid.uuid4().hex, protocol.MAKING, **wire.plain(facts))
         yield held
 
 

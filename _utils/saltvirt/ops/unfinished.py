@@ -17,6 +17,7 @@ from saltvirt.errors import StorageError, VirtError
 from saltvirt.image import cache
 from saltvirt.kvm import lifecycle
 from saltvirt.ops import legacy, ownfiles, reservations, storage
+from saltvirt.recordfacts import BuildFacts, PurgeFacts
 from saltvirt.spec import console_log
 
 log = logging.getLogger(__name__)
@@ -68,27 +69,26 @@ def settle_one(conn: Any, settings: HostSettings, name: str) -> bool:
 
 
 def _settle_build(conn: Any, settings: HostSettings, held: records.Held) -> None:
-    record = held.now
+    record, facts = held.now, held.now.read(BuildFacts)
     # They hold keys; whoever was to read them is gone, or has.
-    for path in record.facts.get("secrets", ()):
+    for path in facts.secrets or ():
         files.unlink(path)
-    is_defined = lifecycle.name_of(conn, record.facts["uuid"]) is not None
+    is_defined = lifecycle.name_of(conn, facts.uuid) is not None
     if protocol.settle_build(record.phase, is_defined=is_defined) == protocol.FORGET:
         log.warning("VM %s is here; its virt.init was interrupted at its end", record.name)
         return
-    paths = record.facts["paths"]
-    mine = ownfiles.made(record, paths)
+    mine = ownfiles.made(record, facts.paths)
     ownfiles.leave(held, mine)
     _clear(conn, settings, record.name, mine, record.phase != protocol.MAKING)
-    ownfiles.forget(record, paths)
+    ownfiles.forget(record, facts.paths)
 
 
 def _settle_purge(conn: Any, settings: HostSettings, held: records.Held) -> None:
-    record = held.now
-    if lifecycle.name_of(conn, record.facts["uuid"]):
+    record, facts = held.now, held.now.read(PurgeFacts)
+    if lifecycle.name_of(conn, facts.uuid):
         log.warning("VM %s is here; its virt.purge was interrupted at its beginning", record.name)
         return
-    paths, was = record.facts["paths"], record.facts.get("untouched")
+    paths, was = facts.paths, facts.untouched
     if was is not None:
         now = shared_signatures(settings, paths)
         # Meanwhile another host may have made, or used, a file of that name.

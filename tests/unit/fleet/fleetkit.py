@@ -4,12 +4,13 @@ import json
 import multiprocessing
 import os
 import signal
+import uuid
 from types import SimpleNamespace
 
 import keypairs
 from saltvirt import compat, records
 from saltvirt.config import HostSettings, MasterSettings
-from saltvirt.errors import NoSuchVm
+from saltvirt.errors import NameTaken, NoSuchVm
 from saltvirt.fleet import deploy, inventory, keys, minions, orders, purge
 from saltvirt.fleet.cloud import Cloud
 from saltvirt.ops import ordered
@@ -56,14 +57,16 @@ class Hosts:
         """Return the hosts that have a VM."""
         return [host for host in self.names() if (self.folder / host / name).exists()]
 
-    def build(self, host, name, *_args):
+    def build(self, host, name, *_args, **_kwarg):
         """Make a VM, as ``virt.init`` of a host does."""
-        self.put(host, name)
+        self.put(host, name, uuid=str(uuid.uuid4()))
 
-    def remove(self, host, name):
+    def remove(self, host, name, uuid=None):
         """Remove a VM, as ``virt.purge`` of a host does."""
         if host not in self.where(name):
             raise NoSuchVm(name)
+        if uuid not in (None, self._vms(host)[name].get("uuid")):
+            raise NameTaken(f"VM {name!r} is another one here")
         (self.folder / host / name).unlink()
 
     def _vms(self, host):
@@ -80,9 +83,9 @@ class Hosts:
     def late(self):
         """Have the hosts do what they have queued."""
         self.queues, queued = None, self.queued
-        for host, fun, arg, order_id in queued:
+        for host, fun, arg, kwarg, order_id in queued:
             with ordered.begun(self.settings(host), order_id):
-                self.does[fun](host, *arg)
+                self.does[fun](host, *arg, **kwarg)
 
     def settings(self, host):
         """Return the options of a host."""
@@ -134,10 +137,11 @@ class Hosts:
         if self.is_silent(host):
             return silent
         if fun == self.queues:
-            self.queued.append((host, fun, arg, order_id))
+            self.queued.append((host, fun, arg, kwarg or {}, order_id))
             return silent
         try:
-            self.does[fun](host, *arg)
+            does = self.does[fun]
+            does(host, *arg, **(kwarg if does == self.remove else {}))
         except (deploy.VirtError, ValueError) as error:
             said = error.to_dict() if isinstance(error, deploy.VirtError) else {}
             return minions.Reply(minion=host, value=said, error=str(error))

@@ -8,6 +8,7 @@ from saltvirt.errors import NoSuchVm, VirtError
 from saltvirt.fleet import effects, hosts, inventory, minions
 from test_generation import said_of
 
+_COMING = ("preparing", "ready")
 SILENT = "{0} does not answer; see: salt {0} test.ping"
 
 
@@ -45,6 +46,10 @@ class _Side:
             return parts.run(part, self)
         except protocol.OutOfTurn as error:
             raise VirtError(f"VM {self.name!r} cannot be moved: {error}") from error
+
+    def keep_for(self, host):
+        self.cloud.kept[self.host, self.name] = host
+        self.warnings.append("its files are left there: /a")
 
 
 class _Source(_Side):
@@ -111,10 +116,6 @@ class _Source(_Side):
 
     def undefine(self):
         self.cloud.away.pop((self.host, self.name), None)
-
-    def keep_for(self, host):
-        self.cloud.kept[self.host, self.name] = host
-        self.warnings.append("its files are left there: /a")
 
 
 class _Target(_Side):
@@ -236,8 +237,10 @@ class Cloud:
 
     def _presence(self, host, name):
         is_built = name in self.building.get(host, [])
-        state = self.hosts[host].get(name, {"state": None})["state"]
-        return {"state": state, "building": is_built, "unfinished": False}
+        coming = self.arrivals.get((host, name), {}).get("phase") in _COMING
+        about = self.hosts[host].get(name, {"state": None, "uuid": None})
+        seen = {"state": about["state"], "uuid": about["uuid"]}
+        return {**seen, "building": is_built or coming, "unfinished": False}
 
     def _migration_info(self, host, name=None):
         vms = self.hosts[host]
@@ -294,7 +297,7 @@ class Cloud:
         return {"total_ms": 1, "noted": noted}
 
     def _migrate_step(self, host, name, token, step, noted=None, **given):
-        make = getattr(protocol, step)
+        make = getattr(protocol, "give_way" if step == protocol.LET_GO else step)
         if step in protocol.ON_SOURCE:
             hands = self._source(host, name)
         else:

@@ -62,7 +62,7 @@ def test_a_purge_settles_a_killed_deployment_too(cloud, kill_at, point):
             NoSuchVm, match="'web' on any of .*; salt-run virt.list shows all"
         ) as caught:
             cloud.purge()
-        is_said = "what an interrupted virt.init had begun is taken back" in str(caught.value)
+        is_said = "what an interrupted virt.init had begun was taken back" in str(caught.value)
         assert is_said is (point != "order.before-placing")
     else:
         assert cloud.purge() == {"hyper1": {"web": "purged"}}

@@ -1,10 +1,12 @@
 """Orders that a host has queued, and would do after the master has given them up."""
 
+from dataclasses import replace
+
 import pytest
 from fleetkit import is_tidy, key, left
 from saltvirt import records
 from saltvirt.errors import NameTaken, VirtError
-from saltvirt.fleet import minions, orders
+from saltvirt.fleet import deploy, minions, orders, purge
 from saltvirt.fleet.hosts import DeployError, HostSilent
 from saltvirt.ops import ordered
 
@@ -72,4 +74,29 @@ def test_an_order_that_may_still_be_done_is_kept_with_its_key(cloud, monkeypatch
             command()
 
     assert before and (key(cloud), left(cloud)) == (before, "ordered")
-    assert cloud.init(host="hyper2", force=True)["host"] == "hyper2"
+    if said is None:
+        assert cloud.init(host="hyper2", force=True)["host"] == "hyper2"
+        return
+    # It answers, so it is not to be passed over.
+    with pytest.raises(NameTaken, match="it may be on hyper1"):
+        cloud.init(host="hyper2", force=True)
+    cloud.hosts.late()
+    assert cloud.hosts.where("web") == ["hyper1"]
+
+
+def test_a_late_purge_of_one_master_removes_no_vm_that_another_has_made_since(cloud, tmp_path):
+    cloud.init(host="hyper1")
+    # The first master is killed while this waits in the host's queue, so nobody refuses it.
+    cloud.hosts.is_queueing("virt.purge")
+    with pytest.raises(HostSilent):
+        cloud.purge()
+    cloud.hosts.queues = None
+    second = replace(cloud.master, opts={**cloud.opts, "cachedir": str(tmp_path / "second")})
+    purge.purge(second, "web", True)
+    request = deploy.Request(name="web", cpu=1, mem=1, given={"image": "salt://a"}, host="hyper1")
+    deploy.deploy(second, request, wait=False)
+
+    with pytest.raises(VirtError, match="is another one here"):
+        cloud.hosts.late()
+
+    assert cloud.hosts.where("web") == ["hyper1"]

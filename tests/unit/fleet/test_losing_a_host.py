@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 from saltvirt.fleet import effects, minions, moves
 from saltvirt.fleet.cloud import Cloud
-from saltvirt.parts import Source, Target
+from saltvirt.parts import Elsewhere, Source, Target
 
 HOSTS = effects.MoveHosts(source="hyper1", target="hyper2")
 HANDED = {"source": asdict(Source(phase="handing", has=True)), "target": asdict(Target())}
@@ -26,6 +26,7 @@ def test_only_a_silent_host_is_lost(monkeypatch, said, is_lost):
     monkeypatch.setattr(minions, "ask", ask)
     monkeypatch.setattr(effects, "act", lambda *args, **_options: asked.append(args[1:]) or {})
     monkeypatch.setattr(effects, "_PATIENCE_S", 0)
+    monkeypatch.setattr(effects.elsewhere, "look", lambda *_args: Elsewhere())
     held = SimpleNamespace(name="web1", record=None)
     cloud = Cloud(opts={}, settings=SimpleNamespace(timeout_s=1), progress=lambda *_a, **_k: None)
     call = (cloud, held, "t1", HOSTS)

@@ -152,3 +152,46 @@ def test_that_nobody_answers_is_no_success(two, master):
 
     with pytest.raises(MasterError, match="no hypervisor answers: h1: does not answer; h2: does"):
         settle.every(master)
+
+
+def test_what_had_left_for_a_target_that_is_lost_is_forgotten_by_force(two, master):
+    """The source is done, so nothing of the VM is there: without force nothing is said of it."""
+    said = cut_off(two, master, "h2", "virt.migrate_step end")
+    assert "if h2 never comes back, with keep=h1" in said
+
+    line = "'web' has gone from h1 already, and is lost if h2 is; with force=True too"
+    with pytest.raises(moves.Unsettled, match=line):
+        settled(master, keep="h1")
+    assert order(master) is not None
+
+    assert settled(master, keep="h1", force=True) == "is lost with h2"
+    assert order(master) is None and two.where("web") == ["h2"]
+
+    two.silent.clear()
+    assert settled(master) == "has moved to h2" and two.is_settled()
+
+
+@pytest.mark.parametrize("has", [True, False])
+def test_what_is_still_whole_on_its_source_is_taken_back_from_a_target_that_is_lost(
+    two, master, has
+):
+    """The source's job died between its note that the VM has left, and removing it."""
+    cut_off(two, master, "h2", "virt.migrate_step end")
+    two.departures["h1", "web"] = {**PLANNED, "token": _token(two), "phase": "leaving"}
+    if has:
+        two.away["h1", "web"] = {**two.hosts["h2"]["web"], "autostart": False}
+
+    said = settled(master, keep="h1", force=not has)
+
+    assert order(master) is None
+    if has:
+        assert said == "stays on h1; h2 is lost"
+        assert two.where("web") == ["h1", "h2"] and two.hosts["h1"]["web"]["autostart"]
+    else:
+        assert said == "is lost with h2; h1: its files are left there: /a"
+        assert not two.departures
+
+
+def _token(two):
+    (arrival,) = two.arrivals.values()
+    return arrival["token"]

@@ -7,6 +7,7 @@ from fleetkit import die, is_tidy, key, killed, left
 from saltvirt import keypair, locks, records
 from saltvirt.errors import BadArgument, NameTaken, NoSuchVm
 from saltvirt.fleet import deploy, inventory, keys, moves, orders
+from saltvirt.recordfacts import MoveOrderFacts, OrderFacts
 
 
 def test_a_purge_killed_before_the_keys_deletion_is_finished_by_the_next(cloud):
@@ -105,7 +106,7 @@ def test_a_purge_that_was_cut_off_says_that_the_next_one_goes_on(cloud, error, w
 def test_two_commands_for_one_vm_do_not_go_together(cloud, monkeypatch):
     monkeypatch.setattr(orders, "_END_S", 0.3)
     with orders.opened(cloud.opts, "web") as order:
-        orders.begin(order, orders.REMOVING, host="hyper1")
+        orders.begin(order, orders.REMOVING, OrderFacts(host="hyper1"))
         for command in (cloud.init, cloud.purge):
             with pytest.raises(NameTaken, match="'web' is being removed by another salt-run"):
                 command()
@@ -119,7 +120,7 @@ def test_two_commands_for_one_vm_do_not_go_together(cloud, monkeypatch):
 def test_a_move_that_was_cut_off_is_settled_first(cloud, monkeypatch, command, can):
     cloud.init()
     with orders.opened(cloud.opts, "web") as order:
-        orders.begin(order, orders.MOVING, source="hyper1", target="hyper2")
+        orders.begin_move(order, "t1", MoveOrderFacts(source="hyper1", target="hyper2"))
 
     def settle(_cloud, held):
         if held.now.phase != orders.MOVING or not can:

@@ -28,7 +28,7 @@ def test_an_order_is_closed_by_its_own_move_only(host):
     place = reservations.folder(host)
     hosts = effects.MoveHosts(source="a", target="b")
     with records.held(place, "order", "vm1") as held:
-        held.begin("t1", orders.MOVING)
+        held.begin("t1", orders.MOVING, **onrecord.move_order())
         effects.Hands(None, held, "t0", hosts).close()
         assert held.record is not None
         effects.Hands(None, held, "t1", hosts).close()

@@ -1,5 +1,8 @@
 """An order that the master has given up is not begun, however late its job is done."""
 
+import multiprocessing
+import time
+import uuid
 from pathlib import Path
 
 import pytest
@@ -46,6 +49,29 @@ def test_the_last_orders_are_known_and_the_oldest_are_forgotten(own, monkeypatch
     assert len(known) <= 6
     with ordered.begun(own, ids[0]):
         pass  # it is too long ago
+
+
+def _orders(own, failed, until):
+    while time.monotonic() < until:
+        try:
+            with ordered.begun(own, uuid.uuid4().hex):
+                pass
+        except (OSError, VirtError) as error:
+            failed.put(str(error))
+            return
+
+
+def test_orders_that_end_meanwhile_fail_no_other(own, monkeypatch):
+    monkeypatch.setattr(ordered, "_KEPT", 5)
+    context = multiprocessing.get_context("fork")
+    failed, until = context.Queue(), time.monotonic() + 1
+    several = [context.Process(target=_orders, args=(own, failed, until)) for _ in range(3)]
+    for one in several:
+        one.start()
+    for one in several:
+        one.join()
+
+    assert failed.empty(), failed.get()
 
 
 @pytest.mark.parametrize("order_id", ["", "../" + "1" * 29, "A" * 32, None, 1])

@@ -212,6 +212,40 @@ def test_a_vm_on_its_way_keeps_its_definition(built, purpose, phase):
     assert built.domains() == [] and len(built.files()) == 3
 
 
+@pytest.mark.parametrize("point", ["purge.removing", "build.complete", "build.before-complete"])
+@pytest.mark.parametrize("called", ["web1", "web2"])
+def test_what_was_begun_is_settled_before_its_vm_is_undefined(hypervisor, point, called):
+    if point.startswith("purge"):
+        with hypervisor.libvirt():
+            hypervisor.init()
+        hypervisor.dies(lambda: purged(hypervisor), point)
+    else:
+        hypervisor.dies(hypervisor.init, point)
+    path = hypervisor.definitions / "web1.xml"
+    renamed = path.read_text().replace("<name>web1<", f"<name>{called}<")
+    path.rename(path.with_stem(called)).write_text(renamed)
+
+    with hypervisor.libvirt() as conn:
+        purge.undefine(conn, hypervisor.settings, called)
+        assert hypervisor.open_records() == []
+        # Its disks stay, whatever comes by.
+        unfinished.settle(conn, hypervisor.settings)
+
+    assert hypervisor.domains() == [] and len(hypervisor.files()) == 3
+
+
+@pytest.mark.parametrize("purpose", ["build", "purge"])
+def test_a_vm_is_not_undefined_while_it_is_built_or_purged(built, purpose):
+    with built.libvirt() as conn:
+        uuid = lifecycle.uuid(conn, "web1")
+        with records.held(reservations.folder(built.settings), purpose, "web1") as held:
+            held.begin("t1", "complete", **getattr(onrecord, purpose)(uuid=uuid))
+            with pytest.raises(NameTaken, match="'web1' is being built or purged on this host"):
+                purge.undefine(conn, built.settings, "web1")
+
+    assert built.domains() == ["web1"] and len(built.files()) == 3
+
+
 def test_a_definition_that_was_only_kept_is_removed_alone(built):
     with built.libvirt() as conn:
         lifecycle.keep_moved(conn, "web1", "hyper2")

@@ -48,8 +48,8 @@ def builder(host):
 def test_a_live_build_is_seen_and_its_name_is_taken(host, builder):
     process, pipe = builder
 
-    assert reservations.coming(host)["vm1"]["memory_mib"] == 128
-    assert reservations.coming(host)["vm1"]["anti_affinity"] == ["db"]
+    assert reservations.coming(host)["vm1"].memory_mib == 128
+    assert reservations.coming(host)["vm1"].anti_affinity == ["db"]
     assert reservations.unfinished(host) == []
     with (
         pytest.raises(NameTaken, match="being built on this host at this moment"),
@@ -153,7 +153,7 @@ def test_the_claim_of_an_old_builder_that_still_runs_is_left_alone(hypervisor):
 
         unfinished.settle(conn, hypervisor.settings)
 
-        assert reservations.coming(hypervisor.settings)["web1"]["memory_mib"] == 64
+        assert reservations.coming(hypervisor.settings)["web1"].memory_mib == 64
         with pytest.raises(NameTaken, match="being built"):
             purge.purge(conn, hypervisor.settings, "web1")
         with pytest.raises(NameTaken, match="being built"):

@@ -7,6 +7,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import libvirt
+import onrecord
 import pytest
 from saltvirt import protocol, records
 from saltvirt.config import HostSettings
@@ -230,7 +231,8 @@ def test_a_build_that_was_interrupted_removes_no_shared_file_that_it_had_not_beg
     with records.held(reservations.folder(hypervisor.settings), "build", "web") as held:
         noted = [str(path) for path in paths.values()]
         begun = [str(paths["system"])]
-        held.begin("t1", protocol.MAKING, uuid=UUID, paths=noted, secrets=[], begun=begun)
+        facts = onrecord.build(uuid=UUID, paths=noted, secrets=[], begun=begun)
+        held.begin("t1", protocol.MAKING, **facts)
 
     unfinished.settle(conn, hypervisor.settings)
 

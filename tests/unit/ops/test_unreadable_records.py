@@ -20,10 +20,10 @@ def _of_another_type(purpose):
 
 
 SPOILT = [(purpose, CUT_OFF) for purpose in PURPOSES]
-SPOILT += [(purpose, _of_another_type(purpose)) for purpose in ("departure", "arrival")]
+SPOILT += [(purpose, _of_another_type(purpose)) for purpose in PURPOSES]
 
 
-@pytest.fixture(params=SPOILT, ids=[*PURPOSES, "departure's paths", "arrival's paths"])
+@pytest.fixture(params=SPOILT, ids=[*PURPOSES, *(f"{one}'s paths" for one in PURPOSES)])
 def spoilt(hypervisor, request):
     """A host with VMs web1 and db1; of web1 a record is cut off, or says what it cannot mean."""
     purpose, text = request.param

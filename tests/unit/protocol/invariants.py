@@ -1,8 +1,10 @@
 """What must hold in every state of the checker's cloud, and after everything was settled."""
 
 from clouds import NOTHING, UNSYNCED, Lost, Runner, change, is_arriving, with_runner
-from saltvirt import protocol
-from saltvirt.parts import Elsewhere
+from saltvirt.fleet import elsewhere
+from saltvirt.parts import Elsewhere, Target
+from saltvirt.placement.answers import Presence
+from saltvirt.records import Shown
 
 
 class Invariants:
@@ -46,10 +48,14 @@ class Invariants:
             raise Lost("success is reported, and it is not there")
 
     def look_elsewhere(self, world, runner):
-        """Return which third hosts have the VM."""
-        third = set(range(len(world.hosts))) - {runner.source, runner.target}
-        has = [n for n in sorted(third) if _has(world.hosts[n]) or is_arriving(world, n)]
-        return Elsewhere(has=tuple(has))
+        """Return what the third hosts say of the VM, judged as the master does."""
+        stands = {"has": [], "leaving": [], "coming": []}
+        move = elsewhere.Move(name="vm", token=runner.token, uuid="u")
+        for number in sorted(set(range(len(world.hosts))) - {runner.source, runner.target}):
+            where = elsewhere.standing(move, _third(world, number))
+            if where is not None:
+                stands[where].append(number)
+        return Elsewhere(**{where: tuple(found) for where, found in stands.items()})
 
     def check_settling(self, world):
         """Check that the next command brings everything to an end, whatever has died before."""
@@ -92,11 +98,21 @@ class Invariants:
         _check_files(world, there, trace)
 
 
-def _has(host):
-    """Return whether a host has the VM, and not only what a move from there has left."""
-    phase = host.departure and host.departure.phase
-    is_left = phase in (protocol.HANDING, protocol.LEAVING) and not host.active
-    return bool(host.defined) and not is_left
+def _third(world, number):
+    """Return what a host says of a VM to whoever asks it about a move of others."""
+    host = world.hosts[number]
+    state = ("running" if host.active else "shutdown") if host.defined else None
+    left = [(p, r) for p, r in (("departure", host.departure), ("arrival", host.arrival)) if r]
+    is_coming = is_arriving(world, number)
+    known = [
+        Shown(purpose=p, token=r.token, phase=r.phase, since=0, uuid="u", source=None, target=None)
+        for p, r in left
+    ]
+    return elsewhere.Third(
+        by_name=Presence(state=state, building=is_coming, unfinished=False, uuid=state and "u"),
+        by_uuid=Target(has=bool(host.defined) and not is_coming, is_arriving=is_coming),
+        on_record={"vm": known},
+    )
 
 
 def _check_files(world, there, trace):

@@ -2,7 +2,7 @@
 
 import pytest
 from checker import Checker, with_runner
-from clouds import PART, WHOLE, Call, Host, Lost, Runner, World, change
+from clouds import PART, UNSYNCED, WHOLE, Call, Host, Lost, Runner, World, change
 from invariants import open_moves
 from saltvirt import parts, protocol
 from saltvirt.parts import Elsewhere
@@ -55,14 +55,21 @@ def test_nobody_else_is_asked_about_what_is_decided(source, target):
     assert protocol.next_step(source, target, ON_H3) == step
 
 
-def test_a_move_that_arrived_makes_no_way():
-    there = protocol.There(token="t0", phase=protocol.LEAVING)
+@pytest.mark.parametrize("phase", [protocol.ARRIVED, protocol.REFUSED, protocol.CANCELLED])
+def test_a_move_that_is_decided_makes_no_way(phase):
+    there = protocol.There(token="t0", phase=phase)
     with pytest.raises(protocol.OutOfTurn):
         parts.run(protocol.give_way(there, "t0", keeper="h3"), object())
 
 
+def _handing(world):
+    """Return the hosts that hand the VM over, each with the token of its move, in their order."""
+    there = [(host.departure, number) for number, host in enumerate(world.hosts) if host.departure]
+    return sorted((one.token, n) for one, n in there if one.phase == protocol.HANDING)
+
+
 class Onward(Checker):
-    """Moves by hand, 0 to 1 and from there to 2; in place of a power cut libvirtd forgets."""
+    """Moves by hand, each to the next host; in place of a power cut libvirtd forgets."""
 
     def _commands(self, world, master):
         if not world.left[0]:
@@ -74,7 +81,7 @@ class Onward(Checker):
                 with_runner(spent, master, Runner("settle", *one)),
             )
         n = world.tokens
-        if n < 2 and not (n and world.stalled):
+        if n < len(world.hosts) - 1 and not (n and world.stalled):
             given = (("source", n), ("target", n + 1))
             call = Call(n, "copied", f"t{n}", given)
             moved = spent._replace(tokens=n + 1, stalled=(*spent.stalled, call))
@@ -87,6 +94,13 @@ class Onward(Checker):
     def _check_end(self, world, trace):
         """Take what waits for its operator as settled: one host has the VM, and may start it."""
         having = [n for n, host in enumerate(world.hosts) if self.model.is_startable(host)]
+        handing = _handing(world)
+        if not having and len(handing) > 1:
+            # Each waits for the other; the operator says which is the newest, and that one goes on.
+            for _token, number in handing[:-1]:
+                world = change(world, number, departure=None, defined=False)
+            self._settle_all(world)
+            return
         for number, host in enumerate(world.hosts):
             waits = host.departure and host.departure.phase == protocol.HANDING
             if waits and not {*having} <= {number, host.departure.target}:
@@ -100,6 +114,27 @@ def test_moves_by_hand_from_host_to_host_lose_nothing(left):
     target = Host(files=PART, version=-1)
 
     Onward().explore(World((source, target, target), left=left, is_by_hand=True))
+
+
+class Cut(Onward):
+    """As Onward, with power cuts; what has come is on the disk at once."""
+
+    def _cut(self, world, number):
+        host = world.hosts[number]
+        files = WHOLE if host.files == UNSYNCED else host.files
+        defined = WHOLE if host.defined == UNSYNCED else host.defined
+        return Checker._cut(self, change(world, number, files=files, defined=defined), number)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize(
+    ("count", "left"), [(3, (3, 0, 1, 0)), (4, (2, 0, 1, 0)), (4, (3, 0, 1, 0))], ids=str
+)
+def test_power_cuts_and_moves_by_hand_over_four_hosts_lose_nothing(count, left):
+    source = Host(defined=WHOLE, active=True, files=WHOLE, auto=True)
+    target = Host(files=PART, version=-1)
+
+    Cut().explore(World((source, *[target] * (count - 1)), left=left, is_by_hand=True))
 
 
 def test_without_the_others_it_would_be_on_two_hosts(monkeypatch):

@@ -1,4 +1,4 @@
-"""What a build is decided by: facts of the host and of the images, gathered once."""
+"""What a build is decided from: facts of the host and of the images, gathered once."""
 
 import os
 from collections.abc import Mapping
@@ -28,7 +28,7 @@ BOOT_FILES = ("kernel", "initrd")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostFacts:
     """
-    What libvirt says of this host, as far as the VM asks for it.
+    What libvirt says of this host, as far as the VM needs it.
 
     domain_types
         What :func:`saltvirt.ops.inspect.domain_types` returns.
@@ -62,13 +62,13 @@ class Content:
     given
         What the user's own files are, by the disks' names.
     places
-        Where disks go that are to be made, by their names.
+        Where the disks go that are to be made, by their names.
     taken
-        The files that are there already, of those that the build might make.
+        Which of the files that the build might make are there already.
     boot
         Kernel and initrd as files of this host, None if still to be fetched.
     wish
-        What the seed method is chosen by, None if nothing is seeded.
+        What the seed method is chosen from, None if nothing is seeded.
     found
         What the seeded image has in it, None if nobody looked.
     unseen
@@ -198,7 +198,7 @@ def _boot(context: Context, deployment: Deployment, is_dry: bool) -> dict[str, s
 
 
 def _given(settings: HostSettings, on: HostFacts, disk: Disk) -> validation.ValidatedImage | None:
-    """Return what a file of the user's is; None if the disk is not made of one."""
+    """Return what the user's own file for a disk is, None if the disk has none."""
     if disk.source_file:
         return _source_file(settings, on, disk)
     if disk.backing_path and not disk.image:

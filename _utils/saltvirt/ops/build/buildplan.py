@@ -135,7 +135,7 @@ def on_host(vm: Vm, host: HostFacts) -> Vm:
         if name not in host.devices:
             raise BadArgument(
                 "host_devices",
-                f"{name!r} is not a device of this host; see them with virt.node_devices",
+                f"{name!r} is not a device of this host; list them with virt.node_devices",
             )
     kind = vm.domain_type or host.domain_types.default
     return replace(vm, domain_type=kind, arch=vm.arch or host.arch)
@@ -153,7 +153,7 @@ def _refuse_nics(vm: Vm, host: HostFacts) -> None:
         if buildfacts.is_pci(nic) and (nic.source or "").lower() not in host.pci:
             raise BadArgument(
                 f"interface {nic.name!r}",
-                f"no PCI device {nic.source} on this host; see them with virt.node_devices",
+                f"no PCI device {nic.source} on this host; list them with virt.node_devices",
             )
 
 
@@ -232,7 +232,7 @@ def _refuse_taken(plan: Plan, content: Content) -> None:
         if path in content.taken:
             what = "seed" if path in (plan.seed_path, plan.credentials_path) else "disk"
             raise StorageError(
-                f"{what} {path} exists already, but no VM of this name; see what it is, "
+                f"{what} {path} already exists, but there is no VM of this name; see what it is, "
                 "then remove it or choose another name"
             )
 

@@ -14,6 +14,7 @@ from saltvirt.kvm import host, lifecycle
 from saltvirt.ops import ownfiles, reservations, storage, unfinished
 from saltvirt.ops.build.buildplan import DiskFile, Plan
 from saltvirt.ops.context import Context
+from saltvirt.ops.migration import startlock
 from saltvirt.ops.seeding import install, submission, write
 from saltvirt.ops.seeding.method import SeedMethod
 from saltvirt.seed import credentials, nocloud
@@ -27,7 +28,7 @@ _INTO_DISK = ("guestfs", "nbd")
 
 
 def _told(step: _Step) -> _Step:
-    """Keep the error of a step, so that it is told also if it cannot be undone."""
+    """Keep a step's error, so that it is reported even if the build cannot be undone."""
 
     @functools.wraps(step)
     def call(self: "Builder", *args: Any) -> None:
@@ -63,6 +64,8 @@ class Builder:
         self._conn, self._context, self._who = conn, context, who
         self._reserve, self._decide = reserve, decide
         self._holding, self._steps = ExitStack(), undo.Steps()
+        # Whether libvirt may still have a definition that needs the files.
+        self._may_be_defined = False
         self.error: BaseException | None = None
 
     def __enter__(self) -> "Builder":
@@ -90,12 +93,12 @@ class Builder:
         with reservations.host_lock(settings):
             # What is noted here is removed by whoever settles this: it must be nobody else's.
             reservations.refuse_taken(settings, plan.vm.name, plan.paths)
-            self._held.note(paths=plan.paths, secrets=secrets, begun=[])
+            ownfiles.announce(self._held, plan.paths, secrets)
         if plan.paths:
             storage.made(settings.images)
         for file in plan.files:
             if file.pool:
-                # Undone last: the pool is to forget the file when it is gone.
+                # Undone last: the pool is to forget the file once it is gone.
                 self._steps.undo_with(host.refresh_pool, conn, file.pool)
             self._make_file(file.path)
             _make_disk(conn, settings, file)
@@ -106,11 +109,13 @@ class Builder:
         _settle([path for path in plan.paths if path not in secrets])
 
     def _make_file(self, path: str) -> None:
-        # Whatever was there to be seen: until it is made, another host may make one of that name.
+        # Whatever was seen there: until the file is made, another host may make one of that name.
         self._steps.undo_with(self._remove, path)
         ownfiles.make(self._held, path)
 
     def _remove(self, path: str) -> None:
+        if self._may_be_defined:
+            raise StorageError("it stays, as the VM's definition may still be there")
         mine = ownfiles.made(self._held.now, [path])
         ownfiles.leave(self._held, mine)
         name = self._held.now.name
@@ -120,9 +125,15 @@ class Builder:
     @_told
     def define(self) -> None:
         """Define the domain, and have the master accept its key."""
-        _define(self._conn, self._plan, self._steps)
+        self._steps.undo_with(self._undefine)
+        _define(self._conn, self._plan)
         if self._who and self._who.is_submitted:
             submission.submit(self._context, self._plan.vm.name, self._who.public_key)
+
+    def _undefine(self) -> None:
+        self._may_be_defined = True
+        _forget(self._conn, self._context.settings, self._plan)
+        self._may_be_defined = False
 
     @_told
     def start(self) -> None:
@@ -131,19 +142,21 @@ class Builder:
         _start(self._conn, self._plan, self._who)
 
     def undo(self) -> None:
-        """Take everything back, newest first; raise if it stays on record as not all of it is."""
+        """Take everything back, newest first; raise if a part cannot be, which stays on record."""
         name = self._held.now.name
         try:
-            if self._held.now.phase == protocol.COMPLETE:
-                # What is complete would be left by whoever settles it, files without a VM too.
+            if self._held.now.phase != protocol.MAKING:
+                # Nobody starts it from here on. And what is complete would be left by whoever
+                # settles it, files without a VM too.
                 self._held.enter(protocol.UNDOING)
         except StorageError as exc:
-            # The disk may be full, which is why it is undone.
-            log.error("cannot note that the build of %s is undone: %s", name, exc)
+            # The disk may be full, and the build undone for just that reason.
+            log.error("cannot note that the build of %s is being undone: %s", name, exc)
         if not self._steps.run():
             raise NotTakenBack(
-                f"{self.error}; and what was made for VM {name!r} cannot all be removed: the "
-                "minion's log says why, the next virt.init or virt.purge on this host tries again"
+                f"{self.error}; and not everything that was made for VM {name!r} can be removed: "
+                "the minion's log says why; the next virt.init or virt.purge on this host tries "
+                "again"
             )
 
     def end(self) -> None:
@@ -197,19 +210,24 @@ def _settle(paths: list[str]) -> None:
         raise StorageError(f"cannot write {exc.filename or paths}: {exc.strerror}") from exc
 
 
-def _define(conn: Any, plan: Plan, steps: undo.Steps) -> None:
-    name, uuid = plan.vm.name, plan.vm.uuid
-    steps.undo_with(_forget, conn, name, uuid)
+def _define(conn: Any, plan: Plan) -> None:
     lifecycle.define(conn, plan.xml())
     storage.settle_definitions()
 
 
-def _forget(conn: Any, name: str, uuid: str) -> None:
+def _forget(conn: Any, settings: HostSettings, plan: Plan) -> None:
     """Stop and undefine the domain of a build, if it is there; one of its name may be another's."""
-    if lifecycle.name_of(conn, uuid) is not None:
-        lifecycle.destroy(conn, name)
-        lifecycle.undefine(conn, name)
-        storage.settle_definitions()
+    name, uuid = plan.vm.name, plan.vm.uuid or ""
+    # One that is started in between would run on, without a definition, over files that go.
+    with startlock.unstarted(settings, name):
+        if lifecycle.name_of(conn, uuid) == name:
+            lifecycle.destroy(conn, name)
+            lifecycle.undefine(conn, name)
+    # Also what somebody else has undefined must not come back with a crash when the files are gone.
+    storage.settle_definitions()
+    renamed = lifecycle.name_of(conn, uuid)
+    if renamed is not None:
+        raise StorageError(f"the VM is called {renamed!r} by now, and stays")
     if not lifecycle.is_defined(conn, name):
         unfinished.remove_log(name)
 

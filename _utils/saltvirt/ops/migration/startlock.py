@@ -27,6 +27,10 @@ class BeingPurged(VirtError):
     """The VM is being removed; the message says which command finishes that."""
 
 
+class BeingUndone(VirtError):
+    """The build of the VM has failed and is being undone; the message says what finishes that."""
+
+
 @contextmanager
 def starting(conn: Any, settings: HostSettings, name: str) -> Iterator[None]:
     """Start a VM, or hand it over, in the block: never both at once."""
@@ -34,8 +38,8 @@ def starting(conn: Any, settings: HostSettings, name: str) -> Iterator[None]:
         # One that has gone, or only comes, is said to move before it is said not to be here.
         known = lifecycle.uuid(conn, name) if lifecycle.is_defined(conn, name) else None
         refuse_moving(settings, name, known)
-        # Whoever purges has it on record before it takes this lock.
-        _refuse_purged(settings, name, known, is_here=known is not None)
+        # Whoever purges, or undoes a build, has it on record before it takes this lock.
+        _refuse_removed(settings, name, known, is_here=known is not None)
         moved_to = lifecycle.moved_to(conn, name)
         if moved_to is not None:
             raise OnItsWay(f"VM {name!r} cannot be started here: {kept(moved_to, name)}")
@@ -49,7 +53,7 @@ def creating(conn: Any, settings: HostSettings, xml: str) -> Iterator[None]:
     uuid = _as_libvirt_writes(read.uuid(root))
     refuse_moving(settings, read.name(root), uuid)
     here = lifecycle.name_of(conn, uuid)
-    _refuse_purged(settings, read.name(root), uuid, is_here=here is not None)
+    _refuse_removed(settings, read.name(root), uuid, is_here=here is not None)
     with nullcontext() if here is None else starting(conn, settings, here):
         yield
 
@@ -91,16 +95,29 @@ def refuse_moving(settings: HostSettings, name: str, uuid: str | None = None) ->
             raise _error(record, name, f"still on its way here from {source}")
 
 
-def _refuse_purged(settings: HostSettings, name: str, uuid: str | None, *, is_here: bool) -> None:
-    """Raise BeingPurged if the purge of a VM of this name, or UUID, is not over."""
+def _refuse_removed(settings: HostSettings, name: str, uuid: str | None, *, is_here: bool) -> None:
+    """Raise if the purge of a VM of this name, or UUID, or the undoing of its build is not over."""
     for record in reservations.moves(settings, "purge", name, uuid):
-        # One that was interrupted before it took anything has come to nothing.
-        if is_here and not records.is_live(reservations.folder(settings), "purge", record.name):
-            continue
-        raise BeingPurged(
-            f"VM {reservations.called(record, name)} is being purged since {record.since_text}; "
-            f"wait until that is over, or if it was interrupted, finish it with virt.purge {name}"
-        )
+        if _is_at_it(settings, record, is_here):
+            raise BeingPurged(
+                f"VM {reservations.called(record, name)} is being purged since "
+                f"{record.since_text}; wait until that is over, or if it was interrupted, finish "
+                f"it with virt.purge {name}"
+            )
+    for record in reservations.moves(settings, "build", name, uuid):
+        if record.phase == protocol.UNDOING and _is_at_it(settings, record, is_here):
+            raise BeingUndone(
+                f"the virt.init of VM {reservations.called(record, name)} that was begun at "
+                f"{record.since_text} has failed and is being undone; wait until that is over, or "
+                f"if it was interrupted, finish it with virt.purge {record.name}"
+            )
+
+
+def _is_at_it(settings: HostSettings, record: records.Record, is_here: bool) -> bool:
+    # One that was interrupted before it took anything has come to nothing.
+    return not is_here or records.is_live(
+        reservations.folder(settings), record.purpose, record.name
+    )
 
 
 def _error(record: records.Record, name: str, what: str) -> OnItsWay:

@@ -151,7 +151,7 @@ def test_what_cannot_be_undone_stays_on_record_and_the_disks_of_a_vm_stay_with_i
     monkeypatch.setattr(lifecycle, "undefine", fail)
 
     with hypervisor.libvirt() as conn:
-        with pytest.raises(NotTakenBack, match="this step failed; and .* cannot all be removed"):
+        with pytest.raises(NotTakenBack, match="step failed; and not everything .* can be removed"):
             hypervisor.init()
 
         assert hypervisor.open_records() == [("build", "web1", "undoing")]

@@ -83,7 +83,7 @@ def test_a_disk_is_copied_where_that_is_wanted():
     ("path", "what"), [("/pool/web1_data.qcow2", "disk"), ("/images/web1_seed.iso", "seed")]
 )
 def test_what_is_there_already_is_never_written_over(path, what):
-    with pytest.raises(StorageError, match=f"{what} {path} exists already, but no VM of this name"):
+    with pytest.raises(StorageError, match=f"^{what} {path} already exists, but there is no VM"):
         decided(replace(CONTENT, taken=frozenset({path})))
 
 
@@ -181,6 +181,6 @@ def test_a_dry_run_refuses_what_the_build_would(hypervisor):
     (hypervisor.root / "images" / "web1_data.qcow2").touch()
     with (
         hypervisor.libvirt(),
-        pytest.raises(StorageError, match="web1_data.qcow2 exists already"),
+        pytest.raises(StorageError, match="web1_data.qcow2 already exists"),
     ):
         create.show(hypervisor.context, hypervisor.deployment())

@@ -90,7 +90,7 @@ def test_an_undo_that_cannot_remove_one_file_has_given_the_others_up(
     disks = [{"name": "data", "size": 8, "pool": str(own)}]
     with monkeypatch.context() as failing, hypervisor.libvirt():
         failing.setattr(do, "_define", make_read_only)
-        with pytest.raises(StorageError, match="cannot all be removed"):
+        with pytest.raises(StorageError, match="and not everything that was made"):
             hypervisor.init("web1", disks=disks)
     another_host_makes_web1(images)
 

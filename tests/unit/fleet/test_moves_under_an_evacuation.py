@@ -1,4 +1,4 @@
-"""Finding: what an interrupted move has left off on a host is called a stopped VM."""
+"""What moves of others, and of before, have left of the VMs of a host that is emptied."""
 
 import playedhosts
 import pytest
@@ -18,7 +18,7 @@ def test_a_vm_in_the_middle_of_a_move_is_not_called_stopped(opts, monkeypatch):
     made.arrivals["h2", "web"] = {"token": "t1", "phase": "ready", "source": "h1"}
 
     with pytest.raises(evacuate.NotEmpty, match="web"):
-        print(evacuate.evacuate(master, "h1", max_parallel=1, with_stopped=False, wait_s=0))
+        evacuate.evacuate(master, "h1", max_parallel=1, with_stopped=False, wait_s=0)
 
 
 def test_a_definition_that_was_kept_is_no_host_that_a_vm_has_moved_to(opts, monkeypatch):

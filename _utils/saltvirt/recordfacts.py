@@ -1,0 +1,95 @@
+"""
+What is on record of a build and a purge on their host, and of an order on the master.
+
+As in :mod:`saltvirt.movefacts`, a default stands for what a record does not say (yet).
+"""
+
+from dataclasses import dataclass
+
+from saltvirt.movefacts import ArrivalFacts, DepartureFacts
+from saltvirt.wire import said_with
+
+# The phase of an order that is a move's; what it says is another thing.
+MOVING = "moving"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuildFacts:
+    """
+    What a host has noted of a VM that it builds.
+
+    paths
+        The files that are made.
+    secrets
+        Those of them that hold credentials, which nobody needs once QEMU has read them.
+    begun
+        Those of them that this build has made, and has not given up.
+    """
+
+    uuid: str
+    paths: list[str]
+    secrets: list[str] | None = said_with("secrets")
+    begun: list[str] | None = said_with("begun")
+    vcpus: int
+    memory_mib: int
+    disk_mib: int
+    affinity: list[str]
+    anti_affinity: list[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PurgeFacts:
+    """
+    What a host has noted of a VM that it purges.
+
+    paths
+        The files that are removed.
+    untouched
+        The signatures of those that all hosts share, by their paths, when the VM was stopped.
+    """
+
+    uuid: str
+    paths: list[str]
+    untouched: dict[str, list[int]] | None = said_with("untouched")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OrderFacts:
+    """
+    What a master has noted of a VM that it deploys or removes.
+
+    host
+        The host that was asked.
+    order_id
+        What the host was asked is known there by this.
+    public_key
+        The key that goes if the VM does.
+    """
+
+    # None is written too, in place of what was there.
+    host: str | None = None
+    order_id: str | None = None
+    public_key: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MoveOrderFacts:
+    """What a master has noted of a VM that it moves; ``source`` is None if nobody knows it."""
+
+    source: str | None
+    target: str
+    uuid: str | None = said_with("uuid")
+
+
+_SHAPES = {
+    "departure": DepartureFacts,
+    "arrival": ArrivalFacts,
+    "build": BuildFacts,
+    "purge": PurgeFacts,
+    "order": OrderFacts,
+}
+
+
+def shape(purpose: str, phase: str) -> type | None:
+    """Return the type of what a record says, None if its purpose has none."""
+    return MoveOrderFacts if (purpose, phase) == ("order", MOVING) else _SHAPES.get(purpose)

@@ -1,0 +1,162 @@
+"""The undo of a build: nobody starts its VM meanwhile, and its files go after its definition."""
+
+import os
+import signal
+import threading
+
+import pytest
+from saltvirt.errors import NotTakenBack, SeedError, VirtError
+from saltvirt.kvm import lifecycle
+from saltvirt.ops import storage, unfinished
+from saltvirt.ops.build import do
+from saltvirt.ops.migration import startlock
+
+ALL = ["web1_data.qcow2", "web1_seed.iso", "web1_system.qcow2"]
+
+
+def fail(*_args, **_given):
+    """Fail as a step does."""
+    raise SeedError("this step failed")
+
+
+def kill(*_args, **_given):
+    """Die as a process does that is killed."""
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def left(hypervisor):
+    """Return the files, domains and records that are left."""
+    return hypervisor.files(), hypervisor.domains(), hypervisor.open_records()
+
+
+@pytest.fixture(params=["start", "define"])
+def failing(hypervisor, monkeypatch, request):
+    """A host whose builds fail once their VM is defined: at its start, or before it is complete."""
+    define = do._define
+
+    def define_and_fail(*args):
+        define(*args)
+        fail()
+
+    if request.param == "start":
+        monkeypatch.setattr(lifecycle, "start", fail)
+    else:
+        monkeypatch.setattr(do, "_define", define_and_fail)
+    return hypervisor
+
+
+def test_nobody_starts_a_vm_between_its_stop_and_the_end_of_its_definition(failing, monkeypatch):
+    said, threads = [], []
+    undefine, remove_log = lifecycle.undefine, unfinished.remove_log
+
+    def start():
+        try:
+            with startlock.starting(conn, failing.settings, "web1"):
+                conn.lookupByName("web1").create()
+        except VirtError as error:
+            said.append(error)
+
+    def starts_meanwhile(*args):
+        threads.append(threading.Thread(target=start))
+        threads[0].start()
+        threads[0].join(0.5)
+        assert threads[0].is_alive() and not said
+        undefine(*args)
+
+    def wait(name):
+        threads[0].join(10)
+        remove_log(name)
+
+    monkeypatch.setattr(lifecycle, "undefine", starts_meanwhile)
+    monkeypatch.setattr(unfinished, "remove_log", wait)
+    with failing.libvirt() as conn:
+        with pytest.raises(SeedError, match="this step failed"):
+            failing.init()
+        assert not lifecycle.is_defined(conn, "web1")
+
+    (error,) = said
+    assert isinstance(error, startlock.BeingUndone), error
+    assert left(failing) == ([], [], [])
+
+
+def test_the_files_stay_until_the_end_of_the_definition_is_on_the_disk(failing, monkeypatch):
+    settle = storage.settle_definitions
+    calls = []
+
+    def ill():
+        calls.append(1)
+        if len(calls) > 1:
+            raise OSError(5, "Input/output error")
+        settle()
+
+    with monkeypatch.context() as broken, failing.libvirt() as conn:
+        broken.setattr(storage, "settle_definitions", ill)
+        with pytest.raises(NotTakenBack, match="step failed; and not everything .* can be removed"):
+            failing.init()
+        # A power cut would bring it back now, with all that it needs.
+        assert left(failing) == (ALL, [], [("build", "web1", "undoing")])
+        unfinished.settle(conn, failing.settings)
+        assert failing.files() == ALL
+
+    with failing.libvirt() as conn:
+        unfinished.settle(conn, failing.settings)
+    assert left(failing) == ([], [], [])
+
+
+def test_an_undo_that_is_killed_before_the_vm_is_undefined_leaves_it_whole(failing, monkeypatch):
+    with monkeypatch.context() as dying:
+        dying.setattr(lifecycle, "undefine", kill)
+        failing.dies(failing.init)
+    assert left(failing) == (ALL, ["web1"], [("build", "web1", "undoing")])
+
+    with failing.libvirt() as conn:
+        with startlock.starting(conn, failing.settings, "web1"):
+            pass
+        unfinished.settle(conn, failing.settings)
+
+    assert left(failing) == (ALL, ["web1"], [])
+
+
+def test_an_undo_that_is_killed_later_is_finished_before_that_name_is_started(failing, monkeypatch):
+    with monkeypatch.context() as dying:
+        dying.setattr(storage, "remove", kill)
+        failing.dies(failing.init)
+    assert failing.domains() == [] and failing.files() != []
+
+    xml = "<domain type='test'><name>web1</name><uuid>{}</uuid><memory>1024</memory></domain>"
+    words = "virt.init of VM 'web1' .* being undone; .* finish it with virt.purge web1"
+    with failing.libvirt() as conn:
+        with (
+            pytest.raises(startlock.BeingUndone, match=words),
+            startlock.creating(conn, failing.settings, xml.format("u2")),
+        ):
+            pytest.fail("it was started")
+        unfinished.settle(conn, failing.settings)
+        with startlock.creating(conn, failing.settings, xml.format("u2")):
+            pass
+
+    assert left(failing) == ([], [], [])
+
+
+def test_a_vm_that_was_renamed_meanwhile_stays_whole(hypervisor, monkeypatch):
+    def rename_and_fail(conn, name):
+        renamed = lifecycle.whole_xml(conn, name).replace("<name>web1<", "<name>web2<")
+        lifecycle.undefine(conn, name)
+        lifecycle.define(conn, renamed)
+        fail()
+
+    monkeypatch.setattr(lifecycle, "start", rename_and_fail)
+    with hypervisor.libvirt() as conn:
+        with pytest.raises(NotTakenBack):
+            hypervisor.init()
+        unfinished.settle(conn, hypervisor.settings)
+
+    assert left(hypervisor) == (ALL, ["web2"], [])
+
+
+def test_the_undo_of_what_was_never_defined_needs_no_definition_gone(hypervisor, monkeypatch):
+    monkeypatch.setattr(do, "_seed", fail)
+    with hypervisor.libvirt(), pytest.raises(SeedError, match="this step failed"):
+        hypervisor.init()
+
+    assert left(hypervisor) == ([], [], [])
