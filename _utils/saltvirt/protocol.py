@@ -163,16 +163,19 @@ def cancel(
     # What has arrived on a host that is lost may still be here, whole.
     left = (LEAVING,) if is_lost else ()
     phase = _expect(there, token, PLANNED, SENDING, HANDING, CANCELLED, *left)
-    if phase == HANDING:
+    if phase == HANDING and not is_lost:
         # Before it was handed over no target knew of it, or it did not know enough.
-        is_refused = is_refused and seen == HANDING
-        is_sure = is_refused or (yield ("stays",))
-        if not is_lost and (not is_sure or (yield ("is_handed",))):
-            raise OutOfTurn("it was handed over, so the other host decides")
+        yield from _expect_here(is_refused and seen == HANDING)
     if phase in (HANDING, LEAVING):
         yield ("autostart_on",)
     if phase != CANCELLED:
         yield "enter", CANCELLED
+
+
+def _expect_here(is_refused: bool) -> Effects:
+    is_sure = is_refused or (yield ("stays",))
+    if not is_sure or (yield ("is_handed",)):
+        raise OutOfTurn("it was handed over, so the other host decides")
 
 
 def redefine(there: There | None, token: str) -> Effects:

@@ -49,23 +49,24 @@ def standing(move: Move, third: Third) -> str | None:
     What runs is the VM, and so is what is off, unless another move that is not over may still
     decide that it is not, or only its definition was kept.
     """
-    seen, is_off = third.by_name, False
-    is_another = None not in (seen.uuid, move.uuid) and seen.uuid != move.uuid
-    is_here = third.by_uuid.has
-    if not is_another:
-        is_here = is_here or seen.state is not None
-        is_off = seen.state == _OFF
+    seen = _of_it(move, third.by_name)
+    is_here = third.by_uuid.has or seen.state is not None
     if third.by_uuid.is_arriving:
         return "coming"
-    if is_here and not is_off:
+    if is_here and seen.state != _OFF:
         return "has"
     phases = _phases(move, third.on_record)
     if not phases.isdisjoint(protocol.LEAVES):
         return "leaving"
-    if phases or (seen.building and not is_another):
+    if phases or seen.building:
         return "coming"
-    is_kept = seen.moved_to is not None and not is_another
-    return "has" if is_here and not is_kept else None
+    return "has" if is_here and seen.moved_to is None else None
+
+
+def _of_it(move: Move, seen: Presence) -> Presence:
+    """Return what a host says of a VM by its name, if that is not another VM's name there."""
+    is_another = None not in (seen.uuid, move.uuid) and seen.uuid != move.uuid
+    return Presence(state=None, building=False, unfinished=False) if is_another else seen
 
 
 def _phases(move: Move, on_record: Mapping[str, Iterable[Shown]]) -> set[str]:

@@ -28,21 +28,16 @@ def every(
     out: dict[str, str] = {}
     failed = _unreadable(cloud, found.answers, name)
     # A host that is neither of a move's two, and is to be kept, ends that move; only then others.
-    known = dict(sorted(known.items(), key=lambda one: (_is_of(one[1][0], keep), one[0])))
-    has_given_way = False
-    for (vm, token), (hosts, uuid) in known.items():
+    for (vm, token), (hosts, uuid) in sorted(known.items(), key=lambda one: _order(one, keep)):
         cloud.progress("Settling", detail=f"{vm}, {hosts}")
-        is_meant = not (has_given_way and _is_of(hosts, keep))
-        word = keep if is_meant else None
+        word = keep if vm not in out or not _is_of(hosts, keep) else None
+        is_forced = force and word == keep
         try:
             with orders.opened(cloud.opts, vm) as held:
-                ended = moves.settle(
-                    cloud, held, token, hosts, uuid, force=force and is_meant, keep=word
-                )
-            has_given_way = has_given_way or (keep is not None and not _is_of(hosts, keep))
-            out[vm] = "; ".join(filter(None, [out.get(vm), ended]))
+                ended = moves.settle(cloud, held, token, hosts, uuid, force=is_forced, keep=word)
+            out[vm] = _joined(out.get(vm), ended)
         except VirtError as error:
-            failed[vm] = "; ".join(filter(None, [failed.get(vm), str(error)]))
+            failed[vm] = _joined(failed.get(vm), str(error))
     if not (known or failed):
         _refuse_silence(found, name)
     if failed:
@@ -51,6 +46,17 @@ def every(
         unsettled.table = {"settled": out, **found.beside(), "failed": every_failed}
         raise unsettled
     return {"settled": out, **found.beside()}
+
+
+def _order(
+    one: tuple[tuple[str, str], tuple[MoveHosts, str | None]], keep: str | None
+) -> tuple[bool, tuple[str, str]]:
+    (move, (hosts, _uuid)) = one
+    return _is_of(hosts, keep), move
+
+
+def _joined(before: str | None, more: str) -> str:
+    return f"{before}; {more}" if before else more
 
 
 def _is_of(hosts: MoveHosts, keep: str | None) -> bool:
