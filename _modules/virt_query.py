@@ -12,7 +12,7 @@ import dataclasses
 from saltvirt import config, profiles, wire
 from saltvirt.errors import HostUnreachable
 from saltvirt.kvm import connect, host, query
-from saltvirt.ops import inspect
+from saltvirt.ops import auditing, inspect
 from saltvirt.ops.migration import sending
 
 __virtualname__ = "virt"
@@ -86,6 +86,30 @@ def presence(name, **kwargs):
     settings = config.for_call("virt.presence", kwargs, __opts__, __pillar__, __grains__)
     with connect.opened(settings) as conn:
         return wire.plain(inspect.presence(conn, settings, name))
+
+
+def audit(**kwargs):
+    """
+    Return what ``salt-run virt.audit`` judges of this host: plain facts, and no judgement.
+
+    Returns ``{code, vms, daemons, plain, trusted, qemu, displays, certificates, keys,
+    unreadable}``: a digest of this project's code, who is let in by libvirt and QEMU, what listens
+    without TLS, fingerprints of trusted CAs, serials of certificates, modes of keys; no secrets.
+
+    CLI Example:
+
+    .. code-block:: bash
+
+        salt hyper1 virt.audit
+    """
+    settings = config.for_call("virt.audit", kwargs, __opts__, __pillar__, __grains__)
+    keys = __pillar__.get("hypervisor", {}).get("keys", {})
+    # libvirt tells whether a display has a password only to whoever may change it.
+    with connect.opened(settings, readonly=False) as conn:
+        found = auditing.facts(
+            conn, keys.get("basepath", "/etc/pki"), f"{__opts__['pki_dir']}/minion.pem"
+        )
+        return wire.plain(found)
 
 
 def list_domains(**kwargs):

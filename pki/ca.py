@@ -99,6 +99,12 @@ def certificate_pem(certificate: x509.Certificate) -> bytes:
     return certificate.public_bytes(serialization.Encoding.PEM)
 
 
+def fingerprints(pem: bytes) -> list[str]:
+    """Return the SHA-256 fingerprints of the certificates in PEM bytes; raise ValueError."""
+    found = x509.load_pem_x509_certificates(pem)
+    return [one.fingerprint(hashes.SHA256()).hex() for one in found]
+
+
 def create(name: str, now: datetime, *, days: int = 3650, kind: str = "ecdsa") -> Authority:
     """Return a new :class:`Authority` that signs leaves only (path length 0)."""
     key = new_key(kind)

@@ -9,6 +9,8 @@ from typing import BinaryIO
 _BLOCK = 64 * 1024
 _ZERO = bytes(_BLOCK)
 _PIECE = 1024 * 1024
+# Salt modules, which are in the library's folder where it was installed and not synced.
+_INSTALLED = {"modules", "runners", "states", "pillar", "grains", "output"}
 
 
 class Digest:
@@ -90,3 +92,19 @@ def signature(path: str | Path) -> list[int]:
     """Return what changes whenever a file is written to: its number, size and times."""
     stat = os.stat(path)
     return [stat.st_ino, stat.st_size, stat.st_mtime_ns]
+
+
+def of_code(folder: Path | None = None) -> str:
+    """
+    Return a digest of this library's own files, by which two machines see that theirs are the same.
+
+    folder
+        Where the library is. Defaults to where this file is.
+    """
+    top, sha = folder or Path(__file__).parent, hashlib.sha256()
+    for path in sorted(top.rglob("*.py"), key=lambda one: one.relative_to(top).as_posix()):
+        name = path.relative_to(top)
+        if name.parts[0] not in _INSTALLED:
+            data = path.read_bytes()
+            sha.update(f"{name.as_posix()}\0{len(data)}\0".encode() + data)
+    return sha.hexdigest()

@@ -208,6 +208,24 @@ def test_what_comes_back_and_what_is_evened_out():
     assert outputter("virt_moves")({"host": "hyper3", "moved": {}}) == "hyper3: nothing to move"
 
 
+def test_an_audit_names_each_finding_with_its_fix_and_who_was_looked_at():
+    one = {"check": "acl", "where": "master", "what": "what " * 30, "fix": "do " * 40}
+    lines = outputter("virt_audit")(
+        {"error": "1 thing falls short", "findings": [one], "checked": ["hyper1"], "retcode": 1}
+    ).splitlines()
+
+    assert lines[:3] == [
+        "error: 1 thing falls short",
+        "WHERE            CHECK",
+        "master           acl",
+    ]
+    assert lines[3].startswith("  what") and any(line.startswith("  fix: do") for line in lines)
+    assert lines[-1] == "looked at master, hyper1" and max(map(len, lines)) <= 80
+    assert outputter("virt_audit")({"findings": [], "checked": ["hyper1"]}) == (
+        "looked at master, hyper1: nothing falls short"
+    )
+
+
 OUTPUTTERS = sorted(
     path.stem for path in (ROOT / "_output").glob("*.py") if path.stem != "__init__"
 )

@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from saltvirt.kvm.connect import domain, is_gone, libvirt
+from saltvirt.xml import read
+from saltvirt.xml.graphics import Graphics
 
 # libvirt: virDomainState. A domain that idles or waits for I/O runs, as users see it.
 STATES = {
@@ -73,6 +75,21 @@ def rows(
                 continue
             raise
         out.append({**_row(dom.name(), values, xml), "next_xml": kept})
+    return out
+
+
+def displays(conn: Any) -> dict[str, list[Graphics]]:
+    """Return ``{name: its displays}`` of every domain; a domain that vanishes is left out."""
+    out = {}
+    for dom in conn.listAllDomains():
+        try:
+            # Without its secrets nobody can tell whether a display has a password.
+            text = dom.XMLDesc(libvirt.VIR_DOMAIN_XML_SECURE)
+        except libvirt.libvirtError as exc:
+            if is_gone(exc):
+                continue
+            raise
+        out[dom.name()] = read.displays(read.domain(text))
     return out
 
 

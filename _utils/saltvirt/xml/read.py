@@ -47,6 +47,11 @@ def graphics(root: ET.Element) -> dict[str, str]:
     return graphics_.describe(root.find("devices/graphics"))
 
 
+def displays(root: ET.Element) -> list[graphics_.Graphics]:
+    """Return all displays of a VM; with a password only if the XML was read with its secrets."""
+    return [graphics_.read(one) for one in root.iterfind("devices/graphics")]
+
+
 def system(root: ET.Element) -> osboot.Os:
     """Return what a VM boots: its machine, processor, firmware and kernel."""
     return osboot.read(root.find("os"))

@@ -14,7 +14,7 @@ from saltvirt.pki.answer import VERSION, Answer
 # Puts a question to the master's external pillar.
 Ask = Callable[[Mapping[str, Any]], dict[str, Any] | None]
 # The daemons that listen for TLS, by the socket that says they run (https://libvirt.org/daemons.html).
-_DAEMONS = {
+DAEMONS = {
     "libvirtd": "/run/libvirt/libvirt-admin-sock",
     "virtproxyd": "/run/libvirt/virtproxyd-admin-sock",
 }
@@ -125,7 +125,7 @@ class Enrolment:
         """Let a libvirtd that listens for TLS read its files anew; say what it answered."""
         if not functions["cmd.has_exec"]("virt-admin"):
             return ["virt-admin is not here, so libvirtd reads them at its next start"]
-        running = [daemon for daemon, socket in _DAEMONS.items() if Path(socket).exists()]
+        running = [daemon for daemon, socket in DAEMONS.items() if Path(socket).exists()]
         if not running:
             return ["no libvirt daemon runs; it reads them at its start"]
         return [self._read_by(daemon, functions) for daemon in running]

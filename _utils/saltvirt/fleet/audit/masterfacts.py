@@ -1,0 +1,229 @@
+"""What the master has: its options, its CAs' files, whom it takes for what, what it serves."""
+
+import os
+import pwd
+import stat
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import salt.version
+from cryptography import x509
+
+from saltvirt import compat, content
+from saltvirt.fleet import candidates, membership
+from saltvirt.pki import ca, store
+from saltvirt.pki.authorities import LIBVIRT, USES, Authorities
+
+# Names that private keys have; what is in a file decides.
+_KEY_NAMES = (".pem", ".key", "_rsa", "_ecdsa", "_ed25519")
+_MARK = b"PRIVATE KEY-----"
+_LOOKED_AT = 64 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileFacts:
+    """A file or folder of the CAs."""
+
+    path: str
+    mode: int
+    owner: str
+    is_key: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MasterFacts:
+    """
+    What the master has, as far as it is judged.
+
+    release
+        Salt's, such as ``3006.25``.
+    options
+        The master's configuration.
+    user
+        As whom the master runs.
+    ends
+        Until when each CA is good: ``{path: time}``.
+    autosign
+        Lines of ``autosign_file``.
+    autosign_grains
+        Files of ``autosign_grains_dir``.
+    patterns
+        Those of ``virt:hypervisors``.
+    without_key, may_be
+        Ids that are allowed and have no accepted key; ids that may be hypervisors, and why.
+    served
+        Files with private keys that any minion can read.
+    pillar_served
+        Folders of pillar in those of the file server, or around them.
+    """
+
+    release: str
+    options: Mapping[str, Any]
+    user: str
+    now: datetime
+    files: Sequence[FileFacts] = ()
+    ends: Mapping[str, datetime] = field(default_factory=dict)
+    autosign: Sequence[str] = ()
+    autosign_grains: Sequence[str] = ()
+    patterns: Sequence[str] = ()
+    without_key: Sequence[str] = ()
+    may_be: Mapping[str, candidates.Candidate] = field(default_factory=dict)
+    served: Sequence[str] = ()
+    pillar_served: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Known:
+    """
+    By what the answers of hosts are judged.
+
+    code
+        The digest of the master's own library.
+    trusted
+        Fingerprints of the CAs by use.
+    issued
+        Whose each certificate is: ``{serial: host}``.
+    """
+
+    code: str
+    trusted: Mapping[str, frozenset[str]]
+    issued: Mapping[str, str]
+    revoked: frozenset[str]
+    now: datetime
+
+
+def of(opts: Mapping[str, Any], members: membership.Members, now: datetime) -> MasterFacts:
+    """Return what this master has; nothing is made, and no minion is asked."""
+    place, accepted = Authorities(membership.folder(opts)), compat.KeyStore(opts).accepted()
+    roots = _roots(opts, "file_roots")
+    return MasterFacts(
+        release=salt.version.__version__,
+        options=opts,
+        user=str(opts.get("user") or "root"),
+        now=now,
+        files=list(_files(place)),
+        ends=dict(_ends(place)),
+        autosign=_lines(opts.get("autosign_file")),
+        autosign_grains=_names(opts.get("autosign_grains_dir")),
+        patterns=members.patterns,
+        without_key=sorted(one for one in members.named.difference(accepted) if members.has(one)),
+        may_be=candidates.found(opts, members),
+        served=sorted(_served(roots)),
+        pillar_served=[
+            f"{pillar} ({root})"
+            for pillar in _roots(opts, "pillar_roots")
+            for root in roots
+            if _is_within(pillar, root) or _is_within(root, pillar)
+        ],
+    )
+
+
+def known(opts: Mapping[str, Any], now: datetime) -> Known:
+    """Return what this master knows of its hosts' certificates, and of its own code."""
+    place = Authorities(membership.folder(opts))
+    own = {use: frozenset(_fingerprints(one)) for use, one in place.stores.items()}
+    return Known(
+        code=content.of_code(),
+        trusted={
+            use: found if place.is_separate(use) else found | own[LIBVIRT]
+            for use, found in own.items()
+        },
+        issued={row["serial"]: row["host"] for row in place.issued()},
+        revoked=frozenset(place.revoked()),
+        now=now,
+    )
+
+
+def _certificates(one: store.Store) -> Iterator[Path]:
+    for below in (".", store.NEXT, store.PREVIOUS):
+        path = one.folder / below / store.CERTIFICATE
+        if store.is_there(path):
+            yield path
+
+
+def _fingerprints(one: store.Store) -> Iterator[str]:
+    for path in _certificates(one):
+        yield from ca.fingerprints(path.read_bytes())
+
+
+def _ends(place: Authorities) -> Iterator[tuple[str, datetime]]:
+    for one in place.stores.values():
+        for path in _certificates(one):
+            found = x509.load_pem_x509_certificate(path.read_bytes())
+            yield str(path), found.not_valid_after_utc
+
+
+def _files(place: Authorities) -> Iterator[FileFacts]:
+    """Yield the folders of the CAs, and what is in them but for records of certificates."""
+    folders = {place.folder / below / more for below, _name in USES.values()
+               for more in (".", store.NEXT, store.PREVIOUS)}  # fmt: skip
+    for folder in sorted(folders):
+        if store.is_there(folder):
+            yield _file(folder)
+            names = (folder / name for name in sorted(os.listdir(folder)))
+            yield from (_file(path) for path in names if path.is_file() or path.is_dir())
+
+
+def _file(path: Path) -> FileFacts:
+    found = path.stat()
+    try:
+        owner = pwd.getpwuid(found.st_uid).pw_name
+    except KeyError:
+        owner = str(found.st_uid)
+    is_key = path.name.startswith(store.KEY)
+    return FileFacts(path=str(path), mode=stat.S_IMODE(found.st_mode), owner=owner, is_key=is_key)
+
+
+def _lines(path: Any) -> list[str]:
+    try:
+        lines = Path(path or "/nowhere").read_text(encoding="utf-8").splitlines()
+    except (OSError, ValueError):
+        return []  # Salt does not read it either
+    return [line.strip() for line in lines if line.strip() and not line.startswith("#")]
+
+
+def _names(folder: Any) -> list[str]:
+    try:
+        return sorted(os.listdir(folder)) if folder else []
+    except OSError:
+        return []
+
+
+def _roots(opts: Mapping[str, Any], option: str) -> list[str]:
+    found = opts.get(option) or {}
+    environments = found.values() if isinstance(found, Mapping) else [found]
+    paths = [str(path) for one in environments for path in one or ()]
+    return list(dict.fromkeys(path for path in paths if path.startswith("/")))
+
+
+def _is_within(path: str, folder: str) -> bool:
+    return Path(path).is_dir() and Path(path).resolve().is_relative_to(Path(folder).resolve())
+
+
+def _served(roots: Sequence[str]) -> Iterator[str]:
+    """Yield the files with private keys that the file server gives to whoever asks."""
+    seen: set[str] = set()
+    for root in roots:
+        # The file server follows links too.
+        for folder, folders, names in os.walk(root, followlinks=True):
+            real = os.path.realpath(folder)
+            if real in seen:
+                folders.clear()
+                continue
+            seen.add(real)
+            paths = (os.path.join(folder, name) for name in names if name.endswith(_KEY_NAMES))
+            yield from filter(_has_key, paths)
+
+
+def _has_key(path: str) -> bool:
+    try:
+        # A pipe would be waited for.
+        if not stat.S_ISREG(os.stat(path).st_mode):
+            return False
+        with open(path, "rb") as handle:
+            return _MARK in handle.read(_LOOKED_AT)
+    except OSError:
+        return False  # nobody gets what the master cannot read

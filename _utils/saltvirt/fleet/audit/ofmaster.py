@@ -1,0 +1,214 @@
+"""Judge what the master has: pure functions, each of which yields what falls short."""
+
+import re
+import shlex
+from collections.abc import Iterator, Mapping
+from datetime import timedelta
+from typing import Any
+
+from salt.utils.stringutils import expr_match
+
+from saltvirt.fleet.audit.finding import Finding, granted
+from saltvirt.fleet.audit.masterfacts import MasterFacts
+from saltvirt.fleet.membership import is_glob
+
+MASTER = "master"
+# The first of each line whose master checks that a minion asks for its own pillar, and the first
+# that can refuse minions that do not prove their id; later lines have both.
+_PILLAR = {3006: 12, 3007: 4}
+_PROOF = {3006: 17, 3007: 9}
+_SOON = timedelta(days=90)
+# Nobody's id: what accepts its key accepts any.
+_ANYBODY = "salt-virt-audit.invalid"
+_CONFIG = "in the master's configuration, then restart salt-master"
+# What must be so: the value, what Salt takes for a missing one, and what the other one gives.
+_OPTIONS: tuple[tuple[str, bool, str], ...] = (
+    ("open_mode", False, "any key is taken for any id"),
+    ("auto_accept", False, "the key of any new minion is accepted"),
+    ("permissive_pki_access", False, "the master's group may read its keys"),
+    ("file_recv", False, "any minion may write files on the master"),
+    ("sign_pub_messages", True, "minions cannot tell the master's orders from others'"),
+    ("rotate_aes_key", True, "a deleted minion goes on reading what all are told"),
+)
+
+
+def findings(facts: MasterFacts) -> Iterator[Finding]:
+    """Yield all that falls short on the master."""
+    for check in (_salt, _options, _autosign, _grants, _peers, _files, _ends, _members, _served):
+        yield from check(facts)
+
+
+def _is_since(release: str, firsts: Mapping[int, int]) -> bool:
+    found = re.match(r"(\d+)(?:\.(\d+))?", release)
+    line, number = (int(found[1]), int(found[2] or 0)) if found else (0, 0)
+    return number >= firsts[line] if line in firsts else line > max(firsts)
+
+
+def _salt(facts: MasterFacts) -> Iterator[Finding]:
+    if not _is_since(facts.release, _PILLAR):
+        yield Finding(
+            check="salt-release",
+            where=MASTER,
+            what=f"Salt {facts.release} gives any minion the pillar of any other",
+            fix="update Salt to 3006.12, 3007.4, 3008 or a later one of these lines",
+        )
+    version = facts.options.get("minimum_auth_version") or 0
+    if _is_since(facts.release, _PROOF) and int(version) < 3:
+        yield Finding(
+            check="auth-version",
+            where=MASTER,
+            what=f"minimum_auth_version is {version}: minions that do not prove their id are heard",
+            fix="once all minions have 3006.17, 3007.9, 3008 or later: minimum_auth_version: 3 "
+            + _CONFIG,
+        )
+    if not facts.options.get("zmq_filtering") and facts.options.get("transport") in (
+        None,
+        "zeromq",
+    ):
+        yield Finding(
+            check="zmq-filtering",
+            where=MASTER,
+            what="zmq_filtering is off: every minion is sent what is meant for others",
+            fix=f"zmq_filtering: True {_CONFIG}",
+        )
+
+
+def _options(facts: MasterFacts) -> Iterator[Finding]:
+    for option, wanted, gives in _OPTIONS:
+        is_on = bool(facts.options.get(option, wanted))
+        if is_on is not wanted:
+            yield Finding(
+                check="options",
+                where=MASTER,
+                what=f"{option} is {is_on}: {gives}",
+                fix=f"{option}: {wanted} {_CONFIG}",
+            )
+
+
+def _autosign(facts: MasterFacts) -> Iterator[Finding]:
+    # Whoever comes first would be a hypervisor.
+    globs = (one for one in facts.patterns if is_glob(one))
+    hosts = [re.sub(r"\[[^]]*\]|[*?]", "x", one) for one in globs]
+    for line in facts.autosign:
+        taken = [one for one in (_ANYBODY, *hosts, *facts.without_key) if expr_match(one, line)]
+        if taken:
+            whose = "of any minion" if _ANYBODY in taken else f"of a hypervisor ({taken[0]})"
+            yield Finding(
+                check="options",
+                where=MASTER,
+                what=f"autosign_file: {line!r} has the key {whose} accepted unseen",
+                fix=f"take that line out of {facts.options.get('autosign_file')}; accept keys by "
+                "salt-key -a",
+            )
+    if facts.autosign_grains:
+        yield Finding(
+            check="options",
+            where=MASTER,
+            what="autosign_grains_dir: keys are accepted by grains, which any minion can say",
+            fix=f"take autosign_grains_dir out {_CONFIG}",
+        )
+
+
+def _grants(facts: MasterFacts) -> Iterator[Finding]:
+    acls: list[tuple[str, Any]] = [("publisher_acl", facts.options.get("publisher_acl"))]
+    systems = facts.options.get("external_auth")
+    if isinstance(systems, Mapping):
+        acls += [(f"external_auth:{name}", users) for name, users in systems.items()]
+    for where, users in acls:
+        for user, grants in users.items() if isinstance(users, Mapping) else ():
+            given = sorted(set(granted(grants)))
+            if given and user not in ("root", facts.user):
+                yield Finding(
+                    check="acl",
+                    where=MASTER,
+                    what=f"{where}: {user} is as good as root on hypervisors ({', '.join(given)})",
+                    fix=f"name only the functions that {user} needs, and none that changes VMs, "
+                    + _CONFIG,
+                )
+
+
+def _peers(facts: MasterFacts) -> Iterator[Finding]:
+    for option in ("peer", "peer_run"):
+        given = facts.options.get(option)
+        for minions, functions in given.items() if isinstance(given, Mapping) else ():
+            found = sorted(set(granted(functions)))
+            if found:
+                yield Finding(
+                    check="options",
+                    where=MASTER,
+                    what=f"{option}: minions {minions} may call {', '.join(found)}",
+                    fix=f"take it out of {option} {_CONFIG}",
+                )
+
+
+def _files(facts: MasterFacts) -> Iterator[Finding]:
+    for file in facts.files:
+        path = shlex.quote(file.path)
+        too_much = file.mode & (0o077 if file.is_key else 0o022)
+        check = "ca-keys" if file.is_key else "ca-files"
+        if too_much:
+            can = "read" if too_much & 0o044 else "write"
+            yield Finding(
+                check=check,
+                where=MASTER,
+                what=f"others than {facts.user} can {can} {file.path} (mode {file.mode:04o})",
+                fix=f"chmod {'go=' if file.is_key else 'go-w'} {path}"
+                + ("; then salt-run virt_pki.rotate_ca" if too_much & 0o044 else ""),
+            )
+        if file.owner not in (facts.user, "root"):
+            yield Finding(
+                check=check,
+                where=MASTER,
+                what=f"{file.path} belongs to {file.owner}",
+                fix=f"chown {facts.user}: {path}",
+            )
+
+
+def _ends(facts: MasterFacts) -> Iterator[Finding]:
+    for path, end in facts.ends.items():
+        if end - facts.now < _SOON:
+            is_over = end <= facts.now
+            yield Finding(
+                check="ca-ends",
+                where=MASTER,
+                what=f"{path} {'was' if is_over else 'is'} good until {end:%Y-%m-%d} only",
+                fix="salt-run virt_pki.rotate_ca",
+            )
+
+
+def _members(facts: MasterFacts) -> Iterator[Finding]:
+    for one, candidate in sorted(facts.may_be.items()):
+        host = shlex.quote(one)
+        is_guest = f", and is a VM on {', '.join(candidate.vm_on)}" if candidate.vm_on else ""
+        fix = f"if it is yours, salt-run virt.allow {host}; else salt-run virt.disallow {host}"
+        yield Finding(
+            check="hypervisors",
+            where=one,
+            what=f"it is not allowed to be a hypervisor, but {candidate.why}{is_guest}",
+            fix=f"salt-run virt.disallow {host}" if is_guest else fix,
+        )
+    for one in facts.without_key:
+        host = shlex.quote(one)
+        yield Finding(
+            check="hypervisors",
+            where=one,
+            what="it is allowed to be a hypervisor, and whoever first has a key accepted is it",
+            fix=f"accept its key (salt-key -a {host}), or salt-run virt.disallow {host}",
+        )
+
+
+def _served(facts: MasterFacts) -> Iterator[Finding]:
+    for path in facts.served:
+        yield Finding(
+            check="secrets",
+            where=MASTER,
+            what=f"{path} is a private key, and any minion can read it",
+            fix="move it out of file_roots, and use another key from now on",
+        )
+    for path in facts.pillar_served:
+        yield Finding(
+            check="secrets",
+            where=MASTER,
+            what=f"any minion can read pillar as files: {path}",
+            fix=f"keep pillar_roots and file_roots apart {_CONFIG}",
+        )

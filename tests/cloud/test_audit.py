@@ -1,0 +1,176 @@
+"""An audit finds nothing on a fresh lab, and each fault that is planted on it."""
+
+import json
+
+import pytest
+
+CA = "/etc/salt/pki/master/libvirt"
+PKI = "/etc/pki/libvirt"
+CODE = "/var/cache/salt/minion/extmods/utils/saltvirt/units.py"
+OPEN = """<domain type='qemu'><name>open1</name><memory>65536</memory>
+<os><type>hvm</type></os><devices><graphics type='vnc' autoport='yes'>
+<listen type='address' address='0.0.0.0'/></graphics></devices></domain>"""
+SELF_SIGNED = "openssl req -x509 -newkey rsa:2048 -nodes -subj /CN=stranger 2>/dev/null"
+
+
+def option(text):
+    """Return scripts that set an option of the master, and take it back."""
+    path = "/etc/salt/master.d/zz-planted.conf"
+    return "master", f"cat >{path} <<'X'\n{text}\nX\n", f"rm {path}"
+
+
+def edited(node, path, script):
+    """Return scripts that change a file, and put the one before in its place."""
+    return node, f"cp -a {path} {path}.kept; {script}", f"mv {path}.kept {path}"
+
+
+# Where and how it is planted, how it is taken back, and what is found where.
+PLANTED = {
+    "an old protocol": (*option("minimum_auth_version: 0"), "auth-version", "master"),
+    "no filter": (*option("zmq_filtering: False"), "zmq-filtering", "master"),
+    "publisher_acl": (*option("publisher_acl: {ann: ['virt.*']}"), "acl", "master"),
+    "external_auth": (*option("external_auth: {pam: {ann: ['.*']}}"), "acl", "master"),
+    "file_recv": (*option("file_recv: True"), "options", "master"),
+    "peer": (*option("peer: {'.*': ['virt.*']}"), "options", "master"),
+    "the CA's folder": ("master", f"chmod o+w {CA}", f"chmod o-w {CA}", "ca-files", "master"),
+    "the CA's key": (
+        *("master", f"chmod 644 {CA}/cakey.pem", f"chmod 600 {CA}/cakey.pem"),
+        *("ca-keys", "master"),
+    ),
+    "a socket without TLS": (
+        "hyper2",
+        "systemd-run -q --unit=planted python3 -m http.server 16509; "
+        "for n in $(seq 50); do ss -Htln | grep -q :16509 && break; sleep 0.1; done",
+        "systemctl stop planted",
+        *("libvirt-open", "hyper2"),
+    ),
+    "certificates unseen": (
+        *edited(
+            "hyper1",
+            "/etc/libvirt/libvirtd.conf",
+            "echo 'tls_no_verify_certificate = 1' >>/etc/libvirt/libvirtd.conf",
+        ),
+        *("libvirt-open", "hyper1"),
+    ),
+    "any name": (
+        *edited(
+            "hyper1",
+            "/etc/libvirt/libvirtd.conf",
+            "echo 'tls_allowed_dn_list = [\"*\"]' >>/etc/libvirt/libvirtd.conf",
+        ),
+        *("libvirt-trust", "hyper1"),
+    ),
+    "one more CA": (
+        *edited(
+            "hyper3",
+            "/etc/pki/CA/cacert.pem",
+            f"{SELF_SIGNED} -keyout /dev/null >>/etc/pki/CA/cacert.pem",
+        ),
+        *("libvirt-trust", "hyper3"),
+    ),
+    "QEMU takes all": (
+        *edited(
+            "hyper1",
+            "/etc/libvirt/qemu.conf",
+            "echo 'migrate_tls_x509_verify = 0' >>/etc/libvirt/qemu.conf",
+        ),
+        *("qemu-tls", "hyper1"),
+    ),
+    "VNC": (
+        "hyper1",
+        f"cat >/tmp/open1.xml <<'X'\n{OPEN}\nX\nvirsh -q define /tmp/open1.xml",
+        "virsh -q undefine open1; rm /tmp/open1.xml",
+        *("display", "hyper1"),
+    ),
+    "a certificate of nobody": (
+        *edited(
+            "hyper2",
+            f"{PKI}/clientcert.pem",
+            f"{SELF_SIGNED} -keyout /dev/null >{PKI}/clientcert.pem",
+        ),
+        *("certificates", "hyper2"),
+    ),
+    "old code": (*edited("hyper3", CODE, f"echo '# older' >>{CODE}"), "code", "hyper3"),
+    "an allowed id without a key": (
+        *option("virt: {timeout_s: 20, hypervisors: [hyper7]}"),
+        *("hypervisors", "hyper7"),
+    ),
+    "a key on the file server": (
+        "master",
+        "(umask 022; echo '-----BEGIN PRIVATE KEY-----' >/srv/salt/web.key)",
+        "rm /srv/salt/web.key",
+        *("secrets", "master"),
+    ),
+    "a host's key": (
+        "hyper1",
+        f"chmod 644 {PKI}/private/clientkey.pem",
+        f"chmod 600 {PKI}/private/clientkey.pem",
+        *("host-keys", "hyper1"),
+    ),
+    "a silent host": (
+        *("hyper3", "systemctl stop salt-minion", "systemctl start salt-minion"),
+        *("not-checked", "hyper3"),
+    ),
+}
+
+
+def found(done):
+    """Return ``{(check, where)}`` of what an audit printed; each finding has its fix."""
+    assert done.traceback == []
+    findings = done.data["findings"]
+    assert all(one["what"] and one["fix"] for one in findings)
+    assert done.code == (1 if findings else 0)
+    return {(one["check"], one["where"]) for one in findings}
+
+
+@pytest.mark.both_salts
+def test_nothing_falls_short_on_a_fresh_lab(cloud):
+    cloud.purge_all()
+
+    done = cloud.run("virt.audit")
+
+    assert done.code == 0, done.out + done.err
+    assert done.data == {"findings": [], "checked": cloud.hosts}
+    shown = cloud.command("salt-run", "virt.audit")
+    assert shown.out.strip().endswith("hyper3: nothing falls short")
+
+
+@pytest.fixture
+def planted(cloud, request):
+    """A lab with one fault."""
+    node, plant, undo, *_what = PLANTED[request.param]
+    cloud.sh(node, plant)
+    yield PLANTED[request.param]
+    cloud.sh(node, undo)
+    if "salt-minion" in undo:
+        cloud.ready([node])
+
+
+@pytest.mark.parametrize("planted", PLANTED, indirect=True)
+def test_what_is_planted_is_found_alone(cloud, planted):
+    *_how, check, where = planted
+
+    assert found(cloud.run("virt.audit")) == {(check, where)}
+
+
+def test_salts_release_is_looked_at(cloud):
+    path = cloud.sh("master", "find /opt/saltstack -path '*/salt/_version.txt' | head -n 1").strip()
+    cloud.sh("master", f"cp -a {path} /srv/version; echo 3006.11 >{path}")
+    try:
+        # The process that has imported Salt already knows which release it is.
+        said = cloud.sh("master", "salt-run virt.audit --out=json || test $? = 1")
+    finally:
+        cloud.sh("master", f"mv /srv/version {path}")
+
+    found_ = json.JSONDecoder().raw_decode(said[said.index("{") :])[0]["findings"]
+    assert "salt-release" in {one["check"] for one in found_}
+
+
+def test_hosts_that_nobody_has_allowed_are_found(cloud):
+    cloud.sh("master", f"mv {CA}/hypervisors.json /srv/hypervisors.json")
+    try:
+        done = cloud.run("virt.audit")
+    finally:
+        cloud.sh("master", f"mv /srv/hypervisors.json {CA}/hypervisors.json")
+
+    assert found(done) == {("hypervisors", host) for host in cloud.hosts}

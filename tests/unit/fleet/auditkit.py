@@ -1,0 +1,115 @@
+"""A master as docs/security.md has it, and two hosts that say of themselves that all is well."""
+
+import dataclasses
+import shutil
+
+import askedca
+import keypairs
+from cryptography import x509
+from saltvirt import content, wire
+from saltvirt.fleet import keys, membership, minions
+from saltvirt.fleet.audit import run
+from saltvirt.fleet.cloud import Cloud
+from saltvirt.pki import ca, policy
+from saltvirt.pki.authorities import Authorities
+from saltvirt.placement.audited import (
+    CertificateFacts,
+    DaemonFacts,
+    DisplayFacts,
+    HostAudit,
+    KeyFacts,
+)
+
+NOW = askedca.NOW
+HOSTS = ("hyper1", "hyper2")
+
+
+class World:
+    """A master as docs/security.md has it, and what its two hosts say of themselves."""
+
+    def __init__(self, opts, folder, monkeypatch, signed):
+        self.opts, self.folder, self.monkeypatch = opts, folder, monkeypatch
+        opts.update(
+            minimum_auth_version=3,
+            zmq_filtering=True,
+            virt={"hypervisors": list(HOSTS)},
+            file_roots={"base": [str(folder / "srv")]},
+            pillar_roots={"base": [str(folder / "pillar")]},
+        )
+        for name in ("srv", "pillar"):
+            (folder / name).mkdir()
+        self.place = Authorities(membership.folder(opts))
+        shutil.copytree(signed.folder, self.place.folder)
+        for host in HOSTS:
+            keys.accept(opts, host, keypairs.named("a host")[0])
+        self.facts = dict(signed.facts)
+        self.replies = {}
+
+    def say(self, **more):
+        """Have hyper1 say something else."""
+        self.facts["hyper1"] = dataclasses.replace(self.facts["hyper1"], **more)
+
+    def ask(self, _cloud, targets, fun):
+        """Stand for ``minions.ask``."""
+        assert fun == "virt.audit"
+        said = {h: minions.Reply(minion=h, value=wire.plain(self.facts[h])) for h in targets}
+        return {**said, **self.replies}
+
+    def audit(self, now=NOW):
+        """Return ``[(check, where, what, fix)]``."""
+        self.monkeypatch.setattr(minions, "ask", self.ask)
+        cloud = Cloud.of(self.opts)
+        try:
+            found = run.audit(cloud, now)["findings"]
+        except run.FallsShort as short:
+            found = short.table["findings"]
+            assert found
+        return [tuple(one[key] for key in ("check", "where", "what", "fix")) for one in found]
+
+
+def display(address, **more):
+    """Return a VNC display."""
+    return DisplayFacts(**{"vm": "web1", "type": "vnc", "has_password": False, **more},
+                        address=address)  # fmt: skip
+
+
+def certificate(pem, **more):
+    """Return what a host says of a certificate."""
+    found = x509.load_pem_x509_certificate(pem.encode())
+    said = CertificateFacts(
+        path="/etc/pki/x.pem",
+        serial=f"{found.serial_number:032x}",
+        not_before=found.not_valid_before_utc.isoformat(),
+        not_after=found.not_valid_after_utc.isoformat(),
+    )
+    return dataclasses.replace(said, **more)
+
+
+def key(mode, **more):
+    """Return what a host says of a key."""
+    given = {"most": 0o600, "owner": "root", "group": "root", "reader": None}
+    return KeyFacts(path="/etc/pki/key.pem", mode=mode, **{**given, **more})
+
+
+def host_facts(place, host):
+    """Return what a host says that has certificates of these CAs, and is as it should be."""
+    wanted = {purpose: askedca.request() for purpose in policy.PURPOSES}
+    told = askedca.ask(place, host, wanted, grains={})
+    return HostAudit(
+        code=content.of_code(),
+        vms=["web1"],
+        daemons=[
+            DaemonFacts(
+                path="/etc/libvirt/libvirtd.conf",
+                names=["OU=salt-virt hypervisor,*"],
+                verifies=True,
+                is_open_here=False,
+            )
+        ],
+        plain=[],
+        trusted={use: ca.fingerprints(trust.ca.encode()) for use, trust in told.trust.items()},
+        qemu={"migrate_tls_force": "1", "migrate_tls_x509_verify": "1"},
+        displays=[display("127.0.0.1"), display(""), display("0.0.0.0", has_password=True)],
+        certificates=[certificate(pem) for pem in told.certificates.values()],
+        keys=[key(0o600), key(0o640, most=0o640, group="kvm", reader="kvm")],
+    )

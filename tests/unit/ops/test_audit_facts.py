@@ -1,0 +1,132 @@
+"""What a host says of itself to an audit is what its files, its sockets and its libvirt have."""
+
+import socket
+from pathlib import Path
+
+import pytest
+from saltvirt import content, wire
+from saltvirt.config import HostSettings
+from saltvirt.kvm import connect, lifecycle
+from saltvirt.ops import auditing
+from saltvirt.ops.certificates import installed
+from saltvirt.pki import ca
+from saltvirt.pki.store import utc_now
+from saltvirt.placement.audited import HostAudit
+
+CONF = """
+# tls_allowed_dn_list = ["CN=commented"]
+tls_allowed_dn_list = ["OU=salt-virt hypervisor,*",
+    # "CN=out",
+    "CN=in"]
+  tls_no_verify_certificate=1
+auth_unix_rw = "none"   # as before
+tcp_port = "16600"
+empty = []
+"""
+DOMAIN = """<domain type='test'><name>{name}</name><memory>1024</memory><os><type>hvm</type></os>
+<devices><graphics type='vnc' passwd='{password}'><listen type='address' address='0.0.0.0'/>
+</graphics></devices></domain>"""
+TEST = HostSettings(uri="test:///default")
+
+
+def test_libvirts_files_are_read_as_libvirt_reads_them():
+    assert auditing.settings_of(CONF) == {
+        "tls_allowed_dn_list": ["OU=salt-virt hypervisor,*", "CN=in"],
+        "tls_no_verify_certificate": "1",
+        "auth_unix_rw": "none",
+        "tcp_port": "16600",
+        "empty": [],
+    }
+
+
+@pytest.mark.parametrize(
+    ("family", "address"), [(socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1")]
+)
+def test_what_listens_is_read_from_the_kernel(family, address):
+    with socket.socket(family) as listening:
+        listening.bind((address, 0))
+        port = listening.getsockname()[1]
+        tables = [Path(f"/proc/net/{name}").read_text() for name in ("tcp", "tcp6")]
+        assert auditing.listening(tables, port) == []
+
+        listening.listen()
+        tables = [Path(f"/proc/net/{name}").read_text() for name in ("tcp", "tcp6")]
+        assert auditing.listening(tables, port) == [address]
+
+
+@pytest.fixture
+def base(tmp_path, monkeypatch):
+    """A host's /etc/pki and /etc/libvirt."""
+    conf = tmp_path / "libvirt"
+    conf.mkdir()
+    (conf / "libvirtd.conf").write_text(CONF)
+    (conf / "qemu.conf").write_text('vnc_listen = "0.0.0.0"\nvnc_password = "hunter2"\nuser = "x"')
+    monkeypatch.setattr(auditing, "_CONF", conf)
+    monkeypatch.setattr(auditing.enrolment, "DAEMONS", {"libvirtd": str(tmp_path / "no socket")})
+    made = ca.create("a CA", utc_now())
+    (tmp_path / "pki/CA").mkdir(parents=True)
+    (tmp_path / "pki/CA/cacert.pem").write_bytes(ca.certificate_pem(made.certificate))
+    place = installed.places(tmp_path / "pki")["libvirt-server"]
+    signed = {"minion_id": "hyper1", "role": "server", "names": ["hyper1"], "addresses": []}
+    key = ca.new_key()
+    given = ca.sign(made, key.public_key(), **signed, now=utc_now(), days=9)
+    installed.lay_down(place, key, ca.certificate_pem(given).decode())
+    place.key.chmod(0o644)
+    return tmp_path / "pki"
+
+
+def facts(base):
+    """Return what a host says, as it comes to the master."""
+    with connect.opened(TEST, readonly=False) as conn:
+        for name, password in (("open", ""), ("closed", "secret")):
+            lifecycle.define(conn, DOMAIN.format(name=name, password=password))
+        said = wire.plain(auditing.facts(conn, str(base), str(base / "minion.pem")))
+        for name in ("open", "closed"):
+            conn.lookupByName(name).undefine()
+    assert not {"hunter2", "secret"} & set(repr(said).replace("'", " ").split())
+    return wire.read("hyper1", "virt.audit", HostAudit, said)
+
+
+def test_a_host_says_what_its_files_have(base):
+    said = facts(base)
+
+    (daemon,) = said.daemons
+    assert daemon.names == ["OU=salt-virt hypervisor,*", "CN=in"] and not daemon.verifies
+    assert said.qemu == {"vnc_listen": "0.0.0.0", "vnc_password": "set"}
+    assert said.trusted == {"libvirt": ca.fingerprints((base / "CA/cacert.pem").read_bytes())}
+    assert [(one.path, len(one.serial)) for one in said.certificates] == [
+        (f"{base}/libvirt/servercert.pem", 32)
+    ]
+    assert [(one.mode, one.most, one.owner) for one in said.keys] == [(0o644, 0o600, "root")]
+    assert said.code == content.of_code() and said.unreadable == {}
+
+
+def test_a_host_says_whether_displays_have_passwords_and_not_which(base):
+    said = facts(base)
+
+    shown = {one.vm: (one.type, one.address, one.has_password) for one in said.displays}
+    assert shown == {"open": ("vnc", "0.0.0.0", False), "closed": ("vnc", "0.0.0.0", True)}
+    assert {"open", "closed"} <= set(said.vms)
+
+
+def test_what_cannot_be_read_is_said_and_the_rest_stands(base):
+    (base / "CA/cacert.pem").write_text("-----BEGIN CERTIFICATE-----\n")
+    (base / "libvirt/servercert.pem").write_text("no certificate")
+
+    said = facts(base)
+
+    assert set(said.unreadable) == {f"{base}/CA/cacert.pem", f"{base}/libvirt/servercert.pem"}
+    assert said.certificates == [] and said.trusted == {} and said.keys
+
+
+def test_a_library_is_the_same_wherever_it_is_and_another_with_one_other_file(tmp_path):
+    for place in ("a", "b"):
+        for name in ("x.py", "sub/y.py", "modules/virt.py", "sub/__pycache__/y.pyc"):
+            (tmp_path / place / name).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / place / name).write_text(name)
+    (tmp_path / "b/modules/virt.py").write_text("is not of the library")
+    (tmp_path / "b/sub/__pycache__/y.pyc").write_text("nor is this")
+
+    assert content.of_code(tmp_path / "a") == content.of_code(tmp_path / "b")
+    (tmp_path / "b/sub/y.py").write_text("another")
+    assert content.of_code(tmp_path / "a") != content.of_code(tmp_path / "b")
