@@ -67,7 +67,9 @@ def init(name=None, cpu=None, mem=None, *values, **kwargs):
         Defaults to ``virt:seed:method``, else ``auto``.
     install_from
         What a minion is installed from where there is none: a onedir tarball, packages or a
-        script; ``{arch}`` stands for the guest's processor. Defaults to the guest's repositories.
+        script; ``{arch}`` stands for the guest's processor. Defaults to ``virt:seed:install_from``,
+        else to the guest's repositories: of a guest with cloud-init, or as
+        ``virt:seed:install_network`` says.
     user_data
         More cloud-config, a mapping or text, merged over ``virt:seed:user_data``.
     seed_cmd

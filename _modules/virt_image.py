@@ -108,7 +108,8 @@ def image_build(
     name
         What the new image is called: ``NAME.qcow2``.
     packages
-        Packages that the guest's own package manager installs; needs the network. Default: none.
+        Packages that the guest's own package manager installs; needs
+        ``virt:seed:install_network: True``. Default: none.
     files
         ``{path in the guest: salt://..., or {source: ..., mode: 755}}``. Default: none.
     commands

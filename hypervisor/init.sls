@@ -6,5 +6,6 @@ include:
   - hypervisor.keys
   - hypervisor.libvirt
   - hypervisor.storage
+  - hypervisor.appliance
   - hypervisor.sysctl
   - hypervisor.firewall

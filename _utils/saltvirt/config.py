@@ -99,6 +99,7 @@ _HOST = {
         "user_data": _CLOUD_CONFIG,
         "vendor_data": _CLOUD_CONFIG,
         "install_from": _TEXTS,
+        "install_network": _FLAG,
         "bootstrap": _TEXT,
         "allow_host_mount": _FLAG,
     },

@@ -1,6 +1,7 @@
 """What a minion is installed from without the internet: the lab's own Salt, packed as Salt's."""
 
 import hashlib
+import json
 import shutil
 import subprocess
 from contextlib import contextmanager
@@ -36,6 +37,8 @@ ExecStart=/opt/saltstack/salt/salt-minion
 WantedBy=multi-user.target
 """
 PLAIN = "salt://images/debian-plain.qcow2"
+# The switch has it too, which is the way out of the hosts' network.
+OUTSIDE = "198.51.100.1"
 
 
 def onedir(cloud, work):
@@ -81,13 +84,18 @@ def repository(cloud, work):
 
 @contextmanager
 def served(cloud, work):
-    """Serve the repository to guests and appliances of hyper1 while the block runs."""
+    """Serve the repository to guests and appliances, from outside, while the block runs."""
     repository(cloud, work)
-    argv = ["python3", "-m", "http.server", "-d", work, "8099"]
+    folder = cloud.folder("switch") / "srv/apt"
+    folder.mkdir(exist_ok=True)
+    for name in ("Packages", "salt-minion.deb"):
+        shutil.copy(work / name, folder)
+    cloud.sh("switch", f"ip address replace {OUTSIDE}/32 dev lo")
+    argv = ["python3", "-m", "http.server", "--bind", OUTSIDE, "-d", "/srv/apt", "8099"]
     server = subprocess.Popen(
-        node.enter(cloud.pids["hyper1"], argv), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        node.enter(cloud.pids["switch"], argv), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )
-    source = f"deb [trusted=yes] http://{cloud.lab.host_ip('hyper1')}:8099 ./\n"
+    source = f"deb [trusted=yes] http://{OUTSIDE}:8099 ./\n"
     (cloud.fileroot / "sources.list").write_text(source)
     try:
         yield
@@ -95,3 +103,19 @@ def served(cloud, work):
         server.terminate()
         server.wait()
         (cloud.fileroot / "sources.list").unlink()
+        cloud.sh("switch", f"ip address del {OUTSIDE}/32 dev lo; rm -r /srv/apt")
+
+
+@contextmanager
+def networked(cloud, host="hyper1"):
+    """Have a host's appliances install from the guests' own repositories while the block runs."""
+    conf = cloud.folder(host) / "etc/salt/minion.d/network.conf"
+    conf.write_text(json.dumps({"virt": {"seed": {"install_network": True}}}))
+    try:
+        cloud.service(host, "salt-minion", "restart")
+        cloud.ready([host])
+        yield
+    finally:
+        conf.unlink()
+        cloud.service(host, "salt-minion", "restart")
+        cloud.ready([host])

@@ -4,6 +4,7 @@ import os
 import time
 from pathlib import Path
 
+import applianceuser
 import hostile
 import pytest
 from saltvirt.config import HostSettings
@@ -39,6 +40,7 @@ WHY = {
 )
 def test_a_hostile_disk_ends_well_or_with_a_line(tmp_path, name):
     disk = hostile.content(name, tmp_path / "work", tmp_path / "disk.qcow2")
+    applianceuser.there()
     settings = HostSettings(state_dir=str(tmp_path / "state"), seed={"limit_s": 200})
     before = {path: os.stat(path).st_mtime_ns for path in ("/etc", "/etc/hostname")}
     began, said = time.monotonic(), None

@@ -5,7 +5,8 @@ import subprocess
 
 import pytest
 from cloudkit import wait
-from installkit import COMMANDS, CONTROL, PLAIN, PROGRAM, onedir, served
+from installkit import COMMANDS, CONTROL, OUTSIDE, PLAIN, PROGRAM, networked, onedir, served
+from labkit.settings import MASTER_IP
 
 pytestmark = [pytest.mark.nightly, pytest.mark.second]
 GOLDEN = "/srv/salt-images/golden"
@@ -16,7 +17,7 @@ def host(cloud, tmp_path_factory):
     """The lab, with a repository of packages and two images that know of it."""
     cloud.purge_all()
     onedir(cloud, tmp_path_factory.mktemp("onedir"))
-    with served(cloud, tmp_path_factory.mktemp("repository")):
+    with served(cloud, tmp_path_factory.mktemp("repository")), networked(cloud):
         build(cloud, "plain", commands=COMMANDS)
         build(cloud, "cloudy", commands=[])
         yield cloud
@@ -48,7 +49,7 @@ def build(cloud, name, commands):
 
 
 @pytest.mark.parametrize("kind", ["deb", "sh"])
-def test_a_package_or_a_script_installs_a_minion_without_a_network(host, tmp_path, kind):
+def test_a_package_or_a_script_installs_a_minion(host, tmp_path, kind):
     top = tmp_path / "package"
     (top / "DEBIAN").mkdir(parents=True)
     (top / "DEBIAN/control").write_text(CONTROL)
@@ -97,6 +98,36 @@ def test_the_guests_own_package_manager_installs_a_minion_that_answers(host, ima
     assert done.code == 0, done.out + host.console("hyper1", "apt1")[-1500:]
     assert host.salt("apt1", "grains.item", "id").data["apt1"] == {"id": "apt1"}
     assert host.run("virt.purge", "apt1").code == 0
+
+
+CONNECT = """
+import os, pwd, socket, sys
+if sys.argv[1] != "root":
+    who = pwd.getpwnam(sys.argv[1])
+    os.setgroups([]); os.setgid(who.pw_gid); os.setuid(who.pw_uid)
+for place in sys.argv[2:]:
+    host, port = place.split(":")
+    try:
+        socket.create_connection((host, int(port)), timeout=5).close()
+        print("reached")
+    except OSError as exc:
+        print(type(exc).__name__)
+"""
+
+
+def test_the_appliances_user_reaches_repositories_and_no_host_of_the_cloud(host):
+    build(host, "again", commands=["true", *COMMANDS])  # an appliance with a network
+    (host.folder("hyper1") / "srv/connect.py").write_text(CONNECT)
+    places = f"{OUTSIDE}:8099 {MASTER_IP}:4506 127.0.0.1:16514 {host.lab.host_ip('hyper2')}:16514"
+
+    said = {
+        user: host.sh("hyper1", f"python3 /srv/connect.py {user} {places}").split()
+        for user in ("root", "salt-virt")
+    }
+
+    host.sh("hyper1", "rm /srv/connect.py")
+    assert said["root"] == ["reached"] * 4, said
+    assert said["salt-virt"][0] == "reached" and "reached" not in said["salt-virt"][1:], said
 
 
 def test_a_guest_that_was_prepared_installs_its_minion_when_it_boots(host):

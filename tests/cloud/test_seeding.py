@@ -61,6 +61,12 @@ def test_a_golden_image_says_what_it_has_and_is_in_the_cache(bare, built):
             "exit 3' failed: a reason",
             marks=pytest.mark.nightly,
         ),
+        pytest.param(
+            [],
+            "nothing says what to install it from; give install_from=",
+            marks=pytest.mark.nightly,
+        ),
+        (["packages=nginx"], "set virt:seed:install_network: True"),
         (["files={etc/x: salt://50-any.network}"], "not an absolute path in the guest"),
         (["nonsense=1"], "nonsense"),
     ],
@@ -139,6 +145,24 @@ def test_a_worker_that_is_killed_leaves_nothing(clean):
     done = clean.end(job)
 
     assert done.code == 1 and "libguestfs failed on" in done.error, done.out
+    wait("its end", lambda: left(clean) == "")
+    assert clean.traces() == before
+
+
+def test_the_appliance_is_a_user_of_its_own_in_a_sandbox_without_a_network(clean):
+    before = clean.traces()
+    job = begun(clean)
+    script = (
+        "pid=$(pgrep -f '[q]emu.*guestfs' | tail -n 1); stat -c %U /proc/$pid; "
+        "sed -n 's/^\\(CapEff\\|NoNewPrivs\\|Seccomp\\):\\t//p' /proc/$pid/status; "
+        "test $(readlink /proc/$pid/ns/net) = $(readlink /proc/1/ns/net) || echo elsewhere"
+    )
+    wanted = ["salt-virt", "0000000000000000", "1", "2", "elsewhere"]
+
+    wait("its sandbox", lambda: clean.sh("hyper1", script).split() == wanted)
+
+    clean.sh("hyper1", "kill -9 $(pgrep -f '[s]eed/worker')")
+    assert clean.end(job).code == 1
     wait("its end", lambda: left(clean) == "")
     assert clean.traces() == before
 

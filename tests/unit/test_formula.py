@@ -9,6 +9,7 @@ import salt.config
 import salt.loader
 import salt.state
 import saltonce
+from saltvirt.seed import lending
 
 ROOT = Path(__file__).resolve().parents[2]
 ONEDIR = "/opt/saltstack/salt/bin/python3.10"
@@ -25,7 +26,17 @@ SYSTEMS = [
     ("Suse", "20241101", "virtproxyd"),
     ("Arch", "rolling", "libvirtd"),
 ]
-PARTS = ["modules", "packages", "bridge", "keys", "libvirt", "storage", "sysctl", "firewall"]
+PARTS = [
+    "modules",
+    "packages",
+    "bridge",
+    "keys",
+    "libvirt",
+    "storage",
+    "appliance",
+    "sysctl",
+    "firewall",
+]
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -105,6 +116,17 @@ def test_every_system_gets_a_listener_for_tls_after_its_keys(options, family, re
     is_modular = listener == "virtproxyd"
     assert ("virtqemud.socket" in units(states, "service.running")) == is_modular
     assert ("libvirtd.socket" in units(states, "service.dead")) == is_modular
+
+
+@pytest.mark.parametrize(("family", "release"), [system[:2] for system in SYSTEMS])
+def test_the_appliance_has_a_user_of_its_own_who_cannot_log_in(options, family, release):
+    states = rendered(options, "hypervisor", os_family=family, osrelease=release)
+
+    function, arguments = states["hypervisor_appliance_user"]
+    assert (function, arguments["name"]) == ("user.present", lending.USER)
+    assert (arguments["system"], arguments["createhome"]) == (True, False)
+    assert (arguments["shell"], arguments["gid"]) == ("/usr/sbin/nologin", lending.USER)
+    assert "optional_groups" not in arguments and "groups" not in arguments
 
 
 @pytest.mark.parametrize("part", PARTS)

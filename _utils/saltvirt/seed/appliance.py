@@ -7,7 +7,7 @@ import signal
 import subprocess
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +16,7 @@ from typing import Any
 from saltvirt import locks
 from saltvirt.errors import SeedError
 from saltvirt.room import Meter, OverLimit, Room, taken
+from saltvirt.seed import barrier, lending
 from saltvirt.units import MIB
 
 _WORKER = Path(__file__).with_name("worker")
@@ -50,6 +51,7 @@ def run(
     limit_s: int = LIMIT_S,
     memory_mib: int = MEMORY_MIB,
     use_kvm: bool = False,
+    masters: Iterable[str] = (),
 ) -> dict[str, Any]:
     """
     Do a job, in an appliance of its own mostly, and return the worker's answer.
@@ -65,12 +67,19 @@ def run(
         How long it may take, in seconds, and how much memory the appliance has, in MiB.
     use_kvm
         Let the appliance use KVM; only where that was proved to work.
+    masters
+        Addresses that an appliance with a network must not reach, beside this host's networks.
 
-    Raises SeedError if the disk is refused, or the appliance fails, takes too long or writes too
+    Raises SeedError if the disk is refused, the appliance's user or the rules for its network
+    cannot be had, or the appliance fails, takes too long or writes too
     much.
     """
-    given = json.dumps({**job, "limit_s": limit_s, "memory_mib": memory_mib})
-    with _folder(Path(state_dir) / "appliances") as folder:
+    job = {**job, "limit_s": limit_s, "memory_mib": memory_mib}
+    with (
+        _folder(Path(state_dir) / "appliances") as folder,
+        _confined(job, folder, room, use_kvm, masters) as told,
+    ):
+        given, before = json.dumps(told), _all_taken(folder)
         worker = subprocess.Popen(
             [python, "-I", "-B", str(_WORKER)],
             stdin=subprocess.PIPE,
@@ -82,10 +91,29 @@ def run(
         )
         with worker:
             try:
-                out, err = _watched(worker, given, job, room, folder, limit_s)
+                out, err = _watched(worker, given, job, room, folder, before)
             finally:
                 _end(worker)
     return _answer(job, worker.returncode, out, err)
+
+
+@contextmanager
+def _confined(
+    job: dict[str, Any], folder: str, room: Room, use_kvm: bool, masters: Iterable[str]
+) -> Iterator[dict[str, Any]]:
+    """Yield the job as the worker gets it, with all that the appliance's user may have."""
+    if job.get("via", "guestfs") != "guestfs":
+        yield job
+        return
+    who = lending.account()
+    if job.get("network"):
+        barrier.put_up(who.uid, masters)
+    told = lending.furnished(job, folder, who, room)
+    with lending.lent(job["path"], who, is_read=job["action"] == "look") as lent:
+        told["confined"] = {
+            "uid": who.uid, "gid": who.gid, "folder": folder, "use_kvm": use_kvm, "lent": lent
+        }  # fmt: skip
+        yield told
 
 
 def _watched(
@@ -94,10 +122,11 @@ def _watched(
     job: dict[str, Any],
     room: Room,
     folder: str,
-    limit_s: int,
+    beside: int,
 ) -> tuple[str, str]:
     """Return what a worker says and prints; raise as soon as it takes too much room or time."""
-    path, deadline = job["path"], time.monotonic() + limit_s
+    path, limit_s = job["path"], job["limit_s"]
+    deadline = time.monotonic() + limit_s
     told: str | None = given
     before = taken(path)
     meter = replace(room, limit_s=limit_s).meter(path, Path(path).parent)
@@ -113,7 +142,7 @@ def _watched(
                 ) from exc
         if job["action"] != "look":
             _refuse_growth(meter, max(0, taken(path) - before))
-        if _all_taken(folder) > _BESIDE_MIB * MIB:
+        if _all_taken(folder) - beside > _BESIDE_MIB * MIB:
             raise SeedError(f"{path}: the appliance wrote more than {_BESIDE_MIB} MiB beside it")
 
 
@@ -165,7 +194,6 @@ def _environment(folder: str, use_kvm: bool) -> dict[str, str]:
         "TMPDIR": folder,
         "LANG": "C.UTF-8",
         "XDG_RUNTIME_DIR": folder,
-        "LIBGUESTFS_CACHEDIR": "/var/tmp",
         "LIBGUESTFS_BACKEND": "direct",
     }
     return plain if use_kvm else {**plain, "LIBGUESTFS_BACKEND_SETTINGS": "force_tcg"}

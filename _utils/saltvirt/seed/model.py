@@ -47,24 +47,32 @@ class Installation:
 
     kind
         ``repository`` (the guest's own package manager), ``package``, ``script`` or ``tarball``, by
-        the worker; ``boot``, by the guest when it boots.
+        the worker; ``boot``, by the guest when it boots; ``refused`` if it has none.
     urls, files
         What it is installed from: where that is to be had, and as ``(path, name)`` once it is here.
     script
         What the guest runs when it boots, where the worker puts it there.
+    why
+        Why it is refused.
     network
-        The worker's appliance needs the network.
+        The worker's appliance gets a network.
     """
 
     kind: str
     urls: tuple[str, ...] = ()
     files: tuple[tuple[str, str], ...] = ()
     script: str | None = None
+    why: str | None = None
     network: bool = False
 
     def to_job(self) -> dict[str, Any]:
         """Return what the worker is told."""
-        return {"kind": self.kind, "files": list(self.files), "script": self.script}
+        return {
+            "kind": self.kind,
+            "files": list(self.files),
+            "script": self.script,
+            "why": self.why,
+        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,6 +6,7 @@ import sys
 import time
 from pathlib import Path
 
+import applianceuser
 import pytest
 from saltvirt import room as limits
 from saltvirt.config import HostSettings
@@ -173,6 +174,7 @@ def greedy(tmp_path, script):
     ],
 )
 def test_an_appliance_that_writes_too_much_is_ended(tmp_path, small_disk, action, script, why):
+    applianceuser.there()
     disk = small_disk / "disk"
     disk.touch()
     program = greedy(tmp_path, script.format(disk=disk))

@@ -267,6 +267,7 @@ def _wish(context: Context, deployment: Deployment, who: Identity) -> seeding.Wi
         install_from=install.source(settings, deployment.install_from),
         installs=deployment.install,
         starts=deployment.start,
+        is_networked=install.uses_network(settings),
         is_for_cloud_init=bool(any(cloud.user_data) or cloud.network),
         why_blind=appliance.why_missing(inspection.python(settings)) if needs_appliance else None,
     )

@@ -1,7 +1,7 @@
 """Make a golden image: a base with everything in it that every VM made of it shall have."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,7 @@ def build(context: Context, source: str, name: str, given: Mapping[str, Any]) ->
     """
     arguments.vm_name(name)
     job = _job(given)
+    refuse_packages(job["packages"], is_networked=install.uses_network(context.settings))
     target = _target(context.settings, name, given)
     limits = inspection.limits(context.settings)
     missing = appliance.why_missing(limits["python"])
@@ -41,7 +42,9 @@ def build(context: Context, source: str, name: str, given: Mapping[str, Any]) ->
         job |= _brought(context, base, given)
         context.progress("Building", detail="in the appliance")
         try:
-            answer = appliance.run({**job, "path": str(part), "format": "qcow2"}, **limits)
+            masters = inspection.masters(context.opts) if job["network"] else ()
+            told = {**job, "path": str(part), "format": "qcow2"}
+            answer = appliance.run(told, masters=masters, **limits)
         except SeedError as exc:
             raise SeedError(str(exc).replace(str(part), f"image {name}")) from exc
         validated = validation.validate(part)
@@ -55,6 +58,16 @@ def build(context: Context, source: str, name: str, given: Mapping[str, Any]) ->
         "has_minion": found.has_minion,
         "has_cloud_init": found.has_cloud_init,
     }
+
+
+def refuse_packages(packages: Sequence[str], *, is_networked: bool) -> None:
+    """Refuse packages of the guest's repositories where nobody has said that they may be used."""
+    if packages and not is_networked:
+        raise BadArgument(
+            "packages",
+            "they come from the guest's own repositories; set virt:seed:install_network: True for "
+            "that, or bring them with files= and install them with commands=",
+        )
 
 
 def _job(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -111,7 +124,8 @@ def _brought(
             context, said.get("source", ""), given["saltenv"], validation.accept_any
         )
         uploads.append([path, file.path, str(said.get("mode", "644"))])
-    network = bool(given["packages"] or given["commands"] or (installed and installed.network))
+    wants = bool(given["packages"] or given["commands"] or (installed and installed.network))
+    network = wants and install.uses_network(context.settings)
     return {"install": installed and installed.to_job(), "uploads": uploads, "network": network}
 
 

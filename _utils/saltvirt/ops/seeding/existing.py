@@ -88,6 +88,8 @@ def _installed(
     if via != "guestfs":
         return _PREPARED, None
     source, found = installing.source(context.settings, None), None
+    if not source and not installing.uses_network(context.settings):
+        return installing.REFUSED, None
     if source and any("{arch}" in url for url in source):
         job = {"action": "look", "path": str(path), "format": fmt}
         found = inspection.found(appliance.run(job, **inspection.limits(context.settings)))

@@ -1,6 +1,8 @@
 """What an image has in it, found in libguestfs' appliance, once per content."""
 
 import json
+import socket
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +31,32 @@ def limits(settings: HostSettings) -> dict[str, Any]:
         "limit_s": int(seed.get("limit_s", appliance.LIMIT_S)),
         "memory_mib": int(seed.get("memory_mib", appliance.MEMORY_MIB)),
     }
+
+
+def masters(opts: Mapping[str, Any]) -> list[str]:
+    """Return the addresses of this minion's masters; raise SeedError if one is not known."""
+    uri = opts.get("master_uri") or ""
+    if opts.get("file_client") == "local" and not uri:
+        return []
+    given = opts.get("master") or []
+    names = [given] if isinstance(given, str) else list(given)
+    address = uri.removeprefix("tcp://").rpartition(":")[0].strip("[]")
+    if address:
+        # It is connected to this one; a name of the same may be looked up no more.
+        names = [address, *(names if len(names) > 1 else ())]
+    return [one for name in names for one in _addresses(str(name))]
+
+
+def _addresses(name: str) -> list[str]:
+    host = name.rpartition(":")[0] if name.count(":") == 1 else name
+    try:
+        rows = socket.getaddrinfo(host.strip("[]"), None, type=socket.SOCK_STREAM)
+    except OSError as exc:
+        raise SeedError(
+            f"the address of the master {name} is not known, and an appliance with a network must "
+            f"not reach it: {exc.strerror or exc}"
+        ) from exc
+    return sorted({str(row[4][0]).partition("%")[0] for row in rows})
 
 
 def found(answer: object) -> Found:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from saltvirt import arguments
 from saltvirt.arguments import shown
 from saltvirt.config import HostSettings
-from saltvirt.errors import BadArgument
+from saltvirt.errors import BadArgument, SeedError
 from saltvirt.image import validation
 from saltvirt.ops.context import Context
 from saltvirt.ops.images import fetch
@@ -14,6 +14,12 @@ from saltvirt.seed.model import Installation
 
 _TARBALLS = (".tar", ".tar.gz", ".tgz", ".tar.xz", ".txz")
 _PACKAGES = (".deb", ".rpm")
+_UNSAID = (
+    "there is no salt-minion in it, and nothing says what to install it from; give install_from=, "
+    "or set virt:seed:install_network: True to let the guest's own repositories be used"
+)
+# What a disk gets that nobody has looked into: it is refused only if it has no minion.
+REFUSED = Installation(kind="refused", why=_UNSAID)
 
 
 def source(settings: HostSettings, asked: object) -> tuple[str, ...] | None:
@@ -39,14 +45,25 @@ def kind(url: str) -> str:
     return "package" if name.endswith(_PACKAGES) else "script"
 
 
-def decided(urls: Sequence[str] | None, arch: str | None) -> Installation:
+def uses_network(settings: HostSettings) -> bool:
+    """Return whether an appliance that installs something gets a network."""
+    return settings.seed.get("install_network") is True
+
+
+def decided(
+    urls: Sequence[str] | None, arch: str | None, *, is_networked: bool = False
+) -> Installation:
     """
     Return how a worker will install a minion, from what is still to be fetched.
 
     urls
         As :func:`source` returns it; None means the guest's own package manager. ``{arch}`` in a
         URL is the guest's processor: ``x86_64``, ``aarch64``.
+    is_networked
+        As :func:`uses_network` says; without it nothing comes from the guest's repositories.
     """
+    if not urls and not is_networked:
+        raise SeedError(_UNSAID)
     if not urls:
         return Installation(kind="repository", network=True)
     if any("{arch}" in url for url in urls) and arch in (None, "unknown"):
@@ -55,7 +72,8 @@ def decided(urls: Sequence[str] | None, arch: str | None) -> Installation:
             "nothing is known about the image's processor; write the file's name instead of {arch}",
         )
     named = tuple(url.replace("{arch}", str(arch)) for url in urls)
-    return Installation(kind=kind(urls[0]), urls=named, network=kind(urls[0]) == "script")
+    is_script = kind(urls[0]) == "script"
+    return Installation(kind=kind(urls[0]), urls=named, network=is_networked and is_script)
 
 
 def fetched(context: Context, wanted: Installation, saltenv: str) -> Installation:
@@ -74,4 +92,5 @@ def prepared(
     context: Context, urls: Sequence[str] | None, arch: str | None, saltenv: str
 ) -> Installation:
     """Return how a worker installs a minion, with all its files on this host."""
-    return fetched(context, decided(urls, arch), saltenv)
+    networked = uses_network(context.settings)
+    return fetched(context, decided(urls, arch, is_networked=networked), saltenv)

@@ -25,6 +25,8 @@ class Wish:
         The function of the minion that seeds instead, None for our own methods.
     install_from
         As :func:`saltvirt.ops.seeding.install.source` returns it.
+    is_networked
+        An appliance that installs something gets a network.
     is_for_cloud_init
         There is something that cloud-init alone reads.
     why_blind
@@ -37,6 +39,7 @@ class Wish:
     install_from: tuple[str, ...] | None = None
     installs: bool = True
     starts: bool = True
+    is_networked: bool = False
     is_for_cloud_init: bool = False
     why_blind: str | None = None
 
@@ -145,7 +148,11 @@ def _install(wish: Wish, name: str, found: Found | None) -> Installation | None:
     if not wish.installs or name == "credentials" or (found and found.has_minion):
         return None
     if name == "guestfs":
-        return install.decided(wish.install_from, found.arch if found else None)
+        arch = found.arch if found else None
+        try:
+            return install.decided(wish.install_from, arch, is_networked=wish.is_networked)
+        except SeedError as exc:
+            raise SeedError(f"image {shown(wish.image)}: {exc}") from exc
     if wish.install_from:
         why = {
             "nocloud": "cloud-init installs from the guest's own repositories",

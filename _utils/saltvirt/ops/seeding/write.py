@@ -93,7 +93,8 @@ def seed_disk(
         "files": files_of(identity),
         "found": wire.plain(found),
     }
-    return inspection.found(appliance.run(job, use_kvm=use_kvm, **own))
+    masters = inspection.masters(context.opts) if job["network"] else ()
+    return inspection.found(appliance.run(job, use_kvm=use_kvm, masters=masters, **own))
 
 
 def files_of(identity: Identity) -> list[tuple[str, str, str]]:

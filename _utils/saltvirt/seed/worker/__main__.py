@@ -17,6 +17,7 @@ from typing import Any
 
 import building
 import chroottree
+import confined
 import guestfstree
 import identity
 import installing
@@ -33,6 +34,8 @@ def done(job: dict[str, Any]) -> dict[str, Any]:
         "nbd": chroottree.attached,
         "folder": chroottree.entered,
     }
+    if job.get("confined"):
+        confined.enter(job, guestfstree.search_path())
     with opened[job.get("via", "guestfs")](job) as (tree, system):
         if job["action"] == "look":
             return identity.look(tree, system)
@@ -71,17 +74,18 @@ def watched(job: dict[str, Any], limit_s: int) -> None:
         os._exit(0)
     ended, status = 0, 0
     while not ended:
-        _end_if_nobody_waits(asked_by)
+        _end_if_nobody_waits(asked_by, job)
         signal.sigtimedwait({signal.SIGCHLD}, 0.5)
         ended, status = os.waitpid(child, os.WNOHANG)
-    _end_if_nobody_waits(asked_by)
+    _end_if_nobody_waits(asked_by, job)
     if os.waitstatus_to_exitcode(status) < 0:
         print(f"its process was ended by signal {os.WTERMSIG(status)}", file=sys.stderr)
 
 
-def _end_if_nobody_waits(asked_by: int) -> None:
+def _end_if_nobody_waits(asked_by: int, job: dict[str, Any]) -> None:
     """Clean up and end everything if whoever asked for the job, and would do that, is gone."""
     if os.getppid() != asked_by:
+        confined.give_back((job.get("confined") or {}).get("lent"))
         Path(f"{os.environ['TMPDIR']}.lock").unlink(missing_ok=True)
         shutil.rmtree(os.environ["TMPDIR"], ignore_errors=True)
         signal.signal(signal.SIGTERM, signal.SIG_IGN)

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import confined
 from identity import Refused
 
 try:
@@ -23,6 +24,7 @@ def opened(job: dict[str, Any]) -> Iterator[tuple[Any, dict[str, Any]]]:
     appliance = guestfs.GuestFS(python_return_dict=True)
     appliance.set_memsize(job["memory_mib"])
     appliance.set_network(bool(job.get("network")))
+    appliance.config("-sandbox", confined.SANDBOX)
     is_read = job["action"] == "look"
     appliance.add_drive_opts(job["path"], format=job["format"], readonly=is_read)
     appliance.launch()
@@ -87,6 +89,11 @@ def _bare(appliance: Any, readonly: bool) -> str | None:
             return str(device)
         appliance.umount_all()
     return None
+
+
+def search_path() -> list[str]:
+    """Return the folders in which libguestfs looks for its appliance."""
+    return str(guestfs.GuestFS(python_return_dict=True).get_path()).split(":")
 
 
 def is_there() -> bool:

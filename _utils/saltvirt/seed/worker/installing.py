@@ -56,6 +56,8 @@ def make_sure(tree: Any, system: dict[str, Any], install: dict[str, Any] | None)
         raise Refused("there is no salt-minion in it, and install=False")
     if install["kind"] == "boot":
         return
+    if install["kind"] == "refused":
+        raise Refused(install["why"])
     _KINDS[install["kind"]](tree, system, install)
     if not identity.has_minion(tree):
         raise Refused(

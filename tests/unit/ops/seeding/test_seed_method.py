@@ -1,7 +1,10 @@
 """How the seed method is decided; the appliance itself is tried in tests/cloud."""
 
+import importlib
+import json
 import sys
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -10,9 +13,11 @@ from saltvirt.config import HostSettings
 from saltvirt.errors import BadArgument, SeedError
 from saltvirt.ops.build import buildfacts
 from saltvirt.ops.context import Context
+from saltvirt.ops.images import golden
 from saltvirt.ops.seeding import inspection, install, method
 from saltvirt.seed import appliance
 from saltvirt.seed.model import CloudInit, Found, Identity, Installation
+from saltvirt.seed.worker import confined
 
 IMAGE = "salt://images/any.qcow2"
 IDENTITY = Identity(id="web1", config={}, cloud_init=CloudInit(user_data=({}, {})))
@@ -74,7 +79,6 @@ def test_an_unknown_method_is_refused():
         (True, False, None, "nocloud", "boot"),
         (True, False, "/x.tar.xz", "guestfs", "tarball"),
         (False, True, None, "guestfs", None),
-        (False, False, None, "guestfs", "repository"),
         (False, False, "/a.deb,/b.deb", "guestfs", "package"),
         (False, False, "/bootstrap.sh", "guestfs", "script"),
     ],
@@ -90,6 +94,53 @@ def test_the_cheapest_way_that_the_image_supports_is_taken(
     if not minion:
         with pytest.raises(SeedError, match="has no salt-minion, and install=False"):
             method.decide(wish(install=False), found)
+
+
+def test_the_guests_own_repositories_are_used_only_if_the_operator_says_so(seeing):
+    with pytest.raises(SeedError, match="give install_from=, or set virt:seed:install_network: T"):
+        method.decide(wish(), FOUND)
+
+    settings = HostSettings(seed={"install_network": True})
+    chosen = method.decide(wish(settings=settings), FOUND)
+
+    assert chosen.install == Installation(kind="repository", network=True)
+    # Cloud-init has the guest's own network, not this host's.
+    assert method.decide(wish(), replace(FOUND, has_cloud_init=True)).install.kind == "boot"
+
+
+@pytest.mark.parametrize(
+    ("url", "is_networked", "network"),
+    [
+        ("/bootstrap.sh", False, False),
+        ("/bootstrap.sh", True, True),
+        ("/a.deb", True, False),
+        ("/x.tar.xz", True, False),
+    ],
+)
+def test_a_script_alone_gets_a_network_and_only_if_the_operator_says_so(url, is_networked, network):
+    decided = install.decided((url,), "x86_64", is_networked=is_networked)
+
+    assert decided.network is network
+
+
+def test_packages_of_the_guests_repositories_are_refused_without_a_network():
+    golden.refuse_packages([], is_networked=False)
+    golden.refuse_packages(["nginx"], is_networked=True)
+
+    with pytest.raises(BadArgument, match="packages: .*set virt:seed:install_network: True"):
+        golden.refuse_packages(["nginx"], is_networked=False)
+
+
+def test_a_disk_that_nobody_has_looked_into_is_refused_only_if_it_has_no_minion(monkeypatch):
+    monkeypatch.syspath_prepend(str(Path(confined.__file__).parent))
+    identity, installing = (importlib.import_module(name) for name in ("identity", "installing"))
+    job = json.loads(json.dumps(install.REFUSED.to_job()))
+
+    monkeypatch.setattr(identity, "has_minion", lambda _tree: True)
+    installing.make_sure(None, {}, job)
+    monkeypatch.setattr(identity, "has_minion", lambda _tree: False)
+    with pytest.raises(identity.Refused, match="nothing says what to install it from; give in"):
+        installing.make_sure(None, {}, job)
 
 
 def test_an_image_that_nobody_could_look_into_gets_the_seed_that_does_no_harm(seeing):

@@ -1,0 +1,115 @@
+"""What the appliance's user gets for the time of a job: a folder, a disk, copies of files."""
+
+import os
+import pwd
+import shutil
+import stat
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from saltvirt.errors import SeedError
+from saltvirt.room import OverLimit, Room
+from saltvirt.seed.worker.confined import PLACE
+
+USER = "salt-virt"
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """A user of this host."""
+
+    uid: int
+    gid: int
+
+
+def account(name: str = USER) -> Account:
+    """Return the appliance's user; raise SeedError if this host has none of its own for it."""
+    try:
+        found = pwd.getpwnam(name)
+    except KeyError:
+        raise SeedError(
+            f"the appliance's user {name} is missing on this host; run: salt HOST state.apply "
+            f"hypervisor, or on the host: useradd --system --user-group --shell "
+            f"/usr/sbin/nologin {name}"
+        ) from None
+    refuse_shared(name, found.pw_uid, [(one.pw_name, one.pw_uid) for one in pwd.getpwall()])
+    return Account(found.pw_uid, found.pw_gid)
+
+
+def refuse_shared(name: str, uid: int, everybody: Iterable[tuple[str, int]]) -> None:
+    """Refuse a user that is another one too: root, QEMU's, nobody."""
+    others = sorted(other for other, number in everybody if number == uid and other != name)
+    if uid == 0 or others:
+        raise SeedError(
+            f"the appliance's user {name} is {' and '.join(others) or 'root'} too (uid {uid}); "
+            "give it a uid of its own"
+        )
+
+
+def furnished(job: dict[str, Any], folder: str, who: Account, room: Room) -> dict[str, Any]:
+    """Return a job whose files are copies that the user can read, in a folder that it can use."""
+    work, given = Path(folder, "work"), Path(folder, "given")
+    work.mkdir(mode=0o700)
+    os.chown(work, who.uid, who.gid)
+    given.mkdir(mode=0o755)
+    given.chmod(0o755)
+    out = dict(job)
+    if job.get("install") and job["install"].get("files"):
+        files = [(_copied(path, given, room), name) for path, name in job["install"]["files"]]
+        out["install"] = {**job["install"], "files": files}
+    if job.get("uploads"):
+        out["uploads"] = [
+            (inside, _copied(path, given, room), mode) for inside, path, mode in job["uploads"]
+        ]
+    return out
+
+
+def _copied(path: str, given: Path, room: Room) -> str:
+    """Copy a file that root alone reads; return the path that the appliance's process sees."""
+    target = given / str(len(list(given.iterdir())))
+    try:
+        room.meter(Path(path).name, given).expect(os.stat(path).st_size)
+        shutil.copyfile(path, target)
+        target.chmod(0o644)
+    except OverLimit as exc:
+        raise SeedError(str(exc)) from exc
+    except OSError as exc:
+        raise SeedError(f"{path} cannot be brought to the appliance: {exc.strerror}") from exc
+    return f"{PLACE}/given/{target.name}"
+
+
+@contextmanager
+def lent(path: str, who: Account, *, is_read: bool) -> Iterator[list[Any] | None]:
+    """
+    Have a disk belong to the user while the block runs; yield ``[path, uid, mode]`` of before.
+
+    None if everybody may read the disk and it is only read: several may look at it at once.
+    """
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except OSError as exc:
+        raise SeedError(f"{path} cannot be opened: {exc.strerror}") from exc
+    try:
+        before = os.fstat(handle)
+        mode = stat.S_IMODE(before.st_mode)
+        if is_read and mode & 0o004:
+            yield None
+            return
+        try:
+            os.fchown(handle, who.uid, -1)
+        except OSError as exc:
+            raise SeedError(
+                f"{path} cannot be lent to the appliance's user {USER}: {exc.strerror}; put it "
+                "on a file system where root may change owners"
+            ) from exc
+        try:
+            yield [os.path.realpath(path), before.st_uid, mode]
+        finally:
+            with suppress(OSError):
+                os.fchown(handle, before.st_uid, -1)
+                os.fchmod(handle, mode)
+    finally:
+        os.close(handle)

@@ -1,0 +1,131 @@
+"""
+Where libguestfs and its QEMU run: as their own user, in their own view of files, without a network.
+
+The folder ``PLACE`` shows that process alone what it may have: its work folder, what is put into
+the guest, the disk, and an appliance that root built, which no guest's kernel can change.
+Source: unshare(2), mount(2), capabilities(7), supermin(1), guestfs(3) on fixed appliances.
+"""
+
+import ctypes
+import fcntl
+import os
+import subprocess
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+PLACE = "/run/salt-virt-appliance"
+CACHE = "/var/cache/salt-virt"
+SANDBOX = "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny"
+_BUILT = ("README.fixed", "kernel", "initrd", "root")
+_NEWNS, _NEWIPC, _NEWNET = 0x20000, 0x08000000, 0x40000000
+_PRIVATE, _BIND = 0x4000 | 1 << 18, 0x1000  # MS_REC | MS_PRIVATE; MS_BIND
+_NOSUID_NODEV_NOEXEC = 0x2 | 0x4 | 0x8
+_NO_NEW_PRIVS = 38
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def enter(job: dict[str, Any], search_path: Iterable[str]) -> None:
+    """Leave root for good; afterwards the job's paths are those that are seen in here."""
+    who = job["confined"]
+    groups = [os.stat("/dev/kvm").st_gid] if who["use_kvm"] and os.path.exists("/dev/kvm") else []
+    Path(PLACE).mkdir(mode=0o711, exist_ok=True)
+    with _built(search_path) as built:
+        _furnish(job, who["folder"], built)
+    _become(who["uid"], who["gid"], groups)
+    work = f"{PLACE}/work"
+    os.environ.update(
+        TMPDIR=work, XDG_RUNTIME_DIR=work, LIBGUESTFS_CACHEDIR=work, HOME=work,
+        **({"LIBGUESTFS_PATH": f"{PLACE}/appliance"} if built else {}),
+    )  # fmt: skip
+    os.chdir(work)
+
+
+def _furnish(job: dict[str, Any], folder: str, built: str | None) -> None:
+    """Make the view of files, and the network, that this process and its own have alone."""
+    _check(_libc.unshare(_NEWNS | _NEWIPC | (0 if job.get("network") else _NEWNET)), "unshare")
+    _check(_libc.mount(b"none", b"/", None, _PRIVATE, None), "a private mount")
+    options = (b"tmpfs", PLACE.encode(), b"tmpfs", _NOSUID_NODEV_NOEXEC, b"mode=0711,size=1m")
+    _check(_libc.mount(*options), f"mount {PLACE}")
+    for name in ("work", "given"):
+        _show(f"{folder}/{name}", name)
+    if built:
+        # One by one: they stay in here when another job builds them anew.
+        Path(PLACE, "appliance").mkdir(mode=0o755)
+        for name in _BUILT:
+            _show(f"{built}/{name}", f"appliance/{name}")
+    if not is_reachable(job["path"]):
+        _show(job["path"], "disk")
+        job["path"] = f"{PLACE}/disk"
+
+
+def is_reachable(path: str) -> bool:
+    """Return whether anybody who knows the path of a file gets to it."""
+    return all(parent.stat().st_mode & 0o001 for parent in Path(path).resolve().parents)
+
+
+def give_back(lent: list[Any] | None) -> None:
+    """Give a disk back to whose it was; ``lent`` is ``[path, uid, mode]``."""
+    if lent:
+        path, uid, mode = lent
+        os.chown(path, uid, -1)
+        Path(path).chmod(mode)
+
+
+def _show(source: str, name: str) -> None:
+    shown = Path(PLACE, name)
+    if Path(source).is_dir():
+        shown.mkdir(mode=0o755)
+    else:
+        shown.touch()
+    _check(_libc.mount(source.encode(), os.fsencode(shown), None, _BIND, None), f"bind {source}")
+
+
+def _become(uid: int, gid: int, groups: list[int]) -> None:
+    os.setgroups(groups)
+    os.setresgid(gid, gid, gid)
+    os.setresuid(uid, uid, uid)
+    _check(_libc.prctl(_NO_NEW_PRIVS, 1, 0, 0, 0), "no_new_privs")
+
+
+@contextmanager
+def _built(search_path: Iterable[str]) -> Iterator[str | None]:
+    """
+    Yield the folder of the appliance, built anew where the host's packages have changed.
+
+    None if the distribution has one that is not built on the host. Built by that user, it could be
+    changed for all later guests by one that has broken out; and Ubuntu's kernel is root's to read.
+    """
+    parts = next(
+        (f"{one}/supermin.d" for one in search_path if Path(one, "supermin.d").is_dir()), ""
+    )
+    if not parts:
+        yield None
+        return
+    Path(CACHE).mkdir(mode=0o755, parents=True, exist_ok=True)
+    folder = Path(CACHE, "appliance")
+    argv = [
+        "supermin", "--build", "--if-newer", "--lock", f"{CACHE}/supermin.lock", "--copy-kernel",
+        "-f", "ext2", "--host-cpu", os.uname().machine, parts, "-o", str(folder),
+    ]  # fmt: skip
+    with open(f"{CACHE}/appliance.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        done = subprocess.run(argv, capture_output=True, text=True, check=False)
+        if done.returncode:
+            lines = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
+            raise RuntimeError(f"supermin cannot build the appliance: {lines[-1]}")
+        (folder / "README.fixed").touch()
+        folder.chmod(0o755)
+        for name in _BUILT:
+            (folder / name).chmod(0o644)
+        # The kernel has the date of its package, older than others: supermin would always build.
+        date = (folder / "root").stat().st_mtime_ns
+        os.utime(folder / "kernel", ns=(date, date))
+        yield str(folder)
+
+
+def _check(result: int, what: str) -> None:
+    if result:
+        code = ctypes.get_errno()
+        raise OSError(code, f"{what}: {os.strerror(code)}")

@@ -1,0 +1,213 @@
+"""The place of the appliance's process, for real: its user, its files, its lack of a network."""
+
+import json
+import os
+import stat
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import applianceuser
+import pytest
+from saltvirt import room as limits
+from saltvirt.config import HostSettings
+from saltvirt.errors import SeedError
+from saltvirt.seed import appliance, lending
+from saltvirt.seed.worker import confined
+
+ROOM = limits.of(HostSettings())
+# A worker without libguestfs: it goes where the appliance goes, and says what it finds there.
+WORKER = """
+import json, os, socket, sys
+sys.path.insert(0, {folder!r})
+import confined
+job = json.load(sys.stdin)
+confined.enter(job, [])
+status = dict(row.split(":", 1) for row in open("/proc/self/status"))
+out = {{
+    "ids": [os.getresuid(), os.getresgid(), os.getgroups()],
+    "powers": [int(status["CapEff"], 16), int(status["CapPrm"], 16), int(status["NoNewPrivs"])],
+    "path": job["path"],
+    "there": sorted(os.listdir(confined.PLACE + "/given")),
+    "tmp": os.environ["TMPDIR"],
+}}
+def attempt(name, deed):
+    try:
+        out[name] = deed()
+    except OSError as exc:
+        out[name] = type(exc).__name__
+def connect():
+    with socket.create_connection(("127.0.0.1", job["port"]), timeout=5):
+        return "connected"
+attempt("disk", lambda: open(job["path"], job["mode"]).write("written") if "+" in job["mode"]
+        else open(job["path"]).read())
+attempt("tmp_is_mine", lambda: open(out["tmp"] + "/x", "w").write("x"))
+given = job.get("install", {{}}).get("files", [])
+attempt("given", lambda: [open(path).read() for path, _name in given])
+attempt("given_is_not_mine", lambda: open(confined.PLACE + "/given/0", "a"))
+attempt("state", lambda: os.listdir(job["confined"]["folder"]))
+attempt("root_again", lambda: os.setuid(0))
+attempt("loopback", connect)
+json.dump(out, sys.stdout)
+"""
+
+
+@pytest.fixture
+def who():
+    """The appliance's user, in the tests' root."""
+    return applianceuser.there()
+
+
+@pytest.fixture
+def disk(tmp_path):
+    """A disk that root alone reads, where nobody else gets to."""
+    folder = tmp_path / "private"
+    folder.mkdir(mode=0o700)
+    path = folder / "disk"
+    path.write_text("a disk")
+    path.chmod(0o600)
+    return path
+
+
+def looked(tmp_path, disk, action="seed", **job):
+    """Return what a process in the appliance's place finds there."""
+    program = tmp_path / "worker"
+    folder = str(Path(confined.__file__).parent)
+    program.write_text(f"#!{sys.executable}\n{WORKER.format(folder=folder)}")
+    program.chmod(0o755)
+    mode = "r" if action == "look" else "r+"
+    told = {"action": action, "path": str(disk), "mode": mode, "port": 1, **job}
+    return appliance.run(
+        told, state_dir=tmp_path / "state", room=ROOM, python=str(program), limit_s=60
+    )
+
+
+def test_it_is_a_user_without_any_right_and_comes_to_what_it_was_lent(tmp_path, disk, who):
+    package = tmp_path / "private/minion.deb"
+    package.write_text("a package")
+    package.chmod(0o600)
+
+    said = looked(tmp_path, disk, install={"kind": "package", "files": [[str(package), "m.deb"]]})
+
+    assert said["ids"] == [[who.uid] * 3, [who.gid] * 3, []]
+    assert said["powers"] == [0, 0, 1]
+    assert (said["path"], said["disk"]) == (f"{confined.PLACE}/disk", len("written"))
+    assert (said["tmp_is_mine"], said["given"]) == (1, ["a package"])
+    for name in ("given_is_not_mine", "state", "root_again"):
+        assert said[name] == "PermissionError", name
+    assert disk.read_text() == "written"
+    left = disk.stat()
+    assert (left.st_uid, stat.S_IMODE(left.st_mode)) == (0, 0o600)
+    assert stat.S_IMODE(package.stat().st_mode) == 0o600
+    assert list((tmp_path / "state/appliances").iterdir()) == []
+    # What it sees there is its own: nothing of it is mounted for anybody else.
+    assert confined.PLACE not in Path("/proc/self/mounts").read_text()
+
+
+def test_not_even_this_hosts_loopback_is_there(tmp_path, disk, who, listening):
+    assert looked(tmp_path, disk, port=listening)["loopback"] == "OSError"
+
+
+def test_a_disk_that_everybody_reads_stays_its_owners_while_it_is_looked_at(tmp_path, disk, who):
+    disk.chmod(0o644)
+
+    with lending.lent(str(disk), who, is_read=True) as lent:
+        assert (lent, disk.stat().st_uid) == (None, 0)
+
+    assert looked(tmp_path, disk, action="look")["disk"] == "a disk"
+
+
+def test_a_disk_is_given_back_even_if_the_job_fails_or_its_minion_is_killed(tmp_path, disk, who):
+    with pytest.raises(RuntimeError), lending.lent(str(disk), who, is_read=False) as lent:
+        assert (lent, disk.stat().st_uid) == ([str(disk), 0, 0o600], who.uid)
+        disk.chmod(0o666)
+        raise RuntimeError
+    assert (disk.stat().st_uid, stat.S_IMODE(disk.stat().st_mode)) == (0, 0o600)
+
+    os.chown(disk, who.uid, -1)
+    confined.give_back(lent)
+
+    assert disk.stat().st_uid == 0
+
+
+def test_a_path_that_others_get_to_is_the_one_that_is_opened(tmp_path, disk):
+    assert confined.is_reachable("/etc/hostname")
+    assert not confined.is_reachable(str(disk))
+
+
+def test_what_the_appliance_is_given_finds_room_or_is_refused(tmp_path, who):
+    package = tmp_path / "minion.deb"
+    package.write_bytes(bytes(4096))
+    job = {"uploads": [["/etc/x", str(package), "600"]]}
+    full = limits.Room(max_bytes=1 << 40, reserve_bytes=1 << 60, limit_s=60)
+    (tmp_path / "job").mkdir()
+
+    with pytest.raises(SeedError, match="no room for image minion.deb"):
+        lending.furnished(job, str(tmp_path / "job"), who, full)
+
+
+def test_a_host_without_the_user_is_told_how_to_make_it():
+    with pytest.raises(SeedError, match="user nosuch is missing on this host; run: salt HOST s"):
+        lending.account("nosuch")
+
+
+@pytest.mark.parametrize(
+    ("uid", "others", "why"),
+    [
+        (0, [("root", 0)], "is root too .uid 0.; give it a uid of its own"),
+        (64055, [("libvirt-qemu", 64055), ("x", 1)], "is libvirt-qemu too"),
+        (65534, [("nobody", 65534)], "is nobody too"),
+    ],
+)
+def test_a_user_that_is_somebody_else_too_is_refused(uid, others, why):
+    lending.refuse_shared("salt-virt", 990, [*others, ("salt-virt", 990)])
+
+    with pytest.raises(SeedError, match=why):
+        lending.refuse_shared("salt-virt", uid, [*others, ("salt-virt", uid)])
+
+
+@pytest.fixture
+def listening():
+    """The port of a server on this host's loopback, which a process with a network reaches."""
+    script = (
+        "import socket, time; s = socket.create_server(('127.0.0.1', 0)); "
+        "print(s.getsockname()[1], flush=True); time.sleep(120)"
+    )
+    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE) as server:
+        yield json.loads(server.stdout.readline())
+        server.kill()
+
+
+BUILD = """
+import os, sys, time
+sys.path.insert(0, {folder!r})
+import confined
+confined.CACHE = sys.argv[2]
+with confined._built([sys.argv[1]]) as built:
+    files = sorted(os.listdir(built))
+    assert files == sorted(confined._BUILT), files
+    assert all(os.stat(f"{{built}}/{{name}}").st_mode & 0o004 for name in files)
+    print(os.stat(f"{{built}}/root").st_mtime_ns)
+"""
+
+
+def test_the_appliance_is_built_by_root_and_again_only_if_packages_change(tmp_path):
+    guestfs = tmp_path / "guestfs"
+    (guestfs / "supermin.d").mkdir(parents=True)
+    (guestfs / "supermin.d/packages").write_text("base-files\n")
+    subprocess.run(
+        ["tar", "-czf", guestfs / "supermin.d/base.tar.gz", "-C", "/", "etc/hostname"], check=True
+    )
+    script = BUILD.format(folder=str(Path(confined.__file__).parent))
+
+    def built():
+        argv = [sys.executable, "-c", script, guestfs, tmp_path / "cache"]
+        return subprocess.run(argv, capture_output=True, text=True, check=True).stdout
+
+    first = built()
+
+    assert built() == first
+    later = time.time() + 5  # supermin looks at whole seconds
+    os.utime(guestfs / "supermin.d", (later, later))
+    assert built() != first
