@@ -70,7 +70,10 @@ class Record:
 
 def time_text(since: float) -> str:
     """Return a time, in seconds since 1970, as users read it."""
-    return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(since))
+    try:
+        return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(since))
+    except (OverflowError, ValueError, OSError):
+        return "a time that is none"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
