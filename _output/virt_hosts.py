@@ -40,7 +40,7 @@ def _row(host, info):
         _share(memory["limit_mib"], memory["committed_mib"]),
         _share(storage["limit_mib"], storage["committed_mib"]),
     )
-    state = "maintenance" if info["maintenance"] else "up"
+    state = "maintenance" if info.get("maintenance") else "up"
     kind = info["domain_types"]["default"] or "none"
     if kind == "none":
         state += f"; {info['domain_types']['why']}"

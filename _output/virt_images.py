@@ -28,9 +28,11 @@ def output(data, **_kwargs):
 
 def _row(digest, one):
     has = "".join(
-        letter if one[key] else "-"
+        letter if one.get(key) else "-"
         for letter, key in (("m", "has_minion"), ("c", "has_cloud_init"))
     )
-    seen = "not seen" if one["os"] is None else f"{one['os'][:7]} {has}"
-    sizes = one["file_bytes"] // 2**20, one["virtual_bytes"] // 2**20
-    return _ROW.format(digest[:12], one["format"], *sizes, seen, len(one["users"]), one["source"])
+    # A host may leave out all but its users: what it does say is of the right type.
+    seen = "not seen" if one.get("os") is None else f"{one['os'][:7]} {has}"
+    sizes = [(one.get(key) or 0) // 2**20 for key in ("file_bytes", "virtual_bytes")]
+    kind, source = one.get("format") or "-", one.get("source") or "-"
+    return _ROW.format(digest[:12], kind, *sizes, seen, len(one["users"]), source)

@@ -46,12 +46,13 @@ def _deployed(data):
 
 def _moved(data):
     way = f"from {data['from']} to {data['to']}"
-    if "total_ms" not in data:
+    if "state" in data:
         yield f"{data['name']} would move {way}"
         yield f"  {data['state']}, {data['memory_mib']} MiB of memory"
         yield from (f"  {disk}: {what}" for disk, what in sorted(data["disks"].items()))
         return
-    yield f"{data['name']} moved {way} in {data['total_ms'] / 1000:.1f} s"
+    took = f" in {data['total_ms'] / 1000:.1f} s" if "total_ms" in data else ""
+    yield f"{data['name']} moved {way}{took}"
     if data.get("downtime_ms"):
         yield f"  its guest stood still for {data['downtime_ms']} ms"
     sent = ", ".join(

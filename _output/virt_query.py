@@ -51,28 +51,31 @@ def _vm(host, vm):
     yield f"Memory: {vm['mem']}"
     yield f"State: {vm['state']}"
     display = vm["graphics"]
+    # What is within these a host may say as it likes, or not at all.
     if display.get("type", "None") != "None":
         yield f"Graphics: {display['type']} - {_console(host, display)}"
     for target, disk in sorted(vm["disks"].items()):
         yield f"Disk - {target}:"
-        if "virtual size" in disk:
+        if isinstance(disk.get("virtual size"), int | float):
             yield f"  Size: {_human(disk['virtual size'])}"
-        yield f"  File: {disk['file']}"
-        yield f"  File Format: {disk['file format']}"
+        yield f"  File: {disk.get('file', 'unknown')}"
+        yield f"  File Format: {disk.get('file format', 'unknown')}"
         if "error" in disk:
             yield f"  Error: {disk['error']}"
     for mac, nic in sorted(vm["nics"].items()):
         yield f"Nic - {mac}:"
-        source = nic.get("source") or {}
-        yield f"  Source: {next(iter(source.values()), 'none')}"
-        yield f"  Type: {nic['type']}"
+        source = nic.get("source")
+        named = list(source.values()) if isinstance(source, dict) else []
+        yield f"  Source: {(*named, 'none')[0]}"
+        yield f"  Type: {nic.get('type', 'unknown')}"
 
 
 def _console(host, display):
-    if display["port"] in ("-1", "None"):
+    port = display.get("port", "None")
+    if port in ("-1", "None"):
         return "no port while it is off"
-    local = display["listen"] in ("127.0.0.1", "::1")
-    return f"{host}:{display['port']}" + (" (on the host itself only)" if local else "")
+    local = display.get("listen") in ("127.0.0.1", "::1")
+    return f"{host}:{port}" + (" (on the host itself only)" if local else "")
 
 
 def _human(size):

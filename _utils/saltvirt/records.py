@@ -67,7 +67,10 @@ class Record:
 
 def time_text(since: float) -> str:
     """Return a time, in seconds since 1970, as users read it; empty if it is not known."""
-    return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(since)) if since else ""
+    try:
+        return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(since)) if since else ""
+    except (OverflowError, ValueError, OSError):
+        return "an impossible time"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

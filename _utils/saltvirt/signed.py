@@ -20,6 +20,8 @@ from saltvirt.errors import VirtError
 
 # Of what one host says at once; a host with 1,000 VMs needs less than 2 MiB.
 MAX_BYTES = 32 << 20
+# Levels of lists and mappings within each other; what hosts really say has less than 12.
+_MAX_DEPTH = 64
 _PSS = padding.PSS(padding.MGF1(hashes.SHA256()), padding.PSS.DIGEST_LENGTH)
 
 
@@ -90,21 +92,31 @@ def unpack(packed: object, public_pem: str, *, minion: str, about: str) -> Said:
         raise NotUnderstood(str(wrong)) from wrong
     # A host may say again what it said of another job.
     if (said.minion, said.about) != (minion, about):
-        raise NotSigned(f"it is of {said.minion} about {said.about}")
+        raise NotSigned(f"it is of {said.minion[:80]!r} about {said.about[:80]!r}")
     return said
 
 
-def _clean(value: Any) -> Any:
+def _clean(value: Any, depth: int = 0) -> Any:
     """Return plain data whose texts have nothing that a terminal would obey."""
     if isinstance(value, str):
-        return value if value.isprintable() else "".join(map(_printable, value))
+        return value if value.isprintable() else _printable(value, "\n\t")
+    if not isinstance(value, dict | list):
+        return value
+    # Whatever is done with it later takes more of the stack than this.
+    if depth == _MAX_DEPTH:
+        raise ValueError(f"it is nested deeper than {_MAX_DEPTH} levels")
     if isinstance(value, dict):
-        return {_clean(name): _clean(one) for name, one in value.items()}
-    return [_clean(one) for one in value] if isinstance(value, list) else value
+        # A name is one line: with more, it would look like what others have said.
+        return {_printable(name, ""): _clean(one, depth + 1) for name, one in value.items()}
+    return [_clean(one, depth + 1) for one in value]
 
 
-def _printable(letter: str) -> str:
-    return letter if letter in "\n\t" or letter.isprintable() else "\N{REPLACEMENT CHARACTER}"
+def _printable(text: str, beside: str) -> str:
+    """Return a text with something else in place of all that is not shown, but for some letters."""
+    if text.isprintable():
+        return text
+    other = "\N{REPLACEMENT CHARACTER}"
+    return "".join(one if one in beside or one.isprintable() else other for one in text)
 
 
 def _verified(packed: object, public_pem: str) -> str:

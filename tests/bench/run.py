@@ -7,7 +7,8 @@ minus its bare ``salt-call test.ping``), and inside one process beside libvirt's
 Then the CPU time of ``virt.init`` of an overlay clone with seeding, libvirt's define and start
 left out. Then seeding beside virt-customize, virt-sysprep and Salt 3006.25's seed.apply, and
 ten VMs at once beside qemu-img and virsh by hand. Then a move beside virsh and Salt 3006.25's
-module, and plans for simulated clouds beside Ganeti's hbal.
+module, 200 signed answers beside unsigned ones, and plans for simulated clouds beside Ganeti's
+hbal.
 
 At the end the ratios stand beside those of ``ratios.json``; the exit code is 1 if one is worse by
 more than a tenth. With ``--accept`` they are written there instead.
@@ -21,6 +22,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "lab"))
 
+import answers  # noqa: E402
 import move  # noqa: E402
 import plans  # noqa: E402
 import ratios  # noqa: E402
@@ -134,6 +136,7 @@ def measure(lab, host):
     table(seeds.TITLE, seeds.HEADS, methods)
     table(seeds.TEN_TITLE, seeds.TEN_HEADS, ten)
     table(move.TITLE, move.HEADS, list(move.rows(lab, host, found)))
+    table(answers.TITLE, answers.HEADS, list(answers.rows(found)))
     table(plans.TITLE, plans.HEADS, list(plans.rows()))
     return found
 

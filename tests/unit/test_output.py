@@ -246,3 +246,15 @@ def test_nothing_is_wider_than_a_terminal(name):
     data = answers[name]
 
     assert max(len(line) for line in outputter(name)(data).splitlines()) <= 80
+
+
+def test_what_a_host_leaves_out_or_says_otherwise_is_shown_as_far_as_it_goes():
+    odd = {**VM, "disks": {"vda": {"virtual size": "x"}}, "nics": {"a": {"source": [1]}}}
+    odd["graphics"] = {"type": "vnc"}
+    cloud = {"hyper6": {**CLOUD["hyper6"], "vm_info": {"odd": odd}}}
+
+    text = outputter("virt_query")(cloud)
+
+    assert "File: unknown" in text and "Source: none" in text and "no port while it is off" in text
+    assert "web1" in outputter("virt_plan")({"name": "web1", "from": "a", "to": "b"})
+    assert "abc" in outputter("virt_images")({"hyper6": {"abc": {"users": []}}})

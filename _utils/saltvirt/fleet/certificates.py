@@ -116,8 +116,11 @@ def _outcome(reply: minions.Reply) -> tuple[str, str | None]:
         return "", f"no answer within {_APPLY_S} s"
     if not isinstance(reply.value, dict):
         return "", reply.error or "its answer cannot be read"
-    state = next(iter(reply.value.values()))
-    return (state["comment"], None) if state["result"] else ("", state["comment"])
+    state = next(iter(reply.value.values()), None)
+    comment = state.get("comment") if isinstance(state, dict) else None
+    if not isinstance(comment, str):
+        return "", reply.error or "its answer cannot be read"
+    return (comment, None) if state and state.get("result") is True else ("", comment)
 
 
 @_in_one_line()

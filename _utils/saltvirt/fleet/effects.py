@@ -12,7 +12,7 @@ from saltvirt.fleet.cloud import Cloud
 from saltvirt.fleet.hosts import DeployError, HostSilent, act, watching
 from saltvirt.movefacts import Noted
 from saltvirt.parts import Elsewhere, State
-from saltvirt.placement.answers import MigrationInfo, Room, StepDone
+from saltvirt.placement.answers import Figures, MigrationInfo, Room, StepDone
 from saltvirt.protocol import Source, Target
 from saltvirt.recordfacts import MoveOrderFacts
 from saltvirt.records import Held
@@ -130,8 +130,9 @@ class Hands:
             self.source, "virt.migrate", kwarg=kwarg, watch=watch, limit_s=self._limit_s
         )
         source, fun = self.source or "", "virt.migrate"
-        self.figures, self.is_sent = dict(wire.read(source, fun, dict[str, Any], said)), True
-        self.noted = wire.read(source, fun, Noted, self.figures.pop("noted", {}))
+        figures: Figures = wire.read(source, fun, Figures, said)
+        self.figures, self.is_sent = figures.shown(), True
+        self.noted = wire.read(source, fun, Noted, figures.noted)
 
     @property
     def _limit_s(self) -> float:

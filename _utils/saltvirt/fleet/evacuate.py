@@ -32,7 +32,8 @@ class NotEmpty(VirtError):
 def set_maintenance(cloud: Cloud, host: str, state: object) -> dict[str, Any]:
     """Set or clear a host's flag; return ``{host: state}``."""
     inventory.hosts(cloud, host=host)
-    return {host: act(cloud, host, "virt.maintenance", state)}
+    said = act(cloud, host, "virt.maintenance", state)
+    return {host: wire.read(host, "virt.maintenance", bool, said)}
 
 
 def planned(

@@ -10,6 +10,8 @@ from saltvirt.fleet import keys, minions
 from saltvirt.fleet.cloud import Cloud
 
 log = logging.getLogger(__name__)
+# Letters of one line of progress.
+_LONGEST = 400
 
 
 class DeployError(VirtError):
@@ -58,6 +60,13 @@ def _signed(cloud: Cloud, host: str, tag: str, packed: object) -> Mapping[str, A
     return value if isinstance(value, dict) else {}
 
 
+def _one_line(value: Any) -> Any:
+    """Return a number as it is, and everything else as the text of a line of progress."""
+    if value is None or isinstance(value, int | float):
+        return value
+    return " ".join(str(value).split())[:_LONGEST]
+
+
 def watching(cloud: Cloud, wanted: str, host: str, name: str) -> minions.Watch:
     """Return what shows the progress events of one tag that a host fires about a name."""
 
@@ -66,8 +75,8 @@ def watching(cloud: Cloud, wanted: str, host: str, name: str) -> minions.Watch:
             return
         data = _signed(cloud, host, tag, event.get("data"))
         if data.get("name") == name:
-            cloud.progress(
-                str(data.get("stage")), **{k: v for k, v in data.items() if k != "stage"}
-            )
+            # One line each, whatever the host says.
+            said = {key: _one_line(one) for key, one in data.items()}
+            cloud.progress(str(said.pop("stage", "")), **said)
 
     return watch

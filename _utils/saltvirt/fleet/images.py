@@ -10,7 +10,7 @@ from saltvirt.fleet.cloud import Cloud
 from saltvirt.fleet.hosts import act, watching
 from saltvirt.placement.answers import Pruned
 
-_PRUNE = "virt.image_prune"
+_PRUNE, _PULL, _BUILD = "virt.image_prune", "virt.image_pull", "virt.image_build"
 
 
 def listed(cloud: Cloud, host: str | None) -> inventory.Survey:
@@ -28,15 +28,19 @@ def pull(
     """Have all hosts that answer fetch an image at once; return ``{host: digest}``."""
     found = listed(cloud, host)
     limit_s = cloud.settings.deploy_timeout_s
-    replies = minions.ask(
-        cloud, found.answers, "virt.image_pull", [image], kwarg, timeout_s=limit_s
-    )
+    replies = minions.ask(cloud, found.answers, _PULL, [image], kwarg, timeout_s=limit_s)
     late = f"no answer within {limit_s} s (virt:deploy_timeout_s)"
     failed = {
         **found.reasons(),
         **{h: r.error or late for h, r in replies.items() if not r.ok},
     }
-    out = {h: reply.value for h, reply in sorted(replies.items()) if reply.ok}
+    out = {}
+    for one, reply in sorted(replies.items()):
+        if reply.ok:
+            try:
+                out[one] = wire.read(one, _PULL, str, reply.value)
+            except wire.BadAnswer as error:
+                failed[one] = str(error)
     if failed:
         raise _failed(failed, {"pulled": out})
     return out
@@ -62,7 +66,7 @@ def build(
         watch=watch,
         kwarg={**given, "report": True},
     )
-    return {host: done}
+    return {host: wire.read(host, _BUILD, dict[str, Any], done)}
 
 
 def _said(reasons: Mapping[str, str]) -> str:

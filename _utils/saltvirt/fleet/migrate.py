@@ -173,7 +173,10 @@ def migrate(
                 cloud.progress("Placing", detail=f"{host} refused: {refused}")
                 late[host] = [str(refused)]
                 continue
-            return {"name": name, "from": source, "to": host, **figures}
+            # A host says figures, and not which VM went where.
+            return {"name": name, "from": source, "to": host} | {
+                key: one for key, one in figures.items() if key not in ("name", "from", "to")
+            }
     raise none_fits(requirements.of(moving), evaluations, late)
 
 

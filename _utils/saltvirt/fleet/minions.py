@@ -31,6 +31,8 @@ _STORED_S = 2
 # How long what came in time is still read after a deadline: others may have fired much before it.
 _DRAIN_S = 10
 _SIGNED = "virt.signed"
+# Letters of an error that are shown.
+_LONGEST = 4000
 # What a host says of an order that was given up; see saltvirt.ops.ordered.
 REFUSED, RUNNING = "refused", "running"
 # Called with the tag and the data of an event.
@@ -148,7 +150,8 @@ def _short(error: str) -> str:
     text = lines[-1] if lines and lines[0].startswith("Traceback") else " ".join(lines)
     if text.startswith("Error running '"):
         text = text.split("': ", 1)[-1]
-    return text.removeprefix("ERROR: ")
+    text = text.removeprefix("ERROR: ")
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]} …"
 
 
 def ask(

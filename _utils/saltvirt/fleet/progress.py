@@ -4,6 +4,7 @@ import contextlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from saltvirt import wire
 from saltvirt.units import human
 
 
@@ -41,11 +42,20 @@ def _detail(stage: str, figures: Mapping[str, Any]) -> str:
         return f" ({figures['detail']})"
     kind = stage.rpartition(": ")[2]  # "web1: Moving" is of one VM among several
     if kind == "Fetching":
-        done, total = figures.get("done_bytes") or 0, figures.get("total_bytes")
-        if total:
-            return f" {100 * done // total} % of {human(total)}"
+        done, total = _number(figures, "done_bytes"), _number(figures, "total_bytes")
+        if total > 0:
+            return f" {100 * done // total:.0f} % of {human(total)}"
         return f" {human(done)}"
     if kind == "Moving":
-        rate, left = figures.get("rate_bytes_s", 0), figures.get("remaining_bytes", 0)
-        return f" {figures.get('percent', 0)} %, {human(rate)}/s, {human(left)} to go"
+        rate, left = _number(figures, "rate_bytes_s"), _number(figures, "remaining_bytes")
+        return f" {_number(figures, 'percent')} %, {human(rate)}/s, {human(left)} to go"
     return ""
+
+
+def _number(figures: Mapping[str, Any], name: str) -> float:
+    """Return a number that a host says, 0 for what is none: nothing but this line depends on it."""
+    try:
+        found: float = wire.recorded(float, figures.get(name))
+    except ValueError:
+        return 0
+    return found

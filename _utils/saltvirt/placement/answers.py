@@ -305,10 +305,36 @@ class StepDone:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Figures:
+    """What a host answers to ``virt.migrate``: what it took, and what the target must know."""
+
+    total_ms: Count = 0
+    downtime_ms: Count | None = None
+    memory_bytes: Count | None = None
+    disk_bytes: Count | None = None
+    noted: dict[str, Any] = field(default_factory=dict)
+
+    def shown(self) -> dict[str, int]:
+        """Return the figures that were said, for users."""
+        numbers = {
+            "total_ms": self.total_ms,
+            "downtime_ms": self.downtime_ms,
+            "memory_bytes": self.memory_bytes,
+            "disk_bytes": self.disk_bytes,
+        }
+        return {name: one for name, one in numbers.items() if one is not None}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CachedImage:
-    """An image that a host keeps, as far as this master decides by it."""
+    """An image that a host keeps; ``users`` alone decides anything, the others are shown."""
 
     users: list[str]
+    source: str | None = None
+    format: str | None = None
+    file_bytes: Count | None = None
+    virtual_bytes: Count | None = None
+    os: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -111,8 +111,12 @@ def _confined(
     told = lending.furnished(job, folder, who, room)
     with lending.lent(job["path"], who, is_read=job["action"] == "look") as lent:
         told["confined"] = {
-            "uid": who.uid, "gid": who.gid, "folder": folder, "use_kvm": use_kvm, "lent": lent
-        }  # fmt: skip
+            "uid": who.uid,
+            "gid": who.gid,
+            "folder": folder,
+            "use_kvm": use_kvm,
+            "lent": lent,
+        }
         yield told
 
 

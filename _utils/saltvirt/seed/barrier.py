@@ -19,9 +19,14 @@ from saltvirt.errors import SeedError
 TABLE = "salt_virt_appliance"
 # This host; what is on its links; everybody at once.
 _ALWAYS = (
-    "127.0.0.0/8", "169.254.0.0/16", "224.0.0.0/4", "255.255.255.255/32",
-    "::1/128", "fe80::/10", "ff00::/8",
-)  # fmt: skip
+    "127.0.0.0/8",
+    "169.254.0.0/16",
+    "224.0.0.0/4",
+    "255.255.255.255/32",
+    "::1/128",
+    "fe80::/10",
+    "ff00::/8",
+)
 _SBIN = "/usr/sbin:/sbin"
 
 

@@ -69,8 +69,9 @@ class World:
 
 def display(address, **more):
     """Return a VNC display."""
-    return DisplayFacts(**{"vm": "web1", "type": "vnc", "has_password": False, **more},
-                        address=address)  # fmt: skip
+    return DisplayFacts(
+        **{"vm": "web1", "type": "vnc", "has_password": False, **more}, address=address
+    )
 
 
 def certificate(pem, **more):

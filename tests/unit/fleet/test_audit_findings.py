@@ -193,21 +193,28 @@ CHECKS = {
     "one more CA of QEMU": (also_trusting("qemu"), "libvirt-trust"),
     "no TLS": (host(qemu={"migrate_tls_x509_verify": "1"}), "qemu-tls"),
     "QEMU takes all": (
-        host(qemu={"migrate_tls_force": "1", "default_tls_x509_verify": "0",
-                   "backup_tls_x509_verify": "1"}),
+        host(
+            qemu={
+                "migrate_tls_force": "1",
+                "default_tls_x509_verify": "0",
+                "backup_tls_x509_verify": "1",
+            }
+        ),
         "qemu-tls",
     ),
     "backups": (host(qemu={"migrate_tls_force": "1", "backup_tls_x509_verify": "0"}), "qemu-tls"),
     "VNC": (host(displays=[display("0.0.0.0")]), "display"),
     "VNC by name": (host(displays=[display("hyper1")]), "display"),
     "SPICE": (host(displays=[display("::", type="spice")]), "display"),
-    "vnc_listen": (
-        host(qemu={"migrate_tls_force": "1", "vnc_listen": "0.0.0.0"}), "display"
-    ),
+    "vnc_listen": (host(qemu={"migrate_tls_force": "1", "vnc_listen": "0.0.0.0"}), "display"),
     "unknown serial": (other_certificate(serial="ab" * 16), "certificates"),
     "over": (other_certificate(not_after="2025-12-31T00:00:00+00:00"), "certificates"),
-    "soon over": (other_certificate(not_before="2025-01-01T00:00:00+00:00",
-                                    not_after="2026-01-20T00:00:00+00:00"), "certificates"),
+    "soon over": (
+        other_certificate(
+            not_before="2025-01-01T00:00:00+00:00", not_after="2026-01-20T00:00:00+00:00"
+        ),
+        "certificates",
+    ),
     "revoked": (revoked, "certificates"),
     "another's": (anothers, "certificates"),
     "old code": (host(code="ab" * 32), "code"),
@@ -218,10 +225,11 @@ CHECKS = {
     "readable key": (host(keys=[key(0o644)]), "host-keys"),
     "key of another": (host(keys=[key(0o600, owner="nobody")]), "host-keys"),
     "key of another group": (
-        host(keys=[key(0o640, most=0o640, group="users", reader="kvm")]), "host-keys"
+        host(keys=[key(0o640, most=0o640, group="users", reader="kvm")]),
+        "host-keys",
     ),
     "unreadable": (host(unreadable={"/etc/libvirt/qemu.conf": "broken"}), "not-checked"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("plant", CHECKS)
@@ -294,7 +302,7 @@ SILENT = {
     "unsigned": ({"missing": True, "error": "it poses"}, "it poses"),
     "without the function": ({"error": "'virt.audit' is not available."}, "is not available"),
     "wrong": ({"value": {"code": 1}}, "cannot read"),
-    "a time that is none": (None, "a time that is none"),
+    "an impossible time": (None, "an impossible time"),
 }
 
 

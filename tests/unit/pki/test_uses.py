@@ -136,6 +136,14 @@ def test_a_host_gets_so_many_certificates_in_an_hour_and_no_more(place):
         asks("hyper1", 1, minutes=62)
 
 
+def test_without_an_option_that_is_60_times(place):
+    for _time in range(60):
+        ask(place, "hyper1", wanted=QEMU)
+
+    with pytest.raises(ca.PkiError, match="had certificates 60 times within an hour"):
+        ask(place, "hyper1", wanted=QEMU)
+
+
 def test_certificates_that_are_over_are_forgotten_and_the_others_are_not(place):
     old, new = parsed(ask(place)), parsed(ask(place, now=NOW + timedelta(days=80)))
     main = Authorities(place.folder)

@@ -14,12 +14,14 @@ LISTED = json.dumps(
         {"ifname": "lo", "addr_info": [{"local": "127.0.0.1", "prefixlen": 8}]},
         {"ifname": "br0", "addr_info": [{"local": "10.77.2.9", "prefixlen": 16}]},
         {"ifname": "br1", "addr_info": [{"local": "10.77.3.1", "prefixlen": 24}]},
-        {"ifname": "tun0", "addr_info": [{"local": "10.9.0.2", "address": "10.9.0.1",
-                                          "prefixlen": 32}]},
+        {
+            "ifname": "tun0",
+            "addr_info": [{"local": "10.9.0.2", "address": "10.9.0.1", "prefixlen": 32}],
+        },
         {"ifname": "eth1", "addr_info": [{"local": "2001:db8::5", "prefixlen": 64}, {}]},
         {"ifname": "eth2"},
     ]
-)  # fmt: skip
+)
 # In a network of its own: eth0 is 10.77.2.9/16, and all else goes to 10.77.0.1, which is not there.
 KERNEL = """
 set -e

@@ -158,8 +158,11 @@ def _ends(place: Authorities) -> Iterator[tuple[str, datetime]]:
 
 def _files(place: Authorities) -> Iterator[FileFacts]:
     """Yield the folders of the CAs, and what is in them but for records of certificates."""
-    folders = {place.folder / below / more for below, _name in USES.values()
-               for more in (".", store.NEXT, store.PREVIOUS)}  # fmt: skip
+    folders = {
+        place.folder / below / more
+        for below, _name in USES.values()
+        for more in (".", store.NEXT, store.PREVIOUS)
+    }
     for folder in sorted(folders):
         if store.is_there(folder):
             yield _file(folder)

@@ -24,7 +24,7 @@ _QEMU = {
 
 
 class NotUnderstood(VirtError):
-    """A host's answer has a time that is none."""
+    """A host's answer has an impossible time."""
 
 
 def findings(host: str, facts: HostAudit, known: Known) -> Iterator[Finding]:
@@ -202,7 +202,7 @@ def _time(host: str, text: str) -> datetime:
         found = datetime.fromisoformat(text)
     except ValueError:
         raise NotUnderstood(
-            f"{host}'s answer is not understood: it has a time that is none"
+            f"{host}'s answer is not understood: it has an impossible time"
         ) from None
     if found.tzinfo is None:
         raise NotUnderstood(f"{host}'s answer is not understood: it has a time without a zone")

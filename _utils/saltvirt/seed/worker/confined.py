@@ -36,9 +36,12 @@ def enter(job: dict[str, Any], search_path: Iterable[str]) -> None:
     _become(who["uid"], who["gid"], groups)
     work = f"{PLACE}/work"
     os.environ.update(
-        TMPDIR=work, XDG_RUNTIME_DIR=work, LIBGUESTFS_CACHEDIR=work, HOME=work,
+        TMPDIR=work,
+        XDG_RUNTIME_DIR=work,
+        LIBGUESTFS_CACHEDIR=work,
+        HOME=work,
         **({"LIBGUESTFS_PATH": f"{PLACE}/appliance"} if built else {}),
-    )  # fmt: skip
+    )
     os.chdir(work)
 
 
@@ -106,9 +109,20 @@ def _built(search_path: Iterable[str]) -> Iterator[str | None]:
     Path(CACHE).mkdir(mode=0o755, parents=True, exist_ok=True)
     folder = Path(CACHE, "appliance")
     argv = [
-        "supermin", "--build", "--if-newer", "--lock", f"{CACHE}/supermin.lock", "--copy-kernel",
-        "-f", "ext2", "--host-cpu", os.uname().machine, parts, "-o", str(folder),
-    ]  # fmt: skip
+        "supermin",
+        "--build",
+        "--if-newer",
+        "--lock",
+        f"{CACHE}/supermin.lock",
+        "--copy-kernel",
+        "-f",
+        "ext2",
+        "--host-cpu",
+        os.uname().machine,
+        parts,
+        "-o",
+        str(folder),
+    ]
     with open(f"{CACHE}/appliance.lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         done = subprocess.run(argv, capture_output=True, text=True, check=False)

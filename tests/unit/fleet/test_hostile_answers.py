@@ -1,0 +1,330 @@
+"""A hypervisor that answers with whatever it likes: a line about it, and the others as ever."""
+
+import functools
+import importlib.util
+import io
+import json
+import logging
+import os
+import sys
+from contextlib import nullcontext, redirect_stdout
+from pathlib import Path
+from types import SimpleNamespace
+
+import hostilehost
+import keypairs
+import pytest
+import salt.loader
+from hostilehost import HOSTILE
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from saltvirt import compat
+from saltvirt.fleet import cloud as clouds
+from saltvirt.fleet import deploy, effects, evacuate, keys, minions, runners
+from sizes import sizes
+
+ROOT = Path(__file__).resolve().parents[3]
+RUNNERS = ("virt", "virt_allow", "virt_image", "virt_key", "virt_migrate", "virt_pki")
+IMAGE = "salt://a.qcow2"
+NEW = {"name": "fresh", "cpu": 1, "mem": 1, "image": IMAGE}
+# Each function that asks hosts: what it is given, and the VM, or the image, that it is about.
+CALLS = [
+    ("virt", "query", {}, None),
+    ("virt", "list_", {}, None),
+    ("virt", "host_info", {}, None),
+    ("virt", "next_host", {}, None),
+    ("virt", "vm_info", {"name": "web"}, "web"),
+    ("virt", "vm_info", {"name": "own"}, "own"),
+    ("virt", "init", {**NEW, "dry_run": True}, "fresh"),
+    ("virt", "init", {**NEW, "wait": False}, "fresh"),
+    ("virt", "init", {**NEW, "wait": False, "host": HOSTILE}, "fresh"),
+    ("virt", "start", {"name": "own"}, "own"),
+    ("virt", "stop", {"name": "own"}, "own"),
+    ("virt", "shutdown", {"name": "web"}, "web"),
+    ("virt", "reset", {"name": "own"}, "own"),
+    ("virt", "pause", {"name": "own"}, "own"),
+    ("virt", "resume", {"name": "own"}, "own"),
+    ("virt", "purge", {"name": "own"}, "own"),
+    ("virt", "purge", {"name": "nothing"}, "nothing"),
+    ("virt_image", "images", {}, None),
+    ("virt_image", "image_pull", {"image": IMAGE}, None),
+    ("virt_image", "image_prune", {}, None),
+    ("virt_image", "image_build", {"source": IMAGE, "name": "img", "host": HOSTILE}, "img"),
+    ("virt_migrate", "migrate", {"name": "own"}, "own"),
+    ("virt_migrate", "migrate", {"name": "own", "dry_run": True}, "own"),
+    ("virt_migrate", "migrate", {"name": "web", "target": HOSTILE}, "web"),
+    ("virt_migrate", "migrate", {"name": "web", "target": "h2"}, "web"),
+    ("virt_migrate", "settle", {}, None),
+    ("virt_migrate", "settle", {"name": "own"}, "own"),
+    ("virt_migrate", "settle", {"name": "coming", "force": True}, "coming"),
+    ("virt_migrate", "maintenance", {"host": HOSTILE}, None),
+    ("virt_migrate", "evacuate", {"host": HOSTILE, "wait_s": 0}, "own"),
+    ("virt_migrate", "evacuate", {"host": HOSTILE, "dry_run": True}, "own"),
+    ("virt_migrate", "restore", {"host": HOSTILE, "dry_run": True}, None),
+    ("virt_migrate", "restore", {"host": "h1"}, None),
+    ("virt_migrate", "rebalance", {"window_s": 1}, None),
+    ("virt_pki", "renew", {}, None),
+    ("virt_key", "authorize", {"name": "fresh", "host": HOSTILE}, "fresh"),
+]
+# What an order to another host may be about beside the VM that the command is about: nothing that
+# only looks, or notes where VMs were.
+HARMLESS = {
+    "virt.maintenance",
+    "virt.evacuated",
+    "virt.migrate_check",
+    "virt.image_pull",
+    "virt.host_info",
+    "virt.migration_info",
+    "virt.vm_info",
+}
+SURVEYS = {"query": "full_info", "host_info": "host_info", "images": "images", "list_": "vm_state"}
+NASTY = [
+    None,
+    True,
+    -1,
+    0,
+    2**63,
+    10**400,
+    -(10**30),
+    1e308,
+    float("nan"),
+    float("inf"),
+    -float("inf"),
+    "",
+    "a\nb",
+    "web",
+    "h1",
+    "db",
+    "h2",
+    "running",
+    "\x1b[2J\x1b]0;owned\x07",
+    "\x9b31m\r\x08\x00",
+    "\u202eevil\u2028",
+    "\ud800",
+    "../../../../tmp/out",
+    "/etc/cron.d/x",
+    "--help",
+    "-rf",
+    "{0} %s {x.__class__}",
+    "x" * 5000,
+    [],
+    {},
+    [{}],
+    {"": None},
+    {"\x1b[31m\n": "\x1b[31m"},
+    functools.reduce(lambda inner, _n: [inner], range(200), 1),
+]
+RAW = [
+    None,
+    b"\xff\xfe",
+    {},
+    [],
+    "\ud800",
+    {"said": b"\xff", "signature": b"\xff"},
+    {"said": "{}", "signature": "ä"},
+    {"said": 1, "signature": []},
+]
+TEXT = ["{", "[" * 100_000, '{"minion": NaN}', "null", "\ud800", "1" * 5000, '"\x00"']
+JUNK = st.sampled_from(NASTY) | st.text(max_size=8) | st.integers()
+WITHIN = st.tuples(
+    st.sampled_from(["set", "set", "drop", "drop", "name"]), st.sampled_from(range(200)), JUNK
+)
+CHANGE = st.one_of(
+    *[WITHIN] * 12,
+    st.tuples(st.just("field"), st.sampled_from(range(6)), JUNK),
+    st.tuples(st.just("raw"), st.just(0), st.sampled_from(RAW)),
+    st.tuples(st.just("text"), st.just(0), st.sampled_from(TEXT)),
+)
+
+# Every file that is written meanwhile; None: nobody looks.
+_written = None
+
+
+def _audited(event, args):
+    if _written is None:
+        return
+    flags = os.O_WRONLY | os.O_RDWR | os.O_CREAT
+    if event == "open" and isinstance(args[0], str | bytes) and args[2] & flags:
+        _written.append(os.fsdecode(args[0]))
+    elif event in ("os.mkdir", "os.remove", "os.rmdir", "os.chmod", "os.truncate"):
+        # A number is a file that is open.
+        _written.extend([args[0]] if isinstance(args[0], str) else [])
+    elif event in ("os.rename", "os.link", "os.symlink"):
+        _written.extend(map(str, args[:2]))
+    elif event in ("subprocess.Popen", "os.system", "os.exec"):
+        _written.append(f"a process: {args}")
+
+
+sys.addaudithook(_audited)
+
+
+@functools.cache
+def outputter(name):
+    """Load one of our outputters as Salt's loader does: by its file."""
+    spec = importlib.util.spec_from_file_location(name, ROOT / "_output" / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.output
+
+
+@pytest.fixture
+def lab(monkeypatch, opts, tmp_path):
+    """A master whose hosts are played, to be begun anew for each example."""
+    monkeypatch.setattr(compat, "KeyStore", hostilehost.Keys)
+    monkeypatch.setattr(os, "fsync", lambda _handle: None)
+    for host in ("h1", "h2", HOSTILE):
+        keys.accept(opts, host, keypairs.named(host)[0])
+    opts |= {"virt": {"hypervisors": ["h1", "h2", "h3"], "timeout_s": 5, "deploy_timeout_s": 10}}
+    opts |= {"color": False, "user": "root"}
+    nested = salt.loader.outputters(opts)["nested"]
+    sealed = lambda _opts, _host, text: text  # noqa: E731 (as much as a test needs of it)
+    monkeypatch.setattr(keys, "seal_for", sealed)
+    monkeypatch.setattr(clouds.Cloud, "client", lambda _self: nullcontext(hostilehost.Local()))
+    monkeypatch.setattr(deploy, "_UNDOING_S", (0,))
+    monkeypatch.setattr(effects, "_PATIENCE_S", -1)
+    monkeypatch.setattr(effects, "LIMIT_S", 20)
+    monkeypatch.setattr(effects, "_BESIDE_S", 5)
+    monkeypatch.setattr(evacuate, "_LOOK_S", 0)
+    modules = {name: _runner(name, opts) for name in RUNNERS}
+    return SimpleNamespace(opts=opts, folder=tmp_path, modules=modules, nested=nested)
+
+
+def _runner(name, opts):
+    spec = importlib.util.spec_from_file_location(f"hostile_{name}", ROOT / f"_runners/{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    module.__opts__, module.__context__, module.__jid_event__ = opts, {}, None
+    spec.loader.exec_module(module)
+    return module
+
+
+def _clear(folder):
+    for path in sorted((folder / "cache").rglob("*"), reverse=True):
+        path.unlink() if path.is_file() else path.rmdir()
+    for path in (folder / "pki/minions").iterdir():
+        if path.name not in ("h1", "h2", HOSTILE):
+            path.unlink()
+
+
+def play(lab, monkeypatch, call, changes, from_the=0):
+    """Run a command while one host changes its answers; return what came of it."""
+    module, function, given_, name = call
+    _clear(lab.folder)
+    keypairs.begin()
+    cloud = hostilehost.cloud()
+    edge = hostilehost.Edge(cloud, name or "web", changes, from_the)
+    bus, log = hostilehost.Bus(), hostilehost.Log()
+    logging.getLogger().addHandler(log)
+    global _written
+    with monkeypatch.context() as patch:
+        patch.setattr(minions, "_publish", edge.publish)
+        patch.setattr(minions, "collect", edge.collect)
+        patch.setattr(minions, "time", edge.clock())
+        patch.setattr(runners, "__jid_event__", bus, raising=False)
+        _written = []
+        try:
+            lab.modules[module].__context__.clear()
+            with redirect_stdout(io.StringIO()) as printed:
+                answer = getattr(lab.modules[module], function)(**given_)
+        finally:
+            written, _written = _written, None
+            logging.getLogger().removeHandler(log)
+    bus.print_func("ret", {"return": answer})
+    return SimpleNamespace(
+        answer=answer, edge=edge, bus=bus, log=log, written=written, printed=printed.getvalue()
+    )
+
+
+def shown(lab, done):
+    """Return all that a user reads of a command, as a table and without."""
+    json.dumps(done.answer)
+    chosen = done.bus.outputter
+    tables = [outputter(chosen)(done.answer)] if chosen else []
+    return [*done.bus.lines, done.printed, lab.nested(done.answer), *tables]
+
+
+def _of_terminal(text):
+    return [one for one in text if not (one.isprintable() or one in "\n\t")]
+
+
+def _about(args, kwarg):
+    about = kwarg.get("about")
+    named = about.get("name") if isinstance(about, dict) else None
+    return kwarg.get("vm_") or kwarg.get("name") or named or (args[0] if args else None)
+
+
+def check(lab, call, done):
+    """Look at everything that must hold, whatever the host has said."""
+    function, name = call[1], call[3]
+    assert done.log.tracebacks == [], done.log.tracebacks[0]
+    # What waits for a host has an end.
+    assert done.edge.now < 400
+    for text in [*shown(lab, done), *done.log.said]:
+        assert _of_terminal(text) == [], text
+    _check_files(lab, done, name)
+    _check_orders(call, done)
+    _check_the_others(function, done.edge.cloud, done.answer)
+
+
+def _check_files(lab, done, name):
+    inside = str(lab.folder)
+    out = [path for path in done.written if not os.path.realpath(path).startswith(inside)]
+    assert out == []
+    pki = {path.name for path in (lab.folder / "pki").glob("minions*/*") if path.is_file()}
+    assert pki - {"h1", "h2", HOSTILE, name} == set()
+
+
+def _check_orders(call, done):
+    """Nobody else is told anything about a VM that the command is not about."""
+    function, given_, name = call[1:]
+    for host, fun, args, kwarg in done.edge.told:
+        is_its_own = _about(args, kwarg) in (name, "own")
+        # A host looks itself whether it knows a move's token; see the VMs below.
+        is_asked = function == "settle" and fun == "virt.migrate_step"
+        assert fun in HARMLESS or is_its_own or is_asked, (host, fun, args, kwarg)
+    if function == "rebalance" or given_ == {"host": "h1"}:
+        return
+    cloud = done.edge.cloud
+    for host, vm in (("h1", "web"), ("h2", "db"), ("h1", "away")):
+        if vm != name:
+            assert cloud.hosts[host][vm]["state"] == "running"
+            assert cloud.where(vm) == [host]
+
+
+def _check_the_others(function, cloud, answer):
+    """What the others say stands; or a line names the host that makes that impossible."""
+    if function not in SURVEYS or ("error" in answer and HOSTILE in answer["error"]):
+        return
+    for host in ("h1", "h2"):
+        said = cloud.does(host, f"virt.{SURVEYS[function]}", (), {})
+        if function == "list_":
+            assert sum(answer[host].values(), []) == sorted(said)
+        else:
+            assert answer[host] == said
+
+
+def test_a_host_that_means_well_is_understood(lab, monkeypatch):
+    for call in CALLS:
+        done = play(lab, monkeypatch, call, [])
+
+        check(lab, call, done)
+
+
+@sizes(quick=300, full=2000)
+def test_a_hostile_host_gets_a_line_and_the_others_are_as_ever(lab, monkeypatch, size):
+    @settings(
+        max_examples=size,
+        deadline=None,
+        database=None,
+        derandomize=size == 300,
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(
+        st.sampled_from(CALLS),
+        st.lists(CHANGE, min_size=1, max_size=3),
+        st.sampled_from([0, 0, 0, 1, 1, 2, 3, 5, 8]),
+    )
+    def look(call, changes, from_the):
+        done = play(lab, monkeypatch, call, changes, from_the)
+        check(lab, call, done)
+
+    look()

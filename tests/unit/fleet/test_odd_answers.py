@@ -1,0 +1,139 @@
+"""What a host says in a place where nobody looks closely is still no more than a line."""
+
+import json
+
+import keypairs
+import pytest
+from saltvirt import records, signed, wire
+from saltvirt.fleet import certificates, effects, evacuate, hosts, images, minions, progress
+from saltvirt.placement.answers import Figures
+
+HUGE = 2.0**63
+
+
+@pytest.mark.parametrize(
+    "said", [{}, {"a": 1}, {"a": {}}, {"a": {"comment": 1}}, {"a": {"result": True}}]
+)
+def test_a_state_whose_result_makes_no_sense_has_failed(said):
+    reply = minions.Reply(minion="h1", value=said)
+
+    assert certificates._outcome(reply) == ("", "its answer cannot be read")
+
+
+@pytest.mark.parametrize(
+    ("stage", "figures", "line"),
+    [
+        ("Fetching", {"done_bytes": "x", "total_bytes": [1]}, "vm: Fetching 0B"),
+        ("Fetching", {"done_bytes": 1, "total_bytes": -1}, "vm: Fetching 1B"),
+        ("Fetching", {"done_bytes": float("inf"), "total_bytes": 10**400}, "vm: Fetching 0B"),
+        ("Moving", {"percent": {}, "rate_bytes_s": None}, "vm: Moving 0 %, 0B/s, 0B to go"),
+    ],
+)
+def test_figures_that_are_none_are_shown_as_0(stage, figures, line):
+    assert progress.text("vm", stage, figures) == line
+
+
+def test_a_hosts_progress_is_one_line_of_ours(monkeypatch):
+    shown = []
+
+    class Cloud:
+        opts = {}
+
+        def progress(self, stage, **figures):
+            shown.append((stage, figures))
+
+    data = {"name": "web", "stage": "Moving\nhyper1: done", "detail": ["a\nb"], "percent": 3}
+    monkeypatch.setattr(hosts, "_signed", lambda *_args: data)
+
+    hosts.watching(Cloud(), "tag", "h1", "web")("tag", {"id": "h1"})
+    data["stage"] = "x" * 10_000
+    hosts.watching(Cloud(), "tag", "h1", "web")("tag", {"id": "h1"})
+
+    assert shown[0] == (
+        "Moving hyper1: done",
+        {"name": "web", "detail": "['a\\nb']", "percent": 3},
+    )
+    assert len(shown[1][0]) == 400
+
+
+def test_a_time_that_no_calendar_has_is_said_so():
+    assert records.time_text(1) == "1970-01-01 00:00:01 UTC"
+    for since in (HUGE, -HUGE, 2.0**40 * 2.0**20):
+        assert records.time_text(since) == "an impossible time"
+
+
+def test_figures_of_a_move_are_numbers():
+    assert wire.read("h1", "virt.migrate", Figures, {"total_ms": 3, "x": "y"}).shown() == {
+        "total_ms": 3
+    }
+    for odd in ("3", None, -1, 2**70, [3]):
+        with pytest.raises(wire.BadAnswer):
+            wire.read("h1", "virt.migrate", Figures, {"total_ms": odd})
+    assert effects.Figures is Figures
+
+
+def test_a_digest_is_a_text_and_a_state_true_or_false(monkeypatch):
+    class Settings:
+        deploy_timeout_s = 1
+
+    class Cloud:
+        settings = Settings()
+
+    class Found:
+        answers = ("h1", "h2")
+
+        def reasons(self):
+            return {}
+
+    replies = {
+        "h1": minions.Reply(minion="h1", value="digest"),
+        "h2": minions.Reply(minion="h2", value={"a": [1]}),
+    }
+    monkeypatch.setattr(images, "listed", lambda *_args: Found())
+    monkeypatch.setattr(minions, "ask", lambda *_args, **_options: replies)
+    monkeypatch.setattr(images.inventory, "hosts", lambda *_args, **_options: ["h2"])
+    monkeypatch.setattr(images, "act", lambda *_args, **_options: [1])
+    monkeypatch.setattr(evacuate, "act", lambda *_args: "on")
+
+    with pytest.raises(images.MasterError, match="h2 answers virt.image_pull with something") as it:
+        images.pull(Cloud(), "salt://a", None, {})
+    assert it.value.table == {"pulled": {"h1": "digest"}}
+    with pytest.raises(wire.BadAnswer, match="h2 answers virt.image_build"):
+        images.build(Cloud(), "salt://a", "a", "h2", {})
+    with pytest.raises(wire.BadAnswer, match="h2 answers virt.maintenance"):
+        evacuate.set_maintenance(Cloud(), "h2", "on")
+
+
+def test_an_error_of_a_host_has_an_end():
+    said = signed.Said(minion="h1", about="1", why="x" * 100_000, retcode=1)
+
+    assert len(minions._reply(said).error) < 5000
+
+
+OWN = keypairs.named("hyper1")
+
+
+def _heard(value, about="1"):
+    packed = signed.pack(signed.Said(minion="h1", about=about, value=value), OWN[1].encode())
+    return signed.unpack(packed, OWN[0], minion="h1", about="1").value
+
+
+def test_a_name_is_one_line_and_a_text_may_be_several():
+    assert _heard({"a\nb\tc": "a\nb\tc"}) == {"a\ufffdb\ufffdc": "a\nb\tc"}
+
+
+def test_what_is_nested_too_deep_is_not_understood():
+    for depth, is_heard in ((60, True), (65, False), (300, False)):
+        value = json.loads("[" * depth + "]" * depth)
+        if is_heard:
+            assert _heard(value) == value
+            continue
+        with pytest.raises(signed.NotUnderstood, match="deeper than 64 levels"):
+            _heard(value)
+
+
+def test_the_line_about_an_answer_to_another_job_is_short():
+    with pytest.raises(signed.NotSigned) as why:
+        _heard(1, about="2\n" * 10_000)
+
+    assert len(str(why.value)) < 300 and "\n" not in str(why.value)
