@@ -71,8 +71,7 @@ def run(
         Addresses that an appliance with a network must not reach, beside this host's networks.
 
     Raises SeedError if the disk is refused, the appliance's user or the rules for its network
-    cannot be had, or the appliance fails, takes too long or writes too
-    much.
+    cannot be had, or the appliance fails, takes too long or writes too much.
     """
     job = {**job, "limit_s": limit_s, "memory_mib": memory_mib}
     with (
@@ -213,8 +212,7 @@ def _answer(job: dict[str, Any], code: int, out: str, err: str) -> dict[str, Any
         done = "built" if job["action"] == "build" else "seeded"
         raise SeedError(f"{job['path']} cannot be {done}: {answer['refused']}")
     if "failed" in answer:
-        raise SeedError(
-            f"{_WHO[job.get('via', 'guestfs')]} failed on {job['path']}: " f"{answer['failed']}"
-        )
+        who = _WHO[job.get("via", "guestfs")]
+        raise SeedError(f"{who} failed on {job['path']}: {answer['failed']}")
     found: dict[str, Any] = answer
     return found
