@@ -80,7 +80,7 @@ class NoHostFits(VirtError):
         super().__init__(f"no host fits {required}: {listed or 'no hypervisor answers'}")
 
 
-class ClaimRefused(VirtError):
+class ReservationRefused(VirtError):
     """
     The host cannot reserve room for the VM, so another one may be tried.
 

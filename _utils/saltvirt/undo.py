@@ -133,7 +133,7 @@ def undisturbed() -> Iterator[None]:
 
 
 @contextmanager
-def on_sigterm() -> Iterator[None]:
+def on_signals() -> Iterator[None]:
     """
     Let SIGTERM and SIGHUP unwind the block as Ctrl-C does, so that its undo steps run.
 

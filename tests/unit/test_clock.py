@@ -12,7 +12,7 @@ HOME = Path(saltvirt.__file__).parent
 READERS = {
     "records.py",
     "ops/legacy.py",
-    "ops/migration/legacy.py",
+    "ops/legacymoves.py",
     "ops/migration/kept.py",
     "image/cache.py",
     "files.py",

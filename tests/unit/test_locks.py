@@ -76,7 +76,7 @@ def test_success_undoes_nothing():
 
 def terminated(pipe, path):
     """Undo a step when told to end."""
-    with undo.on_sigterm(), undo.on_failure() as steps:
+    with undo.on_signals(), undo.on_failure() as steps:
         path.touch()
         steps.undo_with(path.unlink)
         pipe.send("there")
@@ -96,7 +96,7 @@ def test_a_process_that_is_told_to_end_undoes_its_steps_first(tmp_path):
 
 def told_twice(pipe, path):
     """Undo two steps when told to end; be told again in the middle of it."""
-    with undo.on_sigterm(), undo.on_failure() as steps:
+    with undo.on_signals(), undo.on_failure() as steps:
         path.touch()
         steps.undo_with(path.unlink)
         steps.undo_with(os.kill, os.getpid(), signal.SIGTERM)

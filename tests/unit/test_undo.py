@@ -44,7 +44,7 @@ def rest():
 
 def a_job(pipe, folder, second):
     """Work on a host until told to end."""
-    with undo.on_sigterm(), undo.on_failure() as steps:
+    with undo.on_signals(), undo.on_failure() as steps:
         for step in two_steps(folder, second):
             steps.undo_with(*step)
         pipe.send("there")
@@ -97,7 +97,7 @@ def test_a_signal_that_comes_while_a_failure_is_undone_takes_effect_afterwards()
     done = []
     before = [signal.getsignal(number) for number in SIGNALS]
 
-    with pytest.raises(SystemExit) as ended, undo.on_sigterm(), undo.on_failure() as steps:
+    with pytest.raises(SystemExit) as ended, undo.on_signals(), undo.on_failure() as steps:
         steps.undo_with(done.append, "first")
         steps.undo_with(os.kill, os.getpid(), signal.SIGHUP)
         raise VirtError("no room")
@@ -110,7 +110,7 @@ def test_a_signal_that_comes_while_a_failure_is_undone_takes_effect_afterwards()
 def test_a_signal_that_is_ignored_stays_ignored():
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
-        with undo.on_sigterm(), undo.undisturbed():
+        with undo.on_signals(), undo.undisturbed():
             os.kill(os.getpid(), signal.SIGHUP)
             assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
         assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
@@ -122,7 +122,7 @@ def test_a_thread_leaves_the_signals_alone():
     seen = []
 
     def work():
-        with undo.on_sigterm(), undo.undisturbed():
+        with undo.on_signals(), undo.undisturbed():
             seen.append([signal.getsignal(number) for number in SIGNALS])
 
     thread = threading.Thread(target=work)

@@ -1,6 +1,7 @@
 """Even out the load of all hosts: watch them, plan few moves, make them, say what was done."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 from saltvirt.errors import VirtError
@@ -83,6 +84,13 @@ def _seen(cloud: Cloud, window_s: int) -> tuple[_Watched, dict[str, Any]]:
     return _Watched(loads, infos.answers, facts.answers), inventory.beside(*surveys, infos, facts)
 
 
+def _parts(window_s: int) -> list[tuple[int, int]]:
+    """Return ``[(begin, length)]`` in seconds of the parts of a window, which show progress."""
+    count = max(min(_PARTS, window_s), -(-window_s // _LONGEST_S))
+    edges = [window_s * number // count for number in range(count + 1)]
+    return [(begin, end - begin) for begin, end in pairwise(edges)]
+
+
 def _watched(
     cloud: Cloud,
     hosts: Sequence[str],
@@ -93,11 +101,10 @@ def _watched(
 
     A host that does not answer once is asked no more.
     """
-    part_s = min(_LONGEST_S, max(1, window_s // _PARTS))
-    patient_s = cloud.settings.timeout_s + part_s
     readings: dict[str, list[Load]] = {host: [] for host in hosts}
     surveys = []
-    for begun_s in range(0, max(1, window_s // part_s) * part_s, part_s):
+    for begun_s, part_s in _parts(window_s):
+        patient_s = cloud.settings.timeout_s + part_s
         cloud.progress("Watching", detail=f"{len(hosts)} hypervisors, {begun_s} of {window_s} s")
         found = inventory.survey(cloud, hosts, "virt.load", [part_s], timeout_s=patient_s)
         surveys.append(found)

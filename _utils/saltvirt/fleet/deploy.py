@@ -17,7 +17,9 @@ from saltvirt.recordfacts import OrderFacts
 from saltvirt.records import Held
 
 # The kinds of errors that say that another host may be tried, or that something is left on one.
-_REFUSED, _LEFT = "ClaimRefused", "NotTakenBack"
+_LEFT = "NotTakenBack"
+# A host of the release before says the second.
+_REFUSED = ("ReservationRefused", "ClaimRefused")
 # How long to wait before each question whether a host has ended what it was told to end.
 _UNDOING_S = (0, 1, 2, 4, 8)
 
@@ -328,7 +330,7 @@ def _build(
         # The host itself has said that it has nothing of the VM.
         before = orders.KEYED if pairs else orders.PLACING
         orders.enter(build.order, before, replace(build.facts, host=None))
-        if kind != _REFUSED:
+        if kind not in _REFUSED:
             raise DeployError(f"{host}: {reply.error}")
         refused[host] = [reply.error or ""]
         cloud.progress("Placing", detail=f"{host} refused: {reply.error}")

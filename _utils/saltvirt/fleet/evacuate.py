@@ -25,7 +25,7 @@ _KEPT = "moved to {}, only its definition was kept: salt {} virt.undefine {} rem
 _UNFINISHED = "left by an interrupted virt.init or virt.purge: salt {} virt.purge {} removes it"
 
 
-class NotEmpty(VirtError):
+class NotAllMoved(VirtError):
     """Some VMs of a host did not move; ``table`` says which, and why."""
 
 
@@ -132,7 +132,7 @@ def evacuate(
     wait_s
         For how long VMs that are on their way in are waited for; then they are moved too.
 
-    What was interrupted goes on when it is run again. Raises NotEmpty if a VM was not moved.
+    What was interrupted goes on when it is run again. Raises NotAllMoved if a VM was not moved.
     """
     set_maintenance(cloud, host, "on")
     run = _Run(cloud, host, max_parallel, with_stopped)
@@ -236,7 +236,7 @@ class _Run:
             _note(self._cloud, self._host, dict.fromkeys(staying))
 
     def result(self, why: str | None) -> dict[str, Any]:
-        """Return what was done, or raise NotEmpty with it; ``why`` it ended before its end."""
+        """Return what was done, or raise NotAllMoved with it; ``why`` it ended before its end."""
         done, stuck = self._done, self._stuck
         out = {
             "host": self._host,
@@ -251,7 +251,7 @@ class _Run:
             return out
         names = f"still has {', '.join(left)}" if left else "may not be empty"
         because = f" ({why})" if why else ""
-        error = NotEmpty(
+        error = NotAllMoved(
             f"{self._host} {names}{because}; what moved stays where it is, and the next run goes on"
             f": salt-run virt.evacuate {self._host}"
         )

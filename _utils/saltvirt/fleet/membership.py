@@ -170,7 +170,7 @@ class Members:
                 "another name",
             )
 
-    def claims(self, name: str) -> bool:
+    def would_have(self, name: str) -> bool:
         """Return whether the minion of a VM that is there would be taken for a hypervisor."""
         return not self.is_disallowed(name) and self.reserved(name) is not None
 
@@ -292,7 +292,7 @@ def among(members: Members, there: Mapping[str, Iterable[str]]) -> dict[str, lis
     out: dict[str, list[str]] = {}
     for host, names in sorted(there.items()):
         for name in names:
-            if members.claims(name):
+            if members.would_have(name):
                 out.setdefault(name, []).append(host)
     return out
 

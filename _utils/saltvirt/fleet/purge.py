@@ -60,7 +60,7 @@ def purge(cloud: Cloud, name: str, delete_key: bool) -> dict[str, dict[str, str]
 
 def _refuse_hypervisor(cloud: Cloud, name: str) -> None:
     """Raise BadArgument if the minion of that name is a hypervisor: its key is not a VM's."""
-    if cloud.members.claims(name):
+    if cloud.members.would_have(name):
         raise BadArgument(
             "name",
             f"{name!r} is kept for hypervisors: {cloud.members.reserved(name)}; a VM that is "

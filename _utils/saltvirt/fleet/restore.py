@@ -4,7 +4,7 @@ from typing import Any
 
 from saltvirt.fleet import inventory, notes, several
 from saltvirt.fleet.cloud import Cloud
-from saltvirt.fleet.evacuate import NotEmpty, set_maintenance
+from saltvirt.fleet.evacuate import NotAllMoved, set_maintenance
 from saltvirt.fleet.hosts import act
 
 
@@ -59,7 +59,7 @@ def restore(
         "warnings": done.warnings,
     }
     if out["failed"]:
-        error = NotEmpty(
+        error = NotAllMoved(
             f"{', '.join(sorted(out['failed']))} did not come back to {host}; when what keeps them "
             f"there is fixed, run this again: salt-run virt.restore {host}"
         )

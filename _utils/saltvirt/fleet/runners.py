@@ -45,7 +45,7 @@ def runner_function(function: Any = None, *, outputter: str | None = None) -> An
         try:
             bound = _bind(signature, function, args, given)
             # Ctrl-C arrives as SystemExit, from Salt; so do SIGTERM and a terminal that is closed.
-            with undo.on_sigterm(), masteruser.acting(module["__opts__"]):
+            with undo.on_signals(), masteruser.acting(module["__opts__"]):
                 data = function(*bound.args, **bound.kwargs)
         except VirtError as error:
             failure = {"error": str(error), **getattr(error, "table", {})}

@@ -18,8 +18,7 @@ from saltvirt.config import HostSettings
 from saltvirt.errors import NameTaken, StorageError
 from saltvirt.model import Requirements
 from saltvirt.movefacts import ArrivalFacts, DepartureFacts
-from saltvirt.ops import legacy
-from saltvirt.ops.migration import legacy as legacy_moves
+from saltvirt.ops import legacy, legacymoves
 from saltvirt.placement.answers import ComingFacts
 from saltvirt.recordfacts import BuildFacts, PurgeFacts
 
@@ -111,7 +110,7 @@ def unreadable(settings: HostSettings) -> dict[str, str]:
     place = folder(settings)
     found = (records.unreadable(place, one) for one in ("build", "purge", *_MOVES))
     known = {name: why for purpose in found for name, why in purpose.items()}
-    return {**legacy_moves.unreadable(settings), **known}
+    return {**legacymoves.unreadable(settings), **known}
 
 
 def end(settings: HostSettings, held: records.Held) -> None:
@@ -158,8 +157,8 @@ def called(record: records.Record, name: str) -> str:
 
 def refuse_moving(settings: HostSettings, name: str, uuid: str | None = None) -> None:
     """Raise NameTaken if a VM of this name, or UUID, is on its way to or from this host."""
-    legacy_moves.adopt(settings)
-    legacy_moves.refuse_unreadable(settings, name)
+    legacymoves.adopt(settings)
+    legacymoves.refuse_unreadable(settings, name)
     for purpose, doing in _MOVES.items():
         for record in moves(settings, purpose, name, uuid):
             if record.phase == protocol.CANCELLED:

@@ -88,7 +88,9 @@ def test_what_was_noted_of_a_vm_that_did_not_move_is_taken_back(cloud, run):
         raise deploy.DeployError("h3: disk full")
 
     three.before["h3", "virt.migrate"] = fails
-    with pytest.raises(evacuate.NotEmpty, match="h3 still has web1; .*salt-run virt.evacuate h3"):
+    with pytest.raises(
+        evacuate.NotAllMoved, match="h3 still has web1; .*salt-run virt.evacuate h3"
+    ):
         run(evacuate.evacuate, three, "h3", **HOW)
 
     assert three.where("web1") == ["h3"] and three.notes["h3"] == {}
@@ -133,7 +135,7 @@ def test_what_does_not_arrive_in_time_is_named_and_the_host_is_not_empty(cloud, 
     three.put("web2", "h3")
     three.building["h3"] = ["web2", "web3"]
 
-    with pytest.raises(evacuate.NotEmpty, match="h3 still has web2, web3") as caught:
+    with pytest.raises(evacuate.NotAllMoved, match="h3 still has web2, web3") as caught:
         run(evacuate.evacuate, three, "h3", **HOW)
 
     assert list(table(caught)["moved"]) == ["web1"], "the others go all the same"
@@ -193,7 +195,7 @@ def test_what_cannot_be_read_takes_back_no_note_of_a_vm(cloud, run):
 
     three.before["h3", "virt.migrate_begin"] = fail
 
-    with pytest.raises(evacuate.NotEmpty, match="h3 answers virt.migration_info with something"):
+    with pytest.raises(evacuate.NotAllMoved, match="h3 answers virt.migration_info with something"):
         run(evacuate.evacuate, three, "h3", **HOW)
 
     assert list(three.notes["h3"]) == ["web1"]
@@ -259,7 +261,7 @@ def test_a_fault_nobody_thought_of_does_not_stop_the_others(cloud, run, monkeypa
         return move(master, name, *args)
 
     monkeypatch.setattr(migrate, "migrate", broken)
-    with pytest.raises(evacuate.NotEmpty) as caught:
+    with pytest.raises(evacuate.NotAllMoved) as caught:
         run(evacuate.evacuate, three, "h3", **HOW)
 
     assert sorted(table(caught)["moved"]) == ["web2", "web3"]
@@ -272,7 +274,7 @@ def test_a_host_that_falls_silent_half_way_does_not_hide_what_has_moved(cloud, r
     three.before["h3", "virt.migrate"] = lambda: three.silent.add(("h3", "virt.host_info"))
 
     with pytest.raises(
-        evacuate.NotEmpty, match="h3 may not be empty .h3 does not answer"
+        evacuate.NotAllMoved, match="h3 may not be empty .h3 does not answer"
     ) as caught:
         run(evacuate.evacuate, three, "h3", **HOW)
 
@@ -295,7 +297,7 @@ def test_an_interruption_lets_moves_come_to_their_end_and_begins_no_other(cloud,
         held.wait(10)
 
     three.before["h3", "virt.migrate"] = begin
-    with pytest.raises(evacuate.NotEmpty, match="h3 still has ") as caught:
+    with pytest.raises(evacuate.NotAllMoved, match="h3 still has ") as caught:
         run(evacuate.evacuate, three, "h3", **{**HOW, "max_parallel": 1})
 
     (first,) = table(caught)["moved"]
@@ -317,7 +319,7 @@ def test_an_interruption_while_it_waits_says_what_has_moved(cloud, run, monkeypa
         raise KeyboardInterrupt
 
     monkeypatch.setattr(evacuate.time, "sleep", interrupted)
-    with pytest.raises(evacuate.NotEmpty, match="h3 may not be empty .interrupted") as caught:
+    with pytest.raises(evacuate.NotAllMoved, match="h3 may not be empty .interrupted") as caught:
         run(evacuate.evacuate, three, "h3", **HOW)
 
     assert list(table(caught)["moved"]) == ["web1"]

@@ -145,7 +145,7 @@ def test_any_other_name_can_be_a_vms(name):
 
 
 def test_a_vm_that_is_shut_out_is_left_in_peace():
-    assert MEMBERS.claims("hyper9") and not MEMBERS.claims("hyper4")
+    assert MEMBERS.would_have("hyper9") and not MEMBERS.would_have("hyper4")
 
 
 def test_what_is_said_of_a_stranger_is_the_next_command():

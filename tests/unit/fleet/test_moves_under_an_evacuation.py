@@ -17,7 +17,7 @@ def test_a_vm_in_the_middle_of_a_move_is_not_called_stopped(opts, monkeypatch):
     made.departures["h1", "web"] = left
     made.arrivals["h2", "web"] = {"token": "t1", "phase": "ready", "source": "h1"}
 
-    with pytest.raises(evacuate.NotEmpty, match="web"):
+    with pytest.raises(evacuate.NotAllMoved, match="web"):
         evacuate.evacuate(master, "h1", max_parallel=1, with_stopped=False, wait_s=0)
 
 

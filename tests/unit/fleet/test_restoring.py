@@ -43,7 +43,7 @@ def test_a_restore_forgets_nothing_that_may_be_on_a_silent_host(cloud, run):
     unsure = run(restore.dry_run, three, "h3")["failed"]
     assert list(unsure) == ["web1"]
     with pytest.raises(
-        evacuate.NotEmpty, match="web1 did not come back to h3; .* virt.restore h3"
+        evacuate.NotAllMoved, match="web1 did not come back to h3; .* virt.restore h3"
     ) as caught:
         run(restore.restore, three, "h3", **HOME)
 
@@ -113,7 +113,7 @@ def test_a_home_that_refuses_is_asked_once(cloud, run):
     three.notes["h3"] = {"web1": ["h1"]}
     three.refuses["h3"] = {"web1": ["a file is there already"]}
 
-    with pytest.raises(evacuate.NotEmpty) as caught:
+    with pytest.raises(evacuate.NotAllMoved) as caught:
         run(restore.restore, three, "h3", **HOME)
 
     assert "a file is there already" in table(caught)["failed"]["web1"]

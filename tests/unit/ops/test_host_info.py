@@ -10,10 +10,10 @@ from saltvirt import records, wire
 from saltvirt.config import HostSettings
 from saltvirt.errors import (
     BadArgument,
-    ClaimRefused,
     HostUnreachable,
     LibvirtRefused,
     NoSuchVm,
+    ReservationRefused,
 )
 from saltvirt.kvm import connect, lifecycle, query
 from saltvirt.model import Requirements
@@ -239,7 +239,7 @@ def _checked(conn, settings, required):
     def check():
         why = fit.reasons(inspect.host_info(conn, settings), required)
         if why:
-            raise ClaimRefused(required.name, why)
+            raise ReservationRefused(required.name, why)
 
     return check
 
@@ -252,7 +252,9 @@ def test_two_of_an_anti_affinity_group_are_not_built_on_one_host_at_once(bare):
         with reservations.reserved(bare, first, "u1", _checked(conn, bare, first)):
             second = replace(first, name="db2")
             with (
-                pytest.raises(ClaimRefused, match="db1 of the anti-affinity group db is being bui"),
+                pytest.raises(
+                    ReservationRefused, match="db1 of the anti-affinity group db is being bui"
+                ),
                 reservations.reserved(bare, second, "u2", _checked(conn, bare, second)),
             ):
                 pytest.fail("both are built on one host")

@@ -10,7 +10,7 @@ import onrecord
 import pytest
 from saltvirt import records
 from saltvirt.config import HostSettings
-from saltvirt.errors import ClaimRefused, NameTaken, StorageError
+from saltvirt.errors import NameTaken, ReservationRefused, StorageError
 from saltvirt.model import Requirements
 from saltvirt.ops import inspect, purge, reservations, unfinished
 
@@ -82,9 +82,9 @@ def test_a_killed_builder_is_named_and_its_name_waits_to_be_settled(host, builde
 
 def test_a_host_that_refuses_has_nothing_on_record(host):
     def refuse():
-        raise ClaimRefused("vm1", ["no room"])
+        raise ReservationRefused("vm1", ["no room"])
 
-    with pytest.raises(ClaimRefused), reservations.reserved(host, NEED, "u1", refuse):
+    with pytest.raises(ReservationRefused), reservations.reserved(host, NEED, "u1", refuse):
         pass
 
     assert os.listdir(reservations.folder(host) / "build") == []

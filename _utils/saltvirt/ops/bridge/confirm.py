@@ -71,5 +71,5 @@ def safely(
     before: Snapshot, names: Collection[str], change: Change, limit_s: float
 ) -> Iterator[None]:
     """Run a block that changes the network under a watchdog, and unwind it at a SIGTERM."""
-    with undo.on_sigterm(), watchdog.watched(before, names, change, 2 * limit_s + _GRACE_S):
+    with undo.on_signals(), watchdog.watched(before, names, change, 2 * limit_s + _GRACE_S):
         yield

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from saltvirt.arguments import shown
-from saltvirt.errors import BadArgument, ClaimRefused, NameTaken, StorageError
+from saltvirt.errors import BadArgument, NameTaken, ReservationRefused, StorageError
 from saltvirt.image import clone, validation
 from saltvirt.model import Disk, Requirements, Vm
 from saltvirt.ops.build import buildfacts
@@ -129,7 +129,7 @@ def on_host(vm: Vm, host: HostFacts) -> Vm:
     """Return the VM with what the host decides; refuse what the host does not have."""
     why = fit.why_not_type(host.domain_types, vm.domain_type)
     if why:
-        raise ClaimRefused(vm.name, [why])
+        raise ReservationRefused(vm.name, [why])
     _refuse_nics(vm, host)
     for name in vm.host_devices:
         if name not in host.devices:
@@ -178,7 +178,7 @@ def refuse(vm: Vm, host: HostFacts, info: HostInfo, required: Requirements) -> N
     if not why and not host.has_machine:
         why = [f"QEMU {host.qemu} there does not know the machine type {vm.machine}"]
     if why:
-        raise ClaimRefused(required.name, why)
+        raise ReservationRefused(required.name, why)
 
 
 def decide(deployment: Deployment, host: HostFacts, content: Content, images: str) -> Plan:

@@ -20,7 +20,7 @@ def create(context: Context, deployment: spec.Deployment) -> bool:
     settings = context.settings
     submission.refuse_reserved(context, deployment.vm.name)
     who = identity.prepare(context, deployment)
-    with undo.on_sigterm(), connect.opened(settings, readonly=False) as conn:
+    with undo.on_signals(), connect.opened(settings, readonly=False) as conn:
         on, deployment = _on_host(conn, settings, deployment)
         chosen = str(uuid.uuid4())
         deployment = replace(deployment, vm=replace(deployment.vm, uuid=chosen))

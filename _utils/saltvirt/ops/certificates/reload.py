@@ -40,7 +40,7 @@ class Admin:
         that are being set up get two seconds to end.
         """
         try:
-            with undo.on_sigterm(), self._nobody_let_in():
+            with undo.on_signals(), self._nobody_let_in():
                 self._end_handshakes()
                 done = self._ask("server-update-tls")
         except OSError as exc:

@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from saltvirt import content, files, protocol, records, undo, wire
-from saltvirt.errors import ClaimRefused, HostUnreachable, VirtError
+from saltvirt.errors import HostUnreachable, ReservationRefused, VirtError
 from saltvirt.image import incoming
 from saltvirt.kvm import connect, lifecycle
 from saltvirt.kvm.migrate import MigrationFailed
 from saltvirt.movefacts import ArrivalFacts, Noted
-from saltvirt.ops import reservations, storage, unfinished
+from saltvirt.ops import legacymoves, reservations, storage, unfinished
 from saltvirt.ops.context import Context
-from saltvirt.ops.migration import arrivalplan, checks, here, legacy, reach, startlock
+from saltvirt.ops.migration import arrivalplan, checks, here, reach, startlock
 from saltvirt.ops.migration import files as coming
 from saltvirt.ops.migration.end import End
 from saltvirt.parts import Effects
@@ -29,9 +29,9 @@ def opened(context: Context, name: str) -> Iterator["Arrival"]:
     """Yield the hands for the arrival of a VM; raise NameTaken if another job is at it."""
     settings = context.settings
     busy = f"another job is preparing this host for VM {name!r} at this moment"
-    legacy.adopt(settings)
+    legacymoves.adopt(settings)
     with (
-        undo.on_sigterm(),
+        undo.on_signals(),
         connect.opened(settings, readonly=False) as conn,
         reservations.opened(settings, _PURPOSE, name, busy) as held,
     ):
@@ -76,7 +76,7 @@ class Arrival(End[ArrivalFacts]):
         reservations.refuse_building(self._settings, self._name)
         why = checks.check(self.conn, self._settings, self.moving)
         if why:
-            raise ClaimRefused(self._name, why)
+            raise ReservationRefused(self._name, why)
 
     def begin(self, token: str, phase: str) -> None:
         self._begin(token, phase, arrivalplan.begun(self.moving, self.media, self.source))

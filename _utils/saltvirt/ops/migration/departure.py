@@ -14,9 +14,9 @@ from saltvirt.kvm import connect, lifecycle, migrate
 from saltvirt.kvm.migrate import MigrationFailed
 from saltvirt.model import Move
 from saltvirt.movefacts import DepartureFacts
-from saltvirt.ops import purge, reservations, storage, unfinished
+from saltvirt.ops import legacymoves, purge, reservations, storage, unfinished
 from saltvirt.ops.context import Context
-from saltvirt.ops.migration import kept, legacy, migrationinfo, reach, sending, startlock
+from saltvirt.ops.migration import kept, migrationinfo, reach, sending, startlock
 from saltvirt.ops.migration.end import End
 from saltvirt.parts import Effects
 from saltvirt.placement.answers import MigrationInfo
@@ -31,12 +31,12 @@ def opened(context: Context, name: str) -> Iterator["Departure"]:
     """Yield the hands for the departure of a VM; raise NameTaken if another job is at it."""
     settings = context.settings
     busy = f"VM {name!r} is being moved by another job at this moment"
-    legacy.adopt(settings)
-    legacy.refuse_unreadable(settings, name)
+    legacymoves.adopt(settings)
+    legacymoves.refuse_unreadable(settings, name)
     # Both are opened before the event loop runs: libvirt would ask them for signs of life, and end
     # one whose process is stopped for a while, though the move goes on.
     with (
-        undo.on_sigterm(),
+        undo.on_signals(),
         connect.opened(settings, readonly=False) as conn,
         connect.opened(settings, readonly=False) as carrier,
         reservations.opened(settings, _PURPOSE, name, busy) as held,

@@ -12,8 +12,7 @@ from saltvirt.config import HostSettings
 from saltvirt.errors import VirtError
 from saltvirt.kvm import lifecycle
 from saltvirt.movefacts import ArrivalFacts, DepartureFacts
-from saltvirt.ops import reservations
-from saltvirt.ops.migration import legacy
+from saltvirt.ops import legacymoves, reservations
 from saltvirt.xml import read
 
 _AWAY = {protocol.HANDING: "handed over", protocol.LEAVING: "gone"}
@@ -83,8 +82,8 @@ def unstarted(settings: HostSettings, name: str) -> AbstractContextManager[Any]:
 def refuse_moving(settings: HostSettings, name: str, uuid: str | None = None) -> None:
     """Raise OnItsWay if a VM of this name, or UUID, belongs, or may belong, to another host."""
     # Whoever starts a VM may be the first who comes by after the upgrade.
-    legacy.adopt(settings)
-    legacy.refuse_unreadable(settings, name)
+    legacymoves.adopt(settings)
+    legacymoves.refuse_unreadable(settings, name)
     for record in reservations.moves(settings, "departure", name, uuid):
         if record.phase in _AWAY:
             target = record.read(DepartureFacts).target

@@ -9,8 +9,8 @@ from saltvirt import content, protocol, records
 from saltvirt.config import HostSettings
 from saltvirt.kvm import lifecycle, migrate
 from saltvirt.movefacts import ArrivalFacts, DepartureFacts, Noted
-from saltvirt.ops import reservations, unfinished
-from saltvirt.ops.migration import departure, legacy, reach
+from saltvirt.ops import legacymoves, reservations, unfinished
+from saltvirt.ops.migration import departure, reach
 from saltvirt.parts import Source, State, Target
 from saltvirt.records import Record
 
@@ -29,7 +29,7 @@ class _Seen:
 
 def every(settings: HostSettings) -> dict[str, list[records.Shown]]:
     """Return ``{name: [record]}`` of all moves that this host has on record."""
-    legacy.adopt(settings)
+    legacymoves.adopt(settings)
     unfinished.sweep_locks(settings)
     place = reservations.folder(settings)
     out: dict[str, list[records.Shown]] = {}
@@ -38,7 +38,7 @@ def every(settings: HostSettings) -> dict[str, list[records.Shown]]:
             out.setdefault(record.name, []).append(_shown(record))
         for name, why in records.unreadable(place, purpose).items():
             out.setdefault(name, []).append(_broken(why))
-    for name, why in legacy.unreadable(settings).items():
+    for name, why in legacymoves.unreadable(settings).items():
         out.setdefault(name, []).append(_broken(why))
     return out
 
@@ -88,8 +88,8 @@ def of(conn: Any, settings: HostSettings, name: str, token: str, uuid: str | Non
     uuid
         The VM's, None if nobody knows it: then it is told by its name.
     """
-    legacy.adopt(settings)
-    legacy.refuse_unreadable(settings, name)
+    legacymoves.adopt(settings)
+    legacymoves.refuse_unreadable(settings, name)
     place = reservations.folder(settings)
     leaving, coming = (records.look(place, one, name) for one in ("departure", "arrival"))
     is_anothers = _is_anothers(leaving, token)

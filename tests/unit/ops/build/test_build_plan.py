@@ -9,7 +9,7 @@ import pytest
 import told
 from saltvirt import spec
 from saltvirt.config import HostSettings
-from saltvirt.errors import BadArgument, ClaimRefused, NameTaken, StorageError
+from saltvirt.errors import BadArgument, NameTaken, ReservationRefused, StorageError
 from saltvirt.image import validation
 from saltvirt.ops.build import buildfacts, buildplan, create
 from saltvirt.ops.seeding import method
@@ -124,7 +124,7 @@ def test_the_host_decides_what_was_left_open():
     assert (vm.domain_type, vm.arch) == ("kvm", "x86_64")
     assert buildplan.on_host(replace(vm, domain_type="qemu"), HOST).domain_type == "qemu"
     without = replace(HOST, domain_types=DomainTypes(default=None, usable=[], why="no proof"))
-    with pytest.raises(ClaimRefused, match="no proof"):
+    with pytest.raises(ReservationRefused, match="no proof"):
         buildplan.on_host(replace(vm, domain_type=None), without)
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from saltvirt import content, protocol, wire
-from saltvirt.errors import ClaimRefused, VirtError
+from saltvirt.errors import ReservationRefused, VirtError
 from saltvirt.image import tool
 from saltvirt.kvm import lifecycle
 from saltvirt.kvm.migrate import MigrationFailed
@@ -118,7 +118,9 @@ def test_a_shared_disk_is_taken_only_where_it_is_shared(end, conn, moving):
     path.write_bytes(b"of long ago")
     moving = replace(moving, disks=[replace(moving.disks[0], how="shared")])
 
-    with pytest.raises(ClaimRefused, match="web1_0.raw is shared, and virt:shared_paths there"):
+    with pytest.raises(
+        ReservationRefused, match="web1_0.raw is shared, and virt:shared_paths there"
+    ):
         prepare(end, moving)
 
     end.settings = end.hypervisor.settings = replace(end.settings, shared_paths=[str(path.parent)])
@@ -130,7 +132,7 @@ def test_a_file_that_is_there_is_refused_and_stays(end, conn, moving):
     path = Path(moving.disks[1].path)
     path.write_bytes(b"somebody's")
 
-    with pytest.raises(ClaimRefused, match="web1_1.raw is there already"):
+    with pytest.raises(ReservationRefused, match="web1_1.raw is there already"):
         prepare(end, moving)
 
     assert path.read_bytes() == b"somebody's" and end.record("arrival") is None

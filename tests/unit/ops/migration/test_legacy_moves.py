@@ -8,8 +8,8 @@ import pytest
 from saltvirt import locks, protocol
 from saltvirt.errors import NameTaken, StorageError
 from saltvirt.kvm import lifecycle
-from saltvirt.ops import inspect, purge, reservations
-from saltvirt.ops.migration import departure, legacy, startlock, state
+from saltvirt.ops import inspect, legacymoves, purge, reservations
+from saltvirt.ops.migration import departure, startlock, state
 
 ROOM = {"vcpus": 1, "memory_mib": 64, "disk_mib": 1, "affinity": [], "anti_affinity": []}
 
@@ -34,7 +34,7 @@ def test_a_claim_is_taken_over_when_nobody_is_at_it(end, conn, until_s, is_held,
     with open(path) as handle:
         if is_held:
             fcntl.flock(handle, fcntl.LOCK_EX)
-        legacy.adopt(end.settings)
+        legacymoves.adopt(end.settings)
 
     assert path.exists() is not is_adopted
     assert end.phase("arrival") == ("ready" if is_adopted else None)
@@ -121,10 +121,10 @@ def test_a_claim_of_another_type_is_named_and_holds_up_no_other_vm(end, conn, sa
     path = leave(end, "claims", **{"paths": [], "defines": True, **ROOM, "until": until, **said})
     end.make(conn, "db1", "4dea22b3-1d52-d8f3-2516-782e98ab3fa1")
 
-    legacy.adopt(end.settings)
+    legacymoves.adopt(end.settings)
 
     assert path.exists() and end.record("arrival") is None
-    assert "see which host has the VM" in legacy.unreadable(end.settings)["web1"]
+    assert "see which host has the VM" in legacymoves.unreadable(end.settings)["web1"]
     with startlock.starting(conn, end.settings, "db1"):
         pass
 
@@ -132,7 +132,7 @@ def test_a_claim_of_another_type_is_named_and_holds_up_no_other_vm(end, conn, sa
 def test_an_old_claim_that_says_less_is_taken_over(end, conn):
     path = leave(end, "claims", paths=[], defines=True, until=time.time() - 5)
 
-    legacy.adopt(end.settings)
+    legacymoves.adopt(end.settings)
 
     assert not path.exists() and end.record("arrival").facts["vcpus"] == 0
 
@@ -156,7 +156,7 @@ def test_a_departure_that_an_old_job_is_about_to_write_is_left_to_it(end, conn):
     path.write_text("")
 
     with locks.held(path):
-        assert legacy.unreadable(end.settings) == {}
+        assert legacymoves.unreadable(end.settings) == {}
 
 
 def test_one_that_was_taken_over_before_a_crash_is_not_taken_over_again(end, conn):
@@ -164,10 +164,10 @@ def test_one_that_was_taken_over_before_a_crash_is_not_taken_over_again(end, con
     uuid = lifecycle.uuid(conn, "web1")
     said = {"uuid": uuid, "uri": "qemu+tls://hyper2/system", "paths": [str(p) for p in paths]}
     path = leave(end, "departures", **said)
-    legacy.adopt(end.settings)
+    legacymoves.adopt(end.settings)
     leave(end, "departures", **said)
 
-    legacy.adopt(end.settings)
+    legacymoves.adopt(end.settings)
 
     assert not path.exists() and end.phase("departure") == "handing"
 
