@@ -100,7 +100,6 @@ def remove(lab, args):
     host(args.node)
     node.pid_of(lab, MASTER)
     node.remove(lab, args.node)
-    # Whoever took its name next would be trusted as it was.
     saltd.salt(lab, "salt-run", ["virt.disallow", args.node], capture_output=True)
     saltd.salt(lab, "salt-key", ["-d", args.node, "-y"], capture_output=True)
     return 0
