@@ -140,7 +140,8 @@ def purge_(vm_, dirs=False, removables=False, uuid=None, **kwargs):
     removables
         Also remove cdrom and floppy images. Defaults to False.
     uuid
-        Remove the VM with this UUID alone, not another one that was given its name.
+        Remove the VM with this UUID alone: not another one that was given its name, nor a
+        definition that was only kept here.
 
     A disk that another VM uses, the base of another VM's overlay and cached images stay, and in
     ``virt:shared_paths`` all but its own disks. An interrupted purge is finished by the next.

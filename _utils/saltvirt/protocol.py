@@ -166,6 +166,8 @@ def cancel(
     if phase == HANDING and not is_lost:
         # Before it was handed over no target knew of it, or it did not know enough.
         yield from _expect_here(is_refused and seen == HANDING)
+    if phase == LEAVING:
+        yield ("refuse_gone",)
     if phase in (HANDING, LEAVING):
         yield ("autostart_on",)
     if phase != CANCELLED:
@@ -319,7 +321,7 @@ def asks_others(source: Source | None, target: Target | None, step: str) -> bool
     """
     is_open = source is not None and source.phase == HANDING and not source.stays
     is_decided = target is None or target.phase in (ARRIVED, REFUSED)
-    return is_open and not is_decided and step in (CANCEL, REDEFINE, FINISH, REFUSE)
+    return is_open and not is_decided and step in (CANCEL, REDEFINE, FINISH, REFUSE, ARRIVE)
 
 
 def _unless_gone_on(step: str, target: Target, elsewhere: Elsewhere) -> str:

@@ -44,11 +44,7 @@ def settle() -> Effects:
     failed: dict[tuple[str, str | None], Exception] = {}
     is_moved, is_whole = None, False
     while True:
-        source = yield ("look_at_source",)
-        target = yield ("look_at_target",)
-        step = protocol.next_step(source, target) if is_whole else _wholly(source, target)
-        if protocol.asks_others(source, target, step):
-            step = protocol.next_step(source, target, (yield ("look_elsewhere",)))
+        target, step = yield from _looked(is_whole)
         if step == protocol.DONE:
             yield ("close",)
         if step in (protocol.DONE, protocol.WAIT, protocol.KEEP, protocol.GONE_ON):
@@ -64,6 +60,20 @@ def settle() -> Effects:
         else:
             is_whole = is_whole or step == protocol.ARRIVE
             is_moved = _MOVED.get(step, is_moved)
+
+
+def _looked(is_whole: bool) -> Effects:
+    """Return what the target says, and the next step."""
+    while True:
+        source = yield ("look_at_source",)
+        target = yield ("look_at_target",)
+        step = protocol.next_step(source, target) if is_whole else _wholly(source, target)
+        if not protocol.asks_others(source, target, step):
+            return target, step
+        others = yield ("look_elsewhere",)
+        # It may have come there, or gone from there, by hand, while the others were asked.
+        if (yield ("look_at_target",)) == target:
+            return target, protocol.next_step(source, target, others)
 
 
 # What it means for where the VM is that a step was done.

@@ -8,12 +8,11 @@ import trees
 
 HOME = Path(saltvirt.__file__).parent
 # Who reads it, and what for: to be shown, the formats of older versions, ages of lost parts of
-# downloads, how long a URL or a certificate is good for, and a definition kept for who asks.
+# downloads, how long a URL or a certificate is good for.
 READERS = {
     "records.py",
     "ops/legacy.py",
     "ops/legacymoves.py",
-    "ops/migration/kept.py",
     "image/cache.py",
     "files.py",
     "fleet/authorization.py",

@@ -95,8 +95,9 @@ def look(cloud: Cloud, move: Move, but: set[str | None]) -> Elsewhere:
         if where is not None:
             stands[where].append(host)
     silent = {**mute, **moves.reasons(), **found.reasons()}
-    # One that was taken off the list may have it all the same.
-    noted = {*hints.where(cloud.opts, move.name)} - {*others, *but}
+    # One that was taken off the list, or is another master's, may have it all the same.
+    kept = {one.moved_to for one in found.answers.values() if one.moved_to}
+    noted = {*hints.where(cloud.opts, move.name), *kept} - {*others, *but}
     silent |= dict.fromkeys(noted - {*silent}, _UNASKED)
     return Elsewhere(silent=tuple(f"{h} ({why})" for h, why in sorted(silent.items())), **stands)
 

@@ -61,14 +61,24 @@ def given_way(hands: Hands, keep: str, force: bool) -> str:
     if step == protocol.WAIT:
         more = f"; if {' and '.join(gone)} never comes back, with force=True too" if gone else ""
         raise MoveFailed(f"the move of VM {hands.name!r} is not over: {hands.waits()}{more}")
-    if step != protocol.GONE_ON:
+    # Nobody else can end what the source has decided, or is done with, when the target is lost.
+    is_last = force and hands.target in hands.silent
+    if step != protocol.GONE_ON and not (is_last and _is_decided(source)):
         raise MoveFailed(
             f"the move of VM {hands.name!r} {hands.hosts} can be settled without {keep}: leave "
             "keep= out"
         )
-    left = hands.give_way(keep)
+    if source is not None and source.phase == protocol.CANCELLED:
+        hands.forget()
+        left = []
+    else:
+        left = hands.give_way(keep)
     hands.close()
     return "; ".join([f"is on {keep}", *left])
+
+
+def _is_decided(source: Source | None) -> bool:
+    return source is not None and source.phase in (*_GONE, protocol.CANCELLED)
 
 
 def gone_on(hands: Hands) -> str:
@@ -110,12 +120,18 @@ def without(hands: Hands, *, force: bool, keep: str | None) -> str | None:
 
 
 def _without_one(hands: Hands, keep: str, force: bool) -> str:
-    lost = _other(hands, keep)
     if keep == hands.source:
         return _without_target(hands, keep, force)
-    target = hands.seen.get(hands.target)
+    return _without_source(hands, keep, force)
+
+
+def _without_source(hands: Hands, keep: str, force: bool) -> str:
+    target, lost = hands.seen.get(hands.target), hands.source
     phase = target.phase if isinstance(target, Target) else None
     has_come = isinstance(target, Target) and target.has
+    if phase is None and has_come:
+        hands.close()
+        return f"is on {keep}; {lost} is lost"
     if phase in (protocol.READY, protocol.ARRIVED) and has_come:
         try:
             hands.lose_source()

@@ -54,7 +54,7 @@ def purge(cloud: Cloud, name: str, delete_key: bool) -> dict[str, dict[str, str]
             _refuse_kept(host, name, moved_to, unheard)
             # That of the VM itself is deleted by now: one that is there may be another's.
             delete_key = delete_key and begun is None
-        _remove(cloud, order, name, host, delete_key, seen[host].uuid)
+        _remove(cloud, order, name, host, delete_key, None if moved_to else seen[host].uuid)
     return {host: {name: "purged"}}
 
 

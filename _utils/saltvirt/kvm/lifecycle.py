@@ -135,7 +135,7 @@ def note_cpu(conn: Any, name: str, qemu: str) -> None:
     _note(domain(conn, name), "cpu_qemu", qemu, live=True)
 
 
-def _note(dom: Any, key: str, value: str, *, live: bool) -> None:
+def _note(dom: Any, key: str, value: str | None, *, live: bool) -> None:
     """Set one of this project's notes, of the running domain or of its definition."""
     # What is noted of this run alone must not get into the definition.
     text = dom.XMLDesc(0 if live else libvirt.VIR_DOMAIN_XML_INACTIVE)
@@ -247,6 +247,12 @@ def keep_moved(conn: Any, name: str, host: str) -> None:
     """Keep the definition of a domain that is another host's: it is noted, and not autostarted."""
     set_autostart(conn, name, "off")
     _note(domain(conn, name), "moved_to", host, live=False)
+
+
+def take_back(conn: Any, name: str) -> None:
+    """Let a domain whose definition was only kept be this host's own again."""
+    if moved_to(conn, name) is not None:
+        _note(domain(conn, name), "moved_to", None, live=False)
 
 
 def moved_to(conn: Any, name: str) -> str | None:

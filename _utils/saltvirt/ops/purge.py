@@ -69,6 +69,12 @@ def _the_one(conn: Any, name: str, uuid: str | None) -> str:
         raise NameTaken(
             f"VM {name!r} is another one here: its UUID is {found}, not {uuid}; nothing is removed"
         )
+    moved_to = lifecycle.moved_to(conn, name)
+    if uuid is not None and moved_to is not None:
+        raise NameTaken(
+            f"VM {name!r} has moved to {moved_to}, and only its definition was kept here; nothing "
+            "is removed"
+        )
     return found
 
 

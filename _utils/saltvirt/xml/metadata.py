@@ -86,9 +86,9 @@ def describe(notes: Notes) -> dict[str, Any]:
     }
 
 
-def changed(text: str, key: str, value: str) -> ET.Element:
+def changed(text: str, key: str, value: str | None) -> ET.Element:
     """
-    Return the element with this project's notes of a domain's XML, one of them set anew.
+    Return the element with this project's notes of a domain's XML, one set anew or taken out.
 
     All else in it is kept, whoever wrote it. Our names are without their namespace, which
     libvirt's virDomainSetMetadata adds itself.
@@ -98,5 +98,7 @@ def changed(text: str, key: str, value: str) -> ET.Element:
         element = tag("vm")
     for one in element.iter():
         one.tag = one.tag.removeprefix(_OURS)
-    element.set(key, value)
+    element.attrib.pop(key, None)
+    if value is not None:
+        element.set(key, value)
     return element

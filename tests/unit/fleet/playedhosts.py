@@ -47,6 +47,10 @@ class _Side:
         except protocol.OutOfTurn as error:
             raise VirtError(f"VM {self.name!r} cannot be moved: {error}") from error
 
+    def refuse_gone(self):
+        if self.name not in self.vms and (self.host, self.name) not in self.cloud.away:
+            raise VirtError("its definition is removed already")
+
     def keep_for(self, host):
         self.cloud.kept[self.host, self.name] = host
         self.warnings.append("its files are left there: /a")
@@ -240,6 +244,8 @@ class Cloud:
         coming = self.arrivals.get((host, name), {}).get("phase") in _COMING
         about = self.hosts[host].get(name, {"state": None, "uuid": None})
         seen = {"state": about["state"], "uuid": about["uuid"]}
+        if about.get("moved_to"):
+            seen["moved_to"] = about["moved_to"]
         return {**seen, "building": is_built or coming, "unfinished": False}
 
     def _migration_info(self, host, name=None):
@@ -326,7 +332,7 @@ class Cloud:
                 "phase": coming and coming["phase"],
                 "is_live": False,
                 "is_arriving": False,
-                "has": has,
+                "has": has and not self.hosts[host][name].get("moved_to"),
                 "is_empty": bool(coming) and not has,
             },
             "noted": {"autostart": own["autostart"]} if own else {},

@@ -187,7 +187,7 @@ class Checker(Invariants):
             given |= {"was": known.was, "auto": known.auto, "version": known.version}
             given["is_handed"] = last.is_handed if isinstance(last, Seen) else last.was
         if effect == "cancel":
-            source, target = [a for _k, a in runner.answers if not isinstance(a, Elsewhere)][-2:]
+            source, target = _last_looks([answer for _kind, answer in runner.answers])
             given["seen"] = source.phase
             given["is_refused"] = target is not None and target.phase in (None, protocol.REFUSED)
         return Call(number, effect, runner.token, tuple(sorted(given.items())))
@@ -390,6 +390,12 @@ class Checker(Invariants):
         if self.model.may_purge(host):
             gone = change(world, number, defined=NOTHING, files=NOTHING, auto=False)
             yield f"purge on {number}", gone._replace(is_purged=True)
+
+
+def _last_looks(answers):
+    """Return what source and target said last; the target is asked again after the others."""
+    has_asked = isinstance(answers[-2], Elsewhere)
+    return answers[-4 if has_asked else -2], answers[-1]
 
 
 def _way(came, world):

@@ -193,8 +193,19 @@ class Departure(End[DepartureFacts]):
     def autostart_on(self) -> None:
         name = lifecycle.name_of(self.conn, self.facts.uuid)
         # One that was given up may have no definition here any more.
-        if self.facts.autostart and name is not None:
+        if name is None:
+            return
+        lifecycle.take_back(self.conn, name)
+        if self.facts.autostart:
             lifecycle.set_autostart(self.conn, name, "on")
+
+    def refuse_gone(self) -> None:
+        name = lifecycle.name_of(self.conn, self.facts.uuid)
+        paths = lifecycle.file_paths(self.conn, name) if name is not None else []
+        gone = [path for path in paths if not os.path.exists(path)]
+        if name is None or gone:
+            what = ", ".join(gone) or "its definition"
+            raise MigrationFailed(f"{what} is removed already, so VM {self._name!r} does not stay")
 
     def migrate(self) -> None:
         self.figures |= sending.hand_over(

@@ -20,6 +20,7 @@ class _Seen:
     """What libvirt says of a VM: nothing of one that it does not have."""
 
     is_here: bool = False
+    is_kept: bool = False
     is_arriving: bool = False
     has_job: bool = False
     is_whole: bool = False
@@ -110,7 +111,7 @@ def of(conn: Any, settings: HostSettings, name: str, token: str, uuid: str | Non
             phase=coming.phase if coming else None,
             is_live=records.is_live(place, "arrival", name),
             is_arriving=seen.is_arriving,
-            has=seen.is_here and not seen.is_arriving,
+            has=seen.is_here and not (seen.is_arriving or seen.is_kept),
             is_empty=_is_empty(made, seen.is_here),
         ),
         noted=facts.noted if facts else Noted(),
@@ -124,6 +125,8 @@ def _seen(conn: Any, name: str | None, leaving: DepartureFacts | None) -> _Seen:
     was_running = leaving is not None and leaving.was_running
     return _Seen(
         is_here=True,
+        # What runs is the VM, whatever its definition says.
+        is_kept=lifecycle.moved_to(conn, name) is not None and not lifecycle.is_active(conn, name),
         is_arriving=lifecycle.is_arriving(conn, name),
         has_job=lifecycle.is_active(conn, name) and bool(migrate.status(conn, name)),
         is_whole=all(os.path.exists(path) for path in lifecycle.file_paths(conn, name)),

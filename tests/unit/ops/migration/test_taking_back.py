@@ -1,0 +1,68 @@
+"""What a definition says that was kept, when the VM stays here after all."""
+
+import pytest
+from endkit import is_untouched
+from saltvirt.kvm import lifecycle
+from saltvirt.kvm.migrate import MigrationFailed
+from saltvirt.ops.migration import departure
+
+
+@pytest.fixture
+def lost(end):
+    """A step that the operator's word of a lost target asks for."""
+    return lambda seen: end.step("cancel", seen=seen, is_refused=False, is_lost=True)
+
+
+def _dies_at(monkeypatch, step):
+    """Have a job on the source end just before a step of its own."""
+
+    def die(*_args):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(departure.Departure, step, die)
+
+
+def test_a_source_that_kept_its_definition_takes_it_back_from_a_target_that_is_lost(
+    end, conn, lost, monkeypatch
+):
+    """undefinesource=False; the source dies before its record ends, then its target burns down."""
+    paths = end.make(conn)
+    end.begin()
+    end.send(undefinesource=False)
+    with monkeypatch.context() as patched:
+        _dies_at(patched, "end")
+        with pytest.raises(KeyboardInterrupt):
+            end.step("finish")
+    assert end.phase("departure") == "leaving" and end.state(conn)["source"]["has"]
+
+    lost("leaving")
+
+    assert end.phase("departure") == "cancelled"
+    assert is_untouched(end, paths)
+
+
+def test_a_source_that_died_as_it_gave_way_has_the_vm_again_when_that_is_cancelled(end, conn):
+    """keep=hyper3 was cut off; hyper3's turned out to be the wrong one and was purged."""
+    paths = end.make(conn)
+    end.begin()
+    end.send()
+    lifecycle.keep_moved(conn, "web1", "hyper3")  # give_way, up to the end of its record
+
+    end.step("cancel", seen="handing", is_refused=True)
+
+    assert is_untouched(end, paths)
+
+
+def test_a_source_whose_definition_is_gone_already_does_not_cancel(end, conn, lost, monkeypatch):
+    """Another master's finish died after the look of this one: nothing is left to stay here."""
+    end.make(conn)
+    end.begin()
+    end.send()
+    with monkeypatch.context() as patched:
+        _dies_at(patched, "remove")
+        with pytest.raises(KeyboardInterrupt):
+            end.step("finish")
+    assert end.phase("departure") == "leaving" and not lifecycle.is_defined(conn, "web1")
+
+    with pytest.raises(MigrationFailed):
+        lost("leaving")
