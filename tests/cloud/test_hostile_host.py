@@ -52,7 +52,8 @@ def _look(cloud, words):
     text = done.out + done.err
     assert done.traceback == [], (words, text)
     assert all(one.isprintable() or one in "\n\t" for one in text), (words, text)
-    assert time.monotonic() - begin < 90, words
+    # Who orders something of that host alone waits for it as long as it says that it is at it.
+    assert time.monotonic() - begin < (300 if words[0] == "virt.maintenance" else 90), words
 
 
 def _listed(cloud):

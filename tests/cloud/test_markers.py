@@ -42,7 +42,7 @@ def refuses(cloud, request):
 
 
 @pytest.fixture
-def watched(cloud):
+def watched(cloud, tmp_path):
     """Hyper1 that logs all it can; its processes and the master's events are noted meanwhile."""
     cloud.purge_all()
     (cloud.folder("hyper1") / DEBUG).write_text("log_level_logfile: debug\n")
@@ -54,7 +54,7 @@ def watched(cloud):
         ("master", ["salt-run", "state.event"]),
     ):
         entered = node.enter(node.pid_of(cloud.lab, name), argv)
-        out = cloud.folder(name).parent / f"markers-{name}.txt"
+        out = tmp_path / f"markers-{name}.txt"
         with out.open("w") as handle:
             seen.append((subprocess.Popen(entered, stdout=handle, stderr=handle), out))
     try:
