@@ -174,10 +174,11 @@ def evacuated(vms=None):
     Return which VMs evacuations moved away from this host, and where to; or note some.
 
     vms
-        ``{name: [hosts]}`` to note, ``{name: None}`` to forget.
+        ``{name: None}`` to forget. The master notes ``{name: {"hosts", "uuid", "proof"}}``.
 
-    Returns ``{name: [hosts]}``, the hosts one after the other: a VM that is on any of them comes
-    back by ``salt-run virt.restore``.
+    Returns what is noted: of each VM the hosts one after the other. If it is on any of them, and
+    the proof is of this master, it comes back by ``salt-run virt.restore``. What was noted without
+    a proof is ``{name: [hosts]}``: it is named there, and not obeyed.
 
     CLI Example:
 

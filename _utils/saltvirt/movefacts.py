@@ -108,3 +108,21 @@ class Noted:
     was_running: bool | None = said_with("was_running")
     said: Mapping[str, Any] | None = field(default=None, compare=False, repr=False)
     """What this was read from; the target is told just that. None of a record of this host."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvacuatedFacts:
+    """
+    What a host that was emptied has noted of a VM that was its own.
+
+    hosts
+        Those that evacuations have put it on, one after the other.
+    uuid
+        The VM's.
+    proof
+        By which the master knows the note for its own; see saltvirt.fleet.proofs.
+    """
+
+    hosts: list[str]
+    uuid: str | None = said_with("uuid")
+    proof: str | None = said_with("proof")

@@ -119,7 +119,7 @@ def test_vms_that_two_evacuations_moved_come_home(full):
     full.service("hyper1", "salt-minion", "start")
     full.ready(["hyper1"])
     assert second.code == 0 and sorted(second.data["moved"]) == twice, second.out
-    assert full.local("hyper1", "virt.evacuated")[twice[0]] == ["hyper2"]
+    assert full.local("hyper1", "virt.evacuated")[twice[0]]["hosts"] == ["hyper2"]
 
     back = full.run("virt.restore", "hyper1", "max_parallel=4")
 

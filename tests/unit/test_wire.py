@@ -17,7 +17,7 @@ from saltvirt.fleet import effects, images, inventory, migrate, minions, notes, 
 from saltvirt.fleet.cloud import Cloud
 from saltvirt.kvm import connect
 from saltvirt.model import Evaluation
-from saltvirt.movefacts import Noted
+from saltvirt.movefacts import EvacuatedFacts, Noted
 from saltvirt.ops import inspect
 from saltvirt.ops.migration import migrationinfo
 from saltvirt.parts import Source, State, Target
@@ -216,7 +216,10 @@ def test_a_host_that_cannot_be_read_could_not_be_asked(
     assert f"{where} {how}" in found.failed["h2"] and "\n" not in found.failed["h2"]
 
 
-@pytest.mark.parametrize("said", [{"web1": 7}, {"web1": ["h1", None]}, ["web1"], None])
+@pytest.mark.parametrize(
+    "said",
+    [{"web1": 7}, {"web1": ["h1", None]}, {"web1": {"hosts": ["h1"], "proof": 7}}, ["web1"], None],
+)
 def test_notes_of_a_host_that_cannot_be_read_are_not_known(monkeypatch, opts, said):
     answers = {"h1": {"web1": "h2"}, "h2": said}
     replies = {host: minions.Reply(minion=host, value=one) for host, one in answers.items()}
@@ -224,7 +227,8 @@ def test_notes_of_a_host_that_cannot_be_read_are_not_known(monkeypatch, opts, sa
 
     found = notes.heard(Cloud.of(opts), replies)
 
-    assert found.answers == {"h1": {"web1": ["h2"]}} and list(found.failed) == ["h2"]
+    assert found.answers == {"h1": {"web1": EvacuatedFacts(hosts=["h2"])}}
+    assert list(found.failed) == ["h2"]
     assert "h2 answers virt.evacuated with something" in found.failed["h2"]
 
 

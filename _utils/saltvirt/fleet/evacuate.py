@@ -6,7 +6,7 @@ from typing import Any
 
 from saltvirt import wire
 from saltvirt.errors import VirtError
-from saltvirt.fleet import agreement, inventory, notes, several
+from saltvirt.fleet import agreement, hints, inventory, notes, proofs, several
 from saltvirt.fleet.cloud import Cloud
 from saltvirt.fleet.hosts import act
 from saltvirt.placement import evacuation
@@ -135,6 +135,7 @@ def evacuate(
     What was interrupted goes on when it is run again. Raises NotAllMoved if a VM was not moved.
     """
     set_maintenance(cloud, host, "on")
+    notes.renew(cloud, host)
     run = _Run(cloud, host, max_parallel, with_stopped)
     why = None
     try:
@@ -201,21 +202,28 @@ class _Run:
         moves, stays = planned(self._cloud, self._host, fresh)
         self._stuck |= stays
         if moves:
-            self._move(moves)
+            self._move(moves, {name: fresh[name].uuid for name in moves})
         return True
 
-    def _move(self, moves: Mapping[str, str]) -> None:
+    def _move(self, moves: Mapping[str, str], uuids: notes.Uuids) -> None:
         """Move VMs as planned; where they go is noted before they do, as nobody knows who dies."""
         cloud, host = self._cloud, self._host
-        noted = notes.heard(cloud, inventory.every(cloud)).answers
-        changes = {name: notes.followed(noted, name, host, to) for name, to in moves.items()}
+        heard = notes.heard(cloud, inventory.every(cloud)).answers
+        noted = notes.of_vms(proofs.proved(cloud.opts, heard), uuids)
+        # It is this host's word that they are its own: nothing is proved by that alone where
+        # another has one of that name.
+        rivals = {name: {*hints.where(cloud.opts, name)} - {host} for name in moves}
+        alone = {name: to for name, to in moves.items() if not rivals[name]}
+        changes = {name: notes.followed(noted, name, host, to) for name, to in alone.items()}
         own = {name: change[host] for name, change in changes.items() if host in change}
-        _note(cloud, host, own)
+        notes.note(cloud, host, own, uuids)
         noted = {**noted, host: {**noted.get(host, {}), **own}}
 
         def after(name: str, source: str, to: str) -> str | None:
+            if to in rivals[name] and noted[host].get(name, [])[-1:] != [to]:
+                return f"that it was evacuated is not noted: {to} had one of that name before"
             changes = notes.followed(noted, name, source, to)
-            failed = notes.tell(cloud, {one: {name: at} for one, at in changes.items()})
+            failed = notes.tell(cloud, {one: {name: at} for one, at in changes.items()}, uuids)
             why = "; ".join(failed.values())
             return f"it has moved, but that was not noted: {why}" if why else None
 
@@ -233,7 +241,7 @@ class _Run:
         if names:
             here = _vms(self._cloud, self._host)
             staying = [name for name in names if name in here or name in self._done.gone]
-            _note(self._cloud, self._host, dict.fromkeys(staying))
+            notes.forget(self._cloud, self._host, staying)
 
     def result(self, why: str | None) -> dict[str, Any]:
         """Return what was done, or raise NotAllMoved with it; ``why`` it ended before its end."""
@@ -257,12 +265,3 @@ class _Run:
         )
         error.table = out
         raise error
-
-
-def _note(
-    cloud: Cloud,
-    host: str,
-    vms: Mapping[str, Sequence[str] | None],
-) -> None:
-    if vms:
-        act(cloud, host, "virt.evacuated", {name: at or None for name, at in vms.items()})

@@ -53,6 +53,8 @@ def given_way(hands: Hands, keep: str, force: bool) -> str:
     """
     source, target = hands.look_at_source(), hands.look_at_target()
     gone = sorted(str(host) for host in hands.silent)
+    # Nobody else can end what the source has decided, or is done with, when the target is lost.
+    is_last = force and hands.target in hands.silent and _is_decided(source)
     if force and hands.source in hands.silent:
         source = Source(phase=protocol.HANDING)
     if force and hands.target in hands.silent:
@@ -61,20 +63,23 @@ def given_way(hands: Hands, keep: str, force: bool) -> str:
     if step == protocol.WAIT:
         more = f"; if {' and '.join(gone)} never comes back, with force=True too" if gone else ""
         raise MoveFailed(f"the move of VM {hands.name!r} is not over: {hands.waits()}{more}")
-    # Nobody else can end what the source has decided, or is done with, when the target is lost.
-    is_last = force and hands.target in hands.silent
-    if step != protocol.GONE_ON and not (is_last and _is_decided(source)):
+    if step != protocol.GONE_ON and not is_last:
         raise MoveFailed(
             f"the move of VM {hands.name!r} {hands.hosts} can be settled without {keep}: leave "
             "keep= out"
         )
+    return "; ".join([f"is on {keep}", *_left(hands, keep, source)])
+
+
+def _left(hands: Hands, keep: str, source: Source | None) -> list[str]:
+    """End what both have on record of a VM that a third host has; return what they keep of it."""
+    left = []
     if source is not None and source.phase == protocol.CANCELLED:
         hands.forget()
-        left = []
     else:
         left = hands.give_way(keep)
     hands.close()
-    return "; ".join([f"is on {keep}", *left])
+    return left
 
 
 def _is_decided(source: Source | None) -> bool:
@@ -129,22 +134,12 @@ def _without_source(hands: Hands, keep: str, force: bool) -> str:
     target, lost = hands.seen.get(hands.target), hands.source
     phase = target.phase if isinstance(target, Target) else None
     has_come = isinstance(target, Target) and target.has
-    if phase is None and has_come:
+    if has_come and phase is None:
         hands.close()
         return f"is on {keep}; {lost} is lost"
-    if phase in (protocol.READY, protocol.ARRIVED) and has_come:
-        try:
-            hands.lose_source()
-            hands.close()
+    if has_come and phase in (protocol.READY, protocol.ARRIVED):
+        if _arrives(hands, keep, force):
             return f"is on {keep}; {lost} is lost"
-        except HostSilent:
-            raise
-        except VirtError as error:
-            if not (force and NOT_WHOLE in str(error)):
-                raise MoveFailed(
-                    f"{error}; bring back what it lacks on {keep}, or give up what has come, "
-                    f"and {lost} with the VM, with force=True too"
-                ) from error
     elif not force:
         raise MoveFailed(
             f"nothing that could run has come to {keep}, so the VM is where {lost} is; if that "
@@ -154,6 +149,23 @@ def _without_source(hands: Hands, keep: str, force: bool) -> str:
         hands.drop()
     hands.close()
     return f"was given up with {lost}: {keep} has nothing of it any more"
+
+
+def _arrives(hands: Hands, keep: str, force: bool) -> bool:
+    """Have the VM arrive without its source; False if it is not whole, and force gives it up."""
+    try:
+        hands.lose_source()
+        hands.close()
+    except HostSilent:
+        raise
+    except VirtError as error:
+        if not (force and NOT_WHOLE in str(error)):
+            raise MoveFailed(
+                f"{error}; bring back what it lacks on {keep}, or give up what has come, "
+                f"and {hands.source} with the VM, with force=True too"
+            ) from error
+        return False
+    return True
 
 
 def _without_target(hands: Hands, keep: str, force: bool) -> str:

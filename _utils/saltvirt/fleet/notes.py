@@ -5,20 +5,31 @@ A note names the hosts one after the other. Of a VM that was evacuated from h1 t
 was emptied too to h3, h1 notes [h2, h3] and h2 notes [h3]: it comes home to either, and what h2
 noted is over when it is home on h1. A host that was off meanwhile still notes [h2]; what h2 notes
 goes on from there. All but the functions that take the cloud are decisions over plain data,
-``{host: {name: [hosts]}}``.
+``{host: {name: [hosts]}}``. A host could note what it likes: only what this master has proved
+(:mod:`saltvirt.fleet.proofs`) is followed, and only of the VM that has the same UUID.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from saltvirt import wire
 from saltvirt.errors import VirtError
-from saltvirt.fleet import inventory
+from saltvirt.fleet import inventory, proofs
 from saltvirt.fleet.cloud import Cloud
 from saltvirt.fleet.hosts import act
+from saltvirt.movefacts import EvacuatedFacts
 
 Notes = Mapping[str, Mapping[str, Sequence[str]]]
+Uuids = Mapping[str, str | None]
+
+
+def of_vms(noted: proofs.Notes, uuids: Uuids) -> dict[str, dict[str, list[str]]]:
+    """Return the notes of the VMs of these UUIDs, as decisions are made over them."""
+    return {
+        host: {name: one.hosts for name, one in own.items() if one.uuid == uuids.get(name)}
+        for host, own in noted.items()
+    }
 
 
 def trail(notes: Notes, host: str, name: str) -> list[str]:
@@ -92,6 +103,8 @@ def away(notes: Notes, host: str, there: Mapping[str, Collection[str]], silent: 
         ``{host: names}`` of the VMs that each host has that answers.
     silent
         The hosts that have not answered everything.
+
+    All that the host notes is looked at, proved or not; :func:`same` says who comes back of it.
     """
     out = Away()
     for name in sorted(notes[host]):
@@ -114,6 +127,41 @@ def away(notes: Notes, host: str, there: Mapping[str, Collection[str]], silent: 
     return out
 
 
+_UNPROVED = (
+    "{0} says that {1} was evacuated from it, and cannot prove it: move it by hand: "
+    "salt-run virt.migrate {1} {0}"
+)
+
+
+def same(
+    away: Away, host: str, uuids: Uuids, found: Mapping[str, Uuids], silent: Mapping[str, str]
+) -> Away:
+    """
+    Return an :class:`Away` of a host in which those alone come back that were evacuated from it.
+
+    uuids
+        Of those of which the host has proved that.
+    found
+        ``{host: {name: uuid}}`` of the VMs that the hosts have now.
+    silent
+        ``{host: why}`` of the hosts that cannot say it.
+    """
+    out = replace(away, back={}, elsewhere=dict(away.elsewhere), unsure=dict(away.unsure))
+    for name, at in away.back.items():
+        if name not in uuids:
+            out.unsure[name] = _UNPROVED.format(host, name)
+        elif at not in found:
+            out.unsure[name] = f"whether it is the VM that was evacuated, {at} {silent.get(at)}"
+        elif name not in found[at]:
+            out.unsure[name] = f"it is not on {at} any more; run this again"
+        elif found[at][name] == uuids[name]:
+            out.back[name] = at
+        else:
+            # The one that was evacuated was removed, and another has been given its name.
+            out.elsewhere[name] = at
+    return out
+
+
 def _unheard(name: str, host: str, at: str, silent: Collection[str]) -> str:
     return (
         f"it is on {at}; {_all(silent)} cannot be asked whether an evacuation put it there: "
@@ -127,7 +175,7 @@ def _all(names: Iterable[str]) -> str:
 
 
 def heard(cloud: Cloud, every: Iterable[str]) -> inventory.Survey:
-    """Return the :class:`Survey` of what all hosts note: ``{name: [hosts]}`` each."""
+    """Return the :class:`Survey` of what all hosts note, proved or not: ``{name: note}`` each."""
     found = inventory.survey(cloud, every, "virt.evacuated")
     answers, failed = {}, dict(found.failed)
     for host, said in found.answers.items():
@@ -138,23 +186,61 @@ def heard(cloud: Cloud, every: Iterable[str]) -> inventory.Survey:
     return inventory.Survey(answers=answers, unreachable=found.unreachable, failed=failed)
 
 
-def listed(host: str, said: Any) -> dict[str, list[str]]:
-    """Return a host's notes as lists; one of an older release says the last host alone."""
+def listed(host: str, said: Any) -> dict[str, EvacuatedFacts]:
+    """Return a host's notes; those of older releases have the hosts, or the last one, alone."""
     if isinstance(said, dict):
-        said = {name: [at] if isinstance(at, str) else at for name, at in said.items()}
-    noted: dict[str, list[str]] = wire.read(host, "virt.evacuated", dict[str, list[str]], said)
+        lists = {name: [at] if isinstance(at, str) else at for name, at in said.items()}
+        said = {n: {"hosts": at} if isinstance(at, list) else at for n, at in lists.items()}
+    shape = dict[str, EvacuatedFacts]
+    noted: dict[str, EvacuatedFacts] = wire.read(host, "virt.evacuated", shape, said)
     return noted
 
 
+def note(cloud: Cloud, host: str, vms: Mapping[str, Sequence[str]], uuids: Uuids) -> None:
+    """Have a host note ``{name: hosts}``, with proofs; () forgets a VM."""
+    if vms:
+        facts = {
+            name: wire.plain(proofs.note(cloud.opts, host, name, uuids.get(name), at))
+            if at
+            else None
+            for name, at in vms.items()
+        }
+        act(cloud, host, "virt.evacuated", facts)
+
+
+def forget(cloud: Cloud, host: str, names: Iterable[str]) -> None:
+    """Have a host forget VMs; if it does not, it cannot prove what it had noted of them."""
+    over = set(names)
+    if over:
+        note(cloud, host, dict.fromkeys(over, ()), {})
+        renew(cloud, host, over)
+
+
+def renew(cloud: Cloud, host: str, over: Collection[str] = ()) -> None:
+    """
+    Have a host's notes proved anew: what it was given before this proves nothing any more.
+
+    over
+        The VMs that it has nothing to note of.
+    """
+    if not proofs.has_key(cloud.opts, host):
+        return
+    with proofs.renewed(cloud.opts, host):
+        noted = {host: listed(host, act(cloud, host, "virt.evacuated"))}
+        own = proofs.proved(cloud.opts, noted)[host]
+        left = {name: one for name, one in own.items() if name not in over}
+        uuids = {name: one.uuid for name, one in left.items()}
+        note(cloud, host, {name: one.hosts for name, one in left.items()}, uuids)
+
+
 def tell(
-    cloud: Cloud,
-    changes: Mapping[str, Mapping[str, Sequence[str] | None]],
+    cloud: Cloud, changes: Mapping[str, Mapping[str, Sequence[str]]], uuids: Uuids
 ) -> dict[str, str]:
     """Have hosts note ``{host: {name: hosts}}``; return why it is not noted, by host."""
     failed = {}
     for host, vms in changes.items():
         try:
-            act(cloud, host, "virt.evacuated", {n: at or None for n, at in vms.items()})
+            note(cloud, host, vms, uuids)
         except VirtError as error:
             failed[host] = str(error)
     return failed

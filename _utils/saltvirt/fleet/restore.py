@@ -1,17 +1,38 @@
 """Fill a host again with the VMs that evacuations moved away from it."""
 
+import logging
+from dataclasses import dataclass, field
 from typing import Any
 
-from saltvirt.fleet import inventory, notes, several
+from saltvirt.errors import VirtError
+from saltvirt.fleet import inventory, notes, proofs, several
 from saltvirt.fleet.cloud import Cloud
 from saltvirt.fleet.evacuate import NotAllMoved, set_maintenance
 from saltvirt.fleet.hosts import act
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Looked:
+    """
+    What a host notes and what has become of it.
+
+    trails
+        The notes of all hosts that are followed.
+    uuids
+        Those of the VMs of which the host has proved its note.
+    """
+
+    trails: notes.Notes = field(default_factory=dict)
+    uuids: notes.Uuids = field(default_factory=dict)
+    away: notes.Away = field(default_factory=notes.Away)
 
 
 def dry_run(cloud: Cloud, host: str) -> dict[str, Any]:
     """Return what :func:`restore` would do; nothing is changed."""
     inventory.hosts(cloud, host=host)
-    _noted, away = _looked(cloud, host)
+    away = _looked(cloud, host).away
     return {
         "host": host,
         "moves": dict.fromkeys(away.back, host),
@@ -31,25 +52,28 @@ def restore(
     Let a host take VMs again, and bring back those that are where evacuations have put them.
 
     Those that somebody has moved by hand since are left there, and named once, as are those that
-    were removed. One that did not come is brought by the next call.
+    were removed. One that did not come is brought by the next call. One of which the host cannot
+    prove that it was evacuated stays where it is.
     """
     set_maintenance(cloud, host, "off")
-    noted, away = _looked(cloud, host)
+    looked = _looked(cloud, host)
+    away = looked.away
     if away.over:
-        act(cloud, host, "virt.evacuated", dict.fromkeys(away.over))
+        notes.note(cloud, host, dict.fromkeys(away.over, ()), {})
 
     def after(name: str, source: str, _to: str) -> str | None:
-        changes = notes.followed(noted, name, source, host)
+        changes = notes.followed(looked.trails, name, source, host)
         # Its own last: until then it is known that the VM was to come here.
         order = sorted(changes, key=lambda one: one == host)
-        failed = notes.tell(cloud, {one: {name: changes[one]} for one in order})
+        failed = notes.tell(cloud, {one: {name: changes[one]} for one in order}, looked.uuids)
         why = "; ".join(failed.values())
         return f"it is home, but not all have noted that: {why}" if why else None
 
     moves = {name: (at, host) for name, at in away.back.items()}
     done = several.move(cloud, moves, max_parallel=max_parallel, is_fixed=True, after=after)
     if done.gone:
-        notes.tell(cloud, {host: dict.fromkeys(done.gone)})
+        notes.tell(cloud, {host: dict.fromkeys(done.gone, ())}, {})
+    _renew(cloud, host, {*away.over, *done.moved, *done.gone})
     out = {
         "host": host,
         "moved": done.moved,
@@ -68,16 +92,30 @@ def restore(
     return out
 
 
-def _looked(cloud: Cloud, host: str) -> tuple[dict[str, dict[str, list[str]]], notes.Away]:
-    """Return ``(notes of all hosts, the Away of this one)``."""
+def _renew(cloud: Cloud, host: str, over: set[str]) -> None:
+    try:
+        notes.renew(cloud, host, over)
+    except VirtError as error:
+        # What came home is home; the next evacuation or restore of this host does it.
+        log.warning("the notes of %s are not proved anew: %s", host, error)
+
+
+def _looked(cloud: Cloud, host: str) -> _Looked:
     own = notes.listed(host, act(cloud, host, "virt.evacuated"))
     if not own:
-        return {}, notes.Away()
+        return _Looked()
     every = inventory.every(cloud)
     cloud.progress("Searching", detail=f"{len(own)} VMs on {len(every)} hypervisors")
     asked = notes.heard(cloud, every)
-    noted = {**asked.answers, host: own}
+    proved = proofs.proved(cloud.opts, {**asked.answers, host: own})
+    uuids = {name: one.uuid for name, one in proved[host].items()}
+    trails = notes.of_vms(proved, uuids)
+    said = {**trails, host: {name: one.hosts for name, one in own.items()}}
     found = inventory.survey(cloud, every, "virt.host_info")
     there = {one: set(info.vms) for one, info in found.answers.items()}
-    silent = {*asked.reasons(), *found.reasons()}
-    return noted, notes.away(noted, host, there, silent)
+    away = notes.away(said, host, there, {*asked.reasons(), *found.reasons()})
+    at = {one for name, one in away.back.items() if name in uuids}
+    now = inventory.survey(cloud, at, "virt.migration_info") if at else inventory.Survey(answers={})
+    vms = {one: {n: vm.uuid for n, vm in has.items()} for one, has in now.answers.items()}
+    away = notes.same(away, host, uuids, vms, now.reasons())
+    return _Looked(trails=trails, uuids=uuids, away=away)

@@ -4,9 +4,10 @@ import json
 from pathlib import Path
 from typing import Any
 
-from saltvirt import arguments, files, locks
+from saltvirt import arguments, files, locks, wire
 from saltvirt.config import HostSettings
 from saltvirt.errors import StorageError
+from saltvirt.movefacts import EvacuatedFacts
 from saltvirt.ops import reservations
 
 
@@ -34,19 +35,17 @@ def set_flag(settings: HostSettings, state: object) -> bool:
 
 def evacuated(settings: HostSettings, vms: Any) -> Any:
     """
-    Note where evacuations have put VMs of this host; return all notes as ``{name: [hosts]}``.
+    Note where evacuations have put VMs of this host; return all notes.
 
     vms
-        ``{name: hosts}``, the hosts one after the other; None forgets a VM.
+        ``{name: {"hosts", "uuid", "proof"}}`` as the master says it, or ``{name: hosts}``, the
+        hosts one after the other; None forgets a VM.
     """
-    changed = {
-        name: list(arguments.names("vms", hosts))
-        for name, hosts in (arguments.mapping("vms", vms) or {}).items()
-    }
+    changed = {name: _given(note) for name, note in (arguments.mapping("vms", vms) or {}).items()}
     path = Path(settings.state_dir) / "evacuated.json"
     with locks.held(path.with_suffix(".lock")):
         known = _read(path)
-        merged = {name: hosts for name, hosts in {**known, **changed}.items() if hosts}
+        merged = {name: note for name, note in {**known, **changed}.items() if note}
         if merged and merged != known:
             files.write(path, json.dumps(merged).encode())
         elif not merged and known:
@@ -54,11 +53,24 @@ def evacuated(settings: HostSettings, vms: Any) -> Any:
     return merged
 
 
+def _given(note: object) -> Any:
+    """Return what is to be noted of a VM as plain data; nothing, if it is to be forgotten."""
+    if not isinstance(note, dict):
+        return list(arguments.names("vms", note))
+    facts: EvacuatedFacts = wire.argument("vms", EvacuatedFacts, note)
+    return wire.plain(facts) if facts.hosts else None
+
+
+def _kept(note: Any) -> Any:
+    """Return a note as it was written: of the releases before it is the hosts, or one, alone."""
+    if isinstance(note, dict):
+        return wire.plain(wire.recorded(EvacuatedFacts, note))
+    return [note] if isinstance(note, str) else list(note)
+
+
 def _read(path: Path) -> dict[str, Any]:
     try:
-        noted = json.loads(path.read_text())
-        # A host's name alone is what was noted before a VM could be followed over several hosts.
-        return {name: [at] if isinstance(at, str) else list(at) for name, at in noted.items()}
+        return {name: _kept(note) for name, note in json.loads(path.read_text()).items()}
     except FileNotFoundError:
         return {}
     except (ValueError, AttributeError, TypeError) as exc:

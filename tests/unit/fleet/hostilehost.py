@@ -118,12 +118,13 @@ class Cloud(playedhosts.Cloud):
         return getattr(self, f"_{fun.removeprefix('virt.')}")(host, *arg, **kwarg)
 
 
-def cloud():
+def cloud(opts):
     """Return three hosts with a VM each; the last is the hostile one."""
     made = Cloud(["h1", "h2", HOSTILE])
     for host, name in (("h1", "web"), ("h2", "db"), (HOSTILE, "own")):
         made.put(name, host)
-    made.notes[HOSTILE] = {"away": ["h1"], "web": ["h1"]}
+    made.notes[HOSTILE] = {"web": ["h1"]}
+    made.proved(opts, HOSTILE, away=["h1"])
     made.put("away", "h1")
     token = {"token": "t1", "phase": "ready"}
     made.arrivals[HOSTILE, "coming"] = {**token, "source": "h1"}

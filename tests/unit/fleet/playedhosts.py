@@ -3,9 +3,9 @@
 from dataclasses import replace
 
 import told
-from saltvirt import parts, protocol
+from saltvirt import parts, protocol, wire
 from saltvirt.errors import NoSuchVm, VirtError
-from saltvirt.fleet import effects, hosts, inventory, minions
+from saltvirt.fleet import effects, hosts, inventory, minions, proofs
 from test_generation import said_of
 
 _COMING = ("preparing", "ready")
@@ -190,6 +190,19 @@ class Cloud:
     def where(self, name):
         """Return the hosts that have a VM."""
         return [host for host, vms in self.hosts.items() if name in vms]
+
+    def proved(self, opts, host, **vms):
+        """Have a host note ``name=hosts`` as a master noted it that is configured like this."""
+        for name, at in vms.items():
+            note = proofs.note(opts, host, name, f"uuid of {name}", at)
+            self.notes[host] = {**self.notes[host], name: wire.plain(note)}
+
+    def noted(self, host):
+        """Return ``{name: hosts}`` of what a host notes, proved or not."""
+        return {
+            name: note["hosts"] if isinstance(note, dict) else note
+            for name, note in self.notes[host].items()
+        }
 
     def is_settled(self):
         """Return whether no host has anything of any move on record."""

@@ -29,7 +29,7 @@ def test_a_vm_that_has_moved_but_does_not_start_with_its_host_has_moved(cloud, r
 
     (there,) = three.where("web1")
     assert done["moved"] == {"web1": there} and done["failed"] == {}
-    assert three.notes["h3"] == {"web1": [there]}
+    assert three.noted("h3") == {"web1": [there]}
     assert done["warnings"]["web1"] == "it does not start with its new host: no"
 
 
@@ -42,7 +42,7 @@ def test_a_vm_whose_move_was_not_heard_of_is_looked_for_before_it_is_moved_again
 
     (there,) = three.where("web1")
     assert done["moved"] == {"web1": there} and done["failed"] == {}
-    assert three.notes["h3"] == {"web1": [there]}
+    assert three.noted("h3") == {"web1": [there]}
     assert done["warnings"]["web1"] == f"it has moved, but: {SILENT.format('h3')}"
     assert three.asked.count(("h3", "virt.migrate")) == 1
 
@@ -73,7 +73,7 @@ def test_nothing_moves_that_cannot_be_noted(cloud, run):
 def test_where_a_vm_goes_is_noted_before_it_goes(cloud, run):
     three, seen = cloud(3), []
     three.put("web1", "h3")
-    three.before["h3", "virt.migrate"] = lambda: seen.append(dict(three.notes["h3"]))
+    three.before["h3", "virt.migrate"] = lambda: seen.append(three.noted("h3"))
 
     done = run(evacuate.evacuate, three, "h3", **HOW)
 
@@ -93,7 +93,7 @@ def test_what_was_noted_of_a_vm_that_did_not_move_is_taken_back(cloud, run):
     ):
         run(evacuate.evacuate, three, "h3", **HOW)
 
-    assert three.where("web1") == ["h3"] and three.notes["h3"] == {}
+    assert three.where("web1") == ["h3"] and three.noted("h3") == {}
 
 
 def test_a_vm_that_went_to_the_next_best_host_is_noted_there(cloud, run):
@@ -105,7 +105,7 @@ def test_a_vm_that_went_to_the_next_best_host_is_noted_there(cloud, run):
 
     done = run(evacuate.evacuate, three, "h3", **HOW)
 
-    assert done["moved"] == {"web1": other} and three.notes["h3"] == {"web1": [other]}
+    assert done["moved"] == {"web1": other} and three.noted("h3") == {"web1": [other]}
 
 
 def test_what_is_on_its_way_in_is_named_waited_for_and_moved_as_well(cloud, run, said):
@@ -325,10 +325,10 @@ def test_an_interruption_while_it_waits_says_what_has_moved(cloud, run, monkeypa
     assert list(table(caught)["moved"]) == ["web1"]
 
 
-def test_what_another_host_cannot_be_told_is_a_warning(cloud, run):
+def test_what_another_host_cannot_be_told_is_a_warning(cloud, run, opts):
     three = cloud(3)
     three.put("web1", "h2")
-    three.notes["h1"] = {"web1": ["h2"]}
+    three.proved(opts, "h1", web1=["h2"])
     three.refuses["h1"] = {"web1": ["it is full"]}
     three.before["h2", "virt.migrate"] = lambda: three.silent.add("h1")
 

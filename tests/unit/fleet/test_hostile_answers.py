@@ -210,7 +210,7 @@ def play(lab, monkeypatch, call, changes, from_the=0):
     module, function, given_, name = call
     _clear(lab.folder)
     keypairs.begin()
-    cloud = hostilehost.cloud()
+    cloud = hostilehost.cloud(lab.opts)
     edge = hostilehost.Edge(cloud, name or "web", changes, from_the)
     bus, log = hostilehost.Bus(), hostilehost.Log()
     logging.getLogger().addHandler(log)

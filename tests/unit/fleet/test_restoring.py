@@ -2,7 +2,7 @@
 
 import pytest
 from playedhosts import clouds, table
-from saltvirt.fleet import deploy, evacuate, notes, restore
+from saltvirt.fleet import deploy, evacuate, restore
 
 HOW = {"max_parallel": 2, "with_stopped": True, "wait_s": 6}
 HOME = {"max_parallel": 2}
@@ -14,17 +14,17 @@ def cloud(monkeypatch):
     return clouds(monkeypatch)
 
 
-def test_a_restore_brings_back_only_what_is_still_where_the_evacuation_left_it(cloud, run):
+def test_a_restore_brings_back_only_what_is_still_where_the_evacuation_left_it(cloud, run, opts):
     four = cloud(4)
     noted = {"back": ["h1"], "there": ["h1"], "onwards": ["h1"], "gone": ["h2"]}
-    four.notes["h3"] = noted
+    four.proved(opts, "h3", **noted)
     for name, host in (("back", "h3"), ("there", "h1"), ("onwards", "h2")):
         four.put(name, host)
     expected = {"host": "h3", "gone": ["gone"], "elsewhere": {"onwards": "h2"}}
 
     plan = run(restore.dry_run, four, "h3")
     assert plan == {**expected, "moves": {"there": "h3"}, "failed": {}}
-    assert four.notes["h3"] == noted
+    assert four.noted("h3") == noted
     done = run(restore.restore, four, "h3", **HOME)
 
     assert done == {**expected, "moved": {"there": "h3"}, "failed": {}, "warnings": {}}
@@ -33,9 +33,9 @@ def test_a_restore_brings_back_only_what_is_still_where_the_evacuation_left_it(c
     assert [again[key] for key in ("moved", "failed", "gone", "elsewhere")] == [{}, {}, [], {}]
 
 
-def test_a_restore_forgets_nothing_that_may_be_on_a_silent_host(cloud, run):
+def test_a_restore_forgets_nothing_that_may_be_on_a_silent_host(cloud, run, opts):
     three = cloud(3)
-    three.notes["h3"] = {"web1": ["h1"], "web2": ["h2"]}
+    three.proved(opts, "h3", web1=["h1"], web2=["h2"])
     three.put("web1", "h1")
     three.put("web2", "h2")
     three.silent.add("h1")
@@ -48,7 +48,7 @@ def test_a_restore_forgets_nothing_that_may_be_on_a_silent_host(cloud, run):
         run(restore.restore, three, "h3", **HOME)
 
     assert table(caught)["failed"] == unsure
-    assert three.where("web2") == ["h3"] and three.notes["h3"] == {"web1": ["h1"]}
+    assert three.where("web2") == ["h3"] and three.noted("h3") == {"web1": ["h1"]}
     three.silent.clear()
     assert run(restore.restore, three, "h3", **HOME)["moved"] == {"web1": "h3"}
 
@@ -69,32 +69,33 @@ def test_a_vm_that_two_evacuations_moved_comes_home_once(cloud, run):
     assert three.notes == {"h1": {}, "h2": {}, "h3": {}}
 
 
-def test_a_vm_that_two_evacuations_moved_comes_back_step_by_step_too(cloud, run):
+def test_a_vm_that_two_evacuations_moved_comes_back_step_by_step_too(cloud, run, opts):
     three = cloud(3)
     three.put("web1", "h3")
-    three.notes = {"h1": {"web1": ["h2", "h3"]}, "h2": {"web1": ["h3"]}, "h3": {}}
+    three.proved(opts, "h1", web1=["h2", "h3"])
+    three.proved(opts, "h2", web1=["h3"])
 
     assert run(restore.restore, three, "h2", **HOME)["moved"] == {"web1": "h2"}
-    assert three.notes["h1"] == {"web1": ["h2"]}
+    assert three.noted("h1") == {"web1": ["h2"]}
     assert run(restore.restore, three, "h1", **HOME)["moved"] == {"web1": "h1"}
 
 
-def test_what_a_host_that_is_off_was_not_told_does_not_cost_its_vm_the_way_home(cloud, run):
+def test_what_a_host_that_is_off_was_not_told_does_not_cost_its_vm_the_way_home(cloud, run, opts):
     three = cloud(3)
     three.put("web1", "h2")
-    three.notes["h1"] = {"web1": ["h2"]}
+    three.proved(opts, "h1", web1=["h2"])
     three.silent.add("h1")
     assert run(evacuate.evacuate, three, "h2", **HOW)["moved"] == {"web1": "h3"}
-    assert three.notes["h1"] == {"web1": ["h2"]}
+    assert three.noted("h1") == {"web1": ["h2"]}
     three.silent.clear()
 
     assert run(restore.restore, three, "h1", **HOME)["moved"] == {"web1": "h1"}
 
 
-def test_a_vm_that_is_stopped_under_its_way_home_comes_home(cloud, run):
+def test_a_vm_that_is_stopped_under_its_way_home_comes_home(cloud, run, opts):
     three, tries = cloud(3), []
     three.put("web1", "h1")
-    three.notes["h3"] = {"web1": ["h1"]}
+    three.proved(opts, "h3", web1=["h1"])
 
     def stopped():
         tries.append(1)
@@ -107,10 +108,10 @@ def test_a_vm_that_is_stopped_under_its_way_home_comes_home(cloud, run):
     assert run(restore.restore, three, "h3", **HOME)["moved"] == {"web1": "h3"}
 
 
-def test_a_home_that_refuses_is_asked_once(cloud, run):
+def test_a_home_that_refuses_is_asked_once(cloud, run, opts):
     three = cloud(3)
     three.put("web1", "h1")
-    three.notes["h3"] = {"web1": ["h1"]}
+    three.proved(opts, "h3", web1=["h1"])
     three.refuses["h3"] = {"web1": ["a file is there already"]}
 
     with pytest.raises(evacuate.NotAllMoved) as caught:
@@ -118,23 +119,14 @@ def test_a_home_that_refuses_is_asked_once(cloud, run):
 
     assert "a file is there already" in table(caught)["failed"]["web1"]
     assert three.asked.count(("h3", "virt.migrate_prepare")) == 1
-    assert three.notes["h3"] == {"web1": ["h1"]} and three.where("web1") == ["h1"]
+    assert three.noted("h3") == {"web1": ["h1"]} and three.where("web1") == ["h1"]
 
 
-def test_notes_of_a_host_of_the_release_before_are_read(cloud, run):
-    three = cloud(3)
-    three.put("web1", "h1")
-    three.notes["h3"] = {"web1": "h1"}
-
-    assert notes.listed("h3", three.notes["h3"]) == {"web1": ["h1"]}
-    assert run(restore.restore, three, "h3", **HOME)["moved"] == {"web1": "h3"}
-
-
-def test_a_vm_that_is_removed_while_others_come_home_is_gone(cloud, run):
+def test_a_vm_that_is_removed_while_others_come_home_is_gone(cloud, run, opts):
     three = cloud(3)
     for name in ("web1", "web2"):
         three.put(name, "h1")
-    three.notes["h3"] = {"web1": ["h1"], "web2": ["h1"]}
+    three.proved(opts, "h3", web1=["h1"], web2=["h1"])
     three.before["h1", "virt.migrate"] = lambda: three.hosts["h1"].pop("web2", None)
 
     done = run(restore.restore, three, "h3", **{**HOME, "max_parallel": 1})

@@ -22,6 +22,16 @@ def test_where_vms_were_evacuated_to_is_noted_and_forgotten(host):
     assert not (Path(host.state_dir) / "evacuated.json").exists()
 
 
+def test_what_proves_a_note_is_kept_as_it_was_said(host):
+    note = {"hosts": ["h2", "h3"], "uuid": "u1", "proof": "p1"}
+
+    assert maintenance.evacuated(host, {"web": note, "db": ["h2"]}) == {"web": note, "db": ["h2"]}
+    assert maintenance.evacuated(host, None)["web"] == note
+    assert maintenance.evacuated(host, {"web": {**note, "hosts": []}}) == {"db": ["h2"]}
+    with pytest.raises(BadArgument, match="vms: hosts is missing"):
+        maintenance.evacuated(host, {"web": {"uuid": "u1"}})
+
+
 def test_notes_of_the_release_before_are_read(host):
     path = Path(host.state_dir) / "evacuated.json"
     path.parent.mkdir()
@@ -31,7 +41,7 @@ def test_notes_of_the_release_before_are_read(host):
     assert maintenance.evacuated(host, {"web": ["h2", "h4"]})["web"] == ["h2", "h4"]
 
 
-@pytest.mark.parametrize("text", ["{", "[1]", '{"web": 1}'])
+@pytest.mark.parametrize("text", ["{", "[1]", '{"web": 1}', '{"web": {"hosts": 1}}'])
 def test_notes_that_cannot_be_read_are_said_and_kept(host, text):
     path = Path(host.state_dir) / "evacuated.json"
     path.parent.mkdir()

@@ -24,13 +24,14 @@ from clouds import (
     Seen,
     change,
     is_arriving,
+    last_looks,
     replayed,
     same,
     with_runner,
 )
 from invariants import Invariants, open_moves
 from saltvirt import protocol
-from saltvirt.protocol import Elsewhere, Target
+from saltvirt.protocol import Target
 
 # What needs the network between the hosts; the second of them may fail after it was done.
 BETWEEN, DONE_THERE = ("push", "migrate", "look", "define_there"), ("migrate", "define_there")
@@ -46,12 +47,7 @@ class Checker(Invariants):
         self.states, self.depth, self.settled, self._replayed = 0, 0, {}, {}
 
     def explore(self, world, depth=None):
-        """
-        Look at all that can happen; raise :class:`Lost` with the way to it.
-
-        depth
-            In so many steps; without it all that can ever happen.
-        """
+        """Look at all that can happen, in so many steps if a depth is given, or raise Lost."""
         came, queue = {world: None}, deque([(world, 0)])
         while queue:
             here, far = queue.popleft()
@@ -182,14 +178,14 @@ class Checker(Invariants):
             # What the source noted, as it said itself at the end of sending, or when it was asked.
             # Of a move that it does not know nothing is known but what is there.
             last = [one for _kind, one in runner.answers if isinstance(one, Departure | Seen)][-1]
-            noted = last if isinstance(last, Departure) else last.noted
-            known = noted or Departure(runner.token, "", runner.target, True, False)
+            known = last if isinstance(last, Departure) else last.noted
+            known = known or Departure(runner.token, "", runner.target, True, False)
             given |= {"was": known.was, "auto": known.auto, "version": known.version}
             given["is_handed"] = last.is_handed if isinstance(last, Seen) else last.was
         if effect == "cancel":
-            source, target = _last_looks([answer for _kind, answer in runner.answers])
-            given["seen"] = source.phase
-            given["is_refused"] = target is not None and target.phase in (None, protocol.REFUSED)
+            source, target = last_looks(runner.answers)
+            is_refused = target is not None and target.phase in (None, protocol.REFUSED)
+            given |= {"seen": source.phase, "is_refused": is_refused}
         return Call(number, effect, runner.token, tuple(sorted(given.items())))
 
     def _waited(self, world, master, runner):
@@ -390,12 +386,6 @@ class Checker(Invariants):
         if self.model.may_purge(host):
             gone = change(world, number, defined=NOTHING, files=NOTHING, auto=False)
             yield f"purge on {number}", gone._replace(is_purged=True)
-
-
-def _last_looks(answers):
-    """Return what source and target said last; the target is asked again after the others."""
-    has_asked = isinstance(answers[-2], Elsewhere)
-    return answers[-4 if has_asked else -2], answers[-1]
 
 
 def _way(came, world):

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from saltvirt import protocol, settling
-from saltvirt.protocol import Source, There
+from saltvirt.protocol import Elsewhere, Source, There
 
 NOTHING, PART, UNSYNCED, WHOLE = range(4)
 
@@ -208,3 +208,9 @@ def same(world):
             swap = {"runners": world.runners[::-1], "orders": world.orders[::-1]}
             return world._replace(**swap)
     return world
+
+
+def last_looks(answers):
+    """Return what source and target said last; the target is asked again after the others."""
+    said = [answer for _kind, answer in answers]
+    return said[-4 if isinstance(said[-2], Elsewhere) else -2], said[-1]
