@@ -212,6 +212,18 @@ CHECKS = {
     "VNC by name": (host(displays=[display("hyper1")]), "display"),
     "SPICE": (host(displays=[display("::", type="spice")]), "display"),
     "vnc_listen": (host(qemu={"migrate_tls_force": "1", "vnc_listen": "0.0.0.0"}), "display"),
+    "VNC with TLS for anybody": (
+        host(
+            displays=[display("0.0.0.0")],
+            qemu={"migrate_tls_force": "1", "vnc_tls": "1", "vnc_tls_x509_verify": "0"},
+        ),
+        "display",
+    ),
+    "QEMU is root": (host(qemu={"migrate_tls_force": "1", "user": "+0"}), "qemu-rights"),
+    "no confinement": (
+        host(qemu={"migrate_tls_force": "1", "security_driver": "none"}),
+        "qemu-rights",
+    ),
     "unknown serial": (other_certificate(serial="ab" * 16), "certificates"),
     "over": (other_certificate(not_after="2025-12-31T00:00:00+00:00"), "certificates"),
     "soon over": (
@@ -235,6 +247,21 @@ CHECKS = {
     ),
     "unreadable": (host(unreadable={"/etc/libvirt/qemu.conf": "broken"}), "not-checked"),
 }
+
+
+@pytest.mark.parametrize(
+    "conf",
+    [
+        {"vnc_password": "set"},
+        {"vnc_tls": "1"},
+        {"vnc_tls": "1", "vnc_tls_x509_verify": "1", "user": "libvirt-qemu"},
+    ],
+)
+def test_a_display_that_asks_who_is_there_is_not_found(world, conf):
+    qemu = {"migrate_tls_force": "1", "security_driver": "apparmor", **conf}
+    world.say(displays=[display("0.0.0.0")], qemu=qemu)
+
+    assert world.audit() == []
 
 
 @pytest.mark.parametrize("plant", CHECKS)
