@@ -88,7 +88,7 @@ def give_back(lent: list[Any] | None) -> None:
             os.setxattr(disk, _ACL, bytes.fromhex(before))
         elif others(disk):
             os.removexattr(disk, _ACL)
-        os.chmod(disk, mode)
+        os.chmod(disk, mode)  # noqa: PTH101 - it may be a handle
 
 
 def _show(source: str, name: str) -> None:
