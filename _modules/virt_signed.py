@@ -52,7 +52,7 @@ def refuse_order(order_id):
         Its id, which the master's runner has made.
 
     Returns ``refused`` when it is not begun and never will be, ``running`` if it is being done, and
-    ``over`` if it was. Forgotten after 7 days.
+    ``over`` if it was. Forgotten after 5,000 later ones, at the earliest.
 
     CLI Example:
 

@@ -1,6 +1,6 @@
 """Bring all moves to their end that any host, or this master, has on record."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from saltvirt import locks, records
@@ -24,9 +24,11 @@ def every(
     locks.sweep(orders.folder(cloud.opts) / orders.PURPOSE)
     every = inventory.every(cloud)
     found = inventory.survey(cloud, every, "virt.migration_state")
-    known = _on_record(cloud, found.answers, name)
+    known, disputed = _on_record(cloud, found.answers, name)
     out: dict[str, str] = {}
     failed = _unreadable(cloud, found.answers, name)
+    for vm, why in disputed.items():
+        failed[vm] = _joined(failed.get(vm), why)
     # A host that is neither of a move's two, and is to be kept, ends that move; only then others.
     for (vm, token), (hosts, uuid) in sorted(known.items(), key=lambda one: _order(one, keep)):
         cloud.progress("Settling", detail=f"{vm}, {hosts}")
@@ -80,8 +82,11 @@ def _refuse_silence(found: inventory.Survey, name: str | None) -> None:
 
 def _on_record(
     cloud: Cloud, answers: Mapping[str, Any], name: str | None
-) -> dict[tuple[str, str], tuple[MoveHosts, str | None]]:
-    """Return ``{(name, token): (hosts, uuid)}`` of all moves that somebody knows of."""
+) -> tuple[dict[tuple[str, str], tuple[MoveHosts, str | None]], dict[str, str]]:
+    """
+    Return ``{(name, token): (hosts, uuid)}`` of all moves that somebody knows of, and ``{name:
+    why}`` of those whose hosts do not agree on which they are: one of them is none of the two.
+    """
     out: dict[tuple[str, str], tuple[MoveHosts, str | None]] = {}
     # This master knows both hosts of its own, whatever a host has noted.
     for record in orders.moving(cloud.opts):
@@ -89,19 +94,44 @@ def _on_record(
             facts = orders.move(record)
             hosts = MoveHosts(source=facts.source, target=facts.target, begun=record.since_text)
             out.setdefault((record.name, record.token), (hosts, facts.uuid))
+    own, disputed = set(out), {}
+    for host, vm, one in _shown(answers, name):
+        hosts = _claimed(answers, host, vm, one)
+        first, _uuid = out.setdefault((vm, one.token), (hosts, one.uuid))
+        if (vm, one.token) not in own and not _agree(first, hosts):
+            disputed[vm, one.token] = _dispute(vm, first, hosts, host)
+    known = {move: out[move] for move in out if move not in disputed}
+    return known, {vm: why for (vm, _token), why in disputed.items()}
+
+
+def _shown(answers: Mapping[str, Any], name: str | None) -> Iterator[tuple[str, str, Any]]:
+    """Yield ``(host, VM, record)`` of all records of hosts that can be read."""
     for host, there in sorted(answers.items()):
         for vm, known in there.items():
             for one in known if name in (None, vm) else ():
-                if one.error is not None:
-                    continue
-                since = records.time_text(one.since)
-                if one.purpose == "departure":
-                    hosts = MoveHosts(source=host, target=one.target, begun=since)
-                else:
-                    source = one.source or _sender(answers, vm, host)
-                    hosts = MoveHosts(source=source, target=host, begun=since)
-                out.setdefault((vm, one.token), (hosts, one.uuid))
-    return out
+                if one.error is None:
+                    yield host, vm, one
+
+
+def _claimed(answers: Mapping[str, Any], host: str, vm: str, one: Any) -> MoveHosts:
+    """Return the two hosts of a move as one that has it on record says."""
+    since = records.time_text(one.since)
+    if one.purpose == "departure":
+        return MoveHosts(source=host, target=one.target, begun=since)
+    return MoveHosts(source=one.source or _sender(answers, vm, host), target=host, begun=since)
+
+
+def _agree(one: MoveHosts, other: MoveHosts) -> bool:
+    """Return whether two hosts mean the same move; who does not know a host does not deny it."""
+    pairs = ((one.source, other.source), (one.target, other.target))
+    return all(None in pair or pair[0] == pair[1] for pair in pairs)
+
+
+def _dispute(vm: str, first: MoveHosts, other: MoveHosts, host: str) -> str:
+    return (
+        f"VM {vm!r}: {host} has a move {other} on record that is said to be {first}, and nothing "
+        "is done for it: see which is right, and shut the other out: salt-run virt.disallow HOST"
+    )
 
 
 def _unreadable(cloud: Cloud, answers: Mapping[str, Any], name: str | None) -> dict[str, str]:

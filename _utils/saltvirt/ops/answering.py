@@ -19,6 +19,8 @@ log = logging.getLogger(__name__)
 _SELF = "virt.signed"
 # What the runner asks for beside this project's own functions, with its first argument.
 _OTHERS = {"saltutil.find_job": None, "state.single": "virt.keys"}
+# What that state is given. Salt does commands of its own for onlyif, unless and the like.
+_GIVEN = frozenset({"name", "renew"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +85,8 @@ def _read(opts: Mapping[str, Any], order: object) -> Order:
 def _refuse_others(wanted: Order) -> None:
     first = _OTHERS.get(wanted.fun)
     is_ours = wanted.fun.startswith("virt.") and wanted.fun != _SELF
-    is_known = wanted.fun in _OTHERS and (first is None or wanted.arg[:1] == [first])
+    is_known = wanted.fun in _OTHERS and (first is None or wanted.arg == [first])
+    is_known = is_known and _GIVEN.issuperset(wanted.kwarg)
     if not is_ours and not is_known:
         raise BadArgument("order", f"{wanted.fun!r} is not a function of virt")
 

@@ -37,8 +37,11 @@ _QEMU_KEYS = (
     "vnc_listen",
     "vnc_password",
     "vnc_tls",
+    "vnc_tls_x509_verify",
     "spice_listen",
     "spice_password",
+    "user",
+    "security_driver",
 )
 _USES = ("libvirt", "qemu", "vnc")
 _SECRET = ("vnc_password", "spice_password")

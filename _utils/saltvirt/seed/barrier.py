@@ -27,6 +27,7 @@ _ALWAYS = (
     "fe80::/10",
     "ff00::/8",
 )
+_IP = ("-4", "-6")
 _SBIN = "/usr/sbin:/sbin"
 
 
@@ -40,6 +41,14 @@ def own_networks(listed: str) -> list[str]:
                 if one.get("address"):  # the other end of a line
                     found.append(one["address"])
     return found
+
+
+def own_links(listed: str) -> list[str]:
+    """Return what is reached without a gateway, of what ``ip -json route`` has printed."""
+    rows = json.loads(listed or "[]")
+    direct = [row["dst"] for row in rows if row.get("dev") and not {"gateway", "via"} & {*row}]
+    # A line that everything goes to has the others at its end, not on the link.
+    return [one for one in direct if one != "default"]
 
 
 def resolvers(text: str) -> list[str]:
@@ -82,7 +91,10 @@ def put_up(uid: int, masters: Iterable[str]) -> None:
         servers = resolvers(Path("/etc/resolv.conf").read_text(errors="replace"))
     except OSError:
         servers = []
-    text = rules(uid, [*own_networks(listed), *masters], servers)
+    # An address of DHCPv6, or of a rented server, says nothing of the network that it is in.
+    ways = [_ran(["ip", "-json", one, "route", "show", "table", "all"], "iproute2") for one in _IP]
+    links = [one for way in ways for one in own_links(way)]
+    text = rules(uid, [*own_networks(listed), *links, *masters], servers)
     _ran(["nft", "-f", "-"], "nftables", text)
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from saltvirt.errors import SeedError
 from saltvirt.room import OverLimit, Room
+from saltvirt.seed.worker import confined
 from saltvirt.seed.worker.confined import PLACE
 
 USER = "salt-virt"
@@ -84,9 +85,10 @@ def _copied(path: str, given: Path, room: Room) -> str:
 @contextmanager
 def lent(path: str, who: Account, *, is_read: bool) -> Iterator[list[Any] | None]:
     """
-    Have a disk belong to the user while the block runs; yield ``[path, uid, mode]`` of before.
+    Have a disk belong to the user while the block runs; yield what ``give_back`` needs.
 
-    None if everybody may read the disk and it is only read: several may look at it at once.
+    None if everybody may read the disk and it is only read: several may look at it at once. What
+    belongs to the user before is left by a job that was cut off, or is another's now: it is root's.
     """
     try:
         handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
@@ -98,6 +100,8 @@ def lent(path: str, who: Account, *, is_read: bool) -> Iterator[list[Any] | None
         if is_read and mode & 0o004:
             yield None
             return
+        owner = 0 if before.st_uid == who.uid else before.st_uid
+        back = [owner, mode, confined.others(handle)]
         try:
             os.fchown(handle, who.uid, -1)
         except OSError as exc:
@@ -106,10 +110,9 @@ def lent(path: str, who: Account, *, is_read: bool) -> Iterator[list[Any] | None
                 "on a file system where root may change owners"
             ) from exc
         try:
-            yield [os.path.realpath(path), before.st_uid, mode]
+            yield [os.path.realpath(path), *back]
         finally:
             with suppress(OSError):
-                os.fchown(handle, before.st_uid, -1)
-                os.fchmod(handle, mode)
+                confined.give_back([handle, *back])
     finally:
         os.close(handle)

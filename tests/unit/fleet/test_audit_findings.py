@@ -168,6 +168,10 @@ CHECKS = {
     "acl by argument": (option(publisher_acl={"ann": [{"*": [{"virt.init": {}}]}]}), "acl"),
     "external": (option(external_auth={"pam": {"ann": ["@runner"]}}), "acl"),
     "external runner": (option(external_auth={"pam": {"a": [{"@runner": ["virt.*"]}]}}), "acl"),
+    "acl of the shell": (option(publisher_acl={"ann": ["cmd.run"]}), "acl"),
+    "acl of states": (option(publisher_acl={"ann": [{"hyper*": ["state.*"]}]}), "acl"),
+    "acl of a move's step": (option(publisher_acl={"ann": ["virt.migrate_step"]}), "acl"),
+    "keys": (option(external_auth={"pam": {"a": [{"@wheel": ["key.accept"]}]}}), "acl"),
     "open_mode": (option(open_mode=True), "options"),
     "auto_accept": (option(auto_accept=True), "options"),
     "file_recv": (option(file_recv=True), "options"),
@@ -175,6 +179,7 @@ CHECKS = {
     "unsigned": (option(sign_pub_messages=False), "options"),
     "old session key": (option(rotate_aes_key=False), "options"),
     "peer": (option(peer={".*": ["virt.*"]}), "options"),
+    "peer of the shell": (option(peer={".*": ["cmd.run"]}), "options"),
     "peer_run": (option(peer_run={"web.*": [".*"]}), "options"),
     "autosign any": (autosign("*"), "options"),
     "autosign any by expression": (autosign(".*"), "options"),
@@ -207,6 +212,18 @@ CHECKS = {
     "VNC by name": (host(displays=[display("hyper1")]), "display"),
     "SPICE": (host(displays=[display("::", type="spice")]), "display"),
     "vnc_listen": (host(qemu={"migrate_tls_force": "1", "vnc_listen": "0.0.0.0"}), "display"),
+    "VNC with TLS for anybody": (
+        host(
+            displays=[display("0.0.0.0")],
+            qemu={"migrate_tls_force": "1", "vnc_tls": "1", "vnc_tls_x509_verify": "0"},
+        ),
+        "display",
+    ),
+    "QEMU is root": (host(qemu={"migrate_tls_force": "1", "user": "+0"}), "qemu-rights"),
+    "no confinement": (
+        host(qemu={"migrate_tls_force": "1", "security_driver": "none"}),
+        "qemu-rights",
+    ),
     "unknown serial": (other_certificate(serial="ab" * 16), "certificates"),
     "over": (other_certificate(not_after="2025-12-31T00:00:00+00:00"), "certificates"),
     "soon over": (
@@ -230,6 +247,21 @@ CHECKS = {
     ),
     "unreadable": (host(unreadable={"/etc/libvirt/qemu.conf": "broken"}), "not-checked"),
 }
+
+
+@pytest.mark.parametrize(
+    "conf",
+    [
+        {"vnc_password": "set"},
+        {"vnc_tls": "1"},
+        {"vnc_tls": "1", "vnc_tls_x509_verify": "1", "user": "libvirt-qemu"},
+    ],
+)
+def test_a_display_that_asks_who_is_there_is_not_found(world, conf):
+    qemu = {"migrate_tls_force": "1", "security_driver": "apparmor", **conf}
+    world.say(displays=[display("0.0.0.0")], qemu=qemu)
+
+    assert world.audit() == []
 
 
 @pytest.mark.parametrize("plant", CHECKS)
@@ -336,7 +368,10 @@ def test_releases_are_read_as_salt_writes_them(text, firsts):
 
 
 def test_what_only_looks_may_be_given_to_others():
-    assert list(granted(["virt.vm_state", {"*": ["test.ping", "virt.query"]}, 7, "("])) == []
+    looks = ["test.ping", "virt.query", "network.interfaces", "state.show_top", "mine.get"]
+    wheels = {"@wheel": ["key.list_all", "key.finger"], "@runner": ["manage.status", "jobs.*"]}
+
+    assert list(granted(["virt.vm_state", {"*": looks}, wheels, "@jobs", 7, "("])) == []
 
 
 def test_the_masters_user_may_do_all(world):

@@ -92,7 +92,7 @@ def test_a_host_says_what_its_files_have(base):
 
     (daemon,) = said.daemons
     assert daemon.names == ["OU=salt-virt hypervisor,*", "CN=in"] and not daemon.verifies
-    assert said.qemu == {"vnc_listen": "0.0.0.0", "vnc_password": "set"}
+    assert said.qemu == {"vnc_listen": "0.0.0.0", "vnc_password": "set", "user": "x"}
     assert said.trusted == {"libvirt": ca.fingerprints((base / "CA/cacert.pem").read_bytes())}
     assert [(one.path, len(one.serial)) for one in said.certificates] == [
         (f"{base}/libvirt/servercert.pem", 32)

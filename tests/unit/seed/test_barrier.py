@@ -31,6 +31,7 @@ ip link set nobody up
 ip address add 10.77.2.9/16 dev eth0
 ip link set eth0 up
 ip route add default via 10.77.0.1
+ip route add 10.78.0.0/16 dev eth0
 ip neighbour add 10.77.0.1 lladdr 02:00:00:00:00:01 dev eth0
 python3 - "$1" <<'EOF'
 import os, sys
@@ -54,6 +55,7 @@ def attempt(address, port=8099):
         except OSError as exc:
             return os.strerror(exc.errno)
 hosts = ["127.0.0.1", "10.77.2.9", "10.77.9.9", "192.0.2.7", "169.254.169.254", "198.51.100.1"]
+hosts.append("10.78.9.9")
 before = [attempt(host) for host in hosts]
 os.setgroups([]); os.setgid(int(sys.argv[1])); os.setuid(int(sys.argv[1]))
 print(json.dumps(dict(before=dict(zip(hosts, before)), after={{h: attempt(h) for h in hosts}})))
@@ -91,6 +93,21 @@ def test_a_host_without_name_servers_has_rules_too():
     assert "dport 53" not in text and 'oif "lo" reject' in text
 
 
+def test_what_is_on_a_link_is_what_has_no_gateway():
+    routes = [
+        {"dst": "default", "gateway": "10.0.0.1", "dev": "eth0"},
+        {"dst": "default", "dev": "ppp0", "scope": "link"},
+        {"dst": "10.78.0.0/16", "dev": "eth0", "scope": "link"},
+        {"dst": "192.168.0.0/24", "via": {"family": "inet6", "host": "fe80::1"}, "dev": "eth0"},
+        {"dst": "2001:db8:7::/64", "dev": "eth0", "protocol": "ra"},
+        {"type": "unreachable", "dst": "10.200.0.0/16"},
+        {"dst": "10.5.0.0/16", "nexthops": [{"gateway": "10.0.0.1", "dev": "eth0"}]},
+    ]
+
+    assert barrier.own_links(json.dumps(routes)) == ["10.78.0.0/16", "2001:db8:7::/64"]
+    assert barrier.own_links("") == []
+
+
 def test_name_servers_are_read_from_resolv_conf():
     text = "# nameserver 1.1.1.1\nnameserver 127.0.0.53\nnameserver fe80::1%eth0\nnameserver\n"
 
@@ -112,6 +129,8 @@ def seen():
 def test_the_user_reaches_the_world_and_neither_this_host_nor_its_networks(seen):
     assert seen["before"]["127.0.0.1"] == "reached"
     assert seen["before"]["192.0.2.7"] == seen["before"]["198.51.100.1"] == "sent"
+    # On its links, though no address of the host says so.
+    assert seen["before"]["10.78.9.9"] == "sent"
     assert seen["after"].pop("198.51.100.1") == "sent"
     assert set(seen["after"].values()) <= {"Connection refused", "No route to host"}, seen
 

@@ -3,6 +3,7 @@
 import json
 import os
 import stat
+import struct
 import subprocess
 import sys
 import time
@@ -120,7 +121,7 @@ def test_a_disk_that_everybody_reads_stays_its_owners_while_it_is_looked_at(tmp_
 
 def test_a_disk_is_given_back_even_if_the_job_fails_or_its_minion_is_killed(tmp_path, disk, who):
     with pytest.raises(RuntimeError), lending.lent(str(disk), who, is_read=False) as lent:
-        assert (lent, disk.stat().st_uid) == ([str(disk), 0, 0o600], who.uid)
+        assert (lent, disk.stat().st_uid) == ([str(disk), 0, 0o600, ""], who.uid)
         disk.chmod(0o666)
         raise RuntimeError
     assert (disk.stat().st_uid, stat.S_IMODE(disk.stat().st_mode)) == (0, 0o600)
@@ -129,6 +130,53 @@ def test_a_disk_is_given_back_even_if_the_job_fails_or_its_minion_is_killed(tmp_
     confined.give_back(lent)
 
     assert disk.stat().st_uid == 0
+
+
+def test_a_disk_that_a_job_cut_off_has_left_to_the_user_is_roots_after_the_next(disk, who):
+    os.chown(disk, who.uid, -1)
+
+    with lending.lent(str(disk), who, is_read=False):
+        pass
+
+    assert disk.stat().st_uid == 0
+
+
+def test_two_jobs_of_one_disk_do_not_leave_it_to_the_user(disk, who):
+    first = lending.lent(str(disk), who, is_read=True)
+    second = lending.lent(str(disk), who, is_read=True)
+    first.__enter__()
+    second.__enter__()
+
+    first.__exit__(None, None, None)
+    second.__exit__(None, None, None)
+
+    assert disk.stat().st_uid == 0
+
+
+# u::rw-, u:UID:rw-, g::r--, m::rw-, o::---; Source: acl(5), linux/posix_acl_xattr.h.
+def _acl(uid):
+    rows = ((1, 6, -1), (2, 6, uid), (4, 4, -1), (16, 6, -1), (32, 0, -1))
+    return struct.pack("<I", 2) + b"".join(struct.pack("<HHi", *row) for row in rows)
+
+
+@pytest.mark.parametrize("by", ["the job", "the worker"])
+@pytest.mark.parametrize("before", [None, 4711])
+def test_whom_the_user_lets_in_does_not_stay_and_others_do(disk, who, by, before):
+    disk.chmod(0o660)
+    try:
+        os.setxattr(disk, "system.posix_acl_access", _acl(before or who.uid))
+    except OSError as exc:
+        pytest.skip(f"this file system has no access lists: {exc}")
+    if before is None:
+        os.removexattr(disk, "system.posix_acl_access")
+
+    with lending.lent(str(disk), who, is_read=False) as lent:
+        os.setxattr(disk, "system.posix_acl_access", _acl(who.uid))
+        if by == "the worker":
+            confined.give_back(lent)
+
+    assert confined.others(str(disk)) == (_acl(before).hex() if before else "")
+    assert stat.S_IMODE(disk.stat().st_mode) == 0o660
 
 
 def test_a_path_that_others_get_to_is_the_one_that_is_opened(tmp_path, disk):

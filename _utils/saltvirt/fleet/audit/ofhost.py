@@ -158,6 +158,23 @@ def _qemu(host: str, facts: HostAudit) -> Iterator[Finding]:
                 fix=f"take it out of pillar hypervisor:qemu_conf, then "
                 f"{_apply(host, 'hypervisor.libvirt')}",
             )
+    yield from _rights(host, conf)
+
+
+def _rights(host: str, conf: Mapping[str, str]) -> Iterator[Finding]:
+    """Yield what gives a guest that breaks out of its QEMU more than that VM."""
+    what = []
+    if conf.get("user", "").lstrip("+") in ("root", "0"):
+        what.append("user is root: who breaks out of a QEMU is root on the host")
+    if "none" in conf.get("security_driver", "").split(", "):
+        what.append("security_driver is none: who breaks out of a QEMU has the disks of all VMs")
+    for one in what:
+        yield Finding(
+            check="qemu-rights",
+            where=host,
+            what=f"in qemu.conf {one}",
+            fix="take that line out, restart libvirtd (virtqemud), then stop and start the VMs",
+        )
 
 
 def _is_open(address: str) -> bool:
@@ -168,8 +185,12 @@ def _is_open(address: str) -> bool:
 
 
 def _is_closed(one: DisplayFacts, conf: Mapping[str, str]) -> bool:
-    has_tls = one.type == "vnc" and conf.get("vnc_tls") == "1"
-    return not _is_open(one.address) or one.has_password or has_tls
+    # TLS that asks for no certificate lets everybody in.
+    asks = conf.get("vnc_tls_x509_verify", conf.get("default_tls_x509_verify", "1")) == "1"
+    has_tls = one.type == "vnc" and conf.get("vnc_tls") == "1" and asks
+    # That of the file is the one of every VM that has none of its own.
+    has_password = one.has_password or f"{one.type}_password" in conf
+    return not _is_open(one.address) or has_password or has_tls
 
 
 def _displays(host: str, facts: HostAudit) -> Iterator[Finding]:
@@ -179,20 +200,19 @@ def _displays(host: str, facts: HostAudit) -> Iterator[Finding]:
                 check="display",
                 where=host,
                 what=f"the {one.type} display of {one.vm} listens at {one.address}, without "
-                "password and TLS",
+                "password and TLS that asks for certificates",
                 fix=f"listen on 127.0.0.1 (virsh edit {shlex.quote(one.vm)}; virt:vnc:listen for "
                 "new VMs), or set virt:vnc:password; then stop and start the VM",
             )
     for kind in ("vnc", "spice"):
         address = facts.qemu.get(f"{kind}_listen", "")
-        usual = DisplayFacts(
-            vm="", type=kind, address=address, has_password=f"{kind}_password" in facts.qemu
-        )
+        usual = DisplayFacts(vm="", type=kind, address=address, has_password=False)
         if not _is_closed(usual, facts.qemu):
             yield Finding(
                 check="display",
                 where=host,
-                what=f"{kind}_listen in qemu.conf is {address}, without password and TLS",
+                what=f"{kind}_listen in qemu.conf is {address}, without password and TLS "
+                "that asks for certificates",
                 fix=f'{kind}_listen = "127.0.0.1" in qemu.conf, or vnc_tls = 1; restart libvirtd',
             )
 

@@ -23,6 +23,8 @@ _NEWNS, _NEWIPC, _NEWNET = 0x20000, 0x08000000, 0x40000000
 _PRIVATE, _BIND = 0x4000 | 1 << 18, 0x1000  # MS_REC | MS_PRIVATE; MS_BIND
 _NOSUID_NODEV_NOEXEC = 0x2 | 0x4 | 0x8
 _NO_NEW_PRIVS = 38
+# Who may use a file beside its owner and its group; an owner may set it.
+_ACL = "system.posix_acl_access"
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -68,12 +70,25 @@ def is_reachable(path: str) -> bool:
     return all(parent.stat().st_mode & 0o001 for parent in Path(path).resolve().parents)
 
 
+def others(disk: str | int) -> str:
+    """Return who else may use a file, as its file system has it, in hex; empty for nobody."""
+    try:
+        return os.getxattr(disk, _ACL).hex()
+    except OSError:
+        return ""
+
+
 def give_back(lent: list[Any] | None) -> None:
-    """Give a disk back to whose it was; ``lent`` is ``[path, uid, mode]``."""
+    """Give a disk back to whose it was; ``lent`` is ``[path or handle, uid, mode, others]``."""
     if lent:
-        path, uid, mode = lent
-        os.chown(path, uid, -1)
-        Path(path).chmod(mode)
+        disk, uid, mode, before = lent
+        os.chown(disk, uid, -1)
+        # Whoever had the disk may have let somebody in who stays.
+        if before:
+            os.setxattr(disk, _ACL, bytes.fromhex(before))
+        elif others(disk):
+            os.removexattr(disk, _ACL)
+        os.chmod(disk, mode)  # noqa: PTH101 - it may be a handle
 
 
 def _show(source: str, name: str) -> None:
