@@ -122,11 +122,12 @@ def test_every_system_gets_a_listener_for_tls_after_its_keys(options, family, re
 def test_the_appliance_has_a_user_of_its_own_who_cannot_log_in(options, family, release):
     states = rendered(options, "hypervisor", os_family=family, osrelease=release)
 
-    function, arguments = states["hypervisor_appliance_user"]
-    assert (function, arguments["name"]) == ("user.present", lending.USER)
-    assert (arguments["system"], arguments["createhome"]) == (True, False)
-    assert (arguments["shell"], arguments["gid"]) == ("/usr/sbin/nologin", lending.USER)
-    assert "optional_groups" not in arguments and "groups" not in arguments
+    for name in lending.USERS:
+        function, arguments = states[f"hypervisor_appliance_user_{name}"]
+        assert (function, arguments["name"]) == ("user.present", name)
+        assert (arguments["system"], arguments["createhome"]) == (True, False)
+        assert (arguments["shell"], arguments["gid"]) == ("/usr/sbin/nologin", name)
+        assert "optional_groups" not in arguments and "groups" not in arguments
 
 
 @pytest.mark.parametrize("part", PARTS)

@@ -76,7 +76,8 @@ def run(
     job = {**job, "limit_s": limit_s, "memory_mib": memory_mib}
     with (
         _folder(Path(state_dir) / "appliances") as folder,
-        _confined(job, folder, room, use_kvm, masters) as told,
+        _account(job, Path(state_dir) / "appliance-users", masters) as who,
+        _confined(job, folder, room, use_kvm, who) as told,
     ):
         given, before = json.dumps(told), _all_taken(folder)
         worker = subprocess.Popen(
@@ -97,16 +98,29 @@ def run(
 
 
 @contextmanager
+def _account(
+    job: dict[str, Any], place: Path, masters: Iterable[str]
+) -> Iterator[lending.Account | None]:
+    """Yield the user that an appliance is meanwhile; None for a job without one."""
+    if job.get("via", "guestfs") != "guestfs":
+        yield None
+        return
+    known = lending.accounts()
+    if job.get("network"):
+        # It is one table for all of them: others may be at work.
+        barrier.put_up([one.uid for one in known], masters)
+    with lending.borrowed(known, place, job["limit_s"]) as who:
+        yield who
+
+
+@contextmanager
 def _confined(
-    job: dict[str, Any], folder: str, room: Room, use_kvm: bool, masters: Iterable[str]
+    job: dict[str, Any], folder: str, room: Room, use_kvm: bool, who: lending.Account | None
 ) -> Iterator[dict[str, Any]]:
     """Yield the job as the worker gets it, with all that the appliance's user may have."""
-    if job.get("via", "guestfs") != "guestfs":
+    if who is None:
         yield job
         return
-    who = lending.account()
-    if job.get("network"):
-        barrier.put_up(who.uid, masters)
     told = lending.furnished(job, folder, who, room)
     with lending.lent(job["path"], who, is_read=job["action"] == "look") as lent:
         told["confined"] = {

@@ -58,7 +58,7 @@ def resolvers(text: str) -> list[str]:
     return [name for name in named if _is_address(name)]
 
 
-def rules(uid: int, networks: Iterable[str], servers: Iterable[str]) -> str:
+def rules(uids: Iterable[int], networks: Iterable[str], servers: Iterable[str]) -> str:
     """Return the table: names are asked for, and nothing else goes to this host's networks."""
     shut = _by_family([*_ALWAYS, *networks])
     asked = _by_family(servers)
@@ -78,13 +78,13 @@ table inet {TABLE} {{
     }}
     chain output {{
         type filter hook output priority filter; policy accept;
-        meta skuid {uid} jump appliance
+        meta skuid {{ {", ".join(map(str, uids))} }} jump appliance
     }}
 }}
 """
 
 
-def put_up(uid: int, masters: Iterable[str]) -> None:
+def put_up(uids: Iterable[int], masters: Iterable[str]) -> None:
     """Load the table; raise SeedError if it cannot be: then the appliance gets no network."""
     listed = _ran(["ip", "-json", "address"], "iproute2")
     try:
@@ -94,7 +94,7 @@ def put_up(uid: int, masters: Iterable[str]) -> None:
     # An address of DHCPv6, or of a rented server, says nothing of the network that it is in.
     ways = [_ran(["ip", "-json", one, "route", "show", "table", "all"], "iproute2") for one in _IP]
     links = [one for way in ways for one in own_links(way)]
-    text = rules(uid, [*own_networks(listed), *links, *masters], servers)
+    text = rules(uids, [*own_networks(listed), *links, *masters], servers)
     _ran(["nft", "-f", "-"], "nftables", text)
 
 

@@ -1,43 +1,72 @@
-"""What the appliance's user gets for the time of a job: a folder, a disk, copies of files."""
+"""Who an appliance runs as, and what that user gets for a job: a folder, a disk, copies."""
 
+import fcntl
 import os
 import pwd
 import shutil
 import stat
-from collections.abc import Iterable, Iterator
+import time
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from saltvirt import locks
 from saltvirt.errors import SeedError
 from saltvirt.room import OverLimit, Room
 from saltvirt.seed.worker import confined
 from saltvirt.seed.worker.confined import PLACE
 
 USER = "salt-virt"
+# One for each appliance at a time: users cannot look into each other's memory and disks.
+USERS = (USER, *(f"{USER}{number}" for number in range(2, 5)))
+_LOOK_S = 0.2
 
 
 @dataclass(frozen=True, slots=True)
 class Account:
     """A user of this host."""
 
+    name: str
     uid: int
     gid: int
 
 
-def account(name: str = USER) -> Account:
-    """Return the appliance's user; raise SeedError if this host has none of its own for it."""
-    try:
-        found = pwd.getpwnam(name)
-    except KeyError:
+def accounts(names: Iterable[str] = USERS) -> list[Account]:
+    """Return the appliances' users; raise SeedError if this host has none, or not of their own."""
+    everybody, wanted = pwd.getpwall(), list(names)
+    found = [one for one in everybody if one.pw_name in wanted]
+    if not found:
         raise SeedError(
-            f"the appliance's user {name} is missing on this host; run: salt HOST state.apply "
+            f"the appliance's user {wanted[0]} is missing on this host; run: salt HOST state.apply "
             f"hypervisor, or on the host: useradd --system --user-group --shell "
-            f"/usr/sbin/nologin {name}"
-        ) from None
-    refuse_shared(name, found.pw_uid, [(one.pw_name, one.pw_uid) for one in pwd.getpwall()])
-    return Account(found.pw_uid, found.pw_gid)
+            f"/usr/sbin/nologin {wanted[0]}"
+        )
+    uids = [(one.pw_name, one.pw_uid) for one in everybody]
+    for one in found:
+        refuse_shared(one.pw_name, one.pw_uid, uids)
+    found.sort(key=lambda one: wanted.index(one.pw_name))
+    return [Account(one.pw_name, one.pw_uid, one.pw_gid) for one in found]
+
+
+@contextmanager
+def borrowed(known: Sequence[Account], place: str | Path, limit_s: float) -> Iterator[Account]:
+    """Yield a user that no other appliance has, waiting for one; raise SeedError if none comes."""
+    deadline = time.monotonic() + limit_s
+    while True:
+        for one in known:
+            with locks.held(Path(place) / f"{one.name}.lock", wait=False) as handle:
+                if handle is not None:
+                    yield one
+                    return
+        if time.monotonic() > deadline:
+            names = ", ".join(one.name for one in known)
+            raise SeedError(
+                f"the users of appliances ({names}) were in use by other jobs for {limit_s:g} s; "
+                "try again, or raise virt:seed:limit_s"
+            )
+        time.sleep(_LOOK_S)
 
 
 def refuse_shared(name: str, uid: int, everybody: Iterable[tuple[str, int]]) -> None:
@@ -87,26 +116,29 @@ def lent(path: str, who: Account, *, is_read: bool) -> Iterator[list[Any] | None
     """
     Have a disk belong to the user while the block runs; yield what ``give_back`` needs.
 
-    None if everybody may read the disk and it is only read: several may look at it at once. What
-    belongs to the user before is left by a job that was cut off, or is another's now: it is root's.
+    None if everybody may read the disk and it is only read: several may look at it at once. Else
+    one job has it at a time. What belongs to such a user before is left by a job that was cut off:
+    it is root's.
     """
     try:
         handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError as exc:
         raise SeedError(f"{path} cannot be opened: {exc.strerror}") from exc
     try:
-        before = os.fstat(handle)
-        mode = stat.S_IMODE(before.st_mode)
-        if is_read and mode & 0o004:
+        if is_read and os.fstat(handle).st_mode & 0o004:
             yield None
             return
-        owner = 0 if before.st_uid == who.uid else before.st_uid
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        before = os.fstat(handle)
+        mode = stat.S_IMODE(before.st_mode)
+        ours = {one.pw_uid for one in pwd.getpwall() if one.pw_name in USERS} | {who.uid}
+        owner = 0 if before.st_uid in ours else before.st_uid
         back = [owner, mode, confined.others(handle)]
         try:
             os.fchown(handle, who.uid, -1)
         except OSError as exc:
             raise SeedError(
-                f"{path} cannot be lent to the appliance's user {USER}: {exc.strerror}; put it "
+                f"{path} cannot be lent to the appliance's user {who.name}: {exc.strerror}; put it "
                 "on a file system where root may change owners"
             ) from exc
         try:

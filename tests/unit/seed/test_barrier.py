@@ -37,8 +37,8 @@ python3 - "$1" <<'EOF'
 import os, sys
 sys.path.insert(0, {utils!r})
 from saltvirt.seed import barrier
-barrier.put_up(int(sys.argv[1]), ["192.0.2.7"])
-barrier.put_up(int(sys.argv[1]), ["192.0.2.7"])
+barrier.put_up([int(sys.argv[1])], ["192.0.2.7"])
+barrier.put_up([int(sys.argv[1])], ["192.0.2.7"])
 EOF
 nft list ruleset | grep -c 'chain output' >&2
 exec python3 -c '
@@ -65,7 +65,7 @@ print(json.dumps(dict(before=dict(zip(hosts, before)), after={{h: attempt(h) for
 
 def test_names_are_asked_for_and_nothing_else_goes_to_this_hosts_networks():
     text = barrier.rules(
-        990, [*barrier.own_networks(LISTED), "192.0.2.7"], ["127.0.0.53", "2001:db8::1"]
+        [990, 991], [*barrier.own_networks(LISTED), "192.0.2.7"], ["127.0.0.53", "2001:db8::1"]
     )
 
     rows = [row.strip() for row in text.splitlines()]
@@ -84,11 +84,11 @@ def test_names_are_asked_for_and_nothing_else_goes_to_this_hosts_networks():
         "192.0.2.7/32, 224.0.0.0/4, 255.255.255.255/32 } reject",
         "ip6 daddr { ::1/128, 2001:db8::/64, fe80::/10, ff00::/8 } reject",
     ]
-    assert "meta skuid 990 jump appliance" in rows
+    assert "meta skuid { 990, 991 } jump appliance" in rows
 
 
 def test_a_host_without_name_servers_has_rules_too():
-    text = barrier.rules(990, [], [])
+    text = barrier.rules([990], [], [])
 
     assert "dport 53" not in text and 'oif "lo" reject' in text
 
@@ -142,12 +142,12 @@ def test_without_nft_or_with_one_that_fails_there_is_no_network(tmp_path, monkey
     (tmp_path / "ip").chmod(0o755)
 
     with pytest.raises(SeedError, match="nft is missing .* install nftables, or give install_from"):
-        barrier.put_up(990, [])
+        barrier.put_up([990], [])
 
     (tmp_path / "nft").write_text("#!/bin/sh\necho 'Error: no such thing' >&2\nexit 1\n")
     (tmp_path / "nft").chmod(0o755)
     with pytest.raises(SeedError, match="nft failed, and the appliance gets no network .*no such"):
-        barrier.put_up(990, [])
+        barrier.put_up([990], [])
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import stat
 import struct
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -141,16 +142,21 @@ def test_a_disk_that_a_job_cut_off_has_left_to_the_user_is_roots_after_the_next(
     assert disk.stat().st_uid == 0
 
 
-def test_two_jobs_of_one_disk_do_not_leave_it_to_the_user(disk, who):
-    first = lending.lent(str(disk), who, is_read=True)
-    second = lending.lent(str(disk), who, is_read=True)
-    first.__enter__()
-    second.__enter__()
+def test_two_jobs_of_one_disk_have_it_one_after_the_other(disk, who):
+    owners = []
 
-    first.__exit__(None, None, None)
-    second.__exit__(None, None, None)
+    def other():
+        with lending.lent(str(disk), lending.Account("other", 4711, 4711), is_read=True):
+            owners.append(disk.stat().st_uid)
 
-    assert disk.stat().st_uid == 0
+    second = threading.Thread(target=other)
+    with lending.lent(str(disk), who, is_read=True):
+        second.start()
+        second.join(0.3)
+        owners.append(disk.stat().st_uid)
+    second.join()
+
+    assert owners == [who.uid, 4711] and disk.stat().st_uid == 0
 
 
 # u::rw-, u:UID:rw-, g::r--, m::rw-, o::---; Source: acl(5), linux/posix_acl_xattr.h.
@@ -197,7 +203,22 @@ def test_what_the_appliance_is_given_finds_room_or_is_refused(tmp_path, who):
 
 def test_a_host_without_the_user_is_told_how_to_make_it():
     with pytest.raises(SeedError, match="user nosuch is missing on this host; run: salt HOST s"):
-        lending.account("nosuch")
+        lending.accounts(["nosuch"])
+
+
+def test_each_appliance_is_a_user_that_no_other_is_meanwhile(tmp_path):
+    first, second = (lending.Account(name, uid, uid) for name, uid in (("a", 990), ("b", 991)))
+    both = [first, second]
+    with lending.borrowed(both, tmp_path, 0) as one:
+        with lending.borrowed(both, tmp_path, 0) as other:
+            assert [one, other] == both
+            with (
+                pytest.raises(SeedError, match=r"users of appliances \(a, b\) were in use by"),
+                lending.borrowed(both, tmp_path, 0.3),
+            ):
+                pytest.fail("there were two")
+        with lending.borrowed(both, tmp_path, 0) as other:
+            assert other == second
 
 
 @pytest.mark.parametrize(
