@@ -29,7 +29,7 @@ HOOK = '#!/bin/sh\n[ "$1 $2" != "mark1 prepare" ]\n'
 @pytest.fixture
 def refuses(cloud, request):
     """Whether libvirt of hyper1 does not start the VM, when all else is made."""
-    folder = cloud.folder("hyper1") / "etc-libvirt/hooks"
+    folder = cloud.folder("hyper1") / "etc/libvirt/hooks"
     if request.param:
         folder.mkdir(exist_ok=True)
         (folder / "qemu").write_text(HOOK)

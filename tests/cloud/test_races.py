@@ -38,7 +38,7 @@ print(json.dumps(out))
 @pytest.fixture(scope="module")
 def watched(cloud):
     """The lab, with a hook on hyper1 that keeps the disks as they are when QEMU starts."""
-    folder = cloud.folder("hyper1") / "etc-libvirt/hooks"
+    folder = cloud.folder("hyper1") / "etc/libvirt/hooks"
     folder.mkdir(exist_ok=True)
     (folder / "qemu").write_text(HOOK)
     (folder / "qemu").chmod(0o755)
