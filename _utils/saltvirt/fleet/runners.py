@@ -9,6 +9,7 @@ nobody but who sits before it.
 
 import functools
 import inspect
+import socket
 from collections.abc import Mapping
 from typing import Any
 
@@ -56,7 +57,11 @@ def runner_function(function: Any = None, *, outputter: str | None = None) -> An
         else:
             _print_by(job, data, outputter)
             return data
-        return _failed(module["__context__"], job, failure, outputter or "virt_plan")
+        data = _failed(module["__context__"], job, failure, outputter or "virt_plan")
+        if job and job.print_func and not _is_there(module["__opts__"]):
+            # Salt tells the master first, fails at that, and shows nothing.
+            job.print_func("ret", {"return": data})
+        return data
 
     # Salt must see that anything is taken, so that the check above is the one that speaks.
     del run.__wrapped__
@@ -75,6 +80,20 @@ def _job() -> Any:
         return job if job is not None and job.base else None
     except ReferenceError:
         return None
+
+
+def _is_there(opts: Mapping[str, Any]) -> bool:
+    """Return whether this host's master takes events, as far as that can be told."""
+    if opts.get("ipc_mode") == "tcp":
+        return True
+    with socket.socket(socket.AF_UNIX) as asked:
+        try:
+            asked.connect(f"{opts['sock_dir']}/master_event_pull.ipc")
+        except (ConnectionRefusedError, FileNotFoundError):
+            return False
+        except OSError:
+            return True
+    return True
 
 
 def _failed(

@@ -1,6 +1,7 @@
 """What a runner function returns, who hears of a failure, and who sees a table."""
 
 import io
+import socket
 import weakref
 from contextlib import redirect_stdout
 
@@ -114,6 +115,23 @@ def test_where_nothing_is_printed_nothing_is_chosen(monkeypatch):
     table()
 
     assert events.print_func is None
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+def test_a_failure_is_shown_though_its_master_is_gone(monkeypatch, tmp_path, is_there):
+    """Salt shows what it has told the master, which fails when that was killed meanwhile."""
+    printed = []
+    events = job(1, printed)
+    monkeypatch.setattr(runners, "__jid_event__", events)
+    monkeypatch.setitem(__opts__, "sock_dir", str(tmp_path))
+    with socket.socket(socket.AF_UNIX) as pulls:
+        if is_there:
+            pulls.bind(str(tmp_path / "master_event_pull.ipc"))
+            pulls.listen()
+
+        data = command("a", 0)
+
+    assert [event["return"] for _suffix, event in printed] == ([] if is_there else [data])
 
 
 def test_a_failure_does_not_outlive_its_job_in_a_client_that_goes_on(monkeypatch):
