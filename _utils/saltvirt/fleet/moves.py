@@ -38,12 +38,17 @@ def carry(cloud: Cloud, hands: Hands) -> dict[str, Any]:
         raise MoveFailed(
             f"the move of VM {hands.name!r} was settled by another command; see virt.query"
         )
+    raise _stayed(hands, error)
+
+
+def _stayed(hands: Hands, error: BaseException) -> BaseException:
+    """Return what is said of a VM that was not moved."""
+    stays = f"on {hands.source} as before: {error}"
     if hands.is_sent and isinstance(error, Exception):
-        raise MoveFailed(
-            f"VM {hands.name!r} was not taken by {hands.target}, and is on {hands.source} as "
-            f"before: {error}"
-        ) from error
-    raise error
+        return MoveFailed(f"VM {hands.name!r} was not taken by {hands.target}, and is {stays}")
+    # It has answered since, or there was nothing to be settled.
+    is_silence = isinstance(error, HostSilent)
+    return HostSilent(f"VM {hands.name!r} is {stays}") if is_silence else error
 
 
 def _figures(hands: Hands, error: object) -> dict[str, Any]:
