@@ -6,10 +6,13 @@ The protocol itself is :mod:`saltvirt.protocol`.
 
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any
 
 from saltvirt.movefacts import Noted
 
+# What the source of a move notes, and what its target does; see saltvirt.protocol.
+SOURCE_PHASES = ("planned", "sending", "handing", "leaving", "cancelled")
+TARGET_PHASES = ("preparing", "ready", "arrived", "refused")
 Effects = Generator[tuple[Any, ...], Any, Any]
 
 
@@ -43,7 +46,7 @@ class Source:
         Whether libvirt says that it has moved a running VM: its disks there are newer then.
     """
 
-    phase: str | None = _told(None)
+    phase: Annotated[str, SOURCE_PHASES] | None = _told(None)
     is_live: bool = _told(False)
     is_moving: bool = _told(False)
     has: bool = _told(False)
@@ -66,7 +69,7 @@ class Target:
         Whether nothing has been written to the files that were made there, or none is there.
     """
 
-    phase: str | None = _told(None)
+    phase: Annotated[str, TARGET_PHASES] | None = _told(None)
     is_live: bool = _told(False)
     is_arriving: bool = _told(False)
     has: bool = _told(False)

@@ -11,7 +11,7 @@ by its durable *cancelled*, and once it has handed over, only after the target h
 then on nobody takes the VM back from the target, and the source removes what it has, files last.
 """
 
-from saltvirt.parts import Effects, Elsewhere
+from saltvirt.parts import SOURCE_PHASES, TARGET_PHASES, Effects, Elsewhere
 from saltvirt.parts import Source as Source
 from saltvirt.parts import Target as Target
 from saltvirt.parts import There as There
@@ -21,10 +21,9 @@ WIRE = 1
 # What a host notes of a VM that it builds; a complete one is undone if it cannot be started.
 MAKING, DEFINING, COMPLETE, UNDOING = "making", "defining", "complete", "undoing"
 # What the source of a move notes. From HANDING on nobody starts the VM there.
-PLANNED, SENDING, HANDING, LEAVING = "planned", "sending", "handing", "leaving"
-CANCELLED = "cancelled"
+PLANNED, SENDING, HANDING, LEAVING, CANCELLED = SOURCE_PHASES
 # What its target notes. Before ARRIVED nobody starts the VM there.
-PREPARING, READY, ARRIVED, REFUSED = "preparing", "ready", "arrived", "refused"
+PREPARING, READY, ARRIVED, REFUSED = TARGET_PHASES
 # A host whose record says this has the VM, or has nothing of it; all others are open.
 DECIDED = frozenset({CANCELLED, ARRIVED})
 LEAVES = frozenset({PLANNED, SENDING, HANDING, LEAVING})

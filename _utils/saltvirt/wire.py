@@ -7,7 +7,7 @@ one, though it has a default for those who make it here; ``said_with``, the name
 is left out of plain data where that one is None.
 
 Numbers are checked here, where they come in: each is within 64 bits, and finite. What counts
-something is annotated as ``not negative``.
+something is annotated as ``not negative``, and what is one of a few words with those words.
 """
 
 import dataclasses
@@ -127,6 +127,8 @@ def _reader(shape: Any) -> _Reader:
     origin, kinds = get_origin(shape), get_args(shape)
     if origin is Annotated:
         take_one = _reader(kinds[0])
+        words = next((kind for kind in kinds[1:] if isinstance(kind, tuple)), None)
+        take_one = take_one if words is None else _one_of(take_one, words)
         return _not_negative(take_one) if _NOT_NEGATIVE in kinds else take_one
     if origin in (Union, types.UnionType):
         # There is no choice but between something and nothing.
@@ -167,6 +169,15 @@ def _not_negative(take_one: _Reader) -> _Reader:
     def take(value: Any) -> Any:
         if take_one(value) < 0:
             raise _Wrong("is less than 0", is_nonsense=True)
+        return value
+
+    return take
+
+
+def _one_of(take_one: _Reader, words: tuple[str, ...]) -> _Reader:
+    def take(value: Any) -> Any:
+        if take_one(value) not in words:
+            raise _Wrong(f"is not one of {', '.join(words)}")
         return value
 
     return take

@@ -354,3 +354,13 @@ def test_a_check_that_cannot_be_read_is_a_refusal_that_says_so(monkeypatch):
 def fields(shape):
     """Return the names of a type's fields, required or not."""
     return {one.name for one in dataclasses.fields(shape)}
+
+
+@pytest.mark.parametrize(("side", "known"), [("source", "planned"), ("target", "preparing")])
+def test_a_phase_is_one_that_there_is(side, known):
+    said = wire.plain(State(source=Source(), target=Target(), noted=Noted()))
+    assert getattr(wire.read("h1", "virt.migration_state", State, said), side).phase is None
+
+    said[side]["phase"] = ""
+    with pytest.raises(wire.BadAnswer, match=rf"{side}\.phase is not one of {known}, .*sync_all"):
+        wire.read("h1", "virt.migration_state", State, said)
