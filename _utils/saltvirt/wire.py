@@ -134,7 +134,7 @@ def _reader(shape: Any) -> _Reader:
         # There is no choice but between something and nothing.
         return _or_none(_reader(next(kind for kind in kinds if kind is not type(None))))
     if origin is dict:
-        return _of_mapping(*map(_reader, kinds))
+        return _of_mapping(*map(_reader, kinds), is_named=_has_name(kinds[1]))
     if origin is list:
         return _of_list(_reader(kinds[0]))
     return _as_it_is if shape is Any else _of_kind(shape)
@@ -218,7 +218,13 @@ def _of_list(take_one: _Reader) -> _Reader:
     return take
 
 
-def _of_mapping(take_name: _Reader, take_one: _Reader) -> _Reader:
+def _has_name(kind: Any) -> bool:
+    """Return whether what is by its name in a mapping says that name itself too."""
+    is_ours = dataclasses.is_dataclass(kind)
+    return is_ours and any(one.name == "name" for one in dataclasses.fields(kind))
+
+
+def _of_mapping(take_name: _Reader, take_one: _Reader, *, is_named: bool) -> _Reader:
     def take(value: Any) -> dict[Any, Any]:
         if not isinstance(value, dict):
             raise _not_a(dict, value)
@@ -231,6 +237,8 @@ def _of_mapping(take_name: _Reader, take_one: _Reader) -> _Reader:
                 raise
             try:
                 out[name] = take_one(one)
+                if is_named and out[name].name != name:
+                    raise _Wrong("is another name", ".name", is_nonsense=True)
             except _Wrong as wrong:
                 raise wrong.is_in(f".{name}") from None
         return out

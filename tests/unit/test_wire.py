@@ -364,3 +364,9 @@ def test_a_phase_is_one_that_there_is(side, known):
     said[side]["phase"] = ""
     with pytest.raises(wire.BadAnswer, match=rf"{side}\.phase is not one of {known}, .*sync_all"):
         wire.read("h1", "virt.migration_state", State, said)
+
+
+def test_what_is_by_its_name_has_that_name():
+    said = {"test": {**ABOUT, "name": "another"}}
+    with pytest.raises(wire.BadAnswer, match=r"test\.name is another name"):
+        wire.read("h1", "virt.migration_info", dict[str, MigrationInfo], said)
