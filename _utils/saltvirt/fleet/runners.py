@@ -58,7 +58,7 @@ def runner_function(function: Any = None, *, outputter: str | None = None) -> An
             _print_by(job, data, outputter)
             return data
         data = _failed(module["__context__"], job, failure, outputter or "virt_plan")
-        if job and job.print_func and not _is_there(module["__opts__"]):
+        if job and job.print_func and _is_gone(job, module["__opts__"]):
             # Salt tells the master first, fails at that, and shows nothing.
             job.print_func("ret", {"return": data})
         return data
@@ -82,18 +82,19 @@ def _job() -> Any:
         return None
 
 
-def _is_there(opts: Mapping[str, Any]) -> bool:
-    """Return whether this host's master takes events, as far as that can be told."""
-    if opts.get("ipc_mode") == "tcp":
-        return True
+def _is_gone(job: Any, opts: Mapping[str, Any]) -> bool:
+    """Return whether the master took events of this job and takes none any more."""
+    # Where there was none from the beginning Salt expects nothing of it.
+    if not getattr(job.event, "cpush", False) or opts.get("ipc_mode") == "tcp":
+        return False
     with socket.socket(socket.AF_UNIX) as asked:
         try:
             asked.connect(f"{opts['sock_dir']}/master_event_pull.ipc")
         except (ConnectionRefusedError, FileNotFoundError):
-            return False
-        except OSError:
             return True
-    return True
+        except OSError:
+            return False
+    return False
 
 
 def _failed(

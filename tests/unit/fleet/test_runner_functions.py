@@ -117,11 +117,13 @@ def test_where_nothing_is_printed_nothing_is_chosen(monkeypatch):
     assert events.print_func is None
 
 
+@pytest.mark.parametrize("was_there", [True, False])
 @pytest.mark.parametrize("is_there", [True, False])
-def test_a_failure_is_shown_though_its_master_is_gone(monkeypatch, tmp_path, is_there):
+def test_a_failure_is_shown_though_its_master_is_gone(monkeypatch, tmp_path, is_there, was_there):
     """Salt shows what it has told the master, which fails when that was killed meanwhile."""
     printed = []
     events = job(1, printed)
+    events.event.cpush = was_there
     monkeypatch.setattr(runners, "__jid_event__", events)
     monkeypatch.setitem(__opts__, "sock_dir", str(tmp_path))
     with socket.socket(socket.AF_UNIX) as pulls:
@@ -131,7 +133,9 @@ def test_a_failure_is_shown_though_its_master_is_gone(monkeypatch, tmp_path, is_
 
         data = command("a", 0)
 
-    assert [event["return"] for _suffix, event in printed] == ([] if is_there else [data])
+    assert [event["return"] for _suffix, event in printed] == (
+        [data] if was_there and not is_there else []
+    )
 
 
 def test_a_failure_does_not_outlive_its_job_in_a_client_that_goes_on(monkeypatch):
