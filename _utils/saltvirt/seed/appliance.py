@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from saltvirt import locks
 from saltvirt.errors import SeedError
@@ -27,6 +27,8 @@ _GENTLE_S = 5
 _LOOK_S = 0.5
 # What is written beside the disk: an overlay over one that is only read, and a socket.
 _BESIDE_MIB = 1024
+# So many characters of an answer are read: what it finds is names, and some lines of errors.
+_SAID_MOST = 4 * MIB
 _WHO = {"guestfs": "libguestfs", "nbd": "mounting by this host", "folder": "writing"}
 
 
@@ -78,23 +80,31 @@ def run(
         _folder(Path(state_dir) / "appliances") as folder,
         _account(job, Path(state_dir) / "appliance-users", masters) as who,
         _confined(job, folder, room, use_kvm, who) as told,
+        # Not pipes: whoever has taken a worker over could fill this process's memory.
+        open(f"{folder}/answer", "w+", errors="replace") as out,
+        open(f"{folder}/printed", "w+", errors="replace") as err,
     ):
         given, before = json.dumps(told), _all_taken(folder)
         worker = subprocess.Popen(
             [python, "-I", "-B", str(_WORKER)],
             stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+            stdout=out,
+            stderr=err,
             text=True,
             env=_environment(folder, use_kvm),
             start_new_session=True,
         )
         with worker:
             try:
-                out, err = _watched(worker, given, job, room, folder, before)
+                _watched(worker, given, job, room, folder, before)
             finally:
                 _end(worker)
-    return _answer(job, worker.returncode, out, err)
+        return _answer(job, worker.returncode, _read(out), _read(err))
+
+
+def _read(said: TextIO) -> str:
+    said.seek(0)
+    return said.read(_SAID_MOST)
 
 
 @contextmanager
@@ -140,8 +150,8 @@ def _watched(
     room: Room,
     folder: str,
     beside: int,
-) -> tuple[str, str]:
-    """Return what a worker says and prints; raise as soon as it takes too much room or time."""
+) -> None:
+    """Wait until a worker ends; raise as soon as it takes too much room or time."""
     path, limit_s = job["path"], job["limit_s"]
     deadline = time.monotonic() + limit_s
     told: str | None = given
@@ -149,7 +159,8 @@ def _watched(
     meter = replace(room, limit_s=limit_s).meter(path, Path(path).parent)
     while True:
         try:
-            return worker.communicate(told, timeout=min(_LOOK_S, limit_s))
+            worker.communicate(told, timeout=min(_LOOK_S, limit_s))
+            return
         except subprocess.TimeoutExpired as exc:
             told = None  # what is not written yet is, and a second time is refused
             if time.monotonic() > deadline:
@@ -222,6 +233,8 @@ def _answer(job: dict[str, Any], code: int, out: str, err: str) -> dict[str, Any
     except ValueError:
         last = (err.strip().splitlines() or [f"exit code {code}"])[-1]
         answer = {"failed": last}
+    if not isinstance(answer, dict):
+        answer = {"failed": "its worker has answered with something else than it was asked"}
     if "refused" in answer:
         done = "built" if job["action"] == "build" else "seeded"
         raise SeedError(f"{job['path']} cannot be {done}: {answer['refused']}")
