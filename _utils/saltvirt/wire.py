@@ -126,10 +126,7 @@ def _reader(shape: Any) -> _Reader:
         return _of_fields(shape)
     origin, kinds = get_origin(shape), get_args(shape)
     if origin is Annotated:
-        take_one = _reader(kinds[0])
-        words = next((kind for kind in kinds[1:] if isinstance(kind, tuple)), None)
-        take_one = take_one if words is None else _one_of(take_one, words)
-        return _not_negative(take_one) if _NOT_NEGATIVE in kinds else take_one
+        return _of_annotated(*kinds)
     if origin in (Union, types.UnionType):
         # There is no choice but between something and nothing.
         return _or_none(_reader(next(kind for kind in kinds if kind is not type(None))))
@@ -138,6 +135,14 @@ def _reader(shape: Any) -> _Reader:
     if origin is list:
         return _of_list(_reader(kinds[0]))
     return _as_it_is if shape is Any else _of_kind(shape)
+
+
+def _of_annotated(kind: Any, *notes: Any) -> _Reader:
+    take_one = _reader(kind)
+    for words in notes:
+        if isinstance(words, tuple):
+            take_one = _one_of(take_one, words)
+    return _not_negative(take_one) if _NOT_NEGATIVE in notes else take_one
 
 
 def _as_it_is(value: Any) -> Any:

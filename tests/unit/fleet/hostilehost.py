@@ -263,7 +263,7 @@ class Edge:
 class Bus:
     """What a user of salt-run has read of a job."""
 
-    base = "salt/run/1"
+    base, event = "salt/run/1", None
 
     def __init__(self):
         self.lines, self.outputter = [], None
