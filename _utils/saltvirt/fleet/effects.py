@@ -199,14 +199,16 @@ class Hands:
     def cancel(self) -> None:
         target = self.seen.get(self.target)
         is_refused = isinstance(target, Target) and target.phase in (None, protocol.REFUSED)
+        self._step(self.source, protocol.CANCEL, seen=self._phase_of_source, is_refused=is_refused)
+
+    @property
+    def _phase_of_source(self) -> str | None:
         source = self.seen.get(self.source)
-        seen = source.phase if isinstance(source, Source) else None
-        self._step(self.source, protocol.CANCEL, seen=seen, is_refused=is_refused)
+        return source.phase if isinstance(source, Source) else None
 
     def lose_target(self) -> None:
         """Give up the target: its operator says that it never comes back with the VM."""
-        source = self.seen.get(self.source)
-        seen = source.phase if isinstance(source, Source) else None
+        seen = self._phase_of_source
         self._step(self.source, protocol.CANCEL, seen=seen, is_refused=False, is_lost=True)
 
     def give_up(self) -> None:

@@ -1,11 +1,13 @@
 """Hosts that are folders, and commands that die on the way."""
 
+import itertools
+
 import fleetkit
 import keypairs
 import playedhosts
 import pytest
 from saltvirt import records
-from saltvirt.fleet import keys
+from saltvirt.fleet import keys, migrate
 from saltvirt.fleet.cloud import Cloud
 
 
@@ -63,3 +65,15 @@ def master(opts, two):
     for host in two.hosts:
         keys.accept(opts, host, "a key")
     return Cloud(opts=opts, settings=two, progress=lambda *_args, **_figures: None)
+
+
+@pytest.fixture
+def made(opts, monkeypatch):
+    """Four hosts, and a master."""
+    made = playedhosts.clouds(monkeypatch)(4)
+    for host in made.hosts:
+        keys.accept(opts, host, "a key")
+    count = itertools.count(1)
+    monkeypatch.setattr(migrate.secrets, "token_hex", lambda _size: f"{next(count):016x}")
+    made.master = Cloud(opts=opts, settings=made, progress=lambda *_args, **_figures: None)
+    return made

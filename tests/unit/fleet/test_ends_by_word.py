@@ -2,25 +2,11 @@
 
 import itertools
 
-import playedhosts
 import pytest
 from saltvirt.errors import VirtError
 from saltvirt.fleet import hints, inventory, keys, migrate, moves, orders, settle
-from saltvirt.fleet.cloud import Cloud
 
 LEFT = {"target": "h2", "autostart": True, "was": True}
-
-
-@pytest.fixture
-def made(opts, monkeypatch):
-    """Four hosts, and a master."""
-    made = playedhosts.clouds(monkeypatch)(4)
-    for host in made.hosts:
-        keys.accept(opts, host, "a key")
-    count = itertools.count(1)
-    monkeypatch.setattr(migrate.secrets, "token_hex", lambda _size: f"{next(count):016x}")
-    made.master = Cloud(opts=opts, settings=made, progress=lambda *_args, **_figures: None)
-    return made
 
 
 def _lost_power_at(made, host, call):

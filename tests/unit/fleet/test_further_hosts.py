@@ -1,24 +1,8 @@
 """A VM that has gone on to a third host, and what is open, silent or lost there or before."""
 
-import itertools
-
-import playedhosts
 import pytest
 from saltvirt.errors import VirtError
-from saltvirt.fleet import hints, inventory, keys, migrate, moves, orders, settle
-from saltvirt.fleet.cloud import Cloud
-
-
-@pytest.fixture
-def made(opts, monkeypatch):
-    """Four hosts, and a master."""
-    made = playedhosts.clouds(monkeypatch)(4)
-    for host in made.hosts:
-        keys.accept(opts, host, "a key")
-    count = itertools.count(1)
-    monkeypatch.setattr(migrate.secrets, "token_hex", lambda _size: f"{next(count):016x}")
-    made.master = Cloud(opts=opts, settings=made, progress=lambda *_args, **_figures: None)
-    return made
+from saltvirt.fleet import hints, inventory, migrate, moves, orders, settle
 
 
 def _gone_on(made, state):
