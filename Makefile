@@ -5,7 +5,7 @@ help:      ## these lines
 demo:      ## a cloud of 3 hypervisors on this machine: deploy, show, move, remove
 	tests/demo
 
-test: lint unit  ## the whole test suite, fast tests first
+test: lint unit compat  ## the whole test suite, fast tests first
 	tests/together
 
 nightly:   ## the tests that take minutes each, with the machine to themselves
@@ -14,6 +14,9 @@ nightly:   ## the tests that take minutes each, with the machine to themselves
 
 unit:      ## no daemon; a minute (root, as all of it, for the tests' own Debian)
 	tests/env pytest -n auto --dist worksteal tests/conventions tests/unit
+
+compat:    ## each old function beside that of Salt 3006.25: less than a minute
+	tests/env pytest tests/compat
 
 lint:      ## style and types
 	tests/env ruff check .
@@ -30,4 +33,4 @@ bench:     ## figures beside named rivals, in one run
 docs:      ## every page's links and options are checked; the pages are plain Markdown
 	tests/env pytest tests/conventions -k docs
 
-.PHONY: help demo test nightly unit lint lab bench docs
+.PHONY: help demo test nightly unit compat lint lab bench docs

@@ -2,7 +2,7 @@
 
 import nox
 
-nox.options.sessions = ["lint", "unit", "loading", "docs"]
+nox.options.sessions = ["lint", "unit", "compat", "loading", "docs"]
 
 
 @nox.session(python=False)
@@ -20,6 +20,12 @@ def unit(session):
     parallel = ("-n", "auto", "--dist", "worksteal")
     folders = ("tests/conventions", "tests/unit")
     session.run("tests/env", "pytest", *parallel, *folders, external=True)
+
+
+@nox.session(python=False)
+def compat(session):
+    """Call each old function beside that of Salt 3006.25."""
+    session.run("tests/env", "pytest", "tests/compat", external=True)
 
 
 @nox.session(python=False)

@@ -42,8 +42,9 @@ def apply_(
     approve_key
         Have the master accept the key, if ``salt-run virt.authorize`` granted it. Defaults to True.
     install
-        Install a minion if there is none (``virt:seed:install_from``, or
-        ``virt:seed:install_network: True``). Defaults to True.
+        Install a minion if there is none (``virt:seed:install_from``, else what
+        ``salt-run virt_image.minion_packages`` has fetched, else what
+        ``virt:seed:install_network: True`` lets it reach). Defaults to True.
     prep_install
         Have the guest install it when it boots instead. Defaults to False.
     pub_key, priv_key

@@ -44,7 +44,8 @@ def init(name=None, cpu=None, mem=None, *values, **kwargs):
         The image, if the fourth value has a slash: ``virt.init NAME CPU MEM salt://centos.img``.
         Then those of Salt 3006 in its order: ``nic``, ``interfaces``, ``hypervisor``, ...
     nic
-        NIC profile of ``virt:nic``. Defaults to ``default``: one virtio NIC on ``br0``.
+        NIC profile of ``virt:nic``. Defaults to ``default``: one virtio NIC on ``br0``. ``nat``
+        needs no bridge: one virtio NIC on libvirt's network ``default``.
     interfaces
         NICs that override the profile's by ``name``, or are added to them.
     hypervisor
@@ -68,10 +69,15 @@ def init(name=None, cpu=None, mem=None, *values, **kwargs):
     install_from
         What a minion is installed from where there is none: a onedir tarball, packages or a
         script; ``{arch}`` stands for the guest's processor. Defaults to ``virt:seed:install_from``,
-        else to the guest's repositories: of a guest with cloud-init, or as
+        else to what ``salt-run virt_image.minion_packages`` has fetched, else to the guest's
+        repositories where they have one: of a guest with cloud-init, or as
         ``virt:seed:install_network`` says.
     user_data
         More cloud-config, a mapping or text, merged over ``virt:seed:user_data``.
+    ssh_authorized_keys
+        OpenSSH public keys, a list or a text with one in each line, of those who may log in: as
+        the image's default user by ``nocloud``, as root otherwise. Beside those of
+        ``virt:seed:ssh_authorized_keys``. Defaults to none.
     seed_cmd
         Another function that seeds the first disk. Defaults to ours.
     graphics, enable_vnc
@@ -144,9 +150,11 @@ def purge_(vm_, dirs=False, removables=False, uuid=None, **kwargs):
         definition that was only kept here.
 
     A disk that another VM uses, the base of another VM's overlay and cached images stay, and in
-    ``virt:shared_paths`` all but its own disks. An interrupted purge is finished by the next.
-    Returns True; fails if there is no such VM, if it is on its way to or from this host, or if its
-    disks are shared and may be in use by another host. There is no undo.
+    ``virt:shared_paths`` all but its own disks. A disk that is a volume of a storage pool is
+    removed with the VM; a block or network disk in no pool stays, and the log says so. An
+    interrupted purge is finished by the next. Returns True; fails if there is no such VM, if it is
+    on its way to or from this host, or if its disks are shared and may be in use by another host.
+    There is no undo.
 
     CLI Example:
 

@@ -12,8 +12,10 @@ import dataclasses
 from saltvirt import config, profiles, wire
 from saltvirt.errors import HostUnreachable
 from saltvirt.kvm import connect, host, query
-from saltvirt.ops import auditing, inspect
+from saltvirt.ops import inspect
+from saltvirt.ops.audit import facts
 from saltvirt.ops.migration import sending
+from saltvirt.ops.setup import facts as setup
 
 __virtualname__ = "virt"
 
@@ -92,9 +94,10 @@ def audit(**kwargs):
     """
     Return what ``salt-run virt.audit`` judges of this host: plain facts, and no judgement.
 
-    Returns ``{code, vms, daemons, plain, trusted, qemu, displays, certificates, keys,
-    unreadable}``: a digest of this project's code, who is let in by libvirt and QEMU, what listens
-    without TLS, fingerprints of trusted CAs, serials of certificates, modes of keys; no secrets.
+    Returns ``{code, vms, daemons, local, plain, trusted, revoked, qemu, displays, consoles,
+    certificates, keys, unreadable}``: a digest of this project's code, who is let in by libvirt and
+    QEMU, what listens without TLS, fingerprints of trusted CAs, serials of certificates and of
+    those revoked, modes of keys; no secrets.
 
     CLI Example:
 
@@ -106,10 +109,36 @@ def audit(**kwargs):
     keys = __pillar__.get("hypervisor", {}).get("keys", {})
     # libvirt tells whether a display has a password only to whoever may change it.
     with connect.opened(settings, readonly=False) as conn:
-        found = auditing.facts(
+        found = facts.of_host(
             conn, keys.get("basepath", "/etc/pki"), f"{__opts__['pki_dir']}/minion.pem"
         )
         return wire.plain(found)
+
+
+def setup_facts(peers=None, **kwargs):
+    """
+    Return what ``salt-run virt.setup_check`` judges of this host: plain facts, and no judgement.
+
+    peers
+        ``{host: [address]}``: of three of them it is tried whether libvirt's TLS port is reached.
+        Defaults to none.
+
+    Returns ``{code, clock_s, hash_type, virtualization, has_kvm, libvirt, info, why_not, folder,
+    lacking, storagepool, pool, appliance, users, masters, no_master, moving, unreadable}``;
+    ``info`` is the answer of ``virt.host_info``, or None where libvirt does not answer, as
+    ``libvirt`` says.
+
+    CLI Example:
+
+    .. code-block:: bash
+
+        salt hyper1 virt.setup_facts
+    """
+    settings = config.for_call("virt.setup_facts", kwargs, __opts__, __pillar__, __grains__)
+    keys = __pillar__.get("hypervisor", {}).get("keys", {})
+    basepath = keys.get("basepath", "/etc/pki")
+    near = wire.argument("peers", dict[str, list[str]], peers or {})
+    return wire.plain(setup.of_host(__opts__, settings, basepath, near))
 
 
 def list_domains(**kwargs):
@@ -169,7 +198,10 @@ def vm_info(vm_=None, **kwargs):
 
     Returns ``{name: {cpu, cputime, disks, graphics, nics, uuid, loader, on_crash, on_reboot,
     on_poweroff, maxMem, mem, state}}``; ``mem`` and ``maxMem`` in KiB, disk sizes in bytes,
-    ``cputime`` in nanoseconds.
+    ``cputime`` in nanoseconds. One VM also has ``addresses`` (at most 16, IPv4 first, as leases,
+    the guest's agent or this host's neighbours have them), ``ssh_user`` (who may log in with the
+    keys it was given, ``USER`` for a default user whose name is not known, or None) and ``login``:
+    the command that logs in, None if it does not run.
 
     CLI Example:
 
@@ -177,8 +209,10 @@ def vm_info(vm_=None, **kwargs):
 
         salt hyper1 virt.vm_info centos1
     """
-    with _reading("virt.vm_info", kwargs) as conn:
-        return inspect.vm_info(conn, vm_)
+    settings = config.for_call("virt.vm_info", kwargs, __opts__, __pillar__, __grains__)
+    # A read-only connection may not ask a guest's agent.
+    with connect.opened(settings, readonly=vm_ is None) as conn:
+        return inspect.vm_info(conn) if vm_ is None else inspect.one_vm(conn, vm_)
 
 
 def vm_state(vm_=None, **kwargs):
@@ -236,9 +270,11 @@ def node_info(**kwargs):
 
 def node_devices(**kwargs):
     """
-    Return the PCI and USB devices of this host, which ``host_devices`` can pass to a VM.
+    Return this host's PCI and USB devices, which ``host_devices`` can pass to a VM, and its links.
 
-    Returns ``[{name, caps, vendor_id, product_id, vendor, product, address, "PCI class"}]``.
+    Returns ``[{name, caps, vendor_id, product_id, vendor, product, address, "PCI class", "virtual
+    functions", "physical function"}]``, what is known of each; of a link ``{name, caps, address,
+    "device name", state}``, with its MAC as ``address`` and its device's name.
 
     CLI Example:
 
@@ -247,12 +283,12 @@ def node_devices(**kwargs):
         salt hyper1 virt.node_devices
     """
     with _reading("virt.node_devices", kwargs) as conn:
-        return host.devices(conn)
+        return host.shown_devices(conn)
 
 
 def freecpu(**kwargs):
     """
-    Return the host's CPUs minus those given to running VMs; below zero if overcommitted.
+    Return the host's CPUs minus those of VMs that run or are paused; below zero if overcommitted.
 
     CLI Example:
 
@@ -266,7 +302,7 @@ def freecpu(**kwargs):
 
 def freemem(**kwargs):
     """
-    Return the host's memory minus that of running VMs, in MiB.
+    Return the host's memory in MiB, without 256 for itself and that of VMs that run or are paused.
 
     CLI Example:
 

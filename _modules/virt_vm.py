@@ -103,12 +103,13 @@ def get_macs(vm_, **kwargs):
 
 def get_graphics(vm_, **kwargs):
     """
-    Return a VM's display.
+    Return a VM's display; of several, what the last one says of each.
 
     vm_
         The VM's name.
 
-    Returns ``{autoport, keymap, listen, port, type}``, each ``"None"`` if there is none.
+    Returns ``{autoport, keymap, listen, port, type}``, each ``"None"`` if there is none, and what
+    else it has: ``tlsPort``, ``websocket``, ``socket``, ...; never its password.
 
     CLI Example:
 

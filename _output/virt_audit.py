@@ -1,4 +1,4 @@
-"""Outputter ``virt_audit``: what falls short, each with where it is and its fix."""
+"""Outputter ``virt_audit``: what was found, each with where it is and its fix."""
 
 import textwrap
 
@@ -8,7 +8,7 @@ _ROW = "{:<16} {}"
 
 def output(data, **_kwargs):
     """
-    Return the table of an answer of ``salt-run virt.audit``.
+    Return the table of an answer of ``salt-run virt.audit`` or ``virt.setup_check``.
 
     CLI Example:
 
@@ -23,14 +23,16 @@ def output(data, **_kwargs):
     if findings:
         lines.append(_ROW.format("WHERE", "CHECK"))
     for one in findings:
-        lines.append(_ROW.format(one["where"], one["check"]))
-        lines += _wrapped(one["what"], "  ")
+        level = f" ({one['level']})" if "level" in one else ""
+        lines.append(_ROW.format(one["where"], one["check"] + level))
+        # Deeper than a fix begins: a host may have chosen some of these words.
+        lines += _wrapped(one["what"], "  ", "    ")
         lines += _wrapped(f"fix: {one['fix']}", "  ", "       ")
     if "checked" in data:
         looked = ", ".join(["master", *data["checked"]])
-        verdict = "" if findings else ": nothing falls short"
+        verdict = "" if findings or "ready" in data else ": nothing falls short"
         lines += _wrapped(f"looked at {looked}{verdict}", "")
-    return "\n".join(lines)
+    return "\n".join([*lines, *_wrapped(data.get("ready", ""), "")])
 
 
 def _wrapped(text, first, rest=None):

@@ -24,7 +24,7 @@ def output(data, **_kwargs):
     if "error" not in data:
         return "\n".join(_table(data))
     hosts = data.get("hosts")
-    lines = [*_error(data["error"], hosts), *_table(hosts or {})]
+    lines = [*_error(data["error"], hosts), *_reached(data), *_console(data), *_table(hosts or {})]
     return "\n".join([*lines, *_candidates(data.get("candidates", {}))])
 
 
@@ -41,7 +41,26 @@ def _table(hosts):
 
 def _deployed(data):
     waited = f"; its minion answered after {data['seconds']} s" if "seconds" in data else ""
-    return f"{data['name']} is on {data['host']}{waited}"
+    return "\n".join([f"{data['name']} is on {data['host']}{waited}", *_reached(data)])
+
+
+def _reached(data):
+    if data.get("login"):
+        address = (data.get("addresses") or ["not known to its host"])[0]
+        yield f"  address: {address}; log in: {data['login']}"
+
+
+def _console(data):
+    if "console_command" not in data:
+        return
+    more = f"more by: {data['console_command']}"
+    if "console_error" in data:
+        yield f"its console cannot be shown: {data['console_error']}"
+    elif data["console"]:
+        yield f"its console ends so ({more}):"
+        yield from (f"  {line}" for line in data["console"])
+    else:
+        yield f"its console has said nothing ({more})"
 
 
 def _moved(data):

@@ -91,11 +91,16 @@ def _answer(minion_id: str, certificates: Any) -> dict[str, Any]:
         now=store.utc_now(),
         check=lambda: membership.of(__opts__).refuse_stranger(minion_id),
     )
-    # What hosts say of their VMs decides of a firewall's rule, and of nothing in a certificate.
+    own = policy.reachable(__opts__["grains"])
+    # What hosts say of their VMs decides of a firewall's rule, and of nothing in a certificate. An
+    # address that this host has as well, such as that of libvirt's NAT network, leads to itself;
+    # what others have in common stays: one of them could take an address from another so.
     peers = {
-        host: policy.reachable(grains) for host, grains in others.items() if host not in guests
+        host: [one for one in policy.reachable(grains) if one not in own]
+        for host, grains in others.items()
+        if host not in guests
     }
-    return {**wire.plain(told), "peers": peers, "own": policy.reachable(__opts__["grains"])}
+    return {**wire.plain(told), "peers": peers, "own": own}
 
 
 def _guests(members: membership.Members, hosts: list[str], minion_id: str) -> dict[str, list[str]]:

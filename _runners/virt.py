@@ -150,7 +150,8 @@ def vm_info(name, quiet=False):
     quiet
         Accepted for old calls.
 
-    Returns ``{host: {name: {...}}}`` as the module's ``virt.vm_info``; fails if no host has it.
+    Returns ``{host: {name: {...}}}`` as the module's ``virt.vm_info``, with its addresses and how
+    to log in; fails if no host has it.
 
     CLI Example:
 
@@ -204,7 +205,7 @@ def init(
     host, where
         Deploy on this hypervisor; or on one that matches this compound Salt target.
     seed, install, saltenv, seed_cmd, nic, disk, start, enable_vnc, enable_qcow
-        As in the module's ``virt.init``.
+        As in the module's ``virt.init``; ``nic=nat`` needs no bridge.
     serial_type
         ``pty``, ``tcp`` or ``None`` (default: a console that is logged).
     dry_run
@@ -219,9 +220,12 @@ def init(
         last asked, or was asked to build one: only if you know that the VM is not there. Default:
         False.
 
-    Every other keyword argument of the module's ``virt.init`` is passed on; an unknown one is
-    refused by name. Returns ``{"name", "host", "minion", "seconds"}``. Fails with one line, and
-    leaves nothing behind; if no host fits, with the table of reasons. Undo: virt.purge.
+    Every other keyword argument of the module's ``virt.init`` is passed on, such as
+    ``ssh_authorized_keys``; an unknown one is refused by name. Returns ``{"name", "host", "minion",
+    "seconds", "addresses", "login"}``: the VM's addresses, IPv4 first, and the command that logs
+    in. Fails with one line, and leaves nothing behind; if no host fits, with the table of reasons;
+    if the minion does not answer, the VM stays, and ``console`` has the end of what it has said,
+    beside ``addresses`` and ``login``. Undo: virt.purge.
 
     CLI Example:
 

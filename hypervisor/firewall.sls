@@ -9,9 +9,12 @@ include:
 
 {%- if firewall['backend'] != 'none' %}
 
+{%- set packages = hypervisor['firewall_packages'] %}
+
 hypervisor_firewall_package:
   pkg.installed:
-    - name: {{ hypervisor['firewall_packages'][firewall['backend']] }}
+    {#- Whatever lets hosts in, nftables keeps back what they forward for guests. #}
+    - pkgs: {{ [packages[firewall['backend']], packages['nftables']] | unique | list | json }}
 
 {%- if is_firewalld %}
 

@@ -6,6 +6,7 @@ include:
   - hypervisor.keys
   - hypervisor.libvirt
   - hypervisor.storage
+  - hypervisor.nat
   - hypervisor.appliance
   - hypervisor.sysctl
   - hypervisor.firewall

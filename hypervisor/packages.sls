@@ -24,12 +24,38 @@ hypervisor_python_modules:
       - pkg: hypervisor_packages
 
 {%- elif not has_modules %}
+{%- set repository = hypervisor['builder_repository'] %}
+{%- if repository and grains['os'] == 'RedHat' %}
+{%- set major = grains['osrelease'].split('.')[0] %}
+
+{#- subscription-manager writes its file anew: nobody else can switch a repository on in it. #}
+hypervisor_builder_repository:
+  test.fail_without_changes:
+    - name: >-
+        libvirt-devel is in CodeReady Linux Builder; run: subscription-manager repos
+        --enable codeready-builder-for-rhel-{{ major }}-{{ grains['cpuarch'] }}-rpms
+    - unless: dnf -q repolist --enabled | grep -q codeready-builder
+    - require:
+      - pkg: hypervisor_packages
+
+{%- elif repository %}
+
+hypervisor_builder_repository:
+  pkgrepo.managed:
+    - name: {{ repository | json }}
+    - enabled: True
+    - require:
+      - pkg: hypervisor_packages
+{%- endif %}
 
 hypervisor_compiler:
   pkg.installed:
     - pkgs: {{ hypervisor['pip_packages'] | json }}
     - require:
       - pkg: hypervisor_packages
+      {%- if repository %}
+      - {{ 'test' if grains['os'] == 'RedHat' else 'pkgrepo' }}: hypervisor_builder_repository
+      {%- endif %}
 
 hypervisor_python_modules:
   pip.installed:

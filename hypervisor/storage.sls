@@ -9,6 +9,48 @@ hypervisor_images:
     - name: {{ hypervisor['images'] | json }}
     - mode: '0711'
     - makedirs: True
+{%- if hypervisor['has_old_images'] %}
+
+hypervisor_old_option_images:
+  test.show_notification:
+    - text: >-
+        hypervisor:images goes with the next release: say virt:images instead, which VMs are built
+        below; this host's folder is {{ hypervisor['images'] }}
+{%- endif %}
+
+{%- if grains.get('selinux', {}).get('enabled') and hypervisor['selinux_packages'] %}
+
+hypervisor_selinux_tools:
+  pkg.installed:
+    - pkgs: {{ hypervisor['selinux_packages'] | json }}
+    - reload_modules: True
+
+{#- What is made below takes the folder's label; libvirt labels the disks of running VMs itself. #}
+hypervisor_images_policy:
+  selinux.fcontext_policy_present:
+    - name: {{ (hypervisor['images'] | replace('.', '\\.') ~ '(/.*)?') | json }}
+    - sel_type: virt_image_t
+    - require:
+      - pkg: hypervisor_selinux_tools
+
+hypervisor_images_label:
+  selinux.fcontext_policy_applied:
+    - name: {{ hypervisor['images'] | json }}
+    - require:
+      - selinux: hypervisor_images_policy
+      - file: hypervisor_images
+
+{%- for name in hypervisor['selinux_booleans'] %}
+
+hypervisor_selinux_{{ name }}:
+  selinux.boolean:
+    - name: {{ name | json }}
+    - value: True
+    - persist: True
+    - require:
+      - pkg: hypervisor_selinux_tools
+{%- endfor %}
+{%- endif %}
 
 hypervisor_pool:
   virt.pool_running:

@@ -1,8 +1,9 @@
 """Tell Salt's loader where the installed Salt modules are (entry point ``salt.loader``)."""
 
 from importlib.util import find_spec
+from pathlib import Path
 
-KINDS = ("modules", "runners", "states", "pillar", "grains", "output")
+KINDS = ("modules", "runners", "states", "pillar", "grains", "output", "engines", "clouds")
 
 
 def dirs() -> dict[str, list[str]]:
@@ -11,3 +12,9 @@ def dirs() -> dict[str, list[str]]:
     return {
         kind: list(spec.submodule_search_locations or ()) for kind, spec in specs.items() if spec
     }
+
+
+def formula() -> str:
+    """Return the file root that has the formula ``hypervisor``: the package's, or the checkout."""
+    packaged = Path(__file__).with_name("formula")
+    return str(packaged if packaged.exists() else Path(__file__).resolve().parents[2])

@@ -35,6 +35,10 @@ class KeyStore:
         """Return the ids of all minions whose keys are accepted."""
         return sorted(self._keys.list_status("accepted")["minions"])
 
+    def waiting(self) -> list[str]:
+        """Return the ids of the minions whose keys nobody has accepted or refused yet."""
+        return sorted(self._keys.list_status("pre")["minions_pre"])
+
     def fingerprint(self, minion_id: str) -> str | None:
         """
         Return the fingerprint of a key as ``salt-call --local key.finger`` shows it on its host.

@@ -98,6 +98,7 @@ _HOST = {
         "memory_mib": _AT_LEAST_1,
         "user_data": _CLOUD_CONFIG,
         "vendor_data": _CLOUD_CONFIG,
+        "ssh_authorized_keys": _TEXTS,
         "install_from": _TEXTS,
         "install_network": _FLAG,
         "bootstrap": _TEXT,
@@ -115,6 +116,7 @@ _MASTER = {
     "deploy_timeout_s": _COUNT,
     "wait_s": _COUNT,
     "weights": {"memory": _RATIO, "cpu": _RATIO, "disk": _RATIO},
+    "minion_packages": {"source": _TEXT},
     # See pki_options: what is in it concerns the CA alone.
     "pki": dict.fromkeys(
         ("allow", "days", "key_type", "organization", "names", "requests_per_hour"), _ANY
@@ -160,6 +162,7 @@ class MasterSettings:
     deploy_timeout_s: int = 1800
     wait_s: int = 300
     weights: dict[str, Any] = field(default_factory=dict)
+    minion_packages: dict[str, Any] = field(default_factory=dict)
     pki: dict[str, Any] = field(default_factory=dict)
 
 
@@ -178,8 +181,9 @@ def option(sources: Iterable[Mapping[str, Any]], name: str) -> Any:
 
 def _read(name: str, kind: _Kind | Mapping[str, Any], value: Any) -> Any:
     """Return the value of an option as it is used, or raise BadConfig."""
-    # Neither log nor job cache is to know it.
-    found = "something else" if name.endswith("password") else repr(value)
+    # Neither log nor job cache is to know it; among keys there may be a private one by mistake.
+    is_secret = name.endswith(("password", "authorized_keys"))
+    found = "something else" if is_secret else repr(value)
     if isinstance(kind, _Kind):
         try:
             return kind.read(value)

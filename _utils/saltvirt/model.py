@@ -83,6 +83,7 @@ class Vm:
     affinity: tuple[str, ...] = ()
     anti_affinity: tuple[str, ...] = ()
     seed_path: str | None = None
+    ssh_user: str | None = None
     console_log: str | None = None
 
 

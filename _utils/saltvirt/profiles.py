@@ -13,6 +13,13 @@ from saltvirt.nics import nic, refuse_equal_macs
 from saltvirt.units import size_mib
 
 Entry = dict[str, Any]
+NAT, NAT_NETWORK = "nat", "default"
+# Of a host whose options have none of that name.
+NICS: Mapping[str, list[Entry]] = {
+    "default": DEFAULT_NIC,
+    NAT: [{"name": "eth0", "type": "network", "source": NAT_NETWORK, "model": "virtio"}],
+}
+DISKS: Mapping[str, list[Entry]] = {"default": DEFAULT_DISK}
 
 _DISK_KEYS = {
     "name",
@@ -64,16 +71,16 @@ def merge(profile: Iterable[Entry], extra: Iterable[Entry]) -> list[Entry]:
 
 
 def find(
-    profiles: Mapping[str, Any], name: str | None, default: Iterable[Entry], what: str
+    profiles: Mapping[str, Any], name: str | None, built_in: Mapping[str, Any], what: str
 ) -> list[Entry]:
-    """Return a profile by name; ``default`` is there even if nobody configured it."""
+    """Return a profile by name; those built in are there even if nobody configured them."""
     if name is None:
         return []
     if name in profiles:
         return entries(profiles[name], f"{what} profile {name!r}")
-    if name == "default":
-        return [dict(entry) for entry in default]
-    known = ", ".join(sorted({"default", *map(str, profiles)}))
+    if name in built_in:
+        return [dict(entry) for entry in built_in[name]]
+    known = ", ".join(sorted({*built_in, *map(str, profiles)}))
     raise BadArgument(what, f"no profile {name!r} in virt:{what}; there are: {known}")
 
 
@@ -81,7 +88,7 @@ def nics(
     vm: str, profiles: Mapping[str, Any], profile: str | None, interfaces: Any
 ) -> tuple[Nic, ...]:
     """Return the VM's NICs from the profile and the call's ``interfaces``."""
-    base = find(profiles, profile, DEFAULT_NIC, "nic")
+    base = find(profiles, profile, NICS, "nic")
     extra = entries(interfaces or [], "interfaces")
     made = tuple(nic(vm, entry) for entry in merge(base, extra))
     refuse_equal_macs(made)
@@ -199,7 +206,7 @@ def disks(
     image
         The call's image; it becomes the first disk that has no other content.
     """
-    base = find(profiles, profile, DEFAULT_DISK, "disk")
+    base = find(profiles, profile, DISKS, "disk")
     added = entries(extra or [], "disks")
     is_ours = profile == "default" and "default" not in profiles
     sized, next_target = _sized_by_user(base, added, is_ours), _targets()
@@ -216,11 +223,11 @@ def describe(
             {"name": n.name, "type": n.type, "source": n.source, "model": n.model}
             for n in nics("probe", nic_profiles, name, None)
         ]
-        for name in {"default", *nic_profiles}
+        for name in {*NICS, *nic_profiles}
     }
     listed_disks = {
         name: [_described_disk(d) for d in disks(disk_profiles, name, None, None)]
-        for name in {"default", *disk_profiles}
+        for name in {*DISKS, *disk_profiles}
     }
     return {"nic": listed_nics, "disk": listed_disks}
 

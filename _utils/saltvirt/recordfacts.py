@@ -46,11 +46,15 @@ class PurgeFacts:
         The files that are removed.
     untouched
         The signatures of those that all hosts share, by their paths, when the VM was stopped.
+    volumes
+        ``[pool, volume]`` of what only libvirt can remove; with its number, if it has one, by which
+        it is known again.
     """
 
     uuid: str
     paths: list[str]
     untouched: dict[str, list[int]] | None = said_with("untouched")
+    volumes: list[list[str]] | None = said_with("volumes")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -71,6 +71,11 @@ class Meter:
         self._deadline = time.monotonic() + room.limit_s
 
     @property
+    def late(self) -> str:
+        """What its time was, in words."""
+        return "in the time that it has (virt:image_limit_s)"
+
+    @property
     def left_s(self) -> float:
         """How many seconds are left."""
         return self._deadline - time.monotonic()

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from saltvirt import arguments, config, nics, profiles
+from saltvirt import arguments, config, nics, profiles, sshkeys
 from saltvirt.config import HostSettings
 from saltvirt.errors import BadArgument
 from saltvirt.model import Disk, Move, Requirements, Vm
@@ -48,11 +48,13 @@ OPTIONS = {
     "affinity": None,
     "anti_affinity": None,
     "machine": None,
+    "ssh_authorized_keys": None,
 }
 # Salt 3006 took these by position, in this order.
 POSITIONAL = tuple(OPTIONS)[: tuple(OPTIONS).index("image")]
 _MACHINE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _HYPERVISORS = ("kvm", "qemu")
+_SSH_KEYS = "ssh_authorized_keys"
 _SEED_METHODS = (None, "auto", "nocloud", "guestfs", "nbd", "credentials")
 
 
@@ -69,6 +71,7 @@ class Deployment:
     install: bool
     install_from: str | None
     user_data: dict[str, Any] | str | None
+    ssh_keys: tuple[str, ...] = ()
     config: dict[str, Any]
     enable_qcow: bool | None
     pub_key: str | None
@@ -127,6 +130,7 @@ def _options(given: Mapping[str, Any]) -> dict[str, Any]:
         raise BadArgument(
             "seed_method", f"{options['seed_method']!r}; one of {', '.join(_SEED_METHODS[1:])}"
         )
+    sshkeys.read(_SSH_KEYS, options[_SSH_KEYS])
     return options
 
 
@@ -189,6 +193,7 @@ def deployment(
     return Deployment(
         vm=vm,
         config=arguments.mapping("config", options["config"]) or {},
+        ssh_keys=sshkeys.read(_SSH_KEYS, options[_SSH_KEYS]),
         **{
             key: options[key]
             for key in (

@@ -1,6 +1,8 @@
 """An audit finds nothing on a fresh lab, and each fault that is planted on it."""
 
+import hashlib
 import json
+import shlex
 
 import pytest
 
@@ -10,18 +12,39 @@ CODE = "/var/cache/salt/minion/extmods/utils/saltvirt/units.py"
 OPEN = """<domain type='qemu'><name>open1</name><memory>65536</memory>
 <os><type>hvm</type></os><devices><graphics type='vnc' autoport='yes'>
 <listen type='address' address='0.0.0.0'/></graphics></devices></domain>"""
+CONSOLE = """<domain type='qemu'><name>open2</name><memory>65536</memory>
+<os><type>hvm</type></os><devices><serial type='tcp'>
+<source mode='bind' host='0.0.0.0' service='2300'/></serial></devices></domain>"""
+RULE = "polkit.addRule(function(a) {{if (a.id == 'org.libvirt.unix.manage') {}}});"
+# A list of nobody revoked, which was good for a day of the year 2000.
+OLD_LIST = """import datetime, sys
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+then = datetime.datetime(2000, 1, 1)
+name = x509.Name([x509.NameAttribute(x509.oid.NameOID.COMMON_NAME, 'stranger')])
+made = x509.CertificateRevocationListBuilder().issuer_name(name).last_update(then)
+made = made.next_update(then + datetime.timedelta(days=1))
+made = made.sign(ec.generate_private_key(ec.SECP256R1()), hashes.SHA256())
+open(sys.argv[1], 'wb').write(made.public_bytes(serialization.Encoding.PEM))"""
 SELF_SIGNED = "openssl req -x509 -newkey rsa:2048 -nodes -subj /CN=stranger 2>/dev/null"
 
 
 def option(text):
     """Return scripts that set an option of the master, and take it back."""
-    path = "/etc/salt/master.d/zz-planted.conf"
+    path = f"/etc/salt/master.d/zz-planted-{_number(text)}.conf"
     return "master", f"cat >{path} <<'X'\n{text}\nX\n", f"rm {path}"
 
 
 def edited(node, path, script):
     """Return scripts that change a file, and put the one before in its place."""
-    return node, f"cp -a {path} {path}.kept; {script}", f"mv {path}.kept {path}"
+    kept = f"{path}.kept-{_number(script)}"
+    return node, f"cp -a {path} {kept}; {script}", f"mv {kept} {path}"
+
+
+def _number(text):
+    """Return a name by which several faults of one file are told apart."""
+    return hashlib.sha256(text.encode()).hexdigest()[:8]
 
 
 # Where and how it is planted, how it is taken back, and what is found where.
@@ -82,6 +105,38 @@ PLANTED = {
         "virsh -q undefine open1; rm /tmp/open1.xml",
         *("display", "hyper1"),
     ),
+    "a console": (
+        "hyper1",
+        f"cat >/tmp/open2.xml <<'X'\n{CONSOLE}\nX\nvirsh -q define /tmp/open2.xml",
+        "virsh -q undefine open2; rm /tmp/open2.xml",
+        *("console", "hyper1"),
+    ),
+    "a user of libvirt's group": (
+        *("hyper1", "useradd -G libvirt ann", "userdel ann"),
+        *("libvirt-users", "hyper1"),
+    ),
+    "a rule of polkit": (
+        "hyper3",
+        "mkdir -p /etc/polkit-1/rules.d; "
+        f"echo {shlex.quote(RULE.format('return polkit.Result.YES'))} "
+        ">/etc/polkit-1/rules.d/40-ann.rules",
+        "rm /etc/polkit-1/rules.d/40-ann.rules",
+        *("libvirt-users", "hyper3"),
+    ),
+    "a list that has run out": (
+        *edited(
+            "hyper2",
+            "/etc/pki/qemu/ca-crl.pem",
+            f"/opt/saltstack/salt/bin/python3 -c {shlex.quote(OLD_LIST)} /etc/pki/qemu/ca-crl.pem",
+        ),
+        *("certificates", "hyper2"),
+    ),
+    "a state that anybody can write": (
+        "master",
+        "(umask 0; echo '{}' >/srv/salt/ann.sls)",
+        "rm /srv/salt/ann.sls",
+        *("file-roots", "master"),
+    ),
     "a certificate of nobody": (
         *edited(
             "hyper2",
@@ -112,6 +167,9 @@ PLANTED = {
         *("not-checked", "hyper3"),
     ),
 }
+
+# Of a host that does not answer, nothing else is found.
+ALONE = {"a silent host"}
 
 
 def found(done):
@@ -146,6 +204,22 @@ def planted(cloud, request):
         cloud.ready([node])
 
 
+def test_what_is_planted_together_is_found_whole(cloud):
+    together = {name: row for name, row in PLANTED.items() if name not in ALONE}
+    done = []
+    try:
+        for node, plant, undo, *_what in together.values():
+            done.append((node, undo))
+            cloud.sh(node, plant)
+        there = found(cloud.run("virt.audit"))
+    finally:
+        for node, undo in reversed(done):
+            cloud.sh(node, undo)
+
+    assert there == {row[-2:] for row in together.values()}
+
+
+@pytest.mark.nightly
 @pytest.mark.parametrize("planted", PLANTED, indirect=True)
 def test_what_is_planted_is_found_alone(cloud, planted):
     *_how, check, where = planted

@@ -33,7 +33,7 @@ def test_its_minion_answers_under_its_own_id(cloud, given):
 def test_the_key_is_nowhere_on_the_host(cloud, given):
     assert "credentials" not in cloud.sh("hyper1", "ls /srv/salt-images")
     assert "fwcfg" not in cloud.sh("hyper1", "virsh dumpxml --inactive cred1")
-    look = "grep -rl 'PRIVATE KEY' /var/cache/salt /var/log || true"
+    look = "grep -rlE -e '-BEGIN [A-Z ]*PRIVATE KEY' /var/cache/salt /var/log || true"
     assert cloud.sh("hyper1", look) == ""
 
 

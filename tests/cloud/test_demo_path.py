@@ -68,7 +68,7 @@ def test_the_query_shows_it_in_the_seeds_layout(cloud, deployed):
 
 def test_no_private_key_of_the_guest_is_left_outside_it(cloud, deployed):
     host = host_of(cloud, "centos1")
-    look = "grep -rl 'PRIVATE KEY' {} || true"
+    look = "grep -rlE -e '-BEGIN [A-Z ]*PRIVATE KEY' {} || true"
     found = cloud.sh(host, look.format("/var/cache/salt /etc/salt /var/log"))
     found += cloud.sh("master", look.format("/var/cache/salt /var/log/salt"))
 

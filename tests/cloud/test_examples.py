@@ -12,6 +12,7 @@ from labkit.settings import CHECKOUT
 
 XML = """<domain type='qemu'><name>{}</name><memory>65536</memory>
 <os><type>hvm</type></os></domain>"""
+VOLUME = "<volume><name>d1</name><capacity>65536</capacity></volume>"
 # The examples that make their VM themselves, or need none.
 WITHOUT_VM = {"init", "purge"}
 # Those that boot an appliance, whose functions other tests look at: test_seeding.py, and umount's.
@@ -95,6 +96,7 @@ def prepare(cloud, name):
     """Make what the example of a function is about; return a move that it will end, if any."""
     for domain in ("d8", "d9"):
         (cloud.folder("hyper1") / f"srv/{domain}.xml").write_text(XML.format(domain))
+    (cloud.folder("hyper1") / "srv/volume.xml").write_text(VOLUME)
     if name in PKI:
         prepare_pki(cloud, name)
     if (name not in WITHOUT_VM or name == "purge") and not is_there(cloud):
@@ -117,7 +119,7 @@ def ground(cloud, request):
     if not is_there(cloud):  # an example that changed nothing leaves it to the next
         cloud.purge_all()
     cloud.sh("hyper2", "rm -f /srv/d7.qcow2")
-    cloud.sh("hyper1", "rm -f /srv/d8.xml /srv/d9.xml")
+    cloud.sh("hyper1", "rm -f /srv/d8.xml /srv/d9.xml /srv/volume.xml /srv/data.qcow2")
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -70,16 +70,22 @@ def test_the_second_run_changes_nothing(cloud, made):
 
 
 @pytest.mark.parametrize(
-    "part", ["modules", "packages", "bridge", "keys", "libvirt", "storage", "sysctl", "firewall"]
+    "part",
+    ["modules", "packages", "bridge", "keys", "libvirt", "storage", "nat", "sysctl", "firewall"],
 )
 def test_every_part_can_be_applied_alone(cloud, made, part):
     assert wrong(highstate(cloud, f"hypervisor.{part}")) == {}
 
 
+def test_it_can_look_into_images(cloud, made):
+    # Of the system's own Python, whose binding the appliance's worker uses.
+    assert cloud.sh(HOST, "/usr/bin/python3 -c 'import guestfs; print(guestfs.__name__)'").split()
+
+
 def test_it_runs_a_vm(cloud, made):
     done = cloud.run("virt.init", "h4", "1", "96", TINY, f"host={HOST}", "wait=False", "seed=False")
     try:
-        assert done.data == {"name": "h4", "host": HOST}
+        assert (done.data["name"], done.data["host"]) == ("h4", HOST)
         assert cloud.local(HOST, "virt.vm_state", "h4") == {"h4": "running"}
     finally:
         assert cloud.run("virt.purge", "h4").code == 0

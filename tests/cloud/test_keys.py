@@ -87,7 +87,7 @@ def test_others_are_refused(cloud, secured):
 
 
 def test_no_private_key_of_a_host_leaves_it(cloud, secured):
-    look = "grep -rl 'PRIVATE KEY' /var/cache/salt /var/log {} || true"
+    look = "grep -rlE -e '-BEGIN [A-Z ]*PRIVATE KEY' /var/cache/salt /var/log {} || true"
 
     assert cloud.sh("master", look.format("")) == ""
     assert cloud.sh("hyper1", look.format("/etc/salt")).split() == [

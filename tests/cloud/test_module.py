@@ -214,7 +214,7 @@ def test_profiles_of_the_configuration_are_used(clean):
             for t, d in clean.local("hyper1", "virt.get_disks", "c1").items()
         }
         assert sizes == {"vda": 9000, "vdb": 10}
-        assert set(clean.local("hyper1", "virt.get_profiles")["nic"]) == {"default", "two"}
+        assert set(clean.local("hyper1", "virt.get_profiles")["nic"]) == {"default", "nat", "two"}
         purge(clean, "c1")
     finally:
         conf.unlink()

@@ -6,7 +6,18 @@ import trees
 from radon.complexity import cc_visit_ast
 
 ROOT = Path(__file__).resolve().parents[2]
-FOLDERS = ("_modules", "_runners", "_states", "_pillar", "_output", "_grains", "_utils", "pki")
+FOLDERS = (
+    "_modules",
+    "_runners",
+    "_states",
+    "_pillar",
+    "_output",
+    "_grains",
+    "_engines",
+    "_clouds",
+    "_utils",
+    "pki",
+)
 SOURCES = [
     *(p for folder in FOLDERS for p in sorted((ROOT / folder).rglob("*.py")) if not p.is_symlink()),
     *sorted((ROOT / "tests").rglob("*.py")),

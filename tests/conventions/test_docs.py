@@ -16,6 +16,7 @@ NESTED = {
     "password": ":password",
     "seed": "seed:master",
     "pki": "pki:days",
+    "minion_packages": "minion_packages:source",
 }
 
 
@@ -49,13 +50,23 @@ def test_every_command_is_in_the_compatibility_table(folder):
     assert [name for name in commands(folder) if f"`{name}`" not in text] == []
 
 
+def leads_to_a_heading(page, link):
+    """Return whether a page has the heading that a link names, as its anchor is written."""
+    name, _sign, anchor = link.partition("#")
+    there = (page.parent / name if name else page).read_text()
+    texts = re.findall(r"^#+ (.+)$", there, re.M)
+    return anchor in {re.sub(r"[^\w\- ]", "", text.lower()).replace(" ", "-") for text in texts}
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
 def test_links_and_paths_lead_somewhere(page):
     text = page.read_text()
     links = [link for link in re.findall(r"\]\(([^)#]+)", text) if "://" not in link]
+    headings = [link for link in re.findall(r"\]\(([^)]*#[^)]+)\)", text) if "://" not in link]
     paths = re.findall(r"`((?:tests|docs|_\w+)/[\w./-]+)`", text)
 
     assert [link for link in links if not (page.parent / link).exists()] == []
+    assert [link for link in headings if not leads_to_a_heading(page, link)] == []
     assert [path for path in paths if not (ROOT / path).exists()] == []
 
 

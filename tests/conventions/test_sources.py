@@ -17,6 +17,8 @@ FOLDERS = (
     "_pillar",
     "_output",
     "_grains",
+    "_engines",
+    "_clouds",
     "_utils",
     "pki",
     "tests",
@@ -98,9 +100,9 @@ def test_an_example_calls_the_command_it_is_written_for(path, function):
     text = ast.get_docstring(function).split("code-block:: bash", 1)[1]
     name = function.name.rstrip("_")
 
-    stem = path.stem
-    called = "virt" if stem.startswith("virt_") and stem != "virt_pki" else stem
-    assert re.search(rf"{called}\.{name}\b", text)
+    own = re.search(r'^__virtualname__ = "(\w+)"$', path.read_text(), re.MULTILINE)
+    called = own[1] if own else path.stem
+    assert re.search(rf"\b{called}\.{name}\b", text)
 
 
 def test_every_folder_of_code_is_in_the_package():
@@ -111,7 +113,7 @@ def test_every_folder_of_code_is_in_the_package():
     }
     modules = {f"saltvirt.{p.name.strip('_')}" for p in ROOT.glob("_*") if p.name != "_utils"}
 
-    assert set(project["packages"]) == library | modules
+    assert set(project["packages"]) == library | modules | {"saltvirt.formula.hypervisor"}
     assert {*modules, "saltvirt.pki"} <= set(project["package-dir"])
 
 

@@ -16,11 +16,16 @@ from saltvirt.xml import (
     nic,
     numatune,
     osboot,
+    permissions,
+    pool,
+    poolsource,
     rng,
+    secret,
     sysinfo,
     tpm,
     vcpu,
     video,
+    volume,
 )
 
 # What XML can hold; an attribute keeps a tab and a newline too.
@@ -223,6 +228,7 @@ NOTES = st.builds(
     seed=maybe(VALUE),
     stay=st.booleans(),
     cpu_qemu=maybe(VALUE),
+    ssh_user=maybe(VALUE),
     affinity=some(TEXT),
     anti_affinity=some(TEXT),
 )
@@ -251,6 +257,52 @@ DOMAINS = st.builds(
     hostdevs=some(HOSTDEVS),
     rngs=some(RNGS),
 )
+PERMISSIONS = st.fixed_dictionaries(
+    {}, optional={"mode": st.just("0711"), "owner": st.just("107"), "label": TEXT}
+)
+SOURCES = st.builds(
+    poolsource.Source,
+    hosts=some(BAG),
+    devices=some(BAG),
+    dir=maybe(VALUE),
+    adapter=maybe(
+        st.builds(poolsource.Adapter, attributes=BAG, unique_id=maybe(VALUE), address=maybe(BAG))
+    ),
+    auth=maybe(st.builds(poolsource.Auth, type=maybe(VALUE), username=maybe(VALUE), secret=BAG)),
+    name=maybe(TEXT),
+    format=maybe(VALUE),
+    initiator=maybe(VALUE),
+)
+POOLS = st.builds(
+    pool.Pool,
+    type=VALUE,
+    name=TEXT,
+    uuid=maybe(TEXT),
+    source=SOURCES,
+    target=maybe(TEXT),
+    permissions=maybe(PERMISSIONS),
+)
+SECRETS = st.builds(
+    secret.Secret,
+    kind=st.sampled_from(["ceph", "iscsi"]),
+    usage=TEXT,
+    description=maybe(TEXT),
+    is_ephemeral=st.booleans(),
+    is_private=st.booleans(),
+)
+VOLUMES = st.builds(
+    volume.Volume,
+    name=TEXT,
+    type=maybe(VALUE),
+    key=maybe(TEXT),
+    capacity=st.integers(0, 2**63 - 1),
+    allocation=maybe(st.integers(0, 2**63 - 1)),
+    path=maybe(TEXT),
+    format=maybe(VALUE),
+    permissions=maybe(PERMISSIONS),
+    is_nocow=st.booleans(),
+    backing=maybe(st.builds(volume.Backing, path=TEXT, format=maybe(VALUE))),
+)
 # Modules whose element is by itself, and a strategy of what it can say.
 SINGLE = {
     "chardev": (chardev, CHARDEVS),
@@ -265,8 +317,13 @@ SINGLE = {
     "nic": (nic, NICS),
     "numatune": (numatune, TUNES),
     "osboot": (osboot, SYSTEMS),
+    "permissions": (permissions, maybe(PERMISSIONS)),
+    "pool": (pool, POOLS),
+    "poolsource": (poolsource, SOURCES),
     "rng": (rng, RNGS),
+    "secret": (secret, SECRETS),
     "sysinfo": (sysinfo, SYSINFOS),
     "tpm": (tpm, TPMS),
     "video": (video, VIDEOS),
+    "volume": (volume, VOLUMES),
 }

@@ -33,10 +33,12 @@ def least_free(folder):
 
 
 @contextmanager
-def served(handler):
-    """Serve on this machine alone; yield the address."""
+def served(handler, tls=None):
+    """Serve on this machine alone, with TLS if it is given; yield the address."""
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    thread = threading.Thread(target=server.serve_forever)
+    if tls:
+        server.socket = tls.wrap_socket(server.socket, server_side=True)
+    thread = threading.Thread(target=server.serve_forever, args=(0.02,))
     thread.start()
     try:
         yield f"http://127.0.0.1:{server.server_port}"

@@ -1,12 +1,31 @@
 """The bundle loads in every way it is installed, on both lines of Salt."""
 
+import json
+from pathlib import Path
+
 import pytest
-from loadkit import SALT_LINES
+from labkit.settings import CHECKOUT
+from loadkit import SALT_LINES, run
 
 WAYS = {"synced": (), "wheel": (), "editable": pytest.mark.nightly}
 SOME = ["virt.init", "virt.host_info", "virt.get_xml", "virt.setmem", "virt.define_xml_str"]
 # What only Salt 3006's own module has: if these are there, ours has not replaced it.
 CORES_OWN = ["virt.nesthash", "virt.pool_capabilities", "virt.cpu_baseline"]
+
+
+# What says which engine and which driver Salt has loaded: ours are not of its own.
+LOADED = """
+import json, sys
+import salt.config, salt.loader
+opts = salt.config.minion_config(sys.argv[1])
+url = {"driver": "libvirt", "url": "test:///default"}
+opts.update(grains={}, providers={"here": {"libvirt": url}})
+loaded = {
+    "engine": salt.loader.engines(opts, {}, {}, salt.loader.utils(opts))["libvirt_events.start"],
+    "driver": salt.loader.clouds(opts)["libvirt.create"],
+}
+print(json.dumps({name: one.__module__ for name, one in loaded.items()}))
+"""
 
 
 @pytest.fixture(
@@ -21,7 +40,10 @@ def loaded(request, base, installed, place):
     line, way = request.param
     if way == "synced":
         salt = place(base(line))
-        assert "utils.saltvirt.spec" in salt.answer("saltutil.sync_all")["utils"]
+        synced = salt.answer("saltutil.sync_all")
+        assert "utils.saltvirt.spec" in synced["utils"]
+        assert "engines.libvirt_events" in synced["engines"]
+        assert "clouds.libvirt" in synced["clouds"]
         assert salt.runner("saltutil.sync_all").returncode == 0
         return salt
     return place(installed(line, way))
@@ -56,6 +78,13 @@ def test_the_runner_is_ours_and_fails_in_one_line(loaded):
     assert "Traceback" not in done.stdout + done.stderr
 
 
+def test_a_runner_of_ours_may_be_called_as_another_file_is(loaded):
+    done = loaded.runner("virt_image.minion_packages", "kind=exe", "--out=json")
+
+    assert done.returncode == 1
+    assert "kind: 'exe'; one of onedir, deb, rpm" in done.stdout
+
+
 def test_the_grain_is_there(loaded):
     assert loaded.answer("grains.get", "virt_hypervisor") in (True, False)
 
@@ -66,6 +95,17 @@ def test_the_states_and_the_authority_are_there(loaded):
 
     assert done.returncode == 1
     assert "this master has no CA yet" in done.stdout
+
+
+def test_the_engine_and_the_driver_of_salt_cloud_are_ours(loaded):
+    done = run(
+        [loaded.venv / "bin/python3", "-c", LOADED, loaded.etc / "minion"], cwd=loaded.folder
+    )
+
+    assert json.loads(done.stdout or "{}") == {
+        "engine": "salt.loaded.ext.engines.libvirt_events",
+        "driver": "salt.loaded.ext.clouds.libvirt",
+    }, done.stderr
 
 
 def test_the_outputters_are_there(loaded):
@@ -98,3 +138,38 @@ def test_a_master_needs_no_libvirt(line, without_libvirt, place):
 
     assert done.returncode == 1
     assert "missing a required argument" in done.stdout
+
+
+@pytest.mark.parametrize("how", ["wheel", pytest.param("editable", marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("line", SALT_LINES)
+def test_the_formula_comes_with_pip(line, how, installed, place):
+    salt = place(installed(line, how))
+    ask = "from saltvirt import _loader; print(_loader.formula())"
+    root = run([salt.venv / "bin/python3", "-c", ask], cwd=salt.folder).stdout.strip()
+
+    states = salt.answer(f"--file-root={root}", "state.show_sls", "hypervisor")
+
+    assert states["hypervisor_images"]["file"][0]["name"] == "/srv/salt-images"
+    there = {path.name for path in (CHECKOUT / "hypervisor").iterdir()}
+    assert {path.name for path in (Path(root) / "hypervisor").iterdir()} >= there
+
+
+@pytest.mark.parametrize("line", SALT_LINES)
+def test_an_old_python_is_told_what_is_needed(line, base, place):
+    salt = place(base(line))
+    salt.answer("saltutil.sync_all")
+    assert salt.runner("saltutil.sync_all").returncode == 0
+    # No Salt of ours runs on an older Python: it is this one that is made too old.
+    for minimums in salt.folder.rglob("extmods/utils/saltvirt/minimums.py"):
+        text = minimums.read_text()
+        assert "PYTHON = (3, 10)" in text
+        minimums.write_text(text.replace("PYTHON = (3, 10)", "PYTHON = (3, 99)"))
+
+    called = salt.call("virt.list_domains")
+    # salt-run says 0 for whatever is not there.
+    assert called.returncode != 0
+    for done in (called, salt.runner("virt.host_info")):
+        told = done.stdout + done.stderr
+        assert "Salt Virt needs Python 3.99 or newer, and the Salt here runs on 3." in told
+        assert "Traceback" not in told
+    assert salt.answer("test.ping") is True

@@ -8,13 +8,15 @@ import trees
 
 HOME = Path(saltvirt.__file__).parent
 # Who reads it, and what for: to be shown, the formats of older versions, ages of lost parts of
-# downloads, how long a URL or a certificate is good for.
+# downloads, how long a URL or a certificate is good for, how far clocks are apart.
 READERS = {
     "records.py",
     "ops/legacy.py",
     "ops/legacymoves.py",
     "image/cache.py",
     "files.py",
+    "fleet/setup/run.py",
+    "ops/setup/facts.py",
     "fleet/authorization.py",
     "pki/store.py",
 }

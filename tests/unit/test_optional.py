@@ -4,6 +4,7 @@ import sys
 
 import pytest
 from saltvirt import optional
+from saltvirt.kvm import connect
 
 
 def test_a_module_that_was_missing_is_found_once_it_is_there(tmp_path, monkeypatch):
@@ -20,5 +21,24 @@ def test_a_module_that_was_missing_is_found_once_it_is_there(tmp_path, monkeypat
     del sys.modules["installed_meanwhile"]
 
 
+@pytest.mark.parametrize(
+    ("said", "remedy"),
+    [
+        ("/lib64/libldap.so.2: undefined symbol: EVP_md2, version OPENSSL_3.0.0", "update Salt"),
+        ("libvirt.so.0: cannot open shared object file", "salt-pip install --force-reinstall"),
+    ],
+)
+def test_a_libvirt_that_cannot_be_loaded_says_why(said, remedy, tmp_path, monkeypatch):
+    (tmp_path / "broken_libvirt.py").write_text(f"raise ImportError({said!r})")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(connect, "libvirt", optional.OptionalModule("broken_libvirt"))
+
+    told = connect.why_missing()
+
+    assert f"'libvirt' cannot be loaded: {said}; " in told
+    assert remedy in told and "\n" not in told
+
+
 def test_a_module_that_was_there_is_itself():
+    assert optional.why_broken(sys) is None
     assert not optional.is_missing(sys)

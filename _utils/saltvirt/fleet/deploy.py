@@ -7,7 +7,17 @@ from typing import Any
 
 from saltvirt import keypair, profiles, spec, undo
 from saltvirt.errors import BadArgument, NameTaken, NoHostFits, VirtError
-from saltvirt.fleet import hints, interrupted, inventory, keys, minions, moves, orders, sightings
+from saltvirt.fleet import (
+    hints,
+    interrupted,
+    inventory,
+    keys,
+    minions,
+    moves,
+    orders,
+    reaching,
+    sightings,
+)
 from saltvirt.fleet.cloud import Cloud
 from saltvirt.fleet.hosts import DeployError, HostSilent, watching, whose_time
 from saltvirt.model import Evaluation, Requirements
@@ -20,6 +30,10 @@ from saltvirt.records import Held
 _LEFT = "NotTakenBack"
 # A host of the release before says the second.
 _REFUSED = ("ReservationRefused", "ClaimRefused")
+_OF_NAT = (
+    "nat: the VM reaches out, and only its host reaches it; VMs on different hosts do not see each "
+    "other, and a move breaks its connections and can change its address"
+)
 # How long to wait before each question whether a host has ended what it was told to end.
 _UNDOING_S = (0, 1, 2, 4, 8)
 
@@ -142,7 +156,7 @@ def dry_run(cloud: Cloud, request: Request) -> dict[str, dict[str, Any]]:
 
 def deploy(cloud: Cloud, request: Request, *, wait: bool = True) -> dict[str, Any]:
     """
-    Deploy a VM and return ``{"name", "host", "minion", "seconds"}``.
+    Deploy a VM and return ``{"name", "host", "minion", "seconds", "addresses", "login"}``.
 
     wait
         Wait until the VM's own minion answers. Defaults to True.
@@ -158,11 +172,23 @@ def deploy(cloud: Cloud, request: Request, *, wait: bool = True) -> dict[str, An
         fitting = [evaluation.host for evaluation in evaluations if evaluation.fits]
         if not fitting:
             raise none_fits(required, evaluations)
+        _tell_of_nat(cloud, required, hosts.found.answers[fitting[0]])
         seeded = {host for host in fitting if is_seeded(given, hosts.found.answers[host])}
         build = Build(cloud=cloud, request=request, required=required, order=order)
         host = _made(build, evaluations, seeded)
-    is_awaited = wait and host in seeded and given.get("start", True)
-    return _answer(cloud, request.name, host, is_awaited)
+    starts = given.get("start", True)
+    answer = _awaited(cloud, request.name, host) if wait and starts and host in seeded else {}
+    if starts:
+        answer |= reaching.of(cloud, host, request.name, has_minion=bool(answer))
+    return {"name": request.name, "host": host, **answer}
+
+
+def _tell_of_nat(cloud: Cloud, required: Requirements, info: HostInfo) -> None:
+    """Say what the built-in profile cannot; a site's own of that name is the site's to know."""
+    profile = info.profiles.nic.get(profiles.NAT)
+    networks = profile.networks if profile else None
+    if required.nic_profile == profiles.NAT and networks == [profiles.NAT_NETWORK]:
+        cloud.progress("Network", detail=_OF_NAT)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -353,17 +379,18 @@ def _order(build: Build, host: str, pair: tuple[str, str] | None) -> minions.Rep
     )
 
 
-def _answer(cloud: Cloud, name: str, host: str, wait: bool) -> dict[str, Any]:
-    out = {"name": name, "host": host}
-    if not wait:
-        return out
+def _awaited(cloud: Cloud, name: str, host: str) -> dict[str, Any]:
+    """Return ``{"minion", "seconds"}`` once a VM's minion answers, or raise with what helps."""
     wait_s = cloud.settings.wait_s
     cloud.progress("Waiting", detail=f"for its minion, at most {wait_s} s")
     seconds = minions.wait_for_start(cloud, name, wait_s=wait_s)
-    if seconds is None:
-        raise DeployError(
-            f"VM {name!r} runs on {host}, but its minion does not answer after {wait_s} "
-            f"s (virt:wait_s); look at its console: salt {host} virt.console_log {name}, and "
-            f"remove it with salt-run virt.purge {name}"
-        )
-    return {**out, "minion": "answers", "seconds": seconds}
+    if seconds is not None:
+        return {"minion": "answers", "seconds": seconds}
+    error = DeployError(
+        f"VM {name!r} runs on {host}, but its minion does not answer after {wait_s} "
+        f"s (virt:wait_s); look at its console: salt {host} virt.console_log {name}, and "
+        f"remove it with salt-run virt.purge {name}"
+    )
+    found = reaching.of(cloud, host, name, has_minion=False)
+    error.table = {**found, **reaching.console(cloud, host, name)}
+    raise error

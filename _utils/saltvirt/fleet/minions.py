@@ -26,6 +26,7 @@ log = logging.getLogger(__name__)
 _FIND_JOB_S = 10
 # Salt's return_retry_timer_max and return_retry_tries: a minion that is not heard says it again.
 _RETURN_S = 30
+_GUEST_S = 5
 # How long after its event an answer is in the master's job cache at the latest.
 _STORED_S = 2
 # How long what came in time is still read after a deadline: others may have fired much before it.
@@ -363,22 +364,36 @@ def wait_for_start(cloud: Cloud, minion: str, *, wait_s: float, every_s: float =
     return None
 
 
+def said_by_guest(cloud: Cloud, minion: str, fun: str, arg: Sequence[Any]) -> Any:
+    """Return what the minion in a VM answers, which signs nothing; None if it does not answer."""
+    with cloud.client() as local:
+        return (_returned(local, cloud, minion, fun, arg, _GUEST_S) or (None,))[0]
+
+
 def _pinged(local: Any, cloud: Cloud, minion: str, wait_s: float) -> bool:
+    """Return whether a minion answers, which need have nothing of this project."""
+    return _returned(local, cloud, minion, "test.ping", (), wait_s) is not None
+
+
+def _returned(
+    local: Any, cloud: Cloud, minion: str, fun: str, arg: Sequence[Any], wait_s: float
+) -> tuple[Any] | None:
     """
-    Return whether a minion answers, which need have nothing of this project.
+    Return what a minion has returned, in a tuple, or None.
 
     Whoever fires an event in its name is not believed: the master stores what a minion itself has
     returned, and that alone. A master without a job cache of its own cannot tell the two apart.
     """
-    jid, _matched = _publish(local, [minion], "test.ping", (), None, wait_s)
-    tag = f"salt/job/{jid}/ret/{minion}"
-    if local.event.get_event(wait=wait_s, tag=tag, full=True) is None:
-        return False
+    jid, _matched = _publish(local, [minion], fun, arg, None, wait_s)
+    event = local.event.get_event(wait=wait_s, tag=f"salt/job/{jid}/ret/{minion}", full=True)
+    if event is None:
+        return None
     if not cloud.opts.get("job_cache", True) or cloud.opts.get("ext_job_cache"):
-        return True
+        return (event["data"].get("return"),)
     end = time.monotonic() + _STORED_S
     while time.monotonic() < end:
-        if minion in (local.get_cache_returns(jid) or {}):
-            return True
+        stored = (local.get_cache_returns(jid) or {}).get(minion)
+        if stored is not None:
+            return (stored.get("ret"),)
         time.sleep(0.05)
-    return False
+    return None

@@ -17,10 +17,10 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from saltvirt import files, locks
+from saltvirt import files, locks, web
 from saltvirt.config import HostSettings
 from saltvirt.errors import ImageError, StorageError
-from saltvirt.image import admission, clone, rights, source, tool, validation, web
+from saltvirt.image import admission, clone, rights, source, tool, validation
 from saltvirt.room import OverLimit
 
 

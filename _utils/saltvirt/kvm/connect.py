@@ -17,11 +17,22 @@ MISSING = (
     "virt: the Python module 'libvirt' is missing on this minion; install it with "
     "'salt-pip install libvirt-python' or the distribution's python3-libvirt"
 )
+# Mended by saltstack/salt 66908; 64962, 65694 and 67088 tell of it.
+_OLD_ONEDIR = "Salt's packages 3006.2 to 3006.9 lack what RHEL's libldap wants: update Salt"
+_ANOTHER_PYTHON = (
+    "install it again for Salt's Python: salt-pip install --force-reinstall libvirt-python"
+)
 
 
 def why_missing() -> str | None:
     """Return why libvirt cannot be used here, or None if it can."""
-    return MISSING if optional.is_missing(libvirt) else None
+    if optional.is_missing(libvirt):
+        return MISSING
+    broken = optional.why_broken(libvirt)
+    if broken is None:
+        return None
+    remedy = _OLD_ONEDIR if "EVP_md2" in broken else _ANOTHER_PYTHON
+    return f"virt: the Python module 'libvirt' cannot be loaded: {broken}; {remedy}"
 
 
 @contextmanager

@@ -161,10 +161,18 @@ def free_memory_mib(conn: Any) -> int:
 
 
 def devices(conn: Any) -> list[dict[str, Any]]:
-    """Return the PCI and USB devices of the host, as ``virt.node_devices`` shows them."""
+    """Return the PCI and USB devices of the host, by which what a VM is given is found."""
     flags = (
         libvirt.VIR_CONNECT_LIST_NODE_DEVICES_CAP_PCI_DEV
         | libvirt.VIR_CONNECT_LIST_NODE_DEVICES_CAP_USB_DEV
     )
     found = (nodedev.read(device.XMLDesc(0)) for device in conn.listAllDevices(flags))
     return sorted(found, key=lambda device: device["name"])
+
+
+def shown_devices(conn: Any) -> list[dict[str, Any]]:
+    """Return PCI and USB devices and links, as ``virt.node_devices`` shows them."""
+    kinds = ("PCI_DEV", "USB_DEV", "NET")
+    flags = sum(getattr(libvirt, f"VIR_CONNECT_LIST_NODE_DEVICES_CAP_{kind}") for kind in kinds)
+    found = (nodedev.shown(device.XMLDesc(0)) for device in conn.listAllDevices(flags))
+    return sorted((one for one in found if one), key=lambda one: str(one["name"]))

@@ -1,39 +1,69 @@
-"""Storage pools: define, build, start; one look says what is to be done."""
+"""Storage pools: look at them, define, update, build, start and remove them."""
 
+import xml.etree.ElementTree as ET
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from saltvirt.errors import BadArgument, StorageError
+from saltvirt.kvm import poolsecrets
 from saltvirt.kvm.connect import libvirt
-from saltvirt.xml import parse, tag, to_text
+from saltvirt.xml import parse, poolcapabilities, to_text
+from saltvirt.xml import pool as pool_
 
-TYPES = ("dir", "fs", "netfs")
+_STATES = ("inactive", "building", "running", "degraded", "inaccessible")
+# Those whose folder a build makes; it is no failure that it is there.
+FOLDERS = {"dir", "fs", "netfs", "vstorage"}
+_OLD_SPELLING = {"host": "hosts", "device": "devices"}
 
 
-def build_xml(name: str, kind: str, target: str | None, source: Mapping[str, Any]) -> str:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
     """
-    Return the <pool> element as text.
+    The pool that a call asks for.
 
-    source
-        ``{"host", "dir", "device", "format"}``, what the type needs of them.
+    has_source
+        Whether the call says a source; without one what is defined stays.
+    password
+        What the pool's secret is to hold, None if the call has none.
     """
-    if kind not in TYPES:
-        raise BadArgument("ptype", f"{kind!r}; one of {', '.join(TYPES)}")
-    if not str(target or "").startswith("/"):
-        raise BadArgument("target", f"{target!r} is not an absolute path")
-    origin = [
-        tag("host", {"name": source.get("host")}) if source.get("host") else None,
-        tag("dir", {"path": source.get("dir")}) if source.get("dir") else None,
-        tag("device", {"path": source.get("device")}) if source.get("device") else None,
-        tag("format", {"type": source.get("format")}) if source.get("format") else None,
-    ]
-    where = tag("target", None, tag("path", text=target))
-    has_source = any(element is not None for element in origin)
-    parts = [tag("source", None, *origin)] if has_source else []
-    return to_text(tag("pool", {"type": kind}, tag("name", text=name), *parts, where))
+
+    pool: pool_.Pool
+    has_source: bool
+    password: bytes | None = field(default=None, repr=False)
 
 
-def _find(conn: Any, name: str) -> Any:
+def wanted(
+    name: str,
+    ptype: str,
+    target: str | None = None,
+    permissions: object = None,
+    source: Mapping[str, Any] | None = None,
+) -> Wanted:
+    """Return the pool that a call asks for; see :func:`saltvirt.xml.pool.of`."""
+    given = {key: value for key, value in (source or {}).items() if value is not None}
+    auth = given.get("auth")
+    pool = pool_.of(name, ptype, target, permissions, given)
+    password = auth.get("password") if isinstance(auth, Mapping) else None
+    return Wanted(pool=pool, has_source=bool(given), password=poolsecrets.value_of(ptype, password))
+
+
+def source_of(source: object) -> dict[str, Any] | None:
+    """Return a state's ``source`` with ``hosts`` and ``devices`` for ``host`` and ``device``."""
+    if source is None:
+        return None
+    if not isinstance(source, Mapping):
+        # Not shown: there may be a password in it.
+        raise BadArgument("source", "is not a mapping")
+    given = {str(key): value for key, value in source.items()}
+    out = {_OLD_SPELLING.get(key, key): value for key, value in given.items()}
+    if len(out) < len(given):
+        raise BadArgument("source", "give hosts and devices, without host and device beside them")
+    return out
+
+
+def find(conn: Any, name: str) -> Any:
+    """Return a pool by name, None if there is none."""
     try:
         return conn.storagePoolLookupByName(name)
     except libvirt.libvirtError as exc:
@@ -42,39 +72,204 @@ def _find(conn: Any, name: str) -> Any:
         raise
 
 
-def plan(conn: Any, name: str, kind: str, target: str | None, *, autostart: bool) -> dict[str, Any]:
-    """Return what is to be done: ``{"defined" | "started" | "autostart": ...}``."""
-    pool = _find(conn, name)
-    if pool is None:
-        out = {"defined": target, "started": True}
-        return {**out, "autostart": True} if autostart else out
-    root = parse(pool.XMLDesc(0))
-    has = (root.get("type"), root.findtext("target/path"))
-    if has != (kind, target):
-        raise StorageError(
-            f"pool {name!r} exists as {has[0]} at {has[1]}, not {kind} at {target}; its volumes "
-            "would be lost to libvirt: choose another name, or undefine it first"
-        )
-    out = {} if pool.isActive() else {"started": True}
-    if bool(pool.autostart()) != bool(autostart):
-        out["autostart"] = bool(autostart)
+def definition(pool: Any) -> ET.Element:
+    """Return the <pool> as it will be from its next start on."""
+    try:
+        return parse(pool.XMLDesc(libvirt.VIR_STORAGE_XML_INACTIVE))
+    except libvirt.libvirtError as exc:
+        # libvirt's test driver has only one.
+        if exc.get_error_code() != libvirt.VIR_ERR_INVALID_ARG:
+            raise
+    return parse(pool.XMLDesc(0))
+
+
+def names(conn: Any) -> list[str]:
+    """Return the names of all pools, sorted."""
+    return sorted(pool.name() for pool in conn.listAllStoragePools(0))
+
+
+def infos(conn: Any, name: str | None = None) -> dict[str, dict[str, Any]]:
+    """Return what ``virt.pool_info`` shows of all pools, or of one; empty if there is none."""
+    out = {}
+    for pool in conn.listAllStoragePools(0):
+        if name not in (None, pool.name()):
+            continue
+        try:
+            out[pool.name()] = _info(pool)
+        except libvirt.libvirtError as exc:
+            # It is gone since it was listed.
+            if exc.get_error_code() != libvirt.VIR_ERR_NO_STORAGE_POOL:
+                raise
     return out
 
 
-def apply(conn: Any, name: str, xml: str, changes: Mapping[str, Any]) -> None:
-    """Do what :func:`plan` said; a pool that cannot be started is not left defined."""
-    pool = conn.storagePoolDefineXML(xml, 0) if "defined" in changes else _find(conn, name)
+def _info(pool: Any) -> dict[str, Any]:
+    state, capacity, allocation, free = pool.info()
+    says = pool_.read(parse(pool.XMLDesc(0)))
+    return {
+        "uuid": pool.UUIDString(),
+        "state": _STATES[state] if state < len(_STATES) else "unknown",
+        "capacity": capacity,
+        "allocation": allocation,
+        "free": free,
+        "autostart": pool.autostart(),
+        "persistent": pool.isPersistent(),
+        "target_path": says.target,
+        "type": says.type,
+    }
+
+
+def xml(conn: Any, name: str) -> str:
+    """Return the XML of a pool."""
+    found: str = conn.storagePoolLookupByName(name).XMLDesc(0)
+    return found
+
+
+def capabilities(conn: Any) -> dict[str, Any]:
+    """Return which types of pools libvirt can have here: ``{computed, pool_types}``."""
+    types = poolcapabilities.read(parse(conn.getStoragePoolCapabilities(0)))
+    return {"computed": False, "pool_types": types}
+
+
+def refuse_impossible(conn: Any, pool: pool_.Pool) -> None:
+    """Raise BadArgument if a pool lacks what it needs, or if libvirt has no such pools here."""
+    pool_.refuse_incomplete(pool)
     try:
-        if "defined" in changes:
-            pool.build(0)
-        if "started" in changes:
+        types = capabilities(conn)["pool_types"]
+    except libvirt.libvirtError as exc:
+        # The driver does not say it, as libvirt's test driver.
+        if exc.get_error_code() != libvirt.VIR_ERR_NO_SUPPORT:
+            raise
+        return
+    has = sorted(one["name"] for one in types if one["supported"])
+    if pool.type not in has:
+        raise BadArgument(
+            "ptype",
+            f"libvirt on this host has no pools of type {pool.type!r}, only {', '.join(has)}; "
+            f"a package such as libvirt-daemon-driver-storage-{pool.type} may have them",
+        )
+
+
+def define(conn: Any, asked: Wanted, *, is_transient: bool, starts: bool) -> Any:
+    """Define a pool, or start one that is not kept; leave nothing behind if that fails."""
+    refuse_impossible(conn, asked.pool)
+    if is_transient:
+        return _create_transient(conn, asked)
+    pool = conn.storagePoolDefineXML(to_text(pool_.build(asked.pool)), 0)
+    has_secret = False
+    try:
+        if asked.password is not None:
+            has_secret = poolsecrets.keep(conn, asked.pool, asked.password)
+        if starts:
             pool.create(0)
-    except libvirt.libvirtError:
-        if "defined" in changes:
-            pool.undefine()
+    except BaseException:
+        pool.undefine()
+        if has_secret:
+            poolsecrets.forget(conn, asked.pool)
         raise
-    if "autostart" in changes:
-        pool.setAutostart(int(changes["autostart"]))
+    return pool
+
+
+def _create_transient(conn: Any, asked: Wanted) -> Any:
+    # It runs at once, so its secret must be there before.
+    has_secret = asked.password is not None and poolsecrets.keep(conn, asked.pool, asked.password)
+    text = to_text(pool_.build(asked.pool))
+    try:
+        return _create(conn, text, builds=asked.pool.type in FOLDERS)
+    except BaseException:
+        if has_secret:
+            poolsecrets.forget(conn, asked.pool)
+        raise
+
+
+def _create(conn: Any, text: str, *, builds: bool) -> Any:
+    try:
+        flags = libvirt.VIR_STORAGE_POOL_CREATE_WITH_BUILD if builds else 0
+        return conn.storagePoolCreateXML(text, flags)
+    except libvirt.libvirtError as exc:
+        # libvirt's test driver knows no flags, and has nothing to build.
+        if not builds or exc.get_error_code() != libvirt.VIR_ERR_INVALID_ARG:
+            raise
+    return conn.storagePoolCreateXML(text, 0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Update:
+    """What an update is: ``old`` is the definition, ``differences`` what is changed in it."""
+
+    old: ET.Element
+    pool: pool_.Pool
+    differences: list[str]
+
+
+def plan_update(conn: Any, pool: Any, asked: Wanted) -> Update:
+    """Return what has to be changed for a pool to be what a call asks for."""
+    root = definition(pool)
+    old = pool_.read(root)
+    new = pool_.completed(asked.pool, old, has_source=asked.has_source)
+    new = _with_known_secret(conn, old, new, asked)
+    pool_.refuse_incomplete(new)
+    found = pool_.differences(old, new)
+    if found and not pool.isPersistent():
+        raise StorageError(
+            f"pool {old.name!r} is not kept when it stops, so it has no definition to update "
+            f"({', '.join(found)}); stop it, and define it anew"
+        )
+    if asked.password is not None and not poolsecrets.is_there(conn, new.source.auth):
+        found.append("secret")
+    return Update(old=root, pool=new, differences=found)
+
+
+def _with_known_secret(conn: Any, old: pool_.Pool, new: pool_.Pool, asked: Wanted) -> pool_.Pool:
+    """Return a pool that refers to the secret that it had, if a password is to be put there."""
+    had, has = old.source.auth, new.source.auth
+    if asked.password is None or had is None or has is None or had.type != has.type:
+        return new
+    # What is gone is made again as the pool's own.
+    if not poolsecrets.is_there(conn, had):
+        return new
+    auth = replace(has, secret=had.secret)
+    return replace(new, source=replace(new.source, auth=auth))
+
+
+def apply_update(conn: Any, update: Update, password: bytes | None) -> None:
+    """Do what :func:`plan_update` found; a pool that runs is changed at its next start."""
+    if set(update.differences) - {"secret"}:
+        conn.storagePoolDefineXML(to_text(pool_.changed(update.old, update.pool)), 0)
+    if password is not None:
+        poolsecrets.keep(conn, update.pool, password)
+
+
+def update(conn: Any, asked: Wanted, *, is_test: bool) -> bool:
+    """Change a pool to what a call asks for; return whether it was, or would be, changed."""
+    pool = conn.storagePoolLookupByName(asked.pool.name)
+    plan = plan_update(conn, pool, asked)
+    if not is_test:
+        apply_update(conn, plan, asked.password)
+    return bool(plan.differences)
+
+
+def undefine(conn: Any, name: str) -> None:
+    """Remove a pool's definition, and the secret that was made for it."""
+    pool = conn.storagePoolLookupByName(name)
+    says = pool_.read(definition(pool))
+    pool.undefine()
+    poolsecrets.forget(conn, says)
+
+
+def act(conn: Any, name: str, action: str) -> None:
+    """Do one of ``create``, ``build``, ``destroy``, ``delete``, ``refresh`` with a pool."""
+    pool = conn.storagePoolLookupByName(name)
+    # Only this one has no flags.
+    if action == "destroy":
+        pool.destroy()
+    else:
+        getattr(pool, action)(0)
+
+
+def set_autostart(conn: Any, name: str, *, is_on: bool) -> None:
+    """Start a pool with the host, or not."""
+    conn.storagePoolLookupByName(name).setAutostart(int(is_on))
 
 
 def make_reachable(conn: Any, name: str, folder: str) -> None:
@@ -85,7 +280,7 @@ def make_reachable(conn: Any, name: str, folder: str) -> None:
                 pool.create(0)
             pool.refresh(0)
             return
-    conn.storagePoolCreateXML(build_xml(name, "dir", folder, {}), 0)
+    conn.storagePoolCreateXML(to_text(pool_.build(pool_.of(name, "dir", folder))), 0)
 
 
 def make_unreachable(conn: Any, prefix: str, but: Collection[str] = ()) -> None:

@@ -1,12 +1,15 @@
 """Read all domains of a host with libvirt's bulk call, one XML each, no subprocess."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
+from saltvirt import access
 from saltvirt.kvm.connect import domain, is_gone, libvirt
 from saltvirt.xml import read
 from saltvirt.xml.graphics import Graphics
 
+_AGENT_S = 3
 # libvirt: virDomainState. A domain that idles or waits for I/O runs, as users see it.
 STATES = {
     0: "running",
@@ -48,6 +51,7 @@ def rows(
     with_xml: bool = True,
     with_blocks: bool = True,
     with_next: bool = False,
+    with_asking: bool = False,
 ) -> list[dict[str, Any]]:
     """
     Return one row per domain, or only that of ``name``.
@@ -55,7 +59,8 @@ def rows(
     A row has ``name``, ``state``, ``vcpus``, ``max_vcpus``, ``memory_kib``, ``max_memory_kib``,
     ``rss_kib``, ``cputime_ns``, ``blocks`` (``{target: {capacity, allocation, physical}}`` in
     bytes), ``xml`` and, ``with_next``, ``next_xml``: what a running one will be started with next,
-    None of one that does not run. A domain that vanishes while it is read is left out.
+    None of one that does not run. A domain that vanishes while it is read is left out. What a
+    driver has no statistics of is 0, unless it is asked of each domain: ``with_asking``.
     """
     kinds = _kinds(with_blocks)
     # NOWAIT: a domain in the middle of a long job must not hold up the answer.
@@ -70,16 +75,37 @@ def rows(
             xml = dom.XMLDesc(0) if with_xml else None
             is_up = STATES.get(values.get("state.state", -1)) in ("running", "paused")
             kept = dom.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE) if with_next and is_up else None
+            lacks = with_asking and "vcpu.current" not in values
+            told = {**values, **_asked(dom)} if lacks else values
         except libvirt.libvirtError as exc:
             if is_gone(exc):
                 continue
             raise
-        out.append({**_row(dom.name(), values, xml), "next_xml": kept})
+        out.append({**_row(dom.name(), told, xml), "next_xml": kept})
     return out
 
 
-def displays(conn: Any) -> dict[str, list[Graphics]]:
-    """Return ``{name: its displays}`` of every domain; a domain that vanishes is left out."""
+def _asked(dom: Any) -> dict[str, int]:
+    """Return what a driver without such statistics says of a domain when it is asked."""
+    _state, most_kib, used_kib, vcpus, time_ns = dom.info()
+    return {
+        "vcpu.current": vcpus,
+        "balloon.maximum": most_kib,
+        "balloon.current": used_kib,
+        "cpu.time": time_ns,
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class Reachable:
+    """What of a domain others can connect to; listeners have ``host``, ``service``, ``tls``."""
+
+    displays: list[Graphics]
+    listeners: list[dict[str, str]]
+
+
+def reachable(conn: Any) -> dict[str, Reachable]:
+    """Return ``{name: Reachable}`` of every domain; a domain that vanishes is left out."""
     out = {}
     for dom in conn.listAllDomains():
         try:
@@ -89,7 +115,8 @@ def displays(conn: Any) -> dict[str, list[Graphics]]:
             if is_gone(exc):
                 continue
             raise
-        out[dom.name()] = read.displays(read.domain(text))
+        root = read.domain(text)
+        out[dom.name()] = Reachable(read.displays(root), read.listeners(root))
     return out
 
 
@@ -119,6 +146,38 @@ def _blocks(values: Mapping[str, Any]) -> dict[str, dict[str, int]]:
     return out
 
 
+def addresses(conn: Any, name: str, *, ask_agent: bool) -> list[str]:
+    """
+    Return the addresses of a running domain, of the first source that knows any.
+
+    ask_agent
+        The guest's agent listens, so it is asked too, for a few seconds at most.
+    """
+    dom = domain(conn, name)
+    for source in ("LEASE", *(["AGENT"] if ask_agent else []), "ARP"):
+        try:
+            found = access.addresses(_said_by(dom, source))
+        except libvirt.libvirtError:
+            continue
+        if found:
+            return found
+    return []
+
+
+def _said_by(dom: Any, source: str) -> list[Any]:
+    kind = getattr(libvirt, f"VIR_DOMAIN_INTERFACE_ADDRESSES_SRC_{source}")
+    if source != "AGENT":
+        return _listed(dom.interfaceAddresses(kind))
+    # A guest that stopped answering would hold up this call for as long as it likes. It is the
+    # domain's, and stays: set back, it would let another call wait without end.
+    dom.agentSetResponseTimeout(_AGENT_S)
+    return _listed(dom.interfaceAddresses(kind))
+
+
+def _listed(links: Mapping[str, Any]) -> list[Any]:
+    return [one.get("addr") for link in links.values() for one in link.get("addrs") or ()]
+
+
 def state(conn: Any, name: str) -> str:
     """Return the state of one domain; raise NoSuchVm if the host has none of that name."""
     return STATES.get(domain(conn, name).state()[0], "unknown")
@@ -140,7 +199,6 @@ def node(conn: Any) -> dict[str, Any]:
     than there is on machines whose memory was grown while they ran.
     """
     info = conn.getInfo()
-    memory = conn.getMemoryStats(libvirt.VIR_NODE_MEMORY_STATS_ALL_CELLS, 0)
     return {
         "cpucores": info[6],
         "cpumhz": info[3],
@@ -148,6 +206,18 @@ def node(conn: Any) -> dict[str, Any]:
         "cpus": info[2],
         "cputhreads": info[7],
         "numanodes": info[4],
-        "phymemory": memory["total"] // 1024,
+        "phymemory": _memory_mib(conn, info[1]),
         "sockets": info[5],
     }
+
+
+def _memory_mib(conn: Any, summed_mib: int) -> int:
+    """Return the host's memory; as summed up of its cells where a driver has no statistics."""
+    try:
+        memory = conn.getMemoryStats(libvirt.VIR_NODE_MEMORY_STATS_ALL_CELLS, 0)
+    except libvirt.libvirtError as exc:
+        if exc.get_error_code() != libvirt.VIR_ERR_NO_SUPPORT:
+            raise
+        return summed_mib
+    total: int = memory["total"] // 1024
+    return total

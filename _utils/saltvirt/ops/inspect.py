@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from saltvirt import profiles
+from saltvirt import access, profiles, terminal
 from saltvirt.config import HostSettings
 from saltvirt.errors import BadArgument, NoSuchVm, VirtError
 from saltvirt.kvm import host, lifecycle, probe, query
@@ -36,13 +36,31 @@ from saltvirt.units import MIB
 from saltvirt.xml import read
 
 RUN_DIR = "/run/salt-virt"
+# What virt.freemem has always left to the host itself.
+_OF_HOST_MIB = 256
 # The VMs, what their disks may take in bytes, kept definitions, and until when that holds.
 _Seen = tuple[dict[str, VmFacts], dict[str, int], dict[str, str], Any]
 
 
 def vm_info(conn: Any, name: str | None = None) -> dict[str, dict[str, Any]]:
     """Return ``{name: {...}}`` of all VMs or of one, as ``virt.vm_info`` shows them."""
-    return {row["name"]: _describe(row) for row in query.rows(conn, name)}
+    return {row["name"]: _describe(row) for row in query.rows(conn, name, with_asking=True)}
+
+
+def one_vm(conn: Any, name: str) -> dict[str, dict[str, Any]]:
+    """Return what :func:`vm_info` does of one VM, and how it is reached, which takes longer."""
+    rows = query.rows(conn, name, with_asking=True)
+    return {row["name"]: {**_describe(row), **_reached(conn, row)} for row in rows}
+
+
+def _reached(conn: Any, row: Mapping[str, Any]) -> dict[str, Any]:
+    root, name = read.domain(row["xml"]), row["name"]
+    user = access.ssh_user(read.ours(root)["ssh_user"])
+    if row["state"] != "running":
+        return {"addresses": [], "ssh_user": user, "login": None}
+    found = query.addresses(conn, name, ask_agent=read.has_agent(root))
+    login = access.ssh(found, user) or f"virsh console {name}"
+    return {"addresses": found, "ssh_user": user, "login": login}
 
 
 def _describe(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -89,7 +107,7 @@ def _disk(source: Mapping[str, Any], stats: Mapping[str, int] | None) -> dict[st
 
 def full_info(conn: Any) -> dict[str, Any]:
     """Return ``{freecpu, freemem, node_info, vm_info}``; ``freemem`` in MiB."""
-    node, rows = query.node(conn), query.rows(conn)
+    node, rows = query.node(conn), query.rows(conn, with_asking=True)
     return {
         **_free(node, rows),
         "node_info": node,
@@ -99,15 +117,16 @@ def full_info(conn: Any) -> dict[str, Any]:
 
 def free(conn: Any) -> dict[str, Any]:
     """Return ``{freecpu, freemem}`` as in :func:`full_info`, without reading any XML."""
-    return _free(query.node(conn), query.rows(conn, with_xml=False, with_blocks=False))
+    rows = query.rows(conn, with_xml=False, with_blocks=False, with_asking=True)
+    return _free(query.node(conn), rows)
 
 
 def _free(node: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    used_cpus = sum(row["vcpus"] for row in rows if row["state"] == "running")
-    used_kib = sum(row["memory_kib"] for row in rows if row["state"] in ("running", "paused"))
+    active = [row for row in rows if row["state"] in ("running", "paused")]
+    used_mib = sum(row["memory_kib"] for row in active) / 1024
     return {
-        "freecpu": node["cpus"] - used_cpus,
-        "freemem": round(node["phymemory"] - used_kib / 1024, 1),
+        "freecpu": node["cpus"] - sum(row["vcpus"] for row in active),
+        "freemem": node["phymemory"] - _OF_HOST_MIB - used_mib,
     }
 
 
@@ -281,8 +300,8 @@ def _storage(
 
 def _profiles(settings: HostSettings) -> Profiles:
     return Profiles(
-        nic={name: _nic_needs(settings, name) for name in {"default", *settings.nic}},
-        disk={name: _disk_needs(settings, name) for name in {"default", *settings.disk}},
+        nic={name: _nic_needs(settings, name) for name in {*profiles.NICS, *settings.nic}},
+        disk={name: _disk_needs(settings, name) for name in {*profiles.DISKS, *settings.disk}},
     )
 
 
@@ -361,7 +380,7 @@ def console_tail(name: str, lines: int) -> str:
     """
     Return the last lines of a VM's console log; no more than a MiB of it is read.
 
-    The guest writes it: control characters, which could steer a terminal, are left out.
+    The guest writes it: what could steer a terminal is left out.
     """
     path = Path(console_log(name))
     try:
@@ -370,9 +389,4 @@ def console_tail(name: str, lines: int) -> str:
             text = handle.read().decode(errors="replace")
     except OSError as exc:
         raise VirtError(f"no console log of {name!r}: {exc.strerror} ({path})") from exc
-    return "\n".join(printable(line) for line in text.splitlines()[-lines:])
-
-
-def printable(line: str) -> str:
-    """Return a line without control characters."""
-    return "".join(char for char in line if char.isprintable() or char == "\t")
+    return "\n".join(terminal.printable(line) for line in text.splitlines()[-lines:])

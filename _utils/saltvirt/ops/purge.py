@@ -10,8 +10,8 @@ from saltvirt import records, wire
 from saltvirt.config import HostSettings
 from saltvirt.errors import NameTaken, NoSuchVm, StorageError
 from saltvirt.image import cache
-from saltvirt.kvm import lifecycle
-from saltvirt.ops import reservations, storage, unfinished
+from saltvirt.kvm import diskvolumes, lifecycle
+from saltvirt.ops import ownvolumes, reservations, storage, unfinished
 from saltvirt.ops.migration import startlock
 from saltvirt.ops.seeding import submission
 from saltvirt.recordfacts import PurgeFacts
@@ -31,10 +31,11 @@ def purge(
     Remove a VM: stop it, forget it, remove its disks, seed, console log and unused token.
 
     A disk that another VM uses, or that another VM's disk is based on, stays, and so does
-    every cached image. ``removables`` removes cdrom and floppy images too; ``dirs`` removes the
-    folders that are empty afterwards. Of what all hosts share only its disks are removed, and none
-    if another host may have it. One that was interrupted is finished by the next. A VM that has
-    not the ``uuid`` that is asked for stays.
+    every cached image. A volume of a storage pool goes as a file does; a block or network disk that
+    is in no pool stays, and the log says so. ``removables`` removes cdrom and floppy images too;
+    ``dirs`` removes the folders that are empty afterwards. Of what all hosts share only its disks
+    are removed, and none if another host may have it. One that was interrupted is finished by the
+    next. A VM that has not the ``uuid`` that is asked for stays.
     """
     with ExitStack() as holding:
         with reservations.host_lock(settings):
@@ -51,15 +52,16 @@ def purge(
                 cache.sweep(settings)
                 return
             domain = _the_one(conn, name, uuid)
-            paths = own_files(conn, settings, name, removables)
-            _refuse_others(conn, settings, name, paths)
-            facts = PurgeFacts(uuid=domain, paths=paths)
+            own = ownvolumes.of(conn, settings, name, removables=removables)
+            paths = [*own_files(conn, settings, name, removables), *own.paths]
+            _refuse_others(conn, settings, name, paths, own.volumes)
+            facts = PurgeFacts(uuid=domain, paths=paths, volumes=own.volumes or None)
             held.begin(secrets.token_hex(16), "removing", **wire.plain(facts))
         _remove(conn, settings, held, paths)
         reservations.end(settings, held)
+    diskvolumes.refresh(conn, sorted(own.pools))
     if dirs:
-        own = [path for path in paths if not storage.is_declared(settings, path)]
-        _remove_empty(settings, own)
+        _remove_empty(settings, [path for path in paths if not storage.is_declared(settings, path)])
 
 
 def _the_one(conn: Any, name: str, uuid: str | None) -> str:
@@ -93,6 +95,7 @@ def _remove(conn: Any, settings: HostSettings, held: records.Held, paths: list[s
     unfinished.remove_log(name)
     try:
         unfinished.remove(conn, settings, name, paths)
+        ownvolumes.remove(conn, settings, held.now.read(PurgeFacts).volumes or [])
     except StorageError as exc:
         raise StorageError(f"the VM is gone, but {exc}; fix that, then purge it again") from exc
 
@@ -132,7 +135,9 @@ def _settle_begun(conn: Any, settings: HostSettings, name: str, domain: str) -> 
         reservations.refuse_building(settings, one)
 
 
-def _refuse_others(conn: Any, settings: HostSettings, name: str, own: list[str]) -> None:
+def _refuse_others(
+    conn: Any, settings: HostSettings, name: str, own: list[str], volumes: list[list[str]]
+) -> None:
     """Raise StorageError if what a VM has on storage that all hosts share may be another host's."""
     root = read.domain(lifecycle.xml(conn, name))
     paths = [*own, read.firmware_variables(root)]
@@ -140,10 +145,12 @@ def _refuse_others(conn: Any, settings: HostSettings, name: str, own: list[str])
     moved_to = read.ours(root)["moved_to"]
     if moved_to is None and lifecycle.is_migrated(conn, name):
         moved_to = "another host, as libvirt says"
-    if moved_to is not None and shared:
+    # What is no file of this host may be that of all.
+    reached = [*shared, *("/".join(one[:2]) for one in volumes)]
+    if moved_to is not None and reached:
         raise StorageError(
             f"VM {name!r} has moved to {moved_to}, and its files are on storage that all hosts "
-            f"share ({', '.join(shared)}), so nothing is removed; virt.undefine {name} removes "
+            f"share ({', '.join(reached)}), so nothing is removed; virt.undefine {name} removes "
             "only the definition here"
         )
     is_open = not lifecycle.is_active(conn, name) and any(map(storage.is_open, shared))

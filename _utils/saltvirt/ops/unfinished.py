@@ -16,7 +16,7 @@ from saltvirt.config import HostSettings
 from saltvirt.errors import StorageError, VirtError
 from saltvirt.image import cache
 from saltvirt.kvm import lifecycle
-from saltvirt.ops import legacy, ownfiles, reservations, storage
+from saltvirt.ops import legacy, ownfiles, ownvolumes, reservations, storage
 from saltvirt.recordfacts import BuildFacts, PurgeFacts
 from saltvirt.spec import console_log
 
@@ -94,6 +94,7 @@ def _settle_purge(conn: Any, settings: HostSettings, held: records.Held) -> None
         # Meanwhile another host may have made, or used, a file of that name.
         paths = [path for path in paths if now.get(path) == was.get(path)]
     _clear(conn, settings, record.name, paths, True)
+    ownvolumes.remove(conn, settings, facts.volumes or [], is_late=True)
 
 
 def shared_signatures(settings: HostSettings, paths: Iterable[str]) -> dict[str, list[int]]:

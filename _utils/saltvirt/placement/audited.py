@@ -14,14 +14,29 @@ class DaemonFacts:
         Whose certificates it takes; None is any that its CA signed.
     verifies
         Whether it looks at certificates at all.
-    is_open_here
-        Whether any user of the host may give it orders.
     """
 
     path: str
     names: list[str] | None
     verifies: bool
-    is_open_here: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LocalFacts:
+    """
+    Who of the host's own users may give libvirt orders.
+
+    sockets
+        Files that let in anybody, as the socket does: ``auth_unix_rw`` is none.
+    users
+        Who is in libvirt's group, and is no administrator.
+    rules
+        Files of polkit that let somebody in.
+    """
+
+    sockets: list[str]
+    users: list[str]
+    rules: list[str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +47,29 @@ class DisplayFacts:
     type: str
     address: str
     has_password: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsoleFacts:
+    """A serial, console or channel of a VM that listens on the network; ``tls`` as its XML says."""
+
+    vm: str
+    address: str
+    tls: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RevocationFacts:
+    """
+    A file of lists of revoked certificates.
+
+    ends
+        Until when the first of them is good, an ISO text in UTC.
+    """
+
+    path: str
+    ends: str
+    serials: list[str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +105,8 @@ class HostAudit:
         The addresses at which something listens on libvirt's port without TLS.
     trusted
         Fingerprints of the CAs that it trusts, by use.
+    revoked
+        The lists of revoked certificates that it heeds, by use.
     qemu
         What ``qemu.conf`` says, of what is judged.
     unreadable
@@ -76,10 +116,13 @@ class HostAudit:
     code: str
     vms: list[str]
     daemons: list[DaemonFacts]
+    local: LocalFacts
     plain: list[str]
     trusted: dict[str, list[str]]
+    revoked: dict[str, RevocationFacts]
     qemu: dict[str, str]
     displays: list[DisplayFacts]
+    consoles: list[ConsoleFacts]
     certificates: list[CertificateFacts]
     keys: list[KeyFacts]
     unreadable: dict[str, str] = field(default_factory=dict)

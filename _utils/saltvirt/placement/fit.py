@@ -115,11 +115,20 @@ def _links(host: HostInfo, required: Requirements) -> Iterator[str]:
     profile = host.profiles.nic.get(required.nic_profile or "", _NO_PROFILE)
     for bridge in sorted({*required.bridges, *(profile.bridges or ())} - set(host.bridges)):
         yield f"no bridge {bridge} there"
-    active = {name for name, state in host.networks.items() if state.active}
-    for network in sorted({*required.networks, *(profile.networks or ())} - active):
-        yield f"no active network {network} there"
+    yield from _networks(host, {*required.networks, *(profile.networks or ())})
     for link in sorted({*required.links, *(profile.links or ())} - set(host.links)):
         yield f"no link {link} there"
+
+
+def _networks(host: HostInfo, wanted: set[str]) -> Iterator[str]:
+    for network in sorted(wanted):
+        known = host.networks.get(network)
+        if known is None and network == "default":
+            yield "no active network default there (on it: state.apply hypervisor.nat)"
+        elif known is None:
+            yield f"no active network {network} there"
+        elif not known.active:
+            yield f"no active network {network} there (on it: virsh net-start {network})"
 
 
 def _profiles(host: HostInfo, required: Requirements) -> Iterator[str]:

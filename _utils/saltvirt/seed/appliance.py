@@ -59,8 +59,8 @@ def run(
     Do a job, in an appliance of its own mostly, and return the worker's answer.
 
     job
-        ``{"action": "look", "seed" or "build", "path", "format", "via", ...}``; see the program in
-        the folder ``worker``.
+        ``{"action": "look", "seed", "install" or "build", "path", "format", "via", ...}``; see the
+        program in the folder ``worker``.
     state_dir
         Where libguestfs keeps its temporary files and sockets meanwhile.
     room

@@ -34,6 +34,17 @@ def mapping(argument: str, value: Any) -> dict[str, Any]:
     return value
 
 
+def names_users(config: dict[str, Any]) -> bool:
+    """Return whether cloud-config says which users there are, or what the default one is called."""
+    return any(key in config for key in ("user", "users", "system_info"))
+
+
+def names_packages(config: dict[str, Any]) -> bool:
+    """Return whether cloud-config says where packages come from, or installs something itself."""
+    keys = ("apt", "yum_repos", "zypper", "packages", "bootcmd", "runcmd")
+    return any(key in config for key in keys)
+
+
 def merge(*parts: dict[str, Any]) -> dict[str, Any]:
     """
     Return cloud-config merged from several, the later over the earlier.

@@ -7,27 +7,34 @@ Source: systemd.system-credentials(7), tmpfiles.d(5); QEMU, -fw_cfg.
 """
 
 import base64
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import PurePosixPath
 
 from saltvirt.xml import parse, sysinfo, to_text
 
 NAME = "opt/io.systemd.credentials/tmpfiles.extra"
 LEAST_SYSTEMD = 252
-_MODES = {"/etc/salt/pki/minion": "0700"}
+_HOME = "/root"
+_SSH = f"{_HOME}/.ssh"
+_MODES = {"/etc/salt/pki/minion": "0700", _SSH: "0700"}
+_NOT_MADE = ("/", "/etc", _HOME)
 
 
-def content(files: Iterable[tuple[str, str, str]]) -> bytes:
+def content(files: Iterable[tuple[str, str, str]], ssh_keys: Sequence[str] = ()) -> bytes:
     """
     Return what systemd-tmpfiles shall do.
 
     files
         ``[(path, text, octal mode)]``; folders are made, files are replaced.
+    ssh_keys
+        Of those who may log in as root; those that the image lets in are let in no more.
     """
     lines, made = [], set()
+    authorized = "".join(f"{key}\n" for key in ssh_keys)
+    files = [*files, *([(f"{_SSH}/authorized_keys", authorized, "600")] if ssh_keys else [])]
     for path, _text, _mode in files:
         for folder in reversed(PurePosixPath(path).parents):
-            if str(folder).startswith("/etc/") and folder not in made:
+            if str(folder) not in _NOT_MADE and folder not in made:
                 made.add(folder)
                 lines.append(f"d {folder} {_MODES.get(str(folder), '0755')} root root -")
     for path, text, mode in files:

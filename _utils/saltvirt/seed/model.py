@@ -17,6 +17,11 @@ class CloudInit:
     vendor_data: dict[str, Any] | None = None
     network: dict[str, Any] | None = None
 
+    @property
+    def all_data(self) -> tuple[dict[str, Any], ...]:
+        """All cloud-config that somebody else has written."""
+        return (*self.user_data, self.vendor_data or {})
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identity:
@@ -29,6 +34,8 @@ class Identity:
         The master's public key, None if the guest is to trust the first that answers.
     is_submitted
         This host has the master accept the key.
+    ssh_keys
+        Public keys of those who may log in by SSH, one line each.
     """
 
     id: str
@@ -37,6 +44,7 @@ class Identity:
     private_key: str | None = field(default=None, repr=False)
     master_key: str | None = None
     is_submitted: bool = False
+    ssh_keys: tuple[str, ...] = ()
     cloud_init: CloudInit = field(default=CloudInit(), repr=False)
 
 
@@ -50,6 +58,10 @@ class Installation:
         the worker; ``boot``, by the guest when it boots; ``refused`` if it has none.
     urls, files
         What it is installed from: where that is to be had, and as ``(path, name)`` once it is here.
+    digests
+        The SHA-256 that each of the ``urls`` must have, None where nobody has said one.
+    saltenv
+        Where the ``urls`` are on the file server, if that is not the environment of the image.
     script
         What the guest runs when it boots, where the worker puts it there.
     why
@@ -60,6 +72,8 @@ class Installation:
 
     kind: str
     urls: tuple[str, ...] = ()
+    digests: tuple[str | None, ...] = ()
+    saltenv: str | None = None
     files: tuple[tuple[str, str], ...] = ()
     script: str | None = None
     why: str | None = None

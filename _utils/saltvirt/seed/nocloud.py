@@ -10,6 +10,7 @@ import io
 import json
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import yaml
 
@@ -60,12 +61,14 @@ def _files(identity: Identity, instance: str, first_block: int, install: object)
         LABEL,
         first_block,
     )
-    own = {
+    own: dict[str, Any] = {
         "preserve_hostname": False,
         "hostname": identity.id.split(".")[0],
         "fqdn": identity.id,
         "bootcmd": [["cloud-init-per", "instance", "salt-virt", "sh", "-c", script]],
     }
+    if identity.ssh_keys:
+        own["ssh_authorized_keys"] = list(identity.ssh_keys)
     if install:
         own["runcmd"] = [["sh", "-c", guest.install()]]
     meta = {

@@ -70,3 +70,13 @@ def required_features(text: str) -> list[str]:
     """Return the names of the features that a ``<cpu>`` has, without those it disables, sorted."""
     found = parse(text).iterfind("feature")
     return _names(one for one in found if one.get("policy") in (None, "require"))
+
+
+def cpu_summary(text: str) -> dict[str, Any]:
+    """Return ``{model, vendor, features}`` of a ``<cpu>``; features in libvirt's order."""
+    root = parse(text)
+    return {
+        "model": root.findtext("model"),
+        "vendor": root.findtext("vendor"),
+        "features": [one.get("name") for one in root.iterfind("feature")],
+    }

@@ -107,6 +107,13 @@ def build(device: Chardev) -> ET.Element:
     )
 
 
+def listens(element: ET.Element) -> list[dict[str, str]]:
+    """Return the sources of such an element that are bound to an address of the host."""
+    if element.get("type") not in ("tcp", "udp"):
+        return []
+    return [dict(one.attrib) for one in element.iterfind("source") if one.get("mode") == "bind"]
+
+
 def read(element: ET.Element) -> Chardev:
     """Return what such an element says."""
     return Chardev(
@@ -117,3 +124,28 @@ def read(element: ET.Element) -> Chardev:
         log=attributes_of(element.find("log")),
         target=attributes_of(element.find("target")),
     )
+
+
+def is_like(now: Chardev, wanted: Chardev, has_port: bool) -> bool:
+    """
+    Return whether a device is what a call wants; what libvirt has filled in does not matter.
+
+    has_port
+        Whether the call says the port of its target.
+    """
+    pairs = [(now.source, wanted.source), (now.protocol, wanted.protocol)]
+    target = dict(wanted.target or {})
+    if not has_port:
+        target.pop("port", None)
+    return now.type == wanted.type and all(_has(*pair) for pair in [*pairs, (now.target, target)])
+
+
+def _has(now: Mapping[str, str] | None, wanted: Mapping[str, str] | None) -> bool:
+    # What is off is not written.
+    said = {key: value for key, value in (wanted or {}).items() if value != "no"}
+    return said.items() <= (now or {}).items()
+
+
+def is_shadow(device: Chardev) -> bool:
+    """Return whether a console is only another name of the first serial port."""
+    return device.element == "console" and (device.target or {}).get("type") == "serial"

@@ -7,6 +7,7 @@ from typing import Any
 
 from saltvirt.arguments import refuse_unknown_keys, whole
 from saltvirt.xml import attributes_of, bag, tag, texts, yes_no
+from saltvirt.xml.merging import merged
 
 _KEYS = {"adjustment", "utc", "timezone", "timers"}
 _TIMER = ("track", "tickpolicy", "frequency", "mode", "present")
@@ -80,3 +81,35 @@ def read(element: ET.Element | None) -> Clock:
             for timer in element.iterfind("timer")
         ),
     )
+
+
+def changed(now: Clock, given: Mapping[str, Any]) -> Clock:
+    """
+    Return the clock when a call has changed it.
+
+    given
+        As for :func:`of`: null removes, and what is not given stays; timers that are given are all
+        there are.
+    """
+    refuse_unknown_keys("clock", given, _KEYS)
+    wanted = of({key: value for key, value in given.items() if value is not None})
+    timers = wanted.timers if "timers" in given else now.timers
+    if not {"utc", "timezone", "adjustment"} & set(given):
+        return Clock(attributes=now.attributes, timers=timers)
+    call = _call(now)
+    if {"utc", "timezone"} & set(given):
+        call = {key: call[key] for key in ("adjustment",) if key in call}
+    asked = {key: value for key, value in given.items() if key != "timers"}
+    return Clock(attributes=of(merged(call, asked)).attributes, timers=timers)
+
+
+def _call(clock: Clock) -> dict[str, Any]:
+    """Return the call's mapping that leads to a clock, but for its timers."""
+    said = clock.attributes
+    basis = said.get("basis") if said.get("offset") == "variable" else said.get("offset")
+    given = {
+        "utc": basis != "localtime",
+        "timezone": said.get("timezone"),
+        "adjustment": said.get("adjustment"),
+    }
+    return {key: value for key, value in given.items() if value is not None}

@@ -2,13 +2,21 @@
 
 import xml.etree.ElementTree as ET
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from saltvirt.arguments import refuse_unknown_keys
 from saltvirt.units import size_kib
 from saltvirt.xml import attributes_of, bag, kib, leaf, switch, tag, texts, yes_no
+from saltvirt.xml.merging import merged
 
+_ATTRIBUTES = ("mode", "match", "check")
+# The keys of a call, and the fields that they lead to.
+_FIELDS = {
+    **{key: key for key in ("vendor", "model", "topology", "cache", "features")},
+    "numa": "cells",
+}
+_OWN = (*_ATTRIBUTES, *_FIELDS)
 # What `cpu` may have; of the rest are <vcpu>, <vcpus>, <iothreads> and <cputune>.
 _KEYS = {
     "placement",
@@ -177,3 +185,59 @@ def _read_cell(cell: ET.Element) -> Cell:
         discard=switch(cell.get("discard")),
         distances=tuple(dict(row.attrib) for row in cell.iterfind("distances/sibling")),
     )
+
+
+def changed(now: Cpu | None, given: Mapping[str, Any]) -> Cpu | None:
+    """
+    Return the processor that a domain has when a call has changed it.
+
+    given
+        A ``cpu`` mapping, of which null removes and what is not given stays.
+    """
+    refuse_unknown_keys("cpu", given, _KEYS)
+    own = {key: given[key] for key in _OWN if key in given}
+    if isinstance(own.get("model"), str):
+        own["model"] = {"name": own["model"]}
+    call = merged(_call(now), own)
+    if now is None and not call:
+        return None
+    wanted = of(call, None)
+    said = {key: value for key, value in wanted.attributes.items() if key in call}
+    return _with_the_rest(replace(wanted, attributes=said), now or Cpu(), own)
+
+
+def _with_the_rest(wanted: Cpu, now: Cpu, own: Mapping[str, Any]) -> Cpu:
+    """Return a processor with what a call does not name, which may say more than a call can."""
+    # What libvirt has filled in.
+    kept = {key: value for key, value in now.attributes.items() if key not in _ATTRIBUTES}
+    left = {name: getattr(now, name) for key, name in _FIELDS.items() if key not in own}
+    return replace(wanted, attributes={**wanted.attributes, **kept}, **left)
+
+
+def _call(cpu: Cpu | None) -> dict[str, Any]:
+    """Return the call's mapping that leads to a domain's processor."""
+    if cpu is None:
+        return {}
+    model = cpu.model
+    cells = {cell.id or "": _call_of_cell(cell) for cell in cpu.cells}
+    given = {
+        **{key: value for key, value in cpu.attributes.items() if key in _ATTRIBUTES},
+        "model": model and {"name": model.name, **model.attributes},
+        "vendor": cpu.vendor,
+        "topology": cpu.topology,
+        "cache": cpu.cache,
+        "features": cpu.features or None,
+        "numa": cells or None,
+    }
+    return {key: value for key, value in given.items() if value is not None}
+
+
+def _call_of_cell(cell: Cell) -> dict[str, Any]:
+    given = {
+        "cpus": cell.cpus,
+        "memory": f"{cell.memory_kib}KiB",
+        "memAccess": cell.mem_access,
+        "discard": cell.discard,
+        "distances": {row.get("id", ""): row.get("value") for row in cell.distances} or None,
+    }
+    return {key: value for key, value in given.items() if value is not None}

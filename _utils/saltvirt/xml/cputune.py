@@ -2,12 +2,13 @@
 
 import xml.etree.ElementTree as ET
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from saltvirt.arguments import refuse_unknown_keys
 from saltvirt.units import size_kib
 from saltvirt.xml import tag, texts
+from saltvirt.xml.merging import cpus, merged
 
 _NUMBERS = (
     "shares",
@@ -23,7 +24,8 @@ _NUMBERS = (
 _PINS = ("vcpupin", "emulatorpin", "iothreadpin")
 # How each element names the threads that it is for.
 _SCHEDS = {"vcpusched": "vcpus", "iothreadsched": "iothreads", "emulatorsched": None}
-_KEYS = {*_NUMBERS, *_PINS, *_SCHEDS, "cachetune", "memorytune"}
+_PARTS = ("cachetune", "memorytune")
+_KEYS = {*_NUMBERS, *_PINS, *_SCHEDS, *_PARTS}
 
 Row = tuple[str, dict[str, str]]
 
@@ -59,7 +61,7 @@ def of(tuning: Mapping[str, Any] | None) -> Cputune | None:
             *_emulatorpin(tuning),
             *_pins("iothreadpin", "iothread", tuning.get("iothreadpin")),
         ),
-        scheds=tuple(_sched(name, rule) for name in _SCHEDS for rule in tuning.get(name) or ()),
+        scheds=tuple(_sched(name, rule) for name in _SCHEDS for rule in _rules(tuning.get(name))),
         parts=(
             *[_cachetune(*item) for item in (tuning.get("cachetune") or {}).items()],
             *[_memorytune(*item) for item in (tuning.get("memorytune") or {}).items()],
@@ -76,6 +78,11 @@ def _emulatorpin(tuning: Mapping[str, Any]) -> list[Row]:
     if "emulatorpin" not in tuning:
         return []
     return [("emulatorpin", texts({"cpuset": tuning["emulatorpin"]}))]
+
+
+def _rules(given: Any) -> list[Mapping[str, Any]]:
+    """Return rules as a list; of the emulator there is one alone."""
+    return [given] if isinstance(given, Mapping) else list(given or ())
 
 
 def _sched(name: str, rule: Mapping[str, Any]) -> Row:
@@ -151,3 +158,89 @@ def read(element: ET.Element | None) -> Cputune | None:
 def _read_rows(element: ET.Element, names: Iterable[str]) -> tuple[Row, ...]:
     known = set(names)
     return tuple((one.tag, dict(one.attrib)) for one in element if one.tag in known)
+
+
+def changed(now: Cputune | None, given: Mapping[str, Any] | None) -> Cputune | None:
+    """
+    Return the tuning that a domain has when a call has changed it.
+
+    given
+        The mapping ``cpu:tuning``, of which null removes and what is not given stays; None
+        removes all of it.
+    """
+    if given is None:
+        return None
+    refuse_unknown_keys("cpu:tuning", given, _KEYS)
+    own = {key: _by_cpus(value) if key in _PARTS else value for key, value in given.items()}
+    wanted = of(merged(_call(now), own))
+    if wanted is None or now is None or _by_rule(wanted.scheds) != _by_rule(now.scheds):
+        return wanted
+    return replace(wanted, scheds=now.scheds)
+
+
+def _by_rule(scheds: tuple[Row, ...]) -> dict[tuple[str | None, ...], str]:
+    """Return rules with the threads that each is for; libvirt writes a row for each thread."""
+    out: dict[tuple[str | None, ...], str] = {}
+    for name, row in scheds:
+        members = row.get(_SCHEDS[name] or "", "")
+        rule = (name, row.get("scheduler"), row.get("priority"))
+        out[rule] = cpus(f"{out[rule]},{members}" if rule in out else members)
+    return out
+
+
+def _by_cpus(value: Any) -> Any:
+    """Return a mapping by sets of CPUs, these as libvirt writes them."""
+    return {cpus(key): one for key, one in value.items()} if isinstance(value, Mapping) else value
+
+
+def _call(tune: Cputune | None) -> dict[str, Any]:
+    """Return the call's mapping that leads to a domain's tuning."""
+    if tune is None:
+        return {}
+    parts: dict[str, dict[str, Any]] = {name: {} for name in _PARTS}
+    for part in tune.parts:
+        parts[part.name][cpus(part.vcpus)] = _call_of_part(part)
+    given = {
+        **tune.numbers,
+        **_call_of_pins(tune.pins),
+        **_call_of_scheds(tune.scheds),
+        **parts,
+    }
+    return {key: value for key, value in given.items() if value not in (None, {}, [])}
+
+
+def _call_of_scheds(scheds: tuple[Row, ...]) -> dict[str, Any]:
+    out: dict[str, Any] = {}
+    for name, row in scheds:
+        if _SCHEDS[name]:
+            out.setdefault(name, []).append(row)
+        else:
+            out[name] = row
+    return out
+
+
+def _call_of_pins(pins: tuple[Row, ...]) -> dict[str, Any]:
+    out: dict[str, Any] = {"vcpupin": {}, "iothreadpin": {}}
+    for name, row in pins:
+        if name == "emulatorpin":
+            out[name] = row.get("cpuset")
+        else:
+            out[name][row.get(name.removesuffix("pin"), "")] = row.get("cpuset")
+    return out
+
+
+def _call_of_part(part: Part) -> dict[str, Any]:
+    out: dict[str, Any] = {}
+    for name, row in part.rows:
+        if name == "node":
+            out[row.get("id", "")] = row.get("bandwidth")
+        elif name == "monitor":
+            out.setdefault("monitor", {})[row.get("vcpus", "")] = row.get("level")
+        else:
+            size = f"{row.get('size')}{row.get('unit', 'KiB')}"
+            out[row.get("id", "")] = {
+                "level": row.get("level"),
+                "type": row.get("type"),
+                "size": size,
+            }
+    return out

@@ -2,7 +2,7 @@
 
 import xml.etree.ElementTree as ET
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from saltvirt.arguments import refuse_unknown_keys
@@ -57,3 +57,10 @@ def read(element: ET.Element | None) -> Features:
         pae=element.find("pae") is not None,
         hint_dedicated=None if hint is None else switch(hint.get("state")),
     )
+
+
+def changed(now: Features, given: Mapping[str, Any]) -> Features:
+    """Return the features when a call has changed what it asks of the hypervisor."""
+    wanted = of(given, None)
+    is_given = "kvm-hint-dedicated" in given
+    return replace(now, hint_dedicated=wanted.hint_dedicated) if is_given else now

@@ -1,13 +1,13 @@
 """<graphics>."""
 
 import xml.etree.ElementTree as ET
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from saltvirt.arguments import refuse_unknown_keys
 from saltvirt.errors import BadArgument
-from saltvirt.xml import attributes_of, bag, switch, tag, texts, yes_no
+from saltvirt.xml import amend, attributes_of, bag, switch, tag, texts, yes_no
 
 _KEYS = {"type", "port", "tls_port", "listen", "password", "keymap"}
 _SHOWN = ("autoport", "keymap", "listen", "port", "type")
@@ -92,13 +92,46 @@ def read(element: ET.Element) -> Graphics:
     )
 
 
-def describe(element: ET.Element | None) -> dict[str, str]:
-    """Return ``{autoport, keymap, listen, port, type}``, ``"None"`` for what it does not say."""
-    given = element.attrib if element is not None else {}
-    listen = (attributes_of(element.find("listen")) if element is not None else None) or {}
-    address = {"listen": listen["address"]} if "address" in listen else {}
-    return {**dict.fromkeys(_SHOWN, "None"), **address, **_only(given)}
+def describe(elements: Iterable[ET.Element]) -> dict[str, str]:
+    """
+    Return all attributes of displays but a password; those of a later one win.
+
+    ``autoport``, ``keymap``, ``listen``, ``port`` and ``type`` are ``"None"`` where none says them.
+    """
+    out = dict.fromkeys(_SHOWN, "None")
+    for element in elements:
+        listen = attributes_of(element.find("listen")) or {}
+        address = {"listen": listen["address"]} if "address" in listen else {}
+        out |= address | {key: one for key, one in element.attrib.items() if key != "passwd"}
+    return out
 
 
-def _only(given: Mapping[str, str]) -> dict[str, str]:
-    return {key: given[key] for key in _SHOWN if key in given}
+def changed(now: Graphics | None, given: Mapping[str, Any]) -> Graphics | None:
+    """
+    Return the display when a call has changed it, None if it is to have none.
+
+    now
+        The display of that type that there is, if any: its password, keymap and listener stay
+        where the call gives none.
+    """
+    wanted = of(given)
+    if wanted is None or now is None or now.type != wanted.type:
+        return wanted
+    is_chosen = wanted.autoport is True and now.autoport is True
+    return replace(
+        wanted,
+        port=now.port if is_chosen else wanted.port,
+        tls_port=wanted.tls_port or now.tls_port,
+        password=wanted.password or now.password,
+        keymap=wanted.keymap or now.keymap,
+        listen=wanted.listen if given.get("listen") else now.listen,
+    )
+
+
+def amended(element: ET.Element, wanted: Graphics) -> None:
+    """Change a <graphics> where it is."""
+    now = read(element)
+    amend.element(element, build(now), build(wanted))
+    if wanted.listen != now.listen:
+        # It says the same in an attribute, from which the listener may not differ.
+        element.attrib.pop("listen", None)

@@ -2,12 +2,13 @@
 
 import xml.etree.ElementTree as ET
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from saltvirt.arguments import refuse_unknown_keys
 from saltvirt.units import size_kib
 from saltvirt.xml import attributes_of, bag, kib, tag, texts
+from saltvirt.xml.merging import merged
 
 _LIMITS = ("hard_limit", "soft_limit", "swap_hard_limit", "min_guarantee")
 _BACKING = ("hugepages", "nosharepages", "locked", "source", "access", "allocation", "discard")
@@ -177,3 +178,57 @@ def _read_backing(element: ET.Element | None) -> Backing:
         allocation=attributes_of(element.find("allocation")),
         discard=element.find("discard") is not None,
     )
+
+
+def changed(now: Memory, given: int | Mapping[str, Any]) -> Memory:
+    """
+    Return the memory that a domain has when a call has changed it.
+
+    given
+        MiB, or a mapping of which null removes and what is not given stays.
+    """
+    given = given if isinstance(given, Mapping) else {"boot": given, "current": given}
+    wanted = of(merged(_call(now), given))
+    # What a call does not name may say more than a call can.
+    kept = {key: getattr(now.backing, key) for key in _BACKING if key not in given}
+    return replace(
+        wanted,
+        backing=replace(wanted.backing, **kept),
+        size_kib=_about(now.size_kib, wanted.size_kib),
+        current_kib=_about(now.current_kib, wanted.current_kib),
+        maximum_kib=_about(now.maximum_kib, wanted.maximum_kib),
+    )
+
+
+def _about(now: Any, wanted: Any) -> Any:
+    """Return what there is if QEMU has only rounded what is wanted."""
+    is_rounded = now and wanted and abs(now - wanted) / now < 1e-3
+    return now if is_rounded else wanted
+
+
+def _call(memory: Memory) -> dict[str, Any]:
+    """Return the call's mapping that leads to a domain's memory."""
+    backing = memory.backing
+    sizes = {
+        "boot": memory.size_kib,
+        "current": memory.current_kib,
+        "max": memory.maximum_kib,
+        **memory.limits_kib,
+    }
+    ways = {
+        "source": (backing.source or {}).get("type"),
+        "access": (backing.access or {}).get("mode"),
+        "allocation": (backing.allocation or {}).get("mode"),
+    }
+    flags = {key: getattr(backing, key) for key in ("nosharepages", "locked", "discard")}
+    pages = [
+        {"size": f"{page.size_kib}KiB", "nodeset": page.nodeset} for page in backing.hugepages or ()
+    ]
+    given = {
+        **{key: f"{size}KiB" for key, size in sizes.items() if size is not None},
+        "slots": memory.slots,
+        "hugepages": pages or None,
+        **ways,
+        **flags,
+    }
+    return {key: value for key, value in given.items() if value is not None}

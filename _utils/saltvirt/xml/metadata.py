@@ -18,7 +18,8 @@ class Notes:
 
     ``disk_mib`` is promised to it, ``seed`` the seed's file, ``stay`` whether it stays when load
     is evened out, ``cpu_qemu`` the QEMU that gave the running guest its CPU, ``moved_to`` the host
-    that has the VM while its definition was only kept here.
+    that has the VM while its definition was only kept here, ``ssh_user`` the guest's user who can
+    be logged in as by SSH.
     """
 
     disk_mib: int = 0
@@ -26,6 +27,7 @@ class Notes:
     stay: bool = False
     cpu_qemu: str | None = None
     moved_to: str | None = None
+    ssh_user: str | None = None
     affinity: tuple[str, ...] = ()
     anti_affinity: tuple[str, ...] = ()
 
@@ -35,6 +37,7 @@ def of(vm: Vm) -> Notes:
     return Notes(
         disk_mib=sum(one.size_mib or 0 for one in vm.disks),
         seed=vm.seed_path,
+        ssh_user=vm.ssh_user,
         affinity=vm.affinity,
         anti_affinity=vm.anti_affinity,
     )
@@ -49,6 +52,7 @@ def build(notes: Notes) -> ET.Element:
         "stay": yes_no(notes.stay or None),
         "cpu_qemu": notes.cpu_qemu,
         "moved_to": notes.moved_to,
+        "ssh_user": notes.ssh_user,
     }
     return tag("metadata", None, tag(f"{_OURS}vm", attributes, *members))
 
@@ -69,12 +73,13 @@ def read(element: ET.Element | None) -> Notes:
         stay=ours.get("stay") == "yes",
         cpu_qemu=ours.get("cpu_qemu"),
         moved_to=ours.get("moved_to"),
+        ssh_user=ours.get("ssh_user"),
         **groups,
     )
 
 
 def describe(notes: Notes) -> dict[str, Any]:
-    """Return ``{affinity, anti_affinity, disk_mib, seed, stay, cpu_qemu, moved_to}``."""
+    """Return ``{affinity, anti_affinity, disk_mib, seed, stay, ..., ssh_user}``."""
     return {
         "affinity": list(notes.affinity),
         "anti_affinity": list(notes.anti_affinity),
@@ -83,6 +88,7 @@ def describe(notes: Notes) -> dict[str, Any]:
         "stay": notes.stay,
         "cpu_qemu": notes.cpu_qemu,
         "moved_to": notes.moved_to,
+        "ssh_user": notes.ssh_user,
     }
 
 
@@ -102,3 +108,10 @@ def changed(text: str, key: str, value: str | None) -> ET.Element:
     if value is not None:
         element.set(key, value)
     return element
+
+
+def promise_more(root: ET.Element, disk_mib: int) -> None:
+    """Note in a domain that its disks may take so many MiB more; nothing in one without notes."""
+    ours = root.find(f"metadata/{_OURS}vm")
+    if ours is not None and disk_mib:
+        ours.set("disk_mib", str(max(read(root.find("metadata")).disk_mib + disk_mib, 0)))

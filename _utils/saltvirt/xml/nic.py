@@ -138,8 +138,8 @@ def build(interface: Interface) -> ET.Element:
         _build_source(interface),
         tag("mac", {"address": interface.mac}) if interface.mac is not None else None,
         tag("mtu", {"size": interface.mtu}) if interface.mtu is not None else None,
-        _build_vlan(interface.vlan),
-        _build_port(interface.virtualport),
+        build_vlan(interface.vlan),
+        build_port(interface.virtualport),
         _build_limits(interface.bandwidth),
         _build_filter(interface.filter),
         tag("model", {"type": interface.model}) if interface.model is not None else None,
@@ -153,14 +153,14 @@ def _build_source(interface: Interface) -> ET.Element | None:
     return tag("source", interface.source, bag("address", interface.address))
 
 
-def _build_vlan(vlan: Vlan | None) -> ET.Element | None:
+def build_vlan(vlan: Vlan | None) -> ET.Element | None:
     if vlan is None:
         return None
     tags = [tag("tag", {"id": number, "nativeMode": mode}) for number, mode in vlan.tags]
     return tag("vlan", {"trunk": "yes"} if vlan.is_trunk else None, *tags)
 
 
-def _build_port(port: Port | None) -> ET.Element | None:
+def build_port(port: Port | None) -> ET.Element | None:
     if port is None:
         return None
     return tag("virtualport", {"type": port.type}, bag("parameters", port.parameters))
@@ -189,8 +189,8 @@ def read(element: ET.Element) -> Interface:
         address=attributes_of(element.find("source/address")),
         mac=_attribute(element, "mac", "address"),
         mtu=_attribute(element, "mtu", "size"),
-        vlan=_read_vlan(element.find("vlan")),
-        virtualport=_read_port(element.find("virtualport")),
+        vlan=read_vlan(element.find("vlan")),
+        virtualport=read_port(element.find("virtualport")),
         bandwidth=_read_limits(element.find("bandwidth")),
         filter=_read_filter(element.find("filterref")),
         model=_attribute(element, "model", "type"),
@@ -203,14 +203,14 @@ def _attribute(element: ET.Element, name: str, key: str) -> str | None:
     return None if found is None else found.get(key)
 
 
-def _read_vlan(element: ET.Element | None) -> Vlan | None:
+def read_vlan(element: ET.Element | None) -> Vlan | None:
     if element is None:
         return None
     tags = tuple((one.get("id", ""), one.get("nativeMode")) for one in element.iterfind("tag"))
     return Vlan(is_trunk=switch(element.get("trunk")) is True, tags=tags)
 
 
-def _read_port(element: ET.Element | None) -> Port | None:
+def read_port(element: ET.Element | None) -> Port | None:
     if element is None:
         return None
     return Port(type=element.get("type"), parameters=attributes_of(element.find("parameters")))

@@ -5,6 +5,8 @@ from typing import Any
 
 from saltvirt.xml import parse, tag
 
+# The USB hosts of Linux itself, which nobody gives to a VM.
+_USB_HOSTS = [("0x1d6b", f"0x000{number}") for number in (1, 2, 3)]
 _PCI_PARTS = ("domain", "bus", "slot", "function")
 
 
@@ -29,4 +31,70 @@ def read(text: str) -> dict[str, Any]:
 
 def _pci_address(capability: ET.Element) -> str:
     domain, bus, slot, function = (int(capability.findtext(p, "0"), 0) for p in _PCI_PARTS)
+    return f"{domain:04x}:{bus:02x}:{slot:02x}.{function:x}"
+
+
+def shown(text: str) -> dict[str, Any] | None:
+    """
+    Return a device as ``virt.node_devices`` shows it; None if it is of no use to a VM.
+
+    Those are bridges of PCI, USB hosts of Linux, and links that are not of a device.
+    """
+    root = parse(text)
+    capabilities = {one.get("type", ""): one for one in root.iterfind("capability")}
+    caps = {"caps": " ".join(capabilities)}
+    if "net" in capabilities:
+        return _shown_link(root, capabilities["net"], caps)
+    kind = next((one for one in ("pci", "usb_device") if one in capabilities), None)
+    if kind is None:
+        return None
+    capability = capabilities[kind]
+    out = {"name": root.findtext("name", ""), **caps, **_shown_maker(capability)}
+    is_host = (out["vendor_id"], out["product_id"]) in _USB_HOSTS
+    if is_host or capability.find("capability[@type='pci-bridge']") is not None:
+        return None
+    return {**out, **(_shown_pci(capability) if kind == "pci" else _shown_usb(capability))}
+
+
+def _shown_link(root: ET.Element, link: ET.Element, caps: dict[str, Any]) -> dict[str, Any] | None:
+    parent, state = root.findtext("parent"), link.find("link")
+    if parent in (None, "computer"):
+        return None
+    return {
+        **caps,
+        "name": link.findtext("interface"),
+        "address": link.findtext("address"),
+        "device name": parent,
+        "state": None if state is None else state.get("state"),
+    }
+
+
+def _shown_maker(capability: ET.Element) -> dict[str, str]:
+    out = {}
+    for key in ("vendor", "product"):
+        element = capability.find(key)
+        out[f"{key}_id"] = "" if element is None else element.get("id", "").lower()
+        if element is not None and element.text:
+            out[key] = element.text
+    return out
+
+
+def _shown_usb(usb: ET.Element) -> dict[str, Any]:
+    bus, device = (int(usb.findtext(part, "0")) for part in ("bus", "device"))
+    return {"address": f"{bus:03}:{device:03}"}
+
+
+def _shown_pci(pci: ET.Element) -> dict[str, Any]:
+    out: dict[str, Any] = {"address": _pci_address(pci)}
+    if pci.find("class") is not None:
+        out["PCI class"] = pci.findtext("class")
+    virtual = [_named(one) for one in pci.iterfind("capability[@type='virt_functions']/address")]
+    physical = pci.find("capability[@type='phys_function']/address")
+    if virtual:
+        out["virtual functions"] = virtual
+    return out if physical is None else {**out, "physical function": _named(physical)}
+
+
+def _named(address: ET.Element) -> str:
+    domain, bus, slot, function = (int(address.get(part, "0"), 0) for part in _PCI_PARTS)
     return f"{domain:04x}:{bus:02x}:{slot:02x}.{function:x}"

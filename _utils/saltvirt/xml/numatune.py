@@ -7,6 +7,7 @@ from typing import Any
 
 from saltvirt.arguments import refuse_unknown_keys
 from saltvirt.xml import attributes_of, bag, tag, texts
+from saltvirt.xml.merging import merged
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,3 +46,17 @@ def read(element: ET.Element | None) -> Numatune | None:
         memory=attributes_of(element.find("memory")),
         memnodes=tuple(dict(node.attrib) for node in element.iterfind("memnode")),
     )
+
+
+def changed(now: Numatune | None, given: Mapping[str, Any]) -> Numatune | None:
+    """Return it when a call has changed it; null removes, and what is not given stays."""
+    call: dict[str, Any] = {}
+    if now is not None:
+        nodes = {node.get("cellid", ""): _without_id(node) for node in now.memnodes}
+        call = {"memory": now.memory or {}, "memnodes": nodes}
+    wanted = of(merged(call, given))
+    return wanted if wanted is not None and (wanted.memory or wanted.memnodes) else None
+
+
+def _without_id(node: Mapping[str, str]) -> dict[str, str]:
+    return {key: value for key, value in node.items() if key != "cellid"}

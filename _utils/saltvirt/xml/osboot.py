@@ -2,13 +2,13 @@
 
 import xml.etree.ElementTree as ET
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from saltvirt.arguments import refuse_unknown_keys
 from saltvirt.errors import BadArgument
 from saltvirt.model import Vm
-from saltvirt.xml import attributes_of, bag, leaf, source, switch, tag
+from saltvirt.xml import amend, attributes_of, bag, leaf, source, switch, tag
 
 _KEYS = {"kernel", "initrd", "cmdline", "loader", "nvram", "efi"}
 _DEVICES = {"hd", "fd", "cdrom", "network"}
@@ -166,3 +166,75 @@ def variables(os: Os, name: str | None) -> str | None:
         return nvram.path
     is_stateless = os.loader is not None and switch(os.loader.attributes.get("stateless")) is True
     return _VARIABLES.format(name) if os.firmware == "efi" and not is_stateless else None
+
+
+def changed(now: Os, boot: Mapping[str, Any], devices_: tuple[str, ...] | None = None) -> Os:
+    """
+    Return what a domain boots when a call has changed it.
+
+    boot
+        As ``boot`` of a call, with local files only: null removes, and what is not given stays.
+        ``efi: False`` takes the firmware out, and its variables.
+    devices_
+        The boot devices, None to leave them.
+    """
+    refuse_unknown_keys("boot", boot, _KEYS)
+    for key, value in boot.items():
+        if key == "efi" and not isinstance(value, bool | None):
+            raise BadArgument("boot:efi", f"{value!r} is neither True nor False")
+    direct: dict[str, Any] = {
+        key: str(boot[key]) if boot[key] else None
+        for key in ("kernel", "initrd", "cmdline")
+        if key in boot
+    }
+    out = _with_firmware(replace(now, **direct), boot)
+    out = out if devices_ is None else replace(out, boot=devices_)
+    if (out.initrd or out.cmdline) and not out.kernel:
+        part = "initrd" if out.initrd else "cmdline"
+        raise BadArgument("boot", f"{part!r} needs 'kernel'")
+    return out
+
+
+def _with_firmware(now: Os, boot: Mapping[str, Any]) -> Os:
+    if boot.get("efi") is False or _is_cleared(boot):
+        return replace(now, firmware=None, loader=None, nvram=None)
+    if boot.get("efi"):
+        if boot.get("loader"):
+            raise BadArgument("boot", "'efi: True' finds its own loader; leave 'loader' out")
+        # What libvirt has found for it stands in its place from then on.
+        return replace(now, firmware="efi") if now.loader is None else now
+    return _with_loader(now, boot)
+
+
+def _with_loader(now: Os, boot: Mapping[str, Any]) -> Os:
+    loader, nvram = now.loader, now.nvram
+    if boot.get("loader"):
+        old = loader.attributes if loader is not None else {}
+        attributes = {**old, "readonly": "yes", "type": "pflash"}
+        loader = Loader(path=str(boot["loader"]), attributes=attributes)
+        now = replace(now, firmware=None)
+    if boot.get("nvram"):
+        nvram = nvram or Nvram()
+        nvram = replace(nvram, attributes={**nvram.attributes, "template": str(boot["nvram"])})
+    if {"loader", "nvram"} & set(boot) and (loader is None) != (nvram is None):
+        raise BadArgument("boot", "'loader' and 'nvram' go together; or use 'efi: True'")
+    return replace(now, loader=loader, nvram=nvram)
+
+
+def _is_cleared(boot: Mapping[str, Any]) -> bool:
+    return all(key in boot and boot[key] is None for key in ("loader", "nvram"))
+
+
+def amended(root: ET.Element, wanted: Os) -> None:
+    """Change the <os> of a domain where it is."""
+    element = root.find("os")
+    now = read(element)
+    amend.changed(root, [build(now)], [build(wanted)])
+    if element is None:
+        return
+    if wanted.firmware is None and now.firmware is not None:
+        # The features that a firmware was to be chosen by.
+        amend.put(element, "firmware", [])
+    if wanted.boot != now.boot:
+        # Their order says which one is first.
+        amend.put(element, "boot", [tag("boot", {"dev": device}) for device in wanted.boot])

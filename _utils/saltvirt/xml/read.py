@@ -4,8 +4,8 @@ import xml.etree.ElementTree as ET
 from typing import Any
 
 from saltvirt.nics import needs
+from saltvirt.xml import chardev, disk, metadata, nic, osboot, parse, sysinfo, to_text, tpm
 from saltvirt.xml import cpu as cpu_
-from saltvirt.xml import disk, metadata, nic, osboot, parse, sysinfo, to_text, tpm
 from saltvirt.xml import graphics as graphics_
 
 
@@ -43,13 +43,18 @@ def links(root: ET.Element) -> dict[str, Any]:
 
 
 def graphics(root: ET.Element) -> dict[str, str]:
-    """Return the attributes of the VM's first display, ``"None"`` for those it lacks."""
-    return graphics_.describe(root.find("devices/graphics"))
+    """Return the attributes of the VM's displays, ``"None"`` for the usual ones that they lack."""
+    return graphics_.describe(root.iterfind("devices/graphics"))
 
 
 def displays(root: ET.Element) -> list[graphics_.Graphics]:
     """Return all displays of a VM; with a password only if the XML was read with its secrets."""
     return [graphics_.read(one) for one in root.iterfind("devices/graphics")]
+
+
+def listeners(root: ET.Element) -> list[dict[str, str]]:
+    """Return ``host``, ``service`` and ``tls`` of each device that others can connect to."""
+    return [source for device in root.iterfind("devices/*") for source in chardev.listens(device)]
 
 
 def system(root: ET.Element) -> osboot.Os:
@@ -111,6 +116,13 @@ def was_given_file(root: ET.Element) -> bool:
     """Return whether a VM runs with a file of its host that QEMU read: a credential."""
     found = map(sysinfo.read, root.iterfind("sysinfo"))
     return any(entry.file is not None for one in found for entry in one.entries)
+
+
+def has_agent(root: ET.Element) -> bool:
+    """Return whether the agent of a running guest listens on its channel."""
+    targets = [chardev.read(one).target or {} for one in root.iterfind("devices/channel")]
+    wanted = (chardev.guest_agent().target or {}).get("name")
+    return any(one.get("name") == wanted and one.get("state") == "connected" for one in targets)
 
 
 def tpm_state(root: ET.Element) -> str | None:

@@ -2,13 +2,16 @@
 
 import xml.etree.ElementTree as ET
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from saltvirt.arguments import vcpus
 from saltvirt.xml import leaf, switch, tag, texts, yes_no
+from saltvirt.xml.merging import merged
 
 _ATTRIBUTES = ("placement", "cpuset", "current")
+# What of a call's `cpu` is told here.
+_OWN = (*_ATTRIBUTES, "maximum", "vcpus", "iothreads")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,3 +95,43 @@ def read(root: ET.Element) -> Vcpus:
         ),
         iothreads=root.findtext("iothreads") or None,
     )
+
+
+def changed(now: Vcpus, given: int | Mapping[str, Any]) -> Vcpus:
+    """
+    Return the virtual CPUs that a domain has when a call has changed them.
+
+    given
+        How many, or a ``cpu`` mapping of which null removes and what is not given stays.
+    """
+    if isinstance(given, Mapping):
+        # Cut off what others make of the mapping: it would be merged for nothing.
+        own = {key: given[key] for key in _OWN if key in given}
+        wanted = of(merged(_call(now), own))
+        is_as_many = _counts(wanted) == _counts(now)
+        return wanted if is_as_many or "vcpus" in own else replace(wanted, listed=())
+    if set(_counts(now)) == {str(given)}:
+        return now
+    kept = {key: value for key, value in now.attributes.items() if key != "current"}
+    # Those that are listed one by one would not be all of them any more.
+    return replace(now, maximum=str(given), attributes=kept, listed=())
+
+
+def _counts(vcpus_: Vcpus) -> tuple[str, str]:
+    """Return how many virtual CPUs there can be, and are."""
+    return vcpus_.maximum, vcpus_.attributes.get("current", vcpus_.maximum)
+
+
+def _call(vcpus_: Vcpus) -> dict[str, Any]:
+    """Return the call's mapping that leads to a domain's virtual CPUs."""
+    listed = {
+        one.id: {
+            "enabled": one.enabled,
+            "hotpluggable": one.hotpluggable,
+            "order": one.order,
+        }
+        for one in vcpus_.listed
+    }
+    more = {"vcpus": listed or None, "iothreads": vcpus_.iothreads}
+    given = {"maximum": vcpus_.maximum, **vcpus_.attributes, **more}
+    return {key: value for key, value in given.items() if value is not None}

@@ -10,14 +10,18 @@ from saltvirt import content, wire
 from saltvirt.fleet import keys, membership, minions
 from saltvirt.fleet.audit import run
 from saltvirt.fleet.cloud import Cloud
+from saltvirt.ops.certificates import installed
 from saltvirt.pki import ca, policy
 from saltvirt.pki.authorities import Authorities
 from saltvirt.placement.audited import (
     CertificateFacts,
+    ConsoleFacts,
     DaemonFacts,
     DisplayFacts,
     HostAudit,
     KeyFacts,
+    LocalFacts,
+    RevocationFacts,
 )
 
 NOW = askedca.NOW
@@ -49,6 +53,12 @@ class World:
         """Have hyper1 say something else."""
         self.facts["hyper1"] = dataclasses.replace(self.facts["hyper1"], **more)
 
+    def heed(self):
+        """Have both hosts heed the master's lists of revoked certificates as they are."""
+        told = askedca.ask(self.place, "hyper1", {}, grains={})
+        for host, facts in self.facts.items():
+            self.facts[host] = dataclasses.replace(facts, revoked=lists(told))
+
     def ask(self, _cloud, targets, fun):
         """Stand for ``minions.ask``."""
         assert fun == "virt.audit"
@@ -72,6 +82,22 @@ def display(address, **more):
     return DisplayFacts(
         **{"vm": "web1", "type": "vnc", "has_password": False, **more}, address=address
     )
+
+
+def console(address, tls=None):
+    """Return a console of a VM."""
+    return ConsoleFacts(vm="web1", address=address, tls=tls)
+
+
+def lists(told):
+    """Return what a host says of the lists of revoked certificates that it was told."""
+    out = {}
+    for use, trust in told.trust.items():
+        parts = installed.revocation_lists(trust.crl)
+        serials = sorted({f"{row.serial_number:032x}" for one in parts for row in one})
+        ends = min(one.next_update_utc for one in parts).isoformat()
+        out[use] = RevocationFacts(path=f"/etc/pki/{use}.crl", ends=ends, serials=serials)
+    return out
 
 
 def certificate(pem, **more):
@@ -104,13 +130,15 @@ def host_facts(place, host):
                 path="/etc/libvirt/libvirtd.conf",
                 names=["OU=salt-virt hypervisor,*"],
                 verifies=True,
-                is_open_here=False,
             )
         ],
+        local=LocalFacts(sockets=[], users=[], rules=[]),
         plain=[],
         trusted={use: ca.fingerprints(trust.ca.encode()) for use, trust in told.trust.items()},
+        revoked=lists(told),
         qemu={"migrate_tls_force": "1", "migrate_tls_x509_verify": "1"},
         displays=[display("127.0.0.1"), display(""), display("0.0.0.0", has_password=True)],
+        consoles=[console("127.0.0.1"), console("0.0.0.0", tls="yes")],
         certificates=[certificate(pem) for pem in told.certificates.values()],
         keys=[key(0o600), key(0o640, most=0o640, group="kvm", reader="kvm")],
     )

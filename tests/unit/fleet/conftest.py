@@ -1,14 +1,18 @@
 """Hosts that are folders, and commands that die on the way."""
 
 import itertools
+from types import SimpleNamespace
 
+import auditkit
 import fleetkit
 import keypairs
 import playedhosts
 import pytest
+import setupkit
 from saltvirt import records
 from saltvirt.fleet import keys, migrate
 from saltvirt.fleet.cloud import Cloud
+from saltvirt.pki.authorities import Authorities
 
 
 @pytest.fixture
@@ -77,3 +81,23 @@ def made(opts, monkeypatch):
     monkeypatch.setattr(migrate.secrets, "token_hex", lambda _size: f"{next(count):016x}")
     made.master = Cloud(opts=opts, settings=made, progress=lambda *_args, **_figures: None)
     return made
+
+
+@pytest.fixture(scope="session")
+def signed(tmp_path_factory):
+    """CAs, and what two hosts say that have certificates of them: signing takes its time."""
+    place = Authorities(tmp_path_factory.mktemp("pki") / "libvirt")
+    facts = {host: auditkit.host_facts(place, host) for host in auditkit.HOSTS}
+    return SimpleNamespace(folder=place.folder, facts=facts)
+
+
+@pytest.fixture
+def world(opts, tmp_path, monkeypatch, signed):
+    """A master and two hosts in which an audit finds nothing."""
+    return auditkit.World(opts, tmp_path, monkeypatch, signed)
+
+
+@pytest.fixture
+def setup(opts, tmp_path, monkeypatch):
+    """A master and two hosts that have all that VMs need."""
+    return setupkit.Setup(opts, tmp_path, monkeypatch)

@@ -1,15 +1,24 @@
 """Images of the web: fetched once per version, and from where a break left them."""
 
+import datetime
 import http.server
+import ipaddress
 import os
+import ssl
 import subprocess
 from pathlib import Path
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import rsa
 from fetching import obtain, served
 from saltvirt import files
+from saltvirt import room as limits
+from saltvirt import web as saltvirt_web
 from saltvirt.errors import ImageError
 from saltvirt.image import cache
+from saltvirt.room import Meter
 from saltvirt.units import MIB
 
 
@@ -47,6 +56,56 @@ def web(tmp_path):
 
     with served(Handler) as address:
         yield address, asked
+
+
+@pytest.fixture
+def proved(tmp_path, monkeypatch):
+    """A web server with TLS that Python believes, and that leads to wherever it is told."""
+    key = rsa.generate_private_key(65537, 2048)
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "127.0.0.1")])
+    now = datetime.datetime.now(datetime.timezone.utc)
+    day = datetime.timedelta(days=1)
+    address = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))])
+    made = x509.CertificateBuilder(name, name, key.public_key(), 1, now - day, now + day)
+    cert = made.add_extension(address, critical=False).sign(key, hashes.SHA256())
+    pem = tmp_path / "server.pem"
+    pem.write_bytes(
+        cert.public_bytes(serialization.Encoding.PEM)
+        + key.private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.PKCS8,
+            serialization.NoEncryption(),
+        )
+    )
+    monkeypatch.setenv("SSL_CERT_FILE", str(pem))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(pem)
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        to = ""
+
+        def do_GET(self):  # noqa: N802 - the library's name
+            self.send_response(302)
+            self.send_header("Location", self.to)
+            self.end_headers()
+
+        def log_message(self, *_args):
+            pass
+
+    with served(Handler, context) as address:
+        yield address.replace("http:", "https:"), Handler
+
+
+def test_a_server_that_is_proved_leads_to_none_that_is_not(web, proved, host, image):
+    plain, asked = web
+    url, handler = proved
+    handler.to = f"{plain}/{image.name}"
+
+    with pytest.raises(ImageError, match="leads to http://127.0.0.1, where nobody vouches"):
+        obtain(host, f"{url}/x.qcow2")
+    with pytest.raises(ImageError, match="leads to http://127.0.0.1, where nobody vouches"):
+        saltvirt_web.fetch_small(f"{url}/x", 100, Meter(limits.of(host), "x", host.images))
+    assert asked == []
 
 
 def test_an_image_of_the_web_is_fetched_once_per_version(web, host, image):

@@ -1,15 +1,17 @@
 """What a host says of itself to an audit is what its files, its sockets and its libvirt have."""
 
+import grp
 import socket
+from datetime import datetime
 from pathlib import Path
 
 import pytest
 from saltvirt import content, wire
 from saltvirt.config import HostSettings
 from saltvirt.kvm import connect, lifecycle
-from saltvirt.ops import auditing
+from saltvirt.ops.audit import conffiles, facts, local
 from saltvirt.ops.certificates import installed
-from saltvirt.pki import ca
+from saltvirt.pki import ca, crl
 from saltvirt.pki.store import utc_now
 from saltvirt.placement.audited import HostAudit
 
@@ -25,12 +27,16 @@ empty = []
 """
 DOMAIN = """<domain type='test'><name>{name}</name><memory>1024</memory><os><type>hvm</type></os>
 <devices><graphics type='vnc' passwd='{password}'><listen type='address' address='0.0.0.0'/>
-</graphics></devices></domain>"""
+</graphics><serial type='tcp'><source mode='bind' host='0.0.0.0' service='2300'/></serial>
+<serial type='udp'><source mode='bind' host='127.0.0.1' service='2301'/>
+<source mode='connect' host='127.0.0.1' service='2302'/></serial>
+<serial type='tcp'><source mode='connect' host='10.0.0.1' service='2300' tls='yes'/></serial>
+</devices></domain>"""
 TEST = HostSettings(uri="test:///default")
 
 
 def test_libvirts_files_are_read_as_libvirt_reads_them():
-    assert auditing.settings_of(CONF) == {
+    assert conffiles.settings_of(CONF) == {
         "tls_allowed_dn_list": ["OU=salt-virt hypervisor,*", "CN=in"],
         "tls_no_verify_certificate": "1",
         "auth_unix_rw": "none",
@@ -47,11 +53,11 @@ def test_what_listens_is_read_from_the_kernel(family, address):
         listening.bind((address, 0))
         port = listening.getsockname()[1]
         tables = [Path(f"/proc/net/{name}").read_text() for name in ("tcp", "tcp6")]
-        assert auditing.listening(tables, port) == []
+        assert facts.listening(tables, port) == []
 
         listening.listen()
         tables = [Path(f"/proc/net/{name}").read_text() for name in ("tcp", "tcp6")]
-        assert auditing.listening(tables, port) == [address]
+        assert facts.listening(tables, port) == [address]
 
 
 @pytest.fixture
@@ -61,11 +67,15 @@ def base(tmp_path, monkeypatch):
     conf.mkdir()
     (conf / "libvirtd.conf").write_text(CONF)
     (conf / "qemu.conf").write_text('vnc_listen = "0.0.0.0"\nvnc_password = "hunter2"\nuser = "x"')
-    monkeypatch.setattr(auditing, "_CONF", conf)
-    monkeypatch.setattr(auditing.enrolment, "DAEMONS", {"libvirtd": str(tmp_path / "no socket")})
+    monkeypatch.setattr(facts, "_CONF", conf)
+    monkeypatch.setattr(local, "_RUN", tmp_path / "run")
+    monkeypatch.setattr(local, "_POLKIT", tmp_path / "polkit")
+    monkeypatch.setattr(facts.enrolment, "DAEMONS", {"libvirtd": str(tmp_path / "no socket")})
     made = ca.create("a CA", utc_now())
     (tmp_path / "pki/CA").mkdir(parents=True)
     (tmp_path / "pki/CA/cacert.pem").write_bytes(ca.certificate_pem(made.certificate))
+    listed = crl.build(made, {0xAB: utc_now()}, 1, utc_now())
+    (tmp_path / "pki/CA/cacrl.pem").write_bytes(listed)
     place = installed.places(tmp_path / "pki")["libvirt-server"]
     signed = {"minion_id": "hyper1", "role": "server", "names": ["hyper1"], "addresses": []}
     key = ca.new_key()
@@ -75,12 +85,12 @@ def base(tmp_path, monkeypatch):
     return tmp_path / "pki"
 
 
-def facts(base):
+def told(base):
     """Return what a host says, as it comes to the master."""
     with connect.opened(TEST, readonly=False) as conn:
         for name, password in (("open", ""), ("closed", "secret")):
             lifecycle.define(conn, DOMAIN.format(name=name, password=password))
-        said = wire.plain(auditing.facts(conn, str(base), str(base / "minion.pem")))
+        said = wire.plain(facts.of_host(conn, str(base), str(base / "minion.pem")))
         for name in ("open", "closed"):
             conn.lookupByName(name).undefine()
     assert not {"hunter2", "secret"} & set(repr(said).replace("'", " ").split())
@@ -88,7 +98,7 @@ def facts(base):
 
 
 def test_a_host_says_what_its_files_have(base):
-    said = facts(base)
+    said = told(base)
 
     (daemon,) = said.daemons
     assert daemon.names == ["OU=salt-virt hypervisor,*", "CN=in"] and not daemon.verifies
@@ -99,10 +109,89 @@ def test_a_host_says_what_its_files_have(base):
     ]
     assert [(one.mode, one.most, one.owner) for one in said.keys] == [(0o644, 0o600, "root")]
     assert said.code == content.of_code() and said.unreadable == {}
+    assert said.revoked["libvirt"].serials == [f"{0xAB:032x}"]
+    assert datetime.fromisoformat(said.revoked["libvirt"].ends) > utc_now()
+
+
+def test_a_port_may_be_the_name_of_a_service(base):
+    path = base.parent / "libvirt/libvirtd.conf"
+    path.write_text('tcp_port = "ssh"\n')
+    assert told(base).unreadable == {}
+    path.write_text('tcp_port = "nosuchservice"\n')
+    assert "not found" in told(base).unreadable["/etc/services"]
+
+
+def test_a_host_says_which_consoles_listen(base):
+    consoles = [(one.vm, one.address, one.tls) for one in told(base).consoles]
+
+    assert [one for one in consoles if one[0] == "open"] == [
+        ("open", "0.0.0.0", None),
+        ("open", "127.0.0.1", None),
+    ]
+
+
+@pytest.fixture
+def there(base):
+    """A host's own users: /etc/libvirt, libvirt's sockets and polkit's rules."""
+    (base.parent / "run").mkdir()
+    (base.parent / "polkit/rules.d").mkdir(parents=True)
+    return base.parent
+
+
+@pytest.mark.parametrize(
+    ("daemon", "name"), [("libvirtd", "libvirt-sock"), ("virtqemud", "virtqemud-sock")]
+)
+def test_a_socket_for_all_without_a_check_is_found(there, base, daemon, name):
+    path = there / "libvirt" / f"{daemon}.conf"
+    path.write_text('auth_unix_rw = "none"\n')
+    with socket.socket(socket.AF_UNIX) as bound:
+        bound.bind(str(there / "run" / name))
+        (there / "run" / name).chmod(0o666)
+        assert str(path) in told(base).local.sockets
+
+        (there / "run" / name).chmod(0o660)
+        assert told(base).local.sockets == []
+        (there / "run" / name).chmod(0o666)
+        path.write_text('auth_unix_rw = "polkit"\n')
+        assert told(base).local.sockets == []
+
+
+def test_rules_of_polkit_that_let_somebody_in_are_found(there, base):
+    rules = {
+        "50-in.rules": 'if (action.id == "org.libvirt.unix.manage") return polkit.Result.YES;',
+        "51-out.rules": 'if (action.id == "org.libvirt.unix.manage") return polkit.Result.NO;',
+        "52-other.rules": 'if (action.id == "org.example") return polkit.Result.YES;',
+        "53-in.pkla": "Action=org.libvirt.unix.manage\nResultAny = yes\n",
+        "54-in.rules.dpkg-old": "org.libvirt.unix.manage polkit.Result.YES",
+        "55-ask.rules": "polkit.addRule(a, 'org.libvirt.unix.manage', polkit.Result.AUTH_ADMIN)\n"
+        "polkit.addRule(b, 'org.freedesktop.NetworkManager', polkit.Result.YES)",
+        "56-comment.rules": "// addRule org.libvirt.unix.manage polkit.Result.YES\n",
+        "57-in.rules": "polkit.addRule(a => a.id.indexOf('org.libvirt.') == 0 ? 'yes' : '')",
+        "58-in.pkla": "[x]\nAction=org.freedesktop.*\n[y]\nAction=org.libvirt.*\nResultAny=yes\n",
+    }
+    for name, text in rules.items():
+        (there / "polkit/rules.d" / name).write_text(text)
+
+    found = told(base).local.rules
+
+    let_in = ("50-in.rules", "53-in.pkla", "57-in.rules", "58-in.pkla")
+    assert found == [f"{there}/polkit/rules.d/{name}" for name in let_in]
+
+
+def test_libvirts_group_is_read_administrators_left_out(there, base, monkeypatch):
+    # A stand-in: this machine's groups are not the tests' to change.
+    groups = {"libvirt": ["ann", "bob", "root"], "sudo": ["bob"]}
+
+    def getgrnam(name):
+        return grp.struct_group((name, "x", 4000 + len(name), groups[name]))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(local.grp, "getgrnam", getgrnam)
+        assert local._users() == ["ann"]
 
 
 def test_a_host_says_whether_displays_have_passwords_and_not_which(base):
-    said = facts(base)
+    said = told(base)
 
     shown = {one.vm: (one.type, one.address, one.has_password) for one in said.displays}
     assert shown == {"open": ("vnc", "0.0.0.0", False), "closed": ("vnc", "0.0.0.0", True)}
@@ -113,7 +202,7 @@ def test_what_cannot_be_read_is_said_and_the_rest_stands(base):
     (base / "CA/cacert.pem").write_text("-----BEGIN CERTIFICATE-----\n")
     (base / "libvirt/servercert.pem").write_text("no certificate")
 
-    said = facts(base)
+    said = told(base)
 
     assert set(said.unreadable) == {f"{base}/CA/cacert.pem", f"{base}/libvirt/servercert.pem"}
     assert said.certificates == [] and said.trusted == {} and said.keys

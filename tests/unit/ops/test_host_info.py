@@ -142,10 +142,6 @@ def test_a_base_image_and_a_shared_disk_belong_to_nobody_alone(tmp_path):
     }
 
 
-def test_a_guests_console_cannot_steer_a_terminal():
-    assert inspect.printable("a\x1b[2Jb\tc\x07\x9b") == "a[2Jb\tc"
-
-
 PCI = """<device><name>pci_0000_03_00_0</name><capability type='pci'><class>0x020000</class>
 <domain>0</domain><bus>3</bus><slot>0</slot><function>0</function>
 <product id='0x1533'>I210</product><vendor id='0x8086'>Intel</vendor></capability></device>"""

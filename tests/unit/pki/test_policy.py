@@ -216,6 +216,20 @@ def test_whoever_is_allowed_gets_certificates_and_is_a_peer_until_shut_out(pilla
     assert "certificates" in after["hyper2"] and after["hyper2"]["peers"] == {}
 
 
+def test_an_address_that_a_host_has_itself_is_not_its_peers(pillar, monkeypatch):
+    membership.allow(pillar.__opts__, ["hyper2"])
+    said = {"hyper2": {"ipv4": ["10.0.0.2", "192.168.122.1"]}}
+    monkeypatch.setattr(
+        pillar.salt.utils.minions, "get_minion_data", lambda one, _opts: (one, said.get(one), None)
+    )
+    (Path(pillar.__opts__["pki_dir"]) / "minions/hyper2").write_text("key")
+    pillar.__opts__["grains"] = {"ipv4": ["10.0.0.1", "192.168.122.1"]}
+
+    told = pillar.ext_pillar("hyper1", {}, certificates={}, version=2)["libvirt_pki"]
+
+    assert told["peers"] == {"hyper2": ["10.0.0.2"]}
+
+
 def test_a_vm_that_a_glob_has_come_to_match_gets_no_certificate(pillar):
     pillar.__opts__["virt"] = {"hypervisors": "hyper*"}
     hints.moved(pillar.__opts__, "hyper9", "hyper1")

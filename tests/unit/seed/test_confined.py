@@ -2,10 +2,12 @@
 
 import json
 import os
+import shutil
 import stat
 import struct
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from pathlib import Path
@@ -25,6 +27,7 @@ import json, os, socket, sys
 sys.path.insert(0, {folder!r})
 import confined
 job = json.load(sys.stdin)
+confined.RESOLVERS = job.get("resolvers", confined.RESOLVERS)
 confined.enter(job, [])
 status = dict(row.split(":", 1) for row in open("/proc/self/status"))
 out = {{
@@ -51,6 +54,8 @@ attempt("given_is_not_mine", lambda: open(confined.PLACE + "/given/0", "a"))
 attempt("state", lambda: os.listdir(job["confined"]["folder"]))
 attempt("root_again", lambda: os.setuid(0))
 attempt("loopback", connect)
+out["run"] = sorted(os.listdir("/run"))
+attempt("resolvers", lambda: open(confined.RESOLVERS).read())
 json.dump(out, sys.stdout)
 """
 
@@ -96,8 +101,11 @@ def test_it_is_a_user_without_any_right_and_comes_to_what_it_was_lent(tmp_path, 
     assert said["powers"] == [0, 0, 1]
     assert (said["path"], said["disk"]) == (f"{confined.PLACE}/disk", len("written"))
     assert (said["tmp_is_mine"], said["given"]) == (1, ["a package"])
-    for name in ("given_is_not_mine", "state", "root_again"):
+    for name in ("given_is_not_mine", "root_again"):
         assert said[name] == "PermissionError", name
+    # Below /run, as the tests have it, it is not even there.
+    assert said["state"] in ("PermissionError", "FileNotFoundError")
+    assert said["run"] == ["salt-virt-appliance"]
     assert disk.read_text() == "written"
     left = disk.stat()
     assert (left.st_uid, stat.S_IMODE(left.st_mode)) == (0, 0o600)
@@ -109,6 +117,29 @@ def test_it_is_a_user_without_any_right_and_comes_to_what_it_was_lent(tmp_path, 
 
 def test_not_even_this_hosts_loopback_is_there(tmp_path, disk, who, listening):
     assert looked(tmp_path, disk, port=listening)["loopback"] == "OSError"
+
+
+def test_with_a_network_the_servers_of_names_are_there_though_the_file_is_a_link_into_run(
+    tmp_path, disk, who
+):
+    servers = Path("/run/salt-virt-test/resolv.conf")
+    servers.parent.mkdir()
+    # The tests' own folders are in /run as well.
+    etc = Path(tempfile.mkdtemp(dir="/var/tmp"))
+    etc.chmod(0o755)
+    try:
+        servers.write_text("nameserver 192.0.2.1\n")
+        # As with resolvconf beside systemd-resolved: one link in /run leads to another.
+        (servers.parent / "first").symlink_to("second")
+        (servers.parent / "second").symlink_to(servers)
+        (etc / "resolv.conf").symlink_to(servers.parent / "first")
+        said = looked(tmp_path, disk, network=True, resolvers=str(etc / "resolv.conf"))
+    finally:
+        shutil.rmtree(servers.parent)
+        shutil.rmtree(etc)
+
+    assert said["resolvers"] == "nameserver 192.0.2.1\n"
+    assert said["run"] == ["salt-virt-appliance", "salt-virt-test"]
 
 
 def test_a_disk_that_everybody_reads_stays_its_owners_while_it_is_looked_at(tmp_path, disk, who):

@@ -67,6 +67,17 @@ def test_an_identity_is_written_below_a_folder(tmp_path, root):
     assert list((tmp_path / "state/appliances").iterdir()) == []
 
 
+def test_a_folder_of_keys_that_is_another_users_becomes_roots(tmp_path, root):
+    (root / "root/.ssh").mkdir(parents=True)
+    os.chown(root / "root/.ssh", 1000, 1000)
+
+    run(tmp_path, root, ssh_keys=["ssh-ed25519 AAAA anna"])
+
+    found = (root / "root/.ssh").stat()
+    assert (found.st_uid, found.st_gid, stat.S_IMODE(found.st_mode)) == (0, 0, 0o700)
+    assert (root / "root/.ssh/authorized_keys").read_text() == "ssh-ed25519 AAAA anna\n"
+
+
 def test_a_minion_that_is_there_is_started_instead(tmp_path, root):
     (root / "usr/bin/salt-minion").write_text("")
     (root / "usr/lib/systemd/system").mkdir()
@@ -76,6 +87,18 @@ def test_a_minion_that_is_there_is_started_instead(tmp_path, root):
 
     wants = root / "etc/systemd/system/multi-user.target.wants"
     assert [path.name for path in wants.iterdir()] == ["salt-minion.service"]
+
+
+def test_a_minion_is_put_in_without_an_identity(tmp_path, root):
+    (root / "usr/bin/salt-minion").write_text("")
+    (root / "etc/selinux").mkdir()
+    (root / "etc/selinux/config").write_text("SELINUX=enforcing\n")
+
+    assert run(tmp_path, root, action="install")["has_minion"]
+
+    assert (root / ".autorelabel").exists() and not (root / "etc/salt").exists()
+    assert (root / "etc/machine-id").read_text() == "0123\n"
+    assert (root / "etc/ssh/ssh_host_rsa_key").exists()
 
 
 def test_no_link_of_a_guest_leads_out_of_it(tmp_path, root):

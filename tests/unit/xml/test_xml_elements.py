@@ -35,7 +35,7 @@ def test_no_element_is_left_out_here():
     folder = Path(domain.__file__).parent
     builders = {path.stem for path in folder.glob("*.py") if "\ndef build(" in path.read_text()}
 
-    assert builders == {*SINGLE, "memory", "vcpu", "domain"}
+    assert builders == {*SINGLE, "memory", "vcpu", "domain", "network"}
 
 
 @sizes(quick=25, full=100)

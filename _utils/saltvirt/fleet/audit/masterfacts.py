@@ -58,6 +58,8 @@ class MasterFacts:
         Ids that are allowed and have no accepted key; ids that may be hypervisors, and why.
     served
         Files with private keys that any minion can read.
+    loose
+        What others of this machine can write of the states and the pillar, by folder.
     pillar_served
         Folders of pillar in those of the file server, or around them.
     """
@@ -74,6 +76,7 @@ class MasterFacts:
     without_key: Sequence[str] = ()
     may_be: Mapping[str, candidates.Candidate] = field(default_factory=dict)
     served: Sequence[str] = ()
+    loose: Mapping[str, Sequence[str]] = field(default_factory=dict)
     pillar_served: Sequence[str] = ()
 
 
@@ -86,12 +89,15 @@ class Known:
         The digest of the master's own library.
     trusted
         Fingerprints of the CAs by use.
+    listed
+        What the lists of each use must have: serials that were revoked and are not over.
     issued
         Whose each certificate is: ``{serial: host}``.
     """
 
     code: str
     trusted: Mapping[str, frozenset[str]]
+    listed: Mapping[str, frozenset[str]]
     issued: Mapping[str, str]
     revoked: frozenset[str]
     now: datetime
@@ -100,7 +106,7 @@ class Known:
 def of(opts: Mapping[str, Any], members: membership.Members, now: datetime) -> MasterFacts:
     """Return what this master has; nothing is made, and no minion is asked."""
     place, accepted = Authorities(membership.folder(opts)), compat.KeyStore(opts).accepted()
-    roots = _roots(opts, "file_roots")
+    roots, pillars = _roots(opts, "file_roots"), _roots(opts, "pillar_roots")
     return MasterFacts(
         release=salt.version.__version__,
         options=opts,
@@ -113,10 +119,11 @@ def of(opts: Mapping[str, Any], members: membership.Members, now: datetime) -> M
         patterns=members.patterns,
         without_key=sorted(one for one in members.named.difference(accepted) if members.has(one)),
         may_be=candidates.found(opts, members),
-        served=sorted(_served(roots)),
+        served=sorted(path for path in _below(roots) if _is_served_key(path)),
+        loose=_loose([*roots, *pillars]),
         pillar_served=[
             f"{pillar} ({root})"
-            for pillar in _roots(opts, "pillar_roots")
+            for pillar in pillars
             for root in roots
             if _is_within(pillar, root) or _is_within(root, pillar)
         ],
@@ -127,16 +134,32 @@ def known(opts: Mapping[str, Any], now: datetime) -> Known:
     """Return what this master knows of its hosts' certificates, and of its own code."""
     place = Authorities(membership.folder(opts))
     own = {use: frozenset(_fingerprints(one)) for use, one in place.stores.items()}
+    revoked = {use: frozenset(_revoked(one, now)) for use, one in place.stores.items()}
     return Known(
         code=content.of_code(),
-        trusted={
-            use: found if place.is_separate(use) else found | own[LIBVIRT]
-            for use, found in own.items()
-        },
+        trusted=_with_first(place, own),
+        listed=_with_first(place, revoked),
         issued={row["serial"]: row["host"] for row in place.issued()},
         revoked=frozenset(place.revoked()),
         now=now,
     )
+
+
+def _with_first(
+    place: Authorities, of_use: Mapping[str, frozenset[str]]
+) -> dict[str, frozenset[str]]:
+    """Return what counts for each use: as long as libvirt's CA stands for others, its part too."""
+    first = of_use[LIBVIRT]
+    return {
+        use: found if place.is_separate(use) else found | first for use, found in of_use.items()
+    }
+
+
+def _revoked(one: store.Store, now: datetime) -> set[str]:
+    rows = one.issued()
+    return one.revoked() - {
+        row["serial"] for row in rows if datetime.fromisoformat(row["not_after"]) <= now
+    }
 
 
 def _certificates(one: store.Store) -> Iterator[Path]:
@@ -208,8 +231,8 @@ def _is_within(path: str, folder: str) -> bool:
     return Path(path).is_dir() and Path(path).resolve().is_relative_to(Path(folder).resolve())
 
 
-def _served(roots: Sequence[str]) -> Iterator[str]:
-    """Yield the files with private keys that the file server gives to whoever asks."""
+def _below(roots: Sequence[str]) -> Iterator[str]:
+    """Yield folders, and all that is in them."""
     seen: set[str] = set()
     for root in roots:
         # The file server follows links too.
@@ -219,11 +242,25 @@ def _served(roots: Sequence[str]) -> Iterator[str]:
                 folders.clear()
                 continue
             seen.add(real)
-            paths = (os.path.join(folder, name) for name in names if name.endswith(_KEY_NAMES))
-            yield from filter(_has_key, paths)
+            yield folder
+            yield from (os.path.join(folder, name) for name in names)
 
 
-def _has_key(path: str) -> bool:
+def _loose(roots: Sequence[str]) -> dict[str, list[str]]:
+    found = {root: sorted(filter(_is_loose, _below([root]))) for root in roots}
+    return {root: paths for root, paths in found.items() if paths}
+
+
+def _is_loose(path: str) -> bool:
+    try:
+        return bool(os.stat(path).st_mode & stat.S_IWOTH)
+    except OSError:
+        return False  # it is a link to nothing, or gone since
+
+
+def _is_served_key(path: str) -> bool:
+    if not path.endswith(_KEY_NAMES):
+        return False
     try:
         # A pipe would be waited for.
         if not stat.S_ISREG(os.stat(path).st_mode):

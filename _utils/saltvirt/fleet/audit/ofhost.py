@@ -6,10 +6,16 @@ from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 
 from saltvirt.errors import VirtError
-from saltvirt.fleet.audit.finding import Finding
 from saltvirt.fleet.audit.masterfacts import Known
+from saltvirt.fleet.findings import Finding, apply, sync
 from saltvirt.fleet.membership import Members
-from saltvirt.placement.audited import CertificateFacts, DisplayFacts, HostAudit, KeyFacts
+from saltvirt.placement.audited import (
+    CertificateFacts,
+    DisplayFacts,
+    HostAudit,
+    KeyFacts,
+    LocalFacts,
+)
 
 # What the names of this cloud's hypervisors begin with; see saltvirt.pki.ca.subject.
 _UNIT = "OU=salt-virt hypervisor"
@@ -30,9 +36,12 @@ class NotUnderstood(VirtError):
 def findings(host: str, facts: HostAudit, known: Known) -> Iterator[Finding]:
     """Yield all that falls short on a host."""
     yield from _listening(host, facts)
+    yield from _local(host, facts.local)
     yield from _trust(host, facts, known)
+    yield from _revocations(host, facts, known)
     yield from _qemu(host, facts)
     yield from _displays(host, facts)
+    yield from _consoles(host, facts)
     for one in facts.certificates:
         yield from _certificate(host, one, known)
     for key in facts.keys:
@@ -42,7 +51,7 @@ def findings(host: str, facts: HostAudit, known: Known) -> Iterator[Finding]:
             check="code",
             where=host,
             what="its code is not that of this master",
-            fix=f"salt-run saltutil.sync_all; salt {shlex.quote(host)} saltutil.sync_all",
+            fix=sync(host),
         )
     for path, why in sorted(facts.unreadable.items()):
         yield Finding(
@@ -84,10 +93,6 @@ def _again(host: str) -> str:
     return f"then salt-run virt.audit again ({host})"
 
 
-def _apply(host: str, sls: str) -> str:
-    return f"salt {shlex.quote(host)} state.apply {sls}"
-
-
 def _keys(host: str) -> str:
     return f"salt-run virt_pki.renew {shlex.quote(host)}"
 
@@ -107,15 +112,33 @@ def _listening(host: str, facts: HostAudit) -> Iterator[Finding]:
                 check="libvirt-open",
                 where=host,
                 what=f"tls_no_verify_certificate in {daemon.path}: whoever reaches it is root",
-                fix=f"take it out, then restart the daemon: {_apply(host, 'hypervisor.libvirt')}",
+                fix=f"take it out, then restart the daemon: {apply(host, 'hypervisor.libvirt')}",
             )
-        if daemon.is_open_here:
-            yield Finding(
-                check="libvirt-open",
-                where=host,
-                what=f"auth_unix_rw is none in {daemon.path}, and any user may use its socket",
-                fix='unix_sock_rw_perms = "0770" there (SocketMode=0660 of its socket unit)',
-            )
+
+
+def _local(host: str, facts: LocalFacts) -> Iterator[Finding]:
+    """Yield which of the host's own users are as good as root by libvirt."""
+    for path in facts.sockets:
+        yield Finding(
+            check="libvirt-open",
+            where=host,
+            what=f"auth_unix_rw is none in {path}, and any user may use its socket",
+            fix='unix_sock_rw_perms = "0770" there (SocketMode=0660 of its socket unit)',
+        )
+    for user in facts.users:
+        yield Finding(
+            check="libvirt-users",
+            where=host,
+            what=f"{user} is in the group libvirt, and so as good as root",
+            fix=f"there: gpasswd -d {shlex.quote(user)} libvirt; or make it an administrator",
+        )
+    for path in facts.rules:
+        yield Finding(
+            check="libvirt-users",
+            where=host,
+            what=f"{path} lets somebody use libvirt without a password, who is so as good as root",
+            fix=f"look at it there: cat {shlex.quote(path)}; take that rule out",
+        )
 
 
 def _trust(host: str, facts: HostAudit, known: Known) -> Iterator[Finding]:
@@ -127,7 +150,7 @@ def _trust(host: str, facts: HostAudit, known: Known) -> Iterator[Finding]:
                 check="libvirt-trust",
                 where=host,
                 what=f"tls_allowed_dn_list in {daemon.path} lets in {whom}",
-                fix=f"{_apply(host, 'hypervisor.libvirt')} (pillar hypervisor:tls_allowed_dn_list)",
+                fix=f"{apply(host, 'hypervisor.libvirt')} (pillar hypervisor:tls_allowed_dn_list)",
             )
     for use, trusted in sorted(facts.trusted.items()):
         strangers = sorted(set(trusted) - known.trusted.get(use, frozenset()))
@@ -137,8 +160,22 @@ def _trust(host: str, facts: HostAudit, known: Known) -> Iterator[Finding]:
                 where=host,
                 what=f"for {use} it trusts a CA that is not this cloud's (SHA-256 "
                 f"{strangers[0][:16]}…)",
-                fix=f"{_apply(host, 'hypervisor.keys')}, then look for what it let in",
+                fix=f"{apply(host, 'hypervisor.keys')}, then look for what it let in",
             )
+
+
+def _revocations(host: str, facts: HostAudit, known: Known) -> Iterator[Finding]:
+    for use in sorted(facts.trusted):
+        heeded = facts.revoked.get(use)
+        missing = known.listed.get(use, frozenset()).difference(heeded.serials if heeded else ())
+        why = None
+        if heeded and (end := _time(host, heeded.ends)) <= known.now:
+            why = f"{heeded.path} ran out on {end:%Y-%m-%d}: it trusts nobody for {use}"
+        elif missing:
+            what = "a revoked certificate" if len(missing) == 1 else f"{len(missing)} revoked ones"
+            why = f"for {use} it still takes {what} (serial {min(missing)})"
+        if why:
+            yield Finding(check="certificates", where=host, what=why, fix=_keys(host))
 
 
 def _qemu(host: str, facts: HostAudit) -> Iterator[Finding]:
@@ -156,7 +193,7 @@ def _qemu(host: str, facts: HostAudit) -> Iterator[Finding]:
                 where=host,
                 what=f"{key} is off in qemu.conf: {_QEMU[key]}",
                 fix=f"take it out of pillar hypervisor:qemu_conf, then "
-                f"{_apply(host, 'hypervisor.libvirt')}",
+                f"{apply(host, 'hypervisor.libvirt')}",
             )
     yield from _rights(host, conf)
 
@@ -217,6 +254,24 @@ def _displays(host: str, facts: HostAudit) -> Iterator[Finding]:
             )
 
 
+def _consoles(host: str, facts: HostAudit) -> Iterator[Finding]:
+    conf = facts.qemu
+    asks = conf.get("chardev_tls_x509_verify", conf.get("default_tls_x509_verify", "1")) == "1"
+    default = "yes" if conf.get("chardev_tls") == "1" else "no"
+    for one in facts.consoles:
+        has_tls = asks and (one.tls or default) == "yes"
+        # One without an address listens on all.
+        if _is_open(one.address or "0.0.0.0") and not has_tls:
+            yield Finding(
+                check="console",
+                where=host,
+                what=f"a serial, console or channel of {one.vm} listens at "
+                f"{one.address or 'all addresses'}, without TLS that asks for certificates",
+                fix=f"listen on 127.0.0.1 (virsh edit {shlex.quote(one.vm)}), then stop and start "
+                "the VM",
+            )
+
+
 def _time(host: str, text: str) -> datetime:
     try:
         found = datetime.fromisoformat(text)
@@ -272,5 +327,5 @@ def _key(host: str, key: KeyFacts) -> Iterator[Finding]:
             what=f"{key.path} {why}",
             fix=f"there: chown root {path}; chmod 400 {path}; then give the minion a new key"
             if is_minions
-            else f"{_apply(host, 'hypervisor.keys')} makes a new one",
+            else f"{apply(host, 'hypervisor.keys')} makes a new one",
         )

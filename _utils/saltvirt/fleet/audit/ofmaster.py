@@ -8,11 +8,11 @@ from typing import Any
 
 from salt.utils.stringutils import expr_match
 
-from saltvirt.fleet.audit.finding import Finding, granted
+from saltvirt.fleet.audit.granted import granted
 from saltvirt.fleet.audit.masterfacts import MasterFacts
+from saltvirt.fleet.findings import MASTER, Finding
 from saltvirt.fleet.membership import is_glob
 
-MASTER = "master"
 # The first of each line whose master checks that a minion asks for its own pillar, and the first
 # that can refuse minions that do not prove their id; later lines have both.
 _PILLAR = {3006: 12, 3007: 4}
@@ -204,6 +204,15 @@ def _served(facts: MasterFacts) -> Iterator[Finding]:
             where=MASTER,
             what=f"{path} is a private key, and any minion can read it",
             fix="move it out of file_roots, and use another key from now on",
+        )
+    for root, paths in facts.loose.items():
+        more = f" and {len(paths) - 1} more below {root}" if len(paths) > 1 else ""
+        yield Finding(
+            check="file-roots",
+            where=MASTER,
+            what=f"any user of this machine can write {paths[0]}{more}: whoever does is root "
+            "where it is applied",
+            fix=f"chmod -R o-w {shlex.quote(root)}",
         )
     for path in facts.pillar_served:
         yield Finding(

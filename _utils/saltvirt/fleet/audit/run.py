@@ -1,7 +1,6 @@
 """Audit a cloud: read what there is, ask all hosts once, judge."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
@@ -9,8 +8,8 @@ from saltvirt import wire
 from saltvirt.errors import VirtError
 from saltvirt.fleet import inventory, membership, minions
 from saltvirt.fleet.audit import masterfacts, ofhost, ofmaster
-from saltvirt.fleet.audit.finding import Finding
 from saltvirt.fleet.cloud import Cloud
+from saltvirt.fleet.findings import Finding, table
 from saltvirt.placement.audited import HostAudit
 
 FUN = "virt.audit"
@@ -36,7 +35,7 @@ def audit(cloud: Cloud, now: datetime) -> dict[str, Any]:
         else:
             answers[host] = answer
     found += _judged(cloud, answers, now)
-    out = {"findings": [asdict(one) for one in found], "checked": sorted(answers)}
+    out = table(found, answers)
     if found:
         count = f"{len(found)} things fall" if len(found) > 1 else "1 thing falls"
         error = FallsShort(f"{count} short of docs/security.md; each is named with its fix")

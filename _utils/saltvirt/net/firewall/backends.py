@@ -6,6 +6,7 @@ from typing import Any
 from saltvirt.errors import BadArgument
 from saltvirt.net.firewall.backend import Firewall, Functions
 from saltvirt.net.firewall.firewalld import Firewalld
+from saltvirt.net.firewall.forwarding import WithForwarding
 from saltvirt.net.firewall.iptables import Iptables
 from saltvirt.net.firewall.nftables import Nftables
 
@@ -22,4 +23,7 @@ def of(
     """Return the rules of a backend; refuse one that is not known."""
     if backend not in _KINDS:
         raise BadArgument("backend", f"{backend!r}; one of {', '.join(_KINDS)}")
-    return _KINDS[backend](functions, name, ports, peers)
+    given = (functions, name, ports, list(peers))
+    if backend == "nftables":
+        return Nftables(*given)
+    return WithForwarding(_KINDS[backend](*given), Nftables(*given, lets_in=False))

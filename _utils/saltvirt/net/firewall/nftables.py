@@ -14,28 +14,36 @@ class Nftables(Loaded):
 
     program, package = "nft", "nftables"
 
-    def __init__(self, *args: Any) -> None:
+    def __init__(self, *args: Any, lets_in: bool = True) -> None:
         super().__init__(*args)
-        self._text, self._mark = rules.nftables(self.name, self.ports, self.peers)
-        self._table = f"table inet {self.name}"
-        self._file = RULES / f"nftables-{self.name}.nft"
+        self._name = self.name if lets_in else f"{self.name}_forward"
+        self._text, self._mark = rules.nftables(self._name, self.ports, self.peers, lets_in=lets_in)
+        self._table = f"table inet {self._name}"
+        self._file = RULES / f"nftables-{self._name}.nft"
         nft = self._path("nft")
         texts = units(
-            f"salt-virt-nftables-{self.name}",
+            f"salt-virt-nftables-{self._name}",
             self._table,
             [[nft, "-f", str(self._file)]],
-            [[nft, "delete", "table", "inet", self.name]],
+            [[nft, "delete", "table", "inet", self._name]],
             ["nftables.service"],
         )
         self.boot = BootUnits(self._run, texts, {self._file: self._text})
 
+    @property
+    def works(self) -> bool:
+        """Whether nft is there, and this kernel has what it needs."""
+        return (
+            self.is_installed and self._run(["nft", "list", "tables"], range(256))["retcode"] == 0
+        )
+
     def plan(self) -> dict[str, str]:
         """Return what is to be done; refuse a name that others may use later."""
-        rules.refuse_table(self.name)
+        rules.refuse_table(self._name)
         return super().plan()
 
     def _shown(self) -> str:
-        return self._listed(["nft", "list", "table", "inet", self.name])
+        return self._listed(["nft", "list", "table", "inet", self._name])
 
     def _there(self) -> list[str]:
         return [self._table] if self._shown() else []
@@ -58,7 +66,7 @@ class Nftables(Loaded):
 
     def _unload(self) -> None:
         if self._there():
-            self._run(["nft", "delete", "table", "inet", self.name])
+            self._run(["nft", "delete", "table", "inet", self._name])
 
     def warnings(self) -> list[str]:
         """Return which other chains drop what they do not accept: they decide after ours."""
@@ -68,5 +76,5 @@ class Nftables(Loaded):
             f"the chain {c['family']} {c['table']} {c['name']} drops what it does not accept: "
             f"let it accept the TCP ports {self.ports} of the other hypervisors too"
             for c in chains
-            if c.get("hook") == "input" and c.get("policy") == "drop" and c["table"] != self.name
+            if c.get("hook") == "input" and c.get("policy") == "drop" and c["table"] != self._name
         ]

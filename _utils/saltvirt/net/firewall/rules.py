@@ -1,4 +1,10 @@
-"""Firewall rules that let the other hypervisors in and nobody else: text from plain data."""
+"""
+Firewall rules that let the other hypervisors in and nobody else: text from plain data.
+
+What a guest of a NAT network sends leaves its host with the host's own address, which the others
+let in. So no packet that this host forwards gets to these ports of them; what a host itself sends
+is not forwarded.
+"""
 
 import hashlib
 import ipaddress
@@ -23,8 +29,8 @@ _OUR_CHAIN = re.compile(
 )
 # A table of ours that somebody has flushed, or one in which there never was anything.
 _SET = re.compile(r"\bset peers[46] \{.*?\n\t\}", re.DOTALL)
-_HOOK = r"type filter hook input [^\n]*policy accept;"
-_BARE = re.compile(r"table inet \S+ \{\s*(chain input \{\s*" + _HOOK + r"\s*\}\s*)?\}")
+_HOOK = r"chain (?P<hook>input|forward) \{\s*type filter hook (?P=hook) [^\n]*policy accept;\s*\}"
+_BARE = re.compile(r"table inet \S+ \{\s*(" + _HOOK + r"\s*)*\}")
 
 _RICH = re.compile(
     r'rule family="ipv[46]" source address="(?P<peer>[^"]+)" '
@@ -135,8 +141,15 @@ def _marked(lines: Iterable[str]) -> tuple[str, str]:
     return text.replace(_MARK, mark), mark
 
 
-def nftables(table: str, port_pairs: Iterable[_Span], peers: Peers) -> tuple[str, str]:
-    """Return a table of its own for nft, which replaces itself in one step, and its mark."""
+def nftables(
+    table: str, port_pairs: Iterable[_Span], peers: Peers, *, lets_in: bool = True
+) -> tuple[str, str]:
+    """
+    Return a table of its own for nft, which replaces itself in one step, and its mark.
+
+    lets_in
+        Whether it says who gets in, too. Defaults to True.
+    """
     wanted = ", ".join(_span(pair, "-") for pair in port_pairs)
     lines = [f"table inet {table}", f"delete table inet {table}", f"table inet {table} {{"]
     for version, kind in ((4, "ipv4_addr"), (6, "ipv6_addr")):
@@ -144,17 +157,31 @@ def nftables(table: str, port_pairs: Iterable[_Span], peers: Peers) -> tuple[str
         if peers[version]:
             lines.append(f"\t\telements = {{ {', '.join(peers[version])} }}")
         lines.append("\t}")
+    if lets_in:
+        lines += [
+            *_chain("input"),
+            f"\t\ttcp dport {{ {wanted} }} ip saddr @peers4 accept",
+            f"\t\ttcp dport {{ {wanted} }} ip6 saddr @peers6 accept",
+            f"\t\ttcp dport {{ {wanted} }} reject with tcp reset",
+            "\t}",
+        ]
+    # Answers to what a peer itself has asked for, from such a port, are let through.
+    asked = f"ct direction original tcp dport {{ {wanted} }}"
     lines += [
-        "\tchain input {",
-        "\t\ttype filter hook input priority filter - 5; policy accept;",
-        f'\t\tiif "lo" accept comment "{_MARK}"',
-        f"\t\ttcp dport {{ {wanted} }} ip saddr @peers4 accept",
-        f"\t\ttcp dport {{ {wanted} }} ip6 saddr @peers6 accept",
-        f"\t\ttcp dport {{ {wanted} }} reject with tcp reset",
+        *_chain("forward"),
+        f"\t\t{asked} ip daddr @peers4 reject with tcp reset",
+        f"\t\t{asked} ip6 daddr @peers6 reject with tcp reset",
         "\t}",
-        "}",
     ]
-    return _marked(lines)
+    return _marked([*lines, "}"])
+
+
+def _chain(hook: str) -> list[str]:
+    return [
+        f"\tchain {hook} {{",
+        f"\t\ttype filter hook {hook} priority filter - 5; policy accept;",
+        f'\t\tiif "lo" accept comment "{_MARK}"',
+    ]
 
 
 def iptables(

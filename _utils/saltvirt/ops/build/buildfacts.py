@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +15,10 @@ from saltvirt.model import Disk, Nic, Vm
 from saltvirt.ops import inspect, storage
 from saltvirt.ops.context import Context
 from saltvirt.ops.images import fetch
-from saltvirt.ops.seeding import identity, inspection, install
+from saltvirt.ops.seeding import identity, inspection, install, provided
 from saltvirt.ops.seeding import method as seeding
 from saltvirt.placement.answers import DomainTypes
-from saltvirt.seed import appliance
+from saltvirt.seed import appliance, cloudconfig
 from saltvirt.seed.model import Found, Identity
 from saltvirt.spec import Deployment
 
@@ -143,6 +143,8 @@ def of_content(
     boot = _boot(context, deployment, is_dry)
     wish = _wish(context, deployment, who) if who else None
     found, unseen = _inspected(context, vm, wish, images, is_dry)
+    if wish and wish.installs and not wish.install_from:
+        wish = replace(wish, provided=provided.suitable(context, found, deployment.saltenv))
     return Content(
         images=images,
         given=given,
@@ -255,7 +257,8 @@ def _wish(context: Context, deployment: Deployment, who: Identity) -> seeding.Wi
     settings = context.settings
     image = next(disk.image for disk in deployment.vm.disks if disk.image)
     if deployment.seed_cmd != identity.OWN:
-        return seeding.Wish(image=image, function=deployment.seed_cmd)
+        asks = bool(deployment.ssh_keys)
+        return seeding.Wish(image=image, function=deployment.seed_cmd, asks_for_ssh_keys=asks)
     asked = deployment.seed_method or settings.seed.get("method", "auto")
     if asked == "nbd":
         seeding.refuse_host_mount(settings)
@@ -269,6 +272,10 @@ def _wish(context: Context, deployment: Deployment, who: Identity) -> seeding.Wi
         starts=deployment.start,
         is_networked=install.uses_network(settings),
         is_for_cloud_init=bool(any(cloud.user_data) or cloud.network),
+        has_ssh_keys=bool(who.ssh_keys),
+        asks_for_ssh_keys=bool(deployment.ssh_keys),
+        has_own_users=any(cloudconfig.names_users(one) for one in cloud.all_data),
+        has_own_packages=any(cloudconfig.names_packages(one) for one in cloud.all_data),
         why_blind=appliance.why_missing(inspection.python(settings)) if needs_appliance else None,
     )
 
@@ -277,10 +284,10 @@ def _inspected(
     context: Context, vm: Vm, wish: seeding.Wish | None, images: Mapping[str, Any], is_dry: bool
 ) -> tuple[Found | None, SeedError | None]:
     """Return ``(what the seeded image has in it, why nobody could look)``."""
-    base = images.get(wish.image) if wish and wish.is_image_inspected else None
-    if base is None:
+    base = images.get(wish.image) if wish and wish.is_image_known else None
+    if base is None or wish is None:
         return None, None
-    if is_dry:
+    if is_dry or wish.why_blind:
         return inspection.kept(context.settings, base), None
     try:
         return inspection.look(context, base, use_kvm=vm.domain_type == "kvm"), None

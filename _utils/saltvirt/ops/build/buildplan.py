@@ -191,26 +191,23 @@ def decide(deployment: Deployment, host: HostFacts, content: Content, images: st
         The folder of seeds.
     """
     seed = seeding.decide(content.wish, content.found, content.unseen) if content.wish else None
-    pairs = [_disk(deployment, content, disk) for disk in deployment.vm.disks]
-    name, method = deployment.vm.name, seed.name if seed else None
-    seed_path = buildfacts.seed_path(images, name, "iso") if method == "nocloud" else None
-    credentials = (
-        buildfacts.seed_path(images, name, "credentials") if method == "credentials" else None
-    )
+    pairs = disks(deployment, content)
+    paths = _seed_paths(images, deployment.vm.name, seed)
     boot = {**(deployment.vm.boot or {}), **content.boot}
     vm = replace(
         deployment.vm,
         disks=tuple(disk for disk, _file in pairs),
         boot=boot or None,
-        seed_path=seed_path,
+        seed_path=paths.get("nocloud"),
+        ssh_user=seed.ssh_user if seed else None,
     )
     plan = Plan(
         vm=vm,
         files=tuple(file for _disk, file in pairs if file),
         devices=tuple(host.devices[name] for name in vm.host_devices),
         seed=seed,
-        seed_path=seed_path,
-        credentials_path=credentials,
+        seed_path=paths.get("nocloud"),
+        credentials_path=paths.get("credentials"),
         starts=deployment.start,
         installs=deployment.install,
         saltenv=deployment.saltenv,
@@ -218,6 +215,16 @@ def decide(deployment: Deployment, host: HostFacts, content: Content, images: st
     )
     _refuse_taken(plan, content)
     return plan
+
+
+def _seed_paths(images: str, name: str, seed: seeding.SeedMethod | None) -> dict[str, str]:
+    """Return ``{method: path}`` of the seed's file, nothing where a VM gets none."""
+    kinds = {"nocloud": "iso", "credentials": "credentials"}
+    return {
+        method: buildfacts.seed_path(images, name, kind)
+        for method, kind in kinds.items()
+        if seed and seed.name == method
+    }
 
 
 def _unfetched(vm: Vm, content: Content) -> tuple[str, ...]:
@@ -235,6 +242,11 @@ def _refuse_taken(plan: Plan, content: Content) -> None:
                 f"{what} {path} already exists, but there is no VM of this name; see what it is, "
                 "then remove it or choose another name"
             )
+
+
+def disks(deployment: Deployment, content: Content) -> list[tuple[Disk, DiskFile | None]]:
+    """Return the disks with their paths and formats, and the files of those that are made."""
+    return [_disk(deployment, content, disk) for disk in deployment.vm.disks]
 
 
 def _disk(deployment: Deployment, content: Content, disk: Disk) -> tuple[Disk, DiskFile | None]:

@@ -101,7 +101,7 @@ class Builder:
                 # Undone last: the pool is to forget the file once it is gone.
                 self._steps.undo_with(host.refresh_pool, conn, file.pool)
             self._make_file(file.path)
-            _make_disk(conn, settings, file)
+            make_disk(conn, settings, file)
         if plan.seed and self._who:
             if plan.seed_path:
                 self._make_file(plan.seed_path)
@@ -172,7 +172,8 @@ def _fetch_minion(context: Context, plan: Plan) -> Installation | None:
     return wanted
 
 
-def _make_disk(conn: Any, settings: HostSettings, file: DiskFile) -> None:
+def make_disk(conn: Any, settings: HostSettings, file: DiskFile) -> None:
+    """Make a disk in its file, which is there and empty."""
     if file.base is None:
         clone.empty(file.path, file.layout["size_bytes"], file.layout["format"])
     else:
@@ -185,9 +186,15 @@ def _seed(
     context: Context, plan: Plan, seed: SeedMethod, who: Identity, minion: Installation | None
 ) -> None:
     name, disk = seed.name, plan.seeded_disk
+    use_kvm, boots = plan.vm.domain_type == "kvm", bool(minion and minion.kind == "boot")
+    if name == "nocloud" and minion and not boots:
+        context.progress("Installing", detail="a minion, as the image has none")
+        write.install_minion(
+            context, disk.path, disk.format, minion, found=seed.found, use_kvm=use_kvm
+        )
     context.progress("Seeding", detail=f"by {name}{f': {seed.why}' if seed.why else ''}")
     if name == "nocloud":
-        nocloud.build(plan.seed_path or "", who, plan.vm.uuid or "", install=bool(seed.install))
+        nocloud.build(plan.seed_path or "", who, plan.vm.uuid or "", install=boots)
     elif name in _INTO_DISK:
         write.seed_disk(
             context,
@@ -197,7 +204,7 @@ def _seed(
             via=name,
             install=minion,
             found=seed.found,
-            use_kvm=plan.vm.domain_type == "kvm",
+            use_kvm=use_kvm,
         )
     elif name != "credentials":
         write.run_command(context, name, who, disk.path or "", install=plan.installs)
@@ -239,7 +246,7 @@ def _start(conn: Any, plan: Plan, who: Identity | None) -> None:
         return
     # The identity is a credential, which no file has any more once QEMU has read it.
     try:
-        files.write(path, credentials.content(write.files_of(who)))
+        files.write(path, credentials.content(write.files_of(who), who.ssh_keys))
         lifecycle.start_once(conn, name, lambda xml: credentials.added(xml, path))
     finally:
         files.unlink(path)

@@ -152,13 +152,15 @@ def _is_signed_by(certificate: x509.Certificate, authority: x509.Certificate) ->
 def _is_revoked(certificate: x509.Certificate, trust: Trust) -> bool:
     # A list of each CA that is trusted; while one is replaced, both have the same serials.
     serial = certificate.serial_number
-    lists = map(x509.load_pem_x509_crl, map(str.encode, _each(trust.crl)))
+    lists = revocation_lists(trust.crl)
     return any(one.get_revoked_certificate_by_serial_number(serial) is not None for one in lists)
 
 
-def _each(text: str) -> list[str]:
+def revocation_lists(text: str) -> list[x509.CertificateRevocationList]:
+    """Return the lists of revoked certificates that follow each other in a PEM text."""
     end = "-----END X509 CRL-----\n"
-    return [part + end for part in text.split(end) if part.strip()]
+    parts = [part + end for part in text.split(end) if part.strip()]
+    return [x509.load_pem_x509_crl(part.encode()) for part in parts]
 
 
 def _stale(certificate: x509.Certificate, told: Answer, trust: Trust, now: datetime) -> str | None:

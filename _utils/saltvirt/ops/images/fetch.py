@@ -9,14 +9,13 @@ from typing import Any
 
 from salt.exceptions import SaltException
 
-from saltvirt import room
+from saltvirt import room, web
 from saltvirt.arguments import shown
 from saltvirt.errors import BadArgument, ImageError
-from saltvirt.image import cache, validation, web
+from saltvirt.image import cache, validation
 from saltvirt.ops.context import Context
 from saltvirt.units import MIB
 
-_SUMS_BYTES = MIB
 # Checksums of a distribution's images are some KiB.
 _SUMS_BYTES = MIB
 _Validate = Callable[[Path], validation.ValidatedImage]

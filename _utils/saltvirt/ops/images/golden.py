@@ -12,7 +12,7 @@ from saltvirt.image import cache, clone, tool, validation
 from saltvirt.ops import storage
 from saltvirt.ops.context import Context
 from saltvirt.ops.images import fetch
-from saltvirt.ops.seeding import inspection, install
+from saltvirt.ops.seeding import inspection, install, provided
 from saltvirt.seed import appliance
 from saltvirt.seed.model import Found
 
@@ -115,7 +115,9 @@ def _brought(
     if given["install"]:
         found = inspection.look(context, base, use_kvm=False)
         if not found.has_minion:
-            installed = install.prepared(context, source, found.arch, given["saltenv"])
+            saltenv = given["saltenv"]
+            packages = () if source else provided.suitable(context, found, saltenv)
+            installed = install.prepared(context, source, found.arch, saltenv, packages)
     uploads = []
     for path, said in (given["files"] or {}).items():
         said = said if isinstance(said, dict) else {"source": said}

@@ -13,10 +13,11 @@ from saltvirt import arguments, files, keypair
 from saltvirt.config import HostSettings
 from saltvirt.errors import BadArgument, SeedError
 from saltvirt.image import validation
+from saltvirt.minionpackages import Package
 from saltvirt.ops import storage
 from saltvirt.ops.context import Context
 from saltvirt.ops.images import fetch
-from saltvirt.ops.seeding import identity, inspection, submission, write
+from saltvirt.ops.seeding import identity, inspection, provided, submission, write
 from saltvirt.ops.seeding import install as installing
 from saltvirt.seed import appliance, guest
 from saltvirt.seed.model import Found, Identity, Installation
@@ -88,12 +89,16 @@ def _installed(
     if via != "guestfs":
         return _PREPARED, None
     source, found = installing.source(context.settings, None), None
-    if not source and not installing.uses_network(context.settings):
-        return installing.REFUSED, None
-    if source and any("{arch}" in url for url in source):
+    packages: tuple[Package, ...] = ()
+    if not source or any("{arch}" in url for url in source):
         job = {"action": "look", "path": str(path), "format": fmt}
         found = inspection.found(appliance.run(job, **inspection.limits(context.settings)))
-    return installing.prepared(context, source, found.arch if found else None, "base"), found
+    if not source:
+        packages = provided.suitable(context, found, "base")
+    if not (source or packages or installing.uses_network(context.settings)):
+        return installing.REFUSED, found
+    arch = found.arch if found else None
+    return installing.prepared(context, source, arch, "base", packages), found
 
 
 def _identity(

@@ -5,7 +5,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from saltvirt import keypair
+from saltvirt import keypair, sshkeys
+from saltvirt.config import HostSettings
 from saltvirt.errors import BadArgument, SeedError
 from saltvirt.ops.context import Context
 from saltvirt.ops.seeding import submission
@@ -23,10 +24,13 @@ def prepare(context: Context, deployment: Deployment) -> Identity | None:
 
     Nothing is written here: everything that can be refused is refused before a VM exists.
     """
-    given = deployment.pub_key or deployment.priv_key
+    given = {
+        "pub_key": deployment.pub_key or deployment.priv_key,
+        "ssh_authorized_keys": deployment.ssh_keys,
+    }
     if not deployment.is_seeded:
-        if given:
-            raise BadArgument("pub_key", "there is nothing to seed: give an image and seed=True")
+        for argument in (name for name, value in given.items() if value):
+            raise BadArgument(argument, "there is nothing to seed: give an image and seed=True")
         return None
     if deployment.seed_cmd != OWN and deployment.seed_cmd not in context.functions:
         raise BadArgument("seed_cmd", f"this minion has no function {deployment.seed_cmd!r}")
@@ -34,7 +38,13 @@ def prepare(context: Context, deployment: Deployment) -> Identity | None:
         nocloud.refuse_if_impossible()
     pair = (deployment.pub_key, deployment.priv_key)
     made = identity(context, deployment.vm.name, deployment.config, pair)
-    return replace(made, cloud_init=_cloud_init(context, deployment))
+    keys = sshkeys.united(_host_keys(context), deployment.ssh_keys)
+    return replace(made, ssh_keys=keys, cloud_init=_cloud_init(context, deployment))
+
+
+def _host_keys(context: Context) -> tuple[str, ...]:
+    option = "ssh_authorized_keys"
+    return sshkeys.read(f"virt:seed:{option}", context.settings.seed.get(option))
 
 
 def identity(
@@ -77,6 +87,17 @@ def _cloud_init(context: Context, deployment: Deployment) -> CloudInit:
     )
 
 
+def master_of_guests(settings: HostSettings, opts: Mapping[str, Any], given: Any = None) -> Any:
+    """Return by what guests reach the master: a name, or several; raise SeedError if by nothing."""
+    master = given or settings.seed.get("master") or opts.get("master")
+    if not master or (isinstance(master, str) and master in _LOOPBACK):
+        raise SeedError(
+            f"the guest cannot reach a master called {master!r}; set virt:seed:master to an "
+            "address that guests can reach, or give config='{master: ...}'"
+        )
+    return master
+
+
 def _config(context: Context, name: str, given: Mapping[str, Any]) -> dict[str, Any]:
     seed, opts = context.settings.seed, context.opts
     if given.get("id", name) != name:
@@ -84,12 +105,7 @@ def _config(context: Context, name: str, given: Mapping[str, Any]) -> dict[str, 
             "config",
             f"its id is {given['id']!r}, but the minion will be {name!r}; " "leave the id out",
         )
-    master = given.get("master") or seed.get("master") or opts.get("master")
-    if not master or (isinstance(master, str) and master in _LOOPBACK):
-        raise SeedError(
-            f"the guest cannot reach a master called {master!r}; set virt:seed:master to an "
-            "address that guests can reach, or give config='{master: ...}'"
-        )
+    master = master_of_guests(context.settings, opts, given.get("master"))
     own = {"master": master}
     for port, usual in (("master_port", 4506), ("publish_port", 4505)):
         if opts.get(port, usual) != usual:

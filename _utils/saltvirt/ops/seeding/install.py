@@ -3,11 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from saltvirt import arguments
+from saltvirt import arguments, minionpackages
 from saltvirt.arguments import shown
 from saltvirt.config import HostSettings
 from saltvirt.errors import BadArgument, SeedError
-from saltvirt.image import validation
+from saltvirt.image import cache, validation
+from saltvirt.minionpackages import Package
 from saltvirt.ops.context import Context
 from saltvirt.ops.images import fetch
 from saltvirt.seed.model import Installation
@@ -15,8 +16,9 @@ from saltvirt.seed.model import Installation
 _TARBALLS = (".tar", ".tar.gz", ".tgz", ".tar.xz", ".txz")
 _PACKAGES = (".deb", ".rpm")
 _UNSAID = (
-    "there is no salt-minion in it, and nothing says what to install it from; give install_from=, "
-    "or set virt:seed:install_network: True to let the guest's own repositories be used"
+    "there is no salt-minion in it, and nothing says what to install it from; run "
+    f"`{minionpackages.COMMAND}` on the master, give install_from=, or set "
+    "virt:seed:install_network: True to let the guest's own repositories be used"
 )
 # What a disk gets that nobody has looked into: it is refused only if it has no minion.
 REFUSED = Installation(kind="refused", why=_UNSAID)
@@ -51,7 +53,11 @@ def uses_network(settings: HostSettings) -> bool:
 
 
 def decided(
-    urls: Sequence[str] | None, arch: str | None, *, is_networked: bool = False
+    urls: Sequence[str] | None,
+    arch: str | None,
+    *,
+    is_networked: bool = False,
+    packages: Sequence[Package] = (),
 ) -> Installation:
     """
     Return how a worker will install a minion, from what is still to be fetched.
@@ -61,7 +67,10 @@ def decided(
         URL is the guest's processor: ``x86_64``, ``aarch64``.
     is_networked
         As :func:`uses_network` says; without it nothing comes from the guest's repositories.
+    packages
+        What the ``urls`` are, where the master has fetched them for guests. Defaults to none.
     """
+    digests = {one.url: one.sha256 for one in packages}
     if not urls and not is_networked:
         raise SeedError(_UNSAID)
     if not urls:
@@ -73,24 +82,54 @@ def decided(
         )
     named = tuple(url.replace("{arch}", str(arch)) for url in urls)
     is_script = kind(urls[0]) == "script"
-    return Installation(kind=kind(urls[0]), urls=named, network=is_networked and is_script)
+    return Installation(
+        kind=kind(urls[0]),
+        urls=named,
+        digests=tuple(map(digests.get, named)),
+        saltenv=packages[0].saltenv if packages else None,
+        network=is_networked and is_script,
+    )
 
 
 def fetched(context: Context, wanted: Installation, saltenv: str) -> Installation:
     """Return how a worker installs a minion, with what it needs on this host."""
+    saltenv = wanted.saltenv or saltenv
     files = tuple(
-        (
-            fetch.obtain(context, url, saltenv, validation.accept_any).path,
-            shown(url).rpartition("/")[2],
-        )
-        for url in wanted.urls
+        (_fetched(context, url, digest, saltenv), shown(url).rpartition("/")[2])
+        for url, digest in zip(wanted.urls, wanted.digests, strict=True)
     )
     return replace(wanted, files=files)
 
 
+def _fetched(context: Context, url: str, digest: str | None, saltenv: str) -> str:
+    """Return the path of a file on this host; raise SeedError if it has another digest."""
+    path = fetch.obtain(context, url, saltenv, validation.accept_any).path
+    # What is in the cache is called by its digest, which was seen when it came.
+    if digest and cache.digest_of(context.settings, path) != digest:
+        raise SeedError(
+            f"{url} is not the file that was fetched for guests: its SHA-256 is another; fetch it "
+            f"anew on the master: {minionpackages.COMMAND}"
+        )
+    return path
+
+
 def prepared(
-    context: Context, urls: Sequence[str] | None, arch: str | None, saltenv: str
+    context: Context,
+    urls: Sequence[str] | None,
+    arch: str | None,
+    saltenv: str,
+    packages: Sequence[Package] = (),
 ) -> Installation:
-    """Return how a worker installs a minion, with all its files on this host."""
-    networked = uses_network(context.settings)
-    return fetched(context, decided(urls, arch, is_networked=networked), saltenv)
+    """
+    Return how a worker installs a minion, with all its files on this host.
+
+    packages
+        What is used where ``urls`` say nothing. Defaults to none.
+    """
+    wanted = decided(
+        urls or [one.url for one in packages],
+        arch,
+        is_networked=uses_network(context.settings),
+        packages=packages if not urls else (),
+    )
+    return fetched(context, wanted, saltenv)

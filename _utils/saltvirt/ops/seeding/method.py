@@ -3,15 +3,22 @@
 from dataclasses import dataclass
 from typing import Any
 
+from saltvirt import access, minionpackages
 from saltvirt.arguments import shown
 from saltvirt.config import HostSettings
 from saltvirt.errors import SeedError
+from saltvirt.minionpackages import Package
 from saltvirt.ops.seeding import install
-from saltvirt.seed import credentials, guest
+from saltvirt.seed import credentials, guest, users
 from saltvirt.seed.model import Found, Installation
 
 # These write into the disk, or hand over what must fit what is in it: the image is inspected first.
 _INSPECTS = ("auto", "guestfs", "credentials")
+_SEEING = "have python3-guestfs installed there: salt HOST state.apply hypervisor"
+_VOUCHED = (
+    "give seed_method=nocloud for an image that has cloud-init and a minion, or seed=False for a "
+    "VM without one"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,10 +32,17 @@ class Wish:
         The function of the minion that seeds instead, None for our own methods.
     install_from
         As :func:`saltvirt.ops.seeding.install.source` returns it.
+    provided
+        The minion on the file server that suits the image, where nothing else was said.
     is_networked
         An appliance that installs something gets a network.
     is_for_cloud_init
         There is something that cloud-init alone reads.
+    has_ssh_keys, asks_for_ssh_keys
+        There are keys of those who may log in; the call itself gives some.
+    has_own_users, has_own_packages
+        The user data says which users there are, or what the default user is called; where packages
+        come from.
     why_blind
         Why this host cannot look into images, None if it can.
     """
@@ -37,16 +51,31 @@ class Wish:
     asked: str = "auto"
     function: str | None = None
     install_from: tuple[str, ...] | None = None
+    provided: tuple[Package, ...] = ()
     installs: bool = True
     starts: bool = True
     is_networked: bool = False
     is_for_cloud_init: bool = False
+    has_ssh_keys: bool = False
+    asks_for_ssh_keys: bool = False
+    has_own_users: bool = False
+    has_own_packages: bool = False
     why_blind: str | None = None
 
     @property
-    def is_image_inspected(self) -> bool:
+    def sources(self) -> tuple[str, ...]:
+        """What a minion is installed from: what was said, else what the master has fetched."""
+        return self.install_from or tuple(one.url for one in self.provided)
+
+    @property
+    def is_image_known(self) -> bool:
         """Whether what the image has in it decides, or is needed."""
-        return not self.function and self.asked in _INSPECTS and not self.why_blind
+        return not self.function and self.asked in _INSPECTS
+
+    @property
+    def is_image_inspected(self) -> bool:
+        """Whether this host looks into the image for that."""
+        return self.is_image_known and not self.why_blind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,12 +91,16 @@ class SeedMethod:
         What the image has in it, where that was needed.
     why
         Why it is this one, where nobody asked for it and the image did not say.
+    ssh_user
+        Who of the guest can be logged in as by SSH, None if nobody, or if that is not
+        known; ``USER`` stands for the default user of an image that says nothing of itself.
     """
 
     name: str
     install: Installation | None = None
     found: Found | None = None
     why: str | None = None
+    ssh_user: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return what ``dry_run=True`` shows."""
@@ -101,18 +134,54 @@ def decide(wish: Wish, found: Found | None = None, failed: SeedError | None = No
     With neither, for an image that is to be inspected, what is known without that is returned.
     """
     if wish.function:
+        if wish.asks_for_ssh_keys:
+            raise SeedError(f"ssh_authorized_keys: seed_cmd {wish.function} is not given them")
         return SeedMethod(name=wish.function)
     if wish.asked == "credentials" and not wish.starts:
         raise SeedError("credentials are handed over when the VM starts; leave out start=False")
     if wish.is_image_inspected and found is None and failed is None:
         return SeedMethod(name=wish.asked, why="the image was not looked into yet")
     name, why = _name(wish, found, failed)
-    if name != "nocloud" and wish.is_for_cloud_init:
+    how = _install(wish, name, found)
+    _refuse_without_appliance(wish, name, how)
+    _refuse_unread(wish, name, found)
+    user = _ssh_user(wish, name, found)
+    return SeedMethod(name=name, install=how, found=found, why=why, ssh_user=user)
+
+
+def _refuse_unread(wish: Wish, name: str, found: Found | None) -> None:
+    """Raise SeedError if nothing in the guest would read what was asked for."""
+    if name != "nocloud":
+        if wish.is_for_cloud_init:
+            raise SeedError(
+                f"user_data and the guest's part of interfaces are for cloud-init; with "
+                f"{name} nothing in the guest would read them"
+            )
+    elif wish.asks_for_ssh_keys and found is not None and not found.has_cloud_init:
+        what = "cloud-init" if found.root else "operating system"
         raise SeedError(
-            f"user_data and the guest's part of interfaces are for cloud-init; with "
-            f"{name} nothing in the guest would read them"
+            f"ssh_authorized_keys: image {shown(wish.image)} has no {what}, so nothing in it would "
+            "read them"
         )
-    return SeedMethod(name=name, install=_install(wish, name, found), found=found, why=why)
+
+
+def _refuse_without_appliance(wish: Wish, name: str, how: Installation | None) -> None:
+    """Refuse, where nobody can look, what writes into a disk all the same."""
+    if wish.why_blind and (name == "guestfs" or (how and how.kind != "boot")):
+        raise SeedError(
+            f"image {shown(wish.image)} needs an appliance, and this host has none: "
+            f"{wish.why_blind}; {_SEEING}"
+        )
+
+
+def _ssh_user(wish: Wish, name: str, found: Found | None) -> str | None:
+    if not wish.has_ssh_keys:
+        return None
+    if name != "nocloud":
+        return "root"
+    if wish.has_own_users or (found is not None and found.root is None):
+        return None
+    return users.default_user(found.os if found else None) or access.SOME_USER
 
 
 def _name(wish: Wish, found: Found | None, failed: SeedError | None) -> tuple[str, str | None]:
@@ -124,9 +193,8 @@ def _name(wish: Wish, found: Found | None, failed: SeedError | None) -> tuple[st
         return wish.asked, None
     if found.root is None:
         return "nocloud", "there is no operating system in the image"
-    # The cheapest safe one that the image supports.
-    is_put_in = wish.install_from is not None and not found.has_minion
-    return ("nocloud" if found.has_cloud_init and not is_put_in else "guestfs"), None
+    # The cheapest safe one that the image supports; cloud-init sets up the network too.
+    return ("nocloud" if found.has_cloud_init else "guestfs"), None
 
 
 def _unseen(wish: Wish, failed: SeedError | None) -> tuple[str, str | None]:
@@ -134,11 +202,21 @@ def _unseen(wish: Wish, failed: SeedError | None) -> tuple[str, str | None]:
     if failed:
         if wish.asked != "auto":
             raise failed
-        # Whatever is wrong with it, the seed of cloud-init does no harm.
+        if wish.installs:
+            raise SeedError(
+                f"whether image {shown(wish.image)} has a salt-minion cannot be seen: {failed}; "
+                f"{_VOUCHED}"
+            )
+        # The user says that it has one, and the seed of cloud-init does no harm.
         return "nocloud", str(failed)
     if wish.why_blind and wish.asked == "guestfs":
         raise SeedError(f"seed_method guestfs does not work on this host: {wish.why_blind}")
     if wish.why_blind and wish.asked == "auto":
+        if wish.installs:
+            raise SeedError(
+                f"whether image {shown(wish.image)} has a salt-minion cannot be seen on this host: "
+                f"{wish.why_blind}; {_SEEING}, or {_VOUCHED}"
+            )
         return "nocloud", "nothing here could look into the image"
     return wish.asked, None
 
@@ -147,19 +225,48 @@ def _install(wish: Wish, name: str, found: Found | None) -> Installation | None:
     """Return how the minion is installed; nothing is fetched if there is one."""
     if not wish.installs or name == "credentials" or (found and found.has_minion):
         return None
-    if name == "guestfs":
-        arch = found.arch if found else None
-        try:
-            return install.decided(wish.install_from, arch, is_networked=wish.is_networked)
-        except SeedError as exc:
-            raise SeedError(f"image {shown(wish.image)}: {exc}") from exc
+    seen = found if found and found.root and name == "nocloud" else None
+    if name == "guestfs" or (seen and wish.sources):
+        return _in_appliance(wish, found)
+    return _at_boot(wish, name, seen)
+
+
+def _at_boot(wish: Wish, name: str, seen: Found | None) -> Installation:
+    """Return how a guest installs its minion when it boots; refuse where that cannot work."""
     if wish.install_from:
         why = {
-            "nocloud": "cloud-init installs from the guest's own repositories",
+            "nocloud": "it is put into a system that was found in the image",
             "nbd": "a host never runs what is in a guest's disk",
         }[name]
-        raise SeedError(f"install_from needs seed_method=guestfs: {why}")
+        raise SeedError(f"install_from needs seed_method=auto or guestfs: {why}")
+    if seen:
+        _refuse_unpackaged(wish, seen)
     return Installation(kind="boot", script=guest.install() if name == "nbd" else None)
+
+
+def _in_appliance(wish: Wish, found: Found | None) -> Installation:
+    urls, arch = wish.sources, found.arch if found else None
+    packages = () if wish.install_from else wish.provided
+    try:
+        return install.decided(urls, arch, is_networked=wish.is_networked, packages=packages)
+    except SeedError as exc:
+        raise SeedError(f"image {shown(wish.image)}: {exc}") from exc
+
+
+def _refuse_unpackaged(wish: Wish, found: Found) -> None:
+    """Refuse a guest that would look for a minion where there is none, when it has booted."""
+    is_packaged = minionpackages.is_packaged(found.os, has_systemd=found.has_systemd)
+    if is_packaged or wish.has_own_packages:
+        return
+    if minionpackages.distribution(found.os):
+        why = f"{found.os} has none in its own repositories"
+    else:
+        why = "it is no distribution that is known to have one in its repositories"
+    raise SeedError(
+        f"image {shown(wish.image)} has cloud-init and no salt-minion, and {why}: run "
+        f"`{minionpackages.COMMAND}` on the master, give install_from=, seed_method=nocloud if it "
+        "comes to one by itself, or seed=False for a VM without one"
+    )
 
 
 def _refuse_unfit(wish: Wish, found: Found) -> None:

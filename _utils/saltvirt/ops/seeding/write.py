@@ -6,6 +6,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import yaml
 from salt.exceptions import SaltException
@@ -79,20 +80,47 @@ def seed_disk(
     found
         What was found in the image that the disk is made of: it need not be inspected again.
     """
-    own = inspection.limits(context.settings)
-    if via != "guestfs":
-        # Nothing but the standard library is needed, so the minion's own interpreter does.
-        own["python"] = sys.executable
-    job = {
-        "action": "seed",
-        "via": via,
+    job = _job("seed", path, fmt, install, found)
+    job |= {"via": via, "files": files_of(identity), "ssh_keys": list(identity.ssh_keys)}
+    return _written(context, job, use_kvm)
+
+
+def install_minion(
+    context: Context,
+    path: str | None,
+    fmt: str | None,
+    install: Installation,
+    *,
+    found: Found | None = None,
+    use_kvm: bool = False,
+) -> Found:
+    """Put a minion without an identity into a disk, in an appliance; return what was found."""
+    return _written(context, _job("install", path, fmt, install, found), use_kvm)
+
+
+def _job(
+    action: str,
+    path: str | None,
+    fmt: str | None,
+    install: Installation | None,
+    found: Found | None,
+) -> dict[str, Any]:
+    return {
+        "action": action,
+        "via": "guestfs",
         "path": path,
         "format": fmt,
         "install": install and install.to_job(),
         "network": bool(install and install.network),
-        "files": files_of(identity),
         "found": wire.plain(found),
     }
+
+
+def _written(context: Context, job: dict[str, Any], use_kvm: bool) -> Found:
+    own = inspection.limits(context.settings)
+    if job["via"] != "guestfs":
+        # Nothing but the standard library is needed, so the minion's own interpreter does.
+        own["python"] = sys.executable
     masters = inspection.masters(context.opts) if job["network"] else ()
     return inspection.found(appliance.run(job, use_kvm=use_kvm, masters=masters, **own))
 

@@ -1,5 +1,5 @@
 """
-Look into a guest's disk, write its identity there, or build an image from it.
+Look into a guest's disk, write its identity or a minion there, or build an image from it.
 
 This folder is run as a program by an interpreter that has the ``guestfs`` binding, which Salt's
 own seldom has; so it imports nothing of the project. It reads one job as JSON from its standard
@@ -46,7 +46,11 @@ def done(job: dict[str, Any]) -> dict[str, Any]:
             building.build(tree, system, job)
         else:
             installing.make_sure(tree, system, job.get("install"))
-            identity.seed(tree, job)
+            if job["action"] == "seed":
+                identity.seed(tree, job)
+            else:
+                # The identity comes from cloud-init's seed, which starts the minion too.
+                identity.relabel(tree)
         return {**identity.look(tree, system), "had_minion": had_minion}
 
 

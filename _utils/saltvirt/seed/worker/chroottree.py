@@ -24,6 +24,7 @@ from identity import Refused
 _CLONE_NEWNS, _MS_REC, _MS_PRIVATE = 0x20000, 0x4000, 1 << 18
 _GUARDED = 0x2 | 0x4 | 0x8  # MS_NOSUID, MS_NODEV, MS_NOEXEC
 _ATTACH_S = 20
+_READ_BYTES = 4 << 20  # as much as a call of libguestfs can carry
 # File system, and which subvolume of it is the root in the distributions that have one.
 _KINDS = [
     ("ext4", b""),
@@ -52,6 +53,18 @@ class Tree:
             return kind(os.stat(path, follow_symlinks=follow).st_mode)
         return False
 
+    def is_symlink(self, path: str) -> bool:
+        """Return whether there is a symbolic link."""
+        return Path(path).is_symlink()
+
+    def read_file(self, path: str) -> bytes:
+        """Return what is in a regular file that is no link."""
+        with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW), "rb") as handle:
+            data = handle.read(_READ_BYTES + 1)
+        if len(data) > _READ_BYTES:
+            raise Refused(f"its {path} has more than {_READ_BYTES >> 20} MiB")
+        return data
+
     def exists(self, path: str) -> bool:
         """Return whether there is anything."""
         return os.path.exists(path)
@@ -75,6 +88,10 @@ class Tree:
     def chmod(self, mode: int, path: str) -> None:
         """Set the mode of a file or folder."""
         Path(path).chmod(mode)
+
+    def chown(self, owner: int, group: int, path: str) -> None:
+        """Set whose a file or folder is."""
+        os.chown(path, owner, group, follow_symlinks=False)
 
     def touch(self, path: str) -> None:
         """Make an empty file if there is none."""

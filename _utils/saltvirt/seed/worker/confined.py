@@ -2,7 +2,8 @@
 Where libguestfs and its QEMU run: as their own user, in their own view of files, without a network.
 
 The folder ``PLACE`` shows that process alone what it may have: its work folder, what is put into
-the guest, the disk, and an appliance that root built, which no guest's kernel can change.
+the guest, the disk, and an appliance that root built, which no guest's kernel can change. Nothing
+else of ``/run`` is there, where a host's services have their sockets.
 Source: unshare(2), mount(2), capabilities(7), supermin(1), guestfs(3) on fixed appliances.
 """
 
@@ -15,12 +16,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-PLACE = "/run/salt-virt-appliance"
+RUN = "/run"
+PLACE = f"{RUN}/salt-virt-appliance"
 CACHE = "/var/cache/salt-virt"
+RESOLVERS = "/etc/resolv.conf"
+_MOST_LINKS = 8
 SANDBOX = "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny"
 _BUILT = ("README.fixed", "kernel", "initrd", "root")
 _NEWNS, _NEWIPC, _NEWNET = 0x20000, 0x08000000, 0x40000000
-_PRIVATE, _BIND = 0x4000 | 1 << 18, 0x1000  # MS_REC | MS_PRIVATE; MS_BIND
+_PRIVATE, _BIND, _MOVE = 0x4000 | 1 << 18, 0x1000, 0x2000  # MS_REC | MS_PRIVATE; MS_BIND; MS_MOVE
 _NOSUID_NODEV_NOEXEC = 0x2 | 0x4 | 0x8
 _NO_NEW_PRIVS = 38
 # Who may use a file beside its owner and its group; an owner may set it.
@@ -51,23 +55,47 @@ def _furnish(job: dict[str, Any], folder: str, built: str | None) -> None:
     """Make the view of files, and the network, that this process and its own have alone."""
     _check(_libc.unshare(_NEWNS | _NEWIPC | (0 if job.get("network") else _NEWNET)), "unshare")
     _check(_libc.mount(b"none", b"/", None, _PRIVATE, None), "a private mount")
-    options = (b"tmpfs", PLACE.encode(), b"tmpfs", _NOSUID_NODEV_NOEXEC, b"mode=0711,size=1m")
+    options = (b"tmpfs", PLACE.encode(), b"tmpfs", _NOSUID_NODEV_NOEXEC, b"mode=0755,size=1m")
     _check(_libc.mount(*options), f"mount {PLACE}")
+    # What is to be /run is furnished beside it, as long as what it is made of can be seen.
+    place = Path(f"{PLACE}{PLACE.removeprefix(RUN)}")
+    place.mkdir(mode=0o711)
     for name in ("work", "given"):
-        _show(f"{folder}/{name}", name)
+        _show(f"{folder}/{name}", place / name)
     if built:
         # One by one: they stay in here when another job builds them anew.
-        Path(PLACE, "appliance").mkdir(mode=0o755)
+        (place / "appliance").mkdir(mode=0o755)
         for name in _BUILT:
-            _show(f"{built}/{name}", f"appliance/{name}")
+            _show(f"{built}/{name}", place / "appliance" / name)
     if not is_reachable(job["path"]):
-        _show(job["path"], "disk")
+        _show(job["path"], place / "disk")
         job["path"] = f"{PLACE}/disk"
+    if job.get("network"):
+        _keep_resolvers(PLACE)
+    _check(_libc.mount(PLACE.encode(), RUN.encode(), None, _MOVE, None), f"mount {RUN}")
+
+
+def _keep_resolvers(new_run: str) -> None:
+    """QEMU's network asks the servers of this file, a link into /run on many hosts, or two."""
+    found, links = Path(RESOLVERS), 0
+    while found.is_symlink() and links < _MOST_LINKS:
+        found, links = Path(os.path.normpath(found.parent / found.readlink())), links + 1
+        if found.is_relative_to(RUN):
+            kept = Path(new_run, found.relative_to(RUN))
+            kept.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+            if found.is_symlink():
+                kept.symlink_to(found.readlink())
+            elif found.is_file():
+                kept.write_text(found.read_text())
+                kept.chmod(0o644)
 
 
 def is_reachable(path: str) -> bool:
-    """Return whether anybody who knows the path of a file gets to it."""
-    return all(parent.stat().st_mode & 0o001 for parent in Path(path).resolve().parents)
+    """Return whether anybody who knows the path of a file gets to it, also where /run is not."""
+    found = Path(path).resolve()
+    return not found.is_relative_to(RUN) and all(
+        parent.stat().st_mode & 0o001 for parent in found.parents
+    )
 
 
 def others(disk: str | int) -> str:
@@ -91,8 +119,7 @@ def give_back(lent: list[Any] | None) -> None:
         os.chmod(disk, mode)  # noqa: PTH101 - it may be a handle
 
 
-def _show(source: str, name: str) -> None:
-    shown = Path(PLACE, name)
+def _show(source: str, shown: Path) -> None:
     if Path(source).is_dir():
         shown.mkdir(mode=0o755)
     else:

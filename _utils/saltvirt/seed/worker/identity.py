@@ -8,6 +8,8 @@ _MINION = ("/usr/bin/salt-minion", "/opt/saltstack/salt/salt-minion", "/usr/loca
 _CLOUD_INIT = ("/usr/bin/cloud-init", "/usr/local/bin/cloud-init")
 _SYSTEMD = ("/lib/systemd/systemd", "/usr/lib/systemd/systemd")
 _UNITS = ("/etc/systemd/system", "/usr/lib/systemd/system", "/lib/systemd/system")
+_HOME = "/root"
+_SSH = f"{_HOME}/.ssh"
 _INSTALLER = "salt-virt-install"
 _INSTALL_UNIT = """\
 [Unit]
@@ -67,6 +69,7 @@ def seed(tree: Any, job: dict[str, Any]) -> None:
         put(tree, path, text, int(mode, 8))
     tree.mkdir_p("/etc/salt/pki/minion")  # without a key of ours the guest makes its own there
     tree.chmod(0o700, "/etc/salt/pki/minion")
+    authorize(tree, job.get("ssh_keys") or [])
     make_anonymous(tree)
     start_at_boot(tree, job.get("install"))
     relabel(tree)
@@ -79,6 +82,29 @@ def put(tree: Any, path: str, text: str, mode: int) -> None:
     tree.rm_f(path)
     tree.write(path, text.encode())
     tree.chmod(mode, path)
+
+
+def authorize(tree: Any, keys: Iterable[str]) -> None:
+    """Let those who have these SSH keys log in as root, beside those whom the image lets in."""
+    wanted = list(keys)
+    if not wanted:
+        return
+    # A link that the image has there would lead to somebody else's folder, or file.
+    if tree.is_symlink(_SSH):
+        tree.rm_f(_SSH)
+    tree.mkdir_p(_SSH)
+    # What the image has there may be another user's, whose files sshd does not believe.
+    tree.chown(0, 0, _SSH)
+    tree.chmod(0o700, _SSH)
+    path = f"{_SSH}/authorized_keys"
+    before = tree.read_file(path) if tree.is_file(path) else b""
+    lines = [line for line in before.splitlines() if line.strip()]
+    there = {tuple(line.split()[:2]) for line in lines}
+    encoded = [key.encode() for key in wanted]
+    lines += [key for key in encoded if tuple(key.split()[:2]) not in there]
+    tree.rm_f(path)
+    tree.write(path, b"".join(line + b"\n" for line in lines))
+    tree.chmod(0o600, path)
 
 
 def make_anonymous(tree: Any) -> None:

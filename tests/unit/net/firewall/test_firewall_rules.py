@@ -1,78 +1,16 @@
 """The firewall's rules, loaded by the real nft and iptables in a network namespace of their own."""
 
-import os
-import subprocess
-
 import pytest
-import salt.utils.systemd
-from salt.exceptions import CommandExecutionError
+from firewallkit import LISTED, PEERS, PORTS, alone, made
 from saltvirt.errors import BadArgument
-from saltvirt.net.firewall import backends, bootunits, iptables, nftables, rules
+from saltvirt.net.firewall import backends, iptables, rules
 from saltvirt.net.firewall.backend import FirewallError
 from saltvirt.net.tools import PersistenceError
-
-PORTS = [16514, "49152-49215"]
-PEERS = ["10.0.0.2", "fd00::2"]
-LISTED = {"nftables": ["nft", "list", "ruleset"], "iptables": ["iptables", "-S"]}
-
-
-class Space:
-    """A network namespace that lives as long as its first process."""
-
-    # Without root it takes a user namespace too, in which one is root.
-    _USER = [] if os.geteuid() == 0 else ["-U"]
-    MAKE = ["unshare", *_USER, *(["-r"] if _USER else []), "-n", "sh", "-c", "echo; exec sleep 60"]
-
-    def __init__(self, process):
-        more = [*self._USER, "--preserve-credentials"] if self._USER else []
-        self._enter = ["nsenter", "-t", str(process.pid), *more, "-n"]
-
-    def run_all(self, argv, **_how):
-        """Run a command as Salt's ``cmd.run_all`` does."""
-        try:
-            done = subprocess.run(
-                [*self._enter, *argv], capture_output=True, text=True, check=False
-            )
-        except OSError as exc:
-            raise CommandExecutionError(str(exc)) from exc
-        return {"retcode": done.returncode, "stdout": done.stdout, "stderr": done.stderr}
-
-    def listed(self, backend):
-        """Return all rules that are there."""
-        return self.run_all(LISTED[backend])["stdout"]
-
-
-@pytest.fixture
-def space():
-    """A network namespace that ends with the test."""
-    with subprocess.Popen(Space.MAKE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
-        if not process.stdout.readline():
-            pytest.skip(f"no network namespace here: {process.communicate()[1].decode().strip()}")
-        yield Space(process)
-        process.kill()
-
-
-@pytest.fixture
-def place(tmp_path, monkeypatch):
-    """A folder that takes the rules; systemd, if it runs here, is not to be told of them."""
-    for module in (bootunits, nftables, iptables):
-        monkeypatch.setattr(module, "RULES", tmp_path / "rules")
-    monkeypatch.setattr(bootunits, "UNITS", tmp_path / "units")
-    monkeypatch.setattr(salt.utils.systemd, "booted", lambda: False)
-    return tmp_path / "rules"
-
-
-def made(space, backend, ports=PORTS, peers=PEERS, name="salt_virt"):
-    """Return the rules of a backend in the namespace."""
-    work = backends.of(backend, {"cmd.run_all": space.run_all}, name, ports, peers)
-    if not work.is_installed or space.run_all(LISTED[backend])["retcode"]:
-        pytest.skip(f"{work.program} is not installed, or this kernel has nothing for it")
-    return work
 
 
 @pytest.mark.parametrize("backend", LISTED)
 def test_rules_are_loaded_once_kept_in_a_file_and_taken_away(space, place, backend):
-    made(space, backend)._unload()
+    alone(made(space, backend))._unload()
     before = space.listed(backend)
     made(space, backend).apply()
 
@@ -114,13 +52,12 @@ def test_other_peers_replace_the_old_ones_and_nothing_else(space, place, backend
 def test_what_is_in_the_file_is_what_is_loaded(space, place, backend):
     made(space, backend).apply()
     loaded = space.listed(backend)
-    made(space, backend)._unload()
+    alone(made(space, backend))._unload()
     assert made(space, backend).plan() != {}
 
     for path in sorted(place.iterdir()):
-        program = {"nftables": ["nft", "-f"]}.get(
-            backend, [f"{path.name.partition('-')[0]}-restore", "--noflush"]
-        )
+        restore = [f"{path.name.partition('-')[0]}-restore", "--noflush"]
+        program = ["nft", "-f"] if path.suffix == ".nft" else restore
         assert space.run_all([*program, str(path)])["retcode"] == 0
 
     assert space.listed(backend) == loaded
@@ -200,7 +137,7 @@ def test_a_name_that_is_none_of_a_table_is_refused(name):
 def test_a_chain_that_is_loaded_again_and_again_is_jumped_to_once(space, place):
     made(space, "iptables").apply()
     work = made(space, "iptables")
-    texts = work.boot._units
+    texts = alone(work).boot._units
     commands = [
         line.partition("=")[2].split()
         for text in texts.values()

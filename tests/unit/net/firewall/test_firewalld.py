@@ -1,5 +1,7 @@
 """The rich rules of firewalld: which are ours is what the record of them says."""
 
+import shutil
+
 import pytest
 from saltvirt.net.firewall import backend, backends, bootunits, rules
 
@@ -13,13 +15,15 @@ def rich(ports, *peers):
 
 
 class Fake:
-    """A firewalld that has the sets of rules that it is told of."""
+    """A firewalld that has the sets of rules that it is told of; nft is the real one."""
 
     def __init__(self):
-        self.now, self.later, self.refused = [], [], None
+        self.now, self.later, self.refused, self.space = [], [], None, None
 
     def run_all(self, argv, **_how):
         """Run firewall-cmd as Salt's ``cmd.run_all`` does."""
+        if argv[0].endswith("/nft"):
+            return self.space.run_all(argv)
         has = self.later if "--permanent" in argv else self.now
         if "--state" in argv:
             return {"retcode": 0, "stdout": "running", "stderr": ""}
@@ -55,6 +59,29 @@ def fake(tmp_path, monkeypatch):
 def work(fake, ports=PORTS, peers=(), name="salt_virt"):
     """Return the rules of a name."""
     return backends.of("firewalld", {"cmd.run_all": fake.run_all}, name, ports, peers)
+
+
+def test_without_nftables_it_is_said_that_guests_with_nat_get_through(fake):
+    assert "install the package nftables" in work(fake, peers=["10.0.0.2"]).note()
+
+
+def test_what_is_forwarded_is_a_table_beside_the_rules(fake, space, place):
+    nft = shutil.which("nft", path="/usr/sbin:/usr/bin")
+    (bootunits.RULES.parent / "bin/nft").symlink_to(nft)
+    fake.space = space
+    listed = ["nft", "list", "table", "inet", "salt_virt_forward"]
+    present = work(fake, peers=["10.0.0.2"])
+    assert present.plan()["table inet salt_virt_forward"] == "loaded"
+
+    present.apply()
+
+    table = space.run_all(listed)["stdout"]
+    assert "hook forward" in table and "hook input" not in table and "10.0.0.2" in table
+    assert work(fake, peers=["10.0.0.2"]).plan() == {}
+    gone = work(fake)
+    assert gone.removal()["table inet salt_virt_forward"] == "removed"
+    gone.remove()
+    assert space.run_all(listed)["retcode"] != 0 and work(fake).removal() == {}
 
 
 def test_rules_are_recorded_and_go_with_their_record(fake):

@@ -8,14 +8,14 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from saltvirt import spec
+from saltvirt import minionpackages, spec
 from saltvirt.config import HostSettings
 from saltvirt.errors import BadArgument, SeedError
 from saltvirt.ops.build import buildfacts
 from saltvirt.ops.context import Context
 from saltvirt.ops.images import golden
 from saltvirt.ops.seeding import inspection, install, method
-from saltvirt.seed import appliance
+from saltvirt.seed import appliance, cloudconfig
 from saltvirt.seed.model import CloudInit, Found, Identity, Installation
 from saltvirt.seed.worker import confined
 
@@ -37,11 +37,31 @@ def seeing(monkeypatch):
     monkeypatch.setattr(appliance, "why_missing", lambda _python: None)
 
 
-def test_without_the_binding_auto_is_nocloud_and_says_why():
-    chosen = method.decide(wish())
+def test_without_the_binding_auto_refuses_what_nobody_has_looked_into_and_says_what_to_do():
+    with pytest.raises(SeedError, match="has a salt-minion cannot be seen on this host: ") as said:
+        method.decide(wish())
 
-    assert (chosen.name, chosen.install) == ("nocloud", Installation(kind="boot"))
+    for words in ("install python3-guestfs", "state.apply hypervisor", "seed_method=nocloud"):
+        assert words in str(said.value)
+    assert "\n" not in str(said.value)
+
+
+def test_without_the_binding_the_users_word_for_the_minion_will_do():
+    chosen = method.decide(wish(install=False))
+
+    assert (chosen.name, chosen.install) == ("nocloud", None)
     assert chosen.why == "nothing here could look into the image"
+
+
+def test_without_the_binding_what_is_known_of_the_image_counts():
+    known = replace(FOUND, has_cloud_init=True, has_minion=True)
+    assert method.decide(wish(), known).name == "nocloud"
+
+    for found in (replace(known, has_cloud_init=False), replace(known, has_minion=False, os="X 1")):
+        with pytest.raises(SeedError, match="image salt://.*(has none: .*guestfs|X 1 has none)"):
+            method.decide(wish(), found)
+    with pytest.raises(SeedError, match="needs an appliance, and this host has none: .*guestfs"):
+        method.decide(wish(install_from="/x.tar.xz"), replace(known, has_minion=False))
 
 
 def test_what_was_asked_for_is_taken_without_looking():
@@ -76,8 +96,8 @@ def test_an_unknown_method_is_refused():
     [
         (True, True, None, "nocloud", None),
         (True, True, "/x.tar.xz", "nocloud", None),
-        (True, False, None, "nocloud", "boot"),
-        (True, False, "/x.tar.xz", "guestfs", "tarball"),
+        (True, False, "/x.tar.xz", "nocloud", "tarball"),
+        (True, False, "/a.deb,/b.deb", "nocloud", "package"),
         (False, True, None, "guestfs", None),
         (False, False, "/a.deb,/b.deb", "guestfs", "package"),
         (False, False, "/bootstrap.sh", "guestfs", "script"),
@@ -104,8 +124,70 @@ def test_the_guests_own_repositories_are_used_only_if_the_operator_says_so(seein
     chosen = method.decide(wish(settings=settings), FOUND)
 
     assert chosen.install == Installation(kind="repository", network=True)
-    # Cloud-init has the guest's own network, not this host's.
-    assert method.decide(wish(), replace(FOUND, has_cloud_init=True)).install.kind == "boot"
+
+
+CLOUDY = replace(FOUND, os="debian 12", has_cloud_init=True)
+
+
+@pytest.mark.parametrize("system", ["fedora 42", "opensuse 15", "sles 15", "archlinux 0"])
+def test_cloud_init_installs_where_the_distribution_has_a_minion(seeing, system):
+    seed = method.decide(wish(), replace(CLOUDY, os=system))
+
+    assert (seed.name, seed.install) == ("nocloud", Installation(kind="boot"))
+
+
+@pytest.mark.parametrize(
+    ("system", "why"),
+    [
+        ("debian 12", "debian 12 has none in its own repositories"),
+        ("ubuntu 24", "ubuntu 24 has none in its own repositories"),
+        ("rhel 9", "rhel 9 has none in its own repositories"),
+        ("unknown 9", "it is no distribution that is known to have one"),
+        ("some system", "it is no distribution that is known to have one"),
+    ],
+)
+def test_a_guest_that_would_look_for_a_minion_in_vain_is_refused(seeing, system, why):
+    with pytest.raises(SeedError) as said:
+        method.decide(wish(), replace(CLOUDY, os=system))
+
+    assert str(said.value) == (
+        f"image {IMAGE} has cloud-init and no salt-minion, and {why}"
+        f"{' in its repositories' if 'known' in why else ''}: run "
+        "`salt-run virt_image.minion_packages` on the master, give install_from=, "
+        "seed_method=nocloud if it comes to one by itself, or seed=False for a VM without one"
+    )
+
+
+def test_who_says_where_packages_come_from_is_believed_and_old_debian_has_its_own(seeing):
+    named = replace(wish(), has_own_packages=True)
+
+    assert method.decide(named, CLOUDY).install.kind == "boot"
+    assert method.decide(wish(), replace(CLOUDY, os="debian 11")).install.kind == "boot"
+
+
+@pytest.mark.parametrize("key", ["apt", "yum_repos", "zypper", "packages", "bootcmd", "runcmd"])
+def test_user_data_that_installs_is_known(key):
+    assert cloudconfig.names_packages({key: ["x"]})
+    assert not cloudconfig.names_packages({"write_files": []})
+
+
+def test_a_small_system_that_is_no_distribution_may_read_the_seed_otherwise(seeing):
+    tiny = replace(CLOUDY, os="some system", has_systemd=False)
+
+    assert method.decide(wish(), tiny).install.kind == "boot"
+
+
+def test_what_the_file_server_has_is_installed_as_if_it_had_been_named(seeing):
+    package = minionpackages.Package(
+        file="salt.tar.xz", arch="x86_64", version="3006.9", sha256="ab" * 32
+    )
+    provided = replace(wish(), provided=(package,))
+
+    for cloud_init, name in ((True, "nocloud"), (False, "guestfs")):
+        seed = method.decide(provided, replace(CLOUDY, has_cloud_init=cloud_init))
+        assert (seed.name, seed.install.kind) == (name, "tarball")
+        assert seed.install.urls == ("salt://salt-virt/minion/salt.tar.xz",)
+        assert seed.install.digests == ("ab" * 32,)
 
 
 @pytest.mark.parametrize(
@@ -139,16 +221,18 @@ def test_a_disk_that_nobody_has_looked_into_is_refused_only_if_it_has_no_minion(
     monkeypatch.setattr(identity, "has_minion", lambda _tree: True)
     installing.make_sure(None, {}, job)
     monkeypatch.setattr(identity, "has_minion", lambda _tree: False)
-    with pytest.raises(identity.Refused, match="nothing says what to install it from; give in"):
+    with pytest.raises(identity.Refused, match="nothing says what to install it from; run `s"):
         installing.make_sure(None, {}, job)
 
 
-def test_an_image_that_nobody_could_look_into_gets_the_seed_that_does_no_harm(seeing):
+def test_an_image_that_nobody_could_look_into_is_refused_without_the_users_word(seeing):
     broken = SeedError("the appliance did not start")
 
-    seed = method.decide(wish(), None, broken)
+    seed = method.decide(wish(install=False), None, broken)
 
     assert (seed.name, seed.why) == ("nocloud", "the appliance did not start")
+    with pytest.raises(SeedError, match="cannot be seen: the appliance did not start; give seed_m"):
+        method.decide(wish(), None, broken)
     with pytest.raises(SeedError, match="did not start"):
         method.decide(wish(seed_method="guestfs"), None, broken)
 

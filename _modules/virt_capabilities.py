@@ -1,0 +1,113 @@
+"""
+Show what this hypervisor and its guests can do.
+
+.. versionadded:: 1.0.0
+
+``connection``, ``username`` and ``password`` of every function override
+``virt:connection:uri`` and ``virt:connection:auth``.
+"""
+
+from saltvirt import arguments, config
+from saltvirt.errors import BadArgument
+from saltvirt.kvm import capable, connect
+from saltvirt.xml import capabilities as capabilities_
+
+__virtualname__ = "virt"
+
+
+def __virtual__():
+    """Load only where libvirt's Python module is; say what is missing otherwise."""
+    missing = connect.why_missing()
+    return (False, missing) if missing else __virtualname__
+
+
+def _reading(function, given):
+    settings = config.for_call(function, given, __opts__, __pillar__, __grains__)
+    # libvirt asks QEMU what it can do, which a read-only connection may not.
+    return connect.opened(settings, readonly=False)
+
+
+def capabilities(**kwargs):
+    """
+    Return what libvirt says of this host and of the guests that it can run.
+
+    Returns ``{host, guests}``: ``host`` has ``uuid``, ``cpu``, ``power_management``, ``migration``,
+    ``topology``, ``cache`` and ``security``, those that libvirt tells; each of ``guests`` is
+    ``{os_type, arch: {name, wordsize, emulator, machines, domains}, features}``. Sizes are texts
+    with their unit.
+
+    CLI Example:
+
+    .. code-block:: bash
+
+        salt hyper1 virt.capabilities
+    """
+    with _reading("virt.capabilities", kwargs) as conn:
+        return capable.of_host(conn)
+
+
+def domain_capabilities(emulator=None, arch=None, machine=None, domain=None, **kwargs):
+    """
+    Return what guests of one kind can have on this host.
+
+    emulator
+        The emulator's absolute path.
+    arch, machine, domain
+        Architecture, machine type and domain type, as in virt.capabilities. What is not given is
+        libvirt's default.
+
+    Returns ``{emulator, domain, machine, arch, max_vcpus, iothreads, os, cpu, devices, features}``,
+    those that libvirt tells; fails with its words, such as for a kind that is not there.
+
+    CLI Example:
+
+    .. code-block:: bash
+
+        salt hyper1 virt.domain_capabilities arch=x86_64 domain=kvm
+    """
+    with _reading("virt.domain_capabilities", kwargs) as conn:
+        return capable.of_domains(conn, emulator, arch, machine, domain)
+
+
+def all_capabilities(**kwargs):
+    """
+    Return the capabilities of this host and of every kind of guest that it lists.
+
+    Returns ``{host, domains}``: virt.capabilities and a list of virt.domain_capabilities.
+
+    CLI Example:
+
+    .. code-block:: bash
+
+        salt hyper1 virt.all_capabilities
+    """
+    with _reading("virt.all_capabilities", kwargs) as conn:
+        return capable.everything(conn)
+
+
+def cpu_baseline(full=False, migratable=False, out="libvirt", **kwargs):
+    """
+    Return the CPU that guests can have on all hosts like this one.
+
+    full
+        With all features, also those that the model implies. Defaults to False.
+    migratable
+        Without features that keep a guest from moving. Defaults to False.
+    out
+        ``libvirt`` (default) for the XML, ``salt`` for ``{model, vendor, features}``.
+
+    Fails with libvirt's words where it cannot say, such as on architectures without CPU models.
+
+    CLI Example:
+
+    .. code-block:: bash
+
+        salt hyper1 virt.cpu_baseline out=salt
+    """
+    if out not in ("libvirt", "salt"):
+        raise BadArgument("out", f"{out!r}; libvirt or salt")
+    is_full = arguments.boolean("full", full)
+    is_migratable = arguments.boolean("migratable", migratable)
+    with _reading("virt.cpu_baseline", kwargs) as conn:
+        xml = capable.baseline(conn, is_full=is_full, is_migratable=is_migratable)
+    return capabilities_.cpu_summary(xml) if out == "salt" else xml

@@ -1,0 +1,109 @@
+"""
+Change what a VM is: its definition, and as much of it as can be while the VM runs.
+
+.. versionadded:: 1.1.0
+"""
+
+from saltvirt import config
+from saltvirt.kvm import connect
+from saltvirt.ops.context import Context
+from saltvirt.ops.update import do, request
+
+__virtualname__ = "virt"
+
+
+def __virtual__():
+    """Load only where libvirt's Python module is; say what is missing otherwise."""
+    missing = connect.why_missing()
+    return (False, missing) if missing else __virtualname__
+
+
+def update(
+    name,
+    cpu=0,
+    mem=0,
+    disk_profile=None,
+    disks=None,
+    nic_profile=None,
+    interfaces=None,
+    graphics=None,
+    live=True,
+    boot=None,
+    numatune=None,
+    test=False,
+    boot_dev=None,
+    hypervisor_features=None,
+    clock=None,
+    serials=None,
+    consoles=None,
+    stop_on_reboot=False,
+    host_devices=None,
+    autostart=None,
+    **kwargs,
+):
+    """
+    Change a VM's definition, and what can be changed of it while it runs.
+
+    name
+        The VM's name.
+    cpu
+        Number of virtual CPUs, or a mapping as for virt.init.
+    mem
+        Memory in MiB or a size like ``2g``, or a mapping as for virt.init.
+    disk_profile, disks
+        The profile of ``virt:disk`` and the disks that the VM is to have; sizes in MiB. Its seed
+        is none of them. A disk that is there is known by its ``source_file``, or by its name
+        in the name of its file or volume; a drive by its order. Of such a disk ``model``, ``io``,
+        ``iothread_id``, a drive's ``source_file`` and a larger ``size`` are looked at, nothing
+        else. Others are made as by virt.init, and taken away again if this fails. Disks that the
+        VM is not to have any more are detached; their files stay.
+    nic_profile, interfaces
+        The profile of ``virt:nic`` and the NICs that the VM is to have. One that is there is known
+        by its MAC, or where none is given by what it is on and its model.
+    graphics
+        The only display; ``{type: none}`` removes it. A password, keymap or listener that it does
+        not say stays, where the type does.
+    live
+        Change the running VM too. Defaults to True.
+    boot
+        ``{kernel, initrd, cmdline, loader, nvram, efi}``; ``efi: False``, or ``loader`` and
+        ``nvram`` null, go back to the BIOS.
+    numatune, hypervisor_features, clock
+        Mappings as for virt.init.
+    test
+        Change nothing, and return what would be changed. Defaults to False.
+    boot_dev
+        Devices to boot from, such as ``"network hd"``.
+    serials, consoles
+        Lists of the serial ports and consoles that the VM is to have.
+    stop_on_reboot
+        Stop instead of reboot. Defaults to False, as it always did: a VM that stops
+        reboots again. Null leaves it.
+    host_devices
+        Names of the host's devices that the VM is to have, as virt.node_devices lists them.
+    autostart
+        Start the VM with its host or not. Defaults to None, which leaves it.
+
+    What is not given stays. Null removes, in mappings; what is kept there by an id (CPU features,
+    pins, timers, NUMA cells) is what is given alone. An empty list clears.
+
+    Returns ``{definition, disk: {attached, detached, updated}, interface: {attached, detached}}``:
+    whether the definition changed, and the XML of the devices that changed at once. Where they
+    apply, also ``hostdev``, ``updated`` of interfaces, ``cpu`` and ``mem`` (True: changed
+    at once), ``autostart`` (what it became), ``restart`` (the arguments of which something waits
+    for the VM's next start) and ``errors`` (what libvirt refused to change at once, in its words).
+    Fails, and changes nothing, on a bad argument, a file that cannot be made, a VM without a
+    definition or on its way to or from this host, or if libvirt refuses the definition. Undo: call
+    it with the old values.
+
+    CLI Example:
+
+    .. code-block:: bash
+
+        salt hyper1 virt.update centos1 cpu=2 mem=1024 test=True
+        salt hyper1 virt.update centos1 boot="{kernel: null}" live=False
+    """
+    given = {key: value for key, value in locals().items() if key not in ("name", "kwargs")}
+    override = config.connection("virt.update", kwargs)
+    context = Context.of(__opts__, __pillar__, __grains__, __salt__, **override)
+    return do.update(context, request.of(context.settings, name, given))

@@ -1,0 +1,311 @@
+"""
+libvirt's networks: define, change, look at, start, stop and remove them.
+
+.. versionadded:: 1.0.0
+"""
+
+from saltvirt import arguments, config, networkspec
+from saltvirt.kvm import connect, networks
+
+__virtualname__ = "virt"
+
+
+def __virtual__():
+    """Load only where libvirt's Python module is; say what is missing otherwise."""
+    missing = connect.why_missing()
+    return (False, missing) if missing else __virtualname__
+
+
+def _opened(function, given, *, readonly=False):
+    settings = config.for_call(function, given, __opts__, __pillar__, __grains__)
+    return connect.opened(settings, readonly=readonly)
+
+
+def network_define(
+    name,
+    bridge,
+    forward,
+    ipv4_config=None,
+    ipv6_config=None,
+    vport=None,
+    tag=None,
+    autostart=True,
+    start=True,
+    mtu=None,
+    domain=None,
+    nat=None,
+    interfaces=None,
+    addresses=None,
+    physical_function=None,
+    dns=None,
+    **kwargs,
+):
+    """
+    Define a network of libvirt's, and start it.
+
+    name
+        The network's name.
+    bridge
+        The host's bridge; None has libvirt make a ``virbrN`` for nat, route, open and isolated.
+    forward
+        ``nat``, ``route``, ``open``, ``bridge``, ``private``, ``vepa``, ``passthrough``,
+        ``hostdev``, or None for an isolated network.
+    ipv4_config, ipv6_config
+        ``{cidr, dhcp_ranges, hosts, bootp, tftp}``: ``dhcp_ranges`` is a list of ``{start, end}``,
+        ``hosts`` is ``{IP: {mac, id, name}}`` or a list of ``{ip, mac, id, name}``, ``bootp`` is
+        ``{file, server}``, ``tftp`` a folder. The host has the first address of ``cidr``.
+    vport
+        ``openvswitch`` or another type, or ``{type, parameters}``.
+    tag
+        A VLAN's number, or ``{trunk, tags}`` with tags ``[{id, nativeMode}]``.
+    autostart
+        Start it with the host. Defaults to True.
+    start
+        Start it now. Defaults to True.
+    mtu
+        Bytes; libvirt's own by default.
+    domain
+        ``{name, localOnly}`` of the network's DNS.
+    nat
+        ``{address: {start, end}, port: {start, end}}`` that connections go out by.
+    interfaces
+        The host's links, as text with blanks between or as a list.
+    addresses
+        PCI addresses such as ``0000:04:00.1``, likewise, for hostdev.
+    physical_function
+        The link whose virtual functions a hostdev network hands out.
+    dns
+        ``{forwarders, txt, hosts, srvs}``: ``forwarders`` is a list of ``{domain, addr}``, ``txt``
+        is ``{name: value}``, ``hosts`` is ``{IP: [name]}``, ``srvs`` is a list of ``{name,
+        protocol, target, port, priority, domain, weight}``.
+
+    Returns True; fails with libvirt's words, and then leaves no network behind. Undo:
+    virt.network_stop, virt.network_undefine.
+
+    CLI Example:
+
+    .. code-block:: bash
+
+        salt hyper1 virt.network_define lan None nat ipv4_config="{cidr: 10.98.0.0/24}" start=False
+        salt hyper1 virt.network_undefine lan
+    """
+    given = {key: value for key, value in locals().items() if key in networkspec.KEYS}
+    wanted = networkspec.of(name, bridge, forward, given)
+    autostart = arguments.boolean("autostart", autostart)
+    start = arguments.boolean("start", start)
+    with _opened("virt.network_define", kwargs) as conn:
+        networks.define(conn, wanted, autostart=autostart, start=start)
+    return True
+
+
+def network_update(
+    name,
+    bridge,
+    forward,
+    ipv4_config=None,
+    ipv6_config=None,
+    vport=None,
+    tag=None,
+    mtu=None,
+    domain=None,
+    nat=None,
+    interfaces=None,
+    addresses=None,
+    physical_function=None,
+    dns=None,
+    test=False,
+    **kwargs,
+):
+    """
+    Change a network's definition, if it says other than what is wanted.
+
+    name
+        The network's name.
+    bridge
+        The host's bridge; None has libvirt make a ``virbrN`` for nat, route, open and isolated.
+    forward
+        ``nat``, ``route``, ``open``, ``bridge``, ``private``, ``vepa``, ``passthrough``,
+        ``hostdev``, or None for an isolated network.
+    ipv4_config, ipv6_config
+        ``{cidr, dhcp_ranges, hosts, bootp, tftp}``: ``dhcp_ranges`` is a list of ``{start, end}``,
+        ``hosts`` is ``{IP: {mac, id, name}}`` or a list of ``{ip, mac, id, name}``, ``bootp`` is
+        ``{file, server}``, ``tftp`` a folder. The host has the first address of ``cidr``.
+    vport
+        ``openvswitch`` or another type, or ``{type, parameters}``.
+    tag
+        A VLAN's number, or ``{trunk, tags}`` with tags ``[{id, nativeMode}]``.
+    mtu
+        Bytes; libvirt's own by default.
+    domain
+        ``{name, localOnly}`` of the network's DNS.
+    nat
+        ``{address: {start, end}, port: {start, end}}`` that connections go out by.
+    interfaces
+        The host's links, as text with blanks between or as a list.
+    addresses
+        PCI addresses such as ``0000:04:00.1``, likewise, for hostdev.
+    physical_function
+        The link whose virtual functions a hostdev network hands out.
+    dns
+        ``{forwarders, txt, hosts, srvs}``: ``forwarders`` is a list of ``{domain, addr}``, ``txt``
+        is ``{name: value}``, ``hosts`` is ``{IP: [name]}``, ``srvs`` is a list of ``{name,
+        protocol, target, port, priority, domain, weight}``.
+    test
+        Change nothing, only say whether something would change. Defaults to False.
+
+    A network that runs has the new definition from its next start. What libvirt filled in (UUID,
+    MAC, a bridge that it named) stays and is no difference.
+
+    Returns True if the definition changes, else False; fails if there is no such network. Undo:
+    virt.network_update with what was.
+
+    CLI Example:
+
+    .. code-block:: bash
+
+        salt hyper1 virt.network_update default virbr0 nat test=True \
+ipv4_config="{cidr: 192.168.122.0/24}"
+    """
+    given = {key: value for key, value in locals().items() if key in networkspec.KEYS}
+    wanted = networkspec.of(name, bridge, forward, given)
+    is_test = arguments.boolean("test", test)
+    with _opened("virt.network_update", kwargs, readonly=is_test) as conn:
+        return networks.update(conn, wanted, is_test=is_test)
+
+
+def list_networks(**kwargs):
+    """
+    Return the names of all networks, sorted.
+
+    CLI Example:
+
+    .. code-block:: bash
+
+        salt hyper1 virt.list_networks
+    """
+    with _opened("virt.list_networks", kwargs, readonly=True) as conn:
+        return networks.names(conn)
+
+
+def network_info(name=None, **kwargs):
+    """
+    Return what runs of all networks, or of one.
+
+    name
+        Only this one.
+
+    Returns ``{name: {uuid, bridge, autostart, active, persistent, leases}}``: ``bridge`` is None
+    if it has none, the three flags are 0 or 1, ``leases`` is a list of ``{iface, expirytime,
+    type, mac, iaid, ipaddr, prefix, hostname, clientid}`` with type ``ipv4`` or ``ipv6``; ``{}``
+    if there is no such network. Fails with libvirt's words.
+
+    CLI Example:
+
+    .. code-block:: bash
+
+        salt hyper1 virt.network_info default
+    """
+    with _opened("virt.network_info", kwargs, readonly=True) as conn:
+        return networks.info(conn, name)
+
+
+def network_get_xml(name, **kwargs):
+    """
+    Return a network's XML as libvirt has it.
+
+    name
+        The network's name.
+
+    Returns text; fails if there is no such network.
+
+    CLI Example:
+
+    .. code-block:: bash
+
+        salt hyper1 virt.network_get_xml default
+    """
+    with _opened("virt.network_get_xml", kwargs, readonly=True) as conn:
+        return networks.get(conn, name).XMLDesc(0)
+
+
+def network_start(name, **kwargs):
+    """
+    Start a network that is defined.
+
+    name
+        The network's name.
+
+    Returns True; fails with libvirt's words, as where it runs. Undo: virt.network_stop.
+
+    CLI Example:
+
+    .. code-block:: bash
+
+        salt hyper1 virt.network_start default
+    """
+    with _opened("virt.network_start", kwargs) as conn:
+        networks.get(conn, name).create()
+    return True
+
+
+def network_stop(name, **kwargs):
+    """
+    Stop a network; its definition stays.
+
+    name
+        The network's name.
+
+    Returns True; fails if it does not run. Undo: virt.network_start.
+
+    CLI Example:
+
+    .. code-block:: bash
+
+        salt hyper1 virt.network_stop default
+    """
+    with _opened("virt.network_stop", kwargs) as conn:
+        networks.get(conn, name).destroy()
+    return True
+
+
+def network_undefine(name, **kwargs):
+    """
+    Forget a network's definition; one that runs goes on until it is stopped.
+
+    name
+        The network's name.
+
+    Returns True; fails if there is no such network. Undo: virt.network_define.
+
+    CLI Example:
+
+    .. code-block:: bash
+
+        salt hyper1 virt.network_undefine default
+    """
+    with _opened("virt.network_undefine", kwargs) as conn:
+        networks.get(conn, name).undefine()
+    return True
+
+
+def network_set_autostart(name, state="on", **kwargs):
+    """
+    Start a network together with its host, or stop doing so.
+
+    name
+        The network's name.
+    state
+        ``on`` (default) or ``off``.
+
+    Returns True; fails if there is no such network. Undo: the other state.
+
+    CLI Example:
+
+    .. code-block:: bash
+
+        salt hyper1 virt.network_set_autostart default off
+    """
+    is_on = arguments.on_off("state", state)
+    with _opened("virt.network_set_autostart", kwargs) as conn:
+        networks.get(conn, name).setAutostart(int(is_on))
+    return True

@@ -1,0 +1,393 @@
+"""
+Storage pools of this hypervisor: look at them, define, start, stop and remove them.
+
+.. versionadded:: 1.0.0
+"""
+
+from saltvirt import arguments, config
+from saltvirt.kvm import connect, pools, volumes
+from saltvirt.xml import poolsource
+
+__virtualname__ = "virt"
+
+
+def __virtual__():
+    """Load only where libvirt's Python module is; say what is missing otherwise."""
+    missing = connect.why_missing()
+    return (False, missing) if missing else __virtualname__
+
+
+def _opened(function, given, readonly=False):
+    settings = config.for_call(function, given, __opts__, __pillar__, __grains__)
+    return connect.opened(settings, readonly=readonly)
+
+
+def _reading(function, given):
+    return _opened(function, given, readonly=True)
+
+
+def _source(*given):
+    return dict(zip(poolsource.KEYS, given, strict=True))
+
+
+def pool_capabilities(**kwargs):
+    """
+    Return which types of storage pools this host's libvirt can have.
+
+    Returns ``{computed, pool_types}``: ``computed`` is always False, as libvirt itself says it;
+    ``pool_types`` is a list of ``{name, supported, options}``, where ``options`` has ``pool`` and
+    ``volume`` with a ``default_format`` and lists such as ``sourceFormatType``.
+
+    CLI Example:
+
+    .. code-block:: bash
+
+        salt hyper1 virt.pool_capabilities
+    """
+    with _reading("virt.pool_capabilities", kwargs) as conn:
+        return pools.capabilities(conn)
+
+
+def list_pools(**kwargs):
+    """
+    Return the names of all storage pools, sorted.
+
+    CLI Example:
+
+    .. code-block:: bash
+
+        salt hyper1 virt.list_pools
+    """
+    with _reading("virt.list_pools", kwargs) as conn:
+        return pools.names(conn)
+
+
+def pool_info(name=None, **kwargs):
+    """
+    Return what storage pools are.
+
+    name
+        The pool's name. By default all.
+
+    Returns ``{pool: {uuid, state, capacity, allocation, free, autostart, persistent, target_path,
+    type}}``; sizes in bytes, 1 and 0 for yes and no, a state of ``inactive``, ``building``,
+    ``running``, ``degraded`` and ``inaccessible``. Empty if there is no such pool.
+
+    CLI Example:
+
+    .. code-block:: bash
+
+        salt hyper1 virt.pool_info default
+    """
+    with _reading("virt.pool_info", kwargs) as conn:
+        return pools.infos(conn, name)
+
+
+def pool_get_xml(name, **kwargs):
+    """
+    Return the XML of a storage pool; the password of its source is never in it.
+
+    name
+        The pool's name.
+
+    CLI Example:
+
+    .. code-block:: bash
+
+        salt hyper1 virt.pool_get_xml default
+    """
+    with _reading("virt.pool_get_xml", kwargs) as conn:
+        return pools.xml(conn, name)
+
+
+def pool_list_volumes(name, **kwargs):
+    """
+    Return the names of the volumes in a storage pool that runs.
+
+    name
+        The pool's name.
+
+    CLI Example:
+
+    .. code-block:: bash
+
+        salt hyper1 virt.pool_list_volumes default
+    """
+    with _reading("virt.pool_list_volumes", kwargs) as conn:
+        return volumes.names(conn, name)
+
+
+def pool_define(
+    name,
+    ptype,
+    target=None,
+    permissions=None,
+    source_devices=None,
+    source_dir=None,
+    source_initiator=None,
+    source_adapter=None,
+    source_hosts=None,
+    source_auth=None,
+    source_name=None,
+    source_format=None,
+    transient=False,
+    start=True,
+    **kwargs,
+):
+    """
+    Define a storage pool.
+
+    name
+        The pool's name.
+    ptype
+        ``dir``, ``fs``, ``netfs``, ``logical``, ``disk``, ``iscsi``, ``iscsi-direct``, ``scsi``,
+        ``mpath``, ``rbd``, ``sheepdog``, ``gluster``, ``zfs`` or ``vstorage``.
+    target
+        Absolute path of the folder where the volumes lie, for the types that have one.
+    permissions
+        ``{mode, owner, group, label}`` of that folder: an octal mode such as ``'0711'``, numbers of
+        user and group.
+    source_devices
+        List of ``{path, part_separator}``, or of paths; of iSCSI the target's qualified name.
+    source_dir
+        The exported folder, or the name of a share of Windows (``source_format=cifs``).
+    source_initiator
+        The initiator's qualified name, for iSCSI.
+    source_adapter
+        ``{type, name, parent, managed, parent_wwnn, parent_wwpn, parent_fabric_wwn, wwnn, wwpn,
+        parent_address: {unique_id, address: {domain, bus, slot, function}}}``, for ``scsi``.
+    source_hosts
+        List of names, each with its port if need be: ``san1:3260``, ``[2001:db8::1]:3260``.
+    source_auth
+        ``{username, password}``, of Ceph the key in base64: libvirt's secret ``pool_NAME`` is made
+        of it, and shown nowhere. Or ``{type, username, secret: {type, value}}`` with a secret that
+        is there: ``type`` is ``ceph`` or ``chap``, the secret's ``usage`` or ``uuid``.
+    source_name
+        The volume group, or the pool at its servers. Defaults to the pool's name.
+    source_format
+        The format of the source; virt.pool_capabilities shows which.
+    transient
+        Make a pool that is gone when it stops; it runs at once. Defaults to False.
+    start
+        Start it too. Defaults to True.
+
+    What of a source the type does not take is passed over. A folder is not made: that is
+    virt.pool_build. Returns True; fails and leaves nothing behind if there is such a pool, if
+    something is missing, or with libvirt's words. Undo: virt.pool_stop and virt.pool_undefine.
+
+    CLI Example:
+
+    .. code-block:: bash
+
+        salt hyper1 virt.pool_define vms dir target=/srv start=False
+        salt hyper1 virt.pool_undefine vms
+    """
+    first = (source_devices, source_dir, source_initiator, source_adapter)
+    source = _source(*first, source_hosts, source_auth, source_name, source_format)
+    asked = pools.wanted(name, ptype, target, permissions, source)
+    with _opened("virt.pool_define", kwargs) as conn:
+        pools.define(
+            conn,
+            asked,
+            is_transient=arguments.boolean("transient", transient),
+            starts=arguments.boolean("start", start),
+        )
+    return True
+
+
+def pool_update(
+    name,
+    ptype,
+    target=None,
+    permissions=None,
+    source_devices=None,
+    source_dir=None,
+    source_initiator=None,
+    source_adapter=None,
+    source_hosts=None,
+    source_auth=None,
+    source_name=None,
+    source_format=None,
+    test=False,
+    **kwargs,
+):
+    """
+    Change the definition of a storage pool, if it is not as it is said here.
+
+    name, ptype, target, permissions, source_devices, source_dir, source_initiator, source_adapter
+        As of virt.pool_define; so are the next.
+    source_hosts, source_auth, source_name, source_format
+        A target, permissions or a whole source that are not given stay as they are. A password is
+        put into the pool's secret each time; what is there cannot be read.
+    test
+        Only say whether anything would be changed. Defaults to False.
+
+    A pool that runs goes on as it was until it is started again. Returns whether it was, or would
+    be, changed; fails if there is no such pool, or with libvirt's words. Undo: call it as it was.
+
+    CLI Example:
+
+    .. code-block:: bash
+
+        salt hyper1 virt.pool_update default dir target=/var/lib/libvirt/images test=True
+    """
+    first = (source_devices, source_dir, source_initiator, source_adapter)
+    source = _source(*first, source_hosts, source_auth, source_name, source_format)
+    asked = pools.wanted(name, ptype, target, permissions, source)
+    with _opened("virt.pool_update", kwargs) as conn:
+        return pools.update(conn, asked, is_test=arguments.boolean("test", test))
+
+
+def pool_start(name, **kwargs):
+    """
+    Start a storage pool.
+
+    name
+        The pool's name.
+
+    Returns True; fails with libvirt's words if it runs already. Undo: virt.pool_stop.
+
+    CLI Example:
+
+    .. code-block:: bash
+
+        salt hyper1 virt.pool_stop default
+        salt hyper1 virt.pool_start default
+    """
+    with _opened("virt.pool_start", kwargs) as conn:
+        pools.act(conn, name, "create")
+    return True
+
+
+def pool_build(name, **kwargs):
+    """
+    Make what a storage pool that does not run lies on: its folder, volume group or disk label.
+
+    name
+        The pool's name.
+
+    Returns True; fails with libvirt's words, such as where a disk is not empty. Undo:
+    virt.pool_delete.
+
+    CLI Example:
+
+    .. code-block:: bash
+
+        salt hyper1 virt.pool_define vms dir target=/srv/vms start=False
+        salt hyper1 virt.pool_build vms
+        salt hyper1 virt.pool_delete vms
+        salt hyper1 virt.pool_undefine vms
+    """
+    with _opened("virt.pool_build", kwargs) as conn:
+        pools.act(conn, name, "build")
+    return True
+
+
+def pool_stop(name, **kwargs):
+    """
+    Stop a storage pool; what is in it stays, and VMs that run keep their disks.
+
+    name
+        The pool's name.
+
+    Returns True; fails with libvirt's words if it does not run. Undo: virt.pool_start.
+
+    CLI Example:
+
+    .. code-block:: bash
+
+        salt hyper1 virt.pool_stop default
+        salt hyper1 virt.pool_start default
+    """
+    with _opened("virt.pool_stop", kwargs) as conn:
+        pools.act(conn, name, "destroy")
+    return True
+
+
+def pool_undefine(name, **kwargs):
+    """
+    Forget the definition of a storage pool that does not run, and the secret made for it.
+
+    name
+        The pool's name.
+
+    Returns True; fails with libvirt's words if it runs. What is in it stays. Undo:
+    virt.pool_define.
+
+    CLI Example:
+
+    .. code-block:: bash
+
+        salt hyper1 virt.pool_define vms dir target=/srv start=False
+        salt hyper1 virt.pool_undefine vms
+    """
+    with _opened("virt.pool_undefine", kwargs) as conn:
+        pools.undefine(conn, name)
+    return True
+
+
+def pool_delete(name, **kwargs):
+    """
+    Delete what a storage pool that does not run lies on: its empty folder, its volume group.
+
+    name
+        The pool's name.
+
+    Returns True; fails with libvirt's words, such as where a folder is not empty. Its definition
+    stays. Undo: virt.pool_build.
+
+    CLI Example:
+
+    .. code-block:: bash
+
+        salt hyper1 virt.pool_define vms dir target=/srv/vms start=False
+        salt hyper1 virt.pool_build vms
+        salt hyper1 virt.pool_delete vms
+        salt hyper1 virt.pool_undefine vms
+    """
+    with _opened("virt.pool_delete", kwargs) as conn:
+        pools.act(conn, name, "delete")
+    return True
+
+
+def pool_refresh(name, **kwargs):
+    """
+    Let libvirt look again at what is in a storage pool that runs.
+
+    name
+        The pool's name.
+
+    Returns True; fails with libvirt's words.
+
+    CLI Example:
+
+    .. code-block:: bash
+
+        salt hyper1 virt.pool_refresh default
+    """
+    with _opened("virt.pool_refresh", kwargs) as conn:
+        pools.act(conn, name, "refresh")
+    return True
+
+
+def pool_set_autostart(name, state="on", **kwargs):
+    """
+    Have a storage pool started with the host, or not.
+
+    name
+        The pool's name.
+    state
+        ``on`` or ``off``. Defaults to ``on``.
+
+    Returns True; fails with libvirt's words. Undo: the other state.
+
+    CLI Example:
+
+    .. code-block:: bash
+
+        salt hyper1 virt.pool_set_autostart default on
+    """
+    is_on = arguments.on_off("state", state)
+    with _opened("virt.pool_set_autostart", kwargs) as conn:
+        pools.set_autostart(conn, name, is_on=is_on)
+    return True

@@ -1,0 +1,140 @@
+"""
+Take snapshots of VMs, list and delete them, and revert to them.
+
+.. versionadded:: 1.0.0
+
+``connection``, ``username`` and ``password`` of every function override
+``virt:connection:uri`` and ``virt:connection:auth``.
+"""
+
+from saltvirt import arguments, config
+from saltvirt.errors import BadArgument
+from saltvirt.kvm import connect, snapshots
+from saltvirt.ops.migration import startlock
+
+__virtualname__ = "virt"
+
+
+def __virtual__():
+    """Load only where libvirt's Python module is; say what is missing otherwise."""
+    missing = connect.why_missing()
+    return (False, missing) if missing else __virtualname__
+
+
+def _settings(function, given):
+    return config.for_call(function, given, __opts__, __pillar__, __grains__)
+
+
+def list_snapshots(domain=None, **kwargs):
+    """
+    Return the snapshots of one VM, or of all, the oldest first.
+
+    domain
+        The VM's name. Defaults to all.
+
+    Returns ``{VM: [{name, created, running, current}]}``, or the text ``N/A`` instead of a list for
+    a VM without any; ``created`` in the host's local time. One that is external has ``external``.
+
+    CLI Example:
+
+    .. code-block:: bash
+
+        salt hyper1 virt.list_snapshots centos1
+    """
+    with connect.opened(_settings("virt.list_snapshots", kwargs)) as conn:
+        return snapshots.listed(conn, domain)
+
+
+def snapshot(domain, name=None, suffix=None, external=False, quiesce=False, **kwargs):
+    """
+    Take a snapshot of a VM.
+
+    domain
+        The VM's name.
+    name
+        The snapshot's. Defaults to the VM's with date and time.
+    suffix
+        What is added to the name, after a hyphen. Defaults to nothing.
+    external
+        Let each disk go on in a new file beside it, and keep no memory. By default the snapshot is
+        internal: in the disks themselves, which have to be qcow2, with the memory of a VM that
+        runs, which stands still meanwhile.
+    quiesce
+        Have the guest's agent freeze its file systems meanwhile; needs ``external``. Defaults to
+        False.
+
+    Returns ``{"name": ...}``. Fails if there is no such VM, if it is on its way to or from this
+    host, if it has a snapshot of that name, or with libvirt's words. Undo: virt.delete_snapshots.
+
+    CLI Example:
+
+    .. code-block:: bash
+
+        salt hyper1 virt.snapshot centos1 before-update
+    """
+    made = snapshots.new_name(str(domain), name, suffix)
+    is_external = arguments.boolean("external", external)
+    is_quiesced = arguments.boolean("quiesce", quiesce)
+    settings = _settings("virt.snapshot", kwargs)
+    with connect.opened(settings, readonly=False) as conn:
+        lock = startlock.starting(conn, settings, domain)
+        with lock:
+            snapshots.take(conn, domain, made, is_external=is_external, is_quiesced=is_quiesced)
+    return {"name": made}
+
+
+def delete_snapshots(name, *names, **kwargs):
+    """
+    Delete snapshots of a VM; its disks stay as they are now.
+
+    name
+        The VM's name.
+    names
+        The snapshots'. All of them must be there.
+    all
+        Delete every one. Defaults to False; one of ``names`` and ``all=True`` is needed.
+
+    Returns ``{"available": {VM: [...] or "N/A"}, "deleted": {snapshot: {...}}}``, as
+    virt.list_snapshots shows them. There is no undo.
+
+    CLI Example:
+
+    .. code-block:: bash
+
+        salt hyper1 virt.delete_snapshots centos1 before-update
+        salt hyper1 virt.delete_snapshots centos1 all=True
+    """
+    is_all = arguments.boolean("all", kwargs.pop("all", False))
+    if is_all == bool(names):
+        raise BadArgument("names", "give the names of snapshots, or all=True for every one")
+    settings = _settings("virt.delete_snapshots", kwargs)
+    with connect.opened(settings, readonly=False) as conn, startlock.starting(conn, settings, name):
+        return snapshots.delete(conn, name, [str(one) for one in names])
+
+
+def revert_snapshot(name, vm_snapshot=None, cleanup=False, **kwargs):
+    """
+    Revert a VM to a snapshot; what its disks have had since is lost.
+
+    name
+        The VM's name.
+    vm_snapshot
+        The snapshot's name. Defaults to the one before the current one.
+    cleanup
+        Then delete all snapshots that are newer. Defaults to False.
+
+    Returns ``{"reverted": snapshot, "deleted": [snapshot] or "N/A"}``. The VM runs afterwards if it
+    ran when the snapshot was taken. Fails if there is none to revert to, if the VM is on its way to
+    or from this host, or, below libvirt 9.9, if the snapshot is external. There is no undo.
+
+    CLI Example:
+
+    .. code-block:: bash
+
+        salt hyper1 virt.revert_snapshot centos1 before-update
+    """
+    with_cleanup = arguments.boolean("cleanup", cleanup)
+    settings = _settings("virt.revert_snapshot", kwargs)
+    with connect.opened(settings, readonly=False) as conn, startlock.starting(conn, settings, name):
+        plan = snapshots.plan_revert(conn, name, vm_snapshot)
+        return snapshots.revert(conn, name, plan, with_cleanup=with_cleanup)

@@ -1,0 +1,85 @@
+"""
+Show what the VMs of this hypervisor have used since they were started.
+
+.. versionadded:: 1.0.0
+
+``connection``, ``username`` and ``password`` of every function override
+``virt:connection:uri`` and ``virt:connection:auth``.
+"""
+
+from saltvirt import config
+from saltvirt.kvm import connect, counters
+
+__virtualname__ = "virt"
+
+
+def __virtual__():
+    """Load only where libvirt's Python module is; say what is missing otherwise."""
+    missing = connect.why_missing()
+    return (False, missing) if missing else __virtualname__
+
+
+def _reading(function, given):
+    return connect.opened(config.for_call(function, given, __opts__, __pillar__, __grains__))
+
+
+def vm_cputime(vm_=None, **kwargs):
+    """
+    Return the processor time of one VM, or of all.
+
+    vm_
+        The VM's name. Defaults to all.
+
+    Returns ``{name: {cputime, cputime_percent}}``: ``cputime`` in nanoseconds, 0 for what does not
+    run; ``cputime_percent`` is, as it always was, that time in hundredths of a second, divided by
+    the host's CPUs and the VM's: it grows as long as the VM runs. What a VM uses now is
+    virt.load's to say.
+
+    CLI Example:
+
+    .. code-block:: bash
+
+        salt hyper1 virt.vm_cputime centos1
+    """
+    with _reading("virt.vm_cputime", kwargs) as conn:
+        return counters.cputime(conn, vm_)
+
+
+def vm_netstats(vm_=None, **kwargs):
+    """
+    Return the network traffic of one VM, or of all.
+
+    vm_
+        The VM's name. Defaults to all.
+
+    Returns ``{name: {rx_bytes, rx_packets, rx_errs, rx_drop, tx_bytes, tx_packets, tx_errs,
+    tx_drop}}``: the sums over its NICs, as the guest sees them; 0 for what does not run.
+
+    CLI Example:
+
+    .. code-block:: bash
+
+        salt hyper1 virt.vm_netstats centos1
+    """
+    with _reading("virt.vm_netstats", kwargs) as conn:
+        return counters.network(conn, vm_)
+
+
+def vm_diskstats(vm_=None, **kwargs):
+    """
+    Return the disk traffic of one VM that runs, or of all that do.
+
+    vm_
+        The VM's name. Defaults to all that run.
+
+    Returns ``{name: {rd_req, rd_bytes, wr_req, wr_bytes, errs}}``: the sums over its disks. Fails
+    if the VM that was named does not run.
+
+    CLI Example:
+
+    .. code-block:: bash
+
+        salt hyper1 virt.vm_diskstats centos1
+    """
+    with _reading("virt.vm_diskstats", kwargs) as conn:
+        return counters.disk(conn, vm_)

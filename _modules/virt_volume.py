@@ -1,0 +1,351 @@
+"""
+Volumes in the storage pools of this hypervisor: look at them, make, fill, copy and remove them.
+
+.. versionadded:: 1.0.0
+"""
+
+from pathlib import Path
+
+from saltvirt import arguments, config, errors
+from saltvirt.kvm import connect, transfer, volumes
+from saltvirt.xml import volume as volume_
+
+__virtualname__ = "virt"
+
+
+def __virtual__():
+    """Load only where libvirt's Python module is; say what is missing otherwise."""
+    missing = connect.why_missing()
+    return (False, missing) if missing else __virtualname__
+
+
+def _writing(function, given):
+    settings = config.for_call(function, given, __opts__, __pillar__, __grains__)
+    return connect.opened(settings, readonly=False)
+
+
+def volume_infos(pool=None, volume=None, **kwargs):
+    """
+    Return what the volumes in the storage pools that run are, and which VMs use them.
+
+    pool
+        A pool's name. By default all.
+    volume
+        A volume's name. By default all.
+
+    Returns ``{pool: {volume: {type, key, path, capacity, allocation, used_by, backing_store,
+    format}}}``; sizes in bytes, ``used_by`` the names of the VMs that have it as a disk or below
+    one, ``backing_store`` None or ``{path, format}``. A pool without such a volume is left out, and
+    a volume whose file is gone or cannot be read.
+
+    CLI Example:
+
+    .. code-block:: bash
+
+        salt hyper1 virt.volume_infos default
+    """
+    settings = config.for_call("virt.volume_infos", kwargs, __opts__, __pillar__, __grains__)
+    with connect.opened(settings) as conn:
+        return volumes.infos(conn, pool, volume)
+
+
+def volume_define(
+    pool,
+    name,
+    size,
+    allocation=0,
+    format=None,
+    type=None,
+    permissions=None,
+    backing_store=None,
+    nocow=False,
+    **kwargs,
+):
+    """
+    Make a volume in a storage pool that runs.
+
+    pool
+        The pool's name.
+    name
+        The volume's name.
+    size
+        Its capacity in MiB, or with a unit: ``8192``, ``8g``.
+    allocation
+        How much of it is allocated at once, in MiB. Defaults to 0; in a ``logical`` pool all is.
+    format
+        ``qcow2``, ``raw``, ...; by default what the pool's type has (virt.pool_capabilities).
+    type
+        ``file``, ``block``, ``dir``, ``network``, ``netdir`` or ``ploop``; by default the pool's.
+    permissions
+        ``{mode, owner, group, label}``: an octal mode, numbers of user and group.
+    backing_store
+        ``{path, format}`` of what it is based on; both are needed, nothing is guessed.
+    nocow
+        Switch copy-on-write off, on btrfs. Defaults to False.
+
+    Returns True; fails with libvirt's words if there is one of that name. Undo:
+    virt.volume_delete.
+
+    CLI Example:
+
+    .. code-block:: bash
+
+        salt hyper1 virt.volume_define default data.qcow2 64 format=qcow2
+        salt hyper1 virt.volume_delete default data.qcow2
+    """
+    wanted = volume_.of(
+        name,
+        size,
+        allocation=allocation,
+        format=format,
+        type=type,
+        given_permissions=permissions,
+        backing_store=backing_store,
+        nocow=nocow,
+    )
+    with _writing("virt.volume_define", kwargs) as conn:
+        volumes.define(conn, pool, wanted)
+    return True
+
+
+def define_vol_xml_str(xml, pool=None, **kwargs):
+    """
+    Make a volume from libvirt's own XML.
+
+    xml
+        The XML text of a <volume>.
+    pool
+        The pool's name. Defaults to ``virt:storagepool``, then to ``default``.
+
+    Returns True; fails with libvirt's words. Undo: virt.volume_delete.
+
+    CLI Example:
+
+    .. code-block:: bash
+
+        salt hyper1 virt.define_vol_xml_str "<volume><name>d1</name><capacity>65536</capacity>\
+</volume>" default
+        salt hyper1 virt.volume_delete default d1
+    """
+    settings = config.for_call("virt.define_vol_xml_str", kwargs, __opts__, __pillar__, __grains__)
+    with connect.opened(settings, readonly=False) as conn:
+        volumes.define_xml(conn, str(pool or settings.storagepool or "default"), xml)
+    return True
+
+
+def define_vol_xml_path(path, pool=None, **kwargs):
+    """
+    Make a volume from a file with libvirt's own XML.
+
+    path
+        Absolute path on this host.
+    pool
+        The pool's name. Defaults to ``virt:storagepool``, then to ``default``.
+
+    Returns True; fails if the file cannot be read, or with libvirt's words. Undo:
+    virt.volume_delete.
+
+    CLI Example:
+
+    .. code-block:: bash
+
+        salt hyper1 virt.define_vol_xml_path /srv/volume.xml default
+        salt hyper1 virt.volume_delete default d1
+    """
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as exc:
+        raise errors.BadArgument("path", f"{path}: {exc}") from exc
+    return define_vol_xml_str(text, pool=pool, **kwargs)
+
+
+def volume_delete(pool, volume, **kwargs):
+    """
+    Delete a volume with all that is in it.
+
+    pool
+        The pool's name.
+    volume
+        The volume's name.
+
+    Returns True; fails if there is none, if a VM that runs uses it, or with libvirt's words. There
+    is no undo.
+
+    CLI Example:
+
+    .. code-block:: bash
+
+        salt hyper1 virt.volume_define default data.qcow2 64 format=qcow2
+        salt hyper1 virt.volume_delete default data.qcow2
+    """
+    with _writing("virt.volume_delete", kwargs) as conn:
+        volumes.delete(conn, pool, volume)
+    return True
+
+
+def volume_resize(pool, volume, size, shrink=False, **kwargs):
+    """
+    Give a volume another capacity.
+
+    pool
+        The pool's name.
+    volume
+        The volume's name.
+    size
+        The new capacity in MiB, or with a unit: ``8192``, ``8g``.
+    shrink
+        Cut off what is beyond a smaller size, for ever. Defaults to False.
+
+    Returns True, also if it has that size; fails if a VM that runs uses it, if it is to be smaller
+    without ``shrink``, or with libvirt's words. Undo: none of what was cut off; else the old size
+    with ``shrink=True``.
+
+    CLI Example:
+
+    .. code-block:: bash
+
+        salt hyper1 virt.volume_define default data.qcow2 64 format=qcow2
+        salt hyper1 virt.volume_resize default data.qcow2 128
+        salt hyper1 virt.volume_delete default data.qcow2
+    """
+    capacity = volume_.size_of("size", size)
+    shrinks = arguments.boolean("shrink", shrink)
+    with _writing("virt.volume_resize", kwargs) as conn:
+        volumes.resize(conn, pool, volume, capacity, shrinks=shrinks)
+    return True
+
+
+def volume_clone(pool, volume, name, to_pool=None, format=None, **kwargs):
+    """
+    Copy a volume into a new one, which is based on nothing.
+
+    pool
+        The pool's name.
+    volume
+        The name of the volume that is copied.
+    name
+        The new one's name.
+    to_pool
+        The pool of the new one. Defaults to the same pool.
+    format
+        The format of the new one. Defaults to the same format.
+
+    Returns True; fails if a VM that runs uses the volume, if there is one of the new name, or with
+    libvirt's words. Undo: virt.volume_delete.
+
+    CLI Example:
+
+    .. code-block:: bash
+
+        salt hyper1 virt.volume_define default data.qcow2 64 format=qcow2
+        salt hyper1 virt.volume_clone default data.qcow2 copy.qcow2
+        salt hyper1 virt.volume_delete default data.qcow2
+        salt hyper1 virt.volume_delete default copy.qcow2
+    """
+    with _writing("virt.volume_clone", kwargs) as conn:
+        volumes.clone(conn, pool, volume, name, to_pool=to_pool or pool, format=format)
+    return True
+
+
+def volume_upload(pool, volume, file, offset=0, length=0, sparse=False, **kwargs):
+    """
+    Write the content of a file of this host into a volume.
+
+    pool
+        The pool's name.
+    volume
+        The volume's name.
+    file
+        Absolute path of a file or a block device.
+    offset
+        Where in the volume it begins, in bytes. Defaults to 0.
+    length
+        How much of the file is written, in bytes. Defaults to 0: all of it.
+    sparse
+        Leave holes of the file out. Defaults to False.
+
+    Returns True; fails if a VM that runs uses the volume, if the file cannot be read, or with
+    libvirt's words; the volume then has a part of it. There is no undo.
+
+    CLI Example:
+
+    .. code-block:: bash
+
+        salt hyper1 virt.volume_define default data.img 1 format=raw
+        salt hyper1 virt.volume_upload default data.img /srv/debian.qcow2 length=1048576
+        salt hyper1 virt.volume_delete default data.img
+    """
+    given = _part(offset, length, sparse)
+    with _writing("virt.volume_upload", kwargs) as conn:
+        transfer.upload(conn, pool, volume, str(file), **given)
+    return True
+
+
+def volume_download(pool, volume, file, offset=0, length=0, sparse=False, **kwargs):
+    """
+    Write the content of a volume into a new file of this host, which only root can read.
+
+    pool
+        The pool's name.
+    volume
+        The volume's name.
+    file
+        Absolute path; a file that is there is not written over.
+    offset
+        Where in the volume it begins, in bytes. Defaults to 0.
+    length
+        How much of the volume is read, in bytes. Defaults to 0: up to its end.
+    sparse
+        Make holes of what is not there in the volume. Defaults to False.
+
+    A disk of a VM that runs changes meanwhile: stop the VM first. Returns True; fails and leaves no
+    file behind with libvirt's words. Undo: remove the file.
+
+    CLI Example:
+
+    .. code-block:: bash
+
+        salt hyper1 virt.volume_define default data.qcow2 64 format=qcow2
+        salt hyper1 virt.volume_download default data.qcow2 /srv/data.qcow2
+        salt hyper1 virt.volume_delete default data.qcow2
+    """
+    given = _part(offset, length, sparse)
+    with _writing("virt.volume_download", kwargs) as conn:
+        transfer.download(conn, pool, volume, str(file), **given)
+    return True
+
+
+def _part(offset, length, sparse):
+    return {
+        "offset": arguments.whole("offset", offset, least=0),
+        "length": arguments.whole("length", length, least=0),
+        "is_sparse": arguments.boolean("sparse", sparse),
+    }
+
+
+def volume_wipe(pool, volume, algorithm="zero", **kwargs):
+    """
+    Overwrite the content of a volume, so that nobody can read it any more.
+
+    pool
+        The pool's name.
+    volume
+        The volume's name.
+    algorithm
+        ``zero`` (default), ``nnsa``, ``dod``, ``bsi``, ``gutmann``, ``schneier``, ``pfitzner7``,
+        ``pfitzner33``, ``random`` or ``trim``; all but ``zero`` and ``trim`` need ``scrub``.
+
+    Returns True; fails if a VM has the volume as a disk, running or not, or below one, and with
+    libvirt's words. The volume stays, without a format. There is no undo.
+
+    CLI Example:
+
+    .. code-block:: bash
+
+        salt hyper1 virt.volume_define default data.qcow2 64 format=qcow2
+        salt hyper1 virt.volume_wipe default data.qcow2
+        salt hyper1 virt.volume_delete default data.qcow2
+    """
+    with _writing("virt.volume_wipe", kwargs) as conn:
+        volumes.wipe(conn, pool, volume, algorithm)
+    return True

@@ -1,0 +1,70 @@
+"""
+A minion for the guests whose image has none, put on the file server.
+
+.. versionadded:: 1.0.0
+"""
+
+from saltvirt import arguments
+from saltvirt.fleet import minionfiles
+from saltvirt.fleet.cloud import Cloud
+from saltvirt.fleet.runners import runner_function
+
+__virtualname__ = "virt_image"
+
+
+def __virtual__():
+    """Always load: a master needs no libvirt."""
+    return __virtualname__
+
+
+@runner_function
+def minion_packages(
+    kind="onedir",
+    version=None,
+    arch="x86_64,aarch64",
+    source=None,
+    saltenv="base",
+    folder=None,
+    remove=False,
+    quiet=False,
+):
+    """
+    Fetch Salt's minion for guests to the file server, where virt.init finds it by itself.
+
+    kind
+        ``onedir``, the tarball for every system with systemd; ``deb`` or ``rpm`` for systems of
+        Debian's kin, or of RHEL's and SUSE's. Defaults to ``onedir``.
+    version
+        The release of Salt, quoted. Defaults to the master's own, and can be no newer.
+    arch
+        The guests' processors, separated by commas: ``x86_64``, ``aarch64``. Defaults to both.
+    source
+        A mirror's URL, laid out as Salt's own site, or a folder of the master that has the files,
+        each with ``FILE.sha256`` beside it. Defaults to ``virt:minion_packages:source``, else to
+        Salt's site.
+    saltenv
+        Whose folder of ``file_roots``. Defaults to ``base``.
+    folder
+        Put ``salt-virt/minion`` below this folder instead, such as a checkout that gitfs serves.
+        Defaults to the first folder of ``file_roots`` that the master can write to.
+    remove
+        Remove all that was fetched. Defaults to False.
+    quiet
+        Show no progress. Defaults to False.
+
+    Returns ``{"folder", "kind", "version", "fetched": [file], "kept": [file]}``; with ``remove``
+    ``{"folder", "removed": [file]}``. What is there with its checksum is not fetched again. Fails
+    with one line, and leaves nothing, where a file cannot be had or has another checksum than the
+    source says, is larger than 1 GiB, or takes longer than 3600 s. Undo: ``remove=True``.
+
+    CLI Example:
+
+    .. code-block:: bash
+
+        salt-run virt_image.minion_packages remove=True
+    """
+    cloud = Cloud.of(__opts__, __jid_event__, "minion_packages", quiet)
+    if arguments.boolean("remove", remove):
+        return minionfiles.remove(cloud, saltenv, folder)
+    asked = minionfiles.wanted(cloud, kind, version, arch, source)
+    return minionfiles.fetch(cloud, asked, saltenv, folder)

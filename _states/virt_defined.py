@@ -1,0 +1,179 @@
+"""
+States of VMs on this hypervisor: defined, running.
+
+.. versionadded:: 1.1.0
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from saltvirt import arguments, compat, config, spec, statereturn
+from saltvirt.errors import VirtError
+from saltvirt.kvm import connect
+from saltvirt.ops.context import Context
+from saltvirt.ops.update import ensure
+
+__virtualname__ = "virt"
+__opts__: Any
+__pillar__: Any
+__grains__: Any
+__salt__: Any
+
+
+def __virtual__() -> str | tuple[bool, str]:
+    """Load only where libvirt's Python module is; say what is missing otherwise."""
+    missing = connect.why_missing()
+    return (False, missing) if missing else __virtualname__
+
+
+def defined(
+    name: str,
+    cpu: Any = None,
+    mem: Any = None,
+    vm_type: str | None = None,
+    disk_profile: str | None = None,
+    disks: Any = None,
+    nic_profile: str | None = None,
+    interfaces: Any = None,
+    graphics: Any = None,
+    seed: bool = True,
+    install: bool = True,
+    pub_key: str | None = None,
+    priv_key: str | None = None,
+    connection: str | None = None,
+    username: str | None = None,
+    password: str | None = None,
+    os_type: str | None = None,
+    arch: str | None = None,
+    boot: Any = None,
+    numatune: Any = None,
+    boot_dev: str | None = None,
+    hypervisor_features: Any = None,
+    clock: Any = None,
+    serials: Any = None,
+    consoles: Any = None,
+    stop_on_reboot: bool = False,
+    live: bool = True,
+    host_devices: Any = None,
+    autostart: bool | None = None,
+    **kwargs: Any,
+) -> dict[str, Any]:
+    """
+    Keep a VM defined: created as by virt.init if it is not there, else updated as by virt.update.
+
+    name
+        The VM's name.
+    cpu, mem
+        Virtual CPUs and MiB, or mappings; needed to create the VM.
+    vm_type, os_type, arch, seed, install, pub_key, priv_key
+        How it is created, as for virt.init (``vm_type`` is ``hypervisor`` there); others of its
+        arguments, such as ``image``, are taken too. Of a VM that is there they are not looked at.
+    disk_profile, disks, nic_profile, interfaces
+        Its disks and NICs. Without a profile only those that are listed.
+    graphics, boot, numatune, boot_dev, hypervisor_features, clock, serials, consoles, host_devices
+        As for virt.update: what is not given stays.
+    stop_on_reboot
+        Stop instead of reboot. Defaults to False.
+    live
+        Update what runs too. Defaults to True.
+    autostart
+        Start it with the host, or not. Defaults to None, which leaves it.
+    connection, username, password
+        Override ``virt:connection``.
+
+    ``changes`` are ``{name: {definition: True}}``, or what virt.update returned. Undo: virt.purge.
+
+    .. code-block:: yaml
+
+        web1:
+          virt.defined:
+            - cpu: 2
+            - mem: 2048
+            - disks:
+              - name: system
+                size: 8192
+    """
+    return _ensure("virt.defined", dict(locals()), start=False)
+
+
+def running(
+    name: str,
+    cpu: Any = None,
+    mem: Any = None,
+    vm_type: str | None = None,
+    disk_profile: str | None = None,
+    disks: Any = None,
+    nic_profile: str | None = None,
+    interfaces: Any = None,
+    graphics: Any = None,
+    seed: bool = True,
+    install: bool = True,
+    pub_key: str | None = None,
+    priv_key: str | None = None,
+    connection: str | None = None,
+    username: str | None = None,
+    password: str | None = None,
+    os_type: str | None = None,
+    arch: str | None = None,
+    boot: Any = None,
+    boot_dev: str | None = None,
+    numatune: Any = None,
+    hypervisor_features: Any = None,
+    clock: Any = None,
+    serials: Any = None,
+    consoles: Any = None,
+    stop_on_reboot: bool = False,
+    host_devices: Any = None,
+    autostart: bool | None = None,
+    **kwargs: Any,
+) -> dict[str, Any]:
+    """
+    Keep a VM running: created or updated as by virt.defined, then started, or resumed.
+
+    name
+        The VM's name.
+
+    The other arguments are those of virt.defined, but ``live``: what runs is updated too.
+    ``changes`` are those of virt.defined, with ``started: True``. Undo: virt.stop.
+
+    .. code-block:: yaml
+
+        web1:
+          virt.running:
+            - cpu: 2
+            - mem: 2048
+            - image: salt://images/debian.qcow2
+    """
+    return _ensure("virt.running", dict(locals()), start=True)
+
+
+def _ensure(function: str, given: Mapping[str, Any], *, start: bool) -> dict[str, Any]:
+    """Have a VM be as the arguments of a state say, and return what a state returns."""
+    name, test = given["name"], bool(__opts__["test"])
+    override = {key: given[key] for key in config.CONNECTION if given[key] is not None}
+    try:
+        context = Context.of(
+            __opts__, __pillar__, __grains__, __salt__, ask=compat.ask_pillar, **override
+        )
+        out = ensure.ensure(context, name, _asked(function, given), start=start, test=test)
+    except VirtError as error:
+        return statereturn.failed(name, error)
+    is_done = None if test and out.changes else True
+    return {
+        "name": name,
+        "changes": {name: out.changes} if out.changes else {},
+        "result": is_done if out.failure is None else False,
+        "comment": out.comment,
+    }
+
+
+def _asked(function: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments of a state, with the further ones of virt.init that it was given."""
+    own = {
+        key: one for key, one in given.items() if key not in ("name", "kwargs", *config.CONNECTION)
+    }
+    further = {key: one for key, one in given["kwargs"].items() if not key.startswith("__")}
+    known = set(spec.OPTIONS) - {"start", "disk", "nic", "hypervisor"}
+    unknown = [key for key in further if key not in known]
+    arguments.refuse_unknown(unknown, [*known, *own], function)
+    return {**own, **further}

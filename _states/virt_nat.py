@@ -1,0 +1,60 @@
+"""
+States of a hypervisor's network with NAT, by which VMs reach out without a bridge.
+
+.. versionadded:: 1.0.0
+"""
+
+from typing import Any
+
+from saltvirt import config, statereturn
+from saltvirt.errors import VirtError
+from saltvirt.kvm import connect, nat
+
+__virtualname__ = "virt"
+__opts__: Any
+__pillar__: Any
+__grains__: Any
+
+
+def __virtual__() -> str | tuple[bool, str]:
+    """Load only where libvirt's Python module is; say what is missing otherwise."""
+    missing = connect.why_missing()
+    return (False, missing) if missing else __virtualname__
+
+
+def nat_running(name: str, subnet: str = nat.SUBNET, **kwargs: Any) -> dict[str, Any]:
+    """
+    Keep a network of libvirt's running, and have it started with the host.
+
+    name
+        The network's name; ``default`` is the one that ``nic=nat`` uses.
+    subnet
+        What a network that is not there yet is made with: NAT, and leases. Defaults to libvirt's
+        own, ``192.168.122.0/24``.
+
+    A network that is there stays as it is defined. Fails with libvirt's words if it cannot be
+    started, such as where the host's own network is the same. Undo: ``virsh net-destroy NAME`` and
+    ``virsh net-autostart NAME --disable``.
+
+    .. code-block:: yaml
+
+        default:
+          virt.nat_running
+    """
+    try:
+        xml = nat.build_xml(name, subnet)
+        settings = config.for_call("virt.nat_running", kwargs, __opts__, __pillar__, __grains__)
+        with connect.opened(settings, readonly=False) as conn:
+            changes = nat.plan(conn, name, subnet)
+            if changes and not __opts__["test"]:
+                nat.apply(conn, name, xml, changes)
+    except VirtError as error:
+        return statereturn.failed(name, error)
+    return statereturn.of(
+        name,
+        changes,
+        is_test=__opts__["test"],
+        would=f"network {name} would be set up",
+        done=f"network {name} is set up",
+        idle=f"network {name} is in order",
+    )

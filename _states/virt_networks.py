@@ -1,0 +1,183 @@
+"""
+States of libvirt's networks.
+
+.. versionadded:: 1.0.0
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from saltvirt import arguments, config, networkspec, statereturn
+from saltvirt.errors import VirtError
+from saltvirt.kvm import connect, networks
+
+__virtualname__ = "virt"
+__opts__: Any
+__pillar__: Any
+__grains__: Any
+
+
+def __virtual__() -> str | tuple[bool, str]:
+    """Load only where libvirt's Python module is; say what is missing otherwise."""
+    missing = connect.why_missing()
+    return (False, missing) if missing else __virtualname__
+
+
+def _opened(function: str, given: Mapping[str, Any]) -> Any:
+    login = {key: given[key] for key in config.CONNECTION if given.get(key)}
+    login |= given.get("kwargs") or {}
+    settings = config.for_call(function, login, __opts__, __pillar__, __grains__)
+    return connect.opened(settings, readonly=__opts__["test"])
+
+
+def _kept(function: str, given: Mapping[str, Any], *, running: bool) -> dict[str, Any]:
+    name = given["name"]
+    try:
+        wanted = networkspec.of(name, given["bridge"], given["forward"], given)
+        autostart = arguments.boolean("autostart", given["autostart"])
+        with _opened(function, given) as conn:
+            change, comment = networks.keep(
+                conn, wanted, autostart=autostart, running=running, is_test=__opts__["test"]
+            )
+    except VirtError as error:
+        return statereturn.failed(name, error)
+    return _returned(name, change, comment)
+
+
+def _returned(name: str, change: str, comment: str) -> dict[str, Any]:
+    return statereturn.of(
+        name,
+        {name: change} if change else {},
+        is_test=__opts__["test"],
+        would=comment,
+        done=comment,
+        idle=comment,
+    )
+
+
+def network_defined(
+    name: str,
+    bridge: str | None,
+    forward: str | None,
+    vport: Any = None,
+    tag: Any = None,
+    ipv4_config: Any = None,
+    ipv6_config: Any = None,
+    autostart: bool = True,
+    connection: str | None = None,
+    username: str | None = None,
+    password: str | None = None,
+    mtu: Any = None,
+    domain: Any = None,
+    nat: Any = None,
+    interfaces: Any = None,
+    addresses: Any = None,
+    physical_function: str | None = None,
+    dns: Any = None,
+    **kwargs: Any,
+) -> dict[str, Any]:
+    """
+    Keep a network of libvirt's defined; it is not started now.
+
+    name, bridge, forward
+        As in ``virt.network_define``; forward None is an isolated network.
+    vport, tag, ipv4_config, ipv6_config, mtu, domain, nat
+        As in ``virt.network_define``.
+    interfaces, addresses, physical_function, dns
+        As in ``virt.network_define``.
+    autostart
+        Start it with the host. Defaults to True.
+    connection, username, password
+        libvirt's URI, and who logs in there.
+
+    ``changes`` is ``{name: what}``, such as ``Network defined, marked for autostart``. A network
+    that runs has a new definition from its next start. Undo: ``virt.network_absent``.
+
+    .. code-block:: yaml
+
+        lan:
+          virt.network_defined:
+            - bridge: null
+            - forward: nat
+            - ipv4_config:
+                cidr: 192.168.42.0/24
+                dhcp_ranges:
+                  - start: 192.168.42.10
+                    end: 192.168.42.25
+    """
+    return _kept("virt.network_defined", locals(), running=False)
+
+
+def network_running(
+    name: str,
+    bridge: str | None,
+    forward: str | None,
+    vport: Any = None,
+    tag: Any = None,
+    ipv4_config: Any = None,
+    ipv6_config: Any = None,
+    autostart: bool = True,
+    connection: str | None = None,
+    username: str | None = None,
+    password: str | None = None,
+    mtu: Any = None,
+    domain: Any = None,
+    nat: Any = None,
+    interfaces: Any = None,
+    addresses: Any = None,
+    physical_function: str | None = None,
+    dns: Any = None,
+    **kwargs: Any,
+) -> dict[str, Any]:
+    """
+    Keep a network of libvirt's defined and running.
+
+    name, bridge, forward
+        As in ``virt.network_define``; forward None is an isolated network.
+    vport, tag, ipv4_config, ipv6_config, mtu, domain, nat
+        As in ``virt.network_define``.
+    interfaces, addresses, physical_function, dns
+        As in ``virt.network_define``.
+    autostart
+        Start it with the host. Defaults to True.
+    connection, username, password
+        libvirt's URI, and who logs in there.
+
+    ``changes`` is ``{name: what}``, such as ``Network started``. A network that runs stays as it
+    is until its next start if its definition changes. Undo: ``virt.network_absent``.
+
+    .. code-block:: yaml
+
+        main:
+          virt.network_running:
+            - bridge: main
+            - forward: bridge
+            - vport: openvswitch
+            - tag: 180
+    """
+    return _kept("virt.network_running", locals(), running=True)
+
+
+def network_absent(name: str, **kwargs: Any) -> dict[str, Any]:
+    """
+    Have no network of that name: stop it, and forget its definition.
+
+    name
+        The network's name.
+    connection, username, password
+        libvirt's URI, and who logs in there.
+
+    Fails, and leaves it as it is, while running VMs are in it. Undo: ``virt.network_running``.
+
+    .. code-block:: yaml
+
+        lan:
+          virt.network_absent
+    """
+    try:
+        with _opened("virt.network_absent", {"kwargs": kwargs}) as conn:
+            change = networks.remove(conn, name, is_test=__opts__["test"])
+    except VirtError as error:
+        return statereturn.failed(name, error)
+    comment = f"Network {name} {change.removeprefix('Network ') or 'is absent'}"
+    return _returned(name, change, comment)

@@ -1,0 +1,116 @@
+"""
+States that turn the VMs of a hypervisor off, or have them reboot.
+
+.. versionadded:: 1.0.0
+
+A name is a pattern such as ``web*``; one that no VM's name matches fails. ``connection``,
+``username`` and ``password`` of every state override ``virt:connection:uri`` and
+``virt:connection:auth``.
+"""
+
+from typing import Any
+
+from saltvirt import config, statereturn
+from saltvirt.errors import VirtError
+from saltvirt.kvm import connect
+from saltvirt.ops import acting
+
+__virtualname__ = "virt"
+__opts__: Any
+__pillar__: Any
+__grains__: Any
+
+
+def __virtual__() -> str | tuple[bool, str]:
+    """Load only where libvirt's Python module is; say what is missing otherwise."""
+    missing = connect.why_missing()
+    return (False, missing) if missing else __virtualname__
+
+
+def _acted(
+    state: str, name: str, function: str, section: str, done: str, given: dict[str, Any]
+) -> dict[str, Any]:
+    is_test = __opts__["test"]
+    try:
+        settings = config.for_call(f"virt.{state}", given, __opts__, __pillar__, __grains__)
+        is_off = state != "rebooted"
+        out = acting.power(settings, name, function, is_test=is_test, is_off=is_off)
+    except VirtError as error:
+        return statereturn.failed(name, error)
+    return statereturn.of_all(
+        name, out.matched, out.ignored, out.changes(section), is_test=is_test, done=done
+    )
+
+
+def stopped(name: str, **kwargs: Any) -> dict[str, Any]:
+    """
+    Keep VMs shut down: ask the guests of those that run.
+
+    name
+        The VM's name, or a pattern.
+
+    A guest may take its time: the state does not wait for it. ``changes`` are ``{stopped: [{domain,
+    shutdown: True}]}``; of those that libvirt refuses, ``{ignored: [{domain, issue}]}``. Undo:
+    virt.start.
+
+    .. code-block:: yaml
+
+        web1:
+          virt.stopped
+    """
+    done = "Machine has been shut down"
+    return _acted("stopped", name, "shutdown", "stopped", done, kwargs)
+
+
+def powered_off(name: str, **kwargs: Any) -> dict[str, Any]:
+    """
+    Keep VMs off: stop those that run at once, as pulling their plugs would.
+
+    name
+        The VM's name, or a pattern.
+
+    ``changes`` are ``{unpowered: [{domain, stop: True}]}``; of those that libvirt refuses,
+    ``{ignored: [{domain, issue}]}``. Undo: virt.start.
+
+    .. code-block:: yaml
+
+        web1:
+          virt.powered_off
+    """
+    done = "Machine has been powered off"
+    return _acted("powered_off", name, "stop", "unpowered", done, kwargs)
+
+
+def unpowered(name: str, **kwargs: Any) -> dict[str, Any]:
+    """
+    Keep VMs off: the old name of ``virt.powered_off``.
+
+    name
+        The VM's name, or a pattern.
+
+    .. code-block:: yaml
+
+        web1:
+          virt.unpowered
+    """
+    done = "Machine has been powered off"
+    return _acted("unpowered", name, "stop", "unpowered", done, kwargs)
+
+
+def rebooted(name: str, **kwargs: Any) -> dict[str, Any]:
+    """
+    Ask the guests of VMs to reboot, each time the state runs.
+
+    name
+        The VM's name, or a pattern.
+
+    ``changes`` are ``{rebooted: [{domain, reboot: True}]}``; of those that do not run, or that
+    libvirt refuses, ``{ignored: [{domain, issue}]}``.
+
+    .. code-block:: yaml
+
+        web1:
+          virt.rebooted
+    """
+    done = "Machine has been rebooted"
+    return _acted("rebooted", name, "reboot", "rebooted", done, kwargs)

@@ -1,0 +1,122 @@
+"""
+States that take snapshots of the VMs of a hypervisor, or revert to them, each time they run.
+
+.. versionadded:: 1.0.0
+
+A name is a pattern such as ``web*``; one that no VM's name matches fails. ``connection``,
+``username`` and ``password`` of every state override ``virt:connection:uri`` and
+``virt:connection:auth``.
+"""
+
+from typing import Any
+
+from saltvirt import arguments, config, statereturn
+from saltvirt.errors import VirtError
+from saltvirt.kvm import connect
+from saltvirt.ops import acting
+
+__virtualname__ = "virt"
+__opts__: Any
+__pillar__: Any
+__grains__: Any
+
+
+def __virtual__() -> str | tuple[bool, str]:
+    """Load only where libvirt's Python module is; say what is missing otherwise."""
+    missing = connect.why_missing()
+    return (False, missing) if missing else __virtualname__
+
+
+def _taken(
+    state: str, name: str, suffix: object, external: object, done: str, given: dict[str, Any]
+) -> dict[str, Any]:
+    is_test = __opts__["test"]
+    try:
+        is_external = arguments.boolean("external", external)
+        settings = config.for_call(f"virt.{state}", given, __opts__, __pillar__, __grains__)
+        out = acting.take_snapshots(
+            settings, name, suffix, is_test=is_test, is_external=is_external
+        )
+    except VirtError as error:
+        return statereturn.failed(name, error)
+    return statereturn.of_all(
+        name, out.matched, out.ignored, out.changes("saved"), is_test=is_test, done=done
+    )
+
+
+def snapshot(
+    name: str, suffix: str | None = None, external: bool = False, **kwargs: Any
+) -> dict[str, Any]:
+    """
+    Take a snapshot of VMs, each time the state runs.
+
+    name
+        The VM's name, or a pattern.
+    suffix
+        What is added to the snapshot's name, which is the VM's with date and time.
+    external
+        As of ``virt.snapshot``. Defaults to False.
+
+    ``changes`` are ``{saved: [{domain, snapshot: NAME}]}``, with ``test=True`` True for the name;
+    of those that libvirt refuses, ``{ignored: [{domain, issue}]}``. Undo: virt.delete_snapshots.
+
+    .. code-block:: yaml
+
+        web*:
+          virt.snapshot:
+            - suffix: nightly
+    """
+    return _taken("snapshot", name, suffix, external, "Snapshot has been taken", kwargs)
+
+
+def saved(
+    name: str, suffix: str | None = None, external: bool = False, **kwargs: Any
+) -> dict[str, Any]:
+    """
+    Take a snapshot of VMs, each time the state runs: the old name of ``virt.snapshot``.
+
+    name, suffix, external
+        As of ``virt.snapshot``.
+
+    .. code-block:: yaml
+
+        web*:
+          virt.saved
+    """
+    return _taken("saved", name, suffix, external, "Snapshots has been taken", kwargs)
+
+
+def reverted(
+    name: str, snapshot: str | None = None, cleanup: bool = False, **kwargs: Any
+) -> dict[str, Any]:
+    """
+    Revert VMs to a snapshot, each time the state runs; what their disks had since is lost.
+
+    name
+        The VM's name, or a pattern.
+    snapshot
+        The snapshot's name. Defaults to the one before the current one.
+    cleanup
+        Then delete the snapshots that are newer. Defaults to False.
+
+    ``changes`` of one VM are ``{domain, current, deleted}``, of several ``{reverted: [...]}`` of
+    these; ``deleted`` is a list of names, or ``N/A`` without ``cleanup``. Of those that cannot be
+    reverted, ``{ignored: [{domain, issue}]}``. There is no undo.
+
+    .. code-block:: yaml
+
+        web1:
+          virt.reverted:
+            - snapshot: before-update
+    """
+    is_test = __opts__["test"]
+    try:
+        with_cleanup = arguments.boolean("cleanup", cleanup)
+        settings = config.for_call("virt.reverted", kwargs, __opts__, __pillar__, __grains__)
+        out = acting.revert(settings, name, snapshot, with_cleanup=with_cleanup, is_test=is_test)
+    except VirtError as error:
+        return statereturn.failed(name, error)
+    is_one = len(out.matched) == 1 and bool(out.changed)
+    changes = out.changed[0] if is_one else out.changes("reverted")
+    done = f"Domain{'s' if len(out.matched) > 1 else ''} has been reverted"
+    return statereturn.of_all(name, out.matched, out.ignored, changes, is_test=is_test, done=done)

@@ -1,0 +1,119 @@
+"""
+States of the volumes in a hypervisor's storage pools.
+
+.. versionadded:: 1.0.0
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from saltvirt import config, statereturn
+from saltvirt.errors import VirtError
+from saltvirt.kvm import connect, volumes
+from saltvirt.xml import volume as volume_
+
+__virtualname__ = "virt"
+__opts__: Any
+__pillar__: Any
+__grains__: Any
+
+
+def __virtual__() -> str | tuple[bool, str]:
+    """Load only where libvirt's Python module is; say what is missing otherwise."""
+    missing = connect.why_missing()
+    return (False, missing) if missing else __virtualname__
+
+
+def volume_defined(
+    pool: str,
+    name: str,
+    size: Any,
+    allocation: Any = 0,
+    format: str | None = None,
+    type: str | None = None,
+    permissions: Any = None,
+    backing_store: Mapping[str, Any] | None = None,
+    nocow: bool = False,
+    connection: str | None = None,
+    username: str | None = None,
+    password: str | None = None,
+) -> dict[str, Any]:
+    """
+    Keep a volume in a storage pool that runs.
+
+    pool
+        The pool's name.
+    name
+        The volume's name.
+    size
+        Its capacity in MiB, or with a unit: ``8192``, ``8g``.
+    allocation
+        How much of it is allocated at once, in MiB. Defaults to 0; in a ``logical`` pool all is.
+    format
+        ``qcow2``, ``raw``, ...; by default what the pool's type has.
+    type
+        ``file``, ``block``, ``dir``, ``network``, ``netdir`` or ``ploop``; by default the pool's.
+    permissions
+        ``{mode, owner, group, label}``: an octal mode, numbers of user and group.
+    backing_store
+        ``{path, format}`` of what it is based on; both are needed, nothing is guessed.
+    nocow
+        Switch copy-on-write off, on btrfs. Defaults to False.
+    connection, username, password
+        Another libvirt than ``virt:connection`` says.
+
+    A volume that is there with another format or base is a failure, and is left alone; one of
+    another capacity is left alone too, and the comment says so (see virt.volume_resize).
+    ``changes`` are ``{"POOL/NAME": {"old": "", "new": "defined"}}``. Undo: virt.volume_delete.
+
+    .. code-block:: yaml
+
+        data:
+          virt.volume_defined:
+            - pool: default
+            - name: data.qcow2
+            - format: qcow2
+            - size: 8192
+    """
+    override = {"connection": connection, "username": username, "password": password}
+    try:
+        wanted = volume_.of(
+            name,
+            size,
+            allocation=allocation,
+            format=format,
+            type=type,
+            given_permissions=permissions,
+            backing_store=backing_store,
+            nocow=nocow,
+        )
+        settings = config.host_settings(__opts__, __pillar__, __grains__, **override)
+        with connect.opened(settings, readonly=False) as conn:
+            there = volumes.find(conn, pool, name)
+            if there is not None:
+                return _compared(name, there, wanted)
+            if not __opts__["test"]:
+                volumes.define(conn, pool, wanted)
+    except VirtError as error:
+        return statereturn.failed(name, error)
+    return statereturn.of(
+        name,
+        {f"{pool}/{name}": {"old": "", "new": "defined"}},
+        is_test=__opts__["test"],
+        would=f"Volume {name} would be defined in pool {pool}",
+        done=f"Volume {name} defined in pool {pool}",
+        idle="",
+    )
+
+
+def _compared(name: str, there: volume_.Volume, wanted: volume_.Volume) -> dict[str, Any]:
+    """Return what the state says of a volume that is there."""
+    if volume_.differences(there, wanted):
+        return statereturn.failed(
+            name,
+            "A volume with the same name but different backing store or format is existing",
+        )
+    comment = "volume is existing"
+    if there.capacity != wanted.capacity:
+        comment = "The capacity of the volume is different, but no resize performed"
+    return {"name": name, "changes": {}, "result": True, "comment": comment}

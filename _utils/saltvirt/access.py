@@ -1,0 +1,54 @@
+"""How a VM is reached: which addresses it has, and with which command its user logs in."""
+
+import ipaddress
+import itertools
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+MOST = 16
+# A guest, or whoever answers for it, may say any number.
+_LOOKED_AT = 1000
+# Stands for the default user of an image that nobody has looked into; no user is called that.
+SOME_USER = "USER"
+_THIS_NETWORK = ipaddress.ip_network("0.0.0.0/8")
+_USER = re.compile(r"[a-z_][a-z0-9_-]{0,31}")
+
+
+def addresses(values: Iterable[Any]) -> list[str]:
+    """
+    Return those of some texts that are addresses at which others may reach a VM, IPv4 first.
+
+    A guest may have said them: what is no address, or is of no use to others, is left out, and so
+    is what is more than ``MOST``.
+    """
+    found = filter(None, map(_address, itertools.islice(values, _LOOKED_AT)))
+    listed = sorted(dict.fromkeys(found), key=lambda one: one.version)
+    return [str(one) for one in listed[:MOST]]
+
+
+def _address(text: Any) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    # Behind '%' there may be any text.
+    if not isinstance(text, str) or "%" in text:
+        return None
+    try:
+        one = ipaddress.ip_address(text)
+    except ValueError:
+        return None
+    one = getattr(one, "ipv4_mapped", None) or one
+    is_own = one.is_loopback or one.is_link_local or one.is_unspecified or one.is_multicast
+    return None if is_own or one.is_reserved or one in _THIS_NETWORK else one
+
+
+def ssh_user(text: Any) -> str | None:
+    """Return a guest's user as it was noted, None if that can be no user."""
+    is_user = isinstance(text, str) and (text == SOME_USER or _USER.fullmatch(text))
+    return text if is_user else None
+
+
+def ssh(found: Sequence[str], user: str | None) -> str | None:
+    """Return the command that logs in by SSH, None if address or user are not known."""
+    if not found or not user:
+        return None
+    what = f" ({user}: the image's default user)" if user == SOME_USER else ""
+    return f"ssh {user}@{found[0]}{what}"

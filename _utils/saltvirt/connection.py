@@ -1,0 +1,103 @@
+"""Connections to web servers that end when the time of a step is over, whatever they are at."""
+
+import functools
+import http.client
+import io
+import socket
+import urllib.error
+import urllib.parse
+import urllib.request
+from typing import Any
+
+from saltvirt.room import Meter
+
+_TIMEOUT_S = 30
+
+
+def opened(request: urllib.request.Request, meter: Meter) -> Any:
+    """
+    Return the answer to a request, also after the server has led elsewhere.
+
+    All that waits for the server raises TimeoutError when it is silent, or when the meter's time
+    is over: a server that sends a header now and then is never silent.
+    """
+    opener = urllib.request.build_opener(_Http(meter), _Https(meter), _Elsewhere())
+    return opener.open(request, timeout=_wait_s(meter))
+
+
+def _wait_s(meter: Meter) -> float:
+    """Return how long the server may be silent now."""
+    if meter.left_s <= 0:
+        raise TimeoutError("timed out")
+    return min(_TIMEOUT_S, meter.left_s)
+
+
+class _Elsewhere(urllib.request.HTTPRedirectHandler):
+    """Follows a server that leads elsewhere, but not from one that is proved to one that is not."""
+
+    def redirect_request(
+        self, req: urllib.request.Request, fp: Any, code: int, msg: str, headers: Any, newurl: str
+    ) -> urllib.request.Request | None:
+        place = urllib.parse.urlsplit(newurl)
+        if req.type == "https" and place.scheme != "https":
+            fp.close()
+            raise urllib.error.URLError(
+                f"the server leads to {place.scheme}://{place.hostname}, where nobody vouches for "
+                "what comes; give a URL that stays with https"
+            )
+        return super().redirect_request(req, fp, code, msg, headers, newurl)
+
+
+class _Http(urllib.request.HTTPHandler):
+    def __init__(self, meter: Meter) -> None:
+        super().__init__()
+        self._make: Any = functools.partial(_connection, http.client.HTTPConnection, meter)
+
+    def http_open(self, req: urllib.request.Request) -> Any:
+        return self.do_open(self._make, req)
+
+
+class _Https(urllib.request.HTTPSHandler):
+    def __init__(self, meter: Meter) -> None:
+        super().__init__()
+        self._make: Any = functools.partial(_connection, http.client.HTTPSConnection, meter)
+
+    def https_open(self, req: urllib.request.Request) -> Any:
+        return self.do_open(self._make, req)
+
+
+def _connection(kind: Any, meter: Meter, host: str, **options: Any) -> Any:
+    made = kind(host, **{**options, "timeout": _wait_s(meter)})
+    made.response_class = functools.partial(_Answer, meter=meter)
+    return made
+
+
+class _Answer(http.client.HTTPResponse):
+    """An answer whose every byte comes in time, those of its headers too."""
+
+    def __init__(self, sock: socket.socket, *args: Any, meter: Meter, **options: Any) -> None:
+        super().__init__(sock, *args, **options)
+        plain: Any = self.fp  # nothing of it has been read yet
+        self.fp = io.BufferedReader(_InTime(plain.detach(), sock, meter))
+
+
+class _InTime(io.RawIOBase):
+    """What a socket says, as long as there is time."""
+
+    def __init__(self, plain: Any, sock: socket.socket, meter: Meter) -> None:
+        super().__init__()
+        self._plain, self._socket, self._meter = plain, sock, meter
+
+    def readable(self) -> bool:
+        """Return that it can be read."""
+        return True
+
+    def readinto(self, buffer: Any) -> Any:
+        """Wait for the next bytes."""
+        self._socket.settimeout(_wait_s(self._meter))
+        return self._plain.readinto(buffer)
+
+    def close(self) -> None:
+        """Close the socket, if nobody else has it."""
+        self._plain.close()
+        super().close()

@@ -1,0 +1,196 @@
+"""Where Salt's minion for guests comes from: a site that is laid out as Salt's own, or a folder."""
+
+import os
+import re
+import stat
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+from saltvirt import files, web
+from saltvirt.arguments import shown
+from saltvirt.errors import ImageError, MasterError
+from saltvirt.minionpackages import DEB, ONEDIR, RPM
+from saltvirt.room import Meter, OverLimit, Room, space
+from saltvirt.units import MIB, human
+
+# Salt's public site. A checksum of each file is beside it, as the site makes one for any file.
+# Source: Salt's install guide, and the site's own folders.
+PUBLIC = "https://packages.broadcom.com/artifactory"
+# Far more than a onedir tarball takes.
+MOST_BYTES, LIMIT_S = 1024 * MIB, 3600
+_SUM_BYTES, _CHUNK = 64 * 1024, 1 << 20
+_SHA256 = re.compile(rb"(?<![0-9A-Fa-f])[0-9A-Fa-f]{64}(?![0-9A-Fa-f])")
+_WEB = ("https://", "http://")
+
+
+@dataclass(frozen=True, slots=True)
+class _Layout:
+    """How the files of a kind are called there, in which folder, and how they begin."""
+
+    folder: str
+    names: tuple[str, ...]
+    arches: dict[str, str]
+    magic: bytes
+
+
+_DEB_ARCHES = {"x86_64": "amd64", "aarch64": "arm64"}
+_LAYOUTS = {
+    ONEDIR: _Layout(
+        "saltproject-generic/onedir/{version}",
+        ("salt-{version}-onedir-linux-{arch}.tar.xz",),
+        {"x86_64": "x86_64", "aarch64": "arm64"},
+        b"\xfd7zXZ\0",
+    ),
+    DEB: _Layout(
+        "saltproject-deb/pool",
+        ("salt-common_{version}_{arch}.deb", "salt-minion_{version}_{arch}.deb"),
+        _DEB_ARCHES,
+        b"!<arch>\n",
+    ),
+    RPM: _Layout(
+        "saltproject-rpm",
+        ("salt-{version}-0.{arch}.rpm", "salt-minion-{version}-0.{arch}.rpm"),
+        {"x86_64": "x86_64", "aarch64": "aarch64"},
+        b"\xed\xab\xee\xdb",
+    ),
+}
+# What a folder may have beside Salt's own packages: what they depend on, and an image has not.
+_FURTHER = {DEB: ("*_{arch}.deb", "*_all.deb"), RPM: ("*.{arch}.rpm", "*.noarch.rpm")}
+
+
+class _Limit(Meter):
+    """What one file may take, in words of its own."""
+
+    def __init__(self, folder: Path, what: str) -> None:
+        room = Room(max_bytes=MOST_BYTES, reserve_bytes=0, limit_s=LIMIT_S)
+        super().__init__(room, what, folder)
+        self._what, self._into = what, folder
+
+    @property
+    def late(self) -> str:
+        """What its time was, in words."""
+        return f"within {LIMIT_S} s"
+
+    def expect(self, size_bytes: int, written_bytes: int = 0) -> None:
+        """Refuse what is too large."""
+        if size_bytes > MOST_BYTES:
+            raise OverLimit(f"{self._what} has more than {human(MOST_BYTES)}, and is no minion")
+        free = space(self._into)[1]
+        if size_bytes - written_bytes > free:
+            raise OverLimit(f"no room for {self._what} in {self._into}: {human(free)} are free")
+
+    def check(self, written_bytes: int) -> None:
+        """Stop what has become too large, or takes too long."""
+        self.expect(written_bytes, written_bytes)
+        if self.left_s <= 0:
+            raise OverLimit(f"{self._what} did not arrive {self.late}")
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """
+    A source of minions.
+
+    where
+        A URL below which all is laid out as on Salt's own site, or the path of a folder that has
+        the files in it, or laid out in the same way; each with ``FILE.sha256`` beside it.
+    """
+
+    where: str
+
+    @property
+    def is_folder(self) -> bool:
+        """Whether it is a folder of this machine."""
+        return not self.where.startswith(_WEB)
+
+    def names(self, kind: str, version: str, arch: str) -> list[str]:
+        """Return the names of the files that a guest of a processor needs."""
+        layout = _LAYOUTS[kind]
+        theirs = layout.arches[arch]
+        own = [name.format(version=version, arch=theirs) for name in layout.names]
+        return own + (self._further(kind, theirs) if self.is_folder else [])
+
+    def _further(self, kind: str, arch: str) -> list[str]:
+        patterns = [pattern.format(arch=arch) for pattern in _FURTHER.get(kind, ())]
+        found = {path.name for pattern in patterns for path in Path(self.where).glob(pattern)}
+        return sorted(name for name in found if not name.startswith("salt"))
+
+    def digest(self, kind: str, version: str, name: str) -> str:
+        """Return the SHA-256 that a file must have, as the source says."""
+        place = f"{self._place(kind, version, name)}.sha256"
+        if self.is_folder:
+            with _regular(place) as handle:
+                said = handle.read(_SUM_BYTES)
+        else:
+            try:
+                said = web.fetch_small(place, _SUM_BYTES, _Limit(Path("/"), place))
+            except ImageError as exc:
+                raise MasterError(f"{shown(place)} cannot be fetched: {exc}") from exc
+        found = _SHA256.search(said)
+        if not found:
+            raise MasterError(f"{shown(place)} has no SHA-256 in it; {_page(said)}")
+        return found[0].decode().lower()
+
+    def bring(
+        self, kind: str, version: str, name: str, part: Path, progress: Callable[..., None]
+    ) -> None:
+        """Bring a file to ``part``; raise MasterError if it is not what its name says."""
+        place = self._place(kind, version, name)
+        meter = _Limit(part.parent, shown(place))
+        try:
+            if self.is_folder:
+                _copy(place, part, meter.counting(progress))
+            else:
+                web.fetch(place, part, progress, None, meter)
+        except OverLimit as exc:
+            raise MasterError(str(exc)) from exc
+        except ImageError as exc:
+            # Nothing of it is kept here.
+            why, again, _kept = str(exc).removeprefix("image ").partition("; try again")
+            raise MasterError(f"{why}{again}") from exc
+        with open(part, "rb") as handle:
+            begin = handle.read(512)
+        if not begin.startswith(_LAYOUTS[kind].magic):
+            raise MasterError(f"{shown(place)} is no {Path(name).suffix} file; {_page(begin)}")
+
+    def _place(self, kind: str, version: str, name: str) -> str:
+        folder = _LAYOUTS[kind].folder.format(version=version)
+        laid_out = f"{self.where.rstrip('/')}/{folder}/{name}"
+        flat = Path(self.where, name)
+        return str(flat) if self.is_folder and not Path(laid_out).exists() else laid_out
+
+
+def _page(said: bytes) -> str:
+    if said.lstrip().startswith(b"<"):
+        return "it is a web page, as a proxy may put in a file's place"
+    return "see what the server, or the folder, has there"
+
+
+@contextmanager
+def _regular(path: str) -> Iterator[BinaryIO]:
+    """Open a regular file of a folder."""
+    try:
+        handle = open(path, "rb", opener=_without_waiting)  # noqa: SIM115 (it is closed below)
+    except OSError as exc:
+        raise MasterError(f"{path} cannot be read: {exc.strerror}") from exc
+    with handle:
+        if not stat.S_ISREG(os.fstat(handle.fileno()).st_mode):
+            raise MasterError(f"{path} is not a regular file")
+        yield handle
+
+
+def _without_waiting(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NONBLOCK)
+
+
+def _copy(path: str, part: Path, progress: Callable[..., None]) -> None:
+    with _regular(path) as source, open(part, "wb", opener=files.private) as out:
+        done, total = 0, os.fstat(source.fileno()).st_size
+        progress(done, total)
+        while chunk := source.read(_CHUNK):
+            out.write(chunk)
+            done += len(chunk)
+            progress(done, total)

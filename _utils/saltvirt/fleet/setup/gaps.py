@@ -1,0 +1,50 @@
+"""What is missing, in the order of need."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from saltvirt.fleet.findings import MASTER, Finding
+
+# What for: without the first no VM is deployed, with the others alone it is.
+NEEDED, IMAGES, MOVING, HINT = (
+    "needed",
+    "for images without a minion",
+    "for moving VMs",
+    "hint",
+)
+LEVELS = (NEEDED, IMAGES, MOVING, HINT)
+# What comes first is mended first: what comes later needs it, or is only seen with it.
+ORDER = (
+    *("salt-release", "restart", "file-server", "modules-served", "hash-type"),
+    *("hypervisors", "keys", "silent", "python", "modules", "packages", "code", "clock"),
+    *("options", "libvirt", "qemu", "qemu-img", "seed", "domain-type", "image-folder"),
+    *("pool", "profiles", "bridge", "room", "guest-master", "not-checked"),
+    *("libguestfs", "appliance-users", "minion-packages"),
+    *("pillar", "minion-data-cache", "certificates", "tls", "firewall"),
+    *("formula", "image", "kvm", "maintenance"),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gap(Finding):
+    """
+    One thing that is missing.
+
+    level
+        What for it is needed, one of :data:`LEVELS`.
+    """
+
+    level: str = NEEDED
+
+
+def in_order(found: Iterable[Gap]) -> list[Gap]:
+    """Return what is missing in the order in which it is to be mended, the master's own first."""
+    return sorted(
+        found,
+        key=lambda one: (
+            LEVELS.index(one.level),
+            ORDER.index(one.check),
+            one.where != MASTER,
+            one.where,
+        ),
+    )

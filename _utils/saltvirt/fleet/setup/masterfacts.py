@@ -1,0 +1,154 @@
+"""What this master has: its options, when it started, what its file server serves, its keys."""
+
+import inspect
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import salt.loader
+import salt.version
+from salt.exceptions import SaltException
+from salt.fileserver import Fileserver
+
+from saltvirt import compat, minionpackages
+from saltvirt.fleet import candidates, membership
+
+_PROC = Path("/proc")
+# A file's time and a process' are rounded apart.
+_ROUNDED_S = 2
+_ENV = "base"
+_MODULE, _FORMULA = "_modules/virt_query.py", "hypervisor/init.sls"
+_MINION = f"{minionpackages.FOLDER}/{minionpackages.INDEX}"
+_PILLAR = "libvirt"
+# Asked of our own external pillar, and not of the one of Salt that has its name.
+_ARGUMENT = "certificates"
+_IMAGES = (".qcow2", ".img", ".raw", ".vmdk", ".vdi", ".vhdx")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Served:
+    """
+    What the file server has: this project's modules and formula, a minion for guests, an image.
+
+    ``error`` is why it does not say, None if it does.
+    """
+
+    error: str | None = None
+    has_modules: bool = False
+    has_formula: bool = False
+    has_minion: bool = False
+    has_image: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MasterFacts:
+    """
+    What the master has, as far as it is judged.
+
+    release
+        Salt's, such as ``3006.25``.
+    options
+        The master's configuration.
+    newer
+        Files of its configuration that were written after the running master started.
+    is_synced
+        Whether this library came by the file server, and not by pip.
+    has_pillar
+        Whether the external pillar for certificates is loaded, and is ours.
+    root
+        The first folder of the file server, None if there is none.
+    accepted, waiting
+        Ids of keys.
+    named
+        Hosts that the caller has named; empty for all.
+    """
+
+    release: str
+    options: Mapping[str, Any]
+    members: membership.Members
+    newer: Sequence[str] = ()
+    is_synced: bool = True
+    served: Served = field(default_factory=Served)
+    has_pillar: bool = True
+    root: str | None = None
+    accepted: Sequence[str] = ()
+    waiting: Sequence[str] = ()
+    may_be: Mapping[str, candidates.Candidate] = field(default_factory=dict)
+    named: Sequence[str] = ()
+
+
+def of(
+    opts: Mapping[str, Any], members: membership.Members, named: Sequence[str] = ()
+) -> MasterFacts:
+    """Return what this master has; nothing is made, and no minion is asked."""
+    keys, own = compat.KeyStore(opts), Path(__file__).resolve()
+    started = _started(Path(opts.get("pidfile") or "/nowhere"))
+    roots = (opts.get("file_roots") or {}).get(_ENV) or []
+    return MasterFacts(
+        release=salt.version.__version__,
+        options=opts,
+        members=members,
+        newer=[path for path in _files(opts) if started and _is_newer(path, started)],
+        is_synced=own.is_relative_to(Path(opts["extension_modules"]).resolve()),
+        served=_served(opts),
+        has_pillar=_has_pillar(opts),
+        root=str(roots[0]) if roots else None,
+        accepted=keys.accepted(),
+        waiting=keys.waiting(),
+        may_be=candidates.found(opts, members),
+        named=named,
+    )
+
+
+def _started(pidfile: Path) -> float | None:
+    """Return when the running master started, in seconds since 1970; None if that is not sure."""
+    try:
+        process = _PROC / str(int(pidfile.read_text()))
+        if b"salt-master" not in (process / "cmdline").read_bytes():
+            return None
+        # The name in it can have blanks and parentheses of its own.
+        ticks = int((process / "stat").read_text().rpartition(")")[2].split()[19])
+        lines = (_PROC / "stat").read_text().splitlines()
+        booted = next(int(line.split()[1]) for line in lines if line.startswith("btime "))
+    except (OSError, ValueError, LookupError, StopIteration):
+        return None
+    return booted + ticks / os.sysconf("SC_CLK_TCK")
+
+
+def _files(opts: Mapping[str, Any]) -> Iterator[str]:
+    main = Path(opts.get("conf_file") or "/nowhere")
+    yield str(main)
+    included = opts.get("include") or []
+    more = [included] if isinstance(included, str) else included
+    for pattern in (opts.get("default_include") or "", *more):
+        below_root = str(main.parent / pattern).lstrip("/")
+        yield from sorted(map(str, Path("/").glob(below_root))) if pattern else ()
+
+
+def _is_newer(path: str, started: float) -> bool:
+    try:
+        return Path(path).is_file() and os.stat(path).st_mtime > started + _ROUNDED_S
+    except OSError:
+        return False
+
+
+def _served(opts: Mapping[str, Any]) -> Served:
+    try:
+        # What was put there a moment ago counts too.
+        server = Fileserver({**opts, "fileserver_list_cache_time": 0})
+        names = server.file_list({"saltenv": _ENV})
+    except (SaltException, OSError) as exc:
+        return Served(error=" ".join(str(exc).split()))
+    return Served(
+        has_modules=_MODULE in names,
+        has_formula=_FORMULA in names,
+        has_minion=_MINION in names,
+        has_image=any(name.lower().endswith(_IMAGES) for name in names),
+    )
+
+
+def _has_pillar(opts: Mapping[str, Any]) -> bool:
+    loaded = salt.loader.pillars(dict(opts), {})
+    return _PILLAR in loaded and _ARGUMENT in inspect.signature(loaded[_PILLAR]).parameters

@@ -1,0 +1,51 @@
+"""Judge what moving VMs needs of hosts: pure functions over the answers of all of them."""
+
+import shlex
+from collections.abc import Iterator, Mapping
+
+from saltvirt.fleet.findings import apply
+from saltvirt.fleet.setup.gaps import MOVING, Gap
+from saltvirt.placement.setup import SetupFacts
+
+
+def gaps(answers: Mapping[str, SetupFacts]) -> Iterator[Gap]:
+    """Yield what keeps VMs from moving between hosts; one alone needs none of it."""
+    for host, facts in sorted(answers.items()):
+        moving = facts.moving
+        if moving.certificates:
+            more = f" and {len(moving.certificates) - 1} more" if moving.certificates[1:] else ""
+            yield Gap(
+                check="certificates",
+                where=host,
+                what=f"{moving.certificates[0]}{more} missing: VMs move over TLS alone",
+                fix=apply(host, "hypervisor.keys"),
+                level=MOVING,
+            )
+        elif not moving.listens:
+            yield Gap(
+                check="tls",
+                where=host,
+                what="nothing listens at port 16514, libvirt's for TLS",
+                fix=apply(host, "hypervisor.libvirt"),
+                level=MOVING,
+            )
+    yield from _closed(answers)
+
+
+def _closed(answers: Mapping[str, SetupFacts]) -> Iterator[Gap]:
+    """Yield the hosts that others do not reach though something listens there."""
+    found: dict[str, dict[str, str]] = {}
+    for host, facts in sorted(answers.items()):
+        for peer, why in sorted(facts.moving.peers.items()):
+            if why is not None and peer in answers and answers[peer].moving.listens:
+                found.setdefault(peer, {})[host] = why
+    for peer, whys in found.items():
+        others = ", ".join(whys)
+        yield Gap(
+            check="firewall",
+            where=peer,
+            what=f"{others} cannot reach its port 16514 ({next(iter(whys.values()))})",
+            fix=f"{apply(peer, 'hypervisor.firewall')}; if that mends nothing, see what is between "
+            f"them: salt {shlex.quote(next(iter(whys)))} network.connect {shlex.quote(peer)} 16514",
+            level=MOVING,
+        )

@@ -1,0 +1,322 @@
+"""Judge what hosts say of themselves: pure functions, each of which yields what is missing."""
+
+import shlex
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from saltvirt import arguments
+from saltvirt.errors import BadArgument
+from saltvirt.fleet.findings import apply, sync
+from saltvirt.fleet.setup.gaps import HINT, IMAGES, Gap
+from saltvirt.model import Requirements
+from saltvirt.placement import fit
+from saltvirt.placement.answers import HostInfo, NicProfile
+from saltvirt.placement.setup import SetupFacts
+
+# More makes certificates look as if they were not good yet, and minions' proofs too old.
+CLOCK_S = 60
+# That of the line that says that all is there: one CPU, 512 MiB, and the profiles of their name.
+_VM = Requirements(name="", vcpus=1, memory_mib=512, nic_profile="default", disk_profile="default")
+_KVM_MODULES = {"vmx": "kvm_intel", "svm": "kvm_amd"}
+_LACKING = {
+    "qemu-img": ("qemu-img", "qemu-img is missing: no image can be looked at or cloned"),
+    "pycdlib": ("seed", "the Python module pycdlib is missing: no seed can be made"),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Known:
+    """
+    By what the answers of hosts are judged.
+
+    code
+        The digest of the master's own library.
+    begun_s, ended_s
+        The master's time before it asked, and when it had the answers, in seconds since 1970.
+    """
+
+    code: str
+    hash_type: str
+    begun_s: float
+    ended_s: float
+
+
+def gaps(host: str, facts: SetupFacts, known: Known) -> Iterator[Gap]:
+    """Yield all that VMs need and a host has not."""
+    yield from _same(host, facts, known)
+    yield from _libvirt(host, facts)
+    yield from _tools(host, facts)
+    yield from _folder(host, facts)
+    yield from _masters(host, facts)
+    yield from _appliance(host, facts)
+    if facts.info is not None:
+        yield from _guests(host, facts, facts.info)
+        yield from _profiles(host, facts.info)
+        yield from _links(host, facts.info)
+        yield from _room(host, facts.info)
+    for path, why in sorted(facts.unreadable.items()):
+        yield not_checked(host, f"{path} cannot be read: {why}")
+
+
+def not_checked(host: str, why: str) -> Gap:
+    """Return what is to be said of what could not be looked at."""
+    return Gap(
+        check="not-checked",
+        where=host,
+        what=f"it could not be looked at: {why}",
+        fix=f"see what it says: salt {shlex.quote(host)} virt.setup_facts",
+    )
+
+
+def _pillar(host: str, lines: str) -> str:
+    return f"{lines} in the pillar of {host}, then salt {shlex.quote(host)} saltutil.refresh_pillar"
+
+
+def _same(host: str, facts: SetupFacts, known: Known) -> Iterator[Gap]:
+    name = shlex.quote(host)
+    if facts.code != known.code:
+        yield Gap(
+            check="code",
+            where=host,
+            what="its code is not that of this master",
+            fix=sync(host),
+        )
+    if facts.hash_type != known.hash_type:
+        yield Gap(
+            check="hash-type",
+            where=host,
+            what=f"its hash_type is {facts.hash_type}, and the master's {known.hash_type}",
+            fix=f"hash_type: {known.hash_type} in /etc/salt/minion.d/virt.conf on {host}, then "
+            f"salt {name} service.restart salt-minion no_block=True",
+        )
+    # It has told its time at some moment between the two: what is within is nobody's fault.
+    apart_s = max(known.begun_s - facts.clock_s, facts.clock_s - known.ended_s)
+    if apart_s > CLOCK_S:
+        yield Gap(
+            check="clock",
+            where=host,
+            what=f"its clock is {apart_s:.0f} s from the master's: certificates and Salt's proofs "
+            "go by time",
+            fix=f"salt {name} pkg.install chrony; salt {name} cmd.run 'chronyc makestep'; the same "
+            "on the master",
+        )
+
+
+def _libvirt(host: str, facts: SetupFacts) -> Iterator[Gap]:
+    name = shlex.quote(host)
+    if facts.libvirt is not None:
+        yield Gap(
+            check="libvirt",
+            where=host,
+            what=facts.libvirt,
+            fix=f"{apply(host, 'hypervisor.libvirt')}; if it is installed already: salt {name} "
+            "service.start libvirtd (virtqemud where the daemons are modular)",
+        )
+    elif facts.why_not is not None:
+        is_option = facts.why_not.startswith("option ")
+        yield Gap(
+            check="options" if is_option else "libvirt",
+            where=host,
+            what=facts.why_not,
+            fix=f"see what libvirt says: salt {name} cmd.run 'journalctl -n 20 -u libvirtd -u "
+            "virtqemud'",
+        )
+    if facts.pool is not None:
+        yield _pool(host, facts)
+
+
+def _pool(host: str, facts: SetupFacts) -> Gap:
+    name, pool = shlex.quote(host), shlex.quote(facts.storagepool)
+    is_there = facts.info is not None and facts.storagepool in facts.info.storage.pools
+    return Gap(
+        check="pool",
+        where=host,
+        what=f"virt:storagepool: {facts.pool}",
+        fix=f"salt {name} cmd.run {shlex.quote(f'virsh pool-start {pool}')}"
+        if is_there
+        else f"salt {name} state.single virt.pool_running {pool} ptype=dir target=FOLDER "
+        "autostart=True",
+    )
+
+
+# Nobody opens these to all users for the sake of images.
+_PRIVATE = ("/root", "/home")
+
+
+def _tools(host: str, facts: SetupFacts) -> Iterator[Gap]:
+    for tool in facts.lacking:
+        check, what = _LACKING.get(tool, ("not-checked", f"{tool} is missing"))
+        yield Gap(check=check, where=host, what=what, fix=apply(host, "hypervisor.packages"))
+
+
+def _folder(host: str, facts: SetupFacts) -> Iterator[Gap]:
+    name, folder = shlex.quote(host), facts.folder
+    if folder.why_not is not None:
+        yield Gap(
+            check="image-folder",
+            where=host,
+            what=f"the image folder {folder.path} (virt:images) cannot be used: {folder.why_not}",
+            fix=_pillar(host, "virt: {images: FOLDER}"),
+        )
+    elif folder.closed is not None:
+        yield Gap(
+            check="image-folder",
+            where=host,
+            what=f"QEMU runs as {folder.user}, which cannot enter {folder.closed} on its way to "
+            f"the image folder {folder.path}",
+            fix=_pillar(host, "virt: {images: FOLDER}")
+            if folder.closed in _PRIVATE
+            else f"salt {name} cmd.run {shlex.quote(f'chmod a+x {shlex.quote(folder.closed)}')}",
+        )
+
+
+def _masters(host: str, facts: SetupFacts) -> Iterator[Gap]:
+    fix = _pillar(host, "virt: {seed: {master: ADDRESS}}, an address that guests reach,")
+    if facts.no_master is not None:
+        yield Gap(check="guest-master", where=host, what=facts.no_master, fix=fix)
+    for master, why in sorted(facts.masters.items()):
+        if why is not None:
+            yield Gap(
+                check="guest-master",
+                where=host,
+                what=f"guests are told that their master is {master}, whose publish_port {host} "
+                f"itself does not reach: {why}",
+                fix=f"{fix}; or open the master's ports 4505 and 4506",
+            )
+
+
+def _appliance(host: str, facts: SetupFacts) -> Iterator[Gap]:
+    if facts.appliance is not None:
+        yield Gap(
+            check="libguestfs",
+            where=host,
+            what=f"no image can be looked into, or given a minion: {facts.appliance}",
+            fix=f"{apply(host, 'hypervisor.packages')} (not with hypervisor:guestfs: False)",
+            level=IMAGES,
+        )
+    if facts.users is not None:
+        yield Gap(
+            check="appliance-users",
+            where=host,
+            what=facts.users.partition("; run:")[0],
+            fix=apply(host, "hypervisor.appliance"),
+            level=IMAGES,
+        )
+
+
+def _guests(host: str, facts: SetupFacts, info: HostInfo) -> Iterator[Gap]:
+    types = info.domain_types
+    if not info.archs:
+        yield Gap(
+            check="qemu",
+            where=host,
+            what="libvirt knows no emulator: QEMU is missing",
+            fix=apply(host, "hypervisor.packages"),
+        )
+    elif types.default is None:
+        yield Gap(
+            check="domain-type",
+            where=host,
+            what=f"it cannot say which guests run there: {types.why}",
+            fix=f"mend that, or {_pillar(host, 'virt: {hypervisor: qemu}')} (emulated, slow)",
+        )
+    elif "kvm" not in types.usable and not types.why.startswith("virt:hypervisor"):
+        yield _emulated(host, facts, types.why)
+    if info.maintenance:
+        yield Gap(
+            check="maintenance",
+            where=host,
+            what="it is in maintenance: it takes no VMs",
+            fix=f"salt {shlex.quote(host)} virt.maintenance off",
+            level=HINT,
+        )
+
+
+def _emulated(host: str, facts: SetupFacts, why: str) -> Gap:
+    name, what = shlex.quote(host), f"guests are emulated, many times slower than with KVM: {why}"
+    fix = f"salt {name} cmd.run 'virt-host-validate qemu' says what KVM lacks there"
+    if not facts.virtualization:
+        what += "; its CPU shows no virtualization"
+        fix = "switch VT-x or AMD-V on in its firmware; if it is a VM itself, nested virtualization"
+    elif not facts.has_kvm:
+        what += "; there is no /dev/kvm, though its CPU has virtualization"
+        module = _KVM_MODULES.get(facts.virtualization, "kvm")
+        fix = f"salt {name} kmod.load {module} persist=True"
+    return Gap(check="kvm", where=host, what=what, fix=fix, level=HINT)
+
+
+def _profiles(host: str, info: HostInfo) -> Iterator[Gap]:
+    nic, disk = info.profiles.nic.get("default"), info.profiles.disk.get("default")
+    for kind, profile in (("nic", nic), ("disk", disk)):
+        if profile and profile.error:
+            yield Gap(
+                check="profiles",
+                where=host,
+                what=f"the default {kind} profile cannot be used: {profile.error}",
+                fix=_pillar(host, f"mend virt:{kind}:default"),
+            )
+
+
+def _links(host: str, info: HostInfo) -> Iterator[Gap]:
+    nic = info.profiles.nic.get("default", NicProfile())
+    active = {name for name, state in info.networks.items() if state.active}
+    for bridge in sorted({*(nic.bridges or ())} - set(info.bridges)):
+        yield _no_bridge(host, info, bridge)
+    for network in sorted({*(nic.networks or ())} - active):
+        yield _no_link(
+            host,
+            f"active network {network}",
+            f"salt {shlex.quote(host)} cmd.run "
+            + shlex.quote(f"virsh net-start {shlex.quote(network)}"),
+        )
+    for link in sorted({*(nic.links or ())} - set(info.links)):
+        yield _no_link(host, f"link {link}", _pillar(host, "name another in virt:nic:default"))
+
+
+def _no_bridge(host: str, info: HostInfo, bridge: str) -> Gap:
+    port = next((one for one in info.links if one not in info.bridges), "NIC")
+    said = f"{_link(bridge, 'BRIDGE')}: {{ports: [{_link(port, 'NIC')}]}}"
+    return _no_link(
+        host,
+        f"bridge {bridge}",
+        f"hypervisor: {{bridges: {{{said}}}}} in the pillar of {host}, then "
+        f"{apply(host, 'hypervisor.bridge')}; or without a bridge: salt-run virt.init … nic=nat",
+    )
+
+
+def _link(said: str, other: str) -> str:
+    """Return a name that a host said, if it can be one: in pillar, Jinja would do what it says."""
+    try:
+        return arguments.link_name("link", said)
+    except BadArgument:
+        return other
+
+
+def _no_link(host: str, what: str, fix: str) -> Gap:
+    what = f"there is no {what}, which NICs of VMs are on by default"
+    return Gap(check="bridge", where=host, what=what, fix=fix)
+
+
+def _room(host: str, info: HostInfo) -> Iterator[Gap]:
+    profile = info.profiles.disk.get("default")
+    have = fit.free(info)
+    wanted: Mapping[str, Any] = {
+        "vcpus": (_VM.vcpus, "CPUs", "virt:cpu_ratio"),
+        "memory_mib": (_VM.memory_mib, "MiB of memory", "virt:reserve_mib or virt:memory_ratio"),
+        "disk_mib": (
+            (profile and profile.size_mib) or 0,
+            "MiB of disk",
+            "virt:disk:default or virt:disk_reserve_mib",
+        ),
+    }
+    for key, (least, unit, option) in wanted.items():
+        if have[key] < least:
+            yield Gap(
+                check="room",
+                where=host,
+                what=f"{max(0, have[key])} {unit} are free, and a VM of 1 CPU and 512 MiB with the "
+                f"default disk needs {least}",
+                fix=f"salt-run virt.query host={shlex.quote(host)} shows its VMs: remove or move "
+                f"some; or change {option}",
+            )

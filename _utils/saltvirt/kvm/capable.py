@@ -1,0 +1,45 @@
+"""What a host and its kinds of guests can do, whole, and the CPU that guests can have anywhere."""
+
+from typing import Any
+
+from saltvirt.errors import LibvirtRefused
+from saltvirt.kvm import host as host_
+from saltvirt.kvm.connect import libvirt
+from saltvirt.xml import domaincaps, hostcaps
+
+
+def of_host(conn: Any) -> dict[str, Any]:
+    """Return the host's capabilities; see :func:`saltvirt.xml.hostcaps.read`."""
+    return hostcaps.read(conn.getCapabilities())
+
+
+def of_domains(
+    conn: Any, emulator: str | None, arch: str | None, machine: str | None, domain: str | None
+) -> dict[str, Any]:
+    """Return what guests of one kind can have; None of an argument is libvirt's default."""
+    return domaincaps.read(conn.getDomainCapabilities(emulator, arch, machine, domain, 0))
+
+
+def everything(conn: Any) -> dict[str, Any]:
+    """Return ``{host, domains}``: the host's, and those of each kind of guest that it lists."""
+    found = of_host(conn)
+    archs = [guest["arch"] for guest in found["guests"]]
+    kinds = [
+        (arch.get("emulator"), arch["name"], kind) for arch in archs for kind in arch["domains"]
+    ]
+    return {
+        "host": found,
+        "domains": [of_domains(conn, emulator, arch, None, kind) for emulator, arch, kind in kinds],
+    }
+
+
+def baseline(conn: Any, *, is_full: bool, is_migratable: bool) -> str:
+    """Return the XML of the CPU that a guest can have on all hosts like this one."""
+    own = host_.own_cpu(conn)
+    if own is None:
+        raise LibvirtRefused("libvirt says nothing of this host's CPU, so there is no baseline")
+    flags = libvirt.VIR_CONNECT_BASELINE_CPU_EXPAND_FEATURES if is_full else 0
+    if is_migratable:
+        flags |= libvirt.VIR_CONNECT_BASELINE_CPU_MIGRATABLE
+    found: str = conn.baselineCPU([own], flags)
+    return found

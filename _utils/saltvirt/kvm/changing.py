@@ -1,0 +1,81 @@
+"""Change what a domain has: its definition, and while it runs its devices, memory and CPUs."""
+
+from typing import Any
+
+from saltvirt.errors import LibvirtRefused
+from saltvirt.kvm.connect import domain, libvirt
+
+# How a device comes and goes, by what has been done to it then.
+_CALLS = {
+    "attached": "attachDeviceFlags",
+    "detached": "detachDeviceFlags",
+    "updated": "updateDeviceFlags",
+}
+
+
+def definition(conn: Any, name: str) -> str:
+    """Return the XML of a domain's definition, with its secrets: it is to be defined again."""
+    dom = domain(conn, name)
+    if not dom.isPersistent():
+        raise LibvirtRefused(
+            f"VM {name!r} has no definition that could be changed: it is forgotten when it stops; "
+            "define it with virt.define_xml_str"
+        )
+    flags = libvirt.VIR_DOMAIN_XML_INACTIVE | libvirt.VIR_DOMAIN_XML_SECURE
+    found: str = dom.XMLDesc(flags)
+    return found
+
+
+def running(conn: Any, name: str) -> str | None:
+    """Return the XML of a domain as it runs, None if it does not."""
+    dom = domain(conn, name)
+    found: str | None = dom.XMLDesc(0) if dom.isActive() else None
+    return found
+
+
+def autostarts(conn: Any, name: str) -> bool:
+    """Return whether a domain is started with its host."""
+    return bool(domain(conn, name).autostart())
+
+
+def plug(conn: Any, name: str, how: str, xml: str) -> str | None:
+    """
+    Change one device of a running domain alone, not of its definition.
+
+    how
+        ``attached``, ``detached`` or ``updated``.
+
+    Returns libvirt's words if it refuses, else None.
+    """
+    return _words(domain(conn, name), _CALLS[how], xml, libvirt.VIR_DOMAIN_AFFECT_LIVE)
+
+
+def set_live_memory(conn: Any, name: str, size_kib: int) -> str | None:
+    """Set the memory of a running domain; return libvirt's words if it refuses, else None."""
+    return _words(domain(conn, name), "setMemoryFlags", size_kib, libvirt.VIR_DOMAIN_AFFECT_LIVE)
+
+
+def set_live_vcpus(conn: Any, name: str, count: int) -> str | None:
+    """Set the CPUs of a running domain; return libvirt's words if it refuses, else None."""
+    return _words(domain(conn, name), "setVcpusFlags", count, libvirt.VIR_DOMAIN_AFFECT_LIVE)
+
+
+def resize_disk(conn: Any, name: str, target: str, size_bytes: int) -> str | None:
+    """Grow a disk of a running domain; return libvirt's words if it refuses, else None."""
+    flag = libvirt.VIR_DOMAIN_BLOCK_RESIZE_BYTES
+    return _words(domain(conn, name), "blockResize", target, size_bytes, flag)
+
+
+def disk_size(conn: Any, name: str, target: str) -> int:
+    """Return the size in bytes that the guest of a running domain sees of a disk."""
+    found: int = domain(conn, name).blockInfo(target)[0]
+    return found
+
+
+def _words(dom: Any, call: str, *args: Any) -> str | None:
+    # What is refused here is reported beside what was done: the rest is tried all the same.
+    try:
+        getattr(dom, call)(*args)
+    except libvirt.libvirtError as exc:
+        return str(exc)
+    return None

@@ -1,0 +1,144 @@
+"""What salt-cloud asks of a libvirt: which VMs there are, a clone of one, the end of one."""
+
+import uuid
+from typing import Any
+
+from saltvirt.errors import LibvirtRefused, StorageError
+from saltvirt.kvm import lifecycle, query
+from saltvirt.kvm.connect import domain, is_gone, libvirt
+from saltvirt.undo import on_failure
+from saltvirt.xml import clone as clone_xml
+
+# How a clone's address is found, as profiles say it (``ip_source``).
+SOURCES = {"ip-learning": "LEASE", "qemu-agent": "AGENT"}
+STRATEGIES = ("quick", "full")
+
+
+def nodes(conn: Any) -> dict[str, dict[str, Any]]:
+    """
+    Return ``{name: {id, image, size, state, private_ips, public_ips}}`` of all VMs.
+
+    A VM that vanishes meanwhile is left out.
+    """
+    out = {}
+    for dom in conn.listAllDomains():
+        try:
+            state = query.STATES.get(dom.state()[0], "unknown")
+            public = _addresses(dom, "LEASE") if state == "running" else []
+            out[dom.name()] = {
+                "id": dom.UUIDString(),
+                "image": "",
+                "size": "",
+                "state": state,
+                "private_ips": [],
+                "public_ips": public,
+            }
+        except libvirt.libvirtError as exc:
+            if not is_gone(exc):
+                raise
+    return out
+
+
+def address(conn: Any, name: str, source: str) -> str | None:
+    """Return the first IPv4 address of a running VM that is not its own loopback's, or None."""
+    dom = domain(conn, name)
+    if query.STATES.get(dom.state()[0]) != "running":
+        return None
+    found = [one for one in _addresses(dom, SOURCES[source]) if not one.startswith("127.")]
+    return found[0] if found else None
+
+
+def _addresses(dom: Any, source: str) -> list[str]:
+    kind = getattr(libvirt, f"VIR_DOMAIN_INTERFACE_ADDRESSES_SRC_{source}")
+    try:
+        links = dom.interfaceAddresses(kind, 0)
+    except libvirt.libvirtError:
+        # Its agent is not up yet, or nobody keeps leases for it: there is no address to tell.
+        return []
+    found = (one for link in links.values() for one in link.get("addrs") or ())
+    return [one["addr"] for one in found if one["type"] == libvirt.VIR_IP_ADDR_TYPE_IPV4]
+
+
+def clone(
+    conn: Any, base: str, name: str, *, strategy: str, learn_addresses: bool, validate: bool
+) -> None:
+    """
+    Make a VM that is a clone of another one, and start it; nothing is left of it on failure.
+
+    strategy
+        ``quick``: qcow2 disks are overlays of the base's; ``full``: copies. Raw ones are copied.
+    validate
+        Have libvirt check the definition by its schema.
+    """
+    original = domain(conn, base)
+    if original.isActive():
+        raise LibvirtRefused(
+            f"base domain {base!r} is running: what is copied of its disks would be inconsistent; "
+            f"shut it down first"
+        )
+    text = original.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE | libvirt.VIR_DOMAIN_XML_SECURE)
+    wanted = clone_xml.writable(text)
+    volumes = _volumes(conn)
+    with on_failure() as steps:
+        paths = {}
+        for disk in wanted:
+            if disk.path not in volumes:
+                raise StorageError(
+                    f"disk {disk.target} of {base!r}: {disk.path} is in no active storage pool; "
+                    "make a pool of its folder (virt.pool_running), or refresh it"
+                )
+            made = _copy(*volumes[disk.path], disk, is_overlay=strategy == "quick")
+            steps.undo_with(_delete, made)
+            paths[disk.path] = made.path()
+        xml = clone_xml.domain(text, name, base, paths, learn_addresses=learn_addresses)
+        flags = libvirt.VIR_DOMAIN_DEFINE_VALIDATE if validate else 0
+        conn.defineXMLFlags(xml, flags)
+        steps.undo_with(_undefine, conn, name)
+        lifecycle.start(conn, name)
+
+
+def _undefine(conn: Any, name: str) -> None:
+    lifecycle.destroy(conn, name)
+    lifecycle.undefine(conn, name)
+
+
+def _delete(volume: Any) -> None:
+    volume.delete(0)
+
+
+def _volumes(conn: Any) -> dict[str, tuple[Any, Any]]:
+    """Return ``{path: (pool, volume)}`` of all active pools, with one call for each."""
+    active = libvirt.VIR_CONNECT_LIST_STORAGE_POOLS_ACTIVE
+    return {
+        volume.path(): (pool, volume)
+        for pool in conn.listAllStoragePools(active)
+        for volume in pool.listAllVolumes()
+    }
+
+
+def _copy(pool: Any, volume: Any, disk: clone_xml.Writable, *, is_overlay: bool) -> Any:
+    """Make a volume beside another one, of a name of its own, and return it."""
+    stem, dot, ending = volume.name().rpartition(".")
+    unique = f"{stem or ending}-{uuid.uuid1()}{dot if stem else ''}{ending if stem else ''}"
+    capacity = volume.info()[1]
+    if is_overlay and disk.format == "qcow2":
+        return pool.createXML(clone_xml.volume(unique, capacity, "qcow2", volume.path()), 0)
+    return pool.createXMLFrom(clone_xml.volume(unique, capacity, disk.format), volume, 0)
+
+
+def destroy(conn: Any, name: str) -> None:
+    """
+    Remove a VM at once, with its disks that lie in a pool; what is below another disk stays.
+
+    Fails before anything is changed if there is no such VM.
+    """
+    text = domain(conn, name).XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE)
+    volumes = _volumes(conn)
+    # A clone that does not run does not say in its definition what its disk is an overlay of.
+    below = {clone_xml.backing(volume.XMLDesc(0)) for _pool, volume in volumes.values()}
+    used = below | lifecycle.disks_in_use(conn, but=name)
+    lifecycle.destroy(conn, name)
+    lifecycle.undefine(conn, name)
+    for path in clone_xml.own_files(text):
+        if path in volumes and path not in used:
+            _delete(volumes[path][1])

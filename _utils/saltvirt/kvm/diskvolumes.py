@@ -1,0 +1,133 @@
+"""Which volume of a pool a disk of a VM is, and its end."""
+
+import logging
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from saltvirt.errors import StorageError
+from saltvirt.kvm import pools, volumes
+from saltvirt.kvm.connect import libvirt
+from saltvirt.xml import pool as pool_
+from saltvirt.xml import volume as volume_
+
+log = logging.getLogger(__name__)
+# libvirt cannot delete a volume there.
+_FIXED = ("iscsi", "iscsi-direct", "mpath", "scsi")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """A volume; ``path`` is its file, None if libvirt alone can remove it."""
+
+    pool: str
+    volume: str
+    path: str | None
+    can_go: bool = True
+
+
+def find(conn: Any, disk: volume_.DiskPlace) -> Found | None:
+    """
+    Return the volume that a disk is, None if it is in no pool of this host.
+
+    Raises StorageError if its pool does not run, as nobody knows then what is there.
+    """
+    if disk.type == "volume":
+        where = disk.source.get("pool", ""), disk.source.get("volume", "")
+    elif disk.type == "block":
+        where = _by_path(conn, disk.source.get("dev", ""))
+    else:
+        where = _by_network(conn, disk)
+    pool = pools.find(conn, where[0]) if all(where) else None
+    # What is no name of a volume would lead elsewhere.
+    if pool is None or "/" in where[1] or where[1] in (".", ".."):
+        return None
+    if not pool.isActive():
+        raise StorageError(
+            f"disk {where[1]!r} is in storage pool {where[0]!r}, which does not run, so nothing is "
+            f"removed; virt.pool_start {where[0]} first"
+        )
+    root = pools.definition(pool)
+    return Found(
+        pool=where[0],
+        volume=where[1],
+        path=pool_.volume_path(root, where[1]),
+        can_go=pool_.read(root).type not in _FIXED,
+    )
+
+
+def _by_path(conn: Any, path: str) -> tuple[str, str]:
+    try:
+        found = conn.storageVolLookupByPath(path)
+        return found.storagePoolLookupByVolume().name(), found.name()
+    except libvirt.libvirtError as exc:
+        if exc.get_error_code() == libvirt.VIR_ERR_NO_STORAGE_VOL:
+            return "", ""
+        raise
+
+
+def _by_network(conn: Any, disk: volume_.DiskPlace) -> tuple[str, str]:
+    """Return the pool and the volume of a disk that 3006 made of a pool, of the same servers."""
+    source, _, volume = disk.source.get("name", "").partition("/")
+    for pool in conn.listAllStoragePools(0):
+        says = pool_.read(pools.definition(pool))
+        is_it = (says.type, says.source.name) == (disk.source.get("protocol"), source)
+        if is_it and _servers(says.source.hosts) == _servers(disk.hosts):
+            return pool.name(), volume
+    return "", ""
+
+
+def _servers(hosts: Iterable[dict[str, str]]) -> set[tuple[str | None, str | None]]:
+    return {(one.get("name"), one.get("port")) for one in hosts}
+
+
+def users(conn: Any, pool: str, volume: str) -> list[str]:
+    """Return the VMs that have a volume as a disk, or below one."""
+    found: list[str] = (
+        volumes.infos(conn, pool, volume).get(pool, {}).get(volume, {}).get("used_by")
+    )
+    return found or []
+
+
+def path_of(conn: Any, pool: str, volume: str) -> str:
+    """Return where a volume is; empty if it is gone."""
+    found = volumes.find(conn, pool, volume) if pools.find(conn, pool) is not None else None
+    return found.path or "" if found is not None else ""
+
+
+def number_of(conn: Any, pool: str, volume: str) -> str | None:
+    """
+    Return what tells a volume from a later one of its name, None if nothing does, or if it is gone.
+
+    LVM numbers its volumes; most others have their name or path as libvirt's key.
+    """
+    try:
+        key: str = volumes.lookup(conn, pool, volume).key()
+    except libvirt.libvirtError as exc:
+        if _is_gone(exc):
+            return None
+        raise
+    return None if volume in key else key
+
+
+def remove(conn: Any, pool: str, volume: str) -> str | None:
+    """Delete a volume, if it is there; return why it could not be deleted, None if it was."""
+    try:
+        volumes.lookup(conn, pool, volume).delete(0)
+    except libvirt.libvirtError as exc:
+        return None if _is_gone(exc) else str(exc)
+    return None
+
+
+def _is_gone(exc: Any) -> bool:
+    gone = (libvirt.VIR_ERR_NO_STORAGE_VOL, libvirt.VIR_ERR_NO_STORAGE_POOL)
+    return exc.get_error_code() in gone
+
+
+def refresh(conn: Any, names: Iterable[str]) -> None:
+    """Let libvirt see that files of pools are gone; that it does not is no failure."""
+    for name in names:
+        try:
+            conn.storagePoolLookupByName(name).refresh(0)
+        except libvirt.libvirtError as exc:
+            log.warning("storage pool %s was not refreshed: %s", name, exc)

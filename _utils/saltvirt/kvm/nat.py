@@ -1,0 +1,56 @@
+"""libvirt's network with NAT: one look says what is to be done, and it is done or taken back."""
+
+import ipaddress
+from collections.abc import Mapping
+from typing import Any
+
+from saltvirt.errors import BadArgument, LibvirtRefused
+from saltvirt.kvm import networks
+from saltvirt.kvm.connect import libvirt
+from saltvirt.xml import network, to_text
+
+# As libvirt's own package has it.
+SUBNET = "192.168.122.0/24"
+_LEAST_ADDRESSES = 8
+
+
+def build_xml(name: str, subnet: str) -> str:
+    """Return the <network> as text; libvirt itself names the bridge."""
+    try:
+        net = ipaddress.IPv4Network(subnet)
+    except ValueError as exc:
+        raise BadArgument("subnet", f"{subnet!r} is not an IPv4 network: {exc}") from exc
+    if not net.is_private or net.is_loopback or net.is_link_local or net.is_reserved:
+        raise BadArgument("subnet", f"{subnet} is not a private network, such as 10.99.0.0/24")
+    if net.num_addresses < _LEAST_ADDRESSES:
+        raise BadArgument("subnet", f"{subnet} has no room for guests; give /29 or a larger one")
+    ip = network.Ip(
+        address=str(net[1]), prefix=net.prefixlen, ranges=((str(net[2]), str(net[-2])),)
+    )
+    return to_text(network.build(network.Network(name=name, forward="nat", ips=(ip,))))
+
+
+def plan(conn: Any, name: str, subnet: str) -> dict[str, Any]:
+    """Return what is to be done: ``{"defined" | "started" | "autostart": ...}``."""
+    found = networks.find(conn, name)
+    if found is None:
+        return {"defined": subnet, "started": True, "autostart": True}
+    out = {} if found.isActive() else {"started": True}
+    return out if found.autostart() else {**out, "autostart": True}
+
+
+def apply(conn: Any, name: str, xml: str, changes: Mapping[str, Any]) -> None:
+    """Do what :func:`plan` said; a network that cannot be started is not left defined by us."""
+    found = conn.networkDefineXML(xml) if "defined" in changes else networks.find(conn, name)
+    try:
+        if "started" in changes:
+            found.create()
+    except libvirt.libvirtError as exc:
+        if "defined" in changes:
+            found.undefine()
+        raise LibvirtRefused(
+            f"network {name!r} cannot be started: {exc}; if this host is in such a network itself, "
+            f"give it another with virsh net-edit {name}, or set hypervisor:nat: False in pillar"
+        ) from exc
+    if "autostart" in changes:
+        found.setAutostart(1)

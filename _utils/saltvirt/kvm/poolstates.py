@@ -1,0 +1,291 @@
+"""What the states of pools do: one look says all of it, and then it is done, or taken back."""
+
+import logging
+import xml.etree.ElementTree as ET
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from saltvirt.errors import BadArgument, StorageError
+from saltvirt.kvm import pools, poolsecrets, volumes
+from saltvirt.kvm.connect import libvirt
+from saltvirt.xml import parse, to_text
+from saltvirt.xml import pool as pool_
+
+log = logging.getLogger(__name__)
+BUILDABLE = {"disk", "fs", "netfs", "dir", "logical", "vstorage", "zfs"}
+# What is there already cannot be built, and no call of libvirt tells whether it is.
+_BUILT_ONCE = {"disk", "logical", "zfs"}
+_NO_VOLUME_DELETE = {"iscsi", "iscsi-direct", "mpath", "scsi"}
+_POOL_DELETE = {"dir", "fs", "netfs", "logical", "vstorage", "zfs"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """
+    What is to be done for a pool.
+
+    update
+        How its definition is changed, None if it is not.
+    live
+        The <pool> as it runs, None if it does not.
+    autostart
+        What its flag is set to, None if it stays.
+    parts
+        What is done, in the words of the state's ``changes``.
+    """
+
+    asked: pools.Wanted
+    is_new: bool = False
+    is_transient: bool = False
+    update: pools.Update | None = None
+    live: ET.Element | None = None
+    autostart: bool | None = None
+    builds: bool = False
+    restarts: bool = False
+    starts: bool = False
+    parts: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """A state's arguments."""
+
+    name: str
+    ptype: str | None = None
+    target: str | None = None
+    permissions: object = None
+    source: object = field(default=None, repr=False)
+    is_transient: bool = False
+    autostart: bool = True
+    runs: bool = False
+
+
+def plan(conn: Any, asked: Asked) -> Plan:
+    """Return what is to be done for a pool to be as a state asks for it."""
+    pool = pools.find(conn, asked.name)
+    if pool is None:
+        return _plan_new(conn, asked)
+    old = pool_.read(pools.definition(pool))
+    want = _wanted(asked, asked.ptype or old.type)
+    found = pools.plan_update(conn, pool, want) if _says_something(asked) else None
+    live = parse(pool.XMLDesc(0)) if pool.isActive() else None
+    is_changed = found is not None and bool(found.differences)
+    restarts = asked.runs and live is not None and found is not None and _is_old(live, found)
+    # libvirt has no such flag for what is gone when it stops.
+    is_flag = pool.isPersistent() and bool(pool.autostart()) != asked.autostart
+    todo = Plan(
+        asked=want,
+        update=found,
+        live=live,
+        autostart=asked.autostart if is_flag else None,
+        builds=_builds(want.pool.type, is_changed=is_changed, live=live, restarts=restarts),
+        restarts=restarts,
+        starts=asked.runs and live is None,
+    )
+    return replace(todo, parts=_words(todo, is_changed=is_changed))
+
+
+def _is_old(live: ET.Element, update: pools.Update) -> bool:
+    """Return whether a pool runs as it was defined before."""
+    return bool(update.differences) or bool(pool_.differences(pool_.read(live), update.pool))
+
+
+def _builds(ptype: str, *, is_changed: bool, live: object, restarts: bool) -> bool:
+    if live is None:
+        return is_changed and ptype in BUILDABLE
+    return restarts and ptype in BUILDABLE - {"disk", "logical"}
+
+
+def _words(todo: Plan, *, is_changed: bool) -> list[str]:
+    """Return what is done in the words, and in the order, of the old states."""
+    said = [
+        ("updated", is_changed),
+        ("built", todo.builds and not todo.restarts),
+        ("autostart flag changed", todo.autostart is not None),
+        ("built", todo.builds and todo.restarts),
+        ("restarted", todo.restarts),
+        ("started", todo.starts),
+    ]
+    return [word for word, is_done in said if is_done]
+
+
+def _says_something(asked: Asked) -> bool:
+    said = (asked.ptype, asked.target, asked.permissions, asked.source)
+    return any(one is not None for one in said)
+
+
+def _wanted(asked: Asked, ptype: str) -> pools.Wanted:
+    source = pools.source_of(asked.source)
+    return pools.wanted(asked.name, ptype, asked.target, asked.permissions, source)
+
+
+def _plan_new(conn: Any, asked: Asked) -> Plan:
+    ptype = asked.ptype or ("dir" if asked.target else None)
+    if ptype is None:
+        raise BadArgument("ptype", f"is missing, and there is no pool {asked.name!r} yet")
+    want = _wanted(asked, ptype)
+    pools.refuse_impossible(conn, want.pool)
+    is_flag = asked.autostart and not asked.is_transient
+    parts = ["defined", *(["marked for autostart"] if is_flag else [])]
+    return Plan(
+        asked=want,
+        is_new=True,
+        is_transient=asked.is_transient,
+        autostart=True if is_flag else None,
+        builds=ptype in BUILDABLE and not asked.is_transient,
+        # One that is not kept runs as soon as it is there.
+        starts=asked.runs and not asked.is_transient,
+        parts=[*parts, "started"] if asked.runs else parts,
+    )
+
+
+def apply(conn: Any, todo: Plan) -> None:
+    """Do what :func:`plan` said; what fails leaves no new pool, and an old one as it was."""
+    name = todo.asked.pool.name
+    if todo.is_new:
+        pool = pools.define(conn, todo.asked, is_transient=todo.is_transient, starts=False)
+        try:
+            _finish(pool, todo)
+        except BaseException:
+            pools.undefine(conn, name)
+            raise
+        return
+    pool = conn.storagePoolLookupByName(name)
+    if todo.update is not None:
+        pools.apply_update(conn, todo.update, todo.asked.password)
+    try:
+        if todo.restarts:
+            pool.destroy()
+        _finish(pool, todo)
+    except BaseException as exc:
+        _take_back(conn, pool, todo, exc)
+        raise
+
+
+def _finish(pool: Any, todo: Plan) -> None:
+    if todo.builds:
+        _build(pool, todo.asked.pool.type)
+    if todo.autostart is not None:
+        pool.setAutostart(int(todo.autostart))
+    if todo.starts or todo.restarts:
+        pool.create(0)
+
+
+def _build(pool: Any, ptype: str) -> None:
+    try:
+        pool.build(0)
+    except libvirt.libvirtError as exc:
+        if ptype not in _BUILT_ONCE:
+            raise
+        log.warning("storage pool %s was not built, maybe it is already: %s", pool.name(), exc)
+
+
+def _take_back(conn: Any, pool: Any, todo: Plan, why: BaseException) -> None:
+    """Have a pool as it was, running if it ran; raise StorageError if that fails too."""
+    try:
+        if todo.autostart is not None:
+            pool.setAutostart(int(not todo.autostart))
+        if todo.restarts and todo.live is not None and not pool.isActive():
+            # It may have run as it was defined even before.
+            conn.storagePoolDefineXML(to_text(todo.live), 0)
+            pool.create(0)
+        if todo.update is not None and pool.isPersistent():
+            conn.storagePoolDefineXML(to_text(todo.update.old), 0)
+    except libvirt.libvirtError as exc:
+        raise StorageError(
+            f"{why}; and pool {todo.asked.pool.name!r} could not be brought back as it was: {exc}"
+        ) from exc
+
+
+def changes(name: str, todo: Plan) -> dict[str, str]:
+    """Return a state's ``changes``: ``{name: "Pool defined, marked for autostart, started"}``."""
+    return {name: f"Pool {', '.join(todo.parts)}"} if todo.parts else {}
+
+
+@dataclass(slots=True, kw_only=True)
+class Deletion:
+    """What is to be removed of a pool, and what of it cannot be."""
+
+    name: str
+    type: str
+    is_active: bool
+    is_persistent: bool
+    volumes: list[str]
+    deletes: bool
+    comment: str
+
+
+def plan_deletion(conn: Any, name: str, *, purges: bool) -> Deletion | None:
+    """Return what is to be removed of a pool, None if there is no such pool."""
+    pool = pools.find(conn, name)
+    if pool is None:
+        return None
+    ptype = pool_.read(pools.definition(pool)).type
+    is_active = bool(pool.isActive())
+    found: list[str] = []
+    unsupported: list[str] = []
+    if purges and is_active:
+        if ptype in _NO_VOLUME_DELETE:
+            unsupported.append("deleting volume")
+        else:
+            pool.refresh(0)
+            found = volumes.names(conn, name)
+            _refuse_used(conn, name)
+        if ptype not in _POOL_DELETE:
+            unsupported.append("deleting pool")
+    comment = ""
+    if unsupported:
+        comment = f'Unsupported actions for pool of type "{ptype}": {", ".join(unsupported)}'
+    elif purges and not is_active:
+        comment = f"Pool {name} does not run, so its volumes are not known and stay"
+    return Deletion(
+        name=name,
+        type=ptype,
+        is_active=is_active,
+        is_persistent=bool(pool.isPersistent()),
+        volumes=found,
+        deletes=purges and is_active and ptype in _POOL_DELETE,
+        comment=comment,
+    )
+
+
+def _refuse_used(conn: Any, name: str) -> None:
+    used = volumes.used_by_running(conn, name)
+    if used:
+        listed = ", ".join(f"{volume} by {vm}" for volume, vm in sorted(used.items()))
+        raise StorageError(f"VMs that run use volumes of pool {name!r}: {listed}; stop them first")
+
+
+def nothing_done() -> dict[str, Any]:
+    """Return the ``changes`` of a deletion before anything is done."""
+    return {"stopped": False, "deleted": False, "undefined": False, "deleted_volumes": []}
+
+
+def predicted(todo: Deletion) -> dict[str, Any]:
+    """Return the ``changes`` that a deletion will make."""
+    return {
+        "stopped": todo.is_active,
+        "deleted": todo.deletes,
+        "undefined": True,
+        "deleted_volumes": list(todo.volumes),
+    }
+
+
+def delete(conn: Any, todo: Deletion, done: dict[str, Any]) -> None:
+    """Do what :func:`plan_deletion` said; each step that is done is said in ``done``."""
+    pool = conn.storagePoolLookupByName(todo.name)
+    says = pool_.read(pools.definition(pool))
+    for volume in todo.volumes:
+        pool.storageVolLookupByName(volume).delete(0)
+        done["deleted_volumes"].append(volume)
+    if todo.is_active:
+        pool.destroy()
+        done["stopped"] = True
+    if todo.deletes:
+        pool.delete(0)
+        done["deleted"] = True
+    # One that was not kept is gone since it was stopped.
+    if todo.is_persistent:
+        pool.undefine()
+    poolsecrets.forget(conn, says)
+    done["undefined"] = True

@@ -1,0 +1,192 @@
+"""Snapshots of domains: listed, taken, deleted, reverted to."""
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from saltvirt.errors import BadArgument, LibvirtRefused
+from saltvirt.kvm.connect import domain, is_gone, libvirt
+from saltvirt.xml import read as read_domain
+from saltvirt.xml import snapshot, to_text
+
+NONE = "N/A"
+# libvirt before 9.9 can take external snapshots, and cannot go back to them.
+_REVERTS_EXTERNAL = 9009000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reverting:
+    """What is reverted to, and the snapshots that are newer, the newest first."""
+
+    to: str
+    newer: list[str]
+
+
+def new_name(vm: str, name: object = None, suffix: object = None) -> str:
+    """Return the name of a snapshot to be taken: by default the VM's with the local time."""
+    given = "" if name is None else str(name)
+    if given.lower() == vm.lower():
+        raise BadArgument("name", f"{given!r} is the VM's own name; choose another")
+    made = given or f"{vm}-{time.strftime('%Y%m%d-%H%M%S', time.localtime())}"
+    full = made if suffix in (None, "") else f"{made}-{suffix}"
+    if "/" in full or full.startswith("."):
+        raise BadArgument("name", f"{full!r} has a slash or begins with a dot; choose another")
+    return full
+
+
+def listed(conn: Any, name: str | None = None) -> dict[str, Any]:
+    """Return ``{VM: [{name, created, running, current}]}``, the oldest first; "N/A" for none."""
+    if name is not None:
+        return {name: _shown(domain(conn, name))}
+    with_some = libvirt.VIR_CONNECT_LIST_DOMAINS_HAS_SNAPSHOT
+    out: dict[str, Any] = {dom.name(): NONE for dom in conn.listAllDomains()}
+    for dom in conn.listAllDomains(with_some):
+        try:
+            out[dom.name()] = _shown(dom)
+        except libvirt.libvirtError as exc:
+            # A domain that vanishes while it is read is left out.
+            if not is_gone(exc):
+                raise
+            out.pop(dom.name(), None)
+    return out
+
+
+def _shown(dom: Any) -> list[dict[str, Any]] | str:
+    current = _current(dom)
+    return [_row(one, current) for one in _by_age(_read(dom))] or NONE
+
+
+def _read(dom: Any) -> list[snapshot.Snapshot]:
+    return [snapshot.read(one.getXMLDesc()) for one in dom.listAllSnapshots()]
+
+
+def _current(dom: Any) -> str | None:
+    return dom.snapshotCurrent().getName() if dom.hasCurrentSnapshot() else None
+
+
+def _row(one: snapshot.Snapshot, current: str | None) -> dict[str, Any]:
+    row = {
+        "name": one.name,
+        "created": datetime.fromtimestamp(one.created_s).isoformat(" "),
+        "running": one.is_running,
+        "current": one.name == current,
+    }
+    return {**row, "external": True} if one.is_external else row
+
+
+def _by_age(found: Iterable[snapshot.Snapshot]) -> list[snapshot.Snapshot]:
+    """Return snapshots, the oldest first; of one second, a child after its parent."""
+    named = {one.name: one for one in found}
+
+    def depth(one: snapshot.Snapshot) -> int:
+        above = named.get(one.parent or "")
+        return 0 if above is None else 1 + depth(above)
+
+    return sorted(named.values(), key=lambda one: (one.created_s, depth(one), one.name))
+
+
+def why_not(conn: Any, name: str, *, is_external: bool) -> str | None:
+    """Return why a domain cannot have a snapshot taken, as far as can be said before; or None."""
+    if is_external or conn.getType() != "QEMU":
+        return None
+    disks = read_domain.disk_sources(read_domain.domain(domain(conn, name).XMLDesc(0)))
+    for disk in disks:
+        is_written = disk["device"] == "disk" and not disk["is_readonly"]
+        if is_written and disk["format"] != "qcow2":
+            return (
+                f"disk {disk['target']} of VM {name!r} is {disk['format']}, and an internal "
+                "snapshot needs qcow2 for every disk; give external=True"
+            )
+    return None
+
+
+def take(conn: Any, vm: str, name: str, *, is_external: bool, is_quiesced: bool) -> None:
+    """
+    Take a snapshot, of all disks or of none.
+
+    is_external
+        Have each disk go on in a file of its own, and keep no memory.
+    is_quiesced
+        Have the guest's agent freeze its file systems meanwhile.
+    """
+    if is_quiesced and not is_external:
+        raise BadArgument("quiesce", "needs external=True: libvirt freezes guests for those alone")
+    obstacle = why_not(conn, vm, is_external=is_external)
+    if obstacle:
+        raise LibvirtRefused(obstacle)
+    flags = 0
+    if is_external:
+        flags = libvirt.VIR_DOMAIN_SNAPSHOT_CREATE_DISK_ONLY
+        flags |= libvirt.VIR_DOMAIN_SNAPSHOT_CREATE_ATOMIC
+    if is_quiesced:
+        flags |= libvirt.VIR_DOMAIN_SNAPSHOT_CREATE_QUIESCE
+    domain(conn, vm).snapshotCreateXML(to_text(snapshot.to_take(name)), flags)
+
+
+def delete(conn: Any, vm: str, names: Sequence[str]) -> dict[str, Any]:
+    """Delete snapshots, or all without names; return ``{available, deleted}`` as they were."""
+    dom = domain(conn, vm)
+    current = _current(dom)
+    rows = {one.name: _row(one, current) for one in _by_age(_read(dom))}
+    missing = [name for name in names if name not in rows]
+    if missing:
+        raise BadArgument("names", _no_such(vm, missing[0], rows))
+    chosen = list(dict.fromkeys(names)) or list(rows)
+    # The newest first: a child of one that is deleted would be written anew.
+    for name in sorted(chosen, key=list(rows).index, reverse=True):
+        dom.snapshotLookupByName(name).delete()
+    return {"available": {vm: _shown(dom)}, "deleted": {name: rows[name] for name in chosen}}
+
+
+def _no_such(vm: str, name: str, known: Iterable[str]) -> str:
+    return f"VM {vm!r} has no snapshot {name!r}; it has: {', '.join(known) or 'none'}"
+
+
+def plan_revert(conn: Any, vm: str, wanted: object = None) -> Reverting:
+    """Return what reverting would do: to the one that is wanted, or to the current one's parent."""
+    dom = domain(conn, vm)
+    known = {one.name: one for one in _by_age(_read(dom))}
+    target = known[_chosen(vm, known, _current(dom), wanted)]
+    version = conn.getLibVersion()
+    if target.is_external and version < _REVERTS_EXTERNAL:
+        has = f"{version // 1000000}.{version // 1000 % 1000}"
+        raise LibvirtRefused(
+            f"snapshot {target.name!r} of VM {vm!r} is external, and this host's libvirt {has} "
+            "cannot revert to it: that needs 9.9; revert by hand, or update libvirt"
+        )
+    ages = list(known)
+    return Reverting(to=target.name, newer=ages[ages.index(target.name) + 1 :][::-1])
+
+
+def _chosen(
+    vm: str, known: Mapping[str, snapshot.Snapshot], current: str | None, wanted: object
+) -> str:
+    if wanted is not None:
+        if str(wanted) not in known:
+            raise BadArgument("vm_snapshot", _no_such(vm, str(wanted), known))
+        return str(wanted)
+    if not known:
+        raise LibvirtRefused(f"VM {vm!r} has no snapshots; take one with virt.snapshot {vm}")
+    parent = known[current].parent if current is not None and current in known else None
+    if parent is None or parent not in known:
+        raise LibvirtRefused(
+            f"VM {vm!r} has no snapshot before the current one; name the one to revert to: "
+            f"{', '.join(known)}"
+        )
+    return parent
+
+
+def revert(conn: Any, vm: str, plan: Reverting, *, with_cleanup: bool) -> dict[str, Any]:
+    """Revert as planned; return ``{reverted, deleted}``."""
+    dom = domain(conn, vm)
+    dom.revertToSnapshot(dom.snapshotLookupByName(plan.to))
+    for name in plan.newer if with_cleanup else []:
+        dom.snapshotLookupByName(name).delete()
+    return shown(plan, with_cleanup=with_cleanup)
+
+
+def shown(plan: Reverting, *, with_cleanup: bool) -> dict[str, Any]:
+    """Return ``{reverted, deleted}`` of a plan; "N/A" without a cleanup."""
+    return {"reverted": plan.to, "deleted": plan.newer if with_cleanup else NONE}

@@ -1,0 +1,153 @@
+"""What is in a volume, to and from a file of this host, through libvirt's streams."""
+
+import contextlib
+import errno
+import os
+import stat
+from pathlib import Path
+from typing import Any
+
+from saltvirt import files
+from saltvirt.errors import BadArgument, StorageError
+from saltvirt.kvm import volumes
+from saltvirt.kvm.connect import libvirt
+
+
+class _Window:
+    """The part of a file that is sent: ``length`` bytes from where it stands, or all of it."""
+
+    def __init__(self, handle: int, length: int) -> None:
+        self.handle = handle
+        size = os.lseek(handle, 0, os.SEEK_END)
+        os.lseek(handle, 0, os.SEEK_SET)
+        self.end = min(size, length) if length else size
+
+    def left(self) -> int:
+        """Return how many bytes are left."""
+        return max(self.end - os.lseek(self.handle, 0, os.SEEK_CUR), 0)
+
+    def read(self, count: int) -> bytes:
+        """Return the next bytes, none at the end."""
+        return os.read(self.handle, min(count, self.left()))
+
+    def section(self) -> list[Any]:
+        """Return ``[is data, length]`` of what comes next: data, or a hole."""
+        here = os.lseek(self.handle, 0, os.SEEK_CUR)
+        try:
+            data = os.lseek(self.handle, here, os.SEEK_DATA)
+            until = os.lseek(self.handle, here, os.SEEK_HOLE) if data == here else data
+        except OSError as exc:
+            if exc.errno != errno.ENXIO:
+                raise
+            # Nothing but a hole up to the end.
+            data, until = -1, self.end
+        os.lseek(self.handle, here, os.SEEK_SET)
+        return [data == here and self.left() > 0, max(min(until, self.end) - here, 0)]
+
+    def skip(self, length: int) -> int:
+        """Go past a hole."""
+        return os.lseek(self.handle, length, os.SEEK_CUR)
+
+
+def upload(
+    conn: Any, pool: str, volume: str, file: str, *, offset: int, length: int, is_sparse: bool
+) -> None:
+    """Write a file's content into a volume, from ``offset`` on; ``length`` 0 is all of it."""
+    handle = _opened(file)
+    try:
+        found = volumes.lookup(conn, pool, volume)
+        volumes.refuse_running(conn, pool, volume)
+        window = _Window(handle, length)
+        stream = conn.newStream(0)
+        try:
+            flags = libvirt.VIR_STORAGE_VOL_UPLOAD_SPARSE_STREAM if is_sparse else 0
+            found.upload(stream, offset, window.end, flags)
+            _send(stream, window, is_sparse)
+            stream.finish()
+        except BaseException:
+            _abort(stream)
+            raise
+    finally:
+        os.close(handle)
+
+
+def _opened(file: str) -> int:
+    try:
+        # A pipe would be waited for.
+        handle = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except (OSError, ValueError) as exc:
+        raise BadArgument("file", f"{file}: {exc}") from exc
+    mode = os.fstat(handle).st_mode
+    if stat.S_ISREG(mode) or stat.S_ISBLK(mode):
+        return handle
+    os.close(handle)
+    raise BadArgument("file", f"{file} is neither a file nor a block device")
+
+
+def _send(stream: Any, window: _Window, is_sparse: bool) -> None:
+    def read(_stream: Any, count: int, _opaque: Any) -> bytes:
+        return window.read(count)
+
+    if is_sparse:
+        stream.sparseSendAll(
+            read,
+            lambda _stream, _opaque: window.section(),
+            lambda _stream, count, _opaque: window.skip(count),
+            None,
+        )
+    else:
+        stream.sendAll(read, None)
+
+
+def _abort(stream: Any) -> None:
+    # libvirt may have ended it by itself.
+    with contextlib.suppress(libvirt.libvirtError):
+        stream.abort()
+
+
+def download(
+    conn: Any, pool: str, volume: str, file: str, *, offset: int, length: int, is_sparse: bool
+) -> None:
+    """Write a volume's content into a new file that only root reads; nothing stays on failure."""
+    if not str(file).startswith("/"):
+        raise BadArgument("file", f"{file!r} is not an absolute path")
+    found = volumes.lookup(conn, pool, volume)
+    try:
+        handle = files.private(Path(file), os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+    except FileExistsError:
+        raise StorageError(f"a file {file} is there already; nothing is written over") from None
+    except OSError as exc:
+        raise BadArgument("file", f"{file}: {exc.strerror}") from exc
+    try:
+        _receive(conn, found, handle, offset, length, is_sparse)
+        os.fsync(handle)
+    except BaseException:
+        Path(file).unlink(missing_ok=True)
+        raise
+    finally:
+        os.close(handle)
+
+
+def _receive(conn: Any, found: Any, handle: int, offset: int, length: int, is_sparse: bool) -> None:
+    stream = conn.newStream(0)
+    try:
+        flags = libvirt.VIR_STORAGE_VOL_DOWNLOAD_SPARSE_STREAM if is_sparse else 0
+        found.download(stream, offset, length, flags)
+        if is_sparse:
+            stream.sparseRecvAll(_write, _hole, handle)
+            # A hole at the end is only skipped so far.
+            os.ftruncate(handle, os.lseek(handle, 0, os.SEEK_CUR))
+        else:
+            stream.recvAll(_write, handle)
+        stream.finish()
+    except BaseException:
+        _abort(stream)
+        raise
+
+
+def _write(_stream: Any, data: bytes, handle: int) -> int:
+    return os.write(handle, data)
+
+
+def _hole(_stream: Any, length: int, handle: int) -> int:
+    return os.lseek(handle, length, os.SEEK_CUR)

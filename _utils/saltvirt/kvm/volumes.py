@@ -1,0 +1,219 @@
+"""Volumes of storage pools: look at them, make, fill, copy, resize and remove them."""
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+from saltvirt.errors import BadArgument, StorageError
+from saltvirt.kvm.connect import is_gone, libvirt
+from saltvirt.units import human
+from saltvirt.xml import parse, to_text
+from saltvirt.xml import volume as volume_
+
+# What libvirt says of a volume, or a pool, that went since it was listed.
+_GONE = ("NO_STORAGE_VOL", "NO_STORAGE_POOL", "SYSTEM_ERROR", "OPERATION_INVALID")
+WIPES = (
+    "zero",
+    "nnsa",
+    "dod",
+    "bsi",
+    "gutmann",
+    "schneier",
+    "pfitzner7",
+    "pfitzner33",
+    "random",
+    "trim",
+)
+
+
+def lookup(conn: Any, pool: str, volume: str) -> Any:
+    """Return a volume; libvirt says what there is not."""
+    return conn.storagePoolLookupByName(pool).storageVolLookupByName(volume)
+
+
+def names(conn: Any, pool: str) -> list[str]:
+    """Return the names of a running pool's volumes, by one call."""
+    return [one.name() for one in conn.storagePoolLookupByName(pool).listAllVolumes(0)]
+
+
+def find(conn: Any, pool: str, volume: str) -> volume_.Volume | None:
+    """Return what a volume is, None if a running pool has none of that name."""
+    found = conn.storagePoolLookupByName(pool)
+    try:
+        return volume_.read(parse(found.storageVolLookupByName(volume).XMLDesc(0)))
+    except libvirt.libvirtError as exc:
+        if exc.get_error_code() == libvirt.VIR_ERR_NO_STORAGE_VOL:
+            return None
+        raise
+
+
+def infos(conn: Any, pool: str | None = None, volume: str | None = None) -> dict[str, Any]:
+    """
+    Return ``{pool: {volume: {...}}}`` of the pools that run; one without volumes is left out.
+
+    Each volume is asked for once. Who uses it is known by what lies below the disks of all
+    domains, in whichever pool, so all volumes are read.
+    """
+    there = _all(conn)
+    users = _users(conn, there)
+    return {
+        name: {
+            one.name: volume_.describe(one, sorted(users[name, one.name]))
+            for one in found
+            if volume in (None, one.name)
+        }
+        for name, found in there.items()
+        if pool in (None, name) and any(volume in (None, one.name) for one in found)
+    }
+
+
+def _all(conn: Any) -> dict[str, list[volume_.Volume]]:
+    active = libvirt.VIR_CONNECT_LIST_STORAGE_POOLS_ACTIVE
+    return {pool.name(): list(_of_pool(pool)) for pool in conn.listAllStoragePools(active)}
+
+
+def _of_pool(pool: Any) -> Iterator[volume_.Volume]:
+    try:
+        listed = pool.listAllVolumes(0)
+    except libvirt.libvirtError as exc:
+        if _is_gone(exc):
+            return
+        raise
+    for one in listed:
+        try:
+            yield volume_.read(parse(one.XMLDesc(0)))
+        except libvirt.libvirtError as exc:
+            if not _is_gone(exc):
+                raise
+
+
+def _is_gone(exc: Any) -> bool:
+    return exc.get_error_code() in [getattr(libvirt, f"VIR_ERR_{name}") for name in _GONE]
+
+
+def _users(
+    conn: Any, there: dict[str, list[volume_.Volume]]
+) -> defaultdict[tuple[str, str], set[str]]:
+    """Return the VMs that have a volume as a disk, or below one, by pool and name."""
+    by_path, below = {}, {}
+    for pool, found in there.items():
+        for one in found:
+            by_path[one.path] = (pool, one.name)
+            below[pool, one.name] = one.backing.path if one.backing else None
+    out: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
+    for vm, used in _disks(conn):
+        for kind, *where in used:
+            key = (where[0], where[1]) if kind == "volume" else by_path.get(where[0])
+            # A chain that leads back to itself ends where it was.
+            while key is not None and vm not in out[key]:
+                out[key].add(vm)
+                key = by_path.get(below.get(key))
+    return out
+
+
+def _disks(conn: Any, *, is_running: bool = False) -> Iterator[tuple[str, set[tuple[str, ...]]]]:
+    """Yield the name of each VM, and of its disks and what is below them where they are."""
+    flags = libvirt.VIR_CONNECT_LIST_DOMAINS_ACTIVE if is_running else 0
+    for domain in conn.listAllDomains(flags):
+        try:
+            texts = [domain.XMLDesc(0)]
+            if domain.isActive() and not is_running:
+                texts.append(domain.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE))
+        except libvirt.libvirtError as exc:
+            if not is_gone(exc):
+                raise
+            continue
+        yield domain.name(), {one for text in texts for one in volume_.used(parse(text))}
+
+
+def used_by_running(conn: Any, pool: str, volume: str | None = None) -> dict[str, str]:
+    """Return ``{volume: VM}`` of those of a pool, or one of them, that a VM that runs uses."""
+    of_pool = conn.storagePoolLookupByName(pool)
+    asked = [of_pool.storageVolLookupByName(volume)] if volume else of_pool.listAllVolumes(0)
+    used = {where: vm for vm, found in _disks(conn, is_running=True) for where in found}
+    # Their paths are asked for only if there is a VM that could use one.
+    if not used:
+        return {}
+    out = {}
+    for one in asked:
+        vm = used.get(("volume", pool, one.name())) or used.get(("path", one.path()))
+        if vm:
+            out[one.name()] = vm
+    return out
+
+
+def refuse_running(conn: Any, pool: str, volume: str) -> None:
+    """Raise StorageError if a VM that runs has a volume as a disk, or below one."""
+    for vm in used_by_running(conn, pool, volume).values():
+        raise StorageError(f"VM {vm!r} runs and uses volume {pool}/{volume}; stop it first")
+
+
+def define(conn: Any, pool: str, wanted: volume_.Volume) -> None:
+    """Make a volume in a running pool."""
+    found = conn.storagePoolLookupByName(pool)
+    if parse(found.XMLDesc(0)).get("type") == "logical":
+        # Its volumes are never thin here.
+        wanted = replace(wanted, allocation=wanted.capacity)
+    found.createXML(to_text(volume_.build(wanted)), 0)
+
+
+def define_xml(conn: Any, pool: str, text: str) -> None:
+    """Make a volume from libvirt's own XML."""
+    # Refused here if it is none: libvirt would say less.
+    parse(text)
+    conn.storagePoolLookupByName(pool).createXML(text, 0)
+
+
+def delete(conn: Any, pool: str, volume: str) -> None:
+    """Remove a volume with its content, unless a VM that runs uses it."""
+    found = lookup(conn, pool, volume)
+    refuse_running(conn, pool, volume)
+    found.delete(0)
+
+
+def resize(conn: Any, pool: str, volume: str, capacity: int, *, shrinks: bool) -> bool:
+    """Give a volume a capacity in bytes; return whether it had another one."""
+    found = lookup(conn, pool, volume)
+    has = found.info()[1]
+    if has == capacity:
+        return False
+    if capacity < has and not shrinks:
+        raise BadArgument(
+            "size",
+            f"{pool}/{volume} has {human(has)}, and what is beyond {human(capacity)} would be "
+            "lost; shrink=True does it all the same",
+        )
+    refuse_running(conn, pool, volume)
+    flags = libvirt.VIR_STORAGE_VOL_RESIZE_SHRINK if capacity < has else 0
+    found.resize(capacity, flags)
+    return True
+
+
+def clone(
+    conn: Any, pool: str, volume: str, name: str, *, to_pool: str, format: str | None
+) -> None:
+    """Copy a volume, all of what it is based on included, into a new one."""
+    found = lookup(conn, pool, volume)
+    refuse_running(conn, pool, volume)
+    has = volume_.read(parse(found.XMLDesc(0)))
+    wanted = volume_.Volume(
+        name=name, capacity=has.capacity, allocation=has.allocation, format=format or has.format
+    )
+    into = conn.storagePoolLookupByName(to_pool)
+    if parse(into.XMLDesc(0)).get("type") == "logical":
+        wanted = replace(wanted, allocation=wanted.capacity, format=None)
+    into.createXMLFrom(to_text(volume_.build(wanted)), found, 0)
+
+
+def wipe(conn: Any, pool: str, volume: str, algorithm: str) -> None:
+    """Overwrite the content of a volume that no VM has."""
+    if algorithm not in WIPES:
+        raise BadArgument("algorithm", f"{algorithm!r}; one of {', '.join(WIPES)}")
+    found = lookup(conn, pool, volume)
+    users = infos(conn, pool, volume).get(pool, {}).get(volume, {}).get("used_by")
+    if users:
+        raise StorageError(
+            f"volume {pool}/{volume} is in use by {', '.join(users)}; nothing is overwritten"
+        )
+    found.wipePattern(WIPES.index(algorithm), 0)

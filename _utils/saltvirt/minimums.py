@@ -1,0 +1,24 @@
+"""What this project needs of Python and Salt, said in one line before anything newer is read."""
+
+# Python 3.6 must be able to read this file and the package's own: SLES has Salts that run on it.
+PYTHON = (3, 10)
+SALT = 3006
+
+
+def why_not(python: "tuple[int, ...]", salt_release: "int | None") -> "str | None":
+    """
+    Return why this project cannot be loaded, or None.
+
+    python
+        The version of the Python that runs, such as ``(3, 9, 2)``.
+    salt_release
+        Salt's, such as 3006; None where no Salt is loaded.
+    """
+    if python[:2] < PYTHON:
+        return (
+            f"Salt Virt needs Python {PYTHON[0]}.{PYTHON[1]} or newer, and the Salt here runs on "
+            f"{python[0]}.{python[1]}: install Salt's own packages, {SALT} or newer"
+        )
+    if salt_release is not None and salt_release < SALT:
+        return f"Salt Virt needs Salt {SALT} or newer, here is {salt_release}"
+    return None

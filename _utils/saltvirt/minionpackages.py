@@ -1,0 +1,130 @@
+"""
+Salt's minion for guests that have none: what lies of it on the file server, and what suits a guest.
+
+The master puts it there, with an index that says which file is for which guest; hosts read that.
+"""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from saltvirt import wire
+
+FOLDER = "salt-virt/minion"
+INDEX = "index.json"
+COMMAND = "salt-run virt_image.minion_packages"
+ONEDIR, DEB, RPM = "onedir", "deb", "rpm"
+KINDS = (ONEDIR, DEB, RPM)
+ARCHES = ("x86_64", "aarch64")
+# Distributions by libguestfs' names for them, as in "debian 12".
+_FAMILIES = {
+    DEB: ("debian", "kalilinux", "linuxmint", "ubuntu"),
+    RPM: (
+        *("almalinux", "centos", "fedora", "oraclelinux", "redhat-based", "rhel", "rocky"),
+        *("scientificlinux", "opensuse", "sles", "suse-based"),
+    ),
+}
+# Those whose own repositories have a salt-minion: Arch and Fedora package Salt themselves, and SUSE
+# manages its systems with it. Debian dropped Salt with release 12, Ubuntu with 20.04; RHEL and its
+# kin never had it.
+_PACKAGED_BY = ("archlinux", "fedora", "opensuse", "sles", "suse-based")
+# apt writes the epoch of a version as %3a.
+_FILE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+~%-]*")
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Package:
+    """
+    A file of a minion for guests.
+
+    file
+        Its name in the folder on the file server.
+    arch
+        The guest's processor: ``x86_64`` or ``aarch64``.
+    family
+        Whose packages it is one of, ``deb`` or ``rpm``; None for any system with systemd.
+    saltenv
+        Where it is on the file server, if that is not the environment of the image.
+    """
+
+    file: str
+    arch: str
+    version: str
+    sha256: str
+    family: str | None = None
+    saltenv: str | None = None
+
+    @property
+    def url(self) -> str:
+        """Where hosts fetch it."""
+        return f"salt://{FOLDER}/{self.file}"
+
+
+Index = Mapping[str, Sequence[Package]]
+
+
+def read(text: str) -> Index:
+    """Return what an index says; raise ValueError if it cannot be understood."""
+    found: dict[str, list[Package]] = wire.recorded(dict[str, list[Package]], json.loads(text))
+    for package in (one for packages in found.values() for one in packages):
+        if not _FILE.fullmatch(package.file):
+            raise ValueError(f"{package.file!r} is not the name of a file")
+        if not _SHA256.fullmatch(package.sha256):
+            raise ValueError(f"{package.file} has no SHA-256")
+    return found
+
+
+def written(index: Index) -> str:
+    """Return the text of an index; raise ValueError if :func:`read` would not take it."""
+    plain = {
+        kind: [
+            {key: value for key, value in wire.plain(one).items() if value is not None}
+            for one in packages
+        ]
+        for kind, packages in index.items()
+        if packages
+    }
+    text = json.dumps(plain, indent=1, sort_keys=True) + "\n"
+    read(text)
+    return text
+
+
+def chosen(
+    index: Index, os: str | None, arch: str | None, *, runs_here: bool, has_systemd: bool
+) -> tuple[Package, ...]:
+    """
+    Return the files by which a guest gets its minion, none if there are none for it.
+
+    os
+        What libguestfs calls the guest's system.
+    runs_here
+        The guest's programs can run on this host, as installing its packages needs.
+    has_systemd
+        The tarball's minion is a unit of systemd.
+    """
+    name = distribution(os)
+    own = [kind for kind, names in _FAMILIES.items() if name in names and runs_here]
+    for kind in (*own, *([ONEDIR] if has_systemd else [])):
+        found = tuple(one for one in index.get(kind, ()) if one.arch == arch)
+        if found:
+            return found
+    return ()
+
+
+def distribution(os: str | None) -> str | None:
+    """Return a distribution's name of what libguestfs calls a system, None if it knows none."""
+    name = (os or "").partition(" ")[0]
+    return None if name in ("", "some", "unknown") else name
+
+
+def is_packaged(os: str | None, *, has_systemd: bool) -> bool:
+    """
+    Return whether a guest's own package manager may find a salt-minion.
+
+    Of a small system that is no distribution nobody can say, and it may take its seed otherwise.
+    """
+    name = distribution(os)
+    is_old_debian = (os or "").split() in (["debian", "10"], ["debian", "11"])
+    return name in _PACKAGED_BY or is_old_debian if name else not has_systemd

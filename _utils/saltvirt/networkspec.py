@@ -1,0 +1,205 @@
+"""What a call says of a network of libvirt's, checked: the arguments of 3006's ``virt``."""
+
+import ipaddress
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from saltvirt import arguments
+from saltvirt.errors import BadArgument
+from saltvirt.xml import network, nic, texts
+
+MODES = ("nat", "route", "open", "bridge", "private", "vepa", "passthrough", "hostdev")
+KEYS = (
+    *("ipv4_config", "ipv6_config", "vport", "tag", "mtu", "domain", "nat"),
+    *("interfaces", "addresses", "physical_function", "dns"),
+)
+_PCI = re.compile(r"([0-9a-f]{1,4}):([0-9a-f]{1,2}):([0-9a-f]{1,2})\.([0-7])")
+
+
+def of(name: object, bridge: object, forward: object, given: Mapping[str, Any]) -> network.Network:
+    """
+    Return the network that a call asks for.
+
+    given
+        Any of :data:`KEYS`, as ``virt.network_define`` documents them.
+    """
+    mode = _mode(forward)
+    addresses, ports = _nat(given.get("nat"), mode)
+    interfaces = _words("interfaces", given.get("interfaces"))
+    devices = tuple(map(_pci, _words("addresses", given.get("addresses"))))
+    pf = given.get("physical_function")
+    if mode is None and (interfaces or devices or pf):
+        raise BadArgument("forward", "is needed with interfaces, addresses, physical_function")
+    mtu = given.get("mtu")
+    configs = [(key, given.get(key)) for key in ("ipv4_config", "ipv6_config")]
+    return network.Network(
+        name=_name(name),
+        bridge=None if bridge in (None, "") else arguments.link_name("bridge", bridge),
+        mtu=None if mtu is None else arguments.whole("mtu", mtu, least=68, most=65535),
+        domain=_domain(given.get("domain")),
+        forward=mode,
+        nat_addresses=addresses,
+        nat_ports=ports,
+        interfaces=interfaces,
+        addresses=devices,
+        physical_function=arguments.link_name("physical_function", pf) if pf else None,
+        virtualport=_port(given.get("vport")),
+        vlan=_vlan(given.get("tag")),
+        dns=_dns(given.get("dns")),
+        ips=tuple(_ip(key, config) for key, config in configs if config),
+    )
+
+
+def _name(name: object) -> str:
+    text = "" if name is None else str(name)
+    if not text.strip() or "/" in text or "\n" in text:
+        raise BadArgument("name", f"{text!r} cannot name a network: no slash, no line break")
+    return text
+
+
+def _mode(forward: object) -> str | None:
+    if forward in (None, "", "none", "None", "isolated"):
+        return None
+    if forward not in MODES:
+        raise BadArgument(
+            "forward", f"{forward!r}; one of {', '.join(MODES)}, or None for an isolated network"
+        )
+    return str(forward)
+
+
+def _mapping(argument: str, value: object, known: set[str]) -> dict[str, Any]:
+    found = arguments.mapping(argument, value) or {}
+    arguments.refuse_unknown_keys(argument, found, known)
+    return found
+
+
+def _needed(argument: str, value: Mapping[str, Any], key: str) -> str:
+    if value.get(key) in (None, ""):
+        raise BadArgument(argument, f"has no {key!r}")
+    return str(value[key])
+
+
+def _words(argument: str, value: object) -> tuple[str, ...]:
+    """Return the words of a text, or of a list."""
+    return tuple(value.split()) if isinstance(value, str) else arguments.names(argument, value)
+
+
+def _pci(address: str) -> str:
+    found = _PCI.fullmatch(address.lower())
+    if not found:
+        raise BadArgument("addresses", f"{address!r} is not a PCI address, as in 0000:04:00.1")
+    domain, bus, slot, function = (int(part, 16) for part in found.groups())
+    return f"{domain:04x}:{bus:02x}:{slot:02x}.{function:x}"
+
+
+def _span(argument: str, value: object) -> tuple[str, str] | None:
+    found = _mapping(argument, value, {"start", "end"})
+    if not found:
+        return None
+    return _needed(argument, found, "start"), _needed(argument, found, "end")
+
+
+def _nat(value: object, mode: str | None) -> tuple[tuple[str, str] | None, ...]:
+    found = _mapping("nat", value, {"address", "port"})
+    if found and mode != "nat":
+        raise BadArgument("nat", "only a network with forward=nat has it")
+    return tuple(_span(f"nat:{key}", found.get(key)) for key in ("address", "port"))
+
+
+def _domain(value: object) -> tuple[str, bool | None] | None:
+    if not value:
+        return None
+    given = {"name": value} if isinstance(value, str) else value
+    found = _mapping("domain", given, {"name", "localOnly"})
+    local = found.get("localOnly")
+    return (
+        _needed("domain", found, "name"),
+        None if local is None else arguments.boolean("domain:localOnly", local),
+    )
+
+
+def _port(value: object) -> nic.Port | None:
+    if not value:
+        return None
+    given = {"type": value} if isinstance(value, str) else value
+    found = _mapping("vport", given, {"type", "parameters"})
+    parameters = arguments.mapping("vport:parameters", found.get("parameters"))
+    return nic.Port(type=_needed("vport", found, "type"), parameters=texts(parameters) or None)
+
+
+def _vlan(value: object) -> nic.Vlan | None:
+    if value is None:
+        return None
+    given = {"tags": [{"id": value}]} if isinstance(value, int | str) else value
+    found = _mapping("tag", given, {"trunk", "tags"})
+    rows = []
+    for one in arguments.mappings("tag:tags", found.get("tags")) or ():
+        arguments.refuse_unknown_keys("tag:tags", one, {"id", "nativeMode"})
+        mode = one.get("nativeMode")
+        if mode not in (None, "tagged", "untagged"):
+            raise BadArgument("tag:nativeMode", f"{mode!r}; 'tagged' or 'untagged'")
+        number = arguments.whole("tag:id", one.get("id"), least=0, most=4095)
+        rows.append((str(number), mode))
+    if not rows:
+        raise BadArgument("tag", "has no tags")
+    trunk = arguments.boolean("tag:trunk", found.get("trunk") or False)
+    return nic.Vlan(is_trunk=trunk, tags=tuple(rows))
+
+
+def _row(
+    argument: str, value: object, known: set[str], **renamed: str
+) -> tuple[tuple[str, str], ...]:
+    found = _mapping(argument, value, known)
+    return tuple(sorted(texts({renamed.get(key, key): one for key, one in found.items()}).items()))
+
+
+def _dns(value: object) -> network.Dns | None:
+    if not value:
+        return None
+    found = _mapping("dns", value, {"forwarders", "txt", "hosts", "srvs"})
+    txt = arguments.mapping("dns:txt", found.get("txt")) or {}
+    hosts = arguments.mapping("dns:hosts", found.get("hosts")) or {}
+    srvs = arguments.mappings("dns:srvs", found.get("srvs")) or ()
+    known = {"name", "protocol", "target", "port", "priority", "domain", "weight"}
+    for one in srvs:
+        for key in ("name", "protocol"):
+            _needed("dns:srvs", one, key)
+    return network.Dns(
+        forwarders=tuple(
+            _row("dns:forwarders", one, {"domain", "addr"})
+            for one in arguments.mappings("dns:forwarders", found.get("forwarders")) or ()
+        ),
+        txt=tuple((("name", str(key)), ("value", str(txt[key]))) for key in sorted(txt, key=str)),
+        hosts=tuple((str(ip), _words("dns:hosts", hosts[ip])) for ip in sorted(hosts, key=str)),
+        srvs=tuple(_row("dns:srvs", one, known, name="service") for one in srvs),
+    )
+
+
+def _hosts(argument: str, value: object) -> network.Rows:
+    """Return the fixed leases of ``{ip: {mac, id, name}}``, or of a list with ``ip`` in each."""
+    if isinstance(value, Mapping):
+        value = [{**(rest or {}), "ip": ip} for ip, rest in value.items()]
+    rows = arguments.mappings(argument, value) or ()
+    return tuple(sorted(_row(argument, one, {"ip", "mac", "id", "name"}) for one in rows))
+
+
+def _ip(argument: str, value: object) -> network.Ip:
+    found = _mapping(argument, value, {"cidr", "dhcp_ranges", "hosts", "bootp", "tftp"})
+    cidr = _needed(argument, found, "cidr")
+    try:
+        net = ipaddress.ip_network(cidr)
+    except ValueError as exc:
+        raise BadArgument(f"{argument}:cidr", f"{cidr!r} is not a network: {exc}") from exc
+    ranges = arguments.mappings(f"{argument}:dhcp_ranges", found.get("dhcp_ranges")) or ()
+    spans = (_span(f"{argument}:dhcp_ranges", one) for one in ranges)
+    bootp = found.get("bootp") or None
+    tftp = found.get("tftp")
+    return network.Ip(
+        address=str(next(iter(net.hosts()))),
+        prefix=net.prefixlen,
+        ranges=tuple(span for span in spans if span),
+        hosts=_hosts(f"{argument}:hosts", found.get("hosts")),
+        bootp=_row(f"{argument}:bootp", bootp, {"file", "server"}) if bootp else None,
+        tftp=None if not tftp else str(tftp),
+    )

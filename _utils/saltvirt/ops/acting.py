@@ -1,0 +1,109 @@
+"""What the states do that act on all VMs whose names match a pattern."""
+
+import fnmatch
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from saltvirt.config import HostSettings
+from saltvirt.errors import LibvirtRefused, VirtError
+from saltvirt.kvm import connect, lifecycle, query, snapshots
+from saltvirt.ops.migration import startlock
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What was done, or would be, and of which VMs libvirt did not let it be."""
+
+    matched: list[str] = field(default_factory=list)
+    changed: list[dict[str, Any]] = field(default_factory=list)
+    ignored: list[dict[str, str]] = field(default_factory=list)
+
+    def changes(self, section: str) -> dict[str, Any]:
+        """Return the state's changes, as 3006 had them."""
+        both = {section: self.changed, "ignored": self.ignored}
+        return {key: rows for key, rows in both.items() if rows}
+
+
+def on_all(
+    settings: HostSettings, pattern: str, act: Callable[[Any, str, str], dict[str, Any] | None]
+) -> Outcome:
+    """
+    Act on each VM whose name matches; one that fails does not keep the others from it.
+
+    act
+        Is given the connection, the name and the state of a VM, and returns what changes, or None.
+    """
+    out = Outcome()
+    with connect.opened(settings, readonly=False) as conn:
+        states = query.states(conn)
+        out.matched = sorted(fnmatch.filter(states, pattern))
+        for name in out.matched:
+            try:
+                row = act(conn, name, states[name])
+            except (VirtError, connect.libvirt.libvirtError) as exc:
+                out.ignored.append({"domain": name, "issue": str(exc)})
+            else:
+                out.changed += [] if row is None else [{"domain": name, **row}]
+    return out
+
+
+def power(
+    settings: HostSettings, pattern: str, function: str, *, is_test: bool, is_off: bool
+) -> Outcome:
+    """
+    Call ``shutdown``, ``stop`` or ``reboot`` for each VM whose name matches.
+
+    is_off
+        Leave those that do not run alone: it is what the state is there for.
+    """
+    action = {"stop": "destroy"}.get(function, function)
+
+    def act(conn: Any, name: str, state: str) -> dict[str, Any] | None:
+        if is_off and state == "shutdown":
+            return None
+        if is_test and not lifecycle.is_active(conn, name):
+            raise LibvirtRefused(f"VM {name!r} is not running; start it with virt.start {name}")
+        if not is_test:
+            lifecycle.act(conn, name, action)
+        return {function: True}
+
+    return on_all(settings, pattern, act)
+
+
+def take_snapshots(
+    settings: HostSettings, pattern: str, suffix: object, *, is_test: bool, is_external: bool
+) -> Outcome:
+    """Take a snapshot of each VM whose name matches."""
+
+    def act(conn: Any, name: str, _state: str) -> dict[str, Any]:
+        made = snapshots.new_name(name, None, suffix)
+        if is_test:
+            # When it is taken says what it is called.
+            obstacle = snapshots.why_not(conn, name, is_external=is_external)
+            if obstacle:
+                raise LibvirtRefused(obstacle)
+            return {"snapshot": True}
+        with startlock.starting(conn, settings, name):
+            snapshots.take(conn, name, made, is_external=is_external, is_quiesced=False)
+        return {"snapshot": made}
+
+    return on_all(settings, pattern, act)
+
+
+def revert(
+    settings: HostSettings, pattern: str, wanted: str | None, *, with_cleanup: bool, is_test: bool
+) -> Outcome:
+    """Revert each VM whose name matches."""
+
+    def act(conn: Any, name: str, _state: str) -> dict[str, Any]:
+        if is_test:
+            plan = snapshots.plan_revert(conn, name, wanted)
+            found = snapshots.shown(plan, with_cleanup=with_cleanup)
+        else:
+            with startlock.starting(conn, settings, name):
+                plan = snapshots.plan_revert(conn, name, wanted)
+                found = snapshots.revert(conn, name, plan, with_cleanup=with_cleanup)
+        return {"current": found["reverted"], "deleted": found["deleted"]}
+
+    return on_all(settings, pattern, act)

@@ -1,0 +1,1 @@
+"""What this host says of itself to ``virt.audit``."""

@@ -1,0 +1,48 @@
+"""Read files of this host one by one, and note those that cannot be read."""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+_SETTING = r'^[ \t]*(\w+)[ \t]*=[ \t]*(\[[^\]]*\]|"[^"\n]*"|[^\s#]+)'
+_TEXT = r'"([^"\n]*)"'
+
+Value = str | list[str]
+Conf = dict[str, Value]
+_Found = TypeVar("_Found")
+
+
+def settings_of(text: str) -> Conf:
+    """Return what a configuration file of libvirt sets: texts, and lists of them."""
+    # A comment within a list is not one of its texts.
+    lines = [line for line in text.splitlines() if not line.lstrip().startswith("#")]
+    return {key: _value(raw) for key, raw in re.findall(_SETTING, "\n".join(lines), re.M)}
+
+
+def _value(raw: str) -> Value:
+    texts = re.findall(_TEXT, raw)
+    if raw.startswith("["):
+        return texts
+    return str(texts[0]) if texts else raw
+
+
+class Looking:
+    """Reads files one by one: what is not there is passed over, what cannot be read is noted."""
+
+    def __init__(self) -> None:
+        self.unreadable: dict[str, str] = {}
+
+    def at(self, path: Path, read: Callable[[Path], _Found], without: _Found) -> _Found:
+        try:
+            return read(path)
+        except FileNotFoundError:
+            pass
+        except (OSError, ValueError) as exc:
+            self.unreadable[str(path)] = getattr(exc, "strerror", None) or str(exc)
+        return without
+
+
+def settings(path: Path) -> Conf:
+    """Return what a file of libvirt's configuration sets."""
+    return settings_of(path.read_text(encoding="utf-8"))

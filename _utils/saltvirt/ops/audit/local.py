@@ -1,0 +1,86 @@
+"""Who of this host's own users may give libvirt orders: whoever may is as good as root here."""
+
+import grp
+import os
+import pwd
+import re
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+from saltvirt.ops.audit.conffiles import Conf, Looking, settings
+from saltvirt.placement.audited import LocalFacts
+
+# Each daemon's socket for orders; virtproxyd stands at that of libvirtd.
+_SOCKETS = {"libvirtd": "libvirt-sock", "virtproxyd": "libvirt-sock"} | {
+    f"virt{kind}d": f"virt{kind}d-sock"
+    for kind in ("qemu", "network", "storage", "nodedev", "nwfilter", "interface", "secret")
+}
+_RUN, _POLKIT = Path("/run/libvirt"), Path("/etc/polkit-1")
+# What distributions' own rules let in.
+_GROUP = "libvirt"
+# Who is in one of these is root by sudo anyway.
+_ADMINISTRATORS = ("sudo", "wheel", "admin")
+# A rule may ask for the whole name or for how it begins.
+_ACTION = "org.libvirt"
+# Rules are functions of JavaScript, one after the other; the older files have sections with keys.
+_KINDS = {
+    ".rules": (
+        re.compile(r"//[^\n]*|/\*.*?\*/", re.S),
+        "addRule",
+        ("Result.YES", '"yes"', "'yes'"),
+    ),
+    ".pkla": (re.compile(r"^\s*#[^\n]*", re.M), "[", ("=yes",)),
+}
+
+
+def facts(look: Looking, conf_folder: Path) -> LocalFacts:
+    """Return who of this host's users may give libvirt orders."""
+    return LocalFacts(
+        sockets=sorted(_sockets(look, conf_folder)),
+        users=_users(),
+        rules=sorted(_rules(look)),
+    )
+
+
+def _sockets(look: Looking, conf_folder: Path) -> Iterator[str]:
+    for daemon, socket in _SOCKETS.items():
+        path = conf_folder / f"{daemon}.conf"
+        conf = look.at(path, settings, Conf())
+        if conf.get("auth_unix_rw") == "none" and _is_for_all(_RUN / socket):
+            yield str(path)
+
+
+def _is_for_all(path: Path) -> bool:
+    try:
+        return bool(path.stat().st_mode & stat.S_IWOTH)
+    except OSError:
+        return False
+
+
+def _users() -> list[str]:
+    administrators = {one for name in _ADMINISTRATORS for one in _members(name)}
+    return sorted(_members(_GROUP) - administrators - {"root"})
+
+
+def _members(name: str) -> set[str]:
+    try:
+        group = grp.getgrnam(name)
+    except KeyError:
+        return set()
+    first = {user.pw_name for user in pwd.getpwall() if user.pw_gid == group.gr_gid}
+    return {*group.gr_mem, *first}
+
+
+def _rules(look: Looking) -> Iterator[str]:
+    for folder, _folders, names in os.walk(_POLKIT):
+        for path in (Path(folder, name) for name in names):
+            if path.suffix in _KINDS and _lets_in(look.at(path, Path.read_text, ""), path.suffix):
+                yield str(path)
+
+
+def _lets_in(text: str, kind: str) -> bool:
+    """Return whether one of a file's rules is about libvirt and says yes, whatever it asks."""
+    comments, begin, grants = _KINDS[kind]
+    rules = "".join(comments.sub("", text).split(" ")).split(begin)
+    return any(_ACTION in rule and any(grant in rule for grant in grants) for rule in rules)

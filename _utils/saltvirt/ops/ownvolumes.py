@@ -1,0 +1,133 @@
+"""Which volumes of storage pools belong to a VM alone, and their removal with it."""
+
+import logging
+from dataclasses import dataclass, field
+from typing import Any
+
+from saltvirt.config import HostSettings
+from saltvirt.errors import StorageError
+from saltvirt.kvm import diskvolumes, lifecycle
+from saltvirt.ops import storage
+from saltvirt.xml import parse, volume
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Own:
+    """
+    The volumes of a VM.
+
+    paths
+        Those that are files, which go as all files of a VM do.
+    volumes
+        ``[pool, volume]`` of those that only libvirt can remove, with their numbers if they have
+        any.
+    pools
+        The pools of the files.
+    """
+
+    paths: list[str] = field(default_factory=list)
+    volumes: list[list[str]] = field(default_factory=list)
+    pools: set[str] = field(default_factory=set)
+
+
+def of(conn: Any, settings: HostSettings, name: str, *, removables: bool) -> Own:
+    """Return the volumes that belong to a VM alone; what stays is said in the log."""
+    own = Own()
+    for disk in volume.places(parse(lifecycle.xml(conn, name))):
+        if disk.device in ("cdrom", "floppy") and not removables:
+            continue
+        found = diskvolumes.find(conn, disk)
+        if found is None:
+            where = " ".join(f"{key}={value}" for key, value in sorted(disk.source.items()))
+            log.warning("disk %s of VM %s stays: it is in no pool of this host", where, name)
+        elif found.path is not None:
+            _add_file(conn, settings, name, disk, found, own)
+        else:
+            _add_volume(conn, settings, name, disk, found, own)
+    return own
+
+
+def _add_file(
+    conn: Any,
+    settings: HostSettings,
+    name: str,
+    disk: volume.DiskPlace,
+    found: diskvolumes.Found,
+    own: Own,
+) -> None:
+    path = found.path or ""
+    is_only_read = disk.is_readonly or disk.device in ("cdrom", "floppy")
+    is_others = storage.is_shared(settings, path, storage.in_use(conn, but=name))
+    # What a VM only reads there may be read by VMs of all hosts.
+    if is_others or (is_only_read and storage.is_declared(settings, path)):
+        log.warning("volume %s/%s stays: other VMs use it", found.pool, found.volume)
+        return
+    own.paths.append(path)
+    own.pools.add(found.pool)
+
+
+def _add_volume(
+    conn: Any,
+    settings: HostSettings,
+    name: str,
+    disk: volume.DiskPlace,
+    found: diskvolumes.Found,
+    own: Own,
+) -> None:
+    where = f"{found.pool}/{found.volume}"
+    if _is_used(conn, settings, found.pool, found.volume, but=name):
+        log.warning("volume %s stays: other VMs use it", where)
+    elif disk.is_readonly:
+        log.warning("volume %s stays: VM %s only reads it, and others may", where, name)
+    elif not found.can_go:
+        log.warning("volume %s stays: libvirt cannot delete volumes of such a pool", where)
+    else:
+        number = diskvolumes.number_of(conn, found.pool, found.volume)
+        own.volumes.append([found.pool, found.volume, *([number] if number else [])])
+
+
+def _is_used(
+    conn: Any, settings: HostSettings, pool: str, name: str, but: str | None = None
+) -> bool:
+    """Return whether a VM, but one, has a volume as a disk or below one, by whichever name."""
+    if [one for one in diskvolumes.users(conn, pool, name) if one != but]:
+        return True
+    path = diskvolumes.path_of(conn, pool, name)
+    # A device has several names.
+    return path.startswith("/") and storage.is_shared(settings, path, storage.in_use(conn, but=but))
+
+
+def remove(
+    conn: Any, settings: HostSettings, volumes: list[list[str]], *, is_late: bool = False
+) -> None:
+    """
+    Delete volumes, but those that a VM uses by now; what is gone is gone.
+
+    is_late
+        Whoever wrote them down did not come that far: another host may have made a volume of that
+        name meanwhile, where several have a pool in common. Defaults to False.
+
+    Raises StorageError if one cannot be deleted; the others are.
+    """
+    failed = []
+    for pool, name, *number in volumes:
+        if is_late and number != [diskvolumes.number_of(conn, pool, name)]:
+            log.warning(
+                "volume %s/%s stays, as it may be another VM's by now; if it is there and is not: "
+                "virt.volume_delete %s %s",
+                *(pool, name, pool, name),
+            )
+            continue
+        if _is_used(conn, settings, pool, name):
+            log.warning("volume %s/%s stays: a VM uses it by now", pool, name)
+            continue
+        why = diskvolumes.remove(conn, pool, name)
+        if why is not None:
+            failed.append(f"{pool}/{name} ({why})")
+    if failed:
+        raise StorageError(
+            f"these volumes cannot be removed: {', '.join(failed)}; remove them by "
+            "virt.volume_delete POOL VOLUME"
+        )

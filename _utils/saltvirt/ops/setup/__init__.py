@@ -1,0 +1,1 @@
+"""What this host tells ``virt.setup_check``."""

@@ -1,0 +1,1 @@
+"""Change a VM: what a call asks, what that changes in its definition and while it runs, do it."""

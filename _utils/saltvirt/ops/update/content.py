@@ -1,0 +1,186 @@
+"""What a call's disks are on this host: which are there, which are to be made, and of what."""
+
+import xml.etree.ElementTree as ET
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from saltvirt.errors import StorageError
+from saltvirt.image import cache
+from saltvirt.kvm import changing, host
+from saltvirt.model import Disk, Vm
+from saltvirt.ops import storage
+from saltvirt.ops.build import buildfacts, buildplan
+from saltvirt.ops.context import Context
+from saltvirt.ops.update import disks, live
+from saltvirt.ops.update.request import Request
+from saltvirt.placement.answers import DomainTypes
+from saltvirt.spec import Deployment
+from saltvirt.units import MIB
+from saltvirt.xml import amend, disk, held
+
+_NOBODY = DomainTypes(default=None, usable=[], why="")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Disks:
+    """
+    A call's disks.
+
+    elements
+        What the definition is to have, in the call's order.
+    files
+        Those that are to be made.
+    growth
+        ``{target: bytes}`` of those that are to be larger.
+    places
+        ``{target: (path, format)}`` of those, where it is known.
+    more_mib
+        How much more all of them may take then.
+    """
+
+    elements: list[ET.Element]
+    files: tuple[buildplan.DiskFile, ...] = ()
+    growth: Mapping[str, int] = field(default_factory=dict)
+    places: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    more_mib: int = 0
+
+
+def find(
+    context: Context, conn: Any, request: Request, root: ET.Element, running: ET.Element | None
+) -> Disks | None:
+    """
+    Return a call's disks; None if it names none. Images are fetched unless it is a test.
+
+    root, running
+        The VM's definition, and what runs of it, if it does.
+    """
+    if request.disks is None:
+        return None
+    pools = host.pools(conn)
+    current = amend.devices(root, "disk")
+    found = disks.pairs(request.name, current, request.disks, request.with_bus, pools)
+    made = _decided(context, request, found, pools)
+    taken = {disk.read(one).target.get("dev", "") for one in current if held.is_seed(one)}
+    names = disks.targets(found, request.with_bus, taken)
+    rows = zip(found, made, names, strict=True)
+    elements = [
+        disks.written(pair, decided, target, pair.wanted.name in request.with_bus)
+        for pair, (decided, _file), target in rows
+    ]
+    places = _places(found, pools)
+    sizes = _sizes(conn, request, found, places, live.disk_targets(running))
+    growth = disks.growth(found, sizes)
+    more = sum((size - sizes[target]) // MIB for target, size in growth.items())
+    files = tuple(file for _disk, file in made if file is not None)
+    return Disks(
+        elements=elements,
+        files=files,
+        growth=growth,
+        places=places,
+        more_mib=more + sum(file.layout["size_bytes"] // MIB for file in files),
+    )
+
+
+def _decided(
+    context: Context, request: Request, found: Sequence[disks.Pair], pools: Mapping[str, Any]
+) -> list[tuple[Disk, buildplan.DiskFile | None]]:
+    """Return the disks with their paths, and the files of those that are to be made."""
+    open_ = [one.wanted for one in found if not one.is_decided]
+    decided = iter(_made(context, request, open_, pools) if open_ else ())
+    return [(one.wanted, None) if one.is_decided else next(decided) for one in found]
+
+
+def _made(
+    context: Context, request: Request, open_: Sequence[Disk], pools: Mapping[str, Any]
+) -> list[tuple[Disk, buildplan.DiskFile | None]]:
+    deployment = _deployment(request.name, open_)
+    on = buildfacts.HostFacts(arch="", domain_types=_NOBODY, qemu="", pools=pools)
+    content = buildfacts.of_content(context, deployment, on, None, is_dry=request.test)
+    out = []
+    for one, file in buildplan.disks(deployment, content):
+        if file is not None and file.path in content.taken:
+            raise StorageError(
+                f"disk {one.name!r}: {file.path} is there already, but VM {request.name!r} does "
+                "not have it; give it as source_file if it is to, else remove it"
+            )
+        is_unfetched = one.path is None and one.image is not None
+        guess = f"{content.places[one.name].folder}/" if is_unfetched else ""
+        name = f"{request.name}_{one.name}.{one.format or 'qcow2'}"
+        out.append((replace(one, path=guess + name) if is_unfetched else one, file))
+    return out
+
+
+def boot_files(context: Context, request: Request, boot: Mapping[str, str]) -> dict[str, str]:
+    """
+    Return ``{kernel | initrd | loader: path}`` of what a VM is to boot; URLs are fetched.
+
+    A test fetches nothing: what is not here yet has no path, and stands as it is written.
+    """
+    on = buildfacts.HostFacts(arch="", domain_types=_NOBODY, qemu="")
+    deployment = _deployment(request.name, (), dict(boot))
+    found = buildfacts.of_content(context, deployment, on, None, is_dry=request.test).boot
+    return {key: path or _cached(context, boot[key]) for key, path in found.items()}
+
+
+def _cached(context: Context, url: str) -> str:
+    kept = cache.peek(url, "base", context.settings, context.opts)
+    return kept.path if kept else url
+
+
+def _deployment(name: str, open_: Sequence[Disk], boot: dict[str, Any] | None = None) -> Deployment:
+    """Return a build of these disks alone: they are made as a build makes them."""
+    return Deployment(
+        vm=Vm(name=name, cpu=1, vcpus=1, memory=1, memory_mib=1, disks=tuple(open_), boot=boot),
+        start=False,
+        saltenv="base",
+        seed=False,
+        seed_cmd="",
+        seed_method=None,
+        install=False,
+        install_from=None,
+        user_data=None,
+        config={},
+        enable_qcow=None,
+        pub_key=None,
+        priv_key=None,
+    )
+
+
+def _places(
+    found: Sequence[disks.Pair], pools: Mapping[str, Mapping[str, Any]]
+) -> dict[str, tuple[str, str]]:
+    """Return ``{target: (path, format)}`` of the disks that are files of this host."""
+    out = {}
+    for now in (one.now for one in found):
+        path = now.path if now is not None else None
+        if now is None or path is None:
+            continue
+        if now.type == "volume":
+            pool, _slash, volume = path.partition("/")
+            path = str(Path(str((pools.get(pool) or {}).get("path"))) / volume)
+        if Path(path).is_file():
+            out[now.target.get("dev", "")] = (path, now.format)
+    return out
+
+
+def _sizes(
+    conn: Any,
+    request: Request,
+    found: Sequence[disks.Pair],
+    places: Mapping[str, tuple[str, str]],
+    in_use: set[str],
+) -> dict[str, int]:
+    """Return ``{target: bytes}`` of the disks whose size the call says, where it can be seen."""
+    out = {}
+    for one in found:
+        target = one.now.target.get("dev", "") if one.now else ""
+        if not one.wanted.is_sized_by_user or target not in places:
+            continue
+        measured = storage.measure(*places[target])
+        if measured is not None and storage.is_measured(places[target][1]):
+            # A guest that runs may have a disk that was grown since its header was read.
+            size = changing.disk_size(conn, request.name, target) if target in in_use else 0
+            out[target] = max(measured["virtual"], size)
+    return out

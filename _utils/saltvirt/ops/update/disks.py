@@ -1,0 +1,181 @@
+"""Which of a VM's disks a call means, and how they are to be. Nothing is read here."""
+
+import re
+import xml.etree.ElementTree as ET
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from saltvirt import model
+from saltvirt.errors import BadArgument
+from saltvirt.units import MIB
+from saltvirt.xml import disk, held
+
+# What the name of a disk's file or volume may end in, after the VM's and the disk's.
+_ENDING = re.compile(r"(\.(qcow2|raw|img|qed|vmdk|vdi|vpc|vhdx|iso))?")
+_PREFIX = re.compile(r"[a-z]+?(?=[a-z]$)")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pair:
+    """A disk of the call, and the one of the definition that it means; None if it is new."""
+
+    wanted: model.Disk
+    element: ET.Element | None
+
+    @property
+    def now(self) -> disk.Disk | None:
+        """What the definition says of it."""
+        return None if self.element is None else disk.read(self.element)
+
+    @property
+    def is_decided(self) -> bool:
+        """Whether nothing is to be asked of the host before it can be written."""
+        now = self.now
+        if now is None:
+            return False
+        is_same = now.path == self.wanted.source_file
+        return is_same or not _is_drive(self.wanted) or not self.wanted.source_file
+
+
+def pairs(
+    vm: str,
+    current: Sequence[ET.Element],
+    wanted: Sequence[model.Disk],
+    with_bus: frozenset[str],
+    pools: Mapping[str, Mapping[str, Any]],
+) -> list[Pair]:
+    """
+    Return each disk of a call with the one that it means.
+
+    current
+        The <disk> elements of the definition.
+    with_bus
+        The names of the disks whose bus the call says: a drive on another one is another drive.
+    pools
+        What :func:`saltvirt.kvm.host.pools` returns.
+    """
+    left = [(element, disk.read(element)) for element in current if not held.is_seed(element)]
+    found: dict[int, ET.Element] = {}
+    for is_same in (_has_content, _is_drive_of):
+        for number, one in enumerate(wanted):
+            if number in found:
+                continue
+            has_bus = one.name in with_bus
+            for candidate in left:
+                if is_same(vm, candidate[1], one, has_bus, pools):
+                    found[number] = candidate[0]
+                    left.remove(candidate)
+                    break
+    return [Pair(wanted=one, element=found.get(number)) for number, one in enumerate(wanted)]
+
+
+def _is_drive(one: model.Disk) -> bool:
+    return one.device in held.DRIVES and not one.image
+
+
+def _has_content(
+    vm: str, now: disk.Disk, wanted: model.Disk, has_bus: bool, pools: Mapping[str, Any]
+) -> bool:
+    """Return whether a disk has the content that is wanted, by the file's or volume's name."""
+    path = now.path
+    if path is None or now.device != wanted.device:
+        return False
+    if _is_drive(wanted):
+        return path == wanted.source_file and _is_drive_of(vm, now, wanted, has_bus, pools)
+    folder = str((pools.get(wanted.pool or "") or {}).get("path"))
+    if wanted.source_file:
+        file = wanted.source_file
+        return path in (file, f"{wanted.pool}/{file}", f"{folder}/{file}")
+    place, _slash, last = path.rpartition("/")
+    if wanted.pool and place not in (wanted.pool, folder) and now.type != "network":
+        return False
+    own = f"{vm}_{wanted.name}"
+    return last.startswith(own) and bool(_ENDING.fullmatch(last.removeprefix(own)))
+
+
+def _is_drive_of(
+    _vm: str, now: disk.Disk, wanted: model.Disk, has_bus: bool, _pools: Mapping[str, Any]
+) -> bool:
+    is_drive = _is_drive(wanted) and now.device == wanted.device
+    return is_drive and (not has_bus or now.target.get("bus") == wanted.model)
+
+
+def targets(found: Sequence[Pair], with_bus: frozenset[str], taken: set[str]) -> list[str]:
+    """
+    Return the disks' names in the guest: a disk that stays keeps its own.
+
+    taken
+        Those that other disks of the VM have.
+    """
+    used = taken | {one.now.target.get("dev", "") for one in found if one.now and _stays(one)}
+    out = []
+    for one in found:
+        now = one.now
+        if now is not None and (_stays(one) or one.wanted.name not in with_bus):
+            out.append(now.target.get("dev", ""))
+            continue
+        out.append(_free(one.wanted, used))
+        used.add(out[-1])
+    return out
+
+
+def _stays(one: Pair) -> bool:
+    now = one.now
+    if now is None:
+        return False
+    prefix = _PREFIX.match(now.target.get("dev", ""))
+    return prefix is not None and prefix[0] == _prefix_of(one.wanted)
+
+
+def _prefix_of(one: model.Disk) -> str:
+    found = _PREFIX.match(one.target)
+    return found[0] if found else "vd"
+
+
+def _free(one: model.Disk, used: set[str]) -> str:
+    for letter in "abcdefghijklmnopqrstuvwxyz":
+        if (name := _prefix_of(one) + letter) not in used:
+            return name
+    raise BadArgument("disks", f"more than 26 disks on the bus {one.model!r}")
+
+
+def written(one: Pair, decided: model.Disk, target: str, has_bus: bool) -> ET.Element:
+    """
+    Return the <disk> of a disk of the call: a new one, or that of the definition, changed.
+
+    decided
+        The disk of the call, with the path that it has on this host.
+    """
+    if one.element is None:
+        return disk.build(disk.of(replace(decided, target=target)))
+    now, wanted = disk.read(one.element), one.wanted
+    if _is_drive(wanted) and now.path != wanted.source_file:
+        now = held.with_medium(now, disk.of(decided))
+    if has_bus and now.target.get("bus") != wanted.model:
+        now = replace(now, target={**now.target, "dev": target, "bus": wanted.model})
+    said = {"io": wanted.io, "iothread": wanted.iothread_id}
+    driver = {key: str(value) for key, value in said.items() if value is not None}
+    if wanted.io == "native":
+        # Native I/O needs a cache that bypasses the host's.
+        driver["cache"] = "none"
+    if driver:
+        now = replace(now, driver={**(now.driver or {}), **driver})
+    return held.amended_disk(one.element, now)
+
+
+def growth(found: Sequence[Pair], sizes: Mapping[str, int]) -> dict[str, int]:
+    """
+    Return ``{target: bytes}`` of the disks that are to be larger than they are.
+
+    sizes
+        ``{target: bytes}``, what they are.
+    """
+    out = {}
+    for one in found:
+        now, size_mib = one.now, one.wanted.size_mib
+        target = now.target.get("dev", "") if now else ""
+        is_disk = one.wanted.is_sized_by_user and not _is_drive(one.wanted)
+        if is_disk and size_mib and target in sizes and size_mib * MIB > sizes[target]:
+            out[target] = size_mib * MIB
+    return out

@@ -1,0 +1,260 @@
+"""Change a VM: look, decide, make the files of new disks, define it, and change what runs."""
+
+import os
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from typing import Any
+
+from saltvirt import files, undo
+from saltvirt.config import HostSettings
+from saltvirt.errors import BadArgument, StorageError
+from saltvirt.image import tool
+from saltvirt.kvm import changing, connect, host, lifecycle
+from saltvirt.ops import reservations, storage
+from saltvirt.ops.build import do as building
+from saltvirt.ops.context import Context
+from saltvirt.ops.migration import startlock
+from saltvirt.ops.update import content, live, plan
+from saltvirt.ops.update.request import Request
+from saltvirt.xml import domain as domain_xml
+from saltvirt.xml import hostdev, parse, to_text
+
+Answer = dict[str, Any]
+
+
+def update(context: Context, request: Request) -> Answer:
+    """
+    Change a VM as a call asks, or with its ``test`` say what would be changed.
+
+    Returns ``{definition, disk: {attached, detached, updated}, interface: {attached, detached}}``,
+    and where they apply ``hostdev``, ``cpu``, ``mem``, ``autostart``, ``restart`` and ``errors``.
+    """
+    settings = context.settings
+    with (
+        undo.on_signals(),
+        connect.opened(settings, readonly=False) as conn,
+        _unmoved(conn, settings, request),
+    ):
+        return _Update(context, conn, request).run()
+
+
+def is_changed(answer: Answer) -> bool:
+    """Return whether a call has changed anything, by what it answered."""
+    devices = [answer.get(key) or {} for key in ("disk", "interface", "hostdev")]
+    has_devices = any(any(one.values()) for one in devices)
+    return (
+        has_devices
+        or any(key in answer for key in ("cpu", "mem", "autostart"))
+        or bool(answer["definition"])
+    )
+
+
+def _unmoved(conn: Any, settings: HostSettings, request: Request) -> AbstractContextManager[None]:
+    """Return the lock under which a VM is changed; raise for one that is another's, or goes."""
+    connect.domain(conn, request.name)
+    reservations.refuse_moving(settings, request.name, lifecycle.uuid(conn, request.name))
+    return startlock.starting(conn, settings, request.name)
+
+
+class _Update:
+    """One call: what is there, what is to be, and what has been done."""
+
+    def __init__(self, context: Context, conn: Any, request: Request) -> None:
+        self._context, self._conn, self._request = context, conn, request
+        self._name = request.name
+        now = changing.definition(conn, self._name)
+        runs = changing.running(conn, self._name)
+        self._now = parse(now)
+        self._running = None if runs is None else parse(runs)
+
+    def run(self) -> Answer:
+        """Do it, or only say it."""
+        request = self._request = self._with_boot_files()
+        self._disks = content.find(self._context, self._conn, request, self._now, self._running)
+        self._plan = plan.decide(
+            self._now,
+            request,
+            disks=None if self._disks is None else self._disks.elements,
+            host_devices=_host_devices(self._conn, request),
+            disk_mib=self._disks.more_mib if self._disks else 0,
+        )
+        self._live = live.Live()
+        if self._running is not None:
+            self._live = live.decide(self._running, self._plan, request)
+        self._errors: list[str] = []
+        self._undone: list[live.Step] = []
+        self._failed: set[str] = set()
+        self._grown = self._growing()
+        self._waits = set(self._live.waits)
+        autostart = self._autostart()
+        if not request.test:
+            self._define()
+            self._run_live()
+            self._grow()
+            if autostart is not None:
+                lifecycle.set_autostart(self._conn, self._name, autostart)
+        return self._answer(autostart)
+
+    def _with_boot_files(self) -> Request:
+        """Return the request with the files of this host that the VM is to boot from."""
+        boot = self._request.boot
+        if not boot:
+            return self._request
+        now = domain_xml.read(self._now).os
+        new = {
+            key: str(boot[key])
+            for key in ("kernel", "initrd", "loader")
+            if boot.get(key) and str(boot[key]) != getattr(now, key)
+        }
+        found = content.boot_files(self._context, self._request, new) if new else {}
+        return replace(self._request, boot={**boot, **found})
+
+    def _autostart(self) -> bool | None:
+        """Return what autostart is to become, None if it stays."""
+        wanted = self._request.autostart
+        if wanted is None or wanted == changing.autostarts(self._conn, self._name):
+            return None
+        return wanted
+
+    def _define(self) -> None:
+        """Make the new disks and define the VM; if that fails nothing is left."""
+        if not self._is_changed():
+            return
+        with undo.on_failure() as steps:
+            for file in self._disks.files if self._disks else ():
+                self._make(steps, file)
+            lifecycle.define(self._conn, to_text(self._plan.root))
+        storage.settle_definitions()
+
+    def _is_changed(self) -> bool:
+        return bool(self._plan.changed)
+
+    def _make(self, steps: undo.Steps, file: Any) -> None:
+        settings = self._context.settings
+        storage.made(settings.images)
+        if file.pool:
+            # Undone last: the pool is to forget the file once it is gone.
+            steps.undo_with(host.refresh_pool, self._conn, file.pool)
+        with reservations.host_lock(settings):
+            reservations.refuse_taken(settings, self._name, [file.path])
+            _reserve(file.path)
+        steps.undo_with(storage.remove, file.path)
+        building.make_disk(self._conn, settings, file)
+
+    def _run_live(self) -> None:
+        """Change what runs; what libvirt refuses is reported, and the rest goes on."""
+        for step in self._live.steps:
+            words = changing.plug(self._conn, self._name, step.how, step.xml)
+            if words is not None:
+                self._errors.append(words)
+                self._undone.append(step)
+        self._check_detached()
+        if self._live.vcpus is not None:
+            words = changing.set_live_vcpus(self._conn, self._name, self._live.vcpus)
+            self._note("cpu", words)
+        if self._live.memory_kib is not None:
+            words = changing.set_live_memory(self._conn, self._name, self._live.memory_kib)
+            self._note("mem", words)
+
+    def _check_detached(self) -> None:
+        """Report the devices that the guest still holds, though it was asked to let them go."""
+        asked = [
+            one for one in self._live.steps if one.how == live.DETACH and one not in self._undone
+        ]
+        text = changing.running(self._conn, self._name) if asked else None
+        if text is None:
+            return
+        # One that was attached again in its place is there by right.
+        again = {(one.device, one.name) for one in self._live.steps if one.how == live.ATTACH}
+        for step in live.still_there(parse(text), asked):
+            if (step.device, step.name) not in again:
+                self._undone.append(step)
+                self._errors.append(
+                    f"{step.device} {step.name} is still in use by the guest, which was asked to "
+                    "let it go; it goes then, or when the VM stops"
+                )
+
+    def _note(self, what: str, words: str | None) -> None:
+        if words is not None:
+            self._errors.append(words)
+            self._waits.add(what)
+            self._failed.add(what)
+
+    def _growing(self) -> dict[str, int]:
+        """Return the disks that are to be larger, and can be now."""
+        growth = dict(self._disks.growth) if self._disks else {}
+        if growth and self._running is not None and not self._request.live:
+            self._errors.append(
+                f"disks {', '.join(growth)} grow while the VM is stopped, or with live=True"
+            )
+            return {}
+        return growth
+
+    def _grow(self) -> None:
+        """Grow the disks that are to be larger."""
+        text = changing.running(self._conn, self._name) if self._grown else None
+        in_use = live.disk_targets(None if text is None else parse(text))
+        for target, size in list(self._grown.items()):
+            words = self._resized(target, size, target in in_use)
+            if words is not None:
+                self._errors.append(words)
+                del self._grown[target]
+
+    def _resized(self, target: str, size: int, is_in_use: bool) -> str | None:
+        if is_in_use:
+            return changing.resize_disk(self._conn, self._name, target, size)
+        path, fmt = self._disks.places[target] if self._disks else ("", "")
+        try:
+            tool.resize(path, size, fmt)
+        except StorageError as exc:
+            return str(exc)
+        return None
+
+    def _answer(self, autostart: bool | None) -> Answer:
+        out: Answer = {
+            "definition": self._is_changed(),
+            "disk": {live.ATTACH: [], live.DETACH: [], live.UPDATE: []},
+            "interface": {live.ATTACH: [], live.DETACH: []},
+        }
+        for step in self._live.steps:
+            if step in self._undone:
+                self._waits.add(_ARGUMENTS[step.device])
+                continue
+            out.setdefault(step.device, {}).setdefault(step.how, []).append(step.xml)
+        out["disk"][live.UPDATE] += live.disks_at(self._plan.root, self._grown)
+        for key, value in (("cpu", self._live.vcpus), ("mem", self._live.memory_kib)):
+            if value is not None and key not in self._failed:
+                out[key] = True
+        if autostart is not None:
+            out["autostart"] = autostart
+        if self._running is not None and self._waits:
+            out["restart"] = sorted(self._waits)
+        if self._errors:
+            out["errors"] = self._errors
+        return out
+
+
+def _reserve(path: str) -> None:
+    """Make an empty file, which nobody else makes then."""
+    try:
+        os.close(files.private(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL))
+    except OSError as exc:
+        raise StorageError(f"cannot make the file {path}: {exc.strerror}") from exc
+
+
+def _host_devices(conn: Any, request: Request) -> Sequence[hostdev.Hostdev] | None:
+    """Return the devices of the host that a call names; None if it names none."""
+    if not request.host_devices:
+        return None if request.host_devices is None else ()
+    known = {device["name"]: device for device in host.devices(conn)}
+    for name in request.host_devices:
+        if name not in known:
+            raise BadArgument(
+                "host_devices",
+                f"{name!r} is not a device of this host; list them with virt.node_devices",
+            )
+    return [hostdev.of(known[name]) for name in request.host_devices]
+
+
+_ARGUMENTS = {"disk": "disks", "interface": "interfaces", "hostdev": "host_devices"}

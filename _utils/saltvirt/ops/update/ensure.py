@@ -1,0 +1,158 @@
+"""Have a VM be as a state wants it: created, updated, running."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from saltvirt import spec
+from saltvirt.errors import BadArgument, VirtError
+from saltvirt.kvm import connect, lifecycle, query
+from saltvirt.ops.build import create
+from saltvirt.ops.context import Context
+from saltvirt.ops.migration import startlock
+from saltvirt.ops.update import do, request
+
+# How virt.init calls what the states call otherwise.
+_OF_INIT = {"vm_type": "hypervisor", "disk_profile": "disk", "nic_profile": "nic"}
+# What only an update, and what only a creation looks at.
+_OF_UPDATE = {"live", "autostart"}
+_OF_BOTH = {
+    "cpu": 0,
+    "mem": 0,
+    "disk_profile": None,
+    "disks": None,
+    "nic_profile": None,
+    "interfaces": None,
+    "graphics": None,
+    "live": True,
+    "boot": None,
+    "numatune": None,
+    "boot_dev": None,
+    "hypervisor_features": None,
+    "clock": None,
+    "serials": None,
+    "consoles": None,
+    "stop_on_reboot": False,
+    "host_devices": None,
+    "autostart": None,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """
+    What was done, or would be.
+
+    changes
+        As Salt 3006's states had them, below the VM's name.
+    failure
+        What could not be done, in one line.
+    """
+
+    comment: str
+    changes: dict[str, Any] = field(default_factory=dict)
+    failure: str | None = None
+
+
+def ensure(
+    context: Context, name: str, given: Mapping[str, Any], *, start: bool, test: bool
+) -> Outcome:
+    """
+    Create a VM that is not there, update one that is, and start it if it is to run.
+
+    given
+        The arguments of the state, and further ones of ``virt.init``.
+    start
+        Whether it is to run.
+    """
+    with connect.opened(context.settings) as conn:
+        is_there = lifecycle.is_defined(conn, name)
+    if not is_there:
+        return _created(context, name, given, start=start, test=test)
+    out = _updated(context, name, given, test=test)
+    return _started(context, name, out, test=test) if start and out.failure is None else out
+
+
+def _created(
+    context: Context, name: str, given: Mapping[str, Any], *, start: bool, test: bool
+) -> Outcome:
+    if given.get("cpu") is None or given.get("mem") is None:
+        raise BadArgument(f"there is no VM {name!r} on this host; to create it give cpu and mem")
+    options = {
+        _OF_INIT.get(key, key): value
+        for key, value in given.items()
+        if key not in (*_OF_UPDATE, "cpu", "mem")
+    }
+    if options.get("image") and options.get("disk") is None:
+        options["disk"] = "default"
+    deployment = spec.deployment(
+        context.settings, name, given["cpu"], given["mem"], {**options, "start": start}
+    )
+    is_autostarted = given.get("autostart") is True
+    if test:
+        create.show(context, deployment)
+    else:
+        create.create(context, deployment)
+        if is_autostarted:
+            _autostart(context, name)
+    changes = {"definition": True}
+    changes |= {"autostart": True} if is_autostarted else {}
+    changes |= {"started": True} if start else {}
+    comment = f"Domain {name} defined{' and started' if start else ''}"
+    return Outcome(comment=comment, changes=changes)
+
+
+def _autostart(context: Context, name: str) -> None:
+    settings = context.settings
+    with (
+        connect.opened(settings, readonly=False) as conn,
+        startlock.starting(conn, settings, name),
+    ):
+        lifecycle.set_autostart(conn, name, "on")
+
+
+def _updated(context: Context, name: str, given: Mapping[str, Any], *, test: bool) -> Outcome:
+    asked = {key: given.get(key, default) for key, default in _OF_BOTH.items()}
+    status = do.update(context, request.of(context.settings, name, {**asked, "test": test}))
+    errors = status.get("errors")
+    changes = status if do.is_changed(status) else {}
+    if errors:
+        comment = f"Domain {name} updated with live update(s) failures: {'; '.join(errors)}"
+        return Outcome(comment=comment, changes=changes, failure="; ".join(errors))
+    if not changes:
+        return Outcome(comment=f"Domain {name} unchanged")
+    return Outcome(comment=f"Domain {name} updated", changes=changes)
+
+
+def _started(context: Context, name: str, out: Outcome, *, test: bool) -> Outcome:
+    try:
+        is_started = _start(context, name, test=test)
+    except VirtError as exc:
+        return replace(out, comment=str(exc), failure=str(exc))
+    if not is_started:
+        return out if out.changes else replace(out, comment=_RUNS.format(name))
+    comment = f"{out.comment} and started" if out.changes else f"Domain {name} started"
+    return replace(out, comment=comment, changes={**out.changes, "started": True})
+
+
+def _start(context: Context, name: str, *, test: bool) -> bool:
+    """Start, or resume, a VM that does not run; return whether that was, or is, to be done."""
+    settings = context.settings
+    with connect.opened(settings, readonly=False) as conn:
+        is_paused = query.state(conn, name) == "paused"
+        if lifecycle.is_active(conn, name) and not is_paused:
+            return False
+        with startlock.starting(conn, settings, name):
+            if not test:
+                _run(conn, name, is_paused)
+    return True
+
+
+def _run(conn: Any, name: str, is_paused: bool) -> None:
+    if is_paused:
+        lifecycle.act(conn, name, "resume")
+    else:
+        lifecycle.start(conn, name)
+
+
+_RUNS = "Domain {} exists and is running"

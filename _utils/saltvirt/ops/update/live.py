@@ -1,0 +1,254 @@
+"""What of a changed definition is done to the running VM, and what waits for its next start."""
+
+import xml.etree.ElementTree as ET
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from saltvirt.ops.update.plan import Plan
+from saltvirt.ops.update.request import Request
+from saltvirt.xml import amend, disk, held, hostdev, memory, nic, vcpu
+
+ATTACH, DETACH, UPDATE = "attached", "detached", "updated"
+# The buses on which a disk comes and goes while the VM runs.
+_PLUGGED = ("virtio", "scsi", "usb")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """
+    A device that is attached, detached or updated.
+
+    device
+        ``disk``, ``interface`` or ``hostdev``.
+    name
+        What it is known by in the VM: a disk's target, a NIC's MAC, a host device.
+    """
+
+    how: str
+    device: str
+    name: str
+    element: ET.Element
+
+    @property
+    def xml(self) -> str:
+        """The device as text."""
+        return amend.text_of(self.element)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Live:
+    """
+    What is done to the running VM.
+
+    vcpus, memory_kib
+        What it is to have, None to leave it.
+    waits
+        The arguments of the call, some or all of which the VM has from its next start on.
+    """
+
+    steps: tuple[Step, ...] = ()
+    vcpus: int | None = None
+    memory_kib: int | None = None
+    waits: tuple[str, ...] = ()
+
+
+def decide(running: ET.Element, plan: Plan, request: Request) -> Live:
+    """
+    Return what is done to the running VM.
+
+    running
+        The <domain> as it runs.
+    """
+    if not request.live:
+        return Live(waits=plan.changed)
+    waits = {one for one in plan.changed if one not in _DEVICES}
+    vcpus, memory_kib = _vcpus(running, plan), _memory(running, plan)
+    if vcpus is not None and isinstance(request.cpu, int):
+        waits.discard("cpu")
+    if memory_kib is not None and _is_size_alone(request.mem):
+        waits.discard("mem")
+    steps: list[Step] = []
+    for argument, (device, find) in _DEVICES.items():
+        if getattr(request, argument) is None:
+            continue
+        found, has_rest = find(_of(running, device), _of(plan.root, device))
+        steps += found
+        if has_rest:
+            waits.add(argument)
+    order = [DETACH, ATTACH, UPDATE]
+    return Live(
+        steps=tuple(sorted(steps, key=lambda step: order.index(step.how))),
+        vcpus=vcpus,
+        memory_kib=memory_kib,
+        waits=tuple(sorted(waits)),
+    )
+
+
+def _of(root: ET.Element, device: str) -> list[ET.Element]:
+    return amend.devices(root, device)
+
+
+def _is_size_alone(mem: Any) -> bool:
+    return isinstance(mem, int) or (isinstance(mem, dict) and set(mem) == {"current"})
+
+
+def _vcpus(running: ET.Element, plan: Plan) -> int | None:
+    """Return how many virtual CPUs the VM gets at once; None if that is not to, or cannot, be."""
+    if "cpu" not in plan.changed:
+        return None
+    now, wanted = vcpu.read(running), vcpu.read(plan.root)
+    count = int(wanted.attributes.get("current", wanted.maximum))
+    has = int(now.attributes.get("current", now.maximum))
+    return count if count != has and count <= int(now.maximum) else None
+
+
+def _memory(running: ET.Element, plan: Plan) -> int | None:
+    """Return the memory in KiB that the VM gets at once; None if that is not to, or cannot, be."""
+    if "mem" not in plan.changed:
+        return None
+    now, wanted = memory.read(running), memory.read(plan.root).current_kib
+    is_new = wanted != now.current_kib
+    return wanted if is_new and wanted <= now.size_kib else None
+
+
+_Found = tuple[list[Step], bool]
+
+
+def _disks(running: Sequence[ET.Element], wanted: Sequence[ET.Element]) -> _Found:
+    now = {disk.read(one).target.get("dev", ""): one for one in running if not held.is_seed(one)}
+    then = {disk.read(one).target.get("dev", ""): one for one in wanted if not held.is_seed(one)}
+    steps, has_rest = [], False
+    for target in dict.fromkeys([*now, *then]):
+        found = _disk(target, now.get(target), then.get(target))
+        if found is None:
+            has_rest = True
+        else:
+            steps += found
+    return steps, has_rest
+
+
+def _disk(target: str, now: ET.Element | None, then: ET.Element | None) -> list[Step] | None:
+    """Return what is done to the disk of a name; None if it waits for the next start."""
+    found = _changed_disk(target, now, then) if now is not None and then is not None else ()
+    if found != ():
+        return None if found is None else list(found)
+    both = [disk.read(one) for one in (now, then) if one is not None]
+    return _replugged("disk", target, now, then) if all(map(_is_plugged, both)) else None
+
+
+def _changed_disk(target: str, now: ET.Element, then: ET.Element) -> list[Step] | tuple[()] | None:
+    """Return what is done to a disk that stays, None if it waits, () if it is another disk."""
+    has, wants = disk.read(now), disk.read(then)
+    if has.device != wants.device:
+        return ()
+    if held.content(has) == held.content(wants):
+        return [] if _is_driven_alike(has, wants) else None
+    if has.device not in held.DRIVES:
+        return ()
+    element = held.amended_disk(now, held.with_medium(has, wants))
+    return [Step(how=UPDATE, device="disk", name=target, element=element)]
+
+
+def _replugged(
+    device: str, name: str, now: ET.Element | None, then: ET.Element | None
+) -> list[Step]:
+    both = ((DETACH, now), (ATTACH, then))
+    return [
+        Step(how=how, device=device, name=name, element=element)
+        for how, element in both
+        if element is not None
+    ]
+
+
+def _is_plugged(one: disk.Disk) -> bool:
+    return one.device not in held.DRIVES and one.target.get("bus") in _PLUGGED
+
+
+def _is_driven_alike(has: disk.Disk, wants: disk.Disk) -> bool:
+    keys = ("io", "iothread", "cache")
+    said = {key: (wants.driver or {}).get(key) for key in keys}
+    has_bus, wants_bus = has.target.get("bus"), wants.target.get("bus")
+    return has_bus == wants_bus and all(
+        value is None or (has.driver or {}).get(key) == value for key, value in said.items()
+    )
+
+
+def _interfaces(running: Sequence[ET.Element], wanted: Sequence[ET.Element]) -> _Found:
+    now = {(nic.read(one).mac or "").lower(): one for one in running}
+    then = {(nic.read(one).mac or "").lower(): one for one in wanted}
+    steps: list[Step] = []
+    for mac in dict.fromkeys([*now, *then]):
+        steps += _interface(mac, now.get(mac), then.get(mac))
+    return steps, False
+
+
+def _interface(mac: str, now: ET.Element | None, then: ET.Element | None) -> list[Step]:
+    if now is not None and then is not None:
+        has, wants = nic.read(now), nic.read(then)
+        is_there = has.model == wants.model and _is_at(has, wants)
+        if is_there and not held.differs(has, wants):
+            return []
+        if has.model == wants.model and (is_there or has.type == wants.type):
+            element = held.amended_nic(now, held.changed_nic(has, wants))
+            return [Step(how=UPDATE, device="interface", name=mac, element=element)]
+    return _replugged("interface", mac, now, then)
+
+
+def _is_at(has: nic.Interface, wants: nic.Interface) -> bool:
+    """Return whether a NIC is where it is to be."""
+    # Of a network that hands out devices, or links, libvirt shows what it has handed out.
+    is_handed_out = wants.type == "network" and has.type in ("hostdev", "direct")
+    return is_handed_out or held.place(has) == held.place(wants)
+
+
+def _host_devices(running: Sequence[ET.Element], wanted: Sequence[ET.Element]) -> _Found:
+    now = {held.host_device(hostdev.read(one)): one for one in running}
+    then = {held.host_device(hostdev.read(one)): one for one in wanted}
+    steps = [
+        Step(how=how, device="hostdev", name=" ".join(map(str, key)), element=one)
+        for how, found, others in ((DETACH, now, then), (ATTACH, then, now))
+        for key, one in found.items()
+        if key is not None and key not in others
+    ]
+    return steps, False
+
+
+_DEVICES: dict[str, tuple[str, Callable[[Sequence[ET.Element], Sequence[ET.Element]], _Found]]] = {
+    "disks": ("disk", _disks),
+    "interfaces": ("interface", _interfaces),
+    "host_devices": ("hostdev", _host_devices),
+}
+
+
+def still_there(running: ET.Element, steps: Sequence[Step]) -> list[Step]:
+    """
+    Return the devices that the guest has not let go of.
+
+    running
+        The <domain> after they were detached.
+    """
+    names: dict[str, set[str | None]] = {
+        "disk": {disk.read(one).target.get("dev") for one in _of(running, "disk")},
+        "interface": {(nic.read(one).mac or "").lower() for one in _of(running, "interface")},
+        "hostdev": {
+            " ".join(map(str, held.host_device(hostdev.read(one)) or ()))
+            for one in _of(running, "hostdev")
+        },
+    }
+    return [one for one in steps if one.how == DETACH and one.name in names[one.device]]
+
+
+def disk_targets(running: ET.Element | None) -> set[str]:
+    """Return the names of the disks that a guest has at this moment."""
+    found = () if running is None else _of(running, "disk")
+    return {disk.read(one).target.get("dev", "") for one in found}
+
+
+def disks_at(root: ET.Element, targets: Collection[str]) -> list[str]:
+    """Return the disks with some targets as text."""
+    return [
+        amend.text_of(one)
+        for one in _of(root, "disk")
+        if disk.read(one).target.get("dev") in targets
+    ]

@@ -1,0 +1,177 @@
+"""What a call changes in a VM's definition; nothing is read or done here."""
+
+import copy
+import xml.etree.ElementTree as ET
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from saltvirt.ops.update import devices
+from saltvirt.ops.update.request import Request
+from saltvirt.xml import (
+    amend,
+    clock,
+    cpu,
+    cputune,
+    features,
+    held,
+    hostdev,
+    leaf,
+    memory,
+    metadata,
+    numatune,
+    osboot,
+    vcpu,
+)
+from saltvirt.xml import domain as domain_xml
+
+_Change = Callable[[ET.Element, Request], object]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """
+    The definition that a call leads to.
+
+    root
+        The <domain>.
+    changed
+        The names of the arguments that change anything of it.
+    """
+
+    root: ET.Element
+    changed: tuple[str, ...] = ()
+
+
+def decide(
+    now: ET.Element,
+    request: Request,
+    *,
+    disks: Sequence[ET.Element] | None = None,
+    host_devices: Sequence[hostdev.Hostdev] | None = None,
+    disk_mib: int = 0,
+) -> Plan:
+    """
+    Return the definition that a call leads to.
+
+    now
+        The VM's definition.
+    disks
+        The <disk> elements that it is to have beside its seed; None leaves them.
+    host_devices
+        The devices of the host that it is to have; None leaves them.
+    disk_mib
+        How much more its disks may take then.
+    """
+    root, changed = copy.deepcopy(now), []
+
+    def put_disks(root: ET.Element, _request: Request) -> None:
+        seeds = [one for one in amend.devices(root, "disk") if held.is_seed(one)]
+        amend.put_devices(root, "disk", [*copy.deepcopy(list(disks or ())), *seeds])
+
+    def put_host_devices(root: ET.Element, _request: Request) -> None:
+        devices.host_devices(root, host_devices or ())
+
+    steps = {
+        **_ELEMENTS,
+        "disks": (disks, put_disks),
+        "host_devices": (host_devices, put_host_devices),
+    }
+    for name, (given, change) in steps.items():
+        if (getattr(request, name) if given is _OF_REQUEST else given) is None:
+            continue
+        before = copy.deepcopy(root)
+        change(root, request)
+        if amend.same(before, root):
+            # What was only written in another way is no change.
+            root = before
+        else:
+            changed.append(name)
+    if disk_mib:
+        before = copy.deepcopy(root)
+        metadata.promise_more(root, disk_mib)
+        if "disks" not in changed and not amend.same(before, root):
+            changed.append("disks")
+    return Plan(root=root, changed=() if amend.same(now, root) else tuple(changed))
+
+
+def _memory(root: ET.Element, request: Request) -> None:
+    now = memory.read(root)
+    wanted = memory.changed(now, request.mem or {})
+    amend.changed(root, memory.build(now), memory.build(wanted))
+
+
+def _cpu(root: ET.Element, request: Request) -> None:
+    given = request.cpu or {}
+    now = vcpu.read(root)
+    amend.changed(root, vcpu.build(now), vcpu.build(vcpu.changed(now, given)))
+    if not isinstance(given, dict):
+        return
+    model = domain_xml.read(root).cpu
+    amend.changed(root, [cpu.build(model)], [cpu.build(cpu.changed(model, given))])
+    if "tuning" in given:
+        tuning = domain_xml.read(root).cputune
+        wanted = cputune.changed(tuning, given["tuning"])
+        amend.changed(root, [cputune.build(tuning)], [cputune.build(wanted)])
+
+
+def _numatune(root: ET.Element, request: Request) -> None:
+    now = domain_xml.read(root).numatune
+    wanted = numatune.changed(now, request.numatune or {})
+    amend.changed(root, [numatune.build(now)], [numatune.build(wanted)])
+
+
+def _boot(root: ET.Element, request: Request) -> None:
+    now = domain_xml.read(root).os
+    osboot.amended(root, osboot.changed(now, request.boot or {}))
+
+
+def _boot_dev(root: ET.Element, request: Request) -> None:
+    now = domain_xml.read(root).os
+    osboot.amended(root, osboot.changed(now, {}, request.boot_dev))
+
+
+def _features(root: ET.Element, request: Request) -> None:
+    now = domain_xml.read(root).features
+    wanted = features.changed(now, request.hypervisor_features or {})
+    amend.changed(root, [features.build(now)], [features.build(wanted)])
+
+
+def _clock(root: ET.Element, request: Request) -> None:
+    now = domain_xml.read(root).clock
+    wanted = clock.changed(now, request.clock or {})
+    amend.changed(root, [clock.build(now)], [clock.build(wanted)])
+
+
+def _on_reboot(root: ET.Element, request: Request) -> None:
+    now = domain_xml.read(root).on_reboot
+    wanted = "destroy" if request.stop_on_reboot else ("restart" if now == "destroy" else now)
+    amend.changed(root, [leaf("on_reboot", now)], [leaf("on_reboot", wanted)])
+
+
+def _interfaces(root: ET.Element, request: Request) -> None:
+    devices.interfaces(root, request.name, request.interfaces or ())
+
+
+def _graphics(root: ET.Element, request: Request) -> None:
+    devices.displays(root, request.graphics or {})
+
+
+def _ports(root: ET.Element, request: Request) -> None:
+    devices.ports(root, request.serials, request.consoles)
+
+
+_OF_REQUEST = object()
+_ELEMENTS: dict[str, tuple[object, _Change]] = {
+    "cpu": (_OF_REQUEST, _cpu),
+    "mem": (_OF_REQUEST, _memory),
+    "numatune": (_OF_REQUEST, _numatune),
+    "boot": (_OF_REQUEST, _boot),
+    "boot_dev": (_OF_REQUEST, _boot_dev),
+    "hypervisor_features": (_OF_REQUEST, _features),
+    "clock": (_OF_REQUEST, _clock),
+    "stop_on_reboot": (_OF_REQUEST, _on_reboot),
+    "interfaces": (_OF_REQUEST, _interfaces),
+    "graphics": (_OF_REQUEST, _graphics),
+    "serials": (_OF_REQUEST, _ports),
+    "consoles": (_OF_REQUEST, _ports),
+}

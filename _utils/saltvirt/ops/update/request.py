@@ -1,0 +1,109 @@
+"""What a call of ``virt.update`` asks for; every argument is looked at here."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from saltvirt import arguments, profiles
+from saltvirt.config import HostSettings
+from saltvirt.model import Disk, Nic
+from saltvirt.xml import osboot
+
+_MAPPINGS = ("boot", "numatune", "hypervisor_features", "clock", "graphics")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """
+    What is to be changed; None leaves it alone.
+
+    cpu, mem
+        A number (of MiB), or a mapping of which null removes.
+    with_bus
+        The names of the disks whose bus the call says.
+    """
+
+    name: str
+    cpu: int | dict[str, Any] | None = None
+    mem: int | dict[str, Any] | None = None
+    boot: dict[str, Any] | None = None
+    boot_dev: tuple[str, ...] | None = None
+    numatune: dict[str, Any] | None = None
+    hypervisor_features: dict[str, Any] | None = None
+    clock: dict[str, Any] | None = None
+    stop_on_reboot: bool | None = None
+    graphics: dict[str, Any] | None = None
+    serials: tuple[dict[str, Any], ...] | None = None
+    consoles: tuple[dict[str, Any], ...] | None = None
+    host_devices: tuple[str, ...] | None = None
+    disks: tuple[Disk, ...] | None = None
+    with_bus: frozenset[str] = frozenset()
+    interfaces: tuple[Nic, ...] | None = None
+    autostart: bool | None = None
+    live: bool = True
+    test: bool = False
+
+
+def of(settings: HostSettings, name: str, given: Mapping[str, Any]) -> Request:
+    """
+    Return what a call asks for.
+
+    given
+        All arguments of ``virt.update`` but the name and the connection.
+    """
+    disks, with_bus = _disks(settings, given["disk_profile"], given["disks"])
+    more: dict[str, Any] = {key: arguments.mapping(key, given[key]) or None for key in _MAPPINGS}
+    more |= {key: arguments.mappings(key, given[key]) for key in ("serials", "consoles")}
+    more |= {key: _flag(key, given[key]) for key in ("stop_on_reboot", "autostart")}
+    more |= {key: arguments.boolean(key, given[key]) for key in ("live", "test")}
+    return Request(
+        name=name,
+        cpu=_cpu(given["cpu"]),
+        mem=_mem(given["mem"]),
+        boot_dev=osboot.devices(given["boot_dev"]) if given["boot_dev"] else None,
+        host_devices=_listed("host_devices", given["host_devices"]),
+        disks=disks,
+        with_bus=with_bus,
+        interfaces=_interfaces(settings, name, given["nic_profile"], given["interfaces"]),
+        **more,
+    )
+
+
+def _flag(key: str, value: Any) -> bool | None:
+    return None if value is None else arguments.boolean(key, value)
+
+
+def _listed(key: str, value: Any) -> tuple[str, ...] | None:
+    return None if value is None else arguments.names(key, value)
+
+
+def _cpu(cpu: Any) -> int | dict[str, Any] | None:
+    if isinstance(cpu, dict):
+        return cpu or None
+    return arguments.vcpus(cpu) if cpu else None
+
+
+def _mem(mem: Any) -> int | dict[str, Any] | None:
+    if isinstance(mem, dict):
+        return mem or None
+    return arguments.memory_mib(mem) if mem else None
+
+
+def _interfaces(
+    settings: HostSettings, name: str, profile: Any, interfaces: Any
+) -> tuple[Nic, ...] | None:
+    if profile is None and interfaces is None:
+        return None
+    return profiles.nics(name, settings.nic, profile, interfaces)
+
+
+def _disks(
+    settings: HostSettings, profile: Any, disks: Any
+) -> tuple[tuple[Disk, ...] | None, frozenset[str]]:
+    """Return ``(the disks, the names of those whose bus the call or its profile says)``."""
+    if profile is None and disks is None:
+        return None, frozenset()
+    base = profiles.find(settings.disk, profile, profiles.DISKS, "disk")
+    entries = profiles.merge(base, profiles.entries(disks or [], "disks"))
+    said = frozenset(str(entry["name"]) for entry in entries if entry.get("model"))
+    return profiles.disks(settings.disk, profile, disks, None), said

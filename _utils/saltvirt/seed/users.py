@@ -1,0 +1,27 @@
+"""Who can be logged in as in a distribution's cloud images, by the keys told to cloud-init."""
+
+# By libguestfs' name of the distribution (guestfs(3), inspect_get_distro). Source: the images that
+# each distribution offers, and cloud-init's config/cloud.cfg.tmpl.
+DEFAULT_USERS = {
+    "almalinux": "almalinux",
+    "alpinelinux": "alpine",
+    "archlinux": "arch",
+    "centos": "cloud-user",
+    "debian": "debian",
+    "fedora": "fedora",
+    "opensuse": "opensuse",
+    "rhel": "cloud-user",
+    "rocky": "rocky",
+    "sles": "sles",
+    "ubuntu": "ubuntu",
+}
+
+
+def default_user(system: str | None) -> str | None:
+    """
+    Return the default user of a distribution's cloud images, None if that is not known.
+
+    system
+        As the worker says it, such as ``debian 12``.
+    """
+    return DEFAULT_USERS.get((system or "").partition(" ")[0])

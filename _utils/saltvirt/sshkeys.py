@@ -1,0 +1,100 @@
+"""OpenSSH's public keys as users give them: checked, and never repeated in a message."""
+
+import base64
+import binascii
+import struct
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives import serialization
+
+from saltvirt.errors import BadArgument
+
+_LONGEST = 16 * 1024
+_MOST = 100
+# cryptography reads these; of keys in a security token it knows the type alone, or less.
+_LOADED = (
+    "ssh-ed25519",
+    "ssh-rsa",
+    "ecdsa-sha2-nistp256",
+    "ecdsa-sha2-nistp384",
+    "ecdsa-sha2-nistp521",
+)
+_IN_TOKENS = ("sk-ssh-ed25519@openssh.com", "sk-ecdsa-sha2-nistp256@openssh.com")
+_SECRET = ("PRIVATE KEY", "PuTTY-User-Key-File", "Private-Lines:")
+
+
+def read(argument: str, value: Any) -> tuple[str, ...]:
+    """
+    Return public keys, one line each, from a list of texts or from one text with a key per line.
+
+    Empty lines and those that begin with ``#`` are left out. Options before a key are refused, and
+    so is a private key. What was given is in no message: it may be secret.
+    """
+    if value is None:
+        return ()
+    lines = [line.strip() for text in _texts(argument, value) for line in text.splitlines()]
+    wanted = [line for line in lines if line and not line.startswith("#")]
+    if isinstance(value, str) and not wanted:
+        # As from a file that is not there: whoever gives it means to be let in.
+        raise BadArgument(argument, "there is no key in it")
+    if len(wanted) > _MOST:
+        raise BadArgument(argument, f"{len(wanted)} keys; at most {_MOST}")
+    return united(_checked(argument, number, line) for number, line in enumerate(wanted, 1))
+
+
+def _texts(argument: str, value: Any) -> Sequence[str]:
+    """Return texts, none of which is, or has, a private key."""
+    texts = [value] if isinstance(value, str) else value
+    if not isinstance(texts, list | tuple) or not all(isinstance(one, str) for one in texts):
+        raise BadArgument(argument, "give a list of public keys, or a text with one in each line")
+    if any(mark in text for text in texts for mark in _SECRET):
+        raise BadArgument(
+            argument,
+            "that is a private key, which nobody else is to have; give its public half, the file "
+            "that ends with .pub, and think of the private one as known",
+        )
+    return texts
+
+
+def united(*keys: Iterable[str]) -> tuple[str, ...]:
+    """Return keys in their order, each once, whatever its comment."""
+    found: dict[str, str] = {}
+    for line in (one for some in keys for one in some):
+        found.setdefault(" ".join(line.split()[:2]), line)
+    return tuple(found.values())
+
+
+def _checked(argument: str, number: int, line: str) -> str:
+    what = f"{argument}: key {number}"
+    kind, _space, rest = line.partition(" ")
+    body, _space, comment = rest.strip().partition(" ")
+    if kind not in (*_LOADED, *_IN_TOKENS):
+        known = ", ".join((*_LOADED, *_IN_TOKENS))
+        raise BadArgument(what, f"does not begin with its type, without options; one of {known}")
+    if len(line) > _LONGEST or not line.isprintable():
+        raise BadArgument(what, f"has control characters, or more than {_LONGEST} letters")
+    if _type_of(body) != kind or not _loads(kind, body):
+        raise BadArgument(what, f"is not a complete public key of the type {kind}")
+    return " ".join(part for part in (kind, body, comment.strip()) if part)
+
+
+def _type_of(body: str) -> str | None:
+    """Return the type that a key names inside, None if it is none."""
+    try:
+        raw = base64.b64decode(body, validate=True)
+        (length,) = struct.unpack_from(">I", raw)
+        return raw[4 : 4 + length].decode("ascii")
+    except (binascii.Error, struct.error, ValueError):
+        return None
+
+
+def _loads(kind: str, body: str) -> bool:
+    if kind in _IN_TOKENS:
+        return True
+    try:
+        serialization.load_ssh_public_key(f"{kind} {body}".encode())
+    except (ValueError, UnsupportedAlgorithm):
+        return False
+    return True

@@ -1,0 +1,138 @@
+"""The XML of a VM that is a clone of another one, and of the volumes that its disks are."""
+
+import xml.etree.ElementTree as ET
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from saltvirt.errors import StorageError
+from saltvirt.xml import parse, tag, to_text
+
+_AGENT = "org.qemu.guest_agent.0"
+_FORMATS = ("qcow2", "raw")
+
+
+@dataclass(frozen=True, slots=True)
+class Writable:
+    """A disk that a clone needs a copy of: its device's name, its file, its format."""
+
+    target: str
+    path: str
+    format: str
+
+
+def writable(text: str) -> list[Writable]:
+    """
+    Return the disks that two VMs cannot share.
+
+    Raises StorageError for one that is not a file of a format that can be copied.
+    """
+    return [_writable(disk) for disk in _own(parse(text))]
+
+
+def _own(root: ET.Element) -> list[ET.Element]:
+    """Return the disks that only one VM may have."""
+    return [
+        disk
+        for disk in root.findall("devices/disk")
+        if disk.get("device", "disk") in ("disk", "lun")
+        and disk.find("readonly") is None
+        and disk.find("shareable") is None
+    ]
+
+
+def _writable(disk: ET.Element) -> Writable:
+    target, source, driver = disk.find("target"), disk.find("source"), disk.find("driver")
+    name = (target.get("dev") if target is not None else None) or "?"
+    path = source.get("file") if source is not None else None
+    kind = driver.get("type", "raw") if driver is not None else "raw"
+    if disk.get("type") != "file" or not path:
+        raise StorageError(
+            f"disk {name} is of type {disk.get('type')}: a clone needs a copy of it, and only "
+            "files in a storage pool are copied; make it one, or take it out of the base domain"
+        )
+    if kind not in _FORMATS:
+        raise StorageError(f"disk {name}: format {kind!r} is not copied; only qcow2 and raw are")
+    return Writable(name, path, kind)
+
+
+def domain(
+    text: str, name: str, base: str, paths: Mapping[str, str], *, learn_addresses: bool
+) -> str:
+    """
+    Return the definition of a clone.
+
+    text
+        The base's own definition, as it is when it does not run.
+    paths
+        ``{file of the base's disk: file of the clone's}``.
+    learn_addresses
+        Have libvirt's filter learn the addresses of its NICs, where none says how.
+
+    Whatever must not be there twice is left to libvirt to make anew: UUID, MAC addresses, the
+    firmware's variables, the socket of the guest's agent. The console's log is the base's own.
+    """
+    root = parse(text)
+    _remove(root, "uuid")
+    _set_first(root, "name", name)
+    _set_first(root, "description", f"Cloned from {base}")
+    for disk in _own(root):
+        disk.find("source").set("file", paths[disk.find("source").get("file")])  # type: ignore
+        _remove(disk, "backingStore")
+    for nic in root.findall("devices/interface"):
+        _remove(nic, "mac")
+        if learn_addresses and nic.find("filterref/parameter[@name='CTRL_IP_LEARNING']") is None:
+            _remove(nic, "filterref")
+            how = tag("parameter", {"name": "CTRL_IP_LEARNING", "value": "any"})
+            nic.append(tag("filterref", {"filter": "clean-traffic"}, how))
+    for channel in root.findall("devices/channel[@type='unix']"):
+        if channel.find(f"target[@name='{_AGENT}']") is not None:
+            _remove(channel, "source")
+    for device in (*root.findall("devices/serial"), *root.findall("devices/console")):
+        _remove(device, "log")
+    for own in (*root.findall("os/nvram"), *root.findall("genid")):
+        own.text = None
+    return to_text(root)
+
+
+def _remove(parent: ET.Element, name: str) -> None:
+    for child in parent.findall(name):
+        parent.remove(child)
+
+
+def _set_first(root: ET.Element, name: str, text: str) -> None:
+    found = root.find(name)
+    if found is None:
+        found = tag(name)
+        root.insert(0, found)
+    found.text = text
+
+
+def volume(name: str, capacity: int, kind: str, backing: str | None = None) -> str:
+    """
+    Return the XML of a volume.
+
+    capacity
+        Bytes.
+    backing
+        The qcow2 file that it is an overlay of; None for one of its own.
+    """
+    below = (
+        tag("backingStore", None, tag("path", text=backing), tag("format", {"type": "qcow2"}))
+        if backing
+        else None
+    )
+    size = tag("capacity", {"unit": "bytes"}, text=capacity)
+    target = tag("target", None, tag("format", {"type": kind}))
+    none_yet = tag("allocation", text=0)
+    return to_text(tag("volume", None, tag("name", text=name), size, none_yet, target, below))
+
+
+def own_files(text: str) -> list[str]:
+    """Return the files of a VM's disks that only it may have."""
+    found = (disk.find("source") for disk in _own(parse(text)) if disk.get("type") == "file")
+    return [source.get("file", "") for source in found if source is not None]
+
+
+def backing(text: str) -> str | None:
+    """Return the path that a volume is an overlay of, None if it is one of its own."""
+    return parse(text).findtext("backingStore/path")

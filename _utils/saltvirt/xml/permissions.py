@@ -1,0 +1,54 @@
+"""<permissions> of a pool's folder and of a volume."""
+
+import re
+import xml.etree.ElementTree as ET
+from collections.abc import Mapping
+
+from saltvirt import arguments
+from saltvirt.errors import BadArgument
+from saltvirt.xml import leaf, tag
+
+KEYS = ("mode", "owner", "group", "label")
+
+
+def of(value: object) -> dict[str, str] | None:
+    """
+    Return permissions from a mapping or, as old formulas have it, a list of mappings.
+
+    ``mode`` is octal, as text or as the digits of a number, which is what Salt makes of ``0770``;
+    ``owner`` and ``group`` are numbers of a user and a group.
+    """
+    if isinstance(value, list | tuple) and all(isinstance(one, Mapping) for one in value):
+        value = {key: one for part in value for key, one in part.items()}
+    given = arguments.mapping("permissions", value)
+    if given is None:
+        return None
+    arguments.refuse_unknown_keys("permissions", given, KEYS)
+    out = {key: _text(key, given[key]) for key in KEYS if given.get(key) is not None}
+    return out or None
+
+
+def _text(key: str, value: object) -> str:
+    if key in ("owner", "group"):
+        return str(arguments.whole(f"permissions:{key}", value, least=0))
+    if key == "mode":
+        if isinstance(value, bool) or not re.fullmatch(r"0?[0-7]{1,4}", str(value)):
+            raise BadArgument("permissions:mode", f"{value!r} is no mode, such as '0711'")
+        return f"0{int(str(value), 8):o}"
+    return str(value)
+
+
+def build(permissions: Mapping[str, str] | None) -> ET.Element | None:
+    """Return the <permissions>, None for None."""
+    if permissions is None:
+        return None
+    return tag("permissions", None, *(leaf(key, permissions.get(key)) for key in KEYS))
+
+
+def read(element: ET.Element | None) -> dict[str, str] | None:
+    """Return what <permissions> say; None without the element."""
+    if element is None:
+        return None
+    found = {key: element.findtext(key) for key in KEYS}
+    # libvirt's -1 is "whoever it is".
+    return {key: value for key, value in found.items() if value not in (None, "", "-1")}

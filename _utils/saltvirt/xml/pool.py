@@ -1,0 +1,242 @@
+"""
+<pool>: where a storage pool's volumes lie, and what they come from.
+
+What libvirt itself fills in (defaults, what it found in the folder) is no difference between what
+is asked for and what is defined: :func:`differences` knows it.
+"""
+
+import copy
+import posixpath
+import xml.etree.ElementTree as ET
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from saltvirt import arguments
+from saltvirt.errors import BadArgument
+from saltvirt.xml import leaf, permissions, poolsource, tag
+
+# What a pool of each type takes of a source.
+TAKES = {
+    "dir": {"dir"},
+    "fs": {"devices", "format"},
+    "netfs": {"hosts", "dir", "format"},
+    "logical": {"devices", "name", "format"},
+    "disk": {"devices", "format"},
+    "iscsi": {"hosts", "devices", "auth", "initiator"},
+    "iscsi-direct": {"hosts", "devices", "auth", "initiator"},
+    "scsi": {"adapter"},
+    "mpath": set[str](),
+    "rbd": {"hosts", "name", "auth"},
+    "sheepdog": {"hosts", "name"},
+    "gluster": {"hosts", "dir", "name"},
+    "zfs": {"devices", "name"},
+    "vstorage": {"devices", "name"},
+}
+# What libvirt cannot do without.
+_NEEDS = {
+    "fs": ("devices",),
+    "netfs": ("hosts", "dir"),
+    "disk": ("devices",),
+    "iscsi": ("hosts", "devices"),
+    "iscsi-direct": ("hosts", "devices", "initiator"),
+    "scsi": ("adapter",),
+    "rbd": ("hosts",),
+    "sheepdog": ("hosts",),
+    "gluster": ("hosts",),
+}
+# They have no folder of this host, or libvirt itself says where it is.
+_TARGETLESS = ("logical", "zfs", "rbd", "sheepdog", "gluster", "iscsi-direct")
+# What an unsaid format means, as libvirt writes it; a build of a disk makes "unknown" "dos".
+_FORMATS = {
+    "fs": ("auto",),
+    "netfs": ("auto",),
+    "logical": ("lvm2", "unknown"),
+    "disk": ("unknown", "dos"),
+}
+_OWN = {"name", "uuid", "capacity", "allocation", "available", "source", "target"}
+_OWN_SOURCE = {"host", "device", "dir", "adapter", "auth", "name", "format", "initiator"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pool:
+    """What a <pool> says; ``permissions`` are ``{mode, owner, group, label}``, what is said."""
+
+    type: str
+    name: str
+    uuid: str | None = None
+    source: poolsource.Source = field(default_factory=poolsource.Source)
+    target: str | None = None
+    permissions: dict[str, str] | None = None
+
+
+def of(
+    name: str,
+    ptype: str,
+    target: str | None = None,
+    given_permissions: object = None,
+    source: Mapping[str, Any] | None = None,
+) -> Pool:
+    """
+    Return the pool that a call asks for; raise BadArgument if it cannot be one.
+
+    source
+        ``devices``, ``dir``, ``initiator``, ``adapter``, ``hosts``, ``auth``, ``name``, ``format``;
+        what pools of this type do not take is passed over. Of ``auth`` with a password the pool
+        refers to libvirt's secret of the usage ``pool_NAME``.
+    """
+    if ptype not in TAKES:
+        raise BadArgument("ptype", f"{ptype!r}; one of {', '.join(TAKES)}")
+    if target is not None and not str(target).startswith("/"):
+        raise BadArgument("target", f"{target!r} is not an absolute path")
+    asked = source or {}
+    arguments.refuse_unknown_keys("source", asked, poolsource.KEYS)
+    taken = {key: asked.get(key) for key in TAKES[ptype]}
+    if "name" in taken:
+        # As libvirt would have it.
+        taken["name"] = taken["name"] or name
+    return Pool(
+        type=ptype,
+        name=str(name),
+        source=poolsource.of(str(name), ptype, taken),
+        target=_target(ptype, target, taken.get("name")),
+        permissions=None if ptype in _TARGETLESS else permissions.of(given_permissions),
+    )
+
+
+def _target(ptype: str, target: object, source_name: object) -> str | None:
+    if ptype in _TARGETLESS:
+        return f"/dev/{source_name}" if ptype == "logical" else None
+    return None if target is None else poolsource.clean(str(target))
+
+
+def refuse_incomplete(pool: Pool) -> None:
+    """Raise BadArgument if libvirt could not define a pool, as something is missing."""
+    if pool.target is None and pool.type not in _TARGETLESS:
+        raise BadArgument("target", f"is missing; a pool of type {pool.type} has a folder")
+    missing = [key for key in _NEEDS.get(pool.type, ()) if not getattr(pool.source, key)]
+    if missing:
+        raise BadArgument(
+            "source", f"{', '.join(missing)}: missing; a pool of type {pool.type} needs it"
+        )
+
+
+def build(pool: Pool) -> ET.Element:
+    """Return the <pool>."""
+    has_target = pool.target is not None or pool.permissions is not None
+    target = [leaf("path", pool.target), permissions.build(pool.permissions)]
+    return tag(
+        "pool",
+        {"type": pool.type},
+        tag("name", text=pool.name),
+        leaf("uuid", pool.uuid),
+        None if pool.source == poolsource.Source() else poolsource.build(pool.source),
+        tag("target", None, *target) if has_target else None,
+    )
+
+
+def read(root: ET.Element) -> Pool:
+    """Return what a <pool> says."""
+    return Pool(
+        type=root.get("type", ""),
+        name=root.findtext("name", ""),
+        uuid=root.findtext("uuid") or None,
+        source=poolsource.read(root.find("source")),
+        target=root.findtext("target/path") or None,
+        permissions=permissions.read(root.find("target/permissions")),
+    )
+
+
+def completed(wanted: Pool, old: Pool, *, has_source: bool) -> Pool:
+    """
+    Return the pool that is asked for, with what a call leaves as it is defined.
+
+    has_source
+        Whether the call says a source; without one the old one stays.
+    """
+    is_same_type = wanted.type == old.type
+    return replace(
+        wanted,
+        uuid=old.uuid,
+        target=wanted.target or (old.target if is_same_type else None),
+        source=wanted.source if has_source or not is_same_type else old.source,
+    )
+
+
+def differences(old: Pool, wanted: Pool) -> list[str]:
+    """Return what a definition has to be changed in: ``type``, ``target``, ``source:hosts``, ..."""
+    asked = wanted.permissions or {}
+    had = old.permissions or {}
+    before, after = _plain(old), _plain(wanted)
+    out = [key for key, value in after.items() if before[key] != value]
+    if any(had.get(key) != value for key, value in asked.items()):
+        out.append("permissions")
+    return out
+
+
+def _plain(pool: Pool) -> dict[str, Any]:
+    """Return what is compared, with libvirt's own defaults filled in."""
+    source, kind = pool.source, pool.type
+    formats = _FORMATS.get(kind, ())
+    adapter = source.adapter
+    return {
+        "type": kind,
+        "target": None if kind in _TARGETLESS else pool.target,
+        "source:hosts": [(one.get("name"), one.get("port")) for one in source.hosts],
+        "source:devices": [(one.get("path"), one.get("part_separator")) for one in source.devices],
+        "source:dir": (source.dir or ("/" if kind == "gluster" else None))
+        if kind != "dir"
+        else None,
+        "source:adapter": None if adapter is None else _plain_adapter(adapter),
+        "source:auth": source.auth,
+        "source:name": (source.name or pool.name) if "name" in TAKES.get(kind, ()) else None,
+        "source:format": None if source.format in formats else source.format,
+        "source:initiator": source.initiator,
+    }
+
+
+def _plain_adapter(adapter: poolsource.Adapter) -> Any:
+    kind = adapter.attributes.get("type") or (
+        "fc_host" if "wwnn" in adapter.attributes else "scsi_host"
+    )
+    address = {key: _number(value) for key, value in (adapter.address or {}).items()}
+    # libvirt says that it manages what it made by itself, and only then.
+    said = {**adapter.attributes, "type": kind}
+    return said, adapter.unique_id, address
+
+
+def _number(text: str) -> int | str:
+    try:
+        return int(text, 0)
+    except ValueError:
+        return text
+
+
+def changed(root: ET.Element, wanted: Pool) -> ET.Element:
+    """
+    Return a <pool> as it is asked for, with what else was defined: its UUID, ``<features>``, ...
+
+    Permissions that a call does not say stay.
+    """
+    old = read(root)
+    kept = {**(old.permissions or {}), **(wanted.permissions or {})}
+    new = build(replace(wanted, uuid=old.uuid, permissions=kept or None))
+    for child in root:
+        if child.tag not in _OWN:
+            new.append(copy.deepcopy(child))
+    source, before = new.find("source"), root.find("source")
+    if source is not None and before is not None and old.type == wanted.type:
+        source.extend(copy.deepcopy(one) for one in before if one.tag not in _OWN_SOURCE)
+    return new
+
+
+def folder(root: ET.Element) -> str | None:
+    """Return the folder that a pool's volumes are files of; None if they are no files."""
+    is_files = root.get("type") in ("dir", "fs", "netfs", "vstorage")
+    return root.findtext("target/path") if is_files else None
+
+
+def volume_path(root: ET.Element, volume: str) -> str | None:
+    """Return where a pool has the file of a volume, None if its volumes are no files."""
+    found = folder(root)
+    return None if found is None else posixpath.join(found, volume)

@@ -1,0 +1,220 @@
+"""<source> of a <pool>: its hosts, devices, adapter and who logs in."""
+
+import re
+import xml.etree.ElementTree as ET
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from saltvirt import arguments
+from saltvirt.errors import BadArgument
+from saltvirt.xml import attributes_of, bag, leaf, tag, texts
+
+SECRET_TYPES = {"rbd": "ceph", "iscsi": "chap", "iscsi-direct": "chap"}
+# In the order of the arguments of virt.pool_define.
+KEYS = ("devices", "dir", "initiator", "adapter", "hosts", "auth", "name", "format")
+_ADAPTER = (
+    "type",
+    "name",
+    "parent",
+    "managed",
+    "parent_wwnn",
+    "parent_wwpn",
+    "parent_fabric_wwn",
+    "wwnn",
+    "wwpn",
+)
+_ADDRESS = ("domain", "bus", "slot", "function")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Adapter:
+    """The SCSI adapter that a pool's volumes are behind; ``address`` is of its parent."""
+
+    attributes: dict[str, str] = field(default_factory=dict)
+    unique_id: str | None = None
+    address: dict[str, str] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Auth:
+    """Who logs in to a source; ``secret`` is ``{"usage": ...}`` or ``{"uuid": ...}``."""
+
+    type: str | None = None
+    username: str | None = None
+    secret: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """What a pool's volumes come from; ``devices`` and ``hosts`` are their attributes."""
+
+    hosts: tuple[dict[str, str], ...] = ()
+    devices: tuple[dict[str, str], ...] = ()
+    dir: str | None = None
+    adapter: Adapter | None = None
+    auth: Auth | None = None
+    name: str | None = None
+    format: str | None = None
+    initiator: str | None = None
+
+
+def of(name: str, ptype: str, taken: Mapping[str, Any]) -> Source:
+    """Return the source that a call asks for; raise BadArgument if it cannot be one."""
+    return Source(
+        hosts=tuple(map(_host, arguments.names("source:hosts", taken.get("hosts")))),
+        devices=_devices(taken.get("devices")),
+        dir=_dir(taken.get("dir"), taken.get("format")),
+        adapter=_adapter(taken.get("adapter")),
+        auth=_auth(name, ptype, taken.get("auth")),
+        name=_text(taken.get("name")),
+        format=_text(taken.get("format")),
+        initiator=_text(taken.get("initiator")),
+    )
+
+
+def _text(value: object) -> str | None:
+    return None if value in (None, "") else str(value)
+
+
+def clean(path: str) -> str:
+    """Return a path as libvirt writes it: no slash twice, none at the end."""
+    return re.sub("/+", "/", path).rstrip("/") or "/"
+
+
+def _dir(value: object, kind: object) -> str | None:
+    text = _text(value)
+    if text is None:
+        return None
+    # The name of a share of Windows, not a path.
+    return text.lstrip("/") if kind == "cifs" else clean(text)
+
+
+def _host(text: str) -> dict[str, str]:
+    """Return the attributes of a host: ``name``, ``name:port``, ``[IPv6]:port`` or an IPv6."""
+    found = re.fullmatch(r"\[([^\]]+)\](?::(\d+))?|([^:]*):(\d+)", text)
+    if found is None:
+        if text.count(":") == 1 or text.startswith("["):
+            raise BadArgument("source:hosts", f"{text!r} is no host with its port, as in san1:3260")
+        return {"name": text}
+    name, port = found[1] or found[3], found[2] or found[4]
+    if port is None:
+        return {"name": name}
+    return {"name": name, "port": str(arguments.whole("source:hosts", port, most=65535))}
+
+
+def _devices(value: object) -> tuple[dict[str, str], ...]:
+    if isinstance(value, str | Mapping):
+        value = [value]
+    if value is not None and not isinstance(value, list | tuple):
+        raise BadArgument("source:devices", f"{value!r} is not a list of devices")
+    return tuple(map(_device, value or ()))
+
+
+def _device(value: object) -> dict[str, str]:
+    given = value if isinstance(value, Mapping) else {"path": value}
+    arguments.refuse_unknown_keys("source:devices", given, ("path", "part_separator"))
+    if not given.get("path"):
+        raise BadArgument("source:devices", f"{value!r} has no path")
+    return texts({"path": given["path"], "part_separator": given.get("part_separator")})
+
+
+def _adapter(value: object) -> Adapter | None:
+    given = arguments.mapping("source:adapter", value)
+    if not given:
+        return None
+    arguments.refuse_unknown_keys("source:adapter", given, (*_ADAPTER, "parent_address"))
+    parent = arguments.mapping("source:adapter:parent_address", given.get("parent_address")) or {}
+    arguments.refuse_unknown_keys("parent_address", parent, ("unique_id", "address"))
+    address = arguments.mapping("parent_address:address", parent.get("address"))
+    arguments.refuse_unknown_keys("address", address or {}, _ADDRESS)
+    return Adapter(
+        attributes=texts({key: given.get(key) for key in _ADAPTER}),
+        unique_id=_text(parent.get("unique_id")),
+        address=None if address is None else texts(address),
+    )
+
+
+def _auth(name: str, ptype: str, value: object) -> Auth | None:
+    # Never shown whole: there may be a password in it.
+    if value is not None and not isinstance(value, Mapping):
+        raise BadArgument("source:auth", "is not a mapping")
+    if not value:
+        return None
+    known = ("type", "username", "password", "secret")
+    arguments.refuse_unknown_keys("source:auth", value, known)
+    username = _text(value.get("username"))
+    if username is None:
+        raise BadArgument("source:auth", "has no username")
+    if value.get("password") is not None:
+        own = {"usage": f"pool_{name}"}
+        return Auth(type=SECRET_TYPES[ptype], username=username, secret=own)
+    secret = value.get("secret")
+    if not isinstance(secret, Mapping) or secret.get("type") not in ("usage", "uuid"):
+        raise BadArgument(
+            "source:auth", "give a password, or secret: {type: usage or uuid, value: ...}"
+        )
+    arguments.refuse_unknown_keys("source:auth:secret", secret, ("type", "value"))
+    if not secret.get("value"):
+        raise BadArgument("source:auth:secret", "has no value")
+    kind = _text(value.get("type")) or SECRET_TYPES[ptype]
+    return Auth(type=kind, username=username, secret={secret["type"]: str(secret["value"])})
+
+
+def build(source: Source) -> ET.Element:
+    """Return the <source>."""
+    adapter, auth = source.adapter, source.auth
+    initiator = None if source.initiator is None else tag("iqn", {"name": source.initiator})
+    return tag(
+        "source",
+        None,
+        *(tag("host", host) for host in source.hosts),
+        *(tag("device", device) for device in source.devices),
+        None if source.dir is None else tag("dir", {"path": source.dir}),
+        None if adapter is None else _build_adapter(adapter),
+        None if auth is None else tag("auth", _names(auth), tag("secret", auth.secret)),
+        leaf("name", source.name),
+        None if source.format is None else tag("format", {"type": source.format}),
+        None if initiator is None else tag("initiator", None, initiator),
+    )
+
+
+def _names(auth: Auth) -> dict[str, str | None]:
+    return {"type": auth.type, "username": auth.username}
+
+
+def _build_adapter(adapter: Adapter) -> ET.Element:
+    has_parent = adapter.unique_id is not None or adapter.address is not None
+    parent = tag("parentaddr", {"unique_id": adapter.unique_id}, bag("address", adapter.address))
+    return tag("adapter", adapter.attributes, parent if has_parent else None)
+
+
+def read(source: ET.Element | None) -> Source:
+    """Return what a <source> says; nothing without one."""
+    if source is None:
+        return Source()
+    auth, adapter = source.find("auth"), source.find("adapter")
+    return Source(
+        hosts=tuple(dict(one.attrib) for one in source.iterfind("host")),
+        devices=tuple(dict(one.attrib) for one in source.iterfind("device")),
+        dir=(attributes_of(source.find("dir")) or {}).get("path"),
+        adapter=None if adapter is None else _read_adapter(adapter),
+        auth=None if auth is None else _read_auth(auth),
+        name=source.findtext("name") or None,
+        format=(attributes_of(source.find("format")) or {}).get("type"),
+        initiator=(attributes_of(source.find("initiator/iqn")) or {}).get("name"),
+    )
+
+
+def _read_auth(auth: ET.Element) -> Auth:
+    secret = attributes_of(auth.find("secret")) or {}
+    return Auth(type=auth.get("type"), username=auth.get("username"), secret=secret)
+
+
+def _read_adapter(adapter: ET.Element) -> Adapter:
+    parent = adapter.find("parentaddr")
+    return Adapter(
+        attributes=dict(adapter.attrib),
+        unique_id=None if parent is None else parent.get("unique_id"),
+        address=None if parent is None else attributes_of(parent.find("address")),
+    )

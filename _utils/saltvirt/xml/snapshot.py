@@ -1,0 +1,53 @@
+"""<domainsnapshot>."""
+
+import xml.etree.ElementTree as ET
+from dataclasses import dataclass
+
+from saltvirt.xml import leaf, parse, tag
+
+# Of one disk or of the memory: where its state is kept.
+EXTERNAL = "external"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """
+    What a <domainsnapshot> says.
+
+    places
+        Where the states of memory and disks are kept: ``internal``, ``external``, ``no``.
+    """
+
+    name: str
+    created_s: int = 0
+    state: str | None = None
+    parent: str | None = None
+    places: tuple[str, ...] = ()
+
+    @property
+    def is_external(self) -> bool:
+        """Whether any of its states is in a file of its own."""
+        return EXTERNAL in self.places
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it has the state of a guest that runs."""
+        return self.state == "running"
+
+
+def to_take(name: str) -> ET.Element:
+    """Return the <domainsnapshot> of a snapshot to be taken; libvirt fills in the rest."""
+    return tag("domainsnapshot", None, leaf("name", name))
+
+
+def read(text: str) -> Snapshot:
+    """Return what a <domainsnapshot> says."""
+    root = parse(text)
+    kept = [root.find("memory"), *root.iterfind("disks/disk")]
+    return Snapshot(
+        name=root.findtext("name", ""),
+        created_s=int(root.findtext("creationTime", "0")),
+        state=root.findtext("state"),
+        parent=root.findtext("parent/name"),
+        places=tuple(one.get("snapshot", "") for one in kept if one is not None),
+    )

@@ -1,0 +1,310 @@
+"""Gaps that are planted, each alone, for a check of the setup."""
+
+import dataclasses
+from pathlib import Path
+
+import keypairs
+import salt.cache
+import salt.version
+from salt.exceptions import FileserverConfigError
+from saltvirt.fleet import keys, minions
+from saltvirt.fleet.setup import masterfacts
+from saltvirt.fleet.setup.gaps import HINT, IMAGES, MOVING, NEEDED
+from saltvirt.placement.answers import DiskProfile, DomainTypes, NicProfile, Profiles
+from saltvirt.placement.setup import FolderFacts, MovingFacts
+from setupkit import HOSTS, SERVED, info
+
+NOT_LOADED = "'virt.setup_facts' is not available."
+NO_BINDING = (
+    "'virt' __virtual__ returned False: virt: the Python module 'libvirt' is missing on this "
+    "minion; install it with 'salt-pip install libvirt-python'"
+)
+
+
+def option(**given):
+    """Return what sets options of the master."""
+    return lambda setup: setup.opts.update(given)
+
+
+def says(**given):
+    """Return what has hyper1 say something else."""
+    return lambda setup: setup.say(**given)
+
+
+def tells(**given):
+    """Return what has hyper1's ``virt.host_info`` say something else."""
+    return lambda setup: setup.tell(**given)
+
+
+def unserved(*names):
+    """Return what takes files from the file server."""
+
+    def plant(setup):
+        for name in names:
+            (setup.folder / "srv" / name).unlink()
+
+    return plant
+
+
+def release(text):
+    """Return what makes Salt another release."""
+    return lambda setup: setup.monkeypatch.setattr(salt.version, "__version__", text)
+
+
+def unheard(said=None, why=None, **grains):
+    """Return what has hyper1 give no signed answer, and say something unsigned."""
+
+    def plant(setup):
+        setup.replies["hyper1"] = minions.Reply(minion="hyper1", missing=True, error=why)
+        setup.unsigned.update({"hyper1": said} if said else {})
+        salt.cache.factory(setup.opts).store("grains", "hyper1", grains)
+
+    return plant
+
+
+def fails(why):
+    """Return what has hyper1 refuse the question."""
+
+    def plant(setup):
+        setup.replies["hyper1"] = minions.Reply(minion="hyper1", error=why)
+
+    return plant
+
+
+def answers(value):
+    """Return what has hyper1 answer something else."""
+
+    def plant(setup):
+        setup.replies["hyper1"] = minions.Reply(minion="hyper1", value=value)
+
+    return plant
+
+
+def changed(setup):
+    """Have the configuration be newer than the running master."""
+    before = Path(setup.opts["conf_file"]).stat().st_mtime - 100
+    setup.monkeypatch.setattr(masterfacts, "_started", lambda _path: before)
+
+
+def broken(setup):
+    """Have the file server fail; what Salt's own backends fail at, they log and pass over."""
+
+    def refuse(_opts):
+        raise FileserverConfigError("no backend")
+
+    setup.monkeypatch.setattr(masterfacts, "Fileserver", refuse)
+
+
+def nobody(setup):
+    """Have nobody allowed, and two minions that say that they are hypervisors."""
+    setup.opts["virt"] = {}
+    for host in HOSTS:
+        salt.cache.factory(setup.opts).store("grains", host, {"virt_hypervisor": True})
+
+
+def nobody_yet(setup):
+    """Have nobody allowed, and a key wait."""
+    setup.opts["virt"] = {}
+    setup.wait("newhost")
+
+
+def candidate(setup):
+    """Have a minion that says it is a hypervisor."""
+    keys.accept(setup.opts, "hyper9", keypairs.named("a guest")[0])
+    salt.cache.factory(setup.opts).store("grains", "hyper9", {"virt_hypervisor": True})
+
+
+def waiting(setup):
+    """Have the key of a host wait, which a glob allows."""
+    setup.opts["virt"] = {"hypervisors": ["hyper*"]}
+    setup.wait("hyper3")
+
+
+def keyless(setup):
+    """Have an allowed host without any key."""
+    setup.opts["virt"] = {"hypervisors": [*HOSTS, "hyper3"]}
+
+
+def time_off(by_s):
+    """Return what has hyper1's clock be wrong."""
+    return lambda setup: setup.say(clock_s=setup.facts["hyper1"].clock_s + by_s)
+
+
+def moving(**given):
+    """Return what has hyper1 lack something for moving VMs."""
+    usual = {"certificates": [], "listens": True, "peers": {"hyper2": None}}
+    return says(moving=MovingFacts(**{**usual, **given}))
+
+
+def folder(**given):
+    """Return what is wrong with hyper1's image folder."""
+    usual = {"path": "/srv/vm", "why_not": None, "user": "libvirt-qemu", "closed": None}
+    return says(folder=FolderFacts(**{**usual, **given}))
+
+
+def emulated(**given):
+    """Return what has hyper1 emulate its guests."""
+    types = DomainTypes(default="qemu", usable=["qemu"], why="libvirt offers no KVM guests")
+    return lambda setup: setup.say(info=info(domain_types=types), **given)
+
+
+def profiles(nic=None, disk=None):
+    """Return what has hyper1 have other default profiles."""
+    usual = NicProfile(bridges=["br0"], networks=[], links=[])
+    disk = disk or DiskProfile(size_mib=8192)
+    return tells(profiles=Profiles(nic={"default": nic or usual}, disk={"default": disk}))
+
+
+def resting(setup):
+    """Have the pool of hyper1 be inactive."""
+    storage = dataclasses.replace(info().storage, pools={"fast": {"active": False}})
+    setup.say(storagepool="fast", pool="it is not active", info=info(storage=storage))
+
+
+def full(part, **given):
+    """Return what has hyper1 have no room."""
+    return lambda setup: setup.tell(**{part: dataclasses.replace(getattr(info(), part), **given)})
+
+
+# What is planted, what is found alone, where, for what it is needed, and what its fix has in it.
+PLANTED = {
+    "old Salt": (release("3005.5"), "salt-release", "master", NEEDED, "3006 LTS or 3008"),
+    "not restarted": (changed, "restart", "master", NEEDED, "systemctl restart salt-master"),
+    "no modules": (unserved(*SERVED[:2]), "modules-served", "master", NEEDED, "file_roots"),
+    "no formula": (unserved(SERVED[1]), "formula", "master", HINT, "file_roots"),
+    "no minion": (
+        unserved(SERVED[3]),
+        *("minion-packages", "master", IMAGES, "salt-run virt_image.minion_packages"),
+    ),
+    "no image": (unserved(SERVED[2]), "image", "master", HINT, "install -D -m 644"),
+    "hash_type": (option(hash_type="md5"), None, None, None, None),
+    "file server": (broken, "file-server", "master", NEEDED, "fileserver_backend"),
+    "no cache": (
+        option(minion_data_cache=False),
+        *("minion-data-cache", "master", MOVING, "minion_data_cache: True"),
+    ),
+    "pillar not on demand": (
+        option(on_demand_ext_pillar=["virtkey"]),
+        *("pillar", "master", MOVING, "on_demand_ext_pillar: [virtkey, libvirt]"),
+    ),
+    "Salt's own pillar": (option(pillar_dirs=[]), "pillar", "master", MOVING, "sync_all"),
+    "nobody": (nobody, "hypervisors", "master", NEEDED, "salt-run virt.allow hyper1 hyper2"),
+    "no minions": (option(virt={}), "hypervisors", "master", NEEDED, "virt.allow HOST"),
+    "nobody yet": (nobody_yet, "hypervisors", "master", NEEDED, "salt-key -a HOST; salt-run"),
+    "candidate": (candidate, "hypervisors", "hyper9", HINT, "salt-run virt.allow hyper9"),
+    "key waits": (waiting, "keys", "hyper3", NEEDED, "salt-key -a hyper3"),
+    "no key": (keyless, "keys", "hyper3", NEEDED, "id: hyper3"),
+    "silent": (unheard(), "silent", "hyper1", NEEDED, "systemctl restart salt-minion"),
+    "never synced": (unheard(NOT_LOADED), "modules", "hyper1", NEEDED, "hyper1 saltutil.sync_all"),
+    "no binding": (unheard(NO_BINDING), "packages", "hyper1", NEEDED, "hypervisor.packages"),
+    "old Python": (
+        unheard(NOT_LOADED, pythonversion=[3, 6, 15, "final", 0]),
+        *("python", "hyper1", NEEDED, "onedir"),
+    ),
+    "old minion": (
+        unheard(NOT_LOADED, saltversion="3004.2"),
+        *("salt-release", "hyper1", NEEDED, "update salt-minion"),
+    ),
+    "unsigned": (
+        unheard("{'code': 'x'}", why="hyper1 has given no answer that is signed"),
+        *("not-checked", "hyper1", NEEDED, "virt.setup_facts"),
+    ),
+    "a release without it": (fails(NOT_LOADED), "modules", "hyper1", NEEDED, "sync_all"),
+    "an option": (fails("option virt:images: expected x"), "options", "hyper1", NEEDED, "mend"),
+    "no sense": (answers({"code": 1}), "not-checked", "hyper1", NEEDED, "virt.setup_facts"),
+    "other code": (says(code="x"), "code", "hyper1", NEEDED, "salt hyper1 saltutil.sync_all"),
+    "other hash": (says(hash_type="md5"), "hash-type", "hyper1", NEEDED, "hash_type: sha256"),
+    "early clock": (time_off(-90), "clock", "hyper1", NEEDED, "chrony"),
+    "late clock": (time_off(90), "clock", "hyper1", NEEDED, "chrony"),
+    "no libvirt": (
+        says(libvirt="libvirt does not answer", info=None),
+        *("libvirt", "hyper1", NEEDED, "state.apply hypervisor.libvirt"),
+    ),
+    "libvirt refuses": (
+        says(why_not="internal error", info=None),
+        *("libvirt", "hyper1", NEEDED, "journalctl"),
+    ),
+    "no QEMU": (
+        tells(archs=[], domain_types=DomainTypes(default=None, usable=[], why="none")),
+        *("qemu", "hyper1", NEEDED, "hypervisor.packages"),
+    ),
+    "KVM not proved": (
+        tells(domain_types=DomainTypes(default=None, usable=["qemu"], why="not proved")),
+        *("domain-type", "hyper1", NEEDED, "virt: {hypervisor: qemu}"),
+    ),
+    "no KVM module": (
+        emulated(has_kvm=False),
+        *("kvm", "hyper1", HINT, "kmod.load kvm_intel persist=True"),
+    ),
+    "no nesting": (emulated(virtualization=""), "kvm", "hyper1", HINT, "nested"),
+    "KVM hangs": (emulated(), "kvm", "hyper1", HINT, "virt-host-validate qemu"),
+    "maintenance": (tells(maintenance=True), "maintenance", "hyper1", HINT, "maintenance off"),
+    "qemu-img": (says(lacking=["qemu-img"]), "qemu-img", "hyper1", NEEDED, "hypervisor.packages"),
+    "pycdlib": (says(lacking=["pycdlib"]), "seed", "hyper1", NEEDED, "hypervisor.packages"),
+    "no folder": (
+        folder(why_not="/srv/vm is not a folder"),
+        *("image-folder", "hyper1", NEEDED, "virt: {images: FOLDER}"),
+    ),
+    "closed folder": (folder(closed="/vm"), "image-folder", "hyper1", NEEDED, "chmod a+x /vm"),
+    "root's folder": (
+        folder(closed="/root"),
+        *("image-folder", "hyper1", NEEDED, "virt: {images: FOLDER}"),
+    ),
+    "no pool": (
+        says(storagepool="fast", pool="no pool 'fast'"),
+        *("pool", "hyper1", NEEDED, "state.single virt.pool_running fast"),
+    ),
+    "pool at rest": (resting, "pool", "hyper1", NEEDED, "virsh pool-start fast"),
+    "bridge": (
+        tells(bridges=[], links=["eno1"]),
+        *("bridge", "hyper1", NEEDED, "hypervisor: {bridges: {br0: {ports: [eno1]}}}"),
+    ),
+    "network": (
+        profiles(nic=NicProfile(bridges=[], networks=["off"], links=[])),
+        *("bridge", "hyper1", NEEDED, "virsh net-start off"),
+    ),
+    "link": (
+        profiles(nic=NicProfile(bridges=[], networks=[], links=["eno9"])),
+        *("bridge", "hyper1", NEEDED, "virt:nic:default"),
+    ),
+    "NIC profile": (
+        profiles(nic=NicProfile(error="type 'x'")),
+        *("profiles", "hyper1", NEEDED, "virt:nic:default"),
+    ),
+    "disk profile": (
+        profiles(disk=DiskProfile(error="no size")),
+        *("profiles", "hyper1", NEEDED, "virt:disk:default"),
+    ),
+    "CPUs": (full("cpu", vcpus_committed=8), "room", "hyper1", NEEDED, "virt:cpu_ratio"),
+    "memory": (full("memory", committed_mib=3700), "room", "hyper1", NEEDED, "virt:reserve_mib"),
+    "disk": (full("storage", committed_mib=99000), "room", "hyper1", NEEDED, "virt:disk:default"),
+    "loopback": (
+        says(no_master="a master called '127.0.0.1'", masters={}),
+        *("guest-master", "hyper1", NEEDED, "virt: {seed: {master: ADDRESS}}"),
+    ),
+    "no way to the master": (
+        says(masters={"10.0.0.9": "timed out"}),
+        *("guest-master", "hyper1", NEEDED, "4505"),
+    ),
+    "unreadable": (
+        says(unreadable={"/etc/libvirt/qemu.conf": "Permission denied"}),
+        *("not-checked", "hyper1", NEEDED, "virt.setup_facts"),
+    ),
+    "libguestfs": (
+        says(appliance="No module named 'guestfs'"),
+        *("libguestfs", "hyper1", IMAGES, "hypervisor.packages"),
+    ),
+    "users": (
+        says(users="the appliance's user salt-virt is missing; run: x"),
+        *("appliance-users", "hyper1", IMAGES, "state.apply hypervisor.appliance"),
+    ),
+    "certificates": (
+        moving(certificates=["/etc/pki/a", "/etc/pki/b"]),
+        *("certificates", "hyper1", MOVING, "state.apply hypervisor.keys"),
+    ),
+    "TLS": (moving(listens=False), "tls", "hyper1", MOVING, "state.apply hypervisor.libvirt"),
+    "firewall": (
+        moving(peers={"hyper2": "timed out"}),
+        *("firewall", "hyper2", MOVING, "salt hyper2 state.apply hypervisor.firewall"),
+    ),
+}

@@ -1,0 +1,118 @@
+"""A master and two hosts that have all that VMs need, and a check of them."""
+
+import dataclasses
+import json
+import time
+from pathlib import Path
+
+import keypairs
+import saltvirt
+from saltvirt import content, wire
+from saltvirt.fleet import keys, minions
+from saltvirt.fleet.cloud import Cloud
+from saltvirt.fleet.setup import run, unsigned
+from saltvirt.placement.answers import DomainTypes, HostInfo
+from saltvirt.placement.setup import FolderFacts, MovingFacts, SetupFacts
+
+ROOT = Path(__file__).resolve().parents[3]
+HOSTS = ("hyper1", "hyper2")
+SERVED = (
+    *("_modules/virt_query.py", "hypervisor/init.sls", "debian-12.qcow2"),
+    "salt-virt/minion/index.json",
+)
+
+
+def info(**more):
+    """Return what a host that has all says of itself to ``virt.host_info``."""
+    said = json.loads((ROOT / "tests/data/fleets/three.json").read_text())["hyper2"]
+    types = DomainTypes(default="kvm", usable=["kvm", "qemu"], why="a KVM test guest ran")
+    whole = wire.read("hyper2", "virt.host_info", HostInfo, said)
+    return dataclasses.replace(whole, **{"domain_types": types, **more})
+
+
+def host_facts(other):
+    """Return what a host says that has all."""
+    return SetupFacts(
+        code=content.of_code(),
+        clock_s=time.time(),
+        hash_type="sha256",
+        virtualization="vmx",
+        has_kvm=True,
+        libvirt=None,
+        info=info(),
+        why_not=None,
+        folder=FolderFacts(path="/srv/salt-images", why_not=None, user="libvirt-qemu", closed=None),
+        lacking=[],
+        storagepool="",
+        pool=None,
+        appliance=None,
+        users=None,
+        masters={"salt": None},
+        no_master=None,
+        moving=MovingFacts(certificates=[], listens=True, peers={other: None}),
+    )
+
+
+class Setup:
+    """A master whose file server has what it needs, and what two hosts say of themselves."""
+
+    def __init__(self, opts, folder, monkeypatch):
+        self.opts, self.folder, self.monkeypatch = opts, folder, monkeypatch
+        opts.update(
+            virt={"hypervisors": list(HOSTS)},
+            file_roots={"base": [str(folder / "srv")]},
+            # As if this library had come there, and the pillar beside it.
+            extension_modules=str(Path(saltvirt.__file__).resolve().parent),
+            pillar_dirs=[str(ROOT / "_pillar")],
+            pidfile=str(folder / "master.pid"),
+            conf_file=str(folder / "etc/master"),
+        )
+        (folder / "etc").mkdir()
+        (folder / "etc/master").write_text("# nothing\n")
+        for name in SERVED:
+            path = folder / "srv" / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text("")
+        for host in HOSTS:
+            keys.accept(opts, host, keypairs.named("a host")[0])
+        self.facts = dict(zip(HOSTS, map(host_facts, reversed(HOSTS)), strict=True))
+        self.replies, self.unsigned, self.asked = {}, {}, []
+
+    def say(self, **more):
+        """Have hyper1 say something else."""
+        self.facts["hyper1"] = dataclasses.replace(self.facts["hyper1"], **more)
+
+    def tell(self, **more):
+        """Have hyper1's answer of ``virt.host_info`` say something else."""
+        self.say(info=info(**more))
+
+    def wait(self, host):
+        """Have the key of a minion wait."""
+        (Path(self.opts["pki_dir"]) / "minions_pre" / host).write_text("a key")
+
+    def _ask(self, _cloud, targets, fun, kwarg, timeout_s):
+        """Stand for ``minions.ask``."""
+        assert fun == run.FUN and set(kwarg["peers"]) == set(targets) and timeout_s > 0
+        self.asked += targets
+        said = {h: minions.Reply(minion=h, value=wire.plain(self.facts[h])) for h in targets}
+        return {**said, **{h: one for h, one in self.replies.items() if h in targets}}
+
+    def _answers(self, _cloud, targets, fun, _timeout_s):
+        """Stand for ``unsigned.answers``."""
+        assert fun == run.FUN
+        return {host: self.unsigned[host] for host in targets if host in self.unsigned}
+
+    def data(self, *named):
+        """Return what the check returns or shows beside its error, and whether all is there."""
+        self.monkeypatch.setattr(minions, "ask", self._ask)
+        self.monkeypatch.setattr(unsigned, "answers", self._answers)
+        try:
+            return run.check(Cloud.of(self.opts), named), True
+        except run.Incomplete as incomplete:
+            return incomplete.table, False
+
+    def check(self, *named):
+        """Return ``[(check, where, level)]``."""
+        found = self.data(*named)[0]["findings"]
+        assert all(one["what"] and one["fix"] and "\n" not in one["fix"] for one in found)
+        return [(one["check"], one["where"], one["level"]) for one in found]

@@ -1,0 +1,237 @@
+"""An audit finds what is planted on the master, each with its fix."""
+
+import os
+import re
+from datetime import timedelta
+from pathlib import Path
+
+import keypairs
+import pytest
+import salt.cache
+import salt.version
+from auditkit import HOSTS, NOW
+from saltvirt.fleet import keys, minions
+from saltvirt.fleet.audit import ofmaster, run
+from saltvirt.fleet.audit.granted import granted
+from saltvirt.fleet.cloud import Cloud
+from test_audit_findings import CHECKS as on_a_host
+
+PRIVATE = "-----BEGIN PRIVATE KEY-----\nMC4C\n-----END PRIVATE KEY-----\n"
+
+
+def option(**given):
+    """Return what sets options of the master."""
+    return lambda world: world.opts.update(given)
+
+
+def release(text, **given):
+    """Return what makes Salt another release."""
+
+    def plant(world):
+        world.monkeypatch.setattr(salt.version, "__version__", text)
+        world.opts.update(given)
+
+    return plant
+
+
+def of_ca(name, mode):
+    """Return what opens a file of the CA."""
+    return lambda world: (world.place.folder / name).chmod(mode)
+
+
+def served(name, text=PRIVATE):
+    """Return what puts a file into the file server's folder."""
+
+    def plant(world):
+        path = world.folder / "srv" / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+
+    return plant
+
+
+def writable(root, name, mode):
+    """Return what has a file or folder of the states or the pillar that others can write."""
+
+    def plant(world):
+        path = world.folder / root / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("")
+        (path if mode < 0o700 else path.parent).chmod(mode)
+
+    return plant
+
+
+def autosign(line):
+    """Return what has a line in autosign_file."""
+
+    def plant(world):
+        (world.folder / "autosign").write_text(f"# ours\n{line}\n")
+        world.opts["autosign_file"] = str(world.folder / "autosign")
+
+    return plant
+
+
+def autosign_grains(world):
+    """Have keys accepted by a grain."""
+    (world.folder / "grains").mkdir()
+    (world.folder / "grains/uuid").write_text("1\n")
+    world.opts["autosign_grains_dir"] = str(world.folder / "grains")
+
+
+def candidate(world):
+    """Have a minion that says it is a hypervisor."""
+    keys.accept(world.opts, "hyper9", keypairs.named("a guest")[0])
+    salt.cache.factory(world.opts).store("grains", "hyper9", {"virt_hypervisor": True})
+
+
+def glob(world):
+    """Have a glob match a VM."""
+    world.opts["virt"] = {"hypervisors": ["hyper*", "web*"]}
+
+
+def given_away(world):
+    """Have a folder of the CA belong to somebody else."""
+    os.chown(world.place.folder, 65534, 65534)
+
+
+CHECKS = {
+    "3006 before the pillar's fix": (release("3006.11"), "salt-release"),
+    "3007 before the pillar's fix": (release("3007.3"), "salt-release"),
+    "an older line": (release("3005.5"), "salt-release"),
+    "3006 without proof": (release("3006.17", minimum_auth_version=0), "auth-version"),
+    "proof by two": (option(minimum_auth_version=2), "auth-version"),
+    "no filter": (option(zmq_filtering=False), "zmq-filtering"),
+    "acl of virt": (option(publisher_acl={"ann": ["test.*", "virt.*"]}), "acl"),
+    "acl of all": (option(publisher_acl={"ann": [".*"]}), "acl"),
+    "acl by target": (option(publisher_acl={"ann": [{"hyper*": ["virt.init"]}]}), "acl"),
+    "acl by argument": (option(publisher_acl={"ann": [{"*": [{"virt.init": {}}]}]}), "acl"),
+    "external": (option(external_auth={"pam": {"ann": ["@runner"]}}), "acl"),
+    "external runner": (option(external_auth={"pam": {"a": [{"@runner": ["virt.*"]}]}}), "acl"),
+    "acl of the shell": (option(publisher_acl={"ann": ["cmd.run"]}), "acl"),
+    "acl of states": (option(publisher_acl={"ann": [{"hyper*": ["state.*"]}]}), "acl"),
+    "acl of a move's step": (option(publisher_acl={"ann": ["virt.migrate_step"]}), "acl"),
+    "keys": (option(external_auth={"pam": {"a": [{"@wheel": ["key.accept"]}]}}), "acl"),
+    "open_mode": (option(open_mode=True), "options"),
+    "auto_accept": (option(auto_accept=True), "options"),
+    "file_recv": (option(file_recv=True), "options"),
+    "permissive": (option(permissive_pki_access=True), "options"),
+    "unsigned": (option(sign_pub_messages=False), "options"),
+    "old session key": (option(rotate_aes_key=False), "options"),
+    "peer": (option(peer={".*": ["virt.*"]}), "options"),
+    "peer of the shell": (option(peer={".*": ["cmd.run"]}), "options"),
+    "peer_run": (option(peer_run={"web.*": [".*"]}), "options"),
+    "autosign any": (autosign("*"), "options"),
+    "autosign any by expression": (autosign(".*"), "options"),
+    "autosign grains": (autosign_grains, "options"),
+    "open folder": (of_ca(".", 0o770), "ca-files"),
+    "folder of another": (given_away, "ca-files"),
+    "open list": (of_ca("cacert.pem", 0o666), "ca-files"),
+    "open key": (of_ca("cakey.pem", 0o640), "ca-keys"),
+    "open key of QEMU's": (of_ca("qemu/cakey.pem", 0o644), "ca-keys"),
+    "candidate": (candidate, "hypervisors"),
+    "a glob": (glob, "hypervisors"),
+    "a state that others write": (writable("srv", "top.sls", 0o666), "file-roots"),
+    "a folder that others write": (writable("srv", "web/init.sls", 0o777), "file-roots"),
+    "pillar that others write": (writable("pillar", "top.sls", 0o606), "file-roots"),
+    "key": (served("site/web.key"), "secrets"),
+    "key by name": (served("id_ed25519"), "secrets"),
+}
+
+
+@pytest.mark.parametrize("plant", CHECKS)
+def test_what_is_planted_is_found_alone(world, plant):
+    do, check = CHECKS[plant]
+    do(world)
+
+    found = world.audit()
+
+    assert [one[0] for one in found] == [check], found
+    assert all(all(part and "\n" not in part for part in one) for one in found)
+
+
+def test_a_key_that_a_glob_would_make_a_hypervisor_is_not_to_be_accepted_unseen(world):
+    autosign("hyper*")(world)
+    assert world.audit() == []  # those two have their keys
+
+    world.opts["virt"] = {"hypervisors": ["hyper*"]}
+    ((check, where, what, _fix),) = world.audit()
+    assert (check, where) == ("options", "master") and "of a hypervisor (hyperx)" in what
+
+
+def test_pillar_that_is_served_as_files_is_found(world):
+    world.opts["pillar_roots"] = {"base": [str(world.folder / "srv/pillar")]}
+    assert world.audit() == []  # it is not there
+    (world.folder / "srv/pillar").mkdir()
+
+    assert [one[0] for one in world.audit()] == ["secrets"]
+
+
+def test_links_in_the_file_servers_folder_are_followed_once(world):
+    (world.folder / "elsewhere").mkdir()
+    (world.folder / "elsewhere/a.pem").write_text(PRIVATE)
+    (world.folder / "elsewhere/loop").symlink_to(world.folder / "srv")
+    (world.folder / "srv/there").symlink_to(world.folder / "elsewhere")
+    served("public.pem", "-----BEGIN CERTIFICATE-----\n")(world)
+
+    assert [one[0] for one in world.audit()] == ["secrets"]
+
+
+def test_what_others_can_write_is_said_once_for_each_folder(world):
+    for name in ("a.sls", "b.sls"):
+        writable("srv", name, 0o666)(world)
+
+    ((_check, _where, what, fix),) = world.audit()
+
+    assert f"srv/a.sls and 1 more below {world.folder}/srv" in what and fix.startswith("chmod")
+
+
+def test_an_id_that_is_allowed_and_has_no_key_is_found(world):
+    world.opts["virt"] = {"hypervisors": [*HOSTS, "hyper3"]}
+
+    ((check, where, _what, fix),) = world.audit()
+
+    assert (check, where) == ("hypervisors", "hyper3") and "salt-key -a hyper3" in fix
+
+
+def test_a_ca_that_ends_soon_is_found(world):
+    later = NOW + timedelta(days=3650 - 60)
+    found = [one for one in world.audit(later) if one[0] == "ca-ends"]
+
+    assert len(found) == 3 and all("rotate_ca" in one[3] for one in found)
+
+
+def test_a_master_without_hypervisors_and_a_ca_is_looked_at_itself(opts, monkeypatch):
+    opts.update(minimum_auth_version=3, zmq_filtering=True, virt={})
+    monkeypatch.setattr(minions, "ask", lambda *_args: {})
+
+    assert run.audit(Cloud.of(opts), NOW) == {"findings": [], "checked": []}
+
+
+@pytest.mark.parametrize(
+    ("text", "firsts"),
+    [("3006.12", {3006: 12}), ("3008.0rc1", {3006: 12}), ("3006.12+5.gabc", {3006: 12})],
+)
+def test_releases_are_read_as_salt_writes_them(text, firsts):
+    assert ofmaster._is_since(text, firsts)
+
+
+def test_what_only_looks_may_be_given_to_others():
+    looks = ["test.ping", "virt.query", "network.interfaces", "state.show_top", "mine.get"]
+    wheels = {"@wheel": ["key.list_all", "key.finger"], "@runner": ["manage.status", "jobs.*"]}
+
+    assert list(granted(["virt.vm_state", {"*": looks}, wheels, "@jobs", 7, "("])) == []
+
+
+def test_the_masters_user_may_do_all(world):
+    world.opts.update(publisher_acl={"root": [".*"]}, external_auth={"pam": None})
+
+    assert world.audit() == []
+
+
+def test_the_page_names_every_check():
+    page = (Path(__file__).parents[3] / "docs/security.md").read_text()
+    rows = page.partition("| Check |")[2].partition("\n\n")[0]
+    planted = {check for checks in (CHECKS, on_a_host) for _do, check in checks.values()}
+
+    assert set(re.findall(r"^\| `([a-z-]+)`", rows, re.M)) == planted | {"ca-ends"}

@@ -1,0 +1,214 @@
+"""What the end of a deployment says: address and login, or the end of a silent VM's console."""
+
+import contextlib
+
+import fleetkit
+import pytest
+from saltvirt.errors import MasterError, VirtError
+from saltvirt.fleet import deploy, minions, reaching
+from saltvirt.fleet.cloud import Cloud
+from saltvirt.fleet.hosts import DeployError
+
+VM = {"addresses": ["192.0.2.7"], "ssh_user": "debian"}
+
+
+@pytest.fixture
+def cloud(monkeypatch, opts, tmp_path):
+    """A cloud of three hosts that answer as they are told; ``says`` has what they do."""
+    made = fleetkit.cloud(monkeypatch, opts, tmp_path)
+    made.says = {"virt.vm_info": {"web": VM}, "virt.console_log": ""}
+    usual = made.hosts.ask
+
+    def ask(cloud, targets, fun, arg=(), *_args, **_options):
+        if fun not in made.says:
+            return usual(cloud, targets, fun, arg)
+        value = made.says[fun]
+        if isinstance(value, VirtError):
+            raise value
+        error = str(value) if isinstance(value, Exception) else None
+        return {host: minions.Reply(minion=host, value=value, error=error) for host in targets}
+
+    monkeypatch.setattr(minions, "ask", ask)
+    return made
+
+
+def awaited(cloud, monkeypatch, seconds, **given):
+    """Deploy a VM whose minion answers after some seconds, None for never."""
+    monkeypatch.setattr(minions, "wait_for_start", lambda *_args, **_kwargs: seconds)
+    request = deploy.Request(name="web", cpu=1, mem=1, given={"image": "salt://a.qcow2", **given})
+    return deploy.deploy(cloud.master, request)
+
+
+def test_a_deployment_says_where_the_vm_is_reached_and_how(cloud, monkeypatch):
+    assert awaited(cloud, monkeypatch, 12.5) == {
+        "name": "web",
+        "host": "hyper1",
+        "minion": "answers",
+        "seconds": 12.5,
+        "addresses": ["192.0.2.7"],
+        "login": "ssh debian@192.0.2.7",
+    }
+
+
+def test_without_waiting_it_says_what_is_known_by_then(cloud):
+    cloud.says["virt.vm_info"] = {"web": {"addresses": [], "ssh_user": None}}
+
+    said = cloud.init()
+
+    assert (said["addresses"], said["login"]) == ([], "virsh console web (on hyper1)")
+    assert "minion" not in said
+
+
+def test_a_vm_that_is_not_started_is_reached_nowhere(cloud, monkeypatch):
+    assert awaited(cloud, monkeypatch, 1, start=False) == {"name": "web", "host": "hyper1"}
+
+
+def test_where_the_host_knows_no_address_the_minion_is_asked(cloud, monkeypatch):
+    cloud.says["virt.vm_info"] = {"web": {"addresses": [], "ssh_user": "debian"}}
+    grains = {"ipv4": ["127.0.0.1", "192.0.2.9"], "ipv6": ["fe80::1", "2001:db8::9"]}
+    monkeypatch.setattr(minions, "said_by_guest", lambda *_args: grains)
+
+    said = awaited(cloud, monkeypatch, 1)
+
+    assert said["addresses"] == ["192.0.2.9", "2001:db8::9"]
+    assert said["login"] == "ssh debian@192.0.2.9"
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        None,
+        "nonsense",
+        {"web": "nonsense"},
+        {"web": {"addresses": "192.0.2.7", "ssh_user": 7}},
+        {"web": {"addresses": [["x"], "1.2.3.4; reboot"], "ssh_user": "-oProxyCommand=reboot"}},
+        {"other": VM},
+        ValueError("it knows no such function"),
+    ],
+)
+@pytest.mark.parametrize("grains", [None, "x", {"ipv4": "192.0.2.7", "ipv6": [{}, "$(reboot)"]}])
+def test_whatever_host_and_guest_say_the_vm_is_deployed(cloud, monkeypatch, said, grains):
+    cloud.says["virt.vm_info"] = said
+    monkeypatch.setattr(minions, "said_by_guest", lambda *_args: grains)
+
+    made = awaited(cloud, monkeypatch, 1)
+
+    assert (made["addresses"], made["login"]) == ([], "salt web cmd.run COMMAND")
+
+
+def test_a_master_that_does_not_answer_any_more_takes_nothing_back(cloud, monkeypatch):
+    gone = MasterError("the Salt master does not answer")
+    cloud.says |= {"virt.vm_info": gone, "virt.console_log": gone}
+
+    def fails(*_args):
+        raise gone
+
+    monkeypatch.setattr(minions, "said_by_guest", fails)
+
+    assert awaited(cloud, monkeypatch, 1)["addresses"] == []
+    assert reaching.console(cloud.master, "hyper1", "web") == {
+        "console_error": "the Salt master does not answer",
+        "console_command": "salt hyper1 virt.console_log web",
+    }
+
+
+def silent(cloud, monkeypatch):
+    """Deploy a VM whose minion never answers; return the error as a runner tells it."""
+    with pytest.raises(DeployError, match="does not answer after") as caught:
+        awaited(cloud, monkeypatch, None)
+    assert "\n" not in str(caught.value)
+    return {"error": str(caught.value), **caught.value.table}
+
+
+def test_the_end_of_a_silent_vms_console_is_shown(cloud, monkeypatch):
+    text = "".join(f"line {n}\n\n" for n in range(30)) + "\x1b[31mlogin:\x07 " + "x" * 500
+    cloud.says["virt.console_log"] = text
+
+    failure = silent(cloud, monkeypatch)
+
+    # With a key, somebody can go and look why there is no minion.
+    assert failure["login"] == "ssh debian@192.0.2.7"
+    assert len(failure["console"]) == 10
+    assert failure["console"][:2] == ["line 21", "line 22"]
+    assert failure["console"][-1].startswith("login: xxx") and len(failure["console"][-1]) < 210
+    assert failure["console_command"] == "salt hyper1 virt.console_log web"
+
+
+def test_a_console_that_said_nothing_is_said(cloud, monkeypatch):
+    failure = silent(cloud, monkeypatch)
+
+    assert failure["console"] == []
+
+
+@pytest.mark.parametrize("said", [ValueError("no console\nlog of 'web'"), 7, None])
+def test_a_console_that_cannot_be_read_does_not_hide_the_error(cloud, monkeypatch, said):
+    cloud.says["virt.console_log"] = said
+
+    failure = silent(cloud, monkeypatch)
+
+    assert "console" not in failure
+    wanted = "no console log of 'web'" if isinstance(said, ValueError) else "hyper1 did not answer"
+    assert failure["console_error"] == wanted
+
+
+def test_what_a_guest_returned_is_what_the_master_stored(cloud, monkeypatch):
+    class Bus:
+        """Stand for Salt's client: a forged event cannot be timed for real."""
+
+        def __init__(self, stored):
+            self.event, self._stored = self, stored
+
+        def subscribe(self, _tag):
+            """Take in what is wanted."""
+
+        def pub(self, targets, *_args, **_options):
+            """Send a job."""
+            return {"jid": "1", "minions": targets}
+
+        def get_event(self, **_options):
+            """Return an event that any minion may have fired."""
+            return {"data": {"id": "web", "return": "forged"}}
+
+        def get_cache_returns(self, _jid):
+            """Return what the master has stored."""
+            return self._stored
+
+    monkeypatch.setattr(minions, "_STORED_S", 0.1)
+    for stored, said in (({"web": {"ret": "true"}}, "true"), ({}, None)):
+        bus = Bus(stored)
+        monkeypatch.setattr(Cloud, "client", lambda _self, b=bus: contextlib.nullcontext(b))
+        assert minions.said_by_guest(cloud.master, "web", "grains.item", ["ipv4"]) == said
+
+
+@pytest.mark.parametrize(
+    ("nic", "profile", "is_told"),
+    [
+        ("nat", {"networks": ["default"], "bridges": [], "links": [], "bridge_vlans": False}, True),
+        ("nat", {"networks": [], "bridges": ["br7"], "links": [], "bridge_vlans": False}, False),
+        ("default", {}, False),
+    ],
+)
+def test_what_nat_cannot_is_said_before_anything_is_made(cloud, nic, profile, is_told):
+    told = []
+    info = cloud.hosts._info
+    networks = {"default": {"active": True, "bridge": "virbr0"}}
+    cloud.hosts._info = lambda vms: {
+        **info(vms),
+        "profiles": {"disk": {"default": {"size_mib": 1}}, "nic": {nic: profile}},
+        "networks": networks,
+        "bridges": ["br7", "br0"],
+    }
+    master = Cloud(
+        opts=cloud.opts,
+        settings=cloud.master.settings,
+        progress=lambda stage, **figures: told.append((stage, figures.get("detail", ""))),
+    )
+    request = deploy.Request(name="web", cpu=1, mem=1, given={"nic": nic})
+
+    deploy.deploy(master, request, wait=False)
+
+    stages = [stage for stage, _detail in told]
+    assert ("Network" in stages) is is_told
+    if is_told:
+        assert stages.index("Network") < stages.index("Placing")
+        assert "a move breaks its connections" in dict(told)["Network"]

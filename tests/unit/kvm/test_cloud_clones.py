@@ -1,0 +1,233 @@
+"""What the driver of salt-cloud asks of libvirt, on its test driver."""
+
+import subprocess
+
+import libvirt
+import pytest
+from saltvirt.config import HostSettings
+from saltvirt.errors import LibvirtRefused, NoSuchVm, StorageError
+from saltvirt.kvm import cloudvms, connect
+from saltvirt.xml import clone, parse
+
+TEST = HostSettings(uri="test:///default")
+FULL = {"strategy": "full", "learn_addresses": False, "validate": True}
+QUICK = {**FULL, "strategy": "quick"}
+MAC = "52:54:00:aa:bb:01"
+DISK = (
+    "<disk type='file' device='disk'><driver name='qemu' type='{kind}'/><source file='{path}'/>"
+    "<target dev='{target}' bus='virtio'/>{more}</disk>"
+)
+CDROM = (
+    "<disk type='file' device='cdrom'><source file='/iso/x.iso'/><target dev='sda' bus='sata'/>"
+    "<readonly/></disk>"
+)
+FILTER = "<filterref filter='no-arp-spoofing'/>"
+REST = (
+    "<interface type='bridge'><mac address='{mac}'/><source bridge='br0'/>{filter}</interface>"
+    "<channel type='unix'><source mode='bind' path='/run/domain-base/agent'/>"
+    "<target type='virtio' name='org.qemu.guest_agent.0'/></channel>"
+    "<serial type='pty'><log file='/var/log/base.log'/><target port='0'/></serial>"
+)
+
+
+@pytest.fixture
+def conn():
+    """A libvirt with a pool that has a volume of each format."""
+    with connect.opened(TEST, readonly=False) as conn:
+        pool = conn.storagePoolLookupByName("default-pool")
+        for kind in ("qcow2", "raw"):
+            pool.createXML(clone.volume(f"base.{kind}", 1 << 20, kind))
+        yield conn
+
+
+@pytest.fixture
+def base(conn):
+    """Return a function that defines the base domain."""
+
+    def define(*disks):
+        devices = "".join(disks) + REST.format(mac=MAC, filter=FILTER)
+        return conn.defineXML(
+            "<domain type='test'><name>base</name><description>golden</description>"
+            "<memory unit='MiB'>64</memory><os><type>hvm</type>"
+            "<loader readonly='yes' type='pflash'>/fw/code.fd</loader>"
+            "<nvram template='/fw/vars.fd'>/nvram/base_VARS.fd</nvram></os>"
+            f"<devices>{devices}</devices></domain>"
+        )
+
+    return define
+
+
+def disk(kind="qcow2", target="vda", path=None, more=""):
+    """Return the XML of a disk of the base."""
+    path = path or f"/default-pool/base.{kind}"
+    return DISK.format(kind=kind, target=target, path=path, more=more)
+
+
+def names(conn):
+    """Return the names of the volumes."""
+    return {v.name() for v in conn.storagePoolLookupByName("default-pool").listAllVolumes()}
+
+
+def definition(conn, name):
+    """Return a VM's definition."""
+    return parse(conn.lookupByName(name).XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE))
+
+
+@pytest.mark.parametrize(
+    ("options", "backing"), [(FULL, None), (QUICK, "/default-pool/base.qcow2")]
+)
+def test_a_clone_runs_with_disks_of_its_own(conn, base, options, backing):
+    base(disk(), disk("raw", "vdb"), CDROM)
+
+    cloudvms.clone(conn, "base", "web1", **options)
+
+    assert conn.lookupByName("web1").isActive()
+    root = definition(conn, "web1")
+    first, second, cdrom = [one.get("file") for one in root.findall("devices/disk/source")]
+    assert cdrom == "/iso/x.iso"
+    for path, kind, below in ((first, "qcow2", backing), (second, "raw", None)):
+        volume = conn.storageVolLookupByPath(path)
+        assert volume.name().startswith("base-") and volume.name().endswith(f".{kind}")
+        xml = volume.XMLDesc(0)
+        assert parse(xml).find("target/format").get("type") == kind
+        assert clone.backing(xml) == below
+        assert volume.info()[1] == 1 << 20
+    assert names(conn) >= {"base.qcow2", "base.raw"} and len(names(conn)) == 4
+
+
+def test_a_clone_has_nothing_that_must_not_be_there_twice(conn, base):
+    original = base(disk())
+
+    cloudvms.clone(conn, "base", "web1", **FULL)
+
+    root = definition(conn, "web1")
+    assert root.findtext("description") == "Cloned from base"
+    assert root.findtext("uuid") != original.UUIDString()
+    assert root.find("devices/interface/mac").get("address") != MAC
+    assert root.find("devices/channel/source") is None
+    assert root.find("devices/serial/log") is None
+    assert root.find("os/nvram").text is None
+    assert root.find("os/nvram").get("template") == "/fw/vars.fd"
+    assert root.find("devices/interface/filterref").get("filter") == "no-arp-spoofing"
+    assert definition(conn, "base").find("devices/interface/mac").get("address") == MAC
+
+
+def test_libvirts_filter_learns_addresses_if_it_is_asked_to():
+    devices = REST.format(mac=MAC, filter=FILTER)
+    text = f"<domain><name>base</name><devices>{devices}</devices></domain>"
+
+    made = parse(clone.domain(text, "web1", "base", {}, learn_addresses=True))
+
+    (found,) = made.findall("devices/interface/filterref")
+    assert found.get("filter") == "clean-traffic"
+    assert found.find("parameter").attrib == {"name": "CTRL_IP_LEARNING", "value": "any"}
+
+
+def test_a_base_that_runs_is_not_cloned(conn, base):
+    base(disk()).create()
+
+    with pytest.raises(LibvirtRefused, match="'base' is running.*shut it down first"):
+        cloudvms.clone(conn, "base", "web1", **FULL)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "why"),
+    [
+        (disk(path="/elsewhere/x.qcow2", target="vdb"), "in no active storage pool"),
+        (disk("vmdk", "vdb"), "format 'vmdk' is not copied"),
+        (
+            "<disk type='block' device='disk'><source dev='/dev/sdb'/>"
+            "<target dev='vdb' bus='virtio'/></disk>",
+            "disk vdb is of type block",
+        ),
+    ],
+)
+def test_a_disk_that_cannot_be_copied_is_refused_and_nothing_is_left(conn, base, wrong, why):
+    base(disk(), wrong)
+    before = names(conn)
+
+    with pytest.raises(StorageError, match=why):
+        cloudvms.clone(conn, "base", "web1", **FULL)
+
+    assert names(conn) == before
+    assert "web1" not in {one.name() for one in conn.listAllDomains()}
+
+
+def test_a_disk_that_may_be_shared_is(conn, base):
+    base(disk(), disk("raw", "vdb", more="<shareable/>"))
+
+    cloudvms.clone(conn, "base", "web1", **FULL)
+
+    assert len(names(conn)) == 3
+
+
+def test_what_libvirt_refuses_leaves_nothing(conn, base):
+    base(disk())
+    before = names(conn)
+
+    with pytest.raises(libvirt.libvirtError):
+        cloudvms.clone(conn, "base", "bad/name", **FULL)
+
+    assert names(conn) == before
+    assert {one.name() for one in conn.listAllDomains()} == {"test", "base"}
+
+
+def test_a_clone_is_destroyed_with_its_disks_and_its_base_keeps_its_own(conn, base):
+    base(disk())
+    cloudvms.clone(conn, "base", "web1", **QUICK)
+
+    cloudvms.destroy(conn, "web1")
+
+    assert {one.name() for one in conn.listAllDomains()} == {"test", "base"}
+    assert names(conn) == {"base.qcow2", "base.raw"}
+
+
+def test_the_base_of_a_clone_that_is_an_overlay_keeps_its_disk(conn, base):
+    base(disk())
+    cloudvms.clone(conn, "base", "web1", **QUICK)
+    conn.lookupByName("web1").destroy()
+
+    cloudvms.destroy(conn, "base")
+
+    assert "base.qcow2" in names(conn)
+
+
+def test_who_is_not_there_cannot_be_destroyed(conn):
+    with pytest.raises(NoSuchVm):
+        cloudvms.destroy(conn, "nobody")
+
+
+def test_nodes_are_what_salt_cloud_shows(conn):
+    conn.lookupByName("test").suspend()
+
+    assert cloudvms.nodes(conn) == {
+        "test": {
+            "id": "6695eb01-f6a4-8304-79aa-97f2502e193f",
+            "image": "",
+            "size": "",
+            "state": "paused",
+            "private_ips": [],
+            "public_ips": [],
+        }
+    }
+
+
+def test_an_address_is_that_of_a_running_vm(conn, base):
+    base(disk())
+    assert cloudvms.address(conn, "base", "ip-learning") is None
+    cloudvms.clone(conn, "base", "web1", **FULL)
+
+    assert cloudvms.address(conn, "web1", "ip-learning").startswith("192.")
+
+
+@pytest.mark.parametrize("backing", [None, "/pool/a <b>.qcow2"])
+def test_the_xml_of_a_volume_is_valid(tmp_path, backing):
+    path = tmp_path / "volume.xml"
+    path.write_text(clone.volume("web1-x.qcow2", 1 << 20, "qcow2", backing))
+
+    schema = "/usr/share/libvirt/schemas/storagevol.rng"
+    argv = ["xmllint", "--noout", "--relaxng", schema, path]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+
+    assert done.returncode == 0, done.stderr
+    assert clone.backing(path.read_text()) == backing

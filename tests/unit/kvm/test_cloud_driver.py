@@ -1,0 +1,236 @@
+"""The driver of salt-cloud as Salt loads it; what Salt itself does, is played."""
+
+import importlib.util
+from pathlib import Path
+
+import libvirt
+import pytest
+from salt.exceptions import (
+    SaltCloudConfigError,
+    SaltCloudExecutionFailure,
+    SaltCloudExecutionTimeout,
+    SaltCloudSystemExit,
+)
+from saltvirt.xml import clone
+
+URI = "test:///default"
+FILE = Path(__file__).resolve().parents[3] / "_clouds/libvirt.py"
+NIC = "<interface type='network'><source network='default'/></interface>"
+BASE = (
+    "<domain type='test'><name>base</name><memory unit='MiB'>64</memory><os><type>hvm</type></os>"
+    "<devices><disk type='file' device='disk'><driver name='qemu' type='qcow2'/>"
+    "<source file='/default-pool/base.qcow2'/><target dev='vda' bus='virtio'/></disk>"
+    f"{NIC}</devices></domain>"
+)
+
+
+class Played:
+    """What Salt gives to a driver: its bootstrap, and a bus that remembers."""
+
+    def __init__(self):
+        self.fired, self.bootstrapped = [], []
+        self.why_not = None
+
+    def bootstrap(self, vm_, _opts):
+        """Remember the VM, or fail."""
+        self.bootstrapped.append(dict(vm_))
+        if self.why_not:
+            raise self.why_not
+        return {"deployed": True}
+
+    def fire(self, _key, text, tag, args=None, **_bus):
+        """Remember an event."""
+        self.fired.append((tag.removeprefix("salt/cloud/"), text, args))
+
+
+@pytest.fixture
+def conn():
+    """A libvirt with a base domain; it is the driver's too, as long as this is open."""
+    conn = libvirt.open(URI)
+    conn.storagePoolLookupByName("default-pool").createXML(clone.volume("base.qcow2", 99, "qcow2"))
+    conn.defineXML(BASE)
+    yield conn
+    conn.close()
+
+
+@pytest.fixture
+def played():
+    """What was asked of Salt."""
+    return Played()
+
+
+@pytest.fixture
+def driver(conn, played):
+    """The driver, with what Salt's loader puts into it."""
+    spec = importlib.util.spec_from_file_location("saltvirt_cloud_driver", FILE)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    profiles = {"small": {"provider": "here:libvirt", "profile": "small", "base_domain": "base"}}
+    provider = {"driver": "libvirt", "url": URI, "profiles": profiles}
+    module.__opts__ = {
+        "providers": {"here": {"libvirt": provider}},
+        "profiles": profiles,
+        "sock_dir": "/nowhere",
+        "transport": "zeromq",
+        "query.selection": ["id", "state"],
+    }
+    module.__active_provider_name__ = "here:libvirt"
+    module.__utils__ = {
+        "cloud.fire_event": played.fire,
+        "cloud.filter_event": lambda _tag, data, keys: {k: data[k] for k in keys if k in data},
+        "cloud.bootstrap": played.bootstrap,
+    }
+    return module
+
+
+def profile(**more):
+    """Return what salt-cloud makes of a profile."""
+    given = {"name": "web1", "base_domain": "base", "url": URI, "driver": "libvirt"}
+    times = {"wait_for_ip_timeout": 1, "wait_for_ip_interval": 0.1}
+    return {**given, **times, **more}
+
+
+def vms(conn):
+    """Return the names of all VMs."""
+    return {one.name() for one in conn.listAllDomains()}
+
+
+def volumes(conn):
+    """Return the names of all volumes."""
+    return {v.name() for v in conn.storagePoolLookupByName("default-pool").listAllVolumes()}
+
+
+def test_it_is_there_where_a_provider_has_it(driver):
+    assert driver.__virtual__() == "libvirt"
+    assert driver.get_configured_provider()["url"] == URI
+
+    driver.__opts__["providers"] = {}
+    assert driver.__virtual__() == (
+        False,
+        "salt-cloud has no provider with 'driver: libvirt' and a 'url'",
+    )
+
+
+def test_a_clone_is_started_found_and_bootstrapped(driver, conn, played):
+    assert driver.create(profile()) == {"deployed": True}
+
+    assert vms(conn) == {"test", "base", "web1"}
+    (vm_,) = played.bootstrapped
+    assert vm_["ssh_host"].startswith("192.168.122.")
+    assert vm_["key_filename"] is None and vm_["private_key"] is None
+    assert played.fired == [
+        ("web1/creating", "starting create", {"name": "web1", "driver": "libvirt"}),
+        (
+            "web1/requesting",
+            "requesting instance",
+            {"kwargs": {"name": "web1", "base_domain": "base"}},
+        ),
+        ("web1/created", "created instance", {"name": "web1", "driver": "libvirt"}),
+    ]
+
+
+def test_a_vm_that_is_there_is_bootstrapped_again(driver, conn, played):
+    driver.create(profile())
+    there = volumes(conn)
+
+    driver.create(profile())
+
+    assert len(played.bootstrapped) == 2
+    assert volumes(conn) == there
+
+
+@pytest.mark.parametrize("failure", [OSError("no ssh"), KeyboardInterrupt(), SystemExit(1)])
+def test_a_clone_that_cannot_be_bootstrapped_is_removed(driver, conn, played, failure):
+    played.why_not = failure
+    before = volumes(conn)
+
+    with pytest.raises(type(failure)):
+        driver.create(profile())
+
+    assert (vms(conn), volumes(conn)) == ({"test", "base"}, before)
+
+
+def test_a_vm_that_was_there_before_stays_when_its_bootstrap_fails(driver, conn, played):
+    driver.create(profile())
+    played.why_not = OSError("no ssh")
+
+    with pytest.raises(OSError, match="no ssh"):
+        driver.create(profile())
+
+    assert "web1" in vms(conn)
+
+
+def test_a_clone_without_an_address_is_removed(driver, conn):
+    before = volumes(conn)
+
+    conn.lookupByName("base").undefine()
+    conn.defineXML(BASE.replace(NIC, ""))
+    with pytest.raises(SaltCloudExecutionTimeout):
+        driver.create(profile(ip_source="qemu-agent"))
+
+    assert (vms(conn), volumes(conn)) == ({"test", "base"}, before)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "error", "why"),
+    [
+        ({"clone_strategy": "fast"}, SaltCloudSystemExit, "must be one of quick or full"),
+        ({"ip_source": "dns"}, SaltCloudSystemExit, "one of ip-learning or qemu-agent"),
+        ({"validate_xml": "perhaps"}, SaltCloudExecutionFailure, "validate_xml"),
+        ({"private_key": "/nowhere"}, SaltCloudConfigError, "there is no file /nowhere"),
+        ({"name": "../x"}, SaltCloudExecutionFailure, "cannot name a VM"),
+        ({"base_domain": "nobody"}, SaltCloudExecutionFailure, "no VM called 'nobody'"),
+        ({"url": "test:///nowhere.xml"}, SaltCloudExecutionFailure, "does not answer"),
+    ],
+)
+def test_what_cannot_be_is_said_in_one_line_and_changes_nothing(driver, conn, wrong, error, why):
+    before = volumes(conn)
+
+    with pytest.raises(error, match=why) as raised:
+        driver.create(profile(**wrong))
+
+    assert "\n" not in str(raised.value)
+    assert (vms(conn), volumes(conn)) == ({"test", "base"}, before)
+
+
+def test_a_profile_that_is_not_configured_makes_nothing(driver, conn, played):
+    del driver.__opts__["providers"]["here"]["libvirt"]["profiles"]["small"]["provider"]
+
+    assert driver.create(profile(profile="small")) is False
+
+    assert (vms(conn), played.fired) == ({"test", "base"}, [])
+
+
+def test_a_vm_is_destroyed(driver, conn, played):
+    driver.create(profile())
+    played.fired.clear()
+
+    assert driver.destroy("web1", call="action") is None
+
+    assert (vms(conn), volumes(conn)) == ({"test", "base"}, {"base.qcow2"})
+    assert [tag for tag, _text, _args in played.fired] == ["web1/destroying", "web1/destroyed"]
+
+
+def test_who_is_nowhere_or_twice_is_not_destroyed(driver, conn, played):
+    assert driver.destroy("nobody") == "nobody doesn't exist and can't be deleted"
+    driver.__opts__["providers"]["there"] = driver.__opts__["providers"]["here"]
+    assert driver.destroy("base") == "base doesn't identify a unique machine leaving things"
+
+    assert (vms(conn), played.fired) == ({"test", "base"}, [])
+
+
+def test_lists_are_called_as_functions_and_a_destroy_as_an_action(driver):
+    for function in (driver.list_nodes, driver.list_nodes_full, driver.list_nodes_select):
+        with pytest.raises(SaltCloudSystemExit, match="-f or --function"):
+            function(call="action")
+    with pytest.raises(SaltCloudSystemExit, match="-d, --destroy"):
+        driver.destroy("base", call="function")
+
+
+def test_lists_have_what_was_asked_for(driver):
+    assert driver.list_nodes_full() == driver.list_nodes()
+    assert driver.list_nodes_select()["base"].keys() == {"id", "state"}
+
+    del driver.__opts__["query.selection"]
+    with pytest.raises(SaltCloudSystemExit, match="query.selection not found"):
+        driver.list_nodes_select()

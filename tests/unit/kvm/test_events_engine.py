@@ -1,0 +1,74 @@
+"""The engine itself: where its events go, and what it does when it has nothing to do."""
+
+import importlib.util
+import logging
+from pathlib import Path
+
+import pytest
+import salt.utils.event
+from saltvirt.kvm import events
+
+FILE = Path(__file__).resolve().parents[3] / "_engines/libvirt_events.py"
+
+
+@pytest.fixture
+def engine(monkeypatch):
+    """The engine, whose watching ends after one event that is played."""
+    spec = importlib.util.spec_from_file_location("saltvirt_engine", FILE)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+
+    def watch(uri, kinds, prefix, send):
+        module.watched = (uri, [kind.name for kind in kinds], prefix)
+        send("the/tag", {"event": "started"})
+
+    monkeypatch.setattr(events, "watch", watch)
+    return module
+
+
+def test_a_minions_engine_sends_to_its_master(engine):
+    sent = []
+    engine.__opts__ = {"__role": "minion"}
+    engine.__salt__ = {"event.send": lambda tag, data: sent.append((tag, data))}
+
+    engine.start(uri="test:///default", tag_prefix="pre", filters=["pool"])
+
+    assert sent == [("the/tag", {"event": "started"})]
+    assert engine.watched == ("test:///default", ["pool/lifecycle", "pool/refresh"], "pre")
+
+
+def test_a_masters_engine_fires_on_its_own_bus(engine, monkeypatch):
+    # A master's bus is a daemon: this one remembers.
+    class Bus:
+        fired = []
+
+        def fire_event(self, data, tag):
+            self.fired.append((tag, data))
+
+    def bus_of(opts, folder, listen):
+        assert (opts["__role"], folder, listen) == ("master", "/run/salt", False)
+        return Bus()
+
+    monkeypatch.setattr(salt.utils.event, "get_master_event", bus_of)
+    engine.__opts__ = {"__role": "master", "sock_dir": "/run/salt"}
+
+    engine.start()
+
+    assert Bus.fired == [("the/tag", {"event": "started"})]
+    uri, kinds, prefix = engine.watched
+    assert (uri, len(kinds), prefix) == (None, 32, "salt/engines/libvirt_events")
+
+
+def test_a_filter_that_means_nothing_is_one_line_and_said_once(engine, monkeypatch, caplog):
+    waited = []
+    monkeypatch.setattr(engine.threading.Event, "wait", lambda self: waited.append(self))
+    engine.__opts__, engine.__salt__ = {"__role": "minion"}, {}
+
+    with caplog.at_level(logging.ERROR):
+        engine.start(filters=["domian"])
+
+    (record,) = caplog.records
+    assert "filters: ['domian']; expected a list of 'all', domain, network" in record.getMessage()
+    assert record.exc_info is None
+    # Salt starts an engine again that has ended, and it would say the same again.
+    assert len(waited) == 1

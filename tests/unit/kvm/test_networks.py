@@ -1,0 +1,284 @@
+"""libvirt's networks on its own test driver, in the shapes that Salt 3006.25 returned."""
+
+import importlib.util
+from pathlib import Path
+
+import libvirt
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from saltvirt import networkspec
+from saltvirt.config import HostSettings
+from saltvirt.errors import BadArgument, LibvirtRefused, VirtError
+from saltvirt.kvm import connect, networks
+from saltvirt.xml import network, parse, to_text
+
+ROOT = Path(__file__).resolve().parents[3]
+TEST = HostSettings(uri="test:///default")
+IPV4 = {
+    "cidr": "192.168.42.0/24",
+    "dhcp_ranges": [{"start": "192.168.42.10", "end": "192.168.42.25"}],
+    "hosts": {"192.168.42.9": {"mac": "52:54:00:00:00:09", "name": "nine"}},
+    "bootp": {"file": "pxe.0", "server": "192.168.42.1"},
+    "tftp": "/srv/tftp",
+}
+DNS = {
+    "forwarders": [{"domain": "example.com", "addr": "192.168.1.1"}, {"addr": "8.8.8.8"}],
+    "txt": {"example.com": "v=spf1 a -all"},
+    "hosts": {"192.168.42.2": ["mirror.lab", "test.lab"]},
+    "srvs": [{"name": "ldap", "protocol": "tcp", "target": ".", "port": 389, "priority": 1}],
+}
+NAT = {"address": {"start": "1.2.3.4", "end": "1.2.3.10"}, "port": {"start": 500, "end": 1000}}
+V6 = {"cidr": "2001:db8:1::/64"}
+CASES = [
+    ("main", "bridge", {"vport": "openvswitch", "tag": 180}),
+    ("ovs0", "bridge", {"vport": {"type": "openvswitch", "parameters": {"profileid": "a"}}}),
+    ("ovs0", "bridge", {"vport": "openvswitch", "tag": {"trunk": True, "tags": [{"id": 7}]}}),
+    ("br7", "nat", {"ipv4_config": IPV4, "ipv6_config": V6, "nat": NAT, "dns": DNS, "mtu": 9000}),
+    ("br7", "route", {"ipv4_config": IPV4, "domain": {"name": "lab.example", "localOnly": True}}),
+    ("br7", "open", {"ipv4_config": {"cidr": "10.7.0.0/16"}}),
+    ("br7", None, {}),
+    (None, "passthrough", {"interfaces": "eth10 eth11"}),
+    (None, "private", {"interfaces": "eth10"}),
+    (None, "vepa", {"interfaces": ["eth10"]}),
+    (None, "hostdev", {"addresses": "0000:04:00.1 0000:e3:01.2"}),
+    (None, "hostdev", {"physical_function": "eth0"}),
+]
+
+
+@pytest.fixture
+def conn():
+    """A connection to a libvirt that has one network, ``default``, which runs."""
+    with connect.opened(TEST, readonly=False) as conn:
+        for one in conn.listAllNetworks():
+            if one.name() != "default":
+                one.destroy() if one.isActive() else None
+                one.undefine()
+        yield conn
+
+
+def wanted(bridge="br7", forward="nat", name="lan", **given):
+    """Return a network as a call asks for it."""
+    return networkspec.of(name, bridge, forward, given)
+
+
+@pytest.mark.parametrize(("bridge", "forward", "args"), CASES)
+def test_what_is_asked_for_is_read_as_it_was_built_and_updates_once(conn, bridge, forward, args):
+    one = wanted(bridge, forward, **args)
+
+    assert network.read(parse(to_text(network.build(one)))) == one
+    other = wanted("br8", "nat", ipv4_config={"cidr": "10.9.0.0/24"}, mtu=1400)
+    networks.define(conn, one, autostart=False, start=False)
+    assert networks.update(conn, one) is False
+    assert networks.update(conn, other, is_test=True) is True
+    assert networks.update(conn, one) is False
+    before = networks.defined(conn.networkLookupByName("lan"))
+    assert networks.update(conn, other) is True
+    after = networks.defined(conn.networkLookupByName("lan"))
+    assert (after.uuid, after.mtu) == (before.uuid, 1400)
+    assert networks.update(conn, other) is False
+
+
+def test_ports_and_tags_are_not_thrown_away(conn):
+    # 3006.25 virt.py:7125 read them from its keywords, where they never were.
+    networks.define(
+        conn, wanted("ovs0", "bridge", vport="openvswitch", tag=180), autostart=False, start=False
+    )
+    xml = conn.networkLookupByName("lan").XMLDesc(0)
+    assert "<virtualport type='openvswitch'" in xml and "<tag id='180'/>" in xml
+
+
+FILLED = """<network connections='1'><name>lan</name>
+<uuid>1e6a6f66-0000-4000-8000-000000000001</uuid>
+<forward mode='nat'><nat><port start='1024' end='65535'/></nat></forward>
+<bridge name='virbr3' stp='on' delay='0'/><mac address='52:54:00:12:34:56'/>
+<ip address='192.168.42.1' netmask='255.255.255.0'/></network>"""
+
+
+def test_what_libvirt_filled_in_is_no_difference_and_stays():
+    old = network.read(parse(FILLED))
+    one = wanted(None, "nat", ipv4_config={"cidr": "192.168.42.0/24"})
+
+    assert not network.differs(one, old)
+    kept = network.with_identity(one, old)
+    assert (kept.uuid, kept.bridge, kept.mac) == (old.uuid, "virbr3", old.mac)
+    assert network.differs(wanted("br9", "nat", ipv4_config={"cidr": "192.168.42.0/24"}), old)
+    assert network.differs(one, network.read(parse(FILLED.replace("virbr3", "br3"))))
+    other = FILLED.replace("<ip ", "<portgroup name='x'/><ip ")
+    assert network.differs(one, network.read(parse(other)))
+
+
+@given(txt=st.dictionaries(st.from_regex(r"[a-z]{1,9}", fullmatch=True), st.text("ab<&'\" é")))
+def test_any_text_of_dns_is_read_as_it_was_built(txt):
+    one = wanted(dns={"txt": txt})
+    assert network.read(parse(to_text(network.build(one)))) == one
+
+
+def test_info_has_the_shape_of_3006(conn):
+    # 3006.25 virt.py:7514-7519.
+    shown = networks.info(conn)["default"]
+
+    assert {key: type(value) for key, value in shown.items()} == {
+        "uuid": str,
+        "bridge": str,
+        "autostart": int,
+        "active": int,
+        "persistent": int,
+        "leases": list,
+    }
+    assert (shown["active"], shown["persistent"], shown["bridge"]) == (1, 1, "virbr0")
+    assert networks.info(conn, "none") == {}
+    networks.define(conn, wanted(ipv4_config=IPV4), autostart=True, start=False)
+    mine = networks.info(conn, "lan")["lan"]
+    assert (mine["active"], mine["autostart"]) == (0, 1)
+    assert networks.names(conn) == ["default", "lan"]
+
+
+def test_errors_of_libvirt_are_not_swallowed():
+    class Broken:
+        """Stand for a libvirt that fails in the middle: the test driver never does."""
+
+        def listAllNetworks(self, _flags=0):  # noqa: N802 - libvirt's name
+            raise libvirt.libvirtError("permission denied")
+
+    with pytest.raises(libvirt.libvirtError):
+        networks.info(Broken())
+
+
+def test_a_network_that_cannot_be_started_is_not_left_and_one_that_is_there_is_not_replaced():
+    class Net:
+        """Stand for one whose addresses the host has: the test driver starts any."""
+
+        is_gone = False
+
+        def create(self):
+            raise libvirt.libvirtError("already in use")
+
+        def undefine(self):
+            self.is_gone = True
+
+    net = Net()
+    gone = libvirt.libvirtError("none")
+    gone.err = (libvirt.VIR_ERR_NO_NETWORK, 0, "none", 0, "", None, None, 0, 0)
+
+    class Host:
+        def networkLookupByName(self, _name):  # noqa: N802 - libvirt's name
+            raise gone
+
+        def networkDefineXML(self, _xml):  # noqa: N802 - libvirt's name
+            return net
+
+    with pytest.raises(LibvirtRefused, match="already in use"):
+        networks.define(Host(), wanted(), autostart=False, start=True)
+    assert net.is_gone
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        ({"forward": "router"}, "forward: 'router'; one of nat"),
+        ({"nat": NAT, "forward": "route"}, "nat: only a network with forward=nat"),
+        ({"ipv4_config": {"cidr": "10.0.0.1/24"}}, "ipv4_config:cidr: .*host bits"),
+        ({"ipv4_config": {"cdr": "10.0.0.0/24"}}, "cdr"),
+        ({"addresses": "04:00.1", "forward": "hostdev"}, "addresses: '04:00.1' is not a PCI"),
+        ({"tag": {"tags": [{"id": 5000}]}}, "tag:id: 5000"),
+        ({"interfaces": "eth0", "forward": None}, "forward: is needed"),
+        ({"bridge": "a b"}, "bridge: 'a b'"),
+        ({"name": "a/b"}, "name: "),
+    ],
+)
+def test_what_cannot_be_is_refused_by_name(given, why):
+    with pytest.raises(BadArgument, match=why):
+        wanted(**given)
+
+
+def loaded(folder, is_test=False):
+    """Return a Salt module with its dunders set, as the loader would."""
+    path = ROOT / folder / "virt_networks.py"
+    spec = importlib.util.spec_from_file_location(f"loaded{folder}", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    opts = {"test": is_test, "virt": {"connection": {"uri": TEST.uri}}}
+    module.__opts__, module.__pillar__, module.__grains__ = opts, {}, {}
+    return module
+
+
+def test_functions_return_what_3006_returned(conn):
+    virt = loaded("_modules")
+
+    assert virt.network_define("lan", "br7", "nat", ipv4_config=IPV4, start=False) is True
+    assert virt.network_info("lan")["lan"]["active"] == 0
+    assert virt.network_update("lan", "br7", "nat", ipv4_config=IPV4) is False
+    assert virt.network_start("lan") is True
+    assert virt.network_set_autostart("lan", "off") is True
+    assert virt.network_info("lan")["lan"]["autostart"] == 0
+    assert virt.network_stop("lan") is True
+    assert "<name>lan</name>" in virt.network_get_xml("lan")
+    assert virt.network_undefine("lan") is True
+    assert virt.list_networks() == ["default"]
+    with pytest.raises(VirtError, match="no network called 'lan'"):
+        virt.network_start("lan")
+    with pytest.raises(BadArgument):
+        virt.network_define("lan", "br7", "nat", forwrd=1)
+
+
+RUNS = [
+    # States of 3006.25, states/virt.py:1248-1835, but that of autostart alone: it was silent.
+    ("network_defined", {}, "Network defined, marked for autostart"),
+    ("network_defined", {"autostart": False}, "Network autostart flag changed"),
+    # While it is off: the test driver does not show the next definition of one that runs.
+    ("network_defined", {"mtu": 1400}, "Network updated, autostart flag changed"),
+    ("network_running", {"mtu": 1400}, "Network started"),
+]
+
+
+def test_states_predict_what_they_do_and_do_it_once(conn):
+    for function, extra, change in RUNS:
+        args = ("lan", "br7", "nat")
+        extra = {"ipv4_config": IPV4, **extra}
+        foretold = getattr(loaded("_states", is_test=True), function)(*args, **extra)
+        done = getattr(loaded("_states"), function)(*args, **extra)
+        again = getattr(loaded("_states", is_test=True), function)(*args, **extra)
+
+        assert foretold["changes"] == done["changes"] == {"lan": change}
+        assert (foretold["result"], done["result"]) == (None, True)
+        assert (again["result"], again["changes"]) == (True, {})
+    foretold = loaded("_states", is_test=True).network_absent("lan")
+    assert (foretold["result"], networks.names(conn)) == (None, ["default", "lan"])
+    done = loaded("_states").network_absent("lan")
+    assert done["changes"] == foretold["changes"] == {"lan": "Network stopped and undefined"}
+    assert loaded("_states").network_absent("lan")["changes"] == {}
+    failed = loaded("_states").network_running("lan", "br7", "router")
+    assert failed["result"] is False and "forward" in failed["comment"]
+
+
+def test_of_one_that_runs_the_next_definition_is_compared():
+    class Running:
+        """Stand for QEMU's driver, which shows both definitions: the test driver shows one."""
+
+        def isPersistent(self):  # noqa: N802 - libvirt's name
+            return 1
+
+        isActive = isPersistent  # noqa: N815 - libvirt's name
+
+        def XMLDesc(self, flags):  # noqa: N802 - libvirt's name
+            return FILLED.replace("virbr3", "next") if flags else FILLED
+
+    assert networks.defined(Running()).bridge == "next"
+
+
+def test_a_network_with_running_vms_in_it_is_not_removed():
+    class Used:
+        """Stand for QEMU's driver, which counts the VMs' interfaces: the test driver does not."""
+
+        def isPersistent(self):  # noqa: N802 - libvirt's name
+            return 1
+
+        isActive = isPersistent  # noqa: N815 - libvirt's name
+
+        def XMLDesc(self, _flags):  # noqa: N802 - libvirt's name
+            return FILLED
+
+    host = type("Host", (), {"networkLookupByName": lambda _self, _name: Used()})()
+    with pytest.raises(VirtError, match="has 1 interfaces of running VMs"):
+        networks.remove(host, "lan", is_test=False)

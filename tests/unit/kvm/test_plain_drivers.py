@@ -1,0 +1,43 @@
+"""Drivers without statistics answer what Salt 3006.25 returned of libvirt's own test host."""
+
+import faces
+import pytest
+from saltvirt.config import HostSettings
+from saltvirt.kvm import connect
+
+
+@pytest.fixture
+def face():
+    return faces.load("modules", "virt_query")
+
+
+def test_the_host_is_shown_without_statistics_of_its_memory(face):
+    # salt/modules/virt.py 4413-4428, 4796-4846 of 3006.25.
+    assert face.node_info() == {
+        "cpucores": 2,
+        "cpumhz": 1400,
+        "cpumodel": "i686",
+        "cpus": 16,
+        "cputhreads": 2,
+        "numanodes": 2,
+        "phymemory": 3072,
+        "sockets": 2,
+    }
+    assert (face.freemem(), face.freecpu()) == (768.0, 14)
+
+
+def test_a_vm_is_shown_without_bulk_statistics(face):
+    found = face.vm_info()["test"]
+
+    assert (found["cpu"], found["maxMem"], found["mem"]) == (2, 8388608, 2097152)
+    assert found["cputime"] > 0
+    assert face.full_info()["freemem"] == 768.0
+
+
+def test_a_paused_vm_keeps_what_it_was_given_and_one_that_is_off_does_not(face):
+    with connect.opened(HostSettings(uri="test:///default"), readonly=False) as conn:
+        vm = conn.lookupByName("test")
+        vm.suspend()
+        assert (face.freemem(), face.freecpu()) == (768.0, 14)
+        vm.destroy()
+        assert (face.freemem(), face.freecpu()) == (2816.0, 16)

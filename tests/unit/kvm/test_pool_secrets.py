@@ -1,0 +1,128 @@
+"""The passwords of pools: where they go, and where nobody sees them."""
+
+import libvirt
+import pytest
+from saltvirt.errors import BadArgument
+from saltvirt.kvm import pools, poolsecrets, poolstates
+from saltvirt.xml import parse, secret
+
+PASSWORD = "c2VjcmV0d29yZA=="
+
+
+class Secrets:
+    """A libvirt that keeps secrets, which the test driver does not; pools are the driver's own."""
+
+    def __init__(self, conn):
+        self.conn, self.kept = conn, {}
+
+    def __getattr__(self, name):
+        return getattr(self.conn, name)
+
+    def secretLookupByUsage(self, kind, usage):
+        if (kind, usage) not in self.kept:
+            error = libvirt.libvirtError("no secret")
+            error.err = (libvirt.VIR_ERR_NO_SECRET, 0, "no secret", 0, "", "", "", 0, 0)
+            raise error
+        return self.kept[kind, usage]
+
+    def secretDefineXML(self, text, _flags):
+        says = secret.read(parse(text))
+        kind = getattr(libvirt, f"VIR_SECRET_USAGE_TYPE_{says.kind.upper()}")
+        made = Secret(self, (kind, says.usage), text)
+        self.kept[kind, says.usage] = made
+        return made
+
+
+class Secret:
+    """One of them."""
+
+    def __init__(self, host, key, text):
+        self.host, self.key, self.text, self.value = host, key, text, None
+
+    def setValue(self, value, _flags):
+        self.value = value
+
+    def XMLDesc(self, _flags):
+        return self.text
+
+    def undefine(self):
+        del self.host.kept[self.key]
+
+
+CEPH = {"hosts": ["a"], "name": "x", "auth": {"username": "admin", "password": PASSWORD}}
+CHAP = {"hosts": ["a"], "devices": ["iqn.x:y"], "auth": {"username": "u", "password": "hush"}}
+
+
+@pytest.mark.parametrize(
+    ("ptype", "target", "source", "kind", "value"),
+    [
+        ("rbd", None, CEPH, libvirt.VIR_SECRET_USAGE_TYPE_CEPH, b"secretword"),
+        ("iscsi", "/dev/x", CHAP, libvirt.VIR_SECRET_USAGE_TYPE_ISCSI, b"hush"),
+    ],
+)
+def test_a_password_becomes_the_secret_of_3006_and_goes_with_its_pool(
+    conn, ptype, target, source, kind, value
+):
+    host, given = Secrets(conn), {**source, "auth": dict(source["auth"])}
+    asked = poolstates.Asked(name="p1", ptype=ptype, target=target, source=given)
+
+    todo = poolstates.plan(host, asked)
+    assert host.kept == {} and "hush" not in repr(todo) and PASSWORD not in repr((todo, asked))
+    poolstates.apply(host, todo)
+
+    assert {key: one.value for key, one in host.kept.items()} == {(kind, "pool_p1"): value}
+    assert given == {**source, "auth": dict(source["auth"])}, "the caller's own are not changed"
+    assert poolstates.plan(host, asked).parts == []
+    # What is gone is made again, and said.
+    host.kept.clear()
+    todo = poolstates.plan(host, asked)
+    assert todo.parts == ["updated"]
+    poolstates.apply(host, todo)
+    assert poolstates.plan(host, asked).parts == []
+    pools.undefine(host, "p1")
+    assert host.kept == {}
+
+
+def test_another_password_is_put_where_the_pool_has_its_own(conn):
+    host = Secrets(conn)
+    asked = pools.wanted("p1", "rbd", source=CEPH)
+    pools.define(host, asked, is_transient=False, starts=False)
+
+    other = {**CEPH, "auth": {"username": "admin", "password": "b3RoZXI="}}
+    assert pools.update(host, pools.wanted("p1", "rbd", source=other), is_test=False) is False
+
+    assert [one.value for one in host.kept.values()] == [b"other"]
+
+
+def test_a_secret_of_others_stays(conn):
+    host = Secrets(conn)
+    mine = {"type": "usage", "value": "mine"}
+    host.secretDefineXML("<secret><usage type='ceph'><name>mine</name></usage></secret>", 0)
+    source = {**CEPH, "auth": {"type": "ceph", "username": "admin", "secret": mine}}
+    pools.define(host, pools.wanted("p1", "rbd", source=source), is_transient=False, starts=False)
+
+    pools.undefine(host, "p1")
+
+    assert len(host.kept) == 1
+
+
+def test_a_pool_that_cannot_be_defined_leaves_no_secret(conn):
+    host = Secrets(conn)
+    asked = pools.wanted("default-pool", "rbd", source=CEPH)
+
+    with pytest.raises(libvirt.libvirtError):
+        pools.define(host, asked, is_transient=False, starts=False)
+    assert host.kept == {}
+
+
+def test_a_key_that_is_no_base64_is_refused_unseen():
+    with pytest.raises(BadArgument, match="is not base64") as raised:
+        poolsecrets.value_of("rbd", "hush, hush")
+    assert "hush" not in str(raised.value) and raised.value.__cause__ is None
+    assert raised.value.__context__ is None
+
+
+def test_a_source_that_is_no_mapping_is_refused_unseen(applied):
+    (answer, *_rest) = applied("pool_defined", "p1", target="/srv", source=[CHAP])
+
+    assert answer["result"] is False and answer["comment"] == "source: is not a mapping"

@@ -1,0 +1,92 @@
+"""The states that turn VMs off, in the shapes that Salt 3006.25 returned."""
+
+import faces
+import pytest
+from saltvirt.config import HostSettings
+from saltvirt.kvm import connect, lifecycle
+
+VM = """<domain type='test'><name>web1</name><memory>1024</memory>
+<os><type arch='i686'>hvm</type></os></domain>"""
+# The state, the key of its changes and what it calls: salt/states/virt.py 200-265, 1106-1151.
+STATES = [
+    ("stopped", "stopped", "shutdown"),
+    ("powered_off", "unpowered", "stop"),
+    ("unpowered", "unpowered", "stop"),
+    ("rebooted", "rebooted", "reboot"),
+]
+
+
+@pytest.fixture
+def conn():
+    """The test host, with a second VM that is off."""
+    with connect.opened(HostSettings(uri="test:///default"), readonly=False) as conn:
+        lifecycle.define(conn, VM)
+        yield conn
+        lifecycle.destroy(conn, "web1")
+        conn.lookupByName("web1").undefine()
+
+
+@pytest.fixture
+def states(conn):
+    return faces.load("states", "virt_power")
+
+
+@pytest.mark.parametrize(("state", "section", "function"), STATES)
+def test_what_runs_is_acted_on_as_the_test_has_said(conn, states, state, section, function):
+    changes = {section: [{"domain": "test", function: True}]}
+
+    states.__opts__["test"] = True
+    told = getattr(states, state)("test")
+    assert (told["result"], told["changes"]) == (None, changes)
+    assert lifecycle.is_active(conn, "test")
+
+    states.__opts__["test"] = False
+    done = getattr(states, state)("test")
+    assert (done["name"], done["result"], done["changes"]) == ("test", True, changes)
+    assert done["comment"] == told["comment"]
+
+
+@pytest.mark.parametrize(("state", "section", "function"), STATES[:3])
+@pytest.mark.parametrize("is_test", [False, True])
+def test_a_second_run_changes_nothing(conn, states, state, section, function, is_test):
+    lifecycle.destroy(conn, "test")
+    states.__opts__["test"] = is_test
+
+    assert getattr(states, state)("*") == {
+        "name": "*",
+        "changes": {},
+        "result": True,
+        "comment": "No changes had happened",
+    }
+
+
+@pytest.mark.parametrize("is_test", [False, True])
+def test_a_vm_that_is_off_cannot_reboot_and_the_others_do(states, is_test):
+    states.__opts__["test"] = is_test
+
+    found = states.rebooted("*")
+
+    assert found["result"] is False
+    assert found["changes"]["rebooted"] == [{"domain": "test", "reboot": True}]
+    (ignored,) = found["changes"]["ignored"]
+    assert ignored["domain"] == "web1"
+    assert "is not running" in ignored["issue"]
+    assert ignored["issue"] in found["comment"]
+
+
+@pytest.mark.parametrize("state", [one[0] for one in STATES])
+def test_a_pattern_that_matches_nothing_and_a_lost_keyword_fail(states, state):
+    assert getattr(states, state)("db*")["result"] is False
+    found = getattr(states, state)("test", conection="x")
+    assert (found["result"], found["changes"]) == (False, {})
+    assert "conection" in found["comment"]
+
+
+def test_the_keys_have_another_name():
+    calls = []
+    opts = {"virt.keys": lambda **given: calls.append(given) or {"result": True}}
+    state = faces.load("states", "libvirt_keys", states=opts)
+
+    assert state.__virtual__() == "libvirt"
+    assert state.keys_("keys", basepath="/tmp/pki") == {"result": True}
+    assert calls == [{"name": "keys", "basepath": "/tmp/pki"}]

@@ -1,0 +1,236 @@
+"""Snapshots, and the states that take them and revert to them, as Salt 3006.25 returned them."""
+
+import re
+
+import faces
+import pytest
+from saltvirt.config import HostSettings
+from saltvirt.errors import BadArgument, LibvirtRefused, NoSuchVm
+from saltvirt.kvm import connect, lifecycle, snapshots
+from saltvirt.xml import snapshot as snapshot_
+from saltvirt.xml import to_text
+
+VM = """<domain type='test'><name>web1</name><memory>1024</memory>
+<os><type arch='i686'>hvm</type></os></domain>"""
+
+
+@pytest.fixture
+def conn():
+    """A connection that keeps the test host, which all connections of a process have in common."""
+    with connect.opened(HostSettings(uri="test:///default"), readonly=False) as conn:
+        yield conn
+
+
+@pytest.fixture
+def face(conn, tmp_path):
+    return faces.load("modules", "virt_snapshot", {"state_dir": str(tmp_path)})
+
+
+@pytest.fixture
+def states(conn, tmp_path):
+    """The states, and a second VM for them, which is off."""
+    lifecycle.define(conn, VM)
+    yield faces.load("states", "virt_snapshot", {"state_dir": str(tmp_path)})
+    snapshots.delete(conn, "web1", [])
+    conn.lookupByName("web1").undefine()
+
+
+def names(face, vm="test"):
+    found = face.list_snapshots(vm)[vm]
+    return [] if found == "N/A" else [row["name"] for row in found]
+
+
+def test_a_vm_without_snapshots_has_the_old_text(face):
+    # salt/modules/virt.py 6095 of 3006.25.
+    assert face.list_snapshots() == {"test": "N/A"}
+    assert face.list_snapshots("test") == {"test": "N/A"}
+
+
+def test_a_snapshot_is_named_and_listed_as_it_was(face):
+    assert face.snapshot("test", "a", suffix="nightly") == {"name": "a-nightly"}
+    assert re.fullmatch(r"test-\d{8}-\d{6}", face.snapshot("test")["name"])
+
+    first, second = face.list_snapshots()["test"]
+    assert {**first, "created": ""} == {
+        "name": "a-nightly",
+        "created": "",
+        "running": True,
+        "current": False,
+    }
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d", first["created"])
+    assert second["current"] is True
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        ({"name": "TEST"}, "the VM's own name"),
+        ({"name": "a/b"}, "a slash"),
+        ({"quiesce": True}, "needs external=True"),
+        ({"external": "yes"}, "neither True nor False"),
+        ({"suffx": "a"}, "did you mean 'suffix'|no argument 'suffx'"),
+    ],
+)
+def test_a_snapshot_that_cannot_be_is_refused_and_not_taken(face, given, why):
+    with pytest.raises(BadArgument, match=why):
+        face.snapshot("test", **given)
+
+    assert names(face) == []
+
+
+def test_libvirts_own_words_come_out(face):
+    face.snapshot("test", "a")
+
+    with pytest.raises(LibvirtRefused, match="a"):
+        face.snapshot("test", "a")
+    with pytest.raises(LibvirtRefused, match="unsupported flags"):
+        face.snapshot("test", "b", external=True, quiesce=True)
+    with pytest.raises(NoSuchVm):
+        face.snapshot("nobody")
+
+
+def test_named_snapshots_are_deleted_and_shown_as_they_were(face):
+    for name in ("a", "b", "c"):
+        face.snapshot("test", name)
+
+    found = face.delete_snapshots("test", "a", "c")
+
+    # salt/modules/virt.py 6186-6194 of 3006.25.
+    assert {key: list(rows) for key, rows in found.items()} == {
+        "available": ["test"],
+        "deleted": ["a", "c"],
+    }
+    assert set(found["deleted"]["c"]) == {"name", "created", "running", "current"}
+    assert names(face) == ["b"]
+    assert face.delete_snapshots("test", all=True)["available"] == {"test": "N/A"}
+
+
+@pytest.mark.parametrize(
+    ("given", "options"), [((), {}), (("a",), {"all": True}), (("a", "lost"), {})]
+)
+def test_nothing_is_deleted_unless_it_is_said_what(face, given, options):
+    face.snapshot("test", "a")
+
+    with pytest.raises(BadArgument, match="all=True|no snapshot 'lost'; it has: a"):
+        face.delete_snapshots("test", *given, **options)
+
+    assert names(face) == ["a"]
+
+
+def test_reverting_goes_to_the_parent_or_to_the_one_that_is_named(face):
+    for name in ("a", "b", "c"):
+        face.snapshot("test", name)
+
+    assert face.revert_snapshot("test") == {"reverted": "b", "deleted": "N/A"}
+    assert face.revert_snapshot("test", "b") == {"reverted": "b", "deleted": "N/A"}
+    assert face.revert_snapshot("test", cleanup=True) == {"reverted": "a", "deleted": ["c", "b"]}
+    assert names(face) == ["a"]
+
+
+def test_what_cannot_be_reverted_to_is_said(face):
+    with pytest.raises(LibvirtRefused, match="has no snapshots"):
+        face.revert_snapshot("test")
+    face.snapshot("test", "a")
+    with pytest.raises(LibvirtRefused, match="no snapshot before the current one"):
+        face.revert_snapshot("test")
+    with pytest.raises(BadArgument, match="no snapshot 'lost'; it has: a"):
+        face.revert_snapshot("test", "lost")
+
+
+class Old:
+    """A host of QEMU's driver with an external snapshot, which the test driver has not."""
+
+    def __init__(self, version):
+        self._version = version
+
+    def getLibVersion(self):  # noqa: N802
+        return self._version
+
+    def lookupByName(self, _name):  # noqa: N802
+        return self
+
+    def listAllSnapshots(self):  # noqa: N802
+        return [self]
+
+    def hasCurrentSnapshot(self):  # noqa: N802
+        return 0
+
+    def getXMLDesc(self):  # noqa: N802
+        disk = "<disks><disk name='vda' snapshot='external'/></disks>"
+        return f"<domainsnapshot><name>a</name><state>disk-snapshot</state>{disk}</domainsnapshot>"
+
+
+def test_external_snapshots_are_reverted_to_by_a_libvirt_that_can():
+    with pytest.raises(LibvirtRefused, match=r"external, and this host's libvirt 9\.0 cannot"):
+        snapshots.plan_revert(Old(9000000), "web", "a")
+
+    assert snapshots.plan_revert(Old(9009000), "web", "a").to == "a"
+    assert snapshots.listed(Old(9000000), "web")["web"][0]["external"] is True
+
+
+def test_what_is_to_be_taken_says_its_name_and_is_read_back():
+    assert snapshot_.read(to_text(snapshot_.to_take("a <b>"))).name == "a <b>"
+
+
+@pytest.mark.parametrize("state", ["snapshot", "saved"])
+def test_a_state_takes_a_snapshot_of_each_vm_that_matches(conn, face, states, state):
+    states.__opts__["test"] = True
+    told = getattr(states, state)("*", suffix="s")
+    assert (told["result"], names(face)) == (None, [])
+    assert told["changes"] == {"saved": [{"domain": n, "snapshot": True} for n in ("test", "web1")]}
+
+    states.__opts__["test"] = False
+    done = getattr(states, state)("*", suffix="s")
+
+    # salt/states/virt.py 137-197 of 3006.25.
+    assert done["result"] is True
+    assert [row["domain"] for row in done["changes"]["saved"]] == ["test", "web1"]
+    assert [row["snapshot"] for row in done["changes"]["saved"][:1]] == names(face)
+    assert names(face)[0].endswith("-s")
+
+
+@pytest.mark.parametrize("state", ["snapshot", "saved", "reverted"])
+@pytest.mark.parametrize("is_test", [False, True])
+def test_a_pattern_that_matches_nothing_fails(states, state, is_test):
+    states.__opts__["test"] = is_test
+
+    found = getattr(states, state)("db*")
+
+    assert (found["result"], found["changes"]) == (False, {})
+    assert "no VM's name matches 'db*'" in found["comment"]
+
+
+def test_a_state_reverts_one_vm_to_the_snapshot_that_is_named(face, states):
+    for name in ("a", "b"):
+        face.snapshot("test", name)
+    # salt/states/virt.py 1217-1221 of 3006.25.
+    changes = {"domain": "test", "current": "a", "deleted": ["b"]}
+
+    states.__opts__["test"] = True
+    told = states.reverted("test", snapshot="a", cleanup=True)
+    assert (told["result"], told["changes"], names(face)) == (None, changes, ["a", "b"])
+
+    states.__opts__["test"] = False
+    done = states.reverted("test", snapshot="a", cleanup=True)
+    assert (done["result"], done["changes"]) == (True, changes)
+    assert names(face) == ["a"]
+
+
+@pytest.mark.parametrize("is_test", [False, True])
+def test_a_vm_that_cannot_be_reverted_does_not_keep_the_others_from_it(face, states, is_test):
+    face.snapshot("test", "a")
+    states.__opts__["test"] = is_test
+
+    found = states.reverted("*", snapshot="a")
+
+    assert found["result"] is False
+    assert found["changes"]["reverted"] == [{"domain": "test", "current": "a", "deleted": "N/A"}]
+    assert [row["domain"] for row in found["changes"]["ignored"]] == ["web1"]
+    assert "web1: " in found["comment"]
+
+
+def test_a_connection_is_honoured_and_its_failure_is_the_states(states):
+    found = states.snapshot("*", connection="test:///nothing/there")
+
+    assert found["result"] is False
+    assert "test:///nothing/there" in found["comment"]

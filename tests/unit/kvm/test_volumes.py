@@ -1,0 +1,119 @@
+"""Volumes on libvirt's test driver."""
+
+import libvirt
+import pytest
+from saltvirt.errors import BadArgument, LibvirtRefused, StorageError
+from saltvirt.kvm import volumes
+
+DOMAIN = """<domain type='test'><name>{}</name><memory>65536</memory><os><type>hvm</type></os>
+<devices><disk type='{}' device='disk'><source {}/><target dev='vda'/></disk></devices></domain>"""
+
+
+def counted(asked, name, call):
+    """Return a method that notes each call of it."""
+
+    def noted(*args):
+        asked.append(name)
+        return call(*args)
+
+    return noted
+
+
+def test_volumes_are_listed_by_one_call_and_each_is_read_once(conn, monkeypatch):
+    pool = conn.storagePoolLookupByName("default-pool")
+    for number in range(20):
+        pool.createXML(f"<volume><name>v{number}</name><capacity>1024</capacity></volume>")
+    asked = []
+    for kind, names in (
+        (libvirt.virStoragePool, ("listAllVolumes", "storageVolLookupByName", "listVolumes")),
+        (libvirt.virStorageVol, ("XMLDesc", "info", "path")),
+    ):
+        for name in names:
+            monkeypatch.setattr(kind, name, counted(asked, name, getattr(kind, name)))
+
+    assert len(volumes.infos(conn)["default-pool"]) == 20
+    assert sorted(asked) == ["XMLDesc"] * 20 + ["listAllVolumes"]
+    asked.clear()
+    assert len(volumes.names(conn, "default-pool")) == 20
+    assert asked == ["listAllVolumes"]
+
+
+def volume(pool, name, base=None):
+    """Make a volume, maybe on top of another."""
+    below = f"<backingStore><path>{base}</path><format type='raw'/></backingStore>" if base else ""
+    pool.createXML(f"<volume><name>{name}</name><capacity>1024</capacity>{below}</volume>")
+
+
+def test_a_volume_is_used_by_the_vms_above_it(conn):
+    pool = conn.storagePoolLookupByName("default-pool")
+    volume(pool, "base")
+    volume(pool, "middle", "/default-pool/base")
+    volume(pool, "top", "/default-pool/middle")
+    volume(pool, "other", "/default-pool/other")
+    conn.defineXML(DOMAIN.format("d1", "file", "file='/default-pool/top'"))
+    conn.defineXML(DOMAIN.format("d2", "volume", "pool='default-pool' volume='middle'"))
+    conn.defineXML(DOMAIN.format("d3", "volume", "pool='default-pool' volume='other'"))
+
+    found = volumes.infos(conn)["default-pool"]
+
+    used = {name: one["used_by"] for name, one in found.items()}
+    assert used == {"base": ["d1", "d2"], "middle": ["d1", "d2"], "top": ["d1"], "other": ["d3"]}
+
+
+def test_a_volume_that_vanishes_meanwhile_is_left_out(conn, monkeypatch):
+    pool = conn.storagePoolLookupByName("default-pool")
+    volume(pool, "gone")
+    volume(pool, "there")
+    read = libvirt.virStorageVol.XMLDesc
+
+    def vanishing(self, *args):
+        if self.name() == "gone":
+            self.delete(0)
+        return read(self, *args)
+
+    monkeypatch.setattr(libvirt.virStorageVol, "XMLDesc", vanishing)
+
+    assert list(volumes.infos(conn)["default-pool"]) == ["there"]
+
+
+def test_a_copy_is_based_on_nothing_and_has_the_same_size(conn, virt):
+    pool = conn.storagePoolLookupByName("default-pool")
+    volume(pool, "v1")
+
+    assert virt.volume_clone("default-pool", "v1", "v2") is True
+
+    assert virt.volume_infos("default-pool", "v2")["default-pool"]["v2"]["capacity"] == 1024
+
+
+def test_a_volume_is_not_cut_by_mistake_nor_resized_for_nothing(virt):
+    virt.volume_define("default-pool", "v1", 8)
+
+    assert virt.volume_resize("default-pool", "v1", "8MiB") is True
+    with pytest.raises(BadArgument, match="has 8.0M, and what is beyond 4.0M would be lost"):
+        virt.volume_resize("default-pool", "v1", 4)
+
+
+def test_a_volume_that_a_stopped_vm_has_is_not_wiped(conn, virt):
+    virt.volume_define("default-pool", "v1", 8)
+    conn.defineXML(DOMAIN.format("d1", "volume", "pool='default-pool' volume='v1'"))
+
+    with pytest.raises(StorageError, match="in use by d1; nothing is overwritten"):
+        virt.volume_wipe("default-pool", "v1")
+    with pytest.raises(BadArgument, match="algorithm: 'x'; one of zero"):
+        virt.volume_wipe("default-pool", "v1", "x")
+
+
+def test_a_file_that_is_there_is_not_written_over_nor_a_pipe_read(virt, tmp_path):
+    virt.volume_define("default-pool", "v1", 8)
+    (tmp_path / "there").touch()
+
+    with pytest.raises(StorageError, match="is there already; nothing is written over"):
+        virt.volume_download("default-pool", "v1", tmp_path / "there")
+    # The test driver has no streams, so nothing may be left of it.
+    with pytest.raises(LibvirtRefused):
+        virt.volume_download("default-pool", "v1", tmp_path / "new")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["there"]
+    with pytest.raises(BadArgument, match="file: /dev/null is neither"):
+        virt.volume_upload("default-pool", "v1", "/dev/null")
+    with pytest.raises(BadArgument, match="path: /nope"):
+        virt.define_vol_xml_path("/nope")

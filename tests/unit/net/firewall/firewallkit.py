@@ -1,0 +1,51 @@
+"""Firewall rules in a network namespace of their own, loaded by the real nft and iptables."""
+
+import os
+import subprocess
+
+import pytest
+from salt.exceptions import CommandExecutionError
+from saltvirt.net.firewall import backends
+
+PORTS = [16514, "49152-49215"]
+PEERS = ["10.0.0.2", "fd00::2"]
+LISTED = {"nftables": ["nft", "list", "ruleset"], "iptables": ["iptables", "-S"]}
+
+
+class Space:
+    """A network namespace that lives as long as its first process."""
+
+    # Without root it takes a user namespace too, in which one is root.
+    _USER = [] if os.geteuid() == 0 else ["-U"]
+    MAKE = ["unshare", *_USER, *(["-r"] if _USER else []), "-n", "sh", "-c", "echo; exec sleep 60"]
+
+    def __init__(self, process):
+        more = [*self._USER, "--preserve-credentials"] if self._USER else []
+        self._enter = ["nsenter", "-t", str(process.pid), *more, "-n"]
+
+    def run_all(self, argv, **_how):
+        """Run a command as Salt's ``cmd.run_all`` does."""
+        try:
+            done = subprocess.run(
+                [*self._enter, *argv], capture_output=True, text=True, check=False
+            )
+        except OSError as exc:
+            raise CommandExecutionError(str(exc)) from exc
+        return {"retcode": done.returncode, "stdout": done.stdout, "stderr": done.stderr}
+
+    def listed(self, backend):
+        """Return all rules that are there."""
+        return self.run_all(LISTED[backend])["stdout"]
+
+
+def alone(work):
+    """Return the rules of a backend without what is beside them."""
+    return getattr(work, "backend", work)
+
+
+def made(space, backend, ports=PORTS, peers=PEERS, name="salt_virt"):
+    """Return the rules of a backend in the namespace."""
+    work = backends.of(backend, {"cmd.run_all": space.run_all}, name, ports, peers)
+    if not work.is_installed or space.run_all(LISTED[backend])["retcode"]:
+        pytest.skip(f"{work.program} is not installed, or this kernel has nothing for it")
+    return work

@@ -1,0 +1,237 @@
+"""The minion that the master has fetched for guests, as a host finds and uses it."""
+
+import hashlib
+import json
+import platform
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import salt.config
+import salt.loader
+from saltvirt import minionpackages
+from saltvirt.errors import SeedError
+from saltvirt.minionpackages import Package
+from saltvirt.ops.build import create
+from saltvirt.ops.context import Context
+from saltvirt.ops.seeding import install, provided
+from saltvirt.seed import appliance
+from saltvirt.seed.model import Found
+
+HERE = platform.machine()
+CLOUDY = {
+    "root": "/dev/sda1",
+    "os": "debian 12",
+    "arch": HERE,
+    "has_cloud_init": True,
+    "has_systemd": True,
+    "mounts": [["/", "/dev/sda1"]],
+}
+TARBALL = b"\xfd7zXZ\0 a minion"
+
+
+def package(file, arch=HERE, sha256="ab" * 32, family=None):
+    """Return a file of an index."""
+    return Package(file=file, arch=arch, version="3006.9", sha256=sha256, family=family)
+
+
+INDEX = {
+    "onedir": [package("x.tar.xz", "x86_64"), package("a.tar.xz", "aarch64")],
+    "deb": [package("common.deb", "x86_64"), package("minion.deb", "x86_64")],
+    "rpm": [package("minion.rpm", "x86_64")],
+}
+
+
+@pytest.mark.parametrize(
+    ("system", "arch", "files"),
+    [
+        ("debian 12", "x86_64", ["common.deb", "minion.deb"]),
+        ("ubuntu 24", "x86_64", ["common.deb", "minion.deb"]),
+        ("rocky 9", "x86_64", ["minion.rpm"]),
+        ("opensuse 15", "x86_64", ["minion.rpm"]),
+        ("archlinux 0", "x86_64", ["x.tar.xz"]),
+        ("some system", "x86_64", ["x.tar.xz"]),
+        ("debian 12", "aarch64", ["a.tar.xz"]),
+        ("debian 12", "s390x", []),
+        ("debian 12", None, []),
+    ],
+)
+def test_what_suits_the_guest_is_chosen(system, arch, files):
+    found = minionpackages.chosen(INDEX, system, arch, runs_here=True, has_systemd=True)
+
+    assert [one.file for one in found] == files
+
+
+def test_another_processors_guest_gets_the_tarball_and_one_without_systemd_none():
+    def files(**given):
+        said = {"runs_here": True, "has_systemd": True, **given}
+        found = minionpackages.chosen(INDEX, "debian 12", "x86_64", **said)
+        return [one.file for one in found]
+
+    assert files(runs_here=False) == ["x.tar.xz"]
+    assert files(has_systemd=False) == ["common.deb", "minion.deb"]
+    assert files(runs_here=False, has_systemd=False) == []
+
+
+def test_an_index_is_read_as_it_was_written():
+    assert minionpackages.read(minionpackages.written({**INDEX, "rpm": []})) == {
+        "onedir": INDEX["onedir"],
+        "deb": INDEX["deb"],
+    }
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[]",
+        "{",
+        '{"onedir": [{"file": "x"}]}',
+        json.dumps({"deb": [{"file": "../x", "arch": "a", "version": "3", "sha256": "ab" * 32}]}),
+        json.dumps({"deb": [{"file": "x", "arch": "a", "version": "3", "sha256": "ab"}]}),
+    ],
+)
+def test_an_index_that_cannot_be_understood_is_refused(text):
+    with pytest.raises(ValueError):
+        minionpackages.read(text)
+
+
+@pytest.fixture
+def served(tmp_path):
+    """The folder of a minion that serves itself, where the master would put its files."""
+    folder = tmp_path / "srv/salt-virt/minion"
+    folder.mkdir(parents=True)
+    return folder
+
+
+@pytest.fixture
+def context(hypervisor, served, tmp_path):
+    """A host with Salt's own functions."""
+    opts = {
+        **salt.config.minion_config(None),
+        "file_client": "local",
+        "file_roots": {"base": [str(served.parents[1])]},
+        "cachedir": str(tmp_path / "cache"),
+        "root_dir": str(tmp_path),
+        "pki_dir": str(tmp_path / "pki"),
+        "extension_modules": str(tmp_path / "extmods"),
+        "id": "hyper1",
+        "master": "10.0.0.1",
+        "hash_type": "sha256",
+        "grains": {"os": "Debian", "os_family": "Debian", "kernel": "Linux"},
+    }
+    functions = salt.loader.minion_mods(opts)
+    return replace(hypervisor.context, opts=opts, functions=functions)
+
+
+def provide(served, digest=None):
+    """Have a tarball on the file server, as the master puts it there."""
+    (served / "salt.tar.xz").write_bytes(TARBALL)
+    sha256 = digest or hashlib.sha256(TARBALL).hexdigest()
+    text = minionpackages.written({"onedir": [package("salt.tar.xz", sha256=sha256)]})
+    (served / "index.json").write_text(text)
+
+
+def test_without_an_index_there_is_nothing(context):
+    assert provided.index(context, "base") == {}
+
+
+def test_an_index_is_read_off_the_file_server(context, served):
+    provide(served)
+
+    (found,) = provided.suitable(context, Found(**CLOUDY), "base")
+
+    assert found.url == "salt://salt-virt/minion/salt.tar.xz"
+    assert provided.suitable(context, Found(**CLOUDY, has_minion=True), "base") == ()
+    assert provided.suitable(context, Found(root=None), "base") == ()
+
+
+def test_an_environment_of_images_has_its_minions_in_base(context, served, jobs, hypervisor):
+    provide(served)
+    image = served.parents[2] / "prod"
+    image.mkdir()
+    context.opts["file_roots"]["prod"] = [str(image)]
+
+    (found,) = provided.suitable(context, Found(**CLOUDY), "prod")
+    assert (found.url, found.saltenv) == ("salt://salt-virt/minion/salt.tar.xz", "base")
+    got = install.prepared(context, None, HERE, "prod", (found,))
+    assert Path(got.files[0][0]).read_bytes() == TARBALL and got.files[0][1] == "salt.tar.xz"
+
+
+def test_an_index_that_is_damaged_is_one_line_with_the_command(context, served):
+    (served / "index.json").write_text("{ }}")
+
+    with pytest.raises(SeedError, match="index.json cannot be read: .*virt_image.minion_packages"):
+        provided.index(context, "base")
+
+
+def test_a_file_with_another_digest_than_the_indexs_is_refused(context, served):
+    provide(served)
+    right = hashlib.sha256(TARBALL).hexdigest()
+    good, bad = package("salt.tar.xz", sha256=right), package("salt.tar.xz")
+
+    got = install.prepared(context, None, HERE, "base", (good,))
+
+    assert Path(got.files[0][0]).read_bytes() == TARBALL and got.files[0][1] == "salt.tar.xz"
+    with pytest.raises(SeedError, match="not the file that was fetched for guests"):
+        install.prepared(context, None, HERE, "base", (bad,))
+
+
+@pytest.fixture
+def jobs(monkeypatch):
+    """What the appliance was told; a real one is in tests/cloud/test_stock_image.py."""
+    told = []
+
+    def run(job, **_more):
+        told.append(job)
+        return {**CLOUDY, "has_minion": job["action"] != "look"}
+
+    monkeypatch.setattr(appliance, "why_missing", lambda _python: None)
+    monkeypatch.setattr(appliance, "run", run)
+    return told
+
+
+def deploy(context: Context, hypervisor, **given):
+    """Build a VM of an image that has cloud-init and no minion."""
+    said = {"seed_method": None, **given}
+    return create.create(context, hypervisor.deployment("web1", **said))
+
+
+def test_a_stock_image_is_refused_before_a_vm_exists(context, hypervisor, jobs):
+    with pytest.raises(SeedError) as error:
+        deploy(context, hypervisor)
+
+    for words in ("debian 12 has none", "`salt-run virt_image.minion_packages`", "seed=False"):
+        assert words in str(error.value)
+    assert [job["action"] for job in jobs] == ["look"]
+    assert (hypervisor.files(), hypervisor.domains(), hypervisor.open_records()) == ([], [], [])
+
+
+def test_a_stock_image_gets_what_was_fetched_and_cloud_inits_seed(
+    context, hypervisor, jobs, served
+):
+    provide(served)
+    given = {"user_data": {"packages": ["vim"]}}
+
+    assert deploy(context, hypervisor, **given) is True
+
+    look, put = jobs
+    assert (look["action"], put["action"]) == ("look", "install")
+    ((path, name),) = put["install"]["files"]
+    assert (Path(path).read_bytes(), name, put["network"]) == (TARBALL, "salt.tar.xz", False)
+    assert put["path"].endswith("web1_system.qcow2") and "files" not in put
+    assert put["found"]["mounts"] == CLOUDY["mounts"]
+    # It has its minion already: cloud-init starts it and installs none.
+    seed = (Path(hypervisor.settings.images) / "web1_seed.iso").read_bytes()
+    assert b"systemctl restart --no-block salt-minion" in seed and b"apt-get" not in seed
+
+
+def test_a_fetched_minion_that_was_changed_ends_the_build_with_nothing_left(
+    context, hypervisor, jobs, served
+):
+    provide(served, digest="cd" * 32)
+
+    with pytest.raises(SeedError, match="not the file that was fetched for guests"):
+        deploy(context, hypervisor)
+
+    assert (hypervisor.files(), hypervisor.domains(), hypervisor.open_records()) == ([], [], [])

@@ -1,0 +1,41 @@
+"""What virt.update defines is valid by libvirt's own schema."""
+
+import pytest
+from saltvirt.errors import VirtError
+from saltvirt.ops.update import plan, request
+from saltvirt.xml import parse, to_text
+from updatekit import BACK, CALLS, XML
+
+DEFAULTS = dict.fromkeys(request.Request.__dataclass_fields__) | {
+    "disk_profile": None,
+    "nic_profile": None,
+    "live": True,
+    "test": False,
+}
+
+
+@pytest.fixture(scope="session")
+def now():
+    """A definition that the schema takes."""
+    text = XML.replace("type='test'", "type='qemu'").replace("<boot dev='hd'/>", "")
+    text = text.replace("<features>", "<clock offset='utc'/><features>")
+    return parse(text.replace("arch='i686'", "arch='x86_64'"))
+
+
+def test_every_call_leads_to_valid_xml(now, host, validate):
+    texts = [to_text(now)]
+    for asked in [*(one for one, _done in CALLS), *(one for pair in BACK for one in pair)]:
+        given = {**DEFAULTS, **asked, "disks": None}
+        wanted = request.of(host, "web1", {**given, "nic_profile": None})
+        texts.append(to_text(plan.decide(now, wanted, host_devices=()).root))
+
+    assert len(texts) > 50
+    validate(texts)
+
+
+def test_a_call_that_asks_nothing_is_no_change(now, host):
+    decided = plan.decide(now, request.of(host, "web1", DEFAULTS))
+
+    assert decided.changed == ()
+    with pytest.raises(VirtError):
+        request.of(host, "web1", {**DEFAULTS, "live": None})

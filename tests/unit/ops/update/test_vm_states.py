@@ -1,0 +1,137 @@
+"""virt.defined and virt.running: what they predict, do, and leave alone the second time."""
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+from saltvirt import compat
+from saltvirt.kvm import lifecycle, query
+
+MODULE = Path(__file__).resolve().parents[4] / "_states/virt_defined.py"
+VM = {"cpu": 1, "mem": 64, "disks": [{"name": "system", "size": 8}], "seed": False}
+IDLE = {
+    "definition": False,
+    "disk": {"attached": [], "detached": [], "updated": []},
+    "interface": {"attached": [], "detached": []},
+}
+
+
+@pytest.fixture
+def states(hypervisor, tmp_path, monkeypatch):
+    """The state module on a host; ``states.apply`` holds each state to its contract."""
+    # Nobody is the master here, which would say whether the VM's name is reserved.
+    monkeypatch.setattr(compat, "ask_pillar", lambda *_args, **_given: {})
+    spec = importlib.util.spec_from_file_location("virt_defined", MODULE)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    options = {
+        "connection": {"uri": "test:///default"},
+        "images": hypervisor.settings.images,
+        "state_dir": hypervisor.settings.state_dir,
+        "nic": {"default": []},
+        "reserve_mib": 0,
+        "disk_reserve_mib": 0,
+        "console_log": False,
+    }
+    module.__opts__ = {
+        "virt": options,
+        "id": "h1",
+        "test": False,
+        "cachedir": str(tmp_path / "cache"),
+    }
+    module.__pillar__ = module.__grains__ = module.__salt__ = {}
+
+    def apply(function, **given):
+        module.__opts__["test"] = True
+        said = getattr(module, function)("web1", **given)
+        module.__opts__["test"] = False
+        done = getattr(module, function)("web1", **given)
+        assert said["result"] is (None if done["changes"] else done["result"])
+        assert (said["changes"], said["comment"]) == (done["changes"], done["comment"])
+        if done["result"]:
+            again = getattr(module, function)("web1", **given)
+            assert (again["result"], again["changes"]) == (True, {})
+            done["again"] = again["comment"]
+        return done
+
+    with hypervisor.libvirt() as conn:
+        module.apply, module.conn = apply, conn
+        yield module
+
+
+# The changes and comments are those of salt 3006.25, states/virt.py, lines 671 to 726 and 1060
+# to 1084.
+
+
+def test_a_vm_is_defined_updated_and_left(states):
+    done = states.apply("defined", **VM)
+    assert done["changes"] == {"web1": {"definition": True}}
+    assert (done["result"], done["comment"]) == (True, "Domain web1 defined")
+    assert done["again"] == "Domain web1 unchanged"
+    assert query.state(states.conn, "web1") == "shutdown"
+
+    done = states.apply("defined", **{**VM, "cpu": 2})
+    assert done["changes"] == {"web1": {**IDLE, "definition": True}}
+    assert done["comment"] == "Domain web1 updated"
+
+
+def test_a_vm_is_created_started_and_started_again(states):
+    done = states.apply("running", **VM)
+    assert done["changes"] == {"web1": {"definition": True, "started": True}}
+    assert done["comment"] == "Domain web1 defined and started"
+    assert done["again"] == "Domain web1 exists and is running"
+
+    lifecycle.destroy(states.conn, "web1")
+    assert states.apply("running")["changes"] == {"web1": {"started": True}}
+    lifecycle.destroy(states.conn, "web1")
+    done = states.apply("running", **{**VM, "mem": 96})
+    assert done["changes"] == {"web1": {**IDLE, "definition": True, "started": True}}
+    assert done["comment"] == "Domain web1 updated and started"
+
+
+def test_a_paused_vm_is_resumed(states):
+    states.apply("running", **VM)
+    lifecycle.act(states.conn, "web1", "suspend")
+
+    assert states.apply("running", **VM)["changes"] == {"web1": {"started": True}}
+    assert query.state(states.conn, "web1") == "running"
+
+
+def test_autostart_is_set_on_creation_and_left_alone_afterwards(states):
+    done = states.apply("defined", **VM, autostart=True)
+    assert done["changes"] == {"web1": {"definition": True, "autostart": True}}
+    assert lifecycle.autostarted(states.conn) == {"web1"}
+
+    assert states.apply("defined", **VM)["changes"] == {}
+    assert lifecycle.autostarted(states.conn) == {"web1"}
+    done = states.apply("defined", **VM, autostart=False)
+    assert done["changes"] == {"web1": {**IDLE, "autostart": False}}
+    assert lifecycle.autostarted(states.conn) == set()
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        ({}, "give cpu and mem"),
+        ({**VM, "cpu": "x"}, "cpu"),
+        ({**VM, "imgae": "salt://a"}, "did you mean 'image'"),
+        ({**VM, "vm_type": "xen"}, "one of kvm, qemu"),
+        ({**VM, "connection": "test:///none"}, "libvirt does not answer at test:///none"),
+    ],
+)
+def test_what_cannot_be_done_is_said_and_nothing_is_left(states, given, why):
+    done = states.apply("running", **given)
+
+    assert (done["result"], done["changes"]) == (False, {})
+    assert why in done["comment"]
+    assert not lifecycle.is_defined(states.conn, "web1")
+
+
+def test_what_libvirt_refuses_at_once_is_a_failure_with_its_words(states):
+    states.apply("running", **VM)
+
+    done = states.running("web1", **{**VM, "disks": []})
+
+    assert done["result"] is False
+    assert "not supported" in done["comment"]
+    assert done["changes"]["web1"]["definition"] is True

@@ -1,0 +1,162 @@
+"""Calls of virt.update, and what a definition says when they are done."""
+
+# What 3006.25's modules/virt.py answered on test:/// (update, lines 3754 to 3758 and 4198 to 4209).
+IDLE = {
+    "definition": False,
+    "disk": {"attached": [], "detached": [], "updated": []},
+    "interface": {"attached": [], "detached": []},
+}
+DEFINED = {**IDLE, "definition": True}
+XML = """<domain type='test'><name>web1</name><memory unit='MiB'>512</memory><vcpu>2</vcpu>
+<metadata><saltvirt:vm xmlns:saltvirt='urn:saltext-virt:1' disk_mib='100'/></metadata>
+<os><type arch='i686'>hvm</type><boot dev='hd'/></os><on_reboot>destroy</on_reboot>
+<features><acpi/><kvm><hidden state='on'/></kvm></features>
+<devices>
+<disk type='file' device='disk'><driver name='qemu' type='qcow2' discard='unmap'/>
+<source file='/srv/web1_system.qcow2'/><target dev='vda' bus='virtio'/></disk>
+<disk type='file' device='disk'><source file='/srv/web1_seed.iso'/>
+<target dev='vdb' bus='virtio'/><serial>saltvirt-seed</serial></disk>
+<disk type='file' device='cdrom'><source file='/srv/a.iso'/><target dev='hda' bus='ide'/></disk>
+<interface type='network'><mac address='52:54:00:00:00:01'/><source network='default'/>
+<model type='virtio'/><boot order='7'/></interface>
+<graphics type='vnc' passwd='secret' listen='192.0.2.7'/><serial type='pty'/>
+</devices></domain>"""
+
+# Of each its first call, and what of the definition is then as it says.
+CALLS = [
+    ({"cpu": 4}, lambda said: said.vcpus.maximum == "4"),
+    ({"mem": 1024}, lambda said: (said.memory.size_kib, said.memory.current_kib) == (2**20, 2**20)),
+    ({"mem": "1g"}, lambda said: said.memory.size_kib == 2**20),
+    (
+        {"mem": {"soft_limit": "256m", "hard_limit": "1g"}},
+        lambda said: said.memory.limits_kib == {"soft_limit": 2**18, "hard_limit": 2**20},
+    ),
+    ({"mem": {"current": "256m"}}, lambda said: said.memory.current_kib == 2**18),
+    (
+        {"mem": {"hugepages": [{"size": "2m"}], "nosharepages": True}},
+        lambda said: said.memory.backing.nosharepages,
+    ),
+    (
+        {"cpu": {"maximum": 4, "current": 2, "tuning": {"shares": 5, "vcpupin": {0: "0,1"}}}},
+        lambda said: said.cputune.numbers == {"shares": "5"},
+    ),
+    (
+        {"cpu": {"tuning": {"vcpusched": [{"scheduler": "fifo", "priority": 2, "vcpus": "0-1"}]}}},
+        lambda said: said.cputune.scheds[0][1]["scheduler"] == "fifo",
+    ),
+    (
+        {"cpu": {"tuning": {"emulatorpin": "0,1,2", "emulatorsched": {"scheduler": "idle"}}}},
+        lambda said: said.cputune.pins == (("emulatorpin", {"cpuset": "0-2"}),),
+    ),
+    (
+        {"cpu": {"topology": {"sockets": 2}, "mode": "custom", "model": "Haswell"}},
+        lambda said: said.cpu.model.name == "Haswell",
+    ),
+    (
+        {"cpu": {"mode": "host-model", "features": {"lahf": "optional"}}},
+        lambda said: said.cpu.features == {"lahf": "optional"},
+    ),
+    (
+        {"cpu": {"vcpus": {0: {"enabled": True}, 1: {"enabled": False}}, "current": 1}},
+        lambda said: len(said.vcpus.listed) == 2,
+    ),
+    (
+        {"cpu": {"numa": {0: {"cpus": "0", "memory": "256m"}, 1: {"cpus": "1", "memory": 256}}}},
+        lambda said: [cell.memory_kib for cell in said.cpu.cells] == [2**18, 2**18],
+    ),
+    ({"cpu": {"iothreads": 2}}, lambda said: said.vcpus.iothreads == "2"),
+    (
+        {"numatune": {"memory": {"mode": "strict", "nodeset": "0,1"}}},
+        lambda said: said.numatune.memory == {"mode": "strict", "nodeset": "0-1"},
+    ),
+    ({"boot_dev": "network hd"}, lambda said: said.os.boot == ("network", "hd")),
+    ({"boot_dev": "hd network"}, lambda said: said.os.boot == ("hd", "network")),
+    ({"boot": {"efi": True}}, lambda said: said.os.firmware == "efi"),
+    ({"boot": {"kernel": "/etc/hosts", "cmdline": "x"}}, lambda said: said.os.cmdline == "x"),
+    (
+        {"clock": {"adjustment": 3600, "utc": False}},
+        lambda said: said.clock.attributes["basis"] == "localtime",
+    ),
+    ({"clock": {"timezone": "CEST"}}, lambda said: said.clock.attributes["timezone"] == "CEST"),
+    (
+        {"clock": {"timers": {"tsc": {"frequency": 3504000000}, "hpet": {"present": False}}}},
+        lambda said: len(said.clock.timers) == 2,
+    ),
+    (
+        {"hypervisor_features": {"kvm-hint-dedicated": True}},
+        lambda said: said.features.hint_dedicated is True,
+    ),
+    ({"graphics": {"type": "spice"}}, lambda said: said.graphics[0].type == "spice"),
+    (
+        {"graphics": {"type": "vnc", "port": 5905, "listen": "127.0.0.1"}},
+        lambda said: (said.graphics[0].port, said.graphics[0].password) == ("5905", "secret"),
+    ),
+    ({"graphics": {"type": "none"}}, lambda said: said.graphics == ()),
+    ({"serials": [{"type": "tcp", "port": 22223}]}, lambda said: said.chardevs[0].type == "tcp"),
+    ({"serials": [{"type": "pty"}, {"type": "pty"}]}, lambda said: len(said.chardevs) == 3),
+    ({"serials": [], "consoles": []}, lambda said: said.chardevs == ()),
+    (
+        {"consoles": [{"type": "pty"}, {"type": "pty", "target_type": "virtio"}]},
+        lambda said: len(said.chardevs) == 3,
+    ),
+    ({"stop_on_reboot": True, "cpu": 3}, lambda said: said.on_reboot == "destroy"),
+    (
+        {"interfaces": [{"name": "eth1", "type": "network", "source": "other"}]},
+        lambda said: [one.on for one in said.interfaces] == ["other"],
+    ),
+    (
+        {
+            "interfaces": [
+                {"name": "eth0", "network": "default", "mtu": 1400},
+                {"name": "eth1", "network": "default", "mac": "52:54:00:00:00:09"},
+            ]
+        },
+        lambda said: [one.mac[-2:] for one in said.interfaces] == ["01", "09"],
+    ),
+    ({"interfaces": []}, lambda said: said.interfaces == ()),
+    ({"disks": []}, lambda said: [one.serial for one in said.disks] == ["saltvirt-seed"]),
+    (
+        {"disks": [{"name": "system"}, {"name": "cd", "device": "cdrom"}]},
+        lambda said: [one.path for one in said.disks if one.device == "cdrom"] == [None],
+    ),
+    (
+        {"disks": [{"name": "system", "io": "threads"}, {"name": "data", "size": 8}]},
+        lambda said: [one.target["dev"] for one in said.disks] == ["vda", "vdb", "vdc"],
+    ),
+]
+
+# Each undoes what the first did.
+BACK = [
+    ({"mem": {"soft_limit": "256m"}}, {"mem": {"soft_limit": None}}),
+    ({"cpu": {"tuning": {"shares": 5}}}, {"cpu": {"tuning": {"shares": None}}}),
+    ({"cpu": {"tuning": {"shares": 5}}}, {"cpu": {"tuning": None}}),
+    ({"cpu": {"iothreads": 2}}, {"cpu": {"iothreads": None}}),
+    ({"numatune": {"memory": {"nodeset": "0"}}}, {"numatune": {"memory": None}}),
+    ({"boot": {"efi": True}}, {"boot": {"efi": False}}),
+    (
+        {"boot": {"kernel": "/etc/hosts", "initrd": "/etc/hosts", "cmdline": "a"}},
+        {"boot": {"kernel": None, "initrd": None, "cmdline": None}},
+    ),
+    ({"clock": {"adjustment": 9}}, {"clock": {"adjustment": None}}),
+    ({"clock": {"timers": {"hpet": {"present": False}}}}, {"clock": {"timers": None}}),
+    (
+        {"hypervisor_features": {"kvm-hint-dedicated": True}},
+        {"hypervisor_features": {"kvm-hint-dedicated": None}},
+    ),
+]
+
+BAD = [
+    ({"cpu": {"maximun": 2}}, "maximun"),
+    ({"cpu": "many"}, "cpu"),
+    ({"mem": {"soft_limit": "2HB"}}, "soft_limit"),
+    ({"boot": {"loader": "/etc/hosts", "initrd": "/etc/hosts"}}, "loader"),
+    ({"boot": {"initrd": "/etc/hosts"}}, "'initrd' needs 'kernel'"),
+    ({"boot": {"efi": "Not a boolean value"}}, "neither True nor False"),
+    ({"boot": {"kernel": "/none"}}, "there is no file /none"),
+    ({"boot_dev": "tape"}, "tape"),
+    ({"disks": [{"name": "../x", "size": 1}]}, "use letters"),
+    ({"interfaces": "eth0"}, "interfaces"),
+    ({"host_devices": ["pci_none"]}, "not a device of this host"),
+    ({"live": "yes"}, "live"),
+    ({"graphics": {"type": "vnc", "pasword": "x"}}, "pasword"),
+]

@@ -1,0 +1,81 @@
+"""Addresses and users as guests say them: what is none of both reaches nobody."""
+
+import pytest
+from saltvirt import access, terminal
+
+
+def test_addresses_that_others_reach_come_first_ipv4():
+    said = ["2001:db8::7", "127.0.0.1", "192.0.2.7", "fe80::1", "::1", "169.254.1.1", "192.0.2.7"]
+
+    assert access.addresses(said) == ["192.0.2.7", "2001:db8::7"]
+
+
+def test_an_ipv4_address_in_ipv6s_clothes_is_that_address():
+    assert access.addresses(["::ffff:192.0.2.7", "192.0.2.7"]) == ["192.0.2.7"]
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        *(
+            "",
+            "x",
+            "192.0.2.7; reboot",
+            "2001:db8::1%$(reboot)",
+            "0.0.0.0",
+            "224.0.0.1",
+            7,
+            None,
+            [],
+        ),
+        *("::ffff:127.0.0.1", "::ffff:0.0.0.0", "240.0.0.1", "0.1.2.3"),
+    ],
+)
+def test_what_is_no_address_of_a_guest_is_left_out(said):
+    assert access.addresses([said]) == []
+
+
+def test_a_guest_with_a_million_addresses_shows_sixteen():
+    many = (f"10.{n >> 16}.{n >> 8 & 255}.{n & 255}" for n in range(1, 1 << 24))
+
+    assert len(access.addresses(many)) == access.MOST
+    assert next(many).startswith("10.0.3.")  # the rest was not even looked at
+
+
+@pytest.mark.parametrize("said", ["-oProxyCommand=x", "a b", "ROOT;", "", None, 7, "a" * 33, "a\n"])
+def test_what_can_be_no_user_is_none(said):
+    assert access.ssh_user(said) is None
+
+
+def test_who_is_known_logs_in_at_the_first_address():
+    assert access.ssh(["192.0.2.7", "2001:db8::7"], "debian") == "ssh debian@192.0.2.7"
+    assert access.ssh(["192.0.2.7"], access.ssh_user("USER")) == (
+        "ssh USER@192.0.2.7 (USER: the image's default user)"
+    )
+    assert access.ssh([], "debian") is access.ssh(["192.0.2.7"], None) is None
+
+
+@pytest.mark.parametrize(
+    ("line", "shown"),
+    [
+        ("a\x1b[2Jb\tc\x07\x9b31md", "ab\tcd"),
+        ("\x1b]0;title\x07x", "x"),
+        ("\x1b]8;;http://evil\x1b\\x\x1b]8;;\x1b\\", "x"),
+        ("\x1b(B\x1b[mok", "ok"),
+        ("a\u202eb\u2028c", "abc"),
+        ("\x1b", ""),
+        ("\x1b]0;never ends", ""),
+    ],
+)
+def test_what_would_steer_a_terminal_is_left_out(line, shown):
+    assert terminal.printable(line) == shown
+
+
+def test_a_tail_is_of_lines_that_say_something_and_not_too_long():
+    text = "".join(f"line {n}\n\n \x1b[m\n" for n in range(20)) + "x" * 1000
+
+    lines = terminal.tail(text, 3)
+
+    assert lines[:2] == ["line 18", "line 19"]
+    assert lines[2] == "x" * terminal.LONGEST + " …"
+    assert terminal.tail("\n\n", 10) == []
