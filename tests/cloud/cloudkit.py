@@ -102,6 +102,20 @@ class Cloud:
         argv = node.enter(node.pid_of(self.lab, "master"), ["salt-run", *words, "--out=json"])
         return subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
+    def heard(self, tag, act, limit_s=120):
+        """Return what ``salt-run state.event`` prints of the first event of a tag that acts cause."""
+        # "timeout" ends what salt-run has started too; to kill nsenter would leave all of it.
+        argv = ["timeout", "-k", "5", limit_s, "salt-run", "state.event", tag, "count=1"]
+        entered = node.enter(node.pid_of(self.lab, "master"), argv)
+        with subprocess.Popen(
+            entered, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        ) as bus:
+            while bus.poll() is None:
+                act()
+            out = bus.stdout.read()
+        assert tag in out, out
+        return out
+
     def cut_off(self, point, *words):
         """Run salt-run until it is killed at a point of its record; return when it has been."""
         faults = self.folder("master") / "run/faults/at"

@@ -6,7 +6,6 @@ It has no QEMU around it, so that it is there within seconds; what it sends is w
 
 import json
 import subprocess
-import time
 from contextlib import contextmanager
 
 from cloudkit import Done, wait
@@ -129,13 +128,6 @@ def guest(cloud):
 
 def is_heard(cloud, it):
     """Assert that what the guest fires and sends reaches the master."""
-    bus = cloud.begin("state.event", f"{NAME}/hello", "count=1")
-    end = time.monotonic() + 60
-    while bus.poll() is None and time.monotonic() < end:
-        it.call("event.send", f"{NAME}/hello", "{}")
-    if bus.poll() is None:
-        bus.kill()
-    out, err = bus.communicate()
-    assert f"{NAME}/hello" in out, out + err
+    cloud.heard(f"{NAME}/hello", lambda: it.call("event.send", f"{NAME}/hello", "{}"), limit_s=60)
     listed = {"cmd": "_file_list", "saltenv": "base", "prefix": "", "id": NAME}
     assert "images/tiny.qcow2" in it.raw(("aes", listed))

@@ -7,6 +7,7 @@ EXTRAS = ("libvirt-python==9.0.0", "pycdlib>=1.14", "pyroute2>=0.7")
 TOOLS = (
     "pytest>=8",
     "pytest-xdist>=3.5",
+    "pytest-timeout>=2.4",
     "hypothesis",
     "ruff==0.8.*",
     "mypy==2.4.*",
