@@ -103,7 +103,7 @@ class Cloud:
         return subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
     def heard(self, tag, act, limit_s=120):
-        """Return what ``salt-run state.event`` prints of the first event of a tag that acts cause."""
+        """Return what ``state.event`` prints of the first event of a tag that an act causes."""
         # "timeout" ends what salt-run has started too; to kill nsenter would leave all of it.
         argv = ["timeout", "-k", "5", limit_s, "salt-run", "state.event", tag, "count=1"]
         entered = node.enter(node.pid_of(self.lab, "master"), argv)
