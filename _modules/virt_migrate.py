@@ -33,7 +33,8 @@ def migrate(vm_, target, **kwargs):
     target
         A hypervisor's name; ``qemu+tls://NAME/system`` says the same. Other URIs are refused.
     kwargs
-        ``live``, ``persistent``, ``undefinesource`` (all True), ``offline``, ``max_bandwidth`` and
+        ``live`` (True; False for an emulated VM of a QEMU before 9.0, which would lose what it
+        writes), ``persistent``, ``undefinesource`` (both True), ``offline``, ``max_bandwidth`` and
         ``postcopy_bandwidth`` (MiB/s), ``max_downtime`` (ms), ``parallel_connections``,
         ``compressed``, ``comp_methods`` (``mt,xbzrle``), ``comp_mt_level``, ``comp_mt_threads``,
         ``comp_mt_dthreads``, ``comp_xbzrle_cache`` (bytes), ``copy_storage`` (``all`` or
@@ -46,8 +47,8 @@ def migrate(vm_, target, **kwargs):
 
     Memory and disks are encrypted by QEMU's own TLS; with ``virt:tunnel`` everything goes through
     port 16514. Returns ``{total_ms, downtime_ms, memory_bytes, disk_bytes}``, and with a token what
-    its target must be told, ``noted``. Fails with one line, and leaves the VM where it was. Undo:
-    move it back.
+    its target must be told, ``noted``; ``warnings`` where a VM was moved as it runs and may have
+    lost something. Fails with one line, and leaves the VM where it was. Undo: move it back.
 
     CLI Example:
 

@@ -135,9 +135,15 @@ class Evaluation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Move:
-    """How a VM is moved; bandwidths in MiB/s, the downtime in ms, limits in s."""
+    """
+    How a VM is moved; bandwidths in MiB/s, the downtime in ms, limits in s.
 
-    live: bool = True
+    live
+        Whether it goes on while its memory is sent. None, the default, is yes, unless its QEMU
+        would lose what it writes meanwhile; see :func:`saltvirt.placement.generation.loses_writes`.
+    """
+
+    live: bool | None = None
     persistent: bool = True
     undefinesource: bool = True
     offline: bool = False

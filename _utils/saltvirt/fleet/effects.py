@@ -132,6 +132,7 @@ class Hands:
         source, fun = self.source or "", "virt.migrate"
         figures: Figures = wire.read(source, fun, Figures, said)
         self.figures, self.is_sent = figures.shown(), True
+        self.warnings += figures.warnings
         self.noted = wire.read(source, fun, Noted, figures.noted)
 
     @property

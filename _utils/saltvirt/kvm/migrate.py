@@ -106,11 +106,12 @@ def flags(options: Move, *, copies: Collection[str], shared: bool, is_running: b
 def _live_flags(options: Move, *, copies: Collection[str], shared: bool) -> dict[str, bool]:
     """Return the names of the flags that mean something only while a VM runs: set or not."""
     is_whole = options.copy_storage == "all"
+    is_live = options.live is not False
     return {
-        "LIVE": options.live,
+        "LIVE": is_live,
         "TUNNELLED": options.tunnel,
         "COMPRESSED": options.compressed,
-        "AUTO_CONVERGE": options.live and not options.postcopy,
+        "AUTO_CONVERGE": is_live and not options.postcopy,
         "POSTCOPY": options.postcopy,
         "PARALLEL": bool(options.parallel_connections),
         "UNSAFE": shared,

@@ -313,6 +313,7 @@ class Figures:
     memory_bytes: Count | None = None
     disk_bytes: Count | None = None
     noted: dict[str, Any] = field(default_factory=dict)
+    warnings: list[str] = field(default_factory=list)
 
     def shown(self) -> dict[str, int]:
         """Return the figures that were said, for users."""

@@ -10,7 +10,7 @@ from typing import Any
 from saltvirt import content, protocol, records, undo, wire
 from saltvirt.config import HostSettings
 from saltvirt.errors import NoSuchVm, StorageError
-from saltvirt.kvm import connect, lifecycle, migrate
+from saltvirt.kvm import connect, host, lifecycle, migrate
 from saltvirt.kvm.migrate import MigrationFailed
 from saltvirt.model import Move
 from saltvirt.movefacts import DepartureFacts
@@ -267,8 +267,8 @@ class Departure(End[DepartureFacts]):
             lifecycle.undefine_moved(self.conn, name)
         else:
             # The record ends, and nobody may start it here as long as it is there.
-            host = reach.uri_of(self.facts.target)[1]
-            lifecycle.keep_moved(self.conn, name, host)
+            keeper = reach.uri_of(self.facts.target)[1]
+            lifecycle.keep_moved(self.conn, name, keeper)
         storage.settle_definitions()
 
     def remove(self) -> None:
@@ -328,10 +328,10 @@ def send(
         hands.target, hands.options, hands.present = target, options, present
         began = time.monotonic()
         hands.do(protocol.send(hands.there, token))
-        return {**sending.figures(hands.figures, began), "noted": wire.plain(hands.facts.noted)}
+        return {**_said(hands, began), "noted": wire.plain(hands.facts.noted)}
 
 
-def move_unprepared(context: Context, name: str, target: str, options: Move) -> dict[str, int]:
+def move_unprepared(context: Context, name: str, target: str, options: Move) -> dict[str, Any]:
     """Move a VM whose target nobody has made ready: by hand, without files of its own."""
     with opened(context, name) as hands:
         moving = migrationinfo.gather(hands.conn, context.settings, name)[name]
@@ -342,7 +342,14 @@ def move_unprepared(context: Context, name: str, target: str, options: Move) -> 
         hands.open(token)
         hands.do(protocol.send(hands.there, token))
         hands.do(protocol.finish(hands.there, token))
-        return sending.figures(hands.figures, began)
+        return _said(hands, began)
+
+
+def _said(hands: Departure, began: float) -> dict[str, Any]:
+    """Return what a move took, and what it may have lost by the way that was asked for."""
+    out: dict[str, Any] = sending.figures(hands.figures, began)
+    warnings = sending.risks(hands._move, hands.moving, host.versions(hands.conn)["qemu"])
+    return {**out, "warnings": warnings} if warnings else out
 
 
 def step(context: Context, name: str, token: str, which: str, **given: Any) -> dict[str, Any]:

@@ -8,11 +8,12 @@ from typing import Any
 
 from saltvirt import spec
 from saltvirt.config import HostSettings
-from saltvirt.kvm import lifecycle, migrate
+from saltvirt.kvm import host, lifecycle, migrate
 from saltvirt.kvm.migrate import MigrationFailed
 from saltvirt.model import Move
 from saltvirt.ops.context import Context
 from saltvirt.ops.migration import checks, migrationinfo, reach, watching
+from saltvirt.placement import generation
 from saltvirt.placement.answers import DiskFacts, FileFacts, MigrationInfo
 
 _TLS_FILES = ("ca-cert.pem", "client-cert.pem", "client-key.pem")
@@ -90,6 +91,9 @@ def hand_over(
     """Have libvirt migrate a domain, watched; return the figures of that."""
     if moving.cpu_qemu:
         lifecycle.note_cpu(conns[0], moving.name, moving.cpu_qemu)
+    asked, options = options, whole(options, moving, host.versions(conns[0])["qemu"])
+    if options != asked:
+        context.progress("Pausing", detail="emulated; it goes on when its memory is there")
     uri, address = reach.uri_of(target)
     name, is_running = moving.name, moving.is_running
     copies = [disk.target for disk in moving.disks if disk.how == "copy"]
@@ -106,6 +110,26 @@ def hand_over(
         # The far end, which is asked when all is over, knows of the memory only.
         "disk_bytes": last.get("disk_bytes", 0),
     }
+
+
+def whole(options: Move, moving: MigrationInfo, qemu: str) -> Move:
+    """Return how a VM is moved so that it loses nothing, where that was left open."""
+    is_open = options.live is None and not options.postcopy
+    return replace(options, live=False) if is_open and _loses(moving, qemu) else options
+
+
+def risks(options: Move, moving: MigrationInfo, qemu: str) -> list[str]:
+    """Return what a VM can lose by the way in which it is to be moved."""
+    if options.live is False or not _loses(moving, qemu):
+        return []
+    return [
+        f"QEMU {qemu} can lose what an emulated guest writes while it moves (9.0 does not): leave "
+        "live and postcopy out, and it is paused meanwhile"
+    ]
+
+
+def _loses(moving: MigrationInfo, qemu: str) -> bool:
+    return moving.is_running and generation.loses_writes(moving.domain_type, qemu)
 
 
 def figures(found: Mapping[str, int], began: float) -> dict[str, int]:

@@ -1,10 +1,12 @@
 """What libvirt is told of a move; the moves themselves are in tests/cloud."""
 
+import libvirt
 import pytest
+import told
 from saltvirt.errors import BadArgument
 from saltvirt.kvm import migrate
 from saltvirt.model import Move
-from saltvirt.ops.migration import reach, watching
+from saltvirt.ops.migration import reach, sending, watching
 
 
 @pytest.mark.parametrize(
@@ -98,3 +100,34 @@ def test_why_there_is_no_post_copy_is_said_where_qemu_names_no_cause():
 
     assert "vm.unprivileged_userfaultfd=1 on both hosts" in watching._remedy(said)
     assert watching._remedy("the connection was lost") == ""
+
+
+EMULATED = {"domain_type": "qemu", "state": "running"}
+
+
+@pytest.mark.parametrize(
+    ("qemu", "facts", "asked", "live", "is_risky"),
+    [
+        ("7.2.22", EMULATED, {}, False, False),
+        ("8.2.2", {**EMULATED, "state": "paused"}, {}, False, False),
+        ("9.0.0", EMULATED, {}, None, False),
+        ("10.0.13", EMULATED, {"live": True}, True, False),
+        ("7.2.22", {**EMULATED, "domain_type": "kvm"}, {}, None, False),
+        ("7.2.22", {**EMULATED, "state": "shutoff"}, {}, None, False),
+        # Whoever asks gets it, and is told.
+        ("7.2.22", EMULATED, {"live": True}, True, True),
+        ("7.2.22", EMULATED, {"live": False}, False, False),
+        ("7.2.22", EMULATED, {"postcopy": True}, None, True),
+    ],
+)
+def test_an_emulated_guest_whose_qemu_loses_writes_is_paused(qemu, facts, asked, live, is_risky):
+    moving, options = told.moving(**facts), Move(**asked)
+
+    found = sending.whole(options, moving, qemu)
+
+    assert found.live is live
+    bits = migrate.flags(found, copies=[], shared=False, is_running=moving.is_running)
+    is_live = live is not False and moving.is_running
+    assert bool(bits & libvirt.VIR_MIGRATE_LIVE) == is_live
+    risks = sending.risks(found, moving, qemu)
+    assert [f"QEMU {qemu} can lose" in one for one in risks] == [True] * is_risky
