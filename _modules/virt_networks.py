@@ -241,6 +241,7 @@ def network_start(name, **kwargs):
 
     .. code-block:: bash
 
+        salt hyper1 virt.network_stop default
         salt hyper1 virt.network_start default
     """
     with _opened("virt.network_start", kwargs) as conn:
@@ -262,6 +263,7 @@ def network_stop(name, **kwargs):
     .. code-block:: bash
 
         salt hyper1 virt.network_stop default
+        salt hyper1 virt.network_start default
     """
     with _opened("virt.network_stop", kwargs) as conn:
         networks.get(conn, name).destroy()
@@ -281,7 +283,8 @@ def network_undefine(name, **kwargs):
 
     .. code-block:: bash
 
-        salt hyper1 virt.network_undefine default
+        salt hyper1 virt.network_define lan None nat ipv4_config="{cidr: 10.98.0.0/24}" start=False
+        salt hyper1 virt.network_undefine lan
     """
     with _opened("virt.network_undefine", kwargs) as conn:
         networks.get(conn, name).undefine()
@@ -304,6 +307,7 @@ def network_set_autostart(name, state="on", **kwargs):
     .. code-block:: bash
 
         salt hyper1 virt.network_set_autostart default off
+        salt hyper1 virt.network_set_autostart default on
     """
     is_on = arguments.on_off("state", state)
     with _opened("virt.network_set_autostart", kwargs) as conn:
