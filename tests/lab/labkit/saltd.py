@@ -10,6 +10,8 @@ from labkit.settings import CHECKOUT, MASTER, MASTER_IP, SWITCH_IP, LabError
 
 # What a Salt master serves of this project; the rest is of no use to it.
 SERVED = (
+    "_clouds",
+    "_engines",
     "_grains",
     "_modules",
     "_output",
