@@ -111,7 +111,8 @@ def _keep_alive(conn: Any) -> None:
 
 def _register(conn: Any, kind: Kind, callback: Callable[..., None]) -> bool:
     """Have libvirt call back for a kind of event; return whether it has that kind."""
-    number = next((vars(libvirt)[one] for one in kind.ids if one in vars(libvirt)), None)
+    numbers = (getattr(libvirt, one, None) for one in kind.ids)
+    number = next((one for one in numbers if one is not None), None)
     if number is None:
         log.warning("no events of %s: this libvirt is too old", kind.name)
         return False

@@ -120,7 +120,10 @@ LISTENER = """
 import json, logging, sys, threading
 import libvirt
 from saltvirt.kvm import eventkinds, events
+from saltvirt.optional import OptionalModule
 
+# As in a minion, which has imported the library before libvirt's module was looked for.
+events.libvirt = OptionalModule("libvirt")
 logging.basicConfig(stream=sys.stdout, format="%(levelname)s %(message)s", level="INFO", force=True)
 events._RETRY_S = 0.1
 
