@@ -63,7 +63,7 @@ def domain_capabilities(emulator=None, arch=None, machine=None, domain=None, **k
 
     .. code-block:: bash
 
-        salt hyper1 virt.domain_capabilities arch=x86_64 domain=kvm
+        salt hyper1 virt.domain_capabilities arch=x86_64 machine=q35
     """
     with _reading("virt.domain_capabilities", kwargs) as conn:
         return capable.of_domains(conn, emulator, arch, machine, domain)

@@ -71,6 +71,7 @@ def snapshot(domain, name=None, suffix=None, external=False, quiesce=False, **kw
     .. code-block:: bash
 
         salt hyper1 virt.snapshot centos1 before-update
+        salt hyper1 virt.delete_snapshots centos1 before-update
     """
     made = snapshots.new_name(str(domain), name, suffix)
     is_external = arguments.boolean("external", external)
@@ -101,6 +102,7 @@ def delete_snapshots(name, *names, **kwargs):
 
     .. code-block:: bash
 
+        salt hyper1 virt.snapshot centos1 before-update
         salt hyper1 virt.delete_snapshots centos1 before-update
         salt hyper1 virt.delete_snapshots centos1 all=True
     """
@@ -131,7 +133,9 @@ def revert_snapshot(name, vm_snapshot=None, cleanup=False, **kwargs):
 
     .. code-block:: bash
 
+        salt hyper1 virt.snapshot centos1 before-update
         salt hyper1 virt.revert_snapshot centos1 before-update
+        salt hyper1 virt.delete_snapshots centos1 before-update
     """
     with_cleanup = arguments.boolean("cleanup", cleanup)
     settings = _settings("virt.revert_snapshot", kwargs)

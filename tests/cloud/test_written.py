@@ -23,9 +23,9 @@ SECTOR = bytes.fromhex(
 def writing(cloud3):
     """A guest that writes all the time, and looks."""
     cloud3.purge_all()
-    image = cloud3.fileroot / "images" / IMAGE
+    image = cloud3.fileroot / IMAGE
     image.write_bytes(SECTOR.ljust(510, b"\0") + b"\x55\xaa" + bytes(2**20 - 512))
-    how = ["host=hyper1", "seed=False", "wait=False", f"image=salt://images/{IMAGE}"]
+    how = ["host=hyper1", "seed=False", "wait=False", f"image=salt://{IMAGE}"]
     done = cloud3.run("virt.init", NAME, "1", "64", *how)
     assert done.code == 0, done.out + done.err
     wait("the guest", lambda: "." in cloud3.console("hyper1", NAME))
