@@ -211,10 +211,16 @@ def test_a_stopped_vm_does_not_leave_behind_what_it_would_go_on_with(cloud3, m1)
     cloud3.sh("hyper2", "rm /tmp/fw.fd /tmp/m1_VARS.fd")
 
 
+def status_of(cloud):
+    """Return what hyper1 says of the move that is under way."""
+    return cloud.local("hyper1", "virt.migrate_status", "m1")
+
+
 def test_a_move_can_be_watched_and_cancelled_and_a_second_one_is_refused(cloud3, m1):
     job = slow(cloud3)
-    status = cloud3.local("hyper1", "virt.migrate_status", "m1")
-    assert status["memory_bytes"] > 0 and 0 <= status["percent"] <= 100
+    seen = []
+    wait("memory", lambda: seen.append(status_of(cloud3)) or seen[-1]["memory_bytes"] > 0)
+    assert all(0 <= status["percent"] <= 100 for status in seen)
     second = cloud3.run("virt.migrate", "m1", "hyper3")
     assert second.code == 1 and "by another salt-run at this moment" in second.error
     direct = cloud3.call("hyper1", "virt.migrate", "m1", "hyper3", "copy_storage=all")

@@ -1,10 +1,12 @@
 """What an emulated guest writes while it moves is there afterwards; some QEMU lose it by itself."""
 
+import subprocess
+
 import pytest
 from cloudkit import wait
 from movekit import where
 
-NAME, IMAGE = "m1", "written.raw"
+NAME, IMAGE = "m1", "written.qcow2"
 # A boot sector: 128 pages have the number of the round, and each round looks whether the one before
 # has written all of them. It says "S" once, "." every 262,144 rounds, and "!" for a page that has
 # an older number.
@@ -20,11 +22,13 @@ SECTOR = bytes.fromhex(
 
 
 @pytest.fixture
-def writing(cloud3):
+def writing(cloud3, tmp_path):
     """A guest that writes all the time, and looks."""
     cloud3.purge_all()
     image = cloud3.fileroot / IMAGE
-    image.write_bytes(SECTOR.ljust(510, b"\0") + b"\x55\xaa" + bytes(2**20 - 512))
+    raw = tmp_path / "written.raw"
+    raw.write_bytes(SECTOR.ljust(510, b"\0") + b"\x55\xaa" + bytes(2**20 - 512))
+    subprocess.run(["qemu-img", "convert", "-O", "qcow2", raw, image], check=True)
     how = ["host=hyper1", "seed=False", "wait=False", f"image=salt://{IMAGE}"]
     done = cloud3.run("virt.init", NAME, "1", "64", *how)
     assert done.code == 0, done.out + done.err
