@@ -119,8 +119,8 @@ def whole(options: Move, moving: MigrationInfo, qemu: str) -> Move:
 
 
 def risks(options: Move, moving: MigrationInfo, qemu: str) -> list[str]:
-    """Return what a VM can lose by the way in which it is to be moved."""
-    if options.live is False or not _loses(moving, qemu):
+    """Return what a VM can lose by the way in which somebody wants it moved."""
+    if whole(options, moving, qemu).live is False or not _loses(moving, qemu):
         return []
     return [
         f"QEMU {qemu} can lose what an emulated guest writes while it moves (9.0 does not): leave "

@@ -129,5 +129,5 @@ def test_an_emulated_guest_whose_qemu_loses_writes_is_paused(qemu, facts, asked,
     bits = migrate.flags(found, copies=[], shared=False, is_running=moving.is_running)
     is_live = live is not False and moving.is_running
     assert bool(bits & libvirt.VIR_MIGRATE_LIVE) == is_live
-    risks = sending.risks(found, moving, qemu)
+    risks = sending.risks(options, moving, qemu)
     assert [f"QEMU {qemu} can lose" in one for one in risks] == [True] * is_risky
