@@ -122,8 +122,8 @@ def _forwarding(host: str, names: Iterable[str]) -> Iterator[Finding]:
         yield Finding(
             check="firewall",
             where=host,
-            what=f"beside the rules {name} of its firewall nothing keeps back what it forwards: its "
-            "guests on a NAT network reach libvirt and QEMU of the other hypervisors",
+            what=f"beside the rules {name} of its firewall nothing keeps back what it forwards: "
+            "its guests on a NAT network reach libvirt and QEMU of the other hypervisors",
             fix=f"salt {shlex.quote(host)} pkg.install nftables, then "
             f"{apply(host, 'hypervisor.firewall')}",
         )
