@@ -178,9 +178,11 @@ def firewall_present(
     Loaded in one step. A systemd unit ``salt-virt-BACKEND-NAME`` loads them again at each boot,
     before the network, and ``salt-virt-BACKEND-NAME-again`` whenever a service that empties all
     rules starts; firewalld keeps them itself; without systemd the comment says that nothing does. A
-    table or chain of that name that others made is refused. A rule of another nftables table that
-    drops packets is named in a warning. If a step fails, all is as it was. Undo:
-    virt.firewall_absent.
+    table or chain of that name that others made is refused, and so is a name that ends with
+    ``_forward``. A rule of another nftables table that drops packets is named in a warning. What
+    guests with NAT send to these ports of peers is kept back by nftables, whatever the backend:
+    without ``nft`` a warning says that nothing does, and an ``nft`` that fails is an error. If a
+    step fails, all is as it was. Undo: virt.firewall_absent.
 
     .. code-block:: yaml
 

@@ -19,9 +19,21 @@ def opened(request: urllib.request.Request, meter: Meter) -> Any:
     Return the answer to a request, also after the server has led elsewhere.
 
     All that waits for the server raises TimeoutError when it is silent, or when the meter's time
-    is over: a server that sends a header now and then is never silent.
+    is over: a server that sends a header now and then is never silent. What is neither http nor
+    https is refused, wherever it is asked for.
     """
-    opener = urllib.request.build_opener(_Http(meter), _Https(meter), _Elsewhere())
+    opener = urllib.request.OpenerDirector()
+    # Not those that Python adds by itself, which open FTP, files of this machine and data: as well.
+    for handler in (
+        urllib.request.ProxyHandler(),
+        urllib.request.UnknownHandler(),
+        _Http(meter),
+        _Https(meter),
+        urllib.request.HTTPDefaultErrorHandler(),
+        _Elsewhere(),
+        urllib.request.HTTPErrorProcessor(),
+    ):
+        opener.add_handler(handler)
     return opener.open(request, timeout=_wait_s(meter))
 
 
@@ -33,7 +45,28 @@ def _wait_s(meter: Meter) -> float:
 
 
 class _Elsewhere(urllib.request.HTTPRedirectHandler):
-    """Follows a server that leads elsewhere, but not from one that is proved to one that is not."""
+    """
+    Follows a server that leads elsewhere, but to no other kind of place.
+
+    Nor from one that is proved to one that is not.
+    """
+
+    def http_error_302(self, req: Any, fp: Any, code: int, msg: str, headers: Any) -> Any:
+        """Refuse what is not of the web; Python would follow to FTP."""
+        to = headers.get("location") or headers.get("uri") or ""
+        try:
+            scheme = urllib.parse.urlsplit(urllib.parse.urljoin(req.full_url, to)).scheme
+        except ValueError:
+            scheme = "what is not a URL"
+        if scheme not in ("http", "https"):
+            fp.close()
+            raise urllib.error.URLError(
+                f"the server leads to {scheme[:20]}, and only http and https are followed; give "
+                "the URL of the file itself"
+            )
+        return super().http_error_302(req, fp, code, msg, headers)
+
+    http_error_301 = http_error_303 = http_error_307 = http_error_308 = http_error_302
 
     def redirect_request(
         self, req: urllib.request.Request, fp: Any, code: int, msg: str, headers: Any, newurl: str

@@ -6,6 +6,7 @@ The master puts it there, with an index that says which file is for which guest;
 
 import json
 import re
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -14,6 +15,8 @@ from saltvirt import wire
 FOLDER = "salt-virt/minion"
 INDEX = "index.json"
 COMMAND = "salt-run virt_image.minion_packages"
+# The environment whose minions guests get if that of their image has none for them.
+BASE = "base"
 ONEDIR, DEB, RPM = "onedir", "deb", "rpm"
 KINDS = (ONEDIR, DEB, RPM)
 ARCHES = ("x86_64", "aarch64")
@@ -111,6 +114,18 @@ def chosen(
         if found:
             return found
     return ()
+
+
+def remedy(saltenv: str) -> str:
+    """Return what helps against what an environment has wrong: nothing is taken from another."""
+    if saltenv == BASE:
+        return f"have it written anew on the master: {COMMAND}"
+    env = f"saltenv={shlex.quote(saltenv)}"
+    return (
+        f"as saltenv {saltenv} has an index of its own, that of {BASE} is not used instead: have "
+        f"it written anew on the master ({COMMAND} {env}), or take it away "
+        f"({COMMAND} remove=True {env})"
+    )
 
 
 def distribution(os: str | None) -> str | None:

@@ -67,6 +67,31 @@ PLANTED = {
         "systemctl stop planted",
         *("libvirt-open", "hyper2"),
     ),
+    "rules without a table for what is forwarded": (
+        "hyper3",
+        "echo >/etc/salt-virt/firewalld-planted.rules",
+        "rm /etc/salt-virt/firewalld-planted.rules",
+        *("firewall", "hyper3"),
+    ),
+    "a socket for all": (
+        *edited(
+            "hyper2",
+            "/etc/libvirt/libvirtd.conf",
+            "mkdir -p /run/planted; touch /run/planted/libvirt-sock; "
+            "chmod 666 /run/planted/libvirt-sock; "
+            'printf \'auth_unix_rw = "none"\\nunix_sock_dir = "/run/planted"\\n\' '
+            ">>/etc/libvirt/libvirtd.conf",
+        ),
+        *("libvirt-open", "hyper2"),
+    ),
+    "a rule of an older polkit": (
+        "hyper1",
+        "mkdir -p /var/lib/polkit-1/localauthority/50-local.d; "
+        "printf '[x]\\nAction=org.libvirt.unix.manage\\nResultAny=yes\\n' "
+        ">/var/lib/polkit-1/localauthority/50-local.d/ann.pkla",
+        "rm /var/lib/polkit-1/localauthority/50-local.d/ann.pkla",
+        *("libvirt-users", "hyper1"),
+    ),
     "certificates unseen": (
         *edited(
             "hyper1",

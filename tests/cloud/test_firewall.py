@@ -171,6 +171,22 @@ def test_a_table_of_somebody_else_is_refused_and_stays(cloud):
     assert "tcp dport 9 accept" in shown and cloud.sh(HOST, FILES) == ""
 
 
+def test_what_was_beside_the_rules_of_another_backend_goes_with_its_unit(cloud):
+    beside, words = f"table inet {NAME}_forward", f"ports=[{PORT}]"
+    try:
+        for backend in ("iptables", "nftables"):
+            done = state(cloud, HOST, "firewall_present", NAME, words, f"backend={backend}")
+            assert done["result"] is True, done["comment"]
+            tables = cloud.sh(HOST, SHOWN["nftables"]).splitlines()
+            assert (beside in tables) == (backend == "iptables")
+        assert "_forward" not in cloud.sh(HOST, FILES)
+        assert "_forward" not in cloud.sh(HOST, "systemctl list-unit-files --no-legend")
+    finally:
+        for backend in ("nftables", "iptables"):
+            state(cloud, HOST, "firewall_absent", NAME, f"backend={backend}")
+    assert cloud.sh(HOST, FILES) == ""
+
+
 @pytest.mark.nightly
 def test_firewalld_is_started_keeps_the_rules_and_the_master_is_still_heard(cloud):
     pillar = {"hypervisor": {"firewall": {"backend": "firewalld", "ports": [16514]}}}

@@ -103,6 +103,8 @@ class HostAudit:
         A digest of the library that it has.
     plain
         The addresses at which something listens on libvirt's port without TLS.
+    unguarded
+        Names of the firewall's rules beside which nothing keeps back what the host forwards.
     trusted
         Fingerprints of the CAs that it trusts, by use.
     revoked
@@ -118,6 +120,7 @@ class HostAudit:
     daemons: list[DaemonFacts]
     local: LocalFacts
     plain: list[str]
+    unguarded: list[str]
     trusted: dict[str, list[str]]
     revoked: dict[str, RevocationFacts]
     qemu: dict[str, str]

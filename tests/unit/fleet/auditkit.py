@@ -134,6 +134,7 @@ def host_facts(place, host):
         ],
         local=LocalFacts(sockets=[], users=[], rules=[]),
         plain=[],
+        unguarded=[],
         trusted={use: ca.fingerprints(trust.ca.encode()) for use, trust in told.trust.items()},
         revoked=lists(told),
         qemu={"migrate_tls_force": "1", "migrate_tls_x509_verify": "1"},

@@ -104,6 +104,7 @@ def noted_glob(world):
 
 CHECKS = {
     "tcp": (host(plain=["0.0.0.0"]), "libvirt-open"),
+    "forwarded": (host(unguarded=["salt_virt"]), "firewall"),
     "no verification": (daemon(verifies=False), "libvirt-open"),
     "socket": (users(sockets=["/etc/libvirt/virtqemud.conf"]), "libvirt-open"),
     "a user": (users(users=["ann"]), "libvirt-users"),

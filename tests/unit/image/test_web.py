@@ -58,6 +58,58 @@ def web(tmp_path):
         yield address, asked
 
 
+class Leading(http.server.BaseHTTPRequestHandler):
+    """A server that leads to wherever it is told."""
+
+    to, code = "", 302
+
+    def do_GET(self):
+        self.send_response(self.code)
+        self.send_header("Location", self.to)
+        self.end_headers()
+
+    def log_message(self, *_args):
+        pass
+
+
+@pytest.fixture
+def leading():
+    """Serve with :class:`Leading`; yield the address and the handler to be changed."""
+    handler = type("Handler", (Leading,), {})
+    with served(handler) as address:
+        yield address, handler
+
+
+@pytest.mark.parametrize("code", [301, 302, 303, 307, 308])
+@pytest.mark.parametrize("to", ["ftp://127.0.0.1:9/x", "file://{}", "data:,x", "FTP://x/", "//[x"])
+def test_a_server_that_leads_out_of_the_web_is_not_followed(leading, host, image, code, to):
+    url, handler = leading
+    handler.to, handler.code = to.format(image), code
+    scheme = to.partition(":")[0].lower() if to[0] != "/" else "what is not a URL"
+
+    with pytest.raises(ImageError, match=f"leads to {scheme}, and only http and https are"):
+        obtain(host, f"{url}/x.qcow2")
+    with pytest.raises(ImageError, match=f"leads to {scheme}, and only http and https are"):
+        saltvirt_web.fetch_small(f"{url}/x", 100, Meter(limits.of(host), "x", host.images))
+
+
+def test_a_server_that_leads_on_within_the_web_is_followed(leading, web, host, image):
+    url, handler = leading
+    plain, asked = web
+    for handler.to in (f"{plain}/{image.name}", f"//{plain.removeprefix('http://')}/{image.name}"):
+        got = saltvirt_web.fetch_small(f"{url}/x", MIB, Meter(limits.of(host), "x", host.images))
+        assert got == image.read_bytes()
+    assert asked == [200, 200]
+
+
+@pytest.mark.parametrize("scheme", ["file", "ftp", "data"])
+def test_only_what_is_of_the_web_is_opened(host, image, scheme):
+    url = {"file": f"file://{image}", "ftp": "ftp://127.0.0.1:9/x", "data": "data:,x"}[scheme]
+
+    with pytest.raises(ImageError, match=f"unknown url type: {scheme}"):
+        saltvirt_web.fetch_small(url, 100, Meter(limits.of(host), "x", host.images))
+
+
 @pytest.fixture
 def proved(tmp_path, monkeypatch):
     """A web server with TLS that Python believes, and that leads to wherever it is told."""
@@ -81,19 +133,9 @@ def proved(tmp_path, monkeypatch):
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(pem)
 
-    class Handler(http.server.BaseHTTPRequestHandler):
-        to = ""
-
-        def do_GET(self):  # noqa: N802 - the library's name
-            self.send_response(302)
-            self.send_header("Location", self.to)
-            self.end_headers()
-
-        def log_message(self, *_args):
-            pass
-
-    with served(Handler, context) as address:
-        yield address.replace("http:", "https:"), Handler
+    handler = type("Handler", (Leading,), {})
+    with served(handler, context) as address:
+        yield address.replace("http:", "https:"), handler
 
 
 def test_a_server_that_is_proved_leads_to_none_that_is_not(web, proved, host, image):

@@ -198,14 +198,16 @@ iface br01 inet manual
 def test_rules_name_ports_and_peers_and_a_mark_that_changes_with_them():
     ports = rules.ports([16514, "49152-49215"])
     some = rules.networks(["10.0.0.2", "10.0.0.3", "fd00::2"])
+    near = rules.networks(["10.0.0.0/24"])
 
-    text, mark = rules.nftables("salt_virt", ports, some)
+    text, mark = rules.nftables("salt_virt", ports, some, near)
     _same, again = rules.nftables(
-        "salt_virt", ports, rules.networks(["fd00::2", "10.0.0.3/32", "10.0.0.2"])
+        "salt_virt", ports, rules.networks(["fd00::2", "10.0.0.3/32", "10.0.0.2"]), near
     )
-    _other, other = rules.nftables("salt_virt", ports, rules.networks(["10.0.0.2"]))
+    _other, other = rules.nftables("salt_virt", ports, rules.networks(["10.0.0.2"]), near)
+    _moved, moved = rules.nftables("salt_virt", ports, some, rules.networks([]))
 
-    assert mark == again != other
+    assert mark == again and len({mark, other, moved}) == 3
     assert "tcp dport { 16514, 49152-49215 } ip saddr @peers4 accept" in text
     assert "elements = { 10.0.0.2/31 }" in text and "elements = { fd00::2 }" in text
 

@@ -9,6 +9,7 @@ import pytest
 from saltvirt import content, wire
 from saltvirt.config import HostSettings
 from saltvirt.kvm import connect, lifecycle
+from saltvirt.net.firewall import bootunits, forwarding
 from saltvirt.ops.audit import conffiles, facts, local
 from saltvirt.ops.certificates import installed
 from saltvirt.pki import ca, crl
@@ -69,7 +70,8 @@ def base(tmp_path, monkeypatch):
     (conf / "qemu.conf").write_text('vnc_listen = "0.0.0.0"\nvnc_password = "hunter2"\nuser = "x"')
     monkeypatch.setattr(facts, "_CONF", conf)
     monkeypatch.setattr(local, "_RUN", tmp_path / "run")
-    monkeypatch.setattr(local, "_POLKIT", tmp_path / "polkit")
+    monkeypatch.setattr(local, "_POLKIT", (tmp_path / "polkit", tmp_path / "authority"))
+    monkeypatch.setattr(bootunits, "RULES", tmp_path / "rules")
     monkeypatch.setattr(facts.enrolment, "DAEMONS", {"libvirtd": str(tmp_path / "no socket")})
     made = ca.create("a CA", utc_now())
     (tmp_path / "pki/CA").mkdir(parents=True)
@@ -139,7 +141,12 @@ def there(base):
 
 
 @pytest.mark.parametrize(
-    ("daemon", "name"), [("libvirtd", "libvirt-sock"), ("virtqemud", "virtqemud-sock")]
+    ("daemon", "name"),
+    [
+        ("libvirtd", "libvirt-sock"),
+        ("virtqemud", "virtqemud-sock"),
+        ("virtlxcd", "virtlxcd-sock"),
+    ],
 )
 def test_a_socket_for_all_without_a_check_is_found(there, base, daemon, name):
     path = there / "libvirt" / f"{daemon}.conf"
@@ -154,6 +161,38 @@ def test_a_socket_for_all_without_a_check_is_found(there, base, daemon, name):
         (there / "run" / name).chmod(0o666)
         path.write_text('auth_unix_rw = "polkit"\n')
         assert told(base).local.sockets == []
+
+
+def test_a_socket_for_all_is_found_where_the_daemons_file_has_put_it(there, base):
+    folder, path = there / "elsewhere", there / "libvirt/virtqemud.conf"
+    folder.mkdir()
+    path.write_text(f'auth_unix_rw = "none"\nunix_sock_dir = "{folder}"\n')
+    with socket.socket(socket.AF_UNIX) as bound:
+        bound.bind(str(folder / "virtqemud-sock"))
+        (folder / "virtqemud-sock").chmod(0o666)
+
+        assert told(base).local.sockets == [str(path)]
+
+
+def test_operators_rules_of_polkit_are_found_wherever_it_looks_for_them(there, base):
+    text = "[x]\nAction=org.libvirt.unix.manage\nResultAny=yes\n"
+    for name in ("10-vendor.d", "50-local.d"):
+        (there / "authority" / name).mkdir(parents=True)
+        (there / "authority" / name / "ann.pkla").write_text(text)
+
+    assert told(base).local.rules == [f"{there}/authority/50-local.d/ann.pkla"]
+
+
+def test_rules_of_a_firewall_without_a_table_for_what_is_forwarded_are_named(base, monkeypatch):
+    assert told(base).unguarded == []
+    folder = base.parent / "rules"
+    folder.mkdir()
+    (folder / "firewalld-salt_virt.rules").write_text("")
+
+    assert told(base).unguarded == ["salt_virt"]
+    (folder / "nftables-salt_virt_forward.nft").write_text("")
+    monkeypatch.setattr(forwarding, "is_found", lambda program: program == "nft")
+    assert told(base).unguarded == []
 
 
 def test_rules_of_polkit_that_let_somebody_in_are_found(there, base):

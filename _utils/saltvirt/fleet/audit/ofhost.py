@@ -36,6 +36,7 @@ class NotUnderstood(VirtError):
 def findings(host: str, facts: HostAudit, known: Known) -> Iterator[Finding]:
     """Yield all that falls short on a host."""
     yield from _listening(host, facts)
+    yield from _forwarding(host, facts.unguarded)
     yield from _local(host, facts.local)
     yield from _trust(host, facts, known)
     yield from _revocations(host, facts, known)
@@ -114,6 +115,18 @@ def _listening(host: str, facts: HostAudit) -> Iterator[Finding]:
                 what=f"tls_no_verify_certificate in {daemon.path}: whoever reaches it is root",
                 fix=f"take it out, then restart the daemon: {apply(host, 'hypervisor.libvirt')}",
             )
+
+
+def _forwarding(host: str, names: Iterable[str]) -> Iterator[Finding]:
+    for name in names:
+        yield Finding(
+            check="firewall",
+            where=host,
+            what=f"beside the rules {name} of its firewall nothing keeps back what it forwards: "
+            "its guests on a NAT network reach libvirt and QEMU of the other hypervisors",
+            fix=f"salt {shlex.quote(host)} pkg.install nftables, then "
+            f"{apply(host, 'hypervisor.firewall')}",
+        )
 
 
 def _local(host: str, facts: LocalFacts) -> Iterator[Finding]:

@@ -11,10 +11,16 @@ from saltvirt import undo
 from saltvirt.errors import VirtError
 from saltvirt.net.firewall import rules
 from saltvirt.net.firewall.bootunits import BootUnits
+from saltvirt.undo import Steps
 
 Functions = Mapping[str, Callable[..., Any]]
 # Not the PATH of whoever runs the state: the unit's text must not depend on it.
 _FOLDERS = "/usr/sbin:/usr/bin:/sbin:/bin:/usr/local/sbin"
+
+
+def is_found(program: str) -> bool:
+    """Return whether the host has a program."""
+    return shutil.which(program, path=_FOLDERS) is not None
 
 
 class FirewallError(VirtError):
@@ -36,7 +42,7 @@ class Firewall(ABC):
     @property
     def is_installed(self) -> bool:
         """Whether the host has the backend's program."""
-        return shutil.which(self.program, path=_FOLDERS) is not None
+        return is_found(self.program)
 
     def refuse_missing(self) -> None:
         """Refuse a host that cannot take the rules as it is."""
@@ -72,17 +78,27 @@ class Firewall(ABC):
     def plan(self) -> dict[str, str]:
         """Return what is to be done: ``{what: why}``."""
 
-    @abstractmethod
     def apply(self) -> None:
         """Do what ``plan`` says, or nothing."""
+        with undo.on_failure() as steps:
+            self.bring(steps)
+
+    @abstractmethod
+    def bring(self, steps: Steps) -> None:
+        """Do what ``plan`` says; ``steps`` get how it is undone."""
 
     @abstractmethod
     def removal(self) -> dict[str, str]:
         """Return what ``remove`` would do: ``{what: why}``."""
 
-    @abstractmethod
     def remove(self) -> None:
-        """Take the rules away, now and for the boots to come."""
+        """Take the rules away, now and for the boots to come, or nothing."""
+        with undo.on_failure() as steps:
+            self.take(steps)
+
+    @abstractmethod
+    def take(self, steps: Steps) -> None:
+        """Do what ``removal`` says; ``steps`` get how it is undone."""
 
     @abstractmethod
     def note(self) -> str:
@@ -126,6 +142,14 @@ class Loaded(Firewall):
     def _unload(self) -> None:
         """Take away what is loaded."""
 
+    @abstractmethod
+    def _kept(self) -> object:
+        """Return what is loaded, for ``_put_back``."""
+
+    @abstractmethod
+    def _put_back(self, kept: Any) -> None:
+        """Have loaded what was, whatever is loaded now."""
+
     def _refuse_foreign(self) -> None:
         for what in self._foreign():
             raise FirewallError(
@@ -138,25 +162,29 @@ class Loaded(Firewall):
         self._refuse_foreign()
         return {**dict.fromkeys(self._missing(), "loaded"), **self.boot.pending()}
 
-    def apply(self) -> None:
+    def bring(self, steps: Steps) -> None:
         """Load the rules, each table in one step, and have them loaded at boot."""
         self._check()
-        had_any = bool(self._there())
-        with undo.on_failure() as steps:
-            if not had_any:
-                steps.undo_with(self._unload)
-            self.boot.keep(steps)
-            if self._missing():
-                self._load()
+        # Undone last: to stop or start a unit changes what is loaded.
+        steps.undo_with(self._put_back, self._kept())
+        self.boot.keep(steps)
+        if self._missing():
+            self._load()
 
     def removal(self) -> dict[str, str]:
         """Return what ``remove`` would do: ``{what: why}``; refuse what somebody else has made."""
         self._refuse_foreign()
         return {**dict.fromkeys(self._there(), "removed"), **self.boot.there()}
 
-    def remove(self) -> None:
+    @property
+    def is_anothers(self) -> bool:
+        """Whether what has our name is somebody else's, and nothing of ours is kept for boots."""
+        return bool(self._foreign()) and not self.boot.there()
+
+    def take(self, steps: Steps) -> None:
         """Take the rules away, now and at boot."""
-        self.boot.forget()
+        steps.undo_with(self._put_back, self._kept())
+        self.boot.forget(steps)
         self._unload()
 
     def note(self) -> str:

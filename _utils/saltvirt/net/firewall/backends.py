@@ -24,6 +24,6 @@ def of(
     if backend not in _KINDS:
         raise BadArgument("backend", f"{backend!r}; one of {', '.join(_KINDS)}")
     given = (functions, name, ports, list(peers))
-    if backend == "nftables":
-        return Nftables(*given)
-    return WithForwarding(_KINDS[backend](*given), Nftables(*given, lets_in=False))
+    beside = Nftables(*given, lets_in=False)
+    # The table of nftables says itself what is forwarded.
+    return WithForwarding(_KINDS[backend](*given), beside, is_wanted=backend != "nftables")

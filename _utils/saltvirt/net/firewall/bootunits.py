@@ -150,6 +150,7 @@ class BootUnits:
             steps.undo_with(self._run, ["systemctl", "disable", name])
             self._run(["systemctl", "enable", name])
         if self._is_stopped():
+            steps.undo_with(self._run, ["systemctl", "stop", self._first])
             # What this starts it with is what a boot will start it with.
             self._run(["systemctl", "start", self._first])
 
@@ -158,14 +159,27 @@ class BootUnits:
         paths = dict.fromkeys([*self._units, *self.texts])
         return {str(path): "removed" for path in paths if path.exists()}
 
-    def forget(self) -> None:
-        """Stop the units, and remove them and the files."""
-        names = [path.name for path in self._units if path.exists()]
-        if self.has_systemd and names:
+    def forget(self, steps: Steps) -> None:
+        """Stop the units, and remove them and the files; see ``steps``."""
+        names = [path.name for path in self._units if path.exists()] if self.has_systemd else []
+        if names:
+            enabled = [name for name in names if self._is("enabled", name)]
+            steps.undo_with(self._again, enabled, self._is("active", self._first))
+        for path in map(Path, self.there()):
+            steps.undo_with(put, path, content(path))
+        if names:
             self._run(["systemctl", "disable", "--now", *names])
         for path in map(Path, self.there()):
             put(path, None)
         self._tidy()
+
+    def _again(self, enabled: Sequence[str], was_active: bool) -> None:
+        """Have units that are there again enabled and started as they were."""
+        self._reread()
+        if enabled:
+            self._run(["systemctl", "enable", *enabled])
+        if was_active:
+            self._run(["systemctl", "start", self._first])
 
     def _reread(self) -> None:
         if self.has_systemd:

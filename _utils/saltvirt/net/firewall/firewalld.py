@@ -3,10 +3,10 @@
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from saltvirt import undo
 from saltvirt.net.firewall import rules
 from saltvirt.net.firewall.backend import Firewall, FirewallError
 from saltvirt.net.firewall.ownrules import OwnRules
+from saltvirt.undo import Steps
 
 # What selects a set of rules, what is missing there and what is stale.
 _Difference = tuple[Sequence[str], list[str], list[str]]
@@ -71,17 +71,16 @@ class Firewalld(Firewall):
             out[str(self._own_rules.path)] = "removed" if kept is None else "written"
         return out
 
-    def apply(self) -> None:
+    def bring(self, steps: Steps) -> None:
         """Add and remove the rules, those for now and those for later."""
         ours, kept, differences = self._look()
-        with undo.on_failure() as steps:
-            steps.undo_with(self._own_rules.write, self._own_rules.read())
-            # First, so that those of a run that is killed are known for ours.
-            self._own_rules.write(sorted(ours.union(kept or ())))
-            for words, missing, stale in differences:
-                steps.undo_with(self._change, words, stale, missing)
-                self._change(words, missing, stale)
-            self._own_rules.write(kept)
+        steps.undo_with(self._own_rules.write, self._own_rules.read())
+        # First, so that those of a run that is killed are known for ours.
+        self._own_rules.write(sorted(ours.union(kept or ())))
+        for words, missing, stale in differences:
+            steps.undo_with(self._change, words, stale, missing)
+            self._change(words, missing, stale)
+        self._own_rules.write(kept)
 
     def _change(self, words: Sequence[str], more: Collection[str], fewer: Collection[str]) -> None:
         # firewall-cmd takes only one of the two at a time.
@@ -98,9 +97,9 @@ class Firewalld(Firewall):
             self.refuse_missing()
         return self.plan()
 
-    def remove(self) -> None:
+    def take(self, steps: Steps) -> None:
         """Take the rules away, those for now and those for later."""
-        self.apply()
+        self.bring(steps)
 
     def note(self) -> str:
         """Return what must be said beside the outcome."""

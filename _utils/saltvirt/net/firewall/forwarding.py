@@ -5,21 +5,35 @@ iptables cannot: whenever libvirt starts, it puts before all others what lets it
 table of nftables refuses stays refused, whoever else accepts it.
 """
 
-from saltvirt import undo
-from saltvirt.net.firewall.backend import Firewall
+from saltvirt.net.firewall import bootunits, rules
+from saltvirt.net.firewall.backend import Firewall, is_found
 from saltvirt.net.firewall.nftables import Nftables
+from saltvirt.undo import Steps
 
 
 class WithForwarding(Firewall):
-    """The rules of a backend, and a table beside them where nft works."""
+    """
+    The rules of a backend, and a table beside them where nft is installed.
 
-    def __init__(self, backend: Firewall, table: Nftables) -> None:
-        self.backend, self._table = backend, table
+    is_wanted
+        Otherwise the table is what another backend has left, and goes.
+    """
+
+    def __init__(self, backend: Firewall, table: Nftables, *, is_wanted: bool) -> None:
+        self.backend, self._table, self._is_wanted = backend, table, is_wanted
         self.name, self.program, self.package = backend.name, backend.program, backend.package
 
     @property
-    def _has_nft(self) -> bool:
-        return self._table.works
+    def _is_kept(self) -> bool:
+        """Whether the table is to be there; refuse an nft that fails."""
+        if not self._is_wanted or not self._table.is_installed:
+            return False
+        self._table.refuse_broken()
+        return True
+
+    def _left(self) -> dict[str, str]:
+        """Return what there is of the table to remove: ``{what: why}``."""
+        return {} if self._table.is_anothers else self._table.removal()
 
     def refuse_missing(self) -> None:
         """Refuse a host that cannot take the rules as it is."""
@@ -27,40 +41,52 @@ class WithForwarding(Firewall):
 
     def plan(self) -> dict[str, str]:
         """Return what is to be done: ``{what: why}``."""
-        return {**self.backend.plan(), **(self._table.plan() if self._has_nft else {})}
+        if self._is_wanted:
+            return {**self.backend.plan(), **(self._table.plan() if self._is_kept else {})}
+        return {**self.backend.plan(), **self._left()}
 
-    def apply(self) -> None:
-        """Do what ``plan`` says, or nothing."""
-        with undo.on_failure() as steps:
-            if self._has_nft:
-                if not self._table.removal():
-                    steps.undo_with(self._table.remove)
-                self._table.apply()
-            self.backend.apply()
+    def bring(self, steps: Steps) -> None:
+        """Do what ``plan`` says; ``steps`` get how it is undone."""
+        if self._is_kept:
+            self._table.bring(steps)
+        self.backend.bring(steps)
+        if not self._is_wanted and self._left():
+            self._table.take(steps)
 
     def removal(self) -> dict[str, str]:
         """Return what ``remove`` would do: ``{what: why}``."""
-        return {**self.backend.removal(), **(self._table.removal() if self._has_nft else {})}
+        return {**self.backend.removal(), **self._left()}
 
-    def remove(self) -> None:
-        """Take the rules away, now and for the boots to come."""
-        self.backend.remove()
-        if self._has_nft:
-            self._table.remove()
+    def take(self, steps: Steps) -> None:
+        """Do what ``removal`` says; ``steps`` get how it is undone."""
+        self.backend.take(steps)
+        if self._left():
+            self._table.take(steps)
 
     def note(self) -> str:
         """Return what must be said beside the outcome."""
-        if self._has_nft:
-            return self.backend.note()
-        return (
-            f"{self.backend.note()}; guests on a NAT network reach these ports of the other "
-            f"hypervisors: install the package {self._table.package}, and apply this again"
-        )
+        has_table = self._is_wanted and self._table.is_installed
+        return self.backend.note() + (self._table.note() if has_table else "")
 
     def warnings(self) -> list[str]:
-        """Return what else on this host decides over these ports."""
-        return self.backend.warnings()
+        """Return what else on this host decides over these ports, or nothing does."""
+        if not self._is_wanted or self._table.is_installed:
+            return self.backend.warnings()
+        return [
+            *self.backend.warnings(),
+            f"{self._table.program} is not installed, and nothing else keeps back what this host "
+            "forwards: guests on a NAT network reach these ports of the other hypervisors; install "
+            f"the package {self._table.package}, and apply this again",
+        ]
 
     def kept_by_others(self) -> list[str]:
         """Return what others keep of these rules once ours are gone."""
         return self.backend.kept_by_others()
+
+
+def unguarded() -> list[str]:
+    """Return the names of rules beside which there should be a table for what is forwarded."""
+    folder, has_nft = bootunits.RULES, is_found(Nftables.program)
+    names = {path.stem.partition("-")[2] for path in folder.glob("*.rules")}
+    tables = {name: folder / f"nftables-{name}{rules.BESIDE}.nft" for name in names}
+    return sorted(name for name, path in tables.items() if not has_nft or not path.exists())

@@ -100,13 +100,32 @@ class Iptables(Loaded):
 
     def _unload(self) -> None:
         for program in self._PROGRAMS:
-            if not self._shown(program):
-                continue
-            jump = ["INPUT", "-j", self._chain]
-            while self._run([program, "-w", "-C", *jump], ok=range(256))["retcode"] == 0:
-                self._run([program, "-w", "-D", *jump])
+            self._unload_by(program)
+
+    def _unload_by(self, program: str) -> None:
+        if self._shown(program):
+            self._unjump(program)
             self._run([program, "-w", "-F", self._chain])
             self._run([program, "-w", "-X", self._chain])
+
+    def _unjump(self, program: str) -> None:
+        jump = ["INPUT", "-j", self._chain]
+        while self._run([program, "-w", "-C", *jump], ok=range(256))["retcode"] == 0:
+            self._run([program, "-w", "-D", *jump])
+
+    def _kept(self) -> dict[str, tuple[str, bool]]:
+        return {one: (self._shown(one), self._has_jump(one)) for one in self._PROGRAMS}
+
+    def _put_back(self, kept: dict[str, tuple[str, bool]]) -> None:
+        for program, (shown, had_jump) in kept.items():
+            if not shown:
+                self._unload_by(program)
+                continue
+            self._restore(program, rules.restoring(self._chain, shown))
+            if not had_jump:
+                self._unjump(program)
+            elif not self._has_jump(program):
+                self._run([program, "-w", "-I", "INPUT", "1", "-j", self._chain])
 
     def kept_by_others(self) -> list[str]:
         """Return which files of others, saved meanwhile, bring the chain back at boot."""

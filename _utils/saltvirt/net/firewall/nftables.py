@@ -4,8 +4,8 @@ import json
 import tempfile
 from typing import Any
 
-from saltvirt.net.firewall import rules
-from saltvirt.net.firewall.backend import Loaded
+from saltvirt.net.firewall import near, rules
+from saltvirt.net.firewall.backend import FirewallError, Loaded
 from saltvirt.net.firewall.bootunits import RULES, BootUnits, units
 
 
@@ -16,8 +16,10 @@ class Nftables(Loaded):
 
     def __init__(self, *args: Any, lets_in: bool = True) -> None:
         super().__init__(*args)
-        self._name = self.name if lets_in else f"{self.name}_forward"
-        self._text, self._mark = rules.nftables(self._name, self.ports, self.peers, lets_in=lets_in)
+        self._name = self.name if lets_in else f"{self.name}{rules.BESIDE}"
+        self._text, self._mark = rules.nftables(
+            self._name, self.ports, self.peers, self._near(), lets_in=lets_in
+        )
         self._table = f"table inet {self._name}"
         self._file = RULES / f"nftables-{self._name}.nft"
         nft = self._path("nft")
@@ -30,12 +32,19 @@ class Nftables(Loaded):
         )
         self.boot = BootUnits(self._run, texts, {self._file: self._text})
 
-    @property
-    def works(self) -> bool:
-        """Whether nft is there, and this kernel has what it needs."""
-        return (
-            self.is_installed and self._run(["nft", "list", "tables"], range(256))["retcode"] == 0
-        )
+    def _near(self) -> rules.Peers:
+        """Return the networks of this host that have peers in them; without nft none are needed."""
+        return near.networks(self._run, self.peers) if self.is_installed else rules.networks([])
+
+    def refuse_broken(self) -> None:
+        """Refuse a host on which nft is there and fails, in its words."""
+        try:
+            self._run(["nft", "list", "tables"])
+        except FirewallError as exc:
+            raise FirewallError(
+                f"{exc}; only nft keeps back what this host forwards: see to it that it works "
+                "(modprobe nf_tables), and apply this again"
+            ) from exc
 
     def plan(self) -> dict[str, str]:
         """Return what is to be done; refuse a name that others may use later."""
@@ -67,6 +76,18 @@ class Nftables(Loaded):
     def _unload(self) -> None:
         if self._there():
             self._run(["nft", "delete", "table", "inet", self._name])
+
+    def _kept(self) -> str:
+        return self._shown()
+
+    def _put_back(self, kept: str) -> None:
+        if not kept:
+            self._unload()
+            return
+        with tempfile.NamedTemporaryFile("w", prefix="salt-virt-") as handle:
+            handle.write(rules.replacing(self._name, kept))
+            handle.flush()
+            self._run(["nft", "-f", handle.name])
 
     def warnings(self) -> list[str]:
         """Return which other chains drop what they do not accept: they decide after ours."""

@@ -3,7 +3,8 @@ Firewall rules that let the other hypervisors in and nobody else: text from plai
 
 What a guest of a NAT network sends leaves its host with the host's own address, which the others
 let in. So no packet that this host forwards gets to these ports of them; what a host itself sends
-is not forwarded.
+is not forwarded. A peer may have addresses that it has not told: in the networks that this host
+shares with peers, nothing whose source has become this host's own gets to these ports at all.
 """
 
 import hashlib
@@ -17,10 +18,12 @@ from saltvirt.errors import BadArgument
 # A range of ports, first and last; addresses and networks by the version of IP.
 _Span = tuple[int, int]
 Peers = Mapping[int, Collection[str]]
-_Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,27}")  # 28 characters are what iptables takes
 
 _MARK = "@mark@"
+# What the name of the table ends with that says only what is forwarded.
+BESIDE = "_forward"
 
 # What marks tables and chains as made by this project, in any of its versions.
 _OUR_TABLE = re.compile(r'^\s*iif "?lo"? accept comment "[0-9a-f]{24}"\s*$', re.MULTILINE)
@@ -28,8 +31,11 @@ _OUR_CHAIN = re.compile(
     r'^-A \S+ -i lo -m comment --comment "?[0-9a-f]{24}"? -j RETURN\s*$', re.MULTILINE
 )
 # A table of ours that somebody has flushed, or one in which there never was anything.
-_SET = re.compile(r"\bset peers[46] \{.*?\n\t\}", re.DOTALL)
-_HOOK = r"chain (?P<hook>input|forward) \{\s*type filter hook (?P=hook) [^\n]*policy accept;\s*\}"
+_SET = re.compile(r"\bset (peers|near)[46] \{.*?\n\t\}", re.DOTALL)
+_HOOK = (
+    r"chain (?P<hook>input|forward|postrouting) \{\s*"
+    r"type filter hook (?P=hook) [^\n]*policy accept;\s*\}"
+)
 _BARE = re.compile(r"table inet \S+ \{\s*(" + _HOOK + r"\s*)*\}")
 
 _RICH = re.compile(
@@ -61,6 +67,12 @@ def table_name(value: object) -> str:
             "name",
             f"{value!r} cannot name rules: use up to 28 letters, digits and "
             "'_', beginning with a letter",
+        )
+    if value.endswith(BESIDE):
+        raise BadArgument(
+            "name",
+            f"{value!r} is what the table beside {value.removesuffix(BESIDE)!r} is called; "
+            f"choose a name that does not end with {BESIDE}",
         )
     return value
 
@@ -125,7 +137,7 @@ def networks(values: Iterable[object]) -> dict[int, list[str]]:
     return {version: [_short(network) for network in found] for version, found in merged.items()}
 
 
-def _short(network: _Network) -> str:
+def _short(network: Network) -> str:
     is_single = network.num_addresses == 1
     return str(network.network_address) if is_single else str(network)
 
@@ -142,21 +154,19 @@ def _marked(lines: Iterable[str]) -> tuple[str, str]:
 
 
 def nftables(
-    table: str, port_pairs: Iterable[_Span], peers: Peers, *, lets_in: bool = True
+    table: str, port_pairs: Iterable[_Span], peers: Peers, near: Peers, *, lets_in: bool = True
 ) -> tuple[str, str]:
     """
     Return a table of its own for nft, which replaces itself in one step, and its mark.
 
+    near
+        The networks in which peers may have further addresses.
     lets_in
         Whether it says who gets in, too. Defaults to True.
     """
     wanted = ", ".join(_span(pair, "-") for pair in port_pairs)
-    lines = [f"table inet {table}", f"delete table inet {table}", f"table inet {table} {{"]
-    for version, kind in ((4, "ipv4_addr"), (6, "ipv6_addr")):
-        lines += [f"\tset peers{version} {{", f"\t\ttype {kind}", "\t\tflags interval"]
-        if peers[version]:
-            lines.append(f"\t\telements = {{ {', '.join(peers[version])} }}")
-        lines.append("\t}")
+    lines = [replacing(table, f"table inet {table} {{")]
+    lines += [*_sets("peers", peers), *_sets("near", near)]
     if lets_in:
         lines += [
             *_chain("input"),
@@ -172,15 +182,40 @@ def nftables(
         f"\t\t{asked} ip daddr @peers4 reject with tcp reset",
         f"\t\t{asked} ip6 daddr @peers6 reject with tcp reset",
         "\t}",
+        *_hooked("postrouting", "srcnat + 50"),
+        # What has a socket is this host's own, whatever address it goes out with.
+        "\t\tmeta skuid >= 0 accept",
+        # After source NAT; nothing can be rejected here.
+        f"\t\tct status snat {asked} ip daddr @near4 drop",
+        f"\t\tct status snat {asked} ip6 daddr @near6 drop",
+        "\t}",
     ]
     return _marked([*lines, "}"])
 
 
+def replacing(table: str, text: str) -> str:
+    """Return a text that makes a table, so that it replaces the one that is there in one step."""
+    return f"table inet {table}\ndelete table inet {table}\n{text}"
+
+
+def _sets(name: str, addresses: Peers) -> list[str]:
+    lines = []
+    for version, kind in ((4, "ipv4_addr"), (6, "ipv6_addr")):
+        lines += [f"\tset {name}{version} {{", f"\t\ttype {kind}", "\t\tflags interval"]
+        if addresses[version]:
+            lines.append(f"\t\telements = {{ {', '.join(addresses[version])} }}")
+        lines.append("\t}")
+    return lines
+
+
 def _chain(hook: str) -> list[str]:
+    return [*_hooked(hook, "filter - 5"), f'\t\tiif "lo" accept comment "{_MARK}"']
+
+
+def _hooked(hook: str, priority: str) -> list[str]:
     return [
         f"\tchain {hook} {{",
-        f"\t\ttype filter hook {hook} priority filter - 5; policy accept;",
-        f'\t\tiif "lo" accept comment "{_MARK}"',
+        f"\t\ttype filter hook {hook} priority {priority}; policy accept;",
     ]
 
 
@@ -205,6 +240,12 @@ def iptables(
 def without_jump(text: str, chain: str) -> str:
     """Return the chain alone: it is replaced in one step while packets go through it."""
     return text.replace(_jump(chain) + "\n", "")
+
+
+def restoring(chain: str, listed: str) -> str:
+    """Return what brings back a chain that ``iptables -S CHAIN`` has shown."""
+    rules = [line for line in listed.splitlines() if line.startswith("-A ")]
+    return "\n".join(["*filter", f":{chain} - [0:0]", *rules, "COMMIT"]) + "\n"
 
 
 def _jump(chain: str) -> str:

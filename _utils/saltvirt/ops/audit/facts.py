@@ -15,6 +15,7 @@ from cryptography import x509
 
 from saltvirt import content
 from saltvirt.kvm import query
+from saltvirt.net.firewall import forwarding
 from saltvirt.ops.audit import local
 from saltvirt.ops.audit.conffiles import Conf, Looking, Value, settings
 from saltvirt.ops.certificates import enrolment, installed
@@ -87,6 +88,7 @@ def of_host(conn: Any, basepath: str, minion_key: str) -> HostAudit:
         daemons=[_daemon(f"{_CONF / name}.conf", conf) for name, conf in confs.items()],
         local=local.facts(look, _CONF),
         plain=_plain(look, confs.values()),
+        unguarded=forwarding.unguarded(),
         trusted=_trusted(look, basepath, confs.values()),
         revoked=_revoked(look, basepath, confs.values()),
         qemu={key: _shown(key, qemu[key]) for key in _QEMU_KEYS if key in qemu},

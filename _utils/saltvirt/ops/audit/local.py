@@ -14,9 +14,21 @@ from saltvirt.placement.audited import LocalFacts
 # Each daemon's socket for orders; virtproxyd stands at that of libvirtd.
 _SOCKETS = {"libvirtd": "libvirt-sock", "virtproxyd": "libvirt-sock"} | {
     f"virt{kind}d": f"virt{kind}d-sock"
-    for kind in ("qemu", "network", "storage", "nodedev", "nwfilter", "interface", "secret")
+    for kind in (
+        *("qemu", "network", "storage", "nodedev", "nwfilter", "interface", "secret"),
+        *("lxc", "xen", "ch", "vbox"),
+    )
 }
-_RUN, _POLKIT = Path("/run/libvirt"), Path("/etc/polkit-1")
+_RUN = Path("/run/libvirt")
+# Where polkit looks for what an operator has written.
+_POLKIT = (
+    Path("/etc/polkit-1"),
+    Path("/run/polkit-1"),
+    Path("/usr/local/share/polkit-1"),
+    Path("/var/lib/polkit-1/localauthority"),
+)
+# Of these the distributions' own.
+_VENDORS = {"10-vendor.d", "20-org.d"}
 # What distributions' own rules let in.
 _GROUP = "libvirt"
 # Who is in one of these is root by sudo anyway.
@@ -47,7 +59,10 @@ def _sockets(look: Looking, conf_folder: Path) -> Iterator[str]:
     for daemon, socket in _SOCKETS.items():
         path = conf_folder / f"{daemon}.conf"
         conf = look.at(path, settings, Conf())
-        if conf.get("auth_unix_rw") == "none" and _is_for_all(_RUN / socket):
+        # Its file says where, unless systemd has made the socket.
+        folders = (_RUN, Path(str(conf.get("unix_sock_dir") or _RUN)))
+        is_for_all = any(_is_for_all(folder / socket) for folder in folders)
+        if conf.get("auth_unix_rw") == "none" and is_for_all:
             yield str(path)
 
 
@@ -73,10 +88,16 @@ def _members(name: str) -> set[str]:
 
 
 def _rules(look: Looking) -> Iterator[str]:
-    for folder, _folders, names in os.walk(_POLKIT):
-        for path in (Path(folder, name) for name in names):
-            if path.suffix in _KINDS and _lets_in(look.at(path, Path.read_text, ""), path.suffix):
-                yield str(path)
+    for path in _files():
+        if path.suffix in _KINDS and _lets_in(look.at(path, Path.read_text, ""), path.suffix):
+            yield str(path)
+
+
+def _files() -> Iterator[Path]:
+    for place in _POLKIT:
+        for folder, folders, names in os.walk(place):
+            folders[:] = [one for one in folders if one not in _VENDORS]
+            yield from (Path(folder, name) for name in names)
 
 
 def _lets_in(text: str, kind: str) -> bool:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from saltvirt import arguments, minionpackages
 from saltvirt.arguments import shown
 from saltvirt.config import HostSettings
-from saltvirt.errors import BadArgument, SeedError
+from saltvirt.errors import BadArgument, ImageError, SeedError
 from saltvirt.image import cache, validation
 from saltvirt.minionpackages import Package
 from saltvirt.ops.context import Context
@@ -103,12 +103,20 @@ def fetched(context: Context, wanted: Installation, saltenv: str) -> Installatio
 
 def _fetched(context: Context, url: str, digest: str | None, saltenv: str) -> str:
     """Return the path of a file on this host; raise SeedError if it has another digest."""
-    path = fetch.obtain(context, url, saltenv, validation.accept_any).path
+    try:
+        path = fetch.obtain(context, url, saltenv, validation.accept_any).path
+    except ImageError as exc:
+        if digest is None:
+            raise
+        raise SeedError(
+            f"{url} does not come, though the index of minions has it: "
+            f"{str(exc).removeprefix('image ')}; {minionpackages.remedy(saltenv)}"
+        ) from exc
     # What is in the cache is called by its digest, which was seen when it came.
     if digest and cache.digest_of(context.settings, path) != digest:
         raise SeedError(
-            f"{url} is not the file that was fetched for guests: its SHA-256 is another; fetch it "
-            f"anew on the master: {minionpackages.COMMAND}"
+            f"{url} is not the file that was fetched for guests: its SHA-256 is another; "
+            f"{minionpackages.remedy(saltenv)}"
         )
     return path
 

@@ -7,11 +7,9 @@ from salt.exceptions import SaltException
 
 from saltvirt import minionpackages
 from saltvirt.errors import SeedError
-from saltvirt.minionpackages import Package
+from saltvirt.minionpackages import BASE, Package
 from saltvirt.ops.context import Context
 from saltvirt.seed.model import Found
-
-_BASE = "base"
 
 
 def index(context: Context, saltenv: str) -> minionpackages.Index:
@@ -25,21 +23,23 @@ def index(context: Context, saltenv: str) -> minionpackages.Index:
         return minionpackages.read(text or "")
     except (SaltException, OSError, ValueError) as exc:
         why = " ".join(str(exc).split())
-        raise SeedError(
-            f"{url} cannot be read: {why}; have it written anew on the master: "
-            f"{minionpackages.COMMAND}"
-        ) from exc
+        raise SeedError(f"{url} cannot be read: {why}; {minionpackages.remedy(saltenv)}") from exc
 
 
 def suitable(context: Context, found: Found | None, saltenv: str) -> tuple[Package, ...]:
-    """Return what of it an image's minion is installed from; none if the image has a minion."""
+    """
+    Return what of it an image's minion is installed from; none if the image has a minion.
+
+    An index of the image's own environment that is there and cannot be read is an error: to take
+    another minion then, perhaps of another release, would pass over what is wrong.
+    """
     if found is None or found.root is None or found.has_minion:
         return ()
     own = _chosen(index(context, saltenv), found)
-    if own or saltenv == _BASE:
+    if own or saltenv == BASE:
         return own
     # An environment for images need not have minions of its own.
-    return tuple(replace(one, saltenv=_BASE) for one in _chosen(index(context, _BASE), found))
+    return tuple(replace(one, saltenv=BASE) for one in _chosen(index(context, BASE), found))
 
 
 def _chosen(served: minionpackages.Index, found: Found) -> tuple[Package, ...]:

@@ -134,13 +134,45 @@ def test_a_host_of_an_earlier_version_gets_the_second_unit(booted, place):
     assert not any(said.startswith("start ") for said in systemd.said)
 
 
+def test_units_that_go_are_enabled_and_started_again_if_what_follows_fails(booted, place):
+    place.mkdir()
+    (place / "t.nft").write_text("rules")
+    for name, text in UNITS.items():
+        (booted / name).write_text(text)
+    systemd = Systemd(FIRST, AGAIN, active=[FIRST])
+    work = bootunits.BootUnits(systemd.run, UNITS, {place / "t.nft": "rules"})
+
+    with pytest.raises(RuntimeError), undo.on_failure() as steps:
+        work.forget(steps)
+        assert not any(booted.iterdir()) and not place.exists()
+        raise RuntimeError
+
+    assert {path.name: path.read_text() for path in booted.iterdir()} == UNITS
+    assert (place / "t.nft").read_text() == "rules"
+    last = ["daemon-reload", f"enable {FIRST} {AGAIN}", f"start {FIRST}"]
+    assert systemd.said[-3:] == last
+
+
+def test_a_unit_that_was_started_is_stopped_if_what_follows_fails(booted, place):
+    systemd = Systemd()
+    work = bootunits.BootUnits(systemd.run, UNITS, {place / "t.nft": "rules"})
+
+    with pytest.raises(RuntimeError), undo.on_failure() as steps:
+        work.keep(steps)
+        raise RuntimeError
+
+    assert systemd.said.index(f"start {FIRST}") < systemd.said.index(f"stop {FIRST}")
+    assert not any(booted.iterdir()) and not place.exists()
+
+
 def test_both_units_go_and_of_an_earlier_version_the_one_that_is_there(booted, place):
     for names in (list(UNITS), [FIRST]):
         systemd = Systemd()
         for name in names:
             (booted / name).write_text(UNITS[name])
         work = bootunits.BootUnits(systemd.run, UNITS, {})
-        work.forget()
+        with undo.on_failure() as steps:
+            work.forget(steps)
 
-        assert systemd.said[0] == f"disable --now {' '.join(names)}"
+        assert f"disable --now {' '.join(names)}" in systemd.said
         assert list(booted.iterdir()) == [] and work.there() == {}

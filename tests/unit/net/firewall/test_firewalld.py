@@ -3,6 +3,7 @@
 import shutil
 
 import pytest
+from firewallkit import texts
 from saltvirt.net.firewall import backend, backends, bootunits, rules
 
 PORTS = [16514, "49152-49215"]
@@ -22,7 +23,7 @@ class Fake:
 
     def run_all(self, argv, **_how):
         """Run firewall-cmd as Salt's ``cmd.run_all`` does."""
-        if argv[0].endswith("/nft"):
+        if argv[0].endswith(("/nft", "/ip")):
             return self.space.run_all(argv)
         has = self.later if "--permanent" in argv else self.now
         if "--state" in argv:
@@ -62,7 +63,9 @@ def work(fake, ports=PORTS, peers=(), name="salt_virt"):
 
 
 def test_without_nftables_it_is_said_that_guests_with_nat_get_through(fake):
-    assert "install the package nftables" in work(fake, peers=["10.0.0.2"]).note()
+    (warning,) = work(fake, peers=["10.0.0.2"]).warnings()
+
+    assert "guests on a NAT network" in warning and "install the package nftables" in warning
 
 
 def test_what_is_forwarded_is_a_table_beside_the_rules(fake, space, place):
@@ -82,6 +85,21 @@ def test_what_is_forwarded_is_a_table_beside_the_rules(fake, space, place):
     assert gone.removal()["table inet salt_virt_forward"] == "removed"
     gone.remove()
     assert space.run_all(listed)["retcode"] != 0 and work(fake).removal() == {}
+
+
+def test_what_firewalld_refuses_leaves_the_table_beside_its_rules_as_it_was(fake, space, place):
+    nft = shutil.which("nft", path="/usr/sbin:/usr/bin")
+    (bootunits.RULES.parent / "bin/nft").symlink_to(nft)
+    fake.space = space
+    work(fake, peers=["10.0.0.2"]).apply()
+    loaded, kept = space.listed("nftables"), texts(place)
+    fake.refused = "10.0.0.3"
+
+    with pytest.raises(backend.FirewallError, match="^firewall-cmd .*INVALID_RULE"):
+        work(fake, peers=["10.0.0.3"]).apply()
+
+    assert space.listed("nftables") == loaded and texts(place) == kept
+    assert work(fake, peers=["10.0.0.2"]).plan() == {}
 
 
 def test_rules_are_recorded_and_go_with_their_record(fake):

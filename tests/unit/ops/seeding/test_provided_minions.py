@@ -3,6 +3,7 @@
 import hashlib
 import json
 import platform
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -163,6 +164,52 @@ def test_an_index_that_is_damaged_is_one_line_with_the_command(context, served):
 
     with pytest.raises(SeedError, match="index.json cannot be read: .*virt_image.minion_packages"):
         provided.index(context, "base")
+
+
+@pytest.fixture
+def prod(context, served):
+    """The folder of minions of another environment than base, which has its own."""
+    provide(served)
+    root = served.parents[2] / "prod"
+    folder = root / minionpackages.FOLDER
+    folder.mkdir(parents=True)
+    context.opts["file_roots"]["prod"] = [str(root)]
+    return folder
+
+
+ALONE = (
+    "; as saltenv prod has an index of its own, that of base is not used instead: have it written "
+    "anew on the master (salt-run virt_image.minion_packages saltenv=prod), or take it away "
+    "(salt-run virt_image.minion_packages remove=True saltenv=prod)"
+)
+
+
+def test_where_an_environment_has_an_index_that_is_damaged_base_is_not_used(context, prod):
+    (prod / "index.json").write_text("{ }}")
+
+    with pytest.raises(SeedError, match=f"index.json cannot be read: .*{re.escape(ALONE)}$"):
+        provided.suitable(context, Found(**CLOUDY), "prod")
+
+
+@pytest.mark.parametrize("what", ["missing", "another"])
+def test_where_an_environment_lacks_a_file_of_its_index_base_is_not_used(context, prod, what):
+    provide(prod, digest="0a" * 32)
+    if what == "missing":
+        (prod / "salt.tar.xz").unlink()
+    packages = provided.suitable(context, Found(**CLOUDY), "prod")
+
+    with pytest.raises(SeedError, match=f"^salt://.*{re.escape(ALONE)}$") as refused:
+        install.prepared(context, None, HERE, "prod", packages)
+    why = {"missing": "does not come, though the index", "another": "its SHA-256 is another"}
+    assert why[what] in str(refused.value) and "\n" not in str(refused.value)
+
+
+def test_where_an_environments_index_has_nothing_for_a_guest_base_is_used(context, prod):
+    (prod / "index.json").write_text(minionpackages.written({}))
+
+    (found,) = provided.suitable(context, Found(**CLOUDY), "prod")
+
+    assert found.saltenv == "base"
 
 
 def test_a_file_with_another_digest_than_the_indexs_is_refused(context, served):

@@ -1,0 +1,41 @@
+"""The networks that a host shares with its peers, in which these may have further addresses."""
+
+import ipaddress
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from saltvirt.net.firewall import rules
+from saltvirt.net.firewall.backend import FirewallError
+
+_COMMAND = ["ip", "-json", "address"]
+
+
+def networks(run: Callable[..., dict[str, Any]], peers: rules.Peers) -> rules.Peers:
+    """
+    Return this host's own networks with an address of a peer in them.
+
+    run
+        Runs a command, a list of words, and raises if it fails.
+    """
+    told = [ipaddress.ip_network(one) for found in peers.values() for one in found]
+    if not told:
+        return rules.networks([])
+    try:
+        links = json.loads(run(_COMMAND)["stdout"])
+        own = list(_own(links))
+    except (ValueError, TypeError, KeyError) as exc:
+        raise FirewallError(
+            f"{' '.join(_COMMAND)}: what it says is not understood ({exc}); see what it prints, "
+            "and whether iproute2 is older than 4.17"
+        ) from exc
+    return rules.networks(
+        one for one in own if any(one.version == it.version and one.overlaps(it) for it in told)
+    )
+
+
+def _own(links: Any) -> Iterator[rules.Network]:
+    for link in links:
+        for row in link.get("addr_info", ()):
+            if "local" in row:
+                yield ipaddress.ip_interface(f"{row['local']}/{row['prefixlen']}").network
