@@ -340,7 +340,7 @@ def scripts(page, **names):
     text = (CHECKOUT / "docs" / page).read_text()
     for old, new in names.items():
         text = text.replace(old, new)
-    blocks = re.findall(r"(<!-- not run: [^\n]*-->\s*)?```sh\n(.*?)```", text, re.DOTALL)
+    blocks = re.findall(r"(<!-- not run: [^\n]+ -->\s*)?```sh\n(.*?)```", text, re.DOTALL)
     return [block for mark, block in blocks if not mark]
 
 

@@ -2,6 +2,7 @@
 
 import ast
 import functools
+import itertools
 import re
 import shlex
 from dataclasses import dataclass
@@ -23,9 +24,11 @@ BEFORE = {"call": 1, "local": 1, "cut_off": 1}
 TAKES_A_VALUE = {"-c", "-t", "--connect", "--timeout"}
 # A command with one of these does something else than the command without it.
 MODES = {"dry_run", "test", "remove"}
-NOT_RUN = re.compile(r"<!-- not run: (?P<why>.*\S) -->$")
 NAMED = re.compile(r"(\w+)=")
-FENCE = re.compile(r"^ *```(\w*)$")
+BLOCK = re.compile(
+    r"(?:<!-- not run: (?P<why>[^\n]*\S) -->\s*)?" r"^ *```(?P<kind>\w*)\n(?P<body>.*?)^ *```$",
+    re.MULTILINE | re.DOTALL,
+)
 MARK = "…"
 
 
@@ -58,19 +61,25 @@ class Shown:
 
 def form(words):
     """Return the form of a command, which is given as words."""
-    program, plain, options = words[0], [], []
-    rest = iter(words[1:])
-    for word in rest:
-        if program not in WHOLE and word in TAKES_A_VALUE:
-            next(rest, None)
-        elif not word.startswith("-"):
-            plain.append(word)
-        elif word not in ("-q", "-y") and not word.startswith("--out"):
-            options.append(word.partition("=")[0])
+    program, *rest = words
+    plain, options = _parted(rest, () if program in WHOLE else TAKES_A_VALUE)
     if program in SALT:
         return _of_salt(program, plain[1:] if program == "salt" else plain)
     function = plain if program in WHOLE else plain[:1] if program in VERBS else []
-    return Form(program, " ".join(function), frozenset(options))
+    return Form(program, " ".join(function), options)
+
+
+def _parted(words, with_value):
+    """Return the words that are not options, and the names of the options."""
+    plain, options, rest = [], set(), iter(words)
+    for word in rest:
+        if word in with_value:
+            next(rest, None)
+        elif word.startswith("-"):
+            options.add(word.partition("=")[0])
+        else:
+            plain.append(word)
+    return plain, frozenset(options - {"-q", "-y", "--out"})
 
 
 def _of_salt(program, plain):
@@ -85,35 +94,30 @@ def split(line):
     """Yield the commands of a line of a shell as words, without what they are assigned or sent."""
     lexer = shlex.shlex(line, posix=True, punctuation_chars=";&|<>()")
     lexer.whitespace_split, lexer.commenters = True, "#"
-    words, sent = [], False
-    for word in [*lexer, ";"]:
-        if set(word) <= set(";&|()"):
-            if words:
-                yield words
-            words, sent = [], False
-        elif set(word) <= set("<>&"):
-            sent = True
-        elif not sent and (words or not NAMED.match(word)):
-            words.append(word)
+    for is_end, words in itertools.groupby(_not_sent(lexer), lambda w: set(w) <= set(";&|()")):
+        command = list(itertools.dropwhile(NAMED.match, words))
+        if command and not is_end:
+            yield command
+
+
+def _not_sent(words):
+    words = iter(words)
+    for word in words:
+        if word.strip("<>&") or not set(word) & set("<>"):
+            yield word
         else:
-            sent = False
+            next(words, None)  # a file
 
 
 def shown(page, text):
     """Yield the commands of a page: of blocks of shell, and of others those that look like one."""
-    before, why, kind = "", "", None
-    for number, line in enumerate(text.splitlines(), 1):
-        if fence := FENCE.match(line):
-            kind = (fence[1] or "any") if kind is None else None
-            said = NOT_RUN.search(before)
-            why = said["why"] if said and kind else ""
-        elif kind in ("sh", "any"):
+    for block in BLOCK.finditer(text):
+        first = text.count("\n", 0, block.start("body")) + 1
+        for number, line in enumerate(block["body"].splitlines(), first):
             typed = line.strip().removeprefix("$ ")
             looks = typed != line.strip() or typed.partition(" ")[0] in PROGRAMS
-            if (kind == "sh" or looks) and any(split(typed)):
-                yield Shown(page, number, typed, why)
-        if line.strip() and kind is None:
-            before = line
+            if block["kind"] == "sh" or (looks and not block["kind"]):
+                yield Shown(page, number, typed, block["why"] or "")
 
 
 def inline(text):
@@ -147,19 +151,14 @@ class Typed:
     def __init__(self, path):
         self._nodes = trees.nodes(path)
         self._is_program = not path.suffix
-        texts = {n.value for n in self._nodes if isinstance(n, ast.Constant)}
+        texts = (n.value for n in self._nodes if isinstance(n, ast.Constant))
         self._texts = {text for text in texts if isinstance(text, str)}
         named = {found[1] for text in self._texts if (found := NAMED.match(text))}
         self._named = sorted(f"{name}=" for name in named - MODES)
-        helpers = (n.args.vararg for n in self._nodes if isinstance(n, ast.FunctionDef))
-        self._given = {given.arg for given in helpers if given}
-        self._values = {
-            target.id: node.value
-            for node in self._nodes
-            if isinstance(node, ast.Assign)
-            for target in node.targets
-            if isinstance(target, ast.Name)
-        }
+        functions = (n for n in self._nodes if isinstance(n, ast.FunctionDef))
+        self._given = {getattr(function.args.vararg, "arg", None) for function in functions}
+        assigned = (node for node in self._nodes if isinstance(node, ast.Assign))
+        self._values = {getattr(node.targets[0], "id", None): node.value for node in assigned}
 
     def commands(self):
         """Yield its commands as words; what is not written in a call is a mark."""
@@ -170,9 +169,7 @@ class Typed:
                 words = list(self._words(node.elts))
                 yield from [words] if words and words[0] in PROGRAMS else []
             elif isinstance(node, ast.Constant | ast.JoinedStr):
-                (text,) = self._words([node])
-                # A test's text with a command of Salt in it may be what it expects to read.
-                yield from (w for w in _scripted(text) if w[0] not in SALT or self._is_program)
+                yield from self._scripted(*self._words([node]))
 
     def pages(self):
         """Yield the pages of which it runs every command, in their order."""
@@ -185,49 +182,55 @@ class Typed:
 
     def _words(self, nodes):
         for node in nodes:
-            inner = getattr(node, "value", node) if isinstance(node, ast.Starred) else node
-            value = self._values.get(inner.id) if isinstance(inner, ast.Name) else inner
-            if isinstance(node, ast.Starred) and getattr(inner, "id", "") in self._given:
+            inner = node.value if isinstance(node, ast.Starred) else node
+            name = getattr(inner, "id", "")
+            value = self._values.get(name, inner)
+            if inner is not node and name in self._given:
                 yield from self._named  # what the callers of a helper give it
             elif isinstance(value, ast.List | ast.Tuple):
                 yield from self._words(value.elts)
-            elif isinstance(value, ast.JoinedStr):
-                parts = [p.value if isinstance(p, ast.Constant) else MARK for p in value.values]
-                yield "".join(parts)
             else:
-                yield str(value.value) if isinstance(value, ast.Constant) else MARK
+                yield _text(value)
 
     def _called(self, node):
-        name = _name(node)
-        words = list(self._words(node.args))
+        name, words = _name(node), list(self._words(node.args))
         at = next((n for n, word in enumerate(words[:2]) if word in PROGRAMS), None)
         if at is not None:
-            words = words[at:]
+            yield from self._spelled(words[at:])
         elif name == "service" and len(words) == 3:
-            words = ["systemctl", words[2], words[1]]
+            yield ["systemctl", words[2], words[1]]
         elif name in CALLS:
-            words = [CALLS[name], *words[BEFORE.get(name, 0) :]]
-        else:
-            return
+            yield from self._spelled([CALLS[name], *words[BEFORE.get(name, 0) :]])
+
+    def _spelled(self, words):
+        """Yield a command for each name of the file that may stand in that of its function."""
         parts = [n for n, word in enumerate(words) if word.startswith("virt.") and MARK in word]
         names = [t for t in self._texts if re.fullmatch(r"\w+", t)] if parts else [""]
         for text in names:
             yield [w.replace(MARK, text) if n in parts else w for n, w in enumerate(words)]
+
+    def _scripted(self, text):
+        """Yield the commands of a text, if it is a shell's script."""
+        for line in text.replace("$(", ";").splitlines():
+            try:
+                words = list(split(line))
+            except ValueError:  # a quote without its end: not a shell's
+                continue
+            # A test's text with a command of Salt in it may be what it expects to read.
+            yield from (one for one in words if self._is_program or one[0] not in SALT)
+
+
+def _text(node):
+    """Return the text that a node stands for; what is not written there is a mark."""
+    if isinstance(node, ast.JoinedStr):
+        return "".join(_text(part) for part in node.values)
+    return str(node.value) if isinstance(node, ast.Constant) else MARK
 
 
 def _name(node):
     """Return the name of the function that a node calls, if it is a call."""
     function = getattr(node, "func", None)
     return getattr(function, "attr", getattr(function, "id", ""))
-
-
-def _scripted(text):
-    """Yield the commands of a text, if it is a shell's script."""
-    for line in text.replace("$(", ";").splitlines():
-        try:
-            yield from split(line)
-        except ValueError:  # a quote without its end: not a shell's
-            continue
 
 
 def examples(path):
@@ -239,15 +242,18 @@ def examples(path):
                 yield from split(line) if "salt" in line else ()
 
 
+def _typed_by_tests():
+    paths = [ROOT / "tests/demo", *(ROOT / "tests/lab/labkit").glob("*.py")]
+    for path in [*paths, *(ROOT / "tests/cloud").glob("*.py")]:
+        yield from Typed(path).commands()
+        for page in set(Typed(path).pages()):
+            for one in shown(page, (ROOT / "docs" / page).read_text()):
+                yield from () if one.why else split(one.text)
+
+
 @functools.cache
 def ran():
     """Return the forms of all that the lab's tests, the demo and the CLI examples' test run."""
-    tests = sorted((ROOT / "tests/cloud").glob("*.py"))
-    tests += [ROOT / "tests/demo", *sorted((ROOT / "tests/lab/labkit").glob("*.py"))]
-    modules = [p for kind in ("_modules", "_runners") for p in sorted((ROOT / kind).glob("*.py"))]
-    found = [words for path in tests for words in Typed(path).commands()]
-    found += [words for path in modules for words in examples(path)]
-    for page in {page for path in tests for page in Typed(path).pages()}:
-        text = (ROOT / "docs" / page).read_text()
-        found += [words for one in shown(page, text) if not one.why for words in split(one.text)]
-    return frozenset(form(words) for words in found)
+    modules = [p for kind in ("_modules", "_runners") for p in (ROOT / kind).glob("*.py")]
+    shown_by_modules = [words for path in modules for words in examples(path)]
+    return frozenset(form(words) for words in [*_typed_by_tests(), *shown_by_modules])
