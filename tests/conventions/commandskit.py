@@ -151,14 +151,16 @@ class Typed:
     def __init__(self, path):
         self._nodes = trees.nodes(path)
         self._is_program = not path.suffix
-        texts = (n.value for n in self._nodes if isinstance(n, ast.Constant))
+        texts = (node.value for node in self._all(ast.Constant))
         self._texts = {text for text in texts if isinstance(text, str)}
         named = {found[1] for text in self._texts if (found := NAMED.match(text))}
         self._named = sorted(f"{name}=" for name in named - MODES)
-        functions = (n for n in self._nodes if isinstance(n, ast.FunctionDef))
-        self._given = {getattr(function.args.vararg, "arg", None) for function in functions}
-        assigned = (node for node in self._nodes if isinstance(node, ast.Assign))
+        self._given = {getattr(n.args.vararg, "arg", None) for n in self._all(ast.FunctionDef)}
+        assigned = self._all(ast.Assign)
         self._values = {getattr(node.targets[0], "id", None): node.value for node in assigned}
+
+    def _all(self, kind):
+        return [node for node in self._nodes if isinstance(node, kind)]
 
     def commands(self):
         """Yield its commands as words; what is not written in a call is a mark."""
