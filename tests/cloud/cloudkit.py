@@ -335,12 +335,18 @@ def backup_folder(cloud):
     return "/srv/backup/ca.backup", "/srv/backup/passphrase"
 
 
-def how_to(page, **names):
-    """Return the commands of a page of the docs in their order, as words; names are replaced."""
-    blocks = re.findall(r"```sh\n(.*?)```", (CHECKOUT / "docs" / page).read_text(), re.DOTALL)
-    lines = [line.strip() for block in blocks for line in block.splitlines()]
+def scripts(page, **names):
+    """Return a page's blocks of shell, but for those that are not run; names are replaced."""
+    text = (CHECKOUT / "docs" / page).read_text()
     for old, new in names.items():
-        lines = [line.replace(old, new) for line in lines]
+        text = text.replace(old, new)
+    blocks = re.findall(r"(<!-- not run: [^\n]+ -->\s*)?```sh\n(.*?)```", text, re.DOTALL)
+    return [block for mark, block in blocks if not mark]
+
+
+def how_to(page, **names):
+    """Return the commands of these blocks in their order, as words."""
+    lines = [line.strip() for block in scripts(page, **names) for line in block.splitlines()]
     return [shlex.split(line, comments=True) for line in lines if line]
 
 

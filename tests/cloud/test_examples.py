@@ -1,4 +1,4 @@
-"""Every CLI example of every docstring runs and succeeds."""
+"""Every CLI example of every docstring, and what only pages show, runs and succeeds."""
 
 import ast
 import json
@@ -7,7 +7,7 @@ import shlex
 import shutil
 
 import pytest
-from cloudkit import TINY, backup_folder, wait
+from cloudkit import TINY, backup_folder, how_to, wait
 from labkit.settings import CHECKOUT
 
 XML = """<domain type='qemu'><name>{}</name><memory>65536</memory>
@@ -140,3 +140,31 @@ def test_an_example_does_what_it_says(ground, lines):
         done = ground.command(program, *words)
         assert done.code == 0, f"{line}: {done.out}{done.err}"
         assert done.traceback == []
+
+
+# What pages have their readers type and no other test does; each is on its page word for word.
+ON_PAGES = [
+    ("changing-vms.md", ["salt", "hyper1", "virt.update", "centos1", "cpu=4", "mem=2048"]),
+    ("upgrading.md", ["salt", "hyper*", "saltutil.refresh_modules"]),
+    ("upgrading.md", ["salt", "hyper*", "state.apply", "hypervisor.packages"]),
+    (
+        "upgrading.md",
+        ["salt", "hyper*", "file.find", "/var/lib/salt-virt/records", "name=*.json"],
+    ),
+    (
+        "networking.md",
+        ["salt", "HOST", "state.single", "virt.nat_running", "name=default", "subnet=10.99.0.0/24"],
+    ),
+]
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize(("page", "words"), ON_PAGES, ids=[words[2] for _page, words in ON_PAGES])
+@pytest.mark.parametrize("ground", ["update"], indirect=True)
+def test_a_command_that_only_a_page_shows_succeeds(ground, page, words):
+    assert words in how_to(page, web1="centos1")
+
+    done = ground.command(*[word.replace("HOST", "hyper1") for word in words])
+
+    assert done.code == 0, done.out + done.err
+    assert done.traceback == []

@@ -54,7 +54,7 @@ def test_the_how_to_makes_it_a_hypervisor_that_the_runner_shows(cloud, made, cap
         # The states that failed, and not the first lines of all.
         said = it.out.partition("Result: False")
         assert it.code == 0, f"{words}: {said[0][-300:]}{said[1]}{said[2][:2000]}{it.err}"
-    assert ["state.apply", "hypervisor"] in [words[1:] for words, _it in made["done"]]
+    assert ["state.apply", "hypervisor"] in [words[1:3] for words, _it in made["done"]]
     assert HOST in made["seen"] and "br0" in made["seen"][HOST]["bridges"]
     assert "default" in made["seen"][HOST]["storage"]["pools"]
     with capsys.disabled():

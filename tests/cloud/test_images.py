@@ -14,7 +14,7 @@ def pulled(cloud):
     cloud.purge_all()
     for host in cloud.hosts:
         cloud.forget_images(host)
-    done = cloud.run(*next(words for _run, *words in how_to("images.md") if "pull" in words[0]))
+    done = cloud.run(*next(words for _run, *words in how_to("images.md") if words[1:] == [TINY]))
     assert done.code == 0, done.out
     digest = hashlib.sha256((cloud.lab.images / "tiny.qcow2").read_bytes()).hexdigest()
     assert done.data == dict.fromkeys(cloud.hosts, digest)

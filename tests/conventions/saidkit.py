@@ -1,0 +1,59 @@
+"""What the pages quote of our errors and warnings, and the texts of the code, to be compared."""
+
+import ast
+import functools
+import re
+from pathlib import Path
+
+import trees
+
+ROOT = Path(__file__).resolve().parents[2]
+FOLDERS = ("_utils", "pki", "_modules", "_runners", "_states", "_pillar", "_output")
+# The first column of a table with what is said.
+HEADS = ("It says", "It says, or it happened", "Message")
+# What is a value where it is said: a number, a host, a VM.
+VALUE = re.compile(r"\d+|\b(?:web|db|hyper|evil)\d\b|\b[A-Z]{2,}\b")
+MARK = "…"
+
+
+def quoted(text):
+    """Yield what a page's tables of errors quote."""
+    inside = False
+    for line in text.splitlines():
+        cells = [cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
+        inside = bool(cells) and (inside or cells[0] in HEADS)
+        if inside:
+            yield from re.findall(r"`([^`]+)`", cells[0])
+
+
+def pieces(quote):
+    """Yield the parts of a quote between its ellipses."""
+    for part in re.split(r"…|\.\.\.", quote):
+        if len(part.strip(" :;,.()'")) > 2:
+            yield part.strip()
+
+
+def is_said(piece, corpus):
+    """Return whether the code has a piece word for word; a value may be a name there."""
+    parts = [re.escape(part) for part in VALUE.split(piece)]
+    values = [f"(?:{re.escape(value)}|{MARK})" for value in VALUE.findall(piece)] + [""]
+    wanted = "".join(part + value for part, value in zip(parts, values, strict=True))
+    return re.search(wanted, corpus) is not None
+
+
+def _text(node):
+    if isinstance(node, ast.JoinedStr):
+        return "".join(_text(part) for part in node.values)
+    if isinstance(node, ast.Constant):
+        return node.value if isinstance(node.value, str) else ""
+    return MARK
+
+
+@functools.cache
+def corpus():
+    """Return all texts of the code, one in each line, and the formula as it is written."""
+    paths = [p for folder in FOLDERS for p in sorted((ROOT / folder).rglob("*.py"))]
+    nodes = [node for path in paths if not path.is_symlink() for node in trees.nodes(path)]
+    texts = [_text(node) for node in nodes if isinstance(node, ast.JoinedStr | ast.Constant)]
+    formula = [path.read_text() for path in sorted((ROOT / "hypervisor").iterdir())]
+    return "\n".join(" ".join(text.split()) for text in [*texts, *formula])
