@@ -309,13 +309,13 @@ def test_a_host_that_means_well_is_understood(lab, monkeypatch):
         check(lab, call, done)
 
 
-@sizes(quick=300, full=2000)
+@sizes(quick=150, full=2000)
 def test_a_hostile_host_gets_a_line_and_the_others_are_as_ever(lab, monkeypatch, size):
     @settings(
         max_examples=size,
         deadline=None,
         database=None,
-        derandomize=size == 300,
+        derandomize=size == 150,
         suppress_health_check=list(HealthCheck),
     )
     @given(
