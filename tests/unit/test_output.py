@@ -54,11 +54,11 @@ def test_the_seeds_layout_of_a_vm():
     start = lines.index("ubuntu2")
     assert lines[start + 1 : start + 12] == [
         "CPU: 2",
-        "Memory: 524288",
+        "Memory: 512.0 MiB",
         "State: running",
         "Graphics: vnc - hyper6:5900",
         "Disk - vda:",
-        "Size: 2.0G",
+        "Size: 2.0 GiB",
         "File: /srv/salt-images/ubuntu2_system.qcow2",
         "File Format: qcow2",
         "Nic - ac:de:48:98:08:77:",

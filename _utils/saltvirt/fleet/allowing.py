@@ -71,8 +71,8 @@ def _accepted(known: Sequence[str], text: str) -> list[str]:
     if text not in known:
         raise BadArgument(
             "hosts",
-            f"no key of {text!r} is accepted; see whether it is the right one ({candidates.COMPARE}), and "
-            f"accept it: salt-key -a {shlex.quote(text)}",
+            f"no key of {text!r} is accepted; see whether it is the right one "
+            f"({candidates.COMPARE}), and accept it: salt-key -a {shlex.quote(text)}",
         )
     return [text]
 

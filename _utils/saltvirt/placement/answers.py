@@ -75,10 +75,11 @@ class StorageFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NetworkFacts:
-    """A network of libvirt's."""
+    """A network of libvirt's; ``forward`` is None where its host does not say it."""
 
     active: bool
     bridge: str | None
+    forward: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,14 +1,12 @@
 """One command says who is a hypervisor; whoever a guest is, or was, gets nothing by it."""
 
 from datetime import timedelta
-from pathlib import Path
 from types import SimpleNamespace
 
 import keypairs
 import pytest
 import salt.cache
 from askedca import ask
-from salt.utils.crypt import pem_finger
 from saltvirt import compat
 from saltvirt.errors import BadArgument, BadConfig, MasterError
 from saltvirt.fleet import (
@@ -156,24 +154,6 @@ def test_who_is_a_hypervisor_is_shown_with_why(master):
     assert (shown["disallowed"], shown["without_key"]) == (["hyper3"], ["hyper8"])
     assert set(shown["candidates"]) == {"guest"}
     assert shown["allow_them"] == "salt-run virt.allow guest"
-
-
-def test_keys_that_wait_are_shown_as_their_hosts_show_them(master, tmp_path):
-    public = keypairs.named("a guest")[0]
-    own = tmp_path / "minion.pub"
-    own.write_text(public)
-    pending = Path(master["pki_dir"]) / "minions_pre"
-    pending.mkdir(parents=True, exist_ok=True)
-    (pending / "newhost").write_text(public)
-
-    shown = allowing.shown(master)
-
-    # What salt-key -f shows of it on 3008 is no help: a host shows this.
-    finger = pem_finger(str(own), sum_type=master["hash_type"])
-    assert shown["waiting"] == {"newhost": finger}
-    with pytest.raises(BadArgument, match="salt-run virt.allow shows its fingerprint") as refused:
-        allowing.allow(master, ["newhost"])
-    assert "salt-key -f" not in str(refused.value)
 
 
 @pytest.mark.parametrize(
