@@ -78,6 +78,7 @@ def _moved(data):
         yield f"{data['name']} would move {way}"
         yield f"  {data['state']}, {data['memory_mib']} MiB of memory"
         yield from (f"  {disk}: {what}" for disk, what in sorted(data["disks"].items()))
+        yield from _warned(data)
         return
     took = f" in {data['total_ms'] / 1000:.1f} s" if "total_ms" in data else ""
     yield f"{data['name']} moved {way}{took}"
@@ -90,6 +91,10 @@ def _moved(data):
     )
     if sent:
         yield f"  sent, encrypted: {sent}"
+    yield from _warned(data)
+
+
+def _warned(data):
     if data.get("warning"):
         yield from textwrap.wrap(f"warning: {data['warning']}", 78, break_on_hyphens=False)
 

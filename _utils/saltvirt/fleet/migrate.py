@@ -131,6 +131,17 @@ def dry_run(
         "state": moving.state,
         "memory_mib": moving.memory_mib,
         "disks": moved,
+        **behind_nat(moving, host),
+    }
+
+
+def behind_nat(moving: MigrationInfo, host: str) -> dict[str, str]:
+    """Return ``{"warning"}`` of what a move to a host means for a VM behind NAT, else nothing."""
+    if not moving.nat:
+        return {}
+    return {
+        "warning": f"behind NAT ({', '.join(moving.nat)}): its connections break, its address may "
+        f"change, and it is reached through {host} from then on"
     }
 
 
@@ -174,9 +185,10 @@ def migrate(
                 late[host] = [str(refused)]
                 continue
             # A host says figures, and not which VM went where.
-            return {"name": name, "from": source, "to": host} | {
-                key: one for key, one in figures.items() if key not in ("name", "from", "to")
-            }
+            out = figures | {"name": name, "from": source, "to": host}
+            said = [figures.get("warning"), behind_nat(moving, host).get("warning")]
+            told = "; ".join(filter(None, said))
+            return {**out, "warning": told} if told else out
     raise none_fits(requirements.of(moving), evaluations, late)
 
 

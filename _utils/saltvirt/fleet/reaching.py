@@ -116,6 +116,6 @@ def console_log(cloud: Cloud, name: str, lines: int) -> str:
             f"salt {host} saltutil.sync_all"
         )
     if not reply.ok or not isinstance(reply.value, str):
-        why = terminal.one_line(reply.error or "it did not answer; see: salt HOST test.ping")
+        why = terminal.one_line(reply.error or f"it did not answer; see: salt {host} test.ping")
         raise hosts.DeployError(f"{host}: {why}")
     return "\n".join(terminal.lines(reply.value, lines))

@@ -182,7 +182,12 @@ class DiskFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MigrationInfo:
-    """What a host answers of a VM to ``virt.migration_info``: all that another must know of it."""
+    """
+    What a host answers of a VM to ``virt.migration_info``: all that another must know of it.
+
+    nat
+        Those of ``networks`` behind whose NAT it is.
+    """
 
     wire: int | None = _said_with("wire")
     name: str
@@ -205,6 +210,7 @@ class MigrationInfo:
     cpu_qemu: str | None = None
     bridges: list[str]
     networks: list[str]
+    nat: list[str] = field(default_factory=list)
     links: list[str]
     bridge_vlans: bool = False
     obstacles: list[str]
