@@ -72,8 +72,8 @@ def dry_run(
     coming, warnings = _coming(cloud, host)
     stopped, wanted = _sorted(cloud, host, coming, with_stopped)
     moves, stays = planned(cloud, host, wanted)
-    for name, to in moves.items():
-        warnings |= {name: why for why in migrate.behind_nat(wanted[name], to).values()}
+    told = {name: migrate.behind_nat(wanted[name], to) for name, to in moves.items()}
+    warnings |= {name: why for name, why in told.items() if why}
     warnings |= dict.fromkeys(coming, "on its way in: it is waited for, and then moved too")
     return {"host": host, "moves": moves, "stays": {**stopped, **stays}, "warnings": warnings}
 

@@ -124,6 +124,7 @@ def dry_run(
     source, moving, evaluations = plan(cloud, name, target)
     host = chosen(cloud, source, moving, evaluations)
     moved = {disk.target: _shown(disk) for disk in moving.disks}
+    warning = behind_nat(moving, host)
     return {
         "name": name,
         "from": source,
@@ -131,18 +132,18 @@ def dry_run(
         "state": moving.state,
         "memory_mib": moving.memory_mib,
         "disks": moved,
-        **behind_nat(moving, host),
+        **({"warning": warning} if warning else {}),
     }
 
 
-def behind_nat(moving: MigrationInfo, host: str) -> dict[str, str]:
-    """Return ``{"warning"}`` of what a move to a host means for a VM behind NAT, else nothing."""
+def behind_nat(moving: MigrationInfo, host: str) -> str:
+    """Return what a move to a host means for a VM behind NAT; empty for any other."""
     if not moving.nat:
-        return {}
-    return {
-        "warning": f"behind NAT ({', '.join(moving.nat)}): its connections break, its address may "
-        f"change, and it is reached through {host} from then on"
-    }
+        return ""
+    return (
+        f"behind NAT ({', '.join(moving.nat)}): its connections break, its address may change, and "
+        f"it is reached through {host} from then on"
+    )
 
 
 def _shown(disk: DiskFacts) -> str:
@@ -186,7 +187,7 @@ def migrate(
                 continue
             # A host says figures, and not which VM went where.
             out = figures | {"name": name, "from": source, "to": host}
-            said = [figures.get("warning"), behind_nat(moving, host).get("warning")]
+            said = [figures.get("warning"), behind_nat(moving, host)]
             told = "; ".join(filter(None, said))
             return {**out, "warning": told} if told else out
     raise none_fits(requirements.of(moving), evaluations, late)

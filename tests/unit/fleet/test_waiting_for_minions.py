@@ -10,7 +10,7 @@ from saltvirt.fleet.hosts import DeployError
 
 @pytest.fixture
 def cloud(monkeypatch, opts, tmp_path):
-    """Three hosts whose VMs' minions never answer; ``told`` is the progress, ``waited`` how long."""
+    """Hosts whose VMs' minions never answer; ``told`` is the progress, ``waited`` how long."""
     made = fleetkit.cloud(monkeypatch, opts, tmp_path)
     made.told, made.waited = [], []
 
@@ -37,7 +37,9 @@ def emulates(cloud, kind="qemu"):
 def silent(cloud, **given):
     """Deploy a VM that stays silent; return the error as it is told."""
     asked = {key: given.pop(key) for key in ("host", "wait_s") if key in given}
-    request = deploy.Request(name="web", cpu=1, mem=1, given={"image": "salt://a", **given}, **asked)
+    request = deploy.Request(
+        name="web", cpu=1, mem=1, given={"image": "salt://a", **given}, **asked
+    )
     with pytest.raises(DeployError) as caught:
         deploy.deploy(cloud.master, request)
     return caught.value

@@ -24,9 +24,7 @@ def link(index, name, below=None):
 
 def neighbour(address, index=2, mac=MAC, state=0x04):
     """Return a neighbour that is known of."""
-    return Message(
-        ifindex=index, state=state, attrs={"NDA_DST": address, "NDA_LLADDR": mac}
-    )
+    return Message(ifindex=index, state=state, attrs={"NDA_DST": address, "NDA_LLADDR": mac})
 
 
 @pytest.fixture

@@ -152,9 +152,7 @@ def decide(wish: Wish, found: Found | None = None, failed: SeedError | None = No
     _refuse_unread(wish, name, found)
     user = _ssh_user(wish, name, found)
     told = unread.warnings(wish.image, name, found, has_ssh_keys=wish.has_ssh_keys)
-    return SeedMethod(
-        name=name, install=how, found=found, why=why, ssh_user=user, warnings=told
-    )
+    return SeedMethod(name=name, install=how, found=found, why=why, ssh_user=user, warnings=told)
 
 
 def _refuse_unread(wish: Wish, name: str, found: Found | None) -> None:
