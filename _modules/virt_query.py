@@ -12,7 +12,7 @@ import dataclasses
 from saltvirt import config, profiles, wire
 from saltvirt.errors import HostUnreachable
 from saltvirt.kvm import connect, host, query
-from saltvirt.ops import inspect
+from saltvirt.ops import inspect, reached
 from saltvirt.ops.audit import facts
 from saltvirt.ops.migration import sending
 from saltvirt.ops.setup import facts as setup
@@ -198,10 +198,11 @@ def vm_info(vm_=None, **kwargs):
 
     Returns ``{name: {cpu, cputime, disks, graphics, nics, uuid, loader, on_crash, on_reboot,
     on_poweroff, maxMem, mem, state}}``; ``mem`` and ``maxMem`` in KiB, disk sizes in bytes,
-    ``cputime`` in nanoseconds. One VM also has ``addresses`` (at most 16, IPv4 first, as leases,
-    the guest's agent or this host's neighbours have them), ``ssh_user`` (who may log in with the
-    keys it was given, ``USER`` for a default user whose name is not known, or None) and ``login``:
-    the command that logs in, None if it does not run.
+    ``cputime`` in nanoseconds. One VM also has ``addresses`` (at most 16, IPv4 first),
+    ``addresses_from`` (``lease``, ``agent`` of the guest, ``neighbours`` of this host, or None),
+    ``behind_host`` (the networks it is in that only this host reaches, as those with NAT),
+    ``ssh_user`` (who may log in with the keys it was given, ``USER`` for a default user whose name
+    is not known, or None) and ``login``: the command that logs in, None if it does not run.
 
     CLI Example:
 
@@ -212,7 +213,7 @@ def vm_info(vm_=None, **kwargs):
     settings = config.for_call("virt.vm_info", kwargs, __opts__, __pillar__, __grains__)
     # A read-only connection may not ask a guest's agent.
     with connect.opened(settings, readonly=vm_ is None) as conn:
-        return inspect.vm_info(conn) if vm_ is None else inspect.one_vm(conn, vm_)
+        return inspect.vm_info(conn) if vm_ is None else reached.one_vm(conn, vm_, __opts__["id"])
 
 
 def vm_state(vm_=None, **kwargs):

@@ -6,7 +6,7 @@ Look at one VM of this hypervisor; nothing is changed.
 
 from saltvirt import arguments, config
 from saltvirt.kvm import connect, lifecycle
-from saltvirt.ops import inspect
+from saltvirt.ops import inspect, reached
 from saltvirt.xml import read
 
 __virtualname__ = "virt"
@@ -158,4 +158,4 @@ def console_log(vm_, lines=20):
         salt hyper1 virt.console_log centos1
     """
     name, count = arguments.vm_name(vm_), arguments.whole("lines", lines, most=10000)
-    return inspect.console_tail(name, count)
+    return reached.console_tail(name, count)

@@ -1,6 +1,7 @@
 """Outputter ``virt_images``: the cached images of each hypervisor."""
 
 _ROW = "{:<12} {:<5} {:>7} {:>7}  {:<10} {:<6} {}"
+_LEGEND = "MiB of the file, DISK: MiB that a guest sees; HAS m: a minion, c: cloud-init"
 
 
 def output(data, **_kwargs):
@@ -23,6 +24,7 @@ def output(data, **_kwargs):
             lines.append("  no images")
     lines += [f"{host} does not answer" for host in data.get("unreachable", ())]
     lines += [f"{host}: {why}" for host, why in sorted(data.get("failed", {}).items())]
+    lines.append(_LEGEND)
     return "\n".join(lines)
 
 

@@ -24,7 +24,8 @@ def output(data, **_kwargs):
     if "error" not in data:
         return "\n".join(_table(data))
     hosts = data.get("hosts")
-    lines = [*_error(data["error"], hosts), *_reached(data), *_console(data), *_table(hosts or {})]
+    lines = [*_error(data["error"], hosts), *_reached(data), *_console(data), *_warnings(data)]
+    lines += _table(hosts or {})
     return "\n".join([*lines, *_candidates(data.get("candidates", {}))])
 
 
@@ -41,12 +42,20 @@ def _table(hosts):
 
 def _deployed(data):
     waited = f"; its minion answered after {data['seconds']} s" if "seconds" in data else ""
-    return "\n".join([f"{data['name']} is on {data['host']}{waited}", *_reached(data)])
+    said = [f"{data['name']} is on {data['host']}{waited}", *_reached(data), *_warnings(data)]
+    return "\n".join(said)
+
+
+def _warnings(data):
+    for one in data.get("warnings", ()):
+        yield from textwrap.wrap(f"warning: {one}", 78, break_on_hyphens=False)
 
 
 def _reached(data):
     if data.get("login"):
         address = (data.get("addresses") or ["not known to its host"])[0]
+        if data.get("addresses_from") == "minion":
+            address += " (as the VM itself says)"
         yield f"  address: {address}; log in: {data['login']}"
 
 
@@ -69,6 +78,7 @@ def _moved(data):
         yield f"{data['name']} would move {way}"
         yield f"  {data['state']}, {data['memory_mib']} MiB of memory"
         yield from (f"  {disk}: {what}" for disk, what in sorted(data["disks"].items()))
+        yield from _warned(data)
         return
     took = f" in {data['total_ms'] / 1000:.1f} s" if "total_ms" in data else ""
     yield f"{data['name']} moved {way}{took}"
@@ -81,6 +91,10 @@ def _moved(data):
     )
     if sent:
         yield f"  sent, encrypted: {sent}"
+    yield from _warned(data)
+
+
+def _warned(data):
     if data.get("warning"):
         yield from textwrap.wrap(f"warning: {data['warning']}", 78, break_on_hyphens=False)
 

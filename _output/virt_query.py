@@ -2,12 +2,14 @@
 
 import textwrap
 
-_UNITS = ("B", "K", "M", "G", "T")
+_UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
+# Who told an address, where that is not the host itself.
+_TOLD_BY = {"minion": "as the VM itself says", "agent": "as the guest's agent says"}
 
 
 def output(data, **_kwargs):
     """
-    Return the text of an answer of ``salt-run virt.query``.
+    Return the text of an answer of ``salt-run virt.query`` or ``virt.vm_info``.
 
     CLI Example:
 
@@ -32,6 +34,15 @@ def _error(data):
 
 
 def _host(host, info):
+    if "node_info" in info:
+        yield from _whole_host(host, info)
+        return
+    yield host
+    for name, vm in sorted(info.items()):
+        yield from _named(host, name, vm)
+
+
+def _whole_host(host, info):
     node = info["node_info"]
     yield host
     yield (
@@ -41,14 +52,18 @@ def _host(host, info):
     if not info["vm_info"]:
         yield "  no VMs"
     for name, vm in sorted(info["vm_info"].items()):
-        yield f"  {name}"
-        for line in _vm(host, vm):
-            yield f"    {line}"
+        yield from _named(host, name, vm)
+
+
+def _named(host, name, vm):
+    yield f"  {name}"
+    for line in (*_vm(host, vm), *_reached(vm)):
+        yield f"    {line}"
 
 
 def _vm(host, vm):
     yield f"CPU: {vm['cpu']}"
-    yield f"Memory: {vm['mem']}"
+    yield f"Memory: {_human(vm['mem'] * 1024)}"
     yield f"State: {vm['state']}"
     display = vm["graphics"]
     # What is within these a host may say as it likes, or not at all.
@@ -70,6 +85,16 @@ def _vm(host, vm):
         yield f"  Type: {nic.get('type', 'unknown')}"
 
 
+def _reached(vm):
+    addresses, login = vm.get("addresses"), vm.get("login")
+    if isinstance(addresses, list):
+        by = _TOLD_BY.get(str(vm.get("addresses_from")))
+        note = f" ({by})" if by and addresses else ""
+        yield f"Addresses: {', '.join(map(str, addresses)) or 'not known to its host'}{note}"
+    if login:
+        yield f"Log in: {login}"
+
+
 def _console(host, display):
     port = display.get("port", "None")
     if port in ("-1", "None"):
@@ -82,6 +107,6 @@ def _human(size):
     amount = float(size)
     for unit in _UNITS:
         if amount < 1024 or unit == _UNITS[-1]:
-            return f"{amount:.1f}{unit}"
+            return f"{amount:.1f} {unit}"
         amount /= 1024
     return ""

@@ -140,30 +140,6 @@ def next_host():
 next_hyper = next_host
 
 
-@runner_function
-def vm_info(name, quiet=False):
-    """
-    Show one VM.
-
-    name
-        The VM's name.
-    quiet
-        Accepted for old calls.
-
-    Returns ``{host: {name: {...}}}`` as the module's ``virt.vm_info``, with its addresses and how
-    to log in; fails if no host has it.
-
-    CLI Example:
-
-    .. code-block:: bash
-
-        salt-run virt.vm_info centos1
-    """
-    cloud = Cloud.of(__opts__)
-    host = inventory.locate(cloud, name)
-    return {host: hosts.act(cloud, host, "virt.vm_info", name)}
-
-
 @runner_function(outputter="virt_plan")
 def init(
     name,
@@ -187,6 +163,7 @@ def init(
     wait=True,
     quiet=False,
     force=False,
+    wait_s=None,
     **kwargs,
 ):
     """
@@ -212,7 +189,10 @@ def init(
         Return which hosts fit, their scores, and why the others do not, or fail as the deployment
         would; nothing is made.
     wait
-        Wait for the VM's minion, at most ``virt:wait_s`` seconds. Defaults to True.
+        Wait for the VM's minion. Defaults to True.
+    wait_s
+        How long at most, in seconds. Defaults to ``virt:wait_s`` of the master, else to 300, or
+        1200 on a host without KVM, which emulates the VM's processor.
     quiet
         Show no progress. Defaults to False.
     force
@@ -223,9 +203,11 @@ def init(
     Every other keyword argument of the module's ``virt.init`` is passed on, such as
     ``ssh_authorized_keys``; an unknown one is refused by name. Returns ``{"name", "host", "minion",
     "seconds", "addresses", "login"}``: the VM's addresses, IPv4 first, and the command that logs
-    in. Fails with one line, and leaves nothing behind; if no host fits, with the table of reasons;
-    if the minion does not answer, the VM stays, and ``console`` has the end of what it has said,
-    beside ``addresses`` and ``login``. Undo: virt.purge.
+    in; ``addresses_from`` is ``minion`` if only the VM itself says them; ``warnings`` are what its
+    image will not read or serve, such as ``ssh_authorized_keys`` without an SSH server. Fails with
+    one line, and leaves nothing behind; if no host fits, with the table of reasons; if the minion
+    does not answer, the VM and its key stay, as it may still come, and ``console`` has the end of
+    what it has said, beside ``addresses`` and ``login``. Undo: virt.purge.
 
     CLI Example:
 
@@ -243,6 +225,8 @@ def init(
     if _SERIALS.get(serial_type):
         given["serials"] = _SERIALS[serial_type]
     asked = {"name": name, "cpu": cpu, "mem": mem, "given": given, "host": host, "where": where}
+    if wait_s is not None:
+        asked["wait_s"] = arguments.whole("wait_s", wait_s, least=0, most=86400)
     request = deploy.Request(**asked, force=arguments.boolean("force", force))
     cloud = Cloud.of(__opts__, __jid_event__, name, quiet)
     return deploy.dry_run(cloud, request) if dry_run else deploy.deploy(cloud, request, wait=wait)

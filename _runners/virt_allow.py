@@ -29,8 +29,9 @@ def allow(*hosts):
     ``{"allowed": [id]}``; without hosts ``{"hypervisors": {id: {"by", "fingerprint"}},
     "disallowed": [id]}``, and if there are minions that say they are hypervisors or have
     certificates, ``candidates`` with their keys' fingerprints, and ``allow_them``, the command;
-    ``without_key`` are those who are allowed and have no accepted key. A minion that is a VM on a
-    hypervisor is refused. Undo: virt.disallow.
+    ``without_key`` are those who are allowed and have no accepted key, ``waiting`` the keys that
+    wait to be accepted. Fingerprints are as ``salt-call --local key.finger`` shows them on the
+    host. A minion that is a VM on a hypervisor is refused. Undo: virt.disallow.
 
     CLI Example:
 

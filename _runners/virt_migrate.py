@@ -41,9 +41,9 @@ def migrate(name, target=None, dry_run=False, quiet=False, **kwargs):
     Running, paused and stopped VMs. Disks travel unless they are in ``virt:shared_paths``: of an
     overlay only the VM's own part, its image is taken from the target's cache. Returns ``{"name",
     "from", "to", "total_ms", "downtime_ms", "memory_bytes", "disk_bytes", "removed"}``, and
-    ``warning`` if anything but the move failed; ``removed`` are the files that the source has
-    removed. Fails with one line, and leaves the VM where it was, or says what settles it. Undo:
-    move it back.
+    ``warning`` if anything but the move failed, or the VM is behind NAT; ``removed`` are the files
+    that the source has removed. Fails with one line, and leaves the VM where it was, or says what
+    settles it. Undo: move it back.
 
     CLI Example:
 

@@ -3,6 +3,7 @@
 import ipaddress
 import itertools
 import re
+import shlex
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -11,6 +12,11 @@ MOST = 16
 _LOOKED_AT = 1000
 # Stands for the default user of an image that nobody has looked into; no user is called that.
 SOME_USER = "USER"
+# Stands for an address that is not known.
+SOME_ADDRESS = "ADDRESS"
+# Who told an address: libvirt's own DHCP server, the guest's agent, the host's table of neighbours,
+# by libvirt too, or the VM's own minion.
+SOURCES = ("lease", "agent", "neighbours", "arp", "minion")
 _THIS_NETWORK = ipaddress.ip_network("0.0.0.0/8")
 _USER = re.compile(r"[a-z_][a-z0-9_-]{0,31}")
 
@@ -46,9 +52,39 @@ def ssh_user(text: Any) -> str | None:
     return text if is_user else None
 
 
-def ssh(found: Sequence[str], user: str | None) -> str | None:
-    """Return the command that logs in by SSH, None if address or user are not known."""
-    if not found or not user:
+def is_behind(address: str, networks: Iterable[Any]) -> bool:
+    """Return whether an address is in one of the networks that some texts say."""
+    one = ipaddress.ip_address(address)
+    found = (_network(text) for text in networks)
+    return any(net is not None and one in net for net in found)
+
+
+def _network(text: Any) -> ipaddress.IPv4Network | ipaddress.IPv6Network | None:
+    try:
+        return ipaddress.ip_network(text) if isinstance(text, str) else None
+    except ValueError:
         return None
-    what = f" ({user}: the image's default user)" if user == SOME_USER else ""
-    return f"ssh {user}@{found[0]}{what}"
+
+
+def ssh(
+    found: Sequence[str], user: str | None, *, host: str = "", behind: Iterable[Any] = ()
+) -> str | None:
+    """
+    Return the command that logs in by SSH, None if nobody is known who could.
+
+    host, behind
+        The VM's host, and the networks that only this reaches: the way leads through it.
+    """
+    if not user:
+        return None
+    address = found[0] if found else SOME_ADDRESS
+    notes = [f"{user}: the image's default user"] if user == SOME_USER else []
+    notes += [] if found else [f"{SOME_ADDRESS}: not known to its host yet"]
+    jump = f"-J {shlex.quote(host)} " if found and host and is_behind(address, behind) else ""
+    note = f" ({', '.join(notes)})" if notes else ""
+    return f"ssh {jump}{user}@{address}{note}"
+
+
+def console(name: str, host: str) -> str:
+    """Return the way in where nobody has a key; a distribution's own image has no password."""
+    return f"virsh console {name} (on {host}; asks for a password, which stock images do not have)"

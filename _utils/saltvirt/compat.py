@@ -43,7 +43,8 @@ class KeyStore:
         """
         Return the fingerprint of a key as ``salt-call --local key.finger`` shows it on its host.
 
-        That of ``salt-key -f`` is the same on 3006; on 3008 it is of the whole text instead.
+        That of ``salt-key -f`` is the same on 3006; on 3008 it is of the whole text instead, so it
+        is compared with nothing that a host shows.
         """
         public = self.read(minion_id)[1]
         if not public:

@@ -160,7 +160,8 @@ class MasterSettings:
     hypervisors: str | Sequence[str] = ()
     timeout_s: int = 10
     deploy_timeout_s: int = 1800
-    wait_s: int = 300
+    # Defaults to what a VM's host needs, see saltvirt.fleet.awaiting.
+    wait_s: int | None = None
     weights: dict[str, Any] = field(default_factory=dict)
     minion_packages: dict[str, Any] = field(default_factory=dict)
     pki: dict[str, Any] = field(default_factory=dict)

@@ -22,10 +22,15 @@ def tail(text: str, lines: int) -> list[str]:
     return [_short(line) for line in [line for line in shown if line][-lines:]]
 
 
-def _short(line: str) -> str:
-    return line if len(line) <= LONGEST else f"{line[:LONGEST]} …"
+def lines(text: str, most: int) -> list[str]:
+    """Return the last lines of a text, empty ones too, each fit to be shown and not too long."""
+    return [_short(printable(line).rstrip()) for line in text.splitlines()[-most:]]
 
 
-def one_line(text: str) -> str:
+def _short(line: str, longest: int = LONGEST) -> str:
+    return line if len(line) <= longest else f"{line[:longest]} …"
+
+
+def one_line(text: str, longest: int = LONGEST) -> str:
     """Return a text as one line, fit to be shown and not too long."""
-    return _short(printable(" ".join(text.split())))
+    return _short(printable(" ".join(text.split())), longest)

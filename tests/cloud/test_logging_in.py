@@ -85,11 +85,17 @@ def test_a_vm_without_a_bridge_reaches_its_master_and_says_its_address(clean):
     )
 
     assert done.code == 0, done.out + done.err
-    assert "nat1: Network (nat: the VM reaches out, and only its host reaches it; " in done.out
+    assert (
+        "nat1: Network (nat: only its host reaches it, and a move breaks its connections)"
+        in done.out
+    )
     shown = clean.run("virt.vm_info", "nat1").data["hyper1"]["nat1"]
     address = shown["addresses"][0]
     assert ipaddress.ip_address(address) in ipaddress.ip_network("192.168.122.0/24")
     assert f"  address: {address}; log in: " in done.out
+    assert (shown["addresses_from"], shown["behind_host"]) == ("lease", ["192.168.122.0/24"])
+    would = clean.run("virt.migrate", "nat1", "dry_run=True").data
+    assert would["warning"].startswith("behind NAT (default): its connections break")
     # Its host reaches it.
     clean.sh("hyper1", f"ping -c 1 -W 10 {address}")
     assert clean.run("virt.purge", "nat1").code == 0
@@ -123,6 +129,9 @@ def test_the_end_of_a_silent_vms_console_is_in_the_error(clean, impatient):
     done = clean.run("virt.init", "silent1", "1", "96", TINY, "host=hyper1")
 
     assert done.code == 1 and "does not answer after 20 s" in done.error
-    assert done.data["console_command"] == "salt hyper1 virt.console_log silent1"
+    assert "it may still come: salt silent1 test.ping" in done.error
+    assert done.data["console_command"] == "salt-run virt.console_log silent1"
     assert len(done.data["console"]) == 10
     assert any(line.startswith("TICK ") for line in done.data["console"])
+    more = clean.run("virt.console_log", "silent1", "lines=3").data
+    assert len(more.splitlines()) == 3 and "TICK " in more

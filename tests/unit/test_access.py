@@ -52,7 +52,35 @@ def test_who_is_known_logs_in_at_the_first_address():
     assert access.ssh(["192.0.2.7"], access.ssh_user("USER")) == (
         "ssh USER@192.0.2.7 (USER: the image's default user)"
     )
-    assert access.ssh([], "debian") is access.ssh(["192.0.2.7"], None) is None
+    assert access.ssh(["192.0.2.7"], None) is access.ssh([], None) is None
+
+
+def test_whose_address_is_not_known_yet_logs_in_at_a_place_to_be_filled_in():
+    assert access.ssh([], "debian", host="hyper1", behind=["192.168.122.0/24"]) == (
+        "ssh debian@ADDRESS (ADDRESS: not known to its host yet)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("address", "behind", "jump"),
+    [
+        ("192.168.122.7", ["192.168.122.0/24"], "-J hyper1 "),
+        ("192.0.2.7", ["192.168.122.0/24"], ""),
+        ("2001:db8::7", ["192.168.122.0/24", "2001:db8::/64"], "-J hyper1 "),
+        ("192.168.122.7", [7, None, "x", "192.168.122.1/24", []], ""),
+        ("192.168.122.7", [], ""),
+    ],
+)
+def test_behind_nat_the_way_leads_through_the_host(address, behind, jump):
+    assert access.ssh([address], "debian", host="hyper1", behind=behind) == (
+        f"ssh {jump}debian@{address}"
+    )
+
+
+def test_a_host_of_any_name_is_one_word():
+    said = access.ssh(["192.0.2.7"], "root", host="a b;reboot", behind=["192.0.2.0/24"])
+
+    assert said == "ssh -J 'a b;reboot' root@192.0.2.7"
 
 
 @pytest.mark.parametrize(

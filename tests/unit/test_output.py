@@ -54,11 +54,11 @@ def test_the_seeds_layout_of_a_vm():
     start = lines.index("ubuntu2")
     assert lines[start + 1 : start + 12] == [
         "CPU: 2",
-        "Memory: 524288",
+        "Memory: 512.0 MiB",
         "State: running",
         "Graphics: vnc - hyper6:5900",
         "Disk - vda:",
-        "Size: 2.0G",
+        "Size: 2.0 GiB",
         "File: /srv/salt-images/ubuntu2_system.qcow2",
         "File Format: qcow2",
         "Nic - ac:de:48:98:08:77:",
@@ -131,6 +131,48 @@ def test_a_deployment_ends_in_one_line():
 
     assert outputter("virt_plan")(made) == "vm1 is on hyper2; its minion answered after 12.5 s"
     assert outputter("virt_plan")({"name": "vm1", "host": "hyper2"}) == "vm1 is on hyper2"
+
+
+def test_one_vm_is_shown_with_units_and_how_it_is_reached():
+    reached = {"addresses": ["192.0.2.7"], "addresses_from": "lease", "login": "ssh a@192.0.2.7"}
+    show = outputter("virt_query")
+
+    lines = show({"hyper6": {"web1": {**VM, **reached}}}).splitlines()
+
+    assert lines[:4] == ["hyper6", "  web1", "    CPU: 2", "    Memory: 512.0 MiB"]
+    assert lines[-2:] == ["    Addresses: 192.0.2.7", "    Log in: ssh a@192.0.2.7"]
+    own = show({"h": {"web1": {**VM, **reached, "addresses_from": "minion"}}})
+    assert "Addresses: 192.0.2.7 (as the VM itself says)" in own
+    nowhere = show({"h": {"web1": {**VM, "addresses": [], "login": None}}})
+    assert "Addresses: not known to its host" in nowhere and "Log in" not in nowhere
+
+
+@pytest.mark.parametrize(
+    ("size", "shown"),
+    [(197632, "193.0 KiB"), (2**31, "2.0 GiB"), (3 * 2**40, "3.0 TiB"), (12, "12.0 B")],
+)
+def test_sizes_have_units_of_two(size, shown):
+    disk = {"vda": {"file": "/a", "virtual size": size}}
+
+    assert f"Size: {shown}" in outputter("virt_query")({"h": {"web1": {**VM, "disks": disk}}})
+
+
+def test_the_table_of_images_says_what_its_columns_are():
+    last = outputter("virt_images")({"h": {}}).splitlines()[-1]
+
+    assert last.startswith("MiB of the file, DISK: MiB") and len(last) <= 80
+
+
+def test_warnings_stand_below_a_deployment_and_below_its_error():
+    told = {"name": "a", "host": "h", "warnings": ["no SSH server"], "login": "x"}
+    show = outputter("virt_plan")
+
+    assert show(told).splitlines()[-1] == "warning: no SSH server"
+    failed = {"error": "no minion", "warnings": ["no SSH server"], "retcode": 1}
+    assert show(failed).splitlines() == ["error: no minion", "warning: no SSH server"]
+    moving = {"name": "a", "from": "h1", "to": "h2", "state": "running", "memory_mib": 1}
+    would = show({**moving, "disks": {}, "warning": "behind NAT"}).splitlines()
+    assert would[-1] == "warning: behind NAT"
 
 
 def test_a_deployment_says_where_the_vm_is_reached_and_how():

@@ -17,7 +17,8 @@ def shown(opts: Mapping[str, Any]) -> dict[str, Any]:
     Return who is a hypervisor, who is shut out, and who may be one.
 
     ``{"hypervisors": {id: {"by", "fingerprint"}}, "disallowed": [id]}``, and where there are such
-    minions ``without_key`` and ``candidates``, with ``allow_them``, the command.
+    minions ``without_key``, ``waiting`` (``{id: fingerprint}`` of the keys that nobody has accepted
+    yet) and ``candidates``, with ``allow_them``, the command.
     """
     candidates.refuse_targets(opts, config.master_settings(opts).hypervisors)
     members = membership.of(opts)
@@ -34,6 +35,8 @@ def shown(opts: Mapping[str, Any]) -> dict[str, Any]:
     }
     without = sorted(one for one in members.named.difference(accepted) if members.has(one))
     out |= {"without_key": without} if without else {}
+    waiting = {one: keys.fingerprint(one) for one in keys.waiting()}
+    out |= {"waiting": waiting} if waiting else {}
     command = candidates.command(maybe)
     return {**out, "allow_them": command} if command else out
 
@@ -68,8 +71,8 @@ def _accepted(known: Sequence[str], text: str) -> list[str]:
     if text not in known:
         raise BadArgument(
             "hosts",
-            f"no key of {text!r} is accepted; see whether it is the right one (salt-key -f "
-            f"{shlex.quote(text)}), and accept it: salt-key -a {shlex.quote(text)}",
+            f"no key of {text!r} is accepted; see whether it is the right one "
+            f"({candidates.COMPARE}), and accept it: salt-key -a {shlex.quote(text)}",
         )
     return [text]
 

@@ -20,6 +20,10 @@ from saltvirt.pki import store
 from saltvirt.pki.authorities import Authorities
 
 _GRAIN = "G@virt_hypervisor:True"
+# What salt-key -f shows is another value on 3008 than what a host shows of its own key.
+COMPARE = (
+    "salt-run virt.allow shows its fingerprint, salt-call --local key.finger the same one there"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,7 +119,8 @@ def nobody(opts: Mapping[str, Any], members: membership.Members) -> MasterError:
     else:
         error = MasterError(
             f"this master has no hypervisors yet: {_listed(maybe)} may be; if their keys' "
-            "fingerprints are right (salt-call --local key.finger on each), run: " + line
+            "fingerprints are right (salt-run virt.allow shows them, salt-call --local key.finger "
+            "the same ones there), run: " + line
         )
     error.table = table(maybe)
     return error

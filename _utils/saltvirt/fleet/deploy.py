@@ -5,9 +5,10 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from saltvirt import keypair, profiles, spec, undo
+from saltvirt import keypair, profiles, spec, terminal, undo
 from saltvirt.errors import BadArgument, NameTaken, NoHostFits, VirtError
 from saltvirt.fleet import (
+    awaiting,
     hints,
     interrupted,
     inventory,
@@ -30,10 +31,8 @@ from saltvirt.records import Held
 _LEFT = "NotTakenBack"
 # A host of the release before says the second.
 _REFUSED = ("ReservationRefused", "ClaimRefused")
-_OF_NAT = (
-    "nat: the VM reaches out, and only its host reaches it; VMs on different hosts do not see each "
-    "other, and a move breaks its connections and can change its address"
-)
+_OF_NAT = "nat: only its host reaches it, and a move breaks its connections"
+_MOST_WARNINGS, _LONGEST_WARNING = 5, 400
 # How long to wait before each question whether a host has ended what it was told to end.
 _UNDOING_S = (0, 1, 2, 4, 8)
 
@@ -49,6 +48,8 @@ class Request:
         This hypervisor alone, or those that match this compound target.
     force
         Make it even though a host that cannot be asked may have a VM of that name.
+    wait_s
+        How long its minion is waited for. Defaults to what its host needs.
     """
 
     name: str
@@ -58,6 +59,7 @@ class Request:
     host: str | None = None
     where: str | None = None
     force: bool = False
+    wait_s: int | None = None
 
     def required(self) -> Requirements:
         """Return what the VM takes of a host; refuse what the master cannot ask a host for."""
@@ -156,7 +158,8 @@ def dry_run(cloud: Cloud, request: Request) -> dict[str, dict[str, Any]]:
 
 def deploy(cloud: Cloud, request: Request, *, wait: bool = True) -> dict[str, Any]:
     """
-    Deploy a VM and return ``{"name", "host", "minion", "seconds", "addresses", "login"}``.
+    Deploy a VM and return ``{"name", "host", "minion", "seconds", "addresses", "login"}``, and
+    ``warnings`` if its host has any.
 
     wait
         Wait until the VM's own minion answers. Defaults to True.
@@ -177,10 +180,16 @@ def deploy(cloud: Cloud, request: Request, *, wait: bool = True) -> dict[str, An
         build = Build(cloud=cloud, request=request, required=required, order=order)
         host = _made(build, evaluations, seeded)
     starts = given.get("start", True)
-    answer = _awaited(cloud, request.name, host) if wait and starts and host in seeded else {}
+    told = {"warnings": build.warnings} if build.warnings else {}
+    answer: dict[str, Any] = {}
+    if wait and starts and host in seeded:
+        info = hosts.found.answers[host]
+        emulated = awaiting.is_emulated(info, given.get("hypervisor"))
+        patience = awaiting.patience(cloud.settings, request.wait_s, emulated=emulated)
+        answer = awaiting.minion(cloud, request.name, host, patience, told)
     if starts:
         answer |= reaching.of(cloud, host, request.name, has_minion=bool(answer))
-    return {"name": request.name, "host": host, **answer}
+    return {"name": request.name, "host": host, **answer, **told}
 
 
 def _tell_of_nat(cloud: Cloud, required: Requirements, info: HostInfo) -> None:
@@ -193,12 +202,13 @@ def _tell_of_nat(cloud: Cloud, required: Requirements, info: HostInfo) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Build:
-    """A deployment in progress: what was asked for, what it takes of a host, and its order."""
+    """A deployment in progress: what was asked for, its order, and what its host warns of."""
 
     cloud: Cloud
     request: Request
     required: Requirements
     order: Held
+    warnings: list[str] = field(default_factory=list)
 
     @property
     def name(self) -> str:
@@ -340,15 +350,16 @@ def _build(
     refused: dict[str, list[str]] = {}
     fitting = [evaluation.host for evaluation in evaluations if evaluation.fits]
     for host in fitting:
-        cloud.progress(
-            "Placing", detail=f"on {host}, {len(fitting)} of {len(evaluations)} hosts fit"
-        )
+        # Whoever names a host is told of that one.
+        where = f"on {host}, {len(fitting)} of {len(evaluations)} hosts fit"
+        cloud.progress("Placing", detail=f"{host} fits" if build.request.host else where)
         facts = replace(build.facts, host=host, order_id=minions.new_id())
         orders.enter(build.order, orders.ORDERED, facts)
         reply = _order(build, host, pairs.get(host))
         if reply.missing:
             raise HostSilent(f"{whose_time(reply, None)}, while it built {name!r}")
         if reply.ok:
+            build.warnings.extend(_warnings(reply.value))
             return host
         kind = reply.value.get("kind") if isinstance(reply.value, dict) else None
         if kind == _LEFT:
@@ -361,6 +372,14 @@ def _build(
         refused[host] = [reply.error or ""]
         cloud.progress("Placing", detail=f"{host} refused: {reply.error}")
     raise none_fits(build.required, evaluations, refused)
+
+
+def _warnings(said: object) -> list[str]:
+    """Return what a host warns of in its answer, which is True where there is nothing."""
+    listed = said.get("warnings") if isinstance(said, dict) else None
+    lines = listed if isinstance(listed, list) else []
+    known = [line for line in lines[:_MOST_WARNINGS] if isinstance(line, str)]
+    return [terminal.one_line(line, _LONGEST_WARNING) for line in known]
 
 
 def _order(build: Build, host: str, pair: tuple[str, str] | None) -> minions.Reply:
@@ -377,20 +396,3 @@ def _order(build: Build, host: str, pair: tuple[str, str] | None) -> minions.Rep
         watch=watching(build.cloud, "salt/virt/init", host, build.name),
         order_id=build.facts.order_id,
     )
-
-
-def _awaited(cloud: Cloud, name: str, host: str) -> dict[str, Any]:
-    """Return ``{"minion", "seconds"}`` once a VM's minion answers, or raise with what helps."""
-    wait_s = cloud.settings.wait_s
-    cloud.progress("Waiting", detail=f"for its minion, at most {wait_s} s")
-    seconds = minions.wait_for_start(cloud, name, wait_s=wait_s)
-    if seconds is not None:
-        return {"minion": "answers", "seconds": seconds}
-    error = DeployError(
-        f"VM {name!r} runs on {host}, but its minion does not answer after {wait_s} "
-        f"s (virt:wait_s); look at its console: salt {host} virt.console_log {name}, and "
-        f"remove it with salt-run virt.purge {name}"
-    )
-    found = reaching.of(cloud, host, name, has_minion=False)
-    error.table = {**found, **reaching.console(cloud, host, name)}
-    raise error

@@ -6,7 +6,7 @@ from typing import Any
 
 from saltvirt import wire
 from saltvirt.errors import VirtError
-from saltvirt.fleet import agreement, hints, inventory, notes, proofs, several
+from saltvirt.fleet import agreement, hints, inventory, migrate, notes, proofs, several
 from saltvirt.fleet.cloud import Cloud
 from saltvirt.fleet.hosts import act
 from saltvirt.placement import evacuation
@@ -72,6 +72,8 @@ def dry_run(
     coming, warnings = _coming(cloud, host)
     stopped, wanted = _sorted(cloud, host, coming, with_stopped)
     moves, stays = planned(cloud, host, wanted)
+    told = {name: migrate.behind_nat(wanted[name], to) for name, to in moves.items()}
+    warnings |= {name: why for name, why in told.items() if why}
     warnings |= dict.fromkeys(coming, "on its way in: it is waited for, and then moved too")
     return {"host": host, "moves": moves, "stays": {**stopped, **stays}, "warnings": warnings}
 

@@ -124,6 +124,7 @@ def dry_run(
     source, moving, evaluations = plan(cloud, name, target)
     host = chosen(cloud, source, moving, evaluations)
     moved = {disk.target: _shown(disk) for disk in moving.disks}
+    warning = behind_nat(moving, host)
     return {
         "name": name,
         "from": source,
@@ -131,7 +132,18 @@ def dry_run(
         "state": moving.state,
         "memory_mib": moving.memory_mib,
         "disks": moved,
+        **({"warning": warning} if warning else {}),
     }
+
+
+def behind_nat(moving: MigrationInfo, host: str) -> str:
+    """Return what a move to a host means for a VM behind NAT; empty for any other."""
+    if not moving.nat:
+        return ""
+    return (
+        f"behind NAT ({', '.join(moving.nat)}): its connections break, its address may change, and "
+        f"it is reached through {host} from then on"
+    )
 
 
 def _shown(disk: DiskFacts) -> str:
@@ -174,9 +186,10 @@ def migrate(
                 late[host] = [str(refused)]
                 continue
             # A host says figures, and not which VM went where.
-            return {"name": name, "from": source, "to": host} | {
-                key: one for key, one in figures.items() if key not in ("name", "from", "to")
-            }
+            out = figures | {"name": name, "from": source, "to": host}
+            said = [figures.get("warning"), behind_nat(moving, host)]
+            told = "; ".join(filter(None, said))
+            return {**out, "warning": told} if told else out
     raise none_fits(requirements.of(moving), evaluations, late)
 
 

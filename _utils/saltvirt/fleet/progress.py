@@ -1,6 +1,7 @@
 """What the user reads while a deployment goes on."""
 
 import contextlib
+import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -28,8 +29,16 @@ def callback(
             # the bus of the job that began last, which is gone when that job is over.
             with contextlib.suppress(ReferenceError):
                 events.fire_event(message, "progress")
+            _flush()
 
     return progress
+
+
+def _flush() -> None:
+    """Have a line that Salt has printed be where it goes now, a file or a pipe too."""
+    # Nobody may read it any more; what that means for the command, its answer finds out.
+    with contextlib.suppress(OSError, ValueError):
+        sys.stdout.flush()
 
 
 def text(name: str, stage: str, figures: Mapping[str, Any]) -> str:
@@ -48,7 +57,10 @@ def _detail(stage: str, figures: Mapping[str, Any]) -> str:
         return f" {human(done)}"
     if kind == "Moving":
         rate, left = _number(figures, "rate_bytes_s"), _number(figures, "remaining_bytes")
-        return f" {_number(figures, 'percent')} %, {human(rate)}/s, {human(left)} to go"
+        told = f" {_number(figures, 'percent')} %, {human(rate)}/s, {human(left)} to go"
+        passes = _number(figures, "passes")
+        # A guest writes to memory that was sent already, which is sent again: more is to go.
+        return f"{told}, pass {passes:.0f} over its memory" if passes > 1 else told
     return ""
 
 

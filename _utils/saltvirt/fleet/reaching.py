@@ -1,32 +1,70 @@
-"""How a VM that was just made is reached; and what its console says where its minion is silent."""
+"""How a VM is reached, and what its console says, wherever it is."""
 
+from collections.abc import Mapping
 from typing import Any
 
-from saltvirt import access, terminal
+from saltvirt import access, terminal, wire
 from saltvirt.errors import VirtError
-from saltvirt.fleet import minions
+from saltvirt.fleet import hosts, inventory, keys, minions
 from saltvirt.fleet.cloud import Cloud
+from saltvirt.placement.answers import ShownVm
 
 CONSOLE_LINES = 10
+# What Salt says of a function that an older version does not have.
+_OLD = "is not available"
 
 
 def of(cloud: Cloud, host: str, name: str, *, has_minion: bool) -> dict[str, Any]:
     """
-    Return ``{"addresses", "login"}`` of a VM that runs.
+    Return ``{"addresses", "login"}`` of a VM that runs, and ``addresses_from`` where it is known.
 
     has_minion
         Its minion answers: it is asked where its host knows no address.
 
     The VM is there whatever this finds, so nothing here fails.
     """
-    said = _asked(cloud, host, name)
-    listed = said.get("addresses")
+    return _completed(cloud, host, name, _asked(cloud, host, name), has_minion=has_minion)
+
+
+def _completed(
+    cloud: Cloud, host: str, name: str, said: Mapping[str, Any], *, has_minion: bool
+) -> dict[str, Any]:
+    """Return what :func:`of` does, of what a host has said of a VM."""
+    listed, source = said.get("addresses"), said.get("addresses_from")
     found = access.addresses(listed if isinstance(listed, list) else [])
     if not found and has_minion:
-        found = _of_minion(cloud, name)
-    other = f"salt {name} cmd.run COMMAND" if has_minion else f"virsh console {name} (on {host})"
-    login = access.ssh(found, access.ssh_user(said.get("ssh_user"))) or other
-    return {"addresses": found, "login": login}
+        # It is the VM itself that says so.
+        found, source = _of_minion(cloud, name), "minion"
+    user, behind = access.ssh_user(said.get("ssh_user")), said.get("behind_host")
+    nets = behind if isinstance(behind, list) else []
+    if has_minion and not found:
+        login: str | None = _by_salt(name)
+    else:
+        login = access.ssh(found, user, host=host, behind=nets)
+    login = login or (_by_salt(name) if has_minion else access.console(name, host))
+    by = {"addresses_from": source} if found and source in access.SOURCES else {}
+    return {"addresses": found, **by, "login": login}
+
+
+def _by_salt(name: str) -> str:
+    return f"salt {name} cmd.run COMMAND"
+
+
+def vm_info(cloud: Cloud, name: str) -> dict[str, Any]:
+    """
+    Return ``{host: {name: {...}}}`` of a VM, as its host has it.
+
+    Where the host of a running VM knows no address, the VM's own minion is asked.
+    """
+    host, fun = inventory.locate(cloud, name), "virt.vm_info"
+    said = hosts.act(cloud, host, fun, name)
+    wire.read(host, fun, dict[str, ShownVm], said)
+    one = said.get(name, {})
+    if one.get("state") == "running" and not one.get("addresses"):
+        # Nobody answers for a VM without a key.
+        has_minion = keys.accepted(cloud.opts, name) is not None
+        one = {**one, **_completed(cloud, host, name, one, has_minion=has_minion)}
+    return {host: {**said, **({name: one} if one else {})}}
 
 
 def _asked(cloud: Cloud, host: str, name: str) -> dict[str, Any]:
@@ -54,7 +92,7 @@ def console(cloud: Cloud, host: str, name: str) -> dict[str, Any]:
 
     Where it cannot be read there is ``console_error`` instead of the lines.
     """
-    command = f"salt {host} virt.console_log {name}"
+    command = f"salt-run virt.console_log {name}"
     try:
         # Empty lines are left out, so more are asked for than are shown.
         asked = [name, 5 * CONSOLE_LINES]
@@ -66,3 +104,18 @@ def console(cloud: Cloud, host: str, name: str) -> dict[str, Any]:
         return {"console_error": terminal.one_line(why), "console_command": command}
     lines = terminal.tail(reply.value, CONSOLE_LINES)
     return {"console": lines, "console_command": command}
+
+
+def console_log(cloud: Cloud, name: str, lines: int) -> str:
+    """Return the last lines of a VM's console, fit to be shown, wherever the VM is."""
+    host = inventory.locate(cloud, name)
+    reply = minions.ask(cloud, [host], "virt.console_log", [name, lines])[host]
+    if _OLD in (reply.error or ""):
+        raise hosts.DeployError(
+            f"{host} has an older version of Salt Virt, which does not show consoles: "
+            f"salt {host} saltutil.sync_all"
+        )
+    if not reply.ok or not isinstance(reply.value, str):
+        why = terminal.one_line(reply.error or f"it did not answer; see: salt {host} test.ping")
+        raise hosts.DeployError(f"{host}: {why}")
+    return "\n".join(terminal.lines(reply.value, lines))

@@ -1,5 +1,6 @@
 """What salt-cloud asks of a libvirt: which VMs there are, a clone of one, the end of one."""
 
+import logging
 import uuid
 from typing import Any
 
@@ -9,6 +10,7 @@ from saltvirt.kvm.connect import domain, is_gone, libvirt
 from saltvirt.undo import on_failure
 from saltvirt.xml import clone as clone_xml
 
+log = logging.getLogger(__name__)
 # How a clone's address is found, as profiles say it (``ip_source``).
 SOURCES = {"ip-learning": "LEASE", "qemu-agent": "AGENT"}
 STRATEGIES = ("quick", "full")
@@ -52,8 +54,9 @@ def _addresses(dom: Any, source: str) -> list[str]:
     kind = getattr(libvirt, f"VIR_DOMAIN_INTERFACE_ADDRESSES_SRC_{source}")
     try:
         links = dom.interfaceAddresses(kind, 0)
-    except libvirt.libvirtError:
+    except libvirt.libvirtError as exc:
         # Its agent is not up yet, or nobody keeps leases for it: there is no address to tell.
+        log.debug("libvirt tells no addresses of VM %s by %s: %s", dom.name(), source, exc)
         return []
     found = (one for link in links.values() for one in link.get("addrs") or ())
     return [one["addr"] for one in found if one["type"] == libvirt.VIR_IP_ADDR_TYPE_IPV4]

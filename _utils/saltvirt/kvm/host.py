@@ -54,13 +54,16 @@ def pools(conn: Any) -> dict[str, dict[str, Any]]:
 
 
 def networks(conn: Any) -> dict[str, Any]:
-    """Return ``{network: {active, bridge}}``."""
+    """Return ``{network: {active, bridge, forward}}``; ``forward`` is "" if it is isolated."""
     out = {}
     for network in conn.listAllNetworks(0):
-        bridge = parse(network.XMLDesc(0)).find("bridge")
+        root = parse(network.XMLDesc(0))
+        bridge, forward = root.find("bridge"), root.find("forward")
         out[network.name()] = {
             "active": bool(network.isActive()),
             "bridge": bridge.get("name") if bridge is not None else None,
+            # libvirt's own default where the element says nothing.
+            "forward": forward.get("mode", "nat") if forward is not None else "",
         }
     return out
 

@@ -1,5 +1,7 @@
 """libvirt's networks: looked at in bulk, defined, compared, started and removed."""
 
+from collections.abc import Iterable
+from ipaddress import ip_network
 from typing import Any
 
 from saltvirt.errors import LibvirtRefused, VirtError
@@ -75,6 +77,18 @@ def _leases(network: Any) -> list[dict[str, Any]]:
             raise
         return []
     return [{**one, "type": _FAMILIES.get(one["type"], "unknown")} for one in leases]
+
+
+def behind_host(conn: Any, wanted: Iterable[str]) -> list[str]:
+    """Return the subnets of networks that only this host reaches: with NAT, and isolated ones."""
+    out = []
+    for name in wanted:
+        network = find(conn, name)
+        found = xml.read(parse(network.XMLDesc(0))) if network is not None else None
+        if found is not None and found.forward in (None, "nat"):
+            nets = (ip_network(f"{ip.address}/{ip.prefix}", strict=False) for ip in found.ips)
+            out += [str(net) for net in nets]
+    return out
 
 
 def defined(network: Any) -> xml.Network:

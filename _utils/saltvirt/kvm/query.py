@@ -1,5 +1,6 @@
 """Read all domains of a host with libvirt's bulk call, one XML each, no subprocess."""
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -9,6 +10,7 @@ from saltvirt.kvm.connect import domain, is_gone, libvirt
 from saltvirt.xml import read
 from saltvirt.xml.graphics import Graphics
 
+log = logging.getLogger(__name__)
 _AGENT_S = 3
 # libvirt: virDomainState. A domain that idles or waits for I/O runs, as users see it.
 STATES = {
@@ -146,22 +148,18 @@ def _blocks(values: Mapping[str, Any]) -> dict[str, dict[str, int]]:
     return out
 
 
-def addresses(conn: Any, name: str, *, ask_agent: bool) -> list[str]:
+def addresses(conn: Any, name: str, source: str) -> list[str]:
     """
-    Return the addresses of a running domain, of the first source that knows any.
+    Return the addresses of a running domain as one source of libvirt's says them.
 
-    ask_agent
-        The guest's agent listens, so it is asked too, for a few seconds at most.
+    source
+        ``lease``, ``agent``, which has a few seconds, or ``arp``. One that fails knows none.
     """
-    dom = domain(conn, name)
-    for source in ("LEASE", *(["AGENT"] if ask_agent else []), "ARP"):
-        try:
-            found = access.addresses(_said_by(dom, source))
-        except libvirt.libvirtError:
-            continue
-        if found:
-            return found
-    return []
+    try:
+        return access.addresses(_said_by(domain(conn, name), source.upper()))
+    except libvirt.libvirtError as exc:
+        log.debug("libvirt tells no addresses of VM %s by %s: %s", name, source, exc)
+        return []
 
 
 def _said_by(dom: Any, source: str) -> list[Any]:

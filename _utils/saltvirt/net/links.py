@@ -23,6 +23,8 @@ MISSING = (
 _PROTO_KERNEL = 2
 _FOREVER = 0xFFFFFFFF
 _NODAD = 0x02
+# NUD_REACHABLE, STALE, DELAY, PROBE and PERMANENT: somebody has answered under that address.
+_LEARNED = 0x02 | 0x04 | 0x08 | 0x10 | 0x80
 _CLONED, _ONLINK = 0x200, 0x04
 # Parts of a route that are not read, so it would come back as another one.
 _STRANGE = {
@@ -170,6 +172,39 @@ def _metrics(message: Any) -> dict[str, Any]:
     found = message.get_attr("RTA_METRICS")
     attributes = found["attrs"] if found else []
     return {key.removeprefix("RTAX_").lower(): value for key, value in attributes if value}
+
+
+def neighbours(wanted: Collection[tuple[str, str]]) -> list[str]:
+    """
+    Return the addresses that this host has learned of others on its bridges, IPv4 first.
+
+    wanted
+        Pairs of a bridge and a MAC.
+    """
+    refuse_if_impossible()
+    with _asking() as ipr:
+        every = {link["index"]: link for link in ipr.get_links()}
+        # Its own addresses may be on a VLAN of the bridge, and so are its neighbours then.
+        on = {
+            index: {link.get_attr("IFLA_IFNAME"), _name_of(every, link.get_attr("IFLA_LINK"))}
+            for index, link in every.items()
+        }
+        known = [one for family in (2, 10) for one in ipr.get_neighbours(family=family)]
+    macs = [(bridge, mac.lower()) for bridge, mac in wanted]
+    return [
+        one.get_attr("NDA_DST")
+        for one in known
+        if one["state"] & _LEARNED
+        and any(
+            bridge in on.get(one["ifindex"], ()) and mac == one.get_attr("NDA_LLADDR")
+            for bridge, mac in macs
+        )
+    ]
+
+
+def _name_of(every: dict[int, Any], index: int | None) -> str | None:
+    found = every.get(index or 0)
+    return found.get_attr("IFLA_IFNAME") if found else None
 
 
 def master(name: str) -> str | None:

@@ -7,9 +7,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from saltvirt import access, profiles, terminal
+from saltvirt import profiles
 from saltvirt.config import HostSettings
-from saltvirt.errors import BadArgument, NoSuchVm, VirtError
+from saltvirt.errors import BadArgument, NoSuchVm
 from saltvirt.kvm import host, lifecycle, probe, query
 from saltvirt.nics import needs
 from saltvirt.ops import maintenance, reservations, storage
@@ -31,7 +31,6 @@ from saltvirt.placement.answers import (
     VmFacts,
     VmLoad,
 )
-from saltvirt.spec import console_log
 from saltvirt.units import MIB
 from saltvirt.xml import read
 
@@ -44,26 +43,11 @@ _Seen = tuple[dict[str, VmFacts], dict[str, int], dict[str, str], Any]
 
 def vm_info(conn: Any, name: str | None = None) -> dict[str, dict[str, Any]]:
     """Return ``{name: {...}}`` of all VMs or of one, as ``virt.vm_info`` shows them."""
-    return {row["name"]: _describe(row) for row in query.rows(conn, name, with_asking=True)}
+    return {row["name"]: describe(row) for row in query.rows(conn, name, with_asking=True)}
 
 
-def one_vm(conn: Any, name: str) -> dict[str, dict[str, Any]]:
-    """Return what :func:`vm_info` does of one VM, and how it is reached, which takes longer."""
-    rows = query.rows(conn, name, with_asking=True)
-    return {row["name"]: {**_describe(row), **_reached(conn, row)} for row in rows}
-
-
-def _reached(conn: Any, row: Mapping[str, Any]) -> dict[str, Any]:
-    root, name = read.domain(row["xml"]), row["name"]
-    user = access.ssh_user(read.ours(root)["ssh_user"])
-    if row["state"] != "running":
-        return {"addresses": [], "ssh_user": user, "login": None}
-    found = query.addresses(conn, name, ask_agent=read.has_agent(root))
-    login = access.ssh(found, user) or f"virsh console {name}"
-    return {"addresses": found, "ssh_user": user, "login": login}
-
-
-def _describe(row: Mapping[str, Any]) -> dict[str, Any]:
+def describe(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what ``virt.vm_info`` shows of a VM, by a row of :func:`saltvirt.kvm.query.rows`."""
     root = read.domain(row["xml"])
     return {
         "cpu": row["vcpus"],
@@ -111,7 +95,7 @@ def full_info(conn: Any) -> dict[str, Any]:
     return {
         **_free(node, rows),
         "node_info": node,
-        "vm_info": {row["name"]: _describe(row) for row in rows},
+        "vm_info": {row["name"]: describe(row) for row in rows},
     }
 
 
@@ -374,19 +358,3 @@ def presence(conn: Any, settings: HostSettings, name: str) -> Presence:
         building=name in reservations.coming(settings),
         unfinished=name in reservations.unfinished(settings),
     )
-
-
-def console_tail(name: str, lines: int) -> str:
-    """
-    Return the last lines of a VM's console log; no more than a MiB of it is read.
-
-    The guest writes it: what could steer a terminal is left out.
-    """
-    path = Path(console_log(name))
-    try:
-        with path.open("rb") as handle:
-            handle.seek(max(0, path.stat().st_size - MIB))
-            text = handle.read().decode(errors="replace")
-    except OSError as exc:
-        raise VirtError(f"no console log of {name!r}: {exc.strerror} ({path})") from exc
-    return "\n".join(terminal.printable(line) for line in text.splitlines()[-lines:])

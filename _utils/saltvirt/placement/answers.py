@@ -75,10 +75,11 @@ class StorageFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NetworkFacts:
-    """A network of libvirt's."""
+    """A network of libvirt's; ``forward`` is None where its host does not say it."""
 
     active: bool
     bridge: str | None
+    forward: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,7 +182,12 @@ class DiskFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MigrationInfo:
-    """What a host answers of a VM to ``virt.migration_info``: all that another must know of it."""
+    """
+    What a host answers of a VM to ``virt.migration_info``: all that another must know of it.
+
+    nat
+        Those of ``networks`` behind whose NAT it is.
+    """
 
     wire: int | None = _said_with("wire")
     name: str
@@ -204,6 +210,7 @@ class MigrationInfo:
     cpu_qemu: str | None = None
     bridges: list[str]
     networks: list[str]
+    nat: list[str] = field(default_factory=list)
     links: list[str]
     bridge_vlans: bool = False
     obstacles: list[str]

@@ -96,6 +96,10 @@ class Found:
 
     mounts
         ``[[place, device]]`` of its file systems, for the next that opens a disk of this content.
+    datasources
+        Where cloud-init looks for its data; None if its files do not say.
+    has_ssh_server
+        None if nobody looked for one: what is kept of an image may be of an older release.
     systemd_version
         None if there is no systemd, or it does not say.
     """
@@ -106,5 +110,7 @@ class Found:
     arch: str | None = None
     has_minion: bool = False
     has_cloud_init: bool = False
+    datasources: list[str] | None = None
+    has_ssh_server: bool | None = None
     has_systemd: bool = False
     systemd_version: int | None = None

@@ -18,6 +18,13 @@ from saltvirt.errors import NoSuchVm, VirtError
 from saltvirt.fleet import minions
 
 HOSTILE = "h3"
+REACHED = {
+    "addresses": ["192.168.122.7"],
+    "addresses_from": "lease",
+    "behind_host": ["192.168.122.0/24"],
+    "ssh_user": "debian",
+    "login": "ssh -J h3 debian@192.168.122.7",
+}
 SHOWN_VM = {
     "cpu": 1,
     "mem": 512,
@@ -71,9 +78,13 @@ class Cloud(playedhosts.Cloud):
 
     def _init(self, host, name, *_args, **_kwarg):
         self.put(name, host)
+        return {"warnings": ["its image has no SSH server"]}
+
+    def _console_log(self, _host, name, lines):
+        return f"{name} login:\n" * lines
 
     def _vm_info(self, host, name):
-        return {name: {**SHOWN_VM, "state": self._vm(host, name)["state"]}}
+        return {name: {**SHOWN_VM, **REACHED, "state": self._vm(host, name)["state"]}}
 
     def _vm_state(self, host):
         return {name: one["state"] for name, one in self.hosts[host].items()}

@@ -24,7 +24,7 @@ from saltvirt.fleet import deploy, effects, evacuate, keys, minions, runners
 from sizes import sizes
 
 ROOT = Path(__file__).resolve().parents[3]
-RUNNERS = ("virt", "virt_allow", "virt_image", "virt_key", "virt_migrate", "virt_pki")
+RUNNERS = ("virt", "virt_allow", "virt_image", "virt_key", "virt_migrate", "virt_pki", "virt_vm")
 IMAGE = "salt://a.qcow2"
 NEW = {"name": "fresh", "cpu": 1, "mem": 1, "image": IMAGE}
 # Each function that asks hosts: what it is given, and the VM, or the image, that it is about.
@@ -33,8 +33,9 @@ CALLS = [
     ("virt", "list_", {}, None),
     ("virt", "host_info", {}, None),
     ("virt", "next_host", {}, None),
-    ("virt", "vm_info", {"name": "web"}, "web"),
-    ("virt", "vm_info", {"name": "own"}, "own"),
+    ("virt_vm", "vm_info", {"name": "web"}, "web"),
+    ("virt_vm", "vm_info", {"name": "own"}, "own"),
+    ("virt_vm", "console_log", {"name": "own"}, "own"),
     ("virt", "init", {**NEW, "dry_run": True}, "fresh"),
     ("virt", "init", {**NEW, "wait": False}, "fresh"),
     ("virt", "init", {**NEW, "wait": False, "host": HOSTILE}, "fresh"),
@@ -76,6 +77,7 @@ HARMLESS = {
     "virt.host_info",
     "virt.migration_info",
     "virt.vm_info",
+    "virt.console_log",
 }
 SURVEYS = {"query": "full_info", "host_info": "host_info", "images": "images", "list_": "vm_state"}
 NASTY = [

@@ -154,6 +154,24 @@ def test_a_failure_does_not_outlive_its_job_in_a_client_that_goes_on(monkeypatch
     assert __context__ == {"retcode": 3}, "that is another's"
 
 
+def test_each_line_of_progress_is_in_a_file_at_once(monkeypatch, tmp_path):
+    class Bus:
+        """Salt's, which prints an event where somebody waits for the job."""
+
+        def fire_event(self, data, _tag):
+            print(data["message"])
+
+    shown = progress.callback({}, Bus(), "vm")
+    path = tmp_path / "out"
+    with path.open("w") as out, redirect_stdout(out):
+        shown("Starting")
+        assert path.read_text() == "vm: Starting\n"
+        shown("Waiting")
+        assert path.read_text() == "vm: Starting\nvm: Waiting\n"
+    with redirect_stdout(out):
+        progress._flush()  # nobody reads it any more
+
+
 def test_the_progress_of_a_job_whose_bus_is_gone_disturbs_nothing(monkeypatch):
     events = job(1, [])
     monkeypatch.setattr(runners, "__jid_event__", weakref.proxy(events))

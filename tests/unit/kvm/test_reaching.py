@@ -5,8 +5,9 @@ import pytest
 from saltvirt import access
 from saltvirt.config import HostSettings
 from saltvirt.errors import BadArgument, LibvirtRefused
-from saltvirt.kvm import connect, lifecycle, nat, query
-from saltvirt.ops import inspect
+from saltvirt.kvm import connect, lifecycle, nat
+from saltvirt.net import links
+from saltvirt.ops import inspect, reached
 from saltvirt.xml import parse, read
 
 TEST = HostSettings(uri="test:///default")
@@ -14,6 +15,9 @@ LEASE = libvirt.VIR_DOMAIN_INTERFACE_ADDRESSES_SRC_LEASE
 AGENT = libvirt.VIR_DOMAIN_INTERFACE_ADDRESSES_SRC_AGENT
 ARP = libvirt.VIR_DOMAIN_INTERFACE_ADDRESSES_SRC_ARP
 CHANNEL = "<channel type='unix'><target type='virtio' name='org.qemu.guest_agent.0' {}/></channel>"
+NIC = (
+    "<interface type='bridge'><mac address='52:54:00:00:00:01'/><source bridge='br0'/></interface>"
+)
 
 
 @pytest.fixture
@@ -37,26 +41,30 @@ def with_nic(conn, name="web1", note=""):
 def test_one_vm_says_where_it_is_reached_and_a_list_of_all_does_not(conn):
     with_nic(conn, note='ssh_user="debian"')
 
-    shown = inspect.one_vm(conn, "web1")["web1"]
+    shown = reached.one_vm(conn, "web1", "hyper1")["web1"]
 
     (address,) = shown["addresses"]
     assert access.addresses([address]) == [address]
-    assert (shown["ssh_user"], shown["login"]) == ("debian", f"ssh debian@{address}")
+    assert shown["ssh_user"] == "debian" and shown["addresses_from"] == "lease"
+    # The test driver's network is one with NAT: the way leads through the host.
+    assert shown["behind_host"] == ["192.168.122.0/24"]
+    assert shown["login"] == f"ssh -J hyper1 debian@{address}"
     assert not {"addresses", "login"} & set(inspect.vm_info(conn)["web1"])
 
 
 def test_without_keys_the_console_is_the_way_in(conn):
     with_nic(conn, note='ssh_user="-oProxyCommand=reboot"')
 
-    shown = inspect.one_vm(conn, "web1")["web1"]
+    shown = reached.one_vm(conn, "web1", "hyper1")["web1"]
 
-    assert (shown["ssh_user"], shown["login"]) == (None, "virsh console web1")
+    assert shown["ssh_user"] is None
+    assert shown["login"].startswith("virsh console web1 (on hyper1; asks for a password")
 
 
 def test_a_vm_that_does_not_run_is_reached_nowhere(conn):
     lifecycle.act(conn, "test", "destroy")
 
-    shown = inspect.one_vm(conn, "test")["test"]
+    shown = reached.one_vm(conn, "test", "hyper1")["test"]
 
     assert (shown["addresses"], shown["login"]) == ([], None)
 
@@ -85,22 +93,41 @@ class Guest:
 
 
 @pytest.mark.parametrize(
-    ("said", "ask_agent", "found", "asked"),
+    ("said", "listens", "found", "asked"),
     [
-        ({"lease": ["192.0.2.7"], "arp": ["192.0.2.9"]}, True, ["192.0.2.7"], ["lease"]),
+        ({"lease": ["192.0.2.7"], "table": ["192.0.2.9"]}, True, ["192.0.2.7"], ["lease"]),
         ({"lease": [], "agent": ["192.0.2.8"]}, True, ["192.0.2.8"], ["lease", "agent"]),
-        ({"agent": ["192.0.2.8"], "arp": ["192.0.2.9"]}, False, ["192.0.2.9"], ["lease", "arp"]),
-        ({"agent": ["x", "fe80::1%x"], "arp": []}, True, [], ["lease", "agent", "arp"]),
+        ({"agent": ["192.0.2.8"], "table": ["192.0.2.9"]}, False, ["192.0.2.9"], ["lease"]),
+        ({"agent": ["x", "fe80::1%x"], "table": ["fe80::1"]}, True, [], ["lease", "agent"]),
+        ({"arp": ["192.0.2.9"]}, True, ["192.0.2.9"], ["lease", "agent", "arp"]),
         ({}, True, [], ["lease", "agent", "arp"]),
     ],
 )
-def test_sources_are_asked_until_one_knows(said, ask_agent, found, asked):
-    guest = Guest(**said)
+def test_sources_are_asked_until_one_knows(monkeypatch, caplog, said, listens, found, asked):
+    wanted = []
 
-    assert query.addresses(guest, "web1", ask_agent=ask_agent) == found
-    assert guest.asked == asked
+    def neighbours(pairs):
+        wanted.append(pairs)
+        if "table" not in said:
+            raise links.LinkError("there is no pyroute2 here")
+        return said["table"]
+
+    monkeypatch.setattr(links, "neighbours", neighbours)
+    guest, agent = Guest(**said), CHANNEL.format("state='connected'") if listens else ""
+    root = parse(f"<domain><devices>{NIC}{agent}</devices></domain>")
+
+    with caplog.at_level("DEBUG", "saltvirt"):
+        shown, source = reached._addresses(guest, "web1", root)
+
+    assert (shown, guest.asked) == (found, asked)
+    last = "neighbours" if wanted else asked[-1]
+    assert source == (("arp" if "arp" in asked else last) if found else None)
+    assert wanted in ([], [[("br0", "52:54:00:00:00:01")]])
     # An agent never has longer than that, whoever asks it later.
     assert guest.timeouts == ([3] if "agent" in asked else [])
+    for silent in set(asked) - set(said):
+        words = f"libvirt tells no addresses of VM web1 by {silent}: it does not answer"
+        assert caplog.text.count(words) == 1
 
 
 @pytest.mark.parametrize(

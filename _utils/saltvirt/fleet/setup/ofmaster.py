@@ -147,7 +147,8 @@ def _nobody(facts: MasterFacts, maybe: Sequence[str]) -> Gap:
         what += f"; {', '.join(maybe)} may be, if the keys are theirs"
     elif waiting:
         what += f", and keys wait to be accepted: {', '.join(waiting)}"
-        fix = f"salt-key -f HOST; salt-key -a HOST; {fix}"
+        what += f"; of each, {candidates.COMPARE}"
+        fix = f"salt-run virt.allow; salt-key -a HOST; {fix}"
     return Gap(check="hypervisors", where=MASTER, what=what, fix=fix)
 
 
@@ -178,11 +179,10 @@ def _keys(facts: MasterFacts) -> Iterator[Gap]:
         yield Gap(
             check="keys",
             where=one,
-            what="its key waits to be accepted, if it is what salt-call --local key.finger shows "
-            "there"
+            what=f"its key waits to be accepted, if it is its own: {candidates.COMPARE}"
             if is_waiting
             else "no minion has shown its key; if none is to come: salt-run virt.disallow " + host,
-            fix=f"salt-key -f {host}; salt-key -a {host}"
+            fix=f"salt-run virt.allow; salt-key -a {host}"
             if is_waiting
             else f"id: {one} and master: ADDRESS in /etc/salt/minion.d/virt.conf on {one}, then "
             "there: systemctl restart salt-minion",

@@ -15,8 +15,12 @@ from saltvirt.ops.seeding import identity, submission
 from saltvirt.spec import Deployment
 
 
-def create(context: Context, deployment: spec.Deployment) -> bool:
-    """Create the VM that a :class:`saltvirt.spec.Deployment` describes; return True."""
+def create(context: Context, deployment: spec.Deployment) -> bool | dict[str, list[str]]:
+    """
+    Create the VM that a :class:`saltvirt.spec.Deployment` describes; return True.
+
+    The runner is told more if there is anything to be known of the VM: ``{"warnings": [line]}``.
+    """
     settings = context.settings
     submission.refuse_reserved(context, deployment.vm.name)
     who = identity.prepare(context, deployment)
@@ -40,7 +44,8 @@ def create(context: Context, deployment: spec.Deployment) -> bool:
 
         with do.Builder(conn, context, who, reserve, decide) as hands:
             parts.run(protocol.build(deployment.start), hands)
-    return True
+    told = list(hands.warnings) if context.is_ordered else []
+    return {"warnings": told} if told else True
 
 
 def show(context: Context, deployment: spec.Deployment) -> dict[str, Any]:

@@ -67,6 +67,7 @@ class Builder:
         # Whether libvirt may still have a definition that needs the files.
         self._may_be_defined = False
         self.error: BaseException | None = None
+        self.warnings: tuple[str, ...] = ()
 
     def __enter__(self) -> "Builder":
         return self
@@ -88,6 +89,7 @@ class Builder:
         """Make all files, and have them on the disk."""
         conn, settings = self._conn, self._context.settings
         self._plan = plan = self._decide()
+        self._warn(plan.seed.warnings if plan.seed else ())
         minion = _fetch_minion(self._context, plan)
         secrets = [plan.credentials_path] if plan.credentials_path else []
         with reservations.host_lock(settings):
@@ -107,6 +109,13 @@ class Builder:
                 self._make_file(plan.seed_path)
             _seed(self._context, plan, plan.seed, self._who, minion)
         _settle([path for path in plan.paths if path not in secrets])
+
+    def _warn(self, told: tuple[str, ...]) -> None:
+        """Say now what the image will not do; the answer says it again."""
+        self.warnings = told
+        for one in told:
+            log.warning("VM %s: %s", self._plan.vm.name, one)
+            self._context.progress("Warning", detail=one)
 
     def _make_file(self, path: str) -> None:
         # Whatever was seen there: until the file is made, another host may make one of that name.

@@ -27,6 +27,7 @@ class _Tags(TypedDict):
     autostart: set[str]
     host_cpu: str | None
     qemu: str
+    nat: set[str]
 
 
 class _Cpu(TypedDict):
@@ -51,6 +52,7 @@ def gather(conn: Any, settings: HostSettings, name: str | None = None) -> dict[s
         "autostart": lifecycle.autostarted(conn),
         "host_cpu": host.own_cpu(conn),
         "qemu": host.versions(conn)["qemu"],
+        "nat": {one for one, it in host.networks(conn).items() if it["forward"] == "nat"},
     }
     rows = {row["name"]: row for row in query.rows(conn, name, with_next=True)}
     if name is None:
@@ -95,6 +97,7 @@ def _facts(settings: HostSettings, row: Mapping[str, Any], tags: _Tags) -> Migra
         cpu_qemu=cpu["cpu_qemu"],
         bridges=links["bridges"],
         networks=links["networks"],
+        nat=[one for one in links["networks"] if one in tags["nat"]],
         links=links["links"],
         bridge_vlans=links["bridge_vlans"],
         obstacles=[

@@ -59,7 +59,7 @@ class _Pace:
     def __init__(self, progress: Callable[..., None], options: Move) -> None:
         self._progress, self._options = progress, options
         self._begin = self._moved = time.monotonic()
-        self._told, self._best = 0.0, 0
+        self._told, self._best, self._percent = 0.0, 0, 0
         self.last: dict[str, int] = {}
         self.is_postcopy = False
 
@@ -70,9 +70,11 @@ class _Pace:
         done = stats.get("memory_bytes", 0) + stats.get("disk_bytes", 0)
         if done > self._best:
             self._best, self._moved = done, now
+        # Each pass over the guest's memory has a total of its own, and a share of that.
+        self._percent = max(self._percent, stats.get("percent", 0))
         if stats and now - self._told > self._EVERY_S:
             self._told = now
-            self._progress("Moving", **stats)
+            self._progress("Moving", **{**stats, "percent": self._percent})
 
     def wants_postcopy(self) -> bool:
         """Return whether enough passes were made, and it has not been switched yet."""

@@ -8,7 +8,7 @@ from saltvirt.arguments import shown
 from saltvirt.config import HostSettings
 from saltvirt.errors import SeedError
 from saltvirt.minionpackages import Package
-from saltvirt.ops.seeding import install
+from saltvirt.ops.seeding import install, unread
 from saltvirt.seed import credentials, guest, users
 from saltvirt.seed.model import Found, Installation
 
@@ -94,6 +94,9 @@ class SeedMethod:
     ssh_user
         Who of the guest can be logged in as by SSH, None if nobody, or if that is not
         known; ``USER`` stands for the default user of an image that says nothing of itself.
+
+    Warnings:
+        What is known of the image that the guest will not read or serve, one line each.
     """
 
     name: str
@@ -101,6 +104,7 @@ class SeedMethod:
     found: Found | None = None
     why: str | None = None
     ssh_user: str | None = None
+    warnings: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Return what ``dry_run=True`` shows."""
@@ -110,6 +114,7 @@ class SeedMethod:
             "install_from": [shown(url) for url in self.install.urls] if self.install else [],
             "os": self.found.os if self.found else None,
             **({"why": self.why} if self.why else {}),
+            **({"warnings": list(self.warnings)} if self.warnings else {}),
         }
 
 
@@ -146,7 +151,8 @@ def decide(wish: Wish, found: Found | None = None, failed: SeedError | None = No
     _refuse_without_appliance(wish, name, how)
     _refuse_unread(wish, name, found)
     user = _ssh_user(wish, name, found)
-    return SeedMethod(name=name, install=how, found=found, why=why, ssh_user=user)
+    told = unread.warnings(wish.image, name, found, has_ssh_keys=wish.has_ssh_keys)
+    return SeedMethod(name=name, install=how, found=found, why=why, ssh_user=user, warnings=told)
 
 
 def _refuse_unread(wish: Wish, name: str, found: Found | None) -> None:

@@ -6,6 +6,17 @@ from typing import Any
 
 _MINION = ("/usr/bin/salt-minion", "/opt/saltstack/salt/salt-minion", "/usr/local/bin/salt-minion")
 _CLOUD_INIT = ("/usr/bin/cloud-init", "/usr/local/bin/cloud-init")
+_SSH_SERVERS = tuple(
+    f"/usr/{folder}/{name}"
+    for folder in ("sbin", "bin", "local/sbin")
+    for name in ("sshd", "dropbear")
+)
+_CLOUD_CONFIG, _CLOUD_CONFIGS = "/etc/cloud/cloud.cfg", "/etc/cloud/cloud.cfg.d/*.cfg"
+# As a list in brackets, or with a line for each.
+_SOURCES = re.compile(
+    rb"^datasource_list[ \t]*:[ \t]*(?:\[([^\]]*)\]|((?:\r?\n[ \t]*-[^\r\n]*)+))", re.MULTILINE
+)
+_SOURCE, _MOST_SOURCES = rb"[A-Za-z0-9]{1,40}", 50
 _SYSTEMD = ("/lib/systemd/systemd", "/usr/lib/systemd/systemd")
 _UNITS = ("/etc/systemd/system", "/usr/lib/systemd/system", "/lib/systemd/system")
 _HOME = "/root"
@@ -48,9 +59,25 @@ def look(tree: Any, system: dict[str, Any]) -> dict[str, Any]:
         **system,
         "has_minion": has_minion(tree),
         "has_cloud_init": _any(tree, _CLOUD_INIT),
+        "datasources": _datasources(tree),
+        "has_ssh_server": _any(tree, _SSH_SERVERS),
         "has_systemd": _any(tree, _SYSTEMD),
         "systemd_version": _systemd_version(tree),
     }
+
+
+def _datasources(tree: Any) -> list[str] | None:
+    """Return where cloud-init looks for its data, as its files say last; None if they do not."""
+    found = None
+    for path in (_CLOUD_CONFIG, *sorted(tree.glob_expand(_CLOUD_CONFIGS))):
+        try:
+            text = tree.read_file(path) if tree.is_file(path) else b""
+        except (RuntimeError, OSError, Refused):
+            continue  # too large for a configuration, or broken: it only helps to warn
+        for said in _SOURCES.finditer(text):
+            names = re.findall(_SOURCE, said[1] if said[1] is not None else said[2])
+            found = [name.decode() for name in names[:_MOST_SOURCES]]
+    return found
 
 
 def _systemd_version(tree: Any) -> int | None:

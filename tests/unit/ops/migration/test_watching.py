@@ -94,6 +94,21 @@ def test_a_move_that_stands_still_is_ended_and_says_where_to_look(watch):
     assert dom.asked == ["abort"]
 
 
+def test_a_move_that_is_told_never_goes_back(monkeypatch):
+    told = []
+    clock = iter(range(0, 100, 3))
+    monkeypatch.setattr(watching.time, "monotonic", lambda: next(clock))
+    pace = watching._Pace(lambda _stage, **figures: told.append(figures), Move())
+
+    # Each pass over the memory of a busy guest has a total of its own.
+    for percent, passes in ((40, 1), (90, 1), (12, 2), (70, 2), (95, 3), (3, 4)):
+        pace.take({"percent": percent, "passes": passes})
+
+    assert [one["percent"] for one in told] == [40, 90, 90, 90, 95, 95]
+    assert [one["passes"] for one in told] == [1, 1, 2, 2, 3, 4]
+    assert pace.last["percent"] == 3
+
+
 def test_an_end_that_comes_too_late_is_a_move(watch):
     dom = Domain(ends="moved")
 

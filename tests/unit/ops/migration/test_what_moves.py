@@ -139,3 +139,14 @@ def test_a_disk_of_the_definition_alone_does_not_stay_behind(moving, device, sha
 
     assert [one.split(";")[0] for one in found.obstacles] == why
     assert found.files == files
+
+
+def test_behind_whose_nat_a_vm_is_travels_with_it(moving):
+    nic = "<interface type='network'><source network='{}'/></interface>"
+
+    about = moving(devices=nic.format("default"))
+
+    # The test driver's network forwards with NAT.
+    assert (about.networks, about.nat) == (["default"], ["default"])
+    bridged = "<interface type='bridge'><source bridge='br0'/></interface>"
+    assert moving(devices=bridged).nat == []

@@ -6,6 +6,7 @@ import platform
 import re
 from dataclasses import replace
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 import salt.config
@@ -224,14 +225,20 @@ def test_a_file_with_another_digest_than_the_indexs_is_refused(context, served):
         install.prepared(context, None, HERE, "base", (bad,))
 
 
+class Jobs(list):
+    """What the appliance was told; ``lacks`` is what it says of an image beside the usual."""
+
+    lacks: ClassVar[dict] = {}
+
+
 @pytest.fixture
 def jobs(monkeypatch):
     """What the appliance was told; a real one is in tests/cloud/test_stock_image.py."""
-    told = []
+    told = Jobs()
 
     def run(job, **_more):
         told.append(job)
-        return {**CLOUDY, "has_minion": job["action"] != "look"}
+        return {**CLOUDY, **told.lacks, "has_minion": job["action"] != "look"}
 
     monkeypatch.setattr(appliance, "why_missing", lambda _python: None)
     monkeypatch.setattr(appliance, "run", run)
@@ -271,6 +278,18 @@ def test_a_stock_image_gets_what_was_fetched_and_cloud_inits_seed(
     # It has its minion already: cloud-init starts it and installs none.
     seed = (Path(hypervisor.settings.images) / "web1_seed.iso").read_bytes()
     assert b"systemctl restart --no-block salt-minion" in seed and b"apt-get" not in seed
+
+
+def test_who_ordered_a_vm_hears_what_its_image_does_not_serve(context, hypervisor, jobs, served):
+    provide(served)
+    context = replace(context, is_ordered=True)
+    jobs.lacks = {"has_ssh_server": False}
+    keys = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIPt3s3pgYnnXQQxiL6PhC6JlRVFrOXdeFEa3fMQvKD6y anna"
+
+    told = deploy(context, hypervisor, ssh_authorized_keys=keys)
+
+    (line,) = told["warnings"]
+    assert "has no SSH server" in line
 
 
 def test_a_fetched_minion_that_was_changed_ends_the_build_with_nothing_left(

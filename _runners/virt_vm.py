@@ -1,0 +1,65 @@
+"""
+Look at one VM from the master, wherever it is; nothing is changed.
+
+.. versionadded:: 1.0.0
+"""
+
+from saltvirt import arguments
+from saltvirt.fleet import reaching
+from saltvirt.fleet.cloud import Cloud
+from saltvirt.fleet.runners import runner_function
+
+__virtualname__ = "virt"
+
+
+def __virtual__():
+    """Always load: a master needs no libvirt."""
+    return __virtualname__
+
+
+@runner_function(outputter="virt_query")
+def vm_info(name, quiet=False):
+    """
+    Show one VM.
+
+    name
+        The VM's name.
+    quiet
+        Accepted for old calls.
+
+    Returns ``{host: {name: {...}}}`` as the module's ``virt.vm_info``, with its addresses and how
+    to log in; fails if no host has it. If its host knows no address, its own minion is asked:
+    ``addresses_from`` is ``minion`` then, and they are what the VM says of itself. ``mem`` and
+    ``maxMem`` are KiB, disk sizes bytes; the table has units of its own, ``--out=json`` shows all.
+
+    CLI Example:
+
+    .. code-block:: bash
+
+        salt-run virt.vm_info centos1
+        salt-run virt.vm_info centos1 --out=json
+    """
+    return reaching.vm_info(Cloud.of(__opts__), name)
+
+
+@runner_function
+def console_log(name, lines=20):
+    """
+    Show the end of a VM's serial console.
+
+    name
+        The VM's name.
+    lines
+        How many lines at most. Defaults to 20.
+
+    Returns the text, without what could steer a terminal, and of each line at most 200 letters.
+    Fails if no host has the VM, or its console is not logged (``virt:console_log``).
+
+    CLI Example:
+
+    .. code-block:: bash
+
+        salt-run virt.console_log centos1 lines=5
+    """
+    vm, count = arguments.vm_name(name), arguments.whole("lines", lines, most=10000)
+    return reaching.console_log(Cloud.of(__opts__), vm, count)

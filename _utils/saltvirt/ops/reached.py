@@ -1,0 +1,84 @@
+"""How one VM of this host is reached, and what its console says."""
+
+import logging
+import xml.etree.ElementTree as ET
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from saltvirt import access, terminal
+from saltvirt.errors import VirtError
+from saltvirt.kvm import networks, query
+from saltvirt.net import links
+from saltvirt.ops import inspect
+from saltvirt.spec import console_log
+from saltvirt.units import MIB
+from saltvirt.xml import read
+
+log = logging.getLogger(__name__)
+
+
+def one_vm(conn: Any, name: str, host: str) -> dict[str, dict[str, Any]]:
+    """
+    Return what :func:`saltvirt.ops.inspect.vm_info` does of one VM, and how it is reached.
+
+    host
+        This host's minion id, by which others know it.
+    """
+    rows = query.rows(conn, name, with_asking=True)
+    return {row["name"]: {**inspect.describe(row), **_reached(conn, row, host)} for row in rows}
+
+
+def _reached(conn: Any, row: Mapping[str, Any], host: str) -> dict[str, Any]:
+    root, name = read.domain(row["xml"]), row["name"]
+    user = access.ssh_user(read.ours(root)["ssh_user"])
+    behind = networks.behind_host(conn, read.links(root)["networks"])
+    out = {"addresses": [], "addresses_from": None, "behind_host": behind, "ssh_user": user}
+    if row["state"] != "running":
+        return {**out, "login": None}
+    found, source = _addresses(conn, name, root)
+    login = access.ssh(found, user, host=host, behind=behind) or access.console(name, host)
+    return {**out, "addresses": found, "addresses_from": source, "login": login}
+
+
+def _addresses(conn: Any, name: str, root: ET.Element) -> tuple[list[str], str | None]:
+    """Return the addresses of a running VM, of the first source that knows any, and that source."""
+    for source in ("lease", *(["agent"] if read.has_agent(root) else []), "neighbours"):
+        if source == "neighbours":
+            found, source = _neighbours(conn, name, root)
+        else:
+            found = query.addresses(conn, name, source)
+        if found:
+            return found, source
+    return [], None
+
+
+def _neighbours(conn: Any, name: str, root: ET.Element) -> tuple[list[str], str]:
+    """Ask the kernel itself; libvirt's own reader of that table fails on some systems."""
+    try:
+        return access.addresses(links.neighbours(_on_bridges(root))), "neighbours"
+    except VirtError as exc:
+        log.debug("the neighbours of this host are not known: %s", exc)
+        return query.addresses(conn, name, "arp"), "arp"
+
+
+def _on_bridges(root: ET.Element) -> list[tuple[str, str]]:
+    """Return ``(bridge, MAC)`` of the NICs of a running VM; libvirt says its networks' bridges."""
+    pairs = ((nic.get("source", {}).get("bridge"), mac) for mac, nic in read.nics(root).items())
+    return [(bridge, mac) for bridge, mac in pairs if bridge]
+
+
+def console_tail(name: str, lines: int) -> str:
+    """
+    Return the last lines of a VM's console log; no more than a MiB of it is read.
+
+    The guest writes it: what could steer a terminal is left out.
+    """
+    path = Path(console_log(name))
+    try:
+        with path.open("rb") as handle:
+            handle.seek(max(0, path.stat().st_size - MIB))
+            text = handle.read().decode(errors="replace")
+    except OSError as exc:
+        raise VirtError(f"no console log of {name!r}: {exc.strerror} ({path})") from exc
+    return "\n".join(terminal.printable(line) for line in text.splitlines()[-lines:])

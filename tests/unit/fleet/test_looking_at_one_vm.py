@@ -1,0 +1,137 @@
+"""One VM seen from the master: where it is reached, and what its console says."""
+
+import fleetkit
+import keypairs
+import pytest
+from saltvirt.errors import NoSuchVm
+from saltvirt.fleet import keys, minions, reaching
+from saltvirt.fleet.hosts import DeployError
+from saltvirt.wire import BadAnswer
+
+SHOWN = {"cpu": 1, "mem": 1024, "state": "running", "graphics": {}, "disks": {}, "nics": {}}
+NOWHERE = {**SHOWN, "addresses": [], "addresses_from": None, "ssh_user": "debian", "login": "x"}
+
+
+@pytest.fixture
+def cloud(monkeypatch, opts, tmp_path):
+    """Three hosts, of which hyper2 has VM web; ``says`` is what it answers by function."""
+    made = fleetkit.cloud(monkeypatch, opts, tmp_path)
+    made.hosts.put("hyper2", "web")
+    made.says = {}
+    usual = made.hosts.ask
+
+    def ask(cloud, targets, fun, arg=(), *_args, **_options):
+        if fun not in made.says:
+            return usual(cloud, targets, fun, arg)
+        value = made.says[fun]
+        error = str(value) if isinstance(value, Exception) else None
+        return {host: minions.Reply(minion=host, value=value, error=error) for host in targets}
+
+    def order(_cloud, host, fun, *_args, **_options):
+        return ask(None, [host], fun)[host]
+
+    monkeypatch.setattr(minions, "ask", ask)
+    monkeypatch.setattr(minions, "order", order)
+    return made
+
+
+def test_an_address_that_its_host_knows_is_the_one(cloud, monkeypatch):
+    known = {**NOWHERE, "addresses": ["192.0.2.7"], "addresses_from": "neighbours"}
+    cloud.says["virt.vm_info"] = {"web": known}
+    monkeypatch.setattr(minions, "said_by_guest", lambda *_args: pytest.fail("nobody asked it"))
+
+    assert reaching.vm_info(cloud.master, "web") == {"hyper2": {"web": known}}
+
+
+def test_where_the_host_knows_none_the_vm_itself_says_and_that_is_said(cloud, monkeypatch):
+    cloud.says["virt.vm_info"] = {"web": NOWHERE}
+    keys.accept(cloud.opts, "web", keypairs.named("a guest")[0])
+    monkeypatch.setattr(minions, "said_by_guest", lambda *_args: {"ipv4": ["192.0.2.9"]})
+
+    one = reaching.vm_info(cloud.master, "web")["hyper2"]["web"]
+
+    assert (one["addresses"], one["addresses_from"]) == (["192.0.2.9"], "minion")
+    assert one["login"] == "ssh debian@192.0.2.9" and one["mem"] == 1024
+
+
+@pytest.mark.parametrize("change", [{}, {"state": "shutdown"}])
+def test_who_has_no_key_or_does_not_run_is_not_asked(cloud, monkeypatch, change):
+    cloud.says["virt.vm_info"] = {"web": {**NOWHERE, **change}}
+    if change:
+        keys.accept(cloud.opts, "web", keypairs.named("a guest")[0])
+    monkeypatch.setattr(minions, "said_by_guest", lambda *_args: pytest.fail("it was asked"))
+
+    one = reaching.vm_info(cloud.master, "web")["hyper2"]["web"]
+
+    assert one["addresses"] == []
+    wanted = "x" if change else "ssh debian@ADDRESS (ADDRESS: not known to its host yet)"
+    assert one["login"] == wanted
+
+
+def test_behind_nat_the_login_leads_through_the_host(cloud):
+    behind = ["192.168.122.0/24"]
+    cloud.says["virt.vm_info"] = {
+        "web": {**NOWHERE, "addresses": ["192.168.122.7"], "behind_host": behind}
+    }
+
+    said = reaching.of(cloud.master, "hyper2", "web", has_minion=True)
+
+    assert said["login"] == "ssh -J hyper2 debian@192.168.122.7"
+
+
+@pytest.mark.parametrize("behind", [None, "x", 7, [7], ["0.0.0.0/x"]])
+def test_networks_that_are_none_change_nothing(cloud, behind):
+    cloud.says["virt.vm_info"] = {
+        "web": {**NOWHERE, "addresses": ["192.0.2.7"], "behind_host": behind}
+    }
+
+    said = reaching.of(cloud.master, "hyper2", "web", has_minion=False)
+
+    assert said["login"] == "ssh debian@192.0.2.7"
+
+
+def test_a_source_that_nobody_knows_is_not_repeated(cloud):
+    told = {**NOWHERE, "addresses": ["192.0.2.7"], "addresses_from": "\x1b[31m"}
+    cloud.says["virt.vm_info"] = {"web": told}
+
+    assert "addresses_from" not in reaching.of(cloud.master, "hyper2", "web", has_minion=False)
+
+
+def test_an_answer_of_another_kind_is_one_line(cloud):
+    cloud.says["virt.vm_info"] = {"web": {"cpu": "many"}}
+
+    with pytest.raises(BadAnswer, match="hyper2"):
+        reaching.vm_info(cloud.master, "web")
+
+
+def test_the_console_is_shown_wherever_the_vm_is(cloud):
+    text = "one\n\n\x1b[31mred\x1b[0m\n" + "x" * 500 + "\nlogin:\x07"
+    cloud.says["virt.console_log"] = text
+
+    lines = reaching.console_log(cloud.master, "web", 4).split("\n")
+
+    assert lines == ["", "red", f"{'x' * 200} …", "login:"]
+
+
+@pytest.mark.parametrize(
+    ("said", "error"),
+    [
+        (
+            ValueError("'virt.console_log' is not available."),
+            "hyper2 has an older version of Salt Virt, .*: salt hyper2 saltutil.sync_all",
+        ),
+        (ValueError("no console log of 'web'"), "^hyper2: no console log of 'web'$"),
+        (7, "^hyper2: it did not answer; see: salt hyper2 test.ping$"),
+    ],
+)
+def test_a_console_that_cannot_be_shown_is_one_line(cloud, said, error):
+    cloud.says["virt.console_log"] = said
+
+    with pytest.raises(DeployError, match=error) as refused:
+        reaching.console_log(cloud.master, "web", 20)
+    assert "\n" not in str(refused.value)
+
+
+def test_a_vm_that_nobody_has_has_no_console(cloud):
+    with pytest.raises(NoSuchVm):
+        reaching.console_log(cloud.master, "nothing", 20)

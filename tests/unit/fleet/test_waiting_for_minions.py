@@ -1,0 +1,134 @@
+"""How long a new VM's minion is waited for, and what is said where it does not come."""
+
+import fleetkit
+import pytest
+from saltvirt.config import MasterSettings
+from saltvirt.fleet import awaiting, deploy, minions, reaching
+from saltvirt.fleet.cloud import Cloud
+from saltvirt.fleet.hosts import DeployError
+
+
+@pytest.fixture
+def cloud(monkeypatch, opts, tmp_path):
+    """Hosts whose VMs' minions never answer; ``told`` is the progress, ``waited`` how long."""
+    made = fleetkit.cloud(monkeypatch, opts, tmp_path)
+    made.told, made.waited = [], []
+
+    def progress(stage, **figures):
+        made.told.append((stage, figures.get("detail", "")))
+
+    made.master = Cloud(opts=made.opts, settings=made.master.settings, progress=progress)
+
+    def wait(_cloud, _name, wait_s):
+        made.waited.append(wait_s)
+
+    monkeypatch.setattr(minions, "wait_for_start", wait)
+    monkeypatch.setattr(reaching, "of", lambda *_args, **_options: {"addresses": []})
+    return made
+
+
+def emulates(cloud, kind="qemu"):
+    """Have all hosts run guests of one kind by default."""
+    usual = cloud.hosts._info
+    types = {"default": kind, "usable": [kind], "why": "no /dev/kvm"}
+    cloud.hosts._info = lambda vms: {**usual(vms), "domain_types": types}
+
+
+def silent(cloud, **given):
+    """Deploy a VM that stays silent; return the error as it is told."""
+    asked = {key: given.pop(key) for key in ("host", "wait_s") if key in given}
+    request = deploy.Request(
+        name="web", cpu=1, mem=1, given={"image": "salt://a", **given}, **asked
+    )
+    with pytest.raises(DeployError) as caught:
+        deploy.deploy(cloud.master, request)
+    return caught.value
+
+
+def test_a_host_that_emulates_is_given_more_time_and_it_is_said_why(cloud):
+    emulates(cloud)
+
+    silent(cloud)
+
+    assert cloud.waited == [1200]
+    detail = dict(cloud.told)["Waiting"]
+    assert detail == "for its minion, at most 1200 s; its host has no KVM and emulates it"
+
+
+def test_with_kvm_it_is_five_minutes(cloud):
+    emulates(cloud, "kvm")
+
+    silent(cloud)
+
+    assert cloud.waited == [300]
+    assert dict(cloud.told)["Waiting"] == "for its minion, at most 300 s"
+
+
+@pytest.mark.parametrize(
+    ("option", "given", "emulated", "wait_s"),
+    [
+        (None, None, False, 300),
+        (None, None, True, 1200),
+        (60, None, True, 60),
+        (60, 0, True, 0),
+        (None, 900, False, 900),
+    ],
+)
+def test_the_call_is_heard_before_the_master_and_that_before_the_host(
+    option, given, emulated, wait_s
+):
+    settings = MasterSettings(wait_s=option)
+
+    assert awaiting.patience(settings, given, emulated=emulated).wait_s == wait_s
+
+
+def test_a_slow_vm_is_not_told_as_lost(cloud):
+    error = silent(cloud, wait_s=7)
+
+    text = str(error)
+    assert "\n" not in text and cloud.waited == [7]
+    for words in (
+        "VM 'web' runs on hyper1 and keeps its key",
+        "its minion does not answer after 7 s",
+        "it may still come: salt web test.ping",
+        "wait_s= of virt.init",
+        "virt:wait_s of the master",
+        "salt-run virt.console_log web",
+        "salt-run virt.purge web",
+    ):
+        assert words in text
+    # The VM is not thrown away, and the command has failed all the same.
+    assert fleetkit.key(cloud) and cloud.hosts.where("web") == ["hyper1"]
+
+
+def test_who_names_a_host_is_told_of_that_one(cloud):
+    silent(cloud, host="hyper3")
+
+    assert ("Placing", "hyper3 fits") in cloud.told
+    silent_too = [detail for stage, detail in cloud.told if "hosts fit" in detail]
+    assert silent_too == []
+
+
+def test_what_a_host_warns_of_is_in_the_answer_and_beside_an_error(cloud, monkeypatch):
+    build, lines = cloud.hosts.order, ["no\nSSH server \x1b[31m" + "x" * 900, 7, *["y"] * 20]
+
+    def order(*args, **options):
+        reply = build(*args, **options)
+        return minions.Reply(minion=reply.minion, value={"warnings": lines})
+
+    monkeypatch.setattr(minions, "order", order)
+
+    error = silent(cloud)
+
+    assert len(error.table["warnings"]) == 4
+    first = error.table["warnings"][0]
+    assert first.startswith("no SSH server x") and len(first) < 410 and first.isprintable()
+    cloud.hosts.remove("hyper1", "web")
+    request = deploy.Request(name="web2", cpu=1, mem=1, given={"image": "salt://a"})
+    done = deploy.deploy(cloud.master, request, wait=False)
+    assert done["warnings"] == error.table["warnings"]
+
+
+@pytest.mark.parametrize("said", [True, None, "x", {}, {"warnings": "x"}, {"warnings": [None]}])
+def test_a_host_without_warnings_gives_none(said):
+    assert deploy._warnings(said) == []
