@@ -79,7 +79,7 @@ class NetworkFacts:
 
     active: bool
     bridge: str | None
-    forward: str | None = None
+    forward: str | None = _said_with("forward")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
