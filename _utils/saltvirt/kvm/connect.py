@@ -1,5 +1,6 @@
 """Connections to libvirt, opened in one place."""
 
+import importlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -8,10 +9,14 @@ from saltvirt import optional
 from saltvirt.config import HostSettings
 from saltvirt.errors import HostUnreachable, LibvirtRefused, NoSuchVm
 
+# What only libvirt-python has. Salt's loader has the folder of the file it loads on the path: where
+# libvirt is missing, its driver for salt-cloud and its pillar, which have that name, would be it.
+_PROOF = "libvirtmod"
 try:
+    importlib.import_module(_PROOF)
     import libvirt as libvirt
 except ImportError:
-    libvirt = optional.OptionalModule("libvirt")
+    libvirt = optional.OptionalModule("libvirt", proof=_PROOF)
 
 MISSING = (
     "virt: the Python module 'libvirt' is missing on this minion; install it with "
