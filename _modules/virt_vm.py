@@ -50,8 +50,10 @@ def get_disks(vm_, **kwargs):
     vm_
         The VM's name.
 
-    Returns ``{target: {file, type, "file format", "virtual size", "disk size", "backing file"}}``;
-    sizes in bytes.
+    Returns ``{target: {file, type, "file format", "virtual size", "disk size", "cluster size",
+    snapshots, "backing file"}}``; sizes in bytes. ``file`` is ``POOL/VOLUME`` of what lies in a
+    pool that runs, and a remote medium's URL; a ``backing file`` has the same of what is below. An
+    empty drive is left out.
 
     CLI Example:
 
