@@ -67,7 +67,7 @@ def get_disks(vm_, **kwargs):
 
 def get_nics(vm_, **kwargs):
     """
-    Return a VM's network interfaces.
+    Return a VM's network interfaces, as it is defined: what runs has more, of libvirt's own.
 
     vm_
         The VM's name.
@@ -81,7 +81,7 @@ def get_nics(vm_, **kwargs):
         salt hyper1 virt.get_nics centos1
     """
     with _reading("virt.get_nics", kwargs) as conn:
-        return read.nics(_root(conn, vm_))
+        return read.nics(read.domain(lifecycle.kept_xml(conn, vm_)))
 
 
 def get_macs(vm_, **kwargs):

@@ -1,5 +1,6 @@
 """Connections to libvirt, opened in one place."""
 
+import functools
 import importlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -56,9 +57,25 @@ def opened(settings: HostSettings, *, readonly: bool = True) -> Iterator[Any]:
     try:
         yield conn
     except libvirt.libvirtError as exc:
-        raise LibvirtRefused(str(exc)) from exc
+        raise _refused(exc) from exc
     finally:
         conn.close()
+
+
+def _refused(exc: Any) -> LibvirtRefused:
+    """Return our error with libvirt's words, and with what callers ask of its own."""
+    refused: LibvirtRefused = _both(libvirt.libvirtError)(str(exc))
+    # What libvirt-python asks for a code.
+    refused.err = exc.err
+    return refused
+
+
+@functools.cache
+def _both(theirs: type[Exception]) -> type[LibvirtRefused]:
+    """Return LibvirtRefused for those, too, who catch ``libvirt.libvirtError``, as on Salt 3006."""
+    return type(
+        LibvirtRefused.__name__, (LibvirtRefused, theirs), {"__doc__": LibvirtRefused.__doc__}
+    )
 
 
 def _open(settings: HostSettings, readonly: bool) -> Any:

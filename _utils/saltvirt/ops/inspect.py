@@ -45,12 +45,15 @@ _Seen = tuple[dict[str, VmFacts], dict[str, int], dict[str, str], Any]
 def vm_info(conn: Any, name: str | None = None) -> dict[str, dict[str, Any]]:
     """Return ``{name: {...}}`` of all VMs or of one, as ``virt.vm_info`` shows them."""
     pools = Pools(conn)
-    return {row["name"]: _describe(row, pools) for row in query.rows(conn, name, with_asking=True)}
+    return {
+        row["name"]: _describe(row, pools)
+        for row in query.rows(conn, name, with_next=True, with_asking=True)
+    }
 
 
 def one_vm(conn: Any, name: str) -> dict[str, dict[str, Any]]:
     """Return what :func:`vm_info` does of one VM, and how it is reached, which takes longer."""
-    pools, rows = Pools(conn), query.rows(conn, name, with_asking=True)
+    pools, rows = Pools(conn), query.rows(conn, name, with_next=True, with_asking=True)
     return {row["name"]: {**_describe(row, pools), **_reached(conn, row)} for row in rows}
 
 
@@ -71,7 +74,7 @@ def _describe(row: Mapping[str, Any], pools: Pools) -> dict[str, Any]:
         "cputime": row["cputime_ns"],
         "disks": showndisks.describe(root, row["blocks"], pools),
         "graphics": read.graphics(root),
-        "nics": read.nics(root),
+        "nics": read.nics(read.domain(row["next_xml"]) if row["next_xml"] else root),
         "uuid": read.uuid(root),
         "loader": read.loader(root),
         **read.after(root),
@@ -83,7 +86,11 @@ def _describe(row: Mapping[str, Any], pools: Pools) -> dict[str, Any]:
 
 def full_info(conn: Any) -> dict[str, Any]:
     """Return ``{freecpu, freemem, node_info, vm_info}``; ``freemem`` in MiB."""
-    node, rows, pools = query.node(conn), query.rows(conn, with_asking=True), Pools(conn)
+    node, rows, pools = (
+        query.node(conn),
+        query.rows(conn, with_next=True, with_asking=True),
+        Pools(conn),
+    )
     return {
         **_free(node, rows),
         "node_info": node,
