@@ -14,6 +14,8 @@ from saltvirt import arguments, config
 from saltvirt.errors import NoSuchVm, VirtError
 from saltvirt.kvm import cloudvms, connect, lifecycle
 
+# The file has this name, too: whoever looks for one driver gets the file of its name first, and
+# Salt 3006 has one of its own.
 __virtualname__ = "libvirt"
 
 

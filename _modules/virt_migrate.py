@@ -7,7 +7,7 @@ Move VMs of this hypervisor to another; ``salt-run virt.migrate`` does all of it
 import logging
 
 from saltvirt import arguments, config, errors, spec, wire
-from saltvirt.kvm import connect, lifecycle
+from saltvirt.kvm import connect, diskvolumes, host, lifecycle
 from saltvirt.kvm import migrate as jobs
 from saltvirt.ops import inspect, maintenance
 from saltvirt.ops.context import Context
@@ -259,7 +259,8 @@ def seed_non_shared_migrate(disks, force=False):
     Make empty disks for a VM that comes, as Salt 3006 did.
 
     disks
-        The answer of ``virt.get_disks`` on the host that has it.
+        The answer of ``virt.get_disks`` on the host that has it; ``POOL/VOLUME`` is made in the
+        pool of that name.
     force
         Replace files that are there. Defaults to False.
 
@@ -272,5 +273,8 @@ def seed_non_shared_migrate(disks, force=False):
         salt hyper2 virt.seed_non_shared_migrate \
             "{vdb: {file: /srv/d7.qcow2, file format: qcow2, virtual size: 1048576}}" force=True
     """
-    files.seed(disks, force)
+    settings = config.for_call("virt.seed_non_shared_migrate", {}, __opts__, __pillar__, __grains__)
+    with connect.opened(settings, readonly=False) as conn:
+        files.seed(disks, force, host.pools(conn))
+        diskvolumes.refresh(conn, files.pools_of(disks))
     return True

@@ -9,7 +9,7 @@ Look at this hypervisor and its VMs; nothing is changed.
 
 import dataclasses
 
-from saltvirt import config, profiles, wire
+from saltvirt import config, profiles, spec, wire
 from saltvirt.errors import HostUnreachable
 from saltvirt.kvm import connect, host, query
 from saltvirt.ops import inspect, reached
@@ -320,9 +320,10 @@ def get_profiles(hypervisor=None, **kwargs):
     Return the NIC and disk profiles of this host, the built-in ones included.
 
     hypervisor
-        Accepted for old calls; the profiles do not depend on it.
+        ``kvm`` or ``qemu``, which have the same ones; others are refused.
 
-    Returns ``{"nic": {name: [...]}, "disk": {name: [...]}}``; disk sizes in MiB.
+    Returns ``{"nic": {name: [...]}, "disk": {name: [...]}}``: of each entry all that was written,
+    and the defaults; disk sizes in MiB. A profile that cannot be used is ``[{"error": why}]``.
 
     CLI Example:
 
@@ -330,6 +331,7 @@ def get_profiles(hypervisor=None, **kwargs):
 
         salt hyper1 virt.get_profiles
     """
+    spec.hypervisor_type(hypervisor)
     settings = config.for_call("virt.get_profiles", kwargs, __opts__, __pillar__, __grains__)
     return profiles.describe(settings.nic, settings.disk)
 

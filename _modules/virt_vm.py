@@ -50,8 +50,10 @@ def get_disks(vm_, **kwargs):
     vm_
         The VM's name.
 
-    Returns ``{target: {file, type, "file format", "virtual size", "disk size", "backing file"}}``;
-    sizes in bytes.
+    Returns ``{target: {file, type, "file format", "virtual size", "disk size", "cluster size",
+    snapshots, "backing file"}}``; sizes in bytes. ``file`` is ``POOL/VOLUME`` of what lies in a
+    pool that runs, and a remote medium's URL; a ``backing file`` has the same of what is below. An
+    empty drive is left out.
 
     CLI Example:
 
@@ -65,7 +67,7 @@ def get_disks(vm_, **kwargs):
 
 def get_nics(vm_, **kwargs):
     """
-    Return a VM's network interfaces.
+    Return a VM's network interfaces, as it is defined: what runs has more, of libvirt's own.
 
     vm_
         The VM's name.
@@ -79,7 +81,7 @@ def get_nics(vm_, **kwargs):
         salt hyper1 virt.get_nics centos1
     """
     with _reading("virt.get_nics", kwargs) as conn:
-        return read.nics(_root(conn, vm_))
+        return read.nics(read.domain(lifecycle.kept_xml(conn, vm_)))
 
 
 def get_macs(vm_, **kwargs):

@@ -15,8 +15,14 @@ class OptionalModule:
     (``preload.py``).
     """
 
-    def __init__(self, name: str) -> None:
-        self._name = name
+    def __init__(self, name: str, proof: str | None = None) -> None:
+        """
+        Stand for a module.
+
+        proof
+            A module that comes with it, where another file may have its name.
+        """
+        self._name, self._proof = name, proof or name
         self._module: ModuleType | None = None
 
     def __getattr__(self, name: str) -> Any:
@@ -25,13 +31,14 @@ class OptionalModule:
     def load(self) -> Any:
         """Return the module itself; raise ImportError."""
         if self._module is None:
+            importlib.import_module(self._proof)
             self._module = importlib.import_module(self._name)
         return self._module
 
     def is_there(self) -> bool:
         """Return whether it has been installed meanwhile."""
         importlib.invalidate_caches()
-        return find_spec(self._name) is not None
+        return find_spec(self._proof) is not None
 
 
 def is_missing(module: object) -> bool:

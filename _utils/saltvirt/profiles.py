@@ -217,22 +217,41 @@ def disks(
 def describe(
     nic_profiles: Mapping[str, Any], disk_profiles: Mapping[str, Any]
 ) -> dict[str, dict[str, list[dict[str, Any]]]]:
-    """Return ``{"nic": {name: [...]}, "disk": {name: [...]}}`` as ``virt.get_profiles`` shows."""
-    listed_nics = {
-        name: [
-            {"name": n.name, "type": n.type, "source": n.source, "model": n.model}
-            for n in nics("probe", nic_profiles, name, None)
-        ]
-        for name in {*NICS, *nic_profiles}
+    """
+    Return ``{"nic": {name: [...]}, "disk": {name: [...]}}`` as ``virt.get_profiles`` shows.
+
+    An entry has all that was written, with the defaults of what was not; a profile that cannot be
+    used is ``[{"error": why}]``.
+    """
+
+    def nic_entries(name: str) -> list[Entry]:
+        said = find(nic_profiles, name, NICS, "nic")
+        return list(map(_described_nic, said, nics("probe", nic_profiles, name, None)))
+
+    def disk_entries(name: str) -> list[Entry]:
+        said = find(disk_profiles, name, DISKS, "disk")
+        return list(map(_described_disk, said, disks(disk_profiles, name, None, None)))
+
+    return {
+        "nic": {name: _or_why(nic_entries, name) for name in {*NICS, *nic_profiles}},
+        "disk": {name: _or_why(disk_entries, name) for name in {*DISKS, *disk_profiles}},
     }
-    listed_disks = {
-        name: [_described_disk(d) for d in disks(disk_profiles, name, None, None)]
-        for name in {*DISKS, *disk_profiles}
-    }
-    return {"nic": listed_nics, "disk": listed_disks}
 
 
-def _described_disk(disk: Disk) -> dict[str, Any]:
-    out = {"name": disk.name, "size": disk.size_mib, "device": disk.device, "model": disk.model}
-    more = {"format": disk.format, "image": disk.image, "pool": disk.pool}
-    return {**out, **{key: value for key, value in more.items() if value}}
+def _or_why(listed: Callable[[str], list[Entry]], name: str) -> list[Entry]:
+    """Return the entries of a profile, or why it cannot be used: the others can."""
+    try:
+        return listed(name)
+    except BadArgument as exc:
+        return [{"error": str(exc)}]
+
+
+def _described_nic(said: Entry, nic_: Nic) -> Entry:
+    more = {key: value for key, value in said.items() if key not in ("bridge", "network")}
+    needed = {"name": nic_.name, "type": nic_.type, "source": nic_.source, "model": nic_.model}
+    return {**more, **needed}
+
+
+def _described_disk(said: Entry, disk: Disk) -> Entry:
+    size = {} if disk.size_mib is None else {"size": disk.size_mib}
+    return {**said, "name": disk.name, **size, "device": disk.device, "model": disk.model}

@@ -179,7 +179,7 @@ def deployment(
         memory_mib=memory_mib,
         nics=profiles.nics(name, settings.nic, options["nic"], options["interfaces"]),
         disks=_disks(settings, options),
-        domain_type=_hypervisor(options["hypervisor"]),
+        domain_type=hypervisor_type(options["hypervisor"]),
         machine=_machine(options["machine"]),
         graphics=_graphics(settings, options),
         boot_dev=osboot.devices(options["boot_dev"]),
@@ -278,7 +278,7 @@ def console_log(name: str) -> str:
     return f"/var/log/libvirt/qemu/{name}-console.log"
 
 
-def _hypervisor(wanted: Any) -> str | None:
+def hypervisor_type(wanted: Any) -> str | None:
     if wanted is not None and wanted not in _HYPERVISORS:
         raise BadArgument("hypervisor", f"{wanted!r}; one of {', '.join(_HYPERVISORS)}")
     found: str | None = wanted
@@ -342,7 +342,7 @@ def requirements_from_master(
         ),
         nic_profile=options["nic"],
         disk_profile=options["disk"],
-        domain_type=_hypervisor(options["hypervisor"]),
+        domain_type=hypervisor_type(options["hypervisor"]),
         arch=options["arch"],
         machine=_machine(options["machine"]),
         affinity=arguments.names("affinity", options["affinity"]),

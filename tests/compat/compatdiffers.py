@@ -4,12 +4,8 @@ Where the answers may differ, and why: ``{row: {path in the outcome: reason}}``.
 Paths may have ``*`` and ``?``. A path that does not differ any more fails the row, too.
 """
 
-EMPTY = "a drive without a medium is left out"
 VOLUME_STAYS = "a disk that is a volume of a pool goes, too"
 FLAGS = "the test driver refuses flags that it does not know, and 3006 gives them all"
-CLUSTER = "a qcow2 file has this key"
-OF_POOL = "sizes of a volume are those that its pool says"
-URL = "a URL is said as libvirt has it, with host, port and query"
 SAID = "3006 changed autostart and did not say so"
 LOUD = "what cannot be done is an error, never False"
 CONFIG = "config=True changes the definition of a running VM, as its documentation said"
@@ -46,26 +42,5 @@ DIFFERS = {
 
 # Not on purpose: what is to be mended, said as it has to be; then its line is taken out.
 OWED = {
-    "virt.vm_info": {
-        "/return/web1/disks/hdc/*": EMPTY,
-        "/return/off1/disks/hda/file": URL,
-        "/return/off1/disks/vda/*size": OF_POOL,
-        "/return/web1/disks/vda/cluster size": CLUSTER,
-    },
-    "virt.vm_info of one": {
-        "/return/web1/disks/hdc/*": EMPTY,
-        "/return/web1/disks/vda/cluster size": CLUSTER,
-    },
-    "virt.get_disks": {"/return/hdc/*": EMPTY, "/return/vda/cluster size": CLUSTER},
-    "virt.get_disks of a pool, of the web": {
-        "/return/hda/file": URL,
-        "/return/vda/*size": OF_POOL,
-    },
-    "virt.full_info": {
-        "/return/vm_info/web1/disks/hdc/*": EMPTY,
-        "/return/vm_info/off1/disks/hda/file": URL,
-        "/return/vm_info/off1/disks/vda/*size": OF_POOL,
-        "/return/vm_info/web1/disks/vda/cluster size": CLUSTER,
-    },
     "virt.purge": {"/effects*": VOLUME_STAYS},
 }

@@ -1,5 +1,7 @@
 """What every element of a domain can say, as strategies of hypothesis."""
 
+from dataclasses import replace
+
 from hypothesis import strategies as st
 from saltvirt.xml import (
     chardev,
@@ -79,13 +81,19 @@ DISKS = st.builds(
     device=VALUE,
     driver=maybe(BAG),
     source=maybe(BAG),
+    hosts=some(BAG),
     backing=maybe(
-        st.builds(disk.Backing, type=maybe(VALUE), format=maybe(VALUE), source=BAG),
+        st.recursive(
+            st.builds(disk.Backing, type=maybe(VALUE), format=maybe(VALUE), source=BAG),
+            lambda below: st.builds(disk.Backing, format=maybe(VALUE), source=BAG, below=below),
+            max_leaves=3,
+        ),
     ),
     target=BAG,
     is_readonly=st.booleans(),
     serial=maybe(TEXT),
-)
+    # An empty drive has no servers.
+).map(lambda one: one if one.source is not None else replace(one, hosts=()))
 PAGES = st.builds(memory.Page, size_kib=maybe(KIB), nodeset=maybe(VALUE))
 MEMORIES = st.builds(
     memory.Memory,

@@ -27,6 +27,20 @@ loaded = {
 print(json.dumps({name: one.__module__ for name, one in loaded.items()}))
 """
 
+# What a process says that loads the driver first, where libvirt is missing.
+LACKING = """
+import json, sys
+import salt.config, salt.loader
+opts = salt.config.minion_config(sys.argv[1])
+url = {"driver": "libvirt", "url": "test:///default"}
+opts.update(grains={}, providers={"here": {"libvirt": url}})
+clouds = salt.loader.clouds(opts)
+driver = [name for name in clouds if name.startswith("libvirt.")]
+functions = [name for name in salt.loader.minion_mods(opts) if name.startswith("virt.")]
+taken = [name for name in sys.modules if name == "libvirt"]
+print(json.dumps([str(clouds.missing_modules["libvirt"]), driver + functions, taken]))
+"""
+
 
 @pytest.fixture(
     scope="module",
@@ -127,6 +141,20 @@ def test_a_minion_without_libvirt_says_why_and_has_no_virt(line, without_libvirt
     assert "Traceback" not in text
     assert salt.answer("grains.get", "virt_hypervisor") is False
     assert salt.answer("test.ping") is True
+
+
+@pytest.mark.parametrize("line", SALT_LINES)
+def test_the_driver_of_salt_cloud_is_not_taken_for_the_libvirt_that_is_missing(
+    line, without_libvirt, place
+):
+    salt = place(without_libvirt(line))
+    salt.answer("saltutil.sync_all")
+
+    done = run([salt.venv / "bin/python3", "-c", LACKING, salt.etc / "minion"], cwd=salt.folder)
+
+    why, functions, modules = json.loads(done.stdout or "[]") or [done.stderr, [], []]
+    assert "the Python module 'libvirt' is missing" in why
+    assert functions == [] and modules == []
 
 
 @pytest.mark.parametrize("line", SALT_LINES)

@@ -21,6 +21,22 @@ def test_a_module_that_was_missing_is_found_once_it_is_there(tmp_path, monkeypat
     del sys.modules["installed_meanwhile"]
 
 
+def test_a_file_of_the_same_name_is_not_the_module(tmp_path, monkeypatch):
+    (tmp_path / "named_as_it.py").write_text("answer = 0")
+    monkeypatch.syspath_prepend(tmp_path)
+    module = optional.OptionalModule("named_as_it", proof="comes_with_it")
+
+    assert optional.is_missing(module)
+    with pytest.raises(ModuleNotFoundError, match="comes_with_it"):
+        str(module.answer)
+
+    (tmp_path / "comes_with_it.py").write_text("")
+    assert not optional.is_missing(module)
+    assert module.answer == 0
+    for name in ("named_as_it", "comes_with_it"):
+        del sys.modules[name]
+
+
 @pytest.mark.parametrize(
     ("said", "remedy"),
     [

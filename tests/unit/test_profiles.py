@@ -177,3 +177,26 @@ def test_profiles_are_shown_in_the_old_shape():
     assert shown["disk"]["default"] == [
         {"name": "system", "size": 8192, "device": "disk", "model": "virtio"}
     ]
+
+
+def test_profiles_are_shown_whole_and_one_that_is_wrong_spoils_no_other():
+    shown = profiles.describe(
+        {"lan": {"eth0": {"bridge": "br1", "mac": "52:54:00:aa:00:01"}}, "bad": [7]},
+        {"big": [{"system": {"size": "2g", "io": "native"}}, {"cd": {"device": "cdrom"}}]},
+    )
+
+    assert shown["nic"]["lan"] == [
+        {
+            "name": "eth0",
+            "type": "bridge",
+            "source": "br1",
+            "model": "virtio",
+            "mac": "52:54:00:aa:00:01",
+        }
+    ]
+    assert shown["nic"]["bad"] == [{"error": "nic profile 'bad': 7 is not a mapping"}]
+    assert shown["disk"]["big"] == [
+        {"name": "system", "size": 2048, "io": "native", "device": "disk", "model": "virtio"},
+        {"name": "cd", "device": "cdrom", "model": "ide"},
+    ]
+    assert shown["disk"]["default"][0]["size"] == 8192

@@ -1,6 +1,7 @@
 """The qcow2 header, read without a subprocess and without following anything it names."""
 
 import struct
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
@@ -14,6 +15,10 @@ _BACKING_FORMAT = 0xE2792ACA
 _EXTENSIONS = 64
 # Every bit that qcow2's specification defines (dirty, corrupt, data file, compression, L2).
 _KNOWN_INCOMPATIBLE = 0b11111
+# What is read of a list of snapshots at most, in bytes, and how many of them are listed.
+_MOST_READ = 2**20
+_MOST_LISTED = 1024
+_SNAPSHOT = ">QIHHIIQII"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +43,54 @@ def read(path: str | Path) -> Header | None:
         if raw[:4] != MAGIC:
             return None
         return _parse(raw, handle, path)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """What a qcow2 file says of an internal snapshot; the time is since 1970."""
+
+    id: str
+    name: str
+    time_s: float
+    vm_clock_ns: int
+    vm_state_bytes: int
+
+
+def snapshots(path: str | Path) -> list[Snapshot]:
+    """Return the internal snapshots of a qcow2 file; a list that is damaged ends there."""
+    with open(path, "rb") as handle:
+        raw = handle.read(72)
+        if raw[:4] != MAGIC or len(raw) < 72:
+            return []
+        count, at = struct.unpack(">IQ", raw[60:72])
+        if at >= 2**63:
+            return []
+        handle.seek(at)
+        return list(_snapshots(handle.read(_MOST_READ), min(count, _MOST_LISTED)))
+
+
+def _snapshots(raw: bytes, count: int) -> Iterator[Snapshot]:
+    at, size = 0, struct.calcsize(_SNAPSHOT)
+    for _ in range(count):
+        if at + size > len(raw):
+            return
+        _l1, _entries, id_size, name_size, *said = struct.unpack_from(_SNAPSHOT, raw, at)
+        seconds, nanoseconds, clock, state, extra = said
+        begin = at + size + extra
+        end = begin + id_size + name_size
+        if end > len(raw):
+            return
+        if extra >= 8:
+            # Its size in 64 bits, which came later.
+            (state,) = struct.unpack_from(">Q", raw, at + size)
+        yield Snapshot(
+            id=raw[begin : begin + id_size].decode(errors="replace"),
+            name=raw[begin + id_size : end].decode(errors="replace"),
+            time_s=seconds + nanoseconds / 10**9,
+            vm_clock_ns=clock,
+            vm_state_bytes=state,
+        )
+        at += -(-(end - at) // 8) * 8
 
 
 def _parse(raw: bytes, handle: BinaryIO, path: str | Path) -> Header:

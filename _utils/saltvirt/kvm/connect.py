@@ -1,5 +1,7 @@
 """Connections to libvirt, opened in one place."""
 
+import functools
+import importlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -8,10 +10,14 @@ from saltvirt import optional
 from saltvirt.config import HostSettings
 from saltvirt.errors import HostUnreachable, LibvirtRefused, NoSuchVm
 
+# What only libvirt-python has. Salt's loader has the folder of the file it loads on the path: where
+# libvirt is missing, its driver for salt-cloud and its pillar, which have that name, would be it.
+_PROOF = "libvirtmod"
 try:
+    importlib.import_module(_PROOF)
     import libvirt as libvirt
 except ImportError:
-    libvirt = optional.OptionalModule("libvirt")
+    libvirt = optional.OptionalModule("libvirt", proof=_PROOF)
 
 MISSING = (
     "virt: the Python module 'libvirt' is missing on this minion; install it with "
@@ -51,9 +57,25 @@ def opened(settings: HostSettings, *, readonly: bool = True) -> Iterator[Any]:
     try:
         yield conn
     except libvirt.libvirtError as exc:
-        raise LibvirtRefused(str(exc)) from exc
+        raise _refused(exc) from exc
     finally:
         conn.close()
+
+
+def _refused(exc: Any) -> LibvirtRefused:
+    """Return our error with libvirt's words, and with what callers ask of its own."""
+    refused: LibvirtRefused = _both(libvirt.libvirtError)(str(exc))
+    # What libvirt-python asks for a code.
+    refused.err = exc.err
+    return refused
+
+
+@functools.cache
+def _both(theirs: type[Exception]) -> type[LibvirtRefused]:
+    """Return LibvirtRefused for those, too, who catch ``libvirt.libvirtError``, as on Salt 3006."""
+    return type(
+        LibvirtRefused.__name__, (LibvirtRefused, theirs), {"__doc__": LibvirtRefused.__doc__}
+    )
 
 
 def _open(settings: HostSettings, readonly: bool) -> Any:

@@ -1,6 +1,7 @@
-"""Which volume of a pool a disk of a VM is, and its end."""
+"""Which volume of a pool a disk of a VM is, how that is shown, and its end."""
 
 import logging
+import posixpath
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -8,8 +9,10 @@ from typing import Any
 from saltvirt.errors import StorageError
 from saltvirt.kvm import pools, volumes
 from saltvirt.kvm.connect import libvirt
+from saltvirt.xml import parse
 from saltvirt.xml import pool as pool_
 from saltvirt.xml import volume as volume_
+from saltvirt.xml.disk import Disk
 
 log = logging.getLogger(__name__)
 # libvirt cannot delete a volume there.
@@ -75,6 +78,68 @@ def _by_network(conn: Any, disk: volume_.DiskPlace) -> tuple[str, str]:
         if is_it and _servers(says.source.hosts) == _servers(disk.hosts):
             return pool.name(), volume
     return "", ""
+
+
+class Pools:
+    """
+    The pools that disks of many VMs may be in.
+
+    They are listed once, and only for a disk that may be in one; a volume is asked for only if a
+    disk lies below the folder of a pool that runs.
+    """
+
+    def __init__(self, conn: Any) -> None:
+        self._conn = conn
+        self._listed: list[tuple[pool_.Pool, bool]] | None = None
+
+    def volume(self, disk: Disk) -> tuple[str, volume_.Volume | None] | None:
+        """
+        Return a disk as ``POOL/VOLUME``, and what its pool says of it; None if it is in no pool.
+
+        A pool that does not run, and one that is gone by now, say nothing.
+        """
+        source = disk.source or {}
+        pool, name = source.get("pool", ""), source.get("volume", "")
+        where = f"{pool}/{name}" if disk.type == "volume" else None
+        try:
+            if where is not None:
+                return where, _said(volumes.lookup(self._conn, pool, name))
+            if disk.type == "network":
+                found = self._of_network(source)
+                return (found, None) if found else None
+            return self._of_path(source.get("file") or source.get("dev") or "")
+        except libvirt.libvirtError as exc:
+            log.info("a disk is shown without what its pool says: %s", exc)
+            return None if where is None else (where, None)
+
+    def _of_path(self, path: str) -> tuple[str, volume_.Volume | None] | None:
+        folders = [one.target for one, runs in self._pools() if runs and one.target]
+        if not any(path.startswith(posixpath.join(folder, "")) for folder in folders):
+            return None
+        found = self._conn.storageVolLookupByPath(path)
+        says = _said(found)
+        return f"{found.storagePoolLookupByVolume().name()}/{says.name}", says
+
+    def _of_network(self, source: dict[str, str]) -> str | None:
+        """Return the volume of a Ceph or Gluster pool that a name means."""
+        if source.get("protocol") not in ("rbd", "gluster"):
+            return None
+        for one, _runs in self._pools():
+            of_it = f"{one.source.name}/"
+            if one.source.name and source.get("name", "").startswith(of_it):
+                return f"{one.name}/{source['name'].removeprefix(of_it)}"
+        return None
+
+    def _pools(self) -> list[tuple[pool_.Pool, bool]]:
+        if self._listed is None:
+            self._listed = []
+            for one in self._conn.listAllStoragePools(0):
+                self._listed.append((pool_.read(parse(one.XMLDesc(0))), bool(one.isActive())))
+        return self._listed
+
+
+def _said(volume: Any) -> volume_.Volume:
+    return volume_.read(parse(volume.XMLDesc(0)))
 
 
 def _servers(hosts: Iterable[dict[str, str]]) -> set[tuple[str | None, str | None]]:

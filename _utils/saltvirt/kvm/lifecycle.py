@@ -207,6 +207,12 @@ def xml(conn: Any, name: str) -> str:
     return found
 
 
+def kept_xml(conn: Any, name: str) -> str:
+    """Return a domain's definition, which a running one is started with next; no secrets."""
+    found: str = domain(conn, name).XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE)
+    return found
+
+
 def whole_xml(conn: Any, name: str) -> str:
     """Return a domain's definition as another host may define it, with its secrets."""
     flags = (

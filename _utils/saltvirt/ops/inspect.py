@@ -1,7 +1,6 @@
 """Look at a host and its VMs: libvirt's bulk calls, one XML each, no subprocess."""
 
 import time
-import xml.etree.ElementTree as ET
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -11,8 +10,9 @@ from saltvirt import profiles
 from saltvirt.config import HostSettings
 from saltvirt.errors import BadArgument, NoSuchVm
 from saltvirt.kvm import host, lifecycle, probe, query
+from saltvirt.kvm.diskvolumes import Pools
 from saltvirt.nics import needs
-from saltvirt.ops import maintenance, reservations, storage
+from saltvirt.ops import maintenance, reservations, showndisks, storage
 from saltvirt.placement import generation
 from saltvirt.placement.answers import (
     ComingFacts,
@@ -43,18 +43,24 @@ _Seen = tuple[dict[str, VmFacts], dict[str, int], dict[str, str], Any]
 
 def vm_info(conn: Any, name: str | None = None) -> dict[str, dict[str, Any]]:
     """Return ``{name: {...}}`` of all VMs or of one, as ``virt.vm_info`` shows them."""
-    return {row["name"]: describe(row) for row in query.rows(conn, name, with_asking=True)}
+    pools = Pools(conn)
+    return {row["name"]: describe(row, pools) for row in rows(conn, name)}
 
 
-def describe(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what ``virt.vm_info`` shows of a VM, by a row of :func:`saltvirt.kvm.query.rows`."""
+def rows(conn: Any, name: str | None = None) -> list[dict[str, Any]]:
+    """Return the rows of all VMs or of one that :func:`describe` takes."""
+    return query.rows(conn, name, with_next=True, with_asking=True)
+
+
+def describe(row: Mapping[str, Any], pools: Pools) -> dict[str, Any]:
+    """Return what ``virt.vm_info`` shows of a VM, by one of :func:`rows`."""
     root = read.domain(row["xml"])
     return {
         "cpu": row["vcpus"],
         "cputime": row["cputime_ns"],
-        "disks": disks(root, row["blocks"]),
+        "disks": showndisks.describe(root, row["blocks"], pools),
         "graphics": read.graphics(root),
-        "nics": read.nics(root),
+        "nics": read.nics(read.domain(row["next_xml"]) if row["next_xml"] else root),
         "uuid": read.uuid(root),
         "loader": read.loader(root),
         **read.after(root),
@@ -64,38 +70,13 @@ def describe(row: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def disks(root: ET.Element, blocks: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """Return ``{target: {file, type, file format, virtual size, disk size}}``; sizes in bytes."""
-    return {s["target"]: _disk(s, blocks.get(s["target"])) for s in read.disk_sources(root)}
-
-
-def _disk(source: Mapping[str, Any], stats: Mapping[str, int] | None) -> dict[str, Any]:
-    out = {"file": source["path"] or "", "type": source["device"], "file format": source["format"]}
-    if source["path"] is None:
-        return out
-    backing = source["backing"]
-    if source["type"] == "file":
-        sizes = storage.measure(source["path"], source["format"])
-        if sizes is None and stats is None:
-            return {**out, "error": "the file is missing or cannot be read"}
-        if sizes:
-            out["virtual size"], out["disk size"] = sizes["virtual"], sizes["actual"]
-            backing = backing or (sizes["backing"] and {"path": sizes["backing"], "format": None})
-    if stats:
-        out["virtual size"] = stats["capacity"]
-        out.setdefault("disk size", stats["allocation"])
-    if backing:
-        out["backing file"] = {"file": backing["path"], "file format": backing["format"] or ""}
-    return out
-
-
 def full_info(conn: Any) -> dict[str, Any]:
     """Return ``{freecpu, freemem, node_info, vm_info}``; ``freemem`` in MiB."""
-    node, rows = query.node(conn), query.rows(conn, with_asking=True)
+    node, found, pools = query.node(conn), rows(conn), Pools(conn)
     return {
-        **_free(node, rows),
+        **_free(node, found),
         "node_info": node,
-        "vm_info": {row["name"]: describe(row) for row in rows},
+        "vm_info": {row["name"]: describe(row, pools) for row in found},
     }
 
 

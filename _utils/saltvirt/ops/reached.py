@@ -9,6 +9,7 @@ from typing import Any
 from saltvirt import access, terminal
 from saltvirt.errors import VirtError
 from saltvirt.kvm import networks, query
+from saltvirt.kvm.diskvolumes import Pools
 from saltvirt.net import links
 from saltvirt.ops import inspect
 from saltvirt.spec import console_log
@@ -25,8 +26,11 @@ def one_vm(conn: Any, name: str, host: str) -> dict[str, dict[str, Any]]:
     host
         This host's minion id, by which others know it.
     """
-    rows = query.rows(conn, name, with_asking=True)
-    return {row["name"]: {**inspect.describe(row), **_reached(conn, row, host)} for row in rows}
+    pools = Pools(conn)
+    return {
+        row["name"]: {**inspect.describe(row, pools), **_reached(conn, row, host)}
+        for row in inspect.rows(conn, name)
+    }
 
 
 def _reached(conn: Any, row: Mapping[str, Any], host: str) -> dict[str, Any]:

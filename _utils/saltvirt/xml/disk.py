@@ -15,6 +15,7 @@ class Backing:
     type: str | None = None
     format: str | None = None
     source: dict[str, str]
+    below: "Backing | None" = None
 
     @property
     def path(self) -> str | None:
@@ -24,12 +25,17 @@ class Backing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Disk:
-    """What a <disk> says; ``driver``, ``source`` and ``target`` are their elements' attributes."""
+    """
+    What a <disk> says; ``driver``, ``source`` and ``target`` are their elements' attributes.
+
+    ``hosts`` are those of the source's servers.
+    """
 
     type: str | None = "file"
     device: str = "disk"
     driver: dict[str, str] | None = None
     source: dict[str, str] | None = None
+    hosts: tuple[dict[str, str], ...] = ()
     backing: Backing | None = None
     target: dict[str, str] = field(default_factory=dict)
     is_readonly: bool = False
@@ -92,7 +98,9 @@ def build(disk: Disk) -> ET.Element:
         "disk",
         {"type": disk.type, "device": disk.device},
         bag("driver", disk.driver),
-        bag("source", disk.source),
+        None
+        if disk.source is None
+        else tag("source", disk.source, *(tag("host", one) for one in disk.hosts)),
         _build_backing(disk.backing),
         tag("target", disk.target),
         tag("readonly") if disk.is_readonly else None,
@@ -107,6 +115,7 @@ def read(element: ET.Element) -> Disk:
         device=element.get("device", "disk"),
         driver=attributes_of(element.find("driver")),
         source=attributes_of(element.find("source")),
+        hosts=tuple(dict(one.attrib) for one in element.iterfind("source/host")),
         backing=_read_backing(element.find("backingStore")),
         target=attributes_of(element.find("target")) or {},
         is_readonly=element.find("readonly") is not None,
@@ -118,7 +127,8 @@ def _build_backing(backing: Backing | None) -> ET.Element | None:
     if backing is None:
         return None
     kind = tag("format", {"type": backing.format}) if backing.format is not None else None
-    return tag("backingStore", {"type": backing.type}, kind, tag("source", backing.source))
+    source_ = tag("source", backing.source)
+    return tag("backingStore", {"type": backing.type}, kind, source_, _build_backing(backing.below))
 
 
 def _read_backing(store: ET.Element | None) -> Backing | None:
@@ -131,6 +141,7 @@ def _read_backing(store: ET.Element | None) -> Backing | None:
         type=store.get("type"),
         format=kind.get("type") if kind is not None else None,
         source=origin,
+        below=_read_backing(store.find("backingStore")),
     )
 
 

@@ -26,12 +26,15 @@ def is_seed(element: ET.Element) -> bool:
 
 def content(one: Disk) -> dict[str, str]:
     """Return where a disk's content is, as attributes."""
-    return {key: value for key, value in (one.source or {}).items() if key not in _OF_RUN}
+    said = {key: value for key, value in (one.source or {}).items() if key not in _OF_RUN}
+    servers = {f"host {n}": str(sorted(host.items())) for n, host in enumerate(one.hosts)}
+    return {**said, **servers}
 
 
 def with_medium(now: Disk, wanted: Disk) -> Disk:
     """Return a drive with the medium of another, and else as it is."""
-    return replace(now, type=wanted.type if wanted.source else "file", source=wanted.source)
+    kind = wanted.type if wanted.source else "file"
+    return replace(now, type=kind, source=wanted.source, hosts=wanted.hosts)
 
 
 def amended_disk(element: ET.Element, wanted: Disk) -> ET.Element:

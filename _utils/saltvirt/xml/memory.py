@@ -143,13 +143,14 @@ def read(root: ET.Element) -> Memory:
     """Return what a domain says of its memory."""
     size = _amount(root.find("memory")) or 0
     current = _amount(root.find("currentMemory"))
-    maximum = root.find("maxMemory")
+    most = root.find("maxMemory")
+    maximum = _amount(most)
     limits = {limit: _amount(root.find(f"memtune/{limit}")) for limit in _LIMITS}
     return Memory(
         size_kib=size,
         current_kib=size if current is None else current,
-        maximum_kib=_amount(maximum),
-        slots=maximum.get("slots") if maximum is not None else None,
+        maximum_kib=maximum,
+        slots=most.get("slots") if most is not None and maximum is not None else None,
         backing=_read_backing(root.find("memoryBacking")),
         limits_kib={limit: amount for limit, amount in limits.items() if amount is not None},
     )

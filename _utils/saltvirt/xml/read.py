@@ -78,10 +78,14 @@ def firmware_variables(root: ET.Element) -> str | None:
     return osboot.variables(system(root), root.findtext("name"))
 
 
+def disks(root: ET.Element) -> list[disk.Disk]:
+    """Return what a VM's disks say, but for one without a target."""
+    return [one for one in map(disk.read, root.iterfind("devices/disk")) if "dev" in one.target]
+
+
 def disk_sources(root: ET.Element) -> list[dict[str, Any]]:
     """Return ``[{target, device, type, path, format, backing, is_readonly}]`` of a VM's disks."""
-    found = map(disk.read, root.iterfind("devices/disk"))
-    return [disk.describe(one) for one in found if "dev" in one.target]
+    return [disk.describe(one) for one in disks(root)]
 
 
 def after(root: ET.Element) -> dict[str, str]:

@@ -34,6 +34,17 @@ def test_a_vm_is_shown_without_bulk_statistics(face):
     assert face.full_info()["freemem"] == 768.0
 
 
+def test_nics_are_those_of_the_definition(face):
+    nic = "<interface type='network'><mac address='52:54:00:aa:00:01'/><source network='lan'/>"
+    with connect.opened(HostSettings(uri="test:///default"), readonly=False) as conn:
+        running = conn.lookupByName("test").XMLDesc(0)
+        conn.defineXML(running.replace("<devices>", f"<devices>{nic}</interface>"))
+
+        assert "52:54:00:aa:00:01" not in conn.lookupByName("test").XMLDesc(0)
+        assert "52:54:00:aa:00:01" in faces.load("modules", "virt_vm").get_nics("test")
+        assert "52:54:00:aa:00:01" in face.vm_info("test")["test"]["nics"]
+
+
 def test_a_paused_vm_keeps_what_it_was_given_and_one_that_is_off_does_not(face):
     with connect.opened(HostSettings(uri="test:///default"), readonly=False) as conn:
         vm = conn.lookupByName("test")

@@ -21,7 +21,7 @@ from saltvirt.ops import inspect, maintenance, reservations, storage
 from saltvirt.ops.migration import migrationinfo
 from saltvirt.placement import fit
 from saltvirt.placement.answers import DomainTypes
-from saltvirt.xml import hostdev, nodedev, read
+from saltvirt.xml import hostdev, nodedev
 
 TEST = HostSettings(uri="test:///default")
 TYPES = DomainTypes(default="test", usable=["test"], why="")
@@ -105,19 +105,6 @@ def test_a_disk_is_measured_without_a_subprocess(tmp_path):
     assert sizes["virtual"] == 2**30
     assert sizes["actual"] < 2**20
     assert storage.measure(tmp_path / "missing", "qcow2") is None
-
-
-def test_a_missing_disk_does_not_spoil_the_answer():
-    root = read.domain(
-        "<domain><devices><disk type='file' device='disk'><driver type='qcow2'/>"
-        "<source file='/missing'/><target dev='vda'/></disk>"
-        "<disk type='file' device='cdrom'><target dev='hda'/></disk></devices></domain>"
-    )
-
-    disks = inspect.disks(root, {})
-
-    assert disks["vda"]["error"] == "the file is missing or cannot be read"
-    assert disks["hda"] == {"file": "", "type": "cdrom", "file format": "raw"}
 
 
 def test_a_base_image_and_a_shared_disk_belong_to_nobody_alone(tmp_path):

@@ -55,17 +55,48 @@ def make(file: ComingFile) -> None:
     path.chmod(0o600)
 
 
-def seed(disks: Mapping[str, Mapping[str, Any]], force: bool) -> None:
-    """Make empty disks for a VM that comes, as 3006 did; one that is there is replaced by force."""
-    for target, disk in sorted(disks.items()):
-        path, backing = Path(disk["file"]), disk.get("backing file") or {}
+def seed(
+    disks: Mapping[str, Mapping[str, Any]], force: bool, pools: Mapping[str, Mapping[str, Any]]
+) -> None:
+    """
+    Make empty disks for a VM that comes, as 3006 did; one that is there is replaced by force.
+
+    pools
+        What :func:`saltvirt.kvm.host.pools` returns of this host.
+    """
+    places = {target: _place(target, disk, pools) for target, disk in disks.items()}
+    for target, path in sorted(places.items()):
+        disk, backing = disks[target], disks[target].get("backing file") or {}
         if path.exists() and not force:
             raise StorageError(f"disk {target}: {path} is there already; force=True replaces it")
         path.parent.mkdir(mode=0o711, parents=True, exist_ok=True)
-        below = (backing["file"], backing["file format"] or "qcow2") if backing else ()
+        below = (backing["file"], backing.get("file format") or "qcow2") if backing else ()
         path.unlink(missing_ok=True)
         tool.create(path, disk["virtual size"], disk["file format"], *below)
         path.chmod(0o600)
+
+
+def _place(target: str, disk: Mapping[str, Any], pools: Mapping[str, Mapping[str, Any]]) -> Path:
+    """Return where a disk of ``virt.get_disks`` is made: a file's path, or a volume's here."""
+    lacks = [key for key in ("file", "file format", "virtual size") if key not in disk]
+    if lacks:
+        raise StorageError(f"disk {target}: {' and '.join(lacks)} not given; or leave it out")
+    name = str(disk["file"])
+    pool, _slash, volume = name.partition("/")
+    folder = str((pools.get(pool) or {}).get("path") or "")
+    path = Path(name) if name.startswith("/") else Path(folder, volume)
+    if path.is_absolute() and (name == str(path) or path.parent == Path(folder)):
+        return path
+    raise StorageError(
+        f"disk {target}: {name!r} is neither a path nor POOL/VOLUME of a pool that has a folder on "
+        "this host; make it by hand, and leave it out"
+    )
+
+
+def pools_of(disks: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Return the pools that disks are volumes of."""
+    names = (str(disk["file"]) for disk in disks.values())
+    return sorted({name.partition("/")[0] for name in names if not name.startswith("/")})
 
 
 def image_paths(settings: HostSettings, images: Mapping[str, str]) -> dict[str, str]:

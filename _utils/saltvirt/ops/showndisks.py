@@ -1,0 +1,160 @@
+"""A VM's disks as ``virt.get_disks`` and ``virt.vm_info`` show them: no subprocess for any."""
+
+import datetime
+import os
+import re
+import stat
+import xml.etree.ElementTree as ET
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlunsplit
+
+from saltvirt.errors import ImageError
+from saltvirt.image import qcow2
+from saltvirt.kvm.diskvolumes import Pools
+from saltvirt.xml import disk as disk_
+from saltvirt.xml import read
+from saltvirt.xml.volume import Volume
+
+# QEMU itself refuses chains that are much longer.
+_DEPTH = 64
+_ZVOL = "/dev/zvol/"
+# QEMU takes what begins so for a protocol, which is not read here.
+_PROTOCOL = re.compile("[^/]*:")
+_UNREADABLE = {"error": "the file is missing or cannot be read"}
+
+
+def describe(
+    root: ET.Element, blocks: Mapping[str, Mapping[str, int]], pools: Pools
+) -> dict[str, dict[str, Any]]:
+    """
+    Return ``{target: {file, type, file format, virtual size, disk size, ...}}``; sizes in bytes.
+
+    blocks
+        ``{target: {capacity, allocation, physical}}``, of a VM that runs.
+
+    An empty drive is left out. What lies in a pool is ``POOL/VOLUME``, with the sizes that its pool
+    says, and a remote medium is its URL. A file has what its header says: ``cluster size``,
+    ``snapshots``, and ``backing file``, which has the same of what is below.
+    """
+    return {
+        one.target["dev"]: _disk(one, blocks.get(one.target["dev"]), pools)
+        for one in read.disks(root)
+        if one.path
+    }
+
+
+def _disk(disk: disk_.Disk, stats: Mapping[str, int] | None, pools: Pools) -> dict[str, Any]:
+    path = disk.path or ""
+    if disk.type == "file" and path.startswith(_ZVOL):
+        return {"file": path, "zfs": True}
+    out: dict[str, Any] = {"file": path, "type": disk.device}
+    if "type" in (disk.driver or {}):
+        out["file format"] = disk.format
+    within = pools.volume(disk)
+    if within is not None:
+        return {**out, "file": within[0], **_of_volume(disk, within[1])}
+    if disk.type == "network":
+        return {**out, "file": _remote(disk), **_of_run(stats, {})}
+    return {**out, **_of_here(disk, stats)}
+
+
+def _of_here(disk: disk_.Disk, stats: Mapping[str, int] | None) -> dict[str, Any]:
+    found = _of_file(disk.path or "", disk.format, _DEPTH) if disk.type == "file" else {}
+    # What libvirt knows of a VM that runs holds where QEMU alone can read the file.
+    chain = _chain(disk.backing)
+    if found is None and stats is None:
+        return {**chain, **_UNREADABLE}
+    return {**chain, **(found or {}), **_of_run(stats, found or {})}
+
+
+def _of_run(stats: Mapping[str, int] | None, found: Mapping[str, Any]) -> dict[str, int]:
+    """Return the sizes that QEMU says, but for that of a file that was found."""
+    if not stats:
+        return {}
+    return {
+        "virtual size": stats["capacity"],
+        "disk size": found.get("disk size", stats["allocation"]),
+    }
+
+
+def _remote(disk: disk_.Disk) -> str:
+    """Return a remote medium as its URL, any other disk of a network as ``PROTOCOL:NAME``."""
+    source = disk.source or {}
+    protocol, name = source.get("protocol", ""), source.get("name", "")
+    if disk.device != "cdrom" or not disk.hosts:
+        return f"{protocol}:{name}" if name else protocol
+    host = disk.hosts[0].get("name", "")
+    port = disk.hosts[0].get("port")
+    where = f"{host}:{port}" if port else host
+    return urlunsplit((protocol, where, name, source.get("query", ""), ""))
+
+
+def _of_volume(disk: disk_.Disk, volume: Volume | None) -> dict[str, Any]:
+    if volume is None:
+        return {}
+    sizes = {"virtual size": volume.capacity, "disk size": volume.allocation}
+    if disk.backing is not None or volume.backing is None:
+        return {**sizes, **_chain(disk.backing)}
+    kind = {"file format": volume.backing.format} if volume.backing.format else {}
+    return {**sizes, "backing file": {"file": volume.backing.path, **kind}}
+
+
+def _chain(backing: disk_.Backing | None) -> dict[str, Any]:
+    """Return what libvirt says is below a disk."""
+    if backing is None:
+        return {}
+    said = {"file": backing.path, "file format": backing.format or ""}
+    return {"backing file": {**said, **_chain(backing.below)}}
+
+
+def _of_file(path: str, fmt: str, depth: int) -> dict[str, Any] | None:
+    """Return what a file's header says, and what is below it; None if it cannot be read."""
+    try:
+        status = os.stat(path)
+        header, taken = _header(path, status.st_mode) if fmt == "qcow2" else (None, [])
+    # Not a path, by its length or by what is in it.
+    except (OSError, ValueError, ImageError):
+        return None
+    out: dict[str, Any] = {
+        "virtual size": header.size_bytes if header else status.st_size,
+        "disk size": status.st_blocks * 512,
+        "cluster size": header.cluster_bytes if header else None,
+    }
+    if taken:
+        out["snapshots"] = [_snapshot(one) for one in taken]
+    if header and header.backing_file:
+        out["backing file"] = _below(path, header, depth - 1)
+    return out
+
+
+def _header(path: str, mode: int) -> tuple[qcow2.Header | None, list[qcow2.Snapshot]]:
+    if not stat.S_ISREG(mode) and not stat.S_ISBLK(mode):
+        # To open a pipe would wait for whoever writes into it.
+        raise ImageError(f"{path} is not a file")
+    header = qcow2.read(path)
+    return header, qcow2.snapshots(path) if header and header.has_snapshots else []
+
+
+def _below(path: str, header: qcow2.Header, depth: int) -> dict[str, Any]:
+    name, fmt = header.backing_file or "", header.backing_format or ""
+    if _PROTOCOL.match(name):
+        return {"file": name, "file format": fmt}
+    below = str(Path(path).parent / name)
+    said = {"file": below, "file format": fmt}
+    if not depth:
+        return said
+    # Where it is not said, QEMU looks for a header too.
+    return {**said, **(_of_file(below, fmt or "qcow2", depth) or _UNREADABLE)}
+
+
+def _snapshot(one: qcow2.Snapshot) -> dict[str, Any]:
+    clock = datetime.datetime.min + datetime.timedelta(microseconds=one.vm_clock_ns // 1000)
+    return {
+        "id": one.id,
+        "tag": one.name,
+        "vmsize": one.vm_state_bytes,
+        "date": datetime.datetime.fromtimestamp(one.time_s).isoformat(),
+        "vmclock": clock.time().isoformat(),
+    }

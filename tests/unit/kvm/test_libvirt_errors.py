@@ -1,0 +1,32 @@
+"""What libvirt refuses is an error of ours, and one of libvirt's for those who catch that."""
+
+import libvirt
+import pytest
+from salt.exceptions import CommandExecutionError
+from saltvirt.config import HostSettings
+from saltvirt.errors import LibvirtRefused
+from saltvirt.kvm import connect
+
+TEST = HostSettings(uri="test:///default")
+
+
+@pytest.mark.parametrize("caught", [libvirt.libvirtError, LibvirtRefused, CommandExecutionError])
+def test_what_libvirt_refuses_is_caught_by_either_name(caught):
+    words = "no network with matching name 'none'"
+    with pytest.raises(caught, match=words) as told, connect.opened(TEST) as conn:
+        conn.networkLookupByName("none")
+
+    assert told.value.get_error_code() == libvirt.VIR_ERR_NO_NETWORK
+    # Its name goes over the wire.
+    assert told.value.to_dict()["kind"] == "LibvirtRefused"
+    assert str(told.value).startswith("Network not found: no network")
+
+
+def test_an_error_keeps_its_own_words_after_another():
+    with pytest.raises(LibvirtRefused) as first, connect.opened(TEST) as conn:
+        conn.networkLookupByName("none")
+    with pytest.raises(LibvirtRefused), connect.opened(TEST) as conn:
+        conn.storagePoolLookupByName("none")
+
+    assert first.value.get_error_code() == libvirt.VIR_ERR_NO_NETWORK
+    assert "no network" in first.value.get_error_message()
