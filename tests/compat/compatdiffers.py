@@ -14,6 +14,8 @@ CONFIG = "config=True changes the definition of a running VM, as its documentati
 DIFFERS = {
     "virt.vm_info of one": {
         "/return/web1/addresses/*": "new",
+        "/return/web1/addresses_from": "new",
+        "/return/web1/behind_host/*": "new",
         "/return/web1/login": "new",
         "/return/web1/ssh_user": "new",
     },

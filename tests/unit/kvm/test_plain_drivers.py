@@ -42,7 +42,7 @@ def test_nics_are_those_of_the_definition(face):
 
         assert "52:54:00:aa:00:01" not in conn.lookupByName("test").XMLDesc(0)
         assert "52:54:00:aa:00:01" in faces.load("modules", "virt_vm").get_nics("test")
-        assert "52:54:00:aa:00:01" in face.vm_info("test")["test"]["nics"]
+        assert "52:54:00:aa:00:01" in face.vm_info()["test"]["nics"]
 
 
 def test_a_paused_vm_keeps_what_it_was_given_and_one_that_is_off_does_not(face):
