@@ -58,7 +58,7 @@ def test_the_query_shows_it_in_the_seeds_layout(cloud, deployed):
     host = host_of(cloud, "centos1")
     lines = [line.strip() for line in text.splitlines()]
     assert lines[lines.index("centos1") + 1] == "CPU: 2"
-    assert "Memory: 1048576" in lines
+    assert "Memory: 1.0 GiB" in lines
     assert "File: /srv/salt-images/centos1_system.qcow2" in lines
     assert set(clean) == set(cloud.hosts)
     vm = clean[host]["vm_info"]["centos1"]
