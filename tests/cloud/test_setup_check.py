@@ -43,8 +43,8 @@ PLANTED = {
         *("hypervisors", "master", True),
     ),
     "an allowed id without a key": (
-        *option("virt: {timeout_s: 20, hypervisors: [hyper7]}"),
-        *("keys", "hyper7", False),
+        *option("virt: {timeout_s: 20, hypervisors: [hyper70]}"),
+        *("keys", "hyper70", False),
     ),
     "a configuration that the master has not read": (
         "master",

@@ -326,9 +326,10 @@ def send(
     with opened(context, name) as hands:
         hands.moving = migrationinfo.gather(hands.conn, context.settings, name)[name]
         hands.target, hands.options, hands.present = target, options, present
-        began = time.monotonic()
+        warnings, began = _risks(hands), time.monotonic()
         hands.do(protocol.send(hands.there, token))
-        return {**_said(hands, began), "noted": wire.plain(hands.facts.noted)}
+        done = sending.figures(hands.figures, began)
+        return {**done, **warnings, "noted": wire.plain(hands.facts.noted)}
 
 
 def move_unprepared(context: Context, name: str, target: str, options: Move) -> dict[str, Any]:
@@ -338,18 +339,18 @@ def move_unprepared(context: Context, name: str, target: str, options: Move) -> 
         sending.refuse_unprepared(context.settings, moving, target, options)
         hands.moving, hands.target, hands.options, hands.present = moving, target, options, None
         hands.is_by_hand = True
-        token, began = os.urandom(8).hex(), time.monotonic()
+        token, warnings, began = os.urandom(8).hex(), _risks(hands), time.monotonic()
         hands.open(token)
         hands.do(protocol.send(hands.there, token))
         hands.do(protocol.finish(hands.there, token))
-        return _said(hands, began)
+        return {**sending.figures(hands.figures, began), **warnings}
 
 
-def _said(hands: Departure, began: float) -> dict[str, Any]:
-    """Return what a move took, and what it may have lost by the way that was asked for."""
-    out: dict[str, Any] = sending.figures(hands.figures, began)
-    warnings = sending.risks(hands._move, hands.moving, host.versions(hands.conn)["qemu"])
-    return {**out, "warnings": warnings} if warnings else out
+def _risks(hands: Departure) -> dict[str, list[str]]:
+    """Return the warning about a move, before it: afterwards libvirt may be gone."""
+    qemu = host.versions(hands.conn)["qemu"]
+    found = sending.risks(hands._move, hands.moving, qemu)
+    return {"warnings": found} if found else {}
 
 
 def step(context: Context, name: str, token: str, which: str, **given: Any) -> dict[str, Any]:
