@@ -68,9 +68,10 @@ PLANTED = {
     "a host that was never synced": (*moved("hyper2", EXTMODS), "modules", "hyper2", True),
     "no binding": (
         "hyper1",
-        f"p=$({ONEDIR} -c 'import libvirt; print(libvirt.__file__)'); echo $p >/srv/where; "
-        f"mv $p /srv/libvirt.py; {RESTART}",
-        f"mv /srv/libvirt.py $(cat /srv/where); rm /srv/where; {RESTART}",
+        # Both of its files, as when it is not installed.
+        f"for m in libvirt libvirtmod; do {ONEDIR} -c \"import $m; print($m.__file__)\"; done "
+        f">/srv/where; for p in $(cat /srv/where); do mv $p /srv; done; {RESTART}",
+        f"for p in $(cat /srv/where); do mv /srv/$(basename $p) $p; done; rm /srv/where; {RESTART}",
         *("packages", "hyper1", False),
     ),
     "old code": (
