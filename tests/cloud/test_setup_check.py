@@ -69,7 +69,7 @@ PLANTED = {
     "no binding": (
         "hyper1",
         # Both of its files, as when it is not installed.
-        f"for m in libvirt libvirtmod; do {ONEDIR} -c \"import $m; print($m.__file__)\"; done "
+        f'for m in libvirt libvirtmod; do {ONEDIR} -c "import $m; print($m.__file__)"; done '
         f">/srv/where; for p in $(cat /srv/where); do mv $p /srv; done; {RESTART}",
         f"for p in $(cat /srv/where); do mv /srv/$(basename $p) $p; done; rm /srv/where; {RESTART}",
         *("packages", "hyper1", False),
