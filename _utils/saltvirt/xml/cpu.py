@@ -71,14 +71,21 @@ class Cpu:
     cells: tuple[Cell, ...] = ()
 
 
-def of(cpu: int | Mapping[str, Any], domain_type: str | None) -> Cpu:
-    """Return what a number of CPUs or a ``cpu`` mapping leads to."""
+def of(
+    cpu: int | Mapping[str, Any], domain_type: str | None, *, has_default: bool = True
+) -> Cpu:
+    """
+    Return what a number of CPUs or a ``cpu`` mapping leads to.
+
+    has_default
+        Whether it has a mode where the call gives none; without it, it is QEMU's oldest model.
+    """
     if not isinstance(cpu, Mapping):
         cpu = {}
     refuse_unknown_keys("cpu", cpu, _KEYS)
     topology, features = cpu.get("topology"), cpu.get("features") or {}
     cells = sorted((cpu.get("numa") or {}).items(), key=lambda item: int(item[0]))
-    mode = {"mode": _mode(cpu, domain_type), "match": cpu.get("match"), "check": cpu.get("check")}
+    mode = {"mode": _mode(cpu, domain_type, has_default), "match": cpu.get("match"), "check": cpu.get("check")}
     return Cpu(
         attributes=texts(mode),
         model=_model(cpu.get("model")),
@@ -93,9 +100,9 @@ def of(cpu: int | Mapping[str, Any], domain_type: str | None) -> Cpu:
     )
 
 
-def _mode(cpu: Mapping[str, Any], domain_type: str | None) -> Any:
+def _mode(cpu: Mapping[str, Any], domain_type: str | None, has_default: bool) -> Any:
     """Migratable by default: the host's model under KVM; all that TCG emulates otherwise."""
-    if cpu.get("mode") or cpu.get("model"):
+    if cpu.get("mode") or cpu.get("model") or not has_default:
         return cpu.get("mode")
     return "host-model" if domain_type == "kvm" else "maximum"
 

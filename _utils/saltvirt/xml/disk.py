@@ -58,14 +58,15 @@ def of(disk: model.Disk) -> Disk:
     if disk.path is None and not is_drive:
         raise AssertionError(f"disk {disk.name} has no path yet")
     is_block = disk.path is not None and disk.path.startswith("/dev/")
+    io = disk.io or ("native" if disk.is_3006 else None)
     driver = {
         "name": "qemu",
         "type": disk.format or "raw",
-        "io": disk.io,
+        "io": io,
         # Native I/O needs a cache that bypasses the host's.
-        "cache": "none" if disk.io == "native" else None,
+        "cache": "none" if disk.is_3006 or io == "native" else None,
         "iothread": disk.iothread_id,
-        "discard": None if is_drive else "unmap",
+        "discard": None if is_drive or disk.is_3006 else "unmap",
     }
     return Disk(
         type="block" if is_block else "file",

@@ -50,7 +50,8 @@ def of(graphics: Mapping[str, Any] | None) -> Graphics | None:
     return Graphics(
         type=str(kind),
         port=given.get("port"),
-        autoport=None if kind in ("sdl", "egl-headless") else not port,
+        # It would choose the TLS port, too.
+        autoport=None if kind in ("sdl", "egl-headless") else not (port or graphics.get("tls_port")),
         tls_port=given.get("tls_port"),
         password=given.get("password"),
         keymap=given.get("keymap"),
