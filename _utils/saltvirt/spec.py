@@ -10,6 +10,7 @@ from saltvirt.config import HostSettings
 from saltvirt.errors import BadArgument
 from saltvirt.model import Disk, Move, Nic, Requirements, Vm
 from saltvirt.units import MIB, size_mib
+from saltvirt.xml import cpu as cpu_xml
 from saltvirt.xml import graphics, osboot
 
 OPTIONS = {
@@ -336,7 +337,7 @@ def requirements(vm: Vm) -> Requirements:
 
 
 def _features(cpu: Any) -> tuple[str, ...]:
-    features = (cpu.get("features") or {}) if isinstance(cpu, dict) else {}
+    features = cpu_xml.features_of(cpu) if isinstance(cpu, dict) else {}
     # One that is forced is shown to the guest whether the host has it or not.
     return tuple(sorted(n for n, policy in features.items() if policy == "require"))
 

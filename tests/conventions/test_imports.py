@@ -30,6 +30,7 @@ BASE = {
     "arguments",
     "config",
     "connection",
+    "defaults3006",
     "errors",
     "files",
     "keypair",

@@ -76,7 +76,7 @@ def opened(settings: HostSettings, *, readonly: bool = True) -> Iterator[Any]:
 
 def default_uri() -> str:
     """
-    Return the URI of a host whose options have none: that of libvirt's own configuration, else QEMU's.
+    Return the URI of a host whose options have none: libvirt's own configuration's, else QEMU's.
 
     libvirt itself would take whatever driver it finds first where nothing is configured.
     """
@@ -85,12 +85,13 @@ def default_uri() -> str:
     own = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
     path = (_SYSTEM if os.geteuid() == 0 else own) / "libvirt/libvirt.conf"
     try:
-        said = _DEFAULT.findall(path.read_text(encoding="utf-8", errors="replace"))
+        text = path.read_text(encoding="utf-8", errors="replace")
     except FileNotFoundError:
         return _QEMU
     except OSError as exc:
         raise HostUnreachable(f"the uri_default of {path}", exc.strerror) from exc
-    return str(said[-1]) if said and said[-1] else _QEMU
+    said = [found[1] for found in _DEFAULT.finditer(text)]
+    return said[-1] if said and said[-1] else _QEMU
 
 
 def refuse_other_drivers(uri: str) -> None:
@@ -100,8 +101,8 @@ def refuse_other_drivers(uri: str) -> None:
     # Without a colon it is one of libvirt's aliases.
     if colon and driver not in _DRIVERS:
         raise BadConfig(
-            f"libvirt's driver {driver!r} is not supported, only QEMU's is; set virt:connection:uri "
-            f"to {_QEMU}"
+            f"libvirt's driver {driver!r} is not supported, only QEMU's is; set "
+            f"virt:connection:uri to {_QEMU}"
         )
 
 

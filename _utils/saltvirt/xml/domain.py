@@ -109,7 +109,11 @@ def of(vm: Vm, host_devices: Iterable[Mapping[str, str]] = ()) -> Domain:
         interfaces=tuple(map(nic.of, vm.nics)),
         chardevs=(
             *chardev.of(vm.serials, vm.consoles, vm.console_log),
-            *([chardev.spice_agent()] if vm.is_3006 and display and display.type == "spice" else []),
+            *(
+                [chardev.spice_agent()]
+                if vm.is_3006 and display and display.type == "spice"
+                else []
+            ),
             chardev.guest_agent(),
         ),
         graphics=(display,) if display else (),

@@ -79,6 +79,8 @@ def test_other_drivers_are_refused_in_one_line(uri):
     )
 
 
-@pytest.mark.parametrize("uri", ["qemu:///system", "qemu+tls://h/system", "test:///default", "ours"])
+@pytest.mark.parametrize(
+    "uri", ["qemu:///system", "qemu+tls://h/system", "test:///default", "ours"]
+)
 def test_qemus_driver_and_aliases_are_not(uri):
     connect.refuse_other_drivers(uri)

@@ -14,9 +14,7 @@ from saltvirt.xml.chardev import Chardev
 Given = Mapping[str, Any]
 
 
-def interfaces(
-    root: ET.Element, vm: str, wanted: Sequence[Nic], *, is_3006: bool = False
-) -> None:
+def interfaces(root: ET.Element, vm: str, wanted: Sequence[Nic], *, is_3006: bool = False) -> None:
     """
     Have a definition have these NICs alone; those that stay keep what the call does not say.
 

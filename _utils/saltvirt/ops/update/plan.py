@@ -149,9 +149,7 @@ def _on_reboot(root: ET.Element, request: Request) -> None:
 
 
 def _interfaces(root: ET.Element, request: Request) -> None:
-    devices.interfaces(
-        root, request.name, request.interfaces or (), is_3006=request.is_3006
-    )
+    devices.interfaces(root, request.name, request.interfaces or (), is_3006=request.is_3006)
 
 
 def _graphics(root: ET.Element, request: Request) -> None:
