@@ -59,17 +59,17 @@ def guest_exec(vm_, *command, **kwargs):
     vm_
         The VM's name.
     command
-        A program of the guest and its arguments, as a list or one by one. What has a ``=`` in it is
-        taken for a keyword by Salt's command line: write a list then.
+        A program of the guest and its arguments, as a list or one by one. Salt's command line takes
+        what begins with a hyphen, or has a ``=``, for its own: write a list then.
     stdin
         A text for its standard input, of at most 1 MiB. Defaults to none.
     timeout_s
-        Seconds to wait, 1 to 3600. Defaults to 60. A command that takes longer goes on in the guest.
+        Seconds to wait, 1 to 3600. Defaults to 60. A command that takes longer goes on there.
     output_bytes
         So much of each kind of output, up to 2097152. Defaults to 65536.
 
-    Returns ``{exit_code, signal, stdout, stderr, truncated}``; of a command that a signal has ended,
-    ``exit_code`` is None. Control characters other than newline and tab are written as escapes. The
+    Returns ``{exit_code, signal, stdout, stderr, truncated}``; of a command that a signal has
+    ended, ``exit_code`` is None. Control characters other than newline and tab are written as escapes. The
     exit code of ``salt`` is 1 unless the command's is 0. Command, input and output are in the job
     cache: give no secret. Fails if no agent answers, or if the guest does not allow ``guest-exec``.
 
@@ -77,7 +77,7 @@ def guest_exec(vm_, *command, **kwargs):
 
     .. code-block:: bash
 
-        salt hyper1 virt.guest_exec centos1 uname -r
+        salt hyper1 virt.guest_exec centos1 "[uname, -r]"
     """
     stdin, timeout_s = kwargs.pop("stdin", None), kwargs.pop("timeout_s", 60)
     output_bytes = kwargs.pop("output_bytes", 65536)

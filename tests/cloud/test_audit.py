@@ -44,12 +44,12 @@ def edited(node, path, script):
 
 def grain(host, key, value):
     """Return scripts that set an option of a host by a grain, and take it back."""
-    said = f"salt {host} grains.get virt:{key} --out=newline_values_only"
+    said = f"salt {host} grains.get virt:{key} --out=txt | grep -q {value}"
     waits = "for n in $(seq 20); do {} && break; done"
     return (
         "master",
-        f"salt {host} grains.set virt:{key} {value}; {waits.format(f'{said} | grep -q .')}",
-        f"salt {host} grains.delkey virt force=True; {waits.format(f'! {said} | grep -q .')}",
+        f"salt {host} grains.set virt:{key} {value}; {waits.format(said)}",
+        f"salt {host} grains.delkey virt force=True; {waits.format(f'! {said}')}",
     )
 
 
