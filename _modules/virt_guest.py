@@ -69,9 +69,10 @@ def guest_exec(vm_, *command, **kwargs):
         So much of each kind of output, up to 2097152. Defaults to 65536.
 
     Returns ``{exit_code, signal, stdout, stderr, truncated}``; of a command that a signal has
-    ended, ``exit_code`` is None. Control characters other than newline and tab are written as escapes. The
-    exit code of ``salt`` is 1 unless the command's is 0. Command, input and output are in the job
-    cache: give no secret. Fails if no agent answers, or if the guest does not allow ``guest-exec``.
+    ended, ``exit_code`` is None. Control characters other than newline and tab are written as
+    escapes. The exit code of ``salt`` is 1 unless the command's is 0. Command, input and output are
+    in the job cache: give no secret. Fails if no agent answers, or if the guest does not allow
+    ``guest-exec``.
 
     CLI Example:
 
