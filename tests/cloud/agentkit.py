@@ -71,8 +71,12 @@ def boot(cloud, host, name):
     )
     words = ["disk=None", "nic=None", "seed=False", f"boot={boot}"]
     cloud.local(host, "virt.init", name, "1", "96", *words)
-    asked = f"virsh -q dumpxml {name}"
-    wait("the agent", lambda: "state='connected'" in cloud.sh(host, asked))
+    wait("the agent", lambda: listens(cloud, host, name))
+
+
+def listens(cloud, host, name):
+    """Return whether the agent in a running guest does."""
+    return "state='connected'" in cloud.sh(host, f"virsh -q dumpxml {name}")
 
 
 def forget(cloud, host):

@@ -50,6 +50,7 @@ def test_a_command_that_fails_there_fails_here(guest):
     assert done.code == 1 and done.data["local"]["exit_code"] == 1
 
 
+@pytest.mark.nightly
 def test_a_guest_without_an_agent_is_one_line(guest):
     guest.local("hyper1", "virt.init", "mute1", "1", "96", TINY, "seed=False")
     try:
