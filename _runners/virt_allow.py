@@ -48,16 +48,16 @@ def allow(*hosts):
 @runner_function
 def disallow(*hosts):
     """
-    Shut hosts out: no orders, no certificates, whatever ``virt:hypervisors`` says.
+    Shut hosts out: they get no orders and no certificates, even if ``virt:hypervisors`` names them.
 
     hosts
         Ids, or globs.
 
-    Their certificates are revoked, and every other host reads the list of them. The others'
-    firewalls close at their next state run. VMs that are there stay as they are: empty a host
-    before (virt.evacuate). Returns ``{"disallowed": [id], "revoked": [serial], "told": {host: what
-    was done}}``; if a host did not hear of it, fails, and is to be run again. Undo: virt.allow,
-    then virt_pki.renew.
+    Their certificates are revoked, and all other hosts get the new revocation list. The others'
+    firewalls shut them out at their next state run. Their VMs stay as they are, so empty a host
+    first (virt.evacuate). Returns ``{"disallowed": [id], "revoked": [serial], "told": {host: what
+    was done}}``. Fails if a host did not answer: run it again. Undo: virt.allow, then
+    virt_pki.renew.
 
     CLI Example:
 
