@@ -33,8 +33,8 @@ def nat_running(name: str, subnet: str = nat.SUBNET, **kwargs: Any) -> dict[str,
         ``192.168.122.0/24``.
 
     The definition of an existing network is not changed. Fails with libvirt's message if it cannot
-    be started, for example because the host's own network is the same. Undo: ``virsh net-destroy NAME`` and
-    ``virsh net-autostart NAME --disable``.
+    be started, for example because the host's own network is the same. Undo: ``virsh net-destroy
+    NAME`` and ``virsh net-autostart NAME --disable``.
 
     .. code-block:: yaml
 
