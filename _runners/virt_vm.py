@@ -29,7 +29,8 @@ def vm_info(name, quiet=False):
 
     Returns ``{host: {name: {...}}}`` as the module's ``virt.vm_info``, with its addresses and how
     to log in; fails if no host has it. If its host knows no address, its own minion is asked:
-    ``addresses_from`` is ``minion`` then, and they are what the VM says of itself. ``mem`` and
+    ``addresses_from`` is ``minion`` then. They are what the VM says of itself, but for those of a
+    ``lease``. ``mem`` and
     ``maxMem`` are KiB, disk sizes bytes; the table has units of its own, ``--out=json`` shows all.
 
     CLI Example:
