@@ -116,7 +116,7 @@ def outdated() -> list[str]:
     return sorted(
         path.stem.removeprefix(prefix).removesuffix(rules.BESIDE)
         for path in paths
-        if not rules.holds_back(path.read_text(encoding="utf-8"))
+        if not rules.holds_back(path.read_text(encoding="utf-8", errors="replace"))
     )
 
 
