@@ -4,11 +4,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from salt.utils.minions import CkMinions
-
 from saltvirt import compat, records, wire
 from saltvirt.errors import BadArgument, MasterError, NameTaken, NoSuchVm
-from saltvirt.fleet import candidates, hints, membership, minions, sightings
+from saltvirt.fleet import candidates, hints, matching, membership, minions, sightings
 from saltvirt.fleet.cloud import Cloud
 from saltvirt.placement.answers import (
     CachedImage,
@@ -80,19 +78,6 @@ def beside(*surveys: Survey) -> dict[str, Any]:
     return Survey(answers={}, unreachable=silent, failed=failed).beside()
 
 
-def _match(cloud: Cloud, expression: str, what: str) -> list[str]:
-    found = CkMinions(cloud.opts).check_minions(expression, "compound", greedy=False)
-    missing = sorted(found.get("missing") or ())
-    if missing:
-        accept = ", ".join(f"salt-key -a {minion}" for minion in missing)
-        raise BadArgument(
-            what,
-            f"{expression!r} lists {', '.join(missing)}, whose key this master has not accepted: "
-            f"accept it ({accept}), or take it out of the list",
-        )
-    return sorted(found.get("minions") or ())
-
-
 def hosts(
     cloud: Cloud,
     where: str | None = None,
@@ -144,7 +129,8 @@ def narrow(
         return [host]
     if where is None:
         return every
-    narrowed = [one for one in every if one in set(_match(cloud, where, "where"))]
+    wanted = matching.among(cloud.opts, every, where, "where")
+    narrowed = [one for one in every if one in wanted]
     if not narrowed:
         raise BadArgument("where", f"{where!r} matches none of the hypervisors {', '.join(every)}")
     return narrowed
