@@ -4,11 +4,12 @@ The private cloud from the master: look at all hypervisors, deploy, control and 
 .. versionadded:: 1.0.0
 
 The hypervisors (those of ``virt.allow``, and of ``virt:hypervisors`` in the master's configuration)
-are asked live; there is no database. Those that did not answer within ``virt:timeout_s`` are listed
-under ``unreachable``, those that answered with an error under ``failed``, and VMs that several
-hypervisors have under ``duplicates`` (``{name: [host]}``); such a VM is neither started nor
-controlled until all but one of them are removed. A failure is one line and exit code 1. The old
-names ``hyper_info``, ``next_hyper`` and ``force_off`` stay.
+are asked live; there is no database. Those that did not answer are listed under ``unreachable``,
+those that answered with an error under ``failed``, and VMs that several hypervisors have under
+``duplicates`` (``{name: [host]}``); such a VM is neither started nor controlled until all but one
+of them are removed. A silent hypervisor is waited for two seconds longer than the others by what
+only looks, and for ``virt:timeout_s`` by what changes something. A failure is one line and exit
+code 1. The old names ``hyper_info``, ``next_hyper`` and ``force_off`` stay.
 """
 
 from saltvirt import arguments
@@ -31,8 +32,9 @@ def __virtual__():
     return __virtualname__
 
 
-def _survey(fun, host=None):
-    found = inventory.overview(Cloud.of(__opts__), fun, host)
+def _survey(fun, host=None, quiet=False):
+    cloud = Cloud.of(__opts__, __jid_event__, "hypervisors", quiet, is_reading=True)
+    found = inventory.overview(cloud, fun, host)
     if not found.answers:
         raise found.silence()
     return found
@@ -53,7 +55,7 @@ def query(host=None, quiet=False):
     host
         Only this hypervisor.
     quiet
-        Accepted for old calls.
+        Do not say which hypervisors are silent, and for how long. Defaults to False.
 
     Returns ``{host: {freecpu, freemem, node_info, vm_info}}``, ``freemem`` in MiB, with
     ``unreachable`` and ``failed`` where there are such hosts.
@@ -65,7 +67,7 @@ def query(host=None, quiet=False):
         salt-run virt.query
         salt-run virt.query hyper1 --out=json
     """
-    found = _survey("virt.full_info", host)
+    found = _survey("virt.full_info", host, quiet)
     return {**found.said, **found.beside()}
 
 
@@ -77,7 +79,7 @@ def list_(host=None, quiet=False, hyper=None):
     host, hyper
         Only this hypervisor.
     quiet
-        Accepted for old calls.
+        Do not say which hypervisors are silent, and for how long. Defaults to False.
 
     Returns ``{host: {state: [name]}}``.
 
@@ -87,7 +89,7 @@ def list_(host=None, quiet=False, hyper=None):
 
         salt-run virt.list
     """
-    found = _survey("virt.vm_state", host or hyper)
+    found = _survey("virt.vm_state", host or hyper, quiet)
     return {**{one: _by_state(vms) for one, vms in found.answers.items()}, **found.beside()}
 
 
@@ -228,7 +230,7 @@ def init(
     if wait_s is not None:
         asked["wait_s"] = arguments.whole("wait_s", wait_s, least=0, most=86400)
     request = deploy.Request(**asked, force=arguments.boolean("force", force))
-    cloud = Cloud.of(__opts__, __jid_event__, name, quiet)
+    cloud = Cloud.of(__opts__, __jid_event__, name, quiet, is_reading=bool(dry_run))
     return deploy.dry_run(cloud, request) if dry_run else deploy.deploy(cloud, request, wait=wait)
 
 

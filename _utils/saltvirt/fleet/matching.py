@@ -8,6 +8,7 @@ and there may be twenty of them for each host.
 from collections.abc import Collection, Mapping
 from typing import Any
 
+import salt.cache
 from salt.utils.minions import CkMinions
 
 from saltvirt import compat
@@ -35,7 +36,7 @@ class _Matchers(CkMinions):  # type: ignore[misc]
     def __init__(self, opts: Mapping[str, Any], hosts: Collection[str]) -> None:
         super().__init__(opts)
         self._hosts = frozenset(hosts)
-        self.cache = _CacheOf(self.cache, self._hosts)
+        self.cache: Any = _CacheOf(salt.cache.factory(opts), self._hosts)
 
     def _pki_minions(self) -> set[str]:
         return set(self._hosts)
