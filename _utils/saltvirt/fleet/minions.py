@@ -15,8 +15,9 @@ from typing import Any
 import salt.utils.args
 from salt.exceptions import SaltClientError
 
+from saltvirt import compat
 from saltvirt.errors import MasterError, VirtError
-from saltvirt.fleet import keys
+from saltvirt.fleet import keys, membership
 from saltvirt.fleet.cloud import Cloud
 from saltvirt.fleet.hearing import Hearing as Hearing
 from saltvirt.fleet.hearing import Reply as Reply
@@ -35,6 +36,8 @@ _DRAIN_S = 10
 # anything at all. How often that is looked at.
 _ASK_S, _QUIET_S, _STEP_S = 0.8, 2, 0.1
 _SIGNED = "virt.signed"
+# So many hosts are not listed one by one where a target means them: each minion gets the list.
+_MANY = 20
 # What a host says of an order that was given up; see saltvirt.ops.ordered.
 REFUSED, RUNNING = "refused", "running"
 # Called with the tag and the data of an event.
@@ -43,16 +46,17 @@ Watch = Callable[[str, Mapping[str, Any]], None]
 
 def _publish(
     local: Any,
-    targets: Iterable[str],
+    targets: Iterable[str] | str,
     fun: str,
     arg: Sequence[Any],
     kwarg: Mapping[str, Any] | None,
     timeout_s: float,
 ) -> tuple[str, set[str]]:
+    """Send a job to minions, or to those that a compound target means; return its id, and them."""
     conditioned = salt.utils.args.condition_input(list(arg), kwarg)
-    published = local.pub(
-        list(targets), fun, conditioned, tgt_type="list", timeout=timeout_s, listen=True
-    )
+    is_target = isinstance(targets, str)
+    to, kind = (targets, "compound") if is_target else (list(targets), "list")
+    published = local.pub(to, fun, conditioned, tgt_type=kind, timeout=timeout_s, listen=True)
     if not published or "jid" not in published:
         why = (published or {}).get("error", "it refused the job")
         raise MasterError(f"the Salt master did not send {fun}: {why}")
@@ -99,13 +103,24 @@ def _asked(
     if not targets:
         return {}
     with cloud.client() as local:
-        jid, matched = _publish(local, targets, _SIGNED, [what], None, timeout_s)
-        hearing, end = Hearing(cloud, jid, matched), time.monotonic() + timeout_s
+        to = _target(cloud, targets)
+        jid, matched = _publish(local, to, _SIGNED, [what], None, timeout_s)
+        wanted = matched.intersection(targets)
+        hearing, end = Hearing(cloud, jid, wanted), time.monotonic() + timeout_s
         if wait is not None:
             hearing.awaited -= wait.not_at_all
             _until_quiet(local, hearing, wait.briefly, end)
         collect(local, hearing, end)
     return {t: hearing.reply(t) for t in targets}
+
+
+def _target(cloud: Cloud, hosts: Sequence[str]) -> Sequence[str] | str:
+    """Return hosts as the master sends a job to them: many of them by a target, if there is one."""
+    # The master looks at compound targets only if it has such a cache.
+    if len(hosts) < _MANY or not cloud.opts.get("minion_data_cache", False):
+        return hosts
+    accepted = compat.KeyStore(cloud.opts).accepted()
+    return membership.expression(cloud.members, hosts, accepted) or hosts
 
 
 class _AtIt:
