@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from saltvirt import files, locks
+from saltvirt.fleet.progress import longish
 
 log = logging.getLogger(__name__)
 
@@ -23,7 +24,6 @@ VERSION = 1
 _ANEW_S = 60
 # So many are named in a line.
 _MOST = 10
-_UNITS = ((86400, "days"), (3600, "h"), (60, "min"), (1, "s"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,15 +90,10 @@ def line(count: int, silent: Collection[str], since: Mapping[str, float], now: f
     named = []
     for host in sorted(silent)[:_MOST]:
         long_s = int(now - since.get(host, now))
-        named.append(f"{host} (for {_long(long_s)})" if long_s > 0 else host)
+        named.append(f"{host} (for {longish(long_s)})" if long_s > 0 else host)
     more = len(silent) - len(named)
     names = ", ".join(named) + (f" and {more:,} more" if more else "")
     return f"{count - len(silent):,} of {count:,} answered; silent: {names}"
-
-
-def _long(seconds: int) -> str:
-    size, unit = next(one for one in _UNITS if seconds >= one[0])
-    return f"{seconds // size} {unit}"
 
 
 def noted(

@@ -66,6 +66,14 @@ def test_progress_reads_as_one_line(stage, figures, line):
 
 
 @pytest.mark.parametrize(
+    ("seconds", "words"),
+    [(0.4, "0 s"), (119, "119 s"), (150, "2 min"), (7300, "2 h"), (200000, "2 days")],
+)
+def test_a_time_reads_as_people_say_it(seconds, words):
+    assert progress.longish(seconds) == words
+
+
+@pytest.mark.parametrize(
     ("listed", "said"),
     [("L@h1,h2", "lists h2, .*: accept it .salt-key -a h2."), ("L@h3,h2", "lists h2, h3, ")],
 )
