@@ -2,6 +2,8 @@
 
 import textwrap
 
+_WHOLE = {"cpu", "mem", "state", "graphics", "disks", "nics"}
+_REACHED = {"addresses", "addresses_from", "login"}
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 # Who told an address, where that is not the host itself.
 _TOLD_BY = {"minion": "as the VM itself says", "agent": "as the guest's agent says"}
@@ -20,7 +22,7 @@ def output(data, **_kwargs):
     if not isinstance(data, dict) or "error" in data:
         return _error(data)
     beside = ("unreachable", "failed", "duplicates")
-    lines = [line for host in sorted(set(data) - set(beside)) for line in _host(host, data[host])]
+    lines = [line for host in data if host not in beside for line in _host(host, data[host])]
     lines += [f"{host}: does not answer" for host in data.get("unreachable", ())]
     lines += [f"{host}: {why}" for host, why in sorted(data.get("failed", {}).items())]
     for name, hosts in sorted(data.get("duplicates", {}).items()):
@@ -62,6 +64,10 @@ def _named(host, name, vm):
 
 
 def _vm(host, vm):
+    if not _WHOLE.issubset(vm):
+        # Some fields were asked for.
+        yield from (f"{key}: {one}" for key, one in sorted(vm.items()) if key not in _REACHED)
+        return
     yield f"CPU: {vm['cpu']}"
     yield f"Memory: {_human(vm['mem'] * 1024)}"
     yield f"State: {vm['state']}"

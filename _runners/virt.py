@@ -9,7 +9,7 @@ those that answered with an error under ``failed``, and VMs that several hypervi
 ``duplicates`` (``{name: [host]}``); such a VM is neither started nor controlled until all but one
 of them are removed. A silent hypervisor is waited for two seconds longer than the others by what
 only looks, and for ``virt:timeout_s`` by what changes something. A failure is one line and exit
-code 1. The old names ``hyper_info``, ``next_hyper`` and ``force_off`` stay.
+code 1. The old name ``force_off`` stays.
 """
 
 from saltvirt import arguments
@@ -18,11 +18,8 @@ from saltvirt.fleet import deploy, hosts, inventory
 from saltvirt.fleet import purge as removing
 from saltvirt.fleet.cloud import Cloud
 from saltvirt.fleet.runners import runner_function
-from saltvirt.model import Requirements
-from saltvirt.placement import choose
 
 __virtualname__ = "virt"
-__func_alias__ = {"list_": "list"}
 
 _SERIALS = {"None": None, "pty": [{"type": "pty"}], "tcp": [{"type": "tcp"}]}
 
@@ -32,114 +29,11 @@ def __virtual__():
     return __virtualname__
 
 
-def _survey(fun, host=None, quiet=False):
-    cloud = Cloud.of(__opts__, __jid_event__, "hypervisors", quiet, is_reading=True)
-    found = inventory.overview(cloud, fun, host)
-    if not found.answers:
-        raise found.silence()
-    return found
-
-
 def _act(fun, name, done):
     cloud = Cloud.of(__opts__)
     host = inventory.locate(cloud, name)
     hosts.act(cloud, host, fun, name)
     return {host: {name: done}}
-
-
-@runner_function(outputter="virt_query")
-def query(host=None, quiet=False):
-    """
-    Show every hypervisor with all its VMs.
-
-    host
-        Only this hypervisor.
-    quiet
-        Do not say which hypervisors are silent, and for how long. Defaults to False.
-
-    Returns ``{host: {freecpu, freemem, node_info, vm_info}}``, ``freemem`` in MiB, with
-    ``unreachable`` and ``failed`` where there are such hosts.
-
-    CLI Example:
-
-    .. code-block:: bash
-
-        salt-run virt.query
-        salt-run virt.query hyper1 --out=json
-    """
-    found = _survey("virt.full_info", host, quiet)
-    return {**found.said, **found.beside()}
-
-
-@runner_function
-def list_(host=None, quiet=False, hyper=None):
-    """
-    List the VMs of every hypervisor by their state.
-
-    host, hyper
-        Only this hypervisor.
-    quiet
-        Do not say which hypervisors are silent, and for how long. Defaults to False.
-
-    Returns ``{host: {state: [name]}}``.
-
-    CLI Example:
-
-    .. code-block:: bash
-
-        salt-run virt.list
-    """
-    found = _survey("virt.vm_state", host or hyper, quiet)
-    return {**{one: _by_state(vms) for one, vms in found.answers.items()}, **found.beside()}
-
-
-def _by_state(vms):
-    return {state: sorted(n for n, s in vms.items() if s == state) for state in set(vms.values())}
-
-
-@runner_function(outputter="virt_hosts")
-def host_info(host=None):
-    """
-    Show what every hypervisor has and has promised.
-
-    host
-        Only this hypervisor.
-
-    Returns ``{host: answer of the module's virt.host_info}``; sizes in MiB.
-
-    CLI Example:
-
-    .. code-block:: bash
-
-        salt-run virt.host_info
-        salt-run virt.host_info hyper1 --out=json
-    """
-    found = _survey("virt.host_info", host)
-    return {**found.said, **found.beside()}
-
-
-hyper_info = host_info
-
-
-@runner_function
-def next_host():
-    """
-    Return the hypervisor that has the most room, which the next VM would go to.
-
-    Returns its minion id; fails if no hypervisor takes VMs.
-
-    CLI Example:
-
-    .. code-block:: bash
-
-        salt-run virt.next_host
-    """
-    found = _survey("virt.host_info")
-    required = Requirements(name="the next VM", vcpus=1, memory_mib=1)
-    return choose.choose(found.answers, required, Cloud.of(__opts__).settings.weights)[0].host
-
-
-next_hyper = next_host
 
 
 @runner_function(outputter="virt_plan")

@@ -55,6 +55,7 @@ BASE = {
     "terminal",
     "undo",
     "units",
+    "vmfilter",
     "web",
     "wire",
     "xml",
@@ -70,6 +71,7 @@ MAY = {
     "placement": {"errors", "model", "placement", "units"},
     "xml": {"arguments", "errors", "model", "nics", "units", "xml"},
     "nics": {"arguments", "errors", "model"},
+    "vmfilter": {"arguments", "errors"},
     "compat": {"errors"},
     "wire": {"errors"},
     # Read by Pythons that cannot read the rest.

@@ -11,6 +11,7 @@ from saltvirt.fleet import candidates, hints, matching, membership, minions, sig
 from saltvirt.fleet.cloud import Cloud
 from saltvirt.placement.answers import (
     CachedImage,
+    FoundVms,
     FullInfo,
     HostInfo,
     Load,
@@ -23,6 +24,7 @@ from saltvirt.placement.answers import (
 _SHAPES: Mapping[str, object] = {
     "virt.host_info": HostInfo,
     "virt.full_info": FullInfo,
+    "virt.vms": FoundVms,
     "virt.vm_state": dict[str, str],
     "virt.images": dict[str, CachedImage],
     "virt.migration_info": dict[str, MigrationInfo],
@@ -215,6 +217,8 @@ def _heard(fun: str, arg: Sequence[Any], answers: dict[str, Any]) -> hints.Heard
         )
     if fun == "virt.full_info":
         return hints.Heard(whole={host: info.vm_info for host, info in answers.items()})
+    if fun == "virt.vms":
+        return hints.Heard(whole={host: info.names for host, info in answers.items()})
     if fun == "virt.vm_state":
         return hints.Heard(whole=answers)
     if fun == "virt.presence":
@@ -261,9 +265,22 @@ def unheard(
     return {host: silent.get(host, why) for host in suspects}
 
 
-def overview(cloud: Cloud, fun: str, host: str | None = None) -> Survey:
-    """Return the :class:`Survey` of a question about all VMs, with those that are there twice."""
-    found = survey(cloud, hosts(cloud, host=host), fun)
+def overview(
+    cloud: Cloud,
+    fun: str,
+    host: str | None = None,
+    *,
+    targets: Iterable[str] | None = None,
+    kwarg: dict[str, Any] | None = None,
+) -> Survey:
+    """
+    Return the :class:`Survey` of a question about all VMs, with those that are there twice.
+
+    targets
+        Who is asked it. Defaults to all hypervisors, or to ``host`` alone.
+    """
+    asked = hosts(cloud, host=host) if targets is None else targets
+    found = survey(cloud, asked, fun, kwarg=kwarg)
     heard = _heard(fun, (), found.answers)
     named = heard.whole if heard else {}
     return replace(found, duplicates=_duplicates(cloud, named))
