@@ -166,8 +166,11 @@ def _until_quiet(local: Any, hearing: Hearing, briefly: Collection[str], end: fl
 
     briefly
         Those of whom only who says to be at it is waited for on.
+
+    Where the others took longer than the usual while, as on a busy machine, so may those.
     """
-    at_it, last, count = _AtIt(local, hearing), time.monotonic(), 0
+    at_it, begun, count = _AtIt(local, hearing), time.monotonic(), 0
+    last = begun
     while time.monotonic() < end:
         left = hearing.left().intersection(briefly) - at_it.hosts
         if not left:
@@ -177,7 +180,7 @@ def _until_quiet(local: Any, hearing: Hearing, briefly: Collection[str], end: fl
         if heard > count:
             last, count = time.monotonic(), heard
         quiet_s = time.monotonic() - last
-        if heard and quiet_s >= _QUIET_S:
+        if heard and quiet_s >= max(_QUIET_S, last - begun):
             hearing.awaited -= left - at_it.hosts
         elif at_it.watch is None and quiet_s >= _ASK_S:
             at_it.ask(left)

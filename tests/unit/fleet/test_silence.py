@@ -149,6 +149,12 @@ def test_answers_that_go_on_coming_are_all_heard(bus, cloud):
     assert survey(cloud(is_reading=True)).unreachable == []
 
 
+def test_where_all_are_slow_the_last_has_as_long_again_as_the_others(bus, cloud):
+    bus.answers_s = {"hyper1": 3, "hyper2": 3.5, "hyper3": 6.8}
+
+    assert survey(cloud(is_reading=True)).unreachable == []
+
+
 def test_until_anybody_answers_all_have_the_whole_time(bus, cloud):
     bus.answers_s = {"hyper2": 9}
 
