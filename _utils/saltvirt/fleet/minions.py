@@ -51,12 +51,20 @@ def _publish(
     arg: Sequence[Any],
     kwarg: Mapping[str, Any] | None,
     timeout_s: float,
+    **kept: bool,
 ) -> tuple[str, set[str]]:
-    """Send a job to minions, or to those that a compound target means; return its id, and them."""
+    """
+    Send a job to minions, or to those that a compound target means; return its id, and them.
+
+    kept
+        ``nocache=True``: the master is to keep no answer in its job cache.
+    """
     conditioned = salt.utils.args.condition_input(list(arg), kwarg)
     is_target = isinstance(targets, str)
     to, kind = (targets, "compound") if is_target else (list(targets), "list")
-    published = local.pub(to, fun, conditioned, tgt_type=kind, timeout=timeout_s, listen=True)
+    published = local.pub(
+        to, fun, conditioned, tgt_type=kind, timeout=timeout_s, listen=True, **kept
+    )
     if not published or "jid" not in published:
         why = (published or {}).get("error", "it refused the job")
         raise MasterError(f"the Salt master did not send {fun}: {why}")
@@ -104,7 +112,9 @@ def _asked(
         return {}
     with cloud.client() as local:
         to = _target(cloud, targets)
-        jid, matched = _publish(local, to, _SIGNED, [what], None, timeout_s)
+        # What hosts answer to a question is read here, and by nobody else: a thousand of them are
+        # not to leave as many files, with all that they know, for a day.
+        jid, matched = _publish(local, to, _SIGNED, [what], None, timeout_s, nocache=True)
         wanted = matched.intersection(targets)
         hearing, end = Hearing(cloud, jid, wanted), time.monotonic() + timeout_s
         if wait is not None:
@@ -140,7 +150,7 @@ class _AtIt:
         """Ask them, once."""
         arg = [self._hearing.jid]
         jid, asked = _publish(
-            self._local, sorted(hosts), "saltutil.find_job", arg, None, _FIND_JOB_S
+            self._local, sorted(hosts), "saltutil.find_job", arg, None, _FIND_JOB_S, nocache=True
         )
         self._asked, self._prefix = frozenset(asked), f"salt/job/{jid}/ret/"
 

@@ -214,7 +214,7 @@ class Edge:
         # What is told to those that mean well.
         self.told, self.heard, self.now, self.said = [], 0, 0.0, set()
 
-    def publish(self, _local, targets, _fun, arg, _kwarg, _timeout_s):
+    def publish(self, _local, targets, _fun, arg, _kwarg, _timeout_s, **_kept):
         """Stand for ``minions._publish``."""
         with self.lock:
             jid, what = str(next(self.numbers)), arg[0]
