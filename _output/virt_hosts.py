@@ -39,7 +39,9 @@ def output(data, **_kwargs):
 def _row(host, info):
     if not _WHOLE.issubset(info):
         # Some fields were asked for.
-        return "\n".join([host, *(f"  {key}: {one}" for key, one in sorted(info.items()))])
+        return "\n".join(
+            [host, *("  " + " ".join(f"{key}: {one}".split()) for key, one in sorted(info.items()))]
+        )
     cpu, memory, storage = info["cpu"], info["memory"], info["storage"]
     cells = (
         _share(cpu["vcpus_limit"], cpu["vcpus_committed"]),

@@ -73,7 +73,7 @@ MAY = {
     "nics": {"arguments", "errors", "model"},
     "vmfilter": {"arguments", "errors"},
     "compat": {"errors"},
-    "wire": {"errors"},
+    "wire": {"errors", "terminal"},
     # Read by Pythons that cannot read the rest.
     "__init__": {"minimums"},
     "preload": set(),

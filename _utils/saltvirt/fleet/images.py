@@ -8,7 +8,7 @@ from saltvirt.errors import MasterError
 from saltvirt.fleet import inventory, minions
 from saltvirt.fleet.cloud import Cloud
 from saltvirt.fleet.hosts import act, watching
-from saltvirt.placement.answers import Pruned
+from saltvirt.placement.answers import Pruned, Words
 
 _PRUNE, _PULL, _BUILD = "virt.image_prune", "virt.image_pull", "virt.image_build"
 
@@ -30,7 +30,7 @@ def pull(
     limit_s = cloud.settings.deploy_timeout_s
     replies = minions.ask(cloud, found.answers, _PULL, [image], kwarg, timeout_s=limit_s)
     late = f"no answer within {limit_s} s (virt:deploy_timeout_s)"
-    out, failed = _read(replies, _PULL, str, late)
+    out, failed = _read(replies, _PULL, Words, late)
     failed = {**found.reasons(), **failed}
     if failed:
         raise _failed(failed, {"pulled": out})
