@@ -131,7 +131,7 @@ class Bus:
     """Stand for Salt's client and its events: forged ones cannot be timed for real."""
 
     def __init__(self, *events):
-        self.event, self.sent, self.kept = self, [], []
+        self.event, self.sent = self, []
         self._events = [{"tag": f"salt/job/1/ret/{data['id']}", "data": data} for data in events]
 
     def subscribe(self, tag):
@@ -140,7 +140,6 @@ class Bus:
     def pub(self, targets, fun, arg, **_options):
         """Send a job."""
         self.sent.append((fun, arg))
-        self.kept.append(not _options.get("nocache"))
         return {"jid": "1", "minions": targets}
 
     def get_event(self, wait, **_options):
@@ -238,15 +237,6 @@ def test_an_order_to_one_host_has_nothing_that_others_can_read(cloud):
     assert reply.value == "built" and fun == "virt.signed"
     assert "MARKER" not in str(arg) and "web1" not in str(arg) and sealed.is_sealed(arg[0])
     assert "MARKER" in sealed.unseal(arg[0], OWN[1])
-
-
-def test_of_questions_the_job_cache_keeps_no_answer_and_of_orders_it_does(cloud):
-    bus, master = cloud(event(packed(value="truth")), event(packed(value="built")))
-
-    minions.ask(master, ["hyper1"], "virt.x")
-    minions.order(master, "hyper1", "virt.init", ["web1"], {})
-
-    assert bus.kept == [False, True]
 
 
 def test_an_order_without_an_answer_is_given_up_by_its_id(cloud, monkeypatch):

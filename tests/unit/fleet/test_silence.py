@@ -21,7 +21,7 @@ class Bus:
     """Stand for Salt's client: when a host answers cannot be had of a real one at will."""
 
     def __init__(self):
-        self.event, self.now, self.asked = self, 0.0, []
+        self.event, self.now, self.asked, self.kept = self, 0.0, [], []
         # {host: seconds after a question}, nothing for never; the same of saltutil.find_job, with
         # whether the host is at the job.
         self.answers_s, self.at_it = {}, {}
@@ -31,8 +31,9 @@ class Bus:
     def subscribe(self, tag):
         """Take in what is wanted."""
 
-    def pub(self, targets, fun, arg, **_options):
+    def pub(self, targets, fun, arg, nocache=False, **_options):
         """Send a job; its answers come later."""
+        self.kept.append(not nocache)
         jid = str(len(self.asked))
         self.asked.append((fun, targets))
         for host in targets:
@@ -271,3 +272,12 @@ def test_a_file_that_cannot_be_read_is_written_anew(opts, caplog):
 
     assert silence.noted(opts, HOSTS, ["hyper1"], HOSTS.__contains__).keys() == {"hyper1"}
     assert "is written anew" in caplog.text and json.loads(path.read_text())["version"] == 1
+
+
+def test_of_questions_the_job_cache_keeps_no_answer_and_of_orders_it_does(bus, cloud):
+    survey(cloud(is_reading=True))
+    assert [fun for fun, _targets in bus.asked] == ["virt.signed", "saltutil.find_job"]
+
+    assert minions.order(cloud(is_reading=False), "hyper1", "virt.start", ["web1"], {}).ok
+
+    assert bus.kept == [False, False, True]
