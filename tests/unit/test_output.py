@@ -375,3 +375,19 @@ def test_what_a_host_leaves_out_or_says_otherwise_is_shown_as_far_as_it_goes():
     assert "File: unknown" in text and "Source: none" in text and "no port while it is off" in text
     assert "web1" in outputter("virt_plan")({"name": "web1", "from": "a", "to": "b"})
     assert "abc" in outputter("virt_images")({"hyper6": {"abc": {"users": []}}})
+
+
+def test_some_fields_are_shown_by_their_names():
+    few = {"hyper7": {**CLOUD["hyper7"], "vm_info": {"db": {"state": "run\nning", "mem": 1}}}}
+    lines = [line.strip() for line in outputter("virt_query")(few).splitlines()]
+
+    assert lines[2:] == ["db", "mem: 1", "state: run ning"]
+    table = outputter("virt_hosts")({"hyper7": {"maintenance": False}})
+    assert table.splitlines()[2:] == ["hyper7", "  maintenance: False"]
+
+
+def test_hosts_are_shown_in_the_order_that_they_come_in():
+    turned = {host: CLOUD[host] for host in ("hyper7", "hyper6")}
+    lines = outputter("virt_query")(turned).splitlines()
+
+    assert lines.index("hyper7") < lines.index("hyper6")

@@ -382,3 +382,14 @@ class FullInfo:
     freemem: float
     node_info: Node
     vm_info: dict[str, ShownVm]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundVms:
+    """What a host answers to ``virt.vms``: some of its VMs, and the names of all."""
+
+    freecpu: int
+    freemem: float
+    node_info: Node
+    vm_info: dict[str, dict[str, Any]]
+    names: list[str]
