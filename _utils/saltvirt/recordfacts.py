@@ -24,12 +24,15 @@ class BuildFacts:
         Those of them that hold credentials, which nobody needs once QEMU has read them.
     begun
         Those of them that this build has made, and has not given up.
+    taken
+        Disks that were there already: they are the VM's then, and stay whatever becomes of it.
     """
 
     uuid: str
     paths: list[str]
     secrets: list[str] | None = said_with("secrets")
     begun: list[str] | None = said_with("begun")
+    taken: list[str] | None = said_with("taken")
     vcpus: int
     memory_mib: int
     disk_mib: int

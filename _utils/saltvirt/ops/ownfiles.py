@@ -22,9 +22,17 @@ from saltvirt.recordfacts import BuildFacts
 _NO_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK}
 
 
-def announce(held: records.Held, paths: list[str], secrets: list[str]) -> None:
-    """Have it on record which files a build is about to make, and which of them hold secrets."""
-    _note(held, replace(_facts(held.now), paths=paths, secrets=secrets, begun=[]))
+def announce(
+    held: records.Held, paths: list[str], secrets: list[str], taken: list[str] | None = None
+) -> None:
+    """
+    Have it on record which files a build is about to make, and which of them hold secrets.
+
+    taken
+        The disks that are there already: noted so that nobody else takes or removes them meanwhile.
+    """
+    facts = replace(_facts(held.now), paths=paths, secrets=secrets, begun=[], taken=taken or None)
+    _note(held, facts)
 
 
 def _facts(record: records.Record) -> BuildFacts:

@@ -13,6 +13,7 @@ from saltvirt.image import cache, rights, validation
 from saltvirt.kvm import host
 from saltvirt.model import Disk, Nic, Vm
 from saltvirt.ops import inspect, storage
+from saltvirt.ops.build import existing
 from saltvirt.ops.context import Context
 from saltvirt.ops.images import fetch
 from saltvirt.ops.seeding import identity, inspection, install, provided
@@ -65,6 +66,10 @@ class Content:
         Where the disks go that are to be made, by their names.
     taken
         Which of the files that the build might make are there already.
+    existing
+        What is there of the disks, by their names: it is taken as it is.
+    seed
+        The seed that a VM had whose disk is there, None if there is none.
     boot
         Kernel and initrd as files of this host, None if still to be fetched.
     wish
@@ -80,6 +85,8 @@ class Content:
     places: Mapping[str, storage.Place]
     taken: frozenset[str]
     boot: Mapping[str, str | None]
+    existing: Mapping[str, validation.ValidatedImage] = field(default_factory=dict)
+    seed: str | None = None
     wish: seeding.Wish | None = None
     found: Found | None = None
     unseen: SeedError | None = None
@@ -117,6 +124,7 @@ def _filters(conn: Any, vm: Vm) -> tuple[str, ...]:
 
 def of_content(
     context: Context,
+    conn: Any,
     deployment: Deployment,
     on: HostFacts,
     who: Identity | None,
@@ -132,29 +140,66 @@ def of_content(
         The guest's identity, None if it gets none.
     """
     settings, vm = context.settings, deployment.vm
-    made = [disk for disk in vm.disks if is_made(disk)]
-    places = {disk.name: storage.place(settings, on.pools, disk) for disk in made}
+    where = places(settings, on, vm)
+    there = existing.of_disks(context, conn, vm, where)
+    # Of these nothing is made, so nothing is asked for.
+    rest = replace(vm, disks=tuple(disk for disk in vm.disks if disk.name not in there))
+    is_seeded = is_to_be_seeded(context, deployment, there, who)
     given = {
         disk.name: validated
-        for disk in vm.disks
+        for disk in rest.disks
         if (validated := _given(settings, on, disk)) is not None
     }
-    images = _images(context, deployment, is_dry)
-    boot = _boot(context, deployment, is_dry)
-    wish = _wish(context, deployment, who) if who else None
+    images = _images(context, replace(deployment, vm=rest), is_dry)
+    boot = boot_files(context, deployment, is_dry=is_dry)
+    wish = _wish(context, deployment, who) if who and is_seeded else None
     found, unseen = _inspected(context, vm, wish, images, is_dry)
     if wish and wish.installs and not wish.install_from:
         wish = replace(wish, provided=provided.suitable(context, found, deployment.saltenv))
+    kept = seed_path(settings.images, vm.name, "iso") if there and not wish else None
     return Content(
         images=images,
         given=given,
-        places=places,
-        taken=_taken(settings, vm, places),
+        places=where,
+        taken=_taken(settings, rest, where),
+        existing=there,
+        seed=existing.seed(context, conn, vm.name, kept) if kept else None,
         boot=boot,
         wish=wish,
         found=found,
         unseen=unseen,
     )
+
+
+def places(settings: HostSettings, on: HostFacts, vm: Vm) -> dict[str, storage.Place]:
+    """Return where the disks go that are to be made, by their names."""
+    return {
+        disk.name: storage.place(settings, on.pools, disk) for disk in vm.disks if is_made(disk)
+    }
+
+
+def is_to_be_seeded(
+    context: Context,
+    deployment: Deployment,
+    there: Mapping[str, validation.ValidatedImage],
+    who: Identity | None,
+) -> bool:
+    """
+    Return whether the guest's disk is made of its image, so that it is seeded.
+
+    One that was there keeps the identity that it has; raise StorageError if the master has given
+    the VM another one.
+    """
+    seeded = next((disk for disk in deployment.vm.disks if disk.image), None)
+    if seeded is None or seeded.name not in there:
+        return seeded is not None
+    if who and context.is_ordered and deployment.priv_key:
+        raise StorageError(
+            f"disk {seeded.name!r}: {there[seeded.name].path} is there already, and a disk that is "
+            "there keeps what is in it, its minion's key too; seed=False takes it as it is, or "
+            "remove it, or choose another name"
+        )
+    return False
 
 
 def is_made(disk: Disk) -> bool:
@@ -179,7 +224,8 @@ def _images(
     return out
 
 
-def _boot(context: Context, deployment: Deployment, is_dry: bool) -> dict[str, str | None]:
+def boot_files(context: Context, deployment: Deployment, *, is_dry: bool) -> dict[str, str | None]:
+    """Return kernel, initrd and loader as files of this host, None of what is still to come."""
     boot = deployment.vm.boot or {}
     out: dict[str, str | None] = {}
     for key in BOOT_FILES:

@@ -1,6 +1,6 @@
 """A build as plain data: decided from facts, before anything is made. Nothing is read here."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -45,6 +45,20 @@ class DiskFile:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ExistingFile:
+    """
+    A disk's file that is there already, and is taken as it is.
+
+    grown_bytes
+        How large it is to be, None if it stays.
+    """
+
+    path: str
+    format: str
+    grown_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """
     All that a build will do.
@@ -59,6 +73,10 @@ class Plan:
         Where the credentials lie until QEMU has read them, None if it gets none.
     unfetched
         The images that are to be fetched before more can be said; a dry run alone has any.
+    existing
+        The files of its disks that are there already.
+    is_seed_kept
+        Whether its seed is, too.
     """
 
     vm: Vm
@@ -71,12 +89,27 @@ class Plan:
     installs: bool = True
     saltenv: str = "base"
     unfetched: tuple[str, ...] = ()
+    existing: tuple[ExistingFile, ...] = ()
+    is_seed_kept: bool = False
 
     @property
     def paths(self) -> list[str]:
         """Every file that is made."""
         extra = (self.seed_path, self.credentials_path)
         return [*(file.path for file in self.files), *(path for path in extra if path)]
+
+    @property
+    def taken(self) -> list[str]:
+        """Every file that is there already, and is the VM's then."""
+        kept = [self.vm.seed_path] if self.is_seed_kept else []
+        return [path for path in (*(one.path for one in self.existing), *kept) if path]
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What the user is to know of the VM."""
+        there = {one.path for one in self.existing}
+        taken = (_taken_as_it_is(disk) for disk in self.vm.disks if disk.path in there)
+        return (*taken, *(self.seed.warnings if self.seed else ()))
 
     @property
     def seeded_disk(self) -> Disk:
@@ -89,14 +122,15 @@ class Plan:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the plan as ``dry_run=True`` shows it."""
-        made = {file.path: file for file in self.files}
+        files: dict[str, DiskFile | ExistingFile] = {one.path: one for one in self.files}
+        files |= {one.path: one for one in self.existing}
         return {
             "name": self.vm.name,
             "domain_type": self.vm.domain_type,
             "arch": self.vm.arch,
             "vcpus": self.vm.vcpus,
             "memory_mib": self.vm.memory_mib,
-            "disks": [_shown(disk, made.get(disk.path or "")) for disk in self.vm.disks],
+            "disks": [_shown(disk, files.get(disk.path or "")) for disk in self.vm.disks],
             "nics": [
                 {"name": n.name, "type": n.type, "source": n.source, "model": n.model, "mac": n.mac}
                 for n in self.vm.nics
@@ -109,7 +143,12 @@ class Plan:
         }
 
 
-def _shown(disk: Disk, file: DiskFile | None) -> dict[str, Any]:
+def _taken_as_it_is(disk: Disk) -> str:
+    image = f"; {shown(disk.image)} is not copied, and nothing is seeded" if disk.image else ""
+    return f"disk {disk.name!r} was there already and is taken as it is: {disk.path}{image}"
+
+
+def _shown(disk: Disk, file: DiskFile | ExistingFile | None) -> dict[str, Any]:
     out = {
         "name": disk.name,
         "target": disk.target,
@@ -120,8 +159,10 @@ def _shown(disk: Disk, file: DiskFile | None) -> dict[str, Any]:
     }
     if disk.image:
         out["image"] = shown(disk.image)
-    if file:
+    if isinstance(file, DiskFile):
         out |= {"made": file.how, "base": file.base.path if file.base else None}
+    elif file:
+        out |= {"made": "existing", "base": None}
     return out
 
 
@@ -198,12 +239,12 @@ def decide(deployment: Deployment, host: HostFacts, content: Content, images: st
         deployment.vm,
         disks=tuple(disk for disk, _file in pairs),
         boot=boot or None,
-        seed_path=paths.get("nocloud"),
+        seed_path=paths.get("nocloud") or content.seed,
         ssh_user=seed.ssh_user if seed else None,
     )
     plan = Plan(
         vm=vm,
-        files=tuple(file for _disk, file in pairs if file),
+        files=to_make(pairs),
         devices=tuple(host.devices[name] for name in vm.host_devices),
         seed=seed,
         seed_path=paths.get("nocloud"),
@@ -212,9 +253,23 @@ def decide(deployment: Deployment, host: HostFacts, content: Content, images: st
         installs=deployment.install,
         saltenv=deployment.saltenv,
         unfetched=_unfetched(deployment.vm, content),
+        existing=there_already(pairs),
+        is_seed_kept=content.seed is not None,
     )
     _refuse_taken(plan, content)
     return plan
+
+
+def to_make(pairs: Iterable[tuple[Disk, DiskFile | ExistingFile | None]]) -> tuple[DiskFile, ...]:
+    """Return the files that are to be made, of what :func:`disks` returns."""
+    return tuple(file for _disk, file in pairs if isinstance(file, DiskFile))
+
+
+def there_already(
+    pairs: Iterable[tuple[Disk, DiskFile | ExistingFile | None]],
+) -> tuple[ExistingFile, ...]:
+    """Return the files that are there already, of what :func:`disks` returns."""
+    return tuple(file for _disk, file in pairs if isinstance(file, ExistingFile))
 
 
 def _seed_paths(images: str, name: str, seed: seeding.SeedMethod | None) -> dict[str, str]:
@@ -244,13 +299,19 @@ def _refuse_taken(plan: Plan, content: Content) -> None:
             )
 
 
-def disks(deployment: Deployment, content: Content) -> list[tuple[Disk, DiskFile | None]]:
-    """Return the disks with their paths and formats, and the files of those that are made."""
+def disks(
+    deployment: Deployment, content: Content
+) -> list[tuple[Disk, DiskFile | ExistingFile | None]]:
+    """Return the disks with their paths and formats, and the files that a build makes or takes."""
     return [_disk(deployment, content, disk) for disk in deployment.vm.disks]
 
 
-def _disk(deployment: Deployment, content: Content, disk: Disk) -> tuple[Disk, DiskFile | None]:
-    """Return ``(the disk with its path and format, its file if it is to be made)``."""
+def _disk(
+    deployment: Deployment, content: Content, disk: Disk
+) -> tuple[Disk, DiskFile | ExistingFile | None]:
+    """Return ``(the disk with its path and format, its file if it is to be made or taken)``."""
+    if disk.name in content.existing:
+        return _existing(disk, content.existing[disk.name])
     if not buildfacts.is_made(disk):
         given = content.given.get(disk.name)
         return (replace(disk, path=given.path, format=given.format) if given else disk), None
@@ -265,6 +326,14 @@ def _disk(deployment: Deployment, content: Content, disk: Disk) -> tuple[Disk, D
     file = DiskFile(path=path, layout=layout, base=base, pool=place.pool)
     size_mib = layout["size_bytes"] // MIB
     return replace(disk, path=path, format=layout["format"], size_mib=size_mib), file
+
+
+def _existing(disk: Disk, there: validation.ValidatedImage) -> tuple[Disk, ExistingFile]:
+    asked = disk.size_mib * MIB if disk.size_mib and disk.is_sized_by_user else 0
+    grown = asked if asked > there.size_bytes else None
+    size_mib = max(there.size_bytes, asked) // MIB
+    file = ExistingFile(path=there.path, format=there.format, grown_bytes=grown)
+    return replace(disk, path=there.path, format=there.format, size_mib=size_mib), file
 
 
 def _layout(

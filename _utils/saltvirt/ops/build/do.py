@@ -2,17 +2,18 @@
 
 import functools
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, ExitStack
 from typing import Any
 
 from saltvirt import files, protocol, records, room, undo
 from saltvirt.config import HostSettings
 from saltvirt.errors import NotTakenBack, StorageError
-from saltvirt.image import clone
+from saltvirt.image import clone, tool
 from saltvirt.kvm import host, lifecycle
 from saltvirt.ops import ownfiles, reservations, storage, unfinished
-from saltvirt.ops.build.buildplan import DiskFile, Plan
+from saltvirt.ops.build import existing
+from saltvirt.ops.build.buildplan import DiskFile, ExistingFile, Plan
 from saltvirt.ops.context import Context
 from saltvirt.ops.migration import startlock
 from saltvirt.ops.seeding import install, submission, write
@@ -89,13 +90,15 @@ class Builder:
         """Make all files, and have them on the disk."""
         conn, settings = self._conn, self._context.settings
         self._plan = plan = self._decide()
-        self._warn(plan.seed.warnings if plan.seed else ())
+        self._warn(plan.warnings)
         minion = _fetch_minion(self._context, plan)
         secrets = [plan.credentials_path] if plan.credentials_path else []
         with reservations.host_lock(settings):
             # What is noted here is removed by whoever settles this: it must be nobody else's.
             reservations.refuse_taken(settings, plan.vm.name, plan.paths)
-            ownfiles.announce(self._held, plan.paths, secrets)
+            # And what was there when this was decided, nobody has got meanwhile.
+            existing.refuse_used(conn, settings, plan.vm.name, plan.taken)
+            ownfiles.announce(self._held, plan.paths, secrets, plan.taken)
         if plan.paths:
             storage.made(settings.images)
         for file in plan.files:
@@ -108,6 +111,7 @@ class Builder:
             if plan.seed_path:
                 self._make_file(plan.seed_path)
             _seed(self._context, plan, plan.seed, self._who, minion)
+        grow(plan.existing)
         _settle([path for path in plan.paths if path not in secrets])
 
     def _warn(self, told: tuple[str, ...]) -> None:
@@ -136,7 +140,7 @@ class Builder:
         """Define the domain, and have the master accept its key."""
         self._steps.undo_with(self._undefine)
         _define(self._conn, self._plan)
-        if self._who and self._who.is_submitted:
+        if self._plan.seed and self._who and self._who.is_submitted:
             submission.submit(self._context, self._plan.vm.name, self._who.public_key)
 
     def _undefine(self) -> None:
@@ -189,6 +193,13 @@ def make_disk(conn: Any, settings: HostSettings, file: DiskFile) -> None:
         clone.make(file.base, file.path, file.layout, room.of(settings))
     if file.pool:
         host.refresh_pool(conn, file.pool)
+
+
+def grow(files_: Iterable[ExistingFile]) -> None:
+    """Grow the disks that were there already, and are to be larger."""
+    for one in files_:
+        if one.grown_bytes:
+            tool.resize(one.path, one.grown_bytes, one.format)
 
 
 def _seed(

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -13,6 +13,8 @@ from saltvirt.image import tool
 from saltvirt.kvm import changing, connect, host, lifecycle
 from saltvirt.ops import reservations, storage
 from saltvirt.ops.build import do as building
+from saltvirt.ops.build import existing
+from saltvirt.ops.build.buildplan import ExistingFile
 from saltvirt.ops.context import Context
 from saltvirt.ops.migration import startlock
 from saltvirt.ops.update import content, live, plan
@@ -124,8 +126,16 @@ class _Update:
         with undo.on_failure() as steps:
             for file in self._disks.files if self._disks else ():
                 self._make(steps, file)
-            lifecycle.define(self._conn, to_text(self._plan.root))
+            self._define_with(self._disks.existing if self._disks else ())
         storage.settle_definitions()
+
+    def _define_with(self, there: Sequence[ExistingFile]) -> None:
+        """Define the VM; files that were there already are nobody else's at that moment."""
+        settings = self._context.settings
+        with reservations.host_lock(settings) if there else nullcontext():
+            existing.refuse_used(self._conn, settings, self._name, [one.path for one in there])
+            building.grow(there)
+            lifecycle.define(self._conn, to_text(self._plan.root))
 
     def _is_changed(self) -> bool:
         return bool(self._plan.changed)

@@ -165,7 +165,12 @@ def test_a_new_disk_is_made_grown_and_left_when_it_is_detached(update):
     update(disks=[{"name": "system"}])
     assert update.hypervisor.files() == ["web1_data.qcow2"]
     with pytest.raises(StorageError, match="web1_data.qcow2 is there already, but VM 'web1' does"):
-        update(**asked)
+        image = str(update.hypervisor.root / "image.qcow2")
+        update(disks=[{"name": "system"}, {"name": "data", "image": image}])
+    # Without an image it is its disk again, with what it had.
+    asked["disks"][1]["size"] = 32
+    assert update(**asked)["definition"] and "web1_data.qcow2" in update.domain.XMLDesc(0)
+    assert update(**asked) == IDLE
 
 
 def test_a_disk_that_was_made_is_removed_if_libvirt_refuses(update):
