@@ -247,6 +247,8 @@ def boot_files(context: Context, deployment: Deployment, *, is_dry: bool) -> dic
 
 def _given(settings: HostSettings, on: HostFacts, disk: Disk) -> validation.ValidatedImage | None:
     """Return what the user's own file for a disk is, None if the disk has none."""
+    if disk.elsewhere:
+        return None  # QEMU fetches it
     if disk.source_file:
         return _source_file(settings, on, disk)
     if disk.backing_path and not disk.image:

@@ -153,7 +153,7 @@ def _shown(disk: Disk, file: DiskFile | ExistingFile | None) -> dict[str, Any]:
         "name": disk.name,
         "target": disk.target,
         "device": disk.device,
-        "path": disk.path,
+        "path": disk.path or disk.source_file,
         "format": disk.format,
         "size_mib": disk.size_mib,
     }
@@ -312,6 +312,8 @@ def _disk(
     """Return ``(the disk with its path and format, its file if it is to be made or taken)``."""
     if disk.name in content.existing:
         return _existing(disk, content.existing[disk.name])
+    if disk.elsewhere:
+        return replace(disk, format="raw"), None
     if not buildfacts.is_made(disk):
         given = content.given.get(disk.name)
         return (replace(disk, path=given.path, format=given.format) if given else disk), None

@@ -198,6 +198,26 @@ def test_a_drive_is_known_by_its_place_and_gets_another_medium(update, tmp_path)
         update(disks=[{"name": "x", "device": "cdrom", "source_file": "/srv/none.iso"}])
 
 
+def test_a_drive_gets_a_medium_of_the_web(update):
+    url = "https://web.example/iso/x.iso?a=1&b=2"
+    asked = {"disks": [{"name": "system"}, {"name": "x", "device": "cdrom", "source_file": url}]}
+
+    assert update(**asked) == DEFINED
+    drive = next(one for one in definition(update).disks if one.device == "cdrom")
+    source = {"protocol": "https", "name": "/iso/x.iso", "query": "a=1&b=2"}
+    assert (drive.type, drive.source) == ("network", source)
+    assert drive.hosts[0]["name"] == "web.example" and drive.target["dev"] == "hda"
+    assert update(**asked) == IDLE
+    # What libvirt writes of itself, or another did otherwise, is the same.
+    asked["disks"][1]["source_file"] = "https://web.example:443/iso/x.iso?a=1&b=2"
+    assert update(**asked) == IDLE
+    asked["disks"][1]["source_file"] = "https://web.example:444/iso/x.iso?a=1&b=2"
+    assert update(**asked) == DEFINED
+    assert update(disks=[{"name": "system"}, {"name": "x", "device": "cdrom"}]) == DEFINED
+    drive = next(one for one in definition(update).disks if one.device == "cdrom")
+    assert (drive.path, drive.hosts) == (None, ())
+
+
 @pytest.mark.parametrize(("asked", "why"), BAD, ids=str)
 def test_a_bad_argument_changes_nothing(update, monkeypatch, asked, why):
     monkeypatch.setattr(do.host, "devices", lambda _conn: [])
