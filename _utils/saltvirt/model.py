@@ -48,7 +48,12 @@ class Elsewhere:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Disk:
-    """One disk of a VM: what was asked for (``image``, ``size_mib``) and where it will be."""
+    """
+    One disk of a VM: what was asked for (``image``, ``size_mib``) and where it will be.
+
+    ``path`` is a file or a device of the host, ``volume`` is ``POOL/VOLUME``, ``elsewhere`` what a
+    definition says of it if not the path.
+    """
 
     name: str
     target: str
@@ -66,6 +71,7 @@ class Disk:
     io: str | None = None
     iothread_id: int | None = None
     path: str | None = None
+    volume: str | None = None
     elsewhere: Elsewhere | None = None
     is_sized_by_user: bool = False
 

@@ -25,7 +25,11 @@ class BuildFacts:
     begun
         Those of them that this build has made, and has not given up.
     taken
-        Disks that were there already: they are the VM's then, and stay whatever becomes of it.
+        Disks that were there already, and volumes: nobody else takes them. What was there is the
+        VM's then, and stays whatever becomes of it.
+    volumes
+        ``[pool, volume]`` of what libvirt alone can make and remove; once it is made, with its
+        number, empty if it has none.
     """
 
     uuid: str
@@ -33,6 +37,7 @@ class BuildFacts:
     secrets: list[str] | None = said_with("secrets")
     begun: list[str] | None = said_with("begun")
     taken: list[str] | None = said_with("taken")
+    volumes: list[list[str]] | None = said_with("volumes")
     vcpus: int
     memory_mib: int
     disk_mib: int

@@ -222,6 +222,8 @@ def going_files(settings: HostSettings) -> dict[str, str]:
             f"was interrupted: salt-run virt.purge {one.name}"
         )
         said |= dict.fromkeys(_facts(one).paths, why)
+        volumes = one.read(PurgeFacts).volumes or []
+        said |= {"/".join(where[:2]): why for where in volumes}
     return said
 
 

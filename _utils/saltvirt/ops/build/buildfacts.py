@@ -1,7 +1,7 @@
 """What a build is decided from: facts of the host and of the images, gathered once."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from saltvirt.image import cache, rights, validation
 from saltvirt.kvm import host
 from saltvirt.model import Disk, Nic, Vm
 from saltvirt.ops import inspect, storage
-from saltvirt.ops.build import existing
+from saltvirt.ops.build import existing, poolvolumes
 from saltvirt.ops.context import Context
 from saltvirt.ops.images import fetch
 from saltvirt.ops.seeding import identity, inspection, install, provided
@@ -68,6 +68,8 @@ class Content:
         Which of the files that the build might make are there already.
     existing
         What is there of the disks, by their names: it is taken as it is.
+    volumes
+        The volumes that disks are, or are to be, in pools that are no folders.
     seed
         The seed that a VM had whose disk is there, None if there is none.
     boot
@@ -86,6 +88,7 @@ class Content:
     taken: frozenset[str]
     boot: Mapping[str, str | None]
     existing: Mapping[str, validation.ValidatedImage] = field(default_factory=dict)
+    volumes: Mapping[str, poolvolumes.PoolVolume] = field(default_factory=dict)
     seed: str | None = None
     wish: seeding.Wish | None = None
     found: Found | None = None
@@ -140,11 +143,13 @@ def of_content(
         The guest's identity, None if it gets none.
     """
     settings, vm = context.settings, deployment.vm
-    where = places(settings, on, vm)
+    where, in_pools = places(settings, on, vm), poolvolumes.of_disks(context, conn, vm, on.pools)
     there = existing.of_disks(context, conn, vm, where)
-    # Of these nothing is made, so nothing is asked for.
-    rest = replace(vm, disks=tuple(disk for disk in vm.disks if disk.name not in there))
-    is_seeded = is_to_be_seeded(context, deployment, there, who)
+    # Of what is there nothing is made, so nothing is asked for.
+    made = {name for name, one in in_pools.items() if one.there_bytes is None}
+    is_there = {*there, *(in_pools.keys() - made)}
+    rest = replace(vm, disks=tuple(disk for disk in vm.disks if disk.name not in is_there))
+    is_seeded = is_to_be_seeded(context, deployment, is_there, who)
     given = {
         disk.name: validated
         for disk in rest.disks
@@ -156,13 +161,14 @@ def of_content(
     found, unseen = _inspected(context, vm, wish, images, is_dry)
     if wish and wish.installs and not wish.install_from:
         wish = replace(wish, provided=provided.suitable(context, found, deployment.saltenv))
-    kept = seed_path(settings.images, vm.name, "iso") if there and not wish else None
+    kept = seed_path(settings.images, vm.name, "iso") if is_there and not wish else None
     return Content(
         images=images,
         given=given,
         places=where,
         taken=_taken(settings, rest, where),
         existing=there,
+        volumes=in_pools,
         seed=existing.seed(context, conn, vm.name, kept) if kept else None,
         boot=boot,
         wish=wish,
@@ -174,14 +180,16 @@ def of_content(
 def places(settings: HostSettings, on: HostFacts, vm: Vm) -> dict[str, storage.Place]:
     """Return where the disks go that are to be made, by their names."""
     return {
-        disk.name: storage.place(settings, on.pools, disk) for disk in vm.disks if is_made(disk)
+        disk.name: storage.place(settings, on.pools, disk)
+        for disk in vm.disks
+        if is_made(disk) and not poolvolumes.is_in_one(settings, on.pools, disk)
     }
 
 
 def is_to_be_seeded(
     context: Context,
     deployment: Deployment,
-    there: Mapping[str, validation.ValidatedImage],
+    there: Collection[str],
     who: Identity | None,
 ) -> bool:
     """
@@ -195,9 +203,9 @@ def is_to_be_seeded(
         return seeded is not None
     if who and context.is_ordered and deployment.priv_key:
         raise StorageError(
-            f"disk {seeded.name!r}: {there[seeded.name].path} is there already, and a disk that is "
-            "there keeps what is in it, its minion's key too; seed=False takes it as it is, or "
-            "remove it, or choose another name"
+            f"disk {seeded.name!r} of VM {deployment.vm.name!r} is there already, and keeps what "
+            "is in it, its minion's key too; seed=False takes it as it is, or remove it, or choose "
+            "another name"
         )
     return False
 
@@ -247,8 +255,8 @@ def boot_files(context: Context, deployment: Deployment, *, is_dry: bool) -> dic
 
 def _given(settings: HostSettings, on: HostFacts, disk: Disk) -> validation.ValidatedImage | None:
     """Return what the user's own file for a disk is, None if the disk has none."""
-    if disk.elsewhere:
-        return None  # QEMU fetches it
+    if disk.elsewhere or poolvolumes.is_in_one(settings, on.pools, disk):
+        return None  # QEMU fetches it, or libvirt has it
     if disk.source_file:
         return _source_file(settings, on, disk)
     if disk.backing_path and not disk.image:

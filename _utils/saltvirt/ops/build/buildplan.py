@@ -1,61 +1,20 @@
 """A build as plain data: decided from facts, before anything is made. Nothing is read here."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 from saltvirt.arguments import shown
 from saltvirt.errors import BadArgument, NameTaken, ReservationRefused, StorageError
-from saltvirt.image import clone, validation
 from saltvirt.model import Disk, Requirements, Vm
-from saltvirt.ops.build import buildfacts
+from saltvirt.ops.build import buildfacts, plandisks
 from saltvirt.ops.build.buildfacts import Content, HostFacts
+from saltvirt.ops.build.plandisks import DiskFile, DiskVolume, ExistingFile, File
 from saltvirt.ops.seeding import method as seeding
 from saltvirt.placement import fit
 from saltvirt.placement.answers import HostInfo
 from saltvirt.spec import Deployment
-from saltvirt.units import MIB
 from saltvirt.xml import domain
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DiskFile:
-    """
-    A disk's file that is to be made.
-
-    layout
-        What :func:`saltvirt.image.clone.plan` returns.
-    base
-        What it is made of, None if it is empty.
-    pool
-        The libvirt pool that it belongs to, if any.
-    """
-
-    path: str
-    layout: Mapping[str, Any]
-    base: validation.ValidatedImage | None = None
-    pool: str | None = None
-
-    @property
-    def how(self) -> str:
-        """How it is made: ``empty``, ``overlay`` or ``copy``."""
-        if self.base is None:
-            return "empty"
-        return "overlay" if self.layout["is_overlay"] else "copy"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExistingFile:
-    """
-    A disk's file that is there already, and is taken as it is.
-
-    grown_bytes
-        How large it is to be, None if it stays.
-    """
-
-    path: str
-    format: str
-    grown_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,8 +34,10 @@ class Plan:
         The images that are to be fetched before more can be said; a dry run alone has any.
     existing
         The files of its disks that are there already.
+    volumes
+        Those of its disks that are volumes of pools that are no folders.
     is_seed_kept
-        Whether its seed is, too.
+        Whether its seed is there already, too.
     """
 
     vm: Vm
@@ -90,6 +51,7 @@ class Plan:
     saltenv: str = "base"
     unfetched: tuple[str, ...] = ()
     existing: tuple[ExistingFile, ...] = ()
+    volumes: tuple[DiskVolume, ...] = ()
     is_seed_kept: bool = False
 
     @property
@@ -105,11 +67,28 @@ class Plan:
         return [path for path in (*(one.path for one in self.existing), *kept) if path]
 
     @property
+    def new_volumes(self) -> tuple[DiskVolume, ...]:
+        """The volumes that are made."""
+        return tuple(one for one in self.volumes if one.size_bytes is not None)
+
+    @property
     def warnings(self) -> tuple[str, ...]:
         """What the user is to know of the VM."""
-        there = {one.path for one in self.existing}
-        taken = (_taken_as_it_is(disk) for disk in self.vm.disks if disk.path in there)
+        taken = (_taken_as_it_is(disk) for disk in self.vm.disks if self._is_there(disk))
         return (*taken, *(self.seed.warnings if self.seed else ()))
+
+    def _is_there(self, disk: Disk) -> bool:
+        file = self._files.get(_where(disk))
+        is_there = file is not None and file.how == "existing"
+        # What the call itself names is no surprise.
+        return is_there and not disk.source_file
+
+    @property
+    def _files(self) -> dict[str | None, File]:
+        """What the disks are, by where they are."""
+        made: dict[str | None, File] = {one.path: one for one in self.files}
+        there: dict[str | None, File] = {one.path: one for one in self.existing}
+        return made | there | {one.where: one for one in self.volumes}
 
     @property
     def seeded_disk(self) -> Disk:
@@ -122,15 +101,14 @@ class Plan:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the plan as ``dry_run=True`` shows it."""
-        files: dict[str, DiskFile | ExistingFile] = {one.path: one for one in self.files}
-        files |= {one.path: one for one in self.existing}
+        files = self._files
         return {
             "name": self.vm.name,
             "domain_type": self.vm.domain_type,
             "arch": self.vm.arch,
             "vcpus": self.vm.vcpus,
             "memory_mib": self.vm.memory_mib,
-            "disks": [_shown(disk, files.get(disk.path or "")) for disk in self.vm.disks],
+            "disks": [_shown(disk, files.get(_where(disk))) for disk in self.vm.disks],
             "nics": [
                 {"name": n.name, "type": n.type, "source": n.source, "model": n.model, "mac": n.mac}
                 for n in self.vm.nics
@@ -143,26 +121,30 @@ class Plan:
         }
 
 
+def _where(disk: Disk) -> str | None:
+    """Return where a disk is: its volume or its path."""
+    return disk.volume or disk.path
+
+
 def _taken_as_it_is(disk: Disk) -> str:
     image = f"; {shown(disk.image)} is not copied, and nothing is seeded" if disk.image else ""
-    return f"disk {disk.name!r} was there already and is taken as it is: {disk.path}{image}"
+    return f"disk {disk.name!r} was there already and is taken as it is: {_where(disk)}{image}"
 
 
-def _shown(disk: Disk, file: DiskFile | ExistingFile | None) -> dict[str, Any]:
+def _shown(disk: Disk, file: File | None) -> dict[str, Any]:
     out = {
         "name": disk.name,
         "target": disk.target,
         "device": disk.device,
-        "path": disk.path or disk.source_file,
+        "path": _where(disk) or disk.source_file,
         "format": disk.format,
         "size_mib": disk.size_mib,
     }
     if disk.image:
         out["image"] = shown(disk.image)
-    if isinstance(file, DiskFile):
-        out |= {"made": file.how, "base": file.base.path if file.base else None}
-    elif file:
-        out |= {"made": "existing", "base": None}
+    if file:
+        base = None if isinstance(file, ExistingFile) else file.base
+        out |= {"made": file.how, "base": base.path if base else None}
     return out
 
 
@@ -232,7 +214,7 @@ def decide(deployment: Deployment, host: HostFacts, content: Content, images: st
         The folder of seeds.
     """
     seed = seeding.decide(content.wish, content.found, content.unseen) if content.wish else None
-    pairs = disks(deployment, content)
+    pairs = plandisks.disks(deployment, content)
     paths = _seed_paths(images, deployment.vm.name, seed)
     boot = {**(deployment.vm.boot or {}), **content.boot}
     vm = replace(
@@ -244,7 +226,7 @@ def decide(deployment: Deployment, host: HostFacts, content: Content, images: st
     )
     plan = Plan(
         vm=vm,
-        files=to_make(pairs),
+        files=plandisks.to_make(pairs),
         devices=tuple(host.devices[name] for name in vm.host_devices),
         seed=seed,
         seed_path=paths.get("nocloud"),
@@ -253,23 +235,12 @@ def decide(deployment: Deployment, host: HostFacts, content: Content, images: st
         installs=deployment.install,
         saltenv=deployment.saltenv,
         unfetched=_unfetched(deployment.vm, content),
-        existing=there_already(pairs),
+        existing=plandisks.there_already(pairs),
+        volumes=plandisks.in_pools(pairs),
         is_seed_kept=content.seed is not None,
     )
     _refuse_taken(plan, content)
     return plan
-
-
-def to_make(pairs: Iterable[tuple[Disk, DiskFile | ExistingFile | None]]) -> tuple[DiskFile, ...]:
-    """Return the files that are to be made, of what :func:`disks` returns."""
-    return tuple(file for _disk, file in pairs if isinstance(file, DiskFile))
-
-
-def there_already(
-    pairs: Iterable[tuple[Disk, DiskFile | ExistingFile | None]],
-) -> tuple[ExistingFile, ...]:
-    """Return the files that are there already, of what :func:`disks` returns."""
-    return tuple(file for _disk, file in pairs if isinstance(file, ExistingFile))
 
 
 def _seed_paths(images: str, name: str, seed: seeding.SeedMethod | None) -> dict[str, str]:
@@ -297,55 +268,3 @@ def _refuse_taken(plan: Plan, content: Content) -> None:
                 f"{what} {path} already exists, but there is no VM of this name; see what it is, "
                 "then remove it or choose another name"
             )
-
-
-def disks(
-    deployment: Deployment, content: Content
-) -> list[tuple[Disk, DiskFile | ExistingFile | None]]:
-    """Return the disks with their paths and formats, and the files that a build makes or takes."""
-    return [_disk(deployment, content, disk) for disk in deployment.vm.disks]
-
-
-def _disk(
-    deployment: Deployment, content: Content, disk: Disk
-) -> tuple[Disk, DiskFile | ExistingFile | None]:
-    """Return ``(the disk with its path and format, its file if it is to be made or taken)``."""
-    if disk.name in content.existing:
-        return _existing(disk, content.existing[disk.name])
-    if disk.elsewhere:
-        return replace(disk, format="raw"), None
-    if not buildfacts.is_made(disk):
-        given = content.given.get(disk.name)
-        return (replace(disk, path=given.path, format=given.format) if given else disk), None
-    base = content.images.get(disk.image) if disk.image else content.given.get(disk.name)
-    if disk.image and base is None:
-        return disk, None
-    if disk.backing_path and not disk.image:
-        disk = replace(disk, overlay=True)
-    layout = _layout(disk, base, deployment.enable_qcow)
-    place = content.places[disk.name]
-    path = buildfacts.disk_path(deployment.vm, disk, place, layout["format"])
-    file = DiskFile(path=path, layout=layout, base=base, pool=place.pool)
-    size_mib = layout["size_bytes"] // MIB
-    return replace(disk, path=path, format=layout["format"], size_mib=size_mib), file
-
-
-def _existing(disk: Disk, there: validation.ValidatedImage) -> tuple[Disk, ExistingFile]:
-    asked = disk.size_mib * MIB if disk.size_mib and disk.is_sized_by_user else 0
-    grown = asked if asked > there.size_bytes else None
-    size_mib = max(there.size_bytes, asked) // MIB
-    file = ExistingFile(path=there.path, format=there.format, grown_bytes=grown)
-    return replace(disk, path=there.path, format=there.format, size_mib=size_mib), file
-
-
-def _layout(
-    disk: Disk, base: validation.ValidatedImage | None, enable_qcow: bool | None
-) -> Mapping[str, Any]:
-    if base is not None:
-        return clone.plan(disk, base, enable_qcow)
-    fmt = disk.format or "qcow2"
-    if fmt not in ("qcow2", "raw"):
-        raise BadArgument(f"disk {disk.name!r}", f"format {fmt!r}; qcow2 or raw")
-    if not disk.size_mib:
-        raise BadArgument(f"disk {disk.name!r}", "has neither a size nor an image")
-    return {"format": fmt, "size_bytes": disk.size_mib * MIB, "is_overlay": False}

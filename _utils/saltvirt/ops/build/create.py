@@ -10,7 +10,7 @@ from saltvirt.config import HostSettings
 from saltvirt.kvm import connect
 from saltvirt.model import Requirements
 from saltvirt.ops import inspect, reservations, unfinished
-from saltvirt.ops.build import buildfacts, buildplan, do, existing
+from saltvirt.ops.build import buildfacts, buildplan, do, existing, poolvolumes
 from saltvirt.ops.context import Context
 from saltvirt.ops.seeding import identity, submission
 from saltvirt.spec import Deployment
@@ -82,4 +82,7 @@ def _required(
 ) -> Requirements:
     """Return what the VM needs of this host."""
     vm, places = deployment.vm, buildfacts.places(settings, on, deployment.vm)
-    return existing.to_find(settings, vm, places, spec.requirements(vm))
+    # What a pool of devices has room for is its own affair.
+    disks = [one for one in vm.disks if not poolvolumes.is_in_one(settings, on.pools, one)]
+    of_files = replace(vm, disks=tuple(disks))
+    return existing.to_find(settings, of_files, places, spec.requirements(of_files))

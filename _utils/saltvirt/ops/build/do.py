@@ -10,10 +10,11 @@ from saltvirt import files, protocol, records, room, undo
 from saltvirt.config import HostSettings
 from saltvirt.errors import NotTakenBack, StorageError
 from saltvirt.image import clone, tool
-from saltvirt.kvm import host, lifecycle
-from saltvirt.ops import ownfiles, reservations, storage, unfinished
-from saltvirt.ops.build import existing
-from saltvirt.ops.build.buildplan import DiskFile, ExistingFile, Plan
+from saltvirt.kvm import diskvolumes, host, lifecycle
+from saltvirt.ops import ownfiles, ownvolumes, reservations, storage, unfinished
+from saltvirt.ops.build import existing, newvolumes, poolvolumes
+from saltvirt.ops.build.buildplan import Plan
+from saltvirt.ops.build.plandisks import DiskFile, DiskVolume, ExistingFile
 from saltvirt.ops.context import Context
 from saltvirt.ops.migration import startlock
 from saltvirt.ops.seeding import install, submission, write
@@ -98,7 +99,10 @@ class Builder:
             reservations.refuse_taken(settings, plan.vm.name, plan.paths)
             # And what was there when this was decided, nobody has got meanwhile.
             existing.refuse_used(conn, settings, plan.vm.name, plan.taken)
-            ownfiles.announce(self._held, plan.paths, secrets, plan.taken)
+            poolvolumes.refuse_taken(conn, settings, plan.vm.name, plan.volumes)
+            new = [[one.pool, one.name] for one in plan.new_volumes]
+            taken = [*plan.taken, *(one.where for one in plan.volumes)]
+            ownfiles.announce(self._held, plan.paths, secrets, taken, new)
         if plan.paths:
             storage.made(settings.images)
         for file in plan.files:
@@ -107,6 +111,8 @@ class Builder:
                 self._steps.undo_with(host.refresh_pool, conn, file.pool)
             self._make_file(file.path)
             make_disk(conn, settings, file)
+        for volume in plan.new_volumes:
+            self._make_volume(volume)
         if plan.seed and self._who:
             if plan.seed_path:
                 self._make_file(plan.seed_path)
@@ -125,6 +131,19 @@ class Builder:
         # Whatever was seen there: until the file is made, another host may make one of that name.
         self._steps.undo_with(self._remove, path)
         ownfiles.make(self._held, path)
+
+    def _make_volume(self, volume: DiskVolume) -> None:
+        conn, pool, name = self._conn, volume.pool, volume.name
+        newvolumes.make(conn, volume)
+        self._steps.undo_with(self._remove_volume, pool, name)
+        ownfiles.note_volume(self._held, pool, name, diskvolumes.number_of(conn, pool, name))
+        newvolumes.fill(volume)
+
+    def _remove_volume(self, pool: str, name: str) -> None:
+        if self._may_be_defined:
+            raise StorageError("it stays, as the VM's definition may still be there")
+        ownvolumes.remove(self._conn, self._context.settings, [[pool, name]])
+        ownfiles.forget_volume(self._held, pool, name)
 
     def _remove(self, path: str) -> None:
         if self._may_be_defined:

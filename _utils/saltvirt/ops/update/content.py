@@ -11,7 +11,7 @@ from saltvirt.image import cache
 from saltvirt.kvm import changing, host
 from saltvirt.model import Disk, Vm
 from saltvirt.ops import storage
-from saltvirt.ops.build import buildfacts, buildplan
+from saltvirt.ops.build import buildfacts, plandisks
 from saltvirt.ops.context import Context
 from saltvirt.ops.update import disks, live
 from saltvirt.ops.update.request import Request
@@ -20,7 +20,6 @@ from saltvirt.spec import Deployment
 from saltvirt.units import MIB
 from saltvirt.xml import amend, disk, held
 
-_File = buildplan.DiskFile | buildplan.ExistingFile
 _NOBODY = DomainTypes(default=None, usable=[], why="")
 
 
@@ -35,6 +34,8 @@ class Disks:
         Those that are to be made.
     existing
         The files of those that are new to the VM and were there already.
+    volumes
+        The volumes of those that are new to the VM, in pools that are no folders.
     growth
         ``{target: bytes}`` of those that are to be larger.
     places
@@ -44,8 +45,9 @@ class Disks:
     """
 
     elements: list[ET.Element]
-    files: tuple[buildplan.DiskFile, ...] = ()
-    existing: tuple[buildplan.ExistingFile, ...] = ()
+    files: tuple[plandisks.DiskFile, ...] = ()
+    existing: tuple[plandisks.ExistingFile, ...] = ()
+    volumes: tuple[plandisks.DiskVolume, ...] = ()
     growth: Mapping[str, int] = field(default_factory=dict)
     places: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     more_mib: int = 0
@@ -77,11 +79,12 @@ def find(
     sizes = _sizes(conn, request, found, places, live.disk_targets(running))
     growth = disks.growth(found, sizes)
     more = sum((size - sizes[target]) // MIB for target, size in growth.items())
-    files = buildplan.to_make(made)
+    files = plandisks.to_make(made)
     return Disks(
         elements=elements,
         files=files,
-        existing=buildplan.there_already(made),
+        existing=plandisks.there_already(made),
+        volumes=plandisks.in_pools(made),
         growth=growth,
         places=places,
         more_mib=more + sum(file.layout["size_bytes"] // MIB for file in files),
@@ -94,7 +97,7 @@ def _decided(
     request: Request,
     found: Sequence[disks.Pair],
     pools: Mapping[str, Any],
-) -> list[tuple[Disk, _File | None]]:
+) -> plandisks.Pairs:
     """Return the disks with their paths, and the files of those that are to be made."""
     open_ = [one.wanted for one in found if not one.is_decided]
     decided = iter(_made(context, conn, request, open_, pools) if open_ else ())
@@ -103,18 +106,19 @@ def _decided(
 
 def _made(
     context: Context, conn: Any, request: Request, open_: Sequence[Disk], pools: Mapping[str, Any]
-) -> list[tuple[Disk, _File | None]]:
+) -> plandisks.Pairs:
     deployment = _deployment(request.name, open_)
     on = buildfacts.HostFacts(arch="", domain_types=_NOBODY, qemu="", pools=pools)
     content = buildfacts.of_content(context, conn, deployment, on, None, is_dry=request.test)
     out = []
-    for one, file in buildplan.disks(deployment, content):
+    for one, file in plandisks.disks(deployment, content):
         # Without an image it is as it was: what it had is its content again. With one, what is
         # there may be half a copy, of an update that was killed.
-        is_copy = isinstance(file, buildplan.ExistingFile) and one.image is not None
+        is_copy = file is not None and file.how == "existing" and one.image is not None
         if file is not None and (is_copy or file.path in content.taken):
+            where = one.volume or file.path
             raise StorageError(
-                f"disk {one.name!r}: {file.path} is there already, but VM {request.name!r} does "
+                f"disk {one.name!r}: {where} is there already, but VM {request.name!r} does "
                 "not have it; give it as source_file if it is to, else remove it"
             )
         is_unfetched = one.path is None and one.image is not None

@@ -90,10 +90,15 @@ def _has_content(
         return False
     if _is_drive(wanted):
         return _is_medium(now, wanted) and _is_drive_of(vm, now, wanted, has_bus, pools)
-    folder = str((pools.get(wanted.pool or "") or {}).get("path"))
+    pool = pools.get(wanted.pool or "") or {}
+    folder = str(pool.get("path"))
     if wanted.source_file:
         file = wanted.source_file
-        return path in (file, f"{wanted.pool}/{file}", f"{folder}/{file}")
+        is_remote = now.type == "network" and path.endswith(f"/{file}")
+        return is_remote or path in (file, f"{wanted.pool}/{file}", f"{folder}/{file}")
+    if pool.get("type") == "disk":
+        # Partitions have the device's name: the first in that pool is the first that is wanted.
+        return (now.source or {}).get("pool") == wanted.pool
     place, _slash, last = path.rpartition("/")
     if wanted.pool and place not in (wanted.pool, folder) and now.type != "network":
         return False

@@ -11,10 +11,10 @@ from saltvirt.config import HostSettings
 from saltvirt.errors import BadArgument, StorageError
 from saltvirt.image import tool
 from saltvirt.kvm import changing, connect, host, lifecycle
-from saltvirt.ops import reservations, storage
+from saltvirt.ops import ownvolumes, reservations, storage
 from saltvirt.ops.build import do as building
-from saltvirt.ops.build import existing
-from saltvirt.ops.build.buildplan import ExistingFile
+from saltvirt.ops.build import existing, newvolumes, poolvolumes
+from saltvirt.ops.build.plandisks import DiskVolume, ExistingFile
 from saltvirt.ops.context import Context
 from saltvirt.ops.migration import startlock
 from saltvirt.ops.update import content, live, plan
@@ -126,6 +126,8 @@ class _Update:
         with undo.on_failure() as steps:
             for file in self._disks.files if self._disks else ():
                 self._make(steps, file)
+            for volume in self._disks.volumes if self._disks else ():
+                self._make_volume(steps, volume)
             self._define_with(self._disks.existing if self._disks else ())
         storage.settle_definitions()
 
@@ -151,6 +153,17 @@ class _Update:
             _reserve(file.path)
         steps.undo_with(storage.remove, file.path)
         building.make_disk(self._conn, settings, file)
+
+    def _make_volume(self, steps: undo.Steps, volume: DiskVolume) -> None:
+        settings = self._context.settings
+        with reservations.host_lock(settings):
+            poolvolumes.refuse_taken(self._conn, settings, self._name, [volume])
+            if volume.size_bytes is None:
+                return
+            newvolumes.make(self._conn, volume)
+        where = [[volume.pool, volume.name]]
+        steps.undo_with(ownvolumes.remove, self._conn, settings, where)
+        newvolumes.fill(volume)
 
     def _run_live(self) -> None:
         """Change what runs; what libvirt refuses is reported, and the rest goes on."""
