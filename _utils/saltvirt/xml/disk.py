@@ -1,7 +1,7 @@
 """<disk>."""
 
 import xml.etree.ElementTree as ET
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from saltvirt import model
@@ -67,7 +67,6 @@ def of(disk: model.Disk) -> Disk:
     there = disk.elsewhere
     if disk.path is None and there is None and not is_drive:
         raise AssertionError(f"disk {disk.name} has no path yet")
-    is_block = disk.path is not None and disk.path.startswith("/dev/")
     driver = {
         "name": "qemu",
         "type": disk.format or "raw",
@@ -77,17 +76,27 @@ def of(disk: model.Disk) -> Disk:
         "iothread": disk.iothread_id,
         "discard": None if is_drive else "unmap",
     }
-    is_at = {"dev" if is_block else "file": disk.path} if disk.path else None
-    return Disk(
-        type=there.type if there else "block" if is_block else "file",
+    said = _elsewhere(there) if there else _here(disk.path)
+    return replace(
+        said,
         device=disk.device,
         driver=texts(driver),
-        source=dict(there.source) if there else is_at,
-        hosts=there.hosts if there else (),
-        auth=_auth(there.auth) if there else None,
         target={"dev": disk.target, "bus": disk.model},
         is_readonly=disk.device == "cdrom",
     )
+
+
+def _here(path: str | None) -> Disk:
+    """Return a disk that is a file or a device of the host, or an empty drive."""
+    if path is None:
+        return Disk()
+    is_block = path.startswith("/dev/")
+    return Disk(type="block" if is_block else "file", source={"dev" if is_block else "file": path})
+
+
+def _elsewhere(there: model.Elsewhere) -> Disk:
+    auth = _auth(there.auth)
+    return Disk(type=there.type, source=dict(there.source), hosts=there.hosts, auth=auth)
 
 
 def _auth(given: dict[str, str] | None) -> Auth | None:

@@ -143,38 +143,65 @@ def of_content(
         The guest's identity, None if it gets none.
     """
     settings, vm = context.settings, deployment.vm
-    where, in_pools = places(settings, on, vm), poolvolumes.of_disks(context, conn, vm, on.pools)
-    there = existing.of_disks(context, conn, vm, where)
+    there = _there(context, conn, on, vm)
     # Of what is there nothing is made, so nothing is asked for.
-    made = {name for name, one in in_pools.items() if one.there_bytes is None}
-    is_there = {*there, *(in_pools.keys() - made)}
-    rest = replace(vm, disks=tuple(disk for disk in vm.disks if disk.name not in is_there))
-    is_seeded = is_to_be_seeded(context, deployment, is_there, who)
+    rest = replace(vm, disks=tuple(disk for disk in vm.disks if disk.name not in there.names))
+    is_seeded = is_to_be_seeded(context, deployment, there.names, who)
     given = {
         disk.name: validated
         for disk in rest.disks
         if (validated := _given(settings, on, disk)) is not None
     }
     images = _images(context, replace(deployment, vm=rest), is_dry)
-    boot = boot_files(context, deployment, is_dry=is_dry)
     wish = _wish(context, deployment, who) if who and is_seeded else None
     found, unseen = _inspected(context, vm, wish, images, is_dry)
-    if wish and wish.installs and not wish.install_from:
-        wish = replace(wish, provided=provided.suitable(context, found, deployment.saltenv))
-    kept = seed_path(settings.images, vm.name, "iso") if is_there and not wish else None
+    kept = seed_path(settings.images, vm.name, "iso") if there.names and not wish else None
     return Content(
         images=images,
         given=given,
-        places=where,
-        taken=_taken(settings, rest, where),
-        existing=there,
-        volumes=in_pools,
+        places=there.places,
+        taken=_taken(settings, rest, there.places),
+        existing=there.files,
+        volumes=there.volumes,
         seed=existing.seed(context, conn, vm.name, kept) if kept else None,
-        boot=boot,
-        wish=wish,
+        boot=boot_files(context, deployment, is_dry=is_dry),
+        wish=_with_minion(context, deployment, wish, found),
         found=found,
         unseen=unseen,
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _There:
+    """Where disks go, which of them are there already, and which are volumes; by their names."""
+
+    places: Mapping[str, storage.Place]
+    files: Mapping[str, validation.ValidatedImage]
+    volumes: Mapping[str, poolvolumes.PoolVolume]
+
+    @property
+    def names(self) -> set[str]:
+        """The disks that are there already."""
+        kept = {name for name, one in self.volumes.items() if one.there_bytes is not None}
+        return kept | set(self.files)
+
+
+def _there(context: Context, conn: Any, on: HostFacts, vm: Vm) -> _There:
+    where = places(context.settings, on, vm)
+    return _There(
+        places=where,
+        files=existing.of_disks(context, conn, vm, where),
+        volumes=poolvolumes.of_disks(context, conn, vm, on.pools),
+    )
+
+
+def _with_minion(
+    context: Context, deployment: Deployment, wish: seeding.Wish | None, found: Found | None
+) -> seeding.Wish | None:
+    """Return the wish with the minion that the master has fetched, if one is installed."""
+    if wish is None or not wish.installs or wish.install_from:
+        return wish
+    return replace(wish, provided=provided.suitable(context, found, deployment.saltenv))
 
 
 def places(settings: HostSettings, on: HostFacts, vm: Vm) -> dict[str, storage.Place]:

@@ -12,7 +12,7 @@ from saltvirt.errors import NotTakenBack, StorageError
 from saltvirt.image import clone, tool
 from saltvirt.kvm import diskvolumes, host, lifecycle
 from saltvirt.ops import ownfiles, ownvolumes, reservations, storage, unfinished
-from saltvirt.ops.build import existing, newvolumes, poolvolumes
+from saltvirt.ops.build import existing, newvolumes
 from saltvirt.ops.build.buildplan import Plan
 from saltvirt.ops.build.plandisks import DiskFile, DiskVolume, ExistingFile
 from saltvirt.ops.context import Context
@@ -99,10 +99,19 @@ class Builder:
             reservations.refuse_taken(settings, plan.vm.name, plan.paths)
             # And what was there when this was decided, nobody has got meanwhile.
             existing.refuse_used(conn, settings, plan.vm.name, plan.taken)
-            poolvolumes.refuse_taken(conn, settings, plan.vm.name, plan.volumes)
+            newvolumes.refuse_taken(conn, settings, plan.vm.name, plan.volumes)
             new = [[one.pool, one.name] for one in plan.new_volumes]
             taken = [*plan.taken, *(one.where for one in plan.volumes)]
             ownfiles.announce(self._held, plan.paths, secrets, taken, new)
+        self._make_disks(plan)
+        if plan.seed and self._who:
+            if plan.seed_path:
+                self._make_file(plan.seed_path)
+            _seed(self._context, plan, plan.seed, self._who, minion)
+        _settle([path for path in plan.paths if path not in secrets])
+
+    def _make_disks(self, plan: Plan) -> None:
+        conn, settings = self._conn, self._context.settings
         if plan.paths:
             storage.made(settings.images)
         for file in plan.files:
@@ -113,12 +122,7 @@ class Builder:
             make_disk(conn, settings, file)
         for volume in plan.new_volumes:
             self._make_volume(volume)
-        if plan.seed and self._who:
-            if plan.seed_path:
-                self._make_file(plan.seed_path)
-            _seed(self._context, plan, plan.seed, self._who, minion)
         grow(plan.existing)
-        _settle([path for path in plan.paths if path not in secrets])
 
     def _warn(self, told: tuple[str, ...]) -> None:
         """Say now what the image will not do; the answer says it again."""
@@ -137,7 +141,7 @@ class Builder:
         newvolumes.make(conn, volume)
         self._steps.undo_with(self._remove_volume, pool, name)
         ownfiles.note_volume(self._held, pool, name, diskvolumes.number_of(conn, pool, name))
-        newvolumes.fill(volume)
+        newvolumes.fill(self._context.settings, volume)
 
     def _remove_volume(self, pool: str, name: str) -> None:
         if self._may_be_defined:

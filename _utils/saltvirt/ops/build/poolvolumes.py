@@ -1,8 +1,8 @@
 """Disks in storage pools whose volumes are no files of a folder: LVM, partitions, iSCSI, Ceph."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from saltvirt.config import HostSettings
 from saltvirt.errors import StorageError
@@ -13,9 +13,6 @@ from saltvirt.ops.context import Context
 from saltvirt.xml import pool as pool_
 from saltvirt.xml import pooldisk
 from saltvirt.xml.volume import Volume
-
-if TYPE_CHECKING:
-    from saltvirt.ops.build.plandisks import DiskVolume
 
 _LISTED = 10
 
@@ -182,17 +179,3 @@ def refuse_used(context: Context, conn: Any, vm: str, volume: PoolVolume) -> Non
             f"volume {where} is there already, and another program has it open, a VM mostly; stop "
             "that, or choose another name"
         )
-
-
-def refuse_taken(
-    conn: Any, settings: HostSettings, vm: str, wanted: Iterable["DiskVolume"]
-) -> None:
-    """
-    Raise StorageError if a volume is another VM's, or was made since it was looked for.
-
-    It is called under the host's lock, in which the volumes are noted then.
-    """
-    for one in wanted:
-        reservations.refuse_on_record(settings, vm, [one.where])
-        if one.size_bytes is not None and one.name in volumes.names(conn, one.pool):
-            raise StorageError(f"a volume {one.where} is there already")

@@ -90,20 +90,29 @@ def _has_content(
         return False
     if _is_drive(wanted):
         return _is_medium(now, wanted) and _is_drive_of(vm, now, wanted, has_bus, pools)
-    pool = pools.get(wanted.pool or "") or {}
-    folder = str(pool.get("path"))
+    return _has_name(vm, now, wanted, pools.get(wanted.pool or "") or {})
+
+
+def _has_name(vm: str, now: disk.Disk, wanted: model.Disk, pool: Mapping[str, Any]) -> bool:
+    """Return whether a disk is what a call means by its own name, or by that of a file."""
     if wanted.source_file:
-        file = wanted.source_file
-        is_remote = now.type == "network" and path.endswith(f"/{file}")
-        return is_remote or path in (file, f"{wanted.pool}/{file}", f"{folder}/{file}")
+        return _is_named(now, wanted.source_file, wanted.pool, pool)
     if pool.get("type") == "disk":
         # Partitions have the device's name: the first in that pool is the first that is wanted.
         return (now.source or {}).get("pool") == wanted.pool
-    place, _slash, last = path.rpartition("/")
-    if wanted.pool and place not in (wanted.pool, folder) and now.type != "network":
+    place, _slash, last = (now.path or "").rpartition("/")
+    is_elsewhere = wanted.pool and place not in (wanted.pool, str(pool.get("path")))
+    if is_elsewhere and now.type != "network":
         return False
     own = f"{vm}_{wanted.name}"
     return last.startswith(own) and bool(_ENDING.fullmatch(last.removeprefix(own)))
+
+
+def _is_named(now: disk.Disk, file: str, pool: str | None, known: Mapping[str, Any]) -> bool:
+    """Return whether a disk is the file, or the volume of a pool, that a call names."""
+    path = now.path or ""
+    is_remote = now.type == "network" and path.endswith(f"/{file}")
+    return is_remote or path in (file, f"{pool}/{file}", f"{known.get('path')}/{file}")
 
 
 def _is_drive_of(

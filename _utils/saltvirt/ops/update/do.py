@@ -13,7 +13,7 @@ from saltvirt.image import tool
 from saltvirt.kvm import changing, connect, host, lifecycle
 from saltvirt.ops import ownvolumes, reservations, storage
 from saltvirt.ops.build import do as building
-from saltvirt.ops.build import existing, newvolumes, poolvolumes
+from saltvirt.ops.build import existing, newvolumes
 from saltvirt.ops.build.plandisks import DiskVolume, ExistingFile
 from saltvirt.ops.context import Context
 from saltvirt.ops.migration import startlock
@@ -157,13 +157,13 @@ class _Update:
     def _make_volume(self, steps: undo.Steps, volume: DiskVolume) -> None:
         settings = self._context.settings
         with reservations.host_lock(settings):
-            poolvolumes.refuse_taken(self._conn, settings, self._name, [volume])
+            newvolumes.refuse_taken(self._conn, settings, self._name, [volume])
             if volume.size_bytes is None:
                 return
             newvolumes.make(self._conn, volume)
         where = [[volume.pool, volume.name]]
         steps.undo_with(ownvolumes.remove, self._conn, settings, where)
-        newvolumes.fill(volume)
+        newvolumes.fill(settings, volume)
 
     def _run_live(self) -> None:
         """Change what runs; what libvirt refuses is reported, and the rest goes on."""
