@@ -45,6 +45,24 @@ def test_a_saved_state_stays_behind_so_its_vm_does_not_move(moving):
     assert "virsh managedsave-remove m1" in why
 
 
+def test_a_volume_moves_where_every_host_has_it_and_is_named_where_not(moving):
+    volume = (
+        "<disk type='volume'><source pool='default-pool' volume='lv1'/><target dev='vda'/></disk>"
+    )
+    ceph = (
+        "<disk type='network'><source protocol='rbd' name='vms/a'><host name='m'/></source>"
+        "<target dev='vda'/></disk>"
+    )
+    # Where the pool of the test driver has its volumes.
+    shared = HostSettings(uri="test:///default", shared_paths=("/default-pool",))
+
+    (why,) = moving(devices=volume).obstacles
+
+    assert why.startswith("its disk default-pool/lv1 is a device of this host, or a volume of a po")
+    for there in (moving(devices=volume, settings=shared), moving(devices=ceph)):
+        assert (there.obstacles, [one.how for one in there.disks]) == ([], ["shared"])
+
+
 @pytest.mark.parametrize(
     "nvram", ["<nvram>{}</nvram>", "<nvram type='file'><source file='{}'/></nvram>"]
 )
@@ -112,7 +130,7 @@ def test_what_only_the_definition_has_of_a_newer_libvirt_counts():
     plain = xml.replace("<poll max='123'/>", "")
     row = {"name": "m1", "state": "running", "max_vcpus": 1, "max_memory_kib": 1024, "xml": plain}
     tags = dict.fromkeys(("snapshots", "checkpoints", "saved", "autostart"), set())
-    tags |= {"host_cpu": None, "qemu": "10"}
+    tags |= {"host_cpu": None, "qemu": "10", "pools": {}}
 
     for later, since in ((plain, []), (xml, ["9.4"])):
         found = migrationinfo._facts(TEST, {**row, "next_xml": later}, tags)
