@@ -13,6 +13,7 @@ functions are called that it calls: ``_disk_profile``, ``_disk_volume_create`` o
 import hashlib
 import json
 import os
+import subprocess
 import sys
 from pathlib import Path
 from xml.etree import ElementTree
@@ -128,38 +129,48 @@ def ours(folder):
 def outcome(conn, folder, make, name, case):
     """Return what becomes of one case."""
     pool = pool_of(conn, folder, case["pool"]) if case["pool"] else None
-    there = case["there"]
-    path = Path(folder, "images" if pool is None else "pool", there or "none")
     is_file = case["pool"] in (None, "dir")
-    if there and is_file:
-        os.system(f"qemu-img create -q -f qcow2 {path} 8M")
-    if there and pool is not None:
-        pool.createXML(f"<volume><name>{there}</name><capacity>8388608</capacity></volume>")
-    before = hashlib.sha256(path.read_bytes()).hexdigest() if path.exists() else None
+    path = Path(folder, "images" if pool is None else "pool", case["there"] or "none")
+    _put(pool, path, case["there"], is_file)
+    before = _digest(path)
     try:
-        root = ElementTree.fromstring(make(conn, name, case["disk"]))
+        out = _said(ElementTree.fromstring(make(conn, name, case["disk"])))
     except Exception as error:
         out = {"error": f"{type(error).__name__}: {error}"}
-    else:
-        disk = root.find("devices/disk")
-        source, driver = disk.find("source"), disk.find("driver")
-        secret = source.find("auth/secret")
-        out = {
-            "type": disk.get("type"),
-            "source": dict(source.attrib),
-            "hosts": [dict(one.attrib) for one in source.iterfind("host")],
-            "secret": None if secret is None else dict(secret.attrib),
-            "format": driver.get("type"),
-            "target": disk.find("target").attrib,
-        }
     if path.exists():
-        out["kept"] = hashlib.sha256(path.read_bytes()).hexdigest() == before
+        out["kept"] = _digest(path) == before
     files = (one.name for one in path.parent.iterdir()) if is_file else ()
     out["files"] = sorted(one for one in files if one != "base")
     if pool is not None and not is_file:
         out["volumes"] = sorted(pool.listVolumes())
     _clear(conn, path.parent, pool)
     return out
+
+
+def _put(pool, path, name, is_file):
+    """Have a file, or a volume, there already."""
+    if name and is_file:
+        subprocess.run(["qemu-img", "create", "-q", "-f", "qcow2", path, "8M"], check=True)
+    if name and pool is not None:
+        pool.createXML(f"<volume><name>{name}</name><capacity>8388608</capacity></volume>")
+
+
+def _digest(path):
+    return hashlib.sha256(path.read_bytes()).hexdigest() if path.exists() else None
+
+
+def _said(root):
+    """Return what a definition says of its disk."""
+    disk = root.find("devices/disk")
+    source, secret = disk.find("source"), disk.find("source/auth/secret")
+    return {
+        "type": disk.get("type"),
+        "source": dict(source.attrib),
+        "hosts": [dict(one.attrib) for one in source.iterfind("host")],
+        "secret": None if secret is None else dict(secret.attrib),
+        "format": disk.find("driver").get("type"),
+        "target": disk.find("target").attrib,
+    }
 
 
 def _clear(conn, folder, pool):
