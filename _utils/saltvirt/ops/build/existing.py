@@ -45,10 +45,13 @@ def of_disks(
     Raises StorageError if one cannot be taken.
     """
     named = [(one, _there(context.settings, vm.name, one, places)) for one in vm.disks]
-    found = {one.name: _judged(context, one, paths) for one, paths in named if paths}
-    paths = [one.path for one in found.values()]
+    paths = [there.path for _disk, found in named for there in found]
     refuse_used(conn, context.settings, vm.name, paths)
-    return found
+    for path in paths:
+        # A disk called "a.qcow2" may be what another, "a", has as its file.
+        if paths.count(path) > 1:
+            raise StorageError(f"two disks of VM {vm.name!r} would be {path}; rename one of them")
+    return {one.name: _judged(context, one, found) for one, found in named if found}
 
 
 def seed(context: Context, conn: Any, name: str, path: str) -> str | None:
@@ -129,7 +132,7 @@ def _judged(context: Context, disk: Disk, named: list[_Named]) -> ValidatedImage
     except ImageError as exc:
         raise StorageError(
             f"disk {disk.name!r}: {one.path} is there already, and cannot be taken as the disk "
-            f"({exc}); mend it, move it away, or choose another name"
+            f"({exc}); say its format if it has another, mend it, or move it away"
         ) from exc
 
 

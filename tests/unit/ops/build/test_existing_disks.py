@@ -194,6 +194,12 @@ def test_what_is_not_sound_is_refused(hypervisor):
         refused(hypervisor, "web1_data.qcow2 and .*web1_data.raw are there already")
 
 
+def test_two_disks_are_never_one_file(hypervisor, pool):
+    disk(pool / "web1_a.qcow2")
+    two = [{"name": name, "size": 8, "pool": "p"} for name in ("a", "a.qcow2")]
+    refused(hypervisor, "two disks of VM 'web1' would be .*web1_a.qcow2", disks=two)
+
+
 def test_what_is_somebody_elses_is_refused(hypervisor):
     images = Path(hypervisor.settings.images)
     path = images / "a_b_c.qcow2"
