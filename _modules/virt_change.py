@@ -55,8 +55,9 @@ def update(
         is none of them. A disk that is there is known by its ``source_file``, or by its name
         in the name of its file or volume; a drive by its order. Of such a disk ``model``, ``io``,
         ``iothread_id``, a drive's ``source_file`` and a larger ``size`` are looked at, nothing
-        else. Others are made as by virt.init, and taken away again if this fails. Disks that the
-        VM is not to have any more are detached; their files stay.
+        else. Others are made as by virt.init, and taken away again if this fails; without an
+        image, what is there already of that name is taken. Disks that the VM is not to have any
+        more are detached; their files stay.
     nic_profile, interfaces
         The profile of ``virt:nic`` and the NICs that the VM is to have. One that is there is known
         by its MAC, or where none is given by what it is on and its model.

@@ -204,7 +204,8 @@ def init(
     ``ssh_authorized_keys``; an unknown one is refused by name. Returns ``{"name", "host", "minion",
     "seconds", "addresses", "login"}``: the VM's addresses, IPv4 first, and the command that logs
     in; ``addresses_from`` is ``minion`` if only the VM itself says them; ``warnings`` are what its
-    image will not read or serve, such as ``ssh_authorized_keys`` without an SSH server. Fails with
+    image will not read or serve, such as ``ssh_authorized_keys`` without an SSH server, and which
+    of its disks were there already. Fails with
     one line, and leaves nothing behind; if no host fits, with the table of reasons; if the minion
     does not answer, the VM and its key stay, as it may still come, and ``console`` has the end of
     what it has said, beside ``addresses`` and ``login``. Undo: virt.purge.
