@@ -2,6 +2,14 @@
 
 import textwrap
 
+# Who told an address, where that is not the host itself; as in virt_query.
+_TOLD_BY = {
+    "minion": " (as the VM itself says)",
+    "agent": " (as the guest's agent says)",
+    "neighbours": " (as the VM itself tells its network)",
+    "arp": " (as the VM itself tells its network)",
+}
+
 
 def output(data, **_kwargs):
     """
@@ -54,8 +62,8 @@ def _warnings(data):
 def _reached(data):
     if data.get("login"):
         address = (data.get("addresses") or ["not known to its host"])[0]
-        if data.get("addresses_from") == "minion":
-            address += " (as the VM itself says)"
+        if data.get("addresses"):
+            address += _TOLD_BY.get(str(data.get("addresses_from")), "")
         yield f"  address: {address}; log in: {data['login']}"
 
 
@@ -83,7 +91,7 @@ def _moved(data):
     took = f" in {data['total_ms'] / 1000:.1f} s" if "total_ms" in data else ""
     yield f"{data['name']} moved {way}{took}"
     if data.get("downtime_ms"):
-        yield f"  its guest stood still for {data['downtime_ms']} ms"
+        yield f"  its guest was paused for {data['downtime_ms']} ms"
     sent = ", ".join(
         f"{data[key] / 2**20:.1f} MiB of {what}"
         for key, what in (("memory_bytes", "memory"), ("disk_bytes", "disks"))
