@@ -30,8 +30,8 @@ def check(
         )
     why += _libvirts_reasons(conn, moving, generation.of(info))
     why += [f"there is no file {path} there" for path in moving.files if not Path(path).exists()]
-    why += [reason for disk in moving.disks for reason in _disk_reasons(settings, disk)]
-    why += [reason for disk in moving.disks for reason in _volume_reasons(conn, settings, disk)]
+    for disk in moving.disks:
+        why += [*_disk_reasons(settings, disk), *_volume_reasons(conn, settings, disk)]
     pushed = [one.path for one in moving.nvram if one.how == "push"]
     return why + [f"a file {path} is there already" for path in pushed if Path(path).exists()]
 
