@@ -55,7 +55,10 @@ def init(name=None, cpu=None, mem=None, *values, **kwargs):
     disk
         Disk profile of ``virt:disk``. Defaults to ``default``: one disk of 8192 MiB.
     disks
-        Disks that override the profile's by ``name``, or are added to them; sizes in MiB.
+        Disks that override the profile's by ``name``, or are added to them; sizes in MiB. A file or
+        volume that has the name of a disk already is that disk, as with Salt 3006: it is taken as
+        it is, without ``image`` and ``seed``, if it is sound and nobody else's. A cdrom's
+        ``source_file`` may be a URL (http, https, ftp, ftps, tftp), which QEMU fetches.
     saltenv
         Environment of the file server that has the ``salt://`` images. Defaults to ``base``.
     seed, install, config

@@ -32,8 +32,28 @@ class Nic:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Elsewhere:
+    """
+    Where a disk is that is no file or device of the host.
+
+    ``type`` is libvirt's, ``volume`` or ``network``; ``source`` and ``hosts`` are attributes;
+    ``auth`` is ``{username, type, usage}`` or ``{username, type, uuid}``, of a secret of libvirt.
+    """
+
+    type: str
+    source: dict[str, str]
+    hosts: tuple[dict[str, str], ...] = ()
+    auth: dict[str, str] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Disk:
-    """One disk of a VM: what was asked for (``image``, ``size_mib``) and where it will be."""
+    """
+    One disk of a VM: what was asked for (``image``, ``size_mib``) and where it will be.
+
+    ``path`` is a file or a device of the host, ``volume`` is ``POOL/VOLUME``, ``elsewhere`` what a
+    definition says of it if not the path.
+    """
 
     name: str
     target: str
@@ -51,6 +71,8 @@ class Disk:
     io: str | None = None
     iothread_id: int | None = None
     path: str | None = None
+    volume: str | None = None
+    elsewhere: Elsewhere | None = None
     is_sized_by_user: bool = False
     is_3006: bool = False
 

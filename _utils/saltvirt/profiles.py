@@ -11,6 +11,7 @@ from saltvirt.errors import BadArgument
 from saltvirt.model import Disk, Nic
 from saltvirt.nics import nic, refuse_equal_macs
 from saltvirt.units import size_mib
+from saltvirt.xml import remote
 
 Entry = dict[str, Any]
 NAT, NAT_NETWORK = "nat", "default"
@@ -119,7 +120,13 @@ def _check_disk(what: str, entry: Entry) -> None:
     if entry.get("device", "disk") not in _DEVICES:
         raise BadArgument(what, f"device {entry['device']!r}; one of {', '.join(_DEVICES)}")
     path = entry.get("source_file")
-    if path is not None and not str(path).startswith("/") and not entry.get("pool"):
+    if remote.is_url(path) and entry.get("device") != "cdrom":
+        raise BadArgument(
+            what, "its source_file is a URL, which only a cdrom can be; a disk is made of image="
+        )
+    if path is None or remote.is_url(path):
+        return
+    if not str(path).startswith("/") and not entry.get("pool"):
         raise BadArgument(what, f"source_file {path!r} is not an absolute path")
 
 
@@ -137,7 +144,7 @@ def _disk(entry: Entry, next_target: Callable[[str], str], is_sized: bool) -> Di
     what = f"disk {entry['name']!r}"
     _check_disk(what, entry)
     device = entry.get("device", "disk")
-    model = entry.get("model") or _BUS.get(device, "virtio")
+    model, source = entry.get("model") or _BUS.get(device, "virtio"), entry.get("source_file")
     return Disk(
         name=str(entry["name"]),
         target=next_target(model),
@@ -149,11 +156,12 @@ def _disk(entry: Entry, next_target: Callable[[str], str], is_sized: bool) -> Di
         image_hash=entry.get("image_hash"),
         overlay=entry.get("overlay_image"),
         pool=entry.get("pool"),
-        source_file=entry.get("source_file"),
+        source_file=source,
         backing_path=entry.get("backing_store_path"),
         backing_format=entry.get("backing_store_format"),
         io=entry.get("io"),
         iothread_id=entry.get("iothread_id"),
+        elsewhere=remote.of(what, str(source)) if remote.is_url(source) else None,
         is_sized_by_user=is_sized,
     )
 

@@ -24,12 +24,20 @@ class BuildFacts:
         Those of them that hold credentials, which nobody needs once QEMU has read them.
     begun
         Those of them that this build has made, and has not given up.
+    taken
+        Disks that were there already, and volumes: nobody else takes them. What was there is the
+        VM's then, and stays whatever becomes of it.
+    volumes
+        ``[pool, volume]`` of what libvirt alone can make and remove; once it is made, with its
+        number, empty if it has none.
     """
 
     uuid: str
     paths: list[str]
     secrets: list[str] | None = said_with("secrets")
     begun: list[str] | None = said_with("begun")
+    taken: list[str] | None = said_with("taken")
+    volumes: list[list[str]] | None = said_with("volumes")
     vcpus: int
     memory_mib: int
     disk_mib: int

@@ -82,6 +82,7 @@ DISKS = st.builds(
     driver=maybe(BAG),
     source=maybe(BAG),
     hosts=some(BAG),
+    auth=maybe(st.builds(disk.Auth, username=maybe(VALUE), secret=BAG)),
     backing=maybe(
         st.recursive(
             st.builds(disk.Backing, type=maybe(VALUE), format=maybe(VALUE), source=BAG),
@@ -92,8 +93,8 @@ DISKS = st.builds(
     target=BAG,
     is_readonly=st.booleans(),
     serial=maybe(TEXT),
-    # An empty drive has no servers.
-).map(lambda one: one if one.source is not None else replace(one, hosts=()))
+    # An empty drive has no servers, and nobody logs in there.
+).map(lambda one: one if one.source is not None else replace(one, hosts=(), auth=None))
 PAGES = st.builds(memory.Page, size_kib=maybe(KIB), nodeset=maybe(VALUE))
 MEMORIES = st.builds(
     memory.Memory,

@@ -167,6 +167,23 @@ def convert(
         raise StorageError(f"cannot write disk {target}: {_why(done)}")
 
 
+def write_over(
+    source: str | Path, source_format: str, device: str | Path, meter: room.Meter
+) -> None:
+    """Write what a guest sees of an image over a device, which is at least as large."""
+    # Its zeros too: what a device had before is another's.
+    argv = ["qemu-img", "convert", "-q", "-n", "-f", source_format, "-O", "raw"]
+    if not Path(device).exists():
+        raise StorageError(f"there is no device {device} on this host")
+    argv += ["-t", "none"] if Path(device).is_block_device() else []
+    # The device is as large as it is: only the time is measured.
+    done = _listened(
+        [*argv, str(source), str(device)], source, resource.RLIM_INFINITY, lambda: meter.check(0)
+    )
+    if done.returncode:
+        raise StorageError(f"cannot write {device}: {_why(done)}")
+
+
 def resize(path: str | Path, size_bytes: int, fmt: str) -> None:
     """Grow a disk."""
     argv = ["qemu-img", "resize", "-q", "-f", fmt, str(path), str(size_bytes)]

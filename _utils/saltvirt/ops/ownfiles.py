@@ -22,9 +22,36 @@ from saltvirt.recordfacts import BuildFacts
 _NO_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK}
 
 
-def announce(held: records.Held, paths: list[str], secrets: list[str]) -> None:
-    """Have it on record which files a build is about to make, and which of them hold secrets."""
-    _note(held, replace(_facts(held.now), paths=paths, secrets=secrets, begun=[]))
+def announce(
+    held: records.Held,
+    paths: list[str],
+    secrets: list[str],
+    taken: list[str] | None = None,
+    volumes: list[list[str]] | None = None,
+) -> None:
+    """
+    Have it on record which files a build is about to make, and which of them hold secrets.
+
+    taken
+        What is there already, and all volumes: nobody else takes or removes them meanwhile.
+    volumes
+        ``[pool, volume]`` of the volumes that it is about to make.
+    """
+    facts = replace(_facts(held.now), paths=paths, secrets=secrets, begun=[])
+    _note(held, replace(facts, taken=taken or None, volumes=volumes or None))
+
+
+def note_volume(held: records.Held, pool: str, name: str, number: str | None) -> None:
+    """Have it on record that a volume is made; ``number`` is what it is known again by, if any."""
+    facts = _facts(held.now)
+    others = [one for one in facts.volumes or [] if one[:2] != [pool, name]]
+    _note(held, replace(facts, volumes=[*others, [pool, name, number or ""]]))
+
+
+def forget_volume(held: records.Held, pool: str, name: str) -> None:
+    """Take a volume off the record that is removed."""
+    facts = _facts(held.now)
+    _note(held, replace(facts, volumes=[v for v in facts.volumes or [] if v[:2] != [pool, name]]))
 
 
 def _facts(record: records.Record) -> BuildFacts:

@@ -6,7 +6,8 @@ from typing import Any
 
 from saltvirt.config import HostSettings
 from saltvirt.errors import StorageError
-from saltvirt.kvm import diskvolumes, lifecycle
+from saltvirt.kvm import diskvolumes, lifecycle, pools
+from saltvirt.kvm import volumes as volumes_
 from saltvirt.ops import storage
 from saltvirt.xml import parse, volume
 
@@ -77,7 +78,7 @@ def _add_volume(
     own: Own,
 ) -> None:
     where = f"{found.pool}/{found.volume}"
-    if _is_used(conn, settings, found.pool, found.volume, but=name):
+    if is_used(conn, settings, found.pool, found.volume, but=name):
         log.warning("volume %s stays: other VMs use it", where)
     elif disk.is_readonly:
         log.warning("volume %s stays: VM %s only reads it, and others may", where, name)
@@ -88,7 +89,7 @@ def _add_volume(
         own.volumes.append([found.pool, found.volume, *([number] if number else [])])
 
 
-def _is_used(
+def is_used(
     conn: Any, settings: HostSettings, pool: str, name: str, but: str | None = None
 ) -> bool:
     """Return whether a VM, but one, has a volume as a disk or below one, by whichever name."""
@@ -120,7 +121,7 @@ def remove(
                 *(pool, name, pool, name),
             )
             continue
-        if _is_used(conn, settings, pool, name):
+        if is_used(conn, settings, pool, name):
             log.warning("volume %s/%s stays: a VM uses it by now", pool, name)
             continue
         why = diskvolumes.remove(conn, pool, name)
@@ -131,3 +132,33 @@ def remove(
             f"these volumes cannot be removed: {', '.join(failed)}; remove them by "
             "virt.volume_delete POOL VOLUME"
         )
+
+
+def settle_made(conn: Any, settings: HostSettings, volumes: list[list[str]]) -> None:
+    """
+    Delete the volumes that a build has made which died.
+
+    Raises StorageError if one is there of which nobody knows whether the build has made it: it died
+    just then.
+    """
+    for pool, name, *number in volumes:
+        found = pools.find(conn, pool)
+        if found is None:
+            continue
+        if not found.isActive():
+            raise StorageError(
+                f"pool {pool!r}, which has volume {name!r} of an interrupted build, does not run; "
+                f"virt.pool_start {pool} first"
+            )
+        if name not in volumes_.names(conn, pool):
+            continue
+        if not number:
+            raise StorageError(
+                f"volume {pool}/{name} is there, and nobody knows whether the interrupted build "
+                f"has made it; see what it is, then virt.volume_delete {pool} {name}"
+            )
+        has_number = diskvolumes.number_of(conn, pool, name) or ""
+        if number != [has_number]:
+            log.warning("volume %s/%s stays: it is another one by now", pool, name)
+            continue
+        remove(conn, settings, [[pool, name]])

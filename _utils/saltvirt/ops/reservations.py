@@ -181,14 +181,20 @@ def refuse_building(settings: HostSettings, name: str) -> None:
 
 
 def coming_files(settings: HostSettings, name: str) -> dict[str, str]:
-    """Return ``{path: VM}`` of what is being made here for other VMs than the named one."""
+    """Return ``{path: VM}`` of what is made, or taken, here for other VMs than the named one."""
     return {
         path: record.name
         for purpose in ("build", "arrival")
         for record in records.every(folder(settings), purpose)
         if record.name != name
-        for path in _facts(record).paths
+        for path in (*_facts(record).paths, *_taken(record))
     }
+
+
+def _taken(record: records.Record) -> list[str]:
+    """Return the disks that were there already, which a build takes as they are."""
+    facts = _facts(record)
+    return (facts.taken or []) if isinstance(facts, BuildFacts) else []
 
 
 def going_files(settings: HostSettings) -> dict[str, str]:
@@ -216,6 +222,8 @@ def going_files(settings: HostSettings) -> dict[str, str]:
             f"was interrupted: salt-run virt.purge {one.name}"
         )
         said |= dict.fromkeys(_facts(one).paths, why)
+        volumes = one.read(PurgeFacts).volumes or []
+        said |= {"/".join(where[:2]): why for where in volumes}
     return said
 
 
@@ -226,6 +234,15 @@ def refuse_taken(settings: HostSettings, name: str, paths: Iterable[str]) -> Non
     It is called under the host's lock, in which the paths are noted then: whoever is noted first
     makes the file, and nobody else removes it.
     """
+    paths = list(paths)
+    refuse_on_record(settings, name, paths)
+    for path in paths:
+        if os.path.lexists(path):
+            raise StorageError(f"a file {path} is there already")
+
+
+def refuse_on_record(settings: HostSettings, name: str, paths: Iterable[str]) -> None:
+    """Raise StorageError if a file is on record for another VM that comes here, or goes."""
     others, going = coming_files(settings, name), going_files(settings)
     for path in paths:
         if path in going:
@@ -235,8 +252,6 @@ def refuse_taken(settings: HostSettings, name: str, paths: Iterable[str]) -> Non
                 f"{path} is to be a file of VM {others[path]!r}, which is being built here or on "
                 "its way here; wait until that is over, or choose another name"
             )
-        if os.path.lexists(path):
-            raise StorageError(f"a file {path} is there already")
 
 
 @contextmanager

@@ -15,6 +15,7 @@ from saltvirt.image import cache, qcow2, tool, validation
 from saltvirt.kvm import connect, lifecycle
 from saltvirt.model import Disk
 from saltvirt.units import MIB
+from saltvirt.xml import pooldisk
 
 # QEMU itself refuses chains that are much longer.
 _DEPTH = 64
@@ -22,7 +23,6 @@ _DEPTH = 64
 _DEFINITIONS = Path("/etc/libvirt/qemu")
 # The formats whose virtual size is measured; of others the size of the file stands for it.
 _MEASURED = ("raw", "qcow2")
-_POOL_TYPES = ("dir", "fs", "netfs")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,10 +50,10 @@ def place(settings: HostSettings, pools: Mapping[str, Any], disk: Disk) -> Place
     if pool not in pools:
         listed = ", ".join(sorted(pools)) or "none"
         raise StorageError(f"disk {disk.name!r}: no pool {pool!r} on this host; it has: {listed}")
-    if pools[pool]["type"] not in _POOL_TYPES:
+    if pools[pool]["type"] not in pooldisk.FILES:
         raise StorageError(
-            f"disk {disk.name!r}: pool {pool!r} is of type {pools[pool]['type']}; disks can be "
-            f"made in pools of type {', '.join(_POOL_TYPES)}"
+            f"disk {disk.name!r}: pool {pool!r} is of type {pools[pool]['type']}; disks can be in "
+            f"pools of type {', '.join(pooldisk.TYPES)}"
         )
     if not pools[pool]["active"]:
         raise StorageError(f"disk {disk.name!r}: pool {pool!r} is not active; start it first")

@@ -81,6 +81,7 @@ def _settle_build(conn: Any, settings: HostSettings, held: records.Held) -> None
     ownfiles.leave(held, mine)
     _clear(conn, settings, record.name, mine, record.phase != protocol.MAKING)
     ownfiles.forget(record, facts.paths)
+    ownvolumes.settle_made(conn, settings, facts.volumes or [])
 
 
 def _settle_purge(conn: Any, settings: HostSettings, held: records.Held) -> None:

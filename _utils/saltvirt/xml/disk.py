@@ -1,7 +1,7 @@
 """<disk>."""
 
 import xml.etree.ElementTree as ET
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from saltvirt import model
@@ -24,11 +24,19 @@ class Backing:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Auth:
+    """Who logs in where a disk is; ``secret`` are that element's attributes."""
+
+    username: str | None = None
+    secret: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Disk:
     """
     What a <disk> says; ``driver``, ``source`` and ``target`` are their elements' attributes.
 
-    ``hosts`` are those of the source's servers.
+    ``hosts`` are those of the source's servers, ``auth`` is who logs in there, by a secret.
     """
 
     type: str | None = "file"
@@ -36,6 +44,7 @@ class Disk:
     driver: dict[str, str] | None = None
     source: dict[str, str] | None = None
     hosts: tuple[dict[str, str], ...] = ()
+    auth: Auth | None = None
     backing: Backing | None = None
     target: dict[str, str] = field(default_factory=dict)
     is_readonly: bool = False
@@ -53,22 +62,22 @@ class Disk:
 
 
 def of(disk: model.Disk) -> Disk:
-    """Return the disk of a file, or an empty drive; the format is always said, never probed."""
+    """Return a disk, or an empty drive; the format is always said, never probed."""
     is_drive = disk.device in ("cdrom", "floppy")
-    if disk.path is None and not is_drive:
+    there = disk.elsewhere
+    if disk.path is None and there is None and not is_drive:
         raise AssertionError(f"disk {disk.name} has no path yet")
-    is_block = disk.path is not None and disk.path.startswith("/dev/")
     driver = {
         "name": "qemu",
         "type": disk.format or "raw",
         **(_of_3006(disk) if disk.is_3006 else _usual(disk, is_drive)),
         "iothread": disk.iothread_id,
     }
-    return Disk(
-        type="block" if is_block else "file",
+    said = _elsewhere(there) if there else _here(disk.path)
+    return replace(
+        said,
         device=disk.device,
         driver=texts(driver),
-        source={"dev" if is_block else "file": disk.path} if disk.path else None,
         target={"dev": disk.target, "bus": disk.model},
         is_readonly=disk.device == "cdrom",
     )
@@ -82,6 +91,26 @@ def _usual(disk: model.Disk, is_drive: bool) -> dict[str, str | None]:
     # Native I/O needs a cache that bypasses the host's.
     cache = "none" if disk.io == "native" else None
     return {"io": disk.io, "cache": cache, "discard": None if is_drive else "unmap"}
+
+
+def _here(path: str | None) -> Disk:
+    """Return a disk that is a file or a device of the host, or an empty drive."""
+    if path is None:
+        return Disk()
+    is_block = path.startswith("/dev/")
+    return Disk(type="block" if is_block else "file", source={"dev" if is_block else "file": path})
+
+
+def _elsewhere(there: model.Elsewhere) -> Disk:
+    auth = _auth(there.auth)
+    return Disk(type=there.type, source=dict(there.source), hosts=there.hosts, auth=auth)
+
+
+def _auth(given: dict[str, str] | None) -> Auth | None:
+    if given is None:
+        return None
+    secret = {key: value for key, value in given.items() if key != "username"}
+    return Auth(username=given["username"], secret=secret)
 
 
 def seed(path: str, target: str) -> Disk:
@@ -107,7 +136,14 @@ def build(disk: Disk) -> ET.Element:
         bag("driver", disk.driver),
         None
         if disk.source is None
-        else tag("source", disk.source, *(tag("host", one) for one in disk.hosts)),
+        else tag(
+            "source",
+            disk.source,
+            *(tag("host", one) for one in disk.hosts),
+            None
+            if disk.auth is None
+            else tag("auth", {"username": disk.auth.username}, tag("secret", disk.auth.secret)),
+        ),
         _build_backing(disk.backing),
         tag("target", disk.target),
         tag("readonly") if disk.is_readonly else None,
@@ -123,11 +159,19 @@ def read(element: ET.Element) -> Disk:
         driver=attributes_of(element.find("driver")),
         source=attributes_of(element.find("source")),
         hosts=tuple(dict(one.attrib) for one in element.iterfind("source/host")),
+        auth=_read_auth(element.find("source/auth")),
         backing=_read_backing(element.find("backingStore")),
         target=attributes_of(element.find("target")) or {},
         is_readonly=element.find("readonly") is not None,
         serial=element.findtext("serial") or None,
     )
+
+
+def _read_auth(auth: ET.Element | None) -> Auth | None:
+    if auth is None:
+        return None
+    secret = attributes_of(auth.find("secret")) or {}
+    return Auth(username=auth.get("username"), secret=secret)
 
 
 def _build_backing(backing: Backing | None) -> ET.Element | None:

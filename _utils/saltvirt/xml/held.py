@@ -34,7 +34,7 @@ def content(one: Disk) -> dict[str, str]:
 def with_medium(now: Disk, wanted: Disk) -> Disk:
     """Return a drive with the medium of another, and else as it is."""
     kind = wanted.type if wanted.source else "file"
-    return replace(now, type=kind, source=wanted.source, hosts=wanted.hosts)
+    return replace(now, type=kind, source=wanted.source, hosts=wanted.hosts, auth=wanted.auth)
 
 
 def amended_disk(element: ET.Element, wanted: Disk) -> ET.Element:

@@ -10,8 +10,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from saltvirt import config, spec
 from saltvirt.errors import BadArgument, VirtError
+from saltvirt.model import Disk
 from saltvirt.seed import credentials
-from saltvirt.xml import capabilities, domain, parse, read, to_text
+from saltvirt.xml import capabilities, domain, parse, pool, pooldisk, read, to_text
 
 GOLDEN = Path(__file__).resolve().parents[2] / "data" / "domains"
 HOST = config.HostSettings()
@@ -156,6 +157,31 @@ def built(*args, host_devices=(), **kwargs):
     return domain.build(meant(*args, **kwargs), host_devices)
 
 
+SECRET = "<secret type='ceph' uuid='3c9a1d3e-6d5a-4d31-9f0e-2b1c4c1d0a77'/>"
+POOLS = {
+    "vg": "<pool type='logical'><name>vg</name><source><name>vg</name></source></pool>",
+    "ceph": "<pool type='rbd'><name>ceph</name><source><host name='mon' port='6789'/><host "
+    f"name='mon2'/><name>vms</name><auth type='ceph' username='u'>{SECRET}</auth></source></pool>",
+    "old": "<pool type='sheepdog'><name>old</name><source><host name='s'/><name>x</name></source>"
+    "</pool>",
+    "san": "<pool type='iscsi-direct'><name>san</name><source><host name='s'/>"
+    "<device path='iqn.2013-06.com.example:x'/></source></pool>",
+    "g": "<pool type='gluster'><name>g</name><source><host name='g1'/><dir path='/'/>"
+    "<name>v</name></source></pool>",
+}
+URL = "https://web.example:8443/iso/x.iso?a=1&b=2"
+ELSEWHERE = {"disks": [{"name": "cd", "device": "cdrom", "source_file": URL}]}
+
+
+def _elsewhere():
+    """Return disks in pools that are no folders, and a remote medium."""
+    disks = list(meant(**ELSEWHERE).disks[1:])
+    for number, text in enumerate(POOLS.values()):
+        place = pooldisk.elsewhere(pool.read(parse(text)), "centos1_data")
+        disks.append(Disk(name="data", target=f"vd{'abcdef'[number]}", elsewhere=place))
+    return tuple(disks)
+
+
 def everything():
     """Return the XML of every case by name."""
     out = {name: built(**given) for name, given in CASES.items()}
@@ -168,6 +194,7 @@ def everything():
             "memnodes": {0: {"mode": "strict", "nodeset": "0"}},
         },
     )
+    out["elsewhere"] = domain.build(replace(meant(**ELSEWHERE), disks=_elsewhere()))
     devices = [
         {"name": "pci_0000_03_00_0"},
         {"name": "usb_1_2", "vendor_id": "0x046d", "product_id": "0xc52b"},
@@ -176,7 +203,9 @@ def everything():
     return out
 
 
-@pytest.mark.parametrize("name", [*CASES, "cpu-mapping", "memory-mapping", "host-devices"])
+@pytest.mark.parametrize(
+    "name", [*CASES, "cpu-mapping", "memory-mapping", "elsewhere", "host-devices"]
+)
 def test_the_xml_is_what_it_was(name, request):
     path, text = GOLDEN / f"{name}.xml", everything()[name]
     if request.config.getoption("--regenerate"):

@@ -1,7 +1,7 @@
 """What a build is decided from: facts of the host and of the images, gathered once."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from saltvirt.image import cache, rights, validation
 from saltvirt.kvm import host
 from saltvirt.model import Disk, Nic, Vm
 from saltvirt.ops import inspect, storage
+from saltvirt.ops.build import existing, poolvolumes
 from saltvirt.ops.context import Context
 from saltvirt.ops.images import fetch
 from saltvirt.ops.seeding import identity, inspection, install, provided
@@ -65,6 +66,12 @@ class Content:
         Where the disks go that are to be made, by their names.
     taken
         Which of the files that the build might make are there already.
+    existing
+        What is there of the disks, by their names: it is taken as it is.
+    volumes
+        The volumes that disks are, or are to be, in pools that are no folders.
+    seed
+        The seed that a VM had whose disk is there, None if there is none.
     boot
         Kernel and initrd as files of this host, None if still to be fetched.
     wish
@@ -80,6 +87,9 @@ class Content:
     places: Mapping[str, storage.Place]
     taken: frozenset[str]
     boot: Mapping[str, str | None]
+    existing: Mapping[str, validation.ValidatedImage] = field(default_factory=dict)
+    volumes: Mapping[str, poolvolumes.PoolVolume] = field(default_factory=dict)
+    seed: str | None = None
     wish: seeding.Wish | None = None
     found: Found | None = None
     unseen: SeedError | None = None
@@ -117,6 +127,7 @@ def _filters(conn: Any, vm: Vm) -> tuple[str, ...]:
 
 def of_content(
     context: Context,
+    conn: Any,
     deployment: Deployment,
     on: HostFacts,
     who: Identity | None,
@@ -132,29 +143,98 @@ def of_content(
         The guest's identity, None if it gets none.
     """
     settings, vm = context.settings, deployment.vm
-    made = [disk for disk in vm.disks if is_made(disk)]
-    places = {disk.name: storage.place(settings, on.pools, disk) for disk in made}
+    there = _there(context, conn, on, vm)
+    # Of what is there nothing is made, so nothing is asked for.
+    rest = replace(vm, disks=tuple(disk for disk in vm.disks if disk.name not in there.names))
+    is_seeded = is_to_be_seeded(context, deployment, there.names, who)
     given = {
         disk.name: validated
-        for disk in vm.disks
+        for disk in rest.disks
         if (validated := _given(settings, on, disk)) is not None
     }
-    images = _images(context, deployment, is_dry)
-    boot = _boot(context, deployment, is_dry)
-    wish = _wish(context, deployment, who) if who else None
+    images = _images(context, replace(deployment, vm=rest), is_dry)
+    wish = _wish(context, deployment, who) if who and is_seeded else None
     found, unseen = _inspected(context, vm, wish, images, is_dry)
-    if wish and wish.installs and not wish.install_from:
-        wish = replace(wish, provided=provided.suitable(context, found, deployment.saltenv))
+    kept = seed_path(settings.images, vm.name, "iso") if there.names and not wish else None
     return Content(
         images=images,
         given=given,
-        places=places,
-        taken=_taken(settings, vm, places),
-        boot=boot,
-        wish=wish,
+        places=there.places,
+        taken=_taken(settings, rest, there.places),
+        existing=there.files,
+        volumes=there.volumes,
+        seed=existing.seed(context, conn, vm.name, kept) if kept else None,
+        boot=boot_files(context, deployment, is_dry=is_dry),
+        wish=_with_minion(context, deployment, wish, found),
         found=found,
         unseen=unseen,
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _There:
+    """Where disks go, which of them are there already, and which are volumes; by their names."""
+
+    places: Mapping[str, storage.Place]
+    files: Mapping[str, validation.ValidatedImage]
+    volumes: Mapping[str, poolvolumes.PoolVolume]
+
+    @property
+    def names(self) -> set[str]:
+        """The disks that are there already."""
+        kept = {name for name, one in self.volumes.items() if one.there_bytes is not None}
+        return kept | set(self.files)
+
+
+def _there(context: Context, conn: Any, on: HostFacts, vm: Vm) -> _There:
+    where = places(context.settings, on, vm)
+    return _There(
+        places=where,
+        files=existing.of_disks(context, conn, vm, where),
+        volumes=poolvolumes.of_disks(context, conn, vm, on.pools),
+    )
+
+
+def _with_minion(
+    context: Context, deployment: Deployment, wish: seeding.Wish | None, found: Found | None
+) -> seeding.Wish | None:
+    """Return the wish with the minion that the master has fetched, if one is installed."""
+    if wish is None or not wish.installs or wish.install_from:
+        return wish
+    return replace(wish, provided=provided.suitable(context, found, deployment.saltenv))
+
+
+def places(settings: HostSettings, on: HostFacts, vm: Vm) -> dict[str, storage.Place]:
+    """Return where the disks go that are to be made, by their names."""
+    return {
+        disk.name: storage.place(settings, on.pools, disk)
+        for disk in vm.disks
+        if is_made(disk) and not poolvolumes.is_in_one(settings, on.pools, disk)
+    }
+
+
+def is_to_be_seeded(
+    context: Context,
+    deployment: Deployment,
+    there: Collection[str],
+    who: Identity | None,
+) -> bool:
+    """
+    Return whether the guest's disk is made of its image, so that it is seeded.
+
+    One that was there keeps the identity that it has; raise StorageError if the master has given
+    the VM another one.
+    """
+    seeded = next((disk for disk in deployment.vm.disks if disk.image), None)
+    if seeded is None or seeded.name not in there:
+        return seeded is not None
+    if who and context.is_ordered and deployment.priv_key:
+        raise StorageError(
+            f"disk {seeded.name!r} of VM {deployment.vm.name!r} is there already, and keeps what "
+            "is in it, its minion's key too; seed=False takes it as it is, or remove it, or choose "
+            "another name"
+        )
+    return False
 
 
 def is_made(disk: Disk) -> bool:
@@ -179,7 +259,8 @@ def _images(
     return out
 
 
-def _boot(context: Context, deployment: Deployment, is_dry: bool) -> dict[str, str | None]:
+def boot_files(context: Context, deployment: Deployment, *, is_dry: bool) -> dict[str, str | None]:
+    """Return kernel, initrd and loader as files of this host, None of what is still to come."""
     boot = deployment.vm.boot or {}
     out: dict[str, str | None] = {}
     for key in BOOT_FILES:
@@ -201,6 +282,8 @@ def _boot(context: Context, deployment: Deployment, is_dry: bool) -> dict[str, s
 
 def _given(settings: HostSettings, on: HostFacts, disk: Disk) -> validation.ValidatedImage | None:
     """Return what the user's own file for a disk is, None if the disk has none."""
+    if disk.elsewhere or poolvolumes.is_in_one(settings, on.pools, disk):
+        return None  # QEMU fetches it, or libvirt has it
     if disk.source_file:
         return _source_file(settings, on, disk)
     if disk.backing_path and not disk.image:

@@ -6,42 +6,15 @@ from typing import Any
 
 from saltvirt.arguments import shown
 from saltvirt.errors import BadArgument, NameTaken, ReservationRefused, StorageError
-from saltvirt.image import clone, validation
 from saltvirt.model import Disk, Requirements, Vm
-from saltvirt.ops.build import buildfacts
+from saltvirt.ops.build import buildfacts, plandisks
 from saltvirt.ops.build.buildfacts import Content, HostFacts
+from saltvirt.ops.build.plandisks import DiskFile, DiskVolume, ExistingFile, File
 from saltvirt.ops.seeding import method as seeding
 from saltvirt.placement import fit
 from saltvirt.placement.answers import HostInfo
 from saltvirt.spec import Deployment
-from saltvirt.units import MIB
 from saltvirt.xml import domain
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DiskFile:
-    """
-    A disk's file that is to be made.
-
-    layout
-        What :func:`saltvirt.image.clone.plan` returns.
-    base
-        What it is made of, None if it is empty.
-    pool
-        The libvirt pool that it belongs to, if any.
-    """
-
-    path: str
-    layout: Mapping[str, Any]
-    base: validation.ValidatedImage | None = None
-    pool: str | None = None
-
-    @property
-    def how(self) -> str:
-        """How it is made: ``empty``, ``overlay`` or ``copy``."""
-        if self.base is None:
-            return "empty"
-        return "overlay" if self.layout["is_overlay"] else "copy"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +32,12 @@ class Plan:
         Where the credentials lie until QEMU has read them, None if it gets none.
     unfetched
         The images that are to be fetched before more can be said; a dry run alone has any.
+    existing
+        The files of its disks that are there already.
+    volumes
+        Those of its disks that are volumes of pools that are no folders.
+    is_seed_kept
+        Whether its seed is there already, too.
     """
 
     vm: Vm
@@ -71,12 +50,45 @@ class Plan:
     installs: bool = True
     saltenv: str = "base"
     unfetched: tuple[str, ...] = ()
+    existing: tuple[ExistingFile, ...] = ()
+    volumes: tuple[DiskVolume, ...] = ()
+    is_seed_kept: bool = False
 
     @property
     def paths(self) -> list[str]:
         """Every file that is made."""
         extra = (self.seed_path, self.credentials_path)
         return [*(file.path for file in self.files), *(path for path in extra if path)]
+
+    @property
+    def taken(self) -> list[str]:
+        """Every file that is there already, and is the VM's then."""
+        kept = [self.vm.seed_path] if self.is_seed_kept else []
+        return [path for path in (*(one.path for one in self.existing), *kept) if path]
+
+    @property
+    def new_volumes(self) -> tuple[DiskVolume, ...]:
+        """The volumes that are made."""
+        return tuple(one for one in self.volumes if one.size_bytes is not None)
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What the user is to know of the VM."""
+        taken = (_taken_as_it_is(disk) for disk in self.vm.disks if self._is_there(disk))
+        return (*taken, *(self.seed.warnings if self.seed else ()))
+
+    def _is_there(self, disk: Disk) -> bool:
+        file = self._files.get(_where(disk))
+        is_there = file is not None and file.how == "existing"
+        # What the call itself names is no surprise.
+        return is_there and not disk.source_file
+
+    @property
+    def _files(self) -> dict[str | None, File]:
+        """What the disks are, by where they are."""
+        made: dict[str | None, File] = {one.path: one for one in self.files}
+        there: dict[str | None, File] = {one.path: one for one in self.existing}
+        return made | there | {one.where: one for one in self.volumes}
 
     @property
     def seeded_disk(self) -> Disk:
@@ -89,14 +101,14 @@ class Plan:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the plan as ``dry_run=True`` shows it."""
-        made = {file.path: file for file in self.files}
+        files = self._files
         return {
             "name": self.vm.name,
             "domain_type": self.vm.domain_type,
             "arch": self.vm.arch,
             "vcpus": self.vm.vcpus,
             "memory_mib": self.vm.memory_mib,
-            "disks": [_shown(disk, made.get(disk.path or "")) for disk in self.vm.disks],
+            "disks": [_shown(disk, files.get(_where(disk))) for disk in self.vm.disks],
             "nics": [
                 {"name": n.name, "type": n.type, "source": n.source, "model": n.model, "mac": n.mac}
                 for n in self.vm.nics
@@ -109,19 +121,30 @@ class Plan:
         }
 
 
-def _shown(disk: Disk, file: DiskFile | None) -> dict[str, Any]:
+def _where(disk: Disk) -> str | None:
+    """Return where a disk is: its volume or its path."""
+    return disk.volume or disk.path
+
+
+def _taken_as_it_is(disk: Disk) -> str:
+    image = f"; {shown(disk.image)} is not copied, and nothing is seeded" if disk.image else ""
+    return f"disk {disk.name!r} was there already and is taken as it is: {_where(disk)}{image}"
+
+
+def _shown(disk: Disk, file: File | None) -> dict[str, Any]:
     out = {
         "name": disk.name,
         "target": disk.target,
         "device": disk.device,
-        "path": disk.path,
+        "path": _where(disk) or disk.source_file,
         "format": disk.format,
         "size_mib": disk.size_mib,
     }
     if disk.image:
         out["image"] = shown(disk.image)
     if file:
-        out |= {"made": file.how, "base": file.base.path if file.base else None}
+        base = None if isinstance(file, ExistingFile) else file.base
+        out |= {"made": file.how, "base": base.path if base else None}
     return out
 
 
@@ -191,19 +214,19 @@ def decide(deployment: Deployment, host: HostFacts, content: Content, images: st
         The folder of seeds.
     """
     seed = seeding.decide(content.wish, content.found, content.unseen) if content.wish else None
-    pairs = disks(deployment, content)
+    pairs = plandisks.disks(deployment, content)
     paths = _seed_paths(images, deployment.vm.name, seed)
     boot = {**(deployment.vm.boot or {}), **content.boot}
     vm = replace(
         deployment.vm,
         disks=tuple(disk for disk, _file in pairs),
         boot=boot or None,
-        seed_path=paths.get("nocloud"),
+        seed_path=paths.get("nocloud") or content.seed,
         ssh_user=seed.ssh_user if seed else None,
     )
     plan = Plan(
         vm=vm,
-        files=tuple(file for _disk, file in pairs if file),
+        files=plandisks.to_make(pairs),
         devices=tuple(host.devices[name] for name in vm.host_devices),
         seed=seed,
         seed_path=paths.get("nocloud"),
@@ -212,6 +235,9 @@ def decide(deployment: Deployment, host: HostFacts, content: Content, images: st
         installs=deployment.install,
         saltenv=deployment.saltenv,
         unfetched=_unfetched(deployment.vm, content),
+        existing=plandisks.there_already(pairs),
+        volumes=plandisks.in_pools(pairs),
+        is_seed_kept=content.seed is not None,
     )
     _refuse_taken(plan, content)
     return plan
@@ -242,39 +268,3 @@ def _refuse_taken(plan: Plan, content: Content) -> None:
                 f"{what} {path} already exists, but there is no VM of this name; see what it is, "
                 "then remove it or choose another name"
             )
-
-
-def disks(deployment: Deployment, content: Content) -> list[tuple[Disk, DiskFile | None]]:
-    """Return the disks with their paths and formats, and the files of those that are made."""
-    return [_disk(deployment, content, disk) for disk in deployment.vm.disks]
-
-
-def _disk(deployment: Deployment, content: Content, disk: Disk) -> tuple[Disk, DiskFile | None]:
-    """Return ``(the disk with its path and format, its file if it is to be made)``."""
-    if not buildfacts.is_made(disk):
-        given = content.given.get(disk.name)
-        return (replace(disk, path=given.path, format=given.format) if given else disk), None
-    base = content.images.get(disk.image) if disk.image else content.given.get(disk.name)
-    if disk.image and base is None:
-        return disk, None
-    if disk.backing_path and not disk.image:
-        disk = replace(disk, overlay=True)
-    layout = _layout(disk, base, deployment.enable_qcow)
-    place = content.places[disk.name]
-    path = buildfacts.disk_path(deployment.vm, disk, place, layout["format"])
-    file = DiskFile(path=path, layout=layout, base=base, pool=place.pool)
-    size_mib = layout["size_bytes"] // MIB
-    return replace(disk, path=path, format=layout["format"], size_mib=size_mib), file
-
-
-def _layout(
-    disk: Disk, base: validation.ValidatedImage | None, enable_qcow: bool | None
-) -> Mapping[str, Any]:
-    if base is not None:
-        return clone.plan(disk, base, enable_qcow)
-    fmt = disk.format or "qcow2"
-    if fmt not in ("qcow2", "raw"):
-        raise BadArgument(f"disk {disk.name!r}", f"format {fmt!r}; qcow2 or raw")
-    if not disk.size_mib:
-        raise BadArgument(f"disk {disk.name!r}", "has neither a size nor an image")
-    return {"format": fmt, "size_bytes": disk.size_mib * MIB, "is_overlay": False}

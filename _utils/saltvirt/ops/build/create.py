@@ -8,8 +8,9 @@ from typing import Any
 from saltvirt import parts, protocol, records, spec, undo
 from saltvirt.config import HostSettings
 from saltvirt.kvm import connect
+from saltvirt.model import Requirements
 from saltvirt.ops import inspect, reservations, unfinished
-from saltvirt.ops.build import buildfacts, buildplan, do
+from saltvirt.ops.build import buildfacts, buildplan, do, existing, poolvolumes
 from saltvirt.ops.context import Context
 from saltvirt.ops.seeding import identity, submission
 from saltvirt.spec import Deployment
@@ -29,7 +30,7 @@ def create(context: Context, deployment: spec.Deployment) -> bool | dict[str, li
         chosen = str(uuid.uuid4())
         deployment = replace(deployment, vm=replace(deployment.vm, uuid=chosen))
         unfinished.settle(conn, settings)
-        known, required = inspect.seen(conn, settings), spec.requirements(deployment.vm)
+        known, required = inspect.seen(conn, settings), _required(settings, on, deployment)
 
         def check() -> None:
             info = inspect.host_info(conn, settings, known)
@@ -39,7 +40,7 @@ def create(context: Context, deployment: spec.Deployment) -> bool | dict[str, li
             return reservations.reserved(settings, required, chosen, check)
 
         def decide() -> buildplan.Plan:
-            content = buildfacts.of_content(context, deployment, on, who, is_dry=False)
+            content = buildfacts.of_content(context, conn, deployment, on, who, is_dry=False)
             return buildplan.decide(deployment, on, content, settings.images)
 
         with do.Builder(conn, context, who, reserve, decide) as hands:
@@ -63,8 +64,8 @@ def show(context: Context, deployment: spec.Deployment) -> dict[str, Any]:
         on, deployment = _on_host(conn, settings, deployment)
         reservations.refuse_moving(settings, deployment.vm.name)
         info = inspect.host_info(conn, settings)
-        buildplan.refuse(deployment.vm, on, info, spec.requirements(deployment.vm))
-        content = buildfacts.of_content(context, deployment, on, who, is_dry=True)
+        buildplan.refuse(deployment.vm, on, info, _required(settings, on, deployment))
+        content = buildfacts.of_content(context, conn, deployment, on, who, is_dry=True)
         return buildplan.decide(deployment, on, content, settings.images).to_dict()
 
 
@@ -74,3 +75,14 @@ def _on_host(
     """Return the host's facts, and the deployment with what the host decides."""
     on = buildfacts.of_host(conn, settings, deployment.vm)
     return on, replace(deployment, vm=buildplan.on_host(deployment.vm, on))
+
+
+def _required(
+    settings: HostSettings, on: buildfacts.HostFacts, deployment: Deployment
+) -> Requirements:
+    """Return what the VM needs of this host."""
+    vm, places = deployment.vm, buildfacts.places(settings, on, deployment.vm)
+    # What a pool of devices has room for is its own affair.
+    disks = [one for one in vm.disks if not poolvolumes.is_in_one(settings, on.pools, one)]
+    of_files = replace(vm, disks=tuple(disks))
+    return existing.to_find(settings, of_files, places, spec.requirements(of_files))

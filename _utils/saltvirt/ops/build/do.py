@@ -2,17 +2,19 @@
 
 import functools
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, ExitStack
 from typing import Any
 
 from saltvirt import files, protocol, records, room, undo
 from saltvirt.config import HostSettings
 from saltvirt.errors import NotTakenBack, StorageError
-from saltvirt.image import clone
-from saltvirt.kvm import host, lifecycle
-from saltvirt.ops import ownfiles, reservations, storage, unfinished
-from saltvirt.ops.build.buildplan import DiskFile, Plan
+from saltvirt.image import clone, tool
+from saltvirt.kvm import diskvolumes, host, lifecycle
+from saltvirt.ops import ownfiles, ownvolumes, reservations, storage, unfinished
+from saltvirt.ops.build import existing, newvolumes
+from saltvirt.ops.build.buildplan import Plan
+from saltvirt.ops.build.plandisks import DiskFile, DiskVolume, ExistingFile
 from saltvirt.ops.context import Context
 from saltvirt.ops.migration import startlock
 from saltvirt.ops.seeding import install, submission, write
@@ -89,13 +91,27 @@ class Builder:
         """Make all files, and have them on the disk."""
         conn, settings = self._conn, self._context.settings
         self._plan = plan = self._decide()
-        self._warn(plan.seed.warnings if plan.seed else ())
+        self._warn(plan.warnings)
         minion = _fetch_minion(self._context, plan)
         secrets = [plan.credentials_path] if plan.credentials_path else []
         with reservations.host_lock(settings):
             # What is noted here is removed by whoever settles this: it must be nobody else's.
             reservations.refuse_taken(settings, plan.vm.name, plan.paths)
-            ownfiles.announce(self._held, plan.paths, secrets)
+            # And what was there when this was decided, nobody has got meanwhile.
+            existing.refuse_used(conn, settings, plan.vm.name, plan.taken)
+            newvolumes.refuse_taken(conn, settings, plan.vm.name, plan.volumes)
+            new = [[one.pool, one.name] for one in plan.new_volumes]
+            taken = [*plan.taken, *(one.where for one in plan.volumes)]
+            ownfiles.announce(self._held, plan.paths, secrets, taken, new)
+        self._make_disks(plan)
+        if plan.seed and self._who:
+            if plan.seed_path:
+                self._make_file(plan.seed_path)
+            _seed(self._context, plan, plan.seed, self._who, minion)
+        _settle([path for path in plan.paths if path not in secrets])
+
+    def _make_disks(self, plan: Plan) -> None:
+        conn, settings = self._conn, self._context.settings
         if plan.paths:
             storage.made(settings.images)
         for file in plan.files:
@@ -104,11 +120,9 @@ class Builder:
                 self._steps.undo_with(host.refresh_pool, conn, file.pool)
             self._make_file(file.path)
             make_disk(conn, settings, file)
-        if plan.seed and self._who:
-            if plan.seed_path:
-                self._make_file(plan.seed_path)
-            _seed(self._context, plan, plan.seed, self._who, minion)
-        _settle([path for path in plan.paths if path not in secrets])
+        for volume in plan.new_volumes:
+            self._make_volume(volume)
+        grow(plan.existing)
 
     def _warn(self, told: tuple[str, ...]) -> None:
         """Say now what the image will not do; the answer says it again."""
@@ -121,6 +135,19 @@ class Builder:
         # Whatever was seen there: until the file is made, another host may make one of that name.
         self._steps.undo_with(self._remove, path)
         ownfiles.make(self._held, path)
+
+    def _make_volume(self, volume: DiskVolume) -> None:
+        conn, pool, name = self._conn, volume.pool, volume.name
+        newvolumes.make(conn, volume)
+        self._steps.undo_with(self._remove_volume, pool, name)
+        ownfiles.note_volume(self._held, pool, name, diskvolumes.number_of(conn, pool, name))
+        newvolumes.fill(self._context.settings, volume)
+
+    def _remove_volume(self, pool: str, name: str) -> None:
+        if self._may_be_defined:
+            raise StorageError("it stays, as the VM's definition may still be there")
+        ownvolumes.remove(self._conn, self._context.settings, [[pool, name]])
+        ownfiles.forget_volume(self._held, pool, name)
 
     def _remove(self, path: str) -> None:
         if self._may_be_defined:
@@ -136,7 +163,7 @@ class Builder:
         """Define the domain, and have the master accept its key."""
         self._steps.undo_with(self._undefine)
         _define(self._conn, self._plan)
-        if self._who and self._who.is_submitted:
+        if self._plan.seed and self._who and self._who.is_submitted:
             submission.submit(self._context, self._plan.vm.name, self._who.public_key)
 
     def _undefine(self) -> None:
@@ -189,6 +216,13 @@ def make_disk(conn: Any, settings: HostSettings, file: DiskFile) -> None:
         clone.make(file.base, file.path, file.layout, room.of(settings))
     if file.pool:
         host.refresh_pool(conn, file.pool)
+
+
+def grow(files_: Iterable[ExistingFile]) -> None:
+    """Grow the disks that were there already, and are to be larger."""
+    for one in files_:
+        if one.grown_bytes:
+            tool.resize(one.path, one.grown_bytes, one.format)
 
 
 def _seed(

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from saltvirt.config import HostSettings
-from saltvirt.kvm import host
+from saltvirt.kvm import host, pools, volumes
 from saltvirt.ops import inspect, storage
 from saltvirt.placement import fit, generation, requirements
 from saltvirt.placement.answers import DiskFacts, HostInfo, MigrationInfo, Versions
@@ -30,7 +30,8 @@ def check(
         )
     why += _libvirts_reasons(conn, moving, generation.of(info))
     why += [f"there is no file {path} there" for path in moving.files if not Path(path).exists()]
-    why += [reason for disk in moving.disks for reason in _disk_reasons(settings, disk)]
+    for disk in moving.disks:
+        why += [*_disk_reasons(settings, disk), *_volume_reasons(conn, settings, disk)]
     pushed = [one.path for one in moving.nvram if one.how == "push"]
     return why + [f"a file {path} is there already" for path in pushed if Path(path).exists()]
 
@@ -94,6 +95,21 @@ def _disk_reasons(settings: HostSettings, disk: DiskFacts) -> Iterator[str]:
         yield f"a file {path} is there already"
     elif not path.parent.is_dir() and path.parent != Path(settings.images):
         yield f"there is no folder {path.parent} there"
+
+
+def _volume_reasons(conn: Any, settings: HostSettings, disk: DiskFacts) -> Iterator[str]:
+    """Yield why a disk that the definition calls POOL/VOLUME is not here."""
+    # A path begins with a slash, what is on a network with its protocol.
+    if disk.how != "shared" or disk.path.startswith("/") or ":" in disk.path.partition("/")[0]:
+        return
+    name, _slash, volume = disk.path.partition("/")
+    pool = pools.find(conn, name)
+    if pool is None or not pool.isActive():
+        yield f"there is no pool {name} there, or it does not run"
+    elif volume not in volumes.names(conn, name):
+        yield f"there is no volume {volume} in pool {name} there; virt.pool_refresh looks again"
+    elif not storage.is_declared(settings, volumes.lookup(conn, name, volume).path()):
+        yield f"the disk {disk.path} is shared, and virt:shared_paths there does not have it"
 
 
 def is_medium(disk: DiskFacts) -> bool:

@@ -29,6 +29,7 @@ class _Tags(TypedDict):
     host_cpu: str | None
     qemu: str
     nat: set[str]
+    pools: dict[str, str]
 
 
 class _Cpu(TypedDict):
@@ -53,6 +54,7 @@ def gather(conn: Any, settings: HostSettings, name: str | None = None) -> dict[s
         "autostart": lifecycle.autostarted(conn),
         "host_cpu": host.own_cpu(conn),
         "qemu": host.versions(conn)["qemu"],
+        "pools": {name: one["path"] or "" for name, one in host.pools(conn).items()},
         "nat": {one for one, it in host.networks(conn).items() if it["forward"] == "nat"},
     }
     rows = {row["name"]: row for row in query.rows(conn, name, with_next=True)}
@@ -74,7 +76,7 @@ def _facts(settings: HostSettings, row: Mapping[str, Any], tags: _Tags) -> Migra
     is_running = row["state"] in ("running", "paused")
     following = _following(both)
     sources = [one for one in read.disk_sources(root) if one["path"] is not None]
-    disks = [_disk(settings, source, is_running) for source in sources]
+    disks = [_disk(settings, source, is_running, tags["pools"]) for source in sources]
     ours = read.ours(root)
     links, cpu = read.links(root), _cpu(root, tags, is_running)
     return MigrationInfo(
@@ -144,7 +146,12 @@ def _cpu(root: ET.Element, tags: _Tags, is_running: bool) -> _Cpu:
     }
 
 
-def _disk(settings: HostSettings, source: Mapping[str, Any], is_running: bool) -> DiskFacts:
+def _disk(
+    settings: HostSettings,
+    source: Mapping[str, Any],
+    is_running: bool,
+    pools: Mapping[str, str],
+) -> DiskFacts:
     """Return the facts of a disk that has a file, or another place where it is."""
     path = source["path"]
     out = DiskFacts(
@@ -156,7 +163,7 @@ def _disk(settings: HostSettings, source: Mapping[str, Any], is_running: bool) -
         base=None,
         image=None,
     )
-    is_declared = storage.is_declared(settings, path)
+    is_declared = storage.is_declared(settings, _located(source, pools))
     if source["type"] != "file" or is_declared:
         is_shared = is_declared or source["type"] == "network"
         return replace(out, how="shared" if is_shared else "device")
@@ -176,6 +183,14 @@ def _disk(settings: HostSettings, source: Mapping[str, Any], is_running: bool) -
         backing=sizes["backing"],
         size_bytes=os.path.getsize(path),
     )
+
+
+def _located(source: Mapping[str, Any], pools: Mapping[str, str]) -> str:
+    """Return where a disk is on this host, also if the definition names a pool's volume."""
+    path: str = source["path"]
+    pool, _slash, volume = path.partition("/")
+    folder = pools.get(pool) if source["type"] == "volume" else None
+    return f"{folder}/{volume}" if folder else path
 
 
 def _obstacles(name: str, root: ET.Element, tags: _Tags) -> Iterator[str]:
@@ -235,8 +250,8 @@ def _unreadable(disks: Iterable[DiskFacts]) -> Iterator[str]:
             yield f"its disk {disk.path} is missing or cannot be read"
         elif disk.how == "device":
             yield (
-                f"its disk {disk.path} is a device of this host; declare it in "
-                "virt:shared_paths if every host has it"
+                f"its disk {disk.path} is a device of this host, or a volume of a pool; declare "
+                "where that is (/dev/GROUP, a folder) in virt:shared_paths if every host has it"
             )
         elif disk.backing and not disk.base:
             yield (

@@ -14,6 +14,7 @@ from saltvirt.model import Disk
 from saltvirt.ops import inspect, storage
 from saltvirt.ops.audit.conffiles import Conf, Looking, settings
 from saltvirt.ops.audit.facts import listening
+from saltvirt.ops.build import poolvolumes
 from saltvirt.ops.certificates import installed
 from saltvirt.ops.seeding import identity, inspection
 from saltvirt.ops.setup import folder, reaching
@@ -89,8 +90,14 @@ def _of_libvirt(
         return str(exc), None, None, None
     except (VirtError, OSError) as exc:
         return None, None, None, str(exc)
+    return None, info, _why(_pool, options, info), None
+
+
+def _pool(options: HostSettings, info: HostInfo) -> None:
+    """Refuse a virt:storagepool that no disk could be made in."""
     disk = Disk(name="system", target="vda")
-    return None, info, _why(storage.place, options, info.storage.pools, disk), None
+    if not poolvolumes.is_in_one(options, info.storage.pools, disk):
+        storage.place(options, info.storage.pools, disk)
 
 
 def _why(function: Callable[..., object], *args: Any) -> str | None:

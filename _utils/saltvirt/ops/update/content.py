@@ -11,7 +11,7 @@ from saltvirt.image import cache
 from saltvirt.kvm import changing, host
 from saltvirt.model import Disk, Vm
 from saltvirt.ops import storage
-from saltvirt.ops.build import buildfacts, buildplan
+from saltvirt.ops.build import buildfacts, plandisks
 from saltvirt.ops.context import Context
 from saltvirt.ops.update import disks, live
 from saltvirt.ops.update.request import Request
@@ -32,6 +32,10 @@ class Disks:
         What the definition is to have, in the call's order.
     files
         Those that are to be made.
+    existing
+        The files of those that are new to the VM and were there already.
+    volumes
+        The volumes of those that are new to the VM, in pools that are no folders.
     growth
         ``{target: bytes}`` of those that are to be larger.
     places
@@ -41,7 +45,9 @@ class Disks:
     """
 
     elements: list[ET.Element]
-    files: tuple[buildplan.DiskFile, ...] = ()
+    files: tuple[plandisks.DiskFile, ...] = ()
+    existing: tuple[plandisks.ExistingFile, ...] = ()
+    volumes: tuple[plandisks.DiskVolume, ...] = ()
     growth: Mapping[str, int] = field(default_factory=dict)
     places: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     more_mib: int = 0
@@ -61,7 +67,7 @@ def find(
     pools = host.pools(conn)
     current = amend.devices(root, "disk")
     found = disks.pairs(request.name, current, request.disks, request.with_bus, pools)
-    made = _decided(context, request, found, pools)
+    made = _decided(context, conn, request, found, pools)
     taken = {disk.read(one).target.get("dev", "") for one in current if held.is_seed(one)}
     names = disks.targets(found, request.with_bus, taken)
     rows = zip(found, made, names, strict=True)
@@ -73,10 +79,12 @@ def find(
     sizes = _sizes(conn, request, found, places, live.disk_targets(running))
     growth = disks.growth(found, sizes)
     more = sum((size - sizes[target]) // MIB for target, size in growth.items())
-    files = tuple(file for _disk, file in made if file is not None)
+    files = plandisks.to_make(made)
     return Disks(
         elements=elements,
         files=files,
+        existing=plandisks.there_already(made),
+        volumes=plandisks.in_pools(made),
         growth=growth,
         places=places,
         more_mib=more + sum(file.layout["size_bytes"] // MIB for file in files),
@@ -84,25 +92,33 @@ def find(
 
 
 def _decided(
-    context: Context, request: Request, found: Sequence[disks.Pair], pools: Mapping[str, Any]
-) -> list[tuple[Disk, buildplan.DiskFile | None]]:
+    context: Context,
+    conn: Any,
+    request: Request,
+    found: Sequence[disks.Pair],
+    pools: Mapping[str, Any],
+) -> plandisks.Pairs:
     """Return the disks with their paths, and the files of those that are to be made."""
     open_ = [one.wanted for one in found if not one.is_decided]
-    decided = iter(_made(context, request, open_, pools) if open_ else ())
+    decided = iter(_made(context, conn, request, open_, pools) if open_ else ())
     return [(one.wanted, None) if one.is_decided else next(decided) for one in found]
 
 
 def _made(
-    context: Context, request: Request, open_: Sequence[Disk], pools: Mapping[str, Any]
-) -> list[tuple[Disk, buildplan.DiskFile | None]]:
+    context: Context, conn: Any, request: Request, open_: Sequence[Disk], pools: Mapping[str, Any]
+) -> plandisks.Pairs:
     deployment = _deployment(request.name, open_)
     on = buildfacts.HostFacts(arch="", domain_types=_NOBODY, qemu="", pools=pools)
-    content = buildfacts.of_content(context, deployment, on, None, is_dry=request.test)
+    content = buildfacts.of_content(context, conn, deployment, on, None, is_dry=request.test)
     out = []
-    for one, file in buildplan.disks(deployment, content):
-        if file is not None and file.path in content.taken:
+    for one, file in plandisks.disks(deployment, content):
+        # Without an image it is as it was: what it had is its content again. With one, what is
+        # there may be half a copy, of an update that was killed.
+        is_copy = file is not None and file.how == "existing" and one.image is not None
+        if file is not None and (is_copy or file.path in content.taken):
+            where = one.volume or file.path
             raise StorageError(
-                f"disk {one.name!r}: {file.path} is there already, but VM {request.name!r} does "
+                f"disk {one.name!r}: {where} is there already, but VM {request.name!r} does "
                 "not have it; give it as source_file if it is to, else remove it"
             )
         is_unfetched = one.path is None and one.image is not None
@@ -118,9 +134,8 @@ def boot_files(context: Context, request: Request, boot: Mapping[str, str]) -> d
 
     A test fetches nothing: what is not here yet has no path, and stands as it is written.
     """
-    on = buildfacts.HostFacts(arch="", domain_types=_NOBODY, qemu="")
     deployment = _deployment(request.name, (), dict(boot))
-    found = buildfacts.of_content(context, deployment, on, None, is_dry=request.test).boot
+    found = buildfacts.boot_files(context, deployment, is_dry=request.test)
     return {key: path or _cached(context, boot[key]) for key, path in found.items()}
 
 

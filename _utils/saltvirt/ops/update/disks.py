@@ -9,7 +9,7 @@ from typing import Any
 from saltvirt import model
 from saltvirt.errors import BadArgument
 from saltvirt.units import MIB
-from saltvirt.xml import disk, held
+from saltvirt.xml import disk, held, remote
 
 # What the name of a disk's file or volume may end in, after the VM's and the disk's.
 _ENDING = re.compile(r"(\.(qcow2|raw|img|qed|vmdk|vdi|vpc|vhdx|iso))?")
@@ -34,7 +34,7 @@ class Pair:
         now = self.now
         if now is None:
             return False
-        is_same = now.path == self.wanted.source_file
+        is_same = _is_medium(now, self.wanted)
         return is_same or not _is_drive(self.wanted) or not self.wanted.source_file
 
 
@@ -70,6 +70,13 @@ def pairs(
     return [Pair(wanted=one, element=found.get(number)) for number, one in enumerate(wanted)]
 
 
+def _is_medium(now: disk.Disk, wanted: model.Disk) -> bool:
+    """Return whether a drive has the medium that is wanted."""
+    if wanted.elsewhere:
+        return remote.same(wanted.elsewhere, now.source or {}, now.hosts)
+    return now.path == wanted.source_file
+
+
 def _is_drive(one: model.Disk) -> bool:
     return one.device in held.DRIVES and not one.image
 
@@ -82,16 +89,30 @@ def _has_content(
     if path is None or now.device != wanted.device:
         return False
     if _is_drive(wanted):
-        return path == wanted.source_file and _is_drive_of(vm, now, wanted, has_bus, pools)
-    folder = str((pools.get(wanted.pool or "") or {}).get("path"))
+        return _is_medium(now, wanted) and _is_drive_of(vm, now, wanted, has_bus, pools)
+    return _has_name(vm, now, wanted, pools.get(wanted.pool or "") or {})
+
+
+def _has_name(vm: str, now: disk.Disk, wanted: model.Disk, pool: Mapping[str, Any]) -> bool:
+    """Return whether a disk is what a call means by its own name, or by that of a file."""
     if wanted.source_file:
-        file = wanted.source_file
-        return path in (file, f"{wanted.pool}/{file}", f"{folder}/{file}")
-    place, _slash, last = path.rpartition("/")
-    if wanted.pool and place not in (wanted.pool, folder) and now.type != "network":
+        return _is_named(now, wanted.source_file, wanted.pool, pool)
+    if pool.get("type") == "disk":
+        # Partitions have the device's name: the first in that pool is the first that is wanted.
+        return (now.source or {}).get("pool") == wanted.pool
+    place, _slash, last = (now.path or "").rpartition("/")
+    is_elsewhere = wanted.pool and place not in (wanted.pool, str(pool.get("path")))
+    if is_elsewhere and now.type != "network":
         return False
     own = f"{vm}_{wanted.name}"
     return last.startswith(own) and bool(_ENDING.fullmatch(last.removeprefix(own)))
+
+
+def _is_named(now: disk.Disk, file: str, pool: str | None, known: Mapping[str, Any]) -> bool:
+    """Return whether a disk is the file, or the volume of a pool, that a call names."""
+    path = now.path or ""
+    is_remote = now.type == "network" and path.endswith(f"/{file}")
+    return is_remote or path in (file, f"{pool}/{file}", f"{known.get('path')}/{file}")
 
 
 def _is_drive_of(
@@ -150,7 +171,7 @@ def written(one: Pair, decided: model.Disk, target: str, has_bus: bool) -> ET.El
     if one.element is None:
         return disk.build(disk.of(replace(decided, target=target)))
     now, wanted = disk.read(one.element), one.wanted
-    if _is_drive(wanted) and now.path != wanted.source_file:
+    if _is_drive(wanted) and not _is_medium(now, wanted):
         now = held.with_medium(now, disk.of(decided))
     if has_bus and now.target.get("bus") != wanted.model:
         now = replace(now, target={**now.target, "dev": target, "bus": wanted.model})

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -11,8 +11,10 @@ from saltvirt.config import HostSettings
 from saltvirt.errors import BadArgument, StorageError
 from saltvirt.image import tool
 from saltvirt.kvm import changing, connect, host, lifecycle
-from saltvirt.ops import reservations, storage
+from saltvirt.ops import ownvolumes, reservations, storage
 from saltvirt.ops.build import do as building
+from saltvirt.ops.build import existing, newvolumes
+from saltvirt.ops.build.plandisks import DiskVolume, ExistingFile
 from saltvirt.ops.context import Context
 from saltvirt.ops.migration import startlock
 from saltvirt.ops.update import content, live, plan
@@ -124,8 +126,18 @@ class _Update:
         with undo.on_failure() as steps:
             for file in self._disks.files if self._disks else ():
                 self._make(steps, file)
-            lifecycle.define(self._conn, to_text(self._plan.root))
+            for volume in self._disks.volumes if self._disks else ():
+                self._make_volume(steps, volume)
+            self._define_with(self._disks.existing if self._disks else ())
         storage.settle_definitions()
+
+    def _define_with(self, there: Sequence[ExistingFile]) -> None:
+        """Define the VM; files that were there already are nobody else's at that moment."""
+        settings = self._context.settings
+        with reservations.host_lock(settings) if there else nullcontext():
+            existing.refuse_used(self._conn, settings, self._name, [one.path for one in there])
+            building.grow(there)
+            lifecycle.define(self._conn, to_text(self._plan.root))
 
     def _is_changed(self) -> bool:
         return bool(self._plan.changed)
@@ -141,6 +153,17 @@ class _Update:
             _reserve(file.path)
         steps.undo_with(storage.remove, file.path)
         building.make_disk(self._conn, settings, file)
+
+    def _make_volume(self, steps: undo.Steps, volume: DiskVolume) -> None:
+        settings = self._context.settings
+        with reservations.host_lock(settings):
+            newvolumes.refuse_taken(self._conn, settings, self._name, [volume])
+            if volume.size_bytes is None:
+                return
+            newvolumes.make(self._conn, volume)
+        where = [[volume.pool, volume.name]]
+        steps.undo_with(ownvolumes.remove, self._conn, settings, where)
+        newvolumes.fill(settings, volume)
 
     def _run_live(self) -> None:
         """Change what runs; what libvirt refuses is reported, and the rest goes on."""

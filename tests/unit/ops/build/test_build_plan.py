@@ -181,6 +181,6 @@ def test_a_dry_run_refuses_what_the_build_would(hypervisor):
     (hypervisor.root / "images" / "web1_data.qcow2").touch()
     with (
         hypervisor.libvirt(),
-        pytest.raises(StorageError, match="web1_data.qcow2 already exists"),
+        pytest.raises(StorageError, match="web1_data.qcow2 is there already, and cannot be taken"),
     ):
         create.show(hypervisor.context, hypervisor.deployment())

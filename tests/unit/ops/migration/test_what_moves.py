@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from saltvirt.config import HostSettings
 from saltvirt.kvm import connect, lifecycle
-from saltvirt.ops.migration import migrationinfo
-from saltvirt.placement.answers import FileFacts
+from saltvirt.ops.migration import checks, migrationinfo
+from saltvirt.placement.answers import DiskFacts, FileFacts
 from saltvirt.xml import read, tpm
 
 DATA = Path(__file__).resolve().parents[3] / "data"
@@ -43,6 +43,44 @@ def test_a_saved_state_stays_behind_so_its_vm_does_not_move(moving):
 
     assert why.startswith("it has a saved state, which libvirt does not move; start it, or")
     assert "virsh managedsave-remove m1" in why
+
+
+def test_a_volume_moves_where_every_host_has_it_and_is_named_where_not(moving):
+    volume = (
+        "<disk type='volume'><source pool='default-pool' volume='lv1'/><target dev='vda'/></disk>"
+    )
+    ceph = (
+        "<disk type='network'><source protocol='rbd' name='vms/a'><host name='m'/></source>"
+        "<target dev='vda'/></disk>"
+    )
+    # Where the pool of the test driver has its volumes.
+    shared = HostSettings(uri="test:///default", shared_paths=("/default-pool",))
+
+    (why,) = moving(devices=volume).obstacles
+
+    assert why.startswith("its disk default-pool/lv1 is a device of this host, or a volume of a po")
+    for there in (moving(devices=volume, settings=shared), moving(devices=ceph)):
+        assert (there.obstacles, [one.how for one in there.disks]) == ([], ["shared"])
+
+
+def test_a_host_takes_a_volume_only_where_it_has_it():
+    shared = HostSettings(uri="test:///default", shared_paths=("/default-pool",))
+    usual = {"target": "vda", "format": "raw", "device": "disk", "base": None, "image": None}
+
+    def why(settings, path, how="shared"):
+        disk = DiskFacts(path=path, how=how, **usual)
+        return list(checks._volume_reasons(conn, settings, disk))
+
+    with connect.opened(TEST, readonly=False) as conn:
+        pool = conn.storagePoolLookupByName("default-pool")
+        assert why(shared, "default-pool/lv1")[0].startswith("there is no volume lv1 in pool def")
+        made = pool.createXML("<volume><name>lv1</name><capacity>512</capacity></volume>")
+        assert why(shared, "default-pool/lv1") == []
+        assert "virt:shared_paths there does not have it" in why(TEST, "default-pool/lv1")[0]
+        made.delete()
+        assert why(shared, "none/lv1") == ["there is no pool none there, or it does not run"]
+        for path, how in (("/srv/a", "shared"), ("rbd:vms/a", "shared"), ("a/b", "device")):
+            assert why(shared, path, how) == []
 
 
 @pytest.mark.parametrize(
@@ -112,7 +150,7 @@ def test_what_only_the_definition_has_of_a_newer_libvirt_counts():
     plain = xml.replace("<poll max='123'/>", "")
     row = {"name": "m1", "state": "running", "max_vcpus": 1, "max_memory_kib": 1024, "xml": plain}
     tags = dict.fromkeys(("checkpoints", "saved", "autostart"), set())
-    tags |= {"snapshots": {}, "host_cpu": None, "qemu": "10"}
+    tags |= {"snapshots": {}, "host_cpu": None, "qemu": "10", "pools": {}}
 
     for later, since in ((plain, []), (xml, ["9.4"])):
         found = migrationinfo._facts(TEST, {**row, "next_xml": later}, tags)

@@ -165,7 +165,12 @@ def test_a_new_disk_is_made_grown_and_left_when_it_is_detached(update):
     update(disks=[{"name": "system"}])
     assert update.hypervisor.files() == ["web1_data.qcow2"]
     with pytest.raises(StorageError, match="web1_data.qcow2 is there already, but VM 'web1' does"):
-        update(**asked)
+        image = str(update.hypervisor.root / "image.qcow2")
+        update(disks=[{"name": "system"}, {"name": "data", "image": image}])
+    # Without an image it is its disk again, with what it had.
+    asked["disks"][1]["size"] = 32
+    assert update(**asked)["definition"] and "web1_data.qcow2" in update.domain.XMLDesc(0)
+    assert update(**asked) == IDLE
 
 
 def test_a_disk_that_was_made_is_removed_if_libvirt_refuses(update):
@@ -191,6 +196,26 @@ def test_a_drive_is_known_by_its_place_and_gets_another_medium(update, tmp_path)
     assert update(**asked) == IDLE
     with pytest.raises(StorageError, match="there is no file /srv/none.iso"):
         update(disks=[{"name": "x", "device": "cdrom", "source_file": "/srv/none.iso"}])
+
+
+def test_a_drive_gets_a_medium_of_the_web(update):
+    url = "https://web.example/iso/x.iso?a=1&b=2"
+    asked = {"disks": [{"name": "system"}, {"name": "x", "device": "cdrom", "source_file": url}]}
+
+    assert update(**asked) == DEFINED
+    drive = next(one for one in definition(update).disks if one.device == "cdrom")
+    source = {"protocol": "https", "name": "/iso/x.iso", "query": "a=1&b=2"}
+    assert (drive.type, drive.source) == ("network", source)
+    assert drive.hosts[0]["name"] == "web.example" and drive.target["dev"] == "hda"
+    assert update(**asked) == IDLE
+    # What libvirt writes of itself, or another did otherwise, is the same.
+    asked["disks"][1]["source_file"] = "https://web.example:443/iso/x.iso?a=1&b=2"
+    assert update(**asked) == IDLE
+    asked["disks"][1]["source_file"] = "https://web.example:444/iso/x.iso?a=1&b=2"
+    assert update(**asked) == DEFINED
+    assert update(disks=[{"name": "system"}, {"name": "x", "device": "cdrom"}]) == DEFINED
+    drive = next(one for one in definition(update).disks if one.device == "cdrom")
+    assert (drive.path, drive.hosts) == (None, ())
 
 
 @pytest.mark.parametrize(("asked", "why"), BAD, ids=str)

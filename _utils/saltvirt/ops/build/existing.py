@@ -1,0 +1,181 @@
+"""
+Disks that are there already: a VM that was undefined, or lost, gets what it had.
+
+As with Salt 3006, the file or volume that has the name of a VM's disk is that disk. It is taken as
+it is, if it is sound and nobody else's; it is never made, and so never removed, by a build.
+"""
+
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from saltvirt.config import HostSettings
+from saltvirt.errors import ImageError, StorageError
+from saltvirt.image import validation
+from saltvirt.image.validation import ValidatedImage
+from saltvirt.kvm import lifecycle
+from saltvirt.model import Disk, Requirements, Vm
+from saltvirt.ops import reservations, storage
+from saltvirt.ops.context import Context
+from saltvirt.ops.storage import Place
+from saltvirt.units import MIB
+
+_FORMATS = ("qcow2", "raw")
+
+
+@dataclass(frozen=True, slots=True)
+class _Named:
+    """A name that a disk may have, and the format of whatever has it."""
+
+    path: str
+    format: str
+
+
+def of_disks(
+    context: Context, conn: Any, vm: Vm, places: Mapping[str, Place]
+) -> dict[str, ValidatedImage]:
+    """
+    Return what is there already of the disks that are to be made, by their names.
+
+    places
+        Where the disks go, by their names.
+
+    Raises StorageError if one cannot be taken.
+    """
+    named = [(one, _there(context.settings, vm.name, one, places)) for one in vm.disks]
+    paths = [there.path for _disk, found in named for there in found]
+    refuse_used(conn, context.settings, vm.name, paths)
+    for path in paths:
+        # A disk called "a.qcow2" may be what another, "a", has as its file.
+        if paths.count(path) > 1:
+            raise StorageError(f"two disks of VM {vm.name!r} would be {path}; rename one of them")
+    return {one.name: _judged(context, one, found) for one, found in named if found}
+
+
+def seed(context: Context, conn: Any, name: str, path: str) -> str | None:
+    """Return the seed that a VM had, None if there is none."""
+    if not os.path.lexists(path):
+        return None
+    if not Path(path).is_file() or Path(path).is_symlink():
+        raise StorageError(f"seed {path} is there already, and is not a file; remove it")
+    refuse_used(conn, context.settings, name, [path])
+    return path
+
+
+def to_find(
+    settings: HostSettings, vm: Vm, places: Mapping[str, Place], required: Requirements
+) -> Requirements:
+    """Return what a VM needs of its host: of a disk that is there only what it may still grow."""
+    disk_mib = required.disk_mib
+    for disk in vm.disks:
+        for one in _there(settings, vm.name, disk, places):
+            sizes = storage.measure(one.path, one.format)
+            if sizes is not None:
+                whole = max(sizes["virtual"], _asked(disk))
+                disk_mib += max(0, whole - sizes["actual"]) // MIB - (disk.size_mib or 0)
+                break
+    return replace(required, disk_mib=max(0, disk_mib))
+
+
+def _asked(disk: Disk) -> int:
+    return disk.size_mib * MIB if disk.size_mib and disk.is_sized_by_user else 0
+
+
+def _there(
+    settings: HostSettings, vm: str, disk: Disk, places: Mapping[str, Place]
+) -> list[_Named]:
+    if disk.name not in places:
+        return []
+    names = {one.path: one for one in _names(settings, vm, disk, places[disk.name])}
+    return [one for one in names.values() if os.path.lexists(one.path)]
+
+
+def _names(settings: HostSettings, vm: str, disk: Disk, place: Place) -> Iterator[_Named]:
+    """Yield the names that a disk may have: ours, and those that Salt 3006 gave it."""
+    own = f"{vm}_{disk.name}"
+    formats = (disk.format,) if disk.format else _FORMATS
+    folders = [place.folder]
+    if not disk.pool:
+        # Salt 3006 took no notice of virt:storagepool.
+        folders.append(Path(settings.images))
+    for folder in folders:
+        for fmt in formats:
+            yield _Named(str(folder / f"{own}.{fmt}"), fmt)
+    if place.pool:
+        # A volume, whose name said nothing of its format: that was qcow2 where a pool has it.
+        yield _Named(str(place.folder / own), disk.format or "qcow2")
+
+
+def _judged(context: Context, disk: Disk, named: list[_Named]) -> ValidatedImage:
+    paths = " and ".join(one.path for one in named)
+    if len(named) > 1:
+        raise StorageError(
+            f"disk {disk.name!r}: {paths} are there already, and nothing says which of them is the "
+            "disk; say its format, or give it as source_file"
+        )
+    settings, (one,) = context.settings, named
+    if storage.is_declared(settings, one.path) and not context.is_ordered:
+        raise StorageError(
+            f"disk {disk.name!r}: {one.path} is there already, on storage that all hosts share, "
+            "and this host cannot see whether a VM of another one has it; salt-run virt.init asks "
+            "them all, or give it as source_file"
+        )
+    if storage.is_open(one.path):
+        raise StorageError(
+            f"disk {disk.name!r}: {one.path} is there already, and another program has it open, a "
+            "VM mostly; stop that, or choose another name"
+        )
+    try:
+        return _validated(settings, one)
+    except ImageError as exc:
+        raise StorageError(
+            f"disk {disk.name!r}: {one.path} is there already, and cannot be taken as the disk "
+            f"({exc}); say its format if it has another, mend it, or move it away"
+        ) from exc
+
+
+def _validated(settings: HostSettings, one: _Named) -> ValidatedImage:
+    file = Path(one.path)
+    if not file.is_file():
+        raise ImageError("it is not a regular file")
+    if one.format == "raw":
+        # A guest may have written what looks like another format into it.
+        size = file.stat().st_size
+        if size < 512:
+            raise ImageError("it is shorter than a disk's first block")
+        return ValidatedImage(path=one.path, format="raw", size_bytes=size)
+    found = validation.validate(one.path, backing_below=storage.backing_below(settings))
+    if found.format != one.format:
+        raise ImageError(f"it is {found.format}, and was to be {one.format}")
+    return found
+
+
+def refuse_used(conn: Any, settings: HostSettings, name: str, paths: Iterable[str]) -> None:
+    """
+    Raise StorageError if a file is a VM's, or on record for one, or a cached image.
+
+    name
+        The VM that is to get the files.
+    """
+    paths = list(paths)
+    if not paths:
+        return
+    # Before the domains: what is on record no more is defined by then.
+    reservations.refuse_on_record(settings, name, paths)
+    used = storage.in_use(conn)
+    for path in paths:
+        if storage.is_shared(settings, path, used):
+            raise StorageError(
+                f"{path} is there already, and {_whose(conn, path)}; choose another name for the "
+                "disk, or for the VM"
+            )
+
+
+def _whose(conn: Any, path: str) -> str:
+    real = {path, os.path.realpath(path)}
+    for vm, paths in sorted(lifecycle.disks(conn).items()):
+        if real & {*paths, *map(os.path.realpath, paths)}:
+            return f"VM {vm!r} has it"
+    return "a VM's disk is based on it, or will be"

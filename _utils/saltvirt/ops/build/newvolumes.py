@@ -1,0 +1,51 @@
+"""Make the volume of a disk in a pool that is no folder, and write an image into it."""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from saltvirt import room
+from saltvirt.config import HostSettings
+from saltvirt.errors import StorageError
+from saltvirt.image import tool
+from saltvirt.kvm import volumes
+from saltvirt.kvm.connect import libvirt
+from saltvirt.ops import reservations
+from saltvirt.ops.build.plandisks import DiskVolume
+from saltvirt.xml.volume import Volume
+
+
+def refuse_taken(conn: Any, settings: HostSettings, vm: str, wanted: Iterable[DiskVolume]) -> None:
+    """
+    Raise StorageError if a volume is another VM's, or was made since it was looked for.
+
+    It is called under the host's lock, in which the volumes are noted then.
+    """
+    for one in wanted:
+        reservations.refuse_on_record(settings, vm, [one.where])
+        if one.size_bytes is not None and one.name in volumes.names(conn, one.pool):
+            raise StorageError(f"a volume {one.where} is there already")
+
+
+def make(conn: Any, volume: DiskVolume) -> None:
+    """Make a volume; libvirt says why it cannot."""
+    if volume.size_bytes is None:
+        raise AssertionError(f"volume {volume.where} is there already")
+    wanted = Volume(
+        name=volume.name, capacity=volume.size_bytes, allocation=0, backing=volume.backing
+    )
+    try:
+        volumes.define(conn, volume.pool, wanted)
+    except libvirt.libvirtError as exc:
+        raise StorageError(f"cannot make volume {volume.where}: {exc}") from exc
+
+
+def fill(settings: HostSettings, volume: DiskVolume) -> None:
+    """Write the image of a volume that was just made into it, if it has one."""
+    if volume.base is None:
+        return
+    if volume.path is None:
+        raise AssertionError(f"volume {volume.where} is no device")
+    base = volume.base
+    meter = room.of(settings).meter(base.path, Path(base.path).parent)
+    tool.write_over(base.path, base.format, volume.path, meter)

@@ -1,0 +1,219 @@
+"""A VM's disks as a build makes or takes them: pure, decided from facts."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from saltvirt.errors import BadArgument
+from saltvirt.image import clone, validation
+from saltvirt.model import Disk
+from saltvirt.ops.build import buildfacts, poolvolumes
+from saltvirt.ops.build.buildfacts import Content
+from saltvirt.spec import Deployment
+from saltvirt.units import MIB
+from saltvirt.xml import volume
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DiskFile:
+    """
+    A disk's file that is to be made.
+
+    layout
+        What :func:`saltvirt.image.clone.plan` returns.
+    base
+        What it is made of, None if it is empty.
+    pool
+        The libvirt pool that it belongs to, if any.
+    """
+
+    path: str
+    layout: Mapping[str, Any]
+    base: validation.ValidatedImage | None = None
+    pool: str | None = None
+
+    @property
+    def how(self) -> str:
+        """How it is made: ``empty``, ``overlay`` or ``copy``."""
+        if self.base is None:
+            return "empty"
+        return "overlay" if self.layout["is_overlay"] else "copy"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExistingFile:
+    """
+    A disk's file that is there already, and is taken as it is.
+
+    grown_bytes
+        How large it is to be, None if it stays.
+    """
+
+    path: str
+    format: str
+    grown_bytes: int | None = None
+
+    @property
+    def how(self) -> str:
+        """It is not made."""
+        return "existing"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DiskVolume:
+    """
+    A disk's volume in a pool that is no folder.
+
+    path
+        Its device on this host, None if it is none.
+    size_bytes
+        How large it is to be made; None if it is there already, and is taken as it is.
+    base
+        The image that is written into it, None if there is none.
+    backing
+        The volume that it is a snapshot of, if any.
+    """
+
+    pool: str
+    name: str
+    path: str | None
+    size_bytes: int | None
+    base: validation.ValidatedImage | None = None
+    backing: volume.Backing | None = None
+
+    @property
+    def how(self) -> str:
+        """How it is made: ``existing`` (not at all), ``snapshot``, ``empty`` or ``copy``."""
+        if self.size_bytes is None:
+            return "existing"
+        return "snapshot" if self.backing else "copy" if self.base else "empty"
+
+    @property
+    def where(self) -> str:
+        """What it is called in messages and on record."""
+        return f"{self.pool}/{self.name}"
+
+
+File = DiskFile | ExistingFile | DiskVolume
+Pairs = list[tuple[Disk, File | None]]
+
+
+def disks(deployment: Deployment, content: Content) -> Pairs:
+    """Return the disks with their paths and formats, and the files that a build makes or takes."""
+    return [_disk(deployment, content, disk) for disk in deployment.vm.disks]
+
+
+def _disk(deployment: Deployment, content: Content, disk: Disk) -> tuple[Disk, File | None]:
+    """Return ``(the disk with its path and format, its file if it is to be made or taken)``."""
+    if disk.name in content.existing:
+        return _existing(disk, content.existing[disk.name])
+    if disk.name in content.volumes:
+        return _volume(deployment, content, disk, content.volumes[disk.name])
+    if disk.elsewhere:
+        return replace(disk, format="raw"), None
+    if not buildfacts.is_made(disk):
+        given = content.given.get(disk.name)
+        return (replace(disk, path=given.path, format=given.format) if given else disk), None
+    base = content.images.get(disk.image) if disk.image else content.given.get(disk.name)
+    if disk.image and base is None:
+        return disk, None
+    if disk.backing_path and not disk.image:
+        disk = replace(disk, overlay=True)
+    layout = _layout(disk, base, deployment.enable_qcow)
+    place = content.places[disk.name]
+    path = buildfacts.disk_path(deployment.vm, disk, place, layout["format"])
+    file = DiskFile(path=path, layout=layout, base=base, pool=place.pool)
+    size_mib = layout["size_bytes"] // MIB
+    return replace(disk, path=path, format=layout["format"], size_mib=size_mib), file
+
+
+def _volume(
+    deployment: Deployment, content: Content, disk: Disk, there: poolvolumes.PoolVolume
+) -> tuple[Disk, DiskVolume | None]:
+    """Return ``(the disk where its volume is, the volume)``."""
+    base = content.images.get(disk.image) if disk.image else None
+    if there.there_bytes is None and disk.image and base is None:
+        return disk, None
+    size_bytes = (
+        None if there.there_bytes is not None else _volume_size(deployment, disk, there, base)
+    )
+    made = DiskVolume(
+        pool=there.pool,
+        name=there.name,
+        path=there.path,
+        size_bytes=size_bytes,
+        base=base,
+        backing=_backing(disk, there) if size_bytes else None,
+    )
+    size_mib = (there.there_bytes or size_bytes or 0) // MIB
+    at = replace(disk, path=there.path, volume=there.where, elsewhere=there.elsewhere)
+    return replace(at, format=there.format, size_mib=size_mib), made
+
+
+def _volume_size(
+    deployment: Deployment,
+    disk: Disk,
+    there: poolvolumes.PoolVolume,
+    base: validation.ValidatedImage | None,
+) -> int:
+    """Return how large a volume is to be; refuse what cannot be made in its pool."""
+    what = f"disk {disk.name!r}"
+    if base is not None and not there.is_writable:
+        raise BadArgument(
+            what,
+            f"an image cannot be written into pool {there.pool!r}; make volume {there.name!r} of "
+            "it first, by what serves that, and it is taken",
+        )
+    if disk.overlay or (base is not None and deployment.enable_qcow):
+        raise BadArgument(what, f"a volume of pool {there.pool!r} is no overlay; it is a copy")
+    if base is not None:
+        raw = replace(disk, format="raw", overlay=False)
+        return int(clone.plan(raw, base, None)["size_bytes"])
+    if not disk.size_mib:
+        raise BadArgument(what, "has neither a size nor an image")
+    return disk.size_mib * MIB
+
+
+def _backing(disk: Disk, there: poolvolumes.PoolVolume) -> volume.Backing | None:
+    if not disk.backing_path:
+        return None
+    if disk.image or not there.is_snapshot:
+        why = "with an image" if disk.image else f"in pool {there.pool!r}"
+        raise BadArgument(f"disk {disk.name!r}", f"cannot have a backing store {why}")
+    return volume.Backing(path=disk.backing_path, format=disk.backing_format or "raw")
+
+
+def _existing(disk: Disk, there: validation.ValidatedImage) -> tuple[Disk, ExistingFile]:
+    asked = disk.size_mib * MIB if disk.size_mib and disk.is_sized_by_user else 0
+    grown = asked if asked > there.size_bytes else None
+    size_mib = max(there.size_bytes, asked) // MIB
+    file = ExistingFile(path=there.path, format=there.format, grown_bytes=grown)
+    return replace(disk, path=there.path, format=there.format, size_mib=size_mib), file
+
+
+def _layout(
+    disk: Disk, base: validation.ValidatedImage | None, enable_qcow: bool | None
+) -> Mapping[str, Any]:
+    if base is not None:
+        return clone.plan(disk, base, enable_qcow)
+    fmt = disk.format or "qcow2"
+    if fmt not in ("qcow2", "raw"):
+        raise BadArgument(f"disk {disk.name!r}", f"format {fmt!r}; qcow2 or raw")
+    if not disk.size_mib:
+        raise BadArgument(f"disk {disk.name!r}", "has neither a size nor an image")
+    return {"format": fmt, "size_bytes": disk.size_mib * MIB, "is_overlay": False}
+
+
+def to_make(pairs: Pairs) -> tuple[DiskFile, ...]:
+    """Return the files that are to be made, of what :func:`disks` returns."""
+    return tuple(file for _disk, file in pairs if isinstance(file, DiskFile))
+
+
+def there_already(pairs: Pairs) -> tuple[ExistingFile, ...]:
+    """Return the files that are there already, of what :func:`disks` returns."""
+    return tuple(file for _disk, file in pairs if isinstance(file, ExistingFile))
+
+
+def in_pools(pairs: Pairs) -> tuple[DiskVolume, ...]:
+    """Return the volumes, there or to be made, of what :func:`disks` returns."""
+    return tuple(file for _disk, file in pairs if isinstance(file, DiskVolume))

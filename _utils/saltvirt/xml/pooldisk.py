@@ -1,0 +1,52 @@
+"""A volume of a storage pool as the <source> of a disk, by what the pool's type allows."""
+
+import posixpath
+
+from saltvirt.model import Elsewhere
+from saltvirt.xml.pool import Pool
+
+# Their volumes are files in a folder, and disks are files there.
+FILES = ("dir", "fs", "netfs")
+# libvirt itself finds the device, or the LUN, when the VM starts.
+_VOLUMES = ("logical", "disk", "iscsi", "iscsi-direct", "scsi", "zfs")
+# libvirt does not take their volumes as such; the disk says what the pool says.
+_NETWORK = ("rbd", "gluster", "sheepdog")
+# Nor these, which are devices.
+_DEVICES = ("mpath",)
+TYPES = (*FILES, *_VOLUMES, *_NETWORK, *_DEVICES)
+# Where libvirt can make volumes; the others' are made by whoever serves them.
+MADE = (*FILES, "logical", "disk", "zfs", "rbd", "sheepdog")
+# Where it makes them as devices of this host, which can be written to.
+WRITABLE = ("logical", "disk", "zfs")
+
+
+def elsewhere(pool: Pool, volume: str) -> Elsewhere | None:
+    """Return where a volume is as a disk, None if it is a device of this host."""
+    if pool.type in _DEVICES:
+        return None
+    if pool.type not in _NETWORK:
+        return Elsewhere(type="volume", source={"pool": pool.name, "volume": volume})
+    says = pool.source
+    name = f"{says.name}/{volume}" if says.name else volume
+    auth = None
+    if says.auth is not None:
+        auth = {"username": says.auth.username or "", "type": "ceph", **says.auth.secret}
+    hosts = tuple({k: v for k, v in one.items() if k in ("name", "port")} for one in says.hosts)
+    return Elsewhere(
+        type="network", source={"protocol": pool.type, "name": name}, hosts=hosts, auth=auth
+    )
+
+
+def path(pool: Pool, volume: str) -> str | None:
+    """Return the device that a volume will be on this host, None if it is none."""
+    is_here = pool.type in (*_VOLUMES, *_DEVICES) and pool.type != "iscsi-direct"
+    return posixpath.join(pool.target, volume) if is_here and pool.target else None
+
+
+def partition(device: str, taken: list[str]) -> str:
+    """Return the name of the next partition of a device, as the kernel names them."""
+    base = posixpath.basename(device)
+    # nvme0n1p1, and not nvme0n11, which would be another disk.
+    stem = f"{base}p" if base[-1:].isdigit() else base
+    used = {name.removeprefix(stem) for name in taken}
+    return next(f"{stem}{n}" for n in range(1, len(taken) + 2) if str(n) not in used)
