@@ -108,6 +108,7 @@ _HOST = {
     "shared_paths": _PATHS,
     "backing_paths": _PATHS,
     "tunnel": _FLAG,
+    "trash_days": _COUNT,
 }
 _ANY = _Kind("anything", lambda value: value)
 _MASTER = {
@@ -151,6 +152,7 @@ class HostSettings:
     shared_paths: list[Any] = field(default_factory=list)
     backing_paths: list[Any] = field(default_factory=list)
     tunnel: bool = False
+    trash_days: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,7 @@ from saltvirt.config import HostSettings
 from saltvirt.errors import NotTakenBack, StorageError
 from saltvirt.image import clone
 from saltvirt.kvm import host, lifecycle
-from saltvirt.ops import ownfiles, reservations, storage, unfinished
+from saltvirt.ops import owned, ownfiles, reservations, storage, unfinished
 from saltvirt.ops.build.buildplan import DiskFile, Plan
 from saltvirt.ops.context import Context
 from saltvirt.ops.migration import startlock
@@ -108,7 +108,10 @@ class Builder:
             if plan.seed_path:
                 self._make_file(plan.seed_path)
             _seed(self._context, plan, plan.seed, self._who, minion)
-        _settle([path for path in plan.paths if path not in secrets])
+        made = [path for path in plan.paths if path not in secrets]
+        for path in made:
+            owned.mark(path, plan.vm.name, plan.vm.uuid or "")
+        _settle(made)
 
     def _warn(self, told: tuple[str, ...]) -> None:
         """Say now what the image will not do; the answer says it again."""

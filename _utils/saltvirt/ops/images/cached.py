@@ -9,7 +9,7 @@ from saltvirt.config import HostSettings
 from saltvirt.errors import StorageError
 from saltvirt.image import cache
 from saltvirt.kvm import lifecycle
-from saltvirt.ops import reservations, storage
+from saltvirt.ops import reservations, storage, trash
 from saltvirt.ops.context import Context
 from saltvirt.ops.images import fetch
 
@@ -52,6 +52,10 @@ def users(conn: Any, settings: HostSettings) -> dict[str, set[str]]:
         if path not in seen:
             for digest in _cached(settings, storage.chain(path)):
                 out.setdefault(digest, set()).add(path)
+    # What is brought back from the trash needs its image.
+    for path, entry in trash.below(settings).items():
+        for digest in _cached(settings, [path]):
+            out.setdefault(digest, set()).add(f"{entry} in the trash")
     return out
 
 
