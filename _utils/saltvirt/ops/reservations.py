@@ -191,6 +191,13 @@ def coming_files(settings: HostSettings, name: str) -> dict[str, str]:
     }
 
 
+def every_file(settings: HostSettings) -> Iterator[str]:
+    """Yield the files that any record here names, of VMs that come, go, are built or purged."""
+    for purpose in ("build", "purge", *_MOVES):
+        for record in records.every(folder(settings), purpose):
+            yield from _facts(record).paths
+
+
 def going_files(settings: HostSettings) -> dict[str, str]:
     """
     Return ``{path: whose it is, and what to do}`` of what is removed here, now or later.

@@ -92,7 +92,7 @@ def filling(
 
 def _move(path: str, place: Path) -> None:
     records.make_folder(place.parent)
-    os.rename(path, place)
+    Path(path).rename(place)
     files.sync_folder(place.parent)
     files.sync_folder(Path(path).parent)
 
@@ -159,7 +159,7 @@ def taken_bytes(settings: HostSettings) -> int:
 
 def below(settings: HostSettings) -> dict[str, str]:
     """Return ``{path: entry}`` of what disks in the trash are based on: they need it when back."""
-    out = {}
+    out: dict[str, str] = {}
     for record in _every(settings):
         for path, place in _places(record).items():
             # A name in its header is seen from where it was.

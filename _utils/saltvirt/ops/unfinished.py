@@ -37,11 +37,16 @@ def settle(conn: Any, settings: HostSettings) -> None:
 
 def sweep_locks(settings: HostSettings) -> None:
     """Remove the locks of those who died between the end of their record and their own."""
-    for purpose in ("build", "purge", "departure", "arrival", "cancelled", trash.PURPOSE):
-        locks.sweep(reservations.folder(settings) / purpose)
-    # And of those who died as they reserved room, started a VM, or handed it over.
-    for one in ("", "locks", "orders"):
-        locks.sweep(Path(settings.state_dir) / one)
+    for folder in lock_folders(settings):
+        locks.sweep(folder)
+
+
+def lock_folders(settings: HostSettings) -> list[Path]:
+    """Return the folders in which there are locks."""
+    purposes = ("build", "purge", "departure", "arrival", "cancelled", trash.PURPOSE)
+    of_records = [reservations.folder(settings) / purpose for purpose in purposes]
+    # And of those who died as they reserved room, started a VM, handed it over, began an order.
+    return [*of_records, *(Path(settings.state_dir) / one for one in ("", "locks", "orders"))]
 
 
 def _settle_all_of(conn: Any, settings: HostSettings, name: str) -> None:

@@ -52,11 +52,15 @@ def users(conn: Any, settings: HostSettings) -> dict[str, set[str]]:
         if path not in seen:
             for digest in _cached(settings, storage.chain(path)):
                 out.setdefault(digest, set()).add(path)
-    # What is brought back from the trash needs its image.
+    return _with_trash(settings, out)
+
+
+def _with_trash(settings: HostSettings, used: dict[str, set[str]]) -> dict[str, set[str]]:
+    """Return who uses which image, with what may be brought back from the trash."""
     for path, entry in trash.below(settings).items():
         for digest in _cached(settings, [path]):
-            out.setdefault(digest, set()).add(f"{entry} in the trash")
-    return out
+            used.setdefault(digest, set()).add(f"{entry} in the trash")
+    return used
 
 
 def _cached(settings: HostSettings, paths: Iterable[str]) -> Iterator[str]:
