@@ -69,7 +69,7 @@ class DoctorFacts:
         VMs of which anything is on record here.
     left
         What is this host's affair alone, by check: ``unfinished``, ``lock``, ``download``,
-        ``mark``, ``pool``, ``network-file``, ``firewall``.
+        ``mark``, ``trash``, ``pool``, ``network-file``, ``firewall``.
     unreadable
         Why records cannot be read, by their VMs.
     moves

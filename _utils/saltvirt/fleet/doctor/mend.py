@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
-from saltvirt import locks
+from saltvirt import locks, wire
 from saltvirt.errors import NoSuchVm, VirtError
 from saltvirt.fleet import (
     allowing,
@@ -84,10 +84,9 @@ def _on_hosts(
             continue
         try:
             said = hosts.act(cloud, host, FUN, dict(there), limit_s=_LIMIT_S)
+            done += [f"{host}: {line}" for line in wire.read(host, FUN, list[str], said)]
         except VirtError as error:
             failed.append(str(error))
-        else:
-            done += [f"{host}: {line}" for line in said if isinstance(line, str)]
 
 
 def _order(cloud: Cloud, name: str, _now: datetime) -> str:

@@ -81,6 +81,12 @@ def _local(host: str, facts: DoctorFacts) -> Iterator[Leftover]:
             if check in _LOCAL:
                 what, does = _LOCAL[check]
                 yield mended(check, host, subject, what.format(subject), does)
+            elif check == "trash":
+                yield by_hand(
+                    *(check, host, subject),
+                    f"what is in {subject} is in the trash by no record, so nobody empties it",
+                    f"on {host}: move what is needed back, then rm -r {shlex.quote(subject)}",
+                )
             elif check == "firewall":
                 yield by_hand(
                     *(check, host, subject),

@@ -97,9 +97,7 @@ def _look(cloud: Cloud, now: datetime) -> Seen:
     return Seen(master=_both(before, after), hosts=hosts, silent=silent)
 
 
-def _both(
-    before: MasterFacts, after: MasterFacts
-) -> MasterFacts:
+def _both(before: MasterFacts, after: MasterFacts) -> MasterFacts:
     """Return what the master has; what was at work before the hosts were asked counts as well."""
     return replace(after, at_work=before.at_work | after.at_work)
 

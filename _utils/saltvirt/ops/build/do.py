@@ -108,10 +108,7 @@ class Builder:
             if plan.seed_path:
                 self._make_file(plan.seed_path)
             _seed(self._context, plan, plan.seed, self._who, minion)
-        made = [path for path in plan.paths if path not in secrets]
-        for path in made:
-            owned.mark(path, plan.vm.name, plan.vm.uuid or "")
-        _settle(made)
+        _settle(plan, [path for path in plan.paths if path not in secrets])
 
     def _warn(self, told: tuple[str, ...]) -> None:
         """Say now what the image will not do; the answer says it again."""
@@ -222,7 +219,10 @@ def _seed(
         write.run_command(context, name, who, disk.path or "", install=plan.installs)
 
 
-def _settle(paths: list[str]) -> None:
+def _settle(plan: Plan, paths: list[str]) -> None:
+    """Have what was made on the disk, with whose it is."""
+    for path in paths:
+        owned.mark(path, plan.vm.name, plan.vm.uuid or "")
     try:
         files.settle(paths)
     except OSError as exc:

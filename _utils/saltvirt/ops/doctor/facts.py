@@ -10,7 +10,7 @@ import salt.utils.systemd
 from saltvirt import content, files, locks, records
 from saltvirt.config import HostSettings
 from saltvirt.image import cache
-from saltvirt.ops import ownfiles, reservations, unfinished
+from saltvirt.ops import ownfiles, reservations, trash, unfinished
 from saltvirt.ops.doctor import loose
 from saltvirt.ops.migration import reach
 from saltvirt.placement.doctor import DoctorFacts, MoveLeft
@@ -23,7 +23,7 @@ NETWORK_FOLDERS = (
     Path("/etc/network/interfaces.d"),
 )
 # Its file says by itself what firewalld loads.
-_FIREWALLD = "firewalld-"
+_FIREWALLD = "/firewalld-"
 
 
 def of_host(conn: Any, opts: Mapping[str, Any], settings: HostSettings) -> DoctorFacts:
@@ -89,6 +89,7 @@ def _left(conn: Any, settings: HostSettings, there: list[Path]) -> Iterator[tupl
     yield "lock", [str(path) for path in dead]
     yield "download", [str(path) for path in cache.abandoned(settings)]
     yield "mark", [str(path) for path in left_marks(settings, there)]
+    yield "trash", [str(path) for path in _unknown_trash(settings, there)]
     yield "pool", reach.left_open(conn, settings)
     parts = (path for folder in NETWORK_FOLDERS for path in files.abandoned(folder))
     yield "network-file", [str(path) for path in parts]
@@ -105,17 +106,29 @@ def left_marks(settings: HostSettings, there: list[Path]) -> Iterator[Path]:
             yield from ownfiles.left_marks(folder, tokens)
 
 
+def _unknown_trash(settings: HostSettings, there: list[Path]) -> Iterator[Path]:
+    """Yield what is in the trash by no record; in a folder that hosts share it may be another's."""
+    place = reservations.folder(settings)
+    known = {one.name for one in records.every(place, trash.PURPOSE)}
+    known |= set(records.unreadable(place, trash.PURPOSE))
+    for folder in there:
+        if not loose.is_shared(settings, folder):
+            found = sorted((folder / trash.FOLDER).glob("*"))
+            yield from (path for path in found if path.name not in known)
+
+
 def _firewall() -> Iterator[str]:
     """Yield files of rules that no unit of ours loads, and units whose rules are not there."""
-    if not salt.utils.systemd.booted():
-        return
-    units = {path: path.read_text() for path in _UNITS.glob("salt-virt-*.service")}
-    rules = [path for path in _RULES.glob("*") if path.is_file() and path.name[0] != "."]
-    for path in rules:
-        is_loaded = any(str(path) in text for text in units.values())
-        if not is_loaded and not path.name.startswith(_FIREWALLD):
-            yield str(path)
-    for unit, text in units.items():
-        words = {word for word in text.split() if word.startswith(f"{_RULES}/")}
-        if any(not Path(word).exists() for word in words):
-            yield str(unit)
+    loaded = _loaded_rules() if salt.utils.systemd.booted() else {}
+    known = {word for words in loaded.values() for word in words}
+    rules = {str(path) for path in _RULES.glob("[!.]*") if path.is_file()}
+    if salt.utils.systemd.booted():
+        yield from (path for path in rules - known if _FIREWALLD not in path)
+    yield from (unit for unit, words in loaded.items() if words - rules)
+
+
+def _loaded_rules() -> dict[str, set[str]]:
+    """Return ``{unit: files of rules}`` of our units."""
+    texts = {str(path): path.read_text().split() for path in _UNITS.glob("salt-virt-*.service")}
+    begin = f"{_RULES}/"
+    return {unit: {one for one in words if one.startswith(begin)} for unit, words in texts.items()}

@@ -72,7 +72,7 @@ def on_record(settings: HostSettings) -> Iterator[str]:
 def files(conn: Any, settings: HostSettings) -> Iterator[LooseFile]:
     """Yield the files of VMs that nothing here uses."""
     there = folders(conn, settings)
-    is_used, known = used(conn, settings, there), vms(conn)
+    is_used = used(conn, settings, there)
     for folder in there:
         for path in sorted(folder.iterdir()):
             owner = None if path.is_symlink() or not path.is_file() else owned.of(path)
@@ -80,13 +80,18 @@ def files(conn: Any, settings: HostSettings) -> Iterator[LooseFile]:
                 continue
             kind = "seed" if path.name.startswith(f"{owner.vm}_seed.") else "disk"
             yield _file(settings, kind, path, owner.vm, owner.uuid)
+    yield from _named(settings, set(query.names(conn)), is_used)
+    for path in sorted((Path(settings.state_dir) / "tokens").glob("*")):
+        yield _file(settings, "token", path, path.name, "")
+
+
+def _named(settings: HostSettings, known: set[str], is_used: set[str]) -> Iterator[LooseFile]:
+    """Yield what libvirt keeps of VMs that this host has not."""
     for folder, end, kind in _NAMED:
         for path in sorted(folder.glob(f"*{end}")):
             name = path.name.removesuffix(end)
             if name not in known and str(path) not in is_used:
                 yield _file(settings, kind, path, name, "")
-    for path in sorted((Path(settings.state_dir) / "tokens").glob("*")):
-        yield _file(settings, "token", path, path.name, "")
 
 
 def _file(settings: HostSettings, kind: str, path: Path, vm: str, uuid: str) -> LooseFile:
