@@ -60,7 +60,8 @@ class DoctorFacts:
     vms
         All domains, those that have moved and of which only the definition was kept too.
     made_for
-        Whose the files are, by their marks, that domains use: a VM may have been renamed.
+        Whose the files that domains use may be, by their marks and names: a VM may have been
+        renamed.
     shared
         Files of storage that hosts share which anything here uses, is based on or has on record.
     files

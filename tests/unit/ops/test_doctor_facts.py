@@ -85,6 +85,19 @@ def test_files_of_a_vm_that_is_forgotten_are_shown_with_whose_they_are(built):
     }
 
 
+def test_a_vm_that_was_renamed_is_known_by_what_its_disks_are_called(built):
+    text = (built.definitions / "web1.xml").read_text()
+    (built.definitions / "web1.xml").unlink()
+    (built.definitions / "new1.xml").write_text(text.replace("<name>web1<", "<name>new1<"))
+    for name in built.files():
+        owned.unmark(path_of(built, name))
+
+    said = look(built)
+
+    assert list(said.vms) == ["new1"]
+    assert (said.made_for, said.files) == (["web1"], [])
+
+
 def test_a_file_that_we_have_not_made_is_not_shown(built):
     forget(built)
     for name in ("mine.qcow2", "web1_mine.qcow2"):

@@ -28,12 +28,14 @@ _FIREWALLD = "/firewalld-"
 
 def of_host(conn: Any, opts: Mapping[str, Any], settings: HostSettings) -> DoctorFacts:
     """Return what this host has, and what of it nothing here uses."""
-    known, there = loose.vms(conn), loose.folders(conn, settings)
     unreadable = reservations.unreadable(settings)
+    # Before the domains: what is on record no more is defined by then, or gone.
+    moves = list(_moves(settings))
+    busy = sorted({*_busy(settings), *unreadable, *(one.name for one in moves)})
+    known, there = loose.vms(conn), loose.folders(conn, settings)
     # Whoever cannot read a record does not know which files are named in it.
     found = [] if unreadable else list(loose.files(conn, settings))
     is_used = [] if unreadable else loose.shared(settings, loose.used(conn, settings, there))
-    moves = list(_moves(settings))
     return DoctorFacts(
         code=content.of_code(),
         copies=copies(opts),
@@ -41,7 +43,7 @@ def of_host(conn: Any, opts: Mapping[str, Any], settings: HostSettings) -> Docto
         made_for=loose.made_for(known),
         shared=is_used,
         files=found,
-        busy=sorted({*_busy(settings), *unreadable, *(one.name for one in moves)}),
+        busy=busy,
         left=left(conn, settings),
         unreadable=unreadable,
         moves=moves,
@@ -107,10 +109,9 @@ def left_marks(settings: HostSettings, there: list[Path]) -> Iterator[Path]:
 
 
 def _unknown_trash(settings: HostSettings, there: list[Path]) -> Iterator[Path]:
-    """Yield what is in the trash by no record; in a folder that hosts share it may be another's."""
+    """Yield what is in the trash by no record that can be read, but for another host's."""
     place = reservations.folder(settings)
     known = {one.name for one in records.every(place, trash.PURPOSE)}
-    known |= set(records.unreadable(place, trash.PURPOSE))
     for folder in there:
         if not loose.is_shared(settings, folder):
             found = sorted((folder / trash.FOLDER).glob("*"))

@@ -8,6 +8,7 @@ from typing import Any
 
 from saltvirt import room
 from saltvirt.config import HostSettings
+from saltvirt.errors import NoSuchVm
 from saltvirt.kvm import host, lifecycle, query
 from saltvirt.ops import owned, reservations, storage, trash
 from saltvirt.placement.doctor import LooseFile, SeenVm
@@ -34,7 +35,10 @@ def vms(conn: Any) -> dict[str, SeenVm]:
     disks = lifecycle.disks(conn)
     out = {}
     for name in query.names(conn):
-        root = read.domain(lifecycle.kept_xml(conn, name))
+        try:
+            root = read.domain(lifecycle.kept_xml(conn, name))
+        except NoSuchVm:
+            continue  # it has gone since
         paths = {*disks.get(name, ()), read.firmware_variables(root) or ""} - {""}
         real = {os.path.realpath(path) for path in paths if path.startswith("/")}
         out[name] = SeenVm(uuid=read.uuid(root), files=sorted(paths | real))
@@ -54,7 +58,9 @@ def used(conn: Any, settings: HostSettings, there: Iterable[Path]) -> set[str]:
 
     That is more than domains: a disk that no domain has may be an operator's, and has a base too.
     """
-    found = storage.in_use(conn) | set(trash.below(settings)) | set(on_record(settings))
+    # Before the domains: what is on record no more is defined by then.
+    found = set(reservations.every_file(settings))
+    found |= storage.in_use(conn) | set(trash.below(settings))
     for folder in there:
         for path in map(str, folder.iterdir()):
             if os.path.isfile(path):
@@ -62,11 +68,6 @@ def used(conn: Any, settings: HostSettings, there: Iterable[Path]) -> set[str]:
     for one in vms(conn).values():
         found |= set(one.files)
     return found | {os.path.realpath(path) for path in found if path.startswith("/")}
-
-
-def on_record(settings: HostSettings) -> Iterator[str]:
-    """Yield the files of all records, also of those that are over and not forgotten."""
-    yield from reservations.every_file(settings)
 
 
 def files(conn: Any, settings: HostSettings) -> Iterator[LooseFile]:
@@ -136,6 +137,12 @@ def shared(settings: HostSettings, paths: Iterable[str]) -> list[str]:
 
 
 def made_for(known: Mapping[str, SeenVm]) -> list[str]:
-    """Return whose the files are, by their marks, that domains use."""
-    owners = (owned.of(path) for one in known.values() for path in one.files)
-    return sorted({owner.vm for owner in owners if owner})
+    """Return whose the files may be that domains use: by their marks, and by their names."""
+    out = set()
+    for path in (path for one in known.values() for path in one.files):
+        owner = owned.of(path)
+        # A disk is called NAME_DISK.FORMAT, whatever became of its mark.
+        words = Path(path).name.split("_")
+        out |= {"_".join(words[:count]) for count in range(1, len(words))}
+        out |= {owner.vm} if owner else set()
+    return sorted(out)
