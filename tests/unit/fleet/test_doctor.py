@@ -18,7 +18,7 @@ def tended(cloud, monkeypatch):
     """Three hosts that are folders, and a doctor: ``look()`` returns what it says."""
     monkeypatch.setattr(run, "_AGAIN_S", 0)
     # No unit test has minions of guests that could answer.
-    monkeypatch.setattr(masterfacts, "_answering", lambda _cloud, _names: cloud.live)
+    monkeypatch.setattr(masterfacts, "answering", lambda _cloud, _names: cloud.live)
     monkeypatch.setattr(inventory, "allowed", cloud.hosts.names)
     cloud.live, cloud.says, cloud.mended, cloud.said = set(), {}, [], []
     for host in cloud.hosts.names():

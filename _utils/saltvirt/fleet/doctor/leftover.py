@@ -75,7 +75,7 @@ class MasterFacts:
     hints
         ``{host: VMs}`` when they were last asked, of hosts that are not gone for good.
     answering
-        Minions, of those whose keys were noted, that answer.
+        Minions that answer, of those whose keys nobody else seems to need.
     """
 
     code: str = ""

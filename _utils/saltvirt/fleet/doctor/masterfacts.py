@@ -11,17 +11,16 @@ from saltvirt.fleet import authorization, certificates, hints, keys, orders
 from saltvirt.fleet.cloud import Cloud
 from saltvirt.fleet.doctor.leftover import MasterFacts, OrderLeft
 
-_PING_S = 5
+# How long a minion has to answer, and then to say that it is at it.
+_PING_S, _AT_IT_S = 2, 1
 
 
-def of(cloud: Cloud, hosts: Collection[str], now: datetime, pinged: bool) -> MasterFacts:
+def of(cloud: Cloud, hosts: Collection[str], now: datetime) -> MasterFacts:
     """
-    Return what this master has.
+    Return what this master has; no minion is asked.
 
     hosts
         Those that have answered.
-    pinged
-        Whether minions whose keys nobody seems to need are asked whether they live.
     """
     opts, members, store = cloud.opts, cloud.members, compat.KeyStore(cloud.opts)
     folder, noted = orders.folder(opts), keys.noted(opts)
@@ -40,7 +39,7 @@ def of(cloud: Cloud, hosts: Collection[str], now: datetime, pinged: bool) -> Mas
         code=content.of_code(),
         copies=_copies(opts),
         now_s=now.timestamp(),
-        at_work=frozenset(_at_work(folder)),
+        at_work=at_work(opts),
         orders=list(_orders(folder)),
         locks=[str(path) for path in locks.dead(folder / orders.PURPOSE)],
         noted=noted,
@@ -50,7 +49,6 @@ def of(cloud: Cloud, hosts: Collection[str], now: datetime, pinged: bool) -> Mas
         accepted=accepted,
         allowed=frozenset(one for one in {*accepted, *certified, *noted} if members.has(one)),
         hints=known,
-        answering=frozenset(_answering(cloud, accepted.intersection(noted)) if pinged else ()),
     )
 
 
@@ -66,10 +64,11 @@ def _key(store: compat.KeyStore, name: str) -> tuple[str | None, str | None]:
     return state, public and public.strip()
 
 
-def _at_work(folder: Path) -> Iterator[str]:
-    for record in records.every(folder, orders.PURPOSE):
-        if records.is_live(folder, orders.PURPOSE, record.name):
-            yield record.name
+def at_work(opts: Mapping[str, Any]) -> frozenset[str]:
+    """Return the VMs that a command of this master is at work on."""
+    folder = orders.folder(opts)
+    every = records.every(folder, orders.PURPOSE)
+    return frozenset(one.name for one in every if records.is_live(folder, orders.PURPOSE, one.name))
 
 
 def _orders(folder: Path) -> Iterator[OrderLeft]:
@@ -80,10 +79,16 @@ def _orders(folder: Path) -> Iterator[OrderLeft]:
         yield OrderLeft(name=name, phase="unreadable", since="", error=why)
 
 
-def _answering(cloud: Cloud, names: Collection[str]) -> set[str]:
+def answering(cloud: Cloud, names: Collection[str]) -> frozenset[str]:
     """Return which minions of VMs answer; somebody may have renamed a VM, and not its minion."""
     if not names:
-        return set()
+        return frozenset()
     with cloud.client() as local:
-        said = local.cmd(sorted(names), "test.ping", tgt_type="list", timeout=_PING_S)
-    return {name for name, one in (said or {}).items() if one is True}
+        said = local.cmd(
+            sorted(names),
+            "test.ping",
+            tgt_type="list",
+            timeout=_PING_S,
+            gather_job_timeout=_AT_IT_S,
+        )
+    return frozenset(name for name, one in (said or {}).items() if one is True)

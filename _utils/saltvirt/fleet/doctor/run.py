@@ -11,7 +11,7 @@ from saltvirt.errors import VirtError
 from saltvirt.fleet import inventory, minions
 from saltvirt.fleet.cloud import Cloud
 from saltvirt.fleet.doctor import masterfacts, mend, ofhost, ofmaster
-from saltvirt.fleet.doctor.leftover import Leftover, MasterFacts, Seen
+from saltvirt.fleet.doctor.leftover import Leftover, Seen
 from saltvirt.placement.doctor import DoctorFacts
 
 FUN = "virt.doctor_facts"
@@ -82,7 +82,7 @@ def _twice(cloud: Cloud, now: datetime) -> tuple[Seen, list[Leftover]]:
 
 def _look(cloud: Cloud, now: datetime) -> Seen:
     # Before the hosts: what is begun after this is on their records, or on none of ours.
-    before = masterfacts.of(cloud, (), now, pinged=False)
+    at_work = masterfacts.at_work(cloud.opts)
     replies = minions.ask(cloud, inventory.allowed(cloud), FUN)
     hosts, silent = {}, {}
     for host, reply in replies.items():
@@ -93,13 +93,12 @@ def _look(cloud: Cloud, now: datetime) -> Seen:
                 silent[host] = reply.error or "it does not answer"
         except wire.BadAnswer as error:
             silent[host] = str(error)
-    after = masterfacts.of(cloud, list(hosts), now, pinged=True)
-    return Seen(master=_both(before, after), hosts=hosts, silent=silent)
-
-
-def _both(before: MasterFacts, after: MasterFacts) -> MasterFacts:
-    """Return what the master has; what was at work before the hosts were asked counts as well."""
-    return replace(after, at_work=before.at_work | after.at_work)
+    master = masterfacts.of(cloud, list(hosts), now)
+    master = replace(master, at_work=at_work | master.at_work)
+    seen = Seen(master=master, hosts=hosts, silent=silent)
+    unneeded = [name for name in master.noted if not ofmaster.is_key_needed(name, seen)]
+    answering = masterfacts.answering(cloud, unneeded)
+    return replace(seen, master=replace(master, answering=answering))
 
 
 def _judged(seen: Seen) -> Iterator[Leftover]:
