@@ -126,11 +126,11 @@ def undefine(conn: Any, settings: HostSettings, name: str) -> None:
         is_shared = noted is not None and storage.is_declared(settings, noted)
         is_kept = is_shared and not lifecycle.is_active(conn, name)
         is_kept = is_kept or read.ours(root)["moved_to"] is not None
-        own = own_files(conn, settings, name, removables=False)
         lifecycle.undefine(conn, name, keep_nvram=is_kept)
-        for path in own:
+        for disk in read.disk_sources(root):
             # They stay because they are wanted: virt.doctor is not to take them for garbage.
-            owned.unmark(path)
+            if disk["type"] == "file" and disk["path"]:
+                owned.unmark(disk["path"])
 
 
 def _settle_begun(conn: Any, settings: HostSettings, name: str, domain: str) -> None:
