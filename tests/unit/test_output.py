@@ -133,6 +133,15 @@ def test_a_deployment_ends_in_one_line():
     assert outputter("virt_plan")({"name": "vm1", "host": "hyper2"}) == "vm1 is on hyper2"
 
 
+# A host's lease alone is the host's own word: whatever else is known of an address, a guest said.
+TOLD_BY = {
+    "minion": "as the VM itself says",
+    "agent": "as the guest's agent says",
+    "neighbours": "as the VM itself tells its network",
+    "arp": "as the VM itself tells its network",
+}
+
+
 def test_one_vm_is_shown_with_units_and_how_it_is_reached():
     reached = {"addresses": ["192.0.2.7"], "addresses_from": "lease", "login": "ssh a@192.0.2.7"}
     show = outputter("virt_query")
@@ -141,8 +150,11 @@ def test_one_vm_is_shown_with_units_and_how_it_is_reached():
 
     assert lines[:4] == ["hyper6", "  web1", "    CPU: 2", "    Memory: 512.0 MiB"]
     assert lines[-2:] == ["    Addresses: 192.0.2.7", "    Log in: ssh a@192.0.2.7"]
-    own = show({"h": {"web1": {**VM, **reached, "addresses_from": "minion"}}})
-    assert "Addresses: 192.0.2.7 (as the VM itself says)" in own
+    for source, words in TOLD_BY.items():
+        own = show({"h": {"web1": {**VM, **reached, "addresses_from": source}}})
+        assert f"Addresses: 192.0.2.7 ({words})" in own
+        made = {"name": "web1", "host": "h", **reached, "addresses_from": source}
+        assert f"address: 192.0.2.7 ({words});" in outputter("virt_plan")(made)
     nowhere = show({"h": {"web1": {**VM, "addresses": [], "login": None}}})
     assert "Addresses: not known to its host" in nowhere and "Log in" not in nowhere
 
@@ -363,3 +375,19 @@ def test_what_a_host_leaves_out_or_says_otherwise_is_shown_as_far_as_it_goes():
     assert "File: unknown" in text and "Source: none" in text and "no port while it is off" in text
     assert "web1" in outputter("virt_plan")({"name": "web1", "from": "a", "to": "b"})
     assert "abc" in outputter("virt_images")({"hyper6": {"abc": {"users": []}}})
+
+
+def test_some_fields_are_shown_by_their_names():
+    few = {"hyper7": {**CLOUD["hyper7"], "vm_info": {"db": {"state": "run\nning", "mem": 1}}}}
+    lines = [line.strip() for line in outputter("virt_query")(few).splitlines()]
+
+    assert lines[2:] == ["db", "mem: 1", "state: run ning"]
+    table = outputter("virt_hosts")({"hyper7": {"maintenance": False}})
+    assert table.splitlines()[2:] == ["hyper7", "  maintenance: False"]
+
+
+def test_hosts_are_shown_in_the_order_that_they_come_in():
+    turned = {host: CLOUD[host] for host in ("hyper7", "hyper6")}
+    lines = outputter("virt_query")(turned).splitlines()
+
+    assert lines.index("hyper7") < lines.index("hyper6")

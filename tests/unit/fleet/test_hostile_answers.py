@@ -24,15 +24,24 @@ from saltvirt.fleet import deploy, effects, evacuate, keys, minions, runners
 from sizes import sizes
 
 ROOT = Path(__file__).resolve().parents[3]
-RUNNERS = ("virt", "virt_allow", "virt_image", "virt_key", "virt_migrate", "virt_pki", "virt_vm")
+RUNNERS = (
+    "virt",
+    "virt_allow",
+    "virt_image",
+    "virt_key",
+    "virt_look",
+    "virt_migrate",
+    "virt_pki",
+    "virt_vm",
+)
 IMAGE = "salt://a.qcow2"
 NEW = {"name": "fresh", "cpu": 1, "mem": 1, "image": IMAGE}
 # Each function that asks hosts: what it is given, and the VM, or the image, that it is about.
 CALLS = [
-    ("virt", "query", {}, None),
-    ("virt", "list_", {}, None),
-    ("virt", "host_info", {}, None),
-    ("virt", "next_host", {}, None),
+    ("virt_look", "query", {}, None),
+    ("virt_look", "list_", {}, None),
+    ("virt_look", "host_info", {}, None),
+    ("virt_look", "next_host", {}, None),
     ("virt_vm", "vm_info", {"name": "web"}, "web"),
     ("virt_vm", "vm_info", {"name": "own"}, "own"),
     ("virt_vm", "console_log", {"name": "own"}, "own"),
@@ -248,6 +257,17 @@ def _of_terminal(text):
     return [one for one in text if not (one.isprintable() or one in "\n\t")]
 
 
+def _texts(value):
+    """Yield all texts of an answer: with a line of its own, one would look like another host's."""
+    if isinstance(value, dict):
+        value = [*value, *value.values()]
+    if isinstance(value, list | tuple):
+        for one in value:
+            yield from _texts(one)
+    elif isinstance(value, str):
+        yield value
+
+
 def _about(args, kwarg):
     about = kwarg.get("about")
     named = about.get("name") if isinstance(about, dict) else None
@@ -262,6 +282,8 @@ def check(lab, call, done):
     assert done.edge.now < 400
     for text in [*shown(lab, done), *done.log.said]:
         assert _of_terminal(text) == [], text
+    if function != "console_log":
+        assert [text for text in _texts(done.answer) if "\n" in text] == []
     _check_files(lab, done, name)
     _check_orders(call, done)
     _check_the_others(function, done.edge.cloud, done.answer)
