@@ -117,6 +117,7 @@ _HOST = {
     "shared_paths": _PATHS,
     "backing_paths": _PATHS,
     "tunnel": _FLAG,
+    "trash_days": _COUNT,
 }
 _ANY = _Kind("anything", lambda value: value)
 _MASTER = {
@@ -193,6 +194,7 @@ class HostSettings(_Options):
     shared_paths: list[Any] = field(default_factory=list)
     backing_paths: list[Any] = field(default_factory=list)
     tunnel: bool = False
+    trash_days: int = 0
 
     @property
     def disk_pool(self) -> str | None:

@@ -133,10 +133,17 @@ def sweep(folder: str | Path) -> None:
     The folder may be shared by hosts: a part of another host, or of this one before it was
     started, goes when nobody has written to it for a day.
     """
-    for part in Path(folder).glob(".*.part"):
+    for part in abandoned(folder):
+        part.unlink(missing_ok=True)
+
+
+def abandoned(folder: str | Path) -> list[Path]:
+    """Return the parts that :func:`sweep` would remove."""
+    out = []
+    for part in sorted(Path(folder).glob(".*.part")):
         with contextlib.suppress(FileNotFoundError):
-            if _is_dead(part):
-                part.unlink()
+            out += [part] if _is_dead(part) else []
+    return out
 
 
 def _is_dead(part: Path) -> bool:

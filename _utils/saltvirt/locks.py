@@ -84,6 +84,11 @@ def is_held(path: str | Path) -> bool:
         return False
 
 
+def dead(folder: str | Path) -> list[Path]:
+    """Return the lock files of a folder that no process holds, such as :func:`sweep` removes."""
+    return [path for path in sorted(Path(folder).glob("*.lock")) if not is_held(path)]
+
+
 def sweep(folder: str | Path) -> None:
     """Remove the lock files of a folder whose process died."""
     for path in Path(folder).glob("*.lock"):

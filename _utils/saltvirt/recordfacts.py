@@ -1,5 +1,5 @@
 """
-What is on record of a build and a purge on their host, and of an order on the master.
+What is on record of a build, a purge and the trash on a host, and of an order on the master.
 
 As in :mod:`saltvirt.movefacts`, a default stands for what a record does not say (yet).
 """
@@ -57,12 +57,43 @@ class PurgeFacts:
     volumes
         ``[pool, volume]`` of what only libvirt can remove; with its number, if it has one, by which
         it is known again.
+    definition
+        The domain's XML, without secrets, that goes into the trash with its files.
     """
 
     uuid: str
     paths: list[str]
     untouched: dict[str, list[int]] | None = said_with("untouched")
     volumes: list[list[str]] | None = said_with("volumes")
+    definition: str | None = said_with("definition")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrashFacts:
+    """
+    What a host has noted of files that it keeps in its trash.
+
+    vm
+        The VM that they were of.
+    files
+        Where each was; it is noted before it is moved.
+    days
+        How long they are kept.
+    why
+        What has put them there.
+    definition
+        The VM's XML, without secrets, if it was known.
+    volumes
+        ``POOL/VOLUME`` of the VM that are not files, and so stayed where they are.
+    """
+
+    vm: str
+    uuid: str | None = said_with("uuid")
+    files: list[str]
+    days: int
+    why: str
+    definition: str | None = said_with("definition")
+    volumes: list[str] | None = said_with("volumes")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,6 +129,7 @@ _SHAPES = {
     "arrival": ArrivalFacts,
     "build": BuildFacts,
     "purge": PurgeFacts,
+    "trash": TrashFacts,
     "order": OrderFacts,
 }
 

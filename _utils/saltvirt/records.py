@@ -2,7 +2,8 @@
 Records: what is begun for a VM and not over, written down before it is done.
 
 There is one record per VM and purpose: on a host a build, a purge, an arrival, a departure or a
-move that was cancelled before it was known there, on the master an order. It has its owner's token
+move that was cancelled before it was known there, on the master an order. Each entry of a host's
+trash has one too, by its own name. It has its owner's token
 and a phase. A phase is on the disk, file and folder, before the effect that it
 announces, and so is the end of a record. The lock beside it is held by the process that works on
 it: when this dies the lock goes with it, and the record says what is to be settled.

@@ -25,7 +25,7 @@ PURGE = """
 for name in $(virsh -q list --all --name); do
     virsh -q destroy $name; virsh -q undefine $name
 done >/dev/null 2>&1
-rm -rf /srv/salt-images/*_* /var/log/libvirt/qemu/*console*
+rm -rf /srv/salt-images/*_* /srv/salt-images/.salt-virt-* /var/log/libvirt/qemu/*console*
 rm -f /var/lib/salt-virt/claims/* /var/lib/salt-virt/departures/*
 rm -rf /var/lib/salt-virt/records
 """

@@ -9,6 +9,7 @@ import shutil
 import agentkit
 import pytest
 from cloudkit import TINY, backup_folder, how_to, wait
+from doctorkit import record
 from labkit.settings import CHECKOUT
 
 XML = """<domain type='qemu'><name>{}</name><memory>65536</memory>
@@ -95,6 +96,26 @@ def is_there(cloud):
     return running == ["centos1"] and every == [["centos1"], [], []]
 
 
+def prepare_doctor(cloud, name):
+    """Mend what other tests have left on purpose, or leave something in the trash."""
+    if name == "trash_restore":
+        plant_trash(cloud)
+    if name == "doctor":
+        cloud.run("virt.doctor", "fix=True")
+
+
+def plant_trash(cloud):
+    """Have an entry in the trash of hyper1, as a purge leaves one."""
+    path, entry = "/srv/salt-images/trashed1_system.qcow2", "trashed1-00000001"
+    said = {"vm": "trashed1", "files": [path], "days": 99999, "why": "virt.purge"}
+    place = f"/srv/salt-images/.salt-virt-trash/{entry}"
+    cloud.sh(
+        "hyper1",
+        f"rm -f {path}; mkdir -p {place}; echo kept >{place}/trashed1_system.qcow2; "
+        + record("hyper1", "trash", entry, "kept", said),
+    )
+
+
 def prepare(cloud, name):
     """Make what the example of a function is about; return a move that it will end, if any."""
     for domain in ("d8", "d9"):
@@ -109,6 +130,7 @@ def prepare(cloud, name):
     elif (name not in WITHOUT_VM or name == "purge") and not is_there(cloud):
         cloud.purge_all()
         cloud.local("hyper1", "virt.init", "centos1", "1", "96", TINY, "seed=False")
+    prepare_doctor(cloud, name)
     if name == "resume":
         cloud.local("hyper1", "virt.pause", "centos1")
     return begin_move(cloud, MOVING[name]) if name in MOVING else None

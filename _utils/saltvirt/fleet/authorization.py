@@ -66,6 +66,16 @@ def revoke(cloud: Cloud, name: str) -> None:
         log.warning("%s keeps a token for %s that is no longer valid: %s", host, name, error)
 
 
+def known(opts: Mapping[str, Any]) -> dict[str, tuple[str, int]]:
+    """Return ``{VM: (host, until)}`` of the authorizations that were not used yet."""
+    out = {}
+    for path in sorted(_path(opts, "any").parent.glob("[!.]*.json")):
+        with contextlib.suppress(FileNotFoundError):
+            note = json.loads(path.read_text())
+            out[path.name.removesuffix(".json")] = (str(note["host"]), int(note["until"]))
+    return out
+
+
 def forget(opts: Mapping[str, Any], name: str, host: str) -> None:
     """Drop a host's authorization for a VM that it has purged; another host's stays."""
     path = _path(opts, name)

@@ -1,9 +1,11 @@
 """Minion keys of VMs: made on the master, accepted for exactly one id."""
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
+from urllib.parse import quote, unquote
 
-from saltvirt import compat, sealed
+from saltvirt import compat, files, sealed
 from saltvirt.errors import MasterError, NameTaken
 from saltvirt.fleet import membership
 
@@ -32,7 +34,10 @@ def refuse_taken(opts: Mapping[str, Any], name: str) -> None:
 
 
 def accept(opts: Mapping[str, Any], name: str, public: str) -> None:
-    """Accept a key for exactly this id."""
+    """Accept a key for exactly this id, and note that it is a VM's."""
+    path = _note(opts, name)
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    files.write(path, public.strip().encode())
     compat.KeyStore(opts).accept(name, public)
 
 
@@ -40,6 +45,7 @@ def discard(opts: Mapping[str, Any], name: str, public: str) -> None:
     """Take back a key that :func:`accept` accepted; another key under the id stays."""
     if accepted(opts, name) == public.strip():
         compat.KeyStore(opts).discard(name)
+    forget(opts, name)
 
 
 def accepted(opts: Mapping[str, Any], name: str) -> str | None:
@@ -50,7 +56,28 @@ def accepted(opts: Mapping[str, Any], name: str) -> str | None:
 
 def delete(opts: Mapping[str, Any], name: str, public: str | None) -> bool:
     """Delete this key of a minion, not another one under its id; return whether it was there."""
+    forget(opts, name)
     if public is None or accepted(opts, name) != public.strip():
         return False
     compat.KeyStore(opts).delete(name)
     return True
+
+
+def _note(opts: Mapping[str, Any], name: str) -> Path:
+    return Path(opts["cachedir"]) / "salt-virt-keys" / quote(name, safe="")
+
+
+def noted(opts: Mapping[str, Any]) -> dict[str, str]:
+    """
+    Return ``{id: public key}`` of the keys that were accepted for VMs, deleted since or not.
+
+    A minion that is not a VM of ours has none: its key is never taken for that of a VM.
+    """
+    folder = _note(opts, "any").parent
+    paths = sorted(folder.glob("[!.]*")) if folder.is_dir() else []
+    return {unquote(path.name): path.read_text().strip() for path in paths}
+
+
+def forget(opts: Mapping[str, Any], name: str) -> None:
+    """Forget that a key was accepted for a VM."""
+    files.unlink(_note(opts, name))

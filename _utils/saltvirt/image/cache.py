@@ -383,7 +383,18 @@ def sweep(settings: HostSettings) -> None:
     base = Path(settings.images) / "base"
     files.sweep(base)
     rights.tighten(base)
+    for path in _abandoned(base):
+        path.unlink(missing_ok=True)
+
+
+def abandoned(settings: HostSettings) -> list[Path]:
+    """Return what :func:`sweep` would remove of fetches."""
+    base = where(settings)
+    return sorted({*files.abandoned(base), *_abandoned(base)})
+
+
+def _abandoned(base: Path) -> Iterator[Path]:
     for path in base.glob("*.partial*"):
         with suppress(FileNotFoundError):
             if time.time() - path.stat().st_mtime > _PARTIAL_LIFE_S:
-                path.unlink()
+                yield path

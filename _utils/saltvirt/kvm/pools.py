@@ -285,8 +285,15 @@ def make_reachable(conn: Any, name: str, folder: str) -> None:
 
 def make_unreachable(conn: Any, prefix: str, but: Collection[str] = ()) -> None:
     """End the pools that :func:`make_reachable` made, but those of some folders; files stay."""
-    for pool in conn.listAllStoragePools(0):
-        if not pool.name().startswith(prefix):
-            continue
-        if parse(pool.XMLDesc(0)).findtext("target/path") not in but:
-            pool.destroy()
+    for name in only_reachable(conn, prefix, but):
+        conn.storagePoolLookupByName(name).destroy()
+
+
+def only_reachable(conn: Any, prefix: str, but: Collection[str] = ()) -> list[str]:
+    """Return the pools that :func:`make_reachable` made, but those of some folders."""
+    return sorted(
+        pool.name()
+        for pool in conn.listAllStoragePools(0)
+        if pool.name().startswith(prefix)
+        and parse(pool.XMLDesc(0)).findtext("target/path") not in but
+    )

@@ -12,7 +12,7 @@ from saltvirt.errors import BadArgument, NoSuchVm
 from saltvirt.kvm import host, lifecycle, probe, query
 from saltvirt.kvm.diskvolumes import Pools
 from saltvirt.nics import needs
-from saltvirt.ops import maintenance, reservations, showndisks, storage
+from saltvirt.ops import maintenance, reservations, showndisks, storage, trash
 from saltvirt.placement import generation
 from saltvirt.placement.answers import (
     ComingFacts,
@@ -271,7 +271,8 @@ def _storage(
     if capacity is None:
         committed = total - free + promises["growth"] // MIB
     else:
-        committed = promises["virtual"] // MIB
+        # What is in the trash takes its room until it is emptied; above, it is not free either.
+        committed = (promises["virtual"] + trash.taken_bytes(settings)) // MIB
     limit = (capacity or total) * settings.disk_ratio - settings.disk_reserve_mib
     return StorageFacts(
         images={"path": settings.images, "total_mib": total, "free_mib": free},

@@ -10,6 +10,7 @@ name must be off the record before it is free for others.
 import errno
 import hashlib
 import os
+import re
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -20,6 +21,10 @@ from saltvirt.recordfacts import BuildFacts
 
 # File systems without hard links answer one of these.
 _NO_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK}
+
+
+# What :func:`_mark` returns.
+_MARKED = re.compile(r"\.salt-virt-([0-9a-f]{12})-[0-9a-f]{12}")
 
 
 def announce(
@@ -134,6 +139,13 @@ def forget(record: records.Record, paths: Iterable[str]) -> None:
     """Remove the marks of some files."""
     for path in paths:
         _unmark(_mark(record, path))
+
+
+def left_marks(folder: Path, tokens: Iterable[str]) -> list[Path]:
+    """Return the marks of a folder of this host alone that are of none of the builds on record."""
+    known = {token[:12] for token in tokens}
+    found = ((path, _MARKED.fullmatch(path.name)) for path in sorted(folder.glob(".salt-virt-*")))
+    return [path for path, mark in found if mark and mark[1] not in known and path.is_file()]
 
 
 def _unmark(mark: Path) -> None:

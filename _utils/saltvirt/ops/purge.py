@@ -11,7 +11,7 @@ from saltvirt.config import HostSettings
 from saltvirt.errors import NameTaken, NoSuchVm, StorageError
 from saltvirt.image import cache
 from saltvirt.kvm import diskvolumes, lifecycle
-from saltvirt.ops import ownvolumes, reservations, storage, unfinished
+from saltvirt.ops import owned, ownvolumes, reservations, storage, trash, unfinished
 from saltvirt.ops.migration import startlock
 from saltvirt.ops.seeding import submission
 from saltvirt.recordfacts import PurgeFacts
@@ -32,7 +32,8 @@ def purge(
 
     A disk that another VM uses, or that another VM's disk is based on, stays, and so does
     every cached image. A volume of a storage pool goes as a file does; a block or network disk that
-    is in no pool stays, and the log says so. ``removables`` removes cdrom and floppy images too;
+    is in no pool stays, and the log says so. With ``virt:trash_days`` files go into the trash, but
+    for the seed. ``removables`` removes cdrom and floppy images too;
     ``dirs`` removes the folders that are empty afterwards. Of what all hosts share only its disks
     are removed, and none if another host may have it. One that was interrupted is finished by the
     next. A VM that has not the ``uuid`` that is asked for stays.
@@ -55,10 +56,16 @@ def purge(
             own = ownvolumes.of(conn, settings, name, removables=removables)
             paths = [*own_files(conn, settings, name, removables), *own.paths]
             _refuse_others(conn, settings, name, paths, own.volumes)
-            facts = PurgeFacts(uuid=domain, paths=paths, volumes=own.volumes or None)
+            facts = PurgeFacts(
+                uuid=domain,
+                paths=paths,
+                volumes=own.volumes or None,
+                definition=lifecycle.kept_xml(conn, name) if settings.trash_days else None,
+            )
             held.begin(secrets.token_hex(16), "removing", **wire.plain(facts))
         _remove(conn, settings, held, paths)
         reservations.end(settings, held)
+    trash.sweep(settings)
     diskvolumes.refresh(conn, sorted(own.pools))
     if dirs:
         _remove_empty(settings, [path for path in paths if not storage.is_declared(settings, path)])
@@ -94,8 +101,11 @@ def _remove(conn: Any, settings: HostSettings, held: records.Held, paths: list[s
     storage.settle_definitions()
     unfinished.remove_log(name)
     try:
-        unfinished.remove(conn, settings, name, paths)
-        ownvolumes.remove(conn, settings, held.now.read(PurgeFacts).volumes or [])
+        with unfinished.purged(settings, name, held.now.read(PurgeFacts)) as drop:
+            unfinished.remove(conn, settings, name, paths, drop)
+            volumes = held.now.read(PurgeFacts).volumes or []
+            if not drop.stays(volumes):
+                ownvolumes.remove(conn, settings, volumes)
     except StorageError as exc:
         raise StorageError(f"the VM is gone, but {exc}; fix that, then purge it again") from exc
 
@@ -117,6 +127,10 @@ def undefine(conn: Any, settings: HostSettings, name: str) -> None:
         is_kept = is_shared and not lifecycle.is_active(conn, name)
         is_kept = is_kept or read.ours(root)["moved_to"] is not None
         lifecycle.undefine(conn, name, keep_nvram=is_kept)
+        for disk in read.disk_sources(root):
+            # They stay because they are wanted: virt.doctor is not to take them for garbage.
+            if disk["type"] == "file" and disk["path"]:
+                owned.unmark(disk["path"])
 
 
 def _settle_begun(conn: Any, settings: HostSettings, name: str, domain: str) -> None:

@@ -197,6 +197,14 @@ def _taken(record: records.Record) -> list[str]:
     return (facts.taken or []) if isinstance(facts, BuildFacts) else []
 
 
+def every_file(settings: HostSettings) -> Iterator[str]:
+    """Yield the files that any record here names, of VMs that come, go, are built or purged."""
+    for purpose in ("build", "purge", *_MOVES):
+        for record in records.every(folder(settings), purpose):
+            yield from _facts(record).paths
+            yield from _taken(record)
+
+
 def going_files(settings: HostSettings) -> dict[str, str]:
     """
     Return ``{path: whose it is, and what to do}`` of what is removed here, now or later.

@@ -121,11 +121,14 @@ def is_measured(fmt: str) -> bool:
     return fmt in _MEASURED
 
 
-def chain(path: str) -> Iterator[str]:
+def chain(path: str, home: Path | None = None) -> Iterator[str]:
     """
     Yield a disk that is not raw and the files below it, by their headers; nothing else is read.
 
     A name that cannot be one of a file is nothing below.
+
+    home
+        The folder from which the name in its header is seen, if that is not its own.
     """
     for _ in range(_DEPTH):
         yield path
@@ -136,7 +139,7 @@ def chain(path: str) -> Iterator[str]:
             return
         if header is None or not header.backing_file:
             return
-        path = str(Path(path).parent / header.backing_file)
+        path, home = str((home or Path(path).parent) / header.backing_file), None
         if header.backing_format == "raw":
             # It was a guest's disk, maybe, and has whatever that has written.
             yield path

@@ -7,7 +7,8 @@ the noted files are removed, unless a domain uses them by now.
 
 import logging
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from saltvirt.config import HostSettings
 from saltvirt.errors import StorageError, VirtError
 from saltvirt.image import cache
 from saltvirt.kvm import lifecycle
-from saltvirt.ops import legacy, ownfiles, ownvolumes, reservations, storage
+from saltvirt.ops import legacy, ownfiles, ownvolumes, reservations, storage, trash
 from saltvirt.recordfacts import BuildFacts, PurgeFacts
 from saltvirt.spec import console_log
 
@@ -31,15 +32,21 @@ def settle(conn: Any, settings: HostSettings) -> None:
                 _settle_all_of(conn, settings, name)
     sweep_locks(settings)
     cache.sweep(settings)
+    trash.sweep(settings)
 
 
 def sweep_locks(settings: HostSettings) -> None:
     """Remove the locks of those who died between the end of their record and their own."""
-    for purpose in ("build", "purge", "departure", "arrival", "cancelled"):
-        locks.sweep(reservations.folder(settings) / purpose)
-    # And of those who died as they reserved room, started a VM, or handed it over.
-    for folder in (Path(settings.state_dir), Path(settings.state_dir) / "locks"):
+    for folder in lock_folders(settings):
         locks.sweep(folder)
+
+
+def lock_folders(settings: HostSettings) -> list[Path]:
+    """Return the folders in which there are locks."""
+    purposes = ("build", "purge", "departure", "arrival", "cancelled", trash.PURPOSE)
+    of_records = [reservations.folder(settings) / purpose for purpose in purposes]
+    # And of those who died as they reserved room, started a VM, handed it over, began an order.
+    return [*of_records, *(Path(settings.state_dir) / one for one in ("", "locks", "orders"))]
 
 
 def _settle_all_of(conn: Any, settings: HostSettings, name: str) -> None:
@@ -94,8 +101,19 @@ def _settle_purge(conn: Any, settings: HostSettings, held: records.Held) -> None
         now = shared_signatures(settings, paths)
         # Meanwhile another host may have made, or used, a file of that name.
         paths = [path for path in paths if now.get(path) == was.get(path)]
-    _clear(conn, settings, record.name, paths, True)
-    ownvolumes.remove(conn, settings, facts.volumes or [], is_late=True)
+    with purged(settings, record.name, facts) as drop:
+        _clear(conn, settings, record.name, paths, True, drop)
+        if not drop.stays(facts.volumes or []):
+            ownvolumes.remove(conn, settings, facts.volumes or [], is_late=True)
+
+
+def purged(
+    settings: HostSettings, name: str, facts: PurgeFacts
+) -> AbstractContextManager[trash.Filling]:
+    """Return what removes the files of a VM that is purged: into the trash, if there is one."""
+    return trash.filling(
+        settings, name, why="virt.purge", uuid=facts.uuid, definition=facts.definition
+    )
 
 
 def shared_signatures(settings: HostSettings, paths: Iterable[str]) -> dict[str, list[int]]:
@@ -118,23 +136,42 @@ def _settle_claim(conn: Any, settings: HostSettings, name: str) -> bool:
     return True
 
 
-def _clear(conn: Any, settings: HostSettings, name: str, paths: list[str], has_log: bool) -> None:
+def _clear(
+    conn: Any,
+    settings: HostSettings,
+    name: str,
+    paths: list[str],
+    has_log: bool,
+    drop: Callable[[str], None] | None = None,
+) -> None:
     log.warning("removing what an interrupted command left of VM %s: %s", name, paths)
-    remove(conn, settings, name, paths)
+    remove(conn, settings, name, paths, drop)
     if has_log and not lifecycle.is_defined(conn, name):
         remove_log(name)
 
 
-def remove(conn: Any, settings: HostSettings, name: str, paths: list[str]) -> list[str]:
+def remove(
+    conn: Any,
+    settings: HostSettings,
+    name: str,
+    paths: list[str],
+    drop: Callable[[str], None] | None = None,
+) -> list[str]:
     """
-    Remove files of a VM for good, but cached images and those in use, here or by another host.
+    Remove files of a VM, but cached images and those in use, here or by another host.
 
-    What is being made for another VM is in use too: no domain says so yet. Returns those removed.
+    What is being made for another VM is in use too, as no domain says so yet, and what a disk in
+    the trash is based on. Returns those removed.
+
+    drop
+        Removes one of them. Defaults to removing it for good.
+
     Raises StorageError if one cannot be removed; the others are.
     """
     # Before the domains: what is on record no more is defined by then.
     coming = reservations.coming_files(settings, name)
-    used = {*coming, *map(os.path.realpath, coming)} | storage.in_use(conn)
+    used = {*coming, *map(os.path.realpath, coming), *trash.below(settings)}
+    used |= storage.in_use(conn)
     removed, failed = [], []
     for path in paths:
         if storage.is_shared(settings, path, used):
@@ -145,7 +182,7 @@ def remove(conn: Any, settings: HostSettings, name: str, paths: list[str]) -> li
             log.warning("%s stays: all hosts share it, and another one has it open", path)
             continue
         try:
-            storage.remove(path)
+            (drop or storage.remove)(path)
             removed.append(path)
         except OSError as exc:
             failed.append(f"{path} ({exc.strerror})")

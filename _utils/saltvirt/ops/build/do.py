@@ -11,7 +11,7 @@ from saltvirt.config import HostSettings
 from saltvirt.errors import NotTakenBack, StorageError
 from saltvirt.image import clone, tool
 from saltvirt.kvm import diskvolumes, host, lifecycle
-from saltvirt.ops import ownfiles, ownvolumes, reservations, storage, unfinished
+from saltvirt.ops import owned, ownfiles, ownvolumes, reservations, storage, unfinished
 from saltvirt.ops.build import existing, newvolumes
 from saltvirt.ops.build.buildplan import Plan
 from saltvirt.ops.build.plandisks import DiskFile, DiskVolume, ExistingFile
@@ -108,7 +108,7 @@ class Builder:
             if plan.seed_path:
                 self._make_file(plan.seed_path)
             _seed(self._context, plan, plan.seed, self._who, minion)
-        _settle([path for path in plan.paths if path not in secrets])
+        _settle(plan, [path for path in plan.paths if path not in secrets])
 
     def _make_disks(self, plan: Plan) -> None:
         conn, settings = self._conn, self._context.settings
@@ -253,7 +253,10 @@ def _seed(
         write.run_command(context, name, who, disk.path or "", install=plan.installs)
 
 
-def _settle(paths: list[str]) -> None:
+def _settle(plan: Plan, paths: list[str]) -> None:
+    """Have what was made on the disk, with whose it is."""
+    for path in paths:
+        owned.mark(path, plan.vm.name, plan.vm.uuid or "")
     try:
         files.settle(paths)
     except OSError as exc:

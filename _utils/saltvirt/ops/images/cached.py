@@ -9,7 +9,7 @@ from saltvirt.config import HostSettings
 from saltvirt.errors import StorageError
 from saltvirt.image import cache
 from saltvirt.kvm import lifecycle
-from saltvirt.ops import reservations, storage
+from saltvirt.ops import reservations, storage, trash
 from saltvirt.ops.context import Context
 from saltvirt.ops.images import fetch
 
@@ -52,7 +52,15 @@ def users(conn: Any, settings: HostSettings) -> dict[str, set[str]]:
         if path not in seen:
             for digest in _cached(settings, storage.chain(path)):
                 out.setdefault(digest, set()).add(path)
-    return out
+    return _with_trash(settings, out)
+
+
+def _with_trash(settings: HostSettings, used: dict[str, set[str]]) -> dict[str, set[str]]:
+    """Return who uses which image, with what may be brought back from the trash."""
+    for path, entry in trash.below(settings).items():
+        for digest in _cached(settings, [path]):
+            used.setdefault(digest, set()).add(f"{entry} in the trash")
+    return used
 
 
 def _cached(settings: HostSettings, paths: Iterable[str]) -> Iterator[str]:

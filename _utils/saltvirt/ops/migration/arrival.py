@@ -13,7 +13,7 @@ from saltvirt.image import incoming
 from saltvirt.kvm import connect, lifecycle, snapshots
 from saltvirt.kvm.migrate import MigrationFailed
 from saltvirt.movefacts import ArrivalFacts, Noted
-from saltvirt.ops import legacymoves, reservations, storage, unfinished
+from saltvirt.ops import legacymoves, owned, reservations, storage, unfinished
 from saltvirt.ops.context import Context
 from saltvirt.ops.migration import arrivalplan, checks, here, reach, startlock
 from saltvirt.ops.migration import files as coming
@@ -144,7 +144,10 @@ class Arrival(End[ArrivalFacts]):
         self.warnings += why
         if self.facts.was_running and not is_up:
             self.warnings.append("it ran when it was sent, and does not run here")
-        files.settle(path for path in self.facts.paths if os.path.exists(path))
+        here = [path for path in self.facts.paths if os.path.exists(path)]
+        for path in here if self.facts.uuid else ():
+            owned.mark(path, self._name, self.facts.uuid or "")
+        files.settle(here)
         storage.settle_definitions()
 
     def _refuse_transient(self, name: str) -> None:

@@ -96,5 +96,12 @@ def close_folders(conn: Any, settings: HostSettings, name: str) -> None:
         pools.make_unreachable(conn, _POOL, but=needed)
 
 
+def left_open(conn: Any, settings: HostSettings) -> list[str]:
+    """Return the pools that :func:`open_folders` made and no VM needs that is coming here."""
+    arrivals = records.every(reservations.folder(settings), "arrival")
+    needed = {folder for one in arrivals for folder in one.read(ArrivalFacts).folders}
+    return pools.only_reachable(conn, _POOL, but=needed)
+
+
 def _pools(settings: HostSettings) -> AbstractContextManager[Any]:
     return locks.held(Path(settings.state_dir) / "locks" / "pools.lock")

@@ -1,0 +1,119 @@
+"""
+A host's part in ``salt-run virt.doctor``, and its trash.
+
+.. versionadded:: 1.0.0
+
+``connection``, ``username`` and ``password`` override ``virt:connection:uri`` and
+``virt:connection:auth``.
+"""
+
+from saltvirt import config, wire
+from saltvirt.kvm import connect
+from saltvirt.ops import trash as bins
+from saltvirt.ops.doctor import facts, mend
+
+__virtualname__ = "virt"
+
+
+def __virtual__():
+    """Load only where libvirt's Python module is; say what is missing otherwise."""
+    missing = connect.why_missing()
+    return (False, missing) if missing else __virtualname__
+
+
+def _settings(function, given):
+    return config.for_call(function, given, __opts__, __pillar__, __grains__)
+
+
+def doctor_facts(**kwargs):
+    """
+    Return what ``salt-run virt.doctor`` judges of this host: plain facts, and no judgement.
+
+    Returns ``{code, copies, vms, made_for, shared, files, busy, left, unreadable, moves,
+    trash_days}``: its VMs with their files, files of VMs that nothing here uses, records, and what
+    is this host's affair alone, by check.
+
+    CLI Example:
+
+    .. code-block:: bash
+
+        salt hyper1 virt.doctor_facts
+    """
+    settings = _settings("virt.doctor_facts", kwargs)
+    with connect.opened(settings) as conn:
+        return wire.plain(facts.of_host(conn, __opts__, settings))
+
+
+def doctor_mend(wanted, **kwargs):
+    """
+    Remove what ``salt-run virt.doctor`` has found here, if nothing needs it now either.
+
+    wanted
+        ``{check: [subject]}``. What was written to within the last hour stays, whatever is wanted.
+
+    By itself this host does not know what other hosts need: leave it to ``virt.doctor``. Returns
+    what was done, in one line each.
+
+    CLI Example:
+
+    .. code-block:: bash
+
+        salt hyper1 virt.doctor_mend '{lock: []}'
+    """
+    asked = wire.argument("wanted", dict[str, list[str]], wanted)
+    settings = _settings("virt.doctor_mend", kwargs)
+    with connect.opened(settings, readonly=False) as conn:
+        return mend.mend(conn, settings, asked)
+
+
+def trash(**kwargs):
+    """
+    Return what is in this host's trash, where ``virt:trash_days`` has put it.
+
+    Returns ``{entry: {vm, uuid, since, until, why, bytes, files, volumes, definition}}``; ``files``
+    is where they were, ``bytes`` what they take, ``definition`` the VM's XML without secrets.
+
+    CLI Example:
+
+    .. code-block:: bash
+
+        salt hyper1 virt.trash
+    """
+    return bins.listed(_settings("virt.trash", kwargs))
+
+
+def trash_restore(entry, **kwargs):
+    """
+    Bring the files of one entry of the trash back to where they were.
+
+    entry
+        As ``virt.trash`` names it.
+
+    Returns ``{"files": [path], "definition": XML}``; the VM is not defined again:
+    ``virt.define_xml_str`` does that. Fails, with nothing changed, if a file is in its place.
+
+    CLI Example:
+
+    .. code-block:: bash
+
+        salt hyper1 virt.trash_restore trashed1-00000001
+    """
+    return bins.restore(_settings("virt.trash_restore", kwargs), entry)
+
+
+def trash_empty(*entries, **kwargs):
+    """
+    Remove what is in this host's trash for good.
+
+    entries
+        Only these. Defaults to all.
+
+    Returns ``{entry: bytes that were freed}``.
+
+    CLI Example:
+
+    .. code-block:: bash
+
+        salt hyper1 virt.trash_empty
+    """
+    return bins.empty(_settings("virt.trash_empty", kwargs), entries)

@@ -1,0 +1,35 @@
+"""The trash of all hosts: what is in it, bring an entry back, empty it."""
+
+from typing import Any
+
+from saltvirt import wire
+from saltvirt.errors import BadArgument
+from saltvirt.fleet import inventory
+from saltvirt.fleet.cloud import Cloud
+from saltvirt.fleet.hosts import act
+
+
+def listed(cloud: Cloud, host: str | None) -> dict[str, Any]:
+    """Return ``{host: {entry: {...}}}`` of the hosts that have any, with who is silent."""
+    found = inventory.survey(cloud, inventory.hosts(cloud, host=host), "virt.trash")
+    if not found.answers:
+        raise found.silence()
+    return {**{one: said for one, said in found.answers.items() if said}, **found.beside()}
+
+
+def restore(cloud: Cloud, host: str, entry: str) -> dict[str, Any]:
+    """Bring an entry back on its host; return ``{host: {"files", "definition"}}``."""
+    (host,) = inventory.hosts(cloud, host=host)
+    said = act(cloud, host, "virt.trash_restore", entry)
+    return {host: wire.read(host, "virt.trash_restore", dict[str, Any], said)}
+
+
+def empty(cloud: Cloud, host: str | None, entries: tuple[object, ...]) -> dict[str, dict[str, int]]:
+    """Remove entries for good, of one host or of all; return ``{host: {entry: bytes}}``."""
+    if entries and host is None:
+        raise BadArgument("host", "say on which host these entries are")
+    out = {}
+    for one in inventory.hosts(cloud, host=host):
+        said = act(cloud, one, "virt.trash_empty", *entries)
+        out[one] = wire.read(one, "virt.trash_empty", dict[str, int], said)
+    return {one: freed for one, freed in out.items() if freed}

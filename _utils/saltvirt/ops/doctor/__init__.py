@@ -1,0 +1,1 @@
+"""What this host tells ``virt.doctor``, and what it mends when that says so."""

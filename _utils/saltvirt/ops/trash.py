@@ -1,0 +1,266 @@
+"""
+The trash: files of VMs that were purged, kept for some days, where they cost nothing to put.
+
+A file moves into a folder beside it, on its own file system. That is on record first: after a crash
+it is either in its place or in the trash, and the entry names both. Seeds, which hold keys, never
+come here; volumes that are not files cannot.
+"""
+
+import errno
+import logging
+import os
+import secrets
+import time
+from collections.abc import Collection, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from saltvirt import files, records, room, wire
+from saltvirt.config import HostSettings
+from saltvirt.errors import BadArgument, StorageError
+from saltvirt.ops import owned, reservations, storage
+from saltvirt.recordfacts import TrashFacts
+
+log = logging.getLogger(__name__)
+PURPOSE, KEPT = "trash", "kept"
+# Beside the files; libvirt's pools do not look into folders.
+FOLDER = ".salt-virt-trash"
+# They hold the guest's private key.
+_SECRETS = ("_seed.iso", "_seed.credentials")
+_DAY_S = 24 * 3600
+# File systems without hard links answer one of these.
+_NO_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK}
+
+
+class Filling:
+    """Removes files one by one: into one entry of the trash, or for good if that is off."""
+
+    def __init__(self, settings: HostSettings, facts: TrashFacts, holding: ExitStack) -> None:
+        self._settings, self._facts, self._holding = settings, facts, holding
+        self._held: records.Held | None = None
+        # A VM's name may be as long as a file's; what is quoted of it is longer.
+        self._id = f"{facts.vm[:60]}-{secrets.token_hex(4)}"
+
+    def __call__(self, path: str) -> None:
+        """Remove a file; do nothing if it is not there. Raise OSError if it cannot be."""
+        if not self._facts.days or not _is_kept(path):
+            storage.remove(path)
+            return
+        place = _place(self._id, path)
+        # Before it is moved: a crash must not leave a file that nobody knows of.
+        self._note(replace(self._facts, files=[*self._facts.files, path]))
+        _move(path, place)
+
+    def stays(self, volumes: list[list[str]]) -> bool:
+        """Name volumes that are not files: with a trash they stay; return whether they do."""
+        if self._facts.days and volumes:
+            names = ["/".join(one[:2]) for one in volumes]
+            self._note(replace(self._facts, volumes=names))
+            log.warning("volumes %s stay: only files can go into the trash", ", ".join(names))
+        return bool(self._facts.days)
+
+    def _note(self, facts: TrashFacts) -> None:
+        if self._held is None:
+            place = reservations.folder(self._settings)
+            opened = records.held(place, PURPOSE, self._id, wait=True)
+            self._held = self._holding.enter_context(opened)
+        if self._held is not None and self._held.record is None:
+            self._held.begin(secrets.token_hex(8), KEPT, **wire.plain(facts))
+        elif self._held is not None:
+            self._held.note(**wire.plain(facts))
+        self._facts = facts
+
+
+@contextmanager
+def filling(
+    settings: HostSettings,
+    vm: str,
+    *,
+    why: str,
+    uuid: str | None = None,
+    definition: str | None = None,
+) -> Iterator[Filling]:
+    """Yield what removes files of a VM, into the trash if ``virt:trash_days`` is not 0."""
+    facts = TrashFacts(
+        vm=vm, uuid=uuid, files=[], days=settings.trash_days, why=why, definition=definition
+    )
+    with ExitStack() as holding:
+        yield Filling(settings, facts, holding)
+
+
+def _move(path: str, place: Path) -> None:
+    records.make_folder(place.parent)
+    Path(path).rename(place)
+    files.sync_folder(place.parent)
+    files.sync_folder(Path(path).parent)
+
+
+def _is_kept(path: str) -> bool:
+    one = Path(path)
+    # A link has nothing in it that could be kept.
+    return one.is_file() and not one.is_symlink() and not path.endswith(_SECRETS)
+
+
+def _place(entry: str, path: str) -> Path:
+    return Path(path).parent / FOLDER / entry / Path(path).name
+
+
+def _places(record: records.Record) -> dict[str, Path]:
+    """Return ``{where it was: where it is}`` of the files of an entry that are there."""
+    places = {path: _place(record.name, path) for path in record.read(TrashFacts).files}
+    return {path: place for path, place in places.items() if place.exists()}
+
+
+def _every(settings: HostSettings) -> list[records.Record]:
+    return records.every(reservations.folder(settings), PURPOSE)
+
+
+def listed(settings: HostSettings) -> dict[str, dict[str, Any]]:
+    """
+    Return ``{entry: {vm, uuid, since, until, why, bytes, files, volumes, definition}}``.
+
+    ``bytes`` is what the files take on the disk; ``files`` is where each was.
+    """
+    out = {}
+    for record in _every(settings):
+        facts, places = record.read(TrashFacts), _places(record)
+        if not (places or facts.volumes):
+            continue
+        out[record.name] = {
+            "vm": facts.vm,
+            "uuid": facts.uuid,
+            "since": record.since_text,
+            "until": records.time_text(_end(record, facts)),
+            "why": facts.why,
+            "bytes": sum(map(room.taken, places.values())),
+            "files": sorted(places),
+            "volumes": facts.volumes or [],
+            "definition": facts.definition,
+        }
+    return out
+
+
+def _end(record: records.Record, facts: TrashFacts) -> float:
+    return record.since + facts.days * _DAY_S
+
+
+def taken_bytes(settings: HostSettings) -> int:
+    """Return what the files of the trash that are below the image folder take on the disk."""
+    below = Path(settings.images)
+    return sum(
+        room.taken(place)
+        for record in _every(settings)
+        for path, place in _places(record).items()
+        if Path(path).is_relative_to(below)
+    )
+
+
+def below(settings: HostSettings) -> dict[str, str]:
+    """Return ``{path: entry}`` of what disks in the trash are based on: they need it when back."""
+    out: dict[str, str] = {}
+    for record in _every(settings):
+        for path, place in _places(record).items():
+            # A name in its header is seen from where it was.
+            for one in list(storage.chain(str(place), home=Path(path).parent))[1:]:
+                out |= {one: record.name, os.path.realpath(one): record.name}
+    return out
+
+
+def restore(settings: HostSettings, entry: str) -> dict[str, Any]:
+    """
+    Bring the files of an entry back to where they were; return ``{"files", "definition"}``.
+
+    Raises StorageError, with nothing changed, if there is a file in one of their places.
+    """
+    with reservations.host_lock(settings), _opened(settings, entry) as held:
+        facts, places = held.now.read(TrashFacts), _places(held.now)
+        reservations.refuse_taken(settings, "", places)
+        for path, place in places.items():
+            _bring_back(place, path)
+            # It was wanted back: whoever looks for disks that no VM has leaves it alone.
+            owned.unmark(path)
+        _forget(held, facts.files)
+    return {"files": sorted(places), "definition": facts.definition}
+
+
+def _bring_back(place: Path, path: str) -> None:
+    try:
+        try:
+            # Another host that shares the folder may have made a file of that name just now.
+            os.link(place, path)
+        except OSError as exc:
+            if exc.errno not in _NO_LINKS:
+                raise
+            place.rename(path)
+        files.sync_folder(Path(path).parent)
+        files.unlink(place)
+    except OSError as exc:
+        raise StorageError(f"cannot bring {path} back from {place}: {exc.strerror}") from exc
+
+
+def empty(settings: HostSettings, entries: Collection[str] = ()) -> dict[str, int]:
+    """
+    Remove entries for good; return ``{entry: bytes that were freed}``.
+
+    entries
+        Defaults to all.
+    """
+    known = [record.name for record in _every(settings)]
+    for entry in entries:
+        if entry not in known:
+            raise _unknown(entry)
+    out = {}
+    for entry in entries or known:
+        with _opened(settings, entry) as held:
+            out[entry] = _emptied(held)
+    return out
+
+
+def sweep(settings: HostSettings) -> None:
+    """Remove for good what was kept for its days, and forget entries of which nothing is left."""
+    now = time.time()
+    for record in _every(settings):
+        facts = record.read(TrashFacts)
+        if (_places(record) or facts.volumes) and _end(record, facts) > now:
+            continue
+        with records.held(reservations.folder(settings), PURPOSE, record.name) as held:
+            # Whoever fills it at this moment has noted a file that is not there yet.
+            if held is not None and held.record is not None:
+                _emptied(held)
+
+
+def _emptied(held: records.Held) -> int:
+    facts, freed = held.now.read(TrashFacts), 0
+    for path in facts.files:
+        place = _place(held.name, path)
+        freed += room.taken(place)
+        try:
+            files.unlink(place)
+        except OSError as exc:
+            raise StorageError(f"cannot remove {place}: {exc.strerror}") from exc
+    _forget(held, facts.files)
+    return freed
+
+
+def _forget(held: records.Held, paths: Collection[str]) -> None:
+    """Remove the folders of an entry, if they are empty, and its record."""
+    for folder in {_place(held.name, path).parent for path in paths}:
+        for one in (folder, folder.parent):
+            if one.is_dir() and not any(one.iterdir()):
+                one.rmdir()
+    held.end()
+
+
+@contextmanager
+def _opened(settings: HostSettings, entry: str) -> Iterator[records.Held]:
+    busy = f"entry {entry!r} of the trash is being filled or emptied by another job"
+    with reservations.opened(settings, PURPOSE, entry, busy) as held:
+        if held.record is None:
+            raise _unknown(entry)
+        yield held
+
+
+def _unknown(entry: str) -> BadArgument:
+    return BadArgument("entry", f"there is no {entry!r} in the trash of this host; see virt.trash")

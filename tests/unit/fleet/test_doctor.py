@@ -1,0 +1,208 @@
+"""The doctor looks twice, mends what it found both times, and asks before it deletes a key."""
+
+import pytest
+from saltvirt import wire
+from saltvirt.errors import BadArgument
+from saltvirt.fleet import authorization, hints, inventory, keys, minions, orders
+from saltvirt.fleet.doctor import masterfacts, mend, run
+from saltvirt.fleet.findings import MASTER
+from saltvirt.pki import store
+from saltvirt.placement.doctor import SeenVm
+from test_doctor_judging import facts, loose
+
+NOW = store.utc_now()
+
+
+@pytest.fixture
+def tended(cloud, monkeypatch):
+    """Three hosts that are folders, and a doctor: ``look()`` returns what it says."""
+    monkeypatch.setattr(run, "_AGAIN_S", 0)
+    # No unit test has minions of guests that could answer.
+    monkeypatch.setattr(masterfacts, "answering", lambda _cloud, _names: cloud.live)
+    monkeypatch.setattr(inventory, "allowed", cloud.hosts.names)
+    cloud.live, cloud.says, cloud.mended, cloud.said = set(), {}, [], []
+    for host in cloud.hosts.names():
+        # A hypervisor's key was never accepted for a VM.
+        keys.forget(cloud.opts, host)
+
+    def seen(host):
+        there = cloud.hosts._vms(host)
+        vms = {name: SeenVm(uuid=str(vm.get("uuid")), files=[]) for name, vm in there.items()}
+        return facts(code=masterfacts.content.of_code(), vms=vms)
+
+    def ask(master, targets, fun, *given, **more):
+        replies = cloud.hosts.ask(master, targets, fun, *given, **more)
+        if fun != run.FUN:
+            return replies
+        said = {host: wire.plain(cloud.says.get(host) or seen(host)) for host in targets}
+        return {
+            h: one if one.missing else minions.Reply(minion=h, value=said[h])
+            for h, one in replies.items()
+        }
+
+    monkeypatch.setattr(minions, "ask", ask)
+
+    def order(master, host, fun, arg, *given, **more):
+        if fun != mend.FUN:
+            return cloud.hosts.order(master, host, fun, arg, *given, **more)
+        cloud.mended.append((host, *arg))
+        return minions.Reply(minion=host, value=["done"])
+
+    monkeypatch.setattr(minions, "order", order)
+    return cloud
+
+
+def look(cloud, **given):
+    """Return what the doctor says, and whether nothing is left over."""
+    try:
+        return run.doctor(cloud.master, NOW, **given), True
+    except run.LeftOver as error:
+        return error.table, False
+
+
+def named(cloud, **given):
+    """Return ``[(check, subject)]`` of what is found."""
+    return [(one["check"], one["subject"]) for one in look(cloud, **given)[0]["findings"]]
+
+
+def test_nothing_is_left_over_of_a_vm_that_was_built_and_purged(tended):
+    tended.init()
+    assert named(tended) == []
+    tended.purge()
+
+    said, is_well = look(tended)
+
+    assert (said["findings"], is_well, said["ready"]) == ([], True, "nothing is left over")
+    assert keys.noted(tended.opts) == {}
+
+
+def test_a_key_that_nobody_needs_is_deleted(tended):
+    keys.accept(tended.opts, "web", "K")
+    assert named(tended) == [("key", "web")]
+
+    said, is_well = look(tended, fix=True)
+
+    assert (said["mended"], is_well) == (["key web: deleted"], True)
+    assert keys.accepted(tended.opts, "web") is None
+
+
+def test_a_key_stays_whose_vm_is_there_when_it_is_to_be_deleted(tended):
+    keys.accept(tended.opts, "web", "K")
+    # No domain was seen by the doctor; it has come since.
+    tended.hosts.put("hyper2", "web")
+    tended.says["hyper2"] = facts(code=masterfacts.content.of_code())
+
+    said, _is_well = look(tended, fix=True)
+
+    assert said["failed"] == ["key web: hyper2 has that VM by now; it stays"]
+    assert keys.accepted(tended.opts, "web") == "K"
+
+
+@pytest.mark.parametrize("more", ["silent", "answers"])
+def test_a_key_stays_while_a_host_is_silent_or_its_minion_answers(tended, more):
+    keys.accept(tended.opts, "web", "K")
+    if more == "silent":
+        tended.hosts.silence("hyper3")
+    tended.live = {"web"} if more == "answers" else set()
+
+    said, _is_well = look(tended, fix=True)
+
+    assert ("key", "web") not in [(one["check"], one["subject"]) for one in said["findings"]]
+    assert keys.accepted(tended.opts, "web") == "K"
+
+
+def test_a_minion_that_is_not_a_vm_keeps_its_key(tended):
+    keys.accept(tended.opts, "server", "K")
+    keys.forget(tended.opts, "server")
+
+    assert look(tended, fix=True)[1] is True
+    assert keys.accepted(tended.opts, "server") == "K"
+
+
+def test_a_host_that_is_shut_out_and_had_vms_keeps_all_keys(tended, monkeypatch):
+    keys.accept(tended.opts, "web", "K")
+    hints.moved(tended.opts, "other", "hyper3")
+    monkeypatch.setattr(inventory, "allowed", lambda _cloud: ["hyper1", "hyper2"])
+
+    assert named(tended) == [("not-checked", "hyper3")]
+
+
+def test_what_is_seen_once_alone_is_not_named(tended, monkeypatch):
+    code = masterfacts.content.of_code()
+    tended.says["hyper1"] = facts(code=code, files=[loose()])
+    monkeypatch.setattr(run.time, "sleep", lambda _s: tended.says.clear())
+
+    assert named(tended) == []
+
+
+def test_what_is_a_hosts_affair_is_mended_there(tended):
+    code = masterfacts.content.of_code()
+    left = {"lock": ["/l"], "unfinished": ["web"]}
+    tended.says["hyper1"] = facts(code=code, files=[loose()], left=left)
+
+    said, is_well = look(tended, fix=True)
+
+    assert tended.mended == [
+        ("hyper1", {"unfinished": ["web"]}),
+        ("hyper1", {"lock": ["/l"], "disk": ["/srv/gone1_system.qcow2"]}),
+    ]
+    assert said["mended"] == ["hyper1: done", "hyper1: done"]
+    # This host says the same as before.
+    assert (len(said["findings"]), is_well) == (3, False)
+
+
+def test_an_order_that_was_cut_off_is_settled(tended, kill_at):
+    kill_at("order.keyed", tended.init)
+    assert named(tended)[0] == ("order", "web")
+
+    said, is_well = look(tended, fix=True)
+
+    assert is_well, said
+    assert said["mended"][0] == "order web: what an interrupted virt.init had begun was taken back"
+    assert keys.accepted(tended.opts, "web") is None
+
+
+def test_a_command_that_is_at_work_is_not_named(tended):
+    with orders.opened(tended.opts, "web") as order:
+        orders.begin(order, orders.PLACING)
+
+        assert named(tended) == []
+
+
+def test_an_authorization_that_is_over_is_revoked_and_one_that_is_not_stays(tended):
+    tended.hosts.does["virt.authorized"] = lambda *_args: None
+    for name, minutes in (("old", 1), ("new", 60)):
+        authorization.grant(tended.master, name, "hyper1", minutes=minutes, replace=False)
+    path = authorization._path(tended.opts, "old")
+    path.write_text(path.read_text().replace('"until": ', '"until": 0, "was": '))
+
+    said, is_well = look(tended, fix=True)
+
+    assert (said["mended"], is_well) == (["authorization old: revoked"], True)
+    assert list(authorization.known(tended.opts)) == ["new"]
+
+
+def test_a_lock_that_no_command_holds_is_removed(tended):
+    folder = orders.folder(tended.opts) / orders.PURPOSE
+    folder.mkdir(parents=True)
+    (folder / "web.lock").touch()
+    assert named(tended) == [("lock", str(folder / "web.lock"))]
+
+    assert look(tended, fix=True)[1] is True
+    assert list(folder.iterdir()) == []
+
+
+def test_all_is_said_before_it_is_done(tended):
+    keys.accept(tended.opts, "web", "K")
+    said = []
+    master = run.replace(tended.master, progress=lambda stage, **more: said.append((stage, more)))
+
+    run.doctor(master, NOW, fix=True)
+
+    assert [stage for stage, _more in said] == ["Looking", "Mending"]
+    assert said[1][1]["detail"].startswith(f"{MASTER}: the key of VM web")
+
+
+def test_a_wrong_argument_is_refused(tended):
+    with pytest.raises(BadArgument):
+        look(tended, fix="maybe")

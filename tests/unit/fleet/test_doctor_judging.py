@@ -1,0 +1,286 @@
+"""What a VM may still need is never found, whatever the cloud is like; what nobody needs is."""
+
+from dataclasses import dataclass, field, replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from saltvirt.fleet.doctor import ofhost, ofmaster
+from saltvirt.fleet.doctor.leftover import MasterFacts, OrderLeft, Seen
+from saltvirt.placement.doctor import DoctorFacts, LooseFile, MoveLeft, SeenVm
+
+HOSTS = ("hyper1", "hyper2", "hyper3")
+DAYS_S = 2 * 24 * 3600
+
+
+def facts(**more):
+    """Return what a host says that has nothing."""
+    empty = {
+        **{"code": "1", "copies": ["/a"], "vms": {}, "made_for": [], "shared": [], "files": []},
+        **{"busy": [], "left": {}, "unreadable": {}, "moves": [], "trash_days": 0},
+    }
+    return DoctorFacts(**{**empty, **more})
+
+
+def loose(kind="disk", path="/srv/gone1_system.qcow2", vm="gone1", uuid="u-gone1", **more):
+    """Return a file that nothing on its host uses."""
+    given = {"bytes": 1, "quiet_s": DAYS_S, "is_shared": False, **more}
+    return LooseFile(kind=kind, path=path, vm=vm, uuid=uuid, **given)
+
+
+def cloud(master=None, silent=None, **hosts):
+    """Return a look at a cloud of two hosts."""
+    said = {"hyper1": facts(), "hyper2": facts(), **hosts}
+    return Seen(
+        master=master or MasterFacts(code="1", copies=["/a"]), hosts=said, silent=silent or {}
+    )
+
+
+def found(seen):
+    """Return ``[(check, where, subject)]`` of all that is found."""
+    out = list(ofmaster.findings(seen))
+    for host in sorted(seen.hosts):
+        out += ofhost.findings(host, seen)
+    assert all(one.what and one.fix for one in out)
+    return [(one.check, one.where, one.subject) for one in out]
+
+
+def noting(**more):
+    """Return a master that has accepted a key for VM gone1."""
+    given = {"noted": {"gone1": "K"}, "keys": {"gone1": ("accepted", "K")}, **more}
+    return MasterFacts(code="1", copies=["/a"], **given)
+
+
+DISK = ("disk", "hyper1", "/srv/gone1_system.qcow2")
+KEY = ("key", "master", "gone1")
+
+
+def test_a_healthy_cloud_has_nothing():
+    assert found(cloud()) == []
+
+
+def test_a_disk_and_a_key_that_nobody_needs_are_found():
+    assert found(cloud(noting(), hyper1=facts(files=[loose()]))) == [KEY, DISK]
+
+
+VM = SeenVm(uuid="u-gone1", files=["/srv/other.qcow2"])
+
+
+# What keeps a disk of a VM called gone1, and its key.
+@pytest.mark.parametrize(
+    ("hosts", "master", "kept"),
+    [
+        ({"hyper2": facts(busy=["gone1"])}, {}, {"disk", "key"}),
+        ({"hyper2": facts(vms={"gone1": VM})}, {}, {"disk", "key"}),
+        ({"hyper2": facts(vms={"new1": VM}, made_for=["gone1"])}, {}, {"disk", "key"}),
+        ({}, {"hints": {"hyper9": ["other1"]}}, {"disk", "key"}),
+        ({}, {"orders": [OrderLeft(name="gone1", phase="keyed", since="")]}, {"disk", "key"}),
+        ({}, {"at_work": frozenset({"gone1"})}, {"disk", "key"}),
+        ({}, {"answering": frozenset({"gone1"})}, {"key"}),
+        ({}, {"authorized": {"gone1": ("hyper1", 99)}}, {"key"}),
+        ({}, {"allowed": frozenset({"gone1"})}, {"key"}),
+        ({}, {"keys": {"gone1": ("accepted", "another")}}, {"key"}),
+        ({}, {"keys": {"gone1": (None, None)}}, {"key"}),
+    ],
+)
+def test_what_is_needed_stays(hosts, master, kept):
+    seen = cloud(noting(**master), **{"hyper1": facts(files=[loose()]), **hosts})
+
+    assert {one[0] for one in found(seen)} & {"disk", "key"} == {"disk", "key"} - kept
+
+
+def test_nothing_of_a_vm_is_found_while_a_host_is_silent():
+    seen = cloud(noting(), {"hyper3": "it does not answer"}, hyper1=facts(files=[loose()]))
+
+    assert found(seen) == []
+
+
+@pytest.mark.parametrize(
+    "more",
+    [{"quiet_s": 3599.0}, {"is_shared": True, "path": "/shared/a"}],
+    ids=["written to a moment ago", "used by another host"],
+)
+def test_a_disk_that_is_used_or_was_a_moment_ago_stays(more):
+    seen = cloud(
+        hyper1=facts(files=[loose(uuid="u-x", **more)]), hyper2=facts(shared=["/shared/a"])
+    )
+
+    assert found(seen) == []
+
+
+def test_what_a_move_left_is_found_and_a_detached_disk_is_not():
+    moved = SeenVm(uuid="u-gone1", files=["/srv/gone1_system.qcow2"])
+    detached = loose(path="/srv/gone1_data.qcow2")
+    seen = cloud(hyper1=facts(files=[loose(), detached]), hyper2=facts(vms={"gone1": moved}))
+
+    assert found(seen) == [DISK]
+
+
+def test_files_of_a_host_that_has_a_record_nobody_can_read_are_not_judged():
+    seen = cloud(hyper1=facts(files=[loose(vm="other1")], unreadable={"gone1": "broken"}))
+
+    assert found(seen) == [("record", "hyper1", "gone1")]
+
+
+@pytest.mark.parametrize(("days", "does"), [(0, False), (7, True)])
+def test_what_only_its_name_tells_whose_it_is_goes_nowhere_but_into_the_trash(days, does):
+    one = loose("nvram", "/nvram/gone1_VARS.fd", uuid="")
+    (said,) = ofhost.findings("hyper1", cloud(hyper1=facts(files=[one], trash_days=days)))
+
+    assert (said.check, bool(said.does)) == ("nvram", does)
+
+
+def test_a_token_is_found_when_no_authorization_can_be_for_it():
+    old, new = loose("token", "/t/a", "a", ""), loose("token", "/t/b", "b", "", quiet_s=86399.0)
+    owned = loose("token", "/t/c", "c", "")
+    master = MasterFacts(code="1", copies=[], authorized={"c": ("hyper1", 99)})
+
+    seen = cloud(master, hyper1=facts(files=[old, new, owned]))
+
+    assert found(seen) == [("token", "hyper1", "/t/a")]
+
+
+def test_a_move_is_half_when_nobody_is_at_it_and_is_said_once():
+    leaving = MoveLeft(name="a", purpose="departure", phase="sending", is_live=False)
+    coming = MoveLeft(name="a", purpose="arrival", phase="ready", is_live=False)
+    half = cloud(hyper1=facts(moves=[leaving]), hyper2=facts(moves=[coming]))
+
+    assert found(half) == [("half-move", "hyper1", "a")]
+    at_it = replace(coming, is_live=True)
+    assert found(cloud(hyper1=facts(moves=[leaving]), hyper2=facts(moves=[at_it]))) == []
+    ordered = MasterFacts(code="1", copies=[], at_work=frozenset({"a"}))
+    assert found(cloud(ordered, hyper1=facts(moves=[leaving]))) == []
+
+
+def test_certificates_of_a_host_that_is_gone_are_found_and_revoked_only_if_it_is_shut_out():
+    known = {"code": "1", "copies": [], "certified": frozenset({"hyper1", "hyper8", "hyper9"})}
+    master = MasterFacts(
+        **known, accepted=frozenset({"hyper1"}), allowed=frozenset({"hyper1", "hyper8"})
+    )
+
+    said = list(ofmaster.findings(cloud(master)))
+
+    assert [(one.where, bool(one.does)) for one in said] == [("hyper8", False), ("hyper9", True)]
+
+
+@pytest.mark.parametrize(
+    ("state", "expected"), [(None, 1), ("pending", 1), ("rejected", 0), ("accepted", 0)]
+)
+def test_a_vm_whose_key_is_gone_is_found_unless_somebody_has_rejected_it(state, expected):
+    seen = cloud(noting(keys={"gone1": (state, "K")}), hyper2=facts(vms={"gone1": VM}))
+
+    assert len(found(seen)) == expected
+
+
+def test_what_is_a_hosts_affair_is_found_also_while_another_is_silent():
+    left = {
+        **{"unfinished": ["a"], "lock": ["/l"], "download": ["/d"], "mark": ["/m"]},
+        **{"pool": ["p"], "trash": ["/x"], "network-file": ["/n"], "firewall": ["/f"]},
+    }
+    seen = cloud(silent={"hyper3": "silent"}, hyper1=facts(left=left))
+
+    assert sorted(one[0] for one in found(seen)) == sorted(left)
+
+
+def test_code_that_is_older_or_there_twice_is_found():
+    seen = cloud(hyper1=facts(code="2"), hyper2=facts(copies=["/a", "/b"]))
+
+    assert [one[:2] for one in found(seen)] == [("code", "hyper1"), ("code-mixed", "hyper2")]
+
+
+@dataclass
+class Truth:
+    """A cloud as it is, whoever answers: what each host has, what is needed, what is not."""
+
+    hosts: dict = field(
+        default_factory=lambda: {
+            host: {"vms": {}, "files": [], "shared": [], "made_for": [], "busy": []}
+            for host in HOSTS
+        }
+    )
+    states: dict = field(default_factory=dict)
+    needed: set = field(default_factory=set)
+    garbage: set = field(default_factory=set)
+    noted: dict = field(default_factory=dict)
+    hints: dict = field(default_factory=dict)
+
+    def put(self, draw, number):
+        """Have a VM somewhere, defined, renamed, or only on record, as it is on its way."""
+        name, uuid, host = f"vm{number}", f"u{number}", draw(st.sampled_from(HOSTS))
+        is_shared, mine = draw(st.booleans()), self.hosts[host]
+        path = f"/{'shared' if is_shared else 'srv'}/{name}_system.qcow2"
+        one = loose(path=path, vm=name, uuid=uuid, is_shared=is_shared)
+        called = draw(st.sampled_from([name, f"new-{name}", None]))
+        if called is None:
+            mine["busy"].append(name)
+            mine["files"].append(one)
+        else:
+            mine["vms"][called] = SeenVm(uuid=uuid, files=[path])
+            mine["made_for"].append(name)
+        if is_shared:
+            mine["shared"].append(path)
+            for other in set(HOSTS) - {host}:
+                self.hosts[other]["files"].append(one)
+        if draw(st.booleans()):
+            mine["files"].append(loose(path=f"/srv/{name}_data.qcow2", vm=name, uuid=uuid))
+        self.hints.setdefault(host, []).append(name)
+        self.noted[name] = name
+        self.needed |= {name, uuid}
+
+    def leave(self, draw, number):
+        """Have a disk and a key of a VM that is nowhere."""
+        name, host = f"gone{number}", draw(st.sampled_from(HOSTS))
+        one = loose(path=f"/srv/{name}.qcow2", vm=name, uuid=f"g{number}")
+        self.hosts[host]["files"].append(one)
+        self.noted[name] = name
+        self.garbage |= {("disk", host, one.path), ("key", "master", name)}
+
+    def are(self, state):
+        """Return the hosts in a state."""
+        return [host for host in HOSTS if self.states[host] == state]
+
+    def look(self):
+        """Return what is seen of it."""
+        away = [*self.are("silent"), *self.are("shut out")]
+        master = MasterFacts(
+            code="1",
+            copies=[],
+            noted=self.noted,
+            keys={name: ("accepted", name) for name in self.noted},
+            # A host that is away tells nothing, and may have more than anybody remembers.
+            hints={host: self.hints.get(host, []) for host in away},
+        )
+        return Seen(
+            master=master,
+            hosts={host: facts(**self.hosts[host]) for host in self.are("well")},
+            silent=dict.fromkeys(self.are("silent"), "silent"),
+        )
+
+
+@st.composite
+def clouds(draw):
+    """Return a look at a cloud, and the truth about it."""
+    truth = Truth()
+    state = st.sampled_from(["well", "well", "silent", "shut out"])
+    truth.states = {host: draw(state) for host in HOSTS}
+    for number in range(draw(st.integers(0, 4))):
+        truth.put(draw, number)
+    for number in range(draw(st.integers(0, 3))):
+        truth.leave(draw, number)
+    return truth.look(), truth
+
+
+@settings(max_examples=400)
+@given(clouds())
+def test_nothing_that_is_needed_is_ever_found_and_what_is_not_is_when_all_answer(given):
+    seen, truth = given
+
+    there = set(found(seen))
+
+    files = {one.path: one for said in seen.hosts.values() for one in said.files}
+    for check, _where, subject in there:
+        if check == "disk":
+            assert files[subject].uuid not in truth.needed
+        if check == "key":
+            assert subject not in truth.needed
+    assert there == (truth.garbage if len(truth.are("well")) == len(HOSTS) else set())

@@ -1,0 +1,257 @@
+"""The trash keeps the files of purged VMs; no crash loses one, and nothing in it is given away."""
+
+import dataclasses
+import json
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from saltvirt import records
+from saltvirt.errors import BadArgument, StorageError
+from saltvirt.ops import inspect, owned, purge, reservations, storage, trash, unfinished
+from saltvirt.ops.images import cached
+from test_purges import after_the_first, kill
+
+DISKS = ["web1_data.qcow2", "web1_system.qcow2"]
+
+
+@pytest.fixture
+def keeping(hypervisor):
+    """A host with a trash, and one VM: an overlay, an empty disk, a seed."""
+    hypervisor.settings = dataclasses.replace(hypervisor.settings, trash_days=7)
+    with hypervisor.libvirt():
+        hypervisor.init()
+    return hypervisor
+
+
+def purged(host, name="web1"):
+    """Purge a VM."""
+    with host.libvirt() as conn:
+        purge.purge(conn, host.settings, name)
+
+
+def names(host):
+    """Return the names of the files that the trash lists."""
+    return [Path(one).name for row in trash.listed(host.settings).values() for one in row["files"]]
+
+
+def entry(host):
+    """Return the one entry's name."""
+    (found,) = trash.listed(host.settings)
+    return found
+
+
+def older(host, days):
+    """Make the entries of the trash older."""
+    for path in (reservations.folder(host.settings) / trash.PURPOSE).glob("*.json"):
+        record = json.loads(path.read_text())
+        path.write_text(json.dumps({**record, "since": record["since"] - days * 86400}))
+
+
+def test_a_purge_keeps_the_disks_and_not_the_seed(keeping):
+    sizes = {name: (Path(keeping.settings.images) / name).stat().st_ino for name in DISKS}
+
+    purged(keeping)
+
+    assert (keeping.files(), keeping.domains(), keeping.open_records()) == ([], [], [])
+    assert names(keeping) == DISKS
+    (row,) = trash.listed(keeping.settings).values()
+    assert (row["vm"], row["why"]) == ("web1", "virt.purge")
+    assert row["bytes"] > 0
+    assert "<name>web1</name>" in row["definition"]
+    kept = {one.name: one.stat().st_ino for one in Path(keeping.settings.images).rglob("web1_*")}
+    assert kept == sizes
+
+
+def test_without_days_a_purge_removes_for_good(hypervisor):
+    with hypervisor.libvirt():
+        hypervisor.init()
+
+    purged(hypervisor)
+
+    assert trash.listed(hypervisor.settings) == {}
+    assert list(Path(hypervisor.settings.images).rglob("web1_*")) == []
+
+
+def test_what_is_brought_back_is_where_it_was_and_no_longer_marked(keeping):
+    purged(keeping)
+
+    said = trash.restore(keeping.settings, entry(keeping))
+
+    images = Path(keeping.settings.images)
+    assert said["files"] == [str(images / name) for name in DISKS]
+    assert keeping.files() == DISKS
+    assert [owned.of(images / name) for name in DISKS] == [None, None]
+    assert trash.listed(keeping.settings) == {}
+    assert not (images / trash.FOLDER).exists()
+
+
+def test_nothing_is_brought_back_over_a_file(keeping):
+    purged(keeping)
+    mine = Path(keeping.settings.images) / DISKS[1]
+    mine.write_text("mine")
+
+    with pytest.raises(StorageError, match="is there already"):
+        trash.restore(keeping.settings, entry(keeping))
+
+    assert mine.read_text() == "mine"
+    assert names(keeping) == DISKS
+
+
+def test_the_trash_is_emptied_by_name_and_not_by_a_wrong_one(keeping):
+    purged(keeping)
+    with pytest.raises(BadArgument, match="there is no 'web2'"):
+        trash.empty(keeping.settings, ["web2"])
+    with pytest.raises(BadArgument, match="there is no '../x'"):
+        trash.restore(keeping.settings, "../x")
+    assert names(keeping) == DISKS
+
+    freed = trash.empty(keeping.settings, [entry(keeping)])
+
+    assert sum(freed.values()) > 0
+    assert list(Path(keeping.settings.images).rglob("web1_*")) == []
+    assert records.every(reservations.folder(keeping.settings), trash.PURPOSE) == []
+
+
+def test_the_next_command_removes_what_is_old_and_leaves_what_is_not(keeping):
+    purged(keeping)
+    older(keeping, 6)
+    with keeping.libvirt() as conn:
+        unfinished.settle(conn, keeping.settings)
+        assert names(keeping) == DISKS
+
+        older(keeping, 2)
+        unfinished.settle(conn, keeping.settings)
+
+    assert list(Path(keeping.settings.images).rglob("web1_*")) == []
+    assert list((reservations.folder(keeping.settings) / trash.PURPOSE).iterdir()) == []
+
+
+def test_turning_the_trash_off_takes_nothing_from_it_before_its_time(keeping):
+    purged(keeping)
+    keeping.settings = dataclasses.replace(keeping.settings, trash_days=0)
+
+    with keeping.libvirt() as conn:
+        unfinished.settle(conn, keeping.settings)
+
+    assert names(keeping) == DISKS
+
+
+@pytest.mark.parametrize("point", ["purge.removing", "trash.before-kept", "trash.kept"])
+def test_a_purge_that_was_killed_at_a_boundary_loses_no_disk(keeping, point):
+    keeping.dies(lambda: purged(keeping), point)
+    assert sorted(p.name for p in Path(keeping.settings.images).rglob("web1_*.qcow2")) == DISKS
+
+    with keeping.libvirt() as conn:
+        unfinished.settle(conn, keeping.settings)
+    if keeping.domains():
+        purged(keeping)
+
+    assert keeping.files() == []
+    assert sorted(names(keeping)) == DISKS
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+def test_a_purge_that_was_killed_among_the_files_loses_no_disk(keeping, monkeypatch, is_first):
+    dying = kill if is_first else after_the_first(trash._move)
+    with monkeypatch.context() as patched:
+        # This is not a boundary of a record: only the call itself can be stopped at.
+        patched.setattr(trash, "_move", dying)
+        keeping.dies(lambda: purged(keeping))
+    assert sorted(p.name for p in Path(keeping.settings.images).rglob("web1_*.qcow2")) == DISKS
+
+    with keeping.libvirt() as conn:
+        unfinished.settle(conn, keeping.settings)
+
+    assert keeping.files() == []
+    assert sorted(names(keeping)) == DISKS
+
+
+def test_what_a_disk_in_the_trash_is_based_on_stays(keeping):
+    base = Path(storage.measure(f"{keeping.settings.images}/{DISKS[1]}", "qcow2")["backing"])
+    purged(keeping)
+
+    with keeping.libvirt() as conn:
+        used = cached.users(conn, keeping.settings)
+        said = cached.prune(conn, keeping.settings, None, is_dry=False)
+
+    assert [one for there in used.values() for one in there] == [f"{entry(keeping)} in the trash"]
+    assert said["removed"] == {}
+    assert base.exists()
+    trash.restore(keeping.settings, entry(keeping))
+    restored = f"{keeping.settings.images}/{DISKS[1]}"
+    subprocess.run(["qemu-img", "check", "-q", restored], check=True)
+
+
+def test_a_disk_that_one_in_the_trash_is_based_on_is_not_purged(keeping):
+    images = Path(keeping.settings.images)
+    upper, lower = images / DISKS[0], images / DISKS[1]
+    # A relative name, which leads nowhere from inside the trash.
+    argv = ["qemu-img", "create", "-q", "-f", "qcow2", "-F", "qcow2", "-b", lower.name, upper]
+    upper.unlink()
+    subprocess.run(argv, check=True)
+    with trash.filling(keeping.settings, "web2", why="a test") as drop:
+        drop(str(upper))
+
+    purged(keeping)
+
+    assert keeping.files() == [lower.name]
+
+
+def test_a_seed_and_a_link_are_removed_for_good(keeping):
+    images = Path(keeping.settings.images)
+    shutil.copy(images / DISKS[0], images / "x_seed.iso")
+    (images / "link").symlink_to(images / DISKS[0])
+
+    with trash.filling(keeping.settings, "x", why="a test") as drop:
+        for name in ("x_seed.iso", "link", "missing"):
+            drop(str(images / name))
+
+    assert trash.listed(keeping.settings) == {}
+    assert {"x_seed.iso", "link"}.isdisjoint(keeping.files())
+
+
+def test_volumes_that_are_not_files_stay_and_are_named(keeping):
+    with trash.filling(keeping.settings, "web1", why="a test") as drop:
+        assert drop.stays([["vg0", "web1_data", "7"]])
+
+    (row,) = trash.listed(keeping.settings).values()
+
+    assert (row["files"], row["volumes"], row["bytes"]) == ([], ["vg0/web1_data"], 0)
+
+
+def test_the_trash_takes_its_room_of_what_the_host_has(keeping):
+    keeping.settings = dataclasses.replace(keeping.settings, capacity={"disk_mib": 1000})
+    big = Path(keeping.settings.images) / "big.raw"
+    big.write_bytes(bytes([7]) * (8 << 20))
+    with keeping.libvirt() as conn:
+        before = inspect.host_info(conn, keeping.settings).storage.committed_mib
+
+        with trash.filling(keeping.settings, "big", why="a test") as drop:
+            drop(str(big))
+
+        assert inspect.host_info(conn, keeping.settings).storage.committed_mib == before + 8
+
+
+def test_a_vm_that_is_only_undefined_leaves_disks_that_nobody_takes_for_garbage(keeping):
+    disk = Path(keeping.settings.images) / DISKS[1]
+    assert owned.of(disk).vm == "web1"
+
+    with keeping.libvirt() as conn:
+        purge.undefine(conn, keeping.settings, "web1")
+
+    assert owned.of(disk) is None
+
+
+def test_a_copy_and_a_renamed_file_are_not_ours(keeping):
+    disk = Path(keeping.settings.images) / DISKS[0]
+    assert owned.of(disk).vm == "web1"
+    copy = disk.with_name("web1_copy.qcow2")
+
+    subprocess.run(["cp", "--preserve=all", disk, copy], check=True)
+    disk.rename(disk.with_name("mine.qcow2"))
+    subprocess.run(["cp", "--preserve=all", copy, disk], check=True)
+
+    found = [owned.of(one) for one in (copy, disk, disk.with_name("mine.qcow2"), "/nowhere")]
+    assert found == [None, None, None, None]
