@@ -116,12 +116,42 @@ class Requirements:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Policy:
+    """
+    Which of the hosts that can take a VM gets it, and what must still hold then.
+
+    placement
+        ``spread``: the one with the most room; ``pack``: the fullest.
+    spread_over
+        A tag of hosts such as ``rack``: before all else, the fewer VMs its rack has of the VM's
+        anti-affinity groups the better; of all VMs, if it has no groups.
+    headroom
+        Any one host may die, and its VMs still find room on the others.
+    """
+
+    placement: str = "spread"
+    spread_over: str | None = None
+    headroom: bool = False
+
+    @property
+    def packs(self) -> bool:
+        """Whether the fullest host is the best."""
+        return self.placement == "pack"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Evaluation:
-    """Whether one host can take a VM, why not, and how well it would."""
+    """
+    Whether one host can take a VM, why not, and how well it would.
+
+    crowd
+        How many VMs are in its rack, or whatever VMs are spread over; the fewer the better.
+    """
 
     host: str
     reasons: tuple[str, ...] = ()
     score: float = 0.0
+    crowd: int = 0
 
     @property
     def fits(self) -> bool:

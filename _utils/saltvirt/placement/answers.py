@@ -235,9 +235,12 @@ class HostInfo:
         ``{name: host}`` of the VMs that have moved there, of which only the definition is here.
     moving
         The VM that was asked about.
+    tags
+        ``virt:tags``: where the host is, such as its rack.
     """
 
     maintenance: bool = False
+    tags: dict[str, str] = field(default_factory=dict)
     vms: dict[str, VmFacts]
     kept: dict[str, str] = field(default_factory=dict)
     building: list[str]

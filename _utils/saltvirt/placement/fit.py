@@ -70,12 +70,18 @@ def _room(host: HostInfo, required: Requirements) -> Iterator[str]:
     if required.memory_mib > have["memory_mib"]:
         free_mib = max(0, have["memory_mib"])
         yield f"{required.memory_mib} MiB of memory wanted, {free_mib} MiB free"
-    if _disk_mib(host, required) > have["disk_mib"]:
+    if disk_mib(host, required) > have["disk_mib"]:
         free_mib = max(0, have["disk_mib"])
-        yield f"{_disk_mib(host, required)} MiB of disk wanted, {free_mib} MiB free"
+        yield f"{disk_mib(host, required)} MiB of disk wanted, {free_mib} MiB free"
 
 
-def _disk_mib(host: HostInfo, required: Requirements) -> int:
+def needed(host: HostInfo, required: Requirements) -> tuple[int, int, int]:
+    """Return what a VM takes of a host, in the order of :data:`DIMENSIONS`."""
+    return required.vcpus, required.memory_mib, disk_mib(host, required)
+
+
+def disk_mib(host: HostInfo, required: Requirements) -> int:
+    """Return what a VM takes of a host's disk, whose profiles may say it."""
     profile = host.profiles.disk.get(required.disk_profile or "")
     return max(required.disk_mib, (profile and profile.size_mib) or 0)
 

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from saltvirt.model import Requirements
+from saltvirt.placement import fit
 from saltvirt.placement.answers import HostInfo, VmFacts
 
 
@@ -29,10 +30,11 @@ def _committed(
 ) -> HostInfo:
     """Return what a host would say with these VMs, and with more or less of it promised."""
     cpu, memory, disk = host.cpu, host.memory, host.storage
+    disk_mib = fit.disk_mib(host, required)
     return replace(
         host,
         vms=vms,
         cpu=replace(cpu, vcpus_committed=cpu.vcpus_committed + sign * required.vcpus),
         memory=replace(memory, committed_mib=memory.committed_mib + sign * required.memory_mib),
-        storage=replace(disk, committed_mib=disk.committed_mib + sign * required.disk_mib),
+        storage=replace(disk, committed_mib=disk.committed_mib + sign * disk_mib),
     )
