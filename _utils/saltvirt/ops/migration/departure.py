@@ -10,7 +10,7 @@ from typing import Any
 from saltvirt import content, protocol, records, undo, wire
 from saltvirt.config import HostSettings
 from saltvirt.errors import NoSuchVm, StorageError
-from saltvirt.kvm import connect, host, lifecycle, migrate
+from saltvirt.kvm import connect, lifecycle, migrate, process
 from saltvirt.kvm.migrate import MigrationFailed
 from saltvirt.model import Move
 from saltvirt.movefacts import DepartureFacts
@@ -348,7 +348,7 @@ def move_unprepared(context: Context, name: str, target: str, options: Move) -> 
 
 def _risks(hands: Departure) -> dict[str, list[str]]:
     """Return the warning about a move, before it: afterwards libvirt may be gone."""
-    qemu = host.versions(hands.conn)["qemu"]
+    qemu = process.qemu(hands.conn, hands.moving.name)
     found = sending.risks(hands._move, hands.moving, qemu)
     return {"warnings": found} if found else {}
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from saltvirt import spec
 from saltvirt.config import HostSettings
-from saltvirt.kvm import host, lifecycle, migrate
+from saltvirt.kvm import lifecycle, migrate, process
 from saltvirt.kvm.migrate import MigrationFailed
 from saltvirt.model import Move
 from saltvirt.ops.context import Context
@@ -91,7 +91,7 @@ def hand_over(
     """Have libvirt migrate a domain, watched; return the figures of that."""
     if moving.cpu_qemu:
         lifecycle.note_cpu(conns[0], moving.name, moving.cpu_qemu)
-    asked, options = options, whole(options, moving, host.versions(conns[0])["qemu"])
+    asked, options = options, whole(options, moving, process.qemu(conns[0], moving.name))
     if options != asked:
         context.progress("Pausing", detail="emulated; it goes on when its memory is there")
     uri, address = reach.uri_of(target)
@@ -112,23 +112,24 @@ def hand_over(
     }
 
 
-def whole(options: Move, moving: MigrationInfo, qemu: str) -> Move:
+def whole(options: Move, moving: MigrationInfo, qemu: str | None) -> Move:
     """Return how a VM is moved so that it loses nothing, where that was left open."""
     is_open = options.live is None and not options.postcopy
     return replace(options, live=False) if is_open and _loses(moving, qemu) else options
 
 
-def risks(options: Move, moving: MigrationInfo, qemu: str) -> list[str]:
+def risks(options: Move, moving: MigrationInfo, qemu: str | None) -> list[str]:
     """Return what a VM can lose by the way in which somebody wants it moved."""
     if whole(options, moving, qemu).live is False or not _loses(moving, qemu):
         return []
+    called = f"QEMU {qemu}" if qemu else "the QEMU that it runs in, which is not the installed one,"
     return [
-        f"QEMU {qemu} can lose what an emulated guest writes while it moves (9.0 does not): leave "
+        f"{called} can lose what an emulated guest writes while it moves (9.0 does not): leave "
         "live and postcopy out, and it is paused meanwhile"
     ]
 
 
-def _loses(moving: MigrationInfo, qemu: str) -> bool:
+def _loses(moving: MigrationInfo, qemu: str | None) -> bool:
     return moving.is_running and generation.loses_writes(moving.domain_type, qemu)
 
 
