@@ -55,6 +55,10 @@ def _is_path(value: Any) -> bool:
     return _is_text(value) and value.startswith("/")
 
 
+def _is_tags(value: object) -> bool:
+    return isinstance(value, Mapping) and _is_texts([*value, *value.values()])
+
+
 def _one_of(*names: str) -> _Kind:
     return _kind(" or ".join(names), lambda value: value in ("", *names))
 
@@ -108,6 +112,7 @@ _HOST = {
     "shared_paths": _PATHS,
     "backing_paths": _PATHS,
     "tunnel": _FLAG,
+    "tags": _kind("a mapping of names to texts", _is_tags),
 }
 _ANY = _Kind("anything", lambda value: value)
 _MASTER = {
@@ -115,6 +120,9 @@ _MASTER = {
     "timeout_s": _COUNT,
     "deploy_timeout_s": _COUNT,
     "wait_s": _COUNT,
+    "placement": _one_of("spread", "pack"),
+    "spread_over": _TEXT,
+    "headroom": _FLAG,
     "weights": {"memory": _RATIO, "cpu": _RATIO, "disk": _RATIO},
     "minion_packages": {"source": _TEXT},
     # See pki_options: what is in it concerns the CA alone.
@@ -151,6 +159,7 @@ class HostSettings:
     shared_paths: list[Any] = field(default_factory=list)
     backing_paths: list[Any] = field(default_factory=list)
     tunnel: bool = False
+    tags: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,6 +171,9 @@ class MasterSettings:
     deploy_timeout_s: int = 1800
     # Defaults to what a VM's host needs, see saltvirt.fleet.awaiting.
     wait_s: int | None = None
+    placement: str = "spread"
+    spread_over: str | None = None
+    headroom: bool = False
     weights: dict[str, Any] = field(default_factory=dict)
     minion_packages: dict[str, Any] = field(default_factory=dict)
     pki: dict[str, Any] = field(default_factory=dict)

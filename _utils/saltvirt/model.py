@@ -144,14 +144,16 @@ class Evaluation:
     """
     Whether one host can take a VM, why not, and how well it would.
 
-    crowd
-        How many VMs are in its rack, or whatever VMs are spread over; the fewer the better.
+    crowd, note
+        How many VMs count in its rack, or whatever VMs are spread over: the fewer the better; and
+        that as users see it, if VMs are spread over anything.
     """
 
     host: str
     reasons: tuple[str, ...] = ()
     score: float = 0.0
     crowd: int = 0
+    note: str = ""
 
     @property
     def fits(self) -> bool:
@@ -160,7 +162,8 @@ class Evaluation:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the row that ``dry_run=True`` shows."""
-        return {"fits": self.fits, "score": round(self.score, 3), "reasons": list(self.reasons)}
+        row = {"fits": self.fits, "score": round(self.score, 3), "reasons": list(self.reasons)}
+        return {**row, "crowd": self.crowd, "note": self.note} if self.note else row
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from saltvirt import arguments, config, nics, profiles, sshkeys
-from saltvirt.config import HostSettings
+from saltvirt.config import HostSettings, MasterSettings
 from saltvirt.errors import BadArgument
-from saltvirt.model import Disk, Move, Requirements, Vm
+from saltvirt.model import Disk, Move, Policy, Requirements, Vm
 from saltvirt.units import MIB, size_mib
 from saltvirt.xml import graphics, osboot
 
@@ -54,6 +54,7 @@ OPTIONS = {
 POSITIONAL = tuple(OPTIONS)[: tuple(OPTIONS).index("image")]
 _MACHINE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _HYPERVISORS = ("kvm", "qemu")
+_PLACEMENTS = ("spread", "pack")
 _SSH_KEYS = "ssh_authorized_keys"
 _SEED_METHODS = (None, "auto", "nocloud", "guestfs", "nbd", "credentials")
 
@@ -271,6 +272,26 @@ def _move_values(given: Mapping[str, Any]) -> dict[str, Any]:
                 "hosts let each other in by their certificates (virt.keys); leave it out",
             )
     return values
+
+
+def policy(settings: MasterSettings, given: Mapping[str, Any]) -> Policy:
+    """
+    Return the :class:`saltvirt.model.Policy` that a call means.
+
+    settings
+        The master's, which say what holds where the call says nothing.
+    given
+        ``placement``, ``spread_over`` and ``headroom``; what is None is not given.
+    """
+    values = {name: value for name, value in given.items() if value is not None}
+    placement = values.get("placement", settings.placement or "spread")
+    if placement not in _PLACEMENTS:
+        raise BadArgument("placement", f"{placement!r}; one of {', '.join(_PLACEMENTS)}")
+    over = values.get("spread_over", settings.spread_over)
+    if not isinstance(over, str | None):
+        raise BadArgument("spread_over", f"{over!r} is not the name of a tag, such as rack")
+    headroom = arguments.boolean("headroom", values.get("headroom", settings.headroom))
+    return Policy(placement=placement, spread_over=over or None, headroom=headroom)
 
 
 def console_log(name: str) -> str:

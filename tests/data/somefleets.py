@@ -5,7 +5,7 @@ from dataclasses import replace
 import tightclouds
 import told
 from saltvirt.model import Policy, Requirements
-from saltvirt.placement import choose, groups, whatif
+from saltvirt.placement import choose, whatif
 
 AFFINE, APART = ("a", "b"), ("x", "y", "z@rack", "w@row")
 POLICIES = [
@@ -77,16 +77,6 @@ def request(draw, name):
 def requests(draw, most=20):
     """Return the requests of some VMs."""
     return [request(draw, f"n{number}") for number in range(draw.randint(1, most))]
-
-
-def racks_of(hosts_, there, group):
-    """Return in what the VMs of an anti-affinity group are, one entry for each VM."""
-    tag = groups.tag_of(group)
-    return [
-        groups.place(host, hosts_[host].tags, tag) if tag else host
-        for host, names in there.items()
-        for name in names
-    ]
 
 
 def plainly(ordered, hosts_, weights, policy):

@@ -147,6 +147,7 @@ def host_info(conn: Any, settings: HostSettings, known: _Seen | None = None) -> 
     features = {kind: host.cpu_features(conn, capabilities, kind) for kind in types.usable}
     return HostInfo(
         maintenance=maintenance.is_on(settings),
+        tags=dict(settings.tags),
         vms=vms,
         kept=kept,
         building=sorted(coming),

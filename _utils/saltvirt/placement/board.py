@@ -8,7 +8,7 @@ better. The score of those that come into question is computed as ``choose`` doe
 
 import bisect
 import operator
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from saltvirt.model import Policy, Requirements
@@ -34,33 +34,26 @@ class Board:
         """Take in ``{host: answer of virt.host_info}``, what counts in scores, and the policy."""
         self._hosts, self._policy = hosts, policy or Policy()
         self._weights = score.weighed(weights)
-        self._left: dict[str, _Vector] = {
-            name: tuple(fit.free(info).values()) for name, info in hosts.items()
-        }
-        self._limits: dict[str, _Vector] = {
-            name: tuple(fit.limits(info).values()) for name, info in hosts.items()
-        }
+        self._left = _vectors(hosts, fit.free)
+        self._limits = _vectors(hosts, fit.limits)
         self._spots = groups.Spots(hosts)
         self._dying = headroom.Headroom(hosts) if self._policy.headroom else None
         self._able: dict[Requirements, dict[str, int]] = {}
         self._crowds = _Crowds(hosts, self._policy.spread_over)
         self._named, self._apart = _named(hosts), _apart(hosts)
         self._orders: dict[groups.Place, _Order] = {}
-        for name in hosts:
-            self._orders.setdefault(self._crowds.place(name), []).append(self._entry(name))
-        for order in self._orders.values():
-            order.sort()
+        for entry in sorted(map(self._entry, hosts)):
+            self._orders.setdefault(self._crowds.place(entry[1]), []).append(entry)
         dims = range(len(fit.DIMENSIONS))
         limits = [[one[n] for one in self._limits.values() if one[n] > 0] or [1] for n in dims]
-        self._least, self._most = [min(each) for each in limits], [max(each) for each in limits]
+        self._least, self._most = list(map(min, limits)), list(map(max, limits))
 
     def best(self, required: Requirements) -> str | None:
         """Return the host that ``choose.choose`` puts first; None if no host fits."""
-        able, barred = self._able_hosts(required), self._barred(required)
         for places in self._crowds.fewest_first(required, self._orders):
             found: tuple[float, str] | None = None
             for place in places:
-                found = self._best_of(self._orders[place], required, (able, barred), found)
+                found = self._best_of(self._orders[place], required, found)
             if found is not None:
                 return found[1]
         return None
@@ -85,40 +78,44 @@ class Board:
         return (left if self._policy.packs else -left), host
 
     def _best_of(
-        self,
-        order: _Order,
-        required: Requirements,
-        rules: tuple[Mapping[str, int], Collection[str]],
-        found: tuple[float, str] | None,
+        self, order: _Order, required: Requirements, found: tuple[float, str] | None
     ) -> tuple[float, str] | None:
         """Return the best host as ``(-score, name)``: of an order, or what was found elsewhere."""
-        (able, barred), (vcpus, memory_mib) = rules, (required.vcpus, required.memory_mib)
         taken, packs = self._most_taken(required), self._policy.packs
-        seen: set[tuple[_Vector, _Vector, int]] = set()
-        for bound, host in order:
+        seen: set[tuple[_Vector, _Vector]] = set()
+        for bound, host, rest in self._with_room(order, required):
             # By the score that is left less all that the VM can take of it, no later one is better.
             if found is not None and (bound - 1 if packs else bound) - taken > found[0] + _EPSILON:
                 break
-            left = self._left[host]
-            if vcpus > left[0] or memory_mib > left[1] or host not in able:
+            limits = self._limits[host]
+            if (rest, limits) in seen:
                 continue
-            disk_mib = max(required.disk_mib, able[host])
-            state = (left, self._limits[host], disk_mib)
-            if disk_mib > left[2] or state in seen or host in barred:
-                continue
-            if any(self._spots.why_apart(required, host)):
-                continue
-            rest = (left[0] - vcpus, left[1] - memory_mib, left[2] - disk_mib)
-            points = score.of(rest, self._limits[host], self._weights)
+            points = score.of(rest, limits, self._weights)
             mine = (-(1.0 - points) if packs else -points, host)
-            if found is not None and mine > found:
-                continue
-            if self._dying and self._dying.why_not(required, host):
-                continue
-            # Others like it come later, by their names.
-            seen.add(state)
-            found = mine
+            if (found is None or mine < found) and self._may_have(host, required):
+                # Others like it come later, by their names.
+                seen.add((rest, limits))
+                found = mine
         return found
+
+    def _with_room(
+        self, order: _Order, required: Requirements
+    ) -> Iterator[tuple[float, str, _Vector]]:
+        """Yield ``(score of what is left, host, what would be left)`` of the hosts with room."""
+        able, barred = self._able_hosts(required), self._barred(required)
+        vcpus, memory_mib, disk_mib = required.vcpus, required.memory_mib, required.disk_mib
+        for bound, host in order:
+            left = self._left[host]
+            if vcpus > left[0] or memory_mib > left[1] or host not in able or host in barred:
+                continue
+            rest = left[2] - max(disk_mib, able[host])
+            if rest >= 0:
+                yield bound, host, (left[0] - vcpus, left[1] - memory_mib, rest)
+
+    def _may_have(self, host: str, required: Requirements) -> bool:
+        """Return whether groups let a VM be on a host, and headroom does."""
+        is_apart = any(self._spots.why_apart(required, host))
+        return not (is_apart or (self._dying and self._dying.why_not(required, host)))
 
     def _most_taken(self, required: Requirements) -> float:
         """Return by how much a VM's score may be better than that of what is left, at most."""
@@ -150,6 +147,12 @@ class Board:
             there = self._apart.get(group, {})
             out.update(host for host, names in there.items() if names - {required.name})
         return out
+
+
+def _vectors(
+    hosts: Mapping[str, HostInfo], of: Callable[[HostInfo], dict[str, int]]
+) -> dict[str, _Vector]:
+    return {name: tuple(of(info).values()) for name, info in hosts.items()}
 
 
 class _Crowds:

@@ -2,6 +2,7 @@
 
 import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 from saltvirt.errors import NoHostFits
 from saltvirt.model import Evaluation, Policy, Requirements
@@ -36,19 +37,17 @@ def evaluate(
         if dying and not why:
             why += filter(None, [dying.why_not(required, name)])
         points = _score(host, required, factors, policy) if not why else 0.0
-        evaluations.append(
-            Evaluation(host=name, reasons=tuple(why), score=points, crowd=crowd(name))
-        )
+        evaluations.append(Evaluation(host=name, reasons=tuple(why), score=points, **crowd(name)))
     return ranked(evaluations)
 
 
 def crowds(
     hosts: Mapping[str, HostInfo], required: Requirements, policy: Policy
-) -> Callable[[str], int]:
-    """Return a function that says how many VMs count against a host, by what is spread over."""
+) -> Callable[[str], dict[str, Any]]:
+    """Return a function that says ``crowd`` and ``note`` of a host, by what is spread over."""
     tag = policy.spread_over
     if tag is None:
-        return lambda _host: 0
+        return lambda _host: {}
     mine, names = {*required.anti_affinity}, dict[groups.Place, set[str]]()
     places = {host: groups.place(host, info.tags, tag) for host, info in hosts.items()}
     for host, info in hosts.items():
@@ -58,7 +57,14 @@ def crowds(
             for name, vm in groups.members(info).items()
             if name != required.name and (not mine or not mine.isdisjoint(vm.anti_affinity))
         )
-    return lambda host: len(names[places[host]])
+
+    def of_host(host: str) -> dict[str, Any]:
+        count, value = len(names[places[host]]), hosts[host].tags.get(tag)
+        where = f"{tag} {value}" if value is not None else f"it, which has no tag {tag}"
+        what = "of its groups " if mine else ""
+        return {"crowd": count, "note": f"{count} VM{'s' * (count != 1)} {what}in {where}"}
+
+    return of_host
 
 
 def ranked(evaluations: Iterable[Evaluation]) -> list[Evaluation]:

@@ -53,7 +53,7 @@ class Spots:
             The groups that matter, of both kinds; all if None.
         """
         self._names: dict[str, dict[str, set[str]]] = {}
-        self._apart: dict[str, dict[Place, set[str]]] = {}
+        self._apart: dict[str, dict[Place, dict[str, str]]] = {}
         self._tags = {host: info.tags for host, info in hosts.items()}
         if only is not None and not only:
             return
@@ -77,7 +77,7 @@ class Spots:
         for group in groups:
             if tag_of(group) is not None and (only is None or group in only):
                 there = self._apart.setdefault(group, {})
-                there.setdefault(self._place(host, group), set()).add(name)
+                there.setdefault(self._place(host, group), {})[name] = host
 
     def _place(self, host: str, group: str) -> Place:
         return place_for(group, host, self._tags[host])
@@ -97,7 +97,7 @@ class Spots:
         for group in required.affinity:
             self._names.get(group, {}).get(source, set()).discard(required.name)
         for group in filter(tag_of, required.anti_affinity):
-            self._apart.get(group, {}).get(self._place(source, group), set()).discard(required.name)
+            self._apart.get(group, {}).get(self._place(source, group), {}).pop(required.name, None)
         self.add(required, target)
 
     def why_apart(self, required: Requirements, host: str) -> Iterator[str]:
@@ -107,9 +107,13 @@ class Spots:
             if there and host not in there:
                 yield f"the affinity group {group} is on {', '.join(sorted(there))}"
         for group in filter(tag_of, required.anti_affinity):
-            tag = tag_of(group)
-            others = self._apart.get(group, {}).get(self._place(host, group), set())
-            others = others - {required.name}
-            if others and tag in self._tags[host]:
-                name, where = min(others), self._tags[host][tag]
-                yield f"{name} of the anti-affinity group {group} is in {tag} {where}"
+            yield from self._why_not_in_rack(group, required.name, host)
+
+    def _why_not_in_rack(self, group: str, name: str, host: str) -> Iterator[str]:
+        # What is on the host itself is said by ``fit``.
+        near = self._apart.get(group, {}).get(self._place(host, group), {})
+        others = [one for one, at in near.items() if at != host and one != name]
+        if others:
+            tag = tag_of(group) or ""
+            where = f"{tag} {self._tags[host][tag]}"
+            yield f"{min(others)} of the anti-affinity group {group} is in {where}"

@@ -156,18 +156,16 @@ def _parts(required: Requirements, room: _Vector) -> _Vector:
 
 def _filling(listed: Sequence[Requirements], room: _Vector) -> list[Requirements]:
     """Return the requests as hosts of this room are filled with them, one after the other."""
-    waiting = _by_size(listed, room)
+    waiting, empty = _by_size(listed, room), [1.0] * len(room)
     needed = [sum(each) for each in zip(*(_parts(one, room) for one in listed), strict=True)]
     out: list[Requirements] = []
-    left: list[float] = [1.0] * len(room)
+    left = empty
     while waiting:
-        # What all need little of does not decide.
-        matters = [each / max(needed) for each in needed] if max(needed) > 0 else [1.0] * len(room)
         fitting = [size for size in waiting if all(map(operator.le, size, left))]
-        if not fitting and min(left) < 1.0:
-            left = [1.0] * len(room)
+        if not fitting and left != empty:
+            left = empty
             continue
-        best = min(fitting or waiting, key=lambda size: (_unlike(size, left, matters), size))
+        best = _most_alike(fitting or list(waiting), left, needed)
         required = waiting[best].pop(0)
         if not waiting[best]:
             del waiting[best]
@@ -176,6 +174,15 @@ def _filling(listed: Sequence[Requirements], room: _Vector) -> list[Requirements
         left = list(map(operator.sub, left, parts))
         needed = [max(0.0, each) for each in map(operator.sub, needed, parts)]
     return out
+
+
+def _most_alike(
+    sizes: Sequence[_Vector], left: Sequence[float], needed: Sequence[float]
+) -> _Vector:
+    # What all need little of does not decide.
+    most = max(needed)
+    matters = [each / most for each in needed] if most > 0 else [1.0] * len(needed)
+    return min(sizes, key=lambda size: (_unlike(size, left, matters), size))
 
 
 def _by_size(listed: Sequence[Requirements], room: _Vector) -> dict[_Vector, list[Requirements]]:

@@ -9,7 +9,7 @@ that the same question has the same answer, in bounded time.
 
 import heapq
 import operator
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -297,21 +297,18 @@ class _Search:
         self._packing, self._scarcity = _Packing(rooms, tags, EFFORT), scarcity
         apart = sorted({group for item in items for group in item.apart})
         self._takes = {spot: self._packing.takes(apart, spot) for spot in rooms}
-        racks = {
-            spot: tuple(at for group, at in takes if groups.tag_of(group))
-            for spot, takes in self._takes.items()
-        }
-        # Spots that the same items may go to, of one rack, are the same if as much is left there.
-        kinds = {
-            spot: (racks[spot], frozenset(i.key for i in items if spot in i.spots))
-            for spot in rooms
-        }
+        kinds = {spot: self._kind_of(spot) for spot in rooms}
         numbers = {kind: number for number, kind in enumerate(dict.fromkeys(kinds.values()))}
         self._kind = {spot: numbers[kind] for spot, kind in kinds.items()}
         self._failed: set[tuple[int, tuple[Any, ...]]] = set()
         sizes = [item.size for item in self._items]
         self._needed = [tuple(map(sum, zip(*sizes[n:], strict=True))) for n in range(len(sizes))]
         self._least = [tuple(map(min, zip(*sizes[n:], strict=True))) for n in range(len(sizes))]
+
+    def _kind_of(self, spot: str) -> Hashable:
+        # Spots that the same items may go to, of one rack, are the same if as much is left there.
+        racks = tuple(at for group, at in self._takes[spot] if groups.tag_of(group))
+        return racks, frozenset(item.key for item in self._items if spot in item.spots)
 
     def found(self) -> dict[str, str] | None:
         """Return ``{key: spot}``, or None if there is no way."""

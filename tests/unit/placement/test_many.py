@@ -50,33 +50,34 @@ def test_no_plan_overcommits_or_breaks_a_rule_and_each_rejection_is_explained(se
 
     plan = many.plan_many(requests, hosts, policy=policy)
 
-    named = {one.name: one for one in requests}
-    assert {*plan.hosts, *plan.unplaced} == {*named}
-    there = {
-        name: [*groups.members(info), *(vm for vm, at in plan.hosts.items() if at == name)]
-        for name, info in hosts.items()
-    }
+    named_ = {one.name: one for one in requests}
+    assert {*plan.hosts, *plan.unplaced} == {*named_}
     for name, info in hosts.items():
-        new = [named[vm] for vm, at in plan.hosts.items() if at == name]
+        new = [named_[vm] for vm, at in plan.hosts.items() if at == name]
         taken = [sum(each) for each in zip(*(fit.needed(info, vm) for vm in new), strict=True)]
         room = fit.free(info).values()
         assert all(need <= left for need, left in zip(taken, room, strict=False)), (name, taken)
         assert not new or not info.maintenance
     for group in somefleets.APART:
-        are_new = [vm for vm in plan.hosts if group in named[vm].anti_affinity]
-        old = {
-            vm
-            for info in hosts.values()
-            for vm, facts in groups.members(info).items()
-            if group in facts.anti_affinity
-        }
-        of_group = {at: [vm for vm in vms if vm in {*are_new, *old}] for at, vms in there.items()}
-        places = Counter(somefleets.racks_of(hosts, of_group, group))
-        for vm in are_new:
-            alone = somefleets.racks_of(hosts, {plan.hosts[vm]: [vm]}, group)[0]
-            assert places[alone] == 1, (group, vm)
+        places = Counter(place for _vm, place in in_group(hosts, plan, named_, group))
+        for vm, place in in_group(hosts, plan, named_, group):
+            assert vm not in plan.hosts or places[place] == 1, (group, vm)
     for reasons in plan.unplaced.values():
         assert reasons.keys() == hosts.keys() and all(reasons.values())
+
+
+def in_group(hosts, plan, named_, group):
+    """Yield each VM of an anti-affinity group, old and new, and its host or rack."""
+    tag = groups.tag_of(group)
+    old = [
+        (name, at)
+        for at, info in hosts.items()
+        for name, vm in groups.members(info).items()
+        if group in vm.anti_affinity
+    ]
+    new = [(name, at) for name, at in plan.hosts.items() if group in named_[name].anti_affinity]
+    for name, at in (*old, *new):
+        yield name, groups.place(at, hosts[at].tags, tag) if tag else at
 
 
 @settings(max_examples=30, deadline=None)
