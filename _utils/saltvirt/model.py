@@ -110,6 +110,7 @@ class Requirements:
     cpu_features: tuple[str, ...] = ()
     affinity: tuple[str, ...] = ()
     anti_affinity: tuple[str, ...] = ()
+    stocks: tuple[tuple[str, int], ...] = ()
 
     def __str__(self) -> str:
         return f"{self.name!r} ({self.vcpus} CPUs, {self.memory_mib} MiB)"

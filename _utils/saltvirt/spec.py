@@ -5,12 +5,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from saltvirt import arguments, config, nics, profiles, sshkeys
+from saltvirt import arguments, config, nics, profiles, sshkeys, stocks
 from saltvirt.config import HostSettings, MasterSettings
 from saltvirt.errors import BadArgument
 from saltvirt.model import Disk, Move, Policy, Requirements, Vm
 from saltvirt.units import MIB, size_mib
-from saltvirt.xml import graphics, osboot
+from saltvirt.xml import graphics, memory, numatune, osboot
 
 OPTIONS = {
     "nic": "default",
@@ -324,7 +324,7 @@ def requirements(vm: Vm) -> Requirements:
         name=vm.name,
         vcpus=vm.vcpus,
         memory_mib=vm.memory_mib,
-        disk_mib=sum(disk.size_mib or 0 for disk in vm.disks),
+        disk_mib=sum(disk.size_mib or 0 for disk in vm.disks if not stocks.is_named(disk.pool)),
         domain_type=vm.domain_type,
         arch=vm.arch,
         machine=vm.machine,
@@ -332,7 +332,16 @@ def requirements(vm: Vm) -> Requirements:
         anti_affinity=vm.anti_affinity,
         **nics.needs(vm.nics),
         cpu_features=_features(vm.cpu),
+        stocks=_stocks(vm.memory, vm.memory_mib, vm.numatune, vm.disks),
     )
+
+
+def _stocks(
+    mem: Any, memory_mib: int, numatune_: Mapping[str, Any] | None, disks: Sequence[Disk]
+) -> tuple[tuple[str, int], ...]:
+    hugepages = memory.of(mem if isinstance(mem, dict) else memory_mib).backing.hugepages
+    taken = stocks.of_memory(memory_mib, hugepages, numatune.of(numatune_))
+    return tuple(sorted({**taken, **stocks.of_disks(disks)}.items()))
 
 
 def _features(cpu: Any) -> tuple[str, ...]:
@@ -354,12 +363,25 @@ def requirements_from_master(
     osboot.check(arguments.mapping("boot", options["boot"]))
     osboot.devices(options["boot_dev"])
     listed = profiles.entries(options["disks"] or [], "disks")
+    most_mib = arguments.memory_mib(mem)
+    pooled = [
+        Disk(
+            name="",
+            target="",
+            size_mib=size_mib(disk.get("size") or "0", "size"),
+            pool=disk["pool"],
+        )
+        for disk in listed
+        if disk.get("pool")
+    ]
     return Requirements(
         name=name,
         vcpus=arguments.vcpus(cpu),
-        memory_mib=arguments.memory_mib(mem),
+        memory_mib=most_mib,
         disk_mib=sum(
-            size_mib(disk["size"], "size") for disk in listed if disk.get("size") is not None
+            size_mib(disk["size"], "size")
+            for disk in listed
+            if disk.get("size") is not None and not stocks.is_named(disk.get("pool"))
         ),
         nic_profile=options["nic"],
         disk_profile=options["disk"],
@@ -370,4 +392,5 @@ def requirements_from_master(
         anti_affinity=arguments.names("anti_affinity", options["anti_affinity"]),
         **nics.needs(profiles.nics(name, {}, None, options["interfaces"])),
         cpu_features=_features(cpu),
+        stocks=_stocks(mem, most_mib, arguments.mapping("numatune", options["numatune"]), pooled),
     )

@@ -7,6 +7,7 @@ import told
 from saltvirt.model import Policy, Requirements
 from saltvirt.placement import choose, whatif
 
+STOCKS = ("hugepages of 2048 KiB", "storage pool ssd")
 AFFINE, APART = ("a", "b"), ("x", "y", "z@rack", "w@row")
 POLICIES = [
     Policy(placement=placement, spread_over=over)
@@ -27,6 +28,10 @@ def hosts(draw, most=8):
             maintenance=draw.random() < 0.1,
             tags=_tags(draw),
         )
+        if draw.random() < 0.8:
+            # An older host says nothing of them.
+            left = {"limit_mib": 20, "committed_mib": draw.choice([0, 4, 20])}
+            info = told.but(info, stocks={name: left for name in STOCKS if draw.random() < 0.7})
         if draw.random() < 0.3:
             info = told.but(info, profiles={"disk": {"default": {"size_mib": draw.choice([4, 9])}}})
         for vm in range(draw.randint(0, 3) if draw.random() < 0.5 else 0):
@@ -64,6 +69,8 @@ def request(draw, name):
         kind["affinity"] = (draw.choice(AFFINE),)
     elif chance < 0.35:
         kind["anti_affinity"] = tuple({draw.choice(APART), draw.choice(APART)})
+    if draw.random() < 0.3:
+        kind["stocks"] = ((draw.choice(STOCKS), draw.choice([0, 4, 8])),)
     return Requirements(
         name=name,
         vcpus=draw.choice([1, 1, 2, 4]),

@@ -6,13 +6,13 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from saltvirt import profiles
+from saltvirt import profiles, stocks
 from saltvirt.config import HostSettings
 from saltvirt.errors import BadArgument, NoSuchVm
 from saltvirt.kvm import host, lifecycle, probe, query
 from saltvirt.kvm.diskvolumes import Pools
 from saltvirt.nics import needs
-from saltvirt.ops import maintenance, reservations, showndisks, storage
+from saltvirt.ops import hoststocks, maintenance, reservations, showndisks, storage
 from saltvirt.placement import generation
 from saltvirt.placement.answers import (
     ComingFacts,
@@ -37,8 +37,9 @@ from saltvirt.xml import read
 RUN_DIR = "/run/salt-virt"
 # What virt.freemem has always left to the host itself.
 _OF_HOST_MIB = 256
-# The VMs, what their disks may take in bytes, kept definitions, and until when that holds.
-_Seen = tuple[dict[str, VmFacts], dict[str, int], dict[str, str], Any]
+# The VMs, what their disks may take in bytes, kept definitions, what they take of stocks, and until
+# when that holds.
+_Seen = tuple[dict[str, VmFacts], dict[str, int], dict[str, str], hoststocks.Taken, Any]
 
 
 def vm_info(conn: Any, name: str | None = None) -> dict[str, dict[str, Any]]:
@@ -141,7 +142,7 @@ def host_info(conn: Any, settings: HostSettings, known: _Seen | None = None) -> 
     coming = reservations.coming(settings)
     if known is None or known[-1] != reservations.last_end(settings):
         known = seen(conn, settings)
-    vms, promises, kept, _ = known
+    vms, promises, kept, taken, _ = known
     extra = [one for name, one in coming.items() if name not in vms]
     types = domain_types(conn, settings, capabilities)
     features = {kind: host.cpu_features(conn, capabilities, kind) for kind in types.usable}
@@ -165,21 +166,23 @@ def host_info(conn: Any, settings: HostSettings, known: _Seen | None = None) -> 
         machines=generation.known(capabilities["guests"], capabilities["arch"]),
         archs=sorted({guest["arch"] for guest in capabilities["guests"]}),
         versions=Versions(**host.versions(conn)),
+        stocks=hoststocks.of(capabilities["nodes"], host.pools(conn), taken, extra),
     )
 
 
 def _vms(
     conn: Any, settings: HostSettings
-) -> tuple[dict[str, VmFacts], dict[str, int], dict[str, str]]:
+) -> tuple[dict[str, VmFacts], dict[str, int], dict[str, str], hoststocks.Taken]:
     """
     Return the VMs, what their disks in the image folder may take, in bytes, and ``{name: host}``.
 
-    The last is of VMs that have moved, of which only the definition was kept here.
+    The last but one is of VMs that have moved, of which only the definition was kept here; the last
+    is what the others take of stocks.
     """
     out: dict[str, VmFacts] = {}
     kept: dict[str, str] = {}
     promises = {"virtual": 0, "growth": 0}
-    images = f"{settings.images}/"
+    images, taken = f"{settings.images}/", hoststocks.Taken()
     for row in query.rows(conn, with_blocks=False):
         root = read.domain(row["xml"])
         ours = read.ours(root)
@@ -193,10 +196,14 @@ def _vms(
             affinity=ours["affinity"],
             anti_affinity=ours["anti_affinity"],
         )
+        taken.memory(row["max_memory_kib"] // 1024, root)
         for disk in read.disk_sources(root):
-            if (disk["path"] or "").startswith(images):
-                _add_promise(promises, storage.measure(disk["path"], disk["format"]))
-    return out, promises, kept
+            path = disk["path"] or ""
+            sizes = storage.measure(path, disk["format"]) if path.startswith("/") else None
+            if path.startswith(images):
+                _add_promise(promises, sizes)
+            taken.disk(path, sizes)
+    return out, promises, kept, taken
 
 
 def _add_promise(promises: dict[str, int], sizes: Mapping[str, Any] | None) -> None:
@@ -290,7 +297,7 @@ def _disk_needs(settings: HostSettings, name: str) -> DiskProfile:
     except BadArgument as exc:
         return DiskProfile(error=str(exc))
     return DiskProfile(
-        size_mib=sum(disk.size_mib or 0 for disk in disks_),
+        size_mib=sum(disk.size_mib or 0 for disk in disks_ if not stocks.is_named(disk.pool)),
         has_image=any(disk.image for disk in disks_),
     )
 

@@ -22,7 +22,7 @@ _DEPTH = 64
 _DEFINITIONS = Path("/etc/libvirt/qemu")
 # The formats whose virtual size is measured; of others the size of the file stands for it.
 _MEASURED = ("raw", "qcow2")
-_POOL_TYPES = ("dir", "fs", "netfs")
+POOL_TYPES = ("dir", "fs", "netfs")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,10 +50,10 @@ def place(settings: HostSettings, pools: Mapping[str, Any], disk: Disk) -> Place
     if pool not in pools:
         listed = ", ".join(sorted(pools)) or "none"
         raise StorageError(f"disk {disk.name!r}: no pool {pool!r} on this host; it has: {listed}")
-    if pools[pool]["type"] not in _POOL_TYPES:
+    if pools[pool]["type"] not in POOL_TYPES:
         raise StorageError(
             f"disk {disk.name!r}: pool {pool!r} is of type {pools[pool]['type']}; disks can be "
-            f"made in pools of type {', '.join(_POOL_TYPES)}"
+            f"made in pools of type {', '.join(POOL_TYPES)}"
         )
     if not pools[pool]["active"]:
         raise StorageError(f"disk {disk.name!r}: pool {pool!r} is not active; start it first")

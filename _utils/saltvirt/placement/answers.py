@@ -38,6 +38,15 @@ class ComingFacts:
     disk_mib: Count
     affinity: list[str]
     anti_affinity: list[str]
+    stocks: dict[str, Count] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stock:
+    """What a host has of something else, in MiB: huge pages, a NUMA node, a storage pool."""
+
+    limit_mib: Count
+    committed_mib: Count
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -237,6 +246,8 @@ class HostInfo:
         The VM that was asked about.
     tags
         ``virt:tags``: where the host is, such as its rack.
+    stocks
+        Its :class:`Stock` by names; None from an older host, which checks none.
     """
 
     maintenance: bool = False
@@ -258,6 +269,7 @@ class HostInfo:
     machines: dict[str, Machines] = field(default_factory=dict)
     archs: list[str]
     versions: Versions
+    stocks: dict[str, Stock] | None = None
     moving: MigrationInfo | None = _said_with("moving")
 
 

@@ -36,6 +36,7 @@ class Board:
         self._weights = score.weighed(weights)
         self._left = _vectors(hosts, fit.free)
         self._limits = _vectors(hosts, fit.limits)
+        self._stocks = {name: fit.stocks_left(info) for name, info in hosts.items()}
         self._spots = groups.Spots(hosts)
         self._dying = headroom.Headroom(hosts) if self._policy.headroom else None
         self._able: dict[Requirements, dict[str, int]] = {}
@@ -65,6 +66,8 @@ class Board:
         need = fit.needed(self._hosts[host], required)
         self._left[host] = tuple(map(operator.sub, self._left[host], need))
         bisect.insort(order, self._entry(host))
+        for name, need_mib in required.stocks:
+            self._stocks[host][name] = self._stocks[host].get(name, 0) - need_mib
         self._spots.add(required, host)
         self._crowds.add(required.name, required.anti_affinity, host)
         self._named.setdefault(required.name, set()).add(host)
@@ -113,7 +116,12 @@ class Board:
                 yield bound, host, (left[0] - vcpus, left[1] - memory_mib, rest)
 
     def _may_have(self, host: str, required: Requirements) -> bool:
-        """Return whether groups let a VM be on a host, and headroom does."""
+        """Return whether groups let a VM be on a host, its stocks do, and headroom."""
+        stocks = self._stocks[host]
+        if self._hosts[host].stocks is not None and not all(
+            stocks.get(name, -1) >= need_mib for name, need_mib in required.stocks
+        ):
+            return False
         is_apart = any(self._spots.why_apart(required, host))
         return not (is_apart or (self._dying and self._dying.why_not(required, host)))
 
@@ -130,7 +138,14 @@ class Board:
     def _able_hosts(self, required: Requirements) -> dict[str, int]:
         """Return ``{host: disk by the VM's profile}`` of those that could have it with room."""
         make = replace(
-            required, name="", vcpus=0, memory_mib=0, disk_mib=0, affinity=(), anti_affinity=()
+            required,
+            name="",
+            vcpus=0,
+            memory_mib=0,
+            disk_mib=0,
+            affinity=(),
+            anti_affinity=(),
+            stocks=(),
         )
         if make not in self._able:
             self._able[make] = {

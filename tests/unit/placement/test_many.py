@@ -58,6 +58,9 @@ def test_no_plan_overcommits_or_breaks_a_rule_and_each_rejection_is_explained(se
         room = fit.free(info).values()
         assert all(need <= left for need, left in zip(taken, room, strict=False)), (name, taken)
         assert not new or not info.maintenance
+        for stock, left in fit.stocks_left(info).items():
+            taken = sum(dict(vm.stocks).get(stock, 0) for vm in new)
+            assert not taken or taken <= left, (name, stock)
     for group in somefleets.APART:
         places = Counter(place for _vm, place in in_group(hosts, plan, named_, group))
         for vm, place in in_group(hosts, plan, named_, group):

@@ -1,0 +1,67 @@
+"""What this host has of huge pages, NUMA nodes and storage pools, and what its VMs take of them."""
+
+import xml.etree.ElementTree as ET
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from pathlib import PurePath
+from typing import Any
+
+from saltvirt import stocks
+from saltvirt.ops.storage import POOL_TYPES
+from saltvirt.placement.answers import ComingFacts, Stock
+from saltvirt.units import MIB
+from saltvirt.xml import read
+
+
+class Taken:
+    """What VMs take: MiB by names, and by how many bytes disks may still grow, by folders."""
+
+    def __init__(self) -> None:
+        self.mib: Counter[str] = Counter()
+        self.growth: Counter[str] = Counter()
+
+    def memory(self, memory_mib: int, root: ET.Element) -> None:
+        """Count a VM's memory, by its XML."""
+        self.mib.update(stocks.of_memory(memory_mib, *read.memory_from(root)))
+
+    def disk(self, path: str, sizes: Mapping[str, Any] | None) -> None:
+        """Count what a disk may still grow by, by what it was measured to be."""
+        if sizes:
+            folder = str(PurePath(path).parent)
+            self.growth[folder] += max(0, sizes["virtual"] - sizes["actual"])
+
+
+def of(
+    nodes: Mapping[int, Mapping[str, Any]],
+    pools: Mapping[str, Mapping[str, Any]],
+    taken: Taken,
+    coming: Iterable[ComingFacts],
+) -> dict[str, Stock]:
+    """
+    Return the :class:`Stock` of each.
+
+    nodes
+        Those of :func:`saltvirt.xml.capabilities.read`.
+    pools
+        What :func:`saltvirt.kvm.host.pools` returns; of those in which disks are made.
+    coming
+        The VMs that are being built here, of which libvirt knows nothing yet.
+    """
+    limits: Counter[str] = Counter()
+    committed = Counter(taken.mib)
+    for number, one in nodes.items():
+        limits[stocks.node(number)] = one["memory_mib"]
+        for size, mib in one["pages"].items():
+            limits[stocks.pages(size)] += mib
+    for name, known in pools.items():
+        if known["active"] and known["type"] in POOL_TYPES:
+            growth = taken.growth[str(PurePath(known["path"]))] // MIB
+            limits[stocks.pool(name)] = known["capacity_mib"]
+            used = known["capacity_mib"] - known["free_mib"]
+            committed[stocks.pool(name)] = used + growth
+    for vm in coming:
+        committed.update(vm.stocks)
+    return {
+        name: Stock(limit_mib=limit, committed_mib=committed[name])
+        for name, limit in limits.items()
+    }
