@@ -1,5 +1,7 @@
 """Huge pages, NUMA nodes and storage pools: what VMs take of them, and what a host has."""
 
+from dataclasses import replace
+
 import pytest
 from saltvirt import spec, stocks
 from saltvirt.config import HostSettings
@@ -77,7 +79,7 @@ def test_what_a_host_has_comes_from_libvirt_and_what_is_taken_from_its_vms(tmp_p
     }
     given = {"numatune": {"memory": {"mode": "strict", "nodeset": "1"}}, "disks": []}
     mem = {"boot": 512, "hugepages": [{"size": "2m"}]}
-    vm = spec.deployment(HostSettings(), "vm1", 1, mem, given).vm
+    vm = replace(spec.deployment(HostSettings(), "vm1", 1, mem, given).vm, disks=())
     taken = hoststocks.Taken()
     taken.memory(512, read.domain(domain.build(vm)))
     taken.disk(str(tmp_path / "a.qcow2"), {"virtual": 100 * 2**20, "actual": 40 * 2**20})
