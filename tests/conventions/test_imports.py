@@ -52,6 +52,7 @@ BASE = {
     "signed",
     "spec",
     "sshkeys",
+    "stocks",
     "terminal",
     "undo",
     "units",

@@ -202,12 +202,6 @@ def saved(conn: Any) -> set[str]:
     return {dom.name() for dom in conn.listAllDomains(flag)}
 
 
-def with_snapshots(conn: Any) -> set[str]:
-    """Return the names of the domains that have snapshots."""
-    flag = libvirt.VIR_CONNECT_LIST_DOMAINS_HAS_SNAPSHOT
-    return {dom.name() for dom in conn.listAllDomains(flag)}
-
-
 def with_checkpoints(conn: Any) -> set[str]:
     """Return the names of the domains that have checkpoints, of backups mostly."""
     flag = libvirt.VIR_CONNECT_LIST_DOMAINS_HAS_CHECKPOINT
@@ -265,12 +259,21 @@ def runs_alone(conn: Any, name: str) -> bool:
     return not is_half and stats.get("type", 0) == libvirt.VIR_DOMAIN_JOB_NONE
 
 
-def undefine_moved(conn: Any, name: str) -> None:
-    """Remove the definition of a domain that is another host's; the files it names stay."""
+def undefine_moved(conn: Any, name: str, *, with_snapshots: bool) -> None:
+    """
+    Remove the definition of a domain that is another host's; the files it names stay.
+
+    with_snapshots
+        What libvirt knows of its snapshots too, which the other host has been told of. A domain
+        that has some stays otherwise, and libvirt says so.
+    """
     dom = domain(conn, name)
     if dom.isActive():
         raise LibvirtRefused(f"VM {name!r} runs, so its definition is not removed")
-    dom.undefineFlags(libvirt.VIR_DOMAIN_UNDEFINE_KEEP_NVRAM)
+    flags = libvirt.VIR_DOMAIN_UNDEFINE_KEEP_NVRAM
+    if with_snapshots:
+        flags |= libvirt.VIR_DOMAIN_UNDEFINE_SNAPSHOTS_METADATA
+    dom.undefineFlags(flags)
 
 
 def keep_moved(conn: Any, name: str, host: str) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 from saltvirt.kvm import host
 from saltvirt.kvm.connect import domain
-from saltvirt.xml import parse
+from saltvirt.xml import read
 
 # Where libvirt's QEMU driver of the system notes the process of each domain.
 _NOTED = Path("/run/libvirt/qemu")
@@ -18,7 +18,7 @@ def qemu(conn: Any, name: str) -> str | None:
     libvirt says which one is installed. After an upgrade a domain goes on in the QEMU that it was
     started with, and that file is not there any more.
     """
-    emulator = parse(domain(conn, name).XMLDesc(0)).findtext("devices/emulator") or ""
+    emulator = read.emulator(read.domain(domain(conn, name).XMLDesc(0)))
     try:
         number = int((_NOTED / f"{name}.pid").read_text())
         is_installed = Path(f"/proc/{number}/exe").samefile(emulator)

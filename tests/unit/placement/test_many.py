@@ -53,20 +53,24 @@ def test_no_plan_overcommits_or_breaks_a_rule_and_each_rejection_is_explained(se
     named_ = {one.name: one for one in requests}
     assert {*plan.hosts, *plan.unplaced} == {*named_}
     for name, info in hosts.items():
-        new = [named_[vm] for vm, at in plan.hosts.items() if at == name]
-        taken = [sum(each) for each in zip(*(fit.needed(info, vm) for vm in new), strict=True)]
-        room = fit.free(info).values()
-        assert all(need <= left for need, left in zip(taken, room, strict=False)), (name, taken)
-        assert not new or not info.maintenance
-        for stock, left in fit.stocks_left(info).items():
-            taken = sum(dict(vm.stocks).get(stock, 0) for vm in new)
-            assert not taken or taken <= left, (name, stock)
+        check_room(info, [named_[vm] for vm, at in plan.hosts.items() if at == name])
     for group in somefleets.APART:
         places = Counter(place for _vm, place in in_group(hosts, plan, named_, group))
         for vm, place in in_group(hosts, plan, named_, group):
             assert vm not in plan.hosts or places[place] == 1, (group, vm)
     for reasons in plan.unplaced.values():
         assert reasons.keys() == hosts.keys() and all(reasons.values())
+
+
+def check_room(info, new):
+    """Check that a host has room for new VMs, and is not in maintenance if there are any."""
+    taken = [sum(each) for each in zip(*(fit.needed(info, vm) for vm in new), strict=True)]
+    room = fit.free(info).values()
+    assert all(need <= left for need, left in zip(taken, room, strict=False)), taken
+    assert not new or not info.maintenance
+    for stock, left in fit.stocks_left(info).items():
+        need = sum(dict(vm.stocks).get(stock, 0) for vm in new)
+        assert not need or need <= left, stock
 
 
 def in_group(hosts, plan, named_, group):
