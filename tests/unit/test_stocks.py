@@ -1,5 +1,6 @@
 """Huge pages, NUMA nodes and storage pools: what VMs take of them, and what a host has."""
 
+import os
 from dataclasses import replace
 
 import pytest
@@ -80,9 +81,12 @@ def test_what_a_host_has_comes_from_libvirt_and_what_is_taken_from_its_vms(tmp_p
     given = {"numatune": {"memory": {"mode": "strict", "nodeset": "1"}}, "disks": []}
     mem = {"boot": 512, "hugepages": [{"size": "2m"}]}
     vm = replace(spec.deployment(HostSettings(), "vm1", 1, mem, given).vm, disks=())
-    taken = hoststocks.Taken()
+    taken = hoststocks.Taken(pools)
     taken.memory(512, read.domain(domain.build(vm)))
-    taken.disk(str(tmp_path / "a.qcow2"), {"virtual": 100 * 2**20, "actual": 40 * 2**20})
+    (tmp_path / "a.img").touch()
+    os.truncate(tmp_path / "a.img", 60 * 2**20)
+    taken.disk(str(tmp_path / "a.img"), "raw")
+    taken.disk(str(tmp_path / "elsewhere/b.img"), "raw")
     coming = ComingFacts(
         vcpus=1,
         memory_mib=1,

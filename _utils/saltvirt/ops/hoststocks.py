@@ -7,27 +7,37 @@ from pathlib import PurePath
 from typing import Any
 
 from saltvirt import stocks
-from saltvirt.ops.storage import POOL_TYPES
+from saltvirt.ops.storage import POOL_TYPES, measure
 from saltvirt.placement.answers import ComingFacts, Stock
 from saltvirt.units import MIB
 from saltvirt.xml import read
+
+# Whose disks are measured: whoever looks into what another machine serves may wait for it for ever.
+_LOCAL = ("dir", "fs")
 
 
 class Taken:
     """What VMs take: MiB by names, and by how many bytes disks may still grow, by folders."""
 
-    def __init__(self) -> None:
+    def __init__(self, pools: Mapping[str, Mapping[str, Any]]) -> None:
+        """Take in what :func:`saltvirt.kvm.host.pools` returns."""
         self.mib: Counter[str] = Counter()
         self.growth: Counter[str] = Counter()
+        self._folders = {
+            str(PurePath(one["path"]))
+            for one in pools.values()
+            if one["active"] and one["type"] in _LOCAL
+        }
 
     def memory(self, memory_mib: int, root: ET.Element) -> None:
         """Count a VM's memory, by its XML."""
         self.mib.update(stocks.of_memory(memory_mib, *read.memory_from(root)))
 
-    def disk(self, path: str, sizes: Mapping[str, Any] | None) -> None:
-        """Count what a disk may still grow by, by what it was measured to be."""
+    def disk(self, path: str, format_: str) -> None:
+        """Count what a disk may still grow by, if it is in a pool on this host's own disks."""
+        folder = str(PurePath(path).parent)
+        sizes = measure(path, format_) if folder in self._folders else None
         if sizes:
-            folder = str(PurePath(path).parent)
             self.growth[folder] += max(0, sizes["virtual"] - sizes["actual"])
 
 

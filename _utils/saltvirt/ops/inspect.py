@@ -144,7 +144,7 @@ def host_info(conn: Any, settings: HostSettings, known: _Seen | None = None) -> 
         known = seen(conn, settings)
     vms, promises, kept, taken, _ = known
     extra = [one for name, one in coming.items() if name not in vms]
-    types = domain_types(conn, settings, capabilities)
+    types, pools = domain_types(conn, settings, capabilities), host.pools(conn)
     features = {kind: host.cpu_features(conn, capabilities, kind) for kind in types.usable}
     return HostInfo(
         maintenance=maintenance.is_on(settings),
@@ -157,7 +157,7 @@ def host_info(conn: Any, settings: HostSettings, known: _Seen | None = None) -> 
         unreadable=reservations.unreadable(settings),
         cpu=_cpu(settings, node, capabilities, vms, extra, features),
         memory=_memory(conn, settings, node, vms, extra),
-        storage=_storage(conn, settings, promises, extra),
+        storage=_storage(pools, settings, promises, extra),
         bridges=bridges(),
         links=links(),
         networks={name: NetworkFacts(**one) for name, one in host.networks(conn).items()},
@@ -166,7 +166,7 @@ def host_info(conn: Any, settings: HostSettings, known: _Seen | None = None) -> 
         machines=generation.known(capabilities["guests"], capabilities["arch"]),
         archs=sorted({guest["arch"] for guest in capabilities["guests"]}),
         versions=Versions(**host.versions(conn)),
-        stocks=hoststocks.of(capabilities["nodes"], host.pools(conn), taken, extra),
+        stocks=hoststocks.of(capabilities["nodes"], pools, taken, extra),
     )
 
 
@@ -182,7 +182,7 @@ def _vms(
     out: dict[str, VmFacts] = {}
     kept: dict[str, str] = {}
     promises = {"virtual": 0, "growth": 0}
-    images, taken = f"{settings.images}/", hoststocks.Taken()
+    images, taken = f"{settings.images}/", hoststocks.Taken(host.pools(conn))
     for row in query.rows(conn, with_blocks=False):
         root = read.domain(row["xml"])
         ours = read.ours(root)
@@ -199,10 +199,9 @@ def _vms(
         taken.memory(row["max_memory_kib"] // 1024, root)
         for disk in read.disk_sources(root):
             path = disk["path"] or ""
-            sizes = storage.measure(path, disk["format"]) if path.startswith("/") else None
             if path.startswith(images):
-                _add_promise(promises, sizes)
-            taken.disk(path, sizes)
+                _add_promise(promises, storage.measure(path, disk["format"]))
+            taken.disk(path, disk["format"])
     return out, promises, kept, taken
 
 
@@ -254,7 +253,10 @@ def _sum(key: str, vms: Mapping[str, VmFacts], extra: Iterable[ComingFacts]) -> 
 
 
 def _storage(
-    conn: Any, settings: HostSettings, promises: dict[str, int], extra: Iterable[ComingFacts]
+    pools: dict[str, dict[str, Any]],
+    settings: HostSettings,
+    promises: dict[str, int],
+    extra: Iterable[ComingFacts],
 ) -> StorageFacts:
     total, free = storage.free_mib(settings.images)
     capacity = settings.capacity.get("disk_mib")
@@ -265,7 +267,7 @@ def _storage(
     limit = (capacity or total) * settings.disk_ratio - settings.disk_reserve_mib
     return StorageFacts(
         images={"path": settings.images, "total_mib": total, "free_mib": free},
-        pools=host.pools(conn),
+        pools=pools,
         limit_mib=int(limit),
         committed_mib=committed + sum(one.disk_mib for one in extra),
     )

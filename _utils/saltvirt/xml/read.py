@@ -120,7 +120,8 @@ def memory_from(
     root: ET.Element,
 ) -> tuple[tuple[memory.Page, ...] | None, numatune.Numatune | None]:
     """Return a VM's huge pages, and the NUMA nodes that its memory comes from."""
-    pages = memory.read(root).backing.hugepages
+    is_plain = root.find("memoryBacking") is None
+    pages = None if is_plain else memory.read(root).backing.hugepages
     return pages, numatune.read(root.find("numatune"))
 
 
