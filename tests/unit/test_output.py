@@ -363,3 +363,15 @@ def test_what_a_host_leaves_out_or_says_otherwise_is_shown_as_far_as_it_goes():
     assert "File: unknown" in text and "Source: none" in text and "no port while it is off" in text
     assert "web1" in outputter("virt_plan")({"name": "web1", "from": "a", "to": "b"})
     assert "abc" in outputter("virt_images")({"hyper6": {"abc": {"users": []}}})
+
+
+def test_what_vms_are_spread_over_orders_the_table_and_is_said_of_hosts_that_fit():
+    crowded = {"fits": True, "score": 0.9, "reasons": [], "crowd": 2, "note": "2 VMs in rack r"}
+    empty = {"fits": True, "score": 0.1, "reasons": [], "crowd": 0, "note": "0 VMs in rack s"}
+    full = {"fits": False, "score": 0.0, "reasons": ["full"], "crowd": 0, "note": "0 VMs in rack s"}
+
+    text = outputter("virt_plan")({"h1": crowded, "h2": empty, "h3": full})
+
+    assert [line.split()[0] for line in text.splitlines()[1:]] == ["h2", "h1", "h3"]
+    assert text.splitlines()[2].endswith("2 VMs in rack r")
+    assert text.splitlines()[3].endswith("full")
