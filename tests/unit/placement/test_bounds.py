@@ -17,12 +17,12 @@ def test_no_moves_leave_what_there_is():
 
 def test_no_plan_of_as_many_moves_is_more_even():
     draw = random.Random(4)
-    for _cloud in range(15):
+    for _cloud in range(5):
         at = [draw.randrange(3) for _vm in range(6)]
         sizes = [draw.choice([0.05, 0.1, 0.2]) for _vm in at]
         movable = [[s for s, a in zip(sizes, at, strict=True) if a == h] for h in range(3)]
         shares = [sum(vms) for vms in movable]
-        for most in (1, 2, 4):
+        for most in (1, 3):
             least = min(
                 statistics.pstdev(
                     [sum(s for s, a in zip(sizes, to, strict=True) if a == h) for h in range(3)]
