@@ -5,12 +5,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from saltvirt import arguments, config, nics, profiles, sshkeys, stocks
-from saltvirt.config import HostSettings, MasterSettings
+from saltvirt import arguments, config, defaults3006, nics, profiles, sshkeys, stocks
+from saltvirt.config import HostSettings
 from saltvirt.errors import BadArgument
-from saltvirt.model import Disk, Move, Policy, Requirements, Vm
+from saltvirt.model import Disk, Move, Nic, Requirements, Vm
 from saltvirt.units import MIB, size_mib
-from saltvirt.xml import graphics, memory, numatune, osboot
+from saltvirt.xml import cpu as cpu_xml
+from saltvirt.xml import graphics, osboot
 
 OPTIONS = {
     "nic": "default",
@@ -54,7 +55,6 @@ OPTIONS = {
 POSITIONAL = tuple(OPTIONS)[: tuple(OPTIONS).index("image")]
 _MACHINE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _HYPERVISORS = ("kvm", "qemu")
-_PLACEMENTS = ("spread", "pack")
 _SSH_KEYS = "ssh_authorized_keys"
 _SEED_METHODS = (None, "auto", "nocloud", "guestfs", "nbd", "credentials")
 
@@ -139,6 +139,8 @@ def _disks(settings: HostSettings, options: Mapping[str, Any]) -> tuple[Disk, ..
     """Return the call's disks; the digest of its image is that of every disk made of it."""
     image, digest = options["image"], options["image_hash"]
     disks = profiles.disks(settings.disk, options["disk"], options["disks"], image)
+    if settings.compat:
+        disks = tuple(map(defaults3006.disk, disks))
     return tuple(
         replace(disk, image_hash=digest)
         if digest and disk.image == image and not disk.image_hash
@@ -147,12 +149,28 @@ def _disks(settings: HostSettings, options: Mapping[str, Any]) -> tuple[Disk, ..
     )
 
 
+def _nics(settings: HostSettings, name: str, options: Mapping[str, Any]) -> tuple[Nic, ...]:
+    made = profiles.nics(name, settings.nic, options["nic"], options["interfaces"])
+    if not settings.compat:
+        return made
+    old = tuple(defaults3006.nic(name, one) for one in made)
+    nics.refuse_equal_macs(old)
+    return old
+
+
+def _ports(settings: HostSettings, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the serials and consoles."""
+    given = {key: arguments.mappings(key, options[key]) for key in ("serials", "consoles")}
+    if not settings.compat:
+        return given
+    return {key: defaults3006.ports(value) for key, value in given.items()}
+
+
 def _parts(options: Mapping[str, Any]) -> dict[str, Any]:
     """Return what describes parts of the VM, as it was given."""
     mappings = ("boot", "numatune", "hypervisor_features", "clock")
     return {
         **{key: arguments.mapping(key, options[key]) for key in mappings},
-        **{key: arguments.mappings(key, options[key]) for key in ("serials", "consoles")},
         **{key: options[key] for key in ("os_type", "arch")},
     }
 
@@ -178,7 +196,7 @@ def deployment(
         vcpus=vcpus,
         memory=mem if isinstance(mem, dict) else memory_mib,
         memory_mib=memory_mib,
-        nics=profiles.nics(name, settings.nic, options["nic"], options["interfaces"]),
+        nics=_nics(settings, name, options),
         disks=_disks(settings, options),
         domain_type=hypervisor_type(options["hypervisor"]),
         machine=_machine(options["machine"]),
@@ -189,6 +207,8 @@ def deployment(
         anti_affinity=arguments.names("anti_affinity", options["anti_affinity"]),
         stop_on_reboot=options["stop_on_reboot"],
         console_log=console_log(name) if settings.console_log else None,
+        is_3006=settings.compat is not None,
+        **_ports(settings, options),
         **_parts(options),
     )
     return Deployment(
@@ -274,26 +294,6 @@ def _move_values(given: Mapping[str, Any]) -> dict[str, Any]:
     return values
 
 
-def policy(settings: MasterSettings, given: Mapping[str, Any]) -> Policy:
-    """
-    Return the :class:`saltvirt.model.Policy` that a call means.
-
-    settings
-        The master's, which say what holds where the call says nothing.
-    given
-        ``placement``, ``spread_over`` and ``headroom``; what is None is not given.
-    """
-    values = {name: value for name, value in given.items() if value is not None}
-    placement = values.get("placement", settings.placement or "spread")
-    if placement not in _PLACEMENTS:
-        raise BadArgument("placement", f"{placement!r}; one of {', '.join(_PLACEMENTS)}")
-    over = values.get("spread_over", settings.spread_over)
-    if not isinstance(over, str | None):
-        raise BadArgument("spread_over", f"{over!r} is not the name of a tag, such as rack")
-    headroom = arguments.boolean("headroom", values.get("headroom", settings.headroom))
-    return Policy(placement=placement, spread_over=over or None, headroom=headroom)
-
-
 def console_log(name: str) -> str:
     """Return where a VM's serial console is logged; virtlogd writes and rotates it."""
     return f"/var/log/libvirt/qemu/{name}-console.log"
@@ -314,7 +314,8 @@ def _machine(wanted: Any) -> str | None:
 
 def _graphics(settings: HostSettings, options: Mapping[str, Any]) -> dict[str, Any] | None:
     if options["graphics"] is not None:
-        return arguments.mapping("graphics", options["graphics"])
+        given = arguments.mapping("graphics", options["graphics"])
+        return defaults3006.display(given) if settings.compat else given
     return graphics.vnc(settings.vnc) if options["enable_vnc"] else None
 
 
@@ -332,20 +333,12 @@ def requirements(vm: Vm) -> Requirements:
         anti_affinity=vm.anti_affinity,
         **nics.needs(vm.nics),
         cpu_features=_features(vm.cpu),
-        stocks=_stocks(vm.memory, vm.memory_mib, vm.numatune, vm.disks),
+        stocks=stocks.of_vm(vm.memory, vm.memory_mib, vm.numatune, vm.disks),
     )
 
 
-def _stocks(
-    mem: Any, memory_mib: int, numatune_: Mapping[str, Any] | None, disks: Sequence[Disk]
-) -> tuple[tuple[str, int], ...]:
-    hugepages = memory.of(mem if isinstance(mem, dict) else memory_mib).backing.hugepages
-    taken = stocks.of_memory(memory_mib, hugepages, numatune.of(numatune_))
-    return tuple(sorted({**taken, **stocks.of_disks(disks)}.items()))
-
-
 def _features(cpu: Any) -> tuple[str, ...]:
-    features = (cpu.get("features") or {}) if isinstance(cpu, dict) else {}
+    features = cpu_xml.features_of(cpu) if isinstance(cpu, dict) else {}
     # One that is forced is shown to the guest whether the host has it or not.
     return tuple(sorted(n for n, policy in features.items() if policy == "require"))
 
@@ -392,5 +385,7 @@ def requirements_from_master(
         anti_affinity=arguments.names("anti_affinity", options["anti_affinity"]),
         **nics.needs(profiles.nics(name, {}, None, options["interfaces"])),
         cpu_features=_features(cpu),
-        stocks=_stocks(mem, most_mib, arguments.mapping("numatune", options["numatune"]), pooled),
+        stocks=stocks.of_vm(
+            mem, most_mib, arguments.mapping("numatune", options["numatune"]), pooled
+        ),
     )

@@ -4,9 +4,12 @@ What a VM takes of a host besides CPUs, memory and its image folder, in MiB by n
 These are huge pages, NUMA nodes that it is bound to, and storage pools.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
 from saltvirt.model import Disk
+from saltvirt.xml import memory as memory_xml
+from saltvirt.xml import numatune as numatune_xml
 from saltvirt.xml.memory import Page
 from saltvirt.xml.numatune import Numatune
 
@@ -24,6 +27,16 @@ def node(number: int) -> str:
 def pool(name: str) -> str:
     """Return what a storage pool is called."""
     return f"storage pool {name}"
+
+
+def of_vm(
+    mem: Any, memory_mib: int, numatune: Mapping[str, Any] | None, disks: Iterable[Disk]
+) -> tuple[tuple[str, int], ...]:
+    """Return ``(name, MiB)`` of all that a call's VM takes, sorted."""
+    given = mem if isinstance(mem, dict) else memory_mib
+    hugepages = memory_xml.of(given).backing.hugepages
+    taken = of_memory(memory_mib, hugepages, numatune_xml.of(numatune))
+    return tuple(sorted({**taken, **of_disks(disks)}.items()))
 
 
 def of_memory(

@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from saltvirt import keypair, profiles, spec, terminal, undo
+from saltvirt import config, keypair, profiles, spec, terminal, undo
 from saltvirt.errors import BadArgument, NameTaken, NoHostFits, VirtError
 from saltvirt.fleet import (
     awaiting,
@@ -105,7 +105,7 @@ def _evaluations(
     cloud: Cloud, request: Request, required: Requirements, hosts: Hosts
 ) -> list[Evaluation]:
     """Return the evaluation of every hypervisor, the best first."""
-    settings, policy = cloud.settings, spec.policy(cloud.settings, request.placed)
+    settings, policy = cloud.settings, config.policy(cloud.settings, request.placed)
     evaluated = choose.evaluate(hosts.found.answers, required, settings.weights, policy)
     evaluations = [_narrowed(evaluation, hosts.wanted, request) for evaluation in evaluated]
     silent = hosts.found.reasons()

@@ -105,12 +105,20 @@ class HostAudit:
         The addresses at which something listens on libvirt's port without TLS.
     unguarded
         Names of the firewall's rules beside which nothing keeps back what the host forwards.
+    outdated
+        Names of those whose table, of an earlier release, lets some of it through.
+    user_nics
+        VMs with a NIC of type ``user``: what they send is the host's own.
     trusted
         Fingerprints of the CAs that it trusts, by use.
     revoked
         The lists of revoked certificates that it heeds, by use.
     qemu
         What ``qemu.conf`` says, of what is judged.
+    compat
+        ``virt:compat``, None where it is not set.
+    wrong_options
+        Why options of ``virt:`` cannot be used.
     unreadable
         What could not be looked at, and why.
     """
@@ -128,4 +136,8 @@ class HostAudit:
     consoles: list[ConsoleFacts]
     certificates: list[CertificateFacts]
     keys: list[KeyFacts]
+    compat: str | None = None
+    wrong_options: list[str] = field(default_factory=list)
+    outdated: list[str] = field(default_factory=list)
+    user_nics: list[str] = field(default_factory=list)
     unreadable: dict[str, str] = field(default_factory=dict)

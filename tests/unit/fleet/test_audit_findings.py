@@ -105,6 +105,8 @@ def noted_glob(world):
 CHECKS = {
     "tcp": (host(plain=["0.0.0.0"]), "libvirt-open"),
     "forwarded": (host(unguarded=["salt_virt"]), "firewall"),
+    "forwarded by an earlier release": (host(outdated=["salt_virt"]), "firewall"),
+    "a NIC that sends as the host": (host(user_nics=["web1"]), "user-nics"),
     "no verification": (daemon(verifies=False), "libvirt-open"),
     "socket": (users(sockets=["/etc/libvirt/virtqemud.conf"]), "libvirt-open"),
     "a user": (users(users=["ann"]), "libvirt-users"),
@@ -134,6 +136,8 @@ CHECKS = {
         ),
         "console",
     ),
+    "old defaults": (host(compat="3006"), "compat"),
+    "a wrong option": (host(wrong_options=["option virt:tunnel: expected True"]), "wrong-options"),
     "VNC": (host(displays=[display("0.0.0.0")]), "display"),
     "VNC by name": (host(displays=[display("hyper1")]), "display"),
     "SPICE": (host(displays=[display("::", type="spice")]), "display"),

@@ -37,12 +37,15 @@ def findings(host: str, facts: HostAudit, known: Known) -> Iterator[Finding]:
     """Yield all that falls short on a host."""
     yield from _listening(host, facts)
     yield from _forwarding(host, facts.unguarded)
+    yield from _outdated(host, facts.outdated)
+    yield from _user_nics(host, facts.user_nics)
     yield from _local(host, facts.local)
     yield from _trust(host, facts, known)
     yield from _revocations(host, facts, known)
     yield from _qemu(host, facts)
     yield from _displays(host, facts)
     yield from _consoles(host, facts)
+    yield from _options(host, facts)
     for one in facts.certificates:
         yield from _certificate(host, one, known)
     for key in facts.keys:
@@ -126,6 +129,29 @@ def _forwarding(host: str, names: Iterable[str]) -> Iterator[Finding]:
             "its guests on a NAT network reach libvirt and QEMU of the other hypervisors",
             fix=f"salt {shlex.quote(host)} pkg.install nftables, then "
             f"{apply(host, 'hypervisor.firewall')}",
+        )
+
+
+def _outdated(host: str, names: Iterable[str]) -> Iterator[Finding]:
+    for name in names:
+        yield Finding(
+            check="firewall",
+            where=host,
+            what=f"the rules {name} of its firewall are of an earlier release: they let guests "
+            "with NAT through to libvirt and QEMU of the other hypervisors",
+            fix=f"{apply(host, 'hypervisor.firewall')}, or the state that sets them",
+        )
+
+
+def _user_nics(host: str, vms: Iterable[str]) -> Iterator[Finding]:
+    for vm in vms:
+        yield Finding(
+            check="user-nics",
+            where=host,
+            what=f"{vm} has a NIC of type user: the host itself sends what it sends, to its own "
+            "loopback too, and no firewall rule for guests holds it back",
+            fix=f"give it a NIC on a bridge or a network (virsh edit {shlex.quote(vm)}), then stop "
+            "and start it",
         )
 
 
@@ -283,6 +309,29 @@ def _consoles(host: str, facts: HostAudit) -> Iterator[Finding]:
                 fix=f"listen on 127.0.0.1 (virsh edit {shlex.quote(one.vm)}), then stop and start "
                 "the VM",
             )
+
+
+def _options(host: str, facts: HostAudit) -> Iterator[Finding]:
+    take_out = f"its minion's configuration, grains or pillar, then {_reread(host)}"
+    if facts.compat:
+        yield Finding(
+            check="compat",
+            where=host,
+            what=f"virt:compat is {facts.compat}: displays, and consoles over TCP, of new VMs "
+            "listen on all addresses unless a call says where",
+            fix=f"take virt:compat out of {take_out}",
+        )
+    for why in facts.wrong_options:
+        yield Finding(
+            check="wrong-options",
+            where=host,
+            what=f"{why}; what needs it is refused there",
+            fix=f"mend it in {take_out}",
+        )
+
+
+def _reread(host: str) -> str:
+    return f"salt {shlex.quote(host)} saltutil.refresh_pillar, or restart that minion"
 
 
 def _time(host: str, text: str) -> datetime:
