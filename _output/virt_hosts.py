@@ -2,6 +2,7 @@
 
 import textwrap
 
+_WHOLE = {"cpu", "memory", "storage", "domain_types", "vms"}
 _ROW = "{:<16} {:>9} {:>15} {:>15} {:>4}  {:<5} {}"
 
 
@@ -21,7 +22,9 @@ def output(data, **_kwargs):
         return "\n".join([f"error: {data['error']}", *_candidates(data.get("candidates", {}))])
     titles = ("HYPERVISOR", "CPUS", "MEMORY MiB", "DISK MiB", "VMS", "TYPE", "STATE")
     lines = [_ROW.format(*titles), _ROW.format("", *("free/all",) * 3, "", "", "").rstrip()]
-    for host in sorted(set(data) - {"unreachable", "failed", "duplicates"}):
+    for host in data:
+        if host in ("unreachable", "failed", "duplicates"):
+            continue
         lines.append(_row(host, data[host]))
         for _, why in sorted(data[host].get("unreadable", {}).items()):
             lines += textwrap.wrap(f"{host}: {why}", 78, subsequent_indent="  ")
@@ -34,6 +37,11 @@ def output(data, **_kwargs):
 
 
 def _row(host, info):
+    if not _WHOLE.issubset(info):
+        # Some fields were asked for.
+        return "\n".join(
+            [host, *("  " + " ".join(f"{key}: {one}".split()) for key, one in sorted(info.items()))]
+        )
     cpu, memory, storage = info["cpu"], info["memory"], info["storage"]
     cells = (
         _share(cpu["vcpus_limit"], cpu["vcpus_committed"]),

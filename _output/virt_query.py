@@ -2,6 +2,8 @@
 
 import textwrap
 
+_WHOLE = {"cpu", "mem", "state", "graphics", "disks", "nics"}
+_REACHED = {"addresses", "addresses_from", "login"}
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 # Who told an address, where that is not the host itself: what a host knows of its neighbours on a
 # bridge is what they have sent there.
@@ -26,7 +28,7 @@ def output(data, **_kwargs):
     if not isinstance(data, dict) or "error" in data:
         return _error(data)
     beside = ("unreachable", "failed", "duplicates")
-    lines = [line for host in sorted(set(data) - set(beside)) for line in _host(host, data[host])]
+    lines = [line for host in data if host not in beside for line in _host(host, data[host])]
     lines += [f"{host}: does not answer" for host in data.get("unreachable", ())]
     lines += [f"{host}: {why}" for host, why in sorted(data.get("failed", {}).items())]
     for name, hosts in sorted(data.get("duplicates", {}).items()):
@@ -68,6 +70,10 @@ def _named(host, name, vm):
 
 
 def _vm(host, vm):
+    if not _WHOLE.issubset(vm):
+        # Some fields were asked for.
+        yield from (_field(key, one) for key, one in sorted(vm.items()) if key not in _REACHED)
+        return
     yield f"CPU: {vm['cpu']}"
     yield f"Memory: {_human(vm['mem'] * 1024)}"
     yield f"State: {vm['state']}"
@@ -89,6 +95,11 @@ def _vm(host, vm):
         named = list(source.values()) if isinstance(source, dict) else []
         yield f"  Source: {(*named, 'none')[0]}"
         yield f"  Type: {nic.get('type', 'unknown')}"
+
+
+def _field(key, one):
+    # One line each, whatever a host says.
+    return " ".join(f"{key}: {one}".split())
 
 
 def _reached(vm):

@@ -4,11 +4,12 @@ The private cloud from the master: look at all hypervisors, deploy, control and 
 .. versionadded:: 1.0.0
 
 The hypervisors (those of ``virt.allow``, and of ``virt:hypervisors`` in the master's configuration)
-are asked live; there is no database. Those that did not answer within ``virt:timeout_s`` are listed
-under ``unreachable``, those that answered with an error under ``failed``, and VMs that several
-hypervisors have under ``duplicates`` (``{name: [host]}``); such a VM is neither started nor
-controlled until all but one of them are removed. A failure is one line and exit code 1. The old
-names ``hyper_info``, ``next_hyper`` and ``force_off`` stay.
+are asked live; there is no database. Those that did not answer are listed under ``unreachable``,
+those that answered with an error under ``failed``, and VMs that several hypervisors have under
+``duplicates`` (``{name: [host]}``); such a VM is neither started nor controlled until all but one
+of them are removed. A silent hypervisor is waited for two seconds longer than the others by what
+only looks, and for ``virt:timeout_s`` by what changes something. A failure is one line and exit
+code 1. The old name ``force_off`` stays.
 """
 
 from saltvirt import arguments
@@ -17,11 +18,8 @@ from saltvirt.fleet import deploy, hosts, inventory
 from saltvirt.fleet import purge as removing
 from saltvirt.fleet.cloud import Cloud
 from saltvirt.fleet.runners import runner_function
-from saltvirt.model import Requirements
-from saltvirt.placement import choose
 
 __virtualname__ = "virt"
-__func_alias__ = {"list_": "list"}
 
 _SERIALS = {"None": None, "pty": [{"type": "pty"}], "tcp": [{"type": "tcp"}]}
 
@@ -31,113 +29,11 @@ def __virtual__():
     return __virtualname__
 
 
-def _survey(fun, host=None):
-    found = inventory.overview(Cloud.of(__opts__), fun, host)
-    if not found.answers:
-        raise found.silence()
-    return found
-
-
 def _act(fun, name, done):
     cloud = Cloud.of(__opts__)
     host = inventory.locate(cloud, name)
     hosts.act(cloud, host, fun, name)
     return {host: {name: done}}
-
-
-@runner_function(outputter="virt_query")
-def query(host=None, quiet=False):
-    """
-    Show every hypervisor with all its VMs.
-
-    host
-        Only this hypervisor.
-    quiet
-        Accepted for old calls.
-
-    Returns ``{host: {freecpu, freemem, node_info, vm_info}}``, ``freemem`` in MiB; also
-    ``unreachable`` and ``failed`` if there are hosts that did not answer.
-
-    CLI Example:
-
-    .. code-block:: bash
-
-        salt-run virt.query
-        salt-run virt.query hyper1 --out=json
-    """
-    found = _survey("virt.full_info", host)
-    return {**found.said, **found.beside()}
-
-
-@runner_function
-def list_(host=None, quiet=False, hyper=None):
-    """
-    List the VMs of every hypervisor by their state.
-
-    host, hyper
-        Only this hypervisor.
-    quiet
-        Accepted for old calls.
-
-    Returns ``{host: {state: [name]}}``.
-
-    CLI Example:
-
-    .. code-block:: bash
-
-        salt-run virt.list
-    """
-    found = _survey("virt.vm_state", host or hyper)
-    return {**{one: _by_state(vms) for one, vms in found.answers.items()}, **found.beside()}
-
-
-def _by_state(vms):
-    return {state: sorted(n for n, s in vms.items() if s == state) for state in set(vms.values())}
-
-
-@runner_function(outputter="virt_hosts")
-def host_info(host=None):
-    """
-    Show what every hypervisor has, and how much of it is promised to VMs.
-
-    host
-        Only this hypervisor.
-
-    Returns ``{host: answer of the module's virt.host_info}``; sizes in MiB.
-
-    CLI Example:
-
-    .. code-block:: bash
-
-        salt-run virt.host_info
-        salt-run virt.host_info hyper1 --out=json
-    """
-    found = _survey("virt.host_info", host)
-    return {**found.said, **found.beside()}
-
-
-hyper_info = host_info
-
-
-@runner_function
-def next_host():
-    """
-    Return the hypervisor that has the most room, which the next VM would go to.
-
-    Returns its minion id; fails if no hypervisor takes VMs.
-
-    CLI Example:
-
-    .. code-block:: bash
-
-        salt-run virt.next_host
-    """
-    found = _survey("virt.host_info")
-    required = Requirements(name="the next VM", vcpus=1, memory_mib=1)
-    return choose.choose(found.answers, required, Cloud.of(__opts__).settings.weights)[0].host
-
-
-next_hyper = next_host
 
 
 @runner_function(outputter="virt_plan")
@@ -250,7 +146,7 @@ def init(
     if wait_s is not None:
         asked["wait_s"] = arguments.whole("wait_s", wait_s, least=0, most=86400)
     request = deploy.Request(**asked, force=arguments.boolean("force", force))
-    cloud = Cloud.of(__opts__, __jid_event__, name, quiet)
+    cloud = Cloud.of(__opts__, __jid_event__, name, quiet, is_reading=bool(dry_run))
     return deploy.dry_run(cloud, request) if dry_run else deploy.deploy(cloud, request, wait=wait)
 
 

@@ -35,7 +35,7 @@ def images(host=None):
         salt-run virt.images
         salt-run virt.images hyper1 --out=json
     """
-    found = cached.listed(Cloud.of(__opts__), host)
+    found = cached.listed(Cloud.of(__opts__, is_reading=True), host)
     return {**found.said, **found.beside()}
 
 

@@ -55,7 +55,7 @@ def migrate(name, target=None, dry_run=False, quiet=False, **kwargs):
         salt-run virt.migrate centos1 hyper2
         salt-run virt.migrate centos1
     """
-    cloud = Cloud.of(__opts__, __jid_event__, name, quiet)
+    cloud = Cloud.of(__opts__, __jid_event__, name, quiet, is_reading=bool(dry_run))
     if dry_run:
         return moving.dry_run(cloud, name, target, kwargs)
     return moving.migrate(cloud, name, target, kwargs)
@@ -154,7 +154,7 @@ def evacuate(host, max_parallel=2, dry_run=False, stopped=True, quiet=False, wai
         salt-run virt.evacuate hyper3
         salt-run virt.restore hyper3
     """
-    cloud = Cloud.of(__opts__, __jid_event__, host, quiet)
+    cloud = Cloud.of(__opts__, __jid_event__, host, quiet, is_reading=bool(dry_run))
     with_stopped = arguments.boolean("stopped", stopped)
     if dry_run:
         return emptying.dry_run(cloud, host, with_stopped)
@@ -192,8 +192,9 @@ def restore(host, max_parallel=2, quiet=False, dry_run=False):
         salt-run virt.restore hyper3 dry_run=True
         salt-run virt.restore hyper3
     """
-    cloud = Cloud.of(__opts__, __jid_event__, host, quiet)
-    if arguments.boolean("dry_run", dry_run):
+    is_reading = arguments.boolean("dry_run", dry_run)
+    cloud = Cloud.of(__opts__, __jid_event__, host, quiet, is_reading=is_reading)
+    if is_reading:
         return filling.dry_run(cloud, host)
     count = arguments.whole("max_parallel", max_parallel, most=64)
     return filling.restore(cloud, host, max_parallel=count)

@@ -17,6 +17,10 @@ def __virtual__():
     return __virtualname__
 
 
+def _cloud(name, quiet=False):
+    return Cloud.of(__opts__, __jid_event__, name, quiet, is_reading=True)
+
+
 @runner_function(outputter="virt_query")
 def vm_info(name, quiet=False):
     """
@@ -25,7 +29,7 @@ def vm_info(name, quiet=False):
     name
         The VM's name.
     quiet
-        Accepted for old calls.
+        Do not say which hypervisors are silent, and for how long. Defaults to False.
 
     Returns ``{host: {name: {...}}}`` as the module's ``virt.vm_info``, with the VM's addresses and
     how to log in. If its host knows no address, its own minion is asked; ``addresses_from`` is
@@ -40,7 +44,7 @@ def vm_info(name, quiet=False):
         salt-run virt.vm_info centos1
         salt-run virt.vm_info centos1 --out=json
     """
-    return reaching.vm_info(Cloud.of(__opts__), name)
+    return reaching.vm_info(_cloud(name, quiet), name)
 
 
 @runner_function
@@ -63,4 +67,4 @@ def console_log(name, lines=20):
         salt-run virt.console_log centos1 lines=5
     """
     vm, count = arguments.vm_name(name), arguments.whole("lines", lines, most=10000)
-    return reaching.console_log(Cloud.of(__opts__), vm, count)
+    return reaching.console_log(_cloud(vm), vm, count)

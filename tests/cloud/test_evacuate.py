@@ -211,15 +211,18 @@ def test_a_host_that_refuses_half_way_is_passed_over_and_stopped_vms_may_stay(ei
 
 
 def test_a_vm_that_cannot_move_is_named_and_the_rest_goes(full):
-    full.sh("hyper1", "virsh -q snapshot-create-as e4 s")
+    device = """<hostdev mode="subsystem" type="usb"><source>
+<vendor id="0x1234"/><product id="0xbeef"/></source></hostdev>"""
+    full.sh("hyper1", f"cat >/tmp/usb.xml <<'X'\n{device}\nX")
+    full.sh("hyper1", "virsh -q attach-device e4 /tmp/usb.xml --config")
 
     done = full.run("virt.evacuate", "hyper1")
 
     assert done.code == 1
     assert done.error.startswith("hyper1 still has e4")
-    assert "it has snapshots" in done.data["stays"]["e4"]
+    assert "it has a device of this host" in done.data["stays"]["e4"]
     assert sorted(done.data["moved"]) == ["e1", "e2", "e3"]
-    full.sh("hyper1", "virsh -q snapshot-delete e4 s")
+    full.sh("hyper1", "virsh -q detach-device e4 /tmp/usb.xml --config; rm /tmp/usb.xml")
     again = full.run("virt.evacuate", "hyper1")
     assert again.code == 0 and list(again.data["moved"]) == ["e4"]
     wait("an empty host", lambda: full.sh("hyper1", "virsh -q list --all --name").split() == [])

@@ -58,6 +58,7 @@ BASE = {
     "terminal",
     "undo",
     "units",
+    "vmfilter",
     "web",
     "wire",
     "xml",
@@ -73,6 +74,7 @@ MAY = {
     "placement": {"errors", "model", "placement", "units"},
     "xml": {"arguments", "errors", "model", "nics", "units", "xml"},
     "nics": {"arguments", "errors", "model"},
+    "vmfilter": {"arguments", "errors"},
     "compat": {"errors"},
     "wire": {"errors", "terminal"},
     # Read by Pythons that cannot read the rest.

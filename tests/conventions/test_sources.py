@@ -63,7 +63,7 @@ def test_files_are_small():
 def test_the_formatter_has_no_exceptions():
     here = Path(__file__).resolve()
     # Programs of ours have no ending.
-    programs = [ROOT / "tests" / name for name in ("demo", "env", "lab/lab")]
+    programs = [ROOT / "tests" / name for name in ("demo", "env", "lab/lab", "swarm/swarm")]
 
     def wrong(path):
         return re.findall(r"# fmt: *\w+", path.read_text()) if path.resolve() != here else []

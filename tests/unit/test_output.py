@@ -377,13 +377,24 @@ def test_what_a_host_leaves_out_or_says_otherwise_is_shown_as_far_as_it_goes():
     assert "abc" in outputter("virt_images")({"hyper6": {"abc": {"users": []}}})
 
 
-def test_what_vms_are_spread_over_orders_the_table_and_is_said_of_hosts_that_fit():
-    crowded = {"fits": True, "score": 0.9, "reasons": [], "crowd": 2, "note": "2 VMs in rack r"}
-    empty = {"fits": True, "score": 0.1, "reasons": [], "crowd": 0, "note": "0 VMs in rack s"}
-    full = {"fits": False, "score": 0.0, "reasons": ["full"], "crowd": 0, "note": "0 VMs in rack s"}
+def test_the_least_crowded_rack_comes_first_in_a_table():
+    full = {"fits": True, "score": 0.9, "reasons": [], "crowd": 2, "note": "2 VMs in rack r"}
+    hosts = {"h1": full, "h2": {**full, "score": 0.1, "crowd": 0, "note": "0 VMs in rack s"}}
+    lines = outputter("virt_plan")(hosts).splitlines()
+    assert lines[1].startswith("h2") and lines[2].endswith("2 VMs in rack r")
 
-    text = outputter("virt_plan")({"h1": crowded, "h2": empty, "h3": full})
 
-    assert [line.split()[0] for line in text.splitlines()[1:]] == ["h2", "h1", "h3"]
-    assert text.splitlines()[2].endswith("2 VMs in rack r")
-    assert text.splitlines()[3].endswith("full")
+def test_some_fields_are_shown_by_their_names():
+    few = {"hyper7": {**CLOUD["hyper7"], "vm_info": {"db": {"state": "run\nning", "mem": 1}}}}
+    lines = [line.strip() for line in outputter("virt_query")(few).splitlines()]
+
+    assert lines[2:] == ["db", "mem: 1", "state: run ning"]
+    table = outputter("virt_hosts")({"hyper7": {"maintenance": False}})
+    assert table.splitlines()[2:] == ["hyper7", "  maintenance: False"]
+
+
+def test_hosts_are_shown_in_the_order_that_they_come_in():
+    turned = {host: CLOUD[host] for host in ("hyper7", "hyper6")}
+    lines = outputter("virt_query")(turned).splitlines()
+
+    assert lines.index("hyper7") < lines.index("hyper6")

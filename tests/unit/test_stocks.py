@@ -8,7 +8,8 @@ from saltvirt import spec, stocks
 from saltvirt.config import HostSettings
 from saltvirt.kvm import connect, host
 from saltvirt.ops import hoststocks
-from saltvirt.placement.answers import ComingFacts, Stock
+from saltvirt.placement.answers import ComingFacts
+from saltvirt.placement.stock import Stock
 from saltvirt.xml import domain, read
 
 PAGES = {"boot": 4096, "hugepages": [{"size": "2m"}]}

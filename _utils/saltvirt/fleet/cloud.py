@@ -2,7 +2,7 @@
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import salt.client
@@ -12,6 +12,7 @@ from saltvirt import config
 from saltvirt.config import MasterSettings
 from saltvirt.errors import MasterError
 from saltvirt.fleet import candidates, membership, progress
+from saltvirt.fleet.silence import Silence
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,15 +26,27 @@ class Cloud:
         What of it is ours.
     progress
         Shows progress, see :func:`saltvirt.fleet.progress.callback`.
+    is_reading
+        The command changes nothing: a silent host is waited for two seconds longer than the others.
+    silence
+        Who has been silent to this command.
     """
 
     opts: Mapping[str, Any]
     settings: MasterSettings
     progress: Callable[..., None]
+    is_reading: bool = False
+    silence: Silence = field(default_factory=Silence)
 
     @classmethod
     def of(
-        cls, opts: Mapping[str, Any], events: Any = None, name: str = "", quiet: bool = False
+        cls,
+        opts: Mapping[str, Any],
+        events: Any = None,
+        name: str = "",
+        quiet: bool = False,
+        *,
+        is_reading: bool = False,
     ) -> "Cloud":
         """
         Return the cloud of a runner function.
@@ -46,11 +59,13 @@ class Cloud:
             What a line of progress begins with.
         quiet
             Show no progress. Defaults to False.
+        is_reading
+            See :class:`Cloud`. Defaults to False.
         """
         shown = progress.callback(opts, events, name, quiet)
         settings = config.master_settings(opts)
         candidates.refuse_targets(opts, settings.hypervisors)
-        return cls(opts=opts, settings=settings, progress=shown)
+        return cls(opts=opts, settings=settings, progress=shown, is_reading=is_reading)
 
     @property
     def members(self) -> membership.Members:

@@ -30,17 +30,8 @@ def pull(
     limit_s = cloud.settings.deploy_timeout_s
     replies = minions.ask(cloud, found.answers, _PULL, [image], kwarg, timeout_s=limit_s)
     late = f"no answer within {limit_s} s (virt:deploy_timeout_s)"
-    failed = {
-        **found.reasons(),
-        **{h: r.error or late for h, r in replies.items() if not r.ok},
-    }
-    out = {}
-    for one, reply in sorted(replies.items()):
-        if reply.ok:
-            try:
-                out[one] = wire.read(one, _PULL, Words, reply.value)
-            except wire.BadAnswer as error:
-                failed[one] = str(error)
+    out, failed = _read(replies, _PULL, Words, late)
+    failed = {**found.reasons(), **failed}
     if failed:
         raise _failed(failed, {"pulled": out})
     return out
@@ -69,6 +60,22 @@ def build(
     return {host: wire.read(host, _BUILD, dict[str, Any], done)}
 
 
+def _read(
+    replies: Mapping[str, minions.Reply], fun: str, shape: Any, late: str
+) -> tuple[dict[str, Any], dict[str, str]]:
+    """Return what hosts answered, and why others did not; ``late`` if they said nothing."""
+    out, failed = {}, {}
+    for host, reply in sorted(replies.items()):
+        if not reply.ok:
+            failed[host] = reply.error or late
+            continue
+        try:
+            out[host] = wire.read(host, fun, shape, reply.value)
+        except wire.BadAnswer as error:
+            failed[host] = str(error)
+    return out, failed
+
+
 def _said(reasons: Mapping[str, str]) -> str:
     return "; ".join(f"{host}: {why}" for host, why in sorted(reasons.items()))
 
@@ -94,20 +101,14 @@ def prune(cloud: Cloud, *, is_dry: bool) -> dict[str, dict[str, int]]:
     used = {
         digest for images in found.answers.values() for digest, one in images.items() if one.users
     }
-    out, failed = {}, {}
-    for host, images in sorted(found.answers.items()):
-        free = sorted(set(images) - used)
-        if not free:
-            continue
-        reply = minions.ask(cloud, [host], _PRUNE, [free], {"dry_run": is_dry})[host]
-        if reply.ok:
-            try:
-                out[host] = wire.read(host, _PRUNE, Pruned, reply.value).removed
-            except wire.BadAnswer as error:
-                failed[host] = str(error)
-        else:
-            late = f"no answer within {cloud.settings.timeout_s} s (virt:timeout_s)"
-            failed[host] = reply.error or late
+    free = {host: set(images) - used for host, images in found.answers.items()}
+    having = [host for host, digests in free.items() if digests]
+    # One question to all, at once: what a host does not have, or uses by now, it passes over.
+    unused = sorted(set[str]().union(*free.values()))
+    replies = minions.ask(cloud, having, _PRUNE, [unused], {"dry_run": is_dry})
+    late = f"no answer within {cloud.settings.timeout_s} s (virt:timeout_s)"
+    out, failed = _read(replies, _PRUNE, Pruned, late)
+    removed = {host: one.removed for host, one in out.items()}
     if failed:
-        raise _failed(failed, {"removed": out})
-    return out
+        raise _failed(failed, {"removed": removed})
+    return removed

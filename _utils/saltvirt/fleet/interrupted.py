@@ -30,6 +30,7 @@ def give_up(cloud: Cloud, held: Held) -> dict[str, str]:
         return {}
     said = minions.refuse(cloud, host, order_id)
     if said is None:
+        cloud.silence.take_in([host], [host])
         return {host: "it cannot be told that the order was given up"}
     return {host: AT_IT} if said == minions.RUNNING else {}
 

@@ -1,17 +1,17 @@
 """Which hypervisors there are, what they have, and which of them has a VM."""
 
+import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from salt.utils.minions import CkMinions
-
 from saltvirt import compat, records, wire
 from saltvirt.errors import BadArgument, MasterError, NameTaken, NoSuchVm
-from saltvirt.fleet import candidates, hints, membership, minions, sightings
+from saltvirt.fleet import candidates, hints, matching, membership, minions, sightings, silence
 from saltvirt.fleet.cloud import Cloud
 from saltvirt.placement.answers import (
     CachedImage,
+    FoundVms,
     FullInfo,
     HostInfo,
     Load,
@@ -24,6 +24,7 @@ from saltvirt.placement.answers import (
 _SHAPES: Mapping[str, object] = {
     "virt.host_info": HostInfo,
     "virt.full_info": FullInfo,
+    "virt.vms": FoundVms,
     "virt.vm_state": dict[str, str],
     "virt.images": dict[str, CachedImage],
     "virt.migration_info": dict[str, MigrationInfo],
@@ -80,19 +81,6 @@ def beside(*surveys: Survey) -> dict[str, Any]:
     return Survey(answers={}, unreachable=silent, failed=failed).beside()
 
 
-def _match(cloud: Cloud, expression: str, what: str) -> list[str]:
-    found = CkMinions(cloud.opts).check_minions(expression, "compound", greedy=False)
-    missing = sorted(found.get("missing") or ())
-    if missing:
-        accept = ", ".join(f"salt-key -a {minion}" for minion in missing)
-        raise BadArgument(
-            what,
-            f"{expression!r} lists {', '.join(missing)}, whose key this master has not accepted: "
-            f"accept it ({accept}), or take it out of the list",
-        )
-    return sorted(found.get("minions") or ())
-
-
 def hosts(
     cloud: Cloud,
     where: str | None = None,
@@ -144,7 +132,8 @@ def narrow(
         return [host]
     if where is None:
         return every
-    narrowed = [one for one in every if one in set(_match(cloud, where, "where"))]
+    wanted = matching.among(cloud.opts, every, where, "where")
+    narrowed = [one for one in every if one in wanted]
     if not narrowed:
         raise BadArgument("where", f"{where!r} matches none of the hypervisors {', '.join(every)}")
     return narrowed
@@ -158,6 +147,7 @@ def survey(
     kwarg: dict[str, Any] | None = None,
     *,
     timeout_s: float | None = None,
+    concerned: Collection[str] | None = None,
 ) -> Survey:
     """
     Ask all targets one question and return the :class:`Survey`; hints are refreshed by it.
@@ -165,9 +155,15 @@ def survey(
     Raises MasterError if one of them has a VM whose minion would be taken for a hypervisor.
 
     timeout_s
-        How long silent ones are waited for. Defaults to ``virt:timeout_s``.
+        How long silent ones are waited for, in a command that changes something: those that this
+        command has not found silent before. Defaults to ``virt:timeout_s``.
+    concerned
+        Those that are waited for so long, whatever the command; the others only briefly. Defaults
+        to nobody in a command that only reads, and to all in others.
     """
-    replies = minions.ask(cloud, targets, fun, arg, kwarg, timeout_s=timeout_s)
+    wanted = set(targets)
+    wait = silence.wait(wanted, cloud.silence, concerned, is_reading=cloud.is_reading)
+    replies = minions.ask(cloud, wanted, fun, arg, kwarg, timeout_s=timeout_s, wait=wait)
     said = {host: reply.value for host, reply in replies.items() if reply.ok}
     answers, broken = _readable(fun, said)
     failed = {h: r.error or "" for h, r in replies.items() if not r.ok and not r.missing}
@@ -177,10 +173,20 @@ def survey(
         unreachable=[host for host, reply in replies.items() if reply.missing],
         failed={**failed, **broken},
     )
+    _say_silence(cloud, wanted, found.unreachable)
     heard = _heard(fun, arg, found.answers)
     if heard is not None:
         _take_in(cloud, heard)
     return found
+
+
+def _say_silence(cloud: Cloud, asked: Collection[str], silent: Collection[str]) -> None:
+    """Note who did not answer; say it as progress, once of each."""
+    members = cloud.members
+    silent = list(filter(members.has, silent))
+    since = silence.noted(cloud.opts, asked, silent, members.has)
+    if cloud.silence.take_in(asked, silent):
+        cloud.progress("Asked", detail=silence.line(len(asked), silent, since, time.time()))
 
 
 def _take_in(cloud: Cloud, heard: hints.Heard) -> None:
@@ -211,6 +217,8 @@ def _heard(fun: str, arg: Sequence[Any], answers: dict[str, Any]) -> hints.Heard
         )
     if fun == "virt.full_info":
         return hints.Heard(whole={host: info.vm_info for host, info in answers.items()})
+    if fun == "virt.vms":
+        return hints.Heard(whole={host: info.names for host, info in answers.items()})
     if fun == "virt.vm_state":
         return hints.Heard(whole=answers)
     if fun == "virt.presence":
@@ -257,9 +265,22 @@ def unheard(
     return {host: silent.get(host, why) for host in suspects}
 
 
-def overview(cloud: Cloud, fun: str, host: str | None = None) -> Survey:
-    """Return the :class:`Survey` of a question about all VMs, with those that are there twice."""
-    found = survey(cloud, hosts(cloud, host=host), fun)
+def overview(
+    cloud: Cloud,
+    fun: str,
+    host: str | None = None,
+    *,
+    targets: Iterable[str] | None = None,
+    kwarg: dict[str, Any] | None = None,
+) -> Survey:
+    """
+    Return the :class:`Survey` of a question about all VMs, with those that are there twice.
+
+    targets
+        Who is asked it. Defaults to all hypervisors, or to ``host`` alone.
+    """
+    asked = hosts(cloud, host=host) if targets is None else targets
+    found = survey(cloud, asked, fun, kwarg=kwarg)
     heard = _heard(fun, (), found.answers)
     named = heard.whole if heard else {}
     return replace(found, duplicates=_duplicates(cloud, named))
@@ -287,8 +308,34 @@ def locate(cloud: Cloud, name: str) -> str:
 
 
 def look_for(cloud: Cloud, name: str) -> Survey:
-    """Return the :class:`Survey` of where a VM is."""
-    return survey(cloud, every(cloud), "virt.presence", [name])
+    """
+    Return the :class:`Survey` of where a VM is.
+
+    A host that is silent is waited for long only if it may be the one, and something is to be
+    changed: it had the VM when it was last asked, or no other has it.
+    """
+    asked, concerned = every(cloud), _concerned(cloud, name)
+    found = survey(cloud, asked, "virt.presence", [name], concerned=concerned)
+    late = set(found.unreachable).difference(concerned)
+    if cloud.is_reading or not late or sightings.having(sightings.of_presence(found.answers)):
+        return found
+    return joined(found, survey(cloud, late, "virt.presence", [name], concerned=late))
+
+
+def _concerned(cloud: Cloud, name: str) -> list[str]:
+    return [] if cloud.is_reading else hints.where(cloud.opts, name)
+
+
+def joined(found: Survey, late: Survey) -> Survey:
+    """Return a survey with what those say that were asked again."""
+    again = {*late.answers, *late.failed, *late.unreachable}
+    return Survey(
+        answers={**found.answers, **late.answers},
+        said={**found.said, **late.said},
+        unreachable=sorted({*found.unreachable} - again | {*late.unreachable}),
+        failed={**found.failed, **late.failed},
+        duplicates=found.duplicates,
+    )
 
 
 def located(cloud: Cloud, found: Survey, name: str) -> str:

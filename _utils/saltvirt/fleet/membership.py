@@ -25,6 +25,8 @@ VERSION = 1
 _KIND = re.compile(r"([A-Z])\W?@")
 _COMPOUND = ("and", "not", "(", ")")
 _GLOB = re.compile(r"[*?\[]")
+# What an id in a target would be more than an id by.
+_NOT_LISTED = re.compile(r"[\s,*?\[]")
 
 
 class BadTarget(BadConfig):
@@ -193,6 +195,23 @@ class Members:
             f"{minion_id} is not a hypervisor of this master; if it is to be one, run: salt-run "
             f"virt.allow {minion_id}"
         )
+
+
+def expression(members: Members, wanted: Collection[str], accepted: Collection[str]) -> str | None:
+    """
+    Return a compound target that means these hypervisors, and no other accepted minion.
+
+    It is made of the operator's own ids and globs, so that a thousand ids are not sent to each of
+    all minions. None if there is none that is much shorter than the ids themselves.
+    """
+    globs = [one for one in members.patterns if is_glob(one)]
+    meant = {one for one in accepted if any(fnmatchcase(one, glob) for glob in globs)}
+    beside, but = sorted(set(wanted) - meant), sorted(meant.difference(wanted))
+    if any(_NOT_LISTED.search(one) for one in (*beside, *but)):
+        return None
+    words = " or ".join([*globs, *([f"L@{','.join(beside)}"] if beside else [])])
+    out = f"( {words} ) and not L@{','.join(but)}" if but else words
+    return out if globs and 2 * len(out) < len(",".join(wanted)) else None
 
 
 def folder(opts: Mapping[str, Any]) -> Path:

@@ -1,7 +1,7 @@
 """Move a VM between hypervisors: find it, choose, and have it carried."""
 
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from saltvirt import spec, wire
@@ -31,8 +31,7 @@ def plan(
     """
     target = target or None  # 3006's default is empty
     every = inventory.every(cloud)
-    cloud.progress("Searching", detail=f"{len(every)} hypervisors")
-    found = inventory.survey(cloud, every, "virt.host_info", kwarg={"moving": name})
+    found = _asked(cloud, every, name, {source, target})
     source = source or _having(found, name) or inventory.locate(cloud, name)
     moving = _moving(cloud, found, name, source)
     if target is not None and target not in every:
@@ -42,6 +41,23 @@ def plan(
     if target == source:
         raise BadArgument("target", f"VM {name!r} is on {source} already")
     return source, moving, _evaluations(cloud, found, moving, source, target)
+
+
+def _asked(
+    cloud: Cloud, every: Sequence[str], name: str, ends: Collection[str | None]
+) -> inventory.Survey:
+    """Return what the hosts say that a move concerns: its two, if both are known, or all."""
+    fun, kwarg = "virt.host_info", {"moving": name}
+    two = [host for host in every if host in ends]
+    asked = two if len(two) == 2 else every
+    cloud.progress("Searching", detail=f"{len(asked)} hypervisors")
+    found = inventory.survey(cloud, asked, fun, kwarg=kwarg)
+    is_bound = any(info.moving and info.moving.affinity for info in found.answers.values())
+    if len(asked) == len(every) or not is_bound:
+        return found
+    # The VMs that it must be with may be on any host.
+    others = [host for host in every if host not in asked]
+    return inventory.joined(found, inventory.survey(cloud, others, fun, kwarg=kwarg))
 
 
 def _moving(cloud: Cloud, found: inventory.Survey, name: str, source: str) -> MigrationInfo:

@@ -7,22 +7,22 @@ over, and logged.
 
 import contextlib
 import json
-import logging
 import time
 import uuid
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import salt.utils.args
 from salt.exceptions import SaltClientError
 
-from saltvirt import signed
+from saltvirt import compat
 from saltvirt.errors import MasterError, VirtError
-from saltvirt.fleet import keys
+from saltvirt.fleet import keys, membership
 from saltvirt.fleet.cloud import Cloud
+from saltvirt.fleet.hearing import Hearing as Hearing
+from saltvirt.fleet.hearing import Reply as Reply
+from saltvirt.fleet.silence import Wait
 
-log = logging.getLogger(__name__)
 _FIND_JOB_S = 10
 # Salt's return_retry_timer_max and return_retry_tries: a minion that is not heard says it again.
 _RETURN_S = 30
@@ -31,128 +31,45 @@ _GUEST_S = 5
 _STORED_S = 2
 # How long what came in time is still read after a deadline: others may have fired much before it.
 _DRAIN_S = 10
+# Of those that are waited for briefly: how long nobody has said anything when they are asked
+# whether they are at it, and when those that do not say so are given up, unless nobody has said
+# anything at all. How often that is looked at.
+_ASK_S, _QUIET_S, _STEP_S = 0.8, 2, 0.1
 _SIGNED = "virt.signed"
-# Letters of an error that are shown.
-_LONGEST = 4000
+# So many hosts are not listed one by one where a target means them: each minion gets the list.
+_MANY = 20
 # What a host says of an order that was given up; see saltvirt.ops.ordered.
 REFUSED, RUNNING = "refused", "running"
 # Called with the tag and the data of an event.
 Watch = Callable[[str, Mapping[str, Any]], None]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reply:
-    """
-    What one minion answered.
-
-    missing
-        It did not; ``error`` says whose time ran out, if it was :func:`order` that waited, or that
-        what came in its name was not signed.
-    is_late
-        It said to the last that it was at it: the time that ran out was the caller's.
-    """
-
-    minion: str
-    value: Any = None
-    error: str | None = None
-    missing: bool = False
-    is_late: bool = False
-
-    @property
-    def ok(self) -> bool:
-        """Whether the minion did what it was asked."""
-        return not self.missing and self.error is None
-
-
 def _publish(
     local: Any,
-    targets: Iterable[str],
+    targets: Iterable[str] | str,
     fun: str,
     arg: Sequence[Any],
     kwarg: Mapping[str, Any] | None,
     timeout_s: float,
+    **kept: bool,
 ) -> tuple[str, set[str]]:
+    """
+    Send a job to minions, or to those that a compound target means; return its id, and them.
+
+    kept
+        ``nocache=True``: the master is to keep no answer in its job cache.
+    """
     conditioned = salt.utils.args.condition_input(list(arg), kwarg)
+    is_target = isinstance(targets, str)
+    to, kind = (targets, "compound") if is_target else (list(targets), "list")
     published = local.pub(
-        list(targets), fun, conditioned, tgt_type="list", timeout=timeout_s, listen=True
+        to, fun, conditioned, tgt_type=kind, timeout=timeout_s, listen=True, **kept
     )
     if not published or "jid" not in published:
         why = (published or {}).get("error", "it refused the job")
         raise MasterError(f"the Salt master did not send {fun}: {why}")
     local.event.subscribe(f"salt/job/{published['jid']}/ret/")
     return published["jid"], set(published.get("minions") or ())
-
-
-class Hearing:
-    """What is heard of one job: the answers that its hosts have signed."""
-
-    def __init__(self, cloud: Cloud, jid: str, wanted: Iterable[str]) -> None:
-        self.jid, self._opts = jid, cloud.opts
-        self.wanted = set(wanted)
-        self.replies: dict[str, Reply] = {}
-        # They have done what they were asked, or not: nobody knows.
-        self.garbled: set[str] = set()
-        self._doubted: dict[str, str] = {}
-        self._public: dict[str, str] = {}
-
-    def take(self, data: Mapping[str, Any]) -> None:
-        """Take an answer in, if the host has given it."""
-        host = data.get("id")
-        if not isinstance(host, str) or host not in self.wanted or host in self.replies:
-            return
-        # Read once: whoever floods the bus with answers is to cost little.
-        if host not in self._public:
-            self._public[host] = keys.accepted(self._opts, host) or ""
-        try:
-            said = signed.unpack(
-                data.get("return"), self._public[host], minion=host, about=self.jid
-            )
-        except signed.NotSigned as why:
-            # An event's tag is text of whoever fired it: it is not shown.
-            if host not in self._doubted:
-                log.warning("job %s: passed over, in the name of %s: %s", self.jid, host, why)
-            self._doubted[host] = str(why)
-        except signed.NotUnderstood as why:
-            self.garbled.add(host)
-            self.replies[host] = Reply(minion=host, error=f"its answer is not understood: {why}")
-        else:
-            self.replies[host] = _reply(said)
-
-    def reply(self, host: str) -> Reply:
-        """Return what a host answered; if it did not, and another did in its name, it says so."""
-        why = self._doubted.get(host)
-        if why is not None:
-            why = (
-                f"{host} has given no answer that is signed ({why}): its code is of an earlier "
-                f"release (salt {host} saltutil.sync_all), its libvirt has no Python module (salt "
-                f"{host} virt.vm_state says so), or another minion poses as it"
-            )
-        return self.replies.get(host) or Reply(minion=host, missing=True, error=why)
-
-
-def _reply(said: signed.Said) -> Reply:
-    if said.retcode == 0 and said.why is None:
-        return Reply(minion=said.minion, value=said.value)
-    error = said.why or _said(said.value) or f"exit code {said.retcode}"
-    return Reply(minion=said.minion, value=said.value, error=_short(error))
-
-
-def _said(value: object) -> str:
-    """Return what a minion said went wrong: our functions in a dict, Salt's states in a list."""
-    if isinstance(value, dict):
-        value = value.get("error")
-    lines = value if isinstance(value, list) else [value]
-    return "\n".join(line for line in lines if isinstance(line, str))
-
-
-def _short(error: str) -> str:
-    """Return what went wrong without the words that Salt puts before it."""
-    lines = [line for line in error.strip().splitlines() if line.strip()]
-    text = lines[-1] if lines and lines[0].startswith("Traceback") else " ".join(lines)
-    if text.startswith("Error running '"):
-        text = text.split("': ", 1)[-1]
-    text = text.removeprefix("ERROR: ")
-    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]} …"
 
 
 def ask(
@@ -163,6 +80,7 @@ def ask(
     kwarg: Mapping[str, Any] | None = None,
     *,
     timeout_s: float | None = None,
+    wait: Wait | None = None,
 ) -> dict[str, Reply]:
     """
     Return ``{minion: Reply}`` of every target; one that is silent has ``Reply.missing``.
@@ -171,11 +89,14 @@ def ask(
 
     timeout_s
         How long a silent minion is waited for. Defaults to ``virt:timeout_s``.
+    wait
+        Who is waited for less than that. Defaults to nobody.
     """
     members, wanted = cloud.members, set(targets)
     strangers = {t: why for t in wanted if (why := members.why_not(t))}
     timeout_s = cloud.settings.timeout_s if timeout_s is None else timeout_s
-    replies = _asked(cloud, sorted(wanted - strangers.keys()), fun, arg, kwarg, timeout_s)
+    what = {"fun": fun, "arg": list(arg), "kwarg": dict(kwarg or {})}
+    replies = _asked(cloud, sorted(wanted - strangers.keys()), what, timeout_s, wait)
     left_out = {t: Reply(minion=t, missing=True, error=why) for t, why in strangers.items()}
     return dict(sorted({**replies, **left_out}.items()))
 
@@ -183,26 +104,103 @@ def ask(
 def _asked(
     cloud: Cloud,
     targets: Sequence[str],
-    fun: str,
-    arg: Sequence[Any],
-    kwarg: Mapping[str, Any] | None,
+    what: Mapping[str, Any],
     timeout_s: float,
+    wait: Wait | None,
 ) -> dict[str, Reply]:
     if not targets:
         return {}
-    what = {"fun": fun, "arg": list(arg), "kwarg": dict(kwarg or {})}
     with cloud.client() as local:
-        jid, matched = _publish(local, targets, _SIGNED, [what], None, timeout_s)
-        hearing = Hearing(cloud, jid, matched)
-        collect(local, hearing, time.monotonic() + timeout_s)
+        to = _target(cloud, targets)
+        # What hosts answer to a question is read here, and by nobody else: a thousand of them are
+        # not to leave as many files, with all that they know, for a day.
+        jid, matched = _publish(local, to, _SIGNED, [what], None, timeout_s, nocache=True)
+        wanted = matched.intersection(targets)
+        hearing, end = Hearing(cloud, jid, wanted), time.monotonic() + timeout_s
+        if wait is not None:
+            hearing.awaited -= wait.not_at_all
+            _until_quiet(local, hearing, wait.briefly, end)
+        collect(local, hearing, end)
     return {t: hearing.reply(t) for t in targets}
+
+
+def _target(cloud: Cloud, hosts: Sequence[str]) -> Sequence[str] | str:
+    """Return hosts as the master sends a job to them: many of them by a target, if there is one."""
+    # The master looks at compound targets only if it has such a cache.
+    if len(hosts) < _MANY or not cloud.opts.get("minion_data_cache", False):
+        return hosts
+    accepted = compat.KeyStore(cloud.opts).accepted()
+    return membership.expression(cloud.members, hosts, accepted) or hosts
+
+
+class _AtIt:
+    """
+    Which hosts say, asked for it, that they are at a job: they are alive, and no more.
+
+    They do not sign that, as Salt itself answers, which is quicker where a host is slow. Whoever
+    says it in a host's name has that host waited for as long as if nobody had asked.
+    """
+
+    def __init__(self, local: Any, hearing: Hearing) -> None:
+        self._local, self._hearing, self._prefix = local, hearing, ""
+        self._asked: frozenset[str] = frozenset()
+        self.heard: dict[str, bool] = {}
+
+    def ask(self, hosts: Collection[str]) -> None:
+        """Ask them, once."""
+        arg = [self._hearing.jid]
+        jid, asked = _publish(
+            self._local, sorted(hosts), "saltutil.find_job", arg, None, _FIND_JOB_S, nocache=True
+        )
+        self._asked, self._prefix = frozenset(asked), f"salt/job/{jid}/ret/"
+
+    def _watch(self, tag: str, data: Mapping[str, Any]) -> None:
+        host = data.get("id")
+        if tag.startswith(self._prefix) and host in self._asked:
+            self.heard[host] = bool(data.get("return"))
+
+    @property
+    def watch(self) -> Watch | None:
+        """What takes in an event; None if nobody was asked yet."""
+        return self._watch if self._prefix else None
+
+    @property
+    def hosts(self) -> set[str]:
+        """Those that are at it."""
+        return {host for host, is_at_it in self.heard.items() if is_at_it}
+
+
+def _until_quiet(local: Any, hearing: Hearing, briefly: Collection[str], end: float) -> None:
+    """
+    Take in answers for as long as some come; then no longer wait for some of those that gave none.
+
+    briefly
+        Those of whom only who says to be at it is waited for on.
+
+    Where the others took longer than the usual while, as on a busy machine, so may those.
+    """
+    at_it, begun, count = _AtIt(local, hearing), time.monotonic(), 0
+    last = begun
+    while time.monotonic() < end:
+        left = hearing.left().intersection(briefly) - at_it.hosts
+        if not left:
+            return
+        collect(local, hearing, min(time.monotonic() + _STEP_S, end), at_it.watch)
+        heard = len(hearing.replies) + len(at_it.heard)
+        if heard > count:
+            last, count = time.monotonic(), heard
+        quiet_s = time.monotonic() - last
+        if heard and quiet_s >= max(_QUIET_S, last - begun):
+            hearing.awaited -= left - at_it.hosts
+        elif at_it.watch is None and quiet_s >= _ASK_S:
+            at_it.ask(left)
 
 
 def collect(local: Any, hearing: Hearing, deadline: float, watch: Watch | None = None) -> None:
     """Take in answers until all wanted ones are there, or all that came before the deadline."""
     prefix = f"salt/job/{hearing.jid}/ret/"
     tag = "salt/" if watch else prefix
-    while hearing.wanted - set(hearing.replies):
+    while hearing.left():
         left = deadline - time.monotonic()
         if left <= -_DRAIN_S:
             return

@@ -8,6 +8,8 @@ from typing import Any
 from saltvirt import wire
 from saltvirt.units import human
 
+_UNITS = ((2 * 86400, 86400, "days"), (2 * 3600, 3600, "h"), (120, 60, "min"), (-1, 1, "s"))
+
 
 def callback(
     opts: Mapping[str, Any], events: Any, name: str, quiet: bool = False
@@ -32,6 +34,12 @@ def callback(
             _flush()
 
     return progress
+
+
+def longish(seconds: float) -> str:
+    """Return a time as people say it: ``40 s``, ``3 min``, ``2 h``, ``5 days``."""
+    _from, size, unit = next(one for one in _UNITS if seconds >= one[0])
+    return f"{seconds // size:.0f} {unit}"
 
 
 def _flush() -> None:

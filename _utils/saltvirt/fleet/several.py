@@ -3,6 +3,7 @@
 import contextvars
 import logging
 import threading
+import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
@@ -13,8 +14,27 @@ from saltvirt.fleet import inventory, migrate, sightings
 from saltvirt.fleet.cloud import Cloud
 from saltvirt.fleet.effects import MoveFailed
 from saltvirt.fleet.hosts import DeployError
+from saltvirt.fleet.progress import longish
 
 log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Begun:
+    """How many VMs are to move, and when the first began."""
+
+    total: int
+    at: float
+
+    def say(self, cloud: Cloud, out: "Outcome", lock: threading.Lock) -> None:
+        """Say how many are done, and how long the others will take at that pace."""
+        done = len(out.moved) + len(out.failed) + len(out.gone)
+        left = self.total - done
+        if self.total > 1 and left > 0:
+            left_s = (time.monotonic() - self.at) / done * left
+            detail = f"{done} of {self.total} VMs, about {longish(left_s)} to go"
+            with lock:
+                cloud.progress("Done", detail=detail)
 
 
 class _Gone(VirtError):
@@ -79,7 +99,7 @@ def move(
     """
     if max_parallel < 1:
         raise BadArgument("max_parallel", f"{max_parallel}; at least 1")
-    out, lock = Outcome(), threading.Lock()
+    out, lock, begun = Outcome(), threading.Lock(), _Begun(total=len(moves), at=time.monotonic())
 
     def progress_of(name: str) -> Callable[..., None]:
         def one(stage: str, **figures: Any) -> None:
@@ -97,6 +117,7 @@ def move(
             out.has_not(name, error)
         else:
             out.has_moved(name, done["to"], why)
+        begun.say(cloud, out, lock)
 
     # Salt's functions find their loader through context variables, which threads do not inherit.
     with ThreadPoolExecutor(max_parallel) as pool:

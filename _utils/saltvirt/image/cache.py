@@ -320,13 +320,15 @@ def remove(settings: HostSettings, digest: str) -> int:
         known = every(settings).get(digest)
         if known is None:
             return 0
-        # The note goes first: an image without one is fetched anew.
-        (folder(settings) / f"{digest}.json").unlink()
+        # The note goes first: an image without one is fetched anew. Another host that has the same
+        # folder may be at it too.
+        (folder(settings) / f"{digest}.json").unlink(missing_ok=True)
         Path(known["path"]).unlink(missing_ok=True)
         look_path(settings, digest).unlink(missing_ok=True)
         for flat in folder(settings).glob("*.flat"):
-            if flat.read_text() == digest:
-                flat.unlink()
+            with suppress(FileNotFoundError):
+                if flat.read_text() == digest:
+                    flat.unlink()
     found: int = known["stat"][0]
     return found
 

@@ -8,7 +8,8 @@ from typing import Any
 
 from saltvirt import stocks
 from saltvirt.ops.storage import POOL_TYPES, measure
-from saltvirt.placement.answers import ComingFacts, Stock
+from saltvirt.placement.answers import ComingFacts
+from saltvirt.placement.stock import Stock
 from saltvirt.units import MIB
 from saltvirt.xml import read
 

@@ -6,7 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from saltvirt import profiles, stocks
+from saltvirt import profiles, stocks, vmfilter
 from saltvirt.config import HostSettings
 from saltvirt.errors import BadArgument, NoSuchVm
 from saltvirt.kvm import host, lifecycle, probe, query
@@ -32,6 +32,7 @@ from saltvirt.placement.answers import (
     VmLoad,
 )
 from saltvirt.units import MIB
+from saltvirt.vmfilter import VmFilter
 from saltvirt.xml import read
 
 RUN_DIR = "/run/salt-virt"
@@ -79,6 +80,23 @@ def full_info(conn: Any) -> dict[str, Any]:
         "node_info": node,
         "vm_info": {row["name"]: describe(row, pools) for row in found},
     }
+
+
+def vms(conn: Any, wanted: VmFilter) -> dict[str, Any]:
+    """Return :func:`full_info` of some VMs, and ``names`` of all."""
+    node, found, pools = query.node(conn), rows(conn), Pools(conn)
+    taken = [row for row in found if wanted.takes(row["name"], row["state"], _tags(row, wanted))]
+    return {
+        **_free(node, found),
+        "node_info": node,
+        "vm_info": {row["name"]: wanted.shown(describe(row, pools)) for row in taken},
+        "names": sorted(row["name"] for row in found),
+    }
+
+
+def _tags(row: Mapping[str, Any], wanted: VmFilter) -> set[str]:
+    """Return a VM's tags, if anybody wants to know them."""
+    return vmfilter.tags(read.ours(read.domain(row["xml"]))) if wanted.tag else set()
 
 
 def free(conn: Any) -> dict[str, Any]:

@@ -8,7 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
-# What there cannot be less than nothing of; limits can be negative, after what a host keeps back.
+from saltvirt.placement.stock import Stock
+
+# Never less than nothing; limits can be negative, after what a host keeps back.
 Count = Annotated[int, "not negative"]
 Amount = Annotated[float, "not negative"]
 # What is shown to people, and nothing else.
@@ -41,14 +43,6 @@ class ComingFacts:
     affinity: list[str]
     anti_affinity: list[str]
     stocks: dict[str, Count] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stock:
-    """What a host has of something else, in MiB: huge pages, a NUMA node, a storage pool."""
-
-    limit_mib: Count
-    committed_mib: Count
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -246,10 +240,6 @@ class HostInfo:
         ``{name: host}`` of the VMs that have moved there, of which only the definition is here.
     moving
         The VM that was asked about.
-    tags
-        ``virt:tags``: where the host is, such as its rack.
-    stocks
-        Its :class:`Stock` by names; None from an older host, which checks none.
     """
 
     maintenance: bool = False
@@ -397,3 +387,14 @@ class FullInfo:
     freemem: float
     node_info: Node
     vm_info: dict[str, ShownVm]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundVms:
+    """What a host answers to ``virt.vms``: some of its VMs, and the names of all."""
+
+    freecpu: int
+    freemem: float
+    node_info: Node
+    vm_info: dict[str, dict[str, Any]]
+    names: list[str]

@@ -16,6 +16,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from saltvirt import signed
 from saltvirt.errors import NoSuchVm, VirtError
 from saltvirt.fleet import minions
+from saltvirt.fleet.hearing import reply_of
 
 HOSTILE = "h3"
 REACHED = {
@@ -213,7 +214,7 @@ class Edge:
         # What is told to those that mean well.
         self.told, self.heard, self.now, self.said = [], 0, 0.0, set()
 
-    def publish(self, _local, targets, _fun, arg, _kwarg, _timeout_s):
+    def publish(self, _local, targets, _fun, arg, _kwarg, _timeout_s, **_kept):
         """Stand for ``minions._publish``."""
         with self.lock:
             jid, what = str(next(self.numbers)), arg[0]
@@ -225,7 +226,7 @@ class Edge:
         with self.lock:
             for host in sorted(hearing.wanted - set(hearing.replies)):
                 self._hear(host, hearing, watch)
-            if hearing.wanted - set(hearing.replies):
+            if hearing.left():
                 self.now = max(self.now, deadline) + 0.01
 
     def _hear(self, host, hearing, watch):
@@ -244,7 +245,7 @@ class Edge:
             if "id" in what:
                 self.told.append((host, fun, arg, kwarg))
             self.said.add((host, fun))
-            hearing.replies[host] = minions._reply(signed.Said(**said))
+            hearing.replies[host] = reply_of(signed.Said(**said))
             return
         self.heard += 1
         changes = self.changes if self.heard > self.from_the else []

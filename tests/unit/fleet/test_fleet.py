@@ -12,7 +12,7 @@ from salt.utils.crypt import pem_finger
 from saltvirt import compat, keypair, signed
 from saltvirt.config import MasterSettings
 from saltvirt.errors import BadArgument, NameTaken
-from saltvirt.fleet import deploy, hosts, inventory, keys, minions, progress
+from saltvirt.fleet import deploy, hearing, hosts, inventory, keys, minions, progress
 from saltvirt.fleet.cloud import Cloud
 from saltvirt.model import Evaluation
 
@@ -28,14 +28,14 @@ from saltvirt.model import Evaluation
     ],
 )
 def test_a_minions_error_loses_salts_wrapping(error, short):
-    text = minions._short(error)
+    text = hearing.short(error)
 
     assert text == short or short.endswith(text)
 
 
 def test_a_reply_is_what_its_exit_code_says():
-    good = minions._reply(signed.Said(minion="h", about="1", value={"a": 1}))
-    bad = minions._reply(signed.Said(minion="h", about="1", value={"error": "x"}, retcode=1))
+    good = hearing.reply_of(signed.Said(minion="h", about="1", value={"a": 1}))
+    bad = hearing.reply_of(signed.Said(minion="h", about="1", value={"error": "x"}, retcode=1))
 
     assert (good.ok, good.value) == (True, {"a": 1})
     assert (bad.ok, bad.value, bad.missing) == (False, {"error": "x"}, False)
@@ -63,6 +63,14 @@ def test_a_reply_is_what_its_exit_code_says():
 )
 def test_progress_reads_as_one_line(stage, figures, line):
     assert progress.text("vm", stage, figures) == line
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [(0.4, "0 s"), (119, "119 s"), (150, "2 min"), (7300, "2 h"), (200000, "2 days")],
+)
+def test_a_time_reads_as_people_say_it(seconds, words):
+    assert progress.longish(seconds) == words
 
 
 @pytest.mark.parametrize(

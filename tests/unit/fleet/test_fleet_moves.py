@@ -81,3 +81,40 @@ def test_silent_hosts_are_named_where_a_vm_must_stay(cloud, run):
     assert run(evacuate.dry_run, alone, "h1", True)["stays"] == {
         "web1": "there is no other hypervisor"
     }
+
+
+def asked(cloud, fun="virt.host_info"):
+    """Return which hosts were asked for something."""
+    return sorted({host for host, what in cloud.asked if what == fun})
+
+
+def test_a_move_between_two_hosts_that_are_known_asks_only_them(cloud, run):
+    nine = cloud(9)
+    nine.put("web1", "h3")
+
+    assert run(migrate.migrate, nine, "web1", "h5", {}, "h3")["to"] == "h5"
+    assert asked(nine) == ["h3", "h5"]
+
+
+def test_one_with_an_affinity_group_asks_all_where_the_group_is(cloud, run):
+    nine = cloud(9)
+    nine.put("web1", "h3", affinity=["shop"])
+
+    assert run(migrate.migrate, nine, "web1", "h5", {}, "h3")["to"] == "h5"
+    assert asked(nine) == sorted(nine.hosts)
+    # Each of them once.
+    assert len([1 for _host, fun in nine.asked if fun == "virt.host_info"]) == 9
+
+
+def test_an_evacuation_of_many_asks_all_hosts_once_and_says_how_far_it_is(cloud, run, said):
+    nine = cloud(9)
+    for number in range(6):
+        nine.put(f"web{number}", "h9")
+
+    done = run(evacuate.evacuate, nine, "h9", max_parallel=2, with_stopped=True, wait_s=0)
+
+    assert sorted(done["moved"]) == [f"web{n}" for n in range(6)] and nine.hosts["h9"] == {}
+    # One plan of all; then each move asks its two hosts.
+    infos = [host for host, fun in nine.asked if fun == "virt.host_info"]
+    assert len(infos) <= 2 + 2 * 9 + 2 * 6
+    assert [line for line in said if line.startswith("Done ")][-1].startswith("Done 5 of 6 VMs, ")

@@ -24,15 +24,24 @@ from saltvirt.fleet import deploy, effects, evacuate, keys, minions, runners
 from sizes import sizes
 
 ROOT = Path(__file__).resolve().parents[3]
-RUNNERS = ("virt", "virt_allow", "virt_image", "virt_key", "virt_migrate", "virt_pki", "virt_vm")
+RUNNERS = (
+    "virt",
+    "virt_allow",
+    "virt_image",
+    "virt_key",
+    "virt_look",
+    "virt_migrate",
+    "virt_pki",
+    "virt_vm",
+)
 IMAGE = "salt://a.qcow2"
 NEW = {"name": "fresh", "cpu": 1, "mem": 1, "image": IMAGE}
 # Each function that asks hosts: what it is given, and the VM, or the image, that it is about.
 CALLS = [
-    ("virt", "query", {}, None),
-    ("virt", "list_", {}, None),
-    ("virt", "host_info", {}, None),
-    ("virt", "next_host", {}, None),
+    ("virt_look", "query", {}, None),
+    ("virt_look", "list_", {}, None),
+    ("virt_look", "host_info", {}, None),
+    ("virt_look", "next_host", {}, None),
     ("virt_vm", "vm_info", {"name": "web"}, "web"),
     ("virt_vm", "vm_info", {"name": "own"}, "own"),
     ("virt_vm", "console_log", {"name": "own"}, "own"),

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import keypairs
 import pytest
+import salt.config
+import salt.loader
 from salt.utils.minions import CkMinions
 from saltvirt.errors import BadArgument, BadConfig, MasterError
 from saltvirt.fleet import hints, keys, membership
@@ -285,3 +287,54 @@ def test_thousands_of_hosts_and_vms_are_looked_through_at_once():
 
 def test_the_list_is_beside_the_ca(opts):
     assert membership.folder(opts) == Path(opts["pki_dir"]) / "libvirt"
+
+
+MANY = [f"hyper{n:03}" for n in range(300)]
+GUESTS = [*(f"web{n}" for n in range(50)), "hyper-web"]
+
+
+@pytest.mark.parametrize(
+    ("option", "beside", "out"),
+    [
+        ("hyper[0-9]*", [], []),
+        (["hyper0*", "hyper[12]*"], ["other", "web7"], []),
+        ("hyper*", [], ["hyper-web"]),
+        (["hyper*", "other"], ["web1"], ["hyper-web", "hyper017", "hyper299"]),
+    ],
+)
+def test_a_target_means_just_these_hypervisors_to_master_and_minions(opts, option, beside, out):
+    accepted = [*MANY, *GUESTS, "other"]
+    members = Members(
+        patterns=membership.patterns(option, {}),
+        allowed=frozenset(beside),
+        disallowed=frozenset(out),
+    )
+    wanted = [one for one in accepted if members.has(one)]
+    for one in accepted:
+        keys.accept(opts, one, "a key")
+
+    target = membership.expression(members, wanted, accepted)
+
+    assert len(wanted) >= 297 and len(target) < 100
+    on_master = CkMinions(opts).check_minions(target, "compound")["minions"]
+    assert sorted(on_master) == sorted(wanted)
+    own = salt.config.minion_config(None)
+    takes_it = salt.loader.matchers(own)["compound_match.match"]
+    takes = [one for one in accepted if takes_it(target, opts=own, minion_id=one)]
+    assert takes == wanted
+
+
+@pytest.mark.parametrize(
+    ("option", "wanted", "accepted"),
+    [
+        (MANY, MANY, MANY),
+        ("hyper*", MANY[:10], MANY),
+        ("hyper*", [*MANY, "a or *"], [*MANY, "a or *"]),
+        ("hyper*", MANY, [*MANY, "hyper0,hyper1"]),
+    ],
+    ids=["listed", "few of many", "odd id beside", "odd id out"],
+)
+def test_where_no_short_target_means_them_hosts_are_listed(option, wanted, accepted):
+    members = Members(patterns=membership.patterns(option, {}), allowed=frozenset(["a or *"]))
+
+    assert membership.expression(members, wanted, accepted) is None

@@ -5,7 +5,16 @@ import json
 import keypairs
 import pytest
 from saltvirt import records, signed, wire
-from saltvirt.fleet import certificates, effects, evacuate, hosts, images, minions, progress
+from saltvirt.fleet import (
+    certificates,
+    effects,
+    evacuate,
+    hearing,
+    hosts,
+    images,
+    minions,
+    progress,
+)
 from saltvirt.placement.answers import Figures
 
 HUGE = 2.0**63
@@ -107,7 +116,7 @@ def test_a_digest_is_a_text_and_a_state_true_or_false(monkeypatch):
 def test_an_error_of_a_host_has_an_end():
     said = signed.Said(minion="h1", about="1", why="x" * 100_000, retcode=1)
 
-    assert len(minions._reply(said).error) < 5000
+    assert len(hearing.reply_of(said).error) < 5000
 
 
 OWN = keypairs.named("hyper1")

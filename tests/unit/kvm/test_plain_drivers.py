@@ -52,3 +52,25 @@ def test_a_paused_vm_keeps_what_it_was_given_and_one_that_is_off_does_not(face):
         assert (face.freemem(), face.freecpu()) == (768.0, 14)
         vm.destroy()
         assert (face.freemem(), face.freecpu()) == (2816.0, 16)
+
+
+def test_some_vms_are_shown_by_name_state_and_tag_with_some_fields():
+    own = faces.load("modules", "virt_stats")
+    whole = own.vms()
+
+    assert whole["names"] == ["test"] and set(whole["vm_info"]) == {"test"}
+    few = own.vms("te*", state="running", fields="state,mem")
+    assert few["vm_info"] == {"test": {"state": "running", "mem": 2097152}}
+    assert (few["freemem"], few["freecpu"]) == (768.0, 14)
+    for given in ({"name": "web*"}, {"state": "paused"}, {"tag": "shop"}):
+        assert own.vms(**given)["vm_info"] == {} and own.vms(**given)["names"] == ["test"]
+
+
+def test_a_tag_is_a_group_or_that_it_is_held():
+    own, moving = faces.load("modules", "virt_stats"), faces.load("modules", "virt_migrate")
+    # Its state lasts as long as a connection.
+    with connect.opened(HostSettings(uri="test:///default"), readonly=False):
+        moving.hold("test")
+
+        assert set(own.vms(tag="hold")["vm_info"]) == {"test"}
+        assert own.vms(tag="hold,shop")["vm_info"] == {}

@@ -1,0 +1,178 @@
+"""
+Look at all hypervisors and their VMs from the master, or at some; nothing is changed.
+
+.. versionadded:: 1.0.0
+
+Hypervisors that did not answer are under ``unreachable``, those that answered with an error under
+``failed``, VMs that several have under ``duplicates``. A silent one is waited for two seconds
+longer than the others. The old names ``hyper_info`` and ``next_hyper`` stay.
+"""
+
+from saltvirt import vmfilter
+from saltvirt.fleet import inventory, looking
+from saltvirt.fleet.cloud import Cloud
+from saltvirt.fleet.runners import runner_function
+from saltvirt.model import Requirements
+from saltvirt.placement import choose
+
+__virtualname__ = "virt"
+__func_alias__ = {"list_": "list"}
+
+
+def __virtual__():
+    """Always load: a master needs no libvirt."""
+    return __virtualname__
+
+
+def _reading(quiet=False):
+    return Cloud.of(__opts__, __jid_event__, "hypervisors", quiet, is_reading=True)
+
+
+@runner_function(outputter="virt_query")
+def query(
+    host=None,
+    quiet=False,
+    name=None,
+    state=None,
+    tag=None,
+    fields=None,
+    sort=None,
+    limit=None,
+    offset=0,
+):
+    """
+    Show every hypervisor with all its VMs, or some.
+
+    host
+        Only these hypervisors: ids and globs, a list or separated by commas.
+    quiet
+        Do not say which hypervisors are silent, and for how long. Defaults to False.
+    name
+        Only VMs with these names or globs.
+    state
+        Only VMs in these states: ``running``, ``paused``, ``shutdown``, ``crashed``.
+    tag
+        Only VMs with all of these: affinity and anti-affinity groups, and ``hold``.
+    fields
+        What to show of each VM, such as ``state,mem``. Defaults to all.
+    sort
+        ``host`` (default), or ``memory``, ``cpu`` (free) or ``vms`` (their number), the most first.
+    limit, offset
+        So many hypervisors, after so many. Defaults to all; those of no page are not asked.
+
+    Returns ``{host: {freecpu, freemem, node_info, vm_info}}``, ``freemem`` in MiB, with
+    ``unreachable`` and ``failed`` where there are such hosts. With ``name``, ``state`` or ``tag``
+    only hosts that have such VMs, and each sends only these.
+
+    CLI Example:
+
+    .. code-block:: bash
+
+        salt-run virt.query
+        salt-run virt.query hyper1 --out=json
+        salt-run virt.query name='web*' state=running fields=mem,cpu sort=memory limit=10
+    """
+    look = looking.asked(
+        host, vmfilter.of(name, state, tag, fields), sort=sort, limit=limit, offset=offset
+    )
+    return looking.query(_reading(quiet), look)
+
+
+@runner_function
+def list_(
+    host=None,
+    quiet=False,
+    hyper=None,
+    name=None,
+    state=None,
+    tag=None,
+    sort=None,
+    limit=None,
+    offset=0,
+):
+    """
+    List the VMs of every hypervisor by their state.
+
+    host, hyper
+        Only these hypervisors: ids and globs.
+    quiet
+        Do not say which hypervisors are silent, and for how long. Defaults to False.
+    name, state, tag
+        Only such VMs, as in virt.query.
+    sort
+        ``host`` (default) or ``vms``, the most first.
+    limit, offset
+        So many hypervisors, after so many. Defaults to all.
+
+    Returns ``{host: {state: [name]}}``; with ``name``, ``state`` or ``tag`` only hosts that have
+    such VMs.
+
+    CLI Example:
+
+    .. code-block:: bash
+
+        salt-run virt.list
+        salt-run virt.list name='web*,db*' state=shutdown
+    """
+    vms = vmfilter.of(name, state, tag)
+    look = looking.asked(host or hyper, vms, sort=sort, limit=limit, offset=offset)
+    return looking.listed(_reading(quiet), look)
+
+
+@runner_function(outputter="virt_hosts")
+def host_info(host=None, fields=None, sort=None, limit=None, offset=0, quiet=False):
+    """
+    Show what every hypervisor has and has promised.
+
+    host
+        Only these hypervisors: ids and globs.
+    fields
+        What to show of each, such as ``cpu,memory``. Defaults to all.
+    sort
+        ``host`` (default), or ``memory``, ``cpu``, ``disk`` (what is not promised) or ``vms``, the
+        most first.
+    limit, offset
+        So many hypervisors, after so many. Defaults to all.
+    quiet
+        Do not say which hypervisors are silent, and for how long. Defaults to False.
+
+    Returns ``{host: answer of the module's virt.host_info}``; sizes in MiB.
+
+    CLI Example:
+
+    .. code-block:: bash
+
+        salt-run virt.host_info
+        salt-run virt.host_info hyper1 --out=json
+        salt-run virt.host_info sort=memory limit=3
+    """
+    vms = vmfilter.of(fields=fields)
+    look = looking.asked(host, vms, sort=sort, limit=limit, offset=offset)
+    return looking.host_info(_reading(quiet), look)
+
+
+hyper_info = host_info
+
+
+@runner_function
+def next_host():
+    """
+    Return the hypervisor that has the most room, which the next VM would go to.
+
+    Returns its minion id; fails if no hypervisor takes VMs.
+
+    CLI Example:
+
+    .. code-block:: bash
+
+        salt-run virt.next_host
+    """
+    cloud = _reading()
+    found = inventory.overview(cloud, "virt.host_info")
+    if not found.answers:
+        raise found.silence()
+    required = Requirements(name="the next VM", vcpus=1, memory_mib=1)
+    return choose.choose(found.answers, required, cloud.settings.weights)[0].host
+
+
+next_hyper = next_host

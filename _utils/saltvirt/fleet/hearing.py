@@ -1,0 +1,117 @@
+"""What hosts answer to one job, of which only what they have signed is heard."""
+
+import logging
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from saltvirt import signed
+from saltvirt.fleet import keys
+from saltvirt.fleet.cloud import Cloud
+
+log = logging.getLogger(__name__)
+# Letters of an error that are shown.
+_LONGEST = 4000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reply:
+    """
+    What one minion answered.
+
+    missing
+        It did not; ``error`` says whose time ran out, if it was :func:`order` that waited, or that
+        what came in its name was not signed.
+    is_late
+        It said to the last that it was at it: the time that ran out was the caller's.
+    """
+
+    minion: str
+    value: Any = None
+    error: str | None = None
+    missing: bool = False
+    is_late: bool = False
+
+    @property
+    def ok(self) -> bool:
+        """Whether the minion did what it was asked."""
+        return not self.missing and self.error is None
+
+
+class Hearing:
+    """What is heard of one job: the answers that its hosts have signed."""
+
+    def __init__(self, cloud: Cloud, jid: str, wanted: Iterable[str]) -> None:
+        self.jid, self._opts = jid, cloud.opts
+        self.wanted = set(wanted)
+        # Those that are still waited for; who else answers meanwhile is heard too.
+        self.awaited = set(self.wanted)
+        self.replies: dict[str, Reply] = {}
+        # They have done what they were asked, or not: nobody knows.
+        self.garbled: set[str] = set()
+        self._doubted: dict[str, str] = {}
+        self._public: dict[str, str] = {}
+
+    def left(self) -> set[str]:
+        """Return who is waited for and has not answered."""
+        return self.awaited.difference(self.replies)
+
+    def take(self, data: Mapping[str, Any]) -> None:
+        """Take an answer in, if the host has given it."""
+        host = data.get("id")
+        if not isinstance(host, str) or host not in self.wanted or host in self.replies:
+            return
+        # Read once: whoever floods the bus with answers is to cost little.
+        if host not in self._public:
+            self._public[host] = keys.accepted(self._opts, host) or ""
+        try:
+            said = signed.unpack(
+                data.get("return"), self._public[host], minion=host, about=self.jid
+            )
+        except signed.NotSigned as why:
+            # An event's tag is text of whoever fired it: it is not shown.
+            if host not in self._doubted:
+                log.warning("job %s: passed over, in the name of %s: %s", self.jid, host, why)
+            self._doubted[host] = str(why)
+        except signed.NotUnderstood as why:
+            self.garbled.add(host)
+            self.replies[host] = Reply(minion=host, error=f"its answer is not understood: {why}")
+        else:
+            self.replies[host] = reply_of(said)
+
+    def reply(self, host: str) -> Reply:
+        """Return what a host answered; if it did not, and another did in its name, it says so."""
+        why = self._doubted.get(host)
+        if why is not None:
+            why = (
+                f"{host} has given no answer that is signed ({why}): its code is of an earlier "
+                f"release (salt {host} saltutil.sync_all), its libvirt has no Python module (salt "
+                f"{host} virt.vm_state says so), or another minion poses as it"
+            )
+        return self.replies.get(host) or Reply(minion=host, missing=True, error=why)
+
+
+def reply_of(said: signed.Said) -> Reply:
+    """Return the reply that a host's signed word is."""
+    if said.retcode == 0 and said.why is None:
+        return Reply(minion=said.minion, value=said.value)
+    error = said.why or _said(said.value) or f"exit code {said.retcode}"
+    return Reply(minion=said.minion, value=said.value, error=short(error))
+
+
+def _said(value: object) -> str:
+    """Return what a minion said went wrong: our functions in a dict, Salt's states in a list."""
+    if isinstance(value, dict):
+        value = value.get("error")
+    lines = value if isinstance(value, list) else [value]
+    return "\n".join(line for line in lines if isinstance(line, str))
+
+
+def short(error: str) -> str:
+    """Return what went wrong without the words that Salt puts before it."""
+    lines = [line for line in error.strip().splitlines() if line.strip()]
+    text = lines[-1] if lines and lines[0].startswith("Traceback") else " ".join(lines)
+    if text.startswith("Error running '"):
+        text = text.split("': ", 1)[-1]
+    text = text.removeprefix("ERROR: ")
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]} …"

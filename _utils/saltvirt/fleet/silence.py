@@ -1,0 +1,147 @@
+"""
+Who is silent: how long such a host is waited for, and since when it is.
+
+A command that only reads waits for it two seconds longer than for the others, one that changes
+something once for ``virt:timeout_s``. One file of the master's cache has since when each is silent.
+"""
+
+import json
+import logging
+import threading
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from saltvirt import files, locks
+from saltvirt.fleet.progress import longish
+
+log = logging.getLogger(__name__)
+
+VERSION = 1
+# After so long a host that was silent is waited for again, briefly: it may be back.
+_ANEW_S = 60
+# So many are named in a line.
+_MOST = 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wait:
+    """
+    Who is waited for less than others, in a survey; an answer that comes counts all the same.
+
+    briefly
+        Those that are given up when nobody has answered for two seconds, unless they say that they
+        are at it.
+    not_at_all
+        Those that have been silent to this command before.
+    """
+
+    briefly: frozenset[str] = field(default_factory=frozenset)
+    not_at_all: frozenset[str] = field(default_factory=frozenset)
+
+
+class Silence:
+    """Who has been silent to one command, which may ask from several threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._found: dict[str, float] = {}
+        self._told: set[str] = set()
+
+    def take_in(self, asked: Iterable[str], silent: Collection[str]) -> set[str]:
+        """Take in who has been asked and was silent; return those of whom that was never so."""
+        now = time.monotonic()
+        with self._lock:
+            # One that nobody has waited for now is silent since before.
+            before = {h: at for h, at in self._found.items() if now - at <= _ANEW_S}
+            for host in asked:
+                self._found.pop(host, None)
+            self._found |= {host: before.get(host, now) for host in silent}
+            fresh = set(silent) - self._told
+            self._told |= fresh
+        return fresh
+
+    def hosts(self) -> tuple[set[str], set[str]]:
+        """Return those that were silent just now, and those that were some time ago."""
+        now = time.monotonic()
+        with self._lock:
+            late = {host for host, at in self._found.items() if now - at > _ANEW_S}
+            return set(self._found) - late, late
+
+
+def wait(
+    hosts: Collection[str],
+    silence: Silence,
+    concerned: Collection[str] | None,
+    *,
+    is_reading: bool,
+) -> Wait:
+    """Return how hosts are waited for; see :func:`saltvirt.fleet.inventory.survey`."""
+    now, before = silence.hosts()
+    patient = set(concerned or ())
+    briefly = set(hosts) if is_reading or concerned is not None else before
+    return Wait(briefly=frozenset(briefly - patient - now), not_at_all=frozenset(now - patient))
+
+
+def line(count: int, silent: Collection[str], since: Mapping[str, float], now: float) -> str:
+    """Return one line that names the silent ones of so many hosts, and how long they have been."""
+    named = []
+    for host in sorted(silent)[:_MOST]:
+        long_s = int(now - since.get(host, now))
+        named.append(f"{host} (for {longish(long_s)})" if long_s > 0 else host)
+    more = len(silent) - len(named)
+    names = ", ".join(named) + (f" and {more:,} more" if more else "")
+    return f"{count - len(silent):,} of {count:,} answered; silent: {names}"
+
+
+def noted(
+    opts: Mapping[str, Any],
+    asked: Iterable[str],
+    silent: Collection[str],
+    is_host: Callable[[str], bool],
+) -> dict[str, float]:
+    """
+    Take in who answered and who did not; return ``{host: since when it is silent}``.
+
+    That is when it was first found so, in seconds since 1970; what is not a host any more is
+    dropped. Nothing is written while nothing changes.
+    """
+    heard = set(asked).difference(silent)
+
+    def change(known: Mapping[str, float]) -> dict[str, float]:
+        now = time.time()
+        out = {host: at for host, at in known.items() if host not in heard and is_host(host)}
+        return {**dict.fromkeys(silent, now), **out}
+
+    known = _read(opts)
+    if change(known).keys() == known.keys():
+        return known
+    path = _path(opts)
+    try:
+        with locks.held(path.with_suffix(".lock")):
+            known = change(_read(opts))
+            content = {"version": VERSION, "since": known}
+            files.write(path, json.dumps(content, separators=(",", ":")).encode())
+    except OSError as exc:
+        # What was asked for does not need it.
+        log.warning("cannot note in %s who is silent: %s", path, exc)
+    return known
+
+
+def _path(opts: Mapping[str, Any]) -> Path:
+    return Path(opts["cachedir"]) / "salt-virt" / "silent.json"
+
+
+def _read(opts: Mapping[str, Any]) -> dict[str, float]:
+    path = _path(opts)
+    try:
+        content = json.loads(path.read_text())
+        if content["version"] == VERSION:
+            return {str(host): float(at) for host, at in content["since"].items()}
+    except FileNotFoundError:
+        pass
+    except (OSError, ValueError, TypeError, KeyError, AttributeError) as exc:
+        log.warning("%s cannot be read (%s); it is written anew", path, exc)
+    return {}

@@ -1,0 +1,71 @@
+"""Which VMs are looked at, and what of each is shown; the same to master and hosts."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Any
+
+from saltvirt import arguments
+from saltvirt.errors import BadArgument
+
+STATES = ("running", "paused", "shutdown", "crashed")
+HOLD = "hold"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VmFilter:
+    """
+    What is asked for; empty for all.
+
+    name
+        Ids and globs, of which one must match.
+    state
+        One of these.
+    tag
+        Each of these: affinity and anti-affinity groups, and ``hold``.
+    fields
+        What is shown of each VM.
+    """
+
+    name: tuple[str, ...] = ()
+    state: tuple[str, ...] = ()
+    tag: tuple[str, ...] = ()
+    fields: tuple[str, ...] = ()
+
+    @property
+    def is_narrow(self) -> bool:
+        """Whether it leaves out any VM."""
+        return bool(self.name or self.state or self.tag)
+
+    def takes(self, name: str, state: str, tags: Collection[str] = ()) -> bool:
+        """Return whether a VM is asked for."""
+        is_named = not self.name or any(fnmatchcase(name, one) for one in self.name)
+        return is_named and (not self.state or state in self.state) and {*tags}.issuperset(self.tag)
+
+    def shown(self, vm: Mapping[str, Any]) -> dict[str, Any]:
+        """Return what is shown of a VM; what it does not have is left out."""
+        return {key: one for key, one in vm.items() if not self.fields or key in self.fields}
+
+    def plain(self) -> dict[str, list[str]]:
+        """Return the keyword arguments of the module's ``virt.vms`` that ask for it."""
+        given = {"name": self.name, "state": self.state, "tag": self.tag, "fields": self.fields}
+        return {key: list(one) for key, one in given.items() if one}
+
+
+def of(name: Any = None, state: Any = None, tag: Any = None, fields: Any = None) -> VmFilter:
+    """Return the filter of a call's arguments, lists or texts with commas; refuse what is none."""
+    states = arguments.names("state", state)
+    unknown = sorted(set(states).difference(STATES))
+    if unknown:
+        raise BadArgument("state", f"{unknown[0]!r}; one of {', '.join(STATES)}")
+    return VmFilter(
+        name=arguments.names("name", name),
+        state=states,
+        tag=arguments.names("tag", tag),
+        fields=arguments.names("fields", fields),
+    )
+
+
+def tags(notes: Mapping[str, Any]) -> set[str]:
+    """Return the tags of a VM, by what this project noted in its metadata."""
+    return {*notes["affinity"], *notes["anti_affinity"], *([HOLD] if notes["stay"] else [])}

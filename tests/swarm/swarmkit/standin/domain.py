@@ -1,0 +1,315 @@
+"""A domain of the stand-in, as libvirt-python has it."""
+
+import time
+import xml.etree.ElementTree as ET
+
+import libvirt
+
+from swarmkit.standin import texts
+from swarmkit.standin.refusals import Refusing, check, refusal
+
+UP = (libvirt.VIR_DOMAIN_RUNNING, libvirt.VIR_DOMAIN_PAUSED)
+# A guest of the stand-in uses so much of a processor.
+_LOAD = 0.05
+_CONFIG, _MAXIMUM = libvirt.VIR_DOMAIN_AFFECT_CONFIG, libvirt.VIR_DOMAIN_MEM_MAXIMUM
+
+
+class Domain(Refusing):
+    """A domain by its name and UUID: what is asked is read anew, so that it can vanish."""
+
+    def __init__(self, conn, name, own):
+        self._conn, self._name, self._uuid = conn, name, own
+
+    def _of(self, whole):
+        found = whole["domains"].get(self._name)
+        if found is None or found["uuid"] != self._uuid:
+            raise refusal(
+                "NO_DOMAIN",
+                f"Domain not found: no domain with matching uuid '{self._uuid}' ({self._name})",
+            )
+        return found
+
+    @property
+    def _now(self):
+        return self._of(self._conn.store.read())
+
+    def _changing(self, call):
+        check(call)
+        if self._conn.is_readonly:
+            raise refusal("OPERATION_DENIED", "operation forbidden: read only access prevents it")
+        return self._conn.store.changing()
+
+    def _refuse_unless_up(self, one, call):
+        if one["state"] not in UP:
+            raise refusal(
+                "OPERATION_INVALID", "Requested operation is not valid: domain is not running"
+            )
+        return call
+
+    def connect(self):
+        """Return its connection."""
+        return self._conn
+
+    def name(self):
+        """Return its name."""
+        return self._name
+
+    def UUIDString(self):  # noqa: N802
+        """Return its UUID."""
+        return self._uuid
+
+    def ID(self):  # noqa: N802
+        """Return the number of this run, -1 without one."""
+        return self._now["id"]
+
+    def state(self, _flags=0):
+        """Return ``[state, reason]``."""
+        now = self._now
+        return [now["state"], now["reason"]]
+
+    def isActive(self):  # noqa: N802
+        """Return whether it runs, or is paused."""
+        return int(self._now["state"] in UP)
+
+    def isPersistent(self):  # noqa: N802
+        """Return whether it stays defined when it stops."""
+        return int(self._now["persistent"])
+
+    def isUpdated(self):  # noqa: N802
+        """Return whether its definition was changed while it ran; the stand-in does not note it."""
+        return 0
+
+    def XMLDesc(self, flags=0):  # noqa: N802
+        """Return what it runs as, or its definition."""
+        check("XMLDesc")
+        now = self._now
+        is_kept = flags & libvirt.VIR_DOMAIN_XML_INACTIVE or now["live"] is None
+        return texts.shown(now["xml"] if is_kept else now["live"], flags)
+
+    def info(self):
+        """Return ``[state, maximum KiB, KiB, vCPUs, time in ns]``."""
+        now = self._now
+        root = ET.fromstring(now["live"] or now["xml"])
+        current, most = texts.vcpus(root)
+        is_up = now["state"] in UP
+        memory = texts.memory_kib(root, "currentMemory")
+        return [
+            now["state"],
+            texts.memory_kib(root, "memory"),
+            memory,
+            current if is_up else most,
+            self.cpu_ns(now, current),
+        ]
+
+    @staticmethod
+    def cpu_ns(now, count):
+        """Return the processor time that a domain has used."""
+        is_up = now["state"] in UP and now["began"]
+        return int((time.time() - now["began"]) * count * _LOAD * 1e9) if is_up else 0
+
+    def create(self):
+        """Start it."""
+        with self._changing("create") as whole:
+            one = self._of(whole)
+            if one["state"] in UP:
+                raise refusal(
+                    "OPERATION_INVALID",
+                    "Requested operation is not valid: domain is already running",
+                )
+            begin(whole, one, one["xml"])
+        return 0
+
+    def createWithFlags(self, _flags=0):  # noqa: N802
+        """Start it."""
+        return self.create()
+
+    def _stop(self, call, reason):
+        with self._changing(call) as whole:
+            one = self._of(whole)
+            self._refuse_unless_up(one, call)
+            one.update(state=libvirt.VIR_DOMAIN_SHUTOFF, reason=reason, live=None, id=-1, began=0)
+            if not one["persistent"]:
+                del whole["domains"][self._name]
+        return 0
+
+    def destroy(self):
+        """Stop it at once."""
+        return self._stop("destroy", libvirt.VIR_DOMAIN_SHUTOFF_DESTROYED)
+
+    def destroyFlags(self, _flags=0):  # noqa: N802
+        """Stop it at once."""
+        return self.destroy()
+
+    def shutdown(self):
+        """Have the guest shut down, which the stand-in's does at once."""
+        return self._stop("shutdown", libvirt.VIR_DOMAIN_SHUTOFF_SHUTDOWN)
+
+    def _to(self, call, state, reason):
+        with self._changing(call) as whole:
+            one = self._of(whole)
+            self._refuse_unless_up(one, call)
+            one.update(state=state, reason=reason)
+        return 0
+
+    def suspend(self):
+        """Pause it."""
+        return self._to("suspend", libvirt.VIR_DOMAIN_PAUSED, libvirt.VIR_DOMAIN_PAUSED_USER)
+
+    def resume(self):
+        """Let it go on."""
+        reason = libvirt.VIR_DOMAIN_RUNNING_UNPAUSED
+        return self._to("resume", libvirt.VIR_DOMAIN_RUNNING, reason)
+
+    def reset(self, _flags=0):
+        """Do as its reset button does: it goes on."""
+        return self._to("reset", libvirt.VIR_DOMAIN_RUNNING, libvirt.VIR_DOMAIN_RUNNING_BOOTED)
+
+    def reboot(self, _flags=0):
+        """Have the guest boot anew, which the stand-in's does at once."""
+        return self._to("reboot", libvirt.VIR_DOMAIN_RUNNING, libvirt.VIR_DOMAIN_RUNNING_BOOTED)
+
+    def undefine(self):
+        """Forget its definition; one that runs is forgotten when it stops."""
+        return self.undefineFlags(0)
+
+    def undefineFlags(self, _flags=0):  # noqa: N802
+        """Forget its definition; one that runs is forgotten when it stops."""
+        with self._changing("undefine") as whole:
+            one = self._of(whole)
+            if not one["persistent"]:
+                raise refusal(
+                    "OPERATION_INVALID",
+                    "Requested operation is not valid: cannot undefine transient domain",
+                )
+            if one["state"] in UP:
+                one.update(persistent=False, xml=one["live"], autostart=False)
+            else:
+                del whole["domains"][self._name]
+        return 0
+
+    def autostart(self):
+        """Return whether it starts with its host."""
+        return int(self._now["autostart"])
+
+    def setAutostart(self, value):  # noqa: N802
+        """Have it start with its host, or not."""
+        with self._changing("setAutostart") as whole:
+            one = self._of(whole)
+            if not one["persistent"]:
+                raise refusal(
+                    "OPERATION_INVALID",
+                    "Requested operation is not valid: "
+                    "cannot set autostart for transient domain",
+                )
+            one["autostart"] = bool(value)
+        return 0
+
+    def _edit(self, call, flags, edited):
+        with self._changing(call) as whole:
+            one = self._of(whole)
+            is_up = one["state"] in UP
+            # VIR_DOMAIN_AFFECT_CURRENT is what it is now.
+            is_live = bool(flags & libvirt.VIR_DOMAIN_AFFECT_LIVE) or (is_up and not flags & 3)
+            if is_live:
+                self._refuse_unless_up(one, call)
+                one["live"] = edited(one["live"])
+            if flags & _CONFIG or not is_up:
+                one["xml"] = edited(one["xml"])
+        return 0
+
+    def setMemoryFlags(self, kib, flags=0):  # noqa: N802
+        """Set its memory, or the most it can have, in KiB."""
+        which = "most_memory" if flags & _MAXIMUM else "memory"
+        return self._edit("setMemory", flags, lambda text: texts.with_size(text, **{which: kib}))
+
+    def setVcpusFlags(self, count, flags=0):  # noqa: N802
+        """Set the number of its CPUs, or the most it can have."""
+        which = "most_count" if flags & libvirt.VIR_DOMAIN_VCPU_MAXIMUM else "count"
+        return self._edit("setVcpus", flags, lambda text: texts.with_size(text, **{which: count}))
+
+    def setMetadata(self, kind, content, key, uri, flags=0):  # noqa: N802
+        """Set one namespace's element of its metadata."""
+        if kind != libvirt.VIR_DOMAIN_METADATA_ELEMENT:
+            return self.__getattr__("setMetadata")()
+        return self._edit(
+            "setMetadata", flags, lambda text: texts.with_metadata(text, content, key, uri)
+        )
+
+    def jobStats(self, _flags=0):  # noqa: N802
+        """Return that no job of libvirt's is under way."""
+        self._now  # noqa: B018
+        return {"type": libvirt.VIR_DOMAIN_JOB_NONE}
+
+    def listAllSnapshots(self, _flags=0):  # noqa: N802
+        """Return its snapshots: none."""
+        self._now  # noqa: B018
+        return []
+
+    def hasManagedSaveImage(self, _flags=0):  # noqa: N802
+        """Return whether it has a saved state: it has none."""
+        self._now  # noqa: B018
+        return 0
+
+    def interfaceAddresses(self, _source, _flags=0):  # noqa: N802
+        """Return the guest's addresses: none are known."""
+        self._refuse_unless_up(self._now, "interfaceAddresses")
+        return {}
+
+    def agentSetResponseTimeout(self, _seconds, _flags=0):  # noqa: N802
+        """Take note of it: there is no agent."""
+        return 0
+
+
+def begin(whole, one, text):
+    """Note that a domain is started with XML."""
+    number, whole["next_id"] = whole["next_id"], whole["next_id"] + 1
+    one.update(
+        live=texts.running(text, number),
+        id=number,
+        state=libvirt.VIR_DOMAIN_RUNNING,
+        reason=libvirt.VIR_DOMAIN_RUNNING_BOOTED,
+        began=time.time(),
+    )
+
+
+def statistics(one, kinds):
+    """Return what virConnectGetAllDomainStats says of a domain."""
+    out = {}
+    root = ET.fromstring(one["live"] or one["xml"])
+    current, most = texts.vcpus(root)
+    is_up = one["state"] in UP
+    if kinds & libvirt.VIR_DOMAIN_STATS_STATE:
+        out |= {"state.state": one["state"], "state.reason": one["reason"]}
+    if kinds & libvirt.VIR_DOMAIN_STATS_CPU_TOTAL and is_up:
+        out["cpu.time"] = Domain.cpu_ns(one, current)
+    if kinds & libvirt.VIR_DOMAIN_STATS_BALLOON:
+        out["balloon.current"] = texts.memory_kib(root, "currentMemory")
+        out["balloon.maximum"] = texts.memory_kib(root, "memory")
+        if is_up:
+            out["balloon.rss"] = out["balloon.current"]
+    if kinds & libvirt.VIR_DOMAIN_STATS_VCPU:
+        out |= {"vcpu.current": current, "vcpu.maximum": most}
+    if kinds & libvirt.VIR_DOMAIN_STATS_BLOCK:
+        out |= _blocks(root, is_up)
+    return out
+
+
+def _blocks(root, is_up):
+    """Return the figures of disks: of those that are files here, their sizes."""
+    from saltvirt.ops import storage
+
+    out, disks = {}, list(root.iterfind("devices/disk"))
+    out["block.count"] = len(disks)
+    for number, disk in enumerate(disks):
+        path = disk.find("source").get("file") if disk.find("source") is not None else None
+        out[f"block.{number}.name"] = disk.find("target").get("dev")
+        if path is None:
+            continue
+        out[f"block.{number}.path"] = path
+        driver = disk.find("driver")
+        sizes = storage.measure(path, driver.get("type", "raw") if driver is not None else "raw")
+        if sizes:
+            out[f"block.{number}.capacity"] = sizes["virtual"]
+            out[f"block.{number}.allocation"] = sizes["actual"] if is_up else 0
+            out[f"block.{number}.physical"] = sizes["actual"]
+    return out

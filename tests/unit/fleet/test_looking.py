@@ -1,0 +1,193 @@
+"""Look at some hypervisors and VMs, sorted, a page of them; what is not shown is not asked."""
+
+import pytest
+from saltvirt import vmfilter
+from saltvirt.config import MasterSettings
+from saltvirt.errors import BadArgument
+from saltvirt.fleet import hints, inventory, looking, minions
+from saltvirt.fleet.cloud import Cloud
+from test_generation import said_of
+
+STATES = {
+    "hyper1": {"web1": "running", "web2": "shutdown", "db1": "running"},
+    "hyper2": {"web3": "running"},
+    "hyper3": {},
+    "rack1": {"db2": "paused", "db3": "paused"},
+}
+FREE = {"hyper1": 10, "hyper2": 40, "hyper3": 30, "rack1": 20}
+TAGS = {"web1": {"shop"}, "db2": {"shop", "hold"}}
+
+
+def shown(state):
+    """Return a VM as a host shows it."""
+    return {"cpu": 1, "mem": 1, "state": state, "graphics": {}, "disks": {}, "nics": {}}
+
+
+class Hosts:
+    """Hosts that answer what is asked for; one of an older release has no virt.vms."""
+
+    def __init__(self):
+        self.asked, self.old = [], set()
+
+    def ask(self, _cloud, targets, fun, arg=(), kwarg=None, **_options):
+        """Stand for ``minions.ask``."""
+        self.asked.append((fun, sorted(targets)))
+        return {host: self._reply(host, fun, arg, kwarg or {}) for host in sorted(targets)}
+
+    def _reply(self, host, fun, arg, kwarg):
+        if fun == "virt.vms" and host in self.old:
+            return minions.Reply(minion=host, error="'virt.vms' is not available.")
+        value = getattr(self, f"_{fun.removeprefix('virt.')}")(host, *arg, **kwarg)
+        return minions.Reply(minion=host, value=value)
+
+    def _vm_state(self, host):
+        return STATES[host]
+
+    def _full_info(self, host):
+        node = {"cpus": 4, "phymemory": 64}
+        free = {"freecpu": 4 - len(STATES[host]), "freemem": float(FREE[host]), "node_info": node}
+        return {**free, "vm_info": {name: shown(state) for name, state in STATES[host].items()}}
+
+    def _vms(self, host, **given):
+        wanted = vmfilter.of(**given)
+        whole = self._full_info(host)
+        taken = {
+            name: wanted.shown(vm)
+            for name, vm in whole["vm_info"].items()
+            if wanted.takes(name, vm["state"], TAGS.get(name, ()))
+        }
+        return {**whole, "vm_info": taken, "names": sorted(STATES[host])}
+
+    def _presence(self, host, name):
+        return {"state": STATES[host].get(name), "building": False, "unfinished": False}
+
+    def _host_info(self, host):
+        vm = {"vcpus": 1, "memory_mib": 1, "affinity": [], "anti_affinity": []}
+        info = said_of(13)
+        memory = {**info["memory"], "limit_mib": FREE[host], "committed_mib": 0}
+        vms = {name: {**vm, "state": state} for name, state in STATES[host].items()}
+        return {**info, "memory": memory, "vms": vms}
+
+
+@pytest.fixture
+def hosts(monkeypatch):
+    """Four hypervisors."""
+    made = Hosts()
+    monkeypatch.setattr(minions, "ask", made.ask)
+    monkeypatch.setattr(inventory, "every", lambda _cloud: sorted(STATES))
+    return made
+
+
+@pytest.fixture
+def cloud(opts):
+    """A command that only reads."""
+    settings = MasterSettings(hypervisors=list(STATES))
+    progress = lambda *_args, **_figures: None  # noqa: E731
+    return Cloud(opts=opts, settings=settings, progress=progress, is_reading=True)
+
+
+def look(host=None, sort=None, limit=None, offset=0, **vms):
+    """Return the look of a call."""
+    return looking.asked(host, vmfilter.of(**vms), sort=sort, limit=limit, offset=offset)
+
+
+@pytest.mark.parametrize(
+    ("given", "seen"),
+    [
+        ({}, {host: sorted(vms) for host, vms in STATES.items()}),
+        ({"host": "hyper*"}, {"hyper1": ["db1", "web1", "web2"], "hyper2": ["web3"], "hyper3": []}),
+        ({"host": "hyper3,rack*"}, {"hyper3": [], "rack1": ["db2", "db3"]}),
+        ({"name": "web*"}, {"hyper1": ["web1", "web2"], "hyper2": ["web3"]}),
+        ({"name": ["web1", "db?"], "state": "running"}, {"hyper1": ["db1", "web1"]}),
+        ({"state": "paused,shutdown"}, {"hyper1": ["web2"], "rack1": ["db2", "db3"]}),
+        ({"tag": "shop"}, {"hyper1": ["web1"], "rack1": ["db2"]}),
+        ({"tag": "shop,hold"}, {"rack1": ["db2"]}),
+        ({"name": "nothing"}, {}),
+        ({"state": "running", "limit": 1, "offset": 1}, {"hyper2": ["web3"]}),
+    ],
+)
+def test_query_and_list_show_the_same_vms(hosts, cloud, given, seen):
+    queried = looking.query(cloud, look(**given))
+    listed = looking.listed(cloud, look(**given))
+
+    assert {host: sorted(info["vm_info"]) for host, info in queried.items()} == seen
+    assert {host: sorted(sum(by.values(), [])) for host, by in listed.items()} == seen
+    assert all(
+        set(info) == {"freecpu", "freemem", "node_info", "vm_info"} for info in queried.values()
+    )
+
+
+def test_only_the_fields_that_are_asked_for_come(hosts, cloud):
+    found = looking.query(cloud, look(fields="state,mem,nothing"))
+
+    assert found["hyper2"]["vm_info"] == {"web3": {"state": "running", "mem": 1}}
+    assert found["hyper3"]["vm_info"] == {}
+    few = looking.host_info(cloud, look(fields=["memory"]))
+    assert {tuple(info) for info in few.values()} == {("memory",)}
+
+
+@pytest.mark.parametrize(
+    ("function", "sort", "order"),
+    [
+        ("query", "memory", ["hyper2", "hyper3", "rack1", "hyper1"]),
+        ("query", "vms", ["hyper1", "rack1", "hyper2", "hyper3"]),
+        ("query", "cpu", ["hyper3", "hyper2", "rack1", "hyper1"]),
+        ("listed", "vms", ["hyper1", "rack1", "hyper2", "hyper3"]),
+        ("host_info", "memory", ["hyper2", "hyper3", "rack1", "hyper1"]),
+        ("host_info", "host", ["hyper1", "hyper2", "hyper3", "rack1"]),
+    ],
+)
+def test_hosts_come_in_the_order_asked_for_and_in_pages(hosts, cloud, function, sort, order):
+    show = getattr(looking, function)
+
+    assert list(show(cloud, look(sort=sort))) == order
+    pages = [list(show(cloud, look(sort=sort, limit=2, offset=n))) for n in (0, 2)]
+    assert pages == [order[:2], order[2:]]
+
+
+def test_who_is_on_no_page_is_not_asked(hosts, cloud):
+    looking.query(cloud, look(limit=1, offset=2))
+
+    assert hosts.asked == [("virt.full_info", ["hyper3"])]
+    with pytest.raises(BadArgument, match="offset.*there are no more hypervisors"):
+        looking.query(cloud, look(offset=4))
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        ({"state": "runing"}, "state.*'runing'; one of running, paused"),
+        ({"sort": "colour"}, "sort.*'colour'; one of host, memory"),
+        ({"host": "nobody"}, "'nobody' is not a hypervisor here"),
+        ({"host": "no*"}, "'no[*]' matches none of the hypervisors hyper1, "),
+        ({"limit": 0}, "limit.*at least 1"),
+        ({"offset": -1}, "offset.*at least 0"),
+        ({"name": 5}, "name.*not a list"),
+    ],
+)
+def test_what_means_nothing_is_refused(hosts, cloud, given, why):
+    with pytest.raises(BadArgument, match=why):
+        looking.query(cloud, look(**given))
+    assert hosts.asked == []
+
+
+def test_a_filter_does_not_hide_that_a_vm_is_there_twice_nor_lose_a_hint(
+    hosts, cloud, opts, monkeypatch
+):
+    monkeypatch.setitem(STATES, "hyper3", {"web1": "shutdown"})
+
+    found = looking.query(cloud, look(name="web1", state="running"))
+
+    assert list(found) == ["hyper1", "duplicates"]
+    assert found["duplicates"] == {"web1": ["hyper1", "hyper3"]}
+    assert hints.where(opts, "db1") == ["hyper1"]
+
+
+def test_a_host_of_an_older_release_is_named_and_asked_as_before_without_a_filter(hosts, cloud):
+    hosts.old = {"rack1"}
+
+    found = looking.query(cloud, look(name="web*"))
+
+    assert list(found["failed"]) == ["rack1"] and "saltutil.sync_all" in found["failed"]["rack1"]
+    assert "failed" not in looking.query(cloud, look())
+    assert "failed" not in looking.listed(cloud, look(name="web*"))

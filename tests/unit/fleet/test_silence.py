@@ -1,0 +1,283 @@
+"""How long silent hosts are waited for, on a clock that is set; and since when they are silent."""
+
+import contextlib
+import json
+from types import SimpleNamespace
+
+import keypairs
+import pytest
+from saltvirt import signed
+from saltvirt.config import MasterSettings
+from saltvirt.errors import NoSuchVm
+from saltvirt.fleet import hints, inventory, keys, minions, silence
+from saltvirt.fleet.cloud import Cloud
+
+HOSTS = ["hyper1", "hyper2", "hyper3"]
+NOT_HERE = {"state": None, "building": False, "unfinished": False}
+HERE = {"state": "running", "building": False, "unfinished": False, "uuid": "1"}
+
+
+class Bus:
+    """Stand for Salt's client: when a host answers cannot be had of a real one at will."""
+
+    def __init__(self):
+        self.event, self.now, self.asked, self.kept = self, 0.0, [], []
+        # {host: seconds after a question}, nothing for never; the same of saltutil.find_job, with
+        # whether the host is at the job.
+        self.answers_s, self.at_it = {}, {}
+        self.value = {host: {} for host in HOSTS}
+        self._coming = []
+
+    def subscribe(self, tag):
+        """Take in what is wanted."""
+
+    def pub(self, targets, fun, arg, nocache=False, **_options):
+        """Send a job; its answers come later."""
+        self.kept.append(not nocache)
+        jid = str(len(self.asked))
+        self.asked.append((fun, targets))
+        for host in targets:
+            if fun == "saltutil.find_job":
+                late_s, said = self.at_it.get(host, (None, None))
+            else:
+                late_s = self.answers_s.get(host)
+                one = signed.Said(minion=host, about=jid, value=self.value[host])
+                said = signed.pack(one, keypairs.named(host)[1].encode())
+            if late_s is not None:
+                event = {"tag": f"salt/job/{jid}/ret/{host}", "data": {"id": host, "return": said}}
+                self._coming.append((self.now + late_s, event))
+        self._coming.sort(key=lambda one: one[0])
+        return {"jid": jid, "minions": targets}
+
+    def get_event(self, wait, tag, **_options):
+        """Return the next event that has come, or have the time pass."""
+        until = self.now + wait
+        while self._coming and self._coming[0][0] <= until:
+            at, event = self._coming.pop(0)
+            self.now = max(self.now, at)
+            if event["tag"].startswith(tag):
+                return event
+        self.now = until
+        return None
+
+    def questions(self):
+        """Return how often the hosts were asked, whatever Salt itself was."""
+        return sum(fun == "virt.signed" for fun, _targets in self.asked)
+
+
+@pytest.fixture
+def bus(opts, monkeypatch):
+    """Three hosts; the first two answer at once, the last never."""
+    made = Bus()
+    for host in HOSTS:
+        keys.accept(opts, host, keypairs.named(host)[0])
+    made.answers_s = {"hyper1": 0.2, "hyper2": 0.3}
+    monkeypatch.setattr(Cloud, "client", lambda _self: contextlib.nullcontext(made))
+    clock = SimpleNamespace(monotonic=lambda: made.now, time=lambda: 1e9 + made.now)
+    for module in (minions, silence, inventory):
+        monkeypatch.setattr(module, "time", clock)
+    return made
+
+
+@pytest.fixture
+def said():
+    """What the user has read."""
+    return []
+
+
+@pytest.fixture
+def cloud(opts, said):
+    """A function that makes a command of a master."""
+
+    def made(is_reading):
+        def progress(_stage, detail=""):
+            said.append(detail)
+
+        settings = MasterSettings(timeout_s=10, hypervisors=HOSTS)
+        return Cloud(opts=opts, settings=settings, progress=progress, is_reading=is_reading)
+
+    return made
+
+
+def survey(master, **options):
+    """Ask all hosts."""
+    return inventory.survey(master, HOSTS, "virt.vm_state", **options)
+
+
+def test_a_silent_host_costs_what_reads_two_seconds_more_than_the_others(bus, cloud):
+    found = survey(cloud(is_reading=True))
+
+    assert found.unreachable == ["hyper3"] and sorted(found.answers) == HOSTS[:2]
+    assert 2.2 <= bus.now <= 2.5
+
+
+def test_where_all_answer_nobody_is_waited_for(bus, cloud):
+    bus.answers_s["hyper3"] = 0.1
+
+    assert survey(cloud(is_reading=True)).unreachable == []
+    assert bus.now == pytest.approx(0.3, abs=0.11) and bus.questions() == len(bus.asked) == 1
+
+
+def test_a_slow_host_that_says_it_is_at_it_is_waited_for_by_what_reads_too(bus, cloud):
+    bus.answers_s["hyper3"], bus.at_it["hyper3"] = 7, (0.3, {"jid": "0"})
+
+    found = survey(cloud(is_reading=True))
+
+    assert found.unreachable == [] and sorted(found.answers) == HOSTS
+    # Who has answered is not asked again.
+    assert bus.asked[-1] == ("saltutil.find_job", ["hyper3"])
+
+
+def test_one_that_says_it_is_at_it_and_never_answers_is_waited_for_no_longer_than_agreed(
+    bus, cloud
+):
+    bus.at_it["hyper3"] = (0.3, {"jid": "0"})
+
+    assert survey(cloud(is_reading=True)).unreachable == ["hyper3"]
+    assert 10 <= bus.now <= 10.2
+
+
+def test_one_that_is_alive_and_not_at_it_has_two_seconds_to_be_heard(bus, cloud):
+    bus.at_it["hyper3"] = (0.5, {})
+    bus.answers_s["hyper3"] = 3
+
+    assert survey(cloud(is_reading=True)).unreachable == []
+
+
+def test_answers_that_go_on_coming_are_all_heard(bus, cloud):
+    bus.answers_s = {"hyper1": 1.9, "hyper2": 3.8, "hyper3": 5.7}
+
+    assert survey(cloud(is_reading=True)).unreachable == []
+
+
+def test_where_all_are_slow_the_last_has_as_long_again_as_the_others(bus, cloud):
+    bus.answers_s = {"hyper1": 3, "hyper2": 3.5, "hyper3": 6.8}
+
+    assert survey(cloud(is_reading=True)).unreachable == []
+
+
+def test_until_anybody_answers_all_have_the_whole_time(bus, cloud):
+    bus.answers_s = {"hyper2": 9}
+
+    assert sorted(survey(cloud(is_reading=True)).answers) == ["hyper2"]
+    assert 10 <= bus.now <= 10.2
+
+
+def test_what_changes_something_waits_once_for_all_its_surveys(bus, cloud):
+    master = cloud(is_reading=False)
+
+    assert survey(master).unreachable == ["hyper3"] and 10 <= bus.now <= 10.2
+    begun = bus.now
+    assert [survey(master).unreachable for _again in range(3)] == [["hyper3"]] * 3
+    assert bus.now - begun < 1.2
+
+
+def test_one_that_is_back_is_heard_and_waited_for_again(bus, cloud):
+    master = cloud(is_reading=False)
+    survey(master)
+    bus.answers_s["hyper3"] = 0.1
+
+    assert survey(master).unreachable == []
+    bus.answers_s["hyper3"] = 5
+    assert survey(master).unreachable == []
+
+
+def test_after_a_minute_one_that_was_silent_is_waited_for_briefly(bus, cloud):
+    master = cloud(is_reading=False)
+    survey(master)
+    for _second in range(8):
+        bus.now += 10
+        survey(master)
+    begun = bus.now
+    bus.now += 61
+    bus.answers_s["hyper3"] = 1.5
+
+    assert survey(master).unreachable == [] and bus.now - begun < 64
+
+
+def test_a_slow_host_is_not_dead_to_what_changes_something(bus, cloud):
+    bus.answers_s["hyper3"] = 9
+
+    assert survey(cloud(is_reading=False)).unreachable == []
+
+
+@pytest.mark.parametrize(("is_hinted", "least_s", "most_s"), [(False, 2, 3), (True, 10, 11)])
+def test_to_find_a_vm_a_host_that_may_have_it_too_is_waited_for_long(
+    bus, cloud, opts, is_hinted, least_s, most_s
+):
+    bus.value = {"hyper1": HERE, "hyper2": NOT_HERE, "hyper3": NOT_HERE}
+    if is_hinted:
+        hints.moved(opts, "web", "hyper3")
+
+    assert inventory.locate(cloud(is_reading=False), "web") == "hyper1"
+    assert least_s <= bus.now <= most_s
+
+
+@pytest.mark.parametrize(("is_reading", "most_s"), [(True, 3), (False, 13)])
+def test_a_vm_that_nobody_has_may_be_on_the_silent_one(bus, cloud, is_reading, most_s):
+    bus.value = dict.fromkeys(HOSTS, NOT_HERE)
+
+    with pytest.raises(NoSuchVm, match="not asked: hyper3"):
+        inventory.locate(cloud(is_reading), "web")
+    assert most_s - 1 <= bus.now <= most_s
+
+
+def test_a_vm_on_a_host_that_is_slow_is_found_by_what_changes_it(bus, cloud):
+    bus.value = {"hyper1": NOT_HERE, "hyper2": NOT_HERE, "hyper3": HERE}
+    bus.answers_s["hyper3"] = 8
+
+    assert inventory.locate(cloud(is_reading=False), "web") == "hyper3"
+
+
+def test_who_is_silent_is_said_once_with_for_how_long(bus, cloud, said):
+    survey(cloud(is_reading=True))
+    bus.now += 3 * 3600
+    master = cloud(is_reading=True)
+    survey(master)
+    survey(master)
+
+    assert said == [
+        "2 of 3 answered; silent: hyper3",
+        "2 of 3 answered; silent: hyper3 (for 3 h)",
+    ]
+
+
+def test_who_answers_again_and_who_is_not_a_host_any_more_is_forgotten(bus, cloud, opts):
+    survey(cloud(is_reading=True))
+    path = silence._path(opts)
+    assert list(json.loads(path.read_text())["since"]) == ["hyper3"]
+    bus.answers_s["hyper3"] = 0.1
+
+    survey(cloud(is_reading=True))
+
+    assert json.loads(path.read_text())["since"] == {}
+    asked = silence.noted(opts, ["old"], ["old"], lambda _host: True)
+    assert list(asked) == ["old"]
+    assert silence.noted(opts, HOSTS, ["hyper1"], HOSTS.__contains__).keys() == {"hyper1"}
+
+
+def test_a_line_of_many_names_some_and_counts_the_others():
+    silent = [f"h{n:04}" for n in range(1013)]
+
+    line = silence.line(2000, silent, {}, 0)
+
+    assert line.startswith("987 of 2,000 answered; silent: h0000, h0001, ")
+    assert line.endswith("h0009 and 1,003 more")
+
+
+def test_a_file_that_cannot_be_read_is_written_anew(opts, caplog):
+    path = silence._path(opts)
+    path.parent.mkdir(parents=True)
+    path.write_text("{")
+
+    assert silence.noted(opts, HOSTS, ["hyper1"], HOSTS.__contains__).keys() == {"hyper1"}
+    assert "is written anew" in caplog.text and json.loads(path.read_text())["version"] == 1
+
+
+def test_of_questions_the_job_cache_keeps_no_answer_and_of_orders_it_does(bus, cloud):
+    survey(cloud(is_reading=True))
+    assert [fun for fun, _targets in bus.asked] == ["virt.signed", "saltutil.find_job"]
+
+    assert minions.order(cloud(is_reading=False), "hyper1", "virt.start", ["web1"], {}).ok
+
+    assert bus.kept == [False, False, True]
