@@ -39,7 +39,9 @@ def host_info(moving=None, **kwargs):
         ``virt.migration_info`` returns of it. Defaults to none.
 
     Returns ``{maintenance, vms, building, coming, unfinished, unreadable, cpu, memory, storage,
-    bridges, links, networks, profiles, domain_types, archs, machines, versions}``. ``vms`` is
+    bridges, links, networks, profiles, domain_types, archs, machines, versions, tags, stocks}``.
+    ``tags`` are ``virt:tags``; ``stocks`` are ``{name: {limit_mib, committed_mib}}`` of huge pages,
+    NUMA nodes and storage pools in which disks can be made. ``vms`` is
     ``{name: {state, vcpus, memory_mib, affinity, anti_affinity}}``; ``coming`` is the same for
     those in ``building``, with ``disk_mib`` instead of ``state``; ``unfinished`` names builds and
     purges that were interrupted; ``unreadable`` is ``{name: why}`` of VMs that have a record which

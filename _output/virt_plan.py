@@ -43,7 +43,8 @@ def _table(hosts):
     for host, row in sorted(hosts.items(), key=lambda item: _order(*item)):
         fits = "yes" if row["fits"] else "no"
         score = f"{row['score']:.2f}" if row["fits"] else "-"
-        why = textwrap.wrap("; ".join(row["reasons"]), 48, break_on_hyphens=False) or [""]
+        said = row.get("note", "") if row["fits"] else "; ".join(row["reasons"])
+        why = textwrap.wrap(said, 48, break_on_hyphens=False) or [""]
         yield f"{host:<16} {fits:<5} {score:>5}  {why[0]}".rstrip()
         yield from (f"{'':<30}{line}" for line in why[1:])
 
@@ -114,7 +115,7 @@ def _error(text, hosts):
 
 
 def _order(host, row):
-    return (not row["fits"], -row["score"], host)
+    return (not row["fits"], row.get("crowd", 0), -row["score"], host)
 
 
 def _candidates(candidates):

@@ -60,6 +60,9 @@ def init(
     quiet=False,
     force=False,
     wait_s=None,
+    placement=None,
+    spread_over=None,
+    headroom=None,
     **kwargs,
 ):
     """
@@ -96,6 +99,17 @@ def init(
         asked, or was ordered to build one. Use it only if you know that the VM is not there.
         Defaults to False.
 
+    placement
+        ``spread``: of the hypervisors that fit, the one with the most room; ``pack``: the fullest.
+        Defaults to ``virt:placement`` of the master, else to ``spread``.
+    spread_over
+        A tag of hypervisors, such as ``rack``: those in the rack with the fewest VMs of the VM's
+        anti-affinity groups come first, or with the fewest VMs, if it has no groups. Defaults to
+        ``virt:spread_over`` of the master, else to none.
+    headroom
+        Only where any one hypervisor may die afterwards, and its VMs still find CPUs and memory on
+        the others. Defaults to ``virt:headroom`` of the master, else to False.
+
     Every other keyword argument of the module's ``virt.init`` is passed on, such as
     ``ssh_authorized_keys``; an unknown one is refused by name.
 
@@ -124,6 +138,11 @@ def init(
     if _SERIALS.get(serial_type):
         given["serials"] = _SERIALS[serial_type]
     asked = {"name": name, "cpu": cpu, "mem": mem, "given": given, "host": host, "where": where}
+    asked["placed"] = {
+        "placement": placement,
+        "spread_over": spread_over,
+        "headroom": headroom,
+    }
     if wait_s is not None:
         asked["wait_s"] = arguments.whole("wait_s", wait_s, least=0, most=86400)
     request = deploy.Request(**asked, force=arguments.boolean("force", force))

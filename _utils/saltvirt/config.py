@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from saltvirt.arguments import refuse_unknown
-from saltvirt.errors import BadConfig
+from saltvirt.arguments import boolean, refuse_unknown
+from saltvirt.errors import BadArgument, BadConfig
+from saltvirt.model import Policy
 
 log = logging.getLogger(__name__)
 
@@ -58,6 +59,10 @@ def _is_path(value: Any) -> bool:
     return _is_text(value) and value.startswith("/")
 
 
+def _is_tags(value: object) -> bool:
+    return isinstance(value, Mapping) and _is_texts([*value, *value.values()])
+
+
 def _one_of(*names: str) -> _Kind:
     return _kind(" or ".join(names), lambda value: value in ("", *names))
 
@@ -76,6 +81,7 @@ _FLAG = _kind("True or False", lambda value: isinstance(value, bool))
 _MAPPING = _kind("a mapping", lambda value: isinstance(value, Mapping))
 _CLOUD_CONFIG = _kind("a mapping or text", lambda value: isinstance(value, Mapping | str))
 _COMPAT = _Kind("3006", lambda value: {"3006": "3006"}.get(str(value)) or _refused())
+_PLACEMENTS = ("spread", "pack")
 _COUNT, _AT_LEAST_1 = (_number(int, "a whole number", least) for least in (0, 1))
 _RATIO = _number(float, "a number", 0)
 
@@ -118,6 +124,7 @@ _HOST = {
     "backing_paths": _PATHS,
     "tunnel": _FLAG,
     "trash_days": _COUNT,
+    "tags": _kind("a mapping of names to texts", _is_tags),
 }
 _ANY = _Kind("anything", lambda value: value)
 _MASTER = {
@@ -125,6 +132,9 @@ _MASTER = {
     "timeout_s": _COUNT,
     "deploy_timeout_s": _COUNT,
     "wait_s": _COUNT,
+    "placement": _one_of(*_PLACEMENTS),
+    "spread_over": _TEXT,
+    "headroom": _FLAG,
     "weights": {"memory": _RATIO, "cpu": _RATIO, "disk": _RATIO},
     "minion_packages": {"source": _TEXT},
     # See pki_options: what is in it concerns the CA alone.
@@ -195,6 +205,7 @@ class HostSettings(_Options):
     backing_paths: list[Any] = field(default_factory=list)
     tunnel: bool = False
     trash_days: int = 0
+    tags: dict[str, str] = field(default_factory=dict)
 
     @property
     def disk_pool(self) -> str | None:
@@ -211,6 +222,9 @@ class MasterSettings(_Options):
     deploy_timeout_s: int = 1800
     # Defaults to what a VM's host needs, see saltvirt.fleet.awaiting.
     wait_s: int | None = None
+    placement: str = "spread"
+    spread_over: str | None = None
+    headroom: bool = False
     weights: dict[str, Any] = field(default_factory=dict)
     minion_packages: dict[str, Any] = field(default_factory=dict)
     pki: dict[str, Any] = field(default_factory=dict)
@@ -356,3 +370,23 @@ def master_settings(opts: Mapping[str, Any]) -> MasterSettings:
             "virt:hypervisors, or run: salt-run virt.allow HOST"
         )
     return settings
+
+
+def policy(settings: MasterSettings, given: Mapping[str, Any]) -> Policy:
+    """
+    Return the :class:`saltvirt.model.Policy` that a call means.
+
+    settings
+        The master's, which say what holds where the call says nothing.
+    given
+        ``placement``, ``spread_over`` and ``headroom``; what is None is not given.
+    """
+    values = {name: value for name, value in given.items() if value is not None}
+    placement = values.get("placement", settings.placement or "spread")
+    if placement not in _PLACEMENTS:
+        raise BadArgument("placement", f"{placement!r}; one of {', '.join(_PLACEMENTS)}")
+    over = values.get("spread_over", settings.spread_over)
+    if not isinstance(over, str | None):
+        raise BadArgument("spread_over", f"{over!r} is not the name of a tag, such as rack")
+    headroom = boolean("headroom", values.get("headroom", settings.headroom))
+    return Policy(placement=placement, spread_over=over or None, headroom=headroom)

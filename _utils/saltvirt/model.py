@@ -134,18 +134,51 @@ class Requirements:
     cpu_features: tuple[str, ...] = ()
     affinity: tuple[str, ...] = ()
     anti_affinity: tuple[str, ...] = ()
+    stocks: tuple[tuple[str, int], ...] = ()
 
     def __str__(self) -> str:
         return f"{self.name!r} ({self.vcpus} CPUs, {self.memory_mib} MiB)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Policy:
+    """
+    Which of the hosts that can take a VM gets it, and what must still hold then.
+
+    placement
+        ``spread``: the one with the most room; ``pack``: the fullest.
+    spread_over
+        A tag of hosts such as ``rack``: before all else, the fewer VMs its rack has of the VM's
+        anti-affinity groups the better; of all VMs, if it has no groups.
+    headroom
+        Any one host may die, and its VMs still find room on the others.
+    """
+
+    placement: str = "spread"
+    spread_over: str | None = None
+    headroom: bool = False
+
+    @property
+    def packs(self) -> bool:
+        """Whether the fullest host is the best."""
+        return self.placement == "pack"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Evaluation:
-    """Whether one host can take a VM, why not, and how well it would."""
+    """
+    Whether one host can take a VM, why not, and how well it would.
+
+    crowd, note
+        How many VMs count in its rack, or whatever VMs are spread over: the fewer the better; and
+        that as users see it, if VMs are spread over anything.
+    """
 
     host: str
     reasons: tuple[str, ...] = ()
     score: float = 0.0
+    crowd: int = 0
+    note: str = ""
 
     @property
     def fits(self) -> bool:
@@ -154,7 +187,8 @@ class Evaluation:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the row that ``dry_run=True`` shows."""
-        return {"fits": self.fits, "score": round(self.score, 3), "reasons": list(self.reasons)}
+        row = {"fits": self.fits, "score": round(self.score, 3), "reasons": list(self.reasons)}
+        return {**row, "crowd": self.crowd, "note": self.note} if self.note else row
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

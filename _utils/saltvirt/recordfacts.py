@@ -4,7 +4,7 @@ What is on record of a build, a purge and the trash on a host, and of an order o
 As in :mod:`saltvirt.movefacts`, a default stands for what a record does not say (yet).
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from saltvirt.movefacts import ArrivalFacts, DepartureFacts
 from saltvirt.wire import said_with
@@ -43,6 +43,7 @@ class BuildFacts:
     disk_mib: int
     affinity: list[str]
     anti_affinity: list[str]
+    stocks: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

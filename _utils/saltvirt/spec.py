@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from saltvirt import arguments, config, defaults3006, nics, profiles, sshkeys
+from saltvirt import arguments, config, defaults3006, nics, profiles, sshkeys, stocks
 from saltvirt.config import HostSettings
 from saltvirt.errors import BadArgument
 from saltvirt.model import Disk, Move, Nic, Requirements, Vm
@@ -325,7 +325,7 @@ def requirements(vm: Vm) -> Requirements:
         name=vm.name,
         vcpus=vm.vcpus,
         memory_mib=vm.memory_mib,
-        disk_mib=sum(disk.size_mib or 0 for disk in vm.disks),
+        disk_mib=sum(disk.size_mib or 0 for disk in vm.disks if not stocks.is_named(disk.pool)),
         domain_type=vm.domain_type,
         arch=vm.arch,
         machine=vm.machine,
@@ -333,6 +333,7 @@ def requirements(vm: Vm) -> Requirements:
         anti_affinity=vm.anti_affinity,
         **nics.needs(vm.nics),
         cpu_features=_features(vm.cpu),
+        stocks=stocks.of_vm(vm.memory, vm.memory_mib, vm.numatune, vm.disks),
     )
 
 
@@ -355,12 +356,25 @@ def requirements_from_master(
     osboot.check(arguments.mapping("boot", options["boot"]))
     osboot.devices(options["boot_dev"])
     listed = profiles.entries(options["disks"] or [], "disks")
+    most_mib = arguments.memory_mib(mem)
+    pooled = [
+        Disk(
+            name="",
+            target="",
+            size_mib=size_mib(disk.get("size") or "0", "size"),
+            pool=disk["pool"],
+        )
+        for disk in listed
+        if disk.get("pool")
+    ]
     return Requirements(
         name=name,
         vcpus=arguments.vcpus(cpu),
-        memory_mib=arguments.memory_mib(mem),
+        memory_mib=most_mib,
         disk_mib=sum(
-            size_mib(disk["size"], "size") for disk in listed if disk.get("size") is not None
+            size_mib(disk["size"], "size")
+            for disk in listed
+            if disk.get("size") is not None and not stocks.is_named(disk.get("pool"))
         ),
         nic_profile=options["nic"],
         disk_profile=options["disk"],
@@ -371,4 +385,7 @@ def requirements_from_master(
         anti_affinity=arguments.names("anti_affinity", options["anti_affinity"]),
         **nics.needs(profiles.nics(name, {}, None, options["interfaces"])),
         cpu_features=_features(cpu),
+        stocks=stocks.of_vm(
+            mem, most_mib, arguments.mapping("numatune", options["numatune"]), pooled
+        ),
     )

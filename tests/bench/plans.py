@@ -12,6 +12,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parents[1] / "_utils"), str(HERE.parent / "data")]
 
+import ganeti  # noqa: E402
 import told  # noqa: E402
 from saltvirt import wire  # noqa: E402
 from saltvirt.placement import balance, evacuation  # noqa: E402
@@ -20,7 +21,6 @@ from saltvirt.placement.answers import HostInfo, Load, MigrationInfo  # noqa: E4
 SIZES = ((10, 200), (20, 400), (40, 800), (80, 1600), (1000, 20000))
 HBAL_LIMIT_S = 60
 NODE_MIB, NODE_CPUS = 131072, 64
-POLICY = "128,1,1024,1,1,1|128,1,1024,1,1,1;32768,8,1048576,16,8,12|ext|4.0|32.0"
 
 
 def cluster(hosts, vms, seed=1):
@@ -91,25 +91,9 @@ def uneven(names, sizes, moved):
 
 def hbal(names, sizes, most, limit_s):
     """Return ``(seconds, {vm: host})`` of hbal's plan, or None if it takes too long."""
-    used = dict.fromkeys(names, 0)
-    for memory, _cpus, host in sizes.values():
-        used[host] += memory
-    lines = ["g|fake|preferred||", ""]
-    lines += [
-        f"{n}|{NODE_MIB}|0|{NODE_MIB - used[n]}|10000000|10000000|{NODE_CPUS}|"
-        f"{'M' if n == names[0] else 'N'}|fake|1||N|0|1|1.0"
-        for n in names
-    ]
-    lines += [
-        "",
-        *[
-            f"{vm}|{memory}|1024|{cpus}|running|Y|{host}||ext||1|1|N"
-            for vm, (memory, cpus, host) in sizes.items()
-        ],
-    ]
-    lines += ["", "", f"|{POLICY}", f"g|{POLICY}", ""]
+    text = ganeti.cluster(names, sizes, NODE_MIB, NODE_CPUS, vcpu_ratio=4)
     with tempfile.NamedTemporaryFile("w", suffix=".data") as handle:
-        handle.write("\n".join(lines))
+        handle.write(text)
         handle.flush()
         begin = time.monotonic()
         try:
@@ -127,8 +111,8 @@ def hbal(names, sizes, most, limit_s):
     return took, {word[1]: word[word.index("=>") + 1] for word in words}
 
 
-def rows():
-    """Yield a row of the table per size."""
+def rows(found):
+    """Yield a row of the table per size; note the ratios in ``found``."""
     for hosts, count in SIZES:
         names, sizes = cluster(hosts, count)
         hosts_, loads, vms = ours(names, sizes)
@@ -142,18 +126,22 @@ def rows():
         evacuation.evacuate({name: hosts_[name] for name in names[1:]}, first)
         emptied = time.monotonic() - begin
         theirs = hbal(names, sizes, len(steps), HBAL_LIMIT_S)
+        if theirs:
+            less_even = uneven(names, sizes, theirs[1])
+            found[f"uneven after rebalancing {hosts} hosts, hbal"] = after / less_even
         yield (
             f"{hosts} x {count}",
             f"{uneven(names, sizes, {}):.2f}",
             f"{after:.2f}",
             len(steps),
             f"{mine:.2f} s",
-            *_of(theirs, names, sizes),
+            *of_hbal(theirs, names, sizes),
             f"{emptied:.2f} s",
         )
 
 
-def _of(theirs, names, sizes):
+def of_hbal(theirs, names, sizes):
+    """Return the cells of hbal's plan, or of none."""
     if theirs is None:
         return "-", "-", f"over {HBAL_LIMIT_S} s"
     took, moved = theirs
@@ -165,3 +153,8 @@ TITLE = (
     "plans beside Ganeti's hbal, as many moves at most; uneven: standard deviation of the "
     "hosts' memory in use"
 )
+
+
+def tables(found):
+    """Yield ``(title, heads, rows)``; note the ratios in ``found``."""
+    yield TITLE, HEADS, list(rows(found))

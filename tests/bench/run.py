@@ -7,8 +7,9 @@ minus its bare ``salt-call test.ping``), and inside one process beside libvirt's
 Then the CPU time of ``virt.init`` of an overlay clone with seeding, libvirt's define and start
 left out. Then seeding beside virt-customize, virt-sysprep and Salt 3006.25's seed.apply, and
 ten VMs at once beside qemu-img and virsh by hand. Then a move beside virsh and Salt 3006.25's
-module, 200 signed answers beside unsigned ones, and plans for simulated clouds beside Ganeti's
-hbal.
+module, 200 signed answers beside unsigned ones, plans for simulated clouds beside Ganeti's
+hbal, and placement beside first fit, best fit, hail and hspace (these by themselves, without a lab:
+``placing.py``).
 
 At the end the ratios stand beside those of ``ratios.json``; the exit code is 1 if one is worse by
 more than a tenth. With ``--accept`` they are written there instead.
@@ -23,7 +24,9 @@ HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "lab"))
 
 import answers  # noqa: E402
+import evening  # noqa: E402
 import move  # noqa: E402
+import placing  # noqa: E402
 import plans  # noqa: E402
 import ratios  # noqa: E402
 import seeds  # noqa: E402
@@ -137,13 +140,20 @@ def measure(lab, host):
     table(seeds.TEN_TITLE, seeds.TEN_HEADS, ten)
     table(move.TITLE, move.HEADS, list(move.rows(lab, host, found)))
     table(answers.TITLE, answers.HEADS, list(answers.rows(found)))
-    table(plans.TITLE, plans.HEADS, list(plans.rows()))
+    for each in (plans.tables, placing.tables, evening.tables):
+        for one in each(found):
+            table(*one)
     return found
 
 
-def judge(found, accept):
-    """Print the ratios beside the accepted ones, or accept them; return the exit code."""
-    earlier = ratios.read()
+def judge(found, accept, only=False):
+    """
+    Print the ratios beside the accepted ones, or accept them; return the exit code.
+
+    only
+        There are those alone that were measured. Defaults to False.
+    """
+    earlier = {name: one for name, one in ratios.read().items() if name in found or not only}
     rows, worse = ratios.compared(found, earlier)
     table(ratios.TITLE, ratios.HEADS, rows)
     if accept:

@@ -54,6 +54,7 @@ BASE = {
     "signed",
     "spec",
     "sshkeys",
+    "stocks",
     "terminal",
     "undo",
     "units",

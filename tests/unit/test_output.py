@@ -377,6 +377,13 @@ def test_what_a_host_leaves_out_or_says_otherwise_is_shown_as_far_as_it_goes():
     assert "abc" in outputter("virt_images")({"hyper6": {"abc": {"users": []}}})
 
 
+def test_the_least_crowded_rack_comes_first_in_a_table():
+    full = {"fits": True, "score": 0.9, "reasons": [], "crowd": 2, "note": "2 VMs in rack r"}
+    hosts = {"h1": full, "h2": {**full, "score": 0.1, "crowd": 0, "note": "0 VMs in rack s"}}
+    lines = outputter("virt_plan")(hosts).splitlines()
+    assert lines[1].startswith("h2") and lines[2].endswith("2 VMs in rack r")
+
+
 def test_some_fields_are_shown_by_their_names():
     few = {"hyper7": {**CLOUD["hyper7"], "vm_info": {"db": {"state": "run\nning", "mem": 1}}}}
     lines = [line.strip() for line in outputter("virt_query")(few).splitlines()]

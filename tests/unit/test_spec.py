@@ -5,7 +5,9 @@ from dataclasses import fields, replace
 
 import pytest
 from saltvirt import config, spec
+from saltvirt.config import MasterSettings
 from saltvirt.errors import BadArgument, BadConfig
+from saltvirt.model import Policy
 from saltvirt.xml import graphics
 
 HOST = config.HostSettings()
@@ -277,3 +279,28 @@ def test_a_password_is_never_shown():
 
     assert settings.password == "s3cret"
     assert "s3cret" not in repr(settings)
+
+
+def test_what_a_call_says_of_placement_overrules_the_masters_options():
+    settings = MasterSettings(placement="pack", spread_over="rack", headroom=True)
+    nothing = {"placement": None, "spread_over": None, "headroom": None}
+
+    assert config.policy(MasterSettings(), nothing) == Policy()
+    assert config.policy(settings, nothing) == Policy(
+        placement="pack", spread_over="rack", headroom=True
+    )
+    said = {"placement": "spread", "spread_over": "", "headroom": False}
+    assert config.policy(settings, said) == Policy()
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        ({"placement": "tight"}, "placement: 'tight'; one of spread, pack"),
+        ({"spread_over": 7}, "spread_over: 7 is not the name of a tag, such as rack"),
+        ({"headroom": "yes"}, "headroom: 'yes' is neither True nor False"),
+    ],
+)
+def test_what_placement_cannot_be_is_refused(given, why):
+    with pytest.raises(BadArgument, match=re.escape(why)):
+        config.policy(MasterSettings(), given)

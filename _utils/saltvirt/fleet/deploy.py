@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from saltvirt import keypair, profiles, spec, terminal, undo
+from saltvirt import config, keypair, profiles, spec, terminal, undo
 from saltvirt.errors import BadArgument, NameTaken, NoHostFits, VirtError
 from saltvirt.fleet import (
     awaiting,
@@ -44,8 +44,8 @@ class Request:
 
     name, cpu, mem, given
         The arguments of ``virt.init``, and its keyword arguments.
-    host, where
-        This hypervisor alone, or those that match this compound target.
+    host, where, placed
+        This hypervisor alone, or those that match this compound target; how the best is chosen.
     force
         Make it even though a host that cannot be asked may have a VM of that name.
     wait_s
@@ -58,6 +58,7 @@ class Request:
     given: dict[str, Any]
     host: str | None = None
     where: str | None = None
+    placed: Mapping[str, Any] = field(default_factory=dict)
     force: bool = False
     wait_s: int | None = None
 
@@ -104,7 +105,8 @@ def _evaluations(
     cloud: Cloud, request: Request, required: Requirements, hosts: Hosts
 ) -> list[Evaluation]:
     """Return the evaluation of every hypervisor, the best first."""
-    evaluated = choose.evaluate(hosts.found.answers, required, cloud.settings.weights)
+    settings, policy = cloud.settings, config.policy(cloud.settings, request.placed)
+    evaluated = choose.evaluate(hosts.found.answers, required, settings.weights, policy)
     evaluations = [_narrowed(evaluation, hosts.wanted, request) for evaluation in evaluated]
     silent = hosts.found.reasons()
     evaluations += [Evaluation(host=name, reasons=(why,)) for name, why in silent.items()]

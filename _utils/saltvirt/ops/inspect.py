@@ -6,13 +6,20 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from saltvirt import profiles, vmfilter
+from saltvirt import profiles, stocks, vmfilter
 from saltvirt.config import HostSettings
 from saltvirt.errors import BadArgument, NoSuchVm
 from saltvirt.kvm import host, lifecycle, probe, query
 from saltvirt.kvm.diskvolumes import Pools
 from saltvirt.nics import needs
-from saltvirt.ops import maintenance, reservations, showndisks, storage, trash
+from saltvirt.ops import (
+    hoststocks,
+    maintenance,
+    reservations,
+    showndisks,
+    storage,
+    trash,
+)
 from saltvirt.placement import generation
 from saltvirt.placement.answers import (
     ComingFacts,
@@ -38,8 +45,9 @@ from saltvirt.xml import read
 RUN_DIR = "/run/salt-virt"
 # What virt.freemem has always left to the host itself.
 _OF_HOST_MIB = 256
-# The VMs, what their disks may take in bytes, kept definitions, and until when that holds.
-_Seen = tuple[dict[str, VmFacts], dict[str, int], dict[str, str], Any]
+# The VMs, what their disks may take in bytes, kept definitions, what they take of stocks, and until
+# when that holds.
+_Seen = tuple[dict[str, VmFacts], dict[str, int], dict[str, str], hoststocks.Taken, Any]
 
 
 def vm_info(conn: Any, name: str | None = None) -> dict[str, dict[str, Any]]:
@@ -159,12 +167,13 @@ def host_info(conn: Any, settings: HostSettings, known: _Seen | None = None) -> 
     coming = reservations.coming(settings)
     if known is None or known[-1] != reservations.last_end(settings):
         known = seen(conn, settings)
-    vms, promises, kept, _ = known
+    vms, promises, kept, taken, _ = known
     extra = [one for name, one in coming.items() if name not in vms]
-    types = domain_types(conn, settings, capabilities)
+    types, pools = domain_types(conn, settings, capabilities), host.pools(conn)
     features = {kind: host.cpu_features(conn, capabilities, kind) for kind in types.usable}
     return HostInfo(
         maintenance=maintenance.is_on(settings),
+        tags=dict(settings.tags),
         vms=vms,
         kept=kept,
         building=sorted(coming),
@@ -173,7 +182,7 @@ def host_info(conn: Any, settings: HostSettings, known: _Seen | None = None) -> 
         unreadable=reservations.unreadable(settings),
         cpu=_cpu(settings, node, capabilities, vms, extra, features),
         memory=_memory(conn, settings, node, vms, extra),
-        storage=_storage(conn, settings, promises, extra),
+        storage=_storage(pools, settings, promises, extra),
         bridges=bridges(),
         links=links(),
         networks={name: NetworkFacts(**one) for name, one in host.networks(conn).items()},
@@ -182,21 +191,23 @@ def host_info(conn: Any, settings: HostSettings, known: _Seen | None = None) -> 
         machines=generation.known(capabilities["guests"], capabilities["arch"]),
         archs=sorted({guest["arch"] for guest in capabilities["guests"]}),
         versions=Versions(**host.versions(conn)),
+        stocks=hoststocks.of(capabilities["nodes"], pools, taken, extra),
     )
 
 
 def _vms(
     conn: Any, settings: HostSettings
-) -> tuple[dict[str, VmFacts], dict[str, int], dict[str, str]]:
+) -> tuple[dict[str, VmFacts], dict[str, int], dict[str, str], hoststocks.Taken]:
     """
     Return the VMs, what their disks in the image folder may take, in bytes, and ``{name: host}``.
 
-    The last is of VMs that have moved, of which only the definition was kept here.
+    The last but one is of VMs that have moved, of which only the definition was kept here; the last
+    is what the others take of stocks.
     """
     out: dict[str, VmFacts] = {}
     kept: dict[str, str] = {}
     promises = {"virtual": 0, "growth": 0}
-    images = f"{settings.images}/"
+    images, taken = f"{settings.images}/", hoststocks.Taken(host.pools(conn))
     for row in query.rows(conn, with_blocks=False):
         root = read.domain(row["xml"])
         ours = read.ours(root)
@@ -210,10 +221,13 @@ def _vms(
             affinity=ours["affinity"],
             anti_affinity=ours["anti_affinity"],
         )
+        taken.memory(row["max_memory_kib"] // 1024, root)
         for disk in read.disk_sources(root):
-            if (disk["path"] or "").startswith(images):
-                _add_promise(promises, storage.measure(disk["path"], disk["format"]))
-    return out, promises, kept
+            path = disk["path"] or ""
+            if path.startswith(images):
+                _add_promise(promises, storage.measure(path, disk["format"]))
+            taken.disk(path, disk["format"])
+    return out, promises, kept, taken
 
 
 def _add_promise(promises: dict[str, int], sizes: Mapping[str, Any] | None) -> None:
@@ -264,7 +278,10 @@ def _sum(key: str, vms: Mapping[str, VmFacts], extra: Iterable[ComingFacts]) -> 
 
 
 def _storage(
-    conn: Any, settings: HostSettings, promises: dict[str, int], extra: Iterable[ComingFacts]
+    pools: dict[str, dict[str, Any]],
+    settings: HostSettings,
+    promises: dict[str, int],
+    extra: Iterable[ComingFacts],
 ) -> StorageFacts:
     total, free = storage.free_mib(settings.images)
     capacity = settings.capacity.get("disk_mib")
@@ -276,7 +293,7 @@ def _storage(
     limit = (capacity or total) * settings.disk_ratio - settings.disk_reserve_mib
     return StorageFacts(
         images={"path": settings.images, "total_mib": total, "free_mib": free},
-        pools=host.pools(conn),
+        pools=pools,
         limit_mib=int(limit),
         committed_mib=committed + sum(one.disk_mib for one in extra),
     )
@@ -308,7 +325,7 @@ def _disk_needs(settings: HostSettings, name: str) -> DiskProfile:
     except BadArgument as exc:
         return DiskProfile(error=str(exc))
     return DiskProfile(
-        size_mib=sum(disk.size_mib or 0 for disk in disks_),
+        size_mib=sum(disk.size_mib or 0 for disk in disks_ if not stocks.is_named(disk.pool)),
         has_image=any(disk.image for disk in disks_),
     )
 

@@ -16,6 +16,7 @@ from saltvirt import locks
 from saltvirt.config import HostSettings
 
 _ROOM = {"vcpus": 0, "memory_mib": 0, "disk_mib": 0, "affinity": [], "anti_affinity": []}
+_ROOM["stocks"] = {}
 
 
 def live(settings: HostSettings) -> dict[str, dict[str, Any]]:

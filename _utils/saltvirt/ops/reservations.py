@@ -78,6 +78,7 @@ def _room_of(facts: BuildFacts | ArrivalFacts) -> ComingFacts:
         disk_mib=facts.disk_mib,
         affinity=facts.affinity,
         anti_affinity=facts.anti_affinity,
+        stocks=facts.stocks if isinstance(facts, BuildFacts) else {},
     )
 
 
@@ -287,7 +288,8 @@ def reserved(
                     f"removed; the minion's log says why: {', '.join(_facts(held.record).paths)}"
                 )
             check()
-            facts = BuildFacts(uuid=domain, paths=[], **room(required))
+            stocks = dict(required.stocks)
+            facts = BuildFacts(uuid=domain, paths=[], **room(required), stocks=stocks)
             held.begin(uuid.uuid4().hex, protocol.MAKING, **wire.plain(facts))
         yield held
 

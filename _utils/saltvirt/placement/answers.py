@@ -8,7 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
-# What there cannot be less than nothing of; limits can be negative, after what a host keeps back.
+from saltvirt.placement.stock import Stock
+
+# Never less than nothing; limits can be negative, after what a host keeps back.
 Count = Annotated[int, "not negative"]
 Amount = Annotated[float, "not negative"]
 # What is shown to people, and nothing else.
@@ -40,6 +42,7 @@ class ComingFacts:
     disk_mib: Count
     affinity: list[str]
     anti_affinity: list[str]
+    stocks: dict[str, Count] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -240,6 +243,7 @@ class HostInfo:
     """
 
     maintenance: bool = False
+    tags: dict[str, str] = field(default_factory=dict)
     vms: dict[str, VmFacts]
     kept: dict[str, str] = field(default_factory=dict)
     building: list[str]
@@ -257,6 +261,7 @@ class HostInfo:
     machines: dict[str, Machines] = field(default_factory=dict)
     archs: list[str]
     versions: Versions
+    stocks: dict[str, Stock] | None = None
     moving: MigrationInfo | None = _said_with("moving")
 
 

@@ -1,14 +1,17 @@
 """Which few moves even out the load of a cloud: from what VMs really use, not what they may."""
 
-from collections import Counter
+import bisect
+import heapq
+import operator
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
+from itertools import islice, takewhile
 from typing import Any
 
 from saltvirt.model import Requirements
 from saltvirt.placement import fit, groups, requirements, whatif
-from saltvirt.placement.answers import HostInfo, Load, MigrationInfo
+from saltvirt.placement.answers import HostInfo, Load, MigrationInfo, VmLoad
 from saltvirt.placement.load import Loads
 
 # So many of the most loaded hosts are looked at together, and so many of the least loaded first:
@@ -18,6 +21,13 @@ _GIVERS, _TAKERS = 4, 16
 COST_PER_GIB = 0.0005
 # Why hosts have said themselves that they cannot take a VM: ``{name: {host: reasons}}``.
 Refused = Mapping[str, Mapping[str, Iterable[str]]]
+
+
+# The names of what may leave a host, with their load and what is left of its share without them.
+_Kinds = dict[Requirements, list[tuple[str, VmLoad, float]]]
+_Worth = tuple[float, str, str, str, float]
+# A sum of shares that differs by less is the same.
+_SAME = 1e-9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,70 +111,104 @@ class _Cloud:
             for name, moving in vms.items()
             if not moving.obstacles and not moving.stay and name in settled
         }
-        self._makes: dict[str, Requirements] = {}
         self._standing: dict[tuple[str, Requirements], bool] = {}
         self._room = {host: tuple(fit.free(info).values()) for host, info in hosts.items()}
+        # The most loaded first, equal ones by name.
+        self._hottest = sorted((-share, host) for host, share in self._loads.shares.items())
+        self._memory = _Memory()
 
     def make(self, step: Step) -> None:
         """Count a step as made; a VM moves once."""
-        required, hosts = self._needs.pop(step.name), self._hosts
+        required, hosts, shares = self._needs.pop(step.name), self._hosts, self._loads.shares
+        both = (step.source, step.target)
+        for host in both:
+            del self._hottest[bisect.bisect_left(self._hottest, (-shares[host], host))]
+        before = self._loads.total
         self._loads.move(step.name, step.source, step.target)
         self._spots.move(required, step.source, step.target)
         hosts[step.source] = whatif.without_vm(hosts[step.source], required)
         hosts[step.target] = whatif.with_vm(hosts[step.target], required)
-        for host in (step.source, step.target):
+        for host in both:
             self._room[host] = tuple(fit.free(hosts[host]).values())
+            bisect.insort(self._hottest, (-shares[host], host))
+        # What is even depends on the mean, and where a group may be on all of its VMs.
+        is_for_all = abs(self._loads.total - before) > _SAME
+        is_for_all = is_for_all or bool(required.affinity or required.anti_affinity)
+        self._memory.changed(both, is_for_all=is_for_all)
 
     def best(self) -> Step | None:
         """Return the best step there is now, None if none is worth it."""
-        shares = self._loads.shares
-        order = sorted(shares, key=lambda host: (-shares[host], host))
-        givers = (host for host in order if self._movable(host))
+        givers = (host for _, host in self._hottest if self._kinds(host))
         while some := list(islice(givers, _GIVERS)):
             for count in (_TAKERS, None):
-                steps = [step for host in some for step in self._steps(host, order[::-1], count)]
+                pairs = [pair for host in some for pair in self._pairs(host, count)]
                 # What a host says takes longer to look at than all gains together.
-                for step in sorted(steps, key=lambda step: (-step.gain, step.name, step.target)):
+                for one in heapq.merge(*pairs):
+                    step = Step(name=one[1], source=one[3], target=one[2], gain=one[4])
                     if self._is_taken(step):
                         return step
+            self._memory.barren(some)
         return None
 
-    def _movable(self, host: str) -> list[str]:
-        there = self._hosts[host].vms
-        return [name for name in self._loads.vms[host] if name in self._needs and name in there]
+    def _kinds(self, host: str) -> _Kinds:
+        """Return what may leave a host, by what does not differ for VMs of one make."""
+        if host not in self._memory.kinds:
+            there, kinds = self._hosts[host].vms, _Kinds()
+            for name, vm in sorted(self._loads.vms[host].items()):
+                if name in self._needs and name in there:
+                    less = self._loads.share(host, -vm.cpu, -vm.memory_mib)
+                    kinds.setdefault(_make(self._needs[name]), []).append((name, vm, less))
+            self._memory.kinds[host] = kinds
+        return self._memory.kinds[host]
 
-    def _steps(self, source: str, coolest: Sequence[str], count: int | None) -> Iterator[Step]:
-        """Yield the steps from a host that are worth it, to so many of the least loaded."""
+    def _pairs(self, source: str, count: int | None) -> Iterator[Sequence[_Worth]]:
+        """Yield what is worth it, the best first, for each of so many of the least loaded."""
         shares, (least, _most) = self._loads.shares, self._loads.surely(source)
-        reach = [
-            host
-            for host in coolest
-            if shares[source] - shares[host] > self._threshold
-            and least > self._loads.surely(host)[1]
-        ]
-        of_make: dict[Requirements, list[str]] = {}
-        for name in sorted(self._movable(source)) if reach else ():
-            make = self._make(name)
-            if make not in of_make:
-                able = (host for host in reach if self._may_take(host, make))
-                of_make[make] = list(islice(able, count))
-            for target in of_make[make]:
-                if target not in self._refused.get(name, ()) and self._has_room(target, name):
-                    yield from self._step(name, source, target)
+        only = self._memory.since_barren(source)
 
-    def _make(self, name: str) -> Requirements:
-        """Return what of a VM's needs does not differ for VMs of one make."""
-        if name not in self._makes:
-            self._makes[name] = replace(
-                self._needs[name],
-                name="",
-                vcpus=0,
-                memory_mib=0,
-                disk_mib=0,
-                affinity=(),
-                anti_affinity=(),
+        def reach() -> Iterator[str]:
+            coolest = takewhile(
+                lambda one: shares[source] + one[0] > self._threshold, reversed(self._hottest)
             )
-        return self._makes[name]
+            return (host for _, host in coolest if least > self._loads.surely(host)[1])
+
+        for make in self._kinds(source):
+            able = (host for host in reach() if self._may_take(host, make))
+            for target in islice(able, count):
+                if only is None or target in only:
+                    yield self._pair(source, target, make, is_kept=count is not None)
+
+    def _pair(
+        self, source: str, target: str, make: Requirements, *, is_kept: bool
+    ) -> Sequence[_Worth]:
+        known = self._memory.pairs[source].get((target, make))
+        if known is None:
+            known = sorted(self._worth(source, target, make))
+            if is_kept:
+                self._memory.keep(source, target, make, known)
+        return known
+
+    def _worth(self, source: str, target: str, make: Requirements) -> Iterator[_Worth]:
+        """Yield what is worth it: ``(how little, name, target, source, gain)``."""
+        most, least = self._loads.shares[source], self._loads.shares[target]
+        apart, room = most - least, self._room[target]
+        for name, vm, less in self._kinds(source)[make]:
+            # It must relieve the one, and the other must stay below what that was.
+            if less >= most or apart <= (most - less) / 2:
+                continue
+            more = self._loads.share(target, vm.cpu, vm.memory_mib)
+            required = self._needs[name]
+            cost = COST_PER_GIB * required.memory_mib / 1024
+            # By how much closer the two come, whatever the size of the cloud.
+            gain = apart - abs(less - more) - cost
+            if gain <= self._threshold or target in self._refused.get(name, ()):
+                continue
+            size = (required.vcpus, required.memory_mib, required.disk_mib)
+            if all(map(operator.le, size, room)):
+                # By how much the squares become less: of equal gains, that of the two that are
+                # furthest apart counts most.
+                squares = most * most + least * least - less * less - more * more
+                yield cost * apart - squares, name, target, source, gain
 
     def _may_take(self, host: str, make: Requirements) -> bool:
         key = (host, make)
@@ -172,29 +216,12 @@ class _Cloud:
             self._standing[key] = not fit.standing(self._hosts[host], make)
         return self._standing[key]
 
-    def _has_room(self, host: str, name: str) -> bool:
-        vcpus, memory_mib, disk_mib = self._room[host]
-        required = self._needs[name]
-        return (
-            required.vcpus <= vcpus
-            and required.memory_mib <= memory_mib
-            and required.disk_mib <= disk_mib
-        )
-
-    def _step(self, name: str, source: str, target: str) -> Iterator[Step]:
-        """Yield the step if it is worth it."""
-        shares = self._loads.shares
-        changes = self._loads.after(name, source, target)
-        (_source, less), (_target, more) = changes
-        # By how much closer the two come, whatever the size of the cloud.
-        gain = shares[source] - shares[target] - abs(less - more)
-        gain -= COST_PER_GIB * self._needs[name].memory_mib / 1024
-        if gain > self._threshold and self._loads.spread(changes) < self._loads.spread():
-            yield Step(name=name, source=source, target=target, gain=gain)
-
     def _is_taken(self, step: Step) -> bool:
-        """Return whether virt.migrate would take a step, and it leaves no group in parts."""
+        """Return whether virt.migrate would take a step that evens out and parts no group."""
         required = self._needs[step.name]
+        changes = self._loads.after(step.name, step.source, step.target)
+        if not self._loads.spread(changes) < self._loads.spread():
+            return False
         is_apart = any(
             step.source in self._spots.hosts(group, required.name) for group in required.affinity
         )
@@ -203,6 +230,52 @@ class _Cloud:
             or fit.reasons(self._hosts[step.target], required)
             or any(self._spots.why_apart(required, step.target))
         )
+
+
+class _Memory:
+    """What was found of hosts that have not changed since."""
+
+    def __init__(self) -> None:
+        self.kinds: dict[str, _Kinds] = {}
+        self.pairs: dict[str, dict[tuple[str, Requirements], Sequence[_Worth]]] = defaultdict(dict)
+        self._givers: dict[str, set[str]] = defaultdict(set)
+        self._changes: list[str] = []
+        self._barren: dict[str, int] = {}
+
+    def keep(self, source: str, target: str, make: Requirements, known: Sequence[_Worth]) -> None:
+        """Keep what is worth it between two hosts."""
+        self.pairs[source][target, make] = known
+        self._givers[target].add(source)
+
+    def changed(self, hosts: Iterable[str], *, is_for_all: bool) -> None:
+        """Forget what changes with these hosts."""
+        for host in hosts:
+            self.kinds.pop(host, None)
+            self.pairs.pop(host, None)
+            for source in self._givers.pop(host, ()):
+                of_source = self.pairs[source]
+                for key in [key for key in of_source if key[0] == host]:
+                    del of_source[key]
+            self._barren.pop(host, None)
+            self._changes.append(host)
+        if is_for_all:
+            self._barren.clear()
+
+    def barren(self, sources: Iterable[str]) -> None:
+        """Note that no host takes anything from these."""
+        self._barren.update(dict.fromkeys(sources, len(self._changes)))
+
+    def since_barren(self, source: str) -> set[str] | None:
+        """Return the hosts that have changed since none took anything; None if some may."""
+        since = self._barren.get(source)
+        return None if since is None else set(self._changes[since:])
+
+
+def _make(required: Requirements) -> Requirements:
+    """Return what of a VM's needs does not differ for VMs of one make."""
+    return replace(
+        required, name="", vcpus=0, memory_mib=0, disk_mib=0, affinity=(), anti_affinity=()
+    )
 
 
 def _settled(hosts: Mapping[str, HostInfo]) -> set[str]:

@@ -1,20 +1,22 @@
 """Which host takes a VM, and in which order the others are tried."""
 
 import operator
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 from saltvirt.errors import NoHostFits
-from saltvirt.model import Evaluation, Requirements
-from saltvirt.placement import fit, groups
+from saltvirt.model import Evaluation, Policy, Requirements
+from saltvirt.placement import fit, groups, headroom, score
 from saltvirt.placement.answers import HostInfo
 
-WEIGHTS = {"memory": 1.0, "cpu": 1.0, "disk": 0.5}
+USUAL = Policy()
 
 
 def evaluate(
     hosts: Mapping[str, HostInfo],
     required: Requirements,
     weights: Mapping[str, float] | None = None,
+    policy: Policy = USUAL,
 ) -> list[Evaluation]:
     """
     Return the evaluation of every host, the best first; equal ones by name.
@@ -23,24 +25,50 @@ def evaluate(
         ``{host: answer of virt.host_info}``.
     weights
         Overrides of ``{"memory": 1.0, "cpu": 1.0, "disk": 0.5}``.
+    policy
+        Whether to spread or to pack. Defaults to spreading over the hosts.
     """
-    spots, factors = groups.Spots(hosts, required.affinity), weighed(weights)
+    spots = groups.Spots(hosts, {*required.affinity, *required.anti_affinity})
+    factors, crowd = score.weighed(weights), crowds(hosts, required, policy)
+    dying = headroom.Headroom(hosts) if policy.headroom else None
     evaluations = []
     for name, host in hosts.items():
         why = [*fit.reasons(host, required), *spots.why_apart(required, name)]
-        points = _score(host, required, factors) if not why else 0.0
-        evaluations.append(Evaluation(host=name, reasons=tuple(why), score=points))
+        if dying and not why:
+            why += filter(None, [dying.why_not(required, name)])
+        points = _score(host, required, factors, policy) if not why else 0.0
+        evaluations.append(Evaluation(host=name, reasons=tuple(why), score=points, **crowd(name)))
     return ranked(evaluations)
 
 
-def weighed(weights: Mapping[str, float] | None = None) -> tuple[float, ...]:
-    """Return the weights of all that is scored, as a tuple in the order of ``fit.DIMENSIONS``."""
-    all_ = {**WEIGHTS, **(weights or {})}
-    return tuple(all_[key] for key in ("cpu", "memory", "disk"))
+def crowds(
+    hosts: Mapping[str, HostInfo], required: Requirements, policy: Policy
+) -> Callable[[str], dict[str, Any]]:
+    """Return a function that says ``crowd`` and ``note`` of a host, by what is spread over."""
+    tag = policy.spread_over
+    if tag is None:
+        return lambda _host: {}
+    mine, names = {*required.anti_affinity}, dict[groups.Place, set[str]]()
+    places = {host: groups.place(host, info.tags, tag) for host, info in hosts.items()}
+    for host, info in hosts.items():
+        there = names.setdefault(places[host], set())
+        there.update(
+            name
+            for name, vm in groups.members(info).items()
+            if name != required.name and (not mine or not mine.isdisjoint(vm.anti_affinity))
+        )
+
+    def of_host(host: str) -> dict[str, Any]:
+        count, value = len(names[places[host]]), hosts[host].tags.get(tag)
+        where = f"{tag} {value}" if value is not None else f"it, which has no tag {tag}"
+        what = "of its groups " if mine else ""
+        return {"crowd": count, "note": f"{count} VM{'s' * (count != 1)} {what}in {where}"}
+
+    return of_host
 
 
 def ranked(evaluations: Iterable[Evaluation]) -> list[Evaluation]:
-    return sorted(evaluations, key=lambda v: (not v.fits, -v.score, v.host))
+    return sorted(evaluations, key=lambda v: (not v.fits, v.crowd, -v.score, v.host))
 
 
 def overruled(
@@ -60,26 +88,19 @@ def choose(
     hosts: Mapping[str, HostInfo],
     required: Requirements,
     weights: Mapping[str, float] | None = None,
+    policy: Policy = USUAL,
 ) -> list[Evaluation]:
     """Return the evaluations of the hosts that fit, the best first, or raise NoHostFits."""
-    evaluations = evaluate(hosts, required, weights)
+    evaluations = evaluate(hosts, required, weights, policy)
     fitting = [evaluation for evaluation in evaluations if evaluation.fits]
     if not fitting:
         raise NoHostFits(required, {v.host: "; ".join(v.reasons) for v in evaluations})
     return fitting
 
 
-def _score(host: HostInfo, required: Requirements, weights: Sequence[float]) -> float:
-    left, limits = fit.free(host), fit.limits(host)
-    rest = [left[key] - getattr(required, key) for key in fit.DIMENSIONS]
-    return score(rest, [limits[key] for key in fit.DIMENSIONS], weights)
-
-
-def score(rest: Iterable[float], limits: Iterable[float], weights: Sequence[float]) -> float:
-    """Return how much of a host is left, from 0 to 1; all are in the order of fit.DIMENSIONS."""
-    shares = [
-        min(1.0, max(0.0, one / limit)) if limit > 0 else 0.0
-        for one, limit in zip(rest, limits, strict=True)
-    ]
-    found: float = sum(map(operator.mul, weights, shares)) / (sum(weights) or 1.0)
-    return found
+def _score(
+    host: HostInfo, required: Requirements, weights: Sequence[float], policy: Policy
+) -> float:
+    rest = map(operator.sub, fit.free(host).values(), fit.needed(host, required))
+    left = score.of(rest, fit.limits(host).values(), weights)
+    return 1.0 - left if policy.packs else left

@@ -1,20 +1,19 @@
 """Where many VMs go at once: each choice counts for the next one."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
 from saltvirt.model import Evaluation, Requirements
-from saltvirt.placement import choose, fit, groups, pack, requirements, whatif
+from saltvirt.placement import bundles, choose, fit, requirements, score, whatif
 from saltvirt.placement.answers import HostInfo, MigrationInfo
-
-_Refused = Mapping[str, Mapping[str, Iterable[str]]]
+from saltvirt.placement.bundles import Refused
 
 
 def evacuate(
     hosts: Mapping[str, HostInfo],
     vms: Mapping[str, MigrationInfo],
     weights: Mapping[str, float] | None = None,
-    refused: _Refused | None = None,
+    refused: Refused | None = None,
     silent: Mapping[str, str] | None = None,
 ) -> tuple[dict[str, str], dict[str, str]]:
     """
@@ -36,28 +35,28 @@ def evacuate(
     stays = {n: "; ".join(a.obstacles) for n, a in vms.items() if a.obstacles}
     needs = [requirements.of(moving) for name, moving in vms.items() if name not in stays]
     needs.sort(key=lambda required: (-required.memory_mib, -required.vcpus, required.name))
-    rules = _Rules(hosts, needs, refused)
-    bundles = _bundles(needs, rules)
-    found = _packed(hosts, bundles, rules, choose.weighed(weights))
+    rules = bundles.Rules(hosts, needs, refused)
+    together = bundles.together(needs, rules)
+    found = bundles.packed(hosts, together, rules, score.weighed(weights))
     out = {required.name: found[required.name] for required in needs if required.name in found}
     evaluated = _evaluate_once(_with_all(hosts, needs, out))
-    left = [bundle for bundle in bundles if bundle[0].name not in out]
+    left = [bundle for bundle in together if bundle[0].name not in out]
     return out, {**stays, **_staying(evaluated, left, refused, silent or {})}
 
 
 def _staying(
     evaluated: Callable[[Requirements], list[Evaluation]],
-    bundles: Iterable[list[Requirements]],
-    refused: _Refused,
+    left: Iterable[list[Requirements]],
+    refused: Refused,
     silent: Mapping[str, str],
 ) -> dict[str, str]:
     """Return ``{name: why}`` of the VMs of the bundles that find no place."""
     out = {}
-    for bundle in bundles:
+    for bundle in left:
         for required in bundle:
             said = {**_why(evaluated, required, bundle, refused), **silent}
             why = "; ".join(f"{host}: {one}" for host, one in said.items())
-            out[required.name] = _clash(bundle) or why or "there is no other hypervisor"
+            out[required.name] = bundles.clash(bundle) or why or "there is no other hypervisor"
     return out
 
 
@@ -70,117 +69,6 @@ def _with_all(
         if required.name in moves:
             after[moves[required.name]] = whatif.with_vm(after[moves[required.name]], required)
     return after
-
-
-def _bundles(needs: Sequence[Requirements], rules: "_Rules") -> list[list[Requirements]]:
-    """
-    Return the needs in lists of those that stay together, as they share affinity groups.
-
-    Where a group is on other hosts already, each goes there for itself.
-    """
-    of_group: dict[str, list[Requirements]] = {}
-    out: dict[int, list[Requirements]] = {}
-    for required in needs:
-        new = rules.new_groups(required)
-        near = {id(of_group[group]): of_group[group] for group in new if group in of_group}
-        bundle = [one for number in near for one in out.pop(number)] + [required]
-        out[id(bundle)] = bundle
-        of_group.update({group: bundle for one in bundle for group in rules.new_groups(one)})
-    return list(out.values())
-
-
-class _Rules:
-    """Where VMs may go at all, whatever room there is; each question is answered once."""
-
-    def __init__(
-        self, hosts: Mapping[str, HostInfo], needs: Sequence[Requirements], refused: _Refused
-    ) -> None:
-        self._hosts, self._refused = hosts, refused
-        self._standing: dict[Requirements, list[str]] = {}
-        self._spots = groups.Spots(
-            hosts, {group for required in needs for group in required.affinity}
-        )
-        self._apart: dict[str, set[str]] = {}
-        for name, host in hosts.items():
-            for vm in groups.members(host).values():
-                for group in vm.anti_affinity:
-                    self._apart.setdefault(group, set()).add(name)
-
-    def new_groups(self, required: Requirements) -> list[str]:
-        """Return the affinity groups of a VM that no host has yet."""
-        return [group for group in required.affinity if not self._spots.hosts(group)]
-
-    def hosts(self, required: Requirements) -> list[str]:
-        """Return the hosts that one VM may go to."""
-        out = self._standing_hosts(required)
-        barred = {*self._refused.get(required.name, ())}.union(
-            *(self._apart.get(group, ()) for group in required.anti_affinity)
-        )
-        for group in required.affinity:
-            there = self._spots.hosts(group)
-            barred.update(host for host in out if there and host not in there)
-        return [host for host in out if host not in barred and not self._has(host, required.name)]
-
-    def _standing_hosts(self, required: Requirements) -> list[str]:
-        # What a host is does not differ for VMs of one make.
-        make = replace(
-            required, name="", vcpus=0, memory_mib=0, disk_mib=0, affinity=(), anti_affinity=()
-        )
-        if make not in self._standing:
-            self._standing[make] = [
-                name for name, host in sorted(self._hosts.items()) if not fit.standing(host, make)
-            ]
-        return self._standing[make]
-
-    def _has(self, host: str, name: str) -> bool:
-        return name in self._hosts[host].vms or name in self._hosts[host].building
-
-
-def _packed(
-    hosts: Mapping[str, HostInfo],
-    bundles: Iterable[list[Requirements]],
-    rules: _Rules,
-    weights: Sequence[float],
-) -> dict[str, str]:
-    """Return ``{name: host}`` of all VMs that there is room for."""
-    limits = {name: [*fit.limits(host).values()] for name, host in hosts.items()}
-    rooms = {name: tuple(fit.free(host).values()) for name, host in hosts.items()}
-    items = [_item(bundle, rules) for bundle in bundles]
-    found = pack.pack(items, rooms, lambda host, rest: choose.score(rest, limits[host], weights))
-    return {
-        required.name: found[bundle[0].name]
-        for bundle in bundles
-        for required in bundle
-        if bundle[0].name in found
-    }
-
-
-def _item(bundle: list[Requirements], rules: _Rules) -> pack.Item:
-    spots = rules.hosts(bundle[0])
-    for required in bundle[1:]:
-        others = set(rules.hosts(required))
-        spots = [host for host in spots if host in others]
-    return pack.Item(
-        key=bundle[0].name,
-        size=tuple(sum(getattr(required, key) for required in bundle) for key in fit.DIMENSIONS),
-        spots=() if _clash(bundle) else tuple(spots),
-        apart=frozenset(group for required in bundle for group in required.anti_affinity),
-        count=len(bundle),
-    )
-
-
-def _clash(bundle: list[Requirements]) -> str | None:
-    """Return why VMs that stay together can be nowhere, None if that is not in themselves."""
-    first: dict[str, str] = {}
-    for required in bundle:
-        for group in set(required.anti_affinity):
-            if group in first:
-                return (
-                    f"{first[group]} and {required.name} are to be together, by their affinity "
-                    f"groups, and apart, by the anti-affinity group {group}"
-                )
-            first[group] = required.name
-    return None
 
 
 def _evaluate_once(hosts: Mapping[str, HostInfo]) -> Callable[[Requirements], list[Evaluation]]:
@@ -201,7 +89,7 @@ def _why(
     evaluated: Callable[[Requirements], list[Evaluation]],
     required: Requirements,
     bundle: list[Requirements],
-    refused: _Refused,
+    refused: Refused,
 ) -> dict[str, str]:
     """Return ``{host: why}`` of a VM, with those that stay together with it, at all hosts."""
     size = {key: sum(getattr(one, key) for one in bundle) for key in fit.DIMENSIONS}

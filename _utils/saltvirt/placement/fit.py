@@ -38,6 +38,7 @@ def reasons(host: HostInfo, required: Requirements) -> list[str]:
     return [
         *_taken(host, required),
         *_room(host, required),
+        *_stocks(host, required),
         *standing(host, required),
         *apart(host, required),
     ]
@@ -70,12 +71,33 @@ def _room(host: HostInfo, required: Requirements) -> Iterator[str]:
     if required.memory_mib > have["memory_mib"]:
         free_mib = max(0, have["memory_mib"])
         yield f"{required.memory_mib} MiB of memory wanted, {free_mib} MiB free"
-    if _disk_mib(host, required) > have["disk_mib"]:
+    if disk_mib(host, required) > have["disk_mib"]:
         free_mib = max(0, have["disk_mib"])
-        yield f"{_disk_mib(host, required)} MiB of disk wanted, {free_mib} MiB free"
+        yield f"{disk_mib(host, required)} MiB of disk wanted, {free_mib} MiB free"
 
 
-def _disk_mib(host: HostInfo, required: Requirements) -> int:
+def stocks_left(host: HostInfo) -> dict[str, int]:
+    """Return what is left of a host's stocks, in MiB by names."""
+    stocks = host.stocks or {}
+    return {name: one.limit_mib - one.committed_mib for name, one in stocks.items()}
+
+
+def _stocks(host: HostInfo, required: Requirements) -> Iterator[str]:
+    left = stocks_left(host)
+    for name, need_mib in required.stocks if host.stocks is not None else ():
+        if name not in left:
+            yield f"no {name} there"
+        elif need_mib > left[name]:
+            yield f"{need_mib} MiB of {name} wanted, {max(0, left[name])} MiB free"
+
+
+def needed(host: HostInfo, required: Requirements) -> tuple[int, int, int]:
+    """Return what a VM takes of a host, in the order of :data:`DIMENSIONS`."""
+    return required.vcpus, required.memory_mib, disk_mib(host, required)
+
+
+def disk_mib(host: HostInfo, required: Requirements) -> int:
+    """Return what a VM takes of a host's disk, whose profiles may say it."""
     profile = host.profiles.disk.get(required.disk_profile or "")
     return max(required.disk_mib, (profile and profile.size_mib) or 0)
 

@@ -1,4 +1,9 @@
-"""Where the VMs of affinity and anti-affinity groups are, or will be once they have arrived."""
+"""
+Where the VMs of affinity and anti-affinity groups are, or will be once they have arrived.
+
+The VMs of an anti-affinity group are on different hosts; of one that is called after a tag of
+hosts, such as ``db@rack``, also in different racks. A host without that tag is a rack of its own.
+"""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
@@ -16,8 +21,27 @@ def members(host: HostInfo) -> dict[str, VmFacts | ComingFacts]:
     return {**host.coming, **host.vms}
 
 
+Place = tuple[str, str]
+
+
+def place(host: str, tags: Mapping[str, str], tag: str) -> Place:
+    """Return the rack of a host, or whatever the tag says of it."""
+    return ("", tags[tag]) if tag in tags else (host, "")
+
+
+def tag_of(group: str) -> str | None:
+    """Return the tag of hosts that keeps a group apart beyond hosts: ``rack`` of ``db@rack``."""
+    return group.rpartition("@")[2] if "@" in group else None
+
+
+def place_for(group: str, host: str, tags: Mapping[str, str]) -> Place:
+    """Return in what a host is of which an anti-affinity group may have one VM."""
+    tag = tag_of(group)
+    return (host, "") if tag is None else place(host, tags, tag)
+
+
 class Spots:
-    """Which hosts have the VMs of each affinity group; one that is moving counts where it goes."""
+    """Which hosts have the VMs of each group; one that is moving counts where it goes."""
 
     def __init__(self, hosts: Mapping[str, HostInfo], only: Collection[str] | None = None) -> None:
         """
@@ -26,9 +50,11 @@ class Spots:
         hosts
             ``{host: answer of virt.host_info}``.
         only
-            The groups that matter; all if None.
+            The groups that matter, of both kinds; all if None.
         """
         self._names: dict[str, dict[str, set[str]]] = {}
+        self._apart: dict[str, dict[Place, dict[str, str]]] = {}
+        self._tags = {host: info.tags for host, info in hosts.items()}
         if only is not None and not only:
             return
         coming = {name for host in hosts.values() for name in host.coming}
@@ -36,6 +62,7 @@ class Spots:
             for name, vm in members(info).items():
                 if name not in coming or name in info.coming:
                     self._count(host, name, vm.affinity, only)
+                self._count_apart(host, name, vm.anti_affinity, only)
 
     def _count(
         self, host: str, name: str, groups: Iterable[str], only: Collection[str] | None = None
@@ -44,20 +71,49 @@ class Spots:
             if only is None or group in only:
                 self._names.setdefault(group, {}).setdefault(host, set()).add(name)
 
+    def _count_apart(
+        self, host: str, name: str, groups: Iterable[str], only: Collection[str] | None = None
+    ) -> None:
+        for group in groups:
+            if tag_of(group) is not None and (only is None or group in only):
+                there = self._apart.setdefault(group, {})
+                there.setdefault(self._place(host, group), {})[name] = host
+
+    def _place(self, host: str, group: str) -> Place:
+        return place_for(group, host, self._tags[host])
+
     def hosts(self, group: str, without: str | None = None) -> set[str]:
         """Return the hosts that have VMs of a group, but for a VM of this name."""
         there = self._names.get(group, {})
         return {host for host, names in there.items() if names - {without}}
 
+    def add(self, required: Requirements, host: str) -> None:
+        """Count one more VM."""
+        self._count(host, required.name, required.affinity)
+        self._count_apart(host, required.name, required.anti_affinity)
+
     def move(self, required: Requirements, source: str, target: str) -> None:
         """Count a VM where it goes."""
         for group in required.affinity:
             self._names.get(group, {}).get(source, set()).discard(required.name)
-        self._count(target, required.name, required.affinity)
+        for group in filter(tag_of, required.anti_affinity):
+            self._apart.get(group, {}).get(self._place(source, group), {}).pop(required.name, None)
+        self.add(required, target)
 
     def why_apart(self, required: Requirements, host: str) -> Iterator[str]:
-        """Yield why a host is not where the VM's affinity groups are."""
+        """Yield why a host is not where the VM's groups let it be, beyond what is on the host."""
         for group in required.affinity:
             there = self.hosts(group, required.name)
             if there and host not in there:
                 yield f"the affinity group {group} is on {', '.join(sorted(there))}"
+        for group in filter(tag_of, required.anti_affinity):
+            yield from self._why_not_in_rack(group, required.name, host)
+
+    def _why_not_in_rack(self, group: str, name: str, host: str) -> Iterator[str]:
+        # What is on the host itself is said by ``fit``.
+        near = self._apart.get(group, {}).get(self._place(host, group), {})
+        others = [one for one, at in near.items() if at != host and one != name]
+        if others:
+            tag = tag_of(group) or ""
+            where = f"{tag} {self._tags[host][tag]}"
+            yield f"{min(others)} of the anti-affinity group {group} is in {where}"

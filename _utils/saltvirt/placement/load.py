@@ -62,8 +62,8 @@ class Loads:
         }
         self._variance = self._variances(loads)
         self._bounds: dict[str, tuple[float, float]] = {}
-        self.shares = {host: self._share(host, (0, 0)) for host in loads}
-        self._sum = sum(self.shares.values())
+        self.shares = {host: self.share(host) for host in loads}
+        self.total = sum(self.shares.values())
         self._squares = sum(share * share for share in self.shares.values())
 
     def _variances(self, loads: Mapping[str, Load]) -> dict[str, float]:
@@ -79,22 +79,24 @@ class Loads:
             for host, vms in self.vms.items()
         }
 
-    def _share(self, host: str, more: Iterable[float]) -> float:
+    def share(self, host: str, cpu: float = 0, memory_mib: float = 0) -> float:
+        """Return the share of a host that is in use, with so much more of it."""
+        (cpu_used, memory_used), (cpus, size_mib) = self._used[host], self._size[host]
         return max(
-            (used + extra) / size if size else 0.0
-            for used, extra, size in zip(self._used[host], more, self._size[host], strict=True)
+            (cpu_used + cpu) / cpus if cpus else 0.0,
+            (memory_used + memory_mib) / size_mib if size_mib else 0.0,
         )
 
     def surely(self, host: str) -> tuple[float, float]:
         """Return the least and the most that a host's share may be, whatever chance did."""
         if host not in self._bounds:
             doubt = SURE * self._variance[host] ** 0.5
-            self._bounds[host] = (self._share(host, (-doubt, 0)), self._share(host, (doubt, 0)))
+            self._bounds[host] = (self.share(host, -doubt), self.share(host, doubt))
         return self._bounds[host]
 
     def spread(self, changes: Iterable[tuple[str, float]] = ()) -> float:
         """Return the standard deviation of the shares, with some of them changed."""
-        total, squares, count = self._sum, self._squares, len(self.shares) or 1
+        total, squares, count = self.total, self._squares, len(self.shares) or 1
         for host, share in changes:
             total += share - self.shares[host]
             squares += share * share - self.shares[host] ** 2
@@ -104,8 +106,10 @@ class Loads:
     def after(self, name: str, source: str, target: str) -> list[tuple[str, float]]:
         """Return the shares of both hosts once a VM has moved."""
         vm = self.vms[source][name]
-        less, more = (-vm.cpu, -vm.memory_mib), (vm.cpu, vm.memory_mib)
-        return [(source, self._share(source, less)), (target, self._share(target, more))]
+        return [
+            (source, self.share(source, -vm.cpu, -vm.memory_mib)),
+            (target, self.share(target, vm.cpu, vm.memory_mib)),
+        ]
 
     def move(self, name: str, source: str, target: str) -> None:
         """Count a VM where it goes."""
@@ -118,7 +122,7 @@ class Loads:
             self._bounds.pop(host, None)
             self._variance[host] = max(0.0, self._variance[host] + sign * _variance(vm))
         for host, share in changes:
-            self._sum += share - self.shares[host]
+            self.total += share - self.shares[host]
             self._squares += share * share - self.shares[host] ** 2
             self.shares[host] = share
 

@@ -9,9 +9,11 @@ that the same question has the same answer, in bounded time.
 
 import heapq
 import operator
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+from saltvirt.placement import groups
 
 # How many looks at a VM on a host the chains may take, and the search: about half a second each.
 EFFORT = 200_000
@@ -21,6 +23,9 @@ Vector = tuple[int, ...]
 # The score of a place, by what would be left there: the more, the better.
 _Score = Callable[[str, Vector], float]
 _Entry = tuple[float, str]
+_Tags = Mapping[str, Mapping[str, str]]
+# A group, and in what it has one VM.
+_Taken = tuple[str, groups.Place]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +38,7 @@ class Item:
     spots
         Where it may go at all.
     apart
-        Names; no two things that share one go to the same place.
+        Anti-affinity groups; no two things that share one go to the same place.
     count
         How many VMs it is.
     """
@@ -52,9 +57,10 @@ class _Spent(Exception):
 class _Packing:
     """What is where; what was done can be taken back to a mark."""
 
-    def __init__(self, rooms: Mapping[str, Vector], effort: int) -> None:
+    def __init__(self, rooms: Mapping[str, Vector], tags: _Tags, effort: int) -> None:
         self.left = {spot: tuple(room) for spot, room in rooms.items()}
-        self.apart: dict[str, frozenset[str]] = {spot: frozenset() for spot in rooms}
+        self.taken: set[_Taken] = set()
+        self._tags = tags
         self.on: dict[str, dict[str, Item]] = {spot: {} for spot in rooms}
         self.where: dict[str, str] = {}
         self._trail: list[tuple[Item, str | None]] = []
@@ -72,7 +78,16 @@ class _Packing:
 
     def fits(self, item: Item, spot: str) -> bool:
         """Return whether an item can be put somewhere now."""
-        return self.has_room(item, spot) and self.apart[spot].isdisjoint(item.apart)
+        return self.has_room(item, spot) and self.is_apart(item, spot)
+
+    def is_apart(self, item: Item, spot: str) -> bool:
+        """Return whether no other of an item's groups is where it must not be."""
+        return not item.apart or self.taken.isdisjoint(self.takes(item.apart, spot))
+
+    def takes(self, apart: Iterable[str], spot: str) -> list[_Taken]:
+        """Return what groups take at a spot: it, or all of its rack."""
+        tags = self._tags.get(spot, {})
+        return [(group, groups.place_for(group, spot, tags)) for group in apart]
 
     def put(self, item: Item, spot: str | None) -> None:
         """Put an item somewhere, wherever it was; None takes it away."""
@@ -80,12 +95,12 @@ class _Packing:
         self._trail.append((item, before))
         if before is not None:
             del self.on[before][item.key]
-            self.apart[before] -= item.apart
+            self.taken.difference_update(self.takes(item.apart, before))
             self._fill(item, before, 1)
         if spot is not None:
             self.where[item.key] = spot
             self.on[spot][item.key] = item
-            self.apart[spot] |= item.apart
+            self.taken.update(self.takes(item.apart, spot))
             self._fill(item, spot, -1)
 
     def _fill(self, item: Item, spot: str, sign: int) -> None:
@@ -104,7 +119,12 @@ class _Packing:
             del self._trail[-2:]
 
 
-def pack(items: Sequence[Item], rooms: Mapping[str, Vector], score: _Score) -> dict[str, str]:
+def pack(
+    items: Sequence[Item],
+    rooms: Mapping[str, Vector],
+    score: _Score,
+    tags: _Tags | None = None,
+) -> dict[str, str]:
     """
     Return ``{key: spot}`` of as many items as were found room for.
 
@@ -114,12 +134,15 @@ def pack(items: Sequence[Item], rooms: Mapping[str, Vector], score: _Score) -> d
         ``{spot: what is left there}``, in each dimension.
     score
         Called with a spot and what would be left there: the more, the better the place.
+    tags
+        ``{spot: {tag: value}}``: what groups that are called after a tag keep apart.
     """
-    spread = _spread(items, rooms, score)
+    tags = tags or {}
+    spread = _spread(items, rooms, score, tags)
     if len(spread) == len(items) or not any(item.spots for item in items):
         return spread
-    tight, is_all = _tight(items, rooms)
-    if not is_all and (found := _searched(items, rooms)) is not None:
+    tight, is_all = _tight(items, rooms, tags)
+    if not is_all and (found := _searched(items, rooms, tags)) is not None:
         return found
     counts = {item.key: item.count for item in items}
 
@@ -129,8 +152,10 @@ def pack(items: Sequence[Item], rooms: Mapping[str, Vector], score: _Score) -> d
     return tight if packed(tight) > packed(spread) else spread
 
 
-def _spread(items: Sequence[Item], rooms: Mapping[str, Vector], score: _Score) -> dict[str, str]:
-    packing = _Packing(rooms, 0)
+def _spread(
+    items: Sequence[Item], rooms: Mapping[str, Vector], score: _Score, tags: _Tags
+) -> dict[str, str]:
+    packing = _Packing(rooms, tags, 0)
     heaps: dict[tuple[Vector, tuple[str, ...]], list[_Entry]] = {}
 
     def entry(item: Item, spot: str) -> _Entry:
@@ -164,7 +189,7 @@ def _best(
             heapq.heappush(heap, now)
             continue
         passed.append(now)
-        if packing.apart[spot].isdisjoint(item.apart):
+        if packing.is_apart(item, spot):
             best = spot
     for one in passed:
         heapq.heappush(heap, one)
@@ -193,9 +218,11 @@ def _hardest_first(items: Iterable[Item], scarcity: Sequence[float]) -> list[Ite
     return sorted(items, key=lambda i: (-_weight(i.size, scarcity), len(i.spots), i.key))
 
 
-def _tight(items: Sequence[Item], rooms: Mapping[str, Vector]) -> tuple[dict[str, str], bool]:
+def _tight(
+    items: Sequence[Item], rooms: Mapping[str, Vector], tags: _Tags
+) -> tuple[dict[str, str], bool]:
     """Return ``({key: spot}, whether all have room)``: best fit, then by chains."""
-    packing, scarcity = _Packing(rooms, EFFORT), _scarcity(items, rooms)
+    packing, scarcity = _Packing(rooms, tags, EFFORT), _scarcity(items, rooms)
     left_over = []
     for item in _hardest_first(items, scarcity):
         if not _best_fit(packing, item, scarcity):
@@ -247,14 +274,16 @@ def _chained(
     return False
 
 
-def _searched(items: Sequence[Item], rooms: Mapping[str, Vector]) -> dict[str, str] | None:
+def _searched(
+    items: Sequence[Item], rooms: Mapping[str, Vector], tags: _Tags
+) -> dict[str, str] | None:
     """Return ``{key: spot}`` of all items if a search finds a way, else None."""
     if len(items) > _SEARCHED or not all(item.spots for item in items):
         return None
     useful = {spot for item in items for spot in item.spots}
     rooms = {spot: room for spot, room in rooms.items() if spot in useful}
     try:
-        return _Search(items, rooms).found()
+        return _Search(items, rooms, tags).found()
     except _Spent:
         return None
 
@@ -262,18 +291,24 @@ def _searched(items: Sequence[Item], rooms: Mapping[str, Vector]) -> dict[str, s
 class _Search:
     """Depth first, the hardest item first; what cannot lead to an end is seen early, and once."""
 
-    def __init__(self, items: Sequence[Item], rooms: Mapping[str, Vector]) -> None:
+    def __init__(self, items: Sequence[Item], rooms: Mapping[str, Vector], tags: _Tags) -> None:
         scarcity = _scarcity(items, rooms)
         self._items = _hardest_first(items, scarcity)
-        self._packing, self._scarcity = _Packing(rooms, EFFORT), scarcity
-        # Spots that the same items may go to are the same if as much is left there.
-        kinds = {spot: frozenset(i.key for i in items if spot in i.spots) for spot in rooms}
+        self._packing, self._scarcity = _Packing(rooms, tags, EFFORT), scarcity
+        apart = sorted({group for item in items for group in item.apart})
+        self._takes = {spot: self._packing.takes(apart, spot) for spot in rooms}
+        kinds = {spot: self._kind_of(spot) for spot in rooms}
         numbers = {kind: number for number, kind in enumerate(dict.fromkeys(kinds.values()))}
         self._kind = {spot: numbers[kind] for spot, kind in kinds.items()}
         self._failed: set[tuple[int, tuple[Any, ...]]] = set()
         sizes = [item.size for item in self._items]
         self._needed = [tuple(map(sum, zip(*sizes[n:], strict=True))) for n in range(len(sizes))]
         self._least = [tuple(map(min, zip(*sizes[n:], strict=True))) for n in range(len(sizes))]
+
+    def _kind_of(self, spot: str) -> Hashable:
+        # Spots that the same items may go to, of one rack, are the same if as much is left there.
+        racks = tuple(at for group, at in self._takes[spot] if groups.tag_of(group))
+        return racks, frozenset(item.key for item in self._items if spot in item.spots)
 
     def found(self) -> dict[str, str] | None:
         """Return ``{key: spot}``, or None if there is no way."""
@@ -304,9 +339,12 @@ class _Search:
         packing = self._packing
         packing.spend(len(self._kind))
         return {
-            spot: (kind, packing.left[spot], tuple(sorted(packing.apart[spot])))
+            spot: (kind, packing.left[spot], tuple(t for t, _ in self._taken(spot)))
             for spot, kind in self._kind.items()
         }
+
+    def _taken(self, spot: str) -> Iterable[_Taken]:
+        return (one for one in self._takes[spot] if one in self._packing.taken)
 
     def _tightness(self, spot: str) -> float:
         return _weight(self._packing.left[spot], self._scarcity)

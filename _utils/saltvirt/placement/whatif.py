@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from saltvirt.model import Requirements
+from saltvirt.placement import fit
 from saltvirt.placement.answers import HostInfo, VmFacts
 
 
@@ -29,10 +30,17 @@ def _committed(
 ) -> HostInfo:
     """Return what a host would say with these VMs, and with more or less of it promised."""
     cpu, memory, disk = host.cpu, host.memory, host.storage
+    disk_mib = fit.disk_mib(host, required)
+    taken = dict(required.stocks)
+    stocks = {
+        name: replace(one, committed_mib=one.committed_mib + sign * taken.get(name, 0))
+        for name, one in (host.stocks or {}).items()
+    }
     return replace(
         host,
         vms=vms,
+        stocks=stocks if taken and host.stocks is not None else host.stocks,
         cpu=replace(cpu, vcpus_committed=cpu.vcpus_committed + sign * required.vcpus),
         memory=replace(memory, committed_mib=memory.committed_mib + sign * required.memory_mib),
-        storage=replace(disk, committed_mib=disk.committed_mib + sign * required.disk_mib),
+        storage=replace(disk, committed_mib=disk.committed_mib + sign * disk_mib),
     )

@@ -3,15 +3,16 @@
 import xml.etree.ElementTree as ET
 from typing import Any
 
-from saltvirt.xml import parse, tag, to_text
+from saltvirt.xml import kib, parse, tag, to_text
 
 
 def read(text: str) -> dict[str, Any]:
     """
-    Return ``{arch, model, vendor, features, guests}`` of a host.
+    Return ``{arch, model, vendor, features, guests, nodes}`` of a host.
 
     ``guests`` are ``{os_type, arch, domain_types, machines}``; ``features`` are those that libvirt
-    lists beside the model's own.
+    lists beside the model's own; ``nodes`` are ``{number: {memory_mib, pages}}``, with the huge
+    pages of each NUMA node as ``{KiB: MiB}``.
     """
     root = parse(text)
     return {
@@ -24,6 +25,21 @@ def read(text: str) -> dict[str, Any]:
             for guest in root.iterfind("guest")
             for arch in guest.findall("arch")[:1]
         ],
+        "nodes": dict(map(_node, root.iterfind("host/topology/cells/cell"))),
+    }
+
+
+def _node(cell: ET.Element) -> tuple[int, dict[str, Any]]:
+    memory = cell.find("memory")
+    memory_kib = None if memory is None else kib(memory.text, memory.get("unit"))
+    sizes = {
+        kib(one.get("size"), one.get("unit")) or 0: int(one.text or 0)
+        for one in cell.iterfind("pages")
+    }
+    return int(cell.get("id", 0)), {
+        "memory_mib": (memory_kib or 0) // 1024,
+        # The smallest are those of all memory.
+        "pages": {size: size * sizes[size] // 1024 for size in sorted(sizes)[1:]},
     }
 
 

@@ -4,7 +4,19 @@ import xml.etree.ElementTree as ET
 from typing import Any
 
 from saltvirt.nics import needs
-from saltvirt.xml import chardev, disk, metadata, nic, osboot, parse, sysinfo, to_text, tpm
+from saltvirt.xml import (
+    chardev,
+    disk,
+    memory,
+    metadata,
+    nic,
+    numatune,
+    osboot,
+    parse,
+    sysinfo,
+    to_text,
+    tpm,
+)
 from saltvirt.xml import cpu as cpu_
 from saltvirt.xml import graphics as graphics_
 
@@ -102,6 +114,15 @@ def cpu(root: ET.Element) -> tuple[str | None, str | None]:
     """Return ``(mode, XML)`` of a domain's CPU."""
     found = root.find("cpu")
     return (None, None) if found is None else (found.get("mode"), to_text(found))
+
+
+def memory_from(
+    root: ET.Element,
+) -> tuple[tuple[memory.Page, ...] | None, numatune.Numatune | None]:
+    """Return a VM's huge pages, and the NUMA nodes that its memory comes from."""
+    is_plain = root.find("memoryBacking") is None
+    pages = None if is_plain else memory.read(root).backing.hugepages
+    return pages, numatune.read(root.find("numatune"))
 
 
 def is_cpu_checked(root: ET.Element) -> bool:

@@ -248,7 +248,7 @@ def test_two_of_an_anti_affinity_group_are_not_built_on_one_host_at_once(bare):
                 coming = inspect.host_info(conn, bare).coming
         left = inspect.host_info(conn, bare).coming
 
-    room = {"vcpus": 1, "memory_mib": 64, "disk_mib": 0}
+    room = {"vcpus": 1, "memory_mib": 64, "disk_mib": 0, "stocks": {}}
     assert wire.plain(coming) == {
         "db1": {**room, "affinity": [], "anti_affinity": ["db"]},
         "web1": {**room, "affinity": ["shop"], "anti_affinity": ["web"]},

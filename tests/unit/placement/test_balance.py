@@ -308,3 +308,53 @@ def test_vms_that_are_busy_together_are_known_by_their_host():
 
     assert over.cpu_error == pytest.approx(4 * over.vms["a"].cpu_error)
     assert load.Loads({"h": over}).surely("h")[1] > 0.2 + 4 * 0.4 * over.vms["a"].cpu_error - 1e-9
+
+
+@sizes(quick=20, full=1_000)
+def test_what_is_remembered_of_hosts_gives_the_same_steps_as_looking_at_all_anew(size):
+    longest = 0
+    for seed in range(size):
+        hosts, loads, vms = uneven_cloud(random.Random(seed))
+        some = {"max_moves": 12, "threshold": 0.005}
+
+        steps = balance.rebalance(hosts, loads, vms, **some)
+
+        made = []
+        while len(made) < some["max_moves"]:
+            anew = {**some, "max_moves": 1, "made": made}
+            if not (one := balance.rebalance(hosts, loads, vms, **anew)):
+                break
+            made += one
+        assert steps == made, seed
+        carried_out(hosts, vms, steps)
+        longest = max(longest, len(steps))
+    assert longest > 6
+
+
+def uneven_cloud(draw):
+    """Return hosts of some sizes, tags and makes, with groups and two kinds of load."""
+    sizes_ = [draw.choice([(10, 100), (20, 100), (10, 200)]) for _ in range(draw.randint(3, 24))]
+    hosts, loads, vms = {}, {}, {}
+    is_alike = draw.random() < 0.5
+    for number, (cpus, memory_mib) in enumerate(sizes_):
+        name = f"h{number}"
+        hosts[name] = host(60, tags={"rack": draw.choice("rst")}, maintenance=draw.random() < 0.1)
+        loads[name] = Load(
+            cpus=10 if is_alike else cpus, memory_mib=100 if is_alike else memory_mib, vms={}
+        )
+    for number in range(draw.randint(5, 60)):
+        kind = draw.random()
+        groups_ = {"affinity": ["a"]} if kind < 0.05 else {}
+        if 0.1 < kind < 0.3:
+            groups_ = {"anti_affinity": [draw.choice(["x", "y@rack"])]}
+        bridges = ["br0"] if draw.random() < 0.3 else []
+        one = moving(f"v{number}", draw.choice([5, 10, 20]), bridges=bridges, **groups_)
+        at, required = f"h{draw.randrange(1 + len(hosts) // 2)}", requirements.of(one)
+        if choose.evaluate({at: hosts[at]}, replace(required, bridges=()))[0].fits:
+            hosts[at] = whatif.with_vm(hosts[at], required)
+            vms[one.name] = one
+            cpu, used = draw.choice([0, 0.2, 0.5, 1]), draw.choice([0, 5, 10])
+            loads[at].vms[one.name] = VmLoad(cpu=cpu, memory_mib=used, cpu_error=0.0)
+    for name in draw.sample(list(hosts), len(hosts) // 3):
+        hosts[name] = told.but(hosts[name], bridges=[])
+    return hosts, loads, vms

@@ -56,6 +56,11 @@ def test_the_emptiest_host_comes_first_and_equal_ones_by_name():
         ({"networks": ("lan7",)}, "no active network lan7 there"),
         ({"links": ("eno7",)}, "no link eno7 there"),
         ({"bridge_vlans": True}, "cannot tag VLANs on a Linux bridge (11.0 can)"),
+        ({"stocks": (("NUMA node 7", 0),)}, "no NUMA node 7 there"),
+        (
+            {"stocks": (("hugepages of 2048 KiB", 900),)},
+            "900 MiB of hugepages of 2048 KiB wanted, 300 MiB free",
+        ),
         ({"nic_profile": "dmz"}, "no nic profile 'dmz' there"),
         ({"disk_profile": "huge"}, "no disk profile 'huge' there"),
         ({"nic_profile": "broken"}, "interface 'eth0'"),
@@ -68,7 +73,15 @@ def test_the_emptiest_host_comes_first_and_equal_ones_by_name():
     ],
 )
 def test_every_filter_says_why(change, reason):
-    assert reason in why_not(replace(NEED, **change))
+    hosts = fleet()
+    pages = {"limit_mib": 1000, "committed_mib": 700}
+    hosts["hyper1"]["stocks"] = {"hugepages of 2048 KiB": pages}
+
+    assert reason in why_not(replace(NEED, **change), hosts)
+
+
+def test_an_older_host_that_says_nothing_of_its_stocks_is_not_asked_for_them():
+    assert why_not(replace(NEED, stocks=(("storage pool ssd", 10),))) == ""
 
 
 def test_the_features_of_the_kind_of_guest_count():

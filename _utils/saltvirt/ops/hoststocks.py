@@ -1,0 +1,85 @@
+"""What this host has of huge pages, NUMA nodes and storage pools, and what its VMs take of them."""
+
+import xml.etree.ElementTree as ET
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from pathlib import PurePath
+from typing import Any
+
+from saltvirt import stocks
+from saltvirt.ops.storage import measure
+from saltvirt.placement.answers import ComingFacts
+from saltvirt.placement.stock import Stock
+from saltvirt.units import MIB
+from saltvirt.xml import pooldisk, read
+
+# Whose disks are measured: whoever looks into what another machine serves may wait for it for ever.
+_LOCAL = ("dir", "fs")
+
+
+class Taken:
+    """What VMs take: MiB by names, and by how many bytes disks may still grow, by folders."""
+
+    def __init__(self, pools: Mapping[str, Mapping[str, Any]]) -> None:
+        """Take in what :func:`saltvirt.kvm.host.pools` returns."""
+        self.mib: Counter[str] = Counter()
+        self.growth: Counter[str] = Counter()
+        self._folders = {
+            str(PurePath(one["path"]))
+            for one in pools.values()
+            if one["active"] and one["type"] in _LOCAL
+        }
+
+    def memory(self, memory_mib: int, root: ET.Element) -> None:
+        """Count a VM's memory, by its XML."""
+        self.mib.update(stocks.of_memory(memory_mib, *read.memory_from(root)))
+
+    def disk(self, path: str, format_: str) -> None:
+        """Count what a disk may still grow by, if it is in a pool on this host's own disks."""
+        folder = str(PurePath(path).parent)
+        sizes = measure(path, format_) if folder in self._folders else None
+        if sizes:
+            self.growth[folder] += max(0, sizes["virtual"] - sizes["actual"])
+
+
+def of(
+    nodes: Mapping[int, Mapping[str, Any]],
+    pools: Mapping[str, Mapping[str, Any]],
+    taken: Taken,
+    coming: Iterable[ComingFacts],
+) -> dict[str, Stock]:
+    """
+    Return the :class:`Stock` of each.
+
+    nodes
+        Those of :func:`saltvirt.xml.capabilities.read`.
+    pools
+        What :func:`saltvirt.kvm.host.pools` returns; of those that have disks of VMs.
+    coming
+        The VMs that are being built here, of which libvirt knows nothing yet.
+    """
+    limits: Counter[str] = Counter()
+    committed = Counter(taken.mib)
+    for number, one in nodes.items():
+        limits[stocks.node(number)] = one["memory_mib"]
+        for size, mib in one["pages"].items():
+            limits[stocks.pages(size)] += mib
+    for name, known in pools.items():
+        if known["active"] and known["type"] in pooldisk.TYPES:
+            limits[stocks.pool(name)] = known["capacity_mib"]
+            committed[stocks.pool(name)] = _promised(known, taken)
+    for vm in coming:
+        committed.update(vm.stocks)
+    return {
+        name: Stock(limit_mib=limit, committed_mib=committed[name])
+        for name, limit in limits.items()
+    }
+
+
+def _promised(pool: Mapping[str, Any], taken: Taken) -> int:
+    """Return how many MiB of a pool no new disk can have."""
+    if pool["type"] not in pooldisk.MADE:
+        # Its volumes, which others have made, are taken as they are.
+        return 0
+    growth = taken.growth[str(PurePath(pool["path"]))] if pool["type"] in pooldisk.FILES else 0
+    return int(pool["capacity_mib"] - pool["free_mib"] + growth // MIB)

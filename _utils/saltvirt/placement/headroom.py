@@ -1,0 +1,167 @@
+"""
+Whether any one host may die, and its VMs still find room on the others.
+
+What counts is what a VM needs to start again elsewhere: CPUs, memory, its groups, a host that runs
+guests of its kind and is not in maintenance. Its disks do not count: a VM whose disks died with its
+host does not start again.
+
+A way for the VMs of each host is kept, so that one VM more costs a look at those ways that need its
+host. A way that breaks is sought anew: by best fit first, and where that finds none, by
+``bundles``, which searches all ways as far as its bounds go.
+"""
+
+import operator
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+from saltvirt.model import Requirements
+from saltvirt.placement import bundles, fit, groups, whatif
+from saltvirt.placement.answers import HostInfo
+
+_Size = tuple[int, int]
+
+
+@dataclass(slots=True)
+class _Way:
+    """Where the VMs of a host go if it dies, and what they take there; None if nowhere."""
+
+    there: dict[str, str] | None
+    taken: dict[str, _Size] = field(default_factory=dict)
+
+
+class Headroom:
+    """The hosts, and for each of them a way for its VMs."""
+
+    def __init__(self, hosts: Mapping[str, HostInfo]) -> None:
+        """Take in ``{host: answer of virt.host_info}``."""
+        self._hosts = dict(hosts)
+        self._needs = {name: _needs(info) for name, info in hosts.items()}
+        self._left = {name: _left(info) for name, info in hosts.items()}
+        self._ways = {name: self._way(name) for name in sorted(hosts)}
+
+    def why_not(self, required: Requirements, host: str) -> str | None:
+        """Return why a VM more on a host would leave too little room, None if it would not."""
+        broken = next((name for name, way in self._ways.items() if way.there is None), None)
+        if broken is not None:
+            return f"headroom: if {broken} died now, its VMs would not find room elsewhere"
+        for dead in self._concerned(required, host):
+            if self._with(required, host)._way(dead).there is None:
+                mine = " and this one" if dead == host else ""
+                return f"headroom: if {dead} died then, its VMs{mine} would not find room elsewhere"
+        return None
+
+    def put(self, required: Requirements, host: str) -> None:
+        """Count a VM more on a host."""
+        concerned = list(self._concerned(required, host))
+        after = self._with(required, host)
+        self._hosts, self._needs, self._left = after._hosts, after._needs, after._left
+        for dead in concerned:
+            self._ways[dead] = self._way(dead)
+
+    def _concerned(self, required: Requirements, host: str) -> Iterator[str]:
+        """Yield the hosts whose ways end, if a host has a VM more: its own first."""
+        yield host
+        mine = {*required.affinity, *required.anti_affinity}
+        left = tuple(map(operator.sub, self._left[host], _size(required)))
+        for name, way in self._ways.items():
+            if name == host or way.there is None:
+                continue
+            taken = way.taken.get(host)
+            is_full = taken is not None and not all(map(operator.le, taken, left))
+            if is_full or (mine and _shares(self._needs[name], mine)):
+                yield name
+
+    def _with(self, required: Requirements, host: str) -> "Headroom":
+        """Return the hosts with a VM more, without ways."""
+        after = object.__new__(Headroom)
+        more = _like(self._hosts[host], required)
+        info = whatif.with_vm(self._hosts[host], replace(required, disk_mib=0, disk_profile=None))
+        after._hosts = {**self._hosts, host: info}
+        after._needs = {**self._needs, host: [*self._needs[host], more]}
+        after._left = {**self._left, host: _left(info)}
+        after._ways = {}
+        return after
+
+    def _way(self, dead: str) -> _Way:
+        """Return a way for the VMs of a host, if there is one."""
+        needs = self._needs[dead]
+        found = self._roughly(dead) if not any(_in_group(one) for one in needs) else None
+        if found is None:
+            found = self._exactly(dead)
+        if found is None:
+            return _Way(None)
+        way = _Way(found)
+        for required in needs:
+            there = found[required.name]
+            before = way.taken.get(there, (0, 0))
+            way.taken[there] = (before[0] + required.vcpus, before[1] + required.memory_mib)
+        return way
+
+    def _roughly(self, dead: str) -> dict[str, str] | None:
+        """Return a way by best fit among all hosts, the VMs with most memory first."""
+        left = dict(self._left)
+        del left[dead]
+        order = sorted(left, key=lambda name: (-left[name][1], name))
+        out: dict[str, str] = {}
+        for one in sorted(self._needs[dead], key=lambda one: (-one.memory_mib, one.name)):
+            size = _size(one)
+            for host in order:
+                if all(map(operator.le, size, left[host])) and not fit.standing(
+                    self._hosts[host], one
+                ):
+                    left[host] = (left[host][0] - size[0], left[host][1] - size[1])
+                    out[one.name] = host
+                    break
+            else:
+                return None
+        return out
+
+    def _exactly(self, dead: str) -> dict[str, str] | None:
+        others = {name: info for name, info in self._hosts.items() if name != dead}
+        return bundles.way(others, self._needs[dead])
+
+
+def _left(info: HostInfo) -> _Size:
+    free = fit.free(info)
+    return free["vcpus"], free["memory_mib"]
+
+
+def _size(required: Requirements) -> _Size:
+    return required.vcpus, required.memory_mib
+
+
+def _in_group(required: Requirements) -> bool:
+    return bool(required.affinity or required.anti_affinity)
+
+
+def _shares(needs: Iterable[Requirements], mine: set[str]) -> bool:
+    return any(not mine.isdisjoint((*one.affinity, *one.anti_affinity)) for one in needs)
+
+
+def _like(info: HostInfo, required: Requirements) -> Requirements:
+    """Return what a VM of a host needs to start elsewhere: guests of that kind run there."""
+    return Requirements(
+        name=required.name,
+        vcpus=required.vcpus,
+        memory_mib=required.memory_mib,
+        affinity=required.affinity,
+        anti_affinity=required.anti_affinity,
+        arch=required.arch or info.cpu.arch,
+        domain_type=required.domain_type or info.domain_types.default,
+    )
+
+
+def _needs(info: HostInfo) -> list[Requirements]:
+    return [
+        _like(
+            info,
+            Requirements(
+                name=name,
+                vcpus=vm.vcpus,
+                memory_mib=vm.memory_mib,
+                affinity=tuple(vm.affinity),
+                anti_affinity=tuple(vm.anti_affinity),
+            ),
+        )
+        for name, vm in groups.members(info).items()
+    ]

@@ -1,0 +1,86 @@
+"""
+What a VM takes of a host besides CPUs, memory and its image folder, in MiB by names.
+
+These are huge pages, NUMA nodes that it is bound to, and storage pools.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from saltvirt.model import Disk
+from saltvirt.xml import memory as memory_xml
+from saltvirt.xml import numatune as numatune_xml
+from saltvirt.xml.memory import Page
+from saltvirt.xml.numatune import Numatune
+
+
+def pages(size_kib: int) -> str:
+    """Return what huge pages of a size are called."""
+    return f"hugepages of {size_kib} KiB"
+
+
+def node(number: int) -> str:
+    """Return what a NUMA node is called."""
+    return f"NUMA node {number}"
+
+
+def pool(name: str) -> str:
+    """Return what a storage pool is called."""
+    return f"storage pool {name}"
+
+
+def of_vm(
+    mem: Any, memory_mib: int, numatune: Mapping[str, Any] | None, disks: Iterable[Disk]
+) -> tuple[tuple[str, int], ...]:
+    """Return ``(name, MiB)`` of all that a call's VM takes, sorted."""
+    given = mem if isinstance(mem, dict) else memory_mib
+    hugepages = memory_xml.of(given).backing.hugepages
+    taken = of_memory(memory_mib, hugepages, numatune_xml.of(numatune))
+    return tuple(sorted({**taken, **of_disks(disks)}.items()))
+
+
+def of_memory(
+    memory_mib: int, hugepages: Iterable[Page] | None, tune: Numatune | None
+) -> dict[str, int]:
+    """
+    Return ``{name: MiB}`` of a VM's memory.
+
+    hugepages
+        All of it may be in pages of one size; of several sizes only what is there is asked for.
+    tune
+        Where it may come from; nodes that it is bound to share it, others are to be there.
+    """
+    sizes = sorted({page.size_kib for page in hugepages or () if page.size_kib})
+    out = {pages(size): memory_mib if len(sizes) == 1 else 0 for size in sizes}
+    if tune is None:
+        return out
+    for one in tune.memnodes:
+        out |= dict.fromkeys(map(node, _numbers(one.get("nodeset"))), 0)
+    memory = tune.memory or {}
+    numbers = list(_numbers(memory.get("nodeset")))
+    is_bound = memory.get("mode", "strict") == "strict"
+    share = -(-memory_mib // len(numbers)) if numbers and is_bound else 0
+    return out | dict.fromkeys(map(node, numbers), share)
+
+
+def of_disks(disks: Iterable[Disk]) -> dict[str, int]:
+    """Return ``{name: MiB}`` of the disks that are in pools; a path is no pool's name."""
+    out: dict[str, int] = {}
+    for disk in disks:
+        if disk.pool and is_named(disk.pool):
+            name = pool(disk.pool)
+            out[name] = out.get(name, 0) + (disk.size_mib or 0)
+    return out
+
+
+def is_named(where: str | None) -> bool:
+    """Return whether a disk is in a pool, by its name: not in a folder, nor the host's choice."""
+    return bool(where) and not str(where).startswith("/")
+
+
+def _numbers(nodeset: str | None) -> Iterator[int]:
+    """Yield the numbers of ``0-2,5``; what libvirt would not take is for libvirt to refuse."""
+    for part in (nodeset or "").split(","):
+        first, _dash, last = part.strip().partition("-")
+        if first.isdigit() and (last or first).isdigit():
+            yield from range(int(first), min(int(last or first), int(first) + 1023) + 1)
