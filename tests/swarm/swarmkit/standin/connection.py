@@ -1,6 +1,5 @@
 """A connection of the stand-in, as libvirt-python has it."""
 
-import xml.etree.ElementTree as ET
 from functools import cache
 from pathlib import Path
 
@@ -68,6 +67,13 @@ def _capabilities():
     return _CAPABILITIES.read_text()
 
 
+@cache
+def _machines():
+    """Return ``{architecture: machine types}``."""
+    found = capabilities.read(_capabilities())["guests"]
+    return {guest["arch"]: guest["machines"] for guest in found}
+
+
 def is_listed(one, flags):
     """Return whether virConnectListAllDomains lists a domain by its flags."""
     known = 0
@@ -126,9 +132,8 @@ class Connection(Refusing):
         self, _emulator=None, arch=None, machine=None, kind=None, _flags=0
     ):
         """Return the kind of guests; what they can have is not known, so there is no CPU in it."""
-        found = capabilities.read(_capabilities())
-        names = [guest["machines"] for guest in found["guests"] if guest["arch"] == arch]
-        if names and (machine is None or machine in names[0]):
+        names = _machines().get(arch)
+        if names and (machine is None or machine in names):
             return (
                 f"<domainCapabilities><domain>{kind}</domain><machine>{machine or 'pc'}"
                 f"</machine><arch>{arch}</arch></domainCapabilities>"
@@ -142,7 +147,7 @@ class Connection(Refusing):
     def getMemoryStats(self, _cell, _flags=0):  # noqa: N802
         """Return the host's memory in KiB: what its guests have is taken."""
         used = sum(
-            texts.memory_kib(ET.fromstring(one["live"]), "currentMemory")
+            texts.figures(one["live"]).memory
             for one in self.store.read()["domains"].values()
             if one["live"]
         )

@@ -3,6 +3,8 @@
 import hashlib
 import uuid
 import xml.etree.ElementTree as ET
+from dataclasses import dataclass
+from functools import lru_cache
 
 import libvirt
 from saltvirt.xml import METADATA_NS
@@ -42,6 +44,49 @@ def vcpus(root):
     element = root.find("vcpu")
     most = int(element.text) if element is not None and element.text else 1
     return int(element.get("current", most)) if element is not None else most, most
+
+
+@dataclass(frozen=True)
+class Disk:
+    """What of a disk libvirt's statistics name."""
+
+    target: str
+    path: str | None
+    format: str
+
+
+@dataclass(frozen=True)
+class Figures:
+    """What of a domain's XML its statistics are made of; memory in KiB."""
+
+    memory: int
+    most_memory: int
+    vcpus: int
+    most_vcpus: int
+    disks: tuple[Disk, ...]
+
+
+@lru_cache(maxsize=2048)
+def figures(text):
+    """Return the figures in a domain's XML, which is read once: libvirtd has them at hand."""
+    root = ET.fromstring(text)
+    now, most = vcpus(root)
+    return Figures(
+        memory=memory_kib(root, "currentMemory"),
+        most_memory=memory_kib(root, "memory"),
+        vcpus=now,
+        most_vcpus=most,
+        disks=tuple(map(_disk, root.iterfind("devices/disk"))),
+    )
+
+
+def _disk(element):
+    source, driver = element.find("source"), element.find("driver")
+    return Disk(
+        target=element.find("target").get("dev"),
+        path=None if source is None else source.get("file"),
+        format="raw" if driver is None else driver.get("type", "raw"),
+    )
 
 
 def _set_text(root, name, text, after):
