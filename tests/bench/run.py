@@ -8,7 +8,8 @@ Then the CPU time of ``virt.init`` of an overlay clone with seeding, libvirt's d
 left out. Then seeding beside virt-customize, virt-sysprep and Salt 3006.25's seed.apply, and
 ten VMs at once beside qemu-img and virsh by hand. Then a move beside virsh and Salt 3006.25's
 module, 200 signed answers beside unsigned ones, and plans for simulated clouds beside Ganeti's
-hbal.
+hbal. Last, on swarms of up to 200 hosts, what the runner's commands cost beside a bare test.ping
+and beside Salt 3006.25's own runner.
 
 At the end the ratios stand beside those of ``ratios.json``; the exit code is 1 if one is worse by
 more than a tenth. With ``--accept`` they are written there instead.
@@ -23,6 +24,7 @@ HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "lab"))
 
 import answers  # noqa: E402
+import commands  # noqa: E402
 import move  # noqa: E402
 import plans  # noqa: E402
 import ratios  # noqa: E402
@@ -138,6 +140,8 @@ def measure(lab, host):
     table(move.TITLE, move.HEADS, list(move.rows(lab, host, found)))
     table(answers.TITLE, answers.HEADS, list(answers.rows(found)))
     table(plans.TITLE, plans.HEADS, list(plans.rows()))
+    for one in commands.tables(found):
+        table(*one)
     return found
 
 

@@ -20,7 +20,7 @@ def parsed(text):
     try:
         root = ET.fromstring(text)
     except ET.ParseError as wrong:
-        raise refusal("XML_ERROR", f"(domain_definition):1: {wrong}") from wrong
+        raise refusal("XML_DETAIL", f"(domain_definition):1: {wrong}") from wrong
     if root.tag != "domain":
         raise refusal("XML_ERROR", f"XML error: unexpected root element <{root.tag}>")
     if not root.findtext("name"):
@@ -107,7 +107,7 @@ def defined(text):
     try:
         own = str(uuid.UUID(own)) if own else str(uuid.uuid4())
     except ValueError as wrong:
-        raise refusal("XML_ERROR", "XML error: malformed uuid element") from wrong
+        raise refusal("INTERNAL_ERROR", "internal error: malformed uuid element") from wrong
     _set_text(root, "uuid", own, "name")
     most = memory_kib(root, "memory")
     now = memory_kib(root, "currentMemory") or most

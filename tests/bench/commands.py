@@ -1,0 +1,120 @@
+"""
+What the runner's commands cost at 10, 50 and 200 hosts with 50 VMs each, on a swarm.
+
+Beside them `salt '*' test.ping`, the floor, in the same run; then, on a swarm of Salt 3006.25, our
+runner beside that release's own, which asks the same hosts for the same modules' answers. As a
+program: commands.py [SIZE...]
+"""
+
+import json
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE.parent / "swarm"), str(HERE.parents[1] / "_utils")]
+
+from swarmkit import life  # noqa: E402
+from swarmkit.settings import Spec, place  # noqa: E402
+
+SIZES, VMS, ROUNDS = (10, 50, 200), 50, 3
+HEADS = (
+    "hosts",
+    "command",
+    "wall",
+    "CPU master",
+    "of a host",
+    "of itself",
+    "bus",
+    "printed",
+    "files",
+)
+VM = "vm-h0007-003"
+FLOOR = "test.ping"
+OURS = {
+    FLOOR: ("salt", "*", "test.ping"),
+    "list": ("salt-run", "virt.list"),
+    "query": ("salt-run", "virt.query"),
+    "vm_info NAME": ("salt-run", "virt.vm_info", VM),
+    "host_info": ("salt-run", "virt.host_info"),
+    "init dry_run": ("salt-run", "virt.init", "fresh1", "1", "512", "seed=False", "dry_run=True"),
+}
+THEIRS = {
+    "3006.25's list": ("core", "virt.list"),
+    "3006.25's query": ("core", "virt.query"),
+    "3006.25's vm_info NAME": ("core", "virt.vm_info", VM),
+    "3006.25's host_info": ("core", "virt.host_info"),
+}
+TITLE = f"what commands cost on Salt {{}}, {VMS} VMs a host, median of {ROUNDS}"
+
+
+def _argv(python, words):
+    """Return a command as it runs inside: ``core`` is salt-run without this project."""
+    program, *rest = words
+    config, program = ("core", "salt-run") if program == "core" else ("etc", program)
+    path = str(Path(python).with_name(program))
+    return [python, path, "-c", f"/run/swarm/master/{config}", *rest]
+
+
+def measured(salt, hosts):
+    """Return ``{command: figures}`` of one swarm."""
+    commands = {**OURS, **(THEIRS if salt == "3006" else {})}
+    own = replace(place(), folder=place().folder.with_name(f"{place().folder.name}bench"))
+    spec = Spec(hosts=hosts, vms=VMS, salt=salt)
+    life.up(own, spec)
+    try:
+        argv = [_argv(spec.python, words) for words in commands.values()]
+        words = [spec.python, HERE / "insideswarm.py", str(ROUNDS), json.dumps(argv)]
+        said = json.loads(life.run(own, words).splitlines()[-1])
+    finally:
+        life.down(own)
+    return dict(zip(commands, said, strict=True))
+
+
+def _row(hosts, name, one):
+    return (
+        hosts,
+        name,
+        f"{one['wall_s']:.2f} s",
+        f"{one['master_s']:.2f} s",
+        f"{1000 * one['minion_s']:.0f} ms",
+        f"{one['command_s']:.2f} s",
+        f"{one['bytes'] / 1e6:.2f} MB",
+        f"{one['printed'] / 1e6:.2f} MB",
+        int(one["files"]),
+    )
+
+
+def _note(found, salt, hosts, by):
+    """Note the ratios: of walls to the floor, and of walls and bytes to the rival's."""
+    if salt == "3008":
+        for name in ("list", "host_info", "query", "init dry_run"):
+            found[f"{name} of {hosts} hosts, test.ping"] = by[name]["wall_s"] / by[FLOOR]["wall_s"]
+        return
+    for rival in THEIRS:
+        name = rival.removeprefix("3006.25's ")
+        found[f"{name} of {hosts} hosts, {rival}"] = by[name]["wall_s"] / by[rival]["wall_s"]
+        found[f"bytes of {name} of {hosts} hosts, {rival}"] = by[name]["bytes"] / by[rival]["bytes"]
+
+
+def rows(salt, found, sizes=SIZES):
+    """Yield the rows of a line of Salt; note the ratios in ``found``."""
+    for hosts in sizes:
+        by = measured(salt, hosts)
+        _note(found, salt, hosts, by)
+        yield from (_row(hosts, name, one) for name, one in by.items())
+
+
+def tables(found, sizes=SIZES):
+    """Yield ``(title, heads, rows)`` of both lines of Salt."""
+    for salt in ("3008", "3006"):
+        yield TITLE.format(salt), HEADS, list(rows(salt, found, sizes))
+
+
+if __name__ == "__main__":
+    import run
+
+    noted = {}
+    for one in tables(noted, tuple(map(int, sys.argv[1:])) or SIZES):
+        run.table(*one)
+    print(json.dumps({name: round(one, 3) for name, one in noted.items()}, indent=2))
