@@ -3,9 +3,10 @@ What the runner's commands cost at 10, 50 and 200 hosts with 50 VMs each, on a s
 
 Beside them `salt '*' test.ping`, the floor, in the same run; then, on a swarm of Salt 3006.25, our
 runner beside that release's own, which asks the same hosts for the same modules' answers. As a
-program: commands.py [SIZE...]
+program: commands.py [--rounds N] [SIZE...]
 """
 
+import argparse
 import json
 import sys
 from dataclasses import replace
@@ -15,7 +16,7 @@ HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent / "swarm"), str(HERE.parents[1] / "_utils")]
 
 from swarmkit import life  # noqa: E402
-from swarmkit.settings import Spec, place  # noqa: E402
+from swarmkit.settings import Spec, SwarmError, place  # noqa: E402
 
 SIZES, VMS, ROUNDS = (10, 50, 200), 50, 3
 HEADS = (
@@ -45,7 +46,7 @@ THEIRS = {
     "3006.25's vm_info NAME": ("core", "virt.vm_info", VM),
     "3006.25's host_info": ("core", "virt.host_info"),
 }
-TITLE = f"what commands cost on Salt {{}}, {VMS} VMs a host, median of {ROUNDS}"
+TITLE = f"what commands cost on Salt {{}}, {VMS} VMs a host, median of {{}}"
 
 
 def _argv(python, words):
@@ -56,7 +57,7 @@ def _argv(python, words):
     return [python, path, "-c", f"/run/swarm/master/{config}", *rest]
 
 
-def measured(salt, hosts):
+def measured(salt, hosts, rounds):
     """Return ``{command: figures}`` of one swarm."""
     commands = {**OURS, **(THEIRS if salt == "3006" else {})}
     own = replace(place(), folder=place().folder.with_name(f"{place().folder.name}bench"))
@@ -64,7 +65,7 @@ def measured(salt, hosts):
     life.up(own, spec)
     try:
         argv = [_argv(spec.python, words) for words in commands.values()]
-        words = [spec.python, HERE / "insideswarm.py", str(ROUNDS), json.dumps(argv)]
+        words = [spec.python, HERE / "insideswarm.py", str(rounds), json.dumps(argv)]
         said = json.loads(life.run(own, words).splitlines()[-1])
     finally:
         life.down(own)
@@ -97,24 +98,31 @@ def _note(found, salt, hosts, by):
         found[f"bytes of {name} of {hosts} hosts, {rival}"] = by[name]["bytes"] / by[rival]["bytes"]
 
 
-def rows(salt, found, sizes=SIZES):
+def rows(salt, found, sizes, rounds):
     """Yield the rows of a line of Salt; note the ratios in ``found``."""
     for hosts in sizes:
-        by = measured(salt, hosts)
+        by = measured(salt, hosts, rounds)
         _note(found, salt, hosts, by)
         yield from (_row(hosts, name, one) for name, one in by.items())
 
 
-def tables(found, sizes=SIZES):
+def tables(found, sizes=SIZES, rounds=ROUNDS):
     """Yield ``(title, heads, rows)`` of both lines of Salt."""
     for salt in ("3008", "3006"):
-        yield TITLE.format(salt), HEADS, list(rows(salt, found, sizes))
+        title = TITLE.format(salt, rounds)
+        yield title, HEADS, list(rows(salt, found, sizes, rounds))
 
 
 if __name__ == "__main__":
     import run
 
-    noted = {}
-    for one in tables(noted, tuple(map(int, sys.argv[1:])) or SIZES):
-        run.table(*one)
+    parser = argparse.ArgumentParser(description="what the runner's commands cost on swarms")
+    parser.add_argument("--rounds", type=int, default=ROUNDS)
+    parser.add_argument("sizes", type=int, nargs="*", default=SIZES)
+    given, noted = parser.parse_args(), {}
+    try:
+        for one in tables(noted, given.sizes, given.rounds):
+            run.table(*one)
+    except SwarmError as error:
+        sys.exit(f"commands: {error}")
     print(json.dumps({name: round(one, 3) for name, one in noted.items()}, indent=2))

@@ -196,7 +196,7 @@ def main():
     accept = parser.parse_args().accept
     try:
         found = bench(lab_from_environment())
-    except LabError as error:
+    except (LabError, commands.SwarmError) as error:
         print(f"bench: {error}", file=sys.stderr)
         return 1
     return judge(found, accept)
