@@ -5,7 +5,7 @@ help:      ## these lines
 demo:      ## a cloud of 3 hypervisors on this machine: deploy, show, move, remove
 	tests/demo
 
-test: lint unit compat  ## the whole test suite, fast tests first
+test: lint unit compat docs  ## the whole test suite, fast tests first
 	tests/together
 
 nightly:   ## the tests that take minutes each, with the machine to themselves
@@ -30,7 +30,8 @@ lab:       ## bring the lab up and leave it up
 bench:     ## figures beside named rivals, in one run
 	tests/env python tests/bench/run.py
 
-docs:      ## every page's links and options are checked; the pages are plain Markdown
+docs:      ## the pages and the reference of all functions, in docs/_build/html
 	tests/env pytest tests/conventions -k docs
+	tests/env sphinx-build -q -W --keep-going docs docs/_build/html
 
 .PHONY: help demo test nightly unit compat lint lab bench docs

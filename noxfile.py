@@ -36,5 +36,7 @@ def loading(session):
 
 @nox.session(python=False)
 def docs(session):
-    """Check the pages."""
+    """Check the pages, and make them."""
     session.run("tests/env", "pytest", "tests/conventions", "-k", "docs", external=True)
+    pages = ("docs", "docs/_build/html")
+    session.run("tests/env", "sphinx-build", "-q", "-W", "--keep-going", *pages, external=True)

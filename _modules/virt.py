@@ -49,40 +49,40 @@ def init(name=None, cpu=None, mem=None, *values, **kwargs):
     interfaces
         NICs that override the profile's by ``name``, or are added to them.
     hypervisor
-        ``kvm`` or ``qemu``. Defaults to ``virt:hypervisor``, else to KVM where it really works.
+        ``kvm`` or ``qemu``. Defaults to ``virt:hypervisor``, else to KVM if it works here.
     start
-        Start the VM once its seeding is over. Defaults to True.
+        Start the VM when it is seeded. Defaults to True.
     disk
         Disk profile of ``virt:disk``. Defaults to ``default``: one disk of 8192 MiB.
     disks
         Disks that override the profile's by ``name``, or are added to them; sizes in MiB.
     saltenv
-        Where ``salt://`` images are looked for. Defaults to ``base``.
+        Environment of the file server that has the ``salt://`` images. Defaults to ``base``.
     seed, install, config
-        Give the guest a minion's identity; let it install a minion if it has none; more options
-        for its minion configuration. Default to True, True and none.
+        Whether to give the guest a minion's identity; whether to install a minion if it has none;
+        more options for its minion configuration. Default to True, True and none.
     pub_key, priv_key
         The minion's key pair: PEM text or absolute paths on this host.
     seed_method
-        ``nocloud``, ``guestfs``, ``nbd``, ``credentials``, or ``auto``: what the image supports.
-        Defaults to ``virt:seed:method``, else ``auto``.
+        ``nocloud``, ``guestfs``, ``nbd``, ``credentials``, or ``auto``: one that the image
+        supports. Defaults to ``virt:seed:method``, else ``auto``.
     install_from
-        What a minion is installed from where there is none: a onedir tarball, packages or a
+        Where a minion is installed from if the image has none: a onedir tarball, packages or a
         script; ``{arch}`` stands for the guest's processor. Defaults to ``virt:seed:install_from``,
-        else to what ``salt-run virt_image.minion_packages`` has fetched, else to the guest's
-        repositories where they have one: of a guest with cloud-init, or as
-        ``virt:seed:install_network`` says.
+        else to what ``salt-run virt_image.minion_packages`` has fetched, else to the guest's own
+        repositories, if they have a minion and the guest has cloud-init, or
+        ``virt:seed:install_network`` is set.
     user_data
         More cloud-config, a mapping or text, merged over ``virt:seed:user_data``.
     ssh_authorized_keys
         OpenSSH public keys, a list or a text with one in each line, of those who may log in: as
-        the image's default user by ``nocloud``, as root otherwise. Beside those of
+        the image's default user with ``nocloud``, as root otherwise. Added to those of
         ``virt:seed:ssh_authorized_keys``. Defaults to none.
     seed_cmd
         Another function that seeds the first disk. Defaults to ours.
     graphics, enable_vnc
-        A ``graphics`` mapping, or True for VNC under the ``virt:vnc`` options (127.0.0.1 if they
-        say nothing). Default to no display.
+        A ``graphics`` mapping, or True for VNC with the ``virt:vnc`` options (by default on
+        127.0.0.1). Default to no display.
     image, image_hash, enable_qcow
         ``salt://``, ``http(s)://``, ``file://`` or absolute path of the first disk's content; its
         checksum as the file states take it (``sha256=...``, or where a file of checksums is);
@@ -100,14 +100,14 @@ def init(name=None, cpu=None, mem=None, *values, **kwargs):
         Names of groups; VMs of one anti-affinity group never share a host.
     dry_run
         Change nothing and return what would be done, as plain data: ``disks``, ``nics``, ``seed``,
-        ``files``, ``to_fetch``, ``xml``, ... Images are not fetched: what depends on
-        those in ``to_fetch`` is not known yet. Defaults to False.
+        ``files``, ``to_fetch``, ``xml``, ... Images are not fetched, so what depends on those in
+        ``to_fetch`` is not known yet. Defaults to False.
     report
-        Return errors as ``{"error", "kind", "retcode"}`` and fire progress events: for the runner.
+        For the runner: return errors as ``{"error", "kind", "retcode"}`` and fire progress events.
 
     Returns True, or the plan of a dry run. Fails with one line and leaves nothing behind: a bad
-    argument, an image that cannot be fetched or trusted, no room, a missing bridge, a name that is
-    taken, or one that is on its way to or from this host. Undo: virt.purge.
+    argument, an image that cannot be fetched or trusted, no room, a missing bridge, or a name that
+    is taken or belongs to a VM that is being moved to or from this host. Undo: virt.purge.
 
     CLI Example:
 

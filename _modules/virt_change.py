@@ -42,7 +42,7 @@ def update(
     **kwargs,
 ):
     """
-    Change a VM's definition, and what can be changed of it while it runs.
+    Change a VM's definition and, as far as possible, the running VM.
 
     name
         The VM's name.
@@ -51,15 +51,15 @@ def update(
     mem
         Memory in MiB or a size like ``2g``, or a mapping as for virt.init.
     disk_profile, disks
-        The profile of ``virt:disk`` and the disks that the VM is to have; sizes in MiB. Its seed
-        is none of them. A disk that is there is known by its ``source_file``, or by its name
-        in the name of its file or volume; a drive by its order. Of such a disk ``model``, ``io``,
-        ``iothread_id``, a drive's ``source_file`` and a larger ``size`` are looked at, nothing
-        else. Others are made as by virt.init, and taken away again if this fails. Disks that the
-        VM is not to have any more are detached; their files stay.
+        The profile of ``virt:disk`` and all disks that the VM shall have, without its seed; sizes
+        in MiB. An existing disk is recognised by its ``source_file``, or by its name in that of
+        its file or volume; a drive by its order. Of its settings only ``model``, ``io``,
+        ``iothread_id``, a drive's ``source_file`` and a larger ``size`` are applied. New disks are
+        made as by virt.init, and removed again if this fails. Disks that are not listed are
+        detached; their files stay.
     nic_profile, interfaces
-        The profile of ``virt:nic`` and the NICs that the VM is to have. One that is there is known
-        by its MAC, or where none is given by what it is on and its model.
+        The profile of ``virt:nic`` and all NICs that the VM shall have. An existing NIC is
+        recognised by its MAC, or if none is given, by its bridge or network and its model.
     graphics
         The only display; ``{type: none}`` removes it. A password, keymap or listener that it does
         not say stays, where the type does.
@@ -75,12 +75,12 @@ def update(
     boot_dev
         Devices to boot from, such as ``"network hd"``.
     serials, consoles
-        Lists of the serial ports and consoles that the VM is to have.
+        Lists of all serial ports and consoles that the VM shall have.
     stop_on_reboot
         Stop instead of reboot. Defaults to False, as it always did: a VM that stops
         reboots again. Null leaves it.
     host_devices
-        Names of the host's devices that the VM is to have, as virt.node_devices lists them.
+        Names of the host's devices that the VM shall have, as virt.node_devices lists them.
     autostart
         Start the VM with its host or not. Defaults to None, which leaves it.
 

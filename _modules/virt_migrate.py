@@ -43,12 +43,13 @@ def migrate(vm_, target, **kwargs):
         are refused: hosts have certificates.
 
     With ``undefinesource=False`` or ``persistent=False`` the definition stays here, without
-    autostart, and our commands do not start it: it says where the VM is.
+    autostart, with a note of where the VM is, and ``virt.start`` refuses it.
 
     Memory and disks are encrypted by QEMU's own TLS; with ``virt:tunnel`` everything goes through
-    port 16514. Returns ``{total_ms, downtime_ms, memory_bytes, disk_bytes}``, and with a token what
-    its target must be told, ``noted``; ``warnings`` where a VM was moved as it runs and may have
-    lost something. Fails with one line, and leaves the VM where it was. Undo: move it back.
+    port 16514. Returns ``{total_ms, downtime_ms, memory_bytes, disk_bytes}``, with a token also
+    ``noted``, what the target must be told, and ``warnings`` if an emulated VM was moved while it
+    ran and may have lost data. Fails with one line, and leaves the VM where it was. Undo: move it
+    back.
 
     CLI Example:
 

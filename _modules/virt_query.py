@@ -32,23 +32,23 @@ def _reading(function, given):
 
 def host_info(moving=None, **kwargs):
     """
-    Return everything placement needs to know of this host, in one compact answer.
+    Return what this host has, and what it has promised to VMs.
 
     moving
-        A VM that is to be moved: the host that has it adds ``moving``, its answer of
-        ``virt.migration_info``. Defaults to none.
+        A VM that is to be moved: if this host has it, the answer also has ``moving``, what
+        ``virt.migration_info`` returns of it. Defaults to none.
 
     Returns ``{maintenance, vms, building, coming, unfinished, unreadable, cpu, memory, storage,
     bridges, links, networks, profiles, domain_types, archs, machines, versions}``. ``vms`` is
-    ``{name: {state, vcpus, memory_mib, affinity, anti_affinity}}``; ``coming`` the same for those
-    in ``building``, with ``disk_mib`` instead of ``state``; ``unfinished`` names the builds and
-    purges that died; ``unreadable`` says of which VMs a record cannot be read, and what to do:
-    ``{name: why}``; ``cpu``, ``memory`` and ``storage`` have what can be handed out
+    ``{name: {state, vcpus, memory_mib, affinity, anti_affinity}}``; ``coming`` is the same for
+    those in ``building``, with ``disk_mib`` instead of ``state``; ``unfinished`` names builds and
+    purges that were interrupted; ``unreadable`` is ``{name: why}`` of VMs that have a record which
+    cannot be read, with what to do; ``cpu``, ``memory`` and ``storage`` have what can be promised
     (``..._limit``/``limit_mib``) and what is promised (``..._committed``/``committed_mib``), sizes
-    in MiB; ``cpu`` has ``features`` by domain type, those that the model implies included;
-    ``domain_types`` says which kinds of guests run here and why: ``default`` is None where KVM is
-    offered and could not be proved; ``machines`` which machine types: ``{arch: {versions: {family:
-    [oldest, newest]}, names}}``.
+    in MiB; ``cpu`` has ``features`` by domain type, including those that the model implies;
+    ``domain_types`` says which kinds of guests run here and why, and its ``default`` is None if KVM
+    is offered but the test guest could not be started; ``machines`` lists machine types:
+    ``{arch: {versions: {family: [oldest, newest]}, names}}``.
 
     CLI Example:
 
@@ -191,7 +191,7 @@ def list_inactive_vms(**kwargs):
 
 def vm_info(vm_=None, **kwargs):
     """
-    Return what libvirt knows of one VM, or of all.
+    Return what libvirt knows about one VM, or about all.
 
     vm_
         The VM's name. Defaults to all.
@@ -200,9 +200,9 @@ def vm_info(vm_=None, **kwargs):
     on_poweroff, maxMem, mem, state}}``; ``mem`` and ``maxMem`` in KiB, disk sizes in bytes,
     ``cputime`` in nanoseconds. One VM also has ``addresses`` (at most 16, IPv4 first),
     ``addresses_from`` (``lease``, ``agent`` of the guest, ``neighbours`` of this host, or None),
-    ``behind_host`` (the networks it is in that only this host reaches, as those with NAT),
-    ``ssh_user`` (who may log in with the keys it was given, ``USER`` for a default user whose name
-    is not known, or None) and ``login``: the command that logs in, None if it does not run.
+    ``behind_host`` (its networks that only this host reaches, such as those with NAT),
+    ``ssh_user`` (who can log in with the keys it was given, ``USER`` for a default user whose name
+    is not known, or None) and ``login``: the command that logs in, None if the VM is not running.
 
     CLI Example:
 

@@ -58,7 +58,7 @@ def snapshot(domain, name=None, suffix=None, external=False, quiesce=False, **kw
     external
         Let each disk go on in a new file beside it, and keep no memory. By default the snapshot is
         internal: in the disks themselves, which have to be qcow2, with the memory of a VM that
-        runs, which stands still meanwhile.
+        runs, which is paused meanwhile.
     quiesce
         Have the guest's agent freeze its file systems meanwhile; needs ``external``. Defaults to
         False.

@@ -83,7 +83,7 @@ def _moved(data):
     took = f" in {data['total_ms'] / 1000:.1f} s" if "total_ms" in data else ""
     yield f"{data['name']} moved {way}{took}"
     if data.get("downtime_ms"):
-        yield f"  its guest stood still for {data['downtime_ms']} ms"
+        yield f"  its guest was paused for {data['downtime_ms']} ms"
     sent = ", ".join(
         f"{data[key] / 2**20:.1f} MiB of {what}"
         for key, what in (("memory_bytes", "memory"), ("disk_bytes", "disks"))

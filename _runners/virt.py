@@ -55,8 +55,8 @@ def query(host=None, quiet=False):
     quiet
         Accepted for old calls.
 
-    Returns ``{host: {freecpu, freemem, node_info, vm_info}}``, ``freemem`` in MiB, with
-    ``unreachable`` and ``failed`` where there are such hosts.
+    Returns ``{host: {freecpu, freemem, node_info, vm_info}}``, ``freemem`` in MiB; also
+    ``unreachable`` and ``failed`` if there are hosts that did not answer.
 
     CLI Example:
 
@@ -98,7 +98,7 @@ def _by_state(vms):
 @runner_function(outputter="virt_hosts")
 def host_info(host=None):
     """
-    Show what every hypervisor has and has promised.
+    Show what every hypervisor has, and how much of it is promised to VMs.
 
     host
         Only this hypervisor.
@@ -178,7 +178,7 @@ def init(
     image
         ``salt://``, ``http(s)://``, ``file://`` or absolute path on the hypervisor.
     hypervisor
-        ``kvm`` or ``qemu``. Defaults to what the chosen host can really run.
+        ``kvm`` or ``qemu``. Defaults to KVM if it works on the chosen host.
     host, where
         Deploy on this hypervisor; or on one that matches this compound Salt target.
     seed, install, saltenv, seed_cmd, nic, disk, start, enable_vnc, enable_qcow
@@ -186,28 +186,31 @@ def init(
     serial_type
         ``pty``, ``tcp`` or ``None`` (default: a console that is logged).
     dry_run
-        Return which hosts fit, their scores, and why the others do not, or fail as the deployment
-        would; nothing is made.
+        Only return which hosts fit, their scores, and why the others do not, or fail as the
+        deployment would. Nothing is made. Defaults to False.
     wait
         Wait for the VM's minion. Defaults to True.
     wait_s
-        How long at most, in seconds. Defaults to ``virt:wait_s`` of the master, else to 300, or
-        1200 on a host without KVM, which emulates the VM's processor.
+        Wait this many seconds at most. Defaults to ``virt:wait_s`` of the master, else to 300, or
+        to 1200 on a host without KVM, which emulates the VM's CPU.
     quiet
         Show no progress. Defaults to False.
     force
-        Deploy even though a hypervisor that cannot be asked now had a VM of that name when it was
-        last asked, or was asked to build one: only if you know that the VM is not there. Default:
-        False.
+        Deploy even though a hypervisor that does not answer had a VM of that name when it was last
+        asked, or was ordered to build one. Use it only if you know that the VM is not there.
+        Defaults to False.
 
     Every other keyword argument of the module's ``virt.init`` is passed on, such as
-    ``ssh_authorized_keys``; an unknown one is refused by name. Returns ``{"name", "host", "minion",
-    "seconds", "addresses", "login"}``: the VM's addresses, IPv4 first, and the command that logs
-    in; ``addresses_from`` is ``minion`` if only the VM itself says them; ``warnings`` are what its
-    image will not read or serve, such as ``ssh_authorized_keys`` without an SSH server. Fails with
-    one line, and leaves nothing behind; if no host fits, with the table of reasons; if the minion
-    does not answer, the VM and its key stay, as it may still come, and ``console`` has the end of
-    what it has said, beside ``addresses`` and ``login``. Undo: virt.purge.
+    ``ssh_authorized_keys``; an unknown one is refused by name.
+
+    Returns ``{"name", "host", "minion", "seconds", "addresses", "login"}``: the VM's addresses,
+    IPv4 first, and the command that logs in. ``addresses_from`` is ``minion`` if only the VM itself
+    knows them. ``warnings`` names what the image will ignore, such as ``ssh_authorized_keys``
+    without an SSH server.
+
+    Fails with one line and leaves nothing behind; if no host fits, with a table of the reasons. If
+    the minion does not answer in time, the VM and its key stay, as it may still answer, and
+    ``console`` has the end of its console, beside ``addresses`` and ``login``. Undo: virt.purge.
 
     CLI Example:
 
@@ -359,9 +362,9 @@ def purge(name, delete_key=True):
     delete_key
         Delete the minion key of that id too. Defaults to True.
 
-    Cached images, and disks that another VM uses, stay. A purge that was interrupted is finished by
-    the next one, which deletes the key that the VM had. Returns ``{host: {name: "purged"}}``, with
-    what was finished after ``purged``; fails if no host has the VM. There is no undo.
+    Cached images stay, and so do disks that another VM uses. If a purge was interrupted, the next
+    one finishes it, and deletes the VM's key. Returns ``{host: {name: "purged"}}``; after
+    ``purged`` it says what was finished. Fails if no host has the VM. There is no undo.
 
     CLI Example:
 

@@ -19,19 +19,21 @@ def __virtual__():
 @runner_function
 def allow(*hosts):
     """
-    Let minions be hypervisors: they get certificates and orders, and may be sent VMs.
+    Allow minions to be hypervisors: they get certificates and orders, and may be sent VMs.
 
     hosts
-        Ids of minions whose keys are accepted, or globs, which stand for those that match now. None
-        at all: show who is a hypervisor, who is shut out and who may be one.
+        Ids of minions whose keys are accepted, or globs, which stand for the minions that match
+        now. Defaults to none: show who is a hypervisor, who is shut out, and who could be one.
 
-    They are listed beside the CA, and are hypervisors as those of ``virt:hypervisors`` are. Returns
-    ``{"allowed": [id]}``; without hosts ``{"hypervisors": {id: {"by", "fingerprint"}},
-    "disallowed": [id]}``, and if there are minions that say they are hypervisors or have
-    certificates, ``candidates`` with their keys' fingerprints, and ``allow_them``, the command;
-    ``without_key`` are those who are allowed and have no accepted key, ``waiting`` the keys that
-    wait to be accepted. Fingerprints are as ``salt-call --local key.finger`` shows them on the
-    host. A minion that is a VM on a hypervisor is refused. Undo: virt.disallow.
+    The ids are kept beside the CA, and count together with those of ``virt:hypervisors``. A minion
+    that is a VM on a hypervisor is refused.
+
+    Returns ``{"allowed": [id]}``; without hosts ``{"hypervisors": {id: {"by", "fingerprint"}},
+    "disallowed": [id]}``. If minions say that they are hypervisors, or have certificates, there are
+    also ``candidates`` with their keys' fingerprints, and ``allow_them``, the command that allows
+    them. ``without_key`` lists ids that are allowed and have no accepted key, ``waiting`` the keys
+    that wait to be accepted. Fingerprints are as ``salt-call --local key.finger`` shows them on the
+    host. Undo: virt.disallow.
 
     CLI Example:
 
@@ -46,16 +48,16 @@ def allow(*hosts):
 @runner_function
 def disallow(*hosts):
     """
-    Shut hosts out: no orders, no certificates, whatever ``virt:hypervisors`` says.
+    Shut hosts out: they get no orders and no certificates, even if ``virt:hypervisors`` names them.
 
     hosts
         Ids, or globs.
 
-    Their certificates are revoked, and every other host reads the list of them. The others'
-    firewalls close at their next state run. VMs that are there stay as they are: empty a host
-    before (virt.evacuate). Returns ``{"disallowed": [id], "revoked": [serial], "told": {host: what
-    was done}}``; if a host did not hear of it, fails, and is to be run again. Undo: virt.allow,
-    then virt_pki.renew.
+    Their certificates are revoked, and all other hosts get the new revocation list. The others'
+    firewalls shut them out at their next state run. Their VMs stay as they are, so empty a host
+    first (virt.evacuate). Returns ``{"disallowed": [id], "revoked": [serial], "told": {host: what
+    was done}}``. Fails if a host did not answer: run it again. Undo: virt.allow, then
+    virt_pki.renew.
 
     CLI Example:
 

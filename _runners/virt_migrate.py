@@ -38,12 +38,14 @@ def migrate(name, target=None, dry_run=False, quiet=False, **kwargs):
     kwargs
         Those of the module's ``virt.migrate``: ``max_bandwidth``, ``postcopy``, ``limit_s``, ...
 
-    Running, paused and stopped VMs. Disks travel unless they are in ``virt:shared_paths``: of an
-    overlay only the VM's own part, its image is taken from the target's cache. Returns ``{"name",
-    "from", "to", "total_ms", "downtime_ms", "memory_bytes", "disk_bytes", "removed"}``, and
-    ``warning`` if anything but the move failed, or the VM is behind NAT; ``removed`` are the files
-    that the source has removed. Fails with one line, and leaves the VM where it was, or says what
-    settles it. Undo: move it back.
+    Running, paused and stopped VMs can be moved. Disks are sent unless they are in
+    ``virt:shared_paths``; of an overlay only the VM's own part, as the image is taken from the
+    target's cache.
+
+    Returns ``{"name", "from", "to", "total_ms", "downtime_ms", "memory_bytes", "disk_bytes",
+    "removed"}``; ``removed`` lists the files that the source has removed. ``warning`` is there if
+    something else than the move failed, or if the VM is behind NAT. Fails with one line and leaves
+    the VM where it was, or says which command settles the move. Undo: move it back.
 
     CLI Example:
 

@@ -19,16 +19,17 @@ def __virtual__():
 @runner_function(outputter="virt_audit")
 def setup_check(*hosts):
     """
-    Look at master and hypervisors, and name what VMs need and is missing, with the fix.
+    Name what the master and the hypervisors lack before VMs can be deployed, with the fix.
 
     hosts
-        The only ones to look at; of one that is not allowed its next step is said. Defaults to all
-        that are allowed.
+        Check only these hosts. If one is not allowed yet, its next step is named. Defaults to all
+        hypervisors that are allowed.
 
     Nothing is changed, and every hypervisor is asked once. Returns ``{"findings": [], "checked":
-    [host], "ready": text}`` if everything is there; what is only for moving VMs, for images without
-    a minion, or a hint may be in ``findings``. If anything is missing that VMs need, fails, with
-    ``findings``, a list of ``{check, where, what, fix, level}`` in the order of need.
+    [host], "ready": text}`` if nothing is missing that VMs need. ``findings`` is a list of
+    ``{check, where, what, fix, level}`` in the order in which to mend them, and may then still have
+    what moving VMs or images without a minion need, and hints. If anything is missing that VMs
+    need, fails, with the same ``findings``.
 
     CLI Example:
 

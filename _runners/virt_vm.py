@@ -27,10 +27,10 @@ def vm_info(name, quiet=False):
     quiet
         Accepted for old calls.
 
-    Returns ``{host: {name: {...}}}`` as the module's ``virt.vm_info``, with its addresses and how
-    to log in; fails if no host has it. If its host knows no address, its own minion is asked:
-    ``addresses_from`` is ``minion`` then, and they are what the VM says of itself. ``mem`` and
-    ``maxMem`` are KiB, disk sizes bytes; the table has units of its own, ``--out=json`` shows all.
+    Returns ``{host: {name: {...}}}`` as the module's ``virt.vm_info``, with the VM's addresses and
+    how to log in. If its host knows no address, its own minion is asked; ``addresses_from`` is
+    ``minion`` then, as the VM itself says so. ``mem`` and ``maxMem`` are in KiB, disk sizes in
+    bytes; the table shows units, ``--out=json`` shows everything. Fails if no host has the VM.
 
     CLI Example:
 
@@ -52,8 +52,8 @@ def console_log(name, lines=20):
     lines
         How many lines at most. Defaults to 20.
 
-    Returns the text, without what could steer a terminal, and of each line at most 200 letters.
-    Fails if no host has the VM, or its console is not logged (``virt:console_log``).
+    Returns the text, without control characters, and at most 200 characters of each line. Fails if
+    no host has the VM, or if its console is not logged (``virt:console_log``).
 
     CLI Example:
 

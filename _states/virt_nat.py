@@ -24,17 +24,17 @@ def __virtual__() -> str | tuple[bool, str]:
 
 def nat_running(name: str, subnet: str = nat.SUBNET, **kwargs: Any) -> dict[str, Any]:
     """
-    Keep a network of libvirt's running, and have it started with the host.
+    Keep a NAT network of libvirt active, and have it started with the host.
 
     name
         The network's name; ``default`` is the one that ``nic=nat`` uses.
     subnet
-        What a network that is not there yet is made with: NAT, and leases. Defaults to libvirt's
-        own, ``192.168.122.0/24``.
+        The subnet of a network that has to be made. Defaults to libvirt's own,
+        ``192.168.122.0/24``.
 
-    A network that is there stays as it is defined. Fails with libvirt's words if it cannot be
-    started, such as where the host's own network is the same. Undo: ``virsh net-destroy NAME`` and
-    ``virsh net-autostart NAME --disable``.
+    The definition of an existing network is not changed. Fails with libvirt's message if it cannot
+    be started, for example because the host's own network is the same. Undo: ``virsh net-destroy
+    NAME`` and ``virsh net-autostart NAME --disable``.
 
     .. code-block:: yaml
 

@@ -33,6 +33,8 @@ class DepartureFacts:
         Of the files that were sent, by their paths.
     sizes
         How big its disks are to its guest, in bytes by their targets.
+    snapshots
+        The names of its snapshots, which the other host's libvirt is told of; None without any.
     is_by_hand
         Whether nobody of ours is on the target, who would have its definition on the disk there.
     """
@@ -48,6 +50,7 @@ class DepartureFacts:
     digests: dict[str, str] | None = said_with("digests")
     signatures: dict[str, list[int]] | None = said_with("signatures")
     sizes: dict[str, int] | None = said_with("sizes")
+    snapshots: list[str] | None = said_with("snapshots")
     is_by_hand: bool | None = said_with("is_by_hand")
 
     @property
@@ -58,6 +61,7 @@ class DepartureFacts:
             autostart=self.autostart,
             leaves=self.leaves,
             was_running=self.was_running,
+            snapshots=self.snapshots,
         )
 
 
@@ -106,6 +110,7 @@ class Noted:
     autostart: bool | None = said_with("was_running")
     leaves: bool | None = said_with("was_running")
     was_running: bool | None = said_with("was_running")
+    snapshots: list[str] | None = said_with("snapshots")
     said: Mapping[str, Any] | None = field(default=None, compare=False, repr=False)
     """What this was read from; the target is told just that. None of a record of this host."""
 

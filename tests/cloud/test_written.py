@@ -64,3 +64,46 @@ def test_who_asks_for_more_is_told_what_that_can_lose(writing):
     said, _seen = moved(writing, "hyper2", "live=True")
 
     assert "can lose what an emulated guest writes while it moves" in said["warning"]
+
+
+@pytest.mark.nightly
+def test_who_wants_one_of_an_upgraded_qemu_moved_live_is_told_what_that_can_lose(writing):
+    qemu = "/usr/bin/qemu-system-x86_64"
+    assert writing.run("virt.migrate", NAME, "hyper3").code == 0
+    said = writing.run("virt.migrate", NAME, "hyper1", "live=True").data
+    assert "warning" not in said
+    assert writing.run("virt.migrate", NAME, "hyper3").code == 0
+    # As packages do it: what runs goes on in a file that has no name any more.
+    writing.sh("hyper3", f"cp -p {qemu} {qemu}.new && mv {qemu}.new {qemu}")
+
+    said = writing.run("virt.migrate", NAME, "hyper1", "live=True").data
+
+    assert "the QEMU that it runs in, which is not the installed one," in said["warning"]
+
+
+@pytest.mark.nightly
+def test_a_transient_vm_that_is_paused_while_it_leaves_is_not_taken_for_one_that_arrives(writing):
+    # Memory that takes its time at 1 MiB/s.
+    filling = "/mnt/shared/filling"
+    writing.sh("hyper1", f"head -c 20M /dev/urandom >{filling} && chmod 644 {filling}")
+    xml = f"""<domain type="qemu" xmlns:qemu="http://libvirt.org/schemas/domain/qemu/1.0">
+<name>passing</name><memory unit="MiB">64</memory><os><type machine="pc-q35-7.2">hvm</type></os>
+<qemu:commandline><qemu:arg value="-device"/>
+<qemu:arg value="loader,file={filling},addr=0x1000000,force-raw=on"/></qemu:commandline></domain>"""
+    writing.sh("hyper1", f"cat >/tmp/passing.xml <<'X'\n{xml}\nX\nvirsh -q create /tmp/passing.xml")
+    uuid = writing.sh("hyper1", "virsh domuuid passing").strip()
+    ask = ["virt.migration_state", "passing", "token=none", f"uuid={uuid}"]
+    to = "qemu+tls://hyper2/system tcp://hyper2"
+    begin = f"virsh migrate --p2p --tls --bandwidth 1 passing {to} >/dev/null 2>&1 &"
+    try:
+        writing.sh("hyper1", begin)
+        wait("its pause", lambda: "paused" in writing.sh("hyper1", "virsh domstate passing"))
+
+        source, target = (writing.local(host, *ask) for host in ("hyper1", "hyper2"))
+
+        assert source["source"]["is_moving"] and not source["target"]["is_arriving"]
+        assert target["target"]["is_arriving"] and not target["source"]["is_moving"]
+    finally:
+        for host in ("hyper1", "hyper2"):
+            writing.sh(host, "virsh destroy passing || true")
+        writing.sh("hyper1", f"rm -f {filling} /tmp/passing.xml")

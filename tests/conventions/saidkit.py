@@ -2,6 +2,7 @@
 
 import ast
 import functools
+import itertools
 import re
 from pathlib import Path
 
@@ -14,6 +15,8 @@ HEADS = ("It says", "It says, or it happened", "Message")
 # What is a value where it is said: a number, a host, a VM.
 VALUE = re.compile(r"\d+|\b(?:web|db|hyper|evil)\d\b|\b[A-Z]{2,}\b")
 MARK = "…"
+# A word or what ends one, with the space before it.
+WORD = re.compile(r"\s*(?:[;,:.]+(?=\s|$)|\S+?(?=[;,:.]*(?:\s|$)))")
 
 
 def quoted(text):
@@ -34,11 +37,36 @@ def pieces(quote):
 
 
 def is_said(piece, corpus):
-    """Return whether the code has a piece word for word; a value may be a name there."""
+    """Return whether the code has a piece word for word, or puts it together of two texts."""
+    return _has(piece, corpus) or _is_composed(piece, corpus)
+
+
+def _is_composed(piece, corpus, depth=2, first="", last=""):
+    """
+    Return whether the code has a piece in which some words are the value of another text.
+
+    The value has to be a whole text, unless the piece ends, or begins, in the middle of it.
+    """
+    words = WORD.findall(piece)
+    for begin, end in itertools.combinations(range(len(words) + 1), 2):
+        frame = "".join([*words[:begin], " " * words[begin].startswith(" "), MARK, *words[end:]])
+        if len(words) - (end - begin) > 1 and _has(frame, corpus, first, last):
+            at_start, at_end = ("" if begin == 0 else "^"), ("" if end == len(words) else "$")
+            value = "".join(words[begin:end]).strip()
+            if _has(value, corpus, at_start, at_end):
+                return True
+            if depth > 1 and _is_composed(value, corpus, depth - 1, at_start, at_end):
+                return True
+    return False
+
+
+@functools.cache
+def _has(piece, corpus, first="", last=""):
+    """Return whether a text of the code has a piece; a value may be a name there."""
     parts = [re.escape(part) for part in VALUE.split(piece)]
     values = [f"(?:{re.escape(value)}|{MARK})" for value in VALUE.findall(piece)] + [""]
     wanted = "".join(part + value for part, value in zip(parts, values, strict=True))
-    return re.search(wanted, corpus) is not None
+    return re.search(f"{first}{wanted}{last}", corpus, re.MULTILINE) is not None
 
 
 def _text(node):

@@ -218,7 +218,7 @@ def test_a_move_ends_in_its_figures():
 
     assert outputter("virt_plan")({**MOVE, **figures, "warning": "it is tired"}).splitlines() == [
         "vm1 moved from hyper1 to hyper2 in 1.9 s",
-        "  its guest stood still for 23 ms",
+        "  its guest was paused for 23 ms",
         "  sent, encrypted: 53.0 MiB of memory, 0.5 MiB of disks",
         "warning: it is tired",
     ]

@@ -22,7 +22,7 @@ from saltvirt.pki.authorities import Authorities
 _GRAIN = "G@virt_hypervisor:True"
 # What salt-key -f shows is another value on 3008 than what a host shows of its own key.
 COMPARE = (
-    "salt-run virt.allow shows its fingerprint, salt-call --local key.finger the same one there"
+    "salt-run virt.allow shows its fingerprint, salt-call --local key.finger shows the host's own"
 )
 
 

@@ -317,10 +317,13 @@ class Hands:
         others = self.waits_for_others()
         if others:
             return others
-        for host, at_it in ((self.source, "sending"), (self.target, "taking")):
+        for host, doing in (
+            (self.source, "is still sending it"),
+            (self.target, "is still taking it"),
+        ):
             seen = self.seen.get(host)
             if isinstance(seen, Source | Target) and _is_at_it(seen):
-                return f"{host} is still {at_it} it"
+                return f"{host} {doing}"
         said = (f"{host} {_shown(seen)}" for host, seen in self.seen.items())
         return f"the hosts do not agree: {', '.join(said)}"
 

@@ -53,6 +53,41 @@ def listed(conn: Any, name: str | None = None) -> dict[str, Any]:
     return out
 
 
+def every(conn: Any, name: str | None = None) -> dict[str, list[snapshot.Snapshot]]:
+    """Return the snapshots of all domains that have some, or of one, by the domains' names."""
+    out = {}
+    for dom in conn.listAllDomains(libvirt.VIR_CONNECT_LIST_DOMAINS_HAS_SNAPSHOT):
+        try:
+            if name not in (None, dom.name()):
+                continue
+            out[dom.name()] = _read(dom)
+        except libvirt.libvirtError as exc:
+            # One that has vanished meanwhile has none.
+            if not is_gone(exc):
+                raise
+    return out
+
+
+def names(conn: Any, name: str) -> list[str]:
+    """Return the names of a domain's snapshots, sorted."""
+    return sorted(one.getName() for one in domain(conn, name).listAllSnapshots())
+
+
+def tell(conn: Any, name: str, other: Any) -> None:
+    """
+    Tell another host's libvirt of a stopped domain's internal snapshots, which are in its disks.
+
+    The domain is defined there, and its disks are there, or will be.
+    """
+    there = domain(other, name)
+    # A child after its parent, without which libvirt takes none.
+    for one in domain(conn, name).listAllSnapshots(libvirt.VIR_DOMAIN_SNAPSHOT_LIST_TOPOLOGICAL):
+        flags = libvirt.VIR_DOMAIN_SNAPSHOT_CREATE_REDEFINE
+        if one.isCurrent():
+            flags |= libvirt.VIR_DOMAIN_SNAPSHOT_CREATE_CURRENT
+        there.snapshotCreateXML(one.getXMLDesc(libvirt.VIR_DOMAIN_SNAPSHOT_XML_SECURE), flags)
+
+
 def _shown(dom: Any) -> list[dict[str, Any]] | str:
     current = _current(dom)
     return [_row(one, current) for one in _by_age(_read(dom))] or NONE

@@ -39,15 +39,18 @@ def numbers(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in version.split(".")[:2])
 
 
-def loses_writes(domain_type: str, qemu: str) -> bool:
+def loses_writes(domain_type: str, qemu: str | None) -> bool:
     """
     Return whether a guest that goes on while its memory is sent can lose what it writes.
+
+    qemu
+        The QEMU that it runs in; None if that is not known.
 
     Emulation marks a page as written once, and QEMU before 9.0 forgets to have it marked again when
     it has looked at the marks: what is written there after the second look is not sent. With KVM
     the kernel keeps the marks. (QEMU commit 03bfc2188f; seen with 7.2.22, not with 10.0.)
     """
-    return domain_type == "qemu" and numbers(qemu) < _LOSES_NO_WRITES
+    return domain_type == "qemu" and (qemu is None or numbers(qemu) < _LOSES_NO_WRITES)
 
 
 def family(name: str) -> tuple[str, tuple[int, ...] | None]:

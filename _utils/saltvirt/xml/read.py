@@ -135,3 +135,8 @@ def tpm_state(root: ET.Element) -> str | None:
         tpm.state(tpm.read(one), root.findtext("uuid")) for one in root.iterfind("devices/tpm")
     ]
     return next((path for path in found if path), None)
+
+
+def emulator(root: ET.Element) -> str:
+    """Return the program that a VM runs in; "" if libvirt does not say."""
+    return root.findtext("devices/emulator", "")

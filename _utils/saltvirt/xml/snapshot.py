@@ -1,12 +1,14 @@
 """<domainsnapshot>."""
 
 import xml.etree.ElementTree as ET
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from saltvirt.xml import leaf, parse, tag
+from saltvirt.xml import read as read_domain
 
 # Of one disk or of the memory: where its state is kept.
-EXTERNAL = "external"
+EXTERNAL, INTERNAL = "external", "internal"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,6 +18,8 @@ class Snapshot:
 
     places
         Where the states of memory and disks are kept: ``internal``, ``external``, ``no``.
+    files
+        The disks' files that have their states in them.
     """
 
     name: str
@@ -23,6 +27,7 @@ class Snapshot:
     state: str | None = None
     parent: str | None = None
     places: tuple[str, ...] = ()
+    files: tuple[str, ...] = ()
 
     @property
     def is_external(self) -> bool:
@@ -50,4 +55,15 @@ def read(text: str) -> Snapshot:
         state=root.findtext("state"),
         parent=root.findtext("parent/name"),
         places=tuple(one.get("snapshot", "") for one in kept if one is not None),
+        files=tuple(_files(root)),
     )
+
+
+def _files(root: ET.Element) -> Iterator[str]:
+    within = {
+        disk.get("name") for disk in root.iterfind("disks/disk") if disk.get("snapshot") == INTERNAL
+    }
+    then = root.find("domain")
+    for disk in [] if then is None else read_domain.disk_sources(then):
+        if disk["target"] in within and disk["path"] is not None:
+            yield disk["path"]

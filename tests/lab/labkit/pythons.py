@@ -17,7 +17,10 @@ TOOLS = (
     "setuptools<80",
     "wheel",
 )
+# What makes the pages; pinned, as a warning of a newer release would fail them.
+PAGES = ("sphinx==9.0.*", "myst-parser==5.*", "furo==2025.12.19")
 TESTS = "/opt/tests"
+DOCS = "/opt/docs"
 _WHEELS = """
 python3 -m venv /tmp/venv
 /tmp/venv/bin/pip install -q wheel 'setuptools<80'
@@ -66,6 +69,16 @@ def add(name, line, requirements, stack):
 def tests():
     """Return the root that tests run in."""
     return add("tests", "3008", (SALTS["3008"], *EXTRAS, *TOOLS), roots.workshop())
+
+
+def docs():
+    """Return the root that the pages are made in; Salt is not in it."""
+    recipe = (
+        f"python3 -m venv {DOCS}; {DOCS}/bin/python3 -m pip install -q --root-user-action=ignore "
+        f"--no-cache-dir {_quoted(PAGES)}"
+    )
+    what = "the Python environment docs"
+    return layers.add("python-docs", recipe, roots.workshop(), what)
 
 
 def both_salts():

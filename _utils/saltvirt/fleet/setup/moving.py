@@ -17,7 +17,7 @@ def gaps(answers: Mapping[str, SetupFacts]) -> Iterator[Gap]:
             yield Gap(
                 check="certificates",
                 where=host,
-                what=f"{moving.certificates[0]}{more} missing: VMs move over TLS alone",
+                what=f"{moving.certificates[0]}{more} missing: VMs move over TLS only",
                 fix=apply(host, "hypervisor.keys"),
                 level=MOVING,
             )

@@ -20,8 +20,8 @@ CLOCK_S = 60
 _VM = Requirements(name="", vcpus=1, memory_mib=512, nic_profile="default", disk_profile="default")
 _KVM_MODULES = {"vmx": "kvm_intel", "svm": "kvm_amd"}
 _LACKING = {
-    "qemu-img": ("qemu-img", "qemu-img is missing: no image can be looked at or cloned"),
-    "pycdlib": ("seed", "the Python module pycdlib is missing: no seed can be made"),
+    "qemu-img": ("qemu-img", "qemu-img is missing: it cannot check or clone images"),
+    "pycdlib": ("seed", "the Python module pycdlib is missing: it cannot make seeds"),
 }
 
 
@@ -64,7 +64,7 @@ def not_checked(host: str, why: str) -> Gap:
     return Gap(
         check="not-checked",
         where=host,
-        what=f"it could not be looked at: {why}",
+        what=f"it could not be checked: {why}",
         fix=f"see what it says: salt {shlex.quote(host)} virt.setup_facts",
     )
 
@@ -79,7 +79,7 @@ def _same(host: str, facts: SetupFacts, known: Known) -> Iterator[Gap]:
         yield Gap(
             check="code",
             where=host,
-            what="its code is not that of this master",
+            what="its code of this project is not the master's",
             fix=sync(host),
         )
     if facts.hash_type != known.hash_type:
@@ -96,8 +96,8 @@ def _same(host: str, facts: SetupFacts, known: Known) -> Iterator[Gap]:
         yield Gap(
             check="clock",
             where=host,
-            what=f"its clock is {apart_s:.0f} s from the master's: certificates and Salt's proofs "
-            "go by time",
+            what=f"its clock differs from the master's by {apart_s:.0f} s: certificates and Salt's "
+            "authentication depend on the time",
             fix=f"salt {name} pkg.install chrony; salt {name} cmd.run 'chronyc makestep'; the same "
             "on the master",
         )
@@ -180,8 +180,8 @@ def _masters(host: str, facts: SetupFacts) -> Iterator[Gap]:
             yield Gap(
                 check="guest-master",
                 where=host,
-                what=f"guests are told that their master is {master}, whose publish_port {host} "
-                f"itself does not reach: {why}",
+                what=f"guests will use the master {master}, but {host} itself does not reach that "
+                f"one's publish_port: {why}",
                 fix=f"{fix}; or open the master's ports 4505 and 4506",
             )
 
@@ -191,7 +191,7 @@ def _appliance(host: str, facts: SetupFacts) -> Iterator[Gap]:
         yield Gap(
             check="libguestfs",
             where=host,
-            what=f"no image can be looked into, or given a minion: {facts.appliance}",
+            what=f"it cannot look into images, or install a minion in them: {facts.appliance}",
             fix=f"{apply(host, 'hypervisor.packages')} (not with hypervisor:guestfs: False)",
             level=IMAGES,
         )
@@ -218,7 +218,7 @@ def _guests(host: str, facts: SetupFacts, info: HostInfo) -> Iterator[Gap]:
         yield Gap(
             check="domain-type",
             where=host,
-            what=f"it cannot say which guests run there: {types.why}",
+            what=f"it is not known which guests can run there: {types.why}",
             fix=f"mend that, or {_pillar(host, 'virt: {hypervisor: qemu}')} (emulated, slow)",
         )
     elif "kvm" not in types.usable and not types.why.startswith("virt:hypervisor"):
@@ -227,7 +227,7 @@ def _guests(host: str, facts: SetupFacts, info: HostInfo) -> Iterator[Gap]:
         yield Gap(
             check="maintenance",
             where=host,
-            what="it is in maintenance: it takes no VMs",
+            what="it is in maintenance, so it gets no new VMs",
             fix=f"salt {shlex.quote(host)} virt.maintenance off",
             level=HINT,
         )
@@ -238,7 +238,7 @@ def _emulated(host: str, facts: SetupFacts, why: str) -> Gap:
     fix = f"salt {name} cmd.run 'virt-host-validate qemu' says what KVM lacks there"
     if not facts.virtualization:
         what += "; its CPU shows no virtualization"
-        fix = "switch VT-x or AMD-V on in its firmware; if it is a VM itself, nested virtualization"
+        fix = "enable VT-x or AMD-V in its firmware; if it is a VM itself, nested virtualization"
     elif not facts.has_kvm:
         what += "; there is no /dev/kvm, though its CPU has virtualization"
         module = _KVM_MODULES.get(facts.virtualization, "kvm")
@@ -294,7 +294,7 @@ def _link(said: str, other: str) -> str:
 
 
 def _no_link(host: str, what: str, fix: str) -> Gap:
-    what = f"there is no {what}, which NICs of VMs are on by default"
+    what = f"there is no {what}, which VMs' NICs use by default"
     return Gap(check="bridge", where=host, what=what, fix=fix)
 
 
@@ -315,7 +315,7 @@ def _room(host: str, info: HostInfo) -> Iterator[Gap]:
             yield Gap(
                 check="room",
                 where=host,
-                what=f"{max(0, have[key])} {unit} are free, and a VM of 1 CPU and 512 MiB with the "
+                what=f"{max(0, have[key])} {unit} are free; a VM with 1 CPU, 512 MiB and the "
                 f"default disk needs {least}",
                 fix=f"salt-run virt.query host={shlex.quote(host)} shows its VMs: remove or move "
                 f"some; or change {option}",

@@ -64,8 +64,8 @@ def _served(facts: MasterFacts) -> Iterator[Gap]:
         yield Gap(
             check="modules-served",
             where=MASTER,
-            what="the master has this project's runners, and its file server has none of its "
-            "modules: saltutil.sync_all brings nothing to minions",
+            what="the master has this project's runners, but its file server does not have its "
+            "modules: saltutil.sync_all brings none to the minions",
             fix=f"{serve}; then {_RESTART}",
         )
     elif not facts.served.has_formula:
@@ -84,15 +84,15 @@ def _options(facts: MasterFacts) -> Iterator[Gap]:
         yield Gap(
             check="hash-type",
             where=MASTER,
-            what=f"hash_type is {hash_type}: no image of the file server can be checked",
+            what=f"hash_type is {hash_type}: images of the file server cannot be checked",
             fix=f"hash_type: {_HASH} in {OURS}, then {_RESTART}",
         )
     if not facts.options.get("minion_data_cache", True):
         yield Gap(
             check="minion-data-cache",
             where=MASTER,
-            what="minion_data_cache is off: the master does not know its hosts' addresses, for "
-            "certificates and firewalls",
+            what="minion_data_cache is off: the master does not know its hosts' addresses, which "
+            "certificates and firewalls need",
             fix=f"minion_data_cache: True in {OURS}, then {_RESTART}",
             level=MOVING,
         )
@@ -105,7 +105,7 @@ def _pillar(facts: MasterFacts) -> Iterator[Gap]:
         yield Gap(
             check="pillar",
             where=MASTER,
-            what="on_demand_ext_pillar has no libvirt: hosts get no certificates",
+            what="on_demand_ext_pillar lacks libvirt: hosts get no certificates",
             fix=f"on_demand_ext_pillar: [{listed}] in {OURS}, then {_RESTART}",
             level=MOVING,
         )
@@ -144,7 +144,7 @@ def _nobody(facts: MasterFacts, maybe: Sequence[str]) -> Gap:
     fix = candidates.command(facts.may_be) or "salt-run virt.allow HOST"
     what = "no minion is allowed to be a hypervisor"
     if maybe:
-        what += f"; {', '.join(maybe)} may be, if the keys are theirs"
+        what += f"; {', '.join(maybe)} seem to be yours: compare their keys first"
     elif waiting:
         what += f", and keys wait to be accepted: {', '.join(waiting)}"
         what += f"; of each, {candidates.COMPARE}"
@@ -179,7 +179,7 @@ def _keys(facts: MasterFacts) -> Iterator[Gap]:
         yield Gap(
             check="keys",
             where=one,
-            what=f"its key waits to be accepted, if it is its own: {candidates.COMPARE}"
+            what=f"its key waits to be accepted; compare it first: {candidates.COMPARE}"
             if is_waiting
             else "no minion has shown its key; if none is to come: salt-run virt.disallow " + host,
             fix=f"salt-run virt.allow; salt-key -a {host}"
@@ -194,8 +194,8 @@ def _minion(facts: MasterFacts) -> Iterator[Gap]:
         yield Gap(
             check="minion-packages",
             where=MASTER,
-            what="there is no minion for guests on the file server: images that have none, as "
-            "distributions offer them, are refused",
+            what="the file server has no minion for guests: images without one, such as those of "
+            "distributions, are refused",
             fix="salt-run virt_image.minion_packages",
             level=IMAGES,
         )
@@ -208,8 +208,8 @@ def _image(facts: MasterFacts) -> Iterator[Gap]:
         yield Gap(
             check="image",
             where=MASTER,
-            what="there is no image on the file server; virt.init takes those of the web and of "
-            "hosts too",
+            what="the file server has no image; virt.init can also use one from the web, or "
+            "one on a host",
             fix=f"{missing}install -D -m 644 IMAGE.qcow2 {shlex.quote(folder)}/IMAGE.qcow2",
             level=HINT,
         )

@@ -71,7 +71,7 @@ def _not_loaded(host: str, said: str, grains: Mapping[str, Any], *, is_synced: b
     return Gap(
         check="modules",
         where=host,
-        what=f"this project's modules are not there, or of another release: {said}",
+        what=f"this project's modules are missing there, or are of another release: {said}",
         fix=f"salt {name} saltutil.sync_all"
         if is_synced
         else f"on {host}: salt-pip install '.[hypervisor]', then systemctl restart salt-minion",

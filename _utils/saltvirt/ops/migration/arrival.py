@@ -10,7 +10,7 @@ from typing import Any
 from saltvirt import content, files, protocol, records, undo, wire
 from saltvirt.errors import HostUnreachable, ReservationRefused, VirtError
 from saltvirt.image import incoming
-from saltvirt.kvm import connect, lifecycle
+from saltvirt.kvm import connect, lifecycle, snapshots
 from saltvirt.kvm.migrate import MigrationFailed
 from saltvirt.movefacts import ArrivalFacts, Noted
 from saltvirt.ops import legacymoves, reservations, storage, unfinished
@@ -137,7 +137,7 @@ class Arrival(End[ArrivalFacts]):
         if name is None or lifecycle.is_arriving(self.conn, name):
             raise MigrationFailed(f"VM {self._name!r} is not defined here")
         self._refuse_transient(name)
-        why = [*self._lacking(), *self._different()]
+        why = [*self._lacking(), *self._different(), *self._untold(name)]
         is_up = lifecycle.is_active(self.conn, name)
         if why and not is_up:
             raise MigrationFailed(f"VM {self._name!r} has not come here whole: {'; '.join(why)}")
@@ -167,6 +167,12 @@ class Arrival(End[ArrivalFacts]):
                 yield f"its file {path} is missing"
             elif size is not None and os.path.getsize(path) != size:
                 yield f"its file {path} has {os.path.getsize(path)} bytes, not {size}"
+
+    def _untold(self, name: str) -> Iterator[str]:
+        told = snapshots.names(self.conn, name) if self.given.snapshots else ()
+        for one in self.given.snapshots or ():
+            if one not in told:
+                yield f"this host was not told of its snapshot {one}"
 
     def _different(self) -> Iterator[str]:
         # Versions before the records noted none.
@@ -208,7 +214,8 @@ class Arrival(End[ArrivalFacts]):
         name = self._here()
         if name is not None:
             self.refuse_running()
-            lifecycle.undefine_moved(self.conn, name)
+            # Its source has what this host was told of its snapshots.
+            lifecycle.undefine_moved(self.conn, name, with_snapshots=True)
             storage.settle_definitions()
 
     def remove(self) -> None:

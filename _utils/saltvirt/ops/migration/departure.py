@@ -10,7 +10,7 @@ from typing import Any
 from saltvirt import content, protocol, records, undo, wire
 from saltvirt.config import HostSettings
 from saltvirt.errors import NoSuchVm, StorageError
-from saltvirt.kvm import connect, host, lifecycle, migrate
+from saltvirt.kvm import connect, lifecycle, migrate, process, snapshots
 from saltvirt.kvm.migrate import MigrationFailed
 from saltvirt.model import Move
 from saltvirt.movefacts import DepartureFacts
@@ -94,6 +94,7 @@ class Departure(End[DepartureFacts]):
             leaves=self.options is None or self.options.undefinesource,
             paths=sorted({*own, *nvram} - shared),
             disks=_disks(moving),
+            snapshots=snapshots.names(self.conn, self._name) or None,
             is_by_hand=self.is_by_hand or None,
         )
         self._begin(token, phase, facts)
@@ -166,6 +167,8 @@ class Departure(End[DepartureFacts]):
         # The other host has made files of those alone that it was told of.
         elif _disks(now) != self.facts.disks:
             why.append("it has other disks now; somebody has changed them meanwhile")
+        elif (snapshots.names(self.conn, self._name) or None) != self.facts.snapshots:
+            why.append("it has other snapshots now; somebody has changed them meanwhile")
         why += [f"{path} was written to while it was sent" for path in self._written()]
         if why:
             raise MigrationFailed(f"VM {self._name!r} stays where it is: {'; '.join(why)}")
@@ -264,12 +267,16 @@ class Departure(End[DepartureFacts]):
             # The other host may have it in memory alone, and lose it with its power.
             kept.keep(self._settings, name, lifecycle.whole_xml(self.conn, name))
         if self.facts.leaves:
-            lifecycle.undefine_moved(self.conn, name)
+            lifecycle.undefine_moved(self.conn, name, with_snapshots=self._are_told(name))
         else:
             # The record ends, and nobody may start it here as long as it is there.
             keeper = reach.uri_of(self.facts.target)[1]
             lifecycle.keep_moved(self.conn, name, keeper)
         storage.settle_definitions()
+
+    def _are_told(self, name: str) -> bool:
+        """Return whether the other host knows of all snapshots that a VM has here."""
+        return set(snapshots.names(self.conn, name)) <= set(self.facts.snapshots or ())
 
     def remove(self) -> None:
         if not self.facts.leaves:
@@ -348,7 +355,7 @@ def move_unprepared(context: Context, name: str, target: str, options: Move) -> 
 
 def _risks(hands: Departure) -> dict[str, list[str]]:
     """Return the warning about a move, before it: afterwards libvirt may be gone."""
-    qemu = host.versions(hands.conn)["qemu"]
+    qemu = process.qemu(hands.conn, hands.moving.name)
     found = sending.risks(hands._move, hands.moving, qemu)
     return {"warnings": found} if found else {}
 

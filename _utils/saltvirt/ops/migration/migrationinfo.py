@@ -9,11 +9,12 @@ from typing import Any, TypedDict, TypeVar
 
 from saltvirt.config import HostSettings
 from saltvirt.image import cache
-from saltvirt.kvm import host, lifecycle, query
+from saltvirt.kvm import host, lifecycle, query, snapshots
 from saltvirt.ops import storage
 from saltvirt.ops.migration import startlock
 from saltvirt.placement.answers import DiskFacts, FileFacts, ImageFacts, MigrationInfo
 from saltvirt.xml import newer, read
+from saltvirt.xml.snapshot import Snapshot
 
 _T = TypeVar("_T")
 
@@ -21,7 +22,7 @@ _T = TypeVar("_T")
 class _Tags(TypedDict):
     """What libvirt says of all domains at once, and of the host."""
 
-    snapshots: set[str]
+    snapshots: dict[str, list[Snapshot]]
     checkpoints: set[str]
     saved: set[str]
     autostart: set[str]
@@ -46,7 +47,7 @@ def gather(conn: Any, settings: HostSettings, name: str | None = None) -> dict[s
         Only this one. If all, VMs of which only the definition was kept here are left out.
     """
     tags: _Tags = {
-        "snapshots": lifecycle.with_snapshots(conn),
+        "snapshots": snapshots.every(conn, name),
         "checkpoints": lifecycle.with_checkpoints(conn),
         "saved": lifecycle.saved(conn),
         "autostart": lifecycle.autostarted(conn),
@@ -102,6 +103,7 @@ def _facts(settings: HostSettings, row: Mapping[str, Any], tags: _Tags) -> Migra
         bridge_vlans=links["bridge_vlans"],
         obstacles=[
             *_obstacles(name, root, tags),
+            *_of_snapshots(tags["snapshots"].get(name, []), disks, is_running),
             *_unreadable(disks),
             *_not_running_with(settings, following),
             *([] if is_running else _left_behind(root)),
@@ -178,8 +180,6 @@ def _disk(settings: HostSettings, source: Mapping[str, Any], is_running: bool) -
 
 def _obstacles(name: str, root: ET.Element, tags: _Tags) -> Iterator[str]:
     """Yield why a VM cannot be moved to any host."""
-    if name in tags["snapshots"]:
-        yield "it has snapshots, which libvirt does not move; remove them first"
     if name in tags["checkpoints"]:
         # libvirt would not let go of its definition here either.
         yield (
@@ -201,6 +201,31 @@ def _obstacles(name: str, root: ET.Element, tags: _Tags) -> Iterator[str]:
         yield (
             "it runs for the first time since it was seeded by credentials, which are on this "
             "host; stop and start it once"
+        )
+
+
+def _of_snapshots(
+    found: Sequence[Snapshot], disks: Iterable[DiskFacts], is_running: bool
+) -> Iterator[str]:
+    """Yield why a VM cannot be moved with its snapshots: those in its disks go when it is off."""
+    external = sorted(one.name for one in found if one.is_external)
+    if external:
+        yield (
+            f"it has external snapshots ({', '.join(external)}), which do not move; remove them "
+            "first, and have each disk go on in one file (virsh blockcommit)"
+        )
+    elif found and is_running:
+        yield (
+            "it has snapshots, which libvirt does not move while a VM runs; stop it, or remove "
+            "them first"
+        )
+    paths = {disk.path for disk in disks}
+    for one in found:
+        yield from (
+            f"its snapshot {one.name} is in {path} too, which is not a disk of it any more; "
+            "remove that snapshot first"
+            for path in one.files
+            if path not in paths
         )
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from saltvirt import spec
 from saltvirt.config import HostSettings
-from saltvirt.kvm import host, lifecycle, migrate
+from saltvirt.kvm import lifecycle, migrate, process, snapshots
 from saltvirt.kvm.migrate import MigrationFailed
 from saltvirt.model import Move
 from saltvirt.ops.context import Context
@@ -91,11 +91,13 @@ def hand_over(
     """Have libvirt migrate a domain, watched; return the figures of that."""
     if moving.cpu_qemu:
         lifecycle.note_cpu(conns[0], moving.name, moving.cpu_qemu)
-    asked, options = options, whole(options, moving, host.versions(conns[0])["qemu"])
+    asked, options = options, whole(options, moving, process.qemu(conns[0], moving.name))
     if options != asked:
         context.progress("Pausing", detail="emulated; it goes on when its memory is there")
     uri, address = reach.uri_of(target)
     name, is_running = moving.name, moving.is_running
+    if not is_running and snapshots.names(conns[0], name):
+        return _tell(conns[0], name, uri)
     copies = [disk.target for disk in moving.disks if disk.how == "copy"]
     has_shared = any(disk.how == "shared" for disk in moving.disks)
     bits = migrate.flags(options, copies=copies, shared=has_shared, is_running=is_running)
@@ -112,23 +114,32 @@ def hand_over(
     }
 
 
-def whole(options: Move, moving: MigrationInfo, qemu: str) -> Move:
+def _tell(conn: Any, name: str, uri: str) -> dict[str, int]:
+    """Define a stopped VM on another host, with its snapshots; libvirt moves none that has some."""
+    with migrate.target(uri) as other:
+        lifecycle.define(other, lifecycle.whole_xml(conn, name))
+        snapshots.tell(conn, name, other)
+    return {"downtime_ms": 0, "memory_bytes": 0, "disk_bytes": 0}
+
+
+def whole(options: Move, moving: MigrationInfo, qemu: str | None) -> Move:
     """Return how a VM is moved so that it loses nothing, where that was left open."""
     is_open = options.live is None and not options.postcopy
     return replace(options, live=False) if is_open and _loses(moving, qemu) else options
 
 
-def risks(options: Move, moving: MigrationInfo, qemu: str) -> list[str]:
+def risks(options: Move, moving: MigrationInfo, qemu: str | None) -> list[str]:
     """Return what a VM can lose by the way in which somebody wants it moved."""
     if whole(options, moving, qemu).live is False or not _loses(moving, qemu):
         return []
+    called = f"QEMU {qemu}" if qemu else "the QEMU that it runs in, which is not the installed one,"
     return [
-        f"QEMU {qemu} can lose what an emulated guest writes while it moves (9.0 does not): leave "
+        f"{called} can lose what an emulated guest writes while it moves (9.0 does not): leave "
         "live and postcopy out, and it is paused meanwhile"
     ]
 
 
-def _loses(moving: MigrationInfo, qemu: str) -> bool:
+def _loses(moving: MigrationInfo, qemu: str | None) -> bool:
     return moving.is_running and generation.loses_writes(moving.domain_type, qemu)
 
 

@@ -15,7 +15,7 @@ from saltvirt.movefacts import ArrivalFacts, DepartureFacts
 from saltvirt.ops import legacymoves, reservations
 from saltvirt.xml import read
 
-_AWAY = {protocol.HANDING: "handed over", protocol.LEAVING: "gone"}
+_AWAY = {protocol.HANDING: "is handed over to", protocol.LEAVING: "is gone to"}
 
 
 class OnItsWay(VirtError):
@@ -87,11 +87,11 @@ def refuse_moving(settings: HostSettings, name: str, uuid: str | None = None) ->
     for record in reservations.moves(settings, "departure", name, uuid):
         if record.phase in _AWAY:
             target = record.read(DepartureFacts).target
-            raise _error(record, name, f"{_AWAY[record.phase]} to {target}")
+            raise _error(record, name, f"{_AWAY[record.phase]} {target}")
     for record in reservations.moves(settings, "arrival", name, uuid):
         if record.phase != protocol.ARRIVED:
             source = record.read(ArrivalFacts).source
-            raise _error(record, name, f"still on its way here from {source}")
+            raise _error(record, name, f"is still on its way here from {source}")
 
 
 def _refuse_removed(settings: HostSettings, name: str, uuid: str | None, *, is_here: bool) -> None:
@@ -121,7 +121,7 @@ def _is_at_it(settings: HostSettings, record: records.Record, is_here: bool) -> 
 
 def _error(record: records.Record, name: str, what: str) -> OnItsWay:
     return OnItsWay(
-        f"VM {reservations.called(record, name)} is {what}, in a move that was begun at "
+        f"VM {reservations.called(record, name)} {what}, in a move that was begun at "
         f"{record.since_text} and is not over; if it was interrupted, have both hosts asked: "
         f"salt-run virt.settle {record.name}"
     )

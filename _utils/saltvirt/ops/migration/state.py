@@ -102,7 +102,7 @@ def of(conn: Any, settings: HostSettings, name: str, token: str, uuid: str | Non
         source=Source(
             phase=_source_phase(settings, leaving, token),
             is_live=not is_anothers and records.is_live(place, "departure", name),
-            is_moving=seen.has_job and not seen.is_arriving,
+            is_moving=seen.has_job,
             has=seen.is_whole and not seen.is_arriving,
             stays=seen.stays,
             is_handed=seen.is_handed,
@@ -123,12 +123,15 @@ def _seen(conn: Any, name: str | None, leaving: DepartureFacts | None) -> _Seen:
     if name is None or not lifecycle.is_defined(conn, name):
         return _Seen()
     was_running = leaving is not None and leaving.was_running
+    is_arriving = lifecycle.is_arriving(conn, name)
+    # At the far end libvirt has no figures of the job, and says so by an error.
+    may_send = lifecycle.is_active(conn, name) and not is_arriving
     return _Seen(
         is_here=True,
         # What runs is the VM, whatever its definition says.
         is_kept=lifecycle.moved_to(conn, name) is not None and not lifecycle.is_active(conn, name),
-        is_arriving=lifecycle.is_arriving(conn, name),
-        has_job=lifecycle.is_active(conn, name) and bool(migrate.status(conn, name)),
+        is_arriving=is_arriving,
+        has_job=may_send and bool(migrate.status(conn, name)),
         is_whole=all(os.path.exists(path) for path in lifecycle.file_paths(conn, name)),
         stays=was_running and lifecycle.runs_alone(conn, name),
         is_handed=was_running and lifecycle.is_migrated(conn, name),

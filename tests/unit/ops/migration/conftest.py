@@ -4,6 +4,7 @@ import shutil
 from contextlib import nullcontext
 from pathlib import Path
 
+import libvirt
 import pytest
 from endkit import End
 from saltvirt import content
@@ -28,9 +29,10 @@ def end(hypervisor, tmp_path, monkeypatch):
         made.moving()
         return {"memory_bytes": 1}
 
-    def undefine(conn, name):
+    def undefine(conn, name, *, with_snapshots):
         # The test driver does not know the flag that keeps the firmware's variables.
-        conn.lookupByName(name).undefine()
+        flag = libvirt.VIR_DOMAIN_UNDEFINE_SNAPSHOTS_METADATA if with_snapshots else 0
+        conn.lookupByName(name).undefineFlags(flag)
         (hypervisor.definitions / f"{name}.xml").unlink(missing_ok=True)
 
     missing = ["it is not defined there"]

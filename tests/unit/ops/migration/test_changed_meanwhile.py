@@ -32,7 +32,7 @@ STATES = {"stopped": lambda _dom: None, "running": lambda dom: dom.create(), "pa
     ("before", "deed", "why"),
     [
         ("stopped", lambda dom: dom.create(), "it is running now; somebody has changed that"),
-        ("stopped", snapshot, "it has snapshots"),
+        ("stopped", snapshot, "it has other snapshots now"),
         ("stopped", save, "it has a saved state"),
         ("running", lambda dom: dom.suspend(), "it is paused now; somebody has changed that"),
         ("running", lambda dom: dom.destroy(), "it is shutdown now; somebody has changed that"),

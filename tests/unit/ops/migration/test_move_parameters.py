@@ -118,6 +118,10 @@ EMULATED = {"domain_type": "qemu", "state": "running"}
         ("7.2.22", EMULATED, {"live": True}, True, True),
         ("7.2.22", EMULATED, {"live": False}, False, False),
         ("7.2.22", EMULATED, {"postcopy": True}, None, True),
+        # After an upgrade it is not known which QEMU a VM runs in.
+        (None, EMULATED, {}, False, False),
+        (None, EMULATED, {"live": True}, True, True),
+        (None, {**EMULATED, "domain_type": "kvm"}, {}, None, False),
     ],
 )
 def test_an_emulated_guest_whose_qemu_loses_writes_is_paused(qemu, facts, asked, live, is_risky):
@@ -130,4 +134,5 @@ def test_an_emulated_guest_whose_qemu_loses_writes_is_paused(qemu, facts, asked,
     is_live = live is not False and moving.is_running
     assert bool(bits & libvirt.VIR_MIGRATE_LIVE) == is_live
     risks = sending.risks(options, moving, qemu)
-    assert [f"QEMU {qemu} can lose" in one for one in risks] == [True] * is_risky
+    called = f"QEMU {qemu}" if qemu else "the QEMU that it runs in, which is not the installed one,"
+    assert [f"{called} can lose" in one for one in risks] == [True] * is_risky

@@ -111,8 +111,8 @@ def test_what_only_the_definition_has_of_a_newer_libvirt_counts():
     xml = (DATA / "generations" / "running13.xml").read_text()
     plain = xml.replace("<poll max='123'/>", "")
     row = {"name": "m1", "state": "running", "max_vcpus": 1, "max_memory_kib": 1024, "xml": plain}
-    tags = dict.fromkeys(("snapshots", "checkpoints", "saved", "autostart"), set())
-    tags |= {"host_cpu": None, "qemu": "10"}
+    tags = dict.fromkeys(("checkpoints", "saved", "autostart"), set())
+    tags |= {"snapshots": {}, "host_cpu": None, "qemu": "10"}
 
     for later, since in ((plain, []), (xml, ["9.4"])):
         found = migrationinfo._facts(TEST, {**row, "next_xml": later}, tags)

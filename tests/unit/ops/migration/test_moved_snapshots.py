@@ -1,0 +1,99 @@
+"""A stopped VM moves with the snapshots in its disks; until it has arrived, its source has them."""
+
+from dataclasses import replace
+
+import libvirt
+import pytest
+from endkit import is_untouched
+from saltvirt import wire
+from saltvirt.kvm import lifecycle, snapshots
+from saltvirt.kvm.migrate import MigrationFailed
+from saltvirt.movefacts import Noted
+from saltvirt.ops.migration import migrationinfo
+from saltvirt.placement.answers import DiskFacts
+from saltvirt.xml import snapshot
+
+TAKEN = """<domainsnapshot><name>{}</name><creationTime>1</creationTime>
+<disks><disk name='vda' snapshot='{}'/><disk name='vdb' snapshot='no'/></disks>
+<domain><devices>
+<disk type='file' device='disk'><source file='/srv/a.qcow2'/><target dev='vda'/></disk>
+<disk type='file' device='disk'><source file='/srv/b.qcow2'/><target dev='vdb'/></disk>
+</devices></domain></domainsnapshot>"""
+DISK = DiskFacts(
+    target="vda",
+    path="/srv/a.qcow2",
+    format="qcow2",
+    device="disk",
+    how="push",
+    base=None,
+    image=None,
+)
+
+
+@pytest.fixture
+def take(conn):
+    """What takes snapshots of web1, each a child of the one before."""
+
+    def take(*names):
+        for name in names:
+            xml = f"<domainsnapshot><name>{name}</name></domainsnapshot>"
+            conn.lookupByName("web1").snapshotCreateXML(xml, 0)
+
+    yield take
+    for dom in conn.listAllDomains(libvirt.VIR_CONNECT_LIST_DOMAINS_HAS_SNAPSHOT):
+        for one in dom.listAllSnapshots():
+            one.delete(0)
+
+
+def test_its_source_keeps_the_snapshots_until_it_has_arrived(end, conn, take):
+    end.make(conn)
+    take("s1", "s2")
+    end.begin()
+    end.send()
+
+    assert snapshots.names(conn, "web1") == ["s1", "s2"]
+    noted = end.state(conn)["noted"]
+    assert wire.argument("noted", Noted, noted).snapshots == ["s1", "s2"]
+    end.step("finish")
+    assert not lifecycle.is_defined(conn, "web1") and end.hypervisor.files() == []
+
+
+def test_one_that_was_taken_after_it_was_sent_is_not_removed(end, conn, take):
+    end.make(conn)
+    take("s1")
+    end.begin()
+    end.send()
+    take("by-hand")
+
+    with pytest.raises(libvirt.libvirtError, match="snapshots"):
+        end.step("finish")
+    assert snapshots.names(conn, "web1") == ["by-hand", "s1"]
+
+
+def test_one_that_is_deleted_while_it_is_sent_keeps_it(end, conn, take):
+    paths = end.make(conn)
+    take("s1", "s2")
+    end.begin()
+    deeds = [conn.lookupByName("web1").snapshotLookupByName("s2").delete]
+    end.meanwhile = lambda: deeds and deeds.pop()(0)
+
+    with pytest.raises(MigrationFailed, match="it has other snapshots now"):
+        end.send()
+    assert end.phase("departure") == "cancelled" and is_untouched(end, paths)
+
+
+@pytest.mark.parametrize(
+    ("kept", "files", "is_running", "why"),
+    [
+        ("internal", "/srv/a.qcow2", False, []),
+        ("internal", "/srv/a.qcow2", True, ["it has snapshots, which libvirt does not move while"]),
+        ("external", "/srv/a.qcow2", False, [r"it has external snapshots (s1), which do not move"]),
+        ("internal", "/srv/new.qcow2", False, ["its snapshot s1 is in /srv/a.qcow2 too, which"]),
+    ],
+)
+def test_those_that_cannot_move_are_named(kept, files, is_running, why):
+    one = snapshot.read(TAKEN.format("s1", kept))
+
+    found = list(migrationinfo._of_snapshots([one], [replace(DISK, path=files)], is_running))
+
+    assert [said[: len(text)] for said, text in zip(found, why, strict=True)] == why
