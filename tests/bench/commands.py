@@ -98,19 +98,18 @@ def _note(found, salt, hosts, by):
         found[f"bytes of {name} of {hosts} hosts, {rival}"] = by[name]["bytes"] / by[rival]["bytes"]
 
 
-def rows(salt, found, sizes, rounds):
-    """Yield the rows of a line of Salt; note the ratios in ``found``."""
-    for hosts in sizes:
-        by = measured(salt, hosts, rounds)
-        _note(found, salt, hosts, by)
-        yield from (_row(hosts, name, one) for name, one in by.items())
+def rows(salt, hosts, rounds, found):
+    """Return the rows of one swarm; note the ratios in ``found``."""
+    by = measured(salt, hosts, rounds)
+    _note(found, salt, hosts, by)
+    return [_row(hosts, name, one) for name, one in by.items()]
 
 
 def tables(found, sizes=SIZES, rounds=ROUNDS):
-    """Yield ``(title, heads, rows)`` of both lines of Salt."""
-    for salt in ("3008", "3006"):
-        title = TITLE.format(salt, rounds)
-        yield title, HEADS, list(rows(salt, found, sizes, rounds))
+    """Yield ``(title, heads, rows)`` of each size, on both lines of Salt."""
+    for hosts in sizes:
+        for salt in ("3008", "3006"):
+            yield TITLE.format(salt, rounds), HEADS, rows(salt, hosts, rounds, found)
 
 
 if __name__ == "__main__":
