@@ -199,7 +199,7 @@ def vm_info(vm_=None, **kwargs):
     Returns ``{name: {cpu, cputime, disks, graphics, nics, uuid, loader, on_crash, on_reboot,
     on_poweroff, maxMem, mem, state}}``; ``mem`` and ``maxMem`` in KiB, disk sizes in bytes,
     ``cputime`` in nanoseconds. One VM also has ``addresses`` (at most 16, IPv4 first),
-    ``addresses_from`` (``lease``, ``agent`` of the guest, ``neighbours`` of this host, or None),
+    ``addresses_from`` (``lease``, or by the guest's own word ``agent`` or ``neighbours``; or None),
     ``behind_host`` (its networks that only this host reaches, such as those with NAT),
     ``ssh_user`` (who can log in with the keys it was given, ``USER`` for a default user whose name
     is not known, or None) and ``login``: the command that logs in, None if the VM is not running.

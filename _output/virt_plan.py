@@ -2,6 +2,14 @@
 
 import textwrap
 
+# Who told an address, where that is not the host itself; as in virt_query.
+_TOLD_BY = {
+    "minion": " (as the VM itself says)",
+    "agent": " (as the guest's agent says)",
+    "neighbours": " (as the VM itself tells its network)",
+    "arp": " (as the VM itself tells its network)",
+}
+
 
 def output(data, **_kwargs):
     """
@@ -54,8 +62,8 @@ def _warnings(data):
 def _reached(data):
     if data.get("login"):
         address = (data.get("addresses") or ["not known to its host"])[0]
-        if data.get("addresses_from") == "minion":
-            address += " (as the VM itself says)"
+        if data.get("addresses"):
+            address += _TOLD_BY.get(str(data.get("addresses_from")), "")
         yield f"  address: {address}; log in: {data['login']}"
 
 

@@ -3,8 +3,14 @@
 import textwrap
 
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
-# Who told an address, where that is not the host itself.
-_TOLD_BY = {"minion": "as the VM itself says", "agent": "as the guest's agent says"}
+# Who told an address, where that is not the host itself: what a host knows of its neighbours on a
+# bridge is what they have sent there.
+_TOLD_BY = {
+    "minion": "as the VM itself says",
+    "agent": "as the guest's agent says",
+    "neighbours": "as the VM itself tells its network",
+    "arp": "as the VM itself tells its network",
+}
 
 
 def output(data, **_kwargs):

@@ -204,9 +204,9 @@ def init(
     ``ssh_authorized_keys``; an unknown one is refused by name.
 
     Returns ``{"name", "host", "minion", "seconds", "addresses", "login"}``: the VM's addresses,
-    IPv4 first, and the command that logs in. ``addresses_from`` is ``minion`` if only the VM itself
-    knows them. ``warnings`` names what the image will ignore, such as ``ssh_authorized_keys``
-    without an SSH server.
+    IPv4 first, and the command that logs in. They are the VM's own word unless
+    ``addresses_from`` is ``lease``. ``warnings`` names what the image will ignore, such as
+    ``ssh_authorized_keys`` without an SSH server.
 
     Fails with one line and leaves nothing behind; if no host fits, with a table of the reasons. If
     the minion does not answer in time, the VM and its key stay, as it may still answer, and

@@ -218,7 +218,10 @@ def firewall_absent(name: str, ports: Any = (16514,), backend: str = "nftables")
     Take away the rules of virt.firewall_present, now and at later boots.
 
     name, ports, backend
-        As there; the ports find firewalld's rules of an earlier version, which did not note them.
+        As there; the ports find firewalld's rules of an earlier version, which did not note them. A
+        name that ends with ``_forward``, which an earlier version took, can be given here.
+
+    Without its program, what is loaded stays until the next boot, and a warning says so.
 
     .. code-block:: yaml
 
@@ -227,10 +230,10 @@ def firewall_absent(name: str, ports: Any = (16514,), backend: str = "nftables")
     """
     try:
         work = backends.of(backend, __salt__, name, ports, [])
-        changes = work.removal()
+        changes, warnings = work.removal(), work.stays_loaded()
         if changes and not __opts__["test"]:
             work.remove()
-        warnings = work.kept_by_others()
+        warnings += work.kept_by_others()
     except VirtError as error:
         return statereturn.failed(name, error)
     ret = statereturn.of(

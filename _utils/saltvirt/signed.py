@@ -22,6 +22,8 @@ from saltvirt.errors import VirtError
 MAX_BYTES = 32 << 20
 # Levels of lists and mappings within each other; what hosts really say has less than 12.
 _MAX_DEPTH = 64
+# How deep in what was said the answer itself is.
+_TOP = 1
 _PSS = padding.PSS(padding.MGF1(hashes.SHA256()), padding.PSS.DIGEST_LENGTH)
 
 
@@ -97,9 +99,17 @@ def unpack(packed: object, public_pem: str, *, minion: str, about: str) -> Said:
 
 
 def _clean(value: Any, depth: int = 0) -> Any:
-    """Return plain data whose texts have nothing that a terminal would obey."""
+    """
+    Return plain data whose texts have nothing that a terminal would obey.
+
+    A text within an answer is one line: with more, it would look like what others have said in the
+    table that it is shown in. An answer that is a text, and an error, keep their lines.
+    """
     if isinstance(value, str):
-        return value if value.isprintable() else _printable(value, "\n\t")
+        if value.isprintable():
+            return value
+        text = value if depth == _TOP else value.replace("\n", " ")
+        return _printable(text, "\n\t")
     if not isinstance(value, dict | list):
         return value
     # Whatever is done with it later takes more of the stack than this.

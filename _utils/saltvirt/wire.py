@@ -7,7 +7,8 @@ one, though it has a default for those who make it here; ``said_with``, the name
 is left out of plain data where that one is None.
 
 Numbers are checked here, where they come in: each is within 64 bits, and finite. What counts
-something is annotated as ``not negative``, and what is one of a few words with those words.
+something is annotated as ``not negative``, what is one of a few words with those words, and what is
+only shown with ``one line``, which it then is, and not too long.
 """
 
 import dataclasses
@@ -16,13 +17,16 @@ import types
 from collections.abc import Callable, Iterator
 from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
+from saltvirt import terminal
 from saltvirt.errors import BadArgument, VirtError
 
 _Reader = Callable[[Any], Any]
 # A field with what an answer was read from: it is passed on like that, with what only a newer host
 # can read, and without what an older one has not said.
 _SAID = "said"
-_NOT_NEGATIVE = "not negative"
+_NOT_NEGATIVE, _ONE_LINE = "not negative", "one line"
+# Letters of a text that is only shown.
+_LONGEST = 1000
 # What 64 bits hold, with a sign or without: some file systems number their files up to the last.
 _LEAST, _MOST = -(2**63), 2**64 - 1
 
@@ -52,7 +56,8 @@ class _Wrong(Exception):
 
     def said(self, whole: str) -> str:
         """Return what is wrong, and where; ``whole`` is what all of it is called."""
-        path = "".join(reversed(self._path)).removeprefix(".")
+        # Names of others may be in it, as long as they like.
+        path = terminal.one_line("".join(reversed(self._path)).removeprefix("."))
         return f"{self.before}{path or whole} {self.why}"
 
 
@@ -142,6 +147,8 @@ def _of_annotated(kind: Any, *notes: Any) -> _Reader:
     for words in notes:
         if isinstance(words, tuple):
             take_one = _one_of(take_one, words)
+    if _ONE_LINE in notes:
+        return _one_line(take_one)
     return _not_negative(take_one) if _NOT_NEGATIVE in notes else take_one
 
 
@@ -177,6 +184,10 @@ def _not_negative(take_one: _Reader) -> _Reader:
         return value
 
     return take
+
+
+def _one_line(take_one: _Reader) -> _Reader:
+    return lambda value: terminal.one_line(take_one(value), _LONGEST)
 
 
 def _one_of(take_one: _Reader, words: tuple[str, ...]) -> _Reader:

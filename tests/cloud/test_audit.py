@@ -15,6 +15,8 @@ OPEN = """<domain type='qemu'><name>open1</name><memory>65536</memory>
 CONSOLE = """<domain type='qemu'><name>open2</name><memory>65536</memory>
 <os><type>hvm</type></os><devices><serial type='tcp'>
 <source mode='bind' host='0.0.0.0' service='2300'/></serial></devices></domain>"""
+SLIRP = """<domain type='qemu'><name>open3</name><memory>65536</memory>
+<os><type>hvm</type></os><devices><interface type='user'/></devices></domain>"""
 RULE = "polkit.addRule(function(a) {{if (a.id == 'org.libvirt.unix.manage') {}}});"
 # A list of nobody revoked, which was good for a day of the year 2000.
 OLD_LIST = """import datetime, sys
@@ -72,6 +74,18 @@ PLANTED = {
         "echo >/etc/salt-virt/firewalld-planted.rules",
         "rm /etc/salt-virt/firewalld-planted.rules",
         *("firewall", "hyper3"),
+    ),
+    "rules of an earlier release": (
+        "hyper2",
+        "echo 'table inet planted { }' >/etc/salt-virt/nftables-planted.nft",
+        "rm /etc/salt-virt/nftables-planted.nft",
+        *("firewall", "hyper2"),
+    ),
+    "a NIC that sends as the host": (
+        "hyper3",
+        f"cat >/tmp/open3.xml <<'X'\n{SLIRP}\nX\nvirsh -q define /tmp/open3.xml",
+        "virsh -q undefine open3; rm /tmp/open3.xml",
+        *("user-nics", "hyper3"),
     ),
     "a socket for all": (
         *edited(

@@ -71,7 +71,7 @@ MAY = {
     "xml": {"arguments", "errors", "model", "nics", "units", "xml"},
     "nics": {"arguments", "errors", "model"},
     "compat": {"errors"},
-    "wire": {"errors"},
+    "wire": {"errors", "terminal"},
     # Read by Pythons that cannot read the rest.
     "__init__": {"minimums"},
     "preload": set(),

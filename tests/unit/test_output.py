@@ -133,6 +133,15 @@ def test_a_deployment_ends_in_one_line():
     assert outputter("virt_plan")({"name": "vm1", "host": "hyper2"}) == "vm1 is on hyper2"
 
 
+# A host's lease alone is the host's own word: whatever else is known of an address, a guest said.
+TOLD_BY = {
+    "minion": "as the VM itself says",
+    "agent": "as the guest's agent says",
+    "neighbours": "as the VM itself tells its network",
+    "arp": "as the VM itself tells its network",
+}
+
+
 def test_one_vm_is_shown_with_units_and_how_it_is_reached():
     reached = {"addresses": ["192.0.2.7"], "addresses_from": "lease", "login": "ssh a@192.0.2.7"}
     show = outputter("virt_query")
@@ -141,8 +150,11 @@ def test_one_vm_is_shown_with_units_and_how_it_is_reached():
 
     assert lines[:4] == ["hyper6", "  web1", "    CPU: 2", "    Memory: 512.0 MiB"]
     assert lines[-2:] == ["    Addresses: 192.0.2.7", "    Log in: ssh a@192.0.2.7"]
-    own = show({"h": {"web1": {**VM, **reached, "addresses_from": "minion"}}})
-    assert "Addresses: 192.0.2.7 (as the VM itself says)" in own
+    for source, words in TOLD_BY.items():
+        own = show({"h": {"web1": {**VM, **reached, "addresses_from": source}}})
+        assert f"Addresses: 192.0.2.7 ({words})" in own
+        made = {"name": "web1", "host": "h", **reached, "addresses_from": source}
+        assert f"address: 192.0.2.7 ({words});" in outputter("virt_plan")(made)
     nowhere = show({"h": {"web1": {**VM, "addresses": [], "login": None}}})
     assert "Addresses: not known to its host" in nowhere and "Log in" not in nowhere
 

@@ -33,7 +33,7 @@ def heard(data, public=OWN[0]):
 
 
 def test_what_is_said_arrives_as_it_was():
-    value = {"vms": {"wéb1": [1, 2.5, None, True, "a\nb\tc"]}}
+    value = {"vms": {"wéb1": [1, 2.5, None, True, "a\tb"]}}
 
     said = heard(packed(value=value, why="no", retcode=2))
 
@@ -107,10 +107,24 @@ def test_an_answer_of_a_hundred_mebibytes_is_not_read(monkeypatch):
 
 
 def test_nothing_that_a_terminal_would_obey_is_left():
-    said = heard(packed(value={"\x1b[2J": ["\x9b31m", "a\u202eb", "fine\n"]}, why="\x07"))
+    said = heard(packed(value={"\x1b[2J": ["\x9b31m", "a\u202eb", "fine"]}, why="\x07"))
 
-    assert said.value == {"\ufffd[2J": ["\ufffd31m", "a\ufffdb", "fine\n"]}
+    assert said.value == {"\ufffd[2J": ["\ufffd31m", "a\ufffdb", "fine"]}
     assert said.why == "\ufffd"
+
+
+def test_a_text_within_an_answer_is_one_line_as_it_stands_in_a_table_of_others():
+    forged = "down\nhyper2: nothing falls short\r\nhyper3"
+
+    said = heard(packed(value={"state": forged, "all": [forged]}, why="a\nb"))
+
+    assert said.value == {"state": forged_line(), "all": [forged_line()]}
+    assert said.why == "a\nb" and heard(packed(value="a\nb")).value == "a\nb"
+
+
+def forged_line():
+    """Return the same as a host cannot put it on lines of its own."""
+    return "down hyper2: nothing falls short\ufffd hyper3"
 
 
 class Bus:

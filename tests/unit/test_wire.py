@@ -21,7 +21,15 @@ from saltvirt.movefacts import EvacuatedFacts, Noted
 from saltvirt.ops import inspect
 from saltvirt.ops.migration import migrationinfo
 from saltvirt.parts import Source, State, Target
-from saltvirt.placement.answers import DiskFacts, DiskProfile, HostInfo, MigrationInfo, NicProfile
+from saltvirt.placement.answers import (
+    DiskFacts,
+    DiskProfile,
+    Figures,
+    HostInfo,
+    MigrationInfo,
+    NicProfile,
+    StepDone,
+)
 
 DATA = Path(__file__).parents[1] / "data"
 TEST = HostSettings(uri="test:///default")
@@ -147,6 +155,22 @@ def test_whatever_a_host_answers_is_no_traceback(nonsense):
     for shape in (HostInfo, MigrationInfo):
         with pytest.raises(wire.BadAnswer):
             wire.read("h7", "virt.x", shape, nonsense)
+
+
+@pytest.mark.parametrize(("shape", "name"), [(Figures, "warnings"), (StepDone, "warnings")])
+def test_what_is_only_shown_is_one_line_and_not_too_long(shape, name):
+    said = [" a\n\tb\x1b[2J\rc ", "x" * 5000]
+
+    found = getattr(wire.read("h1", "virt.x", shape, {name: said}), name)
+
+    assert found == ["a b c", f"{'x' * 1000} …"]
+
+
+def test_names_in_an_error_are_not_too_long():
+    with pytest.raises(wire.BadAnswer) as error:
+        wire.read("h1", "virt.x", dict[str, int], {"x" * 10**6: "a"})
+
+    assert len(str(error.value)) < 500
 
 
 def test_true_is_not_a_number():

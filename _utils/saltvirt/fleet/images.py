@@ -8,7 +8,7 @@ from saltvirt.errors import MasterError
 from saltvirt.fleet import inventory, minions
 from saltvirt.fleet.cloud import Cloud
 from saltvirt.fleet.hosts import act, watching
-from saltvirt.placement.answers import Pruned
+from saltvirt.placement.answers import Pruned, Words
 
 _PRUNE, _PULL, _BUILD = "virt.image_prune", "virt.image_pull", "virt.image_build"
 
@@ -38,7 +38,7 @@ def pull(
     for one, reply in sorted(replies.items()):
         if reply.ok:
             try:
-                out[one] = wire.read(one, _PULL, str, reply.value)
+                out[one] = wire.read(one, _PULL, Words, reply.value)
             except wire.BadAnswer as error:
                 failed[one] = str(error)
     if failed:

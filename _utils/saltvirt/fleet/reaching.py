@@ -54,17 +54,22 @@ def vm_info(cloud: Cloud, name: str) -> dict[str, Any]:
     """
     Return ``{host: {name: {...}}}`` of a VM, as its host has it.
 
-    Where the host of a running VM knows no address, the VM's own minion is asked.
+    Where the host of a running VM knows no address, the VM's own minion is asked. How to log in is
+    made of what the host says, and is not the host's own text: somebody will type it.
     """
     host, fun = inventory.locate(cloud, name), "virt.vm_info"
     said = hosts.act(cloud, host, fun, name)
     wire.read(host, fun, dict[str, ShownVm], said)
-    one = said.get(name, {})
-    if one.get("state") == "running" and not one.get("addresses"):
+    # It was asked of this VM alone.
+    one = said.get(name)
+    if one is None:
+        return {host: {}}
+    reached: dict[str, Any] = {"addresses": [], "login": None}
+    if one["state"] == "running":
         # Nobody answers for a VM without a key.
         has_minion = keys.accepted(cloud.opts, name) is not None
-        one = {**one, **_completed(cloud, host, name, one, has_minion=has_minion)}
-    return {host: {**said, **({name: one} if one else {})}}
+        reached = _completed(cloud, host, name, one, has_minion=has_minion)
+    return {host: {name: {**one, "addresses_from": None, **reached}}}
 
 
 def _asked(cloud: Cloud, host: str, name: str) -> dict[str, Any]:

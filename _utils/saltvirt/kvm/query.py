@@ -100,10 +100,16 @@ def _asked(dom: Any) -> dict[str, int]:
 
 @dataclass(frozen=True, slots=True)
 class Reachable:
-    """What of a domain others can connect to; listeners have ``host``, ``service``, ``tls``."""
+    """
+    What of a domain others can connect to; listeners have ``host``, ``service``, ``tls``.
+
+    sends_as_host
+        Whether QEMU sends for it by sockets of its own.
+    """
 
     displays: list[Graphics]
     listeners: list[dict[str, str]]
+    sends_as_host: bool
 
 
 def reachable(conn: Any) -> dict[str, Reachable]:
@@ -118,7 +124,8 @@ def reachable(conn: Any) -> dict[str, Reachable]:
                 continue
             raise
         root = read.domain(text)
-        out[dom.name()] = Reachable(read.displays(root), read.listeners(root))
+        by_host = read.sends_as_host(root)
+        out[dom.name()] = Reachable(read.displays(root), read.listeners(root), by_host)
     return out
 
 

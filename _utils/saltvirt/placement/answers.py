@@ -11,6 +11,8 @@ from typing import Annotated, Any
 # What there cannot be less than nothing of; limits can be negative, after what a host keeps back.
 Count = Annotated[int, "not negative"]
 Amount = Annotated[float, "not negative"]
+# What is shown to people, and nothing else.
+Words = Annotated[str, "one line"]
 
 
 def _said_with(name: str) -> Any:
@@ -86,7 +88,7 @@ class NetworkFacts:
 class NicProfile:
     """What a profile of interfaces needs of its host; ``error`` alone if it cannot be used."""
 
-    error: str | None = _said_with("error")
+    error: Words | None = _said_with("error")
     bridges: list[str] | None = _said_with("bridges")
     networks: list[str] | None = _said_with("networks")
     links: list[str] | None = _said_with("links")
@@ -97,7 +99,7 @@ class NicProfile:
 class DiskProfile:
     """What a profile of disks needs of its host; ``error`` alone if it cannot be used."""
 
-    error: str | None = _said_with("error")
+    error: Words | None = _said_with("error")
     size_mib: Count | None = _said_with("size_mib")
     has_image: bool | None = _said_with("has_image")
 
@@ -116,7 +118,7 @@ class DomainTypes:
 
     default: str | None
     usable: list[str]
-    why: str
+    why: Words
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -213,7 +215,7 @@ class MigrationInfo:
     nat: list[str] = field(default_factory=list)
     links: list[str]
     bridge_vlans: bool = False
-    obstacles: list[str]
+    obstacles: list[Words]
     nvram: list[FileFacts] = field(default_factory=list)
     files: list[str] = field(default_factory=list)
     autostart: bool = False
@@ -308,7 +310,7 @@ class StepDone:
     """What a host answers to ``virt.migrate_step``: one of the two, as the step has it."""
 
     removed: list[str] = field(default_factory=list)
-    warnings: list[str] = field(default_factory=list)
+    warnings: list[Words] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -320,7 +322,7 @@ class Figures:
     memory_bytes: Count | None = None
     disk_bytes: Count | None = None
     noted: dict[str, Any] = field(default_factory=dict)
-    warnings: list[str] = field(default_factory=list)
+    warnings: list[Words] = field(default_factory=list)
 
     def shown(self) -> dict[str, int]:
         """Return the figures that were said, for users."""

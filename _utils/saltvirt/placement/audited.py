@@ -105,6 +105,10 @@ class HostAudit:
         The addresses at which something listens on libvirt's port without TLS.
     unguarded
         Names of the firewall's rules beside which nothing keeps back what the host forwards.
+    outdated
+        Names of those whose table, of an earlier release, lets some of it through.
+    user_nics
+        VMs with a NIC of type ``user``: what they send is the host's own.
     trusted
         Fingerprints of the CAs that it trusts, by use.
     revoked
@@ -128,4 +132,6 @@ class HostAudit:
     consoles: list[ConsoleFacts]
     certificates: list[CertificateFacts]
     keys: list[KeyFacts]
+    outdated: list[str] = field(default_factory=list)
+    user_nics: list[str] = field(default_factory=list)
     unreadable: dict[str, str] = field(default_factory=dict)

@@ -116,6 +116,11 @@ def has_host_device(root: ET.Element) -> bool:
     return root.find("devices/hostdev") is not None or any(one.type == "hostdev" for one in found)
 
 
+def sends_as_host(root: ET.Element) -> bool:
+    """Return whether a VM has a NIC for which QEMU, or passt, sends by sockets of the host."""
+    return any(nic.read(one).type == "user" for one in root.iterfind("devices/interface"))
+
+
 def was_given_file(root: ET.Element) -> bool:
     """Return whether a VM runs with a file of its host that QEMU read: a credential."""
     found = map(sysinfo.read, root.iterfind("sysinfo"))

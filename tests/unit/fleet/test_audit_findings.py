@@ -105,6 +105,8 @@ def noted_glob(world):
 CHECKS = {
     "tcp": (host(plain=["0.0.0.0"]), "libvirt-open"),
     "forwarded": (host(unguarded=["salt_virt"]), "firewall"),
+    "forwarded by an earlier release": (host(outdated=["salt_virt"]), "firewall"),
+    "a NIC that sends as the host": (host(user_nics=["web1"]), "user-nics"),
     "no verification": (daemon(verifies=False), "libvirt-open"),
     "socket": (users(sockets=["/etc/libvirt/virtqemud.conf"]), "libvirt-open"),
     "a user": (users(users=["ann"]), "libvirt-users"),

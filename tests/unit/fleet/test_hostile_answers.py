@@ -248,6 +248,17 @@ def _of_terminal(text):
     return [one for one in text if not (one.isprintable() or one in "\n\t")]
 
 
+def _texts(value):
+    """Yield all texts of an answer: with a line of its own, one would look like another host's."""
+    if isinstance(value, dict):
+        value = [*value, *value.values()]
+    if isinstance(value, list | tuple):
+        for one in value:
+            yield from _texts(one)
+    elif isinstance(value, str):
+        yield value
+
+
 def _about(args, kwarg):
     about = kwarg.get("about")
     named = about.get("name") if isinstance(about, dict) else None
@@ -262,6 +273,8 @@ def check(lab, call, done):
     assert done.edge.now < 400
     for text in [*shown(lab, done), *done.log.said]:
         assert _of_terminal(text) == [], text
+    if function != "console_log":
+        assert [text for text in _texts(done.answer) if "\n" in text] == []
     _check_files(lab, done, name)
     _check_orders(call, done)
     _check_the_others(function, done.edge.cloud, done.answer)

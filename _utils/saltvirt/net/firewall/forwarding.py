@@ -5,6 +5,7 @@ iptables cannot: whenever libvirt starts, it puts before all others what lets it
 table of nftables refuses stays refused, whoever else accepts it.
 """
 
+from saltvirt.errors import BadArgument
 from saltvirt.net.firewall import bootunits, rules
 from saltvirt.net.firewall.backend import Firewall, is_found
 from saltvirt.net.firewall.nftables import Nftables
@@ -40,7 +41,8 @@ class WithForwarding(Firewall):
         self.backend.refuse_missing()
 
     def plan(self) -> dict[str, str]:
-        """Return what is to be done: ``{what: why}``."""
+        """Return what is to be done: ``{what: why}``; refuse the name of a table beside others."""
+        rules.refuse_beside(self.name)
         if self._is_wanted:
             return {**self.backend.plan(), **(self._table.plan() if self._is_kept else {})}
         return {**self.backend.plan(), **self._left()}
@@ -54,7 +56,9 @@ class WithForwarding(Firewall):
             self._table.take(steps)
 
     def removal(self) -> dict[str, str]:
-        """Return what ``remove`` would do: ``{what: why}``."""
+        """Return what ``remove`` would do: ``{what: why}``; refuse a table beside others' rules."""
+        if not self._is_wanted:
+            _refuse_guard(self.name)
         return {**self.backend.removal(), **self._left()}
 
     def take(self, steps: Steps) -> None:
@@ -83,10 +87,41 @@ class WithForwarding(Firewall):
         """Return what others keep of these rules once ours are gone."""
         return self.backend.kept_by_others()
 
+    def stays_loaded(self) -> list[str]:
+        """Return what ``remove`` takes away for later boots only."""
+        table = self._table.stays_loaded() if self._left() else []
+        return [*self.backend.stays_loaded(), *table]
+
+
+def _refuse_guard(name: str) -> None:
+    """Refuse to take away alone what guards rules that are still there."""
+    guarded = name.removesuffix(rules.BESIDE)
+    if guarded != name and guarded in _names():
+        raise BadArgument(
+            "name",
+            f"{name!r} is what the table beside {guarded!r} is called, which goes with those "
+            f"rules: give the name {guarded} and their backend",
+        )
+
+
+def _names() -> set[str]:
+    """Return the names of rules beside which there is to be a table."""
+    return {path.stem.partition("-")[2] for path in bootunits.RULES.glob("*.rules")}
+
+
+def outdated() -> list[str]:
+    """Return the names of rules whose table, as its file has it, lets through what is not to be."""
+    prefix = "nftables-"
+    paths = bootunits.RULES.glob(f"{prefix}*.nft")
+    return sorted(
+        path.stem.removeprefix(prefix).removesuffix(rules.BESIDE)
+        for path in paths
+        if not rules.holds_back(path.read_text(encoding="utf-8", errors="replace"))
+    )
+
 
 def unguarded() -> list[str]:
     """Return the names of rules beside which there should be a table for what is forwarded."""
     folder, has_nft = bootunits.RULES, is_found(Nftables.program)
-    names = {path.stem.partition("-")[2] for path in folder.glob("*.rules")}
-    tables = {name: folder / f"nftables-{name}{rules.BESIDE}.nft" for name in names}
+    tables = {name: folder / f"nftables-{name}{rules.BESIDE}.nft" for name in _names()}
     return sorted(name for name, path in tables.items() if not has_nft or not path.exists())

@@ -57,6 +57,9 @@ class Iptables(Loaded):
             self._run, texts, {path: self._texts[program] for program, path in places.items()}
         )
 
+    def _called(self) -> str:
+        return f"the chain {self._chain}"
+
     def _shown(self, program: str) -> str:
         return self._listed([program, "-w", "-S", self._chain])
 
@@ -65,7 +68,7 @@ class Iptables(Loaded):
 
     def _foreign(self) -> list[str]:
         return [
-            f"the chain {self._chain} of {program}"
+            f"{self._called()} of {program}"
             for program in self._PROGRAMS
             if not rules.is_our_chain(self._shown(program))
         ]

@@ -1,12 +1,19 @@
 """A table of nftables."""
 
 import json
+import logging
 import tempfile
 from typing import Any
 
 from saltvirt.net.firewall import near, rules
 from saltvirt.net.firewall.backend import FirewallError, Loaded
 from saltvirt.net.firewall.bootunits import RULES, BootUnits, units
+
+log = logging.getLogger(__name__)
+_WAYS = (
+    "table inet salt_virt_try { chain c { type filter hook forward priority 0; "
+    "fib saddr . iif oif exists accept; }; }"
+)
 
 
 class Nftables(Loaded):
@@ -18,7 +25,12 @@ class Nftables(Loaded):
         super().__init__(*args)
         self._name = self.name if lets_in else f"{self.name}{rules.BESIDE}"
         self._text, self._mark = rules.nftables(
-            self._name, self.ports, self.peers, self._near(), lets_in=lets_in
+            self._name,
+            self.ports,
+            self.peers,
+            self._near(),
+            lets_in=lets_in,
+            sees_ways=self._sees_ways(),
         )
         self._table = f"table inet {self._name}"
         self._file = RULES / f"nftables-{self._name}.nft"
@@ -36,6 +48,18 @@ class Nftables(Loaded):
         """Return the networks of this host that have peers in them; without nft none are needed."""
         return near.networks(self._run, self.peers) if self.is_installed else rules.networks([])
 
+    def _sees_ways(self) -> bool:
+        """Return whether this kernel can tell in a forward chain from where a source is reached."""
+        if not self.is_installed or not any(self.peers.values()):
+            return True
+        try:
+            self._run(["nft", "-c", _WAYS])
+        except FirewallError as exc:
+            # Linux before 5.18, or one built without it.
+            log.debug("no peer behind this host is let through: %s", exc)
+            return False
+        return True
+
     def refuse_broken(self) -> None:
         """Refuse a host on which nft is there and fails, in its words."""
         try:
@@ -50,6 +74,9 @@ class Nftables(Loaded):
         """Return what is to be done; refuse a name that others may use later."""
         rules.refuse_table(self._name)
         return super().plan()
+
+    def _called(self) -> str:
+        return self._table
 
     def _shown(self) -> str:
         return self._listed(["nft", "list", "table", "inet", self._name])

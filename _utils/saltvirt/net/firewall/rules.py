@@ -5,6 +5,11 @@ What a guest of a NAT network sends leaves its host with the host's own address,
 let in. So no packet that this host forwards gets to these ports of them; what a host itself sends
 is not forwarded. A peer may have addresses that it has not told: in the networks that this host
 shares with peers, nothing whose source has become this host's own gets to these ports at all.
+
+A guest with a port forwarded to it can make the kernel take its connection for the answer to one:
+it first sends itself a packet in the peer's name. So what begins a connection is judged in both
+directions. A peer behind this host (a hypervisor that is a VM) is let through with its own address,
+if its packets come from where it is: others cannot take that address.
 """
 
 import hashlib
@@ -68,13 +73,17 @@ def table_name(value: object) -> str:
             f"{value!r} cannot name rules: use up to 28 letters, digits and "
             "'_', beginning with a letter",
         )
-    if value.endswith(BESIDE):
+    return value
+
+
+def refuse_beside(name: str) -> None:
+    """Refuse a name that the table beside other rules has; an earlier release took it."""
+    if name.endswith(BESIDE):
         raise BadArgument(
             "name",
-            f"{value!r} is what the table beside {value.removesuffix(BESIDE)!r} is called; "
+            f"{name!r} is what the table beside {name.removesuffix(BESIDE)!r} is called; "
             f"choose a name that does not end with {BESIDE}",
         )
-    return value
 
 
 def refuse_table(name: str) -> None:
@@ -154,7 +163,13 @@ def _marked(lines: Iterable[str]) -> tuple[str, str]:
 
 
 def nftables(
-    table: str, port_pairs: Iterable[_Span], peers: Peers, near: Peers, *, lets_in: bool = True
+    table: str,
+    port_pairs: Iterable[_Span],
+    peers: Peers,
+    near: Peers,
+    *,
+    lets_in: bool = True,
+    sees_ways: bool = True,
 ) -> tuple[str, str]:
     """
     Return a table of its own for nft, which replaces itself in one step, and its mark.
@@ -163,6 +178,9 @@ def nftables(
         The networks in which peers may have further addresses.
     lets_in
         Whether it says who gets in, too. Defaults to True.
+    sees_ways
+        Whether the kernel can tell from where a source is reached; without that no peer behind this
+        host is let through. Defaults to True.
     """
     wanted = ", ".join(_span(pair, "-") for pair in port_pairs)
     lines = [replacing(table, f"table inet {table} {{")]
@@ -175,22 +193,59 @@ def nftables(
             f"\t\ttcp dport {{ {wanted} }} reject with tcp reset",
             "\t}",
         ]
-    # Answers to what a peer itself has asked for, from such a port, are let through.
-    asked = f"ct direction original tcp dport {{ {wanted} }}"
-    lines += [
-        *_chain("forward"),
-        f"\t\t{asked} ip daddr @peers4 reject with tcp reset",
-        f"\t\t{asked} ip6 daddr @peers6 reject with tcp reset",
-        "\t}",
-        *_hooked("postrouting", "srcnat + 50"),
-        # What has a socket is this host's own, whatever address it goes out with.
-        "\t\tmeta skuid >= 0 accept",
-        # After source NAT; nothing can be rejected here.
-        f"\t\tct status snat {asked} ip daddr @near4 drop",
-        f"\t\tct status snat {asked} ip6 daddr @near6 drop",
-        "\t}",
-    ]
+    lines += [*_chain("forward"), *(_passing(wanted) if sees_ways else [])]
+    lines += [*_refused(wanted), "\t}"]
+    lines += [*_hooked("postrouting", "srcnat + 50"), *_dropped(wanted), "\t}"]
     return _marked([*lines, "}"])
+
+
+_FAMILIES = (("ip", 4), ("ip6", 6))
+
+
+def _asking(wanted: str) -> tuple[str, str]:
+    """Return what matches packets of who has asked for a connection, and all that ask for one."""
+    to = f"tcp dport {{ {wanted} }}"
+    # Answers to what a peer itself has asked for, from such a port, are neither.
+    return f"ct direction original {to}", f"tcp flags & (syn | ack) == syn {to}"
+
+
+def _passing(wanted: str) -> list[str]:
+    asked, _begun = _asking(wanted)
+    return [
+        f"\t\t{ip} saddr @peers{n} fib saddr . iif oif exists {asked} {ip} daddr @peers{n} accept"
+        for ip, n in _FAMILIES
+    ]
+
+
+def _refused(wanted: str) -> list[str]:
+    return [
+        f"\t\t{to} {ip} daddr @peers{n} reject with tcp reset"
+        for to in _asking(wanted)
+        for ip, n in _FAMILIES
+    ]
+
+
+def _dropped(wanted: str) -> list[str]:
+    asked, begun = _asking(wanted)
+    # After source NAT, that of an answer is where destination NAT is undone; nothing can be
+    # rejected here. What has a socket is this host's own, whatever address it goes out with.
+    ours = (f"ct status snat {asked}", f"ct direction reply ct status dnat {begun}")
+    return [
+        "\t\tmeta skuid >= 0 accept",
+        *(
+            f"\t\t{to} {ip} daddr @{whom}{n} drop"
+            for whom in ("peers", "near")
+            for to in ours
+            for ip, n in _FAMILIES
+        ),
+    ]
+
+
+def holds_back(text: str) -> bool:
+    """Return whether a table, as its file has it, holds back all that this release does."""
+    found = re.search(r"tcp dport \{ ([^}]*) \}", text)
+    wanted = found[1] if found else ""
+    return {*_refused(wanted), *_dropped(wanted)} <= set(text.splitlines())
 
 
 def replacing(table: str, text: str) -> str:

@@ -89,6 +89,8 @@ def of_host(conn: Any, basepath: str, minion_key: str) -> HostAudit:
         local=local.facts(look, _CONF),
         plain=_plain(look, confs.values()),
         unguarded=forwarding.unguarded(),
+        outdated=forwarding.outdated(),
+        user_nics=sorted(vm for vm, of in vms.items() if of.sends_as_host),
         trusted=_trusted(look, basepath, confs.values()),
         revoked=_revoked(look, basepath, confs.values()),
         qemu={key: _shown(key, qemu[key]) for key in _QEMU_KEYS if key in qemu},

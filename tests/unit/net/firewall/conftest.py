@@ -4,6 +4,7 @@ import subprocess
 
 import pytest
 import salt.utils.systemd
+from behindkit import CABLES, LISTEN, SIDES, Behind
 from firewallkit import Space
 from saltvirt.net.firewall import bootunits, iptables, nftables
 
@@ -26,3 +27,21 @@ def place(tmp_path, monkeypatch):
     monkeypatch.setattr(bootunits, "UNITS", tmp_path / "units")
     monkeypatch.setattr(salt.utils.systemd, "booted", lambda: False)
     return tmp_path / "rules"
+
+
+@pytest.fixture
+def behind(space, tmp_path):
+    """A host with a guest and a hypervisor behind it, and a peer that listens."""
+    done = space.run_all(["sh", "-c", CABLES, str(tmp_path)])
+    pids = [path.read_text().strip() for side in SIDES if (path := tmp_path / side)]
+    try:
+        assert done["retcode"] == 0, done
+        code = LISTEN.format(ready=tmp_path / "ready")
+        peer = ["nsenter", "-t", pids[1], "-n"]
+        wait = f"while ! [ -e {tmp_path}/ready ]; do sleep .02; done"
+        script = f"{' '.join(peer)} python3 -c \"$0\" >/dev/null 2>&1 & echo $!; {wait}"
+        listens = space.run_all(["sh", "-c", script, code])["stdout"].strip()
+        pids.append(listens)
+        yield Behind(space, tmp_path)
+    finally:
+        space.run_all(["kill", "-9", *pids])

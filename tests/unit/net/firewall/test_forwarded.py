@@ -1,86 +1,10 @@
 """A guest on a NAT network has its host's own address, and gets nowhere with it: real packets."""
 
 import pytest
+from behindkit import BRIDGED, SPOOF
 from firewallkit import PORTS, made
-from saltvirt.net.firewall import near, rules
+from saltvirt.net.firewall import backends, near, rules
 from saltvirt.net.firewall.backend import FirewallError
-
-# A host, and behind it by cables a guest of a NAT network and another hypervisor.
-CABLES = """set -e
-for side in guest peer; do
-    unshare -n sh -c 'echo $$; exec sleep 60' >$0/$side 2>&1 &
-    while ! [ -s $0/$side ]; do sleep .02; done
-    read -r pid <$0/$side
-    ip link add to-$side type veth peer name eth0 netns $pid
-done
-inside() { read -r pid <$0/$1; shift; nsenter -t $pid -n "$@"; }
-ip addr add 192.168.122.1/24 dev to-guest; ip addr add 10.0.0.1/24 dev to-peer
-ip addr add 10.9.9.1/32 dev to-peer
-inside guest ip addr add 192.168.122.7/24 dev eth0; inside peer ip addr add 10.0.0.2/24 dev eth0
-inside peer ip addr add 10.0.0.20/24 dev eth0; inside peer ip addr add 203.0.113.5/32 dev eth0
-for link in lo to-guest to-peer; do ip link set $link up; done
-for side in guest peer; do inside $side ip link set lo up; inside $side ip link set eth0 up; done
-inside guest ip route add default via 192.168.122.1
-ip route add 203.0.113.5 via 10.0.0.2; inside peer ip route add 10.9.9.1 via 10.0.0.1
-echo 1 >/proc/sys/net/ipv4/ip_forward
-nft add table ip nat
-nft 'add chain ip nat post { type nat hook postrouting priority srcnat; }'
-nft add rule ip nat post ip saddr 192.168.122.0/24 ip daddr != 192.168.122.0/24 masquerade
-nft add rule ip nat post ip saddr 10.9.9.1 snat to 10.0.0.1
-"""
-LISTEN = """import socket, time
-for port in (16514, 49152, 8443):
-    keep = globals().setdefault("all", [])
-    keep.append(socket.create_server(("0.0.0.0", port)))
-open("{ready}", "w").close()
-time.sleep(60)
-"""
-TRY = "import socket; socket.create_connection(({!r}, {}), timeout={}, source_address={!r})"
-ENDS = {"ConnectionRefusedError": "refused", "TimeoutError": "silence"}
-
-
-class Behind:
-    """Who tries the peer's ports: the host, or the guest behind it."""
-
-    def __init__(self, space, folder):
-        self._space, self._folder = space, folder
-
-    def _pid(self, side):
-        return (self._folder / side).read_text().strip()
-
-    def ends(self, who, number, address="10.0.0.2", source=None, timeout_s=5):
-        """Return how a connection to a port of the peer ends: open, refused or silence."""
-        inside = ["nsenter", "-t", self._pid(who), "-n"] if who != "host" else []
-        code = TRY.format(address, number, timeout_s, source and (source, 0))
-        done = self._space.run_all([*inside, "python3", "-c", code])
-        if done["retcode"] == 0:
-            return "open"
-        (end,) = [end for error, end in ENDS.items() if f"\n{error}" in done["stderr"]]
-        return end
-
-    def opens(self, who, number):
-        """Return whether a connection to a port of the peer is made; otherwise it is refused."""
-        end = self.ends(who, number)
-        assert end in ("open", "refused")
-        return end == "open"
-
-
-@pytest.fixture
-def behind(space, tmp_path):
-    """A host with a guest behind it and a peer that listens."""
-    done = space.run_all(["sh", "-c", CABLES, str(tmp_path)])
-    pids = [path.read_text().strip() for side in ("guest", "peer") if (path := tmp_path / side)]
-    try:
-        assert done["retcode"] == 0, done
-        code = LISTEN.format(ready=tmp_path / "ready")
-        peer = ["nsenter", "-t", pids[1], "-n"]
-        wait = f"while ! [ -e {tmp_path}/ready ]; do sleep .02; done"
-        script = f"{' '.join(peer)} python3 -c \"$0\" >/dev/null 2>&1 & echo $!; {wait}"
-        listens = space.run_all(["sh", "-c", script, code])["stdout"].strip()
-        pids.append(listens)
-        yield Behind(space, tmp_path)
-    finally:
-        space.run_all(["kill", "-9", *pids])
 
 
 @pytest.mark.parametrize("backend", ["nftables", "iptables"])
@@ -116,14 +40,110 @@ def test_nor_at_an_address_that_the_peer_has_not_told(behind, space, place, back
     assert behind.ends("guest", 16514, "203.0.113.5") == "open"
 
 
+TOLD = ["10.0.0.2", "fd00::2"]
+NESTED = ["10.50.0.2", "fd50::2"]
+# By the version of IP: a peer's address, one that it has not told, and the host's own.
+VERSIONS = {4: ("10.0.0.2", "10.0.0.20", "10.0.0.1"), 6: ("fd00::2", "fd00::20", "fd00::1")}
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("backend", ["nftables", "iptables"])
+def test_a_guest_does_not_ask_by_answering_itself_in_a_peers_name(
+    behind, space, place, backend, version
+):
+    told, second, host = VERSIONS[version]
+    assert behind.answers(told, host) == "open", "without the rules it does"
+
+    made(space, backend, PORTS, TOLD).apply()
+
+    assert behind.answers(told, host) == "refused"
+    # Its source has become the host's own only where it goes out: nothing can be sent back there.
+    assert behind.answers(second, host) == "silence"
+
+
+def test_what_firewalld_is_given_beside_it_is_what_iptables_is(space, place):
+    made(space, "nftables")
+    given = ({"cmd.run_all": space.run_all}, "salt_virt", PORTS, TOLD)
+    texts = [backends.of(one, *given)._table._text for one in ("firewalld", "iptables")]
+
+    assert texts[0] == texts[1] and rules.holds_back(texts[0])
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("backend", ["nftables", "iptables"])
+def test_a_peer_behind_a_host_gets_to_the_others(behind, space, place, backend, version):
+    told, _second, _host = VERSIONS[version]
+    made(space, backend, PORTS, TOLD).apply()
+    assert not behind.opens("nested", 16514, told), "it is not told of yet"
+
+    made(space, backend, PORTS, [*TOLD, *NESTED]).apply()
+
+    assert behind.opens("nested", 16514, told) and behind.opens("nested", 49152, told)
+    assert not behind.opens("guest", 16514, told)
+
+
+def test_so_does_one_on_a_bridge_whose_packets_the_rules_see(behind, space, place):
+    bridged = space.run_all(["sh", "-c", BRIDGED, behind.pid("nested")])
+    assert bridged["retcode"] == 0, bridged
+    made(space, "nftables", PORTS, ["10.0.0.2"]).apply()
+    assert not behind.opens("nested", 16514), "it is not told of yet"
+
+    made(space, "nftables", PORTS, ["10.0.0.2", "10.0.0.3"]).apply()
+
+    assert behind.opens("nested", 16514)
+
+
+def test_a_guest_that_takes_the_address_of_a_peer_is_kept_out(behind, space, place):
+    behind.counts("10.50.0.2")
+    spoof = ("python3", "-c", SPOOF, "10.50.0.2", "4711", "10.0.0.2", "16514")
+    assert behind.run("guest", *spoof)["retcode"] == 0 and behind.counted == 1
+
+    made(space, "nftables", PORTS, [*TOLD, *NESTED]).apply()
+
+    assert behind.run("guest", *spoof)["retcode"] == 0 and behind.counted == 1
+    assert behind.run("nested", *spoof)["retcode"] == 0 and behind.counted == 2
+
+
+def test_a_peer_behind_nat_is_kept_out_as_the_guests_beside_it(behind, space, place):
+    made(space, "nftables", PORTS, [*TOLD, "192.168.122.7", "fd22::7"]).apply()
+
+    for told, _second, host in VERSIONS.values():
+        assert behind.ends("guest", 16514, told, timeout_s=1) == "silence"
+        assert behind.answers(told, host) == "refused"
+
+
+class NoWays:
+    """A namespace whose kernel is one before 5.18, which is not to be had here."""
+
+    def __init__(self, space):
+        self._space = space
+
+    def run_all(self, argv, **how):
+        """Run a command as Salt's ``cmd.run_all`` does."""
+        if "fib" in argv[-1]:
+            return {"retcode": 1, "stdout": "", "stderr": "Operation not supported"}
+        return self._space.run_all(argv, **how)
+
+
+def test_a_kernel_that_does_not_see_ways_lets_nobody_through(behind, space, place):
+    made(NoWays(space), "nftables", PORTS, [*TOLD, *NESTED]).apply()
+
+    assert "fib" not in space.listed("nftables")
+    assert not behind.opens("nested", 16514) and not behind.opens("guest", 16514)
+    assert behind.opens("host", 16514)
+
+
 def test_a_network_with_a_peer_in_it_is_one_of_this_hosts_own(behind, space, place):
     run = made(space, "nftables").backend._run
 
     def found(*peers):
         return near.networks(run, rules.networks(peers))
 
-    assert found("10.0.0.2", "fd00::2") == {4: ["10.0.0.0/24"], 6: []}
-    assert found("10.0.0.0/8") == {4: ["10.0.0.0/24", "10.9.9.1"], 6: []}
+    assert found("10.0.0.2", "fdff::2") == {4: ["10.0.0.0/24"], 6: []}
+    assert found("10.0.0.0/8") == {
+        4: ["10.0.0.0/24", "10.9.9.1", "10.9.9.2", "10.50.0.0/24"],
+        6: [],
+    }
     assert found("203.0.113.5") == found() == {4: [], 6: []}
 
 
