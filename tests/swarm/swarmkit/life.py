@@ -149,7 +149,8 @@ def salt(place, program, words, config="etc"):
 def by_env(words):
     """Become the same command in the tests' root, where each line of Salt is."""
     os.chdir(CHECKOUT)
-    os.execv(CHECKOUT / "tests/env", ["tests/env", "python3", "tests/swarm/swarm", *words])
+    program = CHECKOUT / "tests/env"
+    os.execv(program, [str(program), "python3", "tests/swarm/swarm", *words])
     sys.exit(1)
 
 
