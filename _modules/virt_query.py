@@ -110,7 +110,7 @@ def audit(**kwargs):
     # libvirt tells whether a display has a password only to whoever may change it.
     with connect.opened(settings, readonly=False) as conn:
         found = facts.of_host(
-            conn, keys.get("basepath", "/etc/pki"), f"{__opts__['pki_dir']}/minion.pem"
+            conn, settings, keys.get("basepath", "/etc/pki"), f"{__opts__['pki_dir']}/minion.pem"
         )
         return wire.plain(found)
 

@@ -1,12 +1,15 @@
 """The ``virt:`` options of a minion and of a master, read once and checked."""
 
+import logging
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from saltvirt.arguments import refuse_unknown
 from saltvirt.errors import BadConfig
+
+log = logging.getLogger(__name__)
 
 # Longer than any CA; what is far longer is not a date any more.
 _MAX_DAYS = 36500
@@ -59,6 +62,10 @@ def _one_of(*names: str) -> _Kind:
     return _kind(" or ".join(names), lambda value: value in ("", *names))
 
 
+def _refused() -> Any:
+    raise ValueError
+
+
 _TEXT = _kind("text", _is_text)
 _TEXTS = _kind("text or a list of texts", lambda value: _is_text(value) or _is_texts(value))
 _PATH = _kind("an absolute path", _is_path)
@@ -68,11 +75,13 @@ _PATHS = _kind(
 _FLAG = _kind("True or False", lambda value: isinstance(value, bool))
 _MAPPING = _kind("a mapping", lambda value: isinstance(value, Mapping))
 _CLOUD_CONFIG = _kind("a mapping or text", lambda value: isinstance(value, Mapping | str))
+_COMPAT = _Kind("3006", lambda value: {"3006": "3006"}.get(str(value)) or _refused())
 _COUNT, _AT_LEAST_1 = (_number(int, "a whole number", least) for least in (0, 1))
 _RATIO = _number(float, "a number", 0)
 
 # What may stand in each option. In a mapping with fixed keys a misspelt one would mean nothing.
 _HOST = {
+    "compat": _COMPAT,
     "connection": {"uri": _TEXT, "auth": {"username": _TEXT, "password": _TEXT}},
     "images": _PATH,
     "image_max_gib": _COUNT,
@@ -124,11 +133,44 @@ _MASTER = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HostSettings:
-    """Options of a hypervisor (minion configuration, grains or pillar, below ``virt:``)."""
+class _Options:
+    """
+    Options, each checked: one that cannot be used is its own error, raised where it is asked for.
 
-    uri: str = "qemu:///system"
+    What does not need it goes on: a slip in one option must not stop every function.
+    """
+
+    __slots__ = ()
+
+    def __getattribute__(self, name: str) -> Any:
+        value = super().__getattribute__(name)
+        if isinstance(value, BadConfig):
+            raise value
+        return value
+
+
+def wrong(settings: _Options) -> list[str]:
+    """Return why options cannot be used, sorted."""
+    out = set()
+    for one in fields(settings):  # type: ignore[arg-type]
+        try:
+            getattr(settings, one.name)
+        except BadConfig as exc:
+            out.add(str(exc))
+    return sorted(out)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostSettings(_Options):
+    """
+    Options of a hypervisor (minion configuration, grains or pillar, below ``virt:``).
+
+    uri
+        None is libvirt's own choice.
+    """
+
+    compat: str | None = None
+    uri: str | None = None
     username: str | None = None
     password: str | None = field(default=None, repr=False)
     images: str = "/srv/salt-images"
@@ -152,9 +194,14 @@ class HostSettings:
     backing_paths: list[Any] = field(default_factory=list)
     tunnel: bool = False
 
+    @property
+    def disk_pool(self) -> str | None:
+        """The pool of disks that name none; Salt 3006 had no such default for KVM."""
+        return None if self.compat else self.storagepool
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MasterSettings:
+class MasterSettings(_Options):
     """Options of the runner (master configuration, below ``virt:``)."""
 
     hypervisors: str | Sequence[str] = ()
@@ -204,8 +251,17 @@ def _read(name: str, kind: _Kind | Mapping[str, Any], value: Any) -> Any:
 
 
 def _options(kinds: Mapping[str, Any], sources: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the options that are given; one that cannot be used as its error."""
     found = {name: option(sources, name) for name in kinds}
-    return {name: _read(name, kinds[name], v) for name, v in found.items() if v is not None}
+    return {name: _or_error(name, kinds[name], v) for name, v in found.items() if v is not None}
+
+
+def _or_error(name: str, kind: _Kind | Mapping[str, Any], value: Any) -> Any:
+    try:
+        return _read(name, kind, value)
+    except BadConfig as exc:
+        log.warning("%s; what needs it is refused", exc)
+        return exc
 
 
 def pki_options(settings: MasterSettings) -> dict[str, Any]:
@@ -273,17 +329,25 @@ def host_settings(
     """
     sources = [source for source in (opts, grains, pillar) if source]
     values = _options(_HOST, sources)
-    connection = values.pop("connection", {})
-    own = {"uri": connection.get("uri"), **connection.get("auth", {})}
+    own = _connection(values.pop("connection", {}))
     own |= {name: override.get(name) or own.get(name) for name in ("username", "password")}
     own["uri"] = override.get("connection") or own["uri"]
     return HostSettings(**values, **{name: value for name, value in own.items() if value})
 
 
+def _connection(option: Any) -> dict[str, Any]:
+    """Return ``{uri, username, password}`` of the option, or of what is wrong with it."""
+    if isinstance(option, BadConfig):
+        return dict.fromkeys(("uri", "username", "password"), option)
+    return {"uri": option.get("uri"), **option.get("auth", {})}
+
+
 def master_settings(opts: Mapping[str, Any]) -> MasterSettings:
     """Return the options of the runner."""
-    settings = MasterSettings(**_options(_MASTER, [opts]))
-    if "allow" in settings.pki:
+    values = _options(_MASTER, [opts])
+    settings = MasterSettings(**values)
+    pki = values.get("pki")
+    if isinstance(pki, Mapping) and "allow" in pki:
         raise BadConfig(
             "option virt:pki:allow: who gets certificates is said by virt:hypervisors and "
             "virt.allow now; take it out of the master's configuration, list its ids in "

@@ -67,6 +67,17 @@ class NoSuchVm(VirtError):
         )
 
 
+class GuestSilent(VirtError):
+    """The agent in a guest is not there, or does not answer; the message says what it needs."""
+
+
+class GuestAnswerRefused(VirtError):
+    """The agent in a guest answers what is no answer; nothing of it is believed."""
+
+    def __init__(self, command: str, why: str) -> None:
+        super().__init__(f"the guest's answer to {command} {why}")
+
+
 class NameTaken(VirtError):
     """A VM of that name exists already, or is being made at this moment."""
 

@@ -52,6 +52,7 @@ class Disk:
     iothread_id: int | None = None
     path: str | None = None
     is_sized_by_user: bool = False
+    is_3006: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,6 +86,7 @@ class Vm:
     seed_path: str | None = None
     ssh_user: str | None = None
     console_log: str | None = None
+    is_3006: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,6 +22,10 @@ NICS: Mapping[str, list[Entry]] = {
 DISKS: Mapping[str, list[Entry]] = {"default": DEFAULT_DISK}
 
 _DISK_KEYS = {
+    # Of bhyve and ZFS, and of Uyuni: they mean nothing here, as they meant nothing to Salt 3006.
+    "hostname_property",
+    "sparse_volume",
+    "type",
     "name",
     "size",
     "format",
@@ -32,8 +36,6 @@ _DISK_KEYS = {
     "source_file",
     "overlay_image",
     "device",
-    "hostname_property",
-    "sparse_volume",
     "io",
     "iothread_id",
     "backing_store_path",
@@ -114,9 +116,6 @@ def _check_disk(what: str, entry: Entry) -> None:
     arguments.refuse_unknown_keys(what, entry, _DISK_KEYS)
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}", str(entry["name"])):
         raise BadArgument(what, "use letters, digits, '.', '_' and '-'")
-    for zfs in ("hostname_property", "sparse_volume"):
-        if entry.get(zfs) is not None:
-            raise BadArgument(what, f"{zfs!r} is for bhyve with ZFS, which is not supported")
     if entry.get("device", "disk") not in _DEVICES:
         raise BadArgument(what, f"device {entry['device']!r}; one of {', '.join(_DEVICES)}")
     path = entry.get("source_file")

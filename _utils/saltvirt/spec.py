@@ -5,11 +5,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from saltvirt import arguments, config, nics, profiles, sshkeys
+from saltvirt import arguments, config, defaults3006, nics, profiles, sshkeys
 from saltvirt.config import HostSettings
 from saltvirt.errors import BadArgument
-from saltvirt.model import Disk, Move, Requirements, Vm
+from saltvirt.model import Disk, Move, Nic, Requirements, Vm
 from saltvirt.units import MIB, size_mib
+from saltvirt.xml import cpu as cpu_xml
 from saltvirt.xml import graphics, osboot
 
 OPTIONS = {
@@ -138,6 +139,8 @@ def _disks(settings: HostSettings, options: Mapping[str, Any]) -> tuple[Disk, ..
     """Return the call's disks; the digest of its image is that of every disk made of it."""
     image, digest = options["image"], options["image_hash"]
     disks = profiles.disks(settings.disk, options["disk"], options["disks"], image)
+    if settings.compat:
+        disks = tuple(map(defaults3006.disk, disks))
     return tuple(
         replace(disk, image_hash=digest)
         if digest and disk.image == image and not disk.image_hash
@@ -146,12 +149,28 @@ def _disks(settings: HostSettings, options: Mapping[str, Any]) -> tuple[Disk, ..
     )
 
 
+def _nics(settings: HostSettings, name: str, options: Mapping[str, Any]) -> tuple[Nic, ...]:
+    made = profiles.nics(name, settings.nic, options["nic"], options["interfaces"])
+    if not settings.compat:
+        return made
+    old = tuple(defaults3006.nic(name, one) for one in made)
+    nics.refuse_equal_macs(old)
+    return old
+
+
+def _ports(settings: HostSettings, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the serials and consoles."""
+    given = {key: arguments.mappings(key, options[key]) for key in ("serials", "consoles")}
+    if not settings.compat:
+        return given
+    return {key: defaults3006.ports(value) for key, value in given.items()}
+
+
 def _parts(options: Mapping[str, Any]) -> dict[str, Any]:
     """Return what describes parts of the VM, as it was given."""
     mappings = ("boot", "numatune", "hypervisor_features", "clock")
     return {
         **{key: arguments.mapping(key, options[key]) for key in mappings},
-        **{key: arguments.mappings(key, options[key]) for key in ("serials", "consoles")},
         **{key: options[key] for key in ("os_type", "arch")},
     }
 
@@ -177,7 +196,7 @@ def deployment(
         vcpus=vcpus,
         memory=mem if isinstance(mem, dict) else memory_mib,
         memory_mib=memory_mib,
-        nics=profiles.nics(name, settings.nic, options["nic"], options["interfaces"]),
+        nics=_nics(settings, name, options),
         disks=_disks(settings, options),
         domain_type=hypervisor_type(options["hypervisor"]),
         machine=_machine(options["machine"]),
@@ -188,6 +207,8 @@ def deployment(
         anti_affinity=arguments.names("anti_affinity", options["anti_affinity"]),
         stop_on_reboot=options["stop_on_reboot"],
         console_log=console_log(name) if settings.console_log else None,
+        is_3006=settings.compat is not None,
+        **_ports(settings, options),
         **_parts(options),
     )
     return Deployment(
@@ -293,7 +314,8 @@ def _machine(wanted: Any) -> str | None:
 
 def _graphics(settings: HostSettings, options: Mapping[str, Any]) -> dict[str, Any] | None:
     if options["graphics"] is not None:
-        return arguments.mapping("graphics", options["graphics"])
+        given = arguments.mapping("graphics", options["graphics"])
+        return defaults3006.display(given) if settings.compat else given
     return graphics.vnc(settings.vnc) if options["enable_vnc"] else None
 
 
@@ -315,7 +337,7 @@ def requirements(vm: Vm) -> Requirements:
 
 
 def _features(cpu: Any) -> tuple[str, ...]:
-    features = (cpu.get("features") or {}) if isinstance(cpu, dict) else {}
+    features = cpu_xml.features_of(cpu) if isinstance(cpu, dict) else {}
     # One that is forced is shown to the guest whether the host has it or not.
     return tuple(sorted(n for n, policy in features.items() if policy == "require"))
 

@@ -44,6 +44,17 @@ def edited(node, path, script):
     return node, f"cp -a {path} {kept}; {script}", f"mv {kept} {path}"
 
 
+def grain(host, key, value):
+    """Return scripts that set an option of a host by a grain, and take it back."""
+    said = f"salt {host} grains.get virt:{key} --out=txt | grep -q {value}"
+    waits = "for n in $(seq 20); do {} && break; done"
+    return (
+        "master",
+        f"salt {host} grains.set virt:{key} {value}; {waits.format(said)}",
+        f"salt {host} grains.delkey virt force=True; {waits.format(f'! {said}')}",
+    )
+
+
 def _number(text):
     """Return a name by which several faults of one file are told apart."""
     return hashlib.sha256(text.encode()).hexdigest()[:8]
@@ -138,6 +149,7 @@ PLANTED = {
         ),
         *("qemu-tls", "hyper1"),
     ),
+    "the defaults of Salt 3006": (*grain("hyper2", "compat", 3006), "compat", "hyper2"),
     "VNC": (
         "hyper1",
         f"cat >/tmp/open1.xml <<'X'\n{OPEN}\nX\nvirsh -q define /tmp/open1.xml",

@@ -6,6 +6,7 @@ import re
 import shlex
 import shutil
 
+import agentkit
 import pytest
 from cloudkit import TINY, backup_folder, how_to, wait
 from labkit.settings import CHECKOUT
@@ -48,6 +49,8 @@ def prepare_pki(cloud, name):
         cloud.sh("master", "rm -rf /srv/old-ca; mv /etc/salt/pki/master/libvirt /srv/old-ca")
 
 
+# They ask who listens in the guest, one after the other; it is removed after the last.
+AGENTS = ("guest_info", "guest_exec")
 MIGRATION = {
     "migrate",
     "migrate_begin",
@@ -99,7 +102,11 @@ def prepare(cloud, name):
     (cloud.folder("hyper1") / "srv/volume.xml").write_text(VOLUME)
     if name in PKI:
         prepare_pki(cloud, name)
-    if (name not in WITHOUT_VM or name == "purge") and not is_there(cloud):
+    if name in AGENTS:
+        if not (is_there(cloud) and agentkit.listens(cloud, "hyper1", "centos1")):
+            cloud.purge_all()
+            agentkit.boot(cloud, "hyper1", "centos1")
+    elif (name not in WITHOUT_VM or name == "purge") and not is_there(cloud):
         cloud.purge_all()
         cloud.local("hyper1", "virt.init", "centos1", "1", "96", TINY, "seed=False")
     if name == "resume":
@@ -116,7 +123,9 @@ def ground(cloud, request):
     yield cloud
     if job:
         cloud.end(job)
-    if not is_there(cloud):  # an example that changed nothing leaves it to the next
+    if request.param == AGENTS[-1] or not is_there(
+        cloud
+    ):  # an example that changed nothing leaves it to the next
         cloud.purge_all()
     cloud.sh("hyper2", "rm -f /srv/d7.qcow2")
     cloud.sh("hyper1", "rm -f /srv/d8.xml /srv/d9.xml /srv/volume.xml /srv/data.qcow2")
@@ -130,6 +139,7 @@ def debian(cloud):
     cloud.sh("hyper1", "echo '#!/bin/sh' > /srv/bootstrap.sh")
     yield
     cloud.sh("hyper1", "rm -f /srv/debian.qcow2 /srv/bootstrap.sh")
+    agentkit.forget(cloud, "hyper1")
     cloud.purge_all()
 
 

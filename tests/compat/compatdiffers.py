@@ -12,6 +12,9 @@ CONFIG = "config=True changes the definition of a running VM, as its documentati
 
 REVERTS = "it works, and test=True changes nothing; 3006 reverted, and ended in a KeyError"
 
+CLOSED = "closed, unless virt:compat is 3006"
+DOCUMENTED = "3006 documented it, and passed it over"
+
 # On purpose.
 DIFFERS = {
     "virt.purge": {"/effects*": BY_FILE},
@@ -38,6 +41,16 @@ DIFFERS = {
     "state virt.pool_running there for real": {"/return/changes*": SAID},
     "virt.undefine": {"/error": FLAGS, "/effects*": FLAGS},
     "cloud libvirt.destroy": {"/error": FLAGS, "/effects*": FLAGS},
+    "virt.update a serial that says nothing": {"/effects*": CLOSED},
+    "virt.update a display that says no address": {"/effects*": CLOSED},
+    "virt.update UDP": {
+        "/error": "it works; libvirt never took what 3006 made of it",
+        "/effects*": "it works",
+    },
+    "virt.update a cache's unit": {"/effects*": "3006's update lost the unit"},
+    "virt.update feature:": {"/effects*": DOCUMENTED},
+    "virt.update catchup:": {"/effects*": DOCUMENTED},
+    "virt.update an unknown keyword": {"/error": "a keyword that means nothing is an error"},
     "virt.start running": {"/error": "what runs is left alone"},
     "virt.setmem running": {"/error": LOUD},
     "virt.setmem running, config": {"/return": CONFIG, "/effects*": CONFIG},

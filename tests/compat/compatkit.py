@@ -69,6 +69,15 @@ def did(name, *args, **kwargs):
 
 def ask(folder, line, ours, calls):
     """Return what one side says: its ``surface``, and ``outcomes`` in the order of the calls."""
+    lay_out(folder)
+    mine = json.loads(json.dumps(calls).replace("/FOLDER", str(folder)))
+    job = {"folder": str(folder), "ours": ours and str(CHECKOUT), "calls": mine}
+    said = run(folder, line, "oneside.py", job)
+    return {**said, "outcomes": [_lasting(outcome) for outcome in said["outcomes"]]}
+
+
+def lay_out(folder):
+    """Make the folder of one side: the host, and the disks of its VMs."""
     folder.mkdir(parents=True)
     text = (HERE / "host.xml").read_text().replace("FOLDER", str(folder))
     (folder / "host.xml").write_text(text)
@@ -76,16 +85,18 @@ def ask(folder, line, ours, calls):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         make = ["qemu-img", "create", "-q", "-f", "qcow2", folder / name, "1G"]
         subprocess.run(make, check=True)
-    mine = json.loads(json.dumps(calls).replace("/FOLDER", str(folder)))
-    job = {"folder": str(folder), "ours": ours and str(CHECKOUT), "calls": mine}
+
+
+def run(folder, line, script, job):
+    """Return what a script of this folder prints in the Python of a line of Salt."""
     python = f"/opt/salt-{line}/bin/python3"
     # What modules leave in the folder for temporary files goes with this side's own.
     temporary = folder.with_name(f"{folder.name}-tmp")
     temporary.mkdir()
-    paths = {"PYTHONPATH": f"{CHECKOUT}/_utils" if ours else "", "TMPDIR": str(temporary)}
+    paths = {"PYTHONPATH": f"{CHECKOUT}/_utils" if job["ours"] else "", "TMPDIR": str(temporary)}
     environment = {**os.environ, **paths}
     done = subprocess.run(
-        [python, HERE / "oneside.py"],
+        [python, HERE / script],
         input=json.dumps(job),
         capture_output=True,
         text=True,
@@ -94,8 +105,7 @@ def ask(folder, line, ours, calls):
         check=False,
     )
     assert done.returncode == 0, done.stderr[-4000:]
-    said = json.loads(done.stdout.replace(str(folder), "/FOLDER"))
-    return {**said, "outcomes": [_lasting(outcome) for outcome in said["outcomes"]]}
+    return json.loads(done.stdout.replace(str(folder), "/FOLDER"))
 
 
 def _lasting(value):

@@ -149,7 +149,54 @@ POOLS = [
     virt("volume_define", "default", "new.qcow2", 8, format="qcow2"),
     virt("volume_upload", "default", "spare.raw", "/nowhere.raw", fails=True),
 ]
+LOOPBACK = {"listen": {"type": "address", "address": "127.0.0.1"}}
+
+
+def _with_cache(**size):
+    cache = {"level": 3, "type": "both", **size}
+    return {"maximum": 1, "tuning": {"cachetune": {0: {0: cache}}}}
+
+
 UPDATES = [
+    virt("update", "off1", label="two ptys", serials=[{"type": "pty"}, {"type": "pty"}]),
+    virt("update", "off1", label="a console", consoles=[{"type": "pty"}]),
+    virt("update", "off1", label="a port without a type", serials=[{"host": "::1", "port": 5555}]),
+    virt("update", "off1", label="a serial that says nothing", serials=[{}]),
+    virt("update", "off1", label="UDP", serials=[{"type": "udp", "host": "10.0.0.1", "port": 5}]),
+    virt("update", "off1", label="a display that says no address", graphics={"type": "vnc"}),
+    virt(
+        "update",
+        "snapped",
+        label="a port for TLS",
+        graphics={"type": "spice", "tls_port": 5999, **LOOPBACK},
+    ),
+    virt("update", "off1", label="a cache", cpu=_with_cache(size=768)),
+    virt("update", "off1", label="a cache's unit", cpu=_with_cache(size=3, unit="MiB")),
+    virt(
+        "update",
+        "off1",
+        label="feature: without a model",
+        cpu={"maximum": 1, "feature": {"lahf": "optional"}},
+    ),
+    virt(
+        "update",
+        "off1",
+        label="feature:",
+        cpu={"maximum": 1, "model": {"name": "core2duo"}, "feature": {"lahf": "optional"}},
+    ),
+    virt(
+        "update",
+        "off1",
+        label="catchup:",
+        clock={"timers": {"rtc": {"tickpolicy": "catchup", "catchup": {"slew": 1}}}},
+    ),
+    virt(
+        "update",
+        "off1",
+        label="a timer that catches up",
+        clock={"timers": {"rtc": {"track": "wall", "tickpolicy": "catchup", "slew": 1}}},
+    ),
+    virt("update", "off1", label="an unknown keyword", image="x"),
     virt("update", "off1", mem=256),
     virt("update", "off1", label="nothing"),
     virt("update", "web1", mem=512, label="test", test=True),

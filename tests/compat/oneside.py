@@ -18,6 +18,8 @@ import traceback
 from pathlib import Path
 from xml.etree import ElementTree
 
+from flatxml import flat
+
 # The folder of this file has nothing for Salt, and names of its own.
 sys.path = [entry for entry in sys.path if Path(entry or ".").resolve() != Path(__file__).parent]
 
@@ -126,18 +128,6 @@ def share_one_connection(uri):
     return conn
 
 
-def flat(element, path=""):
-    """Return ``{path: text}`` of an element, its attributes and all below it."""
-    out = {f"{path}@{key}": value for key, value in element.attrib.items()}
-    if element.text and element.text.strip():
-        out[path] = element.text.strip()
-    counts = {}
-    for child in element:
-        counts[child.tag] = number = counts.get(child.tag, -1) + 1
-        out |= flat(child, f"{path}/{child.tag}{number or ''}") or {f"{path}/{child.tag}": ""}
-    return out
-
-
 def _of_xml(text):
     return flat(ElementTree.fromstring(text))
 
@@ -241,9 +231,14 @@ def as_text(value):
     return value.decode() if isinstance(value, bytes) else str(value)
 
 
+def _as_yaml_has_them(mapping):
+    """Return a mapping whose numbers are keys again, which JSON has as texts."""
+    return {int(key) if key.isdecimal() else key: value for key, value in mapping.items()}
+
+
 def main():
     """Do the job of standard input."""
-    job = json.load(sys.stdin)
+    job = json.load(sys.stdin, object_hook=_as_yaml_has_them)
     # What modules print is not the answer.
     out, sys.stdout = sys.stdout, sys.stderr
     asked = Salt(job["folder"], job["ours"])
@@ -255,4 +250,5 @@ def main():
     json.dump({"surface": surface, "outcomes": outcomes}, out)
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -158,7 +158,6 @@ def test_only_a_size_somebody_asked_for_can_be_too_small_for_an_image():
         ({"name": "d", "size": "big"}, "is not a size"),
         ({"name": "d", "size": 1, "model": "punchcard"}, "punchcard"),
         ({"name": "d", "size": 1, "device": "tape"}, "tape"),
-        ({"name": "d", "size": 1, "sparse_volume": True}, "bhyve"),
         ({"name": "d", "source_file": "relative.qcow2"}, "not an absolute path"),
         ({"name": "d", "sise": 1}, "did you mean 'size'"),
     ],

@@ -1,6 +1,7 @@
 """A call of virt.init means one VM, and every keyword of it is looked at."""
 
 import re
+from dataclasses import fields, replace
 
 import pytest
 from saltvirt import config, spec
@@ -190,12 +191,42 @@ def test_configuration_wins_over_grains_and_grains_over_pillar():
         ({"seed": "x"}, ":seed: expected a mapping with allow_host_mount, bootstrap, config"),
         ({"seed": {"mastr": "x"}}, ":seed: unknown key 'mastr'"),
         ({"vnc": {"adress": "x"}}, ":vnc: unknown key"),
+        ({"compat": 3005}, ":compat: expected 3006, found 3005"),
+        ({"compat": True}, ":compat: expected 3006, found True"),
     ],
 )
 def test_a_bad_option_is_named(virt, why):
     with pytest.raises(BadConfig, match=re.escape(f"option virt{why}")) as refused:
-        config.host_settings({"virt": virt})
+        all_of(config.host_settings({"virt": virt}))
     assert "\n" not in str(refused.value)
+
+
+def test_a_bad_option_stops_only_what_needs_it(caplog):
+    said = "option virt:cpu_ratio: expected a number of at least 0, found 'many'"
+
+    settings = config.host_settings({"virt": {"cpu_ratio": "many", "images": "/a"}})
+
+    assert settings.images == "/a" and config.wrong(settings) == [said]
+    assert [record.getMessage() for record in caplog.records] == [
+        f"{said}; what needs it is refused"
+    ]
+    with pytest.raises(BadConfig, match="virt:cpu_ratio"):
+        _ = settings.cpu_ratio
+    with pytest.raises(BadConfig, match="virt:cpu_ratio"):
+        replace(settings, images="/b")
+
+
+def test_a_call_can_say_what_a_bad_option_of_the_connection_does_not():
+    given = {"virt": {"connection": "qemu:///system"}}
+
+    assert config.host_settings(given, connection="test:///default").uri == "test:///default"
+    with pytest.raises(BadConfig, match="virt:connection"):
+        _ = config.host_settings(given).uri
+
+
+def all_of(settings):
+    """Ask for every option."""
+    return [getattr(settings, one.name) for one in fields(settings)]
 
 
 def test_every_option_is_checked():
@@ -211,7 +242,7 @@ def test_every_option_is_checked():
         for name in reversed(path):
             value = {name: value}
         with pytest.raises(BadConfig, match=f"option virt:{':'.join(path)}: expected"):
-            config.host_settings({"virt": value})
+            all_of(config.host_settings({"virt": value}))
     assert {*config._HOST, "uri", "username", "password"} - {"connection"} == set(
         config.HostSettings.__dataclass_fields__
     )
@@ -220,7 +251,7 @@ def test_every_option_is_checked():
 
 def test_an_option_of_the_master_is_checked():
     with pytest.raises(BadConfig, match="option virt:weights:cpu: expected a number of at least 0"):
-        config.master_settings({"virt": {"weights": {"cpu": "much"}}})
+        all_of(config.master_settings({"virt": {"weights": {"cpu": "much"}}}))
 
 
 def test_numbers_may_be_texts_and_what_is_empty_is_the_default():
@@ -229,7 +260,7 @@ def test_numbers_may_be_texts_and_what_is_empty_is_the_default():
     )
 
     assert settings.capacity == {"vcpus": 8}
-    assert settings.uri == "qemu:///system"
+    assert settings.uri is None
 
 
 def test_a_call_overrides_the_connection():

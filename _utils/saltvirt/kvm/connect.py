@@ -2,13 +2,16 @@
 
 import functools
 import importlib
+import os
+import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from saltvirt import optional
 from saltvirt.config import HostSettings
-from saltvirt.errors import HostUnreachable, LibvirtRefused, NoSuchVm
+from saltvirt.errors import BadConfig, HostUnreachable, LibvirtRefused, NoSuchVm
 
 # What only libvirt-python has. Salt's loader has the folder of the file it loads on the path: where
 # libvirt is missing, its driver for salt-cloud and its pillar, which have that name, would be it.
@@ -41,6 +44,13 @@ def why_missing() -> str | None:
     return f"virt: the Python module 'libvirt' cannot be loaded: {broken}; {remedy}"
 
 
+_QEMU = "qemu:///system"
+# QEMU's own, the test driver, and the one that is whatever a remote daemon has.
+_DRIVERS = ("qemu", "test", "remote")
+_VARIABLE, _SYSTEM = "LIBVIRT_DEFAULT_URI", Path("/etc")
+_DEFAULT = re.compile(r'^[ \t]*uri_default[ \t]*=[ \t]*"([^"\n]*)"', re.M)
+
+
 @contextmanager
 def opened(settings: HostSettings, *, readonly: bool = True) -> Iterator[Any]:
     """
@@ -50,16 +60,50 @@ def opened(settings: HostSettings, *, readonly: bool = True) -> Iterator[Any]:
     """
     # libvirt prints every error to standard error unless told otherwise.
     libvirt.registerErrorHandler(lambda _context, _error: None, None)
+    uri = settings.uri or default_uri()
+    refuse_other_drivers(uri)
     try:
-        conn = _open(settings, readonly)
+        conn = _open(settings, uri, readonly)
     except libvirt.libvirtError as exc:
-        raise HostUnreachable(settings.uri, exc) from exc
+        raise HostUnreachable(uri, exc) from exc
     try:
         yield conn
     except libvirt.libvirtError as exc:
         raise _refused(exc) from exc
     finally:
         conn.close()
+
+
+def default_uri() -> str:
+    """
+    Return the URI of a host whose options have none: libvirt's own configuration's, else QEMU's.
+
+    libvirt itself would take whatever driver it finds first where nothing is configured.
+    """
+    if os.environ.get(_VARIABLE):
+        return os.environ[_VARIABLE]
+    own = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
+    path = (_SYSTEM if os.geteuid() == 0 else own) / "libvirt/libvirt.conf"
+    try:
+        text = path.read_text(encoding="utf-8", errors="replace")
+    except FileNotFoundError:
+        return _QEMU
+    except OSError as exc:
+        raise HostUnreachable(f"the uri_default of {path}", exc.strerror) from exc
+    said = [found[1] for found in _DEFAULT.finditer(text)]
+    return said[-1] if said and said[-1] else _QEMU
+
+
+def refuse_other_drivers(uri: str) -> None:
+    """Raise a BadConfig for Xen, ESX, bhyve and all else that is not QEMU's driver."""
+    scheme, colon, _rest = uri.partition(":")
+    driver = scheme.partition("+")[0].lower()
+    # Without a colon it is one of libvirt's aliases.
+    if colon and driver not in _DRIVERS:
+        raise BadConfig(
+            f"libvirt's driver {driver!r} is not supported, only QEMU's is; set "
+            f"virt:connection:uri to {_QEMU}"
+        )
 
 
 def _refused(exc: Any) -> LibvirtRefused:
@@ -78,7 +122,7 @@ def _both(theirs: type[Exception]) -> type[LibvirtRefused]:
     )
 
 
-def _open(settings: HostSettings, readonly: bool) -> Any:
+def _open(settings: HostSettings, uri: str, readonly: bool) -> Any:
     if settings.username:
         wanted = [libvirt.VIR_CRED_AUTHNAME, libvirt.VIR_CRED_PASSPHRASE]
 
@@ -89,8 +133,8 @@ def _open(settings: HostSettings, readonly: bool) -> Any:
             return 0
 
         flags = libvirt.VIR_CONNECT_RO if readonly else 0
-        return libvirt.openAuth(settings.uri, [wanted, answer, None], flags)
-    return libvirt.openReadOnly(settings.uri) if readonly else libvirt.open(settings.uri)
+        return libvirt.openAuth(uri, [wanted, answer, None], flags)
+    return libvirt.openReadOnly(uri) if readonly else libvirt.open(uri)
 
 
 def domain(conn: Any, name: str) -> Any:

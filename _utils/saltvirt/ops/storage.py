@@ -40,7 +40,7 @@ def place(settings: HostSettings, pools: Mapping[str, Any], disk: Disk) -> Place
     pools
         What :func:`saltvirt.kvm.host.pools` returns.
     """
-    pool = disk.pool or settings.storagepool
+    pool = disk.pool or settings.disk_pool
     if pool is None:
         return Place(folder=Path(settings.images))
     if pool.startswith("/"):

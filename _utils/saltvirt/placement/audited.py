@@ -115,6 +115,10 @@ class HostAudit:
         The lists of revoked certificates that it heeds, by use.
     qemu
         What ``qemu.conf`` says, of what is judged.
+    compat
+        ``virt:compat``, None where it is not set.
+    wrong_options
+        Why options of ``virt:`` cannot be used.
     unreadable
         What could not be looked at, and why.
     """
@@ -132,6 +136,8 @@ class HostAudit:
     consoles: list[ConsoleFacts]
     certificates: list[CertificateFacts]
     keys: list[KeyFacts]
+    compat: str | None = None
+    wrong_options: list[str] = field(default_factory=list)
     outdated: list[str] = field(default_factory=list)
     user_nics: list[str] = field(default_factory=list)
     unreadable: dict[str, str] = field(default_factory=dict)

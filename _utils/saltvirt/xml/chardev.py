@@ -1,8 +1,9 @@
 """<serial>, <console> and <channel>: they are written alike."""
 
 import xml.etree.ElementTree as ET
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import count
 from typing import Any
 
 from saltvirt.arguments import refuse_unknown_keys
@@ -11,6 +12,7 @@ from saltvirt.xml import attributes_of, bag, tag, texts, yes_no
 
 ELEMENTS = ("serial", "console", "channel")
 _KEYS = {"type", "path", "host", "port", "protocol", "tls", "target_port", "target_type"}
+_TCP = {"host", "port", "protocol", "tls"}
 _TYPES = {"pty", "tcp", "udp", "file", "dev", "pipe", "unix", "null", "stdio", "vc"}
 
 
@@ -39,15 +41,20 @@ def of(
             Chardev(element="console", target=target),
         )
     return (
-        *[
-            _chardev("serial", serial, log_path if number == 0 else None)
-            for number, serial in enumerate(serials or ())
-        ],
-        *[
-            _chardev("console", console, log_path if number == 0 and not serials else None)
-            for number, console in enumerate(consoles or ())
-        ],
+        *_devices("serial", serials or (), log_path),
+        *_devices("console", consoles or (), None if serials else log_path),
     )
+
+
+def _devices(
+    element: str, given: Sequence[Mapping[str, Any]], log_path: str | None
+) -> Iterator[Chardev]:
+    """Yield the devices, each at a port of its own, the first of them logged."""
+    taken = {str(one["target_port"]) for one in given if "target_port" in one}
+    free = (number for number in count() if str(number) not in taken)
+    for number, one in enumerate(given):
+        port = one["target_port"] if "target_port" in one else next(free)
+        yield _chardev(element, one, log_path if number == 0 else None, port)
 
 
 def guest_agent() -> Chardev:
@@ -56,20 +63,26 @@ def guest_agent() -> Chardev:
     return Chardev(element="channel", type="unix", target=target)
 
 
+def spice_agent() -> Chardev:
+    """Return the channel of SPICE's agent: the viewer's clipboard, and the size of its window."""
+    target = {"type": "virtio", "name": "com.redhat.spice.0"}
+    return Chardev(element="channel", type="spicevmc", target=target)
+
+
 def _log(path: str | None) -> dict[str, str] | None:
     return {"file": path, "append": "on"} if path else None
 
 
-def _chardev(element: str, device: Mapping[str, Any], log_path: str | None) -> Chardev:
+def _chardev(
+    element: str, device: Mapping[str, Any], log_path: str | None, port: object
+) -> Chardev:
     refuse_unknown_keys(element, device, _KEYS)
-    kind = device.get("type", "pty")
+    # On Salt 3006 they were TCP without a type: who names a port means one.
+    kind = device.get("type", "tcp" if _TCP & device.keys() else "pty")
     if kind not in _TYPES:
         raise BadArgument(element, f"type {kind!r}; one of {', '.join(sorted(_TYPES))}")
     default_type = "serial" if element == "console" else None
-    target = {
-        "type": device.get("target_type", default_type),
-        "port": device.get("target_port", 0),
-    }
+    target = {"type": device.get("target_type", default_type), "port": port}
     return Chardev(
         element=element,
         type=kind,

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from saltvirt.arguments import refuse_unknown_keys, whole
+from saltvirt.errors import BadArgument
 from saltvirt.xml import attributes_of, bag, tag, texts, yes_no
 from saltvirt.xml.merging import merged
 
@@ -54,12 +55,24 @@ def of(clock: Mapping[str, Any] | None) -> Clock:
     )
 
 
-def _timer(name: object, timer: Mapping[str, Any]) -> Timer:
-    refuse_unknown_keys(f"clock:timers:{name}", timer, {*_TIMER, *_CATCHUP})
+def _timer(name: object, given: Mapping[str, Any]) -> Timer:
+    what = f"clock:timers:{name}"
+    refuse_unknown_keys(what, given, {*_TIMER, *_CATCHUP, "catchup"})
+    timer = {**_catching_up(what, given.get("catchup")), **given}
     attributes = {"name": name, **{key: timer.get(key) for key in _TIMER}}
     attributes["present"] = yes_no(attributes["present"])
     catchup = texts({key: timer.get(key) for key in _CATCHUP})
     return Timer(attributes=texts(attributes), catchup=catchup or None)
+
+
+def _catching_up(what: str, given: object) -> Mapping[str, Any]:
+    """Return what ``catchup`` means: True is the policy, a mapping is how it catches up."""
+    if isinstance(given, Mapping):
+        refuse_unknown_keys(f"{what}:catchup", given, set(_CATCHUP))
+        return given
+    if given not in (None, True, False):
+        raise BadArgument(f"{what}:catchup", f"{given!r}; a mapping of {', '.join(_CATCHUP)}")
+    return {"tickpolicy": "catchup"} if given else {}
 
 
 def build(clock: Clock) -> ET.Element:

@@ -19,6 +19,8 @@ _FIELDS = {
 _OWN = (*_ATTRIBUTES, *_FIELDS)
 # What `cpu` may have; of the rest are <vcpu>, <vcpus>, <iothreads> and <cputune>.
 _KEYS = {
+    # What the documentation of Salt 3006's states called features.
+    "feature",
     "placement",
     "cpuset",
     "current",
@@ -71,14 +73,24 @@ class Cpu:
     cells: tuple[Cell, ...] = ()
 
 
-def of(cpu: int | Mapping[str, Any], domain_type: str | None) -> Cpu:
-    """Return what a number of CPUs or a ``cpu`` mapping leads to."""
+def of(cpu: int | Mapping[str, Any], domain_type: str | None, *, has_default: bool = True) -> Cpu:
+    """
+    Return what a number of CPUs or a ``cpu`` mapping leads to.
+
+    has_default
+        Whether it has a mode where the call gives none; without it, it is QEMU's oldest model,
+        unless there are features, which libvirt takes of no such model.
+    """
     if not isinstance(cpu, Mapping):
         cpu = {}
     refuse_unknown_keys("cpu", cpu, _KEYS)
-    topology, features = cpu.get("topology"), cpu.get("features") or {}
+    topology, features = cpu.get("topology"), features_of(cpu)
     cells = sorted((cpu.get("numa") or {}).items(), key=lambda item: int(item[0]))
-    mode = {"mode": _mode(cpu, domain_type), "match": cpu.get("match"), "check": cpu.get("check")}
+    mode = {
+        "mode": _mode(cpu, domain_type, has_default),
+        "match": cpu.get("match"),
+        "check": cpu.get("check"),
+    }
     return Cpu(
         attributes=texts(mode),
         model=_model(cpu.get("model")),
@@ -93,9 +105,14 @@ def of(cpu: int | Mapping[str, Any], domain_type: str | None) -> Cpu:
     )
 
 
-def _mode(cpu: Mapping[str, Any], domain_type: str | None) -> Any:
+def features_of(cpu: Mapping[str, Any]) -> dict[Any, Any]:
+    """Return the features that a ``cpu`` mapping asks for, and how."""
+    return {**(cpu.get("feature") or {}), **(cpu.get("features") or {})}
+
+
+def _mode(cpu: Mapping[str, Any], domain_type: str | None, has_default: bool) -> Any:
     """Migratable by default: the host's model under KVM; all that TCG emulates otherwise."""
-    if cpu.get("mode") or cpu.get("model"):
+    if cpu.get("mode") or cpu.get("model") or not (has_default or features_of(cpu)):
         return cpu.get("mode")
     return "host-model" if domain_type == "kvm" else "maximum"
 
@@ -199,6 +216,10 @@ def changed(now: Cpu | None, given: Mapping[str, Any]) -> Cpu | None:
     if isinstance(own.get("model"), str):
         own["model"] = {"name": own["model"]}
     call = merged(_call(now), own)
+    # libvirt takes features of a model alone, and Salt 3006 passed these over.
+    if given.get("feature") and (call.get("mode") or call.get("model")):
+        own["features"] = features_of(given)
+        call = merged(_call(now), own)
     if now is None and not call:
         return None
     wanted = of(call, None)

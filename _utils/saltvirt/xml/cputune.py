@@ -98,7 +98,7 @@ def _cachetune(members: object, rules: Mapping[Any, Any]) -> Part:
             "id": number,
             "level": rule.get("level"),
             "type": rule.get("type"),
-            "size": size_kib(rule.get("size"), "cpu:tuning:cachetune:size"),
+            "size": _cache_kib(rule),
             "unit": "KiB",
         }
         for number, rule in rules.items()
@@ -108,6 +108,13 @@ def _cachetune(members: object, rules: Mapping[Any, Any]) -> Part:
     monitors = [{"vcpus": threads, "level": level} for threads, level in watched]
     rows = (*_rows("cache", caches), *_rows("monitor", monitors))
     return Part(name="cachetune", vcpus=str(members), rows=rows)
+
+
+def _cache_kib(rule: Mapping[str, Any]) -> int:
+    """Return the size of a part of a cache: KiB if nothing says a unit, as libvirt has it."""
+    size = str(rule.get("size")).strip()
+    unit = str(rule.get("unit") or "KiB") if size.isdecimal() else ""
+    return size_kib(size + unit, "cpu:tuning:cachetune:size")
 
 
 def _memorytune(members: object, nodes: Mapping[Any, Any]) -> Part:

@@ -61,11 +61,8 @@ def of(disk: model.Disk) -> Disk:
     driver = {
         "name": "qemu",
         "type": disk.format or "raw",
-        "io": disk.io,
-        # Native I/O needs a cache that bypasses the host's.
-        "cache": "none" if disk.io == "native" else None,
+        **(_of_3006(disk) if disk.is_3006 else _usual(disk, is_drive)),
         "iothread": disk.iothread_id,
-        "discard": None if is_drive else "unmap",
     }
     return Disk(
         type="block" if is_block else "file",
@@ -75,6 +72,16 @@ def of(disk: model.Disk) -> Disk:
         target={"dev": disk.target, "bus": disk.model},
         is_readonly=disk.device == "cdrom",
     )
+
+
+def _of_3006(disk: model.Disk) -> dict[str, str | None]:
+    return {"io": disk.io or "native", "cache": "none"}
+
+
+def _usual(disk: model.Disk, is_drive: bool) -> dict[str, str | None]:
+    # Native I/O needs a cache that bypasses the host's.
+    cache = "none" if disk.io == "native" else None
+    return {"io": disk.io, "cache": cache, "discard": None if is_drive else "unmap"}
 
 
 def seed(path: str, target: str) -> Disk:

@@ -102,13 +102,18 @@ def of(vm: Vm, host_devices: Iterable[Mapping[str, str]] = ()) -> Domain:
         numatune=numatune.of(vm.numatune),
         os=osboot.of(vm),
         features=features.of(vm.hypervisor_features, vm.arch),
-        cpu=cpu.of(vm.cpu, vm.domain_type),
+        cpu=cpu.of(vm.cpu, vm.domain_type, has_default=not vm.is_3006),
         clock=clock.of(vm.clock),
         on_reboot="destroy" if vm.stop_on_reboot else "restart",
         disks=(*map(disk.of, vm.disks), *_seeds(vm)),
         interfaces=tuple(map(nic.of, vm.nics)),
         chardevs=(
             *chardev.of(vm.serials, vm.consoles, vm.console_log),
+            *(
+                [chardev.spice_agent()]
+                if vm.is_3006 and display and display.type == "spice"
+                else []
+            ),
             chardev.guest_agent(),
         ),
         graphics=(display,) if display else (),

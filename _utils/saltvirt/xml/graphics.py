@@ -43,6 +43,8 @@ def of(graphics: Mapping[str, Any] | None) -> Graphics | None:
         return None
     refuse_unknown_keys("graphics", graphics, _KEYS)
     kind, port, password = graphics["type"], graphics.get("port"), graphics.get("password")
+    # It would choose the port for TLS, too.
+    is_chosen = not (port or graphics.get("tls_port"))
     if kind == "vnc" and password is not None and len(str(password)) > 8:
         # The protocol cuts it: a longer one would be weaker than it looks.
         raise BadArgument("graphics:password", "VNC uses only 8 characters; give at most 8")
@@ -50,7 +52,7 @@ def of(graphics: Mapping[str, Any] | None) -> Graphics | None:
     return Graphics(
         type=str(kind),
         port=given.get("port"),
-        autoport=None if kind in ("sdl", "egl-headless") else not port,
+        autoport=None if kind in ("sdl", "egl-headless") else is_chosen,
         tls_port=given.get("tls_port"),
         password=given.get("password"),
         keymap=given.get("keymap"),

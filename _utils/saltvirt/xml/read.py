@@ -127,11 +127,20 @@ def was_given_file(root: ET.Element) -> bool:
     return any(entry.file is not None for one in found for entry in one.entries)
 
 
+def has_agent_channel(root: ET.Element) -> bool:
+    """Return whether a VM has a channel to the agent in its guest."""
+    return bool(_agents(root))
+
+
 def has_agent(root: ET.Element) -> bool:
     """Return whether the agent of a running guest listens on its channel."""
+    return any(one.get("state") == "connected" for one in _agents(root))
+
+
+def _agents(root: ET.Element) -> list[dict[str, str]]:
     targets = [chardev.read(one).target or {} for one in root.iterfind("devices/channel")]
     wanted = (chardev.guest_agent().target or {}).get("name")
-    return any(one.get("name") == wanted and one.get("state") == "connected" for one in targets)
+    return [one for one in targets if one.get("name") == wanted]
 
 
 def tpm_state(root: ET.Element) -> str | None:

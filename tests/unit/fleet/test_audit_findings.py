@@ -136,6 +136,8 @@ CHECKS = {
         ),
         "console",
     ),
+    "old defaults": (host(compat="3006"), "compat"),
+    "a wrong option": (host(wrong_options=["option virt:tunnel: expected True"]), "wrong-options"),
     "VNC": (host(displays=[display("0.0.0.0")]), "display"),
     "VNC by name": (host(displays=[display("hyper1")]), "display"),
     "SPICE": (host(displays=[display("::", type="spice")]), "display"),

@@ -102,6 +102,7 @@ CHECKS = {
     "3006 without proof": (release("3006.17", minimum_auth_version=0), "auth-version"),
     "proof by two": (option(minimum_auth_version=2), "auth-version"),
     "no filter": (option(zmq_filtering=False), "zmq-filtering"),
+    "a wrong option": (option(virt={"weights": {"cpu": "much"}}), "wrong-options"),
     "acl of virt": (option(publisher_acl={"ann": ["test.*", "virt.*"]}), "acl"),
     "acl of all": (option(publisher_acl={"ann": [".*"]}), "acl"),
     "acl by target": (option(publisher_acl={"ann": [{"hyper*": ["virt.init"]}]}), "acl"),

@@ -6,7 +6,7 @@ from datetime import datetime
 from pathlib import Path
 
 import pytest
-from saltvirt import content, wire
+from saltvirt import config, content, wire
 from saltvirt.config import HostSettings
 from saltvirt.kvm import connect, lifecycle
 from saltvirt.net.firewall import bootunits, forwarding, rules
@@ -93,7 +93,7 @@ def told(base):
     with connect.opened(TEST, readonly=False) as conn:
         for name, password, nic in (("open", "", "user"), ("closed", "secret", "ethernet")):
             lifecycle.define(conn, DOMAIN.format(name=name, password=password, nic=nic))
-        said = wire.plain(facts.of_host(conn, str(base), str(base / "minion.pem")))
+        said = wire.plain(facts.of_host(conn, TEST, str(base), str(base / "minion.pem")))
         for name in ("open", "closed"):
             conn.lookupByName(name).undefine()
     assert not {"hunter2", "secret"} & set(repr(said).replace("'", " ").split())
@@ -277,3 +277,25 @@ def test_a_library_is_the_same_wherever_it_is_and_another_with_one_other_file(tm
     assert content.of_code(tmp_path / "a") == content.of_code(tmp_path / "b")
     (tmp_path / "b/sub/y.py").write_text("another")
     assert content.of_code(tmp_path / "a") != content.of_code(tmp_path / "b")
+
+
+@pytest.mark.parametrize(
+    ("virt", "compat", "wrong"),
+    [
+        ({}, None, []),
+        ({"compat": "3006"}, "3006", []),
+        ({"compat": 3005}, None, ["option virt:compat: expected 3006, found 3005"]),
+        (
+            {"compat": 3006, "tunnel": "yes"},
+            "3006",
+            ["option virt:tunnel: expected True or False, found 'yes'"],
+        ),
+    ],
+)
+def test_the_options_that_open_vms_or_cannot_be_used_are_said(tmp_path, virt, compat, wrong):
+    options = config.host_settings({"virt": virt}, connection="test:///default")
+
+    with connect.opened(options, readonly=False) as conn:
+        said = facts.of_host(conn, options, str(tmp_path), str(tmp_path / "minion.pem"))
+
+    assert (said.compat, said.wrong_options) == (compat, wrong)

@@ -12,7 +12,7 @@ _VIRT = (
     *("setmem", "setvcpus", "set_autostart", "migrate", "evacuate", "rebalance", "settle"),
     *("allow", "disallow", "authorize", "seed_non_shared_migrate", "refuse_order", "hold", "stay"),
     *("migrate_begin", "migrate_prepare", "migrate_push", "migrate_step", "migrate_cancel"),
-    *("migrate_forget", "restore"),
+    *("migrate_forget", "restore", "guest_exec"),
 )
 # Those that do whatever they are given, beside virt: on a minion, and by the master itself.
 _SALTS = (

@@ -45,6 +45,7 @@ def findings(host: str, facts: HostAudit, known: Known) -> Iterator[Finding]:
     yield from _qemu(host, facts)
     yield from _displays(host, facts)
     yield from _consoles(host, facts)
+    yield from _options(host, facts)
     for one in facts.certificates:
         yield from _certificate(host, one, known)
     for key in facts.keys:
@@ -308,6 +309,29 @@ def _consoles(host: str, facts: HostAudit) -> Iterator[Finding]:
                 fix=f"listen on 127.0.0.1 (virsh edit {shlex.quote(one.vm)}), then stop and start "
                 "the VM",
             )
+
+
+def _options(host: str, facts: HostAudit) -> Iterator[Finding]:
+    take_out = f"its minion's configuration, grains or pillar, then {_reread(host)}"
+    if facts.compat:
+        yield Finding(
+            check="compat",
+            where=host,
+            what=f"virt:compat is {facts.compat}: displays, and consoles over TCP, of new VMs "
+            "listen on all addresses unless a call says where",
+            fix=f"take virt:compat out of {take_out}",
+        )
+    for why in facts.wrong_options:
+        yield Finding(
+            check="wrong-options",
+            where=host,
+            what=f"{why}; what needs it is refused there",
+            fix=f"mend it in {take_out}",
+        )
+
+
+def _reread(host: str) -> str:
+    return f"salt {shlex.quote(host)} saltutil.refresh_pillar, or restart that minion"
 
 
 def _time(host: str, text: str) -> datetime:

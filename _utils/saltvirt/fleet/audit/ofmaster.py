@@ -8,6 +8,7 @@ from typing import Any
 
 from salt.utils.stringutils import expr_match
 
+from saltvirt import config
 from saltvirt.fleet.audit.granted import granted
 from saltvirt.fleet.audit.masterfacts import MasterFacts
 from saltvirt.fleet.findings import MASTER, Finding
@@ -34,7 +35,10 @@ _OPTIONS: tuple[tuple[str, bool, str], ...] = (
 
 def findings(facts: MasterFacts) -> Iterator[Finding]:
     """Yield all that falls short on the master."""
-    for check in (_salt, _options, _autosign, _grants, _peers, _files, _ends, _members, _served):
+    for check in (
+        *(_salt, _options, _own_options, _autosign, _grants, _peers, _files, _ends, _members),
+        _served,
+    ):
         yield from check(facts)
 
 
@@ -83,6 +87,16 @@ def _options(facts: MasterFacts) -> Iterator[Finding]:
                 what=f"{option} is {is_on}: {gives}",
                 fix=f"{option}: {wanted} {_CONFIG}",
             )
+
+
+def _own_options(facts: MasterFacts) -> Iterator[Finding]:
+    for why in config.wrong(config.master_settings(facts.options)):
+        yield Finding(
+            check="wrong-options",
+            where=MASTER,
+            what=f"{why}; what needs it is refused",
+            fix=f"mend it {_CONFIG}",
+        )
 
 
 def _autosign(facts: MasterFacts) -> Iterator[Finding]:

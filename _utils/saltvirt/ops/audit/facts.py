@@ -13,7 +13,9 @@ from typing import Any
 
 from cryptography import x509
 
-from saltvirt import content
+from saltvirt import config, content
+from saltvirt.config import HostSettings
+from saltvirt.errors import BadConfig
 from saltvirt.kvm import query
 from saltvirt.net.firewall import forwarding
 from saltvirt.ops.audit import local
@@ -68,7 +70,7 @@ def _address(text: str) -> str:
     return str(ipaddress.ip_address(b"".join(word.to_bytes(4, sys.byteorder) for word in words)))
 
 
-def of_host(conn: Any, basepath: str, minion_key: str) -> HostAudit:
+def of_host(conn: Any, options: HostSettings, basepath: str, minion_key: str) -> HostAudit:
     """
     Return what this host says of itself.
 
@@ -98,8 +100,18 @@ def of_host(conn: Any, basepath: str, minion_key: str) -> HostAudit:
         consoles=_consoles(vms),
         certificates=_certificates(look, places),
         keys=_keys(look, places, minion_key),
+        compat=_compat(options),
+        wrong_options=config.wrong(options),
         unreadable=look.unreadable,
     )
+
+
+def _compat(options: HostSettings) -> str | None:
+    try:
+        return options.compat
+    except BadConfig:
+        # It is one of the wrong options, and gives no VM anything.
+        return None
 
 
 def _daemons() -> list[str]:

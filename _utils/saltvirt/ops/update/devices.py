@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from saltvirt import defaults3006
 from saltvirt.model import Nic
 from saltvirt.nics import mac_for
 from saltvirt.xml import amend, chardev, graphics, held, hostdev, nic
@@ -13,10 +14,15 @@ from saltvirt.xml.chardev import Chardev
 Given = Mapping[str, Any]
 
 
-def interfaces(root: ET.Element, vm: str, wanted: Sequence[Nic]) -> None:
-    """Have a definition have these NICs alone; those that stay keep what the call does not say."""
+def interfaces(root: ET.Element, vm: str, wanted: Sequence[Nic], *, is_3006: bool = False) -> None:
+    """
+    Have a definition have these NICs alone; those that stay keep what the call does not say.
+
+    is_3006
+        Whether those that are new have Salt 3006's defaults.
+    """
     left = amend.devices(root, "interface")
-    asked = [nic.of(one) for one in wanted]
+    asked = [nic.of(defaults3006.nic(vm, one) if is_3006 else one) for one in wanted]
     found: dict[int, ET.Element] = {}
 
     def take(is_same: Any) -> None:
@@ -52,11 +58,18 @@ def _interface(element: ET.Element | None, wanted: nic.Interface) -> ET.Element:
     return held.amended_nic(element, replace(new, mac=now.mac or wanted.mac))
 
 
-def displays(root: ET.Element, given: Given) -> None:
-    """Have a definition have the one display of a call, or none."""
+def displays(root: ET.Element, given: Given, *, is_3006: bool = False) -> None:
+    """
+    Have a definition have the one display of a call, or none.
+
+    is_3006
+        Whether one that is new has Salt 3006's defaults.
+    """
     elements = amend.devices(root, "graphics")
     kind = str(given.get("type"))
     own = next((one for one in elements if graphics.read(one).type == kind), None)
+    if own is None and is_3006:
+        given = defaults3006.display(given) or {}
     wanted = graphics.changed(None if own is None else graphics.read(own), given)
     if wanted is None:
         amend.put_devices(root, "graphics", [])
@@ -133,7 +146,9 @@ def _put(
         has_port = "target_port" in given[number]
         is_like = own is not None and chardev.is_like(chardev.read(own), one, has_port)
         out.append(
-            own if own is not None and is_like else chardev.build(_at_port(one, number, has_port))
+            own
+            if own is not None and is_like
+            else chardev.build(_at_port(one, number, has_port or name == "serial"))
         )
     is_changed = out != now
     if is_changed:

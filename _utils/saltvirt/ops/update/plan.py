@@ -149,11 +149,11 @@ def _on_reboot(root: ET.Element, request: Request) -> None:
 
 
 def _interfaces(root: ET.Element, request: Request) -> None:
-    devices.interfaces(root, request.name, request.interfaces or ())
+    devices.interfaces(root, request.name, request.interfaces or (), is_3006=request.is_3006)
 
 
 def _graphics(root: ET.Element, request: Request) -> None:
-    devices.displays(root, request.graphics or {})
+    devices.displays(root, request.graphics or {}, is_3006=request.is_3006)
 
 
 def _ports(root: ET.Element, request: Request) -> None:

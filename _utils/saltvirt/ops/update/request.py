@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from saltvirt import arguments, profiles
+from saltvirt import arguments, defaults3006, profiles
 from saltvirt.config import HostSettings
 from saltvirt.model import Disk, Nic
 from saltvirt.xml import osboot
@@ -21,6 +21,8 @@ class Request:
         A number (of MiB), or a mapping of which null removes.
     with_bus
         The names of the disks whose bus the call says.
+    is_3006
+        Whether what is new has the defaults of Salt 3006.
     """
 
     name: str
@@ -42,6 +44,7 @@ class Request:
     autostart: bool | None = None
     live: bool = True
     test: bool = False
+    is_3006: bool = False
 
 
 def of(settings: HostSettings, name: str, given: Mapping[str, Any]) -> Request:
@@ -53,7 +56,7 @@ def of(settings: HostSettings, name: str, given: Mapping[str, Any]) -> Request:
     """
     disks, with_bus = _disks(settings, given["disk_profile"], given["disks"])
     more: dict[str, Any] = {key: arguments.mapping(key, given[key]) or None for key in _MAPPINGS}
-    more |= {key: arguments.mappings(key, given[key]) for key in ("serials", "consoles")}
+    more |= {key: _ports(settings, key, given[key]) for key in ("serials", "consoles")}
     more |= {key: _flag(key, given[key]) for key in ("stop_on_reboot", "autostart")}
     more |= {key: arguments.boolean(key, given[key]) for key in ("live", "test")}
     return Request(
@@ -65,8 +68,14 @@ def of(settings: HostSettings, name: str, given: Mapping[str, Any]) -> Request:
         disks=disks,
         with_bus=with_bus,
         interfaces=_interfaces(settings, name, given["nic_profile"], given["interfaces"]),
+        is_3006=settings.compat is not None,
         **more,
     )
+
+
+def _ports(settings: HostSettings, key: str, given: Any) -> tuple[dict[str, Any], ...] | None:
+    found = arguments.mappings(key, given)
+    return defaults3006.ports(found) if settings.compat else found
 
 
 def _flag(key: str, value: Any) -> bool | None:
@@ -106,4 +115,5 @@ def _disks(
     base = profiles.find(settings.disk, profile, profiles.DISKS, "disk")
     entries = profiles.merge(base, profiles.entries(disks or [], "disks"))
     said = frozenset(str(entry["name"]) for entry in entries if entry.get("model"))
-    return profiles.disks(settings.disk, profile, disks, None), said
+    made = profiles.disks(settings.disk, profile, disks, None)
+    return (tuple(map(defaults3006.disk, made)) if settings.compat else made), said

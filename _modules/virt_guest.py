@@ -1,0 +1,96 @@
+"""
+Ask the agent in a guest (package ``qemu-guest-agent``), and have it run commands there.
+
+What a guest says is its own word: it is checked, bounded and made fit to be shown, and never used
+for anything else.
+
+.. versionadded:: 1.0.0
+
+``connection``, ``username`` and ``password`` of every function override
+``virt:connection:uri`` and ``virt:connection:auth``.
+"""
+
+from saltvirt import config
+from saltvirt.kvm import connect, guestagent
+from saltvirt.ops import inguest
+
+__virtualname__ = "virt"
+
+
+def __virtual__():
+    """Load only where libvirt's Python module is; say what is missing otherwise."""
+    missing = connect.why_missing()
+    return (False, missing) if missing else __virtualname__
+
+
+def _opened(function, given):
+    settings = config.for_call(function, given, __opts__, __pillar__, __grains__)
+    return connect.opened(settings, readonly=False)
+
+
+def guest_info(vm_, **kwargs):
+    """
+    Return what a running guest says of itself, by its agent.
+
+    vm_
+        The VM's name.
+
+    Returns ``{agent, hostname, os: {id, name, pretty_name, version, version_id, variant, machine,
+    kernel_release, kernel_version}, timezone: {name, offset_s}, users: [{name, domain, login_s}],
+    filesystems: [{name, mountpoint, type, total_bytes, used_bytes}], interfaces: [{name, mac,
+    addresses: [{address, prefix}]}], unavailable: {part: why}}``; ``agent`` is its version,
+    ``login_s`` seconds since 1970. What the guest does not say is None. Texts have at most 1024
+    characters, lists 256 entries. Fails if no agent answers.
+
+    CLI Example:
+
+    .. code-block:: bash
+
+        salt hyper1 virt.guest_info centos1
+    """
+    with _opened("virt.guest_info", kwargs) as conn:
+        return inguest.info(guestagent.Agent(conn, vm_))
+
+
+def guest_exec(vm_, *command, **kwargs):
+    """
+    Run a command in a running guest, by its agent, and wait for its end; no shell is around it.
+
+    vm_
+        The VM's name.
+    command
+        A program of the guest and its arguments, as a list or one by one. Salt's command line takes
+        what begins with a hyphen, or has a ``=``, for its own: write a list then.
+    stdin
+        A text for its standard input, of at most 1 MiB. Defaults to none.
+    timeout_s
+        Seconds to wait, 1 to 3600. Defaults to 60. A command that takes longer goes on there.
+    output_bytes
+        So much of each kind of output, up to 2097152. Defaults to 65536.
+
+    Returns ``{exit_code, signal, stdout, stderr, truncated}``; of a command that a signal has
+    ended, ``exit_code`` is None. Control characters other than newline and tab are written as
+    escapes. The exit code of ``salt`` is 1 unless the command's is 0. Command, input and output are
+    in the job cache: give no secret. Fails if no agent answers, or if the guest does not allow
+    ``guest-exec``.
+
+    CLI Example:
+
+    .. code-block:: bash
+
+        salt hyper1 virt.guest_exec centos1 "[uname, -r]"
+    """
+    stdin, timeout_s = kwargs.pop("stdin", None), kwargs.pop("timeout_s", 60)
+    output_bytes = kwargs.pop("output_bytes", 65536)
+    wanted = inguest.command(command, stdin, timeout_s, output_bytes)
+    with _opened("virt.guest_exec", kwargs) as conn:
+        done = inguest.run(guestagent.Agent(conn, vm_), wanted)
+    if done.exit_code != 0:
+        __context__["retcode"] = 1
+    return {
+        "exit_code": done.exit_code,
+        "signal": done.signal,
+        "stdout": done.stdout,
+        "stderr": done.stderr,
+        "truncated": done.is_cut,
+    }

@@ -1,0 +1,118 @@
+"""
+States that have a VM gone from a hypervisor, and an image in its cache.
+
+.. versionadded:: 1.0.0
+
+``connection``, ``username`` and ``password`` of ``virt.absent`` override ``virt:connection:uri``
+and ``virt:connection:auth``.
+"""
+
+from typing import Any
+
+from saltvirt import arguments, config, statereturn
+from saltvirt.errors import BadArgument, VirtError
+from saltvirt.image import cache
+from saltvirt.kvm import connect, lifecycle
+from saltvirt.ops import purge, reservations
+from saltvirt.ops.context import Context
+from saltvirt.ops.images import cached
+
+__virtualname__ = "virt"
+__opts__: Any
+__pillar__: Any
+__grains__: Any
+__salt__: Any
+
+
+def __virtual__() -> str | tuple[bool, str]:
+    """Load only where libvirt's Python module is; say what is missing otherwise."""
+    missing = connect.why_missing()
+    return (False, missing) if missing else __virtualname__
+
+
+def absent(name: str, removables: bool = False, **kwargs: Any) -> dict[str, Any]:
+    """
+    Have no VM of that name: stop it, and remove it with its disks, as ``virt.purge`` does.
+
+    name
+        The VM's name; no pattern.
+    removables
+        Also remove cdrom and floppy images. Defaults to False.
+
+    ``changes`` are ``{name: "purged"}``. Fails, and leaves the VM, where ``virt.purge`` refuses:
+    one that is on its way to or from this host, or whose disks are shared and may be in use by
+    another host. With ``test=True`` that is not looked at. There is no undo.
+
+    .. code-block:: yaml
+
+        web1:
+          virt.absent
+    """
+    is_test = __opts__["test"]
+    try:
+        arguments.boolean("removables", removables)
+        settings = config.for_call("virt.absent", kwargs, __opts__, __pillar__, __grains__)
+        with connect.opened(settings, readonly=is_test) as conn:
+            is_there = lifecycle.is_defined(conn, name)
+            if not is_there and set(name) & set("*?["):
+                raise BadArgument("name", f"{name!r} is a pattern; name one VM")
+            # One whose purge was interrupted may have only files left.
+            is_left = is_there or name in reservations.unfinished(settings)
+            changes = {name: "purged"} if is_left else {}
+            if changes and not is_test:
+                purge.purge(conn, settings, name, removables=removables)
+    except VirtError as error:
+        return statereturn.failed(name, error)
+    return statereturn.of(
+        name,
+        changes,
+        is_test=is_test,
+        would=f"VM {name} would be removed with its disks",
+        done=f"VM {name} was removed with its disks",
+        idle=f"VM {name} is absent",
+    )
+
+
+def image_present(
+    name: str, saltenv: str = "base", image_hash: str | None = None
+) -> dict[str, Any]:
+    """
+    Have an image in this host's cache, so that the first VM from it need not wait.
+
+    name
+        The image: ``salt://``, ``http(s)://``, ``file://`` or an absolute path.
+    saltenv
+        Where ``salt://`` images are looked for. Defaults to ``base``.
+    image_hash
+        Its checksum, as the file states take it; it is looked at when the image is fetched.
+        Defaults to none.
+
+    An image of the web that is here is not asked for again: ``virt.image_pull`` does that.
+    ``changes`` are ``{name: digest}``, its SHA-256, or with ``test=True`` None instead. Fails if
+    the image cannot be fetched or trusted. Undo: ``virt.image_prune``.
+
+    .. code-block:: yaml
+
+        salt://images/debian.qcow2:
+          virt.image_present
+    """
+    is_test = __opts__["test"]
+    shown = arguments.shown(name)
+    try:
+        if not arguments.is_image(name):
+            raise BadArgument("name", f"{shown!r} is not an image: salt://..., a path")
+        context = Context.of(__opts__, __pillar__, __grains__, __salt__)
+        found = cache.peek(name, saltenv, context.settings, context.opts)
+        changes: dict[str, Any] = {} if found else {shown: None}
+        if changes and not is_test:
+            changes = {shown: cached.pull(context, name, saltenv, image_hash)}
+    except VirtError as error:
+        return statereturn.failed(name, error)
+    return statereturn.of(
+        name,
+        changes,
+        is_test=is_test,
+        would=f"Image {shown} would be fetched",
+        done=f"Image {shown} was fetched",
+        idle=f"Image {shown} is here",
+    )

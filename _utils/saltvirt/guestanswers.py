@@ -1,0 +1,211 @@
+"""
+What the agent in a guest answers, which may be whatever its guest likes: checked, bounded, plain.
+
+A text is what people can be shown: without control characters, and cut. A number is a whole one of
+64 bits. What has another type, or is not there, is None, and lists are cut. No path and no name in
+it is ever used for anything but to be shown.
+"""
+
+import base64
+import binascii
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from saltvirt.errors import GuestAnswerRefused
+
+_LONGEST, _MOST = 1024, 256
+_OS = {
+    "id": "id",
+    "name": "name",
+    "pretty_name": "pretty-name",
+    "version": "version",
+    "version_id": "version-id",
+    "variant": "variant",
+    "machine": "machine",
+    "kernel_release": "kernel-release",
+    "kernel_version": "kernel-version",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ended:
+    """
+    What has become of a command in a guest.
+
+    exit_code, signal
+        One of them is None, or both, if the agent says neither.
+    is_cut
+        Whether there was more output than is here.
+    """
+
+    exit_code: int | None
+    signal: int | None
+    stdout: str
+    stderr: str
+    is_cut: bool
+
+
+def returned(command: str, text: str) -> Any:
+    """Return what a command of the agent returned; raise if that is not an answer."""
+    try:
+        said = json.loads(text)
+    except (ValueError, RecursionError):
+        raise GuestAnswerRefused(command, "is not JSON") from None
+    if not isinstance(said, dict) or "return" not in said:
+        raise GuestAnswerRefused(command, "has no 'return'")
+    return said["return"]
+
+
+def shown(text: str, longest: int = _LONGEST) -> str:
+    """Return a text without control characters, which are written as escapes, and cut."""
+    clean = "".join(one if one.isprintable() else _escaped(one) for one in text[:longest])
+    return clean if len(text) <= longest else f"{clean} …"
+
+
+def _escaped(one: str) -> str:
+    return one.encode("unicode_escape").decode()
+
+
+def _text(value: object) -> str | None:
+    return shown(value) if isinstance(value, str) else None
+
+
+def _number(value: object) -> int | None:
+    is_number = isinstance(value, int) and not isinstance(value, bool)
+    return value if is_number and -(2**63) <= value < 2**63 else None  # type: ignore[operator,return-value]
+
+
+def _mapping(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _each(value: object, read: Callable[[Mapping[str, Any]], Any]) -> list[Any]:
+    listed = value if isinstance(value, list) else []
+    return [read(one) for one in listed[:_MOST] if isinstance(one, dict)]
+
+
+def commands(value: object) -> dict[str, bool]:
+    """Return ``{name: whether it may be used}`` of ``guest-info``."""
+    listed = _mapping(value).get("supported_commands")
+    rows = listed if isinstance(listed, list) else []
+    return {
+        one["name"]: one.get("enabled") is True
+        for one in rows[:_MOST]
+        if isinstance(one, dict) and isinstance(one.get("name"), str)
+    }
+
+
+def version(value: object) -> str | None:
+    """Return the agent's version, of ``guest-info``."""
+    return _text(_mapping(value).get("version"))
+
+
+def system(value: object) -> dict[str, str | None]:
+    """Return what ``guest-get-osinfo`` says."""
+    said = _mapping(value)
+    return {name: _text(said.get(key)) for name, key in _OS.items()}
+
+
+def host_name(value: object) -> str | None:
+    """Return what ``guest-get-host-name`` says."""
+    return _text(_mapping(value).get("host-name"))
+
+
+def time_zone(value: object) -> dict[str, Any]:
+    """Return what ``guest-get-timezone`` says: ``{name, offset_s}``."""
+    said = _mapping(value)
+    return {"name": _text(said.get("zone")), "offset_s": _number(said.get("offset"))}
+
+
+def users(value: object) -> list[dict[str, Any]]:
+    """Return what ``guest-get-users`` says: ``[{name, domain, login_s}]``."""
+
+    def read(one: Mapping[str, Any]) -> dict[str, Any]:
+        login = one.get("login-time")
+        is_time = isinstance(login, int | float) and abs(login) < 2**53
+        return {
+            "name": _text(one.get("user")),
+            "domain": _text(one.get("domain")),
+            "login_s": int(login) if is_time else None,  # type: ignore[arg-type]
+        }
+
+    return _each(value, read)
+
+
+def file_systems(value: object) -> list[dict[str, Any]]:
+    """Return what ``guest-get-fsinfo`` says."""
+    return _each(
+        value,
+        lambda one: {
+            "name": _text(one.get("name")),
+            "mountpoint": _text(one.get("mountpoint")),
+            "type": _text(one.get("type")),
+            "total_bytes": _number(one.get("total-bytes")),
+            "used_bytes": _number(one.get("used-bytes")),
+        },
+    )
+
+
+def interfaces(value: object) -> list[dict[str, Any]]:
+    """Return what ``guest-network-get-interfaces`` says."""
+    return _each(
+        value,
+        lambda one: {
+            "name": _text(one.get("name")),
+            "mac": _text(one.get("hardware-address")),
+            "addresses": _each(
+                one.get("ip-addresses"),
+                lambda address: {
+                    "address": _text(address.get("ip-address")),
+                    "prefix": _number(address.get("prefix")),
+                },
+            ),
+        },
+    )
+
+
+def process(value: object) -> int:
+    """Return the number of the process that ``guest-exec`` has begun."""
+    pid = _number(_mapping(value).get("pid"))
+    if pid is None:
+        raise GuestAnswerRefused("guest-exec", "has no number of a process")
+    return pid
+
+
+def ended(value: object, most_bytes: int) -> Ended | None:
+    """
+    Return what ``guest-exec-status`` says; None while the command runs.
+
+    most_bytes
+        Of each kind of output, so much from its beginning.
+    """
+    said = _mapping(value)
+    if said.get("exited") is not True:
+        return None
+    out, err = (_output(said.get(key), most_bytes) for key in ("out-data", "err-data"))
+    cut = (out[1], err[1], said.get("out-truncated"), said.get("err-truncated"))
+    return Ended(
+        exit_code=_number(said.get("exitcode")),
+        signal=_number(said.get("signal")),
+        stdout=out[0],
+        stderr=err[0],
+        is_cut=any(one is True for one in cut),
+    )
+
+
+def _output(value: object, most_bytes: int) -> tuple[str, bool]:
+    """Return a command's output as text, and whether it was cut."""
+    if value is None:
+        return "", False
+    try:
+        if not isinstance(value, str):
+            raise TypeError
+        data = base64.b64decode(value, validate=True)
+    except (TypeError, ValueError, binascii.Error):
+        raise GuestAnswerRefused("guest-exec-status", "has an output that is not base64") from None
+    text = data[:most_bytes].decode("utf-8", errors="backslashreplace")
+    keep = "\n\t"
+    clean = "".join(one if one in keep or one.isprintable() else _escaped(one) for one in text)
+    return clean, len(data) > most_bytes
