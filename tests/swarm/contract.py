@@ -78,7 +78,7 @@ def a_name_and_a_uuid_belong_together(conn):
     refused("OPERATION_FAILED", conn.defineXML, xml(conn))
     own = f"<uuid>{dom.UUIDString()}</uuid>"
     again = xml(conn).replace("<memory", f"{own}<memory")
-    assert conn.defineXML(again.replace("32<", "48<")).info()[1] == 48 << 10
+    assert conn.defineXML(again.replace(">32<", ">48<")).info()[1] == 48 << 10
     refused("OPERATION_FAILED", conn.defineXML, again.replace(NAME, f"{NAME}-2"))
 
 

@@ -97,7 +97,7 @@ def test_unknown_flags_are_refused(standin):
 def test_our_library_works_on_it(tmp_path, monkeypatch):
     monkeypatch.setattr(connect, "_open", connect._open)
     connection.stand_in(connect)
-    settings = HostSettings(uri=f"swarm://{tmp_path}")
+    settings = HostSettings(uri=f"{connection.SCHEME}{tmp_path}")
     # As libvirt itself has it: so many runs, so many numbers.
     with connect.opened(settings, readonly=False) as conn:
         lifecycle.define(conn, contract.xml(conn))

@@ -86,7 +86,7 @@ def of_host(name, spec):
         "__role": "minion",
         "pillar": {},
         "virt": {
-            "connection": {"uri": f"swarm://{folder}/libvirt"},
+            "connection": {"uri": f"qemu+swarm://{folder}/libvirt"},
             "images": str(folder / "img"),
             "state_dir": str(folder / "state"),
             "hypervisor": "qemu",

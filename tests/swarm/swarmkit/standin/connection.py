@@ -12,6 +12,8 @@ from swarmkit.standin.domain import UP, Domain, begin, statistics
 from swarmkit.standin.refusals import Refusing, check, refusal
 from swarmkit.standin.store import Store
 
+# It stands in for QEMU's driver, the only one that hosts may have.
+SCHEME = "qemu+swarm://"
 # Of Debian 12, as libvirtd itself has said it.
 _LIBVIRT, _QEMU = 9000000, 7002022
 _CAPABILITIES = CHECKOUT / "tests/data/generations/debian12.xml"
@@ -109,7 +111,7 @@ class Connection(Refusing):
 
     def getURI(self):  # noqa: N802
         """Return its own URI."""
-        return f"swarm://{self._folder}"
+        return f"{SCHEME}{self._folder}"
 
     def getHostname(self):  # noqa: N802
         """Return the host's name."""
@@ -296,12 +298,12 @@ def filled(folder, rows):
 
 
 def stand_in(connect):
-    """Have ``saltvirt.kvm.connect`` open ``swarm://FOLDER`` as a connection of the stand-in."""
+    """Have ``saltvirt.kvm.connect`` open ``qemu+swarm://FOLDER`` as one of the stand-in's."""
     plain = connect._open
 
-    def opened(settings, readonly):
-        if settings.uri.startswith("swarm://"):
-            return Connection(settings.uri.removeprefix("swarm://"), readonly)
-        return plain(settings, readonly)
+    def opened(settings, uri, readonly):
+        if uri.startswith(SCHEME):
+            return Connection(uri.removeprefix(SCHEME), readonly)
+        return plain(settings, uri, readonly)
 
     connect._open = opened
