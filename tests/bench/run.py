@@ -9,7 +9,8 @@ left out. Then seeding beside virt-customize, virt-sysprep and Salt 3006.25's se
 ten VMs at once beside qemu-img and virsh by hand. Then a move beside virsh and Salt 3006.25's
 module, 200 signed answers beside unsigned ones, plans for simulated clouds beside Ganeti's
 hbal, and placement beside first fit, best fit, hail and hspace (these by themselves, without a lab:
-``placing.py``).
+``placing.py``). Last, on swarms of up to 200 hosts, what the runner's commands cost beside a bare
+test.ping and beside Salt 3006.25's own runner.
 
 At the end the ratios stand beside those of ``ratios.json``; the exit code is 1 if one is worse by
 more than a tenth. With ``--accept`` they are written there instead.
@@ -24,6 +25,7 @@ HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "lab"))
 
 import answers  # noqa: E402
+import commands  # noqa: E402
 import evening  # noqa: E402
 import move  # noqa: E402
 import placing  # noqa: E402
@@ -140,7 +142,7 @@ def measure(lab, host):
     table(seeds.TEN_TITLE, seeds.TEN_HEADS, ten)
     table(move.TITLE, move.HEADS, list(move.rows(lab, host, found)))
     table(answers.TITLE, answers.HEADS, list(answers.rows(found)))
-    for each in (plans.tables, placing.tables, evening.tables):
+    for each in (plans.tables, placing.tables, evening.tables, commands.tables):
         for one in each(found):
             table(*one)
     return found
@@ -202,7 +204,7 @@ def main():
     accept = parser.parse_args().accept
     try:
         found = bench(lab_from_environment())
-    except LabError as error:
+    except (LabError, commands.SwarmError) as error:
         print(f"bench: {error}", file=sys.stderr)
         return 1
     return judge(found, accept)

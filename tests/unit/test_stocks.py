@@ -77,7 +77,8 @@ def test_what_a_host_has_comes_from_libvirt_and_what_is_taken_from_its_vms(tmp_p
             "free_mib": 600,
         },
         "off": {"type": "dir", "path": "/x", "active": False, "capacity_mib": 1, "free_mib": 1},
-        "lvm": {"type": "logical", "path": "/y", "active": True, "capacity_mib": 1, "free_mib": 1},
+        "lvm": {"type": "logical", "path": "/y", "active": True, "capacity_mib": 9, "free_mib": 4},
+        "san": {"type": "iscsi", "path": "/z", "active": True, "capacity_mib": 9, "free_mib": 0},
     }
     given = {"numatune": {"memory": {"mode": "strict", "nodeset": "1"}}, "disks": []}
     mem = {"boot": 512, "hugepages": [{"size": "2m"}]}
@@ -103,4 +104,7 @@ def test_what_a_host_has_comes_from_libvirt_and_what_is_taken_from_its_vms(tmp_p
     assert found["hugepages of 1048576 KiB"] == Stock(limit_mib=0, committed_mib=0)
     assert found["NUMA node 1"] == Stock(limit_mib=4096, committed_mib=512)
     assert found["storage pool ssd"] == Stock(limit_mib=900, committed_mib=300 + 60 + 7)
-    assert "storage pool off" not in found and "storage pool lvm" not in found
+    assert found["storage pool lvm"] == Stock(limit_mib=9, committed_mib=5)
+    # Nobody makes volumes there: one that is there is taken.
+    assert found["storage pool san"] == Stock(limit_mib=9, committed_mib=0)
+    assert "storage pool off" not in found

@@ -16,7 +16,7 @@ from pathlib import Path
 from swarmkit import conf
 from swarmkit.settings import CHECKOUT, HERE, ROOT, Spec
 
-_MASTER_S, _EACH_S = 60, 1.0
+_MASTER_S, _EACH_S = 60, 3.0
 _AGAIN_S = 0.2
 
 

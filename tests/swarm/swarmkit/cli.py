@@ -106,10 +106,12 @@ def _faults(given):
 
 
 def _hosts(given):
-    known = set(life.spec_of(place()).ids)
-    strangers = [name for name in given.hosts if name not in known]
-    if strangers:
-        raise SwarmError(f"{strangers[0]} is not a host of this swarm")
+    groups = {name: group for group in life.spec_of(place()).groups for name in group}
+    for name in given.hosts:
+        if name not in groups:
+            raise SwarmError(f"{name} is not a host of this swarm")
+        if len(groups[name]) > 1:
+            raise SwarmError(f"{name} shares its process with others; faults can silence it alone")
     for name in given.hosts:
         if given.verb == "off":
             life.run(place(), ["touch", ROOT / "off" / name])

@@ -86,10 +86,12 @@ def of_host(name, spec):
         "__role": "minion",
         "pillar": {},
         "virt": {
-            "connection": {"uri": f"swarm://{folder}/libvirt"},
+            "connection": {"uri": f"qemu+swarm://{folder}/libvirt"},
             "images": str(folder / "img"),
             "state_dir": str(folder / "state"),
             "hypervisor": "qemu",
+            # A seed must name one that guests could reach; there are no guests to try.
+            "seed": {"master": "192.0.2.1"},
             "reserve_mib": 0,
             "disk_reserve_mib": 0,
             "capacity": {

@@ -6,13 +6,15 @@ import signal
 import subprocess
 import sys
 import time
-from contextlib import suppress
 from pathlib import Path
 
 from swarmkit.settings import CHECKOUT, HERE, Spec, SwarmError
 
 _ALONE = ("unshare", "--mount", "--net", "--pid", "--fork", "--kill-child=KILL", "--mount-proc")
 _DOWN_S = 20
+_NONE = "no swarm is up; bring one up: tests/swarm/swarm up 20"
+# What this process has begun, and it alone can wait for.
+_BEGUN = {}
 # Each line of Salt's own Python, in the tests' root.
 _ENVIRONMENT = {
     "PATH": "/usr/sbin:/usr/bin:/sbin:/bin",
@@ -41,6 +43,8 @@ def _began(pid):
 
 def spec_of(place):
     """Return what the swarm that runs is made of."""
+    if pid_of(place) is None:
+        raise SwarmError(_NONE)
     return Spec.read(place.spec.read_text())
 
 
@@ -73,6 +77,7 @@ def up(place, spec):
         process.wait()
         shutil.rmtree(place.folder, ignore_errors=True)
         raise
+    _BEGUN[place.folder] = process
     return float(place.ready.read_text())
 
 
@@ -101,10 +106,10 @@ def down(place):
     if pid is not None:
         os.kill(pid, signal.SIGKILL)
         end = time.monotonic() + _DOWN_S
+        process = _BEGUN.pop(place.folder, None)
+        if process is not None:
+            process.wait(_DOWN_S)
         while pid_of(place) is not None:
-            # Nobody else waits for it if whoever brought it up has gone.
-            with suppress(ChildProcessError):
-                os.waitpid(-1, os.WNOHANG)
             if time.monotonic() > end:
                 raise SwarmError(f"the swarm's first process, {pid}, does not end")
             time.sleep(0.05)
@@ -116,7 +121,7 @@ def inside(place, argv):
     """Return the command that runs a command in a swarm."""
     pid = pid_of(place)
     if pid is None:
-        raise SwarmError("no swarm is up; bring one up: tests/swarm/swarm up 20")
+        raise SwarmError(_NONE)
     if not place.ready.exists():
         raise SwarmError("the swarm is not up yet")
     spaces = ("--mount", "--net", "--pid", "--root")
@@ -144,7 +149,8 @@ def salt(place, program, words, config="etc"):
 def by_env(words):
     """Become the same command in the tests' root, where each line of Salt is."""
     os.chdir(CHECKOUT)
-    os.execv(CHECKOUT / "tests/env", ["tests/env", "python3", "tests/swarm/swarm", *words])
+    program = CHECKOUT / "tests/env"
+    os.execv(program, [str(program), "python3", "tests/swarm/swarm", *words])
     sys.exit(1)
 
 

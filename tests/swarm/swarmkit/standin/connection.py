@@ -1,6 +1,5 @@
 """A connection of the stand-in, as libvirt-python has it."""
 
-import xml.etree.ElementTree as ET
 from functools import cache
 from pathlib import Path
 
@@ -13,6 +12,8 @@ from swarmkit.standin.domain import UP, Domain, begin, statistics
 from swarmkit.standin.refusals import Refusing, check, refusal
 from swarmkit.standin.store import Store
 
+# It stands in for QEMU's driver, the only one that hosts may have.
+SCHEME = "qemu+swarm://"
 # Of Debian 12, as libvirtd itself has said it.
 _LIBVIRT, _QEMU = 9000000, 7002022
 _CAPABILITIES = CHECKOUT / "tests/data/generations/debian12.xml"
@@ -68,6 +69,13 @@ def _capabilities():
     return _CAPABILITIES.read_text()
 
 
+@cache
+def _machines():
+    """Return ``{architecture: machine types}``."""
+    found = capabilities.read(_capabilities())["guests"]
+    return {guest["arch"]: guest["machines"] for guest in found}
+
+
 def is_listed(one, flags):
     """Return whether virConnectListAllDomains lists a domain by its flags."""
     known = 0
@@ -103,7 +111,7 @@ class Connection(Refusing):
 
     def getURI(self):  # noqa: N802
         """Return its own URI."""
-        return f"swarm://{self._folder}"
+        return f"{SCHEME}{self._folder}"
 
     def getHostname(self):  # noqa: N802
         """Return the host's name."""
@@ -126,9 +134,8 @@ class Connection(Refusing):
         self, _emulator=None, arch=None, machine=None, kind=None, _flags=0
     ):
         """Return the kind of guests; what they can have is not known, so there is no CPU in it."""
-        found = capabilities.read(_capabilities())
-        names = [guest["machines"] for guest in found["guests"] if guest["arch"] == arch]
-        if names and (machine is None or machine in names[0]):
+        names = _machines().get(arch)
+        if names and (machine is None or machine in names):
             return (
                 f"<domainCapabilities><domain>{kind}</domain><machine>{machine or 'pc'}"
                 f"</machine><arch>{arch}</arch></domainCapabilities>"
@@ -142,7 +149,7 @@ class Connection(Refusing):
     def getMemoryStats(self, _cell, _flags=0):  # noqa: N802
         """Return the host's memory in KiB: what its guests have is taken."""
         used = sum(
-            texts.memory_kib(ET.fromstring(one["live"]), "currentMemory")
+            texts.figures(one["live"]).memory
             for one in self.store.read()["domains"].values()
             if one["live"]
         )
@@ -291,12 +298,12 @@ def filled(folder, rows):
 
 
 def stand_in(connect):
-    """Have ``saltvirt.kvm.connect`` open ``swarm://FOLDER`` as a connection of the stand-in."""
+    """Have ``saltvirt.kvm.connect`` open ``qemu+swarm://FOLDER`` as one of the stand-in's."""
     plain = connect._open
 
-    def opened(settings, readonly):
-        if settings.uri.startswith("swarm://"):
-            return Connection(settings.uri.removeprefix("swarm://"), readonly)
-        return plain(settings, readonly)
+    def opened(settings, uri, readonly):
+        if uri.startswith(SCHEME):
+            return Connection(uri.removeprefix(SCHEME), readonly)
+        return plain(settings, uri, readonly)
 
     connect._open = opened

@@ -1,9 +1,9 @@
 """A domain of the stand-in, as libvirt-python has it."""
 
 import time
-import xml.etree.ElementTree as ET
 
 import libvirt
+from saltvirt.ops import storage
 
 from swarmkit.standin import texts
 from swarmkit.standin.refusals import Refusing, check, refusal
@@ -89,16 +89,14 @@ class Domain(Refusing):
     def info(self):
         """Return ``[state, maximum KiB, KiB, vCPUs, time in ns]``."""
         now = self._now
-        root = ET.fromstring(now["live"] or now["xml"])
-        current, most = texts.vcpus(root)
+        said = texts.figures(now["live"] or now["xml"])
         is_up = now["state"] in UP
-        memory = texts.memory_kib(root, "currentMemory")
         return [
             now["state"],
-            texts.memory_kib(root, "memory"),
-            memory,
-            current if is_up else most,
-            self.cpu_ns(now, current),
+            said.most_memory,
+            said.memory,
+            said.vcpus if is_up else said.most_vcpus,
+            self.cpu_ns(now, said.vcpus),
         ]
 
     @staticmethod
@@ -275,41 +273,35 @@ def begin(whole, one, text):
 def statistics(one, kinds):
     """Return what virConnectGetAllDomainStats says of a domain."""
     out = {}
-    root = ET.fromstring(one["live"] or one["xml"])
-    current, most = texts.vcpus(root)
+    said = texts.figures(one["live"] or one["xml"])
     is_up = one["state"] in UP
     if kinds & libvirt.VIR_DOMAIN_STATS_STATE:
         out |= {"state.state": one["state"], "state.reason": one["reason"]}
     if kinds & libvirt.VIR_DOMAIN_STATS_CPU_TOTAL and is_up:
-        out["cpu.time"] = Domain.cpu_ns(one, current)
+        out["cpu.time"] = Domain.cpu_ns(one, said.vcpus)
     if kinds & libvirt.VIR_DOMAIN_STATS_BALLOON:
-        out["balloon.current"] = texts.memory_kib(root, "currentMemory")
-        out["balloon.maximum"] = texts.memory_kib(root, "memory")
+        out |= {"balloon.current": said.memory, "balloon.maximum": said.most_memory}
         if is_up:
-            out["balloon.rss"] = out["balloon.current"]
+            out["balloon.rss"] = said.memory
     if kinds & libvirt.VIR_DOMAIN_STATS_VCPU:
-        out |= {"vcpu.current": current, "vcpu.maximum": most}
+        out |= {"vcpu.current": said.vcpus, "vcpu.maximum": said.most_vcpus}
     if kinds & libvirt.VIR_DOMAIN_STATS_BLOCK:
-        out |= _blocks(root, is_up)
+        out |= _blocks(said.disks, is_up)
     return out
 
 
-def _blocks(root, is_up):
+def _blocks(disks, is_up):
     """Return the figures of disks: of those that are files here, their sizes."""
-    from saltvirt.ops import storage
-
-    out, disks = {}, list(root.iterfind("devices/disk"))
-    out["block.count"] = len(disks)
+    out = {"block.count": len(disks)}
     for number, disk in enumerate(disks):
-        path = disk.find("source").get("file") if disk.find("source") is not None else None
-        out[f"block.{number}.name"] = disk.find("target").get("dev")
-        if path is None:
+        key = f"block.{number}"
+        out[f"{key}.name"] = disk.target
+        if disk.path is None:
             continue
-        out[f"block.{number}.path"] = path
-        driver = disk.find("driver")
-        sizes = storage.measure(path, driver.get("type", "raw") if driver is not None else "raw")
+        out[f"{key}.path"] = disk.path
+        sizes = storage.measure(disk.path, disk.format)
         if sizes:
-            out[f"block.{number}.capacity"] = sizes["virtual"]
-            out[f"block.{number}.allocation"] = sizes["actual"] if is_up else 0
-            out[f"block.{number}.physical"] = sizes["actual"]
+            out[f"{key}.capacity"] = sizes["virtual"]
+            out[f"{key}.allocation"] = sizes["actual"] if is_up else 0
+            out[f"{key}.physical"] = sizes["actual"]
     return out

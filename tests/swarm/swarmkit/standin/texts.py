@@ -3,6 +3,8 @@
 import hashlib
 import uuid
 import xml.etree.ElementTree as ET
+from dataclasses import dataclass
+from functools import lru_cache
 
 import libvirt
 from saltvirt.xml import METADATA_NS
@@ -18,7 +20,7 @@ def parsed(text):
     try:
         root = ET.fromstring(text)
     except ET.ParseError as wrong:
-        raise refusal("XML_ERROR", f"(domain_definition):1: {wrong}") from wrong
+        raise refusal("XML_DETAIL", f"(domain_definition):1: {wrong}") from wrong
     if root.tag != "domain":
         raise refusal("XML_ERROR", f"XML error: unexpected root element <{root.tag}>")
     if not root.findtext("name"):
@@ -44,6 +46,49 @@ def vcpus(root):
     return int(element.get("current", most)) if element is not None else most, most
 
 
+@dataclass(frozen=True)
+class Disk:
+    """What of a disk libvirt's statistics name."""
+
+    target: str
+    path: str | None
+    format: str
+
+
+@dataclass(frozen=True)
+class Figures:
+    """What of a domain's XML its statistics are made of; memory in KiB."""
+
+    memory: int
+    most_memory: int
+    vcpus: int
+    most_vcpus: int
+    disks: tuple[Disk, ...]
+
+
+@lru_cache(maxsize=2048)
+def figures(text):
+    """Return the figures in a domain's XML, which is read once: libvirtd has them at hand."""
+    root = ET.fromstring(text)
+    now, most = vcpus(root)
+    return Figures(
+        memory=memory_kib(root, "currentMemory"),
+        most_memory=memory_kib(root, "memory"),
+        vcpus=now,
+        most_vcpus=most,
+        disks=tuple(map(_disk, root.iterfind("devices/disk"))),
+    )
+
+
+def _disk(element):
+    source, driver = element.find("source"), element.find("driver")
+    return Disk(
+        target=element.find("target").get("dev"),
+        path=None if source is None else source.get("file"),
+        format="raw" if driver is None else driver.get("type", "raw"),
+    )
+
+
 def _set_text(root, name, text, after):
     element = root.find(name)
     if element is None:
@@ -62,7 +107,7 @@ def defined(text):
     try:
         own = str(uuid.UUID(own)) if own else str(uuid.uuid4())
     except ValueError as wrong:
-        raise refusal("XML_ERROR", "XML error: malformed uuid element") from wrong
+        raise refusal("INTERNAL_ERROR", "internal error: malformed uuid element") from wrong
     _set_text(root, "uuid", own, "name")
     most = memory_kib(root, "memory")
     now = memory_kib(root, "currentMemory") or most

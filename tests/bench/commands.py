@@ -1,0 +1,127 @@
+"""
+What the runner's commands cost at 10, 50 and 200 hosts with 50 VMs each, on a swarm.
+
+Beside them `salt '*' test.ping`, the floor, in the same run; then, on a swarm of Salt 3006.25, our
+runner beside that release's own, which asks the same hosts for the same modules' answers. As a
+program: commands.py [--rounds N] [SIZE...]
+"""
+
+import argparse
+import json
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE.parent / "swarm"), str(HERE.parents[1] / "_utils")]
+
+from swarmkit import life  # noqa: E402
+from swarmkit.settings import Spec, SwarmError, place  # noqa: E402
+
+SIZES, VMS, ROUNDS = (10, 50, 200), 50, 3
+HEADS = (
+    "hosts",
+    "command",
+    "wall",
+    "CPU master",
+    "of a host",
+    "of itself",
+    "bus",
+    "printed",
+    "files",
+)
+VM = "vm-h0007-003"
+FLOOR = "test.ping"
+OURS = {
+    FLOOR: ("salt", "*", "test.ping"),
+    "list": ("salt-run", "virt.list"),
+    "query": ("salt-run", "virt.query"),
+    "vm_info NAME": ("salt-run", "virt.vm_info", VM),
+    "host_info": ("salt-run", "virt.host_info"),
+    "init dry_run": ("salt-run", "virt.init", "fresh1", "1", "512", "seed=False", "dry_run=True"),
+}
+THEIRS = {
+    "3006.25's list": ("core", "virt.list"),
+    "3006.25's query": ("core", "virt.query"),
+    "3006.25's vm_info NAME": ("core", "virt.vm_info", VM),
+    "3006.25's host_info": ("core", "virt.host_info"),
+}
+TITLE = f"what commands cost on Salt {{}}, {VMS} VMs a host, median of {{}}"
+
+
+def _argv(python, words):
+    """Return a command as it runs inside: ``core`` is salt-run without this project."""
+    program, *rest = words
+    config, program = ("core", "salt-run") if program == "core" else ("etc", program)
+    path = str(Path(python).with_name(program))
+    return [python, path, "-c", f"/run/swarm/master/{config}", *rest]
+
+
+def measured(salt, hosts, rounds):
+    """Return ``{command: figures}`` of one swarm."""
+    commands = {**OURS, **(THEIRS if salt == "3006" else {})}
+    own = replace(place(), folder=place().folder.with_name(f"{place().folder.name}bench"))
+    spec = Spec(hosts=hosts, vms=VMS, salt=salt)
+    life.up(own, spec)
+    try:
+        argv = [_argv(spec.python, words) for words in commands.values()]
+        words = [spec.python, HERE / "insideswarm.py", str(rounds), json.dumps(argv)]
+        said = json.loads(life.run(own, words).splitlines()[-1])
+    finally:
+        life.down(own)
+    return dict(zip(commands, said, strict=True))
+
+
+def _row(hosts, name, one):
+    return (
+        hosts,
+        name,
+        f"{one['wall_s']:.2f} s",
+        f"{one['master_s']:.2f} s",
+        f"{1000 * one['minion_s']:.0f} ms",
+        f"{one['command_s']:.2f} s",
+        f"{one['bytes'] / 1e6:.2f} MB",
+        f"{one['printed'] / 1e6:.2f} MB",
+        int(one["files"]),
+    )
+
+
+def _note(found, salt, hosts, by):
+    """Note the ratios: of walls to the floor, and of walls and bytes to the rival's."""
+    if salt == "3008":
+        for name in ("list", "host_info", "query", "init dry_run"):
+            found[f"{name} of {hosts} hosts, test.ping"] = by[name]["wall_s"] / by[FLOOR]["wall_s"]
+        return
+    for rival in THEIRS:
+        name = rival.removeprefix("3006.25's ")
+        found[f"{name} of {hosts} hosts, {rival}"] = by[name]["wall_s"] / by[rival]["wall_s"]
+        found[f"bytes of {name} of {hosts} hosts, {rival}"] = by[name]["bytes"] / by[rival]["bytes"]
+
+
+def rows(salt, hosts, rounds, found):
+    """Return the rows of one swarm; note the ratios in ``found``."""
+    by = measured(salt, hosts, rounds)
+    _note(found, salt, hosts, by)
+    return [_row(hosts, name, one) for name, one in by.items()]
+
+
+def tables(found, sizes=SIZES, rounds=ROUNDS):
+    """Yield ``(title, heads, rows)`` of each size, on both lines of Salt."""
+    for hosts in sizes:
+        for salt in ("3008", "3006"):
+            yield TITLE.format(salt, rounds), HEADS, rows(salt, hosts, rounds, found)
+
+
+if __name__ == "__main__":
+    import run
+
+    parser = argparse.ArgumentParser(description="what the runner's commands cost on swarms")
+    parser.add_argument("--rounds", type=int, default=ROUNDS)
+    parser.add_argument("sizes", type=int, nargs="*", default=SIZES)
+    given, noted = parser.parse_args(), {}
+    try:
+        for one in tables(noted, given.sizes, given.rounds):
+            run.table(*one)
+    except SwarmError as error:
+        sys.exit(f"commands: {error}")
+    print(json.dumps({name: round(one, 3) for name, one in noted.items()}, indent=2))

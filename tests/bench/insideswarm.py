@@ -1,0 +1,92 @@
+"""Measure commands in a swarm, from inside: insideswarm.py ROUNDS JSON-list-of-commands."""
+
+import json
+import os
+import resource
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+SWARM = Path("/run/swarm")
+JOBS = SWARM / "master/cache/jobs"
+ONE = "h0001"
+# What comes after a command has ended is its too.
+_SETTLE_S = 0.5
+_TICKS = os.sysconf("SC_CLK_TCK")
+
+
+def _stat(pid):
+    """Return ``(parent, seconds of CPU)`` of a process, with its children that have ended."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return int(fields[1]), sum(map(int, fields[11:15])) / _TICKS
+
+
+def _all():
+    """Return ``{pid: (parent, CPU)}``."""
+    found = {}
+    for one in Path("/proc").glob("[0-9]*"):
+        try:
+            found[int(one.name)] = _stat(one.name)
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+    return found
+
+
+def _below(root, processes):
+    """Return the CPU of a process and of all below it."""
+    mine, more = set(), {root}
+    while more:
+        mine |= more
+        more = {pid for pid, (parent, _cpu) in processes.items() if parent in more} - mine
+    return sum(processes[pid][1] for pid in mine if pid in processes)
+
+
+def _run_s(pid):
+    """Return the seconds that a process has run, finer than its clock ticks."""
+    tasks = Path(f"/proc/{pid}/task").glob("*/schedstat")
+    return sum(int(one.read_text().split()[0]) for one in tasks) / 1e9
+
+
+def _pid(path):
+    return int((SWARM / path).read_text())
+
+
+def _bytes():
+    """Return the bytes that have gone over the swarm's only link: all between master and hosts."""
+    line = next(one for one in Path("/proc/net/dev").read_text().splitlines() if "lo:" in one)
+    return int(line.split(":")[1].split()[0])
+
+
+def _look():
+    processes = _all()
+    return {
+        "wall_s": time.monotonic(),
+        "master_s": _below(_pid("master/pid"), processes),
+        "minion_s": _run_s(_pid(f"m/{ONE}/pid")),
+        "bytes": _bytes(),
+        "files": sum(len(files) for _at, _dirs, files in os.walk(JOBS)),
+        "command_s": sum(resource.getrusage(resource.RUSAGE_CHILDREN)[:2]),
+    }
+
+
+def measured(argv, rounds):
+    """Return the medians of some rounds; the first, in which hosts load modules, is left out."""
+    found = []
+    for number in range(rounds + 1):
+        before = _look()
+        done = subprocess.run(argv, capture_output=True, text=True, check=False)
+        wall = time.monotonic() - before["wall_s"]
+        time.sleep(_SETTLE_S)
+        after = _look()
+        if done.returncode:
+            raise SystemExit(f"{argv}: {done.returncode}: {done.stdout[-500:]}{done.stderr[-500:]}")
+        row = {name: after[name] - before[name] for name in before}
+        if number:
+            found.append({**row, "wall_s": wall, "printed": len(done.stdout)})
+    return {name: statistics.median(row[name] for row in found) for name in found[0]}
+
+
+if __name__ == "__main__":
+    print(json.dumps([measured(argv, int(sys.argv[1])) for argv in json.loads(sys.argv[2])]))

@@ -1,0 +1,135 @@
+"""Swarms of the tests' own, beside one that somebody has up."""
+
+import json
+import subprocess
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+import pytest
+from swarmkit import conf, faults, life
+from swarmkit.settings import Spec, place
+
+NAMES = {"3008": "a", "3006": "b"}
+# How long salt waits for the word of who is silent.
+SHORT = {"gather_job_timeout": 2}
+
+
+@dataclass(frozen=True)
+class Done:
+    """How a command ended, and how long it took."""
+
+    code: int
+    out: str
+    err: str
+    seconds: float
+
+    @property
+    def data(self):
+        """The JSON that it printed."""
+        start = min((at for at in map(self.out.find, "{[") if at >= 0), default=-1)
+        assert start >= 0, f"no JSON: {self.out}{self.err}"
+        return json.JSONDecoder().raw_decode(self.out[start:])[0]
+
+
+class Swarm:
+    """What a user of a swarm can do, and what an inspector can see."""
+
+    def __init__(self, place_, spec):
+        self.place, self.spec = place_, spec
+
+    def _argv(self, program, words, config="etc"):
+        return life.salt(self.place, program, [*map(str, words), "--out=json"], config)
+
+    def run(self, *words, config="etc"):
+        """Run salt-run for its data."""
+        return self._done(self._argv("salt-run", words, config))
+
+    def shown(self, *words, config="etc"):
+        """Run salt-run for what an operator sees."""
+        return self._done(life.salt(self.place, "salt-run", [*map(str, words)], config))
+
+    def salt(self, target, *words, wait_s=20):
+        """Run salt for its data; who is silent is waited so long, and 2 s more."""
+        limit = ("-t", wait_s)
+        return self._done(self._argv("salt", [target, *words, "--static", *limit]))
+
+    def begin(self, *words):
+        """Start a salt-run and return the process."""
+        argv = self._argv("salt-run", words)
+        return subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+    @staticmethod
+    def _done(argv):
+        begin = time.monotonic()
+        done = subprocess.run(argv, capture_output=True, text=True, check=False)
+        return Done(done.returncode, done.stdout, done.stderr, time.monotonic() - begin)
+
+    @staticmethod
+    def end(process, timeout_s=120):
+        """Wait for a salt-run that was begun."""
+        begin = time.monotonic()
+        out, err = process.communicate(timeout=timeout_s)
+        return Done(process.returncode, out, err, time.monotonic() - begin)
+
+    def sh(self, script, *words):
+        """Run a shell script inside and return its output."""
+        return life.run(self.place, ["sh", "-euc", script, "sh", *words])
+
+    def domains(self, host):
+        """Return the domains of a host, as the stand-in's file has them."""
+        return json.loads(self.sh('cat "$1"', conf.HOSTS / host / "libvirt/domains.json"))[
+            "domains"
+        ]
+
+    def pid(self, host):
+        """Return the process id of a host, as it is inside."""
+        return self.sh('cat "$1"', conf.HOSTS / host / "pid")
+
+    @contextmanager
+    def failing(self, *rules):
+        """Have things go wrong until the block ends."""
+        life.write(self.place, conf.FAULTS, json.dumps(faults.checked(rules)))
+        try:
+            yield
+        finally:
+            life.write(self.place, conf.FAULTS, "[]")
+
+    def ping(self, hosts=None, wait_s=20):
+        """Return who answers of some hosts."""
+        found = self.salt("-L", ",".join(hosts or self.spec.ids), "test.ping", wait_s=wait_s).data
+        return {host for host, one in found.items() if one is True}
+
+    def wait_for(self, hosts, limit_s=60):
+        """Wait until hosts answer."""
+        end = time.monotonic() + limit_s
+        while not set(hosts) <= self.ping(hosts, wait_s=3):
+            assert time.monotonic() < end, f"not all of {hosts} answer within {limit_s} s"
+
+
+@contextmanager
+def swarm_of(spec):
+    """Bring a swarm up, and take it down."""
+    own = replace(
+        place(), folder=place().folder.with_name(f"{place().folder.name}{NAMES[spec.salt]}")
+    )
+    life.down(own)
+    life.up(own, spec)
+    try:
+        yield Swarm(own, spec)
+    finally:
+        life.down(own)
+
+
+@pytest.fixture(scope="session")
+def swarm():
+    """Twenty hosts with five VMs each, on Salt 3008."""
+    with swarm_of(Spec(hosts=20, vms=5, options=SHORT)) as it:
+        yield it
+
+
+@pytest.fixture(scope="module")
+def older():
+    """Five hosts with five VMs each, on Salt 3006."""
+    with swarm_of(Spec(hosts=5, vms=5, salt="3006")) as it:
+        yield it
