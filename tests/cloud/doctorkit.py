@@ -12,7 +12,9 @@ OLD = "touch -d '2 days ago'"
 UUID = str(uuid.UUID(int=7))
 MARK = """import json, os, sys
 path, vm, uuid = sys.argv[1:]
-said = {"vm": vm, "uuid": uuid, "name": os.path.basename(path), "number": str(os.stat(path).st_ino)}
+said = {"vm": vm, "uuid": uuid, "folder": os.path.realpath(os.path.dirname(path))}
+said |= {"name": os.path.basename(path), "number": str(os.stat(path).st_ino)}
+said |= {"host": open("/etc/machine-id").read().strip()}
 os.setxattr(path, "user.salt-virt.made", json.dumps(said).encode())"""
 INVALID = "/nowhere"
 

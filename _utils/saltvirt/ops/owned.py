@@ -1,8 +1,9 @@
 """
 Which files this project has made for VMs: a mark on the file itself, in an extended attribute.
 
-It says whose the file is, its number and its name: a copy, or a file that somebody has renamed, is
-not ours. A file system without such attributes has no marks, and nothing there is taken for ours.
+It says whose the file is, its number, folder and name, and which host has made it: a copy, a file
+that somebody has renamed, and one of a snapshot of its file system are not ours. A file system
+without such attributes has no marks, and nothing there is taken for ours.
 """
 
 import errno
@@ -14,21 +15,24 @@ from pathlib import Path
 from saltvirt.errors import StorageError
 
 _MARK = "user.salt-virt.made"
+# By its name alone a host is known to its master, of which there may be others.
+_MACHINE = Path("/etc/machine-id")
 # What a file system without attributes, and one without room for any, answers.
 _NONE = {errno.EOPNOTSUPP, errno.ENOSYS, errno.ENOSPC, errno.EDQUOT, errno.EPERM, errno.EROFS}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Owner:
-    """The VM that a file was made for."""
+    """The VM that a file was made for; ``is_of_this_host`` is whether this host has made it."""
 
     vm: str
     uuid: str
+    is_of_this_host: bool
 
 
 def mark(path: str | Path, vm: str, uuid: str) -> None:
     """Note on a file whose it is, where that can be noted; a missing file has no mark."""
-    said = {"vm": vm, "uuid": uuid, "name": Path(path).name}
+    said = {"vm": vm, "uuid": uuid, "host": _machine(), **_place(path)}
     try:
         said["number"] = str(os.stat(path).st_ino)
         os.setxattr(path, _MARK, json.dumps(said).encode())
@@ -53,7 +57,23 @@ def of(path: str | Path) -> Owner | None:
     """Return whose a file is, None if it is not ours."""
     try:
         said = json.loads(os.getxattr(path, _MARK))
-        is_it = said["name"] == Path(path).name and said["number"] == str(os.stat(path).st_ino)
-        return Owner(vm=str(said["vm"]), uuid=str(said["uuid"])) if is_it else None
+        place = {**_place(path), "number": str(os.stat(path).st_ino)}
+        if any(said[key] != value for key, value in place.items()):
+            return None
+        is_of_this_host = said["host"] == _machine()
+        return Owner(vm=str(said["vm"]), uuid=str(said["uuid"]), is_of_this_host=is_of_this_host)
     except (OSError, ValueError, KeyError, TypeError):
         return None
+
+
+def _place(path: str | Path) -> dict[str, str]:
+    # A snapshot of a file system has the same numbers and names, in another folder.
+    return {"folder": os.path.realpath(Path(path).parent), "name": Path(path).name}
+
+
+def _machine() -> str:
+    """Return what tells this host from those that another master may have."""
+    try:
+        return _MACHINE.read_text(encoding="ascii").strip() or os.uname().nodename
+    except (OSError, ValueError):
+        return os.uname().nodename

@@ -12,7 +12,7 @@ from saltvirt import files, room
 from saltvirt.config import HostSettings
 from saltvirt.errors import ImageError, StorageError
 from saltvirt.image import cache, qcow2, tool, validation
-from saltvirt.kvm import connect, lifecycle
+from saltvirt.kvm import connect, lifecycle, query
 from saltvirt.model import Disk
 from saltvirt.units import MIB
 from saltvirt.xml import pooldisk
@@ -200,6 +200,19 @@ def is_open(path: str | Path) -> bool:
 def remove(path: str | Path) -> None:
     """Remove a file; do nothing if it is not there."""
     Path(path).unlink(missing_ok=True)
+
+
+def not_loaded(conn: Any) -> list[Path]:
+    """
+    Return the definitions of domains that libvirt has, and does not know of.
+
+    It leaves out what it cannot read when it starts: say while QEMU is updated, or after libvirt
+    itself was replaced by an older one.
+    """
+    # Before the domains: what is undefined meanwhile is gone here too.
+    there = sorted(_DEFINITIONS.glob("*.xml"))
+    known = set(query.names(conn)) if there else set()
+    return [path for path in there if path.stem not in known and path.exists()]
 
 
 def settle_definitions() -> None:

@@ -64,6 +64,7 @@ def test_a_disk_and_a_key_that_nobody_needs_are_found():
 
 
 VM = SeenVm(uuid="u-gone1", files=["/srv/other.qcow2"])
+NEW = SeenVm(uuid="u-new", files=["/srv/other.qcow2"])
 
 
 # What keeps a disk of a VM called gone1, and its key.
@@ -73,6 +74,8 @@ VM = SeenVm(uuid="u-gone1", files=["/srv/other.qcow2"])
         ({"hyper2": facts(busy=["gone1"])}, {}, {"disk", "key"}),
         ({"hyper2": facts(vms={"gone1": VM})}, {}, {"disk", "key"}),
         ({"hyper2": facts(vms={"new1": VM}, made_for=["gone1"])}, {}, {"disk", "key"}),
+        # It was made anew, with the disk that was detached meanwhile.
+        ({"hyper2": facts(vms={"gone1": NEW})}, {}, {"disk", "key"}),
         ({}, {"hints": {"hyper9": ["other1"]}}, {"disk", "key"}),
         ({}, {"orders": [OrderLeft(name="gone1", phase="keyed", since="")]}, {"disk", "key"}),
         ({}, {"at_work": frozenset({"gone1"})}, {"disk", "key"}),
@@ -106,6 +109,26 @@ def test_a_disk_that_is_used_or_was_a_moment_ago_stays(more):
     )
 
     assert found(seen) == []
+
+
+MOVED = SeenVm(uuid="u-gone1", files=["/srv/gone1_system.qcow2"])
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        # The host that serves a folder sees it as its own, and the others do not.
+        (loose(), facts(vms={"gone1": MOVED}, shared=MOVED.files)),
+        (loose(uuid="u-x"), facts(shared=MOVED.files)),
+        (loose(uuid="u-x", is_shared=True), facts(shared=["/mnt/gone1_system.qcow2"])),
+        (loose(uuid="u-x", is_shared=True), facts(unreadable={"a": "broken"})),
+    ],
+    ids=["served, of a VM", "served, a base", "mounted elsewhere", "what it needs is not known"],
+)
+def test_what_hosts_share_stays_as_one_may_need_it(one, other):
+    seen = cloud(hyper1=facts(files=[one]), hyper2=other)
+
+    assert [check for check, *_rest in found(seen) if check == "disk"] == []
 
 
 def test_what_a_move_left_is_found_and_a_detached_disk_is_not():

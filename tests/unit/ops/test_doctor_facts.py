@@ -319,3 +319,55 @@ def test_a_file_that_is_not_there_has_no_mark(tmp_path):
     owned.unmark(tmp_path / "nowhere")
 
     assert owned.of(tmp_path / "nowhere") is None
+
+
+def test_what_libvirt_has_not_loaded_keeps_all_files(built, monkeypatch, tmp_path):
+    kept = tmp_path / "not-loaded"
+    kept.mkdir()
+    (kept / "web1.xml").write_text((built.definitions / "web1.xml").read_text())
+    # The test driver has no files of its own; QEMU's skips one that it cannot read.
+    monkeypatch.setattr(storage, "_DEFINITIONS", kept, raising=False)
+    forget(built)
+
+    said = look(built)
+
+    assert (said.files, said.busy) == ([], ["web1"])
+    assert "web1.xml" in said.unreadable["web1"]
+    assert mended(built, disk=[path_of(built, name) for _kind, name in LEFT]) == []
+
+
+def test_a_definition_that_libvirt_knows_hides_nothing(built, monkeypatch):
+    monkeypatch.setattr(storage, "_DEFINITIONS", built.definitions, raising=False)
+
+    assert look(built).unreadable == {}
+
+
+def test_what_is_used_of_shared_storage_is_said_also_by_a_host_that_judges_nothing(
+    built, monkeypatch
+):
+    path = path_of(built, "web1_data.qcow2")
+    monkeypatch.setattr(loose, "_mounts", lambda: {_device(path): "nfs4"})
+    broken = reservations.folder(built.settings) / "build/web9.json"
+    broken.parent.mkdir(parents=True, exist_ok=True)
+    broken.write_text("{")
+
+    assert path in look(built).shared
+
+
+def test_what_another_host_has_made_is_not_shown(built, monkeypatch, tmp_path):
+    forget(built)
+    other = tmp_path / "machine-id"
+    other.write_text("7" * 32)
+    # There is one machine here; the other one has another number.
+    monkeypatch.setattr(owned, "_MACHINE", other, raising=False)
+
+    assert shown(built) == []
+
+
+def test_a_hard_link_in_another_folder_is_not_ours(built, tmp_path):
+    backup = tmp_path / "backup"
+    backup.mkdir()
+    os.link(path_of(built, "web1_data.qcow2"), backup / "web1_data.qcow2")
+
+    assert owned.of(path_of(built, "web1_data.qcow2")).vm == "web1"
+    assert owned.of(backup / "web1_data.qcow2") is None

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from saltvirt.fleet.findings import Finding
 from saltvirt.placement.doctor import DoctorFacts
@@ -138,5 +139,14 @@ class Seen:
 
     @property
     def shared(self) -> set[str]:
-        """Files of storage that hosts share which any of them needs."""
-        return {path for facts in self.hosts.values() for path in facts.shared}
+        """
+        What files of storage that hosts share are called which any of them needs.
+
+        Hosts may have it in other folders.
+        """
+        return {Path(path).name for facts in self.hosts.values() for path in facts.shared}
+
+    @property
+    def is_all_told(self) -> bool:
+        """Whether all hosts can tell what they need of the storage that they share."""
+        return not any(facts.unreadable for facts in self.hosts.values())

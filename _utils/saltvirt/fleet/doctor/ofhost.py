@@ -2,6 +2,7 @@
 
 import shlex
 from collections.abc import Iterator
+from pathlib import Path
 
 from saltvirt.fleet.doctor.leftover import Leftover, Seen, by_hand, mended
 from saltvirt.fleet.findings import sync
@@ -32,7 +33,7 @@ def findings(host: str, seen: Seen) -> Iterator[Leftover]:
     for name, why in sorted(facts.unreadable.items()):
         yield by_hand(
             *("record", host, name),
-            f"a record of VM {name} cannot be read, so no file there is judged: {why}",
+            f"what is known of VM {name} cannot be read, so no file there is judged: {why}",
             f"on {host}: see what it was about, then move it out of its folder",
         )
     yield from _moves(host, facts, seen)
@@ -124,13 +125,17 @@ def is_needed(one: LooseFile, seen: Seen) -> bool:
         return True
     if one.kind == "token":
         return one.quiet_s < TOKEN_S or one.vm in seen.master.authorized
-    if one.quiet_s < QUIET_S or (one.is_shared and one.path in seen.shared):
+    # Also of one that is this host's: it may be what others have from here over the network.
+    if one.quiet_s < QUIET_S or Path(one.path).name in seen.shared:
         return True
-    if one.uuid:
-        # Its VM is somewhere: only what that has under the same name there was left by a move.
-        there = seen.uuids.get(one.uuid)
-        return there is not None and (one.is_shared or one.path not in there)
-    return one.vm in seen.names
+    if one.is_shared and not seen.is_all_told:
+        return True
+    there = seen.uuids.get(one.uuid)
+    if there is None:
+        # Whoever made a VM of that name anew may have given it what the one before had.
+        return one.vm in seen.names
+    # Its VM is somewhere: only what that has under the same name there was left by a move.
+    return one.is_shared or one.path not in there
 
 
 def _file(host: str, facts: DoctorFacts, one: LooseFile) -> Leftover:

@@ -28,14 +28,14 @@ _FIREWALLD = "/firewalld-"
 
 def of_host(conn: Any, opts: Mapping[str, Any], settings: HostSettings) -> DoctorFacts:
     """Return what this host has, and what of it nothing here uses."""
-    unreadable = reservations.unreadable(settings)
+    unreadable = loose.unreadable(conn, settings)
     # Before the domains: what is on record no more is defined by then, or gone.
     moves = list(_moves(settings))
     busy = sorted({*_busy(settings), *unreadable, *(one.name for one in moves)})
     known, there = loose.vms(conn), loose.folders(conn, settings)
     # Whoever cannot read a record does not know which files are named in it.
     found = [] if unreadable else list(loose.files(conn, settings))
-    is_used = [] if unreadable else loose.shared(settings, loose.used(conn, settings, there))
+    is_used = loose.shared(settings, loose.used(conn, settings, there))
     return DoctorFacts(
         code=content.of_code(),
         copies=copies(opts),

@@ -45,6 +45,16 @@ def vms(conn: Any) -> dict[str, SeenVm]:
     return out
 
 
+def unreadable(conn: Any, settings: HostSettings) -> dict[str, str]:
+    """Return ``{VM: why}`` of what nobody here can tell the files of: then none is judged."""
+    why = (
+        "libvirt has not loaded {}, so nobody knows which files it uses; its log says why: mend "
+        "that, and restart it"
+    )
+    found = {path.stem: why.format(path) for path in storage.not_loaded(conn)}
+    return {**found, **reservations.unreadable(settings)}
+
+
 def folders(conn: Any, settings: HostSettings) -> list[Path]:
     """Return the folders in which files of VMs are made: the image folder, those of pools."""
     of_pools = [one["path"] for one in host.pools(conn).values() if one["type"] in _POOLS]
@@ -77,7 +87,10 @@ def files(conn: Any, settings: HostSettings) -> Iterator[LooseFile]:
     for folder in there:
         for path in sorted(folder.iterdir()):
             owner = None if path.is_symlink() or not path.is_file() else owned.of(path)
-            if owner is None or str(path) in is_used or storage.is_open(path):
+            # On storage that hosts share it may be a host's that this master knows nothing of.
+            if owner is None or not owner.is_of_this_host:
+                continue
+            if str(path) in is_used or storage.is_open(path):
                 continue
             kind = "seed" if path.name.startswith(f"{owner.vm}_seed.") else "disk"
             yield _file(settings, kind, path, owner.vm, owner.uuid)
