@@ -126,11 +126,19 @@ def undefine(conn: Any, settings: HostSettings, name: str) -> None:
         is_shared = noted is not None and storage.is_declared(settings, noted)
         is_kept = is_shared and not lifecycle.is_active(conn, name)
         is_kept = is_kept or read.ours(root)["moved_to"] is not None
+        paths = _chains(conn, name)
         lifecycle.undefine(conn, name, keep_nvram=is_kept)
-        for disk in read.disk_sources(root):
+        for path in paths:
             # They stay because they are wanted: virt.doctor is not to take them for garbage.
-            if disk["type"] == "file" and disk["path"]:
-                owned.unmark(disk["path"])
+            owned.unmark(path)
+
+
+def _chains(conn: Any, name: str) -> set[str]:
+    """Return the files of a VM's disks, and those below them, wherever they are."""
+    overlays = lifecycle.overlays(conn)
+    disks = (path for path in lifecycle.disks(conn)[name] if path.startswith("/"))
+    # Into a raw disk its guest may have written what looks like the header of an overlay.
+    return {one for path in disks for one in (storage.chain(path) if path in overlays else [path])}
 
 
 def _settle_begun(conn: Any, settings: HostSettings, name: str, domain: str) -> None:

@@ -4,6 +4,7 @@ import dataclasses
 import os
 import subprocess
 import time
+import xml.etree.ElementTree as ET
 from pathlib import Path
 
 import onrecord
@@ -371,3 +372,20 @@ def test_a_hard_link_in_another_folder_is_not_ours(built, tmp_path):
 
     assert owned.of(path_of(built, "web1_data.qcow2")).vm == "web1"
     assert owned.of(backup / "web1_data.qcow2") is None
+
+
+def test_a_disk_that_was_taken_as_it_is_and_then_detached_is_not_shown(built):
+    path = path_of(built, "web1_data.qcow2")
+    forget(built)
+    (built.definitions / "web1.xml").unlink(missing_ok=True)
+    with built.libvirt() as conn:
+        built.init()
+        text = conn.lookupByName("web1").XMLDesc(2)
+        root = ET.fromstring(text)
+        (one,) = [d for d in root.iter("disk") if d.find("source").get("file") == path]
+        root.find("devices").remove(one)
+        lifecycle.define(conn, ET.tostring(root, encoding="unicode"))
+    for name in built.files():
+        old(path_of(built, name))
+
+    assert shown(built) == []

@@ -255,3 +255,18 @@ def test_a_copy_and_a_renamed_file_are_not_ours(keeping):
 
     found = [owned.of(one) for one in (copy, disk, disk.with_name("mine.qcow2"), "/nowhere")]
     assert found == [None, None, None, None]
+
+
+def test_what_is_based_on_by_a_disk_that_is_left_is_not_ours_either(keeping):
+    images = Path(keeping.settings.images)
+    below, above = images / DISKS[0], keeping.root / "elsewhere/above.qcow2"
+    above.parent.mkdir()
+    argv = ["qemu-img", "create", "-q", "-f", "qcow2", "-F", "qcow2", "-b", below, above]
+    subprocess.run(argv, check=True)
+    text = (keeping.definitions / "web1.xml").read_text()
+    (keeping.definitions / "web1.xml").write_text(text.replace(str(below), str(above)))
+
+    with keeping.libvirt() as conn:
+        purge.undefine(conn, keeping.settings, "web1")
+
+    assert owned.of(below) is None

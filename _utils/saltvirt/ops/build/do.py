@@ -98,7 +98,7 @@ class Builder:
             # What is noted here is removed by whoever settles this: it must be nobody else's.
             reservations.refuse_taken(settings, plan.vm.name, plan.paths)
             # And what was there when this was decided, nobody has got meanwhile.
-            existing.refuse_used(conn, settings, plan.vm.name, plan.taken)
+            existing.take(conn, settings, plan.vm.name, plan.taken)
             newvolumes.refuse_taken(conn, settings, plan.vm.name, plan.volumes)
             new = [[one.pool, one.name] for one in plan.new_volumes]
             taken = [*plan.taken, *(one.where for one in plan.volumes)]

@@ -17,7 +17,7 @@ from saltvirt.image import validation
 from saltvirt.image.validation import ValidatedImage
 from saltvirt.kvm import lifecycle
 from saltvirt.model import Disk, Requirements, Vm
-from saltvirt.ops import reservations, storage
+from saltvirt.ops import owned, reservations, storage
 from saltvirt.ops.context import Context
 from saltvirt.ops.storage import Place
 from saltvirt.units import MIB
@@ -150,6 +150,19 @@ def _validated(settings: HostSettings, one: _Named) -> ValidatedImage:
     if found.format != one.format:
         raise ImageError(f"it is {found.format}, and was to be {one.format}")
     return found
+
+
+def take(conn: Any, settings: HostSettings, name: str, paths: list[str]) -> None:
+    """
+    Have files be a VM's, under the host's lock; raise StorageError if one cannot be.
+
+    name
+        The VM that gets them.
+    """
+    refuse_used(conn, settings, name, paths)
+    for path in paths:
+        # It may say that they were made for one that is gone, and then they would be garbage.
+        owned.unmark(path)
 
 
 def refuse_used(conn: Any, settings: HostSettings, name: str, paths: Iterable[str]) -> None:

@@ -135,7 +135,7 @@ class _Update:
         """Define the VM; files that were there already are nobody else's at that moment."""
         settings = self._context.settings
         with reservations.host_lock(settings) if there else nullcontext():
-            existing.refuse_used(self._conn, settings, self._name, [one.path for one in there])
+            existing.take(self._conn, settings, self._name, [one.path for one in there])
             building.grow(there)
             lifecycle.define(self._conn, to_text(self._plan.root))
 
