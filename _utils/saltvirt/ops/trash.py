@@ -176,11 +176,12 @@ def restore(settings: HostSettings, entry: str) -> dict[str, Any]:
     """
     with reservations.host_lock(settings), _opened(settings, entry) as held:
         facts, places = held.now.read(TrashFacts), _places(held.now)
-        reservations.refuse_taken(settings, "", places)
+        away = [path for path, place in places.items() if not _is_back(place, path)]
+        reservations.refuse_taken(settings, "", away)
         for path, place in places.items():
-            _bring_back(place, path)
             # It was wanted back: whoever looks for disks that no VM has leaves it alone.
-            owned.unmark(path)
+            owned.unmark(place)
+            _bring_back(place, path)
         _forget(held, facts.files)
     return {"files": sorted(places), "definition": facts.definition}
 
@@ -188,8 +189,9 @@ def restore(settings: HostSettings, entry: str) -> dict[str, Any]:
 def _bring_back(place: Path, path: str) -> None:
     try:
         try:
-            # Another host that shares the folder may have made a file of that name just now.
-            os.link(place, path)
+            if not _is_back(place, path):
+                # Another host that shares the folder may have made a file of that name just now.
+                os.link(place, path)
         except OSError as exc:
             if exc.errno not in _NO_LINKS:
                 raise
@@ -198,6 +200,11 @@ def _bring_back(place: Path, path: str) -> None:
         files.unlink(place)
     except OSError as exc:
         raise StorageError(f"cannot bring {path} back from {place}: {exc.strerror}") from exc
+
+
+def _is_back(place: Path, path: str) -> bool:
+    """Return whether whoever brought a file back died before it was out of the trash."""
+    return os.path.lexists(path) and not Path(path).is_symlink() and place.samefile(path)
 
 
 def empty(settings: HostSettings, entries: Collection[str] = ()) -> dict[str, int]:
@@ -219,14 +226,13 @@ def empty(settings: HostSettings, entries: Collection[str] = ()) -> dict[str, in
 
 
 def sweep(settings: HostSettings) -> None:
-    """Remove for good what was kept for its days, and forget entries of which nothing is left."""
+    """Remove for good what was kept for its days, and forget the entries."""
     now = time.time()
     for record in _every(settings):
-        facts = record.read(TrashFacts)
-        if (_places(record) or facts.volumes) and _end(record, facts) > now:
+        # Also one of which nothing is there: it is filled just now, or its file system is away.
+        if _end(record, record.read(TrashFacts)) > now:
             continue
         with records.held(reservations.folder(settings), PURPOSE, record.name) as held:
-            # Whoever fills it at this moment has noted a file that is not there yet.
             if held is not None and held.record is not None:
                 _emptied(held)
 

@@ -270,3 +270,51 @@ def test_what_is_based_on_by_a_disk_that_is_left_is_not_ours_either(keeping):
         purge.undefine(conn, keeping.settings, "web1")
 
     assert owned.of(below) is None
+
+
+def test_an_entry_whose_file_system_is_away_is_not_forgotten(keeping):
+    purged(keeping)
+    images, away = Path(keeping.settings.images), keeping.root / "away"
+    images.rename(away)
+    images.mkdir()
+
+    with keeping.libvirt() as conn:
+        unfinished.settle(conn, keeping.settings)
+    images.rmdir()
+    away.rename(images)
+
+    assert names(keeping) == DISKS
+
+
+def test_what_moves_into_the_trash_while_another_command_sweeps_it_stays(keeping, monkeypatch):
+    held, path = records.held, Path(keeping.settings.images) / DISKS[0]
+    with trash.filling(keeping.settings, "web1", why="a test") as drop:
+        drop(str(path))
+    place = next(Path(keeping.settings.images).rglob(f"*/{DISKS[0]}"))
+    place.rename(path)
+
+    def late(*given, **more):
+        # Between the look at an entry and its lock: there is no other way to stop a sweep there.
+        if path.exists():
+            path.rename(place)
+        return held(*given, **more)
+
+    monkeypatch.setattr(records, "held", late)
+    trash.sweep(keeping.settings)
+
+    assert place.exists() or path.exists()
+
+
+def test_a_restore_that_dies_leaves_no_disk_that_is_taken_for_garbage(keeping, monkeypatch):
+    purged(keeping)
+    (name,) = trash.listed(keeping.settings)
+    with monkeypatch.context() as patched:
+        # The fault is between two system calls.
+        patched.setattr(trash.files, "unlink", kill)
+        keeping.dies(lambda: trash.restore(keeping.settings, name))
+
+    there = [Path(keeping.settings.images) / one for one in keeping.files()]
+    assert there and [owned.of(one) for one in there] == [None]
+
+    trash.restore(keeping.settings, name)
+    assert keeping.files() == DISKS
