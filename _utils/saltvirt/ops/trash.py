@@ -117,6 +117,11 @@ def _every(settings: HostSettings) -> list[records.Record]:
     return records.every(reservations.folder(settings), PURPOSE)
 
 
+def unreadable(settings: HostSettings) -> dict[str, str]:
+    """Return ``{entry: why}`` of what nobody can tell the files of."""
+    return records.unreadable(reservations.folder(settings), PURPOSE)
+
+
 def listed(settings: HostSettings) -> dict[str, dict[str, Any]]:
     """
     Return ``{entry: {vm, uuid, since, until, why, bytes, files, volumes, definition}}``.

@@ -389,3 +389,37 @@ def test_a_disk_that_was_taken_as_it_is_and_then_detached_is_not_shown(built):
         old(path_of(built, name))
 
     assert shown(built) == []
+
+
+def test_an_entry_of_the_trash_that_cannot_be_read_keeps_all_files(built):
+    forget(built)
+    broken = reservations.folder(built.settings) / trash.PURPOSE / "web9-1.json"
+    broken.parent.mkdir(parents=True, exist_ok=True)
+    broken.write_text("{")
+
+    assert shown(built) == []
+    assert mended(built, disk=[path_of(built, "web1_data.qcow2")]) == []
+
+
+def test_what_any_program_has_open_is_not_shown(built):
+    forget(built)
+    path = path_of(built, "web1_data.qcow2")
+
+    # As whoever looks into a disk, or copies it, without QEMU's locks.
+    with open(path, "rb"):
+        assert shown(built) == LEFT[1:]
+        assert mended(built, disk=[path]) == []
+
+    assert shown(built) == LEFT
+
+
+def test_what_is_a_loop_device_is_not_shown(built, monkeypatch, tmp_path):
+    forget(built)
+    path = path_of(built, "web1_data.qcow2")
+    shown_as = tmp_path / "loop7/loop/backing_file"
+    shown_as.parent.mkdir(parents=True)
+    shown_as.write_text(path + "\n")
+    # A loop device is the whole machine's: a test makes none.
+    monkeypatch.setattr(loose, "_BLOCK", tmp_path, raising=False)
+
+    assert shown(built) == LEFT[1:]

@@ -318,3 +318,22 @@ def test_a_restore_that_dies_leaves_no_disk_that_is_taken_for_garbage(keeping, m
 
     trash.restore(keeping.settings, name)
     assert keeping.files() == DISKS
+
+
+@pytest.mark.parametrize("what", ["a definition", "an entry"])
+def test_no_image_is_pruned_while_nobody_knows_what_needs_it(keeping, monkeypatch, what):
+    purged(keeping)
+    trash.empty(keeping.settings)
+    place = keeping.root / "not-loaded/old1.xml"
+    if what == "an entry":
+        place = reservations.folder(keeping.settings) / trash.PURPOSE / "old1-1.json"
+    place.parent.mkdir(exist_ok=True)
+    place.write_text("{")
+    # The test driver has no files of its own; QEMU's skips one that it cannot read.
+    monkeypatch.setattr(storage, "_DEFINITIONS", keeping.root / "not-loaded")
+
+    with keeping.libvirt() as conn:
+        with pytest.raises(StorageError, match="old1"):
+            cached.prune(conn, keeping.settings, None, is_dry=False)
+        place.unlink()
+        assert len(cached.prune(conn, keeping.settings, None, is_dry=False)["removed"]) == 1

@@ -175,6 +175,11 @@ def refuse_used(conn: Any, settings: HostSettings, name: str, paths: Iterable[st
     paths = list(paths)
     if not paths:
         return
+    for one in storage.not_loaded(conn):
+        raise StorageError(
+            f"{paths[0]} is there already, and libvirt has not loaded {one}, so nobody knows which "
+            "files that VM uses; its log says why: mend that, and restart it"
+        )
     # Before the domains: what is on record no more is defined by then.
     reservations.refuse_on_record(settings, name, paths)
     used = storage.in_use(conn)
@@ -184,6 +189,20 @@ def refuse_used(conn: Any, settings: HostSettings, name: str, paths: Iterable[st
                 f"{path} is there already, and {_whose(conn, path)}; choose another name for the "
                 "disk, or for the VM"
             )
+    _refuse_bases(paths)
+
+
+def _refuse_bases(paths: list[str]) -> None:
+    """Raise StorageError if a file beside one is based on it, though no VM has that."""
+    real = {os.path.realpath(path): path for path in paths}
+    for folder in sorted({Path(path).parent for path in (*paths, *real)}):
+        for above in sorted(map(str, folder.iterdir())):
+            below = map(os.path.realpath, list(storage.chain(above))[1:])
+            for path in (real[one] for one in below if one in real):
+                raise StorageError(
+                    f"{path} is there already, and {above} is based on it, as after a snapshot: it "
+                    "would be spoilt by what is written below it; give the newer one as source_file"
+                )
 
 
 def _whose(conn: Any, path: str) -> str:

@@ -1,5 +1,6 @@
 """Files of VMs that nothing on this host uses; they are only looked at."""
 
+import contextlib
 import os
 import time
 from collections.abc import Iterable, Iterator, Mapping
@@ -22,6 +23,7 @@ _NAMED = (
     (_LIBVIRT / "save", ".save", "managed-save"),
     (_LOGS, "-console.log", "console-log"),
 )
+_BLOCK = Path("/sys/block")
 _POOLS = ("dir", "fs", "netfs")
 # File systems that several hosts have: of networks, of clusters; of FUSE nobody knows.
 _NETWORKED = {
@@ -52,7 +54,7 @@ def unreadable(conn: Any, settings: HostSettings) -> dict[str, str]:
         "that, and restart it"
     )
     found = {path.stem: why.format(path) for path in storage.not_loaded(conn)}
-    return {**found, **reservations.unreadable(settings)}
+    return {**found, **trash.unreadable(settings), **reservations.unreadable(settings)}
 
 
 def folders(conn: Any, settings: HostSettings) -> list[Path]:
@@ -80,10 +82,22 @@ def used(conn: Any, settings: HostSettings, there: Iterable[Path]) -> set[str]:
     return found | {os.path.realpath(path) for path in found if path.startswith("/")}
 
 
+def _open_files() -> set[str]:
+    """Return what any program has open, and what loop devices are: not all take QEMU's locks."""
+    out = set()
+    for one in Path("/proc").glob("[0-9]*/fd/*"):
+        with contextlib.suppress(OSError):  # it has ended
+            out.add(str(one.readlink()))
+    for one in _BLOCK.glob("loop*/loop/backing_file"):
+        with contextlib.suppress(OSError):
+            out.add(one.read_text().strip())
+    return out
+
+
 def files(conn: Any, settings: HostSettings) -> Iterator[LooseFile]:
     """Yield the files of VMs that nothing here uses."""
     there = folders(conn, settings)
-    is_used = used(conn, settings, there)
+    is_used = used(conn, settings, there) | _open_files()
     for folder in there:
         for path in sorted(folder.iterdir()):
             owner = None if path.is_symlink() or not path.is_file() else owned.of(path)

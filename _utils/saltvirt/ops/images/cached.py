@@ -85,7 +85,7 @@ def prune(
         Only these; None for all.
 
     Returns ``{"removed": {digest: bytes}, "kept": {digest: why}}``. Raises StorageError while a VM
-    is being built here: its disk may not be there yet.
+    is being built here: its disk may not be there yet; and if nobody can tell what one needs.
     """
     with reservations.host_lock(settings):
         building = sorted(reservations.coming(settings))
@@ -93,6 +93,7 @@ def prune(
             raise StorageError(
                 f"{', '.join(building)} is being built or moved here; try again when that is over"
             )
+        _refuse_unknown(conn, settings)
         known = listed(conn, settings)
         wanted = known if digests is None else [one for one in digests if one in known]
         kept = {
@@ -105,3 +106,13 @@ def prune(
             for digest in out:
                 cache.remove(settings, digest)
     return {"removed": out, "kept": kept}
+
+
+def _refuse_unknown(conn: Any, settings: HostSettings) -> None:
+    for path in storage.not_loaded(conn):
+        raise StorageError(
+            f"libvirt has not loaded {path}, so nobody knows which image that VM needs; its log "
+            "says why: mend that, and restart it"
+        )
+    for entry, why in trash.unreadable(settings).items():
+        raise StorageError(f"nobody knows what entry {entry!r} of the trash needs: {why}")

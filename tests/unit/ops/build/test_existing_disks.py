@@ -14,7 +14,7 @@ import pytest
 from saltvirt import records
 from saltvirt.errors import BadArgument, ReservationRefused, SeedError, StorageError
 from saltvirt.kvm import lifecycle
-from saltvirt.ops import purge, reservations, unfinished
+from saltvirt.ops import purge, reservations, storage, unfinished
 from saltvirt.ops.build import create
 from saltvirt.xml import read
 
@@ -319,3 +319,34 @@ def test_a_build_that_fails_leaves_it(hypervisor, monkeypatch, where):
 def test_keys_without_anything_to_seed_are_refused_as_before(hypervisor):
     with hypervisor.libvirt(), pytest.raises(BadArgument, match="there is nothing to seed"):
         hypervisor.init(image=None)
+
+
+@pytest.mark.parametrize("is_given_a_path", [True, False])
+def test_what_an_overlay_is_based_on_is_not_written_to(hypervisor, is_given_a_path):
+    """A VM with an external snapshot was undefined: its newest data are in the overlay."""
+    images = Path(hypervisor.settings.images)
+    had = disk(images / "web1_data.qcow2")
+    below = images / "web1_data.qcow2" if is_given_a_path else "web1_data.qcow2"
+    argv = ["qemu-img", "create", "-q", "-f", "qcow2", "-F", "qcow2", "-b", below]
+    subprocess.run([*argv, images / "web1_data.snap1"], check=True)
+
+    with hypervisor.libvirt(), pytest.raises(StorageError, match="web1_data.snap1 is based on it"):
+        hypervisor.init()
+
+    assert (hypervisor.domains(), hypervisor.open_records()) == ([], [])
+    assert digest(images / "web1_data.qcow2") == had
+
+
+def test_nothing_is_taken_while_libvirt_has_not_loaded_a_vm(hypervisor, monkeypatch, tmp_path):
+    had = disk(Path(hypervisor.settings.images) / "web1_data.qcow2")
+    kept = tmp_path / "not-loaded"
+    kept.mkdir()
+    (kept / "old1.xml").touch()
+    # The test driver has no files of its own; QEMU's skips one that it cannot read.
+    monkeypatch.setattr(storage, "_DEFINITIONS", kept)
+
+    with hypervisor.libvirt(), pytest.raises(StorageError, match="has not loaded .*old1.xml"):
+        hypervisor.init()
+
+    assert hypervisor.files() == ["web1_data.qcow2"]
+    assert digest(Path(hypervisor.settings.images) / "web1_data.qcow2") == had
