@@ -321,16 +321,23 @@ def sizes(conn: Any, name: str) -> dict[str, int]:
 
 
 def missing_there(
-    other: Any, uuid: str, *, is_kept: bool, sizes: Mapping[str, int]
+    other: Any,
+    uuid: str,
+    *,
+    is_kept: bool,
+    sizes: Mapping[str, int],
+    snapshots: Collection[str] = (),
 ) -> Iterator[str]:
     """
-    Yield what another host's libvirt lacks of a domain: its definition, or one of its disks.
+    Yield what another host's libvirt lacks of a domain: its definition, a disk, a snapshot.
 
     is_kept
         Whether the domain must still be defined there when it stops.
     sizes
         What :func:`sizes` returned when it was handed over. A disk may have been resized there
         since, so it must have at least that.
+    snapshots
+        The names of those that are forgotten here.
     """
     try:
         dom = other.lookupByUUIDString(uuid)
@@ -341,6 +348,13 @@ def missing_there(
         return
     if is_kept and not dom.isPersistent():
         yield "it runs there, but its definition was not kept; have it defined there (virsh define)"
+    told = {one.getName() for one in dom.listAllSnapshots()} if snapshots else set()
+    yield from (
+        f"it does not know of snapshot {one} there (if it was deleted there: virsh snapshot-delete "
+        f"--metadata {dom.name()} {one})"
+        for one in snapshots
+        if one not in told
+    )
     for disk in read.disk_sources(read.domain(dom.XMLDesc(0))):
         if not disk["path"] or disk["type"] not in ("file", "block"):
             continue

@@ -22,9 +22,9 @@ def other():
         lifecycle.destroy(conn, "m1")
 
 
-def missing(other, *, is_kept=False, sizes=None, uuid=UUID):
+def missing(other, *, is_kept=False, sizes=None, uuid=UUID, **more):
     """Return what is missing there."""
-    return list(migrate.missing_there(other, uuid, is_kept=is_kept, sizes=sizes or {}))
+    return list(migrate.missing_there(other, uuid, is_kept=is_kept, sizes=sizes or {}, **more))
 
 
 def test_a_vm_that_is_not_there_is_missing(other):
@@ -46,3 +46,15 @@ def test_a_disk_is_as_big_there_as_it_was_or_bigger(other):
 
     assert why == f"its disk /srv/sda has {known['sda']} bytes there, not {known['sda'] + 1}"
     assert missing(other, sizes=known) == missing(other, sizes={"sda": 1}) == []
+
+
+def test_a_snapshot_that_it_was_not_told_of_is_missing(other):
+    taken = other.lookupByName("m1").snapshotCreateXML(
+        "<domainsnapshot><name>s1</name></domainsnapshot>", 0
+    )
+
+    (why,) = missing(other, snapshots=["s1", "s2"])
+
+    assert why.startswith("it does not know of snapshot s2")
+    assert missing(other, snapshots=["s1"]) == missing(other) == []
+    taken.delete(0)

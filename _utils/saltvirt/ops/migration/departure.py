@@ -251,7 +251,12 @@ class Departure(End[DepartureFacts]):
             why.append("it runs here")
         with migrate.target(reach.uri_of(facts.target)[0]) as other:
             why += migrate.missing_there(
-                other, facts.uuid, is_kept=facts.leaves, sizes=facts.sizes or {}
+                other,
+                facts.uuid,
+                is_kept=facts.leaves,
+                sizes=facts.sizes or {},
+                # A target of the release before does not look for them itself.
+                snapshots=snapshots.names(self.conn, here) if here and facts.leaves else (),
             )
         if why:
             raise MigrationFailed(

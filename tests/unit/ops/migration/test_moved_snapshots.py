@@ -6,7 +6,7 @@ import libvirt
 import pytest
 from endkit import is_untouched
 from saltvirt import wire
-from saltvirt.kvm import lifecycle, snapshots
+from saltvirt.kvm import lifecycle, migrate, snapshots
 from saltvirt.kvm.migrate import MigrationFailed
 from saltvirt.movefacts import Noted
 from saltvirt.ops.migration import migrationinfo
@@ -56,6 +56,23 @@ def test_its_source_keeps_the_snapshots_until_it_has_arrived(end, conn, take):
     assert wire.argument("noted", Noted, noted).snapshots == ["s1", "s2"]
     end.step("finish")
     assert not lifecycle.is_defined(conn, "web1") and end.hypervisor.files() == []
+
+
+@pytest.mark.parametrize(("leaves", "asked_for"), [(True, ["s1", "s2"]), (False, ())])
+def test_the_other_host_is_asked_for_them_whatever_its_release(
+    end, conn, take, monkeypatch, leaves, asked_for
+):
+    asked = []
+    # Its libvirt is played; a target of the release before looks for none itself.
+    monkeypatch.setattr(migrate, "missing_there", lambda *_, **given: asked.append(given) or [])
+    end.make(conn)
+    take("s1", "s2")
+    end.begin()
+    end.send(undefinesource=leaves)
+
+    end.step("finish")
+
+    assert [given["snapshots"] for given in asked] == [asked_for]
 
 
 def test_one_that_was_taken_after_it_was_sent_is_not_removed(end, conn, take):
