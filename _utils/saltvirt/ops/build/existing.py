@@ -116,6 +116,7 @@ def _judged(context: Context, disk: Disk, named: list[_Named]) -> ValidatedImage
             "disk; say its format, or give it as source_file"
         )
     settings, (one,) = context.settings, named
+    _refuse_others(settings, disk.name, one.path)
     if storage.is_declared(settings, one.path) and not context.is_ordered:
         raise StorageError(
             f"disk {disk.name!r}: {one.path} is there already, on storage that all hosts share, "
@@ -134,6 +135,18 @@ def _judged(context: Context, disk: Disk, named: list[_Named]) -> ValidatedImage
             f"disk {disk.name!r}: {one.path} is there already, and cannot be taken as the disk "
             f"({exc}); say its format if it has another, mend it, or move it away"
         ) from exc
+
+
+def _refuse_others(settings: HostSettings, disk: str, path: str) -> None:
+    """Raise StorageError if a file was made for a VM that another host may have by another name."""
+    owner = owned.of(path)
+    if owner is None or (owner.is_of_this_host and not storage.is_declared(settings, path)):
+        return
+    raise StorageError(
+        f"disk {disk!r}: {path} is there already, and it was made for VM {owner.vm!r} (UUID "
+        f"{owner.uuid}), which another host may have under another name; if none has that UUID, "
+        "give it as source_file"
+    )
 
 
 def _validated(settings: HostSettings, one: _Named) -> ValidatedImage:

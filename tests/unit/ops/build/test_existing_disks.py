@@ -14,7 +14,7 @@ import pytest
 from saltvirt import records
 from saltvirt.errors import BadArgument, ReservationRefused, SeedError, StorageError
 from saltvirt.kvm import lifecycle
-from saltvirt.ops import purge, reservations, storage, unfinished
+from saltvirt.ops import owned, purge, reservations, storage, unfinished
 from saltvirt.ops.build import create
 from saltvirt.xml import read
 
@@ -350,3 +350,29 @@ def test_nothing_is_taken_while_libvirt_has_not_loaded_a_vm(hypervisor, monkeypa
 
     assert hypervisor.files() == ["web1_data.qcow2"]
     assert digest(Path(hypervisor.settings.images) / "web1_data.qcow2") == had
+
+
+@pytest.mark.parametrize("is_declared", [True, False])
+def test_what_another_host_may_have_under_another_name_is_not_taken(
+    hypervisor, monkeypatch, tmp_path, is_declared
+):
+    """A VM of another host was renamed there, and is off; a new one gets its old name here."""
+    images = hypervisor.settings.images
+    with hypervisor.libvirt() as conn:
+        hypervisor.init()
+        lifecycle.undefine(conn, "web1")
+    had = {name: digest(Path(images) / name) for name in hypervisor.files()}
+    if is_declared:
+        hypervisor.settings = replace(hypervisor.settings, shared_paths=[images])
+    else:
+        here = tmp_path / "machine-id"
+        here.write_text("7" * 32)
+        # There is one machine here; the one that has made it has another number.
+        monkeypatch.setattr(owned, "_MACHINE", here)
+
+    context = replace(hypervisor.context, is_ordered=True)
+    with hypervisor.libvirt(), pytest.raises(StorageError, match="it was made for VM 'web1'"):
+        unseeded = {"pub_key": None, "priv_key": None, "seed": False}
+        create.create(context, hypervisor.deployment(**unseeded))
+
+    assert {name: digest(Path(images) / name) for name in hypervisor.files()} == had
