@@ -9,6 +9,7 @@ from pathlib import Path
 from saltvirt import config, errors
 from saltvirt.kvm import connect, lifecycle
 from saltvirt.ops import purge
+from saltvirt.ops.build import existing
 from saltvirt.ops.migration import startlock
 
 __virtualname__ = "virt"
@@ -68,7 +69,7 @@ def define_xml_str(xml, **kwargs):
         salt hyper1 virt.undefine d9
     """
     with _writing("virt.define_xml_str", kwargs) as conn:
-        lifecycle.define(conn, xml)
+        existing.adopt(conn, lifecycle.define(conn, xml))
     return True
 
 

@@ -157,6 +157,12 @@ BY_HAND = {
         f"rm {STATE}/records/build/gone1.json",
         *("record", "hyper3"),
     ),
+    "a VM that libvirt has not loaded": (
+        "hyper3",
+        "echo '<domain' >/etc/libvirt/qemu/gone1.xml; systemctl restart libvirtd",
+        "rm /etc/libvirt/qemu/gone1.xml",
+        *("record", "hyper3"),
+    ),
     "old code": (
         "hyper3",
         f"cp -a {EXTMODS}/utils/saltvirt/units.py /srv/units.py; "

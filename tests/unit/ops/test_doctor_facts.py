@@ -7,6 +7,7 @@ import time
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
+import faces
 import onrecord
 import pytest
 from saltvirt import records
@@ -423,3 +424,24 @@ def test_what_is_a_loop_device_is_not_shown(built, monkeypatch, tmp_path):
     monkeypatch.setattr(loose, "_BLOCK", tmp_path, raising=False)
 
     assert shown(built) == LEFT[1:]
+
+
+@pytest.mark.parametrize("how", ["virt.init", "virt.define_xml_str"])
+def test_a_disk_that_another_vm_was_given_and_that_was_detached_is_not_shown(built, how):
+    path = path_of(built, "web1_data.qcow2")
+    forget(built)
+    (built.definitions / "web1.xml").unlink(missing_ok=True)
+    disk = {"name": "more", "source_file": path}
+    with built.libvirt() as conn:
+        if how == "virt.init":
+            built.init("db1", disks=[disk])
+        else:
+            face = faces.load("modules", "virt_define", {"state_dir": built.settings.state_dir})
+            face.define_xml_str(
+                "<domain type='test'><name>db1</name><memory>1024</memory><os><type arch='i686'>hvm"
+                f"</type></os><devices><disk type='file'><source file='{path}'/>"
+                "<target dev='vda'/></disk></devices></domain>"
+            )
+        lifecycle.undefine(conn, "db1")
+
+    assert ("disk", "web1_data.qcow2") not in shown(built)

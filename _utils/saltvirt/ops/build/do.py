@@ -98,7 +98,7 @@ class Builder:
             # What is noted here is removed by whoever settles this: it must be nobody else's.
             reservations.refuse_taken(settings, plan.vm.name, plan.paths)
             # And what was there when this was decided, nobody has got meanwhile.
-            existing.take(conn, settings, plan.vm.name, plan.taken)
+            existing.refuse_used(conn, settings, plan.vm.name, plan.taken)
             newvolumes.refuse_taken(conn, settings, plan.vm.name, plan.volumes)
             new = [[one.pool, one.name] for one in plan.new_volumes]
             taken = [*plan.taken, *(one.where for one in plan.volumes)]
@@ -264,7 +264,7 @@ def _settle(plan: Plan, paths: list[str]) -> None:
 
 
 def _define(conn: Any, plan: Plan) -> None:
-    lifecycle.define(conn, plan.xml())
+    existing.adopt(conn, lifecycle.define(conn, plan.xml()))
     storage.settle_definitions()
 
 

@@ -165,17 +165,14 @@ def _validated(settings: HostSettings, one: _Named) -> ValidatedImage:
     return found
 
 
-def take(conn: Any, settings: HostSettings, name: str, paths: list[str]) -> None:
-    """
-    Have files be a VM's, under the host's lock; raise StorageError if one cannot be.
-
-    name
-        The VM that gets them.
-    """
-    refuse_used(conn, settings, name, paths)
-    for path in paths:
-        # It may say that they were made for one that is gone, and then they would be garbage.
-        owned.unmark(path)
+def adopt(conn: Any, name: str) -> None:
+    """Take the marks off what a VM has that was made for another: whatever that is, it is wanted."""
+    uuid = lifecycle.uuid(conn, name)
+    for path in lifecycle.disks(conn).get(name, ()):
+        owner = owned.of(path)
+        # It may be made for one that is gone, and would be garbage once it is detached.
+        if owner is not None and owner.uuid != uuid:
+            owned.unmark(path)
 
 
 def refuse_used(conn: Any, settings: HostSettings, name: str, paths: Iterable[str]) -> None:

@@ -135,9 +135,9 @@ class _Update:
         """Define the VM; files that were there already are nobody else's at that moment."""
         settings = self._context.settings
         with reservations.host_lock(settings) if there else nullcontext():
-            existing.take(self._conn, settings, self._name, [one.path for one in there])
+            existing.refuse_used(self._conn, settings, self._name, [one.path for one in there])
             building.grow(there)
-            lifecycle.define(self._conn, to_text(self._plan.root))
+            existing.adopt(self._conn, lifecycle.define(self._conn, to_text(self._plan.root)))
 
     def _is_changed(self) -> bool:
         return bool(self._plan.changed)
