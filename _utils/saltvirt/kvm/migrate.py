@@ -348,13 +348,7 @@ def missing_there(
         return
     if is_kept and not dom.isPersistent():
         yield "it runs there, but its definition was not kept; have it defined there (virsh define)"
-    told = {one.getName() for one in dom.listAllSnapshots()} if snapshots else set()
-    yield from (
-        f"it does not know of snapshot {one} there (if it was deleted there: virsh snapshot-delete "
-        f"--metadata {dom.name()} {one})"
-        for one in snapshots
-        if one not in told
-    )
+    yield from _untold(dom, snapshots)
     for disk in read.disk_sources(read.domain(dom.XMLDesc(0))):
         if not disk["path"] or disk["type"] not in ("file", "block"):
             continue
@@ -365,3 +359,13 @@ def missing_there(
             continue
         if has < sizes.get(disk["target"], 0):
             yield f"its disk {disk['path']} has {has} bytes there, not {sizes[disk['target']]}"
+
+
+def _untold(dom: Any, snapshots: Collection[str]) -> Iterator[str]:
+    told = {one.getName() for one in dom.listAllSnapshots()} if snapshots else set()
+    for one in snapshots:
+        if one not in told:
+            yield (
+                f"it does not know of snapshot {one} there (if it was deleted there: virsh "
+                f"snapshot-delete --metadata {dom.name()} {one})"
+            )

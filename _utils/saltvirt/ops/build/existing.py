@@ -166,7 +166,7 @@ def _validated(settings: HostSettings, one: _Named) -> ValidatedImage:
 
 
 def adopt(conn: Any, name: str) -> None:
-    """Take the marks off what a VM has that was made for another: whatever that is, it is wanted."""
+    """Take the marks off what a VM has that was made for another one: it is wanted by now."""
     uuid = lifecycle.uuid(conn, name)
     for path in lifecycle.disks(conn).get(name, ()):
         owner = owned.of(path)
