@@ -11,7 +11,7 @@ import logging
 import os
 import secrets
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -171,6 +171,17 @@ def below(settings: HostSettings) -> dict[str, str]:
             for one in list(storage.chain(str(place), home=Path(path).parent))[1:]:
                 out |= {one: record.name, os.path.realpath(one): record.name}
     return out
+
+
+def beside(folders: Iterable[Path]) -> set[str]:
+    """Return what disks in the trash of folders are based on, by whichever host they are there."""
+    return {
+        name
+        for folder in folders
+        for place in (folder / FOLDER).glob("*/*")
+        for one in list(storage.chain(str(place), home=folder))[1:]
+        for name in (one, os.path.realpath(one))
+    }
 
 
 def restore(settings: HostSettings, entry: str) -> dict[str, Any]:

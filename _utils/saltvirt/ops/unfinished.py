@@ -171,7 +171,7 @@ def remove(
     # Before the domains: what is on record no more is defined by then.
     coming = reservations.coming_files(settings, name)
     used = {*coming, *map(os.path.realpath, coming), *trash.below(settings)}
-    used |= storage.in_use(conn)
+    used |= storage.in_use(conn) | trash.beside({Path(path).parent for path in paths})
     removed, failed = [], []
     for path in paths:
         if storage.is_shared(settings, path, used):

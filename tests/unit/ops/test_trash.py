@@ -337,3 +337,34 @@ def test_no_image_is_pruned_while_nobody_knows_what_needs_it(keeping, monkeypatc
             cached.prune(conn, keeping.settings, None, is_dry=False)
         place.unlink()
         assert len(cached.prune(conn, keeping.settings, None, is_dry=False)["removed"]) == 1
+
+
+def other_host(host):
+    """Return the settings of a host that has the same folder, and no record of this one's."""
+    return dataclasses.replace(host.settings, state_dir=str(host.root / "other-state"))
+
+
+def test_no_image_is_pruned_that_the_trash_of_another_host_needs(keeping):
+    base = Path(storage.measure(f"{keeping.settings.images}/{DISKS[1]}", "qcow2")["backing"])
+    purged(keeping)
+
+    with keeping.libvirt() as conn:
+        said = cached.prune(conn, other_host(keeping), None, is_dry=False)
+
+    assert said["removed"] == {}
+    assert base.exists()
+
+
+def test_no_disk_is_purged_that_one_in_the_trash_of_another_host_is_based_on(keeping):
+    images = Path(keeping.settings.images)
+    upper, lower = images / DISKS[0], images / DISKS[1]
+    argv = ["qemu-img", "create", "-q", "-f", "qcow2", "-F", "qcow2", "-b", lower, upper]
+    upper.unlink()
+    subprocess.run(argv, check=True)
+    with trash.filling(keeping.settings, "web2", why="a test") as drop:
+        drop(str(upper))
+    keeping.settings = other_host(keeping)
+
+    purged(keeping)
+
+    assert keeping.files() == [lower.name]

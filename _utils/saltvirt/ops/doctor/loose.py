@@ -72,7 +72,7 @@ def used(conn: Any, settings: HostSettings, there: Iterable[Path]) -> set[str]:
     """
     # Before the domains: what is on record no more is defined by then.
     found = set(reservations.every_file(settings))
-    found |= storage.in_use(conn) | set(trash.below(settings))
+    found |= storage.in_use(conn) | set(trash.below(settings)) | trash.beside(there)
     for folder in there:
         for path in map(str, folder.iterdir()):
             if os.path.isfile(path):

@@ -57,7 +57,9 @@ def users(conn: Any, settings: HostSettings) -> dict[str, set[str]]:
 
 def _with_trash(settings: HostSettings, used: dict[str, set[str]]) -> dict[str, set[str]]:
     """Return who uses which image, with what may be brought back from the trash."""
-    for path, entry in trash.below(settings).items():
+    # Hosts that share the folder have records of their own.
+    known = dict.fromkeys(trash.beside([Path(settings.images)]), "another host's entry")
+    for path, entry in {**known, **trash.below(settings)}.items():
         for digest in _cached(settings, [path]):
             used.setdefault(digest, set()).add(f"{entry} in the trash")
     return used
