@@ -202,9 +202,9 @@ def remove(path: str | Path) -> None:
     Path(path).unlink(missing_ok=True)
 
 
-def not_loaded(conn: Any) -> list[Path]:
+def not_loaded(conn: Any) -> dict[str, str]:
     """
-    Return the definitions of domains that libvirt has, and does not know of.
+    Return ``{VM: what to do}`` of the definitions that libvirt has, and does not know of.
 
     It leaves out what it cannot read when it starts: say while QEMU is updated, or after libvirt
     itself was replaced by an older one.
@@ -212,7 +212,12 @@ def not_loaded(conn: Any) -> list[Path]:
     # Before the domains: what is undefined meanwhile is gone here too.
     there = sorted(_DEFINITIONS.glob("*.xml"))
     known = set(query.names(conn)) if there else set()
-    return [path for path in there if path.stem not in known and path.exists()]
+    return {
+        path.stem: f"libvirt has not loaded {path}, so nobody knows which files that VM uses; its "
+        "log says why: mend that and restart it, or move the file away if it is not a VM's"
+        for path in there
+        if path.stem not in known and path.exists()
+    }
 
 
 def settle_definitions() -> None:

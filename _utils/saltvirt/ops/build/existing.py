@@ -185,11 +185,8 @@ def refuse_used(conn: Any, settings: HostSettings, name: str, paths: Iterable[st
     paths = list(paths)
     if not paths:
         return
-    for one in storage.not_loaded(conn):
-        raise StorageError(
-            f"{paths[0]} is there already, and libvirt has not loaded {one}, so nobody knows which "
-            "files that VM uses; its log says why: mend that, and restart it"
-        )
+    for why in storage.not_loaded(conn).values():
+        raise StorageError(f"{paths[0]} is there already, and {why}")
     # Before the domains: what is on record no more is defined by then.
     reservations.refuse_on_record(settings, name, paths)
     used = storage.in_use(conn)

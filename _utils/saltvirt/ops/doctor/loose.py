@@ -49,12 +49,11 @@ def vms(conn: Any) -> dict[str, SeenVm]:
 
 def unreadable(conn: Any, settings: HostSettings) -> dict[str, str]:
     """Return ``{VM: why}`` of what nobody here can tell the files of: then none is judged."""
-    why = (
-        "libvirt has not loaded {}, so nobody knows which files it uses; its log says why: mend "
-        "that, and restart it"
-    )
-    found = {path.stem: why.format(path) for path in storage.not_loaded(conn)}
-    return {**found, **trash.unreadable(settings), **reservations.unreadable(settings)}
+    return {
+        **storage.not_loaded(conn),
+        **trash.unreadable(settings),
+        **reservations.unreadable(settings),
+    }
 
 
 def folders(conn: Any, settings: HostSettings) -> list[Path]:

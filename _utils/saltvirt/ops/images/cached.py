@@ -111,10 +111,7 @@ def prune(
 
 
 def _refuse_unknown(conn: Any, settings: HostSettings) -> None:
-    for path in storage.not_loaded(conn):
-        raise StorageError(
-            f"libvirt has not loaded {path}, so nobody knows which image that VM needs; its log "
-            "says why: mend that, and restart it"
-        )
+    for why in storage.not_loaded(conn).values():
+        raise StorageError(why)
     for entry, why in trash.unreadable(settings).items():
         raise StorageError(f"nobody knows what entry {entry!r} of the trash needs: {why}")
