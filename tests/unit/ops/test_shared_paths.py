@@ -254,11 +254,12 @@ def test_firmware_variables_of_another_hosts_vm_stay(tmp_path, monkeypatch, is_s
         XMLDesc=lambda _flags: FIRMWARE.format(folder / "fw_VARS.fd"),
         isActive=lambda: is_up,
         undefineFlags=flags.append,
+        name=lambda: "fw",
     )
     monkeypatch.setattr(lifecycle, "domain", lambda *_: vm)
 
     own = HostSettings(shared_paths=[f"{tmp_path}/shared"], state_dir=str(tmp_path / "state"))
-    purge.undefine(None, own, "fw")
+    purge.undefine(SimpleNamespace(listAllDomains=lambda: [vm]), own, "fw")
 
     (told,) = flags
     is_kept = is_shared and not is_up
