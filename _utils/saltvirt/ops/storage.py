@@ -3,7 +3,7 @@
 import fcntl
 import os
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -183,6 +183,21 @@ def _real(path: str) -> Path:
         # Hosts know it by the same link; what that leads to has a number of this host alone.
         return Path(path).parent.resolve() / Path(path).name
     return real
+
+
+def namesakes(vm: str, name: str) -> list[str]:
+    """Return which other VMs a disk ``VM_DISK`` may be of, as both names may have a ``_``."""
+    words = name.split("_")
+    made = ("_".join(words[:count]) for count in range(1, len(words)))
+    return [one for one in made if one not in ("", vm)]
+
+
+def may_be_anothers(others: Iterable[str]) -> str:
+    """Return what is said of a disk that other hosts may have too, and that others may mean."""
+    return (
+        f"by its name it may be a disk of VM {' or '.join(map(repr, others))} on another host; "
+        "choose another name for the disk, or for the VM, or give it as source_file"
+    )
 
 
 def is_open(path: str | Path) -> bool:

@@ -17,7 +17,7 @@ from saltvirt.image import validation
 from saltvirt.image.validation import ValidatedImage
 from saltvirt.kvm import lifecycle
 from saltvirt.model import Disk, Requirements, Vm
-from saltvirt.ops import reservations, storage
+from saltvirt.ops import owned, reservations, storage
 from saltvirt.ops.context import Context
 from saltvirt.ops.storage import Place
 from saltvirt.units import MIB
@@ -51,7 +51,7 @@ def of_disks(
         # A disk called "a.qcow2" may be what another, "a", has as its file.
         if paths.count(path) > 1:
             raise StorageError(f"two disks of VM {vm.name!r} would be {path}; rename one of them")
-    return {one.name: _judged(context, one, found) for one, found in named if found}
+    return {one.name: _judged(context, vm.name, one, found) for one, found in named if found}
 
 
 def seed(context: Context, conn: Any, name: str, path: str) -> str | None:
@@ -108,7 +108,7 @@ def _names(settings: HostSettings, vm: str, disk: Disk, place: Place) -> Iterato
         yield _Named(str(place.folder / own), disk.format or "qcow2")
 
 
-def _judged(context: Context, disk: Disk, named: list[_Named]) -> ValidatedImage:
+def _judged(context: Context, vm: str, disk: Disk, named: list[_Named]) -> ValidatedImage:
     paths = " and ".join(one.path for one in named)
     if len(named) > 1:
         raise StorageError(
@@ -122,6 +122,7 @@ def _judged(context: Context, disk: Disk, named: list[_Named]) -> ValidatedImage
             "and this host cannot see whether a VM of another one has it; salt-run virt.init asks "
             "them all, or give it as source_file"
         )
+    _refuse_anothers(settings, vm, disk, one.path)
     if storage.is_open(one.path):
         raise StorageError(
             f"disk {disk.name!r}: {one.path} is there already, and another program has it open, a "
@@ -134,6 +135,22 @@ def _judged(context: Context, disk: Disk, named: list[_Named]) -> ValidatedImage
             f"disk {disk.name!r}: {one.path} is there already, and cannot be taken as the disk "
             f"({exc}); say its format if it has another, mend it, or move it away"
         ) from exc
+
+
+def _refuse_anothers(settings: HostSettings, vm: str, disk: Disk, path: str) -> None:
+    """Raise StorageError if a file that no VM of this host has may be another VM's by its name."""
+    owner = owned.of(path)
+    if owner is not None and owner.vm == vm:
+        return
+    what = f"disk {disk.name!r}: {path} is there already, and"
+    if owner is not None:
+        raise StorageError(
+            f"{what} was made for VM {owner.vm!r}; choose another name for the disk, or for the "
+            "VM, or give it as source_file"
+        )
+    others = storage.namesakes(vm, f"{vm}_{disk.name}")
+    if others and storage.is_declared(settings, path):
+        raise StorageError(f"{what} {storage.may_be_anothers(others)}")
 
 
 def _validated(settings: HostSettings, one: _Named) -> ValidatedImage:

@@ -166,6 +166,11 @@ def refuse_used(context: Context, conn: Any, vm: str, volume: PoolVolume) -> Non
             f"volume {where} is there already, and a VM has it; choose another name for the disk, "
             "or for the VM"
         )
+    others = storage.namesakes(vm, volume.name)
+    if others and (volume.path is None or storage.is_declared(settings, volume.path)):
+        raise StorageError(
+            f"volume {where} is there already, and {storage.may_be_anothers(others)}"
+        )
     if volume.path is None:
         return
     if storage.is_declared(settings, volume.path) and not context.is_ordered:

@@ -14,11 +14,12 @@ import pytest
 from saltvirt import records
 from saltvirt.errors import BadArgument, ReservationRefused, SeedError, StorageError
 from saltvirt.kvm import lifecycle
-from saltvirt.ops import purge, reservations, unfinished
+from saltvirt.ops import owned, purge, reservations, unfinished
 from saltvirt.ops.build import create
 from saltvirt.xml import read
 
 MARKER = b"what the guest wrote"
+UNSEEDED = {"image": None, "pub_key": None, "priv_key": None}
 
 
 def digest(path):
@@ -268,6 +269,33 @@ def test_what_all_hosts_share_is_taken_only_when_all_were_asked(hypervisor):
     with hypervisor.libvirt():
         refused(hypervisor, "on storage that all hosts share.*salt-run virt.init asks them all")
         create.create(replace(hypervisor.context, is_ordered=True), hypervisor.deployment())
+    assert digest(path) == had
+
+
+@pytest.mark.parametrize("is_shared", [True, False])
+def test_the_disk_of_another_vm_is_not_taken_by_its_name(hypervisor, is_shared):
+    images = hypervisor.settings.images
+    shared = [images] if is_shared else []
+    hypervisor.settings = replace(hypervisor.settings, shared_paths=shared)
+    path = Path(images) / "web1_a_b.qcow2"
+    had = disk(path)
+    deployment = hypervisor.deployment(
+        "web1_a", **UNSEEDED, disk=None, disks=[{"name": "b", "size": 8}]
+    )
+    ordered = replace(hypervisor.context, is_ordered=True)
+    with hypervisor.libvirt() as conn:
+        if is_shared:
+            with pytest.raises(StorageError, match="may be a disk of VM 'web1' on another host"):
+                create.create(ordered, deployment)
+        owned.mark(path, "web1", "3c9a1d3e-6d5a-4d31-9f0e-2b1c4c1d0a77")
+        with pytest.raises(StorageError, match="was made for VM 'web1'"):
+            create.create(ordered, deployment)
+        assert hypervisor.domains() == []
+        # What is its own is taken all the same.
+        owned.mark(path, "web1_a", "3c9a1d3e-6d5a-4d31-9f0e-2b1c4c1d0a78")
+        create.create(ordered, deployment)
+        assert [one["path"] for one in defined(hypervisor, "web1_a")] == [str(path)]
+        undefine(hypervisor, conn, "web1_a")
     assert digest(path) == had
 
 

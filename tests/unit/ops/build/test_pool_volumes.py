@@ -235,6 +235,15 @@ def test_what_is_another_vms_is_refused(pooled):
     assert listed(host) == ["a_b_c"]
 
 
+def test_a_volume_that_may_be_a_vms_of_another_host_is_not_taken_by_its_name(pooled):
+    host = pooled("rbd", "a_b_c")
+    one = {"name": "b_c", "size": 8, "pool": "p"}
+    with pytest.raises(StorageError, match="p/a_b_c .* of VM 'a_b' on another host"):
+        host.init("a", **PLAIN, disks=[one])
+    host.init("a", **PLAIN, disks=[{**one, "source_file": "a_b_c"}])
+    assert [one.path for one in disks(host, "a")] == ["rbd:vms/a_b_c"]
+
+
 @pytest.mark.parametrize("where", ["start", "define"])
 def test_a_build_that_fails_removes_what_it_made_and_nothing_else(pooled, monkeypatch, where):
     host = pooled("logical", "web1_old")
