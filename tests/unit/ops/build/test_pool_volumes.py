@@ -194,6 +194,20 @@ def test_a_partition_is_the_next_that_is_free(pooled):
     assert listed(host) == ["sda1", "sda2", "sda3", "sda4"]
 
 
+def test_a_disk_that_names_no_pool_keeps_its_partition(pooled):
+    host = pooled("disk")
+    host.init(**PLAIN, disks=[{"name": "old", "size": 8}])
+    host.settings = replace(host.settings, storagepool="p")
+    two = [{"name": name, "size": 8} for name in ("new", "old")]
+    for is_changed in (True, False):
+        call = request.of(host.settings, "web1", {**_UPDATE, "disks": two})
+        done = do.update(host.context, replace(call, stop_on_reboot=None))
+        assert do.is_changed(done) is is_changed
+    old = f"{host.settings.images}/web1_old.qcow2"
+    assert [one.path for one in disks(host)] == [old, "p/sda1"]
+    assert listed(host) == ["sda1"]
+
+
 _UPDATE = dict.fromkeys(
     (
         "cpu mem disk_profile nic_profile interfaces graphics boot numatune boot_dev "
