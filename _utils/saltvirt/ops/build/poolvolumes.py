@@ -51,7 +51,7 @@ class PoolVolume:
 
 def is_in_one(settings: HostSettings, known: Mapping[str, Mapping[str, Any]], disk: Disk) -> bool:
     """Return whether a disk is, or is to be, a volume that is no file of a folder."""
-    pool = disk.pool if disk.source_file else (disk.pool or settings.storagepool)
+    pool = disk.pool if disk.source_file else (disk.pool or settings.disk_pool)
     is_path = str(disk.source_file or "").startswith("/") or disk.elsewhere is not None
     is_drive = disk.device in ("cdrom", "floppy") and not (disk.image or disk.source_file)
     if pool is None or pool not in known or is_path or is_drive:
@@ -87,7 +87,7 @@ def _of_disk(
     known: Mapping[str, Mapping[str, Any]],
     others: list[str],
 ) -> PoolVolume:
-    pool = disk.pool or context.settings.storagepool or ""
+    pool = disk.pool or context.settings.disk_pool or ""
     what = f"disk {disk.name!r}"
     if not known[pool]["active"]:
         raise StorageError(f"{what}: pool {pool!r} is not active; start it first")

@@ -208,6 +208,14 @@ def test_a_disk_that_names_no_pool_keeps_its_partition(pooled):
     assert listed(host) == ["sda1"]
 
 
+@pytest.mark.parametrize("kind", ["logical", "disk", "rbd"])
+def test_with_3006s_defaults_a_disk_without_a_pool_is_a_file(pooled, kind):
+    host = pooled(kind)
+    host.settings = replace(host.settings, storagepool="p", compat="3006")
+    host.init(**PLAIN, disks=[{"name": "data", "size": 8}])
+    assert (listed(host), host.files()) == ([], ["web1_data.qcow2"])
+
+
 _UPDATE = dict.fromkeys(
     (
         "cpu mem disk_profile nic_profile interfaces graphics boot numatune boot_dev "
