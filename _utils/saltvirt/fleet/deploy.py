@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from saltvirt import config, keypair, profiles, spec, terminal, undo
+from saltvirt import config, keypair, profiles, spec, undo
 from saltvirt.errors import BadArgument, NameTaken, NoHostFits, VirtError
 from saltvirt.fleet import (
     awaiting,
@@ -20,7 +20,7 @@ from saltvirt.fleet import (
     sightings,
 )
 from saltvirt.fleet.cloud import Cloud
-from saltvirt.fleet.hosts import DeployError, HostSilent, watching, whose_time
+from saltvirt.fleet.hosts import DeployError, HostSilent, warnings, watching, whose_time
 from saltvirt.model import Evaluation, Requirements
 from saltvirt.placement import choose
 from saltvirt.placement.answers import HostInfo
@@ -32,7 +32,6 @@ _LEFT = "NotTakenBack"
 # A host of the release before says the second.
 _REFUSED = ("ReservationRefused", "ClaimRefused")
 _OF_NAT = "nat: only its host reaches it, and a move breaks its connections"
-_MOST_WARNINGS, _LONGEST_WARNING = 5, 400
 # How long to wait before each question whether a host has ended what it was told to end.
 _UNDOING_S = (0, 1, 2, 4, 8)
 
@@ -180,6 +179,7 @@ def deploy(cloud: Cloud, request: Request, *, wait: bool = True) -> dict[str, An
         _tell_of_nat(cloud, required, hosts.found.answers[fitting[0]])
         seeded = {host for host in fitting if is_seeded(given, hosts.found.answers[host])}
         build = Build(cloud=cloud, request=request, required=required, order=order)
+        build.unasked.extend([] if request.force else sorted(hosts.found.reasons()))
         host = _made(build, evaluations, seeded)
     starts = given.get("start", True)
     told = {"warnings": build.warnings} if build.warnings else {}
@@ -204,13 +204,19 @@ def _tell_of_nat(cloud: Cloud, required: Requirements, info: HostInfo) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Build:
-    """A deployment in progress: what was asked for, its order, and what its host warns of."""
+    """
+    A deployment in progress: what was asked for, its order, and what its host warns of.
+
+    unasked
+        The hosts that have not said what they have, unless that is forced.
+    """
 
     cloud: Cloud
     request: Request
     required: Requirements
     order: Held
     warnings: list[str] = field(default_factory=list)
+    unasked: list[str] = field(default_factory=list)
 
     @property
     def name(self) -> str:
@@ -361,7 +367,7 @@ def _build(
         if reply.missing:
             raise HostSilent(f"{whose_time(reply, None)}, while it built {name!r}")
         if reply.ok:
-            build.warnings.extend(_warnings(reply.value))
+            build.warnings.extend(warnings(reply.value))
             return host
         kind = reply.value.get("kind") if isinstance(reply.value, dict) else None
         if kind == _LEFT:
@@ -376,17 +382,11 @@ def _build(
     raise none_fits(build.required, evaluations, refused)
 
 
-def _warnings(said: object) -> list[str]:
-    """Return what a host warns of in its answer, which is True where there is nothing."""
-    listed = said.get("warnings") if isinstance(said, dict) else None
-    lines = listed if isinstance(listed, list) else []
-    known = [line for line in lines[:_MOST_WARNINGS] if isinstance(line, str)]
-    return [terminal.one_line(line, _LONGEST_WARNING) for line in known]
-
-
 def _order(build: Build, host: str, pair: tuple[str, str] | None) -> minions.Reply:
     request = build.request
-    kwarg = {**request.given, "report": True}
+    # To a host of an older release both are the same.
+    report = {"unasked": build.unasked} if build.unasked else True
+    kwarg = {**request.given, "report": report}
     if pair:
         kwarg |= {"pub_key": pair[0], "priv_key": keys.seal_for(build.cloud.opts, host, pair[1])}
     return minions.order(

@@ -19,6 +19,8 @@ class Context:
 
     is_ordered
         By the master, which has checked the name of the VM.
+    unasked
+        The hosts that have not told the master what they have.
     """
 
     settings: HostSettings
@@ -27,6 +29,7 @@ class Context:
     progress: Callable[..., Any] = _silent
     ask: Callable[..., Any] | None = None
     is_ordered: bool = False
+    unasked: tuple[str, ...] = ()
 
     @classmethod
     def of(
@@ -43,11 +46,17 @@ class Context:
         settings = host_settings(opts, pillar, grains, **override)
         return cls(settings=settings, opts=opts, functions=functions, ask=ask)
 
-    def reporting(self, name: str, tag: str) -> "Context":
-        """Return the context of the master's order, which hears of its progress by events."""
+    def reporting(self, name: str, tag: str, report: object = True) -> "Context":
+        """
+        Return the context of the master's order, which hears of its progress by events.
+
+        report
+            What the order says: True, or ``{"unasked": [host]}``.
+        """
+        said = report.get("unasked") if isinstance(report, Mapping) else None
 
         def progress(stage: str, **figures: object) -> None:
             value = {"name": name, "stage": stage, **figures}
             self.functions["event.fire_master"](answering.sign(self.opts, tag, value=value), tag)
 
-        return replace(self, progress=progress, is_ordered=True)
+        return replace(self, progress=progress, is_ordered=True, unasked=tuple(said or ()))

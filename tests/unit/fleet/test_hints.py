@@ -203,3 +203,15 @@ def test_hints_that_cannot_be_written_stop_nothing(opts, caplog):
     hints.moved(opts, "web", "hyper1")
 
     assert "cannot note in" in caplog.text
+
+
+@pytest.mark.parametrize(("force", "report"), [(False, {"unasked": ["hyper3"]}), (True, True)])
+def test_a_host_is_told_who_may_have_a_vm_of_that_name_and_gave_no_answer(cloud, force, report):
+    # It was made there by its host, so nobody here knows of it.
+    cloud.hosts.put("hyper3", "web")
+    cloud.hosts.silence("hyper3")
+
+    cloud.init(force=force)
+
+    ((host, _fun, kwarg),) = cloud.hosts.sent
+    assert (host, kwarg["report"]) == ("hyper1", report)

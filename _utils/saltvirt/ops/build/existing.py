@@ -122,6 +122,9 @@ def _judged(context: Context, vm: str, disk: Disk, named: list[_Named]) -> Valid
             "and this host cannot see whether a VM of another one has it; salt-run virt.init asks "
             "them all, or give it as source_file"
         )
+    if storage.is_declared(settings, one.path) and context.unasked:
+        why = storage.may_be_of(context.unasked)
+        raise StorageError(f"disk {disk.name!r}: {one.path} is there already, {why}")
     _refuse_anothers(settings, vm, disk, one.path)
     if storage.is_open(one.path):
         raise StorageError(

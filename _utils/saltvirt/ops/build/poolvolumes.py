@@ -167,7 +167,11 @@ def refuse_used(context: Context, conn: Any, vm: str, volume: PoolVolume) -> Non
             "or for the VM"
         )
     others = storage.namesakes(vm, volume.name)
-    if others and (volume.path is None or storage.is_declared(settings, volume.path)):
+    is_shared = volume.path is None or storage.is_declared(settings, volume.path)
+    if is_shared and context.unasked:
+        why = storage.may_be_of(context.unasked)
+        raise StorageError(f"volume {where} is there already, {why}")
+    if is_shared and others:
         raise StorageError(
             f"volume {where} is there already, and {storage.may_be_anothers(others)}"
         )

@@ -268,7 +268,12 @@ def test_what_all_hosts_share_is_taken_only_when_all_were_asked(hypervisor):
     had = disk(path)
     with hypervisor.libvirt():
         refused(hypervisor, "on storage that all hosts share.*salt-run virt.init asks them all")
-        create.create(replace(hypervisor.context, is_ordered=True), hypervisor.deployment())
+        told = hypervisor.context.reporting("web1", "t", {"unasked": ["hyper2"]})
+        told = replace(told, progress=hypervisor.context.progress)
+        with pytest.raises(StorageError, match="and hyper2 may have a VM with it and cannot be"):
+            create.create(told, hypervisor.deployment())
+        assert hypervisor.domains() == []
+        create.create(replace(told, unasked=()), hypervisor.deployment())
     assert digest(path) == had
 
 
