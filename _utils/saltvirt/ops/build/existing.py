@@ -6,11 +6,13 @@ it is, if it is sound and nobody else's; it is never made, and so never removed,
 """
 
 import os
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from saltvirt import stocks
 from saltvirt.config import HostSettings
 from saltvirt.errors import ImageError, StorageError
 from saltvirt.image import validation
@@ -68,15 +70,21 @@ def to_find(
     settings: HostSettings, vm: Vm, places: Mapping[str, Place], required: Requirements
 ) -> Requirements:
     """Return what a VM needs of its host: of a disk that is there only what it may still grow."""
-    disk_mib = required.disk_mib
+    disk_mib, of_pools = required.disk_mib, Counter(dict(required.stocks))
     for disk in vm.disks:
         for one in _there(settings, vm.name, disk, places):
             sizes = storage.measure(one.path, one.format)
-            if sizes is not None:
-                whole = max(sizes["virtual"], _asked(disk))
-                disk_mib += max(0, whole - sizes["actual"]) // MIB - (disk.size_mib or 0)
-                break
-    return replace(required, disk_mib=max(0, disk_mib))
+            if sizes is None:
+                continue
+            whole = max(sizes["virtual"], _asked(disk))
+            more = max(0, whole - sizes["actual"]) // MIB - (disk.size_mib or 0)
+            if disk.pool and stocks.is_named(disk.pool):
+                of_pools[stocks.pool(disk.pool)] += more
+            else:
+                disk_mib += more
+            break
+    left = {name: max(0, mib) for name, mib in of_pools.items()}
+    return replace(required, disk_mib=max(0, disk_mib), stocks=tuple(sorted(left.items())))
 
 
 def _asked(disk: Disk) -> int:

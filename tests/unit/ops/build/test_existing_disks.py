@@ -11,11 +11,11 @@ from pathlib import Path
 
 import onrecord
 import pytest
-from saltvirt import records
+from saltvirt import records, spec
 from saltvirt.errors import BadArgument, ReservationRefused, SeedError, StorageError
 from saltvirt.kvm import lifecycle
-from saltvirt.ops import owned, purge, reservations, unfinished
-from saltvirt.ops.build import create
+from saltvirt.ops import owned, purge, reservations, storage, unfinished
+from saltvirt.ops.build import create, existing
 from saltvirt.xml import read
 
 MARKER = b"what the guest wrote"
@@ -173,6 +173,20 @@ def refused(hypervisor, why, **given):
         hypervisor.init(**given)
     assert {name: digest(images / name) for name in hypervisor.files()} == before
     assert (hypervisor.domains(), hypervisor.open_records()) == (domains, [])
+
+
+def test_what_is_there_in_a_pool_takes_no_room_of_the_image_folder_from_others(hypervisor, pool):
+    path = pool / "web1_data.qcow2"
+    disk(path, size="64M")
+    grows_mib = (64 << 20) - path.stat().st_blocks * 512 >> 20
+    asked = [{"name": "new", "size": 8}, {"name": "data", "size": 64, "pool": "p"}]
+    vm = hypervisor.deployment(**UNSEEDED, disk=None, disks=asked).vm
+    on = {"p": {"type": "dir", "active": True, "path": str(pool)}}
+    places = {one.name: storage.place(hypervisor.settings, on, one) for one in vm.disks}
+
+    found = existing.to_find(hypervisor.settings, vm, places, spec.requirements(vm))
+
+    assert (found.disk_mib, found.stocks) == (8, (("storage pool p", grows_mib),))
 
 
 def test_what_is_not_sound_is_refused(hypervisor):
