@@ -107,7 +107,8 @@ def init(name=None, cpu=None, mem=None, *values, **kwargs):
         ``to_fetch`` is not known yet. Defaults to False.
     report
         For the runner: return errors as ``{"error", "kind", "retcode"}`` and fire progress events;
-        ``{"unasked": [host]}`` says, too, who has not told the runner which VMs it has.
+        ``{"unasked": [host], "others": [VM]}`` says, too, which hosts have not told the runner
+        what they have, and which VMs there are whose disks may be called as this one's.
 
     Returns True, or the plan of a dry run. Fails with one line and leaves nothing behind: a bad
     argument, an image that cannot be fetched or trusted, no room, a missing bridge, or a name that

@@ -178,8 +178,10 @@ def deploy(cloud: Cloud, request: Request, *, wait: bool = True) -> dict[str, An
             raise none_fits(required, evaluations)
         _tell_of_nat(cloud, required, hosts.found.answers[fitting[0]])
         seeded = {host for host in fitting if is_seeded(given, hosts.found.answers[host])}
-        build = Build(cloud=cloud, request=request, required=required, order=order)
-        build.unasked.extend([] if request.force else sorted(hosts.found.reasons()))
+        unasked = [] if request.force else sorted(hosts.found.reasons())
+        others = sightings.beside(request.name, hosts.found.answers)
+        told_of = {"unasked": unasked, "others": others}
+        build = Build(cloud=cloud, request=request, required=required, order=order, report=told_of)
         host = _made(build, evaluations, seeded)
     starts = given.get("start", True)
     told = {"warnings": build.warnings} if build.warnings else {}
@@ -207,8 +209,8 @@ class Build:
     """
     A deployment in progress: what was asked for, its order, and what its host warns of.
 
-    unasked
-        The hosts that have not said what they have, unless that is forced.
+    report
+        What its host is told of the others.
     """
 
     cloud: Cloud
@@ -216,7 +218,7 @@ class Build:
     required: Requirements
     order: Held
     warnings: list[str] = field(default_factory=list)
-    unasked: list[str] = field(default_factory=list)
+    report: Mapping[str, list[str]]
 
     @property
     def name(self) -> str:
@@ -384,9 +386,7 @@ def _build(
 
 def _order(build: Build, host: str, pair: tuple[str, str] | None) -> minions.Reply:
     request = build.request
-    # To a host of an older release both are the same.
-    report = {"unasked": build.unasked} if build.unasked else True
-    kwarg = {**request.given, "report": report}
+    kwarg = {**request.given, "report": build.report}
     if pair:
         kwarg |= {"pub_key": pair[0], "priv_key": keys.seal_for(build.cloud.opts, host, pair[1])}
     return minions.order(

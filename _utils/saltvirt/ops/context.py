@@ -21,6 +21,8 @@ class Context:
         By the master, which has checked the name of the VM.
     unasked
         The hosts that have not told the master what they have.
+    others
+        The VMs of other hosts that may have a disk called as one of this VM; None if nobody knows.
     """
 
     settings: HostSettings
@@ -30,6 +32,18 @@ class Context:
     ask: Callable[..., Any] | None = None
     is_ordered: bool = False
     unasked: tuple[str, ...] = ()
+    others: frozenset[str] | None = None
+
+    def namesakes(self, vm: str, name: str) -> list[str]:
+        """
+        Return which other VMs a disk of a name may be of, on storage that other hosts have too.
+
+        It is ``VM_DISK``, and both names may have a ``_``.
+        """
+        words = name.split("_")
+        made = ("_".join(words[:count]) for count in range(1, len(words)))
+        known = self.others
+        return [one for one in made if one not in ("", vm) and (known is None or one in known)]
 
     @classmethod
     def of(
@@ -51,12 +65,19 @@ class Context:
         Return the context of the master's order, which hears of its progress by events.
 
         report
-            What the order says: True, or ``{"unasked": [host]}``.
+            What the order says: True, or ``{"unasked": [host], "others": [VM]}``.
         """
-        said = report.get("unasked") if isinstance(report, Mapping) else None
+        said = report if isinstance(report, Mapping) else {}
+        others = said.get("others")
 
         def progress(stage: str, **figures: object) -> None:
             value = {"name": name, "stage": stage, **figures}
             self.functions["event.fire_master"](answering.sign(self.opts, tag, value=value), tag)
 
-        return replace(self, progress=progress, is_ordered=True, unasked=tuple(said or ()))
+        return replace(
+            self,
+            progress=progress,
+            is_ordered=True,
+            unasked=tuple(said.get("unasked") or ()),
+            others=None if others is None else frozenset(others),
+        )

@@ -187,13 +187,6 @@ def _real(path: str) -> Path:
     return real
 
 
-def namesakes(vm: str, name: str) -> list[str]:
-    """Return which other VMs a disk ``VM_DISK`` may be of, as both names may have a ``_``."""
-    words = name.split("_")
-    made = ("_".join(words[:count]) for count in range(1, len(words)))
-    return [one for one in made if one not in ("", vm)]
-
-
 def may_be_of(unasked: Sequence[str]) -> str:
     """Return what is said of a disk that hosts may have a VM with which cannot be asked."""
     more = f" and {len(unasked) - _NAMED} more" if len(unasked) > _NAMED else ""

@@ -133,7 +133,7 @@ def _judged(context: Context, vm: str, disk: Disk, named: list[_Named]) -> Valid
     if storage.is_declared(settings, one.path) and context.unasked:
         why = storage.may_be_of(context.unasked)
         raise StorageError(f"disk {disk.name!r}: {one.path} is there already, {why}")
-    _refuse_anothers(settings, vm, disk, one.path)
+    _refuse_anothers(context, vm, disk, one.path)
     if storage.is_open(one.path):
         raise StorageError(
             f"disk {disk.name!r}: {one.path} is there already, and another program has it open, a "
@@ -148,7 +148,7 @@ def _judged(context: Context, vm: str, disk: Disk, named: list[_Named]) -> Valid
         ) from exc
 
 
-def _refuse_anothers(settings: HostSettings, vm: str, disk: Disk, path: str) -> None:
+def _refuse_anothers(context: Context, vm: str, disk: Disk, path: str) -> None:
     """Raise StorageError if a file that no VM of this host has may be another VM's by its name."""
     owner = owned.of(path)
     if owner is not None and owner.vm == vm:
@@ -159,8 +159,8 @@ def _refuse_anothers(settings: HostSettings, vm: str, disk: Disk, path: str) -> 
             f"{what} was made for VM {owner.vm!r}; choose another name for the disk, or for the "
             "VM, or give it as source_file"
         )
-    others = storage.namesakes(vm, f"{vm}_{disk.name}")
-    if others and storage.is_declared(settings, path):
+    others = context.namesakes(vm, f"{vm}_{disk.name}")
+    if others and storage.is_declared(context.settings, path):
         raise StorageError(f"{what} {storage.may_be_anothers(others)}")
 
 

@@ -166,7 +166,7 @@ def refuse_used(context: Context, conn: Any, vm: str, volume: PoolVolume) -> Non
             f"volume {where} is there already, and a VM has it; choose another name for the disk, "
             "or for the VM"
         )
-    others = storage.namesakes(vm, volume.name)
+    others = context.namesakes(vm, volume.name)
     is_shared = volume.path is None or storage.is_declared(settings, volume.path)
     if is_shared and context.unasked:
         why = storage.may_be_of(context.unasked)

@@ -306,6 +306,8 @@ def test_the_disk_of_another_vm_is_not_taken_by_its_name(hypervisor, is_shared):
         if is_shared:
             with pytest.raises(StorageError, match="may be a disk of VM 'web1' on another host"):
                 create.create(ordered, deployment)
+            with pytest.raises(StorageError, match="may be a disk of VM 'web1' on another host"):
+                create.create(replace(ordered, others=frozenset({"web1"})), deployment)
         owned.mark(path, "web1", "3c9a1d3e-6d5a-4d31-9f0e-2b1c4c1d0a77")
         with pytest.raises(StorageError, match="was made for VM 'web1'"):
             create.create(ordered, deployment)
@@ -315,6 +317,8 @@ def test_the_disk_of_another_vm_is_not_taken_by_its_name(hypervisor, is_shared):
         create.create(ordered, deployment)
         assert [one["path"] for one in defined(hypervisor, "web1_a")] == [str(path)]
         undefine(hypervisor, conn, "web1_a")
+        # Nor is what no VM there is can have.
+        create.create(replace(ordered, others=frozenset()), deployment)
     assert digest(path) == had
 
 
