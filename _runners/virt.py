@@ -85,8 +85,8 @@ def init(
     serial_type
         ``pty``, ``tcp`` or ``None`` (default: a console that is logged).
     dry_run
-        Only return which hosts fit, their scores, and why the others do not, or fail as the
-        deployment would. Nothing is made. Defaults to False.
+        Only return which hosts fit, their scores, and why the others do not. Nothing is made, and
+        the image is not looked at. Fails if no host fits. Defaults to False.
     wait
         Wait for the VM's minion. Defaults to True.
     wait_s

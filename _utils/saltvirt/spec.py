@@ -51,6 +51,8 @@ OPTIONS = {
     "machine": None,
     "ssh_authorized_keys": None,
 }
+# What salt-run takes besides; the hosts are not told.
+_ON_MASTER = "host where wait wait_s quiet force placement spread_over headroom".split()
 # Salt 3006 took these by position, in this order.
 POSITIONAL = tuple(OPTIONS)[: tuple(OPTIONS).index("image")]
 _MACHINE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
@@ -107,12 +109,10 @@ def given(values: Sequence[Any], keywords: Mapping[str, Any]) -> dict[str, Any]:
     return out
 
 
-def _options(given: Mapping[str, Any]) -> dict[str, Any]:
-    arguments.refuse_unknown(
-        [key for key in given if key not in OPTIONS],
-        [*OPTIONS, *config.CONNECTION, "name", "cpu", "mem", "dry_run"],
-        "virt.init",
-    )
+def _options(given: Mapping[str, Any], also: Sequence[str] = ()) -> dict[str, Any]:
+    unknown = [key for key in given if key not in OPTIONS]
+    known = [*OPTIONS, *config.CONNECTION, *also, "name", "cpu", "mem", "dry_run"]
+    arguments.refuse_unknown(unknown, known, "virt.init")
     options = {**OPTIONS, **given}
     image = options["image"]
     if image is not None and not arguments.is_image(image):
@@ -352,7 +352,7 @@ def requirements_from_master(
     Profiles live with the hosts, so here they are only named.
     """
     arguments.vm_name(name)
-    options = _options(given)
+    options = _options(given, _ON_MASTER)
     osboot.check(arguments.mapping("boot", options["boot"]))
     osboot.devices(options["boot_dev"])
     listed = profiles.entries(options["disks"] or [], "disks")

@@ -11,6 +11,11 @@ _SEQUENCES = re.compile(
 LONGEST = 200
 
 
+def counted(number: int, what: str) -> str:
+    """Return a number of things as people say it: ``1 image``, ``2 images``."""
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
 def printable(line: str) -> str:
     """Return a line without what would steer a terminal."""
     return "".join(one for one in _SEQUENCES.sub("", line) if one.isprintable() or one == "\t")

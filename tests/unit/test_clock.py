@@ -8,13 +8,18 @@ import trees
 
 HOME = Path(saltvirt.__file__).parent
 # Who reads it, and what for: to be shown, the formats of older versions, ages of lost parts of
-# downloads, how long a URL or a certificate is good for, how far clocks are apart.
+# downloads and of loose files, how long a URL or a certificate is good for, how far clocks are
+# apart, since when a host is silent, how many days the trash has kept something.
 READERS = {
     "records.py",
     "ops/legacy.py",
     "ops/legacymoves.py",
+    "ops/doctor/loose.py",
+    "ops/trash.py",
     "image/cache.py",
     "files.py",
+    "fleet/inventory.py",
+    "fleet/silence.py",
     "fleet/setup/run.py",
     "ops/setup/facts.py",
     "fleet/authorization.py",
@@ -43,10 +48,12 @@ def test_only_who_is_listed_reads_the_clock():
 
 
 def test_when_a_record_began_is_only_shown():
-    # The state passes it on, two put it into a text; all others get that text.
+    # The state passes it on, three put it into a text; all others get that text. The trash, which
+    # is of nothing that is built or moved, counts its days by it.
     readers = {
         str(path.relative_to(HOME))
         for path in HOME.rglob("*.py")
         if any(_attributes(path, "since"))
     }
-    assert readers == {"records.py", "ops/migration/state.py", "fleet/settle.py"}
+    shown = {"records.py", "ops/migration/state.py", "fleet/settle.py", "fleet/doctor/ofmaster.py"}
+    assert readers == {*shown, "ops/trash.py"}

@@ -304,3 +304,9 @@ def test_what_a_call_says_of_placement_overrules_the_masters_options():
 def test_what_placement_cannot_be_is_refused(given, why):
     with pytest.raises(BadArgument, match=re.escape(why)):
         config.policy(MasterSettings(), given)
+
+
+@pytest.mark.parametrize(("typed", "meant"), [("hots", "host"), ("wate", "wait"), ("nik", "nic")])
+def test_a_mistyped_argument_of_the_runner_is_told_the_one_that_was_meant(typed, meant):
+    with pytest.raises(BadArgument, match=f"no argument '{typed}': did you mean '{meant}'"):
+        spec.requirements_from_master("vm1", 1, 512, {typed: "x"})

@@ -300,7 +300,7 @@ def test_a_host_whose_presence_cannot_be_read_may_have_the_vm(monkeypatch, opts)
     found = inventory.survey(Cloud.of(opts), replies, "virt.presence", ["web1"])
 
     assert sightings.of_presence(found.answers).keys() == {"h1"}
-    with pytest.raises(inventory.NoSuchVm, match=r"on any of 1 hypervisors .*\(not asked: h2"):
+    with pytest.raises(inventory.NoSuchVm, match=r"on any of 1 hypervisor .*\(not asked: h2"):
         inventory.located(Cloud.of(opts), found, "web1")
 
 

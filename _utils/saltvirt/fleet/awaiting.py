@@ -54,7 +54,13 @@ def minion(
     """
     why = f"; {how.why}" if how.why else ""
     cloud.progress("Waiting", detail=f"for its minion, at most {how.wait_s} s{why}")
-    seconds = minions.wait_for_start(cloud, name, wait_s=how.wait_s)
+    try:
+        seconds = minions.wait_for_start(cloud, name, wait_s=how.wait_s)
+    except (KeyboardInterrupt, SystemExit):
+        raise DeployError(
+            f"interrupted: VM {name!r} runs on {host} and keeps its key; its minion was not waited "
+            f"for any longer; see: salt {name} test.ping; remove it: salt-run virt.purge {name}"
+        ) from None
     if seconds is not None:
         return {"minion": "answers", "seconds": seconds}
     error = DeployError(

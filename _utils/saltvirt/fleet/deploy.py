@@ -90,7 +90,7 @@ def _look(cloud: Cloud, request: Request, order: Held | None = None) -> Hosts:
     noted = interrupted.hosts(order) if order else []
     every = inventory.every(cloud)
     wanted = frozenset(inventory.narrow(cloud, every, request.where, request.host))
-    cloud.progress("Searching", detail=f"{len(every)} hypervisors")
+    cloud.progress("Searching", detail=terminal.counted(len(every), "hypervisor"))
     found = inventory.survey(cloud, every, "virt.host_info")
     seen = sightings.of_info(found.answers, request.name)
     unheard = late | inventory.unheard(cloud, found, request.name, seen, noted)
@@ -361,7 +361,7 @@ def _build(
     fitting = [evaluation.host for evaluation in evaluations if evaluation.fits]
     for host in fitting:
         # Whoever names a host is told of that one.
-        where = f"on {host}, {len(fitting)} of {len(evaluations)} hosts fit"
+        where = f"on {host}, {len(fitting)} of {terminal.counted(len(evaluations), 'host')} fit"
         cloud.progress("Placing", detail=f"{host} fits" if build.request.host else where)
         facts = replace(build.facts, host=host, order_id=minions.new_id())
         orders.enter(build.order, orders.ORDERED, facts)

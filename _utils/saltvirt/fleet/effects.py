@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from saltvirt import compat, protocol, wire
+from saltvirt import compat, protocol, terminal, wire
 from saltvirt.errors import VirtError
 from saltvirt.fleet import elsewhere, hints, minions, orders
 from saltvirt.fleet.cloud import Cloud
@@ -118,7 +118,8 @@ class Hands:
         return str(error).removeprefix(f"{self.target}: ")
 
     def _send_images(self, images: Mapping[str, str]) -> None:
-        self._cloud.progress("Sending", detail=f"{len(images)} images to {self.target}")
+        what = terminal.counted(len(images), "image")
+        self._cloud.progress("Sending", detail=f"{what} to {self.target}")
         kwarg = {"name": self.name, "target": self.target, "images": images}
         self._act(self.source, "virt.migrate_push", kwarg=kwarg, limit_s=self._limit_s)
 

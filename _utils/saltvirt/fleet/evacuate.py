@@ -4,7 +4,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from saltvirt import wire
+from saltvirt import terminal, wire
 from saltvirt.errors import VirtError
 from saltvirt.fleet import agreement, hints, inventory, migrate, notes, proofs, several
 from saltvirt.fleet.cloud import Cloud
@@ -48,7 +48,7 @@ def planned(
         ``{name: answer of virt.migration_info}``.
     """
     others = [one for one in inventory.every(cloud) if one != host]
-    cloud.progress("Searching", detail=f"{len(others)} hypervisors")
+    cloud.progress("Searching", detail=terminal.counted(len(others), "hypervisor"))
     found = inventory.survey(cloud, others, "virt.host_info")
 
     def place(

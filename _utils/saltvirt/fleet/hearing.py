@@ -71,7 +71,10 @@ class Hearing:
         except signed.NotSigned as why:
             # An event's tag is text of whoever fired it: it is not shown.
             if host not in self._doubted:
-                log.warning("job %s: passed over, in the name of %s: %s", self.jid, host, why)
+                # Salt's own word of a host that has no code of ours yet; it is passed over, too.
+                is_bare = "'virt.signed' is not available" in str(data.get("return"))[:200]
+                level = logging.INFO if is_bare else logging.WARNING
+                log.log(level, "job %s: passed over, in the name of %s: %s", self.jid, host, why)
             self._doubted[host] = str(why)
         except signed.NotUnderstood as why:
             self.garbled.add(host)

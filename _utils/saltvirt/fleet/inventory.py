@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from saltvirt import compat, records, wire
+from saltvirt import compat, records, terminal, wire
 from saltvirt.errors import BadArgument, MasterError, NameTaken, NoSuchVm
 from saltvirt.fleet import candidates, hints, matching, membership, minions, sightings, silence
 from saltvirt.fleet.cloud import Cloud
@@ -348,7 +348,7 @@ def located(cloud: Cloud, found: Survey, name: str) -> str:
     if having or begun:
         return (having or begun)[0]
     silent = sorted(found.reasons())
-    asked = f"on any of {len(found.answers)} hypervisors"
+    asked = f"on any of {terminal.counted(len(found.answers), 'hypervisor')}"
     if silent:
         asked += f" that answer (not asked: {', '.join(silent)}"
         last = sorted(unheard(cloud, found, name, seen))

@@ -4,7 +4,7 @@ import secrets
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from saltvirt import spec, wire
+from saltvirt import spec, terminal, wire
 from saltvirt.config import HostSettings
 from saltvirt.errors import BadArgument, NameTaken
 from saltvirt.fleet import interrupted, inventory, moves, orders, sightings
@@ -50,7 +50,7 @@ def _asked(
     fun, kwarg = "virt.host_info", {"moving": name}
     two = [host for host in every if host in ends]
     asked = two if len(two) == 2 else every
-    cloud.progress("Searching", detail=f"{len(asked)} hypervisors")
+    cloud.progress("Searching", detail=terminal.counted(len(asked), "hypervisor"))
     found = inventory.survey(cloud, asked, fun, kwarg=kwarg)
     is_bound = any(info.moving and info.moving.affinity for info in found.answers.values())
     if len(asked) == len(every) or not is_bound:

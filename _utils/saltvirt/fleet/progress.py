@@ -64,12 +64,18 @@ def _detail(stage: str, figures: Mapping[str, Any]) -> str:
             return f" {100 * done // total:.0f} % of {human(total)}"
         return f" {human(done)}"
     if kind == "Moving":
-        rate, left = _number(figures, "rate_bytes_s"), _number(figures, "remaining_bytes")
-        told = f" {_number(figures, 'percent')} %, {human(rate)}/s, {human(left)} to go"
-        passes = _number(figures, "passes")
-        # A guest writes to memory that was sent already, which is sent again: more is to go.
-        return f"{told}, pass {passes:.0f} over its memory" if passes > 1 else told
+        return _moving(figures)
     return ""
+
+
+def _moving(figures: Mapping[str, Any]) -> str:
+    rate, left = _number(figures, "rate_bytes_s"), _number(figures, "remaining_bytes")
+    passes = _number(figures, "passes")
+    if passes > 1:
+        # A guest writes to memory that was sent already, which is sent again. Each pass has a total
+        # of its own, so there is no share of all.
+        return f" {human(rate)}/s, {human(left)} to go in pass {passes:.0f} over its memory"
+    return f" {_number(figures, 'percent')} %, {human(rate)}/s, {human(left)} to go"
 
 
 def _number(figures: Mapping[str, Any], name: str) -> float:

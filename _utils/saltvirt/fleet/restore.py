@@ -4,6 +4,7 @@ import logging
 from dataclasses import dataclass, field
 from typing import Any
 
+from saltvirt import terminal
 from saltvirt.errors import VirtError
 from saltvirt.fleet import inventory, notes, proofs, several
 from saltvirt.fleet.cloud import Cloud
@@ -105,7 +106,8 @@ def _looked(cloud: Cloud, host: str) -> _Looked:
     if not own:
         return _Looked()
     every = inventory.every(cloud)
-    cloud.progress("Searching", detail=f"{len(own)} VMs on {len(every)} hypervisors")
+    owned, where = terminal.counted(len(own), "VM"), terminal.counted(len(every), "hypervisor")
+    cloud.progress("Searching", detail=f"{owned} on {where}")
     asked = notes.heard(cloud, every)
     proved = proofs.proved(cloud.opts, {**asked.answers, host: own})
     uuids = {name: one.uuid for name, one in proved[host].items()}

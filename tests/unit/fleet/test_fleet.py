@@ -56,7 +56,7 @@ def test_a_reply_is_what_its_exit_code_says():
         (
             "Moving",
             {"percent": 80, "rate_bytes_s": 2**20, "remaining_bytes": 2**21, "passes": 3},
-            "vm: Moving 80 %, 1.0M/s, 2.0M to go, pass 3 over its memory",
+            "vm: Moving 1.0M/s, 2.0M to go in pass 3 over its memory",
         ),
         ("Starting", {}, "vm: Starting"),
     ],

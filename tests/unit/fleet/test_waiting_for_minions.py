@@ -132,3 +132,15 @@ def test_what_a_host_warns_of_is_in_the_answer_and_beside_an_error(cloud, monkey
 @pytest.mark.parametrize("said", [True, None, "x", {}, {"warnings": "x"}, {"warnings": [None]}])
 def test_a_host_without_warnings_gives_none(said):
     assert deploy._warnings(said) == []
+
+
+def test_who_ends_the_waiting_is_told_that_the_vm_runs_and_what_removes_it(cloud, monkeypatch):
+    def cut_off(*_args, **_options):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(minions, "wait_for_start", cut_off)
+
+    said = str(silent(cloud))
+
+    assert "interrupted: VM 'web' runs on " in said and "keeps its key" in said
+    assert "salt-run virt.purge web" in said

@@ -84,6 +84,13 @@ def test_keys_for_an_image_without_an_ssh_server_are_warned_of():
     assert warned(replace(DEBIAN, has_ssh_server=False), has_ssh_keys=False) == ()
 
 
+def test_nobody_is_told_to_log_in_by_ssh_where_no_server_listens():
+    wish = method.Wish(image="/a.qcow2", asked="auto", has_ssh_keys=True, asks_for_ssh_keys=True)
+
+    assert method.decide(wish, DEBIAN).ssh_user == "debian"
+    assert method.decide(wish, replace(DEBIAN, has_ssh_server=False)).ssh_user is None
+
+
 def test_cloud_init_that_looks_elsewhere_is_warned_of():
     azure = replace(DEBIAN, datasources=["Azure", "None"])
 

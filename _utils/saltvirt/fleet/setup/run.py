@@ -45,7 +45,7 @@ def check(cloud: Cloud, named: Sequence[object]) -> dict[str, Any]:
     needed = sum(one.level == NEEDED for one in found)
     if needed:
         count = f"{needed} things are" if needed > 1 else "1 thing is"
-        error = Incomplete(f"{count} missing before virt.init works; mend the first, ask again")
+        error = Incomplete(f"{count} missing that VMs need; mend the first, then ask again")
         error.table = out
         raise error
     return {**out, "ready": READY}

@@ -181,7 +181,7 @@ def _refuse_without_appliance(wish: Wish, name: str, how: Installation | None) -
 
 
 def _ssh_user(wish: Wish, name: str, found: Found | None) -> str | None:
-    if not wish.has_ssh_keys:
+    if not wish.has_ssh_keys or (found is not None and found.has_ssh_server is False):
         return None
     if name != "nocloud":
         return "root"
