@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from saltvirt import config, keypair, profiles, spec, undo
+from saltvirt import config, keypair, profiles, spec, terminal, undo
 from saltvirt.errors import BadArgument, NameTaken, NoHostFits, VirtError
 from saltvirt.fleet import (
     awaiting,
