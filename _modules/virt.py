@@ -106,7 +106,9 @@ def init(name=None, cpu=None, mem=None, *values, **kwargs):
         ``files``, ``to_fetch``, ``xml``, ... Images are not fetched, so what depends on those in
         ``to_fetch`` is not known yet. Defaults to False.
     report
-        For the runner: return errors as ``{"error", "kind", "retcode"}`` and fire progress events.
+        For the runner: return errors as ``{"error", "kind", "retcode"}`` and fire progress events;
+        ``{"unasked": [host], "others": [VM]}`` says, too, which hosts have not told the runner
+        what they have, and which VMs there are whose disks may be called as this one's.
 
     Returns True, or the plan of a dry run. Fails with one line and leaves nothing behind: a bad
     argument, an image that cannot be fetched or trusted, no room, a missing bridge, or a name that
@@ -130,7 +132,8 @@ def init(name=None, cpu=None, mem=None, *values, **kwargs):
         )
         given = spec.given(values, kwargs)
         deployment = spec.deployment(context.settings, name, cpu, mem, given)
-        return work(context.reporting(name, "salt/virt/init") if report else context, deployment)
+        ordered = context.reporting(name, "salt/virt/init", report) if report else context
+        return work(ordered, deployment)
     except errors.VirtError as error:
         if not report:
             raise

@@ -60,7 +60,8 @@ def guest_exec(vm_, *command, **kwargs):
         The VM's name.
     command
         A program of the guest and its arguments, as a list or one by one. Salt's command line takes
-        what begins with a hyphen, or has a ``=``, for its own: write a list then.
+        what begins with a hyphen, or has a ``=``, for its own: write a list then. Quote in it what
+        YAML reads as another number, such as ``22:00`` (1320) and ``1.10`` (1.1).
     stdin
         A text for its standard input, of at most 1 MiB. Defaults to none.
     timeout_s

@@ -108,11 +108,10 @@ class Swarm:
 
 
 @contextmanager
-def swarm_of(spec):
-    """Bring a swarm up, and take it down."""
-    own = replace(
-        place(), folder=place().folder.with_name(f"{place().folder.name}{NAMES[spec.salt]}")
-    )
+def swarm_of(spec, name=None):
+    """Bring a swarm up, and take it down; one that is up beside others has a name of its own."""
+    name = name or NAMES[spec.salt]
+    own = replace(place(), folder=place().folder.with_name(f"{place().folder.name}{name}"))
     life.down(own)
     life.up(own, spec)
     try:

@@ -44,7 +44,7 @@ SMALL, WHOLE = Load(hosts=4, runners=8, each=2), Load(hosts=50, runners=8, each=
 def tight(request):
     """Hosts with little room and no VMs."""
     load = request.param
-    with swarm_of(Spec(hosts=load.hosts, vms=0, memory_mib=ROOM_MIB)) as it:
+    with swarm_of(Spec(hosts=load.hosts, vms=0, memory_mib=ROOM_MIB), "t") as it:
         script = 'mkdir -p "$1"; qemu-img create -q -f qcow2 "$1/a.qcow2" 64M'
         it.sh(script, IMAGES)
         yield it, load

@@ -20,7 +20,7 @@ from saltvirt.fleet import (
     sightings,
 )
 from saltvirt.fleet.cloud import Cloud
-from saltvirt.fleet.hosts import DeployError, HostSilent, watching, whose_time
+from saltvirt.fleet.hosts import DeployError, HostSilent, warnings, watching, whose_time
 from saltvirt.model import Evaluation, Requirements
 from saltvirt.placement import choose
 from saltvirt.placement.answers import HostInfo
@@ -32,7 +32,6 @@ _LEFT = "NotTakenBack"
 # A host of the release before says the second.
 _REFUSED = ("ReservationRefused", "ClaimRefused")
 _OF_NAT = "nat: only its host reaches it, and a move breaks its connections"
-_MOST_WARNINGS, _LONGEST_WARNING = 5, 400
 # How long to wait before each question whether a host has ended what it was told to end.
 _UNDOING_S = (0, 1, 2, 4, 8)
 
@@ -179,7 +178,10 @@ def deploy(cloud: Cloud, request: Request, *, wait: bool = True) -> dict[str, An
             raise none_fits(required, evaluations)
         _tell_of_nat(cloud, required, hosts.found.answers[fitting[0]])
         seeded = {host for host in fitting if is_seeded(given, hosts.found.answers[host])}
-        build = Build(cloud=cloud, request=request, required=required, order=order)
+        unasked = [] if request.force else sorted(hosts.found.reasons())
+        others = sightings.beside(request.name, hosts.found.answers)
+        told_of = {"unasked": unasked, "others": others}
+        build = Build(cloud=cloud, request=request, required=required, order=order, report=told_of)
         host = _made(build, evaluations, seeded)
     starts = given.get("start", True)
     told = {"warnings": build.warnings} if build.warnings else {}
@@ -204,13 +206,19 @@ def _tell_of_nat(cloud: Cloud, required: Requirements, info: HostInfo) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Build:
-    """A deployment in progress: what was asked for, its order, and what its host warns of."""
+    """
+    A deployment in progress: what was asked for, its order, and what its host warns of.
+
+    report
+        What its host is told of the others.
+    """
 
     cloud: Cloud
     request: Request
     required: Requirements
     order: Held
     warnings: list[str] = field(default_factory=list)
+    report: Mapping[str, list[str]]
 
     @property
     def name(self) -> str:
@@ -361,7 +369,7 @@ def _build(
         if reply.missing:
             raise HostSilent(f"{whose_time(reply, None)}, while it built {name!r}")
         if reply.ok:
-            build.warnings.extend(_warnings(reply.value))
+            build.warnings.extend(warnings(reply.value))
             return host
         kind = reply.value.get("kind") if isinstance(reply.value, dict) else None
         if kind == _LEFT:
@@ -376,17 +384,9 @@ def _build(
     raise none_fits(build.required, evaluations, refused)
 
 
-def _warnings(said: object) -> list[str]:
-    """Return what a host warns of in its answer, which is True where there is nothing."""
-    listed = said.get("warnings") if isinstance(said, dict) else None
-    lines = listed if isinstance(listed, list) else []
-    known = [line for line in lines[:_MOST_WARNINGS] if isinstance(line, str)]
-    return [terminal.one_line(line, _LONGEST_WARNING) for line in known]
-
-
 def _order(build: Build, host: str, pair: tuple[str, str] | None) -> minions.Reply:
     request = build.request
-    kwarg = {**request.given, "report": True}
+    kwarg = {**request.given, "report": build.report}
     if pair:
         kwarg |= {"pub_key": pair[0], "priv_key": keys.seal_for(build.cloud.opts, host, pair[1])}
     return minions.order(

@@ -4,7 +4,7 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
-from saltvirt import signed
+from saltvirt import signed, terminal
 from saltvirt.errors import VirtError
 from saltvirt.fleet import keys, minions
 from saltvirt.fleet.cloud import Cloud
@@ -12,6 +12,7 @@ from saltvirt.fleet.cloud import Cloud
 log = logging.getLogger(__name__)
 # Letters of one line of progress.
 _LONGEST = 400
+_MOST_WARNINGS, _LONGEST_WARNING = 5, 400
 
 
 class DeployError(VirtError):
@@ -47,6 +48,14 @@ def whose_time(reply: minions.Reply, limit_s: float | None) -> str:
     """Return whose time ran out: a host's that is silent, or ours."""
     is_option = reply.is_late and limit_s is None
     return f"{reply.error}{' (virt:deploy_timeout_s)' if is_option else ''}"
+
+
+def warnings(said: object) -> list[str]:
+    """Return what a host warns of in its answer, which is True where there is nothing."""
+    listed = said.get("warnings") if isinstance(said, dict) else None
+    lines = listed if isinstance(listed, list) else []
+    known = [line for line in lines[:_MOST_WARNINGS] if isinstance(line, str)]
+    return [terminal.one_line(line, _LONGEST_WARNING) for line in known]
 
 
 def _signed(cloud: Cloud, host: str, tag: str, packed: object) -> Mapping[str, Any]:

@@ -79,6 +79,16 @@ def _of_info(info: HostInfo, name: str) -> Sighting:
     )
 
 
+def beside(name: str, answers: Mapping[str, HostInfo]) -> list[str]:
+    """Return the other VMs that may have a disk called as one of this VM: ``VM_DISK``."""
+    known = {
+        one
+        for info in answers.values()
+        for one in (*info.vms, *info.kept, *info.building, *info.coming, *info.unfinished)
+    }
+    return sorted(one for one in known if name.startswith(f"{one}_") or one.startswith(f"{name}_"))
+
+
 def having(seen: Mapping[str, Sighting]) -> list[str]:
     """
     Return the hosts that have a VM.

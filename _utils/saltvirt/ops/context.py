@@ -19,6 +19,10 @@ class Context:
 
     is_ordered
         By the master, which has checked the name of the VM.
+    unasked
+        The hosts that have not told the master what they have.
+    others
+        The VMs of other hosts that may have a disk called as one of this VM; None if nobody knows.
     """
 
     settings: HostSettings
@@ -27,6 +31,19 @@ class Context:
     progress: Callable[..., Any] = _silent
     ask: Callable[..., Any] | None = None
     is_ordered: bool = False
+    unasked: tuple[str, ...] = ()
+    others: frozenset[str] | None = None
+
+    def namesakes(self, vm: str, name: str) -> list[str]:
+        """
+        Return which other VMs a disk of a name may be of, on storage that other hosts have too.
+
+        It is ``VM_DISK``, and both names may have a ``_``.
+        """
+        words = name.split("_")
+        made = ("_".join(words[:count]) for count in range(1, len(words)))
+        known = self.others
+        return [one for one in made if one not in ("", vm) and (known is None or one in known)]
 
     @classmethod
     def of(
@@ -43,11 +60,24 @@ class Context:
         settings = host_settings(opts, pillar, grains, **override)
         return cls(settings=settings, opts=opts, functions=functions, ask=ask)
 
-    def reporting(self, name: str, tag: str) -> "Context":
-        """Return the context of the master's order, which hears of its progress by events."""
+    def reporting(self, name: str, tag: str, report: object = True) -> "Context":
+        """
+        Return the context of the master's order, which hears of its progress by events.
+
+        report
+            What the order says: True, or ``{"unasked": [host], "others": [VM]}``.
+        """
+        said = report if isinstance(report, Mapping) else {}
+        others = said.get("others")
 
         def progress(stage: str, **figures: object) -> None:
             value = {"name": name, "stage": stage, **figures}
             self.functions["event.fire_master"](answering.sign(self.opts, tag, value=value), tag)
 
-        return replace(self, progress=progress, is_ordered=True)
+        return replace(
+            self,
+            progress=progress,
+            is_ordered=True,
+            unasked=tuple(said.get("unasked") or ()),
+            others=None if others is None else frozenset(others),
+        )

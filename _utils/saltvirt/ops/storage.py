@@ -3,7 +3,7 @@
 import fcntl
 import os
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,8 @@ from saltvirt.model import Disk
 from saltvirt.units import MIB
 from saltvirt.xml import pooldisk
 
+# So many hosts are named in a line.
+_NAMED = 10
 # QEMU itself refuses chains that are much longer.
 _DEPTH = 64
 # Where libvirt keeps what is defined. It writes and removes the files there; the folder it leaves.
@@ -183,6 +185,24 @@ def _real(path: str) -> Path:
         # Hosts know it by the same link; what that leads to has a number of this host alone.
         return Path(path).parent.resolve() / Path(path).name
     return real
+
+
+def may_be_of(unasked: Sequence[str]) -> str:
+    """Return what is said of a disk that hosts may have a VM with which cannot be asked."""
+    more = f" and {len(unasked) - _NAMED} more" if len(unasked) > _NAMED else ""
+    return (
+        f"on storage that all hosts share, and {', '.join(unasked[:_NAMED])}{more} may have a VM "
+        "with it and cannot be asked; wait until all answer, or, if you know that they have no "
+        "such VM, give force=True"
+    )
+
+
+def may_be_anothers(others: Iterable[str]) -> str:
+    """Return what is said of a disk that other hosts may have too, and that others may mean."""
+    return (
+        f"by its name it may be a disk of VM {' or '.join(map(repr, others))} on another host; "
+        "choose another name for the disk, or for the VM, or give it as source_file"
+    )
 
 
 def is_open(path: str | Path) -> bool:

@@ -98,8 +98,7 @@ def _cachetune(members: object, rules: Mapping[Any, Any]) -> Part:
             "id": number,
             "level": rule.get("level"),
             "type": rule.get("type"),
-            "size": _cache_kib(rule),
-            "unit": "KiB",
+            **_as_libvirt_writes(_cache_kib(rule)),
         }
         for number, rule in rules.items()
         if number != "monitor"
@@ -115,6 +114,15 @@ def _cache_kib(rule: Mapping[str, Any]) -> int:
     size = str(rule.get("size")).strip()
     unit = str(rule.get("unit") or "KiB") if size.isdecimal() else ""
     return size_kib(size + unit, "cpu:tuning:cachetune:size")
+
+
+def _as_libvirt_writes(size_kib: int) -> dict[str, object]:
+    """Return a size in the largest unit that leaves no rest; in another it would be a change."""
+    units = ["KiB", "MiB", "GiB"]
+    while size_kib and size_kib % 1024 == 0 and len(units) > 1:
+        size_kib //= 1024
+        units.pop(0)
+    return {"size": size_kib, "unit": units[0]}
 
 
 def _memorytune(members: object, nodes: Mapping[Any, Any]) -> Part:

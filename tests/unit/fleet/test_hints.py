@@ -203,3 +203,17 @@ def test_hints_that_cannot_be_written_stop_nothing(opts, caplog):
     hints.moved(opts, "web", "hyper1")
 
     assert "cannot note in" in caplog.text
+
+
+@pytest.mark.parametrize(("force", "unasked"), [(False, ["hyper3"]), (True, [])])
+def test_a_host_is_told_who_may_have_the_disks_of_a_vm(cloud, force, unasked):
+    for name in ("we", "web_a", "webb"):
+        cloud.hosts.put("hyper2", name)
+    # It was made there by its host, so nobody here knows of it.
+    cloud.hosts.put("hyper3", "web")
+    cloud.hosts.silence("hyper3")
+
+    cloud.init(force=force)
+
+    ((host, _fun, kwarg),) = cloud.hosts.sent
+    assert kwarg["report"] == {"unasked": unasked, "others": ["web_a"]} and host == "hyper1"

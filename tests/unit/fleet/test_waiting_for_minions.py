@@ -3,7 +3,7 @@
 import fleetkit
 import pytest
 from saltvirt.config import MasterSettings
-from saltvirt.fleet import awaiting, deploy, minions, reaching
+from saltvirt.fleet import awaiting, deploy, hosts, minions, reaching
 from saltvirt.fleet.cloud import Cloud
 from saltvirt.fleet.hosts import DeployError
 
@@ -131,7 +131,7 @@ def test_what_a_host_warns_of_is_in_the_answer_and_beside_an_error(cloud, monkey
 
 @pytest.mark.parametrize("said", [True, None, "x", {}, {"warnings": "x"}, {"warnings": [None]}])
 def test_a_host_without_warnings_gives_none(said):
-    assert deploy._warnings(said) == []
+    assert hosts.warnings(said) == []
 
 
 def test_who_ends_the_waiting_is_told_that_the_vm_runs_and_what_removes_it(cloud, monkeypatch):

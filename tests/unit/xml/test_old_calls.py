@@ -6,20 +6,21 @@ from saltvirt.xml import chardev, clock, cpu, cputune, graphics
 
 
 @pytest.mark.parametrize(
-    ("given", "kib"),
+    ("given", "size", "unit"),
     [
-        ({"size": 768}, 768),
-        ({"size": "768"}, 768),
-        ({"size": 3, "unit": "MiB"}, 3072),
-        ({"size": "2m", "unit": "KiB"}, 2048),
+        ({"size": 768}, "768", "KiB"),
+        ({"size": "768"}, "768", "KiB"),
+        ({"size": 3072}, "3", "MiB"),
+        ({"size": 3, "unit": "MiB"}, "3", "MiB"),
+        ({"size": "2m", "unit": "KiB"}, "2", "MiB"),
     ],
 )
-def test_a_cache_is_counted_in_kib_as_libvirt_does_it(given, kib):
+def test_a_cache_is_counted_in_kib_and_written_as_libvirt_does_it(given, size, unit):
     asked = {"cachetune": {"0": {0: {"level": 3, "type": "both", **given}}}}
     tune = cputune.of(asked)
 
     ((_name, row),) = tune.parts[0].rows
-    assert (row["size"], row["unit"]) == (str(kib), "KiB")
+    assert (row["size"], row["unit"]) == (size, unit)
     # What is there is no change when it is asked for again.
     assert cputune.changed(tune, asked) == tune
 

@@ -177,7 +177,7 @@ def test_schedulers_caches_and_bandwidths_of_a_cpu_mapping():
             name="cachetune",
             vcpus="0-1",
             rows=(
-                ("cache", {"id": "0", "level": "3", "type": "both", "size": "4096", "unit": "KiB"}),
+                ("cache", {"id": "0", "level": "3", "type": "both", "size": "4", "unit": "MiB"}),
                 ("monitor", {"vcpus": "0", "level": "3"}),
             ),
         ),

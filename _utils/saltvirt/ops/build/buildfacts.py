@@ -102,7 +102,7 @@ def of_host(conn: Any, settings: HostSettings, vm: Vm) -> HostFacts:
     kind = vm.domain_type or types.default
     arch = vm.arch or capabilities["arch"]
     devices = _devices(conn, vm)
-    has_pools = settings.storagepool or any(disk.pool for disk in vm.disks)
+    has_pools = settings.disk_pool or any(disk.pool for disk in vm.disks)
     return HostFacts(
         arch=capabilities["arch"],
         domain_types=types,

@@ -6,11 +6,13 @@ it is, if it is sound and nobody else's; it is never made, and so never removed,
 """
 
 import os
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from saltvirt import stocks
 from saltvirt.config import HostSettings
 from saltvirt.errors import ImageError, StorageError
 from saltvirt.image import validation
@@ -51,7 +53,7 @@ def of_disks(
         # A disk called "a.qcow2" may be what another, "a", has as its file.
         if paths.count(path) > 1:
             raise StorageError(f"two disks of VM {vm.name!r} would be {path}; rename one of them")
-    return {one.name: _judged(context, one, found) for one, found in named if found}
+    return {one.name: _judged(context, vm.name, one, found) for one, found in named if found}
 
 
 def seed(context: Context, conn: Any, name: str, path: str) -> str | None:
@@ -68,15 +70,21 @@ def to_find(
     settings: HostSettings, vm: Vm, places: Mapping[str, Place], required: Requirements
 ) -> Requirements:
     """Return what a VM needs of its host: of a disk that is there only what it may still grow."""
-    disk_mib = required.disk_mib
+    disk_mib, of_pools = required.disk_mib, Counter(dict(required.stocks))
     for disk in vm.disks:
         for one in _there(settings, vm.name, disk, places):
             sizes = storage.measure(one.path, one.format)
-            if sizes is not None:
-                whole = max(sizes["virtual"], _asked(disk))
-                disk_mib += max(0, whole - sizes["actual"]) // MIB - (disk.size_mib or 0)
-                break
-    return replace(required, disk_mib=max(0, disk_mib))
+            if sizes is None:
+                continue
+            whole = max(sizes["virtual"], _asked(disk))
+            more = max(0, whole - sizes["actual"]) // MIB - (disk.size_mib or 0)
+            if disk.pool and stocks.is_named(disk.pool):
+                of_pools[stocks.pool(disk.pool)] += more
+            else:
+                disk_mib += more
+            break
+    left = {name: max(0, mib) for name, mib in of_pools.items()}
+    return replace(required, disk_mib=max(0, disk_mib), stocks=tuple(sorted(left.items())))
 
 
 def _asked(disk: Disk) -> int:
@@ -108,7 +116,7 @@ def _names(settings: HostSettings, vm: str, disk: Disk, place: Place) -> Iterato
         yield _Named(str(place.folder / own), disk.format or "qcow2")
 
 
-def _judged(context: Context, disk: Disk, named: list[_Named]) -> ValidatedImage:
+def _judged(context: Context, vm: str, disk: Disk, named: list[_Named]) -> ValidatedImage:
     paths = " and ".join(one.path for one in named)
     if len(named) > 1:
         raise StorageError(
@@ -116,13 +124,16 @@ def _judged(context: Context, disk: Disk, named: list[_Named]) -> ValidatedImage
             "disk; say its format, or give it as source_file"
         )
     settings, (one,) = context.settings, named
-    _refuse_others(settings, disk.name, one.path)
     if storage.is_declared(settings, one.path) and not context.is_ordered:
         raise StorageError(
             f"disk {disk.name!r}: {one.path} is there already, on storage that all hosts share, "
             "and this host cannot see whether a VM of another one has it; salt-run virt.init asks "
             "them all, or give it as source_file"
         )
+    if storage.is_declared(settings, one.path) and context.unasked:
+        why = storage.may_be_of(context.unasked)
+        raise StorageError(f"disk {disk.name!r}: {one.path} is there already, {why}")
+    _refuse_anothers(context, vm, disk, one.path)
     if storage.is_open(one.path):
         raise StorageError(
             f"disk {disk.name!r}: {one.path} is there already, and another program has it open, a "
@@ -137,16 +148,24 @@ def _judged(context: Context, disk: Disk, named: list[_Named]) -> ValidatedImage
         ) from exc
 
 
-def _refuse_others(settings: HostSettings, disk: str, path: str) -> None:
-    """Raise StorageError if a file was made for a VM that another host may have by another name."""
-    owner = owned.of(path)
-    if owner is None or (owner.is_of_this_host and not storage.is_declared(settings, path)):
-        return
-    raise StorageError(
-        f"disk {disk!r}: {path} is there already, and it was made for VM {owner.vm!r} (UUID "
-        f"{owner.uuid}), which another host may have under another name; if none has that UUID, "
-        "give it as source_file"
-    )
+def _refuse_anothers(context: Context, vm: str, disk: Disk, path: str) -> None:
+    """Raise StorageError if a file that no VM of this host has may be another VM's by its name."""
+    owner, what = owned.of(path), f"disk {disk.name!r}: {path} is there already, and"
+    if owner is not None and owner.vm == vm:
+        if owner.is_of_this_host and not storage.is_declared(context.settings, path):
+            return
+        raise StorageError(
+            f"{what} it was made for VM {owner.vm!r} (UUID {owner.uuid}), which another host may "
+            "have under another name; if none has that UUID, give it as source_file"
+        )
+    if owner is not None:
+        raise StorageError(
+            f"{what} was made for VM {owner.vm!r}; choose another name for the disk, or for the "
+            "VM, or give it as source_file"
+        )
+    others = context.namesakes(vm, f"{vm}_{disk.name}")
+    if others and storage.is_declared(context.settings, path):
+        raise StorageError(f"{what} {storage.may_be_anothers(others)}")
 
 
 def _validated(settings: HostSettings, one: _Named) -> ValidatedImage:

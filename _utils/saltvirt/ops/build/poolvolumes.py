@@ -51,7 +51,7 @@ class PoolVolume:
 
 def is_in_one(settings: HostSettings, known: Mapping[str, Mapping[str, Any]], disk: Disk) -> bool:
     """Return whether a disk is, or is to be, a volume that is no file of a folder."""
-    pool = disk.pool if disk.source_file else (disk.pool or settings.storagepool)
+    pool = disk.pool if disk.source_file else (disk.pool or settings.disk_pool)
     is_path = str(disk.source_file or "").startswith("/") or disk.elsewhere is not None
     is_drive = disk.device in ("cdrom", "floppy") and not (disk.image or disk.source_file)
     if pool is None or pool not in known or is_path or is_drive:
@@ -87,7 +87,7 @@ def _of_disk(
     known: Mapping[str, Mapping[str, Any]],
     others: list[str],
 ) -> PoolVolume:
-    pool = disk.pool or context.settings.storagepool or ""
+    pool = disk.pool or context.settings.disk_pool or ""
     what = f"disk {disk.name!r}"
     if not known[pool]["active"]:
         raise StorageError(f"{what}: pool {pool!r} is not active; start it first")
@@ -165,6 +165,15 @@ def refuse_used(context: Context, conn: Any, vm: str, volume: PoolVolume) -> Non
         raise StorageError(
             f"volume {where} is there already, and a VM has it; choose another name for the disk, "
             "or for the VM"
+        )
+    others = context.namesakes(vm, volume.name)
+    is_shared = volume.path is None or storage.is_declared(settings, volume.path)
+    if is_shared and context.unasked:
+        why = storage.may_be_of(context.unasked)
+        raise StorageError(f"volume {where} is there already, {why}")
+    if is_shared and others:
+        raise StorageError(
+            f"volume {where} is there already, and {storage.may_be_anothers(others)}"
         )
     if volume.path is None:
         return

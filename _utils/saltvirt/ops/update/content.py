@@ -66,7 +66,8 @@ def find(
         return None
     pools = host.pools(conn)
     current = amend.devices(root, "disk")
-    found = disks.pairs(request.name, current, request.disks, request.with_bus, pools)
+    default = context.settings.disk_pool
+    found = disks.pairs(request.name, current, request.disks, request.with_bus, pools, default)
     made = _decided(context, conn, request, found, pools)
     taken = {disk.read(one).target.get("dev", "") for one in current if held.is_seed(one)}
     names = disks.targets(found, request.with_bus, taken)

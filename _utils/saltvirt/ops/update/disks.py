@@ -4,6 +4,7 @@ import re
 import xml.etree.ElementTree as ET
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from saltvirt import model
@@ -44,6 +45,7 @@ def pairs(
     wanted: Sequence[model.Disk],
     with_bus: frozenset[str],
     pools: Mapping[str, Mapping[str, Any]],
+    default: str | None = None,
 ) -> list[Pair]:
     """
     Return each disk of a call with the one that it means.
@@ -54,10 +56,12 @@ def pairs(
         The names of the disks whose bus the call says: a drive on another one is another drive.
     pools
         What :func:`saltvirt.kvm.host.pools` returns.
+    default
+        The pool of disks that name none.
     """
     left = [(element, disk.read(element)) for element in current if not held.is_seed(element)]
     found: dict[int, ET.Element] = {}
-    for is_same in (_has_content, _is_drive_of):
+    for is_same in (_has_content, partial(_is_partition, default), _is_drive_of):
         for number, one in enumerate(wanted):
             if number in found:
                 continue
@@ -97,15 +101,29 @@ def _has_name(vm: str, now: disk.Disk, wanted: model.Disk, pool: Mapping[str, An
     """Return whether a disk is what a call means by its own name, or by that of a file."""
     if wanted.source_file:
         return _is_named(now, wanted.source_file, wanted.pool, pool)
-    if pool.get("type") == "disk":
-        # Partitions have the device's name: the first in that pool is the first that is wanted.
-        return (now.source or {}).get("pool") == wanted.pool
     place, _slash, last = (now.path or "").rpartition("/")
     is_elsewhere = wanted.pool and place not in (wanted.pool, str(pool.get("path")))
     if is_elsewhere and now.type != "network":
         return False
     own = f"{vm}_{wanted.name}"
     return last.startswith(own) and bool(_ENDING.fullmatch(last.removeprefix(own)))
+
+
+def _is_partition(
+    default: str | None,
+    _vm: str,
+    now: disk.Disk,
+    wanted: model.Disk,
+    _has_bus: bool,
+    pools: Mapping[str, Any],
+) -> bool:
+    """Return whether a disk is one of a pool whose partitions have the names of its device."""
+    if wanted.source_file or _is_drive(wanted) or now.device != wanted.device:
+        return False
+    # So the first in that pool is the first that is wanted.
+    pool = wanted.pool or default or ""
+    is_one = (pools.get(pool) or {}).get("type") == "disk"
+    return is_one and (now.source or {}).get("pool") == pool
 
 
 def _is_named(now: disk.Disk, file: str, pool: str | None, known: Mapping[str, Any]) -> bool:

@@ -11,14 +11,15 @@ from pathlib import Path
 
 import onrecord
 import pytest
-from saltvirt import records
+from saltvirt import records, spec
 from saltvirt.errors import BadArgument, ReservationRefused, SeedError, StorageError
 from saltvirt.kvm import lifecycle
 from saltvirt.ops import owned, purge, reservations, storage, unfinished
-from saltvirt.ops.build import create
+from saltvirt.ops.build import create, existing
 from saltvirt.xml import read
 
 MARKER = b"what the guest wrote"
+UNSEEDED = {"image": None, "pub_key": None, "priv_key": None}
 
 
 def digest(path):
@@ -174,6 +175,20 @@ def refused(hypervisor, why, **given):
     assert (hypervisor.domains(), hypervisor.open_records()) == (domains, [])
 
 
+def test_what_is_there_in_a_pool_takes_no_room_of_the_image_folder_from_others(hypervisor, pool):
+    path = pool / "web1_data.qcow2"
+    disk(path, size="64M")
+    grows_mib = (64 << 20) - path.stat().st_blocks * 512 >> 20
+    asked = [{"name": "new", "size": 8}, {"name": "data", "size": 64, "pool": "p"}]
+    vm = hypervisor.deployment(**UNSEEDED, disk=None, disks=asked).vm
+    on = {"p": {"type": "dir", "active": True, "path": str(pool)}}
+    places = {one.name: storage.place(hypervisor.settings, on, one) for one in vm.disks}
+
+    found = existing.to_find(hypervisor.settings, vm, places, spec.requirements(vm))
+
+    assert (found.disk_mib, found.stocks) == (8, (("storage pool p", grows_mib),))
+
+
 def test_what_is_not_sound_is_refused(hypervisor):
     path = Path(hypervisor.settings.images) / "web1_data.qcow2"
     path.parent.mkdir()
@@ -267,7 +282,49 @@ def test_what_all_hosts_share_is_taken_only_when_all_were_asked(hypervisor):
     had = disk(path)
     with hypervisor.libvirt():
         refused(hypervisor, "on storage that all hosts share.*salt-run virt.init asks them all")
-        create.create(replace(hypervisor.context, is_ordered=True), hypervisor.deployment())
+        told = hypervisor.context.reporting("web1", "t", {"unasked": ["hyper2"]})
+        told = replace(told, progress=hypervisor.context.progress)
+        with pytest.raises(StorageError, match="and hyper2 may have a VM with it and cannot be"):
+            create.create(told, hypervisor.deployment())
+        assert hypervisor.domains() == []
+        create.create(replace(told, unasked=()), hypervisor.deployment())
+    assert digest(path) == had
+
+
+@pytest.mark.parametrize("is_shared", [True, False])
+def test_the_disk_of_another_vm_is_not_taken_by_its_name(hypervisor, is_shared):
+    images = hypervisor.settings.images
+    shared = [images] if is_shared else []
+    hypervisor.settings = replace(hypervisor.settings, shared_paths=shared)
+    path = Path(images) / "web1_a_b.qcow2"
+    had = disk(path)
+    deployment = hypervisor.deployment(
+        "web1_a", **UNSEEDED, disk=None, disks=[{"name": "b", "size": 8}]
+    )
+    ordered = replace(hypervisor.context, is_ordered=True)
+    with hypervisor.libvirt() as conn:
+        if is_shared:
+            with pytest.raises(StorageError, match="may be a disk of VM 'web1' on another host"):
+                create.create(ordered, deployment)
+            with pytest.raises(StorageError, match="may be a disk of VM 'web1' on another host"):
+                create.create(replace(ordered, others=frozenset({"web1"})), deployment)
+        owned.mark(path, "web1", "3c9a1d3e-6d5a-4d31-9f0e-2b1c4c1d0a77")
+        with pytest.raises(StorageError, match="was made for VM 'web1'"):
+            create.create(ordered, deployment)
+        assert hypervisor.domains() == []
+        # What is its own is taken all the same.
+        owned.mark(path, "web1_a", "3c9a1d3e-6d5a-4d31-9f0e-2b1c4c1d0a78")
+        if is_shared:
+            # But where another host may have it under another name.
+            with pytest.raises(StorageError, match="may have under another name"):
+                create.create(ordered, deployment)
+            owned.unmark(path)
+        else:
+            create.create(ordered, deployment)
+            assert [one["path"] for one in defined(hypervisor, "web1_a")] == [str(path)]
+            undefine(hypervisor, conn, "web1_a")
+        # Nor is what no VM there is can have.
+        create.create(replace(ordered, others=frozenset()), deployment)
     assert digest(path) == had
 
 
@@ -319,60 +376,3 @@ def test_a_build_that_fails_leaves_it(hypervisor, monkeypatch, where):
 def test_keys_without_anything_to_seed_are_refused_as_before(hypervisor):
     with hypervisor.libvirt(), pytest.raises(BadArgument, match="there is nothing to seed"):
         hypervisor.init(image=None)
-
-
-@pytest.mark.parametrize("is_given_a_path", [True, False])
-def test_what_an_overlay_is_based_on_is_not_written_to(hypervisor, is_given_a_path):
-    """A VM with an external snapshot was undefined: its newest data are in the overlay."""
-    images = Path(hypervisor.settings.images)
-    had = disk(images / "web1_data.qcow2")
-    below = images / "web1_data.qcow2" if is_given_a_path else "web1_data.qcow2"
-    argv = ["qemu-img", "create", "-q", "-f", "qcow2", "-F", "qcow2", "-b", below]
-    subprocess.run([*argv, images / "web1_data.snap1"], check=True)
-
-    with hypervisor.libvirt(), pytest.raises(StorageError, match="web1_data.snap1 is based on it"):
-        hypervisor.init()
-
-    assert (hypervisor.domains(), hypervisor.open_records()) == ([], [])
-    assert digest(images / "web1_data.qcow2") == had
-
-
-def test_nothing_is_taken_while_libvirt_has_not_loaded_a_vm(hypervisor, monkeypatch, tmp_path):
-    had = disk(Path(hypervisor.settings.images) / "web1_data.qcow2")
-    kept = tmp_path / "not-loaded"
-    kept.mkdir()
-    (kept / "old1.xml").touch()
-    # The test driver has no files of its own; QEMU's skips one that it cannot read.
-    monkeypatch.setattr(storage, "_DEFINITIONS", kept)
-
-    with hypervisor.libvirt(), pytest.raises(StorageError, match="has not loaded .*old1.xml"):
-        hypervisor.init()
-
-    assert hypervisor.files() == ["web1_data.qcow2"]
-    assert digest(Path(hypervisor.settings.images) / "web1_data.qcow2") == had
-
-
-@pytest.mark.parametrize("is_declared", [True, False])
-def test_what_another_host_may_have_under_another_name_is_not_taken(
-    hypervisor, monkeypatch, tmp_path, is_declared
-):
-    """A VM of another host was renamed there, and is off; a new one gets its old name here."""
-    images = hypervisor.settings.images
-    with hypervisor.libvirt() as conn:
-        hypervisor.init()
-        lifecycle.undefine(conn, "web1")
-    had = {name: digest(Path(images) / name) for name in hypervisor.files()}
-    if is_declared:
-        hypervisor.settings = replace(hypervisor.settings, shared_paths=[images])
-    else:
-        here = tmp_path / "machine-id"
-        here.write_text("7" * 32)
-        # There is one machine here; the one that has made it has another number.
-        monkeypatch.setattr(owned, "_MACHINE", here)
-
-    context = replace(hypervisor.context, is_ordered=True)
-    with hypervisor.libvirt(), pytest.raises(StorageError, match="it was made for VM 'web1'"):
-        unseeded = {"pub_key": None, "priv_key": None, "seed": False}
-        create.create(context, hypervisor.deployment(**unseeded))
-
-    assert {name: digest(Path(images) / name) for name in hypervisor.files()} == had

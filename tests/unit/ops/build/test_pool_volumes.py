@@ -194,6 +194,28 @@ def test_a_partition_is_the_next_that_is_free(pooled):
     assert listed(host) == ["sda1", "sda2", "sda3", "sda4"]
 
 
+def test_a_disk_that_names_no_pool_keeps_its_partition(pooled):
+    host = pooled("disk")
+    host.init(**PLAIN, disks=[{"name": "old", "size": 8}])
+    host.settings = replace(host.settings, storagepool="p")
+    two = [{"name": name, "size": 8} for name in ("new", "old")]
+    for is_changed in (True, False):
+        call = request.of(host.settings, "web1", {**_UPDATE, "disks": two})
+        done = do.update(host.context, replace(call, stop_on_reboot=None))
+        assert do.is_changed(done) is is_changed
+    old = f"{host.settings.images}/web1_old.qcow2"
+    assert [one.path for one in disks(host)] == [old, "p/sda1"]
+    assert listed(host) == ["sda1"]
+
+
+@pytest.mark.parametrize("kind", ["logical", "disk", "rbd"])
+def test_with_3006s_defaults_a_disk_without_a_pool_is_a_file(pooled, kind):
+    host = pooled(kind)
+    host.settings = replace(host.settings, storagepool="p", compat="3006")
+    host.init(**PLAIN, disks=[{"name": "data", "size": 8}])
+    assert (listed(host), host.files()) == ([], ["web1_data.qcow2"])
+
+
 _UPDATE = dict.fromkeys(
     (
         "cpu mem disk_profile nic_profile interfaces graphics boot numatune boot_dev "
@@ -233,6 +255,18 @@ def test_what_is_another_vms_is_refused(pooled):
     with pytest.raises(StorageError, match="a_b_c is there already, and a VM has it"):
         host.init("a", **call)
     assert listed(host) == ["a_b_c"]
+
+
+def test_a_volume_that_may_be_a_vms_of_another_host_is_not_taken_by_its_name(pooled):
+    host = pooled("rbd", "a_b_c")
+    one = {"name": "b_c", "size": 8, "pool": "p"}
+    with pytest.raises(StorageError, match="p/a_b_c .* of VM 'a_b' on another host"):
+        host.init("a", **PLAIN, disks=[one])
+    told = replace(host.context, is_ordered=True, unasked=("hyper2",))
+    with pytest.raises(StorageError, match="p/a_b_c .* hyper2 may have a VM with it"):
+        create.create(told, host.deployment("a", **PLAIN, disks=[one]))
+    host.init("a", **PLAIN, disks=[{**one, "source_file": "a_b_c"}])
+    assert [one.path for one in disks(host, "a")] == ["rbd:vms/a_b_c"]
 
 
 @pytest.mark.parametrize("where", ["start", "define"])

@@ -73,6 +73,8 @@ def test_the_other_host_is_asked_for_them_whatever_its_release(
     end.step("finish")
 
     assert [given["snapshots"] for given in asked] == [asked_for]
+    if not leaves:
+        lifecycle.undefine(conn, "web1")
 
 
 def test_one_that_was_taken_after_it_was_sent_is_not_removed(end, conn, take):

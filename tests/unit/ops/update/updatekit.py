@@ -48,6 +48,17 @@ CALLS = [
         {"cpu": {"tuning": {"emulatorpin": "0,1,2", "emulatorsched": {"scheduler": "idle"}}}},
         lambda said: said.cputune.pins == (("emulatorpin", {"cpuset": "0-2"}),),
     ),
+    *(
+        (
+            {"cpu": {"tuning": {"cachetune": {0: {0: {"level": 3, "type": "both", "size": kib}}}}}},
+            lambda said, row=row: said.cputune.parts[0].rows[0][1].items() >= row.items(),
+        )
+        for kib, row in (
+            (768, {"size": "768", "unit": "KiB"}),
+            (3072, {"size": "3", "unit": "MiB"}),
+            ("2g", {"size": "2", "unit": "GiB"}),
+        )
+    ),
     (
         {"cpu": {"topology": {"sockets": 2}, "mode": "custom", "model": "Haswell"}},
         lambda said: said.cpu.model.name == "Haswell",

@@ -1,0 +1,69 @@
+"""A disk that is there is not taken where somebody unseen may need it as it is."""
+
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from saltvirt.errors import StorageError
+from saltvirt.kvm import lifecycle
+from saltvirt.ops import owned, storage
+from saltvirt.ops.build import create
+from test_existing_disks import digest, disk
+
+
+@pytest.mark.parametrize("is_given_a_path", [True, False])
+def test_what_an_overlay_is_based_on_is_not_written_to(hypervisor, is_given_a_path):
+    """A VM with an external snapshot was undefined: its newest data are in the overlay."""
+    images = Path(hypervisor.settings.images)
+    had = disk(images / "web1_data.qcow2")
+    below = images / "web1_data.qcow2" if is_given_a_path else "web1_data.qcow2"
+    argv = ["qemu-img", "create", "-q", "-f", "qcow2", "-F", "qcow2", "-b", below]
+    subprocess.run([*argv, images / "web1_data.snap1"], check=True)
+
+    with hypervisor.libvirt(), pytest.raises(StorageError, match="web1_data.snap1 is based on it"):
+        hypervisor.init()
+
+    assert (hypervisor.domains(), hypervisor.open_records()) == ([], [])
+    assert digest(images / "web1_data.qcow2") == had
+
+
+def test_nothing_is_taken_while_libvirt_has_not_loaded_a_vm(hypervisor, monkeypatch, tmp_path):
+    had = disk(Path(hypervisor.settings.images) / "web1_data.qcow2")
+    kept = tmp_path / "not-loaded"
+    kept.mkdir()
+    (kept / "old1.xml").touch()
+    # The test driver has no files of its own; QEMU's skips one that it cannot read.
+    monkeypatch.setattr(storage, "_DEFINITIONS", kept)
+
+    with hypervisor.libvirt(), pytest.raises(StorageError, match="has not loaded .*old1.xml"):
+        hypervisor.init()
+
+    assert hypervisor.files() == ["web1_data.qcow2"]
+    assert digest(Path(hypervisor.settings.images) / "web1_data.qcow2") == had
+
+
+@pytest.mark.parametrize("is_declared", [True, False])
+def test_what_another_host_may_have_under_another_name_is_not_taken(
+    hypervisor, monkeypatch, tmp_path, is_declared
+):
+    """A VM of another host was renamed there, and is off; a new one gets its old name here."""
+    images = hypervisor.settings.images
+    with hypervisor.libvirt() as conn:
+        hypervisor.init()
+        lifecycle.undefine(conn, "web1")
+    had = {name: digest(Path(images) / name) for name in hypervisor.files()}
+    if is_declared:
+        hypervisor.settings = replace(hypervisor.settings, shared_paths=[images])
+    else:
+        here = tmp_path / "machine-id"
+        here.write_text("7" * 32)
+        # There is one machine here; the one that has made it has another number.
+        monkeypatch.setattr(owned, "_MACHINE", here)
+
+    context = replace(hypervisor.context, is_ordered=True)
+    with hypervisor.libvirt(), pytest.raises(StorageError, match="it was made for VM 'web1'"):
+        unseeded = {"pub_key": None, "priv_key": None, "seed": False}
+        create.create(context, hypervisor.deployment(**unseeded))
+
+    assert {name: digest(Path(images) / name) for name in hypervisor.files()} == had
