@@ -172,9 +172,10 @@ class Cloud:
     def traces(self):
         """Return everything that VMs leave: definitions, files, records, locks, keys, orders."""
         out = {"keys": self.accepted()}
-        # The hints are of the hosts.
         kept = self.notes.rglob("*") if self.notes.exists() else ()
-        out["orders"] = sorted(p.name for p in kept if p.is_file() and p.name != "hints.json")
+        # These are of the hosts.
+        others = ("hints.json", "silent.json")
+        out["orders"] = sorted(p.name for p in kept if p.is_file() and p.name not in others)
         for host in self.hosts:
             folder = self.folder(host)
             logs = folder / "var/log/libvirt/qemu"
