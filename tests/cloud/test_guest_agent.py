@@ -4,6 +4,7 @@ import agentkit
 import pytest
 from cloudkit import TINY
 
+pytestmark = pytest.mark.nightly  # the examples of both functions ask such a guest in make test
 VM = "agent1"
 
 
@@ -50,7 +51,6 @@ def test_a_command_that_fails_there_fails_here(guest):
     assert done.code == 1 and done.data["local"]["exit_code"] == 1
 
 
-@pytest.mark.nightly
 def test_a_guest_without_an_agent_is_one_line(guest):
     guest.local("hyper1", "virt.init", "mute1", "1", "96", TINY, "seed=False")
     try:
@@ -65,7 +65,6 @@ def test_a_guest_without_an_agent_is_one_line(guest):
     ) in " ".join((done.out + done.err).split())
 
 
-@pytest.mark.nightly
 def test_an_agent_that_goes_quiet_holds_up_nobody(guest):
     done = guest.call("hyper1", "virt.guest_exec", VM, "hang")
 
