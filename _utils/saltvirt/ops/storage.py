@@ -240,6 +240,13 @@ def not_loaded(conn: Any) -> dict[str, str]:
     }
 
 
+def refuse_not_loaded(conn: Any, name: str) -> None:
+    """Raise StorageError if a VM of a name is defined here, and libvirt does not know of it."""
+    why = not_loaded(conn).get(name)
+    if why:
+        raise StorageError(f"a VM called {name!r} may be on this host already: {why}")
+
+
 def settle_definitions() -> None:
     """Have it survive a crash what libvirt has defined and undefined so far."""
     for folder in (_DEFINITIONS, _DEFINITIONS / "autostart"):

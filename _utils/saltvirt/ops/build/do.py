@@ -95,6 +95,8 @@ class Builder:
         minion = _fetch_minion(self._context, plan)
         secrets = [plan.credentials_path] if plan.credentials_path else []
         with reservations.host_lock(settings):
+            # To define one of that name would write over what is left of the other.
+            storage.refuse_not_loaded(conn, plan.vm.name)
             # What is noted here is removed by whoever settles this: it must be nobody else's.
             reservations.refuse_taken(settings, plan.vm.name, plan.paths)
             # And what was there when this was decided, nobody has got meanwhile.

@@ -74,6 +74,7 @@ class Arrival(End[ArrivalFacts]):
         self._reserving.enter_context(reservations.host_lock(self._settings))
         startlock.refuse_moving(self._settings, self._name, self.moving.uuid)
         reservations.refuse_building(self._settings, self._name)
+        storage.refuse_not_loaded(self.conn, self._name)
         why = checks.check(self.conn, self._settings, self.moving)
         if why:
             raise ReservationRefused(self._name, why)

@@ -43,6 +43,20 @@ def test_nothing_is_taken_while_libvirt_has_not_loaded_a_vm(hypervisor, monkeypa
     assert digest(Path(hypervisor.settings.images) / "web1_data.qcow2") == had
 
 
+def test_nothing_is_written_over_a_definition_that_libvirt_has_not_loaded(
+    hypervisor, monkeypatch, tmp_path
+):
+    kept = tmp_path / "not-loaded"
+    kept.mkdir()
+    (kept / "web1.xml").write_text("<what only a newer libvirt reads/>")
+    monkeypatch.setattr(storage, "_DEFINITIONS", kept)
+
+    with hypervisor.libvirt(), pytest.raises(StorageError, match="'web1' may be on this host"):
+        hypervisor.init()
+
+    assert (hypervisor.domains(), hypervisor.files(), hypervisor.open_records()) == ([], [], [])
+
+
 @pytest.mark.parametrize("is_declared", [True, False])
 def test_what_another_host_may_have_under_another_name_is_not_taken(
     hypervisor, monkeypatch, tmp_path, is_declared
