@@ -72,7 +72,9 @@ class _Pace:
             self._best, self._moved = done, now
         # Each pass over the guest's memory has a total of its own, and a share of that.
         self._percent = max(self._percent, stats.get("percent", 0))
-        if stats and now - self._told > self._EVERY_S:
+        # At its very beginning QEMU has no figures yet.
+        is_telling = bool(stats.get("remaining_bytes") or self._percent)
+        if is_telling and now - self._told > self._EVERY_S:
             self._told = now
             self._progress("Moving", **{**stats, "percent": self._percent})
 
