@@ -12,6 +12,8 @@ from saltvirt.fleet.cloud import Cloud
 log = logging.getLogger(__name__)
 # Letters of an error that are shown.
 _LONGEST = 4000
+# Salt's own word of a host that has no code of ours yet; it is passed over as others are.
+_BARE = "'virt.signed' is not available"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,8 +73,8 @@ class Hearing:
         except signed.NotSigned as why:
             # An event's tag is text of whoever fired it: it is not shown.
             if host not in self._doubted:
-                # Salt's own word of a host that has no code of ours yet; it is passed over, too.
-                is_bare = "'virt.signed' is not available" in str(data.get("return"))[:200]
+                given = data.get("return")
+                is_bare = isinstance(given, str) and given.startswith(_BARE)
                 level = logging.INFO if is_bare else logging.WARNING
                 log.log(level, "job %s: passed over, in the name of %s: %s", self.jid, host, why)
             self._doubted[host] = str(why)
