@@ -6,7 +6,7 @@ Mount a guest's disk through libguestfs: the host's kernel parses none of its fi
 
 from saltvirt import config
 from saltvirt.ops import storage
-from saltvirt.seed import hostmount
+from saltvirt.seed import guestmount
 
 
 def __virtual__():
@@ -36,7 +36,7 @@ def mount(location, access="rw", root=None):
     """
     settings = config.host_settings(__opts__, __pillar__, __grains__)
     fmt = storage.opened_format(settings, location)
-    return hostmount.mount(settings, location, fmt, access, root)
+    return guestmount.mount(settings, location, fmt, access, root)
 
 
 def umount(name, disk=None):
@@ -57,4 +57,4 @@ def umount(name, disk=None):
         salt hyper1 guestfs.mount /srv/debian.qcow2 ro root=/srv/guest
         salt hyper1 guestfs.umount /srv/guest
     """
-    return hostmount.umount(config.host_settings(__opts__, __pillar__, __grains__), name)
+    return guestmount.umount(config.host_settings(__opts__, __pillar__, __grains__), name)

@@ -51,6 +51,20 @@ def _take(path: Path, wait: bool) -> TextIO | None:
         handle.close()
 
 
+def kept(path: str | Path) -> int | None:
+    """
+    Return the handle of a lock to hand on to a program, which then holds it until it ends.
+
+    None if another process holds it. Close it once the program has it. The file stays.
+    """
+    Path(path).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    handle = _take(Path(path), wait=False)
+    if handle is None:
+        return None
+    with handle:
+        return os.dup(handle.fileno())
+
+
 @contextmanager
 def held(
     path: str | Path, *, wait: bool = True, is_done: Callable[[], bool] = lambda: True

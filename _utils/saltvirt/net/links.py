@@ -11,10 +11,8 @@ from saltvirt.errors import VirtError
 from saltvirt.net.bridgeplan import Step
 from saltvirt.net.snapshot import Address, Link, Route, Snapshot
 
-try:
-    import pyroute2
-except ImportError:
-    pyroute2 = optional.OptionalModule("pyroute2")
+# Imported when it is used, as it takes longer than all that most commands do.
+pyroute2 = optional.OptionalModule("pyroute2")
 
 MISSING = (
     "the Python module 'pyroute2', which changes links, is missing on this minion; install it "

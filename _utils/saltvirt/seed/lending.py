@@ -69,6 +69,22 @@ def borrowed(known: Sequence[Account], place: str | Path, limit_s: float) -> Ite
         time.sleep(_LOOK_S)
 
 
+def kept(known: Sequence[Account], place: str | Path) -> tuple[Account, int]:
+    """
+    Return a user for a mount, and the handle of its lock; raise SeedError if none is free.
+
+    The first user is left to jobs that come and go, where there is another.
+    """
+    for one in known[1:] or known:
+        handle = locks.kept(Path(place) / f"{one.name}.lock")
+        if handle is not None:
+            return one, handle
+    raise SeedError(
+        "all users of appliances for mounts are in use; guestfs.umount what is mounted, or try "
+        "again when seeding is done"
+    )
+
+
 def refuse_shared(name: str, uid: int, everybody: Iterable[tuple[str, int]]) -> None:
     """Refuse a user that is another one too: root, QEMU's, nobody."""
     others = sorted(other for other, number in everybody if number == uid and other != name)
@@ -113,38 +129,54 @@ def _copied(path: str, given: Path, room: Room) -> str:
 
 @contextmanager
 def lent(path: str, who: Account, *, is_read: bool) -> Iterator[list[Any] | None]:
+    """Have a disk belong to the user while the block runs; yield what ``give_back`` needs."""
+    handle = opened(path)
+    try:
+        back = lend(handle, path, who, is_read=is_read)
+        try:
+            yield back
+        finally:
+            if back:
+                with suppress(OSError):
+                    confined.give_back([handle, *back[1:]])
+    finally:
+        os.close(handle)
+
+
+def opened(path: str) -> int:
+    """Return a handle of a disk; raise SeedError if there is none."""
+    try:
+        return os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except OSError as exc:
+        raise SeedError(f"{path} cannot be opened: {exc.strerror}") from exc
+
+
+def lend(
+    handle: int, path: str, who: Account, *, is_read: bool, wait: bool = True
+) -> list[Any] | None:
     """
-    Have a disk belong to the user while the block runs; yield what ``give_back`` needs.
+    Have a disk belong to the user, as long as the handle is open; return what ``give_back`` needs.
 
     None if everybody may read the disk and it is only read: several may look at it at once. Else
     one job has it at a time. What belongs to such a user before is left by a job that was cut off:
     it is root's.
     """
+    if is_read and os.fstat(handle).st_mode & 0o004:
+        return None
     try:
-        handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+    except BlockingIOError:
+        raise SeedError(f"{path} is in use by another job of this host") from None
+    before = os.fstat(handle)
+    mode = stat.S_IMODE(before.st_mode)
+    ours = {one.pw_uid for one in pwd.getpwall() if one.pw_name in USERS} | {who.uid}
+    owner = 0 if before.st_uid in ours else before.st_uid
+    back = [os.path.realpath(path), owner, mode, confined.others(handle)]
+    try:
+        os.fchown(handle, who.uid, -1)
     except OSError as exc:
-        raise SeedError(f"{path} cannot be opened: {exc.strerror}") from exc
-    try:
-        if is_read and os.fstat(handle).st_mode & 0o004:
-            yield None
-            return
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        before = os.fstat(handle)
-        mode = stat.S_IMODE(before.st_mode)
-        ours = {one.pw_uid for one in pwd.getpwall() if one.pw_name in USERS} | {who.uid}
-        owner = 0 if before.st_uid in ours else before.st_uid
-        back = [owner, mode, confined.others(handle)]
-        try:
-            os.fchown(handle, who.uid, -1)
-        except OSError as exc:
-            raise SeedError(
-                f"{path} cannot be lent to the appliance's user {who.name}: {exc.strerror}; put it "
-                "on a file system where root may change owners"
-            ) from exc
-        try:
-            yield [os.path.realpath(path), *back]
-        finally:
-            with suppress(OSError):
-                confined.give_back([handle, *back])
-    finally:
-        os.close(handle)
+        raise SeedError(
+            f"{path} cannot be lent to the appliance's user {who.name}: {exc.strerror}; put it "
+            "on a file system where root may change owners"
+        ) from exc
+    return back

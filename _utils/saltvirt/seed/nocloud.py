@@ -19,10 +19,7 @@ from saltvirt.errors import SeedError
 from saltvirt.seed import cloudconfig, guest
 from saltvirt.seed.model import Identity
 
-try:
-    import pycdlib
-except ImportError:
-    pycdlib = optional.OptionalModule("pycdlib")  # type: ignore[assignment]
+pycdlib = optional.OptionalModule("pycdlib")
 
 LABEL = "cidata"
 MISSING = (

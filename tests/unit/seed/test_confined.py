@@ -284,7 +284,7 @@ import os, sys, time
 sys.path.insert(0, {folder!r})
 import confined
 confined.CACHE = sys.argv[2]
-with confined._built([sys.argv[1]]) as built:
+with confined.built([sys.argv[1]]) as built:
     files = sorted(os.listdir(built))
     assert files == sorted(confined._BUILT), files
     assert all(os.stat(f"{{built}}/{{name}}").st_mode & 0o004 for name in files)

@@ -8,7 +8,7 @@ import pytest
 from saltvirt.config import HostSettings
 from saltvirt.errors import BadArgument, ImageError, SeedError, StorageError
 from saltvirt.ops.seeding import method
-from saltvirt.seed import hostmount
+from saltvirt.seed import guestmount, hostmount
 
 MODULES = Path(__file__).resolve().parents[3] / "_modules"
 
@@ -40,11 +40,11 @@ def test_nothing_is_mounted_over_what_is_there(tmp_path):
     settings = HostSettings(state_dir=str(tmp_path / "state"))
 
     with pytest.raises(StorageError, match="is not empty"):
-        hostmount.mount(settings, "/x.qcow2", "qcow2", "rw", str(tmp_path / "root"))
+        guestmount.mount(settings, "/x.qcow2", "qcow2", "rw", str(tmp_path / "root"))
     with pytest.raises(BadArgument, match="access: 'rx'; rw or ro"):
-        hostmount.mount(settings, "/x.qcow2", "qcow2", "rx", None)
+        guestmount.mount(settings, "/x.qcow2", "qcow2", "rx", None)
     with pytest.raises(BadArgument, match="nothing is mounted at"):
-        hostmount.umount(settings, str(tmp_path / "root"))
+        guestmount.umount(settings, str(tmp_path / "root"))
 
 
 def test_images_are_made_and_converted(tmp_path):

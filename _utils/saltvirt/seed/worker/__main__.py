@@ -21,6 +21,7 @@ import confined
 import guestfstree
 import identity
 import installing
+import mounting
 import nbd
 from identity import Refused
 
@@ -99,13 +100,15 @@ def _end_if_nobody_waits(asked_by: int, job: dict[str, Any]) -> None:
 
 
 def main() -> int:
-    """Do one job; with ``--check`` only say whether this interpreter could."""
+    """Do one job, or one of mounting; with ``--check`` only say whether this interpreter could."""
     if sys.argv[1:] == ["--check"]:
         if not guestfstree.is_there():
             print("this interpreter has no module 'guestfs'", file=sys.stderr)
         return int(not guestfstree.is_there())
     job = json.load(sys.stdin)
     os.umask(0o022)
+    if sys.argv[1:] == ["--mount"]:
+        return mounting.mount(job)
     watched(job, job["limit_s"])
     return 0
 

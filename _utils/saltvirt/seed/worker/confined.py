@@ -23,13 +23,13 @@ RESOLVERS = "/etc/resolv.conf"
 _MOST_LINKS = 8
 SANDBOX = "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny"
 _BUILT = ("README.fixed", "kernel", "initrd", "root")
-_NEWNS, _NEWIPC, _NEWNET = 0x20000, 0x08000000, 0x40000000
-_PRIVATE, _BIND, _MOVE = 0x4000 | 1 << 18, 0x1000, 0x2000  # MS_REC | MS_PRIVATE; MS_BIND; MS_MOVE
-_NOSUID_NODEV_NOEXEC = 0x2 | 0x4 | 0x8
+NEWNS, NEWIPC, NEWNET = 0x20000, 0x08000000, 0x40000000
+PRIVATE, BIND, _MOVE = 0x4000 | 1 << 18, 0x1000, 0x2000  # MS_REC | MS_PRIVATE; MS_BIND; MS_MOVE
+NOSUID_NODEV_NOEXEC = 0x2 | 0x4 | 0x8
 _NO_NEW_PRIVS = 38
 # Who may use a file beside its owner and its group; an owner may set it.
 _ACL = "system.posix_acl_access"
-_libc = ctypes.CDLL(None, use_errno=True)
+libc = ctypes.CDLL(None, use_errno=True)
 
 
 def enter(job: dict[str, Any], search_path: Iterable[str]) -> None:
@@ -37,26 +37,26 @@ def enter(job: dict[str, Any], search_path: Iterable[str]) -> None:
     who = job["confined"]
     groups = [os.stat("/dev/kvm").st_gid] if who["use_kvm"] and os.path.exists("/dev/kvm") else []
     Path(PLACE).mkdir(mode=0o711, exist_ok=True)
-    with _built(search_path) as built:
-        _furnish(job, who["folder"], built)
-    _become(who["uid"], who["gid"], groups)
+    with built(search_path) as there:
+        _furnish(job, who["folder"], there)
+    become(who["uid"], who["gid"], groups)
     work = f"{PLACE}/work"
     os.environ.update(
         TMPDIR=work,
         XDG_RUNTIME_DIR=work,
         LIBGUESTFS_CACHEDIR=work,
         HOME=work,
-        **({"LIBGUESTFS_PATH": f"{PLACE}/appliance"} if built else {}),
+        **({"LIBGUESTFS_PATH": f"{PLACE}/appliance"} if there else {}),
     )
     os.chdir(work)
 
 
 def _furnish(job: dict[str, Any], folder: str, built: str | None) -> None:
     """Make the view of files, and the network, that this process and its own have alone."""
-    _check(_libc.unshare(_NEWNS | _NEWIPC | (0 if job.get("network") else _NEWNET)), "unshare")
-    _check(_libc.mount(b"none", b"/", None, _PRIVATE, None), "a private mount")
-    options = (b"tmpfs", PLACE.encode(), b"tmpfs", _NOSUID_NODEV_NOEXEC, b"mode=0755,size=1m")
-    _check(_libc.mount(*options), f"mount {PLACE}")
+    check(libc.unshare(NEWNS | NEWIPC | (0 if job.get("network") else NEWNET)), "unshare")
+    check(libc.mount(b"none", b"/", None, PRIVATE, None), "a private mount")
+    options = (b"tmpfs", PLACE.encode(), b"tmpfs", NOSUID_NODEV_NOEXEC, b"mode=0755,size=1m")
+    check(libc.mount(*options), f"mount {PLACE}")
     # What is to be /run is furnished beside it, as long as what it is made of can be seen.
     place = Path(f"{PLACE}{PLACE.removeprefix(RUN)}")
     place.mkdir(mode=0o711)
@@ -72,7 +72,7 @@ def _furnish(job: dict[str, Any], folder: str, built: str | None) -> None:
         job["path"] = f"{PLACE}/disk"
     if job.get("network"):
         _keep_resolvers(PLACE)
-    _check(_libc.mount(PLACE.encode(), RUN.encode(), None, _MOVE, None), f"mount {RUN}")
+    check(libc.mount(PLACE.encode(), RUN.encode(), None, _MOVE, None), f"mount {RUN}")
 
 
 def _keep_resolvers(new_run: str) -> None:
@@ -124,18 +124,18 @@ def _show(source: str, shown: Path) -> None:
         shown.mkdir(mode=0o755)
     else:
         shown.touch()
-    _check(_libc.mount(source.encode(), os.fsencode(shown), None, _BIND, None), f"bind {source}")
+    check(libc.mount(source.encode(), os.fsencode(shown), None, BIND, None), f"bind {source}")
 
 
-def _become(uid: int, gid: int, groups: list[int]) -> None:
+def become(uid: int, gid: int, groups: list[int]) -> None:
     os.setgroups(groups)
     os.setresgid(gid, gid, gid)
     os.setresuid(uid, uid, uid)
-    _check(_libc.prctl(_NO_NEW_PRIVS, 1, 0, 0, 0), "no_new_privs")
+    check(libc.prctl(_NO_NEW_PRIVS, 1, 0, 0, 0), "no_new_privs")
 
 
 @contextmanager
-def _built(search_path: Iterable[str]) -> Iterator[str | None]:
+def built(search_path: Iterable[str]) -> Iterator[str | None]:
     """
     Yield the folder of the appliance, built anew where the host's packages have changed.
 
@@ -181,7 +181,7 @@ def _built(search_path: Iterable[str]) -> Iterator[str | None]:
         yield str(folder)
 
 
-def _check(result: int, what: str) -> None:
+def check(result: int, what: str) -> None:
     if result:
         code = ctypes.get_errno()
         raise OSError(code, f"{what}: {os.strerror(code)}")

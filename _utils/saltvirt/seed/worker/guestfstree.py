@@ -96,6 +96,11 @@ def search_path() -> list[str]:
     return str(guestfs.GuestFS(python_return_dict=True).get_path()).split(":")
 
 
+def default_qemu() -> str:
+    """Return the QEMU that libguestfs starts."""
+    return str(guestfs.GuestFS(python_return_dict=True).get_hv())
+
+
 def is_there() -> bool:
     """Return whether this interpreter has the binding."""
     return guestfs is not None

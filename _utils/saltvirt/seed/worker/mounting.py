@@ -1,0 +1,105 @@
+"""
+guestmount, whose QEMU leaves root: the appliance's user, its own view of files, no network.
+
+FUSE shows the files to whoever mounted them, so guestmount itself stays root's. libguestfs starts
+what it is told is QEMU: a few lines that import this file, and become QEMU.
+Source: guestmount(1), guestfs(3) on LIBGUESTFS_HV and fixed appliances.
+"""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import confined
+import guestfstree
+from confined import BIND, NEWIPC, NEWNET, NEWNS, NOSUID_NODEV_NOEXEC, PRIVATE, RUN
+
+# root's are in a folder of their own in /tmp, whatever libguestfs is told.
+_SOCKET = re.compile(r"socket,path=([^,]+/libguestfs[^/,]+/[^/,]+)(?:,|$)")
+_LAUNCHER = """#!{python} -IB
+import sys
+sys.path.insert(0, {worker!r})
+import mounting
+mounting.become_qemu({job!r}, sys.argv[1:])
+"""
+
+
+def mount(job: dict[str, Any]) -> int:
+    """Run guestmount until its files are there, which then goes on by itself; return its code."""
+    folder = job["confined"]["folder"]
+    with confined.built(guestfstree.search_path()) as appliance:
+        job["qemu"] = guestfstree.default_qemu()
+        Path(folder, "job").write_text(json.dumps(job))
+        launcher = Path(folder, "qemu")
+        launcher.write_text(
+            _LAUNCHER.format(
+                python=sys.executable,
+                worker=str(Path(__file__).resolve().parent),
+                job=f"{folder}/job",
+            )
+        )
+        launcher.chmod(0o700)
+        env = {
+            "PATH": os.environ.get("PATH", os.defpath),
+            "LANG": "C.UTF-8",
+            "TMPDIR": f"{folder}/work",
+            "XDG_RUNTIME_DIR": f"{folder}/work",
+            "LIBGUESTFS_CACHEDIR": f"{folder}/work",
+            "LIBGUESTFS_BACKEND": "direct",
+            "LIBGUESTFS_BACKEND_SETTINGS": "force_tcg",
+            "LIBGUESTFS_HV": str(launcher),
+            **({"LIBGUESTFS_PATH": appliance} if appliance else {}),
+        }
+        # What says that the mount lives, locks, has to live as long as guestmount.
+        return subprocess.run(job["argv"], env=env, close_fds=False, check=False).returncode
+
+
+def become_qemu(path: str, argv: list[str]) -> None:
+    """Become QEMU, as the appliance's user, who gets the sockets that libguestfs made for it."""
+    job = json.loads(Path(path).read_text())
+    who, work = job["confined"], Path(job["confined"]["folder"], "work")
+    # Without one it is only asked what it can do.
+    sockets = [Path(found[1]) for word in argv if (found := _SOCKET.match(word))]
+    for made in (work, *work.rglob("*"), *sockets, *{one.parent for one in sockets}):
+        os.chown(made, who["uid"], who["gid"], follow_symlinks=False)
+    view([str(work), job["path"]])
+    confined.become(who["uid"], who["gid"], [])
+    rest = ["-sandbox", confined.SANDBOX] if sockets else []
+    os.execv(job["qemu"], [job["qemu"], *argv, *rest])
+
+
+def view(paths: list[str]) -> None:
+    """Hide /run, and open folders closed to others, which then have nothing but these paths."""
+    confined.check(confined.libc.unshare(NEWNS | NEWIPC | NEWNET), "unshare")
+    confined.check(confined.libc.mount(b"none", b"/", None, PRIVATE, None), "a private mount")
+    real = [os.path.realpath(path) for path in paths]
+    covered = {path: at for path in real if (at := cover(path))}
+    handles = {path: os.open(path, os.O_PATH) for path in covered}
+    for at in {RUN, *covered.values()}:
+        options = (b"tmpfs", at.encode(), b"tmpfs", NOSUID_NODEV_NOEXEC, b"mode=0755,size=1m")
+        confined.check(confined.libc.mount(*options), f"mount {at}")
+    for path, handle in handles.items():
+        _show(handle, Path(path))
+
+
+def cover(path: str) -> str | None:
+    """Return the highest folder above a path that is hidden or closed to others, None without."""
+    folders = reversed(Path(path).parents)
+    return next((str(at) for at in folders if str(at) == RUN or not at.stat().st_mode & 1), None)
+
+
+def _show(handle: int, shown: Path) -> None:
+    """Bind what a handle is of to where it was before its folder was hidden."""
+    source = f"/proc/self/fd/{handle}"
+    shown.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+    if Path(source).is_dir():
+        shown.mkdir(mode=0o755)
+    else:
+        shown.touch()
+    confined.check(
+        confined.libc.mount(source.encode(), os.fsencode(shown), None, BIND, None), f"bind {shown}"
+    )

@@ -1,0 +1,75 @@
+"""A disk that is mounted for the operator is read by QEMU as a user of its own, until umount."""
+
+import pytest
+from cloudkit import wait
+
+HOST = "hyper1"
+IMAGE = "/srv/salt-images/base/mounted.qcow2"
+CLOSED = "/root/closed/mounted.qcow2"
+SANDBOX = (
+    "pid=$(pgrep -f '[q]emu.*guestfs' | tail -n 1); stat -c %U /proc/$pid; "
+    "sed -n 's/^\\(CapEff\\|NoNewPrivs\\|Seccomp\\):\\t//p' /proc/$pid/status; "
+    "test $(readlink /proc/$pid/ns/net) = $(readlink /proc/1/ns/net) || echo elsewhere; "
+    "ls /proc/$pid/root/run"
+)
+
+
+@pytest.fixture(params=[IMAGE, pytest.param(CLOSED, marks=pytest.mark.nightly)])
+def disk(cloud, request):
+    """A disk that only root reads, in a folder for all and in one that is root's alone."""
+    path = request.param
+    cloud.sh(HOST, "install -d -m 700 /root/closed; mkdir -p /srv/salt-images/base /srv/guest")
+    cloud.local(HOST, "cp.get_file", "salt://images/debian-minion.qcow2", path)
+    cloud.sh(HOST, f"chmod 600 {path}")
+    yield path
+    cloud.call(HOST, "guestfs.umount", "/srv/guest")
+    cloud.sh(HOST, f"rm -rf {path} /root/closed; rmdir /srv/guest")
+
+
+def left(cloud):
+    """What of a mount is left on the host."""
+    places = "/var/lib/salt-virt/appliances /var/lib/salt-virt/guests"
+    return cloud.sh(HOST, f"pgrep -f '[q]emu.*guestfs'; find {places} -mindepth 1").split()
+
+
+def test_a_mounted_disk_is_read_by_an_unprivileged_user_who_has_it_until_umount(cloud, disk):
+    mounted = cloud.call(HOST, "guestfs.mount", disk, "root=/srv/guest")
+
+    assert mounted.code == 0, mounted.out + mounted.err
+    user, *sandbox = cloud.sh(HOST, SANDBOX).split()
+    assert user in ("salt-virt2", "salt-virt3", "salt-virt4")
+    assert sandbox == ["0000000000000000", "1", "2", "elsewhere"]
+    assert cloud.sh(HOST, f"stat -c %U {disk}").strip() == user
+    cloud.sh(HOST, "echo written > /srv/guest/etc/by-the-host")
+    again = cloud.call(HOST, "guestfs.mount", disk, "root=/srv/guest2")
+    assert again.code != 0 and "is open in another program" in again.err
+
+    cloud.call(HOST, "guestfs.umount", "/srv/guest")
+
+    assert cloud.sh(HOST, f"stat -c %U:%a {disk}").strip() == "root:600"
+    assert cloud.call(HOST, "guestfs.mount", disk, "ro", "root=/srv/guest").code == 0
+    assert cloud.sh(HOST, "cat /srv/guest/etc/by-the-host").strip() == "written"
+    cloud.call(HOST, "guestfs.umount", "/srv/guest")
+
+
+@pytest.mark.nightly
+def test_a_mount_whose_process_was_killed_is_settled_by_umount(cloud, disk):
+    assert cloud.call(HOST, "guestfs.mount", disk, "root=/srv/guest").code == 0
+    cloud.sh(HOST, "kill -9 $(pgrep -x guestmount) $(pgrep -f '[q]emu.*guestfs')")
+    wait("its end", lambda: not cloud.sh(HOST, "pgrep -x guestmount || true").strip())
+
+    assert cloud.call(HOST, "guestfs.umount", "/srv/guest").code == 0
+
+    assert cloud.sh(HOST, f"stat -c %U:%a {disk}").strip() == "root:600"
+    assert left(cloud) == [] and cloud.sh(HOST, "ls /srv/guest").split() == []
+
+
+def test_what_cannot_be_mounted_leaves_nothing(cloud):
+    cloud.sh(HOST, f"mkdir -p /srv/salt-images/base; truncate -s 8M {IMAGE}; mkfs.ext4 -q {IMAGE}")
+
+    done = cloud.call(HOST, "guestfs.mount", IMAGE)
+
+    assert done.code != 0 and "cannot be mounted" in done.out + done.err
+    assert cloud.sh(HOST, f"stat -c %U {IMAGE}").strip() == "root"
+    assert left(cloud) == []
+    cloud.sh(HOST, f"rm {IMAGE}")
