@@ -5,7 +5,7 @@ from cloudkit import wait
 
 HOST = "hyper1"
 IMAGE = "/srv/salt-images/base/mounted.qcow2"
-CLOSED = "/root/closed/mounted.qcow2"
+CLOSED = "/srv/closed/mounted.qcow2"
 SANDBOX = (
     "pid=$(pgrep -f '[q]emu.*guestfs' | tail -n 1); stat -c %U /proc/$pid; "
     "sed -n 's/^\\(CapEff\\|NoNewPrivs\\|Seccomp\\):\\t//p' /proc/$pid/status; "
@@ -18,12 +18,12 @@ SANDBOX = (
 def disk(cloud, request):
     """A disk that only root reads, in a folder for all and in one that is root's alone."""
     path = request.param
-    cloud.sh(HOST, "install -d -m 700 /root/closed; mkdir -p /srv/salt-images/base /srv/guest")
+    cloud.sh(HOST, "install -d -m 700 /srv/closed; mkdir -p /srv/salt-images/base /srv/guest")
     cloud.local(HOST, "cp.get_file", "salt://images/debian-minion.qcow2", path)
     cloud.sh(HOST, f"chmod 600 {path}")
     yield path
     cloud.call(HOST, "guestfs.umount", "/srv/guest")
-    cloud.sh(HOST, f"rm -rf {path} /root/closed; rmdir /srv/guest")
+    cloud.sh(HOST, f"rm -rf {path} /srv/closed; rmdir /srv/guest")
 
 
 def left(cloud):
