@@ -13,7 +13,7 @@ nightly:   ## the tests that take minutes each, with the machine to themselves
 	SALTVIRT_LAB_SALT=3006 tests/env pytest tests/cloud -m second_nightly
 
 unit:      ## no daemon; a minute (root, as all of it, for the tests' own Debian)
-	tests/env pytest -n auto --dist worksteal tests/conventions tests/unit
+	tests/env pytest -n auto --dist worksteal tests/conventions tests/unit -m "not nightly and not slow"
 
 compat:    ## each old function beside that of Salt 3006.25: less than a minute
 	tests/env pytest tests/compat

@@ -10,7 +10,7 @@ SANDBOX = (
     "pid=$(pgrep -f '[q]emu.*guestfs' | tail -n 1); stat -c %U /proc/$pid; "
     "sed -n 's/^\\(CapEff\\|NoNewPrivs\\|Seccomp\\):\\t//p' /proc/$pid/status; "
     "test $(readlink /proc/$pid/ns/net) = $(readlink /proc/1/ns/net) || echo elsewhere; "
-    "ls /proc/$pid/root/run"
+    "cd /proc/$pid/root && ls run"
 )
 
 

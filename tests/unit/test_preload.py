@@ -208,6 +208,7 @@ def test_what_the_system_updates_is_not_in_memory(small):
         ({"extension_modules": "/nowhere"}, False),
     ],
 )
+@pytest.mark.slow
 def test_the_grain_has_a_minion_import_it_and_nobody_else(tmp_path, options, is_there):
     (tmp_path / "utils").symlink_to(LIBRARY.parent)
     told = {

@@ -247,6 +247,7 @@ def test_an_order_to_one_host_has_nothing_that_others_can_read(cloud):
     assert "MARKER" in sealed.unseal(arg[0], OWN[1])
 
 
+@pytest.mark.slow
 def test_an_order_without_an_answer_is_given_up_by_its_id(cloud, monkeypatch):
     monkeypatch.setattr(minions, "_FIND_JOB_S", 0.1)
     bus, master = cloud()

@@ -211,6 +211,7 @@ class LateMaster:
     ],
     ids=["ended", "silent"],
 )
+@pytest.mark.slow
 def test_the_answer_of_a_job_that_has_ended_is_waited_for(
     monkeypatch, impatient, find_job, is_heard
 ):
@@ -235,6 +236,7 @@ AT_IT = {"jid": "1"}
     ],
     ids=["our limit", "silent", "lost"],
 )
+@pytest.mark.slow
 def test_a_time_out_says_whose_time_ran_out(monkeypatch, impatient, find_job, is_late, words):
     master = LateMaster()
     monkeypatch.setattr(Cloud, "client", lambda _self: contextlib.nullcontext(master))

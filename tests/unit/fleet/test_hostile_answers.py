@@ -334,6 +334,7 @@ def test_a_host_that_means_well_is_understood(lab, monkeypatch):
 
 
 @sizes(quick=150, full=2000)
+@pytest.mark.slow
 def test_a_hostile_host_gets_a_line_and_the_others_are_as_ever(lab, monkeypatch, size):
     @settings(
         max_examples=size,

@@ -302,6 +302,7 @@ GUESTS = [*(f"web{n}" for n in range(50)), "hyper-web"]
         (["hyper*", "other"], ["web1"], ["hyper-web", "hyper017", "hyper299"]),
     ],
 )
+@pytest.mark.slow
 def test_a_target_means_just_these_hypervisors_to_master_and_minions(opts, option, beside, out):
     accepted = [*MANY, *GUESTS, "other"]
     members = Members(

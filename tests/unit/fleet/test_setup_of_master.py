@@ -75,6 +75,7 @@ def judged(said):
     return found.check, found.fix
 
 
+@pytest.mark.slow
 def test_a_minion_without_libvirts_module_is_told_from_one_that_was_never_synced(minion):
     assert judged(minion("_modules")) == ("packages", "salt h state.apply hypervisor.packages")
     assert judged(minion()) == ("modules", "salt h saltutil.sync_all")

@@ -177,6 +177,7 @@ def mutated(good, changes):
 
 
 @sizes(quick=300, full=2000)
+@pytest.mark.slow
 def test_no_mutation_of_a_header_is_anything_but_refused_or_read(good, size):
     path = good / "mutated.qcow2"
 
@@ -206,6 +207,7 @@ def is_valid(path):
 
 
 @sizes(quick=60, full=300)
+@pytest.mark.slow
 def test_a_mutated_image_that_is_accepted_can_be_read_to_its_end(good, size):
     noise, let_in = random.Random(7), 0
     path, out = good / "mutated.qcow2", good / "out.raw"

@@ -21,6 +21,8 @@ from saltvirt.placement.answers import ImageFacts
 from saltvirt.room import OverLimit
 from saltvirt.units import MIB
 
+pytestmark = pytest.mark.slow
+
 KEPT_MIB = 20
 
 

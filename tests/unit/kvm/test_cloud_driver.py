@@ -160,6 +160,7 @@ def test_a_vm_that_was_there_before_stays_when_its_bootstrap_fails(driver, conn,
     assert "web1" in vms(conn)
 
 
+@pytest.mark.slow
 def test_a_clone_without_an_address_is_removed(driver, conn):
     before = volumes(conn)
 

@@ -20,6 +20,7 @@ CHANNEL = """<channel type='unix'>
         (CHANNEL, True, GuestSilent, "install the package qemu-guest-agent in the guest"),
     ],
 )
+@pytest.mark.slow
 def test_what_is_missing_is_said(conn, devices, runs, error, why):
     lifecycle.define(conn, VM.format(name="g1", devices=devices.format(state="")))
     if runs:

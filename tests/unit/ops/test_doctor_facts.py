@@ -14,6 +14,8 @@ from saltvirt.kvm import lifecycle
 from saltvirt.ops import owned, reservations, storage, trash
 from saltvirt.ops.doctor import facts, loose, mend
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def built(hypervisor, monkeypatch, tmp_path):

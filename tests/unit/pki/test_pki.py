@@ -233,6 +233,7 @@ def ask_many(folder, first):
         ask(place, f"host{number}")
 
 
+@pytest.mark.slow
 def test_two_hundred_hosts_at_once_get_sound_certificates(place):
     fork = multiprocessing.get_context("fork")
     asking = [fork.Process(target=ask_many, args=(place.folder, n * 25)) for n in range(8)]
@@ -255,6 +256,7 @@ def test_a_crash_between_the_ca_files_leaves_a_ca_that_can_be_made(place):
     assert parsed(ask(place))
 
 
+@pytest.mark.slow
 def test_a_backup_comes_back_whole_and_only_with_its_passphrase(place, tmp_path):
     ask(place)
     text = backup.pack(backup.read_all(place.folder), "correct horse battery")

@@ -33,6 +33,7 @@ def cloud(seed):
 
 @settings(max_examples=80, deadline=None)
 @given(SEEDS, WEIGHTS, EVERY)
+@pytest.mark.slow
 def test_a_plan_is_what_asking_all_hosts_for_each_vm_gives(seed, weights, policy):
     hosts, requests = cloud(seed)
     ordered = many.order(requests, hosts, weights, policy)

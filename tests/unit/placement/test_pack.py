@@ -59,6 +59,7 @@ def measured(make, count):
 @pytest.mark.parametrize(
     ("make", "most"), [(tightclouds.tight, 4), (tightclouds.grouped, 14)], ids=["any", "grouped"]
 )
+@pytest.mark.slow
 def test_a_way_is_found_wherever_there_is_one(make, most, size):
     feasible, missed, largest = measured(make, size)
 

@@ -109,6 +109,7 @@ class Onward(Checker):
 
 
 @pytest.mark.parametrize("left", [(2, 0, 0, 0), (2, 0, 1, 0), (3, 0, 1, 0)], ids=str)
+@pytest.mark.slow
 def test_moves_by_hand_from_host_to_host_lose_nothing(left):
     source = Host(defined=WHOLE, active=True, files=WHOLE, auto=True)
     target = Host(files=PART, version=-1)

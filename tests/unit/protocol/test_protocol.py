@@ -41,6 +41,7 @@ RUNNING = pytest.mark.parametrize("is_running", [False, True], ids=["stopped", "
     ],
     ids=str,
 )
+@pytest.mark.slow
 def test_whatever_goes_wrong_in_a_move_the_vm_is_on_one_host_and_it_is_settled(left, is_running):
     assert _explored(_world(left, is_running=is_running)).depth > 40
 

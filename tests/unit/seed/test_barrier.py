@@ -126,6 +126,7 @@ def seen():
     return json.loads(done.stdout)
 
 
+@pytest.mark.slow
 def test_the_user_reaches_the_world_and_neither_this_host_nor_its_networks(seen):
     assert seen["before"]["127.0.0.1"] == "reached"
     assert seen["before"]["192.0.2.7"] == seen["before"]["198.51.100.1"] == "sent"

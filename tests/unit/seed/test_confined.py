@@ -292,6 +292,7 @@ with confined.built([sys.argv[1]]) as built:
 """
 
 
+@pytest.mark.slow
 def test_the_appliance_is_built_by_root_and_again_only_if_packages_change(tmp_path):
     guestfs = tmp_path / "guestfs"
     (guestfs / "supermin.d").mkdir(parents=True)

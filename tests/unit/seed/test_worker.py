@@ -196,6 +196,7 @@ def greedy(tmp_path, script):
         ),
     ],
 )
+@pytest.mark.slow
 def test_an_appliance_that_writes_too_much_is_ended(tmp_path, small_disk, action, script, why):
     applianceuser.there()
     disk = small_disk / "disk"

@@ -6,6 +6,8 @@ from firewallkit import PORTS, made
 from saltvirt.net.firewall import backends, near, rules
 from saltvirt.net.firewall.backend import FirewallError
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize("backend", ["nftables", "iptables"])
 def test_a_guest_behind_a_host_does_not_pass_for_it(behind, space, place, backend):

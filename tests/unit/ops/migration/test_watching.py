@@ -117,6 +117,7 @@ def test_an_end_that_comes_too_late_is_a_move(watch):
     assert dom.asked == ["abort"] and last["memory_bytes"] == 4096
 
 
+@pytest.mark.slow
 def test_a_job_that_cannot_be_ended_is_said_to_go_on(watch, monkeypatch):
     monkeypatch.setattr(watching, "_CANCEL_S", 0.5)
     dom = Domain(ends="refused")
