@@ -21,7 +21,7 @@ from saltvirt.fleet import keys, membership
 from saltvirt.fleet.cloud import Cloud
 from saltvirt.fleet.hearing import Hearing as Hearing
 from saltvirt.fleet.hearing import Reply as Reply
-from saltvirt.fleet.silence import Wait
+from saltvirt.fleet.silence import Wait, waiting
 
 _FIND_JOB_S = 10
 # Salt's return_retry_timer_max and return_retry_tries: a minion that is not heard says it again.
@@ -35,9 +35,10 @@ _DRAIN_S = 10
 # whether they are at it, and when those that do not say so are given up, unless nobody has said
 # anything at all. How often that is looked at.
 _ASK_S, _QUIET_S, _STEP_S = 0.8, 2, 0.1
+# So long it is not said who is waited for; so many hosts are not listed one by one where a target
+# means them, as each minion gets the list.
+_UNTOLD_S, _MANY = 10, 20
 _SIGNED = "virt.signed"
-# So many hosts are not listed one by one where a target means them: each minion gets the list.
-_MANY = 20
 # What a host says of an order that was given up; see saltvirt.ops.ordered.
 REFUSED, RUNNING = "refused", "running"
 # Called with the tag and the data of an event.
@@ -112,15 +113,17 @@ def _asked(
         return {}
     with cloud.client() as local:
         to = _target(cloud, targets)
-        # What hosts answer to a question is read here, and by nobody else: a thousand of them are
-        # not to leave as many files, with all that they know, for a day.
+        # Read here, and by nobody else: a thousand answers are not to leave as many files for a day.
         jid, matched = _publish(local, to, _SIGNED, [what], None, timeout_s, nocache=True)
         wanted = matched.intersection(targets)
         hearing, end = Hearing(cloud, jid, wanted), time.monotonic() + timeout_s
         if wait is not None:
             hearing.awaited -= wait.not_at_all
             _until_quiet(local, hearing, wait.briefly, end)
-        collect(local, hearing, end)
+        collect(local, hearing, min(end, time.monotonic() + _UNTOLD_S))
+        if time.monotonic() < end and hearing.left():
+            cloud.progress("Waiting", detail=waiting(hearing.left(), end - time.monotonic()))
+            collect(local, hearing, end)
     return {t: hearing.reply(t) for t in targets}
 
 

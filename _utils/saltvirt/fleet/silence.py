@@ -96,6 +96,13 @@ def line(count: int, silent: Collection[str], since: Mapping[str, float], now: f
     return f"{count - len(silent):,} of {count:,} answered; silent: {names}"
 
 
+def waiting(hosts: Collection[str], at_most_s: float) -> str:
+    """Return who is waited for, and how long at most."""
+    more = len(hosts) - _MOST
+    names = ", ".join(sorted(hosts)[:_MOST]) + (f" and {more:,} more" if more > 0 else "")
+    return f"for {names}, at most {longish(round(at_most_s))} more"
+
+
 def noted(
     opts: Mapping[str, Any],
     asked: Iterable[str],

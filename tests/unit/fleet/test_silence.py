@@ -242,6 +242,13 @@ def test_who_is_silent_is_said_once_with_for_how_long(bus, cloud, said):
     ]
 
 
+def test_after_ten_seconds_it_is_said_who_is_waited_for(bus, cloud, said):
+    minions.ask(cloud(is_reading=False), HOSTS, "virt.vm_state", timeout_s=40)
+
+    assert said == ["for hyper3, at most 30 s more"]
+    assert 40 <= bus.now <= 41
+
+
 def test_who_answers_again_and_who_is_not_a_host_any_more_is_forgotten(bus, cloud, opts):
     survey(cloud(is_reading=True))
     path = silence._path(opts)
