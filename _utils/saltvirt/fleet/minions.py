@@ -113,7 +113,7 @@ def _asked(
         return {}
     with cloud.client() as local:
         to = _target(cloud, targets)
-        # Read here, and by nobody else: a thousand answers are not to leave as many files for a day.
+        # Read here, by nobody else: a thousand answers are not to leave as many files for a day.
         jid, matched = _publish(local, to, _SIGNED, [what], None, timeout_s, nocache=True)
         wanted = matched.intersection(targets)
         hearing, end = Hearing(cloud, jid, wanted), time.monotonic() + timeout_s
