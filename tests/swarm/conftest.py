@@ -7,12 +7,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 import pytest
+import yaml
 from swarmkit import conf, faults, life
-from swarmkit.settings import Spec, place
+from swarmkit.settings import CHECKOUT, Spec, place
 
 NAMES = {"3008": "a", "3006": "b"}
 # How long salt waits for the word of who is silent.
 SHORT = {"gather_job_timeout": 2}
+PROFILE = yaml.safe_load((CHECKOUT / "docs/profiles/master-100.conf").read_text())
 
 
 @dataclass(frozen=True)
@@ -122,13 +124,13 @@ def swarm_of(spec, name=None):
 
 @pytest.fixture(scope="session")
 def swarm():
-    """Twenty hosts with five VMs each, on Salt 3008."""
-    with swarm_of(Spec(hosts=20, vms=5, options=SHORT)) as it:
+    """Twenty hosts with five VMs each, on Salt 3008, their master by our profile."""
+    with swarm_of(Spec(hosts=20, vms=5, options={**PROFILE, **SHORT})) as it:
         yield it
 
 
 @pytest.fixture(scope="module")
 def older():
-    """Five hosts with five VMs each, on Salt 3006."""
-    with swarm_of(Spec(hosts=5, vms=5, salt="3006")) as it:
+    """Five hosts with five VMs each, on Salt 3006, their master by our profile."""
+    with swarm_of(Spec(hosts=5, vms=5, salt="3006", options=PROFILE)) as it:
         yield it
