@@ -15,7 +15,8 @@ from saltvirt.fleet.cloud import Cloud
 from saltvirt.model import Requirements
 from saltvirt.movefacts import Noted
 from saltvirt.placement import choose, score
-from saltvirt.placement.answers import ComingFacts, FullInfo, HostInfo, Load
+from saltvirt.placement.answers import ComingFacts, HostInfo, Load
+from saltvirt.placement.shownvms import FullInfo
 
 ROOT = Path(__file__).resolve().parents[2]
 FLEET = json.loads((ROOT / "tests/data/fleets/three.json").read_text())

@@ -11,13 +11,12 @@ from saltvirt.fleet import candidates, hints, matching, membership, minions, sig
 from saltvirt.fleet.cloud import Cloud
 from saltvirt.placement.answers import (
     CachedImage,
-    FoundVms,
-    FullInfo,
     HostInfo,
     Load,
     MigrationInfo,
     Presence,
 )
+from saltvirt.placement.shownvms import FoundVms, FullInfo
 
 # What placement decides by must be whole: it is looked at nowhere else.
 # So must be what says whether a host has a VM, and whether it takes one.

@@ -11,7 +11,8 @@ from saltvirt.fleet import inventory
 from saltvirt.fleet.cloud import Cloud
 from saltvirt.fleet.membership import is_glob
 from saltvirt.placement import fit
-from saltvirt.placement.answers import FoundVms, FullInfo, HostInfo
+from saltvirt.placement.answers import HostInfo
+from saltvirt.placement.shownvms import FoundVms, FullInfo
 from saltvirt.vmfilter import VmFilter
 
 _OLD = "it has an older version of Salt Virt, which shows all VMs alone: salt {} saltutil.sync_all"

@@ -7,7 +7,7 @@ from saltvirt import access, terminal, wire
 from saltvirt.errors import VirtError
 from saltvirt.fleet import hosts, inventory, keys, minions
 from saltvirt.fleet.cloud import Cloud
-from saltvirt.placement.answers import ShownVm
+from saltvirt.placement.shownvms import ShownVm
 
 CONSOLE_LINES = 10
 # What Salt says of a function that an older version does not have.

@@ -7,8 +7,10 @@ from typing import Any
 
 from saltvirt import arguments
 from saltvirt.errors import LibvirtRefused, NoSuchVm
+from saltvirt.kvm import pools
 from saltvirt.kvm.connect import domain, is_gone, libvirt
 from saltvirt.xml import METADATA_NS, metadata, parse, read, to_text
+from saltvirt.xml import pool as pool_
 
 
 def is_defined(conn: Any, name: str) -> bool:
@@ -299,7 +301,8 @@ def moved_to(conn: Any, name: str) -> str | None:
 def file_paths(conn: Any, name: str) -> list[str]:
     """Return the files that a domain has as its disks."""
     disks = read.disk_sources(read.domain(domain(conn, name).XMLDesc(0)))
-    return [disk["path"] for disk in disks if disk["type"] == "file" and disk["path"]]
+    named = [disk["path"] for disk in disks if disk["type"] == "file" and disk["path"]]
+    return [*named, *(path for disk in disks if (path := _volume_file(conn, disk)))]
 
 
 def _disk_sources(conn: Any) -> Iterator[tuple[str, list[dict[str, Any]]]]:
@@ -316,6 +319,13 @@ def _disk_sources(conn: Any) -> Iterator[tuple[str, list[dict[str, Any]]]]:
             continue
         found = [disk for text in texts for disk in read.disk_sources(read.domain(text))]
         yield dom.name(), [_located(conn, disk) for disk in found]
+
+
+def _volume_file(conn: Any, disk: dict[str, Any]) -> str | None:
+    """Return the file that a disk is, if the domain names it as a pool's volume; else None."""
+    name, _, volume = (disk["path"] or "").partition("/")
+    pool = pools.find(conn, name) if disk["type"] == "volume" and name else None
+    return None if pool is None else pool_.volume_path(parse(pool.XMLDesc(0)), volume)
 
 
 def _located(conn: Any, disk: dict[str, Any]) -> dict[str, Any]:

@@ -170,6 +170,9 @@ class DiskFacts:
         The digest of the cached image below it, and what is known of that.
     virtual_bytes, actual_bytes, backing, size_bytes
         What it was measured to be, None if it was not.
+    pool
+        Of a disk that the definition calls a volume, and that is a file: the pool which has that
+        file, at ``path``, on every host that takes it.
     """
 
     target: str
@@ -183,6 +186,7 @@ class DiskFacts:
     actual_bytes: Count | None = _said_with("actual_bytes")
     backing: str | None = _said_with("virtual_bytes")
     size_bytes: Count | None = _said_with("size_bytes")
+    pool: str | None = _said_with("pool")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -224,6 +228,11 @@ class MigrationInfo:
     autostart: bool = False
     said: Mapping[str, Any] | None = field(default=None, compare=False, repr=False)
     """What this was read from; another host is told just that. None for a VM of this host."""
+
+    @property
+    def pools(self) -> list[str]:
+        """The pools of which disks that are files are volumes, sorted."""
+        return sorted({disk.pool for disk in self.disks if disk.pool is not None})
 
     @property
     def is_running(self) -> bool:
@@ -357,44 +366,3 @@ class Pruned:
     """What a host answers to ``virt.image_prune``: the bytes of what it has removed."""
 
     removed: dict[str, Count]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ShownVm:
-    """A VM as ``virt.full_info`` tells it, as far as it is shown."""
-
-    cpu: Count
-    mem: Count
-    state: str
-    graphics: dict[str, Any]
-    disks: dict[str, dict[str, Any]]
-    nics: dict[str, dict[str, Any]]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Node:
-    """A host's own processors and memory in MiB, as far as they are shown."""
-
-    cpus: Count
-    phymemory: Count
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FullInfo:
-    """What a host answers to ``virt.full_info``, as far as it is shown."""
-
-    freecpu: int
-    freemem: float
-    node_info: Node
-    vm_info: dict[str, ShownVm]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FoundVms:
-    """What a host answers to ``virt.vms``: some of its VMs, and the names of all."""
-
-    freecpu: int
-    freemem: float
-    node_info: Node
-    vm_info: dict[str, dict[str, Any]]
-    names: list[str]

@@ -10,7 +10,7 @@ from typing import Any
 from saltvirt import content, files, protocol, records, undo, wire
 from saltvirt.errors import HostUnreachable, ReservationRefused, VirtError
 from saltvirt.image import incoming
-from saltvirt.kvm import connect, lifecycle, snapshots
+from saltvirt.kvm import connect, diskvolumes, lifecycle, snapshots
 from saltvirt.kvm.migrate import MigrationFailed
 from saltvirt.movefacts import ArrivalFacts, Noted
 from saltvirt.ops import legacymoves, owned, reservations, storage, unfinished
@@ -128,6 +128,8 @@ class Arrival(End[ArrivalFacts]):
 
     def end(self) -> None:
         reach.close_folders(self.conn, self._settings, self._name)
+        # What was written there, or taken back, is otherwise than when the files were made.
+        diskvolumes.refresh(self.conn, self.facts.pools or ())
         reservations.end(self._settings, self._held)
 
     # Arriving.

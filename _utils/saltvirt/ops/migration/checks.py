@@ -1,5 +1,6 @@
 """What a VM that moves requires of the host that takes it, as that host itself sees it."""
 
+import posixpath
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,8 @@ from saltvirt.ops import inspect, storage
 from saltvirt.placement import fit, generation, requirements
 from saltvirt.placement.answers import DiskFacts, HostInfo, MigrationInfo, Versions
 from saltvirt.placement.generation import Generation
+from saltvirt.xml import parse
+from saltvirt.xml import pool as pool_
 
 
 def check(
@@ -32,6 +35,7 @@ def check(
     why += [f"there is no file {path} there" for path in moving.files if not Path(path).exists()]
     for disk in moving.disks:
         why += [*_disk_reasons(settings, disk), *_volume_reasons(conn, settings, disk)]
+    why += _pool_reasons(conn, moving)
     pushed = [one.path for one in moving.nvram if one.how == "push"]
     return why + [f"a file {path} is there already" for path in pushed if Path(path).exists()]
 
@@ -110,6 +114,22 @@ def _volume_reasons(conn: Any, settings: HostSettings, disk: DiskFacts) -> Itera
         yield f"there is no volume {volume} in pool {name} there; virt.pool_refresh looks again"
     elif not storage.is_declared(settings, volumes.lookup(conn, name, volume).path()):
         yield f"the disk {disk.path} is shared, and virt:shared_paths there does not have it"
+
+
+def _pool_reasons(conn: Any, moving: MigrationInfo) -> Iterator[str]:
+    """Yield why the files of a VM would be no volumes of their pools here."""
+    folders: dict[str, set[str]] = {}
+    for disk in moving.disks:
+        if disk.pool is not None:
+            folders.setdefault(disk.pool, set()).add(posixpath.dirname(disk.path))
+    for name, wanted in folders.items():
+        pool = pools.find(conn, name)
+        if pool is None or not pool.isActive():
+            yield f"there is no pool {name} there, or it does not run"
+            continue
+        there = pool_.folder(parse(pool.XMLDesc(0)))
+        if {there} != wanted:
+            yield f"its pool {name} has the folder {there} there, not {', '.join(sorted(wanted))}"
 
 
 def is_medium(disk: DiskFacts) -> bool:

@@ -10,13 +10,13 @@ from typing import Any
 from saltvirt import content, protocol, records, undo, wire
 from saltvirt.config import HostSettings
 from saltvirt.errors import NoSuchVm, StorageError
-from saltvirt.kvm import connect, lifecycle, migrate, process, snapshots
+from saltvirt.kvm import connect, diskvolumes, lifecycle, migrate, process, snapshots
 from saltvirt.kvm.migrate import MigrationFailed
 from saltvirt.model import Move
 from saltvirt.movefacts import DepartureFacts
 from saltvirt.ops import legacymoves, purge, reservations, storage, unfinished
 from saltvirt.ops.context import Context
-from saltvirt.ops.migration import kept, migrationinfo, reach, sending, startlock
+from saltvirt.ops.migration import checks, kept, migrationinfo, reach, sending, startlock
 from saltvirt.ops.migration.end import End
 from saltvirt.parts import Effects
 from saltvirt.placement.answers import MigrationInfo
@@ -85,6 +85,7 @@ class Departure(End[DepartureFacts]):
         own = purge.own_files(self.conn, self._settings, self._name, removables=False)
         shared = {disk.path for disk in moving.disks if disk.how == "shared"}
         nvram = [one.path for one in moving.nvram]
+        volumes = [one.path for one in moving.disks if one.pool and not checks.is_medium(one)]
         facts = DepartureFacts(
             uuid=moving.uuid or "",
             target=self.target,
@@ -92,9 +93,10 @@ class Departure(End[DepartureFacts]):
             state=moving.state,
             autostart=moving.autostart,
             leaves=self.options is None or self.options.undefinesource,
-            paths=sorted({*own, *nvram} - shared),
+            paths=sorted({*own, *volumes, *nvram} - shared),
             disks=_disks(moving),
             snapshots=snapshots.names(self.conn, self._name) or None,
+            pools=moving.pools or None,
             is_by_hand=self.is_by_hand or None,
         )
         self._begin(token, phase, facts)
@@ -293,6 +295,8 @@ class Departure(End[DepartureFacts]):
             )
         except StorageError as exc:
             raise StorageError(f"VM {self._name!r} has moved, but {exc}") from exc
+        finally:
+            diskvolumes.refresh(self.conn, self.facts.pools or ())
 
 
 def _disks(moving: MigrationInfo) -> list[list[str]]:

@@ -13,7 +13,7 @@ from saltvirt.kvm import host, lifecycle, query, snapshots
 from saltvirt.ops import storage
 from saltvirt.ops.migration import startlock
 from saltvirt.placement.answers import DiskFacts, FileFacts, ImageFacts, MigrationInfo
-from saltvirt.xml import newer, read
+from saltvirt.xml import newer, pooldisk, read
 from saltvirt.xml.snapshot import Snapshot
 
 _T = TypeVar("_T")
@@ -29,7 +29,7 @@ class _Tags(TypedDict):
     host_cpu: str | None
     qemu: str
     nat: set[str]
-    pools: dict[str, str]
+    pools: dict[str, dict[str, Any]]
 
 
 class _Cpu(TypedDict):
@@ -54,7 +54,7 @@ def gather(conn: Any, settings: HostSettings, name: str | None = None) -> dict[s
         "autostart": lifecycle.autostarted(conn),
         "host_cpu": host.own_cpu(conn),
         "qemu": host.versions(conn)["qemu"],
-        "pools": {name: one["path"] or "" for name, one in host.pools(conn).items()},
+        "pools": host.pools(conn),
         "nat": {one for one, it in host.networks(conn).items() if it["forward"] == "nat"},
     }
     rows = {row["name"]: row for row in query.rows(conn, name, with_next=True)}
@@ -105,13 +105,13 @@ def _facts(settings: HostSettings, row: Mapping[str, Any], tags: _Tags) -> Migra
         bridge_vlans=links["bridge_vlans"],
         obstacles=[
             *_obstacles(name, root, tags),
-            *_of_snapshots(tags["snapshots"].get(name, []), disks, is_running),
+            *_of_snapshots(tags["snapshots"].get(name, []), sources, is_running),
             *_unreadable(disks),
-            *_not_running_with(settings, following),
+            *_not_running_with(settings, following, tags["pools"]),
             *([] if is_running else _left_behind(root)),
         ],
         nvram=_firmware(settings, root, is_running),
-        files=_union([*map(read.boot_files, both), _needed(settings, following)]),
+        files=_union([*map(read.boot_files, both), _needed(settings, following, tags["pools"])]),
         autostart=name in tags["autostart"],
     )
 
@@ -150,47 +150,60 @@ def _disk(
     settings: HostSettings,
     source: Mapping[str, Any],
     is_running: bool,
-    pools: Mapping[str, str],
+    pools: Mapping[str, Mapping[str, Any]],
 ) -> DiskFacts:
     """Return the facts of a disk that has a file, or another place where it is."""
-    path = source["path"]
+    located = _located(source, pools)
+    is_declared = storage.is_declared(settings, located)
+    pool = None if is_declared else _pool_of_files(source, pools)
     out = DiskFacts(
         target=source["target"],
-        path=path,
+        path=source["path"] if pool is None else located,
         format=source["format"],
         device=source["device"],
         how="missing",
         base=None,
         image=None,
+        pool=pool,
     )
-    is_declared = storage.is_declared(settings, _located(source, pools))
-    if source["type"] != "file" or is_declared:
+    if is_declared or (source["type"] != "file" and pool is None):
         is_shared = is_declared or source["type"] == "network"
         return replace(out, how="shared" if is_shared else "device")
-    sizes = storage.measure(path, source["format"])
+    is_written = source["device"] == "disk" and not source["is_readonly"]
+    return _measured(settings, out, how="copy" if is_running and is_written else "push")
+
+
+def _measured(settings: HostSettings, disk: DiskFacts, how: str) -> DiskFacts:
+    """Return a disk that is a file with its sizes, and what is below it; as it is if it is gone."""
+    sizes = storage.measure(disk.path, disk.format)
     if sizes is None:
-        return out
-    is_readonly = source["is_readonly"] or source["device"] != "disk"
+        return disk
     base = cache.digest_of(settings, sizes["backing"])
     image = cache.note(settings, base)
     return replace(
-        out,
-        how="copy" if is_running and not is_readonly else "push",
+        disk,
+        how=how,
         virtual_bytes=sizes["virtual"],
         actual_bytes=sizes["actual"],
         base=base,
         image=ImageFacts(**image) if image else None,
         backing=sizes["backing"],
-        size_bytes=os.path.getsize(path),
+        size_bytes=os.path.getsize(disk.path),
     )
 
 
-def _located(source: Mapping[str, Any], pools: Mapping[str, str]) -> str:
+def _located(source: Mapping[str, Any], pools: Mapping[str, Mapping[str, Any]]) -> str:
     """Return where a disk is on this host, also if the definition names a pool's volume."""
     path: str = source["path"]
     pool, _slash, volume = path.partition("/")
-    folder = pools.get(pool) if source["type"] == "volume" else None
+    folder = pools.get(pool, {}).get("path") if source["type"] == "volume" else None
     return f"{folder}/{volume}" if folder else path
+
+
+def _pool_of_files(source: Mapping[str, Any], pools: Mapping[str, Mapping[str, Any]]) -> str | None:
+    """Return the pool of which a disk is a volume that is a file; None if it is none."""
+    name = source["path"].partition("/")[0] if source["type"] == "volume" else ""
+    return name if pools.get(name, {}).get("type") in pooldisk.FILES else None
 
 
 def _obstacles(name: str, root: ET.Element, tags: _Tags) -> Iterator[str]:
@@ -220,7 +233,7 @@ def _obstacles(name: str, root: ET.Element, tags: _Tags) -> Iterator[str]:
 
 
 def _of_snapshots(
-    found: Sequence[Snapshot], disks: Iterable[DiskFacts], is_running: bool
+    found: Sequence[Snapshot], disks: Iterable[Mapping[str, Any]], is_running: bool
 ) -> Iterator[str]:
     """Yield why a VM cannot be moved with its snapshots: those in its disks go when it is off."""
     external = sorted(one.name for one in found if one.is_external)
@@ -234,7 +247,7 @@ def _of_snapshots(
             "it has snapshots, which libvirt does not move while a VM runs; stop it, or remove "
             "them first"
         )
-    paths = {disk.path for disk in disks}
+    paths = {disk["path"] for disk in disks}
     for one in found:
         yield from (
             f"its snapshot {one.name} is in {path} too, which is not a disk of it any more; "
@@ -267,22 +280,30 @@ def _following(both: Sequence[ET.Element]) -> list[dict[str, Any]]:
     return [disk for disk in found if disk["path"] and disk["path"] not in now]
 
 
-def _needed(settings: HostSettings, following: Iterable[Mapping[str, Any]]) -> list[str]:
+def _needed(
+    settings: HostSettings,
+    following: Iterable[Mapping[str, Any]],
+    pools: Mapping[str, Mapping[str, Any]],
+) -> list[str]:
     """Return which of such disks, media and shared ones, the other host must have already."""
-    paths = [disk["path"] for disk in following if not _stays_behind(settings, disk)]
+    paths = [disk["path"] for disk in following if not _stays_behind(settings, disk, pools)]
     return [path for path in paths if path.startswith("/")]
 
 
-def _stays_behind(settings: HostSettings, disk: Mapping[str, Any]) -> bool:
-    is_file = disk["type"] in ("file", "block") and disk["device"] == "disk"
-    return is_file and not storage.is_declared(settings, disk["path"])
+def _stays_behind(
+    settings: HostSettings, disk: Mapping[str, Any], pools: Mapping[str, Mapping[str, Any]]
+) -> bool:
+    is_here = disk["type"] in ("file", "block", "volume") and disk["device"] == "disk"
+    return is_here and not storage.is_declared(settings, _located(disk, pools))
 
 
 def _not_running_with(
-    settings: HostSettings, following: Iterable[Mapping[str, Any]]
+    settings: HostSettings,
+    following: Iterable[Mapping[str, Any]],
+    pools: Mapping[str, Mapping[str, Any]],
 ) -> Iterator[str]:
     for disk in following:
-        if _stays_behind(settings, disk):
+        if _stays_behind(settings, disk, pools):
             yield (
                 f"its definition has the disk {disk['path']}, without which it runs; attach that, "
                 "or take it out of the definition"

@@ -99,6 +99,9 @@ def hand_over(
     if not is_running and snapshots.names(conns[0], name):
         return _tell(conns[0], name, uri)
     copies = [disk.target for disk in moving.disks if disk.how == "copy"]
+    if moving.pools:
+        # Into a volume libvirt copies all that the guest sees, and nothing but that.
+        options = replace(options, copy_storage="all")
     has_shared = any(disk.how == "shared" for disk in moving.disks)
     bits = migrate.flags(options, copies=copies, shared=has_shared, is_running=is_running)
     given = migrate.parameters(options, address=address, disks=copies, is_running=is_running)

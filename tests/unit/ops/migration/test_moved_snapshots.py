@@ -1,7 +1,5 @@
 """A stopped VM moves with the snapshots in its disks; until it has arrived, its source has them."""
 
-from dataclasses import replace
-
 import libvirt
 import pytest
 from endkit import is_untouched
@@ -10,7 +8,6 @@ from saltvirt.kvm import lifecycle, migrate, snapshots
 from saltvirt.kvm.migrate import MigrationFailed
 from saltvirt.movefacts import Noted
 from saltvirt.ops.migration import migrationinfo
-from saltvirt.placement.answers import DiskFacts
 from saltvirt.xml import snapshot
 
 TAKEN = """<domainsnapshot><name>{}</name><creationTime>1</creationTime>
@@ -19,15 +16,6 @@ TAKEN = """<domainsnapshot><name>{}</name><creationTime>1</creationTime>
 <disk type='file' device='disk'><source file='/srv/a.qcow2'/><target dev='vda'/></disk>
 <disk type='file' device='disk'><source file='/srv/b.qcow2'/><target dev='vdb'/></disk>
 </devices></domain></domainsnapshot>"""
-DISK = DiskFacts(
-    target="vda",
-    path="/srv/a.qcow2",
-    format="qcow2",
-    device="disk",
-    how="push",
-    base=None,
-    image=None,
-)
 
 
 @pytest.fixture
@@ -115,6 +103,6 @@ def test_one_that_is_deleted_while_it_is_sent_keeps_it(end, conn, take):
 def test_those_that_cannot_move_are_named(kept, files, is_running, why):
     one = snapshot.read(TAKEN.format("s1", kept))
 
-    found = list(migrationinfo._of_snapshots([one], [replace(DISK, path=files)], is_running))
+    found = list(migrationinfo._of_snapshots([one], [{"path": files}], is_running))
 
     assert [said[: len(text)] for said, text in zip(found, why, strict=True)] == why

@@ -1,5 +1,6 @@
 """What a host says of VMs that are to move, and what keeps them: on libvirt's test driver."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,9 @@ TEST = HostSettings(uri="test:///default")
 VM = """<domain type='test'><name>m1</name><uuid>4dea22b3-1d52-d8f3-2516-782e98ab3fa0</uuid>
 <memory>1024</memory><os><type arch='i686' machine='{machine}'>hvm</type>{os}</os>{inside}
 <devices>{devices}</devices></domain>"""
+VOLUME = "<disk type='volume'><source pool='{pool}' volume='{name}'/><target dev='vda'/></disk>"
+POOL = """<pool type='{kind}'><name>{name}</name><source><name>{name}</name></source>
+<target><path>{folder}</path></target></pool>"""
 PARTS = {"machine": "pc", "os": "", "inside": "", "devices": ""}
 
 
@@ -45,22 +49,77 @@ def test_a_saved_state_stays_behind_so_its_vm_does_not_move(moving):
     assert "virsh managedsave-remove m1" in why
 
 
-def test_a_volume_moves_where_every_host_has_it_and_is_named_where_not(moving):
-    volume = (
-        "<disk type='volume'><source pool='default-pool' volume='lv1'/><target dev='vda'/></disk>"
-    )
+@pytest.fixture
+def pool():
+    """A function that defines a pool of the test driver; it goes with the test."""
+    with connect.opened(TEST, readonly=False) as conn:
+        made = []
+
+        def define(kind, name, folder):
+            xml = POOL.format(kind=kind, name=name, folder=folder)
+            made.append(conn.storagePoolDefineXML(xml))
+            made[-1].create()
+            return conn
+
+        yield define
+        for one in made:
+            if one.isActive():
+                one.destroy()
+            one.undefine()
+
+
+def test_a_volume_moves_where_every_host_has_it_and_is_named_where_not(moving, pool):
+    pool("logical", "vg1", "/dev/vg1")
+    volume = VOLUME.format(pool="vg1", name="lv1")
     ceph = (
         "<disk type='network'><source protocol='rbd' name='vms/a'><host name='m'/></source>"
         "<target dev='vda'/></disk>"
     )
-    # Where the pool of the test driver has its volumes.
-    shared = HostSettings(uri="test:///default", shared_paths=("/default-pool",))
+    shared = HostSettings(uri="test:///default", shared_paths=("/dev/vg1",))
 
     (why,) = moving(devices=volume).obstacles
 
-    assert why.startswith("its disk default-pool/lv1 is a device of this host, or a volume of a po")
+    assert why.startswith("its disk vg1/lv1 is a device of this host, or a volume of a pool; ")
     for there in (moving(devices=volume, settings=shared), moving(devices=ceph)):
         assert (there.obstacles, [one.how for one in there.disks]) == ([], ["shared"])
+
+
+@pytest.mark.parametrize(("state", "how"), [("stopped", "push"), ("running", "copy")])
+def test_a_volume_that_is_a_file_moves_as_one(moving, pool, tmp_path, state, how):
+    conn = pool("dir", "vms", tmp_path)
+    volume = VOLUME.format(pool="vms", name="m1_system")
+    shared = HostSettings(uri="test:///default", shared_paths=(str(tmp_path),))
+    (why,) = moving(devices=volume).obstacles
+    assert why == f"its disk {tmp_path}/m1_system is missing or cannot be read"
+    (tmp_path / "m1_system").write_bytes(bytes(8192))
+
+    there = moving(devices=volume, state=state)
+
+    (disk,) = there.disks
+    assert (disk.path, disk.how, disk.pool) == (f"{tmp_path}/m1_system", how, "vms")
+    assert (disk.size_bytes, there.obstacles, there.pools) == (8192, [], ["vms"])
+    # Whoever settles the move looks whether they are there.
+    assert lifecycle.file_paths(conn, "m1") == [f"{tmp_path}/m1_system"]
+    # Where all hosts have it, it stays what the definition calls it.
+    (disk,) = moving(devices=volume, settings=shared).disks
+    assert (disk.path, disk.how, disk.pool) == ("vms/m1_system", "shared", None)
+
+
+def test_a_host_takes_such_a_volume_only_into_the_same_pool(moving, pool, tmp_path):
+    conn = pool("dir", "vms", tmp_path)
+    (tmp_path / "m1_system").write_bytes(bytes(8192))
+    there = moving(devices=VOLUME.format(pool="vms", name="m1_system"))
+    pool("dir", "other", "/elsewhere")
+
+    def why(name):
+        disks = [replace(there.disks[0], pool=name)]
+        return list(checks._pool_reasons(conn, replace(there, disks=disks)))
+
+    assert why("vms") == why(None) == []
+    assert why("none") == ["there is no pool none there, or it does not run"]
+    assert why("other") == [f"its pool other has the folder /elsewhere there, not {tmp_path}"]
+    conn.storagePoolLookupByName("vms").destroy()
+    assert why("vms") == ["there is no pool vms there, or it does not run"]
 
 
 def test_a_host_takes_a_volume_only_where_it_has_it():
