@@ -35,8 +35,6 @@ class DepartureFacts:
         How big its disks are to its guest, in bytes by their targets.
     snapshots
         The names of its snapshots, which the other host's libvirt is told of; None without any.
-    pools
-        Those of which disks that are files are volumes; None without any.
     is_by_hand
         Whether nobody of ours is on the target, who would have its definition on the disk there.
     """
@@ -53,7 +51,6 @@ class DepartureFacts:
     signatures: dict[str, list[int]] | None = said_with("signatures")
     sizes: dict[str, int] | None = said_with("sizes")
     snapshots: list[str] | None = said_with("snapshots")
-    pools: list[str] | None = said_with("pools")
     is_by_hand: bool | None = said_with("is_by_hand")
 
     @property
@@ -87,8 +84,6 @@ class ArrivalFacts:
         The folders that the source may write to.
     untouched
         The signatures of the files as they were made, by their paths.
-    pools
-        Those of which disks that are files are volumes; None without any.
     """
 
     uuid: str | None
@@ -105,7 +100,6 @@ class ArrivalFacts:
     affinity: list[str]
     anti_affinity: list[str]
     untouched: dict[str, list[int]] | None = said_with("untouched")
-    pools: list[str] | None = said_with("pools")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

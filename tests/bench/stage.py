@@ -12,7 +12,6 @@ from pathlib import Path
 from labkit import layers, node, pythons, roots
 from labkit.layers import PLAIN
 from labkit.run import run
-from labkit.settings import SALTS
 
 HERE = Path(__file__).resolve().parent
 # A folder of the node.
@@ -46,15 +45,9 @@ def tools():
     return layers.add("bench-tools", _UNPACK, roots.base("bookworm"), what)[0] / "opt/tools"
 
 
-def rival():
-    """Return the folder of Salt 3006.25 in an environment of Debian's Python."""
-    requirements = (SALTS["3006"], *pythons.EXTRAS)
-    return pythons.add("rival", "3006", requirements, roots.workshop())[0] / "opt/rival"
-
-
 def build():
     """Make sure of the rivals; return ``{name of its folder on the host: folder here}``."""
-    return {"tools": tools(), "salt-3006": rival()}
+    return {"tools": tools(), "salt-3006": pythons.rival()}
 
 
 class Host:

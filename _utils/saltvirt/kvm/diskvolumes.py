@@ -3,6 +3,7 @@
 import logging
 import posixpath
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -189,9 +190,18 @@ def _is_gone(exc: Any) -> bool:
     return exc.get_error_code() in gone
 
 
-def refresh(conn: Any, names: Iterable[str]) -> None:
-    """Let libvirt see that files of pools are gone; that it does not is no failure."""
-    for name in names:
+def refresh(conn: Any, paths: Iterable[str]) -> None:
+    """
+    Let libvirt look again at the files that it knows as volumes of pools.
+
+    Those that are gone, or were written to by others, are not what it has noted. That it does not
+    look is no failure.
+    """
+    names: set[str] = set()
+    for path in paths:
+        with suppress(libvirt.libvirtError):
+            names.add(conn.storageVolLookupByPath(path).storagePoolLookupByVolume().name())
+    for name in sorted(names):
         try:
             conn.storagePoolLookupByName(name).refresh(0)
         except libvirt.libvirtError as exc:

@@ -24,13 +24,10 @@ class Own:
     volumes
         ``[pool, volume]`` of those that only libvirt can remove, with their numbers if they have
         any.
-    pools
-        The pools of the files.
     """
 
     paths: list[str] = field(default_factory=list)
     volumes: list[list[str]] = field(default_factory=list)
-    pools: set[str] = field(default_factory=set)
 
 
 def of(conn: Any, settings: HostSettings, name: str, *, removables: bool) -> Own:
@@ -66,7 +63,6 @@ def _add_file(
         log.warning("volume %s/%s stays: other VMs use it", found.pool, found.volume)
         return
     own.paths.append(path)
-    own.pools.add(found.pool)
 
 
 def _add_volume(

@@ -66,7 +66,7 @@ def purge(
         _remove(conn, settings, held, paths)
         reservations.end(settings, held)
     trash.sweep(settings)
-    diskvolumes.refresh(conn, sorted(own.pools))
+    diskvolumes.refresh(conn, paths)
     if dirs:
         _remove_empty(settings, [path for path in paths if not storage.is_declared(settings, path)])
 

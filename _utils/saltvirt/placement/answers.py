@@ -230,11 +230,6 @@ class MigrationInfo:
     """What this was read from; another host is told just that. None for a VM of this host."""
 
     @property
-    def pools(self) -> list[str]:
-        """The pools of which disks that are files are volumes, sorted."""
-        return sorted({disk.pool for disk in self.disks if disk.pool is not None})
-
-    @property
     def is_running(self) -> bool:
         """Whether it has memory, which moves too."""
         return self.state in ("running", "paused")

@@ -71,6 +71,12 @@ def tests():
     return add("tests", "3008", (SALTS["3008"], *EXTRAS, *TOOLS), roots.workshop())
 
 
+def rival():
+    """Return the folder of Salt 3006.25 in an environment of Debian's Python, for any host."""
+    requirements = (SALTS["3006"], *EXTRAS)
+    return add("rival", "3006", requirements, roots.workshop())[0] / "opt/rival"
+
+
 def docs():
     """Return the root that the pages are made in; Salt is not in it."""
     recipe = (

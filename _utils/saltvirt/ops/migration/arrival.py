@@ -128,8 +128,7 @@ class Arrival(End[ArrivalFacts]):
 
     def end(self) -> None:
         reach.close_folders(self.conn, self._settings, self._name)
-        # What was written there, or taken back, is otherwise than when the files were made.
-        diskvolumes.refresh(self.conn, self.facts.pools or ())
+        diskvolumes.refresh(self.conn, self.facts.paths)
         reservations.end(self._settings, self._held)
 
     # Arriving.

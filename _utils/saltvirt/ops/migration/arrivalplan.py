@@ -90,7 +90,6 @@ def begun(moving: MigrationInfo, media: frozenset[str], source: str | None) -> A
         paths=[],
         images={},
         folders=[],
-        pools=moving.pools or None,
         **reservations.room(requirements.of(moving)),
     )
 

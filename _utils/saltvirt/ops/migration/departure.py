@@ -96,7 +96,6 @@ class Departure(End[DepartureFacts]):
             paths=sorted({*own, *volumes, *nvram} - shared),
             disks=_disks(moving),
             snapshots=snapshots.names(self.conn, self._name) or None,
-            pools=moving.pools or None,
             is_by_hand=self.is_by_hand or None,
         )
         self._begin(token, phase, facts)
@@ -296,7 +295,7 @@ class Departure(End[DepartureFacts]):
         except StorageError as exc:
             raise StorageError(f"VM {self._name!r} has moved, but {exc}") from exc
         finally:
-            diskvolumes.refresh(self.conn, self.facts.pools or ())
+            diskvolumes.refresh(self.conn, self.facts.paths)
 
 
 def _disks(moving: MigrationInfo) -> list[list[str]]:

@@ -99,7 +99,7 @@ def hand_over(
     if not is_running and snapshots.names(conns[0], name):
         return _tell(conns[0], name, uri)
     copies = [disk.target for disk in moving.disks if disk.how == "copy"]
-    if moving.pools:
+    if any(disk.pool for disk in moving.disks):
         # Into a volume libvirt copies all that the guest sees, and nothing but that.
         options = replace(options, copy_storage="all")
     has_shared = any(disk.how == "shared" for disk in moving.disks)
