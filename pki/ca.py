@@ -205,8 +205,16 @@ def sign(
         DNS names and IP addresses for the subject alternative name.
     now, days
         An aware datetime, and for how many days the certificate is good; never longer than the CA.
+
+    Raises PkiError if the CA has expired.
     """
     ca = authority.certificate
+    if ca.not_valid_after_utc <= now:
+        raise PkiError(
+            f"the CA ({ca.subject.rfc4514_string()}) has expired at {ca.not_valid_after_utc}, and "
+            "nothing that it signs is good; move the master's folder pki_dir/libvirt away and say "
+            "again who is a hypervisor (virt.allow): new CAs are made"
+        )
     until = min(now + timedelta(days=days), ca.not_valid_after_utc)
     subjects: list[x509.GeneralName] = [x509.DNSName(name) for name in names]
     subjects += [x509.IPAddress(ipaddress.ip_address(address)) for address in addresses]

@@ -174,6 +174,21 @@ def test_its_hosts_trusted_each_other_and_do_afterwards(made):
     assert made.is_whole(web="hyper1")
 
 
+def test_new_cas_end_what_its_keys_opened(made):
+    cloud = made.cloud
+    old = (made.keys / "hyper1/clientcert.pem").read_text()
+    asked = f"openssl verify -CAfile /etc/pki/CA/cacert.pem 2>&1 <<'X' || true\n{old}X\n"
+    assert "OK" in cloud.sh("hyper2", asked)
+
+    done = cloud.run("virt_pki.rotate_ca")
+
+    assert done.code == 0, done.out
+    assert "OK" not in cloud.sh("hyper2", asked)
+    cloud.sh("master", f"rm -r {CA}/hyper1 {CA}/hyper2")
+    assert reach(cloud, "hyper1", "hyper2") == (0, "hyper2")
+    assert reach(cloud, "hyper2", "hyper1") == (0, "hyper1")
+
+
 WITH_MORE = [{**oldkit.SYSTEM, "image": None}, {"name": "data", "pool": "vms", "size": 16}]
 
 

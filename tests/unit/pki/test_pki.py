@@ -73,6 +73,13 @@ def test_no_leaf_outlives_its_ca(place):
     assert parsed(ask(place, now=late)).not_valid_after_utc == NOW + timedelta(days=3650)
 
 
+def test_a_ca_that_has_expired_signs_nothing(place):
+    place.authority(NOW)
+
+    with pytest.raises(PkiError, match="has expired at 20.*move the master's folder .* away and s"):
+        ask(place, now=NOW + timedelta(days=3651))
+
+
 def test_a_host_is_named_by_every_way_it_is_reached(place):
     leaf = parsed(ask(place, options={"names": {"hyper1": ["virt.example.org", "198.51.100.7"]}}))
 
