@@ -226,11 +226,10 @@ def test_a_running_vm_with_volumes_moves_and_comes_back(made):
         assert done.code == 0, done.out
         counts(cloud, there, before)
         assert made.is_whole(web=there)
-        volumes = [cloud.local(host, "virt.pool_list_volumes", "vms") for host in (there, here)]
-        assert [sorted(one for one in names if "web" in one) for names in volumes] == [
-            ["web_data", "web_more.qcow2", "web_system"],
-            [],
-        ]
+        assert {"web_system", "web_data"} <= set(
+            cloud.local(there, "virt.pool_list_volumes", "vms")
+        )
+        assert "web_" not in str(cloud.local(here, "virt.pool_list_volumes", "vms"))
     assert cloud.local("hyper1", "virt.get_disks", "web")["vda"]["file"] == "vms/web_system"
 
 
