@@ -1,6 +1,6 @@
 """Deploy a VM somewhere in the cloud: place it, give it a key, have it built, wait for it."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -45,8 +45,25 @@ def _look(cloud: Cloud, request: Request, order: Held | None = None) -> Hosts:
     wanted = frozenset(inventory.narrow(cloud, every, request.where, request.host))
     cloud.progress("Searching", detail=terminal.counted(len(every), "hypervisor"))
     found = inventory.survey(cloud, every, "virt.host_info")
+    return heard(cloud, request, found, wanted, late, noted)
+
+
+def heard(
+    cloud: Cloud,
+    request: Request,
+    found: inventory.Survey,
+    wanted: frozenset[str],
+    late: Mapping[str, str],
+    noted: Iterable[str],
+) -> Hosts:
+    """
+    Return what all hosts say of a VM, and which may have it and cannot be asked.
+
+    late, noted
+        What ``interrupted.give_up`` and ``interrupted.hosts`` said of its order before that.
+    """
     seen = sightings.of_info(found.answers, request.name)
-    unheard = late | inventory.unheard(cloud, found, request.name, seen, noted)
+    unheard = {**late, **inventory.unheard(cloud, found, request.name, seen, noted)}
     if request.force:
         # A host that says that it is at it is no silent one.
         unheard = {host: why for host, why in late.items() if why == interrupted.AT_IT}
@@ -73,7 +90,7 @@ def _narrowed(evaluation: Evaluation, wanted: Collection[str], request: Request)
     return Evaluation(host=evaluation.host, reasons=(why,))
 
 
-def _refuse_taken(hosts: Hosts, name: str, settled: str = "") -> None:
+def refuse_taken(hosts: Hosts, name: str, settled: str = "") -> None:
     """Raise NameTaken if a host has a VM of that name, or may have one and cannot be asked."""
     having = sightings.having(hosts.seen)
     if len(having) > 1:
@@ -101,7 +118,7 @@ def dry_run(cloud: Cloud, request: Request) -> dict[str, dict[str, Any]]:
     required = request.required()
     keys.refuse_reserved(cloud.opts, request.name)
     hosts = _look(cloud, request)
-    _refuse_taken(hosts, request.name)
+    refuse_taken(hosts, request.name)
     return building.table(_evaluations(cloud, request, required, hosts))
 
 
@@ -119,15 +136,15 @@ def deploy(cloud: Cloud, request: Request, *, wait: bool = True) -> dict[str, An
         moves.settle_order(cloud, order)
         hosts = _look(cloud, request, order)
         settled = interrupted.settle(cloud.opts, order, hosts.seen, hosts.unheard)
-        _refuse_taken(hosts, request.name, settled)
+        refuse_taken(hosts, request.name, settled)
         evaluations = _evaluations(cloud, request, required, hosts)
         fitting = [evaluation.host for evaluation in evaluations if evaluation.fits]
         if not fitting:
             raise building.none_fits(required, evaluations)
-        _tell_of_nat(cloud, required, hosts.found.answers[fitting[0]])
+        tell_of_nat(cloud, required, hosts.found.answers[fitting[0]])
         seeded = {host for host in fitting if building.is_seeded(given, hosts.found.answers[host])}
         unasked = [] if request.force else sorted(hosts.found.reasons())
-        others = sightings.beside(request.name, hosts.found.answers)
+        others = sightings.alike(request.name, sightings.names(hosts.found.answers))
         build = building.Build(
             cloud=cloud,
             request=request,
@@ -149,7 +166,7 @@ def deploy(cloud: Cloud, request: Request, *, wait: bool = True) -> dict[str, An
     return {"name": request.name, "host": host, **answer, **told}
 
 
-def _tell_of_nat(cloud: Cloud, required: Requirements, info: HostInfo) -> None:
+def tell_of_nat(cloud: Cloud, required: Requirements, info: HostInfo) -> None:
     """Say what the built-in profile cannot; a site's own of that name is the site's to know."""
     profile = info.profiles.nic.get(profiles.NAT)
     networks = profile.networks if profile else None

@@ -227,7 +227,7 @@ def play(lab, monkeypatch, call, changes, from_the=0):
     logging.getLogger().addHandler(log)
     global _written
     with monkeypatch.context() as patch:
-        patch.setattr(minions, "_publish", edge.publish)
+        patch.setattr(minions, "publish", edge.publish)
         patch.setattr(minions, "collect", edge.collect)
         patch.setattr(minions, "time", edge.clock())
         patch.setattr(runners, "__jid_event__", bus, raising=False)
