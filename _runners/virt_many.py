@@ -21,6 +21,9 @@ def __virtual__():
 
 def _requests(name, count, first, vms, usual, common):
     """Return what is asked for: a pattern, or a list."""
+    if common["wait_s"] is not None:
+        common["wait_s"] = arguments.whole("wait_s", common["wait_s"], least=0, most=86400)
+    common["force"] = arguments.boolean("force", common["force"])
     if (name is None) == (vms is None):
         raise BadArgument("name", "give a pattern such as 'web{}' with its count, or a list as vms")
     if vms is not None:
@@ -111,20 +114,14 @@ def init_many(
         salt-run virt.init_many vms='[db1, {name: db2, mem: 256}]' cpu=1 mem=128 dry_run=True
     """
     cloud = Cloud.of(__opts__, __jid_event__, "many", quiet, is_reading=bool(dry_run))
-    common = {
-        "host": host,
-        "where": where,
-        "placed": {"placement": placement, "spread_over": spread_over, "headroom": headroom},
-        "force": arguments.boolean("force", force),
-    }
-    if wait_s is not None:
-        common["wait_s"] = arguments.whole("wait_s", wait_s, least=0, most=86400)
+    common = {"host": host, "where": where, "force": force, "wait_s": wait_s}
+    placed = {"placement": placement, "spread_over": spread_over, "headroom": headroom}
     usual = {**kwargs, "cpu": cpu, "mem": mem, "image": image}
     settings = cloud.settings
     per_host = settings.init_per_host if per_host is None else per_host
     max_parallel = settings.init_parallel if max_parallel is None else max_parallel
     call = Call(
-        requests=_requests(name, count, first, vms, usual, common),
+        requests=_requests(name, count, first, vms, usual, {**common, "placed": placed}),
         per_host=arguments.whole("per_host", per_host, most=64),
         max_parallel=arguments.whole("max_parallel", max_parallel, most=64),
         whole=arguments.boolean("all_or_nothing", all_or_nothing),

@@ -1,5 +1,6 @@
 """Many VMs by one command: what is planned is built, whatever fails, and nothing is left behind."""
 
+import json
 import os
 import signal
 import time
@@ -7,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from conftest import SHORT, swarm_of
+from swarmkit import conf, life
 from swarmkit.settings import Spec
 from test_load import IMAGE, IMAGES, files_of, keys, records, there
 
@@ -67,6 +69,18 @@ def interrupt(process):
     os.kill(pid, signal.SIGINT)
 
 
+def orchestrated(swarm, pattern, count, memory_mib):
+    """Return what the step of an orchestration says that runs virt.init_many."""
+    arg = [pattern, count, 1, memory_mib, IMAGE]
+    kwarg = {"seed_method": "nocloud", "wait": False}
+    step = {"many": {"salt.runner": [{"name": "virt.init_many"}, {"arg": arg}, {"kwarg": kwarg}]}}
+    life.write(swarm.place, conf.MASTER / "srv/many.sls", json.dumps(step))
+    data = swarm.run("state.orch", "many").data["data"]
+    (states,) = data.values()
+    (one,) = states.values()
+    return one["result"]
+
+
 def test_all_or_nothing_leaves_nothing(many):
     with many.failing({"host": "h0003", "fun": "virt.init", "libvirt": {"create": UPSET}}):
         done = deploy(many, "all_or_nothing=True", count=24)
@@ -92,6 +106,9 @@ def test_an_interrupted_call_is_gone_on_with(many):
     done = deploy(many, count=24)
     assert done.code == 0
     assert done.data["exists"] == ended.data["built"]
+    # A success and a failure are so for an orchestration too.
+    assert orchestrated(many, "vm-{:03}", 24, memory_mib=MEMORY_MIB) is True
+    assert orchestrated(many, "vm-{:03}", 24, memory_mib=2 * MEMORY_MIB) is False
     nothing_is_wrong(many, [f"vm-{n:03}" for n in range(1, 25)])
 
 

@@ -28,7 +28,8 @@ def names(pattern: object, count: object, first: object = 1) -> list[str]:
     """
     number = arguments.whole("count", count, most=MOST)
     begin = arguments.whole("first", first, least=0, most=10**6)
-    places = _PLACE.findall(str(pattern))
+    text = str(pattern)
+    places = [found[1] for found in _PLACE.finditer(text)]
     if len(places) != 1:
         what = "no place" if not places else f"{len(places)} places"
         raise BadArgument(
@@ -37,8 +38,7 @@ def names(pattern: object, count: object, first: object = 1) -> list[str]:
         )
     width = int(places[0] or 0)
     return [
-        arguments.vm_name(_PLACE.sub(f"{n:0{width}}", str(pattern)))
-        for n in range(begin, begin + number)
+        arguments.vm_name(_PLACE.sub(f"{n:0{width}}", text)) for n in range(begin, begin + number)
     ]
 
 
