@@ -4,11 +4,19 @@ import textwrap
 
 _WIDTH = 80
 _INDENT = 18
+# Of virt.init_many.
+_BUILT = {
+    "plan": "would go to {}",
+    "built": "is on {}",
+    "exists": "is on {} already",
+    "purged": "was purged from {} again",
+}
+_WHY = (("stays", "stays"), ("failed", "failed"), ("left", "left"), ("warnings", "warning"))
 
 
 def output(data, **_kwargs):
     """
-    Return the table of ``salt-run virt.evacuate``, ``virt.restore`` or ``virt.rebalance``.
+    Return the table of ``salt-run virt.evacuate``, ``restore``, ``rebalance`` or ``init_many``.
 
     CLI Example:
 
@@ -42,11 +50,19 @@ def _rows(data):
         yield from ((name, f"would move to {host}") for name, host in moves.items())
     else:
         yield from ((step["name"], _step(step)) for step in moves)
+    for key, words in _BUILT.items():
+        yield from ((name, words.format(host)) for name, host in data.get(key, {}).items())
     yield from ((name, f"moved to {host}") for name, host in data.get("moved", {}).items())
     yield from ((name, f"is on {host} now") for name, host in data.get("elsewhere", {}).items())
     yield from ((name, "was removed") for name in data.get("gone", ()))
-    for key, word in (("stays", "stays"), ("failed", "failed"), ("warnings", "warning")):
-        yield from ((name, f"{word}: {why}") for name, why in sorted(data.get(key, {}).items()))
+    for key, word in _WHY:
+        yield from (
+            (name, f"{word}: {_text(why)}") for name, why in sorted(data.get(key, {}).items())
+        )
+
+
+def _text(why):
+    return why if isinstance(why, str) else "; ".join(why)
 
 
 def _step(step):

@@ -34,8 +34,9 @@ def vm_info(name, quiet=False):
     Returns ``{host: {name: {...}}}`` as the module's ``virt.vm_info``, with the VM's addresses and
     how to log in. If its host knows no address, its own minion is asked; ``addresses_from`` is
     ``minion`` then. All but a ``lease`` is the VM's own word. ``mem`` and ``maxMem`` are in KiB,
-    disk sizes in bytes; the table shows units, ``--out=json`` shows everything. Fails if no host
-    has the VM.
+    disk sizes in bytes; the table shows units, ``--out=json`` shows everything. The host that had
+    the VM when it was last asked is asked alone if it has it still; a second VM of that name is
+    found by virt.list, virt.query and whatever changes the VM. Fails if no host has the VM.
 
     CLI Example:
 

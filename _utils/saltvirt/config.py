@@ -135,6 +135,8 @@ _MASTER = {
     "placement": _one_of(*_PLACEMENTS),
     "spread_over": _TEXT,
     "headroom": _FLAG,
+    "init_per_host": _AT_LEAST_1,
+    "init_parallel": _AT_LEAST_1,
     "weights": {"memory": _RATIO, "cpu": _RATIO, "disk": _RATIO},
     "minion_packages": {"source": _TEXT},
     # See pki_options: what is in it concerns the CA alone.
@@ -225,6 +227,8 @@ class MasterSettings(_Options):
     placement: str = "spread"
     spread_over: str | None = None
     headroom: bool = False
+    init_per_host: int = 2
+    init_parallel: int = 16
     weights: dict[str, Any] = field(default_factory=dict)
     minion_packages: dict[str, Any] = field(default_factory=dict)
     pki: dict[str, Any] = field(default_factory=dict)

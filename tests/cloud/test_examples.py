@@ -16,7 +16,7 @@ XML = """<domain type='qemu'><name>{}</name><memory>65536</memory>
 <os><type>hvm</type></os></domain>"""
 VOLUME = "<volume><name>d1</name><capacity>65536</capacity></volume>"
 # The examples that make their VM themselves, or need none.
-WITHOUT_VM = {"init", "purge"}
+WITHOUT_VM = {"init", "init_many", "purge"}
 # Those that boot an appliance, whose functions other tests look at: test_seeding.py, and umount's.
 SLOW = {"image_build", "mount", "apply"}
 PKI = {"renew", "revoke", "rotate_ca", "export", "import"}

@@ -8,8 +8,8 @@ from saltvirt import spec, terminal, wire
 from saltvirt.config import HostSettings
 from saltvirt.errors import BadArgument, NameTaken
 from saltvirt.fleet import interrupted, inventory, moves, orders, sightings
+from saltvirt.fleet.building import none_fits
 from saltvirt.fleet.cloud import Cloud
-from saltvirt.fleet.deploy import none_fits
 from saltvirt.fleet.effects import Hands, MoveFailed, MoveHosts, NotReady
 from saltvirt.fleet.hosts import DeployError, act
 from saltvirt.model import Evaluation

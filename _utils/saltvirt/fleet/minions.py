@@ -45,7 +45,7 @@ REFUSED, RUNNING = "refused", "running"
 Watch = Callable[[str, Mapping[str, Any]], None]
 
 
-def _publish(
+def publish(
     local: Any,
     targets: Iterable[str] | str,
     fun: str,
@@ -114,7 +114,7 @@ def _asked(
     with cloud.client() as local:
         to = _target(cloud, targets)
         # Read here, by nobody else: a thousand answers are not to leave as many files for a day.
-        jid, matched = _publish(local, to, _SIGNED, [what], None, timeout_s, nocache=True)
+        jid, matched = publish(local, to, _SIGNED, [what], None, timeout_s, nocache=True)
         wanted = matched.intersection(targets)
         hearing, end = Hearing(cloud, jid, wanted), time.monotonic() + timeout_s
         if wait is not None:
@@ -152,7 +152,7 @@ class _AtIt:
     def ask(self, hosts: Collection[str]) -> None:
         """Ask them, once."""
         arg = [self._hearing.jid]
-        jid, asked = _publish(
+        jid, asked = publish(
             self._local, sorted(hosts), "saltutil.find_job", arg, None, _FIND_JOB_S, nocache=True
         )
         self._asked, self._prefix = frozenset(asked), f"salt/job/{jid}/ret/"
@@ -279,7 +279,7 @@ def _ordered(
     with cloud.client() as local:
         local.event.subscribe("salt/virt/")
         order_for_it = [keys.seal_for(cloud.opts, minion, json.dumps(what))]
-        jid, matched = _publish(
+        jid, matched = publish(
             local, [minion], _SIGNED, order_for_it, None, cloud.settings.timeout_s
         )
         hearing = Hearing(cloud, jid, matched)
@@ -385,7 +385,7 @@ def _returned(
     Whoever fires an event in its name is not believed: the master stores what a minion itself has
     returned, and that alone. A master without a job cache of its own cannot tell the two apart.
     """
-    jid, _matched = _publish(local, [minion], fun, arg, None, wait_s)
+    jid, _matched = publish(local, [minion], fun, arg, None, wait_s)
     event = local.event.get_event(wait=wait_s, tag=f"salt/job/{jid}/ret/{minion}", full=True)
     if event is None:
         return None

@@ -33,29 +33,43 @@ def purge(cloud: Cloud, name: str, delete_key: bool) -> dict[str, dict[str, str]
     arguments.boolean("delete_key", delete_key)
     _refuse_hypervisor(cloud, name)
     with orders.opened(cloud.opts, name) as order:
-        moves.settle_order(cloud, order)
-        late = interrupted.give_up(cloud, order)
-        found = inventory.look_for(cloud, name)
-        seen = sightings.of_presence(found.answers)
-        unheard = inventory.unheard(cloud, found, name, seen, interrupted.hosts(order))
-        unheard = {**late, **unheard}
-        begun = order.record if order.record and order.record.phase == orders.REMOVING else None
-        if begun and not delete_key:
-            orders.enter(order, orders.REMOVING, replace(orders.facts(begun), public_key=None))
-        said = interrupted.settle(cloud.opts, order, seen, unheard)
-        try:
-            host = inventory.located(cloud, found, name)
-        except NoSuchVm as error:
-            if begun:
-                return {orders.facts(begun).host or "": {name: f"purged; {said}"}}
-            raise NoSuchVm(name, error.where, error.silent, said) from None
-        moved_to = seen[host].moved_to
-        if moved_to is not None:
-            _refuse_kept(host, name, moved_to, unheard)
-            # That of the VM itself is deleted by now: one that is there may be another's.
-            delete_key = delete_key and begun is None
-        _remove(cloud, order, name, host, delete_key, None if moved_to else seen[host].uuid)
+        return under(cloud, order, name, delete_key=delete_key)
+
+
+def under(
+    cloud: Cloud, order: Held, name: str, *, delete_key: bool = True
+) -> dict[str, dict[str, str]]:
+    """Do as :func:`purge` under the order of a VM, which the caller has."""
+    moves.settle_order(cloud, order)
+    late = interrupted.give_up(cloud, order)
+    found = inventory.look_for(cloud, name)
+    seen = sightings.of_presence(found.answers)
+    unheard = inventory.unheard(cloud, found, name, seen, interrupted.hosts(order))
+    unheard = {**late, **unheard}
+    begun = order.record if order.record and order.record.phase == orders.REMOVING else None
+    if begun and not delete_key:
+        orders.enter(order, orders.REMOVING, replace(orders.facts(begun), public_key=None))
+    said = interrupted.settle(cloud.opts, order, seen, unheard)
+    try:
+        host = inventory.located(cloud, found, name)
+    except NoSuchVm as error:
+        if begun:
+            return {orders.facts(begun).host or "": {name: f"purged; {said}"}}
+        raise NoSuchVm(name, error.where, error.silent, said) from None
+    moved_to = seen[host].moved_to
+    if moved_to is not None:
+        _refuse_kept(host, name, moved_to, unheard)
+        # That of the VM itself is deleted by now: one that is there may be another's.
+        delete_key = delete_key and begun is None
+    _remove(cloud, order, name, host, delete_key, None if moved_to else seen[host].uuid)
     return {host: {name: "purged"}}
+
+
+def of_host(cloud: Cloud, order: Held, name: str, host: str) -> None:
+    """Remove a VM, with its key, from the host that has just built it for the caller's order."""
+    found = inventory.survey(cloud, [host], "virt.presence", [name])
+    one = sightings.of_presence(found.answers).get(host)
+    _remove(cloud, order, name, host, True, one.uuid if one else None)
 
 
 def _refuse_hypervisor(cloud: Cloud, name: str) -> None:

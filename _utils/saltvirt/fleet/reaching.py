@@ -5,7 +5,7 @@ from typing import Any
 
 from saltvirt import access, terminal, wire
 from saltvirt.errors import VirtError
-from saltvirt.fleet import hosts, inventory, keys, minions
+from saltvirt.fleet import finding, hosts, keys, minions
 from saltvirt.fleet.cloud import Cloud
 from saltvirt.placement.shownvms import ShownVm
 
@@ -57,7 +57,7 @@ def vm_info(cloud: Cloud, name: str) -> dict[str, Any]:
     Where the host of a running VM knows no address, the VM's own minion is asked. How to log in is
     made of what the host says, and is not the host's own text: somebody will type it.
     """
-    host, fun = inventory.locate(cloud, name), "virt.vm_info"
+    host, fun = finding.to_read(cloud, name), "virt.vm_info"
     said = hosts.act(cloud, host, fun, name)
     wire.read(host, fun, dict[str, ShownVm], said)
     # It was asked of this VM alone.
@@ -113,7 +113,7 @@ def console(cloud: Cloud, host: str, name: str) -> dict[str, Any]:
 
 def console_log(cloud: Cloud, name: str, lines: int) -> str:
     """Return the last lines of a VM's console, fit to be shown, wherever the VM is."""
-    host = inventory.locate(cloud, name)
+    host = finding.to_read(cloud, name)
     reply = minions.ask(cloud, [host], "virt.console_log", [name, lines])[host]
     if _OLD in (reply.error or ""):
         raise hosts.DeployError(

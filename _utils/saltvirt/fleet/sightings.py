@@ -1,6 +1,6 @@
 """Sightings: what each host says of one VM, and what these answers come to together."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from saltvirt.placement.answers import HostInfo, Presence
@@ -79,14 +79,20 @@ def _of_info(info: HostInfo, name: str) -> Sighting:
     )
 
 
-def beside(name: str, answers: Mapping[str, HostInfo]) -> list[str]:
-    """Return the other VMs that may have a disk called as one of this VM: ``VM_DISK``."""
-    known = {
+def names(answers: Mapping[str, HostInfo]) -> frozenset[str]:
+    """Return the names of all that hosts have, await, or have something left of."""
+    return frozenset(
         one
         for info in answers.values()
-        for one in (*info.vms, *info.kept, *info.building, *info.coming, *info.unfinished)
-    }
-    return sorted(one for one in known if name.startswith(f"{one}_") or one.startswith(f"{name}_"))
+        for part in (info.vms, info.kept, info.building, info.coming)
+        for one in part
+    ).union(*((*info.unfinished, *info.unreadable) for info in answers.values()))
+
+
+def alike(name: str, others: Iterable[str]) -> list[str]:
+    """Return the other VMs that may have a disk called as one of this VM: ``VM_DISK``."""
+    mine = f"{name}_"
+    return sorted(one for one in others if one.startswith(mine) or name.startswith(f"{one}_"))
 
 
 def having(seen: Mapping[str, Sighting]) -> list[str]:

@@ -11,7 +11,7 @@ import keypairs
 from saltvirt import compat, records
 from saltvirt.config import HostSettings, MasterSettings
 from saltvirt.errors import NameTaken, NoSuchVm
-from saltvirt.fleet import deploy, inventory, keys, minions, orders, purge
+from saltvirt.fleet import building, deploy, inventory, keys, minions, orders, purge
 from saltvirt.fleet.cloud import Cloud
 from saltvirt.ops import ordered
 from test_generation import said_of
@@ -142,8 +142,8 @@ class Hosts:
         try:
             does = self.does[fun]
             does(host, *arg, **(kwarg if does == self.remove else {}))
-        except (deploy.VirtError, ValueError) as error:
-            said = error.to_dict() if isinstance(error, deploy.VirtError) else {}
+        except (building.VirtError, ValueError) as error:
+            said = error.to_dict() if isinstance(error, building.VirtError) else {}
             return minions.Reply(minion=host, value=said, error=str(error))
         return silent if self.is_silent(host) else minions.Reply(minion=host, value=True)
 
@@ -156,7 +156,7 @@ def cloud(monkeypatch, opts, tmp_path, count=3):
     monkeypatch.setattr(inventory, "every", hosts.names)
     monkeypatch.setattr(minions, "ask", hosts.ask)
     monkeypatch.setattr(minions, "order", hosts.order)
-    monkeypatch.setattr(deploy, "_UNDOING_S", (0, 0))
+    monkeypatch.setattr(building, "_UNDOING_S", (0, 0))
     # Salt's own deletion tells the running master of it.
     monkeypatch.setattr(compat.KeyStore, "delete", compat.KeyStore.discard)
 

@@ -215,7 +215,7 @@ class Edge:
         self.told, self.heard, self.now, self.said = [], 0, 0.0, set()
 
     def publish(self, _local, targets, _fun, arg, _kwarg, _timeout_s, **_kept):
-        """Stand for ``minions._publish``."""
+        """Stand for ``minions.publish``."""
         with self.lock:
             jid, what = str(next(self.numbers)), arg[0]
             self.jobs[jid] = json.loads(what) if isinstance(what, str) else what

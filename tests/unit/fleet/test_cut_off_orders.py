@@ -4,7 +4,7 @@ import pytest
 from fleetkit import is_tidy, key, left
 from saltvirt import compat, keypair
 from saltvirt.errors import BadArgument, NameTaken, NoHostFits, NoSuchVm, NotTakenBack
-from saltvirt.fleet import deploy, hints, keys, migrate, minions
+from saltvirt.fleet import building, deploy, hints, keys, migrate, minions
 
 
 def test_a_deployment_leaves_a_vm_and_its_key_and_no_order(cloud):
@@ -204,7 +204,7 @@ def test_an_interrupted_deployment_that_its_host_may_finish_is_not_taken_back(cl
     cloud.hosts.does["virt.init"] = build
 
     with pytest.raises(
-        deploy.DeployError, match="interrupted, but VM 'web' may still be "
+        building.DeployError, match="interrupted, but VM 'web' may still be "
     ) as caught:
         cloud.init()
     assert "on hyper1; when that answers, run virt.init again" in str(caught.value)
@@ -218,7 +218,7 @@ def test_a_host_that_falls_silent_while_it_builds_may_have_the_vm(cloud):
 
     cloud.hosts.does["virt.init"] = build
 
-    with pytest.raises(deploy.HostSilent, match="hyper1 does not answer, while it built 'web'; "):
+    with pytest.raises(building.HostSilent, match="hyper1 does not answer, while it built 'web'; "):
         cloud.init()
 
     before = key(cloud)
@@ -236,7 +236,7 @@ def test_a_host_that_fails_is_taken_at_its_word(cloud):
 
     cloud.hosts.does["virt.init"] = build
 
-    with pytest.raises(deploy.DeployError, match="hyper1: no space left on hyper1"):
+    with pytest.raises(building.DeployError, match="hyper1: no space left on hyper1"):
         cloud.init()
     assert key(cloud) is None and is_tidy(cloud)
 
@@ -256,7 +256,7 @@ def test_a_host_that_cannot_take_a_build_back_may_have_the_vm(cloud, is_silent):
     with (
         pytest.MonkeyPatch.context() as dead,
         pytest.raises(
-            deploy.DeployError,
+            building.DeployError,
             match="hyper1: libvirt does not answer; .* 'web' may still be .*, or be "
             "left, on hyper1; when that answers, run virt.init again, .* salt-run virt.purge web",
         ),
@@ -279,7 +279,7 @@ def test_a_host_that_has_not_defined_what_it_cannot_remove_needs_no_key(cloud):
 
     cloud.hosts.does["virt.init"] = build
 
-    with pytest.raises(deploy.DeployError, match="hyper1: no space left; .* be removed$"):
+    with pytest.raises(building.DeployError, match="hyper1: no space left; .* be removed$"):
         cloud.init()
     assert key(cloud) is None and is_tidy(cloud)
 
@@ -292,7 +292,7 @@ def test_an_undo_that_fails_leaves_the_order_to_the_next_command(cloud, monkeypa
         raise OSError("the disk of the master is full")
 
     cloud.hosts.does["virt.init"] = build
-    with monkeypatch.context() as patch, pytest.raises(deploy.DeployError):
+    with monkeypatch.context() as patch, pytest.raises(building.DeployError):
         patch.setattr(keys, "discard", fails)
         cloud.init()
     assert key(cloud) and left(cloud) == "keyed"

@@ -7,7 +7,7 @@ import threading
 import pytest
 from playedhosts import SILENT, clouds, table
 from saltvirt.errors import BadArgument, VirtError
-from saltvirt.fleet import deploy, evacuate, inventory, migrate, several
+from saltvirt.fleet import building, evacuate, inventory, migrate, several
 from saltvirt.fleet.cloud import Cloud as Master
 
 HOW = {"max_parallel": 2, "with_stopped": True, "wait_s": 6}
@@ -64,7 +64,7 @@ def test_nothing_moves_that_cannot_be_noted(cloud, run):
     three.put("web1", "h3")
     three.silent.add(("h3", "virt.evacuated"))
 
-    with pytest.raises(deploy.HostSilent, match="h3 does not answer"):
+    with pytest.raises(building.HostSilent, match="h3 does not answer"):
         run(evacuate.evacuate, three, "h3", **HOW)
 
     assert three.where("web1") == ["h3"]
@@ -85,7 +85,7 @@ def test_what_was_noted_of_a_vm_that_did_not_move_is_taken_back(cloud, run):
     three.put("web1", "h3")
 
     def fails():
-        raise deploy.DeployError("h3: disk full")
+        raise building.DeployError("h3: disk full")
 
     three.before["h3", "virt.migrate"] = fails
     with pytest.raises(
@@ -220,7 +220,7 @@ def test_a_stop_in_between_is_no_failure(cloud, run):
         tries.append(1)
         if len(tries) == 1:
             three.hosts["h3"]["web1"]["state"] = "shutdown"
-            raise deploy.DeployError("h3: domain is not running")
+            raise building.DeployError("h3: domain is not running")
 
     three.before["h3", "virt.migrate"] = stopped
 

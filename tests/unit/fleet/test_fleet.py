@@ -12,7 +12,7 @@ from salt.utils.crypt import pem_finger
 from saltvirt import compat, keypair, signed
 from saltvirt.config import MasterSettings
 from saltvirt.errors import BadArgument, NameTaken
-from saltvirt.fleet import deploy, hearing, hosts, inventory, keys, minions, progress
+from saltvirt.fleet import building, hearing, hosts, inventory, keys, minions, progress
 from saltvirt.fleet.cloud import Cloud
 from saltvirt.model import Evaluation
 
@@ -140,7 +140,9 @@ def test_only_keys_that_are_accepted_are_minions(opts):
 
 
 def test_the_table_of_a_deployment_says_why_not():
-    table = deploy.table([Evaluation(host="a", score=0.5), Evaluation(host="b", reasons=("full",))])
+    table = building.table(
+        [Evaluation(host="a", score=0.5), Evaluation(host="b", reasons=("full",))]
+    )
 
     assert table == {
         "a": {"fits": True, "score": 0.5, "reasons": []},
@@ -167,7 +169,7 @@ def test_the_table_of_a_deployment_says_why_not():
 def test_a_key_is_made_only_for_a_guest_that_is_seeded(given, profile, seeded):
     info = told.but(tightclouds.host(1), profiles={"disk": profile})
 
-    assert deploy.is_seeded(given, info) is seeded
+    assert building.is_seeded(given, info) is seeded
 
 
 @pytest.fixture

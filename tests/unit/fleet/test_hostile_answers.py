@@ -19,8 +19,8 @@ from hostilehost import HOSTILE
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from saltvirt import compat
+from saltvirt.fleet import building, effects, evacuate, keys, minions, runners
 from saltvirt.fleet import cloud as clouds
-from saltvirt.fleet import deploy, effects, evacuate, keys, minions, runners
 from sizes import sizes
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -191,7 +191,7 @@ def lab(monkeypatch, opts, tmp_path):
     sealed = lambda _opts, _host, text: text  # noqa: E731 (as much as a test needs of it)
     monkeypatch.setattr(keys, "seal_for", sealed)
     monkeypatch.setattr(clouds.Cloud, "client", lambda _self: nullcontext(hostilehost.Local()))
-    monkeypatch.setattr(deploy, "_UNDOING_S", (0,))
+    monkeypatch.setattr(building, "_UNDOING_S", (0,))
     monkeypatch.setattr(effects, "_PATIENCE_S", -1)
     monkeypatch.setattr(effects, "LIMIT_S", 20)
     monkeypatch.setattr(effects, "_BESIDE_S", 5)
@@ -227,7 +227,7 @@ def play(lab, monkeypatch, call, changes, from_the=0):
     logging.getLogger().addHandler(log)
     global _written
     with monkeypatch.context() as patch:
-        patch.setattr(minions, "_publish", edge.publish)
+        patch.setattr(minions, "publish", edge.publish)
         patch.setattr(minions, "collect", edge.collect)
         patch.setattr(minions, "time", edge.clock())
         patch.setattr(runners, "__jid_event__", bus, raising=False)

@@ -3,8 +3,8 @@
 import fleetkit
 import keypairs
 import pytest
-from saltvirt.errors import NoSuchVm
-from saltvirt.fleet import keys, minions, reaching
+from saltvirt.errors import NameTaken, NoSuchVm
+from saltvirt.fleet import finding, hints, inventory, keys, minions, reaching
 from saltvirt.fleet.hosts import DeployError
 from saltvirt.wire import BadAnswer
 
@@ -150,3 +150,81 @@ def test_a_console_that_cannot_be_shown_is_one_line(cloud, said, error):
 def test_a_vm_that_nobody_has_has_no_console(cloud):
     with pytest.raises(NoSuchVm):
         reaching.console_log(cloud.master, "nothing", 20)
+
+
+def asked(cloud, monkeypatch):
+    """Return a list that gets ``(function, hosts)`` of each question."""
+    questions, usual = [], minions.ask
+
+    def ask(cloud_, targets, fun, *args, **options):
+        questions.append((fun, sorted(targets)))
+        return usual(cloud_, targets, fun, *args, **options)
+
+    monkeypatch.setattr(minions, "ask", ask)
+    return questions
+
+
+EVERY = ["hyper1", "hyper2", "hyper3"]
+
+
+def test_the_host_that_had_a_vm_is_asked_alone_if_it_has_it_still(cloud, monkeypatch):
+    hints.moved(cloud.opts, "web", "hyper2")
+    questions = asked(cloud, monkeypatch)
+
+    assert finding.to_read(cloud.master, "web") == "hyper2"
+    assert questions == [("virt.presence", ["hyper2"])]
+
+
+@pytest.mark.parametrize("hinted", [["hyper1"], ["hyper9"], ["hyper1", "hyper2"], []])
+def test_all_are_asked_where_the_hint_is_wrong_or_there_are_more(cloud, monkeypatch, hinted):
+    heard = {host: ["web"] for host in hinted}
+    hints.refresh(cloud.opts, hints.Heard(whole=heard))
+    questions = asked(cloud, monkeypatch)
+
+    assert finding.to_read(cloud.master, "web") == "hyper2"
+    assert questions[-1] == ("virt.presence", EVERY)
+    assert "hyper1" not in hints.where(cloud.opts, "web")
+
+
+@pytest.mark.parametrize(
+    "more", [{"building": True}, {"unfinished": True, "state": None}, {"moved_to": "hyper2"}]
+)
+def test_what_is_not_whole_on_the_host_that_had_it_is_looked_for_everywhere(cloud, more):
+    hints.moved(cloud.opts, "web", "hyper1")
+    cloud.hosts.put("hyper1", "web", **{"state": "shutdown", **more})
+
+    assert finding.to_read(cloud.master, "web") == "hyper2"
+
+
+def test_a_host_that_had_it_and_is_silent_is_named(cloud):
+    hints.moved(cloud.opts, "web", "hyper2")
+    cloud.hosts.silence("hyper2")
+
+    with pytest.raises(NoSuchVm, match="not asked: hyper2; it was last seen on hyper2"):
+        finding.to_read(cloud.master, "web")
+
+
+def test_a_host_that_answers_nonsense_is_not_believed(cloud, monkeypatch):
+    hints.moved(cloud.opts, "web", "hyper1")
+    usual = minions.ask
+
+    def ask(cloud_, targets, fun, *args, **options):
+        replies = usual(cloud_, targets, fun, *args, **options)
+        if "hyper1" in replies:
+            replies["hyper1"] = minions.Reply(minion="hyper1", value={"state": ["up"]})
+        return replies
+
+    monkeypatch.setattr(minions, "ask", ask)
+
+    assert finding.to_read(cloud.master, "web") == "hyper2"
+
+
+def test_whoever_changes_a_vm_asks_all_and_hears_of_a_second_one(cloud):
+    hints.moved(cloud.opts, "web", "hyper2")
+    cloud.hosts.put("hyper3", "web")
+
+    with pytest.raises(NameTaken, match="'web' is on hyper2 and hyper3"):
+        inventory.locate(cloud.master, "web")
+    assert hints.where(cloud.opts, "web") == ["hyper2", "hyper3"]
+    with pytest.raises(NameTaken, match="'web' is on hyper2 and hyper3"):
+        finding.to_read(cloud.master, "web")

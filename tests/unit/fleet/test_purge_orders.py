@@ -6,7 +6,7 @@ import pytest
 from fleetkit import die, is_tidy, key, killed, left
 from saltvirt import keypair, locks, records
 from saltvirt.errors import BadArgument, NameTaken, NoSuchVm
-from saltvirt.fleet import deploy, inventory, keys, moves, orders
+from saltvirt.fleet import building, inventory, keys, moves, orders
 from saltvirt.recordfacts import MoveOrderFacts, OrderFacts
 
 
@@ -78,7 +78,7 @@ def test_a_purge_that_its_host_refuses_leaves_no_order(cloud):
         raise ValueError("it is being moved")
 
     cloud.hosts.does["virt.purge"] = remove
-    with pytest.raises(deploy.DeployError, match="hyper1: it is being moved"):
+    with pytest.raises(building.DeployError, match="hyper1: it is being moved"):
         cloud.purge()
     assert key(cloud) and is_tidy(cloud)
 
@@ -95,7 +95,7 @@ def test_a_purge_that_was_cut_off_says_that_the_next_one_goes_on(cloud, error, w
         raise error
 
     cloud.hosts.does["virt.purge"] = remove
-    with pytest.raises(deploy.DeployError, match=f"{why}.* run salt-run virt.purge web again"):
+    with pytest.raises(building.DeployError, match=f"{why}.* run salt-run virt.purge web again"):
         cloud.purge()
     assert key(cloud) and left(cloud) == "removing"
     if error == "silent":
@@ -208,7 +208,7 @@ def test_a_kept_definition_does_not_cost_the_vm_that_moved_on_its_key(cloud):
     cloud.hosts.silence("hyper2")
 
     with pytest.raises(
-        deploy.DeployError, match="hyper2 may have it and .*hyper1 virt.undefine web "
+        building.DeployError, match="hyper2 may have it and .*hyper1 virt.undefine web "
     ):
         cloud.purge()
 
@@ -230,7 +230,9 @@ def test_a_vm_that_moved_on_from_where_its_definition_says_keeps_its_key(cloud, 
         inventory.overview(cloud.master, "virt.host_info")
     cloud.hosts.silence("hyper3" if is_seen else "hyper2")
 
-    with pytest.raises(deploy.DeployError, match="so nothing is removed, not even its minion key"):
+    with pytest.raises(
+        building.DeployError, match="so nothing is removed, not even its minion key"
+    ):
         cloud.purge()
 
 
@@ -299,10 +301,10 @@ def test_the_key_of_an_interrupted_purge_goes_though_a_kept_definition_cannot(cl
         killed(cloud.purge)
 
     def refuse(_host, _name):
-        raise deploy.VirtError("its files are on storage that all hosts share")
+        raise building.VirtError("its files are on storage that all hosts share")
 
     cloud.hosts.does["virt.purge"] = refuse
-    with pytest.raises(deploy.DeployError, match="storage that all hosts share"):
+    with pytest.raises(building.DeployError, match="storage that all hosts share"):
         cloud.purge()
 
     assert key(cloud) is None
@@ -313,7 +315,7 @@ def test_the_key_of_a_vm_that_moved_on_stays_while_any_host_is_silent(cloud):
     before = key(cloud)
     cloud.hosts.silence("hyper3")
 
-    with pytest.raises(deploy.DeployError, match="hyper3 may have it"):
+    with pytest.raises(building.DeployError, match="hyper3 may have it"):
         cloud.purge()
 
     assert key(cloud) == before

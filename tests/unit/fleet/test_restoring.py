@@ -2,7 +2,7 @@
 
 import pytest
 from playedhosts import clouds, table
-from saltvirt.fleet import deploy, evacuate, restore
+from saltvirt.fleet import building, evacuate, restore
 
 HOW = {"max_parallel": 2, "with_stopped": True, "wait_s": 6}
 HOME = {"max_parallel": 2}
@@ -101,7 +101,7 @@ def test_a_vm_that_is_stopped_under_its_way_home_comes_home(cloud, run, opts):
         tries.append(1)
         if len(tries) == 1:
             three.hosts["h1"]["web1"]["state"] = "shutdown"
-            raise deploy.DeployError("h1: domain is not running")
+            raise building.DeployError("h1: domain is not running")
 
     three.before["h1", "virt.migrate"] = stopped
 

@@ -1,0 +1,297 @@
+"""Have one of the hosts build a VM, with its key and its order; what fails is taken back."""
+
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from saltvirt import keypair, profiles, spec, terminal, undo
+from saltvirt.errors import BadArgument, NoHostFits, VirtError
+from saltvirt.fleet import hints, inventory, keys, minions, orders, sightings
+from saltvirt.fleet.cloud import Cloud
+from saltvirt.fleet.hosts import DeployError, HostSilent, warnings, watching, whose_time
+from saltvirt.model import Evaluation, Requirements
+from saltvirt.placement.answers import HostInfo
+from saltvirt.recordfacts import OrderFacts
+from saltvirt.records import Held
+
+# The kinds of errors that say that another host may be tried, or that something is left on one.
+_LEFT = "NotTakenBack"
+# A host of the release before says the second.
+_REFUSED = ("ReservationRefused", "ClaimRefused")
+# How long to wait before each question whether a host has ended what it was told to end.
+_UNDOING_S = (0, 1, 2, 4, 8)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """
+    A VM that is asked for, and where it may go.
+
+    name, cpu, mem, given
+        The arguments of ``virt.init``, and its keyword arguments.
+    host, where, placed
+        This hypervisor alone, or those that match this compound target; how the best is chosen.
+    force
+        Make it even though a host that cannot be asked may have a VM of that name.
+    wait_s
+        How long its minion is waited for. Defaults to what its host needs.
+    """
+
+    name: str
+    cpu: int | dict[str, Any]
+    mem: int | dict[str, Any]
+    given: dict[str, Any]
+    host: str | None = None
+    where: str | None = None
+    placed: Mapping[str, Any] = field(default_factory=dict)
+    force: bool = False
+    wait_s: int | None = None
+
+    def required(self) -> Requirements:
+        """Return what the VM takes of a host; refuse what the master cannot ask a host for."""
+        required = spec.requirements_from_master(self.name, self.cpu, self.mem, self.given)
+        for keyword in ("pub_key", "priv_key"):
+            if self.given.get(keyword) is not None:
+                raise BadArgument(
+                    keyword,
+                    "the runner makes the keys itself; to use your own, call "
+                    f"salt HOST virt.init {self.name} ...",
+                )
+        return required
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tries:
+    """
+    The hosts that are asked to build a VM, one after the other.
+
+    hosts
+        ``(host, what is said of it)``, the best first; they are looked for as they are needed.
+    none
+        Returns the error that none took it, for ``{host: why it refused}``.
+    turn
+        Returns what is held while a host is at it. Defaults to nothing.
+    """
+
+    hosts: Iterable[tuple[str, str]]
+    none: Callable[[Mapping[str, list[str]]], VirtError]
+    turn: Callable[[str], AbstractContextManager[object]] = nullcontext
+
+
+def tries(request: Request, required: Requirements, evaluations: list[Evaluation]) -> Tries:
+    """Return the hosts that fit a VM, of which at least one does."""
+    fitting = [evaluation.host for evaluation in evaluations if evaluation.fits]
+    of_all = f"{len(fitting)} of {terminal.counted(len(evaluations), 'host')} fit"
+
+    def none(refused: Mapping[str, list[str]]) -> VirtError:
+        return none_fits(required, evaluations, refused)
+
+    # Whoever names a host is told of that one.
+    said = "{} fits" if request.host else f"on {{}}, {of_all}"
+    return Tries(hosts=[(host, said.format(host)) for host in fitting], none=none)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Build:
+    """
+    A deployment in progress: what was asked for, its order, and what its host warns of.
+
+    tries
+        Who is asked to build it.
+    report
+        What its host is told of the others.
+    """
+
+    cloud: Cloud
+    request: Request
+    order: Held
+    tries: Tries
+    warnings: list[str] = field(default_factory=list)
+    report: Mapping[str, list[str]]
+
+    @property
+    def name(self) -> str:
+        """The VM's name."""
+        return self.request.name
+
+    @property
+    def facts(self) -> OrderFacts:
+        """What is on record of it."""
+        return orders.facts(self.order.now)
+
+
+def is_seeded(given: dict[str, Any], info: HostInfo) -> bool:
+    """
+    Return whether a host makes a seed for a VM.
+
+    given
+        Keyword arguments of ``virt.init``.
+    info
+        The host's answer to ``virt.host_info``: its disk profile may have an image of its own.
+    """
+    listed = profiles.entries(given.get("disks") or [], "disks")
+    profile = info.profiles.disk.get(given.get("disk", spec.OPTIONS["disk"]) or "")
+    has_image = (
+        given.get("image")
+        or any(disk.get("image") for disk in listed)
+        or (profile and profile.has_image)
+    )
+    return bool(given.get("seed", True) and has_image)
+
+
+def made(build: Build, seeded: Collection[str]) -> str:
+    """
+    Have one of the hosts build a VM, and return that host; a VM that is not built has no key.
+
+    seeded
+        The hosts that make a seed for it.
+    """
+    try:
+        with undo.on_failure() as steps:
+            orders.begin(build.order, orders.PLACING)
+            steps.undo_with(_take_back, build)
+            pair = _accepted_pair(build) if seeded else None
+            host = _build(build, {host: pair for host in seeded})
+        build.order.enter(orders.BUILT)
+        _settled(build, host, pair if host not in seeded else None)
+    except (KeyboardInterrupt, SystemExit):
+        if build.order.record is None:
+            raise
+        raise DeployError(f"interrupted, but {_open_end(build)}") from None
+    except VirtError as error:
+        if build.order.record is None:
+            raise
+        raise HostSilent(f"{error}; {_open_end(build)}") from error
+    return host
+
+
+def _settled(build: Build, host: str, unused: tuple[str, str] | None) -> None:
+    """End the order of a VM that is built, and discard a key pair that its host did not need."""
+    hints.moved(build.cloud.opts, build.name, host)
+    if unused:
+        keys.discard(build.cloud.opts, build.name, unused[0])
+    build.order.end()
+
+
+def _open_end(build: Build) -> str:
+    """Return what is left of a deployment that failed, and which command takes it back."""
+    name, host = build.name, build.facts.host
+    on_it = f"may still be made, or be left, on {host}; when that answers,"
+    left = on_it if host else "has left its key;"
+    return (
+        f"VM {name!r} {left} run virt.init again, which keeps what is complete and takes back what "
+        f"is not, or salt-run virt.purge {name}"
+    )
+
+
+def _accepted_pair(build: Build) -> tuple[str, str]:
+    keys.refuse_reserved(build.cloud.opts, build.name)
+    keys.refuse_taken(build.cloud.opts, build.name)
+    public, private = keypair.generate()
+    orders.enter(build.order, orders.KEYED, replace(build.facts, public_key=public))
+    keys.accept(build.cloud.opts, build.name, public)
+    return public, private
+
+
+def _take_back(build: Build) -> None:
+    """End a failed deployment with its key, unless a host may still make its VM."""
+    left = build.facts
+    if build.order.now.phase == orders.ORDERED and not _has_given_up(build, left):
+        return
+    if left.public_key:
+        keys.discard(build.cloud.opts, build.name, left.public_key)
+    build.order.end()
+
+
+def _has_given_up(build: Build, left: OrderFacts) -> bool:
+    """
+    Return whether the host that was asked says that it has nothing of a VM, and never will have.
+
+    What it undoes is waited for.
+    """
+    host, order_id = left.host, left.order_id
+    if host is None or order_id is None:
+        return False
+    for wait_s in _UNDOING_S:
+        time.sleep(wait_s)
+        said = minions.refuse(build.cloud, host, order_id)
+        if said is None:
+            return False
+        if said == minions.RUNNING:
+            continue
+        found = inventory.survey(build.cloud, [host], "virt.presence", [build.name])
+        one = sightings.of_presence(found.answers).get(host)
+        if one is None or one.is_complete:
+            return False
+        if not one.is_trace or one.unfinished:
+            return one.state is None
+    return False
+
+
+def table(evaluations: Iterable[Evaluation]) -> dict[str, dict[str, Any]]:
+    """Return ``{host: {"fits", "score", "reasons"}}``, what ``dry_run=True`` shows."""
+    return {evaluation.host: evaluation.to_dict() for evaluation in evaluations}
+
+
+def none_fits(
+    required: Requirements,
+    evaluations: Iterable[Evaluation],
+    late: Mapping[str, Iterable[str]] | None = None,
+) -> NoHostFits:
+    """
+    Return the error that says of every host why a VM cannot be there.
+
+    late
+        ``{host: reasons}`` of hosts that fitted, but refused when they were asked.
+    """
+    told = {host: Evaluation(host=host, reasons=tuple(why)) for host, why in (late or {}).items()}
+    evaluations = [told.get(evaluation.host, evaluation) for evaluation in evaluations]
+    error = NoHostFits(required, {v.host: "; ".join(v.reasons) for v in evaluations})
+    error.table = {"hosts": table(evaluations)}
+    return error
+
+
+def _build(build: Build, pairs: Mapping[str, tuple[str, str] | None]) -> str:
+    """Have the best host build the VM; if it has no room any more, try the next one."""
+    name, cloud = build.name, build.cloud
+    refused: dict[str, list[str]] = {}
+    for host, said in build.tries.hosts:
+        cloud.progress("Placing", detail=said)
+        facts = replace(build.facts, host=host, order_id=minions.new_id())
+        orders.enter(build.order, orders.ORDERED, facts)
+        with build.tries.turn(host):
+            reply = _order(build, host, pairs.get(host))
+        if reply.missing:
+            raise HostSilent(f"{whose_time(reply, None)}, while it built {name!r}")
+        if reply.ok:
+            build.warnings.extend(warnings(reply.value))
+            return host
+        kind = reply.value.get("kind") if isinstance(reply.value, dict) else None
+        if kind == _LEFT:
+            raise DeployError(f"{host}: {reply.error}")
+        # The host itself has said that it has nothing of the VM.
+        before = orders.KEYED if pairs else orders.PLACING
+        orders.enter(build.order, before, replace(build.facts, host=None))
+        if kind not in _REFUSED:
+            raise DeployError(f"{host}: {reply.error}")
+        refused[host] = [reply.error or ""]
+        cloud.progress("Placing", detail=f"{host} refused: {reply.error}")
+    raise build.tries.none(refused)
+
+
+def _order(build: Build, host: str, pair: tuple[str, str] | None) -> minions.Reply:
+    request = build.request
+    kwarg = {**request.given, "report": build.report}
+    if pair:
+        kwarg |= {"pub_key": pair[0], "priv_key": keys.seal_for(build.cloud.opts, host, pair[1])}
+    return minions.order(
+        build.cloud,
+        host,
+        "virt.init",
+        [request.name, request.cpu, request.mem],
+        kwarg,
+        watch=watching(build.cloud, "salt/virt/init", host, build.name),
+        order_id=build.facts.order_id,
+    )

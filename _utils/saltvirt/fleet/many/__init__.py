@@ -1,0 +1,1 @@
+"""Many new VMs at once: what is asked for, one plan, builds with a limit for each host."""

@@ -1,0 +1,176 @@
+"""Build the VMs of one plan, some at a time."""
+
+import contextvars
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import ExitStack, nullcontext
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+from saltvirt.errors import VirtError
+from saltvirt.fleet import building
+from saltvirt.fleet.cloud import Cloud
+from saltvirt.fleet.many import planning
+from saltvirt.fleet.many.lines import no_place
+from saltvirt.fleet.many.outcome import Call, Outcome
+from saltvirt.fleet.many.turns import Turns
+from saltvirt.fleet.progress import longish
+from saltvirt.model import Policy, Requirements
+from saltvirt.placement.many import Plan
+from saltvirt.records import Held
+
+log = logging.getLogger(__name__)
+
+# Of what is said of each single VM, what takes long enough to be shown among many.
+_SHOWN = frozenset({"Fetching"})
+_INTERRUPTED = "not begun, the command was interrupted"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """A name that is ours: its order, and what gives it back."""
+
+    order: Held
+    stack: ExitStack
+
+
+class Builds:
+    """The builds of one call."""
+
+    def __init__(
+        self,
+        cloud: Cloud,
+        call: Call,
+        picture: planning.Picture,
+        plan: Plan,
+        required: Mapping[str, Requirements],
+        policy: Policy,
+        claims: Mapping[str, Claim],
+    ) -> None:
+        self._cloud, self._call, self._picture, self._claims = cloud, call, picture, claims
+        self._requests = {request.name: request for request in call.requests}
+        self._required, self._policy = required, policy
+        # Where each is, or will be; what fails is taken out.
+        self._places = dict(plan.hosts)
+        self._total, self._begun = len(plan.hosts), time.monotonic()
+        self._turns, self._lock = Turns(plan.hosts, call.per_host), threading.Lock()
+        self._unasked = [] if call.requests[0].force else sorted(picture.found.reasons())
+        self.is_interrupted = False
+        self.ended: dict[str, float] = {}
+
+    def all(self, out: Outcome) -> None:
+        """Build all of them; an interruption lets those that are being built come to their end."""
+        count = min(self._call.max_parallel, self._total)
+        if not count:
+            return
+        # Salt's functions find their loader through context variables, which threads do not
+        # inherit.
+        with ThreadPoolExecutor(count) as pool:
+            jobs = [
+                pool.submit(contextvars.copy_context().run, self._work, out) for _ in range(count)
+            ]
+            self._wait(jobs, out)
+        for job in jobs:
+            job.result()
+
+    def _wait(self, jobs: Sequence[Future[None]], out: Outcome) -> None:
+        while not all(job.done() for job in jobs):
+            try:
+                wait(jobs)
+            except (KeyboardInterrupt, SystemExit):
+                self.is_interrupted = True
+                self._stop(out, _INTERRUPTED)
+                self._cloud.progress("Going on", detail="interrupted: no other is begun")
+
+    def _stop(self, out: Outcome, why: str) -> None:
+        out.failed |= dict.fromkeys(self._turns.stop(), why)
+
+    def _work(self, out: Outcome) -> None:
+        while (name := self._turns.next()) is not None:
+            try:
+                out.built[name], warnings = self._built(name)
+                out.warnings |= {name: warnings} if warnings else {}
+            except Exception as error:  # whatever it is, what the others did must be said
+                self._has_failed(name, error, out)
+            finally:
+                self._turns.over(name)
+            self.ended[name] = time.monotonic()
+            self._say(name, out)
+
+    def _has_failed(self, name: str, error: Exception, out: Outcome) -> None:
+        is_ours = isinstance(error, VirtError)
+        if not is_ours:
+            log.error("building %s failed", name, exc_info=error)
+        out.failed[name] = str(error) if is_ours else f"{type(error).__name__}: {error}"
+        with self._lock:
+            # What its host may still make counts there.
+            if self._claims[name].order.record is None:
+                self._places.pop(name)
+        if self._call.whole:
+            self._stop(out, f"not begun, as {name} failed")
+
+    def _say(self, name: str, out: Outcome) -> None:
+        done = len(self.ended)
+        left_s = (time.monotonic() - self._begun) / done * (self._total - done)
+        what = f"on {out.built[name]}" if name in out.built else f"failed: {out.failed[name]}"
+        to_go = f", about {longish(left_s)} to go" if done < self._total else ""
+        with self._lock:
+            self._cloud.progress(
+                "Done", detail=f"{done} of {self._total} VMs{to_go}; {name} {what}"
+            )
+
+    def _built(self, name: str) -> tuple[str, list[str]]:
+        """Build one VM, and return its host and what that warns of."""
+        request, claim = self._requests[name], self._claims[name]
+        refused: dict[str, list[str]] = {}
+        why: dict[str, str] = {}
+
+        def none(said: Mapping[str, list[str]]) -> VirtError:
+            return VirtError(no_place({**why, **{h: "; ".join(r) for h, r in said.items()}}))
+
+        def hosts() -> Iterator[tuple[str, str]]:
+            host: str | None = self._places[name]
+            while host is not None:
+                yield host, f"on {host}"
+                refused[host] = ["it refused"]
+                host = self._next_best(name, refused, why)
+
+        build = building.Build(
+            cloud=replace(self._cloud, progress=self._progress(name)),
+            request=request,
+            order=claim.order,
+            tries=building.Tries(hosts=hosts(), none=none, turn=partial(self._turns.on, name)),
+            report={"unasked": self._unasked, "others": self._picture.beside(name)},
+        )
+        seeded = {
+            host
+            for host, info in self._picture.answers.items()
+            if building.is_seeded(request.given, info)
+        }
+        # All or nothing: nobody else has the name until it is known which.
+        with nullcontext() if self._call.whole else claim.stack:
+            return building.made(build, seeded), build.warnings
+
+    def _next_best(
+        self, name: str, refused: Mapping[str, list[str]], why: dict[str, str]
+    ) -> str | None:
+        with self._lock:
+            beside = {n: (self._required[n], h) for n, h in self._places.items() if n != name}
+            required = self._required[name]
+            host, said = self._picture.next_best(required, beside, refused, self._policy)
+            why |= said
+            if host is not None:
+                self._places[name] = host
+        return host
+
+    def _progress(self, name: str) -> Callable[..., None]:
+        def one(stage: str, **figures: Any) -> None:
+            if stage in _SHOWN:
+                with self._lock:
+                    self._cloud.progress(f"{name}: {stage}", **figures)
+
+        return one

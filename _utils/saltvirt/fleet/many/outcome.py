@@ -1,0 +1,100 @@
+"""What a call of ``virt.init_many`` asks for, and what has become of it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from saltvirt import terminal
+from saltvirt.errors import VirtError
+from saltvirt.fleet.building import Request
+from saltvirt.fleet.many.lines import some
+
+
+class NotAllBuilt(VirtError):
+    """Some VMs are not built; ``table`` says which, and why."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """
+    What a call of ``virt.init_many`` asks for.
+
+    requests
+        The VMs; where they may go, and how the best host is chosen, is the same of all.
+    per_host, max_parallel
+        How many are built at a time, on one host and in all.
+    whole
+        All or nothing: if one fails, those that this call has built are purged again.
+    wait
+        Wait for their minions.
+    """
+
+    requests: Sequence[Request]
+    per_host: int
+    max_parallel: int
+    whole: bool = False
+    wait: bool = True
+
+
+@dataclass(slots=True, kw_only=True)
+class Outcome:
+    """What has become of the VMs."""
+
+    built: dict[str, str] = field(default_factory=dict)
+    """``{name: host}``"""
+    exists: dict[str, str] = field(default_factory=dict)
+    """``{name: host}`` of those that were there."""
+    failed: dict[str, str] = field(default_factory=dict)
+    """``{name: why}``"""
+    warnings: dict[str, list[str]] = field(default_factory=dict)
+    """``{name: what its host warns of}``"""
+    seconds: dict[str, float] = field(default_factory=dict)
+    """``{name: how long its minion took to answer}``"""
+    purged: dict[str, str] = field(default_factory=dict)
+    """``{name: host}`` of those that were purged again."""
+    left: dict[str, str] = field(default_factory=dict)
+    """``{name: why it was not purged again}``"""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as plain data."""
+        parts: dict[str, Mapping[str, Any]] = {
+            "warnings": self.warnings,
+            "seconds": self.seconds,
+            "purged": self.purged,
+            "left": self.left,
+        }
+        shown: dict[str, Mapping[str, Any]] = {
+            "built": self.built,
+            "exists": self.exists,
+            "failed": self.failed,
+            **{key: value for key, value in parts.items() if value},
+        }
+        return {key: dict(sorted(value.items())) for key, value in shown.items()}
+
+
+def not_all(
+    call: Call, failed: Mapping[str, str], table: Mapping[str, Any], what_now: str
+) -> NotAllBuilt:
+    """Return the error that names the first few, why the first one is not built, and what now."""
+    first = min(failed)
+    error = NotAllBuilt(
+        f"{len(failed)} of {terminal.counted(len(call.requests), 'VM')} not built: "
+        f"{some(sorted(failed))} ({first}: {failed[first]}); {what_now}"
+    )
+    error.table = table
+    return error
+
+
+def what_now(call: Call, out: Outcome) -> str:
+    """Return what was done after some were not built, or is to be done."""
+    if not call.whole:
+        return "run it again: it builds those alone"
+    if out.left:
+        names = some(sorted(out.left))
+        return f"all or nothing, but {names} could not be purged again: salt-run virt.purge NAME"
+    again = terminal.counted(len(out.purged), "VM")
+    return f"all or nothing: {again} that this call had built {_are(out.purged)} purged again"
+
+
+def _are(some: Mapping[str, str]) -> str:
+    return "is" if len(some) == 1 else "are"
