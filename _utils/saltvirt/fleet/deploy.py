@@ -5,8 +5,8 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from saltvirt import config, keypair, profiles, spec, terminal, undo
-from saltvirt.errors import BadArgument, NameTaken, NoHostFits, VirtError
+from saltvirt import config, keypair, profiles, terminal, undo
+from saltvirt.errors import NameTaken, NoHostFits, VirtError
 from saltvirt.fleet import (
     awaiting,
     hints,
@@ -21,6 +21,7 @@ from saltvirt.fleet import (
 )
 from saltvirt.fleet.cloud import Cloud
 from saltvirt.fleet.hosts import DeployError, HostSilent, warnings, watching, whose_time
+from saltvirt.fleet.request import Request
 from saltvirt.model import Evaluation, Requirements
 from saltvirt.placement import choose
 from saltvirt.placement.answers import HostInfo
@@ -34,44 +35,6 @@ _REFUSED = ("ReservationRefused", "ClaimRefused")
 _OF_NAT = "nat: only its host reaches it, and a move breaks its connections"
 # How long to wait before each question whether a host has ended what it was told to end.
 _UNDOING_S = (0, 1, 2, 4, 8)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
-    """
-    A VM that is asked for, and where it may go.
-
-    name, cpu, mem, given
-        The arguments of ``virt.init``, and its keyword arguments.
-    host, where, placed
-        This hypervisor alone, or those that match this compound target; how the best is chosen.
-    force
-        Make it even though a host that cannot be asked may have a VM of that name.
-    wait_s
-        How long its minion is waited for. Defaults to what its host needs.
-    """
-
-    name: str
-    cpu: int | dict[str, Any]
-    mem: int | dict[str, Any]
-    given: dict[str, Any]
-    host: str | None = None
-    where: str | None = None
-    placed: Mapping[str, Any] = field(default_factory=dict)
-    force: bool = False
-    wait_s: int | None = None
-
-    def required(self) -> Requirements:
-        """Return what the VM takes of a host; refuse what the master cannot ask a host for."""
-        required = spec.requirements_from_master(self.name, self.cpu, self.mem, self.given)
-        for keyword in ("pub_key", "priv_key"):
-            if self.given.get(keyword) is not None:
-                raise BadArgument(
-                    keyword,
-                    "the runner makes the keys itself; to use your own, call "
-                    f"salt HOST virt.init {self.name} ...",
-                )
-        return required
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,6 +61,11 @@ def _look(cloud: Cloud, request: Request, order: Held | None = None) -> Hosts:
         # A host that says that it is at it is no silent one.
         unheard = {host: why for host, why in late.items() if why == interrupted.AT_IT}
     return Hosts(found=found, wanted=wanted, seen=seen, unheard=unheard)
+
+
+def refuse_taken(cloud: Cloud, request: Request) -> None:
+    """Raise NameTaken if a host has a VM of a name, or may have one and cannot be asked."""
+    _refuse_taken(_look(cloud, request), request.name)
 
 
 def _evaluations(
@@ -177,7 +145,7 @@ def deploy(cloud: Cloud, request: Request, *, wait: bool = True) -> dict[str, An
         if not fitting:
             raise none_fits(required, evaluations)
         _tell_of_nat(cloud, required, hosts.found.answers[fitting[0]])
-        seeded = {host for host in fitting if is_seeded(given, hosts.found.answers[host])}
+        seeded = {host for host in fitting if request.is_seeded(hosts.found.answers[host])}
         unasked = [] if request.force else sorted(hosts.found.reasons())
         others = sightings.beside(request.name, hosts.found.answers)
         told_of = {"unasked": unasked, "others": others}
@@ -231,25 +199,6 @@ class Build:
         return orders.facts(self.order.now)
 
 
-def is_seeded(given: dict[str, Any], info: HostInfo) -> bool:
-    """
-    Return whether a host makes a seed for a VM.
-
-    given
-        Keyword arguments of ``virt.init``.
-    info
-        The host's answer to ``virt.host_info``: its disk profile may have an image of its own.
-    """
-    listed = profiles.entries(given.get("disks") or [], "disks")
-    profile = info.profiles.disk.get(given.get("disk", spec.OPTIONS["disk"]) or "")
-    has_image = (
-        given.get("image")
-        or any(disk.get("image") for disk in listed)
-        or (profile and profile.has_image)
-    )
-    return bool(given.get("seed", True) and has_image)
-
-
 def _made(build: Build, evaluations: list[Evaluation], seeded: Collection[str]) -> str:
     """Have one of the hosts build a VM, and return that host; a VM that is not built has no key."""
     try:
@@ -284,8 +233,9 @@ def _open_end(build: Build) -> str:
     name, host = build.name, build.facts.host
     on_it = f"may still be made, or be left, on {host}; when that answers,"
     left = on_it if host else "has left its key;"
+    run = build.request.function
     return (
-        f"VM {name!r} {left} run virt.init again, which keeps what is complete and takes back what "
+        f"VM {name!r} {left} run {run} again, which keeps what is complete and takes back what "
         f"is not, or salt-run virt.purge {name}"
     )
 
@@ -392,8 +342,8 @@ def _order(build: Build, host: str, pair: tuple[str, str] | None) -> minions.Rep
     return minions.order(
         build.cloud,
         host,
-        "virt.init",
-        [request.name, request.cpu, request.mem],
+        request.function,
+        request.values,
         kwarg,
         watch=watching(build.cloud, "salt/virt/init", host, build.name),
         order_id=build.facts.order_id,
