@@ -6,13 +6,13 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from saltvirt import keypair, profiles, spec, terminal, undo
-from saltvirt.errors import BadArgument, NoHostFits, VirtError
+from saltvirt import keypair, terminal, undo
+from saltvirt.errors import NoHostFits, VirtError
 from saltvirt.fleet import hints, inventory, keys, minions, orders, sightings
 from saltvirt.fleet.cloud import Cloud
 from saltvirt.fleet.hosts import DeployError, HostSilent, warnings, watching, whose_time
+from saltvirt.fleet.request import Request as Request
 from saltvirt.model import Evaluation, Requirements
-from saltvirt.placement.answers import HostInfo
 from saltvirt.recordfacts import OrderFacts
 from saltvirt.records import Held
 
@@ -22,44 +22,6 @@ _LEFT = "NotTakenBack"
 _REFUSED = ("ReservationRefused", "ClaimRefused")
 # How long to wait before each question whether a host has ended what it was told to end.
 _UNDOING_S = (0, 1, 2, 4, 8)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
-    """
-    A VM that is asked for, and where it may go.
-
-    name, cpu, mem, given
-        The arguments of ``virt.init``, and its keyword arguments.
-    host, where, placed
-        This hypervisor alone, or those that match this compound target; how the best is chosen.
-    force
-        Make it even though a host that cannot be asked may have a VM of that name.
-    wait_s
-        How long its minion is waited for. Defaults to what its host needs.
-    """
-
-    name: str
-    cpu: int | dict[str, Any]
-    mem: int | dict[str, Any]
-    given: dict[str, Any]
-    host: str | None = None
-    where: str | None = None
-    placed: Mapping[str, Any] = field(default_factory=dict)
-    force: bool = False
-    wait_s: int | None = None
-
-    def required(self) -> Requirements:
-        """Return what the VM takes of a host; refuse what the master cannot ask a host for."""
-        required = spec.requirements_from_master(self.name, self.cpu, self.mem, self.given)
-        for keyword in ("pub_key", "priv_key"):
-            if self.given.get(keyword) is not None:
-                raise BadArgument(
-                    keyword,
-                    "the runner makes the keys itself; to use your own, call "
-                    f"salt HOST virt.init {self.name} ...",
-                )
-        return required
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,25 +84,6 @@ class Build:
         return orders.facts(self.order.now)
 
 
-def is_seeded(given: dict[str, Any], info: HostInfo) -> bool:
-    """
-    Return whether a host makes a seed for a VM.
-
-    given
-        Keyword arguments of ``virt.init``.
-    info
-        The host's answer to ``virt.host_info``: its disk profile may have an image of its own.
-    """
-    listed = profiles.entries(given.get("disks") or [], "disks")
-    profile = info.profiles.disk.get(given.get("disk", spec.OPTIONS["disk"]) or "")
-    has_image = (
-        given.get("image")
-        or any(disk.get("image") for disk in listed)
-        or (profile and profile.has_image)
-    )
-    return bool(given.get("seed", True) and has_image)
-
-
 def made(build: Build, seeded: Collection[str]) -> str:
     """
     Have one of the hosts build a VM, and return that host; a VM that is not built has no key.
@@ -180,8 +123,9 @@ def _open_end(build: Build) -> str:
     name, host = build.name, build.facts.host
     on_it = f"may still be made, or be left, on {host}; when that answers,"
     left = on_it if host else "has left its key;"
+    run = build.request.function
     return (
-        f"VM {name!r} {left} run virt.init again, which keeps what is complete and takes back what "
+        f"VM {name!r} {left} run {run} again, which keeps what is complete and takes back what "
         f"is not, or salt-run virt.purge {name}"
     )
 
@@ -289,8 +233,8 @@ def _order(build: Build, host: str, pair: tuple[str, str] | None) -> minions.Rep
     return minions.order(
         build.cloud,
         host,
-        "virt.init",
-        [request.name, request.cpu, request.mem],
+        request.function,
+        request.values,
         kwarg,
         watch=watching(build.cloud, "salt/virt/init", host, build.name),
         order_id=build.facts.order_id,

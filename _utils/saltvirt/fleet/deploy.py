@@ -70,6 +70,11 @@ def heard(
     return Hosts(found=found, wanted=wanted, seen=seen, unheard=unheard)
 
 
+def refuse_known(cloud: Cloud, request: Request) -> None:
+    """Raise NameTaken if a host has a VM of a name, or may have one and cannot be asked."""
+    refuse_taken(_look(cloud, request), request.name)
+
+
 def _evaluations(
     cloud: Cloud, request: Request, required: Requirements, hosts: Hosts
 ) -> list[Evaluation]:
@@ -142,7 +147,7 @@ def deploy(cloud: Cloud, request: Request, *, wait: bool = True) -> dict[str, An
         if not fitting:
             raise building.none_fits(required, evaluations)
         tell_of_nat(cloud, required, hosts.found.answers[fitting[0]])
-        seeded = {host for host in fitting if building.is_seeded(given, hosts.found.answers[host])}
+        seeded = {host for host in fitting if request.is_seeded(hosts.found.answers[host])}
         unasked = [] if request.force else sorted(hosts.found.reasons())
         others = sightings.alike(request.name, sightings.names(hosts.found.answers))
         build = building.Build(

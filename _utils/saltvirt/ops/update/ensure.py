@@ -4,13 +4,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from saltvirt import spec
-from saltvirt.errors import BadArgument, VirtError
-from saltvirt.kvm import connect, lifecycle, query
+from saltvirt import nics, spec
+from saltvirt.errors import BadArgument, LibvirtRefused, VirtError
+from saltvirt.kvm import connect, host, lifecycle, query
 from saltvirt.ops.build import create
 from saltvirt.ops.context import Context
 from saltvirt.ops.migration import startlock
 from saltvirt.ops.update import do, request
+from saltvirt.xml import read
 
 # How virt.init calls what the states call otherwise.
 _OF_INIT = {"vm_type": "hypervisor", "disk_profile": "disk", "nic_profile": "nic"}
@@ -67,6 +68,9 @@ def ensure(
     """
     with connect.opened(context.settings) as conn:
         is_there = lifecycle.is_defined(conn, name)
+        if is_there:
+            asked = _request(context, name, given, test=test)
+            _refuse_unstartable(conn, name, asked, start=start)
     if not is_there:
         return _created(context, name, given, start=start, test=test)
     out = _updated(context, name, given, test=test)
@@ -102,6 +106,39 @@ def _created(
     return Outcome(comment=comment, changes=changes)
 
 
+def _request(
+    context: Context, name: str, given: Mapping[str, Any], *, test: bool
+) -> request.Request:
+    """Return what a state asks of an update."""
+    asked = {key: given.get(key, default) for key, default in _OF_BOTH.items()}
+    return request.of(context.settings, name, {**asked, "test": test})
+
+
+def _refuse_unstartable(conn: Any, name: str, wanted: request.Request, *, start: bool) -> None:
+    """Raise LibvirtRefused, before anything is changed, if a network lacks that it is to be in."""
+    needed = _new_networks(conn, name, wanted, start=start)
+    known = host.networks(conn) if needed else {}
+    for one in sorted(needed):
+        if not known.get(one, {}).get("active"):
+            raise LibvirtRefused(
+                f"VM {name!r} cannot run: no active network {one} on this host; define and start "
+                f"it first (virt.network_start {one})"
+            )
+
+
+def _new_networks(conn: Any, name: str, wanted: request.Request, *, start: bool) -> set[str]:
+    """Return the networks that a VM is to be in when all is done, and does not run in now."""
+    is_active = lifecycle.is_active(conn, name)
+    if not (wanted.live if is_active else start):
+        return set()
+    if wanted.interfaces is None:
+        has = read.domain(lifecycle.kept_xml(conn, name))
+        return set() if is_active else set(read.links(has)["networks"])
+    needed = set(nics.needs(wanted.interfaces)["networks"])
+    now = read.domain(lifecycle.xml(conn, name))
+    return needed - set(read.links(now)["networks"]) if is_active else needed
+
+
 def _autostart(context: Context, name: str) -> None:
     settings = context.settings
     with (
@@ -112,8 +149,7 @@ def _autostart(context: Context, name: str) -> None:
 
 
 def _updated(context: Context, name: str, given: Mapping[str, Any], *, test: bool) -> Outcome:
-    asked = {key: given.get(key, default) for key, default in _OF_BOTH.items()}
-    status = do.update(context, request.of(context.settings, name, {**asked, "test": test}))
+    status = do.update(context, _request(context, name, given, test=test))
     errors = status.get("errors")
     changes = status if do.is_changed(status) else {}
     if errors:
