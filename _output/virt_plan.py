@@ -13,7 +13,7 @@ _TOLD_BY = {
 
 def output(data, **_kwargs):
     """
-    Return what ``salt-run virt.init`` or ``virt.migrate`` did or, with ``dry_run=True``, would do.
+    Return what ``virt.init``, ``virt.clone`` or ``virt.migrate`` of the runner did, or would do.
 
     If no host fits, the table of reasons.
 
@@ -29,6 +29,8 @@ def output(data, **_kwargs):
         return "\n".join(_moved(data))
     if "name" in data:
         return _deployed(data)
+    if any("source" in row for row in data.values() if isinstance(row, dict)):
+        return "\n".join(line for host, row in data.items() for line in _clone(host, row))
     if "error" not in data:
         return "\n".join(_table(data))
     hosts = data.get("hosts")
@@ -47,6 +49,15 @@ def _table(hosts):
         why = textwrap.wrap(said, 48, break_on_hyphens=False) or [""]
         yield f"{host:<16} {fits:<5} {score:>5}  {why[0]}".rstrip()
         yield from (f"{'':<30}{line}" for line in why[1:])
+
+
+def _clone(host, plan):
+    yield f"{host} would clone {plan['source']} as {plan['name']}"
+    for disk in plan["disks"]:
+        yield f"  {disk['target']}: a copy, {disk['path']}"
+    seed = plan.get("seed")
+    yield f"  seeded by {seed['method']}" if seed else "  not seeded"
+    yield from _warnings(plan)
 
 
 def _deployed(data):

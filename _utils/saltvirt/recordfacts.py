@@ -30,6 +30,8 @@ class BuildFacts:
     volumes
         ``[pool, volume]`` of what libvirt alone can make and remove; once it is made, with its
         number, empty if it has none.
+    source
+        The VM that it is a clone of.
     """
 
     uuid: str
@@ -38,6 +40,7 @@ class BuildFacts:
     begun: list[str] | None = said_with("begun")
     taken: list[str] | None = said_with("taken")
     volumes: list[list[str]] | None = said_with("volumes")
+    source: str | None = said_with("source")
     vcpus: int
     memory_mib: int
     disk_mib: int

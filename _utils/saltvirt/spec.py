@@ -109,7 +109,8 @@ def given(values: Sequence[Any], keywords: Mapping[str, Any]) -> dict[str, Any]:
     return out
 
 
-def _options(given: Mapping[str, Any], also: Sequence[str] = ()) -> dict[str, Any]:
+def checked(given: Mapping[str, Any], also: Sequence[str] = ()) -> dict[str, Any]:
+    """Return all options of a call; refuse those that are unknown, and values that cannot be."""
     unknown = [key for key in given if key not in OPTIONS]
     known = [*OPTIONS, *config.CONNECTION, *also, "name", "cpu", "mem", "dry_run"]
     arguments.refuse_unknown(unknown, known, "virt.init")
@@ -188,7 +189,7 @@ def deployment(
     """
     arguments.vm_name(name)
     vcpus, memory_mib = arguments.vcpus(cpu), arguments.memory_mib(mem)
-    options = _options(given)
+    options = checked(given)
     osboot.check(arguments.mapping("boot", options["boot"]))
     vm = Vm(
         name=name,
@@ -211,27 +212,31 @@ def deployment(
         **_ports(settings, options),
         **_parts(options),
     )
-    return Deployment(
-        vm=vm,
-        config=arguments.mapping("config", options["config"]) or {},
-        ssh_keys=sshkeys.read(_SSH_KEYS, options[_SSH_KEYS]),
-        **{
-            key: options[key]
-            for key in (
-                "start",
-                "saltenv",
-                "seed",
-                "seed_cmd",
-                "install",
-                "install_from",
-                "user_data",
-                "seed_method",
-                "enable_qcow",
-                "pub_key",
-                "priv_key",
-            )
-        },
-    )
+    return Deployment(vm=vm, **how(options))
+
+
+_AS_GIVEN = (
+    "start",
+    "saltenv",
+    "seed",
+    "seed_cmd",
+    "install",
+    "install_from",
+    "user_data",
+    "seed_method",
+    "enable_qcow",
+    "pub_key",
+    "priv_key",
+)
+
+
+def how(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a :class:`Deployment` says beside its VM, of all options of a call."""
+    return {
+        "config": arguments.mapping("config", options["config"]) or {},
+        "ssh_keys": sshkeys.read(_SSH_KEYS, options[_SSH_KEYS]),
+        **{key: options[key] for key in _AS_GIVEN},
+    }
 
 
 _INT64 = 2**63 - 1
@@ -352,7 +357,7 @@ def requirements_from_master(
     Profiles live with the hosts, so here they are only named.
     """
     arguments.vm_name(name)
-    options = _options(given, _ON_MASTER)
+    options = checked(given, _ON_MASTER)
     osboot.check(arguments.mapping("boot", options["boot"]))
     osboot.devices(options["boot_dev"])
     listed = profiles.entries(options["disks"] or [], "disks")

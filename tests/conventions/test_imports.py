@@ -53,6 +53,7 @@ BASE = {
     "settling",
     "signed",
     "spec",
+    "clonespec",
     "sshkeys",
     "stocks",
     "terminal",

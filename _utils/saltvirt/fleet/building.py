@@ -49,17 +49,35 @@ class Request:
     force: bool = False
     wait_s: int | None = None
 
+    @property
+    def function(self) -> str:
+        """The function of a host that makes the VM."""
+        return "virt.init"
+
+    @property
+    def values(self) -> list[Any]:
+        """What that is given by position."""
+        return [self.name, self.cpu, self.mem]
+
+    def is_seeded(self, info: HostInfo) -> bool:
+        """Return whether a host makes a seed for the VM, by its answer to ``virt.host_info``."""
+        return is_seeded(self.given, info)
+
     def required(self) -> Requirements:
         """Return what the VM takes of a host; refuse what the master cannot ask a host for."""
         required = spec.requirements_from_master(self.name, self.cpu, self.mem, self.given)
+        self.refuse_keys()
+        return required
+
+    def refuse_keys(self) -> None:
+        """Raise BadArgument if the call gives keys of its own."""
         for keyword in ("pub_key", "priv_key"):
             if self.given.get(keyword) is not None:
                 raise BadArgument(
                     keyword,
                     "the runner makes the keys itself; to use your own, call "
-                    f"salt HOST virt.init {self.name} ...",
+                    f"salt HOST {self.function} {self.values[0]} ...",
                 )
-        return required
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -180,8 +198,9 @@ def _open_end(build: Build) -> str:
     name, host = build.name, build.facts.host
     on_it = f"may still be made, or be left, on {host}; when that answers,"
     left = on_it if host else "has left its key;"
+    run = build.request.function
     return (
-        f"VM {name!r} {left} run virt.init again, which keeps what is complete and takes back what "
+        f"VM {name!r} {left} run {run} again, which keeps what is complete and takes back what "
         f"is not, or salt-run virt.purge {name}"
     )
 
@@ -289,8 +308,8 @@ def _order(build: Build, host: str, pair: tuple[str, str] | None) -> minions.Rep
     return minions.order(
         build.cloud,
         host,
-        "virt.init",
-        [request.name, request.cpu, request.mem],
+        request.function,
+        request.values,
         kwarg,
         watch=watching(build.cloud, "salt/virt/init", host, build.name),
         order_id=build.facts.order_id,

@@ -113,6 +113,11 @@ def refuse_taken(hosts: Hosts, name: str, settled: str = "") -> None:
         )
 
 
+def refuse_name(cloud: Cloud, request: Request) -> None:
+    """Raise NameTaken if a host has a VM of a name, or may have one and cannot be asked."""
+    refuse_taken(_look(cloud, request), request.name)
+
+
 def dry_run(cloud: Cloud, request: Request) -> dict[str, dict[str, Any]]:
     """Return the table of hosts for a deployment, and deploy nothing."""
     required = request.required()
@@ -142,7 +147,7 @@ def deploy(cloud: Cloud, request: Request, *, wait: bool = True) -> dict[str, An
         if not fitting:
             raise building.none_fits(required, evaluations)
         tell_of_nat(cloud, required, hosts.found.answers[fitting[0]])
-        seeded = {host for host in fitting if building.is_seeded(given, hosts.found.answers[host])}
+        seeded = {host for host in fitting if request.is_seeded(hosts.found.answers[host])}
         unasked = [] if request.force else sorted(hosts.found.reasons())
         others = sightings.alike(request.name, sightings.names(hosts.found.answers))
         build = building.Build(

@@ -95,7 +95,7 @@ def make(base: ValidatedImage, path: str | Path, how: Mapping[str, Any], room: R
     with _writing(path):
         if how["is_overlay"]:
             tool.create(path, how["size_bytes"], "qcow2", base.path, base.format)
-        elif how["format"] == base.format:
+        elif how["format"] == base.format and not _has_more(base, how):
             copy(base.path, path, meter)
         else:
             tool.convert(base.path, base.format, path, how["format"], meter)
@@ -103,6 +103,12 @@ def make(base: ValidatedImage, path: str | Path, how: Mapping[str, Any], room: R
         if not how["is_overlay"] and how["size_bytes"] > base.size_bytes:
             tool.resize(path, how["size_bytes"], how["format"])
         files.durable(path)
+
+
+def _has_more(base: ValidatedImage, how: Mapping[str, Any]) -> bool:
+    """Return whether a file may have more, or less, in it than what its copy is to have."""
+    # A qcow2 has snapshots in it, and what is below it is elsewhere.
+    return bool(how.get("is_whole")) and base.format == "qcow2"
 
 
 def empty(path: str | Path, size_bytes: int, fmt: str) -> None:

@@ -222,6 +222,13 @@ def kept_xml(conn: Any, name: str) -> str:
     return found
 
 
+def own_xml(conn: Any, name: str) -> str:
+    """Return a domain's definition as this host may define it again, with its secrets."""
+    flags = libvirt.VIR_DOMAIN_XML_INACTIVE | libvirt.VIR_DOMAIN_XML_SECURE
+    found: str = domain(conn, name).XMLDesc(flags)
+    return found
+
+
 def whole_xml(conn: Any, name: str) -> str:
     """Return a domain's definition as another host may define it, with its secrets."""
     flags = (

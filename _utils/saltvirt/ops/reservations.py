@@ -157,6 +157,24 @@ def called(record: records.Record, name: str) -> str:
 
 
 def refuse_moving(settings: HostSettings, name: str, uuid: str | None = None) -> None:
+    """Raise NameTaken if a VM of this name, or UUID, moves to or from this host, or is cloned."""
+    refuse_on_its_way(settings, name, uuid)
+    refuse_cloned(settings, name)
+
+
+def refuse_cloned(settings: HostSettings, name: str) -> None:
+    """Raise NameTaken if a VM is being cloned on this host at this moment."""
+    place = folder(settings)
+    for record in records.every(place, "build"):
+        is_of_it = record.read(BuildFacts).source == name
+        if is_of_it and records.is_live(place, "build", record.name):
+            raise NameTaken(
+                f"VM {name!r} has been cloned as {record.name!r} since {record.since_text}; wait "
+                "until that is over"
+            )
+
+
+def refuse_on_its_way(settings: HostSettings, name: str, uuid: str | None = None) -> None:
     """Raise NameTaken if a VM of this name, or UUID, is on its way to or from this host."""
     legacymoves.adopt(settings)
     legacymoves.refuse_unreadable(settings, name)
@@ -265,7 +283,11 @@ def refuse_on_record(settings: HostSettings, name: str, paths: Iterable[str]) ->
 
 @contextmanager
 def reserved(
-    settings: HostSettings, required: Requirements, domain: str, check: Callable[[], None]
+    settings: HostSettings,
+    required: Requirements,
+    domain: str,
+    check: Callable[[], None],
+    source: str | None = None,
 ) -> Iterator[records.Held]:
     """
     Yield the record of a build, begun with the room that its VM needs.
@@ -274,6 +296,8 @@ def reserved(
         The UUID that the VM will have.
     check
         Called under the host's lock; it raises if the VM cannot be here.
+    source
+        The VM that it is a clone of, which stays as it is meanwhile. Defaults to none.
     """
     with ExitStack() as holding:
         with host_lock(settings):
@@ -289,7 +313,9 @@ def reserved(
                 )
             check()
             stocks = dict(required.stocks)
-            facts = BuildFacts(uuid=domain, paths=[], **room(required), stocks=stocks)
+            facts = BuildFacts(
+                uuid=domain, paths=[], source=source, **room(required), stocks=stocks
+            )
             held.begin(uuid.uuid4().hex, protocol.MAKING, **wire.plain(facts))
         yield held
 

@@ -7,10 +7,13 @@ BLOCK = 2048
 
 # The private key lies behind the ISO's last block. It is read, then wiped from the disk,
 # so that it is gone from the hypervisor too.
-_TAKE_KEY = """\
-dev=$(blkid -L {label} 2>/dev/null || findfs LABEL={label})
+_BEGIN = """\
+set -eu
 pki=/etc/salt/pki/minion
 umask 077
+"""
+_TAKE_KEY = """\
+dev=$(blkid -L {label} 2>/dev/null || findfs LABEL={label})
 mkdir -p $pki /etc/salt/minion.d
 dd if=$dev bs={block} skip={first} count={count} 2>/dev/null | tr -d '\\000' >$pki/minion.pem.new
 if [ -s $pki/minion.pem.new ]; then
@@ -21,6 +24,15 @@ if [ -s $pki/minion.pem.new ]; then
 else
     rm -f $pki/minion.pem.new
 fi
+"""
+# What the guest had when it was another one; before its network is up and its minion starts. The
+# machine id decides which address it is leased.
+_FORGET = """\
+rm -f $pki/minion.pem $pki/minion.pub /etc/machine-id /var/lib/dbus/machine-id
+if command -v systemd-machine-id-setup >/dev/null 2>&1; then
+    systemd-machine-id-setup >/dev/null 2>&1 || true
+fi
+[ -e /etc/machine-id ] || : >/etc/machine-id
 """
 _IDENTITY = """\
 umask 022
@@ -66,10 +78,18 @@ def first_boot(
     master_key: str | None,
     label: str,
     first_block: int,
+    *,
+    is_another: bool = False,
 ) -> str:
-    """Return the script that takes the identity over; it must run before the minion starts."""
+    """
+    Return the script that takes the identity over; it must run before the minion starts.
+
+    is_another
+        Take away first by what the guest was another one. Defaults to False.
+    """
     parts = [
-        "set -eu\n",
+        _BEGIN,
+        _FORGET if is_another else "",
         _TAKE_KEY.format(label=label, block=BLOCK, first=first_block, count=SECRET_BYTES // BLOCK),
     ]
     if public_key:

@@ -36,6 +36,8 @@ class Identity:
         This host has the master accept the key.
     ssh_keys
         Public keys of those who may log in by SSH, one line each.
+    is_another
+        The guest's disk has been another minion's, whose keys and machine id are taken away.
     """
 
     id: str
@@ -46,6 +48,7 @@ class Identity:
     is_submitted: bool = False
     ssh_keys: tuple[str, ...] = ()
     cloud_init: CloudInit = field(default=CloudInit(), repr=False)
+    is_another: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -57,6 +57,7 @@ def _files(identity: Identity, instance: str, first_block: int, install: object)
         identity.master_key,
         LABEL,
         first_block,
+        is_another=identity.is_another,
     )
     own: dict[str, Any] = {
         "preserve_hostname": False,

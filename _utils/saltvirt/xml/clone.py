@@ -26,10 +26,10 @@ def writable(text: str) -> list[Writable]:
 
     Raises StorageError for one that is not a file of a format that can be copied.
     """
-    return [_writable(disk) for disk in _own(parse(text))]
+    return [_writable(disk) for disk in own_disks(parse(text))]
 
 
-def _own(root: ET.Element) -> list[ET.Element]:
+def own_disks(root: ET.Element) -> list[ET.Element]:
     """Return the disks that only one VM may have."""
     return [
         disk
@@ -75,7 +75,7 @@ def domain(
     _remove(root, "uuid")
     _set_first(root, "name", name)
     _set_first(root, "description", f"Cloned from {base}")
-    for disk in _own(root):
+    for disk in own_disks(root):
         disk.find("source").set("file", paths[disk.find("source").get("file")])  # type: ignore
         _remove(disk, "backingStore")
     for nic in root.findall("devices/interface"):
@@ -129,7 +129,7 @@ def volume(name: str, capacity: int, kind: str, backing: str | None = None) -> s
 
 def own_files(text: str) -> list[str]:
     """Return the files of a VM's disks that only it may have."""
-    found = (disk.find("source") for disk in _own(parse(text)) if disk.get("type") == "file")
+    found = (disk.find("source") for disk in own_disks(parse(text)) if disk.get("type") == "file")
     return [source.get("file", "") for source in found if source is not None]
 
 

@@ -1,7 +1,7 @@
 """<domain>: the sum of its elements."""
 
 import xml.etree.ElementTree as ET
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from saltvirt.errors import BadArgument
@@ -105,7 +105,7 @@ def of(vm: Vm, host_devices: Iterable[Mapping[str, str]] = ()) -> Domain:
         cpu=cpu.of(vm.cpu, vm.domain_type, has_default=not vm.is_3006),
         clock=clock.of(vm.clock),
         on_reboot="destroy" if vm.stop_on_reboot else "restart",
-        disks=(*map(disk.of, vm.disks), *_seeds(vm)),
+        disks=(*map(disk.of, vm.disks), *seeds(vm, {one.target for one in vm.disks})),
         interfaces=tuple(map(nic.of, vm.nics)),
         chardevs=(
             *chardev.of(vm.serials, vm.consoles, vm.console_log),
@@ -123,10 +123,15 @@ def of(vm: Vm, host_devices: Iterable[Mapping[str, str]] = ()) -> Domain:
     )
 
 
-def _seeds(vm: Vm) -> Iterable[Disk]:
+def seeds(vm: Vm, taken: Container[str]) -> Iterator[Disk]:
+    """
+    Yield the disk of a VM's seed, if it has one.
+
+    taken
+        The targets of its other disks.
+    """
     if not vm.seed_path:
         return
-    taken = {one.target for one in vm.disks}
     free = [f"vd{letter}" for letter in "bcdefghijklmnopqrstuvwxyz" if f"vd{letter}" not in taken]
     if not free:
         raise BadArgument("disks", "none of vdb to vdz is left for the seed; use another bus")

@@ -42,6 +42,11 @@ def nics(root: ET.Element) -> dict[str, dict[str, Any]]:
     return {one["mac"]: one for one in found if one.get("mac")}
 
 
+def interfaces(root: ET.Element) -> list[nic.Interface]:
+    """Return what a VM's NICs say."""
+    return [nic.read(one) for one in root.iterfind("devices/interface")]
+
+
 def macs(root: ET.Element) -> list[str]:
     """Return the MAC addresses of a VM's NICs."""
     found = map(nic.read, root.iterfind("devices/interface"))

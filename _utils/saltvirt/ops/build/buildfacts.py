@@ -153,8 +153,9 @@ def of_content(
         if (validated := _given(settings, on, disk)) is not None
     }
     images = _images(context, replace(deployment, vm=rest), is_dry)
-    wish = _wish(context, deployment, who) if who and is_seeded else None
-    found, unseen = _inspected(context, vm, wish, images, is_dry)
+    wish, found, unseen = of_seed(
+        context, deployment, who if is_seeded else None, images, is_dry=is_dry
+    )
     kept = seed_path(settings.images, vm.name, "iso") if there.names and not wish else None
     return Content(
         images=images,
@@ -165,7 +166,7 @@ def of_content(
         volumes=there.volumes,
         seed=existing.seed(context, conn, vm.name, kept) if kept else None,
         boot=boot_files(context, deployment, is_dry=is_dry),
-        wish=_with_minion(context, deployment, wish, found),
+        wish=wish,
         found=found,
         unseen=unseen,
     )
@@ -193,6 +194,25 @@ def _there(context: Context, conn: Any, on: HostFacts, vm: Vm) -> _There:
         files=existing.of_disks(context, conn, vm, where),
         volumes=poolvolumes.of_disks(context, conn, vm, on.pools),
     )
+
+
+def of_seed(
+    context: Context,
+    deployment: Deployment,
+    who: Identity | None,
+    images: Mapping[str, validation.ValidatedImage | None],
+    *,
+    is_dry: bool,
+) -> tuple[seeding.Wish | None, Found | None, SeedError | None]:
+    """
+    Return what the seed method is chosen from: the wish, what the image has, why nobody could look.
+
+    who
+        None if nothing is seeded.
+    """
+    wish = _wish(context, deployment, who) if who else None
+    found, unseen = _inspected(context, deployment.vm, wish, images, is_dry)
+    return _with_minion(context, deployment, wish, found), found, unseen
 
 
 def _with_minion(

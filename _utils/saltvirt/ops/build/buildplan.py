@@ -38,6 +38,10 @@ class Plan:
         Those of its disks that are volumes of pools that are no folders.
     is_seed_kept
         Whether its seed is there already, too.
+    definition
+        Its domain XML, if that is not made of ``vm``.
+    told
+        What the user is to know of it besides.
     """
 
     vm: Vm
@@ -53,6 +57,8 @@ class Plan:
     existing: tuple[ExistingFile, ...] = ()
     volumes: tuple[DiskVolume, ...] = ()
     is_seed_kept: bool = False
+    definition: str | None = None
+    told: tuple[str, ...] = ()
 
     @property
     def paths(self) -> list[str]:
@@ -75,7 +81,7 @@ class Plan:
     def warnings(self) -> tuple[str, ...]:
         """What the user is to know of the VM."""
         taken = (_taken_as_it_is(disk) for disk in self.vm.disks if self._is_there(disk))
-        return (*taken, *(self.seed.warnings if self.seed else ()))
+        return (*taken, *(self.seed.warnings if self.seed else ()), *self.told)
 
     def _is_there(self, disk: Disk) -> bool:
         file = self._files.get(_where(disk))
@@ -97,6 +103,8 @@ class Plan:
 
     def xml(self) -> str:
         """Return the domain XML."""
+        if self.definition is not None:
+            return self.definition
         return domain.build(self.vm, self.devices)
 
     def to_dict(self) -> dict[str, Any]:

@@ -101,7 +101,7 @@ class Builder:
             reservations.refuse_taken(settings, plan.vm.name, plan.paths)
             # And what was there when this was decided, nobody has got meanwhile.
             existing.refuse_used(conn, settings, plan.vm.name, plan.taken)
-            newvolumes.refuse_taken(conn, settings, plan.vm.name, plan.volumes)
+            refuse_volumes(conn, settings, plan)
             new = [[one.pool, one.name] for one in plan.new_volumes]
             taken = [*plan.taken, *(one.where for one in plan.volumes)]
             ownfiles.announce(self._held, plan.paths, secrets, taken, new)
@@ -218,6 +218,11 @@ def make_disk(conn: Any, settings: HostSettings, file: DiskFile) -> None:
         clone.make(file.base, file.path, file.layout, room.of(settings))
     if file.pool:
         host.refresh_pool(conn, file.pool)
+
+
+def refuse_volumes(conn: Any, settings: HostSettings, plan: Plan) -> None:
+    """Raise StorageError if a volume of a plan is another VM's, or was made meanwhile."""
+    newvolumes.refuse_taken(conn, settings, plan.vm.name, plan.volumes)
 
 
 def grow(files_: Iterable[ExistingFile]) -> None:

@@ -35,7 +35,11 @@ def make(conn: Any, volume: DiskVolume) -> None:
         name=volume.name, capacity=volume.size_bytes, allocation=0, backing=volume.backing
     )
     try:
-        volumes.define(conn, volume.pool, wanted)
+        if volume.copied is None:
+            volumes.define(conn, volume.pool, wanted)
+        else:
+            pool = volume.pool
+            volumes.clone(conn, pool, volume.copied, volume.name, to_pool=pool, format=None)
     except libvirt.libvirtError as exc:
         raise StorageError(f"cannot make volume {volume.where}: {exc}") from exc
 

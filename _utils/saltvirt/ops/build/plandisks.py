@@ -72,6 +72,8 @@ class DiskVolume:
         The image that is written into it, None if there is none.
     backing
         The volume that it is a snapshot of, if any.
+    copied
+        The volume of its pool that libvirt makes it a copy of, if any.
     """
 
     pool: str
@@ -80,13 +82,14 @@ class DiskVolume:
     size_bytes: int | None
     base: validation.ValidatedImage | None = None
     backing: volume.Backing | None = None
+    copied: str | None = None
 
     @property
     def how(self) -> str:
         """How it is made: ``existing`` (not at all), ``snapshot``, ``empty`` or ``copy``."""
         if self.size_bytes is None:
             return "existing"
-        return "snapshot" if self.backing else "copy" if self.base else "empty"
+        return "snapshot" if self.backing else "copy" if self.base or self.copied else "empty"
 
     @property
     def where(self) -> str:

@@ -37,6 +37,7 @@ def starting(conn: Any, settings: HostSettings, name: str) -> Iterator[None]:
         # One that has gone, or only comes, is said to move before it is said not to be here.
         known = lifecycle.uuid(conn, name) if lifecycle.is_defined(conn, name) else None
         refuse_moving(settings, name, known)
+        reservations.refuse_cloned(settings, name)
         # Whoever purges, or undoes a build, has it on record before it takes this lock.
         _refuse_removed(settings, name, known, is_here=known is not None)
         moved_to = lifecycle.moved_to(conn, name)

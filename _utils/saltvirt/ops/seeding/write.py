@@ -82,6 +82,7 @@ def seed_disk(
     """
     job = _job("seed", path, fmt, install, found)
     job |= {"via": via, "files": files_of(identity), "ssh_keys": list(identity.ssh_keys)}
+    job["is_another"] = identity.is_another
     return _written(context, job, use_kvm)
 
 

@@ -92,6 +92,9 @@ def _systemd_version(tree: Any) -> int | None:
 
 def seed(tree: Any, job: dict[str, Any]) -> None:
     """Write a guest's identity into a root that has a minion, or installs one when it boots."""
+    # Those of the minion that it was.
+    for name in ("minion.pem", "minion.pub") if job.get("is_another") else ():
+        tree.rm_f(f"/etc/salt/pki/minion/{name}")
     for path, text, mode in job["files"]:
         put(tree, path, text, int(mode, 8))
     tree.mkdir_p("/etc/salt/pki/minion")  # without a key of ours the guest makes its own there

@@ -1,0 +1,77 @@
+"""
+Make VMs that are copies of others.
+
+.. versionadded:: 1.0.0
+"""
+
+from saltvirt import arguments, compat, config, errors
+from saltvirt.kvm import connect
+from saltvirt.ops.build import cloning
+from saltvirt.ops.context import Context
+
+__virtualname__ = "virt"
+
+
+def __virtual__():
+    """Load only where libvirt's Python module is; say what is missing otherwise."""
+    missing = connect.why_missing()
+    return (False, missing) if missing else __virtualname__
+
+
+def clone(source, name, dry_run=False, **kwargs):
+    """
+    Make a VM that is a full copy of a stopped one, with a minion's identity of its own.
+
+    source
+        The VM that is copied; it is left as it is.
+    name
+        The clone's name, its minion id and its host name.
+    dry_run
+        Change nothing and return what would be done, as ``virt.init`` does, with ``source`` and
+        ``warnings``. What is in the disk is not looked at. Defaults to False.
+    start
+        Start the clone. Defaults to True.
+    seed
+        Give the guest a minion's identity. Defaults to True; with False it has its source's, which
+        a warning says.
+    install, config, pub_key, priv_key, saltenv
+        As in ``virt.init``: install a minion if there is none; more options for its configuration;
+        its key pair; where a minion is fetched from. Default to True, none, none and ``base``.
+    seed_method, install_from, user_data, ssh_authorized_keys
+        As in ``virt.init``, but for ``credentials``, which is refused: it takes nothing away of
+        what the disk has of the source. Default to what ``virt:seed`` says.
+    report
+        For the runner, as in ``virt.init``.
+
+    Disks are copied whole, beside those of the source, with all that they are based on; snapshots
+    are not. UUID, MAC addresses, the firmware's variables, ports and sockets are the clone's own.
+    Media, and disks that are ``shareable``, are the source's: a warning says which.
+
+    Returns True, or ``{"warnings": [line]}``, or the plan of a dry run. Fails with one line and
+    leaves nothing behind: the source runs, or is used while it is copied; it has a saved state, a
+    TPM, a device of the host, or a disk that is in no pool and is no file; a name that is taken;
+    no room. Undo: virt.purge.
+
+    CLI Example:
+
+    .. code-block:: bash
+
+        salt hyper1 virt.stop centos1
+        salt hyper1 virt.clone centos1 centos2 seed_method=nocloud dry_run=True
+        salt hyper1 virt.clone centos1 centos2 seed_method=nocloud
+        salt hyper1 virt.purge centos2
+    """
+    report = kwargs.pop("report", False)
+    override = {key: kwargs.pop(key) for key in config.CONNECTION if key in kwargs}
+    try:
+        work = cloning.show if arguments.boolean("dry_run", dry_run) else cloning.create
+        context = Context.of(
+            __opts__, __pillar__, __grains__, __salt__, ask=compat.ask_pillar, **override
+        )
+        ordered = context.reporting(name, "salt/virt/init", report) if report else context
+        return work(ordered, source, name, kwargs)
+    except errors.VirtError as error:
+        if not report:
+            raise
+        __context__["retcode"] = 1
+        return error.to_dict()

@@ -1,0 +1,63 @@
+"""
+Make VMs that are copies of others.
+
+.. versionadded:: 1.0.0
+"""
+
+from saltvirt import arguments
+from saltvirt.fleet import cloning
+from saltvirt.fleet.cloud import Cloud
+from saltvirt.fleet.runners import runner_function
+
+__virtualname__ = "virt"
+
+
+def __virtual__():
+    """Always load: a master needs no libvirt."""
+    return __virtualname__
+
+
+@runner_function(outputter="virt_plan")
+def clone(source, name, dry_run=False, wait=True, wait_s=None, quiet=False, force=False, **kwargs):
+    """
+    Make a VM that is a full copy of a stopped one, on the same hypervisor, and wait for its minion.
+
+    source
+        The VM that is copied; it is left as it is.
+    name
+        The clone's name, its minion id and its host name; once in the whole cloud.
+    dry_run
+        Return what the hypervisor would do, as ``{host: plan}``, and make nothing. Defaults to
+        False.
+    wait
+        Wait for the clone's minion. Defaults to True.
+    wait_s
+        Wait this many seconds at most. Defaults as in ``virt.init``.
+    quiet
+        Show no progress. Defaults to False.
+    force
+        Clone even though a hypervisor that does not answer had a VM of the clone's name when it
+        was last asked. Defaults to False.
+    kwargs
+        Those of the module's ``virt.clone``: ``seed``, ``start``, ``seed_method``, ``config``, ...
+
+    Returns what ``virt.init`` does; ``warnings`` says what the clone has in common with its source.
+    Fails with one line and leaves nothing behind, as the module's ``virt.clone``. To have it on
+    another hypervisor: virt.migrate. Undo: virt.purge.
+
+    CLI Example:
+
+    .. code-block:: bash
+
+        salt-run virt.stop centos1
+        salt-run virt.clone centos1 centos2 seed_method=nocloud wait=False
+        salt-run virt.purge centos2
+    """
+    cloud = Cloud.of(__opts__, __jid_event__, name, quiet, is_reading=bool(dry_run))
+    asked = {"given": kwargs, "force": arguments.boolean("force", force)}
+    if wait_s is not None:
+        asked["wait_s"] = arguments.whole("wait_s", wait_s, least=0, most=86400)
+    wanted = cloning.request(cloud, source, name, asked)
+    if dry_run:
+        return cloning.dry_run(cloud, wanted)
+    return cloning.clone(cloud, wanted, wait=arguments.boolean("wait", wait))

@@ -1,0 +1,56 @@
+"""A clone is another minion, host and guest: what its source has of its own, it has not."""
+
+DEBIAN = "salt://images/debian-minion.qcow2"
+SOURCE, CLONE = "web1", "web2"
+# Of each guest: what must be its own, and what must be the same.
+OWN = "cat /etc/machine-id /etc/salt/minion_id /etc/hostname; cat /etc/ssh/ssh_host_*_key.pub"
+MARK = "/srv/what-was-written"
+
+
+def ask(cloud, minion, command):
+    """Return what a command prints in a guest."""
+    return cloud.salt(minion, "cmd.run", command).data[minion]
+
+
+def test_a_clone_has_an_identity_of_its_own_and_its_sources_data(clean):
+    deploy = ("virt.init", SOURCE, "1", "1024", DEBIAN, "host=hyper1", "wait_s=600")
+    assert clean.run(*deploy).code == 0
+    ask(clean, SOURCE, f"echo kept >{MARK}; sync")
+    had = ask(clean, SOURCE, OWN)
+    refused = clean.run("virt.clone", SOURCE, CLONE)
+    assert refused.code == 1 and f"VM '{SOURCE}' runs" in refused.error
+    assert clean.run("virt.stop", SOURCE).code == 0
+
+    would = clean.run("virt.clone", SOURCE, CLONE, "dry_run=True")
+    done = clean.run("virt.clone", SOURCE, CLONE, "wait_s=600")
+
+    assert would.code == done.code == 0, would.out + done.out
+    assert would.data["hyper1"]["disks"][0]["made"] == "copy"
+    assert (done.data["name"], done.data["host"]) == (CLONE, "hyper1")
+    assert ask(clean, CLONE, f"cat {MARK}") == "kept"
+    has = ask(clean, CLONE, OWN)
+    assert had.splitlines()[1] == SOURCE and has.splitlines()[1] == CLONE
+    assert not set(had.splitlines()) & set(has.splitlines())
+    # Both run, side by side.
+    assert clean.run("virt.start", SOURCE).code == 0
+    for name in (CLONE, SOURCE):
+        assert clean.run("virt.purge", name).code == 0
+
+
+def test_a_clone_starts_with_its_firmwares_variables(clean):
+    efi = ("boot={efi: True}", "seed=False", "start=False", "disks=[{name: system, size: 8}]")
+    assert clean.local("hyper1", "virt.init", SOURCE, "1", "128", *efi) is True
+    # libvirt makes them when it is first started.
+    clean.sh("hyper1", f"virsh -q start {SOURCE}; virsh -q destroy {SOURCE}")
+    variables = "/var/lib/libvirt/qemu/nvram/{}_VARS.fd"
+    clean.sh("hyper1", f"printf x | dd of={variables.format(SOURCE)} conv=notrunc seek=9000 bs=1")
+
+    said = clean.local("hyper1", "virt.clone", SOURCE, CLONE, "seed=False")
+
+    assert [f"has the identity of '{SOURCE}' in it" in one for one in said["warnings"]] == [True]
+    assert clean.sh("hyper1", "virsh -q list --name").split() == [CLONE]
+    copied = f"cmp -n 9001 {variables.format(SOURCE)} {variables.format(CLONE)} && echo same"
+    assert clean.sh("hyper1", copied).split() == ["same"]
+    for name in (CLONE, SOURCE):
+        assert clean.local("hyper1", "virt.purge", name) is True
+    assert "VARS" not in clean.sh("hyper1", "ls /var/lib/libvirt/qemu/nvram")

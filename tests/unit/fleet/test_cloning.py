@@ -1,0 +1,87 @@
+"""A clone is ordered of the host that has its source, as a build is: one name, one key, one end."""
+
+import pytest
+import told
+from fleetkit import cloud as make_cloud
+from saltvirt import wire
+from saltvirt.errors import BadArgument, NameTaken, NoSuchVm, VirtError
+from saltvirt.fleet import cloning, keys
+
+GIVEN = {"seed_method": "nocloud"}
+
+
+@pytest.fixture
+def cloud(monkeypatch, opts, tmp_path):
+    """Three hosts; hyper2 has a stopped VM, ``web``."""
+    made = make_cloud(monkeypatch, opts, tmp_path)
+    made.hosts.put("hyper2", "web", "shutdown")
+    made.hosts.does["virt.clone"] = lambda host, _source, name, **_given: made.hosts.build(
+        host, name
+    )
+    monkeypatch.setattr(cloning, "act", lambda _cloud, _host, _fun, *_values, **_given: INFO)
+    return made
+
+
+INFO = wire.plain(told.moving(name="web", disks=[{"how": "push"}]))
+
+
+def clone(cloud, name="db", **given):
+    """Clone a VM as the runner does."""
+    asked = {"given": {**GIVEN, **given}}
+    return cloning.clone(
+        cloud.master, cloning.request(cloud.master, "web", name, asked), wait=False
+    )
+
+
+def test_the_host_of_the_source_is_ordered_and_the_key_is_the_clones(cloud):
+    said = clone(cloud)
+
+    assert (said["name"], said["host"], cloud.hosts.where("db")) == ("db", "hyper2", ["hyper2"])
+    host, function, kwarg = cloud.hosts.sent[-1]
+    assert (host, function) == ("hyper2", "virt.clone")
+    assert kwarg["pub_key"] == keys.accepted(cloud.opts, "db")
+    assert "PRIVATE" not in str(kwarg["priv_key"]) and kwarg["seed_method"] == "nocloud"
+
+
+def test_without_a_seed_there_is_no_key(cloud):
+    clone(cloud, seed=False)
+
+    assert "pub_key" not in cloud.hosts.sent[-1][2]
+    assert keys.accepted(cloud.opts, "db") is None
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "error", "why"),
+    [
+        ("hyper9", {}, VirtError, "hypervisor"),
+        ("web", {}, NameTaken, "'web' is on hyper2 already"),
+        ("other", {}, NameTaken, "'other' is on hyper1 already"),
+        ("db", {"colour": "red"}, BadArgument, "colour"),
+        ("db", {"pub_key": "x"}, BadArgument, "salt HOST virt.clone web"),
+        ("db/", {}, BadArgument, "db/"),
+    ],
+)
+def test_what_cannot_be_is_refused_before_anything_is_made(cloud, name, given, error, why):
+    cloud.hosts.put("hyper1", "other")
+
+    with pytest.raises(error, match=why):
+        clone(cloud, name, **given)
+
+    assert cloud.hosts.sent == [] and keys.accepted(cloud.opts, name.strip("/")) is None
+
+
+def test_a_host_that_refuses_has_the_key_taken_back(cloud):
+    def fails(*_values, **_given):
+        raise VirtError("VM 'web' runs")
+
+    cloud.hosts.does["virt.clone"] = fails
+
+    with pytest.raises(VirtError, match="hyper2: VM 'web' runs"):
+        clone(cloud)
+
+    assert keys.accepted(cloud.opts, "db") is None
+
+
+def test_there_is_something_to_clone(cloud):
+    with pytest.raises(NoSuchVm, match="no VM called 'gone'"):
+        cloning.request(cloud.master, "gone", "db", {"given": {}})

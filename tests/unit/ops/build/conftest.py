@@ -1,0 +1,16 @@
+"""A VM that is cloned."""
+
+import pytest
+from clonekit import disk, write
+from saltvirt.kvm import lifecycle
+
+
+@pytest.fixture
+def stopped(hypervisor):
+    """A host with a stopped VM, ``web1``; something was written to its disks."""
+    with hypervisor.libvirt() as conn:
+        hypervisor.init()
+        lifecycle.destroy(conn, "web1")
+        for name in ("system", "data"):
+            write(disk(hypervisor, f"web1_{name}.qcow2"), 7)
+        yield conn
