@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from saltvirt.xml import METADATA_NS, chardev, disk, metadata, parse, read, tag, to_text
 from saltvirt.xml.clone import own_disks
 
-# The attribute of a disk's <source> that says which volume it is.
-_SOURCE = {"file": "file", "block": "dev", "volume": "volume", "network": "name"}
+# The types of disks that are copied: which attribute of their <source> says what they are.
+TYPES = {"file": "file", "block": "dev", "volume": "volume", "network": "name"}
 _NICS_OF_HOST = ("hostdev", "vdpa", "vhostuser")
 _INPUTS_OF_HOST = ("passthrough", "evdev")
 _MEMORY_OF_HOST = ("nvdimm", "virtio-pmem")
@@ -84,8 +84,10 @@ def obstacles(root: ET.Element) -> Iterator[str]:
             "it has a TPM, whose state is not copied, and what its guest has sealed with that "
             "could not be opened in another VM"
         )
+    if any(one.find("source/snapshot") is not None for one in own_disks(root)):
+        yield "it has a snapshot of a network disk as a disk, which is not copied; detach it"
     for one in disks(root):
-        if one.type not in _SOURCE:
+        if one.type not in TYPES:
             yield f"its disk {one.target.get('dev')} is of type {one.type}, which is not copied"
 
 
@@ -162,7 +164,7 @@ def _own_sources(root: ET.Element, own: Own) -> None:
         if target in own.dropped:
             devices.remove(one)
         elif source is not None and target in own.sources:
-            source.set(_SOURCE[one.get("type", "file")], own.sources[target])
+            source.set(TYPES[one.get("type", "file")], own.sources[target])
             # What was below the other one's is in the copy.
             _remove(one, "backingStore")
     if own.seed is not None:
@@ -176,6 +178,10 @@ def _own_nics(root: ET.Element, macs: tuple[str, ...]) -> None:
         nic.insert(0, tag("mac", {"address": mac}))
         # Names of links and ports of a switch, of which there is one each.
         _remove(nic, "target")
+        for filter_ in nic.findall("filterref"):
+            # Another guest's address, which this one could not use.
+            for parameter in filter_.findall("parameter[@name='IP']"):
+                filter_.remove(parameter)
         for parameters in nic.findall("virtualport[@type='openvswitch']/parameters"):
             parameters.attrib.pop("interfaceid", None)
 

@@ -39,7 +39,7 @@ def test_the_host_of_the_source_is_ordered_and_the_key_is_the_clones(cloud):
     assert (said["name"], said["host"], cloud.hosts.where("db")) == ("db", "hyper2", ["hyper2"])
     host, function, kwarg = cloud.hosts.sent[-1]
     assert (host, function) == ("hyper2", "virt.clone")
-    assert kwarg["pub_key"] == keys.accepted(cloud.opts, "db")
+    assert kwarg["pub_key"].strip() == keys.accepted(cloud.opts, "db").strip()
     assert "PRIVATE" not in str(kwarg["priv_key"]) and kwarg["seed_method"] == "nocloud"
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from saltvirt.config import HostSettings
 from saltvirt.kvm import connect, lifecycle
 from saltvirt.seed import credentials
-from saltvirt.xml import METADATA_NS, domain, metadata, newer, parse, read, to_text
+from saltvirt.xml import METADATA_NS, copied, disk, domain, metadata, newer, parse, read, to_text
 
 DATA = Path(__file__).resolve().parents[2] / "data"
 PATHS = [*sorted((DATA / "foreign").glob("*.xml")), DATA / "generations" / "running13.xml"]
@@ -215,3 +215,84 @@ def test_a_credential_is_all_that_is_added_to_a_domain(name):
     (added,) = [one for one in after.iterfind("sysinfo") if one.get("type") == "fwcfg"]
     after.remove(added)
     assert shape(after) == shape(before)
+
+
+def copy_of(text):
+    """Return the definition of a clone of a domain."""
+    nics = len(parse(text).findall("devices/interface"))
+    own = copied.Own(
+        name="web2",
+        uuid="3c9a1d3e-6d5a-4d31-9f0e-2b1c4c1d0a77",
+        notes=metadata.Notes(seed="/srv/web2_seed.iso"),
+        macs=tuple(f"52:54:00:00:01:{at:02x}" for at in range(nics)),
+        console_log=("/var/log/old", "/var/log/new"),
+        sources={
+            one.target["dev"]: f"{'' if one.type == 'volume' else '/srv/'}new-{one.target['dev']}"
+            for one in copied.disks(parse(text))
+            if one.type in copied.TYPES
+        },
+        variables="/srv/web2_VARS.fd",
+        seed=disk.seed("/srv/web2_seed.iso", "vdy"),
+    )
+    return copied.definition(text, own)
+
+
+def test_the_clone_of_any_domain_is_one(validate):
+    texts = [text for name, text in TEXTS.items() if name != "running13"]
+
+    validate(map(copy_of, texts))
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_a_clone_has_nothing_that_there_can_be_once(name):
+    text = TEXTS[name]
+    before, after = parse(text), parse(copy_of(text))
+
+    assert (after.findtext("name"), read.ours(after)["seed"]) == ("web2", "/srv/web2_seed.iso")
+    assert read.uuid(after) != read.uuid(before) and not set(read.macs(before)) & set(
+        read.macs(after)
+    )
+    for old, new in zip(copied.disks(before), copied.disks(after), strict=False):
+        assert old.type not in copied.TYPES or old.path != new.path
+    for one in after.iterfind("devices/graphics"):
+        assert one.get("port") is None
+    assert after.find("devices/channel/source[@mode='bind']") is None
+    # What both may have is as it was.
+    for part in ("cpu", "memory", "vcpu", "features", "clock"):
+        assert [to_text(one) for one in before.iterfind(part)] == [
+            to_text(one) for one in after.iterfind(part)
+        ]
+
+
+def test_a_copy_has_all_that_is_its_own_in_place_of_its_sources():
+    text = (
+        "<domain type='kvm'><name>web1</name><uuid>1b1c4c1d-6d5a-4d31-9f0e-2b1c4c1d0a77</uuid>"
+        "<genid>x</genid><sysinfo type='smbios'><system><entry name='uuid'>x</entry></system>"
+        "</sysinfo><devices>"
+        "<interface type='bridge'><source bridge='br0'/><target dev='web'/><virtualport "
+        "type='openvswitch'><parameters interfaceid='x'/></virtualport></interface>"
+        "<serial type='tcp'><source mode='bind' host='127.0.0.1' service='5000'/></serial>"
+        "<console type='pty'><log file='/var/log/old'/></console>"
+        "<console type='pty'><log file='/var/log/theirs'/></console>"
+        "<filesystem type='mount'><source dir='/srv'/><target dir='data'/></filesystem>"
+        "<vsock><cid auto='no' address='3'/></vsock>"
+        "<graphics type='vnc' port='5901' autoport='no' passwd='p'/>"
+        "</devices></domain>"
+    )
+    root = parse(copy_of(text))
+
+    assert root.findtext("sysinfo/system/entry") == root.findtext("uuid")
+    assert root.find("genid").text is None
+    assert root.find("devices/interface/target") is None
+    assert root.find("devices/interface/virtualport/parameters").attrib == {}
+    assert [one.get("file") for one in root.iterfind("devices/console/log")] == ["/var/log/new"]
+    assert root.find("devices/vsock/cid").attrib == {"auto": "yes"}
+    assert root.find("devices/graphics").attrib == {
+        "type": "vnc",
+        "autoport": "yes",
+        "passwd": "p",
+    }
+    assert list(copied.shared(parse(text))) == [
+        "file system data is not copied",
+        "a serial port or console listens on port 5000: one of them runs at a time",
+    ]
