@@ -3,7 +3,8 @@ Figures beside named rivals, in one run: ``make bench``.
 
 One host of the lab gets 10, 100 and 500 defined VMs. ``virt.full_info`` and ``virt.host_info``
 are timed as whole ``salt-call`` processes beside Salt 3006.25's own ``virt.full_info`` (each
-minus its bare ``salt-call test.ping``), and inside one process beside libvirt's bare bulk call.
+minus its bare ``salt-call test.ping``), and inside one process beside libvirt's bare bulk call. So
+are lists of volumes and networks, an update and a state that change nothing (``listing.py``).
 Then the CPU time of ``virt.init`` of an overlay clone with seeding, libvirt's define and start
 left out. Then seeding beside virt-customize, virt-sysprep and Salt 3006.25's seed.apply, and
 ten VMs at once beside qemu-img and virsh by hand. Then a move beside virsh and Salt 3006.25's
@@ -27,6 +28,7 @@ sys.path.insert(0, str(HERE.parent / "lab"))
 import answers  # noqa: E402
 import commands  # noqa: E402
 import evening  # noqa: E402
+import listing  # noqa: E402
 import move  # noqa: E402
 import placing  # noqa: E402
 import plans  # noqa: E402
@@ -122,6 +124,7 @@ def measure(lab, host):
     """Print all tables; return the ratios of our figures to the rivals', by names."""
     found = {}
     compare(host, found)
+    table(listing.TITLE, listing.HEADS, listing.rows(host, found))
     figures = host.measured("deploy.py")
     table(
         f"virt.init of an overlay clone with seeding, median of {figures['rounds']}",

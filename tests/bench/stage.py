@@ -82,6 +82,12 @@ class Host:
         for folder, source in built.items():
             self._copy(source, folder)
 
+    def give(self, name, text):
+        """Write a file of the host's own folder for this."""
+        path = self._place / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
     def _copy(self, source, name):
         run(["cp", "-a", source, self._place / name])
 

@@ -3,6 +3,7 @@
 import gc
 
 import asloaded
+import libvirt
 import pytest
 from saltvirt.config import HostSettings
 from saltvirt.kvm import connect
@@ -38,7 +39,7 @@ def remove_domains(conn):
         if domain.isActive():
             domain.destroy()
         if domain.name() in conn.listDefinedDomains():
-            domain.undefine()
+            domain.undefineFlags(libvirt.VIR_DOMAIN_UNDEFINE_SNAPSHOTS_METADATA)
 
 
 def remove_pools(conn):
