@@ -38,8 +38,21 @@ class Side:
                 return json.loads(line.removeprefix("ANSWER"))
         raise AssertionError("it has ended")
 
-    def __getattr__(self, name):
-        return lambda *given: self._ask(name, *given)
+    def apply(self, state, given, test):
+        """Apply a state; return what it returned."""
+        return self._ask("apply", state, given, test)
+
+    def is_waiting(self, state, given):
+        """Return whether guests were asked to shut down and have not; they are helped then."""
+        return self._ask("is_waiting", state, given)
+
+    def world(self):
+        """Return all that a state could change."""
+        return self._ask("world")
+
+    def reset(self):
+        """Have nothing there."""
+        return self._ask("reset")
 
     def close(self):
         """End it."""

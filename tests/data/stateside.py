@@ -127,7 +127,8 @@ def _of_minion(folder):
 
     opts = salt.config.minion_config("/etc/salt/minion")
     opts["file_client"] = "local"
-    opts["virt"] = {**opts.get("virt", {}), "images": f"{folder}/images", "nic": {"default": []}}
+    own = {"images": f"{folder}/images", "nic": {"default": []}, "console_log": False}
+    opts["virt"] = {**opts.get("virt", {}), **own}
     opts["grains"] = salt.loader.grains(opts)
     utils = salt.loader.utils(opts)
     modules = salt.loader.minion_mods(opts, utils=utils)

@@ -4,13 +4,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from saltvirt import spec
-from saltvirt.errors import BadArgument, VirtError
-from saltvirt.kvm import connect, lifecycle, query
+from saltvirt import nics, spec
+from saltvirt.errors import BadArgument, LibvirtRefused, VirtError
+from saltvirt.kvm import connect, host, lifecycle, query
 from saltvirt.ops.build import create
 from saltvirt.ops.context import Context
 from saltvirt.ops.migration import startlock
 from saltvirt.ops.update import do, request
+from saltvirt.xml import read
 
 # How virt.init calls what the states call otherwise.
 _OF_INIT = {"vm_type": "hypervisor", "disk_profile": "disk", "nic_profile": "nic"}
@@ -67,6 +68,8 @@ def ensure(
     """
     with connect.opened(context.settings) as conn:
         is_there = lifecycle.is_defined(conn, name)
+        if is_there and start:
+            _refuse_unstartable(conn, name, _request(context, name, given, test=test))
     if not is_there:
         return _created(context, name, given, start=start, test=test)
     out = _updated(context, name, given, test=test)
@@ -102,6 +105,31 @@ def _created(
     return Outcome(comment=comment, changes=changes)
 
 
+def _request(
+    context: Context, name: str, given: Mapping[str, Any], *, test: bool
+) -> request.Request:
+    """Return what a state asks of an update."""
+    asked = {key: given.get(key, default) for key, default in _OF_BOTH.items()}
+    return request.of(context.settings, name, {**asked, "test": test})
+
+
+def _refuse_unstartable(conn: Any, name: str, wanted: request.Request) -> None:
+    """Raise LibvirtRefused, before anything is changed, if no start could follow the changes."""
+    if wanted.interfaces is not None:
+        needed = nics.needs(wanted.interfaces)
+    elif lifecycle.is_active(conn, name):
+        return
+    else:
+        needed = read.links(read.domain(lifecycle.kept_xml(conn, name)))
+    known = host.networks(conn)
+    for one in needed["networks"]:
+        if not known.get(one, {}).get("active"):
+            raise LibvirtRefused(
+                f"VM {name!r} cannot run: no active network {one} on this host; define and start "
+                f"it first (virt.network_start {one})"
+            )
+
+
 def _autostart(context: Context, name: str) -> None:
     settings = context.settings
     with (
@@ -112,8 +140,7 @@ def _autostart(context: Context, name: str) -> None:
 
 
 def _updated(context: Context, name: str, given: Mapping[str, Any], *, test: bool) -> Outcome:
-    asked = {key: given.get(key, default) for key, default in _OF_BOTH.items()}
-    status = do.update(context, request.of(context.settings, name, {**asked, "test": test}))
+    status = do.update(context, _request(context, name, given, test=test))
     errors = status.get("errors")
     changes = status if do.is_changed(status) else {}
     if errors:
