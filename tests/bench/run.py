@@ -3,8 +3,9 @@ Figures beside named rivals, in one run: ``make bench``.
 
 One host of the lab gets 10, 100 and 500 defined VMs. ``virt.full_info`` and ``virt.host_info``
 are timed as whole ``salt-call`` processes beside Salt 3006.25's own ``virt.full_info`` (each
-minus its bare ``salt-call test.ping``), and inside one process beside libvirt's bare bulk call. So
-are lists of volumes and networks, an update and a state that change nothing (``listing.py``).
+minus its bare ``salt-call test.ping``), and inside one process beside libvirt's bare bulk call.
+Inside a minion's process lists of volumes and networks, and an update and a state that change
+nothing, are timed beside Salt 3006.25's (``listing.py``).
 Then the CPU time of ``virt.init`` of an overlay clone with seeding, libvirt's define and start
 left out. Then seeding beside virt-customize, virt-sysprep and Salt 3006.25's seed.apply, and
 ten VMs at once beside qemu-img and virsh by hand. Then a move beside virsh and Salt 3006.25's

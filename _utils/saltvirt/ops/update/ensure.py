@@ -121,7 +121,7 @@ def _refuse_unstartable(conn: Any, name: str, wanted: request.Request) -> None:
         return
     else:
         needed = read.links(read.domain(lifecycle.kept_xml(conn, name)))
-    known = host.networks(conn)
+    known = host.networks(conn) if needed["networks"] else {}
     for one in needed["networks"]:
         if not known.get(one, {}).get("active"):
             raise LibvirtRefused(
