@@ -68,8 +68,9 @@ def ensure(
     """
     with connect.opened(context.settings) as conn:
         is_there = lifecycle.is_defined(conn, name)
-        if is_there and start:
-            _refuse_unstartable(conn, name, _request(context, name, given, test=test))
+        if is_there:
+            asked = _request(context, name, given, test=test)
+            _refuse_unstartable(conn, name, asked, start=start)
     if not is_there:
         return _created(context, name, given, start=start, test=test)
     out = _updated(context, name, given, test=test)
@@ -113,21 +114,29 @@ def _request(
     return request.of(context.settings, name, {**asked, "test": test})
 
 
-def _refuse_unstartable(conn: Any, name: str, wanted: request.Request) -> None:
-    """Raise LibvirtRefused, before anything is changed, if no start could follow the changes."""
-    if wanted.interfaces is not None:
-        needed = nics.needs(wanted.interfaces)
-    elif lifecycle.is_active(conn, name):
-        return
-    else:
-        needed = read.links(read.domain(lifecycle.kept_xml(conn, name)))
-    known = host.networks(conn) if needed["networks"] else {}
-    for one in needed["networks"]:
+def _refuse_unstartable(conn: Any, name: str, wanted: request.Request, *, start: bool) -> None:
+    """Raise LibvirtRefused, before anything is changed, if a network lacks that it is to be in."""
+    needed = _new_networks(conn, name, wanted, start=start)
+    known = host.networks(conn) if needed else {}
+    for one in sorted(needed):
         if not known.get(one, {}).get("active"):
             raise LibvirtRefused(
                 f"VM {name!r} cannot run: no active network {one} on this host; define and start "
                 f"it first (virt.network_start {one})"
             )
+
+
+def _new_networks(conn: Any, name: str, wanted: request.Request, *, start: bool) -> set[str]:
+    """Return the networks that a VM is to be in when all is done, and does not run in now."""
+    is_active = lifecycle.is_active(conn, name)
+    if not (wanted.live if is_active else start):
+        return set()
+    if wanted.interfaces is None:
+        has = read.domain(lifecycle.kept_xml(conn, name))
+        return set() if is_active else set(read.links(has)["networks"])
+    needed = set(nics.needs(wanted.interfaces)["networks"])
+    now = read.domain(lifecycle.xml(conn, name))
+    return needed - set(read.links(now)["networks"]) if is_active else needed
 
 
 def _autostart(context: Context, name: str) -> None:
