@@ -124,12 +124,14 @@ def _by_age(found: Iterable[snapshot.Snapshot]) -> list[snapshot.Snapshot]:
 
 def why_not(conn: Any, name: str, *, is_external: bool) -> str | None:
     """Return why a domain cannot have a snapshot taken, as far as can be said before; or None."""
-    if is_external or conn.getType() != "QEMU":
+    if conn.getType() != "QEMU":
         return None
     disks = read_domain.disk_sources(read_domain.domain(domain(conn, name).XMLDesc(0)))
-    for disk in disks:
-        is_written = disk["device"] == "disk" and not disk["is_readonly"]
-        if is_written and disk["format"] != "qcow2":
+    written = [one for one in disks if one["device"] == "disk" and not one["is_readonly"]]
+    if not written:
+        return f"VM {name!r} has no disk of which a snapshot could be taken"
+    for disk in written:
+        if disk["format"] != "qcow2" and not is_external:
             return (
                 f"disk {disk['target']} of VM {name!r} is {disk['format']}, and an internal "
                 "snapshot needs qcow2 for every disk; give external=True"
