@@ -135,3 +135,13 @@ def _call(vcpus_: Vcpus) -> dict[str, Any]:
     more = {"vcpus": listed or None, "iothreads": vcpus_.iothreads}
     given = {"maximum": vcpus_.maximum, **vcpus_.attributes, **more}
     return {key: value for key, value in given.items() if value is not None}
+
+
+def least(root: ET.Element) -> int:
+    """Return how many virtual CPUs a running domain keeps: QEMU never takes away those of boot."""
+    now = read(root)
+    if root.get("type") not in ("kvm", "qemu"):
+        return 1
+    # libvirt lists them as soon as one was added to those of boot.
+    listed = [one for one in now.listed if one.enabled and one.hotpluggable is False]
+    return len(listed) if now.listed else int(now.attributes.get("current", now.maximum))

@@ -100,7 +100,8 @@ def _vcpus(running: ET.Element, plan: Plan) -> int | None:
     now, wanted = vcpu.read(running), vcpu.read(plan.root)
     count = int(wanted.attributes.get("current", wanted.maximum))
     has = int(now.attributes.get("current", now.maximum))
-    return count if count != has and count <= int(now.maximum) else None
+    can_be = vcpu.least(running) <= count <= int(now.maximum)
+    return count if count != has and can_be else None
 
 
 def _memory(running: ET.Element, plan: Plan) -> int | None:

@@ -3,7 +3,7 @@
 import pytest
 from saltvirt.errors import VirtError
 from saltvirt.ops.update import plan, request
-from saltvirt.xml import parse, to_text
+from saltvirt.xml import parse, to_text, vcpu
 from updatekit import BACK, CALLS, XML
 
 DEFAULTS = dict.fromkeys(request.Request.__dataclass_fields__) | {
@@ -39,3 +39,22 @@ def test_a_call_that_asks_nothing_is_no_change(now, host):
     assert decided.changed == ()
     with pytest.raises(VirtError):
         request.of(host, "web1", {**DEFAULTS, "live": None})
+
+
+@pytest.mark.parametrize(
+    ("text", "least"),
+    [
+        ("<vcpu>3</vcpu>", 3),
+        ("<vcpu current='1'>3</vcpu>", 1),
+        (
+            "<vcpu current='2'>3</vcpu><vcpus><vcpu id='0' enabled='yes' hotpluggable='no'/>"
+            "<vcpu id='1' enabled='yes' hotpluggable='yes'/>"
+            "<vcpu id='2' enabled='no' hotpluggable='yes'/></vcpus>",
+            1,
+        ),
+    ],
+)
+def test_cpus_that_a_vm_was_started_with_stay(text, least):
+    """What libvirt 9.0 says of such domains; it refuses fewer."""
+    assert vcpu.least(parse(f"<domain type='qemu'>{text}</domain>")) == least
+    assert vcpu.least(parse(f"<domain type='test'>{text}</domain>")) == 1
