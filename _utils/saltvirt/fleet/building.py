@@ -6,13 +6,13 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from saltvirt import keypair, terminal, undo
-from saltvirt.errors import NoHostFits, VirtError
+from saltvirt import keypair, profiles, spec, terminal, undo
+from saltvirt.errors import BadArgument, NoHostFits, VirtError
 from saltvirt.fleet import hints, inventory, keys, minions, orders, sightings
 from saltvirt.fleet.cloud import Cloud
 from saltvirt.fleet.hosts import DeployError, HostSilent, warnings, watching, whose_time
-from saltvirt.fleet.request import Request as Request
 from saltvirt.model import Evaluation, Requirements
+from saltvirt.placement.answers import HostInfo
 from saltvirt.recordfacts import OrderFacts
 from saltvirt.records import Held
 
@@ -22,6 +22,62 @@ _LEFT = "NotTakenBack"
 _REFUSED = ("ReservationRefused", "ClaimRefused")
 # How long to wait before each question whether a host has ended what it was told to end.
 _UNDOING_S = (0, 1, 2, 4, 8)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """
+    A VM that is asked for, and where it may go.
+
+    name, cpu, mem, given
+        The arguments of ``virt.init``, and its keyword arguments.
+    host, where, placed
+        This hypervisor alone, or those that match this compound target; how the best is chosen.
+    force
+        Make it even though a host that cannot be asked may have a VM of that name.
+    wait_s
+        How long its minion is waited for. Defaults to what its host needs.
+    """
+
+    name: str
+    cpu: int | dict[str, Any]
+    mem: int | dict[str, Any]
+    given: dict[str, Any]
+    host: str | None = None
+    where: str | None = None
+    placed: Mapping[str, Any] = field(default_factory=dict)
+    force: bool = False
+    wait_s: int | None = None
+
+    @property
+    def function(self) -> str:
+        """The function of a host that makes the VM."""
+        return "virt.init"
+
+    @property
+    def values(self) -> list[Any]:
+        """What that is given by position."""
+        return [self.name, self.cpu, self.mem]
+
+    def is_seeded(self, info: HostInfo) -> bool:
+        """Return whether a host makes a seed for the VM, by its answer to ``virt.host_info``."""
+        return is_seeded(self.given, info)
+
+    def required(self) -> Requirements:
+        """Return what the VM takes of a host; refuse what the master cannot ask a host for."""
+        required = spec.requirements_from_master(self.name, self.cpu, self.mem, self.given)
+        self.refuse_keys()
+        return required
+
+    def refuse_keys(self) -> None:
+        """Raise BadArgument if the call gives keys of its own."""
+        for keyword in ("pub_key", "priv_key"):
+            if self.given.get(keyword) is not None:
+                raise BadArgument(
+                    keyword,
+                    "the runner makes the keys itself; to use your own, call "
+                    f"salt HOST {self.function} {self.values[0]} ...",
+                )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,6 +138,25 @@ class Build:
     def facts(self) -> OrderFacts:
         """What is on record of it."""
         return orders.facts(self.order.now)
+
+
+def is_seeded(given: dict[str, Any], info: HostInfo) -> bool:
+    """
+    Return whether a host makes a seed for a VM.
+
+    given
+        Keyword arguments of ``virt.init``.
+    info
+        The host's answer to ``virt.host_info``: its disk profile may have an image of its own.
+    """
+    listed = profiles.entries(given.get("disks") or [], "disks")
+    profile = info.profiles.disk.get(given.get("disk", spec.OPTIONS["disk"]) or "")
+    has_image = (
+        given.get("image")
+        or any(disk.get("image") for disk in listed)
+        or (profile and profile.has_image)
+    )
+    return bool(given.get("seed", True) and has_image)
 
 
 def made(build: Build, seeded: Collection[str]) -> str:

@@ -1,14 +1,51 @@
 """Clone a VM where it is: its host makes the copies, the master gives the clone its identity."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
-from saltvirt import arguments, wire
+from saltvirt import arguments, clonespec, wire
 from saltvirt.fleet import deploy, inventory, keys
+from saltvirt.fleet.building import Request
 from saltvirt.fleet.cloud import Cloud
 from saltvirt.fleet.hosts import act
-from saltvirt.fleet.request import CloneRequest
-from saltvirt.placement.answers import MigrationInfo
+from saltvirt.model import Requirements
+from saltvirt.placement import requirements
+from saltvirt.placement.answers import HostInfo, MigrationInfo
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CloneRequest(Request):
+    """
+    A clone that is asked for, on the host of its source.
+
+    source
+        What its host says of that.
+    """
+
+    source: MigrationInfo
+
+    @property
+    def function(self) -> str:
+        """The function of a host that makes the VM."""
+        return "virt.clone"
+
+    @property
+    def values(self) -> list[Any]:
+        """What that is given by position."""
+        return [self.source.name, self.name]
+
+    def required(self) -> Requirements:
+        """Return what the VM takes of a host; refuse what the master cannot ask a host for."""
+        clonespec.how(self.given)
+        self.refuse_keys()
+        groups = clonespec.groups(self.given)
+        return replace(requirements.of(self.source), name=self.name, **groups)
+
+    def is_seeded(self, _info: HostInfo) -> bool:
+        """Return whether its host makes a seed for it: it has a disk that may be booted."""
+        has_disk = any(disk.device in ("disk", "lun") for disk in self.source.disks)
+        return bool(self.given.get("seed", True)) and has_disk
 
 
 def request(cloud: Cloud, source: str, name: str, asked: Mapping[str, Any]) -> CloneRequest:
@@ -37,6 +74,6 @@ def clone(cloud: Cloud, wanted: CloneRequest, *, wait: bool) -> dict[str, Any]:
 def dry_run(cloud: Cloud, wanted: CloneRequest) -> dict[str, Any]:
     """Return ``{host: plan}``, what the host of the source would do; or raise as it would."""
     wanted.required()
-    deploy.refuse_known(cloud, wanted)
+    deploy.refuse_name(cloud, wanted)
     host, given = wanted.host or "", {**wanted.given, "dry_run": True}
     return {host: act(cloud, host, wanted.function, *wanted.values, kwarg=given)}

@@ -70,11 +70,6 @@ def heard(
     return Hosts(found=found, wanted=wanted, seen=seen, unheard=unheard)
 
 
-def refuse_known(cloud: Cloud, request: Request) -> None:
-    """Raise NameTaken if a host has a VM of a name, or may have one and cannot be asked."""
-    refuse_taken(_look(cloud, request), request.name)
-
-
 def _evaluations(
     cloud: Cloud, request: Request, required: Requirements, hosts: Hosts
 ) -> list[Evaluation]:
@@ -116,6 +111,11 @@ def refuse_taken(hosts: Hosts, name: str, settled: str = "") -> None:
             f"VM {name!r} was on {listed} when it was last asked; wait until it can be asked, or, "
             "if you know that the VM is not there any more, give force=True"
         )
+
+
+def refuse_name(cloud: Cloud, request: Request) -> None:
+    """Raise NameTaken if a host has a VM of a name, or may have one and cannot be asked."""
+    refuse_taken(_look(cloud, request), request.name)
 
 
 def dry_run(cloud: Cloud, request: Request) -> dict[str, dict[str, Any]]:
