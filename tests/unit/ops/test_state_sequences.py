@@ -1,5 +1,7 @@
 """Whatever states come one after the other: test=True foresees each, and a second run is idle."""
 
+import gc
+
 import asloaded
 import pytest
 import statesequences
@@ -61,6 +63,9 @@ def side(tmp_path, monkeypatch):
         made = Driver(conn, tmp_path / "world", functions, say_test)
         yield made
         made.reset()
+    # Hypothesis has what failed, and with it the connection, which would stay open.
+    del made, conn
+    gc.collect()
 
 
 @settings(max_examples=12, suppress_health_check=QUIET, phases=PHASES)

@@ -1,5 +1,7 @@
 """A VM that is cloned."""
 
+import gc
+
 import pytest
 from clonekit import disk, write
 from saltvirt.kvm import lifecycle
@@ -14,3 +16,6 @@ def stopped(hypervisor):
         for name in ("system", "data"):
             write(disk(hypervisor, f"web1_{name}.qcow2"), 7)
         yield conn
+    # An exception that a test has looked at may still have the connection, which would stay open.
+    del conn
+    gc.collect()
