@@ -60,8 +60,21 @@ class Request:
         return [self.name, self.cpu, self.mem]
 
     def is_seeded(self, info: HostInfo) -> bool:
-        """Return whether a host makes a seed for the VM, by its answer to ``virt.host_info``."""
-        return is_seeded(self.given, info)
+        """
+        Return whether a host makes a seed for the VM.
+
+        info
+            The host's answer to ``virt.host_info``: its disk profile may have an image of its own.
+        """
+        given = self.given
+        listed = profiles.entries(given.get("disks") or [], "disks")
+        profile = info.profiles.disk.get(given.get("disk", spec.OPTIONS["disk"]) or "")
+        has_image = (
+            given.get("image")
+            or any(disk.get("image") for disk in listed)
+            or (profile and profile.has_image)
+        )
+        return bool(given.get("seed", True) and has_image)
 
     def required(self) -> Requirements:
         """Return what the VM takes of a host; refuse what the master cannot ask a host for."""
@@ -138,25 +151,6 @@ class Build:
     def facts(self) -> OrderFacts:
         """What is on record of it."""
         return orders.facts(self.order.now)
-
-
-def is_seeded(given: dict[str, Any], info: HostInfo) -> bool:
-    """
-    Return whether a host makes a seed for a VM.
-
-    given
-        Keyword arguments of ``virt.init``.
-    info
-        The host's answer to ``virt.host_info``: its disk profile may have an image of its own.
-    """
-    listed = profiles.entries(given.get("disks") or [], "disks")
-    profile = info.profiles.disk.get(given.get("disk", spec.OPTIONS["disk"]) or "")
-    has_image = (
-        given.get("image")
-        or any(disk.get("image") for disk in listed)
-        or (profile and profile.has_image)
-    )
-    return bool(given.get("seed", True) and has_image)
 
 
 def made(build: Build, seeded: Collection[str]) -> str:

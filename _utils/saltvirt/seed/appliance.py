@@ -91,7 +91,7 @@ def run(
             stdout=out,
             stderr=err,
             text=True,
-            env=_environment(folder, use_kvm),
+            env=environment(folder, use_kvm=use_kvm),
             start_new_session=True,
         )
         with worker:
@@ -206,8 +206,7 @@ def _folder(every: Path) -> Iterator[str]:
         with locks.held(path, wait=False) as handle:
             if handle:
                 shutil.rmtree(path.with_suffix(""), ignore_errors=True)
-    # Short: a socket's path has at most 107 characters.
-    folder = every / uuid.uuid4().hex[:8]
+    folder = new_folder(every)
     with locks.held(folder.with_suffix(".lock")):
         folder.mkdir(mode=0o700)
         try:
@@ -216,7 +215,13 @@ def _folder(every: Path) -> Iterator[str]:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def _environment(folder: str, use_kvm: bool) -> dict[str, str]:
+def new_folder(every: Path) -> Path:
+    """Return the path of an appliance's folder; short, as a socket's has at most 107 characters."""
+    return every / uuid.uuid4().hex[:8]
+
+
+def environment(folder: str, *, use_kvm: bool) -> dict[str, str]:
+    """Return the environment of a program that uses libguestfs, with its files in a folder."""
     plain = {
         "PATH": os.environ.get("PATH", os.defpath),
         "TMPDIR": folder,

@@ -14,7 +14,6 @@ import signal
 import subprocess
 import tempfile
 import time
-import uuid
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
@@ -53,8 +52,7 @@ def mount(settings: HostSettings, location: str, fmt: str, access: str, root: st
         record.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         files.write(record, json.dumps(job["confined"]).encode())
         steps.undo_with(record.unlink)
-        work = job["confined"]["folder"]
-        job["argv"] = ["guestmount", *options, "--pid-file", f"{work}/pid", str(folder)]
+        job["argv"] = ["guestmount", *options, str(folder)]
         _launch(job, kept)
     return str(folder)
 
@@ -66,8 +64,7 @@ def _furnished(
     state = Path(settings.state_dir)
     who, user_lock = lending.kept(lending.accounts(), state / "appliance-users")
     handles.callback(os.close, user_lock)
-    # Short: a socket's path has at most 107 characters.
-    work = (state / "appliances" / uuid.uuid4().hex[:8]).resolve()
+    work = appliance.new_folder(state / "appliances").resolve()
     work_lock = locks.kept(work.with_suffix(".lock"))
     if work_lock is None:
         raise SeedError(f"{work} is in use; try again")
@@ -94,6 +91,7 @@ def _launch(job: dict[str, Any], kept: list[int]) -> None:
             stdout=said,
             stderr=said,
             text=True,
+            env=appliance.environment(f"{job['confined']['folder']}/work", use_kvm=False),
             pass_fds=kept,
             start_new_session=True,
         )

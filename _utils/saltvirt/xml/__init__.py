@@ -35,6 +35,15 @@ def tag(
     return element
 
 
+def set_first(root: ET.Element, name: str, text: str) -> None:
+    """Have an element's child of a name have a text; it becomes the first if there is none."""
+    found = root.find(name)
+    if found is None:
+        found = tag(name)
+        root.insert(0, found)
+    found.text = text
+
+
 def leaf(name: str, text: object) -> ET.Element | None:
     """Return an element with a text, None for None."""
     return None if text is None else tag(name, text=text)

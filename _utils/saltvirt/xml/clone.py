@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from saltvirt.errors import StorageError
-from saltvirt.xml import parse, tag, to_text
+from saltvirt.xml import parse, set_first, tag, to_text
 
 _AGENT = "org.qemu.guest_agent.0"
 _FORMATS = ("qcow2", "raw")
@@ -73,8 +73,8 @@ def domain(
     """
     root = parse(text)
     _remove(root, "uuid")
-    _set_first(root, "name", name)
-    _set_first(root, "description", f"Cloned from {base}")
+    set_first(root, "name", name)
+    set_first(root, "description", f"Cloned from {base}")
     for disk in own_disks(root):
         disk.find("source").set("file", paths[disk.find("source").get("file")])  # type: ignore
         _remove(disk, "backingStore")
@@ -97,14 +97,6 @@ def domain(
 def _remove(parent: ET.Element, name: str) -> None:
     for child in parent.findall(name):
         parent.remove(child)
-
-
-def _set_first(root: ET.Element, name: str, text: str) -> None:
-    found = root.find(name)
-    if found is None:
-        found = tag(name)
-        root.insert(0, found)
-    found.text = text
 
 
 def volume(name: str, capacity: int, kind: str, backing: str | None = None) -> str:

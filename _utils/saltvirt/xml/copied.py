@@ -4,7 +4,7 @@ import xml.etree.ElementTree as ET
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from saltvirt.xml import METADATA_NS, chardev, disk, metadata, parse, read, tag, to_text
+from saltvirt.xml import METADATA_NS, chardev, disk, metadata, parse, read, set_first, tag, to_text
 from saltvirt.xml.clone import own_disks
 
 # The types of disks that are copied: which attribute of their <source> says what they are.
@@ -121,7 +121,7 @@ def definition(text: str, own: Own) -> str:
     """
     root = parse(text)
     for name in ("name", "uuid"):
-        _put(root, name, getattr(own, name))
+        set_first(root, name, getattr(own, name))
     for entry in root.findall("sysinfo/system/entry[@name='uuid']"):
         entry.text = own.uuid
     for one in root.findall("genid"):
@@ -132,14 +132,6 @@ def definition(text: str, own: Own) -> str:
     _own_ends(root, own.console_log)
     _own_firmware(root, own.variables)
     return to_text(root)
-
-
-def _put(root: ET.Element, name: str, text: str) -> None:
-    found = root.find(name)
-    if found is None:
-        found = tag(name)
-        root.insert(0, found)
-    found.text = text
 
 
 def _note(root: ET.Element, notes: metadata.Notes) -> None:

@@ -169,7 +169,8 @@ def test_the_table_of_a_deployment_says_why_not():
 def test_a_key_is_made_only_for_a_guest_that_is_seeded(given, profile, seeded):
     info = told.but(tightclouds.host(1), profiles={"disk": profile})
 
-    assert building.is_seeded(given, info) is seeded
+    request = building.Request(name="web", cpu=1, mem=1, given=given)
+    assert request.is_seeded(info) is seeded
 
 
 @pytest.fixture

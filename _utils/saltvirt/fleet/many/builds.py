@@ -146,11 +146,7 @@ class Builds:
             tries=building.Tries(hosts=hosts(), none=none, turn=partial(self._turns.on, name)),
             report={"unasked": self._unasked, "others": self._picture.beside(name)},
         )
-        seeded = {
-            host
-            for host, info in self._picture.answers.items()
-            if building.is_seeded(request.given, info)
-        }
+        seeded = {host for host, info in self._picture.answers.items() if request.is_seeded(info)}
         # All or nothing: nobody else has the name until it is known which.
         with nullcontext() if self._call.whole else claim.stack:
             return building.made(build, seeded), build.warnings

@@ -10,7 +10,7 @@ from typing import Any
 
 from saltvirt import config, terminal
 from saltvirt.errors import NoSuchVm, VirtError
-from saltvirt.fleet import awaiting, building, deploy, keys, orders
+from saltvirt.fleet import awaiting, deploy, keys, orders
 from saltvirt.fleet import purge as removing
 from saltvirt.fleet.cloud import Cloud
 from saltvirt.fleet.many import answering
@@ -129,7 +129,7 @@ def _await(cloud: Cloud, call: Call, picture: Picture, out: Outcome, builds: Bui
         if host is None or not given.get("start", True):
             continue
         info = picture.answers[host]
-        if building.is_seeded(given, info):
+        if request.is_seeded(info):
             emulated = awaiting.is_emulated(info, given.get("hypervisor"))
             patience = awaiting.patience(cloud.settings, request.wait_s, emulated=emulated)
             until[request.name] = builds.ended[request.name] + patience.wait_s

@@ -23,13 +23,13 @@ RESOLVERS = "/etc/resolv.conf"
 _MOST_LINKS = 8
 SANDBOX = "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny"
 _BUILT = ("README.fixed", "kernel", "initrd", "root")
-NEWNS, NEWIPC, NEWNET = 0x20000, 0x08000000, 0x40000000
-PRIVATE, BIND, _MOVE = 0x4000 | 1 << 18, 0x1000, 0x2000  # MS_REC | MS_PRIVATE; MS_BIND; MS_MOVE
-NOSUID_NODEV_NOEXEC = 0x2 | 0x4 | 0x8
+_NEWNS, _NEWIPC, _NEWNET = 0x20000, 0x08000000, 0x40000000
+_PRIVATE, _BIND, _MOVE = 0x4000 | 1 << 18, 0x1000, 0x2000  # MS_REC | MS_PRIVATE; MS_BIND; MS_MOVE
+_NOSUID_NODEV_NOEXEC = 0x2 | 0x4 | 0x8
 _NO_NEW_PRIVS = 38
 # Who may use a file beside its owner and its group; an owner may set it.
 _ACL = "system.posix_acl_access"
-libc = ctypes.CDLL(None, use_errno=True)
+_libc = ctypes.CDLL(None, use_errno=True)
 
 
 def enter(job: dict[str, Any], search_path: Iterable[str]) -> None:
@@ -53,26 +53,36 @@ def enter(job: dict[str, Any], search_path: Iterable[str]) -> None:
 
 def _furnish(job: dict[str, Any], folder: str, built: str | None) -> None:
     """Make the view of files, and the network, that this process and its own have alone."""
-    check(libc.unshare(NEWNS | NEWIPC | (0 if job.get("network") else NEWNET)), "unshare")
-    check(libc.mount(b"none", b"/", None, PRIVATE, None), "a private mount")
-    options = (b"tmpfs", PLACE.encode(), b"tmpfs", NOSUID_NODEV_NOEXEC, b"mode=0755,size=1m")
-    check(libc.mount(*options), f"mount {PLACE}")
+    own_view(has_network=bool(job.get("network")))
+    hide(PLACE)
     # What is to be /run is furnished beside it, as long as what it is made of can be seen.
     place = Path(f"{PLACE}{PLACE.removeprefix(RUN)}")
     place.mkdir(mode=0o711)
     for name in ("work", "given"):
-        _show(f"{folder}/{name}", place / name)
+        show(f"{folder}/{name}", place / name)
     if built:
         # One by one: they stay in here when another job builds them anew.
         (place / "appliance").mkdir(mode=0o755)
         for name in _BUILT:
-            _show(f"{built}/{name}", place / "appliance" / name)
+            show(f"{built}/{name}", place / "appliance" / name)
     if not is_reachable(job["path"]):
-        _show(job["path"], place / "disk")
+        show(job["path"], place / "disk")
         job["path"] = f"{PLACE}/disk"
     if job.get("network"):
         _keep_resolvers(PLACE)
-    check(libc.mount(PLACE.encode(), RUN.encode(), None, _MOVE, None), f"mount {RUN}")
+    _check(_libc.mount(PLACE.encode(), RUN.encode(), None, _MOVE, None), f"mount {RUN}")
+
+
+def own_view(*, has_network: bool) -> None:
+    """Have this process's mounts, and unless it is to have the host's its network, be its own."""
+    _check(_libc.unshare(_NEWNS | _NEWIPC | (0 if has_network else _NEWNET)), "unshare")
+    _check(_libc.mount(b"none", b"/", None, _PRIVATE, None), "a private mount")
+
+
+def hide(folder: str) -> None:
+    """Cover a folder with an empty one."""
+    options = (b"tmpfs", folder.encode(), b"tmpfs", _NOSUID_NODEV_NOEXEC, b"mode=0755,size=1m")
+    _check(_libc.mount(*options), f"mount {folder}")
 
 
 def _keep_resolvers(new_run: str) -> None:
@@ -119,19 +129,20 @@ def give_back(lent: list[Any] | None) -> None:
         os.chmod(disk, mode)  # noqa: PTH101 - it may be a handle
 
 
-def _show(source: str, shown: Path) -> None:
+def show(source: str, shown: Path) -> None:
+    """Bind a file or folder to a place where there is none yet."""
     if Path(source).is_dir():
         shown.mkdir(mode=0o755)
     else:
         shown.touch()
-    check(libc.mount(source.encode(), os.fsencode(shown), None, BIND, None), f"bind {source}")
+    _check(_libc.mount(source.encode(), os.fsencode(shown), None, _BIND, None), f"bind {source}")
 
 
 def become(uid: int, gid: int, groups: list[int]) -> None:
     os.setgroups(groups)
     os.setresgid(gid, gid, gid)
     os.setresuid(uid, uid, uid)
-    check(libc.prctl(_NO_NEW_PRIVS, 1, 0, 0, 0), "no_new_privs")
+    _check(_libc.prctl(_NO_NEW_PRIVS, 1, 0, 0, 0), "no_new_privs")
 
 
 @contextmanager
@@ -181,7 +192,7 @@ def built(search_path: Iterable[str]) -> Iterator[str | None]:
         yield str(folder)
 
 
-def check(result: int, what: str) -> None:
+def _check(result: int, what: str) -> None:
     if result:
         code = ctypes.get_errno()
         raise OSError(code, f"{what}: {os.strerror(code)}")

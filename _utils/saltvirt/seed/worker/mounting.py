@@ -16,7 +16,7 @@ from typing import Any
 
 import confined
 import guestfstree
-from confined import BIND, NEWIPC, NEWNET, NEWNS, NOSUID_NODEV_NOEXEC, PRIVATE, RUN
+from confined import RUN
 
 # root's are in a folder of their own in /tmp, whatever libguestfs is told.
 _SOCKET = re.compile(r"socket,path=([^,]+/libguestfs[^/,]+/[^/,]+)(?:,|$)")
@@ -44,13 +44,8 @@ def mount(job: dict[str, Any]) -> int:
         )
         launcher.chmod(0o700)
         env = {
-            "PATH": os.environ.get("PATH", os.defpath),
-            "LANG": "C.UTF-8",
-            "TMPDIR": f"{folder}/work",
-            "XDG_RUNTIME_DIR": f"{folder}/work",
+            **os.environ,
             "LIBGUESTFS_CACHEDIR": f"{folder}/work",
-            "LIBGUESTFS_BACKEND": "direct",
-            "LIBGUESTFS_BACKEND_SETTINGS": "force_tcg",
             "LIBGUESTFS_HV": str(launcher),
             **({"LIBGUESTFS_PATH": appliance} if appliance else {}),
         }
@@ -74,32 +69,18 @@ def become_qemu(path: str, argv: list[str]) -> None:
 
 def view(paths: list[str]) -> None:
     """Hide /run, and open folders closed to others, which then have nothing but these paths."""
-    confined.check(confined.libc.unshare(NEWNS | NEWIPC | NEWNET), "unshare")
-    confined.check(confined.libc.mount(b"none", b"/", None, PRIVATE, None), "a private mount")
+    confined.own_view(has_network=False)
     real = [os.path.realpath(path) for path in paths]
     covered = {path: at for path in real if (at := cover(path))}
     handles = {path: os.open(path, os.O_PATH) for path in covered}
     for at in {RUN, *covered.values()}:
-        options = (b"tmpfs", at.encode(), b"tmpfs", NOSUID_NODEV_NOEXEC, b"mode=0755,size=1m")
-        confined.check(confined.libc.mount(*options), f"mount {at}")
+        confined.hide(at)
     for path, handle in handles.items():
-        _show(handle, Path(path))
+        Path(path).parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+        confined.show(f"/proc/self/fd/{handle}", Path(path))
 
 
 def cover(path: str) -> str | None:
     """Return the highest folder above a path that is hidden or closed to others, None without."""
     folders = reversed(Path(path).parents)
     return next((str(at) for at in folders if str(at) == RUN or not at.stat().st_mode & 1), None)
-
-
-def _show(handle: int, shown: Path) -> None:
-    """Bind what a handle is of to where it was before its folder was hidden."""
-    source = f"/proc/self/fd/{handle}"
-    shown.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
-    if Path(source).is_dir():
-        shown.mkdir(mode=0o755)
-    else:
-        shown.touch()
-    confined.check(
-        confined.libc.mount(source.encode(), os.fsencode(shown), None, BIND, None), f"bind {shown}"
-    )
