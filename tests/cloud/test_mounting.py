@@ -28,8 +28,9 @@ def disk(cloud, request):
 
 def left(cloud):
     """What of a mount is left on the host."""
-    places = "/var/lib/salt-virt/appliances /var/lib/salt-virt/guests"
-    return cloud.sh(HOST, f"pgrep -f '[q]emu.*guestfs'; find {places} -mindepth 1").split()
+    places = "appliances guests appliance-users"
+    script = f"pgrep -f '[q]emu.*guestfs'; cd /var/lib/salt-virt; find {places} -mindepth 1"
+    return cloud.sh(HOST, script).split()
 
 
 def test_a_mounted_disk_is_read_by_an_unprivileged_user_who_has_it_until_umount(cloud, disk):
@@ -50,6 +51,7 @@ def test_a_mounted_disk_is_read_by_an_unprivileged_user_who_has_it_until_umount(
     assert cloud.call(HOST, "guestfs.mount", disk, "ro", "root=/srv/guest").code == 0
     assert cloud.sh(HOST, "cat /srv/guest/etc/by-the-host").strip() == "written"
     cloud.call(HOST, "guestfs.umount", "/srv/guest")
+    assert left(cloud) == []
 
 
 @pytest.mark.nightly

@@ -78,7 +78,7 @@ def run(
     job = {**job, "limit_s": limit_s, "memory_mib": memory_mib}
     with (
         _folder(Path(state_dir) / "appliances") as folder,
-        _account(job, Path(state_dir) / "appliance-users", masters) as who,
+        _account(job, lending.place(state_dir), masters) as who,
         _confined(job, folder, room, use_kvm, who) as told,
         # Not pipes: whoever has taken a worker over could fill this process's memory.
         open(f"{folder}/answer", "w+", errors="replace") as out,

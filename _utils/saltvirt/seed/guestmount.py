@@ -61,8 +61,10 @@ def _furnished(
     settings: HostSettings, location: str, is_read: bool, handles: ExitStack, steps: undo.Steps
 ) -> tuple[dict[str, Any], list[int]]:
     """Return the job of a mount: a user, a folder, the disk; and the handles that keep them."""
-    state = Path(settings.state_dir)
-    who, user_lock = lending.kept(lending.accounts(), state / "appliance-users")
+    state, users = Path(settings.state_dir), lending.place(settings.state_dir)
+    # Once the handles are closed: it leaves what guestmount holds.
+    handles.callback(locks.sweep, users)
+    who, user_lock = lending.kept(lending.accounts(), users)
     handles.callback(os.close, user_lock)
     work = appliance.new_folder(state / "appliances").resolve()
     work_lock = locks.kept(work.with_suffix(".lock"))
@@ -122,6 +124,7 @@ def umount(settings: HostSettings, name: str) -> bool:
         hostmount.run(["guestunmount", name], f"{name} cannot be unmounted")
     if known:
         _settle(known)
+        locks.sweep(lending.place(settings.state_dir))
         record.unlink(missing_ok=True)
     if Path(name).is_relative_to(Path(settings.state_dir, "guests")):
         with suppress(OSError):

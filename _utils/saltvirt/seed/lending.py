@@ -33,6 +33,11 @@ class Account:
     gid: int
 
 
+def place(state_dir: str | Path) -> Path:
+    """Return the folder in which it is locked who is in use."""
+    return Path(state_dir) / "appliance-users"
+
+
 def accounts(names: Iterable[str] = USERS) -> list[Account]:
     """Return the appliances' users; raise SeedError if this host has none, or not of their own."""
     everybody, wanted = pwd.getpwall(), list(names)
