@@ -5,8 +5,10 @@ Mount a guest's disk through libguestfs: the host's kernel parses none of its fi
 """
 
 from saltvirt import config
-from saltvirt.ops import storage
-from saltvirt.seed import guestmount
+from saltvirt.later import Later
+
+guestmount = Later("saltvirt.seed.guestmount")
+storage = Later("saltvirt.ops.storage")
 
 
 def __virtual__():

@@ -6,10 +6,15 @@ Make and convert disk images.
 
 from pathlib import Path
 
-from saltvirt import arguments, config, room
+from saltvirt import arguments, config
 from saltvirt.errors import BadArgument, StorageError
-from saltvirt.image import clone, tool, validation
-from saltvirt.units import MIB, size_mib
+from saltvirt.later import Later
+
+clone = Later("saltvirt.image.clone")
+room = Later("saltvirt.room")
+tool = Later("saltvirt.image.tool")
+units = Later("saltvirt.units")
+validation = Later("saltvirt.image.validation")
 
 _FORMATS = ("qcow2", "raw", "vmdk", "vdi", "vpc", "vhdx")
 
@@ -50,7 +55,8 @@ def make_image(location, size, fmt):
     """
     _new("location", location, fmt)
     with clone.storing(location):
-        tool.create(location, arguments.whole("size", size_mib(size, "size")) * MIB, fmt)
+        size_mib = arguments.whole("size", units.size_mib(size, "size"))
+        tool.create(location, size_mib * units.MIB, fmt)
     return location
 
 

@@ -7,10 +7,13 @@ A disk that a stranger made can crash or take over the host that way: everything
 ``virt:seed:allow_host_mount: True``. guestfs.mount is safe without.
 """
 
-from saltvirt import arguments, config, undo
-from saltvirt.ops import storage
-from saltvirt.ops.seeding import method
-from saltvirt.seed import hostmount
+from saltvirt import arguments, config
+from saltvirt.later import Later
+
+hostmount = Later("saltvirt.seed.hostmount")
+method = Later("saltvirt.ops.seeding.method")
+storage = Later("saltvirt.ops.storage")
+undo = Later("saltvirt.undo")
 
 
 def __virtual__():

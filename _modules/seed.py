@@ -8,8 +8,10 @@ A disk is opened in libguestfs' appliance, never mounted by the host, unless the
 """
 
 from saltvirt import compat
+from saltvirt.later import Later
 from saltvirt.ops.context import Context
-from saltvirt.ops.seeding import existing
+
+existing = Later("saltvirt.ops.seeding.existing")
 
 __func_alias__ = {"apply_": "apply"}
 

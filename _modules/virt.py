@@ -7,13 +7,17 @@ Sizes are MiB where nothing else is said. ``connection``, ``username`` and ``pas
 function override ``virt:connection:uri`` and ``virt:connection:auth``.
 """
 
-from saltvirt import arguments, compat, config, errors, spec
-from saltvirt.kvm import connect, lifecycle
-from saltvirt.ops import maintenance as upkeep
-from saltvirt.ops import purge as removal
-from saltvirt.ops.build import create
+from saltvirt import arguments, compat, config, errors
+from saltvirt.kvm import connect
+from saltvirt.later import Later
 from saltvirt.ops.context import Context
-from saltvirt.ops.migration import startlock
+
+create = Later("saltvirt.ops.build.create")
+lifecycle = Later("saltvirt.kvm.lifecycle")
+removal = Later("saltvirt.ops.purge")
+spec = Later("saltvirt.spec")
+startlock = Later("saltvirt.ops.migration.startlock")
+upkeep = Later("saltvirt.ops.maintenance")
 
 __virtualname__ = "virt"
 __func_alias__ = {"purge_": "purge"}

@@ -9,8 +9,11 @@ Show what this hypervisor and its guests can do.
 
 from saltvirt import arguments, config
 from saltvirt.errors import BadArgument
-from saltvirt.kvm import capable, connect
-from saltvirt.xml import capabilities as capabilities_
+from saltvirt.kvm import connect
+from saltvirt.later import Later
+
+capabilities_ = Later("saltvirt.xml.capabilities")
+capable = Later("saltvirt.kvm.capable")
 
 __virtualname__ = "virt"
 

@@ -6,8 +6,11 @@ Change what a VM is: its definition, and as much of it as can be while the VM ru
 
 from saltvirt import config
 from saltvirt.kvm import connect
+from saltvirt.later import Later
 from saltvirt.ops.context import Context
-from saltvirt.ops.update import do, request
+
+do = Later("saltvirt.ops.update.do")
+request = Later("saltvirt.ops.update.request")
 
 __virtualname__ = "virt"
 

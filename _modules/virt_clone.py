@@ -6,8 +6,10 @@ Make VMs that are copies of others.
 
 from saltvirt import arguments, compat, config, errors
 from saltvirt.kvm import connect
-from saltvirt.ops.build import cloning
+from saltvirt.later import Later
 from saltvirt.ops.context import Context
+
+cloning = Later("saltvirt.ops.build.cloning")
 
 __virtualname__ = "virt"
 

@@ -7,10 +7,13 @@ Define and start VMs from libvirt's own XML.
 from pathlib import Path
 
 from saltvirt import config, errors
-from saltvirt.kvm import connect, lifecycle
-from saltvirt.ops import purge
-from saltvirt.ops.build import existing
-from saltvirt.ops.migration import startlock
+from saltvirt.kvm import connect
+from saltvirt.later import Later
+
+existing = Later("saltvirt.ops.build.existing")
+lifecycle = Later("saltvirt.kvm.lifecycle")
+purge = Later("saltvirt.ops.purge")
+startlock = Later("saltvirt.ops.migration.startlock")
 
 __virtualname__ = "virt"
 

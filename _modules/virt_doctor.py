@@ -9,8 +9,11 @@ A host's part in ``salt-run virt.doctor``, and its trash.
 
 from saltvirt import config, wire
 from saltvirt.kvm import connect
-from saltvirt.ops import trash as bins
-from saltvirt.ops.doctor import facts, mend
+from saltvirt.later import Later
+
+bins = Later("saltvirt.ops.trash")
+facts = Later("saltvirt.ops.doctor.facts")
+mend = Later("saltvirt.ops.doctor.mend")
 
 __virtualname__ = "virt"
 

@@ -11,8 +11,11 @@ for anything else.
 """
 
 from saltvirt import config
-from saltvirt.kvm import connect, guestagent
-from saltvirt.ops import inguest
+from saltvirt.kvm import connect
+from saltvirt.later import Later
+
+guestagent = Later("saltvirt.kvm.guestagent")
+inguest = Later("saltvirt.ops.inguest")
 
 __virtualname__ = "virt"
 

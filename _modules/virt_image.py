@@ -6,8 +6,11 @@ The cached images of this hypervisor.
 
 from saltvirt import arguments, config
 from saltvirt.kvm import connect
+from saltvirt.later import Later
 from saltvirt.ops.context import Context
-from saltvirt.ops.images import cached, golden
+
+cached = Later("saltvirt.ops.images.cached")
+golden = Later("saltvirt.ops.images.golden")
 
 __virtualname__ = "virt"
 

@@ -5,8 +5,10 @@ Keep the master's authorization to submit a VM's minion key.
 """
 
 from saltvirt.kvm import connect
+from saltvirt.later import Later
 from saltvirt.ops.context import Context
-from saltvirt.ops.seeding import submission
+
+submission = Later("saltvirt.ops.seeding.submission")
 
 __virtualname__ = "virt"
 

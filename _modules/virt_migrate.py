@@ -6,12 +6,22 @@ Move VMs of this hypervisor to another; ``salt-run virt.migrate`` does all of it
 
 import logging
 
-from saltvirt import arguments, config, errors, spec, wire
-from saltvirt.kvm import connect, diskvolumes, host, lifecycle
-from saltvirt.kvm import migrate as jobs
-from saltvirt.ops import inspect, maintenance
+from saltvirt import arguments, config, errors, wire
+from saltvirt.kvm import connect
+from saltvirt.later import Later
 from saltvirt.ops.context import Context
-from saltvirt.ops.migration import departure, files, reach, sending
+
+departure = Later("saltvirt.ops.migration.departure")
+diskvolumes = Later("saltvirt.kvm.diskvolumes")
+files = Later("saltvirt.ops.migration.files")
+host = Later("saltvirt.kvm.host")
+inspect = Later("saltvirt.ops.inspect")
+jobs = Later("saltvirt.kvm.migrate")
+lifecycle = Later("saltvirt.kvm.lifecycle")
+maintenance = Later("saltvirt.ops.maintenance")
+reach = Later("saltvirt.ops.migration.reach")
+sending = Later("saltvirt.ops.migration.sending")
+spec = Later("saltvirt.spec")
 
 log = logging.getLogger(__name__)
 

@@ -4,12 +4,22 @@ What ``salt-run virt.migrate`` and ``virt.settle`` ask of the two hosts of a mov
 .. versionadded:: 1.0.0
 """
 
-from saltvirt import config, errors, protocol, wire
-from saltvirt.kvm import connect, lifecycle
-from saltvirt.movefacts import Noted
+from saltvirt import config, errors, wire
+from saltvirt.kvm import connect
+from saltvirt.later import Later
 from saltvirt.ops.context import Context
-from saltvirt.ops.migration import arrival, checks, departure, files, reach, startlock, state
-from saltvirt.placement.answers import MigrationInfo
+
+answers = Later("saltvirt.placement.answers")
+arrival = Later("saltvirt.ops.migration.arrival")
+checks = Later("saltvirt.ops.migration.checks")
+departure = Later("saltvirt.ops.migration.departure")
+files = Later("saltvirt.ops.migration.files")
+lifecycle = Later("saltvirt.kvm.lifecycle")
+movefacts = Later("saltvirt.movefacts")
+protocol = Later("saltvirt.protocol")
+reach = Later("saltvirt.ops.migration.reach")
+startlock = Later("saltvirt.ops.migration.startlock")
+state = Later("saltvirt.ops.migration.state")
 
 __virtualname__ = "virt"
 _OLD_MASTER = (
@@ -43,7 +53,8 @@ def migrate_check(about, source=None):
     """
     settings = config.host_settings(__opts__, __pillar__, __grains__)
     is_one = isinstance(about, dict) and isinstance(about.get("disks"), list)
-    about = wire.argument("about", MigrationInfo if is_one else dict[str, MigrationInfo], about)
+    wanted = answers.MigrationInfo if is_one else dict[str, answers.MigrationInfo]
+    about = wire.argument("about", wanted, about)
     with connect.opened(settings, readonly=False) as conn:
         if not is_one:
             return checks.check_all(conn, settings, about)
@@ -216,7 +227,7 @@ def migrate_step(
         protocol.DROP: {"is_lost": is_lost},
         protocol.LET_GO: {"keeper": keeper},
     }
-    given, noted = said.get(step, {}), wire.argument("noted", Noted, noted or {})
+    given, noted = said.get(step, {}), wire.argument("noted", movefacts.Noted, noted or {})
     return arrival.step(context, name, token, step, noted=noted, **given)
 
 

@@ -4,8 +4,12 @@ libvirt's networks: define, change, look at, start, stop and remove them.
 .. versionadded:: 1.0.0
 """
 
-from saltvirt import arguments, config, networkspec
-from saltvirt.kvm import connect, networks
+from saltvirt import arguments, config
+from saltvirt.kvm import connect
+from saltvirt.later import Later
+
+networks = Later("saltvirt.kvm.networks")
+networkspec = Later("saltvirt.networkspec")
 
 __virtualname__ = "virt"
 

@@ -5,8 +5,12 @@ Storage pools of this hypervisor: look at them, define, start, stop and remove t
 """
 
 from saltvirt import arguments, config
-from saltvirt.kvm import connect, pools, volumes
-from saltvirt.xml import poolsource
+from saltvirt.kvm import connect
+from saltvirt.later import Later
+
+pools = Later("saltvirt.kvm.pools")
+poolsource = Later("saltvirt.xml.poolsource")
+volumes = Later("saltvirt.kvm.volumes")
 
 __virtualname__ = "virt"
 

@@ -9,13 +9,20 @@ Look at this hypervisor and its VMs; nothing is changed.
 
 import dataclasses
 
-from saltvirt import config, profiles, spec, wire
+from saltvirt import config, wire
 from saltvirt.errors import HostUnreachable
-from saltvirt.kvm import connect, host, query
-from saltvirt.ops import inspect, reached
-from saltvirt.ops.audit import facts
-from saltvirt.ops.migration import sending
-from saltvirt.ops.setup import facts as setup
+from saltvirt.kvm import connect
+from saltvirt.later import Later
+
+facts = Later("saltvirt.ops.audit.facts")
+host = Later("saltvirt.kvm.host")
+inspect = Later("saltvirt.ops.inspect")
+profiles = Later("saltvirt.profiles")
+query = Later("saltvirt.kvm.query")
+reached = Later("saltvirt.ops.reached")
+sending = Later("saltvirt.ops.migration.sending")
+setup = Later("saltvirt.ops.setup.facts")
+spec = Later("saltvirt.spec")
 
 __virtualname__ = "virt"
 

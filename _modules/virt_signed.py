@@ -6,7 +6,10 @@ Do what the master's runner orders, and sign the answer.
 
 from saltvirt import config
 from saltvirt.kvm import connect
-from saltvirt.ops import answering, ordered
+from saltvirt.later import Later
+
+answering = Later("saltvirt.ops.answering")
+ordered = Later("saltvirt.ops.ordered")
 
 __virtualname__ = "virt"
 

@@ -9,8 +9,11 @@ Take snapshots of VMs, list and delete them, and revert to them.
 
 from saltvirt import arguments, config
 from saltvirt.errors import BadArgument
-from saltvirt.kvm import connect, snapshots
-from saltvirt.ops.migration import startlock
+from saltvirt.kvm import connect
+from saltvirt.later import Later
+
+snapshots = Later("saltvirt.kvm.snapshots")
+startlock = Later("saltvirt.ops.migration.startlock")
 
 __virtualname__ = "virt"
 

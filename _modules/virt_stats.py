@@ -7,9 +7,13 @@ Show some VMs of this hypervisor, and what its VMs have used since they were sta
 ``virt:connection:uri`` and ``virt:connection:auth``.
 """
 
-from saltvirt import config, vmfilter
-from saltvirt.kvm import connect, counters
-from saltvirt.ops import inspect
+from saltvirt import config
+from saltvirt.kvm import connect
+from saltvirt.later import Later
+
+counters = Later("saltvirt.kvm.counters")
+inspect = Later("saltvirt.ops.inspect")
+vmfilter = Later("saltvirt.vmfilter")
 
 __virtualname__ = "virt"
 

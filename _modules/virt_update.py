@@ -5,8 +5,11 @@ Change what a VM has.
 """
 
 from saltvirt import arguments, config
-from saltvirt.kvm import connect, lifecycle
-from saltvirt.ops.migration import startlock
+from saltvirt.kvm import connect
+from saltvirt.later import Later
+
+lifecycle = Later("saltvirt.kvm.lifecycle")
+startlock = Later("saltvirt.ops.migration.startlock")
 
 __virtualname__ = "virt"
 

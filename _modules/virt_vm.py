@@ -5,9 +5,13 @@ Look at one VM of this hypervisor; nothing is changed.
 """
 
 from saltvirt import arguments, config
-from saltvirt.kvm import connect, lifecycle
-from saltvirt.ops import inspect, reached
-from saltvirt.xml import read
+from saltvirt.kvm import connect
+from saltvirt.later import Later
+
+inspect = Later("saltvirt.ops.inspect")
+lifecycle = Later("saltvirt.kvm.lifecycle")
+reached = Later("saltvirt.ops.reached")
+read = Later("saltvirt.xml.read")
 
 __virtualname__ = "virt"
 

@@ -7,8 +7,12 @@ Volumes in the storage pools of this hypervisor: look at them, make, fill, copy 
 from pathlib import Path
 
 from saltvirt import arguments, config, errors
-from saltvirt.kvm import connect, transfer, volumes
-from saltvirt.xml import volume as volume_
+from saltvirt.kvm import connect
+from saltvirt.later import Later
+
+transfer = Later("saltvirt.kvm.transfer")
+volume_ = Later("saltvirt.xml.volume")
+volumes = Later("saltvirt.kvm.volumes")
 
 __virtualname__ = "virt"
 

@@ -14,10 +14,14 @@ code 1. The old name ``force_off`` stays.
 
 from saltvirt import arguments
 from saltvirt.errors import BadArgument
-from saltvirt.fleet import deploy, hosts, inventory
-from saltvirt.fleet import purge as removing
 from saltvirt.fleet.cloud import Cloud
 from saltvirt.fleet.runners import runner_function
+from saltvirt.later import Later
+
+deploy = Later("saltvirt.fleet.deploy")
+hosts = Later("saltvirt.fleet.hosts")
+inventory = Later("saltvirt.fleet.inventory")
+removing = Later("saltvirt.fleet.purge")
 
 __virtualname__ = "virt"
 

@@ -4,9 +4,11 @@ Say who is a hypervisor: the master's word alone, and no minion's.
 .. versionadded:: 1.0.0
 """
 
-from saltvirt.fleet import allowing
 from saltvirt.fleet.runners import runner_function
-from saltvirt.pki import store
+from saltvirt.later import Later
+
+allowing = Later("saltvirt.fleet.allowing")
+store = Later("saltvirt.pki.store")
 
 __virtualname__ = "virt"
 

@@ -4,10 +4,12 @@ Check a running cloud against docs/security.md.
 .. versionadded:: 1.0.0
 """
 
-from saltvirt.fleet.audit import run
 from saltvirt.fleet.cloud import Cloud
 from saltvirt.fleet.runners import runner_function
-from saltvirt.pki import store
+from saltvirt.later import Later
+
+run = Later("saltvirt.fleet.audit.run")
+store = Later("saltvirt.pki.store")
 
 __virtualname__ = "virt"
 

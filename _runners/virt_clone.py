@@ -5,9 +5,11 @@ Make VMs that are copies of others.
 """
 
 from saltvirt import arguments
-from saltvirt.fleet import cloning
 from saltvirt.fleet.cloud import Cloud
 from saltvirt.fleet.runners import runner_function
+from saltvirt.later import Later
+
+cloning = Later("saltvirt.fleet.cloning")
 
 __virtualname__ = "virt"
 

@@ -4,11 +4,13 @@ Find what faults have left behind, and mend it; and the trash of all hosts.
 .. versionadded:: 1.0.0
 """
 
-from saltvirt.fleet import trash as bins
 from saltvirt.fleet.cloud import Cloud
-from saltvirt.fleet.doctor import run
 from saltvirt.fleet.runners import runner_function
-from saltvirt.pki import store
+from saltvirt.later import Later
+
+bins = Later("saltvirt.fleet.trash")
+run = Later("saltvirt.fleet.doctor.run")
+store = Later("saltvirt.pki.store")
 
 __virtualname__ = "virt"
 

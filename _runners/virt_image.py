@@ -5,9 +5,11 @@ The cached images of all hypervisors.
 """
 
 from saltvirt import arguments
-from saltvirt.fleet import images as cached
 from saltvirt.fleet.cloud import Cloud
 from saltvirt.fleet.runners import runner_function
+from saltvirt.later import Later
+
+cached = Later("saltvirt.fleet.images")
 
 __virtualname__ = "virt"
 

@@ -5,9 +5,11 @@ A minion for the guests whose image has none, put on the file server.
 """
 
 from saltvirt import arguments
-from saltvirt.fleet import minionfiles
 from saltvirt.fleet.cloud import Cloud
 from saltvirt.fleet.runners import runner_function
+from saltvirt.later import Later
+
+minionfiles = Later("saltvirt.fleet.minionfiles")
 
 __virtualname__ = "virt_image"
 

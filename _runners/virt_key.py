@@ -9,9 +9,11 @@ Let a hypervisor submit the minion key of a VM that it seeds itself.
 
 import time
 
-from saltvirt.fleet import authorization
 from saltvirt.fleet.cloud import Cloud
 from saltvirt.fleet.runners import runner_function
+from saltvirt.later import Later
+
+authorization = Later("saltvirt.fleet.authorization")
 
 __virtualname__ = "virt"
 

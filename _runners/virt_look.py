@@ -8,12 +8,15 @@ Hypervisors that did not answer are under ``unreachable``, those that answered w
 longer than the others. The old names ``hyper_info`` and ``next_hyper`` stay.
 """
 
-from saltvirt import vmfilter
-from saltvirt.fleet import inventory, looking
 from saltvirt.fleet.cloud import Cloud
 from saltvirt.fleet.runners import runner_function
-from saltvirt.model import Requirements
-from saltvirt.placement import choose
+from saltvirt.later import Later
+
+choose = Later("saltvirt.placement.choose")
+inventory = Later("saltvirt.fleet.inventory")
+looking = Later("saltvirt.fleet.looking")
+model = Later("saltvirt.model")
+vmfilter = Later("saltvirt.vmfilter")
 
 __virtualname__ = "virt"
 __func_alias__ = {"list_": "list"}
@@ -171,7 +174,7 @@ def next_host():
     found = inventory.overview(cloud, "virt.host_info")
     if not found.answers:
         raise found.silence()
-    required = Requirements(name="the next VM", vcpus=1, memory_mib=1)
+    required = model.Requirements(name="the next VM", vcpus=1, memory_mib=1)
     return choose.choose(found.answers, required, cloud.settings.weights)[0].host
 
 

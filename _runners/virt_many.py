@@ -7,9 +7,12 @@ Deploy many VMs at once: one look at the hypervisors, one plan, builds side by s
 from saltvirt import arguments
 from saltvirt.errors import BadArgument
 from saltvirt.fleet.cloud import Cloud
-from saltvirt.fleet.many import asked, run
-from saltvirt.fleet.many.outcome import Call
 from saltvirt.fleet.runners import runner_function
+from saltvirt.later import Later
+
+asked = Later("saltvirt.fleet.many.asked")
+outcome = Later("saltvirt.fleet.many.outcome")
+run = Later("saltvirt.fleet.many.run")
 
 __virtualname__ = "virt"
 
@@ -120,7 +123,7 @@ def init_many(
     settings = cloud.settings
     per_host = settings.init_per_host if per_host is None else per_host
     max_parallel = settings.init_parallel if max_parallel is None else max_parallel
-    call = Call(
+    call = outcome.Call(
         requests=_requests(name, count, first, vms, usual, {**common, "placed": placed}),
         per_host=arguments.whole("per_host", per_host, most=64),
         max_parallel=arguments.whole("max_parallel", max_parallel, most=64),

@@ -6,13 +6,15 @@ Move VMs between hypervisors, and empty whole hosts.
 
 from saltvirt import arguments
 from saltvirt.errors import BadArgument
-from saltvirt.fleet import balance as balancing
-from saltvirt.fleet import evacuate as emptying
-from saltvirt.fleet import migrate as moving
-from saltvirt.fleet import restore as filling
-from saltvirt.fleet import settle as settling
 from saltvirt.fleet.cloud import Cloud
 from saltvirt.fleet.runners import runner_function
+from saltvirt.later import Later
+
+balancing = Later("saltvirt.fleet.balance")
+emptying = Later("saltvirt.fleet.evacuate")
+filling = Later("saltvirt.fleet.restore")
+moving = Later("saltvirt.fleet.migrate")
+settling = Later("saltvirt.fleet.settle")
 
 __virtualname__ = "virt"
 

@@ -8,10 +8,14 @@ come here.
 """
 
 from saltvirt import config
-from saltvirt.fleet import allowing, certificates, inventory
 from saltvirt.fleet.cloud import Cloud
 from saltvirt.fleet.runners import runner_function
-from saltvirt.pki import store
+from saltvirt.later import Later
+
+allowing = Later("saltvirt.fleet.allowing")
+certificates = Later("saltvirt.fleet.certificates")
+inventory = Later("saltvirt.fleet.inventory")
+store = Later("saltvirt.pki.store")
 
 __virtualname__ = "virt_pki"
 __func_alias__ = {"list_": "list", "import_": "import"}

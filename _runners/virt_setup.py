@@ -6,7 +6,9 @@ Say what is missing between an installed Salt Virt and a ``virt.init`` that work
 
 from saltvirt.fleet.cloud import Cloud
 from saltvirt.fleet.runners import runner_function
-from saltvirt.fleet.setup import run
+from saltvirt.later import Later
+
+run = Later("saltvirt.fleet.setup.run")
 
 __virtualname__ = "virt"
 

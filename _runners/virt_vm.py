@@ -5,9 +5,11 @@ Look at one VM from the master, wherever it is; nothing is changed.
 """
 
 from saltvirt import arguments
-from saltvirt.fleet import reaching
 from saltvirt.fleet.cloud import Cloud
 from saltvirt.fleet.runners import runner_function
+from saltvirt.later import Later
+
+reaching = Later("saltvirt.fleet.reaching")
 
 __virtualname__ = "virt"
 
