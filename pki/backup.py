@@ -13,7 +13,8 @@ from cryptography.hazmat.primitives.kdf.scrypt import Scrypt
 from saltvirt import files
 from saltvirt.pki.authorities import LIBVIRT, USES, Authorities
 from saltvirt.pki.ca import Authority, PkiError
-from saltvirt.pki.store import CERTIFICATE, HYPERVISORS, KEY, REVOCATIONS, is_there
+from saltvirt.pki.layout import CERTIFICATE, HYPERVISORS, KEY, REVOCATIONS
+from saltvirt.pki.store import is_there
 
 _MARK = "salt-virt-ca-backup:1"
 MIN_PASSPHRASE = 12

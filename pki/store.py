@@ -20,12 +20,8 @@ from cryptography import x509
 from saltvirt import files, locks
 from saltvirt.files import replace, sweep, write
 from saltvirt.pki import ca, crl
+from saltvirt.pki.layout import CERTIFICATE, KEY, NEXT, PREVIOUS, REVOCATIONS
 
-KEY, CERTIFICATE, REVOCATIONS = "cakey.pem", "cacert.pem", "cacrl.pem"
-# Who is a hypervisor; see saltvirt.fleet.membership.
-HYPERVISORS = "hypervisors.json"
-# Folders that exist during a rotation only: the CA that will sign, and the one that did.
-NEXT, PREVIOUS = "next", "previous"
 # How long a certificate is known after its end: a host's clock may be late.
 _KEPT = timedelta(days=1)
 

@@ -11,7 +11,7 @@ from saltvirt import config, files
 from saltvirt.errors import BadArgument, MasterError, VirtError
 from saltvirt.fleet import inventory, masteruser, membership, minions
 from saltvirt.fleet.cloud import Cloud
-from saltvirt.pki import backup, ca, policy, store
+from saltvirt.pki import backup, ca, layout, policy
 from saltvirt.pki.authorities import Authorities
 from saltvirt.pki.enrolled import Register
 
@@ -200,7 +200,7 @@ def export(opts: Mapping[str, Any], path: str | Path, passphrase_file: str | Pat
     place = opened(opts)
     try:
         kept = backup.read_all(place.folder)
-        if store.CERTIFICATE not in kept:
+        if layout.CERTIFICATE not in kept:
             raise PkiRefused(
                 "this master has no CA yet; the first virt.keys of a hypervisor makes it"
             )

@@ -17,7 +17,7 @@ from typing import Any
 from saltvirt import config, files, locks
 from saltvirt.errors import BadArgument, BadConfig, MasterError
 from saltvirt.fleet import hints
-from saltvirt.pki import store
+from saltvirt.pki import layout
 
 OPTION = "virt:hypervisors"
 VERSION = 1
@@ -220,7 +220,7 @@ def folder(opts: Mapping[str, Any]) -> Path:
 
 
 def _path(opts: Mapping[str, Any]) -> Path:
-    return folder(opts) / store.HYPERVISORS
+    return folder(opts) / layout.HYPERVISORS
 
 
 def of(opts: Mapping[str, Any], option: Any = None) -> Members:

@@ -15,7 +15,7 @@ from cryptography import x509
 
 from saltvirt import compat, content
 from saltvirt.fleet import candidates, membership
-from saltvirt.pki import ca, store
+from saltvirt.pki import ca, layout, store
 from saltvirt.pki.authorities import LIBVIRT, USES, Authorities
 
 # Names that private keys have; what is in a file decides.
@@ -163,8 +163,8 @@ def _revoked(one: store.Store, now: datetime) -> set[str]:
 
 
 def _certificates(one: store.Store) -> Iterator[Path]:
-    for below in (".", store.NEXT, store.PREVIOUS):
-        path = one.folder / below / store.CERTIFICATE
+    for below in (".", layout.NEXT, layout.PREVIOUS):
+        path = one.folder / below / layout.CERTIFICATE
         if store.is_there(path):
             yield path
 
@@ -186,7 +186,7 @@ def _files(place: Authorities) -> Iterator[FileFacts]:
     folders = {
         place.folder / below / more
         for below, _name in USES.values()
-        for more in (".", store.NEXT, store.PREVIOUS)
+        for more in (".", layout.NEXT, layout.PREVIOUS)
     }
     for folder in sorted(folders):
         if store.is_there(folder):
@@ -201,7 +201,7 @@ def _file(path: Path) -> FileFacts:
         owner = pwd.getpwuid(found.st_uid).pw_name
     except KeyError:
         owner = str(found.st_uid)
-    is_key = path.name.startswith(store.KEY)
+    is_key = path.name.startswith(layout.KEY)
     return FileFacts(path=str(path), mode=stat.S_IMODE(found.st_mode), owner=owner, is_key=is_key)
 
 
