@@ -92,6 +92,7 @@ class Pools:
     def __init__(self, conn: Any) -> None:
         self._conn = conn
         self._listed: list[tuple[pool_.Pool, bool]] | None = None
+        self._below: tuple[str, ...] | None = None
 
     def volume(self, disk: Disk) -> tuple[str, volume_.Volume | None] | None:
         """
@@ -114,12 +115,18 @@ class Pools:
             return None if where is None else (where, None)
 
     def _of_path(self, path: str) -> tuple[str, volume_.Volume | None] | None:
-        folders = [one.target for one, runs in self._pools() if runs and one.target]
-        if not any(path.startswith(posixpath.join(folder, "")) for folder in folders):
+        if not path.startswith(self._folders()):
             return None
         found = self._conn.storageVolLookupByPath(path)
         says = _said(found)
         return f"{found.storagePoolLookupByVolume().name()}/{says.name}", says
+
+    def _folders(self) -> tuple[str, ...]:
+        """Return the folders of the pools that run, each with a slash at its end."""
+        if self._below is None:
+            runs = [one.target for one, is_active in self._pools() if is_active and one.target]
+            self._below = tuple(posixpath.join(folder, "") for folder in runs)
+        return self._below
 
     def _of_network(self, source: dict[str, str]) -> str | None:
         """Return the volume of a Ceph or Gluster pool that a name means."""

@@ -10,7 +10,6 @@ from saltvirt import profiles, stocks, vmfilter
 from saltvirt.config import HostSettings
 from saltvirt.errors import BadArgument, NoSuchVm
 from saltvirt.kvm import host, lifecycle, probe, query
-from saltvirt.kvm.diskvolumes import Pools
 from saltvirt.nics import needs
 from saltvirt.ops import (
     hoststocks,
@@ -52,8 +51,8 @@ _Seen = tuple[dict[str, VmFacts], dict[str, int], dict[str, str], hoststocks.Tak
 
 def vm_info(conn: Any, name: str | None = None) -> dict[str, dict[str, Any]]:
     """Return ``{name: {...}}`` of all VMs or of one, as ``virt.vm_info`` shows them."""
-    pools = Pools(conn)
-    return {row["name"]: describe(row, pools) for row in rows(conn, name)}
+    disks = showndisks.Disks(conn)
+    return {row["name"]: describe(row, disks) for row in rows(conn, name)}
 
 
 def rows(conn: Any, name: str | None = None) -> list[dict[str, Any]]:
@@ -61,13 +60,13 @@ def rows(conn: Any, name: str | None = None) -> list[dict[str, Any]]:
     return query.rows(conn, name, with_next=True, with_asking=True)
 
 
-def describe(row: Mapping[str, Any], pools: Pools) -> dict[str, Any]:
+def describe(row: Mapping[str, Any], disks: showndisks.Disks) -> dict[str, Any]:
     """Return what ``virt.vm_info`` shows of a VM, by one of :func:`rows`."""
     root = read.domain(row["xml"])
     return {
         "cpu": row["vcpus"],
         "cputime": row["cputime_ns"],
-        "disks": showndisks.describe(root, row["blocks"], pools),
+        "disks": disks.describe(root, row["blocks"]),
         "graphics": read.graphics(root),
         "nics": read.nics(read.domain(row["next_xml"]) if row["next_xml"] else root),
         "uuid": read.uuid(root),
@@ -81,22 +80,22 @@ def describe(row: Mapping[str, Any], pools: Pools) -> dict[str, Any]:
 
 def full_info(conn: Any) -> dict[str, Any]:
     """Return ``{freecpu, freemem, node_info, vm_info}``; ``freemem`` in MiB."""
-    node, found, pools = query.node(conn), rows(conn), Pools(conn)
+    node, found, disks = query.node(conn), rows(conn), showndisks.Disks(conn)
     return {
         **_free(node, found),
         "node_info": node,
-        "vm_info": {row["name"]: describe(row, pools) for row in found},
+        "vm_info": {row["name"]: describe(row, disks) for row in found},
     }
 
 
 def vms(conn: Any, wanted: VmFilter) -> dict[str, Any]:
     """Return :func:`full_info` of some VMs, and ``names`` of all."""
-    node, found, pools = query.node(conn), rows(conn), Pools(conn)
+    node, found, disks = query.node(conn), rows(conn), showndisks.Disks(conn)
     taken = [row for row in found if wanted.takes(row["name"], row["state"], _tags(row, wanted))]
     return {
         **_free(node, found),
         "node_info": node,
-        "vm_info": {row["name"]: wanted.shown(describe(row, pools)) for row in taken},
+        "vm_info": {row["name"]: wanted.shown(describe(row, disks)) for row in taken},
         "names": sorted(row["name"] for row in found),
     }
 

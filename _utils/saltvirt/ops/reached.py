@@ -9,9 +9,8 @@ from typing import Any
 from saltvirt import access, terminal
 from saltvirt.errors import VirtError
 from saltvirt.kvm import networks, query
-from saltvirt.kvm.diskvolumes import Pools
 from saltvirt.net import links
-from saltvirt.ops import inspect
+from saltvirt.ops import inspect, showndisks
 from saltvirt.spec import console_log
 from saltvirt.units import MIB
 from saltvirt.xml import read
@@ -26,9 +25,9 @@ def one_vm(conn: Any, name: str, host: str) -> dict[str, dict[str, Any]]:
     host
         This host's minion id, by which others know it.
     """
-    pools = Pools(conn)
+    disks = showndisks.Disks(conn)
     return {
-        row["name"]: {**inspect.describe(row, pools), **_reached(conn, row, host)}
+        row["name"]: {**inspect.describe(row, disks), **_reached(conn, row, host)}
         for row in inspect.rows(conn, name)
     }
 

@@ -1,12 +1,13 @@
 """A VM's disks as ``virt.get_disks`` and ``virt.vm_info`` show them: no subprocess for any."""
 
+import copy
 import datetime
 import os
+import posixpath
 import re
 import stat
 import xml.etree.ElementTree as ET
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlunsplit
 
@@ -25,48 +26,87 @@ _PROTOCOL = re.compile("[^/]*:")
 _UNREADABLE = {"error": "the file is missing or cannot be read"}
 
 
-def describe(
-    root: ET.Element, blocks: Mapping[str, Mapping[str, int]], pools: Pools
-) -> dict[str, dict[str, Any]]:
-    """
-    Return ``{target: {file, type, file format, virtual size, disk size, ...}}``; sizes in bytes.
+class Disks:
+    """The disks of many VMs: pools are listed once, and an image below many is read once."""
 
-    blocks
-        ``{target: {capacity, allocation, physical}}``, of a VM that runs.
+    def __init__(self, conn: Any) -> None:
+        self._pools = Pools(conn)
+        self._below: dict[tuple[str, str], dict[str, Any]] = {}
 
-    An empty drive is left out. What lies in a pool is ``POOL/VOLUME``, with the sizes that its pool
-    says, and a remote medium is its URL. A file has what its header says: ``cluster size``,
-    ``snapshots``, and ``backing file``, which has the same of what is below.
-    """
-    return {
-        one.target["dev"]: _disk(one, blocks.get(one.target["dev"]), pools)
-        for one in read.disks(root)
-        if one.path
-    }
+    def describe(
+        self, root: ET.Element, blocks: Mapping[str, Mapping[str, int]]
+    ) -> dict[str, dict[str, Any]]:
+        """
+        Return ``{target: {file, type, file format, virtual size, disk size, ...}}``; in bytes.
 
+        blocks
+            ``{target: {capacity, allocation, physical}}``, of a VM that runs.
 
-def _disk(disk: disk_.Disk, stats: Mapping[str, int] | None, pools: Pools) -> dict[str, Any]:
-    path = disk.path or ""
-    if disk.type == "file" and path.startswith(_ZVOL):
-        return {"file": path, "zfs": True}
-    out: dict[str, Any] = {"file": path, "type": disk.device}
-    if "type" in (disk.driver or {}):
-        out["file format"] = disk.format
-    within = pools.volume(disk)
-    if within is not None:
-        return {**out, "file": within[0], **_of_volume(disk, within[1])}
-    if disk.type == "network":
-        return {**out, "file": _remote(disk), **_of_run(stats, {})}
-    return {**out, **_of_here(disk, stats)}
+        An empty drive is left out. What lies in a pool is ``POOL/VOLUME``, with the sizes that its
+        pool says, and a remote medium is its URL. A file has what its header says: ``cluster
+        size``, ``snapshots``, and ``backing file``, which has the same of what is below.
+        """
+        return {
+            one.target["dev"]: self._disk(one, blocks.get(one.target["dev"]))
+            for one in read.disks(root)
+            if one.path
+        }
 
+    def _disk(self, disk: disk_.Disk, stats: Mapping[str, int] | None) -> dict[str, Any]:
+        path = disk.path or ""
+        if disk.type == "file" and path.startswith(_ZVOL):
+            return {"file": path, "zfs": True}
+        out: dict[str, Any] = {"file": path, "type": disk.device}
+        if "type" in (disk.driver or {}):
+            out["file format"] = disk.format
+        within = self._pools.volume(disk)
+        if within is not None:
+            return {**out, "file": within[0], **_of_volume(disk, within[1])}
+        if disk.type == "network":
+            return {**out, "file": _remote(disk), **_of_run(stats, {})}
+        return {**out, **self._of_here(disk, stats)}
 
-def _of_here(disk: disk_.Disk, stats: Mapping[str, int] | None) -> dict[str, Any]:
-    found = _of_file(disk.path or "", disk.format, _DEPTH) if disk.type == "file" else {}
-    # What libvirt knows of a VM that runs holds where QEMU alone can read the file.
-    chain = _chain(disk.backing)
-    if found is None and stats is None:
-        return {**chain, **_UNREADABLE}
-    return {**chain, **(found or {}), **_of_run(stats, found or {})}
+    def _of_here(self, disk: disk_.Disk, stats: Mapping[str, int] | None) -> dict[str, Any]:
+        is_file = disk.type == "file"
+        found = self._of_file(disk.path or "", disk.format, _DEPTH) if is_file else {}
+        # What libvirt knows of a VM that runs holds where QEMU alone can read the file.
+        chain = _chain(disk.backing)
+        if found is None and stats is None:
+            return {**chain, **_UNREADABLE}
+        return {**chain, **(found or {}), **_of_run(stats, found or {})}
+
+    def _of_file(self, path: str, fmt: str, depth: int) -> dict[str, Any] | None:
+        """Return what a file's header says, and what is below; None if it cannot be read."""
+        try:
+            status = os.stat(path)
+            header, taken = _header(path, status.st_mode) if fmt == "qcow2" else (None, [])
+        # Not a path, by its length or by what is in it.
+        except (OSError, ValueError, ImageError):
+            return None
+        out: dict[str, Any] = {
+            "virtual size": header.size_bytes if header else status.st_size,
+            "disk size": status.st_blocks * 512,
+            "cluster size": header.cluster_bytes if header else None,
+        }
+        if taken:
+            out["snapshots"] = [_snapshot(one) for one in taken]
+        if header and header.backing_file:
+            out["backing file"] = self._of_backing(path, header, depth - 1)
+        return out
+
+    def _of_backing(self, path: str, header: qcow2.Header, depth: int) -> dict[str, Any]:
+        name, fmt = header.backing_file or "", header.backing_format or ""
+        if _PROTOCOL.match(name):
+            return {"file": name, "file format": fmt}
+        below = posixpath.join(posixpath.dirname(path), name)
+        said = {"file": below, "file format": fmt}
+        if not depth:
+            return said
+        # Where it is not said, QEMU looks for a header too.
+        one = below, fmt or "qcow2"
+        if one not in self._below:
+            self._below[one] = self._of_file(*one, depth) or _UNREADABLE
+        return {**said, **copy.deepcopy(self._below[one])}
 
 
 def _of_run(stats: Mapping[str, int] | None, found: Mapping[str, Any]) -> dict[str, int]:
@@ -109,44 +149,12 @@ def _chain(backing: disk_.Backing | None) -> dict[str, Any]:
     return {"backing file": {**said, **_chain(backing.below)}}
 
 
-def _of_file(path: str, fmt: str, depth: int) -> dict[str, Any] | None:
-    """Return what a file's header says, and what is below it; None if it cannot be read."""
-    try:
-        status = os.stat(path)
-        header, taken = _header(path, status.st_mode) if fmt == "qcow2" else (None, [])
-    # Not a path, by its length or by what is in it.
-    except (OSError, ValueError, ImageError):
-        return None
-    out: dict[str, Any] = {
-        "virtual size": header.size_bytes if header else status.st_size,
-        "disk size": status.st_blocks * 512,
-        "cluster size": header.cluster_bytes if header else None,
-    }
-    if taken:
-        out["snapshots"] = [_snapshot(one) for one in taken]
-    if header and header.backing_file:
-        out["backing file"] = _below(path, header, depth - 1)
-    return out
-
-
 def _header(path: str, mode: int) -> tuple[qcow2.Header | None, list[qcow2.Snapshot]]:
     if not stat.S_ISREG(mode) and not stat.S_ISBLK(mode):
         # To open a pipe would wait for whoever writes into it.
         raise ImageError(f"{path} is not a file")
     header = qcow2.read(path)
     return header, qcow2.snapshots(path) if header and header.has_snapshots else []
-
-
-def _below(path: str, header: qcow2.Header, depth: int) -> dict[str, Any]:
-    name, fmt = header.backing_file or "", header.backing_format or ""
-    if _PROTOCOL.match(name):
-        return {"file": name, "file format": fmt}
-    below = str(Path(path).parent / name)
-    said = {"file": below, "file format": fmt}
-    if not depth:
-        return said
-    # Where it is not said, QEMU looks for a header too.
-    return {**said, **(_of_file(below, fmt or "qcow2", depth) or _UNREADABLE)}
 
 
 def _snapshot(one: qcow2.Snapshot) -> dict[str, Any]:

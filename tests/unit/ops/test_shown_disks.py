@@ -12,7 +12,6 @@ from saltvirt.config import HostSettings
 from saltvirt.errors import StorageError
 from saltvirt.image import qcow2
 from saltvirt.kvm import connect
-from saltvirt.kvm.diskvolumes import Pools
 from saltvirt.ops import showndisks
 from saltvirt.ops.migration import files
 from saltvirt.xml import read
@@ -45,7 +44,7 @@ class NoPools:
 def shown(root, conn=None, **stats):
     """Return vda as it is shown."""
     blocks = {"vda": stats} if stats else {}
-    return showndisks.describe(root, blocks, Pools(conn or NoPools())).get("vda")
+    return showndisks.Disks(conn or NoPools()).describe(root, blocks).get("vda")
 
 
 @pytest.fixture
@@ -236,10 +235,10 @@ def test_pools_are_asked_for_only_what_lies_in_one(conn, monkeypatch, tmp_path):
         call = getattr(kind, name)
         noted = lambda *given, name=name, call=call: (asked.append(name), call(*given))[1]  # noqa: E731
         monkeypatch.setattr(kind, name, noted)
-    pools = Pools(conn)
+    disks = showndisks.Disks(conn)
 
     for path in ("/disks/web1", f"{tmp_path}/a", f"{tmp_path}/b", "/disks-2/web1"):
-        showndisks.describe(disk(f"<source file='{path}'/>"), {}, pools)
+        disks.describe(disk(f"<source file='{path}'/>"), {})
 
     assert asked == ["listAllStoragePools", "storageVolLookupByPath"]
 
@@ -270,3 +269,22 @@ def test_a_disk_without_a_place_here_is_refused_before_any_is_made(tmp_path, nam
     with pytest.raises(StorageError, match="disk vdb: virtual size not given"):
         files.seed({**disks, "vdb": {"file": "/x", "file format": "raw"}}, False, pools)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_an_image_below_many_disks_is_read_once(tmp_path, monkeypatch):
+    base = tmp_path / "base.qcow2"
+    qemu_img("create", "-f", "qcow2", base, "1M")
+    for name in ("a", "b", "c"):
+        qemu_img("create", "-f", "qcow2", "-b", base, "-F", "qcow2", tmp_path / f"{name}.qcow2")
+    read_files, reading = [], showndisks.qcow2.read
+    monkeypatch.setattr(
+        showndisks.qcow2, "read", lambda path: read_files.append(str(path)) or reading(path)
+    )
+    disks = showndisks.Disks(NoPools())
+    shown_below = [
+        disks.describe(disk(f"<source file='{tmp_path / name}.qcow2'/>"), {})["vda"]["backing file"]
+        for name in ("a", "b", "c")
+    ]
+    assert shown_below[0]["virtual size"] == 2**20
+    assert shown_below[0] == shown_below[1] == shown_below[2]
+    assert read_files.count(str(base)) == 1
