@@ -8,6 +8,7 @@ Hypervisors that did not answer are under ``unreachable``, those that answered w
 longer than the others. The old names ``hyper_info`` and ``next_hyper`` stay.
 """
 
+from saltvirt.fleet import progress
 from saltvirt.fleet.cloud import Cloud
 from saltvirt.fleet.runners import runner_function
 from saltvirt.later import Later
@@ -31,7 +32,11 @@ def _reading(quiet=False):
     return Cloud.of(__opts__, __jid_event__, "hypervisors", quiet, is_reading=True)
 
 
-@runner_function(outputter="virt_query")
+def _lines(stream):
+    return progress.lines(__opts__, __jid_event__) if stream else None
+
+
+@runner_function(outputter="virt_query", streams=True)
 def query(
     host=None,
     quiet=False,
@@ -42,6 +47,7 @@ def query(
     sort=None,
     limit=None,
     offset=0,
+    stream=False,
 ):
     """
     Show every hypervisor with all its VMs, or some.
@@ -62,6 +68,10 @@ def query(
         ``host`` (default), or ``memory``, ``cpu`` (free) or ``vms`` (their number), the most first.
     limit, offset
         So many hypervisors, after so many. Defaults to all; those of no page are not asked.
+    stream
+        Print each hypervisor as it answers, one JSON line ``{"host": id, "answer": {…}}``, then
+        those that fail (``failed``) or are silent (``unreachable``). Defaults to False. Needs no
+        ``sort``, nor ``limit`` with ``name``, ``state`` or ``tag``.
 
     Returns ``{host: {freecpu, freemem, node_info, vm_info}}``, ``freemem`` in MiB, with
     ``unreachable`` and ``failed`` where there are such hosts. With ``name``, ``state`` or ``tag``
@@ -74,14 +84,15 @@ def query(
         salt-run virt.query
         salt-run virt.query hyper1 --out=json
         salt-run virt.query name='web*' state=running fields=mem,cpu sort=memory limit=10
+        salt-run virt.query state=running stream=True
     """
-    look = looking.asked(
-        host, vmfilter.of(name, state, tag, fields), sort=sort, limit=limit, offset=offset
-    )
-    return looking.query(_reading(quiet), look)
+    vms = vmfilter.of(name, state, tag, fields)
+    look = looking.asked(host, vms, sort=sort, limit=limit, offset=offset, stream=stream)
+    line = _lines(stream)
+    return looking.query(_reading(quiet or line), look, line)
 
 
-@runner_function
+@runner_function(streams=True)
 def list_(
     host=None,
     quiet=False,
@@ -92,6 +103,7 @@ def list_(
     sort=None,
     limit=None,
     offset=0,
+    stream=False,
 ):
     """
     List the VMs of every hypervisor by their state.
@@ -106,6 +118,8 @@ def list_(
         ``host`` (default) or ``vms``, the most first.
     limit, offset
         So many hypervisors, after so many. Defaults to all.
+    stream
+        Print each hypervisor as it answers, as in virt.query. Defaults to False.
 
     Returns ``{host: {state: [name]}}``; with ``name``, ``state`` or ``tag`` only hosts that have
     such VMs.
@@ -116,14 +130,17 @@ def list_(
 
         salt-run virt.list
         salt-run virt.list name='web*,db*' state=shutdown
+        salt-run virt.list stream=True
     """
     vms = vmfilter.of(name, state, tag)
-    look = looking.asked(host or hyper, vms, sort=sort, limit=limit, offset=offset)
-    return looking.listed(_reading(quiet), look)
+    where = host or hyper
+    look = looking.asked(where, vms, sort=sort, limit=limit, offset=offset, stream=stream)
+    line = _lines(stream)
+    return looking.listed(_reading(quiet or line), look, line)
 
 
-@runner_function(outputter="virt_hosts")
-def host_info(host=None, fields=None, sort=None, limit=None, offset=0, quiet=False):
+@runner_function(outputter="virt_hosts", streams=True)
+def host_info(host=None, fields=None, sort=None, limit=None, offset=0, quiet=False, stream=False):
     """
     Show what every hypervisor has and has promised.
 
@@ -138,6 +155,8 @@ def host_info(host=None, fields=None, sort=None, limit=None, offset=0, quiet=Fal
         So many hypervisors, after so many. Defaults to all.
     quiet
         Do not say which hypervisors are silent, and for how long. Defaults to False.
+    stream
+        Print each hypervisor as it answers, as in virt.query. Defaults to False.
 
     Returns ``{host: answer of the module's virt.host_info}``; sizes in MiB.
 
@@ -148,10 +167,12 @@ def host_info(host=None, fields=None, sort=None, limit=None, offset=0, quiet=Fal
         salt-run virt.host_info
         salt-run virt.host_info hyper1 --out=json
         salt-run virt.host_info sort=memory limit=3
+        salt-run virt.host_info fields=memory stream=True
     """
     vms = vmfilter.of(fields=fields)
-    look = looking.asked(host, vms, sort=sort, limit=limit, offset=offset)
-    return looking.host_info(_reading(quiet), look)
+    look = looking.asked(host, vms, sort=sort, limit=limit, offset=offset, stream=stream)
+    line = _lines(stream)
+    return looking.host_info(_reading(quiet or line), look, line)
 
 
 hyper_info = host_info

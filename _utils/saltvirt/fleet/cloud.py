@@ -30,6 +30,8 @@ class Cloud:
         The command changes nothing: a silent host is waited for two seconds longer than the others.
     silence
         Who has been silent to this command.
+    heard
+        Called with each answer as it comes, a :class:`saltvirt.fleet.hearing.Reply`.
     """
 
     opts: Mapping[str, Any]
@@ -37,6 +39,7 @@ class Cloud:
     progress: Callable[..., None]
     is_reading: bool = False
     silence: Silence = field(default_factory=Silence)
+    heard: Callable[[Any], None] = lambda _reply: None
 
     @classmethod
     def of(

@@ -1,6 +1,7 @@
 """What hosts answer to one job, of which only what they have signed is heard."""
 
 import logging
+import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +13,8 @@ from saltvirt.fleet.cloud import Cloud
 log = logging.getLogger(__name__)
 # Letters of an error that are shown.
 _LONGEST = 4000
+# Of so many hosts it is said how many have answered, each few seconds until all have.
+_MANY, _SAY_S = 20, 3
 # Salt's own word of a host that has no code of ours yet; it is passed over as others are.
 _BARE = "'virt.signed' is not available"
 
@@ -44,7 +47,8 @@ class Hearing:
     """What is heard of one job: the answers that its hosts have signed."""
 
     def __init__(self, cloud: Cloud, jid: str, wanted: Iterable[str]) -> None:
-        self.jid, self._opts = jid, cloud.opts
+        self.jid, self._cloud, self._opts = jid, cloud, cloud.opts
+        self._said = time.monotonic()
         self.wanted = set(wanted)
         # Those that are still waited for; who else answers meanwhile is heard too.
         self.awaited = set(self.wanted)
@@ -80,9 +84,17 @@ class Hearing:
             self._doubted[host] = str(why)
         except signed.NotUnderstood as why:
             self.garbled.add(host)
-            self.replies[host] = Reply(minion=host, error=f"its answer is not understood: {why}")
+            self._has(Reply(minion=host, error=f"its answer is not understood: {why}"))
         else:
-            self.replies[host] = reply_of(said)
+            self._has(reply_of(said))
+
+    def _has(self, reply: Reply) -> None:
+        self.replies[reply.minion] = reply
+        self._cloud.heard(reply)
+        count, now = len(self.wanted), time.monotonic()
+        if count >= _MANY and now - self._said >= _SAY_S and self.left():
+            self._said = now
+            self._cloud.progress("Asking", detail=f"{len(self.replies):,} of {count:,} answered")
 
     def reply(self, host: str) -> Reply:
         """Return what a host answered; if it did not, and another did in its name, it says so."""

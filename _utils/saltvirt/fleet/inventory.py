@@ -1,7 +1,7 @@
 """Which hypervisors there are, what they have, and which of them has a VM."""
 
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -196,12 +196,17 @@ def _take_in(cloud: Cloud, heard: hints.Heard) -> None:
         membership.refuse_guests(members, membership.among(members, heard.whole))
 
 
+def read(host: str, fun: str, answer: Any) -> Any:
+    """Return what a host has answered to a question; raise BadAnswer if it cannot be read."""
+    return wire.read(host, fun, _SHAPES.get(fun, Any), answer)
+
+
 def _readable(fun: str, answers: dict[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
     """Return the answers that can be read, and why the others cannot."""
     out, broken = {}, {}
     for host, answer in answers.items():
         try:
-            out[host] = wire.read(host, fun, _SHAPES.get(fun, Any), answer)
+            out[host] = read(host, fun, answer)
         except wire.BadAnswer as error:
             broken[host] = str(error)
     return out, broken
@@ -271,17 +276,21 @@ def overview(
     *,
     targets: Iterable[str] | None = None,
     kwarg: dict[str, Any] | None = None,
+    heard: Callable[[minions.Reply], None] | None = None,
 ) -> Survey:
     """
     Return the :class:`Survey` of a question about all VMs, with those that are there twice.
 
     targets
         Who is asked it. Defaults to all hypervisors, or to ``host`` alone.
+    heard
+        Called with each answer to it as it comes, whether it can be read or not.
     """
     asked = hosts(cloud, host=host) if targets is None else targets
-    found = survey(cloud, asked, fun, kwarg=kwarg)
-    heard = _heard(fun, (), found.answers)
-    named = heard.whole if heard else {}
+    asking = cloud if heard is None else replace(cloud, heard=heard)
+    found = survey(asking, asked, fun, kwarg=kwarg)
+    said = _heard(fun, (), found.answers)
+    named = said.whole if said else {}
     return replace(found, duplicates=_duplicates(cloud, named))
 
 

@@ -1,22 +1,24 @@
 """Look at the hypervisors and their VMs: at some, sorted, a page of them."""
 
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from typing import Any
 
-from saltvirt import arguments
+from saltvirt import arguments, wire
 from saltvirt.errors import BadArgument
-from saltvirt.fleet import inventory
+from saltvirt.fleet import inventory, silence
 from saltvirt.fleet.cloud import Cloud
+from saltvirt.fleet.hearing import Reply
 from saltvirt.fleet.membership import is_glob
 from saltvirt.placement import fit
-from saltvirt.placement.answers import HostInfo
-from saltvirt.placement.shownvms import FoundVms, FullInfo
+from saltvirt.placement.shownvms import FoundVms
 from saltvirt.vmfilter import VmFilter
 
 _OLD = "it has an older version of Salt Virt, which shows all VMs alone: salt {} saltutil.sync_all"
 _By = Mapping[str, Callable[[Any], float]]
+Line = Callable[[Mapping[str, Any]], None]
 # The most first.
 _OF_QUERY: _By = {
     "memory": lambda info: info.freemem,
@@ -59,33 +61,78 @@ class Look:
         return hosts[self.offset : end]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _View:
+    """
+    One way to look at hosts.
+
+    fun, kwarg
+        What they are asked.
+    by
+        What they can be sorted by, of what is seen of them.
+    seen
+        What of an answer is looked for, None if nothing of it is.
+    shown
+        How users see that; called with it, and with the answer as it came.
+    """
+
+    fun: str
+    by: _By
+    kwarg: Mapping[str, Any] = field(default_factory=dict)
+    seen: Callable[[Any], Any] = lambda info: info
+    shown: Callable[[Any, Any], Any] = lambda _info, said: said
+
+
 def asked(
-    host: Any, vms: VmFilter | None = None, *, sort: Any = None, limit: Any = None, offset: Any = 0
+    host: Any,
+    vms: VmFilter | None = None,
+    *,
+    sort: Any = None,
+    limit: Any = None,
+    offset: Any = 0,
+    stream: Any = False,
 ) -> Look:
     """Return the look of a call's arguments; refuse what they cannot be."""
-    return Look(
+    look = Look(
         hosts=arguments.names("host", host),
         vms=vms or VmFilter(),
         sort="host" if sort is None else str(sort),
         limit=None if limit is None else arguments.whole("limit", limit),
         offset=arguments.whole("offset", offset, least=0),
     )
+    if arguments.boolean("stream", stream):
+        _refuse_stream(look, is_sorted=sort is not None)
+    return look
 
 
-def query(cloud: Cloud, look: Look) -> dict[str, Any]:
+def _refuse_stream(look: Look, *, is_sorted: bool) -> None:
+    """Refuse what is not known of a host before all have answered."""
+    if is_sorted:
+        raise BadArgument("sort", "has no use with stream, where hosts come as they answer")
+    if look.vms.is_narrow and (look.limit is not None or look.offset):
+        why = "which hosts are on a page of these VMs is known only when all have answered"
+        raise BadArgument("limit" if look.limit is not None else "offset", f"{why}; without stream")
+
+
+def query(cloud: Cloud, look: Look, line: Line | None = None) -> dict[str, Any]:
     """Return ``{host: {freecpu, freemem, node_info, vm_info}}``, and what stands beside it."""
-    is_plain = look.vms == VmFilter()
-    fun = "virt.full_info" if is_plain else "virt.vms"
-    found = _survey(cloud, look, _OF_QUERY, fun, look.vms.plain())
-    seen: Mapping[str, FullInfo | FoundVms] = found.answers
-    # A host of another release may not look at all that it is asked for by.
-    seen = seen if is_plain else {h: _narrowed(info, look.vms) for h, info in found.answers.items()}
-    if look.vms.is_narrow:
-        seen = {host: info for host, info in seen.items() if info.vm_info}
-    shown = {host: found.said[host] for host in seen}
-    if not is_plain:
-        shown = {host: _asked_for(found.said[host], seen[host].vm_info) for host in seen}
-    return _shown(found, look, _OF_QUERY, seen, shown)
+    if look.vms == VmFilter():
+        view = _View(fun="virt.full_info", by=_OF_QUERY)
+        return _show(cloud, look, view, line)
+
+    def seen(info: FoundVms) -> FoundVms | None:
+        # A host of another release may not look at all that it is asked for by.
+        few = _narrowed(info, look.vms)
+        return few if few.vm_info or not look.vms.is_narrow else None
+
+    view = _View(
+        fun="virt.vms",
+        kwarg=look.vms.plain(),
+        by=_OF_QUERY,
+        seen=seen,
+        shown=lambda info, said: _asked_for(said, info.vm_info),
+    )
+    return _show(cloud, look, view, line)
 
 
 def _narrowed(info: FoundVms, vms: VmFilter) -> FoundVms:
@@ -99,23 +146,24 @@ def _asked_for(said: Mapping[str, Any], vms: Mapping[str, Any]) -> dict[str, Any
     return {key: one for key, one in {**said, "vm_info": dict(vms)}.items() if key != "names"}
 
 
-def listed(cloud: Cloud, look: Look) -> dict[str, Any]:
+def listed(cloud: Cloud, look: Look, line: Line | None = None) -> dict[str, Any]:
     """Return ``{host: {state: [name]}}``, and what stands beside it."""
     # A host says of its VMs by itself what they are tagged with.
     fun, kwarg = "virt.vm_state", {}
     if look.vms.tag:
         fun, kwarg = "virt.vms", {**look.vms.plain(), "fields": ["state"]}
-    found = _survey(cloud, look, _OF_LIST, fun, kwarg)
-    states = {host: _states(info) for host, info in found.answers.items()}
     untagged = VmFilter(name=look.vms.name, state=look.vms.state)
-    taken = {
-        host: {name: state for name, state in vms.items() if untagged.takes(name, state)}
-        for host, vms in states.items()
-    }
-    if look.vms.is_narrow:
-        taken = {host: vms for host, vms in taken.items() if vms}
-    shown = {host: _by_state(vms) for host, vms in taken.items()}
-    return _shown(found, look, _OF_LIST, taken, shown)
+
+    def seen(info: Any) -> dict[str, str] | None:
+        taken = {
+            name: state for name, state in _states(info).items() if untagged.takes(name, state)
+        }
+        return taken if taken or not look.vms.is_narrow else None
+
+    view = _View(
+        fun=fun, kwarg=kwarg, by=_OF_LIST, seen=seen, shown=lambda vms, _said: _by_state(vms)
+    )
+    return _show(cloud, look, view, line)
 
 
 def _states(info: Any) -> dict[str, str]:
@@ -128,25 +176,74 @@ def _by_state(vms: Mapping[str, str]) -> dict[str, list[str]]:
     return {state: sorted(n for n, s in vms.items() if s == state) for state in set(vms.values())}
 
 
-def host_info(cloud: Cloud, look: Look) -> dict[str, Any]:
+def host_info(cloud: Cloud, look: Look, line: Line | None = None) -> dict[str, Any]:
     """Return ``{host: answer of virt.host_info}``, and what stands beside it."""
-    found = _survey(cloud, look, _OF_INFO, "virt.host_info", {})
-    infos: Mapping[str, HostInfo] = found.answers
-    shown = {host: look.vms.shown(found.said[host]) for host in infos}
-    return _shown(found, look, _OF_INFO, infos, shown)
+    view = _View(fun="virt.host_info", by=_OF_INFO, shown=lambda _info, said: look.vms.shown(said))
+    return _show(cloud, look, view, line)
 
 
-def _survey(cloud: Cloud, look: Look, by: _By, fun: str, kwarg: dict[str, Any]) -> inventory.Survey:
+def _show(cloud: Cloud, look: Look, view: _View, line: Line | None) -> dict[str, Any]:
+    """
+    Return what is shown, in its order, and what stands beside it.
+
+    line
+        Called with what is said of each host, as it answers, and of those that do not at the end.
+    """
+    found = _survey(cloud, look, view, line and _heard(view, line))
+    looked = {host: view.seen(info) for host, info in found.answers.items()}
+    seen = {host: one for host, one in looked.items() if one is not None}
+    hosts = sorted(seen)
+    if look.sort != "host":
+        hosts.sort(key=lambda host: -view.by[look.sort](seen[host]))
+    if look.sort != "host" or look.vms.is_narrow:
+        hosts = look.page(hosts)
+    if line is not None:
+        _say_beside(found, line, silence.since(cloud.opts))
+    return {**{host: view.shown(seen[host], found.said[host]) for host in hosts}, **found.beside()}
+
+
+def _heard(view: _View, line: Line) -> Callable[[Reply], None]:
+    """Return what says an answer as it comes, if it can be read and there is anything to show."""
+
+    def heard(reply: Reply) -> None:
+        if not reply.ok:
+            return
+        try:
+            seen = view.seen(inventory.read(reply.minion, view.fun, reply.value))
+        except wire.BadAnswer:
+            return
+        if seen is not None:
+            line({"host": reply.minion, "answer": view.shown(seen, reply.value)})
+
+    return heard
+
+
+def _say_beside(found: inventory.Survey, line: Line, since: Mapping[str, float]) -> None:
+    """Say who has failed, who is silent, and which VMs are there twice."""
+    for host, why in sorted(found.failed.items()):
+        line({"host": host, "failed": why})
+    now = time.time()
+    for host in sorted(found.unreachable):
+        line({"host": host, "unreachable": True, "silent_s": int(now - since.get(host, now))})
+    if found.duplicates:
+        line({"duplicates": found.duplicates})
+
+
+def _survey(
+    cloud: Cloud, look: Look, view: _View, heard: Callable[[Reply], None] | None
+) -> inventory.Survey:
     """Ask the hosts that may be shown; raise MasterError if none answers."""
-    if look.sort not in ("host", *by):
-        raise BadArgument("sort", f"{look.sort!r}; one of {', '.join(('host', *by))}")
+    if look.sort not in ("host", *view.by):
+        raise BadArgument("sort", f"{look.sort!r}; one of {', '.join(('host', *view.by))}")
     targets = _hosts(cloud, look)
     # Whoever is not on the page is not asked, if that is known before.
     if look.sort == "host" and not look.vms.is_narrow:
         targets = look.page(targets)
     if not targets:
         raise BadArgument("offset", f"{look.offset}: there are no more hypervisors")
-    found = inventory.overview(cloud, fun, targets=targets, kwarg=kwarg)
+    found = inventory.overview(
+        cloud, view.fun, targets=targets, kwarg=dict(view.kwarg), heard=heard
+    )
     if not found.answers:
         raise found.silence()
     old = {h: _OLD.format(h) for h, why in found.failed.items() if "is not available" in why}
@@ -167,19 +264,3 @@ def _hosts(cloud: Cloud, look: Look) -> list[str]:
             raise BadArgument("host", f"{one!r} matches none of the hypervisors {', '.join(every)}")
         out |= matching
     return sorted(out)
-
-
-def _shown(
-    found: inventory.Survey,
-    look: Look,
-    by: _By,
-    answers: Mapping[str, Any],
-    shown: Mapping[str, Any],
-) -> dict[str, Any]:
-    """Return what is shown, in its order, and what stands beside it."""
-    hosts = sorted(answers)
-    if look.sort != "host":
-        hosts.sort(key=lambda host: -by[look.sort](answers[host]))
-    if look.sort != "host" or look.vms.is_narrow:
-        hosts = look.page(hosts)
-    return {**{host: shown[host] for host in hosts}, **found.beside()}

@@ -1,6 +1,7 @@
 """What the user reads while a deployment goes on."""
 
 import contextlib
+import json
 import sys
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -34,6 +35,27 @@ def callback(
             _flush()
 
     return progress
+
+
+def lines(opts: Mapping[str, Any], events: Any) -> Callable[[Mapping[str, Any]], None] | None:
+    """
+    Return ``line(data)``, which prints data as one line of JSON at once; None where none is wanted.
+
+    opts
+        With ``--out`` or ``--out-file`` the whole answer is wanted.
+    events
+        Salt's ``__jid_event__``; lines are printed where Salt prints the answer of the job, such as
+        in salt-run. They do not go over the master's bus.
+    """
+    shown = events and events.print_func
+    if shown is None or opts.get("output") or opts.get("output_file"):
+        return None
+
+    def line(data: Mapping[str, Any]) -> None:
+        shown("stream", {"message": json.dumps(data), "outputter": "virt_progress"})
+        _flush()
+
+    return line
 
 
 def longish(seconds: float) -> str:

@@ -10,24 +10,29 @@ nobody but who sits before it.
 import functools
 import inspect
 import socket
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from saltvirt import undo
 from saltvirt.errors import BadArgument, VirtError
-from saltvirt.fleet import masteruser
+from saltvirt.fleet import masteruser, progress
 
 # Which job has failed, in ``__context__``, that outlives it.
 _FAILED_JOB = "saltvirt_failed_job"
 
 
-def runner_function(function: Any = None, *, outputter: str | None = None) -> Any:
+def runner_function(
+    function: Any = None, *, outputter: str | None = None, streams: bool = False
+) -> Any:
     """
     Let a runner function return plain data that salt-run shows as a table, and fail with one line.
 
     outputter
         Which of ours prints the answer; ``--out`` overrules it. Defaults to Salt's own choice, and
         ``virt_plan`` for a failure.
+    streams
+        With ``stream=True`` the function prints lines of JSON itself, where these are wanted: Salt
+        prints no answer after them, and a failure is such a line too. Defaults to False.
 
     A failure's exit code is 1, and its step of an orchestration is ``result: False``. Salt prints a
     traceback for a runner that raises, and exits with 0 for wrong arguments (seen on 3006 and
@@ -35,7 +40,7 @@ def runner_function(function: Any = None, *, outputter: str | None = None) -> An
     :mod:`saltvirt.fleet.masteruser`.
     """
     if function is None:
-        return functools.partial(runner_function, outputter=outputter)
+        return functools.partial(runner_function, outputter=outputter, streams=streams)
     signature = inspect.signature(function)
 
     @functools.wraps(function)
@@ -43,8 +48,10 @@ def runner_function(function: Any = None, *, outputter: str | None = None) -> An
         module, given = function.__globals__, {k: v for k, v in kwargs.items() if k[:2] != "__"}
         module["__jid_event__"] = job = _job()
         _forget_failure(module["__context__"], job)
+        line = None
         try:
             bound = _bind(signature, function, args, given)
+            line = _lines(streams, bound, module["__opts__"], job)
             # Ctrl-C arrives as SystemExit, from Salt; so do SIGTERM and a terminal that is closed.
             with undo.on_signals(), masteruser.acting(module["__opts__"]):
                 data = function(*bound.args, **bound.kwargs)
@@ -55,9 +62,9 @@ def runner_function(function: Any = None, *, outputter: str | None = None) -> An
         except (KeyboardInterrupt, SystemExit):
             failure = {"error": "interrupted; what was begun is taken back or finished"}
         else:
-            _print_by(job, data, outputter)
+            _print_by(job, data, outputter, line and _nothing)
             return data
-        data = _failed(module["__context__"], job, failure, outputter or "virt_plan")
+        data = _failed(module["__context__"], job, failure, outputter or "virt_plan", line)
         if job and job.print_func and _is_gone(job, module["__opts__"]):
             # Salt tells the master first, fails at that, and shows nothing.
             job.print_func("ret", {"return": data})
@@ -98,14 +105,29 @@ def _is_gone(job: Any, opts: Mapping[str, Any]) -> bool:
 
 
 def _failed(
-    context: dict[str, Any], job: Any, failure: Mapping[str, Any], outputter: str
+    context: dict[str, Any],
+    job: Any,
+    failure: Mapping[str, Any],
+    outputter: str,
+    line: Callable[[Mapping[str, Any]], None] | None,
 ) -> dict[str, Any]:
     """Return a failure's data, and tell Salt of it in both places where it looks."""
     context["retcode"] = 1  # for "success" in events, the job cache and orchestrations
     context[_FAILED_JOB] = job and job.base
     data = {**failure, "retcode": 1}  # for salt-run's exit code
-    _print_by(job, data, outputter)
+    _print_by(job, data, outputter, line and functools.partial(line, data))
     return data
+
+
+def _lines(
+    streams: bool, bound: inspect.BoundArguments, opts: Mapping[str, Any], job: Any
+) -> Callable[[Mapping[str, Any]], None] | None:
+    is_wanted = streams and bound.arguments.get("stream") is True
+    return progress.lines(opts, job) if is_wanted else None
+
+
+def _nothing() -> None:
+    """Print nothing: all of it has been."""
 
 
 def _forget_failure(context: dict[str, Any], job: Any) -> None:
@@ -115,23 +137,33 @@ def _forget_failure(context: dict[str, Any], job: Any) -> None:
         context.pop("retcode", None)
 
 
-def _print_by(job: Any, data: object, outputter: str | None) -> None:
+def _print_by(
+    job: Any,
+    data: object,
+    outputter: str | None,
+    instead: Callable[[], None] | None = None,
+) -> None:
     """
     Have Salt print a job's answer by one of our outputters, if it prints it.
 
     job
         Salt's ``__jid_event__``; it prints where somebody waits for this job, such as in salt-run.
+    instead
+        What prints it. Defaults to Salt.
 
     The answer of a runner or an orchestration that only called our function is not ``data``.
     """
     shown = job and job.print_func
-    if outputter is None or shown is None:
+    if (outputter is None and instead is None) or shown is None:
         return
 
     def show(suffix: str, event: Mapping[str, Any]) -> None:
-        if suffix == "ret" and event.get("return") is data:
-            event = {**event, "outputter": outputter}
-        shown(suffix, event)
+        if suffix != "ret" or event.get("return") is not data:
+            shown(suffix, event)
+        elif instead is not None:
+            instead()
+        else:
+            shown(suffix, {**event, "outputter": outputter})
 
     job.print_func = show
 
