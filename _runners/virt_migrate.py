@@ -125,7 +125,9 @@ def maintenance(host, state="on"):
 
 
 @runner_function(outputter="virt_moves")
-def evacuate(host, max_parallel=2, dry_run=False, stopped=True, quiet=False, wait_s=600):
+def evacuate(
+    host, max_parallel=2, dry_run=False, stopped=True, quiet=False, wait_s=600, per_host=2
+):
     """
     Empty a hypervisor: it takes no new VMs, and its own are moved to other hosts.
 
@@ -141,6 +143,8 @@ def evacuate(host, max_parallel=2, dry_run=False, stopped=True, quiet=False, wai
         Show no progress. Defaults to False.
     wait_s
         For how long VMs that are being built there, or arriving, are waited for. Defaults to 600.
+    per_host
+        How many VMs move to one other host at a time. Defaults to 2.
 
     Big VMs move first; no host is overcommitted, affinity and anti-affinity hold. If a host refuses
     a VM, the next best takes it. What was interrupted goes on when this is run again. Returns
@@ -162,6 +166,7 @@ def evacuate(host, max_parallel=2, dry_run=False, stopped=True, quiet=False, wai
         return emptying.dry_run(cloud, host, with_stopped)
     how = {
         "max_parallel": arguments.whole("max_parallel", max_parallel, most=64),
+        "per_host": arguments.whole("per_host", per_host, most=64),
         "wait_s": arguments.whole("wait_s", wait_s, least=0),
         "with_stopped": with_stopped,
     }
@@ -169,7 +174,7 @@ def evacuate(host, max_parallel=2, dry_run=False, stopped=True, quiet=False, wai
 
 
 @runner_function(outputter="virt_moves")
-def restore(host, max_parallel=2, quiet=False, dry_run=False):
+def restore(host, max_parallel=2, quiet=False, dry_run=False, per_host=2):
     """
     Let a hypervisor take VMs again, and bring back those that virt.evacuate moved away.
 
@@ -181,6 +186,8 @@ def restore(host, max_parallel=2, quiet=False, dry_run=False):
         Show no progress. Defaults to False.
     dry_run
         Return which VMs would come back (``moves``), and which not. Defaults to False.
+    per_host
+        How many VMs come from one other host at a time. Defaults to 2.
 
     VMs that the evacuation of another host has moved on since come too. Returns ``{"host", "moved",
     "failed", "gone", "elsewhere", "warnings"}``: ``gone`` are VMs that were removed since,
@@ -198,12 +205,23 @@ def restore(host, max_parallel=2, quiet=False, dry_run=False):
     cloud = Cloud.of(__opts__, __jid_event__, host, quiet, is_reading=is_reading)
     if is_reading:
         return filling.dry_run(cloud, host)
-    count = arguments.whole("max_parallel", max_parallel, most=64)
-    return filling.restore(cloud, host, max_parallel=count)
+    how = {
+        "max_parallel": arguments.whole("max_parallel", max_parallel, most=64),
+        "per_host": arguments.whole("per_host", per_host, most=64),
+    }
+    return filling.restore(cloud, host, **how)
 
 
 @runner_function(outputter="virt_moves")
-def rebalance(max_moves=5, threshold=0.02, dry_run=False, quiet=False, window_s=60):
+def rebalance(
+    max_moves=5,
+    threshold=0.02,
+    dry_run=False,
+    quiet=False,
+    window_s=60,
+    max_parallel=4,
+    per_host=2,
+):
     """
     Even out the load of all hypervisors with few moves.
 
@@ -217,6 +235,8 @@ def rebalance(max_moves=5, threshold=0.02, dry_run=False, quiet=False, window_s=
         Show no progress. Defaults to False.
     window_s
         For how long the load is watched, from 1 to 3600 s. Defaults to 60.
+    max_parallel, per_host
+        How many VMs move at a time in all, and to or from one host. Default to 4 and 2.
 
     Load is what VMs really use of CPUs and memory; a VM tagged by ``virt.hold`` never moves. A move
     is made only if it gains more than it costs, and between hosts whose loads differ by more than
@@ -238,5 +258,7 @@ def rebalance(max_moves=5, threshold=0.02, dry_run=False, quiet=False, window_s=
         max_moves=arguments.whole("max_moves", max_moves, most=1000),
         threshold=arguments.share("threshold", threshold),
         window_s=arguments.whole("window_s", window_s, most=3600),
+        max_parallel=arguments.whole("max_parallel", max_parallel, most=64),
+        per_host=arguments.whole("per_host", per_host, most=64),
         is_dry=arguments.boolean("dry_run", dry_run),
     )

@@ -5,10 +5,11 @@ from itertools import pairwise
 from typing import Any
 
 from saltvirt.errors import VirtError
-from saltvirt.fleet import agreement, inventory, migrate
+from saltvirt.fleet import agreement, inventory, several
 from saltvirt.fleet.cloud import Cloud
 from saltvirt.placement import balance as planning
-from saltvirt.placement import load
+from saltvirt.placement import load, requirements
+from saltvirt.placement import sequence as ordering
 from saltvirt.placement.answers import HostInfo, Load, MigrationInfo
 
 # A window is watched in so many parts, of at most so many seconds: what differs between them is
@@ -16,11 +17,10 @@ from saltvirt.placement.answers import HostInfo, Load, MigrationInfo
 _PARTS, _LONGEST_S = 12, 60
 # After so many failures more than moves were asked for, something else is wrong.
 _FAILURES = 10
-# A move that is cut ends with an error of ours if something of it is left: that has one of these
-# behind it.
 _CUT = (KeyboardInterrupt, SystemExit)
 _INTERRUPTED = "the command was interrupted"
 _Made = Sequence[planning.Step]
+_Steps = Callable[[_Made, Collection[str]], list[planning.Step]]
 
 
 class NotEven(VirtError):
@@ -34,9 +34,10 @@ def balance(
     threshold: float,
     window_s: int,
     is_dry: bool,
+    pace: several.Pace,
 ) -> dict[str, Any]:
     """
-    Even out the load of all hosts with few moves, one after the other; return what was done.
+    Even out the load of all hosts with few moves, some at a time; return what was done.
 
     A move that fails does not keep the others from being made: what is best without it is planned
     anew. Raises NotEven, which says the same, if one failed or the command was interrupted.
@@ -50,10 +51,11 @@ def balance(
 
     if is_dry:
         return {**out, "moves": [step.to_dict() for step in steps((), ())]}
-    made, stays, why = _made(cloud, steps, max_moves)
-    out.update(moves=[step.to_dict() for step in made], stays=stays)
-    if stays:
-        moved = ", ".join(f"{step.name} to {step.target}" for step in made) or "nothing"
+    making = _Making(cloud, watched, pace)
+    why = making.until_even(steps, max_moves)
+    out.update(moves=[step.to_dict() for step in making.made], stays=making.stays)
+    if making.stays or why:
+        moved = ", ".join(f"{step.name} to {step.target}" for step in making.made) or "nothing"
         error = NotEven(f"{why or 'not all moves were made'}; moved: {moved}")
         error.table = out
         raise error
@@ -73,6 +75,16 @@ class _Watched:
         self.hosts = {host: infos[host] for host in there}
         self.loads = {host: loads[host] for host in there}
         self.vms = {name: one for host in there for name, one in facts[host].items()}
+
+    def order(self, steps: Sequence[planning.Step], made: int) -> ordering.Sequence:
+        """Return in which order steps can be made, the first so many of which are."""
+        needs = {step.name: requirements.of(self.vms[step.name]) for step in steps}
+        moves = {step.name: (step.source, step.target) for step in steps}
+        order = ordering.Sequence(self.hosts, needs, moves)
+        for step in steps[:made]:
+            order.begin(step.name)
+            order.end(step.name, has_moved=True)
+        return order
 
 
 def _seen(cloud: Cloud, window_s: int) -> tuple[_Watched, dict[str, Any]]:
@@ -140,33 +152,40 @@ def _planned(
     return agreement.reach(cloud, list(watched.hosts), vms, place)
 
 
-def _made(
-    cloud: Cloud,
-    steps: Callable[[_Made, Collection[str]], list[planning.Step]],
-    max_moves: int,
-) -> tuple[list[planning.Step], dict[str, str], str | None]:
-    """Make the steps; return ``(those made, {name: why it was not moved}, why it ended early)``."""
-    made, stays, left = [], {}, steps((), ())
-    while left:
-        step = left.pop(0)
-        cloud.progress(f"{step.name}: Moving", detail=f"from {step.source} to {step.target}")
-        try:
-            migrate.migrate(cloud, step.name, step.target, {}, step.source)
-            made.append(step)
-            continue
-        except (VirtError, *_CUT) as error:
-            is_cut = isinstance(error, _CUT) or isinstance(error.__context__, _CUT)
-            stays[step.name] = str(error) if isinstance(error, VirtError) else _INTERRUPTED
-        if is_cut or len(stays) > max_moves + _FAILURES:
-            why = _INTERRUPTED if is_cut else "given up, as too many moves have failed"
-            return (
-                made,
-                {**dict.fromkeys((s.name for s in left), f"not begun: {why}"), **stays},
-                why,
-            )
-        try:
-            left = steps(made, stays)
-        except (VirtError, *_CUT) as error:
-            # What was moved is to be told, whatever keeps the rest from being planned.
-            return made, stays, str(error) if isinstance(error, VirtError) else _INTERRUPTED
-    return made, stays, None
+class _Making:
+    """The moves of one rebalance: which are made, and what stays, and why."""
+
+    def __init__(self, cloud: Cloud, watched: _Watched, pace: several.Pace) -> None:
+        self._cloud, self._watched, self._pace = cloud, watched, pace
+        self.made: list[planning.Step] = []
+        self.stays: dict[str, str] = {}
+
+    def until_even(self, steps: _Steps, max_moves: int) -> str | None:
+        """Make the steps, planned anew after each failure; return why it ended early."""
+        left = steps((), ())
+        while left:
+            try:
+                why = self._round(left, max_moves)
+                left = [] if why else steps(self.made, self.stays)
+            except (VirtError, *_CUT) as error:
+                # What was moved is to be told, whatever keeps the rest from being planned.
+                return str(error) if isinstance(error, VirtError) else _INTERRUPTED
+            if why:
+                return why
+        return None
+
+    def _round(self, left: Sequence[planning.Step], max_moves: int) -> str | None:
+        """Make the steps until one fails; return why no others are to be."""
+        order = self._watched.order([*self.made, *left], len(self.made))
+        moves = {step.name: (step.source, step.target) for step in left}
+        done = several.move(self._cloud, moves, pace=self._pace, is_fixed=True, order=order)
+        self.made += [step for step in left if step.name in done.moved]
+        self.stays |= {**done.failed, **dict.fromkeys(done.gone, "it was removed")}
+        why = _INTERRUPTED if done.is_interrupted else None
+        if len(self.stays) > max_moves + _FAILURES:
+            why = "given up, as too many moves have failed"
+        elif len(done.left) == len(left):
+            why = "no move could begin"
+        if why:
+            self.stays |= dict.fromkeys(done.left, f"not begun: {why}")
+        return why

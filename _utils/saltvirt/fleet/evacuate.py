@@ -127,18 +127,22 @@ def evacuate(
     max_parallel: int,
     with_stopped: bool,
     wait_s: float,
+    per_host: int = several.PER_HOST,
 ) -> dict[str, Any]:
     """
     Keep new VMs away from a host and move its own to others, several at once.
 
+    max_parallel, per_host
+        How many move at a time in all, and to one of the other hosts.
     wait_s
         For how long VMs that are on their way in are waited for; then they are moved too.
 
     What was interrupted goes on when it is run again. Raises NotAllMoved if a VM was not moved.
     """
+    pace = several.Pace(max_parallel=max_parallel, per_host=per_host, free=(host,))
     set_maintenance(cloud, host, "on")
     notes.renew(cloud, host)
-    run = _Run(cloud, host, max_parallel, with_stopped)
+    run = _Run(cloud, host, pace, with_stopped)
     why = None
     try:
         run.until_empty(wait_s)
@@ -158,11 +162,11 @@ class _Run:
         self,
         cloud: Cloud,
         host: str,
-        max_parallel: int,
+        pace: several.Pace,
         with_stopped: bool,
     ) -> None:
         self._cloud, self._host = cloud, host
-        self._max_parallel, self._with_stopped = max_parallel, with_stopped
+        self._pace, self._with_stopped = pace, with_stopped
         self._done = several.Outcome()
         self._stuck: dict[str, str] = {}
         self._stopped: dict[str, str] = {}
@@ -232,7 +236,7 @@ class _Run:
         done = several.move(
             cloud,
             {name: (host, to) for name, to in moves.items()},
-            max_parallel=self._max_parallel,
+            pace=self._pace,
             after=after,
         )
         self._done.add(done)

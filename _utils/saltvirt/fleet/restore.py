@@ -48,6 +48,7 @@ def restore(
     host: str,
     *,
     max_parallel: int,
+    per_host: int = several.PER_HOST,
 ) -> dict[str, Any]:
     """
     Let a host take VMs again, and bring back those that are where evacuations have put them.
@@ -55,7 +56,11 @@ def restore(
     Those that somebody has moved by hand since are left there, and named once, as are those that
     were removed. One that did not come is brought by the next call. One of which the host cannot
     prove that it was evacuated stays where it is.
+
+    max_parallel, per_host
+        How many move at a time in all, and from one of the other hosts.
     """
+    pace = several.Pace(max_parallel=max_parallel, per_host=per_host, free=(host,))
     set_maintenance(cloud, host, "off")
     looked = _looked(cloud, host)
     away = looked.away
@@ -71,7 +76,7 @@ def restore(
         return f"it is home, but not all have noted that: {why}" if why else None
 
     moves = {name: (at, host) for name, at in away.back.items()}
-    done = several.move(cloud, moves, max_parallel=max_parallel, is_fixed=True, after=after)
+    done = several.move(cloud, moves, pace=pace, is_fixed=True, after=after)
     if done.gone:
         notes.tell(cloud, {host: dict.fromkeys(done.gone, ())}, {})
     _renew(cloud, host, {*away.over, *done.moved, *done.gone})

@@ -4,9 +4,10 @@ import contextvars
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from saltvirt.errors import BadArgument, NoHostFits, VirtError
@@ -14,9 +15,13 @@ from saltvirt.fleet import inventory, migrate, sightings
 from saltvirt.fleet.cloud import Cloud
 from saltvirt.fleet.effects import MoveFailed
 from saltvirt.fleet.hosts import DeployError
+from saltvirt.fleet.many.turns import Order, Turns
 from saltvirt.fleet.progress import longish
 
 log = logging.getLogger(__name__)
+
+# So many VMs come to one host, or leave it, at a time, if nothing else is said.
+PER_HOST = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +42,30 @@ class _Begun:
                 cloud.progress("Done", detail=detail)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pace:
+    """
+    How many VMs move at a time.
+
+    max_parallel
+        In all.
+    per_host
+        To or from one host.
+    free
+        Hosts that have no other limit than that of all.
+    """
+
+    max_parallel: int
+    per_host: int
+    free: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Refuse a pace at which nothing moves."""
+        for argument in ("max_parallel", "per_host"):
+            if getattr(self, argument) < 1:
+                raise BadArgument(argument, f"{getattr(self, argument)}; at least 1")
+
+
 class _Gone(VirtError):
     """A VM was removed before it was moved."""
 
@@ -54,13 +83,18 @@ class Outcome:
     warnings: dict[str, Any] = field(default_factory=dict)
     """``{name: what went wrong beside its move}``"""
     is_interrupted: bool = False
+    left: list[Any] = field(default_factory=list)
+    """Those that did not begin, as another had failed that they may have counted on."""
 
     def has_not(self, name: str, error: Exception) -> None:
         """Take in one VM that has not moved."""
         if isinstance(error, _Gone):
             self.gone.append(name)
-        else:
+        elif isinstance(error, VirtError):
             self.failed[name] = str(error)
+        else:
+            log.error("the move of %s failed", name, exc_info=error)
+            self.failed[name] = f"{type(error).__name__}: {error}"
 
     def has_moved(self, name: str, to: str, why: Iterable[str | None]) -> None:
         """Take in one VM that has moved, with what went wrong beside that, None for nothing."""
@@ -81,8 +115,9 @@ def move(
     cloud: Cloud,
     moves: Mapping[str, tuple[str, str]],
     *,
-    max_parallel: int,
+    pace: Pace,
     is_fixed: bool = False,
+    order: Order | None = None,
     after: Callable[[str, str, str], str | None] = lambda *_move: None,
 ) -> Outcome:
     """
@@ -90,80 +125,100 @@ def move(
 
     moves
         ``{name: (from, to)}``, in the order in which they begin.
+    pace
+        How many move at a time.
     is_fixed
         No other host will do. Defaults to the next best one if that refuses.
+    order
+        What else must be before one begins; after a failure no other begins then, as they may have
+        counted on it. Defaults to nothing.
     after
         Called with ``name, from, to`` of each that has moved; what it returns is a warning.
 
     An interruption lets those that are under way come to their end, and begins no other.
     """
-    if max_parallel < 1:
-        raise BadArgument("max_parallel", f"{max_parallel}; at least 1")
-    out, lock, begun = Outcome(), threading.Lock(), _Begun(total=len(moves), at=time.monotonic())
+    return _Moves(cloud, moves, pace, order).all(is_fixed=is_fixed, after=after)
 
-    def progress_of(name: str) -> Callable[..., None]:
+
+class _Moves:
+    """The moves of one call."""
+
+    def __init__(
+        self,
+        cloud: Cloud,
+        moves: Mapping[str, tuple[str, str]],
+        pace: Pace,
+        order: Order | None,
+    ) -> None:
+        self._cloud, self._moves, self._is_ordered = cloud, moves, order is not None
+        self._count = min(pace.max_parallel, len(moves))
+        self._turns = Turns(moves, pace.per_host, {h: pace.max_parallel for h in pace.free}, order)
+        self._out, self._lock = Outcome(), threading.Lock()
+        self._begun = _Begun(total=len(moves), at=time.monotonic())
+
+    def all(self, *, is_fixed: bool, after: Callable[[str, str, str], str | None]) -> Outcome:
+        """Make all of them, or those that begin before an interruption."""
+        if not self._moves:
+            return self._out
+        work = partial(self._work, is_fixed, after)
+        # Salt's functions find their loader through context variables, which threads do not
+        # inherit.
+        with ThreadPoolExecutor(self._count) as pool:
+            jobs = [pool.submit(contextvars.copy_context().run, work) for _ in range(self._count)]
+            self._wait(jobs)
+        for job in jobs:
+            job.result()
+        self._out.left += self._turns.stop()
+        moved = self._out.moved
+        self._out.moved = {name: moved[name] for name in self._moves if name in moved}
+        return self._out
+
+    def _wait(self, jobs: Sequence[Future[None]]) -> None:
+        """Wait for all jobs, once interrupted for what is under way alone."""
+        is_told = True
+        while not all(job.done() for job in jobs):
+            try:
+                if is_told:
+                    wait(jobs)
+                    continue
+                self._out.failed |= dict.fromkeys(self._turns.stop(), NOT_BEGUN)
+                for name in self._turns.under_way():
+                    detail = _GOING_ON.format(self._moves[name][0], name)
+                    self._progress(name)("Going on", detail=detail)
+                is_told = True
+            except (KeyboardInterrupt, SystemExit):
+                # However often: a move that nobody waits for would go on all the same.
+                self._out.is_interrupted, is_told = True, False
+
+    def _work(self, is_fixed: bool, after: Callable[[str, str, str], str | None]) -> None:
+        while (name := self._turns.next()) is not None:
+            source, to = self._moves[name]
+            try:
+                own = replace(self._cloud, progress=self._progress(name))
+                done = _moved(own, name, source, to, is_fixed)
+                why = [done.get("warning"), after(name, source, done["to"])]
+                self._out.has_moved(name, done["to"], why)
+            except Exception as error:  # whatever it is, what the others did must be said
+                self._out.has_not(name, error)
+            finally:
+                self._is_over(name)
+
+    def _is_over(self, name: str) -> None:
+        has_moved = name in self._out.moved
+        if self._is_ordered and not has_moved:
+            self._out.left += self._turns.stop()
+        self._turns.over(name, has_moved=has_moved)
+        self._begun.say(self._cloud, self._out, self._lock)
+
+    def _progress(self, name: str) -> Callable[..., None]:
         def one(stage: str, **figures: Any) -> None:
-            with lock:
-                cloud.progress(f"{name}: {stage}", **figures)
+            with self._lock:
+                self._cloud.progress(f"{name}: {stage}", **figures)
 
         return one
 
-    def carry(name: str, source: str, to: str) -> None:
-        try:
-            own = replace(cloud, progress=progress_of(name))
-            done = _moved(own, name, source, to, is_fixed)
-            why = [done.get("warning"), after(name, source, done["to"])]
-        except VirtError as error:
-            out.has_not(name, error)
-        else:
-            out.has_moved(name, done["to"], why)
-        begun.say(cloud, out, lock)
 
-    # Salt's functions find their loader through context variables, which threads do not inherit.
-    with ThreadPoolExecutor(max_parallel) as pool:
-        jobs = {
-            name: pool.submit(contextvars.copy_context().run, carry, name, source, to)
-            for name, (source, to) in moves.items()
-        }
-
-        def going_on(name: str) -> None:
-            detail = _GOING_ON.format(moves[name][0], name)
-            progress_of(name)("Going on", detail=detail)
-
-        _wait(pool, jobs, out, going_on)
-    out.moved = {name: out.moved[name] for name in moves if name in out.moved}
-    return out
-
-
-def _wait(
-    pool: ThreadPoolExecutor,
-    jobs: Mapping[str, Future[None]],
-    out: Outcome,
-    going_on: Callable[[str], None],
-) -> None:
-    """Wait for all jobs, once interrupted for those alone that run."""
-    is_told = True
-    while left := {name: job for name, job in jobs.items() if not job.done()}:
-        try:
-            if not is_told:
-                pool.shutdown(wait=False, cancel_futures=True)
-                for name in [name for name, job in left.items() if job.running()]:
-                    going_on(name)
-                is_told = True
-            else:
-                wait(left.values())
-        except (KeyboardInterrupt, SystemExit):
-            # However often: a move that nobody waits for would go on all the same.
-            out.is_interrupted, is_told = True, False
-    for name, job in jobs.items():
-        if job.cancelled():
-            out.failed[name] = "not begun, the command was interrupted"
-        elif job.exception() is not None:
-            # Whatever it is, what the others did must be said.
-            log.error("the move of %s failed", name, exc_info=job.exception())
-            out.failed[name] = f"{type(job.exception()).__name__}: {job.exception()}"
-
-
+NOT_BEGUN = "not begun, the command was interrupted"
 _GOING_ON = (
     "interrupted: this move is finished, no other begins; salt {} virt.migrate_cancel {} ends it"
 )

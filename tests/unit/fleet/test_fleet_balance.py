@@ -1,12 +1,18 @@
 """A rebalance as the master leads it; the hosts are those of the other moves' tests."""
 
+import os
+import signal
+import threading
+
 import pytest
 from playedhosts import clouds
 from saltvirt.config import MasterSettings
-from saltvirt.fleet import balance, inventory, migrate
+from saltvirt.errors import BadArgument
+from saltvirt.fleet import balance, inventory, migrate, several
 from saltvirt.fleet.cloud import Cloud
 
-EVEN = {"max_moves": 5, "threshold": 0.02, "window_s": 24}
+PACE = several.Pace(max_parallel=1, per_host=1)
+EVEN = {"max_moves": 5, "threshold": 0.02, "window_s": 24, "pace": PACE}
 
 
 @pytest.fixture
@@ -131,21 +137,44 @@ def test_a_cloud_in_which_nothing_moves_is_not_tried_for_ever(cloud, run, failin
     assert sum("disk full" in why for why in stays.values()) == 16
 
 
-@pytest.mark.parametrize("how", [KeyboardInterrupt(), SystemExit(1), "a move that was cut"])
-def test_an_interruption_says_what_was_moved(lopsided, run, failing, how):
-    first, second, third, *_rest = run(is_dry=True)["moves"]
-    if how == "a move that was cut":
-        how = migrate.MoveFailed("interrupted, but h2 has not given up yet what it made ready")
-        how.__context__ = KeyboardInterrupt()
-    failing({second["name"]: how})
+def test_an_interruption_lets_what_is_under_way_end_and_says_what_was_moved(lopsided, run, said):
+    first, *others = run(is_dry=True)["moves"]
+    held = threading.Event()
+    press = threading.Timer(0.1, os.kill, [os.getpid(), signal.SIGINT])
+    end = threading.Timer(0.4, held.set)
 
+    def begin():
+        for timer in (press, end):
+            timer.start()
+        held.wait(10)
+
+    lopsided.before["h1", "virt.migrate"] = begin
     with pytest.raises(balance.NotEven, match="the command was interrupted; moved: ") as caught:
         run()
 
     table = caught.value.table
     assert table["moves"] == [first]
-    assert "interrupted" in table["stays"][second["name"]]
-    assert table["stays"][third["name"]] == "not begun: the command was interrupted"
+    why = "not begun, the command was interrupted"
+    assert table["stays"] == {step["name"]: why for step in others}
+    assert [stage for stage, _detail in said if "Going on" in stage]
+
+
+def test_moves_are_made_at_once_as_far_as_hosts_may_have_several(lopsided, run, said):
+    both = threading.Barrier(2, timeout=5)
+    lopsided.before["h1", "virt.migrate"] = both.wait
+
+    done = run(pace=several.Pace(max_parallel=4, per_host=2))
+
+    assert len(done["moves"]) == 4 and both.n_waiting == 0
+    assert [len(vms) for vms in lopsided.hosts.values()] == [2, 2, 2]
+    told = [detail for stage, detail in said if stage == "Done"]
+    assert len(told) == 3 and told[-1].startswith("3 of 4 VMs, about ")
+
+
+@pytest.mark.parametrize("argument", ["max_parallel", "per_host"])
+def test_a_pace_at_which_nothing_moves_is_refused(argument):
+    with pytest.raises(BadArgument, match=f"{argument}: 0; at least 1"):
+        several.Pace(**{"max_parallel": 1, "per_host": 1, argument: 0})
 
 
 def test_what_was_moved_is_told_if_the_rest_cannot_be_planned(lopsided, run, failing, monkeypatch):

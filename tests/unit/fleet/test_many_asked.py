@@ -68,7 +68,7 @@ def test_a_list_that_names_no_vms_is_one_line(vms, why):
 
 
 def test_turns_are_as_many_as_a_host_has_and_a_move_of_one_gives_its_own_back():
-    turns = Turns({"a": "h1", "b": "h1", "c": "h1", "d": "h2"}, 2)
+    turns = Turns({"a": ("h1",), "b": ("h1",), "c": ("h1",), "d": ("h2",)}, 2)
 
     assert [turns.next() for _ in range(3)] == ["a", "b", "d"]
     with turns.on("a", "h2"):
@@ -76,6 +76,28 @@ def test_turns_are_as_many_as_a_host_has_and_a_move_of_one_gives_its_own_back():
     turns.over("a")
     assert turns.stop() == []
     assert turns.next() is None
+
+
+def test_what_concerns_two_hosts_has_a_turn_of_both_and_one_host_may_have_more():
+    moves = {"a": ("h1", "h2"), "b": ("h1", "h2"), "c": ("h1", "h3"), "d": ("h4", "h3")}
+    turns = Turns(moves, 1, {"h1": 2})
+
+    assert [turns.next() for _ in range(2)] == ["a", "c"]
+    assert turns.under_way() == ["a", "c"]
+    turns.over("c")
+    assert turns.next() == "d"
+    turns.over("a")
+    assert turns.next() == "b"
+
+
+def test_where_nothing_can_begin_and_nothing_is_under_way_nobody_waits():
+    class Never:
+        def ready(self, waiting):
+            return ()
+
+    turns = Turns({"a": ("h1",)}, 1, order=Never())
+
+    assert turns.next() is None and turns.stop() == ["a"]
 
 
 def test_a_line_of_reasons_has_each_once():

@@ -57,7 +57,8 @@ class Builds:
         # Where each is, or will be; what fails is taken out.
         self._places = dict(plan.hosts)
         self._total, self._begun = len(plan.hosts), time.monotonic()
-        self._turns, self._lock = Turns(plan.hosts, call.per_host), threading.Lock()
+        waiting = {name: (host,) for name, host in plan.hosts.items()}
+        self._turns, self._lock = Turns(waiting, call.per_host), threading.Lock()
         self._unasked = [] if call.requests[0].force else sorted(picture.found.reasons())
         self.is_interrupted = False
         self.ended: dict[str, float] = {}

@@ -1,0 +1,77 @@
+"""Which moves of a plan may be under way at once: no host is overcommitted, and no rule broken."""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+
+from saltvirt.model import Requirements
+from saltvirt.placement import fit, groups, whatif
+from saltvirt.placement.answers import HostInfo
+
+
+class Sequence:
+    """
+    The moves of a plan, each of which counts on those before it, as some are under way at once.
+
+    A VM that is on its way counts on both of its hosts. A move that has a host or a group in common
+    with one before it does not begin before that. So whenever all that have begun have moved, the
+    next one finds its hosts as the plan had them: a plan of moves that can be made one after the
+    other never gets stuck.
+    """
+
+    def __init__(
+        self,
+        hosts: Mapping[str, HostInfo],
+        needs: Mapping[str, Requirements],
+        moves: Mapping[str, tuple[str, str]],
+    ) -> None:
+        """
+        Take in a plan.
+
+        hosts
+            ``{host: answer of virt.host_info}`` before the first move.
+        needs
+            ``{name: what it needs}`` of the VMs that move.
+        moves
+            ``{name: (from, to)}`` in the order in which they can be made one after the other.
+        """
+        self._hosts, self._needs, self._moves = dict(hosts), needs, moves
+        self._spots = groups.Spots(hosts)
+
+    def ready(self, waiting: Collection[str]) -> Iterator[str]:
+        """Yield which of those that wait, in the plan's order, may begin now."""
+        held = set[tuple[str, str]]()
+        for name in waiting:
+            concerned = set(self._concerned(name))
+            if held.isdisjoint(concerned) and self._fits(name):
+                yield name
+            # Whoever goes on has not begun it.
+            held |= concerned
+
+    def begin(self, name: str) -> None:
+        """Count a VM where it goes, too."""
+        required, (_source, target) = self._needs[name], self._moves[name]
+        self._hosts[target] = whatif.with_vm(self._hosts[target], required)
+        self._spots.add(required, target)
+
+    def end(self, name: str, *, has_moved: bool) -> None:
+        """Count a VM where it went, or where it stays, alone."""
+        required, (source, target) = self._needs[name], self._moves[name]
+        left, at = (source, target) if has_moved else (target, source)
+        self._hosts[left] = whatif.without_vm(self._hosts[left], required)
+        self._spots.move(required, left, at)
+
+    def _concerned(self, name: str) -> Iterable[tuple[str, str]]:
+        required = self._needs[name]
+        for kind, names in (
+            ("host", self._moves[name]),
+            ("affinity", required.affinity),
+            ("anti_affinity", required.anti_affinity),
+        ):
+            for one in names:
+                yield kind, one
+
+    def _fits(self, name: str) -> bool:
+        required, (_source, target) = self._needs[name], self._moves[name]
+        return not (
+            fit.reasons(self._hosts[target], required)
+            or any(self._spots.why_apart(required, target))
+        )
