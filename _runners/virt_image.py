@@ -20,12 +20,14 @@ def __virtual__():
 
 
 @runner_function(outputter="virt_images")
-def images(host=None):
+def images(host=None, quiet=False):
     """
     Show which images are cached where, and who uses them.
 
     host
         Only this hypervisor.
+    quiet
+        Show no progress. Defaults to False.
 
     Returns ``{host: {digest: {source, format, virtual_bytes, file_bytes, users, os, has_minion,
     has_cloud_init}}}``.
@@ -37,12 +39,13 @@ def images(host=None):
         salt-run virt.images
         salt-run virt.images hyper1 --out=json
     """
-    found = cached.listed(Cloud.of(__opts__, is_reading=True), host)
+    cloud = Cloud.of(__opts__, __jid_event__, "images", quiet, is_reading=True)
+    found = cached.listed(cloud, host)
     return {**found.said, **found.beside()}
 
 
 @runner_function
-def image_pull(image, host=None, saltenv="base", image_hash=None):
+def image_pull(image, host=None, saltenv="base", image_hash=None, quiet=False):
     """
     Have all hypervisors fetch an image now, so that no VM waits for it.
 
@@ -54,6 +57,8 @@ def image_pull(image, host=None, saltenv="base", image_hash=None):
         Where ``salt://`` images are looked for. Defaults to ``base``.
     image_hash
         Its checksum as the file states take it. Defaults to none.
+    quiet
+        Show no progress. Defaults to False.
 
     Returns ``{host: digest}``; fails with one line if a host could not get it. Undo:
     virt.image_prune.
@@ -65,16 +70,18 @@ def image_pull(image, host=None, saltenv="base", image_hash=None):
         salt-run virt.image_pull salt://images/tiny.qcow2
     """
     kwarg = {"saltenv": saltenv, "image_hash": image_hash}
-    return cached.pull(Cloud.of(__opts__), image, host, kwarg)
+    return cached.pull(Cloud.of(__opts__, __jid_event__, "images", quiet), image, host, kwarg)
 
 
 @runner_function
-def image_prune(dry_run=False):
+def image_prune(dry_run=False, quiet=False):
     """
     Remove the cached images that no VM and no overlay on any hypervisor uses.
 
     dry_run
         Only say what would be removed. Defaults to False.
+    quiet
+        Show no progress. Defaults to False.
 
     Returns ``{host: {digest: bytes}}``. Removes nothing if a hypervisor does not answer, nor
     from one that builds a VM at this moment. Undo: virt.image_pull.
@@ -87,7 +94,7 @@ def image_prune(dry_run=False):
         salt-run virt.image_prune
     """
     is_dry = arguments.boolean("dry_run", dry_run)
-    return cached.prune(Cloud.of(__opts__), is_dry=is_dry)
+    return cached.prune(Cloud.of(__opts__, __jid_event__, "images", quiet), is_dry=is_dry)
 
 
 @runner_function

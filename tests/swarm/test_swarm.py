@@ -1,5 +1,6 @@
 """A swarm answers as hypervisors do: real keys, real returns, our own modules, on both Salts."""
 
+import json
 import os
 import subprocess
 import time
@@ -112,6 +113,37 @@ def test_an_injected_error_is_that_hosts_answer(swarm):
 
     assert "the disk is on fire" in done.out + done.err
     assert "h0008" in done.data
+
+
+def test_a_stream_has_a_line_of_each_host_as_it_answers(swarm):
+    dead, slow, odd = "h0003", "h0005", "h0007"
+    faults = [
+        {"host": dead, "silent": True},
+        {"host": slow, "fun": "virt.vm_state", "slow_s": 1},
+        {"host": odd, "fun": "virt.vm_state", "error": "the disk is on fire"},
+    ]
+    with swarm.failing(*faults):
+        done = swarm.shown("virt.list", "stream=True")
+        whole = swarm.run("virt.list", "stream=True")
+
+    lines = [json.loads(line) for line in done.out.splitlines()]
+    hosts = [line["host"] for line in lines]
+    assert done.code == 0 and sorted(hosts) == swarm.spec.ids
+    assert hosts[-3:] == [slow, odd, dead], "the slow one, then who gave no answer"
+    assert "the disk is on fire" in lines[-2]["failed"]
+    assert lines[-1]["unreachable"] is True and lines[-1]["silent_s"] >= 0
+    assert set(lines[0]["answer"]) == {"running"}
+    # Who asks for data gets all of it at the end.
+    assert {line["host"]: line["answer"] for line in lines[:-2]} == {
+        host: one for host, one in whole.data.items() if host[0] == "h"
+    }
+    assert whole.data["unreachable"] == [dead]
+
+
+def test_images_that_nobody_uses_are_removed_at_once_with_progress(swarm):
+    done = swarm.shown("virt.image_prune", "dry_run=True")
+
+    assert done.code == 0 and "images: Searching (20 hypervisors)" in done.out
 
 
 def test_a_slow_link_delays_one_host(swarm):

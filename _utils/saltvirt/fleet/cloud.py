@@ -31,7 +31,8 @@ class Cloud:
     silence
         Who has been silent to this command.
     heard
-        Called with each answer as it comes, a :class:`saltvirt.fleet.hearing.Reply`.
+        Called with each answer as it comes, a :class:`saltvirt.fleet.hearing.Reply`. Defaults to
+        None: of many hosts, progress says how many have answered.
     """
 
     opts: Mapping[str, Any]
@@ -39,7 +40,7 @@ class Cloud:
     progress: Callable[..., None]
     is_reading: bool = False
     silence: Silence = field(default_factory=Silence)
-    heard: Callable[[Any], None] = lambda _reply: None
+    heard: Callable[[Any], None] | None = None
 
     @classmethod
     def of(

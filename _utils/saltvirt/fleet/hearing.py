@@ -90,7 +90,12 @@ class Hearing:
 
     def _has(self, reply: Reply) -> None:
         self.replies[reply.minion] = reply
-        self._cloud.heard(reply)
+        if self._cloud.heard is not None:
+            self._cloud.heard(reply)
+        else:
+            self._say_count()
+
+    def _say_count(self) -> None:
         count, now = len(self.wanted), time.monotonic()
         if count >= _MANY and now - self._said >= _SAY_S and self.left():
             self._said = now

@@ -1,21 +1,26 @@
 """The cached images of all hypervisors."""
 
-from collections.abc import Mapping
+import time
+from collections.abc import Collection, Mapping
+from dataclasses import replace
 from typing import Any
 
-from saltvirt import wire
+from saltvirt import terminal, wire
 from saltvirt.errors import MasterError
-from saltvirt.fleet import inventory, minions
+from saltvirt.fleet import inventory, minions, progress
 from saltvirt.fleet.cloud import Cloud
 from saltvirt.fleet.hosts import act, watching
 from saltvirt.placement.answers import Pruned, Words
 
+# How often it is said how many are done, in seconds.
+_SAY_S = 1
 _PRUNE, _PULL, _BUILD = "virt.image_prune", "virt.image_pull", "virt.image_build"
 
 
 def listed(cloud: Cloud, host: str | None) -> inventory.Survey:
     """Return the :class:`saltvirt.fleet.inventory.Survey` of the cached images."""
     targets = inventory.hosts(cloud, host=host)
+    cloud.progress("Searching", detail=terminal.counted(len(targets), "hypervisor"))
     return inventory.survey(cloud, targets, "virt.images")
 
 
@@ -28,7 +33,8 @@ def pull(
     """Have all hosts that answer fetch an image at once; return ``{host: digest}``."""
     found = listed(cloud, host)
     limit_s = cloud.settings.deploy_timeout_s
-    replies = minions.ask(cloud, found.answers, _PULL, [image], kwarg, timeout_s=limit_s)
+    asking = _counting(cloud, "Fetched", found.answers)
+    replies = minions.ask(asking, found.answers, _PULL, [image], kwarg, timeout_s=limit_s)
     late = f"no answer within {limit_s} s (virt:deploy_timeout_s)"
     out, failed = _read(replies, _PULL, Words, late)
     failed = {**found.reasons(), **failed}
@@ -58,6 +64,20 @@ def build(
         kwarg={**given, "report": True},
     )
     return {host: wire.read(host, _BUILD, dict[str, Any], done)}
+
+
+def _counting(cloud: Cloud, what: str, hosts: Collection[str]) -> Cloud:
+    """Return the cloud of a question that says, as answers come, how many hosts are done."""
+    pace, heard, said = progress.Pace(len(hosts)), set[str](), [0.0]
+
+    def count(reply: minions.Reply) -> None:
+        heard.add(reply.minion)
+        now = time.monotonic()
+        if len(heard) == len(hosts) or now - said[0] >= _SAY_S:
+            said[0] = now
+            cloud.progress(what, detail=pace.text(len(heard), "hypervisors"))
+
+    return replace(cloud, heard=count)
 
 
 def _read(
@@ -105,7 +125,8 @@ def prune(cloud: Cloud, *, is_dry: bool) -> dict[str, dict[str, int]]:
     having = [host for host, digests in free.items() if digests]
     # One question to all, at once: what a host does not have, or uses by now, it passes over.
     unused = sorted(set[str]().union(*free.values()))
-    replies = minions.ask(cloud, having, _PRUNE, [unused], {"dry_run": is_dry})
+    asking = _counting(cloud, "Searched" if is_dry else "Removed", having)
+    replies = minions.ask(asking, having, _PRUNE, [unused], {"dry_run": is_dry})
     late = f"no answer within {cloud.settings.timeout_s} s (virt:timeout_s)"
     out, failed = _read(replies, _PRUNE, Pruned, late)
     removed = {host: one.removed for host, one in out.items()}

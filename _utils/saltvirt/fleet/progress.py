@@ -3,6 +3,7 @@
 import contextlib
 import json
 import sys
+import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -62,6 +63,21 @@ def longish(seconds: float) -> str:
     """Return a time as people say it: ``40 s``, ``3 min``, ``2 h``, ``5 days``."""
     _from, size, unit = next(one for one in _UNITS if seconds >= one[0])
     return f"{seconds // size:.0f} {unit}"
+
+
+class Pace:
+    """How far so many things are, and how long the others will take as these did."""
+
+    def __init__(self, total: int) -> None:
+        """Begin."""
+        self.total, self._begun = total, time.monotonic()
+
+    def text(self, done: int, what: str) -> str:
+        """Return ``12 of 40 VMs, about 3 min to go``; ``done`` is at least 1."""
+        left = self.total - done
+        left_s = (time.monotonic() - self._begun) / done * left
+        to_go = f", about {longish(left_s)} to go" if left > 0 else ""
+        return f"{done:,} of {self.total:,} {what}{to_go}"
 
 
 def _flush() -> None:

@@ -3,7 +3,6 @@
 import contextvars
 import logging
 import threading
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
@@ -11,35 +10,16 @@ from functools import partial
 from typing import Any
 
 from saltvirt.errors import BadArgument, NoHostFits, VirtError
-from saltvirt.fleet import inventory, migrate, sightings
+from saltvirt.fleet import inventory, migrate, progress, sightings
 from saltvirt.fleet.cloud import Cloud
 from saltvirt.fleet.effects import MoveFailed
 from saltvirt.fleet.hosts import DeployError
 from saltvirt.fleet.many.turns import Order, Turns
-from saltvirt.fleet.progress import longish
 
 log = logging.getLogger(__name__)
 
 # So many VMs come to one host, or leave it, at a time, if nothing else is said.
 PER_HOST = 2
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Begun:
-    """How many VMs are to move, and when the first began."""
-
-    total: int
-    at: float
-
-    def say(self, cloud: Cloud, out: "Outcome", lock: threading.Lock) -> None:
-        """Say how many are done, and how long the others will take at that pace."""
-        done = len(out.moved) + len(out.failed) + len(out.gone)
-        left = self.total - done
-        if self.total > 1 and left > 0:
-            left_s = (time.monotonic() - self.at) / done * left
-            detail = f"{done} of {self.total} VMs, about {longish(left_s)} to go"
-            with lock:
-                cloud.progress("Done", detail=detail)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,7 +134,7 @@ class _Moves:
         self._count = min(pace.max_parallel, len(moves))
         self._turns = Turns(moves, pace.per_host, {h: pace.max_parallel for h in pace.free}, order)
         self._out, self._lock = Outcome(), threading.Lock()
-        self._begun = _Begun(total=len(moves), at=time.monotonic())
+        self._said = progress.Pace(len(moves))
 
     def all(self, *, is_fixed: bool, after: Callable[[str, str, str], str | None]) -> Outcome:
         """Make all of them, or those that begin before an interruption."""
@@ -208,7 +188,10 @@ class _Moves:
         if self._is_ordered and not has_moved:
             self._out.left += self._turns.stop()
         self._turns.over(name, has_moved=has_moved)
-        self._begun.say(self._cloud, self._out, self._lock)
+        done = len(self._out.moved) + len(self._out.failed) + len(self._out.gone)
+        if done < self._said.total:
+            with self._lock:
+                self._cloud.progress("Done", detail=self._said.text(done, "VMs"))
 
     def _progress(self, name: str) -> Callable[..., None]:
         def one(stage: str, **figures: Any) -> None:

@@ -28,15 +28,26 @@ class Hosts:
 
     def __init__(self):
         self.asked, self.old = [], set()
+        self.silent, self.odd = set(), set()
+        # In which order their answers come.
+        self.comes = sorted(STATES, reverse=True)
 
-    def ask(self, _cloud, targets, fun, arg=(), kwarg=None, **_options):
+    def ask(self, cloud, targets, fun, arg=(), kwarg=None, **_options):
         """Stand for ``minions.ask``."""
         self.asked.append((fun, sorted(targets)))
-        return {host: self._reply(host, fun, arg, kwarg or {}) for host in sorted(targets)}
+        replies = {host: self._reply(host, fun, arg, kwarg or {}) for host in sorted(targets)}
+        for host in filter(replies.get, self.comes):
+            if cloud.heard is not None and not replies[host].missing:
+                cloud.heard(replies[host])
+        return replies
 
     def _reply(self, host, fun, arg, kwarg):
         if fun == "virt.vms" and host in self.old:
             return minions.Reply(minion=host, error="'virt.vms' is not available.")
+        if host in self.silent:
+            return minions.Reply(minion=host, missing=True)
+        if host in self.odd:
+            return minions.Reply(minion=host, value="odd")
         value = getattr(self, f"_{fun.removeprefix('virt.')}")(host, *arg, **kwarg)
         return minions.Reply(minion=host, value=value)
 
@@ -86,9 +97,10 @@ def cloud(opts):
     return Cloud(opts=opts, settings=settings, progress=progress, is_reading=True)
 
 
-def look(host=None, sort=None, limit=None, offset=0, **vms):
+def look(host=None, sort=None, limit=None, offset=0, stream=False, **vms):
     """Return the look of a call."""
-    return looking.asked(host, vmfilter.of(**vms), sort=sort, limit=limit, offset=offset)
+    page = {"sort": sort, "limit": limit, "offset": offset}
+    return looking.asked(host, vmfilter.of(**vms), **page, stream=stream)
 
 
 @pytest.mark.parametrize(
@@ -191,3 +203,61 @@ def test_a_host_of_an_older_release_is_named_and_asked_as_before_without_a_filte
     assert list(found["failed"]) == ["rack1"] and "saltutil.sync_all" in found["failed"]["rack1"]
     assert "failed" not in looking.query(cloud, look())
     assert "failed" not in looking.listed(cloud, look(name="web*"))
+
+
+def streamed(function, cloud, **given):
+    """Return what a look has printed, and what it returns."""
+    lines = []
+    return lines, getattr(looking, function)(cloud, look(**given, stream=True), lines.append)
+
+
+@pytest.mark.parametrize("function", ["query", "listed", "host_info"])
+def test_a_stream_has_a_line_of_each_host_in_the_order_of_their_answers(hosts, cloud, function):
+    lines, found = streamed(function, cloud)
+
+    assert [line["host"] for line in lines] == hosts.comes
+    assert {line["host"]: line["answer"] for line in lines} == found
+    assert list(found) == sorted(STATES)
+
+
+@pytest.mark.parametrize(
+    "given", [{"name": "web*"}, {"state": "running", "fields": "mem"}, {"tag": "shop"}]
+)
+def test_hosts_without_what_is_asked_for_have_no_line(hosts, cloud, given):
+    lines, found = streamed("query", cloud, **given)
+
+    assert {line["host"]: line["answer"] for line in lines} == found
+    assert 0 < len(lines) < len(STATES)
+
+
+def test_who_is_silent_or_fails_has_a_line_at_the_end(hosts, cloud, monkeypatch):
+    monkeypatch.setitem(STATES, "rack1", {"web1": "shutdown"})
+    hosts.silent, hosts.odd, hosts.old = {"hyper2"}, {"hyper3"}, set()
+
+    lines, found = streamed("listed", cloud)
+
+    assert [line.get("host") for line in lines] == ["rack1", "hyper1", "hyper3", "hyper2", None]
+    assert lines[2]["failed"] == found["failed"]["hyper3"]
+    assert lines[3] == {"host": "hyper2", "unreachable": True, "silent_s": 0}
+    assert lines[4] == {"duplicates": {"web1": ["hyper1", "rack1"]}}
+
+
+def test_a_page_of_hosts_is_streamed_too(hosts, cloud):
+    lines, _found = streamed("listed", cloud, limit=2, offset=1)
+
+    assert [line["host"] for line in lines] == ["hyper3", "hyper2"]
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        ({"sort": "vms"}, "sort: has no use with stream"),
+        ({"name": "web*", "limit": 2}, "limit: which hosts are on a page of these VMs"),
+        ({"state": "running", "offset": 1}, "offset: which hosts are on a page of these VMs"),
+    ],
+)
+def test_what_is_known_at_the_end_alone_cannot_be_streamed(given, why):
+    with pytest.raises(BadArgument, match=why):
+        look(**given, stream=True)
+    with pytest.raises(BadArgument, match="stream: 'yes' is neither True nor False"):
+        look(stream="yes")

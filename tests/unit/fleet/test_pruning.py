@@ -1,5 +1,7 @@
 """Images that nobody uses are removed from all hosts at once, with one question."""
 
+from dataclasses import replace
+
 import pytest
 from saltvirt.config import MasterSettings
 from saltvirt.errors import MasterError
@@ -18,7 +20,7 @@ def asked(monkeypatch):
     """What the hosts were asked; each removes what it is told to and has, if it does not use it."""
     questions = []
 
-    def ask(_cloud, targets, fun, arg=(), kwarg=None, **_options):
+    def ask(cloud, targets, fun, arg=(), kwarg=None, **_options):
         questions.append((fun, sorted(targets), *arg, kwarg))
         out = {}
         for host in targets:
@@ -28,6 +30,8 @@ def asked(monkeypatch):
             else:
                 value = {"removed": {d: 7 for d in arg[0] if there.get(d) == []}, "kept": {}}
             out[host] = minions.Reply(minion=host, value=value)
+            if cloud.heard is not None:
+                cloud.heard(out[host])
         return out
 
     monkeypatch.setattr(minions, "ask", ask)
@@ -66,3 +70,16 @@ def test_a_host_that_fails_does_not_hide_what_the_others_removed(cloud, asked, m
     with pytest.raises(MasterError, match="hyper1: web is being built") as caught:
         images.prune(cloud, is_dry=False)
     assert caught.value.table == {"removed": {"hyper2": {"b": 7, "c": 7}}}
+
+
+@pytest.mark.parametrize(("is_dry", "what"), [(True, "Searched"), (False, "Removed")])
+def test_it_is_said_how_many_hosts_are_done(cloud, asked, is_dry, what):
+    said = []
+
+    def progress(stage, detail):
+        said.append(f"{stage} ({detail})")
+
+    images.prune(replace(cloud, progress=progress), is_dry=is_dry)
+
+    assert said[0] == "Searching (3 hypervisors)"
+    assert said[-1] == f"{what} (2 of 2 hypervisors)"

@@ -108,6 +108,67 @@ def test_a_job_that_only_called_the_function_is_printed_as_ever(monkeypatch):
     assert printed[-1] == ("ret", ended)
 
 
+@runners.runner_function(outputter="virt_query", streams=True)
+def streaming(stream=False, fails=False):
+    """Stand for a runner function that prints lines."""
+    line = progress.lines(__opts__, __jid_event__) if stream else None
+    if line is not None:
+        line({"host": "hyper1", "answer": {}})
+    if fails:
+        raise VirtError("nobody answers")
+    return {"hyper1": {}}
+
+
+def ended(events, **given):
+    """Have a job call it, and Salt end the job."""
+    answer = streaming(**given)
+    events.fire_event({"fun": "runner.virt.query", "return": answer}, "ret")
+    return answer
+
+
+def test_a_stream_is_printed_line_by_line_and_nothing_after_it(monkeypatch):
+    printed = []
+    events = job(1, printed)
+    monkeypatch.setattr(runners, "__jid_event__", events)
+
+    assert ended(events, stream=True) == {"hyper1": {}}
+    assert printed == [
+        (
+            "stream",
+            {"message": '{"host": "hyper1", "answer": {}}', "outputter": "virt_progress"},
+        )
+    ]
+
+
+def test_a_failure_of_a_stream_is_a_line_too(monkeypatch):
+    printed = []
+    events = job(1, printed)
+    monkeypatch.setattr(runners, "__jid_event__", events)
+
+    assert ended(events, stream=True, fails=True)["retcode"] == 1
+    assert [suffix for suffix, _event in printed] == ["stream", "stream"]
+    assert printed[-1][1]["message"] == '{"error": "nobody answers", "retcode": 1}'
+
+
+@pytest.mark.parametrize("option", ["output", "output_file"])
+def test_with_an_outputter_of_the_callers_all_comes_at_the_end(monkeypatch, option):
+    printed = []
+    events = job(1, printed)
+    monkeypatch.setattr(runners, "__jid_event__", events)
+    monkeypatch.setitem(__opts__, option, "json")
+
+    ended(events, stream=True)
+
+    assert [(suffix, event["return"]) for suffix, event in printed] == [("ret", {"hyper1": {}})]
+
+
+def test_where_nobody_waits_a_stream_is_the_data_as_ever(monkeypatch):
+    monkeypatch.setattr(runners, "__jid_event__", job(1))
+    assert streaming(stream=True) == {"hyper1": {}}
+    monkeypatch.setattr(runners, "__jid_event__", None)
+    assert streaming(stream=True) == {"hyper1": {}}
+
+
 def test_where_nothing_is_printed_nothing_is_chosen(monkeypatch):
     events = job(1)
     monkeypatch.setattr(runners, "__jid_event__", events)

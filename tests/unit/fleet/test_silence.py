@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+from dataclasses import replace
 from types import SimpleNamespace
 
 import keypairs
@@ -9,7 +10,7 @@ import pytest
 from saltvirt import signed
 from saltvirt.config import MasterSettings
 from saltvirt.errors import NoSuchVm
-from saltvirt.fleet import hints, inventory, keys, minions, silence
+from saltvirt.fleet import hearing, hints, inventory, keys, minions, silence
 from saltvirt.fleet.cloud import Cloud
 
 HOSTS = ["hyper1", "hyper2", "hyper3"]
@@ -74,7 +75,7 @@ def bus(opts, monkeypatch):
     made.answers_s = {"hyper1": 0.2, "hyper2": 0.3}
     monkeypatch.setattr(Cloud, "client", lambda _self: contextlib.nullcontext(made))
     clock = SimpleNamespace(monotonic=lambda: made.now, time=lambda: 1e9 + made.now)
-    for module in (minions, silence, inventory):
+    for module in (minions, hearing, silence, inventory):
         monkeypatch.setattr(module, "time", clock)
     return made
 
@@ -240,6 +241,19 @@ def test_who_is_silent_is_said_once_with_for_how_long(bus, cloud, said):
         "2 of 3 answered; silent: hyper3",
         "2 of 3 answered; silent: hyper3 (for 3 h)",
     ]
+
+
+def test_while_many_answer_it_is_said_how_many_have(bus, cloud, said, monkeypatch):
+    monkeypatch.setattr(hearing, "_MANY", 3)
+    bus.answers_s = {"hyper1": 0.5, "hyper2": 3.5, "hyper3": 4}
+
+    survey(cloud(is_reading=False))
+    assert said == ["2 of 3 answered"]
+
+    # Whoever takes each answer says it itself.
+    taken = []
+    survey(replace(cloud(is_reading=False), heard=taken.append))
+    assert [reply.minion for reply in taken] == HOSTS and len(said) == 1
 
 
 def test_after_ten_seconds_it_is_said_who_is_waited_for(bus, cloud, said):

@@ -18,7 +18,7 @@ from saltvirt.fleet.many import planning
 from saltvirt.fleet.many.lines import no_place
 from saltvirt.fleet.many.outcome import Call, Outcome
 from saltvirt.fleet.many.turns import Turns
-from saltvirt.fleet.progress import longish
+from saltvirt.fleet.progress import Pace
 from saltvirt.model import Policy, Requirements
 from saltvirt.placement.many import Plan
 from saltvirt.records import Held
@@ -56,7 +56,7 @@ class Builds:
         self._required, self._policy = required, policy
         # Where each is, or will be; what fails is taken out.
         self._places = dict(plan.hosts)
-        self._total, self._begun = len(plan.hosts), time.monotonic()
+        self._total, self._pace = len(plan.hosts), Pace(len(plan.hosts))
         waiting = {name: (host,) for name, host in plan.hosts.items()}
         self._turns, self._lock = Turns(waiting, call.per_host), threading.Lock()
         self._unasked = [] if call.requests[0].force else sorted(picture.found.reasons())
@@ -115,14 +115,10 @@ class Builds:
             self._stop(out, f"not begun, as {name} failed")
 
     def _say(self, name: str, out: Outcome) -> None:
-        done = len(self.ended)
-        left_s = (time.monotonic() - self._begun) / done * (self._total - done)
         what = f"on {out.built[name]}" if name in out.built else f"failed: {out.failed[name]}"
-        to_go = f", about {longish(left_s)} to go" if done < self._total else ""
+        done = self._pace.text(len(self.ended), "VMs")
         with self._lock:
-            self._cloud.progress(
-                "Done", detail=f"{done} of {self._total} VMs{to_go}; {name} {what}"
-            )
+            self._cloud.progress("Done", detail=f"{done}; {name} {what}")
 
     def _built(self, name: str) -> tuple[str, list[str]]:
         """Build one VM, and return its host and what that warns of."""
