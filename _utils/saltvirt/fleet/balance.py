@@ -187,5 +187,5 @@ class _Making:
         elif len(done.left) == len(left):
             why = "no move could begin"
         if why:
-            self.stays |= dict.fromkeys(done.left, f"not begun: {why}")
+            self.stays = {**dict.fromkeys(done.left, f"not begun: {why}"), **self.stays}
         return why

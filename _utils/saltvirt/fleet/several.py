@@ -64,7 +64,7 @@ class Outcome:
     """``{name: what went wrong beside its move}``"""
     is_interrupted: bool = False
     left: list[Any] = field(default_factory=list)
-    """Those that did not begin, as another had failed that they may have counted on."""
+    """Those that did not begin."""
 
     def has_not(self, name: str, error: Exception) -> None:
         """Take in one VM that has not moved."""
@@ -148,10 +148,13 @@ class _Moves:
             self._wait(jobs)
         for job in jobs:
             job.result()
-        self._out.left += self._turns.stop()
-        moved = self._out.moved
-        self._out.moved = {name: moved[name] for name in self._moves if name in moved}
-        return self._out
+        out = self._out
+        out.moved = {name: out.moved[name] for name in self._moves if name in out.moved}
+        ended = {*out.moved, *out.failed, *out.gone}
+        out.left = [name for name in self._moves if name not in ended]
+        if out.is_interrupted:
+            out.failed |= dict.fromkeys(out.left, _NOT_BEGUN)
+        return out
 
     def _wait(self, jobs: Sequence[Future[None]]) -> None:
         """Wait for all jobs, once interrupted for what is under way alone."""
@@ -161,7 +164,7 @@ class _Moves:
                 if is_told:
                     wait(jobs)
                     continue
-                self._out.failed |= dict.fromkeys(self._turns.stop(), NOT_BEGUN)
+                self._turns.stop()
                 for name in self._turns.under_way():
                     detail = _GOING_ON.format(self._moves[name][0], name)
                     self._progress(name)("Going on", detail=detail)
@@ -186,7 +189,7 @@ class _Moves:
     def _is_over(self, name: str) -> None:
         has_moved = name in self._out.moved
         if self._is_ordered and not has_moved:
-            self._out.left += self._turns.stop()
+            self._turns.stop()
         self._turns.over(name, has_moved=has_moved)
         done = len(self._out.moved) + len(self._out.failed) + len(self._out.gone)
         if done < self._said.total:
@@ -201,7 +204,7 @@ class _Moves:
         return one
 
 
-NOT_BEGUN = "not begun, the command was interrupted"
+_NOT_BEGUN = "not begun, the command was interrupted"
 _GOING_ON = (
     "interrupted: this move is finished, no other begins; salt {} virt.migrate_cancel {} ends it"
 )

@@ -1,5 +1,9 @@
 """Moves of several VMs, as the master leads them; hosts that fall silent are played."""
 
+import threading
+from collections import Counter
+from functools import partial
+
 import pytest
 from playedhosts import SILENT, clouds
 from saltvirt.errors import BadArgument, NoHostFits
@@ -118,3 +122,39 @@ def test_an_evacuation_of_many_asks_all_hosts_once_and_says_how_far_it_is(cloud,
     infos = [host for host, fun in nine.asked if fun == "virt.host_info"]
     assert len(infos) <= 2 + 2 * 9 + 2 * 6
     assert [line for line in said if line.startswith("Done ")][-1].startswith("Done 5 of 6 VMs, ")
+
+
+def test_a_dead_host_is_waited_for_as_often_for_ten_vms_as_for_two(cloud, run):
+    times = []
+    for count in (2, 10):
+        nine = cloud(9)
+        for number in range(count):
+            nine.put(f"web{number}", "h9")
+        nine.silent.add("h8")
+        done = run(evacuate.evacuate, nine, "h9", max_parallel=4, with_stopped=True, wait_s=0)
+        assert len(done["moved"]) == count
+        times.append([host for host, _fun in nine.asked].count("h8"))
+
+    # It takes no VM, so no move asks it.
+    assert times[0] == times[1]
+
+
+def test_no_other_host_takes_more_at_a_time_than_it_may(cloud, run):
+    three, now, most = cloud(3), Counter(), Counter()
+    for number in range(8):
+        three.put(f"web{number}", "h3")
+    lock = threading.Lock()
+
+    def count(host, by):
+        with lock:
+            now[host] += by
+            most[host] = max(most[host], now[host])
+
+    for host in ("h1", "h2"):
+        three.before[host, "virt.migrate_prepare"] = partial(count, host, 1)
+        three.after[host, "virt.migrate_step end"] = partial(count, host, -1)
+    how = {"max_parallel": 8, "per_host": 1, "with_stopped": True, "wait_s": 0}
+    done = run(evacuate.evacuate, three, "h3", **how)
+
+    assert len(done["moved"]) == 8 and set(done["moved"].values()) == {"h1", "h2"}
+    assert dict(most) == {"h1": 1, "h2": 1}
