@@ -34,7 +34,8 @@ def balance(
     threshold: float,
     window_s: int,
     is_dry: bool,
-    pace: several.Pace,
+    max_parallel: int,
+    per_host: int,
 ) -> dict[str, Any]:
     """
     Even out the load of all hosts with few moves, some at a time; return what was done.
@@ -42,6 +43,7 @@ def balance(
     A move that fails does not keep the others from being made: what is best without it is planned
     anew. Raises NotEven, which says the same, if one failed or the command was interrupted.
     """
+    pace = several.Pace(max_parallel=max_parallel, per_host=per_host)
     watched, beside = _seen(cloud, window_s)
     out = {"imbalance": planning.imbalance(watched.loads), "moves": [], "stays": {}, **beside}
     out["uneven"] = out["imbalance"]  # its old name, for one release

@@ -11,8 +11,8 @@ from saltvirt.errors import BadArgument
 from saltvirt.fleet import balance, inventory, migrate, several
 from saltvirt.fleet.cloud import Cloud
 
-PACE = several.Pace(max_parallel=1, per_host=1)
-EVEN = {"max_moves": 5, "threshold": 0.02, "window_s": 24, "pace": PACE}
+PACE = {"max_parallel": 1, "per_host": 1}
+EVEN = {"max_moves": 5, "threshold": 0.02, "window_s": 24, **PACE}
 
 
 @pytest.fixture
@@ -163,7 +163,7 @@ def test_moves_are_made_at_once_as_far_as_hosts_may_have_several(lopsided, run, 
     both = threading.Barrier(2, timeout=5)
     lopsided.before["h1", "virt.migrate"] = both.wait
 
-    done = run(pace=several.Pace(max_parallel=4, per_host=2))
+    done = run(max_parallel=4, per_host=2)
 
     assert len(done["moves"]) == 4 and both.n_waiting == 0
     assert [len(vms) for vms in lopsided.hosts.values()] == [2, 2, 2]
@@ -174,7 +174,7 @@ def test_moves_are_made_at_once_as_far_as_hosts_may_have_several(lopsided, run, 
 @pytest.mark.parametrize("argument", ["max_parallel", "per_host"])
 def test_a_pace_at_which_nothing_moves_is_refused(argument):
     with pytest.raises(BadArgument, match=f"{argument}: 0; at least 1"):
-        several.Pace(**{"max_parallel": 1, "per_host": 1, argument: 0})
+        several.Pace(**{**PACE, argument: 0})
 
 
 def test_what_was_moved_is_told_if_the_rest_cannot_be_planned(lopsided, run, failing, monkeypatch):
