@@ -1,5 +1,6 @@
 """Hosts that are folders: what they have outlives the process that asked them."""
 
+import contextlib
 import json
 import multiprocessing
 import os
@@ -70,11 +71,14 @@ class Hosts:
         (self.folder / host / name).unlink()
 
     def _vms(self, host):
-        return {
-            path.name: {"building": False, "unfinished": False, **json.loads(path.read_text())}
-            for path in (self.folder / host).iterdir()
-            if not path.name.startswith(".")
-        }
+        out = {}
+        for path in (self.folder / host).iterdir():
+            # Another thread may remove it meanwhile.
+            with contextlib.suppress(FileNotFoundError):
+                if not path.name.startswith("."):
+                    vm = json.loads(path.read_text())
+                    out[path.name] = {"building": False, "unfinished": False, **vm}
+        return out
 
     def is_queueing(self, fun):
         """Let orders of a function wait on their hosts, as if these were busy; nobody hears."""

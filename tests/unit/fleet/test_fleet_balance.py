@@ -204,3 +204,12 @@ def test_a_host_that_cannot_say_all_of_it_is_named(lopsided, run, fun):
     assert done["unreachable"] == ["h3"] and "failed" not in done
     assert {step["to"] for step in done["moves"]} == {"h2"}
     assert lopsided.asked.count(("h3", "virt.load")) == (1 if fun == "virt.load" else 12)
+
+
+def test_a_move_whose_answer_is_lost_is_looked_for_and_counts(lopsided, run):
+    lopsided.silent.add(("h1", "virt.migrate", "the answer"))
+
+    done = run(max_parallel=2, per_host=2)
+
+    assert len(done["moves"]) == 4 and done["stays"] == {}
+    assert [len(vms) for vms in lopsided.hosts.values()] == [2, 2, 2]

@@ -5,6 +5,7 @@ import json
 import keypairs
 import pytest
 from saltvirt import records, signed, wire
+from saltvirt.config import MasterSettings
 from saltvirt.fleet import (
     certificates,
     effects,
@@ -15,6 +16,7 @@ from saltvirt.fleet import (
     minions,
     progress,
 )
+from saltvirt.fleet.cloud import Cloud
 from saltvirt.placement.answers import Figures
 
 HUGE = 2.0**63
@@ -82,12 +84,6 @@ def test_figures_of_a_move_are_numbers():
 
 
 def test_a_digest_is_a_text_and_a_state_true_or_false(monkeypatch):
-    class Settings:
-        deploy_timeout_s = 1
-
-    class Cloud:
-        settings = Settings()
-
     class Found:
         answers = ("h1", "h2")
 
@@ -103,14 +99,15 @@ def test_a_digest_is_a_text_and_a_state_true_or_false(monkeypatch):
     monkeypatch.setattr(images.inventory, "hosts", lambda *_args, **_options: ["h2"])
     monkeypatch.setattr(images, "act", lambda *_args, **_options: [1])
     monkeypatch.setattr(evacuate, "act", lambda *_args: "on")
+    cloud = Cloud(opts={}, settings=MasterSettings(), progress=lambda *_args, **_figures: None)
 
     with pytest.raises(images.MasterError, match="h2 answers virt.image_pull with something") as it:
-        images.pull(Cloud(), "salt://a", None, {})
+        images.pull(cloud, "salt://a", None, {})
     assert it.value.table == {"pulled": {"h1": "digest"}}
     with pytest.raises(wire.BadAnswer, match="h2 answers virt.image_build"):
-        images.build(Cloud(), "salt://a", "a", "h2", {})
+        images.build(cloud, "salt://a", "a", "h2", {})
     with pytest.raises(wire.BadAnswer, match="h2 answers virt.maintenance"):
-        evacuate.set_maintenance(Cloud(), "h2", "on")
+        evacuate.set_maintenance(cloud, "h2", "on")
 
 
 def test_an_error_of_a_host_has_an_end():
