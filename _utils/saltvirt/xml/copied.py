@@ -146,12 +146,16 @@ def shared(root: ET.Element) -> Iterator[str]:
     for one in root.iterfind("devices/filesystem"):
         target = one.find("target")
         yield f"file system {target.get('dir') if target is not None else '?'} is not copied"
+    yield from _beside_disks(root)
+    for service in sorted({one["service"] for one in read.listeners(root) if _is_fixed(one)}):
+        yield f"a serial port or console listens on port {service}: one of them runs at a time"
+
+
+def _beside_disks(root: ET.Element) -> Iterator[str]:
     for memory in root.iterfind("devices/shmem"):
         yield f"shared memory {memory.get('name')} is not copied"
     for path in dict.fromkeys(path for one in arguments(root) for path in _PATH.findall(one)):
         yield f"QEMU is given {path} by <qemu:commandline>, which is not copied"
-    for service in sorted({one["service"] for one in read.listeners(root) if _is_fixed(one)}):
-        yield f"a serial port or console listens on port {service}: one of them runs at a time"
 
 
 def _is_fixed(listener: Mapping[str, str]) -> bool:
