@@ -14,19 +14,19 @@ def to_read(cloud: Cloud, name: str) -> str:
     """
     Return the host that has a VM, for a command that changes nothing; see ``inventory.locate``.
 
-    The host that had it when it was last asked is asked first, and alone if it has it still, whole:
-    what that says of it is true, whoever else has a VM of that name. All are asked if it has not,
-    is silent, or if more than one had it.
+    The host that had it when it was last asked is asked first, and alone if it runs there still:
+    what that says of it is true, whoever else has a VM of that name. All are asked if it does not,
+    as it may be what a move by hand has left there; if that host is silent; or if more had it.
     """
     every = inventory.every(cloud)
     hinted = [host for host in hints.where(cloud.opts, name) if host in every]
-    if len(hinted) == 1 and _has(cloud, hinted[0], name):
+    if len(hinted) == 1 and _runs(cloud, hinted[0], name):
         return hinted[0]
     return inventory.locate(cloud, name)
 
 
-def _has(cloud: Cloud, host: str, name: str) -> bool:
-    """Return whether a host says at once that it has all of a VM."""
+def _runs(cloud: Cloud, host: str, name: str) -> bool:
+    """Return whether a host says at once that it has all of a VM, and that it runs."""
     fun = "virt.presence"
     try:
         reply = minions.ask(cloud, [host], fun, [name], timeout_s=_HINTED_S)[host]
@@ -34,4 +34,6 @@ def _has(cloud: Cloud, host: str, name: str) -> bool:
     except VirtError:
         return False
     # One that is silent here is no silent host yet: it is waited for when all are asked.
-    return said is not None and sightings.of_presence({host: said})[host].is_complete
+    if said is None or said.state != "running":
+        return False
+    return sightings.of_presence({host: said})[host].is_complete

@@ -1,6 +1,6 @@
 """Remove a VM wherever it is, and its key last; an interrupted one is finished by the next."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from saltvirt import arguments
@@ -37,13 +37,25 @@ def purge(cloud: Cloud, name: str, delete_key: bool) -> dict[str, dict[str, str]
 
 
 def under(
-    cloud: Cloud, order: Held, name: str, *, delete_key: bool = True
+    cloud: Cloud,
+    order: Held,
+    name: str,
+    *,
+    delete_key: bool = True,
+    only: Collection[str] | None = None,
 ) -> dict[str, dict[str, str]]:
-    """Do as :func:`purge` under the order of a VM, which the caller has."""
+    """
+    Do as :func:`purge` under the order of a VM, which the caller has.
+
+    only
+        The hosts on which the VM may be the one that is meant: on another it is another one, and
+        DeployError is raised. Defaults to all.
+    """
     moves.settle_order(cloud, order)
     late = interrupted.give_up(cloud, order)
     found = inventory.look_for(cloud, name)
     seen = sightings.of_presence(found.answers)
+    _refuse_elsewhere(name, seen, only)
     unheard = inventory.unheard(cloud, found, name, seen, interrupted.hosts(order))
     unheard = {**late, **unheard}
     begun = order.record if order.record and order.record.phase == orders.REMOVING else None
@@ -70,6 +82,17 @@ def of_host(cloud: Cloud, order: Held, name: str, host: str) -> None:
     found = inventory.survey(cloud, [host], "virt.presence", [name])
     one = sightings.of_presence(found.answers).get(host)
     _remove(cloud, order, name, host, True, one.uuid if one else None)
+
+
+def _refuse_elsewhere(
+    name: str, seen: Mapping[str, sightings.Sighting], only: Collection[str] | None
+) -> None:
+    """Raise DeployError if a host has a VM of a name on which it cannot be the one meant."""
+    there = [] if only is None else sorted({*sightings.having(seen)} - {*only})
+    if there:
+        raise DeployError(
+            f"VM {name!r} on {', '.join(there)} is not of this command, so nothing is removed"
+        )
 
 
 def _refuse_hypervisor(cloud: Cloud, name: str) -> None:

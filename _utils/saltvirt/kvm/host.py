@@ -1,8 +1,11 @@
 """Facts about a host that libvirt knows: versions, capabilities, pools, networks."""
 
+import logging
+import time
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from saltvirt.errors import StorageError
 from saltvirt.kvm.connect import is_gone, libvirt
 from saltvirt.units import MIB
 from saltvirt.xml import capabilities as capabilities_
@@ -12,6 +15,11 @@ from saltvirt.xml import nodedev, parse
 _NO_CPU_DATA = ("NO_SUPPORT", "CONFIG_UNSUPPORTED", "OPERATION_UNSUPPORTED", "INVALID_ARG")
 # To 9.0 a feature that only a newer libvirt knows is an internal error; a model, unsupported.
 _CPU_ERRORS = ("CPU_INCOMPATIBLE", "INTERNAL_ERROR", "CONFIG_UNSUPPORTED")
+
+# It has no code of its own.
+_BUSY = "asynchronous jobs running"
+
+log = logging.getLogger(__name__)
 
 
 def _is_one_of(exc: Any, names: Iterable[str]) -> bool:
@@ -151,9 +159,36 @@ def why_not_cpu(
     return None
 
 
-def refresh_pool(conn: Any, name: str) -> None:
-    """Let libvirt see what was made or removed in a pool's folder."""
-    conn.storagePoolLookupByName(name).refresh(0)
+def refresh_pool(conn: Any, name: str, patience_s: float = 60) -> None:
+    """
+    Let libvirt see what was made in a pool's folder.
+
+    patience_s
+        How long to wait for those who make or copy a volume there, during which libvirt does not
+        look. Defaults to a minute; then StorageError is raised.
+    """
+    until = time.monotonic() + patience_s
+    while True:
+        try:
+            conn.storagePoolLookupByName(name).refresh(0)
+            return
+        except libvirt.libvirtError as exc:
+            if _BUSY not in str(exc):
+                raise
+            if time.monotonic() >= until:
+                raise StorageError(
+                    f"somebody makes or copies a volume in storage pool {name!r}, and libvirt does "
+                    "not look at what is new there meanwhile; try again when that is over"
+                ) from exc
+        time.sleep(0.2)
+
+
+def forget_removed(conn: Any, name: str) -> None:
+    """Let libvirt see what was removed in a pool's folder; that it does not look is no failure."""
+    try:
+        refresh_pool(conn, name, patience_s=0)
+    except (libvirt.libvirtError, StorageError) as exc:
+        log.warning("storage pool %s was not refreshed: %s", name, exc)
 
 
 def free_memory_mib(conn: Any) -> int:

@@ -1,5 +1,6 @@
 """The definition of a VM that is a copy of another one: what must not be there twice is its own."""
 
+import re
 import xml.etree.ElementTree as ET
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -12,6 +13,12 @@ TYPES = {"file": "file", "block": "dev", "volume": "volume", "network": "name"}
 _NICS_OF_HOST = ("hostdev", "vdpa", "vhostuser")
 _INPUTS_OF_HOST = ("passthrough", "evdev")
 _MEMORY_OF_HOST = ("nvdimm", "virtio-pmem")
+_QEMU_NS = "http://libvirt.org/schemas/domain/qemu/1.0"
+# What gives QEMU a disk behind libvirt's back.
+_DISK_ARGUMENT = re.compile(r"-?-(drive|blockdev|hd[a-d]|sd|pflash|mtdblock|virtfs|fsdev)")
+_PATH = re.compile(r"(?:^|[=,:\"\s])(/[^,\"\s]+)")
+# Where two would write to one file, or read from one device.
+_ENDS_OF_HOST = ("file", "pipe", "dev")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,6 +91,15 @@ def obstacles(root: ET.Element) -> Iterator[str]:
             "it has a TPM, whose state is not copied, and what its guest has sealed with that "
             "could not be opened in another VM"
         )
+    if any(map(_DISK_ARGUMENT.fullmatch, arguments(root))):
+        yield (
+            "QEMU is given a disk or a folder by <qemu:commandline>, which is not copied, and to "
+            "which both would write; make it a <disk>, or take it out"
+        )
+    yield from _of_disks(root)
+
+
+def _of_disks(root: ET.Element) -> Iterator[str]:
     if any(one.find("source/snapshot") is not None for one in own_disks(root)):
         yield "it has a snapshot of a network disk as a disk, which is not copied; detach it"
     for one in disks(root):
@@ -95,6 +111,32 @@ def _of_types(root: ET.Element, name: str, types: tuple[str, ...]) -> bool:
     return any(one.get("type") in types for one in root.iterfind(f"devices/{name}"))
 
 
+def arguments(root: ET.Element) -> list[str]:
+    """Return what QEMU is given that libvirt knows nothing of."""
+    return [
+        one.get("value", "")
+        for one in root.iterfind(f"{{{_QEMU_NS}}}commandline/{{{_QEMU_NS}}}arg")
+    ]
+
+
+def ends_of_host(root: ET.Element) -> Iterator[tuple[ET.Element, str]]:
+    """Yield the serial ports, consoles and channels at a file or device of the host, with that."""
+    for one in root.findall("devices/*"):
+        source = one.find("source")
+        if one.tag not in (*chardev.ELEMENTS, "parallel") or source is None:
+            continue
+        # What libvirt itself names for a channel is another matter.
+        binds = one.get("type") == "unix" and source.get("mode") == "bind" and one.tag != "channel"
+        if binds or one.get("type") in _ENDS_OF_HOST:
+            yield one, source.get("path", "")
+
+
+def ended(root: ET.Element) -> Iterator[str]:
+    """Yield what a copy has in place of what its original has at a file or device of the host."""
+    for path in dict.fromkeys(path for _device, path in ends_of_host(root)):
+        yield f"a serial port, console or channel has a pty, not {path}, which only one VM can have"
+
+
 def shared(root: ET.Element) -> Iterator[str]:
     """Yield what a copy has in common with its original."""
     for one in root.iterfind("devices/disk"):
@@ -104,8 +146,16 @@ def shared(root: ET.Element) -> Iterator[str]:
     for one in root.iterfind("devices/filesystem"):
         target = one.find("target")
         yield f"file system {target.get('dir') if target is not None else '?'} is not copied"
+    yield from _beside_disks(root)
     for service in sorted({one["service"] for one in read.listeners(root) if _is_fixed(one)}):
         yield f"a serial port or console listens on port {service}: one of them runs at a time"
+
+
+def _beside_disks(root: ET.Element) -> Iterator[str]:
+    for memory in root.iterfind("devices/shmem"):
+        yield f"shared memory {memory.get('name')} is not copied"
+    for path in dict.fromkeys(path for one in arguments(root) for path in _PATH.findall(one)):
+        yield f"QEMU is given {path} by <qemu:commandline>, which is not copied"
 
 
 def _is_fixed(listener: Mapping[str, str]) -> bool:
@@ -183,9 +233,12 @@ def _own_ends(root: ET.Element, console_log: tuple[str, str]) -> None:
     for channel in root.findall("devices/channel[@type='unix']"):
         for source in channel.findall("source[@mode='bind']"):
             channel.remove(source)
-    for device in root.findall("devices/*"):
-        if device.tag in chardev.ELEMENTS:
-            _own_log(device, console_log)
+    for device, _path in ends_of_host(root):
+        device.set("type", "pty")
+        for part in ("source", "protocol"):
+            _remove(device, part)
+    for device in filter(lambda one: one.tag in chardev.ELEMENTS, root.findall("devices/*")):
+        _own_log(device, console_log)
     for display in root.findall("devices/graphics"):
         _own_display(display)
     for cid in root.findall("devices/vsock/cid"):

@@ -135,6 +135,27 @@ def test_what_cannot_be_purged_again_is_named(cloud):
     assert "its disk is open" in next(iter(caught.value.table["left"].values()))
 
 
+def test_all_or_nothing_leaves_a_vm_that_somebody_has_made_elsewhere_meanwhile(cloud):
+    usual, there = cloud.hosts.build, []
+
+    def build(host, name, *args, **kwargs):
+        if name != "web1":
+            usual(host, name, *args, **kwargs)
+            return
+        # The host falls silent before it has made anything; somebody takes another one by hand.
+        cloud.hosts.silence(host)
+        there.append(next(one for one in cloud.hosts.names() if one != host))
+        cloud.hosts.put(there[0], name, uuid="of another")
+
+    cloud.hosts.does["virt.init"] = build
+    with pytest.raises(NotAllBuilt, match="web1 could not be purged again") as caught:
+        built(cloud, count=2, whole=True)
+
+    assert cloud.hosts.where("web1") == there
+    assert there[0] in caught.value.table["left"]["web1"]
+    assert list(caught.value.table["purged"]) == ["web2"]
+
+
 def test_a_host_that_refuses_is_followed_by_the_next_best(cloud):
     usual = cloud.hosts.build
 

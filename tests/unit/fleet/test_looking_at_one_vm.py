@@ -196,6 +196,14 @@ def test_what_is_not_whole_on_the_host_that_had_it_is_looked_for_everywhere(clou
     assert finding.to_read(cloud.master, "web") == "hyper2"
 
 
+def test_one_that_does_not_run_where_it_was_may_run_elsewhere(cloud):
+    hints.moved(cloud.opts, "web", "hyper1")
+    cloud.hosts.put("hyper1", "web", state="shutdown")
+
+    with pytest.raises(NameTaken, match="'web' is on hyper1 and hyper2"):
+        finding.to_read(cloud.master, "web")
+
+
 def test_a_host_that_had_it_and_is_silent_is_named(cloud):
     hints.moved(cloud.opts, "web", "hyper2")
     cloud.hosts.silence("hyper2")

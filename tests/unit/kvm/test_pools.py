@@ -2,6 +2,8 @@
 
 import pytest
 from saltvirt.errors import LibvirtRefused, StorageError
+from saltvirt.kvm import host
+from saltvirt.kvm.connect import libvirt
 
 GIB100 = 107374182400
 DOMAIN = """<domain type='test'><name>{}</name><memory>65536</memory><os><type>hvm</type></os>
@@ -213,3 +215,34 @@ def test_a_pool_that_cannot_be_started_is_not_left_defined(conn, virt, monkeypat
     with pytest.raises(LibvirtRefused, match="already exists"):
         virt.pool_define("a", "logical")
     assert virt.list_pools() == ["a", "default-pool"]
+
+
+class Busy:
+    """Stand for a pool in which libvirt is at a volume: its test driver has no such jobs."""
+
+    def __init__(self, times):
+        self.times = times
+
+    def storagePoolLookupByName(self, _name):
+        return self
+
+    def refresh(self, _flags):
+        self.times -= 1
+        if self.times >= 0:
+            raise libvirt.libvirtError("pool 'p1' has asynchronous jobs running.")
+
+
+def test_whoever_is_at_a_volume_of_a_pool_is_waited_for():
+    pool = Busy(2)
+
+    host.refresh_pool(pool, "p1")
+
+    assert pool.times == -1
+    with pytest.raises(StorageError, match="'p1', .* try again when that is over"):
+        host.refresh_pool(Busy(9), "p1", patience_s=0)
+
+
+def test_what_is_taken_back_is_so_whoever_is_at_its_pool(caplog):
+    host.forget_removed(Busy(9), "p1")
+
+    assert "storage pool p1 was not refreshed" in caplog.text

@@ -296,3 +296,39 @@ def test_a_copy_has_all_that_is_its_own_in_place_of_its_sources():
         "file system data is not copied",
         "a serial port or console listens on port 5000: one of them runs at a time",
     ]
+
+
+def test_a_copy_writes_to_no_file_of_the_host_that_its_source_writes_to():
+    text = (
+        "<domain type='kvm' xmlns:qemu='http://libvirt.org/schemas/domain/qemu/1.0'>"
+        "<name>web1</name><uuid>1b1c4c1d-6d5a-4d31-9f0e-2b1c4c1d0a77</uuid><devices>"
+        "<serial type='file'><source path='/var/log/web1'/><target port='0'/></serial>"
+        "<console type='file'><source path='/var/log/web1'/></console>"
+        "<serial type='unix'><source mode='bind' path='/run/web1'/></serial>"
+        "<serial type='unix'><source mode='connect' path='/run/hub'/></serial>"
+        "<parallel type='dev'><source path='/dev/parport0'/></parallel>"
+        "<shmem name='ring'/></devices><qemu:commandline><qemu:arg value='-fw_cfg'/>"
+        "<qemu:arg value='name=opt/a,file=/srv/a.ign'/></qemu:commandline></domain>"
+    )
+    root = parse(copy_of(text))
+
+    assert [
+        (one.tag, one.get("type"), one.find("source") is None)
+        for one in root.findall("devices/*")
+        if one.tag in ("serial", "console", "parallel")
+    ] == [
+        ("serial", "pty", True),
+        ("console", "pty", True),
+        ("serial", "pty", True),
+        ("serial", "unix", False),
+        ("parallel", "pty", True),
+    ]
+    said = " ".join(copied.ended(parse(text)))
+    assert said.count("/var/log/web1") == 1 and "/run/web1" in said and "/dev/parport0" in said
+    assert list(copied.shared(parse(text))) == [
+        "shared memory ring is not copied",
+        "QEMU is given /srv/a.ign by <qemu:commandline>, which is not copied",
+    ]
+    assert list(copied.obstacles(parse(text))) == []
+    disk_ = text.replace("-fw_cfg", "-drive")
+    assert "QEMU is given a disk" in next(copied.obstacles(parse(disk_)))

@@ -10,7 +10,7 @@ from typing import Any
 
 from saltvirt import config, terminal
 from saltvirt.errors import NoSuchVm, VirtError
-from saltvirt.fleet import awaiting, deploy, keys, orders
+from saltvirt.fleet import awaiting, deploy, interrupted, keys, orders
 from saltvirt.fleet import purge as removing
 from saltvirt.fleet.cloud import Cloud
 from saltvirt.fleet.many import answering
@@ -167,7 +167,9 @@ def _purge(cloud: Cloud, claims: Mapping[str, Claim], out: Outcome) -> None:
                 removing.of_host(cloud, order, name, built[name])
                 out.purged[name] = built[name]
             else:
-                out.purged[name] = next(iter(removing.under(cloud, order, name)))
+                # One that somebody has made elsewhere meanwhile is not this call's.
+                only = interrupted.hosts(order)
+                out.purged[name] = next(iter(removing.under(cloud, order, name, only=only)))
         except NoSuchVm as error:
             if name in built or error.silent:
                 out.left[name] = str(error)

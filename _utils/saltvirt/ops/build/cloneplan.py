@@ -176,7 +176,9 @@ def _variables(source: Source, name: str) -> DiskFile | None:
         return None
     path = PurePath(base.path)
     own = path.name.removeprefix(source.name)
-    last = f"{name}{own}" if own != path.name else f"{name}_VARS{path.suffix}"
+    # One that begins so by chance, as web1_VARS.fd of "web", would be another VM's.
+    is_own = own != path.name and own[:1] in ("_", ".", "-")
+    last = f"{name}{own}" if is_own else f"{name}_VARS{path.suffix}"
     return DiskFile(path=str(path.with_name(last)), layout=_as_it_is(base), base=base)
 
 
@@ -218,7 +220,9 @@ def _where(one: SourceDisk, made: DiskFile | DiskVolume) -> str:
 
 
 def _told(source: Source, method: seeding.SeedMethod | None) -> Iterator[str]:
-    yield from (f"as of {source.name!r}: {one}" for one in copied.shared(read.domain(source.xml)))
+    root = read.domain(source.xml)
+    yield from (f"as of {source.name!r}: {one}" for one in copied.shared(root))
+    yield from (f"unlike {source.name!r}: {one}" for one in copied.ended(root))
     if source.has_snapshots:
         yield f"the snapshots of {source.name!r} are not copied, only what its disks have now"
     if method is None and source.disks:

@@ -119,7 +119,7 @@ class Builder:
         for file in plan.files:
             if file.pool:
                 # Undone last: the pool is to forget the file once it is gone.
-                self._steps.undo_with(host.refresh_pool, conn, file.pool)
+                self._steps.undo_with(host.forget_removed, conn, file.pool)
             self._make_file(file.path)
             make_disk(conn, settings, file)
         for volume in plan.new_volumes:

@@ -102,13 +102,14 @@ def of(conn: Any, settings: HostSettings, name: str, clone: str) -> Source:
     seed = copied.seed(root)
     says = [one for one in copied.disks(root) if one.path and one.target.get("dev") != seed]
     variables = read.firmware_variables(root)
+    disks = tuple(_disks(conn, settings, name, clone, says))
     return Source(
         name=name,
         xml=text,
         info=migrationinfo.gather(conn, settings, name)[name],
-        disks=tuple(_disks(conn, settings, name, clone, says)),
+        disks=disks,
         variables=_raw(variables) if variables and os.path.isfile(variables) else None,
-        signature=_signature([*(one.path or "" for one in says), variables or ""]),
+        signature=_signature([*(one.image.path for one in disks), variables or ""]),
         has_snapshots=bool(snapshots.names(conn, name)),
     )
 
@@ -167,7 +168,8 @@ def _disks(
         called = names[one.target["dev"]]
         if path is not None:
             image = _file(settings, path, one)
-            pool = folders.get(os.path.realpath(Path(path).parent))
+            # Several pools may have one folder: the copy is a volume of the one that is named.
+            pool = found.pool if found else folders.get(os.path.realpath(Path(path).parent))
             yield SourceDisk(says=one, name=called, image=image, pool=pool)
         elif found is not None:
             yield _of_volume(conn, one, found, f"{clone}_{called}", taken)

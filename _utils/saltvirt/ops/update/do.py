@@ -147,7 +147,7 @@ class _Update:
         storage.made(settings.images)
         if file.pool:
             # Undone last: the pool is to forget the file once it is gone.
-            steps.undo_with(host.refresh_pool, self._conn, file.pool)
+            steps.undo_with(host.forget_removed, self._conn, file.pool)
         with reservations.host_lock(settings):
             reservations.refuse_taken(settings, self._name, [file.path])
             _reserve(file.path)

@@ -1,5 +1,6 @@
 """A clone has copies of another VM's disks, and a definition of its own."""
 
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -24,7 +25,8 @@ from saltvirt.errors import (
     StorageError,
     VirtError,
 )
-from saltvirt.kvm import lifecycle
+from saltvirt.image import clone, tool
+from saltvirt.kvm import host, lifecycle
 from saltvirt.ops import purge
 from saltvirt.ops.build import cloning
 from saltvirt.xml import parse
@@ -109,6 +111,23 @@ def test_the_firmwares_variables_are_copied(hypervisor, stopped):
     own = definition(hypervisor, "db1").findtext("os/nvram")
     assert own == str(hypervisor.root / "db1_VARS.fd")
     assert Path(own).read_bytes() == b"boot order"
+
+
+def test_firmwares_variables_that_begin_like_the_name_of_another_vm_take_none_of_its_names(
+    hypervisor, stopped
+):
+    # Of a VM that was called web10 before virsh domrename.
+    variables = hypervisor.root / "web10_VARS.fd"
+    variables.write_bytes(b"boot order")
+    loader = "<loader readonly='yes' type='pflash'>/fw/code.fd</loader>"
+    change(
+        stopped, "web1", lambda x: x.replace("</os>", f"{loader}<nvram>{variables}</nvram></os>")
+    )
+
+    cloned(hypervisor)
+
+    own = definition(hypervisor, "db1").findtext("os/nvram")
+    assert own == str(hypervisor.root / "db1_VARS.fd"), "db10_VARS.fd is what db10 will have"
 
 
 def test_without_a_seed_the_guest_is_its_sources(hypervisor, stopped):
@@ -256,3 +275,54 @@ def test_a_volume_of_a_pool_is_copied_by_libvirt(hypervisor, stopped):
     finally:
         pool.destroy()
         pool.undefine()
+
+
+@pytest.fixture
+def in_pools(hypervisor, stopped):
+    """A VM of whose disk one of two pools that have one folder is said to have it."""
+    folder = hypervisor.root / "vms"
+    folder.mkdir()
+    made = []
+    for name, path in (("p", folder), ("other", hypervisor.root / "link")):
+        if not path.exists():
+            path.symlink_to(folder)
+        xml = f"<pool type='dir'><name>{name}</name><target><path>{path}</path></target></pool>"
+        made.append(stopped.storagePoolCreateXML(xml))
+    shutil.copy(disk(hypervisor, "web1_data.qcow2"), folder / "web1_data.qcow2")
+    old = disk(hypervisor, "web1_data.qcow2")
+
+    def in_pool(xml):
+        start, _, end = xml.partition(f"<source file='{old}'")
+        before, _, kind = start.rpartition("type='file'")
+        return f"{before}type='volume'{kind}<source pool='p' volume='web1_data.qcow2'{end}"
+
+    change(stopped, "web1", in_pool)
+    yield folder
+    for pool in made:
+        pool.destroy()
+
+
+def test_a_volume_is_made_known_to_the_pool_that_its_source_names(
+    hypervisor, in_pools, monkeypatch
+):
+    told = []
+    monkeypatch.setattr(host, "refresh_pool", lambda _conn, name: told.append(name))
+
+    cloned(hypervisor)
+
+    assert (in_pools / "db1_data.qcow2").exists() and set(told) == {"p"}
+
+
+def test_a_volume_that_was_written_to_meanwhile_is_worth_nothing(hypervisor, in_pools, monkeypatch):
+    convert = tool.convert
+
+    def meanwhile(*args):
+        convert(*args)
+        write(in_pools / "web1_data.qcow2", 9)
+
+    monkeypatch.setattr(clone.tool, "convert", meanwhile)
+
+    with pytest.raises(LibvirtRefused, match="was used while it was copied"):
+        cloned(hypervisor)
+
+    assert nothing_of_it(hypervisor)
