@@ -7,10 +7,13 @@ Say what this hypervisor has for new VMs, in few bytes, when the master's runner
 ``virt:connection:auth``.
 """
 
-from saltvirt import config, wire
+from saltvirt import config
 from saltvirt.kvm import connect
-from saltvirt.ops import offering
-from saltvirt.placement.brief import About
+from saltvirt.later import Later
+
+brief = Later("saltvirt.placement.brief")
+offering = Later("saltvirt.ops.offering")
+wire = Later("saltvirt.wire")
 
 __virtualname__ = "virt"
 
@@ -43,7 +46,7 @@ def placement_facts(about=None, **kwargs):
         salt hyper1 virt.placement_facts '{nic: [default], disk: [default]}'
     """
     settings = config.for_call("virt.placement_facts", kwargs, __opts__, __pillar__, __grains__)
-    wanted = wire.argument("about", About, about or {})
+    wanted = wire.argument("about", brief.About, about or {})
     # The probe of KVM starts a guest, which a read-only connection may not.
     with connect.opened(settings, readonly=False) as conn:
         return wire.plain(offering.facts(conn, settings, __opts__["id"], wanted))
