@@ -29,9 +29,9 @@ from saltvirt.placement.answers import (
     StorageFacts,
     Versions,
     VmFacts,
+    said_with,
 )
 from saltvirt.placement.stock import Stock
-from saltvirt.wire import said_with
 
 _T = TypeVar("_T")
 
@@ -182,21 +182,26 @@ def about(requests: Collection[Requirements], policy: Policy) -> About:
     return About(
         groups=sorted(mine),
         tags=sorted(tags),
-        bridges=_each(one.bridges for one in requests),
-        networks=_each(one.networks for one in requests),
-        links=_each(one.links for one in requests),
-        nic=_each([one.nic_profile or ""] for one in requests),
-        disk=_each([one.disk_profile or ""] for one in requests),
-        features=_each(one.cpu_features for one in requests),
-        types=_each([one.domain_type or ""] for one in requests),
-        archs=_each([one.arch or ""] for one in requests),
-        machines=_each([one.machine or "", one.next_machine or ""] for one in requests),
-        stocks=_each([name for name, _mib in one.stocks] for one in requests),
+        bridges=_each(requests, "bridges"),
+        networks=_each(requests, "networks"),
+        links=_each(requests, "links"),
+        nic=_each(requests, "nic_profile"),
+        disk=_each(requests, "disk_profile"),
+        features=_each(requests, "cpu_features"),
+        types=_each(requests, "domain_type"),
+        archs=_each(requests, "arch"),
+        machines=sorted({*_each(requests, "machine"), *_each(requests, "next_machine")}),
+        stocks=sorted({name for one in requests for name, _mib in one.stocks}),
     )
 
 
-def _each(parts: Iterable[Iterable[str]]) -> list[str]:
-    return sorted({name for part in parts for name in part if name})
+def _each(requests: Iterable[Requirements], field_: str) -> list[str]:
+    """Return all that is in a field of requests, which has one name, some, or None."""
+    out = set[str]()
+    for one in requests:
+        value = getattr(one, field_)
+        out.update([value] if isinstance(value, str) else value or ())
+    return sorted(out)
 
 
 def names(
@@ -240,18 +245,18 @@ def of(known: HostInfo, wanted: About) -> Brief:
         arch=cpu.arch,
         versions=known.versions,
         domain_types=_types(known.domain_types, wanted.types),
-        maintenance=known.maintenance or None,
-        tags=_some(known.tags, wanted.tags) or None,
-        groups=_groups(known, {*wanted.groups}) or None,
+        maintenance=_if_any(known.maintenance),
+        tags=_if_any(_some(known.tags, wanted.tags)),
+        groups=_if_any(_groups(known, {*wanted.groups})),
         stocks=stocks if wanted.stocks else None,
-        bridges=sorted(bridges.intersection(known.bridges)) or None,
-        links=sorted(links.intersection(known.links)) or None,
-        networks=_some(known.networks, networks) or None,
-        nic=nic or None,
-        disk=_some(known.profiles.disk, wanted.disk) or None,
-        features=_features(cpu.features, {*wanted.features}) or None,
+        bridges=_if_any(sorted(bridges.intersection(known.bridges))),
+        links=_if_any(sorted(links.intersection(known.links))),
+        networks=_if_any(_some(known.networks, networks)),
+        nic=_if_any(nic),
+        disk=_if_any(_some(known.profiles.disk, wanted.disk)),
+        features=_if_any(_features(cpu.features, {*wanted.features})),
         archs=known.archs if wanted.archs else None,
-        machines=_machines(known, wanted) or None,
+        machines=_if_any(_machines(known, wanted)),
     )
     there = names(
         wanted,
@@ -262,6 +267,14 @@ def of(known: HostInfo, wanted: About) -> Brief:
         unreadable=known.unreadable,
     )
     return Brief(names=there, offer=offer)
+
+
+def _if_any(value: _T) -> _T | None:
+    return value or None
+
+
+def _or(value: _T | None, usual: _T) -> _T:
+    return usual if value is None else value
 
 
 def _some(known: Mapping[str, _T], wanted: Iterable[str]) -> dict[str, _T]:
@@ -318,31 +331,31 @@ def info(said: Brief, listed: Iterable[str]) -> HostInfo:
     One that says no more than names offers nothing.
     """
     offer = said.offer or _NOTHING
-    limits, committed, building = offer.limits, offer.committed, said.names.building or []
+    limits, committed, building = offer.limits, offer.committed, _or(said.names.building, [])
     return HostInfo(
         maintenance=bool(offer.maintenance),
-        tags=offer.tags or {},
+        tags=_or(offer.tags, {}),
         vms={name: _vm(offer, name) for name in listed},
-        kept=said.names.kept or {},
+        kept=_or(said.names.kept, {}),
         building=building,
         coming={name: _coming(offer, name) for name in building},
-        unfinished=said.names.unfinished or [],
-        unreadable=said.names.unreadable or {},
+        unfinished=_or(said.names.unfinished, []),
+        unreadable=_or(said.names.unreadable, {}),
         cpu=CpuFacts(
             arch=offer.arch,
             vcpus_limit=limits.vcpus,
             vcpus_committed=committed.vcpus,
-            features=offer.features or {},
+            features=_or(offer.features, {}),
         ),
         memory=MemoryFacts(limit_mib=limits.memory_mib, committed_mib=committed.memory_mib),
         storage=StorageFacts(limit_mib=limits.disk_mib, committed_mib=committed.disk_mib),
-        bridges=offer.bridges or [],
-        links=offer.links or [],
-        networks=offer.networks or {},
-        profiles=Profiles(nic=offer.nic or {}, disk=offer.disk or {}),
+        bridges=_or(offer.bridges, []),
+        links=_or(offer.links, []),
+        networks=_or(offer.networks, {}),
+        profiles=Profiles(nic=_or(offer.nic, {}), disk=_or(offer.disk, {})),
         domain_types=offer.domain_types,
-        machines=offer.machines or {},
-        archs=offer.archs or [],
+        machines=_or(offer.machines, {}),
+        archs=_or(offer.archs, []),
         versions=offer.versions,
         stocks=offer.stocks,
     )

@@ -76,8 +76,9 @@ def test_all_are_asked_for_the_name_and_a_sample_for_what_it_offers(cloud):
 
 
 def test_a_name_on_a_host_beyond_the_sample_is_found_though_nobody_knew_it(cloud):
+    cloud.hosts.put("hyper3", "db")
     known(cloud)
-    host = next(one for one in cloud.hosts.names() if one not in sample(cloud))
+    host = next(one for one in cloud.hosts.names() if one not in {"hyper3", *sample(cloud)})
     cloud.hosts.put(host, "web", state="paused")
 
     with pytest.raises(NameTaken, match=rf"'web' is on {host} already \(paused\)"):
@@ -85,7 +86,7 @@ def test_a_name_on_a_host_beyond_the_sample_is_found_though_nobody_knew_it(cloud
 
     assert [fun for fun, _answers in cloud.asked] == [FACTS, FACTS, WHOLE]
     assert [set(answers) for _fun, answers in cloud.asked[1:]] == [{host}, {host}]
-    assert hints.where(cloud.opts, "web") == [host]
+    assert hints.every(cloud.opts) == {"hyper3": ["db"], host: ["web"]}
 
 
 @pytest.mark.parametrize("left", [{"building": True}, {"unfinished": True}, {"unreadable": "why"}])
