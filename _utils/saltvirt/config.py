@@ -135,6 +135,7 @@ _MASTER = {
     "placement": _one_of(*_PLACEMENTS),
     "spread_over": _TEXT,
     "headroom": _FLAG,
+    "sample_hosts": _COUNT,
     "init_per_host": _AT_LEAST_1,
     "init_parallel": _AT_LEAST_1,
     "weights": {"memory": _RATIO, "cpu": _RATIO, "disk": _RATIO},
@@ -227,6 +228,7 @@ class MasterSettings(_Options):
     placement: str = "spread"
     spread_over: str | None = None
     headroom: bool = False
+    sample_hosts: int = 100
     init_per_host: int = 2
     init_parallel: int = 16
     weights: dict[str, Any] = field(default_factory=dict)

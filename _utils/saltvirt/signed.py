@@ -65,7 +65,7 @@ class Said:
 def pack(said: Said, private_pem: bytes) -> dict[str, str]:
     """Return ``{"said": text, "signature": base64}``."""
     # What Salt could carry and JSON cannot is an answer that the master would not understand.
-    text = json.dumps(wire.plain(said), default=str)
+    text = json.dumps(wire.plain(said), default=str, separators=(",", ":"))
     # Its own key, of its own disk: to prove that it is one takes longer than all the rest.
     key: Any = serialization.load_pem_private_key(
         private_pem, password=None, unsafe_skip_rsa_key_validation=True

@@ -1,6 +1,9 @@
 """What hosts say, read as the library reads it, out of as much plain data as a test cares for."""
 
+from dataclasses import replace
+
 from saltvirt import wire
+from saltvirt.placement import brief
 from saltvirt.placement.answers import HostInfo, Load, MigrationInfo
 
 VM = {"state": "running", "vcpus": 1, "memory_mib": 1, "affinity": [], "anti_affinity": []}
@@ -39,6 +42,13 @@ def info(said):
     """Return what a host says of itself; its VMs need not be whole."""
     more = {"vms": _whole(VM, said["vms"]), "coming": _whole(COMING, said.get("coming", {}))}
     return wire.read("a host", "virt.host_info", HostInfo, {**said, **more})
+
+
+def placement_facts(host, said, about):
+    """Return what a host answers to ``virt.placement_facts``, by its ``virt.host_info``."""
+    wanted = wire.argument("about", brief.About, about)
+    short = brief.of(wire.read(host, "virt.host_info", HostInfo, said), wanted)
+    return wire.plain(short if wanted.is_for(host) else replace(short, offer=None))
 
 
 def infos(said):

@@ -1,11 +1,11 @@
 """Deploy a VM somewhere in the cloud: place it, give it a key, have it built, wait for it."""
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from saltvirt import config, profiles, terminal
-from saltvirt.errors import NameTaken
+from saltvirt.errors import NameTaken, NoHostFits
 from saltvirt.fleet import (
     awaiting,
     building,
@@ -13,6 +13,7 @@ from saltvirt.fleet import (
     inventory,
     keys,
     moves,
+    offers,
     orders,
     reaching,
     sightings,
@@ -29,23 +30,45 @@ _OF_NAT = "nat: only its host reaches it, and a move breaks its connections"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hosts:
-    """All hypervisors as they answered, and which of them may have the VM already."""
+    """
+    All hypervisors as they answered, and which of them may have the VM already.
+
+    passed
+        Those that have said no more than of which VMs they have anything.
+    """
 
     found: inventory.Survey
     wanted: frozenset[str]
     seen: dict[str, sightings.Sighting]
     unheard: dict[str, str] = field(default_factory=dict)
+    passed: frozenset[str] = frozenset()
+
+    @property
+    def is_sample(self) -> bool:
+        """Whether there are others on which the VM may be."""
+        return not self.passed.isdisjoint(self.wanted)
 
 
-def _look(cloud: Cloud, request: Request, order: Held | None = None) -> Hosts:
-    """Ask all hypervisors what they have; return the :class:`Hosts`."""
+def _look(
+    cloud: Cloud,
+    request: Request,
+    required: Requirements,
+    order: Held | None = None,
+    *,
+    is_whole: bool = False,
+) -> Hosts:
+    """Ask all hypervisors which VMs they have, and what they offer, at first some of many."""
     late = interrupted.give_up(cloud, order) if order else {}
     noted = interrupted.hosts(order) if order else []
     every = inventory.every(cloud)
     wanted = frozenset(inventory.narrow(cloud, every, request.where, request.host))
     cloud.progress("Searching", detail=terminal.counted(len(every), "hypervisor"))
-    found = inventory.survey(cloud, every, "virt.host_info")
-    return heard(cloud, request, found, wanted, late, noted)
+    policy = config.policy(cloud.settings, request.placed)
+    said = offers.survey(
+        cloud, every, wanted, [required], policy, sample=None if is_whole else request.name
+    )
+    hosts = heard(cloud, request, said.found, wanted, late, noted)
+    return replace(hosts, passed=said.passed)
 
 
 def heard(
@@ -73,9 +96,11 @@ def heard(
 def _evaluations(
     cloud: Cloud, request: Request, required: Requirements, hosts: Hosts
 ) -> list[Evaluation]:
-    """Return the evaluation of every hypervisor, the best first."""
+    """Return the evaluation of every hypervisor that was looked at, the best first."""
     settings, policy = cloud.settings, config.policy(cloud.settings, request.placed)
-    evaluated = choose.evaluate(hosts.found.answers, required, settings.weights, policy)
+    offered = {h: info for h, info in hosts.found.answers.items() if h not in hosts.passed}
+    evaluated = choose.evaluate(offered, required, settings.weights, policy)
+    evaluated += [Evaluation(host=host) for host in hosts.passed - hosts.wanted]
     evaluations = [_narrowed(evaluation, hosts.wanted, request) for evaluation in evaluated]
     silent = hosts.found.reasons()
     evaluations += [Evaluation(host=name, reasons=(why,)) for name, why in silent.items()]
@@ -115,16 +140,20 @@ def refuse_taken(hosts: Hosts, name: str, settled: str = "") -> None:
 
 def refuse_name(cloud: Cloud, request: Request) -> None:
     """Raise NameTaken if a host has a VM of a name, or may have one and cannot be asked."""
-    refuse_taken(_look(cloud, request), request.name)
+    refuse_taken(_look(cloud, request, request.required()), request.name)
 
 
 def dry_run(cloud: Cloud, request: Request) -> dict[str, dict[str, Any]]:
     """Return the table of hosts for a deployment, and deploy nothing."""
     required = request.required()
     keys.refuse_reserved(cloud.opts, request.name)
-    hosts = _look(cloud, request)
+    hosts = _look(cloud, request, required)
     refuse_taken(hosts, request.name)
-    return building.table(_evaluations(cloud, request, required, hosts))
+    evaluations = _evaluations(cloud, request, required, hosts)
+    if hosts.is_sample and not any(one.fits for one in evaluations):
+        hosts = _look(cloud, request, required, is_whole=True)
+        evaluations = _evaluations(cloud, request, required, hosts)
+    return building.table(evaluations)
 
 
 def deploy(cloud: Cloud, request: Request, *, wait: bool = True) -> dict[str, Any]:
@@ -139,36 +168,61 @@ def deploy(cloud: Cloud, request: Request, *, wait: bool = True) -> dict[str, An
     keys.refuse_reserved(cloud.opts, request.name)
     with orders.opened(cloud.opts, request.name) as order:
         moves.settle_order(cloud, order)
-        hosts = _look(cloud, request, order)
+        hosts = _look(cloud, request, required, order)
         settled = interrupted.settle(cloud.opts, order, hosts.seen, hosts.unheard)
         refuse_taken(hosts, request.name, settled)
-        evaluations = _evaluations(cloud, request, required, hosts)
-        fitting = [evaluation.host for evaluation in evaluations if evaluation.fits]
-        if not fitting:
-            raise building.none_fits(required, evaluations)
-        tell_of_nat(cloud, required, hosts.found.answers[fitting[0]])
-        seeded = {host for host in fitting if request.is_seeded(hosts.found.answers[host])}
-        unasked = [] if request.force else sorted(hosts.found.reasons())
-        others = sightings.alike(request.name, sightings.names(hosts.found.answers))
-        build = building.Build(
-            cloud=cloud,
-            request=request,
-            order=order,
-            tries=building.tries(request, required, evaluations),
-            report={"unasked": unasked, "others": others},
-        )
-        host = building.made(build, seeded)
+        try:
+            built = _built(cloud, request, required, order, hosts)
+        except NoHostFits:
+            if not hosts.is_sample:
+                raise
+            hosts = _look(cloud, request, required, order, is_whole=True)
+            refuse_taken(hosts, request.name)
+            built = _built(cloud, request, required, order, hosts)
     starts = given.get("start", True)
-    told = {"warnings": build.warnings} if build.warnings else {}
+    told = {"warnings": built.warnings} if built.warnings else {}
     answer: dict[str, Any] = {}
-    if wait and starts and host in seeded:
-        info = hosts.found.answers[host]
+    if wait and starts and built.is_seeded:
+        info = hosts.found.answers[built.host]
         emulated = awaiting.is_emulated(info, given.get("hypervisor"))
         patience = awaiting.patience(cloud.settings, request.wait_s, emulated=emulated)
-        answer = awaiting.minion(cloud, request.name, host, patience, told)
+        answer = awaiting.minion(cloud, request.name, built.host, patience, told)
     if starts:
-        answer |= reaching.of(cloud, host, request.name, has_minion=bool(answer))
-    return {"name": request.name, "host": host, **answer, **told}
+        answer |= reaching.of(cloud, built.host, request.name, has_minion=bool(answer))
+    return {"name": request.name, "host": built.host, **answer, **told}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Built:
+    """Where a VM is, whether it has a seed, and what its host warns of."""
+
+    host: str
+    is_seeded: bool
+    warnings: list[str]
+
+
+def _built(
+    cloud: Cloud, request: Request, required: Requirements, order: Held, hosts: Hosts
+) -> _Built:
+    """Have the best of the hosts build a VM; raise NoHostFits if none of them takes it."""
+    evaluations = _evaluations(cloud, request, required, hosts)
+    fitting = [evaluation.host for evaluation in evaluations if evaluation.fits]
+    if not fitting:
+        raise building.none_fits(required, evaluations)
+    answers = hosts.found.answers
+    tell_of_nat(cloud, required, answers[fitting[0]])
+    seeded = {host for host in fitting if request.is_seeded(answers[host])}
+    unasked = [] if request.force else sorted(hosts.found.reasons())
+    others = sightings.alike(request.name, sightings.names(answers))
+    build = building.Build(
+        cloud=cloud,
+        request=request,
+        order=order,
+        tries=building.tries(request, required, evaluations),
+        report={"unasked": unasked, "others": others},
+    )
+    host = building.made(build, seeded)
+    return _Built(host=host, is_seeded=host in seeded, warnings=build.warnings)
 
 
 def tell_of_nat(cloud: Cloud, required: Requirements, info: HostInfo) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from saltvirt import signed
+from saltvirt import compat, signed
 from saltvirt.fleet import keys
 from saltvirt.fleet.cloud import Cloud
 
@@ -47,7 +47,7 @@ class Hearing:
     """What is heard of one job: the answers that its hosts have signed."""
 
     def __init__(self, cloud: Cloud, jid: str, wanted: Iterable[str]) -> None:
-        self.jid, self._cloud, self._opts = jid, cloud, cloud.opts
+        self.jid, self._cloud, self._store = jid, cloud, compat.KeyStore(cloud.opts)
         self._said = time.monotonic()
         self.wanted = set(wanted)
         # Those that are still waited for; who else answers meanwhile is heard too.
@@ -69,7 +69,7 @@ class Hearing:
             return
         # Read once: whoever floods the bus with answers is to cost little.
         if host not in self._public:
-            self._public[host] = keys.accepted(self._opts, host) or ""
+            self._public[host] = keys.accepted_in(self._store, host) or ""
         try:
             said = signed.unpack(
                 data.get("return"), self._public[host], minion=host, about=self.jid

@@ -16,12 +16,14 @@ from saltvirt.placement.answers import (
     MigrationInfo,
     Presence,
 )
+from saltvirt.placement.brief import Brief
 from saltvirt.placement.shownvms import FoundVms, FullInfo
 
 # What placement decides by must be whole: it is looked at nowhere else.
 # So must be what says whether a host has a VM, and whether it takes one.
 _SHAPES: Mapping[str, object] = {
     "virt.host_info": HostInfo,
+    "virt.placement_facts": Brief,
     "virt.full_info": FullInfo,
     "virt.vms": FoundVms,
     "virt.vm_state": dict[str, str],
@@ -173,9 +175,9 @@ def survey(
         failed={**failed, **broken},
     )
     _say_silence(cloud, wanted, found.unreachable)
-    heard = _heard(fun, arg, found.answers)
-    if heard is not None:
-        _take_in(cloud, heard)
+    said_of = heard_of(fun, arg, found.answers)
+    if said_of is not None:
+        take_in(cloud, said_of)
     return found
 
 
@@ -188,12 +190,12 @@ def _say_silence(cloud: Cloud, asked: Collection[str], silent: Collection[str]) 
         cloud.progress("Asked", detail=silence.line(len(asked), silent, since, time.time()))
 
 
-def _take_in(cloud: Cloud, heard: hints.Heard) -> None:
+def take_in(cloud: Cloud, said: hints.Heard) -> None:
     """Refresh the hints by what a survey heard; refuse VMs that would pass for hypervisors."""
-    hints.refresh(cloud.opts, heard)
-    if heard.whole:
+    hints.refresh(cloud.opts, said)
+    if said.whole:
         members = cloud.members
-        membership.refuse_guests(members, membership.among(members, heard.whole))
+        membership.refuse_guests(members, membership.among(members, said.whole))
 
 
 def read(host: str, fun: str, answer: Any) -> Any:
@@ -212,7 +214,7 @@ def _readable(fun: str, answers: dict[str, Any]) -> tuple[dict[str, Any], dict[s
     return out, broken
 
 
-def _heard(fun: str, arg: Sequence[Any], answers: dict[str, Any]) -> hints.Heard | None:
+def heard_of(fun: str, arg: Sequence[Any], answers: dict[str, Any]) -> hints.Heard | None:
     """Return what the answers to a question say of names, None if it is about none."""
     if fun == "virt.host_info":
         return hints.Heard(
@@ -289,8 +291,8 @@ def overview(
     asked = hosts(cloud, host=host) if targets is None else targets
     asking = cloud if heard is None else replace(cloud, heard=heard)
     found = survey(asking, asked, fun, kwarg=kwarg)
-    said = _heard(fun, (), found.answers)
-    named = said.whole if said else {}
+    said_of = heard_of(fun, (), found.answers)
+    named = said_of.whole if said_of else {}
     return replace(found, duplicates=_duplicates(cloud, named))
 
 

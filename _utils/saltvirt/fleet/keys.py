@@ -50,7 +50,12 @@ def discard(opts: Mapping[str, Any], name: str, public: str) -> None:
 
 def accepted(opts: Mapping[str, Any], name: str) -> str | None:
     """Return the accepted key of a minion, None if there is none."""
-    state, known = compat.KeyStore(opts).read(name)
+    return accepted_in(compat.KeyStore(opts), name)
+
+
+def accepted_in(store: compat.KeyStore, name: str) -> str | None:
+    """Return the same, for whoever asks for many: to open the keys takes longer than to read."""
+    state, known = store.read(name)
     return known.strip() if known and state == "accepted" else None
 
 

@@ -15,12 +15,12 @@ from typing import Any
 import salt.utils.args
 from salt.exceptions import SaltClientError
 
-from saltvirt import compat
-from saltvirt.errors import MasterError, VirtError
-from saltvirt.fleet import keys, membership
+from saltvirt.errors import VirtError
+from saltvirt.fleet import keys, publishing
 from saltvirt.fleet.cloud import Cloud
 from saltvirt.fleet.hearing import Hearing as Hearing
 from saltvirt.fleet.hearing import Reply as Reply
+from saltvirt.fleet.publishing import publish as publish
 from saltvirt.fleet.silence import Wait, waiting
 
 _FIND_JOB_S = 10
@@ -35,42 +35,13 @@ _DRAIN_S = 10
 # whether they are at it, and when those that do not say so are given up, unless nobody has said
 # anything at all. How often that is looked at.
 _ASK_S, _QUIET_S, _STEP_S = 0.8, 2, 0.1
-# So long it is not said who is waited for; so many hosts are not listed one by one where a target
-# means them, as each minion gets the list.
-_UNTOLD_S, _MANY = 10, 20
+# So long it is not said who is waited for.
+_UNTOLD_S = 10
 _SIGNED = "virt.signed"
 # What a host says of an order that was given up; see saltvirt.ops.ordered.
 REFUSED, RUNNING = "refused", "running"
 # Called with the tag and the data of an event.
 Watch = Callable[[str, Mapping[str, Any]], None]
-
-
-def publish(
-    local: Any,
-    targets: Iterable[str] | str,
-    fun: str,
-    arg: Sequence[Any],
-    kwarg: Mapping[str, Any] | None,
-    timeout_s: float,
-    **kept: bool,
-) -> tuple[str, set[str]]:
-    """
-    Send a job to minions, or to those that a compound target means; return its id, and them.
-
-    kept
-        ``nocache=True``: the master is to keep no answer in its job cache.
-    """
-    conditioned = salt.utils.args.condition_input(list(arg), kwarg)
-    is_target = isinstance(targets, str)
-    to, kind = (targets, "compound") if is_target else (list(targets), "list")
-    published = local.pub(
-        to, fun, conditioned, tgt_type=kind, timeout=timeout_s, listen=True, **kept
-    )
-    if not published or "jid" not in published:
-        why = (published or {}).get("error", "it refused the job")
-        raise MasterError(f"the Salt master did not send {fun}: {why}")
-    local.event.subscribe(f"salt/job/{published['jid']}/ret/")
-    return published["jid"], set(published.get("minions") or ())
 
 
 def ask(
@@ -112,7 +83,7 @@ def _asked(
     if not targets:
         return {}
     with cloud.client() as local:
-        to = _target(cloud, targets)
+        to = publishing.target(cloud, targets)
         # Read here, by nobody else: a thousand answers are not to leave as many files for a day.
         jid, matched = publish(local, to, _SIGNED, [what], None, timeout_s, nocache=True)
         wanted = matched.intersection(targets)
@@ -125,15 +96,6 @@ def _asked(
             cloud.progress("Waiting", detail=waiting(hearing.left(), end - time.monotonic()))
             collect(local, hearing, end)
     return {t: hearing.reply(t) for t in targets}
-
-
-def _target(cloud: Cloud, hosts: Sequence[str]) -> Sequence[str] | str:
-    """Return hosts as the master sends a job to them: many of them by a target, if there is one."""
-    # The master looks at compound targets only if it has such a cache.
-    if len(hosts) < _MANY or not cloud.opts.get("minion_data_cache", False):
-        return hosts
-    accepted = compat.KeyStore(cloud.opts).accepted()
-    return membership.expression(cloud.members, hosts, accepted) or hosts
 
 
 class _AtIt:

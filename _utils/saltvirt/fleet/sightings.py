@@ -1,6 +1,6 @@
 """Sightings: what each host says of one VM, and what these answers come to together."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from saltvirt.placement.answers import HostInfo, Presence
@@ -81,12 +81,17 @@ def _of_info(info: HostInfo, name: str) -> Sighting:
 
 def names(answers: Mapping[str, HostInfo]) -> frozenset[str]:
     """Return the names of all that hosts have, await, or have something left of."""
-    return frozenset(
-        one
-        for info in answers.values()
-        for part in (info.vms, info.kept, info.building, info.coming)
-        for one in part
-    ).union(*((*info.unfinished, *info.unreadable) for info in answers.values()))
+    return frozenset(one for info in answers.values() for one in names_of(info))
+
+
+def names_of(info: HostInfo) -> Iterator[str]:
+    """Yield the names of all that a host has, awaits, or has something left of."""
+    yield from info.vms
+    yield from info.kept
+    yield from info.building
+    yield from info.coming
+    yield from info.unfinished
+    yield from info.unreadable
 
 
 def alike(name: str, others: Iterable[str]) -> list[str]:

@@ -17,7 +17,7 @@ Amount = Annotated[float, "not negative"]
 Words = Annotated[str, "one line"]
 
 
-def _said_with(name: str) -> Any:
+def said_with(name: str) -> Any:
     """Return a field that is None, and left out on the wire, where the named field is None."""
     return field(default=None, metadata={"said_with": name})
 
@@ -84,27 +84,27 @@ class NetworkFacts:
 
     active: bool
     bridge: str | None
-    forward: str | None = _said_with("forward")
+    forward: str | None = said_with("forward")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NicProfile:
     """What a profile of interfaces needs of its host; ``error`` alone if it cannot be used."""
 
-    error: Words | None = _said_with("error")
-    bridges: list[str] | None = _said_with("bridges")
-    networks: list[str] | None = _said_with("networks")
-    links: list[str] | None = _said_with("links")
-    bridge_vlans: bool | None = _said_with("bridge_vlans")
+    error: Words | None = said_with("error")
+    bridges: list[str] | None = said_with("bridges")
+    networks: list[str] | None = said_with("networks")
+    links: list[str] | None = said_with("links")
+    bridge_vlans: bool | None = said_with("bridge_vlans")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DiskProfile:
     """What a profile of disks needs of its host; ``error`` alone if it cannot be used."""
 
-    error: Words | None = _said_with("error")
-    size_mib: Count | None = _said_with("size_mib")
-    has_image: bool | None = _said_with("has_image")
+    error: Words | None = said_with("error")
+    size_mib: Count | None = said_with("size_mib")
+    has_image: bool | None = said_with("has_image")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,11 +182,11 @@ class DiskFacts:
     how: str
     base: str | None
     image: ImageFacts | None
-    virtual_bytes: Count | None = _said_with("virtual_bytes")
-    actual_bytes: Count | None = _said_with("actual_bytes")
-    backing: str | None = _said_with("virtual_bytes")
-    size_bytes: Count | None = _said_with("size_bytes")
-    pool: str | None = _said_with("pool")
+    virtual_bytes: Count | None = said_with("virtual_bytes")
+    actual_bytes: Count | None = said_with("actual_bytes")
+    backing: str | None = said_with("virtual_bytes")
+    size_bytes: Count | None = said_with("size_bytes")
+    pool: str | None = said_with("pool")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -198,7 +198,7 @@ class MigrationInfo:
         Those of ``networks`` behind whose NAT it is.
     """
 
-    wire: int | None = _said_with("wire")
+    wire: int | None = said_with("wire")
     name: str
     uuid: str | None = None
     state: str
@@ -266,7 +266,7 @@ class HostInfo:
     archs: list[str]
     versions: Versions
     stocks: dict[str, Stock] | None = None
-    moving: MigrationInfo | None = _said_with("moving")
+    moving: MigrationInfo | None = said_with("moving")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -275,7 +275,7 @@ class VmLoad:
 
     cpu: Amount
     memory_mib: Count
-    cpu_error: float | None = _said_with("cpu_error")
+    cpu_error: float | None = said_with("cpu_error")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -285,7 +285,7 @@ class Load:
     cpus: Count
     memory_mib: Count
     vms: dict[str, VmLoad]
-    cpu_error: float | None = _said_with("cpu_error")
+    cpu_error: float | None = said_with("cpu_error")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -302,7 +302,7 @@ class Presence:
     state: str | None
     building: bool
     unfinished: bool
-    moved_to: str | None = _said_with("moved_to")
+    moved_to: str | None = said_with("moved_to")
     uuid: str | None = None
 
 

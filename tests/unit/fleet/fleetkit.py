@@ -9,6 +9,7 @@ import uuid
 from types import SimpleNamespace
 
 import keypairs
+import told
 from saltvirt import compat, records
 from saltvirt.config import HostSettings, MasterSettings
 from saltvirt.errors import NameTaken, NoSuchVm
@@ -95,7 +96,7 @@ class Hosts:
         """Return the options of a host."""
         return HostSettings(state_dir=str(self.folder / host / ".state"))
 
-    def _answer(self, host, fun, arg):
+    def _answer(self, host, fun, arg, kwarg):
         vms = self._vms(host)
         if fun == "virt.refuse_order":
             return ordered.refuse(self.settings(host), *arg)
@@ -106,6 +107,8 @@ class Hosts:
             shown = {"cpu": 1, "mem": 1, "graphics": {}, "disks": {}, "nics": {}}
             node = {"freecpu": 1, "freemem": 1.0, "node_info": {"cpus": 1, "phymemory": 1}}
             return {**node, "vm_info": {n: {**shown, **v} for n, v in vms.items()}}
+        if fun == "virt.placement_facts":
+            return told.placement_facts(host, self._info(vms), **kwarg)
         return self._info(vms)
 
     def _info(self, vms):
@@ -125,12 +128,12 @@ class Hosts:
         """Return whether a host gives no answer."""
         return (self.folder / host / ".silent").exists()
 
-    def ask(self, _cloud, targets, fun, arg=(), _kwarg=None, **_options):
+    def ask(self, _cloud, targets, fun, arg=(), kwarg=None, **_options):
         """Stand for ``minions.ask``."""
         return {
             host: minions.Reply(minion=host, missing=True)
             if self.is_silent(host)
-            else minions.Reply(minion=host, value=self._answer(host, fun, arg))
+            else minions.Reply(minion=host, value=self._answer(host, fun, arg, kwarg or {}))
             for host in targets
         }
 

@@ -17,6 +17,7 @@ from saltvirt import signed
 from saltvirt.errors import NoSuchVm, VirtError
 from saltvirt.fleet import minions
 from saltvirt.fleet.hearing import reply_of
+from saltvirt.fleet.publishing import Target
 
 HOSTILE = "h3"
 REACHED = {
@@ -219,7 +220,8 @@ class Edge:
         with self.lock:
             jid, what = str(next(self.numbers)), arg[0]
             self.jobs[jid] = json.loads(what) if isinstance(what, str) else what
-            return jid, set(targets)
+            # So few are listed, and in one list.
+            return jid, set(targets.parts[0] if isinstance(targets, Target) else targets)
 
     def collect(self, _local, hearing, deadline, watch=None):
         """Stand for ``minions.collect``."""

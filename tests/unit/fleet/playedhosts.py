@@ -252,6 +252,9 @@ class Cloud:
         }
         return {**info, "moving": self.hosts[host][moving]} if moving in info["vms"] else info
 
+    def _placement_facts(self, host, about):
+        return told.placement_facts(host, self._host_info(host), about)
+
     def _presence(self, host, name):
         is_built = name in self.building.get(host, [])
         coming = self.arrivals.get((host, name), {}).get("phase") in _COMING

@@ -84,6 +84,7 @@ HARMLESS = {
     "virt.migrate_check",
     "virt.image_pull",
     "virt.host_info",
+    "virt.placement_facts",
     "virt.migration_info",
     "virt.vm_info",
     "virt.console_log",

@@ -73,7 +73,7 @@ def test_all_are_built_by_one_survey_each_once_each_with_its_key(cloud, monkeypa
     assert all(cloud.hosts.where(name) == [done["built"][name]] for name in names)
     assert sorted(done["built"].values()) == ["hyper1"] * 2 + ["hyper2"] * 2 + ["hyper3"] * 2
     assert all(key(cloud, name) for name in names)
-    assert questions == [("virt.host_info", 3)]
+    assert questions == [("virt.placement_facts", 3)]
     assert is_tidy(cloud)
 
 

@@ -19,9 +19,9 @@ def cloud(monkeypatch, opts, tmp_path):
     made.says = {"virt.vm_info": {"web": VM}, "virt.console_log": ""}
     usual = made.hosts.ask
 
-    def ask(cloud, targets, fun, arg=(), *_args, **_options):
+    def ask(cloud, targets, fun, arg=(), *args, **_options):
         if fun not in made.says:
-            return usual(cloud, targets, fun, arg)
+            return usual(cloud, targets, fun, arg, *args)
         value = made.says[fun]
         if isinstance(value, VirtError):
             raise value

@@ -1,12 +1,22 @@
 """Which of many VMs exist already, and where the others go, by what all hosts say once."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from saltvirt import records, terminal
 from saltvirt.errors import NameTaken
-from saltvirt.fleet import deploy, hints, interrupted, inventory, keys, moves, orders, sightings
+from saltvirt.fleet import (
+    deploy,
+    hints,
+    interrupted,
+    inventory,
+    keys,
+    moves,
+    offers,
+    orders,
+    sightings,
+)
 from saltvirt.fleet.building import Request
 from saltvirt.fleet.cloud import Cloud
 from saltvirt.fleet.many.lines import no_place, some
@@ -38,12 +48,18 @@ class Sorted:
 class Picture:
     """All hypervisors as they answered once, for all of the names."""
 
-    def __init__(self, cloud: Cloud, requests: Sequence[Request]) -> None:
+    def __init__(
+        self,
+        cloud: Cloud,
+        requests: Sequence[Request],
+        required: Collection[Requirements],
+        policy: Policy,
+    ) -> None:
         one = requests[0]
         every = inventory.every(cloud)
         self.wanted = frozenset(inventory.narrow(cloud, every, one.where, one.host))
         cloud.progress("Searching", detail=terminal.counted(len(every), "hypervisor"))
-        self.found = inventory.survey(cloud, every, "virt.host_info")
+        self.found = offers.survey(cloud, every, every, required, policy).found
         if not self.found.answers:
             raise self.found.silence()
         self._cloud, self._asked = cloud, {request.name for request in requests}

@@ -107,8 +107,8 @@ def _planned(cloud: Cloud, call: Call, claims: Mapping[str, Claim]) -> Planned:
     policy = _check(cloud, call)
     held = {name: claim.order for name, claim in claims.items()}
     late = give_up(cloud, held)
-    picture = Picture(cloud, call.requests)
     required = {request.name: request.required() for request in call.requests}
+    picture = Picture(cloud, call.requests, required.values(), policy)
     names = sort(cloud, call.requests, picture, held, late)
     plan = picture.plan([required[one.name] for one in names.new], policy)
     cloud.progress("Placing", detail=_said(plan, names))

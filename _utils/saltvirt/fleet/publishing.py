@@ -1,0 +1,102 @@
+"""
+Publish a job: who gets it over the wire, and how its target is written, which each of them gets.
+
+A thousand ids sent to a thousand hosts are 15 MB, a glob is nothing. So many hosts are called by
+the operator's own expression, if there is one. Without ``zmq_filtering`` a job goes to all minions
+anyway, guests included, and reads shortest like that. With it, what is called by a glob or by ids
+goes to those alone, and anything else to all: then ids are sent in short lists, each to its own.
+"""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import salt.utils.args
+
+from saltvirt import compat
+from saltvirt.errors import MasterError
+from saltvirt.fleet import membership
+from saltvirt.fleet.cloud import Cloud
+
+# So many hosts are not listed one by one where something shorter means them.
+_MANY = 20
+# Ids of one list; each list is a message that the master signs.
+_AT_ONCE = 50
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """
+    Whom a job is for.
+
+    kind
+        Salt's ``tgt_type``.
+    parts
+        Targets of that type; each is published by itself, as a part of the same job.
+    """
+
+    kind: str = "list"
+    parts: Sequence[str | Sequence[str]]
+
+
+def target(cloud: Cloud, hosts: Sequence[str]) -> Target:
+    """Return the target of a job for hosts."""
+    if len(hosts) < _MANY:
+        return Target(parts=[hosts])
+    accepted = compat.KeyStore(cloud.opts).accepted()
+    return chosen(cloud.opts, cloud.members, hosts, accepted)
+
+
+def chosen(
+    opts: Mapping[str, Any],
+    members: membership.Members,
+    hosts: Sequence[str],
+    accepted: Collection[str],
+) -> Target:
+    """
+    Return the target of a job for many hosts.
+
+    accepted
+        The ids of all minions of this master.
+    """
+    words = membership.expression(members, hosts, accepted)
+    if words in members.patterns:
+        return Target(kind="glob", parts=[str(words)])
+    # The master looks at compound targets only if it has such a cache.
+    has_words = bool(words) and opts.get("minion_data_cache", False)
+    is_filtered = bool(opts.get("zmq_filtering", False))
+    if has_words and not (is_filtered and len(accepted) > 2 * len(hosts)):
+        return Target(kind="compound", parts=[str(words)])
+    size = _AT_ONCE if is_filtered else len(hosts)
+    return Target(parts=[hosts[at : at + size] for at in range(0, len(hosts), size)])
+
+
+def publish(
+    local: Any,
+    targets: Iterable[str] | Target,
+    fun: str,
+    arg: Sequence[Any],
+    kwarg: Mapping[str, Any] | None,
+    timeout_s: float,
+    **kept: bool,
+) -> tuple[str, set[str]]:
+    """
+    Send a job to minions, or to those that a target means; return its id, and them.
+
+    kept
+        ``nocache=True``: the master is to keep no answer in its job cache.
+    """
+    conditioned = salt.utils.args.condition_input(list(arg), kwarg)
+    to = targets if isinstance(targets, Target) else Target(parts=[list(targets)])
+    jid, reached = "", set[str]()
+    for part in to.parts:
+        options = {"tgt_type": to.kind, "timeout": timeout_s, "listen": True, "jid": jid, **kept}
+        published = local.pub(part, fun, conditioned, **options)
+        if not published or "jid" not in published:
+            why = (published or {}).get("error", "it refused the job")
+            raise MasterError(f"the Salt master did not send {fun}: {why}")
+        if not jid:
+            jid = published["jid"]
+            local.event.subscribe(f"salt/job/{jid}/ret/")
+        reached.update(published.get("minions") or ())
+    return jid, reached

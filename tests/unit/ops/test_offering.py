@@ -1,0 +1,49 @@
+"""A host's short answer says of names what its whole one does, asked for more or for them alone."""
+
+import onrecord
+from saltvirt import records
+from saltvirt.model import Requirements
+from saltvirt.ops import inspect, offering, reservations
+from saltvirt.placement import brief
+from saltvirt.xml import METADATA_NS
+
+KEPT = """
+<domain type='test'>
+  <name>left</name>
+  <metadata>
+    <saltvirt:vm xmlns:saltvirt='{ns}' moved_to='hyper2'/>
+  </metadata>
+  <memory>1024</memory>
+  <os><type>hvm</type></os>
+</domain>
+"""
+
+
+def answers(hypervisor, **asked):
+    """Return what the host says asked for all, for names alone, and its whole answer."""
+    with hypervisor.libvirt() as conn:
+        settings = hypervisor.settings
+        whole = offering.facts(conn, settings, "hyper1", brief.About(**asked))
+        named = offering.facts(conn, settings, "hyper1", brief.About(**asked, only=["hyper2"]))
+        return whole, named, inspect.host_info(conn, settings)
+
+
+def test_names_are_told_alike_whoever_is_asked_for_more(hypervisor):
+    hypervisor.init("web1")
+    hypervisor.init("web2")
+    (hypervisor.definitions / "left.xml").write_text(KEPT.format(ns=METADATA_NS))
+    place = reservations.folder(hypervisor.settings)
+    coming = Requirements(name="db1", vcpus=1, memory_mib=64, anti_affinity=("db",))
+    with records.held(place, "arrival", "db1") as held:
+        held.begin("t1", "preparing", **onrecord.arrival(**reservations.room(coming)))
+        whole, named, info = answers(hypervisor, groups=["db"])
+        listed = answers(hypervisor, with_names=True)[1].names.listed
+
+    assert whole.names == named.names
+    assert named.offer is None
+    assert listed == sorted(info.vms) == ["web1", "web2"]
+    assert named.names.digest == brief.digest(info.vms)
+    assert named.names.kept == info.kept == {"left": "hyper2"}
+    assert named.names.building == info.building == ["db1"]
+    assert whole.offer.groups["db1"].anti_affinity == ["db"]
+    assert whole.offer.committed.memory_mib == info.memory.committed_mib

@@ -1,0 +1,152 @@
+"""By what a host says in few bytes placement decides as by all that it has."""
+
+import json
+import random
+from dataclasses import replace
+
+import pytest
+import somefleets
+import told
+from saltvirt import wire
+from saltvirt.model import Policy, Requirements
+from saltvirt.placement import brief, choose
+from saltvirt.placement.many import plan_many
+
+
+def over_the_wire(infos, wanted):
+    """Return what a master makes of what these hosts answer."""
+    out = {}
+    for host, info in infos.items():
+        said = json.loads(json.dumps(wire.plain(brief.of(info, wanted))))
+        answer = wire.read(host, "virt.placement_facts", brief.Brief, said)
+        assert wire.plain(answer) == said
+        assert answer.names.digest == brief.digest(info.vms)
+        out[host] = brief.info(answer, info.vms)
+    return out
+
+
+def shown(evaluations):
+    return [(one.host, one.reasons, one.score, one.crowd, one.note) for one in evaluations]
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_hosts_are_evaluated_as_by_all_that_they_have(seed):
+    draw = random.Random(seed)
+    infos = somefleets.hosts(draw)
+    required = somefleets.request(draw, "new")
+    for policy in somefleets.POLICIES:
+        short = over_the_wire(infos, brief.about([required], policy))
+
+        found = choose.evaluate(short, required, policy=policy)
+
+        assert shown(found) == shown(choose.evaluate(infos, required, policy=policy))
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_many_are_planned_as_by_all_that_hosts_have(seed):
+    draw = random.Random(seed)
+    infos, requests = somefleets.hosts(draw), somefleets.requests(draw)
+    for policy in somefleets.POLICIES:
+        short = over_the_wire(infos, brief.about(requests, policy))
+
+        assert plan_many(requests, short, policy=policy) == plan_many(
+            requests, infos, policy=policy
+        )
+
+
+def whole_host():
+    """Return a host that has some of all that a VM can need."""
+    (info,) = somefleets.hosts(random.Random(1), most=1).values()
+    return told.but(
+        info,
+        bridges=["br0", "br1"],
+        links=["eth0", "eth1"],
+        networks={
+            "default": {"active": True, "bridge": "virbr0"},
+            "off": {"active": False, "bridge": None},
+        },
+        profiles={
+            "nic": {
+                "lan": {"bridges": ["br1"], "networks": ["off"], "links": [], "bridge_vlans": True},
+                "bad": {"error": "no such type"},
+            },
+            "disk": {"large": {"size_mib": 10**6, "has_image": True}, "bad": {"error": "no"}},
+        },
+        domain_types={"default": "qemu", "usable": ["qemu"], "why": "no /dev/kvm"},
+        machines={"x86_64": {"versions": {"pc-q35-": ["4.2", "7.2"]}, "names": ["q35"]}},
+    )
+
+
+@pytest.mark.parametrize(
+    "needs",
+    [
+        {"bridges": ("br1", "br7")},
+        {"networks": ("default", "off", "none")},
+        {"links": ("eth1", "eth7")},
+        {"nic_profile": "lan"},
+        {"nic_profile": "bad", "disk_profile": "bad"},
+        {"nic_profile": "none", "disk_profile": "large"},
+        {"domain_type": "kvm"},
+        {"domain_type": "qemu", "cpu_features": ("vmx", "no-such")},
+        {"arch": "s390x"},
+        {"machine": "pc-q35-7.1", "next_machine": "pc-q35-9.0"},
+        {"machine": "q35", "next_machine": "pc-i440fx-7.2"},
+        {"machine": "virt", "cpu_qemu": "99.0"},
+        {"newer": (("a thing", "99.0"),)},
+        {"bridge_vlans": True},
+    ],
+)
+def test_each_kind_of_need_has_its_reasons(needs):
+    required = Requirements(name="new", vcpus=1, memory_mib=1, **needs)
+    infos = {"h1": whole_host(), "h2": replace(whole_host(), bridges=[], networks={}, links=[])}
+
+    short = over_the_wire(infos, brief.about([required], Policy()))
+
+    found = shown(choose.evaluate(short, required))
+    assert found == shown(choose.evaluate(infos, required))
+
+
+def test_a_host_with_fifty_vms_says_a_few_hundred_bytes():
+    required = Requirements(
+        name="new", vcpus=1, memory_mib=1, nic_profile="lan", disk_profile="large"
+    )
+    info = whole_host()
+    info = told.but(info, vms={f"vm-{number:03}": told.VM for number in range(50)})
+
+    said = wire.plain(brief.of(info, brief.about([required], Policy())))
+
+    assert len(json.dumps(said, separators=(",", ":"))) < 700
+    assert "vm-001" not in json.dumps(said)
+
+
+def test_a_host_decides_by_its_rank_whether_it_is_in_the_sample():
+    hosts = [f"h{number:04}" for number in range(1000)]
+    below = sorted(brief.rank("web1", host) for host in hosts)[99]
+    wanted = brief.About(seed="web1", below=below)
+
+    chosen = [host for host in hosts if wanted.is_for(host)]
+
+    assert len(chosen) == 100
+    other = sorted(brief.rank("web2", host) for host in hosts)[99]
+    others = [host for host in hosts if brief.About(seed="web2", below=other).is_for(host)]
+    assert len({*chosen}.intersection(others)) < 30
+    assert brief.About(only=["h0001"]).is_for("h0001")
+    assert not brief.About(only=["h0001"]).is_for("h0002")
+    assert brief.About().is_for("h0002")
+
+
+@pytest.mark.parametrize(
+    ("needs", "policy", "is_so"),
+    [
+        ({}, {}, True),
+        ({"anti_affinity": ("db",)}, {"placement": "pack"}, True),
+        ({"anti_affinity": ("db@rack",)}, {}, False),
+        ({"affinity": ("db",)}, {}, False),
+        ({}, {"spread_over": "rack"}, False),
+        ({}, {"headroom": True}, False),
+    ],
+)
+def test_what_looks_at_other_hosts_is_known(needs, policy, is_so):
+    required = Requirements(name="new", vcpus=1, memory_mib=1, **needs)
+
+    assert brief.is_of_one_host(required, Policy(**policy)) is is_so
