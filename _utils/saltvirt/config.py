@@ -137,6 +137,8 @@ _MASTER = {
     "headroom": _FLAG,
     "init_per_host": _AT_LEAST_1,
     "init_parallel": _AT_LEAST_1,
+    "cells": _MAPPING,
+    "cell_prefix": _TEXT,
     "weights": {"memory": _RATIO, "cpu": _RATIO, "disk": _RATIO},
     "minion_packages": {"source": _TEXT},
     # See pki_options: what is in it concerns the CA alone.
@@ -229,6 +231,8 @@ class MasterSettings(_Options):
     headroom: bool = False
     init_per_host: int = 2
     init_parallel: int = 16
+    cells: dict[str, Any] = field(default_factory=dict)
+    cell_prefix: str = ""
     weights: dict[str, Any] = field(default_factory=dict)
     minion_packages: dict[str, Any] = field(default_factory=dict)
     pki: dict[str, Any] = field(default_factory=dict)
