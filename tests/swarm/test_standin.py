@@ -6,7 +6,7 @@ import contract
 import libvirt
 import pytest
 from saltvirt.config import HostSettings
-from saltvirt.kvm import connect, lifecycle, query
+from saltvirt.kvm import connect, lifecycle, migrate, query
 from swarmkit.standin import connection, refusals
 
 HOST = "<node><cpu><arch>x86_64</arch></cpu></node>"
@@ -96,7 +96,8 @@ def test_unknown_flags_are_refused(standin):
 
 def test_our_library_works_on_it(tmp_path, monkeypatch):
     monkeypatch.setattr(connect, "_open", connect._open)
-    connection.stand_in(connect)
+    monkeypatch.setattr(migrate, "target", migrate.target)
+    connection.stand_in(connect, migrate)
     settings = HostSettings(uri=f"{connection.SCHEME}{tmp_path}")
     # As libvirt itself has it: so many runs, so many numbers.
     with connect.opened(settings, readonly=False) as conn:
