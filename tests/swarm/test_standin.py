@@ -42,6 +42,15 @@ def test_libvirts_test_driver_keeps_the_contract(driver, check):
     check(driver)
 
 
+@pytest.mark.parametrize("check", contract.MOVES, ids=lambda check: check.__name__)
+def test_the_stand_in_keeps_the_contract_of_moves(tmp_path, check):
+    conns = [tmp_path / host / "libvirt" for host in ("a", "b")]
+    for folder in conns:
+        folder.mkdir(parents=True)
+
+    check(*(connection.Connection(it, readonly=False) for it in conns), "qemu+tls://b/system")
+
+
 def test_domains_outlive_connections_and_processes(tmp_path):
     first = connection.Connection(tmp_path, readonly=False)
     first.defineXML(contract.xml(first)).create()

@@ -25,7 +25,7 @@ import salt.payload
 import salt.pillar
 from saltvirt.kvm import connect, migrate
 
-from swarmkit import conf, guests, loops, peer, work
+from swarmkit import clock, conf, guests, loops, peer, work
 from swarmkit.settings import OWN, ROOT, Spec
 from swarmkit.standin import connection
 
@@ -97,6 +97,8 @@ def _warm_crypto(opts):
 
 def _live(base, grains, spec, names):
     """Be some hosts."""
+    if spec.is_apart:
+        clock.follow(*names)
     loop = loops.loop()
     for name in names:
         loop.spawn(peer.Peer(_opts(base, name, grains, spec), loop).up)

@@ -282,4 +282,3 @@ def job_stats(one, flags):
         "data_remaining": job["left"],
         "disk_processed": job["total"] - job["left"],
     }
-

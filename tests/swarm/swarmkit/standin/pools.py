@@ -96,7 +96,7 @@ class Volume(Refusing):
 
     def name(self):
         """Return its name in its pool."""
-        return os.path.basename(self._path)
+        return Path(self._path).name
 
     def path(self):
         """Return its path on its host."""
@@ -164,7 +164,7 @@ class Stream:
 def volume(conn, path):
     """Return the volume that a path is, None if it is in no pool."""
     for name, one in conn.store.read().get("pools", {}).items():
-        if os.path.dirname(path) == one["folder"] and os.path.isfile(conn.real(path)):
+        if str(Path(path).parent) == one["folder"] and Path(conn.real(path)).is_file():
             return Volume(Pool(conn, name, one["uuid"]), conn, path)
     return None
 

@@ -1,0 +1,298 @@
+"""
+A life of a cloud: random commands, many at once, killed in mid-step; clocks jump, hosts die.
+
+After each operation the laws of ``lifelaws`` are read from the hosts. At the end of each part of it
+what was interrupted is settled, and nothing may be left over.
+"""
+
+import json
+import time
+
+import pytest
+from conftest import swarm_of
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+from lifelaws import Fates, always, at_rest
+from swarmkit import conf, faults, life
+from swarmkit.settings import Spec
+from test_load import IMAGE, IMAGES
+from warmswarm import WarmSwarm
+
+HOSTS, NAMES = 5, [f"vm-{letter}" for letter in "abcdefgh"]
+# A host has room for three of them.
+MEMORY_MIB, ROOM_MIB = 256, 3 * 256 + 100
+SHORT_TIMES = {"timeout": 5, "gather_job_timeout": 2}
+# As many commands may be under way at once.
+AT_ONCE = 3
+# What a killed command may leave, and the next one settles.
+SETTLED = {"unfinished", "half-move", "order", "lock", "mark", "download", "pool"}
+_HOUR_S = 3600
+_QUIET_S = 90
+
+
+@pytest.fixture(scope="module")
+def living():
+    """Five hosts without VMs, and a process beside their master."""
+    spec = Spec(hosts=HOSTS, vms=0, memory_mib=ROOM_MIB, options=SHORT_TIMES)
+    with swarm_of(spec, "l") as it:
+        it.sh('mkdir -p "$1"; qemu-img create -q -f qcow2 "$1/a.qcow2" 64M', IMAGES)
+        warm = WarmSwarm(it)
+        try:
+            yield it, warm
+        finally:
+            warm.close()
+
+
+hosts = st.sampled_from([f"h{number:04d}" for number in range(HOSTS)])
+names = st.sampled_from(NAMES)
+# Every fourth command is killed, at any moment of it.
+ends = st.one_of(st.none(), st.none(), st.none(), st.floats(0.05, 1.5).map(lambda s: round(s, 2)))
+together = st.booleans()
+# What goes wrong with one job of three, until the next change of weather.
+WEATHERS = [
+    [],
+    [{"libvirt": {"create": "injected: no start"}}],
+    [{"libvirt": {"defineXML": "injected: no definition"}}],
+    [{"libvirt": {"migrate": "injected: no move"}}],
+    [{"libvirt": {"target": "injected: no way there"}}],
+    [{"fun": "virt.migrate_*", "error": "injected: the host is upset"}],
+    [{"fun": "virt.init", "error": "injected: the host is upset"}],
+    [{"fun": "virt.init", "slow_s": 1}, {"fun": "virt.purge", "slow_s": 1}],
+    [{"fun": "virt.migrate*", "slow_s": 0.5}],
+]
+
+
+class Life(RuleBasedStateMachine):
+    """The operations, and the laws after each."""
+
+    swarm = warm = None
+    operations = 0
+
+    def __init__(self):
+        super().__init__()
+        self._under_way, self._fates = [], Fates()
+        # Whether something was run since the last that was done from outside; was cut off.
+        self._has_run, self._is_cut = False, False
+
+    # The operations.
+
+    @initialize()
+    def begin(self):
+        """Begin with a few VMs."""
+        self._await_quiet()
+        self.warm.do("reset")
+        print("a life begins")
+        for name in NAMES[:AT_ONCE]:
+            self._init(name, None, None, beside=True)
+
+    def _run(self, *words, beside, kill_s=None):
+        asked = self.warm.begin(*words, kill_s=kill_s)
+        self._said(" ".join(map(str, words)), f"killed after {kill_s} s" if kill_s else "")
+        self._has_run, self._is_cut = True, self._is_cut or bool(kill_s)
+        self._under_way.append(asked)
+        if not beside or len(self._under_way) >= AT_ONCE:
+            self._end_all()
+
+    def _said(self, *what):
+        type(self).operations += 1
+        print(f"{self.operations}:", *what)
+
+    def _from_outside(self, *what, is_cut=False):
+        self._said(*what)
+        self._has_run, self._is_cut = False, self._is_cut or is_cut
+
+    def _end_all(self):
+        for asked in self._under_way:
+            answer = asked.wait()
+            print(f"  {answer['code']}: {' '.join(asked.words[:3])} {_error(answer)}")
+            assert "Traceback" not in answer["err"] + answer["out"], answer["out"] + answer["err"]
+        self._under_way = []
+
+    @rule(name=names, host=st.one_of(st.none(), hosts), kill_s=ends, beside=together)
+    def init(self, name, host, kill_s, beside):
+        """Deploy a VM."""
+        self._init(name, host, kill_s, beside=beside)
+
+    def _init(self, name, host, kill_s, beside):
+        self._fates.tried("init", name)
+        where = () if host is None else (f"host={host}",)
+        options = ("seed_method=nocloud", "wait=False", "headroom=False")
+        words = ("virt.init", name, 1, MEMORY_MIB, IMAGE, *options, *where)
+        self._run(*words, beside=beside, kill_s=kill_s)
+
+    @rule(number=st.integers(0, 99), kill_s=ends, beside=together)
+    def purge(self, number, kill_s, beside):
+        """Remove a VM."""
+        name = self._one(number)
+        self._fates.tried("purge", name)
+        self._run("virt.purge", name, beside=beside, kill_s=kill_s)
+
+    def _one(self, number):
+        """Return one of the VMs that are there, or any name."""
+        alive = self._fates.alive or NAMES
+        return alive[number % len(alive)]
+
+    @rule(
+        verb=st.sampled_from(["start", "stop", "pause", "resume"]),
+        number=st.integers(0, 99),
+        beside=together,
+    )
+    def power(self, verb, number, beside):
+        """Start, stop, pause or resume a VM."""
+        self._run(f"virt.{verb}", self._one(number), beside=beside)
+
+    @rule(number=st.integers(0, 99), host=st.one_of(st.none(), hosts), kill_s=ends, beside=together)
+    def migrate(self, number, host, kill_s, beside):
+        """Move a VM to a host, or to any."""
+        to = () if host is None else (host,)
+        self._run("virt.migrate", self._one(number), *to, beside=beside, kill_s=kill_s)
+
+    @rule(host=hosts, kill_s=ends, beside=together)
+    def evacuate(self, host, kill_s, beside):
+        """Empty a host."""
+        self._run("virt.evacuate", host, "wait_s=5", beside=beside, kill_s=kill_s)
+
+    @rule(host=hosts, kill_s=ends, beside=together)
+    def restore(self, host, kill_s, beside):
+        """Bring a host's VMs home."""
+        self._run("virt.restore", host, beside=beside, kill_s=kill_s)
+
+    @precondition(lambda self: self._is_cut)
+    @rule(beside=together)
+    def settle(self, beside):
+        """Settle all moves."""
+        self._is_cut = False
+        self._run("virt.settle", beside=beside)
+
+    @precondition(lambda self: self._has_run)
+    @rule(host=hosts)
+    def kill_jobs(self, host):
+        """End the jobs that a host is at."""
+        killed = self.warm.do("kill_jobs", host=host)
+        self._from_outside(f"kill the {killed} jobs of", host, is_cut=bool(killed))
+
+    @precondition(lambda self: self._has_run)
+    @rule(host=hosts)
+    def kill_host(self, host):
+        """End a host's minion; it comes up again."""
+        self._from_outside("kill", host)
+        self.warm.do("kill", host=host)
+
+    @precondition(lambda self: self._has_run)
+    @rule(who=st.one_of(st.just("master"), hosts), hours=st.sampled_from([-30, -1, 0, 1, 30, 9000]))
+    def jump(self, who, hours):
+        """Have a clock jump."""
+        self._from_outside("the clock of", who, f"is {hours} h ahead")
+        self.warm.do("jump", who=who, by_s=hours * _HOUR_S)
+
+    @precondition(lambda self: self._has_run)
+    @rule(which=st.sampled_from(WEATHERS))
+    def weather(self, which):
+        """Have other things go wrong from now on."""
+        self._from_outside("weather", json.dumps(which))
+        self._let_fail([{"chance": 0.33, **one} for one in which])
+
+    def _let_fail(self, rules):
+        life.write(self.swarm.place, conf.FAULTS, json.dumps(faults.checked(rules)))
+
+    # The laws.
+
+    @invariant()
+    def holds(self):
+        """Read the laws from the hosts."""
+        seen = self.warm.do("look")
+        self._refuse(always(seen, ROOM_MIB))
+        if self._under_way:
+            return
+        if seen["jobs"]:
+            # Of a command that was killed: what it is at is not at rest.
+            return
+        self._judge(seen)
+
+    def _judge(self, seen):
+        self._refuse([*at_rest(seen), *self._fates.wrong(seen, NAMES)])
+        for host, name, uuid in self._fates.unmarked(seen):
+            digest = self.warm.do("mark", host=host, name=name, number=self.operations)
+            self._fates.marked(name, uuid, digest)
+
+    def _refuse(self, wrong):
+        wrong = list(wrong)
+        assert not wrong, "\n".join(wrong)
+
+    def _await_quiet(self):
+        end = time.monotonic() + _QUIET_S
+        while self.warm.do("jobs"):
+            assert time.monotonic() < end, f"jobs go on for {_QUIET_S} s"
+            time.sleep(0.1)
+
+    def teardown(self):
+        """Settle all; nothing may be left over, of any age."""
+        self._end_all()
+        self._let_fail([])
+        self._await_quiet()
+        self.swarm.wait_for(self.swarm.spec.ids)
+        self._judge(self.warm.do("look"))
+        self._ended("virt.settle")
+        found = self._ended("virt.doctor", "fix=True", is_bad=True)
+        checks = {one["check"] for one in found.get("findings", ())}
+        assert not checks, f"after virt.doctor fix=True: {found}"
+        for who in ("master", *self.swarm.spec.ids):
+            self.warm.do("jump", who=who, by_s=9 * _HOUR_S)
+        self._ended("virt.doctor")
+        seen = self.warm.do("look")
+        self._judge(seen)
+        left = [one for one in seen["orders"] if one["purpose"] != "evacuated"]
+        self._refuse(f"still on record: {one}" for one in left)
+
+    def _ended(self, *words, is_bad=False):
+        answer = self.warm.begin(*words).wait()
+        print(f"  {answer['code']}: {' '.join(words)} {answer['out']}")
+        assert is_bad or answer["code"] == 0, answer["out"] + answer["err"]
+        start = answer["out"].find("{")
+        return json.JSONDecoder().raw_decode(answer["out"][start:])[0] if start >= 0 else {}
+
+
+def _error(answer):
+    """Return what a command has said of its failure, on one line."""
+    if answer["code"] == 0:
+        return ""
+    return " ".join((answer["out"][-400:] + answer["err"][-200:]).split())
+
+
+def lived(living, parts, each, **options):
+    """Live through so many parts of so many operations."""
+    swarm, warm = living
+
+    class Here(Life):
+        pass
+
+    Here.swarm, Here.warm = swarm, warm
+    run_state_machine_as_test(
+        Here,
+        settings=settings(
+            max_examples=parts,
+            stateful_step_count=each,
+            deadline=None,
+            phases=[Phase.generate],
+            suppress_health_check=list(HealthCheck),
+            **options,
+        ),
+    )
+    return Here.operations
+
+
+def test_a_life_of_200_operations(living):
+    assert lived(living, 4, 50, derandomize=True) >= 150
+
+
+@pytest.mark.nightly
+def test_a_life_of_2000_operations(living):
+    assert lived(living, 20, 100) >= 1500
