@@ -81,6 +81,8 @@ class Life(RuleBasedStateMachine):
         self._under_way, self._fates = [], Fates()
         # Whether something was run since the last that was done from outside; was cut off.
         self._has_run, self._is_cut = False, False
+        # Until something is wrong.
+        self._is_well = True
 
     # The operations.
 
@@ -208,6 +210,11 @@ class Life(RuleBasedStateMachine):
     @invariant()
     def holds(self):
         """Read the laws from the hosts."""
+        self._is_well = False
+        self._read_laws()
+        self._is_well = True
+
+    def _read_laws(self):
         seen = self.warm.do("look")
         self._refuse(always(seen, ROOM_MIB))
         if self._under_way:
@@ -235,6 +242,10 @@ class Life(RuleBasedStateMachine):
 
     def teardown(self):
         """Settle all; nothing may be left over, of any age."""
+        if not self._is_well:
+            for asked in self._under_way:
+                asked.wait()
+            return
         self._end_all()
         self._let_fail([])
         self._await_quiet()

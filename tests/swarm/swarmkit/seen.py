@@ -14,7 +14,7 @@ from urllib.parse import unquote
 from saltvirt import locks
 
 from swarmkit import clock, conf
-from swarmkit.settings import ROOT
+from swarmkit.settings import OWN, ROOT
 from swarmkit.standin import connection, texts
 
 _MASTERS = conf.MASTER / "cache"
@@ -157,10 +157,12 @@ def mark(host, name, number):
     """Write something into the disk of a VM, as its guest would; every other one is autostarted."""
     conn = connection.Connection(conf.HOSTS / host / "libvirt", readonly=False)
     conn.lookupByName(name).setAutostart(number % 2)
-    path = conf.HOSTS / host / "img" / f"{name}_system.qcow2"
-    argv = ["qemu-io", "-f", "qcow2", "-c", f"write -P {number % 255 + 1} 1M 64k", str(path)]
+    disk = f"img/{name}_system.qcow2"
+    # What it is based on has the path by which its host sees it.
+    argv = ["nsenter", "--target", (conf.HOSTS / host / "pid").read_text(), "--mount"]
+    argv += ["qemu-io", "-f", "qcow2", "-c", f"write -P {number % 255 + 1} 1M 64k", OWN / disk]
     subprocess.run(argv, check=True, capture_output=True)
-    return _digest(path)
+    return _digest(conf.HOSTS / host / disk)
 
 
 def jump(who, by_s):
