@@ -256,7 +256,7 @@ def what_moves_runs_there_alone(conn, other, uri):
     assert there.state() == wanted
     assert (dom.isActive(), dom.isPersistent(), dom.autostart()) == (0, 1, 1)
     assert dom.state() == [libvirt.VIR_DOMAIN_SHUTOFF, libvirt.VIR_DOMAIN_SHUTOFF_MIGRATED]
-    assert dom.jobStats().get("type", 0) == libvirt.VIR_DOMAIN_JOB_NONE
+    refused("OPERATION_INVALID", dom.jobStats)
     last = there.jobStats(libvirt.VIR_DOMAIN_JOB_STATS_COMPLETED)
     assert last["type"] == libvirt.VIR_DOMAIN_JOB_COMPLETED and "downtime" in last
 

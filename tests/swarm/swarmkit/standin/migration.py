@@ -271,6 +271,9 @@ def job_stats(one, flags):
     if one.get("incoming"):
         text = "migration statistics are available only on the source host"
         raise refusal("OPERATION_UNSUPPORTED", text)
+    if one["live"] is None:
+        text = "Requested operation is not valid: domain is not running"
+        raise refusal("OPERATION_INVALID", text)
     job = one.get("job")
     if not job:
         return {"type": libvirt.VIR_DOMAIN_JOB_NONE}
