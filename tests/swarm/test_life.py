@@ -16,7 +16,6 @@ from hypothesis.stateful import (
     RuleBasedStateMachine,
     initialize,
     invariant,
-    precondition,
     rule,
     run_state_machine_as_test,
 )
@@ -26,7 +25,8 @@ from swarmkit.settings import Spec
 from test_load import IMAGE, IMAGES
 from warmswarm import WarmSwarm
 
-HOSTS, NAMES = 5, [f"vm-{letter}" for letter in "abcdefgh"]
+HOSTS = [f"h{number:04d}" for number in range(5)]
+NAMES = [f"vm-{letter}" for letter in "abcdefgh"]
 # A host has room for three of them.
 MEMORY_MIB, ROOM_MIB = 256, 3 * 256 + 100
 SHORT_TIMES = {"timeout": 5, "gather_job_timeout": 2}
@@ -41,7 +41,7 @@ _QUIET_S = 90
 @pytest.fixture(scope="module")
 def living():
     """Five hosts without VMs, and a process beside their master."""
-    spec = Spec(hosts=HOSTS, vms=0, memory_mib=ROOM_MIB, options=SHORT_TIMES)
+    spec = Spec(hosts=len(HOSTS), vms=0, memory_mib=ROOM_MIB, options=SHORT_TIMES)
     with swarm_of(spec, "l") as it:
         it.sh('mkdir -p "$1"; qemu-img create -q -f qcow2 "$1/a.qcow2" 64M', IMAGES)
         warm = WarmSwarm(it)
@@ -51,11 +51,17 @@ def living():
             warm.close()
 
 
-hosts = st.sampled_from([f"h{number:04d}" for number in range(HOSTS)])
-names = st.sampled_from(NAMES)
+hosts = st.sampled_from(HOSTS)
 # Every fourth command is killed, at any moment of it.
 ends = st.one_of(st.none(), st.none(), st.none(), st.floats(0.05, 1.5).map(lambda s: round(s, 2)))
-together = st.booleans()
+# How often each is done beside the others.
+OPERATIONS = [
+    *["init"] * 5,
+    *["migrate"] * 4,
+    *["power"] * 3,
+    *["evacuate", "restore", "purge"] * 2,
+    *["settle", "kill_job", "kill_job", "kill_host", "jump", "weather"],
+]
 # What goes wrong with one job of three, until the next change of weather.
 WEATHERS = [
     [],
@@ -79,8 +85,6 @@ class Life(RuleBasedStateMachine):
     def __init__(self):
         super().__init__()
         self._under_way, self._fates = [], Fates()
-        # Whether something was run since the last that was done from outside; was cut off.
-        self._has_run, self._is_cut = False, False
         # Until something is wrong.
         self._is_well = True
 
@@ -92,13 +96,12 @@ class Life(RuleBasedStateMachine):
         self._await_quiet()
         self.warm.do("reset")
         print("a life begins")
-        for name in NAMES[:AT_ONCE]:
-            self._init(name, None, None, beside=True)
+        for number in range(1, AT_ONCE + 1):
+            self._init(number, None, {"beside": True})
 
     def _run(self, *words, beside, kill_s=None):
         asked = self.warm.begin(*words, kill_s=kill_s)
         self._said(" ".join(map(str, words)), f"killed after {kill_s} s" if kill_s else "")
-        self._has_run, self._is_cut = True, self._is_cut or bool(kill_s)
         self._under_way.append(asked)
         if not beside or len(self._under_way) >= AT_ONCE:
             self._end_all()
@@ -107,10 +110,6 @@ class Life(RuleBasedStateMachine):
         type(self).operations += 1
         print(f"{self.operations}:", *what)
 
-    def _from_outside(self, *what, is_cut=False):
-        self._said(*what)
-        self._has_run, self._is_cut = False, self._is_cut or is_cut
-
     def _end_all(self):
         for asked in self._under_way:
             answer = asked.wait()
@@ -118,88 +117,68 @@ class Life(RuleBasedStateMachine):
             assert "Traceback" not in answer["err"] + answer["out"], answer["out"] + answer["err"]
         self._under_way = []
 
-    @rule(name=names, host=st.one_of(st.none(), hosts), kill_s=ends, beside=together)
-    def init(self, name, host, kill_s, beside):
-        """Deploy a VM."""
-        self._init(name, host, kill_s, beside=beside)
-
-    def _init(self, name, host, kill_s, beside):
-        self._fates.tried("init", name)
-        where = () if host is None else (f"host={host}",)
-        options = ("seed_method=nocloud", "wait=False", "headroom=False")
-        words = ("virt.init", name, 1, MEMORY_MIB, IMAGE, *options, *where)
-        self._run(*words, beside=beside, kill_s=kill_s)
-
-    @rule(number=st.integers(0, 99), kill_s=ends, beside=together)
-    def purge(self, number, kill_s, beside):
-        """Remove a VM."""
-        name = self._one(number)
-        self._fates.tried("purge", name)
-        self._run("virt.purge", name, beside=beside, kill_s=kill_s)
-
-    def _one(self, number):
-        """Return one of the VMs that are there, or any name."""
-        alive = self._fates.alive or NAMES
-        return alive[number % len(alive)]
-
     @rule(
-        verb=st.sampled_from(["start", "stop", "pause", "resume"]),
-        number=st.integers(0, 99),
-        beside=together,
+        what=st.sampled_from(OPERATIONS),
+        number=st.integers(0, 999),
+        host=st.one_of(st.none(), hosts),
+        kill_s=ends,
+        beside=st.booleans(),
     )
-    def power(self, verb, number, beside):
-        """Start, stop, pause or resume a VM."""
-        self._run(f"virt.{verb}", self._one(number), beside=beside)
+    def operate(self, what, number, host, kill_s, beside):
+        """Do one operation; ``beside`` is whether the next one begins while it is under way."""
+        how = {"kill_s": kill_s, "beside": beside}
+        getattr(self, f"_{what}")(number=number, host=host, how=how)
 
-    @rule(number=st.integers(0, 99), host=st.one_of(st.none(), hosts), kill_s=ends, beside=together)
-    def migrate(self, number, host, kill_s, beside):
-        """Move a VM to a host, or to any."""
-        to = () if host is None else (host,)
-        self._run("virt.migrate", self._one(number), *to, beside=beside, kill_s=kill_s)
+    def _init(self, number, host, how):
+        # Now and then one that is there already.
+        free = [name for name in NAMES if name not in self._fates.alive]
+        name = _one(free if free and number % 10 else NAMES, number)
+        self._fates.tried("init", name)
+        where = () if host is None or number % 3 else (f"host={host}",)
+        options = ("seed_method=nocloud", "wait=False", "headroom=False")
+        self._run("virt.init", name, 1, MEMORY_MIB, IMAGE, *options, *where, **how)
 
-    @rule(host=hosts, kill_s=ends, beside=together)
-    def evacuate(self, host, kill_s, beside):
-        """Empty a host."""
-        self._run("virt.evacuate", host, "wait_s=5", beside=beside, kill_s=kill_s)
+    def _purge(self, number, host, how):
+        name = self._alive(number)
+        self._fates.tried("purge", name)
+        self._run("virt.purge", name, **how)
 
-    @rule(host=hosts, kill_s=ends, beside=together)
-    def restore(self, host, kill_s, beside):
-        """Bring a host's VMs home."""
-        self._run("virt.restore", host, beside=beside, kill_s=kill_s)
+    def _alive(self, number):
+        return _one(self._fates.alive or NAMES, number)
 
-    @precondition(lambda self: self._is_cut)
-    @rule(beside=together)
-    def settle(self, beside):
-        """Settle all moves."""
-        self._is_cut = False
-        self._run("virt.settle", beside=beside)
+    def _power(self, number, host, how):
+        verb = _one(("start", "stop", "pause", "resume"), number)
+        self._run(f"virt.{verb}", self._alive(number // 4), **how)
 
-    @precondition(lambda self: self._has_run)
-    @rule(host=hosts)
-    def kill_jobs(self, host):
-        """End the jobs that a host is at."""
-        killed = self.warm.do("kill_jobs", host=host)
-        self._from_outside(f"kill the {killed} jobs of", host, is_cut=bool(killed))
+    def _migrate(self, number, host, how):
+        self._run("virt.migrate", self._alive(number), *filter(None, [host]), **how)
 
-    @precondition(lambda self: self._has_run)
-    @rule(host=hosts)
-    def kill_host(self, host):
-        """End a host's minion; it comes up again."""
-        self._from_outside("kill", host)
+    def _evacuate(self, number, host, how):
+        self._run("virt.evacuate", host or _one(HOSTS, number), "wait_s=5", **how)
+
+    def _restore(self, number, host, how):
+        self._run("virt.restore", host or _one(HOSTS, number), **how)
+
+    def _settle(self, number, host, how):
+        self._run("virt.settle", **how)
+
+    def _kill_job(self, number, host, how):
+        time.sleep(number % 8 / 10)
+        self._said("kill the job", self.warm.do("kill_job", number=number))
+
+    def _kill_host(self, number, host, how):
+        host = host or _one(HOSTS, number)
+        self._said("kill", host)
         self.warm.do("kill", host=host)
 
-    @precondition(lambda self: self._has_run)
-    @rule(who=st.one_of(st.just("master"), hosts), hours=st.sampled_from([-30, -1, 0, 1, 30, 9000]))
-    def jump(self, who, hours):
-        """Have a clock jump."""
-        self._from_outside("the clock of", who, f"is {hours} h ahead")
-        self.warm.do("jump", who=who, by_s=hours * _HOUR_S)
+    def _jump(self, number, host, how):
+        hours = _one((-30, -1, 0, 1, 30, 9000), number)
+        self._said("the clock of", host or "the master", "is ahead by", hours, "h")
+        self.warm.do("jump", who=host or "master", by_s=hours * _HOUR_S)
 
-    @precondition(lambda self: self._has_run)
-    @rule(which=st.sampled_from(WEATHERS))
-    def weather(self, which):
-        """Have other things go wrong from now on."""
-        self._from_outside("weather", json.dumps(which))
+    def _weather(self, number, host, how):
+        which = _one(WEATHERS, number)
+        self._said("weather", json.dumps(which))
         self._let_fail([{"chance": 0.33, **one} for one in which])
 
     def _let_fail(self, rules):
@@ -265,7 +244,7 @@ class Life(RuleBasedStateMachine):
 
     def _ended(self, *words, is_bad=False):
         answer = self.warm.begin(*words).wait()
-        print(f"  {answer['code']}: {' '.join(words)} {answer['out']}")
+        print(f"  {answer['code']}: {' '.join(words)} {' '.join(answer['out'].split())}")
         assert is_bad or answer["code"] == 0, answer["out"] + answer["err"]
         start = answer["out"].find("{")
         return json.JSONDecoder().raw_decode(answer["out"][start:])[0] if start >= 0 else {}
@@ -275,7 +254,11 @@ def _error(answer):
     """Return what a command has said of its failure, on one line."""
     if answer["code"] == 0:
         return ""
-    return " ".join((answer["out"][-400:] + answer["err"][-200:]).split())
+    return " ".join((answer["out"][-400:] or answer["err"][-400:]).split())
+
+
+def _one(several, number):
+    return several[number % len(several)]
 
 
 def lived(living, parts, each, **options):

@@ -179,15 +179,20 @@ def kill(host):
         os.kill(int((conf.HOSTS / host / "pid").read_text()), signal.SIGKILL)
 
 
-def kill_jobs(host):
-    """End the jobs that a host is at; return how many there were."""
-    pid = (conf.HOSTS / host / "pid").read_text()
-    with contextlib.suppress(OSError):
-        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-        for one in children:
-            os.kill(int(one), signal.SIGKILL)
-        return len(children)
-    return 0
+def kill_job(number):
+    """End one of the jobs that hosts are at; return at which of them, None without any."""
+    found = []
+    for host in _hosts():
+        pid = (conf.HOSTS / host / "pid").read_text()
+        with contextlib.suppress(FileNotFoundError):
+            children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+            found += [(host, int(one)) for one in children]
+    if not found:
+        return None
+    host, pid = found[number % len(found)]
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(pid, signal.SIGKILL)
+    return host
 
 
-DO = {one.__name__: one for one in (look, reset, mark, jump, kill, kill_jobs, jobs)}
+DO = {one.__name__: one for one in (look, reset, mark, jump, kill, kill_job, jobs)}
