@@ -59,7 +59,8 @@ OPERATIONS = [
     *["init"] * 5,
     *["migrate"] * 4,
     *["power"] * 3,
-    *["evacuate", "restore", "purge"] * 2,
+    *["evacuate", "purge"] * 2,
+    *["restore"] * 3,
     *["settle", "kill_job", "kill_job", "kill_host", "jump", "weather"],
 ]
 # What goes wrong with one job of three, until the next change of weather.
@@ -165,7 +166,9 @@ class Life(RuleBasedStateMachine):
         self._run("virt.settle", **how)
 
     def _kill_job(self, number, host, how):
-        time.sleep(number % 8 / 10)
+        if not self._under_way:
+            self._migrate(number, host, {"beside": True})
+        time.sleep(0.2 + number % 8 / 10)
         self._said("kill the job", self.warm.do("kill_job", number=number))
 
     def _kill_host(self, number, host, how):
