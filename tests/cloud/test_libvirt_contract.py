@@ -9,12 +9,14 @@ CONTRACT = CHECKOUT / "tests/swarm/contract.py"
 PYTHON = "/opt/saltstack/salt/bin/python3"
 
 
-@pytest.mark.parametrize("host", ["hyper1", "hyper3"])
-def test_a_real_libvirtd_keeps_the_contract_of_the_stand_in(cloud, host):
+@pytest.mark.parametrize(
+    ("host", "other"), [("hyper1", "qemu+tls://hyper2/system"), ("hyper3", "")]
+)
+def test_a_real_libvirtd_keeps_the_contract_of_the_stand_in(cloud, host, other):
     script = cloud.folder(host) / "run/contract.py"
     script.write_text(CONTRACT.read_text())
     try:
-        said = json.loads(cloud.sh(host, f"{PYTHON} /run/contract.py qemu:///system"))
+        said = json.loads(cloud.sh(host, f"{PYTHON} /run/contract.py qemu:///system {other}"))
     finally:
         script.unlink()
 

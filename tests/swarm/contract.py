@@ -2,7 +2,8 @@
 What libvirt promises of domains, as far as saltvirt needs it; the stand-in is asked the same.
 
 Each check gets a connection that can write, and makes a domain of its own, which is removed again.
-As a program it asks a real libvirtd, and prints what is not so: contract.py qemu:///system
+As a program it asks a real libvirtd, and one that this moves domains to, and prints what is not so:
+contract.py qemu:///system [qemu+tls://HOST/system]
 """
 
 import json
@@ -236,6 +237,91 @@ def what_there_is_not_is_said(conn):
     refused("NO_STORAGE_VOL", conn.storageVolLookupByPath, "/nowhere/at/all")
 
 
+def moved(dom, uri, *flags):
+    """Move a domain as saltvirt does, with more flags."""
+    wanted = sum(getattr(libvirt, f"VIR_MIGRATE_{name}") for name in ("PEER2PEER", "TLS", *flags))
+    dom.migrateToURI3(uri, {}, wanted)
+
+
+def what_moves_runs_there_alone(conn, other, uri):
+    """It goes on on the other host, defined; here its definition stays, off as it was moved."""
+    dom = conn.defineXML(xml(conn))
+    dom.setAutostart(1)
+    dom.create()
+    moved(dom, uri, "LIVE", "PERSIST_DEST")
+    there = other.lookupByName(NAME)
+    assert there.UUIDString() == dom.UUIDString()
+    assert (there.isActive(), there.isPersistent(), there.autostart()) == (1, 1, 0)
+    wanted = [libvirt.VIR_DOMAIN_RUNNING, libvirt.VIR_DOMAIN_RUNNING_MIGRATED]
+    assert there.state() == wanted
+    assert (dom.isActive(), dom.isPersistent(), dom.autostart()) == (0, 1, 1)
+    assert dom.state() == [libvirt.VIR_DOMAIN_SHUTOFF, libvirt.VIR_DOMAIN_SHUTOFF_MIGRATED]
+    refused("OPERATION_INVALID", dom.jobStats)
+    last = there.jobStats(libvirt.VIR_DOMAIN_JOB_STATS_COMPLETED)
+    assert last["type"] == libvirt.VIR_DOMAIN_JOB_COMPLETED and "downtime" in last
+
+
+def what_is_paused_arrives_paused(conn, other, uri):
+    """Nobody lets it go on."""
+    dom = conn.defineXML(xml(conn))
+    dom.create()
+    dom.suspend()
+    moved(dom, uri, "LIVE", "PERSIST_DEST")
+    assert other.lookupByName(NAME).state()[0] == libvirt.VIR_DOMAIN_PAUSED
+
+
+def what_is_not_kept_there_is_transient(conn, other, uri):
+    """Without a flag for it the other host has it in memory alone."""
+    dom = conn.defineXML(xml(conn))
+    dom.create()
+    moved(dom, uri, "LIVE")
+    there = other.lookupByName(NAME)
+    assert (there.isActive(), there.isPersistent()) == (1, 0)
+
+
+def the_definition_of_what_is_off_moves_alone(conn, other, uri):
+    """It is defined there too, and does not run."""
+    dom = conn.defineXML(xml(conn))
+    refused("OPERATION_INVALID", moved, dom, uri, "LIVE", "PERSIST_DEST")
+    moved(dom, uri, "OFFLINE", "PERSIST_DEST")
+    there = other.lookupByName(NAME)
+    assert (there.isActive(), there.isPersistent()) == (0, 1)
+    assert there.UUIDString() == dom.UUIDString()
+
+
+def what_comes_back_is_what_was_there(conn, other, uri):
+    """A definition that has stayed is the domain's own when it returns."""
+    dom = conn.defineXML(xml(conn))
+    dom.create()
+    moved(dom, uri, "LIVE", "PERSIST_DEST")
+    there = other.lookupByName(NAME)
+    there.destroy()
+    dom.create()
+    # Off there, and defined: it is taken in again.
+    moved(dom, uri, "LIVE", "PERSIST_DEST")
+    assert other.lookupByName(NAME).isActive()
+
+
+def what_has_its_name_or_runs_there_keeps_it_away(conn, other, uri):
+    """A domain stays as it was if the other host cannot take it."""
+    other.defineXML(xml(other))
+    dom = conn.defineXML(xml(conn))
+    dom.create()
+    refused("OPERATION_FAILED", moved, dom, uri, "LIVE", "PERSIST_DEST")
+    assert dom.state()[0] == libvirt.VIR_DOMAIN_RUNNING
+    other.lookupByName(NAME).undefine()
+    there = other.createXML(dom.XMLDesc(INACTIVE), 0)
+    refused("OPERATION_INVALID", moved, dom, uri, "LIVE", "PERSIST_DEST")
+    assert dom.state()[0] == libvirt.VIR_DOMAIN_RUNNING and there.isActive()
+
+
+def the_disks_of_what_is_off_are_not_copied(conn, other, uri):
+    """Such a move is refused, and nothing is defined there."""
+    dom = conn.defineXML(xml(conn))
+    refused("OPERATION_INVALID", moved, dom, uri, "OFFLINE", "PERSIST_DEST", "NON_SHARED_DISK")
+    assert NAME not in names(other)
+
+
 # What libvirt's test driver has no answer to, or another than QEMU's.
 NOT_OF_TEST = {
     statistics_are_of_all_domains_at_once: "it has no statistics but those of the state",
@@ -252,6 +338,14 @@ CHECKS = [
     and getattr(one, "__module__", "") == __name__
     and one.__code__.co_varnames[:1] == ("conn",)
     and one.__name__ not in ("xml", "names")
+    and one.__code__.co_argcount == 1
+]
+# They get another host's connection, and the URI by which the first host reaches that.
+MOVES = [
+    one
+    for one in list(globals().values())
+    if getattr(one, "__code__", None) is not None
+    and one.__code__.co_varnames[: one.__code__.co_argcount] == ("conn", "other", "uri")
 ]
 
 
@@ -266,21 +360,24 @@ def clean(conn):
 
 
 def main():
-    """Ask a libvirtd; print ``{check: what is not so}``."""
+    """Ask a libvirtd, and one that it moves domains to; print ``{check: what is not so}``."""
     libvirt.registerErrorHandler(lambda _context, _error: None, None)
-    conn, wrong = libvirt.open(sys.argv[1]), {}
-    for check in CHECKS:
-        clean(conn)
+    conns = [libvirt.open(uri) for uri in sys.argv[1:3]]
+    moves, wrong = MOVES if len(conns) > 1 else [], {}
+    for check in [*CHECKS, *moves]:
+        for conn in conns:
+            clean(conn)
         try:
-            check(conn)
+            check(*((*conns, sys.argv[2]) if check in moves else conns[:1]))
         except (AssertionError, libvirt.libvirtError, KeyError) as error:
             at = error.__traceback__
             while at.tb_next is not None and at.tb_next.tb_frame.f_code.co_filename == __file__:
                 at = at.tb_next
             wrong[check.__name__] = f"line {at.tb_lineno}: {error!r}"
-    clean(conn)
-    conn.close()
-    print(json.dumps({"asked": len(CHECKS), "wrong": wrong}))
+    for conn in conns:
+        clean(conn)
+        conn.close()
+    print(json.dumps({"asked": len(CHECKS) + len(moves), "wrong": wrong}))
 
 
 if __name__ == "__main__":

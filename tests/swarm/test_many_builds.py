@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -12,27 +13,52 @@ from swarmkit import conf, life
 from swarmkit.settings import Spec
 from test_load import IMAGE, IMAGES, files_of, keys, records, there
 
-HOSTS, COUNT = 8, 160
-MEMORY_MIB, ROOM_MIB = 32, 20 * 32 + 16
+MEMORY_MIB = 32
 # A host that builds nothing: before libvirt is asked, or when it starts the VM.
 UPSET = "injected: the host is upset"
 
 
-@pytest.fixture(scope="module")
-def many():
-    """Eight hosts that have room for 160 VMs together."""
-    spec = Spec(hosts=HOSTS, vms=0, memory_mib=ROOM_MIB, options=SHORT)
+@dataclass(frozen=True)
+class Cloud:
+    """So many hosts that have room for so many VMs together, and no more."""
+
+    hosts: int
+    count: int
+
+    @property
+    def room_mib(self):
+        """The memory of each host."""
+        return self.count // self.hosts * MEMORY_MIB + MEMORY_MIB // 2
+
+    @property
+    def few(self):
+        """A number of VMs for which there is always room."""
+        return max(self.count // 6, 12)
+
+
+CLOUDS = [
+    pytest.param(Cloud(hosts=4, count=24), id="small"),
+    pytest.param(Cloud(hosts=8, count=160), id="whole", marks=pytest.mark.nightly),
+]
+
+
+@pytest.fixture(scope="module", params=CLOUDS)
+def many(request):
+    """Hosts without VMs, and what they have room for."""
+    spec = Spec(hosts=request.param.hosts, vms=0, memory_mib=request.param.room_mib, options=SHORT)
     with swarm_of(spec, "m") as it:
         it.sh('mkdir -p "$1"; qemu-img create -q -f qcow2 "$1/a.qcow2" 64M', IMAGES)
+        it.cloud = request.param
         yield it
 
 
-def deploy(swarm, *options, pattern="vm-{:03}", count=COUNT):
+def deploy(swarm, *options, pattern="vm-{:03}", count=None):
     """Run virt.init_many for data."""
+    count = swarm.cloud.count if count is None else count
     return swarm.run("virt.init_many", *words(pattern, count), *options)
 
 
-def words(pattern="vm-{:03}", count=COUNT):
+def words(pattern="vm-{:03}", count=1):
     """Return the arguments of a call."""
     return (
         pattern,
@@ -52,7 +78,7 @@ def nothing_is_wrong(swarm, names):
     found = [name for vms in domains.values() for name in vms]
     assert sorted(found) == sorted(names)
     for host, vms in domains.items():
-        assert len(vms) * MEMORY_MIB <= ROOM_MIB, f"{host} has too many: {len(vms)}"
+        assert len(vms) * MEMORY_MIB <= swarm.cloud.room_mib, f"{host} has too many: {len(vms)}"
         assert files_of(swarm, host) == {
             f"{name}_{part}" for name in vms for part in ("system.qcow2", "seed.iso")
         }
@@ -83,7 +109,7 @@ def orchestrated(swarm, pattern, count, memory_mib):
 
 def test_all_or_nothing_leaves_nothing(many):
     with many.failing({"host": "h0003", "fun": "virt.init", "libvirt": {"create": UPSET}}):
-        done = deploy(many, "all_or_nothing=True", count=24)
+        done = deploy(many, "all_or_nothing=True", count=many.cloud.few)
 
     assert done.code == 1
     assert "purged again" in done.data["error"]
@@ -93,7 +119,7 @@ def test_all_or_nothing_leaves_nothing(many):
 
 
 def test_an_interrupted_call_is_gone_on_with(many):
-    process = many.begin("virt.init_many", *words(count=24), "max_parallel=2")
+    process = many.begin("virt.init_many", *words(count=many.cloud.few), "max_parallel=2")
     while not keys(many):
         time.sleep(0.1)
     interrupt(process)
@@ -101,20 +127,20 @@ def test_an_interrupted_call_is_gone_on_with(many):
 
     assert ended.code == 1, ended.out
     assert "the command was interrupted" in ended.data["error"]
-    assert 0 < len(ended.data["built"]) < 24, ended.out
+    assert 0 < len(ended.data["built"]) < many.cloud.few, ended.out
     nothing_is_wrong(many, ended.data["built"])
-    done = deploy(many, count=24)
+    done = deploy(many, count=many.cloud.few)
     assert done.code == 0
     assert done.data["exists"] == ended.data["built"]
     # A success and a failure are so for an orchestration too.
-    assert orchestrated(many, "vm-{:03}", 24, memory_mib=MEMORY_MIB) is True
-    assert orchestrated(many, "vm-{:03}", 24, memory_mib=2 * MEMORY_MIB) is False
-    nothing_is_wrong(many, [f"vm-{n:03}" for n in range(1, 25)])
+    assert orchestrated(many, "vm-{:03}", many.cloud.few, memory_mib=MEMORY_MIB) is True
+    assert orchestrated(many, "vm-{:03}", many.cloud.few, memory_mib=2 * MEMORY_MIB) is False
+    nothing_is_wrong(many, [f"vm-{n:03}" for n in range(1, many.cloud.few + 1)])
 
 
 def test_a_host_that_fails_builds_costs_its_own_and_the_next_call_builds_these(many):
-    names = {f"vm-{n:03}" for n in range(1, COUNT + 1)}
-    with many.failing({"host": "h0003", "fun": "virt.init", "error": UPSET, "chance": 0.5}):
+    names = {f"vm-{n:03}" for n in range(1, many.cloud.count + 1)}
+    with many.failing({"host": "h0003", "fun": "virt.init", "error": UPSET, "chance": 0.8}):
         done = deploy(many)
     data = done.data
     assert done.code == 1, done.out

@@ -6,7 +6,7 @@ import contract
 import libvirt
 import pytest
 from saltvirt.config import HostSettings
-from saltvirt.kvm import connect, lifecycle, query
+from saltvirt.kvm import connect, lifecycle, migrate, query
 from swarmkit.standin import connection, refusals
 
 HOST = "<node><cpu><arch>x86_64</arch></cpu></node>"
@@ -40,6 +40,15 @@ def test_the_stand_in_keeps_the_contract(standin, check):
 )
 def test_libvirts_test_driver_keeps_the_contract(driver, check):
     check(driver)
+
+
+@pytest.mark.parametrize("check", contract.MOVES, ids=lambda check: check.__name__)
+def test_the_stand_in_keeps_the_contract_of_moves(tmp_path, check):
+    conns = [tmp_path / host / "libvirt" for host in ("a", "b")]
+    for folder in conns:
+        folder.mkdir(parents=True)
+
+    check(*(connection.Connection(it, readonly=False) for it in conns), "qemu+tls://b/system")
 
 
 def test_domains_outlive_connections_and_processes(tmp_path):
@@ -96,7 +105,8 @@ def test_unknown_flags_are_refused(standin):
 
 def test_our_library_works_on_it(tmp_path, monkeypatch):
     monkeypatch.setattr(connect, "_open", connect._open)
-    connection.stand_in(connect)
+    monkeypatch.setattr(migrate, "target", migrate.target)
+    connection.stand_in(connect, migrate)
     settings = HostSettings(uri=f"{connection.SCHEME}{tmp_path}")
     # As libvirt itself has it: so many runs, so many numbers.
     with connect.opened(settings, readonly=False) as conn:

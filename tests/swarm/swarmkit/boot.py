@@ -14,10 +14,11 @@ import time
 from pathlib import Path
 
 from swarmkit import conf
-from swarmkit.settings import CHECKOUT, HERE, ROOT, Spec
+from swarmkit.settings import CHECKOUT, HERE, OWN, ROOT, Spec
 
 _MASTER_S, _EACH_S = 120, 3.0
 _AGAIN_S = 0.2
+_QEMU_PKI = Path("/etc/pki/qemu")
 
 
 def _run(*argv):
@@ -32,8 +33,13 @@ def _surroundings():
     _run("ip", "link", "set", "lo", "up")
     _run("ip", "link", "add", "br0", "type", "bridge")
     _run("ip", "link", "set", "br0", "up")
-    for folder in ("up", "off"):
-        (ROOT / folder).mkdir()
+    # Hosts look whether they have certificates before they move anything; nobody asks for them.
+    _QEMU_PKI.mkdir(parents=True, exist_ok=True)
+    _run("mount", "-t", "tmpfs", "tmpfs", _QEMU_PKI)
+    for name in ("ca-cert.pem", "client-cert.pem", "client-key.pem"):
+        (_QEMU_PKI / name).touch()
+    for folder in (ROOT / "up", ROOT / "off", OWN):
+        folder.mkdir()
 
 
 def _begin(log, *argv):

@@ -3,7 +3,7 @@
 import json
 from concurrent.futures import ProcessPoolExecutor
 
-from swarmkit.settings import CHECKOUT, ROOT
+from swarmkit.settings import CHECKOUT, OWN, ROOT
 
 MASTER = ROOT / "master"
 HOSTS = ROOT / "m"
@@ -71,6 +71,11 @@ def minion(spec):
     }
 
 
+def images(name, spec):
+    """Return the image folder of a host, as that host itself sees it."""
+    return (OWN if spec.is_apart else HOSTS / name) / "img"
+
+
 def of_host(name, spec):
     """Return what is one host's own in its configuration."""
     folder = HOSTS / name
@@ -87,7 +92,7 @@ def of_host(name, spec):
         "pillar": {},
         "virt": {
             "connection": {"uri": f"qemu+swarm://{folder}/libvirt"},
-            "images": str(folder / "img"),
+            "images": str(images(name, spec)),
             "state_dir": str(folder / "state"),
             "hypervisor": "qemu",
             # A seed must name one that guests could reach; there are no guests to try.

@@ -61,11 +61,11 @@ _XML = """<domain type='qemu'>
 </domain>"""
 
 
-def _row(host, number):
+def _row(host, spec, number):
     """Return ``(xml, whether it runs)`` of a VM; its disk is a file without content."""
     name = f"vm-{host}-{number:03d}"
-    disk = conf.HOSTS / host / "img" / f"{name}_system.raw"
-    with disk.open("wb") as handle:
+    disk = f"{name}_system.raw"
+    with (conf.HOSTS / host / "img" / disk).open("wb") as handle:
         handle.truncate(DISK_MIB << 20)
     digest = hashlib.sha256(name.encode()).hexdigest()
     text = _XML.format(
@@ -74,7 +74,7 @@ def _row(host, number):
         ns=METADATA_NS,
         disk_mib=DISK_MIB,
         memory_kib=MEMORY_MIB * 1024,
-        disk=disk,
+        disk=conf.images(host, spec) / disk,
         mac="52:54:00:" + ":".join(digest[at : at + 2] for at in (0, 2, 4)),
     )
     # One of ten is shut down.
@@ -84,5 +84,5 @@ def _row(host, number):
 def fill(host, spec):
     """Give a host its VMs."""
     connection.filled(
-        conf.HOSTS / host / "libvirt", [_row(host, number) for number in range(spec.vms)]
+        conf.HOSTS / host / "libvirt", [_row(host, spec, number) for number in range(spec.vms)]
     )

@@ -10,6 +10,7 @@ import gc
 import importlib
 import os
 import signal
+import socket
 import sys
 import time
 import traceback
@@ -22,14 +23,15 @@ import salt.loader
 import salt.minion
 import salt.payload
 import salt.pillar
-from saltvirt.kvm import connect
+from saltvirt.kvm import connect, migrate
 
-from swarmkit import conf, guests, loops, peer, work
-from swarmkit.settings import ROOT, Spec
+from swarmkit import clock, conf, guests, loops, peer, work
+from swarmkit.settings import OWN, ROOT, Spec
 from swarmkit.standin import connection
 
 OFF = ROOT / "off"
 _PR_SET_PDEATHSIG = 1
+_CLONE_NEWNS, _CLONE_NEWUTS, _MS_BIND = 0x20000, 0x4000000, 0x1000
 _LOOK_S = 0.2
 # What is first imported while a host connects would be private to each: 18 MiB.
 _SHARED = (
@@ -95,10 +97,23 @@ def _warm_crypto(opts):
 
 def _live(base, grains, spec, names):
     """Be some hosts."""
+    if spec.is_apart:
+        clock.follow(*names)
     loop = loops.loop()
     for name in names:
         loop.spawn(peer.Peer(_opts(base, name, grains, spec), loop).up)
     loop.run()
+
+
+def _be_apart(name):
+    """Have a name, and one's own folder where each host has its own: namespaces of this process."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    own = str(conf.HOSTS / name).encode()
+    if libc.unshare(_CLONE_NEWNS | _CLONE_NEWUTS):
+        raise OSError(ctypes.get_errno(), "unshare")
+    if libc.mount(own, str(OWN).encode(), None, _MS_BIND, None):
+        raise OSError(ctypes.get_errno(), f"mount {own}")
+    socket.sethostname(name)
 
 
 def _fork(base, grains, spec, names):
@@ -112,6 +127,8 @@ def _fork(base, grains, spec, names):
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != parent:
             os._exit(1)
+        if spec.is_apart:
+            _be_apart(*names)
         said = os.open(conf.HOSTS / names[0] / "out", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         os.dup2(said, 1)
         os.dup2(said, 2)
@@ -139,7 +156,7 @@ def _tend(base, grains, spec):
 def main():
     """Load, warm up, fork, and look after the hosts."""
     spec = Spec.read(sys.argv[1])
-    connection.stand_in(connect)
+    connection.stand_in(connect, migrate)
     base = salt.config.minion_config(
         str(ROOT / "etc/minion"), minion_id="template", cache_minion_id=False
     )

@@ -12,6 +12,9 @@ SWARMS = Path("/var/lib/saltvirt-lab")
 SALTS = ("3008", "3006")
 # Inside a swarm's own mount namespace; short, as a socket's path has at most 107 letters.
 ROOT = Path("/run/swarm")
+# Where a host that has a process of its own sees its own folder: VMs move only between hosts that
+# have their files at the same paths.
+OWN = ROOT / "own"
 # As many hosts have a process each; more than that share a few.
 MOST_FORKS = 250
 SHARED_BY = 8
@@ -58,6 +61,11 @@ class Spec:
         """The ids that one process has, of each process."""
         count = self.processes or (self.hosts if self.hosts <= MOST_FORKS else SHARED_BY)
         return [group for n in range(count) if (group := self.ids[n::count])]
+
+    @property
+    def is_apart(self):
+        """Whether each host has a process, and so a view of files, of its own."""
+        return len(self.groups) == self.hosts
 
     @property
     def python(self):

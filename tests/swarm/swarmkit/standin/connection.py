@@ -1,13 +1,14 @@
 """A connection of the stand-in, as libvirt-python has it."""
 
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
 import libvirt
 from saltvirt.xml import capabilities
 
-from swarmkit.settings import CHECKOUT
-from swarmkit.standin import texts
+from swarmkit.settings import CHECKOUT, OWN
+from swarmkit.standin import migration, pools, texts
 from swarmkit.standin.domain import UP, Domain, begin, statistics
 from swarmkit.standin.refusals import Refusing, check, refusal
 from swarmkit.standin.store import Store
@@ -94,8 +95,15 @@ class Connection(Refusing):
 
     def __init__(self, folder, readonly):
         check("open")
-        self._folder, self.is_readonly = Path(folder), readonly
+        self.folder, self.is_readonly = Path(folder), readonly
         self.store = _store(str(folder))
+
+    def real(self, path):
+        """Return where a file of this host is for whoever is on another: see settings.OWN."""
+        own = Path(path)
+        if own.is_relative_to(OWN):
+            return str(self.folder.parent / own.relative_to(OWN))
+        return str(path)
 
     def close(self):
         """End it: what it knows stays, in the file."""
@@ -111,11 +119,11 @@ class Connection(Refusing):
 
     def getURI(self):  # noqa: N802
         """Return its own URI."""
-        return f"{SCHEME}{self._folder}"
+        return f"{SCHEME}{self.folder}"
 
     def getHostname(self):  # noqa: N802
         """Return the host's name."""
-        return self._folder.parent.name
+        return self.folder.parent.name
 
     def getLibVersion(self):  # noqa: N802
         """Return libvirt's version."""
@@ -206,7 +214,7 @@ class Connection(Refusing):
         """Define a domain, or define it anew."""
         check("defineXML")
         name, own, xml = texts.defined(text)
-        with self._changing() as whole:
+        with self.changing() as whole:
             known = _same(whole, name, own)
             if known is None:
                 known = whole["domains"][name] = _new(own)
@@ -217,7 +225,7 @@ class Connection(Refusing):
         """Start a domain with XML: one that is defined and does not run, or a transient one."""
         check("create")
         name, own, xml = texts.defined(text)
-        with self._changing() as whole:
+        with self.changing() as whole:
             known = _same(whole, name, own)
             if known is not None and known["state"] in UP:
                 raise refusal(
@@ -229,24 +237,63 @@ class Connection(Refusing):
             begin(whole, known, xml)
         return Domain(self, name, own)
 
-    def _changing(self):
+    def changing(self):
+        """Yield what there is, to be changed by one who may."""
         if self.is_readonly:
             raise refusal("OPERATION_DENIED", "operation forbidden: read only access prevents it")
         return self.store.changing()
 
     def listAllStoragePools(self, _flags=0):  # noqa: N802
-        """Return the pools: there are none."""
-        return []
+        """Return the pools: those that moves have made."""
+        found = self.store.read().get("pools", {})
+        return [pools.Pool(self, name, one["uuid"]) for name, one in found.items()]
 
     def storagePoolLookupByName(self, name):  # noqa: N802
-        """Refuse it: there are no pools."""
-        text = f"Storage pool not found: no storage pool with matching name '{name}'"
-        raise refusal("NO_STORAGE_POOL", text)
+        """Return the pool of a name."""
+        one = self.store.read().get("pools", {}).get(name)
+        if one is None:
+            text = f"Storage pool not found: no storage pool with matching name '{name}'"
+            raise refusal("NO_STORAGE_POOL", text)
+        return pools.Pool(self, name, one["uuid"])
+
+    def storagePoolCreateXML(self, text, _flags=0):  # noqa: N802
+        """Start a pool of a folder, which is forgotten when it is ended."""
+        check("storagePoolCreateXML")
+        name, made = pools.made(text)
+        if not Path(self.real(made["folder"])).is_dir():
+            raise refusal("SYSTEM_ERROR", f"cannot open directory '{made['folder']}'")
+        with self.changing() as whole:
+            if name in whole.setdefault("pools", {}):
+                text = f"operation failed: pool '{name}' already exists with uuid"
+                raise refusal("OPERATION_FAILED", text)
+            whole["pools"][name] = made
+        return pools.Pool(self, name, made["uuid"])
 
     def storageVolLookupByPath(self, path):  # noqa: N802
-        """Refuse it: there are no pools."""
-        text = f"Storage volume not found: no storage vol with matching path '{path}'"
-        raise refusal("NO_STORAGE_VOL", text)
+        """Return the volume that a file is."""
+        found = pools.volume(self, path)
+        if found is None:
+            text = f"Storage volume not found: no storage vol with matching path '{path}'"
+            raise refusal("NO_STORAGE_VOL", text)
+        return found
+
+    def newStream(self, _flags=0):  # noqa: N802
+        """Return a stream."""
+        return pools.Stream()
+
+    def compareCPU(self, _xml, _flags=0):  # noqa: N802
+        """Return that a CPU is what this host has: all hosts of the swarm have the same."""
+        return libvirt.VIR_CPU_COMPARE_IDENTICAL
+
+    def compareHypervisorCPU(  # noqa: N802
+        self, _emulator, _arch, _machine, _kind, _xml, _flags=0
+    ):
+        """Return that this host's QEMU has a CPU."""
+        return libvirt.VIR_CPU_COMPARE_SUPERSET
+
+    def setKeepAlive(self, _interval, _count):  # noqa: N802
+        """Take note of it: no network is in between."""
+        return 0
 
     def listAllNetworks(self, _flags=0):  # noqa: N802
         """Return libvirt's networks: there are none."""
@@ -297,13 +344,28 @@ def filled(folder, rows):
                 begin(whole, one, xml)
 
 
-def stand_in(connect):
-    """Have ``saltvirt.kvm.connect`` open ``qemu+swarm://FOLDER`` as one of the stand-in's."""
-    plain = connect._open
+def stand_in(connect, migrate):
+    """
+    Have ``saltvirt.kvm.connect`` open ``qemu+swarm://FOLDER`` as one of the stand-in's.
+
+    ``saltvirt.kvm.migrate`` then reaches the hosts beside that folder in place of libvirtds by TLS.
+    """
+    plain, own = connect._open, []
 
     def opened(settings, uri, readonly):
-        if uri.startswith(SCHEME):
-            return Connection(uri.removeprefix(SCHEME), readonly)
-        return plain(settings, uri, readonly)
+        if not uri.startswith(SCHEME):
+            return plain(settings, uri, readonly)
+        conn = Connection(uri.removeprefix(SCHEME), readonly)
+        own[:] = [conn]
+        return conn
 
-    connect._open = opened
+    @contextmanager
+    def target(uri):
+        try:
+            check("target")
+            there = migration.other(own[0], uri)
+        except libvirt.libvirtError as error:
+            raise migrate.MigrationFailed(f"{uri} does not let this host in: {error}") from error
+        yield there
+
+    connect._open, migrate.target = opened, target

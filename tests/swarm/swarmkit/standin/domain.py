@@ -5,7 +5,7 @@ import time
 import libvirt
 from saltvirt.ops import storage
 
-from swarmkit.standin import texts
+from swarmkit.standin import migration, pools, texts
 from swarmkit.standin.refusals import Refusing, check, refusal
 
 UP = (libvirt.VIR_DOMAIN_RUNNING, libvirt.VIR_DOMAIN_PAUSED)
@@ -20,7 +20,8 @@ class Domain(Refusing):
     def __init__(self, conn, name, own):
         self._conn, self._name, self._uuid = conn, name, own
 
-    def _of(self, whole):
+    def of(self, whole):
+        """Return what is kept of it; raise libvirt's error if it is gone."""
         found = whole["domains"].get(self._name)
         if found is None or found["uuid"] != self._uuid:
             raise refusal(
@@ -31,13 +32,22 @@ class Domain(Refusing):
 
     @property
     def _now(self):
-        return self._of(self._conn.store.read())
+        return self.of(self._conn.store.read())
 
     def _changing(self, call):
         check(call)
         if self._conn.is_readonly:
             raise refusal("OPERATION_DENIED", "operation forbidden: read only access prevents it")
         return self._conn.store.changing()
+
+    @staticmethod
+    def _refuse_at_job(one):
+        """Refuse what libvirt would do only after a move, for which a caller waits 30 s at most."""
+        if one.get("job") or one.get("incoming"):
+            raise refusal(
+                "OPERATION_TIMEOUT",
+                "Timed out during operation: cannot acquire state change lock",
+            )
 
     def _refuse_unless_up(self, one, call):
         if one["state"] not in UP:
@@ -108,7 +118,8 @@ class Domain(Refusing):
     def create(self):
         """Start it."""
         with self._changing("create") as whole:
-            one = self._of(whole)
+            one = self.of(whole)
+            self._refuse_at_job(one)
             if one["state"] in UP:
                 raise refusal(
                     "OPERATION_INVALID",
@@ -123,9 +134,11 @@ class Domain(Refusing):
 
     def _stop(self, call, reason):
         with self._changing(call) as whole:
-            one = self._of(whole)
+            one = self.of(whole)
             self._refuse_unless_up(one, call)
             one.update(state=libvirt.VIR_DOMAIN_SHUTOFF, reason=reason, live=None, id=-1, began=0)
+            # A move of it fails.
+            one.update(job=None, incoming=False)
             if not one["persistent"]:
                 del whole["domains"][self._name]
         return 0
@@ -144,8 +157,10 @@ class Domain(Refusing):
 
     def _to(self, call, state, reason):
         with self._changing(call) as whole:
-            one = self._of(whole)
+            one = self.of(whole)
             self._refuse_unless_up(one, call)
+            if call != "suspend" or one.get("incoming"):
+                self._refuse_at_job(one)
             one.update(state=state, reason=reason)
         return 0
 
@@ -173,12 +188,13 @@ class Domain(Refusing):
     def undefineFlags(self, _flags=0):  # noqa: N802
         """Forget its definition; one that runs is forgotten when it stops."""
         with self._changing("undefine") as whole:
-            one = self._of(whole)
+            one = self.of(whole)
             if not one["persistent"]:
                 raise refusal(
                     "OPERATION_INVALID",
                     "Requested operation is not valid: cannot undefine transient domain",
                 )
+            self._refuse_at_job(one)
             if one["state"] in UP:
                 one.update(persistent=False, xml=one["live"], autostart=False)
             else:
@@ -192,19 +208,21 @@ class Domain(Refusing):
     def setAutostart(self, value):  # noqa: N802
         """Have it start with its host, or not."""
         with self._changing("setAutostart") as whole:
-            one = self._of(whole)
+            one = self.of(whole)
             if not one["persistent"]:
                 raise refusal(
                     "OPERATION_INVALID",
                     "Requested operation is not valid: "
                     "cannot set autostart for transient domain",
                 )
+            self._refuse_at_job(one)
             one["autostart"] = bool(value)
         return 0
 
     def _edit(self, call, flags, edited):
         with self._changing(call) as whole:
-            one = self._of(whole)
+            one = self.of(whole)
+            self._refuse_at_job(one)
             is_up = one["state"] in UP
             # VIR_DOMAIN_AFFECT_CURRENT is what it is now.
             is_live = bool(flags & libvirt.VIR_DOMAIN_AFFECT_LIVE) or (is_up and not flags & 3)
@@ -233,10 +251,42 @@ class Domain(Refusing):
             "setMetadata", flags, lambda text: texts.with_metadata(text, content, key, uri)
         )
 
-    def jobStats(self, _flags=0):  # noqa: N802
-        """Return that no job of libvirt's is under way."""
-        self._now  # noqa: B018
-        return {"type": libvirt.VIR_DOMAIN_JOB_NONE}
+    def migrateToURI3(self, uri, given=None, flags=0):  # noqa: N802
+        """Move it to the host that a URI names."""
+        if self._conn.is_readonly:
+            raise refusal("OPERATION_DENIED", "operation forbidden: read only access prevents it")
+        if not flags & libvirt.VIR_MIGRATE_PEER2PEER:
+            return self.__getattr__("migrateToURI3 without VIR_MIGRATE_PEER2PEER")()
+        migration.carried(self, self._conn, uri, given or {}, flags)
+        return 0
+
+    def migrateSetMaxDowntime(self, _milliseconds, _flags=0):  # noqa: N802
+        """Take note of it: a move is short."""
+        return 0
+
+    def abortJob(self):  # noqa: N802
+        """Have its move end before it goes on on the other host."""
+        with self._changing("abortJob") as whole:
+            one = self.of(whole)
+            if not one.get("job"):
+                raise refusal(
+                    "OPERATION_INVALID",
+                    "Requested operation is not valid: no job is active on the domain",
+                )
+            one["job"]["is_ended"] = True
+        return 0
+
+    def jobStats(self, flags=0):  # noqa: N802
+        """Return what libvirt says of its job, or of its last one."""
+        return migration.job_stats(self._now, flags)
+
+    def blockInfo(self, target, _flags=0):  # noqa: N802
+        """Return ``[capacity, allocation, physical]`` of one of its disks in bytes."""
+        now = self._now
+        disks = {d.target: d for d in texts.figures(now["live"] or now["xml"]).disks if d.path}
+        if target not in disks:
+            raise refusal("INVALID_ARG", f"invalid argument: invalid path {target} not assigned")
+        return pools.block_info(self._conn, disks[target])
 
     def listAllSnapshots(self, _flags=0):  # noqa: N802
         """Return its snapshots: none."""

@@ -134,6 +134,13 @@ def running(text, number):
     return written(root)
 
 
+def stopped(text):
+    """Return what a domain runs as without the number of that run."""
+    root = ET.fromstring(text)
+    root.attrib.pop("id", None)
+    return written(root)
+
+
 def shown(text, flags):
     """Return XML as virDomainGetXMLDesc says it: without secrets, unless they are asked for."""
     if flags & libvirt.VIR_DOMAIN_XML_SECURE or "passwd" not in text:
