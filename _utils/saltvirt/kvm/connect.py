@@ -67,11 +67,19 @@ def opened(settings: HostSettings, *, readonly: bool = True) -> Iterator[Any]:
     except libvirt.libvirtError as exc:
         raise HostUnreachable(uri, exc) from exc
     try:
-        yield conn
-    except libvirt.libvirtError as exc:
-        raise _refused(exc) from exc
+        with refusals():
+            yield conn
     finally:
         conn.close()
+
+
+@contextmanager
+def refusals() -> Iterator[None]:
+    """Have errors of libvirt inside the block come out as :class:`LibvirtRefused`."""
+    try:
+        yield
+    except libvirt.libvirtError as exc:
+        raise _refused(exc) from exc
 
 
 def default_uri() -> str:
