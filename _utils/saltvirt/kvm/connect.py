@@ -117,6 +117,8 @@ def refuse_other_drivers(uri: str) -> None:
 def _refused(exc: Any) -> LibvirtRefused:
     """Return our error with libvirt's words, and with what callers ask of its own."""
     refused: LibvirtRefused = _both(libvirt.libvirtError)(str(exc))
+    # libvirt-python takes the words of whatever has failed last, which an undo may have done since.
+    refused.args = (str(exc), *refused.args[1:])
     # What libvirt-python asks for a code.
     refused.err = exc.err
     return refused
