@@ -74,6 +74,14 @@ OVER = {
     "backing_store_path": IMAGE,
     "backing_store_format": "qcow2",
 }
+# An overlay as 3006 meant to make it (overlay_image), which has failed in every release that
+# split its command at blanks: of an image that the minion has kept.
+BASE = f"{PLACE}/cache/files/base/tiny.qcow2"
+THIN = "/srv/salt-images/thin_system.qcow2"
+OVERLAY = f"""<domain type='qemu'><name>thin</name><memory>65536</memory>
+<os><type>hvm</type></os><devices>
+<disk type='file' device='disk'><driver name='qemu' type='qcow2'/>
+<source file='{THIN}'/><target dev='vda' bus='virtio'/></disk></devices></domain>"""
 _MINION = f"""\
 file_client: local
 root_dir: {PLACE}

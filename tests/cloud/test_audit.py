@@ -73,6 +73,10 @@ PLANTED = {
         *("master", f"chmod 644 {CA}/cakey.pem", f"chmod 600 {CA}/cakey.pem"),
         *("ca-keys", "master"),
     ),
+    "a host's keys of Salt 3006": (
+        *("master", f"mkdir {CA}/hyper1; touch {CA}/hyper1/clientkey.pem", f"rm -r {CA}/hyper1"),
+        *("old-keys", "master"),
+    ),
     "a socket without TLS": (
         "hyper2",
         "systemd-run -q --unit=planted python3 -m http.server 16509; "

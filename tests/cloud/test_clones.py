@@ -1,7 +1,9 @@
 """A clone is another minion, host and guest: what its source has of its own, it has not."""
 
+import pytest
+
 DEBIAN = "salt://images/debian-minion.qcow2"
-SOURCE, CLONE = "web1", "web2"
+SOURCE, CLONE, BY_APPLIANCE = "web1", "web2", "web3"
 OWN = "cat /etc/machine-id /etc/salt/minion_id /etc/hostname /etc/salt/pki/minion/minion.pub"
 MARK = "/srv/what-was-written"
 
@@ -11,6 +13,8 @@ def ask(cloud, minion, command):
     return cloud.salt(minion, "cmd.run", command).data[minion]
 
 
+@pytest.mark.nightly
+@pytest.mark.second_nightly
 def test_a_clone_has_an_identity_of_its_own_and_its_sources_data(clean):
     deploy = ("virt.init", SOURCE, "1", "1024", DEBIAN, "host=hyper1", "wait_s=600")
     assert clean.run(*deploy).code == 0
@@ -26,15 +30,26 @@ def test_a_clone_has_an_identity_of_its_own_and_its_sources_data(clean):
     assert would.code == done.code == 0, would.out + done.out
     assert would.data["hyper1"]["disks"][0]["made"] == "copy"
     assert (done.data["name"], done.data["host"]) == (CLONE, "hyper1")
-    assert ask(clean, CLONE, f"cat {MARK}") == "kept"
-    has = ask(clean, CLONE, OWN)
-    assert had.split()[1:3] == [SOURCE] * 2 and has.split()[1:3] == [CLONE] * 2
-    assert had.split()[0] != has.split()[0] and had.split()[10] != has.split()[10]
+    differs(clean, CLONE, had)
+    assert clean.run("virt.purge", CLONE).code == 0
+    how = ("seed_method=guestfs", "wait_s=600")
+    done = clean.run("virt.clone", SOURCE, BY_APPLIANCE, *how)
+    assert done.code == 0 and f"{BY_APPLIANCE}: Seeding (by guestfs)" in done.out, done.out
+    differs(clean, BY_APPLIANCE, had)
     assert clean.run("virt.start", SOURCE).code == 0
-    for name in (CLONE, SOURCE):
+    for name in (BY_APPLIANCE, SOURCE):
         assert clean.run("virt.purge", name).code == 0
 
 
+def differs(cloud, name, had):
+    """Check that a clone has its source's data, and another identity than that had."""
+    assert ask(cloud, name, f"cat {MARK}") == "kept"
+    has = ask(cloud, name, OWN)
+    assert had.split()[1:3] == [SOURCE] * 2 and has.split()[1:3] == [name] * 2
+    assert had.split()[0] != has.split()[0] and had.split()[10] != has.split()[10]
+
+
+@pytest.mark.both_salts
 def test_libvirt_takes_a_clone_and_its_firmwares_variables(clean):
     disks = 'disks=[{"name": "system", "size": 8}]'
     init = ("virt.init", SOURCE, "1", "96", "seed=False", "start=False", disks, "enable_vnc=True")

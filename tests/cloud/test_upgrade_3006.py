@@ -21,8 +21,9 @@ IDLE = {
 }
 ASKED = [
     *(("list_domains",), ("list_active_vms",), ("list_inactive_vms",), ("vm_info",), ("vm_state",)),
-    *((f"get_{what}", vm) for what in ("disks", "nics", "macs", "graphics") for vm in ("web",)),
-    *(("get_disks", "over"), ("get_disks", "byhand"), ("list_snapshots",), ("get_xml", "plain")),
+    *((f"get_{what}", "web") for what in ("disks", "nics", "macs", "graphics")),
+    *(("get_disks", vm) for vm in ("over", "byhand", "thin")),
+    *(("list_snapshots",), ("get_xml", "plain")),
     *(("list_pools",), ("pool_info",), ("pool_list_volumes", "vms"), ("volume_infos", "vms")),
     *(
         ("list_networks",),
@@ -89,6 +90,13 @@ class Made:
         given = ("virbr8", "nat", "ipv4_config={cidr: 192.168.98.0/24}", "autostart=False")
         assert call("virt.network_define", "apart", *given) is True
         assert call("virt.define_xml_str", oldkit.BY_HAND) is True
+        base = oldkit.BASE
+        self.cloud.sh(
+            "hyper1",
+            f"mkdir -p {base.rpartition('/')[0]}; cp {oldkit.IMAGE} {base}; "
+            f"qemu-img create -q -f qcow2 -F qcow2 -b {base} {oldkit.THIN}",
+        )
+        assert call("virt.define_xml_str", oldkit.OVERLAY) is True
         words = ["disk=None", "nic=None", "seed=False", "start=False"]
         disks = f"disks={json.dumps([oldkit.OVER])}"
         assert call("virt.init", "over", "1", "64", disks, *words) is True
@@ -201,6 +209,7 @@ WITH_MORE = [{**oldkit.SYSTEM, "image": None}, {"name": "data", "pool": "vms", "
         ("web", {"cpu": 2, "boot_dev": "hd network"}),
         ("web", {"autostart": True}),
         ("plain", {"cpu": 2, "mem": 80}),
+        ("thin", {"mem": 80, "disks": [{"name": "system", "size": 128}]}),
         ("byhand", {"interfaces": [oldkit.LAN | {"mac": "52:54:00:aa:00:02"}]}),
     ],
 )
@@ -261,11 +270,12 @@ def test_one_in_a_volume_goes_back_to_when_it_ran_on_its_new_host(made):
 
 def test_one_by_hand_moves_and_one_over_a_file_of_its_host_is_told_why_not(made):
     done = made.cloud.run("virt.migrate", "byhand", "hyper2")
-    refused = made.cloud.run("virt.migrate", "over", "hyper2")
+    refused = [made.cloud.run("virt.migrate", vm, "hyper2") for vm in ("over", "thin")]
 
     assert done.code == 0, done.out
-    assert f"is based on {oldkit.IMAGE}, which is not a cached image" in refused.error
-    assert made.is_whole(byhand="hyper2", over="hyper1")
+    for one, base in zip(refused, (oldkit.IMAGE, oldkit.BASE), strict=True):
+        assert f"is based on {base}, which is not a cached image" in one.error
+    assert made.is_whole(byhand="hyper2", over="hyper1", thin="hyper1")
 
 
 def test_nothing_of_it_is_garbage(made):
@@ -283,9 +293,8 @@ def test_it_is_removed_with_its_volumes_and_nothing_else(made):
     for host in HOSTS:
         assert cloud.sh(host, f"ls {oldkit.VMS}").split() == []
         assert cloud.local(host, "virt.pool_list_volumes", "vms") == []
-    assert cloud.sh("hyper1", "ls /srv/salt-images; ls /srv/old/tiny.qcow2").split() == [
-        "/srv/old/tiny.qcow2"
-    ]
+    bases = [oldkit.IMAGE, oldkit.BASE]
+    assert cloud.sh("hyper1", f"ls /srv/salt-images; ls {' '.join(bases)}").split() == bases
 
     for state, name in (("pool_deleted", "vms"), ("pool_absent", "more")):
         done = cloud.local("hyper1", "state.single", f"virt.{state}", name)

@@ -1,9 +1,11 @@
 """The bundle loads in every way it is installed, on both lines of Salt."""
 
+import ast
 import json
 from pathlib import Path
 
 import pytest
+from labkit import pythons
 from labkit.settings import CHECKOUT
 from loadkit import SALT_LINES, run
 
@@ -70,6 +72,28 @@ def test_the_commands_are_ours_and_all_there(loaded):
     assert not set(CORES_OWN) & set(functions)
     # Both lines of Salt carry a module of this name.
     assert "identity" in loaded.answer("sys.doc", "seed.apply")["seed.apply"]
+
+
+@pytest.fixture(scope="module")
+def of_core():
+    """Return a function that names all that a kind of module of Salt 3006.25 has under virt."""
+
+    def names(kind):
+        (path,) = pythons.rival().glob(f"lib/python3*/site-packages/salt/{kind}/virt.py")
+        found = ast.parse(path.read_text()).body
+        defined = [one.name for one in found if isinstance(one, ast.FunctionDef)]
+        return {f"virt.{name}" for name in defined if not name.startswith("_")}
+
+    return names
+
+
+def test_no_command_and_no_state_of_salt_3006_is_missing(loaded, of_core):
+    functions, states = of_core("modules"), of_core("states")
+
+    assert (len(functions), len(states)) == (83, 16)
+    missing = functions - set(loaded.answer("sys.list_functions", "virt"))
+    assert missing == set(CORES_OWN), "and that is no command"
+    assert states - set(loaded.answer("sys.list_state_functions", "virt")) == set()
 
 
 def test_the_help_of_a_command_is_shown(loaded):

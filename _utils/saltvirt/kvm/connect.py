@@ -67,11 +67,19 @@ def opened(settings: HostSettings, *, readonly: bool = True) -> Iterator[Any]:
     except libvirt.libvirtError as exc:
         raise HostUnreachable(uri, exc) from exc
     try:
-        yield conn
-    except libvirt.libvirtError as exc:
-        raise _refused(exc) from exc
+        with refusals():
+            yield conn
     finally:
         conn.close()
+
+
+@contextmanager
+def refusals() -> Iterator[None]:
+    """Have errors of libvirt inside the block come out as :class:`LibvirtRefused`."""
+    try:
+        yield
+    except libvirt.libvirtError as exc:
+        raise _refused(exc) from exc
 
 
 def default_uri() -> str:
@@ -109,6 +117,8 @@ def refuse_other_drivers(uri: str) -> None:
 def _refused(exc: Any) -> LibvirtRefused:
     """Return our error with libvirt's words, and with what callers ask of its own."""
     refused: LibvirtRefused = _both(libvirt.libvirtError)(str(exc))
+    # libvirt-python takes the words of whatever has failed last, which an undo may have done since.
+    refused.args = (str(exc), *refused.args[1:])
     # What libvirt-python asks for a code.
     refused.err = exc.err
     return refused

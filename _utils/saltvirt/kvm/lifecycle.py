@@ -15,7 +15,7 @@ from saltvirt.xml import pool as pool_
 
 def is_defined(conn: Any, name: str) -> bool:
     """Return whether the host knows a domain of that name."""
-    return name in {dom.name() for dom in conn.listAllDomains()}
+    return uuid_if_defined(conn, name) is not None
 
 
 def name_of(conn: Any, uuid: str) -> str | None:
@@ -28,6 +28,14 @@ def uuid(conn: Any, name: str) -> str:
     """Return a domain's UUID."""
     found: str = domain(conn, name).UUIDString()
     return found
+
+
+def uuid_if_defined(conn: Any, name: str) -> str | None:
+    """Return a domain's UUID, None if the host knows none of that name."""
+    try:
+        return uuid(conn, name)
+    except NoSuchVm:
+        return None
 
 
 def define(conn: Any, xml: str) -> str:

@@ -34,7 +34,8 @@ def lookup(conn: Any, pool: str, volume: str) -> Any:
 
 def names(conn: Any, pool: str) -> list[str]:
     """Return the names of a running pool's volumes, by one call."""
-    return [one.name() for one in conn.storagePoolLookupByName(pool).listAllVolumes(0)]
+    found: list[str] = conn.storagePoolLookupByName(pool).listVolumes()
+    return found
 
 
 def find(conn: Any, pool: str, volume: str) -> volume_.Volume | None:

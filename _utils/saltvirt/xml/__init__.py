@@ -75,6 +75,13 @@ def on_off(value: object) -> str | None:
     return None if value is None else ("on" if value else "off")
 
 
+def flag(value: object) -> bool | None:
+    """Return what a call means by a switch, which YAML has as text if it is quoted: ``'no'``."""
+    if isinstance(value, str) and value.lower() in _SWITCH:
+        return _SWITCH[value.lower()]
+    return None if value is None else bool(value)
+
+
 def switch(text: str | None) -> bool | None:
     """Return True for ``yes`` and ``on``, False for ``no`` and ``off``, None for all else."""
     return _SWITCH.get(text or "")

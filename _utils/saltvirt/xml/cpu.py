@@ -6,8 +6,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from saltvirt.arguments import refuse_unknown_keys
+from saltvirt.errors import BadArgument
 from saltvirt.units import size_kib
-from saltvirt.xml import attributes_of, bag, kib, leaf, switch, tag, texts, yes_no
+from saltvirt.xml import attributes_of, bag, flag, kib, leaf, switch, tag, texts, yes_no
 from saltvirt.xml.merging import merged
 
 _ATTRIBUTES = ("mode", "match", "check")
@@ -101,8 +102,21 @@ def of(cpu: int | Mapping[str, Any], domain_type: str | None, *, has_default: bo
             str(name): None if policy is None else str(policy)
             for name, policy in sorted(features.items())
         },
-        cells=tuple(_cell(number, cell) for number, cell in cells),
+        cells=_near(tuple(_cell(number, cell) for number, cell in cells)),
     )
+
+
+def _near(cells: tuple[Cell, ...]) -> tuple[Cell, ...]:
+    """Return the cells; refuse a distance to one that is not there, over which libvirt 9.0 dies."""
+    known = [str(one.id) for one in cells]
+    for cell in cells:
+        far = [one["id"] for one in cell.distances if one["id"] not in known]
+        if far:
+            raise BadArgument(
+                f"cpu:numa:{cell.id}:distances",
+                f"there is no cell {far[0]}; the cells are {', '.join(known)}",
+            )
+    return cells
 
 
 def features_of(cpu: Mapping[str, Any]) -> dict[Any, Any]:
@@ -136,7 +150,7 @@ def _cell(number: object, cell: Mapping[str, Any]) -> Cell:
         cpus=given.get("cpus"),
         memory_kib=size_kib(cell.get("memory"), f"cpu:numa:{number}:memory"),
         mem_access=given.get("memAccess"),
-        discard=None if cell.get("discard") is None else bool(cell["discard"]),
+        discard=flag(cell.get("discard")),
         distances=tuple(texts({"id": to, "value": far}) for to, far in distances),
     )
 

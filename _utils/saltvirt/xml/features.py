@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from saltvirt.arguments import refuse_unknown_keys
-from saltvirt.xml import on_off, switch, tag
+from saltvirt.xml import flag, on_off, switch, tag
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +29,7 @@ def of(hypervisor_features: Mapping[str, Any] | None, arch: str | None) -> Featu
         acpi=is_x86 or arch == "aarch64",
         apic=is_x86,
         pae=is_x86,
-        hint_dedicated=None if hint is None else bool(hint),
+        hint_dedicated=flag(hint),
     )
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from saltvirt.arguments import refuse_unknown_keys
 from saltvirt.units import size_kib
-from saltvirt.xml import attributes_of, bag, kib, tag, texts
+from saltvirt.xml import attributes_of, bag, flag, kib, tag, texts
 from saltvirt.xml.merging import merged
 
 _LIMITS = ("hard_limit", "soft_limit", "swap_hard_limit", "min_guarantee")
@@ -80,12 +80,12 @@ def _backing(mem: Mapping[str, Any]) -> Backing:
     )
     return Backing(
         hugepages=pages or None,
-        nosharepages=bool(mem.get("nosharepages")),
-        locked=bool(mem.get("locked")),
+        nosharepages=bool(flag(mem.get("nosharepages"))),
+        locked=bool(flag(mem.get("locked"))),
         source=_way("type", mem.get("source")),
         access=_way("mode", mem.get("access")),
         allocation=_way("mode", mem.get("allocation")),
-        discard=bool(mem.get("discard")),
+        discard=bool(flag(mem.get("discard"))),
     )
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from saltvirt.arguments import vcpus
-from saltvirt.xml import leaf, switch, tag, texts, yes_no
+from saltvirt.xml import flag, leaf, switch, tag, texts, yes_no
 from saltvirt.xml.merging import merged
 
 _ATTRIBUTES = ("placement", "cpuset", "current")
@@ -39,19 +39,23 @@ def of(cpu: int | Mapping[str, Any]) -> Vcpus:
     if not isinstance(cpu, Mapping):
         return Vcpus(maximum=str(cpu))
     rows = sorted((cpu.get("vcpus") or {}).items(), key=lambda item: int(item[0]))
+    listed = tuple(_vcpu(number, state) for number, state in rows)
+    maximum, attributes = str(vcpus(cpu)), texts({key: cpu.get(key) for key in _ATTRIBUTES})
+    if listed:
+        # Where they are listed libvirt goes by the list, whatever else a call says.
+        attributes["current"] = str(sum(one.enabled is True for one in listed))
+        if attributes["current"] == maximum:
+            del attributes["current"]
     return Vcpus(
-        maximum=str(vcpus(cpu)),
-        attributes=texts({key: cpu.get(key) for key in _ATTRIBUTES}),
-        listed=tuple(_vcpu(number, state) for number, state in rows),
+        maximum=maximum,
+        attributes=attributes,
+        listed=listed,
         iothreads=str(cpu["iothreads"]) if cpu.get("iothreads") else None,
     )
 
 
 def _vcpu(number: object, state: Mapping[str, Any]) -> Vcpu:
-    flags = {
-        key: None if state.get(key) is None else bool(state[key])
-        for key in ("enabled", "hotpluggable")
-    }
+    flags = {key: flag(state.get(key)) for key in ("enabled", "hotpluggable")}
     order = str(state["order"]) if state.get("order") is not None else None
     return Vcpu(id=str(number), **flags, order=order)
 
@@ -107,9 +111,10 @@ def changed(now: Vcpus, given: int | Mapping[str, Any]) -> Vcpus:
     if isinstance(given, Mapping):
         # Cut off what others make of the mapping: it would be merged for nothing.
         own = {key: given[key] for key in _OWN if key in given}
-        wanted = of(merged(_call(now), own))
-        is_as_many = _counts(wanted) == _counts(now)
-        return wanted if is_as_many or "vcpus" in own else replace(wanted, listed=())
+        if "vcpus" in own:
+            return of(merged(_call(now), own))
+        wanted = of(merged(_call(replace(now, listed=())), own))
+        return replace(wanted, listed=now.listed) if _counts(wanted) == _counts(now) else wanted
     if set(_counts(now)) == {str(given)}:
         return now
     kept = {key: value for key, value in now.attributes.items() if key != "current"}

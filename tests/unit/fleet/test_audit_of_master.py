@@ -14,6 +14,7 @@ from saltvirt.fleet import keys, minions
 from saltvirt.fleet.audit import ofmaster, run
 from saltvirt.fleet.audit.granted import granted
 from saltvirt.fleet.cloud import Cloud
+from saltvirt.pki import ca
 from test_audit_findings import CHECKS as on_a_host
 
 PRIVATE = "-----BEGIN PRIVATE KEY-----\nMC4C\n-----END PRIVATE KEY-----\n"
@@ -95,6 +96,30 @@ def given_away(world):
     os.chown(world.place.folder, 65534, 65534)
 
 
+def old_keys(host, authority=None):
+    """Return what has a host's keys as Salt 3006 made them, signed by the CA or another."""
+
+    def plant(world):
+        folder = world.place.folder / host
+        folder.mkdir()
+        signer = authority or world.place.stores["libvirt"].authority(NOW)
+        key = ca.new_key()
+        signed = ca.sign(
+            signer,
+            key.public_key(),
+            minion_id=host,
+            role="server",
+            names=[host],
+            addresses=[],
+            now=NOW,
+            days=365,
+        )
+        (folder / "serverkey.pem").write_bytes(ca.key_pem(key))
+        (folder / "servercert.pem").write_bytes(ca.certificate_pem(signed))
+
+    return plant
+
+
 CHECKS = {
     "3006 before the pillar's fix": (release("3006.11"), "salt-release"),
     "3007 before the pillar's fix": (release("3007.3"), "salt-release"),
@@ -130,6 +155,7 @@ CHECKS = {
     "open list": (of_ca("cacert.pem", 0o666), "ca-files"),
     "open key": (of_ca("cakey.pem", 0o640), "ca-keys"),
     "open key of QEMU's": (of_ca("qemu/cakey.pem", 0o644), "ca-keys"),
+    "keys of 3006": (old_keys("hyper1"), "old-keys"),
     "candidate": (candidate, "hypervisors"),
     "a glob": (glob, "hypervisors"),
     "a state that others write": (writable("srv", "top.sls", 0o666), "file-roots"),
@@ -200,6 +226,34 @@ def test_a_ca_that_ends_soon_is_found(world):
     found = [one for one in world.audit(later) if one[0] == "ca-ends"]
 
     assert len(found) == 3 and all("rotate_ca" in one[3] for one in found)
+
+
+def test_old_keys_are_named_with_what_ends_them(world):
+    old_keys("hyper1")(world)
+    old_keys("hyper 2")(world)
+    folder = world.place.folder
+
+    ((_check, _where, what, fix),) = world.audit()
+
+    assert f"{folder}/hyper 2 and 1 more folders: whoever reads them is let in" in what
+    assert fix.endswith(f"virt_pki.rotate_ca; then rm -r '{folder}/hyper 2' {folder}/hyper1")
+
+
+def test_old_keys_of_a_ca_that_has_gone_are_only_removed(world):
+    old_keys("hyper1", ca.create("salted", NOW))(world)
+
+    ((_check, _where, what, fix),) = world.audit()
+
+    assert "nobody needs them" in what and fix == f"rm -r {world.place.folder}/hyper1"
+
+
+def test_what_cannot_be_told_of_old_keys_counts_as_trusted(world):
+    old_keys("hyper1", ca.create("salted", NOW))(world)
+    (world.place.folder / "hyper1/servercert.pem").write_text("not one")
+
+    ((_check, _where, what, _fix),) = world.audit()
+
+    assert "whoever reads them is let in" in what
 
 
 def test_a_master_without_hypervisors_and_a_ca_is_looked_at_itself(opts, monkeypatch):

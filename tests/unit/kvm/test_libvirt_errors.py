@@ -30,3 +30,18 @@ def test_an_error_keeps_its_own_words_after_another():
 
     assert first.value.get_error_code() == libvirt.VIR_ERR_NO_NETWORK
     assert "no network" in first.value.get_error_message()
+
+
+def test_an_error_has_its_own_words_though_an_undo_has_failed_since():
+    def fail_twice(conn):
+        try:
+            conn.networkLookupByName("none")
+        except libvirt.libvirtError:
+            with pytest.raises(libvirt.libvirtError):
+                conn.storagePoolLookupByName("none")
+            raise
+
+    with pytest.raises(LibvirtRefused, match="no network") as told, connect.opened(TEST) as conn:
+        fail_twice(conn)
+
+    assert told.value.get_error_code() == libvirt.VIR_ERR_NO_NETWORK

@@ -35,7 +35,7 @@ def test_volumes_are_listed_by_one_call_and_each_is_read_once(conn, monkeypatch)
     assert sorted(asked) == ["XMLDesc"] * 20 + ["listAllVolumes"]
     asked.clear()
     assert len(volumes.names(conn, "default-pool")) == 20
-    assert asked == ["listAllVolumes"]
+    assert asked == ["listVolumes"]
 
 
 def volume(pool, name, base=None):

@@ -12,6 +12,7 @@ from typing import Any
 
 import salt.version
 from cryptography import x509
+from cryptography.exceptions import InvalidSignature
 
 from saltvirt import compat, content
 from saltvirt.fleet import candidates, membership
@@ -20,6 +21,11 @@ from saltvirt.pki.authorities import LIBVIRT, USES, Authorities
 
 # Names that private keys have; what is in a file decides.
 _KEY_NAMES = (".pem", ".key", "_rsa", "_ecdsa", "_ed25519")
+# What the external pillar of Salt 3006 made for each host, in a folder of its own.
+_OLD_KEYS, _OLD_CERTIFICATES = (
+    ("serverkey.pem", "clientkey.pem"),
+    ("servercert.pem", "clientcert.pem"),
+)
 # Whoever searches for keys is not to find this file.
 _MARK = re.compile(rb"PRIVATE[ ]KEY-----")
 _LOOKED_AT = 64 * 1024
@@ -36,6 +42,19 @@ class FileFacts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OldKeysFacts:
+    """
+    A folder with a host's private keys, which the master of Salt 3006 made and kept.
+
+    is_trusted
+        Whether libvirt's CA of today has signed them, or it cannot be told.
+    """
+
+    path: str
+    is_trusted: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MasterFacts:
     """
     What the master has, as far as it is judged.
@@ -48,6 +67,8 @@ class MasterFacts:
         As whom the master runs.
     ends
         Until when each CA is good: ``{path: time}``.
+    old_keys
+        The keys of hosts that Salt 3006 has left here.
     autosign
         Lines of ``autosign_file``.
     autosign_grains
@@ -70,6 +91,7 @@ class MasterFacts:
     now: datetime
     files: Sequence[FileFacts] = ()
     ends: Mapping[str, datetime] = field(default_factory=dict)
+    old_keys: Sequence[OldKeysFacts] = ()
     autosign: Sequence[str] = ()
     autosign_grains: Sequence[str] = ()
     patterns: Sequence[str] = ()
@@ -114,6 +136,7 @@ def of(opts: Mapping[str, Any], members: membership.Members, now: datetime) -> M
         now=now,
         files=list(_files(place)),
         ends=dict(_ends(place)),
+        old_keys=list(_old_keys(place.stores[LIBVIRT])),
         autosign=_lines(opts.get("autosign_file")),
         autosign_grains=_names(opts.get("autosign_grains_dir")),
         patterns=members.patterns,
@@ -179,6 +202,37 @@ def _ends(place: Authorities) -> Iterator[tuple[str, datetime]]:
         for path in _certificates(one):
             found = x509.load_pem_x509_certificate(path.read_bytes())
             yield str(path), found.not_valid_after_utc
+
+
+def _old_keys(libvirts: store.Store) -> Iterator[OldKeysFacts]:
+    """Yield the folders in that of libvirt's CA with keys of hosts."""
+    names = sorted(os.listdir(libvirts.folder)) if store.is_there(libvirts.folder) else []
+    for folder in (libvirts.folder / name for name in names):
+        if any(os.path.exists(folder / key) for key in _OLD_KEYS):
+            yield OldKeysFacts(path=str(folder), is_trusted=_is_trusted(libvirts, folder))
+
+
+def _is_trusted(libvirts: store.Store, folder: Path) -> bool:
+    try:
+        signers = [
+            x509.load_pem_x509_certificate(path.read_bytes()) for path in _certificates(libvirts)
+        ]
+        signed = [
+            x509.load_pem_x509_certificate((folder / name).read_bytes())
+            for name in _OLD_CERTIFICATES
+            if (folder / name).exists()
+        ]
+    except (OSError, ValueError):
+        return True
+    return any(_has_signed(signer, one) for signer in signers for one in signed)
+
+
+def _has_signed(signer: x509.Certificate, one: x509.Certificate) -> bool:
+    try:
+        one.verify_directly_issued_by(signer)
+    except (ValueError, TypeError, InvalidSignature):
+        return False
+    return True
 
 
 def _files(place: Authorities) -> Iterator[FileFacts]:

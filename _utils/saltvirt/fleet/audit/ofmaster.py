@@ -37,7 +37,7 @@ def findings(facts: MasterFacts) -> Iterator[Finding]:
     """Yield all that falls short on the master."""
     for check in (
         *(_salt, _options, _own_options, _autosign, _grants, _peers, _files, _ends, _members),
-        _served,
+        *(_old_keys, _served),
     ):
         yield from check(facts)
 
@@ -188,6 +188,25 @@ def _ends(facts: MasterFacts) -> Iterator[Finding]:
                 what=f"{path} {'was' if is_over else 'is'} good until {end:%Y-%m-%d} only",
                 fix="salt-run virt_pki.rotate_ca",
             )
+
+
+def _old_keys(facts: MasterFacts) -> Iterator[Finding]:
+    if not facts.old_keys:
+        return
+    paths = [one.path for one in facts.old_keys]
+    is_trusted = any(one.is_trusted for one in facts.old_keys)
+    more = f" and {len(paths) - 1} more folders" if len(paths) > 1 else ""
+    opens = "whoever reads them is let in by libvirt" if is_trusted else "nobody needs them"
+    remove = f"rm -r {' '.join(map(shlex.quote, paths))}"
+    yield Finding(
+        check="old-keys",
+        where=MASTER,
+        what=f"private keys of hosts, as Salt 3006 made them, are in {paths[0]}{more}: {opens}",
+        fix="when all hosts have made their own (virt.keys): salt-run virt_pki.rotate_ca; then "
+        + remove
+        if is_trusted
+        else remove,
+    )
 
 
 def _members(facts: MasterFacts) -> Iterator[Finding]:

@@ -35,7 +35,7 @@ def starting(conn: Any, settings: HostSettings, name: str) -> Iterator[None]:
     """Start a VM, or hand it over, in the block: never both at once."""
     with unstarted(settings, name):
         # One that has gone, or only comes, is said to move before it is said not to be here.
-        known = lifecycle.uuid(conn, name) if lifecycle.is_defined(conn, name) else None
+        known = lifecycle.uuid_if_defined(conn, name)
         refuse_moving(settings, name, known)
         reservations.refuse_cloned(settings, name)
         # Whoever purges, or undoes a build, has it on record before it takes this lock.

@@ -32,12 +32,13 @@ def update(context: Context, request: Request) -> Answer:
     Returns ``{definition, disk: {attached, detached, updated}, interface: {attached, detached}}``,
     and where they apply ``hostdev``, ``cpu``, ``mem``, ``autostart``, ``restart`` and ``errors``.
     """
-    settings = context.settings
-    with (
-        undo.on_signals(),
-        connect.opened(settings, readonly=False) as conn,
-        _unmoved(conn, settings, request),
-    ):
+    with connect.opened(context.settings, readonly=False) as conn:
+        return update_with(context, conn, request)
+
+
+def update_with(context: Context, conn: Any, request: Request) -> Answer:
+    """Change a VM as :func:`update` does, by a connection that is open for writing."""
+    with undo.on_signals(), _unmoved(conn, context.settings, request):
         return _Update(context, conn, request).run()
 
 
@@ -54,7 +55,6 @@ def is_changed(answer: Answer) -> bool:
 
 def _unmoved(conn: Any, settings: HostSettings, request: Request) -> AbstractContextManager[None]:
     """Return the lock under which a VM is changed; raise for one that is another's, or goes."""
-    connect.domain(conn, request.name)
     reservations.refuse_moving(settings, request.name, lifecycle.uuid(conn, request.name))
     return startlock.starting(conn, settings, request.name)
 

@@ -66,15 +66,15 @@ def ensure(
     start
         Whether it is to run.
     """
-    with connect.opened(context.settings) as conn:
-        is_there = lifecycle.is_defined(conn, name)
-        if is_there:
+    with connect.opened(context.settings, readonly=False) as conn:
+        if lifecycle.is_defined(conn, name):
             asked = _request(context, name, given, test=test)
             _refuse_unstartable(conn, name, asked, start=start)
-    if not is_there:
-        return _created(context, name, given, start=start, test=test)
-    out = _updated(context, name, given, test=test)
-    return _started(context, name, out, test=test) if start and out.failure is None else out
+            out = _updated(context, conn, asked)
+            if not start or out.failure is not None:
+                return out
+            return _started(context, conn, name, out, test=test)
+    return _created(context, name, given, start=start, test=test)
 
 
 def _created(
@@ -132,8 +132,9 @@ def _new_networks(conn: Any, name: str, wanted: request.Request, *, start: bool)
     if not (wanted.live if is_active else start):
         return set()
     if wanted.interfaces is None:
-        has = read.domain(lifecycle.kept_xml(conn, name))
-        return set() if is_active else set(read.links(has)["networks"])
+        if is_active:
+            return set()
+        return set(read.links(read.domain(lifecycle.kept_xml(conn, name)))["networks"])
     needed = set(nics.needs(wanted.interfaces)["networks"])
     now = read.domain(lifecycle.xml(conn, name))
     return needed - set(read.links(now)["networks"]) if is_active else needed
@@ -148,8 +149,8 @@ def _autostart(context: Context, name: str) -> None:
         lifecycle.set_autostart(conn, name, "on")
 
 
-def _updated(context: Context, name: str, given: Mapping[str, Any], *, test: bool) -> Outcome:
-    status = do.update(context, _request(context, name, given, test=test))
+def _updated(context: Context, conn: Any, asked: request.Request) -> Outcome:
+    name, status = asked.name, do.update_with(context, conn, asked)
     errors = status.get("errors")
     changes = status if do.is_changed(status) else {}
     if errors:
@@ -160,9 +161,10 @@ def _updated(context: Context, name: str, given: Mapping[str, Any], *, test: boo
     return Outcome(comment=f"Domain {name} updated", changes=changes)
 
 
-def _started(context: Context, name: str, out: Outcome, *, test: bool) -> Outcome:
+def _started(context: Context, conn: Any, name: str, out: Outcome, *, test: bool) -> Outcome:
     try:
-        is_started = _start(context, name, test=test)
+        with connect.refusals():
+            is_started = _start(context, conn, name, test=test)
     except VirtError as exc:
         return replace(out, comment=str(exc), failure=str(exc))
     if not is_started:
@@ -171,16 +173,14 @@ def _started(context: Context, name: str, out: Outcome, *, test: bool) -> Outcom
     return replace(out, comment=comment, changes={**out.changes, "started": True})
 
 
-def _start(context: Context, name: str, *, test: bool) -> bool:
+def _start(context: Context, conn: Any, name: str, *, test: bool) -> bool:
     """Start, or resume, a VM that does not run; return whether that was, or is, to be done."""
-    settings = context.settings
-    with connect.opened(settings, readonly=False) as conn:
-        is_paused = query.state(conn, name) == "paused"
-        if lifecycle.is_active(conn, name) and not is_paused:
-            return False
-        with startlock.starting(conn, settings, name):
-            if not test:
-                _run(conn, name, is_paused)
+    is_paused = query.state(conn, name) == "paused"
+    if lifecycle.is_active(conn, name) and not is_paused:
+        return False
+    with startlock.starting(conn, context.settings, name):
+        if not test:
+            _run(conn, name, is_paused)
     return True
 
 

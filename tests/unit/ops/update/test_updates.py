@@ -39,6 +39,8 @@ def update(hypervisor, tmp_path):
         call.conn, call.hypervisor = conn, hypervisor
         call.domain = conn.lookupByName("web1")
         yield call
+        # What Hypothesis keeps of a test would keep the connection open, and the driver's world.
+        del call.conn, call.domain
 
 
 def definition(update):
