@@ -138,6 +138,8 @@ _MASTER = {
     "sample_hosts": _COUNT,
     "init_per_host": _AT_LEAST_1,
     "init_parallel": _AT_LEAST_1,
+    "cells": _MAPPING,
+    "cell_prefix": _TEXT,
     "weights": {"memory": _RATIO, "cpu": _RATIO, "disk": _RATIO},
     "minion_packages": {"source": _TEXT},
     # See pki_options: what is in it concerns the CA alone.
@@ -231,6 +233,8 @@ class MasterSettings(_Options):
     sample_hosts: int = 100
     init_per_host: int = 2
     init_parallel: int = 16
+    cells: dict[str, Any] = field(default_factory=dict)
+    cell_prefix: str = ""
     weights: dict[str, Any] = field(default_factory=dict)
     minion_packages: dict[str, Any] = field(default_factory=dict)
     pki: dict[str, Any] = field(default_factory=dict)

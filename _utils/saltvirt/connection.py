@@ -3,7 +3,10 @@
 import functools
 import http.client
 import io
+import json
 import socket
+import ssl
+import time
 import urllib.error
 import urllib.parse
 import urllib.request
@@ -11,7 +14,62 @@ from typing import Any
 
 from saltvirt.room import Meter
 
+WHO = {"User-Agent": "salt-virt"}
 _TIMEOUT_S = 30
+
+
+class Unreached(OSError):
+    """Nothing was sent to a server, as it was not reached, or not proved; the cause says why."""
+
+
+class Deadline:
+    """The time of one question; :class:`saltvirt.room.Meter` is that of an image."""
+
+    def __init__(self, limit_s: float) -> None:
+        self._end = time.monotonic() + limit_s
+
+    @property
+    def left_s(self) -> float:
+        """How many seconds are left."""
+        return self._end - time.monotonic()
+
+
+def post(
+    url: str,
+    data: Any,
+    context: ssl.SSLContext,
+    deadline: Deadline,
+    *,
+    connect_s: float,
+    most_bytes: int,
+) -> tuple[int, bytes]:
+    """
+    Send JSON to a server that proves who it is, and return the status and body of its answer.
+
+    connect_s
+        How long the server may take until it has proved that; ``deadline`` is for all of it.
+    most_bytes
+            No more than one byte beyond these is read of the answer.
+
+    It goes to that server alone: neither by a proxy, nor where the server leads to. Raises
+    :class:`Unreached`, another OSError (TimeoutError among them), or http.client.HTTPException.
+    """
+    place = urllib.parse.urlsplit(url)
+    options = {"context": context, "port": place.port}
+    made = _connection(http.client.HTTPSConnection, deadline, str(place.hostname), **options)
+    made.timeout = min(connect_s, _wait_s(deadline))
+    try:
+        try:
+            made.connect()
+        except OSError as exc:
+            raise Unreached(str(exc)) from exc
+        made.sock.settimeout(_wait_s(deadline))
+        headers = {"Content-Type": "application/json", "Accept": "application/json", **WHO}
+        made.request("POST", place.path or "/", json.dumps(data).encode(), headers)
+        answer = made.getresponse()
+        return int(answer.status), answer.read(most_bytes + 1)
+    finally:
+        made.close()
 
 
 def opened(request: urllib.request.Request, meter: Meter) -> Any:
@@ -37,7 +95,7 @@ def opened(request: urllib.request.Request, meter: Meter) -> Any:
     return opener.open(request, timeout=_wait_s(meter))
 
 
-def _wait_s(meter: Meter) -> float:
+def _wait_s(meter: Meter | Deadline) -> float:
     """Return how long the server may be silent now."""
     if meter.left_s <= 0:
         raise TimeoutError("timed out")
@@ -99,7 +157,7 @@ class _Https(urllib.request.HTTPSHandler):
         return self.do_open(self._make, req)
 
 
-def _connection(kind: Any, meter: Meter, host: str, **options: Any) -> Any:
+def _connection(kind: Any, meter: Meter | Deadline, host: str, **options: Any) -> Any:
     made = kind(host, **{**options, "timeout": _wait_s(meter)})
     made.response_class = functools.partial(_Answer, meter=meter)
     return made
@@ -108,7 +166,9 @@ def _connection(kind: Any, meter: Meter, host: str, **options: Any) -> Any:
 class _Answer(http.client.HTTPResponse):
     """An answer whose every byte comes in time, those of its headers too."""
 
-    def __init__(self, sock: socket.socket, *args: Any, meter: Meter, **options: Any) -> None:
+    def __init__(
+        self, sock: socket.socket, *args: Any, meter: Meter | Deadline, **options: Any
+    ) -> None:
         super().__init__(sock, *args, **options)
         plain: Any = self.fp  # nothing of it has been read yet
         self.fp = io.BufferedReader(_InTime(plain.detach(), sock, meter))
@@ -117,7 +177,7 @@ class _Answer(http.client.HTTPResponse):
 class _InTime(io.RawIOBase):
     """What a socket says, as long as there is time."""
 
-    def __init__(self, plain: Any, sock: socket.socket, meter: Meter) -> None:
+    def __init__(self, plain: Any, sock: socket.socket, meter: Meter | Deadline) -> None:
         super().__init__()
         self._plain, self._socket, self._meter = plain, sock, meter
 

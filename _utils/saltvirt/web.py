@@ -20,7 +20,6 @@ from saltvirt.units import human
 _CHUNK = 1 << 20
 _TRIES = 5
 _VALIDATORS = (("etag", "ETag"), ("modified", "Last-Modified"))
-_WHO = {"User-Agent": "salt-virt"}
 _FAILURES = (urllib.error.URLError, TimeoutError, ConnectionError, http.client.HTTPException)
 
 
@@ -69,7 +68,7 @@ def fetch(
 def fetch_small(url: str, most_bytes: int, meter: Meter) -> bytes:
     """Return what a small file has in it; raise ImageError, which says nothing but why not."""
     try:
-        with connection.opened(_request(url, _WHO), meter) as answer:
+        with connection.opened(_request(url, connection.WHO), meter) as answer:
             data: bytes = answer.read(most_bytes + 1)
             if len(data) <= most_bytes and answer.length:
                 raise ImageError(f"it was cut off after {len(data)} bytes; try again")
@@ -162,7 +161,7 @@ def _request(url: str, headers: Mapping[str, str]) -> urllib.request.Request:
 
 
 def _headers(part: Path, known: Mapping[str, Any] | None) -> dict[str, str]:
-    headers = dict(_WHO)
+    headers = dict(connection.WHO)
     begun = _begun(part)
     if begun:
         headers |= {"Range": f"bytes={_size(part)}-", "If-Range": begun["etag"]}

@@ -16,6 +16,8 @@ from typing import Any
 from saltvirt import undo
 from saltvirt.errors import BadArgument, VirtError
 from saltvirt.fleet import masteruser, progress
+from saltvirt.fleet.cells import known, run
+from saltvirt.fleet.cells.routes import Call
 
 # Which job has failed, in ``__context__``, that outlives it.
 _FAILED_JOB = "saltvirt_failed_job"
@@ -37,7 +39,8 @@ def runner_function(
     A failure's exit code is 1, and its step of an orchestration is ``result: False``. Salt prints a
     traceback for a runner that raises, and exits with 0 for wrong arguments (seen on 3006 and
     3008); so the arguments are bound here too. The function uses files as the master's user, see
-    :mod:`saltvirt.fleet.masteruser`.
+    :mod:`saltvirt.fleet.masteruser`. On a master that has cells it is done where it belongs, see
+    :mod:`saltvirt.fleet.cells.run`; so functions of ``virt`` take ``cell`` too.
     """
     if function is None:
         return functools.partial(runner_function, outputter=outputter, streams=streams)
@@ -50,11 +53,12 @@ def runner_function(
         _forget_failure(module["__context__"], job)
         line = None
         try:
+            cell = given.pop("cell", None) if _is_of_cloud(function) else None
             bound = _bind(signature, function, args, given)
             line = _lines(streams, bound, module["__opts__"], job)
             # Ctrl-C arrives as SystemExit, from Salt; so do SIGTERM and a terminal that is closed.
             with undo.on_signals(), masteruser.acting(module["__opts__"]):
-                data = function(*bound.args, **bound.kwargs)
+                data = _called(function, job, bound, cell)
         except VirtError as error:
             failure = {"error": str(error), **getattr(error, "table", {})}
         except OSError as error:
@@ -168,12 +172,37 @@ def _print_by(
     job.print_func = show
 
 
+def _called(function: Any, job: Any, bound: inspect.BoundArguments, cell: Any) -> Any:
+    """Call a function of ours: here, or on a master that is a cell of this one."""
+    opts = function.__globals__["__opts__"]
+    if cell is None and not (_is_of_cloud(function) and known.is_configured(opts)):
+        return function(*bound.args, **bound.kwargs)
+    given, args = dict(bound.arguments), ()
+    for name, one in bound.signature.parameters.items():
+        if one.kind is one.VAR_KEYWORD:
+            given |= given.pop(name, {})
+        if one.kind is one.VAR_POSITIONAL:
+            args = given.pop(name, ())
+    call = Call(fun=_name(function), arguments=given, args=tuple(args), cell=cell)
+    jid = job.base.rpartition("/")[2] if job else None
+    return run.command(opts, job, jid, call, lambda c: function(*c.args, **c.arguments))
+
+
+def _is_of_cloud(function: Any) -> bool:
+    return _name(function).startswith("virt.")
+
+
+def _name(function: Any) -> str:
+    """Return what a runner function is called: ``virt.init``."""
+    module = function.__globals__.get("__virtualname__", "virt")
+    return f"{module}.{function.__name__.rstrip('_')}"
+
+
 def _bind(
     signature: inspect.Signature, function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> inspect.BoundArguments:
     try:
         return signature.bind(*args, **kwargs)
     except TypeError as exc:
-        module = function.__globals__.get("__virtualname__", "virt")
-        name = f"{module}.{function.__name__.rstrip('_')}"
+        name = _name(function)
         raise BadArgument(name, f"{exc}; see: salt-run -d {name}") from exc

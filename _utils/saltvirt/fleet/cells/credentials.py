@@ -1,0 +1,72 @@
+"""Who this master is to a cell: a file that nobody but root and the master's user may read."""
+
+import os
+import pwd
+import stat
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from saltvirt.errors import BadConfig
+from saltvirt.fleet.cells.known import Cell
+
+_MOST_BYTES = 65536
+_KINDS = ({"token"}, {"username", "password", "eauth"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Credentials:
+    """
+    What salt-api is told.
+
+    low
+        A part of each call; not shown anywhere.
+    who
+        What may be shown of it.
+    """
+
+    low: Mapping[str, str] = field(repr=False)
+    who: str
+
+
+def read(cell: Cell, opts: Mapping[str, Any]) -> Credentials:
+    """Return the credentials for a cell; raise BadConfig, which has nothing of what is in them."""
+    option, path = f"option virt:cells:{cell.name}:credentials", Path(cell.credentials)
+    text = _content(option, path, pwd.getpwnam(opts.get("user") or "root"))
+    try:
+        given = yaml.safe_load(text)
+    except yaml.YAMLError:
+        given = None
+    is_good = isinstance(given, dict) and set(given) in _KINDS
+    if not is_good or not all(isinstance(one, str) and one for one in given.values()):
+        raise BadConfig(
+            f"{option}: {path} is to have username, password and eauth, or token, each as text"
+        )
+    return Credentials(low=given, who=repr(given.get("username", "with that token")))
+
+
+def _content(option: str, path: Path, user: pwd.struct_passwd) -> str:
+    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    with open(handle, encoding="utf-8", errors="replace") as file:
+        status = os.fstat(handle)
+        why = _open_to_others(status, user)
+        if why:
+            raise BadConfig(
+                f"{option}: {path} {why}; run: chown {user.pw_name}: {path} && chmod 600 {path}"
+            )
+        return file.read(_MOST_BYTES)
+
+
+def _open_to_others(status: os.stat_result, user: pwd.struct_passwd) -> str | None:
+    """Return why a file does not keep a secret from others, None if it does."""
+    if not stat.S_ISREG(status.st_mode):
+        return "is no file"
+    if status.st_uid not in (0, user.pw_uid):
+        return "belongs to another user than the master's"
+    is_groups = status.st_gid not in (0, user.pw_gid) and status.st_mode & stat.S_IRWXG
+    if is_groups or status.st_mode & (stat.S_IRWXO | stat.S_IWGRP):
+        return f"can be used by others ({stat.S_IMODE(status.st_mode):04o})"
+    return None

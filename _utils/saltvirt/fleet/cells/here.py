@@ -1,0 +1,105 @@
+"""What this master, as a cell, says to the one above it: where a VM is, how a job of its is."""
+
+import contextlib
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from saltvirt import arguments, locks, records, wire
+from saltvirt.errors import BadArgument
+from saltvirt.fleet import inventory, orders, sightings
+from saltvirt.fleet.cells.answers import Found
+from saltvirt.fleet.cloud import Cloud
+
+_STEP_S = 0.2
+# How long a job may take to begin: a busy master has it wait.
+_BEGIN_S = 15
+_OURS = "runner.virt."
+
+
+def find(cloud: Cloud, names: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """Return ``{name: Found as plain data}`` of what this master and its hosts have of names."""
+    for name in names:
+        arguments.vm_name(name)
+    # A master without hypervisors has no VM.
+    if not inventory.allowed(cloud):
+        return {name: wire.plain(_found(cloud, name, None, {})) for name in names}
+    if len(names) == 1:
+        (name,) = names
+        found = inventory.look_for(cloud, name)
+        seen = sightings.of_presence(found.answers)
+        return {name: wire.plain(_found(cloud, name, found, seen))}
+    found = inventory.survey(cloud, inventory.every(cloud), "virt.host_info")
+    return {
+        name: wire.plain(_found(cloud, name, found, sightings.of_info(found.answers, name)))
+        for name in names
+    }
+
+
+def _found(
+    cloud: Cloud,
+    name: str,
+    found: inventory.Survey | None,
+    seen: Mapping[str, sightings.Sighting],
+) -> Found:
+    having = sightings.having(seen)
+    order = records.look(orders.folder(cloud.opts), orders.PURPOSE, name)
+    return Found(
+        hosts={host: str(seen[host].state) for host in having},
+        traces=sorted(h for h, one in seen.items() if one.is_trace and h not in having),
+        may_have=inventory.unheard(cloud, found, name, seen) if found else {},
+        order=order.phase if order else None,
+    )
+
+
+@contextlib.contextmanager
+def noted(opts: Mapping[str, Any], jid: str | None) -> Iterator[None]:
+    """Have it seen, as long as the block lasts, that a job of this master runs."""
+    if jid is None:
+        yield
+        return
+    with locks.held(_path(opts, jid)):
+        yield
+
+
+def _path(opts: Mapping[str, Any], jid: str) -> Path:
+    return Path(opts["cachedir"]) / "salt-virt" / "jobs" / f"{jid}.lock"
+
+
+def job(cloud: Cloud, jid: str, wait_s: int) -> dict[str, Any]:
+    """
+    Return a job's ``saltvirt.fleet.cells.answers.Job`` as plain data, at its end or after ``wait_s`` seconds.
+
+    Only jobs of this project's runner are told of: whoever may call it need not see others'.
+    """
+    if not jid.replace("_", "").isdigit():
+        raise BadArgument("jid", f"{jid!r} is not the id of a job")
+    path, begin = _path(cloud.opts, jid), time.monotonic()
+    while True:
+        long_s = time.monotonic() - begin
+        if not locks.is_held(path):
+            answer = _answer(cloud, jid)
+            if answer is not None:
+                return _told("over", answer[0])
+            # It has not begun, or Salt has not kept its answer yet.
+            if long_s > _BEGIN_S:
+                return _told("lost")
+        if long_s >= wait_s:
+            return _told("running")
+        time.sleep(_STEP_S if long_s < 2 else 2 * _STEP_S)
+
+
+def _told(state: str, answer: Any = None) -> dict[str, Any]:
+    return {"state": state, "answer": answer}
+
+
+def _answer(cloud: Cloud, jid: str) -> tuple[Any] | None:
+    """Return what a job of our runner has answered, None if that is not there."""
+    with cloud.client() as local:
+        stored = local.get_cache_returns(jid) or {}
+    for one in stored.values():
+        said = one.get("ret")
+        if isinstance(said, dict) and str(said.get("fun", "")).startswith(_OURS):
+            return (said.get("return"),)
+    return None

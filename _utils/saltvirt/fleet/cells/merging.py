@@ -1,0 +1,170 @@
+"""What cells say, put together: hosts of all of them, in one order; where a VM is: pure."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from saltvirt.errors import NameTaken, NoSuchVm
+from saltvirt.fleet.cells.answers import Found, Hosts
+from saltvirt.fleet.cells.known import LOCAL
+from saltvirt.fleet.cells.routes import told
+from saltvirt.placement import fit
+from saltvirt.vmfilter import VmFilter
+
+_By = Mapping[str, Callable[[Any], float]]
+# The most first, as in saltvirt.fleet.looking.
+_MOST: Mapping[str, _By] = {
+    "virt.list": {"vms": lambda row: sum(map(len, row.values()))},
+    "virt.query": {
+        "memory": lambda row: row.freemem,
+        "cpu": lambda row: row.freecpu,
+        "vms": lambda row: len(row.vm_info),
+    },
+    "virt.host_info": {
+        "memory": lambda row: fit.free(row)["memory_mib"],
+        "cpu": lambda row: fit.free(row)["vcpus"],
+        "disk": lambda row: fit.free(row)["disk_mib"],
+        "vms": lambda row: len(row.vms),
+    },
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page:
+    """Which of all hosts are shown, and in which order; see saltvirt.fleet.looking.Look."""
+
+    sort: str = "host"
+    limit: int | None = None
+    offset: int = 0
+    fields: tuple[str, ...] = ()
+
+
+def whole(cell: str) -> str:
+    """Return what all hosts of a cell are called that nothing is known of."""
+    return told(cell, "*")
+
+
+def shown(
+    fun: str, cells: Mapping[str, Hosts], failed: Mapping[str, str], page: Page
+) -> dict[str, Any]:
+    """
+    Return ``{host: row}`` of all cells, and what stands beside it.
+
+    failed
+        The cells that said nothing of their hosts, and why.
+    """
+    rows = [(cell, host) for cell in sorted(cells, key=_own_first) for host in cells[cell].rows]
+    by = _MOST[fun].get(page.sort)
+    if by is None:
+        rows.sort(key=lambda at: (_own_first(at[0]), at[1]))
+    else:
+        rows.sort(key=lambda at: (-by(cells[at[0]].rows[at[1]]), _own_first(at[0]), at[1]))
+    end = None if page.limit is None else page.offset + page.limit
+    narrowed = VmFilter(fields=page.fields)
+    out = {
+        told(cell, host): _row(cells[cell].said[host], narrowed)
+        for cell, host in rows[page.offset : end]
+    }
+    return {**out, **_beside(fun, cells, failed)}
+
+
+def _own_first(cell: str) -> tuple[bool, str]:
+    return cell != LOCAL, cell
+
+
+def _row(said: Any, narrowed: VmFilter) -> Any:
+    return narrowed.shown(said) if narrowed.fields and isinstance(said, dict) else said
+
+
+def _beside(fun: str, cells: Mapping[str, Hosts], failed: Mapping[str, str]) -> dict[str, Any]:
+    silent = [told(c, host) for c, one in sorted(cells.items()) for host in one.beside.unreachable]
+    broken = {
+        told(cell, host): why
+        for cell, one in sorted(cells.items())
+        for host, why in one.beside.failed.items()
+    }
+    broken |= {whole(cell): why for cell, why in sorted(failed.items())}
+    out = {"unreachable": silent, "failed": broken, "duplicates": _duplicates(fun, cells)}
+    return {key: one for key, one in out.items() if one}
+
+
+def _duplicates(fun: str, cells: Mapping[str, Hosts]) -> dict[str, list[str]]:
+    """Return the hosts of VMs that several hosts of a cell have, or several cells."""
+    out = {
+        name: [told(cell, host) for host in hosts]
+        for cell, one in cells.items()
+        for name, hosts in one.beside.duplicates.items()
+    }
+    where: dict[str, dict[str, list[str]]] = {}
+    for cell, one in cells.items():
+        for host, row in one.rows.items():
+            for name in _names(fun, row):
+                where.setdefault(name, {}).setdefault(cell, []).append(told(cell, host))
+    across = {n: sum(there.values(), []) for n, there in where.items() if len(there) > 1}
+    return {name: sorted(hosts) for name, hosts in sorted({**out, **across}.items())}
+
+
+def _names(fun: str, row: Any) -> list[str]:
+    if fun == "virt.list":
+        return [name for names in row.values() for name in names]
+    return list(row.vm_info if fun == "virt.query" else getattr(row, "vms", ()))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sought:
+    """
+    What masters say of one name.
+
+    found
+        By cell.
+    failed
+        The cells that said nothing, and why.
+    """
+
+    name: str
+    found: Mapping[str, Found] = field(default_factory=dict)
+    failed: Mapping[str, str] = field(default_factory=dict)
+
+    def cell(self) -> str:
+        """Return the cell that has the VM; raise NameTaken if several, NoSuchVm if none has."""
+        having = sorted(cell for cell, one in self.found.items() if one.hosts)
+        having = having or sorted(c for c, one in self.found.items() if one.traces or one.order)
+        having = having or sorted(c for c, one in self.found.items() if one.may_have)
+        if len(having) > 1:
+            raise NameTaken(
+                f"VM {self.name!r} is in several cells, {' and '.join(having)}: say which is "
+                f"meant, as in cell={having[0]}"
+            )
+        if having:
+            return having[0]
+        asked = f"in any of {', '.join(sorted(self.found)) or 'no cells'}"
+        silent = "; ".join(why for _cell, why in sorted(self.failed.items()))
+        raise NoSuchVm(self.name, asked + (f" (not asked: {silent})" if silent else ""))
+
+    def refuse_taken(self, *, force: bool) -> None:
+        """Raise NameTaken if a cell has a VM of that name, or may have one and cannot be asked."""
+        for cell, one in sorted(self.found.items()):
+            there = [*one.hosts, *one.traces]
+            if there:
+                hosts = " and ".join(told(cell, host) for host in sorted(there))
+                raise NameTaken(f"VM {self.name!r} is on {hosts} already; choose another name")
+            if one.order:
+                raise NameTaken(
+                    f"VM {self.name!r} is being worked on by the master of {_called(cell)}, or was "
+                    f"when that was killed ({one.order}); remove what is left: salt-run virt.purge "
+                    f"{self.name} cell={cell}"
+                )
+        unknown = [
+            f"{told(c, h)} ({w})" for c, o in self.found.items() for h, w in o.may_have.items()
+        ]
+        unknown += [why for _cell, why in sorted(self.failed.items())]
+        if unknown and not force:
+            raise NameTaken(
+                f"VM {self.name!r} may be where nobody can be asked: {'; '.join(unknown)}; wait "
+                "until that answers, give each cell a beginning of its names (prefix), or, if you "
+                "know that there is no such VM, give force=True"
+            )
+
+
+def _called(cell: str) -> str:
+    return "this cell" if cell == LOCAL else f"cell {cell}"
