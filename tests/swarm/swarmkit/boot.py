@@ -16,7 +16,7 @@ from pathlib import Path
 from swarmkit import conf
 from swarmkit.settings import CHECKOUT, HERE, ROOT, Spec
 
-_MASTER_S, _EACH_S = 60, 3.0
+_MASTER_S, _EACH_S = 120, 3.0
 _AGAIN_S = 0.2
 
 
@@ -91,7 +91,7 @@ def _up(spec):
     def are_up():
         return sum(1 for _ in (ROOT / "up").iterdir()) == spec.hosts
 
-    limit_s = 60 + spec.hosts * _EACH_S
+    limit_s = 180 + spec.hosts * _EACH_S
     _wait(f"all of {spec.hosts} hosts are up", limit_s, are_up, herd, "herd.out")
     return {_master: master, _herd: herd}
 

@@ -69,7 +69,7 @@ def _path(opts: Mapping[str, Any], jid: str) -> Path:
 
 def job(cloud: Cloud, jid: str, wait_s: int) -> dict[str, Any]:
     """
-    Return a job's ``saltvirt.fleet.cells.answers.Job`` as plain data, at its end or after ``wait_s`` seconds.
+    Return a job as ``answers.Job``, as plain data, at its end or after ``wait_s`` seconds.
 
     Only jobs of this project's runner are told of: whoever may call it need not see others'.
     """

@@ -1,0 +1,159 @@
+"""What cells answer: read by type, put together, refused where it is none."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from saltvirt.errors import NameTaken, NoSuchVm
+from saltvirt.fleet.cells import answers, merging
+from saltvirt.fleet.cells.answers import Beside, Found, Hosts
+from saltvirt.fleet.cells.known import LOCAL, CellFailed
+from saltvirt.fleet.cells.merging import Page, Sought
+
+UNDERSTOOD = "cell west: its answer is not understood: "
+
+
+def listed(rows, **beside):
+    """Return what a cell lists."""
+    return Hosts(rows=rows, said=rows, beside=Beside(**beside))
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"<html>",
+        b"[]",
+        b"{}",
+        b'{"return": []}',
+        b'{"return": [1, 2]}',
+        b'{"return": [NaN]}',
+        b'{"return": ["' + b"\xff" + b'"]}',
+        b'{"return": ' + b"[" * 100000,
+        b'{"return": [' + b"1" * 5000 + b"]}",
+    ],
+)
+def test_what_is_not_salt_apis_is_not_understood(body):
+    with pytest.raises(CellFailed) as refused:
+        answers.of_function("west", "virt.list", answers.body("west", body))
+    assert str(refused.value).startswith(UNDERSTOOD)
+
+
+@pytest.mark.parametrize(
+    ("fun", "answer"),
+    [
+        ("virt.list", []),
+        ("virt.list", {"h1": {"running": "web1"}}),
+        ("virt.list", {"h1": {"running": [1]}}),
+        ("virt.list", {"a/b": {}}),
+        ("virt.list", {"\x1b[2J": {}}),
+        ("virt.list", {"unreachable": "h1"}),
+        ("virt.list", {"failed": {"h1": 1}}),
+        ("virt.query", {"h1": {}}),
+        ("virt.query", {"h1": None}),
+        ("virt.host_info", {"h1": {"memory_mib": 2**70}}),
+    ],
+)
+def test_what_is_not_of_its_type_is_not_understood(fun, answer):
+    with pytest.raises(CellFailed) as refused:
+        answers.hosts("west", fun, answer, is_plain=True)
+    assert str(refused.value).startswith(UNDERSTOOD)
+    assert "\x1b" not in str(refused.value)
+
+
+_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=4),
+    lambda inner: st.lists(inner, max_size=3)
+    | st.dictionaries(st.sampled_from(["h1", "failed", "vms", "hosts"]), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@given(_JSON, st.sampled_from(["virt.list", "virt.query", "virt.host_info"]))
+def test_whatever_a_cell_says_is_read_or_refused_in_one_line(said, fun):
+    try:
+        body = json.dumps({"return": [said]}).encode()
+        answer = answers.of_function("west", fun, answers.body("west", body))
+        answers.hosts("west", fun, answer, is_plain=True)
+        answers.read("west", dict[str, Found], answer)
+    except CellFailed as error:
+        assert str(error).startswith("cell west: ")
+        assert str(error).count("\n") == 0
+
+
+def test_a_failure_is_that_of_the_cell_with_its_table():
+    with pytest.raises(CellFailed, match="^cell west: no host fits$") as refused:
+        answer = {"error": "no host\nfits", "hosts": {"h1": {}}, "retcode": 1}
+        answers.of_function("west", "virt.init", answer)
+    assert refused.value.table == {"hosts": {"h1": {}}}
+    with pytest.raises(CellFailed, match="older version"):
+        answers.of_function("west", "virt.find", "'virt.find' is not available.")
+
+
+def test_hosts_of_all_cells_are_in_one_order():
+    cells = {
+        "west": listed({"h1": {"running": ["b"]}}, unreachable=["h2"]),
+        LOCAL: listed({"h1": {"running": ["a"]}, "h9": {}}, failed={"h3": "no"}),
+    }
+    out = merging.shown("virt.list", cells, {"east": "is silent"}, Page())
+    assert list(out) == ["h1", "h9", "west/h1", "unreachable", "failed"]
+    assert out["unreachable"] == ["west/h2"]
+    assert out["failed"] == {"h3": "no", "east/*": "is silent"}
+
+
+def test_a_page_is_one_of_all_hosts():
+    cells = {
+        "west": listed({"h1": {"running": ["b", "c"]}, "h2": {}}),
+        LOCAL: listed({"h1": {"running": ["a"]}}),
+    }
+    page = merging.shown("virt.list", cells, {}, Page(sort="vms", limit=2))
+    rest = merging.shown("virt.list", cells, {}, Page(sort="vms", offset=2))
+    assert list(page) == ["west/h1", "h1"]
+    assert list(rest) == ["west/h2"]
+
+
+def test_a_vm_of_two_cells_is_there_twice():
+    cells = {
+        "west": listed({"h1": {"running": ["a"]}}, duplicates={"d": ["h1", "h2"]}),
+        LOCAL: listed({"h1": {"shutdown": ["a"]}}),
+    }
+    out = merging.shown("virt.list", cells, {}, Page())
+    assert out["duplicates"] == {"a": ["h1", "west/h1"], "d": ["west/h1", "west/h2"]}
+
+
+def test_a_vm_is_where_it_is():
+    nothing, has = Found(), Found(hosts={"h1": "running"})
+    assert Sought(name="a", found={"west": has, "east": nothing}).cell() == "west"
+    left = Found(traces=["h1"])
+    assert Sought(name="a", found={"west": has, "east": left}).cell() == "west"
+    assert Sought(name="a", found={"west": nothing, "east": left}).cell() == "east"
+    away = Found(may_have={"h1": "does not answer"})
+    assert Sought(name="a", found={"west": away, "east": nothing}).cell() == "west"
+    with pytest.raises(NameTaken, match="several cells, east and west"):
+        Sought(name="a", found={"west": has, "east": has}).cell()
+    with pytest.raises(NoSuchVm, match="in any of east .not asked: cell west: is silent"):
+        Sought(name="a", found={"east": nothing}, failed={"west": "cell west: is silent"}).cell()
+
+
+@pytest.mark.parametrize(
+    ("found", "why"),
+    [
+        (Found(hosts={"h1": "running"}), "is on west/h1 already"),
+        (Found(traces=["h1"]), "is on west/h1 already"),
+        (Found(order="keyed"), "being worked on by the master of cell west"),
+        (Found(may_have={"h1": "does not answer"}), r"west/h1 \(does not answer\)"),
+    ],
+)
+def test_a_name_that_another_cell_may_have_is_refused(found, why):
+    with pytest.raises(NameTaken, match=why):
+        Sought(name="a", found={"west": found}).refuse_taken(force=False)
+
+
+def test_a_silent_cell_may_have_it_unless_somebody_knows_better():
+    sought = Sought(name="a", failed={"west": "cell west: is silent"})
+    with pytest.raises(NameTaken, match="cell west: is silent"):
+        sought.refuse_taken(force=False)
+    sought.refuse_taken(force=True)
+    with pytest.raises(NameTaken):
+        Sought(name="a", found={"west": Found(order="keyed")}).refuse_taken(force=True)

@@ -1,0 +1,167 @@
+"""Which cell a call goes to, and what a name's beginning says; no cell is asked."""
+
+import pytest
+from saltvirt.config import MasterSettings
+from saltvirt.errors import BadArgument, BadConfig
+from saltvirt.fleet.cells import known, routes
+from saltvirt.fleet.cells.known import LOCAL, Cell
+from saltvirt.fleet.cells.routes import Call
+
+URL, FILE = "https://west.example:8000", "/etc/salt/cells/west"
+GIVEN = {"url": URL, "credentials": FILE}
+CELLS = {
+    name: Cell(name=name, url=URL, credentials=FILE, prefix=f"{name[0]}-")
+    for name in ("east", "west")
+}
+
+
+def cells(own_prefix="", **given):
+    """Return the cells of a configuration."""
+    return known.of(MasterSettings(cells=given, cell_prefix=own_prefix))
+
+
+def test_a_cell_has_what_its_option_says():
+    made = cells(west={**GIVEN, "prefix": "w-", "timeout_s": 5})
+
+    assert made == {"west": Cell(name="west", url=URL, credentials=FILE, prefix="w-", timeout_s=5)}
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "why"),
+    [
+        ("local", GIVEN, "'local' cannot name a cell"),
+        ("a/b", GIVEN, "'a/b' cannot name a cell"),
+        ("west", {"url": URL}, "virt:cells:west: credentials is missing"),
+        ("west", {**GIVEN, "urls": "x"}, "unknown key 'urls'"),
+        ("west", {**GIVEN, "url": "http://west:8000"}, "expected https://HOST:PORT"),
+        ("west", {**GIVEN, "url": "https://me:word@west"}, "without a user"),
+        ("west", {**GIVEN, "url": "https://west:x"}, "expected https://HOST:PORT"),
+        ("west", {**GIVEN, "credentials": "west"}, "expected an absolute path, found 'west'"),
+        ("west", {**GIVEN, "ca": "west"}, "virt:cells:west:ca: expected an absolute path"),
+        ("west", {**GIVEN, "prefix": "-w"}, "'-w' cannot begin a VM's name"),
+        ("west", {**GIVEN, "timeout_s": 0}, "expected at least 1"),
+        ("west", "https://west", "expected a mapping"),
+    ],
+)
+def test_an_option_that_cannot_be_used_is_named(name, given, why):
+    with pytest.raises(BadConfig, match="option virt:cells") as refused:
+        cells(**{name: given})
+    assert why in str(refused.value)
+    assert "word" not in str(refused.value)
+
+
+def test_no_name_can_be_of_two_cells():
+    with pytest.raises(BadConfig, match="begins like virt:cells:west:prefix"):
+        cells(west={**GIVEN, "prefix": "w"}, east={**GIVEN, "prefix": "we"})
+    with pytest.raises(BadConfig, match="virt:cell_prefix"):
+        cells("w", west={**GIVEN, "prefix": "w"})
+
+
+def test_a_name_says_whose_it_is():
+    assert known.whose("w-1", CELLS, "top-") == "west"
+    assert known.whose("top-1", CELLS, "top-") == LOCAL
+    assert known.whose("web1", CELLS, "top-") is None
+    assert known.may_have("", "web1") and not known.may_have("w-", "web1")
+
+
+@pytest.mark.parametrize(
+    ("call", "cell", "given"),
+    [
+        (Call(fun="virt.start", arguments={"name": "a"}), None, {"name": "a"}),
+        (Call(fun="virt.start", arguments={"name": "a"}, cell="west"), "west", {"name": "a"}),
+        (Call(fun="virt.evacuate", arguments={"host": "west/h1"}), "west", {"host": "h1"}),
+        (Call(fun="virt.evacuate", arguments={"host": "local/h1"}), LOCAL, {"host": "h1"}),
+        (
+            Call(fun="virt.migrate", arguments={"name": "a", "target": "west/h1"}, cell="west"),
+            "west",
+            {"name": "a", "target": "h1"},
+        ),
+        (Call(fun="virt.cell_job", arguments={"jid": "1"}), LOCAL, {"jid": "1"}),
+    ],
+)
+def test_a_call_says_its_cell(call, cell, given):
+    where, aimed = routes.aimed(call, CELLS)
+    assert (where, aimed.arguments) == (cell, given)
+
+
+def test_nothing_goes_from_cell_to_cell():
+    call = Call(fun="virt.migrate", arguments={"name": "a", "target": "west/h1"}, cell="east")
+    with pytest.raises(BadArgument, match="nothing goes across"):
+        routes.aimed(call, CELLS)
+    with pytest.raises(BadArgument, match="no cell of this master; there are: east, west, local"):
+        routes.aimed(Call(fun="virt.start", cell="north"), CELLS)
+
+
+def asked(*, has_own=True, cell=None, fun="virt.list", **arguments):
+    """Return what each cell is asked."""
+    call = Call(fun=fun, arguments=arguments, cell=cell)
+    found = routes.questions(call, CELLS, has_own=has_own)
+    return {cell: dict(one.arguments) for cell, one in found.items()}
+
+
+def test_all_are_asked_for_all():
+    assert set(asked()) == {LOCAL, "east", "west"}
+    assert set(asked(has_own=False)) == {"east", "west"}
+    assert set(asked(cell="east,west")) == {"east", "west"}
+
+
+def test_hosts_are_asked_for_where_they_are():
+    assert asked(host="west/h1,west/h2,h3") == {
+        "west": {"host": ["h1", "h2"]},
+        LOCAL: {"host": ["h3"]},
+    }
+    assert set(asked(host="*/h1")) == {LOCAL, "east", "west"}
+    with pytest.raises(BadArgument, match="is of none of east, west"):
+        asked(host="h1", has_own=False)
+
+
+def test_a_page_of_all_is_in_what_each_says_first():
+    each = asked(limit=2, offset=3, sort="memory", fields="vms", fun="virt.host_info")
+    assert all((one["limit"], one["offset"]) == (5, 0) for one in each.values())
+    # What it is sorted by comes with it.
+    assert all(one["fields"] is None for one in each.values())
+    assert asked(limit=2, offset=3, host="west/*")["west"]["offset"] == 3
+
+
+def test_new_names_are_those_of_the_vms():
+    many = {"name": "w-{}", "count": 2}
+    assert Call(fun="virt.init_many", arguments=many).new_names() == ["w-1", "w-2"]
+    listed = {"vms": ["a", {"name": "b"}]}
+    assert Call(fun="virt.init_many", arguments=listed).new_names() == ["a", "b"]
+    assert Call(fun="virt.clone", arguments={"source": "a", "name": "b"}).new_names() == ["b"]
+    assert Call(fun="virt.start", arguments={"name": "a"}).new_names() == []
+
+
+@pytest.mark.parametrize(
+    ("fun", "data", "renamed"),
+    [
+        ("start", {"h1": {"a": "started"}}, {"west/h1": {"a": "started"}}),
+        (
+            "init",
+            {"name": "a", "host": "h1"},
+            {"name": "a", "host": "west/h1", "cell": "west"},
+        ),
+        ("init", {"h1": {"fits": True}}, {"west/h1": {"fits": True}}),
+        (
+            "migrate",
+            {"name": "a", "from": "h1", "to": "h2"},
+            {"name": "a", "from": "west/h1", "to": "west/h2", "cell": "west"},
+        ),
+        (
+            "init_many",
+            {"built": {"a": "h1"}, "failed": {"b": "no"}},
+            {"built": {"a": "west/h1"}, "failed": {"b": "no"}, "cell": "west"},
+        ),
+        ("settle", {"settled": {"a": "x"}}, {"settled": {"a": "x"}, "cell": "west"}),
+        ("console_log", "text", "text"),
+        (
+            "images",
+            {"h1": {}, "unreachable": ["h2"], "failed": {"h3": "no"}},
+            {"west/h1": {}, "unreachable": ["west/h2"], "failed": {"west/h3": "no"}},
+        ),
+    ],
+)
+def test_hosts_of_a_cell_are_called_by_it(fun, data, renamed):
+    call = Call(fun=f"virt.{fun}")
+    assert routes.renamed(call, "west", data) == renamed
+    assert routes.renamed(call, LOCAL, data) == data
