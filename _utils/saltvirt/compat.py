@@ -8,6 +8,7 @@ import salt.key
 import salt.loader
 import salt.pillar
 import salt.utils.crypt
+import salt.version
 
 _FOLDERS = {"accepted": "minions", "pending": "minions_pre", "rejected": "minions_rejected"}
 
@@ -76,6 +77,16 @@ class KeyStore:
         # It opens the master's event bus, and 3008 warns of one that nobody closes.
         with self._keys:
             self._keys.delete_key(match_dict={_FOLDERS["accepted"]: [minion_id]})
+
+
+def loses_answers_of_syndics() -> bool:
+    """
+    Return whether a master of this Salt loses what minions behind a syndic answer.
+
+    On 3008.3 the syndic's own event loop fails at passing them on; on 3006 they come after
+    ``syndic_wait``.
+    """
+    return bool(salt.version.__saltstack_version__.major >= 3007)
 
 
 def ask_pillar(opts: Any, external: Mapping[str, Any]) -> Any:

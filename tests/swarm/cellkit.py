@@ -1,16 +1,11 @@
 """Two swarms as cells of one cloud: a wire between them, and a salt-api with TLS in one."""
 
-import datetime
-import ipaddress
 import json
 import subprocess
 import time
 from pathlib import Path
 
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
+import authorities
 from swarmkit import conf, life
 
 TOP, WEST, PORT = "10.99.0.1", "10.99.0.2", 8000
@@ -53,38 +48,12 @@ def wire(top, west):
         swarm.sh('ip addr add "$1/24" dev cells0; ip link set cells0 up', address)
 
 
-def _signed(name, key, by_key, by_name, more):
-    day = datetime.timedelta(days=1)
-    now = datetime.datetime.now(datetime.timezone.utc)
-    made = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(by_name)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - day)
-        .not_valid_after(now + day)
-    )
-    for one in more:
-        made = made.add_extension(one, critical=True)
-    made = made.sign(by_key, hashes.SHA256())
-    return made.public_bytes(serialization.Encoding.PEM).decode()
-
-
 def certificates(top, west):
     """Give a salt-api a certificate, and the top the authority that has signed it."""
-    keys = [ec.generate_private_key(ec.SECP256R1()) for _ in range(2)]
-    names = [x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, n)]) for n in ("ca", "west")]
-    authority = [x509.BasicConstraints(ca=True, path_length=0)]
-    address = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address(WEST))])
-    life.write(top.place, CA, _signed(names[0], keys[0], keys[0], names[0], authority))
-    life.write(west.place, _CERT, _signed(names[1], keys[1], keys[0], names[0], [address]))
-    private = keys[1].private_bytes(
-        serialization.Encoding.PEM,
-        serialization.PrivateFormat.PKCS8,
-        serialization.NoEncryption(),
-    )
-    life.write(west.place, _KEY, private.decode())
+    authority, certificate, private = authorities.of_address(WEST)
+    life.write(top.place, CA, authority)
+    life.write(west.place, _CERT, certificate)
+    life.write(west.place, _KEY, private)
 
 
 def users(top, west):

@@ -24,6 +24,8 @@ _GRAIN = "G@virt_hypervisor:True"
 COMPARE = (
     "salt-run virt.allow shows its fingerprint, salt-call --local key.finger shows the host's own"
 )
+# Where the masters below a syndic belong.
+_CELLS = "make the masters below cells of this one: docs/cells.md"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,6 +107,11 @@ def command(candidates: Mapping[str, Candidate]) -> str | None:
 
 def nobody(opts: Mapping[str, Any], members: membership.Members) -> MasterError:
     """Return the error that this master has no hypervisors, with those that may be."""
+    if opts.get("order_masters"):
+        return MasterError(
+            "this master has no hypervisors of its own, and those behind a syndic it cannot prove: "
+            f"their keys are with their master; {_CELLS}"
+        )
     maybe = found(opts, members)
     line = command(maybe)
     if line is None:
@@ -129,6 +136,15 @@ def nobody(opts: Mapping[str, Any], members: membership.Members) -> MasterError:
 def _listed(candidates: Mapping[str, Candidate]) -> str:
     names = sorted(one for one, candidate in candidates.items() if not candidate.vm_on)
     return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
+
+
+def refuse_syndics(opts: Mapping[str, Any]) -> None:
+    """Raise MasterError on a master above syndics, if its Salt loses what comes through them."""
+    if opts.get("order_masters") and compat.loses_answers_of_syndics():
+        raise MasterError(
+            "option order_masters: Salt 3008 loses the answers of minions behind a syndic; take it "
+            f"out of the master's configuration; {_CELLS}"
+        )
 
 
 def refuse_targets(opts: Mapping[str, Any], option: Any) -> None:

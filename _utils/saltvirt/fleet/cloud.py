@@ -68,6 +68,7 @@ class Cloud:
         """
         shown = progress.callback(opts, events, name, quiet)
         settings = config.master_settings(opts)
+        candidates.refuse_syndics(opts)
         candidates.refuse_targets(opts, settings.hypervisors)
         return cls(opts=opts, settings=settings, progress=shown, is_reading=is_reading)
 

@@ -1,0 +1,254 @@
+"""A salt-api that is silent, slow, hostile or somebody else's: real servers, a line for each."""
+
+import contextlib
+import json
+import socket
+import ssl
+import threading
+import time
+from pathlib import Path
+
+import authorities
+import pytest
+from saltvirt.errors import BadConfig
+from saltvirt.fleet.cells import asking, credentials
+from saltvirt.fleet.cells.known import Cell, CellFailed
+from saltvirt.fleet.cells.routes import Call
+
+PASSWORD = "a-password-that-nobody-may-see"
+LIST = Call(fun="virt.list", arguments={"host": None, "sort": "vms"})
+OK = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
+
+
+@pytest.fixture(scope="module")
+def tls(tmp_path_factory):
+    """The folder with a server's certificate, and its context."""
+    folder = tmp_path_factory.mktemp("tls")
+    texts = authorities.of_address("127.0.0.1")
+    for name, text in zip(("ca.pem", "api.crt", "api.key"), texts, strict=True):
+        (folder / name).write_text(text)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(folder / "api.crt", folder / "api.key")
+    return folder, context
+
+
+def _request(one):
+    """Return a whole request."""
+    text = b""
+    while b"\r\n\r\n" not in text:
+        text += one.recv(65536)
+    head, _sign, body = text.partition(b"\r\n\r\n")
+    length = int(head.lower().partition(b"content-length: ")[2].split()[0])
+    while len(body) < length:
+        body += one.recv(65536)
+    return head + b"\r\n\r\n" + body
+
+
+@contextlib.contextmanager
+def serving(context, *answers):
+    """Answer one connection after the other; yield the port and what was heard."""
+    heard = []
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        listening.settimeout(5)
+
+        def serve():
+            for answer in answers:
+                with contextlib.suppress(OSError):
+                    plain, _address = listening.accept()
+                    plain.settimeout(5)
+                    with context.wrap_socket(plain, server_side=True) as one:
+                        heard.append(_request(one))
+                        answer(one)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        yield listening.getsockname()[1], heard
+        thread.join()
+
+
+def saying(body, head=OK):
+    """Return what answers like this."""
+    text = body if isinstance(body, bytes) else json.dumps(body).encode()
+    return lambda one: one.sendall(head + b"Content-Length: %d\r\n\r\n" % len(text) + text)
+
+
+@pytest.fixture
+def cell(tls, tmp_path):
+    """Return a function: the cell at a port."""
+    path = tmp_path / "west.yaml"
+    path.write_text(json.dumps({"username": "top", "password": PASSWORD, "eauth": "file"}))
+    path.chmod(0o600)
+
+    def at(port, ca="ca.pem", timeout_s=2):
+        return Cell(
+            name="west",
+            url=f"https://127.0.0.1:{port}",
+            credentials=str(path),
+            ca=ca and str(tls[0] / ca),
+            timeout_s=timeout_s,
+        )
+
+    return at
+
+
+def why(cell, opts, call=LIST, do=asking.question):
+    """Return the line that a cell's failure is."""
+    with pytest.raises(CellFailed) as refused:
+        do(cell, opts, call)
+    line = str(refused.value)
+    assert line.startswith("cell west: ") and "\n" not in line and "\x1b" not in line
+    assert PASSWORD not in line
+    return line
+
+
+def test_a_question_says_what_is_asked_and_who_asks(cell, tls, opts):
+    with serving(tls[1], saying({"return": [{"h1": {"running": ["a"]}}]})) as (port, heard):
+        answer = asking.question(cell(port), opts, LIST)
+    head, _sign, body = heard[0].partition(b"\r\n\r\n")
+    assert answer == {"h1": {"running": ["a"]}}
+    assert head.startswith(b"POST /run HTTP/1.1\r\n")
+    assert json.loads(body) == [
+        {
+            "client": "runner",
+            "fun": "virt.list",
+            "arg": [],
+            "kwarg": {"sort": "vms", "cell": "local"},
+            "username": "top",
+            "password": PASSWORD,
+            "eauth": "file",
+        }
+    ]
+
+
+def test_nobody_is_asked_who_does_not_prove_who_he_is(cell, tls, opts):
+    with serving(tls[1], saying({})) as (port, heard):
+        assert "certificate of" in why(cell(port, ca=None), opts)
+    assert heard == []
+
+
+@pytest.mark.parametrize(
+    ("answer", "line"),
+    [
+        (saying(b"<html>"), "its answer is not understood: it is not JSON"),
+        (saying({"return": []}), "its answer is not understood"),
+        (saying(b"\x1b[2J", b"HTTP/1.1 500 No\r\n"), "its salt-api answers HTTP 500"),
+        (saying(b"", b"HTTP/1.1 401 No\r\n"), "refuses user 'top' (HTTP 401)"),
+        (
+            saying(b"", b"HTTP/1.1 302 F\r\nLocation: http://127.0.0.1/\r\n"),
+            "its salt-api answers HTTP 302",
+        ),
+        (saying({"return": ["'virt.list' is not available."]}), "an older version"),
+        (lambda one: one.sendall(b"no\r\n\r\n"), "no answer from https://127.0.0.1"),
+        (lambda one: None, "no answer from https://127.0.0.1"),
+    ],
+)
+def test_what_is_no_answer_is_one_line(cell, tls, opts, answer, line):
+    with serving(tls[1], answer) as (port, _heard):
+        assert line in why(cell(port), opts)
+
+
+def dripping(one):
+    """Send a header's letters for ever."""
+    one.sendall(OK)
+    with contextlib.suppress(OSError):
+        for _ in range(100):
+            one.sendall(b"X")
+            time.sleep(0.02)
+
+
+@pytest.mark.slow
+def test_a_cell_that_never_ends_its_answer_is_not_waited_for(cell, tls, opts):
+    begin = time.monotonic()
+    with serving(tls[1], dripping) as (port, _heard):
+        assert "within 1 s" in why(cell(port, timeout_s=1), opts)
+    assert time.monotonic() - begin < 4
+
+
+def test_no_more_is_read_than_an_answer_may_have(cell, tls, opts, monkeypatch):
+    monkeypatch.setattr(asking, "_MOST_BYTES", 1000)
+    with serving(tls[1], saying({"return": ["x" * 5000]})) as (port, _heard):
+        assert "it has more than 1000" in why(cell(port), opts)
+
+
+def test_nobody_there_is_silent(cell, opts):
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    assert "is silent: https://127.0.0.1" in why(cell(port), opts)
+
+
+def test_one_that_takes_connections_and_says_nothing_is_silent(cell, opts, monkeypatch):
+    monkeypatch.setattr(asking, "_CONNECT_S", 0.2)
+    with socket.create_server(("127.0.0.1", 0)) as hung:
+        assert "did not answer within" in why(cell(hung.getsockname()[1]), opts)
+
+
+def test_a_job_is_asked_for_until_it_is_over(cell, tls, opts):
+    jid = "20261124202137000000"
+    running = {"state": "running", "answer": None}
+    over = {"state": "over", "answer": {"h1": {"a": "started"}}}
+    said = [{"jid": jid, "tag": "x"}, running, over]
+    with serving(tls[1], *(saying({"return": [one]}) for one in said)) as (port, heard):
+        begun = []
+        call = Call(fun="virt.start", arguments={"name": "a"})
+        done = asking.order(cell(port), opts, call, begun.append)
+    assert (done, begun) == ({"h1": {"a": "started"}}, [jid])
+    bodies = [json.loads(one.partition(b"\r\n\r\n")[2])[0] for one in heard]
+    assert [one["client"] for one in bodies] == ["runner_async", "runner", "runner"]
+    assert bodies[1]["kwarg"] == {"jid": jid, "wait_s": 20}
+
+
+@pytest.mark.parametrize(
+    ("said", "line"),
+    [
+        ([{"tag": "x"}], "its answer is not understood: it has no 'jid'"),
+        ([{"jid": "../x"}], "its answer is not understood: it has no 'jid'"),
+        ([{"jid": "20261124202137000000"}, {"state": 1}], "its answer is not understood"),
+        (
+            [{"jid": "20261124202137000000"}, {"state": "lost"}],
+            "virt.start was ended there before it could answer (job 20261124202137000000)",
+        ),
+        (
+            [{"jid": "20261124202137000000"}, {"state": "over", "answer": {"error": "no"}}],
+            "cell west: no",
+        ),
+    ],
+)
+def test_a_job_that_fails_is_one_line(cell, tls, opts, said, line):
+    call = Call(fun="virt.start", arguments={"name": "a"})
+    with serving(tls[1], *(saying({"return": [one]}) for one in said)) as (port, _heard):
+        assert line in why(cell(port), opts, call, asking.order)
+
+
+def test_a_job_that_may_have_begun_is_said(cell, tls, opts):
+    call = Call(fun="virt.start", arguments={"name": "a"})
+    with serving(tls[1], lambda one: None) as (port, _heard):
+        line = why(cell(port), opts, call, asking.order)
+    assert "it may have begun virt.start all the same" in line
+
+
+@pytest.mark.parametrize(
+    ("content", "mode", "line"),
+    [
+        ('{"token": "t"}', 0o644, "can be used by others (0644)"),
+        ('{"token": "t"}', 0o620, "can be used by others (0620)"),
+        (f"username: top\npassword: {PASSWORD}\n", 0o600, "is to have username, password"),
+        (f"{{{PASSWORD}", 0o600, "is to have username, password"),
+        ("{token: 1}", 0o600, "is to have username, password"),
+    ],
+)
+def test_credentials_that_cannot_be_used_are_not_shown(cell, opts, content, mode, line):
+    one = cell(1)
+    path = Path(one.credentials)
+    path.write_text(content)
+    path.chmod(mode)
+    opts["user"] = "root"
+    with pytest.raises(BadConfig) as refused:
+        credentials.read(one, opts)
+    assert line in str(refused.value) and "credentials" in str(refused.value)
+    assert PASSWORD not in str(refused.value)
+
+
+def test_what_is_read_is_not_shown(cell, opts):
+    opts["user"] = "root"
+    read = credentials.read(cell(1), opts)
+    assert PASSWORD not in repr(read) and read.low["password"] == PASSWORD
