@@ -83,7 +83,8 @@ def init(
     hypervisor
         ``kvm`` or ``qemu``. Defaults to KVM if it works on the chosen host.
     host, where
-        Deploy on this hypervisor; or on one that matches this compound Salt target.
+        Deploy on this hypervisor; or on one that matches this compound Salt target. On a master
+        with cells, ``cell=`` names the one to deploy in, or ``host`` does (``CELL/HOST``).
     seed, install, saltenv, seed_cmd, nic, disk, start, enable_vnc, enable_qcow
         As in the module's ``virt.init``; ``nic=nat`` needs no bridge.
     serial_type

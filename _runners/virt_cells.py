@@ -54,7 +54,8 @@ def cell_job(jid, wait_s=20):
         How many seconds its end is waited for, 60 at most. Defaults to 20.
 
     Returns ``{"state": "running" | "over" | "lost", "answer"}``; ``answer`` is what the function
-    returned, None before the end. ``lost`` is one that does not run and has left no answer.
+    returned, None before the end. ``running`` is also one that has not begun; ``lost`` is one that
+    has neither run nor left an answer for 15 seconds.
 
     CLI Example:
 

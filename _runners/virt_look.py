@@ -5,7 +5,8 @@ Look at all hypervisors and their VMs from the master, or at some; nothing is ch
 
 Hypervisors that did not answer are under ``unreachable``, those that answered with an error under
 ``failed``, VMs that several have under ``duplicates``. A silent one is waited for two seconds
-longer than the others. The old names ``hyper_info`` and ``next_hyper`` stay.
+longer than the others. On a master with cells all of them are asked, or those that ``cell=`` names,
+and their hosts are called ``CELL/HOST``. The old names ``hyper_info`` and ``next_hyper`` stay.
 """
 
 from saltvirt.fleet import progress

@@ -59,7 +59,9 @@ def noted(opts: Mapping[str, Any], jid: str | None) -> Iterator[None]:
     if jid is None:
         yield
         return
-    with locks.held(_path(opts, jid)):
+    path = _path(opts, jid)
+    locks.sweep(path.parent)  # what a killed one has left
+    with locks.held(path):
         yield
 
 
