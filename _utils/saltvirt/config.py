@@ -234,7 +234,7 @@ class MasterSettings(_Options):
     init_per_host: int = 2
     init_parallel: int = 16
     cells: dict[str, Any] = field(default_factory=dict)
-    cell_prefix: str = ""
+    cell_prefix: str | None = None
     weights: dict[str, Any] = field(default_factory=dict)
     minion_packages: dict[str, Any] = field(default_factory=dict)
     pki: dict[str, Any] = field(default_factory=dict)

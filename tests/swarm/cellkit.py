@@ -87,20 +87,22 @@ class Api:
             self._process = subprocess.Popen(
                 argv, stdin=subprocess.DEVNULL, stdout=said, stderr=said
             )
-        self.wait()
+        self._wait()
 
-    def wait(self):
-        """Wait until it answers."""
+    def _wait(self):
         end, script = time.monotonic() + _UP_S, 'exec 3<>"/dev/tcp/$0/$1"'
         argv = life.inside(self._swarm.place, ["bash", "-c", script, WEST, str(PORT)])
         while subprocess.run(argv, capture_output=True, check=False).returncode:
             said = (self._swarm.place.folder / "api.out").read_text()[-2000:]
             assert time.monotonic() < end and self._process.poll() is None, f"no salt-api: {said}"
             time.sleep(0.2)
+        time.sleep(0.5)
+        assert self._process.poll() is None, "another one answers"
 
     def signal(self, name):
         """Send a signal to all of its processes."""
-        for pid in _family(self._process.pid):
+        # All of them are looked up first: who is killed has no children any more.
+        for pid in list(_family(self._process.pid)):
             subprocess.run(["kill", "-s", name, str(pid)], check=False)
 
     def stop(self):

@@ -96,13 +96,7 @@ def _cell(name: str, given: Any) -> Cell:
 
 
 def _check(option: str, cell: Cell) -> None:
-    try:
-        url = urllib.parse.urlsplit(cell.url)
-        is_good = url.scheme == "https" and bool(url.hostname) and (url.port or 1) > 0
-    except ValueError:
-        is_good = False
-    # A password in it would be in each message that says where something was asked.
-    if not is_good or "@" in url.netloc or url.query or url.fragment:
+    if not _is_plain_https(cell.url):
         raise BadConfig(f"option {option}:url: expected https://HOST:PORT, without a user")
     for key, path in (("credentials", cell.credentials), ("ca", cell.ca or "/")):
         if not path.startswith("/"):
@@ -111,6 +105,16 @@ def _check(option: str, cell: Cell) -> None:
         _prefix(f"{option}:prefix", cell.prefix)
     if cell.timeout_s < 1:
         raise BadConfig(f"option {option}:timeout_s: expected at least 1, found {cell.timeout_s}")
+
+
+def _is_plain_https(text: str) -> bool:
+    try:
+        url = urllib.parse.urlsplit(text)
+        is_https = url.scheme == "https" and bool(url.hostname) and (url.port or 1) > 0
+    except ValueError:
+        return False
+    # A password in it would be in each message that says where something was asked.
+    return is_https and not ("@" in url.netloc or url.query or url.fragment)
 
 
 def _prefix(option: str, text: str) -> str:

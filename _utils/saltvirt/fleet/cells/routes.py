@@ -167,16 +167,20 @@ def renamed(call: Call, cell: str, data: Any) -> Any:
 
 def _host(cell: str, key: str, one: Any, *, by_host: bool) -> Any:
     """Return what stands in a field of an answer, with its hosts called as they are here."""
-    if key in ("host", "from", "to") and isinstance(one, str):
-        return told(cell, one)
-    if key == "unreachable" and isinstance(one, list):
-        return [told(cell, str(host)) for host in one]
+    if isinstance(one, str):
+        return told(cell, one) if key in ("host", "from", "to") else one
+    if isinstance(one, list):
+        return [told(cell, str(host)) for host in one] if key == "unreachable" else one
     if not isinstance(one, dict):
         return one
     if key == "hosts" or (key == "failed" and by_host):
         return {told(cell, str(host)): row for host, row in one.items()}
+    return _hosts_of_vms(cell, key, one)
+
+
+def _hosts_of_vms(cell: str, key: str, by_name: dict[str, Any]) -> dict[str, Any]:
     if key in ("built", "exists", "plan"):
-        return {name: told(cell, str(host)) for name, host in one.items()}
+        return {name: told(cell, str(host)) for name, host in by_name.items()}
     if key == "duplicates":
-        return {name: [told(cell, str(host)) for host in hosts] for name, hosts in one.items()}
-    return one
+        return {name: [told(cell, str(h)) for h in hosts] for name, hosts in by_name.items()}
+    return by_name

@@ -40,7 +40,7 @@ class _Top:
     def __init__(self, cloud: Cloud, jid: str | None, own: Own) -> None:
         self._cloud, self._jid, self._own = cloud, jid, own
         self._cells = known.of(cloud.settings)
-        self._prefix = cloud.settings.cell_prefix
+        self._prefix = cloud.settings.cell_prefix or ""
 
     @functools.cached_property
     def _has_own(self) -> bool:
