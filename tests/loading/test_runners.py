@@ -98,6 +98,19 @@ def test_a_runner_of_ones_own_gets_data_and_is_shown_as_ever(salt):
     assert "nobody" in data["their"]["error"]
 
 
+def test_a_master_above_syndics_is_led_to_cells(salt):
+    above = salt.folder / "above"
+    above.mkdir()
+    given = json.loads((salt.etc / "master").read_text())
+    (above / "master").write_text(json.dumps({**given, "order_masters": True}))
+    done = run([salt.venv / "bin/salt-run", "-c", above, "virt.list", "--out=json"])
+
+    assert done.returncode == 1
+    error = json.loads(done.stdout)["error"]
+    assert error.endswith("make the masters below cells of this one: docs/cells.md")
+    assert ("order_masters" in error) == ("3008" in str(salt.venv))
+
+
 def test_the_job_cache_keeps_data_and_whether_it_went_well(salt):
     salt.runner("ours.made", "vm1")
     salt.runner(BAD, "nobody")

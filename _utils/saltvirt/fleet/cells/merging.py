@@ -41,7 +41,7 @@ class Page:
 
 def whole(cell: str) -> str:
     """Return what all hosts of a cell are called that nothing is known of."""
-    return told(cell, "*")
+    return f"{cell}/*"
 
 
 def shown(
@@ -127,9 +127,7 @@ class Sought:
 
     def cell(self) -> str:
         """Return the cell that has the VM; raise NameTaken if several, NoSuchVm if none has."""
-        having = sorted(cell for cell, one in self.found.items() if one.hosts)
-        having = having or sorted(c for c, one in self.found.items() if one.traces or one.order)
-        having = having or sorted(c for c, one in self.found.items() if one.may_have)
+        having = self._having()
         if len(having) > 1:
             raise NameTaken(
                 f"VM {self.name!r} is in several cells, {' and '.join(having)}: say which is "
@@ -140,6 +138,14 @@ class Sought:
         asked = f"in any of {', '.join(sorted(self.found)) or 'no cells'}"
         silent = "; ".join(why for _cell, why in sorted(self.failed.items()))
         raise NoSuchVm(self.name, asked + (f" (not asked: {silent})" if silent else ""))
+
+    def _having(self) -> list[str]:
+        """Return the cells that have the VM; else those with a trace, else that may have it."""
+        for what in (lambda one: one.hosts, lambda one: one.traces or one.order):
+            cells = sorted(cell for cell, one in self.found.items() if what(one))
+            if cells:
+                return cells
+        return sorted(cell for cell, one in self.found.items() if one.may_have)
 
     def refuse_taken(self, *, force: bool) -> None:
         """Raise NameTaken if a cell has a VM of that name, or may have one and cannot be asked."""
