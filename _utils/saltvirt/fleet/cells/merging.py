@@ -141,11 +141,13 @@ class Sought:
 
     def _having(self) -> list[str]:
         """Return the cells that have the VM; else those with a trace, else that may have it."""
-        for what in (lambda one: one.hosts, lambda one: one.traces or one.order):
-            cells = sorted(cell for cell, one in self.found.items() if what(one))
-            if cells:
-                return cells
-        return sorted(cell for cell, one in self.found.items() if one.may_have)
+        found = sorted(self.found.items())
+        kinds = (
+            [cell for cell, one in found if one.hosts],
+            [cell for cell, one in found if one.traces or one.order],
+            [cell for cell, one in found if one.may_have],
+        )
+        return next((cells for cells in kinds if cells), [])
 
     def refuse_taken(self, *, force: bool) -> None:
         """Raise NameTaken if a cell has a VM of that name, or may have one and cannot be asked."""
