@@ -127,6 +127,27 @@ def test_a_vm_is_deployed_in_a_cell_and_purged(cloud, west):
     assert cells(cloud, "virt.purge", "vm-new").data == {begin.data["host"]: {"vm-new": "purged"}}
 
 
+def test_many_vms_are_deployed_in_a_cell_by_one_command(cloud):
+    done = cells(cloud, "virt.init_many", "many{}", "2", *SMALL, "cell=west")
+    assert done.code == 0, done.out
+    assert set(done.data["built"]) == {"many1", "many2"}
+    assert all(host.startswith("west/h000") for host in done.data["built"].values())
+    here = cells(cloud, "virt.init_many", "many{}", "2", *SMALL)
+    assert here.code == 1 and "'many1' is on west/h000" in here.data["error"]
+    for name in ("many1", "many2"):
+        assert cells(cloud, "virt.purge", name).code == 0
+
+
+def test_one_name_is_deployed_once_by_two_commands_at_once(cloud):
+    words = life.salt(cloud.place, "salt-run", ["virt.init", "vm-one", *SMALL], "cells")
+    both = [cellkit.begin([*words, *more, "--out=json"]) for more in ((), ("cell=west",))]
+    done = [cloud.end(process) for process in both]
+    assert sorted(one.code for one in done) == [0, 1], [one.out for one in done]
+    listed = names(cells(cloud, "virt.list").data)
+    assert sum("vm-one" in vms for vms in listed.values()) == 1
+    assert cells(cloud, "virt.purge", "vm-one").code == 0
+
+
 def test_a_failure_of_a_cell_is_one_line_with_its_name(cloud):
     big = cells(cloud, "virt.init", "vm-new", "1", "60000000", "seed=False", "cell=west")
     assert big.code == 1 and big.data["error"].startswith("cell west: no host fits")
