@@ -4,10 +4,12 @@ What masters that are cells of one cloud say of VMs and jobs, to the one above t
 .. versionadded:: 1.0.0
 """
 
-from saltvirt import arguments
-from saltvirt.fleet.cells import here
 from saltvirt.fleet.cloud import Cloud
 from saltvirt.fleet.runners import runner_function
+from saltvirt.later import Later
+
+arguments = Later("saltvirt.arguments")
+here = Later("saltvirt.fleet.cells.here")
 
 __virtualname__ = "virt"
 

@@ -35,6 +35,7 @@ BASE = {
     "files",
     "guestanswers",
     "keypair",
+    "later",
     "optional",
     "locks",
     "model",

@@ -16,8 +16,12 @@ from typing import Any
 from saltvirt import undo
 from saltvirt.errors import BadArgument, VirtError
 from saltvirt.fleet import masteruser, progress
-from saltvirt.fleet.cells import known, run
-from saltvirt.fleet.cells.routes import Call
+from saltvirt.fleet.cells import known
+from saltvirt.later import Later
+
+# Only masters that have cells need them.
+cells = Later("saltvirt.fleet.cells.run")
+routes = Later("saltvirt.fleet.cells.routes")
 
 # Which job has failed, in ``__context__``, that outlives it.
 _FAILED_JOB = "saltvirt_failed_job"
@@ -183,9 +187,9 @@ def _called(function: Any, job: Any, bound: inspect.BoundArguments, cell: Any) -
             given |= given.pop(name, {})
         if one.kind is one.VAR_POSITIONAL:
             args = given.pop(name, ())
-    call = Call(fun=_name(function), arguments=given, args=tuple(args), cell=cell)
+    call = routes.Call(fun=_name(function), arguments=given, args=tuple(args), cell=cell)
     jid = job.base.rpartition("/")[2] if job else None
-    return run.command(opts, job, jid, call, lambda c: function(*c.args, **c.arguments))
+    return cells.command(opts, job, jid, call, lambda c: function(*c.args, **c.arguments))
 
 
 def _is_of_cloud(function: Any) -> bool:
