@@ -27,6 +27,7 @@ ROOT = Path(__file__).resolve().parents[3]
 RUNNERS = (
     "virt",
     "virt_allow",
+    "virt_cells",
     "virt_image",
     "virt_key",
     "virt_look",
@@ -45,6 +46,8 @@ CALLS = [
     ("virt_vm", "vm_info", {"name": "web"}, "web"),
     ("virt_vm", "vm_info", {"name": "own"}, "own"),
     ("virt_vm", "console_log", {"name": "own"}, "own"),
+    ("virt_cells", "find", {"name": "web"}, "web"),
+    ("virt_cells", "find", {"name": "own,web"}, None),
     ("virt", "init", {**NEW, "dry_run": True}, "fresh"),
     ("virt", "init", {**NEW, "wait": False}, "fresh"),
     ("virt", "init", {**NEW, "wait": False, "host": HOSTILE}, "fresh"),
