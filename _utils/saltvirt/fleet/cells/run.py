@@ -11,7 +11,7 @@ from saltvirt.errors import BadArgument, MasterError, NameTaken, VirtError
 from saltvirt.fleet import inventory
 from saltvirt.fleet.cells import answers, asking, here, known, merging, routes
 from saltvirt.fleet.cells.answers import Found
-from saltvirt.fleet.cells.known import LOCAL
+from saltvirt.fleet.cells.known import LOCAL, CellFailed
 from saltvirt.fleet.cells.routes import Call
 from saltvirt.fleet.cloud import Cloud
 
@@ -81,12 +81,15 @@ class _Top:
         """Have a cell, or this master, do it."""
         if cell == LOCAL:
             return self._here(call)
-        at = self._cells[cell]
-        if call.fun in routes.QUESTIONS:
-            answer = asking.question(at, self._cloud.opts, call)
-        else:
-            answer = asking.order(at, self._cloud.opts, call, self._begun(cell))
-        return routes.renamed(call, cell, answer)
+        at, opts = self._cells[cell], self._cloud.opts
+        try:
+            if call.fun in routes.QUESTIONS:
+                return routes.renamed(call, cell, asking.question(at, opts, call))
+            return routes.renamed(call, cell, asking.order(at, opts, call, self._begun(cell)))
+        except CellFailed as error:
+            table = getattr(error, "table", {})
+            error.table = routes.renamed(call, cell, {**table, "error": str(error)})
+            raise
 
     def _begun(self, cell: str) -> Callable[[str], None]:
         return lambda jid: self._cloud.progress("At work", detail=f"cell {cell}, its job {jid}")
