@@ -38,8 +38,9 @@ def begin(swarm, program, folder):
 class Above(Swarm):
     """The master above, as an operator has it."""
 
-    def _argv(self, program, words, config=str(ABOVE / "etc")):
-        return super()._argv(program, words, str(ABOVE / "etc"))
+    def _argv(self, program, words, config="etc"):
+        # From the folder of the master below.
+        return super()._argv(program, words, f"../above/{config}")
 
 
 @pytest.fixture(scope="module")
@@ -52,26 +53,28 @@ def above():
         life.write(below.place, BELOW / "master", json.dumps(lower))
         minion = {"id": "below", "root_dir": str(BELOW), "user": "root"}
         life.write(below.place, BELOW / "minion", json.dumps(minion))
-        processes = [begin(below, "salt-master", ABOVE / "etc")]
-        processes.append(begin(below, "salt-syndic", BELOW))
-        it = Above(below.place, below.spec)
-        end = time.monotonic() + UP_S
-        while set(it.salt("*", "test.ping", wait_s=10).out.split()) <= {"{}"}:
-            assert time.monotonic() < end, "nobody answers behind the syndic"
-        yield it
-        for process in processes:
-            process.kill()
-            process.wait(10)
+        daemons = (("salt-master", ABOVE / "etc"), ("salt-syndic", BELOW))
+        processes = [begin(below, *one) for one in daemons]
+        try:
+            yield up(Above(below.place, below.spec))
+        finally:
+            for process in processes:
+                process.kill()
+                process.wait(10)
 
 
-@pytest.mark.parametrize("target", [["*"], ["-L", "h0000,h0001,h0002"], ["-C", "h000? and not x"]])
+def up(above):
+    """Return the master above when the hosts behind the syndic answer."""
+    end = time.monotonic() + UP_S
+    while "h0002" not in above.salt("*", "test.ping", wait_s=10).out:
+        assert time.monotonic() < end, "nobody answers behind the syndic"
+    return above
+
+
+@pytest.mark.parametrize("target", ["*", "h000[0-2]", "L@h0000,h0001,h0002"])
 def test_salt_reaches_all_hosts_behind_a_syndic(above, target):
-    *kind, whom = target
-    done = (
-        above.salt(*kind, whom, "virt.vm_state")
-        if not kind
-        else above.salt(kind[0], whom, "virt.vm_state")
-    )
+    kind = ["-C"] if "@" in target else []
+    done = above.salt(*kind, target, "virt.vm_state")
     assert set(done.data) == {"h0000", "h0001", "h0002"}, done.out + done.err
     assert all(list(vms.values()) == ["running"] for vms in done.data.values())
 
