@@ -123,6 +123,12 @@ def test_a_page_of_all_is_in_what_each_says_first():
     assert asked(limit=2, offset=3, host="west/*")["west"]["offset"] == 3
 
 
+def test_hosts_of_cells_do_not_come_one_by_one():
+    with pytest.raises(BadArgument, match="cell=local"):
+        asked(stream=True)
+    assert "stream" not in asked(stream=False)["west"]
+
+
 def test_new_names_are_those_of_the_vms():
     many = {"name": "w-{}", "count": 2}
     assert Call(fun="virt.init_many", arguments=many).new_names() == ["w-1", "w-2"]

@@ -104,7 +104,11 @@ def questions(call: Call, cells: Mapping[str, Cell], *, has_own: bool) -> dict[s
     """Return what each cell, and this master, is asked of a call that all of them answer."""
     every = [*([LOCAL] if has_own else []), *sorted(cells)]
     chosen = every if call.cell is None else several(call.cell, cells)
-    given = {key: one for key, one in call.arguments.items() if key != "hyper"}
+    given = {key: one for key, one in call.arguments.items() if key not in ("hyper", "stream")}
+    if call.arguments.get("stream"):
+        raise BadArgument(
+            "stream", "hosts of a cell answer all at once; give cell=local for this master's own"
+        )
     patterns = arguments.names("host", given.get("host") or call.arguments.get("hyper"))
     hosts = {cell: [] for cell in chosen} if not patterns else _by_cell(patterns, chosen)
     plain = replace(call, arguments=given, cell=None)
