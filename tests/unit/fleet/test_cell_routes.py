@@ -105,6 +105,10 @@ def test_all_are_asked_for_all():
     assert set(asked(cell="east,west")) == {"east", "west"}
 
 
+def test_a_name_is_asked_for_as_it_is():
+    assert asked(fun="virt.find", name="a")["west"] == {"name": "a"}
+
+
 def test_hosts_are_asked_for_where_they_are():
     assert asked(host="west/h1,west/h2,h3") == {
         "west": {"host": ["h1", "h2"]},

@@ -102,24 +102,30 @@ def parted(text: Any, cells: Mapping[str, Cell]) -> tuple[str | None, Any]:
 
 def questions(call: Call, cells: Mapping[str, Cell], *, has_own: bool) -> dict[str, Call]:
     """Return what each cell, and this master, is asked of a call that all of them answer."""
+    given = _of_one(call.arguments)
     every = [*([LOCAL] if has_own else []), *sorted(cells)]
     chosen = every if call.cell is None else several(call.cell, cells)
-    given = {key: one for key, one in call.arguments.items() if key not in ("hyper", "stream")}
-    if call.arguments.get("stream"):
-        raise BadArgument(
-            "stream", "hosts of a cell answer all at once; give cell=local for this master's own"
-        )
-    patterns = arguments.names("host", given.get("host") or call.arguments.get("hyper"))
+    patterns = arguments.names("host", given.get("host"))
     hosts = {cell: [] for cell in chosen} if not patterns else _by_cell(patterns, chosen)
     plain = replace(call, arguments=given, cell=None)
     if len(hosts) > 1:
         plain = replace(plain, arguments=_unpaged(call.fun, given))
     if call.fun == "virt.find":
-        return dict.fromkeys(hosts, plain)
+        return dict.fromkeys(hosts, replace(call, cell=None))
     return {
         cell: replace(plain, arguments={**plain.arguments, "host": names or None})
         for cell, names in hosts.items()
     }
+
+
+def _of_one(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments of a look as one cell can be given them."""
+    if given.get("stream"):
+        raise BadArgument(
+            "stream", "hosts of a cell answer all at once; give cell=local for this master's own"
+        )
+    host = given.get("host") or given.get("hyper")
+    return {**{k: one for k, one in given.items() if k not in ("hyper", "stream")}, "host": host}
 
 
 def _by_cell(patterns: Collection[str], chosen: Collection[str]) -> dict[str, list[str]]:
