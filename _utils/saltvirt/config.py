@@ -307,9 +307,7 @@ def pki_options(settings: MasterSettings) -> dict[str, Any]:
 
     Only what makes the CA sign asks for it: a slip there must not stop the other runners.
     """
-    given = {
-        key: value for key, value in settings.pki.items() if value not in (None, "", [], (), {})
-    }
+    given = {k: one for k, one in settings.pki.items() if one not in (None, "", [], (), {})}
     kinds = {
         "organization": _TEXT,
         "names": _kind("a mapping of hosts to lists", lambda value: isinstance(value, Mapping)),
