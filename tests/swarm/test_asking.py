@@ -1,6 +1,7 @@
 """Sixty hosts are asked for a new VM in few bytes each, and a job goes to them alone."""
 
 import json
+import time
 
 import pytest
 from conftest import SHORT, swarm_of
@@ -15,14 +16,22 @@ def spec(**more):
     """Return sixty hosts that are listed one by one, and looked at ten at a time."""
     ids = Spec(hosts=HOSTS).ids
     virt = {"timeout_s": 20, "hypervisors": ids, "sample_hosts": SAMPLE}
-    return Spec(hosts=HOSTS, vms=20, processes=6, options={**SHORT, "virt": virt, **more})
+    return Spec(hosts=HOSTS, vms=5, processes=6, options={**SHORT, "virt": virt, **more})
 
 
 @pytest.fixture(scope="module")
 def filtering():
     """Their master sends a job to those alone whom it is for."""
     with swarm_of(spec(zmq_filtering=True), "q") as it:
+        warmed(it)
         yield it
+
+
+def warmed(swarm, limit_s=180):
+    """Wait until all hosts have loaded what they answer with, which is not what is tested here."""
+    end = time.monotonic() + limit_s
+    while set(swarm.run("virt.host_info").data) != set(swarm.spec.ids):
+        assert time.monotonic() < end, "some hosts do not answer"
 
 
 def dry(swarm, name, *options):
@@ -81,7 +90,7 @@ def test_what_a_host_says_is_a_few_hundred_bytes(filtering):
     said = filtering.salt("h0001", "virt.placement_facts", about).data["h0001"]
 
     assert len(json.dumps(said, separators=(",", ":"))) < 600
-    assert said["offer"]["committed"]["vcpus"] == 20
+    assert said["offer"]["committed"]["vcpus"] == 5
     dry(filtering, "web5")
     before = int(filtering.sh(BYTES))
     dry(filtering, "web5")
