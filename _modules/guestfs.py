@@ -4,7 +4,7 @@ Mount a guest's disk through libguestfs: the host's kernel parses none of its fi
 .. versionadded:: 1.0.0
 """
 
-from saltvirt import config
+from saltvirt import arguments, config
 from saltvirt.later import Later
 
 guestmount = Later("saltvirt.seed.guestmount")
@@ -41,7 +41,7 @@ def mount(location, access="rw", root=None):
     return guestmount.mount(settings, location, fmt, access, root)
 
 
-def umount(name, disk=None):
+def umount(name, disk=None, force=False):
     """
     Unmount what guestfs.mount mounted, and wait until its disk is released.
 
@@ -49,6 +49,9 @@ def umount(name, disk=None):
         The folder.
     disk
         Accepted for old calls; it is always waited for.
+    force
+        End the appliance first, if it does not answer any more: what it has not written is lost.
+        Defaults to False.
 
     Returns True; fails if nothing is mounted there. Undo: guestfs.mount.
 
@@ -59,4 +62,5 @@ def umount(name, disk=None):
         salt hyper1 guestfs.mount /srv/debian.qcow2 ro root=/srv/guest
         salt hyper1 guestfs.umount /srv/guest
     """
-    return guestmount.umount(config.host_settings(__opts__, __pillar__, __grains__), name)
+    settings = config.host_settings(__opts__, __pillar__, __grains__)
+    return guestmount.umount(settings, name, force=arguments.boolean("force", force))

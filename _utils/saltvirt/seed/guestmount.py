@@ -5,10 +5,11 @@ The host's kernel parses none of it. QEMU runs as one of the appliances' users u
 has the disk that long; guestmount, which FUSE wants to be root's, holds the locks that say so.
 """
 
-import errno
 import hashlib
 import json
+import logging
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -24,8 +25,11 @@ from saltvirt.errors import BadArgument, SeedError, StorageError
 from saltvirt.seed import appliance, hostmount, lending
 from saltvirt.seed.worker import confined
 
+log = logging.getLogger(__name__)
 _WORKER = Path(__file__).with_name("worker")
 _ACCESS = ("rw", "ro")
+# As the kernel has what guestmount serves.
+_KINDS = ("fuse", "fuse.guestmount")
 _LIMIT_S = 300
 _WAIT_S = 60
 _SAID_MOST = 1 << 16
@@ -36,13 +40,14 @@ def mount(settings: HostSettings, location: str, fmt: str, access: str, root: st
     if access not in _ACCESS:
         raise BadArgument("access", f"{access!r}; rw or ro")
     flat = str(location).strip("/").replace("/", ".")
-    folder = Path(root or Path(settings.state_dir, "guests", flat))
+    folder = _place(root or lending.mounts(settings.state_dir) / flat)
+    if _kind(folder):
+        raise StorageError(f"something is mounted at {folder}; guestfs.umount it, or give another")
+    _settle_before(settings, folder)
     is_new = not folder.exists()
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     if any(folder.iterdir()):
-        raise StorageError(
-            f"{folder} is not empty; something is mounted there, or give another root"
-        )
+        raise StorageError(f"{folder} is not empty; give another root")
     options = [f"--format={fmt}", "-a", location, "-i", f"--{access}"]
     with ExitStack() as handles, undo.on_failure() as steps:
         if is_new:
@@ -55,6 +60,17 @@ def mount(settings: HostSettings, location: str, fmt: str, access: str, root: st
         job["argv"] = ["guestmount", *options, str(folder)]
         _launch(job, kept)
     return str(folder)
+
+
+def _settle_before(settings: HostSettings, folder: Path) -> None:
+    """Give back what was mounted at a folder before its host went down."""
+    record = _record(settings, folder)
+    known = _read(record)
+    if known:
+        if locks.is_held(_lock(known)):
+            raise StorageError(f"something is being mounted at {folder}, or unmounted; try again")
+        _settle(settings, known)
+        record.unlink(missing_ok=True)
 
 
 def _furnished(
@@ -79,6 +95,7 @@ def _furnished(
     lent = lending.lend(disk, location, who, is_read=is_read, wait=False)
     steps.undo_with(confined.give_back, lent)
     confined_to = {"uid": who.uid, "gid": who.gid, "folder": str(work), "lent": lent}
+    confined_to["user"] = who.name
     return {"path": location, "confined": confined_to}, [user_lock, work_lock, disk]
 
 
@@ -113,48 +130,96 @@ def _launch(job: dict[str, Any], kept: list[int]) -> None:
         raise SeedError(f"{location} cannot be mounted: {causes[0] if causes else 'no reason'}")
 
 
-def umount(settings: HostSettings, name: str) -> bool:
-    """Take a guest's file systems away, and give its disk back; return True."""
-    record = _record(settings, name)
-    known = json.loads(record.read_text()) if record.exists() else None
-    is_mounted = os.path.ismount(name) or _is_abandoned(name)
-    if not is_mounted and known is None:
+def umount(settings: HostSettings, name: str, *, force: bool = False) -> bool:
+    """
+    Take a guest's file systems away, and give its disk back; return True.
+
+    force
+        End the appliance first: what it has not written is lost. It serves whoever looks below the
+        folder, and may never answer: so nothing here asks it, not even whether it is there.
+    """
+    folder = _place(name)
+    record, kind = _record(settings, folder), _kind(folder)
+    known = _read(record)
+    if not kind and known is None:
         raise BadArgument("name", f"nothing is mounted at {name}")
-    if is_mounted:
-        hostmount.run(["guestunmount", name], f"{name} cannot be unmounted")
+    if kind and kind not in _KINDS:
+        raise BadArgument("name", f"what is mounted at {name} is {kind}, and not a guest's disk")
+    if force and known and locks.is_held(_lock(known)):
+        # Nobody else is that user as long as it is held.
+        lending.end_all(_account(known))
+    if kind:
+        argv = ["guestunmount", str(folder)]
+        hostmount.run(argv, f"{name} cannot be unmounted")
     if known:
-        _settle(known)
-        locks.sweep(lending.place(settings.state_dir))
+        _settle(settings, known)
         record.unlink(missing_ok=True)
-    if Path(name).is_relative_to(Path(settings.state_dir, "guests")):
+    if folder.is_relative_to(lending.mounts(os.path.realpath(settings.state_dir))):
         with suppress(OSError):
-            Path(name).rmdir()
+            folder.rmdir()
     return True
 
 
-def _is_abandoned(name: str) -> bool:
-    """Return whether a mount is there whose guestmount is gone."""
-    try:
-        os.stat(name)
-    except OSError as exc:
-        return exc.errno == errno.ENOTCONN
-    return False
-
-
-def _settle(known: dict[str, Any]) -> None:
+def _settle(settings: HostSettings, known: dict[str, Any]) -> None:
     """Give a disk back once guestmount is gone: only then is everything written."""
-    lock = Path(known["folder"]).with_suffix(".lock")
+    lock, users = _lock(known), lending.place(settings.state_dir)
     deadline = time.monotonic() + _WAIT_S
     while locks.is_held(lock):
         if time.monotonic() > deadline:
-            raise SeedError(f"guestmount, which holds {lock}, did not end within {_WAIT_S} s")
+            raise SeedError(
+                f"what was mounted is still being written after {_WAIT_S} s; call guestfs.umount "
+                "again later, or with force=True, which loses what is not written yet"
+            )
         time.sleep(0.1)
-    with suppress(FileNotFoundError):
-        confined.give_back(known["lent"])
+    # Where guestmount was killed, its QEMU may be there; whoever else is that user has ended it.
+    with locks.held(users / f"{known['user']}.lock", wait=False) as handle:
+        if handle:
+            lending.end_all(_account(known))
+    _give_back(known["lent"])
     shutil.rmtree(known["folder"], ignore_errors=True)
     lock.unlink(missing_ok=True)
+    locks.sweep(users)
 
 
-def _record(settings: HostSettings, root: str | Path) -> Path:
-    name = hashlib.sha256(os.path.realpath(root).encode()).hexdigest()[:16]
-    return Path(settings.state_dir, "guests", f"{name}.json")
+def _give_back(lent: list[Any] | None) -> None:
+    try:
+        confined.give_back(lent)
+    except FileNotFoundError:
+        pass
+    except FileExistsError as exc:
+        log.warning("%s; the one that was has to be given back by chown", exc)
+
+
+def _place(root: str | Path) -> Path:
+    """Return where a folder really is; whoever serves what is mounted there is not asked."""
+    path = Path(root).absolute()
+    at = Path(os.path.realpath(path.parent), path.name)
+    return at if _kind(at) else Path(os.path.realpath(at))
+
+
+def _kind(folder: Path) -> str | None:
+    """Return the type of what is mounted at a folder, None if it is no such place."""
+    found = None
+    for line in Path("/proc/self/mountinfo").read_text(errors="surrogateescape").splitlines():
+        left, _, right = line.partition(" - ")
+        place = re.sub(r"\\([0-7]{3})", lambda code: chr(int(code[1], 8)), left.split()[4])
+        if place == str(folder):
+            found = right.split()[0]
+    return found
+
+
+def _account(known: dict[str, Any]) -> lending.Account:
+    return lending.Account(known["user"], known["uid"], known["gid"])
+
+
+def _lock(known: dict[str, Any]) -> Path:
+    return Path(known["folder"]).with_suffix(".lock")
+
+
+def _read(record: Path) -> dict[str, Any] | None:
+    return json.loads(record.read_text()) if record.exists() else None
+
+
+def _record(settings: HostSettings, folder: Path) -> Path:
+    name = hashlib.sha256(os.fsencode(folder)).hexdigest()[:16]
+    return lending.mounts(settings.state_dir) / f"{name}.json"

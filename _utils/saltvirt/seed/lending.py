@@ -1,9 +1,11 @@
 """Who an appliance runs as, and what that user gets for a job: a folder, a disk, copies."""
 
 import fcntl
+import json
 import os
 import pwd
 import shutil
+import signal
 import stat
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -22,6 +24,8 @@ USER = "salt-virt"
 # One for each appliance at a time: users cannot look into each other's memory and disks.
 USERS = (USER, *(f"{USER}{number}" for number in range(2, 5)))
 _LOOK_S = 0.2
+_END_S = 10
+_OUR_PIDS = Path("/proc/self/ns/pid")
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +67,7 @@ def borrowed(known: Sequence[Account], place: str | Path, limit_s: float) -> Ite
         for one in known:
             with locks.held(Path(place) / f"{one.name}.lock", wait=False) as handle:
                 if handle is not None:
+                    _clear(one, place)
                     yield one
                     return
         if time.monotonic() > deadline:
@@ -83,11 +88,62 @@ def kept(known: Sequence[Account], place: str | Path) -> tuple[Account, int]:
     for one in known[1:] or known:
         handle = locks.kept(Path(place) / f"{one.name}.lock")
         if handle is not None:
+            try:
+                _clear(one, place)
+            except BaseException:
+                os.close(handle)
+                raise
             return one, handle
     raise SeedError(
         "all users of appliances for mounts are in use; guestfs.umount what is mounted, or try "
         "again when seeding is done"
     )
+
+
+def _clear(who: Account, place: str | Path) -> None:
+    """Take from a user what a mount has left whose guestmount was killed: a QEMU, a disk."""
+    end_all(who)
+    for record in sorted(mounts(Path(place).parent).glob("*.json")):
+        known = json.loads(record.read_text())
+        # One that lives would have the user's lock.
+        if known["user"] == who.name:
+            with suppress(OSError):
+                confined.give_back(known["lent"])
+
+
+def mounts(state_dir: str | Path) -> Path:
+    """Return the folder in which it is noted what is mounted."""
+    return Path(state_dir) / "guests"
+
+
+def end_all(who: Account) -> None:
+    """
+    End all processes of a user; raise SeedError if one does not end.
+
+    One that its guest has taken over, and that has outlived its job, could otherwise look into what
+    the next job is given. Processes of a container that has a user of the same number are others.
+    """
+    deadline = time.monotonic() + _END_S
+    while any([_is_killed(pid, who.uid) for pid in os.listdir("/proc") if pid.isdigit()]):
+        if time.monotonic() > deadline:
+            raise SeedError(f"a process of the appliance's user {who.name} does not end")
+        time.sleep(_LOOK_S / 4)
+
+
+def _is_killed(pid: str, uid: int) -> bool:
+    """Kill a process if it is this user's, in any of the ways in which it can be."""
+    try:
+        rows = Path("/proc", pid, "status").read_text().splitlines()
+        said = dict(row.split(":", 1) for row in rows if row.startswith(("State:", "Uid:")))
+        # One that has ended, and that nobody has waited for, is harmless.
+        if str(uid) not in said["Uid"].split() or said["State"].split()[0] == "Z":
+            return False
+        if Path("/proc", pid, "ns/pid").readlink() != _OUR_PIDS.readlink():
+            return False
+        os.kill(int(pid), signal.SIGKILL)
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return True
 
 
 def refuse_shared(name: str, uid: int, everybody: Iterable[tuple[str, int]]) -> None:
@@ -176,7 +232,8 @@ def lend(
     mode = stat.S_IMODE(before.st_mode)
     ours = {one.pw_uid for one in pwd.getpwall() if one.pw_name in USERS} | {who.uid}
     owner = 0 if before.st_uid in ours else before.st_uid
-    back = [os.path.realpath(path), owner, mode, confined.others(handle)]
+    who_may = confined.others(handle)
+    back = [os.path.realpath(path), owner, mode, who_may, [who.uid, before.st_ino]]
     try:
         os.fchown(handle, who.uid, -1)
     except OSError as exc:

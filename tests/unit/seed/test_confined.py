@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import signal
 import stat
 import struct
 import subprocess
@@ -20,6 +21,8 @@ from saltvirt.errors import SeedError
 from saltvirt.seed import appliance, lending
 from saltvirt.seed.worker import confined
 
+# Before a fixture of all tests takes it away.
+END_ALL = lending.end_all
 ROOM = limits.of(HostSettings())
 # A worker without libguestfs: it goes where the appliance goes, and says what it finds there.
 WORKER = """
@@ -153,7 +156,8 @@ def test_a_disk_that_everybody_reads_stays_its_owners_while_it_is_looked_at(tmp_
 
 def test_a_disk_is_given_back_even_if_the_job_fails_or_its_minion_is_killed(tmp_path, disk, who):
     with pytest.raises(RuntimeError), lending.lent(str(disk), who, is_read=False) as lent:
-        assert (lent, disk.stat().st_uid) == ([str(disk), 0, 0o600, ""], who.uid)
+        was = [str(disk), 0, 0o600, "", [who.uid, disk.stat().st_ino]]
+        assert (lent, disk.stat().st_uid) == (was, who.uid)
         disk.chmod(0o666)
         raise RuntimeError
     assert (disk.stat().st_uid, stat.S_IMODE(disk.stat().st_mode)) == (0, 0o600)
@@ -162,6 +166,64 @@ def test_a_disk_is_given_back_even_if_the_job_fails_or_its_minion_is_killed(tmp_
     confined.give_back(lent)
 
     assert disk.stat().st_uid == 0
+
+
+@pytest.mark.parametrize("how", ["a link", "a link to a folder", "another file"])
+def test_what_was_put_where_a_lent_disk_was_is_given_to_nobody(tmp_path, disk, who, how):
+    os.chown(disk, 4711, -1)
+    theirs, moved = tmp_path / "theirs", tmp_path / "moved"
+    theirs.mkdir()
+    (theirs / "disk").write_text("root's")
+    handle = lending.opened(str(disk))
+    lent = lending.lend(handle, str(disk), who, is_read=False)
+    # Whoever owns its folder may do that while it is mounted, which can be for days.
+    if how == "a link to a folder":
+        disk.parent.rename(moved)
+        disk.parent.symlink_to(theirs)
+    else:
+        disk.rename(moved)
+        disk.symlink_to(theirs / "disk") if how == "a link" else disk.write_text("root's")
+
+    with pytest.raises(FileExistsError, match="is not the file any more that was lent"):
+        confined.give_back(lent)
+
+    os.close(handle)
+    assert disk.stat().st_uid == (theirs / "disk").stat().st_uid == 0
+
+
+def test_a_disk_that_libvirt_has_taken_meanwhile_stays_its(disk, who):
+    handle = lending.opened(str(disk))
+    lent = lending.lend(handle, str(disk), who, is_read=False)
+    os.close(handle)
+    os.chown(disk, 4711, -1)
+
+    confined.give_back(lent)
+
+    assert disk.stat().st_uid == 4711
+
+
+@pytest.mark.parametrize("way", ["a job", "a mount"])
+def test_what_a_mount_has_left_that_was_killed_ends_before_another_is_its_user(
+    tmp_path, disk, monkeypatch, way
+):
+    monkeypatch.setattr(lending, "end_all", END_ALL)
+    # A user that no other test is.
+    account = lending.Account("left", 3_000_000 + os.getpid(), 4711)
+    handle = lending.opened(str(disk))
+    lent = lending.lend(handle, str(disk), account, is_read=False)
+    os.close(handle)
+    lending.mounts(tmp_path).mkdir()
+    (lending.mounts(tmp_path) / "x.json").write_text(json.dumps({"user": "left", "lent": lent}))
+    with subprocess.Popen(["sleep", "60"], user=account.uid) as old:
+        if way == "a job":
+            with lending.borrowed([account], lending.place(tmp_path), 0):
+                pass
+        else:
+            os.close(lending.kept([account], lending.place(tmp_path))[1])
+        left = old.poll()
+        old.kill()
+
+    assert left == -signal.SIGKILL and disk.stat().st_uid == 0
 
 
 def test_a_disk_that_a_job_cut_off_has_left_to_the_user_is_roots_after_the_next(disk, who):

@@ -1,14 +1,17 @@
 """Mounting for whoever asks, and making images: what is refused; the rest is in tests/cloud."""
 
 import importlib.util
+import json
+import os
 import subprocess
 from pathlib import Path
 
+import applianceuser
 import pytest
 from saltvirt.config import HostSettings
 from saltvirt.errors import BadArgument, ImageError, SeedError, StorageError
 from saltvirt.ops.seeding import method
-from saltvirt.seed import guestmount, hostmount
+from saltvirt.seed import guestmount, hostmount, lending
 
 MODULES = Path(__file__).resolve().parents[3] / "_modules"
 
@@ -45,6 +48,59 @@ def test_nothing_is_mounted_over_what_is_there(tmp_path):
         guestmount.mount(settings, "/x.qcow2", "qcow2", "rx", None)
     with pytest.raises(BadArgument, match="nothing is mounted at"):
         guestmount.umount(settings, str(tmp_path / "root"))
+
+
+def test_only_what_was_mounted_of_a_guest_is_unmounted_and_nothing_is_mounted_over_it(tmp_path):
+    settings = HostSettings(state_dir=str(tmp_path / "state"))
+
+    # Whatever serves that is not asked, as it may never answer; a link leads to the same place.
+    (tmp_path / "link").symlink_to("/proc")
+    for name in ("/proc", str(tmp_path / "link")):
+        with pytest.raises(BadArgument, match="is proc, and not a guest's disk"):
+            guestmount.umount(settings, name)
+        with pytest.raises(StorageError, match="something is mounted at /proc; guestfs.umount it"):
+            guestmount.mount(settings, "/x.qcow2", "qcow2", "rw", name)
+
+
+@pytest.fixture
+def before_the_power_failed(tmp_path):
+    """A disk that was mounted, of which the kernel has forgotten all."""
+    disk = tmp_path / "disk"
+    disk.write_text("a disk")
+    account = applianceuser.there()
+    handle = lending.opened(str(disk))
+    lent = lending.lend(handle, str(disk), account, is_read=False)
+    os.close(handle)
+    folder = str(tmp_path / "state/appliances/1")
+    known = {"user": account.name, "uid": account.uid, "gid": account.gid}
+    settings = HostSettings(state_dir=str(tmp_path / "state"))
+    record = guestmount._record(settings, tmp_path / "root")
+    record.parent.mkdir(parents=True)
+    record.write_text(json.dumps({**known, "folder": folder, "lent": lent}))
+    yield settings, disk, record
+    assert disk.stat().st_uid == 0 and not record.exists()
+
+
+def test_a_mount_gives_back_what_was_mounted_there_before_its_host_went_down(
+    tmp_path, before_the_power_failed
+):
+    settings, _disk, _record = before_the_power_failed
+
+    with pytest.raises(SeedError, match="/no cannot be opened"):
+        guestmount.mount(settings, "/no", "raw", "rw", str(tmp_path / "root"))
+
+
+def test_a_disk_that_is_another_file_now_is_told_of_and_left(
+    tmp_path, before_the_power_failed, caplog
+):
+    settings, disk, _record = before_the_power_failed
+    disk.rename(tmp_path / "moved")
+    disk.symlink_to("/etc/hostname")
+
+    assert guestmount.umount(settings, str(tmp_path / "root")) is True
+
+    assert "is not the file any more that was lent" in caplog.text
+    assert "'" + str(disk) + "'" in caplog.text
 
 
 def test_images_are_made_and_converted(tmp_path):

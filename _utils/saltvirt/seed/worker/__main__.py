@@ -12,6 +12,7 @@ import shutil
 import signal
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -90,7 +91,8 @@ def watched(job: dict[str, Any], limit_s: int) -> None:
 def _end_if_nobody_waits(asked_by: int, job: dict[str, Any]) -> None:
     """Clean up and end everything if whoever asked for the job, and would do that, is gone."""
     if os.getppid() != asked_by:
-        confined.give_back((job.get("confined") or {}).get("lent"))
+        with suppress(OSError):  # nothing of it keeps what follows from being done
+            confined.give_back((job.get("confined") or {}).get("lent"))
         Path(f"{os.environ['TMPDIR']}.lock").unlink(missing_ok=True)
         shutil.rmtree(os.environ["TMPDIR"], ignore_errors=True)
         signal.signal(signal.SIGTERM, signal.SIG_IGN)

@@ -8,8 +8,10 @@ Source: unshare(2), mount(2), capabilities(7), supermin(1), guestfs(3) on fixed 
 """
 
 import ctypes
+import errno
 import fcntl
 import os
+import stat
 import subprocess
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -117,16 +119,37 @@ def others(disk: str | int) -> str:
 
 
 def give_back(lent: list[Any] | None) -> None:
-    """Give a disk back to whose it was; ``lent`` is ``[path or handle, uid, mode, others]``."""
+    """
+    Give a disk back; ``lent`` is ``[path or handle, uid, mode, others, [user, inode]]``.
+
+    What has been given to somebody else since, by libvirt mostly, is left. Raises FileNotFoundError
+    if nothing is at the path any more, FileExistsError if it is a link or another file: whoever may
+    write to that folder has put it there, and would be given what it leads to.
+    """
     if lent:
-        disk, uid, mode, before = lent
-        os.chown(disk, uid, -1)
-        # Whoever had the disk may have let somebody in who stays.
-        if before:
-            os.setxattr(disk, _ACL, bytes.fromhex(before))
-        elif others(disk):
-            os.removexattr(disk, _ACL)
-        os.chmod(disk, mode)  # noqa: PTH101 - it may be a handle
+        disk, uid, mode, before, (user, inode) = lent
+        if isinstance(disk, int):
+            _give(disk, uid, mode, before)
+            return
+        handle = os.open(disk, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            found = os.fstat(handle)
+            if found.st_ino != inode or stat.S_ISLNK(found.st_mode):
+                raise FileExistsError(errno.EEXIST, "is not the file any more that was lent", disk)
+            if found.st_uid == user:
+                _give(f"/proc/self/fd/{handle}", uid, mode, before)
+        finally:
+            os.close(handle)
+
+
+def _give(disk: str | int, uid: int, mode: int, before: str) -> None:
+    os.chown(disk, uid, -1)
+    # Whoever had the disk may have let somebody in who stays.
+    if before:
+        os.setxattr(disk, _ACL, bytes.fromhex(before))
+    elif others(disk):
+        os.removexattr(disk, _ACL)
+    os.chmod(disk, mode)  # noqa: PTH101 - it may be a handle
 
 
 def show(source: str, shown: Path) -> None:
