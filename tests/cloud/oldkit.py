@@ -195,6 +195,6 @@ def lacking(theirs, ours, path=""):
         yield f"{path}: {theirs} {ours}"
 
 
-# What is another number a moment later; and the date of a snapshot within a disk, of which 3006 took
-# 31 ms for 310, as it put the nanoseconds behind a point without the zeros before them.
+# What is another number a moment later; and the date of a snapshot within a disk, as 3006 took
+# 31 ms for 310: it put the nanoseconds behind a point without the zeros before them.
 VOLATILE = ("cputime", "disk size", "allocation", "free", "tty", "date")
