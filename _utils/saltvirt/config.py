@@ -242,24 +242,14 @@ class MasterSettings(_Options):
 
 def option(sources: Iterable[Mapping[str, Any]], name: str) -> Any:
     """Return the first of ``virt:name`` and ``virt.name`` that a source has, else None."""
-    return _first([(_block(source), source) for source in sources], name)
-
-
-def _block(source: Mapping[str, Any]) -> Mapping[str, Any]:
-    nested = source.get("virt")
-    if nested is not None and not isinstance(nested, Mapping):
-        raise BadConfig(f"option virt: expected a mapping, found {nested!r}")
-    return nested or {}
-
-
-def _first(sources: Iterable[tuple[Mapping[str, Any], Mapping[str, Any]]], name: str) -> Any:
-    """Return what the first of ``(its block virt, a source)`` says of an option, else None."""
-    flat = f"virt.{name}"
-    for block, source in sources:
-        for key, said in ((name, block), (flat, source)):
-            found = said.get(key)
-            if found is not None:
-                return found
+    for source in sources:
+        nested = source.get("virt")
+        if nested is not None and not isinstance(nested, Mapping):
+            raise BadConfig(f"option virt: expected a mapping, found {nested!r}")
+        if nested and nested.get(name) is not None:
+            return nested[name]
+        if source.get(f"virt.{name}") is not None:
+            return source[f"virt.{name}"]
     return None
 
 
@@ -288,8 +278,7 @@ def _read(name: str, kind: _Kind | Mapping[str, Any], value: Any) -> Any:
 
 def _options(kinds: Mapping[str, Any], sources: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return the options that are given; one that cannot be used as its error."""
-    pairs = [(_block(source), source) for source in sources]
-    found = {name: _first(pairs, name) for name in kinds}
+    found = {name: option(sources, name) for name in kinds}
     return {name: _or_error(name, kinds[name], v) for name, v in found.items() if v is not None}
 
 
@@ -362,7 +351,6 @@ def host_settings(
     Minion configuration wins over grains, grains over pillar, as with Salt's own
     ``config.get``; ``override`` (``connection``, ``username``, ``password``) wins over all.
     """
-    # Options are many: whether they are empty is not asked.
     sources = [opts, *(source for source in (grains, pillar) if source)]
     values = _options(_HOST, sources)
     own = _connection(values.pop("connection", {}))
