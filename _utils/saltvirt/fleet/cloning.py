@@ -12,6 +12,7 @@ from saltvirt.fleet.hosts import act
 from saltvirt.model import Requirements
 from saltvirt.placement import requirements
 from saltvirt.placement.answers import HostInfo, MigrationInfo
+from saltvirt.placement.shownvms import ClonePlan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,4 +77,5 @@ def dry_run(cloud: Cloud, wanted: CloneRequest) -> dict[str, Any]:
     wanted.required()
     deploy.refuse_name(cloud, wanted)
     host, given = wanted.host or "", {**wanted.given, "dry_run": True}
-    return {host: act(cloud, host, wanted.function, *wanted.values, kwarg=given)}
+    said = act(cloud, host, wanted.function, *wanted.values, kwarg=given)
+    return {host: wire.plain(wire.read(host, wanted.function, ClonePlan, said))}

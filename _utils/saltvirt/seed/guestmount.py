@@ -96,7 +96,8 @@ def _furnished(
     steps.undo_with(confined.give_back, lent)
     confined_to = {"uid": who.uid, "gid": who.gid, "folder": str(work), "lent": lent}
     confined_to["user"] = who.name
-    return {"path": location, "confined": confined_to}, [user_lock, work_lock, disk]
+    job = {"path": location, "is_read": is_read, "confined": confined_to}
+    return job, [user_lock, work_lock, disk]
 
 
 def _launch(job: dict[str, Any], kept: list[int]) -> None:
@@ -149,8 +150,8 @@ def umount(settings: HostSettings, name: str, *, force: bool = False) -> bool:
         # Nobody else is that user as long as it is held.
         lending.end_all(_account(known))
     if kind:
-        argv = ["guestunmount", str(folder)]
-        hostmount.run(argv, f"{name} cannot be unmounted")
+        why = f"{name} cannot be unmounted (force=True ends an appliance that does not answer)"
+        hostmount.run(["guestunmount", str(folder)], why)
     if known:
         _settle(settings, known)
         record.unlink(missing_ok=True)

@@ -45,7 +45,9 @@ def run(argv: Sequence[object], what: object) -> None:
         raise SeedError(f"{what}: {argv[0]} did not end within 300 s") from exc
     if done.returncode:
         lines = (done.stderr or done.stdout).strip().splitlines()
-        raise SeedError(f"{what}: {lines[-1] if lines else done.returncode}")
+        # What it says first is the cause; then who has something open.
+        at = 0 if argv[0] == "guestunmount" else -1
+        raise SeedError(f"{what}: {lines[at] if lines else done.returncode}")
 
 
 def connect(image: str, fmt: str) -> str:

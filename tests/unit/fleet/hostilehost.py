@@ -45,6 +45,32 @@ IMAGE = {
     "has_minion": True,
     "has_cloud_init": False,
 }
+PLAN = {
+    "domain_type": "kvm",
+    "arch": "x86_64",
+    "vcpus": 1,
+    "memory_mib": 512,
+    "disks": [
+        {
+            "name": "system",
+            "target": "vda",
+            "device": "disk",
+            "path": "/srv/fresh_system.qcow2",
+            "format": "qcow2",
+            "size_mib": 1,
+            "image": "/srv/own_system.qcow2",
+            "made": "copy",
+            "base": "/srv/own_system.qcow2",
+        }
+    ],
+    "nics": [{"name": "eth0", "type": "bridge", "source": "br0", "model": "virtio", "mac": "52:"}],
+    "seed": {"method": "nocloud", "install": None, "install_from": [], "os": "debian 12"},
+    "files": ["/srv/fresh_system.qcow2"],
+    "to_fetch": [],
+    "start": True,
+    "xml": "<domain>\n</domain>",
+    "warnings": ["its disk is shareable"],
+}
 FIGURES = {
     "stage": "Moving",
     "percent": 5,
@@ -81,6 +107,13 @@ class Cloud(playedhosts.Cloud):
     def _init(self, host, name, *_args, **_kwarg):
         self.put(name, host)
         return {"warnings": ["its image has no SSH server"]}
+
+    def _clone(self, host, source, name, dry_run=False, **_kwarg):
+        self._vm(host, source)
+        if dry_run:
+            return {**PLAN, "source": source, "name": name}
+        self.put(name, host)
+        return {"warnings": ["its disk is shareable"]}
 
     def _console_log(self, _host, name, lines):
         return f"{name} login:\n" * lines

@@ -28,15 +28,19 @@ RUNNERS = (
     "virt",
     "virt_allow",
     "virt_cells",
+    "virt_clone",
     "virt_image",
     "virt_key",
     "virt_look",
+    "virt_many",
     "virt_migrate",
     "virt_pki",
     "virt_vm",
 )
 IMAGE = "salt://a.qcow2"
 NEW = {"name": "fresh", "cpu": 1, "mem": 1, "image": IMAGE}
+COPY = {"source": "own", "name": "fresh"}
+MANY = {**NEW, "name": "fresh{}", "count": 1}
 # Each function that asks hosts: what it is given, and the VM, or the image, that it is about.
 CALLS = [
     ("virt_look", "query", {}, None),
@@ -51,6 +55,13 @@ CALLS = [
     ("virt", "init", {**NEW, "dry_run": True}, "fresh"),
     ("virt", "init", {**NEW, "wait": False}, "fresh"),
     ("virt", "init", {**NEW, "wait": False, "host": HOSTILE}, "fresh"),
+    ("virt_clone", "clone", {**COPY, "dry_run": True}, "fresh"),
+    ("virt_clone", "clone", {**COPY, "wait": False}, "fresh"),
+    ("virt_clone", "clone", {**COPY, "source": "web", "wait": False}, "fresh"),
+    ("virt_many", "init_many", {**MANY, "dry_run": True}, "fresh1"),
+    ("virt_many", "init_many", {**MANY, "wait": False}, "fresh1"),
+    ("virt_many", "init_many", {**MANY, "wait": False, "host": HOSTILE}, "fresh1"),
+    ("virt_many", "init_many", {**MANY, "wait": False, "all_or_nothing": True}, "fresh1"),
     ("virt", "start", {"name": "own"}, "own"),
     ("virt", "stop", {"name": "own"}, "own"),
     ("virt", "shutdown", {"name": "web"}, "web"),
@@ -264,6 +275,8 @@ def _of_terminal(text):
 def _texts(value):
     """Yield all texts of an answer: with a line of its own, one would look like another host's."""
     if isinstance(value, dict):
+        # No table shows a definition, and all of it is indented elsewhere.
+        value = {key: one for key, one in value.items() if key != "xml"}
         value = [*value, *value.values()]
     if isinstance(value, list | tuple):
         for one in value:

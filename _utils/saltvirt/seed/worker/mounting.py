@@ -9,6 +9,7 @@ Source: guestmount(1), guestfs(3) on LIBGUESTFS_HV and fixed appliances.
 import json
 import os
 import re
+import resource
 import subprocess
 import sys
 from pathlib import Path
@@ -20,6 +21,7 @@ from confined import RUN
 
 # root's are in a folder of their own in /tmp, whatever libguestfs is told.
 _SOCKET = re.compile(r"socket,path=([^,]+/libguestfs[^/,]+/[^/,]+)(?:,|$)")
+BESIDE_BYTES = 1 << 30
 _LAUNCHER = """#!{python} -IB
 import sys
 sys.path.insert(0, {worker!r})
@@ -62,6 +64,9 @@ def become_qemu(path: str, argv: list[str]) -> None:
     for made in (work, *work.rglob("*"), *sockets, *{one.parent for one in sockets}):
         os.chown(made, who["uid"], who["gid"], follow_symlinks=False)
     view([str(work), job["path"]])
+    if job["is_read"]:
+        # What a guest writes to a disk that is only read is written beside it.
+        resource.setrlimit(resource.RLIMIT_FSIZE, (BESIDE_BYTES, BESIDE_BYTES))
     confined.become(who["uid"], who["gid"], [])
     rest = ["-sandbox", confined.SANDBOX] if sockets else []
     os.execv(job["qemu"], [job["qemu"], *argv, *rest])
