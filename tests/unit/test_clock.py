@@ -19,6 +19,7 @@ READERS = {
     "image/cache.py",
     "files.py",
     "fleet/inventory.py",
+    "fleet/looking.py",
     "fleet/silence.py",
     "fleet/setup/run.py",
     "ops/setup/facts.py",

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from saltvirt import sealed, signed
 from saltvirt.config import HostSettings, MasterSettings
 from saltvirt.errors import BadArgument
-from saltvirt.fleet import hosts, keys, minions
+from saltvirt.fleet import awaiting, hosts, keys, minions, pings
 from saltvirt.fleet.cloud import Cloud
 from saltvirt.ops import answering, ordered
 from sizes import sizes
@@ -270,10 +270,10 @@ def test_an_order_that_the_host_had_only_queued_is_said_not_to_have_begun(cloud,
 
 
 def test_a_minion_that_the_master_has_not_heard_itself_does_not_answer(cloud, monkeypatch):
-    monkeypatch.setattr(minions, "_STORED_S", 0.1)
+    monkeypatch.setattr(pings, "_STORED_S", 0.1)
     _bus, master = cloud(*[{"id": "web1", "return": True}] * 4)
 
-    assert minions.wait_for_start(master, "web1", wait_s=0.3, every_s=0.1) is None
+    assert awaiting.wait_for_start(master, "web1", wait_s=0.3, every_s=0.1) is None
 
 
 @pytest.mark.parametrize("option", [{"job_cache": False}, {"ext_job_cache": "redis"}])
@@ -281,7 +281,7 @@ def test_without_a_job_cache_of_the_masters_own_a_return_is_an_answer(cloud, opt
     _bus, master = cloud({"id": "web1", "return": True}, {"id": "web1", "return": True})
     master.opts.update(option)
 
-    assert minions.wait_for_start(master, "web1", wait_s=5, every_s=0.1) is not None
+    assert awaiting.wait_for_start(master, "web1", wait_s=5, every_s=0.1) is not None
 
 
 def test_forged_progress_is_not_shown(opts, monkeypatch):

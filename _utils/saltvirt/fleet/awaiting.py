@@ -1,13 +1,15 @@
 """Wait for the minion of a VM that was just made, and say what helps where it does not come."""
 
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from saltvirt.config import MasterSettings
-from saltvirt.fleet import minions, reaching
+from saltvirt.fleet import reaching
 from saltvirt.fleet.cloud import Cloud
 from saltvirt.fleet.hosts import DeployError
+from saltvirt.fleet.pings import Pings
 from saltvirt.placement.answers import HostInfo
 
 # A distribution's image boots and installs its minion in a minute or two by KVM, and in five or ten
@@ -43,6 +45,22 @@ def patience(settings: MasterSettings, wait_s: int | None, *, emulated: bool) ->
     return Patience(wait_s=_WAIT_S)
 
 
+def wait_for_start(cloud: Cloud, name: str, *, wait_s: float, every_s: float = 5) -> float | None:
+    """
+    Return after how many seconds a new minion answers, or None if it does not within ``wait_s``.
+
+    It is asked when it says that it started, and now and then in case that was missed.
+    """
+    begin, tag = time.monotonic(), f"salt/minion/{name}/start"
+    with cloud.client() as local:
+        pings = Pings(local, cloud, every_s)
+        while time.monotonic() - begin < wait_s:
+            has_started = local.event.get_event(wait=every_s, tag=tag, full=True) is not None
+            if pings.answered([name], now=has_started):
+                return round(time.monotonic() - begin, 1)
+    return None
+
+
 def minion(
     cloud: Cloud, name: str, host: str, how: Patience, told: Mapping[str, Any]
 ) -> dict[str, Any]:
@@ -55,7 +73,7 @@ def minion(
     why = f"; {how.why}" if how.why else ""
     cloud.progress("Waiting", detail=f"for its minion, at most {how.wait_s} s{why}")
     try:
-        seconds = minions.wait_for_start(cloud, name, wait_s=how.wait_s)
+        seconds = wait_for_start(cloud, name, wait_s=how.wait_s)
     except (KeyboardInterrupt, SystemExit):
         raise DeployError(
             f"interrupted: VM {name!r} runs on {host} and keeps its key; its minion was not waited "

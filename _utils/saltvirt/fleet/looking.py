@@ -198,7 +198,7 @@ def _show(cloud: Cloud, look: Look, view: _View, line: Line | None) -> dict[str,
     if look.sort != "host" or look.vms.is_narrow:
         hosts = look.page(hosts)
     if line is not None:
-        _say_beside(found, line, silence.since(cloud.opts))
+        _say_beside(found, line, silence.silent_since(cloud.opts))
     return {**{host: view.shown(seen[host], found.said[host]) for host in hosts}, **found.beside()}
 
 

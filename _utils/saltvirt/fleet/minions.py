@@ -311,31 +311,10 @@ def _give_up(cloud: Cloud, minion: str, order_id: str) -> str | None:
     return None
 
 
-def wait_for_start(cloud: Cloud, minion: str, *, wait_s: float, every_s: float = 5) -> float | None:
-    """
-    Return after how many seconds a new minion answers, or None if it does not within ``wait_s``.
-
-    It is asked when it says that it started, and every few seconds in case that was missed.
-    """
-    begin = time.monotonic()
-    with cloud.client() as local:
-        while time.monotonic() - begin < wait_s:
-            tag = f"salt/minion/{minion}/start"
-            local.event.get_event(wait=every_s, tag=tag, full=True)
-            if _pinged(local, cloud, minion, every_s):
-                return round(time.monotonic() - begin, 1)
-    return None
-
-
 def said_by_guest(cloud: Cloud, minion: str, fun: str, arg: Sequence[Any]) -> Any:
     """Return what the minion in a VM answers, which signs nothing; None if it does not answer."""
     with cloud.client() as local:
         return (_returned(local, cloud, minion, fun, arg, _GUEST_S) or (None,))[0]
-
-
-def _pinged(local: Any, cloud: Cloud, minion: str, wait_s: float) -> bool:
-    """Return whether a minion answers, which need have nothing of this project."""
-    return _returned(local, cloud, minion, "test.ping", (), wait_s) is not None
 
 
 def _returned(

@@ -103,7 +103,7 @@ def waiting(hosts: Collection[str], at_most_s: float) -> str:
     return f"for {names}, at most {longish(round(at_most_s))} more"
 
 
-def since(opts: Mapping[str, Any]) -> dict[str, float]:
+def silent_since(opts: Mapping[str, Any]) -> dict[str, float]:
     """Return ``{host: since when it is silent}``, in seconds since 1970, as it was noted last."""
     return _read(opts)
 

@@ -1,11 +1,13 @@
 """The minions of many new VMs are waited for at once; what the master has stored counts."""
 
 import contextlib
+import itertools
 import time
 from types import SimpleNamespace
 
 import pytest
 from saltvirt.config import MasterSettings
+from saltvirt.fleet import pings
 from saltvirt.fleet.cloud import Cloud
 from saltvirt.fleet.many import answering
 
@@ -15,21 +17,25 @@ class Bus:
     Stand for Salt's client, with what comes over its bus.
 
     says
-        Who returns something at the first question, at the second, and so on.
+        Who returns something at the first question, at the second, and so on; ``(to, who)`` of one
+        who answers an earlier one.
     stored
         What of it the master has itself.
     """
 
     def __init__(self, *says, stored=()):
         self.asked, self.stored = [], stored
-        self._says, self._queue = list(says), []
+        self._says, self._queue, self._returned = list(says), [], set()
         self.event = SimpleNamespace(subscribe=lambda _tag: None, get_event=self._get_event)
 
     def pub(self, targets, fun, _arg, **_options):
         """Send a job, and queue what is returned."""
         self.asked.append((fun, targets))
         jid = str(len(self.asked))
-        self._queue = [f"salt/job/{jid}/ret/{one}" for one in (self._says or [[]]).pop(0)]
+        for one in (self._says or [[]]).pop(0):
+            to, who = one if isinstance(one, tuple) else (jid, one)
+            self._returned.add((to, who))
+            self._queue.append(f"salt/job/{to}/ret/{who}")
         return {"jid": jid, "minions": targets}
 
     def _get_event(self, wait, tag, full):
@@ -38,15 +44,16 @@ class Bus:
         time.sleep(wait)
         return None
 
-    def get_cache_returns(self, _jid):
+    def get_cache_returns(self, jid):
         """Return what the master has stored."""
-        return dict.fromkeys(self.stored, {"ret": True})
+        there = [who for to, who in self._returned if to == jid and who in self.stored]
+        return dict.fromkeys(there, {"ret": True})
 
 
 @pytest.fixture
 def waited(opts, monkeypatch):
     """Wait for two minions with a bus, half a second at most; return who answered."""
-    monkeypatch.setattr(answering, "_STORED_S", 0.05)
+    monkeypatch.setattr(pings, "_STORED_S", 0.05)
 
     def wait(bus, **options):
         monkeypatch.setattr(Cloud, "client", lambda _self: contextlib.nullcontext(bus))
@@ -62,6 +69,28 @@ def test_all_that_are_silent_are_asked_again_by_one_job_each_time(waited):
 
     assert waited(bus) == {"web1", "web2"}
     assert bus.asked == [("test.ping", ["web1", "web2"]), ("test.ping", ["web1"])]
+
+
+def test_a_late_answer_to_an_earlier_question_is_one(waited):
+    bus = Bus(["web2"], [("1", "web1")], stored=["web1", "web2"])
+
+    assert waited(bus) == {"web1", "web2"}
+
+
+def test_whoever_is_silent_for_long_is_asked_less_often(monkeypatch):
+    clock = [0.0]
+    monkeypatch.setattr(pings.time, "monotonic", lambda: clock[0])
+    bus = Bus()
+    bus.event.get_event = lambda wait, tag, full: clock.__setitem__(0, clock[0] + wait)
+    asking = pings.Pings(bus, SimpleNamespace(opts={}), every_s=5)
+    at = []
+    while clock[0] < 1200:
+        before = len(bus.asked)
+        asking.answered(["web1"])
+        at += [clock[0] - 5] * (len(bus.asked) - before)
+
+    assert at[:4] == [0, 5, 10, 15]
+    assert [later - early for early, later in itertools.pairwise(at)][-3:] == [60, 60, 60]
 
 
 def test_whoever_is_heard_in_another_ones_name_only_does_not_answer(waited):

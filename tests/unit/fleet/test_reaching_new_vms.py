@@ -5,7 +5,7 @@ import contextlib
 import fleetkit
 import pytest
 from saltvirt.errors import MasterError, VirtError
-from saltvirt.fleet import deploy, minions, reaching
+from saltvirt.fleet import awaiting, deploy, minions, reaching
 from saltvirt.fleet.cloud import Cloud
 from saltvirt.fleet.hosts import DeployError
 
@@ -34,7 +34,7 @@ def cloud(monkeypatch, opts, tmp_path):
 
 def awaited(cloud, monkeypatch, seconds, **given):
     """Deploy a VM whose minion answers after some seconds, None for never."""
-    monkeypatch.setattr(minions, "wait_for_start", lambda *_args, **_kwargs: seconds)
+    monkeypatch.setattr(awaiting, "wait_for_start", lambda *_args, **_kwargs: seconds)
     request = deploy.Request(name="web", cpu=1, mem=1, given={"image": "salt://a.qcow2", **given})
     return deploy.deploy(cloud.master, request)
 

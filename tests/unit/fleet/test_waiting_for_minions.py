@@ -22,7 +22,7 @@ def cloud(monkeypatch, opts, tmp_path):
     def wait(_cloud, _name, wait_s):
         made.waited.append(wait_s)
 
-    monkeypatch.setattr(minions, "wait_for_start", wait)
+    monkeypatch.setattr(awaiting, "wait_for_start", wait)
     monkeypatch.setattr(reaching, "of", lambda *_args, **_options: {"addresses": []})
     return made
 
@@ -138,7 +138,7 @@ def test_who_ends_the_waiting_is_told_that_the_vm_runs_and_what_removes_it(cloud
     def cut_off(*_args, **_options):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(minions, "wait_for_start", cut_off)
+    monkeypatch.setattr(awaiting, "wait_for_start", cut_off)
 
     said = str(silent(cloud))
 
