@@ -368,9 +368,11 @@ def test_affinity_and_maintenance_decide_where_a_vm_goes(clean):
     assert first != second
     third = next(h for h in clean.hosts if h not in (first, second))
     clean.local(third, "virt.maintenance", "on")
-    plan = clean.run("virt.init", "a3", "1", "64", *words, "anti_affinity=db", "dry_run=True").data
+    dry = clean.run("virt.init", "a3", "1", "64", *words, "anti_affinity=db", "dry_run=True")
     clean.local(third, "virt.maintenance", "off")
 
+    assert dry.code == 1 and "no host fits 'a3'" in dry.data["error"]
+    plan = dry.data["hosts"]
     assert [row["fits"] for row in plan.values()] == [False, False, False]
     assert plan[third]["reasons"] == ["in maintenance"]
     assert "anti-affinity group db" in plan[first]["reasons"][0]

@@ -144,7 +144,7 @@ def refuse_name(cloud: Cloud, request: Request) -> None:
 
 
 def dry_run(cloud: Cloud, request: Request) -> dict[str, dict[str, Any]]:
-    """Return the table of hosts for a deployment, and deploy nothing."""
+    """Return the table of hosts for a deployment, and deploy nothing; raise if none fits."""
     required = request.required()
     keys.refuse_reserved(cloud.opts, request.name)
     hosts = _look(cloud, request, required)
@@ -153,6 +153,8 @@ def dry_run(cloud: Cloud, request: Request) -> dict[str, dict[str, Any]]:
     if hosts.is_sample and not any(one.fits for one in evaluations):
         hosts = _look(cloud, request, required, is_whole=True)
         evaluations = _evaluations(cloud, request, required, hosts)
+    if not any(one.fits for one in evaluations):
+        raise building.none_fits(required, evaluations)
     return building.table(evaluations)
 
 
