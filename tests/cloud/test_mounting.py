@@ -41,6 +41,8 @@ def test_a_mounted_disk_is_read_by_an_unprivileged_user_who_has_it_until_umount(
     assert user in ("salt-virt2", "salt-virt3", "salt-virt4")
     assert sandbox == ["0000000000000000", "1", "2", "elsewhere"]
     assert cloud.sh(HOST, f"stat -c %U {disk}").strip() == user
+    options = cloud.sh(HOST, "findmnt -no OPTIONS /srv/guest").strip().split(",")
+    assert {"nodev", "nosuid"} < set(options)
     cloud.sh(HOST, "echo written > /srv/guest/etc/by-the-host")
     again = cloud.call(HOST, "guestfs.mount", disk, "root=/srv/guest2")
     assert again.code != 0 and "is open in another program" in again.err
@@ -64,6 +66,43 @@ def test_a_mount_whose_process_was_killed_is_settled_by_umount(cloud, disk):
 
     assert cloud.sh(HOST, f"stat -c %U:%a {disk}").strip() == "root:600"
     assert left(cloud) == [] and cloud.sh(HOST, "ls /srv/guest").split() == []
+
+
+@pytest.mark.nightly
+def test_an_appliance_that_has_died_and_one_that_hangs_are_unmounted(cloud, disk):
+    assert cloud.call(HOST, "guestfs.mount", disk, "ro", "root=/srv/guest").code == 0
+    limit = cloud.sh(HOST, "grep 'Max file size' /proc/$(pgrep -f '[q]emu.*guestfs')/limits")
+    assert limit.split()[3:5] == [str(1 << 30)] * 2
+    cloud.sh(HOST, "kill -9 $(pgrep -f '[q]emu.*guestfs')")
+    assert cloud.call(HOST, "guestfs.umount", "/srv/guest").code == 0
+    assert left(cloud) == []
+
+    assert cloud.call(HOST, "guestfs.mount", disk, "root=/srv/guest").code == 0
+    # As where a damaged file system has the appliance's kernel go round in circles.
+    cloud.sh(HOST, "kill -STOP $(pgrep -f '[q]emu.*guestfs'); ls /srv/guest >/dev/null 2>&1 &")
+    refused = cloud.call(HOST, "guestfs.umount", "/srv/guest")
+    assert refused.code != 0 and "force=True" in refused.err
+    assert cloud.call(HOST, "guestfs.umount", "/srv/guest", "force=True").code == 0
+
+    assert cloud.sh(HOST, f"stat -c %U:%a {disk}").strip() == "root:600"
+    assert left(cloud) == [] and cloud.sh(HOST, "pgrep -x ls || true") == ""
+
+
+@pytest.mark.nightly
+def test_who_owns_the_folder_of_a_mounted_disk_is_given_nothing_else(cloud, disk):
+    theirs = "/srv/theirs/disk.qcow2"
+    cloud.sh(HOST, f"install -d -o 4711 /srv/theirs; mv {disk} {theirs}; chown 4711 {theirs}")
+    cloud.sh(HOST, "touch /srv/secret")
+    assert cloud.call(HOST, "guestfs.mount", theirs, "root=/srv/guest").code == 0
+    swap = f"mv {theirs} {theirs}.was && ln -s /srv/secret {theirs}"
+    cloud.sh(HOST, f"setpriv --reuid 4711 --clear-groups sh -c '{swap}'")
+
+    done = cloud.call(HOST, "guestfs.umount", "/srv/guest")
+
+    assert done.code == 0 and "is not the file any more that was lent" in done.out + done.err
+    assert cloud.sh(HOST, "stat -c %U /srv/secret").strip() == "root"
+    assert left(cloud) == []
+    cloud.sh(HOST, "rm -rf /srv/theirs /srv/secret")
 
 
 def test_what_cannot_be_mounted_leaves_nothing(cloud):
