@@ -101,7 +101,7 @@ def note_uuid(held: records.Held, uuid: str | None) -> None:
 
 def _taken(name: str, record: records.Record | None) -> NameTaken:
     done = _AT_IT.get(record.phase, "deployed") if record else "worked on"
-    return NameTaken(f"VM {name!r} is being {done} by another salt-run at this moment")
+    return NameTaken(f"VM {name!r} is being {done} by another salt-run at this moment; wait for it")
 
 
 def _adopt(opts: Mapping[str, Any], held: records.Held, name: str) -> None:

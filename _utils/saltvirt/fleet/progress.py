@@ -113,7 +113,9 @@ def _moving(figures: Mapping[str, Any]) -> str:
         # A guest writes to memory that was sent already, which is sent again. Each pass has a total
         # of its own, so there is no share of all.
         return f" {human(rate)}/s, {human(left)} to go in pass {passes:.0f} over its memory"
-    return f" {_number(figures, 'percent')} %, {human(rate)}/s, {human(left)} to go"
+    # What the disks have still to send is not in libvirt's share of the memory.
+    percent = min(_number(figures, "percent"), 99 if left else 100)
+    return f" {percent:.0f} %, {human(rate)}/s, {human(left)} to go"
 
 
 def _number(figures: Mapping[str, Any], name: str) -> float:

@@ -134,7 +134,8 @@ def why_not(conn: Any, name: str, *, is_external: bool) -> str | None:
         if disk["format"] != "qcow2" and not is_external:
             return (
                 f"disk {disk['target']} of VM {name!r} is {disk['format']}, and an internal "
-                "snapshot needs qcow2 for every disk; give external=True"
+                "snapshot needs qcow2 for every disk; give external=True, which libvirt reverts "
+                "from 9.9 on, or detach that disk first: a seed is needed at the first start only"
             )
     return None
 

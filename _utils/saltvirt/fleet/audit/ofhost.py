@@ -231,7 +231,7 @@ def _qemu(host: str, facts: HostAudit) -> Iterator[Finding]:
                 check="qemu-tls",
                 where=host,
                 what=f"{key} is off in qemu.conf: {_QEMU[key]}",
-                fix=f"take it out of pillar hypervisor:qemu_conf, then "
+                fix=f"if pillar hypervisor:qemu_conf has it, take it out; then "
                 f"{apply(host, 'hypervisor.libvirt')}",
             )
     yield from _rights(host, conf)

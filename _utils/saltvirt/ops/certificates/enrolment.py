@@ -100,7 +100,8 @@ class Enrolment:
         changes = {**due, **dict.fromkeys(written, "written")}
         if not changes:
             return {}, "; ".join(["all keys are in order", *self._warnings()])
-        said = ["new certificates are in place", *self._reload(functions), *self._warnings()]
+        what = "certificates" if due else "lists of who is trusted and who is revoked"
+        said = [f"new {what} are in place", *self._reload(functions), *self._warnings()]
         return changes, "; ".join(said)
 
     def _warnings(self) -> list[str]:
@@ -135,4 +136,5 @@ class Enrolment:
         why = reload.Admin(daemon, functions["cmd.run_all"]).read_tls_files()
         if why is None:
             return f"{daemon} uses them"
+        why = why.removeprefix("error: ")
         return f"{daemon} has not read them ({why}); it will at its next start"

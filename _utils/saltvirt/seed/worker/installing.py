@@ -18,6 +18,10 @@ After=network.target
 [Service]
 Type=notify
 NotifyAccess=all
+# A guest whose processor is emulated may take minutes until its minion is ready.
+TimeoutStartSec=infinity
+Restart=on-failure
+RestartSec=10
 KillMode=process
 LimitNOFILE=8192
 ExecStart={_ONEDIR}/salt-minion
