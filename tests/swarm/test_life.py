@@ -35,7 +35,7 @@ AT_ONCE = 3
 # What a killed command may leave, and the next one settles.
 SETTLED = {"unfinished", "half-move", "order", "lock", "mark", "download", "pool"}
 _HOUR_S = 3600
-_QUIET_S = 90
+_QUIET_S, _JOB_S = 90, 5
 
 
 @pytest.fixture(scope="module")
@@ -168,7 +168,11 @@ class Life(RuleBasedStateMachine):
     def _kill_job(self, number, host, how):
         if not self._under_way:
             self._migrate(number, host, {"beside": True})
-        time.sleep(0.2 + number % 8 / 10)
+        end = time.monotonic() + _JOB_S
+        while not self.warm.do("jobs") and time.monotonic() < end:
+            time.sleep(0.02)
+        # At any moment of it.
+        time.sleep(number % 8 / 40)
         self._said("kill the job", self.warm.do("kill_job", number=number))
 
     def _kill_host(self, number, host, how):
