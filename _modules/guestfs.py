@@ -25,7 +25,8 @@ def mount(location, access="rw", root=None):
     access
         ``rw`` (default) or ``ro``.
     root
-        The folder. Defaults to one below ``virt:state_dir``.
+        The folder, which nobody but root can change, nor those above it. Defaults to one below
+        ``virt:state_dir``.
 
     Returns the folder. Fails with one line if there is no system in it. Undo: guestfs.umount.
 

@@ -62,6 +62,25 @@ def test_only_what_was_mounted_of_a_guest_is_unmounted_and_nothing_is_mounted_ov
             guestmount.mount(settings, "/x.qcow2", "qcow2", "rw", name)
 
 
+@pytest.mark.parametrize(
+    ("at", "owner", "mode"), [("a/root", 4711, 0o755), ("a", 4711, 0o755), ("a", 0, 0o775)]
+)
+def test_nothing_is_mounted_where_others_could_put_a_link(tmp_path, at, owner, mode):
+    # Whoever can could have a guest's files be those of, say, /etc/cron.d.
+    (tmp_path / "a/root").mkdir(parents=True)
+    os.chown(tmp_path / at, owner, -1)
+    (tmp_path / at).chmod(mode)
+    applianceuser.there()
+    settings = HostSettings(state_dir=str(tmp_path / "state"))
+
+    with pytest.raises(StorageError, match=f"{tmp_path / at} is not root's alone"):
+        guestmount.mount(settings, "/x.qcow2", "qcow2", "rw", str(tmp_path / "a/root"))
+    (tmp_path / at).chmod(0o1777)
+    if owner == 0:
+        with pytest.raises(SeedError, match="/x.qcow2 cannot be opened"):
+            guestmount.mount(settings, "/x.qcow2", "qcow2", "rw", str(tmp_path / "a/root"))
+
+
 @pytest.fixture
 def before_the_power_failed(tmp_path):
     """A disk that was mounted, of which the kernel has forgotten all."""
