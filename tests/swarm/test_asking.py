@@ -16,7 +16,7 @@ def spec(**more):
     """Return sixty hosts that are listed one by one, and looked at ten at a time."""
     ids = Spec(hosts=HOSTS).ids
     virt = {"timeout_s": 20, "hypervisors": ids, "sample_hosts": SAMPLE}
-    return Spec(hosts=HOSTS, vms=5, processes=6, options={**SHORT, "virt": virt, **more})
+    return Spec(hosts=HOSTS, vms=5, options={**SHORT, "virt": virt, **more})
 
 
 @pytest.fixture(scope="module")
