@@ -78,5 +78,6 @@ def test_whatever_a_host_answers_is_a_line_and_no_more(hostile):
 
 
 @pytest.mark.nightly
+@pytest.mark.timeout(3600)
 def test_whatever_a_host_answers_for_long(hostile):
     _looked(hostile, 40)

@@ -75,6 +75,12 @@ class Warm:
             said = server.process.stdout.readline()
         except BrokenPipeError:
             said = ""
+        except BaseException:
+            # A test was ended over it, and what is said later would be the next one's answer.
+            with self._lock:
+                self._servers.pop(name, None)
+            server.process.kill()
+            raise
         finally:
             server.lock.release()
         if said:
