@@ -7,6 +7,8 @@ import pytest
 from conftest import SHORT, swarm_of
 from swarmkit.settings import Spec
 
+pytestmark = pytest.mark.nightly
+
 HOSTS, SAMPLE = 60, 10
 BYTES = "awk '/lo:/ {print $2}' /proc/net/dev"
 PINNED = ("seed=False", "dry_run=True")

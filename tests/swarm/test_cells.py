@@ -166,6 +166,7 @@ def test_a_hosts_name_says_its_cell(cloud):
     assert across.code == 1 and "nothing goes across" in across.data["error"]
 
 
+@pytest.mark.nightly
 def test_what_takes_long_is_waited_for(cloud, west):
     rule = {"host": "h000?", "fun": "virt.init", "slow_s": 25}
     with west.failing(rule):
@@ -175,6 +176,7 @@ def test_what_takes_long_is_waited_for(cloud, west):
     assert cells(cloud, "virt.purge", "vm-slow").code == 0
 
 
+@pytest.mark.nightly
 def test_a_cells_connection_may_break_meanwhile(cloud, west, api):
     rule = {"host": "h000?", "fun": "virt.init", "slow_s": 20}
     with west.failing(rule):
