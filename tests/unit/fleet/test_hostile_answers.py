@@ -6,6 +6,7 @@ import io
 import json
 import logging
 import os
+import pkgutil
 import sys
 from contextlib import nullcontext, redirect_stdout
 from pathlib import Path
@@ -18,10 +19,14 @@ import salt.loader
 from hostilehost import HOSTILE
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from saltvirt import compat
+from saltvirt import compat, fleet
 from saltvirt.fleet import building, effects, evacuate, keys, minions, runners
 from saltvirt.fleet import cloud as clouds
 from sizes import sizes
+
+# What is imported when it is used would be compiled, and written, in the middle of a test.
+for _one in pkgutil.walk_packages(fleet.__path__, "saltvirt.fleet."):
+    importlib.import_module(_one.name)
 
 ROOT = Path(__file__).resolve().parents[3]
 RUNNERS = (
