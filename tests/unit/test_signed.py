@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from saltvirt import sealed, signed
 from saltvirt.config import HostSettings, MasterSettings
 from saltvirt.errors import BadArgument
-from saltvirt.fleet import awaiting, hosts, keys, minions, pings
+from saltvirt.fleet import awaiting, hosts, keys, minions, stored
 from saltvirt.fleet.cloud import Cloud
 from saltvirt.ops import answering, ordered
 from sizes import sizes
@@ -270,7 +270,7 @@ def test_an_order_that_the_host_had_only_queued_is_said_not_to_have_begun(cloud,
 
 
 def test_a_minion_that_the_master_has_not_heard_itself_does_not_answer(cloud, monkeypatch):
-    monkeypatch.setattr(pings, "_STORED_S", 0.1)
+    monkeypatch.setattr(stored, "STORED_S", 0.1)
     _bus, master = cloud(*[{"id": "web1", "return": True}] * 4)
 
     assert awaiting.wait_for_start(master, "web1", wait_s=0.3, every_s=0.1) is None

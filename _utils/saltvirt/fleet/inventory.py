@@ -115,7 +115,7 @@ def every(cloud: Cloud) -> list[str]:
 def allowed(cloud: Cloud) -> list[str]:
     """Return the ids of the accepted minions that the master says are hypervisors, maybe none."""
     members = cloud.members
-    return [one for one in compat.KeyStore(cloud.opts).accepted() if members.has(one)]
+    return [one for one in cloud.minions() if members.has(one)]
 
 
 def narrow(

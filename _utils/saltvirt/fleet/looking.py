@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
-from typing import Any
+from typing import Any, TypeVar
 
 from saltvirt import arguments, wire
 from saltvirt.errors import BadArgument
@@ -17,16 +17,17 @@ from saltvirt.placement.shownvms import FoundVms
 from saltvirt.vmfilter import VmFilter
 
 _OLD = "it has an older version of Salt Virt, which shows all VMs alone: salt {} saltutil.sync_all"
+_T = TypeVar("_T")
 _By = Mapping[str, Callable[[Any], float]]
 Line = Callable[[Mapping[str, Any]], None]
 # The most first.
-_OF_QUERY: _By = {
+OF_QUERY: _By = {
     "memory": lambda info: info.freemem,
     "cpu": lambda info: info.freecpu,
     "vms": lambda info: len(info.vm_info),
 }
 _OF_LIST: _By = {"vms": len}
-_OF_INFO: _By = {
+OF_INFO: _By = {
     "memory": lambda info: fit.free(info)["memory_mib"],
     "cpu": lambda info: fit.free(info)["vcpus"],
     "disk": lambda info: fit.free(info)["disk_mib"],
@@ -55,7 +56,7 @@ class Look:
     limit: int | None = None
     offset: int = 0
 
-    def page(self, hosts: list[str]) -> list[str]:
+    def page(self, hosts: list[_T]) -> list[_T]:
         """Return those of the hosts that are on the page."""
         end = None if self.limit is None else self.offset + self.limit
         return hosts[self.offset : end]
@@ -117,7 +118,7 @@ def _refuse_stream(look: Look, *, is_sorted: bool) -> None:
 def query(cloud: Cloud, look: Look, line: Line | None = None) -> dict[str, Any]:
     """Return ``{host: {freecpu, freemem, node_info, vm_info}}``, and what stands beside it."""
     if look.vms == VmFilter():
-        view = _View(fun="virt.full_info", by=_OF_QUERY)
+        view = _View(fun="virt.full_info", by=OF_QUERY)
         return _show(cloud, look, view, line)
 
     def seen(info: FoundVms) -> FoundVms | None:
@@ -128,7 +129,7 @@ def query(cloud: Cloud, look: Look, line: Line | None = None) -> dict[str, Any]:
     view = _View(
         fun="virt.vms",
         kwarg=look.vms.plain(),
-        by=_OF_QUERY,
+        by=OF_QUERY,
         seen=seen,
         shown=lambda info, said: _asked_for(said, info.vm_info),
     )
@@ -178,7 +179,7 @@ def _by_state(vms: Mapping[str, str]) -> dict[str, list[str]]:
 
 def host_info(cloud: Cloud, look: Look, line: Line | None = None) -> dict[str, Any]:
     """Return ``{host: answer of virt.host_info}``, and what stands beside it."""
-    view = _View(fun="virt.host_info", by=_OF_INFO, shown=lambda _info, said: look.vms.shown(said))
+    view = _View(fun="virt.host_info", by=OF_INFO, shown=lambda _info, said: look.vms.shown(said))
     return _show(cloud, look, view, line)
 
 

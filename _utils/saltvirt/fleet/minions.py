@@ -16,7 +16,7 @@ import salt.utils.args
 from salt.exceptions import SaltClientError
 
 from saltvirt.errors import VirtError
-from saltvirt.fleet import keys, publishing
+from saltvirt.fleet import keys, publishing, stored
 from saltvirt.fleet.cloud import Cloud
 from saltvirt.fleet.hearing import Hearing as Hearing
 from saltvirt.fleet.hearing import Reply as Reply
@@ -27,8 +27,6 @@ _FIND_JOB_S = 10
 # Salt's return_retry_timer_max and return_retry_tries: a minion that is not heard says it again.
 _RETURN_S = 30
 _GUEST_S = 5
-# How long after its event an answer is in the master's job cache at the latest.
-_STORED_S = 2
 # How long what came in time is still read after a deadline: others may have fired much before it.
 _DRAIN_S = 10
 # Of those that are waited for briefly: how long nobody has said anything when they are asked
@@ -320,22 +318,12 @@ def said_by_guest(cloud: Cloud, minion: str, fun: str, arg: Sequence[Any]) -> An
 def _returned(
     local: Any, cloud: Cloud, minion: str, fun: str, arg: Sequence[Any], wait_s: float
 ) -> tuple[Any] | None:
-    """
-    Return what a minion has returned, in a tuple, or None.
-
-    Whoever fires an event in its name is not believed: the master stores what a minion itself has
-    returned, and that alone. A master without a job cache of its own cannot tell the two apart.
-    """
+    """Return what a minion has returned, in a tuple, or None; see :mod:`saltvirt.fleet.stored`."""
     jid, _matched = publish(local, [minion], fun, arg, None, wait_s)
     event = local.event.get_event(wait=wait_s, tag=f"salt/job/{jid}/ret/{minion}", full=True)
     if event is None:
         return None
-    if not cloud.opts.get("job_cache", True) or cloud.opts.get("ext_job_cache"):
+    if not stored.is_kept(cloud.opts):
         return (event["data"].get("return"),)
-    end = time.monotonic() + _STORED_S
-    while time.monotonic() < end:
-        stored = (local.get_cache_returns(jid) or {}).get(minion)
-        if stored is not None:
-            return (stored.get("ret"),)
-        time.sleep(0.05)
-    return None
+    found = stored.returns(local, [jid], {minion}).get(minion)
+    return None if found is None else (found.get("ret"),)

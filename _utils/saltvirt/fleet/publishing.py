@@ -13,7 +13,6 @@ from typing import Any
 
 import salt.utils.args
 
-from saltvirt import compat
 from saltvirt.errors import MasterError
 from saltvirt.fleet import membership
 from saltvirt.fleet.cloud import Cloud
@@ -43,8 +42,7 @@ def target(cloud: Cloud, hosts: Sequence[str]) -> Target:
     """Return the target of a job for hosts."""
     if len(hosts) < _MANY:
         return Target(parts=[hosts])
-    accepted = compat.KeyStore(cloud.opts).accepted()
-    return chosen(cloud.opts, cloud.members, hosts, accepted)
+    return chosen(cloud.opts, cloud.members, hosts, cloud.known_minions())
 
 
 def chosen(

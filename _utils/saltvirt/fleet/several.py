@@ -1,6 +1,5 @@
 """Move several VMs, some at once; one that does not move never holds up the others."""
 
-import contextvars
 import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -10,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from saltvirt.errors import BadArgument, NoHostFits, VirtError
-from saltvirt.fleet import inventory, migrate, progress, sightings
+from saltvirt.fleet import inventory, migrate, progress, sightings, threads
 from saltvirt.fleet.cloud import Cloud
 from saltvirt.fleet.effects import MoveFailed
 from saltvirt.fleet.hosts import DeployError
@@ -141,10 +140,8 @@ class _Moves:
         if not self._moves:
             return self._out
         work = partial(self._work, is_fixed, after)
-        # Salt's functions find their loader through context variables, which threads do not
-        # inherit.
         with ThreadPoolExecutor(self._count) as pool:
-            jobs = [pool.submit(contextvars.copy_context().run, work) for _ in range(self._count)]
+            jobs = [threads.begin(pool, work) for _ in range(self._count)]
             self._wait(jobs)
         for job in jobs:
             job.result()

@@ -9,7 +9,8 @@ from saltvirt.errors import NameTaken, NoSuchVm
 from saltvirt.fleet.cells import answers, merging
 from saltvirt.fleet.cells.answers import Beside, Found, Hosts
 from saltvirt.fleet.cells.known import LOCAL, CellFailed
-from saltvirt.fleet.cells.merging import Page, Sought
+from saltvirt.fleet.cells.merging import Sought
+from saltvirt.fleet.looking import Look
 
 UNDERSTOOD = "cell west: its answer is not understood: "
 
@@ -96,7 +97,7 @@ def test_hosts_of_all_cells_are_in_one_order():
         "west": listed({"h1": {"running": ["b"]}}, unreachable=["h2"]),
         LOCAL: listed({"h1": {"running": ["a"]}, "h9": {}}, failed={"h3": "no"}),
     }
-    out = merging.shown("virt.list", cells, {"east": "is silent"}, Page())
+    out = merging.shown("virt.list", cells, {"east": "is silent"}, Look())
     assert list(out) == ["h1", "h9", "west/h1", "unreachable", "failed"]
     assert out["unreachable"] == ["west/h2"]
     assert out["failed"] == {"h3": "no", "east/*": "is silent"}
@@ -107,8 +108,8 @@ def test_a_page_is_one_of_all_hosts():
         "west": listed({"h1": {"running": ["b", "c"]}, "h2": {}}),
         LOCAL: listed({"h1": {"running": ["a"]}}),
     }
-    page = merging.shown("virt.list", cells, {}, Page(sort="vms", limit=2))
-    rest = merging.shown("virt.list", cells, {}, Page(sort="vms", offset=2))
+    page = merging.shown("virt.list", cells, {}, Look(sort="vms", limit=2))
+    rest = merging.shown("virt.list", cells, {}, Look(sort="vms", offset=2))
     assert list(page) == ["west/h1", "h1"]
     assert list(rest) == ["west/h2"]
 
@@ -118,7 +119,7 @@ def test_a_vm_of_two_cells_is_there_twice():
         "west": listed({"h1": {"running": ["a"]}}, duplicates={"d": ["h1", "h2"]}),
         LOCAL: listed({"h1": {"shutdown": ["a"]}}),
     }
-    out = merging.shown("virt.list", cells, {}, Page())
+    out = merging.shown("virt.list", cells, {}, Look())
     assert out["duplicates"] == {"a": ["h1", "west/h1"], "d": ["west/h1", "west/h2"]}
 
 

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 from saltvirt.config import MasterSettings
-from saltvirt.fleet import pings
+from saltvirt.fleet import pings, stored
 from saltvirt.fleet.cloud import Cloud
 from saltvirt.fleet.many import answering
 
@@ -53,7 +53,7 @@ class Bus:
 @pytest.fixture
 def waited(opts, monkeypatch):
     """Wait for two minions with a bus, half a second at most; return who answered."""
-    monkeypatch.setattr(pings, "_STORED_S", 0.05)
+    monkeypatch.setattr(stored, "STORED_S", 0.05)
 
     def wait(bus, **options):
         monkeypatch.setattr(Cloud, "client", lambda _self: contextlib.nullcontext(bus))

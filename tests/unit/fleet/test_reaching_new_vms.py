@@ -5,7 +5,7 @@ import contextlib
 import fleetkit
 import pytest
 from saltvirt.errors import MasterError, VirtError
-from saltvirt.fleet import awaiting, deploy, minions, reaching
+from saltvirt.fleet import awaiting, deploy, minions, reaching, stored
 from saltvirt.fleet.cloud import Cloud
 from saltvirt.fleet.hosts import DeployError
 
@@ -175,9 +175,9 @@ def test_what_a_guest_returned_is_what_the_master_stored(cloud, monkeypatch):
             """Return what the master has stored."""
             return self._stored
 
-    monkeypatch.setattr(minions, "_STORED_S", 0.1)
-    for stored, said in (({"web": {"ret": "true"}}, "true"), ({}, None)):
-        bus = Bus(stored)
+    monkeypatch.setattr(stored, "STORED_S", 0.1)
+    for kept, said in (({"web": {"ret": "true"}}, "true"), ({}, None)):
+        bus = Bus(kept)
         monkeypatch.setattr(Cloud, "client", lambda _self, b=bus: contextlib.nullcontext(b))
         assert minions.said_by_guest(cloud.master, "web", "grains.item", ["ipv4"]) == said
 

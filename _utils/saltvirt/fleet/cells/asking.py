@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 from saltvirt import connection, terminal
 from saltvirt.connection import Deadline
 from saltvirt.errors import VirtError
-from saltvirt.fleet import masteruser
+from saltvirt.fleet import masteruser, threads
 from saltvirt.fleet.cells import answers, credentials
 from saltvirt.fleet.cells.answers import Job
 from saltvirt.fleet.cells.credentials import Credentials
@@ -110,7 +110,7 @@ def each(cells: Mapping[str, Callable[[], _T]]) -> tuple[dict[str, _T], dict[str
     if not cells:
         return out, failed
     with ThreadPoolExecutor(min(len(cells), _PARALLEL)) as pool:
-        begun = {name: pool.submit(do) for name, do in cells.items()}
+        begun = {name: threads.begin(pool, do) for name, do in cells.items()}
         for name, future in begun.items():
             try:
                 out[name] = future.result()

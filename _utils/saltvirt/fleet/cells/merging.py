@@ -8,35 +8,15 @@ from saltvirt.errors import NameTaken, NoSuchVm
 from saltvirt.fleet.cells.answers import Found, Hosts
 from saltvirt.fleet.cells.known import LOCAL
 from saltvirt.fleet.cells.routes import told
-from saltvirt.placement import fit
+from saltvirt.fleet.looking import OF_INFO, OF_QUERY, Look
 from saltvirt.vmfilter import VmFilter
 
-_By = Mapping[str, Callable[[Any], float]]
-# The most first, as in saltvirt.fleet.looking.
-_MOST: Mapping[str, _By] = {
+# The most first.
+_MOST: Mapping[str, Mapping[str, Callable[[Any], float]]] = {
     "virt.list": {"vms": lambda row: sum(map(len, row.values()))},
-    "virt.query": {
-        "memory": lambda row: row.freemem,
-        "cpu": lambda row: row.freecpu,
-        "vms": lambda row: len(row.vm_info),
-    },
-    "virt.host_info": {
-        "memory": lambda row: fit.free(row)["memory_mib"],
-        "cpu": lambda row: fit.free(row)["vcpus"],
-        "disk": lambda row: fit.free(row)["disk_mib"],
-        "vms": lambda row: len(row.vms),
-    },
+    "virt.query": OF_QUERY,
+    "virt.host_info": OF_INFO,
 }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Page:
-    """Which of all hosts are shown, and in which order; see saltvirt.fleet.looking.Look."""
-
-    sort: str = "host"
-    limit: int | None = None
-    offset: int = 0
-    fields: tuple[str, ...] = ()
 
 
 def whole(cell: str) -> str:
@@ -45,7 +25,7 @@ def whole(cell: str) -> str:
 
 
 def shown(
-    fun: str, cells: Mapping[str, Hosts], failed: Mapping[str, str], page: Page
+    fun: str, cells: Mapping[str, Hosts], failed: Mapping[str, str], look: Look
 ) -> dict[str, Any]:
     """
     Return ``{host: row}`` of all cells, and what stands beside it.
@@ -54,16 +34,13 @@ def shown(
         The cells that said nothing of their hosts, and why.
     """
     rows = [(cell, host) for cell in sorted(cells, key=_own_first) for host in cells[cell].rows]
-    by = _MOST[fun].get(page.sort)
+    by = _MOST[fun].get(look.sort)
     if by is None:
         rows.sort(key=lambda at: (_own_first(at[0]), at[1]))
     else:
         rows.sort(key=lambda at: (-by(cells[at[0]].rows[at[1]]), _own_first(at[0]), at[1]))
-    end = None if page.limit is None else page.offset + page.limit
-    narrowed = VmFilter(fields=page.fields)
     out = {
-        told(cell, host): _row(cells[cell].said[host], narrowed)
-        for cell, host in rows[page.offset : end]
+        told(cell, host): _row(cells[cell].said[host], look.vms) for cell, host in look.page(rows)
     }
     return {**out, **_beside(fun, cells, failed)}
 

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from saltvirt import arguments, locks, terminal
+from saltvirt import arguments, locks, terminal, vmfilter
 from saltvirt.errors import BadArgument, MasterError, NameTaken, VirtError
-from saltvirt.fleet import inventory
+from saltvirt.fleet import inventory, looking
 from saltvirt.fleet.cells import answers, asking, here, known, merging, routes
 from saltvirt.fleet.cells.answers import Found
 from saltvirt.fleet.cells.known import LOCAL, CellFailed
@@ -120,7 +120,7 @@ class _Top:
 
     def _new(self, cell: str, call: Call, names: Sequence[str]) -> Any:
         """Make VMs in a cell, whose names are nobody else's."""
-        prefix = self._prefix if cell == LOCAL else self._cells[cell].prefix
+        prefix = self._prefix_of(cell)
         where = "of this master" if cell == LOCAL else f"in cell {cell}"
         for name in names:
             known.refuse_foreign(name, prefix, where)
@@ -201,7 +201,7 @@ class _Top:
         if not rows:
             why = "; ".join(str(error) for _cell, error in sorted(failed.items()))
             raise MasterError(why or "there are no hypervisors, and no cells")
-        return merging.shown(call.fun, rows, asking.failures(failed), _page(call))
+        return merging.shown(call.fun, rows, asking.failures(failed), _look(call))
 
 
 def _found_of_all(found: Mapping[str, Any], failed: Mapping[str, VirtError]) -> dict[str, Any]:
@@ -224,12 +224,12 @@ def _is_plain(call: Call) -> bool:
     return not any(call.arguments.get(key) for key in ("name", "state", "tag", "fields"))
 
 
-def _page(call: Call) -> merging.Page:
+def _look(call: Call) -> looking.Look:
     given, is_info = call.arguments, call.fun == "virt.host_info"
-    limit = given.get("limit")
-    return merging.Page(
-        sort="host" if given.get("sort") is None else str(given["sort"]),
-        limit=None if limit is None else arguments.whole("limit", limit),
-        offset=arguments.whole("offset", given.get("offset") or 0, least=0),
-        fields=arguments.names("fields", given.get("fields") if is_info else None),
+    return looking.asked(
+        None,
+        vmfilter.of(fields=given.get("fields")) if is_info else None,
+        sort=given.get("sort"),
+        limit=given.get("limit"),
+        offset=given.get("offset") or 0,
     )

@@ -1,6 +1,5 @@
 """Build the VMs of one plan, some at a time."""
 
-import contextvars
 import logging
 import threading
 import time
@@ -12,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from saltvirt.errors import VirtError
-from saltvirt.fleet import building
+from saltvirt.fleet import building, threads
 from saltvirt.fleet.cloud import Cloud
 from saltvirt.fleet.many import planning
 from saltvirt.fleet.many.lines import no_place
@@ -68,12 +67,8 @@ class Builds:
         count = min(self._call.max_parallel, self._total)
         if not count:
             return
-        # Salt's functions find their loader through context variables, which threads do not
-        # inherit.
         with ThreadPoolExecutor(count) as pool:
-            jobs = [
-                pool.submit(contextvars.copy_context().run, self._work, out) for _ in range(count)
-            ]
+            jobs = [threads.begin(pool, self._work, out) for _ in range(count)]
             self._wait(jobs, out)
         for job in jobs:
             job.result()

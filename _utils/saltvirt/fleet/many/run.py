@@ -1,6 +1,5 @@
 """Deploy many VMs: look at all hosts once, plan once, then build some at a time on each host."""
 
-import contextvars
 import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor, wait
@@ -10,7 +9,7 @@ from typing import Any
 
 from saltvirt import config, terminal
 from saltvirt.errors import NoSuchVm, VirtError
-from saltvirt.fleet import awaiting, deploy, interrupted, keys, orders
+from saltvirt.fleet import awaiting, deploy, interrupted, keys, orders, threads
 from saltvirt.fleet import purge as removing
 from saltvirt.fleet.cloud import Cloud
 from saltvirt.fleet.many import answering
@@ -178,10 +177,7 @@ def _purge(cloud: Cloud, claims: Mapping[str, Claim], out: Outcome) -> None:
 
     # Signals are held back by now: whoever has sent the first one is told to wait.
     with ThreadPoolExecutor(_PURGES) as pool:
-        jobs = [
-            pool.submit(contextvars.copy_context().run, one, name)
-            for name in dict.fromkeys([*built, *may_be])
-        ]
+        jobs = [threads.begin(pool, one, name) for name in dict.fromkeys([*built, *may_be])]
     wait(jobs)
     for job in jobs:
         job.result()

@@ -225,6 +225,14 @@ def _finish(there, dom, before, flags):
 _AFTER = {False: libvirt.VIR_DOMAIN_RUNNING_MIGRATED, True: libvirt.VIR_DOMAIN_PAUSED_USER}
 
 
+def _end(whole, dom, reason):
+    """Have a domain off, and gone if it was transient."""
+    one = whole["domains"][dom.name()]
+    one.update(state=libvirt.VIR_DOMAIN_SHUTOFF, reason=reason, live=None, id=-1, began=0)
+    if not one["persistent"]:
+        del whole["domains"][dom.name()]
+
+
 def _confirm(conn, dom):
     """Have it off here, as it was moved."""
     with conn.store.changing() as whole:
@@ -232,10 +240,7 @@ def _confirm(conn, dom):
         one["job"] = None
         if one["live"] is None:
             return
-        moved = libvirt.VIR_DOMAIN_SHUTOFF_MIGRATED
-        one.update(state=libvirt.VIR_DOMAIN_SHUTOFF, reason=moved, live=None, id=-1, began=0)
-        if not one["persistent"]:
-            del whole["domains"][dom.name()]
+        _end(whole, dom, libvirt.VIR_DOMAIN_SHUTOFF_MIGRATED)
 
 
 def _give_up(there, dom, before):
@@ -246,10 +251,7 @@ def _give_up(there, dom, before):
         one = whole["domains"].get(dom.name())
         if one is None or one["uuid"] != dom.UUIDString() or not one.pop("incoming", False):
             return
-        failed = libvirt.VIR_DOMAIN_SHUTOFF_FAILED
-        one.update(state=libvirt.VIR_DOMAIN_SHUTOFF, reason=failed, live=None, id=-1, began=0)
-        if not one["persistent"]:
-            del whole["domains"][dom.name()]
+        _end(whole, dom, libvirt.VIR_DOMAIN_SHUTOFF_FAILED)
 
 
 def _resume(conn, dom, before):

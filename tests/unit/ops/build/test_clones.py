@@ -98,13 +98,18 @@ def _as_raw(xml, head, raw):
     return f"{start}type='raw'{driver}<source file='{raw}'/>{after}"
 
 
-def test_the_firmwares_variables_are_copied(hypervisor, stopped):
-    variables = hypervisor.root / "web1_VARS.fd"
+def give_firmware(stopped, variables):
+    """Have web1 started by firmware with these variables."""
     variables.write_bytes(b"boot order")
     loader = "<loader readonly='yes' type='pflash'>/fw/code.fd</loader>"
     change(
         stopped, "web1", lambda x: x.replace("</os>", f"{loader}<nvram>{variables}</nvram></os>")
     )
+
+
+def test_the_firmwares_variables_are_copied(hypervisor, stopped):
+    variables = hypervisor.root / "web1_VARS.fd"
+    give_firmware(stopped, variables)
 
     cloned(hypervisor)
 
@@ -118,11 +123,7 @@ def test_firmwares_variables_that_begin_like_the_name_of_another_vm_take_none_of
 ):
     # Of a VM that was called web10 before virsh domrename.
     variables = hypervisor.root / "web10_VARS.fd"
-    variables.write_bytes(b"boot order")
-    loader = "<loader readonly='yes' type='pflash'>/fw/code.fd</loader>"
-    change(
-        stopped, "web1", lambda x: x.replace("</os>", f"{loader}<nvram>{variables}</nvram></os>")
-    )
+    give_firmware(stopped, variables)
 
     cloned(hypervisor)
 
