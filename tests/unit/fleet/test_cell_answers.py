@@ -71,6 +71,7 @@ _JSON = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(_JSON, st.sampled_from(["virt.list", "virt.query", "virt.host_info"]))
 def test_whatever_a_cell_says_is_read_or_refused_in_one_line(said, fun):
     try:

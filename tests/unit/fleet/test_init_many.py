@@ -237,6 +237,7 @@ def test_what_an_interrupted_init_left_is_settled(cloud, kill_at):
     assert is_tidy(cloud)
 
 
+@pytest.mark.slow
 def test_killed_in_the_middle_it_goes_on_when_it_is_called_again(cloud, kill_at):
     kill_at("order.built", built, cloud)
 

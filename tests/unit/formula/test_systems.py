@@ -65,6 +65,7 @@ def test_every_package_is_there(options, system, python):
     assert asked - set(system["packages"]) == set()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("system", SYSTEMS)
 def test_every_unit_comes_with_the_packages(options, system):
     for states in by_firewall(options, system):

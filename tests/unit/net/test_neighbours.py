@@ -80,6 +80,7 @@ def test_without_pyroute2_it_is_said(monkeypatch):
         links.neighbours([("br0", MAC)])
 
 
+@pytest.mark.slow
 def test_the_kernel_of_this_machine_is_understood():
     if optional.is_missing(links.pyroute2):
         pytest.skip("no pyroute2 here")

@@ -68,6 +68,7 @@ def side(tmp_path, monkeypatch):
     gc.collect()
 
 
+@pytest.mark.slow
 @settings(max_examples=12, suppress_health_check=QUIET, phases=PHASES)
 @given(steps=statesequences.sequences(3, 12))
 def test_states_in_any_order_keep_their_contract(side, steps):

@@ -77,6 +77,7 @@ def test_the_private_key_is_behind_the_file_system_and_nowhere_in_it(seed):
     assert stat.S_IMODE(seed.stat().st_mode) == 0o600
 
 
+@pytest.mark.slow
 def test_the_guests_script_takes_the_key_and_wipes_it(seed, tmp_path):
     script = yaml.safe_load(read(seed)["user-data"])["bootcmd"][0][-1]
     root = tmp_path / "etc-salt"

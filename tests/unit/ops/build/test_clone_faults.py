@@ -13,6 +13,8 @@ from saltvirt.ops.build import do
 from saltvirt.ops.migration import startlock
 from saltvirt.seed import nocloud
 
+pytestmark = pytest.mark.slow
+
 
 def test_nobody_starts_moves_or_purges_the_source_meanwhile(hypervisor, stopped, monkeypatch):
     said = []
