@@ -1,6 +1,7 @@
 """Read all domains of a host with libvirt's bulk call, one XML each, no subprocess."""
 
 import logging
+import xml.etree.ElementTree as ET
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -64,26 +65,76 @@ def rows(
     None of one that does not run. A domain that vanishes while it is read is left out. What a
     driver has no statistics of is 0, unless it is asked of each domain: ``with_asking``.
     """
-    kinds = _kinds(with_blocks)
-    # NOWAIT: a domain in the middle of a long job must not hold up the answer.
-    flags = libvirt.VIR_CONNECT_GET_ALL_DOMAINS_STATS_NOWAIT
-    if name is None:
-        stats = conn.getAllDomainStats(kinds, flags)
-    else:
-        stats = conn.domainListGetStats([domain(conn, name)], kinds, flags)
     out = []
-    for dom, values in stats:
+    for dom, values in _stats(conn, name, _kinds(with_blocks)):
         try:
-            xml = dom.XMLDesc(0) if with_xml else None
-            is_up = STATES.get(values.get("state.state", -1)) in ("running", "paused")
-            kept = dom.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE) if with_next and is_up else None
+            texts = _texts(dom, values, with_xml, with_next)
             lacks = with_asking and "vcpu.current" not in values
             told = {**values, **_asked(dom)} if lacks else values
         except libvirt.libvirtError as exc:
             if is_gone(exc):
                 continue
             raise
-        out.append({**_row(dom.name(), told, xml), "next_xml": kept})
+        out.append({**_row(dom.name(), told), "xml": texts[0], "next_xml": texts[1]})
+    return out
+
+
+def _stats(conn: Any, name: str | None, kinds: int) -> list[tuple[Any, dict[str, Any]]]:
+    # NOWAIT: a domain in the middle of a long job must not hold up the answer.
+    flags = libvirt.VIR_CONNECT_GET_ALL_DOMAINS_STATS_NOWAIT
+    found: list[tuple[Any, dict[str, Any]]] = (
+        conn.getAllDomainStats(kinds, flags)
+        if name is None
+        else conn.domainListGetStats([domain(conn, name)], kinds, flags)
+    )
+    return found
+
+
+def _texts(
+    dom: Any, values: Mapping[str, Any], with_xml: bool, with_next: bool
+) -> tuple[str | None, str | None]:
+    """Return a domain's XML, and what a running one will be started with next."""
+    xml = dom.XMLDesc(0) if with_xml else None
+    is_next = with_next and _state(values) in ("running", "paused")
+    return xml, dom.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE) if is_next else None
+
+
+def _state(values: Mapping[str, Any]) -> str:
+    return STATES.get(values.get("state.state", -1), "unknown")
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """
+    What libvirt itself knows of a domain; its QEMU is not asked.
+
+    next_root
+        What a running domain will be started with next, if that is wanted.
+    """
+
+    name: str
+    state: str
+    root: ET.Element
+    next_root: ET.Element | None = None
+
+
+def definitions(conn: Any, name: str | None = None, *, with_next: bool = False) -> list[Definition]:
+    """
+    Return what is known of every domain, or only of ``name``, though a QEMU hangs.
+
+    Statistics of CPUs, memory and disks are asked of each QEMU. One that hangs, on storage that is
+    gone, say, would hold up the answer about all others. A domain that vanishes is left out.
+    """
+    out = []
+    for dom, values in _stats(conn, name, libvirt.VIR_DOMAIN_STATS_STATE):
+        try:
+            xml, kept = _texts(dom, values, True, with_next)
+        except libvirt.libvirtError as exc:
+            if is_gone(exc):
+                continue
+            raise
+        after = read.domain(kept) if kept else None
+        out.append(Definition(dom.name(), _state(values), read.domain(xml or ""), after))
     return out
 
 
@@ -129,10 +180,10 @@ def reachable(conn: Any) -> dict[str, Reachable]:
     return out
 
 
-def _row(name: str, values: Mapping[str, Any], xml: str | None) -> dict[str, Any]:
+def _row(name: str, values: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "name": name,
-        "state": STATES.get(values.get("state.state", -1), "unknown"),
+        "state": _state(values),
         "vcpus": int(values.get("vcpu.current") or 0),
         "max_vcpus": int(values.get("vcpu.maximum") or values.get("vcpu.current") or 0),
         "memory_kib": int(values.get("balloon.current") or 0),
@@ -140,7 +191,6 @@ def _row(name: str, values: Mapping[str, Any], xml: str | None) -> dict[str, Any
         "rss_kib": int(values.get("balloon.rss") or 0),
         "cputime_ns": int(values.get("cpu.time") or 0),
         "blocks": _blocks(values),
-        "xml": xml,
     }
 
 

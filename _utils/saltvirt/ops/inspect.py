@@ -207,21 +207,21 @@ def _vms(
     kept: dict[str, str] = {}
     promises = {"virtual": 0, "growth": 0}
     images, taken = f"{settings.images}/", hoststocks.Taken(host.pools(conn))
-    for row in query.rows(conn, with_blocks=False):
-        root = read.domain(row["xml"])
-        ours = read.ours(root)
+    for one in query.definitions(conn):
+        ours = read.ours(one.root)
         if ours["moved_to"] is not None:
-            kept[row["name"]] = ours["moved_to"]
+            kept[one.name] = ours["moved_to"]
             continue
-        out[row["name"]] = VmFacts(
-            state=row["state"],
-            vcpus=row["max_vcpus"],
-            memory_mib=row["max_memory_kib"] // 1024,
+        vcpus, memory_mib = read.sizes(one.root)
+        out[one.name] = VmFacts(
+            state=one.state,
+            vcpus=vcpus,
+            memory_mib=memory_mib,
             affinity=ours["affinity"],
             anti_affinity=ours["anti_affinity"],
         )
-        taken.memory(row["max_memory_kib"] // 1024, root)
-        for disk in read.disk_sources(root):
+        taken.memory(memory_mib, one.root)
+        for disk in read.disk_sources(one.root):
             path = disk["path"] or ""
             if path.startswith(images):
                 _add_promise(promises, storage.measure(path, disk["format"]))

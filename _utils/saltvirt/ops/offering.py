@@ -21,12 +21,12 @@ def facts(conn: Any, settings: HostSettings, host: str, wanted: brief.About) -> 
     # First: a record that ends meanwhile is a VM that is listed then.
     building = sorted(reservations.coming(settings))
     own, kept = [], {}
-    for row in query.rows(conn, with_blocks=False):
-        moved_to = read.ours(read.domain(row["xml"]))["moved_to"]
+    for one in query.definitions(conn):
+        moved_to = read.ours(one.root)["moved_to"]
         if moved_to is None:
-            own.append(row["name"])
+            own.append(one.name)
         else:
-            kept[row["name"]] = moved_to
+            kept[one.name] = moved_to
     return brief.Brief(
         names=brief.names(
             wanted,

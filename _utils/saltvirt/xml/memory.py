@@ -139,9 +139,14 @@ def _build_limits(limits_kib: dict[str, int]) -> ET.Element | None:
     return tag("memtune", None, *rows) if rows else None
 
 
+def most_kib(root: ET.Element) -> int:
+    """Return the memory that a domain can have without being given more by hotplug."""
+    return _amount(root.find("memory")) or 0
+
+
 def read(root: ET.Element) -> Memory:
     """Return what a domain says of its memory."""
-    size = _amount(root.find("memory")) or 0
+    size = most_kib(root)
     current = _amount(root.find("currentMemory"))
     most = root.find("maxMemory")
     maximum = _amount(most)

@@ -16,6 +16,7 @@ from saltvirt.xml import (
     sysinfo,
     to_text,
     tpm,
+    vcpu,
 )
 from saltvirt.xml import cpu as cpu_
 from saltvirt.xml import graphics as graphics_
@@ -128,6 +129,11 @@ def memory_from(
     is_plain = root.find("memoryBacking") is None
     pages = None if is_plain else memory.read(root).backing.hugepages
     return pages, numatune.read(root.find("numatune"))
+
+
+def sizes(root: ET.Element) -> tuple[int, int]:
+    """Return how many virtual CPUs a VM can have, and how much memory in MiB."""
+    return vcpu.most(root), memory.most_kib(root) // 1024
 
 
 def is_cpu_checked(root: ET.Element) -> bool:

@@ -82,11 +82,16 @@ def build(vcpus_: Vcpus) -> list[ET.Element]:
     return [element for element in found if element is not None]
 
 
+def most(root: ET.Element) -> int:
+    """Return how many virtual CPUs a domain can have; one if it says nothing, as libvirt does."""
+    return int(root.findtext("vcpu") or 1)
+
+
 def read(root: ET.Element) -> Vcpus:
-    """Return what a domain says of its virtual CPUs; one if it says nothing, as libvirt does."""
+    """Return what a domain says of its virtual CPUs."""
     element = root.find("vcpu")
     return Vcpus(
-        maximum=(element.text if element is not None else None) or "1",
+        maximum=str(most(root)),
         attributes=dict(element.attrib) if element is not None else {},
         listed=tuple(
             Vcpu(

@@ -57,23 +57,20 @@ def gather(conn: Any, settings: HostSettings, name: str | None = None) -> dict[s
         "pools": host.pools(conn),
         "nat": {one for one, it in host.networks(conn).items() if it["forward"] == "nat"},
     }
-    rows = {row["name"]: row for row in query.rows(conn, name, with_next=True)}
-    if name is None:
-        rows = {one: row for one, row in rows.items() if not _moved_to(row)}
-    return {one: _facts(settings, row, tags) for one, row in rows.items()}
+    return {
+        one.name: _facts(settings, one, tags)
+        for one in query.definitions(conn, name, with_next=True)
+        if name is not None or not read.ours(one.root)["moved_to"]
+    }
 
 
-def _moved_to(row: Mapping[str, Any]) -> str | None:
-    found: str | None = read.ours(read.domain(row["xml"]))["moved_to"]
-    return found
-
-
-def _facts(settings: HostSettings, row: Mapping[str, Any], tags: _Tags) -> MigrationInfo:
-    name, root = row["name"], read.domain(row["xml"])
+def _facts(settings: HostSettings, vm: query.Definition, tags: _Tags) -> MigrationInfo:
+    name, root = vm.name, vm.root
     # The definition goes too, and may differ from what runs: the target must know both.
-    both = [root, read.domain(row["next_xml"])] if row["next_xml"] else [root]
+    both = [root] if vm.next_root is None else [root, vm.next_root]
+    vcpus, memory_mib = read.sizes(root)
     machines = [read.system(one).machine for one in both]
-    is_running = row["state"] in ("running", "paused")
+    is_running = vm.state in ("running", "paused")
     following = _following(both)
     sources = [one for one in read.disk_sources(root) if one["path"] is not None]
     disks = [_disk(settings, source, is_running, tags["pools"]) for source in sources]
@@ -82,9 +79,9 @@ def _facts(settings: HostSettings, row: Mapping[str, Any], tags: _Tags) -> Migra
     return MigrationInfo(
         name=name,
         uuid=read.uuid(root),
-        state=row["state"],
-        vcpus=row["max_vcpus"],
-        memory_mib=row["max_memory_kib"] // 1024,
+        state=vm.state,
+        vcpus=vcpus,
+        memory_mib=memory_mib,
         disks=disks,
         images=settings.images,
         affinity=ours["affinity"],

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from saltvirt.config import HostSettings
-from saltvirt.kvm import connect, lifecycle
+from saltvirt.kvm import connect, lifecycle, query
 from saltvirt.ops.migration import checks, migrationinfo
 from saltvirt.placement.answers import DiskFacts, FileFacts
 from saltvirt.xml import read, tpm
@@ -207,12 +207,13 @@ def test_what_only_the_definition_has_of_a_newer_libvirt_counts():
     # As 11.3 shows it; the libvirt of these tests may be older, and leave it out.
     xml = (DATA / "generations" / "running13.xml").read_text()
     plain = xml.replace("<poll max='123'/>", "")
-    row = {"name": "m1", "state": "running", "max_vcpus": 1, "max_memory_kib": 1024, "xml": plain}
+    root = read.domain(plain)
     tags = dict.fromkeys(("checkpoints", "saved", "autostart"), set())
     tags |= {"snapshots": {}, "host_cpu": None, "qemu": "10", "pools": {}}
 
     for later, since in ((plain, []), (xml, ["9.4"])):
-        found = migrationinfo._facts(TEST, {**row, "next_xml": later}, tags)
+        vm = query.Definition("m1", "running", root, read.domain(later))
+        found = migrationinfo._facts(TEST, vm, tags)
         assert [version for _what, version in found.newer] == since
 
 
