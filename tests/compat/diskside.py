@@ -104,7 +104,7 @@ def ours(folder):
 
     # What the test driver has no answer for.
     inspect.domain_types = lambda *_: DomainTypes(default="test", usable=["test"], why="")
-    query.node = lambda _conn: {"phymemory": 4096, "cpus": 4}
+    query.node = lambda _conn: {"phymemory": 16384, "cpus": 4}
     inspect.host.free_memory_mib = lambda _conn: 4096
     settings = HostSettings(
         uri="test:///default",

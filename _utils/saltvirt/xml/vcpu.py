@@ -84,14 +84,15 @@ def build(vcpus_: Vcpus) -> list[ET.Element]:
 
 def most(root: ET.Element) -> int:
     """Return how many virtual CPUs a domain can have; one if it says nothing, as libvirt does."""
-    return int(root.findtext("vcpu") or 1)
+    said = (root.findtext("vcpu") or "").strip()
+    return int(said) if said.isdecimal() else 1
 
 
 def read(root: ET.Element) -> Vcpus:
-    """Return what a domain says of its virtual CPUs."""
+    """Return what a domain says of its virtual CPUs; one if it says nothing, as libvirt does."""
     element = root.find("vcpu")
     return Vcpus(
-        maximum=str(most(root)),
+        maximum=(element.text if element is not None else None) or "1",
         attributes=dict(element.attrib) if element is not None else {},
         listed=tuple(
             Vcpu(

@@ -121,8 +121,9 @@ def hypervisor(tmp_path, monkeypatch, empty_image):
     """A host on libvirt's test driver, which has no answer for some of what is asked."""
     types = DomainTypes(default="test", usable=["test"], why="")
     monkeypatch.setattr(inspect, "domain_types", lambda *_: types)
-    monkeypatch.setattr(query, "node", lambda _conn: {"phymemory": 4096, "cpus": 4})
-    monkeypatch.setattr(inspect.host, "free_memory_mib", lambda _conn: 4096)
+    # What the VM that the test driver begins with has, and as much again.
+    monkeypatch.setattr(query, "node", lambda _conn: {"phymemory": 16384, "cpus": 4})
+    monkeypatch.setattr(inspect.host, "free_memory_mib", lambda _conn: 16384)
     settings = HostSettings(
         uri="test:///default",
         images=str(tmp_path / "images"),

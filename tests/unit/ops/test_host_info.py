@@ -158,8 +158,8 @@ def test_devices_have_what_passing_them_on_needs():
 def bare(tmp_path, monkeypatch):
     """A host on libvirt's test driver, which has no answer for some of what is asked."""
     monkeypatch.setattr(inspect, "domain_types", lambda *_: TYPES)
-    monkeypatch.setattr(query, "node", lambda _conn: {"phymemory": 4096, "cpus": 4})
-    monkeypatch.setattr(inspect.host, "free_memory_mib", lambda _conn: 4096)
+    monkeypatch.setattr(query, "node", lambda _conn: {"phymemory": 16384, "cpus": 4})
+    monkeypatch.setattr(inspect.host, "free_memory_mib", lambda _conn: 16384)
     return HostSettings(
         uri="test:///default", state_dir=str(tmp_path), hypervisor="qemu", images=str(tmp_path)
     )

@@ -24,8 +24,8 @@ def states(tmp_path, monkeypatch):
     """The states on libvirt's test driver, which has what the documentation takes for granted."""
     types = DomainTypes(default="test", usable=["test"], why="")
     monkeypatch.setattr(inspect, "domain_types", lambda *_: types)
-    monkeypatch.setattr(query, "node", lambda _conn: {"phymemory": 8192, "cpus": 16})
-    monkeypatch.setattr(inspect.host, "free_memory_mib", lambda _conn: 8192)
+    monkeypatch.setattr(query, "node", lambda _conn: {"phymemory": 16384, "cpus": 16})
+    monkeypatch.setattr(inspect.host, "free_memory_mib", lambda _conn: 16384)
     monkeypatch.setattr(compat, "ask_pillar", lambda *_args, **_given: {})
     options = {
         "connection": {"uri": URI},

@@ -39,8 +39,8 @@ def side(tmp_path, monkeypatch):
     """The test driver, which has no answer for some of what is asked, and the states on it."""
     types = DomainTypes(default="test", usable=["test"], why="")
     monkeypatch.setattr(inspect, "domain_types", lambda *_: types)
-    monkeypatch.setattr(query, "node", lambda _conn: {"phymemory": 4096, "cpus": 8})
-    monkeypatch.setattr(inspect.host, "free_memory_mib", lambda _conn: 4096)
+    monkeypatch.setattr(query, "node", lambda _conn: {"phymemory": 16384, "cpus": 8})
+    monkeypatch.setattr(inspect.host, "free_memory_mib", lambda _conn: 16384)
     options = {
         "images": str(tmp_path / "world/images"),
         "state_dir": str(tmp_path / "state"),
