@@ -363,7 +363,9 @@ def test_a_host_that_means_well_is_understood(lab, monkeypatch):
         check(lab, call, done)
 
 
-@pytest.mark.parametrize("call", [call for call in CALLS if call[1] == "query" and call[2]], ids=str)
+@pytest.mark.parametrize(
+    "call", [call for call in CALLS if call[1] == "query" and call[2]], ids=str
+)
 def test_nothing_that_a_hostile_host_says_of_a_vm_breaks_the_table(lab, monkeypatch, call):
     for at in range(25):
         for junk in ("web", None, [1], {"a": 1}, "\x1b[2Ja\nb"):
