@@ -213,6 +213,17 @@ def test_a_filter_does_not_hide_that_a_vm_is_there_twice_nor_lose_a_hint(
     assert hints.where(opts, "db1") == ["hyper1"]
 
 
+def test_a_host_that_claims_all_vms_does_not_have_each_asked_for(hosts, cloud, monkeypatch):
+    many = {f"vm{number:03}": "running" for number in range(300)}
+    for host in ("hyper1", "hyper3"):
+        monkeypatch.setitem(STATES, host, many)
+
+    found = looking.listed(cloud, look())
+
+    assert found["duplicates"] == dict.fromkeys(many, ["hyper1", "hyper3"])
+    assert len(hosts.asked) <= 21
+
+
 def test_a_host_of_an_older_release_is_named_and_asked_as_before_without_a_filter(hosts, cloud):
     hosts.old = {"rack1"}
 
