@@ -81,10 +81,23 @@ def test_nothing_is_mounted_where_others_could_put_a_link(tmp_path, at, owner, m
             guestmount.mount(settings, "/x.qcow2", "qcow2", "rw", str(tmp_path / "a/root"))
 
 
+def test_this_hosts_kernel_mounts_nothing_where_others_could_put_a_link(tmp_path, monkeypatch):
+    """Played: this machine's kernel has no nbd."""
+    monkeypatch.setattr(hostmount.nbd, "parts", lambda device: [device])
+    monkeypatch.setattr(Path, "is_block_device", lambda _path: True)
+    monkeypatch.setattr(hostmount, "run", lambda *_words: pytest.fail("it was mounted"))
+    (tmp_path / "theirs").mkdir()
+    os.chown(tmp_path / "theirs", 4711, -1)
+
+    for root in (tmp_path / "theirs", tmp_path / "theirs/new"):
+        with pytest.raises(StorageError, match="theirs is not root's alone"):
+            hostmount.mount_device(HostSettings(), "/dev/nbd0", str(root))
+
+
 def test_nothing_is_mounted_where_others_have_put_something_just_now(tmp_path, monkeypatch):
     """In /tmp somebody may be quicker: played, as nobody is so at will."""
     settings = HostSettings(state_dir=str(tmp_path / "state"))
-    refuse, folder, free = guestmount._refuse_others, tmp_path / "tmp/a/b", tmp_path / "empty"
+    refuse, folder, free = hostmount.refuse_others, tmp_path / "tmp/a/b", tmp_path / "empty"
     (tmp_path / "tmp").mkdir()
     (tmp_path / "tmp").chmod(0o1777)
     free.mkdir()
@@ -94,7 +107,7 @@ def test_nothing_is_mounted_where_others_have_put_something_just_now(tmp_path, m
         if not (tmp_path / "tmp/a").is_symlink():
             (tmp_path / "tmp/a").symlink_to(free)
 
-    monkeypatch.setattr(guestmount, "_refuse_others", refuse_and_be_late)
+    monkeypatch.setattr(hostmount, "refuse_others", refuse_and_be_late)
 
     with pytest.raises(StorageError, match="tmp/a is not root's alone"):
         guestmount.mount(settings, "/x.qcow2", "qcow2", "rw", str(folder))
