@@ -111,7 +111,7 @@ PLANT = """
 mount=$(pgrep -x guestmount); qemu=$(pgrep -f '[q]emu.*guestfs' | tail -n 1)
 export AT=$(tr '\\0' '\\n' </proc/$mount/environ | sed -n 's/^TMPDIR=//p')
 nsenter -t $qemu -m -- setpriv --reuid $(stat -c %u /proc/$qemu) --clear-groups sh -c '
-for number in $(seq 500); do ln -s /srv/secret $AT/libguestfs*/readdir$number; done'
+cd $AT/libguestfs*; for number in $(seq 500); do ln -s /srv/secret readdir$number; done'
 """
 
 
