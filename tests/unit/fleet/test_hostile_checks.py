@@ -10,6 +10,7 @@ from hostilehost import HOSTILE
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from saltvirt import content, wire
+from saltvirt.fleet import inventory
 from saltvirt.fleet.doctor import masterfacts
 from saltvirt.fleet.doctor import run as doctors
 from saltvirt.fleet.setup import masterfacts as setupfacts
@@ -91,6 +92,16 @@ def test_what_a_host_that_means_well_says_is_understood(checked, monkeypatch, ca
     answer = look(checked, monkeypatch, call, []).answer
 
     assert HOSTILE in str(answer), answer
+
+
+def test_a_host_that_is_not_understood_keeps_nobody_elses_trash(checked, monkeypatch):
+    call = ("virt_doctor", "trash_empty", {}, None)
+    monkeypatch.setattr(inventory, "hosts", lambda *_a, **_k: [HOSTILE, "h1", "h2"])
+
+    answer = look(checked, monkeypatch, call, [("set", 0, "nonsense")]).answer
+
+    assert answer["emptied"] == {"h1": {"own-1": 7}, "h2": {"own-1": 7}}
+    assert list(answer["failed"]) == [HOSTILE] and HOSTILE in answer["error"]
 
 
 @sizes(quick=80, full=1000)
