@@ -7,7 +7,6 @@ import time
 
 import keypairs
 import pytest
-import salt.cache
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from saltvirt import sealed, signed
@@ -280,9 +279,7 @@ def test_a_minion_that_the_master_has_not_heard_itself_does_not_answer(cloud, mo
 @pytest.mark.parametrize("option", [{"job_cache": False}, {"ext_job_cache": "redis"}])
 def test_without_a_job_cache_of_the_masters_own_a_return_is_an_answer(cloud, option):
     _bus, master = cloud({"id": "web1", "return": True}, {"id": "web1", "return": True})
-    master.opts.update(option)
-    # What it has asked for its pillar by.
-    salt.cache.factory(master.opts).store("grains", "web1", {"id": "web1"})
+    master.opts.update(option, minion_data_cache=False)
 
     assert awaiting.wait_for_start(master, "web1", wait_s=5, every_s=0.1) is not None
 
