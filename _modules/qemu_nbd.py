@@ -53,7 +53,8 @@ def mount(nbd, root=None):
     nbd
         The device.
     root
-        The folder below which they are mounted. Defaults to one below ``virt:state_dir``.
+        The folder below which they are mounted, which nobody but root can change, nor those above
+        it. Defaults to one below ``virt:state_dir``.
 
     Returns ``{folder: device}``. Undo: qemu_nbd.clear.
 
@@ -73,7 +74,8 @@ def init(image, root=None):
     image
         The disk image; no VM may have it open.
     root
-        The folder below which they are mounted. Defaults to one below ``virt:state_dir``.
+        The folder below which they are mounted, which nobody but root can change, nor those above
+        it. Defaults to one below ``virt:state_dir``.
 
     Returns ``{folder: device}``; leaves nothing attached if it fails. Undo: qemu_nbd.clear.
 

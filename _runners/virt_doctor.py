@@ -102,7 +102,8 @@ def trash_empty(host=None, *entries):
     entries
         Only these entries of that host. Defaults to all.
 
-    Returns ``{host: {entry: bytes that were freed}}``.
+    Returns ``{host: {entry: bytes that were freed}}``. Where a host fails, the others are emptied
+    all the same: it fails then, with that as ``emptied``, and ``failed``.
 
     CLI Example:
 

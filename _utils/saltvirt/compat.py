@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import salt.cache
 import salt.key
 import salt.loader
 import salt.pillar
@@ -77,6 +78,35 @@ class KeyStore:
         # It opens the master's event bus, and 3008 warns of one that nobody closes.
         with self._keys:
             self._keys.delete_key(match_dict={_FOLDERS["accepted"]: [minion_id]})
+
+
+class Grains:
+    """
+    The grains by which minions last asked for their pillars, as the master keeps them.
+
+    The master has proved whose they are, as it proves whose pillar is asked for. A return proves
+    nothing: what is sent as a syndic's (``_syndic_return``) is stored under any id, on both lines,
+    and any minion may send it.
+    """
+
+    def __init__(self, opts: Mapping[str, Any]) -> None:
+        self._cache = salt.cache.factory(dict(opts))
+        self._has_bank = "keys.cache_driver" in opts
+
+    def _place(self, minion_id: str) -> tuple[str, str]:
+        return ("grains", minion_id) if self._has_bank else (f"minions/{minion_id}", "data")
+
+    def of(self, minion_id: str) -> Any:
+        """Return a minion's; None if it has not asked for its pillar yet."""
+        found = self._cache.fetch(*self._place(minion_id))
+        if found and not self._has_bank:
+            found = found.get("grains")
+        return found or None
+
+    def forget(self, minion_id: str) -> None:
+        """Drop those of whoever had an id before."""
+        if self._cache.contains(*self._place(minion_id)):
+            self._cache.flush(*self._place(minion_id))
 
 
 def loses_answers_of_syndics() -> bool:

@@ -15,15 +15,13 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import padding
 
-from saltvirt import wire
+from saltvirt import terminal, wire
 from saltvirt.errors import VirtError
 
 # Of what one host says at once; a host with 1,000 VMs needs less than 2 MiB.
 MAX_BYTES = 32 << 20
-# Levels of lists and mappings within each other; what hosts really say has less than 12.
-_MAX_DEPTH = 64
-# How deep in what was said the answer itself is.
-_TOP = 1
+# How deep the whole is, of which the answer itself is a part.
+_ABOVE = -1
 _PSS = padding.PSS(padding.MGF1(hashes.SHA256()), padding.PSS.DIGEST_LENGTH)
 
 
@@ -89,44 +87,13 @@ def unpack(packed: object, public_pem: str, *, minion: str, about: str) -> Said:
     if len(text) > MAX_BYTES:
         raise NotUnderstood(f"it has {len(text) >> 20} MiB; the most is {MAX_BYTES >> 20} MiB")
     try:
-        said: Said = wire.recorded(Said, _clean(json.loads(text)))
+        said: Said = wire.recorded(Said, terminal.clean(json.loads(text), _ABOVE))
     except (ValueError, RecursionError) as wrong:
         raise NotUnderstood(str(wrong)) from wrong
     # A host may say again what it said of another job.
     if (said.minion, said.about) != (minion, about):
         raise NotSigned(f"it is of {said.minion[:80]!r} about {said.about[:80]!r}")
     return said
-
-
-def _clean(value: Any, depth: int = 0) -> Any:
-    """
-    Return plain data whose texts have nothing that a terminal would obey.
-
-    A text within an answer is one line: with more, it would look like what others have said in the
-    table that it is shown in. An answer that is a text, and an error, keep their lines.
-    """
-    if isinstance(value, str):
-        if value.isprintable():
-            return value
-        text = value if depth == _TOP else value.replace("\n", " ")
-        return _printable(text, "\n\t")
-    if not isinstance(value, dict | list):
-        return value
-    # Whatever is done with it later takes more of the stack than this.
-    if depth == _MAX_DEPTH:
-        raise ValueError(f"it is nested deeper than {_MAX_DEPTH} levels")
-    if isinstance(value, dict):
-        # A name is one line: with more, it would look like what others have said.
-        return {_printable(name, ""): _clean(one, depth + 1) for name, one in value.items()}
-    return [_clean(one, depth + 1) for one in value]
-
-
-def _printable(text: str, beside: str) -> str:
-    """Return a text with something else in place of all that is not shown, but for some letters."""
-    if text.isprintable():
-        return text
-    other = "\N{REPLACEMENT CHARACTER}"
-    return "".join(one if one in beside or one.isprintable() else other for one in text)
 
 
 def _verified(packed: object, public_pem: str) -> str:

@@ -1,6 +1,7 @@
-"""What guests and hosts write, made fit to be shown on somebody's terminal."""
+"""What guests, hosts and cells write, made fit to be shown on somebody's terminal."""
 
 import re
+from typing import Any
 
 # ECMA-48: control sequences with their parameters, strings to their end, and the short ones.
 _SEQUENCES = re.compile(
@@ -9,6 +10,8 @@ _SEQUENCES = re.compile(
     r"|\x1b[ -/]*[0-~]"
 )
 LONGEST = 200
+# Levels of lists and mappings within each other; what hosts really say has less than 12.
+_MAX_DEPTH = 64
 
 
 def counted(number: int, what: str) -> str:
@@ -39,3 +42,38 @@ def _short(line: str, longest: int = LONGEST) -> str:
 def one_line(text: str, longest: int = LONGEST) -> str:
     """Return a text as one line, fit to be shown and not too long."""
     return _short(printable(" ".join(text.split())), longest)
+
+
+def clean(value: Any, depth: int = 0) -> Any:
+    """
+    Return an answer, plain data, whose texts have nothing that a terminal would obey.
+
+    A text within an answer is one line: with more, it would look like what others have said in the
+    table that it is shown in. An answer that is a text keeps its lines. Raises ValueError if it is
+    nested too deep.
+
+    depth
+        How deep the answer is in what is given. Defaults to 0; -1 for what has the answer in it.
+    """
+    if isinstance(value, str):
+        if value.isprintable():
+            return value
+        text = value if depth <= 0 else value.replace("\n", " ")
+        return _shown(text, "\n\t")
+    if not isinstance(value, dict | list):
+        return value
+    # Whatever is done with it later takes more of the stack than this.
+    if depth == _MAX_DEPTH:
+        raise ValueError(f"it is nested deeper than {_MAX_DEPTH} levels")
+    if isinstance(value, dict):
+        # A name is one line: with more, it would look like what others have said.
+        return {_shown(name, ""): clean(one, depth + 1) for name, one in value.items()}
+    return [clean(one, depth + 1) for one in value]
+
+
+def _shown(text: str, beside: str) -> str:
+    """Return a text with something else in place of all that is not shown, but for some letters."""
+    if text.isprintable():
+        return text
+    other = "\N{REPLACEMENT CHARACTER}"
+    return "".join(one if one in beside or one.isprintable() else other for one in text)

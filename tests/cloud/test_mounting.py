@@ -105,6 +105,32 @@ def test_who_owns_the_folder_of_a_mounted_disk_is_given_nothing_else(cloud, disk
     cloud.sh(HOST, "rm -rf /srv/theirs /srv/secret")
 
 
+# Debian 13, whose libguestfs writes what is in a folder to files, and names them by a counter.
+NEWER = "hyper3"
+PLANT = """
+mount=$(pgrep -x guestmount); qemu=$(pgrep -f '[q]emu.*guestfs' | tail -n 1)
+export AT=$(tr '\\0' '\\n' </proc/$mount/environ | sed -n 's/^TMPDIR=//p')
+nsenter -t $qemu -m -- setpriv --reuid $(stat -c %u /proc/$qemu) --clear-groups sh -c '
+cd $AT/libguestfs*; for number in $(seq 500); do ln -s /srv/secret readdir$number; done'
+"""
+
+
+@pytest.mark.nightly
+def test_who_has_taken_over_a_mounts_qemu_has_root_write_nothing(cloud):
+    cloud.local(NEWER, "cp.get_file", "salt://images/debian-minion.qcow2", "/srv/newer.qcow2")
+    cloud.sh(NEWER, "echo secret > /srv/secret")
+    try:
+        assert cloud.call(NEWER, "guestfs.mount", "/srv/newer.qcow2", "root=/srv/guest").code == 0
+        cloud.sh(NEWER, f"{PLANT} 2>/dev/null || true")
+
+        assert "passwd" in cloud.sh(NEWER, "ls /srv/guest/etc").split()
+
+        assert cloud.sh(NEWER, "cat /srv/secret") == "secret\n"
+    finally:
+        cloud.call(NEWER, "guestfs.umount", "/srv/guest")
+        cloud.sh(NEWER, "rm -f /srv/secret /srv/newer.qcow2; rmdir /srv/guest")
+
+
 def test_what_cannot_be_mounted_leaves_nothing(cloud):
     cloud.sh(HOST, f"mkdir -p /srv/salt-images/base; truncate -s 8M {IMAGE}; mkfs.ext4 -q {IMAGE}")
 

@@ -279,7 +279,7 @@ def test_a_minion_that_the_master_has_not_heard_itself_does_not_answer(cloud, mo
 @pytest.mark.parametrize("option", [{"job_cache": False}, {"ext_job_cache": "redis"}])
 def test_without_a_job_cache_of_the_masters_own_a_return_is_an_answer(cloud, option):
     _bus, master = cloud({"id": "web1", "return": True}, {"id": "web1", "return": True})
-    master.opts.update(option)
+    master.opts.update(option, minion_data_cache=False)
 
     assert awaiting.wait_for_start(master, "web1", wait_s=5, every_s=0.1) is not None
 

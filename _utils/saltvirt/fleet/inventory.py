@@ -36,6 +36,11 @@ _SHAPES: Mapping[str, object] = {
 }
 
 
+# Of so many VMs that are there twice it is asked where they are; more do not move at once, and a
+# host could have it asked of thousands.
+_MOST_TWICE = 20
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Survey:
     """
@@ -302,13 +307,15 @@ def _duplicates(cloud: Cloud, named: Mapping[str, Iterable[str]]) -> dict[str, l
     for host, names in sorted(named.items()):
         for name in names:
             by_name.setdefault(name, []).append(host)
-    out: dict[str, list[str]] = {}
-    for name, there in sorted(by_name.items()):
-        if len(there) > 1:
-            # Which of them is on its way, presence alone can say.
-            found = survey(cloud, there, "virt.presence", [name])
-            having = sightings.having(sightings.of_presence(found.answers))
-            out |= {name: having} if len(having) > 1 else {}
+    out = {name: there for name, there in sorted(by_name.items()) if len(there) > 1}
+    for name in [*out][:_MOST_TWICE]:
+        # Which of them is on its way, presence alone can say.
+        found = survey(cloud, out[name], "virt.presence", [name])
+        having = sightings.having(sightings.of_presence(found.answers))
+        if len(having) > 1:
+            out[name] = having
+        else:
+            del out[name]
     return out
 
 

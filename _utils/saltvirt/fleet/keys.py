@@ -38,6 +38,8 @@ def accept(opts: Mapping[str, Any], name: str, public: str) -> None:
     path = _note(opts, name)
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     files.write(path, public.strip().encode())
+    # What the last minion of that name has said proves nothing of this one.
+    compat.Grains(opts).forget(name)
     compat.KeyStore(opts).accept(name, public)
 
 

@@ -12,7 +12,7 @@ from saltvirt.fleet import inventory, silence
 from saltvirt.fleet.cloud import Cloud
 from saltvirt.fleet.hearing import Reply
 from saltvirt.fleet.membership import is_glob
-from saltvirt.placement import fit
+from saltvirt.placement import fit, shownvms
 from saltvirt.placement.shownvms import FoundVms
 from saltvirt.vmfilter import VmFilter
 
@@ -117,8 +117,12 @@ def _refuse_stream(look: Look, *, is_sorted: bool) -> None:
 
 def query(cloud: Cloud, look: Look, line: Line | None = None) -> dict[str, Any]:
     """Return ``{host: {freecpu, freemem, node_info, vm_info}}``, and what stands beside it."""
+
+    def shown(info: Any, said: Mapping[str, Any]) -> dict[str, Any]:
+        return shownvms.shown(said, info.vm_info)
+
     if look.vms == VmFilter():
-        view = _View(fun="virt.full_info", by=OF_QUERY)
+        view = _View(fun="virt.full_info", by=OF_QUERY, shown=shown)
         return _show(cloud, look, view, line)
 
     def seen(info: FoundVms) -> FoundVms | None:
@@ -131,7 +135,7 @@ def query(cloud: Cloud, look: Look, line: Line | None = None) -> dict[str, Any]:
         kwarg=look.vms.plain(),
         by=OF_QUERY,
         seen=seen,
-        shown=lambda info, said: _asked_for(said, info.vm_info),
+        shown=shown,
     )
     return _show(cloud, look, view, line)
 
@@ -140,11 +144,6 @@ def _narrowed(info: FoundVms, vms: VmFilter) -> FoundVms:
     """Return an answer with the VMs alone that are asked for, as far as it says."""
     by_name = VmFilter(name=vms.name)
     return replace(info, vm_info={n: v for n, v in info.vm_info.items() if by_name.takes(n, "")})
-
-
-def _asked_for(said: Mapping[str, Any], vms: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an answer with these VMs, and without the names of all its host has."""
-    return {key: one for key, one in {**said, "vm_info": dict(vms)}.items() if key != "names"}
 
 
 def listed(cloud: Cloud, look: Look, line: Line | None = None) -> dict[str, Any]:
@@ -169,7 +168,7 @@ def listed(cloud: Cloud, look: Look, line: Line | None = None) -> dict[str, Any]
 
 def _states(info: Any) -> dict[str, str]:
     if isinstance(info, FoundVms):
-        return {name: str(vm.get("state")) for name, vm in info.vm_info.items()}
+        return {name: vm.state for name, vm in info.vm_info.items()}
     return dict(info)
 
 

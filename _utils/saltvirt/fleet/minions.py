@@ -15,6 +15,7 @@ from typing import Any
 import salt.utils.args
 from salt.exceptions import SaltClientError
 
+from saltvirt import compat
 from saltvirt.errors import VirtError
 from saltvirt.fleet import keys, publishing, stored
 from saltvirt.fleet.cloud import Cloud
@@ -309,10 +310,18 @@ def _give_up(cloud: Cloud, minion: str, order_id: str) -> str | None:
     return None
 
 
-def said_by_guest(cloud: Cloud, minion: str, fun: str, arg: Sequence[Any]) -> Any:
-    """Return what the minion in a VM answers, which signs nothing; None if it does not answer."""
+def grains_of_guest(cloud: Cloud, minion: str) -> Any:
+    """
+    Return the grains of the minion in a VM, its addresses among them; None if nobody knows them.
+
+    They are those with which it has started. A master that does not keep them asks it, and may hear
+    another.
+    """
+    if stored.is_proved(cloud.opts):
+        return compat.Grains(cloud.opts).of(minion)
     with cloud.client() as local:
-        return (_returned(local, cloud, minion, fun, arg, _GUEST_S) or (None,))[0]
+        arg = ["ipv4", "ipv6"]
+        return (_returned(local, cloud, minion, "grains.item", arg, _GUEST_S) or (None,))[0]
 
 
 def _returned(

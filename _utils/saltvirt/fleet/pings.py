@@ -37,9 +37,9 @@ class Pings:
             waited_s = begun - self._begun
             self._next = begun + min(max(self._every_s, waited_s / _PART), _LONGEST_S)
         said = self._heard(left, begun + self._every_s)
-        if not stored.is_kept(self._opts):
-            return said
-        return left & stored.returns(self._local, self._sent, said).keys()
+        if stored.is_kept(self._opts):
+            said = left & stored.returns(self._local, self._sent, said).keys()
+        return stored.proved(self._opts, said)
 
     def _heard(self, left: set[str], end: float) -> set[str]:
         said = set[str]()

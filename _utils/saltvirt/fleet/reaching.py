@@ -19,7 +19,7 @@ def of(cloud: Cloud, host: str, name: str, *, has_minion: bool) -> dict[str, Any
     Return ``{"addresses", "login"}`` of a VM that runs, and ``addresses_from`` where it is known.
 
     has_minion
-        Its minion answers: it is asked where its host knows no address.
+        Its minion answers: what it says counts where its host knows no address.
 
     The VM is there whatever this finds, so nothing here fails.
     """
@@ -54,8 +54,8 @@ def vm_info(cloud: Cloud, name: str) -> dict[str, Any]:
     """
     Return ``{host: {name: {...}}}`` of a VM, as its host has it.
 
-    Where the host of a running VM knows no address, the VM's own minion is asked. How to log in is
-    made of what the host says, and is not the host's own text: somebody will type it.
+    Where the host of a running VM knows no address, the VM's own minion has said it. How to log in
+    is made of what the host says, and is not the host's own text: somebody will type it.
     """
     host, fun = finding.to_read(cloud, name), "virt.vm_info"
     said = hosts.act(cloud, host, fun, name)
@@ -83,7 +83,7 @@ def _asked(cloud: Cloud, host: str, name: str) -> dict[str, Any]:
 
 def _of_minion(cloud: Cloud, name: str) -> list[str]:
     try:
-        said = minions.said_by_guest(cloud, name, "grains.item", ["ipv4", "ipv6"])
+        said = minions.grains_of_guest(cloud, name)
     except VirtError:
         return []
     grains = said if isinstance(said, dict) else {}

@@ -171,7 +171,11 @@ def _print_by(
         elif instead is not None:
             instead()
         else:
-            shown(suffix, {**event, "outputter": outputter})
+            try:
+                shown(suffix, {**event, "outputter": outputter})
+            except ValueError:
+                # Of most that a cell says the types are not known; Salt goes on after other errors.
+                shown(suffix, event)
 
     job.print_func = show
 

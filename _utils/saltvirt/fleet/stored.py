@@ -1,13 +1,16 @@
 """
-What minions that sign nothing have returned, such as those in VMs.
+What minions that sign nothing say, such as those in VMs.
 
-Whoever fires an event in a minion's name is not believed: the master stores what a minion itself
-has returned, and that alone. A master without a job cache of its own cannot tell the two apart.
+Whoever fires an event in a minion's name is not believed. What the master has stored of a minion's
+returns is better, and not enough: see :class:`saltvirt.compat.Grains`, which is a proof. A master
+that keeps no such data cannot tell who has said something.
 """
 
 import time
 from collections.abc import Collection, Mapping
 from typing import Any
+
+from saltvirt import compat
 
 # How long after its event an answer is in the master's job cache at the latest.
 STORED_S = 2
@@ -33,3 +36,16 @@ def returns(local: Any, jids: Collection[str], said: set[str]) -> dict[str, Any]
         if out.keys() >= said or time.monotonic() >= end:
             return out
         time.sleep(0.05)
+
+
+def is_proved(opts: Mapping[str, Any]) -> bool:
+    """Return whether a master keeps what proves that a minion has been there."""
+    return bool(opts.get("minion_data_cache", False))
+
+
+def proved(opts: Mapping[str, Any], minions: Collection[str]) -> set[str]:
+    """Return which of these minions have been there since their keys were accepted."""
+    if not minions or not is_proved(opts):
+        return set(minions)
+    grains = compat.Grains(opts)
+    return {one for one in minions if grains.of(one) is not None}

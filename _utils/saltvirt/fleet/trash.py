@@ -3,10 +3,14 @@
 from typing import Any
 
 from saltvirt import wire
-from saltvirt.errors import BadArgument
+from saltvirt.errors import BadArgument, VirtError
 from saltvirt.fleet import inventory
 from saltvirt.fleet.cloud import Cloud
 from saltvirt.fleet.hosts import act
+
+
+class NotAllEmptied(VirtError):
+    """The trash of some hosts is not emptied; ``table`` says of which, and what was removed."""
 
 
 def listed(cloud: Cloud, host: str | None) -> dict[str, Any]:
@@ -25,11 +29,23 @@ def restore(cloud: Cloud, host: str, entry: str) -> dict[str, Any]:
 
 
 def empty(cloud: Cloud, host: str | None, entries: tuple[object, ...]) -> dict[str, dict[str, int]]:
-    """Remove entries for good, of one host or of all; return ``{host: {entry: bytes}}``."""
+    """
+    Remove entries for good, of one host or of all; return ``{host: {entry: bytes}}``.
+
+    Raises NotAllEmptied, which has it too, if a host fails; the others are emptied all the same.
+    """
     if entries and host is None:
         raise BadArgument("host", "say on which host these entries are")
-    out = {}
+    out, failed = {}, {}
     for one in inventory.hosts(cloud, host=host):
-        said = act(cloud, one, "virt.trash_empty", *entries)
-        out[one] = wire.read(one, "virt.trash_empty", dict[str, int], said)
-    return {one: freed for one, freed in out.items() if freed}
+        try:
+            said = act(cloud, one, "virt.trash_empty", *entries)
+            out[one] = wire.read(one, "virt.trash_empty", dict[str, int], said)
+        except VirtError as error:
+            failed[one] = str(error)
+    emptied = {one: freed for one, freed in out.items() if freed}
+    if failed:
+        short = NotAllEmptied("; ".join(failed.values()))
+        short.table = {"emptied": emptied, "failed": failed}
+        raise short
+    return emptied

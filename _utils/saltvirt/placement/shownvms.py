@@ -1,9 +1,13 @@
 """What hosts say of their VMs to be shown: made of plain data, and made that, by ``wire``."""
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from saltvirt.placement.answers import Count, Words
+
+# How to log into a VM the master says itself: somebody will type it.
+_OF_MASTER = ("addresses", "addresses_from", "login")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,14 +41,35 @@ class FullInfo:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PartOfVm:
+    """Some fields of a :class:`ShownVm`, and others that may be asked for."""
+
+    cpu: Count = 0
+    mem: Count = 0
+    state: str = ""
+    graphics: dict[str, Any] = field(default_factory=dict)
+    disks: dict[str, dict[str, Any]] = field(default_factory=dict)
+    nics: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FoundVms:
     """What a host answers to ``virt.vms``: some of its VMs, and the names of all."""
 
     freecpu: int
     freemem: float
     node_info: Node
-    vm_info: dict[str, dict[str, Any]]
+    vm_info: dict[str, PartOfVm]
     names: list[str]
+
+
+def shown(said: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
+    """Return what a host says of itself and of some of its VMs, but for what is the master's."""
+    vms = {
+        name: {key: one for key, one in said["vm_info"][name].items() if key not in _OF_MASTER}
+        for name in names
+    }
+    return {**{key: one for key, one in said.items() if key != "names"}, "vm_info": vms}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,6 @@ import os
 import re
 import shutil
 import signal
-import stat
 import subprocess
 import tempfile
 import time
@@ -45,15 +44,16 @@ def mount(settings: HostSettings, location: str, fmt: str, access: str, root: st
     if _kind(folder):
         raise StorageError(f"something is mounted at {folder}; guestfs.umount it, or give another")
     _settle_before(settings, folder)
-    _refuse_others(folder)
-    is_new = not folder.exists()
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    if any(folder.iterdir()):
-        raise StorageError(f"{folder} is not empty; give another root")
+    hostmount.refuse_others(folder)
     options = [f"--format={fmt}", "-a", location, "-i", f"--{access}"]
     with ExitStack() as handles, undo.on_failure() as steps:
-        if is_new:
+        if not folder.exists():
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            # In a folder like /tmp others may just have made it, or one above it.
+            hostmount.refuse_others(folder)
             steps.undo_with(folder.rmdir)
+        if any(folder.iterdir()):
+            raise StorageError(f"{folder} is not empty; give another root")
         job, kept = _furnished(settings, location, access == "ro", handles, steps)
         record = _record(settings, folder)
         record.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -62,19 +62,6 @@ def mount(settings: HostSettings, location: str, fmt: str, access: str, root: st
         job["argv"] = ["guestmount", *options, str(folder)]
         _launch(job, kept)
     return str(folder)
-
-
-def _refuse_others(folder: Path) -> None:
-    """Refuse a folder that somebody else could replace by a link until the appliance is there."""
-    for one in (at for at in (folder, *folder.parents) if at.exists()):
-        found = one.stat()
-        # In a folder like /tmp everybody may make some, and replace no one else's.
-        is_shared = found.st_mode & 0o022 and not found.st_mode & stat.S_ISVTX
-        if found.st_uid != 0 or is_shared:
-            raise StorageError(
-                f"{one} is not root's alone, so that others could have {folder} lead elsewhere; "
-                "give another root"
-            )
 
 
 def _settle_before(settings: HostSettings, folder: Path) -> None:

@@ -5,7 +5,9 @@ The operator must have allowed that; ``guestmount.py`` shows a disk without.
 """
 
 import logging
+import os
 import re
+import stat
 import subprocess
 import uuid
 from collections.abc import Mapping, Sequence
@@ -14,7 +16,7 @@ from pathlib import Path
 
 from saltvirt import undo
 from saltvirt.config import HostSettings
-from saltvirt.errors import BadArgument, SeedError
+from saltvirt.errors import BadArgument, SeedError, StorageError
 from saltvirt.seed.worker import nbd
 
 log = logging.getLogger(__name__)
@@ -48,6 +50,20 @@ def run(argv: Sequence[object], what: object) -> None:
         # What it says first is the cause; then who has something open.
         at = 0 if argv[0] == "guestunmount" else -1
         raise SeedError(f"{what}: {lines[at] if lines else done.returncode}")
+
+
+def refuse_others(folder: Path) -> None:
+    """Refuse a folder that somebody else could replace by a link until something is mounted."""
+    for one in (at for at in (folder, *folder.parents) if at.exists()):
+        # A link's own bits are all set.
+        found = one.lstat()
+        # In a folder like /tmp everybody may make some, and replace no one else's.
+        is_shared = found.st_mode & 0o022 and not found.st_mode & stat.S_ISVTX
+        if found.st_uid != 0 or is_shared:
+            raise StorageError(
+                f"{one} is not root's alone, so that others could have {folder} lead elsewhere; "
+                "give another root"
+            )
 
 
 def connect(image: str, fmt: str) -> str:
@@ -84,11 +100,13 @@ def mount_device(settings: HostSettings, device: str, root: str | None) -> dict[
         raise BadArgument(
             "nbd", f"{device!r} is not an nbd device of this host; see qemu_nbd.connect"
         )
-    base = Path(root or Path(settings.state_dir, "guests", str(uuid.uuid4())))
+    base = Path(os.path.realpath(root or Path(settings.state_dir, "guests", str(uuid.uuid4()))))
+    refuse_others(base)
     out, why = {}, []
     for part in nbd.parts(device):
         folder = base / Path(part).name
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        refuse_others(folder)
         try:
             run(["mount", "-o", _OPTIONS, part, folder], part)
             out[str(folder)] = part

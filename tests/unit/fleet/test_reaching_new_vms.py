@@ -4,6 +4,7 @@ import contextlib
 
 import fleetkit
 import pytest
+import salt.cache
 from saltvirt.errors import MasterError, VirtError
 from saltvirt.fleet import awaiting, deploy, minions, reaching, stored
 from saltvirt.fleet.cloud import Cloud
@@ -67,7 +68,7 @@ def test_a_vm_that_is_not_started_is_reached_nowhere(cloud, monkeypatch):
 def test_where_the_host_knows_no_address_the_minion_is_asked(cloud, monkeypatch):
     cloud.says["virt.vm_info"] = {"web": {"addresses": [], "ssh_user": "debian"}}
     grains = {"ipv4": ["127.0.0.1", "192.0.2.9"], "ipv6": ["fe80::1", "2001:db8::9"]}
-    monkeypatch.setattr(minions, "said_by_guest", lambda *_args: grains)
+    monkeypatch.setattr(minions, "grains_of_guest", lambda *_args: grains)
 
     said = awaited(cloud, monkeypatch, 1)
 
@@ -91,7 +92,7 @@ def test_where_the_host_knows_no_address_the_minion_is_asked(cloud, monkeypatch)
 @pytest.mark.parametrize("grains", [None, "x", {"ipv4": "192.0.2.7", "ipv6": [{}, "$(reboot)"]}])
 def test_whatever_host_and_guest_say_the_vm_is_deployed(cloud, monkeypatch, said, grains):
     cloud.says["virt.vm_info"] = said
-    monkeypatch.setattr(minions, "said_by_guest", lambda *_args: grains)
+    monkeypatch.setattr(minions, "grains_of_guest", lambda *_args: grains)
 
     made = awaited(cloud, monkeypatch, 1)
 
@@ -105,7 +106,7 @@ def test_a_master_that_does_not_answer_any_more_takes_nothing_back(cloud, monkey
     def fails(*_args):
         raise gone
 
-    monkeypatch.setattr(minions, "said_by_guest", fails)
+    monkeypatch.setattr(minions, "grains_of_guest", fails)
 
     assert awaited(cloud, monkeypatch, 1)["addresses"] == []
     assert reaching.console(cloud.master, "hyper1", "web") == {
@@ -179,7 +180,13 @@ def test_what_a_guest_returned_is_what_the_master_stored(cloud, monkeypatch):
     for kept, said in (({"web": {"ret": "true"}}, "true"), ({}, None)):
         bus = Bus(kept)
         monkeypatch.setattr(Cloud, "client", lambda _self, b=bus: contextlib.nullcontext(b))
-        assert minions.said_by_guest(cloud.master, "web", "grains.item", ["ipv4"]) == said
+        cloud.opts["minion_data_cache"] = False
+        assert minions.grains_of_guest(cloud.master, "web") == said
+        # What is stored may be forged too; what a minion has asked for its pillar by is not.
+        cloud.opts["minion_data_cache"] = True
+        assert minions.grains_of_guest(cloud.master, "web") is None
+    salt.cache.factory(cloud.opts).store("grains", "web", {"ipv4": ["192.0.2.9"]})
+    assert minions.grains_of_guest(cloud.master, "web") == {"ipv4": ["192.0.2.9"]}
 
 
 @pytest.mark.parametrize(

@@ -97,6 +97,24 @@ def test_who_waits_for_the_job_gets_the_table_and_the_event_stays_plain(monkeypa
     ]
 
 
+def test_an_answer_that_its_table_cannot_show_is_printed_as_salt_would(monkeypatch):
+    """Salt itself goes on only after three kinds of errors, as a cell that lies knows."""
+    printed = []
+
+    def show(suffix, event):
+        if "outputter" in event:
+            format("many", ".2f")
+        printed.append((suffix, event))
+
+    monkeypatch.setattr(runners, "__jid_event__", NamespacedEvent(Bus(), "a", print_func=show))
+
+    ended = {"fun": "runner.virt.query", "return": command("a")}
+    runners._print_by(runners._job(), ended["return"], "virt_plan")
+    runners._job().print_func("ret", ended)
+
+    assert printed == [("ret", ended)]
+
+
 def test_a_job_that_only_called_the_function_is_printed_as_ever(monkeypatch):
     printed = []
     events = job(1, printed)

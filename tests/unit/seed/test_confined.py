@@ -226,6 +226,13 @@ def test_what_a_mount_has_left_that_was_killed_ends_before_another_is_its_user(
     assert left == -signal.SIGKILL and disk.stat().st_uid == 0
 
 
+def test_what_another_mount_has_noted_may_be_gone_when_it_is_read(tmp_path, who):
+    lending.mounts(tmp_path).mkdir()
+    (lending.mounts(tmp_path) / "x.json").symlink_to("gone")
+
+    os.close(lending.kept([who], lending.place(tmp_path))[1])
+
+
 def test_a_disk_that_a_job_cut_off_has_left_to_the_user_is_roots_after_the_next(disk, who):
     os.chown(disk, who.uid, -1)
 

@@ -81,6 +81,38 @@ def test_nothing_is_mounted_where_others_could_put_a_link(tmp_path, at, owner, m
             guestmount.mount(settings, "/x.qcow2", "qcow2", "rw", str(tmp_path / "a/root"))
 
 
+def test_this_hosts_kernel_mounts_nothing_where_others_could_put_a_link(tmp_path, monkeypatch):
+    """Played: this machine's kernel has no nbd."""
+    monkeypatch.setattr(hostmount.nbd, "parts", lambda device: [device])
+    monkeypatch.setattr(Path, "is_block_device", lambda _path: True)
+    monkeypatch.setattr(hostmount, "run", lambda *_words: pytest.fail("it was mounted"))
+    (tmp_path / "theirs").mkdir()
+    os.chown(tmp_path / "theirs", 4711, -1)
+
+    for root in (tmp_path / "theirs", tmp_path / "theirs/new"):
+        with pytest.raises(StorageError, match="theirs is not root's alone"):
+            hostmount.mount_device(HostSettings(), "/dev/nbd0", str(root))
+
+
+def test_nothing_is_mounted_where_others_have_put_something_just_now(tmp_path, monkeypatch):
+    """In /tmp somebody may be quicker: played, as nobody is so at will."""
+    settings = HostSettings(state_dir=str(tmp_path / "state"))
+    refuse, folder, free = hostmount.refuse_others, tmp_path / "tmp/a/b", tmp_path / "empty"
+    (tmp_path / "tmp").mkdir()
+    (tmp_path / "tmp").chmod(0o1777)
+    free.mkdir()
+
+    def refuse_and_be_late(asked):
+        refuse(asked)
+        if not (tmp_path / "tmp/a").is_symlink():
+            (tmp_path / "tmp/a").symlink_to(free)
+
+    monkeypatch.setattr(hostmount, "refuse_others", refuse_and_be_late)
+
+    with pytest.raises(StorageError, match="tmp/a is not root's alone"):
+        guestmount.mount(settings, "/x.qcow2", "qcow2", "rw", str(folder))
+
+
 @pytest.fixture
 def before_the_power_failed(tmp_path):
     """A disk that was mounted, of which the kernel has forgotten all."""

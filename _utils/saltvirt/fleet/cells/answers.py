@@ -8,6 +8,7 @@ from typing import Any, NoReturn
 
 from saltvirt import terminal, wire
 from saltvirt.fleet.cells.known import CellFailed
+from saltvirt.placement import shownvms
 from saltvirt.placement.answers import HostInfo
 from saltvirt.placement.shownvms import FoundVms, FullInfo
 
@@ -88,7 +89,10 @@ def body(cell: str, text: bytes) -> Any:
     answers = said.get("return") if isinstance(said, dict) else None
     if not isinstance(answers, list) or len(answers) != 1:
         raise not_understood(cell, "it has not one 'return'; is the URL that of its salt-api?")
-    return answers[0]
+    try:
+        return terminal.clean(answers[0])
+    except ValueError as exc:
+        raise not_understood(cell, str(exc)) from None
 
 
 def _refused(name: str) -> NoReturn:
@@ -109,6 +113,7 @@ def too_old(cell: str) -> CellFailed:
 
 def of_function(cell: str, fun: str, answer: Any) -> Any:
     """Return what a function of ours has answered; raise CellFailed with what it failed by."""
+    answer = read(cell, Any, answer)
     if isinstance(answer, str) and OLD in answer:
         raise too_old(cell)
     if isinstance(answer, dict) and "error" in answer:
@@ -117,7 +122,7 @@ def of_function(cell: str, fun: str, answer: Any) -> Any:
         raise error
     if isinstance(answer, str) and answer.startswith(("Exception occurred", "Traceback")):
         raise CellFailed(cell, f"{fun} failed there: {terminal.one_line(answer[-300:])}")
-    return read(cell, Any, answer)
+    return answer
 
 
 def read(cell: str, shape: Any, answer: Any) -> Any:
@@ -147,6 +152,8 @@ def hosts(cell: str, fun: str, answer: Any, *, is_plain: bool) -> Hosts:
     if wrong is not None:
         raise not_understood(cell, f"{wrong!r} is no host's id")
     rows = read(cell, dict[str, _shape(fun, is_plain=is_plain)], _completed(fun, said))  # type: ignore[misc]
+    if fun == "virt.query":
+        said = {host: shownvms.shown(row, rows[host].vm_info) for host, row in said.items()}
     return Hosts(rows=rows, said=said, beside=beside)
 
 

@@ -100,8 +100,8 @@ def _answer(cloud: Cloud, jid: str) -> tuple[Any] | None:
     """Return what a job of our runner has answered, None if that is not there."""
     with cloud.client() as local:
         stored = local.get_cache_returns(jid) or {}
-    for one in stored.values():
-        said = one.get("ret")
-        if isinstance(said, dict) and str(said.get("fun", "")).startswith(_OURS):
-            return (said.get("return"),)
+    # Any minion may return something to any job, under its own id.
+    said = stored.get(cloud.opts["id"], {}).get("ret")
+    if isinstance(said, dict) and str(said.get("fun", "")).startswith(_OURS):
+        return (said.get("return"),)
     return None

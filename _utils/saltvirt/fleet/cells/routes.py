@@ -192,5 +192,8 @@ def _hosts_of_vms(cell: str, key: str, by_name: dict[str, Any]) -> dict[str, Any
     if key in ("built", "exists", "plan"):
         return {name: told(cell, str(host)) for name, host in by_name.items()}
     if key == "duplicates":
-        return {name: [told(cell, str(h)) for h in hosts] for name, hosts in by_name.items()}
+        return {
+            name: [told(cell, str(h)) for h in hosts] if isinstance(hosts, list) else hosts
+            for name, hosts in by_name.items()
+        }
     return by_name

@@ -14,7 +14,7 @@ from saltvirt.ops.seeding import method as seeding
 from saltvirt.placement import fit
 from saltvirt.placement.answers import HostInfo
 from saltvirt.spec import Deployment
-from saltvirt.xml import domain
+from saltvirt.xml import domain, graphics
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,7 +125,8 @@ class Plan:
             "files": self.paths,
             "to_fetch": list(self.unfetched),
             "start": self.starts,
-            "xml": None if self.unfetched else self.xml(),
+            # Whoever may read the master's job cache is not told a display's password.
+            "xml": None if self.unfetched else graphics.without_passwords(self.xml()),
         }
 
 

@@ -2,7 +2,8 @@
 guestmount, whose QEMU leaves root: the appliance's user, its own view of files, no network.
 
 FUSE shows the files to whoever mounted them, so guestmount itself stays root's. libguestfs starts
-what it is told is QEMU: a few lines that import this file, and become QEMU.
+what it is told is QEMU: a few lines that import this file, and become QEMU. As root guestmount goes
+on writing to files below TMPDIR, one for each folder that is listed: those folders stay root's.
 Source: guestmount(1), guestfs(3) on LIBGUESTFS_HV and fixed appliances.
 """
 
@@ -22,6 +23,8 @@ from confined import RUN
 # root's are in a folder of their own in /tmp, whatever libguestfs is told.
 _SOCKET = re.compile(r"socket,path=([^,]+/libguestfs[^/,]+/[^/,]+)(?:,|$)")
 BESIDE_BYTES = 1 << 30
+# Folders of a mount: guestmount's, and QEMU's own.
+WORK, OWN = "work", "own"
 _LAUNCHER = """#!{python} -IB
 import sys
 sys.path.insert(0, {worker!r})
@@ -47,7 +50,7 @@ def mount(job: dict[str, Any]) -> int:
         launcher.chmod(0o700)
         env = {
             **os.environ,
-            "LIBGUESTFS_CACHEDIR": f"{folder}/work",
+            "LIBGUESTFS_CACHEDIR": f"{folder}/{WORK}",
             "LIBGUESTFS_HV": str(launcher),
             **({"LIBGUESTFS_PATH": appliance} if appliance else {}),
         }
@@ -56,14 +59,21 @@ def mount(job: dict[str, Any]) -> int:
 
 
 def become_qemu(path: str, argv: list[str]) -> None:
-    """Become QEMU, as the appliance's user, who gets the sockets that libguestfs made for it."""
+    """Become QEMU, as the appliance's user, who gets what libguestfs has made for it."""
     job = json.loads(Path(path).read_text())
-    who, work = job["confined"], Path(job["confined"]["folder"], "work")
+    who, work, own = job["confined"], *(Path(job["confined"]["folder"], n) for n in (WORK, OWN))
     # Without one it is only asked what it can do.
     sockets = [Path(found[1]) for word in argv if (found := _SOCKET.match(word))]
     for made in (work, *work.rglob("*"), *sockets, *{one.parent for one in sockets}):
-        os.chown(made, who["uid"], who["gid"], follow_symlinks=False)
-    view([str(work), job["path"]])
+        if made.is_dir():
+            # Whoever could put a link there would have root write to what it leads to.
+            made.chmod(0o711)
+        else:
+            os.chown(made, who["uid"], who["gid"], follow_symlinks=False)
+    own.mkdir(mode=0o700, exist_ok=True)
+    os.chown(own, who["uid"], who["gid"])
+    view([str(work), str(own), job["path"]])
+    os.environ.update(dict.fromkeys(("TMPDIR", "XDG_RUNTIME_DIR", "HOME"), str(own)))
     if job["is_read"]:
         # What a guest writes to a disk that is only read is written beside it.
         resource.setrlimit(resource.RLIMIT_FSIZE, (BESIDE_BYTES, BESIDE_BYTES))

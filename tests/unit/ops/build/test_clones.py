@@ -162,6 +162,18 @@ def test_a_dry_run_says_what_would_be_done_and_does_nothing(hypervisor, stopped)
     assert hypervisor.files() == before and nothing_of_it(hypervisor)
 
 
+def test_a_dry_run_shows_no_password_and_the_clone_has_it(hypervisor, stopped):
+    """What a dry run returns is in the job cache, and on the bus of the master."""
+    display = "<graphics type='vnc' port='-1' passwd='Xmarkedpw'><listen type='none'/></graphics>"
+    change(stopped, "web1", lambda xml: xml.replace("</devices>", f"{display}</devices>"))
+
+    said = cloning.show(hypervisor.context, "web1", "db1", given())
+
+    assert "<graphics" in said["xml"] and "Xmarkedpw" not in str(said)
+    assert cloned(hypervisor) is True
+    assert "passwd='Xmarkedpw'" in lifecycle.own_xml(stopped, "db1")
+
+
 CANNOT = {
     "<tpm model='tpm-tis'><backend type='emulator' version='2.0'/></tpm>": "has a TPM",
     "<hostdev mode='subsystem' type='pci' managed='yes'><source><address domain='0' bus='6'"
