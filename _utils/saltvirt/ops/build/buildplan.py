@@ -11,6 +11,7 @@ from saltvirt.ops.build import buildfacts, plandisks
 from saltvirt.ops.build.buildfacts import Content, HostFacts
 from saltvirt.ops.build.plandisks import DiskFile, DiskVolume, ExistingFile, File
 from saltvirt.ops.seeding import method as seeding
+from saltvirt.ops.seeding import seedfiles
 from saltvirt.placement import fit
 from saltvirt.placement.answers import HostInfo
 from saltvirt.spec import Deployment
@@ -253,10 +254,9 @@ def decide(deployment: Deployment, host: HostFacts, content: Content, images: st
 
 def _seed_paths(images: str, name: str, seed: seeding.SeedMethod | None) -> dict[str, str]:
     """Return ``{method: path}`` of the seed's file, nothing where a VM gets none."""
-    kinds = {"nocloud": "iso", "credentials": "credentials"}
     return {
-        method: buildfacts.seed_path(images, name, kind)
-        for method, kind in kinds.items()
+        method: seedfiles.path(images, name, method)
+        for method in ("nocloud", "credentials")
         if seed and seed.name == method
     }
 
