@@ -1,7 +1,7 @@
 """A VM with a seed has internal snapshots, running and stopped; so has one of an older release."""
 
 import pytest
-from cloudkit import TINY, ticks, wait
+from cloudkit import TINY, how_to, scripts, ticks, wait
 from movekit import move, where
 
 FOLDER = "/srv/salt-images"
@@ -10,7 +10,7 @@ NEW, OLD = f"{FOLDER}/m1_seed.iso.qcow2", f"{FOLDER}/m1_seed.iso"
 
 @pytest.fixture
 def seeded(cloud3):
-    """A running VM with a seed, on hyper1; its guest has no cloud-init, and leaves its key there."""
+    """A running VM with a seed, on hyper1; its guest has no cloud-init, so its key stays there."""
     cloud3.purge_all()
     before = cloud3.traces()
     done = cloud3.run("virt.init", "m1", "1", "96", TINY, "host=hyper1", "wait=False")
@@ -91,3 +91,23 @@ def test_a_seed_of_an_older_release_is_made_read_only_as_the_refusal_says(seeded
 
     assert OLD in seeded.sh("hyper2", f"ls {OLD}")
     assert "m1_" not in seeded.sh("hyper1", f"ls {FOLDER}")
+
+
+def test_the_page_on_snapshots_is_followed(seeded):
+    taken, by_hand, _older = scripts("snapshots.md", web1="m1")
+    for program, *words in how_to("snapshots.md", web1="m1")[: len(taken.splitlines())]:
+        done = seeded.command(program, *words)
+        assert done.code == 0, done.out + done.err
+    assert seeded.local("hyper1", "virt.list_snapshots", "m1") == {"m1": "N/A"}
+
+    seeded.local("hyper1", "virt.snapshot", "m1", "before-update", "external=True")
+    seeded.sh("hyper1", "virsh domblklist m1 | grep -c before-update | grep -x 2")
+    refused = seeded.call("hyper1", "virt.revert_snapshot", "m1", "before-update")
+    assert "is external, and this host's libvirt 9.0 cannot revert to it" in refused.out
+    at = ticks(seeded, "hyper1", "m1")
+    seeded.sh("hyper1", f"set -e\n{by_hand}")
+    seeded.sh("hyper1", f"rm {FOLDER}/m1_*.before-update; qemu-img check -U -q {NEW}")
+
+    wait("more of the counter", lambda: ticks(seeded, "hyper1", "m1") > at + 5)
+    assert seeded.local("hyper1", "virt.list_snapshots", "m1") == {"m1": "N/A"}
+    move(seeded, "hyper2")
