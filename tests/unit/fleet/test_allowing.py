@@ -140,22 +140,6 @@ def test_a_target_of_an_older_configuration_is_refused_with_who_it_meant(master)
         Cloud.of(master)
 
 
-def test_a_bare_host_that_says_nothing_of_itself_is_shown_and_a_vm_is_not(opts, monkeypatch):
-    for one in ("bare1", "bare2", "out", "web1"):
-        keys.accept(opts, one, keypairs.named("a guest")[0])
-    membership.disallow(opts, ["out"])
-    monkeypatch.setattr(hints, "every", lambda _opts: {"hyper1": {"web1": "running"}})
-
-    shown = allowing.shown(opts)
-
-    fingerprint = compat.KeyStore(opts).fingerprint("bare1")
-    assert shown["others"] == {"bare1": fingerprint, "bare2": fingerprint}
-    assert "more_others" not in shown and "allow_them" not in shown
-    monkeypatch.setattr(allowing, "_MOST_OTHERS", 1)
-    shown = allowing.shown(opts)
-    assert (list(shown["others"]), shown["more_others"]) == (["bare1"], 1)
-
-
 def test_who_is_a_hypervisor_is_shown_with_why(master):
     master["virt"] = {"hypervisors": ["hyper1", "hyper8", "rack*"]}
     allowing.allow(master, ["hyper2"])

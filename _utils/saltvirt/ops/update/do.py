@@ -17,10 +17,10 @@ from saltvirt.ops.build import existing, newvolumes
 from saltvirt.ops.build.plandisks import DiskVolume, ExistingFile
 from saltvirt.ops.context import Context
 from saltvirt.ops.migration import startlock
-from saltvirt.ops.update import content, difference, live, plan
+from saltvirt.ops.update import content, live, plan
 from saltvirt.ops.update.request import Request
+from saltvirt.xml import difference, hostdev, parse, to_text
 from saltvirt.xml import domain as domain_xml
-from saltvirt.xml import hostdev, parse, to_text
 
 Answer = dict[str, Any]
 

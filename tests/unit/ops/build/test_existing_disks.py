@@ -94,47 +94,6 @@ def test_a_vm_that_was_undefined_gets_what_it_had(hypervisor):
     assert hypervisor.files() == []
 
 
-def test_the_seed_of_an_older_release_is_its_vms_again_and_stays_raw(hypervisor):
-    images = Path(hypervisor.settings.images)
-    old, new = images / "web1_seed.iso", images / "web1_seed.iso.qcow2"
-    with hypervisor.libvirt() as conn:
-        hypervisor.init()
-        undefine(hypervisor, conn)
-        # Its guest may have written what looks like a qcow2.
-        new.rename(old)
-
-        assert hypervisor.init() is True
-
-        seeds = [one for one in defined(hypervisor) if "_seed." in one["path"]]
-        assert [(one["path"], one["format"]) for one in seeds] == [(str(old), "raw")]
-        purge.purge(conn, hypervisor.settings, "web1")
-    assert hypervisor.files() == []
-
-
-def test_a_seed_that_is_no_qcow2_or_is_based_on_a_file_is_not_taken(hypervisor):
-    seed = Path(hypervisor.settings.images) / "web1_seed.iso.qcow2"
-    (hypervisor.root / "shadow").write_bytes(bytes(65536))
-    argv = [
-        "qemu-img",
-        "create",
-        "-q",
-        "-f",
-        "qcow2",
-        "-F",
-        "raw",
-        "-b",
-        hypervisor.root / "shadow",
-    ]
-    with hypervisor.libvirt() as conn:
-        hypervisor.init()
-        undefine(hypervisor, conn)
-        seed.unlink()
-        subprocess.run([*argv, seed], check=True)
-
-        with pytest.raises(StorageError, match="seed .*qcow2 is there already .*; remove it"):
-            hypervisor.init()
-
-
 # What 3006 called the volume of a pool, and what is called so here.
 NAMES = [
     ("web1_data", "qcow2", {}),
