@@ -66,7 +66,7 @@ def test_a_seed_of_an_older_release_is_made_read_only_as_the_refusal_says(seeded
         f"tac /run/m1.xml | sed -e \"/{OLD.rpartition('/')[2]}'/,/driver/s/qcow2/raw/\" | tac "
         ">/run/m2.xml; virsh -q define /run/m2.xml; rm /run/m1.xml /run/m2.xml",
     )
-    raw = seeded.sh("hyper1", "virsh -q dumpxml m1 | grep -B1 'seed.iso.>'")
+    raw = seeded.sh("hyper1", 'virsh -q dumpxml m1 | grep -B1 "_seed.iso\'"')
     assert "type='raw'" in raw, raw
     update = ["virt.update", "m1", "seed_readonly=True"]
 
@@ -103,7 +103,7 @@ def test_the_page_on_snapshots_is_followed(seeded):
     seeded.local("hyper1", "virt.snapshot", "m1", "before-update", "external=True")
     seeded.sh("hyper1", "virsh domblklist m1 | grep -c before-update | grep -x 2")
     refused = seeded.call("hyper1", "virt.revert_snapshot", "m1", "before-update")
-    assert "is external, and this host's libvirt 9.0 cannot revert to it" in refused.out
+    assert "is external, and this host's libvirt 9.0 cannot revert to it" in refused.err
     at = ticks(seeded, "hyper1", "m1")
     seeded.sh("hyper1", f"set -e\n{by_hand}")
     seeded.sh("hyper1", f"rm {FOLDER}/m1_*.before-update; qemu-img check -U -q {NEW}")
