@@ -21,8 +21,8 @@ def of(cloud: Cloud, host: str, name: str, *, has_minion: bool) -> dict[str, Any
     Return ``{"addresses", "login"}`` of a VM that runs, and ``addresses_from`` where it is known.
 
     has_minion
-        Its minion answers: it is asked where its host knows no address. One that does not may have
-        told the master its grains before.
+        Its minion answers: it is asked where its host knows no address. One that does not in time
+        may have told the master its grains before.
 
     The VM is there whatever this finds, so nothing here fails.
     """
@@ -38,7 +38,8 @@ def _completed(
     if not found and has_minion:
         # It is the VM itself that says so.
         found, source = _of_minion(cloud, name), "minion"
-    elif not found:
+    if not found:
+        # A slow guest, or one that does not answer any more.
         found, source = _listed(_told(cloud, name)), "minion"
     user, behind = access.ssh_user(said.get("ssh_user")), said.get("behind_host")
     nets = behind if isinstance(behind, list) else []
