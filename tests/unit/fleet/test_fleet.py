@@ -61,7 +61,7 @@ def test_a_reply_is_what_its_exit_code_says():
         (
             "Moving",
             {"percent": 15, "disk_bytes": 7, "memory_bytes": 7, "remaining_bytes": 2**21},
-            "vm: Moving its memory 15 %, 0B/s, 2.0M to go",
+            "vm: Moving its memory 15 %, 2.0M to go",
         ),
         (
             "Moving",
