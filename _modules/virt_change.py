@@ -42,6 +42,7 @@ def update(
     stop_on_reboot=False,
     host_devices=None,
     autostart=None,
+    seed_readonly=None,
     **kwargs,
 ):
     """
@@ -86,6 +87,10 @@ def update(
         Names of the host's devices that the VM shall have, as virt.node_devices lists them.
     autostart
         Start the VM with its host or not. Defaults to None, which leaves it.
+    seed_readonly
+        Whether the guest can only read its seed, from its next start on. Needed, once, for internal
+        snapshots of a VM whose seed is raw, as older releases made it. Refused until the guest has
+        taken its key from the seed. Defaults to None, which leaves it.
 
     What is not given stays. Null removes, in mappings; what is kept there by an id (CPU features,
     pins, timers, NUMA cells) is what is given alone. An empty list clears.
@@ -94,7 +99,8 @@ def update(
     whether the definition changed, and the XML of the devices that changed at once. Where they
     apply, also ``hostdev``, ``updated`` of interfaces, ``cpu`` and ``mem`` (True: changed
     at once), ``autostart`` (what it became), ``restart`` (the arguments of which something waits
-    for the VM's next start) and ``errors`` (what libvirt refused to change at once, in its words).
+    for the VM's next start) and ``errors`` (what libvirt refused to change at once, in its words);
+    with ``test``, ``diff`` (the lines that change in the definition, without passwords).
     Fails, and changes nothing, on a bad argument, a file that cannot be made, a VM without a
     definition or on its way to or from this host, or if libvirt refuses the definition. Undo: call
     it with the old values.

@@ -211,7 +211,7 @@ def migrate_status(vm_):
 
     Returns ``{percent, elapsed_ms, memory_bytes, disk_bytes, remaining_bytes, rate_bytes_s,
     dirty_pages_s, page_bytes, passes, downtime_ms}``, what libvirt knows of them; empty if it is
-    not being moved.
+    not being moved. ``percent`` is that of the disks, and when they are sent, of the memory.
 
     CLI Example:
 

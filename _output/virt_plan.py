@@ -9,6 +9,11 @@ _TOLD_BY = {
     "neighbours": " (as the VM itself tells its network)",
     "arp": " (as the VM itself tells its network)",
 }
+# Of a clone whose disk nobody has looked into.
+_SEEDED = {
+    "auto": "seeded by cloud-init (nocloud) if its guest has that, else in the appliance "
+    "(guestfs); what is in its disk is looked at when it is made",
+}
 
 
 def output(data, **_kwargs):
@@ -35,7 +40,7 @@ def output(data, **_kwargs):
         return "\n".join(_table(data))
     hosts = data.get("hosts")
     lines = [*_error(data["error"], hosts), *_reached(data), *_console(data), *_warnings(data)]
-    lines += _table(hosts or {})
+    lines += [*_table(hosts or {}), *_helps(data.get("helps", ()))]
     return "\n".join([*lines, *_candidates(data.get("candidates", {}))])
 
 
@@ -56,7 +61,11 @@ def _clone(host, plan):
     for disk in plan["disks"]:
         yield f"  {disk['target']}: a copy, {disk['path']}"
     seed = plan.get("seed")
-    yield f"  seeded by {seed['method']}" if seed else "  not seeded"
+    yield (
+        f"  {_SEEDED.get(seed['method'], 'seeded by ' + seed['method'])}"
+        if seed
+        else "  not seeded"
+    )
     yield from _warnings(plan)
 
 
@@ -123,6 +132,15 @@ def _error(text, hosts):
     # The reasons stand in the table below it.
     said = f"error: {text.split(': ')[0] if hosts else text}"
     return textwrap.wrap(said, 78, break_on_hyphens=False)
+
+
+def _helps(cures):
+    if cures:
+        yield "what helps:"
+    for one in cures:
+        yield from textwrap.wrap(
+            f"- {one}", 78, initial_indent="  ", subsequent_indent="    ", break_on_hyphens=False
+        )
 
 
 def _order(host, row):

@@ -41,7 +41,8 @@ def clone(source, name, dry_run=False, wait=True, wait_s=None, quiet=False, forc
         Clone even though a hypervisor that does not answer had a VM of the clone's name when it
         was last asked. Defaults to False.
     kwargs
-        Those of the module's ``virt.clone``: ``seed``, ``start``, ``seed_method``, ``config``, ...
+        Those of the module's ``virt.clone``: ``start`` (True; with False it is made, not started,
+        and not waited for), ``seed``, ``seed_method``, ``config``, ...
 
     Returns what ``virt.init`` does; ``warnings`` says what the clone has in common with its source.
     Fails with one line and leaves nothing behind, as the module's ``virt.clone``. To have it on

@@ -83,12 +83,12 @@ class NameTaken(VirtError):
 
 
 class NoHostFits(VirtError):
-    """No host can take the VM; ``reasons`` maps each host to why."""
+    """No host can take the VM; ``reasons`` maps each host to why, ``cures`` is what helps."""
 
-    def __init__(self, required: object, reasons: Mapping[str, str]) -> None:
+    def __init__(self, required: object, reasons: Mapping[str, str], cures: str = "") -> None:
         self.reasons = reasons
         listed = "; ".join(f"{host}: {reason}" for host, reason in sorted(reasons.items()))
-        super().__init__(f"no host fits {required}: {listed or 'no hypervisor answers'}")
+        super().__init__(f"no host fits {required}: {listed or 'no hypervisor answers'}{cures}")
 
 
 class ReservationRefused(VirtError):
@@ -98,8 +98,8 @@ class ReservationRefused(VirtError):
     Its name goes over the wire: masters know the refusal by it.
     """
 
-    def __init__(self, name: str, reasons: Iterable[str]) -> None:
-        super().__init__(f"this host cannot take {name!r}: {'; '.join(reasons)}")
+    def __init__(self, name: str, reasons: Iterable[str], cures: str = "") -> None:
+        super().__init__(f"this host cannot take {name!r}: {'; '.join(reasons)}{cures}")
 
 
 class ImageError(VirtError):

@@ -66,7 +66,7 @@ def overlay(image, path):
 
 def methods(context, image, folder):
     """Return the figures of each method."""
-    iso, disk = folder / "seed.iso", folder / "disk.qcow2"
+    iso, disk = folder / "seed.iso.qcow2", folder / "disk.qcow2"
 
     def by_nocloud():
         iso.unlink(missing_ok=True)

@@ -31,9 +31,8 @@ def test_a_vm_is_copied_and_put_back_as_the_page_says(web1):
     web1.sh("hyper1", stopped)
     assert "backing file" not in web1.sh("hyper1", "qemu-img info /srv/backup-vms/web1.qcow2")
 
-    web1.sh(
-        "hyper1", f"virsh -q undefine web1; rm {FOLDER}/web1_system.qcow2 {FOLDER}/web1_seed.iso"
-    )
+    web1.sh("hyper1", f"virsh -q undefine web1; rm {FOLDER}/web1_system.qcow2")
+    web1.sh("hyper1", f"rm {FOLDER}/web1_seed.iso.qcow2")
     web1.sh("hyper1", "rm -f /var/log/libvirt/qemu/web1-console.log")
     *on_the_host, on_the_master = put_back.splitlines()
     web1.sh("hyper1", "\n".join(["set -e", *on_the_host]))

@@ -72,7 +72,7 @@ def test_no_private_key_of_the_guest_is_left_outside_it(cloud, deployed):
     found = cloud.sh(host, look.format("/var/cache/salt /etc/salt /var/log"))
     found += cloud.sh("master", look.format("/var/cache/salt /var/log/salt"))
 
-    seed = cloud.folder(host) / "srv/salt-images/centos1_seed.iso"
+    seed = cloud.folder(host) / "srv/salt-images/centos1_seed.iso.qcow2"
     assert b"PRIVATE KEY" not in seed.read_bytes()
     assert found.split() == ["/etc/salt/pki/minion/minion.pem"]
     assert seed.stat().st_mode & 0o777 == 0o600

@@ -187,7 +187,7 @@ def test_the_users_own_keys_reach_the_seed_and_no_log(clean):
     clean.sh("hyper1", "openssl rsa -in /srv/k.pem -pubout -out /srv/k.pub 2>/dev/null")
     init(clean, "c1", "1", "64", TINY, "start=False", "pub_key=/srv/k.pub", "priv_key=/srv/k.pem")
 
-    seed = clean.folder("hyper1") / "srv/salt-images/c1_seed.iso"
+    seed = clean.folder("hyper1") / "srv/salt-images/c1_seed.iso.qcow2"
     key = (clean.folder("hyper1") / "srv/k.pem").read_bytes()
     assert seed.read_bytes().rstrip(b"\0").endswith(key.rstrip(b"\0"))
     purge(clean, "c1")

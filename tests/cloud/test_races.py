@@ -81,7 +81,7 @@ def beside(cloud, pattern):
 @pytest.mark.parametrize(
     ("method", "image", "seen"),
     [
-        ("nocloud", TINY, lambda cloud: beside(cloud, "*_seed.iso")),
+        ("nocloud", TINY, lambda cloud: beside(cloud, "*_seed.iso.qcow2")),
         ("credentials", DEBIAN, lambda cloud: beside(cloud, "*")),
         ("guestfs", DEBIAN, disks),
     ],

@@ -13,6 +13,15 @@ pytestmark = [pytest.mark.nightly, pytest.mark.second]
 COMMAND = "virt_image.minion_packages"
 IMAGE = f"http://{OUTSIDE}:8098/debian-12-genericcloud-amd64.qcow2"
 SOURCE = "/srv/minion"
+# What "openssl passwd -6 -salt saltsalt" makes of a word.
+HASH = (
+    "$6$saltsalt$YTeBOLnmm3CoeJTzBuijUEtOEWCqrw/nQ8/AeMmON4LGp3k0"
+    "ZiMjC1OdqzWFUAfDQBvYkOch9BWtQTBcZ1E/p0"
+)
+DATA = (
+    "{write_files: [{path: /etc/told, content: by cloud-init}], "
+    f"password: '{HASH}', chpasswd: {{expire: False}}}}"
+)
 # The lab's hosts do not look into images unless they are asked to.
 WORDS = ["virt.init", "stock1", "2", "1024", IMAGE, "host=hyper1", "seed_method=auto"]
 
@@ -75,7 +84,7 @@ def test_a_stock_image_is_refused_then_becomes_a_minion_that_answers(stock):
     again = stock.run(COMMAND, f"source={SOURCE}", "arch=x86_64")
     assert again.data["fetched"] == [] and again.data["kept"] == fetched.data["fetched"]
 
-    done = stock.run(*WORDS, "user_data={write_files: [{path: /etc/told, content: by cloud-init}]}")
+    done = stock.run(*WORDS, f"user_data={DATA}")
     assert done.code == 0, done.out + stock.console("hyper1", "stock1")[-1500:]
     said = stock.salt("stock1", "cmd.run", "readlink /usr/bin/salt-minion /usr/bin/salt-call")
     assert said.data["stock1"].split() == [
@@ -84,6 +93,9 @@ def test_a_stock_image_is_refused_then_becomes_a_minion_that_answers(stock):
     ]
     # Cloud-init keeps its own work, and the minion comes again after a reboot.
     assert stock.salt("stock1", "cmd.run", "cat /etc/told").data["stock1"] == "by cloud-init"
+    # As the page on logging in says: whoever is at the console has a password.
+    kept = stock.salt("stock1", "cmd.run", "grep ^debian: /etc/shadow").data["stock1"].split(":")
+    assert kept[1] == HASH
     enabled = stock.salt("stock1", "cmd.run", "systemctl is-enabled salt-minion")
     assert enabled.data["stock1"] == "enabled"
     assert stock.salt("stock1", "cmd.retcode", "salt-call --version").data["stock1"] == 0

@@ -90,7 +90,7 @@ def nothing_is_wrong(swarm, ended):
     assert sorted(names) == sorted(set(names)), "a name is there twice"
     for host, vms in domains.items():
         assert len(vms) * MEMORY_MIB <= ROOM_MIB, f"{host} has too many: {sorted(vms)}"
-        disks = {f"{name}_{part}" for name in vms for part in ("system.qcow2", "seed.iso")}
+        disks = {f"{name}_{part}" for name in vms for part in ("system.qcow2", "seed.iso.qcow2")}
         assert files_of(swarm, host) == disks
     good = [(name, done) for name, done in ended if done.code == 0]
     assert sorted(name for name, _done in good) == sorted(names)

@@ -80,7 +80,7 @@ def nothing_is_wrong(swarm, names):
     for host, vms in domains.items():
         assert len(vms) * MEMORY_MIB <= swarm.cloud.room_mib, f"{host} has too many: {len(vms)}"
         assert files_of(swarm, host) == {
-            f"{name}_{part}" for name in vms for part in ("system.qcow2", "seed.iso")
+            f"{name}_{part}" for name in vms for part in ("system.qcow2", "seed.iso.qcow2")
         }
     assert keys(swarm) == set(names)
     assert records(swarm) == []

@@ -110,22 +110,6 @@ def test_who_may_be_a_hypervisor_is_shown_with_fingerprints_below_the_error(name
     ]
 
 
-def test_the_table_of_a_plan_wraps_its_reasons():
-    reasons = ["4096 MiB of memory wanted, 12 MiB free", "no bridge br7 there", "in maintenance"]
-    plan = {
-        "a": {"fits": True, "score": 0.5, "reasons": []},
-        "b": {"fits": False, "score": 0.0, "reasons": reasons},
-    }
-
-    text = outputter("virt_plan")(
-        {"error": f"no host fits 'x': b: {reasons}", "hosts": plan, "retcode": 1}
-    )
-
-    assert text.startswith("error: no host fits")
-    assert text.count("in maintenance") == 1
-    assert text.index("\na ") < text.index("\nb ")
-
-
 def test_a_deployment_ends_in_one_line():
     made = {"name": "vm1", "host": "hyper2", "minion": "answers", "seconds": 12.5}
 

@@ -8,8 +8,11 @@ from typing import Any
 
 from saltvirt import compat, config, records
 from saltvirt.errors import BadArgument, BadConfig, MasterError, VirtError
-from saltvirt.fleet import candidates, certificates, inventory, membership, orders
+from saltvirt.fleet import candidates, certificates, hints, inventory, membership, orders
 from saltvirt.fleet.cloud import Cloud
+
+# Any minion may be a host before this project's grains are there; a fleet has thousands.
+_MOST_OTHERS = 50
 
 
 def shown(opts: Mapping[str, Any]) -> dict[str, Any]:
@@ -18,7 +21,8 @@ def shown(opts: Mapping[str, Any]) -> dict[str, Any]:
 
     ``{"hypervisors": {id: {"by", "fingerprint"}}, "disallowed": [id]}``, and where there are such
     minions ``without_key``, ``waiting`` (``{id: fingerprint}`` of the keys that nobody has accepted
-    yet) and ``candidates``, with ``allow_them``, the command.
+    yet) and ``candidates``, with ``allow_them``, the command; ``others`` (``{id: fingerprint}``)
+    are those that say nothing of themselves, as a bare host does, and are no VM that is known.
     """
     candidates.refuse_targets(opts, config.master_settings(opts).hypervisors)
     members = membership.of(opts)
@@ -37,8 +41,19 @@ def shown(opts: Mapping[str, Any]) -> dict[str, Any]:
     out |= {"without_key": without} if without else {}
     waiting = {one: keys.fingerprint(one) for one in keys.waiting()}
     out |= {"waiting": waiting} if waiting else {}
+    out |= _others(opts, {one for one in accepted if one not in maybe and not members.has(one)})
     command = candidates.command(maybe)
     return {**out, "allow_them": command} if command else out
+
+
+def _others(opts: Mapping[str, Any], ids: set[str]) -> dict[str, Any]:
+    """Return ``others`` and how many more there are, of accepted minions of which nobody knows."""
+    vms = {name for names in hints.every(opts).values() for name in names}
+    shut_out = membership.of(opts).disallowed
+    left, keys = sorted(ids - vms - shut_out), compat.KeyStore(opts)
+    shown = {one: keys.fingerprint(one) for one in left[:_MOST_OTHERS]}
+    more = len(left) - len(shown)
+    return {**({"others": shown} if shown else {}), **({"more_others": more} if more else {})}
 
 
 def allow(opts: Mapping[str, Any], given: Sequence[object]) -> dict[str, list[str]]:

@@ -12,6 +12,7 @@ from saltvirt.fleet import hints, inventory, keys, minions, orders, sightings
 from saltvirt.fleet.cloud import Cloud
 from saltvirt.fleet.hosts import DeployError, HostSilent, warnings, watching, whose_time
 from saltvirt.model import Evaluation, Requirements
+from saltvirt.placement import choose, cures
 from saltvirt.placement.answers import HostInfo
 from saltvirt.recordfacts import OrderFacts
 from saltvirt.records import Held
@@ -261,8 +262,9 @@ def none_fits(
     """
     told = {host: Evaluation(host=host, reasons=tuple(why)) for host, why in (late or {}).items()}
     evaluations = [told.get(evaluation.host, evaluation) for evaluation in evaluations]
-    error = NoHostFits(required, {v.host: "; ".join(v.reasons) for v in evaluations})
-    error.table = {"hosts": table(evaluations)}
+    error = choose.no_host_fits(required, evaluations)
+    helps = cures.of(reason for one in evaluations for reason in one.reasons)
+    error.table = {"hosts": table(evaluations), **({"helps": helps} if helps else {})}
     return error
 
 
@@ -289,7 +291,7 @@ def _build(build: Build, pairs: Mapping[str, tuple[str, str] | None]) -> str:
         orders.enter(build.order, before, replace(build.facts, host=None))
         if kind not in _REFUSED:
             raise DeployError(f"{host}: {reply.error}")
-        refused[host] = [reply.error or ""]
+        refused[host] = [cures.without(reply.error or "")]
         cloud.progress("Placing", detail=f"{host} refused: {reply.error}")
     raise build.tries.none(refused)
 

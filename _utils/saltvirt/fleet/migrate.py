@@ -158,7 +158,8 @@ def behind_nat(moving: MigrationInfo, host: str) -> str:
         return ""
     return (
         f"behind NAT ({', '.join(moving.nat)}): its connections break, its address may change, and "
-        f"it is reached through {host} from then on"
+        f"it is reached through {host} from then on; its minion may be silent for some 5 minutes, "
+        "until it finds its connection broken"
     )
 
 

@@ -115,7 +115,16 @@ def _moving(figures: Mapping[str, Any]) -> str:
         return f" {human(rate)}/s, {human(left)} to go in pass {passes:.0f} over its memory"
     # What the disks have still to send is not in libvirt's share of the memory.
     percent = min(_number(figures, "percent"), 99 if left else 100)
-    return f" {percent:.0f} %, {human(rate)}/s, {human(left)} to go"
+    # libvirt knows no rate of disks.
+    pace = f" {human(rate)}/s," if rate else ""
+    return f"{_phase(figures)} {percent:.0f} %,{pace} {human(left)} to go"
+
+
+def _phase(figures: Mapping[str, Any]) -> str:
+    """Return what is sent: first the disks, then the memory; nothing where a host does not say."""
+    if _number(figures, "memory_bytes"):
+        return " its memory"
+    return " its disks" if _number(figures, "disk_bytes") else ""
 
 
 def _number(figures: Mapping[str, Any], name: str) -> float:

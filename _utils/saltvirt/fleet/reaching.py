@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from saltvirt import access, terminal, wire
+from saltvirt import access, compat, terminal, wire
 from saltvirt.errors import VirtError
 from saltvirt.fleet import finding, hosts, keys, minions
 from saltvirt.fleet.cloud import Cloud
@@ -19,7 +19,8 @@ def of(cloud: Cloud, host: str, name: str, *, has_minion: bool) -> dict[str, Any
     Return ``{"addresses", "login"}`` of a VM that runs, and ``addresses_from`` where it is known.
 
     has_minion
-        Its minion answers: what it says counts where its host knows no address.
+        Its minion answers: what it says counts where its host knows no address. One that does not
+        in time may have told the master its grains before.
 
     The VM is there whatever this finds, so nothing here fails.
     """
@@ -35,6 +36,9 @@ def _completed(
     if not found and has_minion:
         # It is the VM itself that says so.
         found, source = _of_minion(cloud, name), "minion"
+    if not found:
+        # A slow guest, or one that does not answer any more.
+        found, source = _listed(_told(cloud, name)), "minion"
     user, behind = access.ssh_user(said.get("ssh_user")), said.get("behind_host")
     nets = behind if isinstance(behind, list) else []
     if has_minion and not found:
@@ -86,7 +90,18 @@ def _of_minion(cloud: Cloud, name: str) -> list[str]:
         said = minions.grains_of_guest(cloud, name)
     except VirtError:
         return []
-    grains = said if isinstance(said, dict) else {}
+    return _listed(said if isinstance(said, dict) else {})
+
+
+def _told(cloud: Cloud, name: str) -> Mapping[str, Any]:
+    """Return the grains that a VM's minion has sent this master when it came, if it did."""
+    if keys.accepted(cloud.opts, name) is None:
+        return {}
+    said = compat.Grains(cloud.opts).of(name)
+    return said if isinstance(said, dict) else {}
+
+
+def _listed(grains: Mapping[str, Any]) -> list[str]:
     lists = [grains.get(key) for key in ("ipv4", "ipv6")]
     return access.addresses(one for some in lists if isinstance(some, list) for one in some)
 

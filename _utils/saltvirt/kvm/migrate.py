@@ -230,13 +230,12 @@ def figures(stats: Mapping[str, Any]) -> dict[str, int]:
     """Return libvirt's job statistics under our names, bytes and milliseconds; {} without a job."""
     if not stats or stats.get("type") in (None, libvirt.VIR_DOMAIN_JOB_NONE):
         return {}
-    total, left = stats.get("data_total", 0), stats.get("data_remaining", 0)
     out = {
-        "percent": 0 if not total else max(0, min(100, 100 * (total - left) // total)),
+        "percent": _percent(stats),
         "elapsed_ms": stats.get("time_elapsed", 0),
         "memory_bytes": stats.get("memory_processed", 0),
         "disk_bytes": stats.get("disk_processed", 0),
-        "remaining_bytes": left,
+        "remaining_bytes": stats.get("data_remaining", 0),
         "rate_bytes_s": stats.get("memory_bps", 0) + stats.get("disk_bps", 0),
         "dirty_pages_s": stats.get("memory_dirty_rate", 0),
         "page_bytes": stats.get("memory_page_size", 4096),
@@ -244,6 +243,15 @@ def figures(stats: Mapping[str, Any]) -> dict[str, int]:
         "downtime_ms": stats.get("downtime"),
     }
     return {key: value for key, value in out.items() if value is not None}
+
+
+def _percent(stats: Mapping[str, Any]) -> int:
+    """Return how much of the disks is sent, or once they are, of the memory."""
+    phase = "memory" if stats.get("memory_processed") else "disk"
+    # A job of another kind, as a dump, has no such parts.
+    part = phase if stats.get(f"{phase}_total") else "data"
+    total, left = stats.get(f"{part}_total", 0), stats.get(f"{part}_remaining", 0)
+    return 0 if not total else max(0, min(100, 100 * (total - left) // total))
 
 
 def status(conn: Any, name: str) -> dict[str, int]:

@@ -10,6 +10,8 @@ from saltvirt.errors import BadArgument, LibvirtRefused
 from saltvirt.kvm.connect import domain, is_gone, libvirt
 from saltvirt.xml import read as read_domain
 from saltvirt.xml import snapshot, to_text
+from saltvirt.xml.disk import Disk
+from saltvirt.xml.held import SEED_SERIAL
 
 NONE = "N/A"
 # libvirt before 9.9 can take external snapshots, and cannot go back to them.
@@ -126,18 +128,28 @@ def why_not(conn: Any, name: str, *, is_external: bool) -> str | None:
     """Return why a domain cannot have a snapshot taken, as far as can be said before; or None."""
     if conn.getType() != "QEMU":
         return None
-    disks = read_domain.disk_sources(read_domain.domain(domain(conn, name).XMLDesc(0)))
-    written = [one for one in disks if one["device"] == "disk" and not one["is_readonly"]]
+    disks = read_domain.disks(read_domain.domain(domain(conn, name).XMLDesc(0)))
+    written = [one for one in disks if one.device == "disk" and not one.is_readonly]
     if not written:
         return f"VM {name!r} has no disk of which a snapshot could be taken"
     for disk in written:
-        if disk["format"] != "qcow2" and not is_external:
-            return (
-                f"disk {disk['target']} of VM {name!r} is {disk['format']}, and an internal "
-                "snapshot needs qcow2 for every disk; give external=True, which libvirt reverts "
-                "from 9.9 on, or detach that disk first: a seed is needed at the first start only"
-            )
+        if disk.format != "qcow2" and not is_external:
+            return _why_not_in(name, disk)
     return None
+
+
+def _why_not_in(name: str, disk: Disk) -> str:
+    target, needs = disk.target.get("dev"), "an internal snapshot needs qcow2 for every disk"
+    if disk.serial == SEED_SERIAL:
+        return (
+            f"disk {target} of VM {name!r} is its seed, which older releases made {disk.format}, "
+            f"and {needs} that is written to; have the guest only read it, from the next start on: "
+            f"virt.update {name} seed_readonly=True; or give external=True"
+        )
+    return (
+        f"disk {target} of VM {name!r} is {disk.format}, and {needs} that is written to; give "
+        "external=True, which libvirt reverts to from 9.9 on, or detach that disk first"
+    )
 
 
 def take(conn: Any, vm: str, name: str, *, is_external: bool, is_quiesced: bool) -> None:

@@ -1,6 +1,7 @@
 """Remove a VM with everything that was made for it, and never anything else."""
 
 import secrets
+from collections.abc import Collection, Iterator
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -198,8 +199,23 @@ def own_files(conn: Any, settings: HostSettings, name: str, removables: bool) ->
         if (is_removable or disk["is_readonly"]) and storage.is_declared(settings, path):
             continue
         if not storage.is_shared(settings, path, used):
-            out.append(path)
-    return out
+            out += [path, *_below(settings, disk, read.uuid(root), used)]
+    return list(dict.fromkeys(out))
+
+
+def _below(
+    settings: HostSettings, disk: dict[str, Any], uuid: str, used: Collection[str]
+) -> Iterator[str]:
+    """Yield what was made for a VM and is below its disk, as after an external snapshot."""
+    # Into a raw disk its guest may have written what looks like the header of an overlay.
+    below = list(storage.chain(disk["path"]))[1:] if disk["format"] == "qcow2" else []
+    for path in below:
+        owner = owned.of(path)
+        is_own = owner is not None and owner.uuid == uuid and owner.is_of_this_host
+        is_others = storage.is_shared(settings, path, used) or storage.is_declared(settings, path)
+        # On storage that all hosts have, VMs of others may be based on it.
+        if is_own and not is_others:
+            yield path
 
 
 def _remove_empty(settings: HostSettings, paths: list[str]) -> None:

@@ -21,14 +21,13 @@ from saltvirt import files, records, room, wire
 from saltvirt.config import HostSettings
 from saltvirt.errors import BadArgument, StorageError
 from saltvirt.ops import owned, reservations, storage
+from saltvirt.ops.seeding import seedfiles
 from saltvirt.recordfacts import TrashFacts
 
 log = logging.getLogger(__name__)
 PURPOSE, KEPT = "trash", "kept"
 # Beside the files; libvirt's pools do not look into folders.
 FOLDER = ".salt-virt-trash"
-# They hold the guest's private key.
-_SECRETS = ("_seed.iso", "_seed.credentials")
 _DAY_S = 24 * 3600
 # File systems without hard links answer one of these.
 _NO_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK}
@@ -100,7 +99,7 @@ def _move(path: str, place: Path) -> None:
 def _is_kept(path: str) -> bool:
     one = Path(path)
     # A link has nothing in it that could be kept.
-    return one.is_file() and not one.is_symlink() and not path.endswith(_SECRETS)
+    return one.is_file() and not one.is_symlink() and not seedfiles.is_seed(path)
 
 
 def _place(entry: str, path: str) -> Path:

@@ -6,7 +6,7 @@ from typing import Any
 
 from saltvirt.errors import NoHostFits
 from saltvirt.model import Evaluation, Policy, Requirements
-from saltvirt.placement import fit, groups, headroom, score
+from saltvirt.placement import cures, fit, groups, headroom, score
 from saltvirt.placement.answers import HostInfo
 
 USUAL = Policy()
@@ -94,8 +94,14 @@ def choose(
     evaluations = evaluate(hosts, required, weights, policy)
     fitting = [evaluation for evaluation in evaluations if evaluation.fits]
     if not fitting:
-        raise NoHostFits(required, {v.host: "; ".join(v.reasons) for v in evaluations})
+        raise no_host_fits(required, evaluations)
     return fitting
+
+
+def no_host_fits(required: Requirements, evaluations: Sequence[Evaluation]) -> NoHostFits:
+    """Return the error that says of every host why a VM cannot be there, and what helps."""
+    helps = cures.told(reason for one in evaluations for reason in one.reasons)
+    return NoHostFits(required, {v.host: "; ".join(v.reasons) for v in evaluations}, helps)
 
 
 def _score(

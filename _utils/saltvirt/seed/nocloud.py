@@ -1,5 +1,5 @@
 """
-A NoCloud seed: an ISO that cloud-init reads, made without mounting anything.
+A NoCloud seed: an ISO in a qcow2 that cloud-init reads, made without mounting anything.
 
 The private key is not in the user data, which stays readable for every program of the
 guest for ever; it lies behind the file system, and the guest wipes it after reading.
@@ -16,7 +16,7 @@ import yaml
 
 from saltvirt import files, optional
 from saltvirt.errors import SeedError
-from saltvirt.seed import cloudconfig, guest
+from saltvirt.seed import cloudconfig, container, guest
 from saltvirt.seed.model import Identity
 
 pycdlib = optional.OptionalModule("pycdlib")
@@ -92,13 +92,10 @@ def _marked(config: object) -> str:
     return "#cloud-config\n" + json.dumps(config, indent=1)
 
 
-def build(path: str | Path, identity: Identity, instance: str, *, install: object) -> None:
+def content(identity: Identity, instance: str, *, install: object) -> bytes:
     """
-    Write a seed, readable by its owner only; it is on the disk when this returns.
+    Return what is on a seed's disk.
 
-    path
-        Where; a file that is there must be the caller's own, and is written over. It is the
-        caller's to remove if this fails, too.
     instance
         What cloud-init tells one guest from another by: the domain's UUID.
     install
@@ -114,9 +111,23 @@ def build(path: str | Path, identity: Identity, instance: str, *, install: objec
     image = image.ljust(first_block * guest.BLOCK, b"\0")
     if len(image) != first_block * guest.BLOCK:
         raise SeedError("the seed's size did not settle")
+    return image + secret.ljust(guest.SECRET_BYTES, b"\0")
+
+
+def build(path: str | Path, identity: Identity, instance: str, *, install: object) -> None:
+    """
+    Write a seed, a qcow2 readable by its owner only; it is on the disk when this returns.
+
+    path
+        Where; a file that is there must be the caller's own, and is written over. It is the
+        caller's to remove if this fails, too.
+    instance, install
+        As :func:`content` has them.
+    """
+    data = container.qcow2(content(identity, instance, install=install))
     try:
         with open(path, "wb", opener=files.private) as handle:
-            handle.write(image + secret.ljust(guest.SECRET_BYTES, b"\0"))
+            handle.write(data)
         files.durable(path)
     except OSError as exc:
         raise SeedError(f"cannot write seed {path}: {exc.strerror}") from exc

@@ -118,10 +118,10 @@ def seed(path: str, target: str) -> Disk:
     Return the disk of a NoCloud seed.
 
     A virtio disk, because cloud kernels have no AHCI; writable, because the guest wipes its
-    private key off it; always raw, because the guest may write what it likes on it.
+    private key off it. Its format is in its name, as the guest may write what it likes on it.
     """
     return Disk(
-        driver={"name": "qemu", "type": "raw"},
+        driver={"name": "qemu", "type": "qcow2" if path.endswith(".qcow2") else "raw"},
         source={"file": path},
         target={"dev": target, "bus": "virtio"},
         serial="saltvirt-seed",

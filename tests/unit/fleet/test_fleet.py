@@ -55,6 +55,16 @@ def test_a_reply_is_what_its_exit_code_says():
         ),
         (
             "Moving",
+            {"percent": 15, "disk_bytes": 7, "remaining_bytes": 2**21, "rate_bytes_s": 2**20},
+            "vm: Moving its disks 15 %, 1.0M/s, 2.0M to go",
+        ),
+        (
+            "Moving",
+            {"percent": 15, "disk_bytes": 7, "memory_bytes": 7, "remaining_bytes": 2**21},
+            "vm: Moving its memory 15 %, 2.0M to go",
+        ),
+        (
+            "Moving",
             {"percent": 80, "rate_bytes_s": 2**20, "remaining_bytes": 2**21, "passes": 3},
             "vm: Moving 1.0M/s, 2.0M to go in pass 3 over its memory",
         ),

@@ -7,7 +7,8 @@ from saltvirt.fleet import evacuate, migrate
 HOW = {"max_parallel": 2, "with_stopped": True, "wait_s": 6}
 LINE = (
     "behind NAT (default): its connections break, its address may change, and it is reached "
-    "through {} from then on"
+    "through {} from then on; its minion may be silent for some 5 minutes, until it finds its "
+    "connection broken"
 )
 
 

@@ -77,6 +77,20 @@ def test_where_the_host_knows_no_address_the_minion_is_asked(cloud, monkeypatch)
     assert said["addresses_from"] == "minion"
 
 
+def test_of_a_minion_that_came_and_is_silent_the_master_knows_what_it_said(cloud, monkeypatch):
+    cloud.says["virt.vm_info"] = {"web": {"addresses": [], "ssh_user": "debian"}}
+    cache = salt.cache.factory(cloud.opts)
+    cache.store("grains", "web", {"ipv4": ["127.0.0.1", "192.0.2.9"]})
+
+    with pytest.raises(DeployError) as silent:
+        awaited(cloud, monkeypatch, None)
+
+    assert silent.value.table["addresses"] == ["192.0.2.9"]
+    assert silent.value.table["login"] == "ssh debian@192.0.2.9"
+    # Of a name without a key it is what another VM has said.
+    assert reaching._told(cloud.master, "other") == {}
+
+
 @pytest.mark.parametrize(
     "said",
     [

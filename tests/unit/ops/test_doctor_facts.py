@@ -65,7 +65,7 @@ def mended(host, **wanted):
         return mend.mend(conn, host.settings, wanted)
 
 
-LEFT = [("disk", "web1_data.qcow2"), ("seed", "web1_seed.iso"), ("disk", "web1_system.qcow2")]
+LEFT = [("disk", "web1_data.qcow2"), ("seed", "web1_seed.iso.qcow2"), ("disk", "web1_system.qcow2")]
 
 
 def test_a_host_with_a_vm_shows_it_and_nothing_that_is_left_over(built):
@@ -172,7 +172,11 @@ def test_what_nothing_uses_goes_into_the_trash_where_there_is_one(built):
     built.settings = dataclasses.replace(built.settings, trash_days=3)
     forget(built)
 
-    mended(built, disk=[path_of(built, "web1_data.qcow2")], seed=[path_of(built, "web1_seed.iso")])
+    mended(
+        built,
+        disk=[path_of(built, "web1_data.qcow2")],
+        seed=[path_of(built, "web1_seed.iso.qcow2")],
+    )
 
     (row,) = trash.listed(built.settings).values()
     assert row["files"] == [path_of(built, "web1_data.qcow2")]

@@ -138,10 +138,16 @@ def test_turning_the_trash_off_takes_nothing_from_it_before_its_time(keeping):
     assert names(keeping) == DISKS
 
 
+def found(keeping):
+    """Return the names of the VM's disks, wherever they are by now."""
+    files = Path(keeping.settings.images).rglob("web1_*.qcow2")
+    return sorted(one.name for one in files if "_seed." not in one.name)
+
+
 @pytest.mark.parametrize("point", ["purge.removing", "trash.before-kept", "trash.kept"])
 def test_a_purge_that_was_killed_at_a_boundary_loses_no_disk(keeping, point):
     keeping.dies(lambda: purged(keeping), point)
-    assert sorted(p.name for p in Path(keeping.settings.images).rglob("web1_*.qcow2")) == DISKS
+    assert found(keeping) == DISKS
 
     with keeping.libvirt() as conn:
         unfinished.settle(conn, keeping.settings)
@@ -159,7 +165,7 @@ def test_a_purge_that_was_killed_among_the_files_loses_no_disk(keeping, monkeypa
         # This is not a boundary of a record: only the call itself can be stopped at.
         patched.setattr(trash, "_move", dying)
         keeping.dies(lambda: purged(keeping))
-    assert sorted(p.name for p in Path(keeping.settings.images).rglob("web1_*.qcow2")) == DISKS
+    assert found(keeping) == DISKS
 
     with keeping.libvirt() as conn:
         unfinished.settle(conn, keeping.settings)
@@ -201,15 +207,17 @@ def test_a_disk_that_one_in_the_trash_is_based_on_is_not_purged(keeping):
 
 def test_a_seed_and_a_link_are_removed_for_good(keeping):
     images = Path(keeping.settings.images)
-    shutil.copy(images / DISKS[0], images / "x_seed.iso")
+    seeds = {"x_seed.iso", "x_seed.iso.qcow2"}
+    for name in seeds:
+        shutil.copy(images / DISKS[0], images / name)
     (images / "link").symlink_to(images / DISKS[0])
 
     with trash.filling(keeping.settings, "x", why="a test") as drop:
-        for name in ("x_seed.iso", "link", "missing"):
+        for name in (*seeds, "link", "missing"):
             drop(str(images / name))
 
     assert trash.listed(keeping.settings) == {}
-    assert {"x_seed.iso", "link"}.isdisjoint(keeping.files())
+    assert {*seeds, "link"}.isdisjoint(keeping.files())
 
 
 def test_volumes_that_are_not_files_stay_and_are_named(keeping):

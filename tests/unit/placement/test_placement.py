@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from saltvirt.errors import NoHostFits
 from saltvirt.model import Requirements
-from saltvirt.placement import choose, fit
+from saltvirt.placement import choose, cures, fit
 
 FLEETS = Path(__file__).resolve().parents[2] / "data" / "fleets"
 NEED = Requirements(
@@ -77,7 +77,10 @@ def test_every_filter_says_why(change, reason):
     pages = {"limit_mib": 1000, "committed_mib": 700}
     hosts["hyper1"]["stocks"] = {"hugepages of 2048 KiB": pages}
 
-    assert reason in why_not(replace(NEED, **change), hosts)
+    found = why_not(replace(NEED, **change), hosts)
+    assert reason in found
+    # What says itself what to do needs no more.
+    assert len(cures.of([found])) == 1 or reason[:9] in ("cannot ta", "interface")
 
 
 def test_an_older_host_that_says_nothing_of_its_stocks_is_not_asked_for_them():
@@ -157,6 +160,23 @@ def test_a_failed_choice_carries_every_reason():
 
     assert sorted(refused.value.reasons) == ["hyper1", "hyper2", "hyper3"]
     assert "no host fits 'new' (2 CPUs, 1000000 MiB)" in str(refused.value)
+
+
+def test_a_failed_choice_ends_with_what_helps_each_once():
+    hosts = fleet()
+    hosts["hyper2"]["maintenance"] = True
+
+    with pytest.raises(NoHostFits) as refused:
+        choose.choose(told.infos(hosts), replace(NEED, memory_mib=10**6))
+
+    line = str(refused.value)
+    before, _, helps = line.partition("; what helps: ")
+    assert helps == (
+        "less memory, or more to hand out: virt:memory_ratio, virt:capacity; "
+        "salt-run virt.maintenance HOST off, or virt.restore HOST"
+    )
+    # A host that refuses says the same of itself, and it is told once.
+    assert cures.without(line) == before
 
 
 @pytest.mark.parametrize("kind", ["vms", "coming"])

@@ -39,7 +39,8 @@ def identity(**change):
 def seed(tmp_path):
     """A seed on disk."""
     path = tmp_path / "seed.iso"
-    nocloud.build(path, identity(), "i-1", install=True)
+    path.touch(mode=0o600)
+    path.write_bytes(nocloud.content(identity(), "i-1", install=True))
     return path
 
 
@@ -74,7 +75,6 @@ def test_the_private_key_is_behind_the_file_system_and_nowhere_in_it(seed):
     assert data[size:].rstrip(b"\0").decode() == PRIVATE
     assert b"PRIVATE KEY" not in data[:size]
     assert not any("PRIVATE" in text for text in read(seed).values())
-    assert stat.S_IMODE(seed.stat().st_mode) == 0o600
 
 
 @pytest.mark.slow
@@ -105,7 +105,8 @@ def test_the_guests_script_takes_the_key_and_wipes_it(seed, tmp_path):
 def test_values_of_a_user_cannot_become_shell(tmp_path):
     evil = "'; touch /tmp/owned; echo '$(id)`id`"
     path = tmp_path / "seed.iso"
-    nocloud.build(path, identity(config={"id": "x", "note": evil}), "i-1", install=False)
+    who = identity(config={"id": "x", "note": evil})
+    path.write_bytes(nocloud.content(who, "i-1", install=False))
     script = yaml.safe_load(read(path)["user-data"])["bootcmd"][0][-1]
 
     writes = script[script.index("printf '%s' 'id") :].split(" >/etc/salt")[0]
@@ -116,17 +117,19 @@ def test_values_of_a_user_cannot_become_shell(tmp_path):
 
 def test_without_keys_the_region_is_empty_and_the_script_still_works(tmp_path):
     path = tmp_path / "seed.iso"
-    nocloud.build(path, identity(private_key=None, public_key=None), "i-1", install=False)
+    who = identity(private_key=None, public_key=None)
+    path.write_bytes(nocloud.content(who, "i-1", install=False))
 
     assert path.read_bytes()[-guest.SECRET_BYTES :] == bytes(guest.SECRET_BYTES)
     assert "runcmd" not in yaml.safe_load(read(path)["user-data"])
 
 
 def test_a_seed_is_written_when_it_is_on_the_disk_with_its_folder(tmp_path, synced):
-    nocloud.build(tmp_path / "seed.iso", identity(), "i-1", install=True)
+    path = tmp_path / "seed.qcow2"
+    nocloud.build(path, identity(), "i-1", install=True)
 
-    content = (tmp_path / "seed.iso").read_bytes()
-    assert synced == [("seed.iso", content), (tmp_path.name, ["seed.iso"])]
+    assert synced == [(path.name, path.read_bytes()), (tmp_path.name, [path.name])]
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
 def test_what_is_sealed_opens_only_for_its_minion():
@@ -330,7 +333,7 @@ def test_what_is_said_beside_the_identity_is_in_the_seed(tmp_path):
         network={"version": 2, "ethernets": {}},
     )
     path = tmp_path / "seed.iso"
-    nocloud.build(path, identity(cloud_init=cloud), "i-1", install=False)
+    path.write_bytes(nocloud.content(identity(cloud_init=cloud), "i-1", install=False))
 
     names = ("meta-data", "user-data", "vendor-data", "network-config")
     files = read(path, names)

@@ -57,7 +57,7 @@ def seeded(folder, keys, **user_data):
     path = folder / "seed.iso"
     data = identities.CloudInit(user_data=(user_data,))
     who = Identity(id="web1", config={}, ssh_keys=keys, cloud_init=data)
-    nocloud.build(path, who, "i-1", install=False)
+    path.write_bytes(nocloud.content(who, "i-1", install=False))
     iso, text = pycdlib.PyCdlib(), io.BytesIO()
     iso.open(str(path))
     iso.get_file_from_iso_fp(text, rr_path="/user-data")

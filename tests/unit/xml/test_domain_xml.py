@@ -148,7 +148,7 @@ def meant(name="centos1", cpu=2, mem=512, **given):
         )
         for disk in vm.disks
     )
-    seed = f"/srv/salt-images/{name}_seed.iso" if given.get("image") else None
+    seed = f"/srv/salt-images/{name}_seed.iso.qcow2" if given.get("image") else None
     return replace(vm, disks=disks, seed_path=seed, domain_type="qemu", arch="x86_64")
 
 

@@ -16,7 +16,7 @@ from saltvirt.ops import inspect, storage
 from saltvirt.ops.build import existing, poolvolumes
 from saltvirt.ops.context import Context
 from saltvirt.ops.images import fetch
-from saltvirt.ops.seeding import identity, inspection, install, provided
+from saltvirt.ops.seeding import identity, inspection, install, provided, seedfiles
 from saltvirt.ops.seeding import method as seeding
 from saltvirt.placement.answers import DomainTypes
 from saltvirt.seed import appliance, cloudconfig
@@ -156,7 +156,7 @@ def of_content(
     wish, found, unseen = of_seed(
         context, deployment, who if is_seeded else None, images, is_dry=is_dry
     )
-    kept = seed_path(settings.images, vm.name, "iso") if there.names and not wish else None
+    kept = there.names and not wish
     return Content(
         images=images,
         given=given,
@@ -164,7 +164,7 @@ def of_content(
         taken=_taken(settings, rest, there.places),
         existing=there.files,
         volumes=there.volumes,
-        seed=existing.seed(context, conn, vm.name, kept) if kept else None,
+        seed=existing.seed(context, conn, vm.name) if kept else None,
         boot=boot_files(context, deployment, is_dry=is_dry),
         wish=wish,
         found=found,
@@ -335,11 +335,6 @@ def disk_path(vm: Vm, disk: Disk, place: storage.Place, fmt: str) -> str:
     return str(place.folder / f"{vm.name}_{disk.name}.{fmt}")
 
 
-def seed_path(images: str, name: str, kind: str) -> str:
-    """Return where a VM's seed lies in the image folder: ``iso`` or ``credentials``."""
-    return str(Path(images) / f"{name}_seed.{kind}")
-
-
 def is_pci(nic: Nic) -> bool:
     """Return whether a NIC is a PCI device of the host that is passed through."""
     return nic.type == "hostdev" and bool(nics.pci(nic.source))
@@ -352,7 +347,7 @@ def _taken(settings: HostSettings, vm: Vm, places: Mapping[str, storage.Place]) 
         if disk.name in places
         for fmt in ("qcow2", "raw")
     ]
-    wanted += [seed_path(settings.images, vm.name, kind) for kind in ("iso", "credentials")]
+    wanted += seedfiles.every(settings.images, vm.name)
     return frozenset(path for path in wanted if os.path.lexists(path))
 
 

@@ -11,7 +11,8 @@ from saltvirt.ops.build import buildfacts, plandisks
 from saltvirt.ops.build.buildfacts import Content, HostFacts
 from saltvirt.ops.build.plandisks import DiskFile, DiskVolume, ExistingFile, File
 from saltvirt.ops.seeding import method as seeding
-from saltvirt.placement import fit
+from saltvirt.ops.seeding import seedfiles
+from saltvirt.placement import cures, fit
 from saltvirt.placement.answers import HostInfo
 from saltvirt.spec import Deployment
 from saltvirt.xml import domain, graphics
@@ -161,7 +162,7 @@ def on_host(vm: Vm, host: HostFacts) -> Vm:
     """Return the VM with what the host decides; refuse what the host does not have."""
     why = fit.why_not_type(host.domain_types, vm.domain_type)
     if why:
-        raise ReservationRefused(vm.name, [why])
+        raise ReservationRefused(vm.name, [why], cures.told([why]))
     _refuse_nics(vm, host)
     for name in vm.host_devices:
         if name not in host.devices:
@@ -210,7 +211,7 @@ def refuse(vm: Vm, host: HostFacts, info: HostInfo, required: Requirements) -> N
     if not why and not host.has_machine:
         why = [f"QEMU {host.qemu} there does not know the machine type {vm.machine}"]
     if why:
-        raise ReservationRefused(required.name, why)
+        raise ReservationRefused(required.name, why, cures.told(why))
 
 
 def decide(deployment: Deployment, host: HostFacts, content: Content, images: str) -> Plan:
@@ -254,10 +255,9 @@ def decide(deployment: Deployment, host: HostFacts, content: Content, images: st
 
 def _seed_paths(images: str, name: str, seed: seeding.SeedMethod | None) -> dict[str, str]:
     """Return ``{method: path}`` of the seed's file, nothing where a VM gets none."""
-    kinds = {"nocloud": "iso", "credentials": "credentials"}
     return {
-        method: buildfacts.seed_path(images, name, kind)
-        for method, kind in kinds.items()
+        method: seedfiles.path(images, name, method)
+        for method in ("nocloud", "credentials")
         if seed and seed.name == method
     }
 

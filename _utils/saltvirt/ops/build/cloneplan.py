@@ -10,11 +10,11 @@ from saltvirt import nics, stocks
 from saltvirt.errors import SeedError
 from saltvirt.image.validation import ValidatedImage
 from saltvirt.model import Disk, Nic, Requirements, Vm
-from saltvirt.ops.build.buildfacts import seed_path
 from saltvirt.ops.build.buildplan import Plan
 from saltvirt.ops.build.plandisks import DiskFile, DiskVolume
 from saltvirt.ops.build.source import Source, SourceDisk
 from saltvirt.ops.seeding import method as seeding
+from saltvirt.ops.seeding import seedfiles
 from saltvirt.placement import requirements
 from saltvirt.spec import Deployment, console_log
 from saltvirt.units import MIB
@@ -151,7 +151,7 @@ def decide(
     """
     made, name = deployment.vm, deployment.vm.name
     method = seeding.decide(facts.wish, facts.found, facts.unseen) if facts.wish else None
-    seed = seed_path(images, name, "iso") if method and method.name == "nocloud" else None
+    seed = seedfiles.path(images, name, "nocloud") if method and method.name == "nocloud" else None
     noted = read.ours(read.domain(source.xml))["ssh_user"]
     made = replace(made, seed_path=seed, ssh_user=(method.ssh_user if method else None) or noted)
     variables = _variables(source, name)

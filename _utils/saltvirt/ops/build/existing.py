@@ -21,6 +21,7 @@ from saltvirt.kvm import lifecycle
 from saltvirt.model import Disk, Requirements, Vm
 from saltvirt.ops import owned, reservations, storage
 from saltvirt.ops.context import Context
+from saltvirt.ops.seeding import seedfiles
 from saltvirt.ops.storage import Place
 from saltvirt.units import MIB
 
@@ -56,13 +57,19 @@ def of_disks(
     return {one.name: _judged(context, vm.name, one, found) for one, found in named if found}
 
 
-def seed(context: Context, conn: Any, name: str, path: str) -> str | None:
+def seed(context: Context, conn: Any, name: str) -> str | None:
     """Return the seed that a VM had, None if there is none."""
-    if not os.path.lexists(path):
+    path = next(filter(os.path.lexists, seedfiles.kept(context.settings.images, name)), None)
+    if path is None:
         return None
     if not Path(path).is_file() or Path(path).is_symlink():
         raise StorageError(f"seed {path} is there already, and is not a file; remove it")
     refuse_used(conn, context.settings, name, [path])
+    if path.endswith(".qcow2"):
+        try:
+            _validated(context.settings, _Named(path, "qcow2"))
+        except ImageError as exc:
+            raise StorageError(f"seed {path} is there already ({exc}); remove it") from exc
     return path
 
 

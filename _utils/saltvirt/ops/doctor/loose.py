@@ -12,6 +12,7 @@ from saltvirt.config import HostSettings
 from saltvirt.errors import NoSuchVm
 from saltvirt.kvm import host, lifecycle, query
 from saltvirt.ops import owned, reservations, storage, trash
+from saltvirt.ops.seeding import seedfiles
 from saltvirt.placement.doctor import LooseFile, SeenVm
 from saltvirt.xml import read
 
@@ -105,7 +106,7 @@ def files(conn: Any, settings: HostSettings) -> Iterator[LooseFile]:
                 continue
             if str(path) in is_used or storage.is_open(path):
                 continue
-            kind = "seed" if path.name.startswith(f"{owner.vm}_seed.") else "disk"
+            kind = "seed" if seedfiles.is_seed(path) else "disk"
             yield _file(settings, kind, path, owner.vm, owner.uuid)
     yield from _named(settings, set(query.names(conn)), is_used)
     for path in sorted((Path(settings.state_dir) / "tokens").glob("*")):

@@ -60,6 +60,7 @@ class _Pace:
         self._progress, self._options = progress, options
         self._begin = self._moved = time.monotonic()
         self._told, self._best, self._percent = 0.0, 0, 0
+        self._is_in_memory = False
         self.last: dict[str, int] = {}
         self.is_postcopy = False
 
@@ -70,6 +71,10 @@ class _Pace:
         done = stats.get("memory_bytes", 0) + stats.get("disk_bytes", 0)
         if done > self._best:
             self._best, self._moved = done, now
+        is_in_memory = bool(stats.get("memory_bytes"))
+        if is_in_memory and not self._is_in_memory:
+            # The disks are sent, and the memory's share is told at once.
+            self._percent, self._told, self._is_in_memory = 0, 0.0, True
         # Each pass over the guest's memory has a total of its own, and a share of that.
         self._percent = max(self._percent, stats.get("percent", 0))
         # At its very beginning QEMU has no figures yet.

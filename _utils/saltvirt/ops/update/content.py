@@ -53,6 +53,26 @@ class Disks:
     more_mib: int = 0
 
 
+def refuse_full_seed(now: ET.Element) -> None:
+    """
+    Raise StorageError if a guest has not taken its key from its seed yet, which it then wipes.
+
+    now
+        The VM's definition.
+    """
+    for one in filter(held.is_seed, amend.devices(now, "disk")):
+        path = disk.read(one).path or ""
+        try:
+            has_key = b" PRIVATE KEY-" in Path(path).read_bytes()
+        except OSError as exc:
+            raise StorageError(f"cannot read seed {path}: {exc.strerror}") from exc
+        if has_key:
+            raise StorageError(
+                f"the guest has not taken its key from its seed {path} yet, and could not wipe it; "
+                "start the VM, and try again when its minion answers"
+            )
+
+
 def find(
     context: Context, conn: Any, request: Request, root: ET.Element, running: ET.Element | None
 ) -> Disks | None:

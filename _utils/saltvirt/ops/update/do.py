@@ -19,8 +19,8 @@ from saltvirt.ops.context import Context
 from saltvirt.ops.migration import startlock
 from saltvirt.ops.update import content, live, plan
 from saltvirt.ops.update.request import Request
+from saltvirt.xml import difference, hostdev, parse, to_text
 from saltvirt.xml import domain as domain_xml
-from saltvirt.xml import hostdev, parse, to_text
 
 Answer = dict[str, Any]
 
@@ -30,7 +30,8 @@ def update(context: Context, request: Request) -> Answer:
     Change a VM as a call asks, or with its ``test`` say what would be changed.
 
     Returns ``{definition, disk: {attached, detached, updated}, interface: {attached, detached}}``,
-    and where they apply ``hostdev``, ``cpu``, ``mem``, ``autostart``, ``restart`` and ``errors``.
+    and where they apply ``hostdev``, ``cpu``, ``mem``, ``autostart``, ``restart`` and ``errors``;
+    of a test ``diff``, too.
     """
     with connect.opened(context.settings, readonly=False) as conn:
         return update_with(context, conn, request)
@@ -74,6 +75,8 @@ class _Update:
         """Do it, or only say it."""
         request = self._request = self._with_boot_files()
         self._disks = content.find(self._context, self._conn, request, self._now, self._running)
+        if request.seed_readonly:
+            content.refuse_full_seed(self._now)
         self._plan = plan.decide(
             self._now,
             request,
@@ -96,7 +99,10 @@ class _Update:
             self._grow()
             if autostart is not None:
                 lifecycle.set_autostart(self._conn, self._name, autostart)
-        return self._answer(autostart)
+        answer = self._answer(autostart)
+        if not request.test:
+            return answer
+        return {**answer, "diff": difference.lines(self._now, self._plan.root)}
 
     def _with_boot_files(self) -> Request:
         """Return the request with the files of this host that the VM is to boot from."""

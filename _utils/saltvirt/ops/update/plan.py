@@ -3,7 +3,7 @@
 import copy
 import xml.etree.ElementTree as ET
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from saltvirt.ops.update import devices
 from saltvirt.ops.update.request import Request
@@ -12,6 +12,7 @@ from saltvirt.xml import (
     clock,
     cpu,
     cputune,
+    disk,
     features,
     held,
     hostdev,
@@ -160,6 +161,17 @@ def _ports(root: ET.Element, request: Request) -> None:
     devices.ports(root, request.serials, request.consoles)
 
 
+def _seed(root: ET.Element, request: Request) -> None:
+    is_readonly = bool(request.seed_readonly)
+    disks = [
+        held.amended_disk(one, replace(disk.read(one), is_readonly=is_readonly))
+        if held.is_seed(one)
+        else one
+        for one in amend.devices(root, "disk")
+    ]
+    amend.put_devices(root, "disk", disks)
+
+
 _OF_REQUEST = object()
 _ELEMENTS: dict[str, tuple[object, _Change]] = {
     "cpu": (_OF_REQUEST, _cpu),
@@ -174,4 +186,5 @@ _ELEMENTS: dict[str, tuple[object, _Change]] = {
     "graphics": (_OF_REQUEST, _graphics),
     "serials": (_OF_REQUEST, _ports),
     "consoles": (_OF_REQUEST, _ports),
+    "seed_readonly": (_OF_REQUEST, _seed),
 }

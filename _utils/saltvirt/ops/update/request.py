@@ -21,6 +21,8 @@ class Request:
         A number (of MiB), or a mapping of which null removes.
     with_bus
         The names of the disks whose bus the call says.
+    seed_readonly
+        Whether its seed can only be read, which a virt.update alone says.
     is_3006
         Whether what is new has the defaults of Salt 3006.
     """
@@ -42,6 +44,7 @@ class Request:
     with_bus: frozenset[str] = frozenset()
     interfaces: tuple[Nic, ...] | None = None
     autostart: bool | None = None
+    seed_readonly: bool | None = None
     live: bool = True
     test: bool = False
     is_3006: bool = False
@@ -68,6 +71,7 @@ def of(settings: HostSettings, name: str, given: Mapping[str, Any]) -> Request:
         disks=disks,
         with_bus=with_bus,
         interfaces=_interfaces(settings, name, given["nic_profile"], given["interfaces"]),
+        seed_readonly=_flag("seed_readonly", given.get("seed_readonly")),
         is_3006=settings.compat is not None,
         **more,
     )

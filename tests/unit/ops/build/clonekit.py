@@ -10,7 +10,7 @@ from saltvirt.ops.build import cloning
 from saltvirt.xml import parse
 
 PUBLIC, PRIVATE = keypairs.named("a clone")
-FILES = ["db1_data.qcow2", "db1_seed.iso", "db1_system.qcow2"]
+FILES = ["db1_data.qcow2", "db1_seed.iso.qcow2", "db1_system.qcow2"]
 
 
 def given(**more):

@@ -13,7 +13,7 @@ from saltvirt.ops import inspect, purge, reservations, unfinished
 from saltvirt.ops.build import do
 from saltvirt.seed import nocloud
 
-ALL = ["web1_data.qcow2", "web1_seed.iso", "web1_system.qcow2"]
+ALL = ["web1_data.qcow2", "web1_seed.iso.qcow2", "web1_system.qcow2"]
 
 
 def kill(*_args, **_given):

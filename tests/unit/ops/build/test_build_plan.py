@@ -53,7 +53,7 @@ def test_a_plan_says_all_that_will_be_made_and_touches_nothing():
     made = decided()
 
     assert made.paths == ["/images/web1_system.qcow2", "/pool/web1_data.qcow2"] + [
-        "/images/web1_seed.iso"
+        "/images/web1_seed.iso.qcow2"
     ]
     assert [(file.how, file.pool) for file in made.files] == [("overlay", None), ("empty", "p")]
     root = read.domain(made.xml())
@@ -80,7 +80,7 @@ def test_a_disk_is_copied_where_that_is_wanted():
 
 
 @pytest.mark.parametrize(
-    ("path", "what"), [("/pool/web1_data.qcow2", "disk"), ("/images/web1_seed.iso", "seed")]
+    ("path", "what"), [("/pool/web1_data.qcow2", "disk"), ("/images/web1_seed.iso.qcow2", "seed")]
 )
 def test_what_is_there_already_is_never_written_over(path, what):
     with pytest.raises(StorageError, match=f"^{what} {path} already exists, but there is no VM"):
@@ -93,7 +93,7 @@ def test_a_users_own_file_is_used_and_not_made():
 
     made = decided(replace(CONTENT, given={"data": mine}), disks=given)
 
-    assert made.paths == ["/images/web1_system.qcow2", "/images/web1_seed.iso"]
+    assert made.paths == ["/images/web1_system.qcow2", "/images/web1_seed.iso.qcow2"]
     assert (made.vm.disks[1].path, made.vm.disks[1].format) == ("/mine/d.raw", "raw")
 
 

@@ -11,7 +11,7 @@ from saltvirt.ops import storage, unfinished
 from saltvirt.ops.build import do
 from saltvirt.ops.migration import startlock
 
-ALL = ["web1_data.qcow2", "web1_seed.iso", "web1_system.qcow2"]
+ALL = ["web1_data.qcow2", "web1_seed.iso.qcow2", "web1_system.qcow2"]
 
 
 def fail(*_args, **_given):

@@ -145,9 +145,9 @@ def test_without_a_seed_the_guest_is_its_sources(hypervisor, stopped):
 def test_the_seed_takes_away_what_the_disk_has_of_the_source(hypervisor, stopped):
     cloned(hypervisor)
 
-    seed = disk(hypervisor, "db1_seed.iso").read_bytes()
+    seed = disk(hypervisor, "db1_seed.iso.qcow2").read_bytes()
     assert b"rm -f $pki/minion.pem $pki/minion.pub /etc/machine-id" in seed
-    assert b"rm -f $pki/minion.pem $pki" not in disk(hypervisor, "web1_seed.iso").read_bytes()
+    assert b"rm -f $pki/minion.pem $pki" not in disk(hypervisor, "web1_seed.iso.qcow2").read_bytes()
 
 
 def test_a_dry_run_says_what_would_be_done_and_does_nothing(hypervisor, stopped):

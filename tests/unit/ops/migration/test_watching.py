@@ -109,6 +109,17 @@ def test_a_move_that_is_told_never_goes_back(monkeypatch):
     assert pace.last["percent"] == 3
 
 
+def test_the_memory_begins_anew_when_the_disks_are_sent(monkeypatch):
+    told, clock = [], iter(range(0, 100, 3))
+    monkeypatch.setattr(watching.time, "monotonic", lambda: next(clock))
+    pace = watching._Pace(lambda _stage, **figures: told.append(figures), Move())
+
+    for percent, memory in ((40, 0), (99, 0), (100, 0), (5, 1 << 20), (50, 1 << 24), (70, 1 << 25)):
+        pace.take({"percent": percent, "disk_bytes": 1 << 30, "memory_bytes": memory})
+
+    assert [one["percent"] for one in told] == [40, 99, 100, 5, 50, 70]
+
+
 def test_an_end_that_comes_too_late_is_a_move(watch):
     dom = Domain(ends="moved")
 

@@ -276,7 +276,7 @@ def test_a_stock_image_gets_what_was_fetched_and_cloud_inits_seed(
     assert put["path"].endswith("web1_system.qcow2") and "files" not in put
     assert put["found"]["mounts"] == CLOUDY["mounts"]
     # It has its minion already: cloud-init starts it and installs none.
-    seed = (Path(hypervisor.settings.images) / "web1_seed.iso").read_bytes()
+    seed = (Path(hypervisor.settings.images) / "web1_seed.iso.qcow2").read_bytes()
     assert b"systemctl restart --no-block salt-minion" in seed and b"apt-get" not in seed
 
 

@@ -13,6 +13,7 @@ from saltvirt.kvm import lifecycle
 from saltvirt.ops.migration import startlock
 from saltvirt.ops.update import do, request
 from saltvirt.xml import domain, parse
+from saltvirt.xml.held import SEED_SERIAL
 from sizes import sizes
 from updatekit import BACK, BAD, CALLS, DEFINED, IDLE, XML
 
@@ -21,7 +22,7 @@ _spec = importlib.util.spec_from_file_location("virt_change", MODULE)
 virt_change = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(virt_change)
 
-_NAMES = virt_change.update.__code__.co_varnames[1:20]
+_NAMES = virt_change.update.__code__.co_varnames[1:21]
 DEFAULTS = dict(zip(_NAMES, virt_change.update.__defaults__, strict=True))
 
 
@@ -34,7 +35,10 @@ def update(hypervisor, tmp_path):
 
         def call(name="web1", **asked):
             wanted = request.of(hypervisor.settings, name, {**DEFAULTS, **asked})
-            return do.update(hypervisor.context, wanted)
+            answer = do.update(hypervisor.context, wanted)
+            # What a real call does not have.
+            call.diff = answer.pop("diff", None)
+            return answer
 
         call.conn, call.hypervisor = conn, hypervisor
         call.domain = conn.lookupByName("web1")
@@ -50,12 +54,14 @@ def definition(update):
 
 
 def test_the_arguments_are_those_of_3006_in_its_order():
-    names = virt_change.update.__code__.co_varnames[:20]
+    names = virt_change.update.__code__.co_varnames[:21]
     # salt 3006.25, modules/virt.py, line 3485; autostart was False there.
     assert names == (
         *("name", "cpu", "mem", "disk_profile", "disks", "nic_profile", "interfaces", "graphics"),
         *("live", "boot", "numatune", "test", "boot_dev", "hypervisor_features", "clock"),
         *("serials", "consoles", "stop_on_reboot", "host_devices", "autostart"),
+        # Ours.
+        "seed_readonly",
     )
     given = {"cpu": 0, "mem": 0, "live": True, "test": False, "stop_on_reboot": False}
     assert {**dict.fromkeys(names[1:]), **given} == DEFAULTS
@@ -80,6 +86,52 @@ def test_a_call_changes_the_definition_as_it_says_and_the_next_changes_nothing(
     assert holds(is_done, definition(update))
     assert update(**asked) == IDLE
     assert update(**asked, test=True) == IDLE
+
+
+def test_a_test_shows_the_lines_that_change_and_no_password(update):
+    update(cpu=4, mem=256, graphics={"type": "vnc", "port": 5905}, test=True)
+
+    gone = {one[1:].strip() for one in update.diff if one.startswith("-")}
+    come = {one[1:].strip() for one in update.diff if one.startswith("+")}
+    assert "<vcpu>2</vcpu>" in {one.replace(' placement="static"', "") for one in gone}
+    assert "<vcpu>4</vcpu>" in {one.replace(' placement="static"', "") for one in come}
+    assert '<memory unit="KiB">262144</memory>' in come
+    shown = [one for one in come if one.startswith("<graphics")]
+    assert (
+        'port="5905"' in shown[0] and 'passwd="…"' in shown[0] and "secret" not in str(update.diff)
+    )
+    assert not any("<disk" in one or "<name>" in one for one in gone | come)
+    update(cpu=2, mem=512, stop_on_reboot=None, test=True)
+    assert update.diff == []
+    update(cpu=4)
+    assert update.diff is None
+
+
+def seeds(update):
+    """Return whether the VM's seed can only be read, with its place among the disks."""
+    said = definition(update).disks
+    return [(at, one.is_readonly) for at, one in enumerate(said) if one.serial == SEED_SERIAL]
+
+
+def test_a_seed_is_only_read_once_its_guest_has_taken_its_key(update, tmp_path):
+    seed = tmp_path / "web1_seed.iso"
+    xml = update.domain.XMLDesc(libvirt.VIR_DOMAIN_XML_SECURE)
+    update.conn.defineXML(xml.replace("/srv/web1_seed.iso", str(seed)))
+    update()
+    for missing in (None, b"x" + b"-----BEGIN RSA PRIVATE KEY-----\n"):
+        if missing:
+            seed.write_bytes(missing)
+        said = "has not taken its key from its seed" if missing else "cannot read seed"
+        with pytest.raises(StorageError, match=said):
+            update(seed_readonly=True)
+    seed.write_bytes(bytes(2048))
+    assert seeds(update) == [(1, False)]
+
+    assert update(seed_readonly=True) == DEFINED
+    assert seeds(update) == [(1, True)]
+    assert update(seed_readonly=True) == IDLE
+    assert update(seed_readonly=False) == DEFINED
+    assert seeds(update) == [(1, False)]
 
 
 @pytest.mark.parametrize(("there", "back"), BACK, ids=str)

@@ -1,0 +1,21 @@
+"""Minions that say nothing of themselves are shown with their keys, so that one can allow them."""
+
+import keypairs
+from saltvirt import compat
+from saltvirt.fleet import allowing, hints, keys, membership
+
+
+def test_a_bare_host_that_says_nothing_of_itself_is_shown_and_a_vm_is_not(opts, monkeypatch):
+    for one in ("bare1", "bare2", "out", "web1"):
+        keys.accept(opts, one, keypairs.named("a guest")[0])
+    membership.disallow(opts, ["out"])
+    monkeypatch.setattr(hints, "every", lambda _opts: {"hyper1": {"web1": "running"}})
+
+    shown = allowing.shown(opts)
+
+    fingerprint = compat.KeyStore(opts).fingerprint("bare1")
+    assert shown["others"] == {"bare1": fingerprint, "bare2": fingerprint}
+    assert "more_others" not in shown and "allow_them" not in shown
+    monkeypatch.setattr(allowing, "_MOST_OTHERS", 1)
+    shown = allowing.shown(opts)
+    assert (list(shown["others"]), shown["more_others"]) == (["bare1"], 1)

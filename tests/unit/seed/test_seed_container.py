@@ -1,0 +1,47 @@
+"""A seed's file is a sound qcow2, in which the guest's wiping of its key leaves nothing."""
+
+import os
+import subprocess
+
+import pytest
+from saltvirt.errors import SeedError
+from saltvirt.seed import container, guest, nocloud
+from saltvirt.seed.model import Identity
+
+
+def raw(path):
+    """Return what the disk of a qcow2 has on it."""
+    out = path.with_suffix(".raw")
+    subprocess.run(["qemu-img", "convert", "-O", "raw", path, out], check=True)
+    return out.read_bytes()
+
+
+@pytest.mark.parametrize("size", [512, 4096, 132 * 1024, 2 * 2**20 + 512, 9 * 2**20])
+def test_qemu_finds_the_bytes_and_no_fault(tmp_path, size):
+    path, data = tmp_path / "seed.qcow2", os.urandom(size)
+
+    path.write_bytes(container.qcow2(data))
+
+    subprocess.run(["qemu-img", "check", "-q", path], check=True)
+    assert raw(path) == data
+
+
+def test_one_that_no_table_could_hold_is_refused(monkeypatch):
+    monkeypatch.setattr(container, "_TABLE", 2)
+
+    with pytest.raises(SeedError, match="the seed is too large: 20480 bytes"):
+        container.qcow2(bytes(20480))
+
+
+def test_a_key_that_is_wiped_is_nowhere_in_the_file_and_the_seed_can_have_snapshots(tmp_path):
+    path, key = tmp_path / "seed.qcow2", "-----BEGIN PRIVATE KEY-----\n" + "QUJD" * 400
+    nocloud.build(path, Identity(id="web1", config={}, private_key=key), "i-1", install=False)
+    at = len(raw(path)) - guest.SECRET_BYTES
+    assert key.encode() in path.read_bytes()
+
+    wipe = f"write -P 0 {at} {guest.SECRET_BYTES}"
+    subprocess.run(["qemu-io", "-f", "qcow2", "-c", wipe, path], check=True, capture_output=True)
+    subprocess.run(["qemu-img", "snapshot", "-c", "one", path], check=True)
+
+    assert b"QUJD" not in path.read_bytes()
+    subprocess.run(["qemu-img", "check", "-q", path], check=True)
