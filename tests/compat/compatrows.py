@@ -21,6 +21,10 @@ ADDRESS = {
     "cidr": "192.168.7.0/24",
     "dhcp_ranges": [{"start": "192.168.7.2", "end": "192.168.7.9"}],
 }
+DOWN_THERE = {"start": False, "autostart": False}
+FUNCTIONS = {"addresses": "0000:02:10.5 0000:02:10.7"}
+VF_MAC = "52:54:00:aa:00:07"
+SRIOV = did("network_define", "sriov", None, "hostdev", **DOWN_THERE, **FUNCTIONS)
 INFO = {
     "freecpu": 1,
     "freemem": 1.0,
@@ -123,6 +127,16 @@ NETWORKS = [
     virt("network_set_autostart", "lan"),
     virt("network_define", "new", "virbr7", "nat", ipv4_config=ADDRESS),
     virt("network_define", "new", "br7", "bridge", label="bridge", start=False, autostart=False),
+    virt("network_define", "sriov", None, "hostdev", label="functions", **DOWN_THERE, **FUNCTIONS),
+    virt(
+        "network_define",
+        "sriov",
+        None,
+        "hostdev",
+        label="all functions",
+        **DOWN_THERE,
+        physical_function="eno2",
+    ),
     virt("network_update", "lan", "br1", "bridge", first=[did("network_stop", "lan")]),
     virt("network_update", "lan", "br0", "bridge", label="same"),
 ]
@@ -201,6 +215,14 @@ UPDATES = [
     virt("update", "off1", label="nothing"),
     virt("update", "web1", mem=512, label="test", test=True),
     virt("update", "off1", label="boot", boot_dev="network hd"),
+    virt("update", "off1", label="a function", host_devices=["pci_0000_02_10_5", "usb_1_4"]),
+    virt(
+        "update",
+        "off1",
+        label="a NIC of functions",
+        first=[SRIOV],
+        interfaces=[{"name": "eth0", "type": "network", "source": "sriov", "mac": VF_MAC}],
+    ),
 ]
 STATES = [
     *state("stopped", "web1"),
@@ -221,6 +243,27 @@ STATES = [
     *state("pool_running", "default", ptype="dir", target="/FOLDER/pool", label="there"),
     *state("pool_deleted", "empty"),
     *state("volume_defined", "default", "new.qcow2", 8, format="qcow2"),
+]
+NEEDS = """<domain type='test'><name>needs</name><memory>65536</memory><os><type>hvm</type></os>
+<devices><disk type='volume' device='disk'><driver name='qemu' type='qcow2'/>
+<source pool='default' volume='off1.qcow2'/><target dev='vda' bus='virtio'/></disk>
+<disk type='network' device='cdrom'><source protocol='http' name='iso/x.iso'>
+<host name='web.example' port='80'/></source><target dev='hda' bus='ide'/><readonly/></disk>
+<disk type='file' device='disk'><source file='/FOLDER/web1.qcow2'/><target dev='vdb' bus='virtio'/>
+</disk><interface type='network'><source network='lan'/></interface>
+<interface type='bridge'><source bridge='br0'/></interface></devices></domain>"""
+DOWN = [did("pool_stop", "default"), did("network_stop", "lan")]
+# As Uyuni calls them; see thirdparty/.
+OF_OTHERS = [
+    row("states/resources.started", "needs", first=[did("define_xml_str", NEEDS)]),
+    *(
+        row("states/resources.started", "needs", label=label, is_test=is_test, first=first)
+        for label, is_test in (("down, test=True", True), ("down", False))
+        for first in ([did("define_xml_str", NEEDS), *DOWN],)
+    ),
+    row("states/resources.placed", "nowhere", label="nowhere"),
+    row("states/resources.placed", "default"),
+    row("states/resources.shown", "web1"),
 ]
 OTHERS = [
     row("modules/qemu_img.make_image", "/FOLDER/images/new.qcow2", 8, "qcow2"),
@@ -244,5 +287,6 @@ ROWS = [
     *POOLS,
     *UPDATES,
     *STATES,
+    *OF_OTHERS,
     *OTHERS,
 ]

@@ -36,10 +36,12 @@ GRAINS = {
     "kernel": "Linux",
     "ps": "ps -efHww",
 }
-# The files that this family had, by the loader that has them.
+# What calls this family as others do.
+THIRD_PARTY = str(Path(__file__).parent / "thirdparty")
+# The files that this family had, and that one, by the loader that has them.
 FILES = {
     "modules": ("virt", "seed", "guestfs", "qemu_nbd", "qemu_img"),
-    "states": ("virt",),
+    "states": ("virt", "resources"),
     "runners": ("virt",),
     "engines": ("libvirt_events",),
     "clouds": ("libvirt",),
@@ -71,7 +73,7 @@ def options(folder, ours):
         pki_dir=f"{folder}/pki",
         sock_dir=f"{folder}/run",
         extension_modules=f"{folder}/none",
-        module_dirs=[ours] if ours else [],
+        module_dirs=[THIRD_PARTY, *([ours] if ours else [])],
         file_client="local",
         file_roots={"base": [f"{folder}/srv"]},
         grains=dict(GRAINS),
