@@ -76,6 +76,15 @@ def ask(folder, line, ours, calls):
     return {**said, "outcomes": [_lasting(outcome) for outcome in said["outcomes"]]}
 
 
+def ask_denied(folder, how, calls):
+    """Return the outcomes of calls of ours by somebody whom libvirt lets do less; deniedside.py."""
+    mine = folder / how.replace(" ", "-")
+    lay_out(mine)
+    calls = json.loads(json.dumps(calls).replace("/FOLDER", str(mine)))
+    job = {"folder": str(mine), "ours": str(CHECKOUT), "calls": calls, "how": how}
+    return [_lasting(outcome) for outcome in run(mine, "3008", "deniedside.py", job)]
+
+
 def lay_out(folder):
     """Make the folder of one side: the host, and the disks of its VMs."""
     folder.mkdir(parents=True)

@@ -118,9 +118,9 @@ class Salt:
         return self.loaders[kind][function](*step["args"], **step["kwargs"])
 
 
-def share_one_connection(uri):
+def share_one_connection(uri, open_=libvirt.open):
     """Let all who open libvirt get the same connection, and nobody close it."""
-    conn = libvirt.open(uri)
+    conn = open_(uri)
     libvirt.virConnect.getStoragePoolCapabilities = lambda self, flags=0: POOL_CAPABILITIES
     libvirt.virNetwork.DHCPLeases = lambda self, mac=None, flags=0: []
     libvirt.registerErrorHandler(lambda _context, _error: None, None)
@@ -233,14 +233,14 @@ def as_text(value):
     return value.decode() if isinstance(value, bytes) else str(value)
 
 
-def _as_yaml_has_them(mapping):
+def as_yaml_has_them(mapping):
     """Return a mapping whose numbers are keys again, which JSON has as texts."""
     return {int(key) if key.isdecimal() else key: value for key, value in mapping.items()}
 
 
 def main():
     """Do the job of standard input."""
-    job = json.load(sys.stdin, object_hook=_as_yaml_has_them)
+    job = json.load(sys.stdin, object_hook=as_yaml_has_them)
     # What modules print is not the answer.
     out, sys.stdout = sys.stdout, sys.stderr
     asked = Salt(job["folder"], job["ours"])
