@@ -10,7 +10,9 @@ Rows of functions in NOT_JUDGED_YET wait here: they count when its line is taken
 differ, and why, is in compatdiffers.py.
 """
 
-from compatkit import did, row, state, virt
+from xml.sax.saxutils import escape
+
+from compatkit import ODD, did, row, state, virt
 
 GUEST = (
     "<domain type='test'><name>new</name><memory>65536</memory><vcpu>1</vcpu>"
@@ -25,6 +27,8 @@ DOWN_THERE = {"start": False, "autostart": False}
 FUNCTIONS = {"addresses": "0000:02:10.5 0000:02:10.7"}
 VF_MAC = "52:54:00:aa:00:07"
 SRIOV = did("network_define", "sriov", None, "hostdev", **DOWN_THERE, **FUNCTIONS)
+ESCAPED = escape(ODD)
+ODD_ADDRESS = {"cidr": "192.168.99.0/24"}
 INFO = {
     "freecpu": 1,
     "freemem": 1.0,
@@ -253,6 +257,38 @@ NEEDS = """<domain type='test'><name>needs</name><memory>65536</memory><os><type
 </disk><interface type='network'><source network='lan'/></interface>
 <interface type='bridge'><source bridge='br0'/></interface></devices></domain>"""
 DOWN = [did("pool_stop", "default"), did("network_stop", "lan")]
+# Whatever is in a name: markup, blanks, quotes, what a shell or a format would make something of.
+ODDLY_NAMED = [
+    *(
+        virt(function, ODD, label="odd", **given)
+        for function, given in [
+            *((f"get_{what}", {}) for what in ("disks", "nics", "macs", "xml", "loader")),
+            *((name, {}) for name in ("vm_info", "vm_state", "start", "list_snapshots")),
+            *((name, {}) for name in ("network_info", "network_get_xml", "network_stop")),
+            *((name, {}) for name in ("pool_info", "pool_get_xml", "pool_list_volumes")),
+            *((name, {}) for name in ("volume_infos", "pool_refresh", "pool_set_autostart")),
+            *((name, {}) for name in ("pool_stop", "network_set_autostart", "set_autostart")),
+            ("setmem", {"memory": 128}),
+            ("update", {"mem": 128}),
+            ("network_update", {"bridge": "virbr8", "forward": "nat", "ipv4_config": ADDRESS}),
+        ]
+    ),
+    virt("volume_infos", ODD, f"{ODD}.raw", label="odd, of one"),
+    virt("volume_delete", ODD, f"{ODD}.raw", label="odd"),
+    virt("volume_define", ODD, f"new {ODD}", 8, label="odd", format="raw"),
+    virt("snapshot", ODD, f"new {ODD}", label="odd"),
+    virt("delete_snapshots", ODD, ODD, label="odd"),
+    virt("define_xml_str", GUEST.replace(">new<", f">new {ESCAPED}<"), label="odd"),
+    virt("network_define", f"new {ODD}", "virbr7", None, label="odd", ipv4_config=ADDRESS),
+    virt("pool_define", f"new {ODD}", "dir", label="odd", target=f"/srv/{ODD}", start=False),
+    *state("running", ODD, label="odd"),
+    *state("powered_off", f"{ODD[:7]}*", label="odd", first=[did("start", ODD)]),
+    *state("snapshot", ODD, label="odd", suffix="<x>"),
+    *state("network_running", ODD, None, None, label="odd", ipv4_config=ODD_ADDRESS),
+    *state("pool_running", ODD, label="odd", ptype="dir", target="/FOLDER/odd"),
+    *state("pool_deleted", ODD, label="odd", purge=True),
+    *state("volume_defined", ODD, f"new {ODD}", 8, label="odd", format="raw"),
+]
 # As Uyuni calls them; see thirdparty/.
 OF_OTHERS = [
     row("states/resources.started", "needs", first=[did("define_xml_str", NEEDS)]),
@@ -288,5 +324,6 @@ ROWS = [
     *UPDATES,
     *STATES,
     *OF_OTHERS,
+    *ODDLY_NAMED,
     *OTHERS,
 ]
