@@ -33,10 +33,10 @@ def apply_(
     mount_point=None,
 ):
     """
-    Write a minion's identity into a disk image, or below a folder.
+    Write a minion's identity into a disk image or device, or below a folder.
 
     path
-        A disk image that no VM has open, or a folder with a guest's root.
+        A disk image or a block device that nobody has in use, or a folder with a guest's root.
     id_
         The minion's id. Defaults to the ``id`` of ``config``.
     config
@@ -88,7 +88,8 @@ def mkconfig(config=None, tmp=None, id_=None, approve_key=True, pub_key=None, pr
     tmp
         The folder. Defaults to a new one below ``/tmp``.
     id_
-        The minion's id. Defaults to the ``id`` of ``config``.
+        The minion's id. Defaults to the ``id`` of ``config``, else to what the guest calls itself:
+        then its key is not submitted.
     approve_key
         Have the master accept the key, if ``salt-run virt.authorize`` granted it. Defaults to True.
     pub_key, priv_key

@@ -64,7 +64,8 @@ def defined(
     name
         The VM's name.
     cpu, mem
-        Virtual CPUs and MiB, or mappings; needed to create the VM.
+        Virtual CPUs and MiB, or mappings. A new VM needs ``mem``; it has one CPU if nothing is
+        said.
     vm_type, os_type, arch, seed, install, pub_key, priv_key
         How it is created, as for virt.init (``vm_type`` is ``hypervisor`` there); others of its
         arguments, such as ``image``, are taken too. Of a VM that is there they are not looked at.

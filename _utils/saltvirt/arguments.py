@@ -3,6 +3,7 @@
 import difflib
 import ipaddress
 import re
+import uuid as uuids
 from collections.abc import Collection, Iterable
 from typing import Any
 
@@ -47,6 +48,14 @@ def whole(argument: str, value: Any, least: int = 1, most: int | None = None) ->
         limit = f"at least {least}" if most is None else f"between {least} and {most}"
         raise BadArgument(argument, f"{value} is out of range; give {limit}")
     return number
+
+
+def uuid(argument: str, value: object) -> str:
+    """Return a UUID as libvirt writes it."""
+    try:
+        return str(uuids.UUID(str(value)))
+    except ValueError:
+        raise BadArgument(argument, f"{shown(value)!r} is not a UUID") from None
 
 
 def vcpus(cpu: Any) -> int:

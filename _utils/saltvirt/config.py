@@ -8,14 +8,14 @@ from typing import Any
 
 from saltvirt.arguments import boolean, refuse_unknown
 from saltvirt.errors import BadArgument, BadConfig
-from saltvirt.model import Policy
+from saltvirt.model import DEFAULT_BRIDGE, Policy
 
 log = logging.getLogger(__name__)
 
 # Longer than any CA; what is far longer is not a date any more.
 _MAX_DAYS = 36500
 CONNECTION = ("connection", "username", "password")
-DEFAULT_NIC = [{"name": "eth0", "type": "bridge", "source": "br0", "model": "virtio"}]
+DEFAULT_NIC = [{"name": "eth0", "type": "bridge", "source": DEFAULT_BRIDGE, "model": "virtio"}]
 DEFAULT_DISK = [{"name": "system", "size": 8192}]
 
 

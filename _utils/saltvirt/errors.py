@@ -33,11 +33,19 @@ class BadConfig(VirtError):
 
 
 class HostUnreachable(VirtError):
-    """libvirt on this host does not answer."""
+    """
+    libvirt on this host does not answer.
 
-    def __init__(self, uri: str, cause: object) -> None:
+    user
+        Whom it does not let in, if that is why.
+    """
+
+    def __init__(self, uri: str, cause: object, user: str | None = None) -> None:
         super().__init__(
             f"libvirt does not answer at {uri}: {cause}; is libvirtd running on this host?"
+            if user is None
+            else f"libvirt does not let user {user!r} in at {uri}: {cause}; run the minion as "
+            "root, or have libvirt let that user in"
         )
 
 

@@ -3,6 +3,9 @@
 from dataclasses import dataclass, field
 from typing import Any
 
+# Where a NIC is of which nobody says more.
+DEFAULT_BRIDGE = "br0"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Nic:
@@ -10,7 +13,7 @@ class Nic:
 
     name: str
     type: str = "bridge"
-    source: str | None = "br0"
+    source: str | None = DEFAULT_BRIDGE
     mac: str = ""
     model: str = "virtio"
     extra: dict[str, Any] = field(default_factory=dict)

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from saltvirt import arguments
 from saltvirt.errors import BadArgument
-from saltvirt.model import Nic
+from saltvirt.model import DEFAULT_BRIDGE, Nic
 
 TYPES = ("bridge", "network", "direct", "hostdev", "user", "ethernet", "vdpa")
 _MAC = re.compile(r"([0-9a-f]{2}:){5}[0-9a-f]{2}")
@@ -82,7 +82,9 @@ def _kind(what: str, entry: dict[str, Any]) -> tuple[str, str | None]:
     kind = kind or "bridge"
     if kind not in TYPES:
         raise BadArgument(what, f"type {kind!r}; one of {', '.join(TYPES)}")
-    if kind in ("bridge", "network", "direct", "hostdev", "vdpa") and not source:
+    if kind == "bridge" and not source:
+        source = DEFAULT_BRIDGE
+    if kind in ("network", "direct", "hostdev", "vdpa") and not source:
         raise BadArgument(what, f"type {kind} has no source; say which {_SOURCES.get(kind, kind)}")
     return kind, source if source is None else str(source)
 

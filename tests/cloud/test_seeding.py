@@ -1,6 +1,8 @@
 """An image without cloud-init becomes a minion; its disk is read in an appliance alone."""
 
 import json
+import os
+import subprocess
 
 import pytest
 from cloudkit import TINY, wait
@@ -218,3 +220,36 @@ def test_a_disk_that_a_vm_runs_from_is_not_seeded(clean):
         clean.local("hyper1", "virt.purge", "t1")
 
     assert done.code != 0 and "stop it first" in " ".join((done.out + done.err).split())
+
+
+def test_a_block_device_is_seeded_unless_its_host_uses_it(clean):
+    disk, image = "/srv/device.img", clean.lab.images / "debian-minion.qcow2"
+    raw = clean.folder("hyper1") / disk.lstrip("/")
+    subprocess.run(["qemu-img", "convert", "-O", "raw", image, raw], check=True)
+    argv = ["losetup", "--find", "--show", "--partscan", raw]
+    device = subprocess.run(argv, check=True, capture_output=True, text=True).stdout.strip()
+    try:
+        number = device.removeprefix("/dev/loop")
+        clean.sh("hyper1", f"mknod {device} b 7 {number}")
+
+        done = clean.call("hyper1", "seed.apply", device, "id_=web9", "install=False")
+
+        assert done.code == 0 and done.data["local"] is True, done.out + done.err
+        assert clean.sh("hyper1", f"stat -c '%U %a' {device}").split()[0] == "root"
+        conf = "/etc/salt/minion.d/99-salt-virt.conf"
+        clean.local("hyper1", "guestfs.mount", device, "ro", "root=/srv/look")
+        said = clean.sh("hyper1", f"cat /srv/look{conf}")
+        clean.local("hyper1", "guestfs.umount", "/srv/look")
+        assert "id: web9" in said, said
+        # As mkfs, mount, LVM and RAID claim a device of theirs.
+        with open(device, "rb", opener=claiming):
+            refused = clean.call("hyper1", "seed.apply", device, "id_=web9")
+        assert refused.code != 0 and "is in use by this host" in refused.out + refused.err
+    finally:
+        subprocess.run(["losetup", "--detach", device], check=True)
+        clean.sh("hyper1", f"rm -rf {disk} {device} /srv/look")
+
+
+def claiming(path, flags):
+    """Open a device as whoever uses it alone does."""
+    return os.open(path, flags | os.O_EXCL)

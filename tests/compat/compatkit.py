@@ -12,6 +12,8 @@ from typing import NamedTuple
 from labkit.settings import CHECKOUT
 
 HERE = Path(__file__).parent
+# What all that can have a name is called once in host.xml.
+ODD = "win 10 <&'\"> é ☃ %s {x} $HOME;"
 # What is made anew each time.
 MADE_ANEW = (
     ("UUID", r"\b(?!6695eb01|dd8fe884|dfe224cb)[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f-]{17}"),
@@ -76,15 +78,26 @@ def ask(folder, line, ours, calls):
     return {**said, "outcomes": [_lasting(outcome) for outcome in said["outcomes"]]}
 
 
+def ask_denied(folder, how, calls):
+    """Return the outcomes of calls of ours by somebody whom libvirt lets do less; deniedside.py."""
+    mine = folder / how.replace(" ", "-")
+    lay_out(mine)
+    calls = json.loads(json.dumps(calls).replace("/FOLDER", str(mine)))
+    job = {"folder": str(mine), "ours": str(CHECKOUT), "calls": calls, "how": how}
+    return [_lasting(outcome) for outcome in run(mine, "3008", "deniedside.py", job)]
+
+
 def lay_out(folder):
     """Make the folder of one side: the host, and the disks of its VMs."""
     folder.mkdir(parents=True)
     text = (HERE / "host.xml").read_text().replace("FOLDER", str(folder))
     (folder / "host.xml").write_text(text)
-    for name in ("files/web1.qcow2", "files/pool/off1.qcow2"):
+    for name in ("files/web1.qcow2", "files/pool/off1.qcow2", f"files/{ODD}.qcow2"):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         make = ["qemu-img", "create", "-q", "-f", "qcow2", folder / name, "1G"]
         subprocess.run(make, check=True)
+    (folder / "files/odd").mkdir()
+    (folder / f"files/odd/{ODD}.raw").write_bytes(bytes(1 << 20))
 
 
 def run(folder, line, script, job):

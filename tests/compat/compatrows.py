@@ -10,7 +10,9 @@ Rows of functions in NOT_JUDGED_YET wait here: they count when its line is taken
 differ, and why, is in compatdiffers.py.
 """
 
-from compatkit import did, row, state, virt
+from xml.sax.saxutils import escape
+
+from compatkit import ODD, did, row, state, virt
 
 GUEST = (
     "<domain type='test'><name>new</name><memory>65536</memory><vcpu>1</vcpu>"
@@ -21,6 +23,12 @@ ADDRESS = {
     "cidr": "192.168.7.0/24",
     "dhcp_ranges": [{"start": "192.168.7.2", "end": "192.168.7.9"}],
 }
+DOWN_THERE = {"start": False, "autostart": False}
+FUNCTIONS = {"addresses": "0000:02:10.5 0000:02:10.7"}
+VF_MAC = "52:54:00:aa:00:07"
+SRIOV = did("network_define", "sriov", None, "hostdev", **DOWN_THERE, **FUNCTIONS)
+ESCAPED = escape(ODD)
+ODD_ADDRESS = {"cidr": "192.168.99.0/24"}
 INFO = {
     "freecpu": 1,
     "freemem": 1.0,
@@ -123,6 +131,16 @@ NETWORKS = [
     virt("network_set_autostart", "lan"),
     virt("network_define", "new", "virbr7", "nat", ipv4_config=ADDRESS),
     virt("network_define", "new", "br7", "bridge", label="bridge", start=False, autostart=False),
+    virt("network_define", "sriov", None, "hostdev", label="functions", **DOWN_THERE, **FUNCTIONS),
+    virt(
+        "network_define",
+        "sriov",
+        None,
+        "hostdev",
+        label="all functions",
+        **DOWN_THERE,
+        physical_function="eno2",
+    ),
     virt("network_update", "lan", "br1", "bridge", first=[did("network_stop", "lan")]),
     virt("network_update", "lan", "br0", "bridge", label="same"),
 ]
@@ -201,6 +219,14 @@ UPDATES = [
     virt("update", "off1", label="nothing"),
     virt("update", "web1", mem=512, label="test", test=True),
     virt("update", "off1", label="boot", boot_dev="network hd"),
+    virt("update", "off1", label="a function", host_devices=["pci_0000_02_10_5", "usb_1_4"]),
+    virt(
+        "update",
+        "off1",
+        label="a NIC of functions",
+        first=[SRIOV],
+        interfaces=[{"name": "eth0", "type": "network", "source": "sriov", "mac": VF_MAC}],
+    ),
 ]
 STATES = [
     *state("stopped", "web1"),
@@ -221,6 +247,59 @@ STATES = [
     *state("pool_running", "default", ptype="dir", target="/FOLDER/pool", label="there"),
     *state("pool_deleted", "empty"),
     *state("volume_defined", "default", "new.qcow2", 8, format="qcow2"),
+]
+NEEDS = """<domain type='test'><name>needs</name><memory>65536</memory><os><type>hvm</type></os>
+<devices><disk type='volume' device='disk'><driver name='qemu' type='qcow2'/>
+<source pool='default' volume='off1.qcow2'/><target dev='vda' bus='virtio'/></disk>
+<disk type='network' device='cdrom'><source protocol='http' name='iso/x.iso'>
+<host name='web.example' port='80'/></source><target dev='hda' bus='ide'/><readonly/></disk>
+<disk type='file' device='disk'><source file='/FOLDER/web1.qcow2'/><target dev='vdb' bus='virtio'/>
+</disk><interface type='network'><source network='lan'/></interface>
+<interface type='bridge'><source bridge='br0'/></interface></devices></domain>"""
+DOWN = [did("pool_stop", "default"), did("network_stop", "lan")]
+# Whatever is in a name: markup, blanks, quotes, what a shell or a format would make something of.
+ODDLY_NAMED = [
+    *(
+        virt(function, ODD, label="odd", **given)
+        for function, given in [
+            *((f"get_{what}", {}) for what in ("disks", "nics", "macs", "xml", "loader")),
+            *((name, {}) for name in ("vm_info", "vm_state", "start", "list_snapshots")),
+            *((name, {}) for name in ("network_info", "network_get_xml", "network_stop")),
+            *((name, {}) for name in ("pool_info", "pool_get_xml", "pool_list_volumes")),
+            *((name, {}) for name in ("volume_infos", "pool_refresh", "pool_set_autostart")),
+            *((name, {}) for name in ("pool_stop", "network_set_autostart", "set_autostart")),
+            ("setmem", {"memory": 128}),
+            ("update", {"mem": 128}),
+            ("network_update", {"bridge": "virbr8", "forward": "nat", "ipv4_config": ADDRESS}),
+        ]
+    ),
+    virt("volume_infos", ODD, f"{ODD}.raw", label="odd, of one"),
+    virt("volume_delete", ODD, f"{ODD}.raw", label="odd"),
+    virt("volume_define", ODD, f"new {ODD}", 8, label="odd", format="raw"),
+    virt("snapshot", ODD, f"new {ODD}", label="odd"),
+    virt("delete_snapshots", ODD, ODD, label="odd"),
+    virt("define_xml_str", GUEST.replace(">new<", f">new {ESCAPED}<"), label="odd"),
+    virt("network_define", f"new {ODD}", "virbr7", None, label="odd", ipv4_config=ADDRESS),
+    virt("pool_define", f"new {ODD}", "dir", label="odd", target=f"/srv/{ODD}", start=False),
+    *state("running", ODD, label="odd"),
+    *state("powered_off", f"{ODD[:7]}*", label="odd", first=[did("start", ODD)]),
+    *state("snapshot", ODD, label="odd", suffix="<x>"),
+    *state("network_running", ODD, None, None, label="odd", ipv4_config=ODD_ADDRESS),
+    *state("pool_running", ODD, label="odd", ptype="dir", target="/FOLDER/odd"),
+    *state("pool_deleted", ODD, label="odd", purge=True),
+    *state("volume_defined", ODD, f"new {ODD}", 8, label="odd", format="raw"),
+]
+# As Uyuni calls them; see thirdparty/.
+OF_OTHERS = [
+    row("states/resources.started", "needs", first=[did("define_xml_str", NEEDS)]),
+    *(
+        row("states/resources.started", "needs", label=label, is_test=is_test, first=first)
+        for label, is_test in (("down, test=True", True), ("down", False))
+        for first in ([did("define_xml_str", NEEDS), *DOWN],)
+    ),
+    row("states/resources.placed", "nowhere", label="nowhere"),
+    row("states/resources.placed", "default"),
+    row("states/resources.shown", "web1"),
 ]
 OTHERS = [
     row("modules/qemu_img.make_image", "/FOLDER/images/new.qcow2", 8, "qcow2"),
@@ -244,5 +323,7 @@ ROWS = [
     *POOLS,
     *UPDATES,
     *STATES,
+    *OF_OTHERS,
+    *ODDLY_NAMED,
     *OTHERS,
 ]

@@ -36,10 +36,12 @@ GRAINS = {
     "kernel": "Linux",
     "ps": "ps -efHww",
 }
-# The files that this family had, by the loader that has them.
+# What calls this family as others do.
+THIRD_PARTY = str(Path(__file__).parent / "thirdparty")
+# The files that this family had, and that one, by the loader that has them.
 FILES = {
     "modules": ("virt", "seed", "guestfs", "qemu_nbd", "qemu_img"),
-    "states": ("virt",),
+    "states": ("virt", "resources"),
     "runners": ("virt",),
     "engines": ("libvirt_events",),
     "clouds": ("libvirt",),
@@ -71,7 +73,7 @@ def options(folder, ours):
         pki_dir=f"{folder}/pki",
         sock_dir=f"{folder}/run",
         extension_modules=f"{folder}/none",
-        module_dirs=[ours] if ours else [],
+        module_dirs=[THIRD_PARTY, *([ours] if ours else [])],
         file_client="local",
         file_roots={"base": [f"{folder}/srv"]},
         grains=dict(GRAINS),
@@ -116,9 +118,9 @@ class Salt:
         return self.loaders[kind][function](*step["args"], **step["kwargs"])
 
 
-def share_one_connection(uri):
+def share_one_connection(uri, open_=libvirt.open):
     """Let all who open libvirt get the same connection, and nobody close it."""
-    conn = libvirt.open(uri)
+    conn = open_(uri)
     libvirt.virConnect.getStoragePoolCapabilities = lambda self, flags=0: POOL_CAPABILITIES
     libvirt.virNetwork.DHCPLeases = lambda self, mac=None, flags=0: []
     libvirt.registerErrorHandler(lambda _context, _error: None, None)
@@ -231,14 +233,14 @@ def as_text(value):
     return value.decode() if isinstance(value, bytes) else str(value)
 
 
-def _as_yaml_has_them(mapping):
+def as_yaml_has_them(mapping):
     """Return a mapping whose numbers are keys again, which JSON has as texts."""
     return {int(key) if key.isdecimal() else key: value for key, value in mapping.items()}
 
 
 def main():
     """Do the job of standard input."""
-    job = json.load(sys.stdin, object_hook=_as_yaml_has_them)
+    job = json.load(sys.stdin, object_hook=as_yaml_has_them)
     # What modules print is not the answer.
     out, sys.stdout = sys.stdout, sys.stderr
     asked = Salt(job["folder"], job["ours"])

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from xml.etree import ElementTree
 
+import olddocs
 import pytest
 from compatkit import lay_out, run
 from flatxml import flat
@@ -11,6 +12,14 @@ from saltvirt.xml import domain
 
 WHO = ("new", 1, 64)
 NONE = {"disk": None, "nic": None}
+TWO = {
+    "maximum": 2,
+    "current": 1,
+    "vcpus": {
+        0: {"enabled": True, "hotpluggable": False, "order": 1},
+        1: {"enabled": False, "hotpluggable": True},
+    },
+}
 LOOPBACK = {"type": "address", "address": "127.0.0.1"}
 CALLS = {
     "nothing": NONE,
@@ -41,7 +50,58 @@ CALLS = {
     "two serials": {**NONE, "serials": [{"port": 5000}, {"protocol": "raw", "tls": True}]},
     "a pty": {**NONE, "serials": [{"type": "pty"}]},
     "a console": {**NONE, "consoles": [{"target_type": "serial", "target_port": 0}]},
+    "a NIC that says nothing": {"disk": None, "nic": None, "interfaces": [{"name": "eth1"}]},
+    "NICs of all spellings": {
+        "disk": None,
+        "nic": None,
+        "interfaces": [
+            {"name": "eth0", "bridge": "br1", "mac": "52:54:00:bb:00:07"},
+            {"name": "eth1", "network": "lan", "mac": "52:54:00:bb:00:08", "model": "e1000"},
+        ],
+    },
+    "a tuned CPU": {**NONE, "cpu": olddocs.but(olddocs.TUNED, feature=None, vcpus=None)},
+    "a CPU of two that is not there yet": {**NONE, "cpu": TWO},
+    "memory": {**NONE, "mem": olddocs.MEMORY},
+    "NUMA": {**NONE, "numatune": {"memory": {"mode": "strict", "nodeset": "0-1"}}},
+    "a kernel": {**NONE, "boot": {"kernel": "/k", "initrd": "/i", "cmdline": "a=1 b"}},
+    "a loader": {**NONE, "boot": {"loader": "/l.fd", "nvram": "/n.fd"}},
+    "EFI": {**NONE, "boot": {"efi": True}},
+    "boot devices": {**NONE, "boot_dev": "network hd cdrom", "stop_on_reboot": True},
+    "a hint": {**NONE, "hypervisor_features": {"kvm-hint-dedicated": True}},
+    "local time": {**NONE, "clock": {"utc": False}},
+    "a time zone": {**NONE, "clock": {"timezone": "CEST"}},
+    "timers": {
+        **NONE,
+        "clock": {"timers": {"rtc": {"track": "guest", "tickpolicy": "delay", "slew": 46}}},
+    },
+    "disks of all buses": {
+        **NONE,
+        "disks": [
+            {"name": one, "size": 8, "model": one, "io": "io_uring", "iothread_id": 1}
+            for one in ("virtio", "scsi", "ide", "sata", "usb")
+        ],
+    },
+    "remote media": {
+        **NONE,
+        "disks": [
+            {"name": "cd", "device": "cdrom", "source_file": "http://w.example:80/x.iso?a=1&b=2"}
+        ],
+    },
+    "a display of each kind": {**NONE, "graphics": {"type": "rdp", "port": 5999}},
+    "devices of the host": {**NONE, "host_devices": ["pci_0000_02_10_7", "usb_1_4"]},
+    "ports of all types": {
+        **NONE,
+        "serials": [
+            *({"type": one, "path": "/p"} for one in ("file", "dev", "pipe", "unix")),
+            {"type": "pty", "target_port": 7, "target_type": "isa-serial"},
+        ],
+        "consoles": [{"type": "pty", "target_type": "virtio"}, {"port": 5555, "tls": True}],
+    },
     "a clock": {**NONE, "clock": {"timers": {"hpet": {"present": False}}}},
+}
+DEVICES = {
+    "pci_0000_02_10_7": {"name": "pci_0000_02_10_7", "address": "0000:02:10.7"},
+    "usb_1_4": {"name": "usb_1_4", "vendor_id": "0x8087", "product_id": "0x0024"},
 }
 # What is ours alone, and opens nothing: docs/compat.md says what of it stays.
 OURS = {
@@ -53,9 +113,14 @@ OURS = {
     "/devices/video": "a card that a display needs",
     "/devices/serial/log": "virt:console_log",
     "/devices/console/log": "virt:console_log",
-    "/devices/serial/target": "libvirt numbers them so",
-    "/devices/serial1/target": "libvirt numbers them so",
-    "/devices/console/target": "libvirt numbers them so",
+    "/cpu/numa/cell@unit": "libvirt's own default",
+    "/cpu/numa/cell1@unit": "libvirt's own default",
+    "/cputune/cachetune/cache@unit": "libvirt's own default",
+    "/cputune/cachetune/cache1@unit": "libvirt's own default",
+    **{
+        f"/devices/{port}/target": "libvirt numbers them so"
+        for port in ("serial", "serial1", "serial2", "serial3", "console", "console1")
+    },
     "/devices/graphics@listen": "the same as its <listen>",
     "/devices/interface/mac": "libvirt makes one by chance",
 }
@@ -74,19 +139,20 @@ def theirs(tmp_path_factory):
 def said(text):
     """Return all that a domain's XML says, with libvirt's words for the same thing."""
     root = ElementTree.fromstring(text)
-    for one in root.iter("cputune"):
-        one.clear()
     return {path: value for path, value in flat(root).items() if value.strip()}
 
 
 def ours(given, settings):
     """Return what we give libvirt for a call."""
-    made = spec.deployment(settings, *WHO, {"hypervisor": "kvm", **given}).vm
+    given = {"hypervisor": "kvm", **given}
+    who = [given.pop(key, one) for key, one in zip(("name", "cpu", "mem"), WHO, strict=True)]
+    made = spec.deployment(settings, *who, given).vm
     disks = [
         one if one.device == "cdrom" else replace(one, path=where(one), format=format_of(one))
         for one in made.disks
     ]
-    return said(domain.build(replace(made, disks=tuple(disks), arch="x86_64")))
+    devices = [DEVICES[name] for name in made.host_devices]
+    return said(domain.build(replace(made, disks=tuple(disks), arch="x86_64"), devices))
 
 
 def format_of(disk):

@@ -2,7 +2,9 @@
 A libvirt to which states are applied, and what there is on it; it runs in any Python with Salt.
 
 As a program it takes ``["apply", state, arguments, test]``, ``["world"]`` and so on as lines of
-JSON, for the libvirt of the minion that it runs on, and prints each answer.
+JSON, for the libvirt of the minion that it runs on, and prints each answer. Its arguments are the
+folder, and the options of ``virt`` as JSON that are to be others than this minion's. States of
+somebody else's, ``resources``, may be in ``FOLDER.d/_states``.
 """
 
 import json
@@ -121,14 +123,15 @@ def _lasting(text):
     return ElementTree.tostring(root, encoding="unicode")
 
 
-def _of_minion(folder):
+def _of_minion(folder, more="{}"):
     import salt.config
     import salt.loader
 
     opts = salt.config.minion_config("/etc/salt/minion")
     opts["file_client"] = "local"
+    opts["module_dirs"] = [*opts.get("module_dirs", []), f"{folder}.d"]
     own = {"images": f"{folder}/images", "nic": {"default": []}, "console_log": False}
-    opts["virt"] = {**opts.get("virt", {}), **own}
+    opts["virt"] = {**opts.get("virt", {}), **own, **json.loads(more)}
     opts["grains"] = salt.loader.grains(opts)
     utils = salt.loader.utils(opts)
     modules = salt.loader.minion_mods(opts, utils=utils)
@@ -137,14 +140,14 @@ def _of_minion(folder):
     def say_test(is_test):
         states.opts["test"] = is_test
 
-    names = [name for name in states if name.startswith("virt.")]
+    names = [name for name in states if name.startswith(("virt.", "resources."))]
     functions = {name.partition(".")[2]: states[name] for name in names}
     return Side(libvirt.open("qemu:///system"), folder, functions, say_test)
 
 
 def main():
     """Answer line by line, until there are no more."""
-    side = _of_minion(sys.argv[1])
+    side = _of_minion(*sys.argv[1:])
     for line in sys.stdin:
         what, *given = json.loads(line)
         print("ANSWER" + json.dumps(getattr(side, what)(*given)), flush=True)

@@ -27,6 +27,19 @@ def test_without_configuration_there_is_one_virtio_nic_on_br0():
     assert (nic.name, nic.type, nic.source, nic.model) == ("eth0", "bridge", "br0", "virtio")
 
 
+@pytest.mark.parametrize("profiled", [True, False])
+def test_a_nic_that_says_nothing_is_on_br0_as_with_3006(profiled):
+    configured = {"lan": [{"eth0": {}}]} if profiled else {}
+    asked = [{"name": "eth1", "mac": "52:54:00:aa:bb:01"}]
+
+    made = profiles.nics("vm", configured, "lan" if profiled else None, asked)
+
+    assert [(n.name, n.type, n.source) for n in made] == [
+        *([("eth0", "bridge", "br0")] if profiled else []),
+        ("eth1", "bridge", "br0"),
+    ]
+
+
 def test_interfaces_override_the_profile_by_name_and_add_to_it():
     made = profiles.nics(
         "vm",

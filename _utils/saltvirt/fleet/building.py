@@ -1,6 +1,7 @@
 """Have one of the hosts build a VM, with its key and its order; what fails is taken back."""
 
 import time
+import uuid
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
@@ -134,6 +135,8 @@ class Build:
         Who is asked to build it.
     report
         What its host is told of the others.
+    uuid
+        What the VM is called to all hosts, so that nobody takes another of its name for it.
     """
 
     cloud: Cloud
@@ -142,6 +145,7 @@ class Build:
     tries: Tries
     warnings: list[str] = field(default_factory=list)
     report: Mapping[str, list[str]]
+    uuid: str = field(default_factory=lambda: str(uuid.uuid4()))
 
     @property
     def name(self) -> str:
@@ -298,7 +302,7 @@ def _build(build: Build, pairs: Mapping[str, tuple[str, str] | None]) -> str:
 
 def _order(build: Build, host: str, pair: tuple[str, str] | None) -> minions.Reply:
     request = build.request
-    kwarg = {**request.given, "report": build.report}
+    kwarg = {**request.given, "report": {**build.report, "uuid": build.uuid}}
     if pair:
         kwarg |= {"pub_key": pair[0], "priv_key": keys.seal_for(build.cloud.opts, host, pair[1])}
     return minions.order(

@@ -43,19 +43,23 @@ def under(
     *,
     delete_key: bool = True,
     only: Collection[str] | None = None,
+    uuid: str | None = None,
 ) -> dict[str, dict[str, str]]:
     """
     Do as :func:`purge` under the order of a VM, which the caller has.
 
     only
-        The hosts on which the VM may be the one that is meant: on another it is another one, and
-        DeployError is raised. Defaults to all.
+        The hosts on which the VM may be the one that is meant. Defaults to all.
+    uuid
+        That of the VM that is meant. Defaults to whichever has the name.
+
+    One that is not meant stays, and DeployError is raised.
     """
     moves.settle_order(cloud, order)
     late = interrupted.give_up(cloud, order)
     found = inventory.look_for(cloud, name)
     seen = sightings.of_presence(found.answers)
-    _refuse_elsewhere(name, seen, only)
+    _refuse_another(name, seen, only, uuid)
     unheard = inventory.unheard(cloud, found, name, seen, interrupted.hosts(order))
     unheard = {**late, **unheard}
     begun = order.record if order.record and order.record.phase == orders.REMOVING else None
@@ -73,22 +77,27 @@ def under(
         _refuse_kept(host, name, moved_to, unheard)
         # That of the VM itself is deleted by now: one that is there may be another's.
         delete_key = delete_key and begun is None
-    _remove(cloud, order, name, host, delete_key, None if moved_to else seen[host].uuid)
+    _remove(cloud, order, name, host, delete_key, uuid or (None if moved_to else seen[host].uuid))
     return {host: {name: "purged"}}
 
 
-def of_host(cloud: Cloud, order: Held, name: str, host: str) -> None:
+def of_host(cloud: Cloud, order: Held, name: str, host: str, uuid: str) -> None:
     """Remove a VM, with its key, from the host that has just built it for the caller's order."""
-    found = inventory.survey(cloud, [host], "virt.presence", [name])
-    one = sightings.of_presence(found.answers).get(host)
-    _remove(cloud, order, name, host, True, one.uuid if one else None)
+    _remove(cloud, order, name, host, True, uuid)
 
 
-def _refuse_elsewhere(
-    name: str, seen: Mapping[str, sightings.Sighting], only: Collection[str] | None
+def _refuse_another(
+    name: str,
+    seen: Mapping[str, sightings.Sighting],
+    only: Collection[str] | None,
+    uuid: str | None,
 ) -> None:
-    """Raise DeployError if a host has a VM of a name on which it cannot be the one meant."""
-    there = [] if only is None else sorted({*sightings.having(seen)} - {*only})
+    """Raise DeployError if a host has a VM of a name that cannot be the one meant."""
+    there = [
+        host
+        for host in sorted(sightings.having(seen))
+        if (only is not None and host not in only) or (uuid and seen[host].uuid not in (None, uuid))
+    ]
     if there:
         raise DeployError(
             f"VM {name!r} on {', '.join(there)} is not of this command, so nothing is removed"

@@ -1,8 +1,10 @@
 """Connections to libvirt, opened in one place."""
 
+import errno
 import functools
 import importlib
 import os
+import pwd
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -65,12 +67,33 @@ def opened(settings: HostSettings, *, readonly: bool = True) -> Iterator[Any]:
     try:
         conn = _open(settings, uri, readonly)
     except libvirt.libvirtError as exc:
-        raise HostUnreachable(uri, exc) from exc
+        raise HostUnreachable(uri, exc, _user() if _is_shut_out(exc) else None) from exc
     try:
         with refusals():
             yield conn
     finally:
         conn.close()
+
+
+def _is_shut_out(exc: Any) -> bool:
+    """Return whether a connection was refused for whose it is."""
+    codes = (
+        libvirt.VIR_ERR_AUTH_FAILED,
+        libvirt.VIR_ERR_AUTH_CANCELLED,
+        libvirt.VIR_ERR_AUTH_UNAVAILABLE,
+        libvirt.VIR_ERR_ACCESS_DENIED,
+    )
+    is_of_system = exc.get_error_code() == libvirt.VIR_ERR_SYSTEM_ERROR
+    is_denied = is_of_system and exc.get_int1() in (errno.EACCES, errno.EPERM)
+    return is_denied or exc.get_error_code() in codes
+
+
+def _user() -> str:
+    uid = os.geteuid()
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)
 
 
 @contextmanager

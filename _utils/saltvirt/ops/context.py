@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from saltvirt import arguments
 from saltvirt.config import HostSettings, host_settings
 from saltvirt.ops import answering
 
@@ -23,6 +24,8 @@ class Context:
         The hosts that have not told the master what they have.
     others
         The VMs of other hosts that may have a disk called as one of this VM; None if nobody knows.
+    uuid
+        What a new VM is to have; None if this host chooses.
     """
 
     settings: HostSettings
@@ -33,6 +36,7 @@ class Context:
     is_ordered: bool = False
     unasked: tuple[str, ...] = ()
     others: frozenset[str] | None = None
+    uuid: str | None = None
 
     def namesakes(self, vm: str, name: str) -> list[str]:
         """
@@ -65,10 +69,10 @@ class Context:
         Return the context of the master's order, which hears of its progress by events.
 
         report
-            What the order says: True, or ``{"unasked": [host], "others": [VM]}``.
+            What the order says: True, or ``{"unasked": [host], "others": [VM], "uuid": text}``.
         """
         said = report if isinstance(report, Mapping) else {}
-        others = said.get("others")
+        others, uuid = said.get("others"), said.get("uuid")
 
         def progress(stage: str, **figures: object) -> None:
             value = {"name": name, "stage": stage, **figures}
@@ -80,4 +84,5 @@ class Context:
             is_ordered=True,
             unasked=tuple(said.get("unasked") or ()),
             others=None if others is None else frozenset(others),
+            uuid=None if uuid is None else arguments.uuid("report", uuid),
         )

@@ -79,7 +79,7 @@ def refuse_unreadable(settings: HostSettings, name: str) -> None:
 
 def _departures(settings: HostSettings) -> Iterator[tuple[Path, _Departure | str]]:
     """Yield the departures that no job works on: what each says, or why it cannot be read."""
-    for path in sorted((Path(settings.state_dir) / "departures").glob("*.json")):
+    for path in _left(settings, "departures"):
         # Looked at first: an old job that ends between the two leaves nothing that is half written.
         if _is_held(path):
             continue
@@ -93,7 +93,7 @@ def _departures(settings: HostSettings) -> Iterator[tuple[Path, _Departure | str
 
 def _claims(settings: HostSettings) -> Iterator[tuple[Path, _Claim | str]]:
     """Yield the claims of VMs that are not awaited any more, or why one cannot be read."""
-    for path in sorted((Path(settings.state_dir) / "claims").glob("*.json")):
+    for path in _left(settings, "claims"):
         left = _read(path)
         until = left.get("until", 0) if left else 0
         # An old source may be sending until this time; it knows of no cancelling.
@@ -103,6 +103,17 @@ def _claims(settings: HostSettings) -> Iterator[tuple[Path, _Claim | str]]:
             yield path, wire.recorded(_Claim, legacy.with_room(left))
         except ValueError as exc:
             yield path, _broken(path, exc)
+
+
+def _left(settings: HostSettings, name: str) -> list[Path]:
+    """Return what is left of a kind; raise StorageError if this user may not look."""
+    folder = Path(settings.state_dir) / name
+    try:
+        return sorted(folder.glob("*.json"))
+    except OSError as exc:
+        raise StorageError(
+            f"{folder} cannot be read: {exc.strerror}; it is root's, and so has the minion to be"
+        ) from exc
 
 
 def _broken(path: Path, why: Exception) -> str:

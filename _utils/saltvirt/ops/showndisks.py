@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import urlunsplit
 
 from saltvirt.errors import ImageError
-from saltvirt.image import qcow2
+from saltvirt.image import foreign, qcow2
 from saltvirt.kvm.diskvolumes import Pools
 from saltvirt.xml import disk as disk_
 from saltvirt.xml import read
@@ -77,6 +77,8 @@ class Disks:
 
     def _of_file(self, path: str, fmt: str, depth: int) -> dict[str, Any] | None:
         """Return what a file's header says, and what is below; None if it cannot be read."""
+        if fmt not in ("raw", "qcow2"):
+            return _of_foreign(path, fmt)
         try:
             status = os.stat(path)
             header, taken = _header(path, status.st_mode) if fmt == "qcow2" else (None, [])
@@ -107,6 +109,17 @@ class Disks:
         if one not in self._below:
             self._below[one] = self._of_file(*one, depth) or _UNREADABLE
         return {**said, **copy.deepcopy(self._below[one])}
+
+
+def _of_foreign(path: str, fmt: str) -> dict[str, Any] | None:
+    """Return what is known of a file of another format; its size is not that of the file."""
+    try:
+        status = os.stat(path)
+        sizes = foreign.sizes(path, fmt) if stat.S_ISREG(status.st_mode) else None
+    except (OSError, ValueError):
+        return None
+    known = {"virtual size": sizes.virtual, "cluster size": sizes.cluster} if sizes else {}
+    return {**known, "disk size": status.st_blocks * 512}
 
 
 def _of_run(stats: Mapping[str, int] | None, found: Mapping[str, Any]) -> dict[str, int]:

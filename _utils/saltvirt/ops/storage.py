@@ -1,9 +1,11 @@
 """Where a VM's disks lie on this host, and what they take."""
 
+import errno
 import fcntl
 import os
 import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -72,18 +74,44 @@ def opened_format(settings: HostSettings, path: str | Path) -> str:
     Return the format of a guest's disk that is to be opened; raise if it may not be.
 
     What libvirt has defined holds: a guest can write into a raw disk whatever looks like another
-    format. Of a disk that no VM has, the file itself says it.
+    format. Of a disk that no VM has, the file itself says it; a block device is raw.
     """
     # qemu-img does not find that out of a raw disk.
     if is_open(path):
         raise StorageError(f"{path} is open in another program; if it is a VM, stop it first")
-    fmt = None
+    fmt, is_device = None, Path(path).is_block_device()
     if not connect.why_missing():
         with connect.opened(settings) as conn:
             fmt = lifecycle.disk_format(conn, path)
+    if is_device:
+        with claimed(path):
+            fmt = fmt or "raw"
     fmt = fmt or validation.validate(path, backing_below=backing_below(settings)).format
     tool.refuse_in_use(path, fmt)
     return fmt
+
+
+@contextmanager
+def claimed(path: str | Path) -> Iterator[None]:
+    """
+    Have a block device, so that this host cannot begin to use it while the block runs.
+
+    Raises StorageError if it does already.
+    """
+    try:
+        # As the kernel itself claims what it mounts, and all of a disk for its partitions.
+        handle = os.open(path, os.O_RDONLY | os.O_EXCL | os.O_CLOEXEC)
+    except OSError as exc:
+        if exc.errno != errno.EBUSY:
+            raise StorageError(f"{path} cannot be opened: {exc.strerror}") from exc
+        raise StorageError(
+            f"{path} is in use by this host: it, or a part of it, is mounted, swapped to, or of a "
+            "volume group or an array"
+        ) from exc
+    try:
+        yield
+    finally:
+        os.close(handle)
 
 
 def made(images: str | Path) -> Path:

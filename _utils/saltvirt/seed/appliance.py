@@ -156,6 +156,8 @@ def _watched(
     deadline = time.monotonic() + limit_s
     told: str | None = given
     before = taken(path)
+    # A device has its size.
+    grows = job["action"] != "look" and not Path(path).is_block_device()
     meter = replace(room, limit_s=limit_s).meter(path, Path(path).parent)
     while True:
         try:
@@ -168,7 +170,7 @@ def _watched(
                     f"{path}: the worker took longer than {limit_s} s; raise "
                     "virt:seed:limit_s if this host is slow"
                 ) from exc
-        if job["action"] != "look":
+        if grows:
             _refuse_growth(meter, max(0, taken(path) - before))
         if _all_taken(folder) - beside > _BESIDE_MIB * MIB:
             raise SeedError(f"{path}: the appliance wrote more than {_BESIDE_MIB} MiB beside it")

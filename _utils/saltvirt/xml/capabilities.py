@@ -71,13 +71,14 @@ def host_model(text: str) -> str | None:
     """
     Return the ``<cpu>`` that ``host-model`` means, by a domain type's capabilities; None without.
 
-    It has the parts that libvirt takes for the description of a host's CPU.
+    It is a guest's CPU: libvirt would take one with an ``<arch>`` for a host's, and each feature
+    that is disabled for one that is there.
     """
     root = parse(text)
     mode = root.find("cpu/mode[@name='host-model'][@supported='yes']")
     if mode is None or mode.find("model") is None:
         return None
-    cpu = tag("cpu", None, tag("arch", text=root.findtext("arch")))
+    cpu = tag("cpu")
     cpu.extend(part for part in mode if part.tag in ("model", "vendor", "feature"))
     return to_text(cpu)
 

@@ -39,6 +39,8 @@ def of(device: Mapping[str, str]) -> Hostdev:
     if device.get("vendor_id") and device.get("product_id"):
         return Hostdev(
             type="usb",
+            # The kernel's driver lets go of it anyway.
+            managed=None,
             vendor={"id": device["vendor_id"]},
             product={"id": device["product_id"]},
         )

@@ -7,6 +7,8 @@ from saltvirt.xml import parse, tag
 
 # The USB hosts of Linux itself, which nobody gives to a VM.
 _USB_HOSTS = [("0x1d6b", f"0x000{number}") for number in (1, 2, 3)]
+# What libvirt lists of a PCI device beside that it is one.
+_LISTED = ("mdev_types", "vpd")
 _PCI_PARTS = ("domain", "bus", "slot", "function")
 
 
@@ -42,7 +44,7 @@ def shown(text: str) -> dict[str, Any] | None:
     """
     root = parse(text)
     capabilities = {one.get("type", ""): one for one in root.iterfind("capability")}
-    caps = {"caps": " ".join(capabilities)}
+    caps = {"caps": " ".join([*capabilities, *_more(capabilities)])}
     if "net" in capabilities:
         return _shown_link(root, capabilities["net"], caps)
     kind = next((one for one in ("pci", "usb_device") if one in capabilities), None)
@@ -54,6 +56,12 @@ def shown(text: str) -> dict[str, Any] | None:
     if is_host or capability.find("capability[@type='pci-bridge']") is not None:
         return None
     return {**out, **(_shown_pci(capability) if kind == "pci" else _shown_usb(capability))}
+
+
+def _more(capabilities: dict[str, ET.Element]) -> list[str]:
+    pci = capabilities.get("pci")
+    within = [] if pci is None else pci.findall("capability")
+    return [name for name in _LISTED if any(one.get("type") == name for one in within)]
 
 
 def _shown_link(root: ET.Element, link: ET.Element, caps: dict[str, Any]) -> dict[str, Any] | None:

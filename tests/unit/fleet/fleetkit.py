@@ -5,7 +5,6 @@ import json
 import multiprocessing
 import os
 import signal
-import uuid
 from types import SimpleNamespace
 
 import keypairs
@@ -59,9 +58,9 @@ class Hosts:
         """Return the hosts that have a VM."""
         return [host for host in self.names() if (self.folder / host / name).exists()]
 
-    def build(self, host, name, *_args, **_kwarg):
+    def build(self, host, name, *_args, report, **_kwarg):
         """Make a VM, as ``virt.init`` of a host does."""
-        self.put(host, name, uuid=str(uuid.uuid4()))
+        self.put(host, name, uuid=report["uuid"])
 
     def remove(self, host, name, uuid=None):
         """Remove a VM, as ``virt.purge`` of a host does."""
@@ -147,8 +146,7 @@ class Hosts:
             self.queued.append((host, fun, arg, kwarg or {}, order_id))
             return silent
         try:
-            does = self.does[fun]
-            does(host, *arg, **(kwarg if does == self.remove else {}))
+            self.does[fun](host, *arg, **(kwarg or {}))
         except (building.VirtError, ValueError) as error:
             said = error.to_dict() if isinstance(error, building.VirtError) else {}
             return minions.Reply(minion=host, value=said, error=str(error))
@@ -197,7 +195,7 @@ def killed(function, *args, **kwargs):
     assert process.exitcode == -signal.SIGKILL
 
 
-def die(*_args):
+def die(*_args, **_kwarg):
     """End this process as ``kill -9`` does."""
     os.kill(os.getpid(), signal.SIGKILL)
 

@@ -15,8 +15,8 @@ def cloud(monkeypatch, opts, tmp_path):
     """Three hosts; hyper2 has a stopped VM, ``web``."""
     made = make_cloud(monkeypatch, opts, tmp_path)
     made.hosts.put("hyper2", "web", "shutdown")
-    made.hosts.does["virt.clone"] = lambda host, _source, name, **_given: made.hosts.build(
-        host, name
+    made.hosts.does["virt.clone"] = lambda host, _source, name, **given: made.hosts.build(
+        host, name, **given
     )
     monkeypatch.setattr(cloning, "act", lambda _cloud, _host, _fun, *_values, **_given: INFO)
     return made

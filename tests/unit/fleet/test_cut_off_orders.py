@@ -183,7 +183,7 @@ def test_what_a_host_had_not_defined_yet_needs_no_key(cloud, kill_at, command):
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit])
 def test_an_interrupted_deployment_that_its_host_gave_up_is_taken_back(cloud, error):
-    def build(_host, _name, *_args):
+    def build(_host, _name, *_args, **_kwarg):
         raise error
 
     cloud.hosts.does["virt.init"] = build
@@ -195,7 +195,7 @@ def test_an_interrupted_deployment_that_its_host_gave_up_is_taken_back(cloud, er
 
 @pytest.mark.parametrize("fate", ["complete", "building", "silent"])
 def test_an_interrupted_deployment_that_its_host_may_finish_is_not_taken_back(cloud, fate):
-    def build(host, name, *_args):
+    def build(host, name, *_args, **_kwarg):
         cloud.hosts.put(host, name, building=fate == "building")
         if fate == "silent":
             cloud.hosts.silence(host)
@@ -212,7 +212,7 @@ def test_an_interrupted_deployment_that_its_host_may_finish_is_not_taken_back(cl
 
 
 def test_a_host_that_falls_silent_while_it_builds_may_have_the_vm(cloud):
-    def build(host, name, *_args):
+    def build(host, name, *_args, **_kwarg):
         cloud.hosts.put(host, name)
         cloud.hosts.silence(host)
 
@@ -230,7 +230,7 @@ def test_a_host_that_falls_silent_while_it_builds_may_have_the_vm(cloud):
 
 
 def test_a_host_that_fails_is_taken_at_its_word(cloud):
-    def build(host, *_args):
+    def build(host, *_args, **_kwarg):
         cloud.hosts.silence("hyper2")
         raise ValueError(f"no space left on {host}")
 
@@ -243,7 +243,7 @@ def test_a_host_that_fails_is_taken_at_its_word(cloud):
 
 @pytest.mark.parametrize("is_silent", [True, False])
 def test_a_host_that_cannot_take_a_build_back_may_have_the_vm(cloud, is_silent):
-    def build(host, name, *_args):
+    def build(host, name, *_args, **_kwarg):
         cloud.hosts.put(host, name, unfinished=True)
         raise NotTakenBack("libvirt does not answer; and not all of it can be removed")
 
@@ -273,7 +273,7 @@ def test_a_host_that_cannot_take_a_build_back_may_have_the_vm(cloud, is_silent):
 
 
 def test_a_host_that_has_not_defined_what_it_cannot_remove_needs_no_key(cloud):
-    def build(host, name, *_args):
+    def build(host, name, *_args, **_kwarg):
         cloud.hosts.put(host, name, None, unfinished=True)
         raise NotTakenBack("no space left; and not all of it can be removed")
 
@@ -285,7 +285,7 @@ def test_a_host_that_has_not_defined_what_it_cannot_remove_needs_no_key(cloud):
 
 
 def test_an_undo_that_fails_leaves_the_order_to_the_next_command(cloud, monkeypatch):
-    def build(*_args):
+    def build(*_args, **_kwarg):
         raise ValueError("no space left")
 
     def fails(*_args):

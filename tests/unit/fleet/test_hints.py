@@ -216,4 +216,6 @@ def test_a_host_is_told_who_may_have_the_disks_of_a_vm(cloud, force, unasked):
     cloud.init(force=force)
 
     ((host, _fun, kwarg),) = cloud.hosts.sent
-    assert kwarg["report"] == {"unasked": unasked, "others": ["web_a"]} and host == "hyper1"
+    report = kwarg["report"]
+    assert report == {"unasked": unasked, "others": ["web_a"], "uuid": report["uuid"]}
+    assert host == "hyper1"

@@ -13,7 +13,7 @@ from saltvirt.recordfacts import MoveOrderFacts, OrderFacts
 def test_a_purge_killed_before_the_keys_deletion_is_finished_by_the_next(cloud):
     cloud.init()
 
-    def remove(host, name):
+    def remove(host, name, **_kwarg):
         cloud.hosts.remove(host, name)
         die()
 
@@ -74,7 +74,7 @@ def test_a_new_vm_of_the_name_finishes_the_purge_of_the_old_one(cloud, kill_at):
 def test_a_purge_that_its_host_refuses_leaves_no_order(cloud):
     cloud.init()
 
-    def remove(*_args):
+    def remove(*_args, **_kwarg):
         raise ValueError("it is being moved")
 
     cloud.hosts.does["virt.purge"] = remove
@@ -89,7 +89,7 @@ def test_a_purge_that_its_host_refuses_leaves_no_order(cloud):
 def test_a_purge_that_was_cut_off_says_that_the_next_one_goes_on(cloud, error, why):
     cloud.init()
 
-    def remove(host, _name):
+    def remove(host, _name, **_kwarg):
         if error == "silent":
             return cloud.hosts.silence(host)
         raise error
@@ -300,7 +300,7 @@ def test_the_key_of_an_interrupted_purge_goes_though_a_kept_definition_cannot(cl
         dying.setattr(keys, "delete", lambda *_args: die())
         killed(cloud.purge)
 
-    def refuse(_host, _name):
+    def refuse(_host, _name, **_kwarg):
         raise building.VirtError("its files are on storage that all hosts share")
 
     cloud.hosts.does["virt.purge"] = refuse

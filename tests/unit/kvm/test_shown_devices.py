@@ -34,6 +34,8 @@ SHOWN = {
         ("", {}),
         (VIRTUAL, {"virtual functions": ["0000:3d:02.1"]}),
         (PHYSICAL, {"physical function": "0000:3d:00.3"}),
+        # virNodeDeviceListCaps() of QEMU's driver has these, too; that of the test driver has not.
+        ("<capability type='vpd'/><capability type='mdev_types'/>", {"caps": "pci mdev_types vpd"}),
     ],
 )
 def test_a_pci_device_is_shown_with_its_functions(more, added):

@@ -61,6 +61,8 @@ class Builds:
         self._unasked = [] if call.requests[0].force else sorted(picture.found.reasons())
         self.is_interrupted = False
         self.ended: dict[str, float] = {}
+        # What each is called to its host, whatever came of it.
+        self.uuids: dict[str, str] = {}
 
     def all(self, out: Outcome) -> None:
         """Build all of them; an interruption lets those that are being built come to their end."""
@@ -138,6 +140,7 @@ class Builds:
             tries=building.Tries(hosts=hosts(), none=none, turn=partial(self._turns.on, name)),
             report={"unasked": self._unasked, "others": self._picture.beside(name)},
         )
+        self.uuids[name] = build.uuid
         seeded = {host for host, info in self._picture.answers.items() if request.is_seeded(info)}
         # All or nothing: nobody else has the name until it is known which.
         with nullcontext() if self._call.whole else claim.stack:

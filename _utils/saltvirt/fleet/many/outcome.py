@@ -90,8 +90,11 @@ def what_now(call: Call, out: Outcome) -> str:
     if not call.whole:
         return "run it again: it builds those alone"
     if out.left:
-        names = some(sorted(out.left))
-        return f"all or nothing, but {names} could not be purged again: salt-run virt.purge NAME"
+        first = min(out.left)
+        return (
+            f"all or nothing, but {some(sorted(out.left))} could not be purged again "
+            f"({first}: {out.left[first]}); salt-run virt.purge NAME removes what is not to stay"
+        )
     again = terminal.counted(len(out.purged), "VM")
     return f"all or nothing: {again} that this call had built {_are(out.purged)} purged again"
 

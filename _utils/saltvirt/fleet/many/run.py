@@ -76,7 +76,7 @@ def deploy_many(cloud: Cloud, call: Call) -> dict[str, Any]:
         if call.wait and not (call.whole and out.failed):
             _await(cloud, call, planned.picture, out, builds)
         if call.whole and out.failed:
-            _purge(cloud, claims, out)
+            _purge(cloud, claims, builds.uuids, out)
     if out.failed:
         raise not_all(call, out.failed, out.to_dict(), what_now(call, out))
     return out.to_dict()
@@ -152,23 +152,26 @@ def _await(cloud: Cloud, call: Call, picture: Picture, out: Outcome, builds: Bui
     }
 
 
-def _purge(cloud: Cloud, claims: Mapping[str, Claim], out: Outcome) -> None:
+def _purge(
+    cloud: Cloud, claims: Mapping[str, Claim], uuids: Mapping[str, str], out: Outcome
+) -> None:
     """Purge what this call has built, each under the order that it still has."""
     built, out.built = out.built, {}
     # One that failed and has an order still may be on its host.
-    may_be = [n for n in out.failed if n in claims and claims[n].order.record is not None]
+    may_be = [n for n in out.failed if n in uuids and claims[n].order.record is not None]
     cloud.progress("Purging", detail=terminal.counted(len(built), "VM"))
 
     def one(name: str) -> None:
         try:
             order = claims[name].order
             if name in built:
-                removing.of_host(cloud, order, name, built[name])
+                removing.of_host(cloud, order, name, built[name], uuids[name])
                 out.purged[name] = built[name]
             else:
-                # One that somebody has made elsewhere meanwhile is not this call's.
-                only = interrupted.hosts(order)
-                out.purged[name] = next(iter(removing.under(cloud, order, name, only=only)))
+                # One that somebody has made meanwhile is not this call's.
+                only, uuid = interrupted.hosts(order), uuids[name]
+                done = removing.under(cloud, order, name, only=only, uuid=uuid)
+                out.purged[name] = next(iter(done))
         except NoSuchVm as error:
             if name in built or error.silent:
                 out.left[name] = str(error)

@@ -96,7 +96,7 @@ class _Clone:
     ) -> None:
         self._context, self._conn = context, conn
         self._original, self._name, self._given = original, name, given
-        self.uuid = str(uuid.uuid4())
+        self.uuid = context.uuid or str(uuid.uuid4())
         self.look()
         self.who = self._identity()
         self._on = buildfacts.of_host(conn, context.settings, self.deployment.vm)

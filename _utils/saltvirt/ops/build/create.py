@@ -27,7 +27,7 @@ def create(context: Context, deployment: spec.Deployment) -> bool | dict[str, li
     who = identity.prepare(context, deployment)
     with undo.on_signals(), connect.opened(settings, readonly=False) as conn:
         on, deployment = _on_host(conn, settings, deployment)
-        chosen = str(uuid.uuid4())
+        chosen = context.uuid or str(uuid.uuid4())
         deployment = replace(deployment, vm=replace(deployment.vm, uuid=chosen))
         unfinished.settle(conn, settings)
         known, required = inspect.seen(conn, settings), _required(settings, on, deployment)

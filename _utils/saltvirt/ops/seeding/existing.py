@@ -3,6 +3,7 @@
 import shutil
 import tempfile
 import uuid
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +38,7 @@ def apply(
     prep_install: bool,
 ) -> Found:
     """
-    Write a minion's identity into a disk image, or below a folder; return what was found.
+    Write a minion's identity into a disk image or device, or below a folder; return what was found.
 
     keys_
         ``(public, private)``, as text or paths; both None to have some made if this host may
@@ -51,11 +52,12 @@ def apply(
     via, fmt = _via(context.settings, path)
     seen: Found | None = None
     how: Installation | None = None
-    if prep_install:
-        how = _PREPARED
-    elif install:
-        how, seen = _installed(context, via, path, fmt)
-    found = write.seed_disk(context, str(path), fmt, made, via=via, install=how, found=seen)
+    with storage.claimed(path) if Path(path).is_block_device() else nullcontext():
+        if prep_install:
+            how = _PREPARED
+        elif install:
+            how, seen = _installed(context, via, path, fmt)
+        found = write.seed_disk(context, str(path), fmt, made, via=via, install=how, found=seen)
     if made.is_submitted:
         submission.submit(context, made.id, made.public_key)
     return found
@@ -68,8 +70,8 @@ def _via(settings: HostSettings, path: str | Path) -> tuple[str, str | None]:
         if path.resolve() == Path("/"):
             raise BadArgument("path", "/ is this host itself, not a guest's root")
         return "folder", None
-    if not path.is_file():
-        raise BadArgument("path", f"there is no file and no folder {path} on this host")
+    if not path.is_file() and not path.is_block_device():
+        raise BadArgument("path", f"there is no file, device or folder {path} on this host")
     fmt = storage.opened_format(settings, path)
     missing = appliance.why_missing(settings.seed.get("python", appliance.PYTHON))
     if not missing:
@@ -125,9 +127,14 @@ def mkconfig(
     """
     Write a minion's configuration and key pair into a folder; return their paths.
 
-    ``{"config", "pubkey", "privkey"}``; nobody but root can read them.
+    ``{"config", "pubkey", "privkey"}``; nobody but root can read them. Without an id the guest is
+    what it calls itself, and no master is told of its key.
     """
-    made = _identity(context, id_, config, keys_, approve_key)
+    if id_ or (arguments.mapping("config", config) or {}).get("id"):
+        made = _identity(context, id_, config, keys_, approve_key)
+    else:
+        arguments.boolean("approve_key", approve_key)
+        made = identity.nameless(context, arguments.mapping("config", config) or {}, keys_)
     folder = Path(tmp or tempfile.mkdtemp(prefix="salt-virt-seed-"))
     public, private = made.public_key, made.private_key
     if not (public and private):

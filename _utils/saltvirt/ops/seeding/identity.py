@@ -75,6 +75,12 @@ def identity(
     )
 
 
+def nameless(context: Context, config: Mapping[str, Any], given: Any) -> Identity:
+    """Return the identity of a minion that is called as its host is; see :func:`identity`."""
+    made = identity(context, "", config, given, approve_key=False)
+    return replace(made, config={key: one for key, one in made.config.items() if key != "id"})
+
+
 def _cloud_init(context: Context, deployment: Deployment) -> CloudInit:
     seed = context.settings.seed
     return CloudInit(

@@ -3,12 +3,14 @@
 import os
 import signal
 import threading
+import uuid
+from dataclasses import replace
 
 import pytest
-from saltvirt.errors import NotTakenBack, SeedError, VirtError
+from saltvirt.errors import BadArgument, NotTakenBack, SeedError, VirtError
 from saltvirt.kvm import lifecycle
 from saltvirt.ops import storage, unfinished
-from saltvirt.ops.build import do
+from saltvirt.ops.build import create, do
 from saltvirt.ops.migration import startlock
 
 ALL = ["web1_data.qcow2", "web1_seed.iso.qcow2", "web1_system.qcow2"]
@@ -160,3 +162,19 @@ def test_the_undo_of_what_was_never_defined_needs_no_definition_gone(hypervisor,
         hypervisor.init()
 
     assert left(hypervisor) == ([], [], [])
+
+
+@pytest.mark.parametrize("asked", ["0B5CC81E-6D4A-44C6-9A4F-0B1B7C9B2A01", None])
+def test_a_vm_has_the_uuid_that_the_master_has_chosen(hypervisor, asked):
+    with hypervisor.libvirt() as conn:
+        told = hypervisor.context.reporting("web1", "t", {"uuid": asked})
+        create.create(replace(told, progress=hypervisor.context.progress), hypervisor.deployment())
+
+        found = lifecycle.uuid(conn, "web1")
+
+    assert found == asked.lower() if asked else uuid.UUID(found).version == 4
+
+
+def test_what_is_no_uuid_is_refused_before_anything_is_made(hypervisor):
+    with pytest.raises(BadArgument, match="report: 'web1' is not a UUID"):
+        hypervisor.context.reporting("web1", "t", {"uuid": "web1"})

@@ -28,7 +28,7 @@ def apply(context, path, id_="web1", config=None, **flags):
     ("words", "why"),
     [
         ({"path": "/"}, "/ is this host itself"),
-        ({"path": "/no/such/file"}, "there is no file and no folder"),
+        ({"path": "/no/such/file"}, "there is no file, device or folder"),
         ({"path": "/etc", "id_": None}, "say which minion this will be"),
         ({"path": "/etc", "id_": "../x"}, "cannot name a VM"),
         ({"path": "/etc", "install": "yes"}, "install: 'yes' is neither True nor False"),
@@ -51,12 +51,28 @@ def test_a_folder_is_seeded_and_its_guest_makes_its_own_key(context, tmp_path):
     assert not (root / "etc/salt/pki/minion/minion.pem").exists()
 
 
+def test_a_minion_without_an_id_is_called_as_its_host_is_as_on_3006(context, tmp_path):
+    made = existing.mkconfig(
+        context,
+        {"log_level": "debug"},
+        str(tmp_path / "seed"),
+        None,
+        (None, None),
+        approve_key=True,
+    )
+
+    config = yaml.safe_load(Path(made["config"]).read_text())
+    assert config == {"master": "10.0.0.1", "log_level": "debug"}
+    assert "PRIVATE KEY" in Path(made["privkey"]).read_text()
+
+
 def test_a_configuration_and_a_key_pair_are_for_root_alone(context, tmp_path):
     made = existing.mkconfig(
         context, None, str(tmp_path / "seed"), "web1", (None, None), approve_key=True
     )
 
     assert set(made) == {"config", "pubkey", "privkey"}
+    assert yaml.safe_load(Path(made["config"]).read_text()) == {"id": "web1", "master": "10.0.0.1"}
     for path in map(Path, made.values()):
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert "PRIVATE KEY" in Path(made["privkey"]).read_text()

@@ -89,6 +89,15 @@ def test_a_vm_is_created_started_and_started_again(states):
     assert done["comment"] == "Domain web1 updated and started"
 
 
+def test_a_new_vm_of_which_nobody_says_so_has_one_cpu(states):
+    without = {key: one for key, one in VM.items() if key != "cpu"}
+
+    done = states.apply("defined", **without)
+
+    assert done["changes"] == {"web1": {"definition": True}}
+    assert "<vcpu placement='static'>1</vcpu>" in states.conn.lookupByName("web1").XMLDesc(0)
+
+
 def test_a_paused_vm_is_resumed(states):
     states.apply("running", **VM)
     lifecycle.act(states.conn, "web1", "suspend")
@@ -112,7 +121,7 @@ def test_autostart_is_set_on_creation_and_left_alone_afterwards(states):
 @pytest.mark.parametrize(
     ("given", "why"),
     [
-        ({}, "give cpu and mem"),
+        ({"cpu": 1}, "give mem"),
         ({**VM, "cpu": "x"}, "cpu"),
         ({**VM, "imgae": "salt://a"}, "did you mean 'image'"),
         ({**VM, "vm_type": "xen"}, "one of kvm, qemu"),
