@@ -109,6 +109,18 @@ class Swarm:
             assert time.monotonic() < end, f"not all of {hosts} answer within {limit_s} s"
 
 
+def vms_by_host(listed):
+    """Return ``{host: names}`` of what virt.list said."""
+    return {
+        host: sorted(one for names in by.values() for one in names) for host, by in listed.items()
+    }
+
+
+def at_first(spec):
+    """Return the same as it is at first."""
+    return {host: [f"vm-{host}-{number:03d}" for number in range(spec.vms)] for host in spec.ids}
+
+
 @contextmanager
 def swarm_of(spec, name=None):
     """Bring a swarm up, and take it down; one that is up beside others has a name of its own."""
@@ -131,6 +143,6 @@ def swarm():
 
 @pytest.fixture(scope="module")
 def older():
-    """Five hosts with five VMs each, on Salt 3006, their master by our profile."""
-    with swarm_of(Spec(hosts=5, vms=5, salt="3006", options=PROFILE)) as it:
+    """Five hosts of five VMs, in two processes, on Salt 3006, their master by our profile."""
+    with swarm_of(Spec(hosts=5, vms=5, salt="3006", processes=2, options=PROFILE)) as it:
         yield it
