@@ -1,5 +1,6 @@
 """Every difference between Salt 3006 and 3008 that this project meets, in one place."""
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,8 @@ import salt.utils.crypt
 import salt.version
 
 _FOLDERS = {"accepted": "minions", "pending": "minions_pre", "rejected": "minions_rejected"}
+# What an id may be for its file to be read without Salt's own look at each part of the path.
+_PLAIN = re.compile(r"[A-Za-z0-9][\w.-]*", re.ASCII)
 
 
 class KeyStore:
@@ -21,16 +24,28 @@ class KeyStore:
         self._opts, self._keys = opts, salt.key.get_key(opts)
         self._pki = Path(opts["pki_dir"])
         self._cache = self._keys.cache if "keys.cache_driver" in opts else None
+        driver = opts.get("keys.cache_driver", "localfs_key")
+        self._has_files = driver == "localfs_key" and not opts.get("cluster_id")
 
     def read(self, minion_id: str) -> tuple[str | None, str | None]:
-        """Return ``(state, public PEM)``; ``(None, None)`` if the master has no such key."""
-        if self._cache is not None:
+        """
+        Return ``(state, public PEM)``; ``(None, None)`` if the master has no such key.
+
+        The driver that 3008 comes with has the files of 3006, and takes ten times longer to read
+        one: of 200 hosts that was a twentieth of all that ``virt.list`` takes.
+        """
+        if self._cache is not None and not (self._has_files and _PLAIN.fullmatch(minion_id)):
             entry = self._cache.fetch("keys", minion_id) or {}
             return entry.get("state"), entry.get("pub")
-        for state, folder in _FOLDERS.items():
+        # Where a key is twice, 3008 believes the last of them.
+        folders = _FOLDERS.items() if self._cache is None else reversed(_FOLDERS.items())
+        for state, folder in folders:
             path = self._pki / folder / minion_id
-            if path.exists():
-                return state, path.read_text()
+            try:
+                if not path.is_symlink():
+                    return state, path.read_text()
+            except FileNotFoundError:
+                continue
         return None, None
 
     def accepted(self) -> list[str]:

@@ -5,7 +5,8 @@ One host of the lab gets 10, 100 and 500 defined VMs. ``virt.full_info`` and ``v
 are timed as whole ``salt-call`` processes beside Salt 3006.25's own ``virt.full_info`` (each
 minus its bare ``salt-call test.ping``), and inside one process beside libvirt's bare bulk call.
 Inside a minion's process lists of volumes and networks, and an update and a state that change
-nothing, are timed beside Salt 3006.25's (``listing.py``).
+nothing, are timed beside Salt 3006.25's (``listing.py``). What the project costs a minion that has
+nothing to do stands beside one without it (``idle.py``).
 Then the CPU time of ``virt.init`` of an overlay clone with seeding, libvirt's define and start
 left out. Then seeding beside virt-customize, virt-sysprep and Salt 3006.25's seed.apply, and
 ten VMs at once beside qemu-img and virsh by hand. Then a move beside virsh and Salt 3006.25's
@@ -29,6 +30,7 @@ sys.path.insert(0, str(HERE.parent / "lab"))
 import answers  # noqa: E402
 import commands  # noqa: E402
 import evening  # noqa: E402
+import idle  # noqa: E402
 import listing  # noqa: E402
 import move  # noqa: E402
 import placing  # noqa: E402
@@ -126,6 +128,7 @@ def measure(lab, host):
     found = {}
     compare(host, found)
     table(listing.TITLE, listing.HEADS, listing.rows(host, found))
+    table(idle.TITLE, idle.HEADS, idle.rows(host, found))
     figures = host.measured("deploy.py")
     table(
         f"virt.init of an overlay clone with seeding, median of {figures['rounds']}",

@@ -50,3 +50,21 @@ def test_both_lines_have_as_many_workers():
         given = yaml.safe_load((PROFILES / f"{name}.conf").read_text())
         workers = [pool["worker_count"] for pool in given["worker_pools"].values()]
         assert sum(workers) == given["worker_threads"]
+
+
+def shown(value):
+    """Return how the page shows the value of an option."""
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {pool['worker_count']}" for name, pool in value.items())
+    return "as before" if value is None else str(value)
+
+
+def test_the_page_has_what_the_profiles_have():
+    page = (CHECKOUT / "docs/scale.md").read_text().partition("| Salt's default |")[2]
+    lines = [line.split(" | ") for line in page.partition("\n\n")[0].splitlines()[2:]]
+    table = {row[0].strip("| ").split("`")[1]: row[2:4] for row in lines}
+    few, many = (
+        yaml.safe_load((PROFILES / f"master-{size}.conf").read_text()) for size in (100, 1000)
+    )
+
+    assert table == {key: [shown(few.get(key)), shown(many.get(key))] for key in {**few, **many}}

@@ -1,5 +1,6 @@
 """Swarms of the tests' own, beside one that somebody has up."""
 
+import functools
 import json
 import subprocess
 import time
@@ -10,8 +11,11 @@ import pytest
 import yaml
 from swarmkit import conf, faults, life
 from swarmkit.settings import CHECKOUT, Spec, place
+from warmswarm import WarmSwarm
 
 NAMES = {"3008": "a", "3006": "b"}
+# As long as the longest command of a test may take.
+_COMMAND_S = 900
 # How long salt waits for the word of who is silent.
 SHORT = {"gather_job_timeout": 2}
 PROFILE = yaml.safe_load((CHECKOUT / "docs/profiles/master-100.conf").read_text())
@@ -40,32 +44,31 @@ class Swarm:
     def __init__(self, place_, spec):
         self.place, self.spec = place_, spec
 
-    def _argv(self, program, words, config="etc"):
-        return life.salt(self.place, program, [*map(str, words), "--out=json"], config)
+    @functools.cached_property
+    def warm(self):
+        """The process inside whose forks commands are: to import Salt takes half a second."""
+        return WarmSwarm(self)
+
+    def _done(self, program, words, config):
+        said = self.warm.command(program, words, config).wait(_COMMAND_S)
+        return Done(said["code"], said["out"], said["err"], said["seconds"])
 
     def run(self, *words, config="etc"):
         """Run salt-run for its data."""
-        return self._done(self._argv("salt-run", words, config))
+        return self._done("salt-run", [*words, "--out=json"], config)
 
     def shown(self, *words, config="etc"):
         """Run salt-run for what an operator sees."""
-        return self._done(life.salt(self.place, "salt-run", [*map(str, words)], config))
+        return self._done("salt-run", words, config)
 
-    def salt(self, target, *words, wait_s=20):
+    def salt(self, target, *words, wait_s=20, config="etc"):
         """Run salt for its data; who is silent is waited so long, and 2 s more."""
-        limit = ("-t", wait_s)
-        return self._done(self._argv("salt", [target, *words, "--static", *limit]))
+        return self._done("salt", [target, *words, "--static", "-t", wait_s, "--out=json"], config)
 
     def begin(self, *words):
-        """Start a salt-run and return the process."""
-        argv = self._argv("salt-run", words)
+        """Start a salt-run of its own, that may be sent signals, and return the process."""
+        argv = life.salt(self.place, "salt-run", [*map(str, words), "--out=json"])
         return subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-
-    @staticmethod
-    def _done(argv):
-        begin = time.monotonic()
-        done = subprocess.run(argv, capture_output=True, text=True, check=False)
-        return Done(done.returncode, done.stdout, done.stderr, time.monotonic() - begin)
 
     @staticmethod
     def end(process, timeout_s=120):
@@ -109,6 +112,18 @@ class Swarm:
             assert time.monotonic() < end, f"not all of {hosts} answer within {limit_s} s"
 
 
+def vms_by_host(listed):
+    """Return ``{host: names}`` of what virt.list said."""
+    return {
+        host: sorted(one for names in by.values() for one in names) for host, by in listed.items()
+    }
+
+
+def at_first(spec):
+    """Return the same as it is at first."""
+    return {host: [f"vm-{host}-{number:03d}" for number in range(spec.vms)] for host in spec.ids}
+
+
 @contextmanager
 def swarm_of(spec, name=None):
     """Bring a swarm up, and take it down; one that is up beside others has a name of its own."""
@@ -116,9 +131,12 @@ def swarm_of(spec, name=None):
     own = replace(place(), folder=place().folder.with_name(f"{place().folder.name}{name}"))
     life.down(own)
     life.up(own, spec)
+    it = Swarm(own, spec)
     try:
-        yield Swarm(own, spec)
+        yield it
     finally:
+        if "warm" in vars(it):
+            it.warm.close()
         life.down(own)
 
 
@@ -131,6 +149,6 @@ def swarm():
 
 @pytest.fixture(scope="module")
 def older():
-    """Five hosts with five VMs each, on Salt 3006, their master by our profile."""
-    with swarm_of(Spec(hosts=5, vms=5, salt="3006", options=PROFILE)) as it:
+    """Five hosts of five VMs, in two processes, on Salt 3006, their master by our profile."""
+    with swarm_of(Spec(hosts=5, vms=5, salt="3006", processes=2, options=PROFILE)) as it:
         yield it

@@ -248,6 +248,23 @@ def test_a_cell_that_lets_us_do_less_says_so(cloud):
     assert refused.data["error"].startswith("cell west: refuses user 'reader' (HTTP 401)")
 
 
+def of_cells(cloud, config):
+    """Return what a check of the setup finds of cells."""
+    found = cells(cloud, "virt.setup_check", config=config).data["findings"]
+    return [(one["where"], one["what"]) for one in found if one["check"] == "cells"]
+
+
+def test_a_slip_in_one_entry_is_named_and_the_other_cell_is_used(cloud):
+    slip = {**cellkit.CELL, "urls": "x"}
+    cellkit.configure(cloud, "slip", cells={"west": cellkit.CELL, "east": slip})
+    listed = cells(cloud, "virt.list", config="slip")
+    assert listed.code == 0 and where(listed.data, "vm-west").startswith("west/")
+    assert "option virt:cells:east: unknown key 'urls'" in listed.data["failed"]["east/*"]
+    ((at, what),) = of_cells(cloud, "slip")
+    assert at == "master" and "virt:cells:east" in what
+    assert of_cells(cloud, "bare") == []
+
+
 def test_a_certificate_of_another_authority_is_refused(cloud):
     cell = {**cellkit.CELL, "ca": None}
     cellkit.configure(cloud, "stranger", cells={"west": cell})

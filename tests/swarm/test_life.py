@@ -23,7 +23,6 @@ from lifelaws import Fates, always, at_rest
 from swarmkit import conf, faults, life
 from swarmkit.settings import Spec
 from test_load import IMAGE, IMAGES
-from warmswarm import WarmSwarm
 
 HOSTS = [f"h{number:04d}" for number in range(5)]
 NAMES = [f"vm-{letter}" for letter in "abcdefgh"]
@@ -44,11 +43,7 @@ def living():
     spec = Spec(hosts=len(HOSTS), vms=0, memory_mib=ROOM_MIB, options=SHORT_TIMES)
     with swarm_of(spec, "l") as it:
         it.sh('mkdir -p "$1"; qemu-img create -q -f qcow2 "$1/a.qcow2" 64M', IMAGES)
-        warm = WarmSwarm(it)
-        try:
-            yield it, warm
-        finally:
-            warm.close()
+        yield it, it.warm
 
 
 hosts = st.sampled_from(HOSTS)
@@ -114,7 +109,7 @@ class Life(RuleBasedStateMachine):
     def _end_all(self):
         for asked in self._under_way:
             answer = asked.wait()
-            print(f"  {answer['code']}: {' '.join(asked.words[:3])} {_error(answer)}")
+            print(f"  {answer['code']}: {' '.join(asked.words[1:4])} {_error(answer)}")
             assert "Traceback" not in answer["err"] + answer["out"], answer["out"] + answer["err"]
         self._under_way = []
 

@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
+from conftest import at_first, vms_by_host
 from swarmkit import conf, life
 from swarmkit.settings import SWARMS
 
@@ -37,14 +38,13 @@ def test_every_host_answers_with_its_own_accepted_key(swarm):
 
 
 def test_the_runner_lists_all_vms(swarm):
-    listed = swarm.run("virt.list").data
-    found = {
-        host: sorted(one for names in by.values() for one in names) for host, by in listed.items()
-    }
+    assert vms_by_host(swarm.run("virt.list").data) == at_first(swarm.spec)
 
-    assert found == {
-        host: [f"vm-{host}-{number:03d}" for number in range(5)] for host in swarm.spec.ids
-    }
+
+def test_hosts_of_one_process_answer_each_for_itself(older):
+    assert vms_by_host(older.run("virt.list").data) == at_first(older.spec)
+    info = older.run("virt.host_info")
+    assert set(info.data) == set(older.spec.ids), info.out + info.err
 
 
 def test_host_info_query_and_vm_info(swarm):

@@ -38,9 +38,9 @@ def begin(swarm, program, folder):
 class Above(Swarm):
     """The master above, as an operator has it."""
 
-    def _argv(self, program, words, config="etc"):
+    def _done(self, program, words, config):
         # From the folder of the master below.
-        return super()._argv(program, words, f"../above/{config}")
+        return super()._done(program, words, f"../above/{config}")
 
 
 @pytest.fixture(scope="module")

@@ -29,9 +29,9 @@ class Asked:
         """Whether it has come."""
         return self._over.is_set()
 
-    def wait(self):
+    def wait(self, limit_s=_LIMIT_S):
         """Return the answer; a request that hangs is a failure."""
-        assert self._over.wait(_LIMIT_S), f"not over after {_LIMIT_S} s: {self.words}"
+        assert self._over.wait(limit_s), f"not over after {limit_s} s: {self.words}"
         return self.answer
 
 
@@ -46,7 +46,7 @@ class WarmSwarm:
             stdout=subprocess.PIPE,
             text=True,
         )
-        self._asked, self._count = {}, 0
+        self._asked, self._count, self._lock = {}, 0, threading.Lock()
         self._hearing = threading.Thread(target=self._hear, daemon=True)
         self._hearing.start()
 
@@ -58,16 +58,22 @@ class WarmSwarm:
             one.come({"error": "the process in the swarm has ended", "code": -1})
 
     def _ask(self, asked, **request):
-        self._count += 1
-        self._asked[self._count] = asked
-        self._process.stdin.write(json.dumps({"id": self._count, **request}) + "\n")
-        self._process.stdin.flush()
+        with self._lock:
+            self._count += 1
+            self._asked[self._count] = asked
+            self._process.stdin.write(json.dumps({"id": self._count, **request}) + "\n")
+            self._process.stdin.flush()
         return asked
 
     def begin(self, *words, kill_s=None):
-        """Start a salt-run; it is killed after so many seconds, if that is given."""
-        words = tuple(map(str, words))
-        return self._ask(Asked(words), do="run", words=[*words, "--out=json"], kill_s=kill_s)
+        """Start a salt-run for data; it is killed after so many seconds, if that is given."""
+        return self.command("salt-run", [*words, "--out=json"], kill_s=kill_s)
+
+    def command(self, program, words, config="etc", kill_s=None):
+        """Start a command of Salt's with one of the master's configurations."""
+        words = list(map(str, words))
+        request = {"program": program, "config": config, "words": words, "kill_s": kill_s}
+        return self._ask(Asked((program, *words)), do="run", **request)
 
     def do(self, what, **given):
         """Do something that is not a command, and return its value."""

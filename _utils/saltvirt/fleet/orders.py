@@ -50,7 +50,7 @@ def opened(opts: Mapping[str, Any], name: str) -> Iterator[records.Held]:
     _await_end(opts, name)
     with records.held(folder(opts), PURPOSE, name) as held:
         if held is None:
-            raise _taken(name, records.look(folder(opts), PURPOSE, name))
+            raise taken(name, _doing(records.look(folder(opts), PURPOSE, name)))
         _adopt(opts, held, name)
         yield held
 
@@ -99,9 +99,13 @@ def note_uuid(held: records.Held, uuid: str | None) -> None:
     held.note(**wire.plain(replace(move(held.now), uuid=uuid)))
 
 
-def _taken(name: str, record: records.Record | None) -> NameTaken:
-    done = _AT_IT.get(record.phase, "deployed") if record else "worked on"
+def taken(name: str, done: str) -> NameTaken:
+    """Return the error of a VM that another command of this master is at work on."""
     return NameTaken(f"VM {name!r} is being {done} by another salt-run at this moment; wait for it")
+
+
+def _doing(record: records.Record | None) -> str:
+    return _AT_IT.get(record.phase, "deployed") if record else "worked on"
 
 
 def _adopt(opts: Mapping[str, Any], held: records.Held, name: str) -> None:
@@ -110,7 +114,7 @@ def _adopt(opts: Mapping[str, Any], held: records.Held, name: str) -> None:
     if not path.exists():
         return
     if locks.is_held(path):
-        raise _taken(name, None)
+        raise taken(name, _doing(None))
     left = _journal(path)
     # A record that is there already is newer: this was cut off before the journal had gone.
     if held.record is None and "to" in left:

@@ -74,7 +74,7 @@ def _warm(base, grains, spec):
         except ImportError:  # one of another line of Salt
             continue
     opts = _opts(base, spec.ids[0], grains, spec)
-    loaded = work.functions(copy.deepcopy(opts), {})
+    loaded = work.functions(copy.deepcopy(opts), {}, is_alone=True)
     for name in _COMMON:
         if name not in loaded:
             raise SystemExit(f"this project's {name} cannot be loaded by Salt {spec.salt}")
@@ -101,7 +101,8 @@ def _live(base, grains, spec, names):
         clock.follow(*names)
     loop = loops.loop()
     for name in names:
-        loop.spawn(peer.Peer(_opts(base, name, grains, spec), loop).up)
+        one = peer.Peer(_opts(base, name, grains, spec), loop, is_alone=len(names) == 1)
+        loop.spawn(one.up)
     loop.run()
 
 

@@ -18,7 +18,7 @@ _UP = conf.ROOT / "up"
 class Peer:
     """One host: how it is reached, and the jobs that it is at."""
 
-    def __init__(self, opts, loop):
+    def __init__(self, opts, loop, *, is_alone):
         self.opts, self._loop = opts, loop
         self._jobs = {}
         self._private = (conf.HOSTS / opts["id"] / "pki/minion.pem").read_text()
@@ -29,7 +29,7 @@ class Peer:
             "saltutil.term_job": lambda jid: self._end(jid, signal.SIGTERM),
             "saltutil.kill_job": lambda jid: self._end(jid, signal.SIGKILL),
         }
-        self._functions = work.functions(opts, own)
+        self._functions = work.functions(opts, own, is_alone=is_alone)
         self._matchers = None
 
     async def up(self):

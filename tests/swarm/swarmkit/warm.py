@@ -1,9 +1,9 @@
 """
 A process in a swarm that has imported Salt already: each command is a fork of it, any may be ended.
 
-It reads requests as JSON, one a line, and answers each when it is done: ``run`` a salt-run, maybe
-``kill_s`` seconds long, ``look`` at all there is, ``reset`` all of it, ``mark`` a disk, ``signal``
-the processes of jobs or hosts. Nothing of Salt's own has run before the fork.
+It reads requests as JSON, one a line, and answers each when it is done: ``run`` one of Salt's
+commands, maybe ``kill_s`` seconds long, ``look`` at all there is, ``reset`` all of it, ``mark`` a
+disk, ``signal`` the processes of jobs or hosts. Nothing of Salt's own has run before the fork.
 """
 
 import contextlib
@@ -24,7 +24,7 @@ sys.path.insert(1, str(_HERE.parents[2] / "_utils"))
 
 from swarmkit import clock, conf, seen  # noqa: E402
 
-_CONFIG = str(conf.MASTER / "etc")
+_PROGRAMS = {"salt-run": "salt_run", "salt": "salt_main"}
 
 
 def _text(handle):
@@ -32,7 +32,7 @@ def _text(handle):
 
 
 class Command:
-    """A salt-run of its own, and what it says."""
+    """A command of its own, and what it says."""
 
     def __init__(self, request):
         self.request, self.began = request, time.monotonic()
@@ -47,10 +47,11 @@ class Command:
         for number, handle in enumerate((os.open(os.devnull, os.O_RDONLY), *self._said)):
             os.dup2(handle, number)
         clock.follow("master")
-        sys.argv = ["/usr/bin/salt-run", "-c", _CONFIG, *self.request["words"]]
+        program, config = self.request["program"], conf.MASTER / self.request["config"]
+        sys.argv = [f"/usr/bin/{program}", "-c", str(config), *self.request["words"]]
         code = 1
         try:
-            code = import_module("salt.scripts").salt_run() or 0
+            code = getattr(import_module("salt.scripts"), _PROGRAMS[program])() or 0
         except SystemExit as end:
             code = end.code if isinstance(end.code, int) else 1
         finally:

@@ -55,9 +55,20 @@ def asked(load, private):
     return fun, fun in _LONG or bool(what.get("id"))
 
 
-def functions(opts, own):
-    """Return a host's functions; ``own`` are those that it has in place of Salt's."""
-    found = salt.loader.minion_mods(opts, utils=salt.loader.utils(opts), context={})
+def functions(opts, own, *, is_alone):
+    """
+    Return a host's functions.
+
+    own
+        Those that it has in place of Salt's.
+    is_alone
+        Whether no other host is in this process. Salt 3008 has one module object for all loaders
+        of a process, with the ``__opts__`` of the last: others answer with that one's id and key.
+    """
+    # What Salt's modules are called in this process.
+    space = {} if is_alone else {"loaded_base_name": f"swarm.{opts['id']}"}
+    utils = salt.loader.utils(opts, **space)
+    found = salt.loader.minion_mods(opts, utils=utils, context={}, **space)
     for name, function in own.items():
         found[name] = function
     return found

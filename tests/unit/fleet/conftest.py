@@ -4,6 +4,7 @@ import itertools
 from types import SimpleNamespace
 
 import auditkit
+import cellserver
 import fleetkit
 import keypairs
 import playedhosts
@@ -101,3 +102,10 @@ def world(opts, tmp_path, monkeypatch, signed):
 def setup(opts, tmp_path, monkeypatch):
     """A master and two hosts that have all that VMs need."""
     return setupkit.Setup(opts, tmp_path, monkeypatch)
+
+
+@pytest.fixture(scope="module")
+def tls(tmp_path_factory):
+    """The folder with a server's certificate, and its context."""
+    folder = tmp_path_factory.mktemp("tls")
+    return folder, cellserver.certified(folder)

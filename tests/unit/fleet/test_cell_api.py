@@ -3,13 +3,11 @@
 import contextlib
 import json
 import socket
-import ssl
-import threading
 import time
 from pathlib import Path
 
-import authorities
 import pytest
+from cellserver import OK, saying, serving
 from saltvirt.errors import BadConfig
 from saltvirt.fleet.cells import asking, credentials
 from saltvirt.fleet.cells.known import Cell, CellFailed
@@ -17,59 +15,6 @@ from saltvirt.fleet.cells.routes import Call
 
 PASSWORD = "a-password-that-nobody-may-see"
 LIST = Call(fun="virt.list", arguments={"host": None, "sort": "vms"})
-OK = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
-
-
-@pytest.fixture(scope="module")
-def tls(tmp_path_factory):
-    """The folder with a server's certificate, and its context."""
-    folder = tmp_path_factory.mktemp("tls")
-    texts = authorities.of_address("127.0.0.1")
-    for name, text in zip(("ca.pem", "api.crt", "api.key"), texts, strict=True):
-        (folder / name).write_text(text)
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(folder / "api.crt", folder / "api.key")
-    return folder, context
-
-
-def _request(one):
-    """Return a whole request."""
-    text = b""
-    while b"\r\n\r\n" not in text:
-        text += one.recv(65536)
-    head, _sign, body = text.partition(b"\r\n\r\n")
-    length = int(head.lower().partition(b"content-length: ")[2].split()[0])
-    while len(body) < length:
-        body += one.recv(65536)
-    return head + b"\r\n\r\n" + body
-
-
-@contextlib.contextmanager
-def serving(context, *answers):
-    """Answer one connection after the other; yield the port and what was heard."""
-    heard = []
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        listening.settimeout(5)
-
-        def serve():
-            for answer in answers:
-                with contextlib.suppress(OSError):
-                    plain, _address = listening.accept()
-                    plain.settimeout(5)
-                    with context.wrap_socket(plain, server_side=True) as one:
-                        heard.append(_request(one))
-                        answer(one)
-
-        thread = threading.Thread(target=serve)
-        thread.start()
-        yield listening.getsockname()[1], heard
-        thread.join()
-
-
-def saying(body, head=OK):
-    """Return what answers like this."""
-    text = body if isinstance(body, bytes) else json.dumps(body).encode()
-    return lambda one: one.sendall(head + b"Content-Length: %d\r\n\r\n" % len(text) + text)
 
 
 @pytest.fixture

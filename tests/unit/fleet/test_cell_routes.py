@@ -1,10 +1,11 @@
 """Which cell a call goes to, and what a name's beginning says; no cell is asked."""
 
 import pytest
+from saltvirt import config
 from saltvirt.config import MasterSettings
 from saltvirt.errors import BadArgument, BadConfig
-from saltvirt.fleet.cells import known, routes
-from saltvirt.fleet.cells.known import LOCAL, Cell
+from saltvirt.fleet.cells import asking, known, routes
+from saltvirt.fleet.cells.known import LOCAL, Cell, CellFailed, Unusable
 from saltvirt.fleet.cells.routes import Call
 
 URL, FILE = "https://west.example:8000", "/etc/salt/cells/west"
@@ -43,18 +44,47 @@ def test_a_cell_has_what_its_option_says():
         ("west", "https://west", "expected a mapping"),
     ],
 )
-def test_an_option_that_cannot_be_used_is_named(name, given, why):
-    with pytest.raises(BadConfig, match="option virt:cells") as refused:
-        cells(**{name: given})
-    assert why in str(refused.value)
-    assert "word" not in str(refused.value)
+def test_an_entry_that_cannot_be_used_is_named_and_stops_no_other(name, given, why):
+    settings = MasterSettings(cells={name: given, "east": {**GIVEN, "prefix": "e-"}})
+    made = known.of(settings)
+    (wrong,) = (one for one in made.values() if isinstance(one, Unusable))
+
+    assert wrong.why.startswith("option virt:cells") and why in wrong.why
+    assert "word" not in wrong.why
+    assert known.wrong(settings) == [wrong.why]
+    assert made["east"] == Cell(name="east", url=URL, credentials=FILE, prefix="e-")
+    with pytest.raises(CellFailed) as refused:
+        asking.question(wrong, {}, Call(fun="virt.list"))
+    assert str(refused.value) == f"cell {wrong.name}: {wrong.why}"
+    assert LOCAL not in made and set(made) == {"east", wrong.name}
+
+
+def test_cells_that_are_no_mapping_are_said_to_whoever_names_one():
+    opts = {"virt": {"cells": ["west"]}}
+    made = known.of(config.master_settings(opts))
+
+    assert routes.aimed(Call(fun="virt.evacuate", arguments={"host": "h1"}), made)[0] is None
+    with pytest.raises(BadConfig, match=r"option virt:cells: expected a mapping"):
+        routes.aimed(Call(fun="virt.evacuate", cell="west"), made)
+
+
+def clashing(own_prefix="", **prefixes):
+    """Return why cells with these prefixes cannot be used, by their names."""
+    given = {name: {**GIVEN, "prefix": prefix} for name, prefix in prefixes.items()}
+    made = cells(own_prefix, **given)
+    return {name: one.why for name, one in made.items() if isinstance(one, Unusable)}, made
 
 
 def test_no_name_can_be_of_two_cells():
-    with pytest.raises(BadConfig, match="begins like virt:cells:west:prefix"):
-        cells(west={**GIVEN, "prefix": "w"}, east={**GIVEN, "prefix": "we"})
-    with pytest.raises(BadConfig, match="virt:cell_prefix"):
-        cells("w", west={**GIVEN, "prefix": "w"})
+    wrong, made = clashing(west="w", east="we")
+    assert list(wrong) == ["east"] and "begins like virt:cells:west:prefix" in wrong["east"]
+    # What begins like both is refused; what begins like one alone is that one's.
+    assert known.whose("web1", made, "") == "east" and known.whose("wx1", made, "") == "west"
+
+    assert set(clashing(west="w", east="w")[0]) == {"west", "east"}
+    for own, cell in (("w", "we"), ("we", "w"), ("w", "w")):
+        wrong, made = clashing(own, west=cell)
+        assert list(wrong) == ["west"] and "virt:cell_prefix" in wrong["west"]
 
 
 def test_a_name_says_whose_it_is():

@@ -11,6 +11,7 @@ from salt.utils.stringutils import expr_match
 from saltvirt import config
 from saltvirt.fleet.audit.granted import granted
 from saltvirt.fleet.audit.masterfacts import MasterFacts
+from saltvirt.fleet.cells import known
 from saltvirt.fleet.findings import MASTER, Finding
 from saltvirt.fleet.membership import is_glob
 
@@ -90,7 +91,8 @@ def _options(facts: MasterFacts) -> Iterator[Finding]:
 
 
 def _own_options(facts: MasterFacts) -> Iterator[Finding]:
-    for why in config.wrong(config.master_settings(facts.options)):
+    settings = config.master_settings(facts.options)
+    for why in dict.fromkeys([*config.wrong(settings), *known.wrong(settings)]):
         yield Finding(
             check="wrong-options",
             where=MASTER,

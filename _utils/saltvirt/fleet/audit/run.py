@@ -7,7 +7,8 @@ from typing import Any
 from saltvirt import wire
 from saltvirt.errors import VirtError
 from saltvirt.fleet import inventory, membership, minions
-from saltvirt.fleet.audit import masterfacts, ofhost, ofmaster
+from saltvirt.fleet.audit import masterfacts, ofcells, ofhost, ofmaster
+from saltvirt.fleet.cells import checking
 from saltvirt.fleet.cloud import Cloud
 from saltvirt.fleet.findings import Finding, table
 from saltvirt.placement.audited import HostAudit
@@ -35,6 +36,7 @@ def audit(cloud: Cloud, now: datetime) -> dict[str, Any]:
         else:
             answers[host] = answer
     found += _judged(cloud, answers, now)
+    found += ofcells.findings(checking.faults(cloud.opts, cloud.settings))
     out = table(found, answers)
     if found:
         count = f"{len(found)} things fall" if len(found) > 1 else "1 thing falls"

@@ -21,7 +21,7 @@ from saltvirt.fleet import masteruser, threads
 from saltvirt.fleet.cells import answers, credentials
 from saltvirt.fleet.cells.answers import Job
 from saltvirt.fleet.cells.credentials import Credentials
-from saltvirt.fleet.cells.known import LOCAL, Cell, CellFailed
+from saltvirt.fleet.cells.known import LOCAL, Cell, CellFailed, Entry, usable
 from saltvirt.fleet.cells.routes import Call
 from saltvirt.units import human
 
@@ -39,15 +39,23 @@ class _Silent(CellFailed):
     """A cell does not answer; it may have heard what it was told."""
 
 
-def question(cell: Cell, opts: Mapping[str, Any], call: Call, timeout_s: float = 0) -> Any:
+class Unproved(CellFailed):
+    """Who answers at a cell's address does not prove to be that cell: nothing was said there."""
+
+
+def question(entry: Entry, opts: Mapping[str, Any], call: Call, timeout_s: float = 0) -> Any:
     """Return what a cell answers to a function that is over soon; raise CellFailed."""
+    cell = usable(entry)
     limit_s = timeout_s or cell.timeout_s
     answer = _post(cell, opts, {"client": "runner", **_low(call)}, limit_s)
     return answers.of_function(cell.name, call.fun, answer)
 
 
 def order(
-    cell: Cell, opts: Mapping[str, Any], call: Call, begun: Callable[[str], None] = lambda jid: None
+    entry: Entry,
+    opts: Mapping[str, Any],
+    call: Call,
+    begun: Callable[[str], None] = lambda jid: None,
 ) -> Any:
     """
     Return what a cell answers to a function that may take long; raise CellFailed.
@@ -55,6 +63,7 @@ def order(
     begun
         Called with the id of its job there.
     """
+    cell = usable(entry)
     try:
         said = _post(cell, opts, {"client": "runner_async", **_low(call)}, cell.timeout_s)
     except _Silent as error:
@@ -136,7 +145,7 @@ def _post(cell: Cell, opts: Mapping[str, Any], low: Mapping[str, Any], limit_s: 
         context.minimum_version = ssl.TLSVersion.TLSv1_2
     except (OSError, ssl.SSLError) as exc:
         why = getattr(exc, "strerror", None) or exc
-        raise CellFailed(cell.name, f"virt:cells:{cell.name}:ca ({cell.ca}): {why}") from None
+        raise Unproved(cell.name, f"virt:cells:{cell.name}:ca ({cell.ca}): {why}") from None
     try:
         status, body = connection.post(
             f"{cell.url.rstrip('/')}/run",
@@ -147,7 +156,9 @@ def _post(cell: Cell, opts: Mapping[str, Any], low: Mapping[str, Any], limit_s: 
             most_bytes=_MOST_BYTES,
         )
     except connection.Unreached as exc:
-        raise CellFailed(cell.name, _unreached(cell, exc.__cause__)) from None
+        is_proved = not isinstance(exc.__cause__, ssl.SSLCertVerificationError)
+        kind = CellFailed if is_proved else Unproved
+        raise kind(cell.name, _unreached(cell, exc.__cause__)) from None
     except TimeoutError:
         raise _Silent(cell.name, f"no answer from {cell.url} within {limit_s:.0f} s") from None
     except (OSError, http.client.HTTPException) as exc:

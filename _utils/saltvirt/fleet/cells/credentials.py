@@ -2,6 +2,7 @@
 
 import os
 import pwd
+import shlex
 import stat
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -32,10 +33,28 @@ class Credentials:
     who: str
 
 
+class OpenToOthers(BadConfig):
+    """
+    The file of credentials is no secret; nothing of it is said.
+
+    what, fix
+        The same in two parts: what is so, and the command that mends it.
+    """
+
+    def __init__(self, what: str, fix: str) -> None:
+        super().__init__(f"{what}; run: {fix}")
+        self.what, self.fix = what, fix
+
+
+def owner(opts: Mapping[str, Any]) -> pwd.struct_passwd:
+    """Return the user as whom the master runs."""
+    return pwd.getpwnam(opts.get("user") or "root")
+
+
 def read(cell: Cell, opts: Mapping[str, Any]) -> Credentials:
     """Return the credentials for a cell; raise BadConfig, which has nothing of what is in them."""
     option, path = f"option virt:cells:{cell.name}:credentials", Path(cell.credentials)
-    text = _content(option, path, pwd.getpwnam(opts.get("user") or "root"))
+    text = _content(option, path, owner(opts))
     try:
         given = yaml.safe_load(text)
     except yaml.YAMLError:
@@ -54,8 +73,10 @@ def _content(option: str, path: Path, user: pwd.struct_passwd) -> str:
         status = os.fstat(handle)
         why = _open_to_others(status, user)
         if why:
-            raise BadConfig(
-                f"{option}: {path} {why}; run: chown {user.pw_name}: {path} && chmod 600 {path}"
+            quoted = shlex.quote(str(path))
+            raise OpenToOthers(
+                f"{option}: {path} {why}",
+                f"chown {user.pw_name}: {quoted} && chmod 600 {quoted}",
             )
         return file.read(_MOST_BYTES)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from saltvirt import arguments
 from saltvirt.errors import BadArgument
-from saltvirt.fleet.cells.known import LOCAL, Cell, asked_for, several
+from saltvirt.fleet.cells.known import LOCAL, Entry, asked_for, several
 from saltvirt.fleet.many import asked
 
 # What all cells are asked, and put together.
@@ -74,7 +74,7 @@ class Call:
         return asked.names(given.get("name"), given.get("count"), given.get("first", 1))
 
 
-def aimed(call: Call, cells: Mapping[str, Cell]) -> tuple[str | None, Call]:
+def aimed(call: Call, cells: Mapping[str, Entry]) -> tuple[str | None, Call]:
     """
     Return the cell that a call names, and the call as that cell takes it; None if it names none.
 
@@ -94,13 +94,13 @@ def aimed(call: Call, cells: Mapping[str, Cell]) -> tuple[str | None, Call]:
     return where, replace(call, arguments=given, cell=None)
 
 
-def parted(text: Any, cells: Mapping[str, Cell]) -> tuple[str | None, Any]:
+def parted(text: Any, cells: Mapping[str, Entry]) -> tuple[str | None, Any]:
     """Return cell and host of CELL/HOST; what is called otherwise is of no cell."""
     cell, sign, host = text.partition("/") if isinstance(text, str) else ("", "", "")
     return (asked_for(cell, cells), host) if sign else (None, text)
 
 
-def questions(call: Call, cells: Mapping[str, Cell], *, has_own: bool) -> dict[str, Call]:
+def questions(call: Call, cells: Mapping[str, Entry], *, has_own: bool) -> dict[str, Call]:
     """Return what each cell, and this master, is asked of a call that all of them answer."""
     given = _of_one(call.arguments)
     every = [*([LOCAL] if has_own else []), *sorted(cells)]

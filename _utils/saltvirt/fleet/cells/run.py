@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from saltvirt import arguments, locks, terminal, vmfilter
-from saltvirt.errors import BadArgument, MasterError, NameTaken, VirtError
-from saltvirt.fleet import inventory, looking
+from saltvirt.errors import BadArgument, MasterError, VirtError
+from saltvirt.fleet import inventory, looking, orders
 from saltvirt.fleet.cells import answers, asking, here, known, merging, routes
 from saltvirt.fleet.cells.answers import Found
 from saltvirt.fleet.cells.known import LOCAL, CellFailed
@@ -40,7 +40,8 @@ class _Top:
     def __init__(self, cloud: Cloud, jid: str | None, own: Own) -> None:
         self._cloud, self._jid, self._own = cloud, jid, own
         self._cells = known.of(cloud.settings)
-        self._prefix = cloud.settings.cell_prefix or ""
+        # By it VMs are looked for; a new one needs the option itself.
+        self._prefix = known.looked_for(cloud.settings)
 
     @functools.cached_property
     def _has_own(self) -> bool:
@@ -68,12 +69,12 @@ class _Top:
             for name in sorted(names) if self._cells else ():
                 lock = locks.held(folder / f"{name}.lock", wait=False)
                 if stack.enter_context(lock) is None:
-                    raise NameTaken(f"VM {name!r} is being deployed by another salt-run")
+                    raise orders.taken(name, "deployed")
             yield
 
     def _here(self, call: Call) -> Any:
-        for name in call.new_names() if self._prefix else ():
-            known.refuse_foreign(name, self._prefix, "of this master")
+        for name in call.new_names():
+            known.refuse_foreign(name, known.own_prefix(self._cloud.settings), "of this master")
         with here.noted(self._cloud.opts, self._jid):
             return self._own(call)
 
@@ -120,7 +121,7 @@ class _Top:
 
     def _new(self, cell: str, call: Call, names: Sequence[str]) -> Any:
         """Make VMs in a cell, whose names are nobody else's."""
-        prefix = self._prefix_of(cell)
+        prefix = known.own_prefix(self._cloud.settings) if cell == LOCAL else self._prefix_of(cell)
         where = "of this master" if cell == LOCAL else f"in cell {cell}"
         for name in names:
             known.refuse_foreign(name, prefix, where)

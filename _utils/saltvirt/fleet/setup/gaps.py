@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from saltvirt.fleet.findings import MASTER, Finding
 
 # What for: without the first no VM is deployed, with the others alone it is.
-NEEDED, IMAGES, MOVING, HINT = (
+NEEDED, IMAGES, MOVING, CELLS, HINT = LEVELS = (
     "needed",
     "for images without a minion",
     "for moving VMs",
+    "for VMs of a cell",
     "hint",
 )
-LEVELS = (NEEDED, IMAGES, MOVING, HINT)
 # What comes first is mended first: what comes later needs it, or is only seen with it.
 ORDER = (
     *("salt-release", "restart", "file-server", "modules-served", "hash-type"),
@@ -21,7 +21,7 @@ ORDER = (
     *("pool", "profiles", "bridge", "room", "guest-master", "not-checked"),
     *("libguestfs", "appliance-users", "minion-packages"),
     *("pillar", "minion-data-cache", "certificates", "tls", "firewall"),
-    *("formula", "image", "kvm", "maintenance"),
+    *("cells", "formula", "image", "kvm", "maintenance"),
 )
 
 

@@ -9,9 +9,10 @@ import salt.utils.minions
 from saltvirt import content, wire
 from saltvirt.errors import BadArgument, VirtError
 from saltvirt.fleet import inventory, minions
+from saltvirt.fleet.cells import checking
 from saltvirt.fleet.cloud import Cloud
 from saltvirt.fleet.findings import table
-from saltvirt.fleet.setup import masterfacts, moving, ofhost, ofmaster, unloaded, unsigned
+from saltvirt.fleet.setup import masterfacts, moving, ofcells, ofhost, ofmaster, unloaded, unsigned
 from saltvirt.fleet.setup.gaps import NEEDED, Gap, in_order
 from saltvirt.pki import policy
 from saltvirt.placement.setup import SetupFacts
@@ -39,6 +40,8 @@ def check(cloud: Cloud, named: Sequence[object]) -> dict[str, Any]:
     facts = masterfacts.of(cloud.opts, cloud.members, wanted)
     allowed = [one for one in inventory.allowed(cloud) if not wanted or one in wanted]
     found = list(ofmaster.gaps(facts))
+    if not wanted:
+        found += ofcells.gaps(checking.faults(cloud.opts, cloud.settings))
     of_hosts, answers = _asked(cloud, allowed, is_synced=facts.is_synced)
     found = in_order([*found, *of_hosts, *moving.gaps(answers)])
     out = table(found, answers)

@@ -1,0 +1,18 @@
+"""Judge the cells of a master: what keeps its VMs, or those of its cells, from being made."""
+
+from collections.abc import Iterable, Iterator
+
+from saltvirt.fleet.cells.checking import Fault
+from saltvirt.fleet.setup.gaps import CELLS, NEEDED, Gap
+
+
+def gaps(faults: Iterable[Fault]) -> Iterator[Gap]:
+    """Yield what is missing of cells: all new VMs, or those of one cell, are refused meanwhile."""
+    for one in faults:
+        yield Gap(
+            check="cells",
+            where=one.where,
+            what=one.what,
+            fix=one.fix,
+            level=NEEDED if one.concerns_all else CELLS,
+        )
