@@ -3,7 +3,7 @@
 import fleetkit
 import keypairs
 import pytest
-import salt.cache
+from saltvirt import compat
 from saltvirt.errors import NameTaken, NoSuchVm
 from saltvirt.fleet import finding, hints, inventory, keys, minions, reaching
 from saltvirt.fleet.hosts import DeployError
@@ -73,8 +73,9 @@ def test_where_the_host_knows_none_the_vm_itself_says_and_that_is_said(cloud, mo
 def test_of_a_guest_too_slow_to_answer_what_it_has_told_the_master_is_shown(cloud, monkeypatch):
     cloud.says["virt.vm_info"] = {"web": NOWHERE}
     keys.accept(cloud.opts, "web", keypairs.named("a guest")[0])
-    monkeypatch.setattr(minions, "said_by_guest", lambda *_args: None)
-    salt.cache.factory(cloud.opts).store("grains", "web", {"ipv4": ["127.0.0.1", "192.0.2.9"]})
+    monkeypatch.setattr(minions, "grains_of_guest", lambda *_args: None)
+    told = {"ipv4": ["127.0.0.1", "192.0.2.9"]}
+    monkeypatch.setattr(compat.Grains, "of", lambda _self, name: {"web": told}.get(name))
 
     one = reaching.vm_info(cloud.master, "web")["hyper2"]["web"]
 

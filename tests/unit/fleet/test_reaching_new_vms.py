@@ -5,6 +5,7 @@ import contextlib
 import fleetkit
 import pytest
 import salt.cache
+from saltvirt import compat
 from saltvirt.errors import MasterError, VirtError
 from saltvirt.fleet import awaiting, deploy, minions, reaching, stored
 from saltvirt.fleet.cloud import Cloud
@@ -79,8 +80,8 @@ def test_where_the_host_knows_no_address_the_minion_is_asked(cloud, monkeypatch)
 
 def test_of_a_minion_that_came_and_is_silent_the_master_knows_what_it_said(cloud, monkeypatch):
     cloud.says["virt.vm_info"] = {"web": {"addresses": [], "ssh_user": "debian"}}
-    cache = salt.cache.factory(cloud.opts)
-    cache.store("grains", "web", {"ipv4": ["127.0.0.1", "192.0.2.9"]})
+    told = {"ipv4": ["127.0.0.1", "192.0.2.9"]}
+    monkeypatch.setattr(compat.Grains, "of", lambda _self, name: {"web": told}.get(name))
 
     with pytest.raises(DeployError) as silent:
         awaited(cloud, monkeypatch, None)

@@ -263,14 +263,6 @@ def test_a_vm_is_not_undefined_while_it_is_built_or_purged(built, purpose):
     assert built.domains() == ["web1"] and len(built.files()) == 3
 
 
-def test_a_definition_that_was_only_kept_is_removed_alone(built):
-    with built.libvirt() as conn:
-        lifecycle.keep_moved(conn, "web1", "hyper2")
-        purge.undefine(conn, built.settings, "web1")
-
-    assert built.domains() == [] and len(built.files()) == 3
-
-
 def test_a_vm_is_not_started_while_it_is_purged(built, monkeypatch):
     said, threads = [], []
 
@@ -401,15 +393,3 @@ def test_a_file_that_another_vm_has_as_a_volume_stays(built):
         purge.purge(conn, built.settings, "web1")
 
     assert built.files() == [name]
-
-
-def test_a_purge_that_was_queued_does_not_take_the_kept_definition_for_the_vm(hypervisor):
-    """While it was queued, somebody moved the VM by hand, with undefinesource=False."""
-    with hypervisor.libvirt() as conn:
-        hypervisor.init()
-        uuid = lifecycle.uuid(conn, "web1")  # what the runner is told by virt.presence
-        lifecycle.destroy(conn, "web1")
-        lifecycle.keep_moved(conn, "web1", "hyper2")
-
-        with pytest.raises(VirtError, match="moved to hyper2"):
-            purge.purge(conn, hypervisor.settings, "web1", uuid=uuid)
