@@ -87,7 +87,7 @@ def unpack(packed: object, public_pem: str, *, minion: str, about: str) -> Said:
     if len(text) > MAX_BYTES:
         raise NotUnderstood(f"it has {len(text) >> 20} MiB; the most is {MAX_BYTES >> 20} MiB")
     try:
-        said: Said = wire.recorded(Said, terminal.clean(json.loads(text), _ABOVE))
+        said: Said = wire.recorded(Said, terminal.read(text, _ABOVE))
     except (ValueError, RecursionError) as wrong:
         raise NotUnderstood(str(wrong)) from wrong
     # A host may say again what it said of another job.

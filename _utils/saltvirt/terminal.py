@@ -1,5 +1,6 @@
 """What guests, hosts and cells write, made fit to be shown on somebody's terminal."""
 
+import json
 import re
 from typing import Any
 
@@ -9,6 +10,8 @@ _SEQUENCES = re.compile(
     r"|(?:\x1b[\]PX^_]|[\x90\x98\x9d-\x9f])[^\x07\x1b\x9c]*(?:\x07|\x1b\\|\x9c)?"
     r"|\x1b[ -/]*[0-~]"
 )
+# What stands in JSON for letters that may not be shown, as others of them do not stand there.
+_ESCAPED = re.compile(r'\\[^"/]')
 LONGEST = 200
 # Levels of lists and mappings within each other; what hosts really say has less than 12.
 _MAX_DEPTH = 64
@@ -69,6 +72,29 @@ def clean(value: Any, depth: int = 0) -> Any:
         # A name is one line: with more, it would look like what others have said.
         return {_shown(name, ""): clean(one, depth + 1) for name, one in value.items()}
     return [clean(one, depth + 1) for one in value]
+
+
+def read(text: str, depth: int = 0) -> Any:
+    """
+    Return what a text of JSON says, as :func:`clean` does, of which most have nothing to clean.
+
+    depth
+        As of :func:`clean`.
+    """
+    value = json.loads(text)
+    if not text.isprintable() or _ESCAPED.search(text):
+        return clean(value, depth)
+    _check_depth(value, depth)
+    return value
+
+
+def _check_depth(value: Any, depth: int) -> None:
+    level = [value]
+    while level := [one for one in level if type(one) in (dict, list)]:
+        if depth == _MAX_DEPTH:
+            raise ValueError(f"it is nested deeper than {_MAX_DEPTH} levels")
+        depth += 1
+        level = [it for one in level for it in (one.values() if type(one) is dict else one)]
 
 
 def _shown(text: str, beside: str) -> str:

@@ -201,6 +201,20 @@ def _one_of(take_one: _Reader, words: tuple[str, ...]) -> _Reader:
 
 def _check_numbers(value: Any) -> None:
     """Look at all numbers that are anywhere in a value, however deep."""
+    waiting: list[Any] = [value]
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, dict):
+            waiting += [v for v in one.values() if type(v) is not str]
+        elif isinstance(one, list | tuple):
+            waiting += [v for v in one if type(v) is not str]
+        elif isinstance(one, int | float) and not _LEAST <= one <= _MOST:
+            # To know the place of each takes longer than to look at it.
+            _name_number(value)
+
+
+def _name_number(value: Any) -> None:
+    """Raise for the number that is not within anything, with its place."""
     waiting: list[tuple[str, Any]] = [("", value)]
     while waiting:
         where, one = waiting.pop()
