@@ -108,7 +108,7 @@ def test_who_owns_the_folder_of_a_mounted_disk_is_given_nothing_else(cloud, disk
 # Debian 13, whose libguestfs writes what is in a folder to files, and names them by a counter.
 NEWER = "hyper3"
 PLANT = """
-mount=$(pgrep -x guestmount); qemu=$(pgrep -f '[q]emu.*guestfs' | tail -n 1)
+mount=$(pgrep -x guestmount | head -n 1); qemu=$(pgrep -f '[q]emu.*guestfs' | tail -n 1)
 export AT=$(tr '\\0' '\\n' </proc/$mount/environ | sed -n 's/^TMPDIR=//p')
 nsenter -t $qemu -m -- setpriv --reuid $(stat -c %u /proc/$qemu) --clear-groups sh -c '
 cd $AT/libguestfs*; for number in $(seq 500); do ln -s /srv/secret readdir$number; done'
