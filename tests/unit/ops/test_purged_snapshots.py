@@ -1,4 +1,4 @@
-"""What an external snapshot has left below a VM's disks is purged with it, and nothing of others."""
+"""What an external snapshot has left below a VM's disks is purged, and nothing of others."""
 
 import subprocess
 from pathlib import Path
