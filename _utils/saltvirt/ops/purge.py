@@ -1,7 +1,7 @@
 """Remove a VM with everything that was made for it, and never anything else."""
 
 import secrets
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -204,7 +204,7 @@ def own_files(conn: Any, settings: HostSettings, name: str, removables: bool) ->
 
 
 def _below(
-    settings: HostSettings, disk: dict[str, Any], uuid: str, used: Collection[str]
+    settings: HostSettings, disk: dict[str, Any], uuid: str, used: set[str]
 ) -> Iterator[str]:
     """Yield what was made for a VM and is below its disk, as after an external snapshot."""
     # Into a raw disk its guest may have written what looks like the header of an overlay.
