@@ -11,7 +11,7 @@ import pytest
 from saltvirt import records
 from saltvirt.errors import NameTaken, NoSuchVm, StorageError, VirtError
 from saltvirt.kvm import lifecycle
-from saltvirt.ops import inspect, owned, purge, reservations, storage, unfinished
+from saltvirt.ops import inspect, purge, reservations, storage, unfinished
 from saltvirt.ops.migration import startlock
 
 NOTHING = ([], [], [])
@@ -172,23 +172,6 @@ def test_the_base_of_a_stopped_vms_overlay_stays(built):
     purged(built)
 
     assert built.files() == ["web1_data.qcow2", "web2_system.qcow2"]
-
-
-@pytest.mark.parametrize("is_others", [False, True])
-def test_what_an_external_snapshot_has_left_below_its_disk_goes_too(built, is_others):
-    images = Path(built.settings.images)
-    below, upper = images / "web1_data.qcow2", images / "web1_data.before"
-    argv = ["qemu-img", "create", "-q", "-f", "qcow2", "-F", "qcow2", "-b", below, upper]
-    subprocess.run(argv, check=True)
-    path = built.definitions / "web1.xml"
-    path.write_text(path.read_text().replace(str(below), str(upper)))
-    if is_others:
-        # Another VM that somebody has made over it.
-        owned.mark(below, "db1", "11111111-1111-1111-1111-111111111111")
-
-    purged(built)
-
-    assert built.files() == ([below.name] if is_others else [])
 
 
 @pytest.mark.parametrize(

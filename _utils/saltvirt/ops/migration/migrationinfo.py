@@ -237,7 +237,8 @@ def _of_snapshots(
     if external:
         yield (
             f"it has external snapshots ({', '.join(external)}), which do not move; remove them "
-            "first, and have each disk go on in one file (virsh blockcommit)"
+            "first, and have each disk go on in one file (virsh blockcommit, and never without "
+            "--shallow, or the image below it is written to)"
         )
     elif found and is_running:
         yield (
