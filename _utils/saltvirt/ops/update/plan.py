@@ -3,7 +3,7 @@
 import copy
 import xml.etree.ElementTree as ET
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from saltvirt.ops.update import devices
 from saltvirt.ops.update.request import Request
@@ -97,6 +97,10 @@ def decide(
 def _memory(root: ET.Element, request: Request) -> None:
     now = memory.read(root)
     wanted = memory.changed(now, request.mem or {})
+    model = domain_xml.read(root).cpu
+    of_cells = sum(cell.memory_kib or 0 for cell in model.cells) if model else 0
+    # QEMU's driver takes the sum of the cells for all there is, whatever else is said.
+    wanted = replace(wanted, size_kib=of_cells or wanted.size_kib)
     amend.changed(root, memory.build(now), memory.build(wanted))
 
 

@@ -103,6 +103,16 @@ def test_what_nobody_asked_about_is_left_as_others_wrote_it(update):
     assert "address='192.0.2.7'" in text
 
 
+def test_the_memory_of_cells_is_all_there_is_and_changes_nothing_again(update):
+    cells = {0: {"cpus": "0", "memory": "1g"}, 1: {"cpus": "1", "memory": "1g"}}
+
+    assert update(cpu={"numa": cells}, mem=64) == DEFINED
+
+    memory = definition(update).memory
+    assert (memory.size_kib, memory.current_kib) == (2 * 2**20, 64 * 2**10)
+    assert update(cpu={"numa": cells}, mem=64) == IDLE
+
+
 def test_ids_that_are_given_are_all_there_are(update):
     update(cpu={"mode": "custom", "model": "Haswell", "features": {"lahf": "require"}})
     update(cpu={"features": {"pcid": "disable"}})
