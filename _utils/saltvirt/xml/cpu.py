@@ -9,7 +9,7 @@ from saltvirt.arguments import refuse_unknown_keys
 from saltvirt.errors import BadArgument
 from saltvirt.units import size_kib
 from saltvirt.xml import attributes_of, bag, flag, kib, leaf, switch, tag, texts, yes_no
-from saltvirt.xml.merging import merged
+from saltvirt.xml.merging import merged, rest
 
 _ATTRIBUTES = ("mode", "match", "check")
 # The keys of a call, and the fields that they lead to.
@@ -216,6 +216,15 @@ def _read_cell(cell: ET.Element) -> Cell:
         discard=switch(cell.get("discard")),
         distances=tuple(dict(row.attrib) for row in cell.iterfind("distances/sibling")),
     )
+
+
+def filled(model: Cpu | None, vcpus: int) -> Cpu | None:
+    """Return a processor whose first cell has the CPUs that no cell has, as QEMU's driver does."""
+    if model is None or not model.cells or model.cells[0].cpus is None:
+        return model
+    first, *others = model.cells
+    own = rest(vcpus, first.cpus, (one.cpus for one in others if one.cpus))
+    return replace(model, cells=(replace(first, cpus=own), *others))
 
 
 def changed(now: Cpu | None, given: Mapping[str, Any]) -> Cpu | None:

@@ -111,7 +111,8 @@ def _cpu(root: ET.Element, request: Request) -> None:
     if not isinstance(given, dict):
         return
     model = domain_xml.read(root).cpu
-    amend.changed(root, [cpu.build(model)], [cpu.build(cpu.changed(model, given))])
+    asked = cpu.filled(cpu.changed(model, given), int(vcpu.read(root).maximum))
+    amend.changed(root, [cpu.build(model)], [cpu.build(asked)])
     if "tuning" in given:
         tuning = domain_xml.read(root).cputune
         wanted = cputune.changed(tuning, given["tuning"])

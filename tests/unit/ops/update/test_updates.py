@@ -113,6 +113,16 @@ def test_the_memory_of_cells_is_all_there_is_and_changes_nothing_again(update):
     assert update(cpu={"numa": cells}, mem=64) == IDLE
 
 
+def test_cpus_of_no_cell_are_of_the_first_as_qemu_has_it(update):
+    cells = {0: {"cpus": "0-1", "memory": "1g"}, 1: {"cpus": "4", "memory": "1g"}}
+    given = {"cpu": {"maximum": 8, "numa": cells}}
+
+    assert update(**given) == DEFINED
+
+    assert [one.cpus for one in definition(update).cpu.cells] == ["0-3,5-7", "4"]
+    assert update(**given) == IDLE
+
+
 def test_ids_that_are_given_are_all_there_are(update):
     update(cpu={"mode": "custom", "model": "Haswell", "features": {"lahf": "require"}})
     update(cpu={"features": {"pcid": "disable"}})
