@@ -218,13 +218,15 @@ def _read_cell(cell: ET.Element) -> Cell:
     )
 
 
-def filled(model: Cpu | None, vcpus: int) -> Cpu | None:
-    """Return a processor whose first cell has the CPUs that no cell has, as QEMU's driver does."""
-    if model is None or not model.cells or model.cells[0].cpus is None:
-        return model
-    first, *others = model.cells
+def as_filled(wanted: Cpu | None, now: Cpu | None, vcpus: int) -> Cpu | None:
+    """Return what is wanted, with the CPUs of no cell in the first if QEMU's driver has done so."""
+    if wanted is None or now is None or not (wanted.cells and now.cells):
+        return wanted
+    first, *others = wanted.cells
     own = rest(vcpus, first.cpus, (one.cpus for one in others if one.cpus))
-    return replace(model, cells=(replace(first, cpus=own), *others))
+    if first.cpus is None or own != now.cells[0].cpus:
+        return wanted
+    return replace(wanted, cells=(replace(first, cpus=own), *others))
 
 
 def changed(now: Cpu | None, given: Mapping[str, Any]) -> Cpu | None:

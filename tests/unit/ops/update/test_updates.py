@@ -103,24 +103,20 @@ def test_what_nobody_asked_about_is_left_as_others_wrote_it(update):
     assert "address='192.0.2.7'" in text
 
 
-def test_the_memory_of_cells_is_all_there_is_and_changes_nothing_again(update):
-    cells = {0: {"cpus": "0", "memory": "1g"}, 1: {"cpus": "1", "memory": "1g"}}
-
-    assert update(cpu={"numa": cells}, mem=64) == DEFINED
-
-    memory = definition(update).memory
-    assert (memory.size_kib, memory.current_kib) == (2 * 2**20, 64 * 2**10)
-    assert update(cpu={"numa": cells}, mem=64) == IDLE
-
-
-def test_cpus_of_no_cell_are_of_the_first_as_qemu_has_it(update):
+def test_what_qemus_driver_makes_of_cells_is_no_change(update):
     cells = {0: {"cpus": "0-1", "memory": "1g"}, 1: {"cpus": "4", "memory": "1g"}}
-    given = {"cpu": {"maximum": 8, "numa": cells}}
-
+    given = {"cpu": {"maximum": 8, "numa": cells}, "mem": 64}
     assert update(**given) == DEFINED
+    # It takes the sum of the cells for all memory, and gives the first the CPUs of none.
+    text = update.domain.XMLDesc(libvirt.VIR_DOMAIN_XML_SECURE)
+    filled = text.replace("<memory unit='KiB'>65536<", "<memory unit='KiB'>2097152<")
+    filled = filled.replace("cpus='0-1'", "cpus='0-3,5-7'")
+    assert filled.count("2097152") == filled.count("0-3,5-7") == 1
+    update.conn.defineXML(filled)
 
-    assert [one.cpus for one in definition(update).cpu.cells] == ["0-3,5-7", "4"]
     assert update(**given) == IDLE
+    assert update(cpu={"numa": {**cells, 0: {"cpus": "0-2", "memory": "1g"}}}) == IDLE
+    assert update(mem=128) == DEFINED
 
 
 def test_ids_that_are_given_are_all_there_are(update):
