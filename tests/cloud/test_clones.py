@@ -13,10 +13,12 @@ def ask(cloud, minion, command):
     return cloud.salt(minion, "cmd.run", command).data[minion]
 
 
+# Four boots of an emulated guest, each of minutes on a busy machine.
 @pytest.mark.nightly
 @pytest.mark.second_nightly
+@pytest.mark.timeout(5400)
 def test_a_clone_has_an_identity_of_its_own_and_its_sources_data(clean):
-    deploy = ("virt.init", SOURCE, "1", "1024", DEBIAN, "host=hyper1", "wait_s=600")
+    deploy = ("virt.init", SOURCE, "1", "1024", DEBIAN, "host=hyper1", "wait_s=1200")
     assert clean.run(*deploy).code == 0
     ask(clean, SOURCE, f"echo kept >{MARK}; sync")
     had = ask(clean, SOURCE, OWN)
@@ -25,14 +27,14 @@ def test_a_clone_has_an_identity_of_its_own_and_its_sources_data(clean):
     assert clean.run("virt.stop", SOURCE).code == 0
 
     would = clean.run("virt.clone", SOURCE, CLONE, "dry_run=True")
-    done = clean.run("virt.clone", SOURCE, CLONE, "wait_s=600")
+    done = clean.run("virt.clone", SOURCE, CLONE, "wait_s=1200")
 
     assert would.code == done.code == 0, would.out + done.out
     assert would.data["hyper1"]["disks"][0]["made"] == "copy"
     assert (done.data["name"], done.data["host"]) == (CLONE, "hyper1")
     differs(clean, CLONE, had)
     assert clean.run("virt.purge", CLONE).code == 0
-    how = ("seed_method=guestfs", "wait_s=600")
+    how = ("seed_method=guestfs", "wait_s=1200")
     done = clean.run("virt.clone", SOURCE, BY_APPLIANCE, *how)
     assert done.code == 0 and f"{BY_APPLIANCE}: Seeding (by guestfs)" in done.out, done.out
     differs(clean, BY_APPLIANCE, had)

@@ -116,7 +116,10 @@ class Pools:
 
     def _of_path(self, path: str) -> tuple[str, volume_.Volume | None] | None:
         if not path.startswith(self._folders()):
-            return None
+            # What libvirt will call a volume as soon as its pool runs.
+            folder, name = posixpath.split(path)
+            stopped = [one.name for one, runs in self._pools() if not runs and one.target == folder]
+            return (f"{stopped[0]}/{name}", None) if stopped and folder else None
         found = self._conn.storageVolLookupByPath(path)
         says = _said(found)
         return f"{found.storagePoolLookupByVolume().name()}/{says.name}", says

@@ -60,6 +60,9 @@ class Disks:
         if "type" in (disk.driver or {}):
             out["file format"] = disk.format
         within = self._pools.volume(disk)
+        if within is not None and within[1] is None and disk.type == "file":
+            # Its pool does not run: what its header says, if it can be read all the same.
+            return {**out, **self._of_here(disk, stats), "file": within[0]}
         if within is not None:
             return {**out, "file": within[0], **_of_volume(disk, within[1])}
         if disk.type == "network":

@@ -9,7 +9,7 @@ from saltvirt.arguments import refuse_unknown_keys
 from saltvirt.errors import BadArgument
 from saltvirt.units import size_kib
 from saltvirt.xml import attributes_of, bag, flag, kib, leaf, switch, tag, texts, yes_no
-from saltvirt.xml.merging import merged
+from saltvirt.xml.merging import merged, rest
 
 _ATTRIBUTES = ("mode", "match", "check")
 # The keys of a call, and the fields that they lead to.
@@ -216,6 +216,17 @@ def _read_cell(cell: ET.Element) -> Cell:
         discard=switch(cell.get("discard")),
         distances=tuple(dict(row.attrib) for row in cell.iterfind("distances/sibling")),
     )
+
+
+def as_filled(wanted: Cpu | None, now: Cpu | None, vcpus: int) -> Cpu | None:
+    """Return what is wanted, with the CPUs of no cell in the first if QEMU's driver has done so."""
+    if wanted is None or now is None or not (wanted.cells and now.cells):
+        return wanted
+    first, *others = wanted.cells
+    own = rest(vcpus, first.cpus, (one.cpus for one in others if one.cpus))
+    if first.cpus is None or own != now.cells[0].cpus:
+        return wanted
+    return replace(wanted, cells=(replace(first, cpus=own), *others))
 
 
 def changed(now: Cpu | None, given: Mapping[str, Any]) -> Cpu | None:

@@ -1,6 +1,6 @@
 """What a call changes of a mapping: null removes, what is not given stays."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from saltvirt.errors import BadArgument
@@ -72,6 +72,16 @@ def cpus(text: object) -> str:
         else:
             parts.append([number, number])
     return ",".join(str(low) if low == high else f"{low}-{high}" for low, high in parts)
+
+
+def rest(count: int, own: object, others: Iterable[object]) -> str:
+    """Return a set of CPUs with those of the first ``count`` that are in no other set."""
+    try:
+        taken = set[int]().union(*(_numbers(str(one)) for one in others))
+        free = (set(range(count)) - taken) | _numbers(str(own))
+    except ValueError:
+        return str(own)
+    return cpus(",".join(map(str, sorted(free))))
 
 
 def _numbers(text: str) -> set[int]:

@@ -170,7 +170,7 @@ def test_a_command_that_is_at_work_is_not_named(tended):
 
 
 def test_an_authorization_that_is_over_is_revoked_and_one_that_is_not_stays(tended):
-    tended.hosts.does["virt.authorized"] = lambda *_args, **_given: None
+    tended.hosts.does["virt.authorized"] = lambda *_args, **_kwarg: None
     for name, minutes in (("old", 1), ("new", 60)):
         authorization.grant(tended.master, name, "hyper1", minutes=minutes, replace=False)
     path = authorization._path(tended.opts, "old")

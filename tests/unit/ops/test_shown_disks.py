@@ -288,3 +288,21 @@ def test_an_image_below_many_disks_is_read_once(tmp_path, monkeypatch):
     assert shown_below[0]["virtual size"] == 2**20
     assert shown_below[0] == shown_below[1] == shown_below[2]
     assert read_files.count(str(base)) == 1
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+def test_a_file_of_a_pool_that_does_not_run_is_its_volume_all_the_same(conn, tmp_path, is_there):
+    # As Uyuni finds out which pools it starts before a VM.
+    path = tmp_path / "web1.qcow2"
+    if is_there:
+        qemu_img("create", "-q", "-f", "qcow2", path, "1M")
+    pool = conn.storagePoolDefineXML(POOL.format("dir", "later", "", tmp_path))
+    try:
+        found = shown(disk(f"<source file='{path}'/>"), conn)
+        deeper = shown(disk(f"<source file='{tmp_path}/a/web1'/>"), conn)
+    finally:
+        pool.undefine()
+
+    assert found["file"] == "later/web1.qcow2"
+    assert found.get("virtual size") == (2**20 if is_there else None)
+    assert deeper["file"] == f"{tmp_path}/a/web1"

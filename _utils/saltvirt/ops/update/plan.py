@@ -98,6 +98,11 @@ def decide(
 def _memory(root: ET.Element, request: Request) -> None:
     now = memory.read(root)
     wanted = memory.changed(now, request.mem or {})
+    model = domain_xml.read(root).cpu
+    of_cells = sum(cell.memory_kib or 0 for cell in model.cells) if model else 0
+    if of_cells and now.size_kib == of_cells:
+        # QEMU's driver takes the sum of the cells for all there is, whatever else is said.
+        wanted = replace(wanted, size_kib=of_cells)
     amend.changed(root, memory.build(now), memory.build(wanted))
 
 
@@ -108,7 +113,8 @@ def _cpu(root: ET.Element, request: Request) -> None:
     if not isinstance(given, dict):
         return
     model = domain_xml.read(root).cpu
-    amend.changed(root, [cpu.build(model)], [cpu.build(cpu.changed(model, given))])
+    asked = cpu.as_filled(cpu.changed(model, given), model, int(vcpu.read(root).maximum))
+    amend.changed(root, [cpu.build(model)], [cpu.build(asked)])
     if "tuning" in given:
         tuning = domain_xml.read(root).cputune
         wanted = cputune.changed(tuning, given["tuning"])

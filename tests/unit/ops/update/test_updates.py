@@ -155,6 +155,22 @@ def test_what_nobody_asked_about_is_left_as_others_wrote_it(update):
     assert "address='192.0.2.7'" in text
 
 
+def test_what_qemus_driver_makes_of_cells_is_no_change(update):
+    cells = {0: {"cpus": "0-1", "memory": "1g"}, 1: {"cpus": "4", "memory": "1g"}}
+    given = {"cpu": {"maximum": 8, "numa": cells}, "mem": 64}
+    assert update(**given) == DEFINED
+    # It takes the sum of the cells for all memory, and gives the first the CPUs of none.
+    text = update.domain.XMLDesc(libvirt.VIR_DOMAIN_XML_SECURE)
+    filled = text.replace("<memory unit='KiB'>65536<", "<memory unit='KiB'>2097152<")
+    filled = filled.replace("cpus='0-1'", "cpus='0-3,5-7'")
+    assert filled.count("2097152") == filled.count("0-3,5-7") == 1
+    update.conn.defineXML(filled)
+
+    assert update(**given) == IDLE
+    assert update(cpu={"numa": {**cells, 0: {"cpus": "0-2", "memory": "1g"}}}) == IDLE
+    assert update(mem=128) == DEFINED
+
+
 def test_ids_that_are_given_are_all_there_are(update):
     update(cpu={"mode": "custom", "model": "Haswell", "features": {"lahf": "require"}})
     update(cpu={"features": {"pcid": "disable"}})
