@@ -1,7 +1,7 @@
 """What this project costs a hypervisor's minion that has nothing to do, beside one without it."""
 
 TITLE = "a minion that waits for jobs, median of 5"
-HEADS = ("", "to load", "memory")
+HEADS = ("", "CPU to load", "memory")
 
 
 def rows(host, found):

@@ -49,6 +49,11 @@ class Swarm:
         """The process inside whose forks commands are: to import Salt takes half a second."""
         return WarmSwarm(self)
 
+    def close(self):
+        """End that process, if there is one."""
+        if "warm" in vars(self):
+            self.warm.close()
+
     def _done(self, program, words, config):
         said = self.warm.command(program, words, config).wait(_COMMAND_S)
         return Done(said["code"], said["out"], said["err"], said["seconds"])
@@ -135,8 +140,7 @@ def swarm_of(spec, name=None):
     try:
         yield it
     finally:
-        if "warm" in vars(it):
-            it.warm.close()
+        it.close()
         life.down(own)
 
 

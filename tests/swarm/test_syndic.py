@@ -55,9 +55,11 @@ def above():
         life.write(below.place, BELOW / "minion", json.dumps(minion))
         daemons = (("salt-master", ABOVE / "etc"), ("salt-syndic", BELOW))
         processes = [begin(below, *one) for one in daemons]
+        it = Above(below.place, below.spec)
         try:
-            yield up(Above(below.place, below.spec))
+            yield up(it)
         finally:
+            it.close()
             for process in processes:
                 process.kill()
                 process.wait(10)
