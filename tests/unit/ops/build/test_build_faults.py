@@ -13,6 +13,8 @@ from saltvirt.ops import inspect, purge, reservations, unfinished
 from saltvirt.ops.build import do
 from saltvirt.seed import nocloud
 
+pytestmark = pytest.mark.slow
+
 ALL = ["web1_data.qcow2", "web1_seed.iso.qcow2", "web1_system.qcow2"]
 
 

@@ -31,6 +31,8 @@ from saltvirt.ops import purge
 from saltvirt.ops.build import cloning
 from saltvirt.xml import parse
 
+pytestmark = pytest.mark.slow
+
 
 def test_a_clone_has_copies_of_its_own_and_the_source_stays(hypervisor, stopped):
     before = lifecycle.own_xml(stopped, "web1")
