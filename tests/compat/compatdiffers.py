@@ -61,6 +61,7 @@ DIFFERS = {
     "state virt.pool_running there for real": {"/return/changes*": SAID},
     "virt.undefine": {"/error": FLAGS, "/effects*": FLAGS},
     "cloud libvirt.destroy": {"/error": FLAGS, "/effects*": FLAGS},
+    "virt.update test": {"/return/diff*": "new: the lines of the definition that would change"},
     "virt.update a serial that says nothing": {"/effects*": CLOSED},
     "virt.update a display that says no address": {"/effects*": CLOSED},
     "virt.update UDP": {
