@@ -3,6 +3,7 @@
 import dataclasses
 import os
 import subprocess
+import threading
 import time
 from pathlib import Path
 
@@ -325,3 +326,22 @@ def test_a_file_that_is_not_there_has_no_mark(tmp_path):
     owned.unmark(tmp_path / "nowhere")
 
     assert owned.of(tmp_path / "nowhere") is None
+
+
+def test_programs_that_end_meanwhile_are_no_obstacle(tmp_path):
+    is_over = threading.Event()
+
+    def run():
+        while not is_over.is_set():
+            for one in [subprocess.Popen(["/bin/true"]) for _number in range(8)]:
+                one.wait()
+
+    busy = threading.Thread(target=run)
+    busy.start()
+    try:
+        with (tmp_path / "open").open("w") as handle:
+            for _time in range(100):
+                assert handle.name in loose._open_files()
+    finally:
+        is_over.set()
+        busy.join()

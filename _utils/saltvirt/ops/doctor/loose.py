@@ -85,9 +85,11 @@ def used(conn: Any, settings: HostSettings, there: Iterable[Path]) -> set[str]:
 def _open_files() -> set[str]:
     """Return what any program has open, and what loop devices are: not all take QEMU's locks."""
     out = set()
-    for one in Path("/proc").glob("[0-9]*/fd/*"):
-        with contextlib.suppress(OSError):  # it has ended
-            out.add(str(one.readlink()))
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has ended
+            for one in (process / "fd").iterdir():
+                with contextlib.suppress(FileNotFoundError):  # it has been closed
+                    out.add(str(one.readlink()))
     for one in _BLOCK.glob("loop*/loop/backing_file"):
         with contextlib.suppress(OSError):
             out.add(one.read_text().strip())
