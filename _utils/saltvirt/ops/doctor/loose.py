@@ -86,9 +86,9 @@ def _open_files() -> set[str]:
     """Return what any program has open, and what loop devices are: not all take QEMU's locks."""
     out = set()
     for process in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has ended
+        with contextlib.suppress(OSError):  # it has ended
             for one in (process / "fd").iterdir():
-                with contextlib.suppress(FileNotFoundError):  # it has been closed
+                with contextlib.suppress(OSError):  # it has been closed
                     out.add(str(one.readlink()))
     for one in _BLOCK.glob("loop*/loop/backing_file"):
         with contextlib.suppress(OSError):
