@@ -24,6 +24,7 @@ def update(cloud, vm):
         words = [f"{key}={json.dumps(value)}" for key, value in given.items()]
         said = cloud.local("hyper1", "virt.update", vm, *words, "test=True")
         done = cloud.local("hyper1", "virt.update", vm, *words)
+        assert bool(said.pop("diff", [])) == bool(done["definition"])
         assert said == done
         assert cloud.local("hyper1", "virt.update", vm, *words) == IDLE
         return done
