@@ -136,12 +136,14 @@ def test_what_cannot_be_purged_again_is_named(cloud):
 
 
 def test_all_or_nothing_leaves_a_vm_that_somebody_has_made_elsewhere_meanwhile(cloud):
-    usual, there = cloud.hosts.build, []
+    usual, there, is_built = cloud.hosts.build, [], threading.Event()
 
     def build(host, name, *args, **kwargs):
         if name != "web1":
             usual(host, name, *args, **kwargs)
+            is_built.set()
             return
+        assert is_built.wait(30)
         # The host falls silent before it has made anything; somebody takes another one by hand.
         cloud.hosts.silence(host)
         there.append(next(one for one in cloud.hosts.names() if one != host))
