@@ -240,10 +240,8 @@ def state(conn: Any, name: str) -> str:
 
 def states(conn: Any) -> dict[str, str]:
     """Return ``{name: state}`` of every domain with one bulk call."""
-    kinds = libvirt.VIR_DOMAIN_STATS_STATE
-    flags = libvirt.VIR_CONNECT_GET_ALL_DOMAINS_STATS_NOWAIT
-    stats = conn.getAllDomainStats(kinds, flags)
-    return {dom.name(): STATES.get(v.get("state.state"), "unknown") for dom, v in stats}
+    stats = _stats(conn, None, libvirt.VIR_DOMAIN_STATS_STATE)
+    return {dom.name(): _state(values) for dom, values in stats}
 
 
 def node(conn: Any) -> dict[str, Any]:
