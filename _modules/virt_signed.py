@@ -20,16 +20,20 @@ def __virtual__():
     return (False, missing) if missing else __virtualname__
 
 
-def signed(order, **kwargs):
+def signed(order, small=False, **kwargs):
     """
     Do one of this project's functions for the master's runner, and sign what it answers.
 
     order
         ``{"fun", "arg", "kwarg", "id"}``, or the same sealed for this minion. One that has an
         ``id`` is done once, and not after ``virt.refuse_order``.
+    small
+        Whether a long answer may be deflated. Defaults to False, as earlier releases of the master
+        do not read that.
 
     Functions of ``virt`` are done, and no others but those that the runner needs: whoever may call
-    this may call no more than before. Returns ``{"said", "signature"}``; what went wrong is in it.
+    this may call no more than before. Returns ``{"said", "signature"}``, or ``{"deflated",
+    "signature"}``; what went wrong is in it.
 
     CLI Example:
 
@@ -44,6 +48,7 @@ def signed(order, **kwargs):
         str(kwargs.get("__pub_jid", "")),
         order,
         lambda: config.host_settings(__opts__, __pillar__, __grains__),
+        is_small=bool(small),
     )
 
 

@@ -42,9 +42,12 @@ def _private(opts: Mapping[str, Any]) -> bytes:
     return (Path(opts["pki_dir"]) / "minion.pem").read_bytes()
 
 
-def sign(opts: Mapping[str, Any], about: str, **what: Any) -> dict[str, str]:
-    """Return what this minion says of a job or an event, signed."""
-    return signed.pack(signed.Said(minion=opts["id"], about=about, **what), _private(opts))
+def sign(
+    opts: Mapping[str, Any], about: str, *, is_small: bool = False, **what: Any
+) -> dict[str, str]:
+    """Return what this minion says of a job or an event, signed; see :func:`signed.pack`."""
+    said = signed.Said(minion=opts["id"], about=about, **what)
+    return signed.pack(said, _private(opts), is_small=is_small)
 
 
 def answer(
@@ -54,12 +57,16 @@ def answer(
     jid: str,
     order: object,
     settings: Callable[[], HostSettings],
+    *,
+    is_small: bool = False,
 ) -> dict[str, str]:
     """
     Do what is ordered; return the signed answer, or what went wrong in its place.
 
     settings
         Returns the options of this host, which an order needs, and a question does not.
+    is_small
+        As of :func:`signed.pack`.
     """
     wanted = _read(opts, order)
     _refuse_others(wanted)
@@ -72,7 +79,8 @@ def answer(
     code = int(context.get("retcode") or 0) or (1 if error is not None else 0)
     if code:
         context["retcode"] = code
-    return sign(opts, jid, fun=wanted.fun, value=value, why=error, retcode=code)
+    what = {"fun": wanted.fun, "value": value, "why": error, "retcode": code}
+    return sign(opts, jid, is_small=is_small, **what)
 
 
 def _read(opts: Mapping[str, Any], order: object) -> Order:
