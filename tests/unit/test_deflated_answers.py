@@ -50,6 +50,7 @@ def test_what_another_deflates_is_not_heard(name):
         heard(FORGED[name])
 
 
+@pytest.mark.slow
 def test_an_answer_that_is_so_long_when_it_is_inflated_is_not_inflated_to_its_end():
     bomb = packed(value="x" * (3 * signed.MAX_BYTES))
     assert len(bomb["deflated"]) < 1 << 20

@@ -73,6 +73,7 @@ JUNK = st.recursive(
 )
 
 
+@pytest.mark.slow
 @sizes(quick=100, full=2000)
 def test_whatever_comes_is_passed_over(size):
     @settings(max_examples=size, deadline=None)
@@ -176,7 +177,6 @@ def event(value, **data):
 def test_a_forged_answer_is_passed_over_and_the_true_one_is_heard(cloud, caplog):
     forged = event(packed(EVIL, value="lies"))
     _bus, master = cloud(forged, forged, event(packed(value="truth")))
-
     with caplog.at_level(logging.WARNING):
         replies = minions.ask(master, ["hyper1"], "virt.x")
 
@@ -196,7 +196,6 @@ def test_a_flood_of_answers_in_a_hosts_name_is_read_to_its_end(cloud):
 def test_the_text_of_an_event_is_not_shown(cloud, caplog):
     _bus, master = cloud()
     hearing = minions.Hearing(master, "1", ["hyper1"])
-
     with caplog.at_level(logging.WARNING):
         hearing.take({"id": "hyper1", "return": "\x1b[2J", "tag": "\x1b[2J"})
 
@@ -259,16 +258,17 @@ def test_an_order_without_an_answer_is_given_up_by_its_id(cloud, monkeypatch):
     assert (told["fun"], told["arg"]) == ("virt.refuse_order", [order_id])
 
 
+@pytest.mark.slow
 def test_an_order_that_the_host_had_only_queued_is_said_not_to_have_begun(cloud, monkeypatch):
     monkeypatch.setattr(minions, "refuse", lambda *_args: minions.REFUSED)
     monkeypatch.setattr(minions, "_FIND_JOB_S", 0.1)
     _bus, master = cloud()
 
     reply = minions.order(master, "hyper1", "virt.init", ["web1"], {})
-
     assert reply.missing and reply.error == "hyper1 has not begun virt.init, and was told not to"
 
 
+@pytest.mark.slow
 def test_a_minion_that_the_master_has_not_heard_itself_does_not_answer(cloud, monkeypatch):
     monkeypatch.setattr(stored, "STORED_S", 0.1)
     _bus, master = cloud(*[{"id": "web1", "return": True}] * 4)

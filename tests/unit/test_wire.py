@@ -145,6 +145,7 @@ def test_a_missing_field_is_one_line_that_names_host_and_field(data):
         wire.read("h7", "virt.x", shape, broken)
 
 
+@pytest.mark.slow
 @given(
     strategies.recursive(
         strategies.none() | strategies.booleans() | strategies.integers() | strategies.text(),

@@ -293,6 +293,7 @@ def clouds(draw):
     return truth.look(), truth
 
 
+@pytest.mark.slow
 @settings(max_examples=400)
 @given(clouds())
 def test_nothing_that_is_needed_is_ever_found_and_what_is_not_is_when_all_answer(given):

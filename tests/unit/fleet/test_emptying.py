@@ -281,6 +281,7 @@ def test_a_host_that_falls_silent_half_way_does_not_hide_what_has_moved(cloud, r
     assert list(table(caught)["moved"]) == ["web1"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("times", [1, 2])
 def test_an_interruption_lets_moves_come_to_their_end_and_begins_no_other(cloud, run, said, times):
     three, held = cloud(3), threading.Event()

@@ -137,6 +137,7 @@ def test_a_cloud_in_which_nothing_moves_is_not_tried_for_ever(cloud, run, failin
     assert sum("disk full" in why for why in stays.values()) == 16
 
 
+@pytest.mark.slow
 def test_an_interruption_lets_what_is_under_way_end_and_says_what_was_moved(lopsided, run, said):
     first, *others = run(is_dry=True)["moves"]
     held = threading.Event()

@@ -363,6 +363,7 @@ def test_a_host_that_means_well_is_understood(lab, monkeypatch):
         check(lab, call, done)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "call", [call for call in CALLS if call[1] == "query" and call[2]], ids=str
 )

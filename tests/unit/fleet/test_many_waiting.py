@@ -97,15 +97,18 @@ def test_whoever_is_silent_for_long_is_asked_less_often(monkeypatch):
     assert [later - early for early, later in itertools.pairwise(at)][-3:] == [60, 60, 60]
 
 
+@pytest.mark.slow
 def test_whoever_is_heard_in_another_ones_name_only_does_not_answer(waited):
     assert waited(Bus(["web1", "web2"], stored=["web2", "other"])) == {"web2"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("option", [{"job_cache": False}, {"ext_job_cache": "redis"}])
 def test_without_such_a_job_cache_a_return_of_one_of_many_is_an_answer(waited, option):
     assert waited(Bus(["web1", "stranger"]), **option) == {"web1"}
 
 
+@pytest.mark.slow
 def test_who_has_not_asked_for_its_pillar_has_not_been_there_whatever_is_stored(waited):
     """Any minion has the master store a return of any other: as what a syndic has heard."""
     both = Bus(["web1", "web2"], stored=["web1", "web2"])

@@ -103,6 +103,7 @@ def test_a_purge_that_was_cut_off_says_that_the_next_one_goes_on(cloud, error, w
             cloud.purge()
 
 
+@pytest.mark.slow
 def test_two_commands_for_one_vm_do_not_go_together(cloud, monkeypatch):
     monkeypatch.setattr(orders, "_END_S", 0.3)
     with orders.opened(cloud.opts, "web") as order:

@@ -192,6 +192,7 @@ def test_a_second_master_does_not_take_part_in_the_move_of_the_first(two, master
     assert is_over(two, master, "h2") and left(other) is None
 
 
+@pytest.mark.slow
 def test_a_second_command_of_this_master_waits_for_the_first(two, master, monkeypatch):
     monkeypatch.setattr(orders, "_END_S", 0.3)
     with orders.opened(master.opts, "web"):

@@ -33,6 +33,7 @@ PARTS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("family", "release", "listener"), SYSTEMS)
 def test_every_system_gets_a_listener_for_tls_after_its_keys(options, family, release, listener):
     states = rendered(options, "hypervisor", os_family=family, osrelease=release)

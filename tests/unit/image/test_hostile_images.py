@@ -143,6 +143,7 @@ CORPUS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", CORPUS, ids=lambda make: make.__name__)
 def test_an_image_made_to_hurt_is_refused_soon_and_leaves_nothing(
     tmp_path, good, host, small_disk, make

@@ -202,6 +202,7 @@ events.watch("test:///default", chosen, "pre", send)
     assert {one["uri"] for one in data} == {"test:///default"}
 
 
+@pytest.mark.slow
 def test_what_goes_away_is_waited_for_and_the_log_says_it_once():
     # The tests' own root has no libvirtd: whether the connection lives is played. That libvirt
     # does not answer is real, and so are the second connection and its event.
@@ -228,6 +229,7 @@ events.watch("test:///default", eventkinds.chosen("domain/lifecycle"), "pre",
     assert sent == "sent suspended 5"
 
 
+@pytest.mark.slow
 def test_a_libvirt_that_is_away_from_the_beginning_is_said_once_and_waited_for():
     text = """
 tried, open_ = [], libvirt.openReadOnly

@@ -232,6 +232,7 @@ class Busy:
             raise libvirt.libvirtError("pool 'p1' has asynchronous jobs running.")
 
 
+@pytest.mark.slow
 def test_whoever_is_at_a_volume_of_a_pool_is_waited_for():
     pool = Busy(2)
 

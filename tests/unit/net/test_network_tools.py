@@ -38,6 +38,7 @@ def test_a_program_that_fails_or_is_missing_is_an_error_of_one_line():
         tools.run(["/nowhere/nmcli"])
 
 
+@pytest.mark.slow
 def test_a_program_that_takes_too_long_ends_with_all_that_it_has_begun(tmp_path):
     note = tmp_path / "pid"
     with pytest.raises(tools.PersistenceError, match="did not end within 1 s"):

@@ -82,6 +82,7 @@ def set_flag(host, looked):
     maintenance.set_flag(host, "on")
 
 
+@pytest.mark.slow
 def test_whoever_was_let_in_before_the_flag_is_seen_after_it(host):
     # It looks for the flag just before that is set, and is not among those being built yet.
     context, seen = multiprocessing.get_context("fork"), []

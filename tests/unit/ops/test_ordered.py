@@ -61,6 +61,7 @@ def _orders(own, failed, until):
             return
 
 
+@pytest.mark.slow
 def test_orders_that_end_meanwhile_fail_no_other(own, monkeypatch):
     monkeypatch.setattr(ordered, "_KEPT", 5)
     context = multiprocessing.get_context("fork")

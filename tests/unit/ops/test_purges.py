@@ -246,6 +246,7 @@ def test_a_vm_is_not_undefined_while_it_is_built_or_purged(built, purpose):
     assert built.domains() == ["web1"] and len(built.files()) == 3
 
 
+@pytest.mark.slow
 def test_a_vm_is_not_started_while_it_is_purged(built, monkeypatch):
     said, threads = [], []
 

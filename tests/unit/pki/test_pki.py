@@ -190,6 +190,7 @@ def test_the_ca_is_made_once_and_kept_to_root(place):
     assert stat.S_IMODE(place.folder.stat().st_mode) == 0o700
 
 
+@pytest.mark.slow
 def test_an_older_releases_ca_is_adopted(place, tmp_path):
     place.folder.mkdir()
     for argv in (

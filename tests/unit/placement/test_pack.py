@@ -146,6 +146,7 @@ def test_one_makes_room_for_another_and_that_for_a_third():
     assert pack.pack(items, rooms, lambda _spot, rest: sum(rest)) == {"x": "b", "y": "c", "z": "a"}
 
 
+@pytest.mark.slow
 @sizes(quick=2_000, full=10_000)
 @pytest.mark.parametrize("slack", [3.0, 1.02])
 def test_many_vms_are_planned_in_seconds(slack, size):

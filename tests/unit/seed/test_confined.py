@@ -306,6 +306,7 @@ def test_a_host_without_the_user_is_told_how_to_make_it():
         lending.accounts(["nosuch"])
 
 
+@pytest.mark.slow
 def test_each_appliance_is_a_user_that_no_other_is_meanwhile(tmp_path):
     first, second = (lending.Account(name, uid, uid) for name, uid in (("a", 990), ("b", 991)))
     both = [first, second]

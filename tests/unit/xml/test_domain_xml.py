@@ -261,6 +261,7 @@ CALLS = st.fixed_dictionaries(
 )
 
 
+@pytest.mark.slow
 def test_whatever_is_asked_for_is_valid_for_libvirt(validate):
     texts = []
 

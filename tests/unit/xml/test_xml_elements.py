@@ -62,6 +62,7 @@ def test_elements_that_belong_together_are_read_as_they_were_built(module, strat
     assert module.read(parsed(*module.build(one))) == one
 
 
+@pytest.mark.slow
 @sizes(quick=25, full=200)
 def test_a_domain_is_read_as_it_was_built(size):
     @settings(max_examples=size, deadline=None)

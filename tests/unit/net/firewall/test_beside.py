@@ -6,6 +6,9 @@ from saltvirt.errors import BadArgument
 from saltvirt.net.firewall import backends, forwarding, nftables, rules
 from saltvirt.net.firewall.backend import FirewallError
 
+# Each loads rules by the real programs.
+pytestmark = pytest.mark.slow
+
 
 def test_what_was_beside_the_rules_of_another_backend_goes(space, place):
     made(space, "iptables").apply()

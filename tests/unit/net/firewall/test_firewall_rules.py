@@ -7,6 +7,9 @@ from saltvirt.net.firewall import backends, iptables, rules
 from saltvirt.net.firewall.backend import FirewallError
 from saltvirt.net.tools import PersistenceError
 
+# Each loads rules by the real programs.
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize("backend", LISTED)
 def test_rules_are_loaded_once_kept_in_a_file_and_taken_away(space, place, backend):

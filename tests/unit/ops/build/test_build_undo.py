@@ -47,6 +47,7 @@ def failing(hypervisor, monkeypatch, request):
     return hypervisor
 
 
+@pytest.mark.slow
 def test_nobody_starts_a_vm_between_its_stop_and_the_end_of_its_definition(failing, monkeypatch):
     said, threads = [], []
     undefine, remove_log = lifecycle.undefine, unfinished.remove_log

@@ -163,6 +163,7 @@ DISTRUST = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("distrust", DISTRUST.values(), ids=DISTRUST)
 def test_a_key_that_cannot_be_trusted_is_not_kept(host, place, distrust):
     where = installed.places(host[0].basepath)["libvirt-client"]

@@ -108,6 +108,7 @@ def test_a_file_of_checksums_is_read_by_salt_and_not_kept(web, context, tmp_path
     assert kept(tmp_path) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "why"),
     [

@@ -113,6 +113,7 @@ def test_only_the_token_of_a_move_ends_it(end, conn):
     assert end.phase("departure") == "handing" and all(path.exists() for path in paths)
 
 
+@pytest.mark.slow
 def test_nobody_starts_what_was_handed_over_and_who_starts_first_keeps_it(end, conn):
     paths = end.make(conn)
     end.begin()
