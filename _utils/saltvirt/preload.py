@@ -27,6 +27,8 @@ _WANTED = ("kvm", "ops")
 _NOT = ("ops.bridge",)
 # Each job takes what is installed of these then; until it uses them it can do without.
 _OTHERS = ("libvirt", "pycdlib", "pyroute2")
+# To import it takes longer than to write a seed with it; as pure Python it may be kept as it is.
+_KEPT = "pycdlib"
 
 _Stamp = dict[str, tuple[int, int, int, int]]
 
@@ -111,6 +113,9 @@ def begin() -> bool:
     made = _imported(top) if top else None
     if made:
         sys.meta_path.insert(0, made)
+        # What is broken is said by the job that needs it.
+        with suppress(Exception):
+            importlib.import_module(_KEPT)
     return made is not None
 
 

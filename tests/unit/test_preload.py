@@ -80,6 +80,17 @@ def write(name, text):
     )
 
 
+@pytest.mark.parametrize("text", ["PRETENDED = True", "raise RuntimeError('broken')"])
+def test_what_writes_seeds_is_in_memory_too_if_it_can_be_imported(small, text):
+    (seen, kept) = small(
+        f"open(os.path.join(sys.path[0], 'pycdlib.py'), 'w').write({text!r})\n"
+        + SAY.format("begin()")
+        + SAY.format("job(\"import sys; said = hasattr(sys.modules.get('pycdlib'), 'PRETENDED')\")")
+    )
+
+    assert seen is True and kept is ("PRETENDED" in text)
+
+
 def test_a_job_has_what_the_minion_imported(small):
     said = small(
         SAY.format("job(SEEN)")
