@@ -122,12 +122,15 @@ def salt(lab, program, args, **options):
 def accept(lab, name):
     """Accept a host's key, as its administrator does."""
     pki = node.root(lab, MASTER) / "etc/salt/pki/master"
-    wait_for(
-        f"the key of {name}",
-        lambda: (pki / "minions_pre" / name).exists() or (pki / "minions" / name).exists(),
-        timeout_s=120,
-    )
-    salt(lab, "salt-key", ["-y", "-a", name], capture_output=True)
+
+    def is_accepted():
+        # A master that is just answering the host may write its key as one that waits once more.
+        if (pki / "minions_pre" / name).exists():
+            salt(lab, "salt-key", ["-y", "-a", name], capture_output=True)
+            return False
+        return (pki / "minions" / name).exists()
+
+    wait_for(f"the key of {name}", is_accepted, timeout_s=120, every_s=0.5)
 
 
 def answering(lab, hosts):
