@@ -7,6 +7,7 @@ import time
 
 import keypairs
 import pytest
+import salt.cache
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from saltvirt import sealed, signed
@@ -144,9 +145,7 @@ class Bus:
 
     def get_event(self, wait, **_options):
         """Return the next event."""
-        if self._events:
-            return self._events.pop(0)
-        return time.sleep(wait)
+        return self._events.pop(0) if self._events else time.sleep(wait)
 
     def get_cache_returns(self, _jid):
         """Return what the master has stored: nothing."""
@@ -278,8 +277,9 @@ def test_a_minion_that_the_master_has_not_heard_itself_does_not_answer(cloud, mo
 
 @pytest.mark.parametrize("option", [{"job_cache": False}, {"ext_job_cache": "redis"}])
 def test_without_a_job_cache_of_the_masters_own_a_return_is_an_answer(cloud, option):
-    _bus, master = cloud({"id": "web1", "return": True}, {"id": "web1", "return": True})
-    master.opts.update(option, minion_data_cache=False)
+    _bus, master = cloud(*[{"id": "web1", "return": True}] * 2)
+    master.opts.update(option)
+    salt.cache.factory(master.opts).store("grains", "web1", {"id": "web1"})
 
     assert awaiting.wait_for_start(master, "web1", wait_s=5, every_s=0.1) is not None
 

@@ -144,6 +144,7 @@ CHECKS = {
     "file_recv": (option(file_recv=True), "options"),
     "permissive": (option(permissive_pki_access=True), "options"),
     "unsigned": (option(sign_pub_messages=False), "options"),
+    "no proof of who answers": (option(minion_data_cache=False), "options"),
     "old session key": (option(rotate_aes_key=False), "options"),
     "peer": (option(peer={".*": ["virt.*"]}), "options"),
     "peer of the shell": (option(peer={".*": ["cmd.run"]}), "options"),

@@ -30,6 +30,7 @@ _OPTIONS: tuple[tuple[str, bool, str], ...] = (
     ("permissive_pki_access", False, "the master's group may read its keys"),
     ("file_recv", False, "any minion may write files on the master"),
     ("sign_pub_messages", True, "minions cannot tell the master's orders from others'"),
+    ("minion_data_cache", True, "a VM's minion cannot be told from another guest in its name"),
     ("rotate_aes_key", True, "a deleted minion goes on reading what all are told"),
 )
 
