@@ -8,6 +8,7 @@ and the master reads nothing else.
 
 import base64
 import json
+import zlib
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +20,12 @@ from saltvirt import terminal, wire
 from saltvirt.errors import VirtError
 
 # Of what one host says at once; a host with 1,000 VMs needs less than 2 MiB.
-MAX_BYTES = 32 << 20
+MAX_BYTES, MOST_VALUES = 32 << 20, 2_000_000
+# Salt cuts what is larger than max_event_size, a mebibyte, out of events, in the minion and in the
+# master. So what is large is packed, which leaves a tenth of it. What is signed is what is sent:
+# nobody else has the master unpack anything.
+_LARGE, _PACKED = 512 << 10, "zlib "
+_CUT = "VALUE_TRIMMED"
 # How deep the whole is, of which the answer itself is a part.
 _ABOVE = -1
 _PSS = padding.PSS(padding.MGF1(hashes.SHA256()), padding.PSS.DIGEST_LENGTH)
@@ -27,6 +33,10 @@ _PSS = padding.PSS(padding.MGF1(hashes.SHA256()), padding.PSS.DIGEST_LENGTH)
 
 class NotSigned(VirtError):
     """It was not said by the host that it claims to be from."""
+
+
+class Cut(NotSigned):
+    """Salt has left out what was said, as it was too large."""
 
 
 class NotUnderstood(VirtError):
@@ -64,6 +74,8 @@ def pack(said: Said, private_pem: bytes) -> dict[str, str]:
     """Return ``{"said": text, "signature": base64}``."""
     # What Salt could carry and JSON cannot is an answer that the master would not understand.
     text = json.dumps(wire.plain(said), default=str, separators=(",", ":"))
+    if len(text) > _LARGE:
+        text = _PACKED + base64.b64encode(zlib.compress(text.encode(), 1)).decode()
     # Its own key, of its own disk: to prove that it is one takes longer than all the rest.
     key: Any = serialization.load_pem_private_key(
         private_pem, password=None, unsafe_skip_rsa_key_validation=True
@@ -83,9 +95,9 @@ def unpack(packed: object, public_pem: str, *, minion: str, about: str) -> Said:
     about
         What it must be about.
     """
-    text = _verified(packed, public_pem)
-    if len(text) > MAX_BYTES:
-        raise NotUnderstood(f"it has {len(text) >> 20} MiB; the most is {MAX_BYTES >> 20} MiB")
+    text = _unpacked(_verified(packed, public_pem))
+    if terminal.most_values(text) > MOST_VALUES:
+        raise NotUnderstood(f"it has more than {MOST_VALUES:,} values")
     try:
         said: Said = wire.recorded(Said, terminal.read(text, _ABOVE))
     except (ValueError, RecursionError) as wrong:
@@ -99,6 +111,8 @@ def unpack(packed: object, public_pem: str, *, minion: str, about: str) -> Said:
 def _verified(packed: object, public_pem: str) -> str:
     parts = packed if isinstance(packed, dict) else {}
     text, signature = parts.get("said"), parts.get("signature")
+    if _CUT in (text, packed):
+        raise Cut("Salt has left it out, as it was larger than max_event_size")
     if not isinstance(text, str) or not isinstance(signature, str):
         raise NotSigned("it has no signature")
     try:
@@ -106,4 +120,18 @@ def _verified(packed: object, public_pem: str) -> str:
         key.verify(base64.b64decode(signature), text.encode(), _PSS, hashes.SHA256())
     except (InvalidSignature, ValueError) as wrong:
         raise NotSigned("its signature is not of that minion's key") from wrong
+    return text
+
+
+def _unpacked(text: str) -> str:
+    """Return what is in a text that was packed, and another as it is; refuse what has too much."""
+    if text.startswith(_PACKED):
+        try:
+            packed = base64.b64decode(text.removeprefix(_PACKED))
+            # What is packed may be a thousandth of that.
+            text = zlib.decompressobj().decompress(packed, MAX_BYTES + 1).decode()
+        except (zlib.error, ValueError) as wrong:
+            raise NotUnderstood(f"what it has packed cannot be unpacked: {wrong}") from wrong
+    if len(text) > MAX_BYTES:
+        raise NotUnderstood(f"it has more than {MAX_BYTES >> 20} MiB")
     return text

@@ -25,6 +25,17 @@ def body(said):
     return answers.body("west", json.dumps({"return": [said]}).encode())
 
 
+def test_what_would_take_much_more_memory_than_it_has_letters_is_not_read(monkeypatch):
+    monkeypatch.setattr(answers, "MOST_VALUES", 1000)
+    assert body([[]] * 490) == [[]] * 490
+
+    for many in ([[]] * 1000, {str(n): 1 for n in range(1000)}, [{}] * 1000):
+        with pytest.raises(CellFailed, match="is not understood: it has more than 1,000 values"):
+            body(many)
+    with pytest.raises(CellFailed, match="it is not JSON"):
+        answers.body("west", b"\xff\xfe[")
+
+
 @pytest.mark.parametrize(
     "text",
     [

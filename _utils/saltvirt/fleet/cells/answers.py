@@ -15,6 +15,8 @@ from saltvirt.placement.shownvms import FoundVms, FullInfo
 BESIDE = ("unreachable", "failed", "duplicates")
 # What Salt says of a function that it does not have.
 OLD = "is not available"
+# Each takes some 70 bytes of memory. A thousand hosts with 50 VMs each have half as many.
+MOST_VALUES = 8_000_000
 # What Salt takes for a minion's id, as far as it may be shown, and stand behind "CELL/".
 _HOST = re.compile(r"[^\s/\x00-\x1f\x7f-\x9f]{1,255}")
 
@@ -83,7 +85,10 @@ class Job:
 def body(cell: str, text: bytes) -> Any:
     """Return what salt-api has answered to one call: the one answer in ``return``."""
     try:
-        said = json.loads(text, parse_constant=_refused)
+        plain = text.decode()
+        if terminal.most_values(plain) > MOST_VALUES:
+            raise not_understood(cell, f"it has more than {MOST_VALUES:,} values")
+        said = json.loads(plain, parse_constant=_refused)
     except (ValueError, RecursionError):
         raise not_understood(cell, "it is not JSON; is the URL that of its salt-api?") from None
     answers = said.get("return") if isinstance(said, dict) else None
