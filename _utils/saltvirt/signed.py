@@ -25,7 +25,7 @@ MAX_BYTES, MOST_VALUES = 32 << 20, 2_000_000
 # master. So what is large is packed, which leaves a tenth of it. What is signed is what is sent:
 # nobody else has the master unpack anything.
 _LARGE, _PACKED = 512 << 10, "zlib "
-_CUT = "VALUE_TRIMMED"
+CUT = "VALUE_TRIMMED"
 # How deep the whole is, of which the answer itself is a part.
 _ABOVE = -1
 _PSS = padding.PSS(padding.MGF1(hashes.SHA256()), padding.PSS.DIGEST_LENGTH)
@@ -111,7 +111,7 @@ def unpack(packed: object, public_pem: str, *, minion: str, about: str) -> Said:
 def _verified(packed: object, public_pem: str) -> str:
     parts = packed if isinstance(packed, dict) else {}
     text, signature = parts.get("said"), parts.get("signature")
-    if _CUT in (text, packed):
+    if CUT in (text, packed):
         raise Cut("Salt has left it out, as it was larger than max_event_size")
     if not isinstance(text, str) or not isinstance(signature, str):
         raise NotSigned("it has no signature")
