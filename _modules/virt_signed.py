@@ -28,12 +28,11 @@ def signed(order, small=False, **kwargs):
         ``{"fun", "arg", "kwarg", "id"}``, or the same sealed for this minion. One that has an
         ``id`` is done once, and not after ``virt.refuse_order``.
     small
-        Whether a long answer may be deflated. Defaults to False, as earlier releases of the master
-        do not read that.
+        Whether the answer is packed where that is worth it. Defaults to False, as masters of
+        earlier releases do not unpack it.
 
     Functions of ``virt`` are done, and no others but those that the runner needs: whoever may call
-    this may call no more than before. Returns ``{"said", "signature"}``, or ``{"deflated",
-    "signature"}``; what went wrong is in it.
+    this may call no more than before. Returns ``{"said", "signature"}``; what went wrong is in it.
 
     CLI Example:
 

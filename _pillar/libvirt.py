@@ -13,7 +13,7 @@ from typing import Any
 import salt.utils.minions
 from saltvirt import compat, config, wire
 from saltvirt.errors import MasterError, VirtError
-from saltvirt.fleet import masteruser, membership
+from saltvirt.fleet import masterrelease, masteruser, membership
 from saltvirt.pki import answer, authorities, ca, policy, store
 
 log = logging.getLogger(__name__)
@@ -48,6 +48,7 @@ def ext_pillar(
         return {}
     try:
         with masteruser.acting(__opts__):
+            masterrelease.refuse_old()
             if version != answer.VERSION:
                 raise MasterError(
                     f"{minion_id} has the code of another release than the master; run: salt "

@@ -12,7 +12,7 @@ from typing import Any
 
 from saltvirt import arguments
 from saltvirt.errors import VirtError
-from saltvirt.fleet import authorization, keys, masteruser
+from saltvirt.fleet import authorization, keys, masterrelease, masteruser
 
 log = logging.getLogger(__name__)
 __opts__: Any
@@ -45,6 +45,7 @@ def ext_pillar(
     is_question = key is None and token is None
     try:
         with masteruser.acting(__opts__):
+            masterrelease.refuse_old()
             if is_question:
                 keys.refuse_reserved(__opts__, arguments.vm_name(name))
                 return {"virtkey": {"reserved": None}}

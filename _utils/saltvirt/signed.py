@@ -20,9 +20,12 @@ from saltvirt import terminal, wire
 from saltvirt.errors import VirtError
 
 # Of what one host says at once; a host with 1,000 VMs needs less than 2 MiB.
-MAX_BYTES = 32 << 20
-# What is shorter is hardly less when it is deflated. How hard that is tried: it is the host's time.
-_SHORT, _LEVEL = 1024, 1
+MAX_BYTES, MOST_VALUES = 32 << 20, 2_000_000
+# Salt cuts what is larger than max_event_size, a mebibyte, out of events, in the minion and in the
+# master. So what is large is packed, which leaves a tenth of it; for a master that asks for it also
+# what is worth it. What is signed is what is sent: nobody else has the master unpack anything.
+_LARGE, _WORTH_IT, _PACKED = 512 << 10, 1 << 10, "zlib "
+CUT = "VALUE_TRIMMED"
 # How deep the whole is, of which the answer itself is a part.
 _ABOVE = -1
 _PSS = padding.PSS(padding.MGF1(hashes.SHA256()), padding.PSS.DIGEST_LENGTH)
@@ -30,6 +33,10 @@ _PSS = padding.PSS(padding.MGF1(hashes.SHA256()), padding.PSS.DIGEST_LENGTH)
 
 class NotSigned(VirtError):
     """It was not said by the host that it claims to be from."""
+
+
+class Cut(NotSigned):
+    """Salt has left out what was said, as it was too large."""
 
 
 class NotUnderstood(VirtError):
@@ -68,22 +75,19 @@ def pack(said: Said, private_pem: bytes, *, is_small: bool = False) -> dict[str,
     Return ``{"said": text, "signature": base64}``.
 
     is_small
-        Whoever reads it takes ``{"deflated": base64, "signature": base64}`` as well, which is what
-        a longer text becomes: all that a host has is a tenth as much.
+        Whether the text is to be packed as soon as that is worth it: masters of earlier releases
+        do not unpack it. Defaults to False, which leaves it to what Salt would not carry.
     """
     # What Salt could carry and JSON cannot is an answer that the master would not understand.
     text = json.dumps(wire.plain(said), default=str, separators=(",", ":"))
-    key_of_text = "said"
-    if is_small and len(text) >= _SHORT:
-        # As text: who watches the master's events as JSON is to see it too.
-        text = base64.b64encode(zlib.compress(text.encode(), _LEVEL)).decode()
-        key_of_text = "deflated"
+    if len(text) > (_WORTH_IT if is_small else _LARGE):
+        text = _PACKED + base64.b64encode(zlib.compress(text.encode(), 1)).decode()
     # Its own key, of its own disk: to prove that it is one takes longer than all the rest.
     key: Any = serialization.load_pem_private_key(
         private_pem, password=None, unsafe_skip_rsa_key_validation=True
     )
     signature = key.sign(text.encode(), _PSS, hashes.SHA256())
-    return {key_of_text: text, "signature": base64.b64encode(signature).decode()}
+    return {"said": text, "signature": base64.b64encode(signature).decode()}
 
 
 def unpack(packed: object, public_pem: str, *, minion: str, about: str) -> Said:
@@ -97,9 +101,9 @@ def unpack(packed: object, public_pem: str, *, minion: str, about: str) -> Said:
     about
         What it must be about.
     """
-    text = _verified(packed, public_pem)
-    if len(text) > MAX_BYTES:
-        raise NotUnderstood(f"it has more than {MAX_BYTES >> 20} MiB, which is the most")
+    text = _unpacked(_verified(packed, public_pem))
+    if terminal.most_values(text) > MOST_VALUES:
+        raise NotUnderstood(f"it has more than {MOST_VALUES:,} values")
     try:
         said: Said = wire.recorded(Said, terminal.read(text, _ABOVE))
     except (ValueError, RecursionError) as wrong:
@@ -112,8 +116,9 @@ def unpack(packed: object, public_pem: str, *, minion: str, about: str) -> Said:
 
 def _verified(packed: object, public_pem: str) -> str:
     parts = packed if isinstance(packed, dict) else {}
-    is_deflated = "deflated" in parts
-    text, signature = parts.get("deflated" if is_deflated else "said"), parts.get("signature")
+    text, signature = parts.get("said"), parts.get("signature")
+    if CUT in (text, packed):
+        raise Cut("Salt has left it out, as it was larger than max_event_size")
     if not isinstance(text, str) or not isinstance(signature, str):
         raise NotSigned("it has no signature")
     try:
@@ -121,17 +126,18 @@ def _verified(packed: object, public_pem: str) -> str:
         key.verify(base64.b64decode(signature), text.encode(), _PSS, hashes.SHA256())
     except (InvalidSignature, ValueError) as wrong:
         raise NotSigned("its signature is not of that minion's key") from wrong
-    return _inflated(text) if is_deflated else text
+    return text
 
 
-def _inflated(text: str) -> str:
-    """Return a text that was deflated; raise NotUnderstood if it would be too long, or is none."""
-    inflating = zlib.decompressobj()
-    try:
-        raw = inflating.decompress(base64.b64decode(text), MAX_BYTES + 1)
-        out = raw.decode()
-    except (zlib.error, ValueError) as wrong:
-        raise NotUnderstood(f"it cannot be inflated: {wrong}") from wrong
-    if len(raw) <= MAX_BYTES and not inflating.eof:
-        raise NotUnderstood("it cannot be inflated: its end is missing")
-    return out
+def _unpacked(text: str) -> str:
+    """Return what is in a text that was packed, and another as it is; refuse what has too much."""
+    if text.startswith(_PACKED):
+        try:
+            packed = base64.b64decode(text.removeprefix(_PACKED))
+            # What is packed may be a thousandth of that.
+            text = zlib.decompressobj().decompress(packed, MAX_BYTES + 1).decode()
+        except (zlib.error, ValueError) as wrong:
+            raise NotUnderstood(f"what it has packed cannot be unpacked: {wrong}") from wrong
+    if len(text) > MAX_BYTES:
+        raise NotUnderstood(f"it has more than {MAX_BYTES >> 20} MiB")
+    return text

@@ -88,6 +88,15 @@ def read(text: str, depth: int = 0) -> Any:
     return value
 
 
+def most_values(text: str) -> int:
+    """
+    Return how many values a text of JSON has at most.
+
+    An empty list takes two letters there, and thirty times as much in memory.
+    """
+    return sum(map(text.count, ",[{")) + 1
+
+
 def _check_depth(value: Any, depth: int) -> None:
     level = [value]
     while level := [one for one in level if type(one) in (dict, list)]:

@@ -7,6 +7,7 @@ import time
 
 import keypairs
 import pytest
+import salt.cache
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from saltvirt import sealed, signed
@@ -73,14 +74,12 @@ JUNK = st.recursive(
 )
 
 
-@pytest.mark.slow
 @sizes(quick=100, full=2000)
 def test_whatever_comes_is_passed_over(size):
     @settings(max_examples=size, deadline=None)
     @given(JUNK, JUNK, JUNK)
     def look(junk, said, signature):
-        both = [{name: said, "signature": signature} for name in ("said", "deflated")]
-        for data in (junk, *both):
+        for data in (junk, {"said": said, "signature": signature}):
             with pytest.raises(signed.NotSigned):
                 heard(data)
 
@@ -104,7 +103,7 @@ def test_what_a_host_says_that_makes_no_sense_is_an_error_of_that_host(monkeypat
 def test_an_answer_of_a_hundred_mebibytes_is_not_read(monkeypatch):
     monkeypatch.setattr(signed, "MAX_BYTES", 1 << 20)
 
-    with pytest.raises(signed.NotUnderstood, match="it has more than 1 MiB, which is the most"):
+    with pytest.raises(signed.NotUnderstood, match="it has more than 1 MiB"):
         heard(packed(value="x" * (3 << 20)))
 
 
@@ -146,9 +145,7 @@ class Bus:
 
     def get_event(self, wait, **_options):
         """Return the next event."""
-        if self._events:
-            return self._events.pop(0)
-        return time.sleep(wait)
+        return self._events.pop(0) if self._events else time.sleep(wait)
 
     def get_cache_returns(self, _jid):
         """Return what the master has stored: nothing."""
@@ -177,6 +174,7 @@ def event(value, **data):
 def test_a_forged_answer_is_passed_over_and_the_true_one_is_heard(cloud, caplog):
     forged = event(packed(EVIL, value="lies"))
     _bus, master = cloud(forged, forged, event(packed(value="truth")))
+
     with caplog.at_level(logging.WARNING):
         replies = minions.ask(master, ["hyper1"], "virt.x")
 
@@ -196,6 +194,7 @@ def test_a_flood_of_answers_in_a_hosts_name_is_read_to_its_end(cloud):
 def test_the_text_of_an_event_is_not_shown(cloud, caplog):
     _bus, master = cloud()
     hearing = minions.Hearing(master, "1", ["hyper1"])
+
     with caplog.at_level(logging.WARNING):
         hearing.take({"id": "hyper1", "return": "\x1b[2J", "tag": "\x1b[2J"})
 
@@ -223,6 +222,7 @@ def test_an_answer_that_cannot_be_read_is_that_hosts_error(cloud, monkeypatch):
     _bus, master = cloud(event(packed(value="x" * 100)))
 
     reply = minions.ask(master, ["hyper1"], "virt.x")["hyper1"]
+
     assert not reply.missing and reply.error.startswith("its answer is not understood: it has")
 
 
@@ -258,17 +258,16 @@ def test_an_order_without_an_answer_is_given_up_by_its_id(cloud, monkeypatch):
     assert (told["fun"], told["arg"]) == ("virt.refuse_order", [order_id])
 
 
-@pytest.mark.slow
 def test_an_order_that_the_host_had_only_queued_is_said_not_to_have_begun(cloud, monkeypatch):
     monkeypatch.setattr(minions, "refuse", lambda *_args: minions.REFUSED)
     monkeypatch.setattr(minions, "_FIND_JOB_S", 0.1)
     _bus, master = cloud()
 
     reply = minions.order(master, "hyper1", "virt.init", ["web1"], {})
+
     assert reply.missing and reply.error == "hyper1 has not begun virt.init, and was told not to"
 
 
-@pytest.mark.slow
 def test_a_minion_that_the_master_has_not_heard_itself_does_not_answer(cloud, monkeypatch):
     monkeypatch.setattr(stored, "STORED_S", 0.1)
     _bus, master = cloud(*[{"id": "web1", "return": True}] * 4)
@@ -278,8 +277,9 @@ def test_a_minion_that_the_master_has_not_heard_itself_does_not_answer(cloud, mo
 
 @pytest.mark.parametrize("option", [{"job_cache": False}, {"ext_job_cache": "redis"}])
 def test_without_a_job_cache_of_the_masters_own_a_return_is_an_answer(cloud, option):
-    _bus, master = cloud({"id": "web1", "return": True}, {"id": "web1", "return": True})
-    master.opts.update(option, minion_data_cache=False)
+    _bus, master = cloud(*[{"id": "web1", "return": True}] * 2)
+    master.opts.update(option)
+    salt.cache.factory(master.opts).store("grains", "web1", {"id": "web1"})
 
     assert awaiting.wait_for_start(master, "web1", wait_s=5, every_s=0.1) is not None
 

@@ -79,7 +79,7 @@ def _texts(given: Iterable[object]) -> list[str]:
 
 def _accepted(known: Sequence[str], text: str) -> list[str]:
     if membership.is_glob(text):
-        found = matching(known, text)
+        found = [one for one in matching(known, text) if not membership.may_be_planted(one)]
         if not found:
             raise BadArgument("hosts", f"{text!r} matches none of the minions that are accepted")
         return found

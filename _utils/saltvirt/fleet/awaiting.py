@@ -1,12 +1,13 @@
 """Wait for the minion of a VM that was just made, and say what helps where it does not come."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from saltvirt.config import MasterSettings
-from saltvirt.fleet import reaching
+from saltvirt.fleet import reaching, stored
+from saltvirt.fleet.building import Request
 from saltvirt.fleet.cloud import Cloud
 from saltvirt.fleet.hosts import DeployError
 from saltvirt.fleet.pings import Pings
@@ -43,6 +44,23 @@ def patience(settings: MasterSettings, wait_s: int | None, *, emulated: bool) ->
     if emulated:
         return Patience(wait_s=_EMULATED_S, why="its host has no KVM and emulates it")
     return Patience(wait_s=_WAIT_S)
+
+
+def refuse_unproved(
+    opts: Mapping[str, Any], requests: Iterable[Request], answers: Mapping[str, HostInfo]
+) -> None:
+    """
+    Raise MasterError if a minion would be waited for that this master cannot tell from others.
+
+    answers
+        What the hosts say that may build the VMs.
+    """
+    if any(
+        one.given.get("start", True) and one.is_seeded(info)
+        for one in requests
+        for info in answers.values()
+    ):
+        stored.refuse_unproved(opts)
 
 
 def wait_for_start(cloud: Cloud, name: str, *, wait_s: float, every_s: float = 5) -> float | None:

@@ -173,6 +173,8 @@ def deploy(cloud: Cloud, request: Request, *, wait: bool = True) -> dict[str, An
         hosts = _look(cloud, request, required, order)
         settled = interrupted.settle(cloud.opts, order, hosts.seen, hosts.unheard)
         refuse_taken(hosts, request.name, settled)
+        if wait:
+            awaiting.refuse_unproved(cloud.opts, [request], hosts.found.answers)
         try:
             built = _built(cloud, request, required, order, hosts)
         except NoHostFits:

@@ -81,7 +81,7 @@ class Hearing:
                 is_bare = isinstance(given, str) and given.startswith(_BARE)
                 level = logging.INFO if is_bare else logging.WARNING
                 log.log(level, "job %s: passed over, in the name of %s: %s", self.jid, host, why)
-            self._doubted[host] = str(why)
+            self._doubted[host] = _doubt(host, why)
         except signed.NotUnderstood as why:
             self.garbled.add(host)
             self._has(Reply(minion=host, error=f"its answer is not understood: {why}"))
@@ -103,14 +103,21 @@ class Hearing:
 
     def reply(self, host: str) -> Reply:
         """Return what a host answered; if it did not, and another did in its name, it says so."""
-        why = self._doubted.get(host)
-        if why is not None:
-            why = (
-                f"{host} has given no answer that is signed ({why}): its code is of an earlier "
-                f"release (salt {host} saltutil.sync_all), its libvirt has no Python module (salt "
-                f"{host} virt.vm_state says so), or another minion poses as it"
-            )
-        return self.replies.get(host) or Reply(minion=host, missing=True, error=why)
+        doubt = self._doubted.get(host)
+        return self.replies.get(host) or Reply(minion=host, missing=True, error=doubt)
+
+
+def _doubt(host: str, why: signed.NotSigned) -> str:
+    if isinstance(why, signed.Cut):
+        return (
+            f"{host} has given no answer that is signed ({why}): raise that option in its "
+            "minion's configuration and in the master's, and restart both"
+        )
+    return (
+        f"{host} has given no answer that is signed ({why}): its code is of an earlier release "
+        f"(salt {host} saltutil.sync_all), its libvirt has no Python module (salt {host} "
+        "virt.vm_state says so), or another minion poses as it"
+    )
 
 
 def reply_of(said: signed.Said) -> Reply:

@@ -25,6 +25,9 @@ VERSION = 1
 _KIND = re.compile(r"([A-Z])\W?@")
 _COMPOUND = ("and", "not", "(", ")")
 _GLOB = re.compile(r"[*?\[]")
+# Any minion can have a master with Salt 3008 write files of its own choice that are called so,
+# maybe as the key of a minion that nobody has accepted. Operators do not call hosts like that.
+_PLANTED = ".p"
 # What an id in a target would be more than an id by.
 _NOT_LISTED = re.compile(r"[\s,*?\[]")
 
@@ -46,6 +49,11 @@ class BadTarget(BadConfig):
             f"option {OPTION}: {word!r} {why}; list ids, globs (hyper*) or nodegroups (N@) there, "
             f"or take it out of the master's configuration and run: {command}"
         )
+
+
+def may_be_planted(minion_id: str) -> bool:
+    """Return whether a minion may have accepted the key of an id itself, so that no glob has it."""
+    return minion_id.casefold().endswith(_PLANTED)
 
 
 def is_glob(text: str) -> bool:
@@ -147,7 +155,8 @@ class Members:
         """Return what makes a minion a hypervisor, None if nothing does."""
         if self.is_disallowed(minion_id):
             return None
-        matching = (f"{OPTION}: {one}" for one in self._globs if fnmatchcase(minion_id, one))
+        globs = () if may_be_planted(minion_id) else self._globs
+        matching = (f"{OPTION}: {one}" for one in globs if fnmatchcase(minion_id, one))
         return self._ids.get(minion_id) or next(matching, None)
 
     def reserved(self, name: str) -> str | None:

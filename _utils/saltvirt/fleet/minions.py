@@ -15,9 +15,8 @@ from typing import Any
 import salt.utils.args
 from salt.exceptions import SaltClientError
 
-from saltvirt import compat
 from saltvirt.errors import VirtError
-from saltvirt.fleet import keys, publishing, stored
+from saltvirt.fleet import keys, publishing
 from saltvirt.fleet.cloud import Cloud
 from saltvirt.fleet.hearing import Hearing as Hearing
 from saltvirt.fleet.hearing import Reply as Reply
@@ -27,7 +26,6 @@ from saltvirt.fleet.silence import Wait, waiting
 _FIND_JOB_S = 10
 # Salt's return_retry_timer_max and return_retry_tries: a minion that is not heard says it again.
 _RETURN_S = 30
-_GUEST_S = 5
 # How long what came in time is still read after a deadline: others may have fired much before it.
 _DRAIN_S = 10
 # Of those that are waited for briefly: how long nobody has said anything when they are asked
@@ -310,31 +308,3 @@ def _give_up(cloud: Cloud, minion: str, order_id: str) -> str | None:
     with contextlib.suppress(SaltClientError, VirtError):
         return refuse(cloud, minion, order_id)
     return None
-
-
-def grains_of_guest(cloud: Cloud, minion: str) -> Any:
-    """
-    Return the grains of the minion in a VM, its addresses among them; None if nobody knows them.
-
-    They are those with which it has started. A master that does not keep them asks it, and may hear
-    another.
-    """
-    if stored.is_proved(cloud.opts):
-        return compat.Grains(cloud.opts).of(minion)
-    with cloud.client() as local:
-        arg = ["ipv4", "ipv6"]
-        return (_returned(local, cloud, minion, "grains.item", arg, _GUEST_S) or (None,))[0]
-
-
-def _returned(
-    local: Any, cloud: Cloud, minion: str, fun: str, arg: Sequence[Any], wait_s: float
-) -> tuple[Any] | None:
-    """Return what a minion has returned, in a tuple, or None; see :mod:`saltvirt.fleet.stored`."""
-    jid, _matched = publish(local, [minion], fun, arg, None, wait_s)
-    event = local.event.get_event(wait=wait_s, tag=f"salt/job/{jid}/ret/{minion}", full=True)
-    if event is None:
-        return None
-    if not stored.is_kept(cloud.opts):
-        return (event["data"].get("return"),)
-    found = stored.returns(local, [jid], {minion}).get(minion)
-    return None if found is None else (found.get("ret"),)

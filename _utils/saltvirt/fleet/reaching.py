@@ -19,8 +19,8 @@ def of(cloud: Cloud, host: str, name: str, *, has_minion: bool) -> dict[str, Any
     Return ``{"addresses", "login"}`` of a VM that runs, and ``addresses_from`` where it is known.
 
     has_minion
-        Its minion answers: what it says counts where its host knows no address. One that does not
-        in time may have told the master its grains before.
+        Its minion answers. What it has told the master when it came counts where its host knows no
+        address.
 
     The VM is there whatever this finds, so nothing here fails.
     """
@@ -33,11 +33,8 @@ def _completed(
     """Return what :func:`of` does, of what a host has said of a VM."""
     listed, source = said.get("addresses"), said.get("addresses_from")
     found = access.addresses(listed if isinstance(listed, list) else [])
-    if not found and has_minion:
-        # It is the VM itself that says so.
-        found, source = _of_minion(cloud, name), "minion"
     if not found:
-        # A slow guest, or one that does not answer any more.
+        # It is the VM itself that has said so.
         found, source = _listed(_told(cloud, name)), "minion"
     user, behind = access.ssh_user(said.get("ssh_user")), said.get("behind_host")
     nets = behind if isinstance(behind, list) else []
@@ -83,14 +80,6 @@ def _asked(cloud: Cloud, host: str, name: str) -> dict[str, Any]:
         return {}
     said = reply.value.get(name) if reply.ok and isinstance(reply.value, dict) else None
     return said if isinstance(said, dict) else {}
-
-
-def _of_minion(cloud: Cloud, name: str) -> list[str]:
-    try:
-        said = minions.grains_of_guest(cloud, name)
-    except VirtError:
-        return []
-    return _listed(said if isinstance(said, dict) else {})
 
 
 def _told(cloud: Cloud, name: str) -> Mapping[str, Any]:

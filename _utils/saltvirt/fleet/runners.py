@@ -15,7 +15,7 @@ from typing import Any
 
 from saltvirt import undo
 from saltvirt.errors import BadArgument, VirtError
-from saltvirt.fleet import masteruser, progress
+from saltvirt.fleet import masterrelease, masteruser, progress
 from saltvirt.fleet.cells import known
 from saltvirt.later import Later
 
@@ -23,6 +23,8 @@ from saltvirt.later import Later
 cells = Later("saltvirt.fleet.cells.run")
 routes = Later("saltvirt.fleet.cells.routes")
 
+# What is done on whatever master: one names its release, one shuts a host out.
+_ALWAYS = ("virt.audit", "virt.disallow")
 # Which job has failed, in ``__context__``, that outlives it.
 _FAILED_JOB = "saltvirt_failed_job"
 
@@ -182,6 +184,8 @@ def _print_by(
 
 def _called(function: Any, job: Any, bound: inspect.BoundArguments, cell: Any) -> Any:
     """Call a function of ours: here, or on a master that is a cell of this one."""
+    if _name(function) not in _ALWAYS:
+        masterrelease.refuse_old()
     opts = function.__globals__["__opts__"]
     if cell is None and not (_is_of_cloud(function) and known.is_configured(opts)):
         return function(*bound.args, **bound.kwargs)

@@ -3,7 +3,7 @@ What minions that sign nothing say, such as those in VMs.
 
 Whoever fires an event in a minion's name is not believed. What the master has stored of a minion's
 returns is better, and not enough: see :class:`saltvirt.compat.Grains`, which is a proof. A master
-that keeps no such data cannot tell who has said something.
+that keeps no such data cannot tell who has said something, so that nobody's word counts there.
 """
 
 import time
@@ -11,6 +11,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from saltvirt import compat
+from saltvirt.errors import MasterError
 
 # How long after its event an answer is in the master's job cache at the latest.
 STORED_S = 2
@@ -38,14 +39,17 @@ def returns(local: Any, jids: Collection[str], said: set[str]) -> dict[str, Any]
         time.sleep(0.05)
 
 
-def is_proved(opts: Mapping[str, Any]) -> bool:
-    """Return whether a master keeps what proves that a minion has been there."""
-    return bool(opts.get("minion_data_cache", False))
+def refuse_unproved(opts: Mapping[str, Any]) -> None:
+    """Raise MasterError if this master keeps nothing that proves who has answered."""
+    if not opts.get("minion_data_cache", True):
+        raise MasterError(
+            "minion_data_cache is off, so that this master cannot tell whether a VM's own minion "
+            "answers, or another guest in its name; set minion_data_cache: True in the master's "
+            "configuration, then restart salt-master; or give wait=False"
+        )
 
 
 def proved(opts: Mapping[str, Any], minions: Collection[str]) -> set[str]:
     """Return which of these minions have been there since their keys were accepted."""
-    if not minions or not is_proved(opts):
-        return set(minions)
-    grains = compat.Grains(opts)
-    return {one for one in minions if grains.of(one) is not None}
+    grains = compat.Grains(opts) if minions else None
+    return {one for one in minions if grains and grains.of(one) is not None}

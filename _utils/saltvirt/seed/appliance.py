@@ -132,7 +132,8 @@ def _confined(
         yield job
         return
     told = lending.furnished(job, folder, who, room)
-    with lending.lent(job["path"], who, is_read=job["action"] == "look") as lent:
+    is_read, limit_s = job["action"] == "look", job["limit_s"]
+    with lending.lent(job["path"], who, is_read=is_read, limit_s=limit_s) as lent:
         told["confined"] = {
             "uid": who.uid,
             "gid": who.gid,

@@ -12,6 +12,7 @@ import os
 import re
 import shutil
 import signal
+import stat
 import subprocess
 import tempfile
 import time
@@ -19,7 +20,7 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
-from saltvirt import files, locks, undo
+from saltvirt import files, locks, room, undo
 from saltvirt.config import HostSettings
 from saltvirt.errors import BadArgument, SeedError, StorageError
 from saltvirt.seed import appliance, hostmount, lending
@@ -94,12 +95,27 @@ def _furnished(
     steps.undo_with(shutil.rmtree, work)
     disk = lending.opened(location)
     handles.callback(os.close, disk)
-    lent = lending.lend(disk, location, who, is_read=is_read, wait=False)
+    most_bytes = None if is_read else _most_bytes(settings, location, disk)
+    lent = lending.lend(disk, location, who, is_read=is_read)
     steps.undo_with(confined.give_back, lent)
     confined_to = {"uid": who.uid, "gid": who.gid, "folder": str(work), "lent": lent}
     confined_to["user"] = who.name
-    job = {"path": location, "is_read": is_read, "confined": confined_to}
+    job = {"path": location, "is_read": is_read, "confined": confined_to, "most_bytes": most_bytes}
     return job, [user_lock, work_lock, disk]
+
+
+def _most_bytes(settings: HostSettings, location: str, disk: int) -> int | None:
+    """
+    Return how large a disk that is written to may become, None for a device, which has its size.
+
+    Refuses one in a folder that leaves VMs too little room.
+    """
+    found = os.fstat(disk)
+    if not stat.S_ISREG(found.st_mode):
+        return None
+    meter = room.of(settings).meter(location, Path(os.path.realpath(location)).parent)
+    meter.check(0)
+    return found.st_size + meter.most_bytes()
 
 
 def _launch(job: dict[str, Any], kept: list[int]) -> None:

@@ -190,11 +190,16 @@ def _copied(path: str, given: Path, room: Room) -> str:
 
 
 @contextmanager
-def lent(path: str, who: Account, *, is_read: bool) -> Iterator[list[Any] | None]:
-    """Have a disk belong to the user while the block runs; yield what ``give_back`` needs."""
+def lent(path: str, who: Account, *, is_read: bool, limit_s: float) -> Iterator[list[Any] | None]:
+    """
+    Have a disk belong to the user while the block runs; yield what ``give_back`` needs.
+
+    limit_s
+        How long another job of the disk is waited for, in seconds.
+    """
     handle = opened(path)
     try:
-        back = lend(handle, path, who, is_read=is_read)
+        back = lend(handle, path, who, is_read=is_read, limit_s=limit_s)
         try:
             yield back
         finally:
@@ -214,10 +219,13 @@ def opened(path: str) -> int:
 
 
 def lend(
-    handle: int, path: str, who: Account, *, is_read: bool, wait: bool = True
+    handle: int, path: str, who: Account, *, is_read: bool, limit_s: float = 0
 ) -> list[Any] | None:
     """
     Have a disk belong to the user, as long as the handle is open; return what ``give_back`` needs.
+
+    limit_s
+        How long another job of the disk is waited for, in seconds. Defaults to 0.
 
     None if everybody may read the disk and it is only read: several may look at it at once. Else
     one job has it at a time. What belongs to such a user before is left by a job that was cut off:
@@ -225,10 +233,7 @@ def lend(
     """
     if is_read and os.fstat(handle).st_mode & 0o004:
         return None
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-    except BlockingIOError:
-        raise SeedError(f"{path} is in use by another job of this host") from None
+    _lock(handle, path, limit_s)
     before = os.fstat(handle)
     mode = stat.S_IMODE(before.st_mode)
     ours = {one.pw_uid for one in pwd.getpwall() if one.pw_name in USERS} | {who.uid}
@@ -243,3 +248,21 @@ def lend(
             "on a file system where root may change owners"
         ) from exc
     return back
+
+
+def _lock(handle: int, path: str, limit_s: float) -> None:
+    """Have a disk to ourselves; a mount may have it for ever, and so may a QEMU taken over."""
+    deadline = time.monotonic() + limit_s
+    while True:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except BlockingIOError:
+            if time.monotonic() < deadline:
+                time.sleep(_LOOK_S)
+                continue
+        so_long = f", for {limit_s:g} s" if limit_s else ""
+        raise SeedError(
+            f"{path} is in use by another job of this host, or mounted{so_long}; try again when "
+            "that is over, or guestfs.umount it"
+        )

@@ -167,9 +167,11 @@ def test_who_is_a_hypervisor_is_shown_with_why(master):
 )
 def test_hosts_are_allowed_by_ids_and_by_globs_that_match_now(master, given, ids):
     assert allowing.allow(master, given) == {"allowed": ids}
-    keys.accept(master, "hyper4", keypairs.named("a guest")[0])
+    for later in ("hyper4", "hyper5.p"):
+        keys.accept(master, later, keypairs.named("a guest")[0])
 
     assert allowed(master) == ids
+    assert "hyper5.p" not in allowing.allow(master, ["hyper*"])["allowed"]
 
 
 @pytest.mark.parametrize(

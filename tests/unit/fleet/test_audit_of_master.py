@@ -11,7 +11,7 @@ import salt.cache
 import salt.version
 from auditkit import HOSTS, NOW
 from saltvirt.fleet import keys, minions
-from saltvirt.fleet.audit import ofmaster, run
+from saltvirt.fleet.audit import run
 from saltvirt.fleet.audit.granted import granted
 from saltvirt.fleet.cloud import Cloud
 from saltvirt.pki import ca
@@ -144,6 +144,7 @@ CHECKS = {
     "file_recv": (option(file_recv=True), "options"),
     "permissive": (option(permissive_pki_access=True), "options"),
     "unsigned": (option(sign_pub_messages=False), "options"),
+    "no proof of who answers": (option(minion_data_cache=False), "options"),
     "old session key": (option(rotate_aes_key=False), "options"),
     "peer": (option(peer={".*": ["virt.*"]}), "options"),
     "peer of the shell": (option(peer={".*": ["cmd.run"]}), "options"),
@@ -262,14 +263,6 @@ def test_a_master_without_hypervisors_and_a_ca_is_looked_at_itself(opts, monkeyp
     monkeypatch.setattr(minions, "ask", lambda *_args: {})
 
     assert run.audit(Cloud.of(opts), NOW) == {"findings": [], "checked": []}
-
-
-@pytest.mark.parametrize(
-    ("text", "firsts"),
-    [("3006.12", {3006: 12}), ("3008.0rc1", {3006: 12}), ("3006.12+5.gabc", {3006: 12})],
-)
-def test_releases_are_read_as_salt_writes_them(text, firsts):
-    assert ofmaster._is_since(text, firsts)
 
 
 def test_what_only_looks_may_be_given_to_others():

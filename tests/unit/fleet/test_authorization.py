@@ -7,6 +7,7 @@ from pathlib import Path
 
 import keypairs
 import pytest
+import salt.version
 from saltvirt import compat, keypair, sealed
 from saltvirt.errors import BadArgument, MasterError, NameTaken, VirtError
 from saltvirt.fleet import authorization, keys, membership
@@ -248,3 +249,12 @@ def test_the_pillar_says_whether_a_vm_may_have_a_name(opts, pillar, token, caplo
 
     opts["virt"]["hypervisors"] = "hyper*"
     assert pillar("hyper1", {}, "web1", PUBLIC, given) == {"virtkey": {"web1": True}}
+
+
+def test_no_key_is_taken_by_a_master_that_cannot_tell_who_asks(pillar, token, monkeypatch):
+    given = token()
+    monkeypatch.setattr(salt.version, "__version__", "3006.11")
+
+    told = pillar("hyper1", {}, "web1", PUBLIC, given)
+
+    assert "Salt 3006.11 on this master gives any minion" in told["virtkey"]["error"]

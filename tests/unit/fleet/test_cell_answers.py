@@ -5,6 +5,7 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from salt.utils.event import SaltEvent
 from saltvirt.errors import NameTaken, NoSuchVm
 from saltvirt.fleet.cells import answers, merging
 from saltvirt.fleet.cells.answers import Beside, Found, Hosts
@@ -23,6 +24,31 @@ def listed(rows, **beside):
 def body(said):
     """Return what a cell's salt-api makes of an answer, as it is taken in."""
     return answers.body("west", json.dumps({"return": [said]}).encode())
+
+
+def test_what_would_take_much_more_memory_than_it_has_letters_is_not_read(monkeypatch):
+    monkeypatch.setattr(answers, "MOST_VALUES", 1000)
+    assert body([[]] * 490) == [[]] * 490
+
+    for many in ([[]] * 1000, {str(n): 1 for n in range(1000)}, [{}] * 1000):
+        with pytest.raises(CellFailed, match="is not understood: it has more than 1,000 values"):
+            body(many)
+    with pytest.raises(CellFailed, match="it is not JSON"):
+        answers.body("west", b"\xff\xfe[")
+
+
+def test_an_answer_of_which_salt_has_left_something_out_says_what_helps():
+    """Salt leaves lists and texts out that are large, and never what is in mappings alone."""
+    said = {"h1": {"running": [f"a-long-name-of-a-vm-{n}" for n in range(60_000)]}}
+    came = SaltEvent.unpack(SaltEvent.pack("tag", {"return": said}, 1 << 20))[1]["return"]
+
+    with pytest.raises(CellFailed) as refused:
+        answers.hosts("west", "virt.list", came, is_plain=True)
+
+    assert str(refused.value) == UNDERSTOOD + (
+        "Salt has left some of it out, as it was larger than max_event_size: raise that option in "
+        "its master's configuration, and restart salt-master and salt-api there; or ask for less"
+    )
 
 
 @pytest.mark.parametrize(

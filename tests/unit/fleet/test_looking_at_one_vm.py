@@ -39,7 +39,7 @@ def cloud(monkeypatch, opts, tmp_path):
 def test_an_address_that_its_host_knows_is_the_one(cloud, monkeypatch):
     known = {**NOWHERE, "addresses": ["192.0.2.7"], "addresses_from": "neighbours"}
     cloud.says["virt.vm_info"] = {"web": known}
-    monkeypatch.setattr(minions, "grains_of_guest", lambda *_args: pytest.fail("nobody asked it"))
+    monkeypatch.setattr(compat.Grains, "of", lambda *_args: pytest.fail("nobody asked it"))
 
     assert reaching.vm_info(cloud.master, "web") == {
         "hyper2": {"web": {**known, "login": "ssh debian@192.0.2.7"}}
@@ -62,7 +62,8 @@ def test_how_to_log_in_is_not_a_hosts_own_text(cloud, state):
 def test_where_the_host_knows_none_the_vm_itself_says_and_that_is_said(cloud, monkeypatch):
     cloud.says["virt.vm_info"] = {"web": NOWHERE}
     keys.accept(cloud.opts, "web", keypairs.named("a guest")[0])
-    monkeypatch.setattr(minions, "grains_of_guest", lambda *_args: {"ipv4": ["192.0.2.9"]})
+    told = {"ipv4": ["127.0.0.1", "192.0.2.9"]}
+    monkeypatch.setattr(compat.Grains, "of", lambda _self, name: {"web": told}.get(name))
 
     one = reaching.vm_info(cloud.master, "web")["hyper2"]["web"]
 
@@ -70,24 +71,12 @@ def test_where_the_host_knows_none_the_vm_itself_says_and_that_is_said(cloud, mo
     assert one["login"] == "ssh debian@192.0.2.9" and one["mem"] == 1024
 
 
-def test_of_a_guest_too_slow_to_answer_what_it_has_told_the_master_is_shown(cloud, monkeypatch):
-    cloud.says["virt.vm_info"] = {"web": NOWHERE}
-    keys.accept(cloud.opts, "web", keypairs.named("a guest")[0])
-    monkeypatch.setattr(minions, "grains_of_guest", lambda *_args: None)
-    told = {"ipv4": ["127.0.0.1", "192.0.2.9"]}
-    monkeypatch.setattr(compat.Grains, "of", lambda _self, name: {"web": told}.get(name))
-
-    one = reaching.vm_info(cloud.master, "web")["hyper2"]["web"]
-
-    assert (one["addresses"], one["addresses_from"]) == (["192.0.2.9"], "minion")
-
-
 @pytest.mark.parametrize("change", [{}, {"state": "shutdown"}])
 def test_who_has_no_key_or_does_not_run_is_not_asked(cloud, monkeypatch, change):
     cloud.says["virt.vm_info"] = {"web": {**NOWHERE, **change}}
     if change:
         keys.accept(cloud.opts, "web", keypairs.named("a guest")[0])
-    monkeypatch.setattr(minions, "grains_of_guest", lambda *_args: pytest.fail("it was asked"))
+    monkeypatch.setattr(compat.Grains, "of", lambda *_args: pytest.fail("it was asked"))
 
     one = reaching.vm_info(cloud.master, "web")["hyper2"]["web"]
 

@@ -130,6 +130,16 @@ def test_a_hypervisor_is_who_is_matched_or_allowed_and_not_shut_out(minion, by):
     assert MEMBERS.why(minion) == by and MEMBERS.has(minion) is bool(by)
 
 
+def test_no_glob_takes_in_an_id_whose_key_a_minion_may_have_had_accepted_itself():
+    members = Members(patterns=("hyper*", "rack1.p"), allowed=frozenset({"own.p"}))
+
+    assert members.has("hyper9") and not members.has("hyper9.p") and not members.has("hyper9.P")
+    # Who names it has looked at it.
+    assert members.has("rack1.p") and members.has("own.p")
+    # Nor is it a VM's.
+    assert members.reserved("hyper9.p")
+
+
 def test_who_is_shut_out_is_so_whatever_else_says_no():
     assert not Members(allowed=frozenset({"h"}), disallowed=frozenset({"h"})).has("h")
     assert not Members(patterns=("h",), disallowed=frozenset({"H"})).has("h")

@@ -1,13 +1,11 @@
 """What the end of a deployment says: address and login, or the end of a silent VM's console."""
 
-import contextlib
-
 import fleetkit
 import pytest
 import salt.cache
 from saltvirt import compat
 from saltvirt.errors import MasterError, VirtError
-from saltvirt.fleet import awaiting, deploy, minions, reaching, stored
+from saltvirt.fleet import awaiting, deploy, minions, reaching
 from saltvirt.fleet.cloud import Cloud
 from saltvirt.fleet.hosts import DeployError
 
@@ -66,10 +64,10 @@ def test_a_vm_that_is_not_started_is_reached_nowhere(cloud, monkeypatch):
     assert awaited(cloud, monkeypatch, 1, start=False) == {"name": "web", "host": "hyper1"}
 
 
-def test_where_the_host_knows_no_address_the_minion_is_asked(cloud, monkeypatch):
+def test_where_the_host_knows_no_address_the_minion_has_told_it(cloud, monkeypatch):
     cloud.says["virt.vm_info"] = {"web": {"addresses": [], "ssh_user": "debian"}}
     grains = {"ipv4": ["127.0.0.1", "192.0.2.9"], "ipv6": ["fe80::1", "2001:db8::9"]}
-    monkeypatch.setattr(minions, "grains_of_guest", lambda *_args: grains)
+    monkeypatch.setattr(compat.Grains, "of", lambda _self, name: {"web": grains}.get(name))
 
     said = awaited(cloud, monkeypatch, 1)
 
@@ -107,7 +105,7 @@ def test_of_a_minion_that_came_and_is_silent_the_master_knows_what_it_said(cloud
 @pytest.mark.parametrize("grains", [None, "x", {"ipv4": "192.0.2.7", "ipv6": [{}, "$(reboot)"]}])
 def test_whatever_host_and_guest_say_the_vm_is_deployed(cloud, monkeypatch, said, grains):
     cloud.says["virt.vm_info"] = said
-    monkeypatch.setattr(minions, "grains_of_guest", lambda *_args: grains)
+    monkeypatch.setattr(compat.Grains, "of", lambda _self, name: {"web": grains}.get(name))
 
     made = awaited(cloud, monkeypatch, 1)
 
@@ -117,11 +115,6 @@ def test_whatever_host_and_guest_say_the_vm_is_deployed(cloud, monkeypatch, said
 def test_a_master_that_does_not_answer_any_more_takes_nothing_back(cloud, monkeypatch):
     gone = MasterError("the Salt master does not answer")
     cloud.says |= {"virt.vm_info": gone, "virt.console_log": gone}
-
-    def fails(*_args):
-        raise gone
-
-    monkeypatch.setattr(minions, "grains_of_guest", fails)
 
     assert awaited(cloud, monkeypatch, 1)["addresses"] == []
     assert reaching.console(cloud.master, "hyper1", "web") == {
@@ -169,39 +162,19 @@ def test_a_console_that_cannot_be_read_does_not_hide_the_error(cloud, monkeypatc
     assert failure["console_error"] == wanted
 
 
-def test_what_a_guest_returned_is_what_the_master_stored(cloud, monkeypatch):
-    class Bus:
-        """Stand for Salt's client: a forged event cannot be timed for real."""
+@pytest.mark.parametrize("is_kept", [True, False])
+def test_what_a_guest_has_not_told_with_its_request_for_pillar_is_not_asked_for(cloud, is_kept):
+    """Any minion has the master store a return of any other, be there a cache of grains or not."""
+    cloud.opts["minion_data_cache"] = is_kept
+    cloud.says["virt.vm_info"] = {"web": {"addresses": [], "ssh_user": "debian"}}
+    cloud.init()
 
-        def __init__(self, stored):
-            self.event, self._stored = self, stored
+    said = reaching.of(cloud.master, "hyper1", "web", has_minion=True)
 
-        def subscribe(self, _tag):
-            """Take in what is wanted."""
-
-        def pub(self, targets, *_args, **_options):
-            """Send a job."""
-            return {"jid": "1", "minions": targets}
-
-        def get_event(self, **_options):
-            """Return an event that any minion may have fired."""
-            return {"data": {"id": "web", "return": "forged"}}
-
-        def get_cache_returns(self, _jid):
-            """Return what the master has stored."""
-            return self._stored
-
-    monkeypatch.setattr(stored, "STORED_S", 0.1)
-    for kept, said in (({"web": {"ret": "true"}}, "true"), ({}, None)):
-        bus = Bus(kept)
-        monkeypatch.setattr(Cloud, "client", lambda _self, b=bus: contextlib.nullcontext(b))
-        cloud.opts["minion_data_cache"] = False
-        assert minions.grains_of_guest(cloud.master, "web") == said
-        # What is stored may be forged too; what a minion has asked for its pillar by is not.
-        cloud.opts["minion_data_cache"] = True
-        assert minions.grains_of_guest(cloud.master, "web") is None
+    assert said == {"addresses": [], "login": "salt web cmd.run COMMAND"}
     salt.cache.factory(cloud.opts).store("grains", "web", {"ipv4": ["192.0.2.9"]})
-    assert minions.grains_of_guest(cloud.master, "web") == {"ipv4": ["192.0.2.9"]}
+    said = reaching.of(cloud.master, "hyper1", "web", has_minion=True)
+    assert said["login"] == "ssh debian@192.0.2.9"
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import weakref
 from contextlib import redirect_stdout
 
 import pytest
+import salt.version
 from salt.utils.event import NamespacedEvent
 from saltvirt.errors import BadArgument, VirtError
 from saltvirt.fleet import progress, runners
@@ -51,6 +52,22 @@ def table():
     """Stand for a runner function whose answer is shown as a table."""
     __jid_event__.fire_event({"message": "on its way"}, "progress")
     return {"hyper1": {}}
+
+
+@runners.runner_function
+def audit():
+    """Stand for the function that says what falls short of a master."""
+    return {"findings": []}
+
+
+def test_on_a_master_that_cannot_tell_who_asks_only_the_audit_and_shutting_out_are_done(
+    monkeypatch,
+):
+    monkeypatch.setattr(salt.version, "__version__", "3006.11")
+
+    assert "Salt 3006.11 on this master gives any minion" in command("a")["error"]
+    assert audit() == {"findings": []}
+    assert runners._ALWAYS == ("virt.audit", "virt.disallow")
 
 
 def test_the_answer_is_plain_data_and_a_success():

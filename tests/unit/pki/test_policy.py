@@ -4,6 +4,7 @@ import importlib.util
 from pathlib import Path
 
 import pytest
+import salt.version
 from askedca import ask, parsed, request, subjects
 from saltvirt import config
 from saltvirt.errors import BadConfig
@@ -166,6 +167,14 @@ def test_a_host_is_told_the_cause_whatever_was_wrong(pillar, monkeypatch):
     monkeypatch.setattr(pillar.answer, "answer", refuse)
     told = pillar.ext_pillar("hyper1", {}, certificates=wanted, version=2)
     assert told == {"libvirt_pki": {"error": "no certificate can be made: too long by far"}}
+
+
+def test_nobody_gets_certificates_of_a_master_that_cannot_tell_who_asks(pillar, monkeypatch):
+    monkeypatch.setattr(salt.version, "__version__", "3007.3")
+
+    told = pillar.ext_pillar("hyper1", {}, certificates={"libvirt-client": request()}, version=2)
+
+    assert "Salt 3007.3 on this master gives any minion" in told["libvirt_pki"]["error"]
 
 
 @pytest.mark.parametrize("allow", [[], None, "L@hyper1", "G@virt_hypervisor:True"])

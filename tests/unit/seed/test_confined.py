@@ -148,14 +148,17 @@ def test_with_a_network_the_servers_of_names_are_there_though_the_file_is_a_link
 def test_a_disk_that_everybody_reads_stays_its_owners_while_it_is_looked_at(tmp_path, disk, who):
     disk.chmod(0o644)
 
-    with lending.lent(str(disk), who, is_read=True) as lent:
+    with lending.lent(str(disk), who, is_read=True, limit_s=5) as lent:
         assert (lent, disk.stat().st_uid) == (None, 0)
 
     assert looked(tmp_path, disk, action="look")["disk"] == "a disk"
 
 
 def test_a_disk_is_given_back_even_if_the_job_fails_or_its_minion_is_killed(tmp_path, disk, who):
-    with pytest.raises(RuntimeError), lending.lent(str(disk), who, is_read=False) as lent:
+    with (
+        pytest.raises(RuntimeError),
+        lending.lent(str(disk), who, is_read=False, limit_s=5) as lent,
+    ):
         was = [str(disk), 0, 0o600, "", [who.uid, disk.stat().st_ino]]
         assert (lent, disk.stat().st_uid) == (was, who.uid)
         disk.chmod(0o666)
@@ -236,7 +239,7 @@ def test_what_another_mount_has_noted_may_be_gone_when_it_is_read(tmp_path, who)
 def test_a_disk_that_a_job_cut_off_has_left_to_the_user_is_roots_after_the_next(disk, who):
     os.chown(disk, who.uid, -1)
 
-    with lending.lent(str(disk), who, is_read=False):
+    with lending.lent(str(disk), who, is_read=False, limit_s=5):
         pass
 
     assert disk.stat().st_uid == 0
@@ -246,11 +249,11 @@ def test_two_jobs_of_one_disk_have_it_one_after_the_other(disk, who):
     owners = []
 
     def other():
-        with lending.lent(str(disk), lending.Account("other", 4711, 4711), is_read=True):
+        with lending.lent(str(disk), lending.Account("other", 4711, 4711), is_read=True, limit_s=5):
             owners.append(disk.stat().st_uid)
 
     second = threading.Thread(target=other)
-    with lending.lent(str(disk), who, is_read=True):
+    with lending.lent(str(disk), who, is_read=True, limit_s=5):
         second.start()
         second.join(0.3)
         owners.append(disk.stat().st_uid)
@@ -276,7 +279,7 @@ def test_whom_the_user_lets_in_does_not_stay_and_others_do(disk, who, by, before
     if before is None:
         os.removexattr(disk, "system.posix_acl_access")
 
-    with lending.lent(str(disk), who, is_read=False) as lent:
+    with lending.lent(str(disk), who, is_read=False, limit_s=5) as lent:
         os.setxattr(disk, "system.posix_acl_access", _acl(who.uid))
         if by == "the worker":
             confined.give_back(lent)

@@ -4,10 +4,12 @@ import importlib.util
 import json
 import os
 import subprocess
+import time
 from pathlib import Path
 
 import applianceuser
 import pytest
+from saltvirt import room
 from saltvirt.config import HostSettings
 from saltvirt.errors import BadArgument, ImageError, SeedError, StorageError
 from saltvirt.ops.seeding import method
@@ -139,6 +141,46 @@ def test_a_mount_gives_back_what_was_mounted_there_before_its_host_went_down(
 
     with pytest.raises(SeedError, match="/no cannot be opened"):
         guestmount.mount(settings, "/no", "raw", "rw", str(tmp_path / "root"))
+
+
+def test_a_disk_grows_by_what_vms_do_not_need_and_none_is_written_to_without_that(tmp_path):
+    disk = tmp_path / "disk"
+    applianceuser.there()
+    disk.write_bytes(bytes(4096))
+    handle, settings = lending.opened(str(disk)), HostSettings(image_max_gib=1, disk_reserve_mib=1)
+    left = min(1 << 30, room.space(disk)[1] - (1 << 20))
+
+    most = guestmount._most_bytes(settings, str(disk), handle)
+
+    # Others write meanwhile.
+    assert most == pytest.approx(4096 + left, abs=64 << 20)
+    full = HostSettings(state_dir=str(tmp_path / "state"), disk_reserve_mib=1 << 40)
+    with pytest.raises(ImageError, match="no room for image .*/disk in .*are kept for VMs"):
+        guestmount.mount(full, str(disk), "raw", "rw", str(tmp_path / "root"))
+    os.close(handle)
+    assert disk.stat().st_uid == 0 and not (tmp_path / "root").exists()
+    device = lending.opened("/dev/null")
+    assert guestmount._most_bytes(HostSettings(), "/dev/null", device) is None
+    os.close(device)
+
+
+def test_a_disk_that_another_has_for_ever_is_not_waited_for_for_ever(tmp_path):
+    """A mount has its disk until somebody unmounts it."""
+    disk = tmp_path / "disk"
+    disk.touch()
+    why = f"{disk} is in use by another job of this host, or mounted, for 0.2 s; try again"
+    who, other = applianceuser.there(), lending.Account("other", 4711, 4711)
+
+    with lending.lent(str(disk), who, is_read=False, limit_s=0):
+        begun = time.monotonic()
+        with (
+            pytest.raises(SeedError, match=why),
+            lending.lent(str(disk), other, is_read=False, limit_s=0.2),
+        ):
+            pass
+        assert time.monotonic() - begun < 2 and disk.stat().st_uid == who.uid
+
+    assert disk.stat().st_uid == 0
 
 
 def test_a_disk_that_is_another_file_now_is_told_of_and_left(

@@ -4,29 +4,52 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-# Those that change VMs or hosts; who may call them is as good as root on a hypervisor.
+# Those that change VMs, or files of hosts; who may call them is as good as root on a hypervisor.
 _VIRT = (
-    *("init", "signed", "purge", "undefine", "image_pull", "image_prune", "image_build"),
+    *("init", "init_many", "clone", "signed", "purge", "undefine", "update"),
+    *("image_pull", "image_prune", "image_build", "seed_non_shared_migrate"),
     *("define_xml_str", "define_xml_path", "create_xml_str", "create_xml_path"),
-    *("start", "stop", "shutdown", "reboot", "reset", "pause", "resume", "maintenance"),
-    *("setmem", "setvcpus", "set_autostart", "migrate", "evacuate", "rebalance", "settle"),
-    *("allow", "disallow", "authorize", "seed_non_shared_migrate", "refuse_order", "hold", "stay"),
+    *("start", "stop", "shutdown", "reboot", "reset", "pause", "resume", "ctrl_alt_del"),
+    *("setmem", "setvcpus", "set_autostart", "guest_exec"),
+    *("snapshot", "revert_snapshot", "delete_snapshots"),
+    *("migrate", "evacuate", "evacuated", "rebalance", "restore", "settle", "maintenance"),
     *("migrate_begin", "migrate_prepare", "migrate_push", "migrate_step", "migrate_cancel"),
-    *("migrate_forget", "restore", "guest_exec"),
+    *("migrate_forget", "migrate_start_postcopy", "refuse_order", "hold", "stay"),
+    *("allow", "disallow", "authorize", "authorized", "unauthorize"),
+    *("define_vol_xml_str", "define_vol_xml_path", "volume_define", "volume_clone"),
+    *("volume_delete", "volume_download", "volume_resize", "volume_upload", "volume_wipe"),
+    *("pool_define", "pool_update", "pool_build", "pool_delete", "pool_undefine", "pool_start"),
+    *("pool_stop", "pool_refresh", "pool_set_autostart"),
+    *("network_define", "network_update", "network_undefine", "network_start", "network_stop"),
+    "network_set_autostart",
+    *("doctor", "doctor_mend", "trash_restore", "trash_empty"),
 )
-# Those that do whatever they are given, beside virt: on a minion, and by the master itself.
+# Those of ours that have other names.
+_BESIDE = (
+    *("seed.apply", "seed.mkconfig", "seed.prep_bootstrap", "guestfs.mount", "guestfs.umount"),
+    *("qemu_nbd.connect", "qemu_nbd.mount", "qemu_nbd.init", "qemu_nbd.clear"),
+    *("qemu_img.make_image", "qemu_img.convert", "virt_image.minion_packages"),
+    *("virt_pki.renew", "virt_pki.revoke", "virt_pki.rotate_ca", "virt_pki.export"),
+    "virt_pki.import",
+)
+# Those of Salt that do whatever they are given, on a minion, and by the master itself.
 _SALTS = (
-    *("cmd.run", "cmd.run_all", "cmd.shell", "cmd.script", "cmd.exec_code"),
-    *("state.apply", "state.sls", "state.single", "state.template_str", "state.high"),
-    *("file.write", "file.append", "cp.get_url", "module.run", "salt.cmd", "salt.execute"),
-    *("state.orchestrate", "state.orch", "ssh.cmd", "seed.apply", "guestfs.mount"),
+    *("cmd.run", "cmd.run_all", "cmd.run_bg", "cmd.run_chroot", "cmd.run_stdout", "cmd.run_stderr"),
+    *("cmd.retcode", "cmd.shell", "cmd.script", "cmd.script_retcode", "cmd.exec_code"),
+    *("state.apply", "state.sls", "state.sls_id", "state.single", "state.template_str"),
+    *("state.high", "state.highstate", "state.low", "state.pkg", "state.top"),
+    *("file.write", "file.append", "file.prepend", "file.replace", "file.copy", "file.symlink"),
+    *("file.manage_file", "cp.get_file", "cp.get_dir", "cp.get_template", "cp.get_url"),
+    *("module.run", "salt.cmd", "salt.execute", "state.orchestrate", "state.orch", "ssh.cmd"),
+    *("saltutil.cmd", "saltutil.runner", "saltutil.wheel", "ssh.set_auth_key", "schedule.add"),
+    *("cron.set_job", "pkg.install", "user.add", "shadow.set_password"),
 )
 # Of the master's wheels, those by which a key is taken for a hypervisor's, or its files written.
 _WHEELS = (
     *("key.accept", "key.accept_dict", "key.gen_accept", "key.delete", "file_roots.write"),
     *("pillar_roots.write", "config.apply", "config.update_config"),
 )
-_CHANGING = (*(f"virt.{name}" for name in _VIRT), *_SALTS)
+_CHANGING = (*(f"virt.{name}" for name in _VIRT), *_BESIDE, *_SALTS)
 
 
 def granted(grants: object) -> Iterator[str]:

@@ -13,11 +13,10 @@ from saltvirt.fleet.audit.granted import granted
 from saltvirt.fleet.audit.masterfacts import MasterFacts
 from saltvirt.fleet.cells import known
 from saltvirt.fleet.findings import MASTER, Finding
+from saltvirt.fleet.masterrelease import PILLAR, UPDATE, is_since
 from saltvirt.fleet.membership import is_glob
 
-# The first of each line whose master checks that a minion asks for its own pillar, and the first
-# that can refuse minions that do not prove their id; later lines have both.
-_PILLAR = {3006: 12, 3007: 4}
+# The first that can refuse minions that do not prove their id; later lines can.
 _PROOF = {3006: 17, 3007: 9}
 _SOON = timedelta(days=90)
 # Nobody's id: what accepts its key accepts any.
@@ -30,6 +29,7 @@ _OPTIONS: tuple[tuple[str, bool, str], ...] = (
     ("permissive_pki_access", False, "the master's group may read its keys"),
     ("file_recv", False, "any minion may write files on the master"),
     ("sign_pub_messages", True, "minions cannot tell the master's orders from others'"),
+    ("minion_data_cache", True, "a VM's minion cannot be told from another guest in its name"),
     ("rotate_aes_key", True, "a deleted minion goes on reading what all are told"),
 )
 
@@ -43,22 +43,16 @@ def findings(facts: MasterFacts) -> Iterator[Finding]:
         yield from check(facts)
 
 
-def _is_since(release: str, firsts: Mapping[int, int]) -> bool:
-    found = re.match(r"(\d+)(?:\.(\d+))?", release)
-    line, number = (int(found[1]), int(found[2] or 0)) if found else (0, 0)
-    return number >= firsts[line] if line in firsts else line > max(firsts)
-
-
 def _salt(facts: MasterFacts) -> Iterator[Finding]:
-    if not _is_since(facts.release, _PILLAR):
+    if not is_since(facts.release, PILLAR):
         yield Finding(
             check="salt-release",
             where=MASTER,
             what=f"Salt {facts.release} gives any minion the pillar of any other",
-            fix="update Salt to 3006.12, 3007.4, 3008 or a later one of these lines",
+            fix=f"update Salt {UPDATE}",
         )
     version = facts.options.get("minimum_auth_version") or 0
-    if _is_since(facts.release, _PROOF) and int(version) < 3:
+    if is_since(facts.release, _PROOF) and int(version) < 3:
         yield Finding(
             check="auth-version",
             where=MASTER,

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
-from saltvirt import terminal, wire
+from saltvirt import signed, terminal, wire
 from saltvirt.fleet.cells.known import CellFailed
 from saltvirt.placement import shownvms
 from saltvirt.placement.answers import HostInfo
@@ -15,6 +15,9 @@ from saltvirt.placement.shownvms import FoundVms, FullInfo
 BESIDE = ("unreachable", "failed", "duplicates")
 # What Salt says of a function that it does not have.
 OLD = "is not available"
+_LONGEST = 300
+# Each takes some 70 bytes of memory. A thousand hosts with 50 VMs each have half as many.
+MOST_VALUES = 8_000_000
 # What Salt takes for a minion's id, as far as it may be shown, and stand behind "CELL/".
 _HOST = re.compile(r"[^\s/\x00-\x1f\x7f-\x9f]{1,255}")
 
@@ -83,7 +86,10 @@ class Job:
 def body(cell: str, text: bytes) -> Any:
     """Return what salt-api has answered to one call: the one answer in ``return``."""
     try:
-        said = json.loads(text, parse_constant=_refused)
+        plain = text.decode()
+        if terminal.most_values(plain) > MOST_VALUES:
+            raise not_understood(cell, f"it has more than {MOST_VALUES:,} values")
+        said = json.loads(plain, parse_constant=_refused)
     except (ValueError, RecursionError):
         raise not_understood(cell, "it is not JSON; is the URL that of its salt-api?") from None
     answers = said.get("return") if isinstance(said, dict) else None
@@ -101,7 +107,7 @@ def _refused(name: str) -> NoReturn:
 
 def not_understood(cell: str, why: str) -> CellFailed:
     """Return the error of a cell that says what is no answer."""
-    return CellFailed(cell, f"its answer is not understood: {terminal.one_line(why)}")
+    return CellFailed(cell, f"its answer is not understood: {terminal.one_line(why, _LONGEST)}")
 
 
 def too_old(cell: str) -> CellFailed:
@@ -109,6 +115,23 @@ def too_old(cell: str) -> CellFailed:
     return CellFailed(
         cell, "has an older version of Salt Virt: sync it there, and restart its salt-api"
     )
+
+
+def _is_cut(answer: Any) -> bool:
+    """Return whether Salt has left something out of an answer, which was too large for an event."""
+    if isinstance(answer, dict):
+        return any(map(_is_cut, answer.values()))
+    return bool(answer == signed.CUT)
+
+
+def _no_answer(cell: str, answer: Any, why: str) -> CellFailed:
+    if _is_cut(answer):
+        why = (
+            "Salt has left some of it out, as it was larger than max_event_size: raise that option "
+            "in its master's configuration, and restart salt-master and salt-api there; or ask for "
+            "less"
+        )
+    return not_understood(cell, why)
 
 
 def of_function(cell: str, fun: str, answer: Any) -> Any:
@@ -132,7 +155,7 @@ def read(cell: str, shape: Any, answer: Any) -> Any:
     except wire.BadAnswer:
         raise not_understood(cell, "a number in it is not one of 64 bits") from None
     except ValueError as exc:
-        raise not_understood(cell, str(exc)) from None
+        raise _no_answer(cell, answer, str(exc)) from None
 
 
 def hosts(cell: str, fun: str, answer: Any, *, is_plain: bool) -> Hosts:
@@ -145,7 +168,7 @@ def hosts(cell: str, fun: str, answer: Any, *, is_plain: bool) -> Hosts:
         Whether all was asked for of each host.
     """
     if not isinstance(answer, dict):
-        raise not_understood(cell, f"it is {type(answer).__name__}, not a mapping")
+        raise _no_answer(cell, answer, f"it is {type(answer).__name__}, not a mapping")
     beside = read(cell, Beside, {key: answer[key] for key in BESIDE if key in answer})
     said = {host: row for host, row in answer.items() if host not in BESIDE}
     wrong = next((host for host in said if not _HOST.fullmatch(host)), None)

@@ -27,7 +27,7 @@ from saltvirt.units import human
 
 # Until a cell has proved who it is: one that does not in this time is silent.
 _CONNECT_S = 2
-_MOST_BYTES = 256 << 20
+_MOST_BYTES = 128 << 20
 # How long one request waits for the end of a job, and for how long a cell may be silent meanwhile.
 _TURN_S, _GONE_S, _PAUSE_S = 20, 120, 2
 _PARALLEL = 16

@@ -61,6 +61,8 @@ def deploy_many(cloud: Cloud, call: Call) -> dict[str, Any]:
     """
     with _claimed(cloud, call) as claims:
         planned = _planned(cloud, call, claims)
+        if call.wait:
+            awaiting.refuse_unproved(cloud.opts, planned.names.new, planned.picture.answers)
         out = Outcome(exists=planned.names.exists, failed=planned.failed())
         if call.whole and out.failed:
             what = "all or nothing: nothing was built"

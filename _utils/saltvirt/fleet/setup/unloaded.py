@@ -25,7 +25,7 @@ def gap(
     why
         What is known of its signed answer: it is of another release, or posed.
     said
-        What it answers unsigned, in Salt's words; None if it is silent.
+        What it answers, unsigned if that is not ``why`` too, in Salt's words; None if it is silent.
     grains
         What the master's cache has of it; nothing is sure to be in it.
     is_synced
@@ -46,6 +46,8 @@ def gap(
             what="libvirt's Python module is missing there, so virt is not loaded",
             fix=apply(host, "hypervisor.packages"),
         )
+    if said != why:  # any minion may say what no host has signed
+        said = f"in its name, not proved: {said}"
     if not any(words in said for words in _NOT_LOADED):
         return not_checked(host, why or said)
     return _not_loaded(host, said, grains, is_synced=is_synced)

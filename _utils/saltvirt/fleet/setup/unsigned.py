@@ -18,8 +18,8 @@ def answers(cloud: Cloud, hosts: Iterable[str], fun: str, timeout_s: float) -> d
     """
     Return what hosts answer to one question, as text of one line; those that are silent are not in.
 
-    It is read from the master's job cache, which has only what a minion itself has returned, and
-    not from the bus, where any minion can speak in the name of another.
+    It is read from the master's job cache, and not from the bus, where any minion can speak in the
+    name of another. It is no proof either: as a syndic's a minion can have that stored, too.
     """
     wanted = sorted(hosts)
     if not wanted:

@@ -7,6 +7,7 @@ on writing to files below TMPDIR, one for each folder that is listed: those fold
 Source: guestmount(1), guestfs(3) on LIBGUESTFS_HV and fixed appliances.
 """
 
+import functools
 import json
 import os
 import re
@@ -54,8 +55,16 @@ def mount(job: dict[str, Any]) -> int:
             "LIBGUESTFS_HV": str(launcher),
             **({"LIBGUESTFS_PATH": appliance} if appliance else {}),
         }
-        # What says that the mount lives, locks, has to live as long as guestmount.
-        return subprocess.run(job["argv"], env=env, close_fds=False, check=False).returncode
+        # What says that the mount lives, locks, has to live as long as guestmount. Its own files
+        # grow as the appliance likes, which tells it what is in folders.
+        limited = functools.partial(limit_files, BESIDE_BYTES)
+        options: dict[str, Any] = {"close_fds": False, "check": False, "preexec_fn": limited}
+        return subprocess.run(job["argv"], env=env, **options).returncode
+
+
+def limit_files(most_bytes: int) -> None:
+    """Have no file that this process, and those of its own, write become larger."""
+    resource.setrlimit(resource.RLIMIT_FSIZE, (most_bytes, most_bytes))
 
 
 def become_qemu(path: str, argv: list[str]) -> None:
@@ -74,9 +83,9 @@ def become_qemu(path: str, argv: list[str]) -> None:
     os.chown(own, who["uid"], who["gid"])
     view([str(work), str(own), job["path"]])
     os.environ.update(dict.fromkeys(("TMPDIR", "XDG_RUNTIME_DIR", "HOME"), str(own)))
-    if job["is_read"]:
-        # What a guest writes to a disk that is only read is written beside it.
-        resource.setrlimit(resource.RLIMIT_FSIZE, (BESIDE_BYTES, BESIDE_BYTES))
+    # What a guest writes to a disk that is only read is written beside it. QEMU is told that it is
+    # at the limit by an error, as Python has switched off the signal.
+    limit_files(job["most_bytes"] or BESIDE_BYTES)
     confined.become(who["uid"], who["gid"], [])
     rest = ["-sandbox", confined.SANDBOX] if sockets else []
     os.execv(job["qemu"], [job["qemu"], *argv, *rest])
