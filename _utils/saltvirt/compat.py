@@ -102,6 +102,9 @@ class Grains:
     The master has proved whose they are, as it proves whose pillar is asked for. A return proves
     nothing: what is sent as a syndic's (``_syndic_return``) is stored under any id, on both lines,
     and any minion may send it.
+
+    On 3008 with the cache ``localfs`` a minion can have others' grains written, too: see "Salt 3008
+    and its caches" in docs/security.md.
     """
 
     def __init__(self, opts: Mapping[str, Any]) -> None:

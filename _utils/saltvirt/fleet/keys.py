@@ -12,7 +12,7 @@ from saltvirt.fleet import membership
 
 def seal_for(opts: Mapping[str, Any], host: str, private: str) -> str:
     """Return a private key that only this host's minion can read."""
-    _state, public = compat.KeyStore(opts).read(host)
+    public = accepted(opts, host)
     if not public:
         raise MasterError(f"the master has no accepted key of {host}; is it one of its minions?")
     return sealed.seal(private, public)

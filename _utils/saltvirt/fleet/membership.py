@@ -25,8 +25,8 @@ VERSION = 1
 _KIND = re.compile(r"([A-Z])\W?@")
 _COMPOUND = ("and", "not", "(", ")")
 _GLOB = re.compile(r"[*?\[]")
-# Any minion can have a master with Salt 3008 write files of its own choice that are called so,
-# maybe as the key of a minion that nobody has accepted. Operators do not call hosts like that.
+# Any minion can have a master with Salt 3008 write files that are called so, maybe as the key of a
+# minion that nobody has accepted. Operators do not call hosts like that.
 _PLANTED = ".p"
 # What an id in a target would be more than an id by.
 _NOT_LISTED = re.compile(r"[\s,*?\[]")

@@ -160,6 +160,7 @@ CHECKS = {
     "keys of 3006": (old_keys("hyper1"), "old-keys"),
     "candidate": (candidate, "hypervisors"),
     "a glob": (glob, "hypervisors"),
+    "a planted key": (lambda world: keys.accept(world.opts, "h9.p", PRIVATE), "planted-key"),
     "a state that others write": (writable("srv", "top.sls", 0o666), "file-roots"),
     "a folder that others write": (writable("srv", "web/init.sls", 0o777), "file-roots"),
     "pillar that others write": (writable("pillar", "top.sls", 0o606), "file-roots"),

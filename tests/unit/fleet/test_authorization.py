@@ -258,3 +258,11 @@ def test_no_key_is_taken_by_a_master_that_cannot_tell_who_asks(pillar, token, mo
     told = pillar("hyper1", {}, "web1", PUBLIC, given)
 
     assert "Salt 3006.11 on this master gives any minion" in told["virtkey"]["error"]
+
+
+def test_nothing_is_sealed_for_a_key_that_nobody_has_accepted(opts):
+    waiting = Path(opts["pki_dir"]) / "minions_pre/hyper9"
+    waiting.write_text(keypairs.named("hyper1")[0])
+
+    with pytest.raises(MasterError, match="the master has no accepted key of hyper9"):
+        keys.seal_for(opts, "hyper9", "secret")

@@ -116,4 +116,5 @@ def test_guestmounts_own_files_do_not_grow_as_an_appliance_likes(tmp_path):
         check=True,
     ).stdout
 
-    assert said.strip() == str((1 << 30, 1 << 30))
+    # QEMU, which it starts, may have another.
+    assert said.strip() == str((1 << 30, -1))

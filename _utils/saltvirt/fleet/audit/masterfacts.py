@@ -77,6 +77,8 @@ class MasterFacts:
         Those of ``virt:hypervisors``.
     without_key, may_be
         Ids that are allowed and have no accepted key; ids that may be hypervisors, and why.
+    planted
+        Accepted ids whose keys a minion may have put there itself.
     served
         Files with private keys that any minion can read.
     loose
@@ -97,6 +99,7 @@ class MasterFacts:
     patterns: Sequence[str] = ()
     without_key: Sequence[str] = ()
     may_be: Mapping[str, candidates.Candidate] = field(default_factory=dict)
+    planted: Sequence[str] = ()
     served: Sequence[str] = ()
     loose: Mapping[str, Sequence[str]] = field(default_factory=dict)
     pillar_served: Sequence[str] = ()
@@ -142,6 +145,7 @@ def of(opts: Mapping[str, Any], members: membership.Members, now: datetime) -> M
         patterns=members.patterns,
         without_key=sorted(one for one in members.named.difference(accepted) if members.has(one)),
         may_be=candidates.found(opts, members),
+        planted=sorted(filter(membership.may_be_planted, accepted)),
         served=sorted(path for path in _below(roots) if _is_served_key(path)),
         loose=_loose([*roots, *pillars]),
         pillar_served=[

@@ -38,7 +38,7 @@ def findings(facts: MasterFacts) -> Iterator[Finding]:
     """Yield all that falls short on the master."""
     for check in (
         *(_salt, _options, _own_options, _autosign, _grants, _peers, _files, _ends, _members),
-        *(_old_keys, _served),
+        *(_old_keys, _planted, _served),
     ):
         yield from check(facts)
 
@@ -223,6 +223,18 @@ def _members(facts: MasterFacts) -> Iterator[Finding]:
             where=one,
             what="it is allowed to be a hypervisor, and whoever first has a key accepted is it",
             fix=f"accept its key (salt-key -a {host}), or salt-run virt.disallow {host}",
+        )
+
+
+def _planted(facts: MasterFacts) -> Iterator[Finding]:
+    for one in facts.planted:
+        name = shlex.quote(one)
+        yield Finding(
+            check="planted-key",
+            where=one,
+            what="its key is in a file that a minion may have put there itself (Salt 3008)",
+            fix=f"unless you have accepted it: salt-key -d {name}, then see docs/security.md, "
+            "Salt 3008 and its caches",
         )
 
 

@@ -56,15 +56,21 @@ def mount(job: dict[str, Any]) -> int:
             **({"LIBGUESTFS_PATH": appliance} if appliance else {}),
         }
         # What says that the mount lives, locks, has to live as long as guestmount. Its own files
-        # grow as the appliance likes, which tells it what is in folders.
-        limited = functools.partial(limit_files, BESIDE_BYTES)
+        # grow as the appliance likes, which tells it what is in folders. QEMU, which it starts, has
+        # another limit.
+        limited = functools.partial(limit_files, BESIDE_BYTES, resource.RLIM_INFINITY)
         options: dict[str, Any] = {"close_fds": False, "check": False, "preexec_fn": limited}
         return subprocess.run(job["argv"], env=env, **options).returncode
 
 
-def limit_files(most_bytes: int) -> None:
-    """Have no file that this process, and those of its own, write become larger."""
-    resource.setrlimit(resource.RLIMIT_FSIZE, (most_bytes, most_bytes))
+def limit_files(most_bytes: int, most_later: int) -> None:
+    """
+    Have no file that this process, and those of its own, write become larger.
+
+    most_later
+        What they may have that limit raised to.
+    """
+    resource.setrlimit(resource.RLIMIT_FSIZE, (most_bytes, most_later))
 
 
 def become_qemu(path: str, argv: list[str]) -> None:
@@ -85,7 +91,8 @@ def become_qemu(path: str, argv: list[str]) -> None:
     os.environ.update(dict.fromkeys(("TMPDIR", "XDG_RUNTIME_DIR", "HOME"), str(own)))
     # What a guest writes to a disk that is only read is written beside it. QEMU is told that it is
     # at the limit by an error, as Python has switched off the signal.
-    limit_files(job["most_bytes"] or BESIDE_BYTES)
+    most_bytes = job["most_bytes"] or BESIDE_BYTES
+    limit_files(most_bytes, most_bytes)
     confined.become(who["uid"], who["gid"], [])
     rest = ["-sandbox", confined.SANDBOX] if sockets else []
     os.execv(job["qemu"], [job["qemu"], *argv, *rest])
