@@ -49,8 +49,8 @@ def host_info(moving=None, **kwargs):
     bridges, links, networks, profiles, domain_types, archs, machines, versions, tags, stocks}``.
     ``tags`` are ``virt:tags``; ``stocks`` are ``{name: {limit_mib, committed_mib}}`` of huge pages,
     NUMA nodes and storage pools in which disks can be made. ``vms`` is
-    ``{name: {state, vcpus, memory_mib, affinity, anti_affinity}}``; ``coming`` is the same for
-    those in ``building``, with ``disk_mib`` instead of ``state``; ``unfinished`` names builds and
+    ``{name: {uuid, state, vcpus, memory_mib, affinity, anti_affinity}}``; ``coming`` is the same
+    for those in ``building``, with ``disk_mib`` instead of ``uuid`` and ``state``; ``unfinished`` names builds and
     purges that were interrupted; ``unreadable`` is ``{name: why}`` of VMs that have a record which
     cannot be read, with what to do; ``cpu``, ``memory`` and ``storage`` have what can be promised
     (``..._limit``/``limit_mib``) and what is promised (``..._committed``/``committed_mib``), sizes

@@ -111,12 +111,15 @@ class OrderFacts:
         What the host was asked is known there by this.
     public_key
         The key that goes if the VM does.
+    uuid
+        That which the host was asked to give the VM; another of its name is another VM.
     """
 
     # None is written too, in place of what was there.
     host: str | None = None
     order_id: str | None = None
     public_key: str | None = None
+    uuid: str | None = said_with("uuid")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,6 +1,7 @@
 """What an interrupted command has left of a VM, settled by what the hosts say of it now."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from saltvirt.errors import NameTaken
@@ -54,6 +55,7 @@ def settle(
         return ""
     # Before a host was asked there is no VM of this order, whoever has one of its name.
     was_asked = left.phase not in (orders.PLACING, orders.KEYED)
+    seen = {host: _of_order(left, one) for host, one in seen.items()}
     if was_asked:
         _refuse_late(left, seen, unheard)
     if was_asked and any(one.is_complete for one in seen.values()):
@@ -67,6 +69,13 @@ def settle(
     said = _without_vm(opts, held)
     held.end()
     return said
+
+
+def _of_order(left: Record, one: Sighting) -> Sighting:
+    """Return what a host says, without another VM of the name that an order has."""
+    uuid = orders.facts(left).uuid
+    is_another = one.takes_uuid and None not in (uuid, one.uuid) and one.uuid != uuid
+    return replace(one, state=None, moved_to=None, uuid=None) if is_another else one
 
 
 def _refuse_late(left: Record, seen: Mapping[str, Sighting], unheard: Mapping[str, str]) -> None:

@@ -214,6 +214,7 @@ def _vms(
             continue
         vcpus, memory_mib = read.sizes(one.root)
         out[one.name] = VmFacts(
+            uuid=read.uuid(one.root),
             state=one.state,
             vcpus=vcpus,
             memory_mib=memory_mib,
@@ -371,6 +372,7 @@ def presence(conn: Any, settings: HostSettings, name: str) -> Presence:
         state=state,
         moved_to=moved_to,
         uuid=uuid,
+        takes_uuid=True,
         building=name in reservations.coming(settings),
         unfinished=name in reservations.unfinished(settings),
     )

@@ -13,7 +13,7 @@ from typing import Any
 from saltvirt import files, room
 from saltvirt.config import HostSettings
 from saltvirt.errors import ImageError, StorageError
-from saltvirt.image import cache, qcow2, tool, validation
+from saltvirt.image import backing, cache, qcow2, tool, validation
 from saltvirt.kvm import connect, lifecycle, query
 from saltvirt.model import Disk
 from saltvirt.units import MIB
@@ -142,8 +142,8 @@ def measure(path: str | Path, fmt: str) -> dict[str, Any] | None:
     except (OSError, ImageError):
         return None
     virtual = header.size_bytes if header else stat.st_size
-    backing = header.backing_file if header else None
-    return {"virtual": virtual, "actual": stat.st_blocks * 512, "backing": backing}
+    below = header.backing_file if header else None
+    return {"virtual": virtual, "actual": stat.st_blocks * 512, "backing": below}
 
 
 def is_measured(fmt: str) -> bool:
@@ -160,20 +160,27 @@ def chain(path: str, home: Path | None = None) -> Iterator[str]:
     home
         The folder from which the name in its header is seen, if that is not its own.
     """
+    left = [(path, home, False)]
     for _ in range(_DEPTH):
+        if not left:
+            return
+        path, home, is_raw = left.pop(0)
         yield path
-        try:
-            header = qcow2.read(path) if Path(path).is_file() else None
-        # Not a path, by its length or by what is in it.
-        except (OSError, ValueError, ImageError):
-            return
+        # It was a guest's disk, maybe, and has whatever that has written.
+        header = None if is_raw else _header(path)
         if header is None or not header.backing_file:
-            return
-        path, home = str((home or Path(path).parent) / header.backing_file), None
-        if header.backing_format == "raw":
-            # It was a guest's disk, maybe, and has whatever that has written.
-            yield path
-            return
+            continue
+        folder = home or Path(path).parent
+        below = backing.files(header.backing_file, header.backing_format)
+        left += [(str(folder / one.path), None, one.is_raw) for one in below]
+
+
+def _header(path: str) -> qcow2.Header | None:
+    try:
+        return qcow2.read(path) if Path(path).is_file() else None
+    # Not a path, by its length or by what is in it.
+    except (OSError, ValueError, ImageError):
+        return None
 
 
 def in_use(conn: Any, but: str | None = None) -> set[str]:

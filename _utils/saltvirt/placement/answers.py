@@ -24,8 +24,14 @@ def said_with(name: str) -> Any:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VmFacts:
-    """A VM that a host has, as far as placement asks."""
+    """
+    A VM that a host has, as far as placement asks.
 
+    uuid
+        Only a host says it that gives a VM the UUID which the master has chosen.
+    """
+
+    uuid: str | None = said_with("uuid")
     state: str
     vcpus: Count
     memory_mib: Count
@@ -297,6 +303,8 @@ class Presence:
         The host that has the VM, of which only the definition was kept here.
     uuid
         That of the VM; None if there is none of that name, or its host is of an older version.
+    takes_uuid
+        Whether the host gives a VM the UUID which the master has chosen; older ones did not.
     """
 
     state: str | None
@@ -304,6 +312,7 @@ class Presence:
     unfinished: bool
     moved_to: str | None = said_with("moved_to")
     uuid: str | None = None
+    takes_uuid: bool | None = said_with("takes_uuid")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -46,7 +46,8 @@ _NEEDS = {
     "gluster": ("hosts",),
 }
 # They have no folder of this host, or libvirt itself says where it is.
-_TARGETLESS = ("logical", "zfs", "rbd", "sheepdog", "gluster", "iscsi-direct")
+_DEVICES = {"logical": "/dev/{}", "zfs": "/dev/zvol/{}"}
+_TARGETLESS = (*_DEVICES, "rbd", "sheepdog", "gluster", "iscsi-direct")
 # What an unsaid format means, as libvirt writes it; a build of a disk makes "unknown" "dos".
 _FORMATS = {
     "fs": ("auto",),
@@ -100,13 +101,18 @@ def of(
         name=str(name),
         source=poolsource.of(str(name), ptype, taken),
         target=_target(ptype, target, taken.get("name")),
-        permissions=None if ptype in _TARGETLESS else permissions.of(given_permissions),
+        permissions=permissions.of(given_permissions) if _has_folder(ptype) else None,
     )
+
+
+def _has_folder(ptype: str) -> bool:
+    """Return whether libvirt notes of a pool a folder of this host, and its permissions."""
+    return ptype not in _TARGETLESS or ptype in _DEVICES
 
 
 def _target(ptype: str, target: object, source_name: object) -> str | None:
     if ptype in _TARGETLESS:
-        return f"/dev/{source_name}" if ptype == "logical" else None
+        return _DEVICES[ptype].format(source_name) if ptype in _DEVICES else None
     return None if target is None else poolsource.clean(str(target))
 
 

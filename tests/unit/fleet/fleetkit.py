@@ -60,7 +60,7 @@ class Hosts:
 
     def build(self, host, name, *_args, report, **_kwarg):
         """Make a VM, as ``virt.init`` of a host does."""
-        self.put(host, name, uuid=report["uuid"])
+        self.put(host, name, uuid=report["uuid"], takes_uuid=True)
 
     def remove(self, host, name, uuid=None):
         """Remove a VM, as ``virt.purge`` of a host does."""
@@ -116,7 +116,10 @@ class Hosts:
         return {
             **said_of(13),
             "profiles": {"disk": self.profiles, "nic": {"default": {}}},
-            "vms": {n: {**sized, "state": v["state"]} for n, v in own.items()},
+            "vms": {
+                n: {**sized, "state": v["state"], **({"uuid": v["uuid"]} if "takes_uuid" in v else {})}
+                for n, v in own.items()
+            },
             "kept": _with(vms, "moved_to"),
             "building": [*_with(vms, "building")],
             "unfinished": [*_with(vms, "unfinished")],

@@ -4,7 +4,7 @@ import pytest
 from fleetkit import is_tidy, key, left
 from saltvirt import compat, keypair
 from saltvirt.errors import BadArgument, NameTaken, NoHostFits, NoSuchVm, NotTakenBack
-from saltvirt.fleet import building, deploy, hints, keys, migrate, minions
+from saltvirt.fleet import building, deploy, hints, keys, migrate, minions, orders
 
 
 def test_a_deployment_leaves_a_vm_and_its_key_and_no_order(cloud):
@@ -329,3 +329,64 @@ def test_no_host_that_fits_leaves_no_order(cloud):
 def test_a_dry_run_refuses_a_key_as_the_deployment_would(cloud, keyword):
     with pytest.raises(BadArgument, match=f"^{keyword}: the runner makes the keys itself"):
         cloud.dry_run(**{keyword: "/srv/minion.pem"})
+
+
+ANOTHERS = {"uuid": "6695eb01-f6a4-8304-79aa-97f2502e1001"}
+
+
+@pytest.mark.parametrize("host", ["hyper1", "hyper2"])
+@pytest.mark.parametrize("command", ["init", "purge", "migrate"])
+def test_anothers_vm_of_that_name_is_not_taken_for_that_of_a_killed_deployment(
+    cloud, kill_at, host, command
+):
+    kill_at("order.ordered", cloud.init, host="hyper1")
+    assert key(cloud)
+    cloud.hosts.put(host, "web", takes_uuid=True, **ANOTHERS)
+
+    if command == "purge":
+        assert cloud.purge(delete_key=False) == {host: {"web": "purged"}}
+    elif command == "init":
+        with pytest.raises(NameTaken, match="taken back") as caught:
+            cloud.init()
+        assert f"VM 'web' is on {host} already (running)" in str(caught.value)
+    else:
+        with orders.opened(cloud.opts, "web") as order:
+            migrate._settle(cloud.master, order)
+
+    assert key(cloud) is None and is_tidy(cloud)
+
+
+def test_the_vm_of_a_killed_deployment_is_known_wherever_it_has_gone(cloud, kill_at):
+    kill_at("order.before-built", cloud.init)
+    before = key(cloud)
+    (vm,) = [cloud.hosts._vms("hyper1")["web"]]
+    cloud.hosts.remove("hyper1", "web")
+    cloud.hosts.put("hyper2", "web", **vm)
+
+    with pytest.raises(NameTaken, match="the VM is complete and keeps its key"):
+        cloud.init()
+
+    assert key(cloud) == before and is_tidy(cloud)
+
+
+def test_a_vm_of_an_older_host_which_gave_it_a_uuid_of_its_own_keeps_its_key(cloud, kill_at):
+    kill_at("order.ordered", cloud.init, host="hyper1")
+    before = key(cloud)
+    cloud.hosts.put("hyper1", "web", **ANOTHERS)
+
+    with pytest.raises(NameTaken, match="the VM is complete and keeps its key"):
+        cloud.init()
+
+    assert key(cloud) == before and is_tidy(cloud)
+
+
+def test_anothers_vm_does_not_end_an_order_whose_host_is_silent(cloud, kill_at):
+    kill_at("order.ordered", cloud.init, host="hyper1")
+    before = key(cloud)
+    cloud.hosts.put("hyper2", "web", takes_uuid=True, **ANOTHERS)
+    cloud.hosts.silence("hyper1")
+
+    with pytest.raises(NameTaken, match=r"it may be on hyper1 \(does not answer\)"):
+        cloud.init()
+
+    assert key(cloud) == before and left(cloud) == "ordered"

@@ -257,6 +257,17 @@ def test_two_of_an_anti_affinity_group_are_not_built_on_one_host_at_once(bare):
     assert list(left) == ["web1"]
 
 
+def test_a_host_that_takes_uuids_says_those_that_its_vms_have(hypervisor):
+    with hypervisor.libvirt() as conn:
+        hypervisor.init("web1")
+        uuid = lifecycle.uuid(conn, "web1")
+
+        seen = inspect.presence(conn, hypervisor.settings, "web1")
+        info = inspect.host_info(conn, hypervisor.settings)
+
+    assert (seen.uuid, seen.takes_uuid, info.vms["web1"].uuid) == (uuid, True, uuid)
+
+
 def test_a_definition_that_was_kept_is_not_a_vm_of_the_host(hypervisor):
     with hypervisor.libvirt() as conn:
         hypervisor.init("web1")

@@ -260,3 +260,13 @@ def test_the_disks_of_a_domain_and_all_that_is_below_them_are_found():
         *(("path", one) for one in ("/a", "/b", "/dev/c", "x/y")),
         ("volume", "p", "v"),
     }
+
+
+@pytest.mark.parametrize("ptype", ["logical", "zfs"])
+def test_a_pool_of_devices_keeps_its_permissions(validate, ptype):
+    asked = pool.of("p1", ptype, None, {"mode": "0770", "owner": 7}, {"name": "tank"})
+    text = to_text(pool.build(asked))
+
+    validate([text], "storagepool")
+    assert pool.read(parse(text)) == asked
+    assert asked.permissions == {"mode": "0770", "owner": "7"}

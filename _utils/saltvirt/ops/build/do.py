@@ -4,6 +4,7 @@ import functools
 import logging
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, ExitStack
+from pathlib import Path
 from typing import Any
 
 from saltvirt import files, protocol, records, room, undo
@@ -21,6 +22,7 @@ from saltvirt.ops.seeding import install, submission, write
 from saltvirt.ops.seeding.method import SeedMethod
 from saltvirt.seed import credentials, nocloud
 from saltvirt.seed.model import Identity, Installation
+from saltvirt.xml import read
 
 log = logging.getLogger(__name__)
 
@@ -68,6 +70,8 @@ class Builder:
         self._holding, self._steps = ExitStack(), undo.Steps()
         # Whether libvirt may still have a definition that needs the files.
         self._may_be_defined = False
+        # Until the VM is started, whatever variables its firmware finds are not of this build.
+        self._made_variables = False
         self.error: BaseException | None = None
         self.warnings: tuple[str, ...] = ()
 
@@ -170,13 +174,15 @@ class Builder:
 
     def _undefine(self) -> None:
         self._may_be_defined = True
-        _forget(self._conn, self._context.settings, self._plan)
+        keeps = not self._made_variables
+        _forget(self._conn, self._context.settings, self._plan, keep_nvram=keeps)
         self._may_be_defined = False
 
     @_told
     def start(self) -> None:
         """Start the domain."""
         self._context.progress("Starting")
+        self._made_variables = not _has_variables(self._conn, self._plan.vm.name)
         _start(self._conn, self._plan, self._who)
 
     def undo(self) -> None:
@@ -275,14 +281,26 @@ def _define(conn: Any, plan: Plan) -> None:
     storage.settle_definitions()
 
 
-def _forget(conn: Any, settings: HostSettings, plan: Plan) -> None:
-    """Stop and undefine the domain of a build, if it is there; one of its name may be another's."""
+def _has_variables(conn: Any, name: str) -> bool:
+    """Return whether the file is there already in which a VM's firmware keeps its variables."""
+    # By the definition: libvirt says there where it will be.
+    noted = read.firmware_variables(read.domain(lifecycle.kept_xml(conn, name)))
+    return noted is not None and Path(noted).exists()
+
+
+def _forget(conn: Any, settings: HostSettings, plan: Plan, *, keep_nvram: bool) -> None:
+    """
+    Stop and undefine the domain of a build, if it is there; one of its name may be another's.
+
+    keep_nvram
+        Leave the firmware's variables, which an earlier VM of that name may have left.
+    """
     name, uuid = plan.vm.name, plan.vm.uuid or ""
     # One that is started in between would run on, without a definition, over files that go.
     with startlock.unstarted(settings, name):
         if lifecycle.name_of(conn, uuid) == name:
             lifecycle.destroy(conn, name)
-            lifecycle.undefine(conn, name)
+            lifecycle.undefine(conn, name, keep_nvram=keep_nvram)
     # Also what somebody else has undefined must not come back with a crash when the files are gone.
     storage.settle_definitions()
     renamed = lifecycle.name_of(conn, uuid)

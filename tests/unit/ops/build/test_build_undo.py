@@ -12,6 +12,7 @@ from saltvirt.kvm import lifecycle
 from saltvirt.ops import storage, unfinished
 from saltvirt.ops.build import create, do
 from saltvirt.ops.migration import startlock
+from saltvirt.xml import osboot
 
 ALL = ["web1_data.qcow2", "web1_seed.iso.qcow2", "web1_system.qcow2"]
 
@@ -59,12 +60,12 @@ def test_nobody_starts_a_vm_between_its_stop_and_the_end_of_its_definition(faili
         except VirtError as error:
             said.append(error)
 
-    def starts_meanwhile(*args):
+    def starts_meanwhile(*args, **given):
         threads.append(threading.Thread(target=start))
         threads[0].start()
         threads[0].join(0.5)
         assert threads[0].is_alive() and not said
-        undefine(*args)
+        undefine(*args, **given)
 
     def wait(name):
         threads[0].join(10)
@@ -179,3 +180,47 @@ def test_a_vm_has_the_uuid_that_the_master_has_chosen(hypervisor, asked):
 def test_what_is_no_uuid_is_refused_before_anything_is_made(hypervisor):
     with pytest.raises(BadArgument, match="report: 'web1' is not a UUID"):
         hypervisor.context.reporting("web1", "t", {"uuid": "web1"})
+
+
+@pytest.mark.parametrize("was_there", [True, False])
+def test_the_undo_leaves_the_firmwares_variables_that_an_earlier_vm_left(
+    hypervisor, monkeypatch, was_there
+):
+    folder, said = hypervisor.root, []
+    monkeypatch.setattr(osboot, "_VARIABLES", f"{folder}/{{}}_VARS.fd")
+    variables, undefine = folder / "web1_VARS.fd", lifecycle.undefine
+    if was_there:
+        variables.write_text("an earlier VM's")
+
+    def make_and_fail(_conn, _name):
+        variables.touch()
+        fail()
+
+    def undefining(conn, name, *, keep_nvram=False):
+        said.append(keep_nvram)
+        undefine(conn, name)
+
+    monkeypatch.setattr(lifecycle, "start", make_and_fail)
+    monkeypatch.setattr(lifecycle, "undefine", undefining)
+    with hypervisor.libvirt(), pytest.raises(SeedError, match="this step failed"):
+        hypervisor.init(boot={"efi": True})
+
+    assert said == [was_there]
+
+
+def test_the_undo_of_a_vm_that_was_never_started_leaves_its_firmwares_variables(
+    hypervisor, monkeypatch
+):
+    said = []
+    monkeypatch.setattr(lifecycle, "undefine", lambda *_args, **given: said.append(given))
+    define = do._define
+
+    def define_and_fail(*args):
+        define(*args)
+        fail()
+
+    monkeypatch.setattr(do, "_define", define_and_fail)
+    with hypervisor.libvirt(), pytest.raises(NotTakenBack):
+        hypervisor.init(boot={"efi": True})
+
+    assert said[0] == {"keep_nvram": True}

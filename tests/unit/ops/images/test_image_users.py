@@ -129,6 +129,45 @@ def test_what_it_wrote_says_nothing_when_it_lies_below_a_snapshot(host, tmp_path
         dom.undefine()
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        "file:{}",
+        'json:{{"driver": "qcow2", "file": {{"driver": "file", "filename": "{}"}}}}',
+        'json:{{"file.filename": "{}"}}',
+        'json:{{"driver": "qcow2", "file": {{"driver": "file", "filename": "file:{}"}}}}',
+    ],
+)
+def test_a_base_counts_however_a_header_names_it(host, tmp_path, name):
+    settings, conn, digest, path = host
+    middle = overlay(tmp_path / "elsewhere/middle.qcow2", path)
+    top = overlay(tmp_path / "elsewhere/top.qcow2", middle)
+    qemu_img("rebase", "-u", "-F", "qcow2", "-b", name.format(middle), top)
+    dom = conn.defineXML(DOMAIN.format(name="deep", disk=top, driver=QCOW2))
+    try:
+        assert str(middle) in storage.in_use(conn)
+        assert cached.listed(conn, settings)[digest]["users"] == ["deep"]
+    finally:
+        dom.undefine()
+
+
+def test_what_a_guest_wrote_says_nothing_where_a_description_says_raw(host, tmp_path):
+    _settings, _conn, _digest, path = host
+    disk = looks_like_an_overlay(tmp_path / "disk.raw", path.encode())
+    top = overlay(tmp_path / "top.qcow2", path)
+    name = f'json:{{"driver": "raw", "file": {{"driver": "file", "filename": "{disk}"}}}}'
+    qemu_img("rebase", "-u", "-b", name, "-F", "raw", top)
+
+    assert list(storage.chain(str(top))) == [str(top), str(disk)]
+
+
+@pytest.mark.parametrize("name", [b"json:", b"json:[1]", b'json:{"file": 1, "file.x": {"y": 2}}'])
+def test_a_description_without_a_file_is_nothing_below(tmp_path, name):
+    disk = looks_like_an_overlay(tmp_path / "lonely.qcow2", name)
+
+    assert list(storage.chain(str(disk))) == [str(disk)]
+
+
 @pytest.mark.parametrize("name", [b"/x\0y", b"x" * 1023, b"/\xff\xfe", b"../" * 300, b"\n"])
 def test_a_name_that_is_none_of_a_file_is_nothing_below(host, tmp_path, name):
     settings, conn, digest, _path = host

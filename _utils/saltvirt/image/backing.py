@@ -1,0 +1,78 @@
+"""The name of what is below a qcow2 file, as QEMU reads it: a path, ``file:PATH`` or ``json:{}``."""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+_FILE, _JSON = "file:", "json:"
+# Drivers that open a file of the host and say nothing of what is in it.
+_OF_FILES = ("file", "host_device", "host_cdrom")
+_DEPTH = 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Below:
+    """
+    A file below another.
+
+    path
+        Relative to the folder of the one above, if it is.
+    is_raw
+        Whether it is said that nothing in it is to be believed.
+    """
+
+    path: str
+    is_raw: bool
+
+
+def files(name: str, fmt: str | None) -> list[Below]:
+    """
+    Return the files that a name in a header leads to.
+
+    One of a network, such as ``nbd://host/x``, is a path here that nothing lies at.
+
+    fmt
+        The format that the header says of it.
+    """
+    if name.startswith(_JSON):
+        try:
+            said = json.loads(name.removeprefix(_JSON))
+        except (ValueError, RecursionError):
+            return []
+        return [*_of_json(said, fmt == "raw", _DEPTH)] if isinstance(said, dict) else []
+    if name.startswith(_FILE):
+        return [Below(path=name.removeprefix(_FILE), is_raw=fmt == "raw")]
+    return [Below(path=name, is_raw=fmt == "raw")]
+
+
+def _of_json(said: Mapping[str, Any], is_raw: bool, depth: int) -> Iterator[Below]:
+    """Yield the files of a description, whose keys may be nested or joined with dots."""
+    if not depth:
+        return
+    said = _nested(said)
+    driver = said.get("driver")
+    if isinstance(driver, str) and driver not in _OF_FILES:
+        is_raw = driver == "raw"
+    path = said.get("filename")
+    if isinstance(path, str):
+        yield from files(path, "raw" if is_raw else None)
+    for value in said.values():
+        if isinstance(value, dict):
+            yield from _of_json(value, is_raw, depth - 1)
+
+
+def _nested(said: Mapping[str, Any]) -> dict[str, Any]:
+    """Return ``{"file": {"filename": path}}`` of ``{"file.filename": path}``."""
+    out: dict[str, Any] = {}
+    for key, value in said.items():
+        first, dot, rest = str(key).partition(".")
+        if not dot:
+            out[first] = {**_mapping(out.get(first)), **value} if isinstance(value, dict) else value
+        else:
+            out[first] = {**_mapping(out.get(first)), rest: value}
+    return out
+
+
+def _mapping(value: object) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
