@@ -129,8 +129,9 @@ def revert_snapshot(name, vm_snapshot=None, cleanup=False, **kwargs):
         Then delete all snapshots that are newer. Defaults to False.
 
     Returns ``{"reverted": snapshot, "deleted": [snapshot] or "N/A"}``. The VM runs afterwards if it
-    ran when the snapshot was taken. Fails if there is none to revert to, if the VM is on its way to
-    or from this host, or, below libvirt 9.9, if the snapshot is external. There is no undo.
+    ran when the snapshot was taken; ``warnings`` then says that its minion may be silent for some
+    minutes. Fails if there is none to revert to, if the VM is on its way to or from this host, or,
+    below libvirt 9.9, if the snapshot is external. There is no undo.
 
     CLI Example:
 

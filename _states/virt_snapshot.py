@@ -101,7 +101,8 @@ def reverted(
 
     ``changes`` of one VM are ``{domain, current, deleted}``, of several ``{reverted: [...]}`` of
     these; ``deleted`` is a list of names, or ``N/A`` without ``cleanup``. Of those that cannot be
-    reverted, ``{ignored: [{domain, issue}]}``. There is no undo.
+    reverted, ``{ignored: [{domain, issue}]}``. ``warnings`` names each VM that runs afterwards, as
+    its minion may be silent for some minutes. There is no undo.
 
     .. code-block:: yaml
 
@@ -119,4 +120,5 @@ def reverted(
     is_one = len(out.matched) == 1 and bool(out.changed)
     changes = out.changed[0] if is_one else out.changes("reverted")
     done = f"Domain{'s' if len(out.matched) > 1 else ''} has been reverted"
-    return statereturn.of_all(name, out.matched, out.ignored, changes, is_test=is_test, done=done)
+    ret = statereturn.of_all(name, out.matched, out.ignored, changes, is_test=is_test, done=done)
+    return {**ret, "warnings": out.warnings} if out.warnings else ret

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
@@ -20,10 +20,18 @@ _REVERTS_EXTERNAL = 9009000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reverting:
-    """What is reverted to, and the snapshots that are newer, the newest first."""
+    """
+    What is reverted to.
+
+    newer
+        The snapshots that are newer, the newest first.
+    warned
+        What whoever does it is warned of.
+    """
 
     to: str
     newer: list[str]
+    warned: list[str] = field(default_factory=list)
 
 
 def new_name(vm: str, name: object = None, suffix: object = None) -> str:
@@ -207,7 +215,20 @@ def plan_revert(conn: Any, vm: str, wanted: object = None) -> Reverting:
             "cannot revert to it: that needs 9.9; revert by hand, or update libvirt"
         )
     ages = list(known)
-    return Reverting(to=target.name, newer=ages[ages.index(target.name) + 1 :][::-1])
+    return Reverting(
+        to=target.name,
+        newer=ages[ages.index(target.name) + 1 :][::-1],
+        warned=[_silent_for_long(vm)] if target.has_memory else [],
+    )
+
+
+def _silent_for_long(vm: str) -> str:
+    # Salt's default for tcp_keepalive_idle is 300 s; 345 s were measured.
+    return (
+        f"{vm!r} goes on with the clock and the connections of its snapshot: its minion may be "
+        "silent for some five minutes (until it finds its connection broken); if the guest has an "
+        f"agent, this ends it: virt.guest_exec {vm} '[systemctl, restart, salt-minion]'"
+    )
 
 
 def _chosen(
@@ -229,7 +250,7 @@ def _chosen(
 
 
 def revert(conn: Any, vm: str, plan: Reverting, *, with_cleanup: bool) -> dict[str, Any]:
-    """Revert as planned; return ``{reverted, deleted}``."""
+    """Revert as planned; return what :func:`shown` does."""
     dom = domain(conn, vm)
     dom.revertToSnapshot(dom.snapshotLookupByName(plan.to))
     for name in plan.newer if with_cleanup else []:
@@ -238,5 +259,7 @@ def revert(conn: Any, vm: str, plan: Reverting, *, with_cleanup: bool) -> dict[s
 
 
 def shown(plan: Reverting, *, with_cleanup: bool) -> dict[str, Any]:
-    """Return ``{reverted, deleted}`` of a plan; "N/A" without a cleanup."""
-    return {"reverted": plan.to, "deleted": plan.newer if with_cleanup else NONE}
+    """Return ``{reverted, deleted}`` of a plan, with its ``warnings`` if it has any."""
+    warned = {"warnings": plan.warned} if plan.warned else {}
+    # Salt 3006's word for no cleanup.
+    return {"reverted": plan.to, "deleted": plan.newer if with_cleanup else NONE, **warned}

@@ -18,6 +18,7 @@ class Outcome:
     matched: list[str] = field(default_factory=list)
     changed: list[dict[str, Any]] = field(default_factory=list)
     ignored: list[dict[str, str]] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
 
     def changes(self, section: str) -> dict[str, Any]:
         """Return the state's changes, as 3006 had them."""
@@ -95,6 +96,7 @@ def revert(
     settings: HostSettings, pattern: str, wanted: str | None, *, with_cleanup: bool, is_test: bool
 ) -> Outcome:
     """Revert each VM whose name matches."""
+    warnings: list[str] = []
 
     def act(conn: Any, name: str, _state: str) -> dict[str, Any]:
         if is_test:
@@ -104,6 +106,9 @@ def revert(
             with startlock.starting(conn, settings, name):
                 plan = snapshots.plan_revert(conn, name, wanted)
                 found = snapshots.revert(conn, name, plan, with_cleanup=with_cleanup)
+        warnings.extend(found.get("warnings", ()))
         return {"current": found["reverted"], "deleted": found["deleted"]}
 
-    return on_all(settings, pattern, act)
+    out = on_all(settings, pattern, act)
+    out.warnings = warnings
+    return out

@@ -39,6 +39,11 @@ class Snapshot:
         """Whether it has the state of a guest that runs."""
         return self.state == "running"
 
+    @property
+    def has_memory(self) -> bool:
+        """Whether a guest goes on in it where it was, with its clock and its connections."""
+        return self.state in ("running", "paused") and not self.is_external
+
 
 def to_take(name: str) -> ET.Element:
     """Return the <domainsnapshot> of a snapshot to be taken; libvirt fills in the rest."""

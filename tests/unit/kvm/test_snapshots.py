@@ -121,10 +121,54 @@ def test_reverting_goes_to_the_parent_or_to_the_one_that_is_named(face):
     for name in ("a", "b", "c"):
         face.snapshot("test", name)
 
-    assert face.revert_snapshot("test") == {"reverted": "b", "deleted": "N/A"}
-    assert face.revert_snapshot("test", "b") == {"reverted": "b", "deleted": "N/A"}
-    assert face.revert_snapshot("test", cleanup=True) == {"reverted": "a", "deleted": ["c", "b"]}
+    def reverted(*names, **options):
+        found = face.revert_snapshot("test", *names, **options)
+        return found["reverted"], found["deleted"]
+
+    assert reverted() == ("b", "N/A")
+    assert reverted("b") == ("b", "N/A")
+    assert reverted(cleanup=True) == ("a", ["c", "b"])
     assert names(face) == ["a"]
+
+
+def test_going_back_to_a_running_guest_warns_that_its_minion_is_silent_for_minutes(face, states):
+    face.snapshot("test", "a")
+
+    (warning,) = face.revert_snapshot("test", "a")["warnings"]
+    assert warning.startswith("'test' goes on with the clock and the connections of its snapshot: ")
+    assert "its minion may be silent for some five minutes (" in warning
+    assert "virt.guest_exec test '[systemctl, restart, salt-minion]'" in warning
+
+    states.__opts__["test"] = False
+    assert states.reverted("test", snapshot="a")["warnings"] == [warning]
+    states.__opts__["test"] = True
+    assert states.reverted("test", snapshot="a")["warnings"] == [warning]
+
+
+def test_going_back_to_a_guest_that_was_off_warns_of_nothing(conn, face, states):
+    states.__opts__["test"] = False
+    face.snapshot("web1", "off")
+
+    assert face.revert_snapshot("web1", "off") == {"reverted": "off", "deleted": "N/A"}
+    assert "warnings" not in states.reverted("web1", snapshot="off")
+
+
+@pytest.mark.parametrize(
+    ("state", "place", "warned"),
+    [
+        ("running", "internal", True),
+        ("paused", "internal", True),
+        ("shutoff", "no", False),
+        ("disk-snapshot", "no", False),
+        ("running", "external", False),
+    ],
+)
+def test_only_a_guest_whose_memory_comes_back_is_warned_of(state, place, warned):
+    text = (
+        f"<domainsnapshot><name>a</name><state>{state}</state><memory snapshot='{place}'/>"
+        "<disks><disk name='vda' snapshot='internal'/></disks></domainsnapshot>"
+    )
+    assert snapshot_.read(text).has_memory is warned
 
 
 def test_what_cannot_be_reverted_to_is_said(face):
