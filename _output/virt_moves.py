@@ -26,7 +26,9 @@ def output(data, **_kwargs):
     """
     if not isinstance(data, dict):
         return str(data)
-    lines = _wrapped(f"error: {data['error']}", "") if "error" in data else []
+    # What helps stands below the table.
+    error = str(data.get("error", "")).partition("; what helps: ")[0]
+    lines = _wrapped(f"error: {error}", "") if error else []
     rows = [*_rows(data)]
     if rows:
         lines.append(f"{'VM':<{_INDENT}}WHERE")
@@ -38,6 +40,8 @@ def output(data, **_kwargs):
         lines += [f"{name:<{_INDENT}}{first.lstrip()}", *rest]
     lines = lines or [_nothing(data)]
     lines += [f"{host} does not answer" for host in data.get("unreachable", ())]
+    if data.get("helps"):
+        lines += ["what helps:", *(line for cure in data["helps"] for line in _listed(cure))]
     if "imbalance" in data:
         lines.append(f"loads differ by {data['imbalance']:.2f}")
     return "\n".join(lines)
@@ -71,6 +75,11 @@ def _step(step):
 
 def _nothing(data):
     return f"{data['host']}: nothing to move" if "host" in data else "nothing to move"
+
+
+def _listed(cure):
+    first, *rest = _wrapped(cure, "    ")
+    return [f"  - {first.lstrip()}", *rest]
 
 
 def _wrapped(text, indent):

@@ -105,8 +105,8 @@ def init_many(
     Returns ``{"built": {name: host}, "exists": {name: host}, "failed": {name: why}}``, and where
     there are any ``warnings``, ``seconds`` (how long each minion took to answer), and after
     ``all_or_nothing`` ``purged`` and ``left`` (what could not be purged); with ``dry_run=True``
-    ``plan`` (``{name: host}``), ``exists`` and ``failed``. Exit code 1 if one is not built. Undo:
-    virt.purge of each.
+    ``plan`` (``{name: host}``), ``exists`` and ``failed``. Where VMs have no place, ``helps`` lists
+    what can be done about it. Exit code 1 if one is not built. Undo: virt.purge of each.
 
     CLI Example:
 

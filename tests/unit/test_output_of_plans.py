@@ -3,12 +3,12 @@
 import importlib.util
 from pathlib import Path
 
-PLAN = Path(__file__).resolve().parents[2] / "_output/virt_plan.py"
+FOLDER = Path(__file__).resolve().parents[2] / "_output"
 
 
-def output(data):
-    """Return what the outputter makes of data."""
-    spec = importlib.util.spec_from_file_location("virt_plan", PLAN)
+def output(data, name="virt_plan"):
+    """Return what an outputter makes of data."""
+    spec = importlib.util.spec_from_file_location(name, FOLDER / f"{name}.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module.output(data)
@@ -44,3 +44,20 @@ def test_the_dry_run_of_a_clone_says_how_it_will_be_seeded():
     assert "seeded by cloud-init (nocloud) if its guest has that, else in the appl" in said("auto")
     assert said("nocloud").splitlines()[-1] == "  seeded by nocloud"
     assert said(None).splitlines()[-1] == "  not seeded"
+
+
+def test_of_many_new_vms_what_helps_stands_once_below_the_table():
+    helps = ["less memory, or more to hand out: virt:memory_ratio, virt:capacity", "nic=nat"]
+    error = f"1 of 2 VMs not built: b (b: no host fits: x); nothing was built; what helps: {helps}"
+    failed = {"failed": {"b": "no host fits: x"}, "helps": helps}
+    text = output({"error": error, "plan": {"a": "h1"}, **failed}, "virt_moves")
+
+    assert text.splitlines() == [
+        "error: 1 of 2 VMs not built: b (b: no host fits: x); nothing was built",
+        "VM                WHERE",
+        "a                 would go to h1",
+        "b                 failed: no host fits: x",
+        "what helps:",
+        "  - less memory, or more to hand out: virt:memory_ratio, virt:capacity",
+        "  - nic=nat",
+    ]

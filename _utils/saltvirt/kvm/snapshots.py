@@ -20,11 +20,18 @@ _REVERTS_EXTERNAL = 9009000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reverting:
-    """What is reverted to, the newer snapshots, the newest first, and what is warned of."""
+    """
+    What is reverted to.
+
+    newer
+        The snapshots that are newer, the newest first.
+    warned
+        What whoever does it is warned of.
+    """
 
     to: str
     newer: list[str]
-    warnings: list[str] = field(default_factory=list)
+    warned: list[str] = field(default_factory=list)
 
 
 def new_name(vm: str, name: object = None, suffix: object = None) -> str:
@@ -211,7 +218,7 @@ def plan_revert(conn: Any, vm: str, wanted: object = None) -> Reverting:
     return Reverting(
         to=target.name,
         newer=ages[ages.index(target.name) + 1 :][::-1],
-        warnings=[_silent_for_long(vm)] if target.has_memory else [],
+        warned=[_silent_for_long(vm)] if target.has_memory else [],
     )
 
 
@@ -253,6 +260,6 @@ def revert(conn: Any, vm: str, plan: Reverting, *, with_cleanup: bool) -> dict[s
 
 def shown(plan: Reverting, *, with_cleanup: bool) -> dict[str, Any]:
     """Return ``{reverted, deleted}`` of a plan, with its ``warnings`` if it has any."""
-    warned = {"warnings": plan.warnings} if plan.warnings else {}
+    warned = {"warnings": plan.warned} if plan.warned else {}
     # Salt 3006's word for no cleanup.
     return {"reverted": plan.to, "deleted": plan.newer if with_cleanup else NONE, **warned}

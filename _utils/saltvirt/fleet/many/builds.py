@@ -14,7 +14,6 @@ from saltvirt.errors import VirtError
 from saltvirt.fleet import building, threads
 from saltvirt.fleet.cloud import Cloud
 from saltvirt.fleet.many import planning
-from saltvirt.fleet.many.lines import no_place
 from saltvirt.fleet.many.outcome import Call, Outcome
 from saltvirt.fleet.many.turns import Turns
 from saltvirt.fleet.progress import Pace
@@ -124,7 +123,8 @@ class Builds:
         why: dict[str, str] = {}
 
         def none(said: Mapping[str, list[str]]) -> VirtError:
-            return VirtError(no_place({**why, **{h: "; ".join(r) for h, r in said.items()}}))
+            late = {host: "; ".join(reasons) for host, reasons in said.items()}
+            return VirtError(self._picture.why_nowhere({**why, **late}))
 
         def hosts() -> Iterator[tuple[str, str]]:
             host: str | None = self._places[name]

@@ -8,6 +8,7 @@ from saltvirt import terminal
 from saltvirt.errors import VirtError
 from saltvirt.fleet.building import Request
 from saltvirt.fleet.many.lines import some
+from saltvirt.placement import cures
 
 
 class NotAllBuilt(VirtError):
@@ -75,13 +76,18 @@ class Outcome:
 def not_all(
     call: Call, failed: Mapping[str, str], table: Mapping[str, Any], what_now: str
 ) -> NotAllBuilt:
-    """Return the error that names the first few, why the first one is not built, and what now."""
+    """
+    Return the error that names the first few, why the first one is not built, and what now.
+
+    It ends with what helps where VMs have no place; its table has that as ``helps``.
+    """
     first = min(failed)
+    helps, told = cures.of(failed.values()), cures.told(failed.values())
     error = NotAllBuilt(
         f"{len(failed)} of {terminal.counted(len(call.requests), 'VM')} not built: "
-        f"{some(sorted(failed))} ({first}: {failed[first]}); {what_now}"
+        f"{some(sorted(failed))} ({first}: {failed[first]}); {what_now}{told}"
     )
-    error.table = table
+    error.table = {**table, **({"helps": helps} if helps else {})}
     return error
 
 

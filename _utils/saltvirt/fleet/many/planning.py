@@ -113,6 +113,7 @@ class Picture:
     def why_nowhere(self, why: Mapping[str, str]) -> str:
         """Return one line that says why a VM has no place; ``why``: each host's reason."""
         reasons = {**why, **self.found.reasons()}
+        # To those who plan they are in maintenance.
         for host in self.answers.keys() - self.wanted:
             reasons[host] = self._said_why
         return no_place(reasons)
