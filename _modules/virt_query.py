@@ -50,10 +50,11 @@ def host_info(moving=None, **kwargs):
     ``tags`` are ``virt:tags``; ``stocks`` are ``{name: {limit_mib, committed_mib}}`` of huge pages,
     NUMA nodes and storage pools in which disks can be made. ``vms`` is
     ``{name: {uuid, state, vcpus, memory_mib, affinity, anti_affinity}}``; ``coming`` is the same
-    for those in ``building``, with ``disk_mib`` instead of ``uuid`` and ``state``; ``unfinished`` names builds and
-    purges that were interrupted; ``unreadable`` is ``{name: why}`` of VMs that have a record which
-    cannot be read, with what to do; ``cpu``, ``memory`` and ``storage`` have what can be promised
-    (``..._limit``/``limit_mib``) and what is promised (``..._committed``/``committed_mib``), sizes
+    for those in ``building``, with ``disk_mib`` instead of ``uuid`` and ``state``; ``unfinished``
+    names builds and purges that were interrupted; ``unreadable`` is ``{name: why}`` of VMs that
+    have a record which cannot be read, with what to do; ``cpu``, ``memory`` and ``storage`` have
+    what can be promised (``..._limit``/``limit_mib``) and what is promised
+    (``..._committed``/``committed_mib``), sizes
     in MiB; ``cpu`` has ``features`` by domain type, including those that the model implies;
     ``domain_types`` says which kinds of guests run here and why, and its ``default`` is None if KVM
     is offered but the test guest could not be started; ``machines`` lists machine types:

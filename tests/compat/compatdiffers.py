@@ -15,13 +15,137 @@ REVERTS = "it works, and test=True changes nothing; 3006 reverted, and ended in 
 CLOSED = "closed, unless virt:compat is 3006"
 KVMS = "3006 had a model for KVM and QEMU, and none for the test driver"
 NEW_OF_ONE = ("addresses*", "addresses_from", "behind_host/*", "login", "ssh_user")
+ALL_NEW = ("addresses*", "addresses_from", "behind_host*", "login", "ssh_user")
 USED = "disks that are volumes (type=volume) count, too"
 MARKUP = "markup in a name is text; 3006 gave it to libvirt as markup, which failed"
 STOPPED = "a VM that does not run has no figures; 3006 failed over it"
 DOCUMENTED = "3006 documented it, and passed it over"
 
+AGAIN = "a second one changes nothing"
+AUTOSTART = "autostart is told as it is changed, and only then; test=True changes nothing"
+LOST = "3006's network_define lost vport and tag"
+NAMED = "3006 lost the name, so that the pool was of another source"
+OF_TEST = "the test driver has neither live devices nor their flags: each calls what it lacks"
+RESTART = "restart says what waits for one"
+THERE = "what is there changes nothing, and is True"
+WORKS = "it works, where 3006 failed"
+
+# Of compatmore.py, compatobjects.py and compatupdates.py.
+_MORE = {
+    **{
+        f"virt.vm_info {label}": {f"/return/{vm}/{key}": "new" for key in ALL_NEW}
+        for label, vm in (("at a URI", "web1"), ("off", "off1"), ("vm_=", "paused1"))
+    },
+    "virt.get_profiles of nothing": {
+        "/return/disk/default/system/*": KVMS,
+        "/return/nic/default/eth0/*": KVMS,
+        "/return/nic/nat*": "new: a profile that needs no bridge",
+    },
+    "virt.get_profiles qemu": {"/return/nic/nat*": "new: a profile that needs no bridge"},
+    "virt.purge dirs": {"/effects*": BY_FILE},
+    "virt.purge removables": {"/effects*": BY_FILE},
+    "virt.purge with snapshots": {"/error": WORKS, "/effects*": WORKS},
+    "virt.undefine vm_=": {"/error": FLAGS, "/effects*": FLAGS},
+    **{
+        f"virt.network_define {label}": {"/effects*": LOST}
+        for label in ("a vport", "a vport's parameters", "a tag", "a trunk")
+    },
+    "state virt.network_defined a tag for real": {"/effects*": LOST},
+    **{
+        f"virt.pool_{row}": {"/*": NAMED}
+        for label in ("zfs", "zfs, permissions")
+        for row in (f"define {label}", f"update {label}, again")
+    },
+    **{
+        f"virt.volume_infos {label}": {"/return/default/off1.qcow2/used_by*": USED}
+        for label in ("of a pool", "pool= and volume=")
+    },
+    "state virt.unpowered all test=True": {
+        "/return/changes/unpowered/2/*": "what is off is left alone, as it was for real"
+    },
+    "state virt.rebooted off test=True": {"/return/*": "told by test=True, too"},
+    "state virt.rebooted off for real": {
+        "/return/changes/ignored/0/issue": "our own words, with what to do"
+    },
+    **{
+        f"state virt.reverted {label} {how}": {"/error": REVERTS, "/effects*": REVERTS}
+        if how == "test=True" and label != "none"
+        else {"/error": REVERTS}
+        for label in ("by name", "cleanup", "none")
+        for how in ("test=True", "for real")
+    },
+    "state virt.network_running there test=True": {"/return/result": THERE},
+    "state virt.pool_running transient for real": {"/return/*": WORKS},
+    **{
+        f"state virt.volume_defined no pool {how}": {"/error": "it is result: False"}
+        for how in ("test=True", "for real")
+    },
+    "qemu_img.make_image no folder": {"/error": LOUD},
+    "qemu_img.convert none": {"/error": LOUD},
+    "cloud libvirt.destroy running, action": {"/error": WORKS, "/effects*": WORKS},
+    "output virt_query nothing": {"/error": "3006's own could show nothing: KeyError"},
+    "output virt_query no VMs": {"/error": "3006's own could show nothing: KeyError"},
+    **{
+        f"virt.update {label}, again": {"/return/definition": AGAIN}
+        for label in ("mem: backing", "loader", "seconds")
+    },
+    "virt.update mem: current of one that runs, again": {"/return/mem": AGAIN},
+    "virt.update more mem of one that runs": {
+        "/return/errors*": "what cannot be at once waits for a restart, and is no error",
+        "/return/restart*": RESTART,
+    },
+    **{
+        f"virt.update {label}": {"/return/restart*": RESTART}
+        for label in (
+            "live=False",
+            "no display of one that runs",
+            "cpu: tuning alone of one that runs",
+            "mem: a limit of one that runs",
+        )
+    },
+    "virt.update cpu, test": {"/return/diff*": "new: the lines that would change"},
+    "virt.update autostart": {"/return/autostart": AUTOSTART},
+    "virt.update autostart, test": {
+        "/return/autostart": AUTOSTART,
+        "/return/diff*": "new: the lines that would change",
+        "/effects*": AUTOSTART,
+    },
+    **{
+        f"state virt.{name} autostart {how}": {
+            "/return/*": AUTOSTART,
+            **({"/effects*": AUTOSTART} if how == "test=True" else {}),
+        }
+        for name in ("defined", "running")
+        for how in ("test=True", "for real")
+    },
+    "state virt.running nothing test=True": {"/return/result": "what would change is None"},
+    "virt.update timers": {"/effects*": "the order of timers means nothing"},
+    "virt.update hint": {"/effects*": KVMS, "/return/definition": KVMS},
+    "virt.update numatune": {"/effects*": KVMS, "/return/definition": KVMS},
+    "virt.update a kernel that is not there": {
+        "/error": "a VM that could not start is not defined",
+        "/effects*": "a VM that could not start is not defined",
+    },
+    "virt.update cpu: no tuning": {"/error": WORKS, "/effects*": WORKS},
+    "virt.update a NIC of a card": {"/error": WORKS, "/effects*": WORKS},
+    "virt.update other consoles": {
+        "/effects*/target@port": "libvirt counts the ports of each type by itself"
+    },
+    **{
+        f"virt.update {label}{of}": {"/return/errors*": OF_TEST, "/return/restart*": RESTART}
+        for label, of in (
+            ("no disks", " of one that runs"),
+            ("no NICs", ""),
+            ("a NIC less", ""),
+            ("another bridge", ""),
+        )
+        for of in (of, f"{of}, again")
+    },
+}
+
 # On purpose.
 DIFFERS = {
+    **_MORE,
     "virt.purge": {"/effects*": BY_FILE},
     "virt.vm_netstats": {"/error": STOPPED},
     "virt.volume_infos": {

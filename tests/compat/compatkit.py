@@ -39,22 +39,22 @@ class Row(NamedTuple):
         return f"{kind.removesuffix('s')} {function} {self.label}".strip().removeprefix("module ")
 
 
-def step(function, *args, is_test=False, **kwargs):
+def step(function, /, *args, is_test=False, **kwargs):
     """Return one call as the sides take it."""
     return {"function": function, "args": args, "kwargs": kwargs, "test": is_test}
 
 
-def row(function, *args, label="", first=(), fails=False, shape=False, **given):
+def row(function, /, *args, label="", first=(), fails=False, shape=False, **given):
     """Return one row."""
     return Row(function, label, [*first, step(function, *args, **given)], fails, shape)
 
 
-def virt(name, *args, **given):
+def virt(name, /, *args, **given):
     """Return a row of the execution module ``virt``."""
     return row(f"modules/virt.{name}", *args, **given)
 
 
-def state(name, *args, label="", **given):
+def state(name, /, *args, label="", **given):
     """Return the two rows of a state of ``virt``: what it would do, and what it does."""
     function = f"states/virt.{name}"
     would, done = (f"{label} {how}".strip() for how in ("test=True", "for real"))
@@ -64,7 +64,7 @@ def state(name, *args, label="", **given):
     ]
 
 
-def did(name, *args, **kwargs):
+def did(name, /, *args, **kwargs):
     """Return a step of the execution module ``virt``."""
     return step(f"modules/virt.{name}", *args, **kwargs)
 

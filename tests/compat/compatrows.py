@@ -13,6 +13,8 @@ differ, and why, is in compatdiffers.py.
 from xml.sax.saxutils import escape
 
 from compatkit import ODD, did, row, state, virt
+from compatmore import MORE
+from compatupdates import MORE_UPDATES
 
 GUEST = (
     "<domain type='test'><name>new</name><memory>65536</memory><vcpu>1</vcpu>"
@@ -326,4 +328,6 @@ ROWS = [
     *OF_OTHERS,
     *ODDLY_NAMED,
     *OTHERS,
+    *MORE,
+    *MORE_UPDATES,
 ]

@@ -49,7 +49,9 @@ FILES = {
     "pillar": ("libvirt", "virtkey"),
 }
 # What the test driver has not, and 3006's modules cannot do without: as QEMU's driver says it.
-POOL_CAPABILITIES = """
+POOL_TYPES = "fs netfs logical disk iscsi iscsi-direct scsi mpath sheepdog rbd gluster zfs".split()
+OTHER_POOLS = "".join(f'<pool type="{one}" supported="yes"/>' for one in POOL_TYPES)
+POOL_CAPABILITIES = f"""
 <storagepoolCapabilities>
   <pool type="dir" supported="yes">
     <volOptions>
@@ -57,7 +59,8 @@ POOL_CAPABILITIES = """
       <enum name="targetFormatType"><value>raw</value><value>qcow2</value></enum>
     </volOptions>
   </pool>
-  <pool type="rbd" supported="no"/>
+  {OTHER_POOLS}
+  <pool type="vstorage" supported="no"/>
 </storagepoolCapabilities>
 """
 

@@ -278,9 +278,7 @@ def _build(build: Build, pairs: Mapping[str, tuple[str, str] | None]) -> str:
     refused: dict[str, list[str]] = {}
     for host, said in build.tries.hosts:
         cloud.progress("Placing", detail=said)
-        facts = replace(
-            build.facts, host=host, order_id=minions.new_id(), uuid=build.uuid
-        )
+        facts = replace(build.facts, host=host, order_id=minions.new_id(), uuid=build.uuid)
         orders.enter(build.order, orders.ORDERED, facts)
         with build.tries.turn(host):
             reply = _order(build, host, pairs.get(host))

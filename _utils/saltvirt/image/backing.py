@@ -1,4 +1,4 @@
-"""The name of what is below a qcow2 file, as QEMU reads it: a path, ``file:PATH`` or ``json:{}``."""
+"""What lies below a qcow2 file by its name, as QEMU reads it: a path, ``file:PATH``, ``json:``."""
 
 import json
 from collections.abc import Iterator, Mapping

@@ -117,7 +117,11 @@ class Hosts:
             **said_of(13),
             "profiles": {"disk": self.profiles, "nic": {"default": {}}},
             "vms": {
-                n: {**sized, "state": v["state"], **({"uuid": v["uuid"]} if "takes_uuid" in v else {})}
+                n: {
+                    **sized,
+                    "state": v["state"],
+                    **({"uuid": v["uuid"]} if "takes_uuid" in v else {}),
+                }
                 for n, v in own.items()
             },
             "kept": _with(vms, "moved_to"),

@@ -4,14 +4,13 @@ import functools
 import logging
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, ExitStack
-from pathlib import Path
 from typing import Any
 
 from saltvirt import files, protocol, records, room, undo
 from saltvirt.config import HostSettings
 from saltvirt.errors import NotTakenBack, StorageError
 from saltvirt.image import clone, tool
-from saltvirt.kvm import diskvolumes, host, lifecycle
+from saltvirt.kvm import diskvolumes, firmware, host, lifecycle
 from saltvirt.ops import owned, ownfiles, ownvolumes, reservations, storage, unfinished
 from saltvirt.ops.build import existing, newvolumes
 from saltvirt.ops.build.buildplan import Plan
@@ -22,7 +21,6 @@ from saltvirt.ops.seeding import install, submission, write
 from saltvirt.ops.seeding.method import SeedMethod
 from saltvirt.seed import credentials, nocloud
 from saltvirt.seed.model import Identity, Installation
-from saltvirt.xml import read
 
 log = logging.getLogger(__name__)
 
@@ -182,7 +180,7 @@ class Builder:
     def start(self) -> None:
         """Start the domain."""
         self._context.progress("Starting")
-        self._made_variables = not _has_variables(self._conn, self._plan.vm.name)
+        self._made_variables = not firmware.has_variables(self._conn, self._plan.vm.name)
         _start(self._conn, self._plan, self._who)
 
     def undo(self) -> None:
@@ -279,13 +277,6 @@ def _settle(plan: Plan, paths: list[str]) -> None:
 def _define(conn: Any, plan: Plan) -> None:
     existing.adopt(conn, lifecycle.define(conn, plan.xml()))
     storage.settle_definitions()
-
-
-def _has_variables(conn: Any, name: str) -> bool:
-    """Return whether the file is there already in which a VM's firmware keeps its variables."""
-    # By the definition: libvirt says there where it will be.
-    noted = read.firmware_variables(read.domain(lifecycle.kept_xml(conn, name)))
-    return noted is not None and Path(noted).exists()
 
 
 def _forget(conn: Any, settings: HostSettings, plan: Plan, *, keep_nvram: bool) -> None:
