@@ -15,6 +15,7 @@ REVERTS = "it works, and test=True changes nothing; 3006 reverted, and ended in 
 CLOSED = "closed, unless virt:compat is 3006"
 KVMS = "3006 had a model for KVM and QEMU, and none for the test driver"
 NEW_OF_ONE = ("addresses*", "addresses_from", "behind_host/*", "login", "ssh_user")
+ALL_NEW = ("addresses*", "addresses_from", "behind_host*", "login", "ssh_user")
 USED = "disks that are volumes (type=volume) count, too"
 MARKUP = "markup in a name is text; 3006 gave it to libvirt as markup, which failed"
 STOPPED = "a VM that does not run has no figures; 3006 failed over it"
@@ -31,13 +32,9 @@ WORKS = "it works, where 3006 failed"
 
 # Of compatmore.py, compatobjects.py and compatupdates.py.
 _MORE = {
-    "virt.vm_info at a URI": {f"/return/web1/{key}": "new" for key in NEW_OF_ONE},
-    # Of a VM without a NIC there is an empty one.
     **{
-        f"virt.vm_info {label}": {
-            f"/return/{vm}/{key.removesuffix('/*')}": "new" for key in NEW_OF_ONE
-        }
-        for label, vm in (("off", "off1"), ("vm_=", "paused1"))
+        f"virt.vm_info {label}": {f"/return/{vm}/{key}": "new" for key in ALL_NEW}
+        for label, vm in (("at a URI", "web1"), ("off", "off1"), ("vm_=", "paused1"))
     },
     "virt.get_profiles of nothing": {
         "/return/disk/default/system/*": KVMS,

@@ -55,7 +55,7 @@ def settle(
         return ""
     # Before a host was asked there is no VM of this order, whoever has one of its name.
     was_asked = left.phase not in (orders.PLACING, orders.KEYED)
-    seen = _without_others(left, seen)
+    seen = _of_order(left, seen)
     if was_asked:
         _refuse_late(left, seen, unheard)
     if was_asked and any(one.is_complete for one in seen.values()):
@@ -71,13 +71,15 @@ def settle(
     return said
 
 
-def _without_others(left: Record, seen: Mapping[str, Sighting]) -> dict[str, Sighting]:
+def _of_order(left: Record, seen: Mapping[str, Sighting]) -> dict[str, Sighting]:
     """Return what hosts say, without other VMs of the name that an order has."""
-    uuid, out = orders.facts(left).uuid, dict(seen)
-    for host, one in seen.items():
-        if one.takes_uuid and None not in (uuid, one.uuid) and one.uuid != uuid:
-            out[host] = replace(one, state=None, moved_to=None, uuid=None)
-    return out
+    uuid = orders.facts(left).uuid
+
+    def without(one: Sighting) -> Sighting:
+        is_another = one.takes_uuid and None not in (uuid, one.uuid) and one.uuid != uuid
+        return replace(one, state=None, moved_to=None, uuid=None) if is_another else one
+
+    return {host: without(one) for host, one in seen.items()}
 
 
 def _refuse_late(left: Record, seen: Mapping[str, Sighting], unheard: Mapping[str, str]) -> None:

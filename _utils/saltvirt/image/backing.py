@@ -1,4 +1,4 @@
-"""What a qcow2 file names as below it, as QEMU reads it: a path, ``file:PATH``, ``json:{}``."""
+"""What lies below a qcow2 file by its name, as QEMU reads it: a path, ``file:PATH``, ``json:``."""
 
 import json
 from collections.abc import Iterator, Mapping
