@@ -5,7 +5,7 @@ help:      ## these lines
 demo:      ## a cloud of 3 hypervisors on this machine: deploy, show, move, remove
 	tests/demo
 
-test: lint unit compat docs  ## the whole test suite, fast tests first
+test: lint unit docs  ## the whole test suite, fast tests first
 	tests/together
 
 nightly:   ## the tests that take minutes each, with the machine to themselves
@@ -15,7 +15,7 @@ nightly:   ## the tests that take minutes each, with the machine to themselves
 unit:      ## no daemon; a minute (root, as all of it, for the tests' own Debian)
 	tests/env pytest -n auto --dist worksteal tests/conventions tests/unit -m "not nightly and not slow"
 
-compat:    ## each old function beside that of Salt 3006.25: less than a minute
+compat:    ## each old function beside that of Salt 3006.25: a minute or two
 	tests/env pytest tests/compat
 
 lint:      ## style and types
