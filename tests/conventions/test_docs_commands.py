@@ -1,6 +1,7 @@
 """Each command that a page shows is run by a test of the lab, or marked with why none runs it."""
 
 import commandskit
+import notrun
 import pytest
 from commandskit import ROOT, Form, form, problems, split
 
@@ -21,6 +22,18 @@ def test_commands_of_ours_in_a_sentence_are_run_with_any_arguments(page):
     ours = {(f.program, f.function) for f in forms if f.function.partition(".")[0] in OURS}
 
     assert ours - known == set()
+
+
+def test_commands_of_others_in_a_sentence_are_run_or_listed_with_why():
+    known = {(one.program, one.function) for one in commandskit.ran()}
+    said = {
+        (f.program, f.function)
+        for page in PAGES
+        for f in map(form, commandskit.inline(page.read_text()))
+        if f.function and f.function.partition(".")[0] not in OURS
+    }
+
+    assert {" ".join(one) for one in said - known} == set(notrun.WHY)
 
 
 @pytest.mark.parametrize(
