@@ -10,6 +10,7 @@ from saltvirt import arguments, config, errors
 from saltvirt.kvm import connect
 from saltvirt.later import Later
 
+ownvolumes = Later("saltvirt.ops.ownvolumes")
 transfer = Later("saltvirt.kvm.transfer")
 volume_ = Later("saltvirt.xml.volume")
 volumes = Later("saltvirt.kvm.volumes")
@@ -339,8 +340,9 @@ def volume_wipe(pool, volume, algorithm="zero", **kwargs):
         ``zero`` (default), ``nnsa``, ``dod``, ``bsi``, ``gutmann``, ``schneier``, ``pfitzner7``,
         ``pfitzner33``, ``random`` or ``trim``; all but ``zero`` and ``trim`` need ``scrub``.
 
-    Returns True; fails if a VM has the volume as a disk, running or not, or below one, and with
-    libvirt's words. The volume stays, without a format. There is no undo.
+    Returns True; fails if a VM has the volume as a disk, running or not, or below one, or is to
+    have it, if it is a cached image, and with libvirt's words. The volume stays, without a format.
+    There is no undo.
 
     CLI Example:
 
@@ -350,6 +352,10 @@ def volume_wipe(pool, volume, algorithm="zero", **kwargs):
         salt hyper1 virt.volume_wipe default data.qcow2
         salt hyper1 virt.volume_delete default data.qcow2
     """
-    with _writing("virt.volume_wipe", kwargs) as conn:
+    settings = config.for_call("virt.volume_wipe", kwargs, __opts__, __pillar__, __grains__)
+    with connect.opened(settings, readonly=False) as conn:
+        volumes.refuse_algorithm(algorithm)
+        volumes.lookup(conn, pool, volume)
+        ownvolumes.refuse_used(conn, settings, pool, volume)
         volumes.wipe(conn, pool, volume, algorithm)
     return True

@@ -1,14 +1,17 @@
 """Volumes of storage pools: look at them, make, fill, copy, resize and remove them."""
 
+import os
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
 from saltvirt.errors import BadArgument, StorageError
+from saltvirt.kvm import pools
 from saltvirt.kvm.connect import is_gone, libvirt
 from saltvirt.units import human
 from saltvirt.xml import parse, to_text
+from saltvirt.xml import pool as pool_
 from saltvirt.xml import volume as volume_
 
 # What libvirt says of a volume, or a pool, that went since it was listed.
@@ -93,24 +96,37 @@ def _is_gone(exc: Any) -> bool:
     return exc.get_error_code() in [getattr(libvirt, f"VIR_ERR_{name}") for name in _GONE]
 
 
-def _users(
-    conn: Any, there: dict[str, list[volume_.Volume]]
-) -> defaultdict[tuple[str, str], set[str]]:
+def _users(conn: Any, there: dict[str, list[volume_.Volume]]) -> dict[tuple[str, str], set[str]]:
     """Return the VMs that have a volume as a disk, or below one, by pool and name."""
-    by_path, below = {}, {}
+    where, below = _places(there)
+    out: defaultdict[str, set[str]] = defaultdict(set)
+    for vm, used in _disks(conn):
+        for kind, *said in used:
+            path = where.get((said[0], said[1])) if kind == "volume" else _real(said[0])
+            # A chain that leads back to itself ends where it was.
+            while path is not None and vm not in out[path]:
+                out[path].add(vm)
+                path = below.get(path)
+    return {key: out[path] for key, path in where.items()}
+
+
+def _places(
+    there: dict[str, list[volume_.Volume]],
+) -> tuple[dict[tuple[str, str], str], dict[str, str]]:
+    """Return where volumes, by pool and name, really are, and what is below each place."""
+    # Several pools, and links, may lead to one file.
+    where, below = {}, {}
     for pool, found in there.items():
         for one in found:
-            by_path[one.path] = (pool, one.name)
-            below[pool, one.name] = one.backing.path if one.backing else None
-    out: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
-    for vm, used in _disks(conn):
-        for kind, *where in used:
-            key = (where[0], where[1]) if kind == "volume" else by_path.get(where[0])
-            # A chain that leads back to itself ends where it was.
-            while key is not None and vm not in out[key]:
-                out[key].add(vm)
-                key = by_path.get(below.get(key))
-    return out
+            path = where[pool, one.name] = _real(one.path or f"{pool}/{one.name}")
+            if one.backing:
+                below[path] = _real(one.backing.path)
+    return where, below
+
+
+def _real(path: str) -> str:
+    """Return a path without symbolic links; the name of what lies elsewhere is left alone."""
+    return os.path.realpath(path) if path.startswith("/") else path
 
 
 def _disks(conn: Any, *, is_running: bool = False) -> Iterator[tuple[str, set[tuple[str, ...]]]]:
@@ -132,16 +148,27 @@ def used_by_running(conn: Any, pool: str, volume: str | None = None) -> dict[str
     """Return ``{volume: VM}`` of those of a pool, or one of them, that a VM that runs uses."""
     of_pool = conn.storagePoolLookupByName(pool)
     asked = [of_pool.storageVolLookupByName(volume)] if volume else of_pool.listAllVolumes(0)
-    used = {where: vm for vm, found in _disks(conn, is_running=True) for where in found}
+    found = [(vm, one) for vm, used in _disks(conn, is_running=True) for one in used]
     # Their paths are asked for only if there is a VM that could use one.
-    if not used:
+    if not found:
         return {}
+    by_name = {(one[1], one[2]): vm for vm, one in found if one[0] == "volume"}
+    by_path = {path: vm for vm, one in found if (path := _path(conn, one))}
     out = {}
     for one in asked:
-        vm = used.get(("volume", pool, one.name())) or used.get(("path", one.path()))
+        vm = by_name.get((pool, one.name())) or by_path.get(_real(one.path()))
         if vm:
             out[one.name()] = vm
     return out
+
+
+def _path(conn: Any, said: tuple[str, ...]) -> str | None:
+    """Return where a disk really is, None of a volume of a pool that is gone, or is no folder."""
+    if said[0] == "path":
+        return _real(said[1])
+    pool = pools.find(conn, said[1])
+    path = None if pool is None else pool_.volume_path(parse(pool.XMLDesc(0)), said[2])
+    return None if path is None else _real(path)
 
 
 def refuse_running(conn: Any, pool: str, volume: str) -> None:
@@ -207,14 +234,12 @@ def clone(
     into.createXMLFrom(to_text(volume_.build(wanted)), found, 0)
 
 
-def wipe(conn: Any, pool: str, volume: str, algorithm: str) -> None:
-    """Overwrite the content of a volume that no VM has."""
+def refuse_algorithm(algorithm: str) -> None:
+    """Raise BadArgument for what is no way to overwrite a volume."""
     if algorithm not in WIPES:
         raise BadArgument("algorithm", f"{algorithm!r}; one of {', '.join(WIPES)}")
-    found = lookup(conn, pool, volume)
-    users = infos(conn, pool, volume).get(pool, {}).get(volume, {}).get("used_by")
-    if users:
-        raise StorageError(
-            f"volume {pool}/{volume} is in use by {', '.join(users)}; nothing is overwritten"
-        )
-    found.wipePattern(WIPES.index(algorithm), 0)
+
+
+def wipe(conn: Any, pool: str, volume: str, algorithm: str) -> None:
+    """Overwrite the content of a volume, of which it is known that no VM has it."""
+    lookup(conn, pool, volume).wipePattern(WIPES.index(algorithm), 0)

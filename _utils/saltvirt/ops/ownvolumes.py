@@ -8,7 +8,7 @@ from saltvirt.config import HostSettings
 from saltvirt.errors import StorageError
 from saltvirt.kvm import diskvolumes, lifecycle, pools
 from saltvirt.kvm import volumes as volumes_
-from saltvirt.ops import storage
+from saltvirt.ops import reservations, storage
 from saltvirt.xml import parse, volume
 
 log = logging.getLogger(__name__)
@@ -94,6 +94,30 @@ def is_used(
     path = diskvolumes.path_of(conn, pool, name)
     # A device has several names.
     return path.startswith("/") and storage.is_shared(settings, path, storage.in_use(conn, but=but))
+
+
+def refuse_used(conn: Any, settings: HostSettings, pool: str, name: str) -> None:
+    """
+    Raise StorageError if a VM has a volume as a disk, running or not, or below one, or is to.
+
+    What lies below a disk outside all pools is seen too; a cached image is every VM's.
+    """
+    where = f"{pool}/{name}"
+    for why in storage.not_loaded(conn).values():
+        raise StorageError(f"volume {where} may be a VM's: {why}; nothing is overwritten")
+    # Before the domains: what is on record no more is defined by then.
+    path = diskvolumes.path_of(conn, pool, name)
+    reservations.refuse_on_record(settings, "", [path, where])
+    found = diskvolumes.users(conn, pool, name)
+    if found:
+        raise StorageError(
+            f"volume {where} is in use by {', '.join(found)}; nothing is overwritten"
+        )
+    if is_used(conn, settings, pool, name):
+        raise StorageError(
+            f"volume {where} is a cached image, or a VM's disk is based on it; nothing is "
+            "overwritten"
+        )
 
 
 def remove(

@@ -210,6 +210,8 @@ def _below(
     # Into a raw disk its guest may have written what looks like the header of an overlay.
     below = list(storage.chain(disk["path"]))[1:] if disk["format"] == "qcow2" else []
     for path in below:
+        # A name in a header may lead through a folder that is gone before this file is.
+        path = str(Path(path).parent.resolve() / Path(path).name)
         owner = owned.of(path)
         is_own = owner is not None and owner.uuid == uuid and owner.is_of_this_host
         is_others = storage.is_shared(settings, path, used) or storage.is_declared(settings, path)

@@ -177,7 +177,9 @@ def chain(path: str, home: Path | None = None) -> Iterator[str]:
 
 def _header(path: str) -> qcow2.Header | None:
     try:
-        return qcow2.read(path) if Path(path).is_file() else None
+        # Of what else there is, a pipe would be waited for.
+        is_read = Path(path).is_file() or Path(path).is_block_device()
+        return qcow2.read(path) if is_read else None
     # Not a path, by its length or by what is in it.
     except (OSError, ValueError, ImageError):
         return None

@@ -60,6 +60,39 @@ def test_a_volume_is_used_by_the_vms_above_it(conn):
     assert used == {"base": ["d1", "d2"], "middle": ["d1", "d2"], "top": ["d1"], "other": ["d3"]}
 
 
+@pytest.fixture
+def linked(conn, tmp_path):
+    """Two pools of one folder: one by a link; and its file v1 by the names that it has."""
+    (tmp_path / "vms").mkdir()
+    (tmp_path / "link").symlink_to("vms")
+    for pool in ("vms", "link"):
+        text = (
+            f"<pool type='dir'><name>{pool}</name><target><path>{tmp_path / pool}</path></target>"
+        )
+        made = conn.storagePoolDefineXML(f"{text}</pool>")
+        made.create()
+        volume(made, "v1")
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    "named", ["file='{}/vms/v1'", "file='{}/link/v1'", "pool='vms' volume='v1'"]
+)
+def test_a_volume_is_its_vms_by_whichever_name_of_its_file(conn, virt, linked, named):
+    kind = named.partition("=")[0].replace("pool", "volume")
+    vm = conn.defineXML(DOMAIN.format("d1", kind, named.format(linked)))
+
+    for pool in ("vms", "link"):
+        assert volumes.infos(conn, pool, "v1")[pool]["v1"]["used_by"] == ["d1"]
+        with pytest.raises(StorageError, match="in use by d1; nothing is overwritten"):
+            virt.volume_wipe(pool, "v1")
+    vm.create()
+    for pool in ("vms", "link"):
+        assert volumes.used_by_running(conn, pool) == {"v1": "d1"}
+        with pytest.raises(StorageError, match="VM 'd1' runs and uses volume"):
+            virt.volume_delete(pool, "v1")
+
+
 def test_a_volume_that_vanishes_meanwhile_is_left_out(conn, monkeypatch):
     pool = conn.storagePoolLookupByName("default-pool")
     volume(pool, "gone")

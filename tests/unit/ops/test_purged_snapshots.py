@@ -1,10 +1,14 @@
 """What an external snapshot has left below a VM's disks is purged, and nothing of others."""
 
+import os
+import shutil
 import subprocess
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
-from saltvirt.ops import owned, purge
+from saltvirt.ops import owned, purge, trash
 
 
 @pytest.mark.parametrize("is_others", [False, True])
@@ -25,3 +29,54 @@ def test_what_an_external_snapshot_has_left_below_its_disk_goes_too(hypervisor, 
         purge.purge(conn, hypervisor.settings, "web1")
 
     assert hypervisor.files() == ([below.name] if is_others else [])
+
+
+def over(hypervisor, upper, below):
+    """Have a VM of a host go on in another file, as after an external snapshot."""
+    name = os.path.relpath(below, upper.parent)
+    argv = ["qemu-img", "create", "-q", "-f", "qcow2", "-F", "qcow2", "-b", name, upper]
+    subprocess.run(argv, check=True)
+    path = hypervisor.definitions / "web1.xml"
+    path.write_text(path.read_text().replace(str(below), str(upper)))
+
+
+def test_what_is_below_by_a_name_that_leads_through_another_folder_is_not_lost(hypervisor):
+    settings = replace(hypervisor.settings, trash_days=7)
+    with hypervisor.libvirt():
+        hypervisor.init()
+    images = Path(settings.images)
+    (images / "snapshots").mkdir()
+    below, upper = images / "web1_data.qcow2", images / "snapshots/web1_data.before"
+    over(hypervisor, upper, below)
+
+    with hypervisor.libvirt() as conn:
+        purge.purge(conn, settings, "web1")
+    for folder in (images / "snapshots/.salt-virt-trash").iterdir():
+        # Somebody tidies up: the snapshot is not wanted.
+        shutil.rmtree(folder.parent.parent)
+    ((entry, said),) = trash.listed(settings).items()
+
+    assert str(below) in said["files"]
+    trash.restore(settings, entry)
+    assert below.exists()
+
+
+def test_what_an_overlay_on_a_block_device_is_based_on_stays(hypervisor, tmp_path, monkeypatch):
+    with hypervisor.libvirt():
+        hypervisor.init()
+    below, device = Path(hypervisor.settings.images) / "web1_data.qcow2", tmp_path / "device"
+    argv = ["qemu-img", "create", "-q", "-f", "qcow2", "-F", "qcow2", "-b", below, device]
+    subprocess.run(argv, check=True)
+    for kind, is_it in (("is_file", False), ("is_block_device", True)):
+        old = getattr(Path, kind)
+        new = partial(lambda is_it, old, one: is_it if one == device else old(one), is_it, old)
+        monkeypatch.setattr(Path, kind, lambda one, new=new: new(one))
+    xml = f"""<domain type='test'><name>db1</name><memory>1024</memory><os><type>hvm</type></os>
+<devices><disk type='block'><driver type='qcow2'/><source dev='{device}'/><target dev='vda'/></disk>
+</devices></domain>"""
+
+    with hypervisor.libvirt() as conn:
+        conn.defineXML(xml)
+        purge.purge(conn, hypervisor.settings, "web1")
+
+    assert hypervisor.files() == [below.name]

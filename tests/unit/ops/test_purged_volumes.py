@@ -3,12 +3,15 @@
 import logging
 import os
 import signal
+import subprocess
 from pathlib import Path
+from types import SimpleNamespace
 
+import asloaded
 import pytest
 from saltvirt.errors import NoSuchVm, StorageError
 from saltvirt.kvm import diskvolumes, lifecycle
-from saltvirt.ops import purge, unfinished
+from saltvirt.ops import ownvolumes, purge, unfinished
 
 CEPH = """<pool type='rbd'><name>ceph</name><source><host name='mon1' port='6789'/>
 <host name='mon2'/><name>vms</name></source></pool>"""
@@ -237,3 +240,20 @@ def test_a_volume_that_cannot_be_removed_is_named_and_the_purge_can_be_repeated(
     purge.purge(host.conn, host.settings, "d1")
 
     assert (volumes(host, "ceph"), host.open_records()) == ([], [])
+
+
+def test_what_a_disk_outside_all_pools_is_based_on_is_not_wiped(host, tmp_path):
+    volume(host, "vms", "base.qcow2", "free")
+    base, upper = Path(host.settings.images) / "base.qcow2", tmp_path / "upper.qcow2"
+    for argv in (["create", base, "8M"], ["create", "-F", "qcow2", "-b", base, upper]):
+        subprocess.run(["qemu-img", argv[0], "-q", "-f", "qcow2", *argv[1:]], check=True)
+    text = vm("d1", ("file", f"<driver type='qcow2'/><source file='{upper}'/>", "disk"))
+    lifecycle.define(host.conn, text)
+
+    ownvolumes.refuse_used(host.conn, host.settings, "vms", "free")
+    with pytest.raises(StorageError, match="is a cached image, or a VM's disk is based on it"):
+        ownvolumes.refuse_used(host.conn, host.settings, "vms", "base.qcow2")
+    wiped = asloaded.module("_modules/virt_volume.py")
+    wiped.config = SimpleNamespace(for_call=lambda *_given: host.settings)
+    with pytest.raises(StorageError, match="nothing is overwritten"):
+        wiped.volume_wipe("vms", "base.qcow2")

@@ -11,7 +11,7 @@ from saltvirt.config import HostSettings
 from saltvirt.errors import BadArgument, StorageError
 from saltvirt.image import tool
 from saltvirt.kvm import changing, connect, host, lifecycle
-from saltvirt.ops import ownvolumes, reservations, storage
+from saltvirt.ops import ownvolumes, reservations, storage, unfinished
 from saltvirt.ops.build import do as building
 from saltvirt.ops.build import existing, newvolumes
 from saltvirt.ops.build.plandisks import DiskVolume, ExistingFile
@@ -66,7 +66,7 @@ class _Update:
     def __init__(self, context: Context, conn: Any, request: Request) -> None:
         self._context, self._conn, self._request = context, conn, request
         self._name = request.name
-        now = changing.definition(conn, self._name)
+        self._text = now = changing.definition(conn, self._name)
         runs = changing.running(conn, self._name)
         self._now = parse(now)
         self._running = None if runs is None else parse(runs)
@@ -134,6 +134,8 @@ class _Update:
                 self._make(steps, file)
             for volume in self._disks.volumes if self._disks else ():
                 self._make_volume(steps, volume)
+            # Undone first: a definition must not name disks that are gone.
+            steps.undo_with(self._define_back)
             self._define_with(self._disks.existing if self._disks else ())
         storage.settle_definitions()
 
@@ -144,6 +146,12 @@ class _Update:
             existing.refuse_used(self._conn, settings, self._name, [one.path for one in there])
             building.grow(there)
             existing.adopt(self._conn, lifecycle.define(self._conn, to_text(self._plan.root)))
+
+    def _define_back(self) -> None:
+        """Define the VM as it was, if it is another by now: libvirt's answer may not have come."""
+        if changing.definition(self._conn, self._name) != self._text:
+            lifecycle.define(self._conn, self._text)
+            storage.settle_definitions()
 
     def _is_changed(self) -> bool:
         return bool(self._plan.changed)
@@ -157,7 +165,8 @@ class _Update:
         with reservations.host_lock(settings):
             reservations.refuse_taken(settings, self._name, [file.path])
             _reserve(file.path)
-        steps.undo_with(storage.remove, file.path)
+        # One that a definition names by now, which could not be taken back, stays.
+        steps.undo_with(unfinished.remove, self._conn, settings, self._name, [file.path])
         building.make_disk(self._conn, settings, file)
 
     def _make_volume(self, steps: undo.Steps, volume: DiskVolume) -> None:
