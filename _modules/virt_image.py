@@ -124,7 +124,8 @@ def image_build(
     folder
         Where the image goes, such as the file server's. Default: ``golden`` below ``virt:images``.
     replace
-        Replace an image of that name; VMs made from the old one keep it. Default: False.
+        Replace an image of that name; VMs made from the old one keep it. Refused if a VM's disk is
+        that file, or is based on it by its path. Default: False.
     report
         Fire progress events: for the runner.
 

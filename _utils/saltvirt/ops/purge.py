@@ -1,5 +1,6 @@
 """Remove a VM with everything that was made for it, and never anything else."""
 
+import logging
 import secrets
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -17,6 +18,8 @@ from saltvirt.ops.migration import startlock
 from saltvirt.ops.seeding import submission
 from saltvirt.recordfacts import PurgeFacts
 from saltvirt.xml import read
+
+log = logging.getLogger(__name__)
 
 
 def purge(
@@ -199,7 +202,8 @@ def own_files(conn: Any, settings: HostSettings, name: str, removables: bool) ->
         if (is_removable or disk["is_readonly"]) and storage.is_declared(settings, path):
             continue
         if not storage.is_shared(settings, path, used):
-            out += [path, *_below(settings, disk, read.uuid(root), used)]
+            below = list(_below(settings, disk, read.uuid(root), used))
+            out += [path, *_known_unused(conn, path, below)]
     return list(dict.fromkeys(out))
 
 
@@ -218,6 +222,14 @@ def _below(
         # On storage that all hosts have, VMs of others may be based on it.
         if is_own and not is_others:
             yield path
+
+
+def _known_unused(conn: Any, path: str, below: list[str]) -> list[str]:
+    """Return what is below a disk, nothing while a VM is not known that may be based on it."""
+    for why in storage.not_loaded(conn).values() if below else ():
+        log.warning("what is below %s stays (%s): %s", path, ", ".join(below), why)
+        return []
+    return below
 
 
 def _remove_empty(settings: HostSettings, paths: list[str]) -> None:

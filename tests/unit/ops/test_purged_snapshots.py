@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from saltvirt.ops import owned, purge, trash
+from saltvirt.ops import owned, purge, storage, trash
 
 
 @pytest.mark.parametrize("is_others", [False, True])
@@ -77,6 +77,25 @@ def test_what_an_overlay_on_a_block_device_is_based_on_stays(hypervisor, tmp_pat
 
     with hypervisor.libvirt() as conn:
         conn.defineXML(xml)
+        purge.purge(conn, hypervisor.settings, "web1")
+
+    assert hypervisor.files() == [below.name]
+
+
+def test_nothing_below_goes_while_a_vm_is_not_known_that_may_be_based_on_it(
+    hypervisor, monkeypatch
+):
+    with hypervisor.libvirt():
+        hypervisor.init()
+    images = Path(hypervisor.settings.images)
+    below, upper = images / "web1_data.qcow2", images / "web1_data.before"
+    over(hypervisor, upper, below)
+    # Say of a VM that was made over the older file, by hand.
+    (hypervisor.root / "lost").mkdir()
+    (hypervisor.root / "lost/db1.xml").touch()
+
+    with hypervisor.libvirt() as conn:
+        monkeypatch.setattr(storage, "_DEFINITIONS", hypervisor.root / "lost")
         purge.purge(conn, hypervisor.settings, "web1")
 
     assert hypervisor.files() == [below.name]

@@ -9,7 +9,8 @@ from saltvirt import arguments, files, room, wire
 from saltvirt.config import HostSettings
 from saltvirt.errors import BadArgument, SeedError, StorageError
 from saltvirt.image import cache, clone, tool, validation
-from saltvirt.ops import storage
+from saltvirt.kvm import connect
+from saltvirt.ops import reservations, storage
 from saltvirt.ops.context import Context
 from saltvirt.ops.images import fetch
 from saltvirt.ops.seeding import inspection, install, provided
@@ -49,7 +50,9 @@ def build(context: Context, source: str, name: str, given: Mapping[str, Any]) ->
             raise SeedError(str(exc).replace(str(part), f"image {name}")) from exc
         validated = validation.validate(part)
         part.chmod(0o644)
-        part.rename(target)
+        with reservations.host_lock(context.settings):
+            # Somebody may have made a file of that name, or a VM based on it, meanwhile.
+            part.rename(_target(context.settings, name, given))
     found = inspection.found(answer)
     return {
         "path": str(target),
@@ -103,7 +106,22 @@ def _target(settings: HostSettings, name: str, given: Mapping[str, Any]) -> Path
             f"{target} exists already; give another name, or replace=True "
             "(VMs made of the old one keep it)"
         )
+    if target.exists():
+        _refuse_used(settings, target)
     return target
+
+
+def _refuse_used(settings: HostSettings, target: Path) -> None:
+    """Raise StorageError if a VM has a file as its disk, or below one: it would be another's."""
+    if connect.why_missing():
+        return
+    with connect.opened(settings) as conn:
+        reservations.refuse_on_record(settings, "", [str(target)])
+        if storage.is_shared(settings, str(target), storage.in_use(conn)):
+            raise StorageError(
+                f"{target} is a VM's disk, or one is based on it by that path, so it is not "
+                "replaced; give another name"
+            )
 
 
 def _brought(
