@@ -52,6 +52,7 @@ def test_every_fact_has_a_source_or_says_why_not(file):
             assert set(fact.get("requires", ())) <= set(system["packages"]), (system["name"], name)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("python", PYTHONS)
 @pytest.mark.parametrize("system", SYSTEMS)
 def test_every_package_is_there(options, system, python):

@@ -9,6 +9,9 @@ from saltvirt.errors import StorageError
 from saltvirt.ops import inspect, purge, reservations, unfinished
 from saltvirt.ops.migration import startlock, state
 
+# Many, each on a played host of its own.
+pytestmark = pytest.mark.slow
+
 PURPOSES = ("build", "purge", "departure", "arrival")
 CUT_OFF = '{"version": 1, "purp'
 

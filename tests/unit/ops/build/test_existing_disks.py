@@ -342,6 +342,7 @@ def test_the_masters_identity_is_not_dropped_in_silence(hypervisor):
 POINTS = ["before-making", "making", "before-defining", "defining", "before-complete", "complete"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("point", POINTS)
 def test_a_builder_that_dies_leaves_it(hypervisor, point):
     path = Path(hypervisor.settings.images) / "web1_data.qcow2"
