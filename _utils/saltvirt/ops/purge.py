@@ -12,7 +12,7 @@ from saltvirt import records, wire
 from saltvirt.config import HostSettings
 from saltvirt.errors import NameTaken, NoSuchVm, StorageError
 from saltvirt.image import cache
-from saltvirt.kvm import diskvolumes, lifecycle
+from saltvirt.kvm import diskvolumes, firmware, lifecycle
 from saltvirt.ops import owned, ownvolumes, reservations, storage, trash, unfinished
 from saltvirt.ops.migration import startlock
 from saltvirt.ops.seeding import submission
@@ -99,7 +99,7 @@ def _remove(conn: Any, settings: HostSettings, held: records.Held, paths: list[s
         # Whoever settles this knows by it what is still this VM's of the files that all share.
         untouched = unfinished.shared_signatures(settings, paths)
         held.note(**wire.plain(replace(held.now.read(PurgeFacts), untouched=untouched)))
-        lifecycle.undefine(conn, name)
+        lifecycle.undefine(conn, name, keep_nvram=firmware.has_anothers(conn, name))
     submission.forget(settings, name)
     # The definition must not come back with a crash when the files are gone.
     storage.settle_definitions()
@@ -130,6 +130,7 @@ def undefine(conn: Any, settings: HostSettings, name: str) -> None:
         is_shared = noted is not None and storage.is_declared(settings, noted)
         is_kept = is_shared and not lifecycle.is_active(conn, name)
         is_kept = is_kept or read.ours(root)["moved_to"] is not None
+        is_kept = is_kept or firmware.has_anothers(conn, name)
         paths = _chains(conn, name)
         lifecycle.undefine(conn, name, keep_nvram=is_kept)
         for path in paths:

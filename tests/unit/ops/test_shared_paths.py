@@ -187,8 +187,8 @@ def test_what_another_host_has_open_stays_and_is_not_come_back_for(
 ):
     undefine = lifecycle.undefine
 
-    def started_elsewhere(*args):
-        undefine(*args)
+    def started_elsewhere(*args, **given):
+        undefine(*args, **given)
         open_elsewhere(web["disk"])
 
     monkeypatch.setattr(lifecycle, "undefine", started_elsewhere)
@@ -259,7 +259,7 @@ def test_firmware_variables_of_another_hosts_vm_stay(tmp_path, monkeypatch, is_s
     monkeypatch.setattr(lifecycle, "domain", lambda *_: vm)
 
     own = HostSettings(shared_paths=[f"{tmp_path}/shared"], state_dir=str(tmp_path / "state"))
-    purge.undefine(SimpleNamespace(listAllDomains=lambda: [vm]), own, "fw")
+    purge.undefine(SimpleNamespace(listAllDomains=lambda *_: [vm]), own, "fw")
 
     (told,) = flags
     is_kept = is_shared and not is_up
