@@ -1,6 +1,7 @@
 """Every difference between Salt 3006 and 3008 that this project meets, in one place."""
 
 import re
+import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,9 @@ import salt.version
 _FOLDERS = {"accepted": "minions", "pending": "minions_pre", "rejected": "minions_rejected"}
 # What an id may be for its file to be read without Salt's own look at each part of the path.
 _PLAIN = re.compile(r"[A-Za-z0-9][\w.-]*", re.ASCII)
+# 3008 writes a key below a umask of its own, which is that of the whole process: another thread's
+# file may not be written by its own owner meanwhile.
+_STORING = threading.Lock()
 
 
 class KeyStore:
@@ -74,7 +78,8 @@ class KeyStore:
     def accept(self, minion_id: str, public_pem: str) -> None:
         """Accept a key for exactly this id, whatever was waiting under the id before."""
         if self._cache is not None:
-            self._cache.store("keys", minion_id, {"pub": public_pem, "state": "accepted"})
+            with _STORING:
+                self._cache.store("keys", minion_id, {"pub": public_pem, "state": "accepted"})
             return
         for state, folder in _FOLDERS.items():
             if state != "accepted":

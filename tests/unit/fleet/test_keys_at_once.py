@@ -1,0 +1,40 @@
+"""VMs of one command are built at once, and so are their keys accepted."""
+
+import threading
+import time
+from types import SimpleNamespace
+
+from saltvirt import compat
+
+
+class Cache:
+    """Salt 3008's cache of keys, which is one thread's at a time: it sets the process's umask."""
+
+    def __init__(self):
+        self.stored, self._is_used = [], False
+
+    def store(self, _bank, name, _entry):
+        """Store a key, for a while."""
+        assert not self._is_used
+        self._is_used = True
+        time.sleep(0.02)
+        self._is_used = False
+        self.stored.append(name)
+
+
+def test_keys_are_stored_one_after_the_other(opts, monkeypatch):
+    cache = Cache()
+    monkeypatch.setattr(compat.salt.key, "get_key", lambda _opts: SimpleNamespace(cache=cache))
+    given = {**opts, "keys.cache_driver": "localfs_key"}
+    names = [f"web{number}" for number in range(4)]
+
+    jobs = [
+        threading.Thread(target=compat.KeyStore(given).accept, args=(name, "a key"))
+        for name in names
+    ]
+    for job in jobs:
+        job.start()
+    for job in jobs:
+        job.join()
+
+    assert sorted(cache.stored) == names
