@@ -5,6 +5,7 @@ import errno
 import hashlib
 import os
 import re
+import stat
 import time
 from collections.abc import Iterable
 from pathlib import Path
@@ -17,7 +18,12 @@ _LIFE_S = 24 * 3600
 
 def private(path: str | Path, flags: int) -> int:
     """Open a file that nobody else may read; an ``opener`` for :func:`open`."""
-    return os.open(path, flags, 0o600)
+    handle = os.open(path, flags, 0o600)
+    # Salt sets the umask for moments, which is that of all threads: a lock's file that was made
+    # then could not be opened by the next who waits for it.
+    if stat.S_IMODE(os.fstat(handle).st_mode) & 0o600 != 0o600:
+        os.fchmod(handle, 0o600)
+    return handle
 
 
 def write(path: str | Path, data: bytes, mode: int = 0o600, gid: int | None = None) -> None:

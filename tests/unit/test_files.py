@@ -151,6 +151,19 @@ def test_a_part_of_another_container_of_this_host_is_another_hosts(tmp_path):
     assert part.name.split("-")[0] != files.part_path(tmp_path, "x").name.split("-")[0]
 
 
+def test_what_is_opened_privately_while_another_thread_has_narrowed_the_umask_is_still_ours(
+    tmp_path,
+):
+    before = os.umask(0o277)
+    try:
+        with open(tmp_path / "lock", "a+", opener=files.private):
+            pass
+    finally:
+        os.umask(before)
+
+    assert (tmp_path / "lock").stat().st_mode & 0o777 == 0o600
+
+
 def test_what_is_opened_privately_is_nobody_elses(tmp_path):
     with open(tmp_path / "secret", "w", opener=files.private) as handle:
         handle.write("s")
