@@ -54,11 +54,10 @@ def host_info(moving=None, **kwargs):
     names builds and purges that were interrupted; ``unreadable`` is ``{name: why}`` of VMs that
     have a record which cannot be read, with what to do; ``cpu``, ``memory`` and ``storage`` have
     what can be promised (``..._limit``/``limit_mib``) and what is promised
-    (``..._committed``/``committed_mib``), sizes
-    in MiB; ``cpu`` has ``features`` by domain type, including those that the model implies;
-    ``domain_types`` says which kinds of guests run here and why, and its ``default`` is None if KVM
-    is offered but the test guest could not be started; ``machines`` lists machine types:
-    ``{arch: {versions: {family: [oldest, newest]}, names}}``.
+    (``..._committed``/``committed_mib``), sizes in MiB; ``cpu`` has ``features`` by domain type,
+    including those that the model implies; ``domain_types`` says which kinds of guests run here and
+    why, and its ``default`` is None if KVM is offered but the test guest could not be started;
+    ``machines`` lists machine types: ``{arch: {versions: {family: [oldest, newest]}, names}}``.
 
     CLI Example:
 

@@ -10,7 +10,7 @@ from reference import heading
 def page(root: Path) -> str:
     """Return the page: a row for each function of the old surface."""
     # What the tests themselves judge by, so that the page cannot say anything else.
-    sys.path[:0] = [str(root / folder) for folder in ("tests/compat", "tests/lab")]
+    sys.path[:0] = [str(root / folder) for folder in ("tests/compat", "tests/data", "tests/lab")]
     from compatdiffers import DIFFERS
     from compatrest import ELSEWHERE, NEVER
     from compatrows import ROWS

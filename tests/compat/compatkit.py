@@ -64,6 +64,11 @@ def state(name, /, *args, label="", **given):
     ]
 
 
+def xml(name, text):
+    """Return a step that writes a file."""
+    return step("modules/file.write", f"/FOLDER/srv/{name}", text)
+
+
 def did(name, /, *args, **kwargs):
     """Return a step of the execution module ``virt``."""
     return step(f"modules/virt.{name}", *args, **kwargs)

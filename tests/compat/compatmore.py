@@ -3,8 +3,9 @@ More of what was right on Salt 3006: arguments by their names, VMs in other stat
 and states of what is there, or not. Rows as in compatrows.py.
 """
 
-from compatkit import did, row, state, step, virt
-from compatobjects import DNS, IPV4, ISOLATED, NETWORKS, POOLS, TRUNK
+import olddocs
+from compatkit import did, row, state, virt, xml
+from compatobjects import DNS, IPV4, ISOLATED, NETWORKS, POOLS
 
 GUEST = (
     "<domain type='test'><name>new</name><memory>65536</memory><vcpu>1</vcpu>"
@@ -12,11 +13,6 @@ GUEST = (
 )
 VOLUME = "<volume><name>new.raw</name><capacity>1048576</capacity></volume>"
 HERE = {"connection": "test:///FOLDER/host.xml"}
-
-
-def xml(name, text):
-    """Return a step that writes a file."""
-    return step("modules/file.write", f"/FOLDER/srv/{name}", text)
 
 
 QUERIES = [
@@ -121,7 +117,13 @@ STATES = [
     ),
     *state("network_defined", "lan", "br7", "bridge", label="another bridge", autostart=False),
     *state(
-        "network_defined", "new", "ovsbr0", "bridge", label="a tag", vport="openvswitch", tag=TRUNK
+        "network_defined",
+        "new",
+        "ovsbr0",
+        "bridge",
+        label="a tag",
+        vport="openvswitch",
+        tag=olddocs.TAG,
     ),
     *state("network_running", "lan", "br0", "bridge", label="there", autostart=False),
     *state("network_running", "lan", "br7", "bridge", label="another bridge", autostart=False),

@@ -3,6 +3,7 @@ More of networks, pools and volumes: every argument that 3006's documentation na
 types. Rows as in compatrows.py.
 """
 
+import olddocs
 from compatkit import did, state, virt
 
 DOWN_THERE = {"start": False, "autostart": False}
@@ -22,34 +23,8 @@ IPV6 = {
     "dhcp_ranges": [{"start": "2001:db8:ca2:2::10", "end": "2001:db8:ca2:2::1f"}],
     "hosts": {"2001:db8:ca2:2::11": {"id": "0:3:0:1:0:16:3e:11:22:33", "name": "six"}},
 }
-DNS = {
-    "forwarders": [
-        {"domain": "example.com", "addr": "192.168.1.1"},
-        {"addr": "8.8.8.8"},
-        {"domain": "www.example.com"},
-    ],
-    "txt": {"example.com": "v=spf1 a -all", "_http.tcp.example.com": "name=value,paper=A4"},
-    "hosts": {"192.168.1.2": ["mirror.acme.lab", "test.acme.lab"]},
-    "srvs": [
-        {
-            "name": "ldap",
-            "protocol": "tcp",
-            "domain": "ldapserver.example.com",
-            "target": ".",
-            "port": 389,
-            "priority": 1,
-            "weight": 10,
-        },
-        {"name": "sip", "protocol": "udp"},
-    ],
-}
-NAT = {"address": {"start": "1.2.3.4", "end": "1.2.3.10"}, "port": {"start": 500, "end": 1000}}
+DNS = {**olddocs.DNS, "srvs": [*olddocs.DNS["srvs"], {"name": "sip", "protocol": "udp"}]}
 ISOLATED = {"ipv4_config": {"cidr": "192.168.8.0/24"}}
-TRUNK = {"trunk": True, "tags": [{"id": 42, "nativeMode": "untagged"}, {"id": 47}]}
-VPORT = {
-    "type": "openvswitch",
-    "parameters": {"interfaceid": "09b11c53-8b5c-4eeb-8f00-d84eaa0aaa4f"},
-}
 
 
 def net(label, bridge, forward, **given):
@@ -69,7 +44,7 @@ def net(label, bridge, forward, **given):
 
 
 NETWORKS = [
-    *net("nat", "virbr7", "nat", ipv4_config=IPV4, nat=NAT, mtu=9000),
+    *net("nat", "virbr7", "nat", ipv4_config=IPV4, nat=olddocs.PORTS, mtu=9000),
     *net("IPv6", "virbr7", "route", ipv4_config=IPV4, ipv6_config=IPV6),
     *net("isolated", "virbr7", None, **ISOLATED),
     *net("isolated without a bridge", None, None, **ISOLATED),
@@ -77,9 +52,9 @@ NETWORKS = [
     *net("a domain", "virbr7", "nat", domain={"name": "l.example", "localOnly": True}, **ISOLATED),
     *net("DNS", "virbr7", "nat", dns=DNS, **ISOLATED),
     *net("a vport", "ovsbr0", "bridge", vport="openvswitch"),
-    *net("a vport's parameters", "ovsbr0", "bridge", vport=VPORT),
+    *net("a vport's parameters", "ovsbr0", "bridge", vport=olddocs.VPORT),
     *net("a tag", "ovsbr0", "bridge", vport="openvswitch", tag=42),
-    *net("a trunk", "ovsbr0", "bridge", vport="openvswitch", tag=TRUNK),
+    *net("a trunk", "ovsbr0", "bridge", vport="openvswitch", tag=olddocs.TAG),
     *net("macvtap", None, "vepa", interfaces="eth10 eth11"),
     *net("passthrough", None, "passthrough", interfaces="eth10 eth11 eth12"),
     *net("private", None, "private", interfaces="eth10"),

@@ -3,13 +3,7 @@ More of ``virt.update``, and of the states that call it: all that its documentat
 alone, and given again. Rows as in compatrows.py.
 """
 
-from compatkit import did, state, step, virt
-
-
-def xml(name, text):
-    """Return a step that writes a file."""
-    return step("modules/file.write", f"/FOLDER/srv/{name}", text)
-
+from compatkit import did, state, virt, xml
 
 TUNING = {
     "vcpupin": {0: "0-1", 1: "2,3"},

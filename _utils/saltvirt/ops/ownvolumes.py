@@ -91,7 +91,11 @@ def is_used(
     """Return whether a VM, but one, has a volume as a disk or below one, by whichever name."""
     if [one for one in diskvolumes.users(conn, pool, name) if one != but]:
         return True
-    path = diskvolumes.path_of(conn, pool, name)
+    return _is_shared(conn, settings, diskvolumes.path_of(conn, pool, name), but)
+
+
+def _is_shared(conn: Any, settings: HostSettings, path: str, but: str | None = None) -> bool:
+    """Return whether what lies at a path is a cached image, or a VM, but one, is based on it."""
     # A device has several names.
     return path.startswith("/") and storage.is_shared(settings, path, storage.in_use(conn, but=but))
 
@@ -113,7 +117,7 @@ def refuse_used(conn: Any, settings: HostSettings, pool: str, name: str) -> None
         raise StorageError(
             f"volume {where} is in use by {', '.join(found)}; nothing is overwritten"
         )
-    if is_used(conn, settings, pool, name):
+    if _is_shared(conn, settings, path):
         raise StorageError(
             f"volume {where} is a cached image, or a VM's disk is based on it; nothing is "
             "overwritten"

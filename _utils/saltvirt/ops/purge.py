@@ -227,10 +227,11 @@ def _below(
 
 def _known_unused(conn: Any, path: str, below: list[str]) -> list[str]:
     """Return what is below a disk, nothing while a VM is not known that may be based on it."""
-    for why in storage.not_loaded(conn).values() if below else ():
-        log.warning("what is below %s stays (%s): %s", path, ", ".join(below), why)
-        return []
-    return below
+    why = next(iter(storage.not_loaded(conn).values()), None) if below else None
+    if why is None:
+        return below
+    log.warning("what is below %s stays (%s): %s", path, ", ".join(below), why)
+    return []
 
 
 def _remove_empty(settings: HostSettings, paths: list[str]) -> None:
