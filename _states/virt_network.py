@@ -11,7 +11,7 @@ from typing import Any
 from saltvirt import arguments, compat, statereturn
 from saltvirt.errors import BadArgument, VirtError
 from saltvirt.net import bridgeplan
-from saltvirt.net.firewall import backends
+from saltvirt.net.firewall import backends, recorded
 from saltvirt.ops.bridge import absent, present
 from saltvirt.ops.certificates import enrolment
 
@@ -59,6 +59,12 @@ def _request(name: str, ports: Any, given: Mapping[str, Any]) -> present.Request
         persist=given["persist"],
         confirm_timeout_s=timeout_s,
     )
+
+
+def _tell_master(changes: Mapping[str, Any]) -> None:
+    """Have the minion read its grains again: it may have done so while its address moved."""
+    if changes and not __opts__["test"]:
+        __salt__["saltutil.refresh_grains"]()
 
 
 def bridge_present(
@@ -114,6 +120,7 @@ def bridge_present(
     try:
         request = _request(name, ports, given)
         changes = present.make(__opts__, request, is_test=__opts__["test"])
+        _tell_master(changes)
     except VirtError as error:
         return statereturn.failed(name, error)
     return statereturn.of(
@@ -148,6 +155,7 @@ def bridge_absent(name: str, persist: str = "auto", confirm_timeout: int = 30) -
             persist_by=persist,
             is_test=__opts__["test"],
         )
+        _tell_master(changes)
     except VirtError as error:
         return statereturn.failed(name, error)
     return statereturn.of(
@@ -181,8 +189,9 @@ def firewall_present(
     table or chain of that name that others made is refused, and so is a name that ends with
     ``_forward``. A rule of another nftables table that drops packets is named in a warning. What
     guests with NAT send to these ports of peers is kept back by nftables, whatever the backend:
-    without ``nft`` a warning says that nothing does, and an ``nft`` that fails is an error. If a
-    step fails, all is as it was. Undo: virt.firewall_absent.
+    without ``nft`` a warning says that nothing does, and an ``nft`` that fails is an error. While
+    the master knows no address of a hypervisor, whoever gets in already still does; the comment
+    names both. If a step fails, all is as it was. Undo: virt.firewall_absent.
 
     .. code-block:: yaml
 
@@ -193,13 +202,17 @@ def firewall_present(
     is_test = __opts__["test"]
     try:
         ask = functools.partial(compat.certificates_pillar, __opts__)
-        work = backends.of(backend, __salt__, name, ports, [*peers, *enrolment.peers(ask)])
+        told = enrolment.peers(ask)
+        wanted = [*peers, *told.addresses]
+        # A host that has just lost its address, or boots, is not shut out by those that it needs.
+        stay = recorded.staying(recorded.peers(name), wanted) if told.unknown else []
+        work = backends.of(backend, __salt__, name, ports, [*wanted, *stay])
         if not is_test:  # a test may run before the package is there
             work.refuse_missing()
         changes = work.plan()
         if changes and not is_test:
             work.apply()
-        note, warnings = work.note(), work.warnings()
+        note, warnings = work.note() + recorded.note(stay, told.unknown), work.warnings()
     except VirtError as error:
         return statereturn.failed(name, error)
     ret = statereturn.of(

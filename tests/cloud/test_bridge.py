@@ -74,6 +74,9 @@ def test_addresses_and_routes_move_and_the_second_run_changes_nothing(cloud, hos
     assert addresses["eth0"] == ("br0", [])
     assert any(route.startswith("default via 10.77.0.2 dev br0") for route in routes)
     assert "mtu 1400" in cloud.sh(host, "ip link show br0")
+    # The minion's own grains, by which the master lets it in to others.
+    where = ("grains.get", "ip4_interfaces:br0")
+    wait("the address", lambda: cloud.salt(host, *where).data[host] == ["10.77.1.7"])
     again = apply(cloud, host, "bridge_present", *words)
     assert (again["result"], again["changes"]) == (True, {})
     cloud.sh(host, "ip link set eth0 mtu 1500")

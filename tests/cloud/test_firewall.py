@@ -85,6 +85,27 @@ def test_the_rules_are_there_again_after_a_reboot_before_the_network_is(cloud, b
     assert (again["result"], again["changes"]) == (True, {})
 
 
+@pytest.mark.parametrize("host", ["hyper2", "hyper3"])  # firewalld; nftables
+def test_a_host_whose_address_the_master_does_not_know_is_not_shut_out(cloud, host):
+    address, change = cloud.lab.host_ip(host), ("state.apply", "hypervisor.firewall")
+    cloud.sh("master", "rm /var/cache/salt/master/grains/hyper1.p")
+    try:
+        (outcome,) = (
+            one
+            for one in cloud.salt(host, *change).data[host].values()
+            if one["__id__"] == "hypervisor_firewall"
+        )
+        reached = port(cloud, "hyper1", address, 16514)
+    finally:
+        cloud.sh("master", "salt hyper1 saltutil.refresh_grains; salt hyper1 pillar.items -t 30")
+
+    stays = f"; {cloud.lab.host_ip('hyper1')} may still get in, as the master knows no address of "
+    assert outcome["comment"].endswith(f"{stays}hyper1, until: salt HOST saltutil.refresh_grains")
+    assert (outcome["result"], outcome["changes"], reached) == (True, {}, "open")
+    again = cloud.salt(host, *change).data[host].values()
+    assert all("no address" not in one["comment"] for one in again)
+
+
 def test_a_unit_that_does_not_start_leaves_nothing(cloud):
     folder = f"/etc/systemd/system/salt-virt-nftables-{NAME}.service.d"
     cloud.sh(

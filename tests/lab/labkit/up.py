@@ -1,7 +1,9 @@
 """Bring the lab up: boot what is kept, or make hypervisors of bare hosts as the docs say."""
 
+import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from itertools import permutations
 
 from labkit import hypervisors, images, kept, mirror, node, roots, saltd, segment, temporary
 from labkit.say import say
@@ -70,9 +72,20 @@ class Up:
         saltd.apply(self.lab, self.names, "hypervisor")
         # The first to be ready did not yet know the last.
         saltd.apply(self.lab, known, "hypervisor.firewall")
+        _see_who_gets_in(self.lab, known)
         for name in self.names:
             (self.lab.node_dir(name) / MADE).touch()
         say(f"{', '.join(self.names)}: hypervisors, by the formula")
+
+
+def _see_who_gets_in(lab, names):
+    """Raise LabError unless all hosts reach each other's libvirt: what is kept is kept for long."""
+    for one, other in permutations(names, 2):
+        knock = f"exec 3<>/dev/tcp/{lab.host_ip(other)}/16514"
+        argv = node.enter(node.pid_of(lab, one), ["timeout", "10", "bash", "-c", knock])
+        done = subprocess.run(argv, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise LabError(f"{one} does not get to the libvirt of {other}: {done.stderr.strip()}")
 
 
 def _first(lab, hosts, is_fresh):

@@ -38,11 +38,23 @@ def question(ask: Ask, wanted: Mapping[str, str]) -> dict[str, Any]:
     return found
 
 
-def peers(ask: Ask) -> list[str]:
-    """Return the addresses of the other hypervisors, as the master knows them; none of our own."""
+@dataclass(frozen=True, slots=True)
+class Peers:
+    """The other hypervisors' addresses, none of our own, and those that none is known of."""
+
+    addresses: list[str]
+    unknown: list[str]
+
+
+def peers(ask: Ask) -> Peers:
+    """Return the other hypervisors, as the master knows them."""
     answer = question(ask, {})
-    found = {address for addresses in answer["peers"].values() for address in addresses}
-    return sorted(found - set(answer["own"]))
+    own = set(answer["own"])
+    found = {host: set(addresses) - own for host, addresses in answer["peers"].items()}
+    return Peers(
+        sorted(set().union(*found.values())),
+        sorted(host for host, addresses in found.items() if not addresses),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
