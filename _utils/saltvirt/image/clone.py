@@ -90,7 +90,7 @@ def _is_overlay(disk: Disk, base: ValidatedImage, enable_qcow: bool | None) -> b
 
 
 def make(base: ValidatedImage, path: str | Path, how: Mapping[str, Any], room: Room) -> None:
-    """Make a disk as :func:`plan` said, in its file; it is on the disk when this returns."""
+    """Make a disk as :func:`plan` said, in its file; whoever calls it has it on the disk."""
     meter = room.meter(base.path, Path(path).parent)
     with _writing(path):
         if how["is_overlay"]:
@@ -102,7 +102,6 @@ def make(base: ValidatedImage, path: str | Path, how: Mapping[str, Any], room: R
         Path(path).chmod(0o600)
         if not how["is_overlay"] and how["size_bytes"] > base.size_bytes:
             tool.resize(path, how["size_bytes"], how["format"])
-        files.durable(path)
 
 
 def _has_more(base: ValidatedImage, how: Mapping[str, Any]) -> bool:
@@ -112,11 +111,10 @@ def _has_more(base: ValidatedImage, how: Mapping[str, Any]) -> bool:
 
 
 def empty(path: str | Path, size_bytes: int, fmt: str) -> None:
-    """Make a disk without content, in its file; it is on the disk when this returns."""
+    """Make a disk without content, in its file; whoever calls it has it on the disk."""
     with _writing(path):
         tool.create(path, size_bytes, fmt)
         Path(path).chmod(0o600)
-        files.durable(path)
 
 
 @contextmanager

@@ -67,30 +67,40 @@ def _note(held: records.Held, facts: BuildFacts) -> None:
     held.note(**wire.plain(facts))
 
 
-def make(held: records.Held, path: str) -> None:
+def make(held: records.Held, paths: list[str]) -> None:
     """
-    Make an empty file, and have it on record; raise StorageError if there is one already.
+    Make empty files, and have them on record at once; raise StorageError if one is there already.
 
-    If it raises, :func:`made` tells whether the file was made, until :func:`forget` is called.
+    If it raises, :func:`made` tells which were made, until :func:`forget` is called.
     """
-    mark = _mark(held.now, path)
+    marks = {path: _mark(held.now, path) for path in paths}
+    bare: list[str] = []
+    try:
+        for path, mark in marks.items():
+            _make(path, mark, bare)
+        facts = _facts(held.now)
+        # What is on record and does not survive a crash might be another host's by then.
+        for folder in {mark.parent for mark in marks.values()}:
+            files.sync_folder(folder)
+        _note(held, replace(facts, begun=[*(facts.begun or []), *paths]))
+    except BaseException:
+        for path in bare:
+            Path(path).unlink(missing_ok=True)
+        raise
+    for mark in marks.values():
+        _unmark(mark)
+
+
+def _make(path: str, mark: Path, bare: list[str]) -> None:
+    """Make one of the files, and its mark; ``bare`` gets it where a file cannot have two names."""
     try:
         os.close(files.private(mark, os.O_WRONLY | os.O_CREAT | os.O_EXCL))
-        has_mark = _linked(mark, path)
-        # What is on record and does not survive a crash might be another host's by then.
-        files.sync_folder(mark.parent)
+        if not _linked(mark, path):
+            bare.append(path)
     except FileExistsError as exc:
         raise StorageError(f"a file {path} is there already") from exc
     except OSError as exc:
         raise StorageError(f"cannot make the file {path}: {exc.strerror}") from exc
-    try:
-        facts = _facts(held.now)
-        _note(held, replace(facts, begun=[*(facts.begun or []), path]))
-    except BaseException:
-        if not has_mark:
-            Path(path).unlink(missing_ok=True)
-        raise
-    _unmark(mark)
 
 
 def _linked(mark: Path, path: str) -> bool:

@@ -116,7 +116,7 @@ def content(identity: Identity, instance: str, *, install: object) -> bytes:
 
 def build(path: str | Path, identity: Identity, instance: str, *, install: object) -> None:
     """
-    Write a seed, a qcow2 readable by its owner only; it is on the disk when this returns.
+    Write a seed, a qcow2 readable by its owner only; whoever calls it has it on the disk.
 
     path
         Where; a file that is there must be the caller's own, and is written over. It is the
@@ -128,6 +128,5 @@ def build(path: str | Path, identity: Identity, instance: str, *, install: objec
     try:
         with open(path, "wb", opener=files.private) as handle:
             handle.write(data)
-        files.durable(path)
     except OSError as exc:
         raise SeedError(f"cannot write seed {path}: {exc.strerror}") from exc

@@ -224,22 +224,6 @@ def test_a_disk_that_cannot_be_written_leaves_nothing(tmp_path, image):
     assert not path.exists()
 
 
-@pytest.mark.parametrize("enable_qcow", [True, False])
-def test_a_disk_is_made_when_it_is_on_the_disk_with_its_folder(
-    tmp_path, image, enable_qcow, synced
-):
-    path = tmp_path / "vm" / "clone"
-    path.parent.mkdir()
-
-    base = validation.validate(image)
-    clone.make(base, path, clone.plan(DISK, base, enable_qcow), ROOM)
-    clone.empty(path.with_name("empty"), 8 * MIB, "qcow2")
-
-    assert [name for name, _content in synced] == ["clone", "vm", "empty", "vm"]
-    assert synced[0][1] == path.read_bytes()
-    assert [content for name, content in synced if name == "vm"] == [["clone"], ["clone", "empty"]]
-
-
 def test_an_image_is_on_the_disk_before_it_is_noted_that_it_is_there(host, image, synced):
     got = obtain(host, image)
 

@@ -107,22 +107,29 @@ class Builder:
             new = [[one.pool, one.name] for one in plan.new_volumes]
             taken = [*plan.taken, *(one.where for one in plan.volumes)]
             ownfiles.announce(self._held, plan.paths, secrets, taken, new)
+        self._make_files(plan)
         self._make_disks(plan)
         if plan.seed and self._who:
-            if plan.seed_path:
-                self._make_file(plan.seed_path)
             _seed(self._context, plan, plan.seed, self._who, minion)
         _settle(plan, [path for path in plan.paths if path not in secrets])
 
+    def _make_files(self, plan: Plan) -> None:
+        if plan.paths:
+            storage.made(self._context.settings.images)
+        # Undone last: a pool is to forget a file once it is gone.
+        for pool in filter(None, (file.pool for file in plan.files)):
+            self._steps.undo_with(host.forget_removed, self._conn, pool)
+        seeds = [plan.seed_path] if plan.seed and self._who and plan.seed_path else []
+        paths = [*(file.path for file in plan.files), *seeds]
+        # Whatever was seen there: until a file is made, another host may make one of that name.
+        for path in paths:
+            self._steps.undo_with(self._remove, path)
+        if paths:
+            ownfiles.make(self._held, paths)
+
     def _make_disks(self, plan: Plan) -> None:
         conn, settings = self._conn, self._context.settings
-        if plan.paths:
-            storage.made(settings.images)
         for file in plan.files:
-            if file.pool:
-                # Undone last: the pool is to forget the file once it is gone.
-                self._steps.undo_with(host.forget_removed, conn, file.pool)
-            self._make_file(file.path)
             make_disk(conn, settings, file)
         for volume in plan.new_volumes:
             self._make_volume(volume)
@@ -134,11 +141,6 @@ class Builder:
         for one in told:
             log.warning("VM %s: %s", self._plan.vm.name, one)
             self._context.progress("Warning", detail=one)
-
-    def _make_file(self, path: str) -> None:
-        # Whatever was seen there: until the file is made, another host may make one of that name.
-        self._steps.undo_with(self._remove, path)
-        ownfiles.make(self._held, path)
 
     def _make_volume(self, volume: DiskVolume) -> None:
         conn, pool, name = self._conn, volume.pool, volume.name
@@ -215,7 +217,7 @@ def _fetch_minion(context: Context, plan: Plan) -> Installation | None:
 
 
 def make_disk(conn: Any, settings: HostSettings, file: DiskFile) -> None:
-    """Make a disk in its file, which is there and empty."""
+    """Make a disk in its file, which is there and empty; whoever calls it settles the file."""
     if file.base is None:
         clone.empty(file.path, file.layout["size_bytes"], file.layout["format"])
     else:
@@ -268,6 +270,11 @@ def _settle(plan: Plan, paths: list[str]) -> None:
     """Have what was made on the disk, with whose it is."""
     for path in paths:
         owned.mark(path, plan.vm.name, plan.vm.uuid or "")
+    settle(paths)
+
+
+def settle(paths: list[str]) -> None:
+    """Have files that were made, and the folders they are in, on the disk when this returns."""
     try:
         files.settle(paths)
     except OSError as exc:

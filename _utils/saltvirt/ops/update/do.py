@@ -168,6 +168,7 @@ class _Update:
         # One that a definition names by now, which could not be taken back, stays.
         steps.undo_with(unfinished.remove, self._conn, settings, self._name, [file.path])
         building.make_disk(self._conn, settings, file)
+        building.settle([file.path])
 
     def _make_volume(self, steps: undo.Steps, volume: DiskVolume) -> None:
         settings = self._context.settings

@@ -1,15 +1,17 @@
 """A build that fails takes itself back; one whose builder is killed is settled by the next."""
 
+import errno
 import os
 import signal
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from saltvirt import files, records
-from saltvirt.errors import LibvirtRefused, NameTaken, NotTakenBack, SeedError
+from saltvirt.errors import LibvirtRefused, NameTaken, NotTakenBack, SeedError, StorageError
 from saltvirt.image import clone
 from saltvirt.kvm import lifecycle
-from saltvirt.ops import inspect, purge, reservations, unfinished
+from saltvirt.ops import inspect, ownfiles, purge, reservations, unfinished
 from saltvirt.ops.build import do
 from saltvirt.seed import nocloud
 
@@ -31,6 +33,43 @@ def test_a_vm_is_built_and_nothing_of_it_stays_on_record(hypervisor):
         assert conn.lookupByName("web1").isActive()
     assert (hypervisor.files(), hypervisor.domains()) == (ALL, ["web1"])
     assert hypervisor.open_records() == []
+
+
+def test_all_files_are_on_the_disk_before_it_is_on_record_that_the_vm_is_defined(
+    hypervisor, synced
+):
+    with hypervisor.libvirt():
+        hypervisor.init(start=False)
+
+    records_of = [n for n, (name, held) in enumerate(synced) if "web1.json" in name and held]
+    at = next(n for n in records_of if b'"defining"' in synced[n][1])
+    before, folder = synced[:at], Path(hypervisor.settings.images)
+    for name in ALL:
+        assert [held for one, held in before if one == name][-1:] == [(folder / name).read_bytes()]
+    last = max(n for n, (name, _held) in enumerate(before) if name in ALL)
+    assert {*ALL} <= {*dict(before[last:])[folder.name]}
+
+
+def test_files_without_a_second_name_go_with_a_build_that_cannot_note_them(hypervisor, monkeypatch):
+    def refuses(*_args, **_given):
+        raise OSError(errno.EPERM, "no links here")
+
+    def full(_held, **_facts):
+        assert {*ALL} <= {*hypervisor.files()}
+        raise StorageError("the disk is full")
+
+    monkeypatch.setattr(os, "link", refuses)
+    announce = ownfiles.announce
+
+    def announced(*args):
+        announce(*args)
+        monkeypatch.setattr(records.Held, "note", full)
+
+    monkeypatch.setattr(ownfiles, "announce", announced)
+    with hypervisor.libvirt(), pytest.raises(StorageError, match="the disk is full"):
+        hypervisor.init()
+
+    assert hypervisor.files() == []
 
 
 POINTS = {

@@ -1,6 +1,7 @@
 """An update that ends once libvirt has defined the VM leaves no disk of it without its file."""
 
 import inspect
+from pathlib import Path
 
 import asloaded
 import pytest
@@ -71,3 +72,18 @@ def test_a_disk_stays_that_a_definition_names_which_cannot_be_taken_back(
         update()
 
     assert MORE in definition() and MORE in hypervisor.files()
+
+
+def test_a_new_disk_is_on_the_disk_before_the_vm_has_it(hypervisor, updated, synced, monkeypatch):
+    update, _definition = updated
+    define, before = lifecycle.define, []
+    monkeypatch.setattr(
+        lifecycle, "define", lambda *args: (before.extend(synced), define(*args))[1]
+    )
+
+    update()
+
+    folder = Path(hypervisor.settings.images)
+    at = [name for name, _held in before].index(MORE)
+    assert before[at][1] == (folder / MORE).read_bytes()
+    assert MORE in dict(before[at:])[folder.name]
