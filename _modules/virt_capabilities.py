@@ -25,7 +25,7 @@ def __virtual__():
 
 
 def _reading(function, given):
-    settings = config.for_call(function, given, __opts__, __pillar__, __grains__)
+    settings = config.to_connect(function, given, __opts__, __pillar__, __grains__)
     # libvirt asks QEMU what it can do, which a read-only connection may not.
     return connect.opened(settings, readonly=False)
 

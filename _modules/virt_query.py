@@ -34,7 +34,7 @@ def __virtual__():
 
 
 def _reading(function, given):
-    return connect.opened(config.for_call(function, given, __opts__, __pillar__, __grains__))
+    return connect.opened(config.to_connect(function, given, __opts__, __pillar__, __grains__))
 
 
 def host_info(moving=None, **kwargs):

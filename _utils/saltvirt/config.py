@@ -1,14 +1,31 @@
 """The ``virt:`` options of a minion and of a master, read once and checked."""
 
 import logging
-import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
 from saltvirt.arguments import boolean, refuse_unknown
 from saltvirt.errors import BadArgument, BadConfig
 from saltvirt.model import DEFAULT_BRIDGE, Policy
+from saltvirt.optionkinds import (
+    ANY,
+    AT_LEAST_1,
+    CLOUD_CONFIG,
+    COMPAT,
+    COUNT,
+    FLAG,
+    MAPPING,
+    PATH,
+    PATHS,
+    RATIO,
+    TEXT,
+    TEXTS,
+    Kind,
+    is_tags,
+    kind,
+    one_of,
+)
 
 log = logging.getLogger(__name__)
 
@@ -19,132 +36,67 @@ DEFAULT_NIC = [{"name": "eth0", "type": "bridge", "source": DEFAULT_BRIDGE, "mod
 DEFAULT_DISK = [{"name": "system", "size": 8192}]
 
 
-@dataclass(frozen=True, slots=True)
-class _Kind:
-    """What an option may be: ``read`` returns the value as it is used, or raises ValueError."""
-
-    accepts: str
-    read: Callable[..., Any]
-
-
-def _kind(accepts: str, is_good: Callable[[Any], bool]) -> _Kind:
-    def read(value: Any) -> Any:
-        if not is_good(value):
-            raise ValueError
-        return value
-
-    return _Kind(accepts, read)
-
-
-def _number(of: Callable[[Any], float], accepts: str, least: int) -> _Kind:
-    def read(value: Any) -> float:
-        number = of(value)
-        # 2.5 is not a whole number, and True is not a number.
-        if isinstance(value, bool) or number != float(value) or not least <= number < math.inf:
-            raise ValueError
-        return number
-
-    return _Kind(f"{accepts} of at least {least}", read)
-
-
-def _is_text(value: object) -> bool:
-    return isinstance(value, str)
-
-
-def _is_texts(value: object) -> bool:
-    return isinstance(value, list | tuple) and all(map(_is_text, value))
-
-
-def _is_path(value: Any) -> bool:
-    return _is_text(value) and value.startswith("/")
-
-
-def _is_tags(value: object) -> bool:
-    return isinstance(value, Mapping) and _is_texts([*value, *value.values()])
-
-
-def _one_of(*names: str) -> _Kind:
-    return _kind(" or ".join(names), lambda value: value in ("", *names))
-
-
-def _refused() -> Any:
-    raise ValueError
-
-
-_TEXT = _kind("text", _is_text)
-_TEXTS = _kind("text or a list of texts", lambda value: _is_text(value) or _is_texts(value))
-_PATH = _kind("an absolute path", _is_path)
-_PATHS = _kind(
-    "a list of absolute paths", lambda value: _is_texts(value) and all(map(_is_path, value))
-)
-_FLAG = _kind("True or False", lambda value: isinstance(value, bool))
-_MAPPING = _kind("a mapping", lambda value: isinstance(value, Mapping))
-_CLOUD_CONFIG = _kind("a mapping or text", lambda value: isinstance(value, Mapping | str))
-_COMPAT = _Kind("3006", lambda value: {"3006": "3006"}.get(str(value)) or _refused())
 _PLACEMENTS = ("spread", "pack")
-_COUNT, _AT_LEAST_1 = (_number(int, "a whole number", least) for least in (0, 1))
-_RATIO = _number(float, "a number", 0)
-
 # What may stand in each option. In a mapping with fixed keys a misspelt one would mean nothing.
 _HOST = {
-    "compat": _COMPAT,
-    "connection": {"uri": _TEXT, "auth": {"username": _TEXT, "password": _TEXT}},
-    "images": _PATH,
-    "image_max_gib": _COUNT,
-    "image_limit_s": _AT_LEAST_1,
-    "storagepool": _TEXT,
-    "hypervisor": _one_of("kvm", "qemu"),
-    "nic": _MAPPING,
-    "disk": _MAPPING,
-    "cpu_ratio": _RATIO,
-    "memory_ratio": _RATIO,
-    "reserve_mib": _COUNT,
-    "disk_ratio": _RATIO,
-    "disk_reserve_mib": _COUNT,
-    "capacity": {"vcpus": _COUNT, "memory_mib": _COUNT, "disk_mib": _COUNT},
-    "vnc": {"listen": _TEXT, "password": _TEXT, "keymap": _TEXT},
-    "console_log": _FLAG,
+    "compat": COMPAT,
+    "connection": {"uri": TEXT, "auth": {"username": TEXT, "password": TEXT}},
+    "images": PATH,
+    "image_max_gib": COUNT,
+    "image_limit_s": AT_LEAST_1,
+    "storagepool": TEXT,
+    "hypervisor": one_of("kvm", "qemu"),
+    "nic": MAPPING,
+    "disk": MAPPING,
+    "cpu_ratio": RATIO,
+    "memory_ratio": RATIO,
+    "reserve_mib": COUNT,
+    "disk_ratio": RATIO,
+    "disk_reserve_mib": COUNT,
+    "capacity": {"vcpus": COUNT, "memory_mib": COUNT, "disk_mib": COUNT},
+    "vnc": {"listen": TEXT, "password": TEXT, "keymap": TEXT},
+    "console_log": FLAG,
     "seed": {
-        "master": _TEXTS,
-        "config": _MAPPING,
-        "method": _one_of("auto", "nocloud", "guestfs", "nbd", "credentials"),
-        "python": _PATH,
-        "limit_s": _AT_LEAST_1,
-        "memory_mib": _AT_LEAST_1,
-        "user_data": _CLOUD_CONFIG,
-        "vendor_data": _CLOUD_CONFIG,
-        "ssh_authorized_keys": _TEXTS,
-        "install_from": _TEXTS,
-        "install_network": _FLAG,
-        "bootstrap": _TEXT,
-        "allow_host_mount": _FLAG,
+        "master": TEXTS,
+        "config": MAPPING,
+        "method": one_of("auto", "nocloud", "guestfs", "nbd", "credentials"),
+        "python": PATH,
+        "limit_s": AT_LEAST_1,
+        "memory_mib": AT_LEAST_1,
+        "user_data": CLOUD_CONFIG,
+        "vendor_data": CLOUD_CONFIG,
+        "ssh_authorized_keys": TEXTS,
+        "install_from": TEXTS,
+        "install_network": FLAG,
+        "bootstrap": TEXT,
+        "allow_host_mount": FLAG,
     },
-    "state_dir": _PATH,
-    "shared_paths": _PATHS,
-    "backing_paths": _PATHS,
-    "tunnel": _FLAG,
-    "trash_days": _COUNT,
-    "tags": _kind("a mapping of names to texts", _is_tags),
+    "state_dir": PATH,
+    "shared_paths": PATHS,
+    "backing_paths": PATHS,
+    "tunnel": FLAG,
+    "trash_days": COUNT,
+    "tags": kind("a mapping of names to texts", is_tags),
 }
-_ANY = _Kind("anything", lambda value: value)
+_CONNECTING = {"connection": _HOST["connection"]}
 _MASTER = {
-    "hypervisors": _TEXTS,
-    "timeout_s": _COUNT,
-    "deploy_timeout_s": _COUNT,
-    "wait_s": _COUNT,
-    "placement": _one_of(*_PLACEMENTS),
-    "spread_over": _TEXT,
-    "headroom": _FLAG,
-    "sample_hosts": _COUNT,
-    "init_per_host": _AT_LEAST_1,
-    "init_parallel": _AT_LEAST_1,
-    "cells": _MAPPING,
-    "cell_prefix": _TEXT,
-    "weights": {"memory": _RATIO, "cpu": _RATIO, "disk": _RATIO},
-    "minion_packages": {"source": _TEXT},
+    "hypervisors": TEXTS,
+    "timeout_s": COUNT,
+    "deploy_timeout_s": COUNT,
+    "wait_s": COUNT,
+    "placement": one_of(*_PLACEMENTS),
+    "spread_over": TEXT,
+    "headroom": FLAG,
+    "sample_hosts": COUNT,
+    "init_per_host": AT_LEAST_1,
+    "init_parallel": AT_LEAST_1,
+    "cells": MAPPING,
+    "cell_prefix": TEXT,
+    "weights": {"memory": RATIO, "cpu": RATIO, "disk": RATIO},
+    "minion_packages": {"source": TEXT},
     # See pki_options: what is in it concerns the CA alone.
     "pki": dict.fromkeys(
-        ("allow", "days", "key_type", "organization", "names", "requests_per_hour"), _ANY
+        ("allow", "days", "key_type", "organization", "names", "requests_per_hour"), ANY
     ),
 }
 
@@ -242,23 +194,34 @@ class MasterSettings(_Options):
 
 def option(sources: Iterable[Mapping[str, Any]], name: str) -> Any:
     """Return the first of ``virt:name`` and ``virt.name`` that a source has, else None."""
-    for source in sources:
-        nested = source.get("virt")
-        if nested is not None and not isinstance(nested, Mapping):
-            raise BadConfig(f"option virt: expected a mapping, found {nested!r}")
-        if nested and nested.get(name) is not None:
-            return nested[name]
-        if source.get(f"virt.{name}") is not None:
-            return source[f"virt.{name}"]
+    return _first(list(map(_opened, sources)), name)
+
+
+def _opened(source: Mapping[str, Any]) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+    """Return a source as quickly read as can be, and its mapping ``virt``."""
+    # Salt's loader gives modules what looks for the source again at each key.
+    plain = source.value() or {} if hasattr(source, "value") else source
+    nested = plain.get("virt")
+    if nested is not None and not isinstance(nested, Mapping):
+        raise BadConfig(f"option virt: expected a mapping, found {nested!r}")
+    return plain, nested or {}
+
+
+def _first(sources: Iterable[tuple[Mapping[str, Any], Mapping[str, Any]]], name: str) -> Any:
+    for source, nested in sources:
+        found = nested.get(name)
+        found = source.get(f"virt.{name}") if found is None else found
+        if found is not None:
+            return found
     return None
 
 
-def _read(name: str, kind: _Kind | Mapping[str, Any], value: Any) -> Any:
+def _read(name: str, kind: Kind | Mapping[str, Any], value: Any) -> Any:
     """Return the value of an option as it is used, or raise BadConfig."""
     # Neither log nor job cache is to know it; among keys there may be a private one by mistake.
     is_secret = name.endswith(("password", "authorized_keys"))
     found = "something else" if is_secret else repr(value)
-    if isinstance(kind, _Kind):
+    if isinstance(kind, Kind):
         try:
             return kind.read(value)
         except (TypeError, ValueError, OverflowError):
@@ -272,17 +235,18 @@ def _read(name: str, kind: _Kind | Mapping[str, Any], value: Any) -> Any:
     return {
         key: _read(f"{name}:{key}", kind[key], one)
         for key, one in value.items()
-        if one is not None or kind[key] is _ANY
+        if one is not None or kind[key] is ANY
     }
 
 
 def _options(kinds: Mapping[str, Any], sources: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return the options that are given; one that cannot be used as its error."""
-    found = {name: option(sources, name) for name in kinds}
+    opened = list(map(_opened, sources))
+    found = {name: _first(opened, name) for name in kinds}
     return {name: _or_error(name, kinds[name], v) for name, v in found.items() if v is not None}
 
 
-def _or_error(name: str, kind: _Kind | Mapping[str, Any], value: Any) -> Any:
+def _or_error(name: str, kind: Kind | Mapping[str, Any], value: Any) -> Any:
     try:
         return _read(name, kind, value)
     except BadConfig as exc:
@@ -298,10 +262,10 @@ def pki_options(settings: MasterSettings) -> dict[str, Any]:
     """
     given = {k: one for k, one in settings.pki.items() if one not in (None, "", [], (), {})}
     kinds = {
-        "organization": _TEXT,
-        "names": _kind("a mapping of hosts to lists", lambda value: isinstance(value, Mapping)),
-        "days": _AT_LEAST_1,
-        "requests_per_hour": _AT_LEAST_1,
+        "organization": TEXT,
+        "names": kind("a mapping of hosts to lists", lambda value: isinstance(value, Mapping)),
+        "days": AT_LEAST_1,
+        "requests_per_hour": AT_LEAST_1,
     }
     for name in kinds.keys() & given.keys():
         given[name] = _read(f"pki:{name}", kinds[name], given[name])
@@ -339,6 +303,17 @@ def for_call(
     return host_settings(opts, pillar, grains, **connection(function, given))
 
 
+def to_connect(
+    function: str,
+    given: Mapping[str, Any],
+    opts: Mapping[str, Any],
+    pillar: Mapping[str, Any],
+    grains: Mapping[str, Any],
+) -> HostSettings:
+    """Return what :func:`for_call` does, of its options ``virt:connection`` alone."""
+    return _host(_CONNECTING, opts, pillar, grains, connection(function, given))
+
+
 def host_settings(
     opts: Mapping[str, Any],
     pillar: Mapping[str, Any] | None = None,
@@ -351,8 +326,18 @@ def host_settings(
     Minion configuration wins over grains, grains over pillar, as with Salt's own
     ``config.get``; ``override`` (``connection``, ``username``, ``password``) wins over all.
     """
+    return _host(_HOST, opts, pillar, grains, override)
+
+
+def _host(
+    kinds: Mapping[str, Any],
+    opts: Mapping[str, Any],
+    pillar: Mapping[str, Any] | None,
+    grains: Mapping[str, Any] | None,
+    override: Mapping[str, Any],
+) -> HostSettings:
     sources = [opts, *(source for source in (grains, pillar) if source)]
-    values = _options(_HOST, sources)
+    values = _options(kinds, sources)
     own = _connection(values.pop("connection", {}))
     own |= {name: override.get(name) or own.get(name) for name in ("username", "password")}
     own["uri"] = override.get("connection") or own["uri"]

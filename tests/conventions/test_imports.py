@@ -42,6 +42,7 @@ BASE = {
     "movefacts",
     "networkspec",
     "nics",
+    "optionkinds",
     "content",
     "minionpackages",
     "parts",

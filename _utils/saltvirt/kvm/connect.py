@@ -49,7 +49,8 @@ def why_missing() -> str | None:
 _QEMU = "qemu:///system"
 # QEMU's own, the test driver, and the one that is whatever a remote daemon has.
 _DRIVERS = ("qemu", "test", "remote")
-_VARIABLE, _SYSTEM = "LIBVIRT_DEFAULT_URI", Path("/etc")
+_VARIABLE, _CONFIGURATION = "LIBVIRT_DEFAULT_URI", "libvirt/libvirt.conf"
+_SYSTEM = Path("/etc")
 _DEFAULT = re.compile(r'^[ \t]*uri_default[ \t]*=[ \t]*"([^"\n]*)"', re.M)
 
 
@@ -113,14 +114,24 @@ def default_uri() -> str:
     """
     if os.environ.get(_VARIABLE):
         return os.environ[_VARIABLE]
-    own = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
-    path = (_SYSTEM if os.geteuid() == 0 else own) / "libvirt/libvirt.conf"
+    path = (_SYSTEM if os.geteuid() == 0 else _own_folder()) / _CONFIGURATION
     try:
-        text = path.read_text(encoding="utf-8", errors="replace")
+        found = path.stat()
+        return _said_in(path, found.st_mtime_ns, found.st_ino, found.st_size)
     except FileNotFoundError:
         return _QEMU
     except OSError as exc:
         raise HostUnreachable(f"the uri_default of {path}", exc.strerror) from exc
+
+
+def _own_folder() -> Path:
+    return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
+
+
+@functools.lru_cache(maxsize=4)
+def _said_in(path: Path, *_which: int) -> str:
+    """Return what a file says, which is read when it is another than before: it is asked often."""
+    text = path.read_text(encoding="utf-8", errors="replace")
     said = [found[1] for found in _DEFAULT.finditer(text)]
     return said[-1] if said and said[-1] else _QEMU
 
