@@ -152,7 +152,7 @@ def init(
         asked["wait_s"] = arguments.whole("wait_s", wait_s, least=0, most=86400)
     request = deploy.Request(**asked, force=arguments.boolean("force", force))
     cloud = Cloud.of(__opts__, __jid_event__, name, quiet, is_reading=bool(dry_run))
-    return deploy.dry_run(cloud, request) if dry_run else deploy.deploy(cloud, request, wait=wait)
+    return (deploy.dry_run if dry_run else deploy.deploy)(cloud, request, wait=wait)
 
 
 @runner_function

@@ -143,12 +143,14 @@ def refuse_name(cloud: Cloud, request: Request) -> None:
     refuse_taken(_look(cloud, request, request.required()), request.name)
 
 
-def dry_run(cloud: Cloud, request: Request) -> dict[str, dict[str, Any]]:
-    """Return the table of hosts for a deployment, and deploy nothing; raise if none fits."""
+def dry_run(cloud: Cloud, request: Request, *, wait: bool = True) -> dict[str, dict[str, Any]]:
+    """Return the table of hosts for a deployment, and deploy nothing; raise as that would."""
     required = request.required()
     keys.refuse_reserved(cloud.opts, request.name)
     hosts = _look(cloud, request, required)
     refuse_taken(hosts, request.name)
+    if wait:
+        awaiting.refuse_unproved(cloud.opts, [request], hosts.found.answers)
     evaluations = _evaluations(cloud, request, required, hosts)
     if hosts.is_sample and not any(one.fits for one in evaluations):
         hosts = _look(cloud, request, required, is_whole=True)

@@ -5,7 +5,7 @@ import uuid
 from typing import Any
 
 from saltvirt.errors import LibvirtRefused, StorageError
-from saltvirt.kvm import lifecycle, query
+from saltvirt.kvm import firmware, lifecycle, query
 from saltvirt.kvm.connect import domain, is_gone, libvirt
 from saltvirt.undo import on_failure
 from saltvirt.xml import clone as clone_xml
@@ -96,13 +96,15 @@ def clone(
         xml = clone_xml.domain(text, name, base, paths, learn_addresses=learn_addresses)
         flags = libvirt.VIR_DOMAIN_DEFINE_VALIDATE if validate else 0
         conn.defineXMLFlags(xml, flags)
-        steps.undo_with(_undefine, conn, name)
+        # What its firmware would find is of an earlier VM of that name.
+        steps.undo_with(_undefine, conn, name, firmware.has_variables(conn, name))
         lifecycle.start(conn, name)
 
 
-def _undefine(conn: Any, name: str) -> None:
+def _undefine(conn: Any, name: str, had_variables: bool) -> None:
     lifecycle.destroy(conn, name)
-    lifecycle.undefine(conn, name)
+    is_kept = had_variables or firmware.has_anothers(conn, name)
+    lifecycle.undefine(conn, name, keep_nvram=is_kept)
 
 
 def _delete(volume: Any) -> None:
@@ -140,8 +142,7 @@ def destroy(conn: Any, name: str) -> None:
     # A clone that does not run does not say in its definition what its disk is an overlay of.
     below = {clone_xml.backing(volume.XMLDesc(0)) for _pool, volume in volumes.values()}
     used = below | lifecycle.disks_in_use(conn, but=name)
-    lifecycle.destroy(conn, name)
-    lifecycle.undefine(conn, name)
+    _undefine(conn, name, had_variables=False)
     for path in clone_xml.own_files(text):
         if path in volumes and path not in used:
             _delete(volumes[path][1])

@@ -1,5 +1,7 @@
 """How long a new VM's minion is waited for, and what is said where it does not come."""
 
+import re
+
 import fleetkit
 import pytest
 from saltvirt.config import MasterSettings
@@ -150,26 +152,30 @@ def test_who_ends_the_waiting_is_told_that_the_vm_runs_and_what_removes_it(cloud
 
 
 def ways(image=None):
-    """Return what deploys a VM and waits for its minion: alone, as one of many."""
+    """Return what deploys a VM and waits for its minion, alone and as one of many; its trial."""
     given = {"image": image} if image else {}
     one = deploy.Request(name="web", cpu=1, mem=1, given=given)
 
-    def many(cloud, *, wait=True):
+    def many(cloud, *, wait=True, how=run.deploy_many):
         call = Call(requests=[one], per_host=1, max_parallel=1, wait=wait)
-        return run.deploy_many(cloud.master, call)
+        return how(cloud.master, call)
 
-    def alone(cloud, *, wait=True):
-        return deploy.deploy(cloud.master, one, wait=wait)
+    def alone(cloud, *, wait=True, how=deploy.deploy):
+        return how(cloud.master, one, wait=wait)
 
-    return [alone, many]
+    return [(alone, deploy.dry_run), (many, run.dry_run)]
 
 
-@pytest.mark.parametrize("way", ways("salt://a"))
-def test_where_nobody_can_tell_who_answers_nothing_is_made_that_would_be_waited_for(cloud, way):
+@pytest.mark.parametrize(("way", "trial"), ways("salt://a"))
+def test_where_nobody_can_tell_who_answers_nothing_is_made_that_would_be_waited_for(
+    cloud, way, trial
+):
     cloud.opts["minion_data_cache"] = False
 
     with pytest.raises(MasterError) as refused:
         way(cloud)
+    with pytest.raises(MasterError, match=f"^{re.escape(str(refused.value))}$"):
+        way(cloud, how=trial)
 
     assert str(refused.value) == (
         "minion_data_cache is off, so that this master cannot tell whether a VM's own minion "
@@ -180,8 +186,9 @@ def test_where_nobody_can_tell_who_answers_nothing_is_made_that_would_be_waited_
     assert way(cloud, wait=False) and cloud.hosts.where("web")
 
 
-@pytest.mark.parametrize("way", ways())
-def test_a_vm_without_a_minion_is_made_all_the_same(cloud, way):
+@pytest.mark.parametrize(("way", "trial"), ways())
+def test_a_vm_without_a_minion_is_made_all_the_same(cloud, way, trial):
     cloud.opts["minion_data_cache"] = False
 
+    assert way(cloud, how=trial) and cloud.hosts.where("web") == []
     assert way(cloud) and cloud.hosts.where("web")

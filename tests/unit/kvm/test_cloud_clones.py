@@ -1,10 +1,12 @@
 """What the driver of salt-cloud asks of libvirt, on its test driver."""
 
+import re
+
 import libvirt
 import pytest
 from saltvirt.config import HostSettings
 from saltvirt.errors import LibvirtRefused, NoSuchVm, StorageError
-from saltvirt.kvm import cloudvms, connect
+from saltvirt.kvm import cloudvms, connect, firmware, lifecycle
 from saltvirt.xml import clone, parse
 
 TEST = HostSettings(uri="test:///default")
@@ -224,3 +226,47 @@ def test_the_xml_of_a_volume_is_valid(validate, backing):
 
     validate([text], "storagevol")
     assert clone.backing(text) == backing
+
+
+@pytest.fixture
+def undefined(monkeypatch):
+    """Return a list of whether a firmware's variables are kept, of all that is undefined."""
+    undefine, out = lifecycle.undefine, []
+
+    def noted(conn, name, *, keep_nvram=False):
+        out.append(keep_nvram)
+        undefine(conn, name, keep_nvram=keep_nvram)
+
+    monkeypatch.setattr(lifecycle, "undefine", noted)
+    return out
+
+
+@pytest.mark.parametrize("had", [True, False])
+def test_a_clone_that_does_not_start_leaves_the_variables_of_an_earlier_vm(
+    conn, base, undefined, monkeypatch, had
+):
+    # libvirt's test driver says of no VM where its firmware will have them.
+    monkeypatch.setattr(firmware, "has_variables", lambda _conn, name: had and name == "web1")
+
+    def refuses(*_args):
+        raise LibvirtRefused("no start")
+
+    monkeypatch.setattr(lifecycle, "start", refuses)
+    base(disk())
+    with pytest.raises(LibvirtRefused, match="no start"):
+        cloudvms.clone(conn, "base", "web1", **{**QUICK, "validate": False})
+
+    assert undefined == [had]
+
+
+@pytest.mark.parametrize(("other", "is_kept"), [("base", True), ("other", False)])
+def test_variables_that_another_vm_has_too_stay_with_it(conn, base, undefined, other, is_kept):
+    base(disk())
+    text = conn.lookupByName("base").XMLDesc(0)
+    # As by virsh dumpxml and define.
+    copied = text.replace("<name>base", "<name>copy").replace("/base_VARS", f"/{other}_VARS")
+    conn.defineXML(re.sub("<uuid>.*</uuid>", "", copied))
+
+    cloudvms.destroy(conn, "copy")
+
+    assert undefined == [is_kept]

@@ -45,11 +45,17 @@ class Planned:
 def dry_run(cloud: Cloud, call: Call) -> dict[str, Any]:
     """Return ``{"plan", "exists", "failed"}``, and build nothing; raise if one has no place."""
     planned = _planned(cloud, call, {})
+    _refuse_unproved(cloud, call, planned)
     failed = planned.failed()
     out = {"plan": planned.plan.hosts, "exists": planned.names.exists, "failed": failed}
     if failed:
         raise not_all(call, failed, out, "nothing was built")
     return out
+
+
+def _refuse_unproved(cloud: Cloud, call: Call, planned: Planned) -> None:
+    if call.wait:
+        awaiting.refuse_unproved(cloud.opts, planned.names.new, planned.picture.answers)
 
 
 def deploy_many(cloud: Cloud, call: Call) -> dict[str, Any]:
@@ -61,8 +67,7 @@ def deploy_many(cloud: Cloud, call: Call) -> dict[str, Any]:
     """
     with _claimed(cloud, call) as claims:
         planned = _planned(cloud, call, claims)
-        if call.wait:
-            awaiting.refuse_unproved(cloud.opts, planned.names.new, planned.picture.answers)
+        _refuse_unproved(cloud, call, planned)
         out = Outcome(exists=planned.names.exists, failed=planned.failed())
         if call.whole and out.failed:
             what = "all or nothing: nothing was built"
