@@ -41,7 +41,9 @@ def listening(cloud, host):
     cloud.sh(host, f"systemd-run -q --unit=lab-listens --collect python3 -m http.server {PORT}")
 
 
-@pytest.mark.parametrize("backend", ["nftables", "iptables"])
+@pytest.mark.parametrize(
+    "backend", ["nftables", pytest.param("iptables", marks=pytest.mark.nightly)]
+)
 def test_the_rules_are_there_again_after_a_reboot_before_the_network_is(cloud, backend):
     unit, words = f"salt-virt-{backend}-{NAME}", (f"ports=[{PORT}]", f"backend={backend}")
     address = cloud.local(HOST, "network.ip_addrs", "br0")[0]

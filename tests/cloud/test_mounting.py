@@ -14,7 +14,7 @@ SANDBOX = (
 )
 
 
-@pytest.fixture(params=[IMAGE, pytest.param(CLOSED, marks=pytest.mark.nightly)])
+@pytest.fixture(params=[pytest.param(one, marks=pytest.mark.nightly) for one in (IMAGE, CLOSED)])
 def disk(cloud, request):
     """A disk that only root reads, in a folder for all and in one that is root's alone."""
     path = request.param

@@ -189,7 +189,7 @@ def planted(cloud, usual, request):
 def _cases():
     """Yield all that is planted; what has a minion start again takes its time, at night."""
     for name, row in PLANTED.items():
-        is_slow = RESTART in row[1] and name != "no binding"
+        is_slow = RESTART in row[1] or "salt-minion" in row[1]
         yield pytest.param(name, marks=pytest.mark.nightly if is_slow else ())
 
 
