@@ -72,20 +72,27 @@ class Up:
         saltd.apply(self.lab, self.names, "hypervisor")
         # The first to be ready did not yet know the last.
         saltd.apply(self.lab, known, "hypervisor.firewall")
-        _see_who_gets_in(self.lab, known)
+        if shut_out := _shut_out(self.lab, known):
+            say(f"{shut_out}; once more, as virt.setup_check would say")
+            saltd.must(self.lab, "salt", "-L", ",".join(known), "saltutil.refresh_grains")
+            saltd.apply(self.lab, known, "hypervisor.firewall")
+        # What is kept is kept for long.
+        if shut_out := _shut_out(self.lab, known):
+            raise LabError(shut_out)
         for name in self.names:
             (self.lab.node_dir(name) / MADE).touch()
         say(f"{', '.join(self.names)}: hypervisors, by the formula")
 
 
-def _see_who_gets_in(lab, names):
-    """Raise LabError unless all hosts reach each other's libvirt: what is kept is kept for long."""
+def _shut_out(lab, names):
+    """Return why a host does not reach the libvirt of another one, if that is so."""
     for one, other in permutations(names, 2):
         knock = f"exec 3<>/dev/tcp/{lab.host_ip(other)}/16514"
         argv = node.enter(node.pid_of(lab, one), ["timeout", "10", "bash", "-c", knock])
         done = subprocess.run(argv, capture_output=True, text=True, check=False)
         if done.returncode:
-            raise LabError(f"{one} does not get to the libvirt of {other}: {done.stderr.strip()}")
+            return f"{one} does not get to the libvirt of {other}: {done.stderr.strip()}"
+    return None
 
 
 def _first(lab, hosts, is_fresh):
