@@ -14,7 +14,6 @@ from saltvirt.ops.context import Context
 departure = Later("saltvirt.ops.migration.departure")
 diskvolumes = Later("saltvirt.kvm.diskvolumes")
 files = Later("saltvirt.ops.migration.files")
-host = Later("saltvirt.kvm.host")
 inspect = Later("saltvirt.ops.inspect")
 jobs = Later("saltvirt.kvm.migrate")
 lifecycle = Later("saltvirt.kvm.lifecycle")
@@ -273,9 +272,9 @@ def seed_non_shared_migrate(disks, force=False):
         The answer of ``virt.get_disks`` on the host that has it; ``POOL/VOLUME`` is made in the
         pool of that name.
     force
-        Replace files that are there. Defaults to False.
+        Replace files that are there, and are no VM's. Defaults to False.
 
-    Returns True; fails if a file is there. Undo: remove the files.
+    Returns True; fails if a file is there, and none is made then. Undo: remove the files.
 
     CLI Example:
 
@@ -286,6 +285,6 @@ def seed_non_shared_migrate(disks, force=False):
     """
     settings = config.for_call("virt.seed_non_shared_migrate", {}, __opts__, __pillar__, __grains__)
     with connect.opened(settings, readonly=False) as conn:
-        files.seed(disks, force, host.pools(conn))
+        files.seed(conn, settings, disks, force)
         diskvolumes.refresh(conn, files.pools_of(disks))
     return True

@@ -21,7 +21,6 @@ WHY = {
     "nft flush": TAKES_APART,
     "salt network.default_route": LOOKS,
     "salt saltutil.runner": "the page says not to use it",
-    "salt saltutil.refresh_grains": "grains of the tests' hosts stay as they are",
     "salt shadow.set_password": GUEST,
     "salt ssh.set_auth_key": GUEST,
     "salt sys.doc": LOOKS,

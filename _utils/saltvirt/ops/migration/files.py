@@ -8,7 +8,9 @@ from saltvirt.config import HostSettings
 from saltvirt.errors import StorageError
 from saltvirt.files import private
 from saltvirt.image import cache, tool
-from saltvirt.ops import storage
+from saltvirt.kvm import host
+from saltvirt.ops import reservations, storage
+from saltvirt.ops.build import existing
 from saltvirt.ops.migration.arrivalplan import ComingFile
 
 
@@ -56,24 +58,34 @@ def make(file: ComingFile) -> None:
 
 
 def seed(
-    disks: Mapping[str, Mapping[str, Any]], force: bool, pools: Mapping[str, Mapping[str, Any]]
+    conn: Any, settings: HostSettings, disks: Mapping[str, Mapping[str, Any]], force: bool
 ) -> None:
     """
     Make empty disks for a VM that comes, as 3006 did; one that is there is replaced by force.
 
-    pools
-        What :func:`saltvirt.kvm.host.pools` returns of this host.
+    None is made if one cannot be. What a VM here has, or is to have, no force replaces.
     """
+    pools = host.pools(conn)
     places = {target: _place(target, disk, pools) for target, disk in disks.items()}
-    for target, path in sorted(places.items()):
-        disk, backing = disks[target], disks[target].get("backing file") or {}
-        if path.exists() and not force:
-            raise StorageError(f"disk {target}: {path} is there already; force=True replaces it")
-        path.parent.mkdir(mode=0o711, parents=True, exist_ok=True)
-        below = (backing["file"], backing.get("file format") or "qcow2") if backing else ()
-        path.unlink(missing_ok=True)
-        tool.create(path, disk["virtual size"], disk["file format"], *below)
-        path.chmod(0o600)
+    there = {target: path for target, path in sorted(places.items()) if path.exists()}
+    with reservations.host_lock(settings):
+        for target, path in there.items():
+            if not force:
+                raise StorageError(
+                    f"disk {target}: {path} is there already; force=True replaces it"
+                )
+        existing.refuse_used(conn, settings, "", map(str, there.values()))
+        for target, path in sorted(places.items()):
+            _seed(path, disks[target])
+
+
+def _seed(path: Path, disk: Mapping[str, Any]) -> None:
+    backing = disk.get("backing file") or {}
+    path.parent.mkdir(mode=0o711, parents=True, exist_ok=True)
+    below = (backing["file"], backing.get("file format") or "qcow2") if backing else ()
+    path.unlink(missing_ok=True)
+    tool.create(path, disk["virtual size"], disk["file format"], *below)
+    path.chmod(0o600)
 
 
 def _place(target: str, disk: Mapping[str, Any], pools: Mapping[str, Mapping[str, Any]]) -> Path:

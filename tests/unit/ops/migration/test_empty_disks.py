@@ -1,0 +1,89 @@
+"""Empty disks for a VM that comes by libvirt's own means, as Salt 3006 made them."""
+
+import json
+import subprocess
+from pathlib import Path
+
+import asloaded
+import pytest
+from saltvirt.errors import StorageError
+from saltvirt.ops.migration import files
+
+MIB = 1 << 20
+
+
+def disk(path, **more):
+    """Return what virt.get_disks says of a disk."""
+    return {"file": str(path), "file format": "qcow2", "virtual size": 8 * MIB, **more}
+
+
+def info(path):
+    """Return what qemu-img says of a file."""
+    argv = ["qemu-img", "info", "--output=json", path]
+    return json.loads(subprocess.check_output(argv, text=True))
+
+
+@pytest.fixture
+def seeded(hypervisor):
+    """Return a function that has disks made, on a host with a VM web1."""
+    with hypervisor.libvirt() as conn:
+        hypervisor.init(start=False)
+        yield lambda disks, force=False: files.seed(conn, hypervisor.settings, disks, force)
+
+
+def test_disks_are_as_they_were_said_to_be(seeded, tmp_path):
+    base = tmp_path / "base.raw"
+    base.write_bytes(bytes(MIB))
+    below = {"backing file": {"file": str(base), "file format": "raw"}}
+
+    seeded({"vda": disk(tmp_path / "new/a", **below)})
+
+    found = info(tmp_path / "new/a")
+    assert (found["format"], found["virtual-size"]) == ("qcow2", 8 * MIB)
+    assert found["full-backing-filename"] == str(base)
+    assert (tmp_path / "new/a").stat().st_mode & 0o777 == 0o600
+
+
+def test_a_file_that_is_there_is_replaced_by_force_alone_and_then_all_are_made(seeded, tmp_path):
+    there, new = tmp_path / "there", tmp_path / "anew"
+    there.write_text("somebody's")
+    with pytest.raises(StorageError, match=f"disk vdb: {there} is there already; force=True"):
+        seeded({"vda": disk(new), "vdb": disk(there)})
+    assert there.read_text() == "somebody's" and not new.exists()
+
+    seeded({"vda": disk(new), "vdb": disk(there)}, force=True)
+
+    assert info(there)["format"] == info(new)["format"] == "qcow2"
+
+
+def test_what_a_vm_here_has_stays_whatever_is_forced(hypervisor, seeded, tmp_path):
+    path = Path(hypervisor.settings.images, "web1_data.qcow2")
+    before = path.read_bytes()
+    with pytest.raises(StorageError, match="VM 'web1' has it"):
+        seeded({"vda": disk(tmp_path / "new"), "vdb": disk(path)}, force=True)
+
+    assert path.read_bytes() == before and not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize(
+    ("wrong", "why"),
+    [
+        ({"file": "/x"}, "disk vda: file format and virtual size not given; or leave it out"),
+        (disk("nowhere/x"), "disk vda: 'nowhere/x' is neither a path nor POOL/VOLUME of a pool"),
+    ],
+)
+def test_what_cannot_be_made_is_refused_with_the_disk(seeded, wrong, why):
+    with pytest.raises(StorageError, match=why):
+        seeded({"vda": wrong})
+
+
+def test_the_function_of_3006_is_there(hypervisor, tmp_path):
+    module = asloaded.module("_modules/virt_migrate.py")
+    with hypervisor.libvirt():
+        opts = {
+            "virt": {"connection": {"uri": "test:///default"}, "state_dir": str(tmp_path / "s")}
+        }
+        module.__opts__, module.__pillar__, module.__grains__ = opts, {}, {}
+        assert module.seed_non_shared_migrate({"vda": disk(tmp_path / "d")}) is True
+
+    assert info(tmp_path / "d")["virtual-size"] == 8 * MIB
