@@ -34,6 +34,14 @@ def test_libvirts_own_configuration_says_which(conf, text, uri):
     assert connect.default_uri() == uri
 
 
+def test_a_file_that_is_changed_is_read_again(conf):
+    for uri in ("test:///default", "qemu:///session", "test:///another"):
+        conf.write_text(f'uri_default = "{uri}"\n')
+        assert connect.default_uri() == uri
+    conf.unlink()
+    assert connect.default_uri() == "qemu:///system"
+
+
 def test_its_variable_wins_over_its_file(conf, monkeypatch):
     conf.write_text('uri_default = "qemu:///session"\n')
     monkeypatch.setenv("LIBVIRT_DEFAULT_URI", "test:///default")
