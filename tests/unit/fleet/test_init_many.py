@@ -356,6 +356,32 @@ def test_an_interruption_begins_no_more_and_says_which(cloud, monkeypatch):
     assert is_tidy(cloud)
 
 
+def test_an_interruption_while_threads_begin_begins_no_more(cloud, monkeypatch):
+    begun, usual, real, first = threading.Event(), cloud.hosts.build, builds.threads.begin, []
+
+    def build(host, name, *args, **kwargs):
+        begun.set()
+        time.sleep(0.2)
+        usual(host, name, *args, **kwargs)
+
+    def begin(pool, *work):
+        if first and begun.wait() and len(first) == 1:
+            first.append(True)
+            raise KeyboardInterrupt
+        first.append(True)
+        return real(pool, *work)
+
+    cloud.hosts.does["virt.init"] = build
+    monkeypatch.setattr(builds.threads, "begin", begin)
+    with pytest.raises(NotAllBuilt, match="the command was interrupted") as caught:
+        built(cloud, count=12, per_host=1)
+
+    table = caught.value.table
+    assert len(table["built"]) == 1
+    assert len(table["failed"]) == 11
+    assert is_tidy(cloud)
+
+
 def test_minions_that_do_not_answer_are_named_and_stay(cloud, monkeypatch):
     answered = {"web1": time.monotonic() + 5}
     monkeypatch.setattr(

@@ -4,7 +4,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import Executor, Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
@@ -69,19 +69,23 @@ class Builds:
         if not count:
             return
         with ThreadPoolExecutor(count) as pool:
-            jobs = [threads.begin(pool, self._work, out) for _ in range(count)]
-            self._wait(jobs, out)
+            jobs = self._waited(pool, count, out)
         for job in jobs:
             job.result()
 
-    def _wait(self, jobs: Sequence[Future[None]], out: Outcome) -> None:
-        while not all(job.done() for job in jobs):
+    def _waited(self, pool: Executor, count: int, out: Outcome) -> Sequence[Future[None]]:
+        jobs: list[Future[None]] = []
+        while len(jobs) < count or not all(job.done() for job in jobs):
             try:
+                # The first build while the last thread begins: that is interrupted like the wait.
+                while len(jobs) < count:
+                    jobs.append(threads.begin(pool, self._work, out))
                 wait(jobs)
             except (KeyboardInterrupt, SystemExit):
                 self.is_interrupted = True
                 self._stop(out, _INTERRUPTED)
                 self._cloud.progress("Going on", detail="interrupted: no other is begun")
+        return jobs
 
     def _stop(self, out: Outcome, why: str) -> None:
         out.failed |= dict.fromkeys(self._turns.stop(), why)
