@@ -111,15 +111,16 @@ class OrderFacts:
         What the host was asked is known there by this.
     public_key
         The key that goes if the VM does.
-    uuid
-        That which the host was asked to give the VM; another of its name is another VM.
+    given_uuid
+        That which the host was asked to give the VM, and had said before that it would; another of
+        its name is another VM. None if it had not: it may be upgraded since.
     """
 
     # None is written too, in place of what was there.
     host: str | None = None
     order_id: str | None = None
     public_key: str | None = None
-    uuid: str | None = said_with("uuid")
+    given_uuid: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

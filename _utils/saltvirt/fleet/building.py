@@ -126,6 +126,11 @@ def tries(request: Request, required: Requirements, evaluations: list[Evaluation
     return Tries(hosts=[(host, said.format(host)) for host in fitting], none=none)
 
 
+def taking(answers: Mapping[str, HostInfo]) -> frozenset[str]:
+    """Return which hosts say that they give a VM the UUID which the master has chosen."""
+    return frozenset(host for host, info in answers.items() if info.takes_uuid)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Build:
     """
@@ -135,6 +140,8 @@ class Build:
         Who is asked to build it.
     report
         What its host is told of the others.
+    taking
+        The hosts that give a VM the UUID below.
     uuid
         What the VM is called to all hosts, so that nobody takes another of its name for it.
     """
@@ -145,6 +152,7 @@ class Build:
     tries: Tries
     warnings: list[str] = field(default_factory=list)
     report: Mapping[str, list[str]]
+    taking: Collection[str]
     uuid: str = field(default_factory=lambda: str(uuid.uuid4()))
 
     @property
@@ -278,7 +286,8 @@ def _build(build: Build, pairs: Mapping[str, tuple[str, str] | None]) -> str:
     refused: dict[str, list[str]] = {}
     for host, said in build.tries.hosts:
         cloud.progress("Placing", detail=said)
-        facts = replace(build.facts, host=host, order_id=minions.new_id(), uuid=build.uuid)
+        given = build.uuid if host in build.taking else None
+        facts = replace(build.facts, host=host, order_id=minions.new_id(), given_uuid=given)
         orders.enter(build.order, orders.ORDERED, facts)
         with build.tries.turn(host):
             reply = _order(build, host, pairs.get(host))

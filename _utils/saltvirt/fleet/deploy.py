@@ -226,6 +226,7 @@ def _built(
         order=order,
         tries=building.tries(request, required, evaluations),
         report={"unasked": unasked, "others": others},
+        taking=building.taking(answers),
     )
     host = building.made(build, seeded)
     return _Built(host=host, is_seeded=host in seeded, warnings=build.warnings)

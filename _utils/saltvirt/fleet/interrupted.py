@@ -73,10 +73,10 @@ def settle(
 
 def _of_order(left: Record, seen: Mapping[str, Sighting]) -> dict[str, Sighting]:
     """Return what hosts say, without other VMs of the name that an order has."""
-    uuid = orders.facts(left).uuid
+    uuid = orders.facts(left).given_uuid
 
     def without(one: Sighting) -> Sighting:
-        is_another = one.takes_uuid and None not in (uuid, one.uuid) and one.uuid != uuid
+        is_another = None not in (uuid, one.uuid) and one.uuid != uuid
         return replace(one, state=None, moved_to=None, uuid=None) if is_another else one
 
     return {host: without(one) for host, one in seen.items()}

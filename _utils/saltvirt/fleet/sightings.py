@@ -21,8 +21,6 @@ class Sighting:
         The host that has it, if only its definition was kept there.
     uuid
         That of its domain, if that is known.
-    takes_uuid
-        Whether its host gives a VM the UUID which the master has chosen.
     unreadable
         Why a record of it cannot be read there, and what to do; only virt.host_info says it.
     """
@@ -32,7 +30,6 @@ class Sighting:
     unfinished: bool = False
     moved_to: str | None = None
     uuid: str | None = None
-    takes_uuid: bool = False
     unreadable: str | None = None
 
     @property
@@ -60,7 +57,6 @@ def of_presence(answers: Mapping[str, Presence]) -> dict[str, Sighting]:
             unfinished=one.unfinished,
             moved_to=one.moved_to,
             uuid=one.uuid,
-            takes_uuid=one.takes_uuid or False,
         )
         for host, one in answers.items()
     }
@@ -80,7 +76,6 @@ def _of_info(info: HostInfo, name: str) -> Sighting:
         unfinished=name in info.unfinished,
         moved_to=moved_to,
         uuid=vm.uuid if vm else None,
-        takes_uuid=bool(vm and vm.uuid),
         unreadable=info.unreadable.get(name),
     )
 

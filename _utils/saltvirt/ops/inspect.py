@@ -191,6 +191,7 @@ def host_info(conn: Any, settings: HostSettings, known: _Seen | None = None) -> 
         archs=sorted({guest["arch"] for guest in capabilities["guests"]}),
         versions=Versions(**host.versions(conn)),
         stocks=hoststocks.of(capabilities["nodes"], pools, taken, extra),
+        takes_uuid=True,
     )
 
 
@@ -372,7 +373,6 @@ def presence(conn: Any, settings: HostSettings, name: str) -> Presence:
         state=state,
         moved_to=moved_to,
         uuid=uuid,
-        takes_uuid=True,
         building=name in reservations.coming(settings),
         unfinished=name in reservations.unfinished(settings),
     )

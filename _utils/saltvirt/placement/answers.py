@@ -250,6 +250,8 @@ class HostInfo:
         ``{name: host}`` of the VMs that have moved there, of which only the definition is here.
     moving
         The VM that was asked about.
+    takes_uuid
+        Whether it gives a VM the UUID which the master has chosen; older ones did not.
     """
 
     maintenance: bool = False
@@ -273,6 +275,7 @@ class HostInfo:
     versions: Versions
     stocks: dict[str, Stock] | None = None
     moving: MigrationInfo | None = said_with("moving")
+    takes_uuid: bool | None = said_with("takes_uuid")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -303,8 +306,6 @@ class Presence:
         The host that has the VM, of which only the definition was kept here.
     uuid
         That of the VM; None if there is none of that name, or its host is of an older version.
-    takes_uuid
-        Whether the host gives a VM the UUID which the master has chosen; older ones did not.
     """
 
     state: str | None
@@ -312,7 +313,6 @@ class Presence:
     unfinished: bool
     moved_to: str | None = said_with("moved_to")
     uuid: str | None = None
-    takes_uuid: bool | None = said_with("takes_uuid")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -128,6 +128,7 @@ class Offer:
     features: dict[str, list[str]] | None = said_with("features")
     archs: list[str] | None = said_with("archs")
     machines: dict[str, Machines] | None = said_with("machines")
+    takes_uuid: bool | None = said_with("takes_uuid")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -257,6 +258,7 @@ def of(known: HostInfo, wanted: About) -> Brief:
         features=_if_any(_features(cpu.features, {*wanted.features})),
         archs=known.archs if wanted.archs else None,
         machines=_if_any(_machines(known, wanted)),
+        takes_uuid=known.takes_uuid,
     )
     there = names(
         wanted,
@@ -358,6 +360,7 @@ def info(said: Brief, listed: Iterable[str]) -> HostInfo:
         archs=_or(offer.archs, []),
         versions=offer.versions,
         stocks=offer.stocks,
+        takes_uuid=offer.takes_uuid,
     )
 
 

@@ -35,6 +35,8 @@ class Hosts:
     def __init__(self, opts, folder, names):
         self.opts, self.folder, self.sent = opts, folder, []
         self.queued, self.queues = [], None
+        # An older host gives a VM a UUID of its own.
+        self.takes_uuid = True
         self.profiles = {"default": {"size_mib": 1}}
         self.does = {"virt.init": self.build, "virt.purge": self.remove}
         for name in names:
@@ -60,7 +62,7 @@ class Hosts:
 
     def build(self, host, name, *_args, report, **_kwarg):
         """Make a VM, as ``virt.init`` of a host does."""
-        self.put(host, name, uuid=report["uuid"], takes_uuid=True)
+        self.put(host, name, uuid=report["uuid"])
 
     def remove(self, host, name, uuid=None):
         """Remove a VM, as ``virt.purge`` of a host does."""
@@ -120,7 +122,7 @@ class Hosts:
                 n: {
                     **sized,
                     "state": v["state"],
-                    **({"uuid": v["uuid"]} if "takes_uuid" in v else {}),
+                    **({"uuid": v["uuid"]} if "uuid" in v and self.takes_uuid else {}),
                 }
                 for n, v in own.items()
             },
@@ -128,6 +130,7 @@ class Hosts:
             "building": [*_with(vms, "building")],
             "unfinished": [*_with(vms, "unfinished")],
             "unreadable": _with(vms, "unreadable"),
+            **({"takes_uuid": True} if self.takes_uuid else {}),
         }
 
     def is_silent(self, host):

@@ -265,7 +265,7 @@ def test_a_host_that_takes_uuids_says_those_that_its_vms_have(hypervisor):
         seen = inspect.presence(conn, hypervisor.settings, "web1")
         info = inspect.host_info(conn, hypervisor.settings)
 
-    assert (seen.uuid, seen.takes_uuid, info.vms["web1"].uuid) == (uuid, True, uuid)
+    assert (seen.uuid, info.takes_uuid, info.vms["web1"].uuid) == (uuid, True, uuid)
 
 
 def test_a_definition_that_was_kept_is_not_a_vm_of_the_host(hypervisor):

@@ -143,6 +143,7 @@ class Builds:
             order=claim.order,
             tries=building.Tries(hosts=hosts(), none=none, turn=partial(self._turns.on, name)),
             report={"unasked": self._unasked, "others": self._picture.beside(name)},
+            taking=building.taking(self._picture.answers),
         )
         self.uuids[name] = build.uuid
         seeded = {host for host, info in self._picture.answers.items() if request.is_seeded(info)}
