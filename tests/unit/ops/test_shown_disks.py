@@ -9,11 +9,9 @@ import subprocess
 import libvirt
 import pytest
 from saltvirt.config import HostSettings
-from saltvirt.errors import StorageError
 from saltvirt.image import qcow2
 from saltvirt.kvm import connect
 from saltvirt.ops import showndisks
-from saltvirt.ops.migration import files
 from saltvirt.xml import read
 
 POOL = "<pool type='{}'><name>{}</name>{}<target><path>{}</path></target></pool>"
@@ -248,27 +246,6 @@ def test_a_zvol_is_named(conn):
         "file": "/dev/zvol/tank/web1",
         "zfs": True,
     }
-
-
-def test_empty_disks_are_made_where_a_pool_of_that_name_is(tmp_path):
-    given = {"file format": "qcow2", "virtual size": 2**20}
-
-    files.seed({"vda": {"file": "disks/web1", **given}}, False, {"disks": {"path": str(tmp_path)}})
-
-    assert qcow2.read(tmp_path / "web1").size_bytes == 2**20
-
-
-@pytest.mark.parametrize("name", ["disks/../x", "disks/a/b", "ceph/web1", "http://x/y", "", "x"])
-def test_a_disk_without_a_place_here_is_refused_before_any_is_made(tmp_path, name):
-    given = {"file format": "raw", "virtual size": 2**20}
-    pools = {"disks": {"path": str(tmp_path / "disks")}, "ceph": {"path": None}}
-    disks = {"vda": {"file": f"{tmp_path}/made", **given}, "vdb": {"file": name, **given}}
-
-    with pytest.raises(StorageError, match="disk vdb: .* is neither a path nor POOL/VOLUME"):
-        files.seed(disks, False, pools)
-    with pytest.raises(StorageError, match="disk vdb: virtual size not given"):
-        files.seed({**disks, "vdb": {"file": "/x", "file format": "raw"}}, False, pools)
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_an_image_below_many_disks_is_read_once(tmp_path, monkeypatch):

@@ -7,6 +7,7 @@ from pathlib import Path
 import asloaded
 import pytest
 from saltvirt.errors import StorageError
+from saltvirt.kvm import connect
 from saltvirt.ops.migration import files
 
 MIB = 1 << 20
@@ -65,16 +66,39 @@ def test_what_a_vm_here_has_stays_whatever_is_forced(hypervisor, seeded, tmp_pat
     assert path.read_bytes() == before and not (tmp_path / "new").exists()
 
 
-@pytest.mark.parametrize(
-    ("wrong", "why"),
-    [
-        ({"file": "/x"}, "disk vda: file format and virtual size not given; or leave it out"),
-        (disk("nowhere/x"), "disk vda: 'nowhere/x' is neither a path nor POOL/VOLUME of a pool"),
-    ],
+POOLS = (
+    "<pool type='dir'><name>disks</name><target><path>{}</path></target></pool>",
+    "<pool type='rbd'><name>ceph</name><source><host name='h'/><name>x</name></source></pool>",
 )
-def test_what_cannot_be_made_is_refused_with_the_disk(seeded, wrong, why):
-    with pytest.raises(StorageError, match=why):
-        seeded({"vda": wrong})
+
+
+@pytest.fixture
+def pools(seeded, hypervisor, tmp_path):
+    """A pool that has a folder, and one that has none."""
+    with connect.opened(hypervisor.settings, readonly=False) as conn:
+        made = [conn.storagePoolDefineXML(one.format(tmp_path / "disks")) for one in POOLS]
+        (tmp_path / "disks").mkdir()
+        yield
+        for pool in made:
+            pool.undefine()
+
+
+def test_a_volume_is_made_where_its_pool_has_its_folder(seeded, pools, tmp_path):
+    seeded({"vda": disk("disks/web1")})
+
+    assert info(tmp_path / "disks/web1")["virtual-size"] == 8 * MIB
+
+
+@pytest.mark.parametrize("name", ["disks/../x", "disks/a/b", "ceph/web1", "http://x/y", "", "x"])
+def test_a_disk_without_a_place_here_is_refused_before_any_is_made(seeded, pools, tmp_path, name):
+    before = sorted(tmp_path.rglob("*"))
+    disks = {"vda": disk(tmp_path / "made"), "vdb": disk(name)}
+    with pytest.raises(StorageError, match="disk vdb: .* is neither a path nor POOL/VOLUME"):
+        seeded(disks)
+    with pytest.raises(StorageError, match="disk vdb: virtual size not given"):
+        seeded({**disks, "vdb": {"file": "/x", "file format": "raw"}})
+
+    assert sorted(tmp_path.rglob("*")) == before
 
 
 def test_the_function_of_3006_is_there(hypervisor, tmp_path):
