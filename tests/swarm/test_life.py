@@ -28,7 +28,13 @@ HOSTS = [f"h{number:04d}" for number in range(5)]
 NAMES = [f"vm-{letter}" for letter in "abcdefgh"]
 # A host has room for three of them.
 MEMORY_MIB, ROOM_MIB = 256, 3 * 256 + 100
-SHORT_TIMES = {"timeout": 5, "gather_job_timeout": 2}
+# A job that was killed is waited for so long: "timeout_s", then this for its answer.
+RETURN_S = 2
+SHORT_TIMES = {
+    "timeout": 5,
+    "gather_job_timeout": 2,
+    "virt": {"timeout_s": 5, "hypervisors": "h[0-9]*"},
+}
 # As many commands may be under way at once.
 AT_ONCE = 3
 # What a killed command may leave, and the next one settles.
@@ -43,6 +49,7 @@ def living():
     spec = Spec(hosts=len(HOSTS), vms=0, memory_mib=ROOM_MIB, options=SHORT_TIMES)
     with swarm_of(spec, "l") as it:
         it.sh('mkdir -p "$1"; qemu-img create -q -f qcow2 "$1/a.qcow2" 64M', IMAGES)
+        it.warm.do("hurry", return_s=RETURN_S)
         yield it, it.warm
 
 
@@ -116,7 +123,8 @@ class Life(RuleBasedStateMachine):
     def _end_all(self):
         for asked in self._under_way:
             answer = asked.wait()
-            print(f"  {answer['code']}: {' '.join(asked.words[1:4])} {_error(answer)}")
+            how = f"{answer['code']} after {answer.get('seconds')} s"
+            print(f"  {how}: {' '.join(asked.words[1:4])} {_error(answer)}")
             assert "Traceback" not in answer["err"] + answer["out"], answer["out"] + answer["err"]
         self._under_way = []
 

@@ -142,6 +142,8 @@ def main():
     """Import all that a command needs, and serve."""
     for name in ("cli.run", "client", "minion", "runner", "scripts"):
         import_module(f"salt.{name}")
+    # What each command imports besides, and Salt's loader of files, is compiled once.
+    sys.pycache_prefix, sys.dont_write_bytecode = str(conf.ROOT / "bytecode"), False
     gc.collect()
     gc.freeze()
     Server().serve()

@@ -5,6 +5,7 @@ import json
 import multiprocessing
 import os
 import signal
+import threading
 from types import SimpleNamespace
 
 import keypairs
@@ -49,7 +50,10 @@ class Hosts:
 
     def put(self, host, name, state="running", **more):
         """Have a VM on a host."""
-        (self.folder / host / name).write_text(json.dumps({"state": state, **more}))
+        # Whoever is killed meanwhile leaves all of it or nothing, and nobody reads a part.
+        part = self.folder / host / f".{name}.{threading.get_ident()}"
+        part.write_text(json.dumps({"state": state, **more}))
+        part.rename(self.folder / host / name)
 
     def silence(self, host, is_silent=True):
         """Let a host give no answer, or answers again."""

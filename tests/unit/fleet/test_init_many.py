@@ -9,7 +9,7 @@ from fleetkit import is_tidy, key
 from saltvirt import records
 from saltvirt.errors import BadArgument, NameTaken, ReservationRefused, VirtError
 from saltvirt.fleet import inventory, keys, orders
-from saltvirt.fleet.many import asked, builds, planning, run
+from saltvirt.fleet.many import asked, planning, run
 from saltvirt.fleet.many.outcome import Call, NotAllBuilt
 
 IMAGE = "salt://a.qcow2"
@@ -327,59 +327,6 @@ def test_no_host_is_at_more_than_its_limit(cloud):
 
     assert len(done["built"]) == 12
     assert max(most.values()) == 2
-
-
-def test_an_interruption_begins_no_more_and_says_which(cloud, monkeypatch):
-    begun, usual = threading.Event(), cloud.hosts.build
-
-    def build(host, name, *args, **kwargs):
-        begun.set()
-        time.sleep(0.2)
-        usual(host, name, *args, **kwargs)
-
-    cloud.hosts.does["virt.init"] = build
-    real, first = builds.wait, []
-
-    def wait(jobs):
-        if not first:
-            first.append(begun.wait())
-            raise KeyboardInterrupt
-        real(jobs)
-
-    monkeypatch.setattr(builds, "wait", wait)
-    with pytest.raises(NotAllBuilt, match="the command was interrupted") as caught:
-        built(cloud, count=12, per_host=1)
-
-    table = caught.value.table
-    assert len(table["built"]) == 3
-    assert len(table["failed"]) == 9
-    assert is_tidy(cloud)
-
-
-def test_an_interruption_while_threads_begin_begins_no_more(cloud, monkeypatch):
-    begun, usual, real, first = threading.Event(), cloud.hosts.build, builds.threads.begin, []
-
-    def build(host, name, *args, **kwargs):
-        begun.set()
-        time.sleep(0.2)
-        usual(host, name, *args, **kwargs)
-
-    def begin(pool, *work):
-        if first and begun.wait() and len(first) == 1:
-            first.append(True)
-            raise KeyboardInterrupt
-        first.append(True)
-        return real(pool, *work)
-
-    cloud.hosts.does["virt.init"] = build
-    monkeypatch.setattr(builds.threads, "begin", begin)
-    with pytest.raises(NotAllBuilt, match="the command was interrupted") as caught:
-        built(cloud, count=12, per_host=1)
-
-    table = caught.value.table
-    assert len(table["built"]) == 1
-    assert len(table["failed"]) == 11
-    assert is_tidy(cloud)
 
 
 def test_minions_that_do_not_answer_are_named_and_stay(cloud, monkeypatch):
