@@ -3,7 +3,7 @@
 import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import Executor, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -141,8 +141,7 @@ class _Moves:
             return self._out
         work = partial(self._work, is_fixed, after)
         with ThreadPoolExecutor(self._count) as pool:
-            jobs = [threads.begin(pool, work) for _ in range(self._count)]
-            self._wait(jobs)
+            jobs = self._waited(pool, work)
         for job in jobs:
             job.result()
         out = self._out
@@ -153,12 +152,16 @@ class _Moves:
             out.failed |= dict.fromkeys(out.left, _NOT_BEGUN)
         return out
 
-    def _wait(self, jobs: Sequence[Future[None]]) -> None:
-        """Wait for all jobs, once interrupted for what is under way alone."""
+    def _waited(self, pool: Executor, work: Callable[[], None]) -> Sequence[Future[None]]:
+        """Return all jobs once they are over; interrupted, wait for what is under way alone."""
+        jobs: list[Future[None]] = []
         is_told = True
-        while not all(job.done() for job in jobs):
+        while len(jobs) < self._count or not all(job.done() for job in jobs):
             try:
                 if is_told:
+                    # The first moves while the last thread begins: an interruption is as good then.
+                    while len(jobs) < self._count:
+                        jobs.append(threads.begin(pool, work))
                     wait(jobs)
                     continue
                 self._turns.stop()
@@ -169,6 +172,7 @@ class _Moves:
             except (KeyboardInterrupt, SystemExit):
                 # However often: a move that nobody waits for would go on all the same.
                 self._out.is_interrupted, is_told = True, False
+        return jobs
 
     def _work(self, is_fixed: bool, after: Callable[[str, str, str], str | None]) -> None:
         while (name := self._turns.next()) is not None:

@@ -311,6 +311,30 @@ def test_an_interruption_lets_moves_come_to_their_end_and_begins_no_other(cloud,
     assert len(told) == times and f"salt h3 virt.migrate_cancel {first} ends it" in told[0]
 
 
+def test_an_interruption_while_moves_begin_begins_no_other(cloud, run, monkeypatch):
+    three, held, begun = cloud(3), threading.Event(), threading.Event()
+    for name in ("web1", "web2", "web3"):
+        three.put(name, "h3")
+    begin, calls = several.threads.begin, []
+
+    def interrupted(*args):
+        calls.append(args)
+        if len(calls) == 2:
+            begun.wait(10)
+            threading.Timer(0.2, held.set).start()
+            raise KeyboardInterrupt
+        return begin(*args)
+
+    three.before["h3", "virt.migrate"] = lambda: begun.set() or held.wait(10)
+    monkeypatch.setattr(several.threads, "begin", interrupted)
+    with pytest.raises(evacuate.NotAllMoved, match="h3 still has ") as caught:
+        run(evacuate.evacuate, three, "h3", **HOW)
+
+    assert len(table(caught)["moved"]) == 1
+    why = "not begun, the command was interrupted"
+    assert [*table(caught)["failed"].values()] == [why, why]
+
+
 def test_an_interruption_while_it_waits_says_what_has_moved(cloud, run, monkeypatch):
     three = cloud(3)
     three.put("web1", "h3")
