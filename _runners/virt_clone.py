@@ -60,7 +60,5 @@ def clone(source, name, dry_run=False, wait=True, wait_s=None, quiet=False, forc
     asked = {"given": kwargs, "force": arguments.boolean("force", force)}
     if wait_s is not None:
         asked["wait_s"] = arguments.whole("wait_s", wait_s, least=0, most=86400)
-    wanted = cloning.request(cloud, source, name, asked)
-    if dry_run:
-        return cloning.dry_run(cloud, wanted)
-    return cloning.clone(cloud, wanted, wait=arguments.boolean("wait", wait))
+    wanted, wait = cloning.request(cloud, source, name, asked), arguments.boolean("wait", wait)
+    return (cloning.dry_run if dry_run else cloning.clone)(cloud, wanted, wait=wait)

@@ -72,10 +72,10 @@ def clone(cloud: Cloud, wanted: CloneRequest, *, wait: bool) -> dict[str, Any]:
     return deploy.deploy(cloud, wanted, wait=wait)
 
 
-def dry_run(cloud: Cloud, wanted: CloneRequest) -> dict[str, Any]:
+def dry_run(cloud: Cloud, wanted: CloneRequest, *, wait: bool) -> dict[str, Any]:
     """Return ``{host: plan}``, what the host of the source would do; or raise as it would."""
     wanted.required()
-    deploy.refuse_name(cloud, wanted)
+    deploy.refuse(cloud, wanted, wait=wait)
     host, given = wanted.host or "", {**wanted.given, "dry_run": True}
     said = act(cloud, host, wanted.function, *wanted.values, kwarg=given)
     return {host: wire.plain(wire.read(host, wanted.function, ClonePlan, said))}

@@ -138,9 +138,12 @@ def refuse_taken(hosts: Hosts, name: str, settled: str = "") -> None:
         )
 
 
-def refuse_name(cloud: Cloud, request: Request) -> None:
-    """Raise NameTaken if a host has a VM of a name, or may have one and cannot be asked."""
-    refuse_taken(_look(cloud, request, request.required()), request.name)
+def refuse(cloud: Cloud, request: Request, *, wait: bool) -> None:
+    """Raise NameTaken if a VM of the name is there, or may be; MasterError as :func:`deploy`."""
+    hosts = _look(cloud, request, request.required())
+    refuse_taken(hosts, request.name)
+    if wait:
+        awaiting.refuse_unproved(cloud.opts, [request], hosts.found.answers)
 
 
 def dry_run(cloud: Cloud, request: Request, *, wait: bool = True) -> dict[str, dict[str, Any]]:

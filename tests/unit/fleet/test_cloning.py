@@ -4,7 +4,7 @@ import pytest
 import told
 from fleetkit import cloud as make_cloud
 from saltvirt import wire
-from saltvirt.errors import BadArgument, NameTaken, NoSuchVm, VirtError
+from saltvirt.errors import BadArgument, MasterError, NameTaken, NoSuchVm, VirtError
 from saltvirt.fleet import cloning, keys
 
 GIVEN = {"seed_method": "nocloud"}
@@ -68,6 +68,17 @@ def test_what_cannot_be_is_refused_before_anything_is_made(cloud, name, given, e
         clone(cloud, name, **given)
 
     assert cloud.hosts.sent == [] and keys.accepted(cloud.opts, name.strip("/")) is None
+
+
+@pytest.mark.parametrize("how", [cloning.clone, cloning.dry_run])
+def test_where_nobody_can_tell_who_answers_none_is_made_that_would_be_waited_for(cloud, how):
+    cloud.opts["minion_data_cache"] = False
+    asked = cloning.request(cloud.master, "web", "db", {"given": GIVEN})
+
+    with pytest.raises(MasterError, match="minion_data_cache is off"):
+        how(cloud.master, asked, wait=True)
+
+    assert cloud.hosts.sent == [] and keys.accepted(cloud.opts, "db") is None
 
 
 def test_a_host_that_refuses_has_the_key_taken_back(cloud):
