@@ -5,7 +5,7 @@ import re
 import pytest
 from cloudkit import TINY, ticks, wait
 
-pytestmark = pytest.mark.both_salts
+pytestmark = pytest.mark.second_nightly
 DEBIAN = "salt://images/debian-minion.qcow2"
 
 

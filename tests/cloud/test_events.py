@@ -48,7 +48,7 @@ def heard(cloud):
     return cloud.heard(TAG, act)
 
 
-@pytest.mark.both_salts
+@pytest.mark.second_nightly
 def test_events_reach_the_master_and_do_so_again_after_libvirtd_was_away(engine):
     assert f'"name": "{VM}"' in heard(engine)
 

@@ -41,7 +41,6 @@ SAMPLE = {
     "stopped departure.before-leaving source-libvirtd": 2,
     "build order.keyed runner": 2,
     "build build.making libvirtd": 1,
-    "build build.defining reboot": 2,
     "build build.end qemu": 2,
 }
 

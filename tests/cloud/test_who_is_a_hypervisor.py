@@ -73,7 +73,7 @@ def out(cloud):
         assert reach(cloud, source, target) == (0, target)
 
 
-@pytest.mark.both_salts
+@pytest.mark.second_nightly
 def test_whoever_is_shut_out_stays_out(cloud, out):
     assert out.code == 0, out.out
     assert set(out.data["told"]) == {"hyper1", "hyper2"} and len(out.data["revoked"]) >= 4
@@ -107,7 +107,7 @@ def upgraded(cloud):
     cloud.sh("master", f"mv /srv/hypervisors.json {LIST}")
 
 
-@pytest.mark.both_salts
+@pytest.mark.second_nightly
 def test_the_hosts_of_an_older_release_are_shown_and_allowed_with_one_command(upgraded):
     for words in (("virt.host_info",), ("virt.init", "v1", "1", "96", TINY, "seed=False")):
         refused = upgraded.run(*words)
@@ -129,7 +129,7 @@ def test_the_hosts_of_an_older_release_are_shown_and_allowed_with_one_command(up
     assert keys_state(upgraded, "hyper1")[0] is True
 
 
-@pytest.mark.both_salts
+@pytest.mark.second_nightly
 def test_a_target_of_an_older_configuration_is_refused_with_the_command_in_its_place(upgraded):
     target = "G@virt_hypervisor:True"
     path = upgraded.master_conf / "master.d/hypervisors.conf"

@@ -9,6 +9,7 @@ from conftest import Swarm, swarm_of
 from swarmkit import conf, life
 from swarmkit.settings import ROOT, Spec
 
+pytestmark = pytest.mark.nightly
 # Both masters have Salt's own ports: a syndic on other ones subscribes to its own master.
 ABOVE, BELOW, ADDRESS = ROOT / "above", ROOT / "below", "127.0.0.2"
 UP_S = 180
