@@ -6,12 +6,13 @@ States of a hypervisor's own network: its bridges, and who may reach its libvirt
 
 import functools
 from collections.abc import Mapping
+from itertools import chain
 from typing import Any
 
 from saltvirt import arguments, compat, statereturn
 from saltvirt.errors import BadArgument, VirtError
 from saltvirt.net import bridgeplan
-from saltvirt.net.firewall import backends, recorded
+from saltvirt.net.firewall import backends, lastpeers
 from saltvirt.ops.bridge import absent, present
 from saltvirt.ops.certificates import enrolment
 
@@ -202,17 +203,20 @@ def firewall_present(
     is_test = __opts__["test"]
     try:
         ask = functools.partial(compat.certificates_pillar, __opts__)
-        told = enrolment.peers(ask)
-        wanted = [*peers, *told.addresses]
+        told, last = enrolment.peers(ask), lastpeers.LastPeers(name)
         # A host that has just lost its address, or boots, is not shut out by those that it needs.
-        stay = recorded.staying(recorded.peers(name), wanted) if told.unknown else []
-        work = backends.of(backend, __salt__, name, ports, [*wanted, *stay])
+        unknown = [host for host, addresses in told.items() if not addresses]
+        stay = last.of(unknown)
+        all_peers = [*peers, *chain(*told.values(), *stay.values())]
+        work = backends.of(backend, __salt__, name, ports, all_peers)
         if not is_test:  # a test may run before the package is there
             work.refuse_missing()
         changes = work.plan()
         if changes and not is_test:
             work.apply()
-        note, warnings = work.note() + recorded.note(stay, told.unknown), work.warnings()
+        if not is_test:
+            last.keep({**told, **stay})
+        note, warnings = work.note() + lastpeers.note(stay, unknown), work.warnings()
     except VirtError as error:
         return statereturn.failed(name, error)
     ret = statereturn.of(
@@ -246,6 +250,8 @@ def firewall_absent(name: str, ports: Any = (16514,), backend: str = "nftables")
         changes, warnings = work.removal(), work.stays_loaded()
         if changes and not __opts__["test"]:
             work.remove()
+        if not __opts__["test"]:
+            lastpeers.LastPeers(name).forget()
         warnings += work.kept_by_others()
     except VirtError as error:
         return statereturn.failed(name, error)

@@ -96,14 +96,20 @@ def clone(
         xml = clone_xml.domain(text, name, base, paths, learn_addresses=learn_addresses)
         flags = libvirt.VIR_DOMAIN_DEFINE_VALIDATE if validate else 0
         conn.defineXMLFlags(xml, flags)
+        had_variables = True
+
+        def undefine() -> None:
+            _undefine(conn, name, had_variables)
+
+        steps.undo_with(undefine)
         # What its firmware would find is of an earlier VM of that name.
-        steps.undo_with(_undefine, conn, name, firmware.has_variables(conn, name))
+        had_variables = firmware.has_variables(conn, name)
         lifecycle.start(conn, name)
 
 
 def _undefine(conn: Any, name: str, had_variables: bool) -> None:
-    lifecycle.destroy(conn, name)
     is_kept = had_variables or firmware.has_anothers(conn, name)
+    lifecycle.destroy(conn, name)
     lifecycle.undefine(conn, name, keep_nvram=is_kept)
 
 

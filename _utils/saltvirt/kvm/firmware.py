@@ -12,7 +12,10 @@ from saltvirt.xml import read
 def has_variables(conn: Any, name: str) -> bool:
     """Return whether that file of a defined VM is there already."""
     noted = _noted(conn, name)
-    return noted is not None and Path(noted).exists()
+    try:
+        return noted is not None and Path(noted).exists()
+    except OSError:
+        return True  # it may be, where this process may not look
 
 
 def has_anothers(conn: Any, name: str) -> bool:

@@ -7,6 +7,7 @@ both names of one file after a crash knows whose it is. It is the same when a fi
 name must be off the record before it is free for others.
 """
 
+import contextlib
 import errno
 import hashlib
 import os
@@ -78,17 +79,25 @@ def make(held: records.Held, paths: list[str]) -> None:
     try:
         for path, mark in marks.items():
             _make(path, mark, bare)
-        facts = _facts(held.now)
         # What is on record and does not survive a crash might be another host's by then.
-        for folder in {mark.parent for mark in marks.values()}:
-            files.sync_folder(folder)
+        _sync({mark.parent for mark in marks.values()})
+        facts = _facts(held.now)
         _note(held, replace(facts, begun=[*(facts.begun or []), *paths]))
     except BaseException:
         for path in bare:
-            Path(path).unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                Path(path).unlink()
         raise
     for mark in marks.values():
         _unmark(mark)
+
+
+def _sync(folders: Iterable[Path]) -> None:
+    for folder in folders:
+        try:
+            files.sync_folder(folder)
+        except OSError as exc:
+            raise StorageError(f"cannot make files in {folder}: {exc.strerror}") from exc
 
 
 def _make(path: str, mark: Path, bare: list[str]) -> None:

@@ -259,6 +259,20 @@ def test_a_clone_that_does_not_start_leaves_the_variables_of_an_earlier_vm(
     assert undefined == [had]
 
 
+def test_a_clone_whose_variables_cannot_be_looked_for_is_taken_back_whole(
+    conn, base, undefined, monkeypatch
+):
+    def fails(*_args):
+        raise LibvirtRefused("no answer")
+
+    monkeypatch.setattr(firmware, "has_variables", fails)
+    base(disk())
+    with pytest.raises(LibvirtRefused, match="no answer"):
+        cloudvms.clone(conn, "base", "web1", **{**QUICK, "validate": False})
+
+    assert undefined == [True] and "web1" not in {one.name() for one in conn.listAllDomains()}
+
+
 @pytest.mark.parametrize(("other", "is_kept"), [("base", True), ("other", False)])
 def test_variables_that_another_vm_has_too_stay_with_it(conn, base, undefined, other, is_kept):
     base(disk())

@@ -269,7 +269,14 @@ def _unfetched(vm: Vm, content: Content) -> tuple[str, ...]:
     return (*images, *boot)
 
 
+def refuse_twice(plan: Plan) -> None:
+    """Raise StorageError if two files of a plan would be one, as a disk called like the seed."""
+    for path in sorted({path for path in plan.paths if plan.paths.count(path) > 1}):
+        raise StorageError(f"two files of VM {plan.vm.name!r} would be {path}")
+
+
 def _refuse_taken(plan: Plan, content: Content) -> None:
+    refuse_twice(plan)
     for path in plan.paths:
         if path in content.taken:
             what = "seed" if path in (plan.seed_path, plan.credentials_path) else "disk"

@@ -8,7 +8,7 @@ from typing import Any
 
 from saltvirt import arguments, clonespec, parts, protocol, records, undo
 from saltvirt.config import HostSettings
-from saltvirt.errors import BadArgument, StorageError
+from saltvirt.errors import BadArgument
 from saltvirt.kvm import connect
 from saltvirt.ops import inspect, reservations, unfinished
 from saltvirt.ops.build import buildfacts, buildplan, cloneplan, do, source
@@ -136,9 +136,7 @@ def _refuse_taken(conn: Any, settings: HostSettings, plan: buildplan.Plan) -> No
     """Raise StorageError if a disk or the seed is there already."""
     reservations.refuse_taken(settings, plan.vm.name, plan.paths)
     do.refuse_volumes(conn, settings, plan)
-    twice = {path for path in plan.paths if plan.paths.count(path) > 1}
-    for path in sorted(twice):
-        raise StorageError(f"two files of VM {plan.vm.name!r} would be {path}")
+    buildplan.refuse_twice(plan)
 
 
 class _Cloner(do.Builder):

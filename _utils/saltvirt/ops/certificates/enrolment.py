@@ -38,23 +38,15 @@ def question(ask: Ask, wanted: Mapping[str, str]) -> dict[str, Any]:
     return found
 
 
-@dataclass(frozen=True, slots=True)
-class Peers:
-    """The other hypervisors' addresses, none of our own, and those that none is known of."""
+def peers(ask: Ask) -> dict[str, list[str]]:
+    """
+    Return ``{host: addresses}`` of the other hypervisors as the master knows them, none of our own.
 
-    addresses: list[str]
-    unknown: list[str]
-
-
-def peers(ask: Ask) -> Peers:
-    """Return the other hypervisors, as the master knows them."""
+    It knows no address of a host that has told none yet, or that has just told that it has none.
+    """
     answer = question(ask, {})
     own = set(answer["own"])
-    found = {host: set(addresses) - own for host, addresses in answer["peers"].items()}
-    return Peers(
-        sorted(set().union(*found.values())),
-        sorted(host for host, addresses in found.items() if not addresses),
-    )
+    return {host: sorted(set(told) - own) for host, told in answer["peers"].items()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,8 +22,8 @@ NETWORK_FOLDERS = (
     *(Path("/etc/NetworkManager/system-connections"), Path("/etc/network")),
     Path("/etc/network/interfaces.d"),
 )
-# Its file says by itself what firewalld loads.
-_FIREWALLD = "/firewalld-"
+# What firewalld loads itself, and whom the master has told last: no unit loads these.
+_UNLOADED = ("/firewalld-", "/peers-")
 
 
 def of_host(conn: Any, opts: Mapping[str, Any], settings: HostSettings) -> DoctorFacts:
@@ -124,7 +124,7 @@ def _firewall() -> Iterator[str]:
     known = {word for words in loaded.values() for word in words}
     rules = {str(path) for path in _RULES.glob("[!.]*") if path.is_file()}
     if salt.utils.systemd.booted():
-        yield from (path for path in rules - known if _FIREWALLD not in path)
+        yield from (path for path in rules - known if not any(one in path for one in _UNLOADED))
     yield from (unit for unit, words in loaded.items() if words - rules)
 
 

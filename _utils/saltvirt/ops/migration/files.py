@@ -1,17 +1,18 @@
 """The files of a VM that comes: made empty on this host, filled by the other."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from saltvirt.config import HostSettings
 from saltvirt.errors import StorageError
-from saltvirt.files import private
+from saltvirt.files import part_path, private
 from saltvirt.image import cache, tool
 from saltvirt.kvm import host
 from saltvirt.ops import reservations, storage
 from saltvirt.ops.build import existing
 from saltvirt.ops.migration.arrivalplan import ComingFile
+from saltvirt.undo import on_failure
 
 
 def placeholder(path: str | Path, size_bytes: int) -> None:
@@ -63,27 +64,50 @@ def seed(
     """
     Make empty disks for a VM that comes, as 3006 did; one that is there is replaced by force.
 
-    None is made if one cannot be. What a VM here has, or is to have, no force replaces.
+    None is made if one cannot be. What a VM here has, or is to have, no force replaces; nor what
+    other hosts may have.
     """
     pools = host.pools(conn)
     places = {target: _place(target, disk, pools) for target, disk in disks.items()}
-    there = {target: path for target, path in sorted(places.items()) if path.exists()}
     with reservations.host_lock(settings):
-        for target, path in there.items():
-            if not force:
-                raise StorageError(
-                    f"disk {target}: {path} is there already; force=True replaces it"
-                )
-        existing.refuse_used(conn, settings, "", map(str, there.values()))
+        there = {path for path in places.values() if path.exists()}
         for target, path in sorted(places.items()):
-            _seed(path, disks[target])
+            if path in there:
+                _refuse_taken(settings, target, path, force)
+        reservations.refuse_on_record(settings, "", map(str, places.values()))
+        existing.refuse_used(conn, settings, "", sorted(map(str, there)))
+        _place_all({path: disks[target] for target, path in sorted(places.items())}, there)
 
 
-def _seed(path: Path, disk: Mapping[str, Any]) -> None:
+def _refuse_taken(settings: HostSettings, target: str, path: Path, force: bool) -> None:
+    if not force:
+        raise StorageError(f"disk {target}: {path} is there already; force=True replaces it")
+    if storage.is_declared(settings, str(path)) or storage.is_open(path):
+        raise StorageError(
+            f"disk {target}: {path} may be another host's VM's, as virt:shared_paths has it or a "
+            "QEMU has it open; remove it by hand if it is not"
+        )
+
+
+def _place_all(disks: Mapping[Path, Mapping[str, Any]], there: Collection[Path]) -> None:
+    """Make the disks beside their places, then take these; on failure nothing is left."""
+    with on_failure() as steps:
+        parts = {}
+        for path, disk in disks.items():
+            path.parent.mkdir(mode=0o711, parents=True, exist_ok=True)
+            if path not in there:
+                placeholder(path, 0)
+                steps.undo_with(path.unlink)
+            parts[path] = part_path(path.parent, path.name)
+            steps.undo_with(parts[path].unlink, True)
+            _make_empty(parts[path], disk)
+        for path, part in parts.items():
+            part.rename(path)
+
+
+def _make_empty(path: Path, disk: Mapping[str, Any]) -> None:
     backing = disk.get("backing file") or {}
-    path.parent.mkdir(mode=0o711, parents=True, exist_ok=True)
     below = (backing["file"], backing.get("file format") or "qcow2") if backing else ()
-    path.unlink(missing_ok=True)
     tool.create(path, disk["virtual size"], disk["file format"], *below)
     path.chmod(0o600)
 

@@ -72,6 +72,29 @@ def test_files_without_a_second_name_go_with_a_build_that_cannot_note_them(hyper
     assert hypervisor.files() == []
 
 
+def test_a_disk_that_would_be_the_seed_is_refused(hypervisor):
+    with hypervisor.libvirt(), pytest.raises(StorageError, match="two files of VM 'web1' would be"):
+        hypervisor.init(disks=[{"name": "seed.iso", "size": 8}], start=False)
+
+    assert (hypervisor.files(), hypervisor.open_records()) == ([], [])
+
+
+def test_a_folder_that_cannot_be_synced_is_named(hypervisor, monkeypatch):
+    sync, failed = files.sync_folder, []
+
+    def broken(folder):
+        if Path(folder) == Path(hypervisor.settings.images) and not failed:
+            failed.append(folder)
+            raise OSError(errno.EIO, "Input/output error")
+        sync(folder)
+
+    monkeypatch.setattr(files, "sync_folder", broken)
+    with hypervisor.libvirt(), pytest.raises(StorageError, match="images: Input/output error"):
+        hypervisor.init()
+
+    assert (hypervisor.files(), hypervisor.open_records()) == ([], [])
+
+
 POINTS = {
     "build.before-making": [],
     "build.making": [],

@@ -2,6 +2,8 @@
 
 import json
 import subprocess
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import asloaded
@@ -64,6 +66,54 @@ def test_what_a_vm_here_has_stays_whatever_is_forced(hypervisor, seeded, tmp_pat
         seeded({"vda": disk(tmp_path / "new"), "vdb": disk(path)}, force=True)
 
     assert path.read_bytes() == before and not (tmp_path / "new").exists()
+
+
+def test_none_is_made_if_one_cannot_be(seeded, tmp_path):
+    there, before = tmp_path / "a", sorted(tmp_path.rglob("*"))
+    there.write_text("somebody's")
+    lost = {"backing file": {"file": str(tmp_path / "no"), "file format": "raw"}}
+
+    with pytest.raises(StorageError):
+        seeded({"vda": disk(there), "vdb": disk(tmp_path / "b", **lost)}, force=True)
+
+    assert there.read_text() == "somebody's"
+    assert {*tmp_path.rglob("*")} - {*before} == {there}
+
+
+def test_what_comes_while_it_waits_is_not_replaced(hypervisor, seeded, tmp_path, monkeypatch):
+    lock = files.reservations.host_lock
+
+    @contextmanager
+    def late(settings):
+        (tmp_path / "late").write_text("another's")
+        with lock(settings):
+            yield
+
+    monkeypatch.setattr(files.reservations, "host_lock", late)
+    with pytest.raises(StorageError, match="late is there already"):
+        seeded({"vda": disk(tmp_path / "late")})
+
+    assert (tmp_path / "late").read_text() == "another's"
+
+
+def test_what_other_hosts_may_have_no_force_replaces(hypervisor, tmp_path):
+    settings = replace(hypervisor.settings, shared_paths=[str(tmp_path / "san")])
+    (tmp_path / "san").mkdir()
+    (tmp_path / "san/d").write_text("another host's")
+    with hypervisor.libvirt() as conn, pytest.raises(StorageError, match="may be another host's"):
+        files.seed(conn, settings, {"vda": disk(tmp_path / "san/d")}, force=True)
+
+    assert (tmp_path / "san/d").read_text() == "another host's"
+
+
+def test_what_is_on_record_is_not_made_before_its_vm(hypervisor, seeded, tmp_path, monkeypatch):
+    monkeypatch.setattr(
+        files.reservations, "coming_files", lambda _s, _name: {str(tmp_path / "d"): "web9"}
+    )
+    with pytest.raises(StorageError, match="is to be a file of VM 'web9'"):
+        seeded({"vda": disk(tmp_path / "d")})
+
+    assert not (tmp_path / "d").exists()
 
 
 POOLS = (
