@@ -271,6 +271,7 @@ def test_half_a_firewall_is_shown(built, tmp_path, monkeypatch):
         path = units / f"salt-virt-nftables-{name}.service"
         path.write_text(unit.format(rules / f"nftables-{name}.nft"))
     (rules / "firewalld-a.rules").touch()
+    (rules / "peers-a.json").touch()
 
     assert look(built).left["firewall"] == [
         str(rules / "nftables-rules-only.nft"),
