@@ -8,6 +8,8 @@ import pytest
 from cloudkit import TINY, wait
 from faultkit import FAULTS
 
+pytestmark = pytest.mark.second
+
 DEBIAN = "salt://images/debian-minion.qcow2"
 
 

@@ -4,6 +4,8 @@ import pytest
 from cloudkit import TINY, wait
 from test_faults import refused
 
+pytestmark = pytest.mark.second
+
 INIT = ["virt.init", "t1", "1", "96", TINY, "host=hyper1", "start=False"]
 SAMPLE = "order.ordered"
 BEFORE = ["order.placing", "order.before-keyed", "order.keyed", "order.before-ordered", SAMPLE]
