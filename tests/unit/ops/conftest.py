@@ -134,11 +134,20 @@ def hypervisor(tmp_path, monkeypatch, empty_image):
         disk_reserve_mib=0,
         console_log=False,
     )
+    _forget_others(settings)
     made = Hypervisor(settings=settings, root=tmp_path)
     made.definitions.mkdir()
     shutil.copy(empty_image, tmp_path)
     _keep_definitions(monkeypatch, made.definitions)
     return made
+
+
+def _forget_others(settings):
+    """Remove what a test before this has left: its driver lives on while anything refers to it."""
+    with connect.opened(settings, readonly=False) as conn:
+        for name in set(query.names(conn)) - {"test"}:
+            lifecycle.destroy(conn, name)
+            conn.lookupByName(name).undefine()
 
 
 def _keep_definitions(monkeypatch, folder):
