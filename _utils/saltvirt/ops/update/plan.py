@@ -102,7 +102,8 @@ def _memory(root: ET.Element, request: Request) -> None:
     of_cells = sum(cell.memory_kib or 0 for cell in model.cells) if model else 0
     if of_cells and now.size_kib == of_cells:
         # QEMU's driver takes the sum of the cells for all there is, whatever else is said.
-        wanted = replace(wanted, size_kib=of_cells)
+        current_kib = min(wanted.current_kib, of_cells)
+        wanted = replace(wanted, size_kib=of_cells, current_kib=current_kib)
     amend.changed(root, memory.build(now), memory.build(wanted))
 
 

@@ -299,6 +299,13 @@ def test_a_bad_argument_changes_nothing(update, monkeypatch, asked, why):
     assert definition(update) == before
 
 
+def test_more_memory_than_its_cells_have_is_no_change_once_libvirt_has_cut_it(update):
+    cells = {"cpu": {"numa": {0: {"cpus": "0", "memory": 256}, 1: {"cpus": "1", "memory": 256}}}}
+    for asked in ({**cells, "mem": 1024}, {"cpu": 4, "mem": 1024}):
+        update(**asked)
+        assert update(**asked) == IDLE
+
+
 def test_a_vm_that_is_not_here_or_has_no_definition_is_refused(update):
     with pytest.raises(NoSuchVm):
         update("web9")
