@@ -191,7 +191,7 @@ def firewall_present(
     ``_forward``. A rule of another nftables table that drops packets is named in a warning. What
     guests with NAT send to these ports of peers is kept back by nftables, whatever the backend:
     without ``nft`` a warning says that nothing does, and an ``nft`` that fails is an error. While
-    the master knows no address of a hypervisor, whoever gets in already still does; the comment
+    the master knows no address of a hypervisor, those that it told last of it get in; the comment
     names both. If a step fails, all is as it was. Undo: virt.firewall_absent.
 
     .. code-block:: yaml

@@ -292,26 +292,21 @@ def connection(function: str, given: Mapping[str, Any]) -> dict[str, Any]:
     return {key: given[key] for key in CONNECTION if key in given}
 
 
-def for_call(
-    function: str,
-    given: Mapping[str, Any],
-    opts: Mapping[str, Any],
-    pillar: Mapping[str, Any],
-    grains: Mapping[str, Any],
-) -> HostSettings:
-    """Return the options of this hypervisor for a call with only connection keywords left."""
-    return host_settings(opts, pillar, grains, **connection(function, given))
+def for_call(function: str, given: Mapping[str, Any], *sources: Mapping[str, Any]) -> HostSettings:
+    """
+    Return the options of this hypervisor for a call with only connection keywords left.
+
+    sources
+        The minion's configuration, pillar and grains.
+    """
+    return host_settings(*sources, **connection(function, given))
 
 
 def to_connect(
-    function: str,
-    given: Mapping[str, Any],
-    opts: Mapping[str, Any],
-    pillar: Mapping[str, Any],
-    grains: Mapping[str, Any],
+    function: str, given: Mapping[str, Any], *sources: Mapping[str, Any]
 ) -> HostSettings:
     """Return what :func:`for_call` does, of its options ``virt:connection`` alone."""
-    return _host(_CONNECTING, opts, pillar, grains, connection(function, given))
+    return _settings(_CONNECTING, *sources, override=connection(function, given))
 
 
 def host_settings(
@@ -326,14 +321,15 @@ def host_settings(
     Minion configuration wins over grains, grains over pillar, as with Salt's own
     ``config.get``; ``override`` (``connection``, ``username``, ``password``) wins over all.
     """
-    return _host(_HOST, opts, pillar, grains, override)
+    return _settings(_HOST, opts, pillar, grains, override=override)
 
 
-def _host(
+def _settings(
     kinds: Mapping[str, Any],
     opts: Mapping[str, Any],
     pillar: Mapping[str, Any] | None,
     grains: Mapping[str, Any] | None,
+    *,
     override: Mapping[str, Any],
 ) -> HostSettings:
     sources = [opts, *(source for source in (grains, pillar) if source)]
