@@ -15,7 +15,7 @@ from typing import Any
 
 from saltvirt import undo
 from saltvirt.errors import BadArgument, VirtError
-from saltvirt.fleet import masterrelease, masteruser, progress
+from saltvirt.fleet import largeevents, masterrelease, masteruser, progress
 from saltvirt.fleet.cells import known
 from saltvirt.later import Later
 
@@ -73,6 +73,8 @@ def runner_function(
             failure = {"error": "interrupted; what was begun is taken back or finished"}
         else:
             _print_by(job, data, outputter, line and _nothing)
+            if job and job.print_func:
+                largeevents.spare(job, data, module["__opts__"]["max_event_size"])
             return data
         data = _failed(module["__context__"], job, failure, outputter or "virt_plan", line)
         if job and job.print_func and _is_gone(job, module["__opts__"]):

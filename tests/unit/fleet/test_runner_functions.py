@@ -12,15 +12,19 @@ from saltvirt.errors import BadArgument, VirtError
 from saltvirt.fleet import progress, runners
 
 __context__ = {}
-__opts__ = {"user": "root"}
+__opts__ = {"user": "root", "max_event_size": 1 << 20}
 __jid_event__ = None
 
 
 class Bus:
     """Stand for the master's event bus, which needs a master."""
 
+    def __init__(self):
+        self.fired = []
+
     def fire_event(self, data, tag):
         """Nobody listens."""
+        self.fired.append(dict(data))
 
 
 def job(number, printed=None):
@@ -112,6 +116,28 @@ def test_who_waits_for_the_job_gets_the_table_and_the_event_stays_plain(monkeypa
         ("progress", {"message": "on its way"}),
         ("ret", {**ended, "outputter": "virt_query"}),
     ]
+
+
+@pytest.mark.parametrize("most_bytes", [5, 1 << 20])
+@pytest.mark.parametrize("is_shown", [True, False])
+def test_an_answer_that_is_too_large_for_events_is_in_none_where_somebody_waits_for_it(
+    monkeypatch, most_bytes, is_shown
+):
+    printed = []
+    events = job(1, printed if is_shown else None)
+    monkeypatch.setattr(runners, "__jid_event__", events)
+    monkeypatch.setitem(__opts__, "max_event_size", most_bytes)
+    bus = events.event
+
+    answer = table()
+    ended = {"fun": "runner.virt.query", "return": answer}
+    events.fire_event(ended, "ret")
+
+    is_spared = is_shown and most_bytes == 5
+    assert bus.fired[-1]["return"] == ("VALUE_TRIMMED" if is_spared else answer)
+    assert bus.fired[0]["message"] == "on its way"
+    assert ended["return"] is answer
+    assert [event["return"] for suffix, event in printed if suffix == "ret"] == [answer] * is_shown
 
 
 def test_an_answer_that_its_table_cannot_show_is_printed_as_salt_would(monkeypatch):

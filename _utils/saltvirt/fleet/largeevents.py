@@ -1,0 +1,44 @@
+"""
+What a job has on Salt's event bus of an answer that is too large for it.
+
+Salt looks through such an answer up to six times for what to leave out, and then fires all that
+it found too small to leave out, mebibytes of it. Where a person waits for the job nobody else does.
+"""
+
+from collections.abc import MutableMapping
+from typing import Any
+
+import salt.payload
+
+from saltvirt.signed import CUT
+
+
+class Sparing:
+    """Salt's event bus, for one job: of its answer, if that is too large, there is only a mark."""
+
+    def __init__(self, event: Any, answer: object) -> None:
+        self._event, self._answer = event, answer
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._event, name)
+
+    def fire_event(self, data: MutableMapping[str, Any], tag: str) -> Any:
+        """Fire an event; what is in ``data`` stays as it is."""
+        if data.get("return") is not self._answer:
+            return self._event.fire_event(data, tag)
+        data["return"] = CUT
+        try:
+            return self._event.fire_event(data, tag)
+        finally:
+            data["return"] = self._answer
+
+
+def spare(job: Any, answer: object, most_bytes: int) -> None:
+    """
+    Have a job that somebody waits for fire no answer that is larger than ``most_bytes``.
+
+    job
+        Salt's ``__jid_event__``.
+    """
+    if len(salt.payload.dumps(answer, use_bin_type=True)) > most_bytes:
+        job.event = Sparing(job.event, answer)
