@@ -2,8 +2,9 @@
 What the runner's commands cost at 10, 50 and 200 hosts with 50 VMs each, on a swarm.
 
 Beside them `salt '*' test.ping`, the floor, in the same run; then, on a swarm of Salt 3006.25, our
-runner beside that release's own, which asks the same hosts for the same modules' answers. As a
-program: commands.py [--rounds N] [SIZE...]
+runner beside that release's own, which asks the same hosts for the same modules' answers. Where the
+hosts are many, what is asked of them is asked again with one of twenty dead: they hear of no job.
+As a program: commands.py [--rounds N] [--unfiltered] [SIZE...]
 """
 
 import argparse
@@ -15,7 +16,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent / "swarm"), str(HERE.parents[1] / "_utils")]
 
-from swarmkit import life  # noqa: E402
+from swarmkit import conf, life  # noqa: E402
 from swarmkit.settings import Spec, SwarmError, place  # noqa: E402
 
 SIZES, VMS, ROUNDS = (10, 50, 200), 50, 3
@@ -34,6 +35,9 @@ VM = "vm-h0007-003"
 FLOOR = "test.ping"
 # Each host is asked for all it has, as for each VM before there were brief facts.
 WHOLE = "init dry_run of whole answers"
+# Of so many hosts one of twenty is dead; a question may take so much longer for it.
+_MANY, _OF_DEAD, _MORE_S = 200, 20, 2
+_QUESTIONS = ("list", "query", "vm_info NAME", "host_info")
 _INIT = ("salt-run", "virt.init", "fresh1", "1", "512", "seed=False", "dry_run=True")
 OURS = {
     FLOOR: ("salt", "*", "test.ping"),
@@ -61,18 +65,26 @@ def _argv(python, words):
     return [python, path, "-c", f"/run/swarm/master/{config}", *rest]
 
 
-def measured(salt, hosts, rounds):
-    """Return ``{command: figures}`` of one swarm."""
-    commands = {**OURS, **(THEIRS if salt == "3006" else {})}
+def measured(spec, rounds):
+    """Return ``{command: figures}`` of one swarm, and those with dead hosts, if it has many."""
+    commands = {**OURS, **(THEIRS if spec.salt == "3006" else {})}
     own = replace(place(), folder=place().folder.with_name(f"{place().folder.name}bench"))
-    spec = Spec(hosts=hosts, vms=VMS, salt=salt)
     life.up(own, spec)
     try:
-        argv = [_argv(spec.python, words) for words in commands.values()]
-        words = [spec.python, HERE / "insideswarm.py", str(rounds), json.dumps(argv)]
-        said = json.loads(life.run(own, words).splitlines()[-1])
+        alive = _timed(own, spec, commands, rounds)
+        if spec.salt == "3006" or spec.hosts < _MANY:
+            return alive, {}
+        dead = [{"host": host, "silent": True} for host in spec.ids[-(spec.hosts // _OF_DEAD) :]]
+        life.write(own, conf.FAULTS, json.dumps(dead))
+        return alive, _timed(own, spec, {name: OURS[name] for name in _QUESTIONS}, rounds)
     finally:
         life.down(own)
+
+
+def _timed(own, spec, commands, rounds):
+    argv = [_argv(spec.python, words) for words in commands.values()]
+    words = [spec.python, HERE / "insideswarm.py", str(rounds), json.dumps(argv)]
+    said = json.loads(life.run(own, words).splitlines()[-1])
     # Hosts that share a process share its time.
     shared = len(spec.groups[0])
     return {
@@ -95,8 +107,11 @@ def _row(hosts, name, one):
     )
 
 
-def _note(found, salt, hosts, by):
+def _note(found, salt, hosts, by, dead):
     """Note the ratios: of walls to the floor, and of walls and bytes to the rival's."""
+    for name, one in dead.items():
+        most = by[name]["wall_s"] + _MORE_S
+        found[f"{name} of {hosts} hosts, 5 % dead, {_MORE_S} s more"] = one["wall_s"] / most
     if salt == "3008":
         for name in ("list", "host_info", "query", "init dry_run"):
             found[f"{name} of {hosts} hosts, test.ping"] = by[name]["wall_s"] / by[FLOOR]["wall_s"]
@@ -109,18 +124,20 @@ def _note(found, salt, hosts, by):
         found[f"bytes of {name} of {hosts} hosts, {rival}"] = by[name]["bytes"] / by[rival]["bytes"]
 
 
-def rows(salt, hosts, rounds, found):
+def rows(spec, rounds, found):
     """Return the rows of one swarm; note the ratios in ``found``."""
-    by = measured(salt, hosts, rounds)
-    _note(found, salt, hosts, by)
-    return [_row(hosts, name, one) for name, one in by.items()]
+    by, dead = measured(spec, rounds)
+    _note(found, spec.salt, spec.hosts, by, dead)
+    every = {**by, **{f"{name}, 5 % dead": one for name, one in dead.items()}}
+    return [_row(spec.hosts, name, one) for name, one in every.items()]
 
 
-def tables(found, sizes=SIZES, rounds=ROUNDS):
+def tables(found, sizes=SIZES, rounds=ROUNDS, options=None):
     """Yield ``(title, heads, rows)`` of each size, on both lines of Salt."""
     for hosts in sizes:
         for salt in ("3008", "3006"):
-            yield TITLE.format(salt, rounds), HEADS, rows(salt, hosts, rounds, found)
+            spec = Spec(hosts=hosts, vms=VMS, salt=salt, options=options or {})
+            yield TITLE.format(salt, rounds), HEADS, rows(spec, rounds, found)
 
 
 if __name__ == "__main__":
@@ -128,10 +145,12 @@ if __name__ == "__main__":
 
     parser = argparse.ArgumentParser(description="what the runner's commands cost on swarms")
     parser.add_argument("--rounds", type=int, default=ROUNDS)
+    parser.add_argument("--unfiltered", action="store_true", help="without Salt's zmq_filtering")
     parser.add_argument("sizes", type=int, nargs="*", default=SIZES)
     given, noted = parser.parse_args(), {}
+    unfiltered = {"zmq_filtering": False} if given.unfiltered else {}
     try:
-        for one in tables(noted, given.sizes, given.rounds):
+        for one in tables(noted, given.sizes, given.rounds, unfiltered):
             run.table(*one)
     except SwarmError as error:
         sys.exit(f"commands: {error}")

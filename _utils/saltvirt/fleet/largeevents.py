@@ -5,7 +5,7 @@ Salt looks through such an answer up to six times for what to leave out, and the
 it found too small to leave out, mebibytes of it. Where a person waits for the job nobody else does.
 """
 
-from collections.abc import MutableMapping
+from collections.abc import Mapping, MutableMapping
 from typing import Any
 
 import salt.payload
@@ -33,12 +33,14 @@ class Sparing:
             data["return"] = self._answer
 
 
-def spare(job: Any, answer: object, most_bytes: int) -> None:
+def spare(job: Any, answer: object, opts: Mapping[str, Any]) -> None:
     """
-    Have a job that somebody waits for fire no answer that is larger than ``most_bytes``.
+    Have a job that somebody waits for fire no answer that is larger than ``max_event_size``.
 
     job
-        Salt's ``__jid_event__``.
+        Salt's ``__jid_event__``, None outside a job.
     """
-    if len(salt.payload.dumps(answer, use_bin_type=True)) > most_bytes:
+    if not (job and job.print_func):
+        return
+    if len(salt.payload.dumps(answer, use_bin_type=True)) > opts["max_event_size"]:
         job.event = Sparing(job.event, answer)

@@ -32,6 +32,8 @@ _DRAIN_S = 10
 # whether they are at it, and when those that do not say so are given up, unless nobody has said
 # anything at all. How often that is looked at.
 _ASK_S, _QUIET_S, _STEP_S = 0.8, 2, 0.1
+# So many who answered last are asked with them.
+_ENDED = 3
 # So long it is not said who is waited for.
 _UNTOLD_S = 10
 _SIGNED = "virt.signed"
@@ -102,36 +104,58 @@ class _AtIt:
     Which hosts say, asked for it, that they are at a job: they are alive, and no more.
 
     They do not sign that, as Salt itself answers, which is quicker where a host is slow. Whoever
-    says it in a host's name has that host waited for as long as if nobody had asked.
+    says it in a host's name has that host waited for as long as if nobody had asked. Some who have
+    answered the job are asked too: once they have said so, others could have.
     """
 
     def __init__(self, local: Any, hearing: Hearing) -> None:
-        self._local, self._hearing, self._prefix = local, hearing, ""
-        self._asked: frozenset[str] = frozenset()
-        self.heard: dict[str, bool] = {}
+        self._local, self._hearing = local, hearing
+        self._prefixes: tuple[str, ...] = ()
+        self._asked, self._ended = set[str](), set[str]()
+        self._said: dict[str, bool] = {}
 
     def ask(self, hosts: Collection[str]) -> None:
-        """Ask them, once."""
-        arg = [self._hearing.jid]
+        """Ask them: once, and once more if nobody had answered the job then."""
+        if self._ended or (self._prefixes and not self._hearing.replies):
+            return
+        arg, ended = [self._hearing.jid], [*self._hearing.replies][-_ENDED:]
         jid, asked = publish(
-            self._local, sorted(hosts), "saltutil.find_job", arg, None, _FIND_JOB_S, nocache=True
+            self._local,
+            sorted({*hosts, *ended}),
+            "saltutil.find_job",
+            arg,
+            None,
+            _FIND_JOB_S,
+            nocache=True,
         )
-        self._asked, self._prefix = frozenset(asked), f"salt/job/{jid}/ret/"
+        self._prefixes += (f"salt/job/{jid}/ret/",)
+        self._asked |= {*asked}
+        self._ended |= {*ended}
 
     def _watch(self, tag: str, data: Mapping[str, Any]) -> None:
         host = data.get("id")
-        if tag.startswith(self._prefix) and host in self._asked:
-            self.heard[host] = bool(data.get("return"))
+        if tag.startswith(self._prefixes) and host in self._asked:
+            self._said[host] = bool(data.get("return"))
 
     @property
     def watch(self) -> Watch | None:
         """What takes in an event; None if nobody was asked yet."""
-        return self._watch if self._prefix else None
+        return self._watch if self._prefixes else None
 
     @property
     def hosts(self) -> set[str]:
         """Those that are at it."""
-        return {host for host, is_at_it in self.heard.items() if is_at_it}
+        return {host for host, is_at_it in self._said.items() if is_at_it}
+
+    @property
+    def heard(self) -> int:
+        """How many of those that are waited for have said anything."""
+        return len(self._said.keys() - self._ended)
+
+    @property
+    def is_quick(self) -> bool:
+        """Whether all who have answered the job have said that they are not at it any more."""
+        return bool(self._ended) and self._ended <= self._said.keys()
 
 
 def _until_quiet(local: Any, hearing: Hearing, briefly: Collection[str], end: float) -> None:
@@ -141,7 +165,8 @@ def _until_quiet(local: Any, hearing: Hearing, briefly: Collection[str], end: fl
     briefly
         Those of whom only who says to be at it is waited for on.
 
-    Where the others took longer than the usual while, as on a busy machine, so may those.
+    Where the others took longer than the usual while, and could not even say since that they are
+    done, as on a busy machine, so may those.
     """
     at_it, begun, count = _AtIt(local, hearing), time.monotonic(), 0
     last = begun
@@ -150,13 +175,13 @@ def _until_quiet(local: Any, hearing: Hearing, briefly: Collection[str], end: fl
         if not left:
             return
         collect(local, hearing, min(time.monotonic() + _STEP_S, end), at_it.watch)
-        heard = len(hearing.replies) + len(at_it.heard)
+        heard = len(hearing.replies) + at_it.heard
         if heard > count:
             last, count = time.monotonic(), heard
         quiet_s = time.monotonic() - last
-        if heard and quiet_s >= max(_QUIET_S, last - begun):
+        if heard and quiet_s >= (_QUIET_S if at_it.is_quick else max(_QUIET_S, last - begun)):
             hearing.awaited -= left - at_it.hosts
-        elif at_it.watch is None and quiet_s >= _ASK_S:
+        elif quiet_s >= _ASK_S:
             at_it.ask(left)
 
 

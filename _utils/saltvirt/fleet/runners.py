@@ -73,8 +73,7 @@ def runner_function(
             failure = {"error": "interrupted; what was begun is taken back or finished"}
         else:
             _print_by(job, data, outputter, line and _nothing)
-            if job and job.print_func:
-                largeevents.spare(job, data, module["__opts__"]["max_event_size"])
+            largeevents.spare(job, data, module["__opts__"])
             return data
         data = _failed(module["__context__"], job, failure, outputter or "virt_plan", line)
         if job and job.print_func and _is_gone(job, module["__opts__"]):

@@ -25,7 +25,8 @@ class Bus:
         self.event, self.now, self.asked, self.kept = self, 0.0, [], []
         # {host: seconds after a question}, nothing for never; the same of saltutil.find_job, with
         # whether the host is at the job.
-        self.answers_s, self.at_it = {}, {}
+        # After how many seconds one who has answered says that it is not at it any more.
+        self.answers_s, self.at_it, self.done_s = {}, {}, None
         self.value = {host: {} for host in HOSTS}
         self._coming = []
 
@@ -40,6 +41,8 @@ class Bus:
         for host in targets:
             if fun == "saltutil.find_job":
                 late_s, said = self.at_it.get(host, (None, None))
+                if self.now >= self.answers_s.get(host, 1e9):
+                    late_s, said = self.done_s, {}
             else:
                 late_s = self.answers_s.get(host)
                 one = signed.Said(minion=host, about=jid, value=self.value[host])
@@ -125,8 +128,24 @@ def test_a_slow_host_that_says_it_is_at_it_is_waited_for_by_what_reads_too(bus, 
     found = survey(cloud(is_reading=True))
 
     assert found.unreachable == [] and sorted(found.answers) == HOSTS
-    # Who has answered is not asked again.
-    assert bus.asked[-1] == ("saltutil.find_job", ["hyper3"])
+    # Those that have answered say whether one could.
+    assert bus.asked[-1] == ("saltutil.find_job", HOSTS)
+
+
+@pytest.mark.parametrize(("done_s", "waited_s"), [(0.1, 6 + 2), (1.1, 6 + 2), (None, 6 + 6)])
+def test_where_answers_take_long_those_who_gave_them_say_how_long_a_silent_one_may(
+    bus, cloud, done_s, waited_s
+):
+    bus.answers_s = {"hyper1": 5.9, "hyper2": 6}
+    bus.done_s = done_s
+    patient = MasterSettings(timeout_s=20, hypervisors=HOSTS)
+
+    found = survey(replace(cloud(is_reading=True), settings=patient))
+
+    assert found.unreachable == ["hyper3"] and sorted(found.answers) == HOSTS[:2]
+    assert waited_s <= bus.now <= waited_s + 0.3
+    # Before anybody had answered, and after.
+    assert [fun for fun, _targets in bus.asked].count("saltutil.find_job") == 2
 
 
 def test_one_that_says_it_is_at_it_and_never_answers_is_waited_for_no_longer_than_agreed(
