@@ -9,7 +9,7 @@ and the master reads nothing else.
 import base64
 import json
 import zlib
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
 from cryptography.exceptions import InvalidSignature
@@ -78,8 +78,8 @@ def pack(said: Said, private_pem: bytes, *, is_small: bool = False) -> dict[str,
         Whether the text is to be packed as soon as that is worth it: masters of earlier releases
         do not unpack it. Defaults to False, which leaves it to what Salt would not carry.
     """
-    # What Salt could carry and JSON cannot is an answer that the master would not understand.
-    text = json.dumps(wire.plain(said), default=str, separators=(",", ":"))
+    whole = {one.name: getattr(said, one.name) for one in fields(said)}
+    text = json.dumps(whole, default=_plain, separators=(",", ":"))
     if len(text) > (_WORTH_IT if is_small else _LARGE):
         text = _PACKED + base64.b64encode(zlib.compress(text.encode(), 1)).decode()
     # Its own key, of its own disk: to prove that it is one takes longer than all the rest.
@@ -88,6 +88,12 @@ def pack(said: Said, private_pem: bytes, *, is_small: bool = False) -> dict[str,
     )
     signature = key.sign(text.encode(), _PSS, hashes.SHA256())
     return {"said": text, "signature": base64.b64encode(signature).decode()}
+
+
+def _plain(value: object) -> object:
+    """Return as plain data what JSON does not know; of most answers that is nothing."""
+    # What Salt could carry and JSON cannot is an answer that the master would not understand.
+    return wire.plain(value) if is_dataclass(value) else str(value)
 
 
 def unpack(packed: object, public_pem: str, *, minion: str, about: str) -> Said:

@@ -32,7 +32,7 @@ HEADS = (
     "files",
 )
 VM = "vm-h0007-003"
-FLOOR = "test.ping"
+FLOOR, BARE = "test.ping", "bare salt-run"
 # Each host is asked for all it has, as for each VM before there were brief facts.
 WHOLE = "init dry_run of whole answers"
 # Of so many hosts one of twenty is dead; a question may take so much longer for it.
@@ -41,6 +41,7 @@ _QUESTIONS = ("list", "query", "vm_info NAME", "host_info")
 _INIT = ("salt-run", "virt.init", "fresh1", "1", "512", "seed=False", "dry_run=True")
 OURS = {
     FLOOR: ("salt", "*", "test.ping"),
+    BARE: ("salt-run", "test.arg"),
     "list": ("salt-run", "virt.list"),
     "query": ("salt-run", "virt.query"),
     "vm_info NAME": ("salt-run", "virt.vm_info", VM),
@@ -120,7 +121,12 @@ def _note(found, salt, hosts, by, dead):
         return
     for rival in THEIRS:
         name = rival.removeprefix("3006.25's ")
-        found[f"{name} of {hosts} hosts, {rival}"] = by[name]["wall_s"] / by[rival]["wall_s"]
+        mine, other = by[name]["wall_s"], by[rival]["wall_s"]
+        found[f"{name} of {hosts} hosts, {rival}"] = mine / other
+        bare = by[BARE]["wall_s"]
+        found[f"{name} of {hosts} hosts less a bare start, {rival}"] = (mine - bare) / (
+            other - bare
+        )
         found[f"bytes of {name} of {hosts} hosts, {rival}"] = by[name]["bytes"] / by[rival]["bytes"]
 
 
