@@ -72,17 +72,18 @@ def measured(spec, rounds):
     own = replace(place(), folder=place().folder.with_name(f"{place().folder.name}bench"))
     life.up(own, spec)
     try:
-        alive = _timed(own, spec, commands, rounds)
+        alive = timed(own, spec, commands, rounds)
         if spec.salt == "3006" or spec.hosts < _MANY:
             return alive, {}
         dead = [{"host": host, "silent": True} for host in spec.ids[-(spec.hosts // _OF_DEAD) :]]
         life.write(own, conf.FAULTS, json.dumps(dead))
-        return alive, _timed(own, spec, {name: OURS[name] for name in _QUESTIONS}, rounds)
+        return alive, timed(own, spec, {name: OURS[name] for name in _QUESTIONS}, rounds)
     finally:
         life.down(own)
 
 
-def _timed(own, spec, commands, rounds):
+def timed(own, spec, commands, rounds):
+    """Return ``{command: figures}`` of some commands on a swarm that is up."""
     argv = [_argv(spec.python, words) for words in commands.values()]
     words = [spec.python, HERE / "insideswarm.py", str(rounds), json.dumps(argv)]
     said = json.loads(life.run(own, words).splitlines()[-1])
