@@ -270,7 +270,8 @@ def volume_upload(pool, volume, file, offset=0, length=0, sparse=False, **kwargs
         Leave holes of the file out. Defaults to False.
 
     Returns True; fails if a VM that runs uses the volume, if the file cannot be read, or with
-    libvirt's words; the volume then has a part of it. There is no undo.
+    libvirt's words; the volume then has a part of it. No VM starts with it meanwhile. There is no
+    undo.
 
     CLI Example:
 
@@ -281,7 +282,7 @@ def volume_upload(pool, volume, file, offset=0, length=0, sparse=False, **kwargs
         salt hyper1 virt.volume_delete default data.img
     """
     given = _part(offset, length, sparse)
-    with _writing("virt.volume_upload", kwargs) as conn:
+    with _writing("virt.volume_upload", kwargs) as conn, ownvolumes.alone(conn, pool, volume):
         transfer.upload(conn, pool, volume, str(file), **given)
     return True
 
@@ -341,8 +342,8 @@ def volume_wipe(pool, volume, algorithm="zero", **kwargs):
         ``pfitzner33``, ``random`` or ``trim``; all but ``zero`` and ``trim`` need ``scrub``.
 
     Returns True; fails if a VM has the volume as a disk, running or not, or below one, or is to
-    have it, if it is a cached image, and with libvirt's words. The volume stays, without a format.
-    There is no undo.
+    have it, if it is a cached image, and with libvirt's words. The volume stays, without a format;
+    no VM starts with it meanwhile. There is no undo.
 
     CLI Example:
 
@@ -356,6 +357,8 @@ def volume_wipe(pool, volume, algorithm="zero", **kwargs):
     with connect.opened(settings, readonly=False) as conn:
         volumes.refuse_algorithm(algorithm)
         volumes.lookup(conn, pool, volume)
-        ownvolumes.refuse_used(conn, settings, pool, volume)
-        volumes.wipe(conn, pool, volume, algorithm)
+        # A wipe may take hours, in which others may give the volume to a VM.
+        with ownvolumes.alone(conn, pool, volume):
+            ownvolumes.refuse_used(conn, settings, pool, volume)
+            volumes.wipe(conn, pool, volume, algorithm)
     return True

@@ -1,6 +1,7 @@
 """Which volumes of storage pools belong to a VM alone, and their removal with it."""
 
 import logging
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -98,6 +99,11 @@ def _is_shared(conn: Any, settings: HostSettings, path: str, but: str | None = N
     """Return whether what lies at a path is a cached image, or a VM, but one, is based on it."""
     # A device has several names.
     return path.startswith("/") and storage.is_shared(settings, path, storage.in_use(conn, but=but))
+
+
+def alone(conn: Any, pool: str, name: str) -> AbstractContextManager[None]:
+    """Have a volume that is to be written over, so that no VM starts with it in the block."""
+    return storage.kept_from_qemu(diskvolumes.path_of(conn, pool, name))
 
 
 def refuse_used(conn: Any, settings: HostSettings, pool: str, name: str) -> None:

@@ -5,7 +5,7 @@ import fcntl
 import os
 import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -242,16 +242,45 @@ def may_be_anothers(others: Iterable[str]) -> str:
     )
 
 
+# QEMU locks bytes from 100 on, of what it does and of what it lets others do.
+_QEMUS_LOCKS = (os.SEEK_SET, 100, 200, 0)
+
+
+def _has_others(handle: Any) -> bool:
+    """Return whether others have any of QEMU's locks of an open file."""
+    asked = struct.pack("hhqqi4x", fcntl.F_WRLCK, *_QEMUS_LOCKS)
+    found = fcntl.fcntl(handle, fcntl.F_OFD_GETLK, asked)
+    return bool(struct.unpack_from("h", found)[0] != fcntl.F_UNLCK)
+
+
 def is_open(path: str | Path) -> bool:
     """Return whether a QEMU has a disk open, on any host whose locks its file system shares."""
-    # QEMU locks bytes from 100 on, of what it does and of what it lets others do.
-    asked = struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, 100, 200, 0)
     try:
         with open(path, "rb") as handle:
-            found = fcntl.fcntl(handle, fcntl.F_OFD_GETLK, asked)
+            return _has_others(handle)
     except OSError:
         return False  # it is not there, or its file system has no locks
-    return bool(struct.unpack_from("h", found)[0] != fcntl.F_UNLCK)
+
+
+@contextmanager
+def kept_from_qemu(path: str | Path) -> Iterator[None]:
+    """
+    Have a file or a block device, so that no QEMU opens it while the block runs.
+
+    Raises StorageError if one has it open. Where nothing can be locked, nothing is.
+    """
+    with ExitStack() as stack:
+        is_alone = True
+        # It may be no path at all, as an image of Ceph's.
+        with suppress(OSError):
+            handle = stack.enter_context(open(path, "rb"))
+            fcntl.fcntl(
+                handle, fcntl.F_OFD_SETLK, struct.pack("hhqqi4x", fcntl.F_RDLCK, *_QEMUS_LOCKS)
+            )
+            is_alone = not _has_others(handle)
+        if not is_alone:
+            raise StorageError(f"{path} is open in another program; if it is a VM, stop it first")
+        yield
 
 
 def remove(path: str | Path) -> None:
