@@ -71,6 +71,18 @@ def test_what_one_cell_is_asked_needs_no_other(top):
         top.does(of("virt.evacuate", cell="east", host="h1"))
 
 
+def test_a_page_of_one_cell_is_what_that_says(top):
+    second = {"h2": {"running": ["web"]}}
+    paged = top.does(of("virt.list", cell="west", offset=1, limit=1), second)
+    assert paged == {"west/h2": {"running": ["web"]}}
+
+
+def test_sorted_rows_of_one_cell_are_shown_as_they_are_asked_for(top):
+    rows = {"h2": {"memory": {"limit_mib": 8}}, "h1": {"memory": {"limit_mib": 4}}}
+    shown = top.does(of("virt.host_info", cell="west", sort="memory", fields="memory"), rows)
+    assert list(shown) == ["west/h2", "west/h1"]
+
+
 def test_a_vm_that_another_cell_has_is_found(top):
     shown = top.does(of("virt.vm_info", name="web"), WEB, {"h1": {"web": {"state": "running"}}})
     assert shown == {"west/h1": {"web": {"state": "running"}}}

@@ -202,7 +202,8 @@ class _Top:
         if not rows:
             why = "; ".join(str(error) for _cell, error in sorted(failed.items()))
             raise MasterError(why or "there are no hypervisors, and no cells")
-        return merging.shown(call.fun, rows, asking.failures(failed), _look(call))
+        look = _look(call) if len(calls) > 1 else None
+        return merging.shown(call.fun, rows, asking.failures(failed), look)
 
 
 def _found_of_all(found: Mapping[str, Any], failed: Mapping[str, VirtError]) -> dict[str, Any]:
@@ -227,9 +228,10 @@ def _is_plain(call: Call) -> bool:
 
 def _look(call: Call) -> looking.Look:
     given, is_info = call.arguments, call.fun == "virt.host_info"
+    vms = {key: given.get(key) for key in ("name", "state", "tag")}
     return looking.asked(
         None,
-        vmfilter.of(fields=given.get("fields")) if is_info else None,
+        vmfilter.of(**vms, fields=given.get("fields") if is_info else None),
         sort=given.get("sort"),
         limit=given.get("limit"),
         offset=given.get("offset") or 0,
