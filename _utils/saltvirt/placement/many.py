@@ -61,7 +61,7 @@ def plan_many(
     Each goes to the host that ``choose.choose`` puts first when those before it are there.
     """
     policy = policy or Policy()
-    open_ = hosts if among is None else {host: hosts[host] for host in hosts if host in among}
+    open_ = _open(hosts, among)
     ordered = order(requests, open_, weights, policy)
     known = {name: host for host, info in hosts.items() for name in _names(info)}
     board, out = Board(hosts, weights, policy, open_), dict[str, str]()
@@ -81,6 +81,10 @@ def plan_many(
         nothing = {host: f"all or nothing: no place for {names}" for host in hosts}
         return Plan(unplaced={**unplaced, **dict.fromkeys(out, nothing)})
     return Plan(hosts=out, unplaced=unplaced)
+
+
+def _open(hosts: Mapping[str, HostInfo], among: Collection[str] | None) -> Mapping[str, HostInfo]:
+    return hosts if among is None else {host: hosts[host] for host in hosts if host in among}
 
 
 def _names(info: HostInfo) -> list[str]:
