@@ -97,6 +97,16 @@ def test_what_is_of_this_masters_own_hosts_goes_on(top, given):
     assert top.here == ["virt.evacuate"]
 
 
+@pytest.mark.parametrize("said", [{"web": {"hosts": 5}}, {"failed": NOWHERE}, "no"])
+def test_what_others_have_found_is_shown_beside_a_cell_that_says_what_is_no_answer(top, said):
+    with serving(top._context, saying({"return": [WEB]})) as (port, _heard):
+        top.slip = {**top.entry, "url": f"https://127.0.0.1:{port}"}
+        shown = top.does(of("virt.find", name="web"), said)
+
+    assert shown["web"]["hosts"] == {"east/h1": "running"}
+    assert "not understood" in shown["failed"]["west/*"]
+
+
 def test_a_new_vm_is_refused_only_while_its_name_may_be_there(top):
     with pytest.raises(NameTaken, match=f"nobody can be asked: cell east: {SLIP}"):
         top.does(of("virt.init", cell="west", name="web"))
