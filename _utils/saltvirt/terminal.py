@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Iterable
 from typing import Any
 
 # ECMA-48: control sequences with their parameters, strings to their end, and the short ones.
@@ -20,6 +21,13 @@ _MAX_DEPTH = 64
 def counted(number: int, what: str) -> str:
     """Return a number of things as people say it: ``1 image``, ``2 images``."""
     return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
+def some(things: Iterable[str], most: int = 10, sign: str = ", ") -> str:
+    """Return the first few of some things, as there may be a thousand, and how many more."""
+    listed = list(things)
+    more = len(listed) - most
+    return sign.join(listed[:most]) + (f" and {more:,} more" if more > 0 else "")
 
 
 def printable(line: str) -> str:

@@ -72,8 +72,8 @@ class Survey:
 
     def silence(self) -> MasterError:
         """Return the error that no host answers, with why each does not."""
-        why = "; ".join(f"{host}: {reason}" for host, reason in sorted(self.reasons().items()))
-        error = MasterError(f"no hypervisor answers: {why}")
+        why = (f"{host}: {reason}" for host, reason in sorted(self.reasons().items()))
+        error = MasterError(f"no hypervisor answers: {terminal.some(why, sign='; ')}")
         error.table = self.beside()
         return error
 
@@ -128,7 +128,7 @@ def narrow(
 ) -> list[str]:
     """Return those of the hypervisors that a call means; see :func:`hosts`."""
     if host is not None and host not in every:
-        known = ", ".join(every)
+        known = terminal.some(every)
         raise BadArgument(
             "host",
             f"{host!r} is not a hypervisor here; there are: {known}; if it is to be one, run: "
@@ -141,7 +141,8 @@ def narrow(
     wanted = matching.among(cloud.opts, every, where, "where")
     narrowed = [one for one in every if one in wanted]
     if not narrowed:
-        raise BadArgument("where", f"{where!r} matches none of the hypervisors {', '.join(every)}")
+        there = terminal.some(every)
+        raise BadArgument("where", f"{where!r} matches none of the hypervisors {there}")
     return narrowed
 
 

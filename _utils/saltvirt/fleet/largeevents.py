@@ -3,8 +3,10 @@ What a job has on Salt's event bus of an answer that is too large for it.
 
 Salt looks through such an answer up to six times for what to leave out, and then fires all that
 it found too small to leave out, mebibytes of it. Where a person waits for the job nobody else does.
+What the master does itself, as for salt-api, a top master or ``--async``, is had from the event.
 """
 
+import multiprocessing
 from collections.abc import Mapping, MutableMapping
 from typing import Any
 
@@ -35,12 +37,13 @@ class Sparing:
 
 def spare(job: Any, answer: object, opts: Mapping[str, Any]) -> None:
     """
-    Have a job that somebody waits for fire no answer that is larger than ``max_event_size``.
+    Have a job that somebody sits before fire no answer that is larger than ``max_event_size``.
 
     job
         Salt's ``__jid_event__``, None outside a job.
     """
-    if not (job and job.print_func):
+    # Salt has jobs print in the master's children too, where nobody can read it.
+    if not (job and job.print_func) or multiprocessing.parent_process() is not None:
         return
     if len(salt.payload.dumps(answer, use_bin_type=True)) > opts["max_event_size"]:
         job.event = Sparing(job.event, answer)

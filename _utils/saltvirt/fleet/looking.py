@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from typing import Any, TypeVar
 
-from saltvirt import arguments, wire
+from saltvirt import arguments, terminal, wire
 from saltvirt.errors import BadArgument
 from saltvirt.fleet import inventory, silence
 from saltvirt.fleet.cloud import Cloud
@@ -261,6 +261,7 @@ def _hosts(cloud: Cloud, look: Look) -> list[str]:
             continue
         matching = {host for host in every if fnmatchcase(host, one)}
         if not matching:
-            raise BadArgument("host", f"{one!r} matches none of the hypervisors {', '.join(every)}")
+            there = terminal.some(every)
+            raise BadArgument("host", f"{one!r} matches none of the hypervisors {there}")
         out |= matching
     return sorted(out)

@@ -111,7 +111,8 @@ class _AtIt:
     def __init__(self, local: Any, hearing: Hearing) -> None:
         self._local, self._hearing = local, hearing
         self._prefixes: tuple[str, ...] = ()
-        self._asked, self._ended = set[str](), set[str]()
+        self._asked, self._ended, self._done = set[str](), set[str](), set[str]()
+        self._asked_at = 0.0
         self._said: dict[str, bool] = {}
 
     def ask(self, hosts: Collection[str]) -> None:
@@ -131,10 +132,16 @@ class _AtIt:
         self._prefixes += (f"salt/job/{jid}/ret/",)
         self._asked |= {*asked}
         self._ended |= {*ended}
+        self._asked_at = time.monotonic()
 
     def _watch(self, tag: str, data: Mapping[str, Any]) -> None:
         host = data.get("id")
-        if tag.startswith(self._prefixes) and host in self._asked:
+        if host not in self._asked or not tag.startswith(self._prefixes):
+            return
+        # What one of them said of it before its answer does not say how soon it says anything now.
+        if host in self._ended and tag.startswith(self._prefixes[-1]):
+            self._done.add(host)
+        else:
             self._said[host] = bool(data.get("return"))
 
     @property
@@ -149,13 +156,14 @@ class _AtIt:
 
     @property
     def heard(self) -> int:
-        """How many of those that are waited for have said anything."""
-        return len(self._said.keys() - self._ended)
+        """How many have said anything of a job that they had not answered; it never falls."""
+        return len(self._said)
 
     @property
     def is_quick(self) -> bool:
-        """Whether all who have answered the job have said that they are not at it any more."""
-        return bool(self._ended) and self._ended <= self._said.keys()
+        """Whether those who had answered have said so since, and others had time to say more."""
+        long_s = time.monotonic() - self._asked_at
+        return bool(self._ended) and self._ended <= self._done and long_s >= _QUIET_S - _ASK_S
 
 
 def _until_quiet(local: Any, hearing: Hearing, briefly: Collection[str], end: float) -> None:

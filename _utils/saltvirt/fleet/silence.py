@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from saltvirt import files, locks
+from saltvirt import files, locks, terminal
 from saltvirt.fleet.progress import longish
 
 log = logging.getLogger(__name__)
@@ -98,9 +98,7 @@ def line(count: int, silent: Collection[str], since: Mapping[str, float], now: f
 
 def waiting(hosts: Collection[str], at_most_s: float) -> str:
     """Return who is waited for, and how long at most."""
-    more = len(hosts) - _MOST
-    names = ", ".join(sorted(hosts)[:_MOST]) + (f" and {more:,} more" if more > 0 else "")
-    return f"for {names}, at most {longish(round(at_most_s))} more"
+    return f"for {terminal.some(sorted(hosts), _MOST)}, at most {longish(round(at_most_s))} more"
 
 
 def silent_since(opts: Mapping[str, Any]) -> dict[str, float]:

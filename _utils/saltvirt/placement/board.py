@@ -30,9 +30,16 @@ class Board:
         hosts: Mapping[str, HostInfo],
         weights: Mapping[str, float] | None = None,
         policy: Policy | None = None,
+        among: Collection[str] | None = None,
     ) -> None:
-        """Take in ``{host: answer of virt.host_info}``, what counts in scores, and the policy."""
+        """
+        Take in ``{host: answer of virt.host_info}``, what counts in scores, and the policy.
+
+        among
+            The hosts that VMs may be put on. Defaults to all.
+        """
         self._hosts, self._policy = hosts, policy or Policy()
+        self._among = hosts.keys() if among is None else among
         self._weights = score.weighed(weights)
         self._left = _vectors(hosts, fit.free)
         self._limits = _vectors(hosts, fit.limits)
@@ -151,7 +158,7 @@ class Board:
             self._able[make] = {
                 name: fit.disk_mib(host, make)
                 for name, host in self._hosts.items()
-                if not fit.standing(host, make)
+                if name in self._among and not fit.standing(host, make)
             }
         return self._able[make]
 

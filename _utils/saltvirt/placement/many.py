@@ -3,7 +3,7 @@
 import math
 import operator
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from saltvirt.errors import BadArgument
@@ -40,6 +40,7 @@ def plan_many(
     *,
     weights: Mapping[str, float] | None = None,
     policy: Policy | None = None,
+    among: Collection[str] | None = None,
     all_or_nothing: bool = False,
 ) -> Plan:
     """
@@ -48,19 +49,22 @@ def plan_many(
     requests
         What each of them needs; a name twice is refused, one that a host has finds no place.
     hosts
-        ``{host: answer of virt.host_info}``; a host that is not to be chosen is in maintenance, or
-        is left out: then its VMs count for no group.
+        ``{host: answer of virt.host_info}``; where one is left out its VMs count for no group, and
+        its room for no headroom.
     weights, policy
         As of ``choose.evaluate``.
+    among
+        The hosts that may be chosen. Defaults to all.
     all_or_nothing
         Place none if one of them finds no place. Defaults to False.
 
     Each goes to the host that ``choose.choose`` puts first when those before it are there.
     """
     policy = policy or Policy()
-    ordered = order(requests, hosts, weights, policy)
+    open_ = _open(hosts, among)
+    ordered = order(requests, open_, weights, policy)
     known = {name: host for host, info in hosts.items() for name in _names(info)}
-    board, out = Board(hosts, weights, policy), dict[str, str]()
+    board, out = Board(hosts, weights, policy, open_), dict[str, str]()
     left = []
     for required in ordered:
         host = None if required.name in known else board.best(required)
@@ -77,6 +81,10 @@ def plan_many(
         nothing = {host: f"all or nothing: no place for {names}" for host in hosts}
         return Plan(unplaced={**unplaced, **dict.fromkeys(out, nothing)})
     return Plan(hosts=out, unplaced=unplaced)
+
+
+def _open(hosts: Mapping[str, HostInfo], among: Collection[str] | None) -> Mapping[str, HostInfo]:
+    return hosts if among is None else {host: hosts[host] for host in hosts if host in among}
 
 
 def _names(info: HostInfo) -> list[str]:

@@ -177,6 +177,26 @@ def test_a_page_is_one_of_all_hosts():
     assert list(rest) == ["west/h2"]
 
 
+@pytest.mark.parametrize("sort", ["host", "vms"])
+def test_each_host_is_on_one_page_where_some_are_silent(sort):
+    every = {"east": ["h1", "h2", "h3"], "west": ["h4", "h5"]}
+    seen = []
+    for offset in range(0, 5, 2):
+        # As a cell answers that is asked for its first hosts: what is sorted is of all who answer.
+        first = 5 if sort == "vms" else offset + 2
+        cells = {
+            cell: listed(
+                {host: {} for host in hosts[:first] if host != "h2"},
+                unreachable=[host for host in hosts[:first] if host == "h2"],
+            )
+            for cell, hosts in every.items()
+        }
+        look = Look(sort=sort, offset=offset, limit=2)
+        page = merging.shown("virt.list", cells, {}, look)
+        seen += [host for host in page if host != "unreachable"]
+    assert seen == ["east/h1", "east/h3", "west/h4", "west/h5"]
+
+
 def test_a_vm_of_two_cells_is_there_twice():
     cells = {
         "west": listed({"h1": {"running": ["a"]}}, duplicates={"d": ["h1", "h2"]}),

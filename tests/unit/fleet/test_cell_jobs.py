@@ -4,6 +4,7 @@ import contextlib
 from types import SimpleNamespace
 
 from saltvirt.config import MasterSettings
+from saltvirt.fleet import hints, inventory
 from saltvirt.fleet.cells import here
 from saltvirt.fleet.cloud import Cloud
 
@@ -20,3 +21,25 @@ def test_what_a_minion_has_returned_to_a_job_of_the_runner_is_not_its_answer(opt
     assert here.job(cloud, jid, 1)["state"] == "lost"
     kept[opts["id"]] = {"ret": ours}
     assert here.job(cloud, jid, 1) == {"state": "over", "answer": {"web": "purged"}}
+
+
+def test_of_many_names_only_those_that_were_heard_of_are_looked_for_further(cloud, monkeypatch):
+    master, looked_for, usual = cloud.master, [], inventory.unheard
+
+    def unheard(cloud_, found, name, *args):
+        looked_for.append(name)
+        return usual(cloud_, found, name, *args)
+
+    monkeypatch.setattr(inventory, "unheard", unheard)
+    monkeypatch.setattr(inventory, "allowed", cloud.hosts.names)
+    cloud.hosts.put("hyper1", "web1")
+    hints.moved(master.opts, "web2", "hyper3")
+    cloud.hosts.silence("hyper3")
+
+    told = here.find(master, [f"web{n}" for n in range(1, 101)])
+
+    assert sorted(looked_for) == ["web1", "web2"]
+    assert told["web1"]["hosts"] == {"hyper1": "running"}
+    assert told["web2"]["may_have"] == {"hyper3": "does not answer"}
+    nowhere = {"hosts": {}, "traces": [], "may_have": {}, "order": None}
+    assert all(told[f"web{n}"] == nowhere for n in range(3, 101))

@@ -71,6 +71,18 @@ def test_what_one_cell_is_asked_needs_no_other(top):
         top.does(of("virt.evacuate", cell="east", host="h1"))
 
 
+def test_a_page_of_one_cell_is_what_that_says(top):
+    second = {"h2": {"running": ["web"]}}
+    paged = top.does(of("virt.list", cell="west", offset=1, limit=1), second)
+    assert paged == {"west/h2": {"running": ["web"]}}
+
+
+def test_sorted_rows_of_one_cell_are_shown_as_they_are_asked_for(top):
+    rows = {"h2": {"memory": {"limit_mib": 8}}, "h1": {"memory": {"limit_mib": 4}}}
+    shown = top.does(of("virt.host_info", cell="west", sort="memory", fields="memory"), rows)
+    assert list(shown) == ["west/h2", "west/h1"]
+
+
 def test_a_vm_that_another_cell_has_is_found(top):
     shown = top.does(of("virt.vm_info", name="web"), WEB, {"h1": {"web": {"state": "running"}}})
     assert shown == {"west/h1": {"web": {"state": "running"}}}
@@ -83,6 +95,16 @@ def test_what_is_of_this_masters_own_hosts_goes_on(top, given):
     top.more = given
     top.does(of("virt.evacuate", host="hyper1"))
     assert top.here == ["virt.evacuate"]
+
+
+@pytest.mark.parametrize("said", [{"web": {"hosts": 5}}, {"failed": NOWHERE}, "no"])
+def test_what_others_have_found_is_shown_beside_a_cell_that_says_what_is_no_answer(top, said):
+    with serving(top._context, saying({"return": [WEB]})) as (port, _heard):
+        top.slip = {**top.entry, "url": f"https://127.0.0.1:{port}"}
+        shown = top.does(of("virt.find", name="web"), said)
+
+    assert shown["web"]["hosts"] == {"east/h1": "running"}
+    assert "not understood" in shown["failed"]["west/*"]
 
 
 def test_a_new_vm_is_refused_only_while_its_name_may_be_there(top):

@@ -8,7 +8,7 @@ import pytest
 from fleetkit import is_tidy, key
 from saltvirt import records
 from saltvirt.errors import BadArgument, NameTaken, ReservationRefused, VirtError
-from saltvirt.fleet import inventory, keys, orders
+from saltvirt.fleet import deploy, inventory, keys, orders
 from saltvirt.fleet.many import asked, planning, run
 from saltvirt.fleet.many.outcome import Call, NotAllBuilt
 
@@ -303,6 +303,17 @@ def test_only_hosts_that_are_asked_for_are_taken(cloud):
     assert set(built(cloud, host="hyper2")["built"].values()) == {"hyper2"}
     with pytest.raises(NotAllBuilt, match=r"not the host asked for \(hyper2\) \(hyper1, hyper3\)"):
         built(cloud, vms=[{"name": "big", "mem": 10**6}], host="hyper2")
+
+
+def test_hosts_that_are_not_asked_for_may_be_where_its_vms_go_if_one_dies(cloud):
+    asked_of = {"host": "hyper2", "placed": {"headroom": True}}
+    one = call(1, **asked_of).requests[0]
+
+    assert deploy.dry_run(cloud.master, one, wait=False)["hyper2"]["fits"]
+    assert run.dry_run(cloud.master, call(2, **asked_of))["plan"] == {
+        "web1": "hyper2",
+        "web2": "hyper2",
+    }
 
 
 def test_no_host_is_at_more_than_its_limit(cloud):

@@ -290,3 +290,15 @@ def test_what_is_known_at_the_end_alone_cannot_be_streamed(given, why):
         look(**given, stream=True)
     with pytest.raises(BadArgument, match="stream: 'yes' is neither True nor False"):
         look(stream="yes")
+
+
+def test_an_error_names_some_of_a_thousand_hypervisors(opts):
+    every = [f"h{n:04}" for n in range(1000)]
+    master = Cloud(opts=opts, settings=MasterSettings(), progress=print)
+    some = "h0000, .*, h0009 and 990 more"
+
+    with pytest.raises(BadArgument, match=f"there are: {some}; if it is to be one, run: salt-run"):
+        inventory.narrow(master, every, host="h1")
+    silent = inventory.Survey(answers={}, unreachable=every).silence()
+    assert str(silent).endswith("; h0009: does not answer and 990 more")
+    assert silent.table == {"unreachable": every}

@@ -1,6 +1,7 @@
 """What a runner function returns, who hears of a failure, and who sees a table."""
 
 import io
+import multiprocessing
 import socket
 import weakref
 from contextlib import redirect_stdout
@@ -138,6 +139,26 @@ def test_an_answer_that_is_too_large_for_events_is_in_none_where_somebody_waits_
     assert bus.fired[0]["message"] == "on its way"
     assert ended["return"] is answer
     assert [event["return"] for suffix, event in printed if suffix == "ret"] == [answer] * is_shown
+
+
+def test_what_the_master_does_for_its_api_or_in_the_background_is_fired_as_it_is(monkeypatch):
+    """Salt gives such a job something that prints too, in a child without a terminal."""
+    monkeypatch.setitem(__opts__, "max_event_size", 5)
+    fork = multiprocessing.get_context("fork")
+    got, said = fork.Pipe(duplex=False)
+
+    def done():
+        runners.__jid_event__ = events = job(1, [])
+        answer = table()
+        events.fire_event({"fun": "runner.virt.query", "return": answer}, "ret")
+        bus = getattr(events.event, "_event", events.event)
+        said.send(bus.fired[-1]["return"])
+
+    child = fork.Process(target=done)
+    child.start()
+    child.join(20)
+
+    assert got.poll() and got.recv() == {"hyper1": {}}
 
 
 def test_an_answer_that_its_table_cannot_show_is_printed_as_salt_would(monkeypatch):

@@ -27,6 +27,8 @@ class Bus:
         # whether the host is at the job.
         # After how many seconds one who has answered says that it is not at it any more.
         self.answers_s, self.at_it, self.done_s = {}, {}, None
+        # How long the master takes to send a saltutil.find_job; who hears of none before when.
+        self.sending_s, self.deaf_s = 0, {}
         self.value = {host: {} for host in HOSTS}
         self._coming = []
 
@@ -38,11 +40,14 @@ class Bus:
         self.kept.append(not nocache)
         jid = str(len(self.asked))
         self.asked.append((fun, targets))
+        self.now += self.sending_s if fun == "saltutil.find_job" else 0
         for host in targets:
             if fun == "saltutil.find_job":
                 late_s, said = self.at_it.get(host, (None, None))
                 if self.now >= self.answers_s.get(host, 1e9):
                     late_s, said = self.done_s, {}
+                if self.now < self.deaf_s.get(host, 0):
+                    late_s = None
             else:
                 late_s = self.answers_s.get(host)
                 one = signed.Said(minion=host, about=jid, value=self.value[host])
@@ -146,6 +151,29 @@ def test_where_answers_take_long_those_who_gave_them_say_how_long_a_silent_one_m
     assert waited_s <= bus.now <= waited_s + 0.3
     # Before anybody had answered, and after.
     assert [fun for fun, _targets in bus.asked].count("saltutil.find_job") == 2
+
+
+def test_that_they_were_at_it_says_nothing_of_how_soon_others_could(bus, cloud):
+    bus.answers_s = {"hyper1": 3.9, "hyper2": 4, "hyper3": 7}
+    # Asked once more, now that they have answered, they do not say that they are done.
+    bus.at_it = {host: (2 + n, {"jid": "0"}) for n, host in enumerate(HOSTS[:2])}
+
+    assert survey(cloud(is_reading=True)).unreachable == []
+
+
+def test_answers_that_come_after_the_last_question_have_others_waited_for(bus, cloud):
+    bus.answers_s = {"hyper1": 1.8, "hyper2": 3.7, "hyper3": 5.6}
+    bus.at_it, bus.done_s = {"hyper1": (0.3, {"jid": "0"})}, 0.1
+
+    assert survey(cloud(is_reading=True)).unreachable == []
+
+
+def test_where_the_master_is_slow_to_ask_a_host_has_its_time_to_say_that_it_is_at_it(bus, cloud):
+    bus.answers_s = {"hyper1": 3, "hyper2": 3.2, "hyper3": 6.2}
+    bus.at_it, bus.deaf_s = {"hyper3": (0.4, {"jid": "0"})}, {"hyper3": 3}
+    bus.done_s, bus.sending_s = 0.1, 1.9
+
+    assert survey(cloud(is_reading=True)).unreachable == []
 
 
 def test_one_that_says_it_is_at_it_and_never_answers_is_waited_for_no_longer_than_agreed(

@@ -25,24 +25,49 @@ def whole(cell: str) -> str:
 
 
 def shown(
-    fun: str, cells: Mapping[str, Hosts], failed: Mapping[str, str], look: Look
+    fun: str, cells: Mapping[str, Hosts], failed: Mapping[str, str], look: Look | None
 ) -> dict[str, Any]:
     """
     Return ``{host: row}`` of all cells, and what stands beside it.
 
     failed
         The cells that said nothing of their hosts, and why.
+    look
+        None for what is sorted, and a page, already: what a cell says that was asked alone.
     """
-    rows = [(cell, host) for cell in sorted(cells, key=_own_first) for host in cells[cell].rows]
-    by = _MOST[fun].get(look.sort)
-    if by is None:
-        rows.sort(key=lambda at: (_own_first(at[0]), at[1]))
+    if look is None:
+        page = [(cell, host) for cell, one in cells.items() for host in one.rows]
+        narrowed = VmFilter()
     else:
-        rows.sort(key=lambda at: (-by(cells[at[0]].rows[at[1]]), _own_first(at[0]), at[1]))
+        page, narrowed = look.page(_ordered(fun, cells, look)), look.vms
     out = {
-        told(cell, host): _row(cells[cell].said[host], look.vms) for cell, host in look.page(rows)
+        told(cell, host): _row(cells[cell].said[host], narrowed)
+        for cell, host in page
+        if host in cells[cell].rows
     }
     return {**out, **_beside(fun, cells, failed)}
+
+
+def _ordered(fun: str, cells: Mapping[str, Hosts], look: Look) -> list[tuple[str, str]]:
+    """
+    Return the cells and ids of hosts in their order.
+
+    By their ids, silent ones have a place as well: were the next one on the page instead, some
+    would be on two pages and some on none, as each cell is asked for its first hosts alone.
+    """
+    rows = {(cell, host) for cell, one in cells.items() for host in one.rows}
+    by = _MOST[fun].get(look.sort)
+    if by is not None:
+        return sorted(rows, key=lambda at: (-by(cells[at[0]].rows[at[1]]), _place(at)))
+    if not look.vms.is_narrow:
+        for cell, one in cells.items():
+            rows |= {(cell, host) for host in (*one.beside.unreachable, *one.beside.failed)}
+    return sorted(rows, key=_place)
+
+
+def _place(at: tuple[str, str]) -> tuple[bool, str, str]:
+    cell, host = at
+    return (*_own_first(cell), host)
 
 
 def _own_first(cell: str) -> tuple[bool, str]:

@@ -149,15 +149,7 @@ class _Top:
         """Ask cells for names, at once."""
         call = Call(fun="virt.find", arguments={"name": list(names)})
         found, failed = self._asked(dict.fromkeys(cells, call), self._found_here)
-        read: dict[str, dict[str, Found]] = {}
-        for cell, said in found.items():
-            try:
-                read[cell] = answers.read(cell, dict[str, Found], said)
-                if set(read[cell]) != set(names):
-                    raise answers.not_understood(cell, "it is not of the names that it was asked")
-            except VirtError as error:
-                read.pop(cell, None)
-                failed[cell] = error
+        read = _read(found, failed, names)
         why = {cell: str(error) for cell, error in failed.items()}
         return [
             merging.Sought(
@@ -192,7 +184,8 @@ class _Top:
         calls = routes.questions(call, self._cells, has_own=self._has_own)
         found, failed = self._asked(calls, self._own)
         if call.fun == "virt.find":
-            return _found_of_all(found, failed)
+            names = arguments.names("name", call.arguments["name"])
+            return _found_of_all(_read(found, failed, names), failed)
         rows: dict[str, answers.Hosts] = {}
         for cell, said in found.items():
             try:
@@ -202,13 +195,32 @@ class _Top:
         if not rows:
             why = "; ".join(str(error) for _cell, error in sorted(failed.items()))
             raise MasterError(why or "there are no hypervisors, and no cells")
-        return merging.shown(call.fun, rows, asking.failures(failed), _look(call))
+        look = _look(call) if len(calls) > 1 else None
+        return merging.shown(call.fun, rows, asking.failures(failed), look)
 
 
-def _found_of_all(found: Mapping[str, Any], failed: Mapping[str, VirtError]) -> dict[str, Any]:
-    out: dict[str, Any] = {}
+def _read(
+    found: Mapping[str, Any], failed: dict[str, VirtError], names: Sequence[str]
+) -> dict[str, dict[str, Found]]:
+    """Return what cells say of names; one whose answer is none of these is put to the failed."""
+    out: dict[str, dict[str, Found]] = {}
     for cell, said in found.items():
-        for name, one in answers.read(cell, dict[str, Found], said).items():
+        try:
+            read = answers.read(cell, dict[str, Found], said)
+            if set(read) != set(names):
+                raise answers.not_understood(cell, "it is not of the names that it was asked")
+            out[cell] = read
+        except VirtError as error:
+            failed[cell] = error
+    return out
+
+
+def _found_of_all(
+    read: Mapping[str, Mapping[str, Found]], failed: Mapping[str, VirtError]
+) -> dict[str, Any]:
+    out: dict[str, Any] = {}
+    for cell, names in read.items():
+        for name, one in names.items():
             there = out.setdefault(name, {"hosts": {}, "traces": [], "may_have": {}, "orders": {}})
             there["hosts"] |= {routes.told(cell, host): state for host, state in one.hosts.items()}
             there["traces"] += [routes.told(cell, host) for host in one.traces]
@@ -227,9 +239,10 @@ def _is_plain(call: Call) -> bool:
 
 def _look(call: Call) -> looking.Look:
     given, is_info = call.arguments, call.fun == "virt.host_info"
+    vms = {key: given.get(key) for key in ("name", "state", "tag")}
     return looking.asked(
         None,
-        vmfilter.of(fields=given.get("fields")) if is_info else None,
+        vmfilter.of(**vms, fields=given.get("fields") if is_info else None),
         sort=given.get("sort"),
         limit=given.get("limit"),
         offset=given.get("offset") or 0,

@@ -2,6 +2,8 @@
 
 from collections.abc import Iterable, Mapping
 
+from saltvirt import terminal
+
 # So many names, or reasons, are listed in a line.
 _MOST = 3
 
@@ -18,6 +20,4 @@ def no_place(why: Mapping[str, str]) -> str:
 
 def some(names: Iterable[str]) -> str:
     """Return the first few of some names, and how many more there are."""
-    listed = list(names)
-    more = len(listed) - _MOST
-    return ", ".join(listed[:_MOST]) + (f" and {more} more" if more > 0 else "")
+    return terminal.some(names, _MOST)

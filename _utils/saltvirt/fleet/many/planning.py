@@ -1,7 +1,7 @@
 """Which of many VMs exist already, and where the others go, by what all hosts say once."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from saltvirt import records, terminal
@@ -100,20 +100,16 @@ class Picture:
         """Return where VMs go."""
         return plan_many(
             requests,
-            {host: self._open(host) for host in self.answers},
+            self.answers,
             weights=self._cloud.settings.weights,
             policy=policy,
+            among=self.wanted,
         )
-
-    def _open(self, host: str) -> HostInfo:
-        info = self.answers[host]
-        # Its VMs count for their groups all the same.
-        return info if host in self.wanted else replace(info, maintenance=True)
 
     def why_nowhere(self, why: Mapping[str, str]) -> str:
         """Return one line that says why a VM has no place; ``why``: each host's reason."""
         reasons = {**why, **self.found.reasons()}
-        # To those who plan they are in maintenance.
+        # Whatever is said of them: they count for groups and headroom alone.
         for host in self.answers.keys() - self.wanted:
             reasons[host] = self._said_why
         return no_place(reasons)
@@ -133,11 +129,11 @@ class Picture:
         refused
             ``{host: reasons}`` of those that did.
         """
-        after = {host: self._open(host) for host in self.answers}
+        after = dict(self.answers)
         for other, host in beside.values():
             after[host] = whatif.with_vm(after[host], other)
         evaluated = choose.evaluate(after, required, self._cloud.settings.weights, policy)
-        ranked = choose.overruled(evaluated, refused)
+        ranked = [v for v in choose.overruled(evaluated, refused) if v.host in self.wanted]
         why = {one.host: "; ".join(one.reasons) for one in ranked if not one.fits}
         return next((one.host for one in ranked if one.fits), None), why
 
