@@ -175,6 +175,17 @@ def test_a_move_is_half_when_nobody_is_at_it_and_is_said_once():
     assert found(cloud(ordered, hyper1=facts(moves=[leaving]))) == []
 
 
+def test_of_a_move_whose_other_host_is_silent_it_is_not_said_that_nobody_is_at_it():
+    coming = MoveLeft(name="a", purpose="arrival", phase="ready", is_live=False)
+    seen = cloud(hyper1=facts(moves=[coming]))
+
+    (alone,) = ofhost.findings("hyper1", seen)
+    (beside,) = ofhost.findings("hyper1", replace(seen, silent={"hyper3": "it does not answer"}))
+
+    assert alone.what.endswith("and nobody is at it")
+    assert beside.what.endswith("and no host that answers is at it")
+
+
 def test_certificates_of_a_host_that_is_gone_are_found_and_revoked_only_if_it_is_shut_out():
     known = {"code": "1", "copies": [], "certified": frozenset({"hyper1", "hyper8", "hyper9"})}
     master = MasterFacts(

@@ -3,6 +3,7 @@
 import contextlib
 import json
 from dataclasses import replace
+from datetime import datetime, timezone
 from types import SimpleNamespace
 
 import keypairs
@@ -57,6 +58,10 @@ class Bus:
                 self._coming.append((self.now + late_s, event))
         self._coming.sort(key=lambda one: one[0])
         return {"jid": jid, "minions": targets}
+
+    def fire(self, at, event):
+        """Have an event come, in the order of time."""
+        self._coming.append((at, event))
 
     def get_event(self, wait, tag, **_options):
         """Return the next event that has come, or have the time pass."""
@@ -174,6 +179,20 @@ def test_where_the_master_is_slow_to_ask_a_host_has_its_time_to_say_that_it_is_a
     bus.done_s, bus.sending_s = 0.1, 1.9
 
     assert survey(cloud(is_reading=True)).unreachable == []
+
+
+@pytest.mark.parametrize("stamp", ["+00:00", ""])
+def test_where_events_of_others_never_end_a_silent_host_costs_no_more(bus, cloud, stamp):
+    """As while all guests of a cloud apply their states; 3006 stamps events without a zone."""
+    for n in range(4000):
+        at = n / 200
+        fired = (
+            datetime.fromtimestamp(1e9 + at, timezone.utc).replace(tzinfo=None).isoformat() + stamp
+        )
+        bus.fire(at, {"tag": "salt/job/9/prog/guest", "data": {"_stamp": fired}})
+
+    assert survey(cloud(is_reading=True)).unreachable == ["hyper3"]
+    assert 2.2 <= bus.now <= 2.5
 
 
 def test_one_that_says_it_is_at_it_and_never_answers_is_waited_for_no_longer_than_agreed(

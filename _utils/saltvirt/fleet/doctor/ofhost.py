@@ -108,12 +108,14 @@ def _moves(host: str, facts: DoctorFacts, seen: Seen) -> Iterator[Leftover]:
         for one in there.moves
         if one.purpose == "departure"
     }
+    # Its other host may be one that is silent, and at it.
+    nobody = "no host that answers" if seen.silent else "nobody"
     for one in facts.moves:
         is_said = one.purpose == "arrival" and one.name in leaving
         if one.name not in live and not is_said:
             yield mended(
                 *("half-move", host, one.name),
-                f"a move of VM {one.name} is on record ({one.purpose}, {one.phase}), and nobody "
+                f"a move of VM {one.name} is on record ({one.purpose}, {one.phase}), and {nobody} "
                 "is at it",
                 f"salt-run virt.settle {one.name}",
             )
