@@ -191,7 +191,9 @@ def _until_quiet(local: Any, hearing: Hearing, briefly: Collection[str], end: fl
         if heard and quiet_s >= (_QUIET_S if at_it.is_quick else max(_QUIET_S, last - begun)):
             hearing.awaited -= left - at_it.hosts
         elif quiet_s >= _ASK_S:
-            at_it.ask(left)
+            # A master that does not send this has sent the question, and has its answers.
+            with contextlib.suppress(SaltClientError, VirtError):
+                at_it.ask(left)
 
 
 def collect(local: Any, hearing: Hearing, deadline: float, watch: Watch | None = None) -> None:

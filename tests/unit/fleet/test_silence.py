@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import keypairs
 import pytest
+from salt.exceptions import SaltClientError
 from saltvirt import signed
 from saltvirt.config import MasterSettings
 from saltvirt.errors import NoSuchVm
@@ -193,6 +194,23 @@ def test_where_events_of_others_never_end_a_silent_host_costs_no_more(bus, cloud
 
     assert survey(cloud(is_reading=True)).unreachable == ["hyper3"]
     assert 2.2 <= bus.now <= 2.5
+
+
+def test_a_master_that_cannot_ask_who_is_at_it_has_the_answers_all_the_same(
+    bus, cloud, monkeypatch
+):
+    sent = bus.pub
+
+    def pub(targets, fun, *given, **options):
+        if fun == "saltutil.find_job":
+            raise SaltClientError("the master is busy")
+        return sent(targets, fun, *given, **options)
+
+    monkeypatch.setattr(bus, "pub", pub)
+
+    found = survey(cloud(is_reading=True))
+
+    assert found.unreachable == ["hyper3"] and sorted(found.answers) == HOSTS[:2]
 
 
 def test_one_that_says_it_is_at_it_and_never_answers_is_waited_for_no_longer_than_agreed(
