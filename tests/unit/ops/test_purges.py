@@ -377,3 +377,23 @@ def test_a_file_that_another_vm_has_as_a_volume_stays(built):
         purge.purge(conn, built.settings, "web1")
 
     assert built.files() == [name]
+
+
+def test_a_disk_that_another_vm_has_by_a_second_mount_of_its_folder_stays(built, tmp_path):
+    again = tmp_path / "again"
+    again.mkdir()
+    other = (
+        "<domain type='test'><name>db1</name><uuid>4dea22b3-1d52-d8f3-2516-782e98ab3fa9</uuid>"
+        "<memory>65536</memory><os><type>hvm</type></os><devices><disk type='file' device='disk'>"
+        f"<driver name='qemu' type='qcow2'/><source file='{again}/web1_data.qcow2'/>"
+        "<target dev='vdz' bus='virtio'/></disk></devices></domain>"
+    )
+    subprocess.run(["mount", "--bind", built.settings.images, again], check=True)
+    try:
+        with built.libvirt() as conn:
+            conn.defineXML(other)
+            purge.purge(conn, built.settings, "web1")
+    finally:
+        subprocess.run(["umount", again], check=True)
+
+    assert built.files() == ["web1_data.qcow2"]
