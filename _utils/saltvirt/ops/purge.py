@@ -132,7 +132,9 @@ def undefine(conn: Any, settings: HostSettings, name: str) -> None:
         is_kept = is_kept or read.ours(root)["moved_to"] is not None
         is_kept = is_kept or firmware.has_anothers(conn, name)
         paths = _chains(conn, name)
-        lifecycle.undefine(conn, name, keep_nvram=is_kept)
+        # The disks stay, and a TPM's state may be all that opens what the guest has on them.
+        has_tpm = read.tpm_state(root) is not None
+        lifecycle.undefine(conn, name, keep_nvram=is_kept, keep_tpm=has_tpm)
         for path in paths:
             # They stay because they are wanted: virt.doctor is not to take them for garbage.
             owned.unmark(path)
