@@ -72,7 +72,7 @@ def purge(
     trash.sweep(settings)
     diskvolumes.refresh(conn, paths)
     if dirs:
-        _remove_empty(settings, [path for path in paths if not storage.is_declared(settings, path)])
+        _remove_empty(conn, settings, [p for p in paths if not storage.is_declared(settings, p)])
 
 
 def _the_one(conn: Any, name: str, uuid: str | None) -> str:
@@ -236,7 +236,14 @@ def _known_unused(conn: Any, path: str, below: list[str]) -> list[str]:
     return []
 
 
-def _remove_empty(settings: HostSettings, paths: list[str]) -> None:
-    for folder in {Path(path).parent for path in paths} - {Path(settings.images)}:
-        if not any(folder.iterdir()):
+def _remove_empty(conn: Any, settings: HostSettings, paths: list[str]) -> None:
+    """Remove the folders of files if they are empty, but for those in which new disks are made."""
+    kept = storage.folders(conn, settings)
+    for folder in {Path(path).parent for path in paths}:
+        if folder.resolve() in kept:
+            continue
+        try:
             folder.rmdir()
+        except OSError as exc:
+            # The VM is gone all the same, and what is left may be a mount, or in use.
+            log.info("folder %s stays: %s", folder, exc.strerror)

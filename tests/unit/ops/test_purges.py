@@ -379,6 +379,30 @@ def test_a_file_that_another_vm_has_as_a_volume_stays(built):
     assert built.files() == [name]
 
 
+@pytest.mark.parametrize("what", ["nothing", "a pool", "a mount", "another file"])
+def test_a_purge_takes_the_folder_with_it_that_is_nothing_else(hypervisor, tmp_path, what):
+    folder = tmp_path / "own"
+    folder.mkdir()
+    if what == "a mount":
+        subprocess.run(["mount", "-t", "tmpfs", "none", folder], check=True)
+    if what == "another file":
+        (folder / "notes").touch()
+    pool = f"<pool type='dir'><name>own</name><target><path>{folder}</path></target></pool>"
+    try:
+        with hypervisor.libvirt() as conn:
+            hypervisor.init(disks=[{"name": "data", "size": 8, "pool": str(folder)}])
+            made = conn.storagePoolCreateXML(pool) if what == "a pool" else None
+            purge.purge(conn, hypervisor.settings, "web1", dirs=True)
+            if made is not None:
+                made.destroy()
+        is_there, has_disk = folder.exists(), any(folder.glob("web1*"))
+    finally:
+        if what == "a mount":
+            subprocess.run(["umount", folder], check=True)
+
+    assert (is_there, has_disk) == (what != "nothing", False)
+
+
 def test_a_disk_that_another_vm_has_by_a_second_mount_of_its_folder_stays(built, tmp_path):
     again = tmp_path / "again"
     again.mkdir()
