@@ -57,7 +57,8 @@ class PurgeFacts:
     paths
         The files that are removed.
     untouched
-        The signatures of those that all hosts share, by their paths, when the VM was stopped.
+        Their signatures, by their paths, when the VM was stopped; of older releases those alone
+        that all hosts share.
     volumes
         ``[pool, volume]`` of what only libvirt can remove; with its number, if it has one, by which
         it is known again.

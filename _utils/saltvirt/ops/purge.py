@@ -96,8 +96,8 @@ def _remove(conn: Any, settings: HostSettings, held: records.Held, paths: list[s
     # One that is started in between would run on, without a definition, over files that stay.
     with startlock.unstarted(settings, name):
         lifecycle.destroy(conn, name)
-        # Whoever settles this knows by it what is still this VM's of the files that all share.
-        untouched = unfinished.shared_signatures(settings, paths)
+        # Whoever settles this knows by it what is still this VM's of its files.
+        untouched = unfinished.signatures(paths)
         held.note(**wire.plain(replace(held.now.read(PurgeFacts), untouched=untouched)))
         lifecycle.undefine(conn, name, keep_nvram=firmware.has_anothers(conn, name))
     submission.forget(settings, name)

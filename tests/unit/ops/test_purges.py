@@ -120,6 +120,23 @@ def test_a_purge_that_was_killed_among_the_files_can_be_finished(built, monkeypa
     assert left(built) == NOTHING
 
 
+@pytest.mark.parametrize("is_anew", [False, True])
+def test_a_file_that_an_operator_has_put_back_meanwhile_stays(built, monkeypatch, is_anew):
+    path = Path(built.settings.images) / "web1_data.qcow2"
+    monkeypatch.setattr(unfinished, "remove", kill)
+    built.dies(lambda: purged(built))
+    monkeypatch.undo()
+    if is_anew:
+        path.unlink()
+    path.write_bytes(b"of a backup")
+    os.utime(path)
+
+    with built.libvirt() as conn:
+        unfinished.settle(conn, built.settings)
+
+    assert left(built) == ([path.name], [], [])
+
+
 def test_a_file_that_cannot_be_removed_is_named_and_the_purge_can_be_repeated(built, monkeypatch):
     def refuse(path):
         if str(path).endswith("_data.qcow2"):
@@ -267,8 +284,8 @@ def test_a_vm_is_not_started_while_it_is_purged(built, monkeypatch):
     def remove_log(_name):
         threads[0].join(10)
 
-    signatures = unfinished.shared_signatures
-    monkeypatch.setattr(unfinished, "shared_signatures", starts_meanwhile)
+    signatures = unfinished.signatures
+    monkeypatch.setattr(unfinished, "signatures", starts_meanwhile)
     monkeypatch.setattr(unfinished, "remove_log", remove_log)
     with built.libvirt() as conn:
         purge.purge(conn, built.settings, "web1")
