@@ -37,7 +37,8 @@ def undefine(vm_, **kwargs):
         The VM's name.
 
     The firmware's variables go with it, unless they may be another host's: if the VM has moved
-    there, or does not run and has them in ``virt:shared_paths``, they stay.
+    there, or does not run and has them in ``virt:shared_paths``, they stay. So does, from libvirt
+    8.9 on, the state of an emulated TPM, for the VM that is defined with the same UUID again.
 
     Returns True; fails if there is no such VM, or if it is on its way to or from this host, or is
     being built or purged. Undo: virt.define_xml_str with its virt.get_xml.

@@ -57,7 +57,8 @@ class PurgeFacts:
     paths
         The files that are removed.
     untouched
-        The signatures of those that all hosts share, by their paths, when the VM was stopped.
+        Their signatures, by their paths, when the VM was stopped; of older releases those alone
+        that all hosts share.
     volumes
         ``[pool, volume]`` of what only libvirt can remove; with its number, if it has one, by which
         it is known again.
@@ -89,6 +90,9 @@ class TrashFacts:
         The VM's XML, without secrets, if it was known.
     volumes
         ``POOL/VOLUME`` of the VM that are not files, and so stayed where they are.
+    due
+        When it was first seen to have been kept for its days, in seconds since 1970; 0 if it never
+        was.
     """
 
     vm: str
@@ -98,6 +102,7 @@ class TrashFacts:
     why: str
     definition: str | None = said_with("definition")
     volumes: list[str] | None = said_with("volumes")
+    due: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -69,17 +69,22 @@ def dry_run(
 ) -> dict[str, Any]:
     """Return what an evacuation would do; nothing is changed."""
     inventory.hosts(cloud, host=host)
-    coming, warnings = _coming(cloud, host)
+    coming, warnings, unknown = _coming(cloud, host)
     stopped, wanted = _sorted(cloud, host, coming, with_stopped)
     moves, stays = planned(cloud, host, wanted)
     told = {name: migrate.behind_nat(wanted[name], to) for name, to in moves.items()}
     warnings |= {name: why for name, why in told.items() if why}
     warnings |= dict.fromkeys(coming, "on its way in: it is waited for, and then moved too")
-    return {"host": host, "moves": moves, "stays": {**stopped, **stays}, "warnings": warnings}
+    stays = {**stopped, **unknown, **stays}
+    return {"host": host, "moves": moves, "stays": stays, "warnings": warnings}
 
 
-def _coming(cloud: Cloud, host: str) -> tuple[list[str], dict[str, str]]:
-    """Return the names of the VMs on their way in, and ``{name: what is left}`` of others."""
+def _coming(cloud: Cloud, host: str) -> tuple[list[str], dict[str, str], dict[str, str]]:
+    """
+    Return the names of the VMs on their way in, and of others ``{name: what is left}``.
+
+    And ``{name: why}`` of those that its libvirt does not know of, and that it still has.
+    """
     said = act(cloud, host, "virt.host_info")
     info: HostInfo = wire.read(host, "virt.host_info", HostInfo, said)
     coming = {*info.building, *info.coming}
@@ -87,7 +92,10 @@ def _coming(cloud: Cloud, host: str) -> tuple[list[str], dict[str, str]]:
     # What cannot be read no purge removes: it ends with the same line.
     unfinished = {name: _UNFINISHED.format(host, name) for name in left}
     warnings = {n: info.unreadable.get(n, why) for n, why in unfinished.items()}
-    return sorted(coming), warnings | {n: _KEPT.format(at, host, n) for n, at in info.kept.items()}
+    warnings |= {n: _KEPT.format(at, host, n) for n, at in info.kept.items()}
+    known = {*coming, *info.vms, *info.kept, *info.unfinished}
+    unknown = {name: why for name, why in info.unreadable.items() if name not in known}
+    return sorted(coming), warnings, unknown
 
 
 def _sorted(
@@ -170,6 +178,7 @@ class _Run:
         self._done = several.Outcome()
         self._stuck: dict[str, str] = {}
         self._stopped: dict[str, str] = {}
+        self._unknown: dict[str, str] = {}
 
     @property
     def has_begun(self) -> bool:
@@ -181,7 +190,7 @@ class _Run:
         told: list[str] = []
         waited_s = 0
         while not self._done.is_interrupted:
-            coming, left = _coming(self._cloud, self._host)
+            coming, left, self._unknown = _coming(self._cloud, self._host)
             self._done.warnings |= left
             if self._round(coming):
                 continue
@@ -251,7 +260,7 @@ class _Run:
 
     def result(self, why: str | None) -> dict[str, Any]:
         """Return what was done, or raise NotAllMoved with it; ``why`` it ended before its end."""
-        done, stuck = self._done, self._stuck
+        done, stuck = self._done, {**self._unknown, **self._stuck}
         out = {
             "host": self._host,
             "moved": done.moved,

@@ -119,7 +119,11 @@ def _looked(cloud: Cloud, host: str) -> _Looked:
     trails = notes.of_vms(proved, uuids)
     said = {**trails, host: {name: one.hosts for name, one in own.items()}}
     found = inventory.survey(cloud, every, "virt.host_info")
-    there = {one: set(info.vms) for one, info in found.answers.items()}
+    # What a host's libvirt has not loaded is there, too, though it is not among its VMs.
+    there = {
+        one: {*info.vms, *(info.unreadable.keys() - set(info.unfinished))}
+        for one, info in found.answers.items()
+    }
     away = notes.away(said, host, there, {*asked.reasons(), *found.reasons()})
     at = {one for name, one in away.back.items() if name in uuids}
     now = inventory.survey(cloud, at, "virt.migration_info") if at else inventory.Survey(answers={})

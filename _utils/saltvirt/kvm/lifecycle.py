@@ -50,12 +50,12 @@ def create_transient(conn: Any, xml: str) -> str:
     return found
 
 
-def undefine(conn: Any, name: str, *, keep_nvram: bool = False) -> None:
+def undefine(conn: Any, name: str, *, keep_nvram: bool = False, keep_tpm: bool = False) -> None:
     """
     Remove a domain's definition with all that libvirt keeps for it.
 
-    keep_nvram
-        Leave the firmware's variables, which may be another host's. Defaults to False.
+    keep_nvram, keep_tpm
+        Leave the firmware's variables, the state of a TPM that it has. Default to False.
     """
     keep, remove = libvirt.VIR_DOMAIN_UNDEFINE_KEEP_NVRAM, libvirt.VIR_DOMAIN_UNDEFINE_NVRAM
     flags = (
@@ -63,6 +63,7 @@ def undefine(conn: Any, name: str, *, keep_nvram: bool = False) -> None:
         | libvirt.VIR_DOMAIN_UNDEFINE_SNAPSHOTS_METADATA
         | libvirt.VIR_DOMAIN_UNDEFINE_CHECKPOINTS_METADATA
         | (keep if keep_nvram else remove)
+        | (getattr(libvirt, "VIR_DOMAIN_UNDEFINE_KEEP_TPM", 0) if keep_tpm else 0)
     )
     dom = domain(conn, name)
     try:

@@ -122,14 +122,18 @@ def _row(one: snapshot.Snapshot, current: str | None) -> dict[str, Any]:
 
 
 def _by_age(found: Iterable[snapshot.Snapshot]) -> list[snapshot.Snapshot]:
-    """Return snapshots, the oldest first; of one second, a child after its parent."""
+    """Return snapshots, the oldest first; a child after its parent, whatever the clock was then."""
     named = {one.name: one for one in found}
 
-    def depth(one: snapshot.Snapshot) -> int:
+    def age(one: snapshot.Snapshot) -> tuple[int, int]:
         above = named.get(one.parent or "")
-        return 0 if above is None else 1 + depth(above)
+        if above is None:
+            return one.created_s, 0
+        # A clock that was ahead must not make a parent the newer one: it would be cleaned up.
+        created_s, depth = age(above)
+        return max(created_s, one.created_s), depth + 1
 
-    return sorted(named.values(), key=lambda one: (one.created_s, depth(one), one.name))
+    return sorted(named.values(), key=lambda one: (*age(one), one.name))
 
 
 def why_not(conn: Any, name: str, *, is_external: bool) -> str | None:

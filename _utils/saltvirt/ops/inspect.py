@@ -178,7 +178,7 @@ def host_info(conn: Any, settings: HostSettings, known: _Seen | None = None) -> 
         building=sorted(coming),
         coming=coming,
         unfinished=reservations.unfinished(settings),
-        unreadable=reservations.unreadable(settings),
+        unreadable=unreadable(conn, settings),
         cpu=_cpu(settings, node, capabilities, vms, extra, features),
         memory=_memory(conn, settings, node, vms, extra),
         storage=_storage(pools, settings, promises, extra),
@@ -193,6 +193,11 @@ def host_info(conn: Any, settings: HostSettings, known: _Seen | None = None) -> 
         stocks=hoststocks.of(capabilities["nodes"], pools, taken, extra),
         takes_uuid=True,
     )
+
+
+def unreadable(conn: Any, settings: HostSettings) -> dict[str, str]:
+    """Return why nobody knows what there is of VMs: by records, and by libvirt's definitions."""
+    return {**storage.not_loaded(conn), **reservations.unreadable(settings)}
 
 
 def _vms(

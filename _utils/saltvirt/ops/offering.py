@@ -34,6 +34,6 @@ def facts(conn: Any, settings: HostSettings, host: str, wanted: brief.About) -> 
             kept=kept,
             building=building,
             unfinished=reservations.unfinished(settings),
-            unreadable=reservations.unreadable(settings),
+            unreadable=inspect.unreadable(conn, settings),
         )
     )

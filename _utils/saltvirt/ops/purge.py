@@ -72,7 +72,7 @@ def purge(
     trash.sweep(settings)
     diskvolumes.refresh(conn, paths)
     if dirs:
-        _remove_empty(settings, [path for path in paths if not storage.is_declared(settings, path)])
+        _remove_empty(conn, settings, [p for p in paths if not storage.is_declared(settings, p)])
 
 
 def _the_one(conn: Any, name: str, uuid: str | None) -> str:
@@ -96,8 +96,8 @@ def _remove(conn: Any, settings: HostSettings, held: records.Held, paths: list[s
     # One that is started in between would run on, without a definition, over files that stay.
     with startlock.unstarted(settings, name):
         lifecycle.destroy(conn, name)
-        # Whoever settles this knows by it what is still this VM's of the files that all share.
-        untouched = unfinished.shared_signatures(settings, paths)
+        # Whoever settles this knows by it what is still this VM's of its files.
+        untouched = unfinished.signatures(paths)
         held.note(**wire.plain(replace(held.now.read(PurgeFacts), untouched=untouched)))
         lifecycle.undefine(conn, name, keep_nvram=firmware.has_anothers(conn, name))
     submission.forget(settings, name)
@@ -132,7 +132,9 @@ def undefine(conn: Any, settings: HostSettings, name: str) -> None:
         is_kept = is_kept or read.ours(root)["moved_to"] is not None
         is_kept = is_kept or firmware.has_anothers(conn, name)
         paths = _chains(conn, name)
-        lifecycle.undefine(conn, name, keep_nvram=is_kept)
+        # The disks stay, and a TPM's state may be all that opens what the guest has on them.
+        has_tpm = read.tpm_state(root) is not None
+        lifecycle.undefine(conn, name, keep_nvram=is_kept, keep_tpm=has_tpm)
         for path in paths:
             # They stay because they are wanted: virt.doctor is not to take them for garbage.
             owned.unmark(path)
@@ -234,7 +236,14 @@ def _known_unused(conn: Any, path: str, below: list[str]) -> list[str]:
     return []
 
 
-def _remove_empty(settings: HostSettings, paths: list[str]) -> None:
-    for folder in {Path(path).parent for path in paths} - {Path(settings.images)}:
-        if not any(folder.iterdir()):
+def _remove_empty(conn: Any, settings: HostSettings, paths: list[str]) -> None:
+    """Remove the folders of files if they are empty, but for those in which new disks are made."""
+    kept = storage.folders(conn, settings)
+    for folder in {Path(path).parent for path in paths}:
+        if folder.resolve() in kept:
+            continue
+        try:
             folder.rmdir()
+        except OSError as exc:
+            # The VM is gone all the same, and what is left may be a mount, or in use.
+            log.info("folder %s stays: %s", folder, exc.strerror)

@@ -14,7 +14,7 @@ from saltvirt import files, room
 from saltvirt.config import HostSettings
 from saltvirt.errors import ImageError, StorageError
 from saltvirt.image import backing, cache, qcow2, tool, validation
-from saltvirt.kvm import connect, lifecycle, query
+from saltvirt.kvm import connect, host, lifecycle, query
 from saltvirt.model import Disk
 from saltvirt.units import MIB
 from saltvirt.xml import pooldisk
@@ -27,6 +27,8 @@ _DEPTH = 64
 _DEFINITIONS = Path("/etc/libvirt/qemu")
 # The formats whose virtual size is measured; of others the size of the file stands for it.
 _MEASURED = ("raw", "qcow2")
+# The pools whose volumes are files of a folder.
+_POOLS = ("dir", "fs", "netfs")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +64,13 @@ def place(settings: HostSettings, pools: Mapping[str, Any], disk: Disk) -> Place
     if not pools[pool]["active"]:
         raise StorageError(f"disk {disk.name!r}: pool {pool!r} is not active; start it first")
     return Place(folder=Path(pools[pool]["path"]), pool=pool)
+
+
+def folders(conn: Any, settings: HostSettings) -> list[Path]:
+    """Return the folders in which files of VMs are made: the image folder, those of pools."""
+    of_pools = [one["path"] for one in host.pools(conn).values() if one["type"] in _POOLS]
+    found = {Path(os.path.realpath(one)) for one in (settings.images, *of_pools) if one}
+    return sorted(one for one in found if one.is_dir())
 
 
 def backing_below(settings: HostSettings) -> list[str | Path]:
@@ -201,7 +210,20 @@ def is_shared(settings: HostSettings, path: str, used: set[str]) -> bool:
     """Return whether a file is a cached image, or one of the files in use."""
     base = os.path.realpath(cache.where(settings))
     real = os.path.realpath(path)
-    return real.startswith(f"{base}/") or path in used or real in used
+    if real.startswith(f"{base}/") or path in used or real in used:
+        return True
+    entry = _entry(real)
+    return entry is not None and any(_entry(one) == entry for one in used if one.startswith("/"))
+
+
+def _entry(path: str) -> tuple[int, int, str] | None:
+    """Return a file by its folder's number, which is the same wherever that is mounted."""
+    try:
+        # Not by its own: a hard link is another file, whose content stays when this one goes.
+        folder = Path(path).parent.stat()
+    except (OSError, ValueError):
+        return None
+    return folder.st_dev, folder.st_ino, Path(path).name
 
 
 def is_declared(settings: HostSettings, path: str) -> bool:

@@ -241,15 +241,30 @@ def empty(settings: HostSettings, entries: Collection[str] = ()) -> dict[str, in
 
 
 def sweep(settings: HostSettings) -> None:
-    """Remove for good what was kept for its days, and forget the entries."""
+    """Remove for good what was kept for its days and one more, and forget the entries."""
     now = time.time()
     for record in _every(settings):
+        facts = record.read(TrashFacts)
         # Also one of which nothing is there: it is filled just now, or its file system is away.
-        if _end(record, record.read(TrashFacts)) > now:
+        if _end(record, facts) > now and not facts.due:
             continue
         with records.held(reservations.folder(settings), PURPOSE, record.name) as held:
-            if held is not None and held.record is not None:
+            if held is not None and held.record is not None and _is_over(held, now):
                 _emptied(held)
+
+
+def _is_over(held: records.Held, now: float) -> bool:
+    """
+    Return whether an entry was old a day ago already; note when it is first seen to be.
+
+    A clock that is wrong for a moment, or was when the entry was made, must not empty the trash.
+    """
+    facts = held.now.read(TrashFacts)
+    is_old = _end(held.now, facts) <= now
+    due = (facts.due if 0 < facts.due <= now else now) if is_old else 0.0
+    if due != facts.due:
+        held.note(**wire.plain(replace(facts, due=due)))
+    return is_old and due + _DAY_S <= now
 
 
 def _emptied(held: records.Held) -> int:

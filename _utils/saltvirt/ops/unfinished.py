@@ -98,9 +98,8 @@ def _settle_purge(conn: Any, settings: HostSettings, held: records.Held) -> None
         return
     paths, was = facts.paths, facts.untouched
     if was is not None:
-        now = shared_signatures(settings, paths)
-        # Meanwhile another host may have made, or used, a file of that name.
-        paths = [path for path in paths if now.get(path) == was.get(path)]
+        now = signatures(paths)
+        paths = [one for one in paths if _is_its_own(settings, one, was.get(one), now.get(one))]
     with purged(settings, record.name, facts) as drop:
         _clear(conn, settings, record.name, paths, True, drop)
         if not drop.stays(facts.volumes or []):
@@ -116,10 +115,20 @@ def purged(
     )
 
 
-def shared_signatures(settings: HostSettings, paths: Iterable[str]) -> dict[str, list[int]]:
-    """Return the signatures of those files that are there and that all hosts share."""
-    shared = (path for path in paths if storage.is_declared(settings, path))
-    return {path: content.signature(path) for path in shared if os.path.exists(path)}
+def signatures(paths: Iterable[str]) -> dict[str, list[int]]:
+    """Return the signatures of those files that are there."""
+    return {path: content.signature(path) for path in paths if os.path.exists(path)}
+
+
+def _is_its_own(
+    settings: HostSettings, path: str, was: list[int] | None, now: list[int] | None
+) -> bool:
+    """Return whether a file is still that of the VM whose purge was interrupted."""
+    if storage.is_declared(settings, path):
+        # Meanwhile another host may have made, or used, a file of that name.
+        return was == now
+    # And an operator one of this host's. Older releases noted none; a crash makes it older.
+    return was is None or now is None or (was[0] == now[0] and now[-1] <= was[-1])
 
 
 def _settle_claim(conn: Any, settings: HostSettings, name: str) -> bool:

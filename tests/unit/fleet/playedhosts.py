@@ -177,7 +177,7 @@ class Cloud:
         self.notes = {name: {} for name in names}
         self.silent, self.refuses, self.asked = set(), {}, []
         self.building, self.before, self.after = {}, {}, {}
-        self.unfinished, self.unreadable = {}, {}
+        self.unfinished, self.unreadable, self.not_loaded = {}, {}, {}
         self.departures, self.arrivals, self.buried, self.away = {}, {}, set(), {}
         self.swallows, self.no_autostart, self.live = set(), set(), set()
         self.kept = {}
@@ -248,7 +248,7 @@ class Cloud:
             "vms": {name: dict(told.VM) for name in self.hosts[host]},
             "building": self.building.get(host, []),
             "unfinished": [*self.unfinished.get(host, ()), *self.unreadable.get(host, ())],
-            "unreadable": self.unreadable.get(host, {}),
+            "unreadable": {**self.unreadable.get(host, {}), **self.not_loaded.get(host, {})},
         }
         return {**info, "moving": self.hosts[host][moving]} if moving in info["vms"] else info
 

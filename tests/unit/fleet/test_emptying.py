@@ -173,6 +173,19 @@ def test_what_was_interrupted_there_is_named_with_the_command_that_ends_it(cloud
     assert "salt h3 virt.purge web2 removes it" in done["warnings"]["web2"]
 
 
+def test_a_host_with_a_vm_that_libvirt_does_not_know_of_is_not_empty(cloud, run):
+    three, why = cloud(3), "libvirt has not loaded /etc/libvirt/qemu/db.xml"
+    three.put("web1", "h3")
+    three.not_loaded["h3"] = {"db": why}
+
+    plan = run(evacuate.dry_run, three, "h3", True)
+    with pytest.raises(evacuate.NotAllMoved, match="h3 still has db; ") as caught:
+        run(evacuate.evacuate, three, "h3", **HOW)
+
+    assert list(table(caught)["moved"]) == ["web1"]
+    assert plan["stays"] == table(caught)["stays"] == {"db": why}
+
+
 def test_a_purge_in_between_is_no_failure(cloud, run):
     three = cloud(3)
     three.put("web1", "h3")

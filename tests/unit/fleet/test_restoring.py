@@ -53,6 +53,18 @@ def test_a_restore_forgets_nothing_that_may_be_on_a_silent_host(cloud, run, opts
     assert run(restore.restore, three, "h3", **HOME)["moved"] == {"web1": "h3"}
 
 
+def test_a_restore_forgets_nothing_that_a_hosts_libvirt_has_not_loaded(cloud, run, opts):
+    three = cloud(3)
+    three.proved(opts, "h3", web1=["h1"])
+    three.not_loaded["h1"] = {"web1": "libvirt has not loaded /etc/libvirt/qemu/web1.xml"}
+
+    with pytest.raises(evacuate.NotAllMoved) as caught:
+        run(restore.restore, three, "h3", **HOME)
+
+    assert table(caught)["failed"] == {"web1": "it is not on h1 any more; run this again"}
+    assert table(caught)["gone"] == [] and three.noted("h3") == {"web1": ["h1"]}
+
+
 def test_a_vm_that_two_evacuations_moved_comes_home_once(cloud, run):
     three = cloud(3)
     three.put("web1", "h1")

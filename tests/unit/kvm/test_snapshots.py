@@ -3,6 +3,7 @@
 import re
 
 import faces
+import libvirt
 import pytest
 from saltvirt.config import HostSettings
 from saltvirt.errors import BadArgument, LibvirtRefused, NoSuchVm
@@ -129,6 +130,23 @@ def test_reverting_goes_to_the_parent_or_to_the_one_that_is_named(face):
     assert reverted("b") == ("b", "N/A")
     assert reverted(cleanup=True) == ("a", ["c", "b"])
     assert names(face) == ["a"]
+
+
+def test_a_parent_is_older_than_its_child_though_the_clock_was_ahead(conn, face):
+    dom = conn.lookupByName("test")
+    flags = libvirt.VIR_DOMAIN_SNAPSHOT_CREATE_REDEFINE
+    for name, created, parent in (("a", 2000, ""), ("b", 1000, "a"), ("c", 1001, "b")):
+        above = f"<parent><name>{parent}</name></parent>" if parent else ""
+        text = (
+            f"<domainsnapshot><name>{name}</name><state>running</state>{above}"
+            f"<creationTime>{created}</creationTime><memory snapshot='internal'/>"
+            f"{dom.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE)}</domainsnapshot>"
+        )
+        dom.snapshotCreateXML(text, flags | libvirt.VIR_DOMAIN_SNAPSHOT_CREATE_CURRENT)
+
+    found = face.revert_snapshot("test", "b", cleanup=True)
+
+    assert (found["deleted"], names(face)) == (["c"], ["a", "b"])
 
 
 def test_going_back_to_a_running_guest_warns_that_its_minion_is_silent_for_minutes(face, states):

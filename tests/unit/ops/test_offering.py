@@ -3,7 +3,7 @@
 import onrecord
 from saltvirt import records
 from saltvirt.model import Requirements
-from saltvirt.ops import inspect, offering, reservations
+from saltvirt.ops import inspect, offering, reservations, storage
 from saltvirt.placement import brief
 from saltvirt.xml import METADATA_NS
 
@@ -47,3 +47,17 @@ def test_names_are_told_alike_whoever_is_asked_for_more(hypervisor):
     assert named.names.building == info.building == ["db1"]
     assert whole.offer.groups["db1"].anti_affinity == ["db"]
     assert whole.offer.committed.memory_mib == info.memory.committed_mib
+
+
+def test_a_vm_that_libvirt_has_not_loaded_is_told_of_whoever_is_asked(
+    hypervisor, monkeypatch, tmp_path
+):
+    kept = tmp_path / "not-loaded"
+    kept.mkdir()
+    (kept / "web1.xml").touch()
+    monkeypatch.setattr(storage, "_DEFINITIONS", kept)
+
+    whole, named, info = answers(hypervisor)
+
+    assert "libvirt has not loaded" in info.unreadable["web1"]
+    assert whole.names.unreadable == named.names.unreadable == info.unreadable

@@ -1,5 +1,8 @@
 """The variables of a VM's firmware go with it, unless another VM has the same file."""
 
+from types import SimpleNamespace
+
+import libvirt
 import pytest
 from saltvirt.kvm import lifecycle
 from saltvirt.ops import purge
@@ -17,8 +20,8 @@ def test_variables_that_another_vm_has_too_stay(
     (tmp_path / "link").symlink_to("web1_VARS.fd")
     undefine, asked = lifecycle.undefine, []
 
-    def noted(conn, name, *, keep_nvram=False):
-        asked.append(keep_nvram)
+    def noted(conn, name, *, keep_nvram=False, keep_tpm=False):
+        asked.append((keep_nvram, keep_tpm))
         undefine(conn, name, keep_nvram=keep_nvram)
 
     monkeypatch.setattr(lifecycle, "undefine", noted)
@@ -28,4 +31,36 @@ def test_variables_that_another_vm_has_too_stay(
             lifecycle.define(conn, XML.format(name, tmp_path / file))
         how(conn, hypervisor.settings, "web1")
 
-    assert asked == [is_kept]
+    assert asked == [(is_kept, False)]
+
+
+@pytest.mark.parametrize(("how", "is_kept"), [(purge.purge, False), (purge.undefine, True)])
+@pytest.mark.parametrize("kind", ["emulator", "passthrough"])
+def test_the_state_of_an_emulated_tpm_stays_with_the_disks(
+    hypervisor, monkeypatch, how, is_kept, kind
+):
+    tpm = f"<devices><tpm model='tpm-crb'><backend type='{kind}'/></tpm></devices></domain>"
+    undefine, asked = lifecycle.undefine, []
+
+    def noted(conn, name, *, keep_nvram=False, keep_tpm=False):
+        asked.append(keep_tpm)
+        undefine(conn, name, keep_nvram=keep_nvram)
+
+    monkeypatch.setattr(lifecycle, "undefine", noted)
+    with hypervisor.libvirt() as conn:
+        lifecycle.define(conn, XML.format("web1", "/VARS.fd").replace("</domain>", tpm))
+        how(conn, hypervisor.settings, "web1")
+
+    assert asked == [is_kept and kind == "emulator"]
+
+
+@pytest.mark.parametrize("is_kept", [False, True])
+def test_libvirt_is_told_to_leave_the_state_of_a_tpm(monkeypatch, is_kept):
+    flags = []
+    monkeypatch.setattr(
+        lifecycle, "domain", lambda _conn, _name: SimpleNamespace(undefineFlags=flags.append)
+    )
+
+    lifecycle.undefine(None, "web1", keep_tpm=is_kept)
+
+    assert [bool(one & libvirt.VIR_DOMAIN_UNDEFINE_KEEP_TPM) for one in flags] == [is_kept]

@@ -267,8 +267,8 @@ def test_a_vm_is_not_started_while_it_is_purged(built, monkeypatch):
     def remove_log(_name):
         threads[0].join(10)
 
-    signatures = unfinished.shared_signatures
-    monkeypatch.setattr(unfinished, "shared_signatures", starts_meanwhile)
+    signatures = unfinished.signatures
+    monkeypatch.setattr(unfinished, "signatures", starts_meanwhile)
     monkeypatch.setattr(unfinished, "remove_log", remove_log)
     with built.libvirt() as conn:
         purge.purge(conn, built.settings, "web1")

@@ -4,6 +4,7 @@ import dataclasses
 import json
 import shutil
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -46,7 +47,10 @@ def older(host, days):
     """Make the entries of the trash older."""
     for path in (reservations.folder(host.settings) / trash.PURPOSE).glob("*.json"):
         record = json.loads(path.read_text())
-        path.write_text(json.dumps({**record, "since": record["since"] - days * 86400}))
+        record["since"] -= days * 86400
+        if record["facts"]["due"]:
+            record["facts"]["due"] -= days * 86400
+        path.write_text(json.dumps(record))
 
 
 def test_a_purge_keeps_the_disks_and_not_the_seed(keeping):
@@ -123,9 +127,26 @@ def test_the_next_command_removes_what_is_old_and_leaves_what_is_not(keeping):
 
         older(keeping, 2)
         unfinished.settle(conn, keeping.settings)
+        assert names(keeping) == DISKS, "that is seen for the first time"
+
+        older(keeping, 1)
+        unfinished.settle(conn, keeping.settings)
 
     assert list(Path(keeping.settings.images).rglob("web1_*")) == []
     assert list((reservations.folder(keeping.settings) / trash.PURPOSE).iterdir()) == []
+
+
+@pytest.mark.parametrize("days", [[-400, 0], [0, 400, 1, 401]])
+def test_a_clock_that_was_wrong_does_not_empty_the_trash(keeping, monkeypatch, days):
+    now, (first, *later) = time.time(), days
+    monkeypatch.setattr(time, "time", lambda: now + first * 86400)
+    purged(keeping)
+
+    for day in later:
+        monkeypatch.setattr(time, "time", lambda day=day: now + day * 86400)
+        trash.sweep(keeping.settings)
+
+    assert names(keeping) == DISKS
 
 
 def test_turning_the_trash_off_takes_nothing_from_it_before_its_time(keeping):

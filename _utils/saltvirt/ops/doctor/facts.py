@@ -10,7 +10,7 @@ import salt.utils.systemd
 from saltvirt import content, files, locks, records
 from saltvirt.config import HostSettings
 from saltvirt.image import cache
-from saltvirt.ops import ownfiles, reservations, trash, unfinished
+from saltvirt.ops import ownfiles, reservations, storage, trash, unfinished
 from saltvirt.ops.doctor import loose
 from saltvirt.ops.migration import reach
 from saltvirt.placement.doctor import DoctorFacts, MoveLeft
@@ -32,7 +32,7 @@ def of_host(conn: Any, opts: Mapping[str, Any], settings: HostSettings) -> Docto
     # Before the domains: what is on record no more is defined by then, or gone.
     moves = list(_moves(settings))
     busy = sorted({*_busy(settings), *unreadable, *(one.name for one in moves)})
-    known, there = loose.vms(conn), loose.folders(conn, settings)
+    known, there = loose.vms(conn), storage.folders(conn, settings)
     # Whoever cannot read a record does not know which files are named in it.
     found = [] if unreadable else list(loose.files(conn, settings))
     is_used = loose.shared(settings, loose.used(conn, settings, there))
@@ -80,7 +80,7 @@ def _moves(settings: HostSettings) -> Iterator[MoveLeft]:
 
 def left(conn: Any, settings: HostSettings) -> dict[str, list[str]]:
     """Return what is left that is this host's affair alone, by check."""
-    there = loose.folders(conn, settings)
+    there = storage.folders(conn, settings)
     return {name: subjects for name, subjects in _left(conn, settings, there) if subjects}
 
 

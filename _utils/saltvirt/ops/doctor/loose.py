@@ -10,7 +10,7 @@ from typing import Any
 from saltvirt import room
 from saltvirt.config import HostSettings
 from saltvirt.errors import NoSuchVm
-from saltvirt.kvm import host, lifecycle, query
+from saltvirt.kvm import lifecycle, query
 from saltvirt.ops import owned, reservations, storage, trash
 from saltvirt.ops.seeding import seedfiles
 from saltvirt.placement.doctor import LooseFile, SeenVm
@@ -25,7 +25,6 @@ _NAMED = (
     (_LOGS, "-console.log", "console-log"),
 )
 _BLOCK = Path("/sys/block")
-_POOLS = ("dir", "fs", "netfs")
 # File systems that several hosts have: of networks, of clusters; of FUSE nobody knows.
 _NETWORKED = {
     *("nfs", "nfs4", "cifs", "smb3", "ceph", "gfs2", "ocfs2", "gpfs", "lustre", "afs", "9p"),
@@ -55,13 +54,6 @@ def unreadable(conn: Any, settings: HostSettings) -> dict[str, str]:
         **trash.unreadable(settings),
         **reservations.unreadable(settings),
     }
-
-
-def folders(conn: Any, settings: HostSettings) -> list[Path]:
-    """Return the folders in which files of VMs are made: the image folder, those of pools."""
-    of_pools = [one["path"] for one in host.pools(conn).values() if one["type"] in _POOLS]
-    found = {Path(os.path.realpath(one)) for one in (settings.images, *of_pools) if one}
-    return sorted(one for one in found if one.is_dir())
 
 
 def used(conn: Any, settings: HostSettings, there: Iterable[Path]) -> set[str]:
@@ -98,7 +90,7 @@ def _open_files() -> set[str]:
 
 def files(conn: Any, settings: HostSettings) -> Iterator[LooseFile]:
     """Yield the files of VMs that nothing here uses."""
-    there = folders(conn, settings)
+    there = storage.folders(conn, settings)
     is_used = used(conn, settings, there) | _open_files()
     for folder in there:
         for path in sorted(folder.iterdir()):

@@ -8,7 +8,7 @@ from typing import Any
 from saltvirt import files
 from saltvirt.config import HostSettings
 from saltvirt.errors import BadArgument
-from saltvirt.ops import reservations, trash, unfinished
+from saltvirt.ops import reservations, storage, trash, unfinished
 from saltvirt.ops.doctor import facts, loose
 from saltvirt.ops.migration import reach
 from saltvirt.ops.seeding import submission
@@ -102,7 +102,7 @@ def _file(conn: Any, settings: HostSettings, one: LooseFile) -> list[str]:
 def _marks(conn: Any, settings: HostSettings, wanted: set[str]) -> list[str]:
     done = []
     with reservations.host_lock(settings):
-        for path in facts.left_marks(settings, loose.folders(conn, settings)):
+        for path in facts.left_marks(settings, storage.folders(conn, settings)):
             if str(path) in wanted:
                 files.unlink(path)
                 done.append(f"mark {path}: removed")

@@ -1,24 +1,29 @@
 """The cached images of a host: what is there, who uses it, fetch one, remove what nobody uses."""
 
 import json
-from collections.abc import Iterable, Iterator
+import os
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from saltvirt.config import HostSettings
 from saltvirt.errors import StorageError
 from saltvirt.image import cache
-from saltvirt.kvm import lifecycle
+from saltvirt.kvm import lifecycle, query
 from saltvirt.ops import reservations, storage, trash
 from saltvirt.ops.context import Context
 from saltvirt.ops.images import fetch
+from saltvirt.xml import read
+
+# ``{VM: paths}``
+_Disks = Mapping[str, set[str]]
 
 
 def listed(conn: Any, settings: HostSettings) -> dict[str, dict[str, Any]]:
     """
     Return ``{digest: {source, format, virtual_bytes, file_bytes, users, os, ...}}``.
 
-    ``users`` are VMs by name, and overlays in the image folder that belong to no VM by path;
+    ``users`` are VMs by name, and overlays in folders of VMs that belong to no VM by path;
     ``os``, ``has_minion`` and ``has_cloud_init`` are None until the image was looked into.
     """
     used = users(conn, settings)
@@ -40,25 +45,50 @@ def listed(conn: Any, settings: HostSettings) -> dict[str, dict[str, Any]]:
 def users(conn: Any, settings: HostSettings) -> dict[str, set[str]]:
     """Return ``{digest: names}``: which VMs and files are based on which cached image."""
     out: dict[str, set[str]] = {}
+    # Once: what a VM is given after this is a file of no VM.
+    folders, disks = _folders(conn, settings), lifecycle.disks(conn)
+    for user, files in (*_of_vms(conn, disks), *_of_no_vm(folders, disks)):
+        for digest in _cached(settings, files):
+            out.setdefault(digest, set()).add(user)
+    return _with_trash(settings, folders, out)
+
+
+def _of_vms(conn: Any, disks: _Disks) -> Iterator[tuple[str, Iterable[str]]]:
+    """Yield VMs, each with a disk and what is below that, or with a file that it boots from."""
     # In this order: the format of a disk that is known is known too.
-    disks, overlays, seen = lifecycle.disks(conn), lifecycle.overlays(conn), set()
+    overlays = lifecycle.overlays(conn)
     for name, paths in disks.items():
         for path in paths:
-            seen.add(path)
             # Into a raw disk its guest may have written what looks like the header of an overlay.
-            for digest in _cached(settings, storage.chain(path) if path in overlays else [path]):
-                out.setdefault(digest, set()).add(name)
-    for path in map(str, Path(settings.images).glob("*")):
-        if path not in seen:
-            for digest in _cached(settings, storage.chain(path)):
-                out.setdefault(digest, set()).add(path)
-    return _with_trash(settings, out)
+            yield name, storage.chain(path) if path in overlays else [path]
+    # What was fetched to boot from is in the cache itself.
+    for one in query.definitions(conn, with_next=True):
+        for root in (one.root, one.next_root):
+            if root is not None:
+                yield one.name, read.boot_files(root)
 
 
-def _with_trash(settings: HostSettings, used: dict[str, set[str]]) -> dict[str, set[str]]:
+def _of_no_vm(folders: Iterable[Path], disks: _Disks) -> Iterator[tuple[str, Iterable[str]]]:
+    """Yield the files of folders that are no VM's disks, each with what is below it."""
+    known = {os.path.realpath(path) for paths in disks.values() for path in paths}
+    for path in (str(one) for folder in folders for one in folder.iterdir()):
+        if os.path.realpath(path) not in known:
+            yield path, storage.chain(path)
+
+
+def _folders(conn: Any, settings: HostSettings) -> list[Path]:
+    """Return the folders in which there are disks of VMs: one without a VM is wanted too."""
+    usual = Path(settings.disk_pool or "")
+    found = {*storage.folders(conn, settings), *([usual] if usual.is_absolute() else [])}
+    return sorted(one for one in found if one.is_dir())
+
+
+def _with_trash(
+    settings: HostSettings, folders: list[Path], used: dict[str, set[str]]
+) -> dict[str, set[str]]:
     """Return who uses which image, with what may be brought back from the trash."""
-    # Hosts that share the folder have records of their own.
-    known = dict.fromkeys(trash.beside([Path(settings.images)]), "another host's entry")
+    # Hosts that share a folder have records of their own.
+    known = dict.fromkeys(trash.beside(folders), "another host's entry")
     for path, entry in {**known, **trash.below(settings)}.items():
         for digest in _cached(settings, [path]):
             used.setdefault(digest, set()).add(f"{entry} in the trash")

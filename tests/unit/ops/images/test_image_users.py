@@ -1,5 +1,6 @@
 """Who uses a cached image: VMs by their disks, and overlays that belong to nobody."""
 
+import dataclasses
 import hashlib
 import struct
 import subprocess
@@ -8,13 +9,16 @@ import libvirt
 import pytest
 from saltvirt.config import HostSettings
 from saltvirt.errors import StorageError
-from saltvirt.image import cache
+from saltvirt.image import cache, validation
 from saltvirt.ops import storage
 from saltvirt.ops.images import cached
 
 DOMAIN = """<domain type='test'><name>{name}</name><memory unit='MiB'>64</memory>
 <os><type>hvm</type></os><devices><disk type='file' device='disk'>{driver}<source file='{disk}'/>
 <target dev='vda'/></disk></devices></domain>"""
+BOOTS = """<domain type='test'><name>direct</name><memory unit='MiB'>64</memory>
+<os><type>hvm</type><kernel>{kernel}</kernel></os></domain>"""
+POOL = "<pool type='dir'><name>fast</name><target><path>{}</path></target></pool>"
 RAW, QCOW2 = (f"<driver name='qemu' type='{fmt}'/>" for fmt in ("raw", "qcow2"))
 
 
@@ -76,6 +80,44 @@ def test_an_overlay_in_the_image_folder_uses_it_without_a_vm(host, tmp_path):
     lonely = overlay(tmp_path / "images/lonely.qcow2", path)
 
     assert cached.listed(conn, settings)[digest]["users"] == [str(lonely)]
+
+
+@pytest.mark.parametrize("is_usual", [False, True])
+def test_an_overlay_in_another_folder_of_vms_uses_it_without_a_vm(host, tmp_path, is_usual):
+    settings, conn, digest, path = host
+    lonely = overlay(tmp_path / "fast/lonely.qcow2", path)
+    if is_usual:
+        settings = dataclasses.replace(settings, storagepool=str(tmp_path / "fast"))
+    pool = None if is_usual else conn.storagePoolCreateXML(POOL.format(tmp_path / "fast"))
+    try:
+        done = cached.prune(conn, settings, None, is_dry=False)
+    finally:
+        if pool is not None:
+            pool.destroy()
+
+    assert done == {"removed": {}, "kept": {digest: f"used by {lonely}"}}
+
+
+def test_a_vm_uses_the_kernel_that_was_fetched_for_it(host, tmp_path):
+    settings, conn, digest, _path = host
+    kernel = tmp_path / "vmlinuz"
+    kernel.write_bytes(b"MZ" * 512)
+    got = cache.obtain(
+        str(kernel),
+        saltenv="base",
+        settings=settings,
+        opts={},
+        progress=lambda _done, _total: None,
+        validate=validation.accept_any,
+    )
+    dom = conn.defineXML(BOOTS.format(kernel=got.path))
+    try:
+        done = cached.prune(conn, settings, None, is_dry=False)
+    finally:
+        dom.undefine()
+
+    assert list(done["removed"]) == [digest]
+    assert list(done["kept"].values()) == ["used by direct"]
 
 
 def test_a_chain_that_goes_in_a_circle_ends(host, tmp_path):

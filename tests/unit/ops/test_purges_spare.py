@@ -1,0 +1,72 @@
+"""What a purge spares: what was put back, folders of others, files that are mounted twice."""
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+from saltvirt.ops import purge, unfinished
+from test_purges import built, kill, left, purged
+
+__all__ = ["built"]
+
+
+@pytest.mark.parametrize("is_anew", [False, True])
+def test_a_file_that_an_operator_has_put_back_meanwhile_stays(built, monkeypatch, is_anew):
+    path = Path(built.settings.images) / "web1_data.qcow2"
+    monkeypatch.setattr(unfinished, "remove", kill)
+    built.dies(lambda: purged(built))
+    monkeypatch.undo()
+    if is_anew:
+        path.unlink()
+    path.write_bytes(b"of a backup")
+    os.utime(path)
+
+    with built.libvirt() as conn:
+        unfinished.settle(conn, built.settings)
+
+    assert left(built) == ([path.name], [], [])
+
+
+@pytest.mark.parametrize("what", ["nothing", "a pool", "a mount", "another file"])
+def test_a_purge_takes_the_folder_with_it_that_is_nothing_else(hypervisor, tmp_path, what):
+    folder = tmp_path / "own"
+    folder.mkdir()
+    if what == "a mount":
+        subprocess.run(["mount", "-t", "tmpfs", "none", folder], check=True)
+    if what == "another file":
+        (folder / "notes").touch()
+    pool = f"<pool type='dir'><name>own</name><target><path>{folder}</path></target></pool>"
+    try:
+        with hypervisor.libvirt() as conn:
+            hypervisor.init(disks=[{"name": "data", "size": 8, "pool": str(folder)}])
+            made = conn.storagePoolCreateXML(pool) if what == "a pool" else None
+            purge.purge(conn, hypervisor.settings, "web1", dirs=True)
+            if made is not None:
+                made.destroy()
+        is_there, has_disk = folder.exists(), any(folder.glob("web1*"))
+    finally:
+        if what == "a mount":
+            subprocess.run(["umount", folder], check=True)
+
+    assert (is_there, has_disk) == (what != "nothing", False)
+
+
+def test_a_disk_that_another_vm_has_by_a_second_mount_of_its_folder_stays(built, tmp_path):
+    again = tmp_path / "again"
+    again.mkdir()
+    other = (
+        "<domain type='test'><name>db1</name><uuid>4dea22b3-1d52-d8f3-2516-782e98ab3fa9</uuid>"
+        "<memory>65536</memory><os><type>hvm</type></os><devices><disk type='file' device='disk'>"
+        f"<driver name='qemu' type='qcow2'/><source file='{again}/web1_data.qcow2'/>"
+        "<target dev='vdz' bus='virtio'/></disk></devices></domain>"
+    )
+    subprocess.run(["mount", "--bind", built.settings.images, again], check=True)
+    try:
+        with built.libvirt() as conn:
+            conn.defineXML(other)
+            purge.purge(conn, built.settings, "web1")
+    finally:
+        subprocess.run(["umount", again], check=True)
+
+    assert built.files() == ["web1_data.qcow2"]
