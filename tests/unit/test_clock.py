@@ -9,7 +9,8 @@ import trees
 HOME = Path(saltvirt.__file__).parent
 # Who reads it, and what for: to be shown, the formats of older versions, ages of lost parts of
 # downloads and of loose files, how long a URL or a certificate is good for, how far clocks are
-# apart, since when a host is silent, how many days the trash has kept something.
+# apart, since when a host is silent, how many days the trash has kept something, whether an event
+# was fired before nobody waited any more.
 READERS = {
     "records.py",
     "ops/legacy.py",
@@ -20,6 +21,7 @@ READERS = {
     "files.py",
     "fleet/inventory.py",
     "fleet/looking.py",
+    "fleet/minions.py",
     "fleet/silence.py",
     "fleet/setup/run.py",
     "ops/setup/facts.py",
