@@ -33,7 +33,8 @@ def record(node, purpose, name, phase, facts):
             "facts": facts,
         }
     )
-    owner = "-o salt" if node == "master" else ""
+    # On a fresh master this may be the first that is noted.
+    owner = f"-o salt -m 700 {NOTES}/salt-virt" if node == "master" else ""
     path = f"{folder}/{purpose}/{name}.json"
     return (
         f"install -d {owner} -m 700 {folder} {folder}/{purpose}; "

@@ -7,6 +7,8 @@ import pytest
 from cloudkit import TINY
 from movekit import unfetchable
 
+pytestmark = pytest.mark.second
+
 
 @pytest.fixture(scope="module", autouse=True)
 def patience(cloud):
