@@ -11,20 +11,29 @@ import struct
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TextIO
+from typing import IO, Any, TextIO
 
 from saltvirt.files import private
 
 # linux/fcntl.h; Python has the names only where its C library had them.
-_GETLK, _SETLK, _SETLKW = 36, 37, 38
+GETLK, SETLK, _SETLKW = 36, 37, 38
 # struct flock: type, whence, start, length, process.
-_WHOLE = struct.Struct("@hhqqi4x")
+_FLOCK = struct.Struct("@hhqqi4x")
 
 
-def _asked(handle: TextIO, command: int, kind: int) -> int:
-    """Ask the kernel for a lock of a whole file, or about it; return the kind that it answers."""
-    answer = fcntl.fcntl(handle, command, _WHOLE.pack(kind, os.SEEK_SET, 0, 0, 0))
-    return int(_WHOLE.unpack(answer)[0])
+def asked(handle: IO[Any], command: int, kind: int, start: int = 0, length: int = 0) -> int:
+    """
+    Ask the kernel for a lock of an open file, or about it; return the kind that it answers.
+
+    command
+        ``GETLK`` to be told of others' only, ``SETLK`` to have it or fail.
+    kind
+        fcntl's ``F_RDLCK`` or ``F_WRLCK``.
+    start, length
+        Of which bytes. Default to all.
+    """
+    answer = fcntl.fcntl(handle, command, _FLOCK.pack(kind, os.SEEK_SET, start, length, 0))
+    return int(_FLOCK.unpack(answer)[0])
 
 
 def _is_still_there(handle: TextIO, path: Path) -> bool:
@@ -41,7 +50,7 @@ def _take(path: Path, wait: bool) -> TextIO | None:
     while True:
         handle = open(path, "a+", encoding="utf-8", opener=private)  # noqa: SIM115 (it is returned)
         try:
-            _asked(handle, _SETLKW if wait else _SETLK, fcntl.F_WRLCK)
+            asked(handle, _SETLKW if wait else SETLK, fcntl.F_WRLCK)
         except (BlockingIOError, PermissionError):
             handle.close()
             return None
@@ -93,7 +102,7 @@ def is_held(path: str | Path) -> bool:
     """Return whether a process holds the lock of an existing file; this takes no lock itself."""
     try:
         with open(path, encoding="utf-8") as handle:
-            return _asked(handle, _GETLK, fcntl.F_WRLCK) != fcntl.F_UNLCK
+            return asked(handle, GETLK, fcntl.F_WRLCK) != fcntl.F_UNLCK
     except FileNotFoundError:
         return False
 

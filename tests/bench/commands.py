@@ -10,6 +10,7 @@ As a program: commands.py [--rounds N] [--unfiltered] [SIZE...]
 import argparse
 import json
 import sys
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -66,20 +67,27 @@ def _argv(python, words):
     return [python, path, "-c", f"/run/swarm/master/{config}", *rest]
 
 
-def measured(spec, rounds):
-    """Return ``{command: figures}`` of one swarm, and those with dead hosts, if it has many."""
-    commands = {**OURS, **(THEIRS if spec.salt == "3006" else {})}
+@contextmanager
+def swarm(spec):
+    """Yield the place of a swarm that is up, which no test has."""
     own = replace(place(), folder=place().folder.with_name(f"{place().folder.name}bench"))
     life.up(own, spec)
     try:
+        yield own
+    finally:
+        life.down(own)
+
+
+def measured(spec, rounds):
+    """Return ``{command: figures}`` of one swarm, and those with dead hosts, if it has many."""
+    commands = {**OURS, **(THEIRS if spec.salt == "3006" else {})}
+    with swarm(spec) as own:
         alive = timed(own, spec, commands, rounds)
         if spec.salt == "3006" or spec.hosts < _MANY:
             return alive, {}
         dead = [{"host": host, "silent": True} for host in spec.ids[-(spec.hosts // _OF_DEAD) :]]
         life.write(own, conf.FAULTS, json.dumps(dead))
         return alive, timed(own, spec, {name: OURS[name] for name in _QUESTIONS}, rounds)
-    finally:
-        life.down(own)
 
 
 def timed(own, spec, commands, rounds):

@@ -6,7 +6,6 @@ hypervisors. As a program: published.py [HOSTS]
 """
 
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -14,25 +13,21 @@ sys.path[:0] = [str(HERE.parent / "swarm"), str(HERE.parents[1] / "_utils")]
 
 import commands  # noqa: E402
 import run  # noqa: E402
-from swarmkit import life  # noqa: E402
-from swarmkit.settings import Spec, SwarmError, place  # noqa: E402
+from swarmkit.settings import Spec, SwarmError  # noqa: E402
 
 HOSTS, VMS, ROUNDS = 200, 10, 5
 GLOB = "h[0-9]*"
 HEADS = ("zmq_filtering", "published as", "wall", "test.ping", "CPU master", "bus")
 
 
-def _row(own, hosts, is_filtered, is_listed):
+def _row(hosts, is_filtered, is_listed):
     """Return the row of one way, measured on a swarm of its own."""
     named = Spec(hosts=hosts).ids if is_listed else GLOB
     options = {"zmq_filtering": is_filtered, "virt": {"timeout_s": 20, "hypervisors": named}}
     spec = Spec(hosts=hosts, vms=VMS, options=options)
-    life.up(own, spec)
-    try:
+    with commands.swarm(spec) as own:
         asked = {name: commands.OURS[name] for name in (commands.FLOOR, "list")}
         by = commands.timed(own, spec, asked, ROUNDS)
-    finally:
-        life.down(own)
     one = by["list"]
     return (
         "on" if is_filtered else "off",
@@ -46,10 +41,9 @@ def _row(own, hosts, is_filtered, is_listed):
 
 def main(hosts):
     """Print the table."""
-    own = replace(place(), folder=place().folder.with_name(f"{place().folder.name}bench"))
     ways = [(is_filtered, is_listed) for is_filtered in (True, False) for is_listed in (0, 1)]
     title = f"virt.list of {hosts} hosts with {VMS} VMs each, Salt 3008, median of {ROUNDS}"
-    run.table(title, HEADS, [_row(own, hosts, *way) for way in ways])
+    run.table(title, HEADS, [_row(hosts, *way) for way in ways])
 
 
 if __name__ == "__main__":

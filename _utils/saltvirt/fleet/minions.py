@@ -132,7 +132,7 @@ class _AtIt:
         )
         self._prefixes += (f"salt/job/{jid}/ret/",)
         self._asked |= {*asked}
-        self._ended |= {*ended}
+        self._ended = {*ended}
         self._asked_at = time.monotonic()
 
     def _watch(self, tag: str, data: Mapping[str, Any]) -> None:

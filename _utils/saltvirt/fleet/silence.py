@@ -87,12 +87,12 @@ def wait(
 
 def line(count: int, silent: Collection[str], since: Mapping[str, float], now: float) -> str:
     """Return one line that names the silent ones of so many hosts, and how long they have been."""
-    named = []
-    for host in sorted(silent)[:_MOST]:
+
+    def named(host: str) -> str:
         long_s = int(now - since.get(host, now))
-        named.append(f"{host} (for {longish(long_s)})" if long_s > 0 else host)
-    more = len(silent) - len(named)
-    names = ", ".join(named) + (f" and {more:,} more" if more else "")
+        return f"{host} (for {longish(long_s)})" if long_s > 0 else host
+
+    names = terminal.some(map(named, sorted(silent)), _MOST)
     return f"{count - len(silent):,} of {count:,} answered; silent: {names}"
 
 

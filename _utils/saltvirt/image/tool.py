@@ -119,11 +119,16 @@ def check(path: str | Path) -> int:
     return int(json.loads(done.stdout).get("image-end-offset", 0))
 
 
+def open_elsewhere(path: str | Path) -> StorageError:
+    """Return the error of a disk that another program, a VM mostly, has open."""
+    return StorageError(f"{path} is open in another program; if it is a VM, stop it first")
+
+
 def refuse_in_use(path: str | Path, fmt: str) -> None:
     """Raise StorageError if another program, a VM mostly, has a disk open."""
     done = _run(["qemu-img", "info", "-f", fmt, str(path)], path, StorageError)
     if done.returncode and " lock" in done.stderr:
-        raise StorageError(f"{path} is open in another program; if it is a VM, stop it first")
+        raise open_elsewhere(path)
     if done.returncode:
         raise StorageError(f"{path} cannot be opened: {_why(done)}")
 

@@ -3,14 +3,13 @@
 import errno
 import fcntl
 import os
-import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
-from saltvirt import files, room
+from saltvirt import files, locks, room, terminal
 from saltvirt.config import HostSettings
 from saltvirt.errors import ImageError, StorageError
 from saltvirt.image import backing, cache, qcow2, tool, validation
@@ -27,8 +26,6 @@ _DEPTH = 64
 _DEFINITIONS = Path("/etc/libvirt/qemu")
 # The formats whose virtual size is measured; of others the size of the file stands for it.
 _MEASURED = ("raw", "qcow2")
-# The pools whose volumes are files of a folder.
-_POOLS = ("dir", "fs", "netfs")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +65,7 @@ def place(settings: HostSettings, pools: Mapping[str, Any], disk: Disk) -> Place
 
 def folders(conn: Any, settings: HostSettings) -> list[Path]:
     """Return the folders in which files of VMs are made: the image folder, those of pools."""
-    of_pools = [one["path"] for one in host.pools(conn).values() if one["type"] in _POOLS]
+    of_pools = [one["path"] for one in host.pools(conn).values() if one["type"] in pooldisk.FILES]
     found = {Path(os.path.realpath(one)) for one in (settings.images, *of_pools) if one}
     return sorted(one for one in found if one.is_dir())
 
@@ -87,7 +84,7 @@ def opened_format(settings: HostSettings, path: str | Path) -> str:
     """
     # qemu-img does not find that out of a raw disk.
     if is_open(path):
-        raise StorageError(f"{path} is open in another program; if it is a VM, stop it first")
+        raise tool.open_elsewhere(path)
     fmt, is_device = None, Path(path).is_block_device()
     if not connect.why_missing():
         with connect.opened(settings) as conn:
@@ -212,8 +209,9 @@ def is_shared(settings: HostSettings, path: str, used: set[str]) -> bool:
     real = os.path.realpath(path)
     if real.startswith(f"{base}/") or path in used or real in used:
         return True
-    entry = _entry(real)
-    return entry is not None and any(_entry(one) == entry for one in used if one.startswith("/"))
+    name, entry = Path(real).name, _entry(real)
+    alike = (one for one in used if one.startswith("/") and Path(one).name == name)
+    return entry is not None and any(_entry(one) == entry for one in alike)
 
 
 def _entry(path: str) -> tuple[int, int, str] | None:
@@ -248,9 +246,8 @@ def _real(path: str) -> Path:
 
 def may_be_of(unasked: Sequence[str]) -> str:
     """Return what is said of a disk that hosts may have a VM with which cannot be asked."""
-    more = f" and {len(unasked) - _NAMED} more" if len(unasked) > _NAMED else ""
     return (
-        f"on storage that all hosts share, and {', '.join(unasked[:_NAMED])}{more} may have a VM "
+        f"on storage that all hosts share, and {terminal.some(unasked, _NAMED)} may have a VM "
         "with it and cannot be asked; wait until all answer, or, if you know that they have no "
         "such VM, give force=True"
     )
@@ -265,14 +262,12 @@ def may_be_anothers(others: Iterable[str]) -> str:
 
 
 # QEMU locks bytes from 100 on, of what it does and of what it lets others do.
-_QEMUS_LOCKS = (os.SEEK_SET, 100, 200, 0)
+_QEMUS_LOCKS = {"start": 100, "length": 200}
 
 
-def _has_others(handle: Any) -> bool:
+def _has_others(handle: IO[Any]) -> bool:
     """Return whether others have any of QEMU's locks of an open file."""
-    asked = struct.pack("hhqqi4x", fcntl.F_WRLCK, *_QEMUS_LOCKS)
-    found = fcntl.fcntl(handle, fcntl.F_OFD_GETLK, asked)
-    return bool(struct.unpack_from("h", found)[0] != fcntl.F_UNLCK)
+    return locks.asked(handle, locks.GETLK, fcntl.F_WRLCK, **_QEMUS_LOCKS) != fcntl.F_UNLCK
 
 
 def is_open(path: str | Path) -> bool:
@@ -296,12 +291,10 @@ def kept_from_qemu(path: str | Path) -> Iterator[None]:
         # It may be no path at all, as an image of Ceph's.
         with suppress(OSError):
             handle = stack.enter_context(open(path, "rb"))
-            fcntl.fcntl(
-                handle, fcntl.F_OFD_SETLK, struct.pack("hhqqi4x", fcntl.F_RDLCK, *_QEMUS_LOCKS)
-            )
+            locks.asked(handle, locks.SETLK, fcntl.F_RDLCK, **_QEMUS_LOCKS)
             is_alone = not _has_others(handle)
         if not is_alone:
-            raise StorageError(f"{path} is open in another program; if it is a VM, stop it first")
+            raise tool.open_elsewhere(path)
         yield
 
 

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterable, Mapping
 
+from saltvirt import terminal
 from saltvirt.net import change
 from saltvirt.net.firewall import bootunits, rules
 
@@ -44,12 +45,11 @@ def note(stay: Mapping[str, Iterable[str]], unknown: Iterable[str]) -> str:
     hosts = sorted(unknown)
     if not hosts:
         return ""
-    why = f"the master knows no address of {_listed(hosts)}, until: salt HOST "
+    why = f"the master knows no address of {terminal.some(hosts, _SHOWN)}, until: salt HOST "
     why += "saltutil.refresh_grains"
     addresses = sorted({one for found in stay.values() for one in found})
-    return f"; {_listed(addresses)} may still get in, as {why}" if addresses else f"; {why}"
-
-
-def _listed(names: list[str]) -> str:
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return ", ".join(names[:_SHOWN]) + more
+    return (
+        f"; {terminal.some(addresses, _SHOWN)} may still get in, as {why}"
+        if addresses
+        else f"; {why}"
+    )

@@ -11,7 +11,7 @@ from saltvirt import room
 from saltvirt.config import HostSettings
 from saltvirt.errors import NoSuchVm
 from saltvirt.kvm import lifecycle, query
-from saltvirt.ops import owned, reservations, storage, trash
+from saltvirt.ops import inspect, owned, reservations, storage, trash
 from saltvirt.ops.seeding import seedfiles
 from saltvirt.placement.doctor import LooseFile, SeenVm
 from saltvirt.xml import read
@@ -49,11 +49,7 @@ def vms(conn: Any) -> dict[str, SeenVm]:
 
 def unreadable(conn: Any, settings: HostSettings) -> dict[str, str]:
     """Return ``{VM: why}`` of what nobody here can tell the files of: then none is judged."""
-    return {
-        **storage.not_loaded(conn),
-        **trash.unreadable(settings),
-        **reservations.unreadable(settings),
-    }
+    return {**trash.unreadable(settings), **inspect.unreadable(conn, settings)}
 
 
 def used(conn: Any, settings: HostSettings, there: Iterable[Path]) -> set[str]:
