@@ -64,9 +64,10 @@ def place(settings: HostSettings, pools: Mapping[str, Any], disk: Disk) -> Place
 
 
 def folders(conn: Any, settings: HostSettings) -> list[Path]:
-    """Return the folders in which files of VMs are made: the image folder, those of pools."""
+    """Return the folders in which files of VMs are made: for images, of pools, by default."""
     of_pools = [one["path"] for one in host.pools(conn).values() if one["type"] in pooldisk.FILES]
-    found = {Path(os.path.realpath(one)) for one in (settings.images, *of_pools) if one}
+    usual = [one for one in (settings.images, settings.disk_pool or "") if one.startswith("/")]
+    found = {Path(os.path.realpath(one)) for one in (*usual, *of_pools) if one}
     return sorted(one for one in found if one.is_dir())
 
 

@@ -2,6 +2,7 @@
 
 import os
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -28,7 +29,7 @@ def test_a_file_that_an_operator_has_put_back_meanwhile_stays(built, monkeypatch
     assert left(built) == ([path.name], [], [])
 
 
-@pytest.mark.parametrize("what", ["nothing", "a pool", "a mount", "another file"])
+@pytest.mark.parametrize("what", ["nothing", "a pool", "the usual one", "a mount", "another file"])
 def test_a_purge_takes_the_folder_with_it_that_is_nothing_else(hypervisor, tmp_path, what):
     folder = tmp_path / "own"
     folder.mkdir()
@@ -36,12 +37,15 @@ def test_a_purge_takes_the_folder_with_it_that_is_nothing_else(hypervisor, tmp_p
         subprocess.run(["mount", "-t", "tmpfs", "none", folder], check=True)
     if what == "another file":
         (folder / "notes").touch()
+    settings = hypervisor.settings
+    if what == "the usual one":
+        settings = replace(settings, storagepool=str(folder))
     pool = f"<pool type='dir'><name>own</name><target><path>{folder}</path></target></pool>"
     try:
         with hypervisor.libvirt() as conn:
             hypervisor.init(disks=[{"name": "data", "size": 8, "pool": str(folder)}])
             made = conn.storagePoolCreateXML(pool) if what == "a pool" else None
-            purge.purge(conn, hypervisor.settings, "web1", dirs=True)
+            purge.purge(conn, settings, "web1", dirs=True)
             if made is not None:
                 made.destroy()
         is_there, has_disk = folder.exists(), any(folder.glob("web1*"))

@@ -45,8 +45,8 @@ def listed(conn: Any, settings: HostSettings) -> dict[str, dict[str, Any]]:
 def users(conn: Any, settings: HostSettings) -> dict[str, set[str]]:
     """Return ``{digest: names}``: which VMs and files are based on which cached image."""
     out: dict[str, set[str]] = {}
-    # Once: what a VM is given after this is a file of no VM.
-    folders, disks = _folders(conn, settings), lifecycle.disks(conn)
+    # Once: what a VM is given after this is a file of no VM, which is wanted too.
+    folders, disks = storage.folders(conn, settings), lifecycle.disks(conn)
     for user, files in (*_of_vms(conn, disks), *_of_no_vm(folders, disks)):
         for digest in _cached(settings, files):
             out.setdefault(digest, set()).add(user)
@@ -74,13 +74,6 @@ def _of_no_vm(folders: Iterable[Path], disks: _Disks) -> Iterator[tuple[str, Ite
     for path in (str(one) for folder in folders for one in folder.iterdir()):
         if os.path.realpath(path) not in known:
             yield path, storage.chain(path)
-
-
-def _folders(conn: Any, settings: HostSettings) -> list[Path]:
-    """Return the folders in which there are disks of VMs: one without a VM is wanted too."""
-    usual = Path(settings.disk_pool or "")
-    found = {*storage.folders(conn, settings), *([usual] if usual.is_absolute() else [])}
-    return sorted(one for one in found if one.is_dir())
 
 
 def _with_trash(
