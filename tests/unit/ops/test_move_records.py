@@ -45,7 +45,7 @@ def test_files_that_are_gone_hold_nothing_unless_the_vm_is_here(tmp_path):
     assert not state._is_empty(made, is_here=True)
 
 
-def test_a_vm_that_came_before_the_records_is_known_by_its_name(host):
+def test_a_vm_that_came_before_the_records_is_known_by_its_name(host, fresh_driver):
     host = type(host)(uri="test:///default", images=host.images, state_dir=host.state_dir)
     with (
         connect.opened(host, readonly=False) as conn,

@@ -20,7 +20,7 @@ NETWORK = "<network><name>admin</name></network>"
 
 
 @pytest.fixture
-def states(tmp_path, monkeypatch):
+def states(tmp_path, monkeypatch, fresh_driver):
     """The states on libvirt's test driver, which has what the documentation takes for granted."""
     types = DomainTypes(default="test", usable=["test"], why="")
     monkeypatch.setattr(inspect, "domain_types", lambda *_: types)
