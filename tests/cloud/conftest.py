@@ -4,7 +4,7 @@ import subprocess
 
 import pytest
 from cloudkit import LAB, TINY, Cloud, ticks, wait
-from labkit import node, temporary
+from labkit import bootwatch, node, temporary
 from labkit.settings import lab_from_environment
 
 
@@ -19,7 +19,8 @@ def cloud():
         subprocess.run([LAB, "--salt", lab.salt, "sync"], check=True)
     it = Cloud(lab)
     it.purge_all()
-    yield it
+    with bootwatch.watching(it):
+        yield it
     it.warm.close()
     if not was_up:
         subprocess.run([LAB, "--salt", lab.salt, "down"], check=True)

@@ -1,7 +1,7 @@
 """What of the lab is decided without a lab."""
 
 import pytest
-from labkit import roots
+from labkit import bootwatch, roots
 
 ONE_LINE = """\
 # deb http://old.example/debian bookworm main
@@ -44,3 +44,53 @@ def test_the_machines_own_mirror_is_one_of_debian_itself(tmp_path, name, text, a
     (tmp_path / name).write_text(text)
 
     assert roots.mirror(tmp_path) == address
+
+
+STANDS = """\
+SYSLINUX 6.04
+[  242.898615] INFO: task swapper/0:1 blocked for more than 120 seconds.
+[  242.899751]       Not tainted 6.1.0-50-cloud-amd64 #1
+[  242.899921] "echo 0 > /proc/sys/kernel/hung_task_timeout_secs" disables this message.
+"""
+
+
+class Hosts:
+    """Hosts whose files are in a folder; what they are told to run is noted."""
+
+    hosts = ("hyper1", "hyper2")
+
+    def __init__(self, folder):
+        self.there, self.ran = folder, []
+
+    def folder(self, host):
+        """Return a host's files; the second is being restarted."""
+        if host == "hyper2":
+            raise KeyError(host)
+        return self.there
+
+    def sh(self, host, script):
+        """Note what is run, and end the watch."""
+        self.ran.append((host, script))
+
+
+@pytest.mark.parametrize(
+    ("said", "is_reset"),
+    [
+        (STANDS, True),
+        (STANDS + STANDS.split("\n", 1)[1], True),
+        (STANDS + "SYSLINUX 6.04\nDebian GNU/Linux 12 t1 ttyS0\n\nt1 login: \n", False),
+        ("[  12.1] INFO: task dd:212 blocked for more than 120 seconds.\n", False),
+        ("", False),
+    ],
+)
+def test_a_guest_that_stands_before_its_init_is_reset_once(tmp_path, monkeypatch, said, is_reset):
+    consoles = tmp_path / "var/log/libvirt/qemu"
+    consoles.mkdir(parents=True)
+    (consoles / "t1-console.log").write_text(said)
+    looks = iter([False, False, False, True])
+    monkeypatch.setattr(bootwatch.threading.Event, "wait", lambda _self, _s: next(looks))
+    hosts = Hosts(tmp_path)
+
+    bootwatch.watch(hosts, bootwatch.threading.Event())
+
+    assert hosts.ran == [("hyper1", "virsh -q reset t1 || true")] * is_reset

@@ -22,8 +22,9 @@ from saltvirt.records import Held
 _LEFT = "NotTakenBack"
 # A host of the release before says the second.
 _REFUSED = ("ReservationRefused", "ClaimRefused")
-# How long to wait before each question whether a host has ended what it was told to end.
-_UNDOING_S = (0, 1, 2, 4, 8)
+# How long to wait before each question whether a host has ended what it was told to end: a busy
+# one takes a while to remove what it has fetched.
+_UNDOING_S = (0, 1, 2, 4, 8, 15, 30)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -240,12 +241,18 @@ def _has_given_up(build: Build, left: OrderFacts) -> bool:
     host, order_id = left.host, left.order_id
     if host is None or order_id is None:
         return False
+    silent = 0
     for wait_s in _UNDOING_S:
         time.sleep(wait_s)
         said = minions.refuse(build.cloud, host, order_id)
         if said is None:
-            return False
+            # One answer may be late, on a host that ends a job; a host that is down costs two.
+            silent += 1
+            if silent > 1:
+                return False
+            continue
         if said == minions.RUNNING:
+            build.cloud.progress("Undoing", detail=f"on {host}, which is at it")
             continue
         found = inventory.survey(build.cloud, [host], "virt.presence", [build.name])
         one = sightings.of_presence(found.answers).get(host)
