@@ -193,21 +193,6 @@ def test_an_interrupted_deployment_that_its_host_gave_up_is_taken_back(cloud, er
     assert key(cloud) is None and is_tidy(cloud)
 
 
-@pytest.mark.parametrize("before", [[None], [minions.RUNNING] * 2, [None, minions.RUNNING]])
-def test_a_busy_host_is_asked_again_whether_it_has_given_up(cloud, monkeypatch, before):
-    def build(_host, _name, *_args, **_kwarg):
-        raise KeyboardInterrupt
-
-    cloud.hosts.does["virt.init"] = build
-    says = iter([*before, minions.REFUSED])
-    monkeypatch.setattr(minions, "refuse", lambda *_args: next(says))
-    monkeypatch.setattr(building, "_UNDOING_S", (0,) * 3)
-
-    with pytest.raises(KeyboardInterrupt):
-        cloud.init()
-    assert key(cloud) is None and is_tidy(cloud) and next(says, None) is None
-
-
 @pytest.mark.parametrize("fate", ["complete", "building", "silent"])
 def test_an_interrupted_deployment_that_its_host_may_finish_is_not_taken_back(cloud, fate):
     def build(host, name, *_args, **_kwarg):

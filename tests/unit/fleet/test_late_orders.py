@@ -6,7 +6,7 @@ import pytest
 from fleetkit import is_tidy, key, left
 from saltvirt import records
 from saltvirt.errors import NameTaken, VirtError
-from saltvirt.fleet import deploy, minions, orders, purge
+from saltvirt.fleet import building, deploy, minions, orders, purge
 from saltvirt.fleet.hosts import DeployError, HostSilent
 from saltvirt.ops import ordered
 
@@ -25,6 +25,21 @@ def test_a_vm_that_was_given_up_is_not_made_later(cloud):
         cloud.hosts.late()
 
     assert cloud.hosts.where("web") == ["hyper2"] and key(cloud)
+
+
+@pytest.mark.parametrize("before", [[None], [minions.RUNNING] * 2, [None, minions.RUNNING]])
+def test_a_busy_host_is_asked_again_whether_it_has_given_up(cloud, monkeypatch, before):
+    def build(_host, _name, *_args, **_kwarg):
+        raise KeyboardInterrupt
+
+    cloud.hosts.does["virt.init"] = build
+    says = iter([*before, minions.REFUSED])
+    monkeypatch.setattr(minions, "refuse", lambda *_args: next(says))
+    monkeypatch.setattr(building, "_UNDOING_S", (0,) * 3)
+
+    with pytest.raises(KeyboardInterrupt):
+        cloud.init()
+    assert key(cloud) is None and is_tidy(cloud) and next(says, None) is None
 
 
 @pytest.mark.parametrize("again", ["init", "purge"])
