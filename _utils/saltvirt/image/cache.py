@@ -12,7 +12,7 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Protocol
@@ -20,7 +20,7 @@ from typing import Any, Protocol
 from saltvirt import files, locks, web
 from saltvirt.config import HostSettings
 from saltvirt.errors import ImageError, StorageError
-from saltvirt.image import admission, clone, rights, source, tool, validation
+from saltvirt.image import admission, clone, source, tool, validation
 from saltvirt.room import OverLimit
 
 
@@ -35,7 +35,6 @@ class _Host(Protocol):
 
 
 _DIGEST_CHARS = 64
-_PARTIAL_LIFE_S = 24 * 3600
 
 
 def where(settings: HostSettings) -> Path:
@@ -217,12 +216,17 @@ def place(
     # Before the note, which says that all of it is there.
     files.durable(path)
     note = {**asdict(validated), "path": str(path), "source": origin, "stat": _stat(path)}
-    files.write(base / f"{digest}.json", json.dumps(note).encode())
+    files.write(note_path(base, digest), json.dumps(note).encode())
     return replace(validated, path=str(path))
 
 
 def _flat_path(base: Path, digest: str) -> Path:
     return base / f"{digest}.flat"
+
+
+def note_path(base: Path, digest: str) -> Path:
+    """Return where it is noted what a cached image is; without its note it is fetched anew."""
+    return base / f"{digest}.json"
 
 
 def _kept(
@@ -239,7 +243,7 @@ def _kept(
 def _is_misnamed(base: Path, digest: str) -> bool:
     """Return whether what is kept is called by another file's digest, as releases before did it."""
     try:
-        found: bool = json.loads((base / f"{digest}.json").read_text())["has_snapshots"]
+        found: bool = json.loads(note_path(base, digest).read_text())["has_snapshots"]
         return found
     except (FileNotFoundError, ValueError):
         return False
@@ -252,7 +256,7 @@ def _stat(path: str | Path) -> list[int]:
 
 def _cached(base: Path, digest: str) -> validation.ValidatedImage | None:
     try:
-        note = json.loads((base / f"{digest}.json").read_text())
+        note = json.loads(note_path(base, digest).read_text())
         stat = _stat(note["path"])
     except (FileNotFoundError, ValueError):
         return None
@@ -296,7 +300,7 @@ def note(settings: HostSettings, digest: str | None) -> dict[str, Any] | None:
     """Return ``{"source", "file_bytes"}`` of a cached image, None if this host does not have it."""
     if digest is None or find(settings, digest) is None:
         return None
-    known = json.loads((folder(settings) / f"{digest}.json").read_text())
+    known = json.loads(note_path(folder(settings), digest).read_text())
     return {"source": known["source"], "file_bytes": known["stat"][0]}
 
 
@@ -312,25 +316,6 @@ def every(settings: HostSettings) -> dict[str, dict[str, Any]]:
 def look_path(settings: HostSettings, digest: str) -> Path:
     """Return where it is noted what a cached image has in it."""
     return folder(settings) / f"{digest}.look"
-
-
-def remove(settings: HostSettings, digest: str) -> int:
-    """Remove a cached image that nobody uses; return its size in bytes, 0 if it is not here."""
-    with locks.held(Path(settings.state_dir) / "locks" / f"image-{digest}.lock"):
-        known = every(settings).get(digest)
-        if known is None:
-            return 0
-        # The note goes first: an image without one is fetched anew. Another host that has the same
-        # folder may be at it too.
-        (folder(settings) / f"{digest}.json").unlink(missing_ok=True)
-        Path(known["path"]).unlink(missing_ok=True)
-        look_path(settings, digest).unlink(missing_ok=True)
-        for flat in folder(settings).glob("*.flat"):
-            with suppress(FileNotFoundError):
-                if flat.read_text() == digest:
-                    flat.unlink()
-    found: int = known["stat"][0]
-    return found
 
 
 def adopt(settings: HostSettings, path: Path, validated: validation.ValidatedImage) -> str:
@@ -375,26 +360,3 @@ def fetch_same(context: _Host, image: Mapping[str, Any] | None, digest: str) -> 
     )
     # Something else is kept of an image with snapshots.
     return find(context.settings, digest) is not None
-
-
-def sweep(settings: HostSettings) -> None:
-    """Remove what fetches that were killed left behind; those that live are left alone."""
-    locks.sweep(Path(settings.state_dir) / "locks")
-    base = Path(settings.images) / "base"
-    files.sweep(base)
-    rights.tighten(base)
-    for path in _abandoned(base):
-        path.unlink(missing_ok=True)
-
-
-def abandoned(settings: HostSettings) -> list[Path]:
-    """Return what :func:`sweep` would remove of fetches."""
-    base = where(settings)
-    return sorted({*files.abandoned(base), *_abandoned(base)})
-
-
-def _abandoned(base: Path) -> Iterator[Path]:
-    for path in base.glob("*.partial*"):
-        with suppress(FileNotFoundError):
-            if time.time() - path.stat().st_mtime > _PARTIAL_LIFE_S:
-                yield path

@@ -11,7 +11,7 @@ from typing import Any
 from saltvirt import records, wire
 from saltvirt.config import HostSettings
 from saltvirt.errors import NameTaken, NoSuchVm, StorageError
-from saltvirt.image import cache
+from saltvirt.image import removal
 from saltvirt.kvm import diskvolumes, firmware, lifecycle
 from saltvirt.ops import owned, ownvolumes, reservations, storage, trash, unfinished
 from saltvirt.ops.migration import startlock
@@ -54,7 +54,7 @@ def purge(
             if not lifecycle.is_defined(conn, name):
                 if not was_begun:
                     raise NoSuchVm(name)
-                cache.sweep(settings)
+                removal.sweep(settings)
                 return
             domain = _the_one(conn, name, uuid)
             own = ownvolumes.of(conn, settings, name, removables=removables)

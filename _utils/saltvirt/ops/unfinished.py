@@ -15,7 +15,7 @@ from typing import Any
 from saltvirt import content, files, locks, protocol, records
 from saltvirt.config import HostSettings
 from saltvirt.errors import StorageError, VirtError
-from saltvirt.image import cache
+from saltvirt.image import removal
 from saltvirt.kvm import lifecycle
 from saltvirt.ops import legacy, ownfiles, ownvolumes, reservations, storage, trash
 from saltvirt.recordfacts import BuildFacts, PurgeFacts
@@ -31,7 +31,7 @@ def settle(conn: Any, settings: HostSettings) -> None:
             for name in reservations.unfinished(settings):
                 _settle_all_of(conn, settings, name)
     sweep_locks(settings)
-    cache.sweep(settings)
+    removal.sweep(settings)
     trash.sweep(settings)
 
 

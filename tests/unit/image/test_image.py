@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from saltvirt import files, room
 from saltvirt.config import HostSettings
 from saltvirt.errors import BadArgument, ImageError, StorageError
-from saltvirt.image import cache, clone, qcow2, source, validation
+from saltvirt.image import cache, clone, qcow2, removal, source, validation
 from saltvirt.model import Disk
 from saltvirt.units import MIB
 
@@ -291,7 +291,7 @@ def test_fetches_that_were_killed_are_swept(host, image):
     for path in (left, live, other):
         path.touch()
 
-    cache.sweep(host)
+    removal.sweep(host)
 
     assert (left.exists(), live.exists(), other.exists()) == (False, True, True)
 

@@ -13,7 +13,7 @@ import pytest
 from fetching import obtain, served
 from saltvirt import arguments
 from saltvirt.errors import BadArgument, ImageError
-from saltvirt.image import cache, rights, source, validation
+from saltvirt.image import cache, removal, rights, source, validation
 from saltvirt.units import MIB
 
 
@@ -175,7 +175,7 @@ def test_what_a_release_before_has_stored_is_closed_and_its_secrets_are_removed(
         path.chmod(0o644)
 
     assert cache.peek(url, "base", host, {}) == got
-    cache.sweep(host)
+    removal.sweep(host)
 
     assert {path.name for path in base.iterdir() if mode(path) != 0o600} == {f"{digest}.qcow2"}
     assert "s3cret" not in told(host)

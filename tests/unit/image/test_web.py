@@ -17,7 +17,7 @@ from saltvirt import files
 from saltvirt import room as limits
 from saltvirt import web as saltvirt_web
 from saltvirt.errors import ImageError
-from saltvirt.image import cache
+from saltvirt.image import cache, removal
 from saltvirt.room import Meter
 from saltvirt.units import MIB
 
@@ -278,6 +278,6 @@ def test_a_download_that_nobody_takes_up_is_swept_after_a_day(host, image):
     new.write_text("x")
     os.utime(old, (0, 0))
 
-    cache.sweep(host)
+    removal.sweep(host)
 
     assert partials(host) == ["new.partial"]

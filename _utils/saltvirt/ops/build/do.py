@@ -9,7 +9,7 @@ from typing import Any
 from saltvirt import files, protocol, records, room, undo
 from saltvirt.config import HostSettings
 from saltvirt.errors import NotTakenBack, StorageError
-from saltvirt.image import clone, tool
+from saltvirt.image import clone, removal, tool
 from saltvirt.kvm import diskvolumes, firmware, host, lifecycle
 from saltvirt.ops import owned, ownfiles, ownvolumes, reservations, storage, unfinished
 from saltvirt.ops.build import existing, newvolumes
@@ -222,6 +222,8 @@ def make_disk(conn: Any, settings: HostSettings, file: DiskFile) -> None:
         clone.empty(file.path, file.layout["size_bytes"], file.layout["format"])
     else:
         clone.make(file.base, file.path, file.layout, room.of(settings))
+        if file.layout["is_overlay"]:
+            removal.refuse_removed(settings, file.base.path)
     if file.pool:
         host.refresh_pool(conn, file.pool)
 

@@ -9,7 +9,7 @@ import salt.utils.systemd
 
 from saltvirt import content, files, locks, records
 from saltvirt.config import HostSettings
-from saltvirt.image import cache
+from saltvirt.image import removal
 from saltvirt.ops import ownfiles, reservations, storage, trash, unfinished
 from saltvirt.ops.doctor import loose
 from saltvirt.ops.migration import reach
@@ -89,7 +89,7 @@ def _left(conn: Any, settings: HostSettings, there: list[Path]) -> Iterator[tupl
     yield "unfinished", [one for one in reservations.unfinished(settings) if one not in broken]
     dead = (path for folder in unfinished.lock_folders(settings) for path in locks.dead(folder))
     yield "lock", [str(path) for path in dead]
-    yield "download", [str(path) for path in cache.abandoned(settings)]
+    yield "download", [str(path) for path in removal.abandoned(settings)]
     yield "mark", [str(path) for path in left_marks(settings, there)]
     yield "trash", [str(path) for path in _unknown_trash(settings, there)]
     yield "pool", reach.left_open(conn, settings)

@@ -8,7 +8,7 @@ from typing import Any
 
 from saltvirt.config import HostSettings
 from saltvirt.errors import StorageError
-from saltvirt.image import cache
+from saltvirt.image import cache, removal
 from saltvirt.kvm import lifecycle, query
 from saltvirt.ops import reservations, storage, trash
 from saltvirt.ops.context import Context
@@ -126,10 +126,11 @@ def prune(
             for one in wanted
             if known[one]["users"]
         }
-        out = {one: known[one]["file_bytes"] for one in wanted if one not in kept}
+        unused = [one for one in wanted if one not in kept]
         if not is_dry:
-            for digest in out:
-                cache.remove(settings, digest)
+            still = removal.remove(settings, unused, lambda: users(conn, settings))
+            kept |= {one: f"used by {', '.join(sorted(who))}" for one, who in still.items()}
+    out = {one: known[one]["file_bytes"] for one in unused if one not in kept}
     return {"removed": out, "kept": kept}
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from saltvirt import content, files, protocol, records, undo, wire
 from saltvirt.errors import HostUnreachable, ReservationRefused, VirtError
-from saltvirt.image import incoming
+from saltvirt.image import incoming, removal
 from saltvirt.kvm import connect, diskvolumes, lifecycle, snapshots
 from saltvirt.kvm.migrate import MigrationFailed
 from saltvirt.movefacts import ArrivalFacts, Noted
@@ -95,6 +95,8 @@ class Arrival(End[ArrivalFacts]):
         for file in self.plan.files:
             self._will_make(file.path)
             coming.make(file)
+            if file.base:
+                removal.refuse_removed(self._settings, file.base.path)
         is_waiting, facts = bool(self.plan.images), self.facts
         if not is_waiting:
             files.settle(facts.paths)

@@ -8,8 +8,8 @@ import subprocess
 import libvirt
 import pytest
 from saltvirt.config import HostSettings
-from saltvirt.errors import StorageError
-from saltvirt.image import cache, validation
+from saltvirt.errors import ImageError, StorageError
+from saltvirt.image import cache, removal, validation
 from saltvirt.ops import storage
 from saltvirt.ops.images import cached
 
@@ -59,6 +59,74 @@ def test_nobody_uses_it_and_it_is_removed_with_its_notes(host):
 
     assert done == {"removed": {digest: size}, "kept": {}}
     assert [p.name for p in cache.folder(settings).iterdir() if digest in p.name] == []
+
+
+def test_a_disk_that_another_host_makes_meanwhile_keeps_its_image(host, tmp_path, monkeypatch):
+    settings, conn, digest, path = host
+    looks = cached.users
+
+    def seen(*args):
+        found = looks(*args)
+        overlay(tmp_path / "images/web1_system.qcow2", path)
+        return found
+
+    monkeypatch.setattr(cached, "users", seen)
+    done = cached.prune(conn, settings, None, is_dry=False)
+
+    disk = tmp_path / "images/web1_system.qcow2"
+    assert done == {"removed": {}, "kept": {digest: f"used by {disk}"}}
+    assert cache.find(settings, digest)
+    removal.refuse_removed(settings, path)
+
+
+def test_a_disk_made_over_an_image_that_goes_is_refused(host, tmp_path):
+    settings, _conn, digest, path = host
+
+    def look():
+        overlay(tmp_path / "images/web1_system.qcow2", path)
+        with pytest.raises(ImageError, match="was removed .virt.image_prune. while a disk was"):
+            removal.refuse_removed(settings, path)
+        return {}
+
+    assert removal.remove(settings, [digest], look) == {}
+    assert sorted(one.name for one in cache.folder(settings).iterdir()) == ["index.json"]
+
+
+def test_an_image_that_is_fetched_again_meanwhile_stays(host, tmp_path):
+    settings, _conn, digest, path = host
+
+    def look():
+        cache.obtain(
+            str(tmp_path / "source.qcow2"),
+            saltenv="base",
+            settings=dataclasses.replace(settings, state_dir=str(tmp_path / "other")),
+            opts={},
+            progress=lambda _done, _total: None,
+        )
+        return {}
+
+    kept = removal.remove(settings, [digest], look)
+
+    assert kept == {digest: ["a disk that is being made"]} and cache.find(settings, digest)
+
+
+@pytest.mark.parametrize("is_killed", [False, True])
+def test_a_removal_that_does_not_end_is_taken_back(host, is_killed):
+    settings, _conn, digest, _path = host
+
+    def look():
+        raise KeyboardInterrupt
+
+    if is_killed:
+        note = cache.note_path(cache.folder(settings), digest)
+        note.rename(note.with_suffix(".removing"))
+        assert cache.find(settings, digest) is None
+        removal.sweep(settings)
+    else:
+        with pytest.raises(KeyboardInterrupt):
+            removal.remove(settings, [digest], look)
+
+    assert cache.find(settings, digest)
 
 
 def test_a_chain_that_ends_in_it_uses_it_wherever_its_files_are(host, tmp_path):
