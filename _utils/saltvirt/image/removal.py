@@ -27,26 +27,32 @@ def remove(settings: HostSettings, digests: Iterable[str], look: Callable[[], _U
         (:func:`refuse_removed`).
     """
     base, known = cache.folder(settings), cache.every(settings)
-    wanted = [one for one in digests if one in known]
+    paths = {one: Path(known[one]["path"]) for one in digests if one in known}
     try:
-        for digest in wanted:
+        for digest in paths:
             with _held(settings, digest), suppress(FileNotFoundError):
                 cache.note_path(base, digest).rename(_removing_path(base, digest))
-        used = look() if wanted else {}
+        used = look() if paths else {}
     except BaseException:
         _keep(base)
         raise
-    kept: dict[str, Collection[str]] = {}
-    for digest in wanted:
-        with _held(settings, digest):
-            if digest in used:
-                _keep(base, digest)
-                kept[digest] = used[digest]
-            elif cache.note_path(base, digest).exists():
-                kept[digest] = ["a disk that is being made"]
-            else:
-                _remove(settings, digest, Path(known[digest]["path"]))
-    return kept
+    kept = {one: _remove_unused(settings, one, path, used) for one, path in paths.items()}
+    return {digest: who for digest, who in kept.items() if who}
+
+
+def _remove_unused(
+    settings: HostSettings, digest: str, path: Path, used: _Users
+) -> Collection[str]:
+    """End a removal that has begun; return who uses the image, which then stays."""
+    base = cache.folder(settings)
+    with _held(settings, digest):
+        if digest in used:
+            _keep(base, digest)
+            return used[digest]
+        if cache.note_path(base, digest).exists():
+            return ["a disk that is being made"]
+        _remove(settings, digest, path)
+        return ()
 
 
 def _remove(settings: HostSettings, digest: str, path: Path) -> None:
