@@ -121,17 +121,14 @@ def prune(
         _refuse_unknown(conn, settings)
         known = listed(conn, settings)
         wanted = known if digests is None else [one for one in digests if one in known]
-        kept = {
-            one: f"used by {', '.join(known[one]['users'])}"
-            for one in wanted
-            if known[one]["users"]
-        }
-        unused = [one for one in wanted if one not in kept]
+        used = {one: known[one]["users"] for one in wanted if known[one]["users"]}
+        unused = [one for one in wanted if one not in used]
         if not is_dry:
-            still = removal.remove(settings, unused, lambda: users(conn, settings))
-            kept |= {one: f"used by {', '.join(sorted(who))}" for one, who in still.items()}
-    out = {one: known[one]["file_bytes"] for one in unused if one not in kept}
-    return {"removed": out, "kept": kept}
+            used |= removal.remove(settings, unused, lambda: users(conn, settings))
+    return {
+        "removed": {one: known[one]["file_bytes"] for one in unused if one not in used},
+        "kept": {one: f"used by {', '.join(sorted(who))}" for one, who in used.items()},
+    }
 
 
 def _refuse_unknown(conn: Any, settings: HostSettings) -> None:
