@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -120,15 +120,23 @@ def prune(
             )
         _refuse_unknown(conn, settings)
         known = listed(conn, settings)
-        wanted = known if digests is None else [one for one in digests if one in known]
-        used = {one: known[one]["users"] for one in wanted if known[one]["users"]}
-        unused = [one for one in wanted if one not in used]
+        used, unused = _split(known, known if digests is None else digests)
         if not is_dry:
             used |= removal.remove(settings, unused, lambda: users(conn, settings))
     return {
         "removed": {one: known[one]["file_bytes"] for one in unused if one not in used},
         "kept": {one: f"used by {', '.join(sorted(who))}" for one, who in used.items()},
     }
+
+
+def _split(
+    known: Mapping[str, Mapping[str, Any]], digests: Iterable[str]
+) -> tuple[dict[str, Collection[str]], list[str]]:
+    """Return which images are used, ``{digest: users}``, and which are not; others are unknown."""
+    of_all = {one: known[one]["users"] for one in digests if one in known}
+    return {one: who for one, who in of_all.items() if who}, [
+        one for one, who in of_all.items() if not who
+    ]
 
 
 def _refuse_unknown(conn: Any, settings: HostSettings) -> None:
