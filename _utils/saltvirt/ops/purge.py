@@ -14,7 +14,7 @@ from saltvirt.errors import NameTaken, NoSuchVm, StorageError
 from saltvirt.image import removal
 from saltvirt.kvm import diskvolumes, firmware, lifecycle
 from saltvirt.ops import owned, ownvolumes, reservations, storage, trash, unfinished
-from saltvirt.ops.migration import startlock
+from saltvirt.ops.migration import kept, startlock
 from saltvirt.ops.seeding import submission
 from saltvirt.recordfacts import PurgeFacts
 from saltvirt.xml import read
@@ -101,6 +101,7 @@ def _remove(conn: Any, settings: HostSettings, held: records.Held, paths: list[s
         held.note(**wire.plain(replace(held.now.read(PurgeFacts), untouched=untouched)))
         lifecycle.undefine(conn, name, keep_nvram=firmware.has_anothers(conn, name))
     submission.forget(settings, name)
+    kept.forget_target(settings, name)
     # The definition must not come back with a crash when the files are gone.
     storage.settle_definitions()
     unfinished.remove_log(name)

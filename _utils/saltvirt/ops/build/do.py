@@ -16,7 +16,7 @@ from saltvirt.ops.build import existing, newvolumes
 from saltvirt.ops.build.buildplan import Plan
 from saltvirt.ops.build.plandisks import DiskFile, DiskVolume, ExistingFile
 from saltvirt.ops.context import Context
-from saltvirt.ops.migration import startlock
+from saltvirt.ops.migration import kept, startlock
 from saltvirt.ops.seeding import install, submission, write
 from saltvirt.ops.seeding.method import SeedMethod
 from saltvirt.seed import credentials, nocloud
@@ -204,7 +204,9 @@ class Builder:
             )
 
     def end(self) -> None:
-        """End the record."""
+        """End the record; what has been made is here, wherever another of its name went."""
+        if self.error is None:
+            kept.forget_target(self._context.settings, self._held.now.name)
         reservations.end(self._context.settings, self._held)
 
 

@@ -15,7 +15,7 @@ from saltvirt.kvm.migrate import MigrationFailed
 from saltvirt.movefacts import ArrivalFacts, Noted
 from saltvirt.ops import legacymoves, owned, reservations, storage, unfinished
 from saltvirt.ops.context import Context
-from saltvirt.ops.migration import arrivalplan, checks, here, reach, startlock
+from saltvirt.ops.migration import arrivalplan, checks, here, kept, reach, startlock
 from saltvirt.ops.migration import files as coming
 from saltvirt.ops.migration.end import End
 from saltvirt.parts import Effects
@@ -153,6 +153,7 @@ class Arrival(End[ArrivalFacts]):
             owned.mark(path, self._name, self.facts.uuid or "")
         files.settle(here)
         storage.settle_definitions()
+        kept.forget_target(self._settings, self._name)
 
     def _refuse_transient(self, name: str) -> None:
         # libvirt calls a move a success whose domain it could not define; one whose definition

@@ -272,11 +272,12 @@ class Departure(End[DepartureFacts]):
         if self.facts.leaves and self.facts.is_by_hand:
             # The other host may have it in memory alone, and lose it with its power.
             kept.keep(self._settings, name, lifecycle.whole_xml(self.conn, name))
+        keeper = reach.uri_of(self.facts.target)[1]
         if self.facts.leaves:
+            kept.note_target(self._settings, name, keeper)
             lifecycle.undefine_moved(self.conn, name, with_snapshots=self._are_told(name))
         else:
             # The record ends, and nobody may start it here as long as it is there.
-            keeper = reach.uri_of(self.facts.target)[1]
             lifecycle.keep_moved(self.conn, name, keeper)
         storage.settle_definitions()
 

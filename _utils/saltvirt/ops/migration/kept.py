@@ -1,11 +1,13 @@
-"""Definitions of VMs that were moved by hand, kept where they were."""
+"""What is kept where a VM was: where it went, and the definition of one moved by hand."""
 
+import json
+import time
 from pathlib import Path
 from urllib.parse import quote
 
 from saltvirt import files, records
 from saltvirt.config import HostSettings
-from saltvirt.errors import StorageError
+from saltvirt.errors import NameTaken, StorageError
 
 # So many of the last are there: their number is no matter of the clock.
 _MOST = 1000
@@ -13,13 +15,44 @@ _MOST = 1000
 
 def keep(settings: HostSettings, name: str, xml: str) -> Path:
     """Write a definition down, on the disk when this returns; forget the oldest of many."""
-    path = Path(settings.state_dir) / "moved" / f"{quote(name, safe='')}.xml"
+    return _write(_path(settings, name, "xml"), xml.encode())
+
+
+def note_target(settings: HostSettings, name: str, host: str) -> None:
+    """Note where a VM goes, before its definition does; forget the oldest of many."""
+    note = {"host": host, "date": time.strftime("%Y-%m-%d")}
+    _write(_path(settings, name, "json"), json.dumps(note).encode())
+
+
+def forget_target(settings: HostSettings, name: str) -> None:
+    """Forget where a VM went: one of its name is on this host again."""
+    _path(settings, name, "json").unlink(missing_ok=True)
+
+
+def refuse_moved(settings: HostSettings, name: str) -> None:
+    """Raise NameTaken if a VM has moved from here: a state would make a second one."""
+    try:
+        note = json.loads(_path(settings, name, "json").read_text())
+    except (FileNotFoundError, ValueError):
+        return
+    raise NameTaken(
+        f"VM {name!r} moved from here to {note['host']} ({note['date']}), and a second one of its "
+        f"name is not made: apply this state there; if no host has it any more, make it once by "
+        f"virt.init, here or with host= on the master"
+    )
+
+
+def _path(settings: HostSettings, name: str, kind: str) -> Path:
+    return Path(settings.state_dir) / "moved" / f"{quote(name, safe='')}.{kind}"
+
+
+def _write(path: Path, data: bytes) -> Path:
     records.make_folder(path.parent)
-    known = sorted(path.parent.glob("*.xml"), key=lambda one: one.stat().st_mtime)
+    known = sorted(path.parent.glob(f"*{path.suffix}"), key=lambda one: one.stat().st_mtime)
     for old in known[: -_MOST + 1]:
         old.unlink(missing_ok=True)
     try:
-        files.write(path, xml.encode())
+        files.write(path, data)
     except OSError as exc:
         raise StorageError(f"cannot write {path}: {exc.strerror}; nothing is removed") from exc
     return path

@@ -9,7 +9,7 @@ from saltvirt.errors import BadArgument, LibvirtRefused, VirtError
 from saltvirt.kvm import connect, host, lifecycle, query
 from saltvirt.ops.build import create
 from saltvirt.ops.context import Context
-from saltvirt.ops.migration import startlock
+from saltvirt.ops.migration import kept, startlock
 from saltvirt.ops.update import do, request
 from saltvirt.xml import read
 
@@ -68,6 +68,8 @@ def ensure(
     """
     with connect.opened(context.settings, readonly=False) as conn:
         if lifecycle.is_defined(conn, name):
+            if not test:
+                kept.forget_target(context.settings, name)
             asked = _request(context, name, given, test=test)
             _refuse_unstartable(conn, name, asked, start=start)
             out = _updated(context, conn, asked)
@@ -80,6 +82,7 @@ def ensure(
 def _created(
     context: Context, name: str, given: Mapping[str, Any], *, start: bool, test: bool
 ) -> Outcome:
+    kept.refuse_moved(context.settings, name)
     if given.get("mem") is None:
         raise BadArgument(f"there is no VM {name!r} on this host; to create it give mem")
     # libvirt itself gave one to a VM of which Salt 3006 said none.

@@ -10,7 +10,7 @@ from saltvirt.errors import ReservationRefused, VirtError
 from saltvirt.image import tool
 from saltvirt.kvm import lifecycle
 from saltvirt.kvm.migrate import MigrationFailed
-from saltvirt.ops.migration import arrival, migrationinfo, startlock
+from saltvirt.ops.migration import arrival, kept, migrationinfo, startlock
 from saltvirt.placement.answers import FileFacts, ImageFacts
 from saltvirt.xml import parse
 
@@ -163,6 +163,7 @@ def test_a_second_move_to_here_is_refused_and_names_what_settles_the_first(end, 
 
 
 def test_a_vm_that_has_come_whole_belongs_here(end, conn, moving):
+    kept.note_target(end.settings, "web1", "hyper3")
     prepare(end, moving)
     noted = come(end, conn, moving)
 
@@ -175,6 +176,7 @@ def test_a_vm_that_has_come_whole_belongs_here(end, conn, moving):
     end.step("end")
     assert end.record("arrival") is None and pools(conn) == []
     assert end.hypervisor.files() == ["web1_0.raw", "web1_1.raw"]
+    kept.refuse_moved(end.settings, "web1")
 
 
 def lose(path):

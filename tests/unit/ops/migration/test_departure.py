@@ -9,7 +9,7 @@ from saltvirt.errors import NameTaken, StorageError, VirtError
 from saltvirt.kvm import lifecycle, migrate
 from saltvirt.kvm.migrate import MigrationFailed
 from saltvirt.ops import purge
-from saltvirt.ops.migration import departure, startlock
+from saltvirt.ops.migration import departure, kept, startlock
 
 
 def test_a_stopped_vm_leaves_and_nothing_of_it_stays(end, conn):
@@ -29,6 +29,8 @@ def test_a_stopped_vm_leaves_and_nothing_of_it_stays(end, conn):
     assert end.step("finish")["removed"] == sorted(map(str, paths))
     assert not any(path.exists() for path in paths) and not lifecycle.is_defined(conn, "web1")
     assert end.record("departure") is None
+    with pytest.raises(NameTaken, match="'web1' moved from here to .*apply this state there"):
+        kept.refuse_moved(end.settings, "web1")
 
 
 def test_what_its_firmware_noted_leaves_with_a_stopped_vm(end, conn):

@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 from saltvirt import compat
 from saltvirt.kvm import lifecycle, query
+from saltvirt.ops import purge
+from saltvirt.ops.migration import kept
 
 MODULE = Path(__file__).resolve().parents[4] / "_states/virt_defined.py"
 VM = {"cpu": 1, "mem": 64, "disks": [{"name": "system", "size": 8}], "seed": False}
@@ -73,6 +75,28 @@ def test_a_vm_is_defined_updated_and_left(states):
     done = states.apply("defined", **{**VM, "cpu": 2})
     assert done["changes"] == {"web1": {**IDLE, "definition": True}}
     assert done["comment"] == "Domain web1 updated"
+
+
+@pytest.mark.parametrize("function", ["defined", "running"])
+def test_a_vm_that_moved_away_is_not_made_a_second_time(states, hypervisor, function):
+    kept.note_target(hypervisor.settings, "web1", "hyper2")
+
+    done = states.apply(function, **VM)
+
+    assert (done["result"], done["changes"]) == (False, {})
+    assert "VM 'web1' moved from here to hyper2 (20" in done["comment"]
+    assert "apply this state there; if no host has it any more" in done["comment"]
+    assert not lifecycle.is_defined(states.conn, "web1")
+
+
+def test_a_vm_that_is_here_again_is_updated_and_made_anew_when_it_is_gone(states, hypervisor):
+    states.apply("defined", **VM)
+    kept.note_target(hypervisor.settings, "web1", "hyper2")
+
+    assert states.apply("defined", **{**VM, "cpu": 2})["comment"] == "Domain web1 updated"
+    purge.purge(states.conn, hypervisor.settings, "web1")
+
+    assert states.apply("defined", **VM)["comment"] == "Domain web1 defined"
 
 
 def test_a_vm_is_created_started_and_started_again(states):
