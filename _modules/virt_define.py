@@ -6,7 +6,7 @@ Define and start VMs from libvirt's own XML.
 
 from pathlib import Path
 
-from saltvirt import config, errors
+from saltvirt import arguments, config, errors
 from saltvirt.kvm import connect
 from saltvirt.later import Later
 
@@ -29,12 +29,17 @@ def _writing(function, given):
     return connect.opened(settings, readonly=False)
 
 
-def undefine(vm_, **kwargs):
+def undefine(vm_, managed_save=False, snapshots=False, **kwargs):
     """
     Forget a VM's definition; its disks stay.
 
     vm_
         The VM's name.
+    managed_save
+        Lose its saved state with it. Defaults to False: a VM that has one is refused.
+    snapshots
+        Forget with it what libvirt knows of its snapshots. Defaults to False: a VM that has some is
+        refused. A definition that was only kept, of a VM that has moved, goes with all of that.
 
     The firmware's variables go with it, unless they may be another host's: if the VM has moved
     there, or does not run and has them in ``virt:shared_paths``, they stay. So does, from libvirt
@@ -51,7 +56,13 @@ def undefine(vm_, **kwargs):
     """
     settings = config.for_call("virt.undefine", kwargs, __opts__, __pillar__, __grains__)
     with connect.opened(settings, readonly=False) as conn:
-        purge.undefine(conn, settings, vm_)
+        purge.undefine(
+            conn,
+            settings,
+            vm_,
+            managed_save=arguments.boolean("managed_save", managed_save),
+            snapshots=arguments.boolean("snapshots", snapshots),
+        )
     return True
 
 

@@ -5,6 +5,8 @@ from typing import Any
 
 from salt.exceptions import CommandExecutionError, SaltInvocationError
 
+from saltvirt import terminal
+
 
 class VirtError(CommandExecutionError):  # type: ignore[misc] # Salt has no types
     """
@@ -95,7 +97,9 @@ class NoHostFits(VirtError):
 
     def __init__(self, required: object, reasons: Mapping[str, str], cures: str = "") -> None:
         self.reasons = reasons
-        listed = "; ".join(f"{host}: {reason}" for host, reason in sorted(reasons.items()))
+        listed = terminal.some(
+            (f"{host}: {why}" for host, why in sorted(reasons.items())), sign="; "
+        )
         super().__init__(f"no host fits {required}: {listed or 'no hypervisor answers'}{cures}")
 
 

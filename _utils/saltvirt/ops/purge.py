@@ -8,11 +8,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from saltvirt import records, wire
+from saltvirt import records, terminal, wire
 from saltvirt.config import HostSettings
-from saltvirt.errors import NameTaken, NoSuchVm, StorageError
+from saltvirt.errors import LibvirtRefused, NameTaken, NoSuchVm, StorageError
 from saltvirt.image import removal
 from saltvirt.kvm import diskvolumes, firmware, lifecycle
+from saltvirt.kvm import snapshots as taken
 from saltvirt.ops import owned, ownvolumes, reservations, storage, trash, unfinished
 from saltvirt.ops.migration import kept, startlock
 from saltvirt.ops.seeding import submission
@@ -115,9 +116,20 @@ def _remove(conn: Any, settings: HostSettings, held: records.Held, paths: list[s
         raise StorageError(f"the VM is gone, but {exc}; fix that, then purge it again") from exc
 
 
-def undefine(conn: Any, settings: HostSettings, name: str) -> None:
+def undefine(
+    conn: Any,
+    settings: HostSettings,
+    name: str,
+    *,
+    managed_save: bool = False,
+    snapshots: bool = False,
+) -> None:
     """
     Forget a VM's definition; its disks stay, and what another host may have.
+
+    managed_save, snapshots
+        Forget its saved state, what libvirt knows of its snapshots. Default to False: a VM that has
+        any is refused.
 
     Raises NameTaken if the VM is being moved, built or purged. What was interrupted of a build or a
     purge is settled first.
@@ -128,6 +140,8 @@ def undefine(conn: Any, settings: HostSettings, name: str) -> None:
         reservations.refuse_moving(settings, name, read.uuid(root))
         _settle_begun(conn, settings, name, read.uuid(root))
         noted = read.firmware_variables(root)
+        if read.ours(root)["moved_to"] is None:
+            _refuse_lost(conn, name, managed_save=managed_save, snapshots=snapshots)
         is_shared = noted is not None and storage.is_declared(settings, noted)
         is_kept = is_shared and not lifecycle.is_active(conn, name)
         is_kept = is_kept or read.ours(root)["moved_to"] is not None
@@ -139,6 +153,22 @@ def undefine(conn: Any, settings: HostSettings, name: str) -> None:
         for path in paths:
             # They stay because they are wanted: virt.doctor is not to take them for garbage.
             owned.unmark(path)
+
+
+def _refuse_lost(conn: Any, name: str, *, managed_save: bool, snapshots: bool) -> None:
+    """Raise LibvirtRefused, as libvirt does itself, if a VM has what only its definition keeps."""
+    if not managed_save and name in lifecycle.saved(conn):
+        raise LibvirtRefused(
+            f"VM {name!r} has a saved state (managed save), which its definition alone keeps, so "
+            "it is not undefined; start it first, or give managed_save=True to lose that state"
+        )
+    known = [] if snapshots else taken.names(conn, name)
+    if known:
+        raise LibvirtRefused(
+            f"VM {name!r} has snapshots ({terminal.some(known)}), which its definition alone "
+            f"keeps, so it is not undefined; delete them first (virt.delete_snapshots {name} "
+            "all=True), or give snapshots=True to leave them in its disks, where nobody knows them"
+        )
 
 
 def _chains(conn: Any, name: str) -> set[str]:

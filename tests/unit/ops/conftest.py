@@ -54,7 +54,7 @@ class Hypervisor:
         with connect.opened(self.settings, readonly=False) as conn:
             for name in query.names(conn):
                 lifecycle.destroy(conn, name)
-                conn.lookupByName(name).undefine()
+                _forget(conn, name)
             for path in sorted(self.definitions.glob("*.xml")):
                 conn.defineXML(path.read_text())
             yield conn
@@ -153,6 +153,12 @@ def hypervisor(tmp_path, monkeypatch, empty_image, fresh_driver):
     return made
 
 
+def _forget(conn, name):
+    kept = ("MANAGED_SAVE", "SNAPSHOTS_METADATA")
+    flags = sum(getattr(libvirt, f"VIR_DOMAIN_UNDEFINE_{one}") for one in kept)
+    conn.lookupByName(name).undefineFlags(flags)
+
+
 def _keep_definitions(monkeypatch, folder):
     define = lifecycle.define
 
@@ -163,8 +169,8 @@ def _keep_definitions(monkeypatch, folder):
         return name
 
     def gone(conn, name, **_flags):
-        # The test driver has fewer flags, and nothing that ours would remove.
-        conn.lookupByName(name).undefine()
+        # The test driver has fewer flags.
+        _forget(conn, name)
         (folder / f"{name}.xml").unlink(missing_ok=True)
 
     monkeypatch.setattr(lifecycle, "define", kept)

@@ -1,4 +1,4 @@
-"""What an external snapshot has left below a VM's disks is purged, and nothing of others."""
+"""Snapshots of a VM that goes: what is below its disks goes too, what nobody could use is said."""
 
 import os
 import shutil
@@ -8,7 +8,11 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from saltvirt.errors import LibvirtRefused
+from saltvirt.kvm import lifecycle
 from saltvirt.ops import owned, purge, storage, trash
+
+SNAPSHOT = "<domainsnapshot><name>s1</name></domainsnapshot>"
 
 
 @pytest.mark.parametrize("is_others", [False, True])
@@ -99,3 +103,27 @@ def test_nothing_below_goes_while_a_vm_is_not_known_that_may_be_based_on_it(
         purge.purge(conn, hypervisor.settings, "web1")
 
     assert hypervisor.files() == [below.name]
+
+
+@pytest.mark.parametrize(
+    ("lose", "option", "why"),
+    [
+        (lambda dom: dom.managedSave(0), "managed_save", "has a saved state"),
+        (
+            lambda dom: (dom.snapshotCreateXML(SNAPSHOT), dom.destroy()),
+            "snapshots",
+            r"has snapshots .s1.*delete_snapshots web1 all=True",
+        ),
+    ],
+)
+def test_what_a_definition_alone_keeps_is_not_lost_with_it(hypervisor, lose, option, why):
+    with hypervisor.libvirt() as conn:
+        hypervisor.init()
+        lose(conn.lookupByName("web1"))
+        with pytest.raises(LibvirtRefused, match=f"VM 'web1' {why}.*{option}=True"):
+            purge.undefine(conn, hypervisor.settings, "web1")
+        assert lifecycle.is_defined(conn, "web1")
+
+        purge.undefine(conn, hypervisor.settings, "web1", **{option: True})
+
+        assert not lifecycle.is_defined(conn, "web1")

@@ -255,11 +255,16 @@ def test_firmware_variables_of_another_hosts_vm_stay(tmp_path, monkeypatch, is_s
         isActive=lambda: is_up,
         undefineFlags=flags.append,
         name=lambda: "fw",
+        listAllSnapshots=list,
     )
     monkeypatch.setattr(lifecycle, "domain", lambda *_: vm)
 
     own = HostSettings(shared_paths=[f"{tmp_path}/shared"], state_dir=str(tmp_path / "state"))
-    purge.undefine(SimpleNamespace(listAllDomains=lambda *_: [vm]), own, "fw")
+    saved = libvirt.VIR_CONNECT_LIST_DOMAINS_MANAGEDSAVE
+    conn = SimpleNamespace(
+        listAllDomains=lambda flags=0: [] if flags & saved else [vm], lookupByName=lambda _: vm
+    )
+    purge.undefine(conn, own, "fw")
 
     (told,) = flags
     is_kept = is_shared and not is_up

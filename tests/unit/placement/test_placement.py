@@ -162,6 +162,16 @@ def test_a_failed_choice_carries_every_reason():
     assert "no host fits 'new' (2 CPUs, 1000000 MiB)" in str(refused.value)
 
 
+def test_of_many_hosts_a_line_names_some_and_the_error_has_all():
+    hosts = {f"h{n:04}": fleet()["hyper1"] for n in range(1000)}
+    with pytest.raises(NoHostFits) as refused:
+        choose.choose(told.infos(hosts), replace(NEED, memory_mib=10**6))
+
+    line = str(refused.value)
+    assert "h0009: " in line and " and 990 more; what helps: " in line and "h0010" not in line
+    assert len(refused.value.reasons) == 1000
+
+
 def test_a_failed_choice_ends_with_what_helps_each_once():
     hosts = fleet()
     hosts["hyper2"]["maintenance"] = True
