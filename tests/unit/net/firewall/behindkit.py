@@ -4,7 +4,7 @@ SIDES = ("guest", "peer", "nested")
 # The guest has its ports 40000 to 40002 forwarded from the host's 8000 to 8002.
 CABLES = """set -e
 for side in guest peer nested; do
-    unshare -n sh -c 'echo $$; exec sleep 60' >$0/$side 2>&1 &
+    unshare -n sh -c 'echo $$; exec sleep 900' >$0/$side 2>&1 &
     while ! [ -s $0/$side ]; do sleep .02; done
     read -r pid <$0/$side
     ip link add to-$side type veth peer name eth0 netns $pid
@@ -59,7 +59,7 @@ LISTEN = """import socket, time
 keep = [socket.create_server(("::", port), family=socket.AF_INET6, dualstack_ipv6=True)
         for port in (16514, 49152, 8443)]
 open("{ready}", "w").close()
-time.sleep(60)
+time.sleep(900)
 """
 TRY = "import socket; socket.create_connection(({!r}, {}), timeout={}, source_address={!r})"
 ENDS = {"ConnectionRefusedError": "refused", "TimeoutError": "silence"}

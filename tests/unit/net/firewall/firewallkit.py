@@ -17,7 +17,7 @@ class Space:
 
     # Without root it takes a user namespace too, in which one is root.
     _USER = [] if os.geteuid() == 0 else ["-U"]
-    MAKE = ["unshare", *_USER, *(["-r"] if _USER else []), "-n", "sh", "-c", "echo; exec sleep 60"]
+    MAKE = ["unshare", *_USER, *(["-r"] if _USER else []), "-n", "sh", "-c", "echo; exec sleep 900"]
 
     def __init__(self, process):
         more = [*self._USER, "--preserve-credentials"] if self._USER else []
