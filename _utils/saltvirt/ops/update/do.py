@@ -16,7 +16,7 @@ from saltvirt.ops.build import do as building
 from saltvirt.ops.build import existing, newvolumes
 from saltvirt.ops.build.plandisks import DiskVolume, ExistingFile
 from saltvirt.ops.context import Context
-from saltvirt.ops.migration import startlock
+from saltvirt.ops.migration import kept, startlock
 from saltvirt.ops.update import content, live, plan
 from saltvirt.ops.update.request import Request
 from saltvirt.xml import difference, hostdev, parse, to_text
@@ -40,6 +40,9 @@ def update(context: Context, request: Request) -> Answer:
 def update_with(context: Context, conn: Any, request: Request) -> Answer:
     """Change a VM as :func:`update` does, by a connection that is open for writing."""
     with undo.on_signals(), _unmoved(conn, context.settings, request):
+        if not request.test:
+            # Under this lock alone: a VM that is just leaving is noted before it is gone.
+            kept.forget_target(context.settings, request.name)
         return _Update(context, conn, request).run()
 
 
