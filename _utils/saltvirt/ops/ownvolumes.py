@@ -7,6 +7,7 @@ from typing import Any
 
 from saltvirt.config import HostSettings
 from saltvirt.errors import StorageError
+from saltvirt.image import cache
 from saltvirt.kvm import diskvolumes, lifecycle, pools
 from saltvirt.kvm import volumes as volumes_
 from saltvirt.ops import reservations, storage
@@ -123,7 +124,7 @@ def refuse_used(conn: Any, settings: HostSettings, pool: str, name: str) -> None
         raise StorageError(
             f"volume {where} is in use by {', '.join(found)}; nothing is overwritten"
         )
-    if _is_shared(conn, settings, path):
+    if _is_shared(conn, settings, path) or cache.is_kept_in(settings, path):
         raise StorageError(
             f"volume {where} is a cached image, or a VM's disk is based on it; nothing is "
             "overwritten"
