@@ -1,13 +1,14 @@
 """Which volumes of storage pools belong to a VM alone, and their removal with it."""
 
 import logging
+from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any
 
 from saltvirt.config import HostSettings
 from saltvirt.errors import StorageError
-from saltvirt.image import cache
+from saltvirt.image import cache, tool
 from saltvirt.kvm import diskvolumes, lifecycle, pools
 from saltvirt.kvm import volumes as volumes_
 from saltvirt.ops import reservations, storage
@@ -105,6 +106,17 @@ def _is_shared(conn: Any, settings: HostSettings, path: str, but: str | None = N
 def alone(conn: Any, pool: str, name: str) -> AbstractContextManager[None]:
     """Have a volume that is to be written over, so that no VM starts with it in the block."""
     return storage.kept_from_qemu(diskvolumes.path_of(conn, pool, name))
+
+
+def refuse_open(conn: Any, pool: str, names: Iterable[str]) -> None:
+    """
+    Raise StorageError if a QEMU has a volume open, as that of another host may which shares it.
+
+    It is not kept from QEMU: a logical volume that anybody has open cannot be removed.
+    """
+    for path in (diskvolumes.path_of(conn, pool, name) for name in names):
+        if path.startswith("/") and storage.is_open(path):
+            raise tool.open_elsewhere(path)
 
 
 def refuse_used(conn: Any, settings: HostSettings, pool: str, name: str) -> None:
