@@ -337,8 +337,8 @@ def pool_delete(name, **kwargs):
     name
         The pool's name.
 
-    Returns True; fails with libvirt's words, such as where a folder is not empty. Its definition
-    stays. Undo: virt.pool_build.
+    Returns True; fails with libvirt's words, such as where a folder is not empty, and if a VM has a
+    volume of the volume group, running or not. Its definition stays. Undo: virt.pool_build.
 
     CLI Example:
 
@@ -350,6 +350,7 @@ def pool_delete(name, **kwargs):
         salt hyper1 virt.pool_undefine vms
     """
     with _opened("virt.pool_delete", kwargs) as conn:
+        volumes.refuse_group_of_vms(conn, name)
         pools.act(conn, name, "delete")
     return True
 

@@ -4,6 +4,7 @@ Volumes in the storage pools of this hypervisor: look at them, make, fill, copy 
 .. versionadded:: 1.0.0
 """
 
+import functools
 from pathlib import Path
 
 from saltvirt import arguments, config, errors
@@ -173,8 +174,8 @@ def volume_delete(pool, volume, **kwargs):
     volume
         The volume's name.
 
-    Returns True; fails if there is none, if a VM that runs uses it, or with libvirt's words. There
-    is no undo.
+    Returns True; fails if there is none, if a VM that runs uses it, also one of another host that
+    shares its file, or with libvirt's words. There is no undo.
 
     CLI Example:
 
@@ -184,7 +185,8 @@ def volume_delete(pool, volume, **kwargs):
         salt hyper1 virt.volume_delete default data.qcow2
     """
     with _writing("virt.volume_delete", kwargs) as conn:
-        volumes.delete(conn, pool, volume)
+        check = functools.partial(ownvolumes.refuse_open, conn, pool, [volume])
+        volumes.delete(conn, pool, volume, check)
     return True
 
 
@@ -201,9 +203,9 @@ def volume_resize(pool, volume, size, shrink=False, **kwargs):
     shrink
         Cut off what is beyond a smaller size, for ever. Defaults to False.
 
-    Returns True, also if it has that size; fails if a VM that runs uses it, if it is to be smaller
-    without ``shrink``, or with libvirt's words. Undo: none of what was cut off; else the old size
-    with ``shrink=True``.
+    Returns True, also if it has that size; fails if a VM that runs uses it, also one of another
+    host that shares its file, if it is to be smaller without ``shrink``, or with libvirt's words.
+    Undo: none of what was cut off; else the old size with ``shrink=True``.
 
     CLI Example:
 
@@ -216,7 +218,8 @@ def volume_resize(pool, volume, size, shrink=False, **kwargs):
     capacity = volume_.size_of("size", size)
     shrinks = arguments.boolean("shrink", shrink)
     with _writing("virt.volume_resize", kwargs) as conn:
-        volumes.resize(conn, pool, volume, capacity, shrinks=shrinks)
+        check = functools.partial(ownvolumes.refuse_open, conn, pool, [volume])
+        volumes.resize(conn, pool, volume, capacity, shrinks=shrinks, check=check)
     return True
 
 

@@ -10,6 +10,7 @@ from typing import Any
 from saltvirt import config, statereturn
 from saltvirt.errors import VirtError
 from saltvirt.kvm import connect, poolstates
+from saltvirt.ops import ownvolumes
 
 __virtualname__ = "virt"
 __opts__: Any
@@ -171,7 +172,8 @@ def pool_deleted(
         The pool's name.
     purge
         Delete its volumes too, for ever, and its folder or volume group. They are known only while
-        it runs. Refused if a VM that runs uses one. Defaults to False: what is in it stays.
+        it runs. Refused if a VM that runs uses one, also on another host that shares its file.
+        Defaults to False: what is in it stays.
     connection, username, password
         Another libvirt than ``virt:connection`` says.
 
@@ -192,6 +194,7 @@ def pool_deleted(
             if todo is None:
                 idle = f"Storage pool could not be found: {name}"
                 return {"name": name, "changes": {}, "result": True, "comment": idle}
+            ownvolumes.refuse_open(conn, name, todo.volumes)
             if __opts__["test"]:
                 done = poolstates.predicted(todo)
             else:

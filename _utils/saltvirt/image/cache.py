@@ -283,6 +283,17 @@ def digest_of(settings: HostSettings, path: str | None) -> str | None:
     return None
 
 
+def is_kept_in(settings: HostSettings, path: str | Path) -> bool:
+    """Return whether a file is a cached image by another name, as a golden one is."""
+    try:
+        found = os.stat(path)
+        if found.st_nlink < 2:
+            return False
+        return any(os.path.samestat(found, one.stat()) for one in where(settings).glob("*.*"))
+    except OSError:
+        return False
+
+
 def to_send(settings: HostSettings, digest: str) -> validation.ValidatedImage:
     """Return the validated image of a digest, whose bytes have that digest; StorageError if not."""
     found = find(settings, digest)

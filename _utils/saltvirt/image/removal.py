@@ -50,6 +50,7 @@ def _remove_unused(
             _keep(base, digest)
             return used[digest]
         if cache.note_path(base, digest).exists():
+            _removing_path(base, digest).unlink(missing_ok=True)
             return ["a disk that is being made"]
         _remove(settings, digest, path)
         return ()
@@ -69,8 +70,10 @@ def _remove(settings: HostSettings, digest: str, path: Path) -> None:
 def _keep(base: Path, digest: str = "*") -> None:
     """Take back the begin of a removal that does not come to its end: of one image, or of all."""
     for path in base.glob(f"{digest}.removing"):
+        note = path.with_suffix(".json")
         with suppress(FileNotFoundError):
-            path.rename(path.with_suffix(".json"))
+            # One that is there is newer: of an image that was fetched again meanwhile.
+            path.unlink() if note.exists() else path.rename(note)
 
 
 def _removing_path(base: Path, digest: str) -> Path:

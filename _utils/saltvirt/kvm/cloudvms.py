@@ -1,6 +1,7 @@
 """What salt-cloud asks of a libvirt: which VMs there are, a clone of one, the end of one."""
 
 import logging
+import os
 import uuid
 from typing import Any
 
@@ -141,14 +142,23 @@ def destroy(conn: Any, name: str) -> None:
     """
     Remove a VM at once, with its disks that lie in a pool; what is below another disk stays.
 
-    Fails before anything is changed if there is no such VM.
+    Fails before anything is changed if there is no such VM, or if it has moved to another host.
     """
     text = domain(conn, name).XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE)
+    moved_to = lifecycle.moved_to(conn, name)
+    if moved_to is None and lifecycle.is_migrated(conn, name):
+        moved_to = "another host, as libvirt says"
+    if moved_to is not None:
+        raise LibvirtRefused(
+            f"VM {name!r} has moved to {moved_to}, and only its definition was kept here; its "
+            f"disks may be that host's too. virt.undefine {name} removes the definition alone"
+        )
     volumes = _volumes(conn)
     # A clone that does not run does not say in its definition what its disk is an overlay of.
     below = {clone_xml.backing(volume.XMLDesc(0)) for _pool, volume in volumes.values()}
-    used = below | lifecycle.disks_in_use(conn, but=name)
+    used = {*map(os.path.realpath, filter(None, below)), *lifecycle.disks_in_use(conn, but=name)}
     _undefine(conn, name, had_variables=False)
     for path in clone_xml.own_files(text):
-        if path in volumes and path not in used:
+        # Others may have it by another name: through a link, say.
+        if path in volumes and os.path.realpath(path) not in used:
             _delete(volumes[path][1])

@@ -2,7 +2,7 @@
 
 import os
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -177,6 +177,25 @@ def refuse_running(conn: Any, pool: str, volume: str) -> None:
         raise StorageError(f"VM {vm!r} runs and uses volume {pool}/{volume}; stop it first")
 
 
+def refuse_group_of_vms(conn: Any, pool: str) -> None:
+    """
+    Raise StorageError if VMs, running or not, have volumes of a pool that goes with all of them.
+
+    Of a folder that is not empty libvirt leaves all, of a volume group nothing.
+    """
+    says = pool_.read(pools.definition(conn.storagePoolLookupByName(pool)))
+    if says.type not in ("logical", "zfs"):
+        return
+    below = f"{(says.target or '').rstrip('/')}/"
+    for vm, used in _disks(conn):
+        for kind, where, *_name in used:
+            if where == pool if kind == "volume" else len(below) > 1 and where.startswith(below):
+                raise StorageError(
+                    f"VM {vm!r} has a volume of pool {pool!r}, and all of them would go; purge "
+                    "that VM, or detach its disk first"
+                )
+
+
 def define(conn: Any, pool: str, wanted: volume_.Volume) -> None:
     """Make a volume in a running pool."""
     found = conn.storagePoolLookupByName(pool)
@@ -193,15 +212,34 @@ def define_xml(conn: Any, pool: str, text: str) -> None:
     conn.storagePoolLookupByName(pool).createXML(text, 0)
 
 
-def delete(conn: Any, pool: str, volume: str) -> None:
-    """Remove a volume with its content, unless a VM that runs uses it."""
+def delete(conn: Any, pool: str, volume: str, check: Callable[[], object]) -> None:
+    """
+    Remove a volume with its content, unless a VM that runs uses it.
+
+    check
+        Raises if another host uses it.
+    """
     found = lookup(conn, pool, volume)
     refuse_running(conn, pool, volume)
+    check()
     found.delete(0)
 
 
-def resize(conn: Any, pool: str, volume: str, capacity: int, *, shrinks: bool) -> bool:
-    """Give a volume a capacity in bytes; return whether it had another one."""
+def resize(
+    conn: Any,
+    pool: str,
+    volume: str,
+    capacity: int,
+    *,
+    shrinks: bool,
+    check: Callable[[], object],
+) -> bool:
+    """
+    Give a volume a capacity in bytes; return whether it had another one.
+
+    check
+        Raises if another host uses it.
+    """
     found = lookup(conn, pool, volume)
     has = found.info()[1]
     if has == capacity:
@@ -213,6 +251,7 @@ def resize(conn: Any, pool: str, volume: str, capacity: int, *, shrinks: bool) -
             "lost; shrink=True does it all the same",
         )
     refuse_running(conn, pool, volume)
+    check()
     flags = libvirt.VIR_STORAGE_VOL_RESIZE_SHRINK if capacity < has else 0
     found.resize(capacity, flags)
     return True

@@ -1,12 +1,14 @@
 """Which volumes of storage pools belong to a VM alone, and their removal with it."""
 
 import logging
+from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any
 
 from saltvirt.config import HostSettings
 from saltvirt.errors import StorageError
+from saltvirt.image import cache, tool
 from saltvirt.kvm import diskvolumes, lifecycle, pools
 from saltvirt.kvm import volumes as volumes_
 from saltvirt.ops import reservations, storage
@@ -106,6 +108,17 @@ def alone(conn: Any, pool: str, name: str) -> AbstractContextManager[None]:
     return storage.kept_from_qemu(diskvolumes.path_of(conn, pool, name))
 
 
+def refuse_open(conn: Any, pool: str, names: Iterable[str]) -> None:
+    """
+    Raise StorageError if a QEMU has a volume open, as that of another host may which shares it.
+
+    It is not kept from QEMU: a logical volume that anybody has open cannot be removed.
+    """
+    for path in (diskvolumes.path_of(conn, pool, name) for name in names):
+        if path.startswith("/") and storage.is_open(path):
+            raise tool.open_elsewhere(path)
+
+
 def refuse_used(conn: Any, settings: HostSettings, pool: str, name: str) -> None:
     """
     Raise StorageError if a VM has a volume as a disk, running or not, or below one, or is to.
@@ -123,7 +136,7 @@ def refuse_used(conn: Any, settings: HostSettings, pool: str, name: str) -> None
         raise StorageError(
             f"volume {where} is in use by {', '.join(found)}; nothing is overwritten"
         )
-    if _is_shared(conn, settings, path):
+    if _is_shared(conn, settings, path) or cache.is_kept_in(settings, path):
         raise StorageError(
             f"volume {where} is a cached image, or a VM's disk is based on it; nothing is "
             "overwritten"

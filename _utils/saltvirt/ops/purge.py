@@ -93,7 +93,7 @@ def _the_one(conn: Any, name: str, uuid: str | None) -> str:
 
 
 def _remove(conn: Any, settings: HostSettings, held: records.Held, paths: list[str]) -> None:
-    name = held.name
+    name, moved_to = held.name, lifecycle.moved_to(conn, held.name)
     # One that is started in between would run on, without a definition, over files that stay.
     with startlock.unstarted(settings, name):
         lifecycle.destroy(conn, name)
@@ -102,7 +102,10 @@ def _remove(conn: Any, settings: HostSettings, held: records.Held, paths: list[s
         held.note(**wire.plain(replace(held.now.read(PurgeFacts), untouched=untouched)))
         lifecycle.undefine(conn, name, keep_nvram=firmware.has_anothers(conn, name))
     submission.forget(settings, name)
-    kept.forget_target(settings, name)
+    if moved_to is None:
+        kept.forget_target(settings, name)
+    else:
+        kept.note_target(settings, name, moved_to)
     # The definition must not come back with a crash when the files are gone.
     storage.settle_definitions()
     unfinished.remove_log(name)
@@ -144,11 +147,15 @@ def undefine(
             _refuse_lost(conn, name, managed_save=managed_save, snapshots=snapshots)
         is_shared = noted is not None and storage.is_declared(settings, noted)
         is_kept = is_shared and not lifecycle.is_active(conn, name)
-        is_kept = is_kept or read.ours(root)["moved_to"] is not None
+        moved_to = lifecycle.moved_to(conn, name)
+        is_kept = is_kept or moved_to is not None
         is_kept = is_kept or firmware.has_anothers(conn, name)
         paths = _chains(conn, name)
         # The disks stay, and a TPM's state may be all that opens what the guest has on them.
         has_tpm = read.tpm_state(root) is not None
+        if moved_to is not None:
+            # A state must not take what is gone here for a VM that no host has.
+            kept.note_target(settings, name, moved_to)
         lifecycle.undefine(conn, name, keep_nvram=is_kept, keep_tpm=has_tpm)
         for path in paths:
             # They stay because they are wanted: virt.doctor is not to take them for garbage.

@@ -204,6 +204,12 @@ def in_use(conn: Any, but: str | None = None) -> set[str]:
     return lifecycle.disks_in_use(conn, but) | below
 
 
+def below_disks(conn: Any) -> set[str]:
+    """Return the paths of what is below the disks of all domains, as :func:`in_use` does."""
+    below = {one for path in lifecycle.overlays(conn) for one in [*chain(path)][1:]}
+    return below | {os.path.realpath(path) for path in below}
+
+
 def is_shared(settings: HostSettings, path: str, used: set[str]) -> bool:
     """Return whether a file is a cached image, or one of the files in use."""
     base = os.path.realpath(cache.where(settings))

@@ -192,6 +192,47 @@ def test_the_base_of_a_clone_that_is_an_overlay_keeps_its_disk(conn, base):
     assert "base.qcow2" in names(conn)
 
 
+@pytest.mark.parametrize("to", ["hyper2", "another host, as libvirt says"])
+def test_a_vm_that_has_moved_keeps_the_disks_that_another_host_may_have_too(
+    conn, base, monkeypatch, to
+):
+    base(disk())
+    if to == "hyper2":
+        lifecycle.keep_moved(conn, "base", to)
+    else:
+        # As after "virsh migrate", which leaves the definition.
+        monkeypatch.setattr(lifecycle, "is_migrated", lambda _conn, name: name == "base")
+
+    with pytest.raises(LibvirtRefused, match=f"has moved to {to}, and only its definition"):
+        cloudvms.destroy(conn, "base")
+
+    assert "base.qcow2" in names(conn) and lifecycle.is_defined(conn, "base")
+
+
+def test_a_disk_that_another_vm_has_through_a_link_stays(conn, tmp_path):
+    (tmp_path / "vms").mkdir()
+    (tmp_path / "link").symlink_to("vms")
+    pool = conn.storagePoolDefineXML(
+        f"<pool type='dir'><name>link</name><target><path>{tmp_path}/link</path></target></pool>"
+    )
+    pool.create()
+    pool.createXML(clone.volume("data.raw", 1 << 20, "raw"))
+    vm = "<domain type='test'><name>{}</name><memory>65536</memory><os><type>hvm</type></os>"
+    for name, folder in (("web1", "link"), ("web2", "vms")):
+        path = f"{tmp_path}/{folder}/data.raw"
+        devices = f"<devices>{disk('raw', path=path)}</devices></domain>"
+        conn.defineXML(vm.format(name) + devices)
+
+    cloudvms.destroy(conn, "web1")
+    assert pool.listVolumes() == ["data.raw"]
+
+    cloudvms.destroy(conn, "web2")
+    assert pool.listVolumes() == ["data.raw"], "no pool has it by that name"
+    pool.storageVolLookupByName("data.raw").delete(0)
+    pool.destroy()
+    pool.undefine()
+
+
 def test_who_is_not_there_cannot_be_destroyed(conn):
     with pytest.raises(NoSuchVm):
         cloudvms.destroy(conn, "nobody")

@@ -1,9 +1,13 @@
 """Volumes on libvirt's test driver."""
 
+import subprocess
+import time
+
 import libvirt
 import pytest
 from saltvirt.errors import BadArgument, LibvirtRefused, StorageError
 from saltvirt.kvm import volumes
+from saltvirt.ops import storage
 
 DOMAIN = """<domain type='test'><name>{}</name><memory>65536</memory><os><type>hvm</type></os>
 <devices><disk type='{}' device='disk'><source {}/><target dev='vda'/></disk></devices></domain>"""
@@ -91,6 +95,47 @@ def test_a_volume_is_its_vms_by_whichever_name_of_its_file(conn, virt, linked, n
         assert volumes.used_by_running(conn, pool) == {"v1": "d1"}
         with pytest.raises(StorageError, match="VM 'd1' runs and uses volume"):
             virt.volume_delete(pool, "v1")
+
+
+def test_a_volume_that_a_vm_of_another_host_has_open_stays(conn, virt, applied, linked):
+    path = linked / "vms/v1"
+    path.write_bytes(bytes(1 << 20))
+    argv = ["qemu-io", "-f", "raw", path]
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL) as program:
+        while not storage.is_open(path):
+            assert program.poll() is None
+            time.sleep(0.01)
+        for call in (virt.volume_delete, lambda *of: virt.volume_resize(*of, 8)):
+            with pytest.raises(StorageError, match="is open in another program"):
+                call("link", "v1")
+        said = applied("pool_deleted", "vms", purge=True)
+        program.communicate(b"quit\n")
+
+    assert {(one["result"], "is open in another" in one["comment"]) for one in said} == {
+        (False, True)
+    }
+    assert virt.volume_delete("link", "v1") is True
+    assert volumes.names(conn, "vms") == ["v1"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "source"), [("block", "dev='/dev/vg1/d1'"), ("volume", "pool='group' volume='d1'")]
+)
+def test_a_volume_group_of_which_a_vm_that_is_off_has_a_volume_is_not_deleted(
+    conn, virt, kind, source
+):
+    pool = conn.storagePoolDefineXML(
+        "<pool type='logical'><name>group</name><source><name>vg1</name></source>"
+        "<target><path>/dev/vg1</path></target></pool>"
+    )
+    vm = conn.defineXML(DOMAIN.format("d1", kind, source))
+
+    with pytest.raises(StorageError, match="VM 'd1' has a volume of pool 'group', and all"):
+        virt.pool_delete("group")
+
+    vm.undefine()
+    assert virt.pool_delete("group") is True
+    assert not pool.isActive()
 
 
 def test_a_volume_that_vanishes_meanwhile_is_left_out(conn, monkeypatch):

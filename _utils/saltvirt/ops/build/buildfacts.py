@@ -152,6 +152,8 @@ def of_content(
         for disk in rest.disks
         if (validated := _given(settings, on, disk)) is not None
     }
+    named = [disk for disk in rest.disks if disk.source_file and disk.name in given]
+    existing.refuse_base(conn, settings, named, [given[disk.name].path for disk in named])
     images = _images(context, replace(deployment, vm=rest), is_dry)
     wish, found, unseen = of_seed(
         context, deployment, who if is_seeded else None, images, is_dry=is_dry

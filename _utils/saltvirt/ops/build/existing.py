@@ -15,7 +15,7 @@ from typing import Any
 from saltvirt import stocks
 from saltvirt.config import HostSettings
 from saltvirt.errors import ImageError, StorageError
-from saltvirt.image import validation
+from saltvirt.image import cache, validation
 from saltvirt.image.validation import ValidatedImage
 from saltvirt.kvm import lifecycle
 from saltvirt.model import Disk, Requirements, Vm
@@ -223,6 +223,32 @@ def refuse_used(conn: Any, settings: HostSettings, name: str, paths: Iterable[st
                 "disk, or for the VM"
             )
     _refuse_bases(paths)
+
+
+def refuse_base(conn: Any, settings: HostSettings, disks: Iterable[Disk], paths: list[str]) -> None:
+    """
+    Raise StorageError if a file that the user names for a disk is below another VM's, or its own.
+
+    What is written into it spoils all that is based on it: so after an external snapshot a state
+    that names the old file must not have the VM go back to that.
+
+    paths
+        Where the disks' files are.
+    """
+    pairs = [(one, path) for one, path in zip(disks, paths, strict=True) if one.device == "disk"]
+    below = storage.below_disks(conn) if pairs else set()
+    for one, path in pairs:
+        if storage.is_shared(settings, path, below):
+            raise StorageError(
+                f"disk {one.name!r}: {path} is a cached image, or a VM's disk is based on it, as "
+                "after a snapshot: what is written into it would spoil that; give the newest file "
+                "of such a disk as source_file, and an image as image"
+            )
+        if cache.is_kept_in(settings, path):
+            raise StorageError(
+                f"disk {one.name!r}: {path} is a golden image, and VMs may be based on it: what is "
+                "written into it would spoil them; give it as image"
+            )
 
 
 def _refuse_bases(paths: list[str]) -> None:

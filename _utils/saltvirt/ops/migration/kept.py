@@ -46,9 +46,16 @@ def _path(settings: HostSettings, name: str, kind: str) -> Path:
     return Path(settings.state_dir) / "moved" / f"{quote(name, safe='')}.{kind}"
 
 
+def _written(path: Path) -> float:
+    try:
+        return path.stat().st_mtime
+    except FileNotFoundError:
+        return 0  # another job has forgotten it just now
+
+
 def _write(path: Path, data: bytes) -> Path:
     records.make_folder(path.parent)
-    known = sorted(path.parent.glob(f"*{path.suffix}"), key=lambda one: one.stat().st_mtime)
+    known = sorted(path.parent.glob(f"*{path.suffix}"), key=_written)
     for old in known[: -_MOST + 1]:
         old.unlink(missing_ok=True)
     try:

@@ -97,7 +97,7 @@ def find(
         for pair, (decided, _file), target in rows
     ]
     places = _places(found, pools)
-    sizes = _sizes(conn, request, found, places, live.disk_targets(running))
+    sizes = _sizes(conn, request, found, places, running)
     growth = disks.growth(found, sizes)
     more = sum((size - sizes[target]) // MIB for target, size in growth.items())
     files = plandisks.to_make(made)
@@ -206,7 +206,7 @@ def _sizes(
     request: Request,
     found: Sequence[disks.Pair],
     places: Mapping[str, tuple[str, str]],
-    in_use: set[str],
+    running: ET.Element | None,
 ) -> dict[str, int]:
     """Return ``{target: bytes}`` of the disks whose size the call says, where it can be seen."""
     out = {}
@@ -217,6 +217,7 @@ def _sizes(
         measured = storage.measure(*places[target])
         if measured is not None and storage.is_measured(places[target][1]):
             # A guest that runs may have a disk that was grown since its header was read.
-            size = changing.disk_size(conn, request.name, target) if target in in_use else 0
+            in_use = live.target_of(running, one.now)
+            size = changing.disk_size(conn, request.name, in_use) if in_use else 0
             out[target] = max(measured["virtual"], size)
     return out

@@ -16,7 +16,7 @@ from saltvirt.ops.build import do as building
 from saltvirt.ops.build import existing, newvolumes
 from saltvirt.ops.build.plandisks import DiskVolume, ExistingFile
 from saltvirt.ops.context import Context
-from saltvirt.ops.migration import startlock
+from saltvirt.ops.migration import kept, startlock
 from saltvirt.ops.update import content, live, plan
 from saltvirt.ops.update.request import Request
 from saltvirt.xml import difference, hostdev, parse, to_text
@@ -40,6 +40,9 @@ def update(context: Context, request: Request) -> Answer:
 def update_with(context: Context, conn: Any, request: Request) -> Answer:
     """Change a VM as :func:`update` does, by a connection that is open for writing."""
     with undo.on_signals(), _unmoved(conn, context.settings, request):
+        if not request.test:
+            # Under this lock alone: a VM that is just leaving is noted before it is gone.
+            kept.forget_target(context.settings, request.name)
         return _Update(context, conn, request).run()
 
 
@@ -233,16 +236,19 @@ class _Update:
     def _grow(self) -> None:
         """Grow the disks that are to be larger."""
         text = changing.running(self._conn, self._name) if self._grown else None
-        in_use = live.disk_targets(None if text is None else parse(text))
+        running = None if text is None else parse(text)
         for target, size in list(self._grown.items()):
-            words = self._resized(target, size, target in in_use)
+            # By now the guest may have another disk of that name, which must not be cut off.
+            in_use = live.target_of(running, live.disk_at(self._now, target))
+            words = self._resized(target, size, in_use)
             if words is not None:
                 self._errors.append(words)
                 del self._grown[target]
 
-    def _resized(self, target: str, size: int, is_in_use: bool) -> str | None:
-        if is_in_use:
-            return changing.resize_disk(self._conn, self._name, target, size)
+    def _resized(self, target: str, size: int, in_use: str | None) -> str | None:
+        """Grow a disk, which the guest calls so if it has it; return why it cannot be, or None."""
+        if in_use is not None:
+            return changing.resize_disk(self._conn, self._name, in_use, size)
         path, fmt = self._disks.places[target] if self._disks else ("", "")
         try:
             tool.resize(path, size, fmt)
@@ -261,7 +267,9 @@ class _Update:
                 self._waits.add(_ARGUMENTS[step.device])
                 continue
             out.setdefault(step.device, {}).setdefault(step.how, []).append(step.xml)
-        out["disk"][live.UPDATE] += live.disks_at(self._plan.root, self._grown)
+        root, now = self._plan.root, self._now
+        grown = [live.target_of(root, live.disk_at(now, target)) for target in self._grown]
+        out["disk"][live.UPDATE] += live.disks_at(root, grown)
         for key, value in (("cpu", self._live.vcpus), ("mem", self._live.memory_kib)):
             if value is not None and key not in self._failed:
                 out[key] = True

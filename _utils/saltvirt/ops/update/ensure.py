@@ -68,8 +68,6 @@ def ensure(
     """
     with connect.opened(context.settings, readonly=False) as conn:
         if lifecycle.is_defined(conn, name):
-            if not test:
-                kept.forget_target(context.settings, name)
             asked = _request(context, name, given, test=test)
             _refuse_unstartable(conn, name, asked, start=start)
             out = _updated(context, conn, asked)

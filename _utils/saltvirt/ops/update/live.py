@@ -240,13 +240,28 @@ def still_there(running: ET.Element, steps: Sequence[Step]) -> list[Step]:
     return [one for one in steps if one.how == DETACH and one.name in names[one.device]]
 
 
-def disk_targets(running: ET.Element | None) -> set[str]:
-    """Return the names of the disks that a guest has at this moment."""
-    found = () if running is None else _of(running, "disk")
-    return {disk.read(one).target.get("dev", "") for one in found}
+def target_of(root: ET.Element | None, one: disk.Disk | None) -> str | None:
+    """
+    Return what a disk is called in a <domain>, None if that has not got it.
+
+    It is known by its content: in the definition, or as soon as it is on another bus, its name may
+    be another disk's.
+    """
+    if root is None or one is None:
+        return None
+    for found in map(disk.read, _of(root, "disk")):
+        if found.device == one.device and held.content(found) == held.content(one):
+            return found.target.get("dev")
+    return None
 
 
-def disks_at(root: ET.Element, targets: Collection[str]) -> list[str]:
+def disk_at(root: ET.Element, target: str) -> disk.Disk | None:
+    """Return the disk with a target, None if there is none."""
+    found = map(disk.read, _of(root, "disk"))
+    return next((one for one in found if one.target.get("dev") == target), None)
+
+
+def disks_at(root: ET.Element, targets: Collection[str | None]) -> list[str]:
     """Return the disks with some targets as text."""
     return [
         amend.text_of(one)

@@ -108,6 +108,19 @@ def test_an_image_that_is_fetched_again_meanwhile_stays(host, tmp_path):
     kept = removal.remove(settings, [digest], look)
 
     assert kept == {digest: ["a disk that is being made"]} and cache.find(settings, digest)
+    removal.sweep(settings)
+    assert cache.find(settings, digest), "its older note is not brought back"
+
+
+def test_the_note_of_a_removal_that_was_killed_is_not_put_over_a_newer_one(host):
+    settings, _conn, digest, _path = host
+    note = cache.note_path(cache.folder(settings), digest)
+    note.with_suffix(".removing").write_text(note.read_text().replace('"stat": [', '"stat": [1'))
+
+    removal.sweep(settings)
+
+    assert cache.find(settings, digest)
+    assert not note.with_suffix(".removing").exists()
 
 
 @pytest.mark.parametrize("is_killed", [False, True])

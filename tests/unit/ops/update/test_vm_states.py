@@ -4,9 +4,10 @@ import importlib.util
 from pathlib import Path
 
 import pytest
-from saltvirt import compat
+from saltvirt import compat, protocol, records, wire
 from saltvirt.kvm import lifecycle, query
-from saltvirt.ops import purge
+from saltvirt.movefacts import DepartureFacts
+from saltvirt.ops import purge, reservations
 from saltvirt.ops.migration import kept
 
 MODULE = Path(__file__).resolve().parents[4] / "_states/virt_defined.py"
@@ -97,6 +98,41 @@ def test_a_vm_that_is_here_again_is_updated_and_made_anew_when_it_is_gone(states
     purge.purge(states.conn, hypervisor.settings, "web1")
 
     assert states.apply("defined", **VM)["comment"] == "Domain web1 defined"
+
+
+@pytest.mark.parametrize("remove", [purge.undefine, purge.purge])
+def test_a_definition_that_was_only_kept_goes_and_its_vm_is_not_made_again(
+    states, hypervisor, remove
+):
+    states.apply("defined", **VM)
+    lifecycle.keep_moved(states.conn, "web1", "hyper2")
+
+    remove(states.conn, hypervisor.settings, "web1")
+
+    done = states.apply("defined", **VM)
+    assert "VM 'web1' moved from here to hyper2 (20" in done["comment"]
+    assert not lifecycle.is_defined(states.conn, "web1")
+
+
+def test_a_state_that_comes_as_a_vm_leaves_does_not_forget_where_it_goes(states, hypervisor):
+    states.apply("defined", **VM)
+    folder = reservations.folder(hypervisor.settings)
+    facts = DepartureFacts(
+        uuid=lifecycle.uuid(states.conn, "web1"),
+        target="hyper2",
+        was_running=False,
+        autostart=False,
+        leaves=True,
+        paths=[],
+    )
+    with records.held(folder, "departure", "web1") as held:
+        held.begin("t1", protocol.LEAVING, **wire.plain(facts))
+        kept.note_target(hypervisor.settings, "web1", "hyper2")
+        assert "has been leaving this host" in states.defined("web1", **VM)["comment"]
+        held.end()
+    states.conn.lookupByName("web1").undefine()
+
+    assert "moved from here to hyper2" in states.defined("web1", **VM)["comment"]
 
 
 def test_a_vm_is_created_started_and_started_again(states):
