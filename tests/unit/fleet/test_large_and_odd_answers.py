@@ -3,11 +3,17 @@
 import importlib.util
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import tightclouds
 import told
-from saltvirt.fleet import looking
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519, x25519
+from saltvirt import signed
+from saltvirt.config import MasterSettings
+from saltvirt.fleet import inventory, looking, moves, settle
+from saltvirt.fleet.cloud import Cloud
 from saltvirt.placement import generation, requirements
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -78,3 +84,35 @@ def test_of_what_a_vm_needs_only_pairs_count():
     odd = [["tpm", "9.0"], [], ["one"], ["a", "b", "c"]]
 
     assert requirements.of(told.moving(newer=odd)).newer == (("tpm", "9.0"),)
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        ec.generate_private_key(ec.SECP256R1()),
+        ed25519.Ed25519PrivateKey.generate(),
+        x25519.X25519PrivateKey.generate(),
+    ],
+)
+def test_a_key_of_another_kind_signs_nothing(key):
+    form = serialization.PublicFormat.SubjectPublicKeyInfo
+    pem = key.public_key().public_bytes(serialization.Encoding.PEM, form).decode()
+
+    with pytest.raises(signed.NotSigned, match="no RSA key"):
+        signed.unpack({"said": "{}", "signature": "AAAA"}, pem, minion="h3", about="1")
+
+
+def test_of_moves_that_a_host_makes_up_so_many_are_looked_at(opts, monkeypatch):
+    one = {"purpose": "arrival", "phase": "ready", "since": 0, "uuid": None, "error": None}
+    more = {"source": "h1", "target": None, "is_live": False}
+    there = {f"vm{n}": [SimpleNamespace(token=f"t{n}", **one, **more)] for n in range(5000)}
+    found = inventory.Survey(answers={"h1": {}, "h3": there})
+    asked = []
+    monkeypatch.setattr(inventory, "every", lambda _cloud: ["h1", "h3"])
+    monkeypatch.setattr(inventory, "survey", lambda *_args: found)
+    monkeypatch.setattr(moves, "settle", lambda *_args, **_options: asked.append(1) or "over")
+    cloud = Cloud(opts=opts, settings=MasterSettings(), progress=lambda *_a, **_k: None)
+
+    with pytest.raises(moves.Unsettled, match="h3 says that 5,000 moves are on record there"):
+        settle.every(cloud)
+    assert len(asked) == 100
