@@ -3,6 +3,8 @@
 import textwrap
 
 _WHOLE = {"cpu", "memory", "storage", "domain_types", "vms"}
+# Of what a host says; a word of megabytes would take textwrap hours.
+_LONGEST = 1000
 _ROW = "{:<16} {:>9} {:>15} {:>15} {:>4}  {:<5} {}"
 
 
@@ -27,7 +29,7 @@ def output(data, **_kwargs):
             continue
         lines.append(_row(host, data[host]))
         for _, why in sorted(data[host].get("unreadable", {}).items()):
-            lines += textwrap.wrap(f"{host}: {why}", 78, subsequent_indent="  ")
+            lines += textwrap.wrap(f"{host}: {why[:_LONGEST]}", 78, subsequent_indent="  ")
     lines += [f"{host:<16} does not answer" for host in data.get("unreachable", ())]
     lines += [f"{host:<16} {why}" for host, why in sorted(data.get("failed", {}).items())]
     for name, hosts in sorted(data.get("duplicates", {}).items()):

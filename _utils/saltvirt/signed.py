@@ -14,7 +14,7 @@ from typing import Any
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import padding
+from cryptography.hazmat.primitives.asymmetric import padding, rsa
 
 from saltvirt import terminal, wire
 from saltvirt.errors import VirtError
@@ -128,7 +128,10 @@ def _verified(packed: object, public_pem: str) -> str:
     if not isinstance(text, str) or not isinstance(signature, str):
         raise NotSigned("it has no signature")
     try:
-        key: Any = serialization.load_pem_public_key(public_pem.encode())
+        key = serialization.load_pem_public_key(public_pem.encode())
+        # Salt accepts what a minion has sent for one, of whatever kind.
+        if not isinstance(key, rsa.RSAPublicKey):
+            raise NotSigned("the key that was accepted of that minion is no RSA key")
         key.verify(base64.b64decode(signature), text.encode(), _PSS, hashes.SHA256())
     except (InvalidSignature, ValueError) as wrong:
         raise NotSigned("its signature is not of that minion's key") from wrong

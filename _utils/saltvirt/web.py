@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from saltvirt import connection, files
+from saltvirt import connection, files, terminal
 from saltvirt.arguments import shown
 from saltvirt.errors import ImageError
 from saltvirt.room import Meter
@@ -74,7 +74,7 @@ def fetch_small(url: str, most_bytes: int, meter: Meter) -> bytes:
                 raise ImageError(f"it was cut off after {len(data)} bytes; try again")
     except urllib.error.HTTPError as exc:
         exc.close()
-        raise ImageError(f"HTTP {exc.code} {exc.reason}") from exc
+        raise ImageError(_status(exc)) from exc
     except _FAILURES as exc:
         why = f"it does not arrive {meter.late}" if meter.left_s <= 0 else _reason(exc)
         raise ImageError(why) from exc
@@ -126,8 +126,7 @@ def _once(
         if exc.code == 416:
             forget(part)
             raise ImageError(f"image {shown(url)} changed while it was fetched; try again") from exc
-        why = f"HTTP {exc.code} {exc.reason}"
-        raise ImageError(f"image {shown(url)} cannot be fetched: {why}") from exc
+        raise ImageError(f"image {shown(url)} cannot be fetched: {_status(exc)}") from exc
     except _FAILURES as exc:
         if meter.left_s <= 0:
             raise _Broken(f"{_size(part)} bytes {meter.late}") from exc
@@ -139,7 +138,12 @@ def _once(
 def _reason(exc: Exception) -> str:
     # What http.client says of a URL has all of it.
     is_url = isinstance(exc, http.client.InvalidURL)
-    return "it is not a URL" if is_url else str(getattr(exc, "reason", exc))
+    return "it is not a URL" if is_url else terminal.one_line(str(getattr(exc, "reason", exc)))
+
+
+def _status(exc: urllib.error.HTTPError) -> str:
+    # Its words are the server's, and are shown on somebody's terminal.
+    return terminal.one_line(f"HTTP {exc.code} {exc.reason}")
 
 
 def _request(url: str, headers: Mapping[str, str]) -> urllib.request.Request:
@@ -200,10 +204,11 @@ def _extent(url: str, answer: Any, part: Path) -> tuple[int, int]:
     if answer.status != 206:
         return 0, answer.length or 0
     said = answer.headers.get("Content-Range", "")
-    found = re.fullmatch(r"bytes (\d+)-\d+/(\d+)", said.strip())
+    found = re.fullmatch(r"bytes ([0-9]{1,18})-[0-9]+/([0-9]{1,18})", said.strip())
     if not found or int(found[1]) != _size(part):
         forget(part)
         raise ImageError(
-            f"image {shown(url)}: the server sent another part than was asked for ({said})"
+            f"image {shown(url)}: the server sent another part than was asked for "
+            f"({terminal.one_line(said)})"
         )
     return int(found[1]), int(found[2])

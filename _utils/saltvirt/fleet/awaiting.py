@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from saltvirt.config import MasterSettings
-from saltvirt.fleet import reaching, stored
+from saltvirt.fleet import bus, reaching, stored
 from saltvirt.fleet.building import Request
 from saltvirt.fleet.cloud import Cloud
 from saltvirt.fleet.hosts import DeployError
@@ -73,7 +73,8 @@ def wait_for_start(cloud: Cloud, name: str, *, wait_s: float, every_s: float = 5
     with cloud.client() as local:
         pings = Pings(local, cloud, every_s)
         while time.monotonic() - begin < wait_s:
-            has_started = local.event.get_event(wait=every_s, tag=tag, full=True) is not None
+            event = bus.next_event(local.event, every_s, tag)
+            has_started = event is not None and event["tag"] == tag
             if pings.answered([name], now=has_started):
                 return round(time.monotonic() - begin, 1)
     return None

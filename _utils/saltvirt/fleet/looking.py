@@ -173,7 +173,11 @@ def _states(info: Any) -> dict[str, str]:
 
 
 def _by_state(vms: Mapping[str, str]) -> dict[str, list[str]]:
-    return {state: sorted(n for n, s in vms.items() if s == state) for state in set(vms.values())}
+    # In one pass: a host may say as many states as it has VMs.
+    out: dict[str, list[str]] = {}
+    for name, state in sorted(vms.items()):
+        out.setdefault(state, []).append(name)
+    return out
 
 
 def host_info(cloud: Cloud, look: Look, line: Line | None = None) -> dict[str, Any]:

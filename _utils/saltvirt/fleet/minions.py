@@ -17,7 +17,7 @@ import salt.utils.args
 from salt.exceptions import SaltClientError
 
 from saltvirt.errors import VirtError
-from saltvirt.fleet import keys, publishing
+from saltvirt.fleet import bus, keys, publishing
 from saltvirt.fleet.cloud import Cloud
 from saltvirt.fleet.hearing import Hearing as Hearing
 from saltvirt.fleet.hearing import Reply as Reply
@@ -137,7 +137,10 @@ class _AtIt:
 
     def _watch(self, tag: str, data: Mapping[str, Any]) -> None:
         host = data.get("id")
-        if host not in self._asked or not tag.startswith(self._prefixes):
+        # Any minion fires events of any tag, with anything for an id.
+        if not isinstance(host, str) or host not in self._asked:
+            return
+        if not tag.startswith(self._prefixes):
             return
         # What one of them said of it before its answer does not say how soon it says anything now.
         if host in self._ended and tag.startswith(self._prefixes[-1]):
@@ -204,7 +207,7 @@ def collect(local: Any, hearing: Hearing, deadline: float, watch: Watch | None =
         left = deadline - time.monotonic()
         if left <= -_DRAIN_S:
             return
-        event = local.event.get_event(wait=max(min(left, 5), 0.01), tag=tag, full=True)
+        event = bus.next_event(local.event, max(min(left, 5), 0.01), tag)
         if event is None:
             if left <= 0:
                 return

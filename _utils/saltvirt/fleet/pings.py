@@ -4,7 +4,7 @@ import time
 from collections.abc import Iterable
 from typing import Any
 
-from saltvirt.fleet import publishing, stored
+from saltvirt.fleet import bus, publishing, stored
 from saltvirt.fleet.cloud import Cloud
 
 # Who has been silent for long is asked again after a tenth of that, and at least this often: each
@@ -44,7 +44,7 @@ class Pings:
     def _heard(self, left: set[str], end: float) -> set[str]:
         said = set[str]()
         while said != left and (rest_s := end - time.monotonic()) > 0:
-            event = self._local.event.get_event(wait=rest_s, tag="salt/job/", full=True)
+            event = bus.next_event(self._local.event, rest_s, "salt/job/")
             parts = event["tag"].split("/") if event else []
             if len(parts) == 5 and parts[2] in self._sent and parts[3] == "ret":
                 said |= left & {parts[4]}

@@ -1,5 +1,6 @@
 """Bring all moves to their end that any host, or this master, has on record."""
 
+import itertools
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -8,6 +9,9 @@ from saltvirt.errors import BadArgument, VirtError
 from saltvirt.fleet import inventory, moves, orders
 from saltvirt.fleet.cloud import Cloud
 from saltvirt.fleet.effects import MoveHosts
+
+# Of moves that one host says are on record: each costs two questions, and a host may make them up.
+_MOST = 100
 
 
 def every(
@@ -27,6 +31,7 @@ def every(
     known, disputed = _on_record(cloud, found.answers, name)
     out: dict[str, str] = {}
     failed = _unreadable(cloud, found.answers, name)
+    failed |= _too_many(found.answers, name)
     for vm, why in disputed.items():
         failed[vm] = _joined(failed.get(vm), why)
     # A host that is neither of a move's two, and is to be kept, ends that move; only then others.
@@ -105,12 +110,26 @@ def _on_record(
 
 
 def _shown(answers: Mapping[str, Any], name: str | None) -> Iterator[tuple[str, str, Any]]:
-    """Yield ``(host, VM, record)`` of all records of hosts that can be read."""
+    """Yield ``(host, VM, record)`` of records of hosts that can be read: of each host, a number."""
     for host, there in sorted(answers.items()):
-        for vm, known in there.items():
-            for one in known if name in (None, vm) else ():
-                if one.error is None:
-                    yield host, vm, one
+        for vm, one in itertools.islice(_readable(there, name), _MOST):
+            yield host, vm, one
+
+
+def _readable(there: Mapping[str, Any], name: str | None) -> Iterator[tuple[str, Any]]:
+    for vm, known in there.items():
+        yield from ((vm, one) for one in known if name in (None, vm) and one.error is None)
+
+
+def _too_many(answers: Mapping[str, Any], name: str | None) -> dict[str, str]:
+    """Return ``{host: why}`` of the hosts that say more is on record than is looked at at once."""
+    counts = {host: sum(1 for _one in _readable(one, name)) for host, one in answers.items()}
+    return {
+        host: f"{host} says that {count:,} moves are on record there, of which {_MOST} were looked "
+        "at: say virt.settle again, or with the name of a VM"
+        for host, count in sorted(counts.items())
+        if count > _MOST
+    }
 
 
 def _claimed(answers: Mapping[str, Any], host: str, vm: str, one: Any) -> MoveHosts:

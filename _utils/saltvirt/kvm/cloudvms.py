@@ -5,6 +5,7 @@ import os
 import uuid
 from typing import Any
 
+from saltvirt import access
 from saltvirt.errors import LibvirtRefused, StorageError
 from saltvirt.kvm import firmware, lifecycle, query
 from saltvirt.kvm.connect import domain, is_gone, libvirt
@@ -47,13 +48,17 @@ def address(conn: Any, name: str, source: str) -> str | None:
     dom = domain(conn, name)
     if query.STATES.get(dom.state()[0]) != "running":
         return None
-    found = [one for one in _addresses(dom, SOURCES[source]) if not one.startswith("127.")]
+    # Salt puts it into a shell's command, and the agent is the guest's.
+    found = [one for one in access.addresses(_addresses(dom, SOURCES[source])) if ":" not in one]
     return found[0] if found else None
 
 
 def _addresses(dom: Any, source: str) -> list[str]:
     kind = getattr(libvirt, f"VIR_DOMAIN_INTERFACE_ADDRESSES_SRC_{source}")
     try:
+        if source == "AGENT":
+            # A guest that stopped answering would hold this up for as long as it likes.
+            dom.agentSetResponseTimeout(query.AGENT_S)
         links = dom.interfaceAddresses(kind, 0)
     except libvirt.libvirtError as exc:
         # Its agent is not up yet, or nobody keeps leases for it: there is no address to tell.

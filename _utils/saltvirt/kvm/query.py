@@ -12,7 +12,7 @@ from saltvirt.xml import read
 from saltvirt.xml.graphics import Graphics
 
 log = logging.getLogger(__name__)
-_AGENT_S = 3
+AGENT_S = 3
 # libvirt: virDomainState. A domain that idles or waits for I/O runs, as users see it.
 STATES = {
     0: "running",
@@ -225,7 +225,7 @@ def _said_by(dom: Any, source: str) -> list[Any]:
         return _listed(dom.interfaceAddresses(kind))
     # A guest that stopped answering would hold up this call for as long as it likes. It is the
     # domain's, and stays: set back, it would let another call wait without end.
-    dom.agentSetResponseTimeout(_AGENT_S)
+    dom.agentSetResponseTimeout(AGENT_S)
     return _listed(dom.interfaceAddresses(kind))
 
 

@@ -142,8 +142,8 @@ class Machines:
 class Versions:
     """What a host runs."""
 
-    libvirt: str
-    qemu: str
+    libvirt: Words
+    qemu: Words
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -219,7 +219,7 @@ class MigrationInfo:
     arch: str
     machine: str | None = None
     next_machine: str | None = None
-    newer: list[list[str]] = field(default_factory=list)
+    newer: list[list[Words]] = field(default_factory=list)
     cpu: str | None = None
     host_cpu: str | None = None
     cpu_qemu: str | None = None

@@ -8,7 +8,10 @@ from typing import Any
 from saltvirt.model import Requirements
 from saltvirt.placement.answers import HostInfo, Machines, NicProfile, Versions
 
-_VERSIONED = re.compile(r"(.*?)(\d+(?:\.\d+)+)")
+# A host may say any text for a version or a machine type, of any length.
+_NUMBERS = re.compile(r"([0-9]{1,9})(?:\.([0-9]{1,9}))?")
+_VERSIONED = re.compile(r"(.*?)([0-9]+(?:\.[0-9]+)+)")
+_LONGEST = 100
 
 _TAGGING = (11, 0)
 _LOSES_NO_WRITES = (9, 0)
@@ -35,8 +38,13 @@ def of(host: HostInfo) -> Generation:
 
 
 def numbers(version: str) -> tuple[int, ...]:
-    """Return the first two numbers of a version: ``(9, 0)`` of ``9.0.0``."""
-    return tuple(int(part) for part in version.split(".")[:2])
+    """
+    Return the first two numbers of a version: ``(9, 0)`` of ``9.0.0``.
+
+    What is no version is older than all that are: nothing is believed of whoever says it.
+    """
+    found = _NUMBERS.match(version)
+    return tuple(int(part) for part in found.groups() if part) if found else ()
 
 
 def loses_writes(domain_type: str, qemu: str | None) -> bool:
@@ -55,7 +63,7 @@ def loses_writes(domain_type: str, qemu: str | None) -> bool:
 
 def family(name: str) -> tuple[str, tuple[int, ...] | None]:
     """Return ``("pc-q35-", (7, 2))`` of ``pc-q35-7.2``, ``("q35", None)`` of one without one."""
-    found = _VERSIONED.fullmatch(name)
+    found = _VERSIONED.fullmatch(name) if len(name) <= _LONGEST else None
     if not found:
         return name, None
     return found[1], tuple(int(part) for part in found[2].split("."))
@@ -121,10 +129,11 @@ def _machine(
         return
     kind, version = family(name)
     qemu = f"QEMU {'.'.join(host.versions.qemu.split('.')[:2])} there"
-    if version is None or kind not in there.versions:
+    ends = [family(end)[1] or () for end in there.versions.get(kind, ())]
+    if version is None or len(ends) != 2:
         yield f"{qemu} does not know the machine type {name}{note}"
         return
-    oldest, newest = (family(end)[1] or () for end in there.versions[kind])
+    oldest, newest = ends
     if version > newest:
         yield (
             f"its machine type {name}{note} is newer than {qemu} knows (up to "

@@ -28,7 +28,8 @@ def of(moving: MigrationInfo) -> Requirements:
         machine=moving.machine,
         next_machine=moving.next_machine,
         cpu_qemu=moving.cpu_qemu,
-        newer=tuple((what, since) for what, since in moving.newer),
+        # Its host may say anything; what is no pair is nothing that another could lack.
+        newer=tuple((one[0], one[1]) for one in moving.newer if len(one) == 2),
         affinity=tuple(moving.affinity),
         anti_affinity=tuple(moving.anti_affinity),
     )

@@ -238,7 +238,7 @@ def environment(folder: str, *, use_kvm: bool) -> dict[str, str]:
 def _answer(job: dict[str, Any], code: int, out: str, err: str) -> dict[str, Any]:
     try:
         answer = json.loads(out)
-    except ValueError:
+    except (ValueError, RecursionError):
         last = (err.strip().splitlines() or [f"exit code {code}"])[-1]
         answer = {"failed": last}
     if not isinstance(answer, dict):

@@ -281,3 +281,31 @@ def test_a_download_that_nobody_takes_up_is_swept_after_a_day(host, image):
     removal.sweep(host)
 
     assert partials(host) == ["new.partial"]
+
+
+class Odd(http.server.BaseHTTPRequestHandler):
+    """A server whose words would steer a terminal, and whose numbers are none."""
+
+    def do_GET(self):
+        if "word" in self.path:
+            self.send_response(404, "\x1b]0;x\x07gone\x1b[2J")
+        elif self.headers.get("Range"):
+            self.send_response(206, "OK")
+            self.send_header("Content-Range", f"bytes 4-5/{'9' * 5000}")
+        else:
+            self.send_response(200, "OK")
+            self.send_header("ETag", '"one"')
+            self.send_header("Content-Length", "9")
+        self.end_headers()
+        self.wfile.write(b"1234")
+
+    def log_message(self, *_args):
+        pass
+
+
+@pytest.mark.parametrize("name", ["word.img", "number.img"])
+def test_what_a_server_says_is_one_line_and_its_numbers_are_some(host, name):
+    with served(Odd) as address, pytest.raises(ImageError) as caught:
+        obtain(host, f"{address}/{name}")
+
+    assert str(caught.value).isprintable() and len(str(caught.value)) < 500

@@ -325,3 +325,40 @@ def test_variables_that_another_vm_has_too_stay_with_it(conn, base, undefined, o
     cloudvms.destroy(conn, "copy")
 
     assert undefined == [is_kept]
+
+
+class Guest:
+    """Stand for a VM that runs: libvirt's test driver has no agent that says what it likes."""
+
+    def __init__(self, *said):
+        self._said, self.limit_s = said, None
+
+    def name(self):
+        """Return its name."""
+        return "web1"
+
+    def state(self):
+        """Return that it runs."""
+        return [libvirt.VIR_DOMAIN_RUNNING, 0]
+
+    def agentSetResponseTimeout(self, seconds):  # noqa: N802 (libvirt's own name)
+        """Take in how long its agent has."""
+        self.limit_s = seconds
+
+    def interfaceAddresses(self, _source, _flags):  # noqa: N802 (libvirt's own name)
+        """Return what its agent says."""
+        kind = libvirt.VIR_IP_ADDR_TYPE_IPV4
+        return {"eth0": {"addrs": [{"addr": one, "type": kind} for one in self._said]}}
+
+
+@pytest.mark.parametrize(
+    "text", ["1.2.3.4; id", "$(id).example.com", "-oProxyCommand=id", "127.0.0.1", "0.0.0.0"]
+)
+def test_what_an_agent_says_is_an_address_or_nothing(monkeypatch, text):
+    guest = Guest(text, "192.0.2.7")
+    monkeypatch.setattr(cloudvms, "domain", lambda _conn, _name: guest)
+
+    assert cloudvms.address(None, "web1", "qemu-agent") == "192.0.2.7"
+    # It has a few seconds, where libvirt would wait without end.
+    assert 0 < guest.limit_s < 60
+    assert cloudvms.address(None, "web1", "ip-learning") == "192.0.2.7"

@@ -387,7 +387,7 @@ def test_the_appliance_is_built_by_root_and_again_only_if_packages_change(tmp_pa
     assert built() != first
 
 
-@pytest.mark.parametrize("said", ["5", "[]", '"refused"', "null", "{"])
+@pytest.mark.parametrize("said", ["5", "[]", '"refused"', "null", "{", "[" * 100_000])
 def test_an_answer_that_is_none_is_a_failure_in_one_line(said):
     with pytest.raises(SeedError, match=r"^libguestfs failed on /a: [^\n]+$"):
         appliance._answer({"path": "/a", "action": "look"}, 0, said, "")
