@@ -12,7 +12,7 @@ import zlib
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
-from cryptography.exceptions import InvalidSignature
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
 
@@ -133,7 +133,7 @@ def _verified(packed: object, public_pem: str) -> str:
         if not isinstance(key, rsa.RSAPublicKey):
             raise NotSigned("the key that was accepted of that minion is no RSA key")
         key.verify(base64.b64decode(signature), text.encode(), _PSS, hashes.SHA256())
-    except (InvalidSignature, ValueError) as wrong:
+    except (InvalidSignature, UnsupportedAlgorithm, ValueError) as wrong:
         raise NotSigned("its signature is not of that minion's key") from wrong
     return text
 

@@ -210,6 +210,7 @@ def test_a_host_that_refuses_half_way_is_passed_over_and_stopped_vms_may_stay(ei
     assert "hyper1" not in {host for host, _state in places(eight).values()}
 
 
+@pytest.mark.nightly
 def test_a_vm_that_cannot_move_is_named_and_the_rest_goes(full):
     device = """<hostdev mode="subsystem" type="usb"><source>
 <vendor id="0x1234"/><product id="0xbeef"/></source></hostdev>"""
@@ -228,6 +229,7 @@ def test_a_vm_that_cannot_move_is_named_and_the_rest_goes(full):
     wait("an empty host", lambda: full.sh("hyper1", "virsh -q list --all --name").split() == [])
 
 
+@pytest.mark.nightly
 def test_an_interrupted_evacuation_finishes_what_is_under_way_and_goes_on_when_run_again(full):
     plan = list(full.run("virt.evacuate", "hyper1", "dry_run=True").data["moves"])
     job = full.begin("virt.evacuate", "hyper1", "max_parallel=1")

@@ -41,6 +41,7 @@ def test_a_deployment_killed_after_its_vm_was_made_is_complete(clean, point):
     assert clean.run("virt.purge", "t1").data == {"hyper1": {"t1": "purged"}}
 
 
+@pytest.mark.nightly
 def test_a_killed_deployment_whose_host_is_silent_is_settled_when_that_answers(clean):
     clean.cut_off("order.before-built", *INIT)
     clean.kill("hyper1", "salt-minion")

@@ -224,6 +224,7 @@ def test_a_disk_that_a_vm_runs_from_is_not_seeded(clean):
     assert done.code != 0 and "stop it first" in " ".join((done.out + done.err).split())
 
 
+@pytest.mark.nightly
 def test_a_block_device_is_seeded_unless_its_host_uses_it(clean):
     disk, image = "/srv/device.img", clean.lab.images / "debian-minion.qcow2"
     raw = clean.folder("hyper1") / disk.lstrip("/")

@@ -16,6 +16,8 @@ from saltvirt.xml.held import SEED_SERIAL
 NONE = "N/A"
 # libvirt before 9.9 can take external snapshots, and cannot go back to them.
 _REVERTS_EXTERNAL = 9009000
+# How long a guest has to write what it holds in memory, and to freeze.
+_FREEZE_S = 60
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,9 +184,13 @@ def take(conn: Any, vm: str, name: str, *, is_external: bool, is_quiesced: bool)
     if is_external:
         flags = libvirt.VIR_DOMAIN_SNAPSHOT_CREATE_DISK_ONLY
         flags |= libvirt.VIR_DOMAIN_SNAPSHOT_CREATE_ATOMIC
+    dom = domain(conn, vm)
     if is_quiesced:
         flags |= libvirt.VIR_DOMAIN_SNAPSHOT_CREATE_QUIESCE
-    domain(conn, vm).snapshotCreateXML(to_text(snapshot.to_take(name)), flags)
+        # Whoever asked for addresses has left the domain a few seconds; without any, a guest that
+        # does not answer would hold this up for as long as it likes.
+        dom.agentSetResponseTimeout(_FREEZE_S)
+    dom.snapshotCreateXML(to_text(snapshot.to_take(name)), flags)
 
 
 def delete(conn: Any, vm: str, names: Sequence[str]) -> dict[str, Any]:

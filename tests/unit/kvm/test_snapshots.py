@@ -1,6 +1,7 @@
 """Snapshots, and the states that take them and revert to them, as Salt 3006.25 returned them."""
 
 import re
+from types import SimpleNamespace
 
 import faces
 import libvirt
@@ -84,10 +85,25 @@ def test_libvirts_own_words_come_out(face):
 
     with pytest.raises(LibvirtRefused, match="a"):
         face.snapshot("test", "a")
-    with pytest.raises(LibvirtRefused, match="unsupported flags"):
+    # The test driver has no agents.
+    with pytest.raises(LibvirtRefused, match="not supported"):
         face.snapshot("test", "b", external=True, quiesce=True)
     with pytest.raises(NoSuchVm):
         face.snapshot("nobody")
+
+
+def test_a_guest_has_a_minute_to_freeze_and_no_more(monkeypatch):
+    told = []
+    dom = SimpleNamespace(
+        agentSetResponseTimeout=lambda seconds: told.append(seconds),
+        snapshotCreateXML=lambda _xml, flags: told.append(flags),
+    )
+    monkeypatch.setattr(snapshots, "domain", lambda *_: dom)
+    monkeypatch.setattr(snapshots, "why_not", lambda *_, **_given: None)
+
+    snapshots.take(None, "web1", "s1", is_external=True, is_quiesced=True)
+
+    assert told[0] == 60 and told[1] & libvirt.VIR_DOMAIN_SNAPSHOT_CREATE_QUIESCE
 
 
 def test_named_snapshots_are_deleted_and_shown_as_they_were(face):
