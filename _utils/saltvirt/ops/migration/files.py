@@ -4,6 +4,7 @@ from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from saltvirt import arguments
 from saltvirt.config import HostSettings
 from saltvirt.errors import StorageError
 from saltvirt.files import part_path, private
@@ -67,6 +68,7 @@ def seed(
     None is made if one cannot be. What a VM here has, or is to have, no force replaces; nor what
     other hosts may have.
     """
+    force = arguments.boolean("force", force)
     pools = host.pools(conn)
     places = {target: _place(target, disk, pools) for target, disk in disks.items()}
     with reservations.host_lock(settings):
