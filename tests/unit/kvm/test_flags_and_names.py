@@ -2,10 +2,11 @@
 
 import asloaded
 import pytest
-from saltvirt import arguments
+from saltvirt import arguments, profiles, spec
+from saltvirt.config import HostSettings
 from saltvirt.errors import BadArgument
 
-_PARTS = ("", "_vm", "_update", "_define", "_snapshot", "_query", "_pool")
+_PARTS = ("", "_vm", "_update", "_define", "_snapshot", "_query", "_pool", "_migrate", "_doctor")
 MERGED = {
     name: value
     for part in _PARTS
@@ -97,6 +98,38 @@ def test_what_libvirt_takes_for_no_text_is_no_traceback(conn):
         MERGED["pool_start"](101)
     with pytest.raises(BadArgument, match="is of type list"):
         MERGED["define_xml_str"](["<domain/>"])
+
+
+@pytest.mark.parametrize("flag", ["no", "yes", 1])
+def test_whether_a_disk_is_an_overlay_is_true_or_false(flag):
+    with pytest.raises(BadArgument, match=f"disk 'a': overlay_image: {flag!r} {NO_FLAG}"):
+        profiles.disks({}, None, [{"name": "a", "size": 1, "overlay_image": flag}], None)
+
+
+@pytest.mark.parametrize("profile", ["nic", "disk"])
+def test_a_profile_is_named_by_one_name(profile):
+    given = spec.given((), {profile: ["default"]})
+
+    with pytest.raises(BadArgument, match=rf"{profile}: \['default'\] is not the name of a prof"):
+        spec.deployment(HostSettings(), "web1", 1, 64, given)
+
+
+@pytest.mark.parametrize(
+    ("function", "given", "why"),
+    [
+        ("seed_non_shared_migrate", "web1", "disks: 'web1' is not a mapping"),
+        ("seed_non_shared_migrate", {"vda": 5}, "disks: vda: 5 is not a mapping, as of virt.get_"),
+        ("trash_restore", 5, "entry: 5 is not text; quote it"),
+    ],
+)
+def test_what_has_another_shape_is_said(conn, function, given, why):
+    with pytest.raises(BadArgument, match=why):
+        MERGED[function](given)
+
+
+def test_a_type_of_pools_that_is_a_list_is_refused(virt):
+    with pytest.raises(BadArgument, match=r"ptype: \['dir'\]; one of dir"):
+        virt.pool_define("p1", ["dir"], target="/srv/p1")
 
 
 def test_an_argument_is_listed_once():
