@@ -6,7 +6,8 @@ from saltvirt import arguments, profiles, spec
 from saltvirt.config import HostSettings
 from saltvirt.errors import BadArgument
 
-_PARTS = ("", "_vm", "_update", "_define", "_snapshot", "_query", "_pool", "_migrate", "_doctor")
+_ONE = ("", "_vm", "_update", "_define", "_snapshot", "_query", "_pool")
+_PARTS = (*_ONE, "_migrate", "_doctor", "_change")
 MERGED = {
     name: value
     for part in _PARTS
@@ -130,6 +131,23 @@ def test_what_has_another_shape_is_said(conn, function, given, why):
 def test_a_type_of_pools_that_is_a_list_is_refused(virt):
     with pytest.raises(BadArgument, match=r"ptype: \['dir'\]; one of dir"):
         virt.pool_define("p1", ["dir"], target="/srv/p1")
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        # What has no type is no display: an update took it away.
+        ({"graphics": {"typ": "vnc"}}, "graphics has no argument 'typ': did you mean 'type'"),
+        ({"cpu": {"features": ["vmx"]}}, r"cpu:features: \['vmx'\] is not a mapping"),
+        ({"cpu": {"topology": "1,2,3"}}, "cpu:topology: '1,2,3' is not a mapping"),
+        ({"mem": {"hugepages": ["2m"]}}, r"mem:hugepages: \['2m'\] is not a list of mappings"),
+        ({"mem": {"hugepages": [{"nodeset": 0}]}}, "mem:hugepages:size: None is not a size"),
+        ({"clock": {"timers": ["rtc"]}}, r"clock:timers: \['rtc'\] is not a mapping"),
+    ],
+)
+def test_what_is_below_an_argument_is_named(conn, given, why):
+    with pytest.raises(BadArgument, match=why):
+        MERGED["update"]("test", test=True, **given)
 
 
 def test_an_argument_is_listed_once():
