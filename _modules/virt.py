@@ -174,8 +174,10 @@ def purge_(vm_, dirs=False, removables=False, uuid=None, **kwargs):
         salt hyper1 virt.purge centos1
     """
     settings = config.for_call("virt.purge", kwargs, __opts__, __pillar__, __grains__)
+    more = {"dirs": arguments.boolean("dirs", dirs)}
+    more["removables"] = arguments.boolean("removables", removables)
     with connect.opened(settings, readonly=False) as conn:
-        removal.purge(conn, settings, vm_, dirs=dirs, removables=removables, uuid=uuid)
+        removal.purge(conn, settings, vm_, uuid=uuid, **more)
     return True
 
 

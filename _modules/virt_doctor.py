@@ -7,7 +7,7 @@ A host's part in ``salt-run virt.doctor``, and its trash.
 ``virt:connection:auth``.
 """
 
-from saltvirt import config, wire
+from saltvirt import arguments, config, wire
 from saltvirt.kvm import connect
 from saltvirt.later import Later
 
@@ -101,7 +101,8 @@ def trash_restore(entry, **kwargs):
 
         salt hyper1 virt.trash_restore trashed1-00000001
     """
-    return bins.restore(_settings("virt.trash_restore", kwargs), entry)
+    settings = _settings("virt.trash_restore", kwargs)
+    return bins.restore(settings, arguments.text("entry", entry))
 
 
 def trash_empty(*entries, **kwargs):

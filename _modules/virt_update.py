@@ -44,8 +44,9 @@ def setmem(vm_, memory, config=False, **kwargs):
 
         salt hyper1 virt.setmem centos1 768 config=True
     """
+    stored = arguments.boolean("config", config)
     with _writing("virt.setmem", kwargs) as conn:
-        lifecycle.set_memory(conn, vm_, arguments.memory_mib(memory), config=config)
+        lifecycle.set_memory(conn, vm_, arguments.memory_mib(memory), config=stored)
     return True
 
 
@@ -68,8 +69,9 @@ def setvcpus(vm_, vcpus, config=False, **kwargs):
 
         salt hyper1 virt.setvcpus centos1 1 config=True
     """
+    stored = arguments.boolean("config", config)
     with _writing("virt.setvcpus", kwargs) as conn:
-        lifecycle.set_vcpus(conn, vm_, arguments.whole("vcpus", vcpus), config=config)
+        lifecycle.set_vcpus(conn, vm_, arguments.whole("vcpus", vcpus), config=stored)
     return True
 
 

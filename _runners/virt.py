@@ -151,8 +151,9 @@ def init(
     if wait_s is not None:
         asked["wait_s"] = arguments.whole("wait_s", wait_s, least=0, most=86400)
     request = deploy.Request(**asked, force=arguments.boolean("force", force))
-    cloud = Cloud.of(__opts__, __jid_event__, name, quiet, is_reading=bool(dry_run))
-    return (deploy.dry_run if dry_run else deploy.deploy)(cloud, request, wait=wait)
+    is_dry, waits = arguments.boolean("dry_run", dry_run), arguments.boolean("wait", wait)
+    cloud = Cloud.of(__opts__, __jid_event__, name, quiet, is_reading=is_dry)
+    return (deploy.dry_run if is_dry else deploy.deploy)(cloud, request, wait=waits)
 
 
 @runner_function

@@ -116,7 +116,8 @@ def init_many(
         salt-run virt.init_many 'web{}' 3 1 128 salt://images/tiny.qcow2 wait=False
         salt-run virt.init_many vms='[db1, {name: db2, mem: 256}]' cpu=1 mem=128 dry_run=True
     """
-    cloud = Cloud.of(__opts__, __jid_event__, "many", quiet, is_reading=bool(dry_run))
+    is_dry = arguments.boolean("dry_run", dry_run)
+    cloud = Cloud.of(__opts__, __jid_event__, "many", quiet, is_reading=is_dry)
     common = {"host": host, "where": where, "force": force, "wait_s": wait_s}
     placed = {"placement": placement, "spread_over": spread_over, "headroom": headroom}
     usual = {**kwargs, "cpu": cpu, "mem": mem, "image": image}
@@ -130,6 +131,6 @@ def init_many(
         whole=arguments.boolean("all_or_nothing", all_or_nothing),
         wait=arguments.boolean("wait", wait),
     )
-    if arguments.boolean("dry_run", dry_run):
+    if is_dry:
         return run.dry_run(cloud, call)
     return run.deploy_many(cloud, call)

@@ -57,8 +57,9 @@ def migrate(name, target=None, dry_run=False, quiet=False, **kwargs):
         salt-run virt.migrate centos1 hyper2
         salt-run virt.migrate centos1
     """
-    cloud = Cloud.of(__opts__, __jid_event__, name, quiet, is_reading=bool(dry_run))
-    if dry_run:
+    is_dry = arguments.boolean("dry_run", dry_run)
+    cloud = Cloud.of(__opts__, __jid_event__, name, quiet, is_reading=is_dry)
+    if is_dry:
         return moving.dry_run(cloud, name, target, kwargs)
     return moving.migrate(cloud, name, target, kwargs)
 
@@ -160,9 +161,10 @@ def evacuate(
         salt-run virt.evacuate hyper3
         salt-run virt.restore hyper3
     """
-    cloud = Cloud.of(__opts__, __jid_event__, host, quiet, is_reading=bool(dry_run))
+    is_dry = arguments.boolean("dry_run", dry_run)
+    cloud = Cloud.of(__opts__, __jid_event__, host, quiet, is_reading=is_dry)
     with_stopped = arguments.boolean("stopped", stopped)
-    if dry_run:
+    if is_dry:
         return emptying.dry_run(cloud, host, with_stopped)
     how = {
         "max_parallel": arguments.whole("max_parallel", max_parallel, most=64),

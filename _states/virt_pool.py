@@ -7,7 +7,7 @@ States of a hypervisor's storage pools.
 from collections.abc import Mapping
 from typing import Any
 
-from saltvirt import config, statereturn
+from saltvirt import arguments, config, statereturn
 from saltvirt.errors import VirtError
 from saltvirt.kvm import connect, poolstates
 from saltvirt.ops import ownvolumes
@@ -143,6 +143,8 @@ def pool_running(
 
 def _kept(asked: poolstates.Asked, opened: Any, *where: str | None) -> dict[str, Any]:
     try:
+        arguments.boolean("transient", asked.is_transient)
+        arguments.boolean("autostart", asked.autostart)
         with opened(*where) as conn:
             todo = poolstates.plan(conn, asked)
             # What a secret holds cannot be read, so it is put there each time.
@@ -189,8 +191,9 @@ def pool_deleted(
     """
     done = poolstates.nothing_done()
     try:
+        purges = arguments.boolean("purge", purge)
         with _opened(connection, username, password) as conn:
-            todo = poolstates.plan_deletion(conn, name, purges=purge)
+            todo = poolstates.plan_deletion(conn, name, purges=purges)
             if todo is None:
                 idle = f"Storage pool could not be found: {name}"
                 return {"name": name, "changes": {}, "result": True, "comment": idle}

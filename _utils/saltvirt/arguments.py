@@ -19,8 +19,7 @@ def vm_name(name: object) -> str:
     """Return the name if it can be a domain, a host name, a minion id and a file name."""
     if name is None:
         raise BadArgument("name", "is missing; see the command's help")
-    if not isinstance(name, str):
-        raise BadArgument("name", f"{name!r} is not text; quote it")
+    name = text("name", name)
     if not _NAME.fullmatch(name) or ".." in name or name.endswith("."):
         raise BadArgument(
             "name",
@@ -32,8 +31,20 @@ def vm_name(name: object) -> str:
     return name
 
 
-def _short(text: str) -> str:
-    return text if len(text) <= 40 else f"{text[:37]}..."
+def _short(name: str) -> str:
+    return name if len(name) <= 40 else f"{name[:37]}..."
+
+
+def text(argument: str, value: object) -> str:
+    """Return a text; of a number, which YAML makes of ``101``, say how it is one."""
+    if isinstance(value, str):
+        return value
+    quoted = f"; quote it, on a command line twice: \"'{value}'\"" if _is_number(value) else ""
+    raise BadArgument(argument, f"{value!r} is not text{quoted}")
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def whole(argument: str, value: Any, least: int = 1, most: int | None = None) -> int:
@@ -181,7 +192,7 @@ def mappings(argument: str, value: object) -> tuple[dict[Any, Any], ...] | None:
 
 def refuse_unknown(given: Iterable[str], known: Iterable[str], what: str) -> None:
     """Raise a BadArgument that names the first keyword that is not known, and a near one."""
-    known = sorted(known)
+    known = sorted(set(known))
     for keyword in sorted(given):
         if keyword.startswith("__"):
             continue

@@ -1,10 +1,11 @@
 """The ``virt:`` options of a minion and of a master, read once and checked."""
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+from saltvirt import optionsources
 from saltvirt.arguments import boolean, refuse_unknown
 from saltvirt.errors import BadArgument, BadConfig
 from saltvirt.model import DEFAULT_BRIDGE, Policy
@@ -192,30 +193,6 @@ class MasterSettings(_Options):
     pki: dict[str, Any] = field(default_factory=dict)
 
 
-def option(sources: Iterable[Mapping[str, Any]], name: str) -> Any:
-    """Return the first of ``virt:name`` and ``virt.name`` that a source has, else None."""
-    return _first(list(map(_opened, sources)), name)
-
-
-def _opened(source: Mapping[str, Any]) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
-    """Return a source as quickly read as can be, and its mapping ``virt``."""
-    # Salt's loader gives modules what looks for the source again at each key.
-    plain = source.value() or {} if hasattr(source, "value") else source
-    nested = plain.get("virt")
-    if nested is not None and not isinstance(nested, Mapping):
-        raise BadConfig(f"option virt: expected a mapping, found {nested!r}")
-    return plain, nested or {}
-
-
-def _first(sources: Iterable[tuple[Mapping[str, Any], Mapping[str, Any]]], name: str) -> Any:
-    for source, nested in sources:
-        found = nested.get(name)
-        found = source.get(f"virt.{name}") if found is None else found
-        if found is not None:
-            return found
-    return None
-
-
 def _read(name: str, kind: Kind | Mapping[str, Any], value: Any) -> Any:
     """Return the value of an option as it is used, or raise BadConfig."""
     # Neither log nor job cache is to know it; among keys there may be a private one by mistake.
@@ -241,8 +218,8 @@ def _read(name: str, kind: Kind | Mapping[str, Any], value: Any) -> Any:
 
 def _options(kinds: Mapping[str, Any], sources: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return the options that are given; one that cannot be used as its error."""
-    opened = list(map(_opened, sources))
-    found = {name: _first(opened, name) for name in kinds}
+    opened = list(map(optionsources.opened, sources))
+    found = {name: optionsources.found(opened, name, kinds[name]) for name in kinds}
     return {name: _or_error(name, kinds[name], v) for name, v in found.items() if v is not None}
 
 

@@ -1,7 +1,7 @@
 """NIC and disk profiles: the four spellings users write, merged with what a call adds."""
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -79,6 +79,8 @@ def find(
     """Return a profile by name; those built in are there even if nobody configured them."""
     if name is None:
         return []
+    if not isinstance(name, Hashable):
+        raise BadArgument(what, f"{name!r} is not the name of a profile")
     if name in profiles:
         return entries(profiles[name], f"{what} profile {name!r}")
     if name in built_in:
@@ -130,6 +132,11 @@ def _check_disk(what: str, entry: Entry) -> None:
         raise BadArgument(what, f"source_file {path!r} is not an absolute path")
 
 
+def _flag(what: str, entry: Entry, key: str) -> bool | None:
+    given = entry.get(key)
+    return None if given is None else arguments.boolean(f"{what}: {key}", given)
+
+
 def _size_mib(what: str, entry: Entry) -> int | None:
     if entry.get("size") is None:
         return None
@@ -154,7 +161,7 @@ def _disk(entry: Entry, next_target: Callable[[str], str], is_sized: bool) -> Di
         device=device,
         image=entry.get("image"),
         image_hash=entry.get("image_hash"),
-        overlay=entry.get("overlay_image"),
+        overlay=_flag(what, entry, "overlay_image"),
         pool=entry.get("pool"),
         source_file=source,
         backing_path=entry.get("backing_store_path"),

@@ -43,6 +43,7 @@ BASE = {
     "networkspec",
     "nics",
     "optionkinds",
+    "optionsources",
     "content",
     "minionpackages",
     "parts",

@@ -27,3 +27,36 @@ def test_the_first_that_says_it_counts(opts, pillar, images):
 def test_what_is_no_mapping_is_refused():
     with pytest.raises(BadConfig, match="option virt: expected a mapping, found 'kvm'"):
         config.host_settings({"virt.images": "/a"}, {"virt": "kvm"})
+
+
+@pytest.mark.parametrize(
+    ("opts", "pillar", "seed"),
+    [
+        ({"limit_s": 600}, {"master": "10.0.0.1"}, {"limit_s": 600, "master": "10.0.0.1"}),
+        ({"master": "a"}, {"master": "b", "limit_s": 9}, {"master": "a", "limit_s": 9}),
+        ({"master": None}, {"master": "b"}, {"master": "b"}),
+        # What is one option is not mixed of two.
+        ({"config": {"x": 1}}, {"config": {"y": 2}}, {"config": {"x": 1}}),
+    ],
+)
+def test_each_option_of_a_group_has_the_first_that_says_it(opts, pillar, seed):
+    for kind in (dict, UserDict):
+        of_pillar = kind({"virt": {"seed": pillar}})
+        assert config.host_settings({"virt": {"seed": opts}}, of_pillar).seed == seed
+
+
+def test_who_asks_libvirt_may_be_said_elsewhere_than_whom():
+    settings = config.host_settings(
+        {"virt": {"connection": {"uri": "qemu:///session", "auth": {"username": "a"}}}},
+        {"virt": {"connection": {"uri": "test:///default", "auth": {"password": "b"}}}},
+        {"virt.connection": {"auth": {"username": "c"}}},
+    )
+
+    assert (settings.uri, settings.username, settings.password) == ("qemu:///session", "a", "b")
+
+
+def test_a_group_that_is_none_is_named_though_another_source_has_one():
+    settings = config.host_settings({"virt": {"seed": "x"}}, {"virt": {"seed": {"master": "m"}}})
+
+    with pytest.raises(BadConfig, match="option virt:seed: expected a mapping with .*bootstrap"):
+        assert settings.seed

@@ -11,9 +11,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from saltvirt import optional
+from saltvirt import arguments, optional
 from saltvirt.config import HostSettings
-from saltvirt.errors import BadConfig, HostUnreachable, LibvirtRefused, NoSuchVm
+from saltvirt.errors import BadArgument, BadConfig, HostUnreachable, LibvirtRefused, NoSuchVm
 
 # What only libvirt-python has. Salt's loader has the folder of the file it loads on the path: where
 # libvirt is missing, its driver for salt-cloud and its pillar, which have that name, would be it.
@@ -51,6 +51,8 @@ _QEMU = "qemu:///system"
 _DRIVERS = ("qemu", "test", "remote")
 _VARIABLE, _CONFIGURATION = "LIBVIRT_DEFAULT_URI", "libvirt/libvirt.conf"
 _SYSTEM = Path("/etc")
+# What libvirt-python says of it.
+_NOT_TEXT = re.compile(r"vir\w+\(\) argument \d+ must be str or None, not (\w+)")
 _DEFAULT = re.compile(r'^[ \t]*uri_default[ \t]*=[ \t]*"([^"\n]*)"', re.M)
 
 
@@ -99,11 +101,25 @@ def _user() -> str:
 
 @contextmanager
 def refusals() -> Iterator[None]:
-    """Have errors of libvirt inside the block come out as :class:`LibvirtRefused`."""
+    """
+    Have errors of libvirt inside the block come out as :class:`LibvirtRefused`.
+
+    What is not text where libvirt takes text, such as the name ``101`` of a pool, which is a number
+    to YAML, is a :class:`BadArgument`.
+    """
     try:
         yield
     except libvirt.libvirtError as exc:
         raise _refused(exc) from exc
+    except TypeError as exc:
+        found = _NOT_TEXT.match(str(exc))
+        if found is None:
+            raise
+        raise BadArgument(
+            "a name, a path or XML",
+            f"is of type {found[1]}, where libvirt takes text; quote a number, on a command line "
+            "twice: \"'101'\"",
+        ) from exc
 
 
 def default_uri() -> str:
@@ -184,7 +200,7 @@ def _open(settings: HostSettings, uri: str, readonly: bool) -> Any:
 def domain(conn: Any, name: str) -> Any:
     """Return a domain by name; raise NoSuchVm if the host has none."""
     try:
-        return conn.lookupByName(name)
+        return conn.lookupByName(arguments.text("name", name))
     except libvirt.libvirtError as exc:
         if exc.get_error_code() == libvirt.VIR_ERR_NO_DOMAIN:
             raise NoSuchVm(name) from exc

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from saltvirt import arguments
 from saltvirt.config import HostSettings
 from saltvirt.errors import LibvirtRefused, VirtError
 from saltvirt.kvm import connect, lifecycle, query, snapshots
@@ -38,7 +39,7 @@ def on_all(
     out = Outcome()
     with connect.opened(settings, readonly=False) as conn:
         states = query.states(conn)
-        out.matched = sorted(fnmatch.filter(states, pattern))
+        out.matched = sorted(fnmatch.filter(states, arguments.text("name", pattern)))
         for name in out.matched:
             try:
                 row = act(conn, name, states[name])

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from saltvirt.arguments import refuse_unknown_keys, whole
+from saltvirt.arguments import mapping, refuse_unknown_keys, whole
 from saltvirt.errors import BadArgument
 from saltvirt.xml import attributes_of, bag, tag, texts, yes_no
 from saltvirt.xml.merging import merged
@@ -49,7 +49,7 @@ def of(clock: Mapping[str, Any] | None) -> Clock:
             "adjustment": seconds,
             "basis": attributes["offset"],
         }
-    timers = (clock.get("timers") or {}).items()
+    timers = (mapping("clock:timers", clock.get("timers")) or {}).items()
     return Clock(
         attributes=texts(attributes), timers=tuple(_timer(name, timer) for name, timer in timers)
     )

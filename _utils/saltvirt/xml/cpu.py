@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from saltvirt.arguments import refuse_unknown_keys
+from saltvirt.arguments import mapping, refuse_unknown_keys
 from saltvirt.errors import BadArgument
 from saltvirt.units import size_kib
 from saltvirt.xml import attributes_of, bag, flag, kib, leaf, switch, tag, texts, yes_no
@@ -85,7 +85,7 @@ def of(cpu: int | Mapping[str, Any], domain_type: str | None, *, has_default: bo
     if not isinstance(cpu, Mapping):
         cpu = {}
     refuse_unknown_keys("cpu", cpu, _KEYS)
-    topology, features = cpu.get("topology"), features_of(cpu)
+    topology, features = mapping("cpu:topology", cpu.get("topology")), features_of(cpu)
     cells = sorted((cpu.get("numa") or {}).items(), key=lambda item: int(item[0]))
     mode = {
         "mode": _mode(cpu, domain_type, has_default),
@@ -121,7 +121,8 @@ def _near(cells: tuple[Cell, ...]) -> tuple[Cell, ...]:
 
 def features_of(cpu: Mapping[str, Any]) -> dict[Any, Any]:
     """Return the features that a ``cpu`` mapping asks for, and how."""
-    return {**(cpu.get("feature") or {}), **(cpu.get("features") or {})}
+    given = [mapping(f"cpu:{key}", cpu.get(key)) or {} for key in ("feature", "features")]
+    return {**given[0], **given[1]}
 
 
 def _mode(cpu: Mapping[str, Any], domain_type: str | None, has_default: bool) -> Any:

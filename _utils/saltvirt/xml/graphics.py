@@ -39,9 +39,10 @@ def vnc(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 def of(graphics: Mapping[str, Any] | None) -> Graphics | None:
     """Return the display of a ``graphics`` mapping; without a listen address it is 127.0.0.1."""
+    # First, or a misspelt 'type' would mean none, and an update would take the display away.
+    refuse_unknown_keys("graphics", graphics or {}, _KEYS)
     if not graphics or str(graphics.get("type", "none")).lower() == "none":
         return None
-    refuse_unknown_keys("graphics", graphics, _KEYS)
     kind, port, password = graphics["type"], graphics.get("port"), graphics.get("password")
     # It would choose the port for TLS, too.
     is_chosen = not (port or graphics.get("tls_port"))

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from saltvirt.arguments import refuse_unknown_keys
+from saltvirt.arguments import mappings, refuse_unknown_keys
 from saltvirt.units import size_kib
 from saltvirt.xml import attributes_of, bag, flag, kib, tag, texts
 from saltvirt.xml.merging import merged
@@ -73,10 +73,10 @@ def of(mem: int | Mapping[str, Any]) -> Memory:
 def _backing(mem: Mapping[str, Any]) -> Backing:
     pages = tuple(
         Page(
-            size_kib=size_kib(page["size"], "mem:hugepages:size"),
+            size_kib=size_kib(page.get("size"), "mem:hugepages:size"),
             nodeset=str(page["nodeset"]) if page.get("nodeset") is not None else None,
         )
-        for page in mem.get("hugepages") or ()
+        for page in mappings("mem:hugepages", mem.get("hugepages") or ()) or ()
     )
     return Backing(
         hugepages=pages or None,

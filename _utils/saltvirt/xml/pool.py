@@ -86,7 +86,7 @@ def of(
         what pools of this type do not take is passed over. Of ``auth`` with a password the pool
         refers to libvirt's secret of the usage ``pool_NAME``.
     """
-    if ptype not in TAKES:
+    if not isinstance(ptype, str) or ptype not in TAKES:
         raise BadArgument("ptype", f"{ptype!r}; one of {', '.join(TAKES)}")
     if target is not None and not str(target).startswith("/"):
         raise BadArgument("target", f"{target!r} is not an absolute path")

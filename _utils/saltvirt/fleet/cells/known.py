@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
-from saltvirt import arguments, config, wire
+from saltvirt import arguments, optionsources, wire
 from saltvirt.config import MasterSettings
 from saltvirt.errors import BadArgument, BadConfig, VirtError
 
@@ -76,7 +76,9 @@ Entry = Cell | Unusable
 
 def is_configured(opts: Mapping[str, Any]) -> bool:
     """Return whether a master's configuration says anything of cells."""
-    return bool(config.option([opts], "cells") or config.option([opts], "cell_prefix"))
+    return bool(
+        optionsources.option([opts], "cells") or optionsources.option([opts], "cell_prefix")
+    )
 
 
 def of(settings: MasterSettings) -> dict[str, Entry]:

@@ -4,8 +4,9 @@ from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from saltvirt import arguments
 from saltvirt.config import HostSettings
-from saltvirt.errors import StorageError
+from saltvirt.errors import BadArgument, StorageError
 from saltvirt.files import part_path, private
 from saltvirt.image import cache, tool
 from saltvirt.kvm import host
@@ -67,6 +68,8 @@ def seed(
     None is made if one cannot be. What a VM here has, or is to have, no force replaces; nor what
     other hosts may have.
     """
+    force = arguments.boolean("force", force)
+    disks = arguments.mapping("disks", disks) or {}
     pools = host.pools(conn)
     places = {target: _place(target, disk, pools) for target, disk in disks.items()}
     with reservations.host_lock(settings):
@@ -114,6 +117,8 @@ def _make_empty(path: Path, disk: Mapping[str, Any]) -> None:
 
 def _place(target: str, disk: Mapping[str, Any], pools: Mapping[str, Mapping[str, Any]]) -> Path:
     """Return where a disk of ``virt.get_disks`` is made: a file's path, or a volume's here."""
+    if not isinstance(disk, Mapping):
+        raise BadArgument("disks", f"{target}: {disk!r} is not a mapping, as of virt.get_disks")
     lacks = [key for key in ("file", "file format", "virtual size") if key not in disk]
     if lacks:
         raise StorageError(f"disk {target}: {' and '.join(lacks)} not given; or leave it out")

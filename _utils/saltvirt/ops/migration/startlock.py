@@ -7,7 +7,7 @@ from typing import Any
 from urllib.parse import quote
 from uuid import UUID
 
-from saltvirt import locks, protocol, records
+from saltvirt import arguments, locks, protocol, records
 from saltvirt.config import HostSettings
 from saltvirt.errors import VirtError
 from saltvirt.kvm import lifecycle
@@ -77,7 +77,8 @@ def kept(moved_to: str, name: str) -> str:
 
 def unstarted(settings: HostSettings, name: str) -> AbstractContextManager[Any]:
     """Return the lock under which a VM is started, or looked at to be handed over."""
-    return locks.held(Path(settings.state_dir) / "locks" / f"start-{quote(name, safe='')}.lock")
+    called = arguments.text("name", name)
+    return locks.held(Path(settings.state_dir) / "locks" / f"start-{quote(called, safe='')}.lock")
 
 
 def refuse_moving(settings: HostSettings, name: str, uuid: str | None = None) -> None:

@@ -1,0 +1,62 @@
+"""Where the value of an option is: in the first of several sources that says it."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from saltvirt.errors import BadConfig
+from saltvirt.optionkinds import Kind
+
+
+def option(sources: Iterable[Mapping[str, Any]], name: str) -> Any:
+    """Return the first of ``virt:name`` and ``virt.name`` that a source has, else None."""
+    return first(list(map(opened, sources)), name)
+
+
+def opened(source: Mapping[str, Any]) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+    """Return a source as quickly read as can be, and its mapping ``virt``."""
+    # Salt's loader gives modules what looks for the source again at each key.
+    plain = source.value() or {} if hasattr(source, "value") else source
+    nested = plain.get("virt")
+    if nested is not None and not isinstance(nested, Mapping):
+        raise BadConfig(f"option virt: expected a mapping, found {nested!r}")
+    return plain, nested or {}
+
+
+def first(sources: Iterable[tuple[Mapping[str, Any], Mapping[str, Any]]], name: str) -> Any:
+    for source, nested in sources:
+        value = nested.get(name)
+        value = source.get(f"virt.{name}") if value is None else value
+        if value is not None:
+            return value
+    return None
+
+
+def found(
+    sources: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]],
+    name: str,
+    kind: Kind | Mapping[str, Any],
+) -> Any:
+    """
+    Return the first value of an option; of one with fixed keys, the first value of each key.
+
+    ``virt:seed:master`` of the pillar counts beside ``virt:seed:limit_s`` of the minion's file, as
+    each is an option; so did those of ``virt:connection`` on Salt 3006.
+    """
+    value = first(sources, name)
+    if len(sources) == 1 or isinstance(kind, Kind) or not isinstance(value, Mapping):
+        return value
+    said = [first([source], name) for source in sources]
+    return _merged([one for one in said if isinstance(one, Mapping)], kind)
+
+
+def _merged(said: Sequence[Mapping[str, Any]], kinds: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the mappings as one, in which what the first of them says counts."""
+    out: dict[str, Any] = {}
+    for key in dict.fromkeys(key for one in said for key in one):
+        values = [one[key] for one in said if one.get(key) is not None]
+        kind = kinds.get(key)
+        if isinstance(kind, Mapping) and values and isinstance(values[0], Mapping):
+            out[key] = _merged([one for one in values if isinstance(one, Mapping)], kind)
+        else:
+            out[key] = values[0] if values else None
+    return out

@@ -1,0 +1,155 @@
+"""What is no flag, and what is no text: refused in one line before anything is done."""
+
+import asloaded
+import pytest
+from saltvirt import arguments, profiles, spec
+from saltvirt.config import HostSettings
+from saltvirt.errors import BadArgument
+
+_ONE = ("", "_vm", "_update", "_define", "_snapshot", "_query", "_pool")
+_PARTS = (*_ONE, "_migrate", "_doctor", "_change")
+MERGED = {
+    name: value
+    for part in _PARTS
+    for name, value in vars(asloaded.module(f"_modules/virt{part}.py")).items()
+    if callable(value)
+}
+POWER = asloaded.module("_states/virt_power.py")
+RUNNERS = ("init", "clone", "migrate", "evacuate", "init_many")
+NO_FLAG = "is neither True nor False"
+
+
+@pytest.mark.parametrize("purge", ["no", "Flase", "", 1])
+def test_a_pool_is_not_emptied_by_what_is_no_flag(conn, virt, applied, purge):
+    applied("pool_running", "p1", target="/srv/p1")
+    virt.volume_define("p1", "v", 1)
+
+    answers = applied("pool_deleted", "p1", purge=purge)
+
+    assert {(one["result"], one["comment"]) for one in answers} == {
+        (False, f"Failed deleting pool: purge: {purge!r} {NO_FLAG}")
+    }
+    assert virt.pool_list_volumes("p1") == ["v"]
+
+
+@pytest.mark.parametrize("flag", ["transient", "autostart"])
+def test_a_flag_of_a_pool_is_true_or_false(conn, virt, applied, flag):
+    answers = applied("pool_running", "p1", target="/srv/p1", **{flag: "no"})
+
+    assert [one["comment"] for one in answers] == [f"{flag}: 'no' {NO_FLAG}"] * 3
+    assert virt.list_pools() == ["default-pool"]
+
+
+@pytest.mark.parametrize(
+    ("function", "given"),
+    [
+        ("purge_", {"vm_": "test", "removables": "no"}),
+        ("purge_", {"vm_": "test", "dirs": "Flase"}),
+        ("setmem", {"vm_": "test", "memory": 64, "config": "no"}),
+        ("setvcpus", {"vm_": "test", "vcpus": 1, "config": "no"}),
+    ],
+)
+def test_a_flag_of_a_vm_is_true_or_false(conn, function, given):
+    with pytest.raises(BadArgument, match=NO_FLAG):
+        MERGED[function](**given)
+
+    assert conn.lookupByName("test").info()[1:3] == [8388608, 2097152]
+
+
+@pytest.mark.parametrize("dry_run", ["", None, 0, "no"])
+@pytest.mark.parametrize("function", RUNNERS)
+def test_a_trial_that_is_no_flag_is_not_taken_for_the_deed(function, dry_run):
+    found = {}
+    for part in ("virt", "virt_clone", "virt_migrate", "virt_many"):
+        module = asloaded.module(f"_runners/{part}.py", user="root", max_event_size=1 << 20)
+        module.__context__ = {}
+        found |= vars(module)
+    given = {"init": ("web1", 1, 512), "clone": ("web1", "web2")}.get(function, ("web1",))
+
+    answer = found[function](*given, dry_run=dry_run)
+
+    assert answer == {"error": f"dry_run: {dry_run!r} {NO_FLAG}", "retcode": 1}
+
+
+@pytest.mark.parametrize(
+    "function",
+    ["get_xml", "start", "stop", "setvcpus", "undefine", "list_snapshots", "vm_state", "get_disks"],
+)
+def test_a_vm_whose_name_is_a_number_is_named_in_quotes(conn, function):
+    with pytest.raises(BadArgument) as refused:
+        MERGED[function](101, **({"vcpus": 1} if function == "setvcpus" else {}))
+
+    assert str(refused.value) == (
+        "name: 101 is not text; quote it, on a command line twice: \"'101'\""
+    )
+
+
+@pytest.mark.parametrize("name", [101, ["web1"], None])
+def test_a_state_says_of_a_name_that_it_is_no_text(conn, name):
+    POWER.__opts__["test"] = False
+
+    answer = POWER.stopped(name)
+
+    assert answer["result"] is False
+    assert answer["comment"].startswith(f"name: {name!r} is not text")
+
+
+def test_what_libvirt_takes_for_no_text_is_no_traceback(conn):
+    with pytest.raises(BadArgument, match=r"is of type int, where libvirt takes text; quote a"):
+        MERGED["pool_start"](101)
+    with pytest.raises(BadArgument, match="is of type list"):
+        MERGED["define_xml_str"](["<domain/>"])
+
+
+@pytest.mark.parametrize("flag", ["no", "yes", 1])
+def test_whether_a_disk_is_an_overlay_is_true_or_false(flag):
+    with pytest.raises(BadArgument, match=f"disk 'a': overlay_image: {flag!r} {NO_FLAG}"):
+        profiles.disks({}, None, [{"name": "a", "size": 1, "overlay_image": flag}], None)
+
+
+@pytest.mark.parametrize("profile", ["nic", "disk"])
+def test_a_profile_is_named_by_one_name(profile):
+    given = spec.given((), {profile: ["default"]})
+
+    with pytest.raises(BadArgument, match=rf"{profile}: \['default'\] is not the name of a prof"):
+        spec.deployment(HostSettings(), "web1", 1, 64, given)
+
+
+@pytest.mark.parametrize(
+    ("function", "given", "why"),
+    [
+        ("seed_non_shared_migrate", "web1", "disks: 'web1' is not a mapping"),
+        ("seed_non_shared_migrate", {"vda": 5}, "disks: vda: 5 is not a mapping, as of virt.get_"),
+        ("trash_restore", 5, "entry: 5 is not text; quote it"),
+    ],
+)
+def test_what_has_another_shape_is_said(conn, function, given, why):
+    with pytest.raises(BadArgument, match=why):
+        MERGED[function](given)
+
+
+def test_a_type_of_pools_that_is_a_list_is_refused(virt):
+    with pytest.raises(BadArgument, match=r"ptype: \['dir'\]; one of dir"):
+        virt.pool_define("p1", ["dir"], target="/srv/p1")
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        # What has no type is no display: an update took it away.
+        ({"graphics": {"typ": "vnc"}}, "graphics has no argument 'typ': did you mean 'type'"),
+        ({"cpu": {"features": ["vmx"]}}, r"cpu:features: \['vmx'\] is not a mapping"),
+        ({"cpu": {"topology": "1,2,3"}}, "cpu:topology: '1,2,3' is not a mapping"),
+        ({"mem": {"hugepages": ["2m"]}}, r"mem:hugepages: \['2m'\] is not a list of mappings"),
+        ({"mem": {"hugepages": [{"nodeset": 0}]}}, "mem:hugepages:size: None is not a size"),
+        ({"clock": {"timers": ["rtc"]}}, r"clock:timers: \['rtc'\] is not a mapping"),
+    ],
+)
+def test_what_is_below_an_argument_is_named(conn, given, why):
+    with pytest.raises(BadArgument, match=why):
+        MERGED["update"]("test", test=True, **given)
+
+
+def test_an_argument_is_listed_once():
+    with pytest.raises(BadArgument, match="f has no argument 'zz': known: arch, boot$"):
+        arguments.refuse_unknown(["zz"], ["boot", "arch", "boot"], "f")
