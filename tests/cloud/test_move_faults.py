@@ -242,9 +242,7 @@ def shared(cloud3):
     given.close()
 
 
-@pytest.mark.parametrize(
-    "tunnel", [False, pytest.param(True, marks=pytest.mark.nightly)]
-)
+@pytest.mark.parametrize("tunnel", [False, pytest.param(True, marks=pytest.mark.nightly)])
 def test_of_shared_storage_only_the_memory_moves(cloud3, shared, tunnel):
     shared(shared_paths=["/srv/salt-images"], tunnel=tunnel)
     assert cloud3.run("virt.init", "m1", "1", "96", TINY, "host=hyper1", "wait=False").code == 0

@@ -17,7 +17,7 @@ READERS = {
     "ops/legacymoves.py",
     "ops/doctor/loose.py",
     "ops/trash.py",
-    "image/cache.py",
+    "image/removal.py",
     "files.py",
     "fleet/inventory.py",
     "fleet/looking.py",
