@@ -294,7 +294,8 @@ def pool_stop(name, **kwargs):
     name
         The pool's name.
 
-    Returns True; fails with libvirt's words if it does not run. Undo: virt.pool_start.
+    Returns True; fails with libvirt's words if it does not run, and if it is of type ``iscsi`` or
+    ``scsi``, whose devices go with it, and VMs that run use them. Undo: virt.pool_start.
 
     CLI Example:
 
@@ -304,6 +305,7 @@ def pool_stop(name, **kwargs):
         salt hyper1 virt.pool_start default
     """
     with _opened("virt.pool_stop", kwargs) as conn:
+        volumes.refuse_stop(conn, name)
         pools.act(conn, name, "destroy")
     return True
 

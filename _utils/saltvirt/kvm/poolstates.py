@@ -70,7 +70,7 @@ def plan(conn: Any, asked: Asked) -> Plan:
     found = pools.plan_update(conn, pool, want) if _says_something(asked) else None
     live = parse(pool.XMLDesc(0)) if pool.isActive() else None
     is_changed = found is not None and bool(found.differences)
-    restarts = asked.runs and live is not None and found is not None and _is_old(live, found)
+    restarts = _restarts(conn, asked, live, found)
     # libvirt has no such flag for what is gone when it stops.
     is_flag = pool.isPersistent() and bool(pool.autostart()) != asked.autostart
     todo = Plan(
@@ -83,6 +83,16 @@ def plan(conn: Any, asked: Asked) -> Plan:
         starts=asked.runs and live is None,
     )
     return replace(todo, parts=_words(todo, is_changed=is_changed))
+
+
+def _restarts(
+    conn: Any, asked: Asked, live: ET.Element | None, update: pools.Update | None
+) -> bool:
+    """Return whether a pool is to be restarted; raise StorageError if VMs keep it from that."""
+    if not asked.runs or live is None or update is None or not _is_old(live, update):
+        return False
+    volumes.refuse_stop(conn, asked.name)
+    return True
 
 
 def _is_old(live: ET.Element, update: pools.Update) -> bool:
@@ -222,6 +232,7 @@ def plan_deletion(conn: Any, name: str, *, purges: bool) -> Deletion | None:
         return None
     ptype = pool_.read(pools.definition(pool)).type
     is_active = bool(pool.isActive())
+    volumes.refuse_stop(conn, name)
     found: list[str] = []
     unsupported: list[str] = []
     if purges and is_active:
@@ -230,7 +241,7 @@ def plan_deletion(conn: Any, name: str, *, purges: bool) -> Deletion | None:
         else:
             pool.refresh(0)
             found = volumes.names(conn, name)
-            _refuse_used(conn, name)
+            volumes.refuse_used(conn, name)
         if ptype not in _POOL_DELETE:
             unsupported.append("deleting pool")
     comment = ""
@@ -247,13 +258,6 @@ def plan_deletion(conn: Any, name: str, *, purges: bool) -> Deletion | None:
         deletes=purges and is_active and ptype in _POOL_DELETE,
         comment=comment,
     )
-
-
-def _refuse_used(conn: Any, name: str) -> None:
-    used = volumes.used_by_running(conn, name)
-    if used:
-        listed = ", ".join(f"{volume} by {vm}" for volume, vm in sorted(used.items()))
-        raise StorageError(f"VMs that run use volumes of pool {name!r}: {listed}; stop them first")
 
 
 def nothing_done() -> dict[str, Any]:

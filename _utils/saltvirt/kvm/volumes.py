@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
+from saltvirt import terminal
 from saltvirt.errors import BadArgument, StorageError
 from saltvirt.kvm import pools
 from saltvirt.kvm.connect import is_gone, libvirt
@@ -175,6 +176,26 @@ def refuse_running(conn: Any, pool: str, volume: str) -> None:
     """Raise StorageError if a VM that runs has a volume as a disk, or below one."""
     for vm in used_by_running(conn, pool, volume).values():
         raise StorageError(f"VM {vm!r} runs and uses volume {pool}/{volume}; stop it first")
+
+
+def refuse_used(conn: Any, pool: str) -> None:
+    """Raise StorageError if VMs that run have volumes of a pool as disks, or below one."""
+    used = used_by_running(conn, pool)
+    if used:
+        listed = terminal.some(f"{volume} by {vm}" for volume, vm in sorted(used.items()))
+        raise StorageError(f"VMs that run use volumes of pool {pool!r}: {listed}; stop them first")
+
+
+def refuse_stop(conn: Any, pool: str) -> None:
+    """
+    Raise StorageError if a pool that stops would take the disks of VMs that run with it.
+
+    libvirt logs out of an iSCSI session, and ends a virtual host adapter, whoever has its devices
+    open. What is mounted, or a volume group, stays as long as it is in use; a folder is let go.
+    """
+    found = conn.storagePoolLookupByName(pool)
+    if found.isActive() and pool_.read(pools.definition(found)).type in ("iscsi", "scsi"):
+        refuse_used(conn, pool)
 
 
 def refuse_group_of_vms(conn: Any, pool: str) -> None:

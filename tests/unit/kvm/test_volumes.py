@@ -64,6 +64,16 @@ def test_a_volume_is_used_by_the_vms_above_it(conn):
     assert used == {"base": ["d1", "d2"], "middle": ["d1", "d2"], "top": ["d1"], "other": ["d3"]}
 
 
+POOLS = {
+    "iscsi": "<pool type='iscsi'><name>iscsi</name><source><host name='storage'/>"
+    "<device path='iqn.2026-01.org.example:one'/></source>"
+    "<target><path>/dev/disk/by-path</path></target></pool>",
+    "scsi": "<pool type='scsi'><name>scsi</name><source><adapter type='scsi_host' name='host0'/>"
+    "</source><target><path>/dev/disk/by-path</path></target></pool>",
+    "dir": "<pool type='dir'><name>dir</name><target><path>/nowhere</path></target></pool>",
+}
+
+
 @pytest.fixture
 def linked(conn, tmp_path):
     """Two pools of one folder: one by a link; and its file v1 by the names that it has."""
@@ -136,6 +146,25 @@ def test_a_volume_group_of_which_a_vm_that_is_off_has_a_volume_is_not_deleted(
     vm.undefine()
     assert virt.pool_delete("group") is True
     assert not pool.isActive()
+
+
+@pytest.mark.parametrize(("kind", "goes"), [("iscsi", False), ("scsi", False), ("dir", True)])
+def test_a_pool_whose_devices_go_with_it_is_not_stopped_under_a_vm(conn, virt, applied, kind, goes):
+    pool = conn.storagePoolCreateXML(POOLS[kind])
+    try:
+        pool.createXML("<volume><name>v1</name><capacity>1024</capacity></volume>")
+        vm = conn.createXML(DOMAIN.format("d1", "volume", f"pool='{kind}' volume='v1'"))
+        for said in applied("pool_deleted", kind):
+            assert ("VMs that run use volumes" in said["comment"]) is not goes
+        if not goes:
+            with pytest.raises(StorageError, match=f"of pool '{kind}': v1 by d1; stop them first"):
+                virt.pool_stop(kind)
+        vm.destroy()
+        assert goes or virt.pool_stop(kind) is True
+    finally:
+        for one in conn.listAllStoragePools(0):
+            if one.name() == kind:
+                one.destroy()
 
 
 def test_a_volume_that_vanishes_meanwhile_is_left_out(conn, monkeypatch):
