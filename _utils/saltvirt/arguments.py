@@ -4,10 +4,11 @@ import difflib
 import ipaddress
 import re
 import uuid as uuids
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
-from saltvirt.errors import BadArgument
+from saltvirt.errors import BadArgument, VirtError
 from saltvirt.units import size_mib
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
@@ -45,6 +46,27 @@ def text(argument: str, value: object) -> str:
 
 def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+@contextmanager
+def shaped(argument: str) -> Iterator[None]:
+    """
+    Have what stumbles over the shape of a nested argument be a BadArgument that names it.
+
+    Lists, mappings and numbers may be anywhere in what YAML makes of it. Its value is not said: a
+    display's has a password.
+    """
+    try:
+        yield
+    except VirtError:
+        raise
+    except (AttributeError, KeyError, TypeError, ValueError) as exc:
+        lacks = f"{exc} is missing in it" if isinstance(exc, KeyError) else str(exc)
+        raise BadArgument(
+            argument,
+            f"something in it is not what it should be: a list, mapping, number or text in the "
+            f"place of another ({lacks}); see the documentation of virt.init",
+        ) from exc
 
 
 def whole(argument: str, value: Any, least: int = 1, most: int | None = None) -> int:

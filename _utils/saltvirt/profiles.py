@@ -121,6 +121,9 @@ def _check_disk(what: str, entry: Entry) -> None:
         raise BadArgument(what, "use letters, digits, '.', '_' and '-'")
     if entry.get("device", "disk") not in _DEVICES:
         raise BadArgument(what, f"device {entry['device']!r}; one of {', '.join(_DEVICES)}")
+    for key in ("pool", "model", "image", "format"):
+        if entry.get(key) is not None:
+            arguments.text(f"{what}: {key}", entry[key])
     path = entry.get("source_file")
     if remote.is_url(path) and entry.get("device") != "cdrom":
         raise BadArgument(

@@ -1,9 +1,11 @@
 """<domain>: the sum of its elements."""
 
 import xml.etree.ElementTree as ET
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any, TypeVar
 
+from saltvirt import arguments
 from saltvirt.errors import BadArgument
 from saltvirt.model import Vm
 from saltvirt.xml import (
@@ -45,6 +47,8 @@ from saltvirt.xml.vcpu import Vcpus
 from saltvirt.xml.video import Video
 
 _EVENTS = ("on_poweroff", "on_reboot", "on_crash")
+
+_Element = TypeVar("_Element")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,21 +93,23 @@ def build(vm: Vm, host_devices: Iterable[Mapping[str, str]] = ()) -> str:
 
 def of(vm: Vm, host_devices: Iterable[Mapping[str, str]] = ()) -> Domain:
     """Return the domain that a VM leads to; the arguments are those of :func:`build`."""
-    display = graphics.of(vm.graphics)
+    display = _shaped("graphics", graphics.of, vm.graphics)
     card = video.of(display)
     return Domain(
         type=vm.domain_type,
         name=vm.name,
         uuid=vm.uuid,
         notes=metadata.of(vm),
-        memory=memory.of(vm.memory),
-        vcpus=vcpu.of(vm.cpu),
-        cputune=cputune.of(vm.cpu.get("tuning")) if isinstance(vm.cpu, Mapping) else None,
-        numatune=numatune.of(vm.numatune),
+        memory=_shaped("mem", memory.of, vm.memory),
+        vcpus=_shaped("cpu", vcpu.of, vm.cpu),
+        cputune=_shaped("cpu:tuning", cputune.of, vm.cpu.get("tuning"))
+        if isinstance(vm.cpu, Mapping)
+        else None,
+        numatune=_shaped("numatune", numatune.of, vm.numatune),
         os=osboot.of(vm),
         features=features.of(vm.hypervisor_features, vm.arch),
-        cpu=cpu.of(vm.cpu, vm.domain_type, has_default=not vm.is_3006),
-        clock=clock.of(vm.clock),
+        cpu=_shaped("cpu", cpu.of, vm.cpu, vm.domain_type, has_default=not vm.is_3006),
+        clock=_shaped("clock", clock.of, vm.clock),
         on_reboot="destroy" if vm.stop_on_reboot else "restart",
         disks=(*map(disk.of, vm.disks), *seeds(vm, {one.target for one in vm.disks})),
         interfaces=tuple(map(nic.of, vm.nics)),
@@ -121,6 +127,11 @@ def of(vm: Vm, host_devices: Iterable[Mapping[str, str]] = ()) -> Domain:
         hostdevs=tuple(map(hostdev.of, host_devices)),
         rngs=(rng.of(),),
     )
+
+
+def _shaped(argument: str, of: Callable[..., _Element], *given: Any, **more: Any) -> _Element:
+    with arguments.shaped(argument):
+        return of(*given, **more)
 
 
 def seeds(vm: Vm, taken: Container[str]) -> Iterator[Disk]:

@@ -5,6 +5,7 @@ import xml.etree.ElementTree as ET
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+from saltvirt import arguments
 from saltvirt.ops.update import devices
 from saltvirt.ops.update.request import Request
 from saltvirt.xml import (
@@ -81,7 +82,8 @@ def decide(
         if (getattr(request, name) if given is _OF_REQUEST else given) is None:
             continue
         before = copy.deepcopy(root)
-        change(root, request)
+        with arguments.shaped(name):
+            change(root, request)
         if amend.same(before, root):
             # What was only written in another way is no change.
             root = before

@@ -1,0 +1,61 @@
+"""Lists, mappings and numbers in the place of another are one line that names the argument."""
+
+from dataclasses import replace
+
+import pytest
+from saltvirt import spec
+from saltvirt.config import HostSettings
+from saltvirt.errors import BadArgument
+from saltvirt.ops.update import plan, request
+from saltvirt.xml import domain, parse
+
+OF_CPU = [
+    {"numa": [1]},
+    {"numa": {0: "x"}},
+    {"numa": {"a": {}}},
+    {"vcpus": [1]},
+    {"vcpus": {0: "x"}},
+    {"cache": "emulate"},
+    {"tuning": 5},
+    {"tuning": {"vcpupin": "1"}},
+    {"tuning": {"vcpusched": [5]}},
+    {"tuning": {"emulatorsched": "fifo"}},
+    {"tuning": {"cachetune": {"0-1": 5}}},
+]
+OF_OTHERS = [
+    {"numatune": {"memory": "strict"}},
+    {"numatune": {"memnodes": [1]}},
+    {"numatune": {"memnodes": {0: 5}}},
+    {"clock": {"timers": {"rtc": 5}}},
+]
+WRONG = [*({"cpu": {"maximum": 2, **one}} for one in OF_CPU), *OF_OTHERS]
+SAID = "something in it is not what it should be: a list, mapping, number or text in the place"
+NOW = """<domain type='qemu'><name>web1</name><memory>524288</memory><vcpu>1</vcpu>
+<os><type arch='x86_64'>hvm</type></os></domain>"""
+
+
+@pytest.mark.parametrize("given", WRONG, ids=str)
+def test_a_new_vm_is_refused_in_one_line(given):
+    (argument,) = given
+    cpu, more = given.get("cpu", 1), {key: one for key, one in given.items() if key != "cpu"}
+    vm = spec.deployment(HostSettings(), "web1", cpu, 512, more).vm
+
+    with pytest.raises(BadArgument, match=f"^{argument}[a-z:]*: {SAID}"):
+        domain.build(replace(vm, domain_type="qemu"))
+
+
+@pytest.mark.parametrize("given", WRONG, ids=str)
+def test_so_is_a_change(given):
+    (argument,) = given
+    asked = request.Request(name="web1", **given)
+
+    with pytest.raises(BadArgument, match=f"^{argument}: {SAID}"):
+        plan.decide(parse(NOW), asked)
+
+
+@pytest.mark.parametrize("key", ["pool", "model", "image", "format"])
+def test_what_a_disk_has_as_text_is_text(key):
+    disks = [{"name": "data", key: ["x"]}]
+
+    with pytest.raises(BadArgument, match=f"disk 'data': {key}: .'x'. is not text"):
+        spec.deployment(HostSettings(), "web1", 1, 512, {"disks": disks})
