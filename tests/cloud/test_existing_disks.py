@@ -6,6 +6,8 @@ import faultkit as kit
 import pytest
 from cloudkit import TINY, wait
 
+pytestmark = pytest.mark.second
+
 FOLDER = "/srv/existing"
 IMAGES = "/srv/salt-images"
 FILE = f"{IMAGES}/t1_system.qcow2"

@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.second
+
 MODULE = "var/cache/salt/minion/extmods/modules/virt_signed.py"
 EVIL = Path(__file__).with_name("hostilemodule.py")
 COMMANDS = [

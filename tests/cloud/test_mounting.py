@@ -3,6 +3,8 @@
 import pytest
 from cloudkit import wait
 
+pytestmark = pytest.mark.second
+
 HOST = "hyper1"
 IMAGE = "/srv/salt-images/base/mounted.qcow2"
 CLOSED = "/srv/closed/mounted.qcow2"

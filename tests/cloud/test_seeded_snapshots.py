@@ -4,6 +4,8 @@ import pytest
 from cloudkit import TINY, how_to, scripts, ticks, wait
 from movekit import move, where
 
+pytestmark = pytest.mark.second
+
 FOLDER = "/srv/salt-images"
 NEW, OLD = f"{FOLDER}/m1_seed.iso.qcow2", f"{FOLDER}/m1_seed.iso"
 

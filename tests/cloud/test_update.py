@@ -4,6 +4,8 @@ import json
 
 import pytest
 
+pytestmark = pytest.mark.second
+
 IDLE = {
     "definition": False,
     "disk": {"attached": [], "detached": [], "updated": []},
