@@ -12,7 +12,7 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Protocol
@@ -84,7 +84,7 @@ def obtain(
             part = base / f"{_own_name(opts, image)}.partial"
             return _obtain_http(image, part, index, lock_dir, progress, candidate)
         candidate.refuse_digest(known["digest"])
-        with locks.held(lock_dir / f"image-{known['digest']}.lock"):
+        with held(lock_dir, known["digest"]):
             found = _kept(base, known["digest"], candidate)
             if found:
                 candidate.refuse_content(found.path)
@@ -152,7 +152,7 @@ def _obtain_http(
         digest = source.file_digest(part)
         candidate.refuse_digest(digest)
         candidate.refuse_content(part)
-        with _said(base, candidate.image), locks.held(lock_dir / f"image-{digest}.lock"):
+        with _said(base, candidate.image), held(lock_dir, digest):
             validated = _kept(base, digest, candidate) or _admit(
                 part, base, digest, candidate, lock_dir
             )
@@ -198,7 +198,7 @@ def _admit(
         flat.replace(part)
     own = source.file_digest(part)
     # Nobody waits for us with this lock in hand: what is flat is not flattened.
-    with locks.held(lock_dir / f"image-{own}.lock"):
+    with held(lock_dir, own):
         validated = replace(validated, has_snapshots=False)
         kept = _cached(base, own) or place(part, base, own, validated, candidate.image)
     files.write(_flat_path(base, digest), own.encode())
@@ -222,6 +222,11 @@ def place(
 
 def _flat_path(base: Path, digest: str) -> Path:
     return base / f"{digest}.flat"
+
+
+def held(lock_dir: Path, digest: str) -> AbstractContextManager[Any]:
+    """Return the lock under which a cached image is made or removed; it is this host's alone."""
+    return locks.held(lock_dir / f"image-{digest}.lock")
 
 
 def note_path(base: Path, digest: str) -> Path:
@@ -338,7 +343,7 @@ def adopt(settings: HostSettings, path: Path, validated: validation.ValidatedIma
     """
     base, lock_dir = folder(settings), Path(settings.state_dir) / "locks"
     digest = source.local_digest(str(path), source.Index(base / "index.json"))
-    with locks.held(lock_dir / f"image-{digest}.lock"):
+    with held(lock_dir, digest):
         if _cached(base, digest) is None:
             part = files.part_path(base, digest)
             try:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from saltvirt import locks, room
+from saltvirt import room
 from saltvirt.config import HostSettings
 from saltvirt.errors import ImageError
 from saltvirt.image import admission, cache, validation
@@ -23,7 +23,7 @@ def refuse_too_large(settings: HostSettings, sizes: Mapping[str, int]) -> None:
 def admit(settings: HostSettings, digest: str, part: Path) -> None:
     """Check an image that another host sent, and give it its place; drop it if one is there."""
     origin = f"another host's {digest[:16]}"
-    with locks.held(Path(settings.state_dir) / "locks" / f"image-{digest}.lock"):
+    with cache.held(Path(settings.state_dir) / "locks", digest):
         if not cache.find(settings, digest):
             admission.refuse_other(part, part, digest)
             validated = admission.of(settings, origin, validation.validate).validated(part)

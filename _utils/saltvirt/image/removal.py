@@ -2,9 +2,8 @@
 
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, suppress
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 from saltvirt import files, locks
 from saltvirt.config import HostSettings
@@ -30,7 +29,10 @@ def remove(settings: HostSettings, digests: Iterable[str], look: Callable[[], _U
     paths = {one: Path(known[one]["path"]) for one in digests if one in known}
     try:
         for digest in paths:
-            with _held(settings, digest), suppress(FileNotFoundError):
+            with (
+                cache.held(_locks(settings), digest),
+                suppress(FileNotFoundError),
+            ):
                 cache.note_path(base, digest).rename(_removing_path(base, digest))
         used = look() if paths else {}
     except BaseException:
@@ -45,7 +47,7 @@ def _remove_unused(
 ) -> Collection[str]:
     """End a removal that has begun; return who uses the image, which then stays."""
     base = cache.folder(settings)
-    with _held(settings, digest):
+    with cache.held(_locks(settings), digest):
         if digest in used:
             _keep(base, digest)
             return used[digest]
@@ -80,8 +82,8 @@ def _removing_path(base: Path, digest: str) -> Path:
     return base / f"{digest}.removing"
 
 
-def _held(settings: HostSettings, digest: str) -> AbstractContextManager[Any]:
-    return locks.held(Path(settings.state_dir) / "locks" / f"image-{digest}.lock")
+def _locks(settings: HostSettings) -> Path:
+    return Path(settings.state_dir) / "locks"
 
 
 def refuse_removed(settings: HostSettings, path: str) -> None:
@@ -96,7 +98,7 @@ def refuse_removed(settings: HostSettings, path: str) -> None:
 
 def sweep(settings: HostSettings) -> None:
     """Remove what fetches that were killed left behind; those that live are left alone."""
-    locks.sweep(Path(settings.state_dir) / "locks")
+    locks.sweep(_locks(settings))
     base = cache.where(settings)
     files.sweep(base)
     _keep(base)

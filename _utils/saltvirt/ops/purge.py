@@ -143,11 +143,11 @@ def undefine(
         reservations.refuse_moving(settings, name, read.uuid(root))
         _settle_begun(conn, settings, name, read.uuid(root))
         noted = read.firmware_variables(root)
-        if read.ours(root)["moved_to"] is None:
+        moved_to = lifecycle.moved_to(conn, name)
+        if moved_to is None:
             _refuse_lost(conn, name, managed_save=managed_save, snapshots=snapshots)
         is_shared = noted is not None and storage.is_declared(settings, noted)
         is_kept = is_shared and not lifecycle.is_active(conn, name)
-        moved_to = lifecycle.moved_to(conn, name)
         is_kept = is_kept or moved_to is not None
         is_kept = is_kept or firmware.has_anothers(conn, name)
         paths = _chains(conn, name)

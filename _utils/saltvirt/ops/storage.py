@@ -198,15 +198,13 @@ def in_use(conn: Any, but: str | None = None) -> set[str]:
 
     Each is there as it was written and with its symbolic links resolved.
     """
+    return lifecycle.disks_in_use(conn, but) | below_disks(conn, but)
+
+
+def below_disks(conn: Any, but: str | None = None) -> set[str]:
+    """Return the paths of what is below the disks of all domains but one, as :func:`in_use`."""
     # libvirt knows what is below a disk only while its domain runs.
-    below = {one for path in lifecycle.overlays(conn, but) for one in chain(path)}
-    below |= {os.path.realpath(path) for path in below}
-    return lifecycle.disks_in_use(conn, but) | below
-
-
-def below_disks(conn: Any) -> set[str]:
-    """Return the paths of what is below the disks of all domains, as :func:`in_use` does."""
-    below = {one for path in lifecycle.overlays(conn) for one in [*chain(path)][1:]}
+    below = {one for path in lifecycle.overlays(conn, but) for one in [*chain(path)][1:]}
     return below | {os.path.realpath(path) for path in below}
 
 
