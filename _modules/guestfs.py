@@ -37,6 +37,7 @@ def mount(location, access="rw", root=None):
         salt hyper1 guestfs.mount /srv/debian.qcow2 root=/srv/guest
         salt hyper1 guestfs.umount /srv/guest
     """
+    arguments.text("location", location)
     settings = config.host_settings(__opts__, __pillar__, __grains__)
     fmt = storage.opened_format(settings, location)
     return guestmount.mount(settings, location, fmt, access, root)
@@ -64,4 +65,5 @@ def umount(name, disk=None, force=False):
         salt hyper1 guestfs.umount /srv/guest
     """
     settings = config.host_settings(__opts__, __pillar__, __grains__)
-    return guestmount.umount(settings, name, force=arguments.boolean("force", force))
+    where = arguments.text("name", name)
+    return guestmount.umount(settings, where, force=arguments.boolean("force", force))

@@ -27,7 +27,7 @@ def __virtual__():
 def _new(argument, path, fmt):
     if fmt not in _FORMATS:
         raise BadArgument("fmt", f"{fmt!r}; one of {', '.join(_FORMATS)}")
-    if not Path(path).is_absolute() or not Path(path).parent.is_dir():
+    if not Path(arguments.text(argument, path)).is_absolute() or not Path(path).parent.is_dir():
         raise BadArgument(argument, f"{path!r} is not an absolute path in a folder that is there")
     if Path(path).exists():
         raise StorageError(f"{path} exists already; remove it or choose another name")
@@ -85,7 +85,7 @@ def convert(orig, dest, fmt):
         salt hyper1 file.remove /srv/empty.vmdk
     """
     _new("dest", dest, fmt)
-    validated = validation.validate(orig)
+    validated = validation.validate(arguments.text("orig", orig))
     settings = config.host_settings(__opts__, __pillar__, __grains__)
     meter = room.of(settings).meter(orig, Path(dest).parent)
     with clone.storing(dest):

@@ -43,7 +43,8 @@ def connect(image):
 
         salt hyper1 qemu_nbd.connect /srv/debian.qcow2
     """
-    return hostmount.connect(image, storage.opened_format(_settings(), image))
+    settings, image = _settings(), arguments.text("image", image)
+    return hostmount.connect(image, storage.opened_format(settings, image))
 
 
 def mount(nbd, root=None):
@@ -64,7 +65,7 @@ def mount(nbd, root=None):
 
         salt hyper1 qemu_nbd.mount /dev/nbd0
     """
-    return hostmount.mount_device(_settings(), nbd, root)
+    return hostmount.mount_device(_settings(), arguments.text("nbd", nbd), root)
 
 
 def init(image, root=None):
@@ -85,7 +86,7 @@ def init(image, root=None):
 
         salt hyper1 qemu_nbd.init /srv/debian.qcow2
     """
-    settings = _settings()
+    settings, image = _settings(), arguments.text("image", image)
     with undo.on_failure() as steps:
         device = hostmount.connect(image, storage.opened_format(settings, image))
         steps.undo_with(hostmount.disconnect, device)

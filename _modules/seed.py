@@ -7,7 +7,7 @@ A disk is opened in libguestfs' appliance, never mounted by the host, unless the
 ``virt:seed:allow_host_mount``. Replaces Salt's module of the same name.
 """
 
-from saltvirt import compat
+from saltvirt import arguments, compat
 from saltvirt.later import Later
 from saltvirt.ops.context import Context
 
@@ -68,7 +68,7 @@ def apply_(
     context = Context.of(__opts__, __pillar__, __grains__, __salt__, ask=compat.ask_pillar)
     existing.apply(
         context,
-        path,
+        arguments.text("path", path),
         id_,
         config,
         (pub_key, priv_key),
@@ -128,4 +128,4 @@ def prep_bootstrap(mpt):
         salt hyper1 file.remove /srv/web9-root
     """
     context = Context.of(__opts__, __pillar__, __grains__, __salt__, ask=compat.ask_pillar)
-    return list(existing.prep_bootstrap(context, mpt))
+    return list(existing.prep_bootstrap(context, arguments.text("mpt", mpt)))

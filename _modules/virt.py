@@ -56,6 +56,9 @@ def init(name=None, cpu=None, mem=None, *values, **kwargs):
         ``kvm`` or ``qemu``. Defaults to ``virt:hypervisor``, else to KVM if it works here.
     start
         Start the VM when it is seeded. Defaults to True.
+    autostart
+        Have libvirt start the VM whenever the host boots; ``virt.set_autostart`` changes it.
+        Defaults to False.
     disk
         Disk profile of ``virt:disk``. Defaults to ``default``: one disk of 8192 MiB.
     disks

@@ -31,8 +31,9 @@ def clone(source, name, dry_run=False, **kwargs):
     dry_run
         Change nothing and return what would be done, as ``virt.init`` does, with ``source`` and
         ``warnings``. What is in the disk is not looked at. Defaults to False.
-    start
-        Start the clone. Defaults to True.
+    start, autostart
+        Start the clone; start it whenever the host boots. Default to True and False, whatever its
+        source does.
     seed
         Give the guest a minion's identity. Defaults to True; with False it has its source's, which
         a warning says.

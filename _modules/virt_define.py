@@ -84,7 +84,7 @@ def define_xml_str(xml, **kwargs):
         salt hyper1 virt.undefine d9
     """
     with _writing("virt.define_xml_str", kwargs) as conn:
-        existing.adopt(conn, lifecycle.define(conn, xml))
+        existing.adopt(conn, lifecycle.define(conn, arguments.text("xml", xml)))
     return True
 
 
@@ -123,6 +123,7 @@ def create_xml_str(xml, **kwargs):
 <os><type>hvm</type></os></domain>"
         salt hyper1 virt.stop d8
     """
+    arguments.text("xml", xml)
     settings = config.for_call("virt.create_xml_str", kwargs, __opts__, __pillar__, __grains__)
     with connect.opened(settings, readonly=False) as conn, startlock.creating(conn, settings, xml):
         lifecycle.create_transient(conn, xml)
@@ -149,6 +150,6 @@ def create_xml_path(path, **kwargs):
 
 def _text(path):
     try:
-        return Path(path).read_text(encoding="utf-8")
+        return Path(arguments.text("path", path)).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as exc:
         raise errors.BadArgument("path", f"{path}: {exc}") from exc

@@ -5,6 +5,7 @@ The cached images of this hypervisor.
 """
 
 from saltvirt import arguments, config
+from saltvirt.errors import BadArgument
 from saltvirt.kvm import connect
 from saltvirt.later import Later
 from saltvirt.ops.context import Context
@@ -13,6 +14,8 @@ cached = Later("saltvirt.ops.images.cached")
 golden = Later("saltvirt.ops.images.golden")
 
 __virtualname__ = "virt"
+
+_STEPS = ("begin", "look", "end")
 
 
 def __virtual__():
@@ -64,7 +67,7 @@ def image_pull(image, saltenv="base", image_hash=None):
     return cached.pull(context, image, saltenv, image_hash)
 
 
-def image_prune(digests=None, dry_run=False):
+def image_prune(digests=None, dry_run=False, step=None):
     """
     Remove cached images that no VM and no overlay on this host uses.
 
@@ -72,6 +75,9 @@ def image_prune(digests=None, dry_run=False):
         Only these. Defaults to all; ``salt-run virt.image_prune`` asks the other hosts first.
     dry_run
         Only say what would be removed. Defaults to False.
+    step
+        For the runner, which has all hosts look between the two: ``begin`` (``begun`` says with
+        what), ``look`` or ``end``. Defaults to none: all of it, for this host alone.
 
     Returns ``{"removed": {digest: bytes}, "kept": {digest: why}}``. Fails while a VM is being built
     here. Undo: virt.image_pull.
@@ -84,7 +90,15 @@ def image_prune(digests=None, dry_run=False):
     """
     is_dry = arguments.boolean("dry_run", dry_run)
     settings = config.host_settings(__opts__, __pillar__, __grains__)
+    if step not in (None, *_STEPS):
+        raise BadArgument("step", f"{step!r}; one of {', '.join(_STEPS)}")
+    if step == "end":
+        return cached.end(settings, list(digests or ()))
     with connect.opened(settings) as conn:
+        if step == "begin":
+            return cached.begin(conn, settings, digests)
+        if step == "look":
+            return cached.used_now(conn, settings, digests or ())
         return cached.prune(conn, settings, digests, is_dry=is_dry)
 
 

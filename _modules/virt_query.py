@@ -133,9 +133,9 @@ def setup_facts(peers=None, **kwargs):
         Defaults to none.
 
     Returns ``{code, clock_s, hash_type, virtualization, has_kvm, libvirt, info, why_not, folder,
-    lacking, storagepool, pool, appliance, users, masters, no_master, moving, unreadable}``;
-    ``info`` is the answer of ``virt.host_info``, or None where libvirt does not answer, as
-    ``libvirt`` says.
+    lacking, storagepool, pool, appliance, users, masters, no_master, moving, unreadable,
+    misspelt}``; ``info`` is the answer of ``virt.host_info``, or None where libvirt does not
+    answer, as ``libvirt`` says.
 
     CLI Example:
 
@@ -147,7 +147,8 @@ def setup_facts(peers=None, **kwargs):
     keys = __pillar__.get("hypervisor", {}).get("keys", {})
     basepath = keys.get("basepath", "/etc/pki")
     near = wire.argument("peers", dict[str, list[str]], peers or {})
-    return wire.plain(setup.of_host(__opts__, settings, basepath, near))
+    misspelt = config.misspelt(__opts__, __pillar__, __grains__)
+    return wire.plain(setup.of_host(__opts__, settings, basepath, near, misspelt))
 
 
 def list_domains(**kwargs):

@@ -116,7 +116,7 @@ def init(
         the others. Defaults to ``virt:headroom`` of the master, else to False.
 
     Every other keyword argument of the module's ``virt.init`` is passed on, such as
-    ``ssh_authorized_keys``; an unknown one is refused by name.
+    ``ssh_authorized_keys`` or ``autostart``; an unknown one is refused by name.
 
     Returns ``{"name", "host", "minion", "seconds", "addresses", "login"}``: the VM's addresses,
     IPv4 first, and the command that logs in. They are the VM's own word unless

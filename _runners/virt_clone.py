@@ -42,7 +42,7 @@ def clone(source, name, dry_run=False, wait=True, wait_s=None, quiet=False, forc
         was last asked. Defaults to False.
     kwargs
         Those of the module's ``virt.clone``: ``start`` (True; with False it is made, not started,
-        and not waited for), ``seed``, ``seed_method``, ``config``, ...
+        and not waited for), ``autostart``, ``seed``, ``config``, ...
 
     Returns what ``virt.init`` does; ``warnings`` says what the clone has in common with its source.
     Fails with one line and leaves nothing behind, as the module's ``virt.clone``. To have it on

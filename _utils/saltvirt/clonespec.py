@@ -7,6 +7,7 @@ from saltvirt import arguments, config, spec
 
 OPTIONS = (
     "start",
+    "autostart",
     "seed",
     "install",
     "config",

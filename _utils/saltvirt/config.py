@@ -118,6 +118,12 @@ class _Options:
         return value
 
 
+def misspelt(*sources: Mapping[str, Any] | None) -> dict[str, str]:
+    """Return what stands below ``virt:`` and is passed over, with the option that may be meant."""
+    known = {*_HOST, *_MASTER}
+    return optionsources.misspelt([one for one in sources if one], known)
+
+
 def wrong(settings: _Options) -> list[str]:
     """Return why options cannot be used, sorted."""
     out = set()

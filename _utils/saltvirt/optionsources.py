@@ -1,6 +1,7 @@
 """Where the value of an option is: in the first of several sources that says it."""
 
-from collections.abc import Iterable, Mapping, Sequence
+import difflib
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from saltvirt.errors import BadConfig
@@ -60,3 +61,27 @@ def _merged(said: Sequence[Mapping[str, Any]], kinds: Mapping[str, Any]) -> dict
         else:
             out[key] = values[0] if values else None
     return out
+
+
+# Below it stand words that have nothing to do with each other.
+_ALIKE = 0.75
+
+
+def misspelt(
+    sources: Iterable[Mapping[str, Any]], known: Collection[str]
+) -> dict[str, str]:
+    """
+    Return options that none is called, each with the known one that it is nearly called.
+
+    What is like none of them is passed over: other software may have options of its own there.
+    """
+    given: set[str] = set()
+    for source in sources:
+        plain, nested = opened(source)
+        given |= {str(key) for key in nested}
+        given |= {str(key).removeprefix("virt.") for key in plain if str(key).startswith("virt.")}
+    near = {
+        name: difflib.get_close_matches(name, sorted(known), n=1, cutoff=_ALIKE)
+        for name in sorted(given - {*known})
+    }
+    return {name: found[0] for name, found in near.items() if found}

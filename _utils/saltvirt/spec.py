@@ -50,6 +50,7 @@ OPTIONS = {
     "anti_affinity": None,
     "machine": None,
     "ssh_authorized_keys": None,
+    "autostart": False,
 }
 # What salt-run takes besides; the hosts are not told.
 _ON_MASTER = "host where wait wait_s quiet force placement spread_over headroom".split()
@@ -67,6 +68,7 @@ class Deployment:
 
     vm: Vm
     start: bool
+    autostart: bool = False
     saltenv: str
     seed: bool
     seed_cmd: str
@@ -124,7 +126,7 @@ def checked(given: Mapping[str, Any], also: Sequence[str] = ()) -> dict[str, Any
         )
     if options["image_hash"] is not None and image is None:
         raise BadArgument("image_hash", "there is no image that it could belong to")
-    for flag in ("start", "seed", "install", "enable_vnc", "stop_on_reboot"):
+    for flag in ("start", "autostart", "seed", "install", "enable_vnc", "stop_on_reboot"):
         arguments.boolean(flag, options[flag])
     if options["enable_qcow"] is not None:
         arguments.boolean("enable_qcow", options["enable_qcow"])
@@ -216,18 +218,9 @@ def deployment(
 
 
 _AS_GIVEN = (
-    "start",
-    "saltenv",
-    "seed",
-    "seed_cmd",
-    "install",
-    "install_from",
-    "user_data",
-    "seed_method",
-    "enable_qcow",
-    "pub_key",
-    "priv_key",
-)
+    "start autostart saltenv seed seed_cmd install install_from user_data seed_method enable_qcow "
+    "pub_key priv_key"
+).split()
 
 
 def how(options: Mapping[str, Any]) -> dict[str, Any]:

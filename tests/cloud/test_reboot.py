@@ -41,8 +41,8 @@ def host(cloud, request):
     name = request.param
     cloud.purge_all()
     before = cloud.traces()
-    assert cloud.local(name, "virt.init", "a1", "1", "96", TINY, "seed=False") is True
-    assert cloud.local(name, "virt.set_autostart", "a1", "on") is True
+    words = ("a1", "1", "96", TINY, "seed=False", "autostart=True")
+    assert cloud.local(name, "virt.init", *words) is True
     wait("the guest's counter", lambda: ticks(cloud, name, "a1") > 2)
     yield name
     assert cloud.local(name, "virt.purge", "a1") is True

@@ -137,6 +137,10 @@ PLANTED = {
         *("hyper2", DROP, "nft delete table inet planted"),
         *("firewall", "hyper2", False),
     ),
+    "a misspelt option": (
+        *option("virt: {timeout_s: 20, placment: pack}"),
+        *("misspelt", "master", False),
+    ),
     "maintenance": (
         *("hyper3", "salt-call virt.maintenance on", "salt-call virt.maintenance off"),
         *("maintenance", "hyper3", True),

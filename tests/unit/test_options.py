@@ -24,6 +24,21 @@ def test_the_first_that_says_it_counts(opts, pillar, images):
         assert config.host_settings(opts, kind(pillar)).images == images
 
 
+@pytest.mark.parametrize(
+    ("source", "found"),
+    [
+        ({"virt": {"tags": {}, "placement": "pack"}, "virt.images": "/a"}, {}),
+        ({"virt": {"tag": {}}}, {"tag": "tags"}),
+        ({"virt": {"hypervisor": "kvm", "hypervisers": []}}, {"hypervisers": "hypervisors"}),
+        ({"virt.image": "/a", "virtual": "kvm"}, {"image": "images"}),
+        # That of other software.
+        ({"virt": {"billing": 1, 2: 3}}, {}),
+    ],
+)
+def test_an_option_that_is_nearly_called_as_another_is_named(source, found):
+    assert config.misspelt(source, None, UserDict({})) == found
+
+
 def test_what_is_no_mapping_is_refused():
     with pytest.raises(BadConfig, match="option virt: expected a mapping, found 'kvm'"):
         config.host_settings({"virt.images": "/a"}, {"virt": "kvm"})

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import asloaded
 import pytest
 from saltvirt import spec
 from saltvirt.config import HostSettings
@@ -59,3 +60,24 @@ def test_what_a_disk_has_as_text_is_text(key):
 
     with pytest.raises(BadArgument, match=f"disk 'data': {key}: .'x'. is not text"):
         spec.deployment(HostSettings(), "web1", 1, 512, {"disks": disks})
+
+
+OF_PATHS = {
+    "virt_define.define_xml_path": ("path", [5]),
+    "virt_define.create_xml_path": ("path", [5]),
+    "virt_define.create_xml_str": ("xml", [5]),
+    "qemu_img.make_image": ("location", [5, 64, "qcow2"]),
+    "qemu_img.convert": ("orig", [5, "/nowhere/copy", "raw"]),
+    "guestfs.mount": ("location", [5]),
+    "guestfs.umount": ("name", [5]),
+}
+
+
+@pytest.mark.parametrize("function", OF_PATHS)
+def test_a_number_in_the_place_of_a_path_is_one_line(function):
+    module, name = function.split(".")
+    argument, values = OF_PATHS[function]
+    given = asloaded.module(f"_modules/{module}.py")
+
+    with pytest.raises(BadArgument, match=f"^{argument}: 5 is not text"):
+        getattr(given, name)(*values)

@@ -252,9 +252,9 @@ class _Run:
         self._forget([*done.gone, *done.failed])
 
     def _forget(self, names: Sequence[str]) -> None:
-        """Take back the notes of VMs that did not move; that of a VM which may have moved stays."""
+        """Take back the notes of VMs that did not move; that of a VM which may yet move stays."""
         if names:
-            here = _vms(self._cloud, self._host)
+            here = set(_vms(self._cloud, self._host)) - _leaving(self._cloud, self._host)
             staying = [name for name in names if name in here or name in self._done.gone]
             notes.forget(self._cloud, self._host, staying)
 

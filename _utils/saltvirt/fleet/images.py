@@ -125,11 +125,44 @@ def prune(cloud: Cloud, *, is_dry: bool) -> dict[str, dict[str, int]]:
     having = [host for host, digests in free.items() if digests]
     # One question to all, at once: what a host does not have, or uses by now, it passes over.
     unused = sorted(set[str]().union(*free.values()))
-    asking = _counting(cloud, "Searched" if is_dry else "Removed", having)
-    replies = minions.ask(asking, having, _PRUNE, [unused], {"dry_run": is_dry})
-    late = f"no answer within {cloud.settings.timeout_s} s (virt:timeout_s)"
-    out, failed = _read(replies, _PRUNE, Pruned, late)
+    if is_dry:
+        asking = _counting(cloud, "Searched", having)
+        out, failed = _pruned(asking, having, unused, {"dry_run": True})
+    else:
+        out, failed = _removed(cloud, found.answers, having, unused)
     removed = {host: one.removed for host, one in out.items()}
     if failed:
         raise _failed(failed, {"removed": removed})
     return removed
+
+
+def _removed(
+    cloud: Cloud, hosts: Collection[str], having: Collection[str], unused: list[str]
+) -> tuple[dict[str, Pruned], dict[str, str]]:
+    """
+    Have hosts remove images; return what they say, and why others do not.
+
+    Since all were asked, one may have made a disk, and another have its image in a folder of both.
+    So they begin, all look once more, and what is used by now is kept.
+    """
+    begun, failed = _pruned(cloud, having, unused, {"step": "begin"})
+    hosts_begun = [host for host, one in begun.items() if one.begun]
+    asked = sorted({*unused} & {digest for one in begun.values() for digest in one.begun})
+    unused_still: list[str] = []
+    try:
+        looked, unlooked = _pruned(cloud, hosts, asked, {"step": "look"}) if asked else ({}, {})
+        if not unlooked:
+            kept = {digest for one in looked.values() for digest in one.kept}
+            unused_still = [digest for digest in asked if digest not in kept]
+    finally:
+        asking = _counting(cloud, "Removed", hosts_begun)
+        out, not_ended = _pruned(asking, hosts_begun, unused_still, {"step": "end"})
+    return {**begun, **out}, {**unlooked, **failed, **not_ended}
+
+
+def _pruned(
+    cloud: Cloud, hosts: Collection[str], digests: list[str], kwarg: Mapping[str, Any]
+) -> tuple[dict[str, Pruned], dict[str, str]]:
+    late = f"no answer within {cloud.settings.timeout_s} s (virt:timeout_s)"
+    replies = minions.ask(cloud, hosts, _PRUNE, [digests], kwarg) if hosts else {}
+    return _read(replies, _PRUNE, Pruned, late)

@@ -1,8 +1,10 @@
 """What goes from the image cache of a host: images that nobody uses, and what fetches left."""
 
+import json
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 from saltvirt import files, locks
@@ -16,46 +18,85 @@ _Users = Mapping[str, Collection[str]]
 _PARTIAL_LIFE_S = 24 * 3600
 
 
-def remove(settings: HostSettings, digests: Iterable[str], look: Callable[[], _Users]) -> _Users:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Removed:
+    """What was removed, in bytes, and who uses what stays after all; by digest."""
+
+    removed: Mapping[str, int]
+    kept: _Users
+
+
+def remove(settings: HostSettings, digests: Iterable[str], look: Callable[[], _Users]) -> Removed:
     """
-    Remove cached images that nobody uses; return ``{digest: users}`` of those that stay after all.
+    Remove cached images that nobody uses.
 
     look
-        Looks who uses which. Hosts that share the folder make disks meanwhile: those that were made
-        before an image's note went are seen by this look, and those after see that it went
-        (:func:`refuse_removed`).
+        Looks who uses which, once :func:`begin` is through.
+    """
+    begun = begin(settings, digests)
+    try:
+        used = look() if begun else {}
+    except BaseException:
+        keep_all_but(settings, ())
+        raise
+    return end(settings, begun, used)
+
+
+def begin(settings: HostSettings, digests: Iterable[str]) -> list[str]:
+    """
+    Have nobody make a disk of some images from now on; return those of them that were here.
+
+    Disks that were made before their notes went are seen by a look that begins after this; whoever
+    makes one after it sees that the image went (:func:`refuse_removed`). So it is with other hosts
+    too, which may share the folder. What does not come to its :func:`end` is taken back.
     """
     base, known = cache.folder(settings), cache.every(settings)
-    paths = {one: Path(known[one]["path"]) for one in digests if one in known}
+    begun = []
     try:
-        for digest in paths:
-            with (
-                cache.held(_locks(settings), digest),
-                suppress(FileNotFoundError),
-            ):
+        for digest in (one for one in digests if one in known):
+            with cache.held(_locks(settings), digest), suppress(FileNotFoundError):
                 cache.note_path(base, digest).rename(_removing_path(base, digest))
-        used = look() if paths else {}
+                begun.append(digest)
     except BaseException:
-        _keep(base)
+        keep_all_but(settings, ())
         raise
-    kept = {one: _remove_unused(settings, one, path, used) for one, path in paths.items()}
-    return {digest: who for digest, who in kept.items() if who}
+    return begun
 
 
-def _remove_unused(
-    settings: HostSettings, digest: str, path: Path, used: _Users
-) -> Collection[str]:
-    """End a removal that has begun; return who uses the image, which then stays."""
+def end(settings: HostSettings, begun: Iterable[str], used: _Users) -> Removed:
+    """Remove images whose removal has begun, but for those that are used."""
+    removed, kept = {}, {}
+    # What the caller says may be any text.
+    there = {path.stem for path in cache.folder(settings).glob("*.removing")}
+    for digest in begun:
+        size_bytes = None
+        if digest in there:
+            with cache.held(_locks(settings), digest):
+                if digest in used:
+                    _keep(cache.folder(settings), digest)
+                else:
+                    size_bytes = _remove_unused(settings, digest)
+        if size_bytes is None:
+            kept[digest] = used.get(digest, ["a disk that is being made"])
+        else:
+            removed[digest] = size_bytes
+    return Removed(removed=removed, kept=kept)
+
+
+def _remove_unused(settings: HostSettings, digest: str) -> int | None:
+    """Remove an image; return its bytes, or None if it was taken back or fetched anew meanwhile."""
     base = cache.folder(settings)
-    with cache.held(_locks(settings), digest):
-        if digest in used:
-            _keep(base, digest)
-            return used[digest]
-        if cache.note_path(base, digest).exists():
-            _removing_path(base, digest).unlink(missing_ok=True)
-            return ["a disk that is being made"]
-        _remove(settings, digest, path)
-        return ()
+    try:
+        note = json.loads(_removing_path(base, digest).read_text())
+        # From here on nobody takes it back.
+        _removing_path(base, digest).unlink()
+    except FileNotFoundError:
+        return None
+    if cache.note_path(base, digest).exists():
+        return None
+    _remove(settings, digest, Path(note["path"]))
+    size_bytes: int = note["stat"][0]
+    return size_bytes
 
 
 def _remove(settings: HostSettings, digest: str, path: Path) -> None:
@@ -66,7 +107,14 @@ def _remove(settings: HostSettings, digest: str, path: Path) -> None:
         with suppress(FileNotFoundError):
             if flat.read_text() == digest:
                 flat.unlink()
-    _removing_path(base, digest).unlink(missing_ok=True)
+
+
+def keep_all_but(settings: HostSettings, digests: Collection[str]) -> None:
+    """Take back the begin of all other removals."""
+    base = cache.folder(settings)
+    for path in base.glob("*.removing"):
+        if path.stem not in digests:
+            _keep(base, path.stem)
 
 
 def _keep(base: Path, digest: str = "*") -> None:

@@ -367,6 +367,17 @@ class CachedImage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pruned:
-    """What a host answers to ``virt.image_prune``: the bytes of what it has removed."""
+    """
+    What a host answers to ``virt.image_prune``, by digest.
+
+    removed
+        The bytes of what it has removed.
+    kept
+        Why others stay.
+    begun
+        What it will remove if it is told to, and nobody uses meanwhile.
+    """
 
     removed: dict[str, Count]
+    kept: dict[str, str] = field(default_factory=dict)
+    begun: list[str] = field(default_factory=list)

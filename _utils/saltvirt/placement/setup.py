@@ -69,6 +69,8 @@ class SetupFacts:
         Why the addresses by which guests reach the master are not reached, None for those that are.
     no_master
         Why there is no such address.
+    misspelt
+        What its options are called, and what they may be meant to be called.
     """
 
     code: str
@@ -89,3 +91,4 @@ class SetupFacts:
     no_master: str | None
     moving: MovingFacts
     unreadable: dict[str, str] = field(default_factory=dict)
+    misspelt: dict[str, str] = field(default_factory=dict)

@@ -149,8 +149,9 @@ class Cloud(playedhosts.Cloud):
     def _image_pull(self, _host, _image, **_kwarg):
         return "digest"
 
-    def _image_prune(self, _host, digests, dry_run=False):
-        return {"removed": dict.fromkeys(digests, 7)}
+    def _image_prune(self, _host, digests, dry_run=False, step=None):
+        begun = list(digests) if step == "begin" else []
+        return {"removed": {} if step in ("begin", "look") else dict.fromkeys(digests, 7), "begun": begun}
 
     def _image_build(self, _host, _source, name, **_kwarg):
         return {"path": f"/{name}", "digest": "d", "os": None, "has_minion": False}

@@ -238,6 +238,14 @@ PLANTED = {
     ),
     "no nesting": (emulated(virtualization=""), "kvm", "hyper1", HINT, "nested"),
     "KVM hangs": (emulated(), "kvm", "hyper1", HINT, "virt-host-validate qemu"),
+    "an option of the master that is misspelt": (
+        option(virt={"hypervisors": list(HOSTS), "placment": "pack"}),
+        *("misspelt", "master", HINT, "write placement instead of placment"),
+    ),
+    "an option of a host that is misspelt": (
+        says(misspelt={"tag": "tags"}),
+        *("misspelt", "hyper1", HINT, "write tags instead of tag in hyper1's pillar"),
+    ),
     "maintenance": (tells(maintenance=True), "maintenance", "hyper1", HINT, "maintenance off"),
     "qemu-img": (says(lacking=["qemu-img"]), "qemu-img", "hyper1", NEEDED, "hypervisor.packages"),
     "pycdlib": (says(lacking=["pycdlib"]), "seed", "hyper1", NEEDED, "hypervisor.packages"),

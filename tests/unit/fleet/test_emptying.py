@@ -96,6 +96,18 @@ def test_what_was_noted_of_a_vm_that_did_not_move_is_taken_back(cloud, run):
     assert three.where("web1") == ["h3"] and three.noted("h3") == {}
 
 
+def test_what_was_noted_of_a_vm_whose_move_may_go_on_stays(cloud, run):
+    three = cloud(3)
+    three.put("web1", "h3")
+    three.silent |= {("h3", "virt.migrate"), ("h3", "virt.migrate_step cancel")}
+
+    with pytest.raises(evacuate.NotAllMoved, match="h3 still has web1"):
+        run(evacuate.evacuate, three, "h3", **HOW)
+
+    assert three.where("web1") == ["h3"] and not three.is_settled()
+    assert list(three.noted("h3")) == ["web1"], "whoever settles the move may end it"
+
+
 def test_a_vm_that_went_to_the_next_best_host_is_noted_there(cloud, run):
     three = cloud(3)
     three.put("web1", "h3")

@@ -1,4 +1,4 @@
-"""Images that nobody uses are removed from all hosts at once, with one question."""
+"""Images that nobody uses are removed from all hosts at once, when all have looked once more."""
 
 from dataclasses import replace
 
@@ -15,6 +15,17 @@ HOSTS = {
 }
 
 
+def pruned(there, digests, step):
+    """Return what a host says that has and uses what it says."""
+    unused = [one for one in digests if there.get(one) == []]
+    if step == "begin":
+        return {"removed": {}, "kept": {}, "begun": unused}
+    if step == "look":
+        used = {one: f"used by {there[one]}" for one in digests if there.get(one)}
+        return {"removed": {}, "kept": used}
+    return {"removed": dict.fromkeys(unused, 7), "kept": {}}
+
+
 @pytest.fixture
 def asked(monkeypatch):
     """What the hosts were asked; each removes what it is told to and has, if it does not use it."""
@@ -28,7 +39,7 @@ def asked(monkeypatch):
             if fun == "virt.images":
                 value = {digest: {"users": users} for digest, users in there.items()}
             else:
-                value = {"removed": {d: 7 for d in arg[0] if there.get(d) == []}, "kept": {}}
+                value = pruned(there, arg[0], kwarg.get("step"))
             out[host] = minions.Reply(minion=host, value=value)
             if cloud.heard is not None:
                 cloud.heard(out[host])
@@ -52,8 +63,55 @@ def test_all_hosts_that_have_anything_to_remove_are_asked_at_once(cloud, asked, 
 
     assert removed == {"hyper1": {"b": 7}, "hyper2": {"b": 7, "c": 7}}
     # What one host uses is removed from none, and who has nothing else is not asked.
-    told = ("virt.image_prune", ["hyper1", "hyper2"], ["b", "c"], {"dry_run": is_dry})
-    assert asked[1:] == [told]
+    told, having = ["b", "c"], ["hyper1", "hyper2"]
+    dry = [(having, told, {"dry_run": True})]
+    steps = [
+        (having, told, {"step": "begin"}),
+        (list(HOSTS), told, {"step": "look"}),
+        (having, told, {"step": "end"}),
+    ]
+    assert asked[1:] == [("virt.image_prune", *one) for one in (dry if is_dry else steps)]
+
+
+def when_looking(monkeypatch, do):
+    """Have something happen before the hosts look once more."""
+    usual = minions.ask
+
+    def ask(master, targets, fun, arg=(), kwarg=None, **options):
+        found = do() if (kwarg or {}).get("step") == "look" else {}
+        return {**usual(master, targets, fun, arg, kwarg, **options), **(found or {})}
+
+    monkeypatch.setattr(minions, "ask", ask)
+
+
+def test_what_a_host_uses_by_now_is_removed_from_none(cloud, asked, monkeypatch):
+    when_looking(monkeypatch, lambda: monkeypatch.setitem(HOSTS["hyper3"], "b", ["new"]))
+
+    assert images.prune(cloud, is_dry=False) == {"hyper1": {}, "hyper2": {"c": 7}}
+    assert asked[-1] == ("virt.image_prune", ["hyper1", "hyper2"], ["c"], {"step": "end"})
+
+
+def test_where_a_host_does_not_look_once_more_all_is_kept(cloud, asked, monkeypatch):
+    silent = {"hyper3": minions.Reply(minion="hyper3", missing=True)}
+    when_looking(monkeypatch, lambda: silent)
+
+    with pytest.raises(MasterError, match="hyper3: no answer within") as caught:
+        images.prune(cloud, is_dry=False)
+
+    assert caught.value.table == {"removed": {"hyper1": {}, "hyper2": {}}}
+    assert asked[-1] == ("virt.image_prune", ["hyper1", "hyper2"], [], {"step": "end"})
+
+
+def test_an_interruption_keeps_all(cloud, asked, monkeypatch):
+    def interrupt():
+        raise KeyboardInterrupt
+
+    when_looking(monkeypatch, interrupt)
+
+    with pytest.raises(KeyboardInterrupt):
+        images.prune(cloud, is_dry=False)
+
+    assert asked[-1] == ("virt.image_prune", ["hyper1", "hyper2"], [], {"step": "end"})
 
 
 def test_a_host_that_fails_does_not_hide_what_the_others_removed(cloud, asked, monkeypatch):

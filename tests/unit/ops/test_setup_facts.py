@@ -42,11 +42,16 @@ def closed():
         yield one.getsockname()[1]
 
 
-def told(options, basepath="/nowhere", peers=None, **opts):
+def told(options, basepath="/nowhere", peers=None, misspelt=None, **opts):
     """Return what a host says, as it comes to the master."""
     given = {"id": "hyper1", "hash_type": "sha256", "master": HERE, **opts}
-    said = wire.plain(facts.of_host(given, options, str(basepath), peers or {}))
+    found = facts.of_host(given, options, str(basepath), peers or {}, misspelt or {})
+    said = wire.plain(found)
     return wire.read("hyper1", "virt.setup_facts", SetupFacts, said)
+
+
+def test_a_host_says_which_options_nobody_reads(options):
+    assert told(options, misspelt={"tag": "tags"}).misspelt == {"tag": "tags"}
 
 
 def test_a_host_says_what_it_has(options):

@@ -1,6 +1,6 @@
 """What is missing, in the order of need."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from saltvirt.fleet.findings import MASTER, Finding
@@ -21,7 +21,7 @@ ORDER = (
     *("pool", "profiles", "bridge", "room", "guest-master", "not-checked"),
     *("libguestfs", "appliance-users", "minion-packages"),
     *("pillar", "minion-data-cache", "certificates", "tls", "firewall"),
-    *("cells", "formula", "image", "kvm", "maintenance"),
+    *("cells", "formula", "image", "kvm", "maintenance", "misspelt"),
 )
 
 
@@ -48,3 +48,20 @@ def in_order(found: Iterable[Gap]) -> list[Gap]:
             one.where,
         ),
     )
+
+
+def misspelt(where: str, found: Mapping[str, str], place: str) -> Iterator[Gap]:
+    """
+    Yield the options that are passed over, as none is called so.
+
+    place
+        Where they are mended, and what has that read.
+    """
+    for name, known in sorted(found.items()):
+        yield Gap(
+            check="misspelt",
+            where=where,
+            what=f"there is no option virt:{name}: it is ignored; is virt:{known} meant?",
+            fix=f"write {known} instead of {name} {place}",
+            level=HINT,
+        )

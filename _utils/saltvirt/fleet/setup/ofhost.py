@@ -8,7 +8,7 @@ from typing import Any
 from saltvirt import arguments
 from saltvirt.errors import BadArgument
 from saltvirt.fleet.findings import apply, sync
-from saltvirt.fleet.setup.gaps import HINT, IMAGES, Gap
+from saltvirt.fleet.setup.gaps import HINT, IMAGES, Gap, misspelt
 from saltvirt.model import Requirements
 from saltvirt.placement import fit
 from saltvirt.placement.answers import HostInfo, NicProfile
@@ -50,6 +50,8 @@ def gaps(host: str, facts: SetupFacts, known: Known) -> Iterator[Gap]:
     yield from _folder(host, facts)
     yield from _masters(host, facts)
     yield from _appliance(host, facts)
+    place = f"in {host}'s pillar or grains, or in its configuration; then restart its minion"
+    yield from misspelt(host, facts.misspelt, place)
     if facts.info is not None:
         yield from _guests(host, facts, facts.info)
         yield from _profiles(host, facts.info)

@@ -4,9 +4,10 @@ import re
 import shlex
 from collections.abc import Iterator, Sequence
 
+from saltvirt import config
 from saltvirt.fleet import candidates, membership
 from saltvirt.fleet.findings import MASTER
-from saltvirt.fleet.setup.gaps import HINT, IMAGES, MOVING, Gap
+from saltvirt.fleet.setup.gaps import HINT, IMAGES, MOVING, Gap, misspelt
 from saltvirt.fleet.setup.masterfacts import MasterFacts
 
 _OLDEST = 3006
@@ -20,7 +21,7 @@ OURS = "/etc/salt/master.d/virt.conf"
 def gaps(facts: MasterFacts) -> Iterator[Gap]:
     """Yield all that is missing on the master."""
     checks = (_release, _restart, _served, _options, _pillar, _members, _named, _keys)
-    for check in (*checks, _minion, _image):
+    for check in (*checks, _minion, _image, _misspelt):
         yield from check(facts)
 
 
@@ -199,6 +200,11 @@ def _minion(facts: MasterFacts) -> Iterator[Gap]:
             fix="salt-run virt_image.minion_packages",
             level=IMAGES,
         )
+
+
+def _misspelt(facts: MasterFacts) -> Iterator[Gap]:
+    found = config.misspelt(facts.options)
+    yield from misspelt(MASTER, found, f"in {OURS}, or where it stands, then {_RESTART}")
 
 
 def _image(facts: MasterFacts) -> Iterator[Gap]:

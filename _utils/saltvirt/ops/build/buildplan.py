@@ -52,6 +52,7 @@ class Plan:
     seed_path: str | None = None
     credentials_path: str | None = None
     starts: bool = True
+    autostarts: bool = False
     installs: bool = True
     saltenv: str = "base"
     unfetched: tuple[str, ...] = ()
@@ -126,6 +127,7 @@ class Plan:
             "files": self.paths,
             "to_fetch": list(self.unfetched),
             "start": self.starts,
+            "autostart": self.autostarts,
             # Whoever may read the master's job cache is not told a display's password.
             "xml": None if self.unfetched else graphics.without_passwords(self.xml()),
         }
@@ -242,6 +244,7 @@ def decide(deployment: Deployment, host: HostFacts, content: Content, images: st
         seed_path=paths.get("nocloud"),
         credentials_path=paths.get("credentials"),
         starts=deployment.start,
+        autostarts=deployment.autostart,
         installs=deployment.install,
         saltenv=deployment.saltenv,
         unfetched=_unfetched(deployment.vm, content),

@@ -162,6 +162,7 @@ def decide(
         seed=method,
         seed_path=seed,
         starts=deployment.start,
+        autostarts=deployment.autostart,
         installs=deployment.install,
         saltenv=deployment.saltenv,
         volumes=tuple(one for one in copies.made if isinstance(one, DiskVolume)),

@@ -21,6 +21,7 @@ from saltvirt.ops.seeding import install, submission, write
 from saltvirt.ops.seeding.method import SeedMethod
 from saltvirt.seed import credentials, nocloud
 from saltvirt.seed.model import Identity, Installation
+from saltvirt.xml import parse, read
 
 log = logging.getLogger(__name__)
 
@@ -168,7 +169,7 @@ class Builder:
     def define(self) -> None:
         """Define the domain, and have the master accept its key."""
         self._steps.undo_with(self._undefine)
-        _define(self._conn, self._plan)
+        _define(self._conn, self._context.settings, self._plan)
         if self._plan.seed and self._who and self._who.is_submitted:
             submission.submit(self._context, self._plan.vm.name, self._who.public_key)
 
@@ -285,8 +286,13 @@ def settle(paths: list[str]) -> None:
         raise StorageError(f"cannot write {exc.filename or paths}: {exc.strerror}") from exc
 
 
-def _define(conn: Any, plan: Plan) -> None:
-    existing.adopt(conn, lifecycle.define(conn, plan.xml()))
+def _define(conn: Any, settings: HostSettings, plan: Plan) -> None:
+    xml = plan.xml()
+    existing.adopt(conn, lifecycle.define(conn, xml))
+    for path in read.boot_files(parse(xml)):
+        removal.refuse_removed(settings, path)
+    if plan.autostarts:
+        lifecycle.set_autostart(conn, plan.vm.name, "on")
     storage.settle_definitions()
 
 

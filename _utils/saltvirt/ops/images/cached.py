@@ -113,18 +113,54 @@ def prune(
     is being built here: its disk may not be there yet; and if nobody can tell what one needs.
     """
     with reservations.host_lock(settings):
-        building = sorted(reservations.coming(settings))
-        if building:
-            raise StorageError(
-                f"{', '.join(building)} is being built or moved here; try again when that is over"
-            )
-        _refuse_unknown(conn, settings)
-        known = listed(conn, settings)
-        used, unused = _split(known, known if digests is None else digests)
-        if not is_dry:
-            used |= removal.remove(settings, unused, lambda: users(conn, settings))
+        known, used, unused = _seen(conn, settings, digests)
+        if is_dry:
+            return _said({one: known[one]["file_bytes"] for one in unused}, used)
+        done = removal.remove(settings, unused, lambda: users(conn, settings))
+    return _said(done.removed, {**used, **done.kept})
+
+
+def begin(conn: Any, settings: HostSettings, digests: Iterable[str] | None) -> dict[str, Any]:
+    """Begin what :func:`end` ends, as :func:`prune` would; return ``begun`` as well."""
+    with reservations.host_lock(settings):
+        _known, used, unused = _seen(conn, settings, digests)
+        begun = removal.begin(settings, unused)
+    return {**_said({}, used), "begun": begun}
+
+
+def used_now(conn: Any, settings: HostSettings, digests: Iterable[str]) -> dict[str, Any]:
+    """Return what of some images is ``kept``, as something on this host uses it."""
+    _refuse_unknown(conn, settings)
+    found = users(conn, settings)
+    return _said({}, {one: found[one] for one in digests if one in found})
+
+
+def end(settings: HostSettings, digests: Collection[str]) -> dict[str, Any]:
+    """Remove those images of :func:`begin`, keep the others; return what :func:`prune` does."""
+    removal.keep_all_but(settings, digests)
+    done = removal.end(settings, digests, {})
+    return _said(done.removed, done.kept)
+
+
+def _seen(
+    conn: Any, settings: HostSettings, digests: Iterable[str] | None
+) -> tuple[dict[str, dict[str, Any]], dict[str, Collection[str]], list[str]]:
+    """Return the images of this host, who uses which, and which nobody uses."""
+    building = sorted(reservations.coming(settings))
+    if building:
+        raise StorageError(
+            f"{', '.join(building)} is being built or moved here; try again when that is over"
+        )
+    _refuse_unknown(conn, settings)
+    known = listed(conn, settings)
+    return known, *_split(known, known if digests is None else digests)
+
+
+def _said(
+    removed: Mapping[str, int], used: Mapping[str, Collection[str]]
+) -> dict[str, dict[str, Any]]:
     return {
-        "removed": {one: known[one]["file_bytes"] for one in unused if one not in used},
+        "removed": dict(removed),
         "kept": {one: f"used by {', '.join(sorted(who))}" for one, who in used.items()},
     }
 

@@ -37,10 +37,13 @@ def of_host(
     options: HostSettings,
     basepath: str,
     peers: Mapping[str, Iterable[str]],
+    misspelt: Mapping[str, str],
 ) -> SetupFacts:
     """
     Return what this host has of what VMs need.
 
+    misspelt
+        See :func:`saltvirt.config.misspelt`.
     basepath
         Where its certificates are.
     peers
@@ -73,6 +76,7 @@ def of_host(
             peers={host: _best(reached[one] for one in its) for host, its in near.items()},
         ),
         unreadable=look.unreadable,
+        misspelt=dict(misspelt),
         # Last: the master compares it with its own time when it has the answer.
         clock_s=time.time(),
     )

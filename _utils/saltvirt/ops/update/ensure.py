@@ -15,8 +15,6 @@ from saltvirt.xml import read
 
 # How virt.init calls what the states call otherwise.
 _OF_INIT = {"vm_type": "hypervisor", "disk_profile": "disk", "nic_profile": "nic"}
-# What only an update, and what only a creation looks at.
-_OF_UPDATE = {"live", "autostart"}
 _OF_BOTH = {
     "cpu": 0,
     "mem": 0,
@@ -88,22 +86,20 @@ def _created(
     options = {
         _OF_INIT.get(key, key): value
         for key, value in given.items()
-        if key not in (*_OF_UPDATE, "cpu", "mem")
+        if key not in ("live", "cpu", "mem")
     }
+    options["autostart"] = options.get("autostart") or False
     if options.get("image") and options.get("disk") is None:
         options["disk"] = "default"
     deployment = spec.deployment(
         context.settings, name, cpu, given["mem"], {**options, "start": start}
     )
-    is_autostarted = given.get("autostart") is True
     if test:
         create.show(context, deployment)
     else:
         create.create(context, deployment)
-        if is_autostarted:
-            _autostart(context, name)
     changes = {"definition": True}
-    changes |= {"autostart": True} if is_autostarted else {}
+    changes |= {"autostart": True} if deployment.autostart else {}
     changes |= {"started": True} if start else {}
     comment = f"Domain {name} defined{' and started' if start else ''}"
     return Outcome(comment=comment, changes=changes)
@@ -141,15 +137,6 @@ def _new_networks(conn: Any, name: str, wanted: request.Request, *, start: bool)
     needed = set(nics.needs(wanted.interfaces)["networks"])
     now = read.domain(lifecycle.xml(conn, name))
     return needed - set(read.links(now)["networks"]) if is_active else needed
-
-
-def _autostart(context: Context, name: str) -> None:
-    settings = context.settings
-    with (
-        connect.opened(settings, readonly=False) as conn,
-        startlock.starting(conn, settings, name),
-    ):
-        lifecycle.set_autostart(conn, name, "on")
 
 
 def _updated(context: Context, conn: Any, asked: request.Request) -> Outcome:

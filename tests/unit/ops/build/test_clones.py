@@ -55,6 +55,17 @@ def test_a_clone_has_copies_of_its_own_and_the_source_stays(hypervisor, stopped)
     assert nothing_of_it(hypervisor) and len(hypervisor.files()) == 3
 
 
+@pytest.mark.parametrize(("more", "starts"), [({}, set()), ({"autostart": True}, {"db1"})])
+def test_a_clone_starts_with_the_host_if_it_is_to_whatever_its_source_does(
+    hypervisor, stopped, more, starts
+):
+    lifecycle.set_autostart(stopped, "web1", "on")
+
+    cloned(hypervisor, start=False, **more)
+
+    assert lifecycle.autostarted(stopped) - {"web1"} == starts
+
+
 def test_snapshots_within_a_disk_are_not_copied(hypervisor, stopped):
     path = disk(hypervisor, "web1_data.qcow2")
     subprocess.run(["qemu-img", "snapshot", "-c", "old", path], check=True)

@@ -79,6 +79,38 @@ def test_a_disk_that_another_host_makes_meanwhile_keeps_its_image(host, tmp_path
     removal.refuse_removed(settings, path)
 
 
+@pytest.mark.parametrize("is_used", [False, True])
+def test_between_begin_and_end_all_hosts_can_look_once_more(host, tmp_path, is_used):
+    settings, conn, digest, path = host
+    size = cache.every(settings)[digest]["stat"][0]
+
+    begun = cached.begin(conn, settings, [digest, "another"])
+
+    assert begun == {"removed": {}, "kept": {}, "begun": [digest]}
+    with pytest.raises(ImageError, match="was removed"):
+        removal.refuse_removed(settings, path)
+    disk = tmp_path / "images/web1_system.qcow2"
+    if is_used:
+        overlay(disk, path)
+    kept = {digest: f"used by {disk}"} if is_used else {}
+    assert cached.used_now(conn, settings, [digest, "another"]) == {"removed": {}, "kept": kept}
+    removed = {} if is_used else {digest: size}
+    assert cached.end(settings, list(removed)) == {"removed": removed, "kept": {}}
+    assert bool(cache.find(settings, digest)) is is_used
+    assert [one.name for one in cache.folder(settings).glob("*.removing")] == []
+
+
+def test_what_never_began_is_not_ended_whatever_it_is_called(host, tmp_path):
+    settings, _conn, digest, path = host
+    (tmp_path / "other.removing").write_text(f'{{"path": "{path}", "stat": [1, 2]}}')
+
+    names = [digest, "../../other", str(tmp_path / "other")]
+    said = cached.end(settings, names)
+
+    assert said == {"removed": {}, "kept": dict.fromkeys(names, "used by a disk that is being made")}
+    assert cache.find(settings, digest) and (tmp_path / "other.removing").exists()
+
+
 def test_a_disk_made_over_an_image_that_goes_is_refused(host, tmp_path):
     settings, _conn, digest, path = host
 
@@ -88,7 +120,7 @@ def test_a_disk_made_over_an_image_that_goes_is_refused(host, tmp_path):
             removal.refuse_removed(settings, path)
         return {}
 
-    assert removal.remove(settings, [digest], look) == {}
+    assert removal.remove(settings, [digest], look).kept == {}
     assert sorted(one.name for one in cache.folder(settings).iterdir()) == ["index.json"]
 
 
@@ -105,9 +137,9 @@ def test_an_image_that_is_fetched_again_meanwhile_stays(host, tmp_path):
         )
         return {}
 
-    kept = removal.remove(settings, [digest], look)
+    done = removal.remove(settings, [digest], look)
 
-    assert kept == {digest: ["a disk that is being made"]} and cache.find(settings, digest)
+    assert done.kept == {digest: ["a disk that is being made"]} and cache.find(settings, digest)
     removal.sweep(settings)
     assert cache.find(settings, digest), "its older note is not brought back"
 
