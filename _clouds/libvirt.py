@@ -157,17 +157,18 @@ def create(vm_):
     _fire("creating", name, _filtered("creating", vm_))
     _check_key(vm_)
     with _opened(vm_["url"], readonly=False) as conn:
-        is_new = not lifecycle.is_defined(conn, name)
-        if is_new:
+        made = None
+        if not lifecycle.is_defined(conn, name):
             base = vm_["base_domain"]
             _fire("requesting", name, {"kwargs": {"name": name, "base_domain": base}})
             cloudvms.clone(conn, base, name, **wanted)
+            made = lifecycle.uuid(conn, name)
         try:
             vm_["ssh_host"] = _wait_for_address(conn, vm_)
             done = __utils__["cloud.bootstrap"](vm_, __opts__)
         except BaseException:
-            # Ctrl-C too: nobody would know of it afterwards.
-            if is_new:
+            # Ctrl-C too: nobody would know of it afterwards. By now another may have its name.
+            if made is not None and lifecycle.uuid_if_defined(conn, name) == made:
                 cloudvms.destroy(conn, name)
             raise
     _fire("created", name, _filtered("created", vm_))

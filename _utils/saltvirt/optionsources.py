@@ -67,9 +67,7 @@ def _merged(said: Sequence[Mapping[str, Any]], kinds: Mapping[str, Any]) -> dict
 _ALIKE = 0.75
 
 
-def misspelt(
-    sources: Iterable[Mapping[str, Any]], known: Collection[str]
-) -> dict[str, str]:
+def misspelt(sources: Iterable[Mapping[str, Any]], known: Collection[str]) -> dict[str, str]:
     """
     Return options that none is called, each with the known one that it is nearly called.
 

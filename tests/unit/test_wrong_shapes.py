@@ -67,7 +67,7 @@ OF_PATHS = {
     "virt_define.create_xml_path": ("path", [5]),
     "virt_define.create_xml_str": ("xml", [5]),
     "qemu_img.make_image": ("location", [5, 64, "qcow2"]),
-    "qemu_img.convert": ("orig", [5, "/nowhere/copy", "raw"]),
+    "qemu_img.convert": ("orig", [5, "/srv/copy", "raw"]),
     "guestfs.mount": ("location", [5]),
     "guestfs.umount": ("name", [5]),
 }

@@ -12,7 +12,7 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Protocol
@@ -324,8 +324,10 @@ def every(settings: HostSettings) -> dict[str, dict[str, Any]]:
     """Return ``{digest: what is noted of it}`` of all cached images; nothing is checked."""
     found = {}
     for path in sorted(folder(settings).glob("*.json")):
-        if len(path.stem) == _DIGEST_CHARS:
-            found[path.stem] = json.loads(path.read_text())
+        # Another host that shares the folder may be removing one.
+        with suppress(FileNotFoundError):
+            if len(path.stem) == _DIGEST_CHARS:
+                found[path.stem] = json.loads(path.read_text())
     return found
 
 

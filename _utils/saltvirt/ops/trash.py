@@ -112,6 +112,17 @@ def _places(record: records.Record) -> dict[str, Path]:
     return {path: place for path, place in places.items() if place.exists()}
 
 
+def _refuse_away(record: records.Record) -> None:
+    """Raise StorageError if a file of an entry is out of reach: without it the entry stays."""
+    for path in record.read(TrashFacts).files:
+        kept = _place(record.name, path).parent
+        if not kept.is_dir() and not os.path.lexists(path):
+            raise StorageError(
+                f"{path} of entry {record.name!r} is not there: mount its file system; or if it is "
+                f"gone for good, give it up: mkdir -p {kept}"
+            )
+
+
 def _every(settings: HostSettings) -> list[records.Record]:
     return records.every(reservations.folder(settings), PURPOSE)
 
@@ -187,9 +198,11 @@ def restore(settings: HostSettings, entry: str) -> dict[str, Any]:
     """
     Bring the files of an entry back to where they were; return ``{"files", "definition"}``.
 
-    Raises StorageError, with nothing changed, if there is a file in one of their places.
+    Raises StorageError, with nothing changed, if there is a file in one of their places, or one of
+    them is on a file system that is not mounted.
     """
     with reservations.host_lock(settings), _opened(settings, entry) as held:
+        _refuse_away(held.now)
         facts, places = held.now.read(TrashFacts), _places(held.now)
         away = [path for path, place in places.items() if not _is_back(place, path)]
         reservations.refuse_taken(settings, "", away)
@@ -228,15 +241,24 @@ def empty(settings: HostSettings, entries: Collection[str] = ()) -> dict[str, in
 
     entries
         Defaults to all.
+
+    Raises StorageError, once the others are removed, of those with a file that is out of reach.
     """
     known = [record.name for record in _every(settings)]
     for entry in entries:
         if entry not in known:
             raise _unknown(entry)
-    out = {}
+    out, away = {}, []
     for entry in entries or known:
         with _opened(settings, entry) as held:
+            try:
+                _refuse_away(held.now)
+            except StorageError as exc:
+                away.append(str(exc))
+                continue
             out[entry] = _emptied(held)
+    if away:
+        raise StorageError("; ".join(away))
     return out
 
 
@@ -250,7 +272,16 @@ def sweep(settings: HostSettings) -> None:
             continue
         with records.held(reservations.folder(settings), PURPOSE, record.name) as held:
             if held is not None and held.record is not None and _is_over(held, now):
-                _emptied(held)
+                _empty_old(held)
+
+
+def _empty_old(held: records.Held) -> None:
+    try:
+        _refuse_away(held.now)
+    except StorageError as exc:
+        log.warning("the trash is not emptied of what is old: %s", exc)
+        return
+    _emptied(held)
 
 
 def _is_over(held: records.Held, now: float) -> bool:

@@ -151,7 +151,10 @@ class Cloud(playedhosts.Cloud):
 
     def _image_prune(self, _host, digests, dry_run=False, step=None):
         begun = list(digests) if step == "begin" else []
-        return {"removed": {} if step in ("begin", "look") else dict.fromkeys(digests, 7), "begun": begun}
+        return {
+            "removed": {} if step in ("begin", "look") else dict.fromkeys(digests, 7),
+            "begun": begun,
+        }
 
     def _image_build(self, _host, _source, name, **_kwarg):
         return {"path": f"/{name}", "digest": "d", "os": None, "has_minion": False}

@@ -150,6 +150,21 @@ def test_a_clone_that_cannot_be_bootstrapped_is_removed(driver, conn, played, fa
     assert (vms(conn), volumes(conn)) == ({"test", "base"}, before)
 
 
+def test_a_vm_that_has_got_the_name_since_is_not_removed(driver, conn, played, monkeypatch):
+    def fails(*_given):
+        dom = conn.lookupByName("web1")
+        dom.destroy()
+        dom.undefine()
+        conn.defineXML(BASE.replace("<name>base</name>", "<name>web1</name>"))
+        raise OSError("no ssh")
+
+    monkeypatch.setitem(driver.__utils__, "cloud.bootstrap", fails)
+    with pytest.raises(OSError, match="no ssh"):
+        driver.create(profile())
+
+    assert "web1" in vms(conn)
+
+
 def test_a_vm_that_was_there_before_stays_when_its_bootstrap_fails(driver, conn, played):
     driver.create(profile())
     played.why_not = OSError("no ssh")

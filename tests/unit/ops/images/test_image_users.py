@@ -107,7 +107,10 @@ def test_what_never_began_is_not_ended_whatever_it_is_called(host, tmp_path):
     names = [digest, "../../other", str(tmp_path / "other")]
     said = cached.end(settings, names)
 
-    assert said == {"removed": {}, "kept": dict.fromkeys(names, "used by a disk that is being made")}
+    assert said == {
+        "removed": {},
+        "kept": dict.fromkeys(names, "used by a disk that is being made"),
+    }
     assert cache.find(settings, digest) and (tmp_path / "other.removing").exists()
 
 
