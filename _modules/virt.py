@@ -114,9 +114,9 @@ def init(name=None, cpu=None, mem=None, *values, **kwargs):
         ``to_fetch`` is not known yet. Defaults to False.
     report
         For the runner: return errors as ``{"error", "kind", "retcode"}`` and fire progress events;
-        ``{"unasked": [host], "others": [VM], "uuid": text}`` says, too, which hosts have not told
-        the runner what they have, which VMs there are whose disks may be called as this one's, and
-        what UUID the VM gets.
+        ``{"unasked": [host], "others": [VM], "uuid": text, "images": {image: digest}}`` says, too,
+        which hosts have not told the runner what they have, which VMs there are whose disks may be
+        called as this one's, what UUID the VM gets, and what the file server has.
 
     Returns True, or the plan of a dry run. Fails with one line and leaves nothing behind: a bad
     argument, an image that cannot be fetched or trusted, no room, a missing bridge, or a name that

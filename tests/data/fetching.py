@@ -8,10 +8,11 @@ from saltvirt import room
 from saltvirt.image import cache
 
 
-def obtain(host, image, heard=None):
+def obtain(host, image, heard=None, **more):
     """Obtain an image as virt.init does."""
     progress = (lambda *figures: heard.append(figures)) if heard is not None else lambda *_: None
-    return cache.obtain(str(image), saltenv="base", settings=host, opts={}, progress=progress)
+    given = {"saltenv": "base", "settings": host, "opts": {}, "progress": progress, **more}
+    return cache.obtain(str(image), **given)
 
 
 @contextmanager

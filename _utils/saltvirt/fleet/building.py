@@ -140,7 +140,7 @@ class Build:
     tries
         Who is asked to build it.
     report
-        What its host is told of the others.
+        What its host is told of the others, and of images.
     taking
         The hosts that give a VM the UUID below.
     uuid
@@ -152,7 +152,7 @@ class Build:
     order: Held
     tries: Tries
     warnings: list[str] = field(default_factory=list)
-    report: Mapping[str, list[str]]
+    report: Mapping[str, Any]
     taking: Collection[str]
     uuid: str = field(default_factory=lambda: str(uuid.uuid4()))
 

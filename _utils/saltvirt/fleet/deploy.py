@@ -16,6 +16,7 @@ from saltvirt.fleet import (
     offers,
     orders,
     reaching,
+    served,
     sightings,
 )
 from saltvirt.fleet.building import Request as Request
@@ -223,12 +224,13 @@ def _built(
     seeded = {host for host in fitting if request.is_seeded(answers[host])}
     unasked = [] if request.force else sorted(hosts.found.reasons())
     others = sightings.alike(request.name, sightings.names(answers))
+    images = served.Images(cloud.opts).of(request.given)
     build = building.Build(
         cloud=cloud,
         request=request,
         order=order,
         tries=building.tries(request, required, evaluations),
-        report={"unasked": unasked, "others": others},
+        report={"unasked": unasked, "others": others, "images": images},
         taking=building.taking(answers),
     )
     host = building.made(build, seeded)

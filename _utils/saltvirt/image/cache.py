@@ -10,6 +10,7 @@ import errno
 import hashlib
 import json
 import os
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
@@ -35,6 +36,7 @@ class _Host(Protocol):
 
 
 _DIGEST_CHARS = 64
+_DIGEST = re.compile(f"[0-9a-f]{{{_DIGEST_CHARS}}}")
 
 
 def where(settings: HostSettings) -> Path:
@@ -62,6 +64,7 @@ def obtain(
     progress: Callable[..., None],
     validate: admission.Validate = validation.validate,
     expected: Mapping[str, Any] | None = None,
+    digest: str | None = None,
 ) -> validation.ValidatedImage:
     """
     Return the cached, validated copy of an image, fetched if its content is not here yet.
@@ -72,6 +75,9 @@ def obtain(
         Decides whether a fetched file may be used, and as what.
     expected
         ``{"hash_type", "hsum"}`` that the content must have, checked before anything reads it.
+    digest
+        What the content is now, if the caller knows: if it is here nobody is asked. Defaults to
+        None.
     """
     base = folder(settings)
     index = source.Index(base / "index.json")
@@ -79,7 +85,8 @@ def obtain(
     name = hashlib.sha256(image.encode()).hexdigest()
     candidate = admission.of(settings, image, validate, expected)
     with locks.held(lock_dir / f"source-{name}.lock"):
-        known = source.known_digest(image, saltenv, opts, index)
+        known = _told(base, digest, candidate)
+        known = known or source.known_digest(image, saltenv, opts, index)
         if known["digest"] is None:
             part = base / f"{_own_name(opts, image)}.partial"
             return _obtain_http(image, part, index, lock_dir, progress, candidate)
@@ -94,6 +101,13 @@ def obtain(
                 admission.refuse_other(part, image, known["digest"])
                 candidate.refuse_content(part)
                 return _admit(part, base, known["digest"], candidate, lock_dir)
+
+
+def _told(base: Path, digest: str | None, candidate: admission.Admission) -> source.Known | None:
+    """Return what the caller knows of an image, if it is here; None if it must be asked for."""
+    if digest is None or not _DIGEST.fullmatch(digest) or not _kept(base, digest, candidate):
+        return None
+    return {"digest": digest, "size_bytes": None}
 
 
 def peek(

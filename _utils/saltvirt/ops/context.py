@@ -26,6 +26,8 @@ class Context:
         The VMs of other hosts that may have a disk called as one of this VM; None if nobody knows.
     uuid
         What a new VM is to have; None if this host chooses.
+    images
+        The digests of images of the master's file server, as the master says.
     """
 
     settings: HostSettings
@@ -37,6 +39,7 @@ class Context:
     unasked: tuple[str, ...] = ()
     others: frozenset[str] | None = None
     uuid: str | None = None
+    images: Mapping[str, str] = field(default_factory=dict)
 
     def namesakes(self, vm: str, name: str) -> list[str]:
         """
@@ -69,7 +72,8 @@ class Context:
         Return the context of the master's order, which hears of its progress by events.
 
         report
-            What the order says: True, or ``{"unasked": [host], "others": [VM], "uuid": text}``.
+            What the order says: True, or ``{"unasked": [host], "others": [VM], "uuid": text,
+            "images": {image: digest}}``.
         """
         said = report if isinstance(report, Mapping) else {}
         others, uuid = said.get("others"), said.get("uuid")
@@ -85,4 +89,5 @@ class Context:
             unasked=tuple(said.get("unasked") or ()),
             others=None if others is None else frozenset(others),
             uuid=None if uuid is None else arguments.uuid("report", uuid),
+            images=dict(said.get("images") or {}),
         )

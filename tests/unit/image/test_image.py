@@ -252,6 +252,21 @@ def test_a_content_is_kept_once_whatever_its_name(tmp_path, host, image):
     assert len(contents(host)) == 2
 
 
+def test_what_is_here_as_the_caller_says_is_not_asked_for(host, image, monkeypatch):
+    there = obtain(host, image)
+    (digest,) = {one.partition(".")[0] for one in contents(host)}
+
+    def refuses(*_given):
+        raise ImageError("it was asked for")
+
+    monkeypatch.setattr(source, "known_digest", refuses)
+
+    assert obtain(host, "salt://image", digest=digest) == there
+    for unknown in (None, "0" * 64, f"../base/{digest}"):
+        with pytest.raises(ImageError, match="it was asked for"):
+            obtain(host, "salt://image", digest=unknown)
+
+
 def test_a_changed_image_is_another_content_and_the_old_one_stays(host, image, raw_disk):
     old = obtain(host, image)
     image.write_bytes(raw_disk.read_bytes())

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from saltvirt.errors import VirtError
-from saltvirt.fleet import building, threads
+from saltvirt.fleet import building, served, threads
 from saltvirt.fleet.cloud import Cloud
 from saltvirt.fleet.many import planning
 from saltvirt.fleet.many.outcome import Call, Outcome
@@ -58,6 +58,7 @@ class Builds:
         waiting = {name: (host,) for name, host in plan.hosts.items()}
         self._turns, self._lock = Turns(waiting, call.per_host), threading.Lock()
         self._unasked = [] if call.requests[0].force else sorted(picture.found.reasons())
+        self._images = served.Images(cloud.opts)
         self.is_interrupted = False
         self.ended: dict[str, float] = {}
         # What each is called to its host, whatever came of it.
@@ -142,7 +143,11 @@ class Builds:
             request=request,
             order=claim.order,
             tries=building.Tries(hosts=hosts(), none=none, turn=partial(self._turns.on, name)),
-            report={"unasked": self._unasked, "others": self._picture.beside(name)},
+            report={
+                "unasked": self._unasked,
+                "others": self._picture.beside(name),
+                "images": self._images.of(request.given),
+            },
             taking=building.taking(self._picture.answers),
         )
         self.uuids[name] = build.uuid

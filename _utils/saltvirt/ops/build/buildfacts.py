@@ -275,7 +275,11 @@ def _images(
                 cache.peek(disk.image, deployment.saltenv, context.settings, context.opts)
                 if is_dry
                 else fetch.obtain(
-                    context, disk.image, deployment.saltenv, image_hash=disk.image_hash
+                    context,
+                    disk.image,
+                    deployment.saltenv,
+                    image_hash=disk.image_hash,
+                    digest=context.images.get(disk.image),
                 )
             )
     return out

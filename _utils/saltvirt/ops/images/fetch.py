@@ -27,10 +27,13 @@ def obtain(
     saltenv: str,
     validate: _Validate = validation.validate,
     image_hash: object = None,
+    digest: str | None = None,
 ) -> validation.ValidatedImage:
     """
     Return the cached, validated copy of an image.
 
+    digest
+        What the image's content is, if that is known: what has it is not asked for.
     image_hash
         As ``source_hash`` of Salt's file states: ``sha256=HEX``, HEX alone, or where a file with
         checksums lies (``salt://.../SHA256SUMS``, ``https://.../image.qcow2.sha512``).
@@ -43,6 +46,7 @@ def obtain(
         progress=_Steps(context, shown(image)),
         validate=validate,
         expected=_expected(context, image, saltenv, image_hash),
+        digest=digest,
     )
 
 

@@ -1,0 +1,61 @@
+"""What the master's file server has for images: hosts that have it already need not ask for it."""
+
+import re
+import threading
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from salt.exceptions import SaltException
+from salt.fileserver import Fileserver
+
+from saltvirt import profiles, spec
+
+# Without what Salt takes for more than a path: an environment, or what is behind a bar.
+_PATH = re.compile(r"salt://([^?|]+)")
+_HASH = "sha256"
+
+
+class Images:
+    """The digests of images of the file server; each is looked for once."""
+
+    def __init__(self, opts: Mapping[str, Any]) -> None:
+        self._opts, self._lock = opts, threading.Lock()
+        self._server: Fileserver | None = None
+        self._known: dict[tuple[str, str], str | None] = {}
+
+    def of(self, given: Mapping[str, Any]) -> dict[str, str]:
+        """
+        Return ``{image: digest}`` of what a call gives; a host finds out itself what is not here.
+
+        given
+            The keyword arguments of ``virt.init``.
+        """
+        saltenv = given.get("saltenv", spec.OPTIONS["saltenv"])
+        with self._lock:
+            found = {image: self._digest(image, saltenv) for image in set(_sources(given))}
+        return {image: digest for image, digest in found.items() if digest}
+
+    def _digest(self, image: str, saltenv: object) -> str | None:
+        path = _PATH.fullmatch(image)
+        if path is None or not isinstance(saltenv, str):
+            return None
+        key = saltenv, path[1]
+        if key not in self._known:
+            self._known[key] = self._asked(*key)
+        return self._known[key]
+
+    def _asked(self, saltenv: str, path: str) -> str | None:
+        try:
+            self._server = self._server or Fileserver(dict(self._opts))
+            said = self._server.file_hash({"path": path, "saltenv": saltenv})
+        except (SaltException, OSError):
+            # The host asks, and says what is wrong.
+            return None
+        is_known = isinstance(said, dict) and said.get("hash_type") == _HASH
+        return str(said["hsum"]) if is_known and said.get("hsum") else None
+
+
+def _sources(given: Mapping[str, Any]) -> Iterator[str]:
+    disks = profiles.entries(given.get("disks") or [], "disks")
+    images = (given.get("image"), *(disk.get("image") for disk in disks))
+    yield from (one for one in images if isinstance(one, str))
