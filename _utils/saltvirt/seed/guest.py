@@ -34,13 +34,15 @@ if command -v systemd-machine-id-setup >/dev/null 2>&1; then
 fi
 [ -e /etc/machine-id ] || : >/etc/machine-id
 """
+# Of the files in minion.d Salt lets the last one win, by name, and an image may have an id.conf or
+# a master.conf of its own. What releases before wrote has another name.
 _IDENTITY = """\
 umask 022
 mkdir -p /etc/salt/minion.d
-rm -f /etc/salt/minion_id
+rm -f /etc/salt/minion_id /etc/salt/minion.d/99-salt-virt.conf
 printf '%s\\n' {id} >/etc/salt/minion_id
-printf '%s' {config} >/etc/salt/minion.d/99-salt-virt.conf
-chmod 640 /etc/salt/minion.d/99-salt-virt.conf
+printf '%s' {config} >/etc/salt/minion.d/zz-salt-virt.conf
+chmod 640 /etc/salt/minion.d/zz-salt-virt.conf
 """
 _START = """\
 if command -v salt-minion >/dev/null 2>&1 && command -v systemctl >/dev/null 2>&1; then

@@ -94,7 +94,7 @@ def test_the_guests_script_takes_the_key_and_wipes_it(seed, tmp_path):
     assert stat.S_IMODE((pki / "minion.pem").stat().st_mode) == 0o400
     assert (pki / "minion.pub").read_text() == PUBLIC
     assert (pki / "minion_master.pub").read_text() == "MASTER KEY\n"
-    assert yaml.safe_load((root / "minion.d/99-salt-virt.conf").read_text()) == {
+    assert yaml.safe_load((root / "minion.d/zz-salt-virt.conf").read_text()) == {
         "id": "centos1.example.org",
         "master": "10.0.0.1",
     }

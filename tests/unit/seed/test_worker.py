@@ -8,6 +8,7 @@ from pathlib import Path
 
 import applianceuser
 import pytest
+from salt import config
 from saltvirt import room as limits
 from saltvirt.config import HostSettings
 from saltvirt.errors import SeedError
@@ -65,6 +66,17 @@ def test_an_identity_is_written_below_a_folder(tmp_path, root):
     unit = root / "etc/systemd/system/multi-user.target.wants/salt-virt-install.service"
     assert str(unit.readlink()) == "/etc/systemd/system/salt-virt-install.service"
     assert list((tmp_path / "state/appliances").iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["id.conf", "master.conf", "99-salt-virt.conf"])
+def test_what_an_image_says_of_its_minion_is_not_what_the_guests_minion_reads(tmp_path, root, name):
+    (root / "etc/salt/minion.d").mkdir(parents=True)
+    (root / "etc/salt/minion.d" / name).write_text("id: template\nmaster: old.example.org\n")
+
+    run(tmp_path, root)
+
+    read = config.include_config("minion.d/*.conf", str(root / "etc/salt/minion"), verbose=False)
+    assert (read["id"], read["master"]) == ("web1", "m")
 
 
 def test_a_folder_of_keys_that_is_another_users_becomes_roots(tmp_path, root):

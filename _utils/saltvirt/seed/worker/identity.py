@@ -95,6 +95,7 @@ def seed(tree: Any, job: dict[str, Any]) -> None:
     # Those of the minion that it was.
     for name in ("minion.pem", "minion.pub") if job.get("is_another") else ():
         tree.rm_f(f"/etc/salt/pki/minion/{name}")
+    tree.rm_f("/etc/salt/minion.d/99-salt-virt.conf")  # what releases before called it
     for path, text, mode in job["files"]:
         put(tree, path, text, int(mode, 8))
     tree.mkdir_p("/etc/salt/pki/minion")  # without a key of ours the guest makes its own there
