@@ -25,6 +25,13 @@ else
     rm -f $pki/minion.pem.new
 fi
 """
+# A key of another minion, which all VMs of its image would have. The guest's own stays when this
+# runs again, as after `cloud-init clean`.
+_FORGET_KEY = """\
+if [ "$(cat /etc/salt/minion_id 2>/dev/null)" != {id} ]; then
+    rm -f "$pki/minion.pem" "$pki/minion.pub"
+fi
+"""
 # What the guest had when it was another one; before its network is up and its minion starts. The
 # machine id decides which address it is leased.
 _FORGET = """\
@@ -91,7 +98,7 @@ def first_boot(
     """
     parts = [
         _BEGIN,
-        _FORGET if is_another else "",
+        _FORGET if is_another else _FORGET_KEY.format(id=shlex.quote(minion_id)),
         _TAKE_KEY.format(label=label, block=BLOCK, first=first_block, count=SECRET_BYTES // BLOCK),
     ]
     if public_key:

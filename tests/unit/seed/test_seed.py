@@ -102,6 +102,28 @@ def test_the_guests_script_takes_the_key_and_wipes_it(seed, tmp_path):
     assert read(seed)["label"] == "cidata"
 
 
+@pytest.mark.slow
+def test_a_guest_without_a_key_in_its_seed_makes_its_own_and_keeps_it(tmp_path):
+    path, root = tmp_path / "seed.iso", tmp_path / "etc-salt"
+    who = identity(private_key=None, public_key=None)
+    path.write_bytes(nocloud.content(who, "i-1", install=False))
+    script = yaml.safe_load(read(path)["user-data"])["bootcmd"][0][-1]
+    script = script.replace("/etc/salt", str(root))
+    script = script.replace("$(blkid -L cidata 2>/dev/null || findfs LABEL=cidata)", str(path))
+    script = script.split("if command -v salt-minion")[0]
+    key = root / "pki/minion/minion.pem"
+    key.parent.mkdir(parents=True)
+    key.write_text("of the image")
+    (root / "minion_id").write_text("template\n")
+
+    subprocess.run(["sh", "-c", script], check=True)
+
+    assert not key.exists()
+    key.write_text("the guest's own")
+    subprocess.run(["sh", "-c", script], check=True)
+    assert key.read_text() == "the guest's own"
+
+
 def test_values_of_a_user_cannot_become_shell(tmp_path):
     evil = "'; touch /tmp/owned; echo '$(id)`id`"
     path = tmp_path / "seed.iso"

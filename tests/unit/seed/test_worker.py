@@ -4,6 +4,7 @@ import os
 import stat
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import applianceuser
@@ -79,6 +80,20 @@ def test_what_an_image_says_of_its_minion_is_not_what_the_guests_minion_reads(tm
     assert (read["id"], read["master"]) == ("web1", "m")
 
 
+def test_a_guest_without_a_key_of_ours_does_not_keep_that_of_its_image(tmp_path, root):
+    pki = root / "etc/salt/pki/minion"
+    own = write.files_of(replace(IDENTITY, public_key=None, private_key=None))
+    for before, is_kept in (("template\n", False), ("web1\n", True)):
+        pki.mkdir(parents=True, exist_ok=True)
+        for name in ("minion.pem", "minion.pub"):
+            (pki / name).write_text("of the image")
+        (root / "etc/salt/minion_id").write_text(before)
+
+        run(tmp_path, root, files=own)
+
+        assert [(pki / name).exists() for name in ("minion.pem", "minion.pub")] == [is_kept] * 2
+
+
 def test_a_folder_of_keys_that_is_another_users_becomes_roots(tmp_path, root):
     (root / "root/.ssh").mkdir(parents=True)
     os.chown(root / "root/.ssh", 1000, 1000)
@@ -122,7 +137,7 @@ def test_no_link_of_a_guest_leads_out_of_it(tmp_path, root):
     (root / "etc/machine-id").unlink()
     (root / "etc/machine-id").symlink_to("../../outside/minion_id")
 
-    with pytest.raises(SeedError, match="writing failed on .*root: .*'/etc/salt'"):
+    with pytest.raises(SeedError, match="writing failed on .*root: .*'/etc/salt"):
         run(tmp_path, root)
 
     assert (outside / "minion_id").read_text() == "the host's"
@@ -144,7 +159,7 @@ def test_a_farm_of_links_ends_with_an_error(tmp_path, root):
     (root / "etc/salt").symlink_to("/etc/l0")
     (root / "etc/l60").symlink_to("/etc/l0")
 
-    with pytest.raises(SeedError, match="writing failed on .*root: .*'/etc/salt'"):
+    with pytest.raises(SeedError, match="writing failed on .*root: .*'/etc/salt"):
         run(tmp_path, root)
 
 

@@ -92,8 +92,9 @@ def _systemd_version(tree: Any) -> int | None:
 
 def seed(tree: Any, job: dict[str, Any]) -> None:
     """Write a guest's identity into a root that has a minion, or installs one when it boots."""
-    # Those of the minion that it was.
-    for name in ("minion.pem", "minion.pub") if job.get("is_another") else ():
+    # Those of the minion that it was: every VM of that image would have them.
+    is_another = job.get("is_another") or _minion_id(tree) != _given_id(job)
+    for name in ("minion.pem", "minion.pub") if is_another else ():
         tree.rm_f(f"/etc/salt/pki/minion/{name}")
     tree.rm_f("/etc/salt/minion.d/99-salt-virt.conf")  # what releases before called it
     for path, text, mode in job["files"]:
@@ -104,6 +105,19 @@ def seed(tree: Any, job: dict[str, Any]) -> None:
     make_anonymous(tree)
     start_at_boot(tree, job.get("install"))
     relabel(tree)
+
+
+def _minion_id(tree: Any) -> str:
+    """Return which minion a root has been, empty if none."""
+    path = "/etc/salt/minion_id"
+    found = tree.read_file(path) if tree.is_file(path) else b""
+    return str(found.decode(errors="replace").strip())
+
+
+def _given_id(job: dict[str, Any]) -> str:
+    """Return which minion a root is to be."""
+    texts = {path: text for path, text, _mode in job["files"]}
+    return str(texts.get("/etc/salt/minion_id", "")).strip()
 
 
 def put(tree: Any, path: str, text: str, mode: int) -> None:
