@@ -6,6 +6,8 @@ from typing import Any
 
 _MINION = ("/usr/bin/salt-minion", "/opt/saltstack/salt/salt-minion", "/usr/local/bin/salt-minion")
 _CLOUD_INIT = ("/usr/bin/cloud-init", "/usr/local/bin/cloud-init")
+# It reads no seed then. Ubuntu's installer, for one, leaves it so.
+_SWITCHED_OFF = "/etc/cloud/cloud-init.disabled"
 _SSH_SERVERS = tuple(
     f"/usr/{folder}/{name}"
     for folder in ("sbin", "bin", "local/sbin")
@@ -58,7 +60,7 @@ def look(tree: Any, system: dict[str, Any]) -> dict[str, Any]:
     return {
         **system,
         "has_minion": has_minion(tree),
-        "has_cloud_init": _any(tree, _CLOUD_INIT),
+        "has_cloud_init": _any(tree, _CLOUD_INIT) and not tree.exists(_SWITCHED_OFF),
         "datasources": _datasources(tree),
         "has_ssh_server": _any(tree, _SSH_SERVERS),
         "has_systemd": _any(tree, _SYSTEMD),
