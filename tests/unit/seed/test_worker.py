@@ -1,5 +1,6 @@
 """The worker writing below a folder: a real process, which needs no appliance for that."""
 
+import json
 import os
 import stat
 import sys
@@ -242,3 +243,17 @@ def test_an_appliance_that_writes_too_much_is_ended(tmp_path, small_disk, action
 
     assert time.monotonic() - began < 30
     assert list((tmp_path / "state/appliances").iterdir()) == []
+
+
+@pytest.mark.parametrize("said", ["refused", "failed"])
+def test_what_an_image_has_its_operator_told_is_one_line_that_no_terminal_obeys(said):
+    told = json.dumps({said: "its root cannot be mounted: /dev/\x1b]0;x\x07sda1:\nwrong\r type"})
+
+    with pytest.raises(SeedError) as failed:
+        appliance._answer({"path": "/a", "action": "seed"}, 0, told, "")
+
+    assert str(failed.value).isprintable()
+    assert "its root cannot be mounted: /dev/" in str(failed.value)
+    with pytest.raises(SeedError) as failed:
+        appliance._answer({"path": "/a", "action": "seed"}, 0, json.dumps({said: "x" * 10**6}), "")
+    assert len(str(failed.value)) < 1100
