@@ -81,6 +81,7 @@ def test_an_unknown_keyword_is_never_swallowed(keyword):
         ({"boot": "efi"}, "boot"),
         ({"boot": {"cmdline": "quiet"}}, "needs 'kernel'"),
         ({"boot": {"loader": "/x"}}, "go together"),
+        ({"boot": {"efi": "no"}}, "boot:efi: 'no' is neither True nor False"),
         ({"boot": {"efi": True, "loader": "/x", "nvram": "/y"}}, "finds its own"),
         ({"boot_dev": "floppynet"}, "boot_dev"),
         ({"graphics": "vnc"}, "graphics"),
