@@ -25,12 +25,19 @@ else
     rm -f $pki/minion.pem.new
 fi
 """
-# A key of another minion, which all VMs of its image would have. The guest's own stays when this
-# runs again, as after `cloud-init clean`.
-_FORGET_KEY = """\
+# The guest's own stays when this runs again, as after `cloud-init clean` or if it was cut off:
+# nobody could give it its key once more. So it has its id before it takes its key.
+_IF_ANOTHER = """\
 if [ "$(cat /etc/salt/minion_id 2>/dev/null)" != {id} ]; then
-    rm -f "$pki/minion.pem" "$pki/minion.pub"
+{forget}
+mkdir -p /etc/salt
+rm -f /etc/salt/minion_id
+printf '%s\\n' {id} >/etc/salt/minion_id
 fi
+"""
+# A key of another minion, which all VMs of its image would have.
+_FORGET_KEY = """\
+rm -f "$pki/minion.pem" "$pki/minion.pub"
 """
 # What the guest had when it was another one; before its network is up and its minion starts. The
 # machine id decides which address it is leased.
@@ -98,7 +105,9 @@ def first_boot(
     """
     parts = [
         _BEGIN,
-        _FORGET if is_another else _FORGET_KEY.format(id=shlex.quote(minion_id)),
+        _IF_ANOTHER.format(
+            id=shlex.quote(minion_id), forget=_FORGET if is_another else _FORGET_KEY
+        ),
         _TAKE_KEY.format(label=label, block=BLOCK, first=first_block, count=SECRET_BYTES // BLOCK),
     ]
     if public_key:

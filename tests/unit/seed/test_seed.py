@@ -103,22 +103,28 @@ def test_the_guests_script_takes_the_key_and_wipes_it(seed, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_guest_without_a_key_in_its_seed_makes_its_own_and_keeps_it(tmp_path):
-    path, root = tmp_path / "seed.iso", tmp_path / "etc-salt"
-    who = identity(private_key=None, public_key=None)
+@pytest.mark.parametrize("is_clone", [False, True])
+@pytest.mark.parametrize("is_cut_off", [False, True])
+def test_a_guest_gives_up_its_images_key_once(tmp_path, is_clone, is_cut_off):
+    path, root = tmp_path / "seed.iso", tmp_path / "etc"
+    given = {} if is_clone else {"private_key": None, "public_key": None}
+    who = identity(is_another=is_clone, **given)
     path.write_bytes(nocloud.content(who, "i-1", install=False))
     script = yaml.safe_load(read(path)["user-data"])["bootcmd"][0][-1]
-    script = script.replace("/etc/salt", str(root))
+    script = script.split("if command -v salt-minion")[0].replace("/etc/", f"{root}/")
+    script = script.replace("/var/lib/dbus", str(root)).replace("systemd-machine-id-setup", "none")
     script = script.replace("$(blkid -L cidata 2>/dev/null || findfs LABEL=cidata)", str(path))
-    script = script.split("if command -v salt-minion")[0]
-    key = root / "pki/minion/minion.pem"
+    key = root / "salt/pki/minion/minion.pem"
     key.parent.mkdir(parents=True)
     key.write_text("of the image")
-    (root / "minion_id").write_text("template\n")
+    (root / "salt/minion_id").write_text("template\n")
 
-    subprocess.run(["sh", "-c", script], check=True)
+    for text in (script.split("umask 022\nmkdir")[0] if is_cut_off else script, script):
+        subprocess.run(["sh", "-c", text], check=True)
 
-    assert not key.exists()
+    # Of a guest that is given none, the minion makes one.
+    assert key.read_text() == PRIVATE if is_clone else not key.exists()
+    key.unlink(missing_ok=True)
     key.write_text("the guest's own")
     subprocess.run(["sh", "-c", script], check=True)
     assert key.read_text() == "the guest's own"
