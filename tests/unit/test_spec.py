@@ -90,6 +90,7 @@ def test_an_unknown_keyword_is_never_swallowed(keyword):
         ({"numatune": []}, "numatune"),
         ({"enable_qcow": "maybe"}, "enable_qcow"),
         ({"config": "master"}, "config"),
+        *(({key: value}, f"^{key}: is not text$") for key in spec._TEXTS for value in (5, ["x"])),
     ],
 )
 def test_a_bad_value_is_refused_by_the_name_of_its_keyword(given, why):

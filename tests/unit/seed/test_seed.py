@@ -200,6 +200,7 @@ def test_a_key_pair_comes_from_text_files_or_the_master(tmp_path):
     [
         (PUBLIC, None, "go together"),
         ("nonsense", "nonsense", "not a PEM key"),
+        (5, [PRIVATE], "^pub_key is not text$"),
         (keypairs.named("a host")[0], PRIVATE, "not the public half"),
         ("/missing.pub", "/missing.pem", "pub_key /missing.pub|priv_key /missing.pem"),
     ],
