@@ -284,7 +284,8 @@ def test_a_seed_command_that_says_false_has_failed():
 
 def test_more_of_cloud_init_is_merged_into_ours():
     profile = {"packages": ["vim"], "users": ["default"], "write_files": [{"path": "/a"}]}
-    call = cloudconfig.mapping("user_data", "#cloud-config\npackages: [git]\nruncmd: [[ls]]\n")
+    text = "#cloud-config\npackages: [git]\nruncmd: [[ls]]\nbootcmd:\n"
+    call = cloudconfig.mapping("user_data", text)
 
     merged = cloudconfig.merge({"bootcmd": [["ours"]], "runcmd": [["install"]]}, profile, call)
 
@@ -300,6 +301,8 @@ def test_more_of_cloud_init_is_merged_into_ours():
         (["x"], "is neither a mapping"),
         ("#cloud-config\na: [", "is not YAML"),
         ({"hostname": "other"}, "'hostname' is the VM's name"),
+        ({"bootcmd": "ls"}, "'bootcmd' is not a list"),
+        ({"ssh_authorized_keys": "ssh-ed25519 A"}, "'ssh_authorized_keys' is not a list"),
     ],
 )
 def test_what_cloud_init_could_not_take_is_refused(value, why):
