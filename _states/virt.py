@@ -7,7 +7,7 @@ States of a hypervisor.
 import functools
 from typing import Any
 
-from saltvirt import compat, statereturn
+from saltvirt import arguments, compat, statereturn
 from saltvirt.errors import VirtError
 from saltvirt.ops.certificates import enrolment
 
@@ -62,8 +62,8 @@ def keys_(
     try:
         work = enrolment.Enrolment(
             basepath=basepath,
-            with_vnc=vnc,
-            is_forced=renew,
+            with_vnc=arguments.boolean("vnc", vnc),
+            is_forced=arguments.boolean("renew", renew),
             minion_id=__opts__["id"],
             ask=functools.partial(compat.certificates_pillar, __opts__),
         )

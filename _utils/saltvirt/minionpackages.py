@@ -116,6 +116,12 @@ def chosen(
     return ()
 
 
+def may_suit(os: str | None, arch: str | None, *, has_systemd: bool) -> bool:
+    """Return whether the master can fetch a minion for a guest, as :func:`chosen` takes it."""
+    known = {name for names in _FAMILIES.values() for name in names}
+    return arch in ARCHES and (has_systemd or distribution(os) in known)
+
+
 def remedy(saltenv: str) -> str:
     """Return what helps against what an environment has wrong: nothing is taken from another."""
     if saltenv == BASE:

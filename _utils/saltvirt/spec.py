@@ -59,6 +59,7 @@ POSITIONAL = tuple(OPTIONS)[: tuple(OPTIONS).index("image")]
 _MACHINE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _HYPERVISORS = ("kvm", "qemu")
 _SSH_KEYS = "ssh_authorized_keys"
+_TEXTS = ("saltenv", "seed_cmd", "pub_key", "priv_key", "os_type", "arch")
 _SEED_METHODS = (None, "auto", "nocloud", "guestfs", "nbd", "credentials")
 
 
@@ -134,6 +135,9 @@ def checked(given: Mapping[str, Any], also: Sequence[str] = ()) -> dict[str, Any
         raise BadArgument(
             "seed_method", f"{options['seed_method']!r}; one of {', '.join(_SEED_METHODS[1:])}"
         )
+    for key in _TEXTS:
+        if not isinstance(options[key], str | None):
+            raise BadArgument(key, "is not text")  # what it is may be secret
     sshkeys.read(_SSH_KEYS, options[_SSH_KEYS])
     return options
 

@@ -63,7 +63,7 @@ def _rivals(host):
         "--mkdir",
         "/etc/salt/minion.d",
         "--write",
-        "/etc/salt/minion.d/99-salt-virt.conf:master: 10.77.0.1",
+        "/etc/salt/minion.d/zz-salt-virt.conf:master: 10.77.0.1",
         "--hostname",
         "b1",
     ]

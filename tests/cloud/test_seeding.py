@@ -239,7 +239,7 @@ def test_a_block_device_is_seeded_unless_its_host_uses_it(clean):
 
         assert done.code == 0 and done.data["local"] is True, done.out + done.err
         assert clean.sh("hyper1", f"stat -c '%U %a' {device}").split()[0] == "root"
-        conf = "/etc/salt/minion.d/99-salt-virt.conf"
+        conf = "/etc/salt/minion.d/zz-salt-virt.conf"
         clean.local("hyper1", "guestfs.mount", device, "ro", "root=/srv/look")
         said = clean.sh("hyper1", f"cat /srv/look{conf}")
         clean.local("hyper1", "guestfs.umount", "/srv/look")

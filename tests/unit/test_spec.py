@@ -81,6 +81,7 @@ def test_an_unknown_keyword_is_never_swallowed(keyword):
         ({"boot": "efi"}, "boot"),
         ({"boot": {"cmdline": "quiet"}}, "needs 'kernel'"),
         ({"boot": {"loader": "/x"}}, "go together"),
+        ({"boot": {"efi": "no"}}, "boot:efi: 'no' is neither True nor False"),
         ({"boot": {"efi": True, "loader": "/x", "nvram": "/y"}}, "finds its own"),
         ({"boot_dev": "floppynet"}, "boot_dev"),
         ({"graphics": "vnc"}, "graphics"),
@@ -89,6 +90,7 @@ def test_an_unknown_keyword_is_never_swallowed(keyword):
         ({"numatune": []}, "numatune"),
         ({"enable_qcow": "maybe"}, "enable_qcow"),
         ({"config": "master"}, "config"),
+        *(({key: value}, f"^{key}: is not text$") for key in spec._TEXTS for value in (5, ["x"])),
     ],
 )
 def test_a_bad_value_is_refused_by_the_name_of_its_keyword(given, why):

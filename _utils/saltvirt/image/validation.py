@@ -24,13 +24,18 @@ _FOREIGN = {
     b"conectix": "VPC/VHD",
     b"<<< Oracle VM": "VDI",
     b"<<< Sun": "VDI",
-    b"\x1f\x8b": "gzip",
-    b"\xfd7zXZ": "xz",
-    b"BZh": "bzip2",
-    b"\x28\xb5\x2f\xfd": "zstd",
-    b"PK\x03\x04": "zip",
-    b"LUKS\xba\xbe": "encrypted with LUKS",
 }
+_CONVERT = "convert it with qemu-img convert -O qcow2"
+# What qemu-img would take for a raw disk, and what helps instead.
+_PACKED = {
+    b"\x1f\x8b": ("gzip", "unpack it with gunzip"),
+    b"\xfd7zXZ": ("xz", "unpack it with unxz"),
+    b"BZh": ("bzip2", "unpack it with bunzip2"),
+    b"\x28\xb5\x2f\xfd": ("zstd", "unpack it with unzstd"),
+    b"PK\x03\x04": ("zip", "unpack it with unzip"),
+    b"LUKS\xba\xbe": ("encrypted with LUKS", "decrypt it"),
+}
+_UNUSABLE = {**{magic: (name, _CONVERT) for magic, name in _FOREIGN.items()}, **_PACKED}
 _FILESYSTEMS = (
     ("ext2/3/4", 0x438, b"\x53\xef"),
     ("XFS", 0, b"XFSB"),
@@ -126,12 +131,9 @@ def _raw(file: Path) -> ValidatedImage:
     size = file.stat().st_size
     with file.open("rb") as handle:
         head = handle.read(0x10200)
-    for magic, name in _FOREIGN.items():
+    for magic, (name, remedy) in _UNUSABLE.items():
         if head.startswith(magic):
-            raise ImageError(
-                f"image {file} is {name}, neither qcow2 nor raw; convert it with "
-                "qemu-img convert -O qcow2"
-            )
+            raise ImageError(f"image {file} is {name}, neither qcow2 nor raw; {remedy}")
     if size < 512 or not _looks_like_disk(head):
         raise ImageError(
             f"image {file} is not a disk image: neither qcow2 nor a raw disk with a partition "

@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TextIO
 
-from saltvirt import locks
+from saltvirt import locks, terminal
 from saltvirt.errors import SeedError
 from saltvirt.room import Meter, OverLimit, Room, taken
 from saltvirt.seed import barrier, lending
@@ -29,6 +29,7 @@ _LOOK_S = 0.5
 _BESIDE_MIB = 1024
 # So many characters of an answer are read: what it finds is names, and some lines of errors.
 _SAID_MOST = 4 * MIB
+_LONGEST = 1000
 _WHO = {"guestfs": "libguestfs", "nbd": "mounting by this host", "folder": "writing"}
 
 
@@ -245,9 +246,14 @@ def _answer(job: dict[str, Any], code: int, out: str, err: str) -> dict[str, Any
         answer = {"failed": "its worker has answered with something else than it was asked"}
     if "refused" in answer:
         done = "built" if job["action"] == "build" else "seeded"
-        raise SeedError(f"{job['path']} cannot be {done}: {answer['refused']}")
+        raise SeedError(f"{job['path']} cannot be {done}: {_line(answer['refused'])}")
     if "failed" in answer:
         who = _WHO[job.get("via", "guestfs")]
-        raise SeedError(f"{who} failed on {job['path']}: {answer['failed']}")
+        raise SeedError(f"{who} failed on {job['path']}: {_line(answer['failed'])}")
     found: dict[str, Any] = answer
     return found
+
+
+def _line(why: object) -> str:
+    # Names in an image, and what its programs print, are in it.
+    return terminal.one_line(str(why), _LONGEST)

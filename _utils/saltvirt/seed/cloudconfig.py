@@ -11,6 +11,8 @@ from saltvirt.model import Nic
 _MARK = "#cloud-config"
 # Whoever changes these breaks the guest's identity.
 _OURS = ("hostname", "fqdn", "preserve_hostname")
+# Ours are in these, too. Anything but a list would be there instead of them.
+_LISTS = ("bootcmd", "runcmd", "ssh_authorized_keys")
 
 
 def mapping(argument: str, value: Any) -> dict[str, Any]:
@@ -31,7 +33,11 @@ def mapping(argument: str, value: Any) -> dict[str, Any]:
     taken = sorted(set(value) & set(_OURS))
     if taken:
         raise BadArgument(argument, f"{taken[0]!r} is the VM's name, which virt.init gives")
-    return value
+    for key in _LISTS:
+        if not isinstance(value.get(key), list | None):
+            raise BadArgument(argument, f"{key!r} is not a list, as cloud-init wants it")
+    # In YAML a key with nothing behind it is null, and says nothing.
+    return {key: one for key, one in value.items() if one is not None or key not in _LISTS}
 
 
 def names_users(config: dict[str, Any]) -> bool:

@@ -25,6 +25,20 @@ else
     rm -f $pki/minion.pem.new
 fi
 """
+# The guest's own stays when this runs again, as after `cloud-init clean` or if it was cut off:
+# nobody could give it its key once more. So it has its id before it takes its key.
+_IF_ANOTHER = """\
+if [ "$(cat /etc/salt/minion_id 2>/dev/null)" != {id} ]; then
+{forget}
+mkdir -p /etc/salt
+rm -f /etc/salt/minion_id
+printf '%s\\n' {id} >/etc/salt/minion_id
+fi
+"""
+# A key of another minion, which all VMs of its image would have.
+_FORGET_KEY = """\
+rm -f "$pki/minion.pem" "$pki/minion.pub"
+"""
 # What the guest had when it was another one; before its network is up and its minion starts. The
 # machine id decides which address it is leased.
 _FORGET = """\
@@ -34,13 +48,15 @@ if command -v systemd-machine-id-setup >/dev/null 2>&1; then
 fi
 [ -e /etc/machine-id ] || : >/etc/machine-id
 """
+# Of the files in minion.d Salt lets the last one win, by name, and an image may have an id.conf or
+# a master.conf of its own. What releases before wrote has another name.
 _IDENTITY = """\
 umask 022
 mkdir -p /etc/salt/minion.d
-rm -f /etc/salt/minion_id
+rm -f /etc/salt/minion_id /etc/salt/minion.d/99-salt-virt.conf
 printf '%s\\n' {id} >/etc/salt/minion_id
-printf '%s' {config} >/etc/salt/minion.d/99-salt-virt.conf
-chmod 640 /etc/salt/minion.d/99-salt-virt.conf
+printf '%s' {config} >/etc/salt/minion.d/zz-salt-virt.conf
+chmod 640 /etc/salt/minion.d/zz-salt-virt.conf
 """
 _START = """\
 if command -v salt-minion >/dev/null 2>&1 && command -v systemctl >/dev/null 2>&1; then
@@ -89,7 +105,9 @@ def first_boot(
     """
     parts = [
         _BEGIN,
-        _FORGET if is_another else "",
+        _IF_ANOTHER.format(
+            id=shlex.quote(minion_id), forget=_FORGET if is_another else _FORGET_KEY
+        ),
         _TAKE_KEY.format(label=label, block=BLOCK, first=first_block, count=SECRET_BYTES // BLOCK),
     ]
     if public_key:

@@ -9,7 +9,9 @@ from saltvirt import sealed
 from saltvirt.errors import SeedError
 
 
-def _text(argument: str, value: str) -> str:
+def _text(argument: str, value: object) -> str:
+    if not isinstance(value, str):
+        raise SeedError(f"{argument} is not text")  # what it is may be secret
     if value.startswith("/"):
         try:
             return Path(value).read_text()

@@ -64,6 +64,7 @@ def check(boot: Mapping[str, Any] | None) -> None:
     if not boot:
         return
     refuse_unknown_keys("boot", boot, _KEYS)
+    _check_efi(boot)
     for part in ("cmdline", "initrd"):
         if boot.get(part) and not boot.get("kernel"):
             raise BadArgument("boot", f"{part!r} needs 'kernel'")
@@ -71,6 +72,12 @@ def check(boot: Mapping[str, Any] | None) -> None:
         raise BadArgument("boot", "'loader' and 'nvram' go together; or use 'efi: True'")
     if boot.get("efi") and boot.get("loader"):
         raise BadArgument("boot", "'efi: True' finds its own loader; leave 'loader' out")
+
+
+def _check_efi(boot: Mapping[str, Any]) -> None:
+    """Refuse a text such as ``'no'``, which would mean yes."""
+    if not isinstance(boot.get("efi"), bool | None):
+        raise BadArgument("boot:efi", f"{boot['efi']!r} is neither True nor False")
 
 
 def of(vm: Vm) -> Os:
@@ -179,9 +186,7 @@ def changed(now: Os, boot: Mapping[str, Any], devices_: tuple[str, ...] | None =
         The boot devices, None to leave them.
     """
     refuse_unknown_keys("boot", boot, _KEYS)
-    for key, value in boot.items():
-        if key == "efi" and not isinstance(value, bool | None):
-            raise BadArgument("boot:efi", f"{value!r} is neither True nor False")
+    _check_efi(boot)
     direct: dict[str, Any] = {
         key: str(boot[key]) if boot[key] else None
         for key in ("kernel", "initrd", "cmdline")

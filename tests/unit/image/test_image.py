@@ -115,8 +115,9 @@ def test_a_raw_disk_whose_partitions_reach_past_its_end_is_refused(tmp_path):
     [
         (b"#!/bin/sh\necho hello\n" * 100, "not a disk image"),
         (b"", "not a disk image"),
-        (b"\x1f\x8b" + bytes(1000), "is gzip"),
-        (b"KDMV" + bytes(1000), "is VMDK"),
+        (b"\x1f\x8b" + bytes(1000), "is gzip, .*; unpack it with gunzip$"),
+        (b"\xfd7zXZ\0" + bytes(1000), "is xz, .*; unpack it with unxz$"),
+        (b"KDMV" + bytes(1000), "is VMDK, .*; convert it with qemu-img convert -O qcow2$"),
         (b"QFI\xfb" + bytes(10), "truncated inside its qcow2 header"),
         (b"QFI\xfb\0\0\0\x09" + bytes(200), "qcow version 9"),
     ],

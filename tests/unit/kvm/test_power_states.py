@@ -90,3 +90,13 @@ def test_the_keys_have_another_name():
     assert state.__virtual__() == "libvirt"
     assert state.keys_("keys", basepath="/tmp/pki") == {"result": True}
     assert calls == [{"name": "keys", "basepath": "/tmp/pki"}]
+
+
+@pytest.mark.parametrize("flag", ["vnc", "renew"])
+def test_a_word_is_no_flag_of_the_keys(tmp_path, flag):
+    state = faces.load("states", "virt")
+
+    found = state.keys_("keys", basepath=str(tmp_path), **{flag: "no"})
+
+    assert (found["result"], found["changes"]) == (False, {})
+    assert found["comment"] == f"{flag}: 'no' is neither True nor False"

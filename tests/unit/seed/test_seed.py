@@ -94,12 +94,40 @@ def test_the_guests_script_takes_the_key_and_wipes_it(seed, tmp_path):
     assert stat.S_IMODE((pki / "minion.pem").stat().st_mode) == 0o400
     assert (pki / "minion.pub").read_text() == PUBLIC
     assert (pki / "minion_master.pub").read_text() == "MASTER KEY\n"
-    assert yaml.safe_load((root / "minion.d/99-salt-virt.conf").read_text()) == {
+    assert yaml.safe_load((root / "minion.d/zz-salt-virt.conf").read_text()) == {
         "id": "centos1.example.org",
         "master": "10.0.0.1",
     }
     assert b"PRIVATE" not in seed.read_bytes()
     assert read(seed)["label"] == "cidata"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("is_clone", [False, True])
+@pytest.mark.parametrize("is_cut_off", [False, True])
+def test_a_guest_gives_up_its_images_key_once(tmp_path, is_clone, is_cut_off):
+    path, root = tmp_path / "seed.iso", tmp_path / "etc"
+    given = {} if is_clone else {"private_key": None, "public_key": None}
+    who = identity(is_another=is_clone, **given)
+    path.write_bytes(nocloud.content(who, "i-1", install=False))
+    script = yaml.safe_load(read(path)["user-data"])["bootcmd"][0][-1]
+    script = script.split("if command -v salt-minion")[0].replace("/etc/", f"{root}/")
+    script = script.replace("/var/lib/dbus", str(root)).replace("systemd-machine-id-setup", "none")
+    script = script.replace("$(blkid -L cidata 2>/dev/null || findfs LABEL=cidata)", str(path))
+    key = root / "salt/pki/minion/minion.pem"
+    key.parent.mkdir(parents=True)
+    key.write_text("of the image")
+    (root / "salt/minion_id").write_text("template\n")
+
+    for text in (script.split("umask 022\nmkdir")[0] if is_cut_off else script, script):
+        subprocess.run(["sh", "-c", text], check=True)
+
+    # Of a guest that is given none, the minion makes one.
+    assert key.read_text() == PRIVATE if is_clone else not key.exists()
+    key.unlink(missing_ok=True)
+    key.write_text("the guest's own")
+    subprocess.run(["sh", "-c", script], check=True)
+    assert key.read_text() == "the guest's own"
 
 
 def test_values_of_a_user_cannot_become_shell(tmp_path):
@@ -172,6 +200,7 @@ def test_a_key_pair_comes_from_text_files_or_the_master(tmp_path):
     [
         (PUBLIC, None, "go together"),
         ("nonsense", "nonsense", "not a PEM key"),
+        (5, [PRIVATE], "^pub_key is not text$"),
         (keypairs.named("a host")[0], PRIVATE, "not the public half"),
         ("/missing.pub", "/missing.pem", "pub_key /missing.pub|priv_key /missing.pem"),
     ],
@@ -255,7 +284,8 @@ def test_a_seed_command_that_says_false_has_failed():
 
 def test_more_of_cloud_init_is_merged_into_ours():
     profile = {"packages": ["vim"], "users": ["default"], "write_files": [{"path": "/a"}]}
-    call = cloudconfig.mapping("user_data", "#cloud-config\npackages: [git]\nruncmd: [[ls]]\n")
+    text = "#cloud-config\npackages: [git]\nruncmd: [[ls]]\nbootcmd:\n"
+    call = cloudconfig.mapping("user_data", text)
 
     merged = cloudconfig.merge({"bootcmd": [["ours"]], "runcmd": [["install"]]}, profile, call)
 
@@ -271,6 +301,8 @@ def test_more_of_cloud_init_is_merged_into_ours():
         (["x"], "is neither a mapping"),
         ("#cloud-config\na: [", "is not YAML"),
         ({"hostname": "other"}, "'hostname' is the VM's name"),
+        ({"bootcmd": "ls"}, "'bootcmd' is not a list"),
+        ({"ssh_authorized_keys": "ssh-ed25519 A"}, "'ssh_authorized_keys' is not a list"),
     ],
 )
 def test_what_cloud_init_could_not_take_is_refused(value, why):

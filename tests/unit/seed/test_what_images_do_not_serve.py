@@ -42,6 +42,16 @@ def test_an_ssh_server_is_looked_for(tmp_path, path, is_there):
     assert look(tmp_path, {path: b""}).has_ssh_server is is_there
 
 
+def test_cloud_init_that_is_switched_off_is_none(tmp_path):
+    files = {"usr/bin/cloud-init": b"", "usr/bin/salt-minion": b""}
+    assert look(tmp_path / "a", files).has_cloud_init
+
+    found = look(tmp_path / "b", {**files, "etc/cloud/cloud-init.disabled": b"by the installer"})
+
+    assert not found.has_cloud_init
+    assert method.decide(method.Wish(image="/a.qcow2"), found).name == "guestfs"
+
+
 @pytest.mark.parametrize(
     ("files", "sources"),
     [

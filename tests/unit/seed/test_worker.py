@@ -1,13 +1,16 @@
 """The worker writing below a folder: a real process, which needs no appliance for that."""
 
+import json
 import os
 import stat
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import applianceuser
 import pytest
+from salt import config
 from saltvirt import room as limits
 from saltvirt.config import HostSettings
 from saltvirt.errors import SeedError
@@ -67,6 +70,31 @@ def test_an_identity_is_written_below_a_folder(tmp_path, root):
     assert list((tmp_path / "state/appliances").iterdir()) == []
 
 
+@pytest.mark.parametrize("name", ["id.conf", "master.conf", "99-salt-virt.conf"])
+def test_what_an_image_says_of_its_minion_is_not_what_the_guests_minion_reads(tmp_path, root, name):
+    (root / "etc/salt/minion.d").mkdir(parents=True)
+    (root / "etc/salt/minion.d" / name).write_text("id: template\nmaster: old.example.org\n")
+
+    run(tmp_path, root)
+
+    read = config.include_config("minion.d/*.conf", str(root / "etc/salt/minion"), verbose=False)
+    assert (read["id"], read["master"]) == ("web1", "m")
+
+
+def test_a_guest_without_a_key_of_ours_does_not_keep_that_of_its_image(tmp_path, root):
+    pki = root / "etc/salt/pki/minion"
+    own = write.files_of(replace(IDENTITY, public_key=None, private_key=None))
+    for before, is_kept in (("template\n", False), ("web1\n", True)):
+        pki.mkdir(parents=True, exist_ok=True)
+        for name in ("minion.pem", "minion.pub"):
+            (pki / name).write_text("of the image")
+        (root / "etc/salt/minion_id").write_text(before)
+
+        run(tmp_path, root, files=own)
+
+        assert [(pki / name).exists() for name in ("minion.pem", "minion.pub")] == [is_kept] * 2
+
+
 def test_a_folder_of_keys_that_is_another_users_becomes_roots(tmp_path, root):
     (root / "root/.ssh").mkdir(parents=True)
     os.chown(root / "root/.ssh", 1000, 1000)
@@ -110,7 +138,7 @@ def test_no_link_of_a_guest_leads_out_of_it(tmp_path, root):
     (root / "etc/machine-id").unlink()
     (root / "etc/machine-id").symlink_to("../../outside/minion_id")
 
-    with pytest.raises(SeedError, match="writing failed on .*root: .*'/etc/salt'"):
+    with pytest.raises(SeedError, match="writing failed on .*root: .*'/etc/salt"):
         run(tmp_path, root)
 
     assert (outside / "minion_id").read_text() == "the host's"
@@ -132,7 +160,7 @@ def test_a_farm_of_links_ends_with_an_error(tmp_path, root):
     (root / "etc/salt").symlink_to("/etc/l0")
     (root / "etc/l60").symlink_to("/etc/l0")
 
-    with pytest.raises(SeedError, match="writing failed on .*root: .*'/etc/salt'"):
+    with pytest.raises(SeedError, match="writing failed on .*root: .*'/etc/salt"):
         run(tmp_path, root)
 
 
@@ -215,3 +243,17 @@ def test_an_appliance_that_writes_too_much_is_ended(tmp_path, small_disk, action
 
     assert time.monotonic() - began < 30
     assert list((tmp_path / "state/appliances").iterdir()) == []
+
+
+@pytest.mark.parametrize("said", ["refused", "failed"])
+def test_what_an_image_has_its_operator_told_is_one_line_that_no_terminal_obeys(said):
+    told = json.dumps({said: "its root cannot be mounted: /dev/\x1b]0;x\x07sda1:\nwrong\r type"})
+
+    with pytest.raises(SeedError) as failed:
+        appliance._answer({"path": "/a", "action": "seed"}, 0, told, "")
+
+    assert str(failed.value).isprintable()
+    assert "its root cannot be mounted: /dev/" in str(failed.value)
+    with pytest.raises(SeedError) as failed:
+        appliance._answer({"path": "/a", "action": "seed"}, 0, json.dumps({said: "x" * 10**6}), "")
+    assert len(str(failed.value)) < 1100

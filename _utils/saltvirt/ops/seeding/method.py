@@ -20,6 +20,12 @@ _VOUCHED = (
     "VM without one"
 )
 
+# Where what the master can fetch does not suit: to run that command would change nothing.
+_ITS_OWN = (
+    f"what `{minionpackages.COMMAND}` fetches does not suit it, as that needs systemd, on "
+    f"{' or '.join(minionpackages.ARCHES)}: give install_from= packages or a script"
+)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wish:
@@ -253,10 +259,30 @@ def _at_boot(wish: Wish, name: str, seen: Found | None) -> Installation:
 def _in_appliance(wish: Wish, found: Found | None) -> Installation:
     urls, arch = wish.sources, found.arch if found else None
     packages = () if wish.install_from else wish.provided
+    _refuse_unstarted(wish, found)
+    if found and not urls and not wish.is_networked and not _may_be_fetched(found):
+        raise SeedError(
+            f"image {shown(wish.image)} ({found.os}) has no salt-minion; {_ITS_OWN}, or set "
+            "virt:seed:install_network: True to let the guest's own repositories be used"
+        )
     try:
         return install.decided(urls, arch, is_networked=wish.is_networked, packages=packages)
     except SeedError as exc:
         raise SeedError(f"image {shown(wish.image)}: {exc}") from exc
+
+
+def _may_be_fetched(found: Found) -> bool:
+    return minionpackages.may_suit(found.os, found.arch, has_systemd=found.has_systemd)
+
+
+def _refuse_unstarted(wish: Wish, found: Found | None) -> None:
+    """Refuse a tarball where nothing would start its minion: it would never be heard of."""
+    is_tarball = any(install.kind(url) == "tarball" for url in wish.install_from or ())
+    if found and found.root and is_tarball and not found.has_systemd:
+        raise SeedError(
+            f"image {shown(wish.image)} ({found.os}) has no systemd, which starts the minion of a "
+            "tarball; give install_from= packages or a script, or an image that has a minion"
+        )
 
 
 def _refuse_unpackaged(wish: Wish, found: Found) -> None:
@@ -268,9 +294,10 @@ def _refuse_unpackaged(wish: Wish, found: Found) -> None:
         why = f"{found.os} has none in its own repositories"
     else:
         why = "it is no distribution that is known to have one in its repositories"
+    fetched = f"run `{minionpackages.COMMAND}` on the master, give install_from="
     raise SeedError(
-        f"image {shown(wish.image)} has cloud-init and no salt-minion, and {why}: run "
-        f"`{minionpackages.COMMAND}` on the master, give install_from=, seed_method=nocloud if it "
+        f"image {shown(wish.image)} has cloud-init and no salt-minion, and {why}: "
+        f"{fetched if _may_be_fetched(found) else _ITS_OWN}, seed_method=nocloud if it "
         "comes to one by itself, or seed=False for a VM without one"
     )
 

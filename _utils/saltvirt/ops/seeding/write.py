@@ -132,7 +132,8 @@ def files_of(identity: Identity) -> list[tuple[str, str, str]]:
     pki = "/etc/salt/pki/minion"
     wanted = [
         ("/etc/salt/minion_id", f"{identity.id}\n", "644"),
-        ("/etc/salt/minion.d/99-salt-virt.conf", config, "640"),
+        # Salt lets the last of these files win, by name: an image may have an id.conf of its own.
+        ("/etc/salt/minion.d/zz-salt-virt.conf", config, "640"),
         ("/etc/hostname", f"{identity.id.split('.')[0]}\n", "644"),
         (f"{pki}/minion.pem", identity.private_key, "400"),
         (f"{pki}/minion.pub", identity.public_key, "644"),

@@ -10,6 +10,7 @@ import installing
 _OWN = (
     "/etc/salt/minion_id",
     "/etc/salt/minion.d/99-salt-virt.conf",
+    "/etc/salt/minion.d/zz-salt-virt.conf",
     "/etc/salt/pki/minion/*",
     "/etc/salt/proxy.d/*",
     "/var/cache/salt/minion/*",

@@ -6,6 +6,8 @@ from typing import Any
 
 _MINION = ("/usr/bin/salt-minion", "/opt/saltstack/salt/salt-minion", "/usr/local/bin/salt-minion")
 _CLOUD_INIT = ("/usr/bin/cloud-init", "/usr/local/bin/cloud-init")
+# It reads no seed then. Ubuntu's installer, for one, leaves it so.
+_SWITCHED_OFF = "/etc/cloud/cloud-init.disabled"
 _SSH_SERVERS = tuple(
     f"/usr/{folder}/{name}"
     for folder in ("sbin", "bin", "local/sbin")
@@ -58,7 +60,7 @@ def look(tree: Any, system: dict[str, Any]) -> dict[str, Any]:
     return {
         **system,
         "has_minion": has_minion(tree),
-        "has_cloud_init": _any(tree, _CLOUD_INIT),
+        "has_cloud_init": _any(tree, _CLOUD_INIT) and not tree.exists(_SWITCHED_OFF),
         "datasources": _datasources(tree),
         "has_ssh_server": _any(tree, _SSH_SERVERS),
         "has_systemd": _any(tree, _SYSTEMD),
@@ -92,9 +94,11 @@ def _systemd_version(tree: Any) -> int | None:
 
 def seed(tree: Any, job: dict[str, Any]) -> None:
     """Write a guest's identity into a root that has a minion, or installs one when it boots."""
-    # Those of the minion that it was.
-    for name in ("minion.pem", "minion.pub") if job.get("is_another") else ():
+    # Those of the minion that it was: every VM of that image would have them.
+    is_another = job.get("is_another") or _minion_id(tree) != _given_id(job)
+    for name in ("minion.pem", "minion.pub") if is_another else ():
         tree.rm_f(f"/etc/salt/pki/minion/{name}")
+    tree.rm_f("/etc/salt/minion.d/99-salt-virt.conf")  # what releases before called it
     for path, text, mode in job["files"]:
         put(tree, path, text, int(mode, 8))
     tree.mkdir_p("/etc/salt/pki/minion")  # without a key of ours the guest makes its own there
@@ -103,6 +107,19 @@ def seed(tree: Any, job: dict[str, Any]) -> None:
     make_anonymous(tree)
     start_at_boot(tree, job.get("install"))
     relabel(tree)
+
+
+def _minion_id(tree: Any) -> str:
+    """Return which minion a root has been, empty if none."""
+    path = "/etc/salt/minion_id"
+    found = tree.read_file(path) if tree.is_file(path) else b""
+    return str(found.decode(errors="replace").strip())
+
+
+def _given_id(job: dict[str, Any]) -> str:
+    """Return which minion a root is to be."""
+    texts = {path: text for path, text, _mode in job["files"]}
+    return str(texts.get("/etc/salt/minion_id", "")).strip()
 
 
 def put(tree: Any, path: str, text: str, mode: int) -> None:

@@ -46,7 +46,7 @@ def test_a_folder_is_seeded_and_its_guest_makes_its_own_key(context, tmp_path):
 
     apply(context, str(root), config={"log_level": "debug"})
 
-    config = yaml.safe_load((root / "etc/salt/minion.d/99-salt-virt.conf").read_text())
+    config = yaml.safe_load((root / "etc/salt/minion.d/zz-salt-virt.conf").read_text())
     assert config == {"id": "web1", "master": "10.0.0.1", "log_level": "debug"}
     assert not (root / "etc/salt/pki/minion/minion.pem").exists()
 

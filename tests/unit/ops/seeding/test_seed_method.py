@@ -158,6 +158,30 @@ def test_a_guest_that_would_look_for_a_minion_in_vain_is_refused(seeing, system,
     )
 
 
+@pytest.mark.parametrize("cloud_init", [True, False])
+@pytest.mark.parametrize(
+    "found", [{"os": "alpinelinux 3", "has_systemd": False}, {"os": "debian 12", "arch": "s390x"}]
+)
+def test_nobody_is_sent_to_fetch_a_minion_that_would_not_suit(seeing, found, cloud_init):
+    lacking = replace(CLOUDY, has_cloud_init=cloud_init, **found)
+
+    with pytest.raises(SeedError, match="give install_from= packages or a script, ") as said:
+        method.decide(wish(), lacking)
+
+    assert "`salt-run virt_image.minion_packages` fetches does not suit it" in str(said.value)
+    assert "run `" not in str(said.value)
+
+
+@pytest.mark.parametrize("cloud_init", [True, False])
+def test_a_tarball_is_refused_where_nothing_would_start_its_minion(seeing, cloud_init):
+    alpine = replace(CLOUDY, os="alpinelinux 3", has_systemd=False, has_cloud_init=cloud_init)
+
+    with pytest.raises(SeedError, match="has no systemd, which starts the minion of a tarball"):
+        method.decide(wish(install_from="salt://x.tar.xz"), alpine)
+
+    assert method.decide(wish(install_from="/a.sh"), alpine).install.kind == "script"
+
+
 def test_who_says_where_packages_come_from_is_believed_and_old_debian_has_its_own(seeing):
     named = replace(wish(), has_own_packages=True)
 

@@ -185,6 +185,7 @@ def test_autostart_is_set_on_creation_and_left_alone_afterwards(states):
         ({**VM, "cpu": "x"}, "cpu"),
         ({**VM, "imgae": "salt://a"}, "did you mean 'image'"),
         ({**VM, "vm_type": "xen"}, "one of kvm, qemu"),
+        ({**VM, "autostart": "yes"}, "autostart: 'yes' is neither True nor False"),
         ({**VM, "connection": "test:///none"}, "libvirt does not answer at test:///none"),
     ],
 )
