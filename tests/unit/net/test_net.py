@@ -212,6 +212,18 @@ def test_rules_name_ports_and_peers_and_a_mark_that_changes_with_them():
     assert "elements = { 10.0.0.2/31 }" in text and "elements = { fd00::2 }" in text
 
 
+def test_answers_to_what_the_host_asks_others_come_in_before_anything_is_refused():
+    """Their ports are of those that the kernel takes for connections that go out."""
+    given = (rules.ports([16514, "49152-49215"]), rules.networks(["10.0.0.2"]))
+    table, _mark = rules.nftables("salt_virt", *given, rules.networks([]))
+    chain, _mark = rules.iptables("SALT-VIRT", *given, 4)
+
+    for text, answers in ((table, "ct direction reply tcp dport"), (chain, "--ctdir REPLY")):
+        assert text.lower().index(answers.lower()) < text.lower().index("reject")
+    assert "tcp dport { 16514, 49152-49215 } tcp flags & (syn | ack) != syn accept" in table
+    assert "! --tcp-flags SYN,ACK SYN" in chain
+
+
 def test_firewalld_gets_a_rule_for_each_peer_and_port():
     ports = rules.ports([16514])
     (rule,) = rules.rich_rules(ports, rules.networks(["10.0.0.2"]))
