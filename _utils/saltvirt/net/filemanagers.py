@@ -218,7 +218,11 @@ class Netplan(Networkd):
             if str(path) not in own
         }
         macs = {port: _mac(port) for port in config.ports}
-        ids = netplan.ids(config.ports, list(now.values()), macs)
+        had = (content(self.paths(config.name)[0]) or b"").decode()
+        ids = {
+            *netplan.ids(config.ports, list(now.values()), macs),
+            *netplan.ids_of(had, config.name),
+        }
         before: dict[str, str] = {}
         out: dict[str, str] = {}
         for path, text in now.items():
@@ -228,7 +232,7 @@ class Netplan(Networkd):
             freed = netplan.freed(text, ids)
             if freed:
                 out |= {f"{path}{end}": before[path], path: freed}
-        return {**netplan.written(config, list(before.values()), macs), **out}
+        return {**netplan.written(config, list(before.values()), macs, had), **out}
 
     def forgetting(self, name: str, ports: Iterable[str], heir: LinkConfig | None) -> Change:
         """Return the change that removes the files, and gives the ports back what they gave up."""

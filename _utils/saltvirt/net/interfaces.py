@@ -333,7 +333,7 @@ def with_bridge(text: str, config: LinkConfig) -> str:
 
 def _bridge(old: list[Block], config: LinkConfig) -> list[Block]:
     own = [
-        f"bridge_ports {' '.join(config.ports) or 'none'}",
+        f"bridge_ports {' '.join(_ports(old, config)) or 'none'}",
         f"bridge_stp {'on' if config.stp else 'off'}",
         f"bridge_fd {config.forward_delay_s}",
         f"hwaddress {config.mac}",
@@ -344,6 +344,19 @@ def _bridge(old: list[Block], config: LinkConfig) -> list[Block]:
         asking = [block for port in config.ports for block in _renamed(old, port, config.name)]
     stanza = _stanza(config, own, _bridge_options(old, config))
     return [stanza, *(b for b in asking if b.words[3:4] != ["static"])]
+
+
+def _ports(old: list[Block], config: LinkConfig) -> list[str]:
+    """Return the ports of a bridge: those that it has already, and that are not asked for, stay."""
+    said = [
+        word
+        for block in old
+        if block.is_iface(config.name)
+        for entry in block.options()
+        if entry.words[:1] in (["bridge_ports"], ["bridge-ports"])
+        for word in entry.words[1:]
+    ]
+    return [*config.ports, *(one for one in said if one not in (*config.ports, "none"))]
 
 
 def _bridge_options(old: list[Block], config: LinkConfig) -> list[Entry]:

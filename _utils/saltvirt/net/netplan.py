@@ -42,7 +42,9 @@ def _of(text: str, kind: str) -> dict[str, _Yaml]:
     }
 
 
-def written(config: LinkConfig, texts: Sequence[str], macs: _Macs = None) -> dict[str, str]:
+def written(
+    config: LinkConfig, texts: Sequence[str], macs: _Macs = None, had: str = ""
+) -> dict[str, str]:
     """
     Return the files of netplan for a bridge; see :func:`freed` for its ports.
 
@@ -50,8 +52,12 @@ def written(config: LinkConfig, texts: Sequence[str], macs: _Macs = None) -> dic
         Those of the other files, with what they said before they were freed.
     macs
         ``{link: MAC}``, to tell what a definition by MAC is for.
+    had
+        What was written for the bridge before: ports that are not asked for any more stay.
     """
     called = ids(config.ports, texts, macs)
+    there = {one: _of(had, "ethernets").get(one) for one in ids_of(had, config.name)}
+    called = {**called, **{one: own for one, own in there.items() if one not in called}}
     bridge = {
         "interfaces": list(called),
         "macaddress": config.mac,

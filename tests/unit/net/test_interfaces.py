@@ -146,6 +146,16 @@ def test_what_an_undo_leaves_is_what_was_there():
     )
 
 
+@pytest.mark.parametrize(("ports", "kept"), [((), "eth0"), (("eth1",), "eth1 eth0")])
+def test_a_port_that_is_not_asked_for_stays(tmp_path, ports, kept):
+    text = "auto br0\niface br0 inet static\n address 10.0.0.4/16\n bridge-ports eth0\n"
+    config = replace(CONFIG, ports=ports)
+    there = interfaces.with_bridge(text, config)
+
+    assert f"bridge_ports: {kept}" in read(tmp_path, there, "br0")[0]["br0"]
+    assert interfaces.with_bridge(there, config) == there
+
+
 def test_a_bond_keeps_its_links_and_comes_up_before_its_bridge(tmp_path):
     there = interfaces.with_bridge(LO + BOND, replace(CONFIG, ports=("bond0",)))
 

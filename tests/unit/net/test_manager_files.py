@@ -138,6 +138,21 @@ def test_a_port_more_does_not_lose_what_the_first_gave_up(site):
     assert site.read_text() == SITE
 
 
+def test_a_port_that_is_not_asked_for_any_more_stays(site):
+    manager = filemanagers.Netplan()
+    both = replace(CONFIG, ports=("eth0", "eth1"))
+    manager.persisting(both)._write()
+    own = site.with_name("90-salt-virt-br0.yaml")
+    made = netplan.yaml.safe_load(own.read_text())
+
+    assert manager.pending(CONFIG) == {}
+    manager.persisting(replace(CONFIG, mtu=1400))._write()
+    made["network"]["bridges"]["br0"]["mtu"] = 1400
+    assert netplan.yaml.safe_load(own.read_text()) == made
+    manager.forgetting("br0", ("eth0", "eth1"), None)._write()
+    assert site.read_text() == SITE
+
+
 def test_search_domains_go_with_the_bridge():
     found = replace(CONFIG, search=("corp.example",))
     text = netplan.written(replace(CONFIG, dns=()), [SITE])["/etc/netplan/90-salt-virt-br0.yaml"]
