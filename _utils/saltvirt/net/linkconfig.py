@@ -1,7 +1,7 @@
 """How each manager of networks keeps a bridge over a reboot: text from plain data."""
 
 import uuid
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -98,8 +98,14 @@ def _client_id(config: LinkConfig) -> _Pairs:
     return []
 
 
-def networkd(config: LinkConfig) -> dict[str, str]:
-    """Return the files of systemd-networkd; their names sort before those of the distribution."""
+def networkd(config: LinkConfig, stacked: Mapping[str, _Pairs] | None = None) -> dict[str, str]:
+    """
+    Return the files of systemd-networkd; their names sort before those of the distribution.
+
+    stacked
+        ``{link: [(key, value)]}`` of what is on a link by its file of before, such as its VLANs.
+    """
+    above = stacked or {}
     base = "/etc/systemd/network/05-salt-virt"
     name = config.name
     device = _ini(
@@ -126,6 +132,7 @@ def networkd(config: LinkConfig) -> dict[str, str]:
     network += [("Gateway", g) for g in config.gateways] + [("DNS", d) for d in config.dns]
     network += [("Domains", " ".join(config.search))] if config.search else []
     network += [("IPv6AcceptRA", "yes")] if config.ra else []
+    network += above.get(name, [])
     routes: list[tuple[str, _Pairs]] = [
         ("Route", [("Destination", dst), *([("Gateway", via)] if via else [])])
         for dst, via in config.routes
@@ -144,7 +151,9 @@ def networkd(config: LinkConfig) -> dict[str, str]:
     ]
     for port in config.ports:
         files[f"{base}-{name}-{port}.network"] = _ini(
-            ("Match", [("Name", port)]), ("Network", [("Bridge", name)]), *vlans
+            ("Match", [("Name", port)]),
+            ("Network", [("Bridge", name), *above.get(port, [])]),
+            *vlans,
         )
     return files
 

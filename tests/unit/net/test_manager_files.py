@@ -69,6 +69,47 @@ def test_a_port_that_networkmanager_saved_again_is_still_the_bridges(root, maste
     assert names(root, NM) == []
 
 
+def networkd_sets(root, link, path, text):
+    """Have networkd set a link by a file; it says so itself."""
+    _put(root / f"sys/class/net/{link}/ifindex", b"7\n")
+    _put(root / "run/systemd/netif/links/7", f"ADMIN_STATE=x\nNETWORK_FILE={path}\n".encode())
+    _put(_below(root, path), text.encode())
+
+
+VLANS = """[Match]
+Name=eth0
+[Network]
+DHCP=yes
+VLAN=mgmt
+VLAN = lan7 lan8
+[BridgeVLAN]
+VLAN=5
+"""
+
+
+def test_vlans_of_a_port_that_networkd_makes_with_it_are_made_at_the_next_boot_too(root):
+    manager, folder = filemanagers.Networkd(), "/etc/systemd/network"
+    networkd_sets(root, "eth0", f"{folder}/10-eth0.network", VLANS)
+    _put(root / "etc/systemd/network/10-eth0.network.d/x.conf", b"[Network]\nMACVLAN=m0\n")
+    own = f"{folder}/05-salt-virt-br0-eth0.network"
+
+    text = manager.wanted(CONFIG)[own]
+    assert text.partition("[Network]\n")[2] == (
+        "Bridge=br0\nVLAN=mgmt\nVLAN=lan7\nVLAN=lan8\nMACVLAN=m0\n"
+    )
+    manager.persisting(CONFIG)._write()
+    networkd_sets(root, "eth0", own, text)
+    assert manager.wanted(CONFIG)[own] == text
+
+
+def test_a_file_of_networkds_that_comes_before_ours_is_refused(root):
+    path = "/etc/systemd/network/00-eth0.network"
+    networkd_sets(root, "eth0", path, VLANS)
+
+    with pytest.raises(VirtError, match=f"{path} sets eth0, and comes before the 05-salt-virt-br0"):
+        filemanagers.Networkd().pending(CONFIG)
+
+
 SITE = """# The site's.
 network:
   version: 2
