@@ -31,6 +31,8 @@ def _request(name: str, ports: Any, given: Mapping[str, Any]) -> present.Request
     delay_s = arguments.whole("forward_delay", given["forward_delay"], least=0, most=30)
     timeout_s = arguments.whole("confirm_timeout", given["confirm_timeout"], least=1, most=600)
     stp = arguments.boolean("stp", given["stp"])
+    # The kernel takes no less with STP.
+    delay_s = max(delay_s, 2) if stp else delay_s
     options = {"stp": int(stp), "forward_delay_cs": 100 * delay_s}
     if stp and timeout_s <= 2 * delay_s:
         raise BadArgument(
@@ -98,7 +100,7 @@ def bridge_present(
     mtu
         In bytes, of bridge and ports. Defaults to that of the first port.
     stp, forward_delay
-        Spanning tree, and its delay in seconds. Default to False and 0.
+        Spanning tree, and its delay in seconds, with STP at least 2. Default to False and 0.
     vlan_filtering, vlans
         Let the bridge look at VLAN tags, and pass these (``[10, 20-30]``) on its ports.
     persist

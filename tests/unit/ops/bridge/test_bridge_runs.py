@@ -2,6 +2,7 @@
 
 import contextlib
 
+import asloaded
 import pytest
 from saltvirt.errors import BadArgument, VirtError
 from saltvirt.net import links, managers, resolver
@@ -61,6 +62,25 @@ def found(monkeypatch):
 def look():
     """Look at what one bridge over the host's link would need."""
     return present.decide(present.Request(bridge=BR0))
+
+
+GIVEN = {
+    **dict.fromkeys(("addresses", "gateway", "dhcp", "dns", "mtu")),
+    **{"stp": False, "forward_delay": 0, "vlan_filtering": False, "vlans": ()},
+    **{"persist": "auto", "confirm_timeout": 30},
+}
+
+
+@pytest.mark.parametrize(
+    ("given", "kept_cs"),
+    [({}, 0), ({"stp": True}, 200), ({"stp": True, "forward_delay": 4}, 400)],
+)
+def test_with_stp_the_delay_is_the_least_that_the_kernel_takes(given, kept_cs):
+    """It refuses less than 2 s (br_set_forward_delay)."""
+    module = asloaded.module("_states/virt_network.py")
+
+    asked = module._request("br0", ["eth0"], {**GIVEN, **given})
+    assert asked.bridge.options["forward_delay_cs"] == kept_cs
 
 
 def test_a_manager_that_does_not_run_is_refused_for_a_static_address_too(found):
