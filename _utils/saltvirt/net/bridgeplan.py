@@ -102,7 +102,15 @@ def target(snapshot: Snapshot, bridge: Bridge) -> Snapshot:
     links = {bridge.name: _bridge_link(snapshot, bridge)}
     links |= {port: _port_link(snapshot["links"][port], bridge) for port in bridge.ports}
     routes = [_rerouted(route, bridge.ports, bridge.name) for route in snapshot["routes"]]
+    lost = _texts(snapshot["links"]) - _texts(links)
+    # The kernel takes no route whose source is an address that nobody has.
+    routes = [{**r, "prefsrc": None} if r["prefsrc"] in lost else r for r in routes]
     return {"links": links, "routes": _with_gateway(routes, bridge)}
+
+
+def _texts(links: dict[str, Link]) -> set[str | None]:
+    """Return the addresses of links, without prefixes."""
+    return {one["address"].partition("/")[0] for link in links.values() for one in link["addresses"]}
 
 
 def _bridge_link(snapshot: Snapshot, bridge: Bridge) -> Link:
@@ -126,8 +134,14 @@ def _bridge_addresses(links: dict[str, Link], bridge: Bridge) -> list[Address]:
     if bridge.addresses is None:
         return had
     by_text = {a["address"]: a for a in had}
+    # What routers have advertised comes back with their next word, however often it is taken away.
+    told = [a for a in had if ":" in a["address"] and a["valid_s"] is not None]
+    told = [a for a in told if a["address"] not in bridge.addresses]
     # What was leased is static from now on: nobody would renew it.
-    return [{**by_text.get(text, _static(text)), "valid_s": None} for text in bridge.addresses]
+    static: list[Address] = [
+        {**by_text.get(text, _static(text)), "valid_s": None} for text in bridge.addresses
+    ]
+    return [*static, *told]
 
 
 def _port_link(link: Link, bridge: Bridge) -> Link:
