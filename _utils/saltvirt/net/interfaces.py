@@ -332,8 +332,10 @@ def with_bridge(text: str, config: LinkConfig) -> str:
 
 
 def _bridge(old: list[Block], config: LinkConfig) -> list[Block]:
+    # Those that it has already, and that are not asked for, stay.
+    ports = dict.fromkeys([*config.ports, *_said_ports(old, config.name)])
     own = [
-        f"bridge_ports {' '.join(_ports(old, config)) or 'none'}",
+        f"bridge_ports {' '.join(ports) or 'none'}",
         f"bridge_stp {'on' if config.stp else 'off'}",
         f"bridge_fd {config.forward_delay_s}",
         f"hwaddress {config.mac}",
@@ -346,17 +348,17 @@ def _bridge(old: list[Block], config: LinkConfig) -> list[Block]:
     return [stanza, *(b for b in asking if b.words[3:4] != ["static"])]
 
 
-def _ports(old: list[Block], config: LinkConfig) -> list[str]:
-    """Return the ports of a bridge: those that it has already, and that are not asked for, stay."""
-    said = [
-        word
-        for block in old
-        if block.is_iface(config.name)
-        for entry in block.options()
-        if entry.words[:1] in (["bridge_ports"], ["bridge-ports"])
-        for word in entry.words[1:]
-    ]
-    return [*config.ports, *(one for one in said if one not in (*config.ports, "none"))]
+def _said_ports(blocks: list[Block], name: str) -> list[str]:
+    own = [entry.words for b in blocks if b.is_iface(name) for entry in b.options()]
+    found = [words[1:] for words in own if words[:1] in (["bridge_ports"], ["bridge-ports"])]
+    return [one for words in found for one in words if one != "none"]
+
+
+def is_heirs(text: str, name: str) -> bool:
+    """Return whether a bridge's stanza has what its ports would lack without it."""
+    found = stanzas.blocks(text)
+    kinds = {block.words[3] for block in found if block.is_iface(name) and len(block.words) > 3}
+    return bool(kinds - {"manual"} and _said_ports(found, name))
 
 
 def _bridge_options(old: list[Block], config: LinkConfig) -> list[Entry]:

@@ -306,6 +306,19 @@ def test_the_file_is_written_once_and_keeps_its_mode_there_and_back(host, monkey
     assert host.read_text() == before and host.stat().st_mode & 0o777 == 0o640
 
 
+def test_a_bridge_that_is_down_does_not_go_with_the_addresses_of_its_port(host):
+    """The stanza is all that has them: without it the host would boot with none."""
+    manager = ifupdown.Ifupdown()
+    host.write_text(interfaces.with_bridge(host.read_text(), CONFIG))
+    with pytest.raises(tools.PersistenceError, match="bring it up \\('ifup br0'\\), or give that"):
+        manager.forgetting("br0", (), None)
+    manager.forgetting("br0", ("eth0",), replace(CONFIG, name="eth0"))
+
+    for text in ("iface br0 inet manual\n bridge_ports eth0\n", "iface br0 inet dhcp\n"):
+        host.write_text(text)
+        manager.forgetting("br0", (), None)
+
+
 @pytest.mark.parametrize(
     "line", ["source {0}/interfaces.d/*", "source-directory interfaces.d", "source {0}/more"]
 )
