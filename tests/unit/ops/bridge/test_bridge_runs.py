@@ -115,6 +115,20 @@ def test_files_of_a_bridge_that_is_not_there_are_removed_under_the_watchdog_too(
     assert found["watched"] == [("br0",)] and found["manager"].told == ["given back"]
 
 
+@pytest.mark.parametrize(("port", "kind"), [("vnet3", None), ("tap0", None), ("web1-lan", "tun")])
+def test_a_bridge_that_vms_use_stays_whatever_their_links_are_called(
+    found, monkeypatch, port, kind
+):
+    bridge = {"br0": link(kind="bridge"), port: link(kind=kind, master="br0")}
+    found["seen"] = {"links": bridge, "routes": []}
+    monkeypatch.setattr(links, "ports_of", lambda _bridge: [port])
+
+    with pytest.raises(VirtError, match=f"^VMs use 'br0' \\({port}\\); stop them first"):
+        absent.remove(
+            {"file_client": "local"}, "br0", confirm_timeout_s=1, persist_by="auto", is_test=True
+        )
+
+
 def test_search_domains_are_found_where_the_name_servers_are(tmp_path, monkeypatch):
     path = tmp_path / "resolv.conf"
     path.write_text("# x\nnameserver 10.0.0.53\nsearch . corp.example b\nnameserver fd00::53\n")
