@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from saltvirt import nics, spec
+from saltvirt import arguments, nics, spec
 from saltvirt.errors import BadArgument, LibvirtRefused, VirtError
 from saltvirt.kvm import connect, host, lifecycle, query
 from saltvirt.ops.build import create
@@ -83,6 +83,7 @@ def _created(
     kept.refuse_moved(context.settings, name)
     if given.get("mem") is None:
         raise BadArgument(f"there is no VM {name!r} on this host; to create it give mem")
+    is_autostarted = _is_autostarted(given)
     # libvirt itself gave one to a VM of which Salt 3006 said none.
     cpu = 1 if given.get("cpu") is None else given["cpu"]
     options = {
@@ -95,7 +96,6 @@ def _created(
     deployment = spec.deployment(
         context.settings, name, cpu, given["mem"], {**options, "start": start}
     )
-    is_autostarted = given.get("autostart") is True
     if test:
         create.show(context, deployment)
     else:
@@ -107,6 +107,11 @@ def _created(
     changes |= {"started": True} if start else {}
     comment = f"Domain {name} defined{' and started' if start else ''}"
     return Outcome(comment=comment, changes=changes)
+
+
+def _is_autostarted(given: Mapping[str, Any]) -> bool:
+    asked = given.get("autostart")
+    return asked is not None and arguments.boolean("autostart", asked)
 
 
 def _request(

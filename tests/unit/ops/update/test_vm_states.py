@@ -166,6 +166,13 @@ def test_a_paused_vm_is_resumed(states):
     assert query.state(states.conn, "web1") == "running"
 
 
+def test_autostart_as_text_is_refused_on_creation_too(states):
+    done = states.apply("defined", **VM, autostart="yes")
+    assert (done["result"], done["changes"]) == (False, {})
+    assert done["comment"] == "autostart: 'yes' is neither True nor False"
+    assert not lifecycle.is_defined(states.conn, "web1")
+
+
 def test_autostart_is_set_on_creation_and_left_alone_afterwards(states):
     done = states.apply("defined", **VM, autostart=True)
     assert done["changes"] == {"web1": {"definition": True, "autostart": True}}
