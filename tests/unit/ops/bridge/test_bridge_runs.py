@@ -132,6 +132,8 @@ def test_a_bridge_that_vms_use_stays_whatever_their_links_are_called(
 def test_search_domains_are_found_where_the_name_servers_are(tmp_path, monkeypatch):
     path = tmp_path / "resolv.conf"
     path.write_text("# x\nnameserver 10.0.0.53\nsearch . corp.example b\nnameserver fd00::53\n")
+    with path.open("a") as more:
+        more.write("nameserver fe80::1%2\nnameserver fe80::1%eth0\n")
     monkeypatch.setattr(resolver, "_PATHS", (str(path),))
 
     assert resolver.configured() == (("10.0.0.53", "fd00::53"), ("corp.example", "b"))
