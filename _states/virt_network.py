@@ -13,7 +13,7 @@ from saltvirt import arguments, compat, statereturn
 from saltvirt.errors import BadArgument, VirtError
 from saltvirt.net import bridgeplan
 from saltvirt.net.firewall import backends, lastpeers
-from saltvirt.ops.bridge import absent, present
+from saltvirt.ops.bridge import absent, confirm, present
 from saltvirt.ops.certificates import enrolment
 
 __virtualname__ = "virt"
@@ -126,12 +126,15 @@ def bridge_present(
         _tell_master(changes)
     except VirtError as error:
         return statereturn.failed(name, error)
+    reached = ", and the master was reached over it"
+    if confirm.master_address(__opts__) is None:
+        reached = "; whether it leads anywhere was not tried, as this minion has no master"
     return statereturn.of(
         name,
         changes,
         is_test=__opts__["test"],
         would=f"bridge {name} would be made",
-        done=f"bridge {name} is there, and the master was reached over it",
+        done=f"bridge {name} is there{reached}",
         idle=f"bridge {name} is in order",
     )
 

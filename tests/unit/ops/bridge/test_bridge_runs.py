@@ -83,6 +83,21 @@ def test_with_stp_the_delay_is_the_least_that_the_kernel_takes(given, kept_cs):
     assert asked.bridge.options["forward_delay_cs"] == kept_cs
 
 
+@pytest.mark.parametrize(
+    ("opts", "said"),
+    [
+        ({"file_client": "local"}, "there; whether it leads anywhere was not tried"),
+        ({"master_uri": "tcp://10.0.0.9:4506"}, "there, and the master was reached over it"),
+    ],
+)
+def test_a_master_that_was_not_asked_is_not_said_to_have_been_reached(monkeypatch, opts, said):
+    module = asloaded.module("_states/virt_network.py", **opts)
+    monkeypatch.setattr(present, "make", lambda *_given, **_how: {"br0": ["created"]})
+    module.__salt__ = {"saltutil.refresh_grains": lambda: None}
+
+    assert said in module.bridge_present("br0", ["eth0"])["comment"]
+
+
 def test_a_manager_that_does_not_run_is_refused_for_a_static_address_too(found):
     found["manager"] = Manager(runs=False)
     with pytest.raises(BadArgument, match="systemd-networkd does not run here, so nobody would"):
