@@ -212,7 +212,7 @@ def firewall_present(
         # A host that has just lost its address, or boots, is not shut out by those that it needs.
         unknown = [host for host, addresses in told.items() if not addresses]
         stay = last.of(unknown)
-        all_peers = [*peers, *chain(*told.values(), *stay.values())]
+        all_peers = [*arguments.names("peers", peers), *chain(*told.values(), *stay.values())]
         work = backends.of(backend, __salt__, name, ports, all_peers)
         if not is_test:  # a test may run before the package is there
             work.refuse_missing()
