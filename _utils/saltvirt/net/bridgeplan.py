@@ -110,7 +110,8 @@ def target(snapshot: Snapshot, bridge: Bridge) -> Snapshot:
 
 def _texts(links: dict[str, Link]) -> set[str | None]:
     """Return the addresses of links, without prefixes."""
-    return {one["address"].partition("/")[0] for link in links.values() for one in link["addresses"]}
+    every = (one["address"] for link in links.values() for one in link["addresses"])
+    return {text.partition("/")[0] for text in every}
 
 
 def _bridge_link(snapshot: Snapshot, bridge: Bridge) -> Link:

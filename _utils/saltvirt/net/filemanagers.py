@@ -149,8 +149,12 @@ class Networkd(FileManager):
     def wanted(self, config: LinkConfig) -> dict[str, str]:
         """Return ``{path: text}`` of the files that keep a bridge; refuse those that come late."""
         files = {link: self._file_of(link) for link in (config.name, *config.ports)}
-        above = {link: stacked.of(_texts(path)) for link, path in files.items()}
-        wanted = linkconfig.networkd(config, above)
+        texts = {link: _texts(path) for link, path in files.items()}
+        wanted = linkconfig.networkd(
+            config,
+            {link: stacked.of(found) for link, found in texts.items()},
+            stacked.of_lease(text for found in reversed(texts.values()) for text in found),
+        )
         for link, path in files.items():
             own = f"{_OURS[0]}{config.name}{'' if link == config.name else f'-{link}'}.network"
             there = path.rpartition("/")[2]
@@ -163,7 +167,8 @@ class Networkd(FileManager):
 
     def _file_of(self, link: str) -> str:
         """Return the path of the file that sets a link now, "" if there is none."""
-        return stacked.file_of((content(f"/run/systemd/netif/links/{_index(link)}") or b"").decode())
+        state = content(f"/run/systemd/netif/links/{_index(link)}") or b""
+        return stacked.file_of(state.decode())
 
     def runs(self) -> bool:
         """Return whether it runs."""

@@ -69,12 +69,12 @@ def _colons(text: str) -> str:
     return ":".join(text[at : at + 2] for at in range(0, len(text), 2))
 
 
-def _client(config: LinkConfig) -> _Pairs:
+def _client(config: LinkConfig, more: Iterable[tuple[str, Any]] = ()) -> _Pairs:
     """Return networkd's words for the client that the port was: the server knows it by these."""
     if not config.dhcp:
         return []
     # A lease that is given back when the bridge goes may be somebody else's when its port asks.
-    return [("SendRelease", "no"), *_client_id(config)]
+    return [("SendRelease", "no"), *_client_id(config), *more]
 
 
 def client_section(config: LinkConfig) -> str:
@@ -98,12 +98,18 @@ def _client_id(config: LinkConfig) -> _Pairs:
     return []
 
 
-def networkd(config: LinkConfig, stacked: Mapping[str, _Pairs] | None = None) -> dict[str, str]:
+def networkd(
+    config: LinkConfig,
+    stacked: Mapping[str, _Pairs] | None = None,
+    of_lease: Iterable[tuple[str, Any]] = (),
+) -> dict[str, str]:
     """
     Return the files of systemd-networkd; their names sort before those of the distribution.
 
     stacked
         ``{link: [(key, value)]}`` of what is on a link by its file of before, such as its VLANs.
+    of_lease
+        What those files make of a lease.
     """
     above = stacked or {}
     base = "/etc/systemd/network/05-salt-virt"
@@ -142,7 +148,7 @@ def networkd(config: LinkConfig, stacked: Mapping[str, _Pairs] | None = None) ->
         f"{base}-{name}.network": _ini(
             ("Match", [("Name", name)]),
             ("Network", network),
-            ("DHCPv4", _client(config)),
+            ("DHCPv4", _client(config, of_lease)),
             *routes,
         ),
     }

@@ -102,6 +102,33 @@ def test_vlans_of_a_port_that_networkd_makes_with_it_are_made_at_the_next_boot_t
     assert manager.wanted(CONFIG)[own] == text
 
 
+LEASED = """[Network]
+DHCP=ipv4
+[DHCPv4]
+RouteMetric=300
+UseRoutes=no
+ClientIdentifier=mac
+"""
+
+
+def test_what_a_port_makes_of_its_lease_the_bridge_does_too(root):
+    """Else a second link with a lease would lead out, where it did not before."""
+    manager, one = filemanagers.Networkd(), replace(CONFIG, dhcp=True, addresses=(), gateways=())
+    own = "/etc/systemd/network/05-salt-virt-br0.network"
+    networkd_sets(root, "eth0", "/etc/systemd/network/10-eth0.network", LEASED)
+    text = manager.wanted(one)[own]
+    assert "[DHCPv4]\nSendRelease=no\nRouteMetric=300\nUseRoutes=no\n" in text
+    networkd_sets(root, "br0", own, text)
+    (root / "sys/class/net/eth0/ifindex").unlink()
+    assert manager.wanted(one)[own] == text
+    assert "UseRoutes" not in manager.wanted(CONFIG)[own]
+
+    said = "network: {ethernets: {eth0: {dhcp4: true, dhcp4-overrides: {route-metric: 300}}}}"
+    text = netplan.written(one, [said])["/etc/netplan/90-salt-virt-br0.yaml"]
+    bridge = netplan.yaml.safe_load(text)["network"]["bridges"]["br0"]
+    assert bridge["dhcp4-overrides"] == {"route-metric": 300}
+
+
 def test_a_file_of_networkds_that_comes_before_ours_is_refused(root):
     path = "/etc/systemd/network/00-eth0.network"
     networkd_sets(root, "eth0", path, VLANS)
