@@ -61,6 +61,23 @@ def refuse_unmovable(snapshot: Snapshot) -> None:
                 )
 
 
+def refuse_displacing(gateway: str, others: Iterable[Route]) -> None:
+    """
+    Raise BridgeRefused if a gateway would take the place of a default route over another link.
+
+    The kernel has one of each metric, and the rollback knows only the links that take part.
+    """
+    family, metric = (10, 1024) if ":" in gateway else (2, 0)
+    for route in others:
+        is_main = route["dst"] == "default" and route["table"] == 254
+        if is_main and route["family"] == family and (route["priority"] or metric) == metric:
+            via = f" via {route['gateway']}" if route["gateway"] else ""
+            raise BridgeRefused(
+                f"the default route{via} over {route['oif']} would be lost to the gateway "
+                f"{gateway}: leave that out, or take the other away first"
+            )
+
+
 def _refuse_port(link: Link | None, port: str, bridge: str, every: Iterable[str]) -> None:
     if link is None:
         raise BadArgument(

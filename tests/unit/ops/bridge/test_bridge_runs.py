@@ -1,6 +1,7 @@
 """One run of a bridge: what is refused before anything changes, and what is watched."""
 
 import contextlib
+from dataclasses import replace
 
 import asloaded
 import pytest
@@ -105,6 +106,28 @@ def test_a_manager_that_does_not_run_is_refused_for_a_static_address_too(found):
 
     found.update(manager=managers.NoManager(), name="none")
     assert look().config.addresses == ("10.0.0.4/16",)
+
+
+def test_a_gateway_that_would_displace_another_links_default_route_is_refused(found, monkeypatch):
+    """The rollback would not bring that one back: it knows only the links that take part."""
+    there = {"eth9": [route("default", "192.0.2.1", "eth9")], "eth0": []}
+    monkeypatch.setattr(links, "names", lambda: list(there))
+    monkeypatch.setattr(
+        links,
+        "read",
+        lambda names: {**HOST, "routes": [r for name in names for r in there.get(name, ())]},
+    )
+    one = present.Request(bridge=replace(BR0, gateway="10.0.0.1"))
+    with pytest.raises(VirtError, match=r"route via 192.0.2.1 over eth9 would be lost to the gate"):
+        present.decide(one)
+    look()
+
+    there["eth9"] = [route("default", "192.0.2.1", "eth9", priority=100)]
+    present.decide(one)
+    there["eth9"] = [route("default", "fe80::1", "eth9", family=10, priority=1024)]
+    present.decide(one)
+    with pytest.raises(VirtError, match="fe80::1 over eth9 would be lost"):
+        present.decide(present.Request(bridge=replace(BR0, gateway="fd00::1")))
 
 
 def test_what_cannot_be_kept_is_no_matter_where_nobody_keeps_it(found):
