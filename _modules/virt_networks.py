@@ -255,7 +255,7 @@ def network_start(name, **kwargs):
 
 def network_stop(name, **kwargs):
     """
-    Stop a network; its definition stays.
+    Stop a network; its definition stays. VMs that run in it lose their link for good.
 
     name
         The network's name.

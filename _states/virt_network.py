@@ -13,7 +13,7 @@ from saltvirt import arguments, compat, statereturn
 from saltvirt.errors import BadArgument, VirtError
 from saltvirt.net import bridgeplan
 from saltvirt.net.firewall import backends, lastpeers
-from saltvirt.ops.bridge import absent, present
+from saltvirt.ops.bridge import absent, confirm, present
 from saltvirt.ops.certificates import enrolment
 
 __virtualname__ = "virt"
@@ -31,6 +31,8 @@ def _request(name: str, ports: Any, given: Mapping[str, Any]) -> present.Request
     delay_s = arguments.whole("forward_delay", given["forward_delay"], least=0, most=30)
     timeout_s = arguments.whole("confirm_timeout", given["confirm_timeout"], least=1, most=600)
     stp = arguments.boolean("stp", given["stp"])
+    # The kernel takes no less with STP.
+    delay_s = max(delay_s, 2) if stp else delay_s
     options = {"stp": int(stp), "forward_delay_cs": 100 * delay_s}
     if stp and timeout_s <= 2 * delay_s:
         raise BadArgument(
@@ -98,7 +100,7 @@ def bridge_present(
     mtu
         In bytes, of bridge and ports. Defaults to that of the first port.
     stp, forward_delay
-        Spanning tree, and its delay in seconds. Default to False and 0.
+        Spanning tree, and its delay in seconds, with STP at least 2. Default to False and 0.
     vlan_filtering, vlans
         Let the bridge look at VLAN tags, and pass these (``[10, 20-30]``) on its ports.
     persist
@@ -124,12 +126,15 @@ def bridge_present(
         _tell_master(changes)
     except VirtError as error:
         return statereturn.failed(name, error)
+    reached = ", and the master was reached over it"
+    if confirm.master_address(__opts__) is None:
+        reached = "; whether it leads anywhere was not tried, as this minion has no master"
     return statereturn.of(
         name,
         changes,
         is_test=__opts__["test"],
         would=f"bridge {name} would be made",
-        done=f"bridge {name} is there, and the master was reached over it",
+        done=f"bridge {name} is there{reached}",
         idle=f"bridge {name} is in order",
     )
 
@@ -207,7 +212,7 @@ def firewall_present(
         # A host that has just lost its address, or boots, is not shut out by those that it needs.
         unknown = [host for host, addresses in told.items() if not addresses]
         stay = last.of(unknown)
-        all_peers = [*peers, *chain(*told.values(), *stay.values())]
+        all_peers = [*arguments.names("peers", peers), *chain(*told.values(), *stay.values())]
         work = backends.of(backend, __salt__, name, ports, all_peers)
         if not is_test:  # a test may run before the package is there
             work.refuse_missing()

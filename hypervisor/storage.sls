@@ -52,11 +52,18 @@ hypervisor_selinux_{{ name }}:
 {%- endfor %}
 {%- endif %}
 
+{#- One that was there before stays where it is, with its VMs' disks, unless a path is asked for. #}
+{%- set asked = (pillar.get('hypervisor', {}).get('pool') or {}).get('path') %}
+{%- set is_there = salt['file.file_exists'](
+      '/etc/libvirt/storage/' ~ hypervisor['pool']['name'] ~ '.xml') %}
+
 hypervisor_pool:
   virt.pool_running:
     - name: {{ hypervisor['pool']['name'] | json }}
+    {%- if asked or not is_there %}
     - ptype: dir
     - target: {{ hypervisor['pool']['path'] | json }}
+    {%- endif %}
     - autostart: True
     - require:
       {%- if hypervisor['init'] == 'sysv' %}

@@ -152,6 +152,7 @@ def keep(
         done = "defined" + (", marked for autostart" if autostart else "")
         end = " and started" if running else ""
         return f"Network {done}{end}", f"Network {name} {done}{end}"
+    before = _definition(found), int(found.autostart())
     done = _redefined(conn, found, wanted, autostart=autostart, is_test=is_test)
     change, comment = (f"Network {done}" if done else ""), f"Network {name} {done or 'unchanged'}"
     if not running:
@@ -159,8 +160,21 @@ def keep(
     if found.isActive():
         return change, f"{comment} and is running"
     if not is_test:
-        found.create()
+        _start(conn, found, before if done else None)
     return (f"{change} and started" if change else "Network started"), f"{comment} and started"
+
+
+def _start(conn: Any, network: Any, before: tuple[str, int] | None) -> None:
+    """Start a network; if that fails, have its definition and its flag as they were before."""
+    try:
+        network.create()
+    except libvirt.libvirtError as exc:
+        if before is not None:
+            conn.networkDefineXML(before[0])
+            network.setAutostart(before[1])
+        as_it_was = "" if before is None else ", and is defined as it was"
+        why = f"network {network.name()!r} cannot be started{as_it_was}: {exc}"
+        raise LibvirtRefused(why) from exc
 
 
 def _redefined(

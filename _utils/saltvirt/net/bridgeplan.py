@@ -61,6 +61,23 @@ def refuse_unmovable(snapshot: Snapshot) -> None:
                 )
 
 
+def refuse_displacing(gateway: str, others: Iterable[Route]) -> None:
+    """
+    Raise BridgeRefused if a gateway would take the place of a default route over another link.
+
+    The kernel has one of each metric, and the rollback knows only the links that take part.
+    """
+    family, metric = (10, 1024) if ":" in gateway else (2, 0)
+    for route in others:
+        is_main = route["dst"] == "default" and route["table"] == 254
+        if is_main and route["family"] == family and (route["priority"] or metric) == metric:
+            via = f" via {route['gateway']}" if route["gateway"] else ""
+            raise BridgeRefused(
+                f"the default route{via} over {route['oif']} would be lost to the gateway "
+                f"{gateway}: leave that out, or take the other away first"
+            )
+
+
 def _refuse_port(link: Link | None, port: str, bridge: str, every: Iterable[str]) -> None:
     if link is None:
         raise BadArgument(
@@ -102,7 +119,16 @@ def target(snapshot: Snapshot, bridge: Bridge) -> Snapshot:
     links = {bridge.name: _bridge_link(snapshot, bridge)}
     links |= {port: _port_link(snapshot["links"][port], bridge) for port in bridge.ports}
     routes = [_rerouted(route, bridge.ports, bridge.name) for route in snapshot["routes"]]
+    lost = _texts(snapshot["links"]) - _texts(links)
+    # The kernel takes no route whose source is an address that nobody has.
+    routes = [{**r, "prefsrc": None} if r["prefsrc"] in lost else r for r in routes]
     return {"links": links, "routes": _with_gateway(routes, bridge)}
+
+
+def _texts(links: dict[str, Link]) -> set[str | None]:
+    """Return the addresses of links, without prefixes."""
+    every = (one["address"] for link in links.values() for one in link["addresses"])
+    return {text.partition("/")[0] for text in every}
 
 
 def _bridge_link(snapshot: Snapshot, bridge: Bridge) -> Link:
@@ -126,8 +152,14 @@ def _bridge_addresses(links: dict[str, Link], bridge: Bridge) -> list[Address]:
     if bridge.addresses is None:
         return had
     by_text = {a["address"]: a for a in had}
+    # What routers have advertised comes back with their next word, however often it is taken away.
+    told = [a for a in had if ":" in a["address"] and a["valid_s"] is not None]
+    told = [a for a in told if a["address"] not in bridge.addresses]
     # What was leased is static from now on: nobody would renew it.
-    return [{**by_text.get(text, _static(text)), "valid_s": None} for text in bridge.addresses]
+    static: list[Address] = [
+        {**by_text.get(text, _static(text)), "valid_s": None} for text in bridge.addresses
+    ]
+    return [*static, *told]
 
 
 def _port_link(link: Link, bridge: Bridge) -> Link:

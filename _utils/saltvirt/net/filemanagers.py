@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from saltvirt.net import leases, linkconfig, links, netplan
+from saltvirt.net import leases, linkconfig, links, netplan, stacked
 from saltvirt.net.change import Change, content, put
 from saltvirt.net.leases import Lease
 from saltvirt.net.linkconfig import LinkConfig
@@ -147,8 +147,28 @@ class Networkd(FileManager):
     of_ports = {"/etc/systemd/network/05-salt-virt-{name}-*.network": "Bridge={name}"}
 
     def wanted(self, config: LinkConfig) -> dict[str, str]:
-        """Return ``{path: text}`` of the files that keep a bridge."""
-        return linkconfig.networkd(config)
+        """Return ``{path: text}`` of the files that keep a bridge; refuse those that come late."""
+        files = {link: self._file_of(link) for link in (config.name, *config.ports)}
+        texts = {link: _texts(path) for link, path in files.items()}
+        wanted = linkconfig.networkd(
+            config,
+            {link: stacked.of(found) for link, found in texts.items()},
+            stacked.of_lease(text for found in reversed(texts.values()) for text in found),
+        )
+        for link, path in files.items():
+            own = f"{_OURS[0]}{config.name}{'' if link == config.name else f'-{link}'}.network"
+            there = path.rpartition("/")[2]
+            if there and there < own and not there.startswith(_OURS):
+                raise PersistenceError(
+                    f"{path} sets {link}, and comes before the {own} that would: rename it, so "
+                    "that its name comes later"
+                )
+        return wanted
+
+    def _file_of(self, link: str) -> str:
+        """Return the path of the file that sets a link now, "" if there is none."""
+        state = content(f"/run/systemd/netif/links/{_index(link)}") or b""
+        return stacked.file_of(state.decode())
 
     def runs(self) -> bool:
         """Return whether it runs."""
@@ -160,8 +180,7 @@ class Networkd(FileManager):
 
     def lease(self, link: str) -> Lease | None:
         """Return the lease that it holds on a link, or None."""
-        index = content(f"/sys/class/net/{link}/ifindex") or b""
-        text = content(f"/run/systemd/netif/leases/{index.decode().strip() or 0}")
+        text = content(f"/run/systemd/netif/leases/{_index(link)}")
         if text:
             return leases.of_networkd(text.decode())
         # systemd 262 keeps no such file.
@@ -192,6 +211,20 @@ class Networkd(FileManager):
         run(["networkctl", "reload"])
 
 
+def _index(link: str) -> str:
+    return (content(f"/sys/class/net/{link}/ifindex") or b"").decode().strip() or "0"
+
+
+def _texts(path: str) -> list[str]:
+    """Return the text of a file of networkd's, and of what is beside it if others wrote that."""
+    name = path.rpartition("/")[2]
+    if not name:
+        return []
+    beside = Path("/etc/systemd/network").glob(f"{name}.d/*.conf")
+    paths = [path, *([] if name.startswith(_OURS) else sorted(map(str, beside)))]
+    return [(content(one) or b"").decode() for one in paths]
+
+
 def _is_free(port: str) -> bool:
     return links.until(lambda: not links.master(port), _LET_GO_S)
 
@@ -218,7 +251,11 @@ class Netplan(Networkd):
             if str(path) not in own
         }
         macs = {port: _mac(port) for port in config.ports}
-        ids = netplan.ids(config.ports, list(now.values()), macs)
+        had = (content(self.paths(config.name)[0]) or b"").decode()
+        ids = {
+            *netplan.ids(config.ports, list(now.values()), macs),
+            *netplan.ids_of(had, config.name),
+        }
         before: dict[str, str] = {}
         out: dict[str, str] = {}
         for path, text in now.items():
@@ -228,7 +265,7 @@ class Netplan(Networkd):
             freed = netplan.freed(text, ids)
             if freed:
                 out |= {f"{path}{end}": before[path], path: freed}
-        return {**netplan.written(config, list(before.values()), macs), **out}
+        return {**netplan.written(config, list(before.values()), macs, had), **out}
 
     def forgetting(self, name: str, ports: Iterable[str], heir: LinkConfig | None) -> Change:
         """Return the change that removes the files, and gives the ports back what they gave up."""

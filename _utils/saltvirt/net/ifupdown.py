@@ -61,6 +61,11 @@ class Ifupdown:
         text = _text()
         _refuse(text, (name, *ports))
         interfaces.refuse_dhcpv6(text, _PATH, (name, *ports))
+        if not ports and interfaces.is_heirs(text, name):
+            raise PersistenceError(
+                f"{_PATH} gives {name} what its port has to get, and {name} has no port now: bring "
+                f"it up ('ifup {name}'), or give that to the port's stanza yourself"
+            )
         wanted = {_PATH: interfaces.without_bridge(text, name, heir)}
         return self._change(name, ports, wanted, is_coming=False)
 

@@ -332,8 +332,10 @@ def with_bridge(text: str, config: LinkConfig) -> str:
 
 
 def _bridge(old: list[Block], config: LinkConfig) -> list[Block]:
+    # Those that it has already, and that are not asked for, stay.
+    ports = dict.fromkeys([*config.ports, *_said_ports(old, config.name)])
     own = [
-        f"bridge_ports {' '.join(config.ports) or 'none'}",
+        f"bridge_ports {' '.join(ports) or 'none'}",
         f"bridge_stp {'on' if config.stp else 'off'}",
         f"bridge_fd {config.forward_delay_s}",
         f"hwaddress {config.mac}",
@@ -344,6 +346,19 @@ def _bridge(old: list[Block], config: LinkConfig) -> list[Block]:
         asking = [block for port in config.ports for block in _renamed(old, port, config.name)]
     stanza = _stanza(config, own, _bridge_options(old, config))
     return [stanza, *(b for b in asking if b.words[3:4] != ["static"])]
+
+
+def _said_ports(blocks: list[Block], name: str) -> list[str]:
+    own = [entry.words for b in blocks if b.is_iface(name) for entry in b.options()]
+    found = [words[1:] for words in own if words[:1] in (["bridge_ports"], ["bridge-ports"])]
+    return [one for words in found for one in words if one != "none"]
+
+
+def is_heirs(text: str, name: str) -> bool:
+    """Return whether a bridge's stanza has what its ports would lack without it."""
+    found = stanzas.blocks(text)
+    kinds = {block.words[3] for block in found if block.is_iface(name) and len(block.words) > 3}
+    return bool(kinds - {"manual"} and _said_ports(found, name))
 
 
 def _bridge_options(old: list[Block], config: LinkConfig) -> list[Entry]:

@@ -1,7 +1,7 @@
 """How each manager of networks keeps a bridge over a reboot: text from plain data."""
 
 import uuid
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -69,12 +69,12 @@ def _colons(text: str) -> str:
     return ":".join(text[at : at + 2] for at in range(0, len(text), 2))
 
 
-def _client(config: LinkConfig) -> _Pairs:
+def _client(config: LinkConfig, more: Iterable[tuple[str, Any]] = ()) -> _Pairs:
     """Return networkd's words for the client that the port was: the server knows it by these."""
     if not config.dhcp:
         return []
     # A lease that is given back when the bridge goes may be somebody else's when its port asks.
-    return [("SendRelease", "no"), *_client_id(config)]
+    return [("SendRelease", "no"), *_client_id(config), *more]
 
 
 def client_section(config: LinkConfig) -> str:
@@ -98,8 +98,20 @@ def _client_id(config: LinkConfig) -> _Pairs:
     return []
 
 
-def networkd(config: LinkConfig) -> dict[str, str]:
-    """Return the files of systemd-networkd; their names sort before those of the distribution."""
+def networkd(
+    config: LinkConfig,
+    stacked: Mapping[str, _Pairs] | None = None,
+    of_lease: Iterable[tuple[str, Any]] = (),
+) -> dict[str, str]:
+    """
+    Return the files of systemd-networkd; their names sort before those of the distribution.
+
+    stacked
+        ``{link: [(key, value)]}`` of what is on a link by its file of before, such as its VLANs.
+    of_lease
+        What those files make of a lease.
+    """
+    above = stacked or {}
     base = "/etc/systemd/network/05-salt-virt"
     name = config.name
     device = _ini(
@@ -126,6 +138,7 @@ def networkd(config: LinkConfig) -> dict[str, str]:
     network += [("Gateway", g) for g in config.gateways] + [("DNS", d) for d in config.dns]
     network += [("Domains", " ".join(config.search))] if config.search else []
     network += [("IPv6AcceptRA", "yes")] if config.ra else []
+    network += above.get(name, [])
     routes: list[tuple[str, _Pairs]] = [
         ("Route", [("Destination", dst), *([("Gateway", via)] if via else [])])
         for dst, via in config.routes
@@ -135,7 +148,7 @@ def networkd(config: LinkConfig) -> dict[str, str]:
         f"{base}-{name}.network": _ini(
             ("Match", [("Name", name)]),
             ("Network", network),
-            ("DHCPv4", _client(config)),
+            ("DHCPv4", _client(config, of_lease)),
             *routes,
         ),
     }
@@ -144,7 +157,9 @@ def networkd(config: LinkConfig) -> dict[str, str]:
     ]
     for port in config.ports:
         files[f"{base}-{name}-{port}.network"] = _ini(
-            ("Match", [("Name", port)]), ("Network", [("Bridge", name)]), *vlans
+            ("Match", [("Name", port)]),
+            ("Network", [("Bridge", name), *above.get(port, [])]),
+            *vlans,
         )
     return files
 

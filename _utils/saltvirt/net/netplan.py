@@ -42,7 +42,9 @@ def _of(text: str, kind: str) -> dict[str, _Yaml]:
     }
 
 
-def written(config: LinkConfig, texts: Sequence[str], macs: _Macs = None) -> dict[str, str]:
+def written(
+    config: LinkConfig, texts: Sequence[str], macs: _Macs = None, had: str = ""
+) -> dict[str, str]:
     """
     Return the files of netplan for a bridge; see :func:`freed` for its ports.
 
@@ -50,8 +52,11 @@ def written(config: LinkConfig, texts: Sequence[str], macs: _Macs = None) -> dic
         Those of the other files, with what they said before they were freed.
     macs
         ``{link: MAC}``, to tell what a definition by MAC is for.
+    had
+        What was written for the bridge before: ports that are not asked for any more stay.
     """
     called = ids(config.ports, texts, macs)
+    called |= _there(had, config.name) | called
     bridge = {
         "interfaces": list(called),
         "macaddress": config.mac,
@@ -69,6 +74,7 @@ def written(config: LinkConfig, texts: Sequence[str], macs: _Macs = None) -> dic
         ("addresses", list(config.addresses)),
         ("routes", routes),
         ("nameservers", names),
+        ("dhcp4-overrides", _overrides(config, texts, called)),
     ):
         if value:
             bridge[key] = value
@@ -146,18 +152,34 @@ def _nameservers(
     config: LinkConfig, texts: Iterable[str], called: Collection[str]
 ) -> dict[str, list[Any]]:
     """Return the name servers and search domains: those of the ports, unless others are asked."""
-    said = [
-        own.get("nameservers") or {}
-        for text in texts
-        for kind in _KINDS
-        for one, own in _of(text, kind).items()
-        if one in called
-    ]
+    said = _said(texts, called, "nameservers")
     addresses = _joined(said, "addresses")
     if config.is_dns_asked or (config.dns and not addresses):
         addresses = list(config.dns)
     found = {"addresses": addresses, "search": _joined(said, "search") or list(config.search)}
     return {key: value for key, value in found.items() if value}
+
+
+def _there(had: str, name: str) -> dict[str, _Yaml | None]:
+    """Return the ports that a bridge has by its file, as :func:`ids` does."""
+    return {one: _of(had, "ethernets").get(one) for one in ids_of(had, name)}
+
+
+def _overrides(config: LinkConfig, texts: Iterable[str], called: Collection[str]) -> _Yaml:
+    """Return what the ports make of a lease: without it another default route may win."""
+    found = _said(texts, called, "dhcp4-overrides") if config.dhcp else []
+    return {key: value for own in found for key, value in own.items()}
+
+
+def _said(texts: Iterable[str], called: Collection[str], key: str) -> list[_Yaml]:
+    """Return what the definitions of some links say under a key."""
+    return [
+        own.get(key) or {}
+        for text in texts
+        for kind in _KINDS
+        for one, own in _of(text, kind).items()
+        if one in called
+    ]
 
 
 def _joined(said: Iterable[_Yaml], key: str) -> list[Any]:

@@ -10,7 +10,9 @@ def configured() -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the name servers and the search domains that this host has now."""
     path = next((path for path in map(Path, _PATHS) if path.exists()), None)
     rows = [line.split() for line in path.read_text().splitlines()] if path else []
-    servers = [row[1] for row in rows if row[:1] == ["nameserver"] and len(row) > 1]
+    found = [row[1] for row in rows if row[:1] == ["nameserver"] and len(row) > 1]
+    # One of a link (fe80::1%eth0) is a router's word for this link alone, and comes again.
+    servers = [one for one in found if "%" not in one]
     return tuple(servers), tuple(domain for domain in _search(rows) if domain != ".")
 
 

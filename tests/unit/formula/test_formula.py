@@ -1,5 +1,6 @@
 """The formula, rendered by Salt itself for every family of systems that it knows."""
 
+import os
 import socket
 
 import pytest
@@ -273,6 +274,19 @@ def test_the_folder_of_images_is_the_one_that_vms_use(options):
         assert name == used
         assert said.startswith("hypervisor:images goes with the next release: say virt:images")
         assert said.endswith(f"this host's folder is {used}")
+
+
+def test_a_pool_that_is_there_stays_where_it_is_unless_a_path_is_asked_for(options, monkeypatch):
+    def target(**pool):
+        pillar = {"hypervisor": {"pool": pool}}
+        states = rendered(options, "hypervisor.storage", pillar, os_family="Debian", osrelease="12")
+        return states["hypervisor_pool"][1].get("target")
+
+    is_file, old = os.path.isfile, "/etc/libvirt/storage/old.xml"
+    monkeypatch.setattr(os.path, "isfile", lambda path: path == old or is_file(path))
+    assert target() == target(name="new") == "/var/lib/libvirt/images"
+    assert target(name="old") is None
+    assert target(name="old", path="/vm") == "/vm"
 
 
 def test_libguestfs_comes_unless_it_is_not_wanted(options):

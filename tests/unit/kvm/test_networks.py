@@ -252,6 +252,32 @@ def test_states_predict_what_they_do_and_do_it_once(conn):
     assert failed["result"] is False and "forward" in failed["comment"]
 
 
+def test_one_that_cannot_be_started_is_defined_as_it_was(conn, monkeypatch):
+    """The test driver starts any; a real one refuses what the host's own network is."""
+
+    class Refusing:
+        def __init__(self, network):
+            self._network = network
+
+        def __getattr__(self, name):
+            return getattr(self._network, name)
+
+        def create(self):
+            raise libvirt.libvirtError("already in use")
+
+    states = loaded("_states")
+    assert states.network_defined("lan", "br7", "nat", ipv4_config=IPV4)["result"] is True
+    kept, find = conn.networkLookupByName("lan").XMLDesc(0), networks.find
+    monkeypatch.setattr(networks, "find", lambda *given: Refusing(find(*given)))
+
+    given = {"ipv4_config": IPV4, "mtu": 1400, "autostart": False}
+    ret = states.network_running("lan", "br7", "nat", **given)
+    assert (ret["result"], ret["changes"]) == (False, {})
+    assert ret["comment"].startswith("network 'lan' cannot be started, and is defined as it was: ")
+    there = conn.networkLookupByName("lan")
+    assert (there.XMLDesc(0), there.autostart()) == (kept, 1)
+
+
 def test_of_one_that_runs_the_next_definition_is_compared():
     class Running:
         """Stand for QEMU's driver, which shows both definitions: the test driver shows one."""

@@ -146,6 +146,16 @@ def test_what_an_undo_leaves_is_what_was_there():
     )
 
 
+@pytest.mark.parametrize(("ports", "kept"), [((), "eth0"), (("eth1",), "eth1 eth0")])
+def test_a_port_that_is_not_asked_for_stays(tmp_path, ports, kept):
+    text = "auto br0\niface br0 inet static\n address 10.0.0.4/16\n bridge-ports eth0\n"
+    config = replace(CONFIG, ports=ports)
+    there = interfaces.with_bridge(text, config)
+
+    assert f"bridge_ports: {kept}" in read(tmp_path, there, "br0")[0]["br0"]
+    assert interfaces.with_bridge(there, config) == there
+
+
 def test_a_bond_keeps_its_links_and_comes_up_before_its_bridge(tmp_path):
     there = interfaces.with_bridge(LO + BOND, replace(CONFIG, ports=("bond0",)))
 
@@ -294,6 +304,19 @@ def test_the_file_is_written_once_and_keeps_its_mode_there_and_back(host, monkey
     assert host.stat().st_mode & 0o777 == 0o640
     made._files(is_rollback=True)
     assert host.read_text() == before and host.stat().st_mode & 0o777 == 0o640
+
+
+def test_a_bridge_that_is_down_does_not_go_with_the_addresses_of_its_port(host):
+    """The stanza is all that has them: without it the host would boot with none."""
+    manager = ifupdown.Ifupdown()
+    host.write_text(interfaces.with_bridge(host.read_text(), CONFIG))
+    with pytest.raises(tools.PersistenceError, match="bring it up \\('ifup br0'\\), or give that"):
+        manager.forgetting("br0", (), None)
+    manager.forgetting("br0", ("eth0",), replace(CONFIG, name="eth0"))
+
+    for text in ("iface br0 inet manual\n bridge_ports eth0\n", "iface br0 inet dhcp\n"):
+        host.write_text(text)
+        manager.forgetting("br0", (), None)
 
 
 @pytest.mark.parametrize(

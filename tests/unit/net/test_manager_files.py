@@ -69,6 +69,74 @@ def test_a_port_that_networkmanager_saved_again_is_still_the_bridges(root, maste
     assert names(root, NM) == []
 
 
+def networkd_sets(root, link, path, text):
+    """Have networkd set a link by a file; it says so itself."""
+    _put(root / f"sys/class/net/{link}/ifindex", b"7\n")
+    _put(root / "run/systemd/netif/links/7", f"ADMIN_STATE=x\nNETWORK_FILE={path}\n".encode())
+    _put(_below(root, path), text.encode())
+
+
+VLANS = """[Match]
+Name=eth0
+[Network]
+DHCP=yes
+VLAN=mgmt
+VLAN = lan7 lan8
+[BridgeVLAN]
+VLAN=5
+"""
+
+
+def test_vlans_of_a_port_that_networkd_makes_with_it_are_made_at_the_next_boot_too(root):
+    manager, folder = filemanagers.Networkd(), "/etc/systemd/network"
+    networkd_sets(root, "eth0", f"{folder}/10-eth0.network", VLANS)
+    _put(root / "etc/systemd/network/10-eth0.network.d/x.conf", b"[Network]\nMACVLAN=m0\n")
+    own = f"{folder}/05-salt-virt-br0-eth0.network"
+
+    text = manager.wanted(CONFIG)[own]
+    assert text.partition("[Network]\n")[2] == (
+        "Bridge=br0\nVLAN=mgmt\nVLAN=lan7\nVLAN=lan8\nMACVLAN=m0\n"
+    )
+    manager.persisting(CONFIG)._write()
+    networkd_sets(root, "eth0", own, text)
+    assert manager.wanted(CONFIG)[own] == text
+
+
+LEASED = """[Network]
+DHCP=ipv4
+[DHCPv4]
+RouteMetric=300
+UseRoutes=no
+ClientIdentifier=mac
+"""
+
+
+def test_what_a_port_makes_of_its_lease_the_bridge_does_too(root):
+    """Else a second link with a lease would lead out, where it did not before."""
+    manager, one = filemanagers.Networkd(), replace(CONFIG, dhcp=True, addresses=(), gateways=())
+    own = "/etc/systemd/network/05-salt-virt-br0.network"
+    networkd_sets(root, "eth0", "/etc/systemd/network/10-eth0.network", LEASED)
+    text = manager.wanted(one)[own]
+    assert "[DHCPv4]\nSendRelease=no\nRouteMetric=300\nUseRoutes=no\n" in text
+    networkd_sets(root, "br0", own, text)
+    (root / "sys/class/net/eth0/ifindex").unlink()
+    assert manager.wanted(one)[own] == text
+    assert "UseRoutes" not in manager.wanted(CONFIG)[own]
+
+    said = "network: {ethernets: {eth0: {dhcp4: true, dhcp4-overrides: {route-metric: 300}}}}"
+    text = netplan.written(one, [said])["/etc/netplan/90-salt-virt-br0.yaml"]
+    bridge = netplan.yaml.safe_load(text)["network"]["bridges"]["br0"]
+    assert bridge["dhcp4-overrides"] == {"route-metric": 300}
+
+
+def test_a_file_of_networkds_that_comes_before_ours_is_refused(root):
+    path = "/etc/systemd/network/00-eth0.network"
+    networkd_sets(root, "eth0", path, VLANS)
+
+    with pytest.raises(VirtError, match=f"{path} sets eth0, and comes before the 05-salt-virt-br0"):
+        filemanagers.Networkd().pending(CONFIG)
+
+
 SITE = """# The site's.
 network:
   version: 2
@@ -135,6 +203,21 @@ def test_a_port_more_does_not_lose_what_the_first_gave_up(site):
     manager.persisting(replace(CONFIG, ports=("eth0", "eth1")))._write()
     manager.forgetting("br0", ("eth0", "eth1"), None)._write()
 
+    assert site.read_text() == SITE
+
+
+def test_a_port_that_is_not_asked_for_any_more_stays(site):
+    manager = filemanagers.Netplan()
+    both = replace(CONFIG, ports=("eth0", "eth1"))
+    manager.persisting(both)._write()
+    own = site.with_name("90-salt-virt-br0.yaml")
+    made = netplan.yaml.safe_load(own.read_text())
+
+    assert manager.pending(CONFIG) == {}
+    manager.persisting(replace(CONFIG, mtu=1400))._write()
+    made["network"]["bridges"]["br0"]["mtu"] = 1400
+    assert netplan.yaml.safe_load(own.read_text()) == made
+    manager.forgetting("br0", ("eth0", "eth1"), None)._write()
     assert site.read_text() == SITE
 
 

@@ -89,6 +89,33 @@ def test_a_leased_address_that_is_asked_for_as_static_does_not_end_any_more():
     assert same(carried_out(there, bridgeplan.operations(there, moved)), moved)
 
 
+def test_routes_from_a_lease_that_ends_do_not_keep_its_address_as_their_source():
+    """Both networkd and NetworkManager say src there; the kernel refuses one that it lacks."""
+    leased = {
+        "links": {"eth0": link(addresses=[address("10.0.0.50/16", valid_s=90)])},
+        "routes": [
+            route("default", "10.0.0.1", "eth0", proto=16, prefsrc="10.0.0.50"),
+            route("10.0.0.1/32", None, "eth0", proto=16, prefsrc="10.0.0.50", scope=253),
+            route("10.9.0.0/16", "10.0.0.9", "eth0", prefsrc="10.7.0.1"),
+        ],
+    }
+    for gateway in (None, "10.0.0.1"):
+        static = replace(BR0, addresses=("10.0.0.4/16",), gateway=gateway)
+        wanted = bridgeplan.target(leased, static)
+        assert {r["prefsrc"] for r in wanted["routes"]} == {None, "10.7.0.1"}
+        there = carried_out(leased, bridgeplan.operations(leased, wanted))
+        assert bridgeplan.operations(there, bridgeplan.target(there, static)) == []
+        assert same(carried_out(there, bridgeplan.operations(there, leased)), leased)
+
+
+def test_an_address_that_a_router_advertises_is_not_taken_away_each_time():
+    static = replace(BR0, addresses=("10.0.0.4/16",))
+    there = carried_out(BEFORE, bridgeplan.operations(BEFORE, bridgeplan.target(BEFORE, static)))
+    there["links"]["br0"]["addresses"].append(address("2001:db8::5/64", valid_s=86400))
+
+    assert bridgeplan.operations(there, bridgeplan.target(there, static)) == []
+
+
 def test_a_delay_that_others_set_is_left_as_long_as_nothing_waits_for_it():
     def steps(stp):
         made = link(kind="bridge", bridge={"stp": stp, "forward_delay_cs": 1500})
@@ -210,6 +237,18 @@ def test_rules_name_ports_and_peers_and_a_mark_that_changes_with_them():
     assert mark == again and len({mark, other, moved}) == 3
     assert "tcp dport { 16514, 49152-49215 } ip saddr @peers4 accept" in text
     assert "elements = { 10.0.0.2/31 }" in text and "elements = { fd00::2 }" in text
+
+
+def test_answers_to_what_the_host_asks_others_come_in_before_anything_is_refused():
+    """Their ports are of those that the kernel takes for connections that go out."""
+    given = (rules.ports([16514, "49152-49215"]), rules.networks(["10.0.0.2"]))
+    table, _mark = rules.nftables("salt_virt", *given, rules.networks([]))
+    chain, _mark = rules.iptables("SALT-VIRT", *given, 4)
+
+    for text, answers in ((table, "ct direction reply tcp dport"), (chain, "--ctdir REPLY")):
+        assert text.lower().index(answers.lower()) < text.lower().index("reject")
+    assert "tcp dport { 16514, 49152-49215 } tcp flags & (syn | ack) != syn accept" in table
+    assert "! --tcp-flags SYN,ACK SYN" in chain
 
 
 def test_firewalld_gets_a_rule_for_each_peer_and_port():

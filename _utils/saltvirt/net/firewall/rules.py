@@ -188,6 +188,7 @@ def nftables(
     if lets_in:
         lines += [
             *_chain("input"),
+            _answers(wanted),
             f"\t\ttcp dport {{ {wanted} }} ip saddr @peers4 accept",
             f"\t\ttcp dport {{ {wanted} }} ip6 saddr @peers6 accept",
             f"\t\ttcp dport {{ {wanted} }} reject with tcp reset",
@@ -207,6 +208,12 @@ def _asking(wanted: str) -> tuple[str, str]:
     to = f"tcp dport {{ {wanted} }}"
     # Answers to what a peer itself has asked for, from such a port, are neither.
     return f"ct direction original {to}", f"tcp flags & (syn | ack) == syn {to}"
+
+
+def _answers(wanted: str) -> str:
+    # A connection of this host's may go out from such a port: the kernel picks one of these too.
+    to = f"tcp dport {{ {wanted} }}"
+    return f"\t\tct direction reply {to} tcp flags & (syn | ack) != syn accept"
 
 
 def _passing(wanted: str) -> list[str]:
@@ -286,6 +293,9 @@ def iptables(
     match = f"-p tcp -m multiport --dports {wanted}"
     lines = ["*filter", f":{chain} - [0:0]"]
     lines.append(f"-A {chain} -i lo -m comment --comment {_MARK} -j RETURN")
+    # As those of nftables.
+    answers = "-m tcp ! --tcp-flags SYN,ACK SYN -m conntrack --ctdir REPLY"
+    lines.append(f"-A {chain} {match} {answers} -j RETURN")
     lines += [f"-A {chain} -s {peer} {match} -j ACCEPT" for peer in peers[version]]
     lines += [f"-A {chain} {match} -j REJECT --reject-with tcp-reset"]
     lines += [_jump(chain), "COMMIT"]

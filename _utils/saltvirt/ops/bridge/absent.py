@@ -77,7 +77,9 @@ def _decide(name: str, persist_by: str) -> _Removal:
 def _refuse(before: Snapshot, name: str, ports: Sequence[str]) -> None:
     if before["links"][name]["kind"] != "bridge":
         raise bridgeplan.BridgeRefused(f"{name!r} is not a bridge")
-    guests = [port for port in ports if port.startswith(("vnet", "tap"))]
+    # A definition may call a VM's link as it likes; the kernel knows what it is.
+    kinds = {port: before["links"][port]["kind"] for port in ports if port in before["links"]}
+    guests = [p for p in ports if p.startswith(("vnet", "tap")) or kinds.get(p) == "tun"]
     if guests:
         raise bridgeplan.BridgeRefused(f"VMs use {name!r} ({', '.join(guests)}); stop them first")
 

@@ -66,6 +66,9 @@ def decide(request: Request) -> Decision:
     names = (bridge.name, *bridge.ports)
     before = links.read(names)
     bridgeplan.refuse_impossible(before, bridge, links.names())
+    if bridge.gateway is not None:
+        others = links.read(set(links.names()).difference(names))
+        bridgeplan.refuse_displacing(bridge.gateway, others["routes"])
     wanted = bridgeplan.target(before, bridge)
     kind, manager = managers.find(request.persist, names)
     held = lease.held(manager, names)

@@ -99,7 +99,13 @@ class Enrolment:
         # First what they are trusted by: a new certificate is good from its first moment on.
         written = installed.lay_down_authorities(self._authorities, told.trust)
         if due:
-            told = self._renew(due, told)
+            try:
+                told = self._renew(due, told)
+            except VirtError:
+                # Whoever was revoked is shut out all the same: the next run finds nothing written.
+                if written:
+                    self._reload(functions)
+                raise
             written += installed.lay_down_authorities(self._authorities, told.trust)
         changes = {**due, **dict.fromkeys(written, "written")}
         if not changes:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from saltvirt import arguments, nics, spec
+from saltvirt import nics, spec
 from saltvirt.errors import BadArgument, LibvirtRefused, VirtError
 from saltvirt.kvm import connect, host, lifecycle, query
 from saltvirt.ops.build import create
@@ -88,10 +88,10 @@ def _created(
         for key, value in given.items()
         if key not in ("live", "cpu", "mem")
     }
-    options["autostart"] = options.get("autostart") or False
+    if options.get("autostart") is None:
+        options["autostart"] = False
     if options.get("image") and options.get("disk") is None:
         options["disk"] = "default"
-    is_autostarted = _is_autostarted(given)
     deployment = spec.deployment(
         context.settings, name, cpu, given["mem"], {**options, "start": start}
     )
@@ -104,11 +104,6 @@ def _created(
     changes |= {"started": True} if start else {}
     comment = f"Domain {name} defined{' and started' if start else ''}"
     return Outcome(comment=comment, changes=changes)
-
-
-def _is_autostarted(given: Mapping[str, Any]) -> bool:
-    autostart = given.get("autostart")
-    return autostart is not None and arguments.boolean("autostart", autostart)
 
 
 def _request(

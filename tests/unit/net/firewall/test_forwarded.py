@@ -42,6 +42,14 @@ def test_nor_at_an_address_that_the_peer_has_not_told(behind, space, place, back
     assert behind.ends("guest", 16514, "203.0.113.5") == "open"
 
 
+@pytest.mark.parametrize("backend", ["nftables", "iptables"])
+def test_a_host_may_go_out_from_one_of_these_ports_itself(behind, space, place, backend):
+    """The kernel takes one of 28,000 ports for a connection, and 64 of them are libvirt's."""
+    made(space, backend, PORTS, ["10.0.0.99"]).apply()
+
+    assert behind.ends("host", 8443, port=49160, timeout_s=2) == "open"
+
+
 TOLD = ["10.0.0.2", "fd00::2"]
 NESTED = ["10.50.0.2", "fd50::2"]
 # By the version of IP: a peer's address, one that it has not told, and the host's own.

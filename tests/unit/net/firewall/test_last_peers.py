@@ -7,6 +7,7 @@ import pytest
 from firewallkit import PORTS
 from hypothesis import given
 from hypothesis import strategies as st
+from saltvirt.errors import VirtError
 from saltvirt.net.firewall import lastpeers
 from saltvirt.ops.certificates import enrolment
 
@@ -65,6 +66,25 @@ def test_whatever_is_there_is_read_to_its_end(tmp_path_factory, data):
 )
 def test_what_is_not_known_is_said(stay, unknown, said):
     assert lastpeers.note(stay, unknown) == said
+
+
+@pytest.mark.parametrize(
+    ("peers", "all_peers"),
+    [(None, []), ("192.0.2.0/24", ["192.0.2.0/24"]), (["192.0.2.9"], ["192.0.2.9"])],
+)
+def test_peers_that_yaml_leaves_empty_or_makes_a_text_are_none_or_one(
+    place, monkeypatch, peers, all_peers
+):
+    module, seen = asloaded.module("_states/virt_network.py", test=True), []
+    monkeypatch.setattr(enrolment, "peers", lambda _ask: {})
+
+    def look(_backend, _functions, _name, _ports, peers):
+        seen.extend(peers)
+        raise VirtError("enough")
+
+    monkeypatch.setattr(module.backends, "of", look)
+    assert module.firewall_present("salt_virt", PORTS, peers=peers)["comment"] == "enough"
+    assert seen == all_peers
 
 
 @pytest.fixture

@@ -140,6 +140,23 @@ def test_a_renewal_and_a_new_ca_keep_the_key_so_that_every_reader_finds_a_pair(h
     assert where.key.read_bytes() == before[0] and where.certificate.read_bytes() != after[1]
 
 
+def test_a_list_of_who_is_revoked_is_read_also_if_no_certificate_is_given(host, place):
+    work, _functions = host
+    place.revoke(["0a" * 16], datetime.now(timezone.utc))
+    looked = []
+
+    def refusing(question):
+        refused = {"error": "60 times within an hour"}
+        return {"libvirt_pki": refused} if question["certificates"] else work.ask(question)
+
+    due = replace(work, is_forced=True, ask=refusing)
+    functions = {"cmd.has_exec": lambda name: looked.append(name) or False}
+    for _run in range(2):
+        with pytest.raises(enrolment.EnrolmentRefused, match="60 times within an hour"):
+            due.run(functions)
+    assert looked == ["virt-admin"], "once, when it was written"
+
+
 def revoke(where, place):
     """Revoke the certificate."""
     serial = x509.load_pem_x509_certificate(where.certificate.read_bytes()).serial_number
