@@ -217,5 +217,6 @@ def test_a_host_is_told_who_may_have_the_disks_of_a_vm(cloud, force, unasked):
 
     ((host, _fun, kwarg),) = cloud.hosts.sent
     report = kwarg["report"]
-    assert report == {"unasked": unasked, "others": ["web_a"], "uuid": report["uuid"]}
+    said = {"unasked": unasked, "others": ["web_a"], "images": {}}
+    assert report == {**said, "uuid": report["uuid"]}
     assert host == "hyper1"

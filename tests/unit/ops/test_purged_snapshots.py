@@ -56,8 +56,9 @@ def test_what_is_below_by_a_name_that_leads_through_another_folder_is_not_lost(h
     with hypervisor.libvirt() as conn:
         purge.purge(conn, settings, "web1")
     for folder in (images / "snapshots/.salt-virt-trash").iterdir():
-        # Somebody tidies up: the snapshot is not wanted.
+        # Somebody tidies up, and says that it is for good: the snapshot is not wanted.
         shutil.rmtree(folder.parent.parent)
+        folder.mkdir(parents=True)
     ((entry, said),) = trash.listed(settings).items()
 
     assert str(below) in said["files"]
