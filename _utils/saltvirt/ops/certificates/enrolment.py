@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from saltvirt import wire
+from saltvirt import files, wire
 from saltvirt.errors import VirtError
 from saltvirt.ops.certificates import installed, reload
 from saltvirt.pki import store
@@ -96,23 +96,37 @@ class Enrolment:
         """Lay down what is due; return the changes and a comment."""
         told = self._question({})
         due = self._due(told)
-        # First what they are trusted by: a new certificate is good from its first moment on.
-        written = installed.lay_down_authorities(self._authorities, told.trust)
-        if due:
-            try:
-                told = self._renew(due, told)
-            except VirtError:
-                # Whoever was revoked is shut out all the same: the next run finds nothing written.
-                if written:
-                    self._reload(functions)
-                raise
-            written += installed.lay_down_authorities(self._authorities, told.trust)
+        try:
+            written = self._lay_down(due, told)
+        except VirtError:
+            self._reload(functions)
+            raise
         changes = {**due, **dict.fromkeys(written, "written")}
-        if not changes:
-            return {}, "; ".join(["all keys are in order", *self._warnings()])
         what = "certificates" if due else "lists of who is trusted and who is revoked"
-        said = [f"new {what} are in place", *self._reload(functions), *self._warnings()]
-        return changes, "; ".join(said)
+        done = f"new {what} are in place" if changes else "all keys are in order"
+        return changes, "; ".join([done, *self._reload(functions), *self._warnings()])
+
+    @property
+    def _unread(self) -> Path:
+        """What says that libvirtd may not have read all files: each run has it read them then."""
+        return Path(self.basepath) / "salt-virt-unread"
+
+    def _announce(self) -> None:
+        # Before they are written: whatever ends this run, somebody may be revoked by them.
+        installed.mark(self._unread)
+
+    def _lay_down(self, due: Mapping[str, str], told: Answer) -> list[str]:
+        """Write all that is due; return which lists of who is trusted were written."""
+        # First what they are trusted by: a new certificate is good from its first moment on.
+        written = self._lay_down_trust(told)
+        if due:
+            written += self._lay_down_trust(self._renew(due, told))
+        return written
+
+    def _lay_down_trust(self, told: Answer) -> list[str]:
+        if installed.stale_authorities(self._authorities, told.trust):
+            self._announce()
+        return installed.lay_down_authorities(self._authorities, told.trust)
 
     def _warnings(self) -> list[str]:
         places = installed.places(self.basepath)
@@ -126,6 +140,7 @@ class Enrolment:
         kept = {purpose: installed.kept_key(places[purpose], told) for purpose in due}
         made = {purpose: installed.request(self.minion_id, kept[purpose]) for purpose in due}
         told = self._question({purpose: pem for purpose, (_key, pem) in made.items()})
+        self._announce()
         for purpose, (key, _pem) in made.items():
             if purpose not in told.certificates:
                 raise EnrolmentRefused(f"the master sent no certificate for {purpose}")
@@ -134,17 +149,25 @@ class Enrolment:
 
     def _reload(self, functions: Mapping[str, Callable[..., Any]]) -> list[str]:
         """Let a libvirtd that listens for TLS read its files anew; say what it answered."""
-        if not functions["cmd.has_exec"]("virt-admin"):
-            return ["virt-admin is not here, so libvirtd reads them at its next start"]
+        if not self._unread.exists():
+            return []
         running = [daemon for daemon, socket in DAEMONS.items() if Path(socket).exists()]
-        if not running:
-            return ["no libvirt daemon runs; it reads them at its start"]
-        return [self._read_by(daemon, functions) for daemon in running]
+        if not functions["cmd.has_exec"]("virt-admin"):
+            said = ["virt-admin is not here, so libvirtd reads them at its next start"]
+        elif not running:
+            said = ["no libvirt daemon runs; it reads them at its start"]
+        else:
+            asked = {d: reload.Admin(d, functions["cmd.run_all"]) for d in running}
+            whys = {daemon: admin.read_tls_files() for daemon, admin in asked.items()}
+            said = [_answer(daemon, why) for daemon, why in whys.items()]
+            if any(why is not None for why in whys.values()):
+                return said
+        files.unlink(self._unread)
+        return said
 
-    @staticmethod
-    def _read_by(daemon: str, functions: Mapping[str, Callable[..., Any]]) -> str:
-        why = reload.Admin(daemon, functions["cmd.run_all"]).read_tls_files()
-        if why is None:
-            return f"{daemon} uses them"
-        why = why.removeprefix("error: ")
-        return f"{daemon} has not read them ({why}); it will at its next start"
+
+def _answer(daemon: str, why: str | None) -> str:
+    if why is None:
+        return f"{daemon} uses them"
+    reason = why.removeprefix("error: ")
+    return f"{daemon} has not read them ({reason}); it will at its next start"

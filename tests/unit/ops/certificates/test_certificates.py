@@ -157,6 +157,36 @@ def test_a_list_of_who_is_revoked_is_read_also_if_no_certificate_is_given(host, 
     assert looked == ["virt-admin"], "once, when it was written"
 
 
+def test_what_libvirtd_has_not_read_it_is_told_again_at_the_next_run(host, place, monkeypatch):
+    work, _functions = host
+    functions, said = {"cmd.has_exec": lambda _name: True, "cmd.run_all": None}, []
+    monkeypatch.setattr(enrolment, "DAEMONS", {"libvirtd": "/"})
+    monkeypatch.setattr(enrolment.reload.Admin, "read_tls_files", lambda _self: said.pop(0))
+    place.revoke(["0a" * 16], datetime.now(timezone.utc))
+    said += ["error: no TLS service", None]
+
+    changes, comment = work.run(functions)
+    assert changes and "libvirtd has not read them (no TLS service)" in comment
+    assert work.run(functions) == ({}, "all keys are in order; libvirtd uses them")
+    assert work.run(functions) == ({}, "all keys are in order"), "it is not told once more"
+
+
+def test_a_run_that_dies_once_it_has_written_has_it_read_at_the_next(host, place, monkeypatch):
+    work, functions = host
+    place.revoke(["0a" * 16], datetime.now(timezone.utc))
+
+    def dies(_self, _functions):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(enrolment.Enrolment, "_reload", dies)
+        with pytest.raises(KeyboardInterrupt):
+            work.run(functions)
+
+    changes, comment = work.run(functions)
+    assert changes == {} and "libvirtd reads them at its next start" in comment
+
+
 def revoke(where, place):
     """Revoke the certificate."""
     serial = x509.load_pem_x509_certificate(where.certificate.read_bytes()).serial_number
