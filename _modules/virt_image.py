@@ -72,7 +72,8 @@ def image_prune(digests=None, dry_run=False, step=None):
     Remove cached images that no VM and no overlay on this host uses.
 
     digests
-        Only these. Defaults to all; ``salt-run virt.image_prune`` asks the other hosts first.
+        Only these, a list or a comma-separated text; the beginnings that ``virt.images`` shows do.
+        Defaults to all; ``salt-run virt.image_prune`` asks the other hosts first.
     dry_run
         Only say what would be removed. Defaults to False.
     step
@@ -99,7 +100,7 @@ def image_prune(digests=None, dry_run=False, step=None):
             return cached.begin(conn, settings, digests)
         if step == "look":
             return cached.used_now(conn, settings, digests or ())
-        return cached.prune(conn, settings, digests, is_dry=is_dry)
+        return cached.prune(conn, settings, cached.named(settings, digests), is_dry=is_dry)
 
 
 def image_build(

@@ -12,6 +12,8 @@ from saltvirt.model import DEFAULT_BRIDGE, Nic
 TYPES = ("bridge", "network", "direct", "hostdev", "user", "ethernet", "vdpa")
 _MAC = re.compile(r"([0-9a-f]{2}:){5}[0-9a-f]{2}")
 _PCI = re.compile(r"[0-9a-f]{4}:[0-9a-f]{2}:[0-1][0-9a-f]\.[0-7]")
+# The filter of libvirt that keeps a guest to its own MAC and addresses.
+_CLEAN = "clean-traffic"
 _WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _MODES = ("bridge", "vepa", "private", "passthrough")
 _SWITCHES = ("openvswitch", "802.1Qbg", "802.1Qbh", "midonet")
@@ -151,13 +153,15 @@ def _filter(what: str, value: Any) -> dict[str, Any]:
     """Return ``{"name", "parameters": [(name, value)]}``; ``ip`` pins the guest's addresses."""
     given = value if isinstance(value, dict) else {"name": value}
     arguments.refuse_unknown_keys(what, given, {"name", "ip", "parameters"})
-    name = given.get("name") or "clean-traffic"
+    name = given.get("name") or _CLEAN
     if not isinstance(name, str) or not _WORD.fullmatch(name):
         raise BadArgument(what, f"{name!r} cannot name a filter")
     parameters = [
         ("IP", arguments.address(f"{what}: ip", one))
         for one in arguments.names(what, given.get("ip"))
     ]
+    if name == _CLEAN and any(":" in str(address) for _ip, address in parameters):
+        raise BadArgument(what, f"{_CLEAN} knows IPv4 addresses alone; give another filter's name")
     for key, one in (arguments.mapping(what, given.get("parameters")) or {}).items():
         parameters.append((str(key), str(one)))
     return {"name": name, "parameters": parameters}

@@ -90,6 +90,7 @@ def test_macs_of_twenty_thousand_vms_differ():
         ({"name": "a", "source": "br0", "bandwidth": {"in": {"average": 7, "peak": 1}}}, "below"),
         ({"name": "a", "source": "br0", "bandwidth": {"up": 7}}, "'up'"),
         ({"name": "a", "source": "br0", "filter": {"ip": "here"}}, "'here' is not an IP address"),
+        ({"name": "a", "source": "br0", "filter": {"ip": "fd00::7"}}, "knows IPv4 addresses al"),
         ({"name": "a", "source": "br0", "filter": {"name": "a b"}}, "cannot name a filter"),
         ({"name": "a", "source": "o", "virtualport": "ovs"}, "'ovs'; one of openvswitch"),
         (

@@ -39,6 +39,11 @@ _DIGEST_CHARS = 64
 _DIGEST = re.compile(f"[0-9a-f]{{{_DIGEST_CHARS}}}")
 
 
+def is_digest(text: str) -> bool:
+    """Return whether a text can be the digest of an image."""
+    return _DIGEST.fullmatch(text) is not None
+
+
 def where(settings: HostSettings) -> Path:
     """Return the folder of the cached images, which may be missing."""
     return Path(settings.images) / "base"
@@ -105,7 +110,7 @@ def obtain(
 
 def _told(base: Path, digest: str | None, candidate: admission.Admission) -> source.Known | None:
     """Return what the caller knows of an image, if it is here; None if it must be asked for."""
-    if digest is None or not _DIGEST.fullmatch(digest) or not _kept(base, digest, candidate):
+    if digest is None or not is_digest(digest) or not _kept(base, digest, candidate):
         return None
     return {"digest": digest, "size_bytes": None}
 

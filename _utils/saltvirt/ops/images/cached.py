@@ -6,8 +6,9 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from saltvirt import arguments
 from saltvirt.config import HostSettings
-from saltvirt.errors import StorageError
+from saltvirt.errors import BadArgument, StorageError
 from saltvirt.image import cache, removal
 from saltvirt.kvm import lifecycle, query
 from saltvirt.ops import reservations, storage, trash
@@ -98,6 +99,25 @@ def pull(context: Context, image: str, saltenv: str, image_hash: object = None) 
     """Have an image in the cache before a VM wants it; return its digest."""
     got = fetch.obtain(context, image, saltenv, image_hash=image_hash)
     return cache.digest_of(context.settings, got.path)
+
+
+def named(settings: HostSettings, digests: object) -> list[str] | None:
+    """
+    Return the digests that somebody has typed, None if nobody has typed any.
+
+    What is shorter, as tables show it, is the beginning of one that is here; of a whole one that is
+    not here there is nothing to be removed.
+    """
+    if digests is None:
+        return None
+    known, out = cache.every(settings), []
+    for one in arguments.names("digests", digests):
+        found = [digest for digest in known if digest.startswith(one)]
+        if len(found) != 1 and not cache.is_digest(one):
+            many = "more than one image here begins" if found else "no image here begins"
+            raise BadArgument("digests", f"{many} with {one!r}; see virt.images")
+        out += found[:1]
+    return out
 
 
 def prune(

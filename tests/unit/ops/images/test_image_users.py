@@ -8,7 +8,7 @@ import subprocess
 import libvirt
 import pytest
 from saltvirt.config import HostSettings
-from saltvirt.errors import ImageError, StorageError
+from saltvirt.errors import BadArgument, ImageError, StorageError
 from saltvirt.image import cache, removal, validation
 from saltvirt.ops import storage
 from saltvirt.ops.images import cached
@@ -98,6 +98,20 @@ def test_between_begin_and_end_all_hosts_can_look_once_more(host, tmp_path, is_u
     assert cached.end(settings, list(removed)) == {"removed": removed, "kept": {}}
     assert bool(cache.find(settings, digest)) is is_used
     assert [one.name for one in cache.folder(settings).glob("*.removing")] == []
+
+
+def test_an_image_is_named_by_its_beginning_and_what_is_none_is_refused(host):
+    settings, _conn, digest, _path = host
+
+    assert cached.named(settings, None) is None
+    for typed in (digest, digest[:12], [digest[:12]], f"{digest[:6]},"):
+        assert cached.named(settings, typed) == [digest]
+    assert cached.named(settings, "0" * 64) == [], "another host may have it"
+    with pytest.raises(BadArgument, match="digests: no image here begins with 'tiny'; see virt.im"):
+        cached.named(settings, "tiny")
+    cache.note_path(cache.folder(settings), f"{digest[:12]}{'f' * 52}").write_text("{}")
+    with pytest.raises(BadArgument, match="digests: more than one image here begins with"):
+        cached.named(settings, digest[:12])
 
 
 def test_what_never_began_is_not_ended_whatever_it_is_called(host, tmp_path):
