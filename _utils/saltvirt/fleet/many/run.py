@@ -112,10 +112,12 @@ def _check(cloud: Cloud, call: Call) -> Policy:
 def _planned(cloud: Cloud, call: Call, claims: Mapping[str, Claim]) -> Planned:
     policy = _check(cloud, call)
     held = {name: claim.order for name, claim in claims.items()}
-    late = give_up(cloud, held)
+    late, stuck = give_up(cloud, held)
     required = {request.name: request.required() for request in call.requests}
     picture = Picture(cloud, call.requests, required.values(), policy)
-    names = sort(cloud, call.requests, picture, held, late)
+    settled = [request for request in call.requests if request.name not in stuck]
+    names = sort(cloud, settled, picture, held, late)
+    names.taken.update(stuck)
     plan = picture.plan([required[one.name] for one in names.new], policy)
     cloud.progress("Placing", detail=_said(plan, names))
     return Planned(picture=picture, required=required, names=names, plan=plan, policy=policy)
