@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from saltvirt.config import MasterSettings
+from saltvirt.errors import VirtError
 from saltvirt.fleet import bus, reaching, stored
 from saltvirt.fleet.building import Request
 from saltvirt.fleet.cloud import Cloud
@@ -80,6 +81,13 @@ def wait_for_start(cloud: Cloud, name: str, *, wait_s: float, every_s: float = 5
     return None
 
 
+def _cut(why: str, name: str, host: str) -> DeployError:
+    return DeployError(
+        f"{why}: VM {name!r} runs on {host} and keeps its key; its minion was not waited for any "
+        f"longer; see: salt {name} test.ping; remove it: salt-run virt.purge {name}"
+    )
+
+
 def minion(
     cloud: Cloud, name: str, host: str, how: Patience, told: Mapping[str, Any]
 ) -> dict[str, Any]:
@@ -94,10 +102,9 @@ def minion(
     try:
         seconds = wait_for_start(cloud, name, wait_s=how.wait_s)
     except (KeyboardInterrupt, SystemExit):
-        raise DeployError(
-            f"interrupted: VM {name!r} runs on {host} and keeps its key; its minion was not waited "
-            f"for any longer; see: salt {name} test.ping; remove it: salt-run virt.purge {name}"
-        ) from None
+        raise _cut("interrupted", name, host) from None
+    except VirtError as failed:
+        raise _cut(str(failed), name, host) from failed
     if seconds is not None:
         return {"minion": "answers", "seconds": seconds}
     error = DeployError(

@@ -90,12 +90,20 @@ class _Watched:
 
 
 def _seen(cloud: Cloud, window_s: int) -> tuple[_Watched, dict[str, Any]]:
-    """Return what the hosts have said, and what stands beside a result of those that have not."""
+    """
+    Return what the hosts have said, and what stands beside a result of those that have not.
+
+    Raises MasterError if none has said all of it: a cloud of which nothing is known is not even.
+    """
     every = inventory.every(cloud)
     loads, surveys = _watched(cloud, every, window_s)
     infos = inventory.survey(cloud, every, "virt.host_info")
     facts = inventory.survey(cloud, every, "virt.migration_info")
-    return _Watched(loads, infos.answers, facts.answers), inventory.beside(*surveys, infos, facts)
+    watched = _Watched(loads, infos.answers, facts.answers)
+    beside = inventory.beside(*surveys, infos, facts)
+    if not watched.hosts:
+        raise inventory.Survey(answers={}, **beside).silence()
+    return watched, beside
 
 
 def _parts(window_s: int) -> list[tuple[int, int]]:

@@ -1,5 +1,6 @@
 """Minion keys of VMs: made on the master, accepted for exactly one id."""
 
+import contextlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -81,8 +82,11 @@ def noted(opts: Mapping[str, Any]) -> dict[str, str]:
     A minion that is not a VM of ours has none: its key is never taken for that of a VM.
     """
     folder = _note(opts, "any").parent
-    paths = sorted(folder.glob("[!.]*")) if folder.is_dir() else []
-    return {unquote(path.name): path.read_text().strip() for path in paths}
+    out = {}
+    for path in sorted(folder.glob("[!.]*")) if folder.is_dir() else ():
+        with contextlib.suppress(FileNotFoundError):  # another command has forgotten it since
+            out[unquote(path.name)] = path.read_text().strip()
+    return out
 
 
 def forget(opts: Mapping[str, Any], name: str) -> None:

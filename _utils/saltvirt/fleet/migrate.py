@@ -13,7 +13,7 @@ from saltvirt.fleet.cloud import Cloud
 from saltvirt.fleet.effects import Hands, MoveFailed, MoveHosts, NotReady
 from saltvirt.fleet.hosts import DeployError, act
 from saltvirt.model import Evaluation
-from saltvirt.placement import choose, requirements
+from saltvirt.placement import choose, groups, requirements
 from saltvirt.placement.answers import DiskFacts, MigrationInfo
 from saltvirt.records import Held
 
@@ -52,12 +52,17 @@ def _asked(
     asked = two if len(two) == 2 else every
     cloud.progress("Searching", detail=terminal.counted(len(asked), "hypervisor"))
     found = inventory.survey(cloud, asked, fun, kwarg=kwarg)
-    is_bound = any(info.moving and info.moving.affinity for info in found.answers.values())
+    is_bound = any(info.moving and _is_bound(info.moving) for info in found.answers.values())
     if len(asked) == len(every) or not is_bound:
         return found
-    # The VMs that it must be with may be on any host.
+    # The VMs that it must be with may be on any host, and those that it must not be in a rack with.
     others = [host for host in every if host not in asked]
     return inventory.joined(found, inventory.survey(cloud, others, fun, kwarg=kwarg))
+
+
+def _is_bound(moving: MigrationInfo) -> bool:
+    """Return whether the groups of a VM ask for more than what is on the host that takes it."""
+    return bool(moving.affinity) or any(map(groups.tag_of, moving.anti_affinity))
 
 
 def _moving(cloud: Cloud, found: inventory.Survey, name: str, source: str) -> MigrationInfo:

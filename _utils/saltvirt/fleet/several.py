@@ -180,7 +180,7 @@ class _Moves:
             try:
                 own = replace(self._cloud, progress=self._progress(name))
                 done = _moved(own, name, source, to, is_fixed)
-                why = [done.get("warning"), after(name, source, done["to"])]
+                why = [done.get("warning"), _after(after, name, source, done["to"])]
                 self._out.has_moved(name, done["to"], why)
             except Exception as error:  # whatever it is, what the others did must be said
                 self._out.has_not(name, error)
@@ -209,6 +209,15 @@ _NOT_BEGUN = "not begun, the command was interrupted"
 _GOING_ON = (
     "interrupted: this move is finished, no other begins; salt {} virt.migrate_cancel {} ends it"
 )
+
+
+def _after(after: Callable[[str, str, str], str | None], *move: str) -> str | None:
+    """Return what is to be said of a VM that has moved; what fails then takes nothing back."""
+    try:
+        return after(*move)
+    except Exception as error:  # a full disk of the master, say
+        log.error("what follows the move of %s failed", move[0], exc_info=error)
+        return f"it has moved, but what follows failed: {type(error).__name__}: {error}"
 
 
 def _moved(cloud: Cloud, name: str, source: str, to: str, is_fixed: bool) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from typing import Any
 
 from saltvirt import files, records, room, wire
 from saltvirt.config import HostSettings
-from saltvirt.errors import BadArgument, StorageError
+from saltvirt.errors import BadArgument, StorageError, VirtError
 from saltvirt.ops import owned, reservations, storage
 from saltvirt.ops.seeding import seedfiles
 from saltvirt.recordfacts import TrashFacts
@@ -242,46 +242,48 @@ def empty(settings: HostSettings, entries: Collection[str] = ()) -> dict[str, in
     entries
         Defaults to all.
 
-    Raises StorageError, once the others are removed, of those with a file that is out of reach.
+    Raises StorageError if one cannot be removed, or has a file that is out of reach; the others are
+    removed all the same.
     """
     known = [record.name for record in _every(settings)]
     for entry in entries:
         if entry not in known:
             raise _unknown(entry)
-    out, away = {}, []
+    out: dict[str, int] = {}
+    failed: list[str] = []
     for entry in entries or known:
-        with _opened(settings, entry) as held:
-            try:
-                _refuse_away(held.now)
-            except StorageError as exc:
-                away.append(str(exc))
-                continue
-            out[entry] = _emptied(held)
-    if away:
-        raise StorageError("; ".join(away))
+        try:
+            with _opened(settings, entry) as held:
+                out[entry] = _emptied(held)
+        except BadArgument:
+            continue  # another job has emptied it since
+        except VirtError as error:
+            failed.append(str(error))
+    if failed:
+        others = ", ".join(out) or "no other entry"
+        raise StorageError(f"{'; '.join(failed)}; emptied: {others}")
     return out
 
 
 def sweep(settings: HostSettings) -> None:
-    """Remove for good what was kept for its days and one more, and forget the entries."""
+    """
+    Remove for good what was kept for its days and one more, and forget the entries.
+
+    One that cannot be removed stays, with a line in the log, and is tried again by the next.
+    """
     now = time.time()
     for record in _every(settings):
         facts = record.read(TrashFacts)
         # Also one of which nothing is there: it is filled just now, or its file system is away.
         if _end(record, facts) > now and not facts.due:
             continue
-        with records.held(reservations.folder(settings), PURPOSE, record.name) as held:
-            if held is not None and held.record is not None and _is_over(held, now):
-                _empty_old(held)
-
-
-def _empty_old(held: records.Held) -> None:
-    try:
-        _refuse_away(held.now)
-    except StorageError as exc:
-        log.warning("the trash is not emptied of what is old: %s", exc)
-        return
-    _emptied(held)
+        try:
+            with records.held(reservations.folder(settings), PURPOSE, record.name) as held:
+                if held is not None and held.record is not None and _is_over(held, now):
+                    _emptied(held)
+        except (VirtError, OSError) as exc:
+            # Builds and purges sweep: a file system that fails here may be none of theirs.
+            log.error("entry %s of the trash stays: %s", record.name, exc)
 
 
 def _is_over(held: records.Held, now: float) -> bool:
@@ -299,6 +301,7 @@ def _is_over(held: records.Held, now: float) -> bool:
 
 
 def _emptied(held: records.Held) -> int:
+    _refuse_away(held.now)
     facts, freed = held.now.read(TrashFacts), 0
     for path in facts.files:
         place = _place(held.name, path)

@@ -180,7 +180,7 @@ class Cloud:
         self.unfinished, self.unreadable, self.not_loaded = {}, {}, {}
         self.departures, self.arrivals, self.buried, self.away = {}, {}, set(), {}
         self.swallows, self.no_autostart, self.live = set(), set(), set()
-        self.kept = {}
+        self.kept, self.tags = {}, {}
 
     def put(self, name, host, **about):
         """Have a VM on a host."""
@@ -245,7 +245,11 @@ class Cloud:
     def _host_info(self, host, moving=None):
         info = {
             **said_of(13),
-            "vms": {name: dict(told.VM) for name in self.hosts[host]},
+            "tags": self.tags.get(host, {}),
+            "vms": {
+                name: {**told.VM, **{key: about[key] for key in ("affinity", "anti_affinity")}}
+                for name, about in self.hosts[host].items()
+            },
             "building": self.building.get(host, []),
             "unfinished": [*self.unfinished.get(host, ()), *self.unreadable.get(host, ())],
             "unreadable": {**self.unreadable.get(host, {}), **self.not_loaded.get(host, {})},

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from cellserver import OK, saying, serving
+from saltvirt import connection
 from saltvirt.errors import BadConfig
 from saltvirt.fleet.cells import asking, credentials
 from saltvirt.fleet.cells.known import Cell, CellFailed
@@ -140,6 +141,34 @@ def test_a_job_is_asked_for_until_it_is_over(cell, tls, opts):
     bodies = [json.loads(one.partition(b"\r\n\r\n")[2])[0] for one in heard]
     assert [one["client"] for one in bodies] == ["runner_async", "runner", "runner"]
     assert bodies[1]["kwarg"] == {"jid": jid, "wait_s": 20}
+
+
+def test_a_job_is_asked_for_on_while_its_cells_salt_api_is_restarted(cell, tls, opts, monkeypatch):
+    jid, call = "20261124202137000000", Call(fun="virt.start", arguments={"name": "a"})
+    over, post, down = {"state": "over", "answer": {"h1": {"a": "started"}}}, connection.post, []
+
+    def posted(*given, **more):
+        if len(down) in (1, 2):  # it was told to begin, and is back after that
+            down.append(1)
+            cause = ConnectionRefusedError(111, "Connection refused")
+            raise connection.Unreached(str(cause)) from cause
+        down.append(0)
+        return post(*given, **more)
+
+    monkeypatch.setattr(connection, "post", posted)
+    monkeypatch.setattr(asking, "_PAUSE_S", 0)
+    with serving(tls[1], *(saying({"return": [one]}) for one in ({"jid": jid}, over))) as (port, _):
+        assert asking.order(cell(port), opts, call) == {"h1": {"a": "started"}}
+    assert down == [0, 1, 1, 0]
+
+
+def test_a_job_whose_cell_is_gone_for_long_is_named(cell, tls, opts, monkeypatch):
+    jid, call = "20261124202137000000", Call(fun="virt.start", arguments={"name": "a"})
+    monkeypatch.setattr(asking, "_GONE_S", 0)
+    with serving(tls[1], saying({"return": [{"jid": jid}]})) as (port, _heard):
+        line = why(cell(port), opts, call, asking.order)
+    assert "is silent: https://127.0.0.1" in line
+    assert f"it has begun virt.start as job {jid}" in line
 
 
 @pytest.mark.parametrize(

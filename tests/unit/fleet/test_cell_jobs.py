@@ -23,6 +23,21 @@ def test_what_a_minion_has_returned_to_a_job_of_the_runner_is_not_its_answer(opt
     assert here.job(cloud, jid, 1) == {"state": "over", "answer": {"web": "purged"}}
 
 
+def test_a_job_that_ends_late_in_a_turn_has_time_to_leave_its_answer(opts, monkeypatch):
+    """Salt keeps an answer after the function is over, and after its lock has gone."""
+    jid, at = "20261124202137000000", [0.0]
+    clock = SimpleNamespace(monotonic=lambda: at[0], sleep=lambda s: at.__setitem__(0, at[0] + s))
+    ours = {"ret": {"fun": "runner.virt.purge", "return": {"web": "purged"}}}
+    said = lambda _jid: {opts["id"]: ours} if at[0] > 18 else {}  # noqa: E731
+    client = SimpleNamespace(get_cache_returns=said)
+    monkeypatch.setattr(Cloud, "client", lambda _self: contextlib.nullcontext(client))
+    monkeypatch.setattr(here, "time", clock)
+    monkeypatch.setattr(here.locks, "is_held", lambda _path: at[0] < 17)
+    cloud = Cloud(opts=opts, settings=MasterSettings(), progress=print)
+
+    assert here.job(cloud, jid, 20) == {"state": "over", "answer": {"web": "purged"}}
+
+
 def test_of_many_names_only_those_that_were_heard_of_are_looked_for_further(cloud, monkeypatch):
     master, looked_for, usual = cloud.master, [], inventory.unheard
 

@@ -129,3 +129,11 @@ def test_two_commands_of_one_name_say_the_same_wherever_they_are(top, opts):
     with locks.held(folder / "web.lock"), pytest.raises(NameTaken) as refused:
         top.does(of("virt.init", cell="west", name="web"))
     assert str(refused.value) == str(orders.taken("web", "deployed"))
+
+
+def test_a_name_that_is_asked_for_twice_is_no_other_commands(top):
+    top.entry["prefix"], top.slip["prefix"] = "w-", "e-"
+    jid, why = "20261124202137000000", "vms: 'w-1' is asked for twice"
+    over = {"state": "over", "answer": {"error": why}}
+    with pytest.raises(CellFailed, match=f"^cell west: {why}$"):
+        top.does(of("virt.init_many", vms=["w-1", "w-1"]), {"jid": jid}, over)

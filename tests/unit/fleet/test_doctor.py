@@ -206,3 +206,32 @@ def test_all_is_said_before_it_is_done(tended):
 def test_a_wrong_argument_is_refused(tended):
     with pytest.raises(BadArgument):
         look(tended, fix="maybe")
+
+
+@pytest.mark.parametrize(
+    ("silent_at", "found"),
+    [
+        ({0}, [("key", "web")]),
+        ({1}, [("key", "web")]),
+        ({1, 2, 3}, [("not-checked", "hyper2")]),
+        ({0, 2}, [("not-checked", "hyper2")]),
+    ],
+)
+def test_a_host_that_is_silent_at_one_look_makes_no_clean_cloud(
+    tended, monkeypatch, silent_at, found
+):
+    """While it is silent no key is judged, so that no two looks would find this one."""
+    keys.accept(tended.opts, "web", "K")
+    looks = []
+
+    def next_look(_s):
+        was_silent = len(looks) in silent_at
+        looks.append(_s)
+        if was_silent != (len(looks) in silent_at):
+            tended.hosts.silence("hyper2", is_silent=not was_silent)
+
+    if 0 in silent_at:
+        tended.hosts.silence("hyper2")
+    monkeypatch.setattr(run.time, "sleep", next_look)
+
+    assert named(tended) == found

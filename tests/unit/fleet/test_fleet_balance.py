@@ -7,7 +7,7 @@ import threading
 import pytest
 from playedhosts import clouds
 from saltvirt.config import MasterSettings
-from saltvirt.errors import BadArgument
+from saltvirt.errors import BadArgument, MasterError
 from saltvirt.fleet import balance, inventory, migrate, several
 from saltvirt.fleet.cloud import Cloud
 
@@ -214,3 +214,11 @@ def test_a_move_whose_answer_is_lost_is_looked_for_and_counts(lopsided, run):
 
     assert len(done["moves"]) == 4 and done["stays"] == {}
     assert [len(vms) for vms in lopsided.hosts.values()] == [2, 2, 2]
+
+
+@pytest.mark.parametrize("fun", ["virt.load", "virt.host_info", "virt.migration_info"])
+def test_a_cloud_that_says_nothing_is_not_called_even(lopsided, run, fun):
+    lopsided.silent |= {(host, fun) for host in lopsided.hosts}
+
+    with pytest.raises(MasterError, match="^no hypervisor answers: h1: does not answer; h2: "):
+        run()

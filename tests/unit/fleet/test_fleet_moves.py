@@ -110,6 +110,18 @@ def test_one_with_an_affinity_group_asks_all_where_the_group_is(cloud, run):
     assert len([1 for _host, fun in nine.asked if fun == "virt.host_info"]) == 9
 
 
+def test_one_of_a_group_of_racks_asks_all_who_is_in_the_rack(cloud, run):
+    """web2 came to h4, of the rack of h5, while web1 was away from there."""
+    nine = cloud(9)
+    nine.tags["h4"] = nine.tags["h5"] = {"rack": "a"}
+    nine.put("web1", "h3", anti_affinity=["db@rack"])
+    nine.put("web2", "h4", anti_affinity=["db@rack"])
+
+    with pytest.raises(NoHostFits, match="web2 of the anti-affinity group db@rack is in rack a"):
+        run(migrate.migrate, nine, "web1", "h5", {}, "h3")
+    assert nine.where("web1") == ["h3"]
+
+
 def test_an_evacuation_of_many_asks_all_hosts_once_and_says_how_far_it_is(cloud, run, said):
     nine = cloud(9)
     for number in range(6):

@@ -2,9 +2,11 @@
 
 import threading
 import time
+from pathlib import Path
 from types import SimpleNamespace
 
 from saltvirt import compat
+from saltvirt.fleet import keys
 
 
 class Cache:
@@ -38,3 +40,18 @@ def test_keys_are_stored_one_after_the_other(opts, monkeypatch):
         job.join()
 
     assert sorted(cache.stored) == names
+
+
+def test_a_key_that_another_command_forgets_while_they_are_read_is_none(opts, monkeypatch):
+    for name in ("web1", "web2"):
+        keys.accept(opts, name, "a key")
+    read = Path.read_text
+
+    def forgotten(path, *args, **options):
+        if path.name == "web1":
+            keys.forget(opts, "web1")
+        return read(path, *args, **options)
+
+    monkeypatch.setattr(Path, "read_text", forgotten)
+
+    assert keys.noted(opts) == {"web2": "a key"}

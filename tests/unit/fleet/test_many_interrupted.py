@@ -5,7 +5,8 @@ import time
 
 import pytest
 from fleetkit import is_tidy
-from saltvirt.fleet.many import builds
+from saltvirt.errors import MasterError
+from saltvirt.fleet.many import builds, run
 from saltvirt.fleet.many.outcome import NotAllBuilt
 from test_init_many import built
 
@@ -50,4 +51,41 @@ def test_an_interruption_begins_no_more_and_says_which(
     table = caught.value.table
     assert len(table["built"]) == count
     assert len(table["failed"]) == 12 - count
+    assert is_tidy(cloud)
+
+
+@pytest.mark.parametrize(
+    ("cut", "line"),
+    [
+        (KeyboardInterrupt(), "as the command was interrupted"),
+        (MasterError("the Salt master does not answer: it is restarted"), "it is restarted"),
+    ],
+)
+def test_whatever_ends_the_wait_it_is_said_what_is_built_and_who_has_answered(
+    cloud, monkeypatch, cut, line
+):
+    def cut_off(_cloud, _until, out):
+        out["web1"] = time.monotonic()
+        raise cut
+
+    monkeypatch.setattr(run.answering, "wait", cut_off)
+    with pytest.raises(NotAllBuilt, match=f"not waited for any longer.*{line}") as caught:
+        built(cloud, count=2, wait=True)
+
+    table = caught.value.table
+    assert (sorted(table["built"]), list(table["failed"])) == (["web1", "web2"], ["web2"])
+    assert list(table["seconds"]) == ["web1"]
+
+
+def test_all_or_nothing_is_nothing_if_the_master_fails_while_minions_are_waited_for(
+    cloud, monkeypatch
+):
+    def cut_off(*_args):
+        raise MasterError("the Salt master does not answer")
+
+    monkeypatch.setattr(run.answering, "wait", cut_off)
+    with pytest.raises(NotAllBuilt, match="2 VMs that this call had built are purged again"):
+        built(cloud, count=2, wait=True, whole=True)
+
+    assert cloud.hosts.where("web1") == cloud.hosts.where("web2") == []
     assert is_tidy(cloud)

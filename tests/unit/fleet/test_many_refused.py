@@ -2,6 +2,7 @@
 
 import pytest
 from saltvirt.errors import ReservationRefused, VirtError
+from saltvirt.fleet import orders
 from saltvirt.fleet.many import asked, run
 from saltvirt.fleet.many.outcome import Call, NotAllBuilt
 
@@ -53,3 +54,18 @@ def test_a_host_that_is_not_asked_for_is_never_called_in_maintenance(cloud):
 
     assert "not the host asked for (hyper2) (hyper1, hyper3)" in str(caught.value)
     assert "maintenance" not in str(caught.value)
+
+
+def test_a_move_that_cannot_be_settled_yet_keeps_no_other_from_being_built(cloud):
+    """web2 was on its way from hyper1 to hyper2, which has lost its power."""
+    cloud.hosts.put("hyper1", "web2")
+    with orders.opened(cloud.opts, "web2") as order:
+        order.begin("t-old", orders.MOVING, source="hyper1", target="hyper2")
+    cloud.hosts.silence("hyper2")
+
+    with pytest.raises(NotAllBuilt, match="1 of 3 VMs not built: web2") as caught:
+        run.deploy_many(cloud.master, call("web1", "web2", "web3"))
+
+    assert sorted(caught.value.table["built"]) == ["web1", "web3"]
+    assert "the move of VM 'web2' from hyper1 to hyper2" in caught.value.table["failed"]["web2"]
+    assert cloud.hosts.where("web2") == ["hyper1"]

@@ -63,7 +63,9 @@ def waited(opts, monkeypatch):
         monkeypatch.setattr(Cloud, "client", lambda _self: contextlib.nullcontext(bus))
         master = Cloud(opts={**opts, **options}, settings=MasterSettings(), progress=print)
         until = dict.fromkeys(["web1", "web2"], time.monotonic() + 0.5)
-        return set(answering.wait(master, until, every_s=0.1))
+        answered = {}
+        answering.wait(master, until, answered, every_s=0.1)
+        return set(answered)
 
     return wait
 

@@ -1,5 +1,7 @@
 """A host is filled again; hosts that fall silent, and VMs that were moved meanwhile, are played."""
 
+import errno
+
 import pytest
 from playedhosts import clouds, table
 from saltvirt.fleet import building, evacuate, restore
@@ -145,3 +147,20 @@ def test_a_vm_that_is_removed_while_others_come_home_is_gone(cloud, run, opts):
 
     assert done["moved"] == {"web1": "h3"} and done["gone"] == ["web2"] and done["failed"] == {}
     assert three.notes["h3"] == {}
+
+
+def test_a_vm_that_has_moved_is_not_called_failed_when_what_follows_fails(
+    cloud, run, opts, monkeypatch
+):
+    three = cloud(3)
+    three.put("web1", "h1")
+    three.proved(opts, "h3", web1=["h1"])
+
+    def full(*_args):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(restore.notes, "followed", full)
+    done = run(restore.restore, three, "h3", **HOME)
+
+    assert done["moved"] == {"web1": "h3"} and done["failed"] == {}
+    assert "No space left on device" in done["warnings"]["web1"]

@@ -139,15 +139,24 @@ def test_a_host_without_warnings_gives_none(said):
     assert hosts.warnings(said) == []
 
 
-def test_who_ends_the_waiting_is_told_that_the_vm_runs_and_what_removes_it(cloud, monkeypatch):
+@pytest.mark.parametrize(
+    ("cut", "why"),
+    [
+        (KeyboardInterrupt(), "interrupted"),
+        (MasterError("the Salt master does not answer"), "the Salt master does not answer"),
+    ],
+)
+def test_whatever_ends_the_waiting_it_is_said_that_the_vm_runs_and_what_removes_it(
+    cloud, monkeypatch, cut, why
+):
     def cut_off(*_args, **_options):
-        raise KeyboardInterrupt
+        raise cut
 
     monkeypatch.setattr(awaiting, "wait_for_start", cut_off)
 
     said = str(silent(cloud))
 
-    assert "interrupted: VM 'web' runs on " in said and "keeps its key" in said
+    assert f"{why}: VM 'web' runs on " in said and "keeps its key" in said
     assert "salt-run virt.purge web" in said
 
 

@@ -39,6 +39,10 @@ class _Silent(CellFailed):
     """A cell does not answer; it may have heard what it was told."""
 
 
+class _Unreached(CellFailed):
+    """A cell is not there: nothing was said to it."""
+
+
 class Unproved(CellFailed):
     """Who answers at a cell's address does not prove to be that cell: nothing was said there."""
 
@@ -92,7 +96,8 @@ def _ended(cell: Cell, opts: Mapping[str, Any], fun: str, jid: str) -> Any:
     while True:
         try:
             said = question(cell, opts, asked, _TURN_S + cell.timeout_s)
-        except _Silent as error:
+        # Its salt-api may be restarted meanwhile: the job is its master's.
+        except (_Silent, _Unreached) as error:
             if time.monotonic() - heard > _GONE_S:
                 raise CellFailed(
                     cell.name,
@@ -157,7 +162,7 @@ def _post(cell: Cell, opts: Mapping[str, Any], low: Mapping[str, Any], limit_s: 
         )
     except connection.Unreached as exc:
         is_proved = not isinstance(exc.__cause__, ssl.SSLCertVerificationError)
-        kind = CellFailed if is_proved else Unproved
+        kind = _Unreached if is_proved else Unproved
         raise kind(cell.name, _unreached(cell, exc.__cause__)) from None
     except TimeoutError:
         raise _Silent(cell.name, f"no answer from {cell.url} within {limit_s:.0f} s") from None

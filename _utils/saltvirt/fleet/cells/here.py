@@ -14,7 +14,7 @@ from saltvirt.fleet.cells.answers import Found
 from saltvirt.fleet.cloud import Cloud
 
 _STEP_S = 0.2
-# How long a job may take to begin: a busy master has it wait.
+# How long a job may take to begin, as a busy master has it wait, and its answer to be kept.
 _BEGIN_S = 15
 _OURS = "runner.virt."
 
@@ -85,14 +85,18 @@ def job(cloud: Cloud, jid: str, wait_s: int) -> dict[str, Any]:
     if not jid.replace("_", "").isdigit():
         raise BadArgument("jid", f"{jid!r} is not the id of a job")
     path, begin = _path(cloud.opts, jid), time.monotonic()
+    seen = begin
     while True:
-        long_s = time.monotonic() - begin
-        if not locks.is_held(path):
+        now = time.monotonic()
+        long_s = now - begin
+        if locks.is_held(path):
+            seen = now
+        else:
             answer = _answer(cloud, jid)
             if answer is not None:
                 return _told("over", answer[0])
             # It has not begun, or Salt has not kept its answer yet.
-            if long_s > _BEGIN_S:
+            if now - seen > _BEGIN_S:
                 return _told("lost")
         if long_s >= wait_s:
             return _told("running")

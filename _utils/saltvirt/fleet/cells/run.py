@@ -66,7 +66,8 @@ class _Top:
         """Have no other command of this master make VMs of these names, in whatever cell."""
         folder = Path(self._cloud.opts["cachedir"]) / "salt-virt" / "names"
         with contextlib.ExitStack() as stack:
-            for name in sorted(names) if self._cells else ():
+            # A name that is asked for twice is for who makes them to refuse.
+            for name in sorted({*names}) if self._cells else ():
                 lock = locks.held(folder / f"{name}.lock", wait=False)
                 if stack.enter_context(lock) is None:
                     raise orders.taken(name, "deployed")

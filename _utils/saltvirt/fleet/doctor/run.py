@@ -15,8 +15,10 @@ from saltvirt.fleet.doctor.leftover import Leftover, Seen
 from saltvirt.placement.doctor import DoctorFacts
 
 FUN = "virt.doctor_facts"
-# Between two looks: what is on its way is somewhere else then, or on another record.
-_AGAIN_S = 2
+# Between two looks: what is on its way is somewhere else then, or on another record. So many more
+# there are at most, while it is not the same hosts that answer.
+_AGAIN_S, _MOST_AGAIN = 2, 3
+_NOT_CHECKED = "not-checked"
 
 
 class LeftOver(VirtError):
@@ -68,16 +70,37 @@ def _shown(one: Leftover) -> dict[str, Any]:
 
 
 def _twice(cloud: Cloud, now: datetime) -> tuple[Seen, list[Leftover]]:
-    """Look twice, if there is anything; return the last look, and what was found both times."""
+    """
+    Look twice, if there is anything; return the last look, and what was found both times.
+
+    While a host is silent little is judged: two looks at which not the same hosts have answered
+    would find nothing both times, whatever there is.
+    """
     seen = _look(cloud, now)
     found = list(_judged(seen))
     if not found:
         return seen, found
-    time.sleep(_AGAIN_S)
-    seen = _look(cloud, now)
-    before = {(one.check, one.where, one.subject) for one in found}
-    both = [one for one in _judged(seen) if (one.check, one.where, one.subject) in before]
-    return seen, both
+    for _again in range(_MOST_AGAIN):
+        time.sleep(_AGAIN_S)
+        before, seen = seen, _look(cloud, now)
+        found = _both(before, seen)
+        if before.hosts.keys() == seen.hosts.keys():
+            break
+    return seen, found
+
+
+def _both(before: Seen, seen: Seen) -> list[Leftover]:
+    """Return what was found at both looks, and who was not checked at either."""
+    first = {_key(one): one for one in _judged(before)}
+    last = list(_judged(seen))
+    found = [one for one in last if _key(one) in first or one.check == _NOT_CHECKED]
+    known = {_key(one) for one in found}
+    late = (one for key, one in first.items() if key not in known)
+    return found + [one for one in late if one.check == _NOT_CHECKED]
+
+
+def _key(one: Leftover) -> tuple[str, str, str]:
+    return one.check, one.where, one.subject
 
 
 def _look(cloud: Cloud, now: datetime) -> Seen:

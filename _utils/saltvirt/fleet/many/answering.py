@@ -10,14 +10,17 @@ from saltvirt.fleet.pings import Pings
 _EVERY_S = 5
 
 
-def wait(cloud: Cloud, until: Mapping[str, float], every_s: float = _EVERY_S) -> dict[str, float]:
+def wait(
+    cloud: Cloud, until: Mapping[str, float], out: dict[str, float], every_s: float = _EVERY_S
+) -> None:
     """
-    Return ``{minion: when it answered}``, by the monotonic clock, of those that did in time.
+    Wait for minions as long as each is given.
 
     until
-        ``{minion: when it is given up}``.
+        ``{minion: when it is given up}``, by the monotonic clock.
+    out
+        Gets ``{minion: when it answered}`` as they do: that is so whatever ends the wait.
     """
-    out: dict[str, float] = {}
     with cloud.client() as local:
         pings = Pings(local, cloud, every_s)
         while left := {m for m, end in until.items() if m not in out and end > time.monotonic()}:
@@ -26,4 +29,3 @@ def wait(cloud: Cloud, until: Mapping[str, float], every_s: float = _EVERY_S) ->
             out |= dict.fromkeys(answered, time.monotonic())
             if answered != left:
                 time.sleep(max(0.0, begun + every_s - time.monotonic()))
-    return out

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from saltvirt import records, terminal
-from saltvirt.errors import NameTaken
+from saltvirt.errors import NameTaken, VirtError
 from saltvirt.fleet import (
     deploy,
     hints,
@@ -138,13 +138,24 @@ class Picture:
         return next((one.host for one in ranked if one.fits), None), why
 
 
-def give_up(cloud: Cloud, held: Mapping[str, Held]) -> dict[str, dict[str, str]]:
-    """Settle moves, and have hosts never begin what interrupted commands have ordered of them."""
-    late = {}
+def give_up(
+    cloud: Cloud, held: Mapping[str, Held]
+) -> tuple[dict[str, dict[str, str]], dict[str, str]]:
+    """
+    Settle moves, and have hosts never begin what interrupted commands have ordered of names.
+
+    Returns what ``interrupted.give_up`` does of each, and ``{name: why}`` of those with a move that
+    cannot be settled now: these are not built, and the others have nothing to do with it.
+    """
+    late, stuck = {}, {}
     for name, order in held.items():
-        moves.settle_order(cloud, order)
-        late[name] = interrupted.give_up(cloud, order)
-    return late
+        try:
+            moves.settle_order(cloud, order)
+        except VirtError as error:
+            stuck[name] = str(error)
+        else:
+            late[name] = interrupted.give_up(cloud, order)
+    return late, stuck
 
 
 def sort(

@@ -112,10 +112,12 @@ def _check(cloud: Cloud, call: Call) -> Policy:
 def _planned(cloud: Cloud, call: Call, claims: Mapping[str, Claim]) -> Planned:
     policy = _check(cloud, call)
     held = {name: claim.order for name, claim in claims.items()}
-    late = give_up(cloud, held)
+    late, stuck = give_up(cloud, held)
     required = {request.name: request.required() for request in call.requests}
     picture = Picture(cloud, call.requests, required.values(), policy)
-    names = sort(cloud, call.requests, picture, held, late)
+    settled = [request for request in call.requests if request.name not in stuck]
+    names = sort(cloud, settled, picture, held, late)
+    names.taken.update(stuck)
     plan = picture.plan([required[one.name] for one in names.new], policy)
     cloud.progress("Placing", detail=_said(plan, names))
     return Planned(picture=picture, required=required, names=names, plan=plan, policy=policy)
@@ -144,19 +146,30 @@ def _await(cloud: Cloud, call: Call, picture: Picture, out: Outcome, builds: Bui
     longest_s = max(0, int(max(until.values()) - time.monotonic()))
     minions = terminal.counted(len(until), "minion")
     cloud.progress("Waiting", detail=f"for {minions}, at most {longest_s} s")
-    late, found = "does not answer in time", dict[str, float]()
-    try:
-        found = answering.wait(cloud, {} if builds.is_interrupted else until)
-    except (KeyboardInterrupt, SystemExit):
-        builds.is_interrupted = True
-    if builds.is_interrupted:
-        late = "was not waited for any longer, as the command was interrupted"
+    found = dict[str, float]()
+    late = _waited(cloud, until, found, builds)
     out.seconds = {name: round(at - builds.ended[name], 1) for name, at in found.items()}
     out.failed |= {
         name: f"it is built on {out.built[name]} and keeps its key, but its minion {late}"
         for name in until
         if name not in found
     }
+
+
+def _waited(
+    cloud: Cloud, until: Mapping[str, float], found: dict[str, float], builds: Builds
+) -> str:
+    """Wait for minions, of which those that answer come to ``found``; return why not the others."""
+    try:
+        if not builds.is_interrupted:
+            answering.wait(cloud, until, found)
+    except (KeyboardInterrupt, SystemExit):
+        builds.is_interrupted = True
+    except VirtError as error:
+        return f"was not waited for any longer: {error}"
+    if builds.is_interrupted:
+        return "was not waited for any longer, as the command was interrupted"
+    return "does not answer in time"
 
 
 def _purge(

@@ -1,0 +1,56 @@
+"""A file of the trash that cannot be removed holds up no other entry, no build and no purge."""
+
+import dataclasses
+import errno
+from pathlib import Path
+
+import pytest
+from saltvirt import files
+from saltvirt.errors import StorageError
+from saltvirt.ops import trash
+from test_trash import older, purged
+
+
+@pytest.fixture
+def stuck(hypervisor, monkeypatch):
+    """A host with two VMs in its trash; the first one's file system has become read-only."""
+    hypervisor.settings = dataclasses.replace(hypervisor.settings, trash_days=7)
+    for name in ("web1", "web2"):
+        with hypervisor.libvirt():
+            hypervisor.init(name)
+        purged(hypervisor, name)
+    usual = files.unlink
+
+    def unlink(path):
+        if trash.FOLDER in str(path) and Path(path).name.startswith("web1_"):
+            raise OSError(errno.EROFS, "Read-only file system", str(path))
+        usual(path)
+
+    monkeypatch.setattr(files, "unlink", unlink)
+    return hypervisor
+
+
+def kept(host):
+    """Return the VMs of which the trash has anything."""
+    return sorted(row["vm"] for row in trash.listed(host.settings).values())
+
+
+def test_a_build_and_a_purge_go_on_and_the_next_entry_goes(stuck):
+    older(stuck, 8)
+    trash.sweep(stuck.settings)  # that is seen for the first time
+    older(stuck, 1)
+
+    with stuck.libvirt():
+        stuck.init("web3")
+    purged(stuck, "web3")
+
+    assert kept(stuck) == ["web1", "web3"]
+    assert stuck.domains() == []
+
+
+def test_the_others_are_emptied_and_the_one_is_named(stuck):
+    line = r"cannot remove .*web1_.*: Read-only file system; emptied: web2-"
+    with pytest.raises(StorageError, match=line):
+        trash.empty(stuck.settings)
+
+    assert kept(stuck) == ["web1"]
