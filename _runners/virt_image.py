@@ -40,8 +40,7 @@ def images(host=None, quiet=False):
         salt-run virt.images hyper1 --out=json
     """
     cloud = Cloud.of(__opts__, __jid_event__, "images", quiet, is_reading=True)
-    found = cached.listed(cloud, host)
-    return {**found.said, **found.beside()}
+    return cached.shown(cloud, host)
 
 
 @runner_function

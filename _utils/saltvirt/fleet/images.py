@@ -24,6 +24,14 @@ def listed(cloud: Cloud, host: str | None) -> inventory.Survey:
     return inventory.survey(cloud, targets, "virt.images")
 
 
+def shown(cloud: Cloud, host: str | None) -> dict[str, Any]:
+    """Return ``{host: images}``, with who is silent; raise MasterError if no host answers."""
+    found = listed(cloud, host)
+    if not found.answers:
+        raise found.silence()
+    return {**found.said, **found.beside()}
+
+
 def pull(
     cloud: Cloud,
     image: str,

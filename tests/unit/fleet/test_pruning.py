@@ -83,3 +83,23 @@ def test_it_is_said_how_many_hosts_are_done(cloud, asked, is_dry, what):
 
     assert said[0] == "Searching (3 hypervisors)"
     assert said[-1] == f"{what} (2 of 2 hypervisors)"
+
+
+def test_images_of_hosts_that_are_all_silent_are_no_answer(cloud, asked, monkeypatch):
+    silent = set()
+    usual = minions.ask
+
+    def ask(master, targets, fun, *arg, **options):
+        out = usual(master, targets, fun, *arg, **options)
+        mute = {h: minions.Reply(minion=h, missing=True) for h in sorted(out) if h in silent}
+        return {**mute, **{h: out[h] for h in sorted(out) if h not in silent}}
+
+    monkeypatch.setattr(minions, "ask", ask)
+
+    silent |= {"hyper1", "hyper2"}
+    assert images.shown(cloud, None) == {
+        "hyper3": {"a": {"users": []}},
+        "unreachable": ["hyper1", "hyper2"],
+    }
+    with pytest.raises(MasterError, match="^no hypervisor answers: hyper1: does not answer$"):
+        images.shown(cloud, "hyper1")
