@@ -32,7 +32,7 @@ API = {
         "file": {
             "^filename": str(_USERS),
             "^hashtype": "sha512",
-            USER: [{"@runner": ["virt.*"]}],
+            USER: [{"@runner": ["virt[.]"]}],
             "reader": [{"@runner": ["virt.list", "virt.find"]}],
         }
     },

@@ -149,7 +149,8 @@ def test_images_of_hosts_that_are_all_silent_are_no_answer(cloud, asked, monkeyp
 
     def ask(master, targets, fun, *arg, **options):
         out = usual(master, targets, fun, *arg, **options)
-        return {h: minions.Reply(minion=h, missing=True) if h in silent else out[h] for h in out}
+        mute = {h: minions.Reply(minion=h, missing=True) for h in sorted(out) if h in silent}
+        return {**mute, **{h: out[h] for h in sorted(out) if h not in silent}}
 
     monkeypatch.setattr(minions, "ask", ask)
 
