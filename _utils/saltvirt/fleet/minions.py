@@ -33,6 +33,9 @@ _DRAIN_S = 10
 # whether they are at it, and when those that do not say so are given up, unless nobody has said
 # anything at all. How often that is looked at.
 _ASK_S, _QUIET_S, _STEP_S = 0.8, 2, 0.1
+# How long nobody is asked that as long as nobody has answered: it is work for all of them, which
+# delays the first answers of many further.
+_FIRST_S = 3
 # So many who answered last are asked with them.
 _ENDED = 3
 # So long it is not said who is waited for.
@@ -193,7 +196,7 @@ def _until_quiet(local: Any, hearing: Hearing, briefly: Collection[str], end: fl
         quiet_s = time.monotonic() - last
         if heard and quiet_s >= (_QUIET_S if at_it.is_quick else max(_QUIET_S, last - begun)):
             hearing.awaited -= left - at_it.hosts
-        elif quiet_s >= _ASK_S:
+        elif quiet_s >= (_ASK_S if hearing.replies else _FIRST_S):
             # A master that does not send this has sent the question, and has its answers.
             with contextlib.suppress(SaltClientError, VirtError):
                 at_it.ask(left)
