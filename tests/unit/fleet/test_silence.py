@@ -143,6 +143,14 @@ def test_a_slow_host_that_says_it_is_at_it_is_waited_for_by_what_reads_too(bus, 
     assert bus.asked[-1] == ("saltutil.find_job", HOSTS)
 
 
+def test_as_long_as_nobody_has_answered_nobody_is_asked_what_keeps_him_from_it(bus, cloud):
+    """As where many hosts begin at once, on few processors: it would take them longer still."""
+    bus.answers_s = {"hyper1": 1.9, "hyper2": 2.4, "hyper3": 2.9}
+
+    assert survey(cloud(is_reading=True)).unreachable == []
+    assert bus.now == pytest.approx(2.9, abs=0.11) and len(bus.asked) == 1
+
+
 @pytest.mark.parametrize(("done_s", "waited_s"), [(0.1, 6 + 2), (1.1, 6 + 2), (None, 6 + 6)])
 def test_where_answers_take_long_those_who_gave_them_say_how_long_a_silent_one_may(
     bus, cloud, done_s, waited_s
