@@ -53,6 +53,12 @@ def entries(profile: Any, what: str) -> list[Entry]:
     return [_entry(entry, what) for entry in profile]
 
 
+def images(given: Mapping[str, Any]) -> list[Any]:
+    """Return what the keyword arguments of ``virt.init`` say of images, None where nothing."""
+    disks = entries(given.get("disks") or [], "disks")
+    return [given.get("image"), *(disk.get("image") for disk in disks)]
+
+
 def _entry(entry: Any, what: str) -> Entry:
     if not isinstance(entry, dict):
         raise BadArgument(what, f"{entry!r} is not a mapping")

@@ -70,13 +70,8 @@ class Request:
             The host's answer to ``virt.host_info``: its disk profile may have an image of its own.
         """
         given = self.given
-        listed = profiles.entries(given.get("disks") or [], "disks")
         profile = info.profiles.disk.get(given.get("disk", spec.OPTIONS["disk"]) or "")
-        has_image = (
-            given.get("image")
-            or any(disk.get("image") for disk in listed)
-            or (profile and profile.has_image)
-        )
+        has_image = any(profiles.images(given)) or (profile and profile.has_image)
         return bool(given.get("seed", True) and has_image)
 
     def required(self) -> Requirements:

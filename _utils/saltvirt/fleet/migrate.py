@@ -12,8 +12,8 @@ from saltvirt.fleet.building import none_fits
 from saltvirt.fleet.cloud import Cloud
 from saltvirt.fleet.effects import Hands, MoveFailed, MoveHosts, NotReady
 from saltvirt.fleet.hosts import DeployError, act
-from saltvirt.model import Evaluation
-from saltvirt.placement import choose, groups, requirements
+from saltvirt.model import Evaluation, Policy
+from saltvirt.placement import brief, choose, requirements
 from saltvirt.placement.answers import DiskFacts, MigrationInfo
 from saltvirt.records import Held
 
@@ -62,7 +62,7 @@ def _asked(
 
 def _is_bound(moving: MigrationInfo) -> bool:
     """Return whether the groups of a VM ask for more than what is on the host that takes it."""
-    return bool(moving.affinity) or any(map(groups.tag_of, moving.anti_affinity))
+    return not brief.is_of_one_host(requirements.of(moving), Policy())
 
 
 def _moving(cloud: Cloud, found: inventory.Survey, name: str, source: str) -> MigrationInfo:

@@ -2,7 +2,7 @@
 
 import re
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from salt.exceptions import SaltException
@@ -32,7 +32,8 @@ class Images:
         """
         saltenv = given.get("saltenv", spec.OPTIONS["saltenv"])
         with self._lock:
-            found = {image: self._digest(image, saltenv) for image in set(_sources(given))}
+            texts = {image for image in profiles.images(given) if isinstance(image, str)}
+            found = {image: self._digest(image, saltenv) for image in texts}
         return {image: digest for image, digest in found.items() if digest}
 
     def _digest(self, image: str, saltenv: object) -> str | None:
@@ -53,9 +54,3 @@ class Images:
             return None
         is_known = isinstance(said, dict) and said.get("hash_type") == _HASH
         return str(said["hsum"]) if is_known and said.get("hsum") else None
-
-
-def _sources(given: Mapping[str, Any]) -> Iterator[str]:
-    disks = profiles.entries(given.get("disks") or [], "disks")
-    images = (given.get("image"), *(disk.get("image") for disk in disks))
-    yield from (one for one in images if isinstance(one, str))

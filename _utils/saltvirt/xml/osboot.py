@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from saltvirt.arguments import refuse_unknown_keys
+from saltvirt.arguments import boolean, refuse_unknown_keys
 from saltvirt.errors import BadArgument
 from saltvirt.model import Vm
 from saltvirt.xml import amend, attributes_of, bag, leaf, source, switch, tag
@@ -76,8 +76,8 @@ def check(boot: Mapping[str, Any] | None) -> None:
 
 def _check_efi(boot: Mapping[str, Any]) -> None:
     """Refuse a text such as ``'no'``, which would mean yes."""
-    if not isinstance(boot.get("efi"), bool | None):
-        raise BadArgument("boot:efi", f"{boot['efi']!r} is neither True nor False")
+    if boot.get("efi") is not None:
+        boolean("boot:efi", boot["efi"])
 
 
 def of(vm: Vm) -> Os:

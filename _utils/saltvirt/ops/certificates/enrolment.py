@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -118,15 +119,11 @@ class Enrolment:
     def _lay_down(self, due: Mapping[str, str], told: Answer) -> list[str]:
         """Write all that is due; return which lists of who is trusted were written."""
         # First what they are trusted by: a new certificate is good from its first moment on.
-        written = self._lay_down_trust(told)
+        of_trust = partial(installed.lay_down_authorities, self._authorities)
+        written = of_trust(told.trust, self._announce)
         if due:
-            written += self._lay_down_trust(self._renew(due, told))
+            written += of_trust(self._renew(due, told).trust, self._announce)
         return written
-
-    def _lay_down_trust(self, told: Answer) -> list[str]:
-        if installed.stale_authorities(self._authorities, told.trust):
-            self._announce()
-        return installed.lay_down_authorities(self._authorities, told.trust)
 
     def _warnings(self) -> list[str]:
         places = installed.places(self.basepath)

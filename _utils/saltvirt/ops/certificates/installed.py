@@ -9,7 +9,7 @@ import os
 import pwd
 import shlex
 import stat
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -233,10 +233,19 @@ def lay_down(place: Place, key: ca.PrivateKey, certificate_pem: str) -> None:
 
 
 def lay_down_authorities(
-    paths: Mapping[str, tuple[Path, Path]], trust: Mapping[str, Trust]
+    paths: Mapping[str, tuple[Path, Path]],
+    trust: Mapping[str, Trust],
+    announce: Callable[[], None],
 ) -> list[str]:
-    """Put certificates and revocation lists of CAs in place; return the files that changed."""
+    """
+    Put certificates and revocation lists of CAs in place; return the files that changed.
+
+    announce
+        Called before any of them is written.
+    """
     stale, group = list(_stale_files(paths, trust)), qemu_group()
+    if stale:
+        announce()
     for use, path, text in stale:
         if use == "libvirt":
             _folder(path.parent, 0o755, None)
