@@ -59,7 +59,7 @@ def apply(cloud, host, state, *words):
     return next(iter(done.data[host].values()))
 
 
-@pytest.mark.both_salts
+@pytest.mark.second_nightly
 def test_addresses_and_routes_move_and_the_second_run_changes_nothing(cloud, host, before):
     would = apply(cloud, host, "bridge_present", "br0", "ports=[eth0]", "test=True")
     assert would["result"] is None and "gets 10.77.1.7/16" in would["changes"]["br0"]
@@ -99,7 +99,7 @@ def test_a_cut_path_puts_everything_back(cloud, host, before):
     assert "salt-virt" not in cloud.sh(host, "ls /etc/systemd/network")
 
 
-@pytest.mark.both_salts
+@pytest.mark.second_nightly
 def test_a_job_that_is_killed_in_the_middle_puts_everything_back(cloud, host, before):
     cloud.sh(host, CUT)
     argv = ["salt-call", "state.single", "virt.bridge_present", "br0", "ports=[eth0]"]

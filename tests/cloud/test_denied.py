@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-pytestmark = [pytest.mark.both_salts]
+pytestmark = [pytest.mark.second_nightly]
 # libvirtd takes nothing but questions on this one.
 READING = "qemu:///system?socket=/run/libvirt/libvirt-sock-ro"
 WORDS = "operation forbidden: "

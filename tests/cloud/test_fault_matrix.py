@@ -30,12 +30,10 @@ _OVER_THERE = ("before-leaving", "leaving", "departure.end", "before-arrived", "
 SAMPLE = {
     "live arrival.before-arrived target-libvirtd": 1,
     "live departure.handing runner": 2,
-    "live departure.leaving source-crash": 2,
     "live arrival.arrived job": 1,
     "live departure.handing qemu": 1,
     "stopped departure.sending job": 2,
     "stopped departure.handing source-reboot": 1,
-    "stopped arrival.ready runner": 1,
     "stopped arrival.arrived target-crash": 1,
     "stopped order.moving runner": 2,
     "stopped departure.before-leaving source-libvirtd": 2,

@@ -325,7 +325,7 @@ nightly = pytest.mark.nightly
         pytest.param("build.before-making", None, marks=nightly),
         pytest.param("build.making", None, marks=nightly),
         pytest.param("build.before-defining", None, marks=nightly),
-        ("build.defining", None),
+        pytest.param("build.defining", None, marks=nightly),
         pytest.param("build.before-complete", "shutdown", marks=nightly),
         ("build.complete", "shutdown"),
         pytest.param("build.end", "running", marks=nightly),

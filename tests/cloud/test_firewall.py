@@ -87,7 +87,8 @@ def test_the_rules_are_there_again_after_a_reboot_before_the_network_is(cloud, b
     assert (again["result"], again["changes"]) == (True, {})
 
 
-@pytest.mark.parametrize("host", ["hyper2", "hyper3"])  # firewalld; nftables
+# firewalld; nftables
+@pytest.mark.parametrize("host", ["hyper2", pytest.param("hyper3", marks=pytest.mark.nightly)])
 def test_a_host_whose_address_the_master_does_not_know_is_not_shut_out(cloud, host):
     address, change = cloud.lab.host_ip(host), ("state.apply", "hypervisor.firewall")
     cloud.sh("master", "rm /var/cache/salt/master/grains/hyper1.p")

@@ -156,6 +156,7 @@ def test_a_cpu_that_an_older_host_cannot_name_is_a_reason_in_the_plan(cloud2, ma
     assert "hyper2: its CPU does not suffice" in plan.data["stays"]["m1"]
 
 
+@pytest.mark.nightly
 def test_an_evacuation_plans_nothing_that_the_others_cannot_take(cloud2, made):
     made("host=hyper3", "machine=q35")
     plan = cloud2.run("virt.evacuate", "hyper3", "dry_run=True")

@@ -71,7 +71,22 @@ def test_the_second_run_changes_nothing(cloud, made):
 
 @pytest.mark.parametrize(
     "part",
-    ["modules", "packages", "bridge", "keys", "libvirt", "storage", "nat", "sysctl", "firewall"],
+    [
+        "keys",
+        *(
+            pytest.param(one, marks=pytest.mark.nightly)
+            for one in (
+                "modules",
+                "packages",
+                "bridge",
+                "libvirt",
+                "storage",
+                "nat",
+                "sysctl",
+                "firewall",
+            )
+        ),
+    ],
 )
 def test_every_part_can_be_applied_alone(cloud, made, part):
     assert wrong(highstate(cloud, f"hypervisor.{part}")) == {}

@@ -84,7 +84,7 @@ def test_a_vm_never_gets_a_name_that_a_glob_matches(globbed, name, words):
     assert globbed.traces() == before
 
 
-@pytest.mark.both_salts
+@pytest.mark.second_nightly
 def test_any_other_vm_is_made_as_ever(globbed):
     done = globbed.salt("hyper1", "virt.init", "web1", "1", "96", TINY, "seed=False")
 

@@ -8,7 +8,9 @@ import pytest
 from cloudkit import backup_folder, reach, wait
 from labkit import node
 
-pytestmark = pytest.mark.both_salts
+# What depends most on how Salt hands out pillars and finds its peers is run on both lines.
+both = pytest.mark.both_salts
+once = pytest.mark.second_nightly
 FORGET = "rm -rf /etc/pki/CA /etc/pki/libvirt /etc/pki/qemu"
 OTHER_CA = """set -e
 rm -rf /tmp/other; mkdir -p /tmp/other; cd /tmp/other
@@ -42,6 +44,7 @@ def secured(cloud):
     yield first
 
 
+@both
 def test_the_first_application_makes_everything_and_the_second_nothing(cloud, secured):
     for host in cloud.hosts:
         assert secured[host]["result"] is True, secured[host]
@@ -51,12 +54,14 @@ def test_the_first_application_makes_everything_and_the_second_nothing(cloud, se
         assert apply(cloud, host, "test=True")["changes"] == {}
 
 
+@both
 def test_every_host_reaches_every_other(cloud, secured):
     for source in cloud.hosts:
         for target in cloud.hosts:
             assert reach(cloud, source, target) == (0, target)
 
 
+@once
 def test_libvirts_own_checker_is_content(cloud, secured):
     # Its certtool is of a package that a hypervisor does not need.
     cloud.sh("hyper1", "apt-get update -qq && apt-get install -y -qq gnutls-bin 2>&1")
@@ -73,6 +78,7 @@ def test_libvirts_own_checker_is_content(cloud, secured):
         assert f"Found {found} /etc/pki" in text
 
 
+@both
 def test_others_are_refused(cloud, secured):
     cloud.sh("hyper1", f"({OTHER_CA}) 2>/dev/null")
 
@@ -86,6 +92,7 @@ def test_others_are_refused(cloud, secured):
     assert code != 0 and "elsewhere" in text
 
 
+@both
 def test_no_private_key_of_a_host_leaves_it(cloud, secured):
     look = "grep -rlE -e '-BEGIN [A-Z ]*PRIVATE KEY' /var/cache/salt /var/log {} || true"
 
@@ -98,6 +105,7 @@ def test_no_private_key_of_a_host_leaves_it(cloud, secured):
         assert line.startswith(("600 root:root", "640 root:libvirt-qemu")), line
 
 
+@once
 def test_a_host_busy_with_other_states_is_waited_for(cloud, secured):
     cloud.command("salt", "--async", "hyper1", "state.single", "cmd.run", "sleep 6")
     wait("the job", lambda: cloud.local("hyper1", "saltutil.is_running", "state.single"))
@@ -108,6 +116,7 @@ def test_a_host_busy_with_other_states_is_waited_for(cloud, secured):
     assert "in place" in renewed.data["hyper1"]
 
 
+@once
 def test_renewal_disturbs_nobody(cloud, secured):
     before = cloud.sh("hyper2", "openssl x509 -serial -noout -in /etc/pki/libvirt/servercert.pem")
     pid = cloud.sh("hyper2", "pidof libvirtd")
@@ -148,6 +157,7 @@ class Caller(threading.Thread):
         return self.failures
 
 
+@once
 def test_new_keys_do_no_harm_to_connections_being_set_up(cloud, secured):
     # libvirt 9.0 dies of the first renewal when nothing is done about it.
     pid = cloud.sh("hyper2", "pidof libvirtd")
@@ -171,6 +181,7 @@ def test_new_keys_do_no_harm_to_connections_being_set_up(cloud, secured):
     assert "5000" in limits and "20" in limits
 
 
+@once
 def test_the_ca_is_rotated_and_nobody_notices(cloud, secured):
     before = cloud.sh("hyper1", "cat /etc/pki/CA/cacert.pem")
     caller = Caller(cloud)
@@ -187,6 +198,7 @@ def test_the_ca_is_rotated_and_nobody_notices(cloud, secured):
     assert after != before and after.count("BEGIN CERTIFICATE") == 1
 
 
+@both
 def test_a_revoked_host_stays_out_until_it_is_allowed_and_renewed(cloud, secured):
     done = cloud.run("virt_pki.revoke", "hyper3")
     assert done.code == 0, done.out
@@ -207,6 +219,7 @@ def test_a_revoked_host_stays_out_until_it_is_allowed_and_renewed(cloud, secured
     assert reach(cloud, "hyper1", "hyper3") == (0, "hyper3")
 
 
+@once
 def test_a_backup_is_written_and_does_not_overwrite(cloud, secured):
     backup, passphrase = backup_folder(cloud)
 
@@ -219,6 +232,7 @@ def test_a_backup_is_written_and_does_not_overwrite(cloud, secured):
     cloud.sh("master", "rm -r /srv/backup")
 
 
+@once
 def test_a_revocation_of_nobody_is_refused(cloud, secured):
     done = cloud.run("virt_pki.revoke", "hyper9")
 

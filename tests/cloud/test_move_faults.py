@@ -197,6 +197,7 @@ def test_an_expired_certificate_of_the_target_costs_nothing(cloud3, m1):
     assert is_tidy(cloud3)
 
 
+@pytest.mark.nightly
 def test_a_certificate_that_expires_in_the_middle_changes_nothing(cloud3, m1):
     job = slow(cloud3)
     with expired(cloud3):

@@ -38,7 +38,7 @@ def ground(clean):
     )
 
 
-@pytest.mark.both_salts
+@pytest.mark.second_nightly
 def test_a_pool_is_defined_updated_and_purged(ground):
     would, done, again = applied(ground, "pool_running", "p1", target="/srv/p1")
     assert (

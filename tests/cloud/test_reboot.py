@@ -32,7 +32,7 @@ def rules(cloud, host):
 @pytest.fixture(
     params=[
         pytest.param("hyper1", marks=pytest.mark.nightly),
-        pytest.param("hyper2", marks=pytest.mark.second),
+        pytest.param("hyper2", marks=pytest.mark.nightly),
         "hyper3",
     ]
 )

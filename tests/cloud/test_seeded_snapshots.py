@@ -57,6 +57,7 @@ def test_it_goes_back_to_what_it_was_in_memory_and_on_its_disks(seeded):
     seeded.sh("hyper1", f"qemu-img check -U -q {NEW}")
 
 
+@pytest.mark.nightly
 def test_a_seed_of_an_older_release_is_made_read_only_as_the_refusal_says(seeded):
     seeded.local("hyper1", "virt.stop", "m1")
     # As older releases have made it.

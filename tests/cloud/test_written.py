@@ -51,7 +51,6 @@ def moved(cloud, target, *more):
 
 
 @pytest.mark.second
-@pytest.mark.both_salts
 def test_a_guest_that_writes_all_the_time_loses_nothing(writing):
     for target in ("hyper2", "hyper1"):
         said, seen = moved(writing, target)

@@ -75,7 +75,7 @@ TIMEOUT 0
 LABEL debian
  KERNEL /vmlinuz
  INITRD /initrd.img
- APPEND root=LABEL=rootfs rw console=ttyS0 quiet net.ifnames=0 tsc=reliable no_timer_check mitigations=off noxsave
+ APPEND root=LABEL=rootfs rw console=ttyS0 quiet net.ifnames=0 tsc=reliable no_timer_check mitigations=off noxsave cryptomgr.notests nokaslr noreplace-smp
 X
 used_mib=$(du -sm "$root" | cut -f1)
 "$here/disk.sh" "$root" "$((used_mib * 5 / 4 + 200))" "$out"

@@ -13,7 +13,7 @@ from labkit.settings import CACHE, CHECKOUT, LabError
 
 SCRIPTS = Path(__file__).resolve().parents[1] / "images"
 RECIPES = {
-    "tiny": ["tiny.sh", "disk.sh"],
+    "tiny": ["tiny.sh", "counting.c", "disk.sh"],
     "debian-minion": ["debian-root.sh", "debian.sh", "disk.sh"],
     "debian-plain": ["debian-root.sh", "debian.sh", "disk.sh"],
 }

@@ -33,6 +33,8 @@ OFF = ROOT / "off"
 _PR_SET_PDEATHSIG = 1
 _CLONE_NEWNS, _CLONE_NEWUTS, _MS_BIND = 0x20000, 0x4000000, 0x1000
 _LOOK_S = 0.2
+# As many hosts of one process connect at once: a thousand that do ask again before they are heard.
+_AT_ONCE = 2
 # What is first imported while a host connects would be private to each: 18 MiB.
 _SHARED = (
     "salt.channel.server",
@@ -99,11 +101,16 @@ def _live(base, grains, spec, names):
     """Be some hosts."""
     if spec.is_apart:
         clock.follow(*names)
-    loop = loops.loop()
-    for name in names:
-        one = peer.Peer(_opts(base, name, grains, spec), loop, is_alone=len(names) == 1)
-        loop.spawn(one.up)
+    loop, is_alone = loops.loop(), len(names) == 1
+    peers = [peer.Peer(_opts(base, one, grains, spec), loop, is_alone=is_alone) for one in names]
+    for first in range(_AT_ONCE):
+        loop.spawn(_up_in_turn, peers[first::_AT_ONCE])
     loop.run()
+
+
+async def _up_in_turn(peers):
+    for one in peers:
+        await one.up()
 
 
 def _be_apart(name):
