@@ -194,7 +194,9 @@ class Arrival(End[ArrivalFacts]):
                     yield f"{path} cannot be read ({exc.strerror})"
 
     def autostart_on(self) -> None:
-        if not self.given.autostart:
+        said = self.given.autostart
+        # A source that is lost, or has it not on record any more, has said so when it began.
+        if not (self.facts.autostart if said is None else said):
             return
         try:
             # Another connection than the one that this long look was made by: libvirtd may have
