@@ -104,9 +104,7 @@ def test_a_file_system_that_fails_is_said_in_a_line_and_holds_up_no_other(
             act(hypervisor.settings, entry)
 
 
-def test_who_dies_as_an_entry_is_forgotten_leaves_none_that_is_away(
-    hypervisor, entry, monkeypatch
-):
+def test_who_dies_as_an_entry_is_forgotten_leaves_none_that_is_away(hypervisor, entry, monkeypatch):
     def dies(*_):
         raise KeyboardInterrupt
 

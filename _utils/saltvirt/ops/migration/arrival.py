@@ -208,10 +208,7 @@ class Arrival(End[ArrivalFacts]):
             raise
         except VirtError as error:
             # It has come, and whoever asked is told.
-            self.warnings.append(
-                f"it does not start with its new host: {error}; when that is fixed, there: "
-                f"virt.set_autostart {self._name} on"
-            )
+            self._does_not_start(error)
 
     # Giving up.
 

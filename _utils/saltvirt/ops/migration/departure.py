@@ -259,7 +259,7 @@ class Departure(End[DepartureFacts]):
                 # A target of the release before does not look for them itself.
                 snapshots=snapshots.names(self.conn, here) if here and facts.leaves else (),
             )
-            if facts.is_by_hand and facts.autostart and not why:
+            if not why:
                 self._autostart_there(other)
         if why:
             raise MigrationFailed(
@@ -268,15 +268,14 @@ class Departure(End[DepartureFacts]):
             )
 
     def _autostart_there(self, other: Any) -> None:
-        # Nobody of ours is there who would be told.
+        # Of a VM moved by hand, nobody of ours is there who would be told.
+        if not (self.facts.is_by_hand and self.facts.autostart):
+            return
         try:
             with connect.refusals():
                 lifecycle.set_autostart(other, self._name, "on")
         except VirtError as error:
-            self.warnings.append(
-                f"it does not start with its new host: {error}; when that is fixed, there: "
-                f"virt.set_autostart {self._name} on"
-            )
+            self._does_not_start(error)
 
     def undefine(self) -> None:
         name = lifecycle.name_of(self.conn, self.facts.uuid)
