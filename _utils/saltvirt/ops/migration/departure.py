@@ -202,6 +202,7 @@ class Departure(End[DepartureFacts]):
         lifecycle.take_back(self.conn, name)
         if self.facts.autostart:
             lifecycle.set_autostart(self.conn, name, "on")
+            storage.settle_definitions()
 
     def refuse_gone(self) -> None:
         name = lifecycle.name_of(self.conn, self.facts.uuid)
