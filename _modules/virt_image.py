@@ -78,7 +78,8 @@ def image_prune(digests=None, dry_run=False, step=None):
         Only say what would be removed. Defaults to False.
     step
         For the runner, which has all hosts look between the two: ``begin`` (``begun`` says with
-        what), ``look`` or ``end``. Defaults to none: all of it, for this host alone.
+        what), ``look`` or ``end``, with whole digests. Defaults to none: all of it, for this host
+        alone.
 
     Returns ``{"removed": {digest: bytes}, "kept": {digest: why}}``. Fails while a VM is being built
     here. Undo: virt.image_pull.
@@ -93,13 +94,16 @@ def image_prune(digests=None, dry_run=False, step=None):
     settings = config.host_settings(__opts__, __pillar__, __grains__)
     if step not in (None, *_STEPS):
         raise BadArgument("step", f"{step!r}; one of {', '.join(_STEPS)}")
+    if step and is_dry:
+        raise BadArgument("dry_run", "a step is done, or left out: only looking takes none")
+    asked = arguments.names("digests", digests)
     if step == "end":
-        return cached.end(settings, list(digests or ()))
+        return cached.end(settings, asked)
     with connect.opened(settings) as conn:
         if step == "begin":
-            return cached.begin(conn, settings, digests)
+            return cached.begin(conn, settings, None if digests is None else asked)
         if step == "look":
-            return cached.used_now(conn, settings, digests or ())
+            return cached.used_now(conn, settings, asked)
         return cached.prune(conn, settings, cached.named(settings, digests), is_dry=is_dry)
 
 

@@ -84,6 +84,8 @@ class ArrivalFacts:
         The folders that the source may write to.
     untouched
         The signatures of the files as they were made, by their paths.
+    autostart
+        Whether it started with its source when the move began.
     """
 
     uuid: str | None
@@ -100,6 +102,7 @@ class ArrivalFacts:
     affinity: list[str]
     anti_affinity: list[str]
     untouched: dict[str, list[int]] | None = said_with("untouched")
+    autostart: bool | None = said_with("autostart")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -93,6 +93,8 @@ class TrashFacts:
     due
         When it was first seen to have been kept for its days, in seconds since 1970; 0 if it never
         was.
+    is_over
+        Whether nothing of it is in the trash any more, so that its folders go, too.
     """
 
     vm: str
@@ -103,6 +105,7 @@ class TrashFacts:
     definition: str | None = said_with("definition")
     volumes: list[str] | None = said_with("volumes")
     due: float = 0.0
+    is_over: bool | None = said_with("is_over")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

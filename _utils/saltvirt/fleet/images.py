@@ -1,11 +1,13 @@
 """The cached images of all hypervisors."""
 
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
-from saltvirt import terminal, wire
+from saltvirt import locks, terminal, wire
 from saltvirt.errors import MasterError
 from saltvirt.fleet import inventory, minions, progress
 from saltvirt.fleet.cloud import Cloud
@@ -137,11 +139,24 @@ def prune(cloud: Cloud, *, is_dry: bool) -> dict[str, dict[str, int]]:
         asking = _counting(cloud, "Searched", having)
         out, failed = _pruned(asking, having, unused, {"dry_run": True})
     else:
-        out, failed = _removed(cloud, found.answers, having, unused)
+        with _alone(cloud):
+            out, failed = _removed(cloud, found.answers, having, unused)
     removed = {host: one.removed for host, one in out.items()}
     if failed:
         raise _failed(failed, {"removed": removed})
     return removed
+
+
+@contextmanager
+def _alone(cloud: Cloud) -> Iterator[None]:
+    """Raise MasterError if images are being removed: it would end what another has begun anew."""
+    path = Path(cloud.opts["cachedir"]) / "salt-virt" / "image-prune.lock"
+    with locks.held(path, wait=False) as lock:
+        if lock is None:
+            raise MasterError(
+                "another virt.image_prune is at work on this master; try again when that is over"
+            )
+        yield
 
 
 def _removed(

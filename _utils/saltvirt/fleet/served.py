@@ -1,15 +1,16 @@
 """What the master's file server has for images: hosts that have it already need not ask for it."""
 
+import logging
 import re
 import threading
 from collections.abc import Mapping
 from typing import Any
 
-from salt.exceptions import SaltException
 from salt.fileserver import Fileserver
 
 from saltvirt import profiles, spec
 
+log = logging.getLogger(__name__)
 # Without what Salt takes for more than a path: an environment, or what is behind a bar.
 _PATH = re.compile(r"salt://([^?|]+)")
 _HASH = "sha256"
@@ -49,8 +50,8 @@ class Images:
         try:
             self._server = self._server or Fileserver(dict(self._opts))
             said = self._server.file_hash({"path": path, "saltenv": saltenv})
-        except (SaltException, OSError):
-            # The host asks, and says what is wrong.
+        except Exception as exc:  # a backend may fail in any way: the host asks, and says how
+            log.warning("the file server does not say what salt://%s is: %s", path, exc)
             return None
         is_known = isinstance(said, dict) and said.get("hash_type") == _HASH
         return str(said["hsum"]) if is_known and said.get("hsum") else None

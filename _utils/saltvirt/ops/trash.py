@@ -10,9 +10,10 @@ import errno
 import logging
 import os
 import secrets
+import shlex
 import time
 from collections.abc import Collection, Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -109,17 +110,25 @@ def _place(entry: str, path: str) -> Path:
 def _places(record: records.Record) -> dict[str, Path]:
     """Return ``{where it was: where it is}`` of the files of an entry that are there."""
     places = {path: _place(record.name, path) for path in record.read(TrashFacts).files}
-    return {path: place for path, place in places.items() if place.exists()}
+    # Of a file system that fails, nothing is there; Path.exists raises then.
+    return {path: place for path, place in places.items() if os.path.exists(place)}
 
 
 def _refuse_away(record: records.Record) -> None:
     """Raise StorageError if a file of an entry is out of reach: without it the entry stays."""
-    for path in record.read(TrashFacts).files:
+    for why in _away(record):
+        raise StorageError(why)
+
+
+def _away(record: records.Record) -> Iterator[str]:
+    """Yield which files of an entry are out of reach, and what to do."""
+    facts = record.read(TrashFacts)
+    for path in () if facts.is_over else facts.files:
         kept = _place(record.name, path).parent
-        if not kept.is_dir() and not os.path.lexists(path):
-            raise StorageError(
+        if not os.path.exists(kept) and not os.path.lexists(path):
+            yield (
                 f"{path} of entry {record.name!r} is not there: mount its file system; or if it is "
-                f"gone for good, give it up: mkdir -p {kept}"
+                f"gone for good, give it up: mkdir -p {shlex.quote(str(kept))}"
             )
 
 
@@ -130,6 +139,12 @@ def _every(settings: HostSettings) -> list[records.Record]:
 def unreadable(settings: HostSettings) -> dict[str, str]:
     """Return ``{entry: why}`` of what nobody can tell the files of."""
     return records.unreadable(reservations.folder(settings), PURPOSE)
+
+
+def unknown(settings: HostSettings) -> dict[str, str]:
+    """Return ``{entry: why}`` of what nobody can tell what it is based on."""
+    away = {one.name: why for one in _every(settings) for why in _away(one)}
+    return {**away, **unreadable(settings)}
 
 
 def listed(settings: HostSettings) -> dict[str, dict[str, Any]]:
@@ -316,9 +331,12 @@ def _emptied(held: records.Held) -> int:
 
 def _forget(held: records.Held, paths: Collection[str]) -> None:
     """Remove the folders of an entry, if they are empty, and its record."""
+    with suppress(StorageError):  # the disk may be full, and the trash emptied for just that reason
+        held.note(is_over=True)
     for folder in {_place(held.name, path).parent for path in paths}:
         for one in (folder, folder.parent):
-            if one.is_dir() and not any(one.iterdir()):
+            # One that is not empty stays: another host that shares it may be filling it.
+            with suppress(OSError):
                 one.rmdir()
     held.end()
 

@@ -126,5 +126,6 @@ class ClonePlan:
     files: list[Words]
     to_fetch: list[Words]
     start: bool
+    autostart: bool = False
     xml: str | None
     warnings: list[Words]

@@ -96,3 +96,20 @@ def test_a_host_that_refuses_has_the_key_taken_back(cloud):
 def test_there_is_something_to_clone(cloud):
     with pytest.raises(NoSuchVm, match="no VM called 'gone'"):
         cloning.request(cloud.master, "gone", "db", {"given": {}})
+
+
+@pytest.mark.parametrize("more", [{"autostart": True}, {}])
+def test_a_dry_run_says_whether_it_starts_with_its_host(cloud, monkeypatch, more):
+    plan = {
+        **dict.fromkeys(("source", "name", "domain_type"), "x"),
+        **dict.fromkeys(("vcpus", "memory_mib"), 1),
+        **dict.fromkeys(("disks", "nics", "files", "to_fetch", "warnings"), []),
+        **dict.fromkeys(("arch", "seed", "xml")),
+        "start": True,
+    }
+    wanted = cloning.request(cloud.master, "web", "db", {"given": GIVEN})
+    monkeypatch.setattr(cloning, "act", lambda *_values, **_given: {**plan, **more})
+
+    # A host of the release before says nothing of it, and knows of none.
+    said = cloning.dry_run(cloud.master, wanted, wait=False)["hyper2"]
+    assert said["autostart"] is bool(more)

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import pytest
+from saltvirt import locks
 from saltvirt.config import MasterSettings
 from saltvirt.errors import MasterError
 from saltvirt.fleet import images, inventory, minions
@@ -112,6 +113,17 @@ def test_an_interruption_keeps_all(cloud, asked, monkeypatch):
         images.prune(cloud, is_dry=False)
 
     assert asked[-1] == ("virt.image_prune", ["hyper1", "hyper2"], [], {"step": "end"})
+
+
+def test_two_runners_do_not_end_what_the_other_has_begun(cloud, asked):
+    with (
+        locks.held(f"{cloud.opts['cachedir']}/salt-virt/image-prune.lock"),
+        pytest.raises(MasterError, match="another virt.image_prune is at work on this master"),
+    ):
+        images.prune(cloud, is_dry=False)
+
+    assert [one[0] for one in asked] == ["virt.images"]
+    assert images.prune(cloud, is_dry=False)["hyper1"] == {"b": 7}
 
 
 def test_a_host_that_fails_does_not_hide_what_the_others_removed(cloud, asked, monkeypatch):

@@ -61,3 +61,13 @@ def test_for_many_vms_it_is_asked_once(opts, monkeypatch):
         images.of({"image": HERE, "disks": [{"name": f"d{number}", "image": HERE}]})
 
     assert asked == ["images/a.qcow2"]
+
+
+def test_a_backend_that_fails_in_any_way_leaves_it_to_the_host(opts, monkeypatch, caplog):
+    def file_hash(_self, _load):
+        raise ValueError("a fault of the backend")
+
+    monkeypatch.setattr(Fileserver, "file_hash", file_hash)
+
+    assert served.Images(opts).of({"image": HERE}) == {}
+    assert "salt://images/a.qcow2 is: a fault of the backend" in caplog.text

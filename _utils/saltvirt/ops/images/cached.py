@@ -198,5 +198,20 @@ def _split(
 def _refuse_unknown(conn: Any, settings: HostSettings) -> None:
     for why in storage.not_loaded(conn).values():
         raise StorageError(why)
-    for entry, why in trash.unreadable(settings).items():
+    for name, path in _away(conn):
+        raise StorageError(
+            f"nobody knows which image disk {path} of VM {name!r} is based on, as it is not there: "
+            "mount its file system; or if it is gone for good, remove that VM (virt.purge), or the "
+            "disk from it (virt.update)"
+        )
+    for entry, why in trash.unknown(settings).items():
         raise StorageError(f"nobody knows what entry {entry!r} of the trash needs: {why}")
+
+
+def _away(conn: Any) -> Iterator[tuple[str, str]]:
+    """Yield VMs, each with a disk that may have an image below it and is out of reach."""
+    overlays = lifecycle.overlays(conn)
+    for name, paths in sorted(lifecycle.disks(conn).items()):
+        for path in sorted(paths & overlays):
+            if path.startswith("/") and not os.path.exists(path):
+                yield name, path

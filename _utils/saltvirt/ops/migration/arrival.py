@@ -194,7 +194,9 @@ class Arrival(End[ArrivalFacts]):
                     yield f"{path} cannot be read ({exc.strerror})"
 
     def autostart_on(self) -> None:
-        if not self.given.autostart:
+        said = self.given.autostart
+        # A source that is lost, or has it not on record any more, has said so when it began.
+        if not (self.facts.autostart if said is None else said):
             return
         try:
             # Another connection than the one that this long look was made by: libvirtd may have
@@ -206,10 +208,7 @@ class Arrival(End[ArrivalFacts]):
             raise
         except VirtError as error:
             # It has come, and whoever asked is told.
-            self.warnings.append(
-                f"it does not start with its new host: {error}; when that is fixed, there: "
-                f"virt.set_autostart {self._name} on"
-            )
+            self._does_not_start(error)
 
     # Giving up.
 

@@ -90,6 +90,7 @@ def begun(moving: MigrationInfo, media: frozenset[str], source: str | None) -> A
         paths=[],
         images={},
         folders=[],
+        autostart=moving.autostart or None,
         **reservations.room(requirements.of(moving)),
     )
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from saltvirt import content, protocol, records, undo, wire
 from saltvirt.config import HostSettings
-from saltvirt.errors import NoSuchVm, StorageError
+from saltvirt.errors import NoSuchVm, StorageError, VirtError
 from saltvirt.kvm import connect, diskvolumes, lifecycle, migrate, process, snapshots
 from saltvirt.kvm.migrate import MigrationFailed
 from saltvirt.model import Move
@@ -202,6 +202,7 @@ class Departure(End[DepartureFacts]):
         lifecycle.take_back(self.conn, name)
         if self.facts.autostart:
             lifecycle.set_autostart(self.conn, name, "on")
+            storage.settle_definitions()
 
     def refuse_gone(self) -> None:
         name = lifecycle.name_of(self.conn, self.facts.uuid)
@@ -259,11 +260,23 @@ class Departure(End[DepartureFacts]):
                 # A target of the release before does not look for them itself.
                 snapshots=snapshots.names(self.conn, here) if here and facts.leaves else (),
             )
+            if not why:
+                self._autostart_there(other)
         if why:
             raise MigrationFailed(
                 f"VM {self._name!r} has moved to {facts.target}, but nothing of it is "
                 f"removed here: {'; '.join(why)}"
             )
+
+    def _autostart_there(self, other: Any) -> None:
+        # Of a VM moved by hand, nobody of ours is there who would be told.
+        if not (self.facts.is_by_hand and self.facts.autostart):
+            return
+        try:
+            with connect.refusals():
+                lifecycle.set_autostart(other, self._name, "on")
+        except VirtError as error:
+            self._does_not_start(error)
 
     def undefine(self) -> None:
         name = lifecycle.name_of(self.conn, self.facts.uuid)
@@ -359,7 +372,9 @@ def move_unprepared(context: Context, name: str, target: str, options: Move) -> 
         hands.open(token)
         hands.do(protocol.send(hands.there, token))
         hands.do(protocol.finish(hands.there, token))
-        return {**sending.figures(hands.figures, began), **warnings}
+        told = [*warnings.get("warnings", ()), *hands.warnings]
+        done = sending.figures(hands.figures, began)
+        return {**done, "warnings": told} if told else done
 
 
 def _risks(hands: Departure) -> dict[str, list[str]]:

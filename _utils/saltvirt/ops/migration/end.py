@@ -4,6 +4,7 @@ import os
 from typing import Any, Generic, TypeVar
 
 from saltvirt import parts, protocol, records, wire
+from saltvirt.errors import VirtError
 from saltvirt.kvm import lifecycle
 from saltvirt.kvm.migrate import MigrationFailed
 from saltvirt.movefacts import ArrivalFacts, DepartureFacts
@@ -48,6 +49,12 @@ class End(Generic[_Facts]):
     def _note(self, facts: _Facts, phase: str | None = None) -> None:
         """Have facts on record, and go on to a phase with that; what others have noted stays."""
         self._held.enter(phase or self._held.now.phase, **wire.plain(facts))
+
+    def _does_not_start(self, error: VirtError) -> None:
+        self.warnings.append(
+            f"it does not start with its new host: {error}; when that is fixed, there: "
+            f"virt.set_autostart {self._name} on"
+        )
 
     def keep_for(self, host: str) -> None:
         """Keep what is here of a VM that a third host has: nobody starts it, or takes it away."""

@@ -205,6 +205,21 @@ def test_a_chain_that_ends_in_it_uses_it_wherever_its_files_are(host, tmp_path):
     assert cache.find(settings, digest)
 
 
+@pytest.mark.parametrize("prune", [cached.begin, cached.used_now])
+def test_no_image_goes_while_nobody_can_look_what_is_below_a_disk(host, tmp_path, prune):
+    settings, conn, digest, path = host
+    disk = overlay(tmp_path / "mounted/web1.qcow2", path)
+    dom = conn.defineXML(DOMAIN.format(name="web1", disk=disk, driver=QCOW2))
+    (tmp_path / "mounted").rename(tmp_path / "away")
+    try:
+        with pytest.raises(StorageError, match="web1.qcow2 of VM 'web1' .* mount its file system"):
+            prune(conn, settings, [digest])
+        (tmp_path / "away").rename(tmp_path / "mounted")
+        assert prune(conn, settings, [digest])["kept"] == {digest: "used by web1"}
+    finally:
+        dom.undefine()
+
+
 def test_an_overlay_in_the_image_folder_uses_it_without_a_vm(host, tmp_path):
     settings, conn, digest, path = host
     lonely = overlay(tmp_path / "images/lonely.qcow2", path)

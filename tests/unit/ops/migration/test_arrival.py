@@ -179,6 +179,21 @@ def test_a_vm_that_has_come_whole_belongs_here(end, conn, moving):
     kept.refuse_moved(end.settings, "web1")
 
 
+@pytest.mark.parametrize(("more", "starts"), [({}, {"web1"}), ({"autostart": False}, set())])
+def test_it_starts_with_its_host_as_before_also_if_its_source_is_lost(
+    end, conn, moving, more, starts
+):
+    moving = replace(moving, autostart=True)
+    prepare(end, moving)
+    noted = come(end, conn, moving)
+    # What a source that answers has noted at last is what counts.
+    noted = {**noted, **more} if more else {}
+
+    end.step("arrive", is_handed=True, noted=noted)
+
+    assert lifecycle.autostarted(conn) == starts
+
+
 def lose(path):
     path.unlink()
 

@@ -8,7 +8,7 @@ from saltvirt import content, protocol
 from saltvirt.errors import NameTaken, StorageError, VirtError
 from saltvirt.kvm import lifecycle, migrate
 from saltvirt.kvm.migrate import MigrationFailed
-from saltvirt.ops import purge
+from saltvirt.ops import purge, storage
 from saltvirt.ops.migration import departure, kept, startlock
 
 
@@ -167,6 +167,21 @@ def test_a_vm_whose_move_fails_stays_if_it_runs_and_waits_if_not(end, conn):
         end.send()
     assert end.phase("departure") == "cancelled"
     assert lifecycle.autostarted(conn) == {"web1"}
+
+
+def test_that_it_starts_with_its_host_again_survives_a_crash(end, conn, monkeypatch):
+    settled = []
+    end.make(conn)
+    lifecycle.set_autostart(conn, "web1", "on")
+    end.begin()
+    end.send()
+    monkeypatch.setattr(
+        storage, "settle_definitions", lambda: settled.append(lifecycle.autostarted(conn))
+    )
+
+    end.step("cancel", seen="handing", is_refused=True)
+
+    assert settled == [{"web1"}]
 
 
 def test_nothing_is_removed_of_what_the_other_host_lacks(end, conn):

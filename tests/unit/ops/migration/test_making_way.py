@@ -2,12 +2,14 @@
 
 import os
 import time
+from contextlib import nullcontext
 from pathlib import Path
 
+import libvirt
 import pytest
 from endkit import UUID
 from saltvirt.errors import VirtError
-from saltvirt.kvm import lifecycle
+from saltvirt.kvm import lifecycle, migrate
 from saltvirt.kvm.migrate import MigrationFailed
 from saltvirt.ops.migration import departure, migrationinfo, startlock
 
@@ -57,6 +59,39 @@ def test_the_last_definitions_of_vms_moved_by_hand_are_kept(end, conn, monkeypat
     assert not lifecycle.is_defined(conn, "web1")
     lifecycle.define(conn, (kept / "web1.xml").read_text())
     assert lifecycle.name_of(conn, UUID) == "web1"
+
+
+class Far:
+    """The libvirt of the host that a VM was moved to."""
+
+    def __init__(self, refuses=False):
+        self.refuses, self.told = refuses, []
+
+    def lookupByName(self, _name):
+        if self.refuses:
+            raise libvirt.libvirtError("it is read-only")
+        return self
+
+    def setAutostart(self, state):
+        self.told.append(state)
+
+
+@pytest.mark.parametrize("refuses", [False, True])
+def test_a_vm_moved_by_hand_starts_with_its_new_host_as_before(end, conn, monkeypatch, refuses):
+    end.make(conn)
+    lifecycle.set_autostart(conn, "web1", "on")
+    with departure.opened(end.context, "web1") as hands:
+        hands.moving = migrationinfo.gather(conn, end.settings, "web1")["web1"]
+        hands.target, hands.is_by_hand = "hyper2", True
+        hands.open("t1")
+    end.send()
+    far = Far(refuses)
+    monkeypatch.setattr(migrate, "target", lambda _uri: nullcontext(far))
+
+    said = end.step("finish")["warnings"]
+
+    assert far.told == ([] if refuses else [1])
+    assert ["it does not start with its new host" in one for one in said] == [True] * refuses
 
 
 def test_the_definition_of_a_vm_that_the_runner_moves_is_not_kept(end, conn):

@@ -1,0 +1,65 @@
+"""The two steps of virt.image_prune as Salt calls it: what is typed, and what is no step."""
+
+import hashlib
+
+import asloaded
+import pytest
+from saltvirt import config
+from saltvirt.config import HostSettings
+from saltvirt.errors import BadArgument
+from saltvirt.image import cache
+
+MODULE = asloaded.module("_modules/virt_image.py")
+
+
+@pytest.fixture
+def image(tmp_path, monkeypatch):
+    """The digest of the one image of a host."""
+    source = tmp_path / "source.raw"
+    source.write_bytes((bytes(510) + b"\x55\xaa").ljust(1 << 20, b"\0"))
+    settings = HostSettings(
+        images=str(tmp_path / "images"), state_dir=str(tmp_path / "state"), uri="test:///default"
+    )
+    cache.obtain(
+        str(source), saltenv="base", settings=settings, opts={}, progress=lambda _done, _total: None
+    )
+    monkeypatch.setattr(config, "host_settings", lambda *_: settings)
+    return hashlib.sha256(source.read_bytes()).hexdigest()
+
+
+@pytest.mark.parametrize("step", ["begin", "look", "end"])
+def test_a_step_takes_a_text_as_a_call_without_one_does(image, step):
+    if step == "end":
+        MODULE.image_prune([image], step="begin")
+
+    said = MODULE.image_prune(f"{image},{'0' * 64}", step=step)
+
+    if step == "begin":
+        assert said == {"removed": {}, "kept": {}, "begun": [image]}
+    elif step == "end":
+        assert list(said["removed"]) == [image] and list(said["kept"]) == ["0" * 64]
+    else:
+        assert said == {"removed": {}, "kept": {}}
+
+
+@pytest.mark.parametrize("step", ["begin", "look", "end"])
+def test_what_is_no_list_is_refused_in_a_line(image, step):
+    with pytest.raises(BadArgument, match="digests: 5 is not a list of names"):
+        MODULE.image_prune(5, step=step)
+
+
+@pytest.mark.parametrize("step", ["begin", "look", "end"])
+def test_a_step_does_what_it_does_and_is_no_dry_run(image, step):
+    if step == "end":
+        MODULE.image_prune([image], step="begin")
+
+    with pytest.raises(BadArgument, match="^dry_run: "):
+        MODULE.image_prune([image], dry_run=True, step=step)
+
+    assert MODULE.image_prune(step="end") == {"removed": {}, "kept": {}}
+    assert list(MODULE.image_prune(dry_run=True)["removed"]) == [image]
+
+
+def test_no_step_is_one_of_three(image):
+    with pytest.raises(BadArgument, match="step: 'ende'; one of begin, look, end"):
+        MODULE.image_prune(step="ende")
