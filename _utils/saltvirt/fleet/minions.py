@@ -95,7 +95,7 @@ def _asked(
         hearing, end = Hearing(cloud, jid, wanted), time.monotonic() + timeout_s
         if wait is not None:
             hearing.awaited -= wait.not_at_all
-            _until_quiet(local, hearing, wait.briefly, end)
+            _until_quiet(cloud, local, hearing, wait.briefly, end)
         collect(local, hearing, min(end, time.monotonic() + _UNTOLD_S))
         if time.monotonic() < end and hearing.left():
             cloud.progress("Waiting", detail=waiting(hearing.left(), end - time.monotonic()))
@@ -112,8 +112,8 @@ class _AtIt:
     answered the job are asked too: once they have said so, others could have.
     """
 
-    def __init__(self, local: Any, hearing: Hearing) -> None:
-        self._local, self._hearing = local, hearing
+    def __init__(self, cloud: Cloud, local: Any, hearing: Hearing) -> None:
+        self._cloud, self._local, self._hearing = cloud, local, hearing
         self._prefixes: tuple[str, ...] = ()
         self._asked, self._ended, self._done = set[str](), set[str](), set[str]()
         self._asked_at = 0.0
@@ -126,7 +126,7 @@ class _AtIt:
         arg, ended = [self._hearing.jid], [*self._hearing.replies][-_ENDED:]
         jid, asked = publish(
             self._local,
-            sorted({*hosts, *ended}),
+            publishing.target(self._cloud, sorted({*hosts, *ended})),
             "saltutil.find_job",
             arg,
             None,
@@ -173,7 +173,9 @@ class _AtIt:
         return bool(self._ended) and self._ended <= self._done and long_s >= _QUIET_S - _ASK_S
 
 
-def _until_quiet(local: Any, hearing: Hearing, briefly: Collection[str], end: float) -> None:
+def _until_quiet(
+    cloud: Cloud, local: Any, hearing: Hearing, briefly: Collection[str], end: float
+) -> None:
     """
     Take in answers for as long as some come; then no longer wait for some of those that gave none.
 
@@ -183,7 +185,7 @@ def _until_quiet(local: Any, hearing: Hearing, briefly: Collection[str], end: fl
     Where the others took longer than the usual while, and could not even say since that they are
     done, as on a busy machine, so may those.
     """
-    at_it, begun, count = _AtIt(local, hearing), time.monotonic(), 0
+    at_it, begun, count = _AtIt(cloud, local, hearing), time.monotonic(), 0
     last = begun
     while time.monotonic() < end:
         left = hearing.left().intersection(briefly) - at_it.hosts

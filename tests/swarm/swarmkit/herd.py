@@ -102,7 +102,10 @@ def _live(base, grains, spec, names):
     if spec.is_apart:
         clock.follow(*names)
     loop, is_alone = loops.loop(), len(names) == 1
-    peers = [peer.Peer(_opts(base, one, grains, spec), loop, is_alone=is_alone) for one in names]
+    turn = loop.turn()
+    peers = [
+        peer.Peer(_opts(base, one, grains, spec), loop, turn, is_alone=is_alone) for one in names
+    ]
     for first in range(_AT_ONCE):
         loop.spawn(_up_in_turn, peers[first::_AT_ONCE])
     loop.run()

@@ -20,6 +20,7 @@ class _Asyncio:
         task.add_done_callback(self._tasks.discard)
 
     sleep = staticmethod(asyncio.sleep)
+    turn = staticmethod(asyncio.Lock)
 
     def on_readable(self, descriptor, call):
         self.io.add_reader(descriptor, call)
@@ -38,9 +39,11 @@ class _Tornado:
     def __init__(self):
         import salt.ext.tornado.gen
         import salt.ext.tornado.ioloop
+        import salt.ext.tornado.locks
 
         self.io = salt.ext.tornado.ioloop.IOLoop.current()
         self.sleep = salt.ext.tornado.gen.sleep
+        self.turn = salt.ext.tornado.locks.Lock
 
     def spawn(self, function, *words):
         self.io.spawn_callback(function, *words)

@@ -18,8 +18,8 @@ _UP = conf.ROOT / "up"
 class Peer:
     """One host: how it is reached, and the jobs that it is at."""
 
-    def __init__(self, opts, loop, *, is_alone):
-        self.opts, self._loop = opts, loop
+    def __init__(self, opts, loop, turn, *, is_alone):
+        self.opts, self._loop, self._turn = opts, loop, turn
         self._jobs = {}
         self._private = (conf.HOSTS / opts["id"] / "pki/minion.pem").read_text()
         own = {
@@ -97,6 +97,10 @@ class Peer:
         self._jobs[load["jid"]] = {"load": load, "forked": None}
         if is_order or "slow_s" in rule:
             self._fork(load, rule, fun)
+        elif load["fun"] == work.SIGNED:
+            # One answer is sent before that of the next host of this process is made.
+            async with self._turn:
+                await self._answer(load, rule, work.call(self._functions, load, rule, fun))
         else:
             await self._answer(load, rule, work.call(self._functions, load, rule, fun))
 
