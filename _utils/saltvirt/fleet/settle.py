@@ -4,7 +4,7 @@ import itertools
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from saltvirt import locks, records
+from saltvirt import arguments, locks, records
 from saltvirt.errors import BadArgument, VirtError
 from saltvirt.fleet import inventory, moves, orders
 from saltvirt.fleet.cloud import Cloud
@@ -22,6 +22,8 @@ def every(
 
     Raises :class:`saltvirt.fleet.moves.Unsettled`, with the table, if one is not over.
     """
+    if name is not None:
+        arguments.text("name", name)
     if force and name is None:
         raise BadArgument("force", "it removes what may be all there is of a VM; name that VM")
     # What a command that was killed at its very end has left is a lock that nobody holds.
