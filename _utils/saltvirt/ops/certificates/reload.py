@@ -52,8 +52,9 @@ class Admin:
         except OSError as exc:
             return f"{_CLIENTS_SOCKET}: {exc}"
         if done["retcode"] == 0:
-            is_shut = self._note.exists()
-            return "it lets one client in alone: it does not take its limits back" if is_shut else None
+            if self._note.exists():
+                return "it lets one client in alone: it does not take its limits back"
+            return None
         lines = (done["stderr"] or done["stdout"]).strip().splitlines()
         return lines[-1] if lines else "no answer"
 
