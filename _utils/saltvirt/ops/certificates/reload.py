@@ -2,6 +2,7 @@
 
 import re
 import socket
+import struct
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -49,6 +50,8 @@ class Admin:
             with undo.on_signals(), self._nobody_let_in():
                 self._end_handshakes()
                 done = self._ask("server-update-tls")
+        except BlockingIOError:
+            return f"{_CLIENTS_SOCKET}: it takes no more clients"
         except OSError as exc:
             return f"{_CLIENTS_SOCKET}: {exc}"
         if done["retcode"] == 0:
@@ -66,7 +69,8 @@ class Admin:
             return
         # A client of our own uses up the only place; without it one more would be let in.
         with socket.socket(socket.AF_UNIX) as ours:
-            ours.settimeout(_CONNECT_S)
+            # With Python's own timeout a full queue would be an error at once.
+            ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", _CONNECT_S, 0))
             ours.connect(_CLIENTS_SOCKET)
             self._note.parent.mkdir(mode=0o755, exist_ok=True)
             files.write(self._note, " ".join(before).encode())

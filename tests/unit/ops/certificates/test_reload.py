@@ -81,7 +81,7 @@ def test_a_daemon_that_does_not_take_its_limits_back_has_not_done_it(daemon):
 
 
 def test_one_that_takes_no_client_is_waited_for_no_longer_than_agreed(daemon, monkeypatch):
-    monkeypatch.setattr(reload, "_CONNECT_S", 0.05)
+    monkeypatch.setattr(reload, "_CONNECT_S", 1)
     waiting = []
     while True:
         one = socket.socket(socket.AF_UNIX)
@@ -92,6 +92,6 @@ def test_one_that_takes_no_client_is_waited_for_no_longer_than_agreed(daemon, mo
 
     why = reload.Admin("libvirtd", daemon.run).read_tls_files()
 
-    assert "timed out" in why and daemon.limits == USUAL
+    assert why.endswith("it takes no more clients") and daemon.limits == USUAL
     for one in waiting:
         one.close()
