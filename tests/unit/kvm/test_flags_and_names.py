@@ -90,12 +90,12 @@ def test_a_vm_whose_name_is_a_number_is_named_in_quotes(conn, function):
 @pytest.mark.parametrize(("typed", "quoted"), [("101", "101"), ("yes", "on"), ("1.5", "1.5")])
 def test_a_name_that_salt_reads_as_something_else_is_quoted_twice(typed, quoted):
     """As the error has it, a shell and then Salt make a text of it."""
-    (found,) = salt.utils.args.parse_input([typed], condition=False)
+    ((found,), _named) = salt.utils.args.parse_input([typed], condition=False)
     for check in (arguments.vm_name, lambda name: arguments.names("host", name)):
         with pytest.raises(BadArgument, match="; quote it") as refused:
             check(found)
         (word,) = shlex.split(str(refused.value).rpartition("twice: ")[2])
-        assert salt.utils.args.parse_input([word], condition=False) == [quoted]
+        assert salt.utils.args.parse_input([word], condition=False)[0] == [quoted]
 
 
 @pytest.mark.parametrize("name", [101, ["web1"], None])

@@ -91,7 +91,7 @@ class Admin:
         found = dict(re.findall(r"^(\w+) *: (\d+)$", said, re.M))
         if "nclients_max" not in found or "nclients_unauth_max" not in found:
             return None
-        limits = (found["nclients_max"], found["nclients_unauth_max"])
+        limits: tuple[str, ...] = (found["nclients_max"], found["nclients_unauth_max"])
         if limits == _SHUT and self._note.exists():
             limits = tuple(self._note.read_text().split())
             self._limit(*limits)

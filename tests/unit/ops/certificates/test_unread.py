@@ -15,9 +15,7 @@ from saltvirt.fleet.hearing import Reply
 from saltvirt.ops.certificates import enrolment, installed
 
 
-def test_a_list_of_who_is_revoked_is_read_also_if_no_certificate_is_given(
-    host, place, monkeypatch
-):
+def test_a_list_of_who_is_revoked_is_read_also_if_no_certificate_is_given(host, place, monkeypatch):
     work, _functions = host
     monkeypatch.setattr(enrolment, "DAEMONS", {"libvirtd": "/"})
     monkeypatch.setattr(enrolment.reload.Admin, "read_tls_files", lambda _self: None)
@@ -96,6 +94,7 @@ def test_a_list_that_is_no_text_is_replaced(host):
 def test_of_what_is_written_before_the_disk_is_full_libvirtd_is_told(host, place, monkeypatch):
     work, _functions = host
     place.revoke(["0a" * 16], datetime.now(timezone.utc))
+    (Path(work.basepath) / "qemu/ca-crl.pem").unlink()
     looked, write = [], files.write
 
     def full(path, *args):
