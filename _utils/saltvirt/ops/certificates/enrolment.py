@@ -161,23 +161,23 @@ class Enrolment:
         if not self._unread.exists():
             return []
         running = [daemon for daemon, socket in DAEMONS.items() if Path(socket).exists()]
-        if not running:
-            said = ["no libvirt daemon runs; it reads them at its start"]
-        elif not functions["cmd.has_exec"]("virt-admin"):
+        if running and not functions["cmd.has_exec"]("virt-admin"):
             # It may be there at the next run, and nobody knows of a start meanwhile.
             self.unread.extend(running)
             return ["virt-admin is not here, so libvirtd reads them at its next start"]
-        else:
-            asked = {d: reload.Admin(d, functions["cmd.run_all"]) for d in running}
-            whys = {daemon: admin.read_tls_files() for daemon, admin in asked.items()}
-            said = [_answer(daemon, why) for daemon, why in whys.items()]
-            failed = {daemon: why for daemon, why in whys.items() if why is not None}
-            # Nobody is let in by what does not listen, or only by what it reads at its start.
-            self.unread.extend(d for d, why in failed.items() if reload.NO_TLS not in why.lower())
-            if failed:
-                return said
-        files.unlink(self._unread)
-        return said
+        whys = {
+            one: reload.Admin(one, functions["cmd.run_all"]).read_tls_files() for one in running
+        }
+        return self._heard(whys) or ["no libvirt daemon runs; it reads them at its start"]
+
+    def _heard(self, whys: Mapping[str, str | None]) -> list[str]:
+        """Take in why daemons have not read the files, None for one that has; say it."""
+        failed = {daemon: why for daemon, why in whys.items() if why is not None}
+        # Nobody is let in by what does not listen, or only by what it reads at its start.
+        self.unread.extend(one for one, why in failed.items() if reload.NO_TLS not in why.lower())
+        if not failed:
+            files.unlink(self._unread)
+        return [_answer(daemon, why) for daemon, why in whys.items()]
 
 
 def _answer(daemon: str, why: str | None) -> str:
